@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# What every part of the tree needs from the tool chain.
+
+# TOFU_CXX20: the compiler must speak C++20; add the flag that makes it.
+AC_DEFUN([TOFU_CXX20], [
+  AC_CACHE_CHECK([for the C++20 flag of $CXX], [tofu_cv_cxx20], [
+    tofu_cv_cxx20=no
+    tofu_save_CXXFLAGS=$CXXFLAGS
+    for flag in "-std=gnu++20" "-std=gnu++2a"; do
+      CXXFLAGS="$tofu_save_CXXFLAGS $flag"
+      AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <atomic>
+        #include <concepts>]], [[long word = 0; std::atomic_ref<long> ref(word); ref.fetch_add(1);]])],
+        [tofu_cv_cxx20=$flag; break])
+    done
+    CXXFLAGS=$tofu_save_CXXFLAGS])
+  AS_IF([test "$tofu_cv_cxx20" = no],
+    [AC_MSG_ERROR([$CXX does not compile C++20 (std::atomic_ref): use g++ 12 or clang++ 14 or later])])
+  CXX="$CXX $tofu_cv_cxx20"
+])
+
+# TOFU_WARNINGS: AM_CXXFLAGS for all our targets.
+AC_DEFUN([TOFU_WARNINGS], [
+  TOFU_CXXFLAGS="-Wall -Wextra -fvisibility=hidden -fvisibility-inlines-hidden"
+  AC_SUBST([TOFU_CXXFLAGS])
+])
+
+# TOFU_GTEST: the unit tests want GoogleTest; without it `make check` runs the rest and says so.
+AC_DEFUN([TOFU_GTEST], [
+  PKG_CHECK_MODULES([GTEST], [gtest_main], [tofu_have_gtest=yes],
+    [tofu_have_gtest=no
+     AC_MSG_WARN([no GoogleTest: make check leaves out the unit tests (install libgtest-dev)])])
+  AM_CONDITIONAL([HAVE_GTEST], [test "$tofu_have_gtest" = yes])
+])
+
+# TOFU_MPI: an MPI compiler wrapper for the MPI-level tests and examples, optional.
+AC_DEFUN([TOFU_MPI], [
+  AC_ARG_VAR([MPICC], [MPI C compiler wrapper])
+  AC_ARG_VAR([MPICXX], [MPI C++ compiler wrapper])
+  AC_CHECK_PROGS([MPICC], [mpicc mpicc.openmpi])
+  AC_CHECK_PROGS([MPICXX], [mpicxx mpicxx.openmpi])
+  AM_CONDITIONAL([HAVE_MPI], [test -n "$MPICC" && test -n "$MPICXX"])
+])
