@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: what lies in shared memory: the job file (one per job) and the segment (one per process).
+// Called by: job/, tni/, memory/, barrier/, tools/. Calls: nothing; data only.
+//
+// A segment is a sealed memfd of fixed, sparse size: nothing in it grows, a page costs memory once it is
+// touched. Everything a process publishes is found at an offset that follows from its VCQ index, so a
+// reader needs no offset or size from its peer except the one checked when the segment is mapped.
+#pragma once
+
+#include "job/shared_word.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tofu::sim {
+
+// ---- Quantities: tables 6.2 and 6.3 of the guide ----
+
+inline constexpr unsigned tnis_per_node = 6;
+inline constexpr unsigned cqs_per_tni = 9;
+inline constexpr unsigned vcqs_per_cq = 8;
+inline constexpr unsigned cqs_per_node = tnis_per_node * cqs_per_tni;
+inline constexpr unsigned vcqs_per_node = cqs_per_node * vcqs_per_cq;
+inline constexpr unsigned gates_per_tni = 48;
+inline constexpr unsigned start_gates_per_tni = 16;
+inline constexpr unsigned gates_per_node = gates_per_tni * tnis_per_node;
+
+inline constexpr unsigned max_processes = 4096; // of a job; a process slot id has 12 bits
+inline constexpr unsigned max_nodes = 1u << 18; // the largest installation has 158,976
+
+// Index of a VCQ on its node, 0 … vcqs_per_node - 1: (tni, cq, component).
+[[nodiscard]] constexpr unsigned vcq_index(unsigned tni, unsigned cq, unsigned component) noexcept
+{
+    return (tni * cqs_per_tni + cq) * vcqs_per_cq + component;
+}
+
+// ---- Liveness ----
+
+// A word that the kernel marks (FUTEX_OWNER_DIED, thread id cleared) in the instant its owner dies, because
+// it is in the robust-futex list of the owner's service thread (job/liveness.h). While alive it holds that
+// thread's id; 0 means departed or freed. A reader remembers the id it saw and compares: one load.
+struct AliveWord {
+    SharedWord<uint32_t> owner;
+};
+
+inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
+
+// ---- The job file ----
+
+inline constexpr uint64_t job_magic = 0x746f66752d6a6f62;     // "tofu-job"
+inline constexpr uint64_t segment_magic = 0x746f66752d736567; // "tofu-seg"
+inline constexpr uint32_t layout_version = 1;
+
+struct JobHeader {
+    uint64_t magic; // written last: a file without it is not yet a job
+    uint32_t version;
+    uint32_t num_nodes;
+    uint8_t shape[3];  // units of 2x3x2 along X, Y, Z
+    uint8_t wraps;     // bits 0, 1, 2: X, Y, Z are a torus
+    uint32_t ppn;      // processes per node as asked for, 0: not given
+    uint64_t file_bytes;
+    uint8_t reserved[32];
+};
+static_assert(sizeof(JobHeader) == 64);
+
+// One process of the job. Claimed and released under the lock of the job directory; `incarnation` grows with
+// every new owner, so that what an earlier owner left behind is told apart.
+struct alignas(64) ProcessSlot {
+    AliveWord alive;
+    SharedWord<uint32_t> incarnation; // 14 bits are used in claims of queues
+    int32_t pid;
+    int32_t segment_fd; // number of the memfd in the owner: /proc/<pid>/fd/<segment_fd>
+    uint64_t start_time; // field 22 of /proc/<pid>/stat: tells a reused pid apart
+    uint32_t node;
+    uint32_t local_rank; // 0, 1, … among the processes of the node
+    uint32_t rank;       // of the launcher, or the slot's number
+    uint32_t tni_share;  // bits 0-15: first CQ of the share, 16-31: CQs of it
+    char name[24];       // of the program, for `tofu-sim show`
+};
+static_assert(sizeof(ProcessSlot) == 128 && offsetof(ProcessSlot, start_time) == 16);
+
+// A CQ of a node: 0 when free, else process slot + 1 (bits 0-15), incarnation (16-31), mode (32-39),
+// component bits (40-47). One word, changed by compare-and-swap, so a killed process leaves no half of it.
+struct CqWord {
+    SharedWord<uint64_t> word;
+};
+enum class CqMode : uint8_t { none = 0, free_mode = 1, exclusive = 2, session = 3 };
+
+// A barrier gate of a node: 0 when free, else process slot + 1 (bits 0-15), incarnation (16-31).
+struct GateWord {
+    SharedWord<uint64_t> word;
+};
+
+struct NodeEntry {
+    CqWord cqs[cqs_per_node];     // [tni * cqs_per_tni + cq]
+    GateWord gates[gates_per_node]; // [tni * gates_per_tni + gate]
+};
+
+inline constexpr size_t job_slots_offset = 4096;
+inline constexpr size_t job_nodes_offset = job_slots_offset + max_processes * sizeof(ProcessSlot);
+
+[[nodiscard]] constexpr size_t job_file_bytes(size_t num_nodes) noexcept
+{
+    return job_nodes_offset + num_nodes * sizeof(NodeEntry);
+}
+
+// ---- The segment of a process ----
+
+inline constexpr size_t service_area_bytes = size_t{1} << 20;     // memory/: mailbox and tables
+inline constexpr size_t barrier_area_bytes = size_t{1} << 20;     // barrier/: state of the gates
+inline constexpr size_t vcq_control_bytes = 4096;                 // queue positions, session state
+inline constexpr size_t stag_table_bytes = size_t{1} << 20;       // memory/: STag table of one VCQ
+inline constexpr size_t vcq_queue_bytes = size_t{1} << 20;        // session mode: shared TOQ and TCQ
+inline constexpr size_t mrq_entry_bytes = 64;
+inline constexpr size_t max_mrq_entries = size_t{1} << 21;
+
+// Counters of one TNI, process-local and only for show: plain adds, readers may see them late.
+struct TniCounters {
+    uint64_t operations;
+    uint64_t bytes;
+};
+
+struct SegmentHeader {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t mrq_entries; // stride of the MRQ rings: a power of two, 2048 … 2097152
+    uint64_t segment_bytes;
+    int32_t pid;
+    uint32_t process;     // slot in the job file
+    uint32_t incarnation; // of that slot
+    uint32_t node;
+    uint8_t reserved0[24];
+
+    // Doorbell of tofu_sim_wait (api/wait.cc): posters look at `sleepers` (one load) and ring when it is set.
+    alignas(64) SharedWord<uint32_t> sleepers;
+    alignas(64) SharedWord<uint32_t> doorbell;
+
+    alignas(64) AliveWord alive; // of the process
+    // Of each VCQ, by vcq_index: the service thread's id while the VCQ exists, so that one load answers both
+    // "is the process alive" and "has the VCQ been created and not freed".
+    alignas(64) AliveWord vcq_alive[vcqs_per_node];
+
+    alignas(64) TniCounters counters[tnis_per_node];
+};
+static_assert(sizeof(SegmentHeader) <= 4096 && offsetof(SegmentHeader, sleepers) == 64);
+
+inline constexpr size_t segment_service_offset = 4096;
+inline constexpr size_t segment_barrier_offset = segment_service_offset + service_area_bytes;
+inline constexpr size_t segment_vcqs_offset =
+    (segment_barrier_offset + barrier_area_bytes + 0xfffff) & ~size_t{0xfffff};
+
+// Inside the region of one VCQ.
+inline constexpr size_t vcq_stag_table_offset = size_t{1} << 20; // control page in front
+inline constexpr size_t vcq_queue_offset = vcq_stag_table_offset + stag_table_bytes;
+inline constexpr size_t vcq_mrq_offset = vcq_queue_offset + vcq_queue_bytes;
+
+[[nodiscard]] constexpr size_t vcq_region_bytes(size_t mrq_entries) noexcept
+{
+    return vcq_mrq_offset + ((mrq_entries * mrq_entry_bytes + 0xfffff) & ~size_t{0xfffff});
+}
+[[nodiscard]] constexpr size_t vcq_region_offset(unsigned index, size_t mrq_entries) noexcept
+{
+    return segment_vcqs_offset + index * vcq_region_bytes(mrq_entries);
+}
+[[nodiscard]] constexpr size_t segment_total_bytes(size_t mrq_entries) noexcept
+{
+    return vcq_region_offset(vcqs_per_node, mrq_entries);
+}
+
+// Where the parts of a mapped segment are. `base` is the start of a mapping of segment_total_bytes.
+[[nodiscard]] inline SegmentHeader& segment_header(std::byte* base) noexcept
+{
+    return *reinterpret_cast<SegmentHeader*>(base);
+}
+[[nodiscard]] inline std::byte* segment_service_area(std::byte* base) noexcept
+{
+    return base + segment_service_offset;
+}
+[[nodiscard]] inline std::byte* segment_barrier_area(std::byte* base) noexcept
+{
+    return base + segment_barrier_offset;
+}
+
+} // namespace tofu::sim

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: one word in memory shared between processes, with explicit memory order on each access.
+// Called by: everything that lies in the job file or in a segment. Calls: compiler atomics only.
+// Trivially copyable (std::atomic is not), lock-free and address-free by static_assert.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace tofu::sim {
+
+template <typename T>
+struct SharedWord {
+    static_assert(std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8));
+    static_assert(__atomic_always_lock_free(sizeof(T), nullptr));
+
+    alignas(sizeof(T)) T raw;
+
+    T load_relaxed() const noexcept { return __atomic_load_n(&raw, __ATOMIC_RELAXED); }
+    T load_acquire() const noexcept { return __atomic_load_n(&raw, __ATOMIC_ACQUIRE); }
+    T load_seq() const noexcept { return __atomic_load_n(&raw, __ATOMIC_SEQ_CST); }
+    void store_relaxed(T value) noexcept { __atomic_store_n(&raw, value, __ATOMIC_RELAXED); }
+    void store_release(T value) noexcept { __atomic_store_n(&raw, value, __ATOMIC_RELEASE); }
+    void store_seq(T value) noexcept { __atomic_store_n(&raw, value, __ATOMIC_SEQ_CST); }
+    T exchange(T value) noexcept { return __atomic_exchange_n(&raw, value, __ATOMIC_ACQ_REL); }
+    T fetch_add(T value) noexcept { return __atomic_fetch_add(&raw, value, __ATOMIC_ACQ_REL); }
+    T fetch_or(T value) noexcept { return __atomic_fetch_or(&raw, value, __ATOMIC_ACQ_REL); }
+    T fetch_and(T value) noexcept { return __atomic_fetch_and(&raw, value, __ATOMIC_ACQ_REL); }
+
+    // Acquire-release on success, acquire on failure; `expected` receives what was found.
+    bool compare_exchange(T& expected, T desired) noexcept
+    {
+        return __atomic_compare_exchange_n(&raw, &expected, desired, false, __ATOMIC_ACQ_REL,
+                                           __ATOMIC_ACQUIRE);
+    }
+};
+
+static_assert(std::is_trivially_copyable_v<SharedWord<uint64_t>>);
+static_assert(sizeof(SharedWord<uint32_t>) == 4 && sizeof(SharedWord<uint64_t>) == 8);
+
+} // namespace tofu::sim
