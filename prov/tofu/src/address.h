@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The address of an endpoint: what fi_getname gives and fi_av_insert takes. By convention all that a peer
+// needs for its first byte follows from it (DESIGN 3, "Addresses"): every remote access goes to the home
+// VCQ of the peer's domain, where endpoint number `index` keeps its message area under the reserved STag
+// `index + 1`, and the domain keeps its region directory under STag 0.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace tofu {
+
+/// Version of everything that peers read of each other; docs/wire-protocol.md. Peers of another version
+/// are refused.
+inline constexpr std::uint16_t wire_version = 1;
+
+struct EndpointAddress {
+    std::uint32_t magic;   ///< address_magic
+    std::uint16_t version; ///< wire_version
+    std::uint16_t index;   ///< number of the endpoint in its domain, 0 ... max_endpoints - 1
+    std::uint64_t home;    ///< ID of the domain's home VCQ (utofu_vcq_id_t)
+    std::uint64_t nonce;   ///< random per domain: a VCQ ID is used again after its process has gone
+};
+static_assert(sizeof(EndpointAddress) == 24 && std::is_trivially_copyable_v<EndpointAddress>);
+
+inline constexpr std::uint32_t address_magic = 0x55664f54; // "TOfU"
+
+/// Reserved STags of a home VCQ: 0 for the directory of regions, 1 + index for each endpoint.
+inline constexpr unsigned directory_stag = 0;
+inline constexpr unsigned max_endpoints = 255;
+constexpr unsigned endpoint_stag(unsigned index) { return index + 1; }
+
+} // namespace tofu

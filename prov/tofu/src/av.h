@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_av: addresses of peers, by index (FI_AV_TABLE and FI_AV_MAP alike: fi_addr_t is the index). Called by
+// the application and, by find() and lookup(), by the protocols. Calls nothing below.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include <rdma/fi_domain.h>
+
+#include "address.h"
+#include "lock.h"
+
+namespace tofu {
+
+class Domain;
+
+/// One peer as the data path wants it. `home` 0 marks a free place.
+struct Peer {
+    std::uint64_t home;
+    std::uint64_t nonce;
+    std::uint32_t index;      ///< endpoint number in its domain
+    std::uint32_t generation; ///< counts the uses of this place, so that caches see a replaced peer
+};
+
+class AddressVector final : public fid_av {
+  public:
+    static int open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context);
+    static AddressVector& of(fid_av* a) noexcept { return *static_cast<AddressVector*>(a); }
+
+    /// The peer behind an address of the application, or null where it is none. Safe beside insertions:
+    /// places never move (they lie in chunks).
+    [[nodiscard]] const Peer* find(fi_addr_t address) const noexcept;
+    /// Who sent: the address of endpoint `index` of the domain at `home`, or FI_ADDR_NOTAVAIL. Slow path (a
+    /// hash table made at first use): channels keep the answer together with generation().
+    [[nodiscard]] fi_addr_t lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index);
+    /// Changes with every insertion and removal.
+    [[nodiscard]] std::uint32_t generation() const noexcept
+    {
+        return generation_.load(std::memory_order_acquire);
+    }
+    /// One past the highest address in use.
+    [[nodiscard]] std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
+
+    void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
+    void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
+
+    // The implementation's own members follow in av.cc's terms; see there.
+    struct Index;
+    static constexpr std::size_t chunk_size = 1024;  ///< peers in a chunk
+    static constexpr std::size_t max_chunks = 4096;  ///< 4 Mi peers
+
+  private:
+    Domain* domain_ = nullptr;
+    Lock lock_;
+    std::atomic<std::uint32_t> generation_{0};
+    std::atomic<std::size_t> size_{0};
+    std::atomic<int> users_{0};
+    std::unique_ptr<std::atomic<Peer*>[]> chunks_;
+    std::unique_ptr<Index> index_;
+};
+
+} // namespace tofu

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_domain: the home VCQ, target of all remote access to the domain's regions and endpoints, and the
+// lists of what lives in the domain. Called by fabric (open) and by every object below; calls vcq, mr.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <rdma/fi_domain.h>
+
+#include "address.h"
+#include "lock.h"
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+class Endpoint;
+class Fabric;
+class RegionTable;
+class LocalMemory;
+
+/// What the domain was opened with, reduced to what its objects ask again and again.
+struct DomainModel {
+    bool locks = true;          ///< threading model needs our locks (FI_THREAD_SAFE, FI_THREAD_FID...)
+    bool auto_progress = false; ///< FI_PROGRESS_AUTO was asked for
+    bool virtual_addresses = false; ///< FI_MR_VIRT_ADDR: remote addresses are the target's addresses
+    bool provider_keys = false;     ///< FI_MR_PROV_KEY
+    std::uint32_t api_version = 0;
+};
+
+class Domain final : public fid_domain {
+  public:
+    static int open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context);
+    static Domain& of(fid_domain* d) noexcept { return *static_cast<Domain*>(d); }
+
+    [[nodiscard]] const DomainModel& model() const noexcept { return model_; }
+    [[nodiscard]] const vcq::Backend& backend() const noexcept { return *backend_; }
+
+    // --- the home VCQ: every call of it under home_lock()
+    [[nodiscard]] Lock& home_lock() noexcept { return home_lock_; }
+    [[nodiscard]] vcq::Vcq& home() noexcept { return home_; }
+    [[nodiscard]] utofu_vcq_id_t home_id() const noexcept { return home_.id(); }
+    [[nodiscard]] std::uint64_t nonce() const noexcept { return nonce_; }
+    /// Registrations of local buffers with the home VCQ (sources of rendezvous). Under home_lock().
+    [[nodiscard]] LocalMemory& home_memory() noexcept { return *home_memory_; }
+    [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
+
+    /// Polls the home VCQ: hands notices of message areas to their endpoints, counts RMA events. Takes the
+    /// home lock, or returns at once where another thread holds it. No endpoint lock may be held.
+    void progress_home() noexcept;
+
+    // --- endpoints by number; a number is not used again at once (stale addresses)
+    [[nodiscard]] int add_endpoint(Endpoint& ep, unsigned& index);
+    void remove_endpoint(unsigned index) noexcept;
+    /// Spreads VCQs over TNIs and CQs.
+    [[nodiscard]] unsigned next_spread() noexcept { return spread_++; }
+
+    // --- users count: fi_close answers -FI_EBUSY while any is left
+    void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
+    void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
+
+  private:
+    DomainModel model_{};
+    Fabric* fabric_ = nullptr;
+    const vcq::Backend* backend_ = nullptr;
+    Lock home_lock_;
+    vcq::Vcq home_;
+    std::uint64_t nonce_ = 0;
+    LocalMemory* home_memory_ = nullptr;
+    RegionTable* regions_ = nullptr;
+    Endpoint* endpoints_[max_endpoints] = {};
+    unsigned next_index_ = 0;
+    unsigned spread_ = 0;
+    std::atomic<int> users_{0};
+};
+
+} // namespace tofu

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A lock that costs one predictable branch where the threading model of the domain needs none.
+// Used by every object of the provider; calls nothing of it.
+#pragma once
+
+#include <atomic>
+
+#include <sched.h>
+
+namespace tofu {
+
+/// A spin lock that yields. Sections are short and never sleep; a holder that lost its time slice is the
+/// only reason to wait long, hence the yield. Lock order: home -> endpoint -> completion queue.
+class Lock {
+  public:
+    /// Off for FI_THREAD_DOMAIN and the other models in which the application serialises.
+    void set_enabled(bool on) noexcept { enabled_ = on; }
+
+    void lock() noexcept
+    {
+        // acquire: pairs with the release in unlock()
+        if (enabled_ && word_.exchange(true, std::memory_order_acquire)) [[unlikely]]
+            wait();
+    }
+    [[nodiscard]] bool try_lock() noexcept
+    {
+        return !enabled_ || !word_.exchange(true, std::memory_order_acquire);
+    }
+    void unlock() noexcept
+    {
+        if (enabled_)
+            word_.store(false, std::memory_order_release);
+    }
+
+  private:
+    [[gnu::noinline]] void wait() noexcept
+    {
+        unsigned spins = 0;
+        do {
+            while (word_.load(std::memory_order_relaxed)) {
+                if (++spins < 64)
+                    relax_cpu();
+                else
+                    sched_yield();
+            }
+        } while (word_.exchange(true, std::memory_order_acquire));
+    }
+    static void relax_cpu() noexcept
+    {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        asm volatile("yield");
+#endif
+    }
+
+    std::atomic<bool> word_{false};
+    bool enabled_{true};
+};
+
+} // namespace tofu

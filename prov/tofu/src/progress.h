@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The only poll loop: what a completion queue or a counter drives when it is read. Called by cq, cntr and
+// wait; calls the domain's home VCQ and the endpoints bound to the object.
+#pragma once
+
+#include <vector>
+
+#include "lock.h"
+
+namespace tofu {
+
+class Domain;
+class Endpoint;
+
+/// The endpoints that complete into one queue or counter. Endpoints add themselves when they are bound
+/// and remove themselves when they are closed.
+class ProgressSet {
+  public:
+    explicit ProgressSet(Domain& domain) noexcept;
+    void add(Endpoint& endpoint);
+    void remove(Endpoint& endpoint) noexcept;
+    [[nodiscard]] bool empty() const noexcept { return endpoints_.empty(); }
+
+    /// One bounded round: home VCQ, then each endpoint once. Any thread; skips what another thread is
+    /// polling already.
+    void run() noexcept;
+
+  private:
+    Domain& domain_;
+    Lock lock_;
+    std::vector<Endpoint*> endpoints_;
+};
+
+} // namespace tofu

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The uTofu library that stands under the provider: found by dlopen at run time, held as a table of
+// functions. Loaded once per process by fi_getinfo; read by vcq/ only. Calls dlopen, dlsym and the library.
+#pragma once
+
+#include <cstddef>
+
+#include <utofu.h>
+
+namespace tofu::vcq {
+
+/// The functions of uTofu that the provider calls. Each has the type of its declaration in utofu.h.
+struct Functions {
+#define TOFU_FUNCTION(name) decltype(&::utofu_##name) name
+    TOFU_FUNCTION(get_onesided_tnis);
+    TOFU_FUNCTION(query_onesided_caps);
+    TOFU_FUNCTION(create_vcq);
+    TOFU_FUNCTION(free_vcq);
+    TOFU_FUNCTION(query_vcq_id);
+    TOFU_FUNCTION(query_vcq_info);
+    TOFU_FUNCTION(reg_mem);
+    TOFU_FUNCTION(reg_mem_with_stag);
+    TOFU_FUNCTION(query_stadd);
+    TOFU_FUNCTION(dereg_mem);
+    TOFU_FUNCTION(put);
+    TOFU_FUNCTION(put_piggyback);
+    TOFU_FUNCTION(put_piggyback8);
+    TOFU_FUNCTION(get);
+    TOFU_FUNCTION(armw4);
+    TOFU_FUNCTION(armw8);
+    TOFU_FUNCTION(cswap4);
+    TOFU_FUNCTION(cswap8);
+    TOFU_FUNCTION(poll_tcq);
+    TOFU_FUNCTION(poll_mrq);
+    TOFU_FUNCTION(query_my_coords);
+#undef TOFU_FUNCTION
+    /// Optional extra of the simulator (tofu_sim.h); null elsewhere: sleep until a notice or a put may
+    /// have come for one of `count` VCQs. The provider does without it by polling with growing pauses.
+    int (*wait)(const utofu_vcq_hdl_t* vcqs, std::size_t count, int timeout_ms);
+};
+
+/// A loaded uTofu library and what its TNIs can do. Never unloaded: peers may still reach our memory
+/// through its threads.
+class Backend {
+  public:
+    /// Loads what FI_TOFU_BACKEND names (auto, utofu, sim, or a path) and checks that each needed symbol
+    /// is there and that a TNI answers. Logs one line that says what to do when it fails.
+    /// Returns 0, -FI_ENODATA (no such backend here), -FI_EINVAL (bad FI_TOFU_BACKEND), -FI_ENOSYS (a
+    /// library without a needed symbol). Never falls back from a backend that was named to another.
+    [[nodiscard]] int load();
+
+    [[nodiscard]] const Functions& functions() const noexcept { return functions_; }
+    [[nodiscard]] const utofu_onesided_caps& caps() const noexcept { return caps_; }
+    [[nodiscard]] const utofu_tni_id_t* tnis() const noexcept { return tnis_; }
+    [[nodiscard]] std::size_t tni_count() const noexcept { return tni_count_; }
+    [[nodiscard]] const char* path() const noexcept { return path_; }
+
+    /// The one of this process, loaded on first use (thread-safe); null when load() failed, with its code
+    /// in `error`.
+    static const Backend* get(int& error);
+
+  private:
+    Functions functions_{};
+    utofu_onesided_caps caps_{}; ///< the least that all TNIs offer
+    utofu_tni_id_t tnis_[16] = {};
+    std::size_t tni_count_ = 0;
+    char path_[256] = {};
+};
+
+} // namespace tofu::vcq
