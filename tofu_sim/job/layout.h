@@ -77,7 +77,7 @@ struct alignas(64) ProcessSlot {
     uint32_t tni_share;  // bits 0-15: first CQ of the share, 16-31: CQs of it
     char name[24];       // of the program, for `tofu-sim show`
 };
-static_assert(sizeof(ProcessSlot) == 128 && offsetof(ProcessSlot, start_time) == 16);
+static_assert(sizeof(ProcessSlot) == 64 && offsetof(ProcessSlot, start_time) == 16);
 
 // A CQ of a node: 0 when free, else process slot + 1 (bits 0-15), incarnation (16-31), mode (32-39),
 // component bits (40-47). One word, changed by compare-and-swap, so a killed process leaves no half of it.
