@@ -39,9 +39,12 @@ inline constexpr unsigned max_nodes = 1u << 18; // the largest installation has 
 // A word that the kernel marks (FUTEX_OWNER_DIED, thread id cleared) in the instant its owner dies, because
 // it is in the robust-futex list of the owner's service thread (job/liveness.h). While alive it holds that
 // thread's id; 0 means departed or freed. A reader remembers the id it saw and compares: one load.
+// Eight bytes, because the kernel's list node of each word is kept at the same distance in private memory.
 struct AliveWord {
     SharedWord<uint32_t> owner;
+    uint32_t reserved;
 };
+static_assert(sizeof(AliveWord) == 8);
 
 inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
@@ -64,9 +67,10 @@ struct JobHeader {
 static_assert(sizeof(JobHeader) == 64);
 
 // One process of the job. Claimed and released under the lock of the job directory; `incarnation` grows with
-// every new owner, so that what an earlier owner left behind is told apart.
+// every new owner, so that what an earlier owner left behind is told apart. Whether the owner still runs is
+// asked of the process table (process_runs): nobody does so on a data path.
 struct alignas(64) ProcessSlot {
-    AliveWord alive;
+    SharedWord<uint32_t> used;        // 0 free, 1 taken, perhaps by a dead process
     SharedWord<uint32_t> incarnation; // 14 bits are used in claims of queues
     int32_t pid;
     int32_t segment_fd; // number of the memfd in the owner: /proc/<pid>/fd/<segment_fd>

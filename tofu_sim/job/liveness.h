@@ -7,10 +7,11 @@
 
 namespace tofu::sim {
 
-// Replaces the calling thread's robust-futex list by ours: this process's slot in the job file, its segment's
-// `alive` and all `vcq_alive`. To be called once, first thing, by the service thread, which must not use robust
-// pthread mutexes. Returns its thread id (what AliveWords hold), after having stored it in the words of the process.
-uint32_t adopt_service_thread(SegmentHeader& segment, ProcessSlot& slot) noexcept;
+// Replaces the calling thread's robust-futex list by one over this segment's `alive` and all its `vcq_alive`.
+// To be called once, first thing, by the service thread, which must not use robust pthread mutexes. Stores the
+// thread's id in `alive` and returns it; VCQ creation stores the same id in vcq_alive. Where the kernel refuses
+// (valgrind), it works all the same, and death is found by process_runs only.
+uint32_t adopt_service_thread(SegmentHeader& segment) noexcept;
 
 // True while the owner that stored `tid` (seen earlier in the same word) is alive and has not left.
 [[nodiscard]] inline bool is_alive(const AliveWord& word, uint32_t tid) noexcept
