@@ -78,8 +78,9 @@ struct alignas(64) ProcessSlot {
     uint32_t node;
     uint32_t local_rank; // 0, 1, … among the processes of the node
     uint32_t rank;       // of the launcher, or the slot's number
-    uint32_t tni_share;  // bits 0-15: first CQ of the share, 16-31: CQs of it
-    char name[24];       // of the program, for `tofu-sim show`
+    uint32_t reserved;
+    uint64_t cq_share;   // the node's CQs this process may use: bit tni * cqs_per_tni + cq
+    char name[16];       // of the program, for `tofu-sim show`
 };
 static_assert(sizeof(ProcessSlot) == 64 && offsetof(ProcessSlot, start_time) == 16);
 

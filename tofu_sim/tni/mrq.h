@@ -184,7 +184,8 @@ class MrqRing {
             return;
         }
         bool valid = false;
-        if (claimant_at(head, valid); valid && MrqState::claimant(state).bits() != dead.bits()) {
+        const Claimant holder = claimant_at(head, valid);
+        if (valid && holder.bits() != dead.bits()) {
             return;
         }
         if (slot.state.compare_exchange(state, MrqState::make(lap + 1, MrqState::empty))) {

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: every environment variable the core of the simulator reads, checked once (guide 4.3.2; man tofu_sim.7).
+// Called by: job/process.cc when the process joins its job. Calls: topology/, job/report.
+#pragma once
+
+#include "topology/topology.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace tofu::sim {
+
+struct Environment {
+    char job[65] = "default"; // a file name
+    Topology topology;
+    uint32_t ppn = 0; // processes per node, 0: not given
+    std::optional<uint32_t> rank;
+    std::optional<uint32_t> size;
+    uint32_t mrq_entries = 131072;         // free mode VCQs
+    uint32_t mrq_entries_session = 131072; // session mode VCQs
+    uint32_t exclusive_cqs = 0;
+    uint32_t session_cqs = 3;
+    std::optional<uint64_t> chaos; // seed of the adversarial mode
+
+    // UTOFU_SUCCESS or UTOFU_ERR_INVALID_ARG after one line on stderr.
+    [[nodiscard]] int read() noexcept;
+};
+
+// "8192", "8ki", "2Mi", … to the nearest allowed number of MRQ entries, upwards when two are equally near
+// (guide 4.3.2.3); nothing if it is no number at all.
+[[nodiscard]] std::optional<uint32_t> parse_mrq_entries(const char* text) noexcept;
+
+} // namespace tofu::sim

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the one way the simulator speaks to its user: a line on stderr that says what to do.
+// Called by: whoever detects a problem first. Calls: stdio. Never on a data path.
+#pragma once
+
+namespace tofu::sim {
+
+// Prints "tofu_sim: <text>\n" with a single write.
+__attribute__((format(printf, 1, 2))) void report(const char* format, ...) noexcept;
+
+} // namespace tofu::sim

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the segment of this process and the mapped segments of its peers.
+// Called by: job/process, tni/, memory/, barrier/. Calls: memfd, mmap, /proc.
+#include "job/segment.h"
+
+#include "job/report.h"
+
+#include <utofu.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tofu::sim {
+namespace {
+
+constexpr int required_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+bool valid_mrq_entries(uint32_t entries) noexcept
+{
+    return std::has_single_bit(entries) && entries >= 2048 && entries <= max_mrq_entries;
+}
+
+std::byte* map_segment(int fd, size_t bytes) noexcept
+{
+    void* const base =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (base == MAP_FAILED) {
+        return nullptr;
+    }
+    (void)::madvise(base, bytes, MADV_DONTDUMP);
+    (void)::madvise(base, bytes, MADV_DONTFORK);
+    return static_cast<std::byte*>(base);
+}
+
+// A peer's file must be its sealed memfd: it can't shrink under our feet.
+bool is_segment_file(int fd, struct stat& status) noexcept
+{
+    if (::fstat(fd, &status) != 0 || status.st_uid != ::geteuid() || !S_ISREG(status.st_mode)) {
+        return false;
+    }
+    const int seals = ::fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && (seals & required_seals) == required_seals;
+}
+
+} // namespace
+
+int OwnSegment::create(uint32_t entries) noexcept
+{
+    const size_t bytes = segment_total_bytes(entries);
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
+        report("the limit on file sizes (ulimit -f) is below the %zu bytes of a sparse segment: raise it",
+               bytes);
+        return UTOFU_ERR_OUT_OF_MEMORY;
+    }
+    const int file = ::memfd_create("tofu-sim-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0 ||
+        ::fcntl(file, F_ADD_SEALS, required_seals) != 0) {
+        report("no memory file for the segment of this process: %s", std::strerror(errno));
+        if (file >= 0) {
+            ::close(file);
+        }
+        return UTOFU_ERR_OUT_OF_MEMORY;
+    }
+    std::byte* const mapped = map_segment(file, bytes);
+    if (mapped == nullptr) {
+        report("can't map %zu bytes of address space (%s): raise the limit (ulimit -v) or lower "
+               "UTOFU_NUM_MRQ_ENTRIES",
+               bytes, std::strerror(errno));
+        ::close(file);
+        return UTOFU_ERR_OUT_OF_MEMORY;
+    }
+    base = mapped;
+    fd = file;
+    mrq_entries = entries;
+    SegmentHeader& h = header();
+    h.version = layout_version;
+    h.mrq_entries = entries;
+    h.segment_bytes = bytes;
+    h.pid = ::getpid();
+    return UTOFU_SUCCESS;
+}
+
+bool map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noexcept
+{
+    char path[48];
+    std::snprintf(path, sizeof path, "/proc/%d/fd/%d", slot.pid, slot.segment_fd);
+    const int fd = ::open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    struct stat status{};
+    SegmentHeader head{};
+    bool good = is_segment_file(fd, status) &&
+                ::pread(fd, &head, sizeof head, 0) == static_cast<ssize_t>(sizeof head) &&
+                head.magic == segment_magic && head.version == layout_version &&
+                valid_mrq_entries(head.mrq_entries) &&
+                static_cast<uint64_t>(status.st_size) == segment_total_bytes(head.mrq_entries) &&
+                head.pid == slot.pid && head.process == process &&
+                head.incarnation == slot.incarnation.raw;
+    if (good) {
+        peer.base = map_segment(fd, segment_total_bytes(head.mrq_entries));
+        good = peer.base != nullptr;
+    }
+    ::close(fd);
+    if (!good) {
+        return false;
+    }
+    peer.process = process;
+    peer.incarnation = head.incarnation;
+    peer.pid = slot.pid;
+    peer.start_time = slot.start_time;
+    peer.mrq_entries = head.mrq_entries;
+    const uint32_t owner = peer.header().alive.owner.load_acquire();
+    peer.tid = (owner & ~alive_tid_mask) == 0 ? owner : 0;
+    return true;
+}
+
+} // namespace tofu::sim

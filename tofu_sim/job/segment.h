@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the segment of this process and the mapped segments of its peers.
+// Called by: job/process, tni/, memory/, barrier/. Calls: memfd, mmap, /proc.
+#pragma once
+
+#include "job/layout.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tofu::sim {
+
+// Our own segment: created once per process, never unmapped (other threads may still post while the process
+// ends), not inherited by children.
+struct OwnSegment {
+    std::byte* base = nullptr;
+    int fd = -1;
+    uint32_t mrq_entries = 0;
+
+    [[nodiscard]] SegmentHeader& header() const noexcept { return segment_header(base); }
+    [[nodiscard]] std::byte* vcq_region(unsigned index) const noexcept
+    {
+        return base + vcq_region_offset(index, mrq_entries);
+    }
+
+    // UTOFU_SUCCESS, or an error after a line on stderr.
+    [[nodiscard]] int create(uint32_t mrq_entries) noexcept;
+};
+
+// Another process's segment, mapped. Stays valid for the life of this process: when the peer is dead its
+// pages may be given back, and then read as zeros. All that was checked is copied here.
+struct Peer {
+    std::byte* base = nullptr;
+    uint32_t process = 0; // slot in the job file
+    uint32_t incarnation = 0;
+    int pid = 0;
+    uint64_t start_time = 0;
+    uint32_t mrq_entries = 0;
+    uint32_t tid = 0; // what the peer's AliveWords hold while it lives; 0 for one that has died
+
+    [[nodiscard]] SegmentHeader& header() const noexcept { return segment_header(base); }
+    [[nodiscard]] std::byte* vcq_region(unsigned index) const noexcept
+    {
+        return base + vcq_region_offset(index, mrq_entries);
+    }
+    [[nodiscard]] bool alive() const noexcept
+    {
+        return tid != 0 && header().alive.owner.load_acquire() == tid;
+    }
+};
+
+// Maps the segment of the process that holds `slot` (a copy of its entry). False if it is gone or what it
+// published fails a check: owner, seals, size, magic, identity.
+[[nodiscard]] bool map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noexcept;
+
+} // namespace tofu::sim
