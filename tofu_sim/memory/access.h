@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: how a posting VCQ reaches bytes named by (VCQ, STADD): put, get and ARMW, and a cache of translations.
+// Called by: tni/. Calls: memory/peer, memory/copy.
+//
+// The cache maps an STag to a pointer. A line holds the entry's sequence number as it was when the line was
+// filled; the shared word is compared on every use, so that a deregistration or a move is seen at once.
+#pragma once
+
+#include "memory/memory.h"
+
+#include <array>
+
+namespace tofu::sim {
+
+enum class Need : uint32_t { read = 1, write = 2 };
+
+// One per posting VCQ (16 KiB); used by one thread at a time.
+class AddressCache {
+  public:
+    // The bytes at `stadd` as an address of this process, or null: not allowed, not mapped, or not yet seen.
+    [[nodiscard]] std::byte* find(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need) const noexcept
+    {
+        const uint64_t offset = stadd & stadd_offset_mask;
+        const uint32_t stag = uint32_t(stadd >> stadd_offset_bits);
+        const Line& line = lines_[index(vcq.serial, stag)];
+        if (line.serial != vcq.serial || line.stag != stag)
+            return nullptr;
+        // Acquire: the mapping described is at least as new as the sequence (partner: registry, publish).
+        if (line.sequence_word->load_acquire() != line.sequence)
+            return nullptr;
+        if (offset < line.first || offset > line.limit || length > line.limit - offset)
+            return nullptr;
+        if ((line.rights & uint32_t(need)) == 0)
+            return nullptr;
+        return line.base + offset;
+    }
+
+    // The same, filling the cache first. For bytes of this process (vcq.process null) the only way needed:
+    // `ok` and a pointer, or why not. For a peer a pointer may stay null with `ok`: use put, get or armw.
+    [[nodiscard]] AccessStatus translate(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need,
+                                         std::byte** pointer) noexcept
+    {
+        *pointer = find(vcq, stadd, length, need);
+        return *pointer != nullptr ? AccessStatus::ok : translate_slow(vcq, stadd, length, need, pointer);
+    }
+
+    // Are these bytes registered with these rights? No transfer, no mapping.
+    [[nodiscard]] AccessStatus check(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need) noexcept;
+
+    // Copies `length` bytes; complete when they return. An error leaves any part of the destination written.
+    [[nodiscard]] AccessStatus put(const RemoteVcq& target, uint64_t stadd, const void* source, size_t length,
+                                   CopyOrder order) noexcept;
+    [[nodiscard]] AccessStatus get(const RemoteVcq& target, uint64_t stadd, void* destination, size_t length,
+                                   CopyOrder order) noexcept;
+
+    // Atomic against all CPU atomics on these bytes. `size` 4 or 8; the address must be a multiple of it
+    // (checked: bad_stadd). A 4-byte operation uses the low halves; *old_value is set on success.
+    [[nodiscard]] AccessStatus armw(const RemoteVcq& target, uint64_t stadd, unsigned size, ArmwOp op,
+                                    uint64_t operand, uint64_t compare, uint64_t* old_value) noexcept;
+
+  private:
+    struct alignas(64) Line {
+        uint64_t serial = 0;
+        uint32_t stag = 0;
+        uint32_t sequence = 0;
+        const SharedWord<uint32_t>* sequence_word = nullptr;
+        std::byte* base = nullptr; // address of offset 0, which itself need not be mapped
+        uint64_t first = 0;        // offsets reachable through base
+        uint64_t limit = 0;
+        uint32_t rights = 0; // of Need
+        uint32_t uses = 0;   // of memory not mapped: how often, and
+        uint64_t bytes = 0;  // how many bytes went by copy; decides when to have it moved
+    };
+    static_assert(sizeof(Line) == 64);
+    static constexpr size_t num_lines = 256;
+
+    [[nodiscard]] static size_t index(uint64_t serial, uint32_t stag) noexcept
+    {
+        return size_t((stag >> 1) ^ (stag << 7) ^ (serial * 37)) % num_lines;
+    }
+    struct Transfer;
+    struct Snapshot;
+    AccessStatus translate_slow(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need,
+                                std::byte** pointer) noexcept;
+    AccessStatus transfer_slow(Transfer& transfer) noexcept;
+    AccessStatus transfer_piece(Transfer& transfer, const Snapshot& entry, size_t* done) noexcept;
+    AccessStatus armw_slow(const RemoteVcq& target, uint64_t stadd, unsigned size, ArmwOp op, uint64_t operand,
+                           uint64_t compare, uint64_t* old_value) noexcept;
+    Line& line_of(const RemoteVcq& vcq, uint32_t stag) noexcept;
+
+    std::array<Line, num_lines> lines_{};
+};
+
+} // namespace tofu::sim
