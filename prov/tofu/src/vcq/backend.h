@@ -43,6 +43,15 @@ struct Functions {
 /// through its threads.
 class Backend {
   public:
+    Backend() = default;
+    /// A table of the caller's own in place of a library: what unit tests put under the provider.
+    Backend(const Functions& functions, const utofu_onesided_caps& caps, std::size_t tni_count) noexcept
+        : functions_(functions), caps_(caps), tni_count_(tni_count < 16 ? tni_count : 16)
+    {
+        for (std::size_t i = 0; i < tni_count_; i++)
+            tnis_[i] = static_cast<utofu_tni_id_t>(i);
+    }
+
     /// Loads what FI_TOFU_BACKEND names (auto, utofu, sim, or a path) and checks that each needed symbol
     /// is there and that a TNI answers. Logs one line that says what to do when it fails.
     /// Returns 0, -FI_ENODATA (no such backend here), -FI_EINVAL (bad FI_TOFU_BACKEND), -FI_ENOSYS (a

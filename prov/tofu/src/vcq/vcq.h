@@ -77,7 +77,9 @@ class Vcq {
     /// UTOFU_VCQ_FLAG_THREAD_SAFE. Returns 0 or -FI_E* (-FI_ENOSPC: no VCQ left on this node).
     [[nodiscard]] int open(const Backend& backend, unsigned spread, bool thread_safe,
                            const Sink& sink);
-    /// Frees the VCQ. Waiters still outstanding are told UTOFU_ERR_MRQ_OTHER first.
+    /// Frees the VCQ. Polls first until what is under way has ended, 100 ms at most; waiters of a notice
+    /// that has not come by then are told UTOFU_ERR_MRQ_OTHER (those of When::sent are not: their only
+    /// trace lies in the TCQ). Waiters may not post any more: their posts answer Post::error.
     void close() noexcept;
 
     [[nodiscard]] bool is_open() const noexcept { return handle_ != 0; }
@@ -119,22 +121,43 @@ class Vcq {
 
     /// How many more posts with When::delivered the completion window takes now.
     [[nodiscard]] unsigned window_free() const noexcept { return free_count_; }
+    /// No post is under way that somebody waits for.
+    [[nodiscard]] bool idle() const noexcept
+    {
+        return free_count_ == window_size - 1 && sent_pending_ == 0;
+    }
 
   private:
     // EDATA is one byte (caps: max_edata_size 1) and 0 means "nobody waits": 255 usable places.
     static constexpr unsigned window_size = 256;
-    struct Place {
+    /// `waiter` is null where the place is free. The address of a place is the cbdata of its post.
+    struct alignas(8) Place {
         Waiter* waiter;
         std::uint8_t next_free;
     };
+    struct Ticket {
+        std::uint64_t edata;
+        unsigned long flags;
+        void* cbdata;
+    };
+
+    [[nodiscard]] bool admit(const How& how, Ticket& ticket) noexcept;
+    [[nodiscard]] Post settle(int code, const How& how, const Ticket& ticket) noexcept;
+    [[gnu::noinline]] Post refuse(int code, const How& how, const Ticket& ticket) noexcept;
+    void give_back(std::uint8_t number) noexcept;
+    void on_tcq(int code, void* cbdata) noexcept;
+    void on_mrq(int code, const utofu_mrq_notice& notice) noexcept;
 
     utofu_vcq_hdl_t handle_ = 0;
-    const Backend* backend_ = nullptr;
+    const Functions* functions_ = nullptr;
     utofu_vcq_id_t id_ = 0;
-    Sink sink_{};
+    std::uint32_t sent_pending_ = 0; ///< posts with When::sent whose TCQ entry is to come
+    std::uint16_t free_count_ = 0;
+    std::uint8_t first_free_ = 0;    ///< 0: none
+    bool closing_ = false;
     int last_error_ = 0;
-    unsigned free_count_ = 0;
-    std::uint8_t first_free_ = 0;
+    Sink sink_{};
+    const Backend* backend_ = nullptr;
     Place window_[window_size] = {};
 };
 

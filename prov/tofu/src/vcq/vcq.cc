@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Posts and polls of one VCQ, and the window that tells whose notice an MRQ entry is. See vcq.h.
+// Called by endpoints, protocols and the domain under their locks; calls the backend's function table.
+#include "vcq/vcq.h"
+
+#include <chrono>
+
+#include <rdma/fi_errno.h>
+
+namespace tofu::vcq {
+
+namespace {
+
+// cbdata tells three things apart: null (nobody waits), a place of the window (bit 0 clear; only an error
+// comes through the TCQ) and a waiter of the TCQ entry itself (bit 0 set).
+constexpr std::uintptr_t sent_bit = 1;
+static_assert(alignof(Waiter) > sent_bit);
+
+int fi_code_of(int code) noexcept
+{
+    switch (code) {
+    case UTOFU_SUCCESS: return 0;
+    case UTOFU_ERR_FULL: return -FI_ENOSPC;
+    case UTOFU_ERR_OUT_OF_MEMORY:
+    case UTOFU_ERR_OUT_OF_RESOURCE: return -FI_ENOMEM;
+    case UTOFU_ERR_USED:
+    case UTOFU_ERR_BUSY: return -FI_EBUSY;
+    case UTOFU_ERR_NOT_AVAILABLE:
+    case UTOFU_ERR_NOT_SUPPORTED: return -FI_EOPNOTSUPP;
+    case UTOFU_ERR_INVALID_ADDRESS: return -FI_EFAULT;
+    default: return -FI_EINVAL;
+    }
+}
+
+} // namespace
+
+int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const Sink& sink)
+{
+    if (is_open() || backend.tni_count() == 0)
+        return -FI_EINVAL;
+    const Functions& f = backend.functions();
+    const unsigned long flags = thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0;
+    const std::size_t tnis = backend.tni_count();
+    int code = UTOFU_ERR_FULL;
+    utofu_vcq_hdl_t handle = 0;
+    for (std::size_t i = 0; i < tnis; i++) {
+        code = f.create_vcq(backend.tnis()[(spread + i) % tnis], flags, &handle);
+        if (code == UTOFU_SUCCESS)
+            break;
+        if (code != UTOFU_ERR_FULL) // another TNI would not do better
+            return fi_code_of(code);
+    }
+    if (code != UTOFU_SUCCESS)
+        return -FI_ENOSPC;
+    utofu_vcq_id_t id = 0;
+    code = f.query_vcq_id(handle, &id);
+    if (code != UTOFU_SUCCESS) {
+        f.free_vcq(handle);
+        return fi_code_of(code);
+    }
+    backend_ = &backend;
+    functions_ = &f;
+    handle_ = handle;
+    id_ = id;
+    sink_ = sink;
+    closing_ = false;
+    sent_pending_ = 0;
+    for (unsigned n = 1; n < window_size; n++)
+        window_[n] = {nullptr, static_cast<std::uint8_t>((n + 1) % window_size)};
+    first_free_ = 1;
+    free_count_ = window_size - 1;
+    return 0;
+}
+
+void Vcq::close() noexcept
+{
+    if (!is_open())
+        return;
+    closing_ = true;
+    using Clock = std::chrono::steady_clock;
+    const auto deadline = Clock::now() + std::chrono::milliseconds(100);
+    while (!idle() && (poll(window_size) != 0 || Clock::now() < deadline)) {
+    }
+    for (unsigned n = 1; n < window_size; n++) {
+        Waiter* waiter = window_[n].waiter;
+        if (waiter == nullptr)
+            continue;
+        give_back(static_cast<std::uint8_t>(n));
+        waiter->notify(waiter, Notice{UTOFU_ERR_MRQ_OTHER, 0});
+    }
+    functions_->free_vcq(handle_);
+    handle_ = 0;
+    id_ = 0;
+}
+
+// --- the window
+
+/// Fills in what the call of uTofu wants. False: no place is free.
+inline bool Vcq::admit(const How& how, Ticket& ticket) noexcept
+{
+    unsigned long flags = 0;
+    if (how.strong_order)
+        flags |= UTOFU_ONESIDED_FLAG_STRONG_ORDER;
+    if (how.remote_notice)
+        flags |= UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
+    ticket.edata = 0;
+    ticket.cbdata = nullptr;
+    if (how.when == When::delivered) {
+        const std::uint8_t number = first_free_;
+        if (number == 0) [[unlikely]]
+            return false;
+        // The place is taken before the post: its notice may be there before the call returns.
+        Place& place = window_[number];
+        first_free_ = place.next_free;
+        free_count_--;
+        place.waiter = how.waiter;
+        ticket.edata = number;
+        ticket.cbdata = &place;
+        flags |= UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+    } else if (how.when == When::sent) {
+        ticket.cbdata =
+            reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(how.waiter) | sent_bit);
+        flags |= UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
+        sent_pending_++;
+    }
+    ticket.flags = flags;
+    return true;
+}
+
+inline Post Vcq::settle(int code, const How& how, const Ticket& ticket) noexcept
+{
+    if (code == UTOFU_SUCCESS) [[likely]]
+        return Post::done;
+    return refuse(code, how, ticket);
+}
+
+Post Vcq::refuse(int code, const How& how, const Ticket& ticket) noexcept
+{
+    if (how.when == When::delivered)
+        give_back(static_cast<std::uint8_t>(ticket.edata));
+    else if (how.when == When::sent)
+        sent_pending_--;
+    if (code == UTOFU_ERR_BUSY)
+        return Post::busy;
+    last_error_ = code;
+    return Post::error;
+}
+
+void Vcq::give_back(std::uint8_t number) noexcept
+{
+    Place& place = window_[number];
+    place.waiter = nullptr;
+    place.next_free = first_free_;
+    first_free_ = number;
+    free_count_++;
+}
+
+// --- posts
+
+#define TOFU_POST(call)                                                                            \
+    Ticket ticket;                                                                                 \
+    if (closing_ || !admit(how, ticket)) [[unlikely]]                                              \
+        return closing_ ? Post::error : Post::busy;                                                \
+    return settle(functions_->call, how, ticket)
+#define TOFU_TICKET ticket.edata, ticket.flags, ticket.cbdata
+
+Post Vcq::put(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote, std::size_t length,
+              const How& how) noexcept
+{
+    TOFU_POST(put(handle_, peer, local, remote, length, TOFU_TICKET));
+}
+
+Post Vcq::put_inline(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
+                     std::size_t length, const How& how) noexcept
+{
+    // The table's function reads the bytes only; its type lacks the const.
+    TOFU_POST(
+        put_piggyback(handle_, peer, const_cast<void*>(data), remote, length, TOFU_TICKET));
+}
+
+Post Vcq::get(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote, std::size_t length,
+              const How& how) noexcept
+{
+    TOFU_POST(get(handle_, peer, local, remote, length, TOFU_TICKET));
+}
+
+Post Vcq::armw4(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand, utofu_stadd_t remote,
+                const How& how) noexcept
+{
+    TOFU_POST(armw4(handle_, peer, op, operand, remote, TOFU_TICKET));
+}
+
+Post Vcq::armw8(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand, utofu_stadd_t remote,
+                const How& how) noexcept
+{
+    TOFU_POST(armw8(handle_, peer, op, operand, remote, TOFU_TICKET));
+}
+
+Post Vcq::cswap4(utofu_vcq_id_t peer, std::uint32_t compare, std::uint32_t swap,
+                 utofu_stadd_t remote, const How& how) noexcept
+{
+    TOFU_POST(cswap4(handle_, peer, compare, swap, remote, TOFU_TICKET));
+}
+
+Post Vcq::cswap8(utofu_vcq_id_t peer, std::uint64_t compare, std::uint64_t swap,
+                 utofu_stadd_t remote, const How& how) noexcept
+{
+    TOFU_POST(cswap8(handle_, peer, compare, swap, remote, TOFU_TICKET));
+}
+
+#undef TOFU_POST
+#undef TOFU_TICKET
+
+// --- polls
+
+unsigned Vcq::poll(unsigned budget) noexcept
+{
+    if (!is_open())
+        return 0;
+    unsigned taken = 0;
+    for (unsigned i = 0; i < budget; i++, taken++) {
+        void* cbdata = nullptr;
+        const int code = functions_->poll_tcq(handle_, 0, &cbdata);
+        if (code == UTOFU_ERR_NOT_FOUND)
+            break;
+        if (code != UTOFU_SUCCESS && (code > UTOFU_ERR_TCQ_OTHER || code < UTOFU_ERR_TCQ_LENGTH)) {
+            last_error_ = code; // the poll itself failed: there is no entry
+            break;
+        }
+        on_tcq(code, cbdata);
+    }
+    for (unsigned i = 0; i < budget; i++, taken++) {
+        utofu_mrq_notice notice;
+        const int code = functions_->poll_mrq(handle_, 0, &notice);
+        if (code == UTOFU_ERR_NOT_FOUND)
+            break;
+        if (code != UTOFU_SUCCESS &&
+            (code > UTOFU_ERR_MRQ_OTHER || code < UTOFU_ERR_MRQ_RMT_LENGTH)) {
+            last_error_ = code;
+            break;
+        }
+        on_mrq(code, notice);
+    }
+    return taken;
+}
+
+void Vcq::on_tcq(int code, void* cbdata) noexcept
+{
+    const auto word = reinterpret_cast<std::uintptr_t>(cbdata);
+    if (word & sent_bit) {
+        auto* waiter = reinterpret_cast<Waiter*>(word & ~sent_bit);
+        sent_pending_--;
+        waiter->notify(waiter, Notice{code, 0});
+        return;
+    }
+    if (code == UTOFU_SUCCESS) [[likely]]
+        return;
+    if (cbdata != nullptr) {
+        // Never left the node, so its MRQ notice will not come (guide 2.2.12).
+        auto* place = static_cast<Place*>(cbdata);
+        Waiter* waiter = place->waiter;
+        if (waiter == nullptr)
+            return;
+        give_back(static_cast<std::uint8_t>(place - window_));
+        waiter->notify(waiter, Notice{code, 0});
+        return;
+    }
+    if (sink_.orphan_error != nullptr)
+        sink_.orphan_error(sink_.owner, code, 0);
+}
+
+void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
+{
+    switch (notice.notice_type) {
+    case UTOFU_MRQ_TYPE_LCL_PUT:
+    case UTOFU_MRQ_TYPE_LCL_GET:
+    case UTOFU_MRQ_TYPE_LCL_ARMW: {
+        // Places are matched one by one: notices keep their order only per remote VCQ (guide 2.2.10).
+        if (notice.edata == 0 || notice.edata >= window_size) {
+            if (code != UTOFU_SUCCESS && sink_.orphan_error != nullptr)
+                sink_.orphan_error(sink_.owner, code, notice.vcq_id);
+            return;
+        }
+        Waiter* waiter = window_[notice.edata].waiter;
+        if (waiter == nullptr) // its end was told already
+            return;
+        give_back(static_cast<std::uint8_t>(notice.edata));
+        waiter->notify(waiter, Notice{code, notice.notice_type == UTOFU_MRQ_TYPE_LCL_ARMW
+                                                ? notice.rmt_value
+                                                : 0});
+        return;
+    }
+    case UTOFU_MRQ_TYPE_RMT_PUT:
+    case UTOFU_MRQ_TYPE_RMT_GET:
+    case UTOFU_MRQ_TYPE_RMT_ARMW:
+        // A peer's EDATA is not looked at: it can name nothing of ours.
+        if (code == UTOFU_SUCCESS && sink_.remote != nullptr)
+            sink_.remote(sink_.owner,
+                         RemoteNotice{notice.notice_type, notice.vcq_id, notice.rmt_stadd});
+        return;
+    default: // no type of the guide: nothing can be concluded from it
+        return;
+    }
+}
+
+// --- registrations
+
+int Vcq::reg(const void* addr, std::size_t size, bool read_only, utofu_stadd_t& stadd) noexcept
+{
+    utofu_stadd_t made = 0;
+    const int code = functions_->reg_mem(handle_, const_cast<void*>(addr), size,
+                                         read_only ? UTOFU_REG_MEM_FLAG_READ_ONLY : 0, &made);
+    if (code != UTOFU_SUCCESS) {
+        last_error_ = code;
+        return fi_code_of(code);
+    }
+    stadd = made;
+    return 0;
+}
+
+int Vcq::reg_with_stag(void* addr, std::size_t size, unsigned stag, utofu_stadd_t& stadd) noexcept
+{
+    utofu_stadd_t made = 0;
+    const int code = functions_->reg_mem_with_stag(handle_, addr, size, stag, 0, &made);
+    if (code != UTOFU_SUCCESS) {
+        last_error_ = code;
+        return fi_code_of(code);
+    }
+    stadd = made;
+    return 0;
+}
+
+void Vcq::dereg(utofu_stadd_t stadd) noexcept
+{
+    if (is_open())
+        functions_->dereg_mem(handle_, stadd, 0);
+}
+
+int Vcq::query_stadd(utofu_vcq_id_t vcq, unsigned stag, utofu_stadd_t& stadd) const noexcept
+{
+    utofu_stadd_t found = 0;
+    const int code = functions_->query_stadd(vcq, stag, &found);
+    if (code != UTOFU_SUCCESS)
+        return fi_code_of(code);
+    stadd = found;
+    return 0;
+}
+
+} // namespace tofu::vcq
