@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the jobs of this user as the tofu-sim command sees them: from outside, reading only.
+// Called by: tools/show.cc, tools/clean.cc, tools/run.cc. Calls: job/layout, job/liveness, files.
+#include "tools/job_files.h"
+
+#include "job/liveness.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <dirent.h>
+#include <fcntl.h>
+#include <memory>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace tofu::sim::tools {
+namespace {
+
+constexpr char job_file_name[] = "job";
+
+File open_own_directory(int parent, const char* name)
+{
+    File directory(::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    struct stat status{};
+    if (directory.is_open() &&
+        (::fstat(directory.get(), &status) != 0 || status.st_uid != ::geteuid())) {
+        return {};
+    }
+    return directory;
+}
+
+struct CloseDirectory {
+    void operator()(DIR* directory) const noexcept { ::closedir(directory); }
+};
+
+std::vector<std::string> list_entries(const File& directory)
+{
+    std::vector<std::string> names;
+    const int copy = ::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (copy < 0) {
+        return names;
+    }
+    const std::unique_ptr<DIR, CloseDirectory> stream(::fdopendir(copy));
+    if (!stream) {
+        ::close(copy);
+        return names;
+    }
+    while (const dirent* const entry = ::readdir(stream.get())) {
+        const std::string name = entry->d_name;
+        if (name != "." && name != "..") {
+            names.push_back(name);
+        }
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+bool header_is_sound(const JobHeader& header, off_t file_size)
+{
+    return header.magic == job_magic && header.version == layout_version &&
+           header.num_nodes <= max_nodes && header.file_bytes == job_file_bytes(header.num_nodes) &&
+           header.file_bytes == static_cast<uint64_t>(file_size);
+}
+
+} // namespace
+
+File& File::operator=(File&& other) noexcept
+{
+    std::swap(fd_, other.fd_);
+    return *this;
+}
+
+File::~File()
+{
+    if (fd_ >= 0) {
+        ::close(fd_);
+    }
+}
+
+int File::release() noexcept
+{
+    return std::exchange(fd_, -1);
+}
+
+std::string base_path()
+{
+    return "/dev/shm/tofu-sim-" + std::to_string(::geteuid());
+}
+
+File open_base()
+{
+    return open_own_directory(AT_FDCWD, base_path().c_str());
+}
+
+std::vector<std::string> list_jobs(const File& base)
+{
+    return base.is_open() ? list_entries(base) : std::vector<std::string>();
+}
+
+std::optional<JobView> open_job(const File& base, const std::string& name)
+{
+    JobView job;
+    job.name = name;
+    job.directory = open_own_directory(base.get(), name.c_str());
+    if (!job.directory.is_open()) {
+        return std::nullopt;
+    }
+    job.file = File(::openat(job.directory.get(), job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    JobHeader header{};
+    struct stat status{};
+    if (job.file.is_open() && ::fstat(job.file.get(), &status) == 0 &&
+        ::pread(job.file.get(), &header, sizeof header, 0) == ssize_t{sizeof header} &&
+        header_is_sound(header, status.st_size)) {
+        job.header = header;
+    }
+    return job;
+}
+
+std::vector<ProcessView> read_processes(const JobView& job)
+{
+    std::vector<ProcessView> processes;
+    if (!job.header) {
+        return processes;
+    }
+    for (uint32_t slot = 0; slot < max_processes; slot++) {
+        ProcessView view;
+        view.slot = slot;
+        const auto offset = static_cast<off_t>(job_slots_offset + slot * sizeof view.entry);
+        if (::pread(job.file.get(), &view.entry, sizeof view.entry, offset) !=
+            ssize_t{sizeof view.entry}) {
+            break;
+        }
+        if (view.entry.used.raw != 0) {
+            view.running = process_runs(view.entry.pid, view.entry.start_time);
+            processes.push_back(view);
+        }
+    }
+    return processes;
+}
+
+NodeEntry read_node(const JobView& job, uint32_t node)
+{
+    NodeEntry entry{};
+    if (job.header && node < job.header->num_nodes) {
+        const auto offset = static_cast<off_t>(job_nodes_offset + node * sizeof entry);
+        if (::pread(job.file.get(), &entry, sizeof entry, offset) != ssize_t{sizeof entry}) {
+            return NodeEntry{};
+        }
+    }
+    return entry;
+}
+
+SegmentView::~SegmentView()
+{
+    if (base_ != nullptr) {
+        ::munmap(base_, bytes_);
+    }
+}
+
+bool SegmentView::open(const ProcessView& process)
+{
+    const std::string path = "/proc/" + std::to_string(process.entry.pid) + "/fd/" +
+                             std::to_string(process.entry.segment_fd);
+    const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    SegmentHeader head{};
+    struct stat status{};
+    if (!file.is_open() || ::fstat(file.get(), &status) != 0 ||
+        ::pread(file.get(), &head, sizeof head, 0) != ssize_t{sizeof head}) {
+        return false;
+    }
+    // Sealed against shrinking, or a peer that truncates it would kill us by SIGBUS.
+    const int seals = ::fcntl(file.get(), F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || head.magic != segment_magic ||
+        head.version != layout_version || !std::has_single_bit(head.mrq_entries) ||
+        head.mrq_entries > max_mrq_entries ||
+        static_cast<uint64_t>(status.st_size) != segment_total_bytes(head.mrq_entries)) {
+        return false;
+    }
+    void* const mapped = ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ,
+                                MAP_SHARED | MAP_NORESERVE, file.get(), 0);
+    if (mapped == MAP_FAILED) {
+        return false;
+    }
+    base_ = static_cast<std::byte*>(mapped);
+    bytes_ = static_cast<size_t>(status.st_size);
+    mrq_entries_ = head.mrq_entries;
+    return true;
+}
+
+Removal remove_job(const File& base, const std::string& name)
+{
+    const auto job = open_job(base, name);
+    if (!job) {
+        return errno == ENOENT ? Removal::removed : Removal::failed;
+    }
+    // Whoever joins holds this lock (job/job.cc) and looks again once it has it: with the lock held
+    // nobody can come in between the look at the processes and the removal.
+    if (::flock(job->directory.get(), LOCK_EX | LOCK_NB) != 0) {
+        return Removal::in_use;
+    }
+    const auto processes = read_processes(*job);
+    if (std::any_of(processes.begin(), processes.end(),
+                    [](const ProcessView& process) { return process.running; })) {
+        return Removal::in_use;
+    }
+    for (const std::string& entry : list_entries(job->directory)) {
+        (void)::unlinkat(job->directory.get(), entry.c_str(), 0);
+    }
+    if (::unlinkat(base.get(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+        return Removal::failed;
+    }
+    return Removal::removed;
+}
+
+} // namespace tofu::sim::tools

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the jobs of this user as the tofu-sim command sees them: from outside, reading only.
+// Called by: tools/show.cc, tools/clean.cc, tools/run.cc. Calls: job/layout, job/liveness, files.
+#pragma once
+
+#include "job/layout.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tofu::sim::tools {
+
+// A descriptor that is closed with its owner.
+class File {
+  public:
+    File() noexcept = default;
+    explicit File(int fd) noexcept : fd_(fd) {}
+    File(File&& other) noexcept : fd_(other.release()) {}
+    File& operator=(File&& other) noexcept;
+    ~File();
+
+    [[nodiscard]] int get() const noexcept { return fd_; }
+    [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
+    int release() noexcept;
+
+  private:
+    int fd_ = -1;
+};
+
+struct JobView {
+    std::string name;
+    File directory;
+    File file;
+    std::optional<JobHeader> header; // nothing while the file is being made, or damaged
+};
+
+struct ProcessView {
+    uint32_t slot = 0;
+    ProcessSlot entry{};
+    bool running = false;
+};
+
+// /dev/shm/tofu-sim-<uid>; closed if there is none, or if it is not ours alone.
+[[nodiscard]] File open_base();
+[[nodiscard]] std::string base_path();
+[[nodiscard]] std::vector<std::string> list_jobs(const File& base);
+[[nodiscard]] std::optional<JobView> open_job(const File& base, const std::string& name);
+
+// All taken slots, running or left by the dead.
+[[nodiscard]] std::vector<ProcessView> read_processes(const JobView& job);
+[[nodiscard]] NodeEntry read_node(const JobView& job, uint32_t node);
+
+// A read-only mapping of the segment of a running process.
+class SegmentView {
+  public:
+    SegmentView() noexcept = default;
+    SegmentView(const SegmentView&) = delete;
+    SegmentView& operator=(const SegmentView&) = delete;
+    ~SegmentView();
+
+    [[nodiscard]] bool open(const ProcessView& process);
+    [[nodiscard]] std::byte* base() const noexcept { return base_; }
+    [[nodiscard]] uint32_t mrq_entries() const noexcept { return mrq_entries_; }
+
+  private:
+    std::byte* base_ = nullptr;
+    size_t bytes_ = 0;
+    uint32_t mrq_entries_ = 0;
+};
+
+enum class Removal { removed, in_use, failed };
+
+// Removes the job's files unless one of its processes runs.
+[[nodiscard]] Removal remove_job(const File& base, const std::string& name);
+
+} // namespace tofu::sim::tools

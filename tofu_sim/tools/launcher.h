@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: starts N processes of a program, watches over them, and leaves none behind.
+// Called by: tools/run.cc. Calls: fork, exec, signals.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <signal.h>
+#include <span>
+#include <sys/types.h>
+#include <vector>
+
+namespace tofu::sim::tools {
+
+class Launcher {
+  public:
+    // A timeout of 0: none. `program` is the program and its arguments; it outlives the launcher.
+    Launcher(uint32_t processes, std::span<char* const> program, std::chrono::milliseconds timeout);
+    ~Launcher();
+    Launcher(const Launcher&) = delete;
+    Launcher& operator=(const Launcher&) = delete;
+
+    // Runs everything to its end; returns the exit status of the command.
+    [[nodiscard]] int run();
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    // running --(a process failed, a signal to stop us, the time is up)--> ending, with SIGTERM or
+    // that signal sent to all; ending --(the grace is over)--> killing, with SIGKILL sent.
+    enum class State { running, ending, killing };
+
+    [[nodiscard]] bool start_all();
+    [[nodiscard]] pid_t start_one(uint32_t rank);
+    [[noreturn]] void become_process(uint32_t rank, pid_t parent);
+    void watch();
+    void reap();
+    void process_ended(uint32_t rank, int wait_status);
+    void handle_signal(int signal_number);
+    void end_all(int signal_number, int status);
+    void send_all(int signal_number) noexcept;
+    void report_exec_failure();
+    void kill_descendants() noexcept;
+    [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
+
+    std::span<char* const> program_;
+    std::vector<pid_t> pids_; // by rank; 0: not started, or gone
+    std::vector<pid_t> foreign_; // children of whoever became us by exec: not ours to end
+    size_t alive_ = 0;
+    State state_ = State::running;
+    int status_ = 0;
+    std::optional<Clock::time_point> timeout_;
+    Clock::time_point kill_at_{};
+    sigset_t watched_{};
+    sigset_t inherited_{};
+    int exec_error_[2] = {-1, -1}; // the errno of a failed exec comes through it
+};
+
+} // namespace tofu::sim::tools

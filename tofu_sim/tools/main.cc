@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the tofu-sim command: run, show, clean (man/tofu-sim.1).
+// Called by: the user, our tests. Calls: tools/run, tools/show, tools/clean.
+#include "tools/command.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace {
+
+constexpr char help_text[] =
+    "usage: tofu-sim run -n N [options] PROGRAM [ARGUMENTS]\n"
+    "       tofu-sim show [--vcqs] [JOB...]\n"
+    "       tofu-sim clean [JOB...]\n"
+    "\n"
+    "run: starts N processes of one job on the simulated interconnect, without MPI.\n"
+    "  -n N, --np N          processes\n"
+    "  --shape XxYxZ         units of 2x3x2 nodes along X, Y and Z (TOFU_SIM_SHAPE)\n"
+    "  --torus AXES          axes that wrap around, of x, y, z (TOFU_SIM_TORUS)\n"
+    "  --ppn P               processes of a node, 1 to 54 (TOFU_SIM_PPN)\n"
+    "  --job NAME            job to start or to join (default: a new name)\n"
+    "  --chaos SEED          adversarial mode (TOFU_SIM_CHAOS)\n"
+    "  --timeout SECONDS     kill everything then, and exit with 124\n"
+    "  --library-path DIR    put DIR in front of LD_LIBRARY_PATH\n"
+    "\n"
+    "The first process that fails ends the others; its status is that of the command (128 + signal\n"
+    "for a signal). INT, TERM, HUP, QUIT, USR1 and USR2 are passed on. Process 0 reads standard\n"
+    "input unless that is a terminal, the others read nothing.\n"
+    "\n"
+    "show: lists jobs, their processes, where these sit, their queues and counts.\n"
+    "clean: removes what jobs without a running process left behind.\n";
+
+} // namespace
+
+int main(int argc, char** argv)
+{
+    using namespace tofu::sim::tools;
+    if (argc < 2) {
+        std::fputs(help_text, stderr);
+        return exit_usage;
+    }
+    const char* const name = argv[1];
+    const std::span<char* const> words(argv + 2, static_cast<size_t>(argc - 2));
+    if (std::strcmp(name, "--help") == 0 || std::strcmp(name, "-h") == 0 ||
+        std::strcmp(name, "help") == 0) {
+        std::fputs(help_text, stdout);
+        return 0;
+    }
+    if (std::strcmp(name, "run") == 0) {
+        return run_command(words);
+    }
+    if (std::strcmp(name, "show") == 0) {
+        return show_command(words);
+    }
+    if (std::strcmp(name, "clean") == 0) {
+        return clean_command(words);
+    }
+    std::fprintf(stderr, "tofu-sim: no command '%s': use run, show, clean or --help\n", name);
+    return exit_usage;
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: tofu-sim show: jobs, processes, where they sit, their VCQs, how full queues are, counts.
+// Called by: tools/main.cc. Calls: tools/job_files, topology/, tni/mrq (layout).
+//
+// Everything is read while its owners write it: figures are a moment's, and nothing is trusted beyond
+// what job_files checks.
+#include "tools/command.h"
+#include "tools/job_files.h"
+
+#include "job/job.h"
+#include "tni/mrq.h"
+#include "topology/ids.h"
+#include "topology/topology.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace tofu::sim::tools {
+namespace {
+
+constexpr char axis_names[] = "xyz";
+
+void print_coords(const Coords& c)
+{
+    std::printf("(%u,%u,%u,%u,%u,%u)", c[0], c[1], c[2], c[3], c[4], c[5]);
+}
+
+Topology topology_of(const JobHeader& header)
+{
+    return Topology({header.shape[0], header.shape[1], header.shape[2]}, header.wraps);
+}
+
+const char* mode_name(CqMode mode)
+{
+    switch (mode) {
+    case CqMode::none:
+        return "none";
+    case CqMode::free_mode:
+        return "free";
+    case CqMode::exclusive:
+        return "exclusive";
+    case CqMode::session:
+        return "session";
+    }
+    return "unknown";
+}
+
+// Entries written and not read yet, and how many fit; nothing of a ring that makes no sense.
+void print_mrq(const SegmentView& segment, unsigned index)
+{
+    std::byte* const region = segment.base() + vcq_region_offset(index, segment.mrq_entries());
+    const auto& control = *reinterpret_cast<const MrqControl*>(region);
+    // Acquire: no more than a moment's look; partners are the claim in MrqRing and its reader.
+    const uint64_t head = control.head_hint.load_acquire();
+    const uint64_t tail = control.tail.load_acquire();
+    const uint64_t unread = tail >= head ? tail - head : 0;
+    std::printf(" mrq %llu/%u", static_cast<unsigned long long>(unread), segment.mrq_entries());
+    if (control.overflow.load_acquire() != 0) {
+        std::printf(" OVERFLOWED");
+    }
+}
+
+struct CqOwned {
+    unsigned tni;
+    unsigned cq;
+    OwnerWord word;
+};
+
+std::vector<CqOwned> cqs_of(const JobView& job, const ProcessView& process)
+{
+    std::vector<CqOwned> owned;
+    const NodeEntry node = read_node(job, process.entry.node);
+    for (unsigned i = 0; i < cqs_per_node; i++) {
+        const OwnerWord word = OwnerWord::decode(node.cqs[i].word.raw);
+        if (word.taken && word.process == process.slot &&
+            word.incarnation == (process.entry.incarnation.raw & 0xffff)) {
+            owned.push_back({i / cqs_per_tni, i % cqs_per_tni, word});
+        }
+    }
+    return owned;
+}
+
+unsigned gates_of(const JobView& job, const ProcessView& process)
+{
+    unsigned gates = 0;
+    const NodeEntry node = read_node(job, process.entry.node);
+    for (const GateWord& gate : node.gates) {
+        const OwnerWord word = OwnerWord::decode(gate.word.raw);
+        gates += word.taken && word.process == process.slot ? 1 : 0;
+    }
+    return gates;
+}
+
+void show_vcqs(const JobView& job, const ProcessView& process, const SegmentView& segment)
+{
+    const Coords coords = topology_of(*job.header).coords_of(process.entry.node);
+    for (const CqOwned& cq : cqs_of(job, process)) {
+        for (unsigned component = 0; component < vcqs_per_cq; component++) {
+            if ((cq.word.components >> component & 1) == 0) {
+                continue;
+            }
+            VcqAddress address;
+            address.coords = coords;
+            address.path = {coords[3], coords[4], coords[5]};
+            address.tni = static_cast<uint8_t>(cq.tni);
+            address.cq = static_cast<uint8_t>(cq.cq);
+            address.component = static_cast<uint8_t>(component);
+            std::printf("    vcq 0x%016llx tni %u cq %u component %u %s",
+                        static_cast<unsigned long long>(encode_vcq_id(address)), cq.tni, cq.cq,
+                        component, mode_name(cq.word.mode));
+            if (segment.base() != nullptr) {
+                print_mrq(segment, vcq_index(cq.tni, cq.cq, component));
+            }
+            std::printf("\n");
+        }
+    }
+}
+
+void show_counters(const SegmentView& segment)
+{
+    const SegmentHeader& header = segment_header(segment.base());
+    for (unsigned tni = 0; tni < tnis_per_node; tni++) {
+        const TniCounters& counters = header.counters[tni];
+        if (counters.operations != 0) {
+            std::printf("    tni %u: %llu operations, %llu bytes\n", tni,
+                        static_cast<unsigned long long>(counters.operations),
+                        static_cast<unsigned long long>(counters.bytes));
+        }
+    }
+}
+
+void show_process(const JobView& job, const ProcessView& process, bool vcqs)
+{
+    const ProcessSlot& entry = process.entry;
+    unsigned num_vcqs = 0;
+    for (const CqOwned& cq : cqs_of(job, process)) {
+        num_vcqs += static_cast<unsigned>(__builtin_popcount(cq.word.components));
+    }
+    std::printf("  rank %u pid %d %.*s node %u ", entry.rank, entry.pid,
+                static_cast<int>(strnlen(entry.name, sizeof entry.name)), entry.name, entry.node);
+    if (entry.node < job.header->num_nodes) {
+        print_coords(topology_of(*job.header).coords_of(entry.node));
+    }
+    std::printf(" %u vcqs %u gates%s\n", num_vcqs, gates_of(job, process),
+                process.running ? "" : " DEAD");
+    if (!process.running) {
+        return;
+    }
+    SegmentView segment;
+    if (segment.open(process)) {
+        show_counters(segment);
+    }
+    if (vcqs) {
+        show_vcqs(job, process, segment);
+    }
+}
+
+void show_job(const JobView& job, bool vcqs)
+{
+    if (!job.header) {
+        std::printf("%s: without a readable file\n", job.name.c_str());
+        return;
+    }
+    const JobHeader& header = *job.header;
+    std::printf("%s: shape %ux%ux%u (%u nodes), torus '", job.name.c_str(), header.shape[0],
+                header.shape[1], header.shape[2], header.num_nodes);
+    for (unsigned axis = 0; axis < 3; axis++) {
+        if ((header.wraps >> axis & 1) != 0) {
+            std::putchar(axis_names[axis]);
+        }
+    }
+    std::printf("'");
+    if (header.ppn != 0) {
+        std::printf(", %u processes a node", header.ppn);
+    }
+    const auto processes = read_processes(job);
+    std::printf(", %zu processes\n", processes.size());
+    for (const ProcessView& process : processes) {
+        show_process(job, process, vcqs);
+    }
+}
+
+} // namespace
+
+int show_command(std::span<char* const> words)
+{
+    bool vcqs = false;
+    std::vector<std::string> names;
+    for (const char* const word : words) {
+        if (std::strcmp(word, "--vcqs") == 0) {
+            vcqs = true;
+        } else if (word[0] == '-') {
+            std::fprintf(stderr, "tofu-sim: show has no option %s: see tofu-sim --help\n", word);
+            return exit_usage;
+        } else {
+            names.emplace_back(word);
+        }
+    }
+    const File base = open_base();
+    const bool all = names.empty();
+    if (all) {
+        names = list_jobs(base);
+        if (names.empty()) {
+            std::printf("no jobs in %s\n", base_path().c_str());
+        }
+    }
+    int status = 0;
+    for (const std::string& name : names) {
+        const auto job = base.is_open() ? open_job(base, name) : std::nullopt;
+        if (job) {
+            show_job(*job, vcqs);
+        } else if (!all) {
+            std::fprintf(stderr, "tofu-sim: no job '%s' in %s\n", name.c_str(), base_path().c_str());
+            status = exit_failure;
+        }
+    }
+    return status;
+}
+
+} // namespace tofu::sim::tools
