@@ -232,7 +232,8 @@ int Job::open_file(const Environment& environment) noexcept
     } else if (const int rc = check_file(environment, header); rc != UTOFU_SUCCESS) {
         return rc;
     }
-    file_bytes_ = job_file_bytes(environment.topology.num_nodes());
+    num_nodes_ = environment.topology.num_nodes();
+    file_bytes_ = job_file_bytes(num_nodes_);
     void* const mapped =
         ::mmap(nullptr, file_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_fd_, 0);
     if (mapped == MAP_FAILED) {
@@ -431,6 +432,33 @@ void Job::update_cq(unsigned cq_of_node, CqMode mode, uint8_t components) noexce
 void Job::release_cq(unsigned cq_of_node) noexcept
 {
     own_node().cqs[cq_of_node].word.store_release(0);
+}
+
+bool Job::claim_gate(unsigned gate_of_node) noexcept
+{
+    SharedWord<uint64_t>& word = own_node().gates[gate_of_node].word;
+    uint64_t seen = word.load_acquire();
+    const OwnerWord owner = OwnerWord::decode(seen);
+    if (owner.taken && runs(owner.process, owner.incarnation, 16)) {
+        return false;
+    }
+    return word.compare_exchange(seen, cq_word(CqMode::none, 0));
+}
+
+void Job::release_gate(unsigned gate_of_node) noexcept
+{
+    own_node().gates[gate_of_node].word.store_release(0);
+}
+
+std::byte* Job::gate_area() const noexcept
+{
+    return file_ + job_gates_offset(num_nodes_);
+}
+
+int Job::back_gates(uint32_t node, unsigned tni) noexcept
+{
+    const size_t index = size_t{node} * tnis_per_node + tni;
+    return back_pages(job_gates_offset(num_nodes_) + index * tni_gates_bytes, tni_gates_bytes);
 }
 
 } // namespace tofu::sim

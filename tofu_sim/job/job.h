@@ -57,6 +57,13 @@ class Job {
     void update_cq(unsigned cq_of_node, CqMode mode, uint8_t components) noexcept;
     void release_cq(unsigned cq_of_node) noexcept;
 
+    // The same for a barrier gate of the own node.
+    [[nodiscard]] bool claim_gate(unsigned gate_of_node) noexcept;
+    void release_gate(unsigned gate_of_node) noexcept;
+    // State of the gates of all nodes, job_gates_offset in the file; pages of a TNI exist once they were backed.
+    [[nodiscard]] std::byte* gate_area() const noexcept;
+    [[nodiscard]] int back_gates(uint32_t node, unsigned tni) noexcept;
+
   private:
     [[nodiscard]] int open_directory(const char* name) noexcept;
     [[nodiscard]] int open_file(const Environment& environment) noexcept;
@@ -75,6 +82,7 @@ class Job {
     int file_fd_ = -1;
     std::byte* file_ = nullptr;
     size_t file_bytes_ = 0;
+    uint32_t num_nodes_ = 0;
     char name_[65] = {};
     uint32_t process_ = 0;
     uint32_t incarnation_ = 0;

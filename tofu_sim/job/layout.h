@@ -52,7 +52,7 @@ inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
 inline constexpr uint64_t job_magic = 0x746f66752d6a6f62;     // "tofu-job"
 inline constexpr uint64_t segment_magic = 0x746f66752d736567; // "tofu-seg"
-inline constexpr uint32_t layout_version = 1;
+inline constexpr uint32_t layout_version = 2;
 
 struct JobHeader {
     uint64_t magic; // written last: a file without it is not yet a job
@@ -104,9 +104,17 @@ struct NodeEntry {
 inline constexpr size_t job_slots_offset = 4096;
 inline constexpr size_t job_nodes_offset = job_slots_offset + max_processes * sizeof(ProcessSlot);
 
+// The state of the barrier gates (barrier/state.h), by node and TNI. It stays when an owner dies, so that what
+// the dead one had begun can be carried on; pages are backed when a gate is allocated.
+inline constexpr size_t tni_gates_bytes = 40960;
+
+[[nodiscard]] constexpr size_t job_gates_offset(size_t num_nodes) noexcept
+{
+    return (job_nodes_offset + num_nodes * sizeof(NodeEntry) + 4095) & ~size_t{4095};
+}
 [[nodiscard]] constexpr size_t job_file_bytes(size_t num_nodes) noexcept
 {
-    return job_nodes_offset + num_nodes * sizeof(NodeEntry);
+    return job_gates_offset(num_nodes) + num_nodes * tnis_per_node * tni_gates_bytes;
 }
 
 // ---- The segment of a process ----
