@@ -145,7 +145,15 @@ class Utofu final : public Transport {
             check(code, "poll_mrq");
             --count;
         }
+        make_room();
         return notice.rmt_value;
+    }
+    // Without it the TOQ fills up, whether or not TCQ notices were asked for (guide 3.7).
+    void make_room()
+    {
+        void* data;
+        while (poll_tcq_(vcq_, 0, &data) != UTOFU_ERR_NOT_FOUND) {
+        }
     }
 
     // The last eight bytes carry the round; strong order makes them arrive last.
@@ -173,6 +181,7 @@ class Utofu final : public Transport {
     {
         if (size_ == 8) {
             check(piggyback8_(vcq_, peer_, value, remote_, 8, 0, 0, nullptr), "put_piggyback8");
+            make_room();
             return;
         }
         *out = value;
