@@ -80,7 +80,8 @@ void set_launcher_job(char (&job)[65], const char* prefix, const char* text,
     std::snprintf(whole, sizeof whole, "%.120s%s%.100s", text, *step != '\0' ? "." : "", step);
     const size_t length = std::strlen(whole);
     const size_t room = sizeof job - 1 - std::strlen(prefix) - 1;
-    std::snprintf(job, sizeof job, "%s-%s", prefix, length > room ? whole + length - room : whole);
+    std::snprintf(job, sizeof job, "%s-%.*s", prefix, static_cast<int>(room),
+                  length > room ? whole + length - room : whole);
     for (char* c = job; *c != '\0'; c++) {
         if (!std::isalnum(static_cast<unsigned char>(*c)) && std::strchr("._-", *c) == nullptr) {
             *c = '_';

@@ -48,6 +48,13 @@ static_assert(sizeof(AliveWord) == 8);
 
 inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
+// What vcq_alive holds. A session mode VCQ differs in a bit that the kernel leaves alone (FUTEX_WAITERS), so
+// that nobody mistakes a VCQ that comes back in another mode for the one he knew.
+[[nodiscard]] constexpr uint32_t alive_vcq(uint32_t tid, bool session) noexcept
+{
+    return session ? tid | 0x80000000u : tid;
+}
+
 // ---- The job file ----
 
 inline constexpr uint64_t job_magic = 0x746f66752d6a6f62;     // "tofu-job"
@@ -136,20 +143,22 @@ struct TniCounters {
 struct SegmentHeader {
     uint64_t magic;
     uint32_t version;
-    uint32_t mrq_entries; // stride of the MRQ rings: a power of two, 2048 … 2097152
+    uint32_t mrq_entries; // stride of the MRQ rings: the larger of the two below
     uint64_t segment_bytes;
     int32_t pid;
     uint32_t process;     // slot in the job file
     uint32_t incarnation; // of that slot
     uint32_t node;
-    uint8_t reserved0[24];
+    uint32_t mrq_entries_free;    // capacity of a ring: powers of two, 2048 … 2097152
+    uint32_t mrq_entries_session;
+    uint8_t reserved0[16];
 
     // Doorbell of tofu_sim_wait (api/wait.cc): posters look at `sleepers` (one load) and ring when it is set.
     alignas(64) SharedWord<uint32_t> sleepers;
     alignas(64) SharedWord<uint32_t> doorbell;
 
     alignas(64) AliveWord alive; // of the process
-    // Of each VCQ, by vcq_index: the service thread's id while the VCQ exists, so that one load answers both
+    // Of each VCQ, by vcq_index: alive_vcq(tid, mode) while the VCQ exists, so that one load answers both
     // "is the process alive" and "has the VCQ been created and not freed".
     alignas(64) AliveWord vcq_alive[vcqs_per_node];
 

@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: this process as a member of its job: joined on the first uTofu call that needs it, left at exit.
-// Called by: api/, tni/, memory/, barrier/. Calls: job/, memory/service (the service thread's work).
+// Called by: api/, tni/, barrier/. Calls: job/, memory/ (which runs the service thread).
 #include "job/process.h"
 
+#include "job/doorbell.h"
 #include "job/liveness.h"
 #include "job/report.h"
-#include "memory/service.h"
 
 #include <utofu.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstring>
-#include <linux/futex.h>
 #include <new>
 #include <pthread.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace tofu::sim {
@@ -24,13 +20,6 @@ namespace {
 
 alignas(Process) std::byte process_storage[sizeof(Process)];
 pthread_once_t process_once = PTHREAD_ONCE_INIT;
-
-void wait_while(SharedWord<uint32_t>& word, uint32_t value) noexcept
-{
-    while (word.load_acquire() == value) {
-        (void)::syscall(SYS_futex, &word.raw, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
-    }
-}
 
 } // namespace
 
@@ -66,10 +55,8 @@ int Process::join() noexcept
     if (const int rc = environment_.read(); rc != UTOFU_SUCCESS) {
         return rc;
     }
-    const uint32_t entries = environment_.mrq_entries > environment_.mrq_entries_session
-                                 ? environment_.mrq_entries
-                                 : environment_.mrq_entries_session;
-    if (const int rc = segment_.create(entries); rc != UTOFU_SUCCESS) {
+    if (const int rc = segment_.create(environment_.mrq_entries, environment_.mrq_entries_session);
+        rc != UTOFU_SUCCESS) {
         return rc;
     }
     if (const int rc = job_.open_locked(environment_); rc != UTOFU_SUCCESS) {
@@ -84,46 +71,19 @@ int Process::join() noexcept
         header.node = job_.placement().node;
         header.magic = segment_magic;
         pid_ = ::getpid();
-        rc = start_service();
+        memory_ = ProcessMemory::open(segment_.base);
+        service_tid_ = header.alive.owner.load_acquire();
+        register_poster();
+        if (memory_ == nullptr) {
+            report("can't start the service thread: %s", std::strerror(errno));
+            rc = UTOFU_ERR_OUT_OF_RESOURCE;
+        }
     }
     job_.unlock();
     if (rc != UTOFU_SUCCESS) {
         job_.leave();
     }
     return rc;
-}
-
-int Process::start_service() noexcept
-{
-    service_ready_.store_relaxed(0);
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    (void)::pthread_sigmask(SIG_SETMASK, &all, &before); // inherited: the thread takes no signal
-    pthread_attr_t attributes;
-    (void)::pthread_attr_init(&attributes);
-    (void)::pthread_attr_setstacksize(&attributes, size_t{256} << 10);
-    const int error = ::pthread_create(&service_thread_, &attributes, &Process::service_main, this);
-    (void)::pthread_attr_destroy(&attributes);
-    (void)::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (error != 0) {
-        report("can't start the service thread: %s", std::strerror(error));
-        return UTOFU_ERR_OUT_OF_RESOURCE;
-    }
-    wait_while(service_ready_, 0);
-    return UTOFU_SUCCESS;
-}
-
-void* Process::service_main(void* self) noexcept
-{
-    auto& process = *static_cast<Process*>(self);
-    (void)::prctl(PR_SET_NAME, "tofu-service");
-    process.service_tid_ = adopt_service_thread(process.segment_.header());
-    // Release: service_tid_ is set (partner: wait_while in start_service).
-    process.service_ready_.store_release(1);
-    (void)::syscall(SYS_futex, &process.service_ready_.raw, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
-    run_service(process.segment_.base);
-    return nullptr;
 }
 
 Peer Process::as_peer() const noexcept
@@ -135,13 +95,14 @@ Peer Process::as_peer() const noexcept
     peer.pid = pid_;
     peer.start_time = job_.start_time();
     peer.mrq_entries = segment_.mrq_entries;
+    peer.mrq_entries_free = environment_.mrq_entries;
+    peer.mrq_entries_session = environment_.mrq_entries_session;
     peer.tid = service_tid_;
     return peer;
 }
 
 void Process::leave() noexcept
 {
-    const std::lock_guard guard(join_mutex_);
     if (!joined() || pid_ != ::getpid()) {
         return;
     }
@@ -152,8 +113,6 @@ void Process::leave() noexcept
         word.owner.store_release(0);
     }
     header.alive.owner.store_release(0);
-    stop_service(segment_.base);
-    (void)::pthread_join(service_thread_, nullptr);
     NodeEntry& node = job_.own_node();
     for (unsigned cq = 0; cq < cqs_per_node; cq++) {
         const OwnerWord owner = OwnerWord::decode(node.cqs[cq].word.load_acquire());
@@ -178,6 +137,7 @@ void Process::reset_in_child() noexcept
     if (segment_.fd >= 0) {
         ::close(segment_.fd);
     }
+    (void)memory_.release();
     job_.forget();
     // Locks may have been held by threads that the child does not have: start from nothing.
     new (this) Process;

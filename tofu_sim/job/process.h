@@ -6,7 +6,9 @@
 #include "job/environment.h"
 #include "job/job.h"
 #include "job/segment.h"
+#include "memory/memory.h"
 
+#include <memory>
 #include <mutex>
 
 namespace tofu::sim {
@@ -27,6 +29,7 @@ class Process {
     [[nodiscard]] OwnSegment& segment() noexcept { return segment_; }
     [[nodiscard]] const Topology& topology() const noexcept { return environment_.topology; }
     [[nodiscard]] Coords coords() const noexcept { return coords_; }
+    [[nodiscard]] ProcessMemory& memory() noexcept { return *memory_; }
     [[nodiscard]] uint32_t service_tid() const noexcept { return service_tid_; }
 
     // Our own segment as a peer sees it.
@@ -44,8 +47,6 @@ class Process {
     enum State : uint32_t { outside_state, joined_state, failed_state, left_state };
 
     [[nodiscard]] int join() noexcept;
-    [[nodiscard]] int start_service() noexcept;
-    static void* service_main(void* self) noexcept;
 
     SharedWord<uint32_t> state_{outside_state};
     int error_ = 0;
@@ -55,9 +56,8 @@ class Process {
     Job job_;
     OwnSegment segment_;
     Coords coords_{};
+    std::unique_ptr<ProcessMemory> memory_; // with the service thread
     uint32_t service_tid_ = 0;
-    SharedWord<uint32_t> service_ready_{0};
-    pthread_t service_thread_{};
     int pid_ = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #include <utofu.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
@@ -51,8 +52,9 @@ bool is_segment_file(int fd, struct stat& status) noexcept
 
 } // namespace
 
-int OwnSegment::create(uint32_t entries) noexcept
+int OwnSegment::create(uint32_t mrq_free, uint32_t mrq_session) noexcept
 {
+    const uint32_t entries = std::max(mrq_free, mrq_session);
     const size_t bytes = segment_total_bytes(entries);
     rlimit limit{};
     if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
@@ -83,6 +85,8 @@ int OwnSegment::create(uint32_t entries) noexcept
     SegmentHeader& h = header();
     h.version = layout_version;
     h.mrq_entries = entries;
+    h.mrq_entries_free = mrq_free;
+    h.mrq_entries_session = mrq_session;
     h.segment_bytes = bytes;
     h.pid = ::getpid();
     return UTOFU_SUCCESS;
@@ -101,7 +105,9 @@ bool map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noe
     bool good = is_segment_file(fd, status) &&
                 ::pread(fd, &head, sizeof head, 0) == static_cast<ssize_t>(sizeof head) &&
                 head.magic == segment_magic && head.version == layout_version &&
-                valid_mrq_entries(head.mrq_entries) &&
+                valid_mrq_entries(head.mrq_entries_free) &&
+                valid_mrq_entries(head.mrq_entries_session) &&
+                head.mrq_entries == std::max(head.mrq_entries_free, head.mrq_entries_session) &&
                 static_cast<uint64_t>(status.st_size) == segment_total_bytes(head.mrq_entries) &&
                 head.pid == slot.pid && head.process == process &&
                 head.incarnation == slot.incarnation.raw;
@@ -118,6 +124,8 @@ bool map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noe
     peer.pid = slot.pid;
     peer.start_time = slot.start_time;
     peer.mrq_entries = head.mrq_entries;
+    peer.mrq_entries_free = head.mrq_entries_free;
+    peer.mrq_entries_session = head.mrq_entries_session;
     const uint32_t owner = peer.header().alive.owner.load_acquire();
     peer.tid = (owner & ~alive_tid_mask) == 0 ? owner : 0;
     return true;

@@ -15,7 +15,7 @@ namespace tofu::sim {
 struct OwnSegment {
     std::byte* base = nullptr;
     int fd = -1;
-    uint32_t mrq_entries = 0;
+    uint32_t mrq_entries = 0; // stride of the rings
 
     [[nodiscard]] SegmentHeader& header() const noexcept { return segment_header(base); }
     [[nodiscard]] std::byte* vcq_region(unsigned index) const noexcept
@@ -24,7 +24,7 @@ struct OwnSegment {
     }
 
     // UTOFU_SUCCESS, or an error after a line on stderr.
-    [[nodiscard]] int create(uint32_t mrq_entries) noexcept;
+    [[nodiscard]] int create(uint32_t mrq_free, uint32_t mrq_session) noexcept;
 };
 
 // Another process's segment, mapped. Stays valid for the life of this process: when the peer is dead its
@@ -35,7 +35,9 @@ struct Peer {
     uint32_t incarnation = 0;
     int pid = 0;
     uint64_t start_time = 0;
-    uint32_t mrq_entries = 0;
+    uint32_t mrq_entries = 0; // stride of the rings
+    uint32_t mrq_entries_free = 0;
+    uint32_t mrq_entries_session = 0;
     uint32_t tid = 0; // what the peer's AliveWords hold while it lives; 0 for one that has died
 
     [[nodiscard]] SegmentHeader& header() const noexcept { return segment_header(base); }

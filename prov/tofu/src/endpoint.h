@@ -3,6 +3,8 @@
 // the application through the operation tables of rma, atomic, msg and tagged; calls those engines.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -19,6 +21,8 @@
 namespace tofu {
 
 class AtomicEngine;
+class Endpoint;
+class RemoteKeys;
 class RmaEngine;
 namespace proto {
 class Messenger;
@@ -27,8 +31,13 @@ class Messenger;
 /// Which completions an endpoint's side reports, from fi_ep_bind and the tx/rx attributes.
 struct Binding {
     CompletionQueue* cq = nullptr;
-    bool selective = false;       ///< FI_SELECTIVE_COMPLETION: only with FI_COMPLETION
-    std::uint64_t op_flags = 0;   ///< default operation flags (fi_endpoint(3))
+    bool selective = false; ///< FI_SELECTIVE_COMPLETION: only with FI_COMPLETION
+
+    /// Does a success with these operation flags reach the queue (fi_cq(3))?
+    [[nodiscard]] bool reports(std::uint64_t flags) const noexcept
+    {
+        return cq != nullptr && (!selective || (flags & FI_COMPLETION) != 0);
+    }
 };
 
 /// The six counters an endpoint can be bound to (fi_endpoint(3), fi_ep_bind).
@@ -41,10 +50,31 @@ struct Counters {
     Counter* remote_write = nullptr;
 };
 
-class Endpoint final : public fid_ep {
+/// What the application holds: the endpoint itself, or an alias of it with operation flags of its own
+/// (fi_ep_alias, fi_endpoint(3)).
+struct EndpointFace : fid_ep {
+    Endpoint* endpoint = nullptr;
+    std::uint64_t tx_flags = 0; ///< defaults of the calls without a flags argument
+    std::uint64_t rx_flags = 0;
+};
+
+/// The engines, AtomicEngine, RmaEngine and proto::Messenger, are made by enable() where the caps ask for
+/// them; each has a constructor (Endpoint&), `int open()` (0 or -FI_E*), and `void progress() noexcept`, called
+/// under lock() once per round of progress() after the VCQ was polled. The endpoint's VCQ is closed before
+/// the engines go, so that no waiter of theirs is called afterwards.
+class Endpoint final : public EndpointFace {
   public:
     static int open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context);
-    static Endpoint& of(fid_ep* e) noexcept { return *static_cast<Endpoint*>(e); }
+    static Endpoint& of(fid_ep* e) noexcept { return *static_cast<EndpointFace*>(e)->endpoint; }
+    /// Default operation flags of this fid (endpoint or alias).
+    static std::uint64_t tx_flags_of(fid_ep* e) noexcept
+    {
+        return static_cast<EndpointFace*>(e)->tx_flags;
+    }
+    static std::uint64_t rx_flags_of(fid_ep* e) noexcept
+    {
+        return static_cast<EndpointFace*>(e)->rx_flags;
+    }
 
     [[nodiscard]] Domain& domain() noexcept { return *domain_; }
     [[nodiscard]] AddressVector& av() noexcept { return *av_; }
@@ -56,32 +86,72 @@ class Endpoint final : public fid_ep {
     [[nodiscard]] Lock& lock() noexcept { return lock_; }
     [[nodiscard]] vcq::Vcq& vcq() noexcept { return vcq_; }
     [[nodiscard]] LocalMemory& local_memory() noexcept { return *local_memory_; }
+    /// STADDs of peers' regions by key, for rma and atomic.
+    [[nodiscard]] RemoteKeys& remote_keys() noexcept { return *remote_keys_; }
     [[nodiscard]] const Binding& tx() const noexcept { return tx_; }
     [[nodiscard]] const Binding& rx() const noexcept { return rx_; }
     [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
-    [[nodiscard]] RmaEngine& rma() noexcept { return *rma_; }
-    [[nodiscard]] AtomicEngine& atomic() noexcept { return *atomic_; }
-    [[nodiscard]] proto::Messenger& messages() noexcept { return *messages_; }
+    [[nodiscard]] RmaEngine& rma_engine() noexcept { return *rma_; }
+    [[nodiscard]] AtomicEngine& atomic_engine() noexcept { return *atomic_; }
+    /// Null unless the caps ask for FI_MSG or FI_TAGGED or for remote CQ data.
+    [[nodiscard]] proto::Messenger* messenger() noexcept { return messages_.get(); }
     [[nodiscard]] bool enabled() const noexcept { return enabled_; }
+    /// What the endpoint was opened with (limits, orders); tx_attr, rx_attr as granted.
+    [[nodiscard]] const fi_tx_attr& tx_attr() const noexcept { return tx_attr_; }
+    [[nodiscard]] const fi_rx_attr& rx_attr() const noexcept { return rx_attr_; }
+    /// FI_OPT_MIN_MULTI_RECV.
+    [[nodiscard]] std::size_t min_multi_recv() const noexcept { return min_multi_recv_; }
+    /// A communication that nobody waited for failed: one error entry of the transmit queue, one count.
+    void report_orphan(std::uint64_t op_flags, int utofu_code) noexcept;
 
-    /// One bounded round of the endpoint's own VCQ and message rings. Takes the lock, or returns at once
+    /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock, or returns at once
     /// where another thread holds it.
     void progress() noexcept;
+    /// The same for who holds lock() already, in an entry of an engine before it has changed anything:
+    /// waiters run inside. For the refusals (-FI_EAGAIN), so that who only retries gets on.
+    void progress_locked() noexcept;
     /// A peer's notice concerning this endpoint's message area (home VCQ). Takes the lock.
     void area_notice(const vcq::RemoteNotice& notice, std::uint64_t offset) noexcept;
+    /// A peer wrote to (or read from) memory of the domain: counts for FI_RMA_EVENT.
+    void rma_event(std::uint8_t notice_type) noexcept;
+
+    // --- the calls of fi_ep's operation tables (endpoint_ops.cc)
+    int bind(struct fid* object, std::uint64_t flags) noexcept;
+    int enable() noexcept;
+    int close() noexcept;
+    int control(int command, void* argument, EndpointFace& face) noexcept;
+    int alias(EndpointFace& of, fid_ep** made, std::uint64_t flags) noexcept;
+    int get_option(int level, int name, void* value, std::size_t* length) noexcept;
+    int set_option(int level, int name, const void* value, std::size_t length) noexcept;
+    void drop_alias() noexcept { aliases_.fetch_sub(1, std::memory_order_relaxed); }
 
   private:
+    Endpoint() noexcept;
+    ~Endpoint();
+    int set_up(Domain& domain, const fi_info& info, void* context) noexcept;
+    int bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept;
+    int bind_counter(Counter& counter, std::uint64_t flags) noexcept;
+    int make_engines() noexcept;
+    void unbind() noexcept;
+
     Domain* domain_ = nullptr;
     AddressVector* av_ = nullptr;
-    std::uint64_t caps_ = 0;
-    unsigned index_ = 0;
-    bool enabled_ = false;
     Lock lock_;
     vcq::Vcq vcq_;
+    std::uint64_t caps_ = 0;
+    unsigned index_ = 0;
+    bool numbered_ = false;
+    bool enabled_ = false;
+    std::atomic<int> aliases_{0};
     Binding tx_{};
     Binding rx_{};
     Counters counters_{};
+    fi_tx_attr tx_attr_{};
+    fi_rx_attr rx_attr_{};
+    std::size_t min_multi_recv_ = 64;
+    fid_eq* eq_ = nullptr;
     std::unique_ptr<LocalMemory> local_memory_;
+    std::unique_ptr<RemoteKeys> remote_keys_;
     std::unique_ptr<RmaEngine> rma_;
     std::unique_ptr<AtomicEngine> atomic_;
     std::unique_ptr<proto::Messenger> messages_;

@@ -8,8 +8,10 @@
 // Get, and remembered together with its generation.
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include <rdma/fi_domain.h>
 
@@ -22,6 +24,8 @@ class Domain;
 class Endpoint;
 struct Peer;
 
+/// One region of memory (fi_mr). Registered with the domain's home VCQ where peers may reach it (FI_REMOTE_READ,
+/// FI_REMOTE_WRITE), read-only unless they may write.
 class MemoryRegion final : public fid_mr {
   public:
     static MemoryRegion& of(fid_mr* m) noexcept { return *static_cast<MemoryRegion*>(m); }
@@ -33,20 +37,27 @@ class MemoryRegion final : public fid_mr {
         auto offset = reinterpret_cast<std::uintptr_t>(address) - base_;
         return offset <= length_ && length <= length_ - offset;
     }
-    /// STADD with the home VCQ of an address inside the region.
-    [[nodiscard]] utofu_stadd_t home_stadd(const void* address) const noexcept
-    {
-        return stadd_ + (reinterpret_cast<std::uintptr_t>(address) - base_);
-    }
+    [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
+    [[nodiscard]] std::size_t length() const noexcept { return length_; }
+    [[nodiscard]] std::uint64_t access() const noexcept { return access_; }
+    /// Tells the region apart from every other of this process, also from those closed.
+    [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
 
   private:
     friend class RegionTable;
     Domain* domain_ = nullptr;
     std::uintptr_t base_ = 0;
     std::size_t length_ = 0;
-    utofu_stadd_t stadd_ = 0;
+    utofu_stadd_t stadd_ = 0; ///< with the home VCQ; meaningless unless reachable_
     std::uint64_t access_ = 0;
-    Counter* counter_ = nullptr;
+    std::uint64_t serial_ = 0;
+    std::uint64_t flags_ = 0;
+    bool reachable_ = false;
+    bool published_ = false; ///< has an entry in the directory
+    bool active_ = false;    ///< false for FI_MR_ENDPOINT and FI_MR_RMA_EVENT until fi_mr_enable
+    Counter* write_counter_ = nullptr;
+    Counter* read_counter_ = nullptr;
+    Endpoint* endpoint_ = nullptr;
 };
 
 /// A local buffer as the posting VCQ knows it. Give it back with LocalMemory::release when the
@@ -63,12 +74,77 @@ class LocalMemory {
     ~LocalMemory();
     /// Registers [address, address + length) with the VCQ, or finds it registered. 0 or -FI_E* (-FI_EAGAIN: no
     /// STADD left until others are released).
-    [[nodiscard]] int acquire(const void* address, std::size_t length, bool read_only,
-                              LocalRef& ref) noexcept;
+    /// `desc` is the application's (fi_mr_desc) or null: a buffer inside a region keeps its registration
+    /// until the region is closed.
+    [[nodiscard]] int acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
+                              void* desc = nullptr) noexcept;
     void release(const LocalRef& ref) noexcept;
+    /// Drops what is kept for a region that is being closed.
+    void forget(std::uint64_t serial) noexcept;
 
   private:
+    struct Kept {
+        std::uint64_t serial;
+        std::uintptr_t base;
+        utofu_stadd_t stadd;
+        bool read_only;
+    };
+    struct Transient {
+        utofu_stadd_t stadd;
+        std::uint32_t next_free;
+    };
+    [[nodiscard]] int acquire_region(const MemoryRegion& region, const void* address, bool read_only,
+                                     LocalRef& ref) noexcept;
     vcq::Vcq& vcq_;
+    std::vector<Kept> kept_;
+    std::vector<Transient> transient_; ///< [0] unused
+    std::uint32_t first_free_ = 0;
+};
+
+/// What peers' keys stand for, as one endpoint knows it. Under the endpoint's lock. A key of the provider's
+/// choice is resolved by an addition; a key of the user is read from the peer's directory by a Get with
+/// the endpoint's VCQ and remembered in a bounded table.
+class RemoteKeys {
+  public:
+    RemoteKeys(vcq::Vcq& vcq, bool provider_keys, bool virtual_addresses) noexcept;
+    ~RemoteKeys();
+
+    /// STADD with the peer's home VCQ of [address, address + length) for an access with FI_REMOTE_READ and/or
+    /// FI_REMOTE_WRITE. 0; -FI_EAGAIN while a lookup is under way (nothing has happened, try again after
+    /// progress); -FI_EKEYREJECTED no such key; -FI_EACCES not allowed; -FI_EINVAL outside the region. The
+    /// last three become an error entry of the operation. -FI_ENOMEM.
+    [[nodiscard]] int resolve(const Peer& peer, std::uint64_t key, std::uint64_t address,
+                              std::size_t length, std::uint64_t access, utofu_stadd_t& stadd) noexcept
+    {
+        if (provider_keys_) [[likely]] {
+            stadd = key + address;
+            return 0;
+        }
+        return resolve_by_directory(peer, key, address, length, access, stadd);
+    }
+    /// The peer's TNI refused what resolve() answered (UTOFU_ERR_MRQ_RMT_*): forgets it. True where it came
+    /// from the directory and may have changed there: resolve again and retry, once.
+    bool refuted(const Peer& peer, std::uint64_t key) noexcept;
+    /// Keys are the user's: an operation may have to be retried after refuted().
+    [[nodiscard]] bool by_directory() const noexcept { return !provider_keys_; }
+
+  private:
+    struct Lookup;
+    struct Known;
+    [[nodiscard]] int resolve_by_directory(const Peer& peer, std::uint64_t key,
+                                           std::uint64_t address, std::size_t length,
+                                           std::uint64_t access, utofu_stadd_t& stadd) noexcept;
+    [[nodiscard]] int look_up(const Peer& peer, std::uint64_t key) noexcept;
+    [[nodiscard]] int start(Lookup& lookup, utofu_stadd_t stadd) noexcept;
+    static void on_bucket(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    void finish(Lookup& lookup, int result) noexcept;
+    void remember(const Known& known) noexcept;
+    Known* recall(std::uint64_t home, std::uint64_t nonce, std::uint64_t key) noexcept;
+
+    vcq::Vcq& vcq_;
+    bool provider_keys_;
+    std::vector<Known> known_; ///< direct mapped; grows to max_known on conflicts
+    std::vector<std::unique_ptr<Lookup>> lookups_;
 };
 
 } // namespace tofu

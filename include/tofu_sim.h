@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * tofu_sim.h: what the simulated libtofucom.so offers beyond uTofu. All of it is optional: look the
+ * symbols up with dlsym() and do without where they are missing, as in the real library.
+ */
+#ifndef TOFU_SIM_H_
+#define TOFU_SIM_H_
+
+#include <utofu.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Version of the simulator, a constant string. */
+const char* tofu_sim_version(void);
+
+/**
+ * Sleeps until something may have arrived for this process: a notice in one of the VCQs, or a put,
+ * get or ARMW of another process.
+ *
+ * Level-triggered, in two steps, so that nothing is missed without costing the senders anything: a
+ * call that finds the calling thread not yet announced announces it and returns 1 at once; the
+ * caller looks around (poll_tcq, poll_mrq, memory it polls) and, having found nothing, calls again;
+ * that call sleeps. So a loop of "look around; if nothing, tofu_sim_wait()" is right. It may also
+ * return 1 for no reason.
+ *
+ * @param vcqs        VCQs whose own notices (local MRQ, TCQ) end the wait at once; may be NULL if n is 0
+ * @param n           number of them
+ * @param timeout_ms  longest sleep in milliseconds; 0: only look; negative: no limit
+ * @return 1: look around; 0: the time is over; UTOFU_ERR_INVALID_VCQ_HDL, UTOFU_ERR_INVALID_POINTER
+ *
+ * Any thread, several at once. Makes system calls; not for a path where polling succeeds.
+ */
+int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms);
+
+/** What this process has posted on one TNI since it started. */
+struct tofu_sim_tni_statistics {
+    uint64_t operations; /**< instructions carried out, errors included */
+    uint64_t bytes;      /**< payload of puts and gets */
+};
+
+/** Fills in the counters of a TNI: UTOFU_SUCCESS, UTOFU_ERR_INVALID_TNI_ID, UTOFU_ERR_INVALID_POINTER. */
+int tofu_sim_query_statistics(utofu_tni_id_t tni_id, struct tofu_sim_tni_statistics* statistics);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Registered blocks that small transfers pass through: copying a few KiB is cheaper than registering the
+// user's buffer, which is a system call on the hardware. Used by rma; calls vcq. Under the endpoint's lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+/// A block; null data: none.
+struct Bounce {
+    std::byte* data = nullptr;
+    utofu_stadd_t stadd = 0;
+};
+
+/// Two sizes of blocks, made and registered by the slab when first needed, given back with the endpoint.
+class BouncePool {
+  public:
+    static constexpr std::size_t small_size = 512;
+    static constexpr std::size_t large_size = 8192;
+
+    explicit BouncePool(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
+    BouncePool(const BouncePool&) = delete;
+    BouncePool& operator=(const BouncePool&) = delete;
+    ~BouncePool();
+
+    /// A block of at least `size` (at most large_size) bytes, or one without data when all are in use.
+    [[nodiscard]] Bounce alloc(std::size_t size) noexcept;
+    void release(const Bounce& block) noexcept;
+
+  private:
+    struct Slab {
+        std::byte* data = nullptr;
+        utofu_stadd_t stadd = 0;
+        std::vector<std::uint32_t> free;
+    };
+    static constexpr unsigned blocks_of[2] = {256, 32};
+    static constexpr std::size_t size_of[2] = {small_size, large_size};
+    [[nodiscard]] bool make(unsigned kind) noexcept;
+
+    vcq::Vcq& vcq_;
+    Slab slabs_[2];
+};
+
+} // namespace tofu

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_rma: reads and writes of peers' memory, each a row of Puts or Gets. Entered by the application through
+// rma_ops and by the endpoint's progress; calls vcq, mr (keys, local buffers), the messenger (CQ data).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fi_rma.h>
+#include <sys/uio.h>
+
+#include "av.h"
+#include "bounce.h"
+#include "mr.h"
+#include "request.h"
+
+namespace tofu {
+
+class Endpoint;
+
+/// The table of endpoints that may use RMA.
+extern fi_ops_rma rma_ops;
+
+inline constexpr std::size_t rma_iov_limit = 4;       ///< local segments of an operation
+inline constexpr std::size_t rma_remote_limit = 4;    ///< segments at the peer
+inline constexpr std::size_t rma_inject_limit = 256;  ///< what inject takes at most
+
+/// One fi_read or fi_write in any of its forms, from the call to its completion.
+struct RmaOp : Request {
+    enum class Step : std::uint8_t {
+        resolving, ///< -> posting: all keys known; -> ended: a key was refused
+        posting,   ///< -> ended: every byte is posted and every notice came; -> resolving: a key was stale
+        notifying, ///< -> ended: the messenger took the CQ data
+        ended
+    };
+    Peer peer{};
+    fi_addr_t to = FI_ADDR_NOTAVAIL;
+    Step step = Step::posting;
+    bool read = false;
+    bool strong_order = false;
+    bool remote_notice = false; ///< the target counts RMA events
+    bool remote_data = false;   ///< completion.data goes to the target's CQ
+    bool sent_suffices = false; ///< FI_INJECT_COMPLETE
+    bool retried = false;
+    bool queued = false;
+    std::uint8_t local_count = 0;
+    std::uint8_t remote_count = 0;
+    std::uint8_t acquired = 0; ///< of refs
+    Bounce bounce{};           ///< if it has one, all local bytes are there
+    std::size_t total = 0;
+    std::size_t posted = 0;
+    iovec local[rma_iov_limit] = {};
+    LocalRef refs[rma_iov_limit] = {};
+    fi_rma_iov remote[rma_remote_limit] = {};
+    utofu_stadd_t remote_stadd[rma_remote_limit] = {};
+    RmaOp* next = nullptr; ///< in the queue of those that could not go on
+};
+
+/// The operations under way of one endpoint; all under its lock.
+class RmaEngine {
+  public:
+    /// What a call asked for, before anything has been taken for it.
+    struct Call {
+        const iovec* local;
+        void* const* desc; ///< may be null
+        std::size_t local_count;
+        const fi_rma_iov* remote;
+        std::size_t remote_count;
+        fi_addr_t to;
+        void* context;
+        std::uint64_t data;
+        std::uint64_t flags; ///< operation flags, FI_INJECT, FI_FENCE, FI_REMOTE_CQ_DATA, ...
+        bool read;
+        bool silent; ///< fi_inject_*: no entry on success
+    };
+
+    explicit RmaEngine(Endpoint& endpoint) noexcept;
+    int open() noexcept;
+    /// 0 or a refusal without any effect; what goes wrong later is an error entry.
+    [[nodiscard]] ssize_t submit(const Call& call) noexcept;
+    /// fi_inject_write of bytes that fit into a descriptor.
+    [[nodiscard]] ssize_t inject(const void* data, std::size_t length, fi_addr_t to,
+                                 std::uint64_t address, std::uint64_t key) noexcept;
+    /// Goes on with operations that had to wait for room.
+    void progress() noexcept;
+    /// No operation is under way.
+    [[nodiscard]] bool idle() const noexcept { return ops_.in_use() == 0; }
+
+  private:
+    static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] int check(const Call& call, std::size_t& total) const noexcept;
+    void describe(RmaOp& op, const Call& call, std::size_t total) noexcept;
+    [[nodiscard]] int resolve(RmaOp& op) noexcept;
+    [[nodiscard]] int attach(RmaOp& op, const Call& call) noexcept;
+    [[nodiscard]] int post_some(RmaOp& op) noexcept;
+    [[nodiscard]] vcq::Post post_piece(RmaOp& op, std::size_t segment, std::size_t offset,
+                                       std::size_t& length) noexcept;
+    [[nodiscard]] bool go_on(RmaOp& op) noexcept;
+    void finish(RmaOp& op) noexcept;
+    void end(RmaOp& op) noexcept;
+    void drop(RmaOp& op) noexcept;
+    void enqueue(RmaOp& op) noexcept;
+
+    Endpoint& endpoint_;
+    Pool<RmaOp> ops_;
+    BouncePool bounces_;
+    RmaOp* first_waiting_ = nullptr;
+    RmaOp** last_waiting_ = &first_waiting_;
+    std::size_t max_piece_ = 0;
+    bool strong_writes_ = false; ///< order asked for by tx_attr.msg_order
+    bool strong_reads_ = false;
+    bool counts_events_ = false; ///< FI_RMA_EVENT: peers want notices
+    bool fences_ = false;        ///< FI_FENCE: unattended posts are not allowed
+    bool plain_inject_ = false;  ///< fi_inject_write may go out unattended
+};
+
+} // namespace tofu

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: runs a test's body in several processes of one simulated job, with bounded waits.
+// Called by: tests/sim_*. Calls: fork, gtest.
+#include "sim_harness.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <new>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace tofu::sim::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds wait_limit(20);
+constexpr std::chrono::seconds run_limit(60);
+
+std::string job_name;
+
+std::string read_all(int fd)
+{
+    std::string text;
+    char buffer[4096];
+    for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof buffer)) > 0;) {
+        text.append(buffer, static_cast<size_t>(n));
+    }
+    return text;
+}
+
+// The body's stderr goes to a file of memory, so that a full pipe can't stop it.
+[[noreturn]] void child(const Rank& rank, int errors, const std::function<void(const Rank&)>& body)
+{
+    (void)::dup2(errors, STDERR_FILENO);
+    ::setenv("TOFU_SIM_JOB", job_name.c_str(), 1);
+    if (std::getenv("TOFU_SIM_RANK") == nullptr) {
+        ::setenv("TOFU_SIM_RANK", std::to_string(rank.number).c_str(), 1);
+    }
+    body(rank);
+    const bool failed = ::testing::Test::HasFailure();
+    if (failed) {
+        rank.board->failed.fetch_add(1);
+    }
+    // exit, not _exit: the library leaves the job in its destructor.
+    std::exit(failed ? 1 : 0);
+}
+
+} // namespace
+
+void Rank::barrier() const
+{
+    const uint32_t round = board->round.load();
+    if (board->arrived.fetch_add(1) + 1 == size) {
+        board->arrived.store(0);
+        board->round.fetch_add(1);
+        return;
+    }
+    const auto end = Clock::now() + wait_limit;
+    while (board->round.load() == round) {
+        if (Clock::now() > end || board->failed.load() != 0) {
+            ADD_FAILURE() << "process " << number << " waits in vain for the others";
+            std::exit(1);
+        }
+        ::sched_yield();
+    }
+}
+
+std::vector<Exit> run_processes(unsigned size, const std::function<void(const Rank&)>& body)
+{
+    static unsigned runs = 0;
+    job_name = "test-" + std::to_string(::getpid()) + "-" + std::to_string(runs++);
+    void* const memory = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    auto* const board = new (memory) Board{};
+    std::vector<pid_t> pids(size);
+    std::vector<int> errors(size);
+    for (unsigned i = 0; i < size; i++) {
+        errors[i] = ::memfd_create("stderr", MFD_CLOEXEC);
+        pids[i] = ::fork();
+        if (pids[i] == 0) {
+            child({i, size, board}, errors[i], body);
+        }
+    }
+    std::vector<Exit> exits(size);
+    const auto end = Clock::now() + run_limit;
+    for (unsigned i = 0; i < size; i++) {
+        while (::waitpid(pids[i], &exits[i].status, WNOHANG) == 0) {
+            if (Clock::now() > end) {
+                ADD_FAILURE() << "process " << i << " does not end: killed";
+                ::kill(pids[i], SIGKILL);
+                ::waitpid(pids[i], &exits[i].status, 0);
+                break;
+            }
+            ::usleep(200);
+        }
+        ::lseek(errors[i], 0, SEEK_SET);
+        exits[i].errors = read_all(errors[i]);
+        ::close(errors[i]);
+    }
+    ::munmap(memory, sizeof(Board));
+    return exits;
+}
+
+void expect_processes(unsigned size, const std::function<void(const Rank&)>& body)
+{
+    const auto exits = run_processes(size, body);
+    for (unsigned i = 0; i < size; i++) {
+        EXPECT_TRUE(exits[i].success())
+            << "process " << i << " ended with status " << exits[i].status;
+        EXPECT_EQ(exits[i].errors, "") << "process " << i << " wrote to stderr";
+    }
+    EXPECT_FALSE(job_is_left());
+}
+
+bool job_is_left()
+{
+    const std::string path =
+        "/dev/shm/tofu-sim-" + std::to_string(::geteuid()) + "/" + job_name;
+    struct stat status{};
+    return ::stat(path.c_str(), &status) == 0;
+}
+
+bool wait_until(const std::function<bool()>& done)
+{
+    const auto end = Clock::now() + wait_limit;
+    for (unsigned polls = 0; !done(); polls++) {
+        if (polls % 64 == 63) {
+            if (Clock::now() > end) {
+                return false;
+            }
+            ::sched_yield();
+        }
+    }
+    return true;
+}
+
+int wait_tcq(utofu_vcq_hdl_t vcq, void** cbdata)
+{
+    int rc = UTOFU_ERR_NOT_FOUND;
+    (void)wait_until([&] { return (rc = utofu_poll_tcq(vcq, 0, cbdata)) != UTOFU_ERR_NOT_FOUND; });
+    return rc;
+}
+
+int wait_mrq(utofu_vcq_hdl_t vcq, utofu_mrq_notice* notice)
+{
+    int rc = UTOFU_ERR_NOT_FOUND;
+    (void)wait_until([&] { return (rc = utofu_poll_mrq(vcq, 0, notice)) != UTOFU_ERR_NOT_FOUND; });
+    return rc;
+}
+
+} // namespace tofu::sim::test

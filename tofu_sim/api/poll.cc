@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: guide 3.7.4 and 3.7.5: confirming completion.
+// Called by: programs; the hot path. Calls: tni/engine.
+#include "api/exports.h"
+#include "tni/engine.h"
+
+using namespace tofu::sim;
+
+namespace {
+
+// Counted per CQ, as the guide says.
+template <typename Count>
+int count_cq(utofu_vcq_hdl_t vcq_hdl, size_t* count, Count&& count_vcq) noexcept
+{
+    Vcq* const vcq = find_vcq(vcq_hdl);
+    if (vcq == nullptr) {
+        return fail(UTOFU_ERR_INVALID_VCQ_HDL);
+    }
+    if (count == nullptr) {
+        return fail(UTOFU_ERR_INVALID_POINTER);
+    }
+    const unsigned first = vcq->index / vcqs_per_cq * vcqs_per_cq;
+    size_t sum = 0;
+    for (unsigned index = first; index < first + vcqs_per_cq; index++) {
+        Vcq& other = vcq_table[index];
+        if (other.live.load_acquire() != 0) {
+            const VcqGuard guard(other);
+            sum += count_vcq(other);
+        }
+    }
+    *count = sum;
+    return UTOFU_SUCCESS;
+}
+
+} // namespace
+
+extern "C" {
+
+int putofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void** cbdata)
+{
+    Vcq* const vcq = find_vcq(vcq_hdl);
+    if (vcq == nullptr) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_VCQ_HDL);
+    }
+    if (flags != 0 || cbdata == nullptr) [[unlikely]] {
+        return fail(flags != 0 ? UTOFU_ERR_INVALID_FLAGS : UTOFU_ERR_INVALID_POINTER);
+    }
+    const VcqGuard guard(*vcq);
+    return poll_tcq(*vcq, *cbdata);
+}
+
+int putofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct utofu_mrq_notice* notice)
+{
+    Vcq* const vcq = find_vcq(vcq_hdl);
+    if (vcq == nullptr) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_VCQ_HDL);
+    }
+    if (flags != 0 || notice == nullptr) [[unlikely]] {
+        return fail(flags != 0 ? UTOFU_ERR_INVALID_FLAGS : UTOFU_ERR_INVALID_POINTER);
+    }
+    const VcqGuard guard(*vcq);
+    return poll_mrq(*vcq, *notice);
+}
+
+int putofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t* count)
+{
+    return count_cq(vcq_hdl, count, [](const Vcq& vcq) { return toq_entries - toq_room(vcq); });
+}
+
+int putofu_query_num_unread_mrq(utofu_vcq_hdl_t vcq_hdl, size_t* count)
+{
+    return count_cq(vcq_hdl, count, [](const Vcq& vcq) { return unread_mrq(vcq); });
+}
+
+} // extern "C"
+
+TOFU_SIM_ALIAS(poll_tcq);
+TOFU_SIM_ALIAS(poll_mrq);
+TOFU_SIM_ALIAS(query_num_unread_tcq);
+TOFU_SIM_ALIAS(query_num_unread_mrq);

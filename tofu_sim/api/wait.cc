@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the extras of include/tofu_sim.h: sleeping, statistics, version.
+// Called by: programs that looked the symbols up. Calls: job/doorbell, tni/vcq.
+#include "api/exports.h"
+
+#include "job/doorbell.h"
+#include "tni/engine.h"
+
+#include "config.h"
+
+#pragma GCC visibility push(default)
+#include <tofu_sim.h>
+#pragma GCC visibility pop
+
+using namespace tofu::sim;
+
+namespace {
+
+// The calling thread's announcement: the bell's count when it was made, or none.
+thread_local bool announced = false;
+thread_local uint32_t announced_count = 0;
+
+bool has_notices(Vcq& vcq) noexcept
+{
+    const VcqGuard guard(vcq);
+    return !vcq.tcq.empty() || unread_mrq(vcq) != 0;
+}
+
+} // namespace
+
+extern "C" {
+
+const char* tofu_sim_version(void)
+{
+    return PACKAGE_VERSION;
+}
+
+int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms)
+{
+    if (vcqs == nullptr && n != 0) {
+        return fail(UTOFU_ERR_INVALID_POINTER);
+    }
+    Process& self = Process::self();
+    if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
+        return fail(rc);
+    }
+    for (size_t i = 0; i < n; i++) {
+        Vcq* const vcq = find_vcq(vcqs[i]);
+        if (vcq == nullptr) {
+            return fail(UTOFU_ERR_INVALID_VCQ_HDL);
+        }
+        if (has_notices(*vcq)) {
+            return 1;
+        }
+    }
+    SegmentHeader& own = self.segment().header();
+    if (!announced || own.doorbell.load_acquire() != announced_count) {
+        announced_count = announce_sleeper(own);
+        announced = true;
+        return 1;
+    }
+    announced = false;
+    return timeout_ms != 0 && sleep_until_rung(own, announced_count, timeout_ms) ? 1 : 0;
+}
+
+int tofu_sim_query_statistics(utofu_tni_id_t tni_id, struct tofu_sim_tni_statistics* statistics)
+{
+    if (statistics == nullptr) {
+        return fail(UTOFU_ERR_INVALID_POINTER);
+    }
+    if (tni_id >= tnis_per_node) {
+        return fail(UTOFU_ERR_INVALID_TNI_ID);
+    }
+    Process& self = Process::self();
+    if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
+        return fail(rc);
+    }
+    const TniCounters& counters = self.segment().header().counters[tni_id];
+    statistics->operations = counters.operations;
+    statistics->bytes = counters.bytes;
+    return UTOFU_SUCCESS;
+}
+
+} // extern "C"

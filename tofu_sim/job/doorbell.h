@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: waking a process that sleeps until something arrives (tofu_sim_wait).
+// Called by: tni/engine (rings), api/wait (sleeps). Calls: futex, membarrier, on the slow side only.
+//
+// A poster stores data or a notice, then looks at `sleepers`: one plain load, no fence. The sleeper sets the
+// word and then makes every running thread of the machine that registered pass a barrier (membarrier), so
+// that either the poster sees the word or the sleeper, looking once more, sees what was posted.
+#pragma once
+
+#include "job/layout.h"
+
+namespace tofu::sim {
+
+// Wakes all; out of line.
+void wake_sleepers(SegmentHeader& header) noexcept;
+
+inline void ring_doorbell(SegmentHeader& header) noexcept
+{
+    // Keeps the compiler from moving the stores before it down; the CPU is kept by the sleeper's membarrier.
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (header.sleepers.load_relaxed() != 0) [[unlikely]] {
+        wake_sleepers(header);
+    }
+}
+
+// Every process that posts registers once, so that sleepers' barriers reach it.
+void register_poster() noexcept;
+
+// The two halves of sleeping: announce it and learn the bell's count; then, if looking around found nothing,
+// sleep until the count changes. Returns false on timeout (milliseconds, negative: none).
+[[nodiscard]] uint32_t announce_sleeper(SegmentHeader& own) noexcept;
+[[nodiscard]] bool sleep_until_rung(SegmentHeader& own, uint32_t announced, int timeout_ms) noexcept;
+
+} // namespace tofu::sim

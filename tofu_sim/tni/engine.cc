@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: executes descriptors: whoever posts, moves the bytes and writes the notices.
+// Called by: api/ (post, poll), tni/session, tni/chaos. Calls: tni/remote, tni/vcq, memory/.
+//
+// Order of the effects of one instruction: data, remote notice, local notice, TCQ entry.
+#include "tni/engine.h"
+
+#include "job/doorbell.h"
+#include "tni/copy.h"
+#include "tni/overflow.h"
+#include "tni/remote.h"
+
+namespace tofu::sim {
+namespace {
+
+constexpr uint32_t notice_remote = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
+constexpr uint32_t notice_local = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+constexpr uint32_t notice_tcq = UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
+
+int local_tcq_error(AccessStatus status) noexcept
+{
+    switch (status) {
+    case AccessStatus::ok: return UTOFU_SUCCESS;
+    case AccessStatus::bad_stadd: return UTOFU_ERR_TCQ_STADD;
+    case AccessStatus::bad_length: return UTOFU_ERR_TCQ_LENGTH;
+    case AccessStatus::not_permitted:
+    case AccessStatus::unreachable: return UTOFU_ERR_TCQ_MEMORY;
+    case AccessStatus::peer_gone: return UTOFU_ERR_TCQ_OTHER;
+    }
+    return UTOFU_ERR_TCQ_OTHER;
+}
+
+int local_mrq_error(AccessStatus status) noexcept
+{
+    switch (status) {
+    case AccessStatus::ok: return UTOFU_SUCCESS;
+    case AccessStatus::bad_stadd: return UTOFU_ERR_MRQ_LCL_STADD;
+    case AccessStatus::bad_length: return UTOFU_ERR_MRQ_LCL_LENGTH;
+    case AccessStatus::not_permitted:
+    case AccessStatus::unreachable: return UTOFU_ERR_MRQ_LCL_MEMORY;
+    case AccessStatus::peer_gone: return UTOFU_ERR_MRQ_OTHER;
+    }
+    return UTOFU_ERR_MRQ_OTHER;
+}
+
+int remote_mrq_error(AccessStatus status) noexcept
+{
+    switch (status) {
+    case AccessStatus::ok: return UTOFU_SUCCESS;
+    case AccessStatus::bad_stadd: return UTOFU_ERR_MRQ_RMT_STADD;
+    case AccessStatus::bad_length: return UTOFU_ERR_MRQ_RMT_LENGTH;
+    case AccessStatus::not_permitted:
+    case AccessStatus::unreachable: return UTOFU_ERR_MRQ_RMT_MEMORY;
+    case AccessStatus::peer_gone: return UTOFU_ERR_MRQ_PEER;
+    }
+    return UTOFU_ERR_MRQ_PEER;
+}
+
+// One instruction on its way.
+struct Execution {
+    Vcq& vcq;
+    const Descriptor& d;
+    Remote* remote;
+    uint64_t old_value = 0; // ARMW
+    int tcq_error = UTOFU_SUCCESS;
+    int mrq_error = UTOFU_SUCCESS;
+};
+
+void move_put(Execution& e, const void* data) noexcept
+{
+    AddressCache& addresses = *e.vcq.addresses;
+    std::byte* const target =
+        addresses.find(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::write);
+    if (target != nullptr) [[likely]] {
+        copy_ordered(target, static_cast<const std::byte*>(data), e.d.length);
+        return;
+    }
+    e.mrq_error = remote_mrq_error(
+        addresses.put(e.remote->memory, e.d.rmt_stadd, data, e.d.length, CopyOrder::last_line));
+}
+
+void execute_put(Execution& e) noexcept
+{
+    std::byte* source = nullptr;
+    const AccessStatus status = e.vcq.addresses->translate(e.vcq.own_memory, e.d.lcl_stadd,
+                                                           e.d.length, Need::read, &source);
+    if (status != AccessStatus::ok) [[unlikely]] {
+        e.tcq_error = local_tcq_error(status);
+        return;
+    }
+    if (e.remote == nullptr) [[unlikely]] {
+        e.mrq_error = UTOFU_ERR_MRQ_PEER;
+        return;
+    }
+    move_put(e, source);
+}
+
+void execute_put_piggyback(Execution& e) noexcept
+{
+    if (e.remote == nullptr) [[unlikely]] {
+        e.mrq_error = UTOFU_ERR_MRQ_PEER;
+        return;
+    }
+    move_put(e, e.d.data);
+}
+
+void execute_get(Execution& e) noexcept
+{
+    if (e.remote == nullptr) [[unlikely]] {
+        e.mrq_error = UTOFU_ERR_MRQ_PEER;
+        return;
+    }
+    AddressCache& addresses = *e.vcq.addresses;
+    std::byte* target = nullptr;
+    const AccessStatus status =
+        addresses.translate(e.vcq.own_memory, e.d.lcl_stadd, e.d.length, Need::write, &target);
+    if (status != AccessStatus::ok) [[unlikely]] {
+        // The request reaches the target before the answer finds no place: its errors come first.
+        const AccessStatus there =
+            addresses.check(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::read);
+        e.mrq_error = there != AccessStatus::ok ? remote_mrq_error(there) : local_mrq_error(status);
+        return;
+    }
+    const std::byte* const source =
+        addresses.find(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::read);
+    if (source != nullptr) [[likely]] {
+        copy_ordered(target, source, e.d.length);
+        return;
+    }
+    e.mrq_error = remote_mrq_error(
+        addresses.get(e.remote->memory, e.d.rmt_stadd, target, e.d.length, CopyOrder::last_line));
+}
+
+template <typename Word>
+Word apply_armw(Word* target, unsigned op, Word operand) noexcept
+{
+    switch (op) {
+    case UTOFU_ARMW_OP_SWAP: return __atomic_exchange_n(target, operand, __ATOMIC_SEQ_CST);
+    case UTOFU_ARMW_OP_ADD: return __atomic_fetch_add(target, operand, __ATOMIC_SEQ_CST);
+    case UTOFU_ARMW_OP_XOR: return __atomic_fetch_xor(target, operand, __ATOMIC_SEQ_CST);
+    case UTOFU_ARMW_OP_AND: return __atomic_fetch_and(target, operand, __ATOMIC_SEQ_CST);
+    default: return __atomic_fetch_or(target, operand, __ATOMIC_SEQ_CST);
+    }
+}
+
+template <typename Word>
+Word apply_cswap(Word* target, Word expected, Word desired) noexcept
+{
+    __atomic_compare_exchange_n(target, &expected, desired, false, __ATOMIC_SEQ_CST,
+                                __ATOMIC_SEQ_CST);
+    return expected;
+}
+
+template <typename Word>
+uint64_t apply(const Descriptor& d, std::byte* address) noexcept
+{
+    auto* const target = reinterpret_cast<Word*>(address);
+    if (d.op == Op::cswap4 || d.op == Op::cswap8) {
+        return apply_cswap(target, static_cast<Word>(d.compare), static_cast<Word>(d.operand));
+    }
+    return apply_armw(target, d.armw_op, static_cast<Word>(d.operand));
+}
+
+void execute_armw(Execution& e) noexcept
+{
+    if (e.remote == nullptr) [[unlikely]] {
+        e.mrq_error = UTOFU_ERR_MRQ_PEER;
+        return;
+    }
+    AddressCache& addresses = *e.vcq.addresses;
+    const bool wide = e.d.op == Op::armw8 || e.d.op == Op::cswap8;
+    const unsigned size = wide ? 8 : 4;
+    std::byte* const target = addresses.find(e.remote->memory, e.d.rmt_stadd, size, Need::write);
+    if (target != nullptr && reinterpret_cast<uintptr_t>(target) % size == 0) [[likely]] {
+        e.old_value = wide ? apply<uint64_t>(e.d, target) : apply<uint32_t>(e.d, target);
+        return;
+    }
+    const bool cswap = e.d.op == Op::cswap4 || e.d.op == Op::cswap8;
+    e.mrq_error = remote_mrq_error(addresses.armw(e.remote->memory, e.d.rmt_stadd, size,
+                                                  cswap ? ArmwOp::cswap : ArmwOp{e.d.armw_op},
+                                                  e.d.operand, e.d.compare, &e.old_value));
+}
+
+bool is_get(Op op) noexcept
+{
+    return op == Op::get;
+}
+bool is_put(Op op) noexcept
+{
+    return op == Op::put || op == Op::put_piggyback;
+}
+
+// Fields as seen on real systems (guide 3.7.6.1 says which are set).
+MrqEntry remote_entry(const Execution& e) noexcept
+{
+    const uint64_t rmt_end = e.d.rmt_stadd + e.d.length;
+    MrqEntry entry{};
+    entry.vcq_id = e.vcq.id;
+    entry.edata = e.d.edata;
+    if (is_put(e.d.op)) {
+        entry.type = UTOFU_MRQ_TYPE_RMT_PUT;
+        entry.rmt_stadd = entry.rmt_value = rmt_end;
+    } else if (is_get(e.d.op)) {
+        entry.type = UTOFU_MRQ_TYPE_RMT_GET;
+        entry.rmt_stadd = rmt_end;
+        entry.lcl_stadd = e.d.lcl_stadd + e.d.length;
+    } else {
+        entry.type = UTOFU_MRQ_TYPE_RMT_ARMW;
+        entry.rmt_stadd = entry.rmt_value = e.d.rmt_stadd;
+    }
+    return entry;
+}
+
+MrqEntry local_entry(const Execution& e) noexcept
+{
+    MrqEntry entry{};
+    entry.vcq_id = with_default_path(e.d.rmt_vcq_id);
+    entry.edata = e.d.edata;
+    entry.result = static_cast<int16_t>(e.mrq_error);
+    if (is_put(e.d.op)) {
+        entry.type = UTOFU_MRQ_TYPE_LCL_PUT;
+        entry.rmt_stadd = e.d.rmt_stadd + e.d.length;
+    } else if (is_get(e.d.op)) {
+        entry.type = UTOFU_MRQ_TYPE_LCL_GET;
+        entry.lcl_stadd = entry.rmt_value = e.d.lcl_stadd + e.d.length;
+    } else {
+        entry.type = UTOFU_MRQ_TYPE_LCL_ARMW;
+        entry.rmt_value = e.old_value;
+        entry.rmt_stadd = e.d.rmt_stadd;
+    }
+    return entry;
+}
+
+void notify_remote(Execution& e) noexcept
+{
+    if (!e.remote->mrq.push(e.vcq.me, remote_entry(e))) [[unlikely]] {
+        report_remote_overflow(*e.remote);
+    }
+}
+
+void notify_local(Execution& e) noexcept
+{
+    if (e.vcq.local_notices.full()) [[unlikely]] {
+        end_by_own_overflow(e.vcq);
+        return;
+    }
+    e.vcq.local_notices.push({local_entry(e)});
+}
+
+void finish(Execution& e, void* cbdata, uint32_t position) noexcept
+{
+    const bool sent = e.tcq_error == UTOFU_SUCCESS;
+    if (sent && e.d.op != Op::nop) [[likely]] {
+        const bool arrived = e.mrq_error == UTOFU_SUCCESS;
+        if (arrived) [[likely]] {
+            if ((e.d.flags & notice_remote) != 0) {
+                notify_remote(e);
+            }
+            ring_doorbell(*e.remote->header);
+        }
+        if (!arrived || (e.d.flags & notice_local) != 0) {
+            notify_local(e);
+        }
+    }
+    if (!sent || (e.d.flags & notice_tcq) != 0) {
+        e.vcq.tcq.push({cbdata, position, e.tcq_error});
+    }
+    e.vcq.counters->operations++;
+    e.vcq.counters->bytes += e.d.length;
+}
+
+void execute(Execution& e) noexcept
+{
+    switch (e.d.op) {
+    case Op::put: execute_put(e); break;
+    case Op::put_piggyback: execute_put_piggyback(e); break;
+    case Op::get: execute_get(e); break;
+    case Op::armw4:
+    case Op::armw8:
+    case Op::cswap4:
+    case Op::cswap8: execute_armw(e); break;
+    case Op::nop: break;
+    }
+}
+
+} // namespace
+
+int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
+{
+    if (vcq.toq_tail - vcq.toq_head >= toq_entries) [[unlikely]] {
+        return UTOFU_ERR_BUSY;
+    }
+    Execution e{vcq, descriptor, nullptr};
+    if (descriptor.op != Op::nop) {
+        const RemoteStatus status = find_remote(descriptor.rmt_vcq_id, e.remote);
+        if (status == RemoteStatus::invalid_id) [[unlikely]] {
+            return UTOFU_ERR_INVALID_VCQ_ID;
+        }
+    }
+    const uint32_t position = vcq.toq_tail++;
+    execute(e);
+    finish(e, cbdata, position);
+    return UTOFU_SUCCESS;
+}
+
+int poll_tcq(Vcq& vcq, void*& cbdata) noexcept
+{
+    if (vcq.tcq.empty()) {
+        vcq.toq_head = vcq.toq_tail; // all that was posted is complete: room for as much again
+        return UTOFU_ERR_NOT_FOUND;
+    }
+    const TcqEntry& entry = vcq.tcq.front();
+    const int result = entry.result;
+    cbdata = entry.cbdata;
+    vcq.toq_head = entry.toq_position + 1;
+    vcq.tcq.pop();
+    return result;
+}
+
+namespace {
+
+int deliver(const MrqEntry& entry, utofu_mrq_notice& notice) noexcept
+{
+    notice = {};
+    notice.notice_type = entry.type;
+    notice.vcq_id = entry.vcq_id;
+    notice.edata = entry.edata;
+    notice.rmt_value = entry.rmt_value;
+    notice.lcl_stadd = entry.lcl_stadd;
+    notice.rmt_stadd = entry.rmt_stadd;
+    return entry.result;
+}
+
+// The entry in front is being written. Its writer needs nanoseconds, unless it was stopped or killed: ask
+// the process table now and then, and skip what a dead one left.
+[[gnu::noinline]] void examine_claim(Vcq& vcq) noexcept
+{
+    if (++vcq.claimed_polls % 1024 != 0) {
+        return;
+    }
+    bool valid = false;
+    const Claimant holder = vcq.mrq.claimant_at(vcq.mrq_head, valid);
+    if (!valid || !Process::self().job().runs(holder.process(), holder.incarnation(), 14)) {
+        vcq.mrq.abort_claim(vcq.mrq_head, holder);
+    }
+}
+
+} // namespace
+
+int poll_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept
+{
+    // Our own notices first: that of a put must not come after the peer's answer to it.
+    if (!vcq.local_notices.empty()) {
+        const int result = deliver(vcq.local_notices.front().entry, notice);
+        vcq.local_notices.pop();
+        return result;
+    }
+    MrqEntry entry;
+    switch (vcq.mrq.poll(vcq.mrq_head, entry)) {
+    case MrqRing::Poll::found: vcq.claimed_polls = 0; return deliver(entry, notice);
+    case MrqRing::Poll::nothing: vcq.claimed_polls = 0; break;
+    case MrqRing::Poll::claimed: examine_claim(vcq); break;
+    }
+    return UTOFU_ERR_NOT_FOUND;
+}
+
+} // namespace tofu::sim

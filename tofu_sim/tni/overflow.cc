@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the end of a program whose MRQ overflows (guide chapter 7).
+// Called by: tni/engine, the service thread. Calls: report, _exit.
+#include "tni/overflow.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+
+namespace tofu::sim {
+
+void report_remote_overflow(Remote& remote) noexcept
+{
+    remote.mrq.control().overflow.store_release(1);
+}
+
+void end_by_own_overflow(const Vcq& vcq) noexcept
+{
+    char line[96];
+    const int size =
+        std::snprintf(line, sizeof line, "utofu: asynchronous error: MRQ Overflow on TNI %u CQ %u\n",
+                      vcq.tni, vcq.cq);
+    (void)!::write(STDERR_FILENO, line, static_cast<size_t>(size));
+    ::_exit(EXIT_FAILURE); // the state of the program is lost: nothing of it may run on
+}
+
+} // namespace tofu::sim

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the end of a program whose MRQ overflows (guide chapter 7).
+// Called by: tni/engine, the service thread. Calls: report, _exit.
+#pragma once
+
+#include "tni/remote.h"
+#include "tni/vcq.h"
+
+namespace tofu::sim {
+
+// A poster found the ring of `remote` full: tells its owner, whose program ends.
+void report_remote_overflow(Remote& remote) noexcept;
+
+// Our own VCQ: prints the message of the guide and ends this program.
+[[noreturn]] void end_by_own_overflow(const Vcq& vcq) noexcept;
+
+// Called by the service thread and by polls: has a peer reported an overflow of one of our VCQs?
+void end_if_overflown(SegmentHeader& own) noexcept;
+
+} // namespace tofu::sim

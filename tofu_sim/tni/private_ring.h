@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: a queue that only this process sees: TCQ entries and notices a VCQ writes to itself.
+// Called by: tni/ under the rules of the VCQ (one thread at a time). Calls: mmap at creation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <sys/mman.h>
+#include <type_traits>
+
+namespace tofu::sim {
+
+// Starts over at its first entry whenever it runs empty, so that short bursts stay in the same cache lines and
+// a large capacity costs memory only when it is used.
+template <typename T>
+class PrivateRing {
+    static_assert(std::is_trivially_copyable_v<T>);
+
+  public:
+    // False without memory. Keeps the memory it has if that is large enough.
+    [[nodiscard]] bool open(uint32_t capacity) noexcept
+    {
+        if (capacity > allocated_) {
+            void* const memory = ::mmap(nullptr, capacity * sizeof(T), PROT_READ | PROT_WRITE,
+                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (memory == MAP_FAILED) {
+                return false;
+            }
+            close();
+            entries_ = static_cast<T*>(memory);
+            allocated_ = capacity;
+        }
+        capacity_ = capacity;
+        clear();
+        return true;
+    }
+    void close() noexcept
+    {
+        if (entries_ != nullptr) {
+            (void)::munmap(entries_, allocated_ * sizeof(T));
+        }
+        entries_ = nullptr;
+        allocated_ = capacity_ = 0;
+        clear();
+    }
+    void clear() noexcept { head_ = count_ = 0; }
+
+    [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+    [[nodiscard]] bool full() const noexcept { return count_ == capacity_; }
+    [[nodiscard]] uint32_t size() const noexcept { return count_; }
+
+    // Not when full.
+    void push(const T& entry) noexcept
+    {
+        uint32_t position = head_ + count_;
+        position = position >= capacity_ ? position - capacity_ : position;
+        entries_[position] = entry;
+        count_++;
+    }
+    // Not when empty.
+    [[nodiscard]] const T& front() const noexcept { return entries_[head_]; }
+    void pop() noexcept
+    {
+        count_--;
+        head_ = count_ == 0 || head_ + 1 == capacity_ ? 0 : head_ + 1;
+    }
+
+  private:
+    T* entries_ = nullptr;
+    uint32_t head_ = 0;
+    uint32_t count_ = 0;
+    uint32_t capacity_ = 0;
+    uint32_t allocated_ = 0;
+};
+
+} // namespace tofu::sim

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: from a VCQ ID to the mapped queues of the VCQ it names, by a cache of pointers.
+// Called by: tni/engine, api/stadd. Calls: job/, memory/.
+#include "tni/remote.h"
+
+#include "job/process.h"
+
+#include <bit>
+#include <memory>
+#include <new>
+#include <sys/mman.h>
+#include <unordered_map>
+#include <vector>
+
+namespace tofu::sim {
+
+SharedWord<uintptr_t> remote_cache[1u << remote_cache_bits];
+
+namespace {
+
+struct KnownPeer : Peer {
+    std::unique_ptr<PeerProcess> memory_of_peer;
+    PeerProcess* memory = nullptr; // null: this process
+};
+
+// All that was ever found, by key and by process; guarded by Process::slow_path.
+struct Directory {
+    std::unordered_map<uint64_t, Remote*> remotes;
+    std::unordered_map<uint64_t, KnownPeer*> peers; // slot and incarnation
+    std::vector<KnownPeer*> buried;                 // dead; their pages are given back
+};
+
+Directory& directory() noexcept
+{
+    static auto* const instance = new Directory; // never destroyed: see Process::self
+    return *instance;
+}
+
+// The pages of a dead peer stay allocated as long as we map them. Zeros take their place: a thread that still
+// holds the object finds an AliveWord of 0, and what it writes is seen by nobody.
+void bury(KnownPeer& peer) noexcept
+{
+    const size_t bytes = segment_total_bytes(peer.mrq_entries);
+    (void)::mmap(peer.base, bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    directory().buried.push_back(&peer);
+}
+
+void bury_the_dead() noexcept
+{
+    auto& peers = directory().peers;
+    for (auto it = peers.begin(); it != peers.end();) {
+        KnownPeer& peer = *it->second;
+        if (peer.pid != Process::self().as_peer().pid && !peer.alive() &&
+            !process_runs(peer.pid, peer.start_time)) {
+            bury(peer);
+            it = peers.erase(it);
+        } else {
+            ++it;
+        }
+    }
+}
+
+KnownPeer* find_peer(uint32_t process, uint32_t incarnation) noexcept
+{
+    const uint64_t key = uint64_t{incarnation} << 32 | process;
+    auto& peers = directory().peers;
+    if (const auto it = peers.find(key); it != peers.end()) {
+        return it->second;
+    }
+    Process& self = Process::self();
+    auto peer = std::make_unique<KnownPeer>();
+    if (process == self.job().process() && incarnation == self.job().incarnation()) {
+        static_cast<Peer&>(*peer) = self.as_peer();
+    } else {
+        bury_the_dead();
+        ProcessSlot slot{};
+        if (!self.job().read_slot(process, slot) || slot.used.raw == 0 ||
+            slot.incarnation.raw != incarnation || !map_peer_segment(slot, process, *peer)) {
+            return nullptr;
+        }
+        peer->memory_of_peer =
+            PeerProcess::open(peer->base, peer->pid, peer->tid, self.job().process());
+        peer->memory = peer->memory_of_peer.get();
+        if (peer->memory == nullptr) {
+            return nullptr;
+        }
+    }
+    return peers.emplace(key, peer.release()).first->second;
+}
+
+Remote* make_remote(uint64_t key, unsigned index, CqMode mode, const KnownPeer& peer) noexcept
+{
+    auto* const remote = new (std::nothrow) Remote;
+    if (remote == nullptr) {
+        return nullptr;
+    }
+    std::byte* const region = peer.vcq_region(index);
+    remote->key = key;
+    remote->alive_word = &peer.header().vcq_alive[index];
+    const bool session = mode == CqMode::session;
+    remote->tid = alive_vcq(peer.tid, session);
+    remote->header = &peer.header();
+    remote->mrq = MrqRing(reinterpret_cast<MrqControl*>(region),
+                          reinterpret_cast<MrqSlot*>(region + vcq_mrq_offset),
+                          static_cast<unsigned>(std::countr_zero(
+                              session ? peer.mrq_entries_session : peer.mrq_entries_free)));
+    remote->peer = &peer;
+    remote->index = index;
+    remote->session = session;
+    remote->memory.table = reinterpret_cast<StagTable*>(region + vcq_stag_table_offset);
+    remote->memory.alive = remote->alive_word;
+    remote->memory.alive_tid = remote->tid;
+    remote->memory.vcq = index;
+    remote->memory.process = peer.memory;
+    remote->memory.serial = RemoteVcq::new_serial();
+    return remote;
+}
+
+} // namespace
+
+bool is_possible_vcq_id(uint64_t vcq_id, const Topology& topology) noexcept
+{
+    const VcqAddress a = decode_vcq_id(vcq_id);
+    return (vcq_id & vcq_id_mark) != 0 && (vcq_id & vcq_id_zero_bits) == 0 && a.tni < tnis_per_node &&
+           a.cq < cqs_per_tni && topology.contains(a.coords) && Topology::contains_path(a.path);
+}
+
+RemoteStatus resolve_remote(uint64_t vcq_id, Remote*& remote) noexcept
+{
+    Process& self = Process::self();
+    remote = nullptr;
+    if (!is_possible_vcq_id(vcq_id, self.topology())) {
+        return RemoteStatus::invalid_id;
+    }
+    const uint64_t key = vcq_key(vcq_id);
+    const VcqAddress a = decode_vcq_id(vcq_id);
+    const unsigned cq_of_node = a.tni * cqs_per_tni + a.cq;
+    const std::lock_guard guard(self.slow_path());
+    auto& remotes = directory().remotes;
+    SharedWord<uintptr_t>& cached = remote_cache[remote_cache_slot(key)];
+    const auto known = remotes.find(key);
+    if (known != remotes.end() && known->second->alive()) {
+        remote = known->second;
+        cached.store_release(reinterpret_cast<uintptr_t>(remote));
+        return RemoteStatus::found;
+    }
+    const OwnerWord owner =
+        OwnerWord::decode(self.job().read_cq(self.topology().node_of(a.coords), cq_of_node));
+    if (!owner.taken || (owner.components >> a.component & 1) == 0) {
+        return RemoteStatus::nobody;
+    }
+    ProcessSlot slot{};
+    if (!self.job().read_slot(owner.process, slot) ||
+        (slot.incarnation.raw & 0xffff) != owner.incarnation) {
+        return RemoteStatus::nobody;
+    }
+    const KnownPeer* const peer = find_peer(owner.process, slot.incarnation.raw);
+    const unsigned index = vcq_index(a.tni, a.cq, a.component);
+    const bool session = owner.mode == CqMode::session;
+    if (peer == nullptr || peer->tid == 0 ||
+        !is_alive(peer->header().vcq_alive[index], alive_vcq(peer->tid, session))) {
+        return RemoteStatus::nobody;
+    }
+    remote = make_remote(key, index, owner.mode, *peer);
+    if (remote == nullptr) {
+        return RemoteStatus::nobody;
+    }
+    remotes[key] = remote;
+    // Release: a reader of the cache finds a complete object (partner: find_remote).
+    cached.store_release(reinterpret_cast<uintptr_t>(remote));
+    return RemoteStatus::found;
+}
+
+void forget_remotes_in_child() noexcept
+{
+    // The mappings were not inherited; what names them is dropped, not destroyed.
+    for (SharedWord<uintptr_t>& cached : remote_cache) {
+        cached.store_relaxed(0);
+    }
+    new (&directory()) Directory;
+}
+
+} // namespace tofu::sim

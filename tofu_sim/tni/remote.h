@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: from a VCQ ID to the mapped queues of the VCQ it names, by a cache of pointers.
+// Called by: tni/engine, api/stadd. Calls: job/, memory/.
+#pragma once
+
+#include "job/liveness.h"
+#include "job/segment.h"
+#include "memory/memory.h"
+#include "topology/ids.h"
+#include "tni/mrq.h"
+
+#include <cstdint>
+
+namespace tofu::sim {
+
+// Written once, before it is published; never freed, because another thread may be using it. One that has died
+// is replaced by a new object for the ID's next owner.
+struct Remote {
+    uint64_t key = 0;              // vcq_key(id)
+    const AliveWord* alive_word = nullptr;
+    uint32_t tid = 0;              // what it holds while process and VCQ live
+    SegmentHeader* header = nullptr;
+    MrqRing mrq;
+    RemoteVcq memory;              // memory/: where its STag table is
+    const Peer* peer = nullptr;
+    unsigned index = 0;
+    bool session = false;
+
+    [[nodiscard]] bool alive() const noexcept { return is_alive(*alive_word, tid); }
+};
+
+// Direct-mapped: a hit is a load and a compare. Entries are Remote pointers.
+inline constexpr unsigned remote_cache_bits = 12;
+extern SharedWord<uintptr_t> remote_cache[1u << remote_cache_bits];
+
+[[nodiscard]] inline unsigned remote_cache_slot(uint64_t key) noexcept
+{
+    return static_cast<unsigned>((key * 0x9e3779b97f4a7c15u) >> (64 - remote_cache_bits));
+}
+
+enum class RemoteStatus { found, nobody, invalid_id };
+
+// Slow: looks the owner up in the job file and maps its segment. `nobody`: no process owns such a VCQ now.
+[[nodiscard]] RemoteStatus resolve_remote(uint64_t vcq_id, Remote*& remote) noexcept;
+
+// A living remote, or why there is none.
+[[nodiscard]] inline RemoteStatus find_remote(uint64_t vcq_id, Remote*& remote) noexcept
+{
+    const uint64_t key = vcq_key(vcq_id);
+    // Acquire: the object is complete (partner: resolve_remote publishes).
+    remote = reinterpret_cast<Remote*>(remote_cache[remote_cache_slot(key)].load_acquire());
+    if (remote != nullptr && remote->key == key && remote->alive()) [[likely]] {
+        return RemoteStatus::found;
+    }
+    return resolve_remote(vcq_id, remote);
+}
+
+// The ID names a place that exists: coordinates, TNI, CQ, mark.
+[[nodiscard]] bool is_possible_vcq_id(uint64_t vcq_id, const Topology& topology) noexcept;
+
+void forget_remotes_in_child() noexcept;
+
+} // namespace tofu::sim
