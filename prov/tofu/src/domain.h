@@ -52,6 +52,8 @@ class Domain final : public fid_domain {
     // --- endpoints by number; a number is not used again at once (stale addresses)
     [[nodiscard]] int add_endpoint(Endpoint& ep, unsigned& index);
     void remove_endpoint(unsigned index) noexcept;
+    /// Endpoint number `index` (below max_endpoints) or null; under home_lock().
+    [[nodiscard]] Endpoint* endpoint_at(unsigned index) const noexcept { return endpoints_[index]; }
     /// Spreads VCQs over TNIs and CQs.
     [[nodiscard]] unsigned next_spread() noexcept { return spread_++; }
 

@@ -51,10 +51,8 @@ class MemoryRegion final : public fid_mr {
     utofu_stadd_t stadd_ = 0; ///< with the home VCQ; meaningless unless reachable_
     std::uint64_t access_ = 0;
     std::uint64_t serial_ = 0;
-    std::uint64_t flags_ = 0;
     bool reachable_ = false;
     bool published_ = false; ///< has an entry in the directory
-    bool active_ = false;    ///< false for FI_MR_ENDPOINT and FI_MR_RMA_EVENT until fi_mr_enable
     Counter* write_counter_ = nullptr;
     Counter* read_counter_ = nullptr;
     Endpoint* endpoint_ = nullptr;
@@ -106,7 +104,7 @@ class LocalMemory {
 /// the endpoint's VCQ and remembered in a bounded table.
 class RemoteKeys {
   public:
-    RemoteKeys(vcq::Vcq& vcq, bool provider_keys, bool virtual_addresses) noexcept;
+    RemoteKeys(vcq::Vcq& vcq, bool provider_keys) noexcept;
     ~RemoteKeys();
 
     /// STADD with the peer's home VCQ of [address, address + length) for an access with FI_REMOTE_READ and/or

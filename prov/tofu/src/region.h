@@ -103,11 +103,11 @@ class RegionTable {
 
     [[nodiscard]] std::size_t size() const noexcept { return regions_; }
 
+    static RegionTable& of(const MemoryRegion& region) noexcept;
+
     // --- calls of the tables of fi_mr (region.cc)
     int reg(const fi_mr_attr& attr, std::uint64_t flags, fid_mr** mr) noexcept;
     int bind(MemoryRegion& region, struct fid* object, std::uint64_t flags) noexcept;
-    int enable(MemoryRegion& region) noexcept;
-    int refresh(MemoryRegion& region, const iovec* iov, std::size_t count) noexcept;
     int close(MemoryRegion& region) noexcept;
 
   private:
@@ -124,17 +124,21 @@ class RegionTable {
     [[nodiscard]] int reach(MemoryRegion& region) noexcept;
     [[nodiscard]] int publish(MemoryRegion& region) noexcept;
     void withdraw(const MemoryRegion& region) noexcept;
-    [[nodiscard]] directory::Entry* room(const Table& table, std::uint64_t key) noexcept;
-    [[nodiscard]] directory::Entry* place(const Table& table, std::uint64_t key) noexcept;
+    /// A free entry of the key's bucket, or null.
+    [[nodiscard]] static directory::Entry* room(const Table& table, std::uint64_t key) noexcept;
+    /// The key's entry in its bucket, or null.
+    [[nodiscard]] static directory::Entry* seek(const Table& table, std::uint64_t key) noexcept;
     [[nodiscard]] int grow() noexcept;
-    [[nodiscard]] int make_table(unsigned log2, Table& table) noexcept;
-    void store(directory::Entry& to, directory::Entry value) noexcept;
+    [[nodiscard]] bool refill(const Table& from, const Table& to) noexcept;
+    void point_to(const Table& second) noexcept;
+    [[nodiscard]] int make_table(unsigned log2, Table& table) const noexcept;
+    static void store(directory::Entry& to, const directory::Entry& value) noexcept;
     [[nodiscard]] std::uint64_t bias_of(const MemoryRegion& region) const noexcept;
 
     Domain& domain_;
     std::vector<Table> tables_; ///< [0] the first; back() the second; between them those replaced
     std::unordered_map<std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
-    std::map<utofu_stadd_t, MemoryRegion*> by_stadd_;         ///< those with counters or endpoints
+    std::multimap<utofu_stadd_t, MemoryRegion*> by_stadd_;    ///< those that peers may reach
     std::vector<User> users_;
     Lock users_lock_;
     std::uint64_t next_serial_ = 1;

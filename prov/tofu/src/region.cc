@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_mr: the calls of the application (fi_mr(3)) and the remote events of regions. Called through region_ops
+// and each region's table; calls the home VCQ under the home lock, and the directory (region_table.cc).
+#include "region.h"
+
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include <rdma/fi_errno.h>
+
+#include "cntr.h"
+#include "domain.h"
+#include "endpoint.h"
+
+namespace tofu {
+
+namespace {
+
+constexpr std::uint64_t remote_rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
+constexpr std::uint64_t all_rights =
+    remote_rights | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE;
+/// Stands for an STADD of no region, so that what is not reachable answers an error to who guesses.
+constexpr utofu_stadd_t nowhere = std::uint64_t{0xffffff} << 40;
+
+MemoryRegion& region_of(struct fid* f) noexcept
+{
+    return MemoryRegion::of(reinterpret_cast<fid_mr*>(f));
+}
+
+extern "C" {
+
+int tofu_mr_close(struct fid* f);
+int tofu_mr_bind(struct fid* f, struct fid* object, uint64_t flags);
+int tofu_mr_control(struct fid* f, int command, void* argument);
+int tofu_mr_reg(struct fid* f, const void* buf, size_t len, uint64_t access, uint64_t offset,
+                uint64_t requested_key, uint64_t flags, struct fid_mr** mr, void* context);
+int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t access,
+                 uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr** mr,
+                 void* context);
+int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags,
+                    struct fid_mr** mr);
+int tofu_mr_no_ops(struct fid*, const char*, uint64_t, void**, void*) { return -FI_ENOSYS; }
+}
+
+fi_ops region_fid_ops = {sizeof(fi_ops), tofu_mr_close, tofu_mr_bind, tofu_mr_control,
+                         tofu_mr_no_ops, nullptr, nullptr};
+
+/// The raw key of a region is its key, and its base address (fi_mr_raw_attr).
+int raw_attr(const MemoryRegion& region, struct fi_mr_raw_attr* attr) noexcept
+{
+    if (attr == nullptr || attr->key_size == nullptr)
+        return -FI_EINVAL;
+    const std::size_t room = *attr->key_size;
+    *attr->key_size = sizeof(region.key);
+    if (room < sizeof(region.key))
+        return -FI_ETOOSMALL;
+    if (attr->raw_key == nullptr || attr->base_addr == nullptr)
+        return -FI_EINVAL;
+    std::memcpy(attr->raw_key, &region.key, sizeof(region.key));
+    *attr->base_addr = region.base();
+    return 0;
+}
+
+} // namespace
+
+// --- the calls
+
+int RegionTable::reg(const fi_mr_attr& attr, std::uint64_t flags, fid_mr** mr) noexcept
+{
+    if (mr == nullptr || attr.iov_count != 1 || attr.mr_iov == nullptr)
+        return -FI_EINVAL;
+    const auto base = reinterpret_cast<std::uintptr_t>(attr.mr_iov->iov_base);
+    const std::size_t length = attr.mr_iov->iov_len;
+    // The whole address space (0, SIZE_MAX) is not one registration of a TNI, and a range that wraps is none.
+    if (length == 0 || length > SIZE_MAX / 2 || base + length < base || (attr.access & ~all_rights))
+        return -FI_EINVAL;
+    if (flags & ~(FI_RMA_EVENT | FI_RMA_PMEM | FI_HMEM_DEVICE_ONLY))
+        return -FI_EBADFLAGS;
+    auto* region = new (std::nothrow) MemoryRegion;
+    if (region == nullptr)
+        return -FI_ENOMEM;
+    region->fid.fclass = FI_CLASS_MR;
+    region->fid.context = attr.context;
+    region->fid.ops = &region_fid_ops;
+    region->mem_desc = region;
+    region->domain_ = &domain_;
+    region->base_ = base;
+    region->length_ = length;
+    region->access_ = attr.access;
+    region->key = attr.requested_key;
+    std::lock_guard guard(domain_.home_lock());
+    if (int ret = reach(*region); ret != 0) {
+        delete region;
+        return ret;
+    }
+    region->serial_ = next_serial_++;
+    regions_++;
+    domain_.hold();
+    *mr = region;
+    return 0;
+}
+
+/// Gives the region its STADD and its key.
+int RegionTable::reach(MemoryRegion& region) noexcept
+{
+    const bool own_keys = domain_.model().provider_keys;
+    if (!own_keys && by_key_.contains(region.key))
+        return -FI_ENOKEY;
+    if (region.access_ & remote_rights) {
+        const bool read_only = (region.access_ & FI_REMOTE_WRITE) == 0;
+        if (int ret = domain_.home().reg(reinterpret_cast<const void*>(region.base_),
+                                         region.length_, read_only, region.stadd_);
+            ret != 0)
+            return ret;
+        region.reachable_ = true;
+    } else {
+        region.stadd_ = nowhere;
+    }
+    if (own_keys) {
+        region.key = bias_of(region);
+    } else if (region.reachable_) {
+        if (int ret = publish(region); ret != 0) {
+            domain_.home().dereg(region.stadd_);
+            return ret;
+        }
+    }
+    if (!own_keys)
+        by_key_.emplace(region.key, &region);
+    if (region.reachable_)
+        by_stadd_.emplace(region.stadd_, &region);
+    return 0;
+}
+
+int RegionTable::close(MemoryRegion& region) noexcept
+{
+    {
+        std::lock_guard guard(domain_.home_lock());
+        // First nobody finds it any more, then nobody reaches it.
+        if (region.published_)
+            withdraw(region);
+        if (!domain_.model().provider_keys)
+            by_key_.erase(region.key);
+        if (region.reachable_) {
+            auto [first, last] = by_stadd_.equal_range(region.stadd_);
+            for (; first != last; ++first)
+                if (first->second == &region) {
+                    by_stadd_.erase(first);
+                    break;
+                }
+            domain_.home().dereg(region.stadd_);
+        }
+        regions_--;
+    }
+    {
+        std::lock_guard guard(users_lock_);
+        for (const User& user : users_) {
+            std::lock_guard own(*user.lock);
+            user.memory->forget(region.serial_);
+        }
+    }
+    for (Counter* counter : {region.write_counter_, region.read_counter_})
+        if (counter != nullptr)
+            counter->release();
+    domain_.release();
+    delete &region;
+    return 0;
+}
+
+int RegionTable::bind(MemoryRegion& region, struct fid* object, std::uint64_t flags) noexcept
+{
+    if (object == nullptr)
+        return -FI_EINVAL;
+    std::lock_guard guard(domain_.home_lock());
+    switch (object->fclass) {
+    case FI_CLASS_CNTR: {
+        if ((flags & ~remote_rights) || flags == 0)
+            return -FI_EBADFLAGS;
+        Counter& counter = Counter::of(reinterpret_cast<fid_cntr*>(object));
+        if (((flags & FI_REMOTE_WRITE) && region.write_counter_ != nullptr) ||
+            ((flags & FI_REMOTE_READ) && region.read_counter_ != nullptr))
+            return -FI_EINVAL;
+        if (flags & FI_REMOTE_WRITE) {
+            region.write_counter_ = &counter;
+            counter.hold();
+        }
+        if (flags & FI_REMOTE_READ) {
+            region.read_counter_ = &counter;
+            counter.hold();
+        }
+        return 0;
+    }
+    case FI_CLASS_EP:
+        region.endpoint_ = &Endpoint::of(reinterpret_cast<fid_ep*>(object));
+        return &region.endpoint_->domain() == &domain_ ? 0 : -FI_EINVAL;
+    default:
+        return -FI_EINVAL;
+    }
+}
+
+// --- remote events
+
+void RegionTable::remote_event(const vcq::RemoteNotice& notice) noexcept
+{
+    // Put and Get name the end of their bytes, ARMW the start (guide 3.7.6.1).
+    const utofu_stadd_t last =
+        notice.type == UTOFU_MRQ_TYPE_RMT_ARMW ? notice.stadd : notice.stadd - 1;
+    auto it = by_stadd_.upper_bound(last);
+    if (it == by_stadd_.begin())
+        return;
+    --it;
+    const MemoryRegion& region = *it->second;
+    if (last - region.stadd_ >= region.length_)
+        return;
+    Counter* counter = notice.type == UTOFU_MRQ_TYPE_RMT_GET ? region.read_counter_
+                                                             : region.write_counter_;
+    if (counter != nullptr)
+        counter->count();
+    if (region.endpoint_ != nullptr) {
+        region.endpoint_->rma_event(notice.type);
+        return;
+    }
+    for (unsigned i = 0; i < max_endpoints; i++)
+        if (Endpoint* endpoint = domain_.endpoint_at(i))
+            endpoint->rma_event(notice.type);
+}
+
+void RegionTable::attach(LocalMemory& memory, Lock& lock)
+{
+    std::lock_guard guard(users_lock_);
+    users_.push_back({&memory, &lock});
+}
+
+void RegionTable::detach(LocalMemory& memory) noexcept
+{
+    std::lock_guard guard(users_lock_);
+    std::erase_if(users_, [&](const User& user) { return user.memory == &memory; });
+}
+
+RegionTable& RegionTable::of(const MemoryRegion& region) noexcept
+{
+    return region.domain_->regions();
+}
+
+// --- the shims
+
+namespace {
+
+extern "C" {
+
+int tofu_mr_close(struct fid* f)
+{
+    MemoryRegion& region = region_of(f);
+    return RegionTable::of(region).close(region);
+}
+
+int tofu_mr_bind(struct fid* f, struct fid* object, uint64_t flags)
+{
+    MemoryRegion& region = region_of(f);
+    return RegionTable::of(region).bind(region, object, flags);
+}
+
+int tofu_mr_control(struct fid* f, int command, void* argument)
+{
+    switch (command) {
+    case FI_ENABLE:  // regions can be used from their registration on
+    case FI_REFRESH: // the pages behind a region follow the address space by themselves
+        return 0;
+    case FI_GET_RAW_MR:
+        return raw_attr(region_of(f), static_cast<struct fi_mr_raw_attr*>(argument));
+    default:
+        return -FI_ENOSYS;
+    }
+}
+
+int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags,
+                    struct fid_mr** mr)
+{
+    if (f == nullptr || f->fclass != FI_CLASS_DOMAIN || attr == nullptr)
+        return -FI_EINVAL;
+    return Domain::of(reinterpret_cast<fid_domain*>(f)).regions().reg(*attr, flags, mr);
+}
+
+int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t access,
+                 uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr** mr,
+                 void* context)
+{
+    fi_mr_attr attr{};
+    attr.mr_iov = iov;
+    attr.iov_count = count;
+    attr.access = access;
+    attr.offset = offset;
+    attr.requested_key = requested_key;
+    attr.context = context;
+    return tofu_mr_regattr(f, &attr, flags, mr);
+}
+
+int tofu_mr_reg(struct fid* f, const void* buf, size_t len, uint64_t access, uint64_t offset,
+                uint64_t requested_key, uint64_t flags, struct fid_mr** mr, void* context)
+{
+    const iovec iov{const_cast<void*>(buf), len};
+    return tofu_mr_regv(f, &iov, 1, access, offset, requested_key, flags, mr, context);
+}
+}
+
+} // namespace
+
+fi_ops_mr region_ops = {sizeof(fi_ops_mr), tofu_mr_reg, tofu_mr_regv, tofu_mr_regattr};
+
+} // namespace tofu
