@@ -67,8 +67,8 @@ std::optional<std::array<uint8_t, 3>> parse_shape(const char* text) noexcept
         }
         char* end = nullptr;
         const unsigned long value = std::strtoul(text, &end, 10);
-        const char separator = axis < 2 ? 'x' : '\0';
-        if (value == 0 || value > 255 || (*end | 0x20) != (separator | 0x20)) {
+        const bool separated = axis < 2 ? *end == 'x' || *end == 'X' : *end == '\0';
+        if (value == 0 || value > 255 || !separated) {
             return std::nullopt;
         }
         units[axis] = static_cast<uint8_t>(value);
