@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The runner: cuts atomic operations into words at the target, brings each word to pass by an ARMW or a loop
+// of CSWAPs, and completes the operation when the last word has ended. Called by atomic under the
+// endpoint's lock and, through waiters, by the poll of its VCQ; calls vcq and request.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "atomic_op.h"
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+class AtomicRunner {
+  public:
+    /// Completion places left to the endpoint's other engines.
+    static constexpr unsigned window_reserve = 48;
+    static constexpr std::size_t max_native = 1024;
+    static constexpr std::size_t max_ops = 512;
+    static constexpr std::size_t max_flights = 1024;
+    /// Flights that one CSWAP carries at most: bounds the work of one notice.
+    static constexpr unsigned max_batch = 64;
+
+    explicit AtomicRunner(vcq::Vcq& vcq) noexcept;
+    AtomicRunner(const AtomicRunner&) = delete;
+    AtomicRunner& operator=(const AtomicRunner&) = delete;
+
+    /// Each operation takes effect after the earlier ones to the same peer.
+    void set_ordered(bool on) noexcept { ordered_ = on; }
+    [[nodiscard]] bool ordered() const noexcept { return ordered_; }
+    /// Fences wait for other engines as well; null: there are none.
+    void set_outside_idle(bool (*idle)(void*) noexcept, void* context) noexcept
+    {
+        outside_idle_ = idle;
+        outside_ = context;
+    }
+
+    // --- one element, one ARMW
+    /// Whether an operation on `home` may be posted now, before any that waits.
+    [[nodiscard]] bool open_for_native(utofu_vcq_id_t home) const noexcept
+    {
+        return queue_ == nullptr && (!ordered_ || looping_ == nullptr || !loops_at(home));
+    }
+    /// Null when too many are under way. The caller fills in Request's part, `result` and `size`, posts with
+    /// the waiter, and calls posted() or gives the operation back.
+    [[nodiscard]] NativeOp* alloc_native() noexcept
+    {
+        NativeOp* op = natives_.alloc();
+        if (op) [[likely]]
+            op->runner = this, op->notify = &native_done;
+        return op;
+    }
+    void posted() noexcept { ++outstanding_; }
+    void release(NativeOp* op) noexcept { natives_.release(op); }
+
+    // --- everything else
+    /// Null when too many are under way (-FI_EAGAIN for the caller).
+    [[nodiscard]] AtomicOp* alloc() noexcept;
+    void release(AtomicOp* op) noexcept;
+    /// Takes the operation over: starts what can be started now, progress() does the rest. With `inject` the
+    /// operand and compare lists are not read any more when the call returns.
+    void submit(AtomicOp* op, bool inject) noexcept;
+
+    /// Operations under way or queued.
+    [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
+    [[nodiscard]] bool wants_progress() const noexcept { return queue_ || again_ || events_; }
+    void progress() noexcept;
+    void close() noexcept;
+
+  private:
+    static void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void word_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void loop_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void event_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+
+    [[nodiscard]] bool loops_at(utofu_vcq_id_t home) const noexcept;
+    [[nodiscard]] bool may_start(const AtomicOp& op) const noexcept;
+    void start_queued() noexcept;
+    [[nodiscard]] bool start_words(AtomicOp& op) noexcept;
+    [[nodiscard]] bool start_word(AtomicOp& op) noexcept;
+    void cut_word(const AtomicOp& op, Flight& f) const noexcept;
+    [[nodiscard]] vcq::Post post_native(Flight& f) noexcept;
+    [[nodiscard]] vcq::Post post_swap(Flight& f, vcq::How how) noexcept;
+    void advance(AtomicOp& op, std::size_t elements) noexcept;
+    void keep_injected(AtomicOp& op) noexcept;
+    void abandon(AtomicOp& op, int err, int code) noexcept;
+    void all_started(AtomicOp& op) noexcept;
+    void settle_word(Flight& f, std::uint64_t before, int code) noexcept;
+    void finish(AtomicOp& op) noexcept;
+
+    // --- loops
+    [[nodiscard]] WordSlot& slot_of(const Flight& f) noexcept;
+    [[nodiscard]] vcq::Post begin_loop(Flight& f) noexcept;
+    [[nodiscard]] vcq::Post post_batch(Flight& leader) noexcept;
+    void compute_batch(Flight& leader, std::uint64_t value) noexcept;
+    void repost(Flight& leader) noexcept;
+    void end_batch(Flight& leader, std::uint64_t value, int code) noexcept;
+    void post_later(Flight& f, std::uint32_t due) noexcept;
+    void retry_posts() noexcept;
+    [[nodiscard]] std::uint32_t random() noexcept;
+
+    static constexpr unsigned slot_count = 512;
+
+    vcq::Vcq& vcq_;
+    bool ordered_ = false;
+    bool closing_ = false;
+    std::uint32_t tick_ = 0;         ///< counts calls of progress(): the clock of the back-off
+    std::uint32_t random_ = 0;
+    std::size_t outstanding_ = 0;
+    std::size_t queued_ = 0;         ///< of these, in queue_
+    AtomicOp* looping_ = nullptr;    ///< operations with loops, started and not completed
+    AtomicOp* queue_ = nullptr;      ///< not wholly started, oldest first
+    AtomicOp* queue_end_ = nullptr;
+    AtomicOp* events_ = nullptr;     ///< ended but for their notice at the target, which was refused
+    Flight* again_ = nullptr;        ///< to post (again) when due
+    Flight* again_end_ = nullptr;
+    bool (*outside_idle_)(void*) noexcept = nullptr;
+    void* outside_ = nullptr;
+    Pool<NativeOp> natives_{max_native};
+    Pool<AtomicOp> ops_{max_ops};
+    Pool<Flight> flights_{max_flights};
+    std::unique_ptr<WordSlot[]> slots_;
+};
+
+} // namespace tofu

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The state of one atomic operation and of its parts: what the entries fill in and the runner works off.
+// Used by atomic and atomic_loop; calls nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "atomic_kernel.h"
+#include "atomic_table.h"
+#include "request.h"
+
+namespace tofu {
+
+/// One iov list of the application, addressed by element number.
+class Pieces {
+  public:
+    void clear() noexcept { count_ = 0; }
+    void add(void* address, std::size_t elements) noexcept
+    {
+        if (elements != 0)
+            piece_[count_++] = {static_cast<std::byte*>(address), elements};
+    }
+    [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+
+    /// Copies `n` elements from number `first` on into `out`, one after the other.
+    void gather(void* out, std::size_t first, std::size_t n, std::size_t size) const noexcept
+    {
+        if (count_ == 1) [[likely]]
+            std::memcpy(out, piece_[0].address + first * size, n * size);
+        else
+            walk(static_cast<std::byte*>(out), first, n, size, false);
+    }
+    /// The other way round.
+    void scatter(const void* in, std::size_t first, std::size_t n, std::size_t size) const noexcept
+    {
+        if (count_ == 1) [[likely]]
+            std::memcpy(piece_[0].address + first * size, in, n * size);
+        else
+            walk(static_cast<std::byte*>(const_cast<void*>(in)), first, n, size, true);
+    }
+
+  private:
+    struct Piece {
+        std::byte* address;
+        std::size_t elements;
+    };
+
+    void walk(std::byte* flat, std::size_t first, std::size_t n, std::size_t size,
+              bool out) const noexcept
+    {
+        for (unsigned i = 0; i < count_ && n != 0; ++i) {
+            const Piece& p = piece_[i];
+            if (first >= p.elements) {
+                first -= p.elements;
+                continue;
+            }
+            const std::size_t take = n < p.elements - first ? n : p.elements - first;
+            std::byte* const at = p.address + first * size;
+            std::memcpy(out ? at : flat, out ? flat : at, take * size);
+            flat += take * size;
+            n -= take;
+            first = 0;
+        }
+    }
+
+    unsigned count_ = 0;
+    Piece piece_[max_atomic_iov];
+};
+
+/// One element by one ARMW: the hot path. The request is the waiter itself.
+struct NativeOp : Request {
+    class AtomicRunner* runner;
+    void* result;       ///< null for base operations
+    std::uint8_t size;  ///< of the result
+};
+
+/// Any other operation. `pending` counts flights, plus one until all words have been started.
+struct AtomicOp : Request {
+    struct Target {
+        utofu_stadd_t stadd;
+        std::size_t elements;
+    };
+
+    class AtomicRunner* runner;
+    AtomicOp* next;             ///< in the runner's queue
+    AtomicOp* loop_next;        ///< among the operations with loops, see AtomicRunner::looping_
+    AtomicOp* loop_prev;
+    utofu_vcq_id_t home;        ///< the target's home VCQ
+    Kernel kernel;
+    Method method;
+    fi_op op;
+    std::uint8_t size;          ///< of an element
+    bool integer;
+    bool reads_operand;
+    bool reads_compare;
+    bool fetches;
+    bool fence;                 ///< starts when all earlier operations have completed
+    bool strong;                ///< strong order on first posts (message order was promised)
+    bool event;                 ///< the target counts it (FI_RMA_EVENT): one notice at its end
+    bool write_event;           ///< it counts as a write (base family), not as a read
+    bool event_posted;
+    std::uint8_t targets;       ///< entries of target[]
+    std::uint8_t at_target;     ///< cursor: entry of target[] ...
+    std::size_t in_target;      ///< ... and element in it, of the next word
+    std::size_t started;        ///< elements in words started so far
+    std::size_t total;
+    std::uint32_t words;        ///< started so far
+    Pieces operand;
+    Pieces compare;
+    Pieces result;
+    std::unique_ptr<std::byte[]> copy; ///< of what is left of injected data
+    Target target[max_atomic_iov];
+};
+
+/// One aligned word at the target under way: up to eight elements of one operation.
+struct Flight : vcq::Waiter {
+    AtomicOp* op;
+    Flight* next;             ///< in a slot's chain or the list of those to post again
+    std::size_t first;        ///< number of the first element
+    utofu_stadd_t word;       ///< aligned to `width`
+    std::uint8_t width;       ///< 4 or 8
+    std::uint8_t offset;      ///< of the first element in the word
+    std::uint8_t elements;
+    bool loops;
+    std::uint16_t attempts;   ///< lost CSWAPs
+    std::uint16_t batch;      ///< leader: flights of the chain, itself included, that its CSWAP carries
+    std::uint32_t due;        ///< tick of the next post
+    struct WordSlot* slot;
+    std::uint64_t operand;    ///< the elements' operands, at their places in the word
+    std::uint64_t compare;
+    std::uint64_t before;     ///< the word as this flight found it
+    std::uint64_t expect;     ///< leader: what the CSWAP in the air compares with
+    std::uint64_t desired;    ///< leader: what it swaps in
+};
+
+/// Where CSWAP loops of one endpoint on one word meet, and what was last seen there.
+struct WordSlot {
+    utofu_vcq_id_t home = 0;
+    utofu_stadd_t word = 0;
+    std::uint64_t value = 0;      ///< last seen; a guess, nothing more
+    std::uint8_t width = 0;
+    Flight* active = nullptr;     ///< the leader: has a CSWAP in the air or waits to post one
+    Flight* waiting = nullptr;    ///< those behind it, oldest first
+    Flight* last_waiting = nullptr;
+};
+
+} // namespace tofu
