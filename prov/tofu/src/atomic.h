@@ -21,9 +21,10 @@ extern fi_ops_atomic atomic_ops;
 /// The atomics of one endpoint. Everything under the endpoint's lock.
 class AtomicEngine {
   public:
-    /// `msg_order`: fi_tx_attr::msg_order the endpoint was opened with; FI_ORDER_ATOMIC_* (or the plain
-    /// FI_ORDER_RAR ... WAW) make each operation take effect after the earlier ones to the same peer.
-    AtomicEngine(Endpoint& endpoint, std::uint64_t msg_order) noexcept;
+    explicit AtomicEngine(Endpoint& endpoint) noexcept;
+    /// Reads the endpoint's orders: with FI_ORDER_ATOMIC_* (or the plain FI_ORDER_RAR ... WAW) each operation
+    /// takes effect after the earlier ones to the same peer. 0.
+    [[nodiscard]] int open() noexcept;
 
     /// Continues operations that met a full queue, back off or wait for a fence. The endpoint calls it in
     /// each of its rounds, after polling its VCQ.
@@ -34,11 +35,7 @@ class AtomicEngine {
     }
     /// No atomic of this endpoint is under way (fences of other engines wait for this).
     [[nodiscard]] bool idle() const noexcept { return runner_.outstanding() == 0; }
-    /// The endpoint is being closed: what has not been posted yet ends with FI_ECANCELED. The VCQ ends what has.
-    void close() noexcept { runner_.close(); }
-
     [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
-    [[nodiscard]] Endpoint& endpoint() noexcept { return endpoint_; }
 
   private:
     Endpoint& endpoint_;

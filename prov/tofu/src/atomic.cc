@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The calls of fi_atomic(3): thin entries over two functions, one for a single element that one ARMW serves
+// and one for everything else. Called by the application; calls av, mr, request and the runner.
+#include "atomic.h"
+
+#include <mutex>
+
+#include <rdma/fi_errno.h>
+
+#include "endpoint.h"
+#include "rma.h"
+
+namespace tofu {
+namespace {
+
+/// Everything one call says, in the widest form.
+struct Call {
+    Family family;
+    fi_op op;
+    fi_datatype type;
+    const fi_ioc* operand;
+    std::size_t operands;
+    const fi_ioc* compare;
+    std::size_t compares;
+    const fi_ioc* result;
+    std::size_t results;
+    const fi_rma_ioc* remote;
+    std::size_t remotes;
+    fi_addr_t to;
+    void* context;
+    std::uint64_t flags;
+    bool silent; ///< fi_inject_atomic: no entry on success
+};
+
+/// The same for one local and one remote piece.
+struct PlainCall {
+    Family family;
+    fi_op op;
+    fi_datatype type;
+    const void* operand;
+    const void* compare;
+    void* result;
+    std::size_t count;
+    fi_addr_t to;
+    std::uint64_t address;
+    std::uint64_t key;
+    void* context;
+    std::uint64_t flags;
+    bool silent;
+};
+
+constexpr std::uint64_t known_flags = FI_COMPLETION | FI_MORE | FI_INJECT | FI_FENCE |
+                                      FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
+                                      FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE |
+                                      FI_COMMIT_COMPLETE;
+
+/// What the target's region must allow.
+constexpr std::uint64_t access_of(Family family, fi_op op)
+{
+    if (op == FI_ATOMIC_READ)
+        return FI_REMOTE_READ;
+    return family == Family::base ? FI_REMOTE_WRITE : FI_REMOTE_READ | FI_REMOTE_WRITE;
+}
+
+constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
+
+void describe(Request& request, Endpoint& ep, Family family, void* context, bool entry) noexcept
+{
+    const bool base = family == Family::base;
+    request.endpoint = &ep;
+    request.cq = ep.tx().cq;
+    request.counter = base ? ep.counters().write : ep.counters().read;
+    request.completion.context = context;
+    request.completion.flags = FI_ATOMIC | (base ? FI_WRITE : FI_READ);
+    request.wants_entry = entry;
+    request.err = 0;
+    request.prov_errno = 0;
+}
+
+/// Elements of a list, or -FI_EINVAL where the list is none.
+ssize_t elements_of(const fi_ioc* list, std::size_t n)
+{
+    if (!list || n == 0 || n > max_atomic_iov)
+        return -FI_EINVAL;
+    std::size_t total = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        if ((!list[i].addr && list[i].count) || list[i].count > max_atomic_bytes)
+            return -FI_EINVAL;
+        total += list[i].count;
+    }
+    return static_cast<ssize_t>(total);
+}
+
+/// Checks what can be checked without peer and key. Elements in all, or -FI_E*.
+ssize_t check(const Endpoint& ep, const Call& call)
+{
+    if (call.flags & ~known_flags)
+        return call.flags & FI_TAGGED ? -FI_EOPNOTSUPP : -FI_EBADFLAGS;
+    if (!call.remote || call.remotes == 0 || call.remotes > max_atomic_iov)
+        return -FI_EINVAL;
+    std::size_t total = 0;
+    for (std::size_t i = 0; i < call.remotes; ++i) {
+        if (call.remote[i].count > max_atomic_bytes)
+            return -FI_EMSGSIZE;
+        total += call.remote[i].count;
+    }
+    const auto n = static_cast<ssize_t>(total);
+    if (uses_operand(call.op) && elements_of(call.operand, call.operands) != n)
+        return -FI_EINVAL;
+    if (call.family != Family::base && elements_of(call.result, call.results) != n)
+        return -FI_EINVAL;
+    if (call.family == Family::compare && elements_of(call.compare, call.compares) != n)
+        return -FI_EINVAL;
+    if (total == 0) // the page: between 1 and the maximum
+        return -FI_EINVAL;
+    if (total > max_count(call.type))
+        return -FI_EMSGSIZE;
+    if ((call.flags & FI_INJECT) && uses_operand(call.op) &&
+        total * datatypes[call.type].size > ep.tx_attr().inject_size)
+        return -FI_EMSGSIZE;
+    return n;
+}
+
+void add_all(Pieces& pieces, const fi_ioc* list, std::size_t n)
+{
+    for (std::size_t i = 0; i < n; ++i)
+        pieces.add(list[i].addr, list[i].count);
+}
+
+void fill_in(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer, ssize_t total)
+{
+    describe(op, ep, call.family, call.context, !call.silent && ep.tx().reports(call.flags));
+    const Datatype& type = datatypes[call.type];
+    op.home = peer.home;
+    op.kernel = kernel_of(call.op, call.type);
+    op.method = lookup(call.family, call.op, call.type);
+    op.op = call.op;
+    op.size = type.size;
+    op.integer = type.kind == Class::sign || type.kind == Class::nosign;
+    op.reads_operand = uses_operand(call.op);
+    op.reads_compare = call.family == Family::compare;
+    op.fetches = call.family != Family::base;
+    op.fence = (call.flags & FI_FENCE) != 0;
+    op.strong = op.fence || ep.atomic_engine().runner().ordered();
+    op.event = (ep.caps() & FI_RMA_EVENT) != 0;
+    op.write_event = call.family == Family::base;
+    op.total = static_cast<std::size_t>(total);
+    if (op.reads_operand)
+        add_all(op.operand, call.operand, call.operands);
+    if (op.reads_compare)
+        add_all(op.compare, call.compare, call.compares);
+    if (op.fetches)
+        add_all(op.result, call.result, call.results);
+}
+
+/// Finds the targets' STADDs. 0, -FI_EINVAL (alignment), or what RemoteKeys says.
+int find_targets(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer)
+{
+    for (std::size_t i = 0; i < call.remotes; ++i) {
+        const fi_rma_ioc& remote = call.remote[i];
+        if (remote.count == 0)
+            continue;
+        AtomicOp::Target& target = op.target[op.targets];
+        const int rc =
+            ep.remote_keys().resolve(peer, remote.key, remote.addr, remote.count * op.size,
+                                     access_of(call.family, call.op), target.stadd);
+        if (rc != 0)
+            return rc;
+        const std::uint64_t natural = op.size < 8 ? op.size : 8;
+        if (target.stadd & (natural - 1))
+            return -FI_EINVAL;
+        target.elements = remote.count;
+        ++op.targets;
+    }
+    return 0;
+}
+
+ssize_t submit_locked(Endpoint& ep, const Call& call)
+{
+    if (!ep.enabled())
+        return -FI_EOPBADSTATE;
+    if (lookup(call.family, call.op, call.type) == Method::none)
+        return -FI_EOPNOTSUPP;
+    const ssize_t total = check(ep, call);
+    if (total < 0)
+        return total;
+    const Peer* const peer = ep.av().find(call.to);
+    if (!peer)
+        return -FI_EINVAL;
+    AtomicRunner& runner = ep.atomic_engine().runner();
+    AtomicOp* const op = runner.alloc();
+    if (!op) {
+        ep.progress_locked();
+        return -FI_EAGAIN;
+    }
+    fill_in(*op, ep, call, *peer, total);
+    const int rc = find_targets(*op, ep, call, *peer);
+    if (rc == 0) [[likely]] {
+        runner.submit(op, (call.flags & FI_INJECT) != 0);
+        return 0;
+    }
+    const bool at_once = rc == -FI_EAGAIN || rc == -FI_ENOMEM || op->targets < call.remotes;
+    if (rc == -FI_EKEYREJECTED || rc == -FI_EACCES || (rc == -FI_EINVAL && !at_once)) {
+        op->err = -rc;
+        complete(*op);
+        runner.release(op);
+        return 0;
+    }
+    runner.release(op);
+    if (rc == -FI_EAGAIN)
+        ep.progress_locked();
+    return rc;
+}
+
+ssize_t submit(fid_ep* fid, const Call& call) noexcept
+{
+    Endpoint& ep = Endpoint::of(fid);
+    std::lock_guard<Lock> guard(ep.lock());
+    return submit_locked(ep, call);
+}
+
+// --- one element, one ARMW
+
+[[gnu::noinline]] ssize_t submit_plain(Endpoint& ep, const PlainCall& call) noexcept
+{
+    const fi_ioc operand{const_cast<void*>(call.operand), call.count};
+    const fi_ioc compare{const_cast<void*>(call.compare), call.count};
+    const fi_ioc result{call.result, call.count};
+    const fi_rma_ioc remote{call.address, call.count, call.key};
+    return submit_locked(ep, {call.family, call.op, call.type, &operand, 1, &compare, 1, &result, 1,
+                              &remote, 1, call.to, call.context, call.flags, call.silent});
+}
+
+/// Whether one ARMW serves an element of the type without knowing where it lies.
+constexpr bool is_native(Method method, std::size_t size)
+{
+    return method <= Method::cswap && method != Method::none && size >= 4;
+}
+
+vcq::Post post_native(vcq::Vcq& vcq, Method method, std::size_t size, const PlainCall& call,
+                      utofu_vcq_id_t home, utofu_stadd_t stadd, const vcq::How& how) noexcept
+{
+    std::uint64_t operand = 0;
+    if (call.op != FI_ATOMIC_READ)
+        std::memcpy(&operand, call.operand, size == 8 ? 8 : 4);
+    utofu_armw_op code = UTOFU_ARMW_OP_ADD;
+    switch (method) {
+    case Method::swap: code = UTOFU_ARMW_OP_SWAP; break;
+    case Method::read: case Method::bits_or: code = UTOFU_ARMW_OP_OR; break;
+    case Method::bits_xor: code = UTOFU_ARMW_OP_XOR; break;
+    case Method::bits_and: code = UTOFU_ARMW_OP_AND; break;
+    case Method::cswap: {
+        std::uint64_t compare = 0;
+        std::memcpy(&compare, call.compare, size == 8 ? 8 : 4);
+        return size == 8 ? vcq.cswap8(home, compare, operand, stadd, how)
+                         : vcq.cswap4(home, static_cast<std::uint32_t>(compare),
+                                      static_cast<std::uint32_t>(operand), stadd, how);
+    }
+    case Method::add: case Method::none: case Method::loop: case Method::wide: break;
+    }
+    return size == 8 ? vcq.armw8(home, code, operand, stadd, how)
+                     : vcq.armw4(home, code, static_cast<std::uint32_t>(operand), stadd, how);
+}
+
+ssize_t submit_native(Endpoint& ep, Method method, std::size_t size, const PlainCall& call) noexcept
+{
+    if (!ep.enabled()) [[unlikely]]
+        return -FI_EOPBADSTATE;
+    const Peer* const peer = ep.av().find(call.to);
+    if (!peer) [[unlikely]]
+        return -FI_EINVAL;
+    AtomicRunner& runner = ep.atomic_engine().runner();
+    utofu_stadd_t stadd = 0;
+    if (!runner.open_for_native(peer->home) ||
+        ep.remote_keys().resolve(*peer, call.key, call.address, size,
+                                 access_of(call.family, call.op), stadd) != 0) [[unlikely]]
+        return submit_plain(ep, call); // which meets the same and says why
+    if (stadd & (size - 1)) [[unlikely]]
+        return -FI_EINVAL;
+    NativeOp* const op = runner.alloc_native();
+    if (!op) [[unlikely]] {
+        ep.progress_locked();
+        return -FI_EAGAIN;
+    }
+    describe(*op, ep, call.family, call.context, !call.silent && ep.tx().reports(call.flags));
+    op->pending = 1;
+    op->result = call.family == Family::base ? nullptr : call.result;
+    op->size = static_cast<std::uint8_t>(size);
+    vcq::How how;
+    how.when = vcq::When::delivered;
+    how.strong_order = runner.ordered();
+    how.remote_notice = (ep.caps() & FI_RMA_EVENT) != 0;
+    how.waiter = op;
+    const vcq::Post posted = post_native(ep.vcq(), method, size, call, peer->home, stadd, how);
+    if (posted == vcq::Post::done) [[likely]] {
+        runner.posted();
+        return 0;
+    }
+    runner.release(op);
+    if (posted == vcq::Post::busy) {
+        ep.progress_locked();
+        return -FI_EAGAIN;
+    }
+    return -fi_error_of(ep.vcq().last_error());
+}
+
+inline ssize_t plain(fid_ep* fid, const PlainCall& call) noexcept
+{
+    Endpoint& ep = Endpoint::of(fid);
+    std::lock_guard<Lock> guard(ep.lock());
+    const Method method = lookup(call.family, call.op, call.type);
+    if (method != Method::none && call.count == 1 && !(call.flags & FI_FENCE) &&
+        (call.operand || call.op == FI_ATOMIC_READ) &&
+        (call.family == Family::base || (call.result && !(ep.caps() & FI_RMA_EVENT))) &&
+        (call.family != Family::compare || call.compare)) [[likely]] {
+        const std::size_t size = datatypes[call.type].size;
+        if (is_native(method, size)) [[likely]]
+            return submit_native(ep, method, size, call);
+    }
+    return submit_plain(ep, call);
+}
+
+// --- the table's entries
+
+ssize_t write(fid_ep* ep, const void* buf, size_t count, void*, fi_addr_t to, uint64_t addr,
+              uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
+{
+    return plain(ep, {Family::base, op, type, buf, nullptr, nullptr, count, to, addr, key, context,
+                      Endpoint::tx_flags_of(ep), false});
+}
+
+ssize_t inject(fid_ep* ep, const void* buf, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
+               fi_datatype type, fi_op op) noexcept
+{
+    return plain(ep, {Family::base, op, type, buf, nullptr, nullptr, count, to, addr, key, nullptr,
+                      FI_INJECT, true});
+}
+
+ssize_t readwrite(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*,
+                  fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type, fi_op op,
+                  void* context) noexcept
+{
+    return plain(ep, {Family::fetch, op, type, buf, nullptr, result, count, to, addr, key, context,
+                      Endpoint::tx_flags_of(ep), false});
+}
+
+ssize_t compwrite(fid_ep* ep, const void* buf, size_t count, void*, const void* compare, void*,
+                  void* result, void*, fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type,
+                  fi_op op, void* context) noexcept
+{
+    return plain(ep, {Family::compare, op, type, buf, compare, result, count, to, addr, key,
+                      context, Endpoint::tx_flags_of(ep), false});
+}
+
+/// The remote side of the v calls: one piece, as long as the local list.
+fi_rma_ioc remote_of(const fi_ioc* list, size_t n, uint64_t addr, uint64_t key)
+{
+    const ssize_t total = elements_of(list, n);
+    return {addr, total < 0 ? 0 : static_cast<size_t>(total), key};
+}
+
+ssize_t writev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_addr_t to, uint64_t addr,
+               uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
+{
+    const fi_rma_ioc remote = remote_of(iov, count, addr, key);
+    return submit(ep, {Family::base, op, type, iov, count, nullptr, 0, nullptr, 0, &remote, 1, to,
+                       context, Endpoint::tx_flags_of(ep), false});
+}
+
+ssize_t readwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_ioc* result, void**,
+                   size_t results, fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type,
+                   fi_op op, void* context) noexcept
+{
+    const fi_rma_ioc remote = remote_of(result, results, addr, key);
+    return submit(ep, {Family::fetch, op, type, iov, count, nullptr, 0, result, results, &remote, 1,
+                       to, context, Endpoint::tx_flags_of(ep), false});
+}
+
+ssize_t compwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, const fi_ioc* compare,
+                   void**, size_t compares, fi_ioc* result, void**, size_t results, fi_addr_t to,
+                   uint64_t addr, uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
+{
+    const fi_rma_ioc remote = remote_of(iov, count, addr, key);
+    return submit(ep, {Family::compare, op, type, iov, count, compare, compares, result, results,
+                       &remote, 1, to, context, Endpoint::tx_flags_of(ep), false});
+}
+
+ssize_t submit_message(fid_ep* ep, Family family, const fi_msg_atomic* msg, const fi_ioc* compare,
+                       size_t compares, const fi_ioc* result, size_t results,
+                       uint64_t flags) noexcept
+{
+    if (!msg)
+        return -FI_EINVAL;
+    return submit(ep, {family, msg->op, msg->datatype, msg->msg_iov, msg->iov_count, compare,
+                       compares, result, results, msg->rma_iov, msg->rma_iov_count, msg->addr,
+                       msg->context, flags, false});
+}
+
+ssize_t writemsg(fid_ep* ep, const fi_msg_atomic* msg, uint64_t flags) noexcept
+{
+    return submit_message(ep, Family::base, msg, nullptr, 0, nullptr, 0, flags);
+}
+
+ssize_t readwritemsg(fid_ep* ep, const fi_msg_atomic* msg, fi_ioc* result, void**, size_t results,
+                     uint64_t flags) noexcept
+{
+    return submit_message(ep, Family::fetch, msg, nullptr, 0, result, results, flags);
+}
+
+ssize_t compwritemsg(fid_ep* ep, const fi_msg_atomic* msg, const fi_ioc* compare, void**,
+                     size_t compares, fi_ioc* result, void**, size_t results,
+                     uint64_t flags) noexcept
+{
+    return submit_message(ep, Family::compare, msg, compare, compares, result, results, flags);
+}
+
+int valid(fi_datatype type, fi_op op, size_t* count, std::uint64_t flags)
+{
+    fi_atomic_attr attr{};
+    const int rc = query_atomic(type, op, &attr, flags);
+    if (rc == 0 && count)
+        *count = attr.count;
+    return rc;
+}
+
+int writevalid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
+{
+    return valid(type, op, count, 0);
+}
+
+int readwritevalid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
+{
+    return valid(type, op, count, FI_FETCH_ATOMIC);
+}
+
+int compwritevalid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
+{
+    return valid(type, op, count, FI_COMPARE_ATOMIC);
+}
+
+bool rma_idle(void* context) noexcept
+{
+    return static_cast<Endpoint*>(context)->rma_engine().idle();
+}
+
+} // namespace
+
+fi_ops_atomic atomic_ops = {
+    .size = sizeof(fi_ops_atomic),
+    .write = write,
+    .writev = writev,
+    .writemsg = writemsg,
+    .inject = inject,
+    .readwrite = readwrite,
+    .readwritev = readwritev,
+    .readwritemsg = readwritemsg,
+    .compwrite = compwrite,
+    .compwritev = compwritev,
+    .compwritemsg = compwritemsg,
+    .writevalid = writevalid,
+    .readwritevalid = readwritevalid,
+    .compwritevalid = compwritevalid,
+};
+
+AtomicEngine::AtomicEngine(Endpoint& endpoint) noexcept : endpoint_(endpoint), runner_(endpoint.vcq())
+{
+}
+
+int AtomicEngine::open() noexcept
+{
+    constexpr std::uint64_t orders = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
+                                     FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
+                                     FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
+    runner_.set_ordered((endpoint_.tx_attr().msg_order & orders) != 0);
+    if (endpoint_.caps() & FI_RMA)
+        runner_.set_outside_idle(&rma_idle, &endpoint_);
+    return 0;
+}
+
+} // namespace tofu
