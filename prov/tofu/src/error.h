@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// uTofu's return codes as libfabric's, and back to text. One table for both. Called by every object that
+// turns an outcome into a completion; calls nothing.
+#pragma once
+
+namespace tofu {
+
+/// Positive FI_E* for an outcome of a communication (UTOFU_ERR_TCQ_*, UTOFU_ERR_MRQ_*) or of a call; 0 for
+/// success. Codes that uTofu does not define are FI_EIO.
+int fi_error_of(int utofu_code) noexcept;
+
+/// What the code means and what to look at, one line without a full stop; never null.
+const char* utofu_text(int utofu_code) noexcept;
+
+} // namespace tofu

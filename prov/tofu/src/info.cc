@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See info.h. The hints are checked attribute by attribute; each check answers with -FI_ENODATA and a line at
+// info level that says which attribute it was. Memory is the C library's: libfabric frees it.
+#include "info.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <rdma/fi_errno.h>
+
+#include "attributes.h"
+#include "log.h"
+#include "vcq/backend.h"
+
+namespace tofu {
+namespace {
+
+/// The two ways of registering memory, in the order of preference for a caller that can do both.
+enum class KeyStyle { provider, user };
+
+bool refuse(const char* attribute) noexcept
+{
+    TOFU_INFO(FI_LOG_CORE, "no match: %s\n", attribute);
+    return false;
+}
+
+/// Room for the attributes of newer libfabric versions, whose free functions look at them.
+template <class T>
+T* allocate() noexcept
+{
+    return static_cast<T*>(std::calloc(1, sizeof(T) + 256));
+}
+
+constexpr std::uint64_t remote_caps = FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+/// Fills in the halves of MSG, TAGGED, RMA and ATOMIC that the caller left open (fi_getinfo(3), "Capabilities").
+std::uint64_t expand(std::uint64_t caps) noexcept
+{
+    if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0)
+        caps |= FI_SEND | FI_RECV;
+    if ((caps & (FI_RMA | FI_ATOMIC)) != 0 &&
+        (caps & (FI_READ | FI_WRITE | remote_caps)) == 0)
+        caps |= FI_READ | FI_WRITE | remote_caps;
+    return caps;
+}
+
+std::uint64_t granted_caps(const fi_info* hints) noexcept
+{
+    if (hints == nullptr || hints->caps == 0)
+        return limits::all_caps;
+    return expand(hints->caps) | limits::domain_caps;
+}
+
+bool is_target(std::uint64_t caps) noexcept
+{
+    return (caps & (FI_RMA | FI_ATOMIC)) != 0 && (expand(caps) & remote_caps) != 0;
+}
+
+// --- the hints
+
+bool fits_tx(const fi_tx_attr& hint, std::uint64_t caps) noexcept
+{
+    if ((hint.caps & ~(caps & (limits::tx_caps | limits::domain_caps))) != 0)
+        return refuse("tx_attr->caps");
+    if ((hint.op_flags & ~limits::tx_op_flags) != 0)
+        return refuse("tx_attr->op_flags");
+    if ((hint.msg_order & ~limits::msg_order) != 0)
+        return refuse("tx_attr->msg_order");
+    if (hint.comp_order != 0)
+        return refuse("tx_attr->comp_order");
+    if (hint.inject_size > limits::inject_size)
+        return refuse("tx_attr->inject_size");
+    if (hint.size > limits::tx_size)
+        return refuse("tx_attr->size");
+    if (hint.iov_limit > limits::iov_limit)
+        return refuse("tx_attr->iov_limit");
+    if (hint.rma_iov_limit > limits::rma_iov_limit)
+        return refuse("tx_attr->rma_iov_limit");
+    return true;
+}
+
+bool fits_rx(const fi_rx_attr& hint, std::uint64_t caps) noexcept
+{
+    if ((hint.caps & ~(caps & (limits::rx_caps | limits::domain_caps))) != 0)
+        return refuse("rx_attr->caps");
+    if ((hint.op_flags & ~limits::rx_op_flags) != 0)
+        return refuse("rx_attr->op_flags");
+    if ((hint.msg_order & ~limits::msg_order) != 0)
+        return refuse("rx_attr->msg_order");
+    if (hint.comp_order != 0)
+        return refuse("rx_attr->comp_order");
+    if (hint.size > limits::rx_size)
+        return refuse("rx_attr->size");
+    if (hint.iov_limit > limits::iov_limit)
+        return refuse("rx_attr->iov_limit");
+    if (hint.total_buffered_recv != 0)
+        return refuse("rx_attr->total_buffered_recv");
+    return true;
+}
+
+bool fits_ep(const fi_ep_attr& hint) noexcept
+{
+    if (hint.type != FI_EP_UNSPEC && hint.type != FI_EP_RDM)
+        return refuse("ep_attr->type");
+    if (hint.protocol != FI_PROTO_UNSPEC && hint.protocol != protocol)
+        return refuse("ep_attr->protocol");
+    if (hint.protocol == protocol && hint.protocol_version > wire_version)
+        return refuse("ep_attr->protocol_version");
+    if (hint.max_msg_size > limits::max_msg_size)
+        return refuse("ep_attr->max_msg_size");
+    if (hint.msg_prefix_size != 0)
+        return refuse("ep_attr->msg_prefix_size");
+    if (hint.max_order_raw_size > limits::max_msg_size ||
+        hint.max_order_war_size > limits::max_msg_size ||
+        hint.max_order_waw_size > limits::max_msg_size)
+        return refuse("ep_attr->max_order_*_size");
+    if (hint.tx_ctx_cnt > 1 || hint.rx_ctx_cnt > 1)
+        return refuse("ep_attr->*x_ctx_cnt");
+    if (hint.auth_key_size != 0)
+        return refuse("ep_attr->auth_key_size");
+    return true;
+}
+
+bool fits_domain(const fi_domain_attr& hint) noexcept
+{
+    if (hint.name != nullptr && std::strcmp(hint.name, domain_name) != 0)
+        return refuse("domain_attr->name");
+    if (hint.control_progress == FI_PROGRESS_AUTO || hint.data_progress == FI_PROGRESS_AUTO)
+        return refuse("domain_attr->progress: manual only");
+    if (hint.av_type != FI_AV_UNSPEC && hint.av_type != FI_AV_MAP && hint.av_type != FI_AV_TABLE)
+        return refuse("domain_attr->av_type");
+    if (hint.cq_data_size > limits::cq_data_size)
+        return refuse("domain_attr->cq_data_size");
+    if (hint.mr_key_size > limits::mr_key_size)
+        return refuse("domain_attr->mr_key_size");
+    if ((hint.caps & ~limits::domain_caps) != 0)
+        return refuse("domain_attr->caps");
+    if (hint.max_ep_tx_ctx > 1 || hint.max_ep_rx_ctx > 1 || hint.max_ep_stx_ctx != 0 ||
+        hint.max_ep_srx_ctx != 0)
+        return refuse("domain_attr->max_ep_*_ctx");
+    return true;
+}
+
+bool fits(const fi_info* hints) noexcept
+{
+    if (hints == nullptr)
+        return true;
+    if ((hints->caps & ~limits::all_caps) != 0)
+        return refuse("caps");
+    if (hints->addr_format != FI_FORMAT_UNSPEC && hints->addr_format != FI_ADDR_STR)
+        return refuse("addr_format");
+    const std::uint64_t caps = granted_caps(hints);
+    if (hints->fabric_attr != nullptr && hints->fabric_attr->name != nullptr &&
+        std::strcmp(hints->fabric_attr->name, fabric_name) != 0)
+        return refuse("fabric_attr->name");
+    return (hints->tx_attr == nullptr || fits_tx(*hints->tx_attr, caps)) &&
+           (hints->rx_attr == nullptr || fits_rx(*hints->rx_attr, caps)) &&
+           (hints->ep_attr == nullptr || fits_ep(*hints->ep_attr)) &&
+           (hints->domain_attr == nullptr || fits_domain(*hints->domain_attr));
+}
+
+/// What mr_mode the caller gets for this style of keys, or false where it rules the style out. A hint of 0 rules
+/// nothing out (fi_mr(3), FI_MR_UNSPEC).
+bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, int& mode) noexcept
+{
+    const int hint =
+        hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
+    const bool old = FI_VERSION_LT(version, FI_VERSION(1, 5));
+    if (style == KeyStyle::user) {
+        mode = old || hint == FI_MR_SCALABLE ? FI_MR_SCALABLE : 0;
+        return hint != FI_MR_BASIC;
+    }
+    if (old || hint == FI_MR_BASIC) {
+        mode = FI_MR_BASIC;
+        return hint == 0 || hint == FI_MR_BASIC;
+    }
+    mode = is_target(granted_caps(hints)) ? limits::provider_mr_mode : 0;
+    return hint != FI_MR_SCALABLE && (hint == 0 || (hint & mode) == mode);
+}
+
+// --- the answer
+
+void fill_tx(fi_tx_attr& tx, std::uint64_t caps, const fi_tx_attr* hint) noexcept
+{
+    tx.caps = caps & (limits::tx_caps | limits::domain_caps);
+    tx.op_flags = hint != nullptr ? hint->op_flags : 0;
+    tx.msg_order = hint != nullptr && hint->msg_order != 0 ? hint->msg_order : FI_ORDER_SAS;
+    tx.inject_size = limits::inject_size;
+    tx.size = hint != nullptr && hint->size != 0 ? hint->size : limits::tx_size;
+    tx.iov_limit = limits::iov_limit;
+    tx.rma_iov_limit = limits::rma_iov_limit;
+}
+
+void fill_rx(fi_rx_attr& rx, std::uint64_t caps, const fi_rx_attr* hint) noexcept
+{
+    rx.caps = caps & (limits::rx_caps | limits::domain_caps);
+    rx.op_flags = hint != nullptr ? hint->op_flags : 0;
+    rx.msg_order = hint != nullptr && hint->msg_order != 0 ? hint->msg_order : FI_ORDER_SAS;
+    rx.size = hint != nullptr && hint->size != 0 ? hint->size : limits::rx_size;
+    rx.iov_limit = limits::iov_limit;
+}
+
+void fill_ep(fi_ep_attr& ep, const fi_ep_attr* hint) noexcept
+{
+    ep.type = FI_EP_RDM;
+    ep.protocol = protocol;
+    ep.protocol_version = wire_version;
+    ep.max_msg_size = limits::max_msg_size;
+    ep.max_order_raw_size = limits::max_msg_size;
+    ep.max_order_war_size = limits::max_msg_size;
+    ep.max_order_waw_size = limits::max_msg_size;
+    ep.mem_tag_format =
+        hint != nullptr && hint->mem_tag_format != 0 ? hint->mem_tag_format : limits::tag_format;
+    ep.tx_ctx_cnt = 1;
+    ep.rx_ctx_cnt = 1;
+}
+
+template <class E>
+E asked(E hint, E unspecified, E otherwise) noexcept
+{
+    return hint != unspecified ? hint : otherwise;
+}
+
+bool fill_domain(fi_domain_attr& domain, int mr_mode, std::size_t vcqs, const fi_domain_attr* hint) noexcept
+{
+    static constexpr fi_domain_attr none{};
+    const fi_domain_attr& wish = hint != nullptr ? *hint : none;
+    domain.name = strdup(domain_name);
+    domain.threading = asked(wish.threading, FI_THREAD_UNSPEC, FI_THREAD_SAFE);
+    domain.control_progress = FI_PROGRESS_MANUAL;
+    domain.data_progress = FI_PROGRESS_MANUAL;
+    domain.resource_mgmt = asked(wish.resource_mgmt, FI_RM_UNSPEC, FI_RM_ENABLED);
+    domain.av_type = asked(wish.av_type, FI_AV_UNSPEC, FI_AV_TABLE);
+    domain.mr_mode = mr_mode;
+    domain.mr_key_size = limits::mr_key_size;
+    domain.cq_data_size = limits::cq_data_size;
+    domain.cq_cnt = 65536;
+    domain.ep_cnt = std::min<std::size_t>(vcqs - 1, max_endpoints);
+    domain.tx_ctx_cnt = domain.ep_cnt;
+    domain.rx_ctx_cnt = domain.ep_cnt;
+    domain.max_ep_tx_ctx = 1;
+    domain.max_ep_rx_ctx = 1;
+    domain.cntr_cnt = 65536;
+    domain.mr_iov_limit = 1;
+    domain.mr_cnt = 6144;
+    domain.max_err_data = limits::max_err_data;
+    domain.caps = limits::domain_caps;
+    return domain.name != nullptr;
+}
+
+bool copy_address(const void* from, std::size_t length, void*& to, std::size_t& to_length) noexcept
+{
+    if (from == nullptr)
+        return true;
+    to = std::malloc(length);
+    if (to == nullptr)
+        return false;
+    std::memcpy(to, from, length);
+    to_length = length;
+    return true;
+}
+
+/// For a half-made info; fi_freeinfo would import a version of libfabric's symbol.
+void release(fi_info* info) noexcept
+{
+    if (info->domain_attr != nullptr)
+        std::free(info->domain_attr->name);
+    if (info->fabric_attr != nullptr)
+        std::free(info->fabric_attr->name);
+    for (void* part : {static_cast<void*>(info->tx_attr), static_cast<void*>(info->rx_attr),
+                       static_cast<void*>(info->ep_attr), static_cast<void*>(info->domain_attr),
+                       static_cast<void*>(info->fabric_attr), info->src_addr, info->dest_addr,
+                       static_cast<void*>(info)})
+        std::free(part);
+}
+
+fi_info* make(std::uint32_t version, int mr_mode, std::size_t vcqs, const fi_info* hints) noexcept
+{
+    auto* info = allocate<fi_info>();
+    if (info == nullptr)
+        return nullptr;
+    const std::uint64_t caps = granted_caps(hints);
+    info->caps = caps;
+    info->addr_format = hints != nullptr ? hints->addr_format : static_cast<std::uint32_t>(FI_FORMAT_UNSPEC);
+    info->tx_attr = allocate<fi_tx_attr>();
+    info->rx_attr = allocate<fi_rx_attr>();
+    info->ep_attr = allocate<fi_ep_attr>();
+    info->domain_attr = allocate<fi_domain_attr>();
+    info->fabric_attr = allocate<fi_fabric_attr>();
+    bool ok = info->tx_attr != nullptr && info->rx_attr != nullptr && info->ep_attr != nullptr &&
+              info->domain_attr != nullptr && info->fabric_attr != nullptr;
+    if (ok) {
+        fill_tx(*info->tx_attr, caps, hints != nullptr ? hints->tx_attr : nullptr);
+        fill_rx(*info->rx_attr, caps, hints != nullptr ? hints->rx_attr : nullptr);
+        fill_ep(*info->ep_attr, hints != nullptr ? hints->ep_attr : nullptr);
+        ok = fill_domain(*info->domain_attr, mr_mode, vcqs,
+                         hints != nullptr ? hints->domain_attr : nullptr);
+        info->fabric_attr->name = strdup(fabric_name); // prov_name stays null: libfabric fills it in
+        info->fabric_attr->prov_version = FI_VERSION(0, 1);
+        info->fabric_attr->api_version = version;
+        ok = ok && info->fabric_attr->name != nullptr &&
+             (hints == nullptr ||
+              (copy_address(hints->src_addr, hints->src_addrlen, info->src_addr, info->src_addrlen) &&
+               copy_address(hints->dest_addr, hints->dest_addrlen, info->dest_addr,
+                            info->dest_addrlen)));
+    }
+    if (!ok) {
+        release(info);
+        return nullptr;
+    }
+    return info;
+}
+
+} // namespace
+
+void address_to_text(const EndpointAddress& address, char* text) noexcept
+{
+    std::snprintf(text, address_text_size, "tofu://%016" PRIx64 ".%04x.%016" PRIx64, address.home,
+                  address.index, address.nonce);
+}
+
+bool address_from_text(const char* text, EndpointAddress& address) noexcept
+{
+    std::uint64_t home = 0, nonce = 0;
+    unsigned index = 0;
+    int end = 0;
+    if (std::sscanf(text, "tofu://%16" SCNx64 ".%4x.%16" SCNx64 "%n", &home, &index, &nonce, &end) != 3 ||
+        text[end] != '\0' || home == 0 || index >= max_endpoints)
+        return false;
+    address = {address_magic, wire_version, static_cast<std::uint16_t>(index), home, nonce};
+    return true;
+}
+
+int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
+             const fi_info* hints, fi_info** info)
+{
+    if (!fits(hints))
+        return -FI_ENODATA;
+    (void)service; // an endpoint's address is given by the interconnect: a service to bind to means nothing
+    EndpointAddress named{};
+    const bool to_peer = node != nullptr && (flags & FI_SOURCE) == 0;
+    if (to_peer && !address_from_text(node, named)) {
+        TOFU_INFO(FI_LOG_CORE, "%s is no address of ours (tofu://...)\n", node);
+        return -FI_ENODATA;
+    }
+    int error = 0;
+    const vcq::Backend* backend = vcq::Backend::get(error);
+    if (backend == nullptr)
+        return error == -FI_EINVAL || error == -FI_ENOSYS ? error : -FI_ENODATA;
+    const std::size_t vcqs = backend->tni_count() * 9 * backend->caps().num_cmp_ids;
+
+    // A caller that names the three mode bits gets the style that saves look-ups first; any other may not
+    // handle them and gets the one without duties first.
+    const int hint = hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
+    const bool able = (hint & limits::provider_mr_mode) == limits::provider_mr_mode;
+    const KeyStyle styles[] = {able ? KeyStyle::provider : KeyStyle::user,
+                               able ? KeyStyle::user : KeyStyle::provider};
+    fi_info* first = nullptr;
+    fi_info** end = &first;
+    for (KeyStyle style : styles) {
+        int mode = 0;
+        if (!mr_mode_for(style, version, hints, mode))
+            continue;
+        fi_info* made = make(version, mode, vcqs, hints);
+        if (made == nullptr)
+            break;
+        if (to_peer) {
+            std::free(made->dest_addr);
+            const bool text = made->addr_format == FI_ADDR_STR;
+            copy_address(text ? static_cast<const void*>(node) : &named,
+                         text ? address_text_size : sizeof(named), made->dest_addr, made->dest_addrlen);
+        }
+        *end = made;
+        end = &made->next;
+    }
+    if (first == nullptr)
+        return -FI_ENODATA;
+    *info = first;
+    return 0;
+}
+
+} // namespace tofu

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Logging through libfabric (FI_LOG_LEVEL, FI_LOG_PROV). Called by all; not on the data path.
+#pragma once
+
+#include <rdma/providers/fi_log.h>
+#include <rdma/providers/fi_prov.h>
+
+namespace tofu {
+
+/// The provider as libfabric knows it (init.cc).
+extern fi_provider provider;
+
+} // namespace tofu
+
+#define TOFU_WARN(subsystem, ...) FI_WARN(&::tofu::provider, subsystem, __VA_ARGS__)
+#define TOFU_INFO(subsystem, ...) FI_INFO(&::tofu::provider, subsystem, __VA_ARGS__)

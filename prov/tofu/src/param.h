@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The provider's environment variables, FI_TOFU_*; each stands in man/fi_tofu.7. Read by init once; asked for by
+// backend and info.
+#pragma once
+
+namespace tofu {
+
+/// Declares the variables to libfabric, so that `fi_info -e` lists them.
+void define_params() noexcept;
+
+/// FI_TOFU_BACKEND, or "auto".
+const char* param_backend() noexcept;
+
+} // namespace tofu
