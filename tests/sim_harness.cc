@@ -71,10 +71,10 @@ void Rank::barrier() const
     }
 }
 
-std::vector<Exit> run_processes(unsigned size, const std::function<void(const Rank&)>& body)
+namespace {
+
+std::vector<Exit> run_in_job(unsigned size, const std::function<void(const Rank&)>& body)
 {
-    static unsigned runs = 0;
-    job_name = "test-" + std::to_string(::getpid()) + "-" + std::to_string(runs++);
     void* const memory = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE,
                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     auto* const board = new (memory) Board{};
@@ -105,6 +105,21 @@ std::vector<Exit> run_processes(unsigned size, const std::function<void(const Ra
     }
     ::munmap(memory, sizeof(Board));
     return exits;
+}
+
+} // namespace
+
+std::vector<Exit> run_processes(unsigned size, const std::function<void(const Rank&)>& body)
+{
+    static unsigned runs = 0;
+    job_name = "test-" + std::to_string(::getpid()) + "-" + std::to_string(runs++);
+    return run_in_job(size, body);
+}
+
+void rejoin_last_job(const std::function<void(const Rank&)>& body)
+{
+    const auto exits = run_in_job(1, body);
+    EXPECT_TRUE(exits[0].success()) << exits[0].errors;
 }
 
 void expect_processes(unsigned size, const std::function<void(const Rank&)>& body)

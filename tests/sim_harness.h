@@ -47,6 +47,9 @@ std::vector<Exit> run_processes(unsigned size, const std::function<void(const Ra
 // The same, and every process must succeed; afterwards nothing of the job is left in /dev/shm.
 void expect_processes(unsigned size, const std::function<void(const Rank&)>& body);
 
+// One process in the job of the last run, which must succeed.
+void rejoin_last_job(const std::function<void(const Rank&)>& body);
+
 // Does a directory of the job of the last run exist?
 [[nodiscard]] bool job_is_left();
 

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: processes that die or leave: errors for their peers, places for their successors, nothing left.
+// Called by: make check. Calls: the public interface only.
+#include "sim_harness.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstring>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace tofu::sim::test {
+namespace {
+
+// One VCQ with a registered word, told to the others.
+struct Node {
+    utofu_vcq_hdl_t vcq = 0;
+    utofu_vcq_id_t id = 0;
+    utofu_stadd_t stadd = 0;
+
+    void open(const Rank& rank, void* buffer, size_t size, unsigned slot)
+    {
+        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_reg_mem(vcq, buffer, size, 0, &stadd), UTOFU_SUCCESS);
+        rank.set(2 * slot + 1, stadd);
+        rank.set(2 * slot, id);
+    }
+};
+
+int put_and_wait(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t at)
+{
+    EXPECT_EQ(utofu_put_piggyback8(vcq, to, 1, at, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr),
+              UTOFU_SUCCESS);
+    void* cbdata = nullptr;
+    (void)utofu_poll_tcq(vcq, 0, &cbdata);
+    utofu_mrq_notice notice{};
+    return wait_mrq(vcq, &notice);
+}
+
+TEST(SimDeath, PostsToAKilledProcessEndWithPeerError)
+{
+    const auto exits = run_processes(3, [](const Rank& rank) {
+        static uint64_t word;
+        Node me;
+        me.open(rank, &word, sizeof word, rank.number);
+        rank.barrier();
+        if (rank.number == 1) {
+            ::raise(SIGKILL);
+        }
+        // The moment of death shows in the answers; before it puts succeed.
+        EXPECT_TRUE(wait_until([&] {
+            const int rc = put_and_wait(me.vcq, rank.get(2), rank.get(3));
+            EXPECT_TRUE(rc == UTOFU_SUCCESS || rc == UTOFU_ERR_MRQ_PEER);
+            return rc == UTOFU_ERR_MRQ_PEER;
+        }));
+        const unsigned other = rank.number == 0 ? 2 : 0;
+        rank.set(100 + rank.number, 1);
+        EXPECT_TRUE(wait_until([&] { return rank.get(100 + other) == 1; }));
+        EXPECT_EQ(put_and_wait(me.vcq, rank.get(2 * other), rank.get(2 * other + 1)), UTOFU_SUCCESS);
+        rank.set(200 + rank.number, 1);
+        EXPECT_TRUE(wait_until([&] { return rank.get(200 + other) == 1; }));
+    });
+    EXPECT_TRUE(exits[0].success());
+    EXPECT_TRUE(WIFSIGNALED(exits[1].status));
+    EXPECT_TRUE(exits[2].success());
+    EXPECT_FALSE(job_is_left());
+}
+
+TEST(SimDeath, PostsToFreedOrNeverCreatedVcqsEndWithPeerError)
+{
+    expect_processes(2, [](const Rank& rank) {
+        static uint64_t word;
+        Node me;
+        me.open(rank, &word, sizeof word, rank.number);
+        rank.barrier();
+        const unsigned other = 1 - rank.number;
+        const auto to = rank.get(2 * other);
+        const auto at = rank.get(2 * other + 1);
+        EXPECT_EQ(put_and_wait(me.vcq, to, at), UTOFU_SUCCESS);
+        EXPECT_EQ(put_and_wait(me.vcq, to ^ 1, at), UTOFU_ERR_MRQ_PEER);           // another CQ
+        EXPECT_EQ(put_and_wait(me.vcq, to ^ (1ul << 24), at), UTOFU_ERR_MRQ_PEER); // another component
+        rank.barrier();
+        if (rank.number == 0) {
+            EXPECT_EQ(utofu_free_vcq(me.vcq), UTOFU_SUCCESS);
+        }
+        rank.barrier();
+        if (rank.number == 1) {
+            EXPECT_EQ(put_and_wait(me.vcq, to, at), UTOFU_ERR_MRQ_PEER);
+        }
+        rank.barrier();
+        if (rank.number == 0) {
+            me.open(rank, &word, sizeof word, 0);
+        }
+        rank.barrier();
+        if (rank.number == 1) {
+            EXPECT_EQ(rank.get(0), to); // the same place
+            EXPECT_EQ(put_and_wait(me.vcq, to, rank.get(1)), UTOFU_SUCCESS);
+        }
+        rank.barrier();
+    });
+}
+
+TEST(SimDeath, ASuccessorTakesThePlaceOfTheDead)
+{
+    const auto exits = run_processes(2, [](const Rank& rank) {
+        static uint64_t word;
+        Node me;
+        if (rank.number == 1) {
+            // A child that joins as process 1, is killed, and is followed by another.
+            for (unsigned life = 1; life <= 20; life++) {
+                const pid_t pid = ::fork();
+                if (pid == 0) {
+                    me.open(rank, &word, sizeof word, 1);
+                    rank.set(50, life);
+                    for (;;) {
+                        ::pause();
+                    }
+                }
+                EXPECT_TRUE(wait_until([&] { return rank.get(51) == life; }));
+                ::kill(pid, SIGKILL);
+                ::waitpid(pid, nullptr, 0);
+                rank.set(52, life);
+            }
+            return;
+        }
+        me.open(rank, &word, sizeof word, 0);
+        utofu_vcq_id_t first = 0;
+        for (unsigned life = 1; life <= 20; life++) {
+            ASSERT_TRUE(wait_until([&] { return rank.get(50) == life; }));
+            first = first == 0 ? rank.get(2) : first;
+            EXPECT_EQ(rank.get(2), first); // the same VCQ ID each time
+            EXPECT_EQ(put_and_wait(me.vcq, rank.get(2), rank.get(3)), UTOFU_SUCCESS);
+            rank.set(51, life);
+            ASSERT_TRUE(wait_until([&] { return rank.get(52) == life; }));
+            EXPECT_EQ(put_and_wait(me.vcq, first, rank.get(3)), UTOFU_ERR_MRQ_PEER);
+        }
+    });
+    EXPECT_TRUE(exits[0].success()) << exits[0].errors;
+    EXPECT_TRUE(exits[1].success()) << exits[1].errors;
+    EXPECT_EQ(exits[0].errors, "");
+    EXPECT_FALSE(job_is_left());
+}
+
+TEST(SimDeath, AForkedChildIsAProcessOfItsOwn)
+{
+    expect_processes(1, [](const Rank& rank) {
+        static uint64_t word;
+        Node me;
+        me.open(rank, &word, sizeof word, 0);
+        const pid_t pid = ::fork();
+        if (pid == 0) {
+            utofu_vcq_id_t id = 0;
+            bool good = utofu_query_vcq_id(me.vcq, &id) == UTOFU_ERR_INVALID_VCQ_HDL;
+            utofu_vcq_hdl_t own = 0;
+            good = good && utofu_create_vcq(0, 0, &own) == UTOFU_SUCCESS;
+            good = good && utofu_query_vcq_id(own, &id) == UTOFU_SUCCESS && id != rank.get(0);
+            std::exit(good ? 0 : 1);
+        }
+        int status = -1;
+        ::waitpid(pid, &status, 0);
+        EXPECT_EQ(status, 0);
+        EXPECT_EQ(put_and_wait(me.vcq, me.id, me.stadd), UTOFU_SUCCESS); // the parent goes on
+        EXPECT_EQ(word, 1u);
+    });
+}
+
+TEST(SimDeath, LeftoversOfKilledJobsGoAtTheNextStart)
+{
+    const auto exits = run_processes(2, [](const Rank& rank) {
+        static uint64_t word;
+        Node me;
+        me.open(rank, &word, sizeof word, rank.number);
+        rank.barrier();
+        ::raise(SIGKILL);
+    });
+    EXPECT_TRUE(WIFSIGNALED(exits[0].status));
+    EXPECT_TRUE(WIFSIGNALED(exits[1].status));
+    EXPECT_TRUE(job_is_left());
+    ::setenv("TOFU_SIM_SHAPE", "2x1x1", 1);
+    rejoin_last_job([](const Rank&) {
+        utofu_vcq_hdl_t vcq = 0;
+        EXPECT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+    });
+    ::unsetenv("TOFU_SIM_SHAPE");
+    EXPECT_FALSE(job_is_left());
+}
+
+} // namespace
+} // namespace tofu::sim::test
