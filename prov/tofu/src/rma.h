@@ -23,7 +23,7 @@ extern fi_ops_rma rma_ops;
 
 inline constexpr std::size_t rma_iov_limit = 4;       ///< local segments of an operation
 inline constexpr std::size_t rma_remote_limit = 4;    ///< segments at the peer
-inline constexpr std::size_t rma_inject_limit = 256;  ///< what inject takes at most
+inline constexpr std::size_t rma_inject_limit = BouncePool::large_size; ///< bound of inject_size
 
 /// One fi_read or fi_write in any of its forms, from the call to its completion.
 struct RmaOp : Request {
@@ -35,14 +35,15 @@ struct RmaOp : Request {
     };
     Peer peer{};
     fi_addr_t to = FI_ADDR_NOTAVAIL;
+    std::uint64_t data = 0; ///< for the target's CQ
     Step step = Step::posting;
     bool read = false;
     bool strong_order = false;
     bool remote_notice = false; ///< the target counts RMA events
-    bool remote_data = false;   ///< completion.data goes to the target's CQ
+    bool remote_data = false;   ///< `data` goes to the target's CQ
     bool sent_suffices = false; ///< FI_INJECT_COMPLETE
     bool retried = false;
-    bool queued = false;
+    bool queued = false; ///< in the engine's queue, which alone may finish it then
     std::uint8_t local_count = 0;
     std::uint8_t remote_count = 0;
     std::uint8_t acquired = 0; ///< of refs
@@ -89,15 +90,18 @@ class RmaEngine {
   private:
     static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     [[nodiscard]] int check(const Call& call, std::size_t& total) const noexcept;
-    void describe(RmaOp& op, const Call& call, std::size_t total) noexcept;
+    [[nodiscard]] bool quiet() noexcept;
+    void describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept;
     [[nodiscard]] int resolve(RmaOp& op) noexcept;
     [[nodiscard]] int attach(RmaOp& op, const Call& call) noexcept;
-    [[nodiscard]] int post_some(RmaOp& op) noexcept;
-    [[nodiscard]] vcq::Post post_piece(RmaOp& op, std::size_t segment, std::size_t offset,
-                                       std::size_t& length) noexcept;
+    [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
+    [[nodiscard]] bool post_some(RmaOp& op) noexcept;
+    [[nodiscard]] vcq::Post post_piece(RmaOp& op, std::size_t& length) noexcept;
     [[nodiscard]] bool go_on(RmaOp& op) noexcept;
+    [[nodiscard]] bool notify_peer(RmaOp& op) noexcept;
     void finish(RmaOp& op) noexcept;
     void end(RmaOp& op) noexcept;
+    void give_back(RmaOp& op) noexcept;
     void drop(RmaOp& op) noexcept;
     void enqueue(RmaOp& op) noexcept;
 
@@ -107,10 +111,11 @@ class RmaEngine {
     RmaOp* first_waiting_ = nullptr;
     RmaOp** last_waiting_ = &first_waiting_;
     std::size_t max_piece_ = 0;
+    std::size_t max_inline_ = 0;
+    std::size_t inject_size_ = 0;
     bool strong_writes_ = false; ///< order asked for by tx_attr.msg_order
     bool strong_reads_ = false;
     bool counts_events_ = false; ///< FI_RMA_EVENT: peers want notices
-    bool fences_ = false;        ///< FI_FENCE: unattended posts are not allowed
     bool plain_inject_ = false;  ///< fi_inject_write may go out unattended
 };
 

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The life of reads and writes: taken in, posted piece by piece, retried where a key was stale, completed. See
+// rma.h. Called by rma_ops.cc and the endpoint's progress under the endpoint's lock; calls vcq, mr, messenger.
+#include "rma.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <rdma/fi_errno.h>
+
+#include "atomic.h"
+#include "endpoint.h"
+#include "proto/messenger.h"
+
+namespace tofu {
+
+namespace {
+
+/// A copy is cheaper than a registration up to this many bytes, and than the lookup of a kept one up to
+/// the smaller.
+constexpr std::size_t copy_limit = BouncePool::large_size;
+constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
+/// Polls that a call spends on the Get of an unknown key before it answers -FI_EAGAIN.
+constexpr unsigned lookup_polls = 64;
+
+constexpr std::uint64_t order_of_writes = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_WAR |
+                                          FI_ORDER_RMA_WAR | FI_ORDER_WAS;
+constexpr std::uint64_t order_of_reads = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RAR |
+                                         FI_ORDER_RMA_RAR | FI_ORDER_RAS;
+
+/// Errors by which a peer says that what the key stood for is gone.
+bool says_stale(int utofu_code) noexcept
+{
+    return utofu_code == UTOFU_ERR_MRQ_RMT_STADD || utofu_code == UTOFU_ERR_MRQ_RMT_MEMORY ||
+           utofu_code == UTOFU_ERR_MRQ_RMT_LENGTH;
+}
+
+/// Copies between a row of segments and one block.
+void gather(std::byte* to, const iovec* from, std::size_t count) noexcept
+{
+    for (std::size_t i = 0; i < count; to += from[i].iov_len, i++)
+        if (from[i].iov_len != 0)
+            std::memcpy(to, from[i].iov_base, from[i].iov_len);
+}
+void scatter(const iovec* to, std::size_t count, const std::byte* from) noexcept
+{
+    for (std::size_t i = 0; i < count; from += to[i].iov_len, i++)
+        if (to[i].iov_len != 0)
+            std::memcpy(to[i].iov_base, from, to[i].iov_len);
+}
+
+} // namespace
+
+RmaEngine::RmaEngine(Endpoint& endpoint) noexcept
+    : endpoint_(endpoint),
+      ops_(std::max<std::size_t>(endpoint.tx_attr().size, 64)),
+      bounces_(endpoint.vcq())
+{
+}
+
+int RmaEngine::open() noexcept
+{
+    const utofu_onesided_caps& caps = endpoint_.vcq().backend().caps();
+    max_piece_ = caps.max_putget_size;
+    max_inline_ = caps.max_piggyback_size;
+    inject_size_ = std::min(endpoint_.tx_attr().inject_size, rma_inject_limit);
+    const std::uint64_t order = endpoint_.tx_attr().msg_order;
+    strong_writes_ = (order & order_of_writes) != 0;
+    strong_reads_ = (order & order_of_reads) != 0;
+    counts_events_ = (endpoint_.caps() & FI_RMA_EVENT) != 0;
+    // What goes out unattended cannot be counted, fenced, or tried again.
+    plain_inject_ = !endpoint_.remote_keys().by_directory() &&
+                    endpoint_.counters().write == nullptr && !counts_events_ &&
+                    (endpoint_.caps() & FI_FENCE) == 0;
+    return 0;
+}
+
+bool RmaEngine::quiet() noexcept
+{
+    return first_waiting_ == nullptr && ops_.in_use() == 0 && endpoint_.vcq().idle() &&
+           ((endpoint_.caps() & FI_ATOMIC) == 0 || endpoint_.atomic_engine().idle());
+}
+
+// --- taking a call in
+
+int RmaEngine::check(const Call& call, std::size_t& total) const noexcept
+{
+    if (call.local_count > rma_iov_limit || call.remote_count > rma_remote_limit ||
+        (call.local_count != 0 && call.local == nullptr) ||
+        (call.remote_count != 0 && call.remote == nullptr))
+        return -FI_EINVAL;
+    std::size_t local = 0;
+    std::size_t remote = 0;
+    for (std::size_t i = 0; i < call.local_count; i++)
+        if (__builtin_add_overflow(local, call.local[i].iov_len, &local))
+            return -FI_EMSGSIZE;
+    for (std::size_t i = 0; i < call.remote_count; i++)
+        if (__builtin_add_overflow(remote, call.remote[i].len, &remote))
+            return -FI_EMSGSIZE;
+    if (local != remote)
+        return -FI_EINVAL;
+    if ((call.flags & FI_INJECT) && (call.read || local > inject_size_))
+        return call.read ? -FI_EBADFLAGS : -FI_EMSGSIZE;
+    if ((call.flags & FI_REMOTE_CQ_DATA) && endpoint_.messenger() == nullptr)
+        return -FI_EOPNOTSUPP;
+    total = local;
+    return 0;
+}
+
+void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept
+{
+    const Counters& counters = endpoint_.counters();
+    op.notify = on_notice;
+    op.endpoint = &endpoint_;
+    op.cq = endpoint_.tx().cq;
+    op.counter = call.read ? counters.read : counters.write;
+    op.completion = {};
+    op.completion.context = call.context;
+    op.completion.flags = FI_RMA | (call.read ? FI_READ : FI_WRITE);
+    op.pending = 0;
+    op.wants_entry = !call.silent && endpoint_.tx().reports(call.flags);
+    op.err = 0;
+    op.prov_errno = 0;
+    op.peer = peer;
+    op.to = call.to;
+    op.data = call.data;
+    op.step = RmaOp::Step::posting;
+    op.read = call.read;
+    op.strong_order = call.read ? strong_reads_ : strong_writes_;
+    op.remote_notice = counts_events_;
+    op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
+    op.sent_suffices = !call.read && !endpoint_.remote_keys().by_directory() &&
+                       (call.flags & FI_INJECT_COMPLETE) != 0;
+    op.retried = false;
+    op.local_count = static_cast<std::uint8_t>(call.local_count);
+    op.remote_count = static_cast<std::uint8_t>(call.remote_count);
+    op.acquired = 0;
+    op.bounce = {};
+    op.total = total;
+    op.posted = 0;
+    std::copy_n(call.local, call.local_count, op.local);
+    std::copy_n(call.remote, call.remote_count, op.remote);
+}
+
+/// STADDs of all remote segments: 0, -FI_EAGAIN, or what becomes the operation's error.
+int RmaEngine::resolve(RmaOp& op) noexcept
+{
+    RemoteKeys& keys = endpoint_.remote_keys();
+    const std::uint64_t access = op.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
+    for (unsigned i = 0; i < op.remote_count; i++) {
+        const fi_rma_iov& remote = op.remote[i];
+        if (remote.len == 0)
+            continue;
+        if (int ret = keys.resolve(op.peer, remote.key, remote.addr, remote.len, access,
+                                   op.remote_stadd[i]);
+            ret != 0)
+            return ret;
+    }
+    return 0;
+}
+
+/// Where the TNI finds the local bytes: in the descriptor, in a block of ours, in the user's buffers.
+int RmaEngine::attach(RmaOp& op, const Call& call) noexcept
+{
+    const bool keep = (call.flags & FI_INJECT) != 0; // the user's buffer is gone when we return
+    if (!op.read && op.total <= max_inline_) {
+        const bool one_piece = op.local_count <= 1 && op.remote_count <= 1;
+        if (!keep || (one_piece && !endpoint_.remote_keys().by_directory()))
+            return 0;
+    }
+    const bool in_region = call.desc != nullptr && call.desc[0] != nullptr;
+    if (op.total <= (in_region && !keep ? copy_limit_in_region : copy_limit)) {
+        op.bounce = bounces_.alloc(op.total);
+        if (op.bounce.data != nullptr) {
+            if (!op.read)
+                gather(op.bounce.data, op.local, op.local_count);
+            return 0;
+        }
+        if (keep)
+            return -FI_EAGAIN;
+    }
+    for (unsigned i = 0; i < op.local_count; i++, op.acquired++) {
+        op.refs[i] = {};
+        if (op.local[i].iov_len == 0)
+            continue;
+        if (int ret = endpoint_.local_memory().acquire(
+                op.local[i].iov_base, op.local[i].iov_len, !op.read, op.refs[i],
+                call.desc != nullptr ? call.desc[i] : nullptr);
+            ret != 0)
+            return ret;
+    }
+    return 0;
+}
+
+ssize_t RmaEngine::submit(const Call& call) noexcept
+{
+    std::size_t total = 0;
+    if (int ret = check(call, total); ret != 0) [[unlikely]]
+        return ret;
+    const Peer* peer = endpoint_.av().find(call.to);
+    if (peer == nullptr) [[unlikely]]
+        return -FI_EINVAL;
+    // Whoever has to wait keeps its place: nobody overtakes it.
+    const bool fence = (call.flags & FI_FENCE) != 0;
+    if (first_waiting_ != nullptr || (fence && !quiet())) [[unlikely]] {
+        endpoint_.progress_locked();
+        if (first_waiting_ != nullptr || (fence && !quiet()))
+            return -FI_EAGAIN;
+    }
+    RmaOp* op = ops_.alloc();
+    if (op == nullptr) [[unlikely]] {
+        endpoint_.progress_locked();
+        op = ops_.alloc();
+        if (op == nullptr)
+            return -FI_EAGAIN;
+    }
+    describe(*op, call, *peer, total);
+    if (total != 0) {
+        int ret = resolve(*op);
+        for (unsigned i = 0; ret == -FI_EAGAIN && i < lookup_polls; i++) {
+            endpoint_.progress_locked();
+            ret = resolve(*op);
+        }
+        if (ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
+            drop(*op);
+            return ret;
+        }
+        if (ret != 0) { // a matter of the peer's memory: an error of the operation, not of the call
+            op->err = -ret;
+            op->posted = total;
+            finish(*op);
+            return 0;
+        }
+        if (ret = attach(*op, call); ret != 0) [[unlikely]] {
+            drop(*op);
+            return ret;
+        }
+    }
+    return launch(*op);
+}
+
+/// Posts a new operation. A refusal leaves nothing behind.
+ssize_t RmaEngine::launch(RmaOp& op) noexcept
+{
+    bool whole = post_some(op);
+    if (!whole && op.posted == 0) [[unlikely]] {
+        endpoint_.progress_locked();
+        whole = post_some(op);
+        if (!whole && op.posted == 0) {
+            drop(op);
+            return -FI_EAGAIN;
+        }
+    }
+    if (!whole)
+        enqueue(op);
+    else if (op.pending == 0)
+        finish(op);
+    return 0;
+}
+
+ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
+                          std::uint64_t key) noexcept
+{
+    if (plain_inject_ && length - 1 < max_inline_ && first_waiting_ == nullptr) [[likely]] {
+        const Peer* peer = endpoint_.av().find(to);
+        if (peer == nullptr) [[unlikely]]
+            return -FI_EINVAL;
+        const vcq::How how{vcq::When::never, strong_writes_, false, nullptr};
+        // Keys of the provider's choice: STADD = key + address (mr.h).
+        if (endpoint_.vcq().put_inline(peer->home, data, key + address, length, how) ==
+            vcq::Post::done) [[likely]]
+            return 0;
+    }
+    const iovec local{const_cast<void*>(data), length};
+    const fi_rma_iov remote{address, length, key};
+    return submit({&local, nullptr, 1, &remote, 1, to, nullptr, 0, FI_INJECT, false, true});
+}
+
+// --- posting
+
+/// True when all is posted, or nothing more will be because of an error; false: busy.
+bool RmaEngine::post_some(RmaOp& op) noexcept
+{
+    while (op.posted < op.total) {
+        if (op.err != 0) [[unlikely]] {
+            op.posted = op.total;
+            break;
+        }
+        std::size_t length = 0;
+        const vcq::Post post = post_piece(op, length);
+        if (post == vcq::Post::busy)
+            return false;
+        if (post == vcq::Post::error) [[unlikely]] {
+            op.prov_errno = endpoint_.vcq().last_error();
+            op.err = fi_error_of(op.prov_errno);
+            op.posted = op.total;
+            break;
+        }
+        op.pending++;
+        op.posted += length;
+    }
+    return true;
+}
+
+/// Posts the longest piece at op.posted that is one segment here, one there, and one transfer.
+vcq::Post RmaEngine::post_piece(RmaOp& op, std::size_t& length) noexcept
+{
+    std::size_t at = op.posted;
+    unsigned r = 0;
+    while (at >= op.remote[r].len)
+        at -= op.remote[r++].len;
+    const utofu_stadd_t remote = op.remote_stadd[r] + at;
+    length = std::min(op.remote[r].len - at, max_piece_);
+
+    const std::byte* bytes = nullptr;
+    utofu_stadd_t local = 0;
+    if (op.bounce.data != nullptr) {
+        bytes = op.bounce.data + op.posted;
+        local = op.bounce.stadd + op.posted;
+    } else {
+        std::size_t in = op.posted;
+        unsigned l = 0;
+        while (in >= op.local[l].iov_len)
+            in -= op.local[l++].iov_len;
+        length = std::min(length, op.local[l].iov_len - in);
+        bytes = static_cast<const std::byte*>(op.local[l].iov_base) + in;
+        local = op.refs[l].stadd + in;
+    }
+    vcq::How how{op.sent_suffices ? vcq::When::sent : vcq::When::delivered, op.strong_order, false,
+                 &op};
+    if (op.remote_notice && op.posted + length == op.total) {
+        // One event for the operation, after all of its bytes.
+        how.remote_notice = true;
+        how.strong_order = how.strong_order || op.posted != 0;
+    }
+    vcq::Vcq& vcq = endpoint_.vcq();
+    if (op.read)
+        return vcq.get(op.peer.home, local, remote, length, how);
+    if (length <= max_inline_)
+        return vcq.put_inline(op.peer.home, bytes, remote, length, how);
+    return vcq.put(op.peer.home, local, remote, length, how);
+}
+
+// --- progress
+
+void RmaEngine::on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    auto& op = *static_cast<RmaOp*>(waiter);
+    if (settle(op, notice.code) && op.posted == op.total && !op.queued)
+        op.endpoint->rma_engine().finish(op);
+}
+
+void RmaEngine::progress() noexcept
+{
+    while (first_waiting_ != nullptr) {
+        RmaOp& op = *first_waiting_;
+        if (!go_on(op))
+            return;
+        first_waiting_ = op.next;
+        if (first_waiting_ == nullptr)
+            last_waiting_ = &first_waiting_;
+        op.queued = false;
+        if (op.step == RmaOp::Step::ended)
+            end(op);
+        else if (op.pending == 0)
+            finish(op);
+    }
+}
+
+/// The next steps of an operation that had to wait; false: it has to wait longer.
+bool RmaEngine::go_on(RmaOp& op) noexcept
+{
+    switch (op.step) {
+    case RmaOp::Step::resolving:
+        if (int ret = resolve(op); ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
+            return false;
+        } else if (ret != 0) {
+            op.err = -ret;
+            op.posted = op.total;
+        }
+        op.step = RmaOp::Step::posting;
+        [[fallthrough]];
+    case RmaOp::Step::posting:
+        return post_some(op);
+    case RmaOp::Step::notifying:
+        return notify_peer(op);
+    case RmaOp::Step::ended:
+        return true;
+    }
+    return true;
+}
+
+/// Hands the CQ data to the messenger; false: it has no room.
+bool RmaEngine::notify_peer(RmaOp& op) noexcept
+{
+    const int ret = endpoint_.messenger()->post_rma_data(op.to, op.data, op.total);
+    if (ret == -FI_EAGAIN)
+        return false;
+    if (ret != 0)
+        op.err = -ret;
+    op.step = RmaOp::Step::ended;
+    return true;
+}
+
+/// Every byte is posted and every notice came.
+void RmaEngine::finish(RmaOp& op) noexcept
+{
+    RemoteKeys& keys = endpoint_.remote_keys();
+    if (op.err != 0 && !op.retried && says_stale(op.prov_errno) && keys.by_directory())
+        [[unlikely]] {
+        // Puts and Gets may be repeated: the same bytes go to the same places.
+        op.retried = true;
+        op.err = 0;
+        op.prov_errno = 0;
+        op.posted = 0;
+        for (unsigned i = 0; i < op.remote_count; i++)
+            static_cast<void>(keys.refuted(op.peer, op.remote[i].key));
+        op.step = RmaOp::Step::resolving;
+        enqueue(op);
+        return;
+    }
+    if (op.bounce.data != nullptr && op.read && op.err == 0)
+        scatter(op.local, op.local_count, op.bounce.data);
+    give_back(op);
+    if (op.remote_data && op.err == 0) {
+        op.step = RmaOp::Step::notifying;
+        if (!notify_peer(op)) {
+            enqueue(op);
+            return;
+        }
+    }
+    end(op);
+}
+
+void RmaEngine::end(RmaOp& op) noexcept
+{
+    op.step = RmaOp::Step::ended;
+    complete(op);
+    ops_.release(&op);
+}
+
+void RmaEngine::give_back(RmaOp& op) noexcept
+{
+    if (op.bounce.data != nullptr)
+        bounces_.release(op.bounce);
+    op.bounce = {};
+    for (unsigned i = 0; i < op.acquired; i++)
+        endpoint_.local_memory().release(op.refs[i]);
+    op.acquired = 0;
+}
+
+/// Forgets an operation of which nothing was posted.
+void RmaEngine::drop(RmaOp& op) noexcept
+{
+    give_back(op);
+    ops_.release(&op);
+}
+
+void RmaEngine::enqueue(RmaOp& op) noexcept
+{
+    op.next = nullptr;
+    op.queued = true;
+    *last_waiting_ = &op;
+    last_waiting_ = &op.next;
+}
+
+} // namespace tofu
