@@ -120,7 +120,9 @@ class Endpoint final : public EndpointFace {
     int enable() noexcept;
     int close() noexcept;
     int control(int command, void* argument, EndpointFace& face) noexcept;
-    int alias(EndpointFace& of, fid_ep** made, std::uint64_t flags) noexcept;
+    int alias(const EndpointFace& of, struct fid** made, std::uint64_t flags) noexcept;
+    int name(void* address, std::size_t* length) const noexcept;
+    ssize_t cancel(void* context) noexcept;
     int get_option(int level, int name, void* value, std::size_t* length) noexcept;
     int set_option(int level, int name, const void* value, std::size_t length) noexcept;
     void drop_alias() noexcept { aliases_.fetch_sub(1, std::memory_order_relaxed); }
@@ -131,6 +133,11 @@ class Endpoint final : public EndpointFace {
     int set_up(Domain& domain, const fi_info& info, void* context) noexcept;
     int bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept;
     int bind_counter(Counter& counter, std::uint64_t flags) noexcept;
+    int bind_addresses(AddressVector& av) noexcept;
+    int check_bound() const noexcept;
+    template <class Visit>
+    void visit_progress_sets(Visit&& visit) noexcept;
+    static void on_orphan(void* owner, int code, utofu_vcq_id_t peer) noexcept;
     int make_engines() noexcept;
     void unbind() noexcept;
 
@@ -140,7 +147,7 @@ class Endpoint final : public EndpointFace {
     vcq::Vcq vcq_;
     std::uint64_t caps_ = 0;
     unsigned index_ = 0;
-    bool numbered_ = false;
+    bool listed_ = false; ///< in the progress sets of what it is bound to
     bool enabled_ = false;
     std::atomic<int> aliases_{0};
     Binding tx_{};
@@ -149,7 +156,7 @@ class Endpoint final : public EndpointFace {
     fi_tx_attr tx_attr_{};
     fi_rx_attr rx_attr_{};
     std::size_t min_multi_recv_ = 64;
-    fid_eq* eq_ = nullptr;
+    std::uint32_t address_format_ = FI_FORMAT_UNSPEC;
     std::unique_ptr<LocalMemory> local_memory_;
     std::unique_ptr<RemoteKeys> remote_keys_;
     std::unique_ptr<RmaEngine> rma_;

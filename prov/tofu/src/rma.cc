@@ -68,10 +68,9 @@ int RmaEngine::open() noexcept
     strong_writes_ = (order & order_of_writes) != 0;
     strong_reads_ = (order & order_of_reads) != 0;
     counts_events_ = (endpoint_.caps() & FI_RMA_EVENT) != 0;
-    // What goes out unattended cannot be counted, fenced, or tried again.
-    plain_inject_ = !endpoint_.remote_keys().by_directory() &&
-                    endpoint_.counters().write == nullptr && !counts_events_ &&
-                    (endpoint_.caps() & FI_FENCE) == 0;
+    // What goes out unattended can be neither counted nor tried again.
+    plain_inject_ =
+        !endpoint_.remote_keys().by_directory() && endpoint_.counters().write == nullptr;
     return 0;
 }
 
@@ -126,7 +125,8 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     op.data = call.data;
     op.step = RmaOp::Step::posting;
     op.read = call.read;
-    op.strong_order = call.read ? strong_reads_ : strong_writes_;
+    // A fence waits for what is attended (submit); the flag orders it behind what was not.
+    op.strong_order = (call.read ? strong_reads_ : strong_writes_) || (call.flags & FI_FENCE);
     op.remote_notice = counts_events_;
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
     op.sent_suffices = !call.read && !endpoint_.remote_keys().by_directory() &&
@@ -168,7 +168,8 @@ int RmaEngine::attach(RmaOp& op, const Call& call) noexcept
         if (!keep || (one_piece && !endpoint_.remote_keys().by_directory()))
             return 0;
     }
-    const bool in_region = call.desc != nullptr && call.desc[0] != nullptr;
+    const bool in_region =
+        call.desc != nullptr && call.local_count != 0 && call.desc[0] != nullptr;
     if (op.total <= (in_region && !keep ? copy_limit_in_region : copy_limit)) {
         op.bounce = bounces_.alloc(op.total);
         if (op.bounce.data != nullptr) {
@@ -265,7 +266,7 @@ ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, st
         const Peer* peer = endpoint_.av().find(to);
         if (peer == nullptr) [[unlikely]]
             return -FI_EINVAL;
-        const vcq::How how{vcq::When::never, strong_writes_, false, nullptr};
+        const vcq::How how{vcq::When::never, strong_writes_, counts_events_, nullptr};
         // Keys of the provider's choice: STADD = key + address (mr.h).
         if (endpoint_.vcq().put_inline(peer->home, data, key + address, length, how) ==
             vcq::Post::done) [[likely]]

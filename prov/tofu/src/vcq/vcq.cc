@@ -72,9 +72,9 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     return 0;
 }
 
-void Vcq::close() noexcept
+void Vcq::drain() noexcept
 {
-    if (!is_open())
+    if (!is_open() || closing_)
         return;
     closing_ = true;
     using Clock = std::chrono::steady_clock;
@@ -88,6 +88,13 @@ void Vcq::close() noexcept
         give_back(static_cast<std::uint8_t>(n));
         waiter->notify(waiter, Notice{UTOFU_ERR_MRQ_OTHER, 0});
     }
+}
+
+void Vcq::close() noexcept
+{
+    if (!is_open())
+        return;
+    drain();
     functions_->free_vcq(handle_);
     handle_ = 0;
     id_ = 0;

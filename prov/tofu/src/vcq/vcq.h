@@ -77,9 +77,11 @@ class Vcq {
     /// UTOFU_VCQ_FLAG_THREAD_SAFE. Returns 0 or -FI_E* (-FI_ENOSPC: no VCQ left on this node).
     [[nodiscard]] int open(const Backend& backend, unsigned spread, bool thread_safe,
                            const Sink& sink);
-    /// Frees the VCQ. Polls first until what is under way has ended, 100 ms at most; waiters of a notice
-    /// that has not come by then are told UTOFU_ERR_MRQ_OTHER (those of When::sent are not: their only
-    /// trace lies in the TCQ). Waiters may not post any more: their posts answer Post::error.
+    /// Ends all posting: posts answer Post::error from now on. Polls until what is under way has ended, 100 ms at
+    /// most; waiters of a notice that has not come by then are told UTOFU_ERR_MRQ_OTHER (those of
+    /// When::sent are not: their only trace lies in the TCQ). Registrations stay until close().
+    void drain() noexcept;
+    /// Drains and frees the VCQ. Its owner has given back all registrations.
     void close() noexcept;
 
     [[nodiscard]] bool is_open() const noexcept { return handle_ != 0; }

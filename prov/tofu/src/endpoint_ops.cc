@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_endpoint(3), fi_cm(3), fi_control(3): the calls of the application on an endpoint or an alias of it, as shims
+// over Endpoint. Called through the tables at the end.
+#include "endpoint_ops.h"
+
+#include <cstring>
+#include <new>
+
+#include <rdma/fi_errno.h>
+
+#include "endpoint.h"
+#include "rma.h"
+
+namespace tofu {
+
+namespace {
+
+EndpointFace& face_of(struct fid* f) noexcept
+{
+    return *static_cast<EndpointFace*>(reinterpret_cast<fid_ep*>(f));
+}
+Endpoint& endpoint_of(struct fid* f) noexcept { return *face_of(f).endpoint; }
+
+constexpr std::uint64_t both_sides = FI_TRANSMIT | FI_RECV;
+
+/// FI_GETOPSFLAG and FI_SETOPSFLAG: the word says by FI_TRANSMIT or FI_RECV which side is meant (fi_endpoint(3)).
+std::uint64_t* side_of(EndpointFace& face, std::uint64_t flags) noexcept
+{
+    switch (flags & both_sides) {
+    case FI_TRANSMIT: return &face.tx_flags;
+    case FI_RECV: return &face.rx_flags;
+    default: return nullptr;
+    }
+}
+
+} // namespace
+
+// --- what Endpoint does for them
+
+int Endpoint::control(int command, void* argument, EndpointFace& face) noexcept
+{
+    switch (command) {
+    case FI_ENABLE:
+        return &face == this ? enable() : -FI_EINVAL;
+    case FI_ALIAS: {
+        auto* wanted = static_cast<fi_alias*>(argument);
+        return wanted == nullptr ? -FI_EINVAL : alias(face, wanted->fid, wanted->flags);
+    }
+    case FI_GETOPSFLAG: {
+        auto* word = static_cast<std::uint64_t*>(argument);
+        std::uint64_t* side = word != nullptr ? side_of(face, *word) : nullptr;
+        if (side == nullptr)
+            return -FI_EINVAL;
+        *word = *side;
+        return 0;
+    }
+    case FI_SETOPSFLAG: {
+        auto* word = static_cast<std::uint64_t*>(argument);
+        std::uint64_t* side = word != nullptr ? side_of(face, *word) : nullptr;
+        if (side == nullptr)
+            return -FI_EINVAL;
+        *side = *word & ~both_sides;
+        return 0;
+    }
+    default: // FI_GETWAIT belongs to queues and counters, FI_BACKLOG to passive endpoints
+        return -FI_ENOSYS;
+    }
+}
+
+int Endpoint::alias(const EndpointFace& of, struct fid** made, std::uint64_t flags) noexcept
+{
+    const std::uint64_t side = flags & both_sides;
+    if (made == nullptr || (side != FI_TRANSMIT && side != FI_RECV))
+        return -FI_EINVAL;
+    if (!enabled_)
+        return -FI_EOPBADSTATE;
+    auto* face = new (std::nothrow) EndpointFace(of);
+    if (face == nullptr)
+        return -FI_ENOMEM;
+    face->fid.ops = &alias_fid_ops;
+    (side == FI_TRANSMIT ? face->tx_flags : face->rx_flags) = flags & ~both_sides;
+    aliases_.fetch_add(1, std::memory_order_relaxed);
+    *made = &face->fid;
+    return 0;
+}
+
+int Endpoint::get_option(int level, int name, void* value, std::size_t* length) noexcept
+{
+    if (level != FI_OPT_ENDPOINT)
+        return -FI_ENOPROTOOPT;
+    if (value == nullptr || length == nullptr)
+        return -FI_EINVAL;
+    std::size_t answer = 0;
+    switch (name) {
+    case FI_OPT_MIN_MULTI_RECV: answer = min_multi_recv_; break;
+    case FI_OPT_CM_DATA_SIZE: answer = 0; break; // no connections
+    case FI_OPT_TX_SIZE: answer = tx_attr_.size; break;
+    case FI_OPT_RX_SIZE: answer = rx_attr_.size; break;
+    default: return -FI_ENOPROTOOPT;
+    }
+    const std::size_t room = *length;
+    *length = sizeof(answer);
+    if (room < sizeof(answer))
+        return -FI_ETOOSMALL;
+    std::memcpy(value, &answer, sizeof(answer));
+    return 0;
+}
+
+int Endpoint::set_option(int level, int name, const void* value, std::size_t length) noexcept
+{
+    if (level != FI_OPT_ENDPOINT)
+        return -FI_ENOPROTOOPT;
+    if (name != FI_OPT_MIN_MULTI_RECV)
+        return -FI_ENOPROTOOPT;
+    if (value == nullptr || length != sizeof(min_multi_recv_))
+        return -FI_EINVAL;
+    std::memcpy(&min_multi_recv_, value, sizeof(min_multi_recv_));
+    return 0;
+}
+
+// --- shims
+
+namespace {
+
+extern "C" {
+
+int tofu_ep_close(struct fid* f) { return endpoint_of(f).close(); }
+
+int tofu_alias_close(struct fid* f)
+{
+    EndpointFace& face = face_of(f);
+    face.endpoint->drop_alias();
+    delete &face;
+    return 0;
+}
+
+int tofu_ep_bind(struct fid* f, struct fid* object, uint64_t flags)
+{
+    return endpoint_of(f).bind(object, flags);
+}
+
+int tofu_ep_control(struct fid* f, int command, void* argument)
+{
+    EndpointFace& face = face_of(f);
+    return face.endpoint->control(command, argument, face);
+}
+
+int tofu_ep_no_open_ops(struct fid*, const char*, uint64_t, void**, void*) { return -FI_ENOSYS; }
+int tofu_alias_no_bind(struct fid*, struct fid*, uint64_t) { return -FI_EINVAL; }
+
+ssize_t tofu_ep_cancel(fid_t f, void* context) { return endpoint_of(f).cancel(context); }
+
+int tofu_ep_getopt(fid_t f, int level, int name, void* value, size_t* length)
+{
+    return endpoint_of(f).get_option(level, name, value, length);
+}
+
+int tofu_ep_setopt(fid_t f, int level, int name, const void* value, size_t length)
+{
+    return endpoint_of(f).set_option(level, name, value, length);
+}
+
+int tofu_ep_no_tx_ctx(struct fid_ep*, int, struct fi_tx_attr*, struct fid_ep**, void*)
+{
+    return -FI_ENOSYS;
+}
+int tofu_ep_no_rx_ctx(struct fid_ep*, int, struct fi_rx_attr*, struct fid_ep**, void*)
+{
+    return -FI_ENOSYS;
+}
+
+ssize_t tofu_ep_rx_size_left(struct fid_ep* ep)
+{
+    Endpoint& endpoint = Endpoint::of(ep);
+    return endpoint.enabled() ? static_cast<ssize_t>(endpoint.rx_attr().size) : -FI_EOPBADSTATE;
+}
+
+ssize_t tofu_ep_tx_size_left(struct fid_ep* ep)
+{
+    Endpoint& endpoint = Endpoint::of(ep);
+    return endpoint.enabled() ? static_cast<ssize_t>(endpoint.tx_attr().size) : -FI_EOPBADSTATE;
+}
+
+int tofu_ep_getname(fid_t f, void* address, size_t* length)
+{
+    return endpoint_of(f).name(address, length);
+}
+
+int tofu_cm_no_setname(fid_t, void*, size_t) { return -FI_ENOSYS; }
+int tofu_cm_no_getpeer(struct fid_ep*, void*, size_t*) { return -FI_ENOSYS; }
+int tofu_cm_no_connect(struct fid_ep*, const void*, const void*, size_t) { return -FI_ENOSYS; }
+int tofu_cm_no_listen(struct fid_pep*) { return -FI_ENOSYS; }
+int tofu_cm_no_accept(struct fid_ep*, const void*, size_t) { return -FI_ENOSYS; }
+int tofu_cm_no_reject(struct fid_pep*, fid_t, const void*, size_t) { return -FI_ENOSYS; }
+int tofu_cm_no_shutdown(struct fid_ep*, uint64_t) { return -FI_ENOSYS; }
+int tofu_cm_no_join(struct fid_ep*, const void*, uint64_t, struct fid_mc**, void*)
+{
+    return -FI_ENOSYS;
+}
+}
+
+} // namespace
+
+fi_ops endpoint_fid_ops = {sizeof(fi_ops), tofu_ep_close, tofu_ep_bind, tofu_ep_control,
+                           tofu_ep_no_open_ops, nullptr, nullptr};
+fi_ops alias_fid_ops = {sizeof(fi_ops), tofu_alias_close, tofu_alias_no_bind, tofu_ep_control,
+                        tofu_ep_no_open_ops, nullptr, nullptr};
+fi_ops_ep endpoint_ops = {sizeof(fi_ops_ep),  tofu_ep_cancel,    tofu_ep_getopt,
+                          tofu_ep_setopt,     tofu_ep_no_tx_ctx, tofu_ep_no_rx_ctx,
+                          tofu_ep_rx_size_left, tofu_ep_tx_size_left};
+fi_ops_cm endpoint_cm_ops = {sizeof(fi_ops_cm),  tofu_cm_no_setname, tofu_ep_getname,
+                             tofu_cm_no_getpeer, tofu_cm_no_connect, tofu_cm_no_listen,
+                             tofu_cm_no_accept,  tofu_cm_no_reject,  tofu_cm_no_shutdown,
+                             tofu_cm_no_join};
+
+} // namespace tofu

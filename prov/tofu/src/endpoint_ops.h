@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The operation tables of an endpoint that do not belong to an engine: its own, connection management, and
+// those that refuse. Used by endpoint.cc; the functions call Endpoint.
+#pragma once
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_collective.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+namespace tofu {
+
+extern fi_ops endpoint_fid_ops;
+extern fi_ops alias_fid_ops;
+extern fi_ops_ep endpoint_ops;
+extern fi_ops_cm endpoint_cm_ops;
+extern fi_ops_collective no_collective_ops;
+
+/// Before fi_enable each call answers -FI_EOPBADSTATE, after it those that the caps leave out -FI_EOPNOTSUPP.
+struct RefusingOps {
+    fi_ops_msg msg;
+    fi_ops_rma rma;
+    fi_ops_tagged tagged;
+    fi_ops_atomic atomic;
+};
+extern RefusingOps ops_of_disabled;
+extern RefusingOps ops_of_missing;
+
+} // namespace tofu
