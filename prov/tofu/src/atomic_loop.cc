@@ -154,7 +154,12 @@ void AtomicRunner::repost(Flight& leader) noexcept
 {
     switch (post_batch(leader)) {
     case Post::done: break;
-    case Post::busy: post_later(leader, tick_); break;
+    case Post::busy:
+        if (closing_)
+            end_batch(leader, 0, UTOFU_ERR_MRQ_OTHER);
+        else
+            post_later(leader, tick_);
+        break;
     case Post::error: end_batch(leader, 0, vcq_.last_error()); break;
     }
 }

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A network inside one process for unit tests of the provider: a table of uTofu functions over one block of
+// memory, with a seeded adversary that decides when a post takes effect and when its notice comes. A VCQ
+// handle is 1 + its number; a STADD is an offset into the memory plus `base`. Used by tests only.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <random>
+#include <vector>
+
+#include "vcq/backend.h"
+
+namespace fake {
+
+struct Net {
+    struct Post {
+        unsigned vcq;
+        int kind; ///< 0 armw, 1 cswap, 2 get
+        int op;
+        unsigned width;
+        std::uint64_t operand;
+        std::uint64_t compare;
+        std::uint64_t stadd;
+        std::uint64_t local;
+        std::uint64_t peer;
+        std::uint64_t edata;
+        unsigned long flags;
+    };
+    struct Queue {
+        std::deque<Post> posted; ///< not carried out yet
+        std::deque<std::pair<int, utofu_mrq_notice>> mrq;
+    };
+
+    static constexpr std::uint64_t base = 0x10000;
+    std::vector<unsigned char> memory = std::vector<unsigned char>(1 << 16);
+    std::vector<Queue> vcqs;
+    std::mt19937 random{1};
+    unsigned busy_percent = 0;   ///< posts refused
+    unsigned window = 1;         ///< how far down its queue the adversary reaches
+    bool prompt = false;         ///< carried out within the post
+    std::uint64_t broken = 0;    ///< a STADD whose every access fails
+    std::uint64_t read_only = 0; ///< a STADD that ARMW may not touch
+    std::size_t posts = 0;
+    std::size_t swaps = 0;
+    std::vector<std::pair<std::uint8_t, std::uint64_t>> remote_notices;
+    std::vector<std::pair<void*, std::size_t>> registered;
+
+    static Net& now()
+    {
+        static Net net;
+        return net;
+    }
+    static void reset(unsigned seed)
+    {
+        now() = Net{};
+        now().random.seed(seed);
+        now().vcqs.reserve(64);
+    }
+
+    unsigned char* at(std::uint64_t stadd) { return memory.data() + (stadd - base); }
+
+    int post(Post p)
+    {
+        ++posts;
+        if (random() % 100 < busy_percent)
+            return UTOFU_ERR_BUSY;
+        if (p.kind != 2 && p.stadd % p.width != 0)
+            return UTOFU_ERR_INVALID_ARG;
+        vcqs[p.vcq].posted.push_back(p);
+        if (prompt)
+            step(p.vcq);
+        return UTOFU_SUCCESS;
+    }
+
+    /// Carries out one post of a VCQ: any of the first `window` that strong order does not hold back.
+    void step(unsigned vcq)
+    {
+        auto& queue = vcqs[vcq].posted;
+        if (queue.empty())
+            return;
+        std::size_t pick = random() % (queue.size() < window ? queue.size() : window);
+        for (std::size_t i = 1; i <= pick; ++i)
+            if (queue[i].flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) {
+                pick = i - 1;
+                break;
+            }
+        const Post p = queue[pick];
+        queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(pick));
+        execute(p);
+    }
+
+    void execute(const Post& p)
+    {
+        utofu_mrq_notice notice{};
+        int code = UTOFU_SUCCESS;
+        notice.notice_type = p.kind == 2 ? UTOFU_MRQ_TYPE_LCL_GET : UTOFU_MRQ_TYPE_LCL_ARMW;
+        notice.edata = p.edata;
+        if (broken && p.stadd == broken) {
+            code = UTOFU_ERR_MRQ_RMT_STADD;
+        } else if (p.kind == 2) {
+            std::memcpy(reinterpret_cast<void*>(p.local), at(p.stadd), p.width);
+        } else if (read_only && p.stadd == read_only) {
+            code = UTOFU_ERR_MRQ_RMT_STADD;
+        } else {
+            std::uint64_t old = 0, made = 0;
+            std::memcpy(&old, at(p.stadd), p.width);
+            made = old;
+            if (p.kind == 1) {
+                ++swaps;
+                if (old == p.compare)
+                    made = p.operand;
+            } else {
+                switch (p.op) {
+                case UTOFU_ARMW_OP_SWAP: made = p.operand; break;
+                case UTOFU_ARMW_OP_ADD: made += p.operand; break;
+                case UTOFU_ARMW_OP_XOR: made ^= p.operand; break;
+                case UTOFU_ARMW_OP_AND: made &= p.operand; break;
+                case UTOFU_ARMW_OP_OR: made |= p.operand; break;
+                }
+            }
+            std::memcpy(at(p.stadd), &made, p.width);
+            notice.rmt_value = old;
+        }
+        if (p.flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)
+            remote_notices.emplace_back(p.kind == 2 ? UTOFU_MRQ_TYPE_RMT_GET : UTOFU_MRQ_TYPE_RMT_ARMW,
+                                        p.stadd);
+        if (p.flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE || code != UTOFU_SUCCESS)
+            vcqs[p.vcq].mrq.emplace_back(code, notice);
+    }
+};
+
+inline int create_vcq(utofu_tni_id_t, unsigned long, utofu_vcq_hdl_t* handle)
+{
+    Net::now().vcqs.emplace_back();
+    *handle = Net::now().vcqs.size();
+    return UTOFU_SUCCESS;
+}
+inline int free_vcq(utofu_vcq_hdl_t) { return UTOFU_SUCCESS; }
+inline int query_vcq_id(utofu_vcq_hdl_t handle, utofu_vcq_id_t* id)
+{
+    *id = handle;
+    return UTOFU_SUCCESS;
+}
+inline int armw4(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t value,
+                 utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
+{
+    return Net::now().post({unsigned(h - 1), 0, op, 4, value, 0, stadd, 0, peer, edata, flags});
+}
+inline int armw8(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t value,
+                 utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
+{
+    return Net::now().post({unsigned(h - 1), 0, op, 8, value, 0, stadd, 0, peer, edata, flags});
+}
+inline int cswap4(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, std::uint32_t compare, std::uint32_t swap,
+                  utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
+{
+    return Net::now().post({unsigned(h - 1), 1, 0, 4, swap, compare, stadd, 0, peer, edata, flags});
+}
+inline int cswap8(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, std::uint64_t compare, std::uint64_t swap,
+                  utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
+{
+    return Net::now().post({unsigned(h - 1), 1, 0, 8, swap, compare, stadd, 0, peer, edata, flags});
+}
+/// Local STADDs are addresses of this process.
+inline int get(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
+               std::size_t length, std::uint64_t edata, unsigned long flags, void*)
+{
+    return Net::now().post({unsigned(h - 1), 2, 0, unsigned(length), 0, 0, remote, local, peer, edata, flags});
+}
+inline int reg_mem(utofu_vcq_hdl_t, void* addr, std::size_t size, unsigned long, utofu_stadd_t* stadd)
+{
+    Net::now().registered.emplace_back(addr, size);
+    *stadd = reinterpret_cast<std::uintptr_t>(addr);
+    return UTOFU_SUCCESS;
+}
+inline int dereg_mem(utofu_vcq_hdl_t, utofu_stadd_t, unsigned long) { return UTOFU_SUCCESS; }
+inline int poll_tcq(utofu_vcq_hdl_t, unsigned long, void**) { return UTOFU_ERR_NOT_FOUND; }
+inline int poll_mrq(utofu_vcq_hdl_t h, unsigned long, utofu_mrq_notice* notice)
+{
+    auto& mrq = Net::now().vcqs[h - 1].mrq;
+    if (mrq.empty())
+        return UTOFU_ERR_NOT_FOUND;
+    const int code = mrq.front().first;
+    *notice = mrq.front().second;
+    mrq.pop_front();
+    return code;
+}
+
+inline tofu::vcq::Functions functions()
+{
+    tofu::vcq::Functions f{};
+    f.create_vcq = create_vcq;
+    f.free_vcq = free_vcq;
+    f.query_vcq_id = query_vcq_id;
+    f.armw4 = armw4;
+    f.armw8 = armw8;
+    f.cswap4 = cswap4;
+    f.cswap8 = cswap8;
+    f.get = get;
+    f.reg_mem = reg_mem;
+    f.dereg_mem = dereg_mem;
+    f.poll_tcq = poll_tcq;
+    f.poll_mrq = poll_mrq;
+    return f;
+}
+
+} // namespace fake
