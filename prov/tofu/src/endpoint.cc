@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -18,7 +19,6 @@
 #include "proto/messenger.h"
 #include "region.h"
 #include "rma.h"
-#include "tagged.h"
 
 namespace tofu {
 
@@ -283,7 +283,6 @@ int Endpoint::enable() noexcept
     if (int ret = check_bound(); ret != 0)
         return ret;
     if (int ret = make_engines(); ret != 0) {
-        std::lock_guard guard(domain_->home_lock());
         rma_.reset();
         atomic_.reset();
         messages_.reset();

@@ -43,7 +43,7 @@ int Endpoint::control(int command, void* argument, EndpointFace& face) noexcept
     case FI_ENABLE:
         return &face == this ? enable() : -FI_EINVAL;
     case FI_ALIAS: {
-        auto* wanted = static_cast<fi_alias*>(argument);
+        auto* wanted = static_cast<struct fi_alias*>(argument);
         return wanted == nullptr ? -FI_EINVAL : alias(face, wanted->fid, wanted->flags);
     }
     case FI_GETOPSFLAG: {
