@@ -32,11 +32,21 @@ AC_DEFUN([TOFU_GTEST], [
   AM_CONDITIONAL([HAVE_GTEST], [test "$tofu_have_gtest" = yes])
 ])
 
-# TOFU_MPI: an MPI compiler wrapper for the MPI-level tests and examples, optional.
+# TOFU_MPI: an MPI library for the programs in fabtests/mpi, optional. MPI_CFLAGS and MPI_LIBS can be
+# given; else Open MPI's or MPICH's pkg-config file, else what the mpicc wrapper says.
 AC_DEFUN([TOFU_MPI], [
-  AC_ARG_VAR([MPICC], [MPI C compiler wrapper])
-  AC_ARG_VAR([MPICXX], [MPI C++ compiler wrapper])
-  AC_CHECK_PROGS([MPICC], [mpicc mpicc.openmpi])
-  AC_CHECK_PROGS([MPICXX], [mpicxx mpicxx.openmpi])
-  AM_CONDITIONAL([HAVE_MPI], [test -n "$MPICC" && test -n "$MPICXX"])
+  AC_ARG_WITH([mpi],
+    [AS_HELP_STRING([--without-mpi], [do not build the MPI programs in fabtests/mpi])],
+    [], [with_mpi=yes])
+  tofu_have_mpi=no
+  AS_IF([test "$with_mpi" != no], [
+    PKG_CHECK_MODULES([MPI], [ompi-c], [tofu_have_mpi=yes],
+      [PKG_CHECK_MODULES([MPI], [mpich], [tofu_have_mpi=yes], [
+        AC_CHECK_PROGS([MPICC], [mpicc])
+        AS_IF([test -n "$MPICC" && $MPICC --showme:compile >/dev/null 2>&1],
+          [MPI_CFLAGS=`$MPICC --showme:compile`
+           MPI_LIBS=`$MPICC --showme:link`
+           tofu_have_mpi=yes],
+          [AC_MSG_WARN([no MPI: the programs in fabtests/mpi are left out (install libopenmpi-dev)])])])])])
+  AM_CONDITIONAL([HAVE_MPI], [test "$tofu_have_mpi" = yes])
 ])

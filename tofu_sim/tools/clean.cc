@@ -27,7 +27,8 @@ int clean_command(std::span<char* const> words)
     int status = 0;
     for (const std::string& name : names) {
         if (std::find(existing.begin(), existing.end(), name) == existing.end()) {
-            std::fprintf(stderr, "tofu-sim: no job '%s' in %s\n", name.c_str(), base_path().c_str());
+            std::fprintf(stderr, "tofu-sim: no job '%s' in %s\n", name.c_str(),
+                         base_path().c_str());
             status = exit_failure;
             continue;
         }
@@ -40,7 +41,8 @@ int clean_command(std::span<char* const> words)
             status = all ? status : exit_failure;
             break;
         case Removal::failed:
-            std::fprintf(stderr, "tofu-sim: can't remove %s/%s\n", base_path().c_str(), name.c_str());
+            std::fprintf(stderr, "tofu-sim: can't remove %s/%s\n", base_path().c_str(),
+                         name.c_str());
             status = exit_failure;
             break;
         }

@@ -25,7 +25,7 @@ constexpr char job_file_name[] = "job";
 File open_own_directory(int parent, const char* name)
 {
     File directory(::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    struct stat status{};
+    struct stat status {};
     if (directory.is_open() &&
         (::fstat(directory.get(), &status) != 0 || status.st_uid != ::geteuid())) {
         return {};
@@ -109,9 +109,10 @@ std::optional<JobView> open_job(const File& base, const std::string& name)
     if (!job.directory.is_open()) {
         return std::nullopt;
     }
-    job.file = File(::openat(job.directory.get(), job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    job.file =
+        File(::openat(job.directory.get(), job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     JobHeader header{};
-    struct stat status{};
+    struct stat status {};
     if (job.file.is_open() && ::fstat(job.file.get(), &status) == 0 &&
         ::pread(job.file.get(), &header, sizeof header, 0) == ssize_t{sizeof header} &&
         header_is_sound(header, status.st_size)) {
@@ -167,7 +168,7 @@ bool SegmentView::open(const ProcessView& process)
                              std::to_string(process.entry.segment_fd);
     const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     SegmentHeader head{};
-    struct stat status{};
+    struct stat status {};
     if (!file.is_open() || ::fstat(file.get(), &status) != 0 ||
         ::pread(file.get(), &head, sizeof head, 0) != ssize_t{sizeof head}) {
         return false;

@@ -2,9 +2,9 @@
 // Role: starts N processes of a program, watches over them, and leaves none behind.
 // Called by: tools/run.cc. Calls: fork, exec, signals.
 //
-// Each process leads a process group, so that one signal reaches what it starts itself, and dies with
-// us (PR_SET_PDEATHSIG). Whatever escapes that by changing its group comes back to us as the nearest
-// subreaper, and is killed at the end.
+// Each process leads a process group, so that one signal reaches what it starts itself, and dies
+// with us (PR_SET_PDEATHSIG). Whatever escapes that by changing its group comes back to us as the
+// nearest subreaper, and is killed at the end.
 #include "tools/launcher.h"
 
 #include "tools/command.h"
@@ -95,8 +95,8 @@ bool Launcher::start_all()
     for (uint32_t rank = 0; rank < pids_.size(); rank++) {
         const pid_t pid = start_one(rank);
         if (pid < 0) {
-            std::fprintf(stderr, "tofu-sim: can't start process %u of %zu: %s\n", rank, pids_.size(),
-                         std::strerror(errno));
+            std::fprintf(stderr, "tofu-sim: can't start process %u of %zu: %s\n", rank,
+                         pids_.size(), std::strerror(errno));
             return false;
         }
         pids_[rank] = pid;
@@ -164,8 +164,8 @@ void Launcher::watch()
         int signal_number = 0;
         const auto deadline = next_deadline();
         if (deadline) {
-            const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(*deadline -
-                                                                                   Clock::now());
+            const auto left =
+                std::chrono::duration_cast<std::chrono::nanoseconds>(*deadline - Clock::now());
             timespec wait{};
             if (left.count() > 0) {
                 wait.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);

@@ -45,7 +45,7 @@ class Launcher {
     [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
 
     std::span<char* const> program_;
-    std::vector<pid_t> pids_; // by rank; 0: not started, or gone
+    std::vector<pid_t> pids_;    // by rank; 0: not started, or gone
     std::vector<pid_t> foreign_; // children of whoever became us by exec: not ours to end
     size_t alive_ = 0;
     State state_ = State::running;

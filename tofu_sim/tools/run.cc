@@ -4,7 +4,6 @@
 #include "tools/command.h"
 #include "tools/job_files.h"
 #include "tools/launcher.h"
-
 #include "topology/topology.h"
 
 #include <cstdio>
@@ -81,7 +80,8 @@ int set_option(Options& options, std::string_view name, const char* value)
         options.ppn = value;
     } else if (name == "--job") {
         if (!is_job_name(value)) {
-            return refuse(name, value, "use up to 64 letters, digits, '.', '_', '-', not '.' in front");
+            return refuse(name, value,
+                          "use up to 64 letters, digits, '.', '_', '-', not '.' in front");
         }
         options.job = value;
     } else if (name == "--chaos") {
@@ -157,7 +157,8 @@ void export_environment(const Options& options, const std::string& job)
     put("TOFU_SIM_CHAOS", options.chaos);
     if (options.library_path != nullptr) {
         std::string path = options.library_path;
-        if (const char* const old = std::getenv("LD_LIBRARY_PATH"); old != nullptr && *old != '\0') {
+        if (const char* const old = std::getenv("LD_LIBRARY_PATH");
+            old != nullptr && *old != '\0') {
             path += std::string(":") + old;
         }
         put("LD_LIBRARY_PATH", path.c_str());

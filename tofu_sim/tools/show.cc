@@ -2,13 +2,12 @@
 // Role: tofu-sim show: jobs, processes, where they sit, their VCQs, how full queues are, counts.
 // Called by: tools/main.cc. Calls: tools/job_files, topology/, tni/mrq (layout).
 //
-// Everything is read while its owners write it: figures are a moment's, and nothing is trusted beyond
-// what job_files checks.
-#include "tools/command.h"
-#include "tools/job_files.h"
-
+// Everything is read while its owners write it: figures are a moment's, and nothing is trusted
+// beyond what job_files checks.
 #include "job/job.h"
 #include "tni/mrq.h"
+#include "tools/command.h"
+#include "tools/job_files.h"
 #include "topology/ids.h"
 #include "topology/topology.h"
 
@@ -210,7 +209,8 @@ int show_command(std::span<char* const> words)
         if (job) {
             show_job(*job, vcqs);
         } else if (!all) {
-            std::fprintf(stderr, "tofu-sim: no job '%s' in %s\n", name.c_str(), base_path().c_str());
+            std::fprintf(stderr, "tofu-sim: no job '%s' in %s\n", name.c_str(),
+                         base_path().c_str());
             status = exit_failure;
         }
     }
