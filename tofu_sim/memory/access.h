@@ -6,6 +6,7 @@
 // filled; the shared word is compared on every use, so that a deregistration or a move is seen at once.
 #pragma once
 
+#include "memory/copy.h"
 #include "memory/memory.h"
 
 #include <array>
@@ -49,9 +50,23 @@ class AddressCache {
 
     // Copies `length` bytes; complete when they return. An error leaves any part of the destination written.
     [[nodiscard]] AccessStatus put(const RemoteVcq& target, uint64_t stadd, const void* source, size_t length,
-                                   CopyOrder order) noexcept;
+                                   CopyOrder order) noexcept
+    {
+        std::byte* to = find(target, stadd, length, Need::write);
+        if (to == nullptr) [[unlikely]]
+            return put_slow(target, stadd, source, length, order);
+        copy_bytes(to, source, length, order);
+        return AccessStatus::ok;
+    }
     [[nodiscard]] AccessStatus get(const RemoteVcq& target, uint64_t stadd, void* destination, size_t length,
-                                   CopyOrder order) noexcept;
+                                   CopyOrder order) noexcept
+    {
+        const std::byte* from = find(target, stadd, length, Need::read);
+        if (from == nullptr) [[unlikely]]
+            return get_slow(target, stadd, destination, length, order);
+        copy_bytes(destination, from, length, order);
+        return AccessStatus::ok;
+    }
 
     // Atomic against all CPU atomics on these bytes. `size` 4 or 8; the address must be a multiple of it
     // (checked: bad_stadd). A 4-byte operation uses the low halves; *old_value is set on success.
@@ -79,14 +94,18 @@ class AddressCache {
         return size_t((stag >> 1) ^ (stag << 7) ^ (serial * 37)) % num_lines;
     }
     struct Transfer;
-    struct Snapshot;
+    struct Location;
+    AccessStatus put_slow(const RemoteVcq& target, uint64_t stadd, const void* source, size_t length,
+                          CopyOrder order) noexcept;
+    AccessStatus get_slow(const RemoteVcq& target, uint64_t stadd, void* destination, size_t length,
+                          CopyOrder order) noexcept;
     AccessStatus translate_slow(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need,
                                 std::byte** pointer) noexcept;
     AccessStatus transfer_slow(Transfer& transfer) noexcept;
-    AccessStatus transfer_piece(Transfer& transfer, const Snapshot& entry, size_t* done) noexcept;
-    AccessStatus armw_slow(const RemoteVcq& target, uint64_t stadd, unsigned size, ArmwOp op, uint64_t operand,
-                           uint64_t compare, uint64_t* old_value) noexcept;
-    Line& line_of(const RemoteVcq& vcq, uint32_t stag) noexcept;
+    AccessStatus transfer_piece(Transfer& transfer, const Location& at) noexcept;
+    AccessStatus transfer_by_copy(Transfer& transfer, const Location& at, size_t bytes) noexcept;
+    [[nodiscard]] bool wants_move(const RemoteVcq& vcq, const Location& at, size_t bytes) noexcept;
+    void fill(const RemoteVcq& vcq, const Location& at) noexcept;
 
     std::array<Line, num_lines> lines_{};
 };

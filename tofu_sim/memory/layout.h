@@ -117,15 +117,16 @@ inline constexpr uint64_t arena_bytes = uint64_t{1} << 56; // sparse, sealed aga
 
 enum class RequestKind : uint32_t { none = 0, move = 1, read = 2, write = 3, armw = 4 };
 
-// A slot's state word: phase in bits 0-2, claimant's process slot + 1 in bits 3-18, count in bits 19-31, so
-// that a claim taken away from a dead requester and given to another never looks the same.
-enum class SlotPhase : uint32_t { free = 0, claimed = 1, posted = 2, running = 3, done = 4 };
+// The phase of a slot, in its state word (memory/service.h) beside who claimed it and a count, so that a claim
+// taken away from a dead requester and given to another never looks the same.
+enum class SlotPhase : uint32_t { free = 0, claimed = 1, posted = 2, running = 3, done = 4, abandoned = 5 };
 
 inline constexpr uint32_t mailbox_slots = 8;
 inline constexpr uint32_t mailbox_data_bytes = 32 * 1024;
 
 struct alignas(64) MailboxSlot {
-    SharedWord<uint32_t> state;
+    SharedWord<uint64_t> state;
+    SharedWord<uint32_t> answered; // grows with every answer; the requester waits on it
     uint32_t kind;      // a RequestKind
     uint32_t vcq;       // index of the target VCQ on its node
     uint32_t length;    // read, write: bytes in data; armw: 4 or 8
@@ -135,7 +136,6 @@ struct alignas(64) MailboxSlot {
     uint64_t old_value; // armw: result
     uint32_t operation; // armw: an ArmwOp
     uint32_t result;    // an AccessStatus
-    uint64_t reserved;
     std::byte data[mailbox_data_bytes];
 };
 static_assert(sizeof(MailboxSlot) == 64 + mailbox_data_bytes);

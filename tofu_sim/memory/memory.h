@@ -95,10 +95,9 @@ class VcqMemory {
 class PeerProcess {
   public:
     // `segment`: the peer's, mapped here. `alive_tid`: what its alive word held when it was attached.
-    // `own_process`: slot of this process in the job, the name under which requests are made.
-    // For the process itself use the same call with its own segment.
-    [[nodiscard]] static std::unique_ptr<PeerProcess> open(std::byte* segment, int pid, uint32_t alive_tid,
-                                                           uint32_t own_process) noexcept;
+    // Not for the process itself, whose memory needs none (RemoteVcq::process null).
+    [[nodiscard]] static std::unique_ptr<PeerProcess> open(std::byte* segment, int pid,
+                                                           uint32_t alive_tid) noexcept;
     ~PeerProcess();
     PeerProcess(const PeerProcess&) = delete;
     PeerProcess& operator=(const PeerProcess&) = delete;

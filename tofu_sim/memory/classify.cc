@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the owner's side: what kind of memory a range is, the files peers may map, and moving pages on request.
+// Called by: memory/registry, memory/service. Calls: memory/vma, memory/mover, /proc/self/fd.
+#include "memory/registry.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+namespace tofu::sim {
+
+// The first thread's stack grows by itself, which a shared mapping cannot, and nobody moves what he stands on.
+// Other threads' stacks are like any memory (fork.cc takes care of the one that calls fork).
+bool ProcessMemory::Impl::is_fixed_stack(const Vma& vma) const noexcept
+{
+    const uint64_t here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+    return (vma.start <= main_stack && main_stack < vma.end) ||
+           (::pthread_equal(::pthread_self(), service) != 0 && vma.start <= here && here < vma.end);
+}
+
+void ProcessMemory::Impl::append(std::vector<Extent>* extents, const Extent& extent, uint64_t start) const
+{
+    if (!extents->empty()) {
+        Extent& last = extents->back();
+        const uint64_t last_start = extents->size() > 1 ? (*extents)[extents->size() - 2].end : 0;
+        if (last.reach == extent.reach && last.backing == extent.backing &&
+            (extent.reach != uint32_t(Reach::mapped) ||
+             last.file_offset + (start - last_start) == extent.file_offset)) {
+            last.end = extent.end;
+            return;
+        }
+        if (extents->size() == max_extents) { // too ragged to describe: the rest goes by copy
+            last = Extent{extent.end, 0, 0, uint32_t(Reach::fixed), 0};
+            return;
+        }
+    }
+    extents->push_back(extent);
+}
+
+bool ProcessMemory::Impl::classify(uint64_t first_page, uint64_t end, bool read_only, std::vector<Extent>* extents)
+{
+    extents->clear();
+    for (uint64_t at = first_page; at < end;) {
+        Vma vma;
+        if (!vmas.find(at, &vma) || vma.start > at || !vma.readable || (!read_only && !vma.writable))
+            return false;
+        const uint64_t stop = std::min(vma.end, end);
+        Extent extent{stop - first_page, 0, 0, uint32_t(Reach::fixed), 0};
+        if (arena.is_mapped_by(vma)) {
+            extent.reach = uint32_t(Reach::mapped);
+            extent.file_offset = vma.file_offset + (at - vma.start);
+        } else if (vma.shared) {
+            extent.backing = backing_of(vma);
+            if (extent.backing != 0) {
+                extent.reach = uint32_t(Reach::mapped);
+                extent.file_offset = vma.file_offset + (at - vma.start);
+            }
+        } else if (vma.anonymous() && vma.writable && !vma.executable && vma.page_bytes == page_bytes &&
+                   mover.available() && !is_fixed_stack(vma)) {
+            extent.reach = uint32_t(Reach::movable);
+        }
+        append(extents, extent, at - first_page);
+        at = stop;
+    }
+    return true;
+}
+
+uint32_t ProcessMemory::Impl::backing_of(const Vma& vma)
+{
+    const std::pair<uint64_t, uint64_t> key{makedev(vma.device_major, vma.device_minor), vma.inode};
+    const auto known = backings.find(key);
+    if (known != backings.end())
+        return known->second;
+    if (backings.size() > 4 * max_backings)
+        backings.clear(); // forgets what had no backing; what has one is entered again below
+    const uint32_t index = enter_backing(vma);
+    backings[key] = index;
+    return index;
+}
+
+// Only memory that cannot shrink under a peer's mapping is offered: a fault there would kill the peer.
+uint32_t ProcessMemory::Impl::enter_backing(const Vma& vma)
+{
+    UniqueFd fd = find_file(vma);
+    struct stat status;
+    if (!fd || num_backings == max_backings || ::fstat(fd.get(), &status) != 0)
+        return 0;
+    const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+    const std::string name = vmas.name(vma.start);
+    const bool no_file = name.rfind("/dev/zero", 0) == 0 || name.rfind("/SYSV", 0) == 0;
+    const bool sealed = seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+    if (!sealed && !no_file)
+        return 0;
+    Backing& entry = area().backings[num_backings];
+    entry.sequence.store_relaxed(1);
+    __atomic_thread_fence(__ATOMIC_RELEASE); // partner: PeerProcess, read_backing
+    entry.kind = uint32_t(sealed ? BackingKind::sealed : BackingKind::unsealed);
+    entry.fd = fd.release(); // kept for the life of the process: peers open it when they first need it
+    entry.device = status.st_dev;
+    entry.inode = status.st_ino;
+    entry.bytes = uint64_t(status.st_size);
+    entry.sequence.store_release(2);
+    return num_backings++;
+}
+
+UniqueFd ProcessMemory::Impl::find_file(const Vma& vma) const
+{
+    const auto is_it = [&](const struct stat& status) {
+        return status.st_ino == vma.inode && status.st_dev == makedev(vma.device_major, vma.device_minor);
+    };
+    struct stat status;
+    UniqueFd result;
+    if (DIR* fds = ::opendir("/proc/self/fd")) {
+        while (const dirent* entry = ::readdir(fds)) {
+            const int fd = std::atoi(entry->d_name);
+            const int flags = entry->d_name[0] == '.' ? -1 : ::fcntl(fd, F_GETFL);
+            if (flags >= 0 && (flags & O_ACCMODE) == O_RDWR && ::fstat(fd, &status) == 0 && is_it(status)) {
+                result.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+                break;
+            }
+        }
+        ::closedir(fds);
+    }
+    if (!result) { // mapped and closed, or shared anonymous memory: granted to privileged processes only
+        char path[80];
+        std::snprintf(path, sizeof path, "/proc/self/map_files/%lx-%lx", (unsigned long)vma.start,
+                      (unsigned long)vma.end);
+        result.reset(::open(path, O_RDWR | O_CLOEXEC));
+        if (result && (::fstat(result.get(), &status) != 0 || !is_it(status)))
+            result.reset();
+    }
+    return result;
+}
+
+bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start, uint64_t end)
+{
+    if (!mover.available())
+        return false;
+    uint64_t at = page_floor(address);
+    const uint64_t stop = page_ceil(std::min(address + length, end));
+    start = page_floor(start);
+    end = page_ceil(end);
+    while (at < stop) {
+        Vma vma;
+        if (!vmas.find(at, &vma) || vma.start > at)
+            return false;
+        if (arena.is_mapped_by(vma)) {
+            at = vma.end;
+            continue;
+        }
+        if (vma.shared || !vma.anonymous() || !vma.writable || !vma.readable || vma.executable ||
+            vma.page_bytes != page_bytes || is_fixed_stack(vma))
+            return false;
+        // The whole chunk, as far as it is registered and of this kind, so that neighbours need no move of
+        // their own; a chunk is the time that a writer may have to wait.
+        const uint64_t chunk = mover.user_mode_only() ? short_chunk_bytes : move_chunk_bytes;
+        const uint64_t chunk_end = std::min({(at & ~(chunk - 1)) + chunk, end, vma.end});
+        uint64_t offset = 0;
+        if (!arena.place(at, chunk_end - at, std::max(start, vma.start), std::min(end, vma.end), &offset) ||
+            mover.move(at, chunk_end - at, offset) != MoveStatus::moved)
+            return false;
+        area().moves.fetch_add(1);
+        at = chunk_end;
+    }
+    if (arena.bytes_placed() > collect_at) {
+        arena.collect(vmas);
+        collect_at = std::max(uint64_t{64} << 20, 2 * arena.bytes_placed());
+    }
+    return true;
+}
+
+void ProcessMemory::Impl::republish(uint64_t start, uint64_t end)
+{
+    for (auto& [index, vcq] : vcqs)
+        for (uint32_t i = 0; i < vcq->slots.size(); ++i) {
+            const VcqMemory::Impl::Slot& slot = vcq->slots[i];
+            if (slot.hw_stag != 0 && slot.page_base < end &&
+                slot.page_base + slot.extents.back().end > start)
+                vcq->refresh(i);
+        }
+}
+
+} // namespace tofu::sim

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: copying as a network interface would: each byte stored once, small aligned words in one store.
+// Called by: memory/access, tni/. Calls: nothing.
+//
+// memcpy will not do: it stores some bytes twice (overlapping vectors), and a reader who has seen a flag and
+// cleared it would see it again.
+#pragma once
+
+#include "memory/memory.h"
+
+#include <cstring>
+
+namespace tofu::sim {
+
+inline constexpr size_t order_line_bytes = 256; // guide, table 6.4: cache_line_size
+
+// `source` and `destination` do not overlap, or are equal. Returns after a point from which a store-release
+// makes all bytes visible.
+void copy_large(std::byte* destination, const std::byte* source, size_t length, CopyOrder order) noexcept;
+void copy_small(std::byte* destination, const std::byte* source, size_t length) noexcept;
+
+inline void copy_bytes(void* destination, const void* source, size_t length, CopyOrder order) noexcept
+{
+    std::byte* to = static_cast<std::byte*>(destination);
+    const std::byte* from = static_cast<const std::byte*>(source);
+    if (length == 8 && (reinterpret_cast<uintptr_t>(to) & 7) == 0) {
+        uint64_t word;
+        std::memcpy(&word, from, sizeof word);
+        // Release: partner is a reader polling this word.
+        __atomic_store_n(reinterpret_cast<uint64_t*>(to), word, __ATOMIC_RELEASE);
+    } else if (length <= order_line_bytes) {
+        copy_small(to, from, length);
+    } else {
+        copy_large(to, from, length, order);
+    }
+}
+
+} // namespace tofu::sim

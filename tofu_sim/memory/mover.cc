@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the arena (a memfd that peers map) and the move of private anonymous pages into it, at their place.
+// Called by: memory/registry under its lock, on the service thread; memory/fork. Calls: userfaultfd, memfd, mmap.
+#include "memory/mover.h"
+
+#include "memory/layout.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+#ifndef UFFD_FEATURE_WP_UNPOPULATED
+#define UFFD_FEATURE_WP_UNPOPULATED (1 << 13)
+#endif
+#ifndef USERFAULTFD_IOC_NEW
+#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
+#endif
+
+namespace tofu::sim {
+namespace {
+
+constexpr uint64_t window_bytes = uint64_t{1} << 38; // more than a mapping here can grow
+constexpr uint64_t page = 4096;
+
+// The raw system call: the sanitizers' interceptor of mmap would forget what it knows about the range.
+void* raw_mmap(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset) noexcept
+{
+    const long result = ::syscall(SYS_mmap, address, length, rights, flags, fd, offset);
+    return result == -1 ? MAP_FAILED : reinterpret_cast<void*>(result);
+}
+
+__attribute__((no_sanitize("address", "thread"))) bool all_zero(const void* bytes) noexcept
+{
+    const auto* words = static_cast<const uint64_t*>(bytes);
+    uint64_t any = 0;
+    for (size_t i = 0; i < page / sizeof(uint64_t) && any == 0; i += 8)
+        for (size_t j = 0; j < 8; ++j)
+            any |= words[i + j];
+    return any == 0;
+}
+
+} // namespace
+
+void UniqueFd::reset(int fd) noexcept
+{
+    if (fd_ >= 0)
+        ::close(fd_);
+    fd_ = fd;
+}
+
+bool Arena::open() noexcept
+{
+    UniqueFd fd(::memfd_create("tofu-sim-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    struct stat status;
+    if (!fd || ::ftruncate(fd.get(), off_t(arena_bytes)) != 0 ||
+        ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
+        ::fstat(fd.get(), &status) != 0)
+        return false;
+    device_ = status.st_dev;
+    inode_ = status.st_ino;
+    fd_ = std::move(fd);
+    return true;
+}
+
+bool Arena::is_mapped_by(const Vma& vma) const noexcept
+{
+    return vma.shared && vma.inode == inode_ && makedev(vma.device_major, vma.device_minor) == device_;
+}
+
+bool Arena::place(uint64_t address, uint64_t length, uint64_t whole_start, uint64_t whole_end, uint64_t* offset)
+{
+    const uint64_t end = address + length;
+    auto at = windows_.upper_bound(address);
+    if (at != windows_.begin()) {
+        --at;
+        Window& window = at->second;
+        auto used = window.used.lower_bound(end); // first one at or above the end
+        const bool taken = used != window.used.begin() && std::prev(used)->second > address;
+        if (end > window.end || taken)
+            at = windows_.end();
+    } else {
+        at = windows_.end();
+    }
+    if (at == windows_.end()) {
+        if (next_window_ + window_bytes > arena_bytes || whole_end - whole_start > window_bytes / 4)
+            return false;
+        // What was mapped here before is gone; its windows must not serve what is here now.
+        auto old = windows_.lower_bound(whole_start);
+        if (old != windows_.begin() && std::prev(old)->second.end > whole_start)
+            --old;
+        while (old != windows_.end() && old->first < whole_end)
+            old = windows_.erase(old);
+        at = windows_.emplace(whole_start, Window{whole_end, next_window_, {}}).first;
+        next_window_ += window_bytes;
+    }
+    Window& window = at->second;
+    window.used.emplace(address, end);
+    *offset = window.offset + (address - at->first);
+    file_ranges_.emplace(*offset, *offset + length);
+    placed_ += length;
+    return true;
+}
+
+void Arena::collect(const VmaQuery& vmas)
+{
+    std::map<uint64_t, uint64_t> live;
+    Vma vma;
+    for (uint64_t at = 0; vmas.find(at, &vma); at = vma.end)
+        if (is_mapped_by(vma))
+            live.emplace(vma.file_offset, vma.file_offset + (vma.end - vma.start));
+    placed_ = 0;
+    for (auto range = file_ranges_.begin(); range != file_ranges_.end();) {
+        // A range that is partly mapped keeps all its memory.
+        auto next = live.lower_bound(range->second);
+        const bool mapped = next != live.begin() && std::prev(next)->second > range->first;
+        if (mapped) {
+            placed_ += range->second - range->first;
+            ++range;
+            continue;
+        }
+        (void)::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(range->first),
+                          off_t(range->second - range->first));
+        range = file_ranges_.erase(range);
+    }
+}
+
+bool Mover::try_open(int flags, uint64_t features) noexcept
+{
+    UniqueFd fd(int(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | flags)));
+    if (!fd && flags == 0) {
+        UniqueFd device(::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
+        if (device)
+            fd.reset(::ioctl(device.get(), USERFAULTFD_IOC_NEW, O_CLOEXEC | O_NONBLOCK));
+    }
+    struct uffdio_api api = {};
+    api.api = UFFD_API;
+    api.features = features;
+    if (!fd || ::ioctl(fd.get(), UFFDIO_API, &api) != 0)
+        return false;
+    uffd_ = std::move(fd);
+    user_mode_only_ = flags != 0;
+    protects_unpopulated_ = (features & UFFD_FEATURE_WP_UNPOPULATED) != 0;
+    return true;
+}
+
+void Mover::open(Arena& arena, bool lock_pages) noexcept
+{
+    arena_fd_ = arena.fd();
+    lock_pages_ = lock_pages;
+    const uint64_t basic = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
+    const uint64_t best = basic | UFFD_FEATURE_WP_UNPOPULATED;
+    // Full mode first: without it a system call of another thread that writes into pages being moved fails.
+    (void)(try_open(0, best) || try_open(0, basic) || try_open(UFFD_USER_MODE_ONLY, best) ||
+           try_open(UFFD_USER_MODE_ONLY, basic));
+}
+
+bool Mover::copy_pages(uint64_t address, uint64_t length, uint64_t offset) const noexcept
+{
+    uint64_t done = 0;
+    while (done < length) {
+        if (all_zero(reinterpret_cast<const void*>(address + done))) {
+            done += page; // a hole reads as zero
+            continue;
+        }
+        uint64_t end = done + page;
+        while (end < length && !all_zero(reinterpret_cast<const void*>(address + end)))
+            end += page;
+        while (done < end) {
+            const ssize_t wrote = ::pwrite(arena_fd_, reinterpret_cast<const void*>(address + done), end - done,
+                                           off_t(offset + done));
+            if (wrote <= 0)
+                return false;
+            done += uint64_t(wrote);
+        }
+    }
+    return true;
+}
+
+MoveStatus Mover::move(uint64_t address, uint64_t length, uint64_t offset) noexcept
+{
+    struct uffdio_register registration = {};
+    registration.range = {address, length};
+    registration.mode = UFFDIO_REGISTER_MODE_WP;
+    if (!uffd_ || ::ioctl(uffd_.get(), UFFDIO_REGISTER, &registration) != 0)
+        return MoveStatus::refused;
+
+    MoveStatus status = MoveStatus::moved;
+    struct uffdio_writeprotect protect = {};
+    protect.range = {address, length};
+    protect.mode = UFFDIO_WRITEPROTECT_MODE_WP;
+    // Without the feature a page that does not exist cannot be protected: make every page exist first. One
+    // that a madvise of another thread drops in between would be missed; only kernels before 6.4 do this.
+    const bool ready = protects_unpopulated_ ||
+                       ::madvise(reinterpret_cast<void*>(address), length, MADV_POPULATE_READ) == 0;
+    if (!ready || ::ioctl(uffd_.get(), UFFDIO_WRITEPROTECT, &protect) != 0)
+        status = MoveStatus::refused;
+    // From here on no store reaches the old pages.
+    else if (!copy_pages(address, length, offset) ||
+             raw_mmap(address, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, arena_fd_,
+                      offset) == MAP_FAILED)
+        status = MoveStatus::no_memory;
+
+    if (status != MoveStatus::moved) {
+        protect.mode = 0; // also wakes who waits
+        (void)::ioctl(uffd_.get(), UFFDIO_WRITEPROTECT, &protect);
+        (void)::ioctl(uffd_.get(), UFFDIO_UNREGISTER, &registration.range);
+    } else if (lock_pages_) {
+        (void)::mlock(reinterpret_cast<const void*>(address), length);
+    }
+    // The new mapping is not registered, but who waits on the old one is still found by address.
+    struct uffdio_range range = {address, length};
+    (void)::ioctl(uffd_.get(), UFFDIO_WAKE, &range);
+    return status;
+}
+
+} // namespace tofu::sim

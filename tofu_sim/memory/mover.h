@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the arena (a memfd that peers map) and the move of private anonymous pages into it, at their place.
+// Called by: memory/registry under its lock, on the service thread; memory/fork. Calls: userfaultfd, memfd, mmap.
+#pragma once
+
+#include "memory/vma.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+namespace tofu::sim {
+
+class UniqueFd {
+  public:
+    explicit UniqueFd(int fd = -1) noexcept : fd_(fd) {}
+    UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
+    UniqueFd& operator=(UniqueFd&& other) noexcept
+    {
+        if (this != &other)
+            reset(other.release());
+        return *this;
+    }
+    ~UniqueFd() { reset(); }
+    [[nodiscard]] int get() const noexcept { return fd_; }
+    [[nodiscard]] int release() noexcept
+    {
+        const int fd = fd_;
+        fd_ = -1;
+        return fd;
+    }
+    void reset(int fd = -1) noexcept;
+    explicit operator bool() const noexcept { return fd_ >= 0; }
+
+  private:
+    int fd_;
+};
+
+// Sparse file of fixed size, sealed. Space in it is handed out in windows that are never handed out twice: each
+// range moved from one place has a window of its own with much room behind it, because mremap may let a mapping
+// grow into the following bytes of the file, and these must be nobody else's.
+class Arena {
+  public:
+    [[nodiscard]] bool open() noexcept;
+    [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+    [[nodiscard]] uint64_t device() const noexcept { return device_; }
+    [[nodiscard]] uint64_t inode() const noexcept { return inode_; }
+    // A shared mapping of the arena (not a private one of it).
+    [[nodiscard]] bool is_mapped_by(const Vma& vma) const noexcept;
+
+    // The file offset for pages of [address, address + length), part of [whole_start, whole_end): parts of one
+    // whole that lie side by side do so in the file too. Never an offset used before. False: used up.
+    [[nodiscard]] bool place(uint64_t address, uint64_t length, uint64_t whole_start, uint64_t whole_end,
+                             uint64_t* offset);
+    // Gives back the memory of pages that no mapping of this process shows any more.
+    void collect(const VmaQuery& vmas);
+    [[nodiscard]] uint64_t bytes_placed() const noexcept { return placed_; }
+
+  private:
+    struct Window {
+        uint64_t end;    // address
+        uint64_t offset; // in the file, of the window's first address
+        std::map<uint64_t, uint64_t> used; // start → end, addresses
+    };
+    UniqueFd fd_;
+    uint64_t device_ = 0;
+    uint64_t inode_ = 0;
+    uint64_t next_window_ = 0;
+    uint64_t placed_ = 0;
+    std::map<uint64_t, Window> windows_;       // by first address
+    std::map<uint64_t, uint64_t> file_ranges_; // file offsets in use: start → end
+};
+
+enum class MoveStatus { moved, refused, no_memory };
+
+class Mover {
+  public:
+    // Asks the kernel for a userfaultfd of the best kind it grants.
+    void open(Arena& arena, bool lock_pages) noexcept;
+    [[nodiscard]] bool available() const noexcept { return bool(uffd_); }
+    [[nodiscard]] bool user_mode_only() const noexcept { return user_mode_only_; }
+    void close() noexcept { uffd_.reset(); }
+
+    // Replaces the pages of [address, address + length), all of one private anonymous readable and writable
+    // mapping, by a shared mapping of the arena at `offset` with the same bytes. Other threads that write
+    // meanwhile wait a moment; no store is lost. Must not be called for the calling thread's own stack.
+    [[nodiscard]] MoveStatus move(uint64_t address, uint64_t length, uint64_t offset) noexcept;
+
+  private:
+    [[nodiscard]] bool try_open(int flags, uint64_t features) noexcept;
+    [[nodiscard]] bool copy_pages(uint64_t address, uint64_t length, uint64_t offset) const noexcept;
+    UniqueFd uffd_;
+    int arena_fd_ = -1;
+    bool user_mode_only_ = false;
+    bool protects_unpopulated_ = false;
+    bool lock_pages_ = false;
+};
+
+} // namespace tofu::sim

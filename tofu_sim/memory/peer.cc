@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: another process as seen from here: its files mapped by windows, copies through the kernel, requests.
+// Called by: memory/access. Calls: /proc/<pid>/fd, mmap, process_vm_readv/writev, futex.
+#include "memory/peer.h"
+
+#include "job/liveness.h"
+#include "memory/service.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <new>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace tofu::sim {
+namespace {
+
+constexpr int max_answer_ms = 10000; // an owner that is alive and stopped: give up after this
+constexpr int wait_step_ms = 20;     // and look whether it lives in between
+constexpr int max_claim_ms = 10000;
+
+int64_t now_ms() noexcept
+{
+    timespec time;
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return int64_t(time.tv_sec) * 1000 + time.tv_nsec / 1000000;
+}
+
+// The kernel's own file of shared anonymous and System V memory, which nobody can truncate: it has no name that
+// a memfd could have, and lies on the same device as every memfd.
+bool cannot_shrink(int fd, uint64_t device) noexcept
+{
+    const int seals = ::fcntl(fd, F_GET_SEALS);
+    if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0)
+        return true;
+    struct stat status;
+    char path[40];
+    char name[64];
+    std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const ssize_t length = ::readlink(path, name, sizeof name);
+    if (length <= 0 || ::fstat(fd, &status) != 0 || device == 0 || status.st_dev != device)
+        return false;
+    const auto begins = [&](const char* text) {
+        return size_t(length) >= std::strlen(text) && std::memcmp(name, text, std::strlen(text)) == 0;
+    };
+    return begins("/dev/zero") || begins("/SYSV");
+}
+
+// Of memory that is not a file system's: that of any memfd.
+uint64_t memfd_device() noexcept
+{
+    static const uint64_t device = [] {
+        UniqueFd fd(::memfd_create("tofu-sim-probe", MFD_CLOEXEC));
+        struct stat status;
+        return fd && ::fstat(fd.get(), &status) == 0 ? uint64_t(status.st_dev) : uint64_t{0};
+    }();
+    return device;
+}
+
+struct BackingCopy {
+    uint32_t kind;
+    int32_t fd;
+    uint64_t device;
+    uint64_t inode;
+};
+
+bool read_backing(const Backing& from, BackingCopy* to) noexcept
+{
+    for (int i = 0; i < 1000; ++i) {
+        // Acquire, then the fields, then the same number again (partner: enter_backing).
+        const uint32_t before = from.sequence.load_acquire();
+        to->kind = __atomic_load_n(&from.kind, __ATOMIC_RELAXED);
+        to->fd = __atomic_load_n(&from.fd, __ATOMIC_RELAXED);
+        to->device = __atomic_load_n(&from.device, __ATOMIC_RELAXED);
+        to->inode = __atomic_load_n(&from.inode, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (before != 0 && (before & 1) == 0 && from.sequence.load_relaxed() == before)
+            return true;
+        ::sched_yield();
+    }
+    return false;
+}
+
+} // namespace
+
+std::unique_ptr<PeerProcess> PeerProcess::open(std::byte* segment, int pid, uint32_t alive_tid) noexcept
+{
+    std::unique_ptr<Impl> impl(new (std::nothrow) Impl);
+    if (impl == nullptr)
+        return nullptr;
+    impl->segment = segment;
+    impl->pid = pid;
+    impl->alive_tid = alive_tid;
+    return std::unique_ptr<PeerProcess>(new (std::nothrow) PeerProcess(std::move(impl)));
+}
+
+PeerProcess::PeerProcess(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+PeerProcess::~PeerProcess() = default;
+
+PeerProcess::Impl::~Impl()
+{
+    for (const auto& [key, window] : windows_)
+        (void)::munmap(window.address, window.bytes);
+}
+
+bool PeerProcess::Impl::alive() const noexcept
+{
+    return is_alive(segment_header(segment).alive, alive_tid);
+}
+
+bool PeerProcess::Impl::open_object(uint32_t backing, Object* object) const noexcept
+{
+    BackingCopy entry;
+    if (backing >= max_backings || !read_backing(area().backings[backing], &entry) || entry.fd < 0)
+        return false;
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, entry.fd);
+    UniqueFd fd(::open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    struct stat status;
+    if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_dev != entry.device ||
+        status.st_ino != entry.inode || !cannot_shrink(fd.get(), memfd_device()))
+        return false;
+    object->bytes = uint64_t(status.st_size);
+    object->fd = std::move(fd);
+    return true;
+}
+
+const PeerProcess::Impl::Object& PeerProcess::Impl::object(uint32_t backing) noexcept
+{
+    const auto [at, fresh] = objects_.try_emplace(backing);
+    if (fresh)
+        (void)open_object(backing, &at->second); // stays without a file when refused
+    return at->second;
+}
+
+std::byte* PeerProcess::Impl::window(uint32_t backing, uint64_t file_offset, uint64_t* window_offset,
+                                     uint64_t* window_bytes) noexcept
+{
+    if (backing >= max_backings || file_offset >= arena_bytes)
+        return nullptr;
+    const std::lock_guard lock(mutex_);
+    const uint64_t number = file_offset / peer_window_bytes;
+    const uint64_t key = uint64_t{backing} << 32 | number;
+    auto at = windows_.find(key);
+    if (at == windows_.end()) {
+        const Object& file = object(backing);
+        const uint64_t start = number * peer_window_bytes;
+        if (!file.fd || file_offset >= file.bytes)
+            return nullptr;
+        const uint64_t bytes = std::min(peer_window_bytes, file.bytes - start); // the last page may be partial
+        void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.fd.get(),
+                               off_t(start));
+        if (address == MAP_FAILED)
+            return nullptr;
+        (void)::madvise(address, bytes, MADV_DONTFORK);
+        at = windows_.emplace(key, Window{static_cast<std::byte*>(address), bytes}).first;
+    }
+    *window_offset = number * peer_window_bytes;
+    *window_bytes = at->second.bytes;
+    return at->second.address;
+}
+
+PeerProcess::Impl::CopyResult PeerProcess::Impl::copy(uint64_t there, void* here, size_t bytes, bool write,
+                                                      size_t* done) noexcept
+{
+    *done = 0;
+    if (copy_forbidden.load_relaxed() != 0)
+        return CopyResult::forbidden;
+    while (*done < bytes) {
+        if (!alive()) // its pid may be another's by now
+            return CopyResult::gone;
+        const iovec local{static_cast<std::byte*>(here) + *done, bytes - *done};
+        const iovec remote{reinterpret_cast<void*>(there + *done), bytes - *done};
+        const ssize_t count = write ? ::process_vm_writev(pid, &local, 1, &remote, 1, 0)
+                                    : ::process_vm_readv(pid, &local, 1, &remote, 1, 0);
+        if (count > 0) {
+            *done += size_t(count);
+        } else if (errno == ESRCH) {
+            return CopyResult::gone;
+        } else if (errno == EPERM || errno == ENOSYS) {
+            copy_forbidden.store_relaxed(1);
+            return CopyResult::forbidden;
+        } else if (errno != EINTR) {
+            return CopyResult::fault;
+        }
+    }
+    return CopyResult::ok;
+}
+
+MailboxSlot* PeerProcess::Impl::claim_slot(uint64_t* state) noexcept
+{
+    const int self = ::getpid();
+    static const uint64_t start = process_start_time(self);
+    const int64_t deadline = now_ms() + max_claim_ms;
+    for (bool take_back = false;; take_back = true) {
+        for (MailboxSlot& slot : area().slots) {
+            uint64_t found = slot.state.load_acquire();
+            const SlotPhase phase = phase_of(found);
+            if (take_back && (phase == SlotPhase::claimed || phase == SlotPhase::done)) {
+                const uint64_t claimant = process_start_time(claimant_pid(found));
+                if (claimant != 0 && (claimant & 0x7fff) == claimant_start(found))
+                    continue;
+            } else if (phase != SlotPhase::free) {
+                continue;
+            }
+            *state = claim_of(found, self, start);
+            if (slot.state.compare_exchange(found, *state))
+                return &slot;
+        }
+        if (!alive() || now_ms() > deadline)
+            return nullptr;
+        if (take_back) {
+            const timespec pause{0, 1000000};
+            ::nanosleep(&pause, nullptr);
+        }
+    }
+}
+
+// True: answered. False: the owner is dead or does not answer, and the slot has been given up.
+bool PeerProcess::Impl::await_answer(MailboxSlot& slot, uint64_t posted) noexcept
+{
+    const int64_t deadline = now_ms() + max_answer_ms;
+    const uint64_t answered = with_phase(posted, SlotPhase::done);
+    for (;;) {
+        const uint32_t count = slot.answered.load_acquire();
+        // Acquire: result and data (partner: serve, its release of `done`).
+        if (slot.state.load_acquire() == answered)
+            return true;
+        const timespec step{0, wait_step_ms * 1000000};
+        futex_wait(slot.answered, count, &step);
+        if (slot.state.load_acquire() == answered)
+            return true;
+        if (alive() && now_ms() < deadline)
+            continue;
+        uint64_t expected = posted;
+        if (slot.state.compare_exchange(expected, with_phase(posted, SlotPhase::free)))
+            return false;
+        expected = with_phase(posted, SlotPhase::running);
+        if (slot.state.compare_exchange(expected, with_phase(posted, SlotPhase::abandoned)))
+            return false;
+    }
+}
+
+AccessStatus PeerProcess::Impl::ask(PeerRequest& request, void* data) noexcept
+{
+    uint64_t state = 0;
+    MailboxSlot* slot = claim_slot(&state);
+    if (slot == nullptr)
+        return alive() ? AccessStatus::unreachable : AccessStatus::peer_gone;
+    slot->kind = uint32_t(request.kind);
+    slot->vcq = request.vcq;
+    slot->length = request.length;
+    slot->stadd = request.stadd;
+    slot->operand = request.operand;
+    slot->compare = request.compare;
+    slot->operation = uint32_t(request.operation);
+    if (request.kind == RequestKind::write)
+        std::memcpy(slot->data, data, request.length);
+    const uint64_t posted = with_phase(state, SlotPhase::posted);
+    // Release: the request (partner: serve, its acquire).
+    slot->state.store_release(posted);
+    area().bell.fetch_add(1);
+    futex_wake(area().bell, 1);
+    if (!await_answer(*slot, posted))
+        return alive() ? AccessStatus::unreachable : AccessStatus::peer_gone;
+    const uint32_t result = slot->result;
+    request.old_value = slot->old_value;
+    if (request.kind == RequestKind::read && result == 0)
+        std::memcpy(data, slot->data, request.length);
+    slot->state.store_release(with_phase(posted, SlotPhase::free));
+    return result <= uint32_t(AccessStatus::peer_gone) ? AccessStatus(result) : AccessStatus::unreachable;
+}
+
+} // namespace tofu::sim

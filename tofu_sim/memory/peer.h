@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: another process as seen from here: its files mapped by windows, copies through the kernel, requests.
+// Called by: memory/access. Calls: /proc/<pid>/fd, mmap, process_vm_readv/writev, futex.
+#pragma once
+
+#include "memory/memory.h"
+#include "memory/mover.h"
+
+#include <mutex>
+#include <unordered_map>
+
+namespace tofu::sim {
+
+inline constexpr uint64_t peer_window_bytes = uint64_t{64} << 20;
+
+struct PeerRequest {
+    RequestKind kind = RequestKind::none;
+    uint32_t vcq = 0;
+    uint32_t length = 0;
+    uint64_t stadd = 0;
+    uint64_t operand = 0;
+    uint64_t compare = 0;
+    ArmwOp operation = ArmwOp::cswap;
+    uint64_t old_value = 0; // out
+};
+
+struct PeerProcess::Impl {
+    std::byte* segment = nullptr;
+    int pid = 0;
+    uint32_t alive_tid = 0;
+    SharedWord<uint32_t> copy_forbidden{0}; // process_vm_* is not allowed on this process
+
+    [[nodiscard]] bool alive() const noexcept;
+    [[nodiscard]] ServiceArea& area() const noexcept
+    {
+        return *reinterpret_cast<ServiceArea*>(segment_service_area(segment));
+    }
+
+    // The window of a backing that holds `file_offset`: its address here, offset and size; null: not mappable.
+    [[nodiscard]] std::byte* window(uint32_t backing, uint64_t file_offset, uint64_t* window_offset,
+                                    uint64_t* window_bytes) noexcept;
+
+    enum class CopyResult { ok, fault, forbidden, gone };
+    // Through the kernel. *done: bytes copied, also when it ends early.
+    [[nodiscard]] CopyResult copy(uint64_t there, void* here, size_t bytes, bool write, size_t* done) noexcept;
+
+    // Has the owner do it. `data`: source of a write, destination of a read.
+    [[nodiscard]] AccessStatus ask(PeerRequest& request, void* data) noexcept;
+
+    ~Impl();
+
+  private:
+    struct Object {
+        UniqueFd fd; // none: peers' memory not to be mapped
+        uint64_t bytes = 0;
+    };
+    [[nodiscard]] const Object& object(uint32_t backing) noexcept;
+    [[nodiscard]] bool open_object(uint32_t backing, Object* object) const noexcept;
+    [[nodiscard]] MailboxSlot* claim_slot(uint64_t* state) noexcept;
+    [[nodiscard]] bool await_answer(MailboxSlot& slot, uint64_t posted) noexcept;
+
+    std::mutex mutex_;
+    std::unordered_map<uint32_t, Object> objects_;
+    struct Window {
+        std::byte* address;
+        uint64_t bytes;
+    };
+    std::unordered_map<uint64_t, Window> windows_; // by backing << 32 | number of the window
+};
+
+} // namespace tofu::sim

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the owner's side: STags of a VCQ, handed out, counted, published (guide 3.6).
+// Called by: api/ through memory.h, memory/service, memory/fork. Calls: memory/classify.
+#include "memory/registry.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <sys/mman.h>
+
+namespace tofu::sim {
+namespace {
+
+// A free slot is used again when this many others have been freed after it: the memory of the table stays
+// small, and with the generations an STag comes back after a quarter of a million deregistrations.
+constexpr size_t slots_at_rest = 256;
+constexpr uint32_t generations = ((stag_limit - first_dynamic_stag) >> 1) / dynamic_slots;
+constexpr int containing_steps = 8; // how far to look for a registration that contains a range
+
+template <typename T>
+void store_words(T& to, const T& from) noexcept
+{
+    static_assert(sizeof(T) % 8 == 0);
+    const auto* words = reinterpret_cast<const uint64_t*>(&from);
+    // Relaxed: ordered by the sequence word (partner: poster, read_entry).
+    for (size_t i = 0; i < sizeof(T) / 8; ++i)
+        __atomic_store_n(reinterpret_cast<uint64_t*>(&to) + i, words[i], __ATOMIC_RELAXED);
+}
+
+} // namespace
+
+RegisterStatus VcqMemory::Impl::add(uint64_t start, uint64_t bytes, bool read_only, uint32_t stag,
+                                    uint64_t* stadd)
+{
+    if (start == 0)
+        return RegisterStatus::bad_address;
+    if (bytes == 0 || bytes > stadd_offset_mask - page_bytes || start + bytes < start)
+        return RegisterStatus::bad_size;
+    const bool reserved = stag != no_slot;
+    if (reserved && stag >= reserved_stags)
+        return RegisterStatus::bad_stag;
+    if (slots.size() < reserved_stags)
+        slots.resize(reserved_stags);
+    if (reserved && slots[stag].hw_stag != 0)
+        return RegisterStatus::used;
+
+    const uint64_t base = page_floor(start);
+    if (!process.classify(base, start + bytes, read_only, &scratch))
+        return RegisterStatus::bad_address;
+    const Key key{start, bytes, read_only};
+    if (!reserved && reuse(key, stadd))
+        return RegisterStatus::ok;
+
+    const uint32_t index = reserved ? stag : take_slot();
+    if (index == no_slot)
+        return RegisterStatus::full;
+    Slot& slot = slots[index];
+    slot.hw_stag = reserved ? reserved_hw_stag(component, stag)
+                            : first_dynamic_stag +
+                                  2 * (slot.generation * dynamic_slots + (index - reserved_stags)) +
+                                  (read_only ? 1 : 0);
+    slot.page_base = base;
+    slot.read_only = read_only;
+    slot.reserved = reserved;
+    slot.pieces.assign(1, Piece{start - base, start - base + bytes});
+    slot.extents = scratch;
+    if (!reserved) {
+        ranges.emplace(key, Use{index, 1});
+        ++live;
+    }
+    if (process.lock_pages)
+        (void)::mlock(reinterpret_cast<const void*>(start), bytes); // bounded by RLIMIT_MEMLOCK, as the guide says
+    publish(index);
+    *stadd = make_stadd(slot.hw_stag, start - base);
+    return RegisterStatus::ok;
+}
+
+bool VcqMemory::Impl::reuse(const Key& key, uint64_t* stadd)
+{
+    auto at = ranges.find(key);
+    if (at != ranges.end()) {
+        ++at->second.count;
+    } else {
+        // A range inside one that is registered shares its STag, as on the real system.
+        at = ranges.upper_bound(key);
+        const uint64_t end = key.start + key.bytes;
+        bool found = false;
+        for (int i = 0; i < containing_steps && at != ranges.begin() && !found; ++i) {
+            --at;
+            found = at->first.read_only == key.read_only && at->first.start <= key.start &&
+                    at->first.start + at->first.bytes >= end;
+        }
+        if (!found)
+            return false;
+        const uint32_t index = at->second.slot;
+        const uint64_t first = key.start - slots[index].page_base;
+        slots[index].pieces.push_back({first, first + key.bytes});
+        at = ranges.emplace(key, Use{index, 1}).first;
+    }
+    // The memory below may have been mapped anew since: what is published must be true of it now.
+    Slot& slot = slots[at->second.slot];
+    *stadd = make_stadd(slot.hw_stag, key.start - slot.page_base);
+    const bool whole = slot.pieces.front().first == key.start - slot.page_base && slot.pieces.size() == 1;
+    const bool same = whole && slot.extents.size() == scratch.size() &&
+                      std::memcmp(slot.extents.data(), scratch.data(), scratch.size() * sizeof(Extent)) == 0;
+    if (!same)
+        refresh(at->second.slot);
+    return true;
+}
+
+uint32_t VcqMemory::Impl::take_slot()
+{
+    if (live >= max_dynamic_stags)
+        return no_slot;
+    if (free_slots.size() >= slots_at_rest || slots.size() == stag_slots) {
+        const uint32_t index = free_slots.front();
+        free_slots.pop_front();
+        slots[index].generation = (slots[index].generation + 1) % generations;
+        return index;
+    }
+    slots.emplace_back();
+    return uint32_t(slots.size() - 1);
+}
+
+RegisterStatus VcqMemory::Impl::remove(uint64_t stadd)
+{
+    Slot* slot = nullptr;
+    if (look_up(stadd, 1, false, &slot) != AccessStatus::ok)
+        return RegisterStatus::bad_stadd;
+    const uint64_t first = stadd & stadd_offset_mask;
+    const auto piece = std::find_if(slot->pieces.rbegin(), slot->pieces.rend(),
+                                    [&](const Piece& p) { return p.first == first; });
+    if (piece == slot->pieces.rend())
+        return RegisterStatus::bad_stadd;
+    const uint32_t index = slot_of_stag(slot->hw_stag);
+    if (!slot->reserved) {
+        const auto use = ranges.find({slot->page_base + first, piece->limit - first, slot->read_only});
+        if (--use->second.count != 0)
+            return RegisterStatus::ok;
+        ranges.erase(use);
+    }
+    slot->pieces.erase(std::next(piece).base());
+    if (!slot->pieces.empty()) {
+        refresh(index);
+        return RegisterStatus::ok;
+    }
+    free_slot(index);
+    return RegisterStatus::ok;
+}
+
+void VcqMemory::Impl::free_slot(uint32_t index)
+{
+    Slot& slot = slots[index];
+    const bool reserved = slot.reserved;
+    slot.hw_stag = 0;
+    slot.extents.clear();
+    publish(index);
+    if (!reserved) {
+        free_slots.push_back(index);
+        --live;
+    }
+}
+
+void VcqMemory::Impl::remove_all()
+{
+    for (uint32_t index = 0; index < slots.size(); ++index) {
+        if (slots[index].hw_stag != 0)
+            free_slot(index);
+    }
+    ranges.clear();
+}
+
+AccessStatus VcqMemory::Impl::look_up(uint64_t stadd, uint64_t length, bool write, Slot** found)
+{
+    const uint32_t hw_stag = uint32_t(stadd >> stadd_offset_bits);
+    const uint32_t index = slot_of_stag(hw_stag);
+    if (index >= slots.size() || slots[index].hw_stag != hw_stag)
+        return AccessStatus::bad_stadd;
+    Slot& slot = slots[index];
+    uint64_t first = ~uint64_t{0};
+    uint64_t limit = 0;
+    for (const Piece& piece : slot.pieces) {
+        first = std::min(first, piece.first);
+        limit = std::max(limit, piece.limit);
+    }
+    const uint64_t offset = stadd & stadd_offset_mask;
+    if (offset < first || offset >= limit)
+        return AccessStatus::bad_stadd;
+    if (length > limit - offset)
+        return AccessStatus::bad_length;
+    if (write && slot.read_only)
+        return AccessStatus::not_permitted;
+    *found = &slot;
+    return AccessStatus::ok;
+}
+
+void VcqMemory::Impl::refresh(uint32_t index)
+{
+    Slot& slot = slots[index];
+    uint64_t limit = 0;
+    for (const Piece& piece : slot.pieces)
+        limit = std::max(limit, piece.limit);
+    if (!process.classify(slot.page_base, slot.page_base + limit, slot.read_only, &slot.extents))
+        slot.extents.assign(1, Extent{limit, 0, 0, uint32_t(Reach::fixed), 0}); // unmapped meanwhile: each access fails
+    publish(index);
+}
+
+// Case analysis. The reader copies an entry between two loads of its sequence. (1) Both even and equal: the
+// copy is one published state. (2) Odd or different: it reads again, a bounded number of times, since the
+// writer never sleeps in between; a writer killed there leaves it odd, and the reader then finds it dead.
+void VcqMemory::Impl::publish(uint32_t index)
+{
+    Slot& slot = slots[index];
+    StagEntry& entry = table.entries[index];
+    StagEntry next{};
+    next.sequence.raw = entry.sequence.load_relaxed() + 1;
+    uint32_t first = 0;
+    if (slot.hw_stag != 0) {
+        next.first = ~uint64_t{0};
+        for (const Piece& piece : slot.pieces) {
+            next.first = std::min(next.first, piece.first);
+            next.limit = std::max(next.limit, piece.limit);
+        }
+        const uint32_t count = uint32_t(slot.extents.size());
+        if (count > 1 && (count > max_extents || !take_extents(count, &first)))
+            slot.extents.assign(1, Extent{next.limit, 0, 0, uint32_t(Reach::fixed), 0});
+        next.hw_stag = slot.hw_stag;
+        next.page_base = slot.page_base;
+        next.flags = slot.read_only ? entry_read_only : 0;
+        next.extent_count = uint32_t(slot.extents.size());
+        next.extent_first = first;
+        next.reach = slot.extents[0].reach;
+        next.file_offset = slot.extents[0].file_offset;
+        next.backing = slot.extents[0].backing;
+    }
+    entry.sequence.store_relaxed(next.sequence.raw);
+    __atomic_thread_fence(__ATOMIC_RELEASE); // odd before any change (partner: poster, read_entry)
+    store_words(entry, next);
+    if (slot.hw_stag != 0 && slot.extents.size() > 1)
+        for (uint32_t i = 0; i < slot.extents.size(); ++i)
+            store_words(table.extents[first + i], slot.extents[i]);
+    // Release: the whole entry before its even number (partner: poster, read_entry and AddressCache::find).
+    entry.sequence.store_release(next.sequence.raw + 1);
+    if (slot.extent_count != 0)
+        give_extents(slot.extent_first, slot.extent_count);
+    slot.extent_first = first;
+    slot.extent_count = slot.hw_stag != 0 && slot.extents.size() > 1 ? uint32_t(slot.extents.size()) : 0;
+}
+
+bool VcqMemory::Impl::take_extents(uint32_t count, uint32_t* first)
+{
+    for (auto run = free_extents.begin(); run != free_extents.end(); ++run) {
+        if (run->second < count)
+            continue;
+        *first = run->first;
+        if (run->second > count)
+            free_extents.emplace(run->first + count, run->second - count);
+        free_extents.erase(run);
+        return true;
+    }
+    return false;
+}
+
+void VcqMemory::Impl::give_extents(uint32_t first, uint32_t count)
+{
+    auto next = free_extents.lower_bound(first);
+    if (next != free_extents.end() && next->first == first + count) {
+        count += next->second;
+        next = free_extents.erase(next);
+    }
+    if (next != free_extents.begin() && std::prev(next)->first + std::prev(next)->second == first)
+        std::prev(next)->second += count;
+    else
+        free_extents.emplace(first, count);
+}
+
+VcqMemory::VcqMemory(ProcessMemory::Impl& process, StagTable& table, unsigned vcq, unsigned component) noexcept
+    : impl_(new (std::nothrow) Impl(process, table, vcq, component))
+{
+    if (impl_ == nullptr)
+        return;
+    // Entries of an earlier VCQ at this place are free, but their sequence goes on.
+    impl_->free_extents.emplace(0, extent_pool_size);
+    const std::lock_guard lock(process.mutex);
+    process.vcqs[vcq] = impl_.get();
+}
+
+VcqMemory::~VcqMemory()
+{
+    if (impl_ == nullptr || ProcessMemory::in_forked_child())
+        return;
+    const std::lock_guard lock(impl_->process.mutex);
+    impl_->remove_all();
+    impl_->process.vcqs.erase(impl_->vcq);
+}
+
+RegisterStatus VcqMemory::add(void* address, size_t size, bool read_only, uint32_t stag, uint64_t* stadd) noexcept
+{
+    const std::lock_guard lock(impl_->process.mutex);
+    return impl_->add(reinterpret_cast<uint64_t>(address), size, read_only, stag, stadd);
+}
+
+RegisterStatus VcqMemory::remove(uint64_t stadd) noexcept
+{
+    const std::lock_guard lock(impl_->process.mutex);
+    return impl_->remove(stadd);
+}
+
+} // namespace tofu::sim

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the service thread: sleeps until a peer asks for a move, or for an access that only the owner can do.
+// Called by: memory/registry (thread start, stop). Calls: memory/registry, memory/armw, process_vm on itself.
+//
+// Slot life: free → claimed → posted (by the requester) → running → done (by us) → free (by the requester).
+// (1) Requester dies claimed or done: the next one who finds no free slot takes it back. (2) Dies posted: we
+// execute and leave it done. (3) Gives up posted: it takes the slot back by the same compare-and-swap that
+// competes with our running. (4) Gives up running: it leaves `abandoned`, and we free the slot.
+#include "memory/service.h"
+
+#include "job/liveness.h"
+#include "memory/registry.h"
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <linux/futex.h>
+#include <new>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+extern "C" void* __libc_stack_end;
+
+namespace tofu::sim {
+
+void futex_wake(SharedWord<uint32_t>& word, int count) noexcept
+{
+    (void)::syscall(SYS_futex, &word.raw, FUTEX_WAKE, count, nullptr, nullptr, 0);
+}
+
+void futex_wait(SharedWord<uint32_t>& word, uint32_t value, const timespec* timeout) noexcept
+{
+    (void)::syscall(SYS_futex, &word.raw, FUTEX_WAIT, value, timeout, nullptr, 0);
+}
+
+void ring_service(ServiceArea& area) noexcept
+{
+    area.bell.fetch_add(1);
+    futex_wake(area.bell, 1);
+}
+
+namespace {
+
+// Through the kernel, so that memory that the program has unmapped is an error and no fault.
+bool copy_self(void* here, uint64_t there, size_t bytes, bool write) noexcept
+{
+    const iovec local{here, bytes};
+    const iovec remote{reinterpret_cast<void*>(there), bytes};
+    const ssize_t done = write ? ::process_vm_writev(::getpid(), &local, 1, &remote, 1, 0)
+                               : ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0);
+    if (done == ssize_t(bytes))
+        return true;
+    if (errno != EPERM && errno != ENOSYS)
+        return false;
+    // Forbidden even on oneself (seccomp): then trust the registration.
+    write ? std::memcpy(reinterpret_cast<void*>(there), here, bytes)
+          : std::memcpy(here, reinterpret_cast<const void*>(there), bytes);
+    return true;
+}
+
+// What a request asks for, copied out of the slot, which its writer might change meanwhile.
+struct Request {
+    RequestKind kind;
+    uint32_t vcq;
+    uint32_t length;
+    uint64_t stadd;
+    uint64_t operand;
+    uint64_t compare;
+    ArmwOp operation;
+};
+
+AccessStatus execute_armw(const ProcessMemory::Impl& impl, const Request& request, uint64_t address,
+                          uint64_t* old_value) noexcept
+{
+    Vma vma;
+    uint64_t probe = 0;
+    if (!impl.vmas.find(address, &vma) || vma.start > address || !vma.writable ||
+        !copy_self(&probe, address, request.length, false))
+        return AccessStatus::unreachable;
+    *old_value = armw_on(reinterpret_cast<void*>(address), request.length, request.operation, request.operand,
+                         request.compare);
+    return AccessStatus::ok;
+}
+
+AccessStatus execute(ProcessMemory::Impl& impl, const Request& request, MailboxSlot& slot)
+{
+    const std::lock_guard lock(impl.mutex);
+    const auto vcq = impl.vcqs.find(request.vcq);
+    if (vcq == impl.vcqs.end())
+        return AccessStatus::peer_gone;
+    const bool writes = request.kind == RequestKind::write || request.kind == RequestKind::armw;
+    VcqMemory::Impl::Slot* entry = nullptr;
+    const uint64_t length = request.kind == RequestKind::move ? 1 : request.length;
+    const AccessStatus status = vcq->second->look_up(request.stadd, length, writes, &entry);
+    if (status != AccessStatus::ok)
+        return status;
+    const uint64_t address = entry->page_base + (request.stadd & stadd_offset_mask);
+    switch (request.kind) {
+    case RequestKind::move: {
+        const uint64_t end = entry->page_base + entry->extents.back().end;
+        const bool moved = impl.move(address, std::min<uint64_t>(request.operand, end - address),
+                                     entry->page_base, end);
+        vcq->second->refresh(slot_of_stag(entry->hw_stag));
+        return moved ? AccessStatus::ok : AccessStatus::unreachable;
+    }
+    case RequestKind::read:
+    case RequestKind::write:
+        if (length > mailbox_data_bytes)
+            return AccessStatus::bad_length;
+        return copy_self(slot.data, address, length, writes) ? AccessStatus::ok : AccessStatus::unreachable;
+    case RequestKind::armw:
+        if ((length != 4 && length != 8) || address % length != 0)
+            return AccessStatus::bad_stadd;
+        return execute_armw(impl, request, address, &slot.old_value);
+    case RequestKind::none: break;
+    }
+    return AccessStatus::unreachable;
+}
+
+void serve(ProcessMemory::Impl& impl, MailboxSlot& slot) noexcept
+{
+    // Acquire: the request (partner: ask_owner, its release of `posted`).
+    uint64_t state = slot.state.load_acquire();
+    if (phase_of(state) != SlotPhase::posted)
+        return;
+    if (!slot.state.compare_exchange(state, with_phase(state, SlotPhase::running)))
+        return; // withdrawn
+    state = with_phase(state, SlotPhase::running);
+    const Request request{RequestKind(slot.kind),  slot.vcq,     slot.length, slot.stadd, slot.operand,
+                          slot.compare,            ArmwOp(slot.operation)};
+    slot.result = uint32_t(execute(impl, request, slot));
+    // Release: result and data (partner: ask_owner, its acquire of `done`).
+    if (!slot.state.compare_exchange(state, with_phase(state, SlotPhase::done)))
+        slot.state.store_release(with_phase(state, SlotPhase::free)); // abandoned meanwhile
+    slot.answered.fetch_add(1);
+    futex_wake(slot.answered, INT_MAX);
+}
+
+} // namespace
+
+void run_service(ProcessMemory::Impl& impl) noexcept
+{
+    ServiceArea& area = impl.area();
+    while (impl.stop.load_acquire() == 0) {
+        // Acquire, before the slots are looked at: a request posted after this look changes the bell.
+        const uint32_t bell = area.bell.load_acquire();
+        for (MailboxSlot& slot : area.slots)
+            serve(impl, slot);
+        if (impl.stop.load_acquire() == 0)
+            futex_wait(area.bell, bell, nullptr); // ended by a ring; stop rings too
+    }
+}
+
+ProcessMemory::ProcessMemory(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+
+std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment) noexcept
+{
+    std::unique_ptr<Impl> impl(new (std::nothrow) Impl);
+    if (impl == nullptr)
+        return nullptr;
+    impl->segment = segment;
+    impl->main_stack = reinterpret_cast<uint64_t>(__libc_stack_end);
+    const char* protect = std::getenv("UTOFU_SWAP_PROTECT");
+    impl->lock_pages = protect != nullptr && *protect != '\0' && std::strcmp(protect, "0") != 0;
+    if (impl->arena.open()) {
+        impl->mover.open(impl->arena, impl->lock_pages);
+        Backing& arena = impl->area().backings[0];
+        arena.kind = uint32_t(BackingKind::arena);
+        arena.fd = impl->arena.fd();
+        arena.device = impl->arena.device();
+        arena.inode = impl->arena.inode();
+        arena.bytes = arena_bytes;
+        // Release: the backing (partner: PeerProcess, read_backing).
+        arena.sequence.store_release(2);
+    }
+    // Yama: let processes of the same user copy from and to us. Elsewhere an unknown option, and not needed.
+    (void)::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    install_fork_handlers();
+    set_forkable(impl.get());
+
+    SharedWord<uint32_t> started{0};
+    sigset_t all;
+    sigset_t old;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &old); // the thread inherits it: signals are the program's
+    Impl* raw = impl.get();
+    int error = 0;
+    raw->service_started = &started;
+    error = ::pthread_create(
+        &raw->service, nullptr,
+        [](void* argument) -> void* {
+            auto& self = *static_cast<Impl*>(argument);
+            (void)::pthread_setname_np(::pthread_self(), "tofu-service");
+            (void)adopt_service_thread(segment_header(self.segment));
+            SharedWord<uint32_t>& word = *self.service_started;
+            word.store_release(1);
+            futex_wake(word, 1); // may hit a word that is gone: harmless
+            run_service(self);
+            return nullptr;
+        },
+        raw);
+    ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    if (error != 0) {
+        set_forkable(nullptr);
+        errno = error;
+        return nullptr;
+    }
+    while (started.load_acquire() == 0)
+        futex_wait(started, 0, nullptr);
+    return std::unique_ptr<ProcessMemory>(new (std::nothrow) ProcessMemory(std::move(impl)));
+}
+
+ProcessMemory::~ProcessMemory()
+{
+    if (in_forked_child()) {
+        (void)impl_.release(); // its thread does not exist here, its lock may be held
+        return;
+    }
+    impl_->stop.store_release(1);
+    ring_service(impl_->area());
+    (void)::pthread_join(impl_->service, nullptr);
+    set_forkable(nullptr);
+}
+
+std::unique_ptr<VcqMemory> ProcessMemory::open_vcq(unsigned vcq, unsigned component) noexcept
+{
+    if (vcq >= vcqs_per_node || component >= vcqs_per_cq)
+        return nullptr;
+    StagTable* table = stag_table(impl_->segment, vcq, segment_header(impl_->segment).mrq_entries);
+    return std::unique_ptr<VcqMemory>(new (std::nothrow) VcqMemory(*impl_, *table, vcq, component));
+}
+
+} // namespace tofu::sim

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: what is mapped at an address of this process.
+// Called by: memory/registry, memory/mover, memory/fork. Calls: PROCMAP_QUERY (Linux 6.11), /proc/self/maps.
+#include "memory/vma.h"
+
+#include <cinttypes>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <sys/ioctl.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+namespace tofu::sim {
+namespace {
+
+// Kernel interface of Linux 6.11 (include/uapi/linux/fs.h), declared here because Debian 12 has older headers.
+struct ProcmapQuery {
+    uint64_t size;
+    uint64_t query_flags;
+    uint64_t query_addr;
+    uint64_t vma_start;
+    uint64_t vma_end;
+    uint64_t vma_flags;
+    uint64_t vma_page_size;
+    uint64_t vma_offset;
+    uint64_t inode;
+    uint32_t dev_major;
+    uint32_t dev_minor;
+    uint32_t vma_name_size;
+    uint32_t build_id_size;
+    uint64_t vma_name_addr;
+    uint64_t build_id_addr;
+};
+static_assert(sizeof(ProcmapQuery) == 104);
+
+constexpr unsigned long procmap_query = _IOWR('f', 17, ProcmapQuery);
+constexpr uint64_t vma_is_readable = 0x01;
+constexpr uint64_t vma_is_writable = 0x02;
+constexpr uint64_t vma_is_executable = 0x04;
+constexpr uint64_t vma_is_shared = 0x08;
+constexpr uint64_t covering_or_next = 0x10;
+
+struct FileCloser {
+    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+};
+
+bool query(int fd, uint64_t address, uint64_t flags, Vma* vma, char* name, uint32_t name_bytes) noexcept
+{
+    ProcmapQuery q{};
+    q.size = sizeof q;
+    q.query_flags = flags;
+    q.query_addr = address;
+    q.vma_name_addr = reinterpret_cast<uint64_t>(name);
+    q.vma_name_size = name_bytes;
+    if (ioctl(fd, procmap_query, &q) != 0)
+        return false;
+    vma->start = q.vma_start;
+    vma->end = q.vma_end;
+    vma->file_offset = q.vma_offset;
+    vma->inode = q.inode;
+    vma->device_major = q.dev_major;
+    vma->device_minor = q.dev_minor;
+    vma->page_bytes = uint32_t(q.vma_page_size);
+    vma->readable = (q.vma_flags & vma_is_readable) != 0;
+    vma->writable = (q.vma_flags & vma_is_writable) != 0;
+    vma->executable = (q.vma_flags & vma_is_executable) != 0;
+    vma->shared = (q.vma_flags & vma_is_shared) != 0;
+    if (name != nullptr && q.vma_name_size == 0)
+        name[0] = '\0';
+    return true;
+}
+
+// One line of /proc/self/maps. Page size is not in it: assume base pages, hugetlbfs names its mappings.
+bool parse_line(const char* line, Vma* vma, std::string* name)
+{
+    char rights[5] = {};
+    int name_at = 0;
+    if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &vma->start, &vma->end,
+                    rights, &vma->file_offset, &vma->device_major, &vma->device_minor, &vma->inode,
+                    &name_at) < 7)
+        return false;
+    vma->readable = rights[0] == 'r';
+    vma->writable = rights[1] == 'w';
+    vma->executable = rights[2] == 'x';
+    vma->shared = rights[3] == 's';
+    const char* text = name_at > 0 ? line + name_at : "";
+    vma->page_bytes = std::strstr(text, "/anon_hugepage") != nullptr || std::strstr(text, "/hugepages") != nullptr
+                          ? 2u << 20
+                          : 4096;
+    if (name != nullptr) {
+        name->assign(text);
+        while (!name->empty() && name->back() == '\n')
+            name->pop_back();
+    }
+    return true;
+}
+
+} // namespace
+
+VmaQuery::VmaQuery() noexcept : fd_(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC))
+{
+    Vma vma;
+    text_ = fd_ < 0 || !query(fd_, 0, covering_or_next, &vma, nullptr, 0);
+}
+
+VmaQuery::~VmaQuery()
+{
+    if (fd_ >= 0)
+        ::close(fd_);
+}
+
+bool VmaQuery::find(uint64_t address, Vma* vma) const noexcept
+{
+    if (text_)
+        return find_text(address, vma, nullptr);
+    return query(fd_, address, covering_or_next, vma, nullptr, 0);
+}
+
+std::string VmaQuery::name(uint64_t address) const
+{
+    Vma vma;
+    if (text_) {
+        std::string name;
+        return find_text(address, &vma, &name) && vma.start <= address ? name : std::string();
+    }
+    char buffer[PATH_MAX + 32];
+    return query(fd_, address, 0, &vma, buffer, sizeof buffer) ? std::string(buffer) : std::string();
+}
+
+bool VmaQuery::find_text(uint64_t address, Vma* vma, std::string* name) const noexcept
+{
+    std::unique_ptr<std::FILE, FileCloser> file(std::fopen("/proc/self/maps", "re"));
+    char line[PATH_MAX + 256];
+    while (file && std::fgets(line, sizeof line, file.get()) != nullptr)
+        if (parse_line(line, vma, name) && vma->end > address)
+            return true;
+    return false;
+}
+
+} // namespace tofu::sim

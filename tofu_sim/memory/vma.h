@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: what is mapped at an address of this process.
+// Called by: memory/registry, memory/mover, memory/fork. Calls: PROCMAP_QUERY (Linux 6.11), /proc/self/maps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tofu::sim {
+
+// One mapping. Device and inode are 0 for private anonymous memory.
+struct Vma {
+    uint64_t start = 0;
+    uint64_t end = 0;
+    uint64_t file_offset = 0; // of start
+    uint64_t inode = 0;
+    uint32_t device_major = 0;
+    uint32_t device_minor = 0;
+    uint32_t page_bytes = 4096;
+    bool readable = false;
+    bool writable = false;
+    bool executable = false;
+    bool shared = false;
+
+    [[nodiscard]] bool anonymous() const noexcept { return inode == 0 && device_major == 0 && device_minor == 0; }
+};
+
+// Thread-safe; keeps one file descriptor, opened by the first use.
+class VmaQuery {
+  public:
+    VmaQuery() noexcept;
+    ~VmaQuery();
+    VmaQuery(const VmaQuery&) = delete;
+    VmaQuery& operator=(const VmaQuery&) = delete;
+
+    // The mapping that covers `address`, or the next one above it; false: there is none.
+    [[nodiscard]] bool find(uint64_t address, Vma* vma) const noexcept;
+    // Path or name of the mapping that covers `address` as /proc/self/maps shows it; empty: none.
+    [[nodiscard]] std::string name(uint64_t address) const;
+
+    // For tests: use the text of /proc/self/maps even where the kernel answers queries.
+    void force_text(bool on) noexcept { text_ = on; }
+
+  private:
+    [[nodiscard]] bool find_text(uint64_t address, Vma* vma, std::string* name) const noexcept;
+    int fd_ = -1;
+    bool text_ = false;
+};
+
+} // namespace tofu::sim
