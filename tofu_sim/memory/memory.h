@@ -82,6 +82,8 @@ class VcqMemory {
                                      uint64_t* stadd) noexcept;
     [[nodiscard]] RegisterStatus remove(uint64_t stadd) noexcept;
 
+    [[nodiscard]] bool usable() const noexcept { return impl_ != nullptr; } // false: no memory for it
+
     struct Impl;
     Impl& impl() noexcept { return *impl_; }
 

@@ -232,7 +232,8 @@ std::unique_ptr<VcqMemory> ProcessMemory::open_vcq(unsigned vcq, unsigned compon
     if (vcq >= vcqs_per_node || component >= vcqs_per_cq)
         return nullptr;
     StagTable* table = stag_table(impl_->segment, vcq, segment_header(impl_->segment).mrq_entries);
-    return std::unique_ptr<VcqMemory>(new (std::nothrow) VcqMemory(*impl_, *table, vcq, component));
+    std::unique_ptr<VcqMemory> memory(new (std::nothrow) VcqMemory(*impl_, *table, vcq, component));
+    return memory != nullptr && memory->usable() ? std::move(memory) : nullptr;
 }
 
 } // namespace tofu::sim

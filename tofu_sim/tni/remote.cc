@@ -79,8 +79,7 @@ KnownPeer* find_peer(uint32_t process, uint32_t incarnation) noexcept
             slot.incarnation.raw != incarnation || !map_peer_segment(slot, process, *peer)) {
             return nullptr;
         }
-        peer->memory_of_peer =
-            PeerProcess::open(peer->base, peer->pid, peer->tid, self.job().process());
+        peer->memory_of_peer = PeerProcess::open(peer->base, peer->pid, peer->tid);
         peer->memory = peer->memory_of_peer.get();
         if (peer->memory == nullptr) {
             return nullptr;
