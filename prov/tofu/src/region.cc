@@ -20,6 +20,8 @@ namespace {
 constexpr std::uint64_t remote_rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint64_t all_rights =
     remote_rights | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE;
+constexpr std::uintptr_t word_mask = 7;
+
 /// Stands for an STADD of no region, so that what is not reachable answers an error to who guesses.
 constexpr utofu_stadd_t nowhere = std::uint64_t{0xffffff} << 40;
 
@@ -109,10 +111,14 @@ int RegionTable::reach(MemoryRegion& region) noexcept
         return -FI_ENOKEY;
     if (region.access_ & remote_rights) {
         const bool read_only = (region.access_ & FI_REMOTE_WRITE) == 0;
-        if (int ret = domain_.home().reg(reinterpret_cast<const void*>(region.base_),
-                                         region.length_, read_only, region.stadd_);
+        // Whole words: atomics on 1 and 2 bytes are done on the aligned word around them.
+        const std::uintptr_t first = region.base_ & ~word_mask;
+        const std::uintptr_t end = (region.base_ + region.length_ + word_mask) & ~word_mask;
+        if (int ret = domain_.home().reg(reinterpret_cast<const void*>(first), end - first,
+                                         read_only, region.stadd_);
             ret != 0)
             return ret;
+        region.stadd_ += region.base_ - first;
         region.reachable_ = true;
     } else {
         region.stadd_ = nowhere;
@@ -121,7 +127,7 @@ int RegionTable::reach(MemoryRegion& region) noexcept
         region.key = bias_of(region);
     } else if (region.reachable_) {
         if (int ret = publish(region); ret != 0) {
-            domain_.home().dereg(region.stadd_);
+            domain_.home().dereg(region.stadd_ - (region.base_ & word_mask));
             return ret;
         }
     }
@@ -148,7 +154,7 @@ int RegionTable::close(MemoryRegion& region) noexcept
                     by_stadd_.erase(first);
                     break;
                 }
-            domain_.home().dereg(region.stadd_);
+            domain_.home().dereg(region.stadd_ - (region.base_ & word_mask));
         }
         regions_--;
     }
