@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The VCQ layer over a scripted library: each test says what the queues hold and sees who is told what.
+// Run by make check; links vcq/vcq.cc.
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <set>
+#include <vector>
+
+#include <rdma/fi_errno.h>
+
+#include "vcq/vcq.h"
+
+namespace {
+
+using namespace tofu::vcq;
+
+/// What the scripted library was asked, and what its queues hold.
+struct Script {
+    struct Posted {
+        std::uint64_t edata;
+        unsigned long flags;
+        void* cbdata;
+        utofu_vcq_id_t peer;
+    };
+    std::vector<Posted> posted;
+    std::deque<std::pair<int, void*>> tcq;
+    std::deque<std::pair<int, utofu_mrq_notice>> mrq;
+    std::set<unsigned> full_tnis;
+    std::vector<unsigned> tried_tnis;
+    unsigned long vcq_flags = 0;
+    int answer = UTOFU_SUCCESS; ///< of the next posts
+    int freed = 0;
+};
+Script script;
+
+int post(utofu_vcq_id_t peer, std::uint64_t edata, unsigned long flags, void* cbdata)
+{
+    if (script.answer == UTOFU_SUCCESS)
+        script.posted.push_back({edata, flags, cbdata, peer});
+    return script.answer;
+}
+
+Functions functions()
+{
+    Functions f{};
+    f.create_vcq = [](utofu_tni_id_t tni, unsigned long flags, utofu_vcq_hdl_t* handle) -> int {
+        script.tried_tnis.push_back(tni);
+        script.vcq_flags = flags;
+        if (script.full_tnis.count(tni))
+            return UTOFU_ERR_FULL;
+        *handle = 0x1000;
+        return UTOFU_SUCCESS;
+    };
+    f.free_vcq = [](utofu_vcq_hdl_t) -> int { return script.freed++, UTOFU_SUCCESS; };
+    f.query_vcq_id = [](utofu_vcq_hdl_t, utofu_vcq_id_t* id) -> int { return *id = 77, UTOFU_SUCCESS; };
+    f.put = [](utofu_vcq_hdl_t, utofu_vcq_id_t peer, utofu_stadd_t, utofu_stadd_t, std::size_t,
+               std::uint64_t edata, unsigned long flags, void* cbdata) -> int {
+        return post(peer, edata, flags, cbdata);
+    };
+    f.put_piggyback = [](utofu_vcq_hdl_t, utofu_vcq_id_t peer, void*, utofu_stadd_t, std::size_t,
+                         std::uint64_t edata, unsigned long flags, void* cbdata) -> int {
+        return post(peer, edata, flags, cbdata);
+    };
+    f.armw8 = [](utofu_vcq_hdl_t, utofu_vcq_id_t peer, utofu_armw_op, std::uint64_t, utofu_stadd_t,
+                 std::uint64_t edata, unsigned long flags, void* cbdata) -> int {
+        return post(peer, edata, flags, cbdata);
+    };
+    f.poll_tcq = [](utofu_vcq_hdl_t, unsigned long, void** cbdata) -> int {
+        if (script.tcq.empty())
+            return UTOFU_ERR_NOT_FOUND;
+        auto [code, data] = script.tcq.front();
+        script.tcq.pop_front();
+        return *cbdata = data, code;
+    };
+    f.poll_mrq = [](utofu_vcq_hdl_t, unsigned long, utofu_mrq_notice* notice) -> int {
+        if (script.mrq.empty())
+            return UTOFU_ERR_NOT_FOUND;
+        auto [code, value] = script.mrq.front();
+        script.mrq.pop_front();
+        return *notice = value, code;
+    };
+    return f;
+}
+
+struct Told : Waiter {
+    std::vector<Notice> notices;
+    Told()
+    {
+        notify = [](Waiter* self, const Notice& notice) noexcept {
+            static_cast<Told*>(self)->notices.push_back(notice);
+        };
+    }
+};
+
+utofu_mrq_notice notice(std::uint8_t type, std::uint64_t edata, std::uint64_t value = 0)
+{
+    utofu_mrq_notice n{};
+    n.notice_type = type;
+    n.edata = edata;
+    n.rmt_value = value;
+    n.vcq_id = 5;
+    n.rmt_stadd = 0x500;
+    return n;
+}
+
+struct VcqTest : testing::Test {
+    static utofu_onesided_caps caps()
+    {
+        utofu_onesided_caps c{};
+        c.max_piggyback_size = 32;
+        return c;
+    }
+    VcqTest()
+    {
+        script = Script{};
+        Sink sink{this,
+                  [](void* self, const RemoteNotice& n) noexcept {
+                      static_cast<VcqTest*>(self)->remote.push_back(n);
+                  },
+                  [](void* self, int code, utofu_vcq_id_t) noexcept {
+                      static_cast<VcqTest*>(self)->orphans.push_back(code);
+                  }};
+        EXPECT_EQ(vcq.open(backend, 1, true, sink), 0);
+    }
+    Post put(Told& who, When when = When::delivered)
+    {
+        return vcq.put(5, 0x10, 0x20, 100, {when, false, false, when == When::never ? nullptr : &who});
+    }
+    Backend backend{functions(), caps(), 4};
+    std::vector<RemoteNotice> remote;
+    std::vector<int> orphans;
+    Vcq vcq;
+};
+
+TEST_F(VcqTest, OpenTakesTheNextTniWithRoom)
+{
+    script.tried_tnis.clear();
+    script.full_tnis = {2, 3};
+    Vcq other;
+    ASSERT_EQ(other.open(backend, 6, false, {}), 0);
+    EXPECT_EQ(script.tried_tnis, (std::vector<unsigned>{2, 3, 0}));
+    EXPECT_EQ(script.vcq_flags, 0u);
+    EXPECT_EQ(other.id(), 77u);
+}
+
+TEST_F(VcqTest, OpenWithoutAnyRoomIsNoSpace)
+{
+    script.full_tnis = {0, 1, 2, 3};
+    Vcq other;
+    EXPECT_EQ(other.open(backend, 0, true, {}), -FI_ENOSPC);
+    EXPECT_FALSE(other.is_open());
+    EXPECT_EQ(script.tried_tnis.size(), 5u); // one of the fixture
+}
+
+TEST_F(VcqTest, FlagsFollowHow)
+{
+    Told who;
+    ASSERT_EQ(put(who, When::never), Post::done);
+    ASSERT_EQ(put(who, When::sent), Post::done);
+    ASSERT_EQ(vcq.put(5, 1, 2, 3, {When::delivered, true, true, &who}), Post::done);
+    EXPECT_EQ(script.posted[0].flags, 0u);
+    EXPECT_EQ(script.posted[0].edata, 0u);
+    EXPECT_EQ(script.posted[0].cbdata, nullptr);
+    EXPECT_EQ(script.posted[1].flags, UTOFU_ONESIDED_FLAG_TCQ_NOTICE);
+    EXPECT_EQ(script.posted[2].flags, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
+                                          UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                          UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE);
+    EXPECT_NE(script.posted[2].edata, 0u);
+    script.tcq.push_back({UTOFU_SUCCESS, script.posted[1].cbdata});
+    script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, script.posted[2].edata)});
+    vcq.poll();
+    EXPECT_EQ(who.notices.size(), 2u);
+    EXPECT_TRUE(vcq.idle());
+}
+
+TEST_F(VcqTest, NoticesOfDifferentPeersInAnyOrder)
+{
+    Told who[255];
+    for (Told& w : who)
+        ASSERT_EQ(vcq.armw8(5, UTOFU_ARMW_OP_ADD, 1, 8, {When::delivered, false, false, &w}), Post::done);
+    EXPECT_EQ(vcq.window_free(), 0u);
+    for (unsigned i = 255; i-- > 0;)
+        script.mrq.push_back(
+            {UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_ARMW, script.posted[(i * 101) % 255].edata,
+                                   1000 + (i * 101) % 255)});
+    while (vcq.poll() != 0) {
+    }
+    for (unsigned i = 0; i < 255; i++) {
+        ASSERT_EQ(who[i].notices.size(), 1u);
+        EXPECT_EQ(who[i].notices[0].value, 1000u + i);
+    }
+    EXPECT_EQ(vcq.window_free(), 255u);
+}
+
+TEST_F(VcqTest, AFullWindowIsBusyAndHasNoEffect)
+{
+    Told who;
+    for (int i = 0; i < 255; i++)
+        ASSERT_EQ(put(who), Post::done);
+    EXPECT_EQ(put(who), Post::busy);
+    EXPECT_EQ(script.posted.size(), 255u);
+    EXPECT_EQ(put(who, When::never), Post::done); // needs no place
+    script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, 17)});
+    vcq.poll();
+    EXPECT_EQ(put(who), Post::done);
+    EXPECT_EQ(script.posted.back().edata, 17u);
+    for (std::uint64_t e = 1; e < 256; e++)
+        script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, e)});
+    while (vcq.poll() != 0) {
+    }
+    EXPECT_EQ(who.notices.size(), 256u);
+}
+
+TEST_F(VcqTest, BusyAndErrorGiveThePlaceBack)
+{
+    Told who;
+    script.answer = UTOFU_ERR_BUSY;
+    EXPECT_EQ(put(who), Post::busy);
+    EXPECT_EQ(put(who, When::sent), Post::busy);
+    script.answer = UTOFU_ERR_INVALID_STADD;
+    EXPECT_EQ(put(who), Post::error);
+    EXPECT_EQ(vcq.last_error(), UTOFU_ERR_INVALID_STADD);
+    EXPECT_TRUE(vcq.idle());
+    EXPECT_TRUE(who.notices.empty());
+}
+
+TEST_F(VcqTest, AnErrorOfTheTcqEndsAPostThatWaitsForTheMrq)
+{
+    Told who;
+    ASSERT_EQ(put(who), Post::done);
+    const auto p = script.posted[0];
+    script.tcq.push_back({UTOFU_ERR_TCQ_MEMORY, p.cbdata});
+    vcq.poll();
+    ASSERT_EQ(who.notices.size(), 1u);
+    EXPECT_EQ(who.notices[0].code, UTOFU_ERR_TCQ_MEMORY);
+    EXPECT_TRUE(vcq.idle());
+    // A notice that comes all the same finds nobody; a second error neither.
+    script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, p.edata)});
+    script.tcq.push_back({UTOFU_ERR_TCQ_MEMORY, p.cbdata});
+    vcq.poll();
+    EXPECT_EQ(who.notices.size(), 1u);
+    EXPECT_EQ(vcq.window_free(), 255u);
+}
+
+TEST_F(VcqTest, ErrorsOfUnattendedPostsReachTheSink)
+{
+    script.tcq.push_back({UTOFU_ERR_TCQ_STADD, nullptr});
+    script.mrq.push_back({UTOFU_ERR_MRQ_RMT_STADD, notice(UTOFU_MRQ_TYPE_LCL_PUT, 0)});
+    vcq.poll();
+    EXPECT_EQ(orphans, (std::vector<int>{UTOFU_ERR_TCQ_STADD, UTOFU_ERR_MRQ_RMT_STADD}));
+}
+
+TEST_F(VcqTest, NothingAPeerWritesNamesOurPlaces)
+{
+    Told who;
+    ASSERT_EQ(put(who), Post::done);
+    const auto edata = script.posted[0].edata;
+    for (std::uint64_t e : {edata, std::uint64_t{0}, std::uint64_t{256}, ~std::uint64_t{0}})
+        script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_RMT_PUT, e)});
+    script.mrq.push_back({UTOFU_ERR_MRQ_OTHER, notice(UTOFU_MRQ_TYPE_RMT_PUT, edata)});
+    script.mrq.push_back({UTOFU_SUCCESS, notice(200, edata)}); // no such type
+    script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, 256 + edata)});
+    vcq.poll();
+    EXPECT_TRUE(who.notices.empty());
+    EXPECT_EQ(remote.size(), 4u); // a failed one is dropped
+    EXPECT_EQ(remote[0].stadd, 0x500u);
+    EXPECT_EQ(remote[0].peer, 5u);
+    script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, edata)});
+    vcq.poll();
+    EXPECT_EQ(who.notices.size(), 1u);
+}
+
+TEST_F(VcqTest, APollIsBounded)
+{
+    for (int i = 0; i < 100; i++)
+        script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_RMT_PUT, 0)});
+    EXPECT_EQ(vcq.poll(10), 10u);
+    EXPECT_EQ(script.mrq.size(), 90u);
+}
+
+TEST_F(VcqTest, AFailingPollEndsTheRound)
+{
+    for (int i = 0; i < 5; i++)
+        script.mrq.push_back({UTOFU_ERR_FATAL, notice(UTOFU_MRQ_TYPE_LCL_PUT, 0)});
+    EXPECT_EQ(vcq.poll(10), 0u);
+    EXPECT_EQ(vcq.last_error(), UTOFU_ERR_FATAL);
+    EXPECT_TRUE(orphans.empty());
+}
+
+TEST_F(VcqTest, AWaiterMayPostAgain)
+{
+    struct Chain : Waiter {
+        Vcq* vcq;
+        int left = 300;
+    } chain;
+    chain.vcq = &vcq;
+    chain.notify = [](Waiter* self, const Notice&) noexcept {
+        auto& c = *static_cast<Chain*>(self);
+        if (--c.left > 0) {
+            EXPECT_EQ(c.vcq->put(5, 1, 2, 3, {When::delivered, false, false, &c}), Post::done);
+        }
+    };
+    ASSERT_EQ(vcq.put(5, 1, 2, 3, {When::delivered, false, false, &chain}), Post::done);
+    for (int i = 0; i < 300; i++) {
+        script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, script.posted.back().edata)});
+        vcq.poll();
+    }
+    EXPECT_EQ(chain.left, 0);
+    EXPECT_TRUE(vcq.idle());
+}
+
+TEST_F(VcqTest, ClosingTellsWhoStillWaits)
+{
+    Told waits, done;
+    ASSERT_EQ(put(waits), Post::done);
+    ASSERT_EQ(put(done), Post::done);
+    script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, script.posted[1].edata)});
+    vcq.drain();
+    EXPECT_EQ(put(done), Post::error);
+    vcq.close();
+    ASSERT_EQ(waits.notices.size(), 1u);
+    EXPECT_EQ(waits.notices[0].code, UTOFU_ERR_MRQ_OTHER);
+    ASSERT_EQ(done.notices.size(), 1u);
+    EXPECT_EQ(done.notices[0].code, UTOFU_SUCCESS);
+    EXPECT_EQ(script.freed, 1);
+}
+
+} // namespace
