@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -46,13 +47,32 @@ class AddressVector final : public fid_av {
     void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
     void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
 
-    // The implementation's own members follow in av.cc's terms; see there.
-    struct Index;
-    static constexpr std::size_t chunk_size = 1024;  ///< peers in a chunk
-    static constexpr std::size_t max_chunks = 4096;  ///< 4 Mi peers
+    /// Addresses are text (FI_ADDR_STR) instead of EndpointAddress.
+    [[nodiscard]] bool textual() const noexcept { return textual_; }
+
+    // --- the calls of fi_av's operation table
+    int insert(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
+               void* context) noexcept;
+    int insert_binary(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
+                      void* context) noexcept;
+    int remove(const fi_addr_t* places, std::size_t count) noexcept;
+    int copy(fi_addr_t place, void* address, std::size_t* length) const noexcept;
+    int close() noexcept;
 
   private:
-    Domain* domain_ = nullptr;
+    struct Index;
+    static constexpr std::size_t chunk_size = 1024; ///< peers in a chunk
+    static constexpr std::size_t max_chunks = 4096; ///< 4 Mi peers
+
+    AddressVector(Domain& domain, bool textual) noexcept;
+    ~AddressVector();
+    [[nodiscard]] Peer* place(std::size_t number) const noexcept;
+    [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
+
+    Domain* domain_;
+    bool textual_;
+    std::size_t free_places_ = 0;
+    std::size_t first_free_ = 0; ///< no free place lies below it
     Lock lock_;
     std::atomic<std::uint32_t> generation_{0};
     std::atomic<std::size_t> size_{0};

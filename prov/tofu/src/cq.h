@@ -4,9 +4,12 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include <rdma/fi_eq.h>
+#include <sys/types.h>
 
 #include "lock.h"
 #include "progress.h"
@@ -42,11 +45,47 @@ class CompletionQueue final : public fid_cq {
     void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
     void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
 
+    // --- the calls of fi_cq's operation table
+    ssize_t read(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
+    ssize_t read_error(fi_cq_err_entry* entry, std::uint64_t flags) noexcept;
+    ssize_t wait_and_read(void* buffer, std::size_t count, fi_addr_t* sources, const void* condition,
+                          int timeout_ms) noexcept;
+    void signal() noexcept { signals_.fetch_add(1, std::memory_order_release); }
+    [[nodiscard]] fi_wait_obj wait_object() const noexcept { return wait_object_; }
+    int close() noexcept;
+
   private:
-    CompletionQueue(Domain& domain, const fi_cq_attr& attr);
+    /// An entry of the ring; `err` 0 for a success.
+    struct Slot {
+        Completion completion;
+        std::size_t overflow_length;
+        int err;
+        int prov_errno;
+    };
+    using Copy = std::size_t (*)(const Completion& completion, void* to) noexcept;
+
+    CompletionQueue(Domain& domain, const fi_cq_attr& attr) noexcept;
+    [[nodiscard]] Slot& put() noexcept;
+    [[gnu::noinline]] void grow() noexcept;
+    [[nodiscard]] bool empty() const noexcept
+    {
+        return std::atomic_ref(tail_).load(std::memory_order_relaxed) == head_;
+    }
+    [[nodiscard]] ssize_t take(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
+
     Domain& domain_;
-    ProgressSet progress_;
+    Copy copy_;              ///< by format
+    std::size_t entry_size_; ///< by format
+    bool threshold_;         ///< FI_CQ_COND_THRESHOLD
+    fi_wait_obj wait_object_;
     Lock lock_;
+    std::unique_ptr<Slot[]> ring_;
+    std::size_t mask_ = 0;
+    // Counts of entries ever read and written; the ring holds those between.
+    std::uint64_t head_ = 0;
+    mutable std::uint64_t tail_ = 0;
+    ProgressSet progress_;
+    std::atomic<unsigned> signals_{0};
     std::atomic<int> users_{0};
 };
 

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include <rdma/fi_domain.h>
 
@@ -21,10 +23,11 @@ class LocalMemory;
 
 /// What the domain was opened with, reduced to what its objects ask again and again.
 struct DomainModel {
-    bool locks = true;          ///< threading model needs our locks (FI_THREAD_SAFE, FI_THREAD_FID...)
+    bool locks = true;          ///< threading model needs our locks (FI_THREAD_SAFE, FI_THREAD_FID, ...)
     bool auto_progress = false; ///< FI_PROGRESS_AUTO was asked for
     bool virtual_addresses = false; ///< FI_MR_VIRT_ADDR: remote addresses are the target's addresses
     bool provider_keys = false;     ///< FI_MR_PROV_KEY
+    bool textual_addresses = false; ///< FI_ADDR_STR
     std::uint32_t api_version = 0;
 };
 
@@ -54,25 +57,39 @@ class Domain final : public fid_domain {
     void remove_endpoint(unsigned index) noexcept;
     /// Endpoint number `index` (below max_endpoints) or null; under home_lock().
     [[nodiscard]] Endpoint* endpoint_at(unsigned index) const noexcept { return endpoints_[index]; }
+    /// Where the message area of endpoint `index` lies (home VCQ), so that notices find it; size 0: nowhere.
+    void set_area(unsigned index, utofu_stadd_t base, std::size_t size) noexcept;
     /// Spreads VCQs over TNIs and CQs.
-    [[nodiscard]] unsigned next_spread() noexcept { return spread_++; }
+    [[nodiscard]] unsigned next_spread() noexcept { return spread_.fetch_add(1, std::memory_order_relaxed); }
 
     // --- users count: fi_close answers -FI_EBUSY while any is left
     void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
     void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
 
+    int close() noexcept;
+
   private:
+    struct Area {
+        utofu_stadd_t base;
+        std::size_t size;
+    };
+    Domain() noexcept;
+    ~Domain();
+    int set_up(Fabric& fabric, const fi_info& info, void* context) noexcept;
+    static void on_remote(void* self, const vcq::RemoteNotice& notice) noexcept;
+
     DomainModel model_{};
     Fabric* fabric_ = nullptr;
     const vcq::Backend* backend_ = nullptr;
     Lock home_lock_;
     vcq::Vcq home_;
     std::uint64_t nonce_ = 0;
-    LocalMemory* home_memory_ = nullptr;
-    RegionTable* regions_ = nullptr;
+    std::unique_ptr<LocalMemory> home_memory_;
+    std::unique_ptr<RegionTable> regions_;
     Endpoint* endpoints_[max_endpoints] = {};
+    Area areas_[max_endpoints] = {};
     unsigned next_index_ = 0;
-    unsigned spread_ = 0;
+    std::atomic<unsigned> spread_{0};
     std::atomic<int> users_{0};
 };
 

@@ -3,7 +3,10 @@
 // wait; calls the domain's home VCQ and the endpoints bound to the object.
 #pragma once
 
+#include <cstddef>
 #include <vector>
+
+#include <utofu.h>
 
 #include "lock.h"
 
@@ -24,6 +27,8 @@ class ProgressSet {
     /// One bounded round: home VCQ, then each endpoint once. Any thread; skips what another thread is
     /// polling already.
     void run() noexcept;
+    /// Handles of the VCQs whose arrivals matter to the set, at most `most`; returns how many.
+    [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept;
 
   private:
     Domain& domain_;

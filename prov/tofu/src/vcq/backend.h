@@ -36,7 +36,7 @@ struct Functions {
 #undef TOFU_FUNCTION
     /// Optional extra of the simulator (tofu_sim.h); null elsewhere: sleep until a notice or a put may
     /// have come for one of `count` VCQs. The provider does without it by polling with growing pauses.
-    int (*wait)(const utofu_vcq_hdl_t* vcqs, std::size_t count, int timeout_ms);
+    int (*wait)(utofu_vcq_hdl_t* vcqs, std::size_t count, int timeout_ms);
 };
 
 /// A loaded uTofu library and what its TNIs can do. Never unloaded: peers may still reach our memory

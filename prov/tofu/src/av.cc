@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See av.h. Places lie in chunks that never move, so find() needs no lock; a place is filled before its number
+// is told to anybody. fi_av(3).
+#include "av.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+
+#include <rdma/fi_errno.h>
+
+#include "domain.h"
+#include "info.h"
+#include "log.h"
+
+namespace tofu {
+
+/// From an endpoint's identity back to its address. Made at the first question, kept up to date from then on.
+struct AddressVector::Index {
+    struct Key {
+        std::uint64_t home, nonce;
+        std::uint32_t index;
+        bool operator==(const Key&) const = default;
+    };
+    struct Hash {
+        std::size_t operator()(const Key& key) const noexcept
+        {
+            return (key.home ^ (key.nonce + key.index)) * 0x9e3779b97f4a7c15u;
+        }
+    };
+    std::unordered_map<Key, fi_addr_t, Hash> places;
+};
+
+namespace {
+
+AddressVector& of_fid(struct fid* fid) noexcept
+{
+    return AddressVector::of(reinterpret_cast<fid_av*>(fid));
+}
+
+int close_av(struct fid* fid)
+{
+    return of_fid(fid).close();
+}
+int bind_av(struct fid*, struct fid* object, std::uint64_t)
+{
+    // An event queue would report asynchronous insertions; ours are complete when the call returns.
+    return object != nullptr && object->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;
+}
+int control_av(struct fid*, int, void*)
+{
+    return -FI_ENOSYS;
+}
+int open_av_ops(struct fid*, const char*, std::uint64_t, void**, void*)
+{
+    return -FI_ENOSYS;
+}
+int insert(fid_av* av, const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
+           void* context)
+{
+    return AddressVector::of(av).insert(addresses, count, places, flags, context);
+}
+/// `node` may be the text of an address; there is no other name for one.
+int insert_service(fid_av* av, const char* node, const char*, fi_addr_t* place, std::uint64_t flags,
+                   void* context)
+{
+    EndpointAddress address{};
+    if (node == nullptr || !address_from_text(node, address))
+        return -FI_EINVAL;
+    return AddressVector::of(av).insert_binary(&address, 1, place, flags, context);
+}
+int insert_symmetric(fid_av*, const char*, std::size_t, const char*, std::size_t, fi_addr_t*, std::uint64_t,
+                     void*)
+{
+    TOFU_WARN(FI_LOG_AV, "fi_av_insertsym: addresses of this provider do not follow from names\n");
+    return -FI_ENOSYS;
+}
+int remove(fid_av* av, fi_addr_t* places, std::size_t count, std::uint64_t)
+{
+    return AddressVector::of(av).remove(places, count);
+}
+int look_up(fid_av* av, fi_addr_t place, void* address, std::size_t* length)
+{
+    return AddressVector::of(av).copy(place, address, length);
+}
+const char* to_text(fid_av* av, const void* address, char* text, std::size_t* length)
+{
+    EndpointAddress binary{};
+    char full[address_text_size];
+    if (AddressVector::of(av).textual()) {
+        std::snprintf(full, sizeof(full), "%s", static_cast<const char*>(address));
+    } else {
+        std::memcpy(&binary, address, sizeof(binary));
+        address_to_text(binary, full);
+    }
+    if (*length > 0)
+        std::snprintf(text, *length, "%s", full);
+    *length = std::strlen(full) + 1;
+    return text;
+}
+
+fi_ops fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = close_av,
+    .bind = bind_av,
+    .control = control_av,
+    .ops_open = open_av_ops,
+    .tostr = nullptr,
+    .ops_set = nullptr,
+};
+
+fi_ops_av av_ops = {
+    .size = sizeof(fi_ops_av),
+    .insert = insert,
+    .insertsvc = insert_service,
+    .insertsym = insert_symmetric,
+    .remove = remove,
+    .lookup = look_up,
+    .straddr = to_text,
+    .av_set = nullptr,
+};
+
+bool sound(const EndpointAddress& address) noexcept
+{
+    return address.magic == address_magic && address.version == wire_version && address.home != 0 &&
+           address.index < max_endpoints;
+}
+
+} // namespace
+
+AddressVector::AddressVector(Domain& domain, bool textual) noexcept : domain_(&domain), textual_(textual)
+{
+    lock_.set_enabled(domain.model().locks);
+}
+
+AddressVector::~AddressVector()
+{
+    for (std::size_t i = 0; chunks_ != nullptr && i < max_chunks; i++)
+        delete[] chunks_[i].load(std::memory_order_relaxed);
+}
+
+int AddressVector::open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context)
+{
+    if (attr == nullptr || (attr->type != FI_AV_UNSPEC && attr->type != FI_AV_MAP && attr->type != FI_AV_TABLE))
+        return -FI_EINVAL;
+    if (attr->name != nullptr || (attr->flags & ~(FI_EVENT | FI_SYMMETRIC)) != 0)
+        return -FI_ENOSYS; // address vectors shared by name
+    if (attr->rx_ctx_bits != 0)
+        return -FI_EINVAL;
+    Domain& owner = Domain::of(domain);
+    auto* made = new (std::nothrow) AddressVector(owner, owner.model().textual_addresses);
+    if (made == nullptr)
+        return -FI_ENOMEM;
+    made->chunks_.reset(new (std::nothrow) std::atomic<Peer*>[max_chunks]());
+    if (made->chunks_ == nullptr) {
+        delete made;
+        return -FI_ENOMEM;
+    }
+    made->fid.fclass = FI_CLASS_AV;
+    made->fid.context = context;
+    made->fid.ops = &fid_ops;
+    made->ops = &av_ops;
+    if (attr->type == FI_AV_UNSPEC)
+        attr->type = FI_AV_TABLE;
+    owner.hold();
+    *av = made;
+    return 0;
+}
+
+int AddressVector::close() noexcept
+{
+    if (users_.load(std::memory_order_relaxed) != 0)
+        return -FI_EBUSY;
+    domain_->release();
+    delete this;
+    return 0;
+}
+
+Peer* AddressVector::place(std::size_t number) const noexcept
+{
+    // acquire: the chunk's zeroes, and a filled place, come before its number is known (partner: take())
+    Peer* chunk = number / chunk_size < max_chunks
+                      ? chunks_[number / chunk_size].load(std::memory_order_acquire)
+                      : nullptr;
+    return chunk != nullptr ? chunk + number % chunk_size : nullptr;
+}
+
+const Peer* AddressVector::find(fi_addr_t address) const noexcept
+{
+    const Peer* peer = place(address);
+    return peer != nullptr && peer->home != 0 ? peer : nullptr;
+}
+
+/// A free place: the lowest one removed, else a new one. Null: full or no memory.
+Peer* AddressVector::take(fi_addr_t& number) noexcept
+{
+    if (free_places_ > 0)
+        for (std::size_t i = first_free_; i < size(); i++)
+            if (Peer* peer = place(i); peer->home == 0) {
+                free_places_--;
+                first_free_ = i + 1;
+                number = i;
+                return peer;
+            }
+    const std::size_t next = size();
+    if (next == chunk_size * max_chunks)
+        return nullptr;
+    if (next % chunk_size == 0 && place(next) == nullptr) {
+        Peer* chunk = new (std::nothrow) Peer[chunk_size]();
+        if (chunk == nullptr)
+            return nullptr;
+        chunks_[next / chunk_size].store(chunk, std::memory_order_release);
+    }
+    size_.store(next + 1, std::memory_order_release);
+    number = next;
+    return place(next);
+}
+
+int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
+                          void* context) noexcept
+{
+    if (addresses == nullptr && count != 0)
+        return -FI_EINVAL;
+    if (!textual_)
+        return insert_binary(addresses, count, places, flags, context);
+    int inserted = 0;
+    const char* text = static_cast<const char*>(addresses);
+    for (std::size_t i = 0; i < count; i++, text += address_text_size) {
+        EndpointAddress address{};
+        char copy[address_text_size];
+        std::memcpy(copy, text, sizeof(copy));
+        copy[sizeof(copy) - 1] = '\0';
+        if (!address_from_text(copy, address))
+            address = {};
+        void* error = (flags & FI_SYNC_ERR) != 0 && context != nullptr ? static_cast<int*>(context) + i : nullptr;
+        inserted += std::max(0, insert_binary(&address, 1, places != nullptr ? places + i : nullptr, flags, error));
+    }
+    return inserted;
+}
+
+int AddressVector::insert_binary(const void* addresses, std::size_t count, fi_addr_t* places,
+                                 std::uint64_t flags, void* context) noexcept
+{
+    int* errors = (flags & FI_SYNC_ERR) != 0 ? static_cast<int*>(context) : nullptr;
+    int inserted = 0;
+    std::lock_guard guard(lock_);
+    for (std::size_t i = 0; i < count; i++) {
+        EndpointAddress address{};
+        std::memcpy(&address, static_cast<const char*>(addresses) + i * sizeof(address), sizeof(address));
+        fi_addr_t number = FI_ADDR_NOTAVAIL;
+        int error = FI_EINVAL;
+        if (!sound(address)) {
+            TOFU_WARN(FI_LOG_AV, "address %zu of fi_av_insert is no address of this version (%u)\n", i,
+                      wire_version);
+        } else if (Peer* peer = take(number)) {
+            peer->nonce = address.nonce;
+            peer->index = address.index;
+            peer->generation++;
+            // release: find() sees the other members with it
+            std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
+            if (index_ != nullptr)
+                index_->places.try_emplace({address.home, address.nonce, address.index}, number);
+            error = 0;
+            inserted++;
+        } else {
+            error = FI_ENOMEM;
+        }
+        if (places != nullptr)
+            places[i] = error == 0 ? number : FI_ADDR_NOTAVAIL;
+        if (errors != nullptr)
+            errors[i] = error;
+    }
+    generation_.fetch_add(1, std::memory_order_release);
+    return inserted;
+}
+
+int AddressVector::remove(const fi_addr_t* places, std::size_t count) noexcept
+{
+    std::lock_guard guard(lock_);
+    for (std::size_t i = 0; i < count; i++)
+        if (find(places[i]) == nullptr)
+            return -FI_EINVAL;
+    for (std::size_t i = 0; i < count; i++) {
+        Peer* peer = place(places[i]);
+        if (index_ != nullptr)
+            index_->places.erase({peer->home, peer->nonce, peer->index});
+        std::atomic_ref(peer->home).store(0, std::memory_order_release);
+        peer->generation++;
+        free_places_++;
+        first_free_ = std::min<std::size_t>(first_free_, places[i]);
+    }
+    generation_.fetch_add(1, std::memory_order_release);
+    return 0;
+}
+
+int AddressVector::copy(fi_addr_t number, void* address, std::size_t* length) const noexcept
+{
+    const Peer* peer = find(number);
+    if (peer == nullptr)
+        return -FI_EINVAL;
+    const EndpointAddress binary{address_magic, wire_version, static_cast<std::uint16_t>(peer->index), peer->home,
+                                 peer->nonce};
+    char text[address_text_size];
+    const void* from = &binary;
+    std::size_t size = sizeof(binary);
+    if (textual_) {
+        address_to_text(binary, text);
+        from = text;
+        size = sizeof(text);
+    }
+    if (address != nullptr)
+        std::memcpy(address, from, std::min(*length, size));
+    *length = size;
+    return 0;
+}
+
+fi_addr_t AddressVector::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index)
+{
+    std::lock_guard guard(lock_);
+    if (index_ == nullptr) {
+        index_ = std::make_unique<Index>();
+        index_->places.reserve(size());
+        for (std::size_t i = 0; i < size(); i++)
+            if (const Peer* peer = find(i))
+                index_->places.try_emplace({peer->home, peer->nonce, peer->index}, i);
+    }
+    auto it = index_->places.find({home, nonce, index});
+    return it != index_->places.end() ? it->second : FI_ADDR_NOTAVAIL;
+}
+
+} // namespace tofu

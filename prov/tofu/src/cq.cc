@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See cq.h. fi_cq(3). Errors stand in the same ring as successes, so that the order of completions is kept: a
+// read stops before an error and answers -FI_EAVAIL once the error is first.
+#include "cq.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include <rdma/fi_errno.h>
+
+#include "domain.h"
+#include "error.h"
+#include "log.h"
+#include "wait.h"
+
+namespace tofu {
+namespace {
+
+constexpr std::size_t default_size = 1024;
+constexpr std::size_t smallest_ring = 64;
+
+CompletionQueue& of_fid(struct fid* fid) noexcept
+{
+    return CompletionQueue::of(reinterpret_cast<fid_cq*>(fid));
+}
+
+// --- formats: each is a prefix of the next but one, fi_cq(3)
+std::size_t copy_context(const Completion& c, void* to) noexcept
+{
+    *static_cast<fi_cq_entry*>(to) = {c.context};
+    return sizeof(fi_cq_entry);
+}
+std::size_t copy_msg(const Completion& c, void* to) noexcept
+{
+    *static_cast<fi_cq_msg_entry*>(to) = {c.context, c.flags, c.length};
+    return sizeof(fi_cq_msg_entry);
+}
+std::size_t copy_data(const Completion& c, void* to) noexcept
+{
+    *static_cast<fi_cq_data_entry*>(to) = {c.context, c.flags, c.length, c.buffer, c.data};
+    return sizeof(fi_cq_data_entry);
+}
+std::size_t copy_tagged(const Completion& c, void* to) noexcept
+{
+    *static_cast<fi_cq_tagged_entry*>(to) = {c.context, c.flags, c.length, c.buffer, c.data, c.tag};
+    return sizeof(fi_cq_tagged_entry);
+}
+
+// --- shims
+int close_cq(struct fid* fid)
+{
+    return of_fid(fid).close();
+}
+int bind_cq(struct fid*, struct fid*, std::uint64_t)
+{
+    return -FI_ENOSYS;
+}
+int control_cq(struct fid* fid, int command, void* argument)
+{
+    if (command == FI_GETWAITOBJ) {
+        *static_cast<fi_wait_obj*>(argument) = of_fid(fid).wait_object();
+        return 0;
+    }
+    return command == FI_GETWAIT ? -FI_ENODATA : -FI_ENOSYS;
+}
+int open_cq_ops(struct fid*, const char*, std::uint64_t, void**, void*)
+{
+    return -FI_ENOSYS;
+}
+ssize_t read(fid_cq* cq, void* buffer, std::size_t count)
+{
+    return CompletionQueue::of(cq).read(buffer, count, nullptr);
+}
+ssize_t read_from(fid_cq* cq, void* buffer, std::size_t count, fi_addr_t* sources)
+{
+    return CompletionQueue::of(cq).read(buffer, count, sources);
+}
+ssize_t read_error(fid_cq* cq, fi_cq_err_entry* entry, std::uint64_t flags)
+{
+    return CompletionQueue::of(cq).read_error(entry, flags);
+}
+ssize_t wait_and_read(fid_cq* cq, void* buffer, std::size_t count, const void* condition, int timeout)
+{
+    return CompletionQueue::of(cq).wait_and_read(buffer, count, nullptr, condition, timeout);
+}
+ssize_t wait_and_read_from(fid_cq* cq, void* buffer, std::size_t count, fi_addr_t* sources,
+                           const void* condition, int timeout)
+{
+    return CompletionQueue::of(cq).wait_and_read(buffer, count, sources, condition, timeout);
+}
+int signal(fid_cq* cq)
+{
+    CompletionQueue::of(cq).signal();
+    return 0;
+}
+const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer, std::size_t length)
+{
+    const char* text = prov_errno != 0 ? utofu_text(prov_errno) : "no uTofu code";
+    if (buffer != nullptr && length > 0)
+        std::snprintf(buffer, length, "%s", text);
+    return text;
+}
+
+fi_ops fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = close_cq,
+    .bind = bind_cq,
+    .control = control_cq,
+    .ops_open = open_cq_ops,
+    .tostr = nullptr,
+    .ops_set = nullptr,
+};
+
+fi_ops_cq cq_ops = {
+    .size = sizeof(fi_ops_cq),
+    .read = read,
+    .readfrom = read_from,
+    .readerr = read_error,
+    .sread = wait_and_read,
+    .sreadfrom = wait_and_read_from,
+    .signal = signal,
+    .strerror = error_text,
+};
+
+} // namespace
+
+CompletionQueue::CompletionQueue(Domain& domain, const fi_cq_attr& attr) noexcept
+    : domain_(domain), copy_(copy_context), entry_size_(sizeof(fi_cq_entry)),
+      threshold_(attr.wait_cond == FI_CQ_COND_THRESHOLD), wait_object_(attr.wait_obj), progress_(domain)
+{
+    switch (attr.format) {
+    case FI_CQ_FORMAT_UNSPEC:
+    case FI_CQ_FORMAT_CONTEXT: break;
+    case FI_CQ_FORMAT_MSG: copy_ = copy_msg; entry_size_ = sizeof(fi_cq_msg_entry); break;
+    case FI_CQ_FORMAT_DATA: copy_ = copy_data; entry_size_ = sizeof(fi_cq_data_entry); break;
+    case FI_CQ_FORMAT_TAGGED: copy_ = copy_tagged; entry_size_ = sizeof(fi_cq_tagged_entry); break;
+    }
+    lock_.set_enabled(domain.model().locks);
+}
+
+int CompletionQueue::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context)
+{
+    static constexpr fi_cq_attr defaults{};
+    const fi_cq_attr& wish = attr != nullptr ? *attr : defaults;
+    if (wish.format < FI_CQ_FORMAT_UNSPEC || wish.format > FI_CQ_FORMAT_TAGGED)
+        return -FI_ENOSYS;
+    if ((wish.flags & ~FI_AFFINITY) != 0 || wish.wait_cond < FI_CQ_COND_NONE ||
+        wish.wait_cond > FI_CQ_COND_THRESHOLD)
+        return -FI_EINVAL;
+    if (!wait_object_offered(wish.wait_obj)) {
+        TOFU_INFO(FI_LOG_CQ, "wait object %d is not offered\n", wish.wait_obj);
+        return -FI_ENOSYS;
+    }
+    Domain& owner = Domain::of(domain);
+    auto* made = new (std::nothrow) CompletionQueue(owner, wish);
+    if (made == nullptr)
+        return -FI_ENOMEM;
+    // Small at first: it grows to what is outstanding, whatever size was asked for.
+    const std::size_t size =
+        std::bit_ceil(std::clamp(wish.size != 0 ? wish.size : default_size, smallest_ring, default_size));
+    made->ring_.reset(new (std::nothrow) Slot[size]);
+    if (made->ring_ == nullptr) {
+        delete made;
+        return -FI_ENOMEM;
+    }
+    made->mask_ = size - 1;
+    made->fid.fclass = FI_CLASS_CQ;
+    made->fid.context = context;
+    made->fid.ops = &fid_ops;
+    made->ops = &cq_ops;
+    owner.hold();
+    *cq = made;
+    return 0;
+}
+
+int CompletionQueue::close() noexcept
+{
+    if (users_.load(std::memory_order_relaxed) != 0)
+        return -FI_EBUSY;
+    domain_.release();
+    delete this;
+    return 0;
+}
+
+// --- writing
+
+/// The next free slot, under lock_.
+inline CompletionQueue::Slot& CompletionQueue::put() noexcept
+{
+    if (tail_ - head_ > mask_) [[unlikely]]
+        grow();
+    return ring_[tail_ & mask_];
+}
+
+void CompletionQueue::grow() noexcept
+{
+    const std::size_t size = (mask_ + 1) * 2;
+    // Nothing may be lost (FI_RM_ENABLED): without memory for completions there is no going on.
+    auto larger = std::make_unique<Slot[]>(size);
+    for (std::uint64_t i = head_; i != tail_; i++)
+        larger[i & (size - 1)] = ring_[i & mask_];
+    ring_ = std::move(larger);
+    mask_ = size - 1;
+}
+
+void CompletionQueue::write(const Completion& completion) noexcept
+{
+    std::lock_guard guard(lock_);
+    Slot& slot = put();
+    slot.completion = completion;
+    slot.err = 0;
+    // relaxed: empty() is only a hint, all else is under the lock
+    std::atomic_ref(tail_).store(tail_ + 1, std::memory_order_relaxed);
+}
+
+void CompletionQueue::write_error(const Completion& completion, int err, int prov_errno,
+                                  std::size_t overflow_length) noexcept
+{
+    std::lock_guard guard(lock_);
+    put() = {completion, overflow_length, err, prov_errno};
+    std::atomic_ref(tail_).store(tail_ + 1, std::memory_order_relaxed);
+}
+
+// --- reading
+
+ssize_t CompletionQueue::take(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+{
+    std::lock_guard guard(lock_);
+    char* to = static_cast<char*>(buffer);
+    std::size_t taken = 0;
+    for (; taken < count && head_ != tail_; taken++, head_++) {
+        const Slot& slot = ring_[head_ & mask_];
+        if (slot.err != 0)
+            break;
+        to += copy_(slot.completion, to);
+        if (sources != nullptr)
+            sources[taken] = slot.completion.source;
+    }
+    if (taken > 0)
+        return static_cast<ssize_t>(taken);
+    return head_ != tail_ && ring_[head_ & mask_].err != 0 ? -FI_EAVAIL : -FI_EAGAIN;
+}
+
+ssize_t CompletionQueue::read(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+{
+    if (empty() || count == 0) // a read of none is how programs ask for progress
+        progress_.run();
+    if (empty())
+        return -FI_EAGAIN;
+    return take(buffer, count, sources);
+}
+
+ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexcept
+{
+    std::lock_guard guard(lock_);
+    if (head_ == tail_ || ring_[head_ & mask_].err == 0)
+        return -FI_EAGAIN;
+    const Slot& slot = ring_[head_ & mask_];
+    const Completion& c = slot.completion;
+    entry->op_context = c.context;
+    entry->flags = c.flags;
+    entry->len = c.length;
+    entry->buf = c.buffer;
+    entry->data = c.data;
+    entry->tag = c.tag;
+    entry->olen = slot.overflow_length;
+    entry->err = slot.err;
+    entry->prov_errno = slot.prov_errno;
+    // Callers of 1.5 and later give a buffer for provider data in err_data; there is none of ours.
+    entry->err_data_size = 0;
+    if (FI_VERSION_LT(domain_.model().api_version, FI_VERSION(1, 5)))
+        entry->err_data = nullptr;
+    head_++;
+    return 1;
+}
+
+ssize_t CompletionQueue::wait_and_read(void* buffer, std::size_t count, fi_addr_t* sources,
+                                       const void* condition, int timeout_ms) noexcept
+{
+    if (wait_object_ == FI_WAIT_NONE)
+        return -FI_EINVAL; // fi_cq(3): blocking reads need a wait object
+    const std::size_t wanted =
+        threshold_ && condition != nullptr
+            ? std::clamp<std::size_t>(reinterpret_cast<std::uintptr_t>(condition), 1, std::max<std::size_t>(count, 1))
+            : 1;
+    const Deadline deadline(timeout_ms);
+    Sleeper sleeper(domain_, progress_, deadline);
+    char* to = static_cast<char*>(buffer);
+    std::size_t taken = 0;
+    for (;;) {
+        const ssize_t got = read(to + taken * entry_size_, count - taken, sources != nullptr ? sources + taken : nullptr);
+        if (got > 0)
+            taken += static_cast<std::size_t>(got);
+        if (taken >= wanted)
+            return static_cast<ssize_t>(taken);
+        if (got < 0 && got != -FI_EAGAIN)
+            return taken > 0 ? static_cast<ssize_t>(taken) : got;
+        unsigned signals = signals_.load(std::memory_order_acquire);
+        if (signals != 0 && signals_.compare_exchange_strong(signals, signals - 1))
+            return taken > 0 ? static_cast<ssize_t>(taken) : -FI_EAGAIN;
+        if (!sleeper.sleep())
+            return taken > 0 ? static_cast<ssize_t>(taken) : -FI_EAGAIN;
+    }
+}
+
+} // namespace tofu

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See domain.h.
+#include "domain.h"
+
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+#include <sys/random.h>
+
+#include "atomic_table.h"
+#include "av.h"
+#include "cntr.h"
+#include "cq.h"
+#include "endpoint.h"
+#include "fabric.h"
+#include "info.h"
+#include "log.h"
+#include "mr.h"
+#include "region.h"
+#include "wait.h"
+
+namespace tofu {
+namespace {
+
+int close_domain(struct fid* fid)
+{
+    return Domain::of(reinterpret_cast<fid_domain*>(fid)).close();
+}
+int bind_domain(struct fid*, struct fid* object, std::uint64_t)
+{
+    // An event queue would carry asynchronous events of the domain: there are none to carry.
+    return object != nullptr && object->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;
+}
+int control_domain(struct fid*, int, void*)
+{
+    return -FI_ENOSYS;
+}
+int open_domain_ops(struct fid*, const char*, std::uint64_t, void**, void*)
+{
+    return -FI_ENOSYS;
+}
+int no_scalable_endpoint(fid_domain*, fi_info*, fid_ep**, void*)
+{
+    return -FI_ENOSYS;
+}
+int no_shared_transmit(fid_domain*, fi_tx_attr*, fid_stx**, void*)
+{
+    return -FI_ENOSYS;
+}
+int no_shared_receive(fid_domain*, fi_rx_attr*, fid_ep**, void*)
+{
+    return -FI_ENOSYS;
+}
+int query_domain_atomic(fid_domain*, fi_datatype type, fi_op op, fi_atomic_attr* attr, std::uint64_t flags)
+{
+    return query_atomic(type, op, attr, flags);
+}
+int no_collective(fid_domain*, fi_collective_op, fi_collective_attr*, std::uint64_t)
+{
+    return -FI_ENOSYS;
+}
+
+fi_ops fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = close_domain,
+    .bind = bind_domain,
+    .control = control_domain,
+    .ops_open = open_domain_ops,
+    .tostr = nullptr,
+    .ops_set = nullptr,
+};
+
+fi_ops_domain domain_ops = {
+    .size = sizeof(fi_ops_domain),
+    .av_open = AddressVector::open,
+    .cq_open = CompletionQueue::open,
+    .endpoint = Endpoint::open,
+    .scalable_ep = no_scalable_endpoint,
+    .cntr_open = Counter::open,
+    .poll_open = open_poll_set,
+    .stx_ctx = no_shared_transmit,
+    .srx_ctx = no_shared_receive,
+    .query_atomic = query_domain_atomic,
+    .query_collective = no_collective,
+    .endpoint2 = nullptr,
+};
+
+/// FI_THREAD_DOMAIN promises that the application serialises all that shares a domain; every other model lets
+/// threads meet at the home VCQ, at a queue or at an endpoint.
+bool needs_locks(fi_threading threading) noexcept
+{
+    return threading != FI_THREAD_DOMAIN;
+}
+
+} // namespace
+
+Domain::Domain() noexcept = default;
+Domain::~Domain() = default;
+
+int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context)
+{
+    if (info->domain_attr == nullptr || info->fabric_attr == nullptr)
+        return -FI_EINVAL;
+    if (info->domain_attr->name != nullptr && std::strcmp(info->domain_attr->name, domain_name) != 0) {
+        TOFU_WARN(FI_LOG_DOMAIN, "there is no domain %s, use %s\n", info->domain_attr->name, domain_name);
+        return -FI_EINVAL;
+    }
+    auto* made = new (std::nothrow) Domain;
+    if (made == nullptr)
+        return -FI_ENOMEM;
+    const int error = made->set_up(Fabric::of(fabric), *info, context);
+    if (error != 0) {
+        delete made;
+        return error;
+    }
+    *domain = made;
+    return 0;
+}
+
+int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
+{
+    int error = 0;
+    backend_ = vcq::Backend::get(error);
+    if (backend_ == nullptr)
+        return error;
+    const int mr_mode = info.domain_attr->mr_mode;
+    model_.locks = needs_locks(info.domain_attr->threading);
+    model_.virtual_addresses = (mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC)) != 0;
+    model_.provider_keys = (mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC)) != 0;
+    model_.textual_addresses = info.addr_format == FI_ADDR_STR;
+    model_.api_version = info.fabric_attr->api_version;
+    home_lock_.set_enabled(model_.locks);
+    if (getrandom(&nonce_, sizeof(nonce_), 0) != sizeof(nonce_) || nonce_ == 0)
+        nonce_ = reinterpret_cast<std::uintptr_t>(this) | 1;
+
+    // VCQs of the process may share a CQ, where calls under different locks meet (guide 2.5): thread-safe.
+    error = home_.open(*backend_, next_spread(), model_.locks,
+                       vcq::Sink{.owner = this, .remote = on_remote, .orphan_error = nullptr});
+    if (error != 0) {
+        TOFU_WARN(FI_LOG_DOMAIN,
+                  "no VCQ for the domain (%s): fewer processes per node, or close domains\n",
+                  fi_strerror(-error));
+        return error;
+    }
+    home_memory_.reset(new (std::nothrow) LocalMemory(home_));
+    regions_.reset(new (std::nothrow) RegionTable(*this));
+    if (home_memory_ == nullptr || regions_ == nullptr)
+        return -FI_ENOMEM;
+    error = regions_->open();
+    if (error != 0)
+        return error;
+    regions_->attach(*home_memory_, home_lock_);
+
+    fid.fclass = FI_CLASS_DOMAIN;
+    fid.context = context;
+    fid.ops = &fid_ops;
+    ops = &domain_ops;
+    mr = &region_ops;
+    fabric_ = &fabric;
+    fabric_->hold();
+    return 0;
+}
+
+int Domain::close() noexcept
+{
+    if (users_.load(std::memory_order_relaxed) != 0)
+        return -FI_EBUSY;
+    regions_->detach(*home_memory_);
+    regions_->close();
+    home_memory_.reset();
+    home_.close();
+    fabric_->release();
+    delete this;
+    return 0;
+}
+
+void Domain::progress_home() noexcept
+{
+    if (!home_lock_.try_lock())
+        return;
+    home_.poll();
+    home_lock_.unlock();
+}
+
+/// Under the home lock. Endpoints take their own lock inside: home before endpoint.
+void Domain::on_remote(void* self, const vcq::RemoteNotice& notice) noexcept
+{
+    auto& domain = *static_cast<Domain*>(self);
+    for (unsigned i = 0; i < domain.next_index_; i++) {
+        const Area& area = domain.areas_[i];
+        // RMT_PUT says where the bytes end, so the end of the area belongs to it.
+        const std::uint64_t offset = notice.stadd - area.base;
+        if (area.size != 0 && offset <= area.size && domain.endpoints_[i] != nullptr) {
+            domain.endpoints_[i]->area_notice(notice, offset);
+            return;
+        }
+    }
+    domain.regions_->remote_event(notice);
+}
+
+int Domain::add_endpoint(Endpoint& ep, unsigned& index)
+{
+    std::lock_guard guard(home_lock_);
+    // Numbers are used again only when all have been used: an old address should not reach a new endpoint.
+    if (next_index_ < max_endpoints) {
+        index = next_index_++;
+    } else {
+        for (index = 0; index < max_endpoints && endpoints_[index] != nullptr;)
+            index++;
+        if (index == max_endpoints)
+            return -FI_ENOSPC;
+    }
+    endpoints_[index] = &ep;
+    return 0;
+}
+
+void Domain::remove_endpoint(unsigned index) noexcept
+{
+    std::lock_guard guard(home_lock_);
+    endpoints_[index] = nullptr;
+    areas_[index] = {};
+}
+
+void Domain::set_area(unsigned index, utofu_stadd_t base, std::size_t size) noexcept
+{
+    std::lock_guard guard(home_lock_);
+    areas_[index] = {base, size};
+}
+
+} // namespace tofu

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See fabric.h.
+#include "fabric.h"
+
+#include <cstring>
+#include <new>
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+
+#include "domain.h"
+#include "eq.h"
+#include "info.h"
+#include "log.h"
+#include "wait.h"
+
+namespace tofu {
+namespace {
+
+int close_fabric(struct fid* fid)
+{
+    auto* fabric = &Fabric::of(reinterpret_cast<fid_fabric*>(fid));
+    if (fabric->in_use())
+        return -FI_EBUSY;
+    delete fabric;
+    return 0;
+}
+
+int bind_nothing(struct fid*, struct fid*, std::uint64_t)
+{
+    return -FI_ENOSYS;
+}
+int control_nothing(struct fid*, int, void*)
+{
+    return -FI_ENOSYS;
+}
+int open_nothing(struct fid*, const char*, std::uint64_t, void**, void*)
+{
+    return -FI_ENOSYS;
+}
+int no_passive_endpoint(fid_fabric*, fi_info*, fid_pep**, void*)
+{
+    return -FI_ENOSYS; // reliable datagrams need no connection
+}
+
+fi_ops fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = close_fabric,
+    .bind = bind_nothing,
+    .control = control_nothing,
+    .ops_open = open_nothing,
+    .tostr = nullptr,
+    .ops_set = nullptr,
+};
+
+fi_ops_fabric fabric_ops = {
+    .size = sizeof(fi_ops_fabric),
+    .domain = Domain::open,
+    .passive_ep = no_passive_endpoint,
+    .eq_open = EventQueue::open,
+    .wait_open = open_wait_set,
+    .trywait = try_wait,
+    .domain2 = nullptr,
+};
+
+} // namespace
+
+int Fabric::open(fi_fabric_attr* attr, fid_fabric** fabric, void* context)
+{
+    if (attr->name != nullptr && std::strcmp(attr->name, fabric_name) != 0)
+        return -FI_EINVAL;
+    auto* made = new (std::nothrow) Fabric;
+    if (made == nullptr)
+        return -FI_ENOMEM;
+    made->fid.fclass = FI_CLASS_FABRIC;
+    made->fid.context = context;
+    made->fid.ops = &fid_ops;
+    made->ops = &fabric_ops;
+    made->api_version = attr->api_version;
+    *fabric = made;
+    return 0;
+}
+
+} // namespace tofu
