@@ -355,27 +355,25 @@ TEST(AtomicOrder, LaterOperationsSeeEarlierOnes)
     }
 }
 
-TEST(AtomicFence, WaitsForAllEarlierOperations)
+TEST(AtomicRead, MemoryForReadingOnlyIsReadByGet)
 {
-    for (unsigned seed = 1; seed < 30; ++seed) {
-        Net::reset(seed);
-        Net& net = Net::now();
-        net.window = 16;
-        Initiator who;
-        std::vector<std::uint64_t> one(64, 1), results(64);
-        for (unsigned i = 0; i < 64; ++i)
-            who.runner->submit(make(who, {i % 2 ? FI_SUM : FI_PROD, FI_UINT64, 8 * i, 1, &one[i],
-                                          nullptr, &results[i]}),
-                               false);
-        std::vector<std::uint64_t> seen(64);
-        AtomicOp* fenced =
-            make(who, {FI_ATOMIC_READ, FI_UINT64, 0, 64, nullptr, nullptr, seen.data()});
-        fenced->fence = true;
-        who.runner->submit(fenced, false);
-        ASSERT_TRUE(run({&who}));
-        for (unsigned i = 0; i < 64; ++i)
-            ASSERT_EQ(seen[i], i % 2);
-    }
+    Net::reset(21);
+    Net& net = Net::now();
+    net.window = 8;
+    net.busy_percent = 30;
+    net.read_only_all = true;
+    Initiator who;
+    for (unsigned i = 0; i < 4096; ++i)
+        net.memory[i] = static_cast<unsigned char>(i * 13);
+    std::vector<std::uint16_t> seen(700);
+    who.runner->submit(make(who, {FI_ATOMIC_READ, FI_UINT16, 6, 700, nullptr, nullptr, seen.data()}), false);
+    ASSERT_TRUE(run({&who}));
+    EXPECT_EQ(who.ends[nullptr], std::vector<int>{0});
+    EXPECT_EQ(std::memcmp(seen.data(), &net.memory[6], 1400), 0);
+    std::uint16_t one = 1;
+    who.runner->submit(make(who, {FI_SUM, FI_UINT16, 6, 1, &one, nullptr, seen.data()}), false);
+    ASSERT_TRUE(run({&who}));
+    EXPECT_EQ(who.ends[nullptr], (std::vector<int>{0, FI_EIO}));
 }
 
 TEST(AtomicErrors, AFailedOperationEndsOnce)
@@ -421,6 +419,23 @@ TEST(AtomicEvents, OneNoticePerOperationAtItsEnd)
         for (auto& [type, stadd] : net.remote_notices)
             EXPECT_EQ(type, UTOFU_MRQ_TYPE_RMT_ARMW);
     }
+}
+
+TEST(AtomicEvents, FetchingCountsAsReading)
+{
+    Net::reset(31);
+    Net& net = Net::now();
+    net.busy_percent = 30;
+    Initiator who;
+    std::vector<std::uint8_t> operand(300, 2), result(300);
+    for (auto op : {FI_SUM, FI_BOR}) {
+        AtomicOp* const made = make(who, {op, FI_UINT8, 3, 300, operand.data(), nullptr, result.data()});
+        made->event = true;
+        who.runner->submit(made, false);
+    }
+    ASSERT_TRUE(run({&who}));
+    using Seen = std::pair<std::uint8_t, std::uint64_t>;
+    EXPECT_EQ(net.remote_notices, std::vector<Seen>(2, {UTOFU_MRQ_TYPE_RMT_GET, Net::base + 3}));
 }
 
 TEST(AtomicLists, CutsOfAllListsMayDiffer)

@@ -41,7 +41,7 @@ struct Net {
     unsigned window = 1;         ///< how far down its queue the adversary reaches
     bool prompt = false;         ///< carried out within the post
     std::uint64_t broken = 0;    ///< a STADD whose every access fails
-    std::uint64_t read_only = 0; ///< a STADD that ARMW may not touch
+    bool read_only_all = false;  ///< ARMW may touch nothing
     std::size_t posts = 0;
     std::size_t swaps = 0;
     std::vector<std::pair<std::uint8_t, std::uint64_t>> remote_notices;
@@ -101,7 +101,7 @@ struct Net {
             code = UTOFU_ERR_MRQ_RMT_STADD;
         } else if (p.kind == 2) {
             std::memcpy(reinterpret_cast<void*>(p.local), at(p.stadd), p.width);
-        } else if (read_only && p.stadd == read_only) {
+        } else if (read_only_all) {
             code = UTOFU_ERR_MRQ_RMT_STADD;
         } else {
             std::uint64_t old = 0, made = 0;

@@ -140,8 +140,8 @@ void fill_in(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer, ssi
     op.reads_operand = uses_operand(call.op);
     op.reads_compare = call.family == Family::compare;
     op.fetches = call.family != Family::base;
-    op.fence = (call.flags & FI_FENCE) != 0;
-    op.strong = op.fence || ep.atomic_engine().runner().ordered();
+    // A fence waits for what is attended; the flag orders it behind what was not (inject).
+    op.strong = (call.flags & FI_FENCE) || ep.atomic_engine().runner().ordered();
     op.event = (ep.caps() & FI_RMA_EVENT) != 0;
     op.write_event = call.family == Family::base;
     op.total = static_cast<std::size_t>(total);
@@ -153,7 +153,10 @@ void fill_in(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer, ssi
         add_all(op.result, call.result, call.results);
 }
 
-/// Finds the targets' STADDs. 0, -FI_EINVAL (alignment), or what RemoteKeys says.
+/// find_targets() found an element that is not aligned to its size.
+constexpr int misaligned = 1;
+
+/// Finds the targets' STADDs. 0, misaligned, or what RemoteKeys says.
 int find_targets(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer)
 {
     for (std::size_t i = 0; i < call.remotes; ++i) {
@@ -168,12 +171,22 @@ int find_targets(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer)
             return rc;
         const std::uint64_t natural = op.size < 8 ? op.size : 8;
         if (target.stadd & (natural - 1))
-            return -FI_EINVAL;
+            return misaligned;
         target.elements = remote.count;
         ++op.targets;
     }
     return 0;
 }
+
+/// Nothing of the endpoint is under way: what a fence waits for.
+bool quiet(Endpoint& ep)
+{
+    return ep.atomic_engine().idle() && ep.vcq().idle() &&
+           ((ep.caps() & FI_RMA) == 0 || ep.rma_engine().idle());
+}
+
+/// Rounds of progress that a call spends on the look-up of a key before it answers -FI_EAGAIN.
+constexpr unsigned lookup_polls = 64;
 
 ssize_t submit_locked(Endpoint& ep, const Call& call)
 {
@@ -188,28 +201,34 @@ ssize_t submit_locked(Endpoint& ep, const Call& call)
     if (!peer)
         return -FI_EINVAL;
     AtomicRunner& runner = ep.atomic_engine().runner();
+    if ((call.flags & FI_FENCE) && !quiet(ep)) {
+        ep.progress_locked();
+        if (!quiet(ep))
+            return -FI_EAGAIN;
+    }
     AtomicOp* const op = runner.alloc();
     if (!op) {
         ep.progress_locked();
         return -FI_EAGAIN;
     }
     fill_in(*op, ep, call, *peer, total);
-    const int rc = find_targets(*op, ep, call, *peer);
+    int rc = find_targets(*op, ep, call, *peer);
+    for (unsigned i = 0; rc == -FI_EAGAIN && i < lookup_polls; ++i) {
+        ep.progress_locked();
+        op->targets = 0;
+        rc = find_targets(*op, ep, call, *peer);
+    }
     if (rc == 0) [[likely]] {
         runner.submit(op, (call.flags & FI_INJECT) != 0);
         return 0;
     }
-    const bool at_once = rc == -FI_EAGAIN || rc == -FI_ENOMEM || op->targets < call.remotes;
-    if (rc == -FI_EKEYREJECTED || rc == -FI_EACCES || (rc == -FI_EINVAL && !at_once)) {
+    const bool of_the_peer = rc != -FI_EAGAIN && rc != -FI_ENOMEM && rc != misaligned;
+    if (of_the_peer) { // a matter of the peer's memory: an error of the operation, not of the call
         op->err = -rc;
         complete(*op);
-        runner.release(op);
-        return 0;
     }
     runner.release(op);
-    if (rc == -FI_EAGAIN)
-        ep.progress_locked();
-    return rc;
+    return of_the_peer ? 0 : rc == misaligned ? -FI_EINVAL : rc;
 }
 
 ssize_t submit(fid_ep* fid, const Call& call) noexcept
@@ -286,6 +305,9 @@ ssize_t submit_native(Endpoint& ep, Method method, std::size_t size, const Plain
     op->pending = 1;
     op->result = call.family == Family::base ? nullptr : call.result;
     op->size = static_cast<std::uint8_t>(size);
+    op->home = peer->home;
+    op->stadd = stadd;
+    op->reads = call.op == FI_ATOMIC_READ;
     vcq::How how;
     how.when = vcq::When::delivered;
     how.strong_order = runner.ordered();
@@ -438,11 +460,6 @@ int compwritevalid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
     return valid(type, op, count, FI_COMPARE_ATOMIC);
 }
 
-bool rma_idle(void* context) noexcept
-{
-    return static_cast<Endpoint*>(context)->rma_engine().idle();
-}
-
 } // namespace
 
 fi_ops_atomic atomic_ops = {
@@ -472,8 +489,6 @@ int AtomicEngine::open() noexcept
                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
     runner_.set_ordered((endpoint_.tx_attr().msg_order & orders) != 0);
-    if (endpoint_.caps() & FI_RMA)
-        runner_.set_outside_idle(&rma_idle, &endpoint_);
     return 0;
 }
 

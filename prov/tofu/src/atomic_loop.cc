@@ -181,10 +181,14 @@ void AtomicRunner::retry_posts() noexcept
         Flight* const next = f->next;
         f->next = nullptr;
         // Signed difference: ticks wrap.
-        if (static_cast<std::int32_t>(tick_ - f->due) >= 0)
-            repost(*f);
-        else
+        if (static_cast<std::int32_t>(tick_ - f->due) < 0)
             post_later(*f, f->due);
+        else if (f->loops)
+            repost(*f);
+        else if (const Post posted = get_word(*f); posted == Post::busy)
+            post_later(*f, tick_);
+        else if (posted == Post::error)
+            settle_word(*f, 0, vcq_.last_error());
         f = next;
     }
 }

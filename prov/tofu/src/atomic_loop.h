@@ -30,12 +30,6 @@ class AtomicRunner {
     /// Each operation takes effect after the earlier ones to the same peer.
     void set_ordered(bool on) noexcept { ordered_ = on; }
     [[nodiscard]] bool ordered() const noexcept { return ordered_; }
-    /// Fences wait for other engines as well; null: there are none.
-    void set_outside_idle(bool (*idle)(void*) noexcept, void* context) noexcept
-    {
-        outside_idle_ = idle;
-        outside_ = context;
-    }
 
     // --- one element, one ARMW
     /// Whether an operation on `home` may be posted now, before any that waits.
@@ -73,6 +67,7 @@ class AtomicRunner {
     static void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     static void word_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     static void loop_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void got_word(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     static void event_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
 
     [[nodiscard]] bool loops_at(utofu_vcq_id_t home) const noexcept;
@@ -83,6 +78,9 @@ class AtomicRunner {
     void cut_word(const AtomicOp& op, Flight& f) const noexcept;
     [[nodiscard]] vcq::Post post_native(Flight& f) noexcept;
     [[nodiscard]] vcq::Post post_swap(Flight& f, vcq::How how) noexcept;
+    [[nodiscard]] vcq::Post get_word(Flight& f) noexcept;
+    [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
+    [[nodiscard]] bool read_by_get(const NativeOp& op) noexcept;
     void advance(AtomicOp& op, std::size_t elements) noexcept;
     void keep_injected(AtomicOp& op) noexcept;
     void abandon(AtomicOp& op, int err, int code) noexcept;
@@ -109,15 +107,13 @@ class AtomicRunner {
     std::uint32_t tick_ = 0;         ///< counts calls of progress(): the clock of the back-off
     std::uint32_t random_ = 0;
     std::size_t outstanding_ = 0;
-    std::size_t queued_ = 0;         ///< of these, in queue_
     AtomicOp* looping_ = nullptr;    ///< operations with loops, started and not completed
     AtomicOp* queue_ = nullptr;      ///< not wholly started, oldest first
     AtomicOp* queue_end_ = nullptr;
     AtomicOp* events_ = nullptr;     ///< ended but for their notice at the target, which was refused
     Flight* again_ = nullptr;        ///< to post (again) when due
     Flight* again_end_ = nullptr;
-    bool (*outside_idle_)(void*) noexcept = nullptr;
-    void* outside_ = nullptr;
+    AtomicScratch scratch_;
     Pool<NativeOp> natives_{max_native};
     Pool<AtomicOp> ops_{max_ops};
     Pool<Flight> flights_{max_flights};

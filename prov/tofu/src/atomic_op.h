@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -74,6 +75,9 @@ class Pieces {
 struct NativeOp : Request {
     class AtomicRunner* runner;
     void* result;       ///< null for base operations
+    utofu_vcq_id_t home;
+    utofu_stadd_t stadd;
+    bool reads;         ///< FI_ATOMIC_READ: may have to be done by Get
     std::uint8_t size;  ///< of the result
 };
 
@@ -97,11 +101,12 @@ struct AtomicOp : Request {
     bool reads_operand;
     bool reads_compare;
     bool fetches;
-    bool fence;                 ///< starts when all earlier operations have completed
     bool strong;                ///< strong order on first posts (message order was promised)
     bool event;                 ///< the target counts it (FI_RMA_EVENT): one notice at its end
     bool write_event;           ///< it counts as a write (base family), not as a read
     bool event_posted;
+    bool by_get;                ///< FI_ATOMIC_READ of a region that only allows reading
+    std::uint8_t scratch;       ///< place of the Get that is its notice at the target
     std::uint8_t targets;       ///< entries of target[]
     std::uint8_t at_target;     ///< cursor: entry of target[] ...
     std::size_t in_target;      ///< ... and element in it, of the next word
@@ -125,6 +130,7 @@ struct Flight : vcq::Waiter {
     std::uint8_t offset;      ///< of the first element in the word
     std::uint8_t elements;
     bool loops;
+    std::uint8_t scratch;     ///< place its Get writes to; see AtomicScratch
     std::uint16_t attempts;   ///< lost CSWAPs
     std::uint16_t batch;      ///< leader: flights of the chain, itself included, that its CSWAP carries
     std::uint32_t due;        ///< tick of the next post
@@ -134,6 +140,35 @@ struct Flight : vcq::Waiter {
     std::uint64_t before;     ///< the word as this flight found it
     std::uint64_t expect;     ///< leader: what the CSWAP in the air compares with
     std::uint64_t desired;    ///< leader: what it swaps in
+};
+
+/// Registered memory of an endpoint into which Gets of its atomics write; made at first use. The VCQ is
+/// closed, and the registration with it, before this goes.
+class AtomicScratch {
+  public:
+    static constexpr std::uint8_t places = 128;
+    static constexpr std::size_t place_size = 32;
+
+    /// Number of a free place, from 1 on, or 0: none now.
+    [[nodiscard]] std::uint8_t alloc(vcq::Vcq& vcq) noexcept;
+    void release(std::uint8_t place) noexcept { free_[free_count_++] = place; }
+    [[nodiscard]] utofu_stadd_t stadd(std::uint8_t place) const noexcept
+    {
+        return stadd_ + (place - 1u) * place_size;
+    }
+    [[nodiscard]] std::byte* data(std::uint8_t place) const noexcept
+    {
+        return memory_.get() + (place - 1u) * place_size;
+    }
+
+  private:
+    struct Free {
+        void operator()(std::byte* p) const noexcept { std::free(p); }
+    };
+    std::unique_ptr<std::byte[], Free> memory_;
+    utofu_stadd_t stadd_ = 0;
+    std::uint8_t free_[places];
+    std::uint8_t free_count_ = 0;
 };
 
 /// Where CSWAP loops of one endpoint on one word meet, and what was last seen there.

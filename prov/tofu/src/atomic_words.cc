@@ -15,6 +15,22 @@ AtomicRunner::AtomicRunner(vcq::Vcq& vcq) noexcept
 {
 }
 
+std::uint8_t AtomicScratch::alloc(vcq::Vcq& vcq) noexcept
+{
+    if (!memory_) [[unlikely]] {
+        memory_.reset(static_cast<std::byte*>(std::aligned_alloc(256, places * place_size)));
+        if (!memory_)
+            return 0;
+        if (vcq.reg(memory_.get(), places * place_size, false, stadd_) != 0) {
+            memory_.reset();
+            return 0;
+        }
+        while (free_count_ < places)
+            free_[free_count_] = static_cast<std::uint8_t>(free_count_ + 1), ++free_count_;
+    }
+    return free_count_ == 0 ? 0 : free_[--free_count_];
+}
+
 AtomicOp* AtomicRunner::alloc() noexcept
 {
     AtomicOp* op = ops_.alloc();
@@ -24,7 +40,7 @@ AtomicOp* AtomicRunner::alloc() noexcept
     op->notify = &event_done; // the operation itself waits for its event only
     op->err = op->prov_errno = 0;
     op->next = op->loop_next = op->loop_prev = nullptr;
-    op->fence = op->strong = op->event = op->event_posted = false;
+    op->strong = op->event = op->event_posted = op->by_get = false;
     op->targets = op->at_target = 0;
     op->in_target = op->started = op->total = 0;
     op->words = 0;
@@ -54,7 +70,10 @@ void AtomicRunner::native_done(vcq::Waiter* self, const Notice& notice) noexcept
     (void)settle(*op, notice.code);
     AtomicRunner* const runner = op->runner;
     --runner->outstanding_;
-    complete(*op);
+    if (op->err != 0 && op->reads && runner->read_by_get(*op)) [[unlikely]]
+        ; // goes on under another name
+    else
+        complete(*op);
     runner->natives_.release(op);
 }
 
@@ -72,8 +91,6 @@ bool AtomicRunner::may_start(const AtomicOp& op) const noexcept
 {
     if (op.words != 0) // has started already
         return true;
-    if (op.fence && (outstanding_ != queued_ || (outside_idle_ && !outside_idle_(outside_))))
-        return false;
     return !ordered_ || !loops_at(op.home);
 }
 
@@ -81,7 +98,6 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
 {
     op->pending = 1;
     ++outstanding_;
-    ++queued_;
     if (queue_)
         queue_end_->next = op;
     else
@@ -107,7 +123,6 @@ void AtomicRunner::start_queued() noexcept
             return;
         queue_ = op->next;
         op->next = nullptr;
-        --queued_;
         all_started(*op);
     }
 }
@@ -214,7 +229,8 @@ bool AtomicRunner::start_word(AtomicOp& op) noexcept
                          f->elements == 1 && f->offset + op.size == f->width &&
                          op.integer;
     f->loops = op.method == Method::loop && !top_sum;
-    const Post posted = f->loops ? begin_loop(*f) : post_native(*f);
+    f->scratch = 0;
+    const Post posted = f->loops ? begin_loop(*f) : op.by_get ? get_word(*f) : post_native(*f);
     if (posted == Post::done) [[likely]] {
         ++op.pending;
         advance(op, f->elements);
@@ -299,7 +315,75 @@ Post AtomicRunner::post_swap(Flight& f, vcq::How how) noexcept
 void AtomicRunner::word_done(vcq::Waiter* self, const Notice& notice) noexcept
 {
     Flight* const f = static_cast<Flight*>(self);
-    f->op->runner->settle_word(*f, notice.value, notice.code);
+    AtomicRunner* const runner = f->op->runner;
+    if (notice.code != UTOFU_SUCCESS && f->op->op == FI_ATOMIC_READ && !runner->closing_) [[unlikely]] {
+        // An ARMW may not touch memory registered for reading only (guide 3.6.2.1), a Get may. Nobody but
+        // the owner's CPU writes there, and the TNI reads an aligned word within one cache line.
+        f->op->by_get = true;
+        switch (runner->get_word(*f)) {
+        case Post::done: return;
+        case Post::busy: runner->post_later(*f, runner->tick_); return;
+        case Post::error: break;
+        }
+    }
+    runner->settle_word(*f, notice.value, notice.code);
+}
+
+Post AtomicRunner::get_word(Flight& f) noexcept
+{
+    f.notify = &got_word;
+    if (f.scratch == 0 && (f.scratch = scratch_.alloc(vcq_)) == 0)
+        return Post::busy;
+    vcq::How how;
+    how.when = vcq::When::delivered;
+    how.strong_order = f.op->strong;
+    how.waiter = &f;
+    const Post posted =
+        vcq_.get(f.op->home, scratch_.stadd(f.scratch), f.word, f.width, how);
+    if (posted != Post::done) {
+        scratch_.release(f.scratch);
+        f.scratch = 0;
+    }
+    return posted;
+}
+
+void AtomicRunner::got_word(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    Flight* const f = static_cast<Flight*>(self);
+    AtomicRunner* const runner = f->op->runner;
+    std::uint64_t value = 0;
+    std::memcpy(&value, runner->scratch_.data(f->scratch), f->width);
+    runner->scratch_.release(f->scratch);
+    runner->settle_word(*f, value, notice.code);
+}
+
+/// A read of one element that met memory for reading only goes on as an operation of the general kind. False:
+/// there is no room for it, and the failure stands.
+bool AtomicRunner::read_by_get(const NativeOp& native) noexcept
+{
+    AtomicOp* const op = closing_ ? nullptr : alloc();
+    if (!op)
+        return false;
+    op->endpoint = native.endpoint;
+    op->cq = native.cq;
+    op->counter = native.counter;
+    op->completion = native.completion;
+    op->wants_entry = native.wants_entry;
+    op->home = native.home;
+    op->kernel = nullptr;
+    op->method = Method::read;
+    op->op = FI_ATOMIC_READ;
+    op->size = native.size;
+    op->integer = true;
+    op->reads_operand = op->reads_compare = op->write_event = false;
+    op->fetches = op->by_get = true;
+    op->strong = ordered_;
+    op->total = 1;
+    op->result.add(native.result, 1);
+    op->target[0] = {native.stadd, 1};
+    op->targets = 1;
+    submit(op, false);
+    return true;
 }
 
 /// The end of one word, whose content was `before`. The flight is gone afterwards, and perhaps the operation.
@@ -320,28 +404,43 @@ void AtomicRunner::settle_word(Flight& f, std::uint64_t before, int code) noexce
 
 // --- the end
 
-/// All words have ended. Where the target counts the operation, one notice more tells it so.
+/// Tells the target that an operation has ended: by an ARMW that changes nothing where it counts as a write, by
+/// a Get of one byte where it counts as a read (fi_endpoint(3), FI_REMOTE_READ).
+Post AtomicRunner::post_event(AtomicOp& op) noexcept
+{
+    vcq::How how;
+    how.when = vcq::When::delivered;
+    how.remote_notice = true;
+    how.waiter = &op;
+    const utofu_stadd_t at = op.target[0].stadd;
+    if (op.write_event)
+        return vcq_.armw4(op.home, UTOFU_ARMW_OP_OR, 0, at & ~utofu_stadd_t{3}, how);
+    op.scratch = scratch_.alloc(vcq_);
+    if (op.scratch == 0)
+        return Post::busy;
+    const Post posted = vcq_.get(op.home, scratch_.stadd(op.scratch), at, 1, how);
+    if (posted != Post::done)
+        scratch_.release(op.scratch);
+    return posted;
+}
+
+/// All words have ended, and with them the operation, unless the target is still to be told.
 void AtomicRunner::finish(AtomicOp& op) noexcept
 {
     if (op.event && !op.event_posted && op.err == 0) {
-        vcq::How how;
-        how.when = vcq::When::delivered;
-        how.remote_notice = true;
-        how.waiter = &op;
-        const utofu_stadd_t at = op.target[0].stadd & ~static_cast<utofu_stadd_t>(3);
-        ++op.pending;
-        const Post posted = vcq_.armw4(op.home, UTOFU_ARMW_OP_OR, 0, at, how);
-        if (posted == Post::done) {
-            op.event_posted = true;
-            return;
-        }
-        if (posted == Post::busy && !closing_) {
+        op.pending = 1;
+        switch (post_event(op)) {
+        case Post::done: op.event_posted = true; return;
+        case Post::busy:
+            if (closing_) {
+                abandon(op, FI_ECANCELED, 0);
+                break;
+            }
             op.next = events_;
             events_ = &op;
             return;
+        case Post::error: abandon(op, fi_error_of(vcq_.last_error()), vcq_.last_error()); break;
         }
-        --op.pending;
-        abandon(op, fi_error_of(vcq_.last_error()), vcq_.last_error());
     }
     if (op.method == Method::loop && op.words != 0) {
         (op.loop_prev ? op.loop_prev->loop_next : looping_) = op.loop_next;
@@ -356,6 +455,8 @@ void AtomicRunner::finish(AtomicOp& op) noexcept
 void AtomicRunner::event_done(vcq::Waiter* self, const Notice& notice) noexcept
 {
     AtomicOp* const op = static_cast<AtomicOp*>(self);
+    if (!op->write_event)
+        op->runner->scratch_.release(op->scratch);
     if (settle(*op, notice.code))
         op->runner->finish(*op);
 }
@@ -371,7 +472,6 @@ void AtomicRunner::progress() noexcept
         events_ = op->next;
         op->next = nullptr;
         AtomicOp* const rest = events_;
-        --op->pending;
         finish(*op);
         if (events_ != rest) // still busy: it has put itself back
             break;
@@ -385,7 +485,6 @@ void AtomicRunner::close() noexcept
     while (AtomicOp* const op = queue_) {
         queue_ = op->next;
         op->next = nullptr;
-        --queued_;
         abandon(*op, FI_ECANCELED, 0);
         all_started(*op);
     }
@@ -397,7 +496,6 @@ void AtomicRunner::close() noexcept
     while (AtomicOp* const op = events_) {
         events_ = op->next;
         op->next = nullptr;
-        --op->pending;
         finish(*op);
     }
 }

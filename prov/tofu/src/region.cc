@@ -208,15 +208,17 @@ int RegionTable::bind(MemoryRegion& region, struct fid* object, std::uint64_t fl
 
 void RegionTable::remote_event(const vcq::RemoteNotice& notice) noexcept
 {
-    // Put and Get name the end of their bytes, ARMW the start (guide 3.7.6.1).
-    const utofu_stadd_t last =
-        notice.type == UTOFU_MRQ_TYPE_RMT_ARMW ? notice.stadd : notice.stadd - 1;
+    // Put and Get name the end of their bytes, ARMW the start (guide 3.7.6.1): that of the aligned word
+    // around the element, which may begin before the region; the element begins in its first four bytes.
+    const bool word = notice.type == UTOFU_MRQ_TYPE_RMT_ARMW;
+    const utofu_stadd_t first = word ? notice.stadd : notice.stadd - 1;
+    const utofu_stadd_t last = word ? notice.stadd + 3 : first;
     auto it = by_stadd_.upper_bound(last);
     if (it == by_stadd_.begin())
         return;
     --it;
     const MemoryRegion& region = *it->second;
-    if (last - region.stadd_ >= region.length_)
+    if (first >= region.stadd_ && first - region.stadd_ >= region.length_)
         return;
     Counter* counter = notice.type == UTOFU_MRQ_TYPE_RMT_GET ? region.read_counter_
                                                              : region.write_counter_;
