@@ -27,6 +27,11 @@ void store_words(T& to, const T& from) noexcept
         __atomic_store_n(reinterpret_cast<uint64_t*>(&to) + i, words[i], __ATOMIC_RELAXED);
 }
 
+bool same_extents(const std::vector<Extent>& a, const std::vector<Extent>& b) noexcept
+{
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(Extent)) == 0;
+}
+
 } // namespace
 
 RegisterStatus VcqMemory::Impl::add(uint64_t start, uint64_t bytes, bool read_only, uint32_t stag,
@@ -100,10 +105,8 @@ bool VcqMemory::Impl::reuse(const Key& key, uint64_t* stadd)
     // The memory below may have been mapped anew since: what is published must be true of it now.
     Slot& slot = slots[at->second.slot];
     *stadd = make_stadd(slot.hw_stag, key.start - slot.page_base);
-    const bool whole = slot.pieces.front().first == key.start - slot.page_base && slot.pieces.size() == 1;
-    const bool same = whole && slot.extents.size() == scratch.size() &&
-                      std::memcmp(slot.extents.data(), scratch.data(), scratch.size() * sizeof(Extent)) == 0;
-    if (!same)
+    const bool whole = slot.pieces.size() == 1; // then scratch describes all of it
+    if (!whole || !same_extents(slot.extents, scratch))
         refresh(at->second.slot);
     return true;
 }
@@ -197,11 +200,19 @@ AccessStatus VcqMemory::Impl::look_up(uint64_t stadd, uint64_t length, bool writ
 void VcqMemory::Impl::refresh(uint32_t index)
 {
     Slot& slot = slots[index];
+    uint64_t first = ~uint64_t{0};
     uint64_t limit = 0;
-    for (const Piece& piece : slot.pieces)
+    for (const Piece& piece : slot.pieces) {
+        first = std::min(first, piece.first);
         limit = std::max(limit, piece.limit);
-    if (!process.classify(slot.page_base, slot.page_base + limit, slot.read_only, &slot.extents))
-        slot.extents.assign(1, Extent{limit, 0, 0, uint32_t(Reach::fixed), 0}); // unmapped meanwhile: each access fails
+    }
+    if (!process.classify(slot.page_base, slot.page_base + limit, slot.read_only, &scratch))
+        scratch.assign(1, Extent{limit, 0, 0, uint32_t(Reach::fixed), 0}); // unmapped meanwhile: each access fails
+    // Posters start over with an entry that changes: leave it alone where nothing has.
+    const StagEntry& entry = table.entries[index];
+    if (entry.first == first && entry.limit == limit && same_extents(slot.extents, scratch))
+        return;
+    slot.extents = scratch;
     publish(index);
 }
 
