@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: what happens to registrations and moved pages as a program lives: free, realloc, fork, reuse of STags.
+// Called by: make check. Calls: tests/memory_harness.
+#include "memory_harness.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace tofu::sim::test {
+namespace {
+
+constexpr size_t page = 4096;
+
+// Rank 1 does what rank 0 asks for through the board until told to stop: command in word 20.
+enum Command : uint64_t { none, add_one, write_one, stop };
+
+void follow(const Rank& rank, const Node& node)
+{
+    for (uint64_t round = 1;; ++round) {
+        ASSERT_TRUE(wait_until([&] { return rank.get(21) == round; }));
+        const uint64_t stadd = rank.get(22);
+        int rc = 0;
+        if (rank.get(20) == stop)
+            return;
+        if (rank.get(20) == add_one)
+            rc = node.add8(rank.get(0), stadd, 1);
+        if (rank.get(20) == write_one)
+            rc = node.put8(rank.get(0), stadd, rank.get(23));
+        rank.set(24, uint64_t(int64_t(rc)));
+        rank.set(25, round);
+    }
+}
+
+struct Leader {
+    const Rank& rank;
+    uint64_t round = 0;
+
+    int ask(Command command, utofu_stadd_t stadd = 0, uint64_t value = 0)
+    {
+        rank.set(20, command);
+        rank.set(22, stadd);
+        rank.set(23, value);
+        rank.set(21, ++round);
+        if (command == stop)
+            return 0;
+        EXPECT_TRUE(wait_until([&] { return rank.get(25) == round; }));
+        return int(int64_t(rank.get(24)));
+    }
+};
+
+void lead(const std::function<void(Node&, Leader&)>& body)
+{
+    expect_processes(2, [&](const Rank& rank) {
+        Node node;
+        rank.set(rank.number, node.id);
+        rank.barrier();
+        if (rank.number == 1) {
+            follow(rank, node);
+            return;
+        }
+        Leader leader{rank};
+        body(node, leader);
+        leader.ask(stop);
+    });
+}
+
+TEST(MemoryLife, StaddOfAFreedRegistrationStaysAnError)
+{
+    lead([](Node& node, Leader& peer) {
+        uint64_t words[64] = {};
+        const utofu_stadd_t first = node.add(words, sizeof words);
+        EXPECT_EQ(peer.ask(add_one, first), UTOFU_SUCCESS);
+        node.remove(first);
+        EXPECT_EQ(utofu_dereg_mem(node.vcq, first, 0), UTOFU_ERR_INVALID_STADD);
+        for (int i = 0; i < 3000; ++i) {
+            const utofu_stadd_t other = node.add(words, sizeof words);
+            ASSERT_NE(other, first);
+            node.remove(other);
+        }
+        EXPECT_EQ(peer.ask(add_one, first), UTOFU_ERR_MRQ_RMT_STADD);
+        EXPECT_EQ(words[0], 1u);
+    });
+}
+
+TEST(MemoryLife, SameRangeHasTheSameStaddUntilFreedAsOften)
+{
+    lead([](Node& node, Leader& peer) {
+        std::vector<uint64_t> words(1000);
+        const utofu_stadd_t first = node.add(words.data(), 8000);
+        EXPECT_EQ(node.add(words.data(), 8000), first);
+        EXPECT_EQ(node.add(words.data() + 100, 800), first + 800); // inside
+        node.remove(first);
+        EXPECT_EQ(peer.ask(add_one, first + 7992), UTOFU_SUCCESS);
+        node.remove(first);
+        EXPECT_EQ(peer.ask(add_one, first), UTOFU_ERR_MRQ_RMT_STADD); // only the inner range is left
+        EXPECT_EQ(peer.ask(add_one, first + 800), UTOFU_SUCCESS);
+        EXPECT_EQ(peer.ask(add_one, first + 1592), UTOFU_SUCCESS);
+        EXPECT_EQ(peer.ask(add_one, first + 1600), UTOFU_ERR_MRQ_RMT_STADD);
+        node.remove(first + 800);
+        EXPECT_EQ(peer.ask(add_one, first + 800), UTOFU_ERR_MRQ_RMT_STADD);
+    });
+}
+
+TEST(MemoryLife, StagsRunOutAndComeBack)
+{
+    expect_processes(1, [](const Rank&) {
+        Node node; // has one registration
+        std::vector<char> bytes(20000);
+        std::vector<utofu_stadd_t> stadds(6143);
+        for (size_t i = 0; i < stadds.size(); ++i)
+            stadds[i] = node.add(&bytes[i], 2);
+        utofu_stadd_t more = 0;
+        EXPECT_EQ(utofu_reg_mem(node.vcq, &bytes[10000], 2, 0, &more), UTOFU_ERR_FULL);
+        EXPECT_EQ(node.add(&bytes[17], 2), stadds[17]); // one more use of what there is
+        node.remove(stadds[17]);
+        node.remove(stadds[17]);
+        EXPECT_EQ(utofu_reg_mem(node.vcq, &bytes[10000], 2, 0, &more), UTOFU_SUCCESS);
+        stadds[17] = more;
+        for (const utofu_stadd_t stadd : stadds)
+            node.remove(stadd);
+        std::sort(stadds.begin(), stadds.end());
+        EXPECT_EQ(std::adjacent_find(stadds.begin(), stadds.end()), stadds.end());
+    });
+}
+
+// realloc may move a mapping with mremap, or let it grow over its end: moved pages must follow, and the bytes
+// behind them in the arena must be nobody else's.
+TEST(MemoryLife, ReallocKeepsMovedPagesApart)
+{
+    lead([](Node& node, Leader& peer) {
+        constexpr size_t words = 40000;
+        std::vector<uint64_t*> blocks(8);
+        for (auto& block : blocks)
+            block = static_cast<uint64_t*>(std::malloc(words * 8));
+        for (size_t round = 0; round < 5; ++round) {
+            for (size_t b = 0; b < blocks.size(); ++b) {
+                const utofu_stadd_t stadd = node.add(blocks[b], words * 8);
+                for (size_t i = 0; i < words; ++i)
+                    blocks[b][i] = b * words + i;
+                for (size_t i = 0; i < words; i += words / 8)
+                    ASSERT_EQ(peer.ask(add_one, stadd + i * 8), UTOFU_SUCCESS);
+                node.remove(stadd);
+            }
+            for (auto& block : blocks) // all at once: each grows over what was behind it
+                block = static_cast<uint64_t*>(std::realloc(block, words * 8 * (2 + round)));
+            for (size_t b = 0; b < blocks.size(); ++b)
+                std::memset(blocks[b] + words, int(b), words * 8 * (1 + round));
+            for (size_t b = 0; b < blocks.size(); ++b)
+                for (size_t i = 0; i < words; ++i)
+                    ASSERT_EQ(blocks[b][i], b * words + i + (i % (words / 8) == 0)) << b << ' ' << i;
+        }
+        for (auto* block : blocks)
+            std::free(block);
+    });
+}
+
+TEST(MemoryLife, RemappedMemoryIsNeverTheOld)
+{
+    lead([](Node& node, Leader& peer) {
+        constexpr size_t bytes = 64 * page;
+        void* at = nullptr;
+        for (uint64_t i = 0; i < 50; ++i) {
+            const int kind = i % 2 == 0 ? MAP_PRIVATE : MAP_SHARED;
+            auto* words = static_cast<uint64_t*>(
+                ::mmap(at, bytes, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0));
+            ASSERT_NE(words, MAP_FAILED);
+            at = words;
+            ASSERT_EQ(words[100], 0u);
+            const utofu_stadd_t stadd = node.add(words, bytes);
+            ASSERT_EQ(peer.ask(write_one, stadd + 800, i + 1), UTOFU_SUCCESS);
+            ASSERT_EQ(peer.ask(add_one, stadd + 800), UTOFU_SUCCESS);
+            ASSERT_EQ(words[100], i + 2);
+            node.remove(stadd);
+            ::munmap(words, bytes);
+        }
+    });
+}
+
+// Still registered, but gone: an error for the poster, nothing worse for anybody.
+TEST(MemoryLife, UnmappedUnderARegistrationIsAnError)
+{
+    lead([](Node& node, Leader& peer) {
+        auto* words = static_cast<uint64_t*>(
+            ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        const utofu_stadd_t stadd = node.add(words, page);
+        ::munmap(words, page);
+        EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_ERR_MRQ_RMT_MEMORY);
+        EXPECT_EQ(peer.ask(write_one, stadd), UTOFU_ERR_MRQ_RMT_MEMORY);
+        node.remove(stadd);
+    });
+}
+
+TEST(MemoryLife, ChildOfForkHasItsOwnCopy)
+{
+    lead([](Node& node, Leader& peer) {
+        std::vector<uint64_t> words(100000, 5);
+        const utofu_stadd_t stadd = node.add(words.data(), words.size() * 8);
+        for (size_t i = 0; i < words.size(); i += 1000)
+            ASSERT_EQ(peer.ask(add_one, stadd + i * 8), UTOFU_SUCCESS);
+        for (int round = 0; round < 3; ++round) {
+            const pid_t child = ::fork();
+            ASSERT_GE(child, 0);
+            if (child == 0) {
+                uint64_t good = 0;
+                for (size_t i = 0; i < words.size(); ++i)
+                    good += words[i] == 5u + (i % 1000 == 0) + (i == 0 ? round : 0);
+                std::fill(words.begin(), words.end(), 99);
+                utofu_stadd_t more = 0;
+                const bool refused = utofu_reg_mem(node.vcq, words.data(), 8, 0, &more) != UTOFU_SUCCESS;
+                ::_exit(good == words.size() && refused ? 0 : 1);
+            }
+            EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS); // while the child writes
+            int status = -1;
+            EXPECT_EQ(::waitpid(child, &status, 0), child);
+            EXPECT_EQ(status, 0);
+            EXPECT_EQ(words[0], 7u + round);
+            EXPECT_EQ(words[1], 5u);
+        }
+        node.remove(stadd);
+    });
+}
+
+TEST(MemoryLife, ForkFromAStackThatWasMoved)
+{
+    lead([](Node& node, Leader& peer) {
+        std::thread([&] {
+            volatile uint64_t words[2048];
+            for (auto& word : words)
+                word = 3;
+            const utofu_stadd_t stadd = node.add(const_cast<uint64_t*>(words), sizeof words);
+            for (size_t i = 0; i < 2048; i += 512)
+                EXPECT_EQ(peer.ask(add_one, stadd + i * 8), UTOFU_SUCCESS);
+            const pid_t child = ::fork();
+            if (child == 0) {
+                for (auto& word : words)
+                    word = word * 2;
+                ::_exit(words[0] == 8 && words[1] == 6 ? 0 : 1);
+            }
+            int status = -1;
+            EXPECT_EQ(::waitpid(child, &status, 0), child);
+            EXPECT_EQ(status, 0);
+            EXPECT_EQ(words[0], 4u);
+            EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS); // still works after
+            EXPECT_EQ(words[0], 5u);
+            node.remove(stadd);
+        }).join();
+    });
+}
+
+TEST(MemoryLife, RegistrationIsCheap)
+{
+    expect_processes(1, [](const Rank&) {
+        using Clock = std::chrono::steady_clock;
+        Node node;
+        std::vector<char> bytes(1 << 20);
+        constexpr int rounds = 10000;
+        double best = 1e9;
+        for (int attempt = 0; attempt < 5; ++attempt) {
+            const auto start = Clock::now();
+            for (int i = 0; i < rounds; ++i) {
+                utofu_stadd_t stadd = 0;
+                ASSERT_EQ(utofu_reg_mem(node.vcq, &bytes[size_t(i % 64) * 8192], 5000, 0, &stadd), UTOFU_SUCCESS);
+                ASSERT_EQ(utofu_dereg_mem(node.vcq, stadd, 0), UTOFU_SUCCESS);
+            }
+            best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count() / rounds);
+        }
+        RecordProperty("nanoseconds", int(best * 1e9));
+        std::printf("register and deregister: %.0f ns\n", best * 1e9);
+        EXPECT_LT(best, 50e-6); // generous: the machine may be busy, the kernel old
+    });
+}
+
+} // namespace
+} // namespace tofu::sim::test

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: pages move under threads that write them, and processes are killed at the worst moments.
+// Called by: make check. Calls: tests/memory_harness.
+#include "memory_harness.h"
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <thread>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace tofu::sim::test {
+namespace {
+
+constexpr unsigned regions = 6;
+constexpr size_t region_words = 1 << 17; // 1 MiB: four chunks
+constexpr unsigned threads = 8;
+
+uint64_t next_random(uint64_t& state)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return state >> 33;
+}
+
+// Eight threads add to random words of memory that two peers, adding too, cause to move. No update is lost.
+TEST(MemoryStress, MovingUnderAtomicWritersLosesNothing)
+{
+    expect_processes(3, [](const Rank& rank) {
+        constexpr uint64_t peer_adds = 4000;
+        Node node;
+        rank.set(rank.number, node.id);
+        if (rank.number == 0) {
+            std::vector<uint64_t*> memory;
+            for (unsigned r = 0; r < regions; ++r) {
+                memory.push_back(static_cast<uint64_t*>(std::calloc(region_words, 8)));
+                rank.set(10 + r, node.add(memory[r], region_words * 8));
+            }
+            std::atomic<bool> done{false};
+            std::vector<uint64_t> adds(threads);
+            std::vector<std::thread> writers;
+            for (unsigned t = 0; t < threads; ++t)
+                writers.emplace_back([&, t] {
+                    uint64_t state = t + 1;
+                    while (!done.load(std::memory_order_relaxed))
+                        for (int i = 0; i < 100; ++i) {
+                            const uint64_t at = next_random(state);
+                            __atomic_fetch_add(&memory[at % regions][(at >> 4) % region_words], 1, __ATOMIC_RELAXED);
+                            ++adds[t];
+                        }
+                });
+            rank.barrier();
+            rank.barrier(); // peers are done
+            done = true;
+            for (auto& writer : writers)
+                writer.join();
+            uint64_t expected = 2 * peer_adds * regions;
+            for (const uint64_t count : adds)
+                expected += count;
+            uint64_t sum = 0;
+            for (auto* region : memory)
+                for (size_t i = 0; i < region_words; ++i)
+                    sum += region[i];
+            EXPECT_EQ(sum, expected);
+        } else {
+            rank.barrier();
+            uint64_t state = rank.number * 1000;
+            for (unsigned r = 0; r < regions; ++r)
+                for (uint64_t i = 0; i < peer_adds; ++i)
+                    ASSERT_EQ(node.add8(rank.get(0), rank.get(10 + r) + next_random(state) % region_words * 8, 1),
+                              UTOFU_SUCCESS);
+            rank.barrier();
+        }
+    });
+}
+
+// A thread reads from a pipe into memory that moves meanwhile. Where the kernel allows the full mode of
+// userfaultfd no call fails; elsewhere EFAULT is possible and documented.
+TEST(MemoryStress, SystemCallsIntoMovingMemory)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Node node;
+        rank.set(rank.number, node.id);
+        constexpr size_t words = 1 << 16;
+        if (rank.number == 0) {
+            auto* memory = static_cast<uint64_t*>(std::calloc(words, 8));
+            rank.set(10, node.add(memory, words * 8));
+            std::atomic<bool> done{false};
+            uint64_t failures = 0;
+            std::thread caller([&] {
+                uint64_t state = 5;
+                while (!done.load()) {
+                    timespec* time = reinterpret_cast<timespec*>(&memory[next_random(state) % (words - 2) & ~1ul]);
+                    failures += ::syscall(SYS_clock_gettime, CLOCK_MONOTONIC, time) != 0;
+                }
+            });
+            rank.barrier();
+            rank.barrier();
+            done = true;
+            caller.join();
+            if (::geteuid() == 0) {
+                EXPECT_EQ(failures, 0u);
+            }
+        } else {
+            rank.barrier();
+            for (size_t i = 0; i < words; i += 512) {
+                uint64_t value = 0;
+                ASSERT_EQ(node.get8(rank.get(0), rank.get(10) + i * 8, &value), UTOFU_SUCCESS);
+            }
+            rank.barrier();
+        }
+    });
+}
+
+// Killed while its pages move and its service thread works: the poster gets MRQ_PEER and lives.
+TEST(MemoryStress, OwnerKilledWhileMoving)
+{
+    for (int round = 0; round < 8; ++round) {
+        const auto exits = run_processes(2, [round](const Rank& rank) {
+            Node node;
+            rank.set(rank.number, node.id);
+            constexpr size_t bytes = 64 << 20;
+            if (rank.number == 0) {
+                auto* memory = static_cast<char*>(std::malloc(bytes));
+                rank.set(10, node.add(memory, bytes));
+                rank.barrier();
+                timespec pause{0, 1000000 + 3700000 * round};
+                ::nanosleep(&pause, nullptr); // the moment of death, not a synchronisation
+                ::kill(::getpid(), SIGKILL);
+            } else {
+                rank.barrier();
+                int rc = UTOFU_SUCCESS;
+                uint64_t state = 1;
+                while (rc == UTOFU_SUCCESS)
+                    rc = node.add8(rank.get(0), rank.get(10) + next_random(state) % (bytes / 8) * 8, 1);
+                EXPECT_EQ(rc, UTOFU_ERR_MRQ_PEER);
+            }
+        });
+        EXPECT_TRUE(exits[1].success()) << exits[1].errors;
+    }
+}
+
+uint64_t fixed_word[1024] = {1}; // of .data: ARMW goes through the mailbox
+
+// More requesters than one, killed while they wait: their slots are taken back and the others go on.
+TEST(MemoryStress, RequestersKilledWhileWaiting)
+{
+    constexpr unsigned victims = 10; // more than the mailbox has slots
+    const auto exits = run_processes(victims + 2, [](const Rank& rank) {
+        Node node;
+        rank.set(rank.number, node.id);
+        if (rank.number == 0) {
+            rank.set(100, node.add(fixed_word, sizeof fixed_word));
+            rank.barrier();
+            EXPECT_TRUE(wait_until([&] { return rank.get(101) == 1; }));
+        } else if (rank.number == 1) {
+            rank.barrier();
+            for (int i = 0; i < 4000; ++i)
+                ASSERT_EQ(node.add8(rank.get(0), rank.get(100), 1), UTOFU_SUCCESS);
+            rank.set(101, 1);
+        } else {
+            rank.barrier();
+            std::thread([&] {
+                timespec pause{0, 1000000 + 700000 * int(rank.number)};
+                ::nanosleep(&pause, nullptr);
+                ::kill(::getpid(), SIGKILL);
+            }).detach();
+            while (node.add8(rank.get(0), rank.get(100) + 8, 1) == UTOFU_SUCCESS) {
+            }
+        }
+    });
+    EXPECT_TRUE(exits[0].success()) << exits[0].errors;
+    EXPECT_TRUE(exits[1].success()) << exits[1].errors;
+}
+
+} // namespace
+} // namespace tofu::sim::test
