@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: a round on its way through a circuit: pushed by whoever starts, pulled by whoever waits too long.
+// Called by: barrier/vbg. Calls: barrier/gate.
+#pragma once
+
+#include "barrier/gate.h"
+
+namespace tofu::sim {
+
+// What the walks need to know from outside; a table of functions, so that tests bring their own.
+struct CircuitHost {
+    void* context = nullptr;
+    // The GateWord of a gate, 0 when it is free.
+    uint64_t (*owner_of)(void* context, GateRef gate) noexcept = nullptr;
+    // Whether the process that wrote this GateWord still runs. Slow.
+    bool (*runs)(void* context, uint64_t owner) noexcept = nullptr;
+    // Adversarial mode: true leaves a packet on its way for now; a later pull delivers it. Null: never.
+    bool (*hold_packet)(void* context) noexcept = nullptr;
+};
+
+class Circuit {
+  public:
+    Circuit() noexcept = default;
+    Circuit(const Gates& gates, const CircuitHost& host) noexcept : gates_(gates), host_(host) {}
+
+    [[nodiscard]] const Gates& gates() const noexcept { return gates_; }
+    [[nodiscard]] const CircuitHost& host() const noexcept { return host_; }
+
+    // The gate has published its output of `tag`: fires what that completes, and so on along the circuit. A loop
+    // over a bounded list; what does not fit is left to those who pull.
+    void push(GateRef gate, Tag tag) const noexcept;
+
+    enum class Pulled : uint8_t {
+        nothing, // someone has not started yet
+        progress,
+        broken, // the round can't be completed: a participant is gone, or inputs are overwritten
+    };
+    // Looks from the end half of `gate` backwards for what is missing in this round: fires gates whose inputs are
+    // there (their pusher was preempted or killed). With `look_for_dead`, also asks who has not started
+    // whether he still runs.
+    [[nodiscard]] Pulled pull(GateRef gate, Tag tag, bool look_for_dead) const noexcept;
+
+  private:
+    struct Node {
+        GateRef gate;
+        Tag tag;
+    };
+    class Visited;
+
+    [[nodiscard]] Pulled visit(const Node& node, bool look_for_dead, Visited& visited) const noexcept;
+    [[nodiscard]] bool gone(GateRef source, uint64_t recorded_owner) const noexcept;
+
+    Gates gates_;
+    CircuitHost host_;
+};
+
+} // namespace tofu::sim

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the gates of this process: allocation, setting, starting and polling a circuit (guide 3.4, 3.8).
+// Called by: api/barrier. Calls: barrier/circuit, a VbgHost (job/).
+#pragma once
+
+#include "barrier/circuit.h"
+#include "topology/topology.h"
+
+#include <utofu.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <span>
+
+namespace tofu::sim {
+
+// What the gates of a process need of its job. Tests bring their own.
+struct VbgHost {
+    uint32_t node = 0;
+    Topology topology;
+    Gates gates;
+    CircuitHost circuit;
+    // Take or give back a gate of the own node (gate_on_node).
+    bool (*claim)(void* context, unsigned gate) noexcept = nullptr;
+    void (*release)(void* context, unsigned gate) noexcept = nullptr;
+    // Makes sure that the pages of the gates around this one exist; an error code.
+    int (*back)(void* context, GateRef gate) noexcept = nullptr;
+};
+
+enum class Kind : uint8_t { none, barrier, integers, doubles };
+
+// One start/end gate with its relay gates, as one utofu_alloc_vbg gave them.
+class VbgSet {
+  public:
+    // A lock if it was asked for (UTOFU_VBG_FLAG_THREAD_SAFE).
+    class Guard {
+      public:
+        explicit Guard(VbgSet& set) noexcept : set_(set.thread_safe_ ? &set : nullptr)
+        {
+            if (set_ != nullptr) {
+                set_->mutex_.lock();
+            }
+        }
+        ~Guard()
+        {
+            if (set_ != nullptr) {
+                set_->mutex_.unlock();
+            }
+        }
+        Guard(const Guard&) = delete;
+        Guard& operator=(const Guard&) = delete;
+
+      private:
+        VbgSet* set_;
+    };
+
+    // Starts a round with this process's part; BUSY while one is under way.
+    [[nodiscard]] int start(const Circuit& circuit, Kind kind, const Packet& own) noexcept;
+    // The result of the round, once; BUSY if none of this kind is under way.
+    [[nodiscard]] int poll(const Circuit& circuit, Kind kind, Packet& result) noexcept;
+
+  private:
+    friend class Vbgs;
+
+    [[nodiscard]] int poll_slowly(const Circuit& circuit, Packet& result) noexcept;
+    [[nodiscard]] int finish(int code, const Packet& result) noexcept;
+
+    std::atomic<bool> used_{false};
+    bool thread_safe_ = false;
+    bool configured_ = false;
+    Kind kind_ = Kind::none; // of the round under way
+    uint8_t num_gates_ = 0;
+    uint8_t gates_[gates_per_tni] = {}; // numbers on the TNI, in the order they were given
+    GateRef start_gate_ = null_gate;
+    Tag tag_;    // of the round under way, or of the last one
+    Packet own_; // what this process gave
+    // Fruitless polls of the round, and after how many the processor is given to somebody else: halved when that
+    // was needed, doubled when it was not, so that two processes on two cores spin and many on few do not.
+    uint32_t fruitless_ = 0;
+    uint32_t patience_ = 256;
+    uint64_t next_look_ns_ = 0; // for dead participants
+    uint64_t look_pause_ns_ = 0;
+    std::mutex mutex_;
+};
+
+class Vbgs {
+  public:
+    explicit Vbgs(const VbgHost& host) noexcept;
+
+    [[nodiscard]] int alloc(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long flags,
+                            utofu_vbg_id_t* vbg_ids) noexcept;
+    [[nodiscard]] int free(const utofu_vbg_id_t* vbg_ids, size_t num_vbgs) noexcept;
+    [[nodiscard]] int set(const utofu_vbg_setting* settings, size_t num_settings) noexcept;
+
+    // The set whose start/end gate this is; null: not one of ours.
+    [[nodiscard]] VbgSet* find(utofu_vbg_id_t vbg_id) noexcept;
+    [[nodiscard]] const Circuit& circuit() const noexcept { return circuit_; }
+
+    // The gate that an ID names; nothing if it can't be one.
+    [[nodiscard]] static std::optional<GateRef> gate_of(const Topology& topology,
+                                                        utofu_vbg_id_t vbg_id) noexcept;
+
+  private:
+    [[nodiscard]] bool claim_gates(unsigned tni, size_t count, VbgSet& set, unsigned& start) noexcept;
+    void release_gates(unsigned tni, std::span<const uint8_t> gates) noexcept;
+    [[nodiscard]] int check(const VbgSet& set, const utofu_vbg_setting& setting,
+                            GateSetting& out) noexcept;
+    [[nodiscard]] int check_end(utofu_vbg_id_t id, bool local, GateRef& gate) noexcept;
+    [[nodiscard]] utofu_vbg_id_t id_of(GateRef gate) const noexcept;
+
+    VbgHost host_;
+    Circuit circuit_;
+    std::mutex slow_path_; // alloc, free, set
+    VbgSet sets_[tnis_per_node][start_gates_per_tni];
+};
+
+} // namespace tofu::sim
