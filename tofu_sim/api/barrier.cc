@@ -1,60 +1,190 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: guide 3.4 and 3.8: virtual barrier gates.
-// Called by: programs. Calls: nothing yet: every function answers that gates are not supported.
+// Called by: programs. Calls: barrier/process_vbgs, barrier/vbg, barrier/reduce.
 #include "api/exports.h"
+
+#include "barrier/process_vbgs.h"
+#include "topology/ids.h"
+
+#include <algorithm>
 
 using namespace tofu::sim;
 
+namespace {
+
+constexpr bool is_integer_op(ReduceOp op) noexcept
+{
+    return op >= ReduceOp::band && op <= ReduceOp::sum;
+}
+
+// Not for NOT_COMPLETED and BUSY, which are no errors.
+int result(int code) noexcept
+{
+    return code == UTOFU_SUCCESS || code == UTOFU_ERR_NOT_COMPLETED || code == UTOFU_ERR_BUSY
+               ? code
+               : fail(code);
+}
+
+int start(VbgSet& set, Kind kind, const Packet& own) noexcept
+{
+    const VbgSet::Guard guard(set);
+    return result(set.start(process_vbgs()->circuit(), kind, own));
+}
+
+int poll(utofu_vbg_id_t vbg_id, unsigned long flags, Kind kind, Packet& packet) noexcept
+{
+    VbgSet* const set = find_vbg_set(vbg_id);
+    if (set == nullptr) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_VBG_ID);
+    }
+    if (flags != 0) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_FLAGS);
+    }
+    const VbgSet::Guard guard(*set);
+    return result(set->poll(process_vbgs()->circuit(), kind, packet));
+}
+
+// Joins the job if need be: what alloc, and only alloc, may be the first to do.
+template <typename Call>
+int with_vbgs(Call call) noexcept
+{
+    if (const int rc = enter_vbgs(); rc != UTOFU_SUCCESS) {
+        return fail(rc);
+    }
+    return result(call(*process_vbgs()));
+}
+
+} // namespace
+
 extern "C" {
 
-int putofu_alloc_vbg(utofu_tni_id_t, size_t, unsigned long int, utofu_vbg_id_t*)
+int putofu_alloc_vbg(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long int flags,
+                     utofu_vbg_id_t vbg_ids[])
 {
-    return fail(UTOFU_ERR_NOT_SUPPORTED);
+    return with_vbgs([&](Vbgs& vbgs) { return vbgs.alloc(tni_id, num_vbgs, flags, vbg_ids); });
 }
 
-int putofu_free_vbg(utofu_vbg_id_t*, size_t)
+int putofu_free_vbg(utofu_vbg_id_t vbg_ids[], size_t num_vbgs)
 {
-    return fail(UTOFU_ERR_NOT_SUPPORTED);
+    return with_vbgs([&](Vbgs& vbgs) { return vbgs.free(vbg_ids, num_vbgs); });
 }
 
-int putofu_set_vbg(struct utofu_vbg_setting*, size_t)
+int putofu_set_vbg(struct utofu_vbg_setting vbg_settings[], size_t num_vbg_settings)
 {
-    return fail(UTOFU_ERR_NOT_SUPPORTED);
+    return with_vbgs([&](Vbgs& vbgs) { return vbgs.set(vbg_settings, num_vbg_settings); });
 }
 
-int putofu_query_vbg_info(utofu_vbg_id_t, uint8_t*, utofu_tni_id_t*, utofu_bg_id_t*, uint16_t*)
+int putofu_query_vbg_info(utofu_vbg_id_t vbg_id, uint8_t coords[], utofu_tni_id_t* tni_id,
+                          utofu_bg_id_t* bg_id, uint16_t* extra_val)
 {
-    return fail(UTOFU_ERR_NOT_SUPPORTED);
+    if (coords == nullptr || tni_id == nullptr || bg_id == nullptr || extra_val == nullptr) {
+        return fail(UTOFU_ERR_INVALID_POINTER);
+    }
+    if (const int rc = enter_vbgs(); rc != UTOFU_SUCCESS) {
+        return fail(rc);
+    }
+    const auto gate = Vbgs::gate_of(process_topology(), vbg_id);
+    if (!gate) {
+        return fail(UTOFU_ERR_INVALID_VBG_ID);
+    }
+    const Coords where = decode_coords(vbg_id);
+    std::copy(where.begin(), where.end(), coords);
+    *tni_id = static_cast<utofu_tni_id_t>(decode_tni(vbg_id));
+    *bg_id = static_cast<utofu_bg_id_t>(number_on_tni(*gate));
+    *extra_val = 0;
+    return UTOFU_SUCCESS;
 }
 
-int putofu_barrier(utofu_vbg_id_t, unsigned long int)
+int putofu_barrier(utofu_vbg_id_t vbg_id, unsigned long int flags)
 {
-    return fail(UTOFU_ERR_NOT_SUPPORTED);
+    VbgSet* const set = find_vbg_set(vbg_id);
+    if (set == nullptr) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_VBG_ID);
+    }
+    if (flags != 0) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_FLAGS);
+    }
+    return start(*set, Kind::barrier, barrier_packet());
 }
 
-int putofu_reduce_uint64(utofu_vbg_id_t, enum utofu_reduce_op, uint64_t*, size_t, unsigned long int)
+int putofu_reduce_uint64(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, uint64_t data[],
+                         size_t num_data, unsigned long int flags)
 {
-    return fail(UTOFU_ERR_NOT_SUPPORTED);
+    VbgSet* const set = find_vbg_set(vbg_id);
+    if (set == nullptr) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_VBG_ID);
+    }
+    const auto wanted = static_cast<ReduceOp>(op);
+    if (op != static_cast<int>(wanted) || !is_integer_op(wanted)) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_OP);
+    }
+    if (data == nullptr) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_POINTER);
+    }
+    if (num_data == 0 || num_data > max_uint64_elements ||
+        (wanted == ReduceOp::maxloc && num_data % 2 != 0)) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_NUMBER);
+    }
+    if (flags != 0) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_FLAGS);
+    }
+    return start(*set, Kind::integers, integer_packet(wanted, {data, num_data}));
 }
 
-int putofu_reduce_double(utofu_vbg_id_t, enum utofu_reduce_op, double*, size_t, unsigned long int)
+int putofu_reduce_double(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, double data[],
+                         size_t num_data, unsigned long int flags)
 {
-    return fail(UTOFU_ERR_NOT_SUPPORTED);
+    VbgSet* const set = find_vbg_set(vbg_id);
+    if (set == nullptr) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_VBG_ID);
+    }
+    if (op != UTOFU_REDUCE_OP_BFPSUM) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_OP);
+    }
+    if (data == nullptr) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_POINTER);
+    }
+    if (num_data == 0 || num_data > max_double_elements) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_NUMBER);
+    }
+    if (flags != 0) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_FLAGS);
+    }
+    return start(*set, Kind::doubles, double_packet({data, num_data}));
 }
 
-int putofu_poll_barrier(utofu_vbg_id_t, unsigned long int)
+int putofu_poll_barrier(utofu_vbg_id_t vbg_id, unsigned long int flags)
 {
-    return fail(UTOFU_ERR_NOT_SUPPORTED);
+    Packet packet;
+    return poll(vbg_id, flags, Kind::barrier, packet);
 }
 
-int putofu_poll_reduce_uint64(utofu_vbg_id_t, unsigned long int, uint64_t*)
+int putofu_poll_reduce_uint64(utofu_vbg_id_t vbg_id, unsigned long int flags, uint64_t data[])
 {
-    return fail(UTOFU_ERR_NOT_SUPPORTED);
+    if (data == nullptr) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_POINTER);
+    }
+    Packet packet;
+    const int rc = poll(vbg_id, flags, Kind::integers, packet);
+    if (rc == UTOFU_SUCCESS) {
+        std::copy_n(packet.words, packet.count, data);
+    }
+    return rc;
 }
 
-int putofu_poll_reduce_double(utofu_vbg_id_t, unsigned long int, double*)
+int putofu_poll_reduce_double(utofu_vbg_id_t vbg_id, unsigned long int flags, double data[])
 {
-    return fail(UTOFU_ERR_NOT_SUPPORTED);
+    if (data == nullptr) [[unlikely]] {
+        return fail(UTOFU_ERR_INVALID_POINTER);
+    }
+    Packet packet;
+    const int rc = poll(vbg_id, flags, Kind::doubles, packet);
+    if (rc == UTOFU_SUCCESS) {
+        for (unsigned i = 0; i < packet.count; i++) {
+            data[i] = bfp_value(packet, i);
+        }
+    }
+    return rc;
 }
 
 } // extern "C"

@@ -55,6 +55,9 @@ int Process::join() noexcept
     if (const int rc = environment_.read(); rc != UTOFU_SUCCESS) {
         return rc;
     }
+    // Before the service thread and the job's lock: with one thread the kernel answers at once, with more it
+    // waits for all processors, which takes long on a machine with much to do.
+    register_poster();
     if (const int rc = segment_.create(environment_.mrq_entries, environment_.mrq_entries_session);
         rc != UTOFU_SUCCESS) {
         return rc;
@@ -73,7 +76,6 @@ int Process::join() noexcept
         pid_ = ::getpid();
         memory_ = ProcessMemory::open(segment_.base);
         service_tid_ = header.alive.owner.load_acquire();
-        register_poster();
         if (memory_ == nullptr) {
             report("can't start the service thread: %s", std::strerror(errno));
             rc = UTOFU_ERR_OUT_OF_RESOURCE;
@@ -134,6 +136,7 @@ void Process::leave() noexcept
 void Process::reset_in_child() noexcept
 {
     reset_vcqs_in_child();
+    reset_vbgs_in_child();
     if (segment_.fd >= 0) {
         ::close(segment_.fd);
     }

@@ -63,5 +63,6 @@ class Process {
 
 // Called in the child after fork by Process::reset_in_child, in this order; each directory resets its own.
 void reset_vcqs_in_child() noexcept;
+void reset_vbgs_in_child() noexcept;
 
 } // namespace tofu::sim

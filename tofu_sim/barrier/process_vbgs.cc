@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: ties the gates of this process to its job.
+// Called by: api/barrier, job/process (reset after fork). Calls: barrier/vbg, job/process.
+#include "barrier/process_vbgs.h"
+
+#include "job/process.h"
+
+#include <atomic>
+#include <new>
+
+namespace tofu::sim {
+namespace {
+
+alignas(Vbgs) std::byte storage[sizeof(Vbgs)];
+std::atomic<Vbgs*> instance{nullptr};
+std::atomic<uint64_t> chaos_state{0};
+
+Job& job() noexcept
+{
+    return Process::self().job();
+}
+
+uint64_t owner_of(void*, GateRef gate) noexcept
+{
+    return job().read_gate(node_of_gate(gate), gate_on_node(gate));
+}
+
+bool runs(void*, uint64_t word) noexcept
+{
+    const OwnerWord owner = OwnerWord::decode(word);
+    return owner.taken && job().runs(owner.process, owner.incarnation, 16);
+}
+
+// Every other packet waits until somebody pulls. Its own sequence, so that barriers don't disturb the decisions for
+// one-sided communication of the same seed.
+bool hold_packet(void*) noexcept
+{
+    uint64_t x = chaos_state.load(std::memory_order_relaxed);
+    x = x * 6364136223846793005u + 1442695040888963407u;
+    chaos_state.store(x, std::memory_order_relaxed); // a lost update is as random
+    return x >> 63 != 0;
+}
+
+bool claim(void*, unsigned gate) noexcept
+{
+    return job().claim_gate(gate);
+}
+
+void release(void*, unsigned gate) noexcept
+{
+    job().release_gate(gate);
+}
+
+int back(void*, GateRef gate) noexcept
+{
+    return job().back_gates(node_of_gate(gate), gate_on_node(gate) / gates_per_tni);
+}
+
+} // namespace
+
+int enter_vbgs() noexcept
+{
+    Process& self = Process::self();
+    if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
+        return rc;
+    }
+    if (process_vbgs() != nullptr) {
+        return UTOFU_SUCCESS;
+    }
+    const std::lock_guard guard(self.slow_path());
+    if (process_vbgs() != nullptr) {
+        return UTOFU_SUCCESS;
+    }
+    VbgHost host;
+    host.node = self.job().placement().node;
+    host.topology = self.topology();
+    host.gates = Gates(self.job().gate_area(), self.topology().num_nodes());
+    host.circuit.owner_of = owner_of;
+    host.circuit.runs = runs;
+    if (self.environment().chaos) {
+        chaos_state.store(*self.environment().chaos + self.job().process(), std::memory_order_relaxed);
+        host.circuit.hold_packet = hold_packet;
+    }
+    host.claim = claim;
+    host.release = release;
+    host.back = back;
+    instance.store(new (storage) Vbgs(host), std::memory_order_release); // partner: process_vbgs
+    return UTOFU_SUCCESS;
+}
+
+Vbgs* process_vbgs() noexcept
+{
+    return instance.load(std::memory_order_acquire);
+}
+
+const Topology& process_topology() noexcept
+{
+    return Process::self().topology();
+}
+
+void reset_vbgs_in_child() noexcept
+{
+    instance.store(nullptr, std::memory_order_relaxed);
+}
+
+} // namespace tofu::sim
