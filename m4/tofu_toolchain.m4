@@ -48,5 +48,6 @@ AC_DEFUN([TOFU_MPI], [
            MPI_LIBS=`$MPICC --showme:link`
            tofu_have_mpi=yes],
           [AC_MSG_WARN([no MPI: the programs in fabtests/mpi are left out (install libopenmpi-dev)])])])])])
+  AC_SUBST([tofu_have_mpi])
   AM_CONDITIONAL([HAVE_MPI], [test "$tofu_have_mpi" = yes])
 ])

@@ -3,11 +3,10 @@
 // Called by: tests/sim_*. Calls: fork, gtest.
 #include "sim_harness.h"
 
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <gtest/gtest.h>
 #include <new>
 #include <sched.h>
 #include <sys/mman.h>
@@ -75,8 +74,8 @@ namespace {
 
 std::vector<Exit> run_in_job(unsigned size, const std::function<void(const Rank&)>& body)
 {
-    void* const memory = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* const memory =
+        ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     auto* const board = new (memory) Board{};
     std::vector<pid_t> pids(size);
     std::vector<int> errors(size);
@@ -112,7 +111,10 @@ std::vector<Exit> run_in_job(unsigned size, const std::function<void(const Rank&
 std::vector<Exit> run_processes(unsigned size, const std::function<void(const Rank&)>& body)
 {
     static unsigned runs = 0;
-    job_name = "test-" + std::to_string(::getpid()) + "-" + std::to_string(runs++);
+    // tests/bounded finds by its prefix what a test leaves behind.
+    const char* const prefix = std::getenv("TOFU_TEST_JOB_PREFIX");
+    job_name = (prefix != nullptr ? prefix : "test-" + std::to_string(::getpid())) + "-" +
+               std::to_string(runs++);
     return run_in_job(size, body);
 }
 
@@ -135,9 +137,8 @@ void expect_processes(unsigned size, const std::function<void(const Rank&)>& bod
 
 bool job_is_left()
 {
-    const std::string path =
-        "/dev/shm/tofu-sim-" + std::to_string(::geteuid()) + "/" + job_name;
-    struct stat status{};
+    const std::string path = "/dev/shm/tofu-sim-" + std::to_string(::geteuid()) + "/" + job_name;
+    struct stat status {};
     return ::stat(path.c_str(), &status) == 0;
 }
 
