@@ -324,11 +324,11 @@ void Endpoint::progress_locked() noexcept
         messages_->progress();
 }
 
-void Endpoint::area_notice(const vcq::RemoteNotice& notice, std::uint64_t offset) noexcept
+void Endpoint::area_notice(const vcq::RemoteNotice&, std::uint64_t offset) noexcept
 {
     std::lock_guard guard(lock_);
     if (messages_)
-        messages_->area_notice(notice, offset);
+        messages_->area_notice(offset);
 }
 
 void Endpoint::rma_event(std::uint8_t notice_type) noexcept
@@ -374,6 +374,8 @@ int Endpoint::close() noexcept
     domain_->regions().detach(*local_memory_);
     {
         std::lock_guard guard(lock_);
+        if (messages_)
+            messages_->leave();
         vcq_.drain();
         enabled_ = false;
     }

@@ -394,11 +394,11 @@ bool RmaEngine::go_on(RmaOp& op) noexcept
 /// Hands the CQ data to the messenger; false: it has no room.
 bool RmaEngine::notify_peer(RmaOp& op) noexcept
 {
-    const int ret = endpoint_.messenger()->post_rma_data(op.to, op.data, op.total);
+    const ssize_t ret = endpoint_.messenger()->write_data(op.to, op.data, op.total);
     if (ret == -FI_EAGAIN)
         return false;
     if (ret != 0)
-        op.err = -ret;
+        op.err = static_cast<int>(-ret);
     op.step = RmaOp::Step::ended;
     return true;
 }
