@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# What our libraries export, and what they want from others: as a program compiled on a real system,
+# a profiling tool, or another libfabric finds it.
+# Called by: make check. Calls: nm, objdump. Reads include/putofu.h.
+set -u
+top=${TOFU_TOP_SRCDIR:?set by make check}
+build=${TOFU_TOP_BUILDDIR:?set by make check}
+failures=0
+fail()
+{
+    echo "FAIL: $*"
+    failures=$((failures + 1))
+}
+
+library=$build/tofu_sim/.libs/libtofucom.so
+if [ -e "$library" ]; then
+    symbols=$(nm -D --defined-only "$library" | awk '{print $3, $2}')
+    functions=$(sed -n 's/^    X(\([a-z0-9_]*\)).*/\1/p' "$top/include/putofu.h")
+    [ "$(echo "$functions" | wc -l)" = 66 ] || fail "putofu.h no longer lists 66 functions"
+    for name in $functions; do
+        echo "$symbols" | grep -qx "utofu_$name W" || fail "utofu_$name is not a weak symbol"
+        echo "$symbols" | grep -qx "putofu_$name T" || fail "putofu_$name is not a strong symbol"
+    done
+    # Nothing else: whatever a library exports, somebody's program collides with.
+    others=$(echo "$symbols" | awk '{print $1}' | grep -vE '^p?utofu_[a-z0-9_]+$|^tofu_sim_[a-z_]+$')
+    [ -z "$others" ] || fail "exported besides: $(echo "$others" | tr '\n' ' ')"
+    soname=$(objdump -p "$library" | awk '$1 == "SONAME" {print $2}')
+    [ "$soname" = libtofucom.so ] || fail "soname is $soname, not libtofucom.so"
+    echo "libtofucom.so: $(echo "$functions" | wc -l) functions and their twins"
+fi
+
+provider=$build/prov/tofu/.libs/libtofu-fi.so
+if [ -e "$provider" ]; then
+    exported=$(nm -D --defined-only "$provider" | awk '{print $3}' | sed 's/@.*//' | sort | tr '\n' ' ')
+    [ "$exported" = "fi_prov_ini " ] || fail "the provider exports: $exported"
+    if nm -D --undefined-only "$provider" | grep -qw 'utofu_[a-z0-9_]*'; then
+        fail "the provider is linked to uTofu instead of looking it up"
+    fi
+    # Newer symbols of libfabric would keep the binary from loading on 1.17.
+    newer=$(nm -D --undefined-only "$provider" | grep -o 'FABRIC_1\.[0-9]*' | sort -u |
+        awk -F. '$2 > 6')
+    [ -z "$newer" ] || fail "the provider wants $newer"
+    if objdump -p "$provider" | grep -q 'NEEDED.*libtofucom'; then
+        fail "the provider needs libtofucom.so to be loaded"
+    fi
+    echo "libtofu-fi.so: exports fi_prov_ini only"
+fi
+[ -e "$library" ] || [ -e "$provider" ] || { echo "neither library was built"; exit 77; }
+[ "$failures" = 0 ] || exit 1

@@ -1,0 +1,77 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# tofu-sim show and clean, on a job that runs, one that was killed, and rubbish.
+# Called by: make check. Calls: tofu-sim, tests/show_subject.
+set -u
+tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
+subject=${TOFU_TOP_BUILDDIR:?set by make check}/tests/show_subject
+job=${TOFU_TEST_JOB_PREFIX:?set by tests/bounded}-a
+base=/dev/shm/tofu-sim-$(id -u)
+failures=0
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+expect()
+{
+    if [ "$2" = "$3" ]; then
+        echo "ok: $1"
+    else
+        echo "FAIL: $1: expected '$2', got '$3'"
+        failures=$((failures + 1))
+    fi
+}
+shown()
+{
+    "$tofu_sim" show --vcqs "$1" >"$scratch/shown" 2>&1
+    cat "$scratch/shown"
+}
+
+mkfifo "$scratch/input" "$scratch/output"
+"$tofu_sim" run -n 1 --timeout 60 --job "$job" --shape 1x2x1 --torus y "$subject" \
+    <"$scratch/input" >"$scratch/output" &
+launcher=$!
+exec 5>"$scratch/input" 6<"$scratch/output"
+read -r -t 30 word <&6
+expect "the subject runs" ready "${word:-}"
+
+shown "$job"
+expect "the job's shape" 1 "$(grep -c "^$job: shape 1x2x1 (24 nodes), torus 'y', 1 processes" "$scratch/shown")"
+expect "the process and its place" 1 "$(grep -c '^  rank 0 pid [0-9]* show_subject node 0 (0,0,0,0,0,0) 2 vcqs' "$scratch/shown")"
+expect "counts of the TNI it used" 1 "$(grep -c '^    tni 2: 5 operations, 320 bytes' "$scratch/shown")"
+expect "the VCQ with its unread notices" 1 "$(grep -c 'tni 2 cq [0-9]* component 0 free mrq 5/131072' "$scratch/shown")"
+expect "the VCQ of component 5" 1 "$(grep -c 'tni 3 cq [0-9]* component 5 free mrq 0/131072' "$scratch/shown")"
+expect "it is listed" 1 "$("$tofu_sim" show | grep -c "^$job: ")"
+"$tofu_sim" clean "$job" >/dev/null
+expect "clean leaves a living job alone" "1 yes" "$? $([ -e "$base/$job" ] && echo yes)"
+
+# Killed with its launcher, nobody is left who could tidy up.
+pid=$(sed -n 's/^  rank 0 pid \([0-9]*\) .*/\1/p' "$scratch/shown")
+kill -KILL $launcher
+wait $launcher 2>/dev/null
+exec 5>&-
+for _ in $(seq 100); do
+    kill -0 "$pid" 2>/dev/null || break
+    read -r -t 0.1 word <&6
+done
+shown "$job"
+expect "a dead process is told" 1 "$(grep -c 'rank 0 pid .* DEAD$' "$scratch/shown")"
+"$tofu_sim" clean "$job" >/dev/null
+expect "clean removes a dead job" "0 no" "$? $([ -e "$base/$job" ] && echo yes || echo no)"
+
+# Rubbish instead of a job file.
+mkdir -m 700 -p "$base/$job"
+head -c 5000 /dev/urandom >"$base/$job/job"
+shown "$job"
+expect "rubbish is told" 1 "$(grep -c "^$job: without a readable file" "$scratch/shown")"
+"$tofu_sim" clean "$job" >/dev/null
+expect "and removed" "0 no" "$? $([ -e "$base/$job" ] && echo yes || echo no)"
+
+# The launcher takes away what a killed process can't.
+"$tofu_sim" run -n 2 --timeout 60 --job "$job" sh -c \
+    'test $TOFU_SIM_RANK = 0 && exec '"$subject"' || { read -r _ </dev/null; kill -KILL $$; }' </dev/null \
+    >/dev/null 2>&1
+expect "status of a job with a killed process" 137 $?
+expect "nothing is left of it" no "$([ -e "$base/$job" ] && echo yes || echo no)"
+
+[ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
+echo "all checks passed"
