@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the first page of a VCQ's region in the owner's segment.
+// Role: the first page of a VCQ's region in the owner's segment, and the shared TOQ of session mode.
 // Called by: tni/. Calls: nothing; data only.
 #pragma once
 
@@ -7,9 +7,37 @@
 
 namespace tofu::sim {
 
+inline constexpr uint32_t toq_entries = 2048; // descriptors whose TCQ entry has not been read
+
+// See tni/session.h.
+struct SessionControl {
+    alignas(64) SharedWord<uint32_t> runner; // 0, or 1 << 31 | claimant of who runs descriptors
+    alignas(64) SharedWord<uint64_t> posted;  // written by the owner
+    alignas(64) SharedWord<uint64_t> arrived; // added to by everybody
+    alignas(64) SharedWord<uint64_t> done;    // written by the runner
+    SharedWord<uint64_t> progress;            // number * 8 + SessionPhase of the one that runs
+};
+
 struct VcqControl {
     MrqControl mrq;
+    SessionControl session;
 };
 static_assert(sizeof(VcqControl) <= vcq_control_bytes);
+
+struct alignas(64) SessionSlot {
+    std::byte descriptor[64]; // as of encode_descriptor; read with decode_descriptor only
+    int32_t result;           // of the TCQ entry, when done
+    uint8_t reserved[60];
+};
+static_assert(sizeof(SessionSlot) * toq_entries <= vcq_queue_bytes);
+
+[[nodiscard]] inline VcqControl& vcq_control(std::byte* region) noexcept
+{
+    return *reinterpret_cast<VcqControl*>(region);
+}
+[[nodiscard]] inline SessionSlot* session_slots(std::byte* region) noexcept
+{
+    return reinterpret_cast<SessionSlot*>(region + vcq_queue_offset);
+}
 
 } // namespace tofu::sim

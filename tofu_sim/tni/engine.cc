@@ -7,54 +7,13 @@
 
 #include "job/doorbell.h"
 #include "tni/copy.h"
+#include "tni/notices.h"
 #include "tni/overflow.h"
 #include "tni/remote.h"
+#include "tni/session.h"
 
 namespace tofu::sim {
 namespace {
-
-constexpr uint32_t notice_remote = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
-constexpr uint32_t notice_local = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
-constexpr uint32_t notice_tcq = UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
-
-int local_tcq_error(AccessStatus status) noexcept
-{
-    switch (status) {
-    case AccessStatus::ok: return UTOFU_SUCCESS;
-    case AccessStatus::bad_stadd: return UTOFU_ERR_TCQ_STADD;
-    case AccessStatus::bad_length: return UTOFU_ERR_TCQ_LENGTH;
-    case AccessStatus::not_permitted:
-    case AccessStatus::unreachable: return UTOFU_ERR_TCQ_MEMORY;
-    case AccessStatus::peer_gone: return UTOFU_ERR_TCQ_OTHER;
-    }
-    return UTOFU_ERR_TCQ_OTHER;
-}
-
-int local_mrq_error(AccessStatus status) noexcept
-{
-    switch (status) {
-    case AccessStatus::ok: return UTOFU_SUCCESS;
-    case AccessStatus::bad_stadd: return UTOFU_ERR_MRQ_LCL_STADD;
-    case AccessStatus::bad_length: return UTOFU_ERR_MRQ_LCL_LENGTH;
-    case AccessStatus::not_permitted:
-    case AccessStatus::unreachable: return UTOFU_ERR_MRQ_LCL_MEMORY;
-    case AccessStatus::peer_gone: return UTOFU_ERR_MRQ_OTHER;
-    }
-    return UTOFU_ERR_MRQ_OTHER;
-}
-
-int remote_mrq_error(AccessStatus status) noexcept
-{
-    switch (status) {
-    case AccessStatus::ok: return UTOFU_SUCCESS;
-    case AccessStatus::bad_stadd: return UTOFU_ERR_MRQ_RMT_STADD;
-    case AccessStatus::bad_length: return UTOFU_ERR_MRQ_RMT_LENGTH;
-    case AccessStatus::not_permitted:
-    case AccessStatus::unreachable: return UTOFU_ERR_MRQ_RMT_MEMORY;
-    case AccessStatus::peer_gone: return UTOFU_ERR_MRQ_PEER;
-    }
-    return UTOFU_ERR_MRQ_PEER;
-}
 
 // One instruction on its way.
 struct Execution {
@@ -181,59 +140,9 @@ void execute_armw(Execution& e) noexcept
                                                   e.d.operand, e.d.compare, &e.old_value));
 }
 
-bool is_get(Op op) noexcept
-{
-    return op == Op::get;
-}
-bool is_put(Op op) noexcept
-{
-    return op == Op::put || op == Op::put_piggyback;
-}
-
-// Fields as seen on real systems (guide 3.7.6.1 says which are set).
-MrqEntry remote_entry(const Execution& e) noexcept
-{
-    const uint64_t rmt_end = e.d.rmt_stadd + e.d.length;
-    MrqEntry entry{};
-    entry.vcq_id = e.vcq.id;
-    entry.edata = e.d.edata;
-    if (is_put(e.d.op)) {
-        entry.type = UTOFU_MRQ_TYPE_RMT_PUT;
-        entry.rmt_stadd = entry.rmt_value = rmt_end;
-    } else if (is_get(e.d.op)) {
-        entry.type = UTOFU_MRQ_TYPE_RMT_GET;
-        entry.rmt_stadd = rmt_end;
-        entry.lcl_stadd = e.d.lcl_stadd + e.d.length;
-    } else {
-        entry.type = UTOFU_MRQ_TYPE_RMT_ARMW;
-        entry.rmt_stadd = entry.rmt_value = e.d.rmt_stadd;
-    }
-    return entry;
-}
-
-MrqEntry local_entry(const Execution& e) noexcept
-{
-    MrqEntry entry{};
-    entry.vcq_id = with_default_path(e.d.rmt_vcq_id);
-    entry.edata = e.d.edata;
-    entry.result = static_cast<int16_t>(e.mrq_error);
-    if (is_put(e.d.op)) {
-        entry.type = UTOFU_MRQ_TYPE_LCL_PUT;
-        entry.rmt_stadd = e.d.rmt_stadd + e.d.length;
-    } else if (is_get(e.d.op)) {
-        entry.type = UTOFU_MRQ_TYPE_LCL_GET;
-        entry.lcl_stadd = entry.rmt_value = e.d.lcl_stadd + e.d.length;
-    } else {
-        entry.type = UTOFU_MRQ_TYPE_LCL_ARMW;
-        entry.rmt_value = e.old_value;
-        entry.rmt_stadd = e.d.rmt_stadd;
-    }
-    return entry;
-}
-
 void notify_remote(Execution& e) noexcept
 {
-    if (!e.remote->mrq.push(e.vcq.me, remote_entry(e))) [[unlikely]] {
+    if (!e.remote->mrq.push(e.vcq.me, remote_entry(e.d, e.vcq.id))) [[unlikely]] {
         report_remote_overflow(*e.remote);
     }
 }
@@ -244,7 +153,7 @@ void notify_local(Execution& e) noexcept
         end_by_own_overflow(e.vcq);
         return;
     }
-    e.vcq.local_notices.push({local_entry(e)});
+    e.vcq.local_notices.push({local_entry(e.d, e.old_value, e.mrq_error)});
 }
 
 void finish(Execution& e, void* cbdata, uint32_t position) noexcept
@@ -257,6 +166,9 @@ void finish(Execution& e, void* cbdata, uint32_t position) noexcept
                 notify_remote(e);
             }
             ring_doorbell(*e.remote->header);
+            if (e.d.sps != 0 && e.remote->session && e.d.op == Op::put) [[unlikely]] {
+                start_session(e.vcq, *e.remote, e.d.sps);
+            }
         }
         if (!arrived || (e.d.flags & notice_local) != 0) {
             notify_local(e);
@@ -297,6 +209,9 @@ int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
             return UTOFU_ERR_INVALID_VCQ_ID;
         }
     }
+    if ((vcq.special & Vcq::session) != 0) [[unlikely]] {
+        return post_session(vcq, descriptor, cbdata);
+    }
     const uint32_t position = vcq.toq_tail++;
     execute(e);
     finish(e, cbdata, position);
@@ -305,6 +220,9 @@ int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
 
 int poll_tcq(Vcq& vcq, void*& cbdata) noexcept
 {
+    if ((vcq.special & Vcq::session) != 0) [[unlikely]] {
+        return poll_tcq_session(vcq, cbdata);
+    }
     if (vcq.tcq.empty()) {
         vcq.toq_head = vcq.toq_tail; // all that was posted is complete: room for as much again
         return UTOFU_ERR_NOT_FOUND;

@@ -6,6 +6,7 @@
 #include "job/process.h"
 #include "tni/control.h"
 #include "tni/remote.h"
+#include "tni/session.h"
 #include "topology/ids.h"
 
 #include <algorithm>
@@ -163,10 +164,10 @@ void open_ring(Process& self, Vcq& vcq, std::byte* region, bool session) noexcep
     }
     cq.used_before = true;
     cq.session_ring = session;
-    auto* const control = reinterpret_cast<VcqControl*>(region);
-    vcq.mrq = MrqRing(&control->mrq, reinterpret_cast<MrqSlot*>(region + vcq_mrq_offset),
+    VcqControl& control = vcq_control(region);
+    vcq.mrq = MrqRing(&control.mrq, reinterpret_cast<MrqSlot*>(region + vcq_mrq_offset),
                       static_cast<unsigned>(std::countr_zero(vcq.mrq_capacity)));
-    control->mrq.overflow.store_relaxed(0);
+    control.mrq.overflow.store_relaxed(0);
     // What was addressed to an earlier VCQ of this place is not for this one.
     MrqEntry entry;
     while (vcq.mrq.poll(vcq.mrq_head, entry) == MrqRing::Poll::found) {
@@ -189,6 +190,9 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     vcq.id = encode_vcq_id({coords, {coords[3], coords[4], coords[5]}, vcq.tni, vcq.cq, vcq.component});
     open_ring(self, vcq, region, session);
     if (!vcq.tcq.open(toq_entries) || !vcq.local_notices.open(vcq.mrq_capacity)) {
+        return UTOFU_ERR_OUT_OF_MEMORY;
+    }
+    if (session && !open_session(vcq)) {
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
     vcq.registrations = self.memory().open_vcq(vcq.index, vcq.component);

@@ -7,6 +7,7 @@
 #include "job/process.h"
 #include "memory/access.h"
 #include "memory/memory.h"
+#include "tni/control.h"
 #include "tni/mrq.h"
 #include "tni/private_ring.h"
 
@@ -20,12 +21,17 @@ namespace tofu::sim {
 
 struct Remote;
 
-inline constexpr uint32_t toq_entries = 2048; // descriptors whose TCQ entry has not been read
-
 struct TcqEntry {
     void* cbdata;
     uint32_t toq_position; // of its descriptor
     int32_t result;        // UTOFU_SUCCESS or UTOFU_ERR_TCQ_*
+};
+
+// What the owner of a session mode VCQ remembers of a descriptor in its shared TOQ.
+struct SessionCallback {
+    void* cbdata;
+    bool notice; // a TCQ entry was asked for
+    uint32_t length;
 };
 
 struct LocalNotice {
@@ -54,6 +60,9 @@ struct alignas(512) Vcq {
 
     AddressCache* addresses; // translations of STADDs, local and remote
     RemoteVcq own_memory;    // our own side of a transfer
+
+    std::unique_ptr<SessionCallback[]> session_cbdata; // session mode only
+    uint32_t idle_polls;
 
     uint64_t id; // with our own A, B, C as path
     Claimant me{0, 0};

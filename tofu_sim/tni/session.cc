@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: session mode (guide 2.2.8): descriptors that wait in a shared TOQ for puts to start them.
+// Called by: tni/engine. Calls: tni/remote, memory/.
+#include "tni/session.h"
+
+#include "job/doorbell.h"
+#include "tni/copy.h"
+#include "tni/notices.h"
+#include "tni/overflow.h"
+
+#include <algorithm>
+#include <new>
+
+namespace tofu::sim {
+namespace {
+
+constexpr uint32_t runner_mark = 0x80000000;
+constexpr size_t bounce_bytes = 16 * 1024;
+
+// How far the descriptor that runs has got. Each value is stored when the step before it is done.
+enum Phase : uint64_t { fresh = 0, moved = 1, told_remote = 2, told_local = 3, failed = 4 };
+
+// A session mode VCQ and its queue, ours or a peer's, and the poster that works for it.
+struct Session {
+    Vcq& poster;
+    Remote& target; // the VCQ whose descriptors run
+    SessionControl& control;
+    SessionSlot* slots;
+
+    Session(Vcq& p, Remote& t) noexcept
+        : poster(p), target(t), control(vcq_control(t.peer->vcq_region(t.index)).session),
+          slots(session_slots(t.peer->vcq_region(t.index)))
+    {
+    }
+};
+
+// No direct way to the owner's bytes: in pieces through our own memory.
+AccessStatus relay_by_copy(AddressCache& addresses, const RemoteVcq& from, const RemoteVcq& to,
+                           const Descriptor& d, bool& source_failed) noexcept
+{
+    std::byte buffer[bounce_bytes];
+    uint32_t at = 0;
+    do {
+        const uint32_t piece = std::min<uint32_t>(d.length - at, bounce_bytes);
+        AccessStatus status = addresses.get(from, d.lcl_stadd + at, buffer, piece, CopyOrder::relaxed);
+        source_failed = status != AccessStatus::ok;
+        if (!source_failed) {
+            status = addresses.put(to, d.rmt_stadd + at, buffer, piece, CopyOrder::last_line);
+        }
+        if (status != AccessStatus::ok) {
+            return status;
+        }
+        at += piece;
+    } while (at < d.length);
+    return AccessStatus::ok;
+}
+
+struct Outcome {
+    int tcq_error = UTOFU_SUCCESS;
+    int mrq_error = UTOFU_SUCCESS;
+};
+
+// Moves the bytes of a put of the session's owner.
+Outcome relay(Session& s, const Descriptor& d, Remote* to) noexcept
+{
+    AddressCache& addresses = *s.poster.addresses;
+    const RemoteVcq& from = s.target.memory;
+    if (const AccessStatus status = addresses.check(from, d.lcl_stadd, d.length, Need::read);
+        status != AccessStatus::ok) {
+        return {local_tcq_error(status), UTOFU_SUCCESS};
+    }
+    if (to == nullptr) {
+        return {UTOFU_SUCCESS, UTOFU_ERR_MRQ_PEER};
+    }
+    if (const AccessStatus status = addresses.check(to->memory, d.rmt_stadd, d.length, Need::write);
+        status != AccessStatus::ok) {
+        return {UTOFU_SUCCESS, remote_mrq_error(status)};
+    }
+    std::byte* source = nullptr;
+    std::byte* destination = nullptr;
+    (void)addresses.translate(from, d.lcl_stadd, d.length, Need::read, &source);
+    (void)addresses.translate(to->memory, d.rmt_stadd, d.length, Need::write, &destination);
+    if (source != nullptr && destination != nullptr) {
+        copy_ordered(destination, source, d.length);
+        return {};
+    }
+    bool source_failed = false;
+    const AccessStatus status = relay_by_copy(addresses, from, to->memory, d, source_failed);
+    if (status == AccessStatus::ok) {
+        return {};
+    }
+    return source_failed ? Outcome{local_tcq_error(status), UTOFU_SUCCESS}
+                         : Outcome{UTOFU_SUCCESS, remote_mrq_error(status)};
+}
+
+void set_progress(Session& s, uint64_t number, Phase phase) noexcept
+{
+    // Release: the step is visible before the next holder skips it (partner: run_one of a successor).
+    s.control.progress.store_release(number * 8 + phase);
+}
+
+// Carries out descriptor `number`, from where a killed runner left it.
+void run_one(Session& s, uint64_t number) noexcept
+{
+    SessionSlot& slot = s.slots[number % toq_entries];
+    const uint64_t progress = s.control.progress.load_acquire();
+    const uint64_t phase = progress / 8 == number ? progress % 8 : uint64_t{fresh};
+    Descriptor d;
+    if (!decode_descriptor(slot.descriptor, sizeof slot.descriptor, d) ||
+        (d.op != Op::put && d.op != Op::nop)) {
+        slot.result = UTOFU_ERR_TCQ_DESC; // nonsense in the owner's segment
+        return;
+    }
+    if (d.op == Op::nop) {
+        slot.result = UTOFU_SUCCESS;
+        return;
+    }
+    Remote* to = nullptr;
+    const bool found = find_remote(d.rmt_vcq_id, to) == RemoteStatus::found;
+    Outcome outcome;
+    if (phase == fresh) {
+        outcome = relay(s, d, found ? to : nullptr);
+        slot.result = outcome.tcq_error;
+        if (outcome.tcq_error == UTOFU_SUCCESS && outcome.mrq_error == UTOFU_SUCCESS) {
+            set_progress(s, number, moved);
+        }
+    }
+    const bool sent = outcome.tcq_error == UTOFU_SUCCESS;
+    const bool arrived = sent && outcome.mrq_error == UTOFU_SUCCESS && phase != failed;
+    if (arrived && phase < told_remote && found) {
+        if ((d.flags & notice_remote) != 0 &&
+            !to->mrq.push(s.poster.me, remote_entry(d, with_default_path(s.target.key)))) {
+            report_remote_overflow(*to);
+        }
+        ring_doorbell(*to->header);
+        set_progress(s, number, told_remote);
+    }
+    if (sent && phase < told_local && (!arrived || (d.flags & notice_local) != 0)) {
+        if (!s.target.mrq.push(s.poster.me, local_entry(d, 0, outcome.mrq_error))) {
+            report_remote_overflow(s.target);
+        }
+        set_progress(s, number, arrived ? told_local : failed);
+    }
+    ring_doorbell(*s.target.header);
+    // Along the chain. A runner killed between here and `done` leaves its successor to count again: a put too
+    // many may start, which is better than a chain that stands still.
+    if (arrived && d.sps != 0 && found && to->session) {
+        start_session(s.poster, *to, d.sps);
+    }
+}
+
+bool has_work(const SessionControl& control) noexcept
+{
+    const uint64_t done = control.done.load_acquire();
+    const auto ahead = [&](const SharedWord<uint64_t>& counter) {
+        return static_cast<int64_t>(counter.load_acquire() - done) > 0;
+    };
+    return ahead(control.posted) && ahead(control.arrived);
+}
+
+// Takes `runner`, from nobody or from a dead process.
+bool take_runner(SessionControl& control, Claimant me) noexcept
+{
+    uint32_t seen = 0;
+    const uint32_t mine = runner_mark | me.bits();
+    if (control.runner.compare_exchange(seen, mine)) {
+        return true;
+    }
+    const Claimant holder(seen & ~runner_mark);
+    if (seen == mine || Process::self().job().runs(holder.process(), holder.incarnation(), 14)) {
+        return false;
+    }
+    return control.runner.compare_exchange(seen, mine);
+}
+
+void run(Session& s) noexcept
+{
+    while (has_work(s.control) && take_runner(s.control, s.poster.me)) {
+        while (has_work(s.control) && s.target.alive()) {
+            const uint64_t number = s.control.done.load_relaxed();
+            run_one(s, number);
+            // Release: result and notices before the count (partner: poll_tcq_session).
+            s.control.done.store_release(number + 1);
+        }
+        s.control.runner.store_seq(0);
+        // Against one who counted his put, found the word held and left (partner: the fence in start_session).
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        if (!s.target.alive()) {
+            return;
+        }
+    }
+}
+
+Remote* own_remote(Vcq& vcq) noexcept
+{
+    Remote* remote = nullptr;
+    return find_remote(vcq.id, remote) == RemoteStatus::found ? remote : nullptr;
+}
+
+} // namespace
+
+void start_session(Vcq& poster, Remote& target, unsigned sps) noexcept
+{
+    Session s(poster, target);
+    (void)s.control.arrived.fetch_add(sps);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    run(s);
+}
+
+int post_session(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
+{
+    if (descriptor.op != Op::put && descriptor.op != Op::nop) {
+        return UTOFU_ERR_NOT_SUPPORTED; // undefined by the guide
+    }
+    Remote* const self = own_remote(vcq);
+    if (self == nullptr) {
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    Session s(vcq, *self);
+    SessionSlot& slot = s.slots[vcq.toq_tail % toq_entries];
+    (void)encode_descriptor(descriptor, slot.descriptor);
+    vcq.session_cbdata[vcq.toq_tail % toq_entries] = {
+        cbdata, (descriptor.flags & notice_tcq) != 0, descriptor.length};
+    vcq.toq_tail++;
+    // Release: the descriptor before the count (partner: has_work).
+    s.control.posted.store_release(s.control.posted.load_relaxed() + 1);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    run(s);
+    return UTOFU_SUCCESS;
+}
+
+int poll_tcq_session(Vcq& vcq, void*& cbdata) noexcept
+{
+    std::byte* const region = Process::self().segment().vcq_region(vcq.index);
+    SessionControl& control = vcq_control(region).session;
+    const SessionSlot* const slots = session_slots(region);
+    const auto done = static_cast<uint32_t>(control.done.load_acquire());
+    while (vcq.toq_head != vcq.toq_tail && static_cast<int32_t>(done - vcq.toq_head) > 0) {
+        const uint32_t position = vcq.toq_head++ % toq_entries;
+        const SessionCallback& callback = vcq.session_cbdata[position];
+        const int result = slots[position].result;
+        vcq.counters->operations++;
+        vcq.counters->bytes += callback.length;
+        if (callback.notice || result != UTOFU_SUCCESS) {
+            cbdata = callback.cbdata;
+            return result;
+        }
+    }
+    // A runner may have been killed: now and then see for ourselves.
+    if (++vcq.idle_polls % 1024 == 0 && has_work(control)) {
+        if (Remote* const self = own_remote(vcq)) {
+            Session s(vcq, *self);
+            run(s);
+        }
+    }
+    return UTOFU_ERR_NOT_FOUND;
+}
+
+bool open_session(Vcq& vcq) noexcept
+{
+    if (vcq.session_cbdata == nullptr) {
+        vcq.session_cbdata.reset(new (std::nothrow) SessionCallback[toq_entries]);
+    }
+    if (vcq.session_cbdata == nullptr) {
+        return false;
+    }
+    SessionControl& control =
+        vcq_control(Process::self().segment().vcq_region(vcq.index)).session;
+    // Counters go on from one VCQ to the next of this place; what was left of the last one is dropped.
+    const uint64_t posted = control.posted.load_relaxed();
+    control.arrived.store_seq(posted);
+    control.done.store_seq(posted);
+    vcq.toq_head = vcq.toq_tail = static_cast<uint32_t>(posted);
+    return true;
+}
+
+} // namespace tofu::sim

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: session mode (guide 2.2.8): descriptors that wait in a shared TOQ for puts to start them.
+// Called by: tni/engine. Calls: tni/remote, memory/.
+//
+// Whoever posts executes here too: the process whose put arrived runs the descriptors that the put starts, on
+// behalf of the VCQ's owner, and so on along a chain of relays. The owner itself runs what was lacking when
+// a put came.
+//
+// Three counters say all: `posted` by the owner, `arrived` (sum of SPS of received puts), `done`. Descriptor
+// number n may run when n < posted and n < arrived; they run in order, one at a time, by whoever holds
+// `runner`. Who brings work and finds the word held leaves: the holder looks again after it let go. A holder
+// that was killed is found by its name in the word, by the next who comes or by the owner's polls; `progress`
+// tells its successor how far the descriptor had got, so that what was done is not done twice.
+#pragma once
+
+#include "tni/control.h"
+#include "tni/descriptor.h"
+#include "tni/remote.h"
+#include "tni/vcq.h"
+
+namespace tofu::sim {
+
+// A put with this SPS has arrived at `target`, a session mode VCQ: runs what it starts.
+void start_session(Vcq& poster, Remote& target, unsigned sps) noexcept;
+
+// The owner's side. Posting: UTOFU_SUCCESS, UTOFU_ERR_NOT_SUPPORTED for what can't be started by a put. The
+// caller has checked that the TOQ has room.
+[[nodiscard]] int post_session(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept;
+[[nodiscard]] int poll_tcq_session(Vcq& vcq, void*& cbdata) noexcept;
+
+// When the VCQ is created: false without memory.
+[[nodiscard]] bool open_session(Vcq& vcq) noexcept;
+
+} // namespace tofu::sim
