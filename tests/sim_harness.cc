@@ -4,13 +4,15 @@
 #include "sim_harness.h"
 
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <linux/futex.h>
 #include <new>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,8 +20,8 @@ namespace tofu::sim::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds wait_limit(20);
-constexpr std::chrono::seconds run_limit(60);
+constexpr std::chrono::seconds wait_limit(40);
+constexpr std::chrono::seconds run_limit(120);
 
 std::string job_name;
 
@@ -58,15 +60,18 @@ void Rank::barrier() const
     if (board->arrived.fetch_add(1) + 1 == size) {
         board->arrived.store(0);
         board->round.fetch_add(1);
+        (void)::syscall(SYS_futex, &board->round, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
         return;
     }
+    // Asleep, so that many processes on few cores leave them to those who have work.
     const auto end = Clock::now() + wait_limit;
+    const timespec look_again{0, 100'000'000};
     while (board->round.load() == round) {
         if (Clock::now() > end || board->failed.load() != 0) {
             ADD_FAILURE() << "process " << number << " waits in vain for the others";
             std::exit(1);
         }
-        ::sched_yield();
+        (void)::syscall(SYS_futex, &board->round, FUTEX_WAIT, round, &look_again, nullptr, 0);
     }
 }
 
@@ -150,7 +155,7 @@ bool wait_until(const std::function<bool()>& done)
             if (Clock::now() > end) {
                 return false;
             }
-            ::sched_yield();
+            ::usleep(polls < 640 ? 0 : 50); // the cores are for those who have work
         }
     }
     return true;

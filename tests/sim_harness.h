@@ -28,7 +28,7 @@ struct Rank {
     unsigned size;
     Board* board;
 
-    // All processes of the test, or a failure after 20 s.
+    // All processes of the test, or a failure after 40 s.
     void barrier() const;
     void set(unsigned index, uint64_t value) const { board->words[index].store(value); }
     [[nodiscard]] uint64_t get(unsigned index) const { return board->words[index].load(); }
@@ -41,7 +41,7 @@ struct Exit {
 };
 
 // Forks `size` processes, gives each a job of its own name, runs the body and returns how each ended. A body
-// reports failures with the EXPECT macros; a process with a failure exits with 1. Kills all after 60 s.
+// reports failures with the EXPECT macros; a process with a failure exits with 1. Kills all after 120 s.
 std::vector<Exit> run_processes(unsigned size, const std::function<void(const Rank&)>& body);
 
 // The same, and every process must succeed; afterwards nothing of the job is left in /dev/shm.
@@ -53,7 +53,7 @@ void rejoin_last_job(const std::function<void(const Rank&)>& body);
 // Does a directory of the job of the last run exist?
 [[nodiscard]] bool job_is_left();
 
-// Polls until `done` or 20 s are over; returns whether it was done.
+// Polls until `done` or 40 s are over; returns whether it was done.
 [[nodiscard]] bool wait_until(const std::function<bool()>& done);
 
 // Polls for one entry, bounded.

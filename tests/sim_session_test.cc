@@ -134,7 +134,7 @@ TEST(SimSession, JoinsThree)
     expect_processes(5, [](const Rank& rank) {
         static uint64_t memory[words];
         Relay me(rank, memory);
-        for (uint64_t round = 1; round <= 100; round++) {
+        for (uint64_t round = 1; round <= 30; round++) {
             if (rank.number == 3) {
                 EXPECT_EQ(utofu_nop(me.session, 0, nullptr), UTOFU_SUCCESS);
                 EXPECT_EQ(utofu_nop(me.session, 0, nullptr), UTOFU_SUCCESS);
