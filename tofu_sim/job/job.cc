@@ -55,6 +55,25 @@ int open_private_directory(int parent, const char* name, const char* shown, int&
     return UTOFU_SUCCESS;
 }
 
+// A process that was killed takes a while to vanish from the process table, but its files and the word that
+// the kernel marks tell at once.
+bool slot_runs(const ProcessSlot& s) noexcept
+{
+    if (!process_runs(s.pid, s.start_time)) {
+        return false;
+    }
+    char path[48];
+    std::snprintf(path, sizeof path, "/proc/%d/fd/%d", s.pid, s.segment_fd);
+    const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return errno != ENOENT; // without the right to look it stays with the process table
+    }
+    uint32_t owner = 0;
+    const ssize_t size = ::pread(fd, &owner, sizeof owner, offsetof(SegmentHeader, alive));
+    ::close(fd);
+    return size != ssize_t{sizeof owner} || (owner & alive_tid_mask) != 0;
+}
+
 bool lock_for(int fd, int seconds) noexcept
 {
     timespec pause{0, 200'000};
@@ -277,7 +296,7 @@ bool Job::runs(uint32_t process, uint32_t incarnation, unsigned bits) const noex
     ProcessSlot s{};
     const uint32_t mask = (1u << bits) - 1;
     return read_slot(process, s) && s.used.raw != 0 &&
-           (s.incarnation.raw & mask) == (incarnation & mask) && process_runs(s.pid, s.start_time);
+           (s.incarnation.raw & mask) == (incarnation & mask) && slot_runs(s);
 }
 
 uint32_t Job::count_running() const noexcept
@@ -290,7 +309,7 @@ uint32_t Job::count_running() const noexcept
             break;
         }
         for (const ProcessSlot& s : block) {
-            running += s.used.raw != 0 && process_runs(s.pid, s.start_time) ? 1 : 0;
+            running += s.used.raw != 0 && slot_runs(s) ? 1 : 0;
         }
     }
     return running;
@@ -303,7 +322,7 @@ std::optional<uint32_t> Job::find_slot() const noexcept
         if (!read_slot(process, s)) {
             return std::nullopt;
         }
-        if (s.used.raw == 0 || !process_runs(s.pid, s.start_time)) {
+        if (s.used.raw == 0 || !slot_runs(s)) {
             return process;
         }
     }
