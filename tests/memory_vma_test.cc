@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: what is mapped where: the kernel's answers and the text of /proc/self/maps agree.
+// Called by: make check. Calls: memory/vma.
+#include "memory/vma.h"
+
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+namespace tofu::sim {
+namespace {
+
+constexpr uint64_t page = 4096;
+
+TEST(MemoryVma, TextAndQueryAgreeOnEveryMapping)
+{
+    VmaQuery query;
+    VmaQuery text;
+    text.force_text(true);
+    int mappings = 0;
+    Vma a;
+    for (uint64_t at = 0; query.find(at, &a); at = a.end) {
+        Vma b;
+        ASSERT_TRUE(text.find(at, &b));
+        EXPECT_EQ(a.start, b.start);
+        EXPECT_EQ(a.end, b.end);
+        EXPECT_EQ(a.inode, b.inode);
+        EXPECT_EQ(a.device_major, b.device_major);
+        EXPECT_EQ(a.device_minor, b.device_minor);
+        EXPECT_EQ(a.shared, b.shared);
+        EXPECT_EQ(a.readable, b.readable);
+        EXPECT_EQ(a.writable, b.writable);
+        EXPECT_EQ(a.executable, b.executable);
+        if (a.inode != 0) {
+            EXPECT_EQ(a.file_offset, b.file_offset);
+        }
+        EXPECT_EQ(query.name(a.start), text.name(b.start));
+        ++mappings;
+    }
+    EXPECT_GT(mappings, 5);
+}
+
+TEST(MemoryVma, DescribesASharedFile)
+{
+    const int fd = ::memfd_create("vma-test", MFD_CLOEXEC);
+    ASSERT_EQ(::ftruncate(fd, 8 * page), 0);
+    struct stat status;
+    ASSERT_EQ(::fstat(fd, &status), 0);
+    void* base = ::mmap(nullptr, 4 * page, PROT_READ, MAP_SHARED, fd, 2 * page);
+    ASSERT_NE(base, MAP_FAILED);
+    for (const bool as_text : {false, true}) {
+        VmaQuery vmas;
+        vmas.force_text(as_text);
+        Vma vma;
+        ASSERT_TRUE(vmas.find(reinterpret_cast<uint64_t>(base) + page, &vma));
+        EXPECT_EQ(vma.start, reinterpret_cast<uint64_t>(base));
+        EXPECT_EQ(vma.file_offset, 2 * page);
+        EXPECT_EQ(vma.inode, status.st_ino);
+        EXPECT_EQ(makedev(vma.device_major, vma.device_minor), status.st_dev);
+        EXPECT_TRUE(vma.shared && vma.readable);
+        EXPECT_FALSE(vma.writable || vma.anonymous());
+        EXPECT_NE(vmas.name(vma.start).find("memfd:vma-test"), std::string::npos);
+    }
+    ::munmap(base, 4 * page);
+    ::close(fd);
+}
+
+} // namespace
+} // namespace tofu::sim
