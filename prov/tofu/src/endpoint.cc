@@ -16,9 +16,11 @@
 #include "endpoint_ops.h"
 #include "info.h"
 #include "log.h"
+#include "msg.h"
 #include "proto/messenger.h"
 #include "region.h"
 #include "rma.h"
+#include "tagged.h"
 
 namespace tofu {
 
@@ -339,9 +341,14 @@ void Endpoint::rma_event(std::uint8_t notice_type) noexcept
         counter->count();
 }
 
-void Endpoint::on_orphan(void* owner, int code, utofu_vcq_id_t) noexcept
+void Endpoint::on_orphan(void* owner, int code, utofu_vcq_id_t peer) noexcept
 {
-    static_cast<Endpoint*>(owner)->report_orphan(FI_RMA | FI_WRITE, code);
+    auto& ep = *static_cast<Endpoint*>(owner);
+    if (ep.messages_)
+        ep.messages_->peer_failed(peer, code);
+    // Messages report their own losses; who sends no unattended writes has nothing else to hear of.
+    if (ep.rma_ && ep.rma_->posts_unattended())
+        ep.report_orphan(FI_RMA | FI_WRITE, code);
 }
 
 void Endpoint::report_orphan(std::uint64_t op_flags, int utofu_code) noexcept

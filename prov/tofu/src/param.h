@@ -3,6 +3,8 @@
 // backend and info.
 #pragma once
 
+#include <cstddef>
+
 namespace tofu {
 
 /// Declares the variables to libfabric, so that `fi_info -e` lists them.
@@ -10,5 +12,8 @@ void define_params() noexcept;
 
 /// FI_TOFU_BACKEND, or "auto".
 const char* param_backend() noexcept;
+
+/// FI_TOFU_<NAME> as a number of things or bytes, or `otherwise` where it is not set or no number.
+std::size_t param_size(const char* name, std::size_t otherwise) noexcept;
 
 } // namespace tofu

@@ -267,6 +267,7 @@ ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, st
         if (peer == nullptr) [[unlikely]]
             return -FI_EINVAL;
         const vcq::How how{vcq::When::never, strong_writes_, counts_events_, nullptr};
+        unattended_ = true;
         // Keys of the provider's choice: STADD = key + address (mr.h).
         if (endpoint_.vcq().put_inline(peer->home, data, key + address, length, how) ==
             vcq::Post::done) [[likely]]

@@ -84,6 +84,8 @@ class RmaEngine {
                                  std::uint64_t address, std::uint64_t key) noexcept;
     /// Goes on with operations that had to wait for room.
     void progress() noexcept;
+    /// A write that nobody waits for may be under way: an orphan's error may be its.
+    [[nodiscard]] bool posts_unattended() const noexcept { return unattended_; }
     /// No operation is under way.
     [[nodiscard]] bool idle() const noexcept { return ops_.in_use() == 0; }
 
@@ -116,6 +118,7 @@ class RmaEngine {
     bool strong_writes_ = false; ///< order asked for by tx_attr.msg_order
     bool strong_reads_ = false;
     bool counts_events_ = false; ///< FI_RMA_EVENT: peers want notices
+    bool unattended_ = false;    ///< fi_inject_write has been sent without a notice
     bool plain_inject_ = false;  ///< fi_inject_write may go out unattended
 };
 

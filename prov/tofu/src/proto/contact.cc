@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// How a ring at a peer is won (header, claim, HELLO), and how it is lost. Part of the messenger; calls vcq.
+#include "proto/messenger.h"
+
+#include <rdma/fi_errno.h>
+
+#include "domain.h"
+#include "endpoint.h"
+#include "error.h"
+#include "log.h"
+
+namespace tofu::proto {
+
+namespace {
+constexpr unsigned probes_in_a_row = 32;   // claim words tried before a pause
+constexpr unsigned full_pause_ms = 5;
+constexpr unsigned absent_pause_ms = 1;
+constexpr std::uint64_t absent_limit_ms = 10000; // a peer that has an address enables its endpoint soon
+} // namespace
+
+int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
+{
+    const Peer* peer = ep_.av().find(dest);
+    if (peer == nullptr) [[unlikely]]
+        return -FI_EINVAL;
+    if (dest == last_dest_ && last_channel_->peer.generation == peer->generation) [[likely]] {
+        channel = last_channel_;
+        return 0;
+    }
+    const std::size_t page = dest / page_size;
+    if (page < pages_.size() && pages_[page] != nullptr) {
+        Channel* found = pages_[page][dest % page_size];
+        if (found != nullptr && found->peer.generation == peer->generation) [[likely]] {
+            last_dest_ = dest;
+            last_channel_ = channel = found;
+            return 0;
+        }
+    }
+    return make_channel(dest, *peer, channel);
+}
+
+[[gnu::noinline]] int Messenger::make_channel(fi_addr_t dest, const Peer& peer,
+                                              Channel*& channel) noexcept
+{
+    const std::size_t page = dest / page_size;
+    if (pages_.size() <= page)
+        pages_.resize(page + 1);
+    if (pages_[page] == nullptr) {
+        pages_[page].reset(new (std::nothrow) Channel*[page_size]());
+        if (pages_[page] == nullptr)
+            return -FI_ENOMEM;
+    }
+    // The same endpoint may stand in the address vector more than once: it has one ring, and one order.
+    Channel* made = nullptr;
+    for (Channel* ch : channels_)
+        if (ch->peer.home == peer.home && ch->peer.nonce == peer.nonce && ch->peer.index == peer.index)
+            made = ch;
+    if (made == nullptr) {
+        made = channel_pool_.alloc();
+        if (made == nullptr)
+            return -FI_EAGAIN;
+        made->owner = this;
+        made->number = static_cast<std::uint16_t>(channels_.size());
+        made->serial = static_cast<std::uint16_t>(made->number + 1);
+        made->contact = {};
+        made->contact.notify = on_contact;
+        made->contact.channel = made;
+        made->life = {};
+        made->life.notify = on_life;
+        made->life.channel = made;
+        channels_.push_back(made);
+    }
+    made->peer = peer;
+    pages_[page][dest % page_size] = made;
+    last_dest_ = dest;
+    last_channel_ = channel = made;
+    return 0;
+}
+
+/// Goes on with what stands between us and an open channel. 0 when it is open now.
+[[gnu::noinline]] int Messenger::contact(Channel& ch) noexcept
+{
+    switch (ch.state) {
+    case ChannelState::open: return 0;
+    case ChannelState::failed: return -ch.err;
+    case ChannelState::idle:
+        ch.first_try = now_;
+        start_reading(ch);
+        break;
+    case ChannelState::pausing:
+        if (now_ >= ch.pause_until)
+            start_reading(ch);
+        break;
+    case ChannelState::reading:
+    case ChannelState::claiming: break;
+    }
+    return -FI_EAGAIN;
+}
+
+void Messenger::start_reading(Channel& ch) noexcept
+{
+    if (int ret = vcq_.query_stadd(ch.peer.home, endpoint_stag(ch.peer.index), ch.area); ret != 0) {
+        fail(ch, FI_EADDRNOTAVAIL, 0);
+        return;
+    }
+    if (ch.scratch.data == nullptr)
+        ch.scratch = bounces_.alloc(sizeof(AreaHeader));
+    if (ch.scratch.data == nullptr)
+        return; // all blocks are out: as before
+    const auto post = vcq_.get(ch.peer.home, ch.scratch.stadd, ch.area, sizeof(AreaHeader),
+                               {.when = vcq::When::delivered, .waiter = &ch.contact});
+    if (post == vcq::Post::done)
+        ch.state = ChannelState::reading;
+    else if (post == vcq::Post::error)
+        fail(ch, fi_error_of(vcq_.last_error()), vcq_.last_error());
+}
+
+void Messenger::pause(Channel& ch, unsigned ms) noexcept
+{
+    ch.state = ChannelState::pausing;
+    ch.pause_until = now_ + ms;
+}
+
+void Messenger::on_contact(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    Channel& ch = *static_cast<Channel::Step*>(waiter)->channel;
+    if (!ch.owner->open_)
+        return;
+    if (ch.state == ChannelState::reading)
+        ch.owner->on_header(ch, notice);
+    else if (ch.state == ChannelState::claiming)
+        ch.owner->on_claim(ch, notice);
+}
+
+void Messenger::on_header(Channel& ch, const vcq::Notice& notice) noexcept
+{
+    AreaHeader header;
+    std::memcpy(&header, ch.scratch.data, sizeof header);
+    if (notice.code == UTOFU_ERR_MRQ_RMT_STADD && now_ - ch.first_try < absent_limit_ms) {
+        pause(ch, absent_pause_ms); // the peer's endpoint is not enabled yet
+        return;
+    }
+    if (notice.code != UTOFU_SUCCESS) {
+        fail(ch, fi_error_of(notice.code), notice.code);
+        return;
+    }
+    if (header.magic != area_magic || header.version != wire_version) {
+        TOFU_WARN(FI_LOG_EP_CTRL,
+                  "endpoint %u: peer 0x%llx speaks version %u of the wire protocol, this is %u: use the "
+                  "same release of the provider on all nodes\n",
+                  ep_.index(), static_cast<unsigned long long>(ch.peer.home), header.version,
+                  wire_version);
+        fail(ch, FI_ECONNREFUSED, 0);
+        return;
+    }
+    if (header.nonce != ch.peer.nonce || header.index != ch.peer.index) {
+        fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); // its VCQ ID belongs to another process by now
+        return;
+    }
+    ch.geometry = {header.ring_count, header.ring_slots};
+    if (!ch.geometry.valid()) {
+        fail(ch, FI_EIO, 0);
+        return;
+    }
+    start_claiming(ch);
+}
+
+void Messenger::start_claiming(Channel& ch) noexcept
+{
+    const auto hash = peer_key(ep_.domain().home_id(), 0, ep_.index()) >> 8;
+    ch.ring_number = static_cast<std::uint32_t>((hash + ch.probe) % ch.geometry.ring_count);
+    const auto post =
+        vcq_.cswap8(ch.peer.home, 0, ep_.domain().home_id(), ch.area + ch.geometry.claim(ch.ring_number),
+                    {.when = vcq::When::delivered, .waiter = &ch.contact});
+    if (post == vcq::Post::done)
+        ch.state = ChannelState::claiming;
+    else if (post == vcq::Post::busy)
+        pause(ch, 0);
+    else
+        fail(ch, fi_error_of(vcq_.last_error()), vcq_.last_error());
+}
+
+void Messenger::on_claim(Channel& ch, const vcq::Notice& notice) noexcept
+{
+    if (notice.code != UTOFU_SUCCESS) {
+        fail(ch, fi_error_of(notice.code), notice.code);
+        return;
+    }
+    if (notice.value != 0) { // taken
+        if (++ch.probe % probes_in_a_row == 0)
+            pause(ch, full_pause_ms);
+        else
+            start_claiming(ch);
+        return;
+    }
+    greet(ch);
+}
+
+/// The ring is ours: its first slot takes the HELLO.
+void Messenger::greet(Channel& ch) noexcept
+{
+    bounces_.release(ch.scratch);
+    ch.scratch = {};
+    ch.ring = ch.area + ch.geometry.ring(ch.ring_number);
+    ch.slots = ch.geometry.ring_slots;
+    ch.next_seq = 1;
+    ch.consumed = 0;
+    area_.consumed(ch.number).store(0, std::memory_order_relaxed);
+    // Put before the HELLO leaves: the peer answers with the same serial.
+    area_.status(ch.number).store(0, std::memory_order_release);
+    static_assert(sizeof(Hello) + sizeof(Control) == sizeof ch.deferred);
+    PacketWriter packet(ch.deferred + sizeof ch.deferred);
+    packet.control(Type::hello, 0, 0, ch.next_seq);
+    packet.put(Hello{ep_.domain().nonce(), ch.peer.nonce, wire_version,
+                     static_cast<std::uint16_t>(ep_.index()), ch.number, ch.serial});
+    ch.deferred_size = static_cast<std::uint8_t>(packet.size());
+    ch.deferred_seq = ch.next_seq++;
+    ch.deferred_waiter = nullptr;
+    deferred_++;
+    ch.state = ChannelState::open;
+    (void)flush(ch);
+}
+
+/// The channel is of no use any more: all that waits for the peer ends with an error.
+[[gnu::noinline]] void Messenger::fail(Channel& ch, int err, int prov_errno) noexcept
+{
+    if (ch.state == ChannelState::failed)
+        return;
+    ch.state = ChannelState::failed;
+    ch.err = err != 0 ? err : FI_EIO;
+    ch.prov_errno = prov_errno;
+    if (ch.deferred_size != 0) {
+        ch.deferred_size = 0;
+        deferred_--;
+    }
+    if (!ch.probing && ch.scratch.data != nullptr) {
+        bounces_.release(ch.scratch);
+        ch.scratch = {};
+    }
+    counts_.peers_lost++;
+    TOFU_INFO(FI_LOG_EP_DATA, "endpoint %u: peer 0x%llx lost: %s\n", ep_.index(),
+              static_cast<unsigned long long>(ch.peer.home), fi_strerror(ch.err));
+    for (std::size_t i = waiting_fin_.size(); i-- > 0;) {
+        if (i < waiting_fin_.size() && waiting_fin_[i]->channel == &ch)
+            end(*waiting_fin_[i], ch.err, prov_errno);
+    }
+}
+
+void Messenger::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
+{
+    if (!open_ || home == 0)
+        return;
+    for (Channel* ch : channels_)
+        if (ch->peer.home == home && ch->state == ChannelState::open)
+            fail(*ch, fi_error_of(utofu_code), utofu_code);
+    for (std::size_t i = polls_.size(); i-- > 0;) {
+        Inbound* in = inbound_[polls_[i].ring].get();
+        if (in->home == home && utofu_code == UTOFU_ERR_MRQ_PEER)
+            start_probe(*in);
+    }
+}
+
+/// Reads what the peer wrote into the return block.
+void Messenger::check_return(Channel& ch) noexcept
+{
+    // acquire: pairs with the peer's Put of the block; `consumed` was written with it
+    const std::uint64_t status = area_.status(ch.number).load(std::memory_order_acquire);
+    if (static_cast<std::uint32_t>(status >> 32) != ch.serial)
+        return; // nothing yet
+    const auto consumed =
+        static_cast<std::uint32_t>(area_.consumed(ch.number).load(std::memory_order_acquire));
+    const std::uint32_t sent = ch.next_seq - 1;
+    if (sent - consumed <= sent - ch.consumed) // neither backwards nor beyond what was sent
+        ch.consumed = consumed;
+    switch (static_cast<ReturnStatus>(static_cast<std::uint32_t>(status))) {
+    case ReturnStatus::open: break;
+    case ReturnStatus::give_back: ch.leave = true; break;
+    case ReturnStatus::refused_version: fail(ch, FI_ECONNREFUSED, 0); break;
+    case ReturnStatus::refused_nonce: fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); break;
+    case ReturnStatus::refused_hello: fail(ch, FI_EIO, 0); break;
+    }
+}
+
+// --- signs of life
+
+bool Messenger::same_process(const Bounce& scratch, std::uint64_t nonce) const noexcept
+{
+    AreaHeader header;
+    std::memcpy(&header, scratch.data, sizeof header);
+    return header.magic == area_magic && header.nonce == nonce;
+}
+
+void Messenger::start_probe(Channel& ch) noexcept
+{
+    if (ch.probing || ch.state != ChannelState::open)
+        return;
+    ch.scratch = bounces_.alloc(sizeof(AreaHeader));
+    if (ch.scratch.data == nullptr)
+        return;
+    if (vcq_.get(ch.peer.home, ch.scratch.stadd, ch.area, sizeof(AreaHeader),
+                 {.when = vcq::When::delivered, .waiter = &ch.life}) == vcq::Post::done) {
+        ch.probing = true;
+        return;
+    }
+    bounces_.release(ch.scratch);
+    ch.scratch = {};
+}
+
+void Messenger::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    Channel& ch = *static_cast<Channel::Step*>(waiter)->channel;
+    Messenger& m = *ch.owner;
+    const bool lives = notice.code == UTOFU_SUCCESS && m.same_process(ch.scratch, ch.peer.nonce);
+    m.bounces_.release(ch.scratch);
+    ch.scratch = {};
+    ch.probing = false;
+    if (m.open_ && !lives)
+        m.fail(ch, FI_EHOSTDOWN, notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER);
+}
+
+void Messenger::start_probe(Inbound& in) noexcept
+{
+    if (in.probing)
+        return;
+    // A claimant without HELLO has not said which of its endpoints it is: ask for any byte of endpoint 0.
+    utofu_stadd_t area = in.area;
+    if (area == 0 && vcq_.query_stadd(in.home, endpoint_stag(in.index), area) != 0)
+        return;
+    in.scratch = bounces_.alloc(sizeof(AreaHeader));
+    if (in.scratch.data == nullptr)
+        return;
+    in.life.notify = on_inbound_life;
+    in.life.inbound = &in;
+    in.life.owner = this;
+    if (vcq_.get(in.home, in.scratch.stadd, area, sizeof(AreaHeader),
+                 {.when = vcq::When::delivered, .waiter = &in.life}) == vcq::Post::done) {
+        in.probing = true;
+        return;
+    }
+    bounces_.release(in.scratch);
+    in.scratch = {};
+}
+
+void Messenger::on_inbound_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    auto* step = static_cast<Inbound::Step*>(waiter);
+    Inbound& in = *step->inbound;
+    Messenger& m = *step->owner;
+    bool gone = notice.code == UTOFU_ERR_MRQ_PEER;
+    // Another nonce, or no such area: another process has the VCQ ID, or the endpoint was closed.
+    if (in.greeted && (notice.code == UTOFU_ERR_MRQ_RMT_STADD ||
+                       (notice.code == UTOFU_SUCCESS && !m.same_process(in.scratch, in.nonce))))
+        gone = true;
+    m.bounces_.release(in.scratch);
+    in.scratch = {};
+    in.probing = false;
+    if (m.open_ && (gone || in.closing))
+        m.close_ring(in);
+}
+
+} // namespace tofu::proto

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What the calls of fi_msg and fi_tagged have in common: checks of arguments, the endpoint's lock, the way into
+// the messenger. Used by msg.cc and tagged.cc only.
+#pragma once
+
+#include <mutex>
+
+#include <rdma/fi_errno.h>
+
+#include "attributes.h"
+#include "endpoint.h"
+#include "proto/iov.h"
+#include "proto/messenger.h"
+
+namespace tofu::proto {
+
+/// Sends one buffer: `call` has everything but the segments.
+inline ssize_t enter_send(fid_ep* fid, SendCall& call, const void* buf, std::size_t length,
+                          void* desc) noexcept
+{
+    if (length > limits::max_msg_size) [[unlikely]]
+        return -FI_EMSGSIZE;
+    if (((call.flags & FI_INJECT) || call.silent) && length > limits::inject_size) [[unlikely]]
+        return -FI_EMSGSIZE;
+    const iovec iov{const_cast<void*>(buf), length};
+    call.iov = &iov;
+    call.desc = &desc;
+    call.count = 1;
+    call.length = length;
+    Endpoint& ep = Endpoint::of(fid);
+    std::lock_guard guard(ep.lock());
+    return ep.messenger()->send(call);
+}
+
+inline ssize_t enter_send(fid_ep* fid, SendCall& call, const iovec* iov, void** desc,
+                          std::size_t count) noexcept
+{
+    if (count > limits::iov_limit || (count != 0 && iov == nullptr))
+        return -FI_EINVAL;
+    if (!total_length(iov, count, call.length) || call.length > limits::max_msg_size)
+        return -FI_EMSGSIZE;
+    if ((call.flags & FI_INJECT) && call.length > limits::inject_size)
+        return -FI_EMSGSIZE;
+    call.iov = iov;
+    call.desc = desc;
+    call.count = count;
+    Endpoint& ep = Endpoint::of(fid);
+    std::lock_guard guard(ep.lock());
+    return ep.messenger()->send(call);
+}
+
+inline ssize_t enter_recv(fid_ep* fid, RecvCall& call) noexcept
+{
+    if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr)) [[unlikely]]
+        return -FI_EINVAL;
+    std::size_t total;
+    if (!total_length(call.iov, call.count, total)) [[unlikely]]
+        return -FI_EINVAL;
+    Endpoint& ep = Endpoint::of(fid);
+    std::lock_guard guard(ep.lock());
+    return ep.messenger()->recv(call);
+}
+
+} // namespace tofu::proto

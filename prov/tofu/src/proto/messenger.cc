@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The messenger's beginning and end, its rounds of progress, and the watch over peers that are silent while
+// something waits for them. See messenger.h.
+#include "proto/messenger.h"
+
+#include <cstdlib>
+#include <ctime>
+
+#include <rdma/fi_errno.h>
+
+#include "domain.h"
+#include "endpoint.h"
+#include "log.h"
+#include "param.h"
+
+namespace tofu::proto {
+
+namespace {
+
+constexpr std::uint32_t rounds_per_look = 256; // rounds of progress between looks at the clock
+constexpr std::uint64_t tick_ms = 4;
+constexpr std::uint64_t watch_ms = 100;
+
+std::uint64_t milliseconds() noexcept
+{
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1000 + static_cast<std::uint64_t>(now.tv_nsec) / 1000000;
+}
+
+std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
+{
+    return asked != 0 && asked < limit ? asked : limit;
+}
+
+} // namespace
+
+Messenger::Messenger(Endpoint& endpoint) noexcept
+    : ep_(endpoint), vcq_(endpoint.vcq()), bounces_(endpoint.vcq()),
+      directed_((endpoint.caps() & FI_DIRECTED_RECV) != 0),
+      wants_source_((endpoint.caps() & FI_SOURCE) != 0),
+      sends_(at_most(endpoint.tx_attr().size, fin_count)),
+      receives_(at_most(endpoint.rx_attr().size, limits::rx_size)),
+      kept_limit_(param_size("unexpected_bytes", std::size_t{64} << 20)),
+      kept_(kept_limit_ / sizeof(Unexpected) + 1), fetches_(4096)
+{
+}
+
+Messenger::~Messenger()
+{
+    open_ = false;
+    for (SendRequest* r : waiting_fin_)
+        for (unsigned i = 0; i < r->ref_count; i++)
+            ep_.local_memory().release(r->refs[i]);
+    for (Matcher* m : {&tagged_, &plain_})
+        for (Arrived* a = m->first(); a != nullptr; a = a->next)
+            std::free(static_cast<Unexpected*>(a)->large);
+    for (Unexpected* u = claimed_; u != nullptr; u = u->next_claimed)
+        std::free(u->large);
+}
+
+int Messenger::open() noexcept
+{
+    const utofu_onesided_caps& caps = ep_.domain().backend().caps();
+    if (caps.max_piggyback_size < 32 || caps.max_putget_size < slot_size ||
+        caps.num_reserved_stags <= endpoint_stag(ep_.index())) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: this interface has no piggyback of 32 bytes or no reserved "
+                                  "STag %u: messages are not possible\n",
+                  ep_.index(), endpoint_stag(ep_.index()));
+        return -FI_ENOSYS;
+    }
+    // Pieces end at multiples of 64 KiB, the page of the hardware.
+    max_piece_ = caps.max_putget_size >= 65536 ? caps.max_putget_size & ~std::size_t{65535}
+                                               : caps.max_putget_size;
+    const Geometry geometry{static_cast<std::uint32_t>(param_size("rings", 512)),
+                            static_cast<std::uint32_t>(param_size("ring_slots", 64))};
+    if (!geometry.valid()) {
+        TOFU_WARN(FI_LOG_EP_CTRL,
+                  "FI_TOFU_RINGS must be 1 to %u and FI_TOFU_RING_SLOTS a power of two from %u to %u\n",
+                  max_ring_count, min_ring_slots, max_ring_slots);
+        return -FI_EINVAL;
+    }
+    inbound_.resize(geometry.ring_count);
+    now_ = milliseconds();
+    if (int ret = area_.open(ep_.domain(), ep_.index(), geometry); ret != 0)
+        return ret;
+    open_ = true;
+    return 0;
+}
+
+void Messenger::leave() noexcept
+{
+    if (!open_)
+        return;
+    for (Channel* ch : channels_) {
+        if (ch->state != ChannelState::open || !flush(*ch) || !room(*ch, 1))
+            continue; // the peer finds out by its watch
+        std::byte image[32];
+        PacketWriter packet(image + sizeof image);
+        packet.control(Type::bye, 0, 0, ch->next_seq);
+        (void)put_small(*ch, packet, nullptr);
+        ch->state = ChannelState::failed;
+        ch->err = FI_ESHUTDOWN;
+    }
+    open_ = false;
+}
+
+void Messenger::progress() noexcept
+{
+    poll_rings();
+    if (!waiting_fin_.empty())
+        poll_fins();
+    if (waiting_fetches_ != nullptr) [[unlikely]]
+        resume_fetches();
+    if (deferred_ != 0 || reports_due_) [[unlikely]]
+        catch_up();
+    if (++rounds_ % rounds_per_look == 0) [[unlikely]]
+        slow_round();
+}
+
+/// Packets and reports that found no room in the queue of the TNI.
+void Messenger::catch_up() noexcept
+{
+    if (deferred_ != 0)
+        for (Channel* ch : channels_)
+            if (ch->deferred_size != 0 && ch->state == ChannelState::open)
+                (void)flush(*ch);
+    if (!reports_due_)
+        return;
+    reports_due_ = false;
+    for (const Poll& poll : polls_) {
+        Inbound& in = *inbound_[poll.ring];
+        if (in.greeted && in.next_seq - 1 - in.reported >= area_.geometry().report_after())
+            report(in);
+    }
+}
+
+void Messenger::slow_round() noexcept
+{
+    now_ = milliseconds();
+    if (now_ - last_tick_ < tick_ms)
+        return;
+    last_tick_ = now_;
+    scan_claims();
+    if (now_ - last_watch_ < watch_ms)
+        return;
+    last_watch_ = now_;
+    watch();
+}
+
+/// New rings whose notice has not come, and those of claimants that died before their HELLO.
+void Messenger::scan_claims() noexcept
+{
+    for (unsigned ring = 0; ring < area_.geometry().ring_count; ring++)
+        // relaxed: open_ring() reads it again
+        if (inbound_[ring] == nullptr && area_.claim(ring).load(std::memory_order_relaxed) != 0)
+            open_ring(ring);
+}
+
+/// Asks for a sign of life where something waits for a peer, and of one sender after the other.
+void Messenger::watch() noexcept
+{
+    constexpr unsigned at_once = 64;
+    unsigned asked = 0;
+    for (Channel* ch : channels_) {
+        if (ch->state != ChannelState::open || (ch->outstanding == 0 && ch->starved == 0))
+            continue;
+        ch->starved = 0;
+        start_probe(*ch);
+        if (++asked == at_once)
+            break;
+    }
+    if (polls_.empty())
+        return;
+    next_watched_ = (next_watched_ + 1) % polls_.size();
+    start_probe(*inbound_[polls_[next_watched_].ring]);
+}
+
+} // namespace tofu::proto

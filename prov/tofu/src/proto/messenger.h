@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The message protocol of one endpoint: fi_msg, fi_tagged, and the CQ data of RMA writes. Entered through msg and
+// tagged, and by the endpoint's progress; calls the endpoint's VCQ. All of it under the endpoint's lock.
+//
+// Parts: contact.cc how a ring at a peer is won and lost; send.cc what goes in; receive.cc what comes out and
+// whom it belongs to; post.cc receives of the application; fetch.cc the receiving side of a rendezvous;
+// messenger.cc the rounds of progress and the watch over peers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <rdma/fi_domain.h>
+#include <sys/uio.h>
+
+#include "attributes.h"
+#include "bounce.h"
+#include "proto/area.h"
+#include "proto/channel.h"
+#include "proto/match.h"
+#include "proto/wire.h"
+#include "request.h"
+#include "vcq/vcq.h"
+
+namespace tofu {
+class Endpoint;
+}
+
+namespace tofu::proto {
+
+/// One send in any of its forms.
+struct SendCall {
+    const iovec* iov = nullptr;
+    void* const* desc = nullptr; ///< may be null
+    std::size_t count = 0;
+    std::size_t length = 0;      ///< sum of iov
+    fi_addr_t dest = FI_ADDR_UNSPEC;
+    std::uint64_t tag = 0;
+    std::uint64_t data = 0;
+    std::uint64_t flags = 0;     ///< operation flags (fi_endpoint(3))
+    void* context = nullptr;
+    std::uint8_t packet_flags = 0; ///< flag_tag, flag_data
+    bool silent = false;           ///< fi_inject: no entry on success
+};
+
+/// One receive in any of its forms.
+struct RecvCall {
+    const iovec* iov = nullptr;
+    void* const* desc = nullptr;
+    std::size_t count = 0;
+    fi_addr_t source = FI_ADDR_UNSPEC;
+    std::uint64_t tag = 0;
+    std::uint64_t ignore = 0;
+    std::uint64_t flags = 0;
+    void* context = nullptr;
+    bool tagged = false;
+};
+
+/// What happened so far; for tests and for the log.
+struct MessageCounts {
+    std::uint64_t bad_packets = 0;
+    std::uint64_t eager = 0;
+    std::uint64_t long_eager = 0;
+    std::uint64_t rendezvous = 0;
+    std::uint64_t unexpected = 0;
+    std::uint64_t peers_lost = 0;
+};
+
+class Messenger {
+  public:
+    explicit Messenger(Endpoint& endpoint) noexcept;
+    Messenger(const Messenger&) = delete;
+    Messenger& operator=(const Messenger&) = delete;
+    ~Messenger();
+
+    /// Makes the message area. 0 or -FI_E*. No lock of the domain may be held.
+    [[nodiscard]] int open() noexcept;
+    /// Says BYE to all peers. Called under lock() before the VCQ is closed; nothing is posted afterwards.
+    void leave() noexcept;
+
+    // --- entries, under the endpoint's lock. 0 or a refusal without effect (-FI_EAGAIN: progress and retry).
+    [[nodiscard]] ssize_t send(const SendCall& call) noexcept;
+    [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept;
+    /// CQ data behind an RMA write of `length` bytes to `to`: an entry in the peer's receive queue, after
+    /// everything that was posted to the peer before. 0, -FI_EAGAIN, -FI_EHOSTDOWN and the like.
+    [[nodiscard]] ssize_t post_rma_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept;
+    /// 0 or -FI_ENOENT.
+    [[nodiscard]] ssize_t cancel(void* context) noexcept;
+
+    // --- from the endpoint, under its lock
+    void progress() noexcept;
+    /// A Put with notice ended at `offset` of the area.
+    void area_notice(const vcq::RemoteNotice& notice, std::uint64_t offset) noexcept;
+    /// A communication nobody waited for failed: the peer is gone.
+    void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
+    /// No send is waiting for a peer.
+    [[nodiscard]] bool idle() const noexcept { return waiting_fin_.empty() && fetches_.in_use() == 0; }
+
+    [[nodiscard]] const MessageCounts& counts() const noexcept { return counts_; }
+    [[nodiscard]] const Area& area() const noexcept { return area_; }
+
+  private:
+    struct Poll {
+        std::uint64_t* word; ///< control word of the slot expected next
+        std::uint32_t seq;
+        std::uint32_t ring;
+    };
+
+    // contact.cc
+    [[nodiscard]] int channel_to(fi_addr_t dest, Channel*& channel) noexcept;
+    [[nodiscard]] int make_channel(fi_addr_t dest, const Peer& peer, Channel*& channel) noexcept;
+    [[nodiscard]] int contact(Channel& ch) noexcept;
+    void start_reading(Channel& ch) noexcept;
+    void start_claiming(Channel& ch) noexcept;
+    void pause(Channel& ch, unsigned ms) noexcept;
+    void greet(Channel& ch) noexcept;
+    void on_header(Channel& ch, const vcq::Notice& notice) noexcept;
+    void on_claim(Channel& ch, const vcq::Notice& notice) noexcept;
+    static void on_contact(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    void fail(Channel& ch, int err, int prov_errno) noexcept;
+    void check_return(Channel& ch) noexcept;
+    void start_probe(Channel& ch) noexcept;
+    void start_probe(Inbound& in) noexcept;
+    static void on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_inbound_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] bool same_process(const Bounce& scratch, std::uint64_t nonce) const noexcept;
+
+    // send.cc
+    [[nodiscard]] ssize_t try_send(const SendCall& call) noexcept;
+    [[nodiscard]] ssize_t send_tracked(Channel& ch, const SendCall& call, std::uint64_t level) noexcept;
+    [[nodiscard]] ssize_t send_rendezvous(Channel& ch, const SendCall& call) noexcept;
+    [[nodiscard]] ssize_t put_packet(Channel& ch, const SendCall& call, const Ack* ack,
+                                     std::uint8_t flags, SendRequest* delivered) noexcept;
+    [[nodiscard]] vcq::Post put_small(Channel& ch, const PacketWriter& packet,
+                                      SendRequest* delivered) noexcept;
+    [[nodiscard]] vcq::Post put_block(Channel& ch, const PacketWriter& packet, Hold& block,
+                                      SendRequest* delivered) noexcept;
+    [[nodiscard]] ssize_t put_long(Channel& ch, const SendCall& call, const Ack* ack,
+                                   std::uint8_t flags, SendRequest* delivered) noexcept;
+    [[nodiscard]] ssize_t put_rts(Channel& ch, const SendCall& call, SendRequest& request,
+                                  const Segment* segments) noexcept;
+    [[nodiscard]] bool room(Channel& ch, std::uint32_t slots) noexcept;
+    [[nodiscard]] bool flush(Channel& ch) noexcept;
+    [[nodiscard]] ssize_t post_failed(Channel& ch, vcq::Post post) noexcept;
+    void report_sent(const SendCall& call) noexcept;
+    [[nodiscard]] SendRequest* make_request(Channel& ch, const SendCall& call) noexcept;
+    void await_fin(SendRequest& request) noexcept;
+    void end(SendRequest& request, int err, int prov_errno) noexcept;
+    void drop(SendRequest& request) noexcept;
+    [[nodiscard]] Hold* hold(std::size_t size) noexcept;
+    void release(Hold& block) noexcept;
+    void poll_fins() noexcept;
+    static void on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_block_sent(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    // receive.cc
+    void poll_rings() noexcept;
+    [[nodiscard]] unsigned drain(Poll& poll) noexcept;
+    [[nodiscard]] bool take(Inbound& in, std::uint32_t& slots) noexcept;
+    [[nodiscard]] bool take_hello(Inbound& in, const Packet& packet) noexcept;
+    [[nodiscard]] bool take_message(Inbound& in, const Packet& packet, std::uint32_t& slots) noexcept;
+    [[nodiscard]] bool read_rts(Inbound& in, const Packet& packet, Message& message) const noexcept;
+    void take_write_data(Inbound& in, const Packet& packet) noexcept;
+    void bad_packet(const Inbound& in, const char* what) noexcept;
+    void report(Inbound& in) noexcept;
+    void refuse(Inbound& in, ReturnStatus status) noexcept;
+    void open_ring(unsigned ring) noexcept;
+    void close_ring(Inbound& in) noexcept;
+    [[nodiscard]] fi_addr_t source_of(Inbound& in) noexcept;
+    [[nodiscard]] bool deliver(Message& message) noexcept;
+    [[nodiscard]] bool keep(Message& message) noexcept;
+    [[nodiscard]] bool give(RecvRequest& receive, Message& message) noexcept;
+    [[nodiscard]] bool acknowledge(const Message& message) noexcept;
+    void received(RecvRequest& receive, const Message& message, void* buffer, std::size_t length,
+                  int err, int prov_errno) noexcept;
+    [[nodiscard]] Matcher& matcher(bool tagged) noexcept { return tagged ? tagged_ : plain_; }
+
+    // post.cc
+    [[nodiscard]] int source_key(fi_addr_t source, std::uint64_t& key) noexcept;
+    [[nodiscard]] ssize_t peek(const RecvCall& call) noexcept;
+    [[nodiscard]] ssize_t claim(const RecvCall& call) noexcept;
+    [[nodiscard]] RecvRequest* make_receive(const RecvCall& call, std::uint64_t key) noexcept;
+    [[nodiscard]] bool discard(Unexpected& message) noexcept;
+    void report_peek(const RecvCall& call, const Message& message) noexcept;
+    void forget(Unexpected& message) noexcept;
+    void withdraw(RecvRequest& receive) noexcept;
+
+    // fetch.cc
+    [[nodiscard]] Fetch* make_fetch(const Message& message) noexcept;
+    void start(Fetch& fetch) noexcept;
+    void advance(Fetch& fetch) noexcept;
+    [[nodiscard]] bool get_piece(Fetch& fetch) noexcept;
+    void finish(Fetch& fetch) noexcept;
+    void wait(Fetch& fetch) noexcept;
+    void resume_fetches() noexcept;
+    static void on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    // messenger.cc
+    void tick() noexcept;
+    void watch() noexcept;
+    void scan_claims() noexcept;
+    void catch_up() noexcept;
+    [[gnu::noinline]] void slow_round() noexcept;
+
+    Endpoint& ep_;
+    vcq::Vcq& vcq_;
+    Area area_;
+    BouncePool bounces_;
+    bool open_ = false;
+    bool directed_ = false;     ///< FI_DIRECTED_RECV
+    bool wants_source_ = false; ///< FI_SOURCE
+    std::size_t max_piece_ = 0; ///< of one Get
+
+    // outgoing
+    static constexpr std::size_t page_size = 1024;
+    fi_addr_t last_dest_ = FI_ADDR_UNSPEC; ///< the channel used last
+    Channel* last_channel_ = nullptr;
+    std::vector<std::unique_ptr<Channel*[]>> pages_; ///< channel of an address, by pages of addresses
+    std::vector<Channel*> channels_;
+    Pool<Channel> channel_pool_{return_count};
+    Pool<SendRequest> sends_;
+    Pool<Hold> holds_{512};
+    std::vector<SendRequest*> waiting_fin_;
+    std::size_t next_fin_ = 0;   ///< where the next round of polling FIN words starts
+    std::uint32_t fins_made_ = 0;
+    unsigned deferred_ = 0;      ///< channels with a deferred packet
+
+    // incoming
+    std::vector<std::unique_ptr<Inbound>> inbound_; ///< by ring
+    std::vector<Poll> polls_;
+    std::size_t next_poll_ = 0;
+    std::size_t hot_ = 0;
+    bool reports_due_ = false;
+    std::unique_ptr<Inbound> retired_; ///< closed last; still looked at while its last packet is handled
+    Matcher tagged_;
+    Matcher plain_;
+    Pool<RecvRequest> receives_;
+    std::size_t kept_limit_; ///< bytes of unexpected messages
+    std::size_t kept_bytes_ = 0;
+    Pool<Unexpected> kept_;
+    Pool<Fetch> fetches_;
+    Fetch* waiting_fetches_ = nullptr;
+    Unexpected* claimed_ = nullptr;
+
+    // time
+    std::uint32_t rounds_ = 0;
+    std::uint64_t now_ = 0;       ///< milliseconds, as of the last slow round
+    std::uint64_t last_tick_ = 0;
+    std::uint64_t last_watch_ = 0;
+    std::size_t next_watched_ = 0;
+    MessageCounts counts_{};
+};
+
+} // namespace tofu::proto

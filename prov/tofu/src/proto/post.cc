@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The application's receives: posting, peeking, claiming, cancelling, and what was kept for them. Part of the
+// messenger.
+#include "proto/messenger.h"
+
+#include <cstdlib>
+
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+
+#include "cntr.h"
+#include "endpoint.h"
+#include "proto/iov.h"
+
+namespace tofu::proto {
+
+std::size_t RecvRequest::take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept
+{
+    std::size_t skip = used;
+    std::size_t left = want;
+    into_count = 0;
+    for (unsigned i = 0; i < count && left != 0; i++) {
+        if (skip >= iov[i].iov_len) {
+            skip -= iov[i].iov_len;
+            continue;
+        }
+        const std::size_t n = std::min(iov[i].iov_len - skip, left);
+        into[into_count++] = {static_cast<std::byte*>(iov[i].iov_base) + skip, n};
+        skip = 0;
+        left -= n;
+    }
+    used += want - left;
+    return want - left;
+}
+
+namespace {
+/// A multi-receive that has room for more after this message.
+bool lives_on(const RecvRequest& r, const Message& m) noexcept
+{
+    const std::size_t left = r.length - r.used;
+    return r.multi && m.length < left && left - m.length >= r.min_left;
+}
+} // namespace
+
+/// What a receive from `source` compares. Without FI_DIRECTED_RECV the argument is ignored (fi_msg(3)).
+int Messenger::source_key(fi_addr_t source, std::uint64_t& key) noexcept
+{
+    key = any_source;
+    if (!directed_ || source == FI_ADDR_UNSPEC)
+        return 0;
+    const Peer* peer = ep_.av().find(source);
+    if (peer == nullptr)
+        return -FI_EINVAL;
+    key = peer_key(peer->home, peer->nonce, peer->index);
+    return 0;
+}
+
+ssize_t Messenger::recv(const RecvCall& call) noexcept
+{
+    if (call.flags & (FI_PEEK | FI_CLAIM)) [[unlikely]]
+        return (call.flags & FI_PEEK) ? peek(call) : claim(call);
+    std::uint64_t key;
+    if (int ret = source_key(call.source, key); ret != 0) [[unlikely]]
+        return ret;
+    RecvRequest* r = make_receive(call, key);
+    if (r == nullptr)
+        return -FI_EAGAIN;
+    Matcher& matching = matcher(call.tagged);
+    if (matching.first() != nullptr) {
+        while (Arrived* a = matching.find(key, r->tag, r->ignore)) {
+            auto& kept = *static_cast<Unexpected*>(a);
+            r->held = lives_on(*r, kept.message); // otherwise `r` is gone when it has the message
+            const bool more = r->held;
+            if (!give(*r, kept.message)) {
+                r->held = false;
+                if (r->used != 0)
+                    break; // a multi-receive that got something: it waits like any other
+                receives_.release(r);
+                return -FI_EAGAIN;
+            }
+            forget(kept);
+            if (!more)
+                return 0;
+        }
+        r->held = false;
+    }
+    matching.post(*r);
+    r->posted = true;
+    return 0;
+}
+
+RecvRequest* Messenger::make_receive(const RecvCall& call, std::uint64_t key) noexcept
+{
+    RecvRequest* r = receives_.alloc();
+    if (r == nullptr)
+        return nullptr;
+    r->Posted::source = key;
+    r->tag = call.tag;
+    r->ignore = call.ignore;
+    r->context = call.context;
+    r->tagged = call.tagged;
+    r->multi = (call.flags & FI_MULTI_RECV) != 0 && !call.tagged;
+    r->wants_entry = ep_.rx().reports(call.flags);
+    r->posted = false;
+    r->held = false;
+    r->users = 0;
+    r->used = 0;
+    r->min_left = r->multi ? ep_.min_multi_recv() : 0;
+    r->count = static_cast<std::uint8_t>(call.count);
+    for (std::size_t i = 0; i < call.count; i++) {
+        r->iov[i] = call.iov[i];
+        r->desc[i] = call.desc != nullptr ? call.desc[i] : nullptr;
+    }
+    (void)total_length(call.iov, call.count, r->length); // checked by the entry
+    return r;
+}
+
+/// A kept message has found its place: its memory goes back.
+void Messenger::forget(Unexpected& kept) noexcept
+{
+    if (kept.claimed_by == nullptr)
+        matcher(kept.message.tagged).drop(kept);
+    kept.claimed_by = nullptr;
+    kept_bytes_ -= sizeof(Unexpected) + kept.large_size;
+    std::free(kept.large);
+    kept.large = nullptr;
+    kept_.release(&kept);
+}
+
+void Messenger::report_peek(const RecvCall& call, const Message& m) noexcept
+{
+    if (CompletionQueue* cq = ep_.rx().cq)
+        cq->write({.context = call.context,
+                   .flags = FI_RECV | (m.tagged ? FI_TAGGED : FI_MSG) |
+                            (m.has_data ? FI_REMOTE_CQ_DATA : 0),
+                   .length = m.length,
+                   .data = m.data,
+                   .tag = m.tag,
+                   .source = m.source});
+}
+
+/// FI_PEEK: is there such a message? Its answer is an entry: success, or the error FI_ENOMSG (fi_tagged(3)).
+ssize_t Messenger::peek(const RecvCall& call) noexcept
+{
+    std::uint64_t key;
+    if (int ret = source_key(call.source, key); ret != 0)
+        return ret;
+    poll_rings();
+    Arrived* a = matcher(call.tagged).find(key, call.tag, call.ignore);
+    if (a == nullptr) {
+        if (CompletionQueue* cq = ep_.rx().cq)
+            cq->write_error({.context = call.context,
+                             .flags = FI_RECV | (call.tagged ? FI_TAGGED : FI_MSG),
+                             .tag = call.tag},
+                            FI_ENOMSG, 0);
+        return 0;
+    }
+    auto& kept = *static_cast<Unexpected*>(a);
+    if (call.flags & FI_DISCARD) {
+        const Message m = kept.message;
+        if (!discard(kept))
+            return -FI_EAGAIN;
+        report_peek(call, m);
+        return 0;
+    }
+    if (call.flags & FI_CLAIM) {
+        matcher(call.tagged).drop(kept);
+        kept.claimed_by = call.context;
+        kept.next_claimed = claimed_;
+        claimed_ = &kept;
+    }
+    report_peek(call, kept.message);
+    return 0;
+}
+
+/// FI_CLAIM after FI_PEEK | FI_CLAIM with the same context: receives or discards what was claimed.
+ssize_t Messenger::claim(const RecvCall& call) noexcept
+{
+    Unexpected** link = &claimed_;
+    while (*link != nullptr && (*link)->claimed_by != call.context)
+        link = &(*link)->next_claimed;
+    Unexpected* kept = *link;
+    if (kept == nullptr)
+        return -FI_EINVAL;
+    Unexpected* behind = kept->next_claimed; // the memory of `kept` may go
+    if (call.flags & FI_DISCARD) {
+        const Message m = kept->message;
+        if (!discard(*kept))
+            return -FI_EAGAIN;
+        *link = behind;
+        report_peek(call, m);
+        return 0;
+    }
+    RecvCall plain = call;
+    plain.flags &= ~(FI_MULTI_RECV | FI_CLAIM);
+    RecvRequest* r = make_receive(plain, any_source);
+    if (r == nullptr)
+        return -FI_EAGAIN;
+    if (!give(*r, kept->message)) {
+        receives_.release(r);
+        return -FI_EAGAIN;
+    }
+    forget(*kept);
+    *link = behind;
+    return 0;
+}
+
+/// Throws a message away; its sender is told as if it had been received.
+bool Messenger::discard(Unexpected& kept) noexcept
+{
+    const Message& m = kept.message;
+    if (m.type == Type::rts) {
+        Fetch* f = make_fetch(m);
+        if (f == nullptr)
+            return false;
+        start(*f); // nothing to fetch: FIN
+    } else if (m.ack && !acknowledge(m)) {
+        return false;
+    }
+    forget(kept);
+    return true;
+}
+
+ssize_t Messenger::cancel(void* context) noexcept
+{
+    auto wanted = [context](const Posted& p) {
+        return static_cast<const RecvRequest&>(p).context == context;
+    };
+    Posted* p = tagged_.find_posted(wanted);
+    if (p == nullptr)
+        p = plain_.find_posted(wanted);
+    if (p == nullptr)
+        return -FI_ENOENT;
+    auto& r = *static_cast<RecvRequest*>(p);
+    withdraw(r);
+    if (CompletionQueue* cq = ep_.rx().cq)
+        cq->write_error({.context = context,
+                         .flags = FI_RECV | (r.tagged ? FI_TAGGED : FI_MSG),
+                         .tag = r.tag},
+                        FI_ECANCELED, 0);
+    if (Counter* counter = ep_.counters().recv)
+        counter->count_error();
+    if (r.users == 0)
+        receives_.release(&r);
+    return 0;
+}
+
+} // namespace tofu::proto

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What comes out of the rings of our area, and which receive it belongs to. Nothing read from the area is
+// trusted. Part of the messenger; calls vcq (reports, FIN words) and completion queues.
+#include "proto/messenger.h"
+
+#include <cstdlib>
+
+#include <rdma/fi_errno.h>
+
+#include "cntr.h"
+#include "domain.h"
+#include "endpoint.h"
+#include "log.h"
+#include "proto/iov.h"
+
+namespace tofu::proto {
+
+namespace {
+constexpr unsigned batch = 16;        // packets of one ring in a round
+constexpr std::size_t all_rings = 16; // up to so many rings are looked at in every round
+} // namespace
+
+void Messenger::poll_rings() noexcept
+{
+    const std::size_t n = polls_.size();
+    if (n == 0)
+        return;
+    // The ring that had something last, then the others in turn.
+    if (hot_ < n && drain(polls_[hot_]) != 0 && n > all_rings)
+        return;
+    std::size_t look = n < all_rings ? n : all_rings;
+    for (; look > 0 && !polls_.empty(); look--) {
+        if (next_poll_ >= polls_.size())
+            next_poll_ = 0;
+        const std::size_t at = next_poll_++;
+        if (at != hot_ && drain(polls_[at]) != 0)
+            hot_ = at;
+    }
+}
+
+/// Takes packets out of one ring; returns how many. May remove the ring from polls_.
+inline unsigned Messenger::drain(Poll& poll) noexcept
+{
+    // acquire: pairs with the sender's Put, whose last 8 bytes are written last
+    std::uint64_t word = std::atomic_ref<std::uint64_t>(*poll.word).load(std::memory_order_acquire);
+    if (static_cast<std::uint32_t>(word >> 32) != poll.seq) [[likely]]
+        return 0;
+    Inbound& in = *inbound_[poll.ring];
+    unsigned taken = 0;
+    while (taken < batch) {
+        std::uint32_t slots = 1;
+        if (!take(in, slots))
+            break;
+        taken++;
+        if (in.place == no_place) // it said BYE
+            return taken;
+        in.next_seq += slots;
+        if (in.next_seq - 1 - in.reported >= area_.geometry().report_after())
+            report(in);
+        Poll& p = polls_[in.place];
+        p.seq = in.next_seq;
+        p.word = in.control(in.next_seq, area_.geometry().ring_slots);
+        word = std::atomic_ref<std::uint64_t>(*p.word).load(std::memory_order_acquire);
+        if (static_cast<std::uint32_t>(word >> 32) != p.seq)
+            break;
+    }
+    return taken;
+}
+
+/// One packet. False: it stays, there is no room for what it brings.
+bool Messenger::take(Inbound& in, std::uint32_t& slots) noexcept
+{
+    const std::uint32_t ring_slots = area_.geometry().ring_slots;
+    const std::byte* slot = in.base + std::size_t{(in.next_seq - 1) & (ring_slots - 1)} * slot_size;
+    Packet packet;
+    if (!decode(slot, packet)) [[unlikely]] {
+        bad_packet(in, "unreadable");
+        return true;
+    }
+    if (!in.greeted) [[unlikely]] {
+        if (packet.type == Type::hello)
+            return take_hello(in, packet);
+        bad_packet(in, "before its HELLO");
+        return true;
+    }
+    switch (packet.type) {
+    case Type::eager:
+    case Type::long_eager:
+    case Type::rts: return take_message(in, packet, slots);
+    case Type::write_data: take_write_data(in, packet); return true;
+    case Type::bye: close_ring(in); return true;
+    case Type::hello:
+    case Type::none: break;
+    }
+    bad_packet(in, "out of place");
+    return true;
+}
+
+[[gnu::noinline]] void Messenger::bad_packet(const Inbound& in, const char* what) noexcept
+{
+    if (counts_.bad_packets++ == 0)
+        TOFU_WARN(FI_LOG_EP_DATA,
+                  "endpoint %u: dropped a packet %s in ring %u of peer 0x%llx; more will be counted only\n",
+                  ep_.index(), what, in.number, static_cast<unsigned long long>(in.home));
+}
+
+bool Messenger::take_message(Inbound& in, const Packet& packet, std::uint32_t& slots) noexcept
+{
+    Message m;
+    m.type = packet.type;
+    const std::uint8_t flags = packet.control.flags;
+    m.tagged = (flags & flag_tag) != 0;
+    m.has_data = (flags & flag_data) != 0;
+    m.ack = (flags & flag_ack) != 0;
+    m.at_match = (flags & flag_match) != 0;
+    m.fin = packet.ack;
+    m.tag = packet.tag;
+    m.data = packet.data;
+    m.length = packet.control.length;
+    m.payload = packet.body;
+    m.key = in.key;
+    m.home = in.home;
+    m.area = in.area;
+    if (packet.type == Type::long_eager) {
+        const Geometry& g = area_.geometry();
+        if (m.length == 0 || m.length > g.eager_limit()) {
+            bad_packet(in, "of impossible length");
+            return true;
+        }
+        const LongSlots where = long_slots(in.next_seq, packet.control.length, g.ring_slots);
+        m.payload = in.base + std::size_t{where.first} * slot_size;
+        slots = where.total;
+    } else if (packet.type == Type::rts && !read_rts(in, packet, m)) {
+        bad_packet(in, "of impossible segments");
+        return true;
+    }
+    if (wants_source_)
+        m.source = source_of(in);
+    if (!deliver(m)) {
+        slots = 1;
+        return false;
+    }
+    if (packet.type == Type::long_eager) {
+        // The ends of payload slots will be polled as control words later: no seq may stand there.
+        const std::uint32_t ring_slots = area_.geometry().ring_slots;
+        for (std::uint32_t n = 1; n < slots; n++)
+            std::atomic_ref<std::uint64_t>(*in.control(in.next_seq + n, ring_slots))
+                .store(std::uint64_t{in.next_seq} << 32, std::memory_order_relaxed);
+    }
+    return true;
+}
+
+bool Messenger::read_rts(Inbound&, const Packet& packet, Message& m) const noexcept
+{
+    Rts rts;
+    std::memcpy(&rts, packet.body, sizeof rts);
+    m.vcq = rts.vcq;
+    m.segment_count = static_cast<std::uint8_t>(packet.control.length);
+    m.length = 0;
+    m.payload = nullptr;
+    std::memcpy(m.segments, packet.body + sizeof rts, m.segment_count * sizeof(Segment));
+    for (unsigned i = 0; i < m.segment_count; i++) {
+        if (m.segments[i].length == 0 || m.segments[i].length > limits::max_msg_size)
+            return false;
+        m.length += m.segments[i].length;
+    }
+    return m.length <= limits::max_msg_size;
+}
+
+void Messenger::take_write_data(Inbound& in, const Packet& packet) noexcept
+{
+    std::uint64_t length;
+    std::memcpy(&length, packet.body, sizeof length);
+    if (CompletionQueue* cq = ep_.rx().cq)
+        cq->write({.flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
+                   .length = length,
+                   .data = packet.data,
+                   .source = wants_source_ ? source_of(in) : FI_ADDR_NOTAVAIL});
+}
+
+fi_addr_t Messenger::source_of(Inbound& in) noexcept
+{
+    const std::uint32_t generation = ep_.av().generation();
+    if (in.source_generation != generation) [[unlikely]] {
+        in.source = ep_.av().lookup(in.home, in.nonce, in.index);
+        in.source_generation = generation;
+    }
+    return in.source;
+}
+
+// --- rings come and go
+
+void Messenger::area_notice(const vcq::RemoteNotice&, std::uint64_t offset) noexcept
+{
+    const Geometry& g = area_.geometry();
+    if (!open_ || offset <= g.rings() || offset > g.size())
+        return;
+    open_ring(static_cast<unsigned>((offset - 1 - g.rings()) / (std::uint64_t{g.ring_slots} * slot_size)));
+}
+
+/// Somebody claimed this ring: from now on it is polled.
+void Messenger::open_ring(unsigned ring) noexcept
+{
+    if (inbound_[ring] != nullptr)
+        return;
+    // acquire: pairs with the claimant's CSWAP
+    const std::uint64_t home = area_.claim(ring).load(std::memory_order_acquire);
+    if (home == 0)
+        return;
+    auto in = std::unique_ptr<Inbound>(new (std::nothrow) Inbound);
+    if (in == nullptr)
+        return;
+    in->base = area_.ring(ring);
+    in->number = ring;
+    in->home = home;
+    in->place = static_cast<std::uint32_t>(polls_.size());
+    polls_.push_back({in->control(1, area_.geometry().ring_slots), 1, ring});
+    inbound_[ring] = std::move(in);
+}
+
+/// The claimant has left or died: the ring is free for the next one.
+void Messenger::close_ring(Inbound& in) noexcept
+{
+    if (in.place != no_place) {
+        polls_[in.place] = polls_.back();
+        inbound_[polls_[in.place].ring]->place = in.place;
+        polls_.pop_back();
+        in.place = no_place;
+    }
+    if (in.probing) { // its notice will come back here
+        in.closing = true;
+        return;
+    }
+    const std::uint32_t slots = area_.geometry().ring_slots;
+    for (std::uint32_t seq = 1; seq <= slots; seq++) // the next claimant starts with 1
+        std::atomic_ref<std::uint64_t>(*in.control(seq, slots)).store(0, std::memory_order_relaxed);
+    // release: pairs with the next claimant's CSWAP
+    area_.claim(in.number).store(0, std::memory_order_release);
+    retired_ = std::move(inbound_[in.number]); // `in` is still looked at by our callers
+}
+
+bool Messenger::take_hello(Inbound& in, const Packet& packet) noexcept
+{
+    Hello hello;
+    std::memcpy(&hello, packet.body, sizeof hello);
+    utofu_stadd_t area = 0;
+    if (hello.return_index >= return_count || hello.index >= max_endpoints ||
+        vcq_.query_stadd(in.home, endpoint_stag(hello.index), area) != 0) {
+        bad_packet(in, "HELLO that makes no sense");
+        return true;
+    }
+    in.area = area;
+    in.returns = area + return_offset(hello.return_index);
+    in.index = hello.index;
+    in.serial = hello.serial;
+    in.nonce = hello.nonce;
+    if (hello.version != wire_version || hello.target_nonce != ep_.domain().nonce()) {
+        refuse(in, hello.version != wire_version ? ReturnStatus::refused_version
+                                                 : ReturnStatus::refused_nonce);
+        close_ring(in);
+        return true;
+    }
+    in.key = peer_key(in.home, in.nonce, in.index);
+    in.greeted = true;
+    return true;
+}
+
+/// Tells the sender how far we are. When it can't be told now, the next slow round tries again.
+void Messenger::report(Inbound& in) noexcept
+{
+    const ReturnBlock block{in.next_seq - 1, static_cast<std::uint32_t>(in.status), in.serial};
+    const vcq::Post post = vcq_.put_inline(in.home, &block, in.returns, sizeof block, {});
+    if (post == vcq::Post::done) [[likely]]
+        in.reported = in.next_seq - 1;
+    else if (post == vcq::Post::busy)
+        reports_due_ = true;
+}
+
+void Messenger::refuse(Inbound& in, ReturnStatus status) noexcept
+{
+    TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: refused peer 0x%llx (%s)\n", ep_.index(),
+              static_cast<unsigned long long>(in.home),
+              status == ReturnStatus::refused_version ? "another version of the wire protocol"
+                                                      : "it meant an earlier process");
+    const ReturnBlock block{0, static_cast<std::uint32_t>(status), in.serial};
+    (void)vcq_.put_inline(in.home, &block, in.returns, sizeof block, {});
+}
+
+// --- whose it is
+
+/// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
+bool Messenger::deliver(Message& m) noexcept
+{
+    Matcher& matching = matcher(m.tagged);
+    if (Posted* p = matching.match(m.key, m.tag)) [[likely]]
+        return give(*static_cast<RecvRequest*>(p), m);
+    return keep(m);
+}
+
+/// Hands a message to a posted receive.
+bool Messenger::give(RecvRequest& r, Message& m) noexcept
+{
+    if (m.type == Type::rts) {
+        Fetch* f = make_fetch(m);
+        if (f == nullptr)
+            return false;
+        f->receive = &r;
+        f->length = r.take(m.length, f->into, f->into_count);
+        for (unsigned i = 0; i < f->into_count; i++)
+            f->desc[i] = r.desc[i];
+        f->to_fetch = f->length;
+        r.users++;
+        if (r.posted && r.exhausted())
+            withdraw(r);
+        start(*f);
+        return true;
+    }
+    if (m.ack && !acknowledge(m))
+        return false;
+    iovec into[max_segments];
+    std::uint8_t count = 0;
+    const std::size_t length = r.take(m.length, into, count);
+    scatter(into, count, m.payload, length);
+    r.users++;
+    if (r.posted && r.exhausted())
+        withdraw(r);
+    received(r, m, count != 0 ? into[0].iov_base : nullptr, length, 0, 0);
+    return true;
+}
+
+void Messenger::withdraw(RecvRequest& r) noexcept
+{
+    matcher(r.tagged).withdraw(r);
+    r.posted = false;
+}
+
+/// The end of a message for its receive: one entry, one count.
+void Messenger::received(RecvRequest& r, const Message& m, void* buffer, std::size_t length, int err,
+                         int prov_errno) noexcept
+{
+    r.users--;
+    const bool over = !r.posted && !r.held && r.users == 0;
+    Completion entry{.context = r.context,
+                     .flags = FI_RECV | (r.tagged ? FI_TAGGED : FI_MSG) |
+                              (m.has_data ? FI_REMOTE_CQ_DATA : 0) |
+                              (r.multi && over ? FI_MULTI_RECV : 0),
+                     .length = length,
+                     .buffer = buffer,
+                     .data = m.data,
+                     .tag = m.tag,
+                     .source = m.source};
+    std::size_t overflow = 0;
+    if (err == 0 && length < m.length) {
+        err = FI_ETRUNC;
+        overflow = m.length - length;
+    }
+    CompletionQueue* cq = ep_.rx().cq;
+    Counter* counter = ep_.counters().recv;
+    if (err != 0) [[unlikely]] {
+        if (cq != nullptr)
+            cq->write_error(entry, err, prov_errno, overflow);
+        if (counter != nullptr)
+            counter->count_error();
+    } else {
+        if (cq != nullptr && (r.wants_entry || (entry.flags & FI_MULTI_RECV)))
+            cq->write(entry);
+        if (counter != nullptr)
+            counter->count();
+    }
+    if (over)
+        receives_.release(&r);
+}
+
+/// FIN for an eager message that asked for it.
+bool Messenger::acknowledge(const Message& m) noexcept
+{
+    const FinWord word = fin_word(m.fin.seq, 0);
+    const vcq::Post post =
+        vcq_.put_inline(m.home, &word, m.area + fin_offset(m.fin.fin), sizeof word, {});
+    return post != vcq::Post::busy;
+}
+
+/// Keeps a message until somebody wants it.
+bool Messenger::keep(Message& m) noexcept
+{
+    const bool eager = m.type != Type::rts;
+    const std::size_t large = eager && m.length > Unexpected::small ? m.length : 0;
+    if (kept_bytes_ + sizeof(Unexpected) + large > kept_limit_) [[unlikely]]
+        return false;
+    if (eager && m.ack && !m.at_match) {
+        // Delivered: it is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
+        if (!acknowledge(m))
+            return false;
+        m.ack = false;
+    }
+    Unexpected* u = kept_.alloc();
+    if (u == nullptr)
+        return false;
+    u->large = nullptr;
+    if (large != 0) {
+        u->large = static_cast<std::byte*>(std::malloc(large));
+        if (u->large == nullptr) {
+            kept_.release(u);
+            return false;
+        }
+    }
+    u->large_size = large;
+    u->message = m;
+    u->source = m.key;
+    u->tag = m.tagged ? m.tag : 0;
+    if (eager) {
+        std::byte* to = large != 0 ? u->large : u->bytes;
+        if (m.length != 0)
+            std::memcpy(to, m.payload, m.length);
+        u->message.payload = to;
+    }
+    kept_bytes_ += sizeof(Unexpected) + large;
+    matcher(m.tagged).keep(*u);
+    counts_.unexpected++;
+    return true;
+}
+
+} // namespace tofu::proto
