@@ -112,7 +112,7 @@ bool copy_out(int fd, const Vma& vma, std::byte* to) noexcept
         off_t stop = ::lseek(fd, at, SEEK_HOLE);
         stop = stop < 0 ? off_t(end) : std::min(stop, off_t(end));
         while (at < stop) {
-            const ssize_t got = ::pread(fd, to + (uint64_t(at) - vma.file_offset), size_t(stop - at), at);
+            const long got = ::syscall(SYS_pread64, fd, to + (uint64_t(at) - vma.file_offset), size_t(stop - at), at);
             if (got <= 0)
                 return false;
             at += got;

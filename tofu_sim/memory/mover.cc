@@ -177,8 +177,10 @@ bool Mover::copy_pages(uint64_t address, uint64_t length, uint64_t offset) const
         while (end < length && !all_zero(reinterpret_cast<const void*>(address + end)))
             end += page;
         while (done < end) {
-            const ssize_t wrote = ::pwrite(arena_fd_, reinterpret_cast<const void*>(address + done), end - done,
-                                           off_t(offset + done));
+            // The bare call: whole pages are copied, and a sanitizer's wrapper would take the bytes between
+            // the program's objects for an overflow.
+            const long wrote = ::syscall(SYS_pwrite64, arena_fd_, reinterpret_cast<const void*>(address + done),
+                                         end - done, off_t(offset + done));
             if (wrote <= 0)
                 return false;
             done += uint64_t(wrote);
