@@ -32,6 +32,17 @@ bool same_extents(const std::vector<Extent>& a, const std::vector<Extent>& b) no
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(Extent)) == 0;
 }
 
+// Does what is published of a registration say the same of a part of it, `offset` behind its first page? Only
+// looks where both are of one kind throughout; otherwise false.
+bool is_part_of(const std::vector<Extent>& whole, const std::vector<Extent>& part, uint64_t offset) noexcept
+{
+    if (offset == 0 && same_extents(whole, part))
+        return true;
+    return whole.size() == 1 && part.size() == 1 && whole[0].reach == part[0].reach &&
+           (whole[0].reach != uint32_t(Reach::mapped) ||
+            (whole[0].backing == part[0].backing && whole[0].file_offset + offset == part[0].file_offset));
+}
+
 } // namespace
 
 RegisterStatus VcqMemory::Impl::add(uint64_t start, uint64_t bytes, bool read_only, uint32_t stag,
@@ -105,10 +116,24 @@ bool VcqMemory::Impl::reuse(const Key& key, uint64_t* stadd)
     // The memory below may have been mapped anew since: what is published must be true of it now.
     Slot& slot = slots[at->second.slot];
     *stadd = make_stadd(slot.hw_stag, key.start - slot.page_base);
-    const bool whole = slot.pieces.size() == 1; // then scratch describes all of it
-    if (!whole || !same_extents(slot.extents, scratch))
+    if (!is_part_of(slot.extents, scratch, page_floor(key.start) - slot.page_base))
         refresh(at->second.slot);
     return true;
+}
+
+VcqMemory::Impl::Piece VcqMemory::Impl::Slot::bounds() const noexcept
+{
+    Piece all = pieces.front();
+    for (const Piece& piece : pieces) {
+        all.first = std::min(all.first, piece.first);
+        all.limit = std::max(all.limit, piece.limit);
+    }
+    return all;
+}
+
+VcqMemory::Impl::Piece VcqMemory::Impl::published_bounds(const StagEntry& entry) noexcept
+{
+    return {entry.first, entry.limit};
 }
 
 uint32_t VcqMemory::Impl::take_slot()
@@ -144,7 +169,8 @@ RegisterStatus VcqMemory::Impl::remove(uint64_t stadd)
     }
     slot->pieces.erase(std::next(piece).base());
     if (!slot->pieces.empty()) {
-        refresh(index);
+        if (slot->bounds() != published_bounds(table.entries[index]))
+            refresh(index);
         return RegisterStatus::ok;
     }
     free_slot(index);
@@ -180,12 +206,7 @@ AccessStatus VcqMemory::Impl::look_up(uint64_t stadd, uint64_t length, bool writ
     if (index >= slots.size() || slots[index].hw_stag != hw_stag)
         return AccessStatus::bad_stadd;
     Slot& slot = slots[index];
-    uint64_t first = ~uint64_t{0};
-    uint64_t limit = 0;
-    for (const Piece& piece : slot.pieces) {
-        first = std::min(first, piece.first);
-        limit = std::max(limit, piece.limit);
-    }
+    const auto [first, limit] = slot.bounds();
     const uint64_t offset = stadd & stadd_offset_mask;
     if (offset < first || offset >= limit)
         return AccessStatus::bad_stadd;
@@ -200,17 +221,12 @@ AccessStatus VcqMemory::Impl::look_up(uint64_t stadd, uint64_t length, bool writ
 void VcqMemory::Impl::refresh(uint32_t index)
 {
     Slot& slot = slots[index];
-    uint64_t first = ~uint64_t{0};
-    uint64_t limit = 0;
-    for (const Piece& piece : slot.pieces) {
-        first = std::min(first, piece.first);
-        limit = std::max(limit, piece.limit);
-    }
+    const Piece bounds = slot.bounds();
+    const uint64_t limit = bounds.limit;
     if (!process.classify(slot.page_base, slot.page_base + limit, slot.read_only, &scratch))
         scratch.assign(1, Extent{limit, 0, 0, uint32_t(Reach::fixed), 0}); // unmapped meanwhile: each access fails
     // Posters start over with an entry that changes: leave it alone where nothing has.
-    const StagEntry& entry = table.entries[index];
-    if (entry.first == first && entry.limit == limit && same_extents(slot.extents, scratch))
+    if (bounds == published_bounds(table.entries[index]) && same_extents(slot.extents, scratch))
         return;
     slot.extents = scratch;
     publish(index);
@@ -227,11 +243,9 @@ void VcqMemory::Impl::publish(uint32_t index)
     next.sequence.raw = entry.sequence.load_relaxed() + 1;
     uint32_t first = 0;
     if (slot.hw_stag != 0) {
-        next.first = ~uint64_t{0};
-        for (const Piece& piece : slot.pieces) {
-            next.first = std::min(next.first, piece.first);
-            next.limit = std::max(next.limit, piece.limit);
-        }
+        const Piece bounds = slot.bounds();
+        next.first = bounds.first;
+        next.limit = bounds.limit;
         const uint32_t count = uint32_t(slot.extents.size());
         if (count > 1 && (count > max_extents || !take_extents(count, &first)))
             slot.extents.assign(1, Extent{next.limit, 0, 0, uint32_t(Reach::fixed), 0});

@@ -76,6 +76,7 @@ struct VcqMemory::Impl {
     struct Piece {
         uint64_t first; // offsets from page_base
         uint64_t limit;
+        bool operator==(const Piece&) const = default;
     };
     struct Slot {
         uint32_t hw_stag = 0; // 0: free
@@ -87,6 +88,8 @@ struct VcqMemory::Impl {
         uint32_t extent_count = 0;
         std::vector<Piece> pieces; // different ranges
         std::vector<Extent> extents; // as published
+
+        [[nodiscard]] Piece bounds() const noexcept; // of all pieces, of which there is at least one
     };
     struct Key {
         uint64_t start;
@@ -122,6 +125,7 @@ struct VcqMemory::Impl {
 
   private:
     [[nodiscard]] bool reuse(const Key& key, uint64_t* stadd);
+    [[nodiscard]] static Piece published_bounds(const StagEntry& entry) noexcept;
     [[nodiscard]] uint32_t take_slot();
     void free_slot(uint32_t index);
     void publish(uint32_t index);
