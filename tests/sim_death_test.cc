@@ -143,6 +143,58 @@ TEST(SimDeath, ASuccessorTakesThePlaceOfTheDead)
     EXPECT_FALSE(job_is_left());
 }
 
+TEST(SimOverflow, EndsTheOwnerWithTheMessageOfTheGuide)
+{
+    ::setenv("UTOFU_NUM_MRQ_ENTRIES", "2Ki", 1);
+    const auto exits = run_processes(2, [](const Rank& rank) {
+        static uint64_t word;
+        Node me;
+        me.open(rank, &word, sizeof word, rank.number);
+        rank.barrier();
+        if (rank.number == 1) {
+            for (;;) {
+                ::pause(); // never polls
+            }
+        }
+        unsigned sent = 0;
+        utofu_mrq_notice notice{};
+        EXPECT_TRUE(wait_until([&] {
+            EXPECT_EQ(utofu_put_piggyback8(me.vcq, rank.get(2), 1, rank.get(3), 8, 0,
+                                           UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr),
+                      UTOFU_SUCCESS);
+            sent++;
+            void* cbdata = nullptr;
+            (void)utofu_poll_tcq(me.vcq, 0, &cbdata);
+            return utofu_poll_mrq(me.vcq, 0, &notice) == UTOFU_ERR_MRQ_PEER;
+        }));
+        EXPECT_GT(sent, 2048u);
+    });
+    ::unsetenv("UTOFU_NUM_MRQ_ENTRIES");
+    EXPECT_TRUE(exits[0].success());
+    EXPECT_TRUE(WIFEXITED(exits[1].status));
+    EXPECT_EQ(WEXITSTATUS(exits[1].status), 1);
+    EXPECT_EQ(exits[1].errors, "utofu: asynchronous error: MRQ Overflow on TNI 0 CQ 0\n");
+    EXPECT_FALSE(job_is_left());
+}
+
+TEST(SimOverflow, LocalNoticesCountToo)
+{
+    ::setenv("UTOFU_NUM_MRQ_ENTRIES", "2048", 1);
+    const auto exits = run_processes(1, [](const Rank& rank) {
+        static uint64_t word;
+        Node me;
+        me.open(rank, &word, sizeof word, 0);
+        for (;;) {
+            (void)utofu_armw8(me.vcq, me.id, UTOFU_ARMW_OP_ADD, 1, me.stadd, 0,
+                              UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+            void* cbdata = nullptr;
+            (void)utofu_poll_tcq(me.vcq, 0, &cbdata);
+        }
+    });
+    ::unsetenv("UTOFU_NUM_MRQ_ENTRIES");
+    EXPECT_EQ(exits[0].errors, "utofu: asynchronous error: MRQ Overflow on TNI 0 CQ 0\n");
+}
+
 TEST(SimDeath, AForkedChildIsAProcessOfItsOwn)
 {
     expect_processes(1, [](const Rank& rank) {

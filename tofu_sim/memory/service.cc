@@ -8,6 +8,7 @@
 // competes with our running. (4) Gives up running: it leaves `abandoned`, and we free the slot.
 #include "memory/service.h"
 
+#include "job/attention.h"
 #include "job/liveness.h"
 #include "memory/registry.h"
 
@@ -151,6 +152,7 @@ void run_service(ProcessMemory::Impl& impl) noexcept
         const uint32_t bell = area.bell.load_acquire();
         for (MailboxSlot& slot : area.slots)
             serve(impl, slot);
+        attend(segment_header(impl.segment));
         if (impl.stop.load_acquire() == 0)
             futex_wait(area.bell, bell, nullptr); // ended by a ring; stop rings too
     }

@@ -3,6 +3,9 @@
 // Called by: tni/engine, the service thread. Calls: report, _exit.
 #include "tni/overflow.h"
 
+#include "job/attention.h"
+#include "memory/registry.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <unistd.h>
@@ -12,6 +15,20 @@ namespace tofu::sim {
 void report_remote_overflow(Remote& remote) noexcept
 {
     remote.mrq.control().overflow.store_release(1);
+    remote.header->attention.store_release(1);
+    ring_service(*reinterpret_cast<ServiceArea*>(segment_service_area(remote.peer->base)));
+}
+
+void watch_for_overflow() noexcept
+{
+    set_attendant([](SegmentHeader&) {
+        for (const Vcq& vcq : vcq_table) {
+            // Only of a VCQ that exists: what is left in the page of a freed one means nothing.
+            if (vcq.live.load_acquire() != 0 && vcq.mrq.control().overflow.load_acquire() != 0) {
+                end_by_own_overflow(vcq);
+            }
+        }
+    });
 }
 
 void end_by_own_overflow(const Vcq& vcq) noexcept

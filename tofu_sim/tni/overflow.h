@@ -14,7 +14,7 @@ void report_remote_overflow(Remote& remote) noexcept;
 // Our own VCQ: prints the message of the guide and ends this program.
 [[noreturn]] void end_by_own_overflow(const Vcq& vcq) noexcept;
 
-// Called by the service thread and by polls: has a peer reported an overflow of one of our VCQs?
-void end_if_overflown(SegmentHeader& own) noexcept;
+// Lets the service thread end the program when a peer reports an overflow.
+void watch_for_overflow() noexcept;
 
 } // namespace tofu::sim

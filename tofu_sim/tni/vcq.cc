@@ -5,6 +5,7 @@
 
 #include "job/process.h"
 #include "tni/control.h"
+#include "tni/overflow.h"
 #include "tni/remote.h"
 #include "tni/session.h"
 #include "topology/ids.h"
@@ -218,6 +219,7 @@ int create_vcq(unsigned tni, int wanted, unsigned long flags, utofu_vcq_hdl_t& h
         return rc;
     }
     const std::lock_guard guard(self.slow_path());
+    watch_for_overflow();
     CqMode mode = CqMode::free_mode;
     mode = (flags & UTOFU_VCQ_FLAG_EXCLUSIVE) != 0 ? CqMode::exclusive : mode;
     mode = (flags & UTOFU_VCQ_FLAG_SESSION_MODE) != 0 ? CqMode::session : mode;

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: lets the service thread run what another directory wants done when a peer rings.
+// Called by: memory/service (attend), tni/overflow (the attendant). Calls: the attendant.
+#pragma once
+
+#include "job/layout.h"
+
+namespace tofu::sim {
+
+// Runs on the service thread.
+using Attendant = void (*)(SegmentHeader& own);
+
+// One for the whole process; setting the same one again is harmless.
+void set_attendant(Attendant attendant) noexcept;
+
+// Calls the attendant if the segment's `attention` is set, and clears it.
+void attend(SegmentHeader& own) noexcept;
+
+} // namespace tofu::sim
