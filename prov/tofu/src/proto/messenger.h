@@ -85,14 +85,14 @@ class Messenger {
     [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept;
     /// CQ data behind an RMA write of `length` bytes to `to`: an entry in the peer's receive queue, after
     /// everything that was posted to the peer before. 0, -FI_EAGAIN, -FI_EHOSTDOWN and the like.
-    [[nodiscard]] ssize_t post_rma_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept;
+    [[nodiscard]] ssize_t write_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept;
     /// 0 or -FI_ENOENT.
     [[nodiscard]] ssize_t cancel(void* context) noexcept;
 
     // --- from the endpoint, under its lock
     void progress() noexcept;
     /// A Put with notice ended at `offset` of the area.
-    void area_notice(const vcq::RemoteNotice& notice, std::uint64_t offset) noexcept;
+    void area_notice(std::uint64_t offset) noexcept;
     /// A communication nobody waited for failed: the peer is gone.
     void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
     /// No send is waiting for a peer.

@@ -190,7 +190,7 @@ fi_addr_t Messenger::source_of(Inbound& in) noexcept
 
 // --- rings come and go
 
-void Messenger::area_notice(const vcq::RemoteNotice&, std::uint64_t offset) noexcept
+void Messenger::area_notice(std::uint64_t offset) noexcept
 {
     const Geometry& g = area_.geometry();
     if (!open_ || offset <= g.rings() || offset > g.size())

@@ -266,7 +266,7 @@ ssize_t Messenger::put_rts(Channel& ch, const SendCall& call, SendRequest& reque
     return 0;
 }
 
-ssize_t Messenger::post_rma_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept
+ssize_t Messenger::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept
 {
     Channel* ch;
     if (int ret = channel_to(to, ch); ret != 0)
