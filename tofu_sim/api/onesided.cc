@@ -3,6 +3,7 @@
 // Called by: programs; the hot path. Calls: api/build, tni/engine.
 #include "api/build.h"
 #include "tni/engine.h"
+#include "tni/execute.h"
 
 using namespace tofu::sim;
 
@@ -21,7 +22,8 @@ template <typename Build>
         return fail(rc);
     }
     const VcqGuard guard(*vcq);
-    return checked(post(*vcq, d, cbdata));
+    const int rc = post_inline(*vcq, d, cbdata);
+    return rc == UTOFU_SUCCESS ? rc : fail(rc);
 }
 
 // Several descriptors at equal distances: all are posted or, when the TOQ has no room for all, none.
