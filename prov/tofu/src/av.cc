@@ -11,8 +11,11 @@
 #include <unordered_map>
 
 #include <rdma/fi_errno.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "domain.h"
+#include "eq.h"
 #include "info.h"
 #include "log.h"
 
@@ -45,10 +48,11 @@ int close_av(struct fid* fid)
 {
     return of_fid(fid).close();
 }
-int bind_av(struct fid*, struct fid* object, std::uint64_t)
+int bind_av(struct fid* fid, struct fid* object, std::uint64_t flags)
 {
-    // An event queue would report asynchronous insertions; ours are complete when the call returns.
-    return object != nullptr && object->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;
+    if (object == nullptr || object->fclass != FI_CLASS_EQ || flags != 0)
+        return -FI_EINVAL;
+    return of_fid(fid).bind(EventQueue::of(reinterpret_cast<fid_eq*>(object)));
 }
 int control_av(struct fid*, int, void*)
 {
@@ -64,13 +68,13 @@ int insert(fid_av* av, const void* addresses, std::size_t count, fi_addr_t* plac
     return AddressVector::of(av).insert(addresses, count, places, flags, context);
 }
 /// `node` may be the text of an address; there is no other name for one.
-int insert_service(fid_av* av, const char* node, const char*, fi_addr_t* place, std::uint64_t flags,
+int insert_service(fid_av* av, const char* node, const char*, fi_addr_t* place, std::uint64_t,
                    void* context)
 {
     EndpointAddress address{};
     if (node == nullptr || !address_from_text(node, address))
         return -FI_EINVAL;
-    return AddressVector::of(av).insert_binary(&address, 1, place, flags, context);
+    return AddressVector::of(av).insert_named(address, place, context);
 }
 int insert_symmetric(fid_av*, const char*, std::size_t, const char*, std::size_t, fi_addr_t*, std::uint64_t,
                      void*)
@@ -123,6 +127,9 @@ fi_ops_av av_ops = {
     .av_set = nullptr,
 };
 
+constexpr const char* text_prefix = "tofu://";
+constexpr std::size_t text_prefix_size = 7;
+
 bool sound(const EndpointAddress& address) noexcept
 {
     return address.magic == address_magic && address.version == wire_version && address.home != 0 &&
@@ -133,7 +140,6 @@ bool sound(const EndpointAddress& address) noexcept
 
 AddressVector::AddressVector(Domain& domain, bool textual) noexcept : domain_(&domain), textual_(textual)
 {
-    lock_.set_enabled(domain.model().locks);
 }
 
 AddressVector::~AddressVector()
@@ -154,6 +160,7 @@ int AddressVector::open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void*
     auto* made = new (std::nothrow) AddressVector(owner, owner.model().textual_addresses);
     if (made == nullptr)
         return -FI_ENOMEM;
+    made->asynchronous_ = (attr->flags & FI_EVENT) != 0;
     made->chunks_.reset(new (std::nothrow) std::atomic<Peer*>[max_chunks]());
     if (made->chunks_ == nullptr) {
         delete made;
@@ -174,8 +181,19 @@ int AddressVector::close() noexcept
 {
     if (users_.load(std::memory_order_relaxed) != 0)
         return -FI_EBUSY;
+    if (events_ != nullptr)
+        events_->release();
     domain_->release();
     delete this;
+    return 0;
+}
+
+int AddressVector::bind(EventQueue& events) noexcept
+{
+    if (events_ != nullptr)
+        return -FI_EINVAL;
+    events_ = &events;
+    events.hold();
     return 0;
 }
 
@@ -219,62 +237,104 @@ Peer* AddressVector::take(fi_addr_t& number) noexcept
     return place(next);
 }
 
+/// Strings come one behind the other (as fi_getname gives them, and as other providers take them) or as an array
+/// of pointers (as fi_av(3) says). No address of ours looks like a pointer; what is neither is looked at
+/// with care. False: not readable.
+bool AddressVector::text_at(const void* addresses, std::size_t number, char* text) noexcept
+{
+    const char* packed = static_cast<const char*>(addresses) + number * address_text_size;
+    if (std::strncmp(static_cast<const char*>(addresses), text_prefix, text_prefix_size) == 0) {
+        std::snprintf(text, address_text_size, "%s", packed);
+        return true;
+    }
+    std::uintptr_t pointer = 0;
+    std::memcpy(&pointer, static_cast<const char*>(addresses) + number * sizeof(pointer), sizeof(pointer));
+    const iovec to{text, address_text_size};
+    const iovec from{reinterpret_cast<void*>(pointer), address_text_size};
+    std::memset(text, 0, address_text_size);
+    // The kernel copies what is readable, and says so where it is not.
+    const ssize_t copied = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
+    text[address_text_size - 1] = '\0';
+    return copied > 0;
+}
+
 int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
                           void* context) noexcept
 {
     if (addresses == nullptr && count != 0)
         return -FI_EINVAL;
-    if (!textual_)
-        return insert_binary(addresses, count, places, flags, context);
+    if (asynchronous_ && events_ == nullptr)
+        return -FI_ENOEQ;
+    int* errors = (flags & FI_SYNC_ERR) != 0 && !asynchronous_ ? static_cast<int*>(context) : nullptr;
     int inserted = 0;
-    const char* text = static_cast<const char*>(addresses);
-    for (std::size_t i = 0; i < count; i++, text += address_text_size) {
-        EndpointAddress address{};
-        char copy[address_text_size];
-        std::memcpy(copy, text, sizeof(copy));
-        copy[sizeof(copy) - 1] = '\0';
-        if (!address_from_text(copy, address))
-            address = {};
-        void* error = (flags & FI_SYNC_ERR) != 0 && context != nullptr ? static_cast<int*>(context) + i : nullptr;
-        inserted += std::max(0, insert_binary(&address, 1, places != nullptr ? places + i : nullptr, flags, error));
-    }
-    return inserted;
-}
-
-int AddressVector::insert_binary(const void* addresses, std::size_t count, fi_addr_t* places,
-                                 std::uint64_t flags, void* context) noexcept
-{
-    int* errors = (flags & FI_SYNC_ERR) != 0 ? static_cast<int*>(context) : nullptr;
-    int inserted = 0;
-    std::lock_guard guard(lock_);
     for (std::size_t i = 0; i < count; i++) {
         EndpointAddress address{};
-        std::memcpy(&address, static_cast<const char*>(addresses) + i * sizeof(address), sizeof(address));
-        fi_addr_t number = FI_ADDR_NOTAVAIL;
-        int error = FI_EINVAL;
-        if (!sound(address)) {
-            TOFU_WARN(FI_LOG_AV, "address %zu of fi_av_insert is no address of this version (%u)\n", i,
-                      wire_version);
-        } else if (Peer* peer = take(number)) {
-            peer->nonce = address.nonce;
-            peer->index = address.index;
-            peer->generation++;
-            // release: find() sees the other members with it
-            std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
-            if (index_ != nullptr)
-                index_->places.try_emplace({address.home, address.nonce, address.index}, number);
-            error = 0;
-            inserted++;
-        } else {
-            error = FI_ENOMEM;
-        }
-        if (places != nullptr)
-            places[i] = error == 0 ? number : FI_ADDR_NOTAVAIL;
+        char text[address_text_size];
+        if (!textual_)
+            std::memcpy(&address, static_cast<const char*>(addresses) + i * sizeof(address), sizeof(address));
+        else if (!text_at(addresses, i, text) || !address_from_text(text, address))
+            address = {};
+        const int error = insert_one(address, places != nullptr ? places + i : nullptr, context, i);
+        inserted += error == 0;
         if (errors != nullptr)
             errors[i] = error;
     }
     generation_.fetch_add(1, std::memory_order_release);
-    return inserted;
+    return finish(inserted, context);
+}
+
+int AddressVector::insert_named(const EndpointAddress& address, fi_addr_t* place, void* context) noexcept
+{
+    if (asynchronous_ && events_ == nullptr)
+        return -FI_ENOEQ;
+    const int inserted = insert_one(address, place, context, 0) == 0;
+    generation_.fetch_add(1, std::memory_order_release);
+    return finish(inserted, context);
+}
+
+/// What the insertion answers: the number inserted, or, where the vector was opened with FI_EVENT, 0 and an event
+/// that carries the number.
+int AddressVector::finish(int inserted, void* context) noexcept
+{
+    if (!asynchronous_)
+        return inserted;
+    events_->post(FI_AV_COMPLETE, {&fid, context, static_cast<std::uint64_t>(inserted)});
+    return 0;
+}
+
+/// Returns 0 or a positive FI_E*.
+int AddressVector::insert_one(const EndpointAddress& address, fi_addr_t* result, void* context,
+                              std::size_t number) noexcept
+{
+    fi_addr_t index = FI_ADDR_NOTAVAIL;
+    int error = FI_EINVAL;
+    std::lock_guard guard(lock_);
+    if (!sound(address)) {
+        TOFU_INFO(FI_LOG_AV, "address %zu of fi_av_insert is no address of this version (%u)\n", number,
+                  wire_version);
+    } else if (Peer* peer = take(index)) {
+        peer->nonce = address.nonce;
+        peer->index = address.index;
+        peer->generation++;
+        // release: find() sees the other members with it
+        std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
+        if (index_ != nullptr)
+            duplicates_ |= !index_->places.try_emplace({address.home, address.nonce, address.index}, index).second;
+        error = 0;
+    } else {
+        error = FI_ENOMEM;
+    }
+    if (result != nullptr)
+        *result = error == 0 ? index : FI_ADDR_NOTAVAIL;
+    if (error != 0 && asynchronous_) {
+        fi_eq_err_entry entry{};
+        entry.fid = &fid;
+        entry.context = context;
+        entry.data = number;
+        entry.err = error;
+        events_->post_error(entry);
+    }
+    return error;
 }
 
 int AddressVector::remove(const fi_addr_t* places, std::size_t count) noexcept
@@ -285,6 +345,8 @@ int AddressVector::remove(const fi_addr_t* places, std::size_t count) noexcept
             return -FI_EINVAL;
     for (std::size_t i = 0; i < count; i++) {
         Peer* peer = place(places[i]);
+        if (duplicates_)
+            index_.reset(); // another place may have to answer for this peer: made anew when asked
         if (index_ != nullptr)
             index_->places.erase({peer->home, peer->nonce, peer->index});
         std::atomic_ref(peer->home).store(0, std::memory_order_release);
@@ -323,9 +385,10 @@ fi_addr_t AddressVector::lookup(std::uint64_t home, std::uint64_t nonce, std::ui
     if (index_ == nullptr) {
         index_ = std::make_unique<Index>();
         index_->places.reserve(size());
+        duplicates_ = false;
         for (std::size_t i = 0; i < size(); i++)
             if (const Peer* peer = find(i))
-                index_->places.try_emplace({peer->home, peer->nonce, peer->index}, i);
+                duplicates_ |= !index_->places.try_emplace({peer->home, peer->nonce, peer->index}, i).second;
     }
     auto it = index_->places.find({home, nonce, index});
     return it != index_->places.end() ? it->second : FI_ADDR_NOTAVAIL;

@@ -16,6 +16,7 @@
 namespace tofu {
 
 class Domain;
+class EventQueue;
 
 /// One peer as the data path wants it. `home` 0 marks a free place.
 struct Peer {
@@ -53,10 +54,10 @@ class AddressVector final : public fid_av {
     // --- the calls of fi_av's operation table
     int insert(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
                void* context) noexcept;
-    int insert_binary(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
-                      void* context) noexcept;
+    int insert_named(const EndpointAddress& address, fi_addr_t* place, void* context) noexcept;
     int remove(const fi_addr_t* places, std::size_t count) noexcept;
     int copy(fi_addr_t place, void* address, std::size_t* length) const noexcept;
+    int bind(EventQueue& events) noexcept;
     int close() noexcept;
 
   private:
@@ -68,9 +69,16 @@ class AddressVector final : public fid_av {
     ~AddressVector();
     [[nodiscard]] Peer* place(std::size_t number) const noexcept;
     [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
+    [[nodiscard]] static bool text_at(const void* addresses, std::size_t number, char* text) noexcept;
+    [[nodiscard]] int insert_one(const EndpointAddress& address, fi_addr_t* result, void* context,
+                                 std::size_t number) noexcept;
+    [[nodiscard]] int finish(int inserted, void* context) noexcept;
 
     Domain* domain_;
     bool textual_;
+    bool duplicates_ = false;   ///< a peer has more than one place in the index's answer
+    bool asynchronous_ = false; ///< FI_EVENT: insertions report to the event queue
+    EventQueue* events_ = nullptr;
     std::size_t free_places_ = 0;
     std::size_t first_free_ = 0; ///< no free place lies below it
     Lock lock_;

@@ -27,11 +27,7 @@ int bind_cntr(struct fid*, struct fid*, std::uint64_t)
 }
 int control_cntr(struct fid* fid, int command, void* argument)
 {
-    if (command == FI_GETWAITOBJ) {
-        *static_cast<fi_wait_obj*>(argument) = of_fid(fid).wait_object();
-        return 0;
-    }
-    return command == FI_GETWAIT ? -FI_ENODATA : -FI_ENOSYS;
+    return of_fid(fid).wait_object().control(command, argument);
 }
 int open_cntr_ops(struct fid*, const char*, std::uint64_t, void**, void*)
 {
@@ -47,7 +43,7 @@ std::uint64_t read_errors(fid_cntr* cntr)
 }
 int add(fid_cntr* cntr, std::uint64_t value)
 {
-    Counter::of(cntr).count(value);
+    Counter::of(cntr).add(value);
     return 0;
 }
 int set(fid_cntr* cntr, std::uint64_t value)
@@ -93,10 +89,7 @@ fi_ops_cntr cntr_ops = {
 
 } // namespace
 
-Counter::Counter(Domain& domain, fi_wait_obj object) noexcept
-    : domain_(domain), wait_object_(object), progress_(domain)
-{
-}
+Counter::Counter(Domain& domain) noexcept : domain_(domain), progress_(domain) {}
 
 int Counter::open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context)
 {
@@ -106,14 +99,15 @@ int Counter::open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void*
         return -FI_ENOSYS;
     if (wish.flags != 0)
         return -FI_EINVAL;
-    if (!wait_object_offered(wish.wait_obj)) {
-        TOFU_INFO(FI_LOG_CNTR, "wait object %d is not offered\n", wish.wait_obj);
-        return -FI_ENOSYS;
-    }
     Domain& owner = Domain::of(domain);
-    auto* made = new (std::nothrow) Counter(owner, wish.wait_obj);
+    auto* made = new (std::nothrow) Counter(owner);
     if (made == nullptr)
         return -FI_ENOMEM;
+    const WaitObject::Owner self{made, ready, &made->progress_, &owner};
+    if (int error = made->wait_.open(self, wish.wait_obj, wish.wait_set); error != 0) {
+        delete made;
+        return error;
+    }
     made->fid.fclass = FI_CLASS_CNTR;
     made->fid.context = context;
     made->fid.ops = &fid_ops;
@@ -135,29 +129,74 @@ int Counter::close() noexcept
 std::uint64_t Counter::read() noexcept
 {
     progress_.run();
-    return value_.load(std::memory_order_acquire);
+    const std::uint64_t value = value_.load(std::memory_order_acquire);
+    if (wait_.watched()) [[unlikely]]
+        seen_value_.store(value, std::memory_order_relaxed);
+    return value;
 }
 
 std::uint64_t Counter::read_errors() noexcept
 {
     progress_.run();
-    return errors_.load(std::memory_order_acquire);
+    const std::uint64_t errors = errors_.load(std::memory_order_acquire);
+    if (wait_.watched()) [[unlikely]]
+        seen_errors_.store(errors, std::memory_order_relaxed);
+    return errors;
+}
+
+void Counter::add(std::uint64_t value) noexcept
+{
+    count(value);
+    polled_value_.store(value_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+void Counter::set(std::uint64_t value) noexcept
+{
+    value_.store(value, std::memory_order_release);
+    polled_value_.store(value, std::memory_order_relaxed);
+    wait_.signal();
+}
+
+void Counter::set_errors(std::uint64_t value) noexcept
+{
+    errors_.store(value, std::memory_order_release);
+    wait_.signal();
 }
 
 int Counter::wait(std::uint64_t threshold, int timeout_ms) noexcept
 {
     const std::uint64_t errors = errors_.load(std::memory_order_acquire);
     const Deadline deadline(timeout_ms);
-    Sleeper sleeper(domain_, progress_, deadline);
+    Sleeper sleeper(&domain_.backend().functions(), deadline, wait_.yields());
+    ProgressSet* const sets[] = {&progress_};
     for (;;) {
-        if (read() >= threshold)
+        progress_.run(true); // patient: see Sleeper
+        if (value_.load(std::memory_order_acquire) >= threshold)
             return 0;
         // fi_cntr(3): an error while waiting ends the wait
         if (errors_.load(std::memory_order_acquire) != errors)
             return -FI_EAVAIL;
-        if (!sleeper.sleep())
+        if (!sleeper.sleep(sets, 1))
             return -FI_ETIMEDOUT;
     }
+}
+
+bool Counter::changed_since_poll() noexcept
+{
+    progress_.run();
+    const std::uint64_t value = value_.load(std::memory_order_acquire);
+    const std::uint64_t errors = errors_.load(std::memory_order_acquire);
+    const bool same = polled_value_.exchange(value, std::memory_order_relaxed) == value;
+    return !(polled_errors_.exchange(errors, std::memory_order_relaxed) == errors && same);
+}
+
+bool Counter::ready(void* self) noexcept
+{
+    auto& cntr = *static_cast<Counter*>(self);
+    return cntr.value_.load(std::memory_order_acquire) !=
+               cntr.seen_value_.load(std::memory_order_relaxed) ||
+           cntr.errors_.load(std::memory_order_acquire) !=
+               cntr.seen_errors_.load(std::memory_order_relaxed);
 }
 
 } // namespace tofu

@@ -9,6 +9,7 @@
 #include <rdma/fi_eq.h>
 
 #include "progress.h"
+#include "wait.h"
 
 namespace tofu {
 
@@ -20,8 +21,16 @@ class Counter final : public fid_cntr {
     static Counter& of(fid_cntr* c) noexcept { return *static_cast<Counter*>(c); }
 
     /// Any thread. Release: who reads the count sees what the operation wrote (partner: read()).
-    void count(std::uint64_t n = 1) noexcept { value_.fetch_add(n, std::memory_order_release); }
-    void count_error(std::uint64_t n = 1) noexcept { errors_.fetch_add(n, std::memory_order_release); }
+    void count(std::uint64_t n = 1) noexcept
+    {
+        value_.fetch_add(n, std::memory_order_release);
+        wait_.signal();
+    }
+    void count_error(std::uint64_t n = 1) noexcept
+    {
+        errors_.fetch_add(n, std::memory_order_release);
+        wait_.signal();
+    }
 
     [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
     void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
@@ -30,21 +39,30 @@ class Counter final : public fid_cntr {
     // --- the calls of fi_cntr's operation table
     std::uint64_t read() noexcept;
     std::uint64_t read_errors() noexcept;
-    void set(std::uint64_t value) noexcept { value_.store(value, std::memory_order_release); }
-    void set_errors(std::uint64_t value) noexcept { errors_.store(value, std::memory_order_release); }
+    void add(std::uint64_t value) noexcept;
+    void set(std::uint64_t value) noexcept;
+    void set_errors(std::uint64_t value) noexcept;
     int wait(std::uint64_t threshold, int timeout_ms) noexcept;
-    [[nodiscard]] fi_wait_obj wait_object() const noexcept { return wait_object_; }
+    [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
+    /// For poll sets: makes progress; true where one of the values is not what it was at the last call, or
+    /// at the last fi_cntr_set or fi_cntr_add (fi_poll(3)).
+    [[nodiscard]] bool changed_since_poll() noexcept;
     int close() noexcept;
 
   private:
-    Counter(Domain& domain, fi_wait_obj object) noexcept;
+    explicit Counter(Domain& domain) noexcept;
+    static bool ready(void* self) noexcept;
 
     Domain& domain_;
-    fi_wait_obj wait_object_;
     ProgressSet progress_;
     std::atomic<std::uint64_t> value_{0};
     std::atomic<std::uint64_t> errors_{0};
+    std::atomic<std::uint64_t> seen_value_{0}; ///< as last read; kept where a Bell hangs on the counter
+    std::atomic<std::uint64_t> seen_errors_{0};
+    std::atomic<std::uint64_t> polled_value_{0};
+    std::atomic<std::uint64_t> polled_errors_{0};
     std::atomic<int> users_{0};
+    WaitObject wait_; ///< last: leaves its wait set and the thread before the rest goes
 };
 
 } // namespace tofu

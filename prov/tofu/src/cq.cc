@@ -22,6 +22,9 @@ namespace {
 
 constexpr std::size_t default_size = 1024;
 constexpr std::size_t smallest_ring = 64;
+/// fi_cq_err_entry.src_addr of libfabric 1.20 and later, behind what 1.17 declares.
+constexpr std::size_t err_source_offset = 80;
+static_assert(offsetof(fi_cq_err_entry, err_data_size) + sizeof(std::size_t) == err_source_offset);
 
 CompletionQueue& of_fid(struct fid* fid) noexcept
 {
@@ -61,11 +64,7 @@ int bind_cq(struct fid*, struct fid*, std::uint64_t)
 }
 int control_cq(struct fid* fid, int command, void* argument)
 {
-    if (command == FI_GETWAITOBJ) {
-        *static_cast<fi_wait_obj*>(argument) = of_fid(fid).wait_object();
-        return 0;
-    }
-    return command == FI_GETWAIT ? -FI_ENODATA : -FI_ENOSYS;
+    return of_fid(fid).wait_object().control(command, argument);
 }
 int open_cq_ops(struct fid*, const char*, std::uint64_t, void**, void*)
 {
@@ -130,7 +129,7 @@ fi_ops_cq cq_ops = {
 
 CompletionQueue::CompletionQueue(Domain& domain, const fi_cq_attr& attr) noexcept
     : domain_(domain), copy_(copy_context), entry_size_(sizeof(fi_cq_entry)),
-      threshold_(attr.wait_cond == FI_CQ_COND_THRESHOLD), wait_object_(attr.wait_obj), progress_(domain)
+      threshold_(attr.wait_cond == FI_CQ_COND_THRESHOLD), progress_(domain)
 {
     switch (attr.format) {
     case FI_CQ_FORMAT_UNSPEC:
@@ -139,7 +138,12 @@ CompletionQueue::CompletionQueue(Domain& domain, const fi_cq_attr& attr) noexcep
     case FI_CQ_FORMAT_DATA: copy_ = copy_data; entry_size_ = sizeof(fi_cq_data_entry); break;
     case FI_CQ_FORMAT_TAGGED: copy_ = copy_tagged; entry_size_ = sizeof(fi_cq_tagged_entry); break;
     }
-    lock_.set_enabled(domain.model().locks);
+    domain_.adopt(lock_);
+}
+
+CompletionQueue::~CompletionQueue()
+{
+    domain_.drop(lock_);
 }
 
 int CompletionQueue::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context)
@@ -151,10 +155,6 @@ int CompletionQueue::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, voi
     if ((wish.flags & ~FI_AFFINITY) != 0 || wish.wait_cond < FI_CQ_COND_NONE ||
         wish.wait_cond > FI_CQ_COND_THRESHOLD)
         return -FI_EINVAL;
-    if (!wait_object_offered(wish.wait_obj)) {
-        TOFU_INFO(FI_LOG_CQ, "wait object %d is not offered\n", wish.wait_obj);
-        return -FI_ENOSYS;
-    }
     Domain& owner = Domain::of(domain);
     auto* made = new (std::nothrow) CompletionQueue(owner, wish);
     if (made == nullptr)
@@ -168,6 +168,11 @@ int CompletionQueue::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, voi
         return -FI_ENOMEM;
     }
     made->mask_ = size - 1;
+    const WaitObject::Owner self{made, ready, &made->progress_, &owner};
+    if (int error = made->wait_.open(self, wish.wait_obj, wish.wait_set); error != 0) {
+        delete made;
+        return error;
+    }
     made->fid.fclass = FI_CLASS_CQ;
     made->fid.context = context;
     made->fid.ops = &fid_ops;
@@ -209,20 +214,24 @@ void CompletionQueue::grow() noexcept
 
 void CompletionQueue::write(const Completion& completion) noexcept
 {
-    std::lock_guard guard(lock_);
+    lock_.lock();
     Slot& slot = put();
     slot.completion = completion;
     slot.err = 0;
     // relaxed: empty() is only a hint, all else is under the lock
     std::atomic_ref(tail_).store(tail_ + 1, std::memory_order_relaxed);
+    lock_.unlock();
+    wait_.signal();
 }
 
 void CompletionQueue::write_error(const Completion& completion, int err, int prov_errno,
                                   std::size_t overflow_length) noexcept
 {
-    std::lock_guard guard(lock_);
+    lock_.lock();
     put() = {completion, overflow_length, err, prov_errno};
     std::atomic_ref(tail_).store(tail_ + 1, std::memory_order_relaxed);
+    lock_.unlock();
+    wait_.signal();
 }
 
 // --- reading
@@ -270,6 +279,9 @@ ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexc
     entry->olen = slot.overflow_length;
     entry->err = slot.err;
     entry->prov_errno = slot.prov_errno;
+    // A member of the structure since 1.20; whoever asked for an older interface has no room for it.
+    if (FI_VERSION_GE(domain_.model().api_version, FI_VERSION(1, 20)))
+        std::memcpy(reinterpret_cast<char*>(entry) + err_source_offset, &c.source, sizeof(c.source));
     // Callers of 1.5 and later give a buffer for provider data in err_data; there is none of ours.
     entry->err_data_size = 0;
     if (FI_VERSION_LT(domain_.model().api_version, FI_VERSION(1, 5)))
@@ -281,14 +293,15 @@ ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexc
 ssize_t CompletionQueue::wait_and_read(void* buffer, std::size_t count, fi_addr_t* sources,
                                        const void* condition, int timeout_ms) noexcept
 {
-    if (wait_object_ == FI_WAIT_NONE)
+    if (!wait_.blocks())
         return -FI_EINVAL; // fi_cq(3): blocking reads need a wait object
     const std::size_t wanted =
         threshold_ && condition != nullptr
             ? std::clamp<std::size_t>(reinterpret_cast<std::uintptr_t>(condition), 1, std::max<std::size_t>(count, 1))
             : 1;
     const Deadline deadline(timeout_ms);
-    Sleeper sleeper(domain_, progress_, deadline);
+    Sleeper sleeper(&domain_.backend().functions(), deadline, wait_.yields());
+    ProgressSet* const sets[] = {&progress_};
     char* to = static_cast<char*>(buffer);
     std::size_t taken = 0;
     for (;;) {
@@ -302,9 +315,30 @@ ssize_t CompletionQueue::wait_and_read(void* buffer, std::size_t count, fi_addr_
         unsigned signals = signals_.load(std::memory_order_acquire);
         if (signals != 0 && signals_.compare_exchange_strong(signals, signals - 1))
             return taken > 0 ? static_cast<ssize_t>(taken) : -FI_EAGAIN;
-        if (!sleeper.sleep())
+        progress_.run(true); // patient: see Sleeper
+        if (empty() && !sleeper.sleep(sets, 1))
             return taken > 0 ? static_cast<ssize_t>(taken) : -FI_EAGAIN;
     }
+}
+
+void CompletionQueue::signal() noexcept
+{
+    signals_.fetch_add(1, std::memory_order_release);
+    wait_.signal();
+}
+
+bool CompletionQueue::look() noexcept
+{
+    if (empty())
+        progress_.run();
+    return !empty();
+}
+
+bool CompletionQueue::ready(void* self) noexcept
+{
+    auto& cq = *static_cast<CompletionQueue*>(self);
+    std::lock_guard guard(cq.lock_);
+    return cq.head_ != cq.tail_;
 }
 
 } // namespace tofu

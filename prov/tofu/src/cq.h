@@ -13,6 +13,7 @@
 
 #include "lock.h"
 #include "progress.h"
+#include "wait.h"
 
 namespace tofu {
 
@@ -50,8 +51,10 @@ class CompletionQueue final : public fid_cq {
     ssize_t read_error(fi_cq_err_entry* entry, std::uint64_t flags) noexcept;
     ssize_t wait_and_read(void* buffer, std::size_t count, fi_addr_t* sources, const void* condition,
                           int timeout_ms) noexcept;
-    void signal() noexcept { signals_.fetch_add(1, std::memory_order_release); }
-    [[nodiscard]] fi_wait_obj wait_object() const noexcept { return wait_object_; }
+    void signal() noexcept;
+    [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
+    /// For poll sets: makes progress where the queue is empty; true where it is not.
+    [[nodiscard]] bool look() noexcept;
     int close() noexcept;
 
   private:
@@ -65,6 +68,8 @@ class CompletionQueue final : public fid_cq {
     using Copy = std::size_t (*)(const Completion& completion, void* to) noexcept;
 
     CompletionQueue(Domain& domain, const fi_cq_attr& attr) noexcept;
+    ~CompletionQueue();
+    static bool ready(void* self) noexcept;
     [[nodiscard]] Slot& put() noexcept;
     [[gnu::noinline]] void grow() noexcept;
     [[nodiscard]] bool empty() const noexcept
@@ -77,7 +82,6 @@ class CompletionQueue final : public fid_cq {
     Copy copy_;              ///< by format
     std::size_t entry_size_; ///< by format
     bool threshold_;         ///< FI_CQ_COND_THRESHOLD
-    fi_wait_obj wait_object_;
     Lock lock_;
     std::unique_ptr<Slot[]> ring_;
     std::size_t mask_ = 0;
@@ -87,6 +91,7 @@ class CompletionQueue final : public fid_cq {
     ProgressSet progress_;
     std::atomic<unsigned> signals_{0};
     std::atomic<int> users_{0};
+    WaitObject wait_; ///< last: leaves its wait set and the thread before the rest goes
 };
 
 } // namespace tofu

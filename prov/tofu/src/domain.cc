@@ -2,6 +2,7 @@
 // See domain.h.
 #include "domain.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -20,8 +21,9 @@
 #include "info.h"
 #include "log.h"
 #include "mr.h"
+#include "progress.h"
 #include "region.h"
-#include "wait.h"
+#include "wait_set.h"
 
 namespace tofu {
 namespace {
@@ -81,7 +83,7 @@ fi_ops_domain domain_ops = {
     .endpoint = Endpoint::open,
     .scalable_ep = no_scalable_endpoint,
     .cntr_open = Counter::open,
-    .poll_open = open_poll_set,
+    .poll_open = PollSet::open,
     .stx_ctx = no_shared_transmit,
     .srx_ctx = no_shared_receive,
     .query_atomic = query_domain_atomic,
@@ -128,17 +130,19 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
     if (backend_ == nullptr)
         return error;
     const int mr_mode = info.domain_attr->mr_mode;
-    model_.locks = needs_locks(info.domain_attr->threading);
+    model_.auto_progress = info.domain_attr->data_progress == FI_PROGRESS_AUTO ||
+                           info.domain_attr->control_progress == FI_PROGRESS_AUTO;
+    model_.locks = needs_locks(info.domain_attr->threading) || model_.auto_progress;
     model_.virtual_addresses = (mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC)) != 0;
     model_.provider_keys = (mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC)) != 0;
     model_.textual_addresses = info.addr_format == FI_ADDR_STR;
     model_.api_version = info.fabric_attr->api_version;
-    home_lock_.set_enabled(model_.locks);
+    adopt(home_lock_);
     if (getrandom(&nonce_, sizeof(nonce_), 0) != sizeof(nonce_) || nonce_ == 0)
         nonce_ = reinterpret_cast<std::uintptr_t>(this) | 1;
 
     // VCQs of the process may share a CQ, where calls under different locks meet (guide 2.5): thread-safe.
-    error = home_.open(*backend_, next_spread(), model_.locks,
+    error = home_.open(*backend_, next_spread(), true,
                        vcq::Sink{.owner = this, .remote = on_remote, .orphan_error = nullptr});
     if (error != 0) {
         TOFU_WARN(FI_LOG_DOMAIN,
@@ -148,12 +152,16 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
     }
     home_memory_.reset(new (std::nothrow) LocalMemory(home_));
     regions_.reset(new (std::nothrow) RegionTable(*this));
-    if (home_memory_ == nullptr || regions_ == nullptr)
+    everything_.reset(new (std::nothrow) ProgressSet(*this));
+    if (home_memory_ == nullptr || regions_ == nullptr || everything_ == nullptr)
         return -FI_ENOMEM;
     error = regions_->open();
     if (error != 0)
         return error;
     regions_->attach(*home_memory_, home_lock_);
+    if (model_.auto_progress)
+        if (error = need_thread(); error != 0)
+            return error;
 
     fid.fclass = FI_CLASS_DOMAIN;
     fid.context = context;
@@ -169,6 +177,7 @@ int Domain::close() noexcept
 {
     if (users_.load(std::memory_order_relaxed) != 0)
         return -FI_EBUSY;
+    thread_.stop();
     regions_->detach(*home_memory_);
     regions_->close();
     home_memory_.reset();
@@ -178,12 +187,60 @@ int Domain::close() noexcept
     return 0;
 }
 
-void Domain::progress_home() noexcept
+bool Domain::progress_home(bool patient) noexcept
 {
-    if (!home_lock_.try_lock())
-        return;
-    home_.poll();
+    if (patient)
+        home_lock_.lock();
+    else if (!home_lock_.try_lock())
+        return false;
+    const bool some = home_.poll() != 0;
     home_lock_.unlock();
+    return some;
+}
+
+// --- the thread
+
+int Domain::need_thread() noexcept
+{
+    std::lock_guard guard(thread_mutex_);
+    if (thread_users_ == 0) {
+        if (!model_.locks) {
+            // The application serialises its calls, so nobody holds a lock now; from here on the thread meets them.
+            // Endpoints' VCQs were opened without regard to that.
+            if (open_endpoints_ != 0) {
+                TOFU_WARN(FI_LOG_DOMAIN, "with FI_THREAD_DOMAIN, open queues and counters with FI_WAIT_FD or "
+                                         "FI_WAIT_MUTEX_COND before endpoints\n");
+                return -FI_EOPBADSTATE;
+            }
+            model_.locks = true;
+            for (Lock* lock : locks_)
+                lock->set_enabled(true);
+        }
+        if (int error = thread_.start(*everything_, backend_->functions()); error != 0)
+            return error;
+    }
+    thread_users_++;
+    return 0;
+}
+
+void Domain::dismiss_thread() noexcept
+{
+    std::lock_guard guard(thread_mutex_);
+    if (--thread_users_ == 0)
+        thread_.stop();
+}
+
+void Domain::adopt(Lock& lock) noexcept
+{
+    std::lock_guard guard(thread_mutex_);
+    lock.set_enabled(model_.locks);
+    locks_.push_back(&lock);
+}
+
+void Domain::drop(Lock& lock) noexcept
+{
+    std::lock_guard guard(thread_mutex_);
+    std::erase(locks_, &lock);
 }
 
 /// Under the home lock. Endpoints take their own lock inside: home before endpoint.
@@ -215,6 +272,7 @@ int Domain::add_endpoint(Endpoint& ep, unsigned& index)
             return -FI_ENOSPC;
     }
     endpoints_[index] = &ep;
+    open_endpoints_++;
     return 0;
 }
 
@@ -222,6 +280,7 @@ void Domain::remove_endpoint(unsigned index) noexcept
 {
     std::lock_guard guard(home_lock_);
     endpoints_[index] = nullptr;
+    open_endpoints_--;
     areas_[index] = {};
 }
 

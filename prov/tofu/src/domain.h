@@ -7,11 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include <rdma/fi_domain.h>
 
 #include "address.h"
 #include "lock.h"
+#include "progress_thread.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -20,6 +23,7 @@ class Endpoint;
 class Fabric;
 class RegionTable;
 class LocalMemory;
+class ProgressSet;
 
 /// What the domain was opened with, reduced to what its objects ask again and again.
 struct DomainModel {
@@ -49,8 +53,20 @@ class Domain final : public fid_domain {
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
 
     /// Polls the home VCQ: hands notices of message areas to their endpoints, counts RMA events. Takes the
-    /// home lock, or returns at once where another thread holds it. No endpoint lock may be held.
-    void progress_home() noexcept;
+    /// home lock, or returns at once where another thread holds it and `patient` is not asked for. No endpoint
+    /// lock may be held. True where there was something.
+    bool progress_home(bool patient = false) noexcept;
+
+    // --- progress without calls of the application (FI_PROGRESS_AUTO, wait objects of its own)
+    /// Every enabled endpoint of the domain.
+    [[nodiscard]] ProgressSet& everything() noexcept { return *everything_; }
+    /// Starts the thread with its first user. 0 or -FI_E*.
+    [[nodiscard]] int need_thread() noexcept;
+    /// Stops it with its last.
+    void dismiss_thread() noexcept;
+    /// Locks of queues and the like: off where the threading model needs none, switched on by need_thread().
+    void adopt(Lock& lock) noexcept;
+    void drop(Lock& lock) noexcept;
 
     // --- endpoints by number; a number is not used again at once (stale addresses)
     [[nodiscard]] int add_endpoint(Endpoint& ep, unsigned& index);
@@ -89,6 +105,12 @@ class Domain final : public fid_domain {
     Endpoint* endpoints_[max_endpoints] = {};
     Area areas_[max_endpoints] = {};
     unsigned next_index_ = 0;
+    unsigned open_endpoints_ = 0; ///< under home_lock()
+    std::mutex thread_mutex_; ///< of the four below, which go in reverse order
+    std::vector<Lock*> locks_;
+    std::unique_ptr<ProgressSet> everything_;
+    ProgressThread thread_;
+    unsigned thread_users_ = 0;
     std::atomic<unsigned> spread_{0};
     std::atomic<int> users_{0};
 };

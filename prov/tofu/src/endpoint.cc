@@ -199,10 +199,11 @@ int Endpoint::bind_addresses(AddressVector& av) noexcept
     return 0;
 }
 
-/// Each queue and counter once, however many of its sides the endpoint is bound to.
+/// The domain's set, and each queue and counter once, however many of its sides the endpoint is bound to.
 template <class Visit>
 void Endpoint::visit_progress_sets(Visit&& visit) noexcept
 {
+    visit(domain_->everything());
     if (tx_.cq != nullptr)
         visit(tx_.cq->progress());
     if (rx_.cq != nullptr && rx_.cq != tx_.cq)
@@ -305,25 +306,29 @@ int Endpoint::enable() noexcept
 
 // --- progress
 
-void Endpoint::progress() noexcept
+bool Endpoint::progress(bool patient) noexcept
 {
-    if (!lock_.try_lock())
-        return;
-    progress_locked();
+    if (patient)
+        lock_.lock();
+    else if (!lock_.try_lock())
+        return false;
+    const bool some = progress_locked();
     lock_.unlock();
+    return some;
 }
 
-void Endpoint::progress_locked() noexcept
+bool Endpoint::progress_locked() noexcept
 {
     if (!enabled_)
-        return;
-    vcq_.poll();
+        return false;
+    const bool some = vcq_.poll() != 0;
     if (rma_)
         rma_->progress();
     if (atomic_)
         atomic_->progress();
     if (messages_)
         messages_->progress();
+    return some;
 }
 
 void Endpoint::area_notice(const vcq::RemoteNotice&, std::uint64_t offset) noexcept

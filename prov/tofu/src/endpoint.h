@@ -105,11 +105,11 @@ class Endpoint final : public EndpointFace {
     void report_orphan(std::uint64_t op_flags, int utofu_code) noexcept;
 
     /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock, or returns at once
-    /// where another thread holds it.
-    void progress() noexcept;
+    /// where another thread holds it and `patient` is not asked for. True where the VCQ had something.
+    bool progress(bool patient = false) noexcept;
     /// The same for who holds lock() already, in an entry of an engine before it has changed anything:
     /// waiters run inside. For the refusals (-FI_EAGAIN), so that who only retries gets on.
-    void progress_locked() noexcept;
+    bool progress_locked() noexcept;
     /// A peer's notice concerning this endpoint's message area (home VCQ). Takes the lock.
     void area_notice(const vcq::RemoteNotice& notice, std::uint64_t offset) noexcept;
     /// A peer wrote to (or read from) memory of the domain: counts for FI_RMA_EVENT.

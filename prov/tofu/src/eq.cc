@@ -6,10 +6,9 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include <rdma/fi_errno.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "fabric.h"
 #include "log.h"
@@ -17,9 +16,13 @@
 namespace tofu {
 namespace {
 
+EventQueue& of_fid(struct fid* fid) noexcept
+{
+    return EventQueue::of(reinterpret_cast<fid_eq*>(fid));
+}
 int close_eq(struct fid* fid)
 {
-    return EventQueue::of(reinterpret_cast<fid_eq*>(fid)).close();
+    return of_fid(fid).close();
 }
 int bind_eq(struct fid*, struct fid*, std::uint64_t)
 {
@@ -27,7 +30,7 @@ int bind_eq(struct fid*, struct fid*, std::uint64_t)
 }
 int control_eq(struct fid* fid, int command, void* argument)
 {
-    return EventQueue::of(reinterpret_cast<fid_eq*>(fid)).control(command, argument);
+    return of_fid(fid).wait_object().control(command, argument);
 }
 int open_eq_ops(struct fid*, const char*, std::uint64_t, void**, void*)
 {
@@ -37,9 +40,9 @@ ssize_t read(fid_eq* eq, std::uint32_t* event, void* buffer, std::size_t length,
 {
     return EventQueue::of(eq).read(event, buffer, length, flags);
 }
-ssize_t read_error(fid_eq*, fi_eq_err_entry*, std::uint64_t)
+ssize_t read_error(fid_eq* eq, fi_eq_err_entry* entry, std::uint64_t flags)
 {
-    return -FI_EAGAIN; // nothing in this provider fails by way of an event
+    return EventQueue::of(eq).read_error(entry, flags);
 }
 ssize_t write(fid_eq* eq, std::uint32_t event, const void* buffer, std::size_t length, std::uint64_t)
 {
@@ -79,33 +82,20 @@ fi_ops_eq eq_ops = {
 
 } // namespace
 
-EventQueue::EventQueue(Fabric& fabric, fi_wait_obj object, bool writable) noexcept
-    : fabric_(fabric), wait_object_(object), writable_(writable)
-{
-}
-
-EventQueue::~EventQueue()
-{
-    if (event_fd_ >= 0)
-        ::close(event_fd_);
-}
-
 int EventQueue::open(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq, void* context)
 {
     static constexpr fi_eq_attr defaults{};
     const fi_eq_attr& wish = attr != nullptr ? *attr : defaults;
-    if ((wish.flags & ~(FI_WRITE | FI_AFFINITY)) != 0)
+    if (eq == nullptr || (wish.flags & ~(FI_WRITE | FI_AFFINITY)) != 0)
         return -FI_EINVAL;
-    fi_wait_obj object = wish.wait_obj;
-    if (object == FI_WAIT_SET || object == FI_WAIT_POLLFD || object == FI_WAIT_MUTEX_COND)
-        return -FI_ENOSYS;
     Fabric& owner = Fabric::of(fabric);
-    auto* made = new (std::nothrow) EventQueue(owner, object, (wish.flags & FI_WRITE) != 0);
+    auto* made = new (std::nothrow) EventQueue(owner, (wish.flags & FI_WRITE) != 0);
     if (made == nullptr)
         return -FI_ENOMEM;
-    if (object == FI_WAIT_FD && (made->event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
+    const WaitObject::Owner self{made, ready, nullptr, nullptr};
+    if (int error = made->wait_.open(self, wish.wait_obj, wish.wait_set); error != 0) {
         delete made;
-        return -FI_ENOMEM;
+        return error;
     }
     made->fid.fclass = FI_CLASS_EQ;
     made->fid.context = context;
@@ -118,41 +108,69 @@ int EventQueue::open(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq, void* co
 
 int EventQueue::close() noexcept
 {
+    if (users_.load(std::memory_order_relaxed) != 0)
+        return -FI_EBUSY;
     fabric_.release();
     delete this;
     return 0;
 }
 
-int EventQueue::control(int command, void* argument) noexcept
+bool EventQueue::ready(void* self) noexcept
 {
-    switch (command) {
-    case FI_GETWAITOBJ: *static_cast<fi_wait_obj*>(argument) = wait_object_; return 0;
-    case FI_GETWAIT:
-        if (event_fd_ < 0)
-            return -FI_ENODATA;
-        *static_cast<int*>(argument) = event_fd_;
-        return 0;
-    default: return -FI_ENOSYS;
-    }
+    auto& eq = *static_cast<EventQueue*>(self);
+    std::lock_guard guard(eq.mutex_);
+    return !eq.events_.empty();
 }
+
+// --- writing
+
+void EventQueue::append(Event&& event)
+{
+    {
+        std::lock_guard guard(mutex_);
+        events_.push_back(std::move(event));
+    }
+    arrived_.notify_one();
+    wait_.signal();
+}
+
+void EventQueue::post(std::uint32_t event, const fi_eq_entry& entry)
+{
+    const char* bytes = reinterpret_cast<const char*>(&entry);
+    append({event, {bytes, bytes + sizeof(entry)}, {}});
+}
+
+void EventQueue::post_error(const fi_eq_err_entry& error)
+{
+    append({0, {}, error});
+}
+
+ssize_t EventQueue::write(std::uint32_t event, const void* buffer, std::size_t length)
+{
+    if (!writable_ || (buffer == nullptr && length != 0))
+        return -FI_EINVAL; // fi_eq(3): only queues opened with FI_WRITE
+    const char* bytes = static_cast<const char*>(buffer);
+    append({event, {bytes, bytes + length}, {}});
+    return static_cast<ssize_t>(length);
+}
+
+// --- reading
 
 ssize_t EventQueue::take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags)
 {
     if (events_.empty())
         return -FI_EAGAIN;
     const Event& first = events_.front();
+    if (first.error.err != 0)
+        return -FI_EAVAIL;
     if (length < first.bytes.size())
         return -FI_ETOOSMALL;
     const auto size = static_cast<ssize_t>(first.bytes.size());
     *event = first.type;
     if (size > 0)
         std::memcpy(buffer, first.bytes.data(), first.bytes.size());
-    if ((flags & FI_PEEK) == 0) {
+    if ((flags & FI_PEEK) == 0)
         events_.pop_front();
-        std::uint64_t count = 0;
-        if (events_.empty() && event_fd_ >= 0 && ::read(event_fd_, &count, sizeof(count)) < 0)
-            TOFU_INFO(FI_LOG_EQ, "event descriptor was not readable\n");
-    }
     return size;
 }
 
@@ -162,10 +180,25 @@ ssize_t EventQueue::read(std::uint32_t* event, void* buffer, std::size_t length,
     return take(event, buffer, length, flags);
 }
 
+ssize_t EventQueue::read_error(fi_eq_err_entry* entry, std::uint64_t flags)
+{
+    std::lock_guard guard(mutex_);
+    if (events_.empty() || events_.front().error.err == 0)
+        return -FI_EAGAIN;
+    // There is never provider data; err_data and its size may be a buffer of the caller's (fi_eq(3), since 1.5).
+    void* data = entry->err_data;
+    *entry = events_.front().error;
+    entry->err_data = data;
+    entry->err_data_size = 0;
+    if ((flags & FI_PEEK) == 0)
+        events_.pop_front();
+    return sizeof(*entry);
+}
+
 ssize_t EventQueue::wait_and_read(std::uint32_t* event, void* buffer, std::size_t length, int timeout_ms,
                                   std::uint64_t flags)
 {
-    if (wait_object_ == FI_WAIT_NONE)
+    if (!wait_.blocks())
         return -FI_EINVAL;
     std::unique_lock guard(mutex_);
     auto some = [this] { return !events_.empty(); };
@@ -174,20 +207,6 @@ ssize_t EventQueue::wait_and_read(std::uint32_t* event, void* buffer, std::size_
     else
         arrived_.wait_for(guard, std::chrono::milliseconds(timeout_ms), some);
     return take(event, buffer, length, flags);
-}
-
-ssize_t EventQueue::write(std::uint32_t event, const void* buffer, std::size_t length)
-{
-    if (!writable_)
-        return -FI_EINVAL; // fi_eq(3): only queues opened with FI_WRITE
-    std::lock_guard guard(mutex_);
-    const char* bytes = static_cast<const char*>(buffer);
-    events_.push_back({event, {bytes, bytes + length}});
-    const std::uint64_t one = 1;
-    if (event_fd_ >= 0 && ::write(event_fd_, &one, sizeof(one)) < 0)
-        TOFU_INFO(FI_LOG_EQ, "event descriptor was full\n");
-    arrived_.notify_one();
-    return static_cast<ssize_t>(length);
 }
 
 } // namespace tofu

@@ -13,7 +13,7 @@
 #include "eq.h"
 #include "info.h"
 #include "log.h"
-#include "wait.h"
+#include "wait_set.h"
 
 namespace tofu {
 namespace {
@@ -59,7 +59,7 @@ fi_ops_fabric fabric_ops = {
     .domain = Domain::open,
     .passive_ep = no_passive_endpoint,
     .eq_open = EventQueue::open,
-    .wait_open = open_wait_set,
+    .wait_open = WaitSet::open,
     .trywait = try_wait,
     .domain2 = nullptr,
 };

@@ -128,8 +128,6 @@ bool fits_domain(const fi_domain_attr& hint) noexcept
 {
     if (hint.name != nullptr && std::strcmp(hint.name, domain_name) != 0)
         return refuse("domain_attr->name");
-    if (hint.control_progress == FI_PROGRESS_AUTO || hint.data_progress == FI_PROGRESS_AUTO)
-        return refuse("domain_attr->progress: manual only");
     if (hint.av_type != FI_AV_UNSPEC && hint.av_type != FI_AV_MAP && hint.av_type != FI_AV_TABLE)
         return refuse("domain_attr->av_type");
     if (hint.cq_data_size > limits::cq_data_size)
@@ -230,8 +228,10 @@ bool fill_domain(fi_domain_attr& domain, int mr_mode, std::size_t vcqs, const fi
     const fi_domain_attr& wish = hint != nullptr ? *hint : none;
     domain.name = strdup(domain_name);
     domain.threading = asked(wish.threading, FI_THREAD_UNSPEC, FI_THREAD_SAFE);
-    domain.control_progress = FI_PROGRESS_MANUAL;
-    domain.data_progress = FI_PROGRESS_MANUAL;
+    // Automatic progress costs a thread per domain: for those who ask for it.
+    domain.control_progress =
+        wish.control_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+    domain.data_progress = wish.data_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
     domain.resource_mgmt = asked(wish.resource_mgmt, FI_RM_UNSPEC, FI_RM_ENABLED);
     domain.av_type = asked(wish.av_type, FI_AV_UNSPEC, FI_AV_TABLE);
     domain.mr_mode = mr_mode;

@@ -12,7 +12,12 @@ namespace tofu {
 
 ProgressSet::ProgressSet(Domain& domain) noexcept : domain_(domain)
 {
-    lock_.set_enabled(domain.model().locks);
+    domain_.adopt(lock_);
+}
+
+ProgressSet::~ProgressSet()
+{
+    domain_.drop(lock_);
 }
 
 void ProgressSet::add(Endpoint& endpoint)
@@ -28,16 +33,19 @@ void ProgressSet::remove(Endpoint& endpoint) noexcept
     std::erase(endpoints_, &endpoint);
 }
 
-void ProgressSet::run() noexcept
+bool ProgressSet::run(bool patient) noexcept
 {
     // The lock keeps endpoints from being closed meanwhile; who does not get it leaves the round to its holder.
     // Order: this lock, then home, then endpoint; remove() is called with none of them.
-    if (!lock_.try_lock())
-        return;
-    domain_.progress_home();
+    if (patient)
+        lock_.lock();
+    else if (!lock_.try_lock())
+        return false;
+    bool some = domain_.progress_home(patient);
     for (Endpoint* endpoint : endpoints_)
-        endpoint->progress();
+        some |= endpoint->progress(patient);
     lock_.unlock();
+    return some;
 }
 
 std::size_t ProgressSet::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept

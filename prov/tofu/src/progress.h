@@ -20,13 +20,17 @@ class Endpoint;
 class ProgressSet {
   public:
     explicit ProgressSet(Domain& domain) noexcept;
+    ProgressSet(const ProgressSet&) = delete;
+    ProgressSet& operator=(const ProgressSet&) = delete;
+    ~ProgressSet();
     void add(Endpoint& endpoint);
     void remove(Endpoint& endpoint) noexcept;
     [[nodiscard]] bool empty() const noexcept { return endpoints_.empty(); }
 
     /// One bounded round: home VCQ, then each endpoint once. Any thread; skips what another thread is
-    /// polling already.
-    void run() noexcept;
+    /// polling already, or waits for its turn where `patient` (before a sleep: wait.h). True where a VCQ had
+    /// something.
+    bool run(bool patient = false) noexcept;
     /// Handles of the VCQs whose arrivals matter to the set, at most `most`; returns how many.
     [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept;
 

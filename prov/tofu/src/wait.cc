@@ -7,9 +7,13 @@
 
 #include <rdma/fi_errno.h>
 #include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "domain.h"
+#include "log.h"
 #include "progress.h"
+#include "wait_set.h"
 
 namespace tofu {
 namespace {
@@ -40,23 +44,25 @@ int Deadline::left_ms(int most) const noexcept
     return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, most));
 }
 
-Sleeper::Sleeper(Domain& domain, ProgressSet& set, const Deadline& deadline) noexcept
-    : domain_(domain), set_(set), deadline_(deadline)
+Sleeper::Sleeper(const vcq::Functions* functions, const Deadline& deadline, bool yields) noexcept
+    : functions_(functions), deadline_(deadline), yields_(yields)
 {
 }
 
-bool Sleeper::sleep() noexcept
+bool Sleeper::sleep(ProgressSet* const* sets, std::size_t count) noexcept
 {
     if (deadline_.passed())
         return false;
-    if (rounds_++ < busy_rounds) {
+    if (rounds_++ < busy_rounds || yields_) {
         sched_yield();
         return true;
     }
-    if (auto wait = domain_.backend().functions().wait) {
+    if (functions_ != nullptr && functions_->wait != nullptr) {
         utofu_vcq_hdl_t vcqs[max_vcqs];
-        const std::size_t count = set_.vcqs(vcqs, max_vcqs);
-        if (wait(vcqs, count, deadline_.left_ms(slice_ms)) >= 0)
+        std::size_t found = 0;
+        for (std::size_t i = 0; i < count; i++)
+            found += sets[i]->vcqs(vcqs + found, max_vcqs - found);
+        if (functions_->wait(vcqs, found, deadline_.left_ms(slice_ms)) >= 0)
             return true;
     }
     // 1 us, doubled up to 1 ms
@@ -66,24 +72,139 @@ bool Sleeper::sleep() noexcept
     return true;
 }
 
-bool wait_object_offered(fi_wait_obj object) noexcept
+// --- Bell
+
+Bell::~Bell()
 {
-    return object == FI_WAIT_NONE || object == FI_WAIT_UNSPEC || object == FI_WAIT_YIELD;
+    if (descriptor_ >= 0)
+        close(descriptor_);
+    if (kind_ == FI_WAIT_MUTEX_COND) {
+        pthread_cond_destroy(&condition_);
+        pthread_mutex_destroy(&mutex_);
+    }
 }
 
-int open_wait_set(fid_fabric*, fi_wait_attr*, fid_wait**)
+int Bell::open(fi_wait_obj kind) noexcept
 {
-    return -FI_ENOSYS;
+    switch (kind) {
+    case FI_WAIT_FD:
+        descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (descriptor_ < 0)
+            return -FI_EMFILE;
+        break;
+    case FI_WAIT_MUTEX_COND:
+        pthread_mutex_init(&mutex_, nullptr);
+        pthread_cond_init(&condition_, nullptr);
+        break;
+    default: return -FI_ENOSYS;
+    }
+    kind_ = kind;
+    return 0;
 }
 
-int try_wait(fid_fabric*, struct fid**, int)
+void Bell::ring() noexcept
 {
-    return -FI_ENOSYS;
+    if (kind_ == FI_WAIT_MUTEX_COND) {
+        // With the mutex: who has looked (fi_trywait) and not yet gone to sleep holds it.
+        pthread_mutex_lock(&mutex_);
+        pthread_cond_broadcast(&condition_);
+        pthread_mutex_unlock(&mutex_);
+        return;
+    }
+    // acq_rel: what was written before is seen by whoever silences the bell and then looks (partner: silence())
+    if (ringing_.exchange(true, std::memory_order_acq_rel))
+        return;
+    const std::uint64_t one = 1;
+    if (write(descriptor_, &one, sizeof(one)) < 0)
+        TOFU_INFO(FI_LOG_CQ, "wait descriptor %d was readable already\n", descriptor_);
 }
 
-int open_poll_set(fid_domain*, fi_poll_attr*, fid_poll**)
+void Bell::silence() noexcept
 {
-    return -FI_ENOSYS;
+    if (kind_ != FI_WAIT_FD || !ringing_.exchange(false, std::memory_order_acq_rel))
+        return;
+    // A ring between the exchange and the read is read away with the old one; the look that follows sees its
+    // cause. A ring whose write is still to come makes one wake-up too many.
+    std::uint64_t count = 0;
+    if (read(descriptor_, &count, sizeof(count)) < 0)
+        TOFU_INFO(FI_LOG_CQ, "wait descriptor %d is about to become readable\n", descriptor_);
+}
+
+int Bell::hand_out(void* argument) noexcept
+{
+    if (argument == nullptr)
+        return -FI_EINVAL;
+    switch (kind_) {
+    case FI_WAIT_FD: *static_cast<int*>(argument) = descriptor_; return 0;
+    case FI_WAIT_MUTEX_COND: *static_cast<fi_mutex_cond*>(argument) = {&mutex_, &condition_}; return 0;
+    default: return -FI_ENODATA;
+    }
+}
+
+// --- WaitObject
+
+WaitObject::~WaitObject()
+{
+    if (set_ != nullptr)
+        set_->remove(*this);
+    if (attended_)
+        owner_.domain->dismiss_thread();
+}
+
+int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexcept
+{
+    owner_ = owner;
+    bool needs_thread = false;
+    switch (kind) {
+    case FI_WAIT_NONE:
+    case FI_WAIT_UNSPEC:
+    case FI_WAIT_YIELD: break;
+    case FI_WAIT_FD:
+    case FI_WAIT_MUTEX_COND:
+        if (int error = own_.open(kind); error != 0)
+            return error;
+        bell_ = &own_;
+        needs_thread = true;
+        break;
+    case FI_WAIT_SET:
+        if (set == nullptr || set->fid.fclass != FI_CLASS_WAIT)
+            return -FI_EINVAL;
+        set_ = &WaitSet::of(set);
+        set_->add(*this);
+        bell_ = set_->bell();
+        needs_thread = bell_ != nullptr;
+        break;
+    default: TOFU_INFO(FI_LOG_CQ, "wait object %d is not offered\n", kind); return -FI_ENOSYS;
+    }
+    kind_ = kind;
+    if (needs_thread && owner_.domain != nullptr) {
+        if (int error = owner_.domain->need_thread(); error != 0)
+            return error;
+        attended_ = true;
+    }
+    return 0;
+}
+
+int WaitObject::try_wait() noexcept
+{
+    if (bell_ != nullptr)
+        bell_->silence();
+    if (owner_.progress != nullptr)
+        owner_.progress->run(true);
+    return owner_.ready(owner_.object) ? -FI_EAGAIN : 0;
+}
+
+int WaitObject::control(int command, void* argument) noexcept
+{
+    switch (command) {
+    case FI_GETWAITOBJ:
+        if (argument == nullptr)
+            return -FI_EINVAL;
+        *static_cast<fi_wait_obj*>(argument) = kind_;
+        return 0;
+    case FI_GETWAIT: return own_.hand_out(argument);
+    default: return -FI_ENOSYS;
+    }
 }
 
 } // namespace tofu

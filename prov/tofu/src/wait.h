@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Blocking readers. A reader that finds nothing sleeps until something may have come for one of its VCQs: the
-// backend wakes it where it can (tofu_sim_wait), else it polls with growing pauses. Called by cq, cntr and eq.
+// Waiting. A blocked reader of ours sleeps until something may have come for one of its VCQs: the backend wakes
+// it where it can (tofu_sim_wait), else it polls with growing pauses. An application that waits by its own means
+// (a descriptor, a mutex with a condition) is woken by a Bell, which whoever makes progress rings; while there is
+// one, a thread of the domain makes progress (progress_thread.h). Called by cq, cntr, eq, wait_set.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
+#include <pthread.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_eq.h>
 
@@ -13,6 +18,10 @@ namespace tofu {
 
 class Domain;
 class ProgressSet;
+class WaitSet;
+namespace vcq {
+struct Functions;
+}
 
 /// The end of a wait: `timeout_ms` from now, never for a negative one (fi_cq(3), fi_cntr(3)).
 class Deadline {
@@ -27,26 +36,100 @@ class Deadline {
     bool never_;
 };
 
-/// One reader's sleep between two looks; starts anew with every wait.
+/// One reader's sleep between two looks; starts anew with every wait. A look must be a patient one
+/// (ProgressSet::run(true)): what another thread has polled meanwhile is then in its queue, and what comes
+/// later ends the sleep.
 class Sleeper {
   public:
-    Sleeper(Domain& domain, ProgressSet& set, const Deadline& deadline) noexcept;
+    /// `functions` null: nothing but pauses. `yields`: FI_WAIT_YIELD, gives up the time slice and never sleeps.
+    Sleeper(const vcq::Functions* functions, const Deadline& deadline, bool yields = false) noexcept;
     /// Sleeps a while, or not at all at first; false when the deadline has passed. Never longer than the bound
     /// within which a signal from another thread of this process is to be seen.
-    [[nodiscard]] bool sleep() noexcept;
+    [[nodiscard]] bool sleep(ProgressSet* const* sets, std::size_t count) noexcept;
+    /// Something came: pauses begin small again.
+    void restart() noexcept { rounds_ = 0; }
 
   private:
-    Domain& domain_;
-    ProgressSet& set_;
+    const vcq::Functions* functions_;
     const Deadline& deadline_;
+    const bool yields_;
     unsigned rounds_ = 0;
 };
 
-/// Which wait objects a queue or counter can have: FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_YIELD.
-[[nodiscard]] bool wait_object_offered(fi_wait_obj object) noexcept;
+/// What an application waits on by means of its own: FI_WAIT_FD or FI_WAIT_MUTEX_COND.
+class Bell {
+  public:
+    Bell() = default;
+    Bell(const Bell&) = delete;
+    Bell& operator=(const Bell&) = delete;
+    ~Bell();
 
-int open_wait_set(fid_fabric* fabric, fi_wait_attr* attr, fid_wait** set);
-int try_wait(fid_fabric* fabric, struct fid** fids, int count);
-int open_poll_set(fid_domain* domain, fi_poll_attr* attr, fid_poll** set);
+    /// 0, -FI_ENOSYS (another kind of wait object) or -FI_E*.
+    [[nodiscard]] int open(fi_wait_obj kind) noexcept;
+    /// Wakes who waits. Any thread; no system call while it rings already.
+    void ring() noexcept;
+    /// Before a look: what comes after this call rings again.
+    void silence() noexcept;
+    /// FI_GETWAIT. 0, or -FI_ENODATA where there is nothing to hand out.
+    [[nodiscard]] int hand_out(void* argument) noexcept;
+    [[nodiscard]] static bool offers(fi_wait_obj kind) noexcept
+    {
+        return kind == FI_WAIT_FD || kind == FI_WAIT_MUTEX_COND;
+    }
+
+  private:
+    fi_wait_obj kind_ = FI_WAIT_NONE;
+    int descriptor_ = -1;
+    std::atomic<bool> ringing_{false};
+    pthread_mutex_t mutex_{};
+    pthread_cond_t condition_{};
+};
+
+/// The waiting side of a queue or counter: its kind of wait object, and how to look whether it has something.
+/// Slow path, but for signal().
+class WaitObject {
+  public:
+    /// How wait sets, poll sets and fi_trywait look at the object it belongs to.
+    struct Owner {
+        void* object = nullptr;
+        bool (*ready)(void* object) noexcept = nullptr;
+        ProgressSet* progress = nullptr; ///< null: an event queue, which needs none
+        Domain* domain = nullptr;        ///< null likewise
+    };
+    WaitObject() = default;
+    WaitObject(const WaitObject&) = delete;
+    WaitObject& operator=(const WaitObject&) = delete;
+    ~WaitObject();
+
+    /// FI_WAIT_NONE, UNSPEC, YIELD, FD, MUTEX_COND, or SET with its wait set. 0 or -FI_E* (-FI_ENOSYS: a kind
+    /// that is not offered). Starts the domain's thread where the kind needs it.
+    [[nodiscard]] int open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexcept;
+
+    [[nodiscard]] fi_wait_obj kind() const noexcept { return kind_; }
+    [[nodiscard]] bool yields() const noexcept { return kind_ == FI_WAIT_YIELD; }
+    /// May fi_cq_sread and its like block on it (fi_cq(3))?
+    [[nodiscard]] bool blocks() const noexcept { return kind_ != FI_WAIT_NONE && kind_ != FI_WAIT_SET; }
+    /// Somebody waits by means of his own, or for several objects at once.
+    [[nodiscard]] bool watched() const noexcept { return bell_ != nullptr || set_ != nullptr; }
+    /// There is something new. One branch where nobody hears it.
+    void signal() noexcept
+    {
+        if (bell_ != nullptr) [[unlikely]]
+            bell_->ring();
+    }
+    /// fi_trywait for this object: 0 where it is safe to sleep, else -FI_EAGAIN.
+    [[nodiscard]] int try_wait() noexcept;
+    /// FI_GETWAIT and FI_GETWAITOBJ; -FI_ENOSYS for other commands.
+    [[nodiscard]] int control(int command, void* argument) noexcept;
+    [[nodiscard]] const Owner& owner() const noexcept { return owner_; }
+
+  private:
+    Owner owner_{};
+    fi_wait_obj kind_ = FI_WAIT_NONE;
+    Bell own_;
+    Bell* bell_ = nullptr; ///< own_ or the wait set's
+    WaitSet* set_ = nullptr;
+    bool attended_ = false; ///< holds the domain's thread
+};
 
 } // namespace tofu

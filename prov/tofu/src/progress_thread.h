@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The thread that makes progress for a domain while somebody needs it without calling us: FI_PROGRESS_AUTO, and
+// wait objects that the application sleeps on by itself. Started and stopped by the domain; runs its ProgressSet.
+#pragma once
+
+#include <atomic>
+
+#include <pthread.h>
+
+namespace tofu {
+
+class ProgressSet;
+namespace vcq {
+struct Functions;
+}
+
+class ProgressThread {
+  public:
+    ProgressThread() = default;
+    ProgressThread(const ProgressThread&) = delete;
+    ProgressThread& operator=(const ProgressThread&) = delete;
+    ~ProgressThread() { stop(); }
+
+    /// 0 or -FI_E*. `set` and `functions` outlive the thread.
+    [[nodiscard]] int start(ProgressSet& set, const vcq::Functions& functions) noexcept;
+    /// Waits for its end, some ten milliseconds.
+    void stop() noexcept;
+    [[nodiscard]] bool running() const noexcept { return running_; }
+
+  private:
+    static void* body(void* self);
+    void run() noexcept;
+
+    ProgressSet* set_ = nullptr;
+    const vcq::Functions* functions_ = nullptr;
+    std::atomic<bool> stop_{false};
+    bool running_ = false;
+    pthread_t thread_{};
+};
+
+} // namespace tofu
