@@ -6,14 +6,19 @@
 #include "topology/ids.h"
 
 #include <algorithm>
+#include <bit>
 #include <ctime>
 #include <sched.h>
 
 namespace tofu::sim {
 namespace {
 
-constexpr uint32_t min_patience = 4;
-constexpr uint32_t max_patience = 4096;
+// In polls. The longest is about what giving the processor away and getting it back costs.
+constexpr uint32_t min_patience = 2;
+constexpr uint32_t max_patience = 256;
+// In yields: by then a pusher that was only preempted has had its turn, so a pull is for those who died.
+constexpr uint32_t first_pull = 32;
+constexpr uint32_t longest_between_pulls = 256;
 constexpr uint64_t first_look_ns = 5'000'000;
 constexpr uint64_t longest_pause_ns = 200'000'000;
 
@@ -105,7 +110,12 @@ int VbgSet::poll(const Circuit& circuit, Kind kind, Packet& result) noexcept
             next_look_ns_ = now + look_pause_ns_;
         }
     }
-    if (waited % 16 == 0 || look_for_dead) {
+    // A pull looks at all that is missing, which costs much in a large circuit: at 32, 64, 128, 256, 512, 768, …
+    // yields. Packets that the adversary holds are found by pulls only.
+    const bool held = circuit.host().hold_packet != nullptr && waited % 4 == 0;
+    const bool due = waited >= first_pull &&
+                     (std::has_single_bit(waited) || waited % longest_between_pulls == 0);
+    if (held || due || look_for_dead) {
         const Circuit::Pulled pulled = circuit.pull(start_gate_, tag_, look_for_dead);
         if (pulled != Circuit::Pulled::nothing) {
             const Fetched fetched = circuit.gates().fetch_end(start_gate_, tag_, result);

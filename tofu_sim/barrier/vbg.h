@@ -78,7 +78,7 @@ class VbgSet {
     // Fruitless polls of the round, and after how many the processor is given to somebody else: halved when that
     // was needed, doubled when it was not, so that two processes on two cores spin and many on few do not.
     uint32_t fruitless_ = 0;
-    uint32_t patience_ = 256;
+    uint32_t patience_ = 64;
     uint64_t next_look_ns_ = 0; // for dead participants
     uint64_t look_pause_ns_ = 0;
     std::mutex mutex_;

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: barriers and reductions on barrier gates, by shape of the circuit and number of processes, beside a plain
+// counter in shared memory whose waiters give up the processor. Called by: the user. Calls: the uTofu library.
+#include "../tests/barrier_circuits.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <signal.h>
+#include <unistd.h>
+
+namespace tofu::bench {
+namespace {
+
+using sim::test::GateAt;
+using sim::test::Shape;
+
+constexpr int max_members = 48;
+constexpr int max_gates = 16;
+constexpr double bound_seconds = 20;
+
+struct Board {
+    std::atomic<int> arrived{0};
+    std::atomic<int> round{0};
+    std::atomic<int> failed{0};
+    std::atomic<uint64_t> ids[max_members][max_gates];
+    double result_us = 0;
+    double cpu_us[max_members] = {};
+};
+
+double now_us()
+{
+    using namespace std::chrono;
+    return double(duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count()) / 1000;
+}
+
+double cpu_us()
+{
+    rusage usage{};
+    (void)getrusage(RUSAGE_SELF, &usage);
+    const auto us = [](const timeval& t) { return double(t.tv_sec) * 1e6 + double(t.tv_usec); };
+    return us(usage.ru_utime) + us(usage.ru_stime);
+}
+
+void give_up(Board& board, const char* what, int code)
+{
+    std::fprintf(stderr, "barrier_gates: %s: %d\n", what, code);
+    board.failed.store(1);
+    std::exit(1);
+}
+
+// The plain counter.
+void meet(Board& board, int members)
+{
+    const int round = board.round.load();
+    if (board.arrived.fetch_add(1) + 1 == members) {
+        board.arrived.store(0);
+        board.round.store(round + 1);
+        return;
+    }
+    for (unsigned polls = 0; board.round.load() == round; polls++) {
+        if (board.failed.load() != 0) {
+            std::exit(1);
+        }
+        if (polls >= 200 || members > 2) {
+            sched_yield();
+        }
+    }
+}
+
+struct Case {
+    const char* name;
+    bool gates;
+    Shape shape;
+    int doubles; // of a reduction; 0: a barrier
+};
+
+void round_of_gates(Board& board, utofu_vbg_id_t id, int doubles)
+{
+    double values[3] = {1, 2, 3};
+    int rc = doubles == 0 ? utofu_barrier(id, 0)
+                          : utofu_reduce_double(id, UTOFU_REDUCE_OP_BFPSUM, values, size_t(doubles), 0);
+    if (rc != UTOFU_SUCCESS) {
+        give_up(board, "start", rc);
+    }
+    do {
+        rc = doubles == 0 ? utofu_poll_barrier(id, 0) : utofu_poll_reduce_double(id, 0, values);
+    } while (rc == UTOFU_ERR_NOT_COMPLETED);
+    if (rc != UTOFU_SUCCESS) {
+        give_up(board, "poll", rc);
+    }
+}
+
+utofu_vbg_id_t build(Board& board, Shape shape, int members, int me)
+{
+    const auto plan = sim::test::plan_circuit(shape, members, me);
+    std::vector<utofu_vbg_id_t> ids(plan.size());
+    int rc = utofu_alloc_vbg(utofu_tni_id_t(me % 6), ids.size(), 0, ids.data());
+    if (rc != UTOFU_SUCCESS) {
+        give_up(board, "utofu_alloc_vbg", rc);
+    }
+    for (size_t i = 0; i < ids.size(); i++) {
+        board.ids[me][i].store(ids[i]);
+    }
+    meet(board, members);
+    auto settings = sim::test::settings_of(
+        plan, me, [&](GateAt at) { return board.ids[at.member][at.gate].load(); });
+    rc = utofu_set_vbg(settings.data(), settings.size());
+    if (rc != UTOFU_SUCCESS) {
+        give_up(board, "utofu_set_vbg", rc);
+    }
+    meet(board, members);
+    return ids[0];
+}
+
+[[noreturn]] void member(Board& board, const Case& what, int members, int me, int rounds)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(unsigned(bound_seconds));
+    setenv("TOFU_SIM_RANK", std::to_string(me).c_str(), 1);
+    setenv("TOFU_SIM_JOB", ("bench-gates-" + std::to_string(getppid())).c_str(), 1);
+    std::function<void()> one = [&] { meet(board, members); };
+    if (what.gates) {
+        const utofu_vbg_id_t id = build(board, what.shape, members, me);
+        one = [&board, id, &what] { round_of_gates(board, id, what.doubles); };
+    }
+    for (int i = 0; i < rounds / 10; i++) {
+        one();
+    }
+    meet(board, members);
+    const double cpu = cpu_us();
+    const double start = now_us();
+    for (int i = 0; i < rounds; i++) {
+        one();
+    }
+    if (me == 0) {
+        board.result_us = (now_us() - start) / rounds;
+    }
+    board.cpu_us[me] = (cpu_us() - cpu) / rounds;
+    meet(board, members);
+    std::exit(0);
+}
+
+// Microseconds a round; below 0: failed.
+double run(const Case& what, int members, double& cpu_spread)
+{
+    void* const memory =
+        mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        return -1;
+    }
+    auto* const board = new (memory) Board;
+    const int rounds = members <= 2 ? 200000 : members <= 8 ? 5000 : 1000;
+    std::vector<pid_t> pids;
+    for (int i = 0; i < members; i++) {
+        pids.push_back(fork());
+        if (pids.back() == 0) {
+            member(*board, what, members, i, rounds);
+        }
+    }
+    bool good = true;
+    for (const pid_t pid : pids) {
+        int status = 0;
+        waitpid(pid, &status, 0);
+        if (status != 0) {
+            board->failed.store(1);
+            good = false;
+        }
+    }
+    const auto [low, high] = std::minmax_element(board->cpu_us, board->cpu_us + members);
+    cpu_spread = *low > 0 ? *high / *low : 0;
+    const double result = good ? board->result_us : -1;
+    munmap(memory, sizeof(Board));
+    return result;
+}
+
+int report()
+{
+    constexpr Case cases[] = {
+        {"counter, yields", false, Shape::ring, 0},
+        {"gates, butterfly", true, Shape::butterfly, 0},
+        {"gates, tree", true, Shape::tree, 0},
+        {"gates, ring", true, Shape::ring, 0},
+        {"BFPSUM of 3, butterfly", true, Shape::butterfly, 3},
+    };
+    bool good = true;
+    (void)std::setvbuf(stdout, nullptr, _IOLBF, 0); // nothing unwritten when we fork
+    std::printf("%-24s %9s %12s %12s %18s\n", "barrier", "processes", "us a round", "of counter", "cpu most/least");
+    for (const int members : {1, 2, 4, 12, 48}) {
+        double counter = 0;
+        for (const Case& what : cases) {
+            double spread = 0;
+            const double us = run(what, members, spread);
+            counter = what.gates ? counter : us;
+            good = good && us >= 0;
+            std::printf("%-24s %9d %12.3f %12.2f %18.2f\n", what.name, members, us,
+                        counter > 0 ? us / counter : 0, spread);
+        }
+    }
+    return good ? 0 : 1;
+}
+
+} // namespace
+} // namespace tofu::bench
+
+int main()
+{
+    return tofu::bench::report();
+}
