@@ -105,6 +105,35 @@ TEST(MemoryLife, SameRangeHasTheSameStaddUntilFreedAsOften)
     });
 }
 
+// Peers compute the STADD of a reserved STag: wherever the memory lies, query and registration agree.
+TEST(MemoryLife, ReservedStagsHaveTheStaddThatPeersExpect)
+{
+    lead([](Node& node, Leader& peer) {
+        alignas(256) static uint64_t words[3000];
+        for (unsigned i = 0; i < 20; ++i) {
+            uint64_t* const at = words + 32 * i;
+            utofu_stadd_t stadd = 0;
+            utofu_stadd_t expected = 0;
+            EXPECT_EQ(utofu_reg_mem_with_stag(node.vcq, at, 256 * (i + 1), i * 13, 0, &stadd), UTOFU_SUCCESS);
+            EXPECT_EQ(utofu_query_stadd(node.id, i * 13, &expected), UTOFU_SUCCESS);
+            EXPECT_EQ(stadd, expected);
+            EXPECT_EQ(utofu_reg_mem_with_stag(node.vcq, at, 256, i * 13, 0, &stadd), UTOFU_ERR_USED);
+            const uint64_t before = at[1];
+            EXPECT_EQ(peer.ask(add_one, expected + 8), UTOFU_SUCCESS);
+            EXPECT_EQ(at[1], before + 1);
+            EXPECT_EQ(peer.ask(write_one, expected + 256 * i + 248, i), UTOFU_SUCCESS);
+            EXPECT_EQ(at[32 * i + 31], i);
+            EXPECT_EQ(peer.ask(add_one, expected + 256 * (i + 1)), UTOFU_ERR_MRQ_RMT_STADD);
+        }
+        for (unsigned i = 0; i < 20; ++i) {
+            utofu_stadd_t stadd = 0;
+            EXPECT_EQ(utofu_query_stadd(node.id, i * 13, &stadd), UTOFU_SUCCESS);
+            node.remove(stadd);
+            EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_ERR_MRQ_RMT_STADD);
+        }
+    });
+}
+
 TEST(MemoryLife, StagsRunOutAndComeBack)
 {
     expect_processes(1, [](const Rank&) {

@@ -73,7 +73,7 @@ inline constexpr uint32_t entry_read_only = 1;
 struct alignas(64) StagEntry {
     SharedWord<uint32_t> sequence; // odd: being changed
     uint32_t hw_stag;              // 0: free
-    uint64_t page_base;            // owner's address of offset 0
+    uint64_t page_base;            // owner's address of offset 0: a page's, of reserved STags any
     uint64_t first;                // offsets of the registered bytes: [first, limit)
     uint64_t limit;
     uint32_t flags;

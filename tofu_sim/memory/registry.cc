@@ -60,7 +60,8 @@ RegisterStatus VcqMemory::Impl::add(uint64_t start, uint64_t bytes, bool read_on
     if (reserved && slots[stag].hw_stag != 0)
         return RegisterStatus::used;
 
-    const uint64_t base = page_floor(start);
+    // A reserved STag's STADD is known to peers before it is registered, so its offset is always 0.
+    const uint64_t base = reserved ? start : page_floor(start);
     if (!process.classify(base, start + bytes, read_only, &scratch))
         return RegisterStatus::bad_address;
     const Key key{start, bytes, read_only};
