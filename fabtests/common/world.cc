@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The stage of the conformance programs: processes, endpoints, addresses, barriers. See world.h.
+// Called by fabtests/*; calls libfabric.
+#include "world.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace fabtests {
+namespace {
+
+constexpr std::chrono::seconds patience{60};
+
+bool said(const char* what, int rc)
+{
+    if (rc == 0)
+        return true;
+    std::fprintf(stderr, "%s: %s (%d)\n", what, fi_strerror(-rc), rc);
+    return false;
+}
+
+} // namespace
+
+World::~World()
+{
+    for (fid* object : {ep_ ? &ep_->fid : nullptr, mr_ ? &mr_->fid : nullptr,
+                        local_mr_ ? &local_mr_->fid : nullptr, writes_ ? &writes_->fid : nullptr,
+                        reads_ ? &reads_->fid : nullptr, cq_ ? &cq_->fid : nullptr,
+                        av_ ? &av_->fid : nullptr, domain_ ? &domain_->fid : nullptr,
+                        fabric_ ? &fabric_->fid : nullptr})
+        if (object)
+            check(fi_close(object) == 0, __FILE__, __LINE__, "fi_close");
+    if (info_)
+        fi_freeinfo(info_);
+    std::free(region_);
+    std::free(local_);
+}
+
+bool World::open()
+{
+    fi_info* hints = fi_allocinfo();
+    hints->caps = options_.caps;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->domain_attr->mr_mode =
+        options_.user_keys ? 0 : FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
+    hints->domain_attr->threading = FI_THREAD_SAFE;
+    hints->tx_attr->msg_order = options_.msg_order;
+    hints->fabric_attr->prov_name = strdup(options_.provider);
+    hints->domain_attr->mr_key_size = 2;
+    int rc = fi_getinfo(FI_VERSION(1, 11), nullptr, nullptr, 0, hints, &info_);
+    hints->domain_attr->mr_key_size = 0;
+    fi_freeinfo(hints);
+    if (!said("fi_getinfo", rc))
+        return false;
+    fi_av_attr av{};
+    av.type = FI_AV_TABLE;
+    fi_cq_attr cq{};
+    cq.format = FI_CQ_FORMAT_MSG;
+    cq.size = 1024;
+    fi_cntr_attr cntr{};
+    cntr.events = FI_CNTR_EVENTS_COMP;
+    if (!said("fi_fabric", fi_fabric(info_->fabric_attr, &fabric_, nullptr)) ||
+        !said("fi_domain", fi_domain(fabric_, info_, &domain_, nullptr)) ||
+        !said("fi_av_open", fi_av_open(domain_, &av, &av_, nullptr)) ||
+        !said("fi_cq_open", fi_cq_open(domain_, &cq, &cq_, nullptr)) ||
+        !said("fi_cntr_open", fi_cntr_open(domain_, &cntr, &writes_, nullptr)) ||
+        !said("fi_cntr_open", fi_cntr_open(domain_, &cntr, &reads_, nullptr)) ||
+        !said("fi_endpoint", fi_endpoint(domain_, info_, &ep_, nullptr)) ||
+        !said("fi_ep_bind av", fi_ep_bind(ep_, &av_->fid, 0)) ||
+        !said("fi_ep_bind cq",
+              fi_ep_bind(ep_, &cq_->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION)) ||
+        !said("fi_ep_bind write", fi_ep_bind(ep_, &writes_->fid, FI_WRITE)) ||
+        !said("fi_ep_bind read", fi_ep_bind(ep_, &reads_->fid, FI_READ)) ||
+        !said("fi_enable", fi_enable(ep_)))
+        return false;
+
+    region_ = static_cast<unsigned char*>(std::aligned_alloc(4096, options_.region_size));
+    local_ = static_cast<unsigned char*>(std::aligned_alloc(4096, options_.region_size));
+    std::memset(region_, 0, options_.region_size);
+    std::memset(local_, 0, options_.region_size);
+    if (!said("fi_mr_reg", fi_mr_reg(domain_, region_, options_.region_size,
+                                     FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0x100 + rank_, 0, &mr_,
+                                     nullptr)))
+        return false;
+    if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) &&
+        !said("fi_mr_reg local", fi_mr_reg(domain_, local_, options_.region_size,
+                                           FI_READ | FI_WRITE | FI_SEND | FI_RECV, 0, 0x200 + rank_, 0,
+                                           &local_mr_, nullptr)))
+        return false;
+    shared_.key[rank_] = fi_mr_key(mr_);
+    shared_.base[rank_] = info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR
+                              ? reinterpret_cast<std::uintptr_t>(region_)
+                              : 0;
+    shared_.name_length[rank_] = sizeof shared_.name[rank_];
+    if (!said("fi_getname", fi_getname(&ep_->fid, shared_.name[rank_], &shared_.name_length[rank_])))
+        return false;
+    barrier();
+    for (unsigned r = 0; r < ranks(); ++r)
+        if (fi_av_insert(av_, shared_.name[r], 1, &addresses_[r], 0, nullptr) != 1)
+            return said("fi_av_insert", -FI_EINVAL);
+    barrier();
+    return true;
+}
+
+void World::progress()
+{
+    (void)fi_cq_read(cq_, nullptr, 0);
+    (void)fi_cntr_read(writes_);
+}
+
+void World::barrier()
+{
+    const unsigned generation = shared_.generation.load(std::memory_order_acquire);
+    if (shared_.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks()) {
+        shared_.arrived.store(0, std::memory_order_relaxed);
+        shared_.generation.store(generation + 1, std::memory_order_release);
+        return;
+    }
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (shared_.generation.load(std::memory_order_acquire) == generation) {
+        if (ep_)
+            progress();
+        if (shared_.given_up.load() != 0 || std::chrono::steady_clock::now() > deadline) {
+            std::fprintf(stderr, "rank %u: gives up waiting for the others\n", rank_);
+            shared_.given_up = 1;
+            shared_.failures.fetch_add(1);
+            std::_Exit(1);
+        }
+        sched_yield();
+    }
+}
+
+int World::wait(void** context, std::uint64_t* flags)
+{
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    for (;;) {
+        fi_cq_msg_entry entry{};
+        const ssize_t n = fi_cq_read(cq_, &entry, 1);
+        if (n == 1) {
+            if (context)
+                *context = entry.op_context;
+            if (flags)
+                *flags = entry.flags;
+            return 0;
+        }
+        if (n == -FI_EAVAIL) {
+            fi_cq_err_entry error{};
+            if (fi_cq_readerr(cq_, &error, 0) == 1) {
+                if (context)
+                    *context = error.op_context;
+                if (flags)
+                    *flags = error.flags;
+                return error.err ? error.err : FI_EOTHER;
+            }
+        } else if (n != -FI_EAGAIN) {
+            return static_cast<int>(-n);
+        }
+        if (std::chrono::steady_clock::now() > deadline) {
+            std::fprintf(stderr, "rank %u: no completion came\n", rank_);
+            shared_.given_up = 1;
+            shared_.failures.fetch_add(1);
+            std::_Exit(1);
+        }
+    }
+}
+
+int World::wait_count(fid_cntr* counter, std::uint64_t value)
+{
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (fi_cntr_read(counter) < value) {
+        fi_cq_msg_entry entry{};
+        const ssize_t n = fi_cq_read(cq_, &entry, 1);
+        fi_cq_err_entry error{};
+        if (n == -FI_EAVAIL && fi_cq_readerr(cq_, &error, 0) == 1)
+            return error.err;
+        if (std::chrono::steady_clock::now() > deadline)
+            return FI_ETIMEDOUT;
+    }
+    return 0;
+}
+
+bool World::quiet()
+{
+    fi_cq_msg_entry entry{};
+    return fi_cq_read(cq_, &entry, 1) == -FI_EAGAIN;
+}
+
+bool World::check(bool truth, const char* file, int line, const char* what)
+{
+    shared_.checks.fetch_add(1, std::memory_order_relaxed);
+    if (truth)
+        return true;
+    if (shared_.failures.fetch_add(1) < 30)
+        std::fprintf(stderr, "rank %u: %s:%d: does not hold: %s\n", rank_, file, line, what);
+    return false;
+}
+
+int run(const Options& options, void (*body)(World&))
+{
+    void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return 1;
+    Shared& shared = *new (memory) Shared{};
+    std::fflush(nullptr);
+    pid_t children[max_ranks];
+    for (unsigned r = 0; r < options.ranks; ++r) {
+        children[r] = fork();
+        if (children[r] == 0) {
+            alarm(240);
+            int result = 0;
+            {
+                World world(options, shared, r);
+                if (!world.open()) {
+                    shared.given_up = 1;
+                    std::_Exit(77);
+                }
+                body(world);
+                world.barrier();
+            }
+            std::exit(result);
+        }
+    }
+    int result = 0;
+    for (unsigned r = 0; r < options.ranks; ++r) {
+        int status = 0;
+        if (children[r] < 0 || waitpid(children[r], &status, 0) < 0)
+            result = 1;
+        else if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+            result = 77;
+        else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+            std::fprintf(stderr, "rank %u ended with status %#x\n", r, status);
+            if (result != 77)
+                result = 1;
+        }
+    }
+    if (result == 0 && shared.failures != 0)
+        result = 1;
+    std::printf("%s: %u ranks, %u checks, %u do not hold%s\n", options.provider, options.ranks,
+                shared.checks.load(), shared.failures.load(),
+                result == 77 ? ", provider not there" : "");
+    munmap(memory, sizeof(Shared));
+    return result;
+}
+
+bool parse(int argc, char** argv, Options& options)
+{
+    int option;
+    while ((option = getopt(argc, argv, "p:n:ks:")) != -1) {
+        switch (option) {
+        case 'p': options.provider = optarg; break;
+        case 'n': options.ranks = static_cast<unsigned>(std::atoi(optarg)); break;
+        case 'k': options.user_keys = true; break;
+        case 's': options.seed = static_cast<unsigned>(std::atoi(optarg)); break;
+        default:
+            std::fprintf(stderr, "usage: %s [-p provider] [-n ranks] [-k] [-s seed]\n", argv[0]);
+            return false;
+        }
+    }
+    if (options.ranks == 0 || options.ranks > max_ranks) {
+        std::fprintf(stderr, "%s: 1 to %u ranks\n", argv[0], max_ranks);
+        return false;
+    }
+    return true;
+}
+
+} // namespace fabtests
