@@ -129,6 +129,7 @@ class Messenger {
 
     // send.cc
     [[nodiscard]] ssize_t try_send(const SendCall& call) noexcept;
+    [[nodiscard]] ssize_t send_again(const SendCall& call) noexcept;
     [[nodiscard]] ssize_t send_tracked(Channel& ch, const SendCall& call, std::uint64_t level) noexcept;
     [[nodiscard]] ssize_t send_rendezvous(Channel& ch, const SendCall& call) noexcept;
     [[nodiscard]] ssize_t put_packet(Channel& ch, const SendCall& call, const Ack* ack,

@@ -35,10 +35,25 @@ void write_frame(PacketWriter& packet, Type type, const SendCall& call, const Ac
 
 ssize_t Messenger::send(const SendCall& call) noexcept
 {
-    ssize_t ret = try_send(call);
-    if (ret == -FI_EAGAIN) [[unlikely]] {
+    const ssize_t ret = try_send(call);
+    if (ret == -FI_EAGAIN) [[unlikely]]
+        return send_again(call);
+    return ret;
+}
+
+/// A refusal is not given before some progress was tried: many a program polls only what it waits for. First
+/// contact takes two round trips; it is waited for a little, as programs expect no refusal of a first send.
+[[gnu::noinline]] ssize_t Messenger::send_again(const SendCall& call) noexcept
+{
+    constexpr unsigned contact_rounds = 512;
+    ssize_t ret = -FI_EAGAIN;
+    for (unsigned round = 0; ret == -FI_EAGAIN && round < contact_rounds; round++) {
         ep_.progress_locked();
         ret = try_send(call);
+        Channel* ch;
+        if (ret != -FI_EAGAIN || channel_to(call.dest, ch) != 0 ||
+            (ch->state != ChannelState::reading && ch->state != ChannelState::claiming))
+            break;
     }
     return ret;
 }
