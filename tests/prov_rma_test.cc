@@ -22,9 +22,16 @@ constexpr int user_keys = 0;
 std::vector<std::uint8_t> pattern(std::size_t size, unsigned seed)
 {
     std::vector<std::uint8_t> bytes(size);
-    std::mt19937 random(seed);
-    for (auto& b : bytes)
-        b = static_cast<std::uint8_t>(random());
+    std::uint64_t word = seed * 0x9e3779b97f4a7c15u + 1;
+    std::size_t i = 0;
+    for (; i + 8 <= size; i += 8) {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        std::memcpy(&bytes[i], &word, 8);
+    }
+    for (; i < size; i++)
+        bytes[i] = static_cast<std::uint8_t>(word >> (i % 8 * 8));
     return bytes;
 }
 
