@@ -304,6 +304,56 @@ TEST(Rma, TheTargetCountsOneEventForEachOperation)
     });
 }
 
+TEST(Rma, DataOfAWriteReachesTheTargetsQueueAfterTheBytes)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_MSG;
+        Session s(rank, options);
+        std::vector<std::uint8_t> window(1 << 20);
+        auto peers = s.share(window.data(), window.size());
+        const unsigned peer = 1 - rank.number;
+        const Window there = peers[peer];
+        std::vector<std::uint8_t> mine(window.size());
+        std::uint64_t data = 0xfedcba9876543210u;
+        // Both as writer and as target: entries of both kinds come in any order.
+        auto both_entries = [&](void* context, std::size_t size, std::uint64_t expected) {
+            bool written = context == nullptr;
+            for (bool received = false; !written || !received;) {
+                fi_cq_data_entry entry{};
+                ASSERT_TRUE(s.next(entry));
+                if (entry.flags & FI_REMOTE_WRITE) {
+                    received = true;
+                    EXPECT_EQ(entry.flags & (FI_RMA | FI_REMOTE_CQ_DATA), FI_RMA | FI_REMOTE_CQ_DATA);
+                    EXPECT_EQ(entry.data, expected);
+                    EXPECT_EQ(entry.len, size);
+                    EXPECT_EQ(window[0], peer + 1 + size % 7);
+                    EXPECT_EQ(window[size - 1], peer + 1 + size % 7);
+                } else {
+                    written = true;
+                    EXPECT_EQ(entry.op_context, context);
+                }
+            }
+        };
+        for (std::size_t size : {std::size_t{1}, std::size_t{32}, std::size_t{1000}, window.size()}) {
+            std::memset(mine.data(), static_cast<int>(rank.number + 1 + size % 7), size);
+            data++;
+            ASSERT_EQ(s.post([&] {
+                return fi_writedata(s.ep, mine.data(), size, nullptr, data, peer, there.base, there.key, &mine);
+            }), 0);
+            both_entries(&mine, size, data);
+            s.barrier();
+        }
+        std::memset(mine.data(), static_cast<int>(rank.number + 1 + 8 % 7), 8);
+        ASSERT_EQ(s.post([&] {
+            return fi_inject_writedata(s.ep, mine.data(), 8, data, peer, there.base, there.key);
+        }), 0);
+        both_entries(nullptr, 8, data);
+        s.barrier();
+        s.expect_silence();
+    });
+}
+
 TEST(Rma, ManyUnderWayAtOnce)
 {
     expect_processes(3, [](const Rank& rank) {

@@ -53,6 +53,8 @@ void scatter(const iovec* to, std::size_t count, const std::byte* from) noexcept
 
 RmaEngine::RmaEngine(Endpoint& endpoint) noexcept
     : endpoint_(endpoint),
+      vcq_(endpoint.vcq()),
+      av_(&endpoint.av()),
       ops_(std::max<std::size_t>(endpoint.tx_attr().size, 64)),
       bounces_(endpoint.vcq())
 {
@@ -68,6 +70,7 @@ int RmaEngine::open() noexcept
     strong_writes_ = (order & order_of_writes) != 0;
     strong_reads_ = (order & order_of_reads) != 0;
     counts_events_ = (endpoint_.caps() & FI_RMA_EVENT) != 0;
+    inject_flags_ = vcq::Vcq::flags_of(strong_writes_, counts_events_);
     // What goes out unattended can be neither counted nor tried again.
     plain_inject_ =
         !endpoint_.remote_keys().by_directory() && endpoint_.counters().write == nullptr;

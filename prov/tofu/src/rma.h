@@ -93,6 +93,8 @@ class RmaEngine {
     static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     [[nodiscard]] int check(const Call& call, std::size_t& total) const noexcept;
     [[nodiscard]] bool quiet() noexcept;
+    [[gnu::noinline]] ssize_t inject_slowly(const void* data, std::size_t length, fi_addr_t to,
+                                            std::uint64_t address, std::uint64_t key) noexcept;
     void describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept;
     [[nodiscard]] int resolve(RmaOp& op) noexcept;
     [[nodiscard]] int attach(RmaOp& op, const Call& call) noexcept;
@@ -107,19 +109,24 @@ class RmaEngine {
     void drop(RmaOp& op) noexcept;
     void enqueue(RmaOp& op) noexcept;
 
+    // What fi_inject_write looks at, together.
     Endpoint& endpoint_;
+    vcq::Vcq& vcq_;
+    AddressVector* av_;
+    bool plain_inject_ = false; ///< fi_inject_write may go out unattended
+    std::size_t max_inline_ = 0;
+    RmaOp* first_waiting_ = nullptr;
+    unsigned long inject_flags_ = 0;
+
     Pool<RmaOp> ops_;
     BouncePool bounces_;
-    RmaOp* first_waiting_ = nullptr;
     RmaOp** last_waiting_ = &first_waiting_;
     std::size_t max_piece_ = 0;
-    std::size_t max_inline_ = 0;
     std::size_t inject_size_ = 0;
     bool strong_writes_ = false; ///< order asked for by tx_attr.msg_order
     bool strong_reads_ = false;
     bool counts_events_ = false; ///< FI_RMA_EVENT: peers want notices
     bool unattended_ = false;    ///< fi_inject_write has been sent without a notice
-    bool plain_inject_ = false;  ///< fi_inject_write may go out unattended
 };
 
 } // namespace tofu

@@ -96,6 +96,20 @@ class Vcq {
     /// At most caps().max_piggyback_size (32) bytes, copied before the call returns.
     [[nodiscard]] Post put_inline(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
                                   std::size_t length, const How& how) noexcept;
+    /// put_inline that nobody waits for, as short as it can be; its error reaches Sink::orphan_error.
+    [[nodiscard]] Post put_unattended(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
+                                      std::size_t length, unsigned long flags) noexcept
+    {
+        const int code = functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote,
+                                                   length, 0, flags, nullptr);
+        return code == UTOFU_SUCCESS ? Post::done : refuse(code, How{}, Ticket{});
+    }
+    /// The flags of a post for put_unattended().
+    static constexpr unsigned long flags_of(bool strong_order, bool remote_notice) noexcept
+    {
+        return (strong_order ? UTOFU_ONESIDED_FLAG_STRONG_ORDER : 0) |
+               (remote_notice ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0);
+    }
     [[nodiscard]] Post get(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
                            std::size_t length, const How& how) noexcept;
     [[nodiscard]] Post armw4(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand,
