@@ -18,7 +18,7 @@ namespace {
 constexpr size_t string_from = 1024;
 
 template <typename Word>
-inline void store_word(std::byte* to, const std::byte* from) noexcept
+TOFU_SIM_AS_DEVICE inline void store_word(std::byte* to, const std::byte* from) noexcept
 {
     Word word;
     std::memcpy(&word, from, sizeof word);
@@ -26,7 +26,7 @@ inline void store_word(std::byte* to, const std::byte* from) noexcept
 }
 
 template <typename Word>
-inline void step(std::byte*& to, const std::byte*& from, size_t& length) noexcept
+TOFU_SIM_AS_DEVICE inline void step(std::byte*& to, const std::byte*& from, size_t& length) noexcept
 {
     store_word<Word>(to, from);
     to += sizeof(Word);
@@ -35,7 +35,7 @@ inline void step(std::byte*& to, const std::byte*& from, size_t& length) noexcep
 }
 
 // At most 7 bytes, so that what follows is aligned to 8.
-inline void align_to_words(std::byte*& to, const std::byte*& from, size_t& length) noexcept
+TOFU_SIM_AS_DEVICE inline void align_to_words(std::byte*& to, const std::byte*& from, size_t& length) noexcept
 {
     const auto at = [&] { return reinterpret_cast<uintptr_t>(to); };
     if ((at() & 1) != 0 && length >= 1)
@@ -46,7 +46,7 @@ inline void align_to_words(std::byte*& to, const std::byte*& from, size_t& lengt
         step<uint32_t>(to, from, length);
 }
 
-inline void copy_tail(std::byte* to, const std::byte* from, size_t length) noexcept
+TOFU_SIM_AS_DEVICE inline void copy_tail(std::byte* to, const std::byte* from, size_t length) noexcept
 {
     if (length >= 4)
         step<uint32_t>(to, from, length);
@@ -56,7 +56,7 @@ inline void copy_tail(std::byte* to, const std::byte* from, size_t length) noexc
         step<uint8_t>(to, from, length);
 }
 
-void copy_body(std::byte* to, const std::byte* from, size_t length) noexcept
+TOFU_SIM_AS_DEVICE void copy_body(std::byte* to, const std::byte* from, size_t length) noexcept
 {
 #if defined(__x86_64__)
     if (length >= string_from) {
@@ -70,7 +70,7 @@ void copy_body(std::byte* to, const std::byte* from, size_t length) noexcept
 
 } // namespace
 
-void copy_small(std::byte* to, const std::byte* from, size_t length) noexcept
+TOFU_SIM_AS_DEVICE void copy_small(std::byte* to, const std::byte* from, size_t length) noexcept
 {
     align_to_words(to, from, length);
 #if defined(__x86_64__)
@@ -93,7 +93,7 @@ void copy_small(std::byte* to, const std::byte* from, size_t length) noexcept
     }
 }
 
-void copy_large(std::byte* to, const std::byte* from, size_t length, CopyOrder order) noexcept
+TOFU_SIM_AS_DEVICE void copy_large(std::byte* to, const std::byte* from, size_t length, CopyOrder order) noexcept
 {
     if (order == CopyOrder::last_line) {
         const uintptr_t end = reinterpret_cast<uintptr_t>(to) + length;

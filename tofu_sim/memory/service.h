@@ -3,6 +3,7 @@
 // Called by: memory/service, memory/peer, memory/access. Calls: futex, compiler atomics.
 #pragma once
 
+#include "memory/copy.h"
 #include "memory/memory.h"
 
 #include <ctime>
@@ -29,7 +30,7 @@ void futex_wait(SharedWord<uint32_t>& word, uint32_t value, const timespec* time
 
 // The operation of guide 2.2.5 on an aligned word, atomic against all CPU atomics; returns the old value.
 template <typename Word>
-[[nodiscard]] inline Word armw_word(void* address, ArmwOp op, Word operand, Word compare) noexcept
+[[nodiscard]] TOFU_SIM_AS_DEVICE inline Word armw_word(void* address, ArmwOp op, Word operand, Word compare) noexcept
 {
     auto* word = static_cast<Word*>(address);
     switch (op) {
@@ -45,7 +46,7 @@ template <typename Word>
     return __atomic_load_n(word, __ATOMIC_SEQ_CST);
 }
 
-[[nodiscard]] inline uint64_t armw_on(void* address, unsigned size, ArmwOp op, uint64_t operand,
+[[nodiscard]] TOFU_SIM_AS_DEVICE inline uint64_t armw_on(void* address, unsigned size, ArmwOp op, uint64_t operand,
                                       uint64_t compare) noexcept
 {
     return size == 4 ? armw_word<uint32_t>(address, op, uint32_t(operand), uint32_t(compare))
