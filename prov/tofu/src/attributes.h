@@ -20,6 +20,9 @@ inline constexpr std::size_t tx_size = 1024;
 inline constexpr std::size_t rx_size = 65536; ///< posted receives are bounded by memory only
 inline constexpr std::size_t cq_data_size = 8;
 inline constexpr std::size_t mr_key_size = 8;
+inline constexpr std::size_t mr_iov_limit = 1;
+inline constexpr std::size_t mr_count = 6144;      ///< STags of a VCQ, those of local buffers included
+inline constexpr std::size_t object_count = 65536; ///< completion queues, counters: bounded by memory only
 inline constexpr std::size_t max_err_data = 0;
 inline constexpr std::uint64_t tag_format = ~std::uint64_t{0};
 
@@ -43,6 +46,11 @@ inline constexpr std::uint64_t rx_op_flags = FI_COMPLETION | FI_MULTI_RECV;
 inline constexpr std::uint64_t msg_order =
     FI_ORDER_SAS | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW |
     FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+
+/// The same among RMA and atomics together: kept where only one of them is asked for. An atomic that is a loop of
+/// compare-and-swaps may still be under way when an RMA posted after it has taken effect.
+inline constexpr std::uint64_t unmixed_msg_order =
+    FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
 
 /// What an application must do for keys and addresses of ours: the form that costs peers no look-up.
 inline constexpr int provider_mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;

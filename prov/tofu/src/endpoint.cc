@@ -56,6 +56,21 @@ int Endpoint::open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context
     return 0;
 }
 
+/// The name that fi_getinfo left in the source address, 0 where there is none.
+static std::uint64_t name_key_of(const fi_info& info) noexcept
+{
+    EndpointAddress source{};
+    if (info.src_addr == nullptr)
+        return 0;
+    if (info.addr_format == FI_ADDR_STR) {
+        if (!placeholder_from_text(static_cast<const char*>(info.src_addr), source))
+            return 0;
+    } else if (info.src_addrlen == sizeof(source)) {
+        std::memcpy(&source, info.src_addr, sizeof(source));
+    }
+    return source.magic == address_magic && source.home == 0 ? source.nonce : 0;
+}
+
 int Endpoint::set_up(Domain& domain, const fi_info& info, void* context) noexcept
 {
     fid.fclass = FI_CLASS_EP;
@@ -73,6 +88,7 @@ int Endpoint::set_up(Domain& domain, const fi_info& info, void* context) noexcep
     domain_ = &domain;
     caps_ = info.caps;
     address_format_ = info.addr_format;
+    name_key_ = name_key_of(info);
     if (info.tx_attr != nullptr)
         tx_attr_ = *info.tx_attr;
     if (info.rx_attr != nullptr)
@@ -301,6 +317,8 @@ int Endpoint::enable() noexcept
     }
     visit_progress_sets([this](ProgressSet& set) { set.add(*this); });
     listed_ = true;
+    if (name_key_ != 0)
+        return announcement_.open(name_key_, address());
     return 0;
 }
 

@@ -16,6 +16,7 @@
 #include "domain.h"
 #include "lock.h"
 #include "mr.h"
+#include "names.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -157,6 +158,8 @@ class Endpoint final : public EndpointFace {
     fi_rx_attr rx_attr_{};
     std::size_t min_multi_recv_ = 64;
     std::uint32_t address_format_ = FI_FORMAT_UNSPEC;
+    std::uint64_t name_key_ = 0; ///< the service name it was opened for (names.h), 0: none
+    names::Announcement announcement_;
     std::unique_ptr<LocalMemory> local_memory_;
     std::unique_ptr<RemoteKeys> remote_keys_;
     std::unique_ptr<RmaEngine> rma_;

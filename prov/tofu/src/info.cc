@@ -13,6 +13,7 @@
 
 #include "attributes.h"
 #include "log.h"
+#include "names.h"
 #include "vcq/backend.h"
 
 namespace tofu {
@@ -54,6 +55,13 @@ std::uint64_t granted_caps(const fi_info* hints) noexcept
     return expand(hints->caps) | limits::domain_caps;
 }
 
+/// The message orders that can be had with these capabilities.
+std::uint64_t orders_for(std::uint64_t caps) noexcept
+{
+    const bool mixed = (caps & FI_RMA) != 0 && (caps & FI_ATOMIC) != 0;
+    return limits::msg_order | (mixed ? 0 : limits::unmixed_msg_order);
+}
+
 bool is_target(std::uint64_t caps) noexcept
 {
     return (caps & (FI_RMA | FI_ATOMIC)) != 0 && (expand(caps) & remote_caps) != 0;
@@ -67,7 +75,7 @@ bool fits_tx(const fi_tx_attr& hint, std::uint64_t caps) noexcept
         return refuse("tx_attr->caps");
     if ((hint.op_flags & ~limits::tx_op_flags) != 0)
         return refuse("tx_attr->op_flags");
-    if ((hint.msg_order & ~limits::msg_order) != 0)
+    if ((hint.msg_order & ~orders_for(caps)) != 0)
         return refuse("tx_attr->msg_order");
     if (hint.comp_order != 0)
         return refuse("tx_attr->comp_order");
@@ -88,7 +96,7 @@ bool fits_rx(const fi_rx_attr& hint, std::uint64_t caps) noexcept
         return refuse("rx_attr->caps");
     if ((hint.op_flags & ~limits::rx_op_flags) != 0)
         return refuse("rx_attr->op_flags");
-    if ((hint.msg_order & ~limits::msg_order) != 0)
+    if ((hint.msg_order & ~orders_for(caps)) != 0)
         return refuse("rx_attr->msg_order");
     if (hint.comp_order != 0)
         return refuse("rx_attr->comp_order");
@@ -121,7 +129,7 @@ bool fits_ep(const fi_ep_attr& hint) noexcept
         return refuse("ep_attr->*x_ctx_cnt");
     if (hint.auth_key_size != 0)
         return refuse("ep_attr->auth_key_size");
-    return true;
+    return true; // mem_tag_format: every structure of 64 bits is one of ours
 }
 
 bool fits_domain(const fi_domain_attr& hint) noexcept
@@ -132,6 +140,16 @@ bool fits_domain(const fi_domain_attr& hint) noexcept
         return refuse("domain_attr->av_type");
     if (hint.cq_data_size > limits::cq_data_size)
         return refuse("domain_attr->cq_data_size");
+    if (hint.auth_key_size != 0)
+        return refuse("domain_attr->auth_key_size");
+    if (hint.cq_cnt > limits::object_count || hint.cntr_cnt > limits::object_count)
+        return refuse("domain_attr->cq_cnt, cntr_cnt");
+    if (hint.mr_iov_limit > limits::mr_iov_limit)
+        return refuse("domain_attr->mr_iov_limit");
+    if (hint.ep_cnt > max_endpoints)
+        return refuse("domain_attr->ep_cnt");
+    if (hint.max_err_data > limits::max_err_data)
+        return refuse("domain_attr->max_err_data");
     if (hint.mr_key_size > limits::mr_key_size)
         return refuse("domain_attr->mr_key_size");
     if ((hint.caps & ~limits::domain_caps) != 0)
@@ -237,15 +255,15 @@ bool fill_domain(fi_domain_attr& domain, int mr_mode, std::size_t vcqs, const fi
     domain.mr_mode = mr_mode;
     domain.mr_key_size = limits::mr_key_size;
     domain.cq_data_size = limits::cq_data_size;
-    domain.cq_cnt = 65536;
+    domain.cq_cnt = limits::object_count;
     domain.ep_cnt = std::min<std::size_t>(vcqs - 1, max_endpoints);
     domain.tx_ctx_cnt = domain.ep_cnt;
     domain.rx_ctx_cnt = domain.ep_cnt;
     domain.max_ep_tx_ctx = 1;
     domain.max_ep_rx_ctx = 1;
-    domain.cntr_cnt = 65536;
-    domain.mr_iov_limit = 1;
-    domain.mr_cnt = 6144;
+    domain.cntr_cnt = limits::object_count;
+    domain.mr_iov_limit = limits::mr_iov_limit;
+    domain.mr_cnt = limits::mr_count;
     domain.max_err_data = limits::max_err_data;
     domain.caps = limits::domain_caps;
     return domain.name != nullptr;
@@ -322,30 +340,87 @@ void address_to_text(const EndpointAddress& address, char* text) noexcept
                   address.index, address.nonce);
 }
 
-bool address_from_text(const char* text, EndpointAddress& address) noexcept
+static bool scan(const char* text, EndpointAddress& address) noexcept
 {
     std::uint64_t home = 0, nonce = 0;
     unsigned index = 0;
     int end = 0;
     if (std::sscanf(text, "tofu://%16" SCNx64 ".%4x.%16" SCNx64 "%n", &home, &index, &nonce, &end) != 3 ||
-        text[end] != '\0' || home == 0 || index >= max_endpoints)
+        text[end] != '\0' || index >= max_endpoints)
         return false;
     address = {address_magic, wire_version, static_cast<std::uint16_t>(index), home, nonce};
     return true;
 }
 
+bool address_from_text(const char* text, EndpointAddress& address) noexcept
+{
+    return scan(text, address) && address.home != 0;
+}
+
+bool placeholder_from_text(const char* text, EndpointAddress& address) noexcept
+{
+    return scan(text, address) && address.home == 0;
+}
+
+namespace {
+
+/// What node, service and flags of fi_getinfo stand for.
+struct Ends {
+    EndpointAddress source{};
+    EndpointAddress destination{};
+    bool to_peer = false;
+};
+
+/// fi_getinfo(3): with FI_SOURCE they name this side, else the other one. False: nobody has that name.
+bool find_ends(const char* node, const char* service, std::uint64_t flags, Ends& ends) noexcept
+{
+    const bool here = (flags & FI_SOURCE) != 0;
+    ends.source = names::placeholder(here && service != nullptr ? names::key_of(service) : 0);
+    if (node == nullptr)
+        return true;
+    if (!here && address_from_text(node, ends.destination))
+        return ends.to_peer = true;
+    if (!names::is_here(node)) {
+        TOFU_INFO(FI_LOG_CORE, "%s is neither an address of ours (tofu://...) nor this machine\n", node);
+        return false;
+    }
+    if (here)
+        return true;
+    if (service == nullptr || !names::find(names::key_of(service), ends.destination)) {
+        TOFU_INFO(FI_LOG_CORE, "no endpoint of this user is announced as %s\n",
+                  service != nullptr ? service : "(no service given)");
+        return false;
+    }
+    return ends.to_peer = true;
+}
+
+/// Replaces an address of an info by one of ours, in the format of the info.
+bool set_address(const fi_info& info, const EndpointAddress& address, void*& to, std::size_t& length) noexcept
+{
+    std::free(to);
+    to = nullptr;
+    if (info.addr_format != FI_ADDR_STR)
+        return copy_address(&address, sizeof(address), to, length);
+    char text[address_text_size];
+    address_to_text(address, text);
+    return copy_address(text, sizeof(text), to, length);
+}
+
+bool set_addresses(fi_info& info, const Ends& ends) noexcept
+{
+    return (info.src_addr != nullptr ||
+            set_address(info, ends.source, info.src_addr, info.src_addrlen)) &&
+           (!ends.to_peer || set_address(info, ends.destination, info.dest_addr, info.dest_addrlen));
+}
+
+} // namespace
+
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
              const fi_info* hints, fi_info** info)
 {
-    if (!fits(hints))
+    Ends ends;
+    if (!fits(hints) || !find_ends(node, service, flags, ends))
         return -FI_ENODATA;
-    (void)service; // an endpoint's address is given by the interconnect: a service to bind to means nothing
-    EndpointAddress named{};
-    const bool to_peer = node != nullptr && (flags & FI_SOURCE) == 0;
-    if (to_peer && !address_from_text(node, named)) {
-        TOFU_INFO(FI_LOG_CORE, "%s is no address of ours (tofu://...)\n", node);
-        return -FI_ENODATA;
-    }
     int error = 0;
     const vcq::Backend* backend = vcq::Backend::get(error);
     if (backend == nullptr)
@@ -353,7 +428,7 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     const std::size_t vcqs = backend->tni_count() * 9 * backend->caps().num_cmp_ids;
 
     // A caller that names the three mode bits gets the style that saves look-ups first; any other may not
-    // handle them and gets the one without duties first.
+    // handle them and gets the one without duties first. Without remote access to memory they are the same.
     const int hint = hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
     const bool able = (hint & limits::provider_mr_mode) == limits::provider_mr_mode;
     const KeyStyle styles[] = {able ? KeyStyle::provider : KeyStyle::user,
@@ -364,14 +439,17 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
         int mode = 0;
         if (!mr_mode_for(style, version, hints, mode))
             continue;
+        if (first != nullptr && first->domain_attr->mr_mode == mode)
+            continue;
         fi_info* made = make(version, mode, vcqs, hints);
-        if (made == nullptr)
+        if (made != nullptr && !set_addresses(*made, ends)) {
+            release(made);
+            made = nullptr;
+        }
+        if (made == nullptr) {
+            if (first == nullptr)
+                return -FI_ENOMEM;
             break;
-        if (to_peer) {
-            std::free(made->dest_addr);
-            const bool text = made->addr_format == FI_ADDR_STR;
-            copy_address(text ? static_cast<const void*>(node) : &named,
-                         text ? address_text_size : sizeof(named), made->dest_addr, made->dest_addrlen);
         }
         *end = made;
         end = &made->next;

@@ -27,5 +27,7 @@ inline constexpr std::size_t address_text_size = 7 + 16 + 1 + 4 + 1 + 16 + 1;
 void address_to_text(const EndpointAddress& address, char* text) noexcept;
 /// False where the text is no address of this version.
 bool address_from_text(const char* text, EndpointAddress& address) noexcept;
+/// The same for an address that no endpoint has yet (names::placeholder).
+bool placeholder_from_text(const char* text, EndpointAddress& address) noexcept;
 
 } // namespace tofu
