@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# The examples under tofu-sim run, in order and with an adversary: each checks its own result.
+# Called by: make check. Calls: tofu-sim, tofu_sim/examples/*.
+set -u
+tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
+examples=${TOFU_TOP_BUILDDIR:?set by make check}/tofu_sim/examples
+failures=0
+
+try()
+{
+    local name=$1 said
+    shift
+    if said=$("$tofu_sim" run --timeout 60 "$@" "$examples/$name" 2>&1 </dev/null) && [ -n "$said" ]; then
+        echo "ok: $name $*: $said"
+    else
+        echo "FAIL: $name $*: $said"
+        failures=$((failures + 1))
+    fi
+}
+
+for name in put_pingpong_mrq put_pingpong_memory get_status armw_tickets put_stride session_pipeline barrier_ring; do
+    try $name -n 2
+    try $name -n 5
+    try $name -n 3 --chaos 11
+done
+try barrier_ring -n 12
+try session_pipeline -n 12
+[ "$failures" = 0 ]
