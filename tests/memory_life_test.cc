@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
+#include <string>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -206,6 +209,55 @@ TEST(MemoryLife, RemappedMemoryIsNeverTheOld)
             node.remove(stadd);
             ::munmap(words, bytes);
         }
+    });
+}
+
+size_t shared_kib()
+{
+    std::ifstream status("/proc/self/status");
+    std::string line;
+    while (std::getline(status, line))
+        if (line.rfind("RssShmem:", 0) == 0)
+            return std::stoul(line.substr(9));
+    return 0;
+}
+
+uint64_t moved_file_bytes() // memory of the arena, mapped or not
+{
+    struct stat status{};
+    for (int fd = 3; fd < 64; ++fd) {
+        char name[64] = {};
+        const std::string path = "/proc/self/fd/" + std::to_string(fd);
+        if (::readlink(path.c_str(), name, sizeof name - 1) > 0 && std::strstr(name, "tofu-sim-arena") != nullptr &&
+            ::fstat(fd, &status) == 0)
+            return uint64_t(status.st_blocks) * 512;
+    }
+    return 0;
+}
+
+// A program that maps, registers, uses and unmaps again and again does not fill memory with what it has freed.
+TEST(MemoryLife, UnmappedPagesAreGivenBack)
+{
+    lead([](Node& node, Leader& peer) {
+        constexpr size_t bytes = 1 << 20;
+        uint64_t most = 0;
+        for (uint64_t i = 0; i < 400; ++i) {
+            auto* words = static_cast<uint64_t*>(
+                ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+            ASSERT_NE(words, MAP_FAILED);
+            std::memset(words, int(i), bytes);
+            const utofu_stadd_t stadd = node.add(words, bytes);
+            for (size_t at = 0; at < bytes; at += bytes / 4)
+                ASSERT_EQ(peer.ask(write_one, stadd + at + 8, i), UTOFU_SUCCESS);
+            ASSERT_EQ(words[1], i);
+            ASSERT_EQ(words[2], i % 256 * 0x0101010101010101u);
+            node.remove(stadd);
+            ::munmap(words, bytes);
+            most = std::max(most, moved_file_bytes());
+        }
+        EXPECT_GT(most, uint64_t{1} << 20);
+        EXPECT_LT(most, uint64_t{160} << 20); // of 400 MiB in all
+        EXPECT_LT(shared_kib(), size_t{160} << 10);
     });
 }
 

@@ -159,18 +159,18 @@ bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start
         // The whole chunk, as far as it is registered and of this kind, so that neighbours need no move of
         // their own; a chunk is the time that a writer may have to wait.
         const uint64_t chunk = mover.user_mode_only() ? short_chunk_bytes : move_chunk_bytes;
+        const uint64_t chunk_start = std::max({at & ~(chunk - 1), start, vma.start});
         const uint64_t chunk_end = std::min({(at & ~(chunk - 1)) + chunk, end, vma.end});
         uint64_t offset = 0;
-        if (!arena.place(at, chunk_end - at, std::max(start, vma.start), std::min(end, vma.end), &offset) ||
-            mover.move(at, chunk_end - at, offset) != MoveStatus::moved)
+        if (!arena.place(chunk_start, chunk_end - chunk_start, std::max(start, vma.start), std::min(end, vma.end),
+                         &offset) ||
+            mover.move(chunk_start, chunk_end - chunk_start, offset) != MoveStatus::moved)
             return false;
         area().moves.fetch_add(1);
         at = chunk_end;
     }
-    if (arena.bytes_placed() > collect_at) {
+    if (arena.wants_collection())
         arena.collect(vmas);
-        collect_at = std::max(uint64_t{64} << 20, 2 * arena.bytes_placed());
-    }
     return true;
 }
 

@@ -77,7 +77,7 @@ void before_fork() noexcept
     impl->mutex.lock(); // no move is under way, and the child gets a lock that it can give back
     state.locked = true;
     state.moved.clear();
-    if (impl->arena.bytes_placed() == 0)
+    if (impl->arena.empty())
         return;
     release_own_stack(*impl);
     Vma vma;

@@ -31,6 +31,7 @@ namespace tofu::sim {
 namespace {
 
 constexpr uint64_t window_bytes = uint64_t{1} << 38; // more than a mapping here can grow
+constexpr size_t windows_at_rest = 64; // free ones, before the first of them is used again
 constexpr uint64_t page = 4096;
 
 // The raw system call: the sanitizers' interceptor of mmap would forget what it knows about the range.
@@ -93,7 +94,8 @@ bool Arena::place(uint64_t address, uint64_t length, uint64_t whole_start, uint6
         at = windows_.end();
     }
     if (at == windows_.end()) {
-        if (next_window_ + window_bytes > arena_bytes || whole_end - whole_start > window_bytes / 4)
+        uint64_t fresh = 0;
+        if (whole_end - whole_start > window_bytes / 4 || !take_window(&fresh))
             return false;
         // What was mapped here before is gone; its windows must not serve what is here now.
         auto old = windows_.lower_bound(whole_start);
@@ -101,38 +103,67 @@ bool Arena::place(uint64_t address, uint64_t length, uint64_t whole_start, uint6
             --old;
         while (old != windows_.end() && old->first < whole_end)
             old = windows_.erase(old);
-        at = windows_.emplace(whole_start, Window{whole_end, next_window_, {}}).first;
-        next_window_ += window_bytes;
+        at = windows_.emplace(whole_start, Window{whole_end, fresh, {}}).first;
     }
     Window& window = at->second;
     window.used.emplace(address, end);
     *offset = window.offset + (address - at->first);
-    file_ranges_.emplace(*offset, *offset + length);
     placed_ += length;
     return true;
 }
 
+bool Arena::take_window(uint64_t* offset)
+{
+    if (free_windows_.size() >= windows_at_rest ||
+        (next_window_ + window_bytes > arena_bytes && !free_windows_.empty())) {
+        *offset = free_windows_.front();
+        free_windows_.pop_front();
+    } else if (next_window_ + window_bytes <= arena_bytes) {
+        *offset = next_window_;
+        next_window_ += window_bytes;
+    } else {
+        return false;
+    }
+    used_windows_.insert(*offset);
+    return true;
+}
+
+void Arena::punch(uint64_t start, uint64_t end) const noexcept
+{
+    if (start < end)
+        (void)::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(start), off_t(end - start));
+}
+
 void Arena::collect(const VmaQuery& vmas)
 {
-    std::map<uint64_t, uint64_t> live;
+    std::map<uint64_t, uint64_t> live; // file offsets: start → end
     Vma vma;
-    for (uint64_t at = 0; vmas.find(at, &vma); at = vma.end)
-        if (is_mapped_by(vma))
-            live.emplace(vma.file_offset, vma.file_offset + (vma.end - vma.start));
     placed_ = 0;
-    for (auto range = file_ranges_.begin(); range != file_ranges_.end();) {
-        // A range that is partly mapped keeps all its memory.
-        auto next = live.lower_bound(range->second);
-        const bool mapped = next != live.begin() && std::prev(next)->second > range->first;
-        if (mapped) {
-            placed_ += range->second - range->first;
-            ++range;
+    for (uint64_t at = 0; vmas.find(at, &vma); at = vma.end)
+        if (is_mapped_by(vma)) {
+            uint64_t& end = live[vma.file_offset];
+            end = std::max(end, vma.file_offset + (vma.end - vma.start));
+            placed_ += vma.end - vma.start;
+        }
+    for (auto window = used_windows_.begin(); window != used_windows_.end();) {
+        const uint64_t end = *window + window_bytes;
+        uint64_t at = *window;
+        const auto first = live.lower_bound(at);
+        for (auto range = first; range != live.end() && range->first < end; ++range) {
+            punch(at, range->first);
+            at = std::max(at, range->second);
+        }
+        punch(at, end);
+        if (at != *window) {
+            ++window;
             continue;
         }
-        (void)::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(range->first),
-                          off_t(range->second - range->first));
-        range = file_ranges_.erase(range);
+        std::erase_if(windows_, [&](const auto& entry) { return entry.second.offset == *window; });
+        free_windows_.push_back(*window);
+        window = used_windows_.erase(window);
     }
+    collect_at_ = std::max(uint64_t{64} << 20, 2 * placed_);
+    collect_windows_ = std::max(size_t{256}, 2 * used_windows_.size());
 }
 
 bool Mover::try_open(int flags, uint64_t features) noexcept

@@ -7,7 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <set>
 
 namespace tofu::sim {
 
@@ -36,9 +38,10 @@ class UniqueFd {
     int fd_;
 };
 
-// Sparse file of fixed size, sealed. Space in it is handed out in windows that are never handed out twice: each
-// range moved from one place has a window of its own with much room behind it, because mremap may let a mapping
-// grow into the following bytes of the file, and these must be nobody else's.
+// Sparse file of fixed size, sealed. Space in it is handed out in windows: each range moved from one place has a
+// window of its own with much room behind it, because mremap may let a mapping grow into the following bytes of
+// the file, and these must be nobody else's. A window is handed out again when nothing of it is mapped any more,
+// and then a good while later.
 class Arena {
   public:
     [[nodiscard]] bool open() noexcept;
@@ -52,9 +55,13 @@ class Arena {
     // whole that lie side by side do so in the file too. Never an offset used before. False: used up.
     [[nodiscard]] bool place(uint64_t address, uint64_t length, uint64_t whole_start, uint64_t whole_end,
                              uint64_t* offset);
-    // Gives back the memory of pages that no mapping of this process shows any more.
+    // Gives back the memory of pages that no mapping of this process shows any more, and their windows.
     void collect(const VmaQuery& vmas);
-    [[nodiscard]] uint64_t bytes_placed() const noexcept { return placed_; }
+    [[nodiscard]] bool wants_collection() const noexcept
+    {
+        return placed_ > collect_at_ || used_windows_.size() > collect_windows_;
+    }
+    [[nodiscard]] bool empty() const noexcept { return used_windows_.empty(); }
 
   private:
     struct Window {
@@ -65,10 +72,16 @@ class Arena {
     UniqueFd fd_;
     uint64_t device_ = 0;
     uint64_t inode_ = 0;
-    uint64_t next_window_ = 0;
-    uint64_t placed_ = 0;
-    std::map<uint64_t, Window> windows_;       // by first address
-    std::map<uint64_t, uint64_t> file_ranges_; // file offsets in use: start → end
+    [[nodiscard]] bool take_window(uint64_t* offset);
+    void punch(uint64_t start, uint64_t end) const noexcept;
+
+    uint64_t next_window_ = 0; // offset of the first one never used
+    uint64_t placed_ = 0;      // bytes, unmapped ones included until the next collection
+    uint64_t collect_at_ = uint64_t{64} << 20;
+    size_t collect_windows_ = 256;
+    std::map<uint64_t, Window> windows_; // by first address
+    std::set<uint64_t> used_windows_;    // by offset
+    std::deque<uint64_t> free_windows_;  // the one free for longest in front
 };
 
 enum class MoveStatus { moved, refused, no_memory };

@@ -25,6 +25,8 @@ constexpr int max_answer_ms = 10000; // an owner that is alive and stopped: give
 constexpr int wait_step_ms = 20;     // and look whether it lives in between
 constexpr int max_claim_ms = 10000;
 
+SharedWord<uint32_t> num_windows{0}; // of all peers
+
 int64_t now_ms() noexcept
 {
     timespec time;
@@ -107,6 +109,7 @@ PeerProcess::Impl::~Impl()
 {
     for (const auto& [key, window] : windows_)
         (void)::munmap(window.address, window.bytes);
+    num_windows.fetch_add(-uint32_t(windows_.size()));
 }
 
 bool PeerProcess::Impl::alive() const noexcept
@@ -151,7 +154,7 @@ std::byte* PeerProcess::Impl::window(uint32_t backing, uint64_t file_offset, uin
     if (at == windows_.end()) {
         const Object& file = object(backing);
         const uint64_t start = number * peer_window_bytes;
-        if (!file.fd || file_offset >= file.bytes)
+        if (!file.fd || file_offset >= file.bytes || num_windows.load_relaxed() >= max_peer_windows)
             return nullptr;
         const uint64_t bytes = std::min(peer_window_bytes, file.bytes - start); // the last page may be partial
         void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.fd.get(),
@@ -159,6 +162,7 @@ std::byte* PeerProcess::Impl::window(uint32_t backing, uint64_t file_offset, uin
         if (address == MAP_FAILED)
             return nullptr;
         (void)::madvise(address, bytes, MADV_DONTFORK);
+        num_windows.fetch_add(1);
         at = windows_.emplace(key, Window{static_cast<std::byte*>(address), bytes}).first;
     }
     *window_offset = number * peer_window_bytes;

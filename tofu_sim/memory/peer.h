@@ -12,6 +12,8 @@
 namespace tofu::sim {
 
 inline constexpr uint64_t peer_window_bytes = uint64_t{64} << 20;
+// Of all peers together: the kernel allows a process 65530 mappings, and the program wants some of its own.
+inline constexpr uint32_t max_peer_windows = 16384;
 
 struct PeerRequest {
     RequestKind kind = RequestKind::none;

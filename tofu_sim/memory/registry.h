@@ -35,7 +35,6 @@ struct ProcessMemory::Impl {
     Mover mover;
     bool lock_pages = false; // UTOFU_SWAP_PROTECT, guide 4.3.2.5
     uint64_t main_stack = 0; // an address of the first thread's stack
-    uint64_t collect_at = uint64_t{64} << 20;
     std::map<std::pair<uint64_t, uint64_t>, uint32_t> backings; // (device, inode) → index, 0 for "has none"
     uint32_t num_backings = 1;
     std::map<unsigned, VcqMemory::Impl*> vcqs; // by index on the node
