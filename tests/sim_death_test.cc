@@ -31,7 +31,7 @@ struct Node {
 
 int put_and_wait(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t at)
 {
-    EXPECT_EQ(utofu_put_piggyback8(vcq, to, 1, at, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr),
+    EXPECT_EQ(posted([&] { return utofu_put_piggyback8(vcq, to, 1, at, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr); }),
               UTOFU_SUCCESS);
     void* cbdata = nullptr;
     (void)utofu_poll_tcq(vcq, 0, &cbdata);
@@ -122,6 +122,7 @@ TEST(SimDeath, ASuccessorTakesThePlaceOfTheDead)
                 ::kill(pid, SIGKILL);
                 ::waitpid(pid, nullptr, 0);
                 rank.set(52, life);
+                EXPECT_TRUE(wait_until([&] { return rank.get(53) == life; }));
             }
             return;
         }
@@ -135,6 +136,7 @@ TEST(SimDeath, ASuccessorTakesThePlaceOfTheDead)
             rank.set(51, life);
             ASSERT_TRUE(wait_until([&] { return rank.get(52) == life; }));
             EXPECT_EQ(put_and_wait(me.vcq, first, rank.get(3)), UTOFU_ERR_MRQ_PEER);
+            rank.set(53, life);
         }
     });
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;
@@ -159,8 +161,8 @@ TEST(SimOverflow, EndsTheOwnerWithTheMessageOfTheGuide)
         unsigned sent = 0;
         utofu_mrq_notice notice{};
         EXPECT_TRUE(wait_until([&] {
-            EXPECT_EQ(utofu_put_piggyback8(me.vcq, rank.get(2), 1, rank.get(3), 8, 0,
-                                           UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr),
+            EXPECT_EQ(posted([&] { return utofu_put_piggyback8(me.vcq, rank.get(2), 1, rank.get(3), 8, 0,
+                                           UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr); }),
                       UTOFU_SUCCESS);
             sent++;
             void* cbdata = nullptr;
@@ -185,8 +187,8 @@ TEST(SimOverflow, LocalNoticesCountToo)
         Node me;
         me.open(rank, &word, sizeof word, 0);
         for (;;) {
-            (void)utofu_armw8(me.vcq, me.id, UTOFU_ARMW_OP_ADD, 1, me.stadd, 0,
-                              UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+            (void)posted([&] { return utofu_armw8(me.vcq, me.id, UTOFU_ARMW_OP_ADD, 1, me.stadd, 0,
+                              UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr); });
             void* cbdata = nullptr;
             (void)utofu_poll_tcq(me.vcq, 0, &cbdata);
         }

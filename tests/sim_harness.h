@@ -56,6 +56,15 @@ void rejoin_last_job(const std::function<void(const Rank&)>& body);
 // Polls until `done` or 40 s are over; returns whether it was done.
 [[nodiscard]] bool wait_until(const std::function<bool()>& done);
 
+// Posts again as long as the TOQ is said to be full, which the adversarial mode does at will.
+template <typename Post>
+[[nodiscard]] int posted(Post&& post)
+{
+    int rc = UTOFU_ERR_BUSY;
+    (void)wait_until([&] { return (rc = post()) != UTOFU_ERR_BUSY; });
+    return rc;
+}
+
 // Polls for one entry, bounded.
 [[nodiscard]] int wait_tcq(utofu_vcq_hdl_t vcq, void** cbdata);
 [[nodiscard]] int wait_mrq(utofu_vcq_hdl_t vcq, utofu_mrq_notice* notice);

@@ -39,14 +39,14 @@ struct Relay {
     // From a free mode VCQ: begins something.
     int begin(unsigned to, size_t from_word, size_t to_word, size_t count, unsigned sps)
     {
-        return utofu_put(vcq, id_of(to), free_stadd + from_word * 8, at(to, to_word), count * 8, 5,
-                         UTOFU_ONESIDED_FLAG_SPS(sps) | UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr);
+        return posted([&] { return utofu_put(vcq, id_of(to), free_stadd + from_word * 8, at(to, to_word), count * 8, 5,
+                         UTOFU_ONESIDED_FLAG_SPS(sps) | UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr); });
     }
     // In the session TOQ: waits.
     int relay(unsigned to, size_t from_word, size_t to_word, size_t count, unsigned sps, unsigned long flags = 0)
     {
-        return utofu_put(session, id_of(to), stadd + from_word * 8, at(to, to_word), count * 8, 6,
-                         flags | UTOFU_ONESIDED_FLAG_SPS(sps) | UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr);
+        return posted([&] { return utofu_put(session, id_of(to), stadd + from_word * 8, at(to, to_word), count * 8, 6,
+                         flags | UTOFU_ONESIDED_FLAG_SPS(sps) | UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr); });
     }
     bool see(size_t word, uint64_t value)
     {
@@ -136,8 +136,8 @@ TEST(SimSession, JoinsThree)
         Relay me(rank, memory);
         for (uint64_t round = 1; round <= 30; round++) {
             if (rank.number == 3) {
-                EXPECT_EQ(utofu_nop(me.session, 0, nullptr), UTOFU_SUCCESS);
-                EXPECT_EQ(utofu_nop(me.session, 0, nullptr), UTOFU_SUCCESS);
+                EXPECT_EQ(posted([&] { return utofu_nop(me.session, 0, nullptr); }), UTOFU_SUCCESS);
+                EXPECT_EQ(posted([&] { return utofu_nop(me.session, 0, nullptr); }), UTOFU_SUCCESS);
                 EXPECT_EQ(me.relay(4, 0, 0, 3, 0), UTOFU_SUCCESS);
             }
             if (rank.number < 3) {
@@ -194,7 +194,14 @@ TEST(SimSession, DescriptorsThatWereLackingStartWhenPosted)
         if (rank.number == 0) {
             memory[0] = 1;
             for (unsigned i = 0; i < 200; i++) {
-                EXPECT_EQ(me.begin(1, 0, 0, 1, 10), UTOFU_SUCCESS); // 2000 in all
+                EXPECT_EQ(posted([&] {
+                              return utofu_put(me.vcq, me.id_of(1), me.free_stadd, me.at(1), 8, 0,
+                                               UTOFU_ONESIDED_FLAG_SPS(10) | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
+                                               nullptr);
+                          }),
+                          UTOFU_SUCCESS); // 2000 in all
+                utofu_mrq_notice notice;
+                EXPECT_EQ(wait_mrq(me.vcq, &notice), UTOFU_SUCCESS);
             }
         }
         rank.barrier();
@@ -210,7 +217,7 @@ TEST(SimSession, DescriptorsThatWereLackingStartWhenPosted)
             EXPECT_EQ(unread, 2001u);
         }
         rank.barrier();
-        EXPECT_EQ(memory[5], rank.number == 0 ? 2000u : 0u);
+        EXPECT_TRUE(me.see(5, rank.number == 0 ? 2000u : 0u));
         rank.barrier();
     });
 }
@@ -224,7 +231,7 @@ TEST(SimSession, AFailedPutStartsNothingAndErrorsComeBack)
             EXPECT_EQ(me.relay(0, 0, words, 1, 0), UTOFU_SUCCESS);       // remote STADD outside
             EXPECT_EQ(me.relay(0, words, 0, 1, 0), UTOFU_SUCCESS);       // local STADD outside
             EXPECT_EQ(me.relay(0, 0, 7, 1, 0), UTOFU_SUCCESS);
-            EXPECT_EQ(utofu_put_piggyback8(me.session, me.id_of(0), 0, me.at(0), 8, 0, 0, nullptr),
+            EXPECT_EQ(posted([&] { return utofu_put_piggyback8(me.session, me.id_of(0), 0, me.at(0), 8, 0, 0, nullptr); }),
                       UTOFU_ERR_NOT_SUPPORTED);
         }
         memory[0] = 3;

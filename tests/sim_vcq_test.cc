@@ -196,6 +196,9 @@ TEST(SimPost, RefusesBadParametersWithoutEffect)
 
 TEST(SimPost, TheToqFillsUpAndPollingMakesRoom)
 {
+    if (std::getenv("TOFU_SIM_CHAOS") != nullptr) {
+        GTEST_SKIP() << "the adversarial mode answers BUSY before the TOQ is full";
+    }
     expect_processes(1, [](const Rank&) {
         const utofu_vcq_hdl_t vcq = create(0);
         for (uintptr_t round = 0; round < 3; round++) {
@@ -281,7 +284,7 @@ TEST(SimPost, PreparedDescriptorsOfSeveralKindsStartTogether)
         total += used;
         int token = 0;
         for (unsigned round = 0; round < 2; round++) {
-            ASSERT_EQ(utofu_post_toq(vcq, memory, total, &token), UTOFU_SUCCESS);
+            ASSERT_EQ(posted([&] { return utofu_post_toq(vcq, memory, total, &token); }), UTOFU_SUCCESS);
             void* cbdata = nullptr;
             for (unsigned i = 0; i < 4; i++) {
                 EXPECT_EQ(wait_tcq(vcq, &cbdata), UTOFU_SUCCESS);
@@ -297,7 +300,7 @@ TEST(SimPost, PreparedDescriptorsOfSeveralKindsStartTogether)
         }
         EXPECT_EQ(words[0], 99u);
         EXPECT_EQ(words[5], 88u);
-        EXPECT_EQ(words[35], 4u);
+        EXPECT_TRUE(wait_until([&] { return *const_cast<volatile uint64_t*>(&words[35]) == 4; }));
         memory[0] = std::byte{0xff};
         EXPECT_EQ(utofu_post_toq(vcq, memory, total, &token), UTOFU_ERR_INVALID_DESC);
         EXPECT_EQ(utofu_post_toq(vcq, memory, 31, &token), UTOFU_ERR_INVALID_DESC);

@@ -22,6 +22,9 @@ template <typename Build>
         return fail(rc);
     }
     const VcqGuard guard(*vcq);
+    if (!toq_takes(*vcq, 1)) [[unlikely]] {
+        return UTOFU_ERR_BUSY;
+    }
     const int rc = post_inline(*vcq, d, cbdata);
     return rc == UTOFU_SUCCESS ? rc : fail(rc);
 }
@@ -43,7 +46,7 @@ int start_blocks(utofu_vcq_hdl_t vcq_hdl, void* cbdata, size_t stride, size_t nu
         return fail(UTOFU_ERR_INVALID_NUMBER);
     }
     const VcqGuard guard(*vcq);
-    if (toq_room(*vcq) < num_blocks) {
+    if (!toq_takes(*vcq, num_blocks)) {
         return UTOFU_ERR_BUSY;
     }
     for (size_t block = 0; block < num_blocks; block++) {

@@ -249,9 +249,10 @@ int putofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t desc_size, void*
     if (count == 0 || count > toq_entries) {
         return fail(UTOFU_ERR_INVALID_DESC);
     }
-    if (toq_room(*vcq) < count) {
+    if (!toq_takes(*vcq, count)) {
         return UTOFU_ERR_BUSY;
     }
+    start_pending(*vcq);
     // The memory is the caller's: should another thread change it meanwhile, each descriptor is still checked.
     while (desc_size != 0) {
         Descriptor d;

@@ -108,6 +108,7 @@ void Process::leave() noexcept
     if (!joined() || pid_ != ::getpid()) {
         return;
     }
+    finish_vcqs_at_exit();
     state_.store_release(left_state);
     SegmentHeader& header = segment_.header();
     // Release: from here on posts to us end with MRQ_PEER (partner: is_alive).

@@ -61,6 +61,9 @@ class Process {
     int pid_ = 0;
 };
 
+// Called by Process::leave while the VCQs still exist: what was posted is on its way and arrives.
+void finish_vcqs_at_exit() noexcept;
+
 // Called in the child after fork by Process::reset_in_child, in this order; each directory resets its own.
 void reset_vcqs_in_child() noexcept;
 void reset_vbgs_in_child() noexcept;

@@ -13,11 +13,16 @@ int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
 
 int poll_tcq(Vcq& vcq, void*& cbdata) noexcept
 {
+    const bool chaos = (vcq.special & Vcq::chaos) != 0;
     if ((vcq.special & Vcq::session) != 0) [[unlikely]] {
         return poll_tcq_session(vcq, cbdata);
     }
+    if (chaos) [[unlikely]] {
+        stir_chaos(vcq);
+    }
     if (vcq.tcq.empty()) {
-        vcq.toq_head = vcq.toq_tail; // all that was posted is complete: room for as much again
+        // All that was posted, or has got so far, is complete: room for as much again.
+        vcq.toq_head = chaos ? settled_chaos(vcq) : vcq.toq_tail;
         return UTOFU_ERR_NOT_FOUND;
     }
     const TcqEntry& entry = vcq.tcq.front();
@@ -60,6 +65,9 @@ int deliver(const MrqEntry& entry, utofu_mrq_notice& notice) noexcept
 
 int poll_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept
 {
+    if ((vcq.special & Vcq::chaos) != 0) [[unlikely]] {
+        stir_chaos(vcq);
+    }
     // Our own notices first: that of a put must not come after the peer's answer to it.
     if (!vcq.local_notices.empty()) {
         const int result = deliver(vcq.local_notices.front().entry, notice);

@@ -3,13 +3,15 @@
 // Called by: api/ (post, poll), tni/session, tni/chaos. Calls: tni/remote, tni/vcq, memory/.
 #pragma once
 
+#include "tni/chaos.h"
 #include "tni/descriptor.h"
 #include "tni/vcq.h"
 
 namespace tofu::sim {
 
-// Posts one instruction: UTOFU_SUCCESS, UTOFU_ERR_BUSY (nothing happened) or UTOFU_ERR_INVALID_VCQ_ID. What goes
-// wrong later comes back by poll_tcq and poll_mrq. The caller holds the VCQ (VcqGuard).
+// Posts one instruction: UTOFU_SUCCESS, or UTOFU_ERR_INVALID_VCQ_ID and UTOFU_ERR_NOT_SUPPORTED without effect.
+// What goes wrong later comes back by poll_tcq and poll_mrq. The caller holds the VCQ (VcqGuard) and has seen
+// that the TOQ has room (toq_takes).
 [[nodiscard]] int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept;
 
 // Descriptors that can be posted before BUSY.
@@ -18,8 +20,22 @@ namespace tofu::sim {
     return toq_entries - (vcq.toq_tail - vcq.toq_head);
 }
 
-// Starts what DELAY_START held back. In order, each post starts at once, which the guide allows: nothing waits.
-inline void start_pending(Vcq&) noexcept {}
+// Can `count` descriptors be posted now? The adversarial mode says no at bad moments.
+[[nodiscard]] inline bool toq_takes(Vcq& vcq, size_t count) noexcept
+{
+    if ((vcq.special & Vcq::chaos) != 0 && refuse_chaos(vcq)) [[unlikely]] {
+        return false;
+    }
+    return toq_room(vcq) >= count;
+}
+
+// Starts what DELAY_START held back. In the orderly mode each post starts at once, which the guide allows.
+inline void start_pending(Vcq& vcq) noexcept
+{
+    if ((vcq.special & Vcq::chaos) != 0) {
+        start_pending_chaos(vcq);
+    }
+}
 
 // Notices that poll_mrq would find, about.
 [[nodiscard]] inline size_t unread_mrq(const Vcq& vcq) noexcept

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "job/doorbell.h"
+#include "tni/chaos.h"
 #include "tni/copy.h"
 #include "tni/descriptor.h"
 #include "tni/notices.h"
@@ -199,12 +200,9 @@ TOFU_SIM_HOT void execute(Execution& e) noexcept
     }
 }
 
-// As post() of tni/engine.h.
+// As post() of tni/engine.h: the caller has seen that the TOQ has room.
 TOFU_SIM_HOT int post_inline(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
 {
-    if (vcq.toq_tail - vcq.toq_head >= toq_entries) [[unlikely]] {
-        return UTOFU_ERR_BUSY;
-    }
     Execution e{vcq, descriptor, nullptr};
     if (descriptor.op != Op::nop) {
         const RemoteStatus status = find_remote(descriptor.rmt_vcq_id, e.remote);
@@ -212,8 +210,12 @@ TOFU_SIM_HOT int post_inline(Vcq& vcq, const Descriptor& descriptor, void* cbdat
             return UTOFU_ERR_INVALID_VCQ_ID;
         }
     }
-    if ((vcq.special & Vcq::session) != 0) [[unlikely]] {
-        return post_session(vcq, descriptor, cbdata);
+    if ((vcq.special & (Vcq::session | Vcq::chaos)) != 0) [[unlikely]] {
+        if ((vcq.special & Vcq::session) != 0) {
+            return post_session(vcq, descriptor, cbdata);
+        }
+        post_chaos(vcq, descriptor, e.remote, cbdata);
+        return UTOFU_SUCCESS;
     }
     const uint32_t position = vcq.toq_tail++;
     execute(e);

@@ -4,6 +4,7 @@
 #include "tni/vcq.h"
 
 #include "job/process.h"
+#include "tni/chaos.h"
 #include "tni/control.h"
 #include "tni/overflow.h"
 #include "tni/remote.h"
@@ -184,6 +185,10 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     vcq.special = (vcq.thread_safe ? uint32_t{Vcq::locked} : 0) |
                   (session ? uint32_t{Vcq::session} : 0);
     vcq.toq_head = vcq.toq_tail = 0;
+    const auto seed = self.environment().chaos;
+    if (seed && !session) {
+        vcq.special |= Vcq::locked | Vcq::chaos; // its thread is another user of the VCQ
+    }
     vcq.claimed_polls = 0;
     vcq.me = Claimant(self.job().process(), self.job().incarnation());
     vcq.counters = &self.segment().header().counters[vcq.tni];
@@ -192,6 +197,9 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     open_ring(self, vcq, region, session);
     if (!vcq.tcq.open(toq_entries) || !vcq.local_notices.open(vcq.mrq_capacity)) {
         return UTOFU_ERR_OUT_OF_MEMORY;
+    }
+    if ((vcq.special & Vcq::chaos) != 0 && !open_chaos(vcq, *seed)) {
+        return UTOFU_ERR_OUT_OF_RESOURCE;
     }
     if (session && !open_session(vcq)) {
         return UTOFU_ERR_OUT_OF_MEMORY;
@@ -249,6 +257,12 @@ int create_vcq(unsigned tni, int wanted, unsigned long flags, utofu_vcq_hdl_t& h
 int free_vcq(utofu_vcq_hdl_t handle) noexcept
 {
     Process& self = Process::self();
+    // Before the slow path is taken: what is still on its way may need it.
+    if (Vcq* const vcq = find_vcq(handle); vcq != nullptr && (vcq->special & Vcq::chaos) != 0) {
+        const VcqGuard vcq_guard(*vcq);
+        drain_chaos(*vcq);
+        vcq->special &= ~uint32_t{Vcq::chaos};
+    }
     const std::lock_guard guard(self.slow_path());
     Vcq* const vcq = find_vcq(handle);
     if (vcq == nullptr) {
@@ -263,15 +277,22 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
     return UTOFU_SUCCESS;
 }
 
+void finish_vcqs_at_exit() noexcept
+{
+    drain_all_chaos();
+}
+
 void reset_vcqs_in_child() noexcept
 {
     for (Vcq& vcq : vcq_table) {
         vcq.live.store_relaxed(0);
         vcq.mrq_head = 0;
+        vcq.special = 0;
         (void)vcq.registrations.release(); // its segment is not ours
         new (&vcq.lock) std::mutex;
     }
     std::fill(std::begin(own_cqs), std::end(own_cqs), OwnCq{});
+    forget_chaos_in_child();
     forget_remotes_in_child();
 }
 

@@ -20,6 +20,10 @@
 namespace tofu::sim {
 
 struct Remote;
+struct ChaosQueue;
+struct ChaosDeleter {
+    void operator()(ChaosQueue* queue) const noexcept;
+};
 
 struct TcqEntry {
     void* cbdata;
@@ -74,6 +78,7 @@ struct alignas(512) Vcq {
     CqMode mode;
     bool thread_safe;
 
+    std::unique_ptr<ChaosQueue, ChaosDeleter> chaos_queue; // adversarial mode only
     std::unique_ptr<VcqMemory> registrations; // our STADDs
     std::mutex lock; // thread-safe VCQs, and all of them in adversarial mode
 

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the adversarial mode keeps what guide 2.2.10 and 6.1.3.1 promise, and uses what they leave open.
+// Called by: make check. Calls: the public interface only.
+#include "sim_harness.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+namespace tofu::sim::test {
+namespace {
+
+constexpr unsigned long tcq_notice = UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
+constexpr unsigned long local_notice = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+constexpr unsigned long remote_notice = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
+
+class SimChaos : public ::testing::TestWithParam<const char*> {
+  protected:
+    void SetUp() override
+    {
+        const char* const outer = std::getenv("TOFU_SIM_CHAOS");
+        outer_ = outer != nullptr ? outer : "";
+        ::setenv("TOFU_SIM_CHAOS", GetParam(), 1);
+    }
+    void TearDown() override
+    {
+        if (outer_.empty()) {
+            ::unsetenv("TOFU_SIM_CHAOS");
+        } else {
+            ::setenv("TOFU_SIM_CHAOS", outer_.c_str(), 1);
+        }
+    }
+
+  private:
+    std::string outer_;
+};
+
+struct Pair {
+    const Rank& rank;
+    utofu_vcq_hdl_t vcq = 0;
+    utofu_stadd_t stadd = 0;
+
+    Pair(const Rank& r, void* buffer, size_t size) : rank(r)
+    {
+        utofu_vcq_id_t id = 0;
+        EXPECT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_reg_mem(vcq, buffer, size, 0, &stadd), UTOFU_SUCCESS);
+        rank.set(2 * rank.number, id);
+        rank.set(2 * rank.number + 1, stadd);
+        rank.barrier();
+    }
+    [[nodiscard]] utofu_vcq_id_t peer() const { return rank.get(2 * (1 - rank.number)); }
+    [[nodiscard]] utofu_stadd_t at(size_t offset = 0) const { return rank.get(2 * (1 - rank.number) + 1) + offset; }
+};
+
+// Who polls the last byte of a strongly ordered put sees all of it, and all that was posted before.
+TEST_P(SimChaos, StrongOrderMakesTheLastByteLast)
+{
+    expect_processes(2, [](const Rank& rank) {
+        constexpr size_t size = 3000;
+        alignas(256) static uint8_t buffer[4 * size];
+        Pair me(rank, buffer, sizeof buffer);
+        for (unsigned round = 1; round <= 100; round++) {
+            const auto value = static_cast<uint8_t>(round);
+            if (rank.number == 0) {
+                std::memset(buffer, value, 2 * size);
+                for (size_t part = 0; part < 2; part++) {
+                    ASSERT_EQ(posted([&] {
+                                  return utofu_put(me.vcq, me.peer(), me.stadd + part * size, me.at(part * size), size,
+                                                   0, UTOFU_ONESIDED_FLAG_STRONG_ORDER | local_notice, nullptr);
+                              }),
+                              UTOFU_SUCCESS);
+                }
+                utofu_mrq_notice notice;
+                EXPECT_EQ(wait_mrq(me.vcq, &notice), UTOFU_SUCCESS);
+                EXPECT_EQ(wait_mrq(me.vcq, &notice), UTOFU_SUCCESS);
+            } else {
+                const volatile uint8_t& last = buffer[2 * size - 1];
+                ASSERT_TRUE(wait_until([&] { return last == value; }));
+                for (size_t i = 0; i < 2 * size; i++) {
+                    ASSERT_EQ(buffer[i], value) << i;
+                }
+            }
+            rank.barrier();
+        }
+    });
+}
+
+// Notices: TCQ entries in the order of posting; remote and local ones too for one peer; a remote one when its data are
+// there; a get's local one when the data are here.
+TEST_P(SimChaos, NoticesKeepTheirOrderAndFollowTheirData)
+{
+    expect_processes(2, [](const Rank& rank) {
+        constexpr unsigned count = 500;
+        constexpr size_t size = 700;
+        static uint8_t buffer[count][size];
+        Pair me(rank, buffer, sizeof buffer);
+        if (rank.number == 0) {
+            std::memset(buffer, 7, sizeof buffer);
+            uintptr_t next_tcq = 0;
+            unsigned next_mrq = 0;
+            const auto poll = [&] {
+                void* cbdata = nullptr;
+                if (utofu_poll_tcq(me.vcq, 0, &cbdata) == UTOFU_SUCCESS) {
+                    EXPECT_EQ(reinterpret_cast<uintptr_t>(cbdata), next_tcq);
+                    next_tcq++;
+                }
+                utofu_mrq_notice notice;
+                if (utofu_poll_mrq(me.vcq, 0, &notice) == UTOFU_SUCCESS) {
+                    EXPECT_EQ(notice.edata, next_mrq % 256);
+                    next_mrq++;
+                }
+            };
+            for (uintptr_t i = 0; i < count; i++) {
+                EXPECT_TRUE(wait_until([&] {
+                    poll();
+                    return utofu_put(me.vcq, me.peer(), me.stadd + i * size, me.at(i * size), size, i % 256,
+                                     tcq_notice | local_notice | remote_notice,
+                                     reinterpret_cast<void*>(i)) == UTOFU_SUCCESS;
+                }));
+            }
+            EXPECT_TRUE(wait_until([&] {
+                poll();
+                return next_tcq == count && next_mrq == count;
+            }));
+        } else {
+            for (unsigned i = 0; i < count; i++) {
+                utofu_mrq_notice notice;
+                ASSERT_EQ(wait_mrq(me.vcq, &notice), UTOFU_SUCCESS);
+                EXPECT_EQ(notice.edata, i % 256);
+                for (size_t byte = 0; byte < size; byte++) {
+                    ASSERT_EQ(buffer[i][byte], 7);
+                }
+            }
+        }
+        rank.barrier();
+    });
+}
+
+// Without strong order lines of one transfer arrive in any order, but each of them whole.
+TEST_P(SimChaos, UsesItsFreedom)
+{
+    expect_processes(1, [](const Rank&) {
+        constexpr size_t lines = 8;
+        alignas(256) static volatile uint8_t source[lines * 256];
+        alignas(256) static volatile uint8_t target[lines * 256];
+        utofu_vcq_hdl_t vcq = 0;
+        utofu_vcq_id_t id = 0;
+        utofu_stadd_t from = 0;
+        utofu_stadd_t to = 0;
+        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_reg_mem(vcq, const_cast<uint8_t*>(source), sizeof source, 0, &from), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_reg_mem(vcq, const_cast<uint8_t*>(target), sizeof target, 0, &to), UTOFU_SUCCESS);
+        unsigned overtaken = 0;
+        for (unsigned round = 1; round <= 200; round++) {
+            const auto value = static_cast<uint8_t>(round);
+            for (auto& byte : source) {
+                byte = value;
+            }
+            ASSERT_EQ(posted([&] { return utofu_put(vcq, id, from, to, sizeof source, 0, local_notice, nullptr); }),
+                      UTOFU_SUCCESS);
+            utofu_mrq_notice notice;
+            int rc = UTOFU_ERR_NOT_FOUND;
+            while (rc == UTOFU_ERR_NOT_FOUND) { // each poll carries it on a little
+                const uint8_t last = target[sizeof target - 1];
+                overtaken += last == value && target[0] != value ? 1 : 0;
+                rc = utofu_poll_mrq(vcq, 0, &notice);
+            }
+            EXPECT_EQ(rc, UTOFU_SUCCESS);
+            for (const auto& byte : target) {
+                ASSERT_EQ(byte, value);
+            }
+        }
+        EXPECT_GT(overtaken, 0u);
+    });
+}
+
+// The source of a put is read late, up to its TCQ entry.
+TEST_P(SimChaos, ASourceChangedTooEarlyIsSeen)
+{
+    expect_processes(1, [](const Rank&) {
+        static volatile uint64_t words[64];
+        utofu_vcq_hdl_t vcq = 0;
+        utofu_vcq_id_t id = 0;
+        utofu_stadd_t at = 0;
+        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_reg_mem(vcq, const_cast<uint64_t*>(words), sizeof words, 0, &at), UTOFU_SUCCESS);
+        unsigned spoilt = 0;
+        for (uint64_t round = 1; round <= 200; round++) {
+            words[0] = round;
+            ASSERT_EQ(posted([&] { return utofu_put(vcq, id, at, at + 256, 8, 0, tcq_notice | local_notice, nullptr); }),
+                      UTOFU_SUCCESS);
+            words[0] = 0; // the mistake
+            void* cbdata = nullptr;
+            ASSERT_EQ(wait_tcq(vcq, &cbdata), UTOFU_SUCCESS);
+            utofu_mrq_notice notice;
+            ASSERT_EQ(wait_mrq(vcq, &notice), UTOFU_SUCCESS);
+            spoilt += words[32] != round ? 1 : 0;
+        }
+        EXPECT_GT(spoilt, 0u);
+    });
+}
+
+TEST_P(SimChaos, DelayStartHoldsUntilTheNextPost)
+{
+    expect_processes(1, [](const Rank&) {
+        static volatile uint64_t words[8];
+        utofu_vcq_hdl_t vcq = 0;
+        utofu_vcq_id_t id = 0;
+        utofu_stadd_t at = 0;
+        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_reg_mem(vcq, const_cast<uint64_t*>(words), sizeof words, 0, &at), UTOFU_SUCCESS);
+        const auto put = [&](uint64_t value, unsigned long flags) {
+            return posted([&] { return utofu_put_piggyback8(vcq, id, value, at, 8, 0, flags | local_notice, nullptr); });
+        };
+        utofu_mrq_notice notice;
+        ASSERT_EQ(put(1, UTOFU_ONESIDED_FLAG_DELAY_START), UTOFU_SUCCESS);
+        for (unsigned i = 0; i < 100; i++) {
+            EXPECT_EQ(utofu_poll_mrq(vcq, 0, &notice), UTOFU_ERR_NOT_FOUND);
+        }
+        ASSERT_EQ(posted([&] { return utofu_post_toq(vcq, nullptr, 0, nullptr); }), UTOFU_SUCCESS);
+        EXPECT_EQ(wait_mrq(vcq, &notice), UTOFU_SUCCESS);
+        EXPECT_EQ(words[0], 1u);
+        ASSERT_EQ(put(2, UTOFU_ONESIDED_FLAG_DELAY_START), UTOFU_SUCCESS);
+        ASSERT_EQ(put(3, UTOFU_ONESIDED_FLAG_STRONG_ORDER), UTOFU_SUCCESS);
+        EXPECT_EQ(wait_mrq(vcq, &notice), UTOFU_SUCCESS);
+        EXPECT_EQ(wait_mrq(vcq, &notice), UTOFU_SUCCESS);
+        EXPECT_EQ(words[0], 3u);
+    });
+}
+
+// What was posted arrives although its process frees the VCQ, or ends, at once.
+TEST_P(SimChaos, WhatIsOnItsWayArrives)
+{
+    expect_processes(2, [](const Rank& rank) {
+        static volatile uint64_t words[101];
+        Pair me(rank, const_cast<uint64_t*>(words), sizeof words);
+        if (rank.number == 0) {
+            for (unsigned i = 0; i < 100; i++) {
+                ASSERT_EQ(posted([&] { return utofu_put_piggyback8(me.vcq, me.peer(), i + 1, me.at(i * 8), 8, 0, 0,
+                                                                    nullptr); }),
+                          UTOFU_SUCCESS);
+            }
+            return; // and out
+        }
+        for (unsigned i = 0; i < 100; i++) {
+            EXPECT_TRUE(wait_until([&] { return words[i] == i + 1; }));
+        }
+    });
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, SimChaos, ::testing::Values("0", "1", "20261121"));
+
+} // namespace
+} // namespace tofu::sim::test
