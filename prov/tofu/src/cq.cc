@@ -258,8 +258,11 @@ ssize_t CompletionQueue::read(void* buffer, std::size_t count, fi_addr_t* source
 {
     if (empty() || count == 0) // a read of none is how programs ask for progress
         progress_.run();
-    if (empty())
+    if (empty()) {
+        progress_.found_nothing();
         return -FI_EAGAIN;
+    }
+    progress_.found();
     return take(buffer, count, sources);
 }
 

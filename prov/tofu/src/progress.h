@@ -3,9 +3,11 @@
 // wait; calls the domain's home VCQ and the endpoints bound to the object.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <vector>
 
+#include <sched.h>
 #include <utofu.h>
 
 #include "lock.h"
@@ -34,9 +36,25 @@ class ProgressSet {
     /// Handles of the VCQs whose arrivals matter to the set, at most `most`; returns how many.
     [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept;
 
+    // --- A reader that polls holds its core. Where more processes wait than there are cores, the one that has
+    // what it waits for may be off its core: after a while of looking in vain, the reader gives the core away. Any
+    // thread; the count is a hint.
+    void found() noexcept { in_vain_.store(0, std::memory_order_relaxed); }
+    void found_nothing() noexcept
+    {
+        const unsigned looks = in_vain_.load(std::memory_order_relaxed) + 1;
+        in_vain_.store(looks, std::memory_order_relaxed);
+        if (looks >= patience && looks % yield_every == 0) [[unlikely]]
+            sched_yield();
+    }
+
   private:
+    static constexpr unsigned patience = 1024; ///< some 20 us: answers that are under way come sooner
+    static constexpr unsigned yield_every = 16;
+
     Domain& domain_;
     Lock lock_;
+    std::atomic<unsigned> in_vain_{0};
     std::vector<Endpoint*> endpoints_;
 };
 
