@@ -179,7 +179,7 @@ bool fits(const fi_info* hints) noexcept
 }
 
 /// What mr_mode the caller gets for this style of keys, or false where it rules the style out. A hint of 0 rules
-/// nothing out (fi_mr(3), FI_MR_UNSPEC).
+/// nothing out before version 1.5 (fi_mr(3), FI_MR_UNSPEC); since then the caller may set only what it can do.
 bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, int& mode) noexcept
 {
     const int hint =
@@ -194,14 +194,14 @@ bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, in
         return hint == 0 || hint == FI_MR_BASIC;
     }
     mode = is_target(granted_caps(hints)) ? limits::provider_mr_mode : 0;
-    return hint != FI_MR_SCALABLE && (hint == 0 || (hint & mode) == mode);
+    return hint != FI_MR_SCALABLE && (hints == nullptr || (hint & mode) == mode);
 }
 
 // --- the answer
 
 void fill_tx(fi_tx_attr& tx, std::uint64_t caps, const fi_tx_attr* hint) noexcept
 {
-    tx.caps = caps & (limits::tx_caps | limits::domain_caps);
+    tx.caps = caps & limits::tx_caps;
     tx.op_flags = hint != nullptr ? hint->op_flags : 0;
     tx.msg_order = hint != nullptr && hint->msg_order != 0 ? hint->msg_order : FI_ORDER_SAS;
     tx.inject_size = limits::inject_size;
@@ -212,7 +212,7 @@ void fill_tx(fi_tx_attr& tx, std::uint64_t caps, const fi_tx_attr* hint) noexcep
 
 void fill_rx(fi_rx_attr& rx, std::uint64_t caps, const fi_rx_attr* hint) noexcept
 {
-    rx.caps = caps & (limits::rx_caps | limits::domain_caps);
+    rx.caps = caps & limits::rx_caps;
     rx.op_flags = hint != nullptr ? hint->op_flags : 0;
     rx.msg_order = hint != nullptr && hint->msg_order != 0 ? hint->msg_order : FI_ORDER_SAS;
     rx.size = hint != nullptr && hint->size != 0 ? hint->size : limits::rx_size;
