@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_av and fi_eq: insertion in each form, removal, text, events, cost of many peers; names of services (fi_av(3),
+// fi_eq(3), fi_getinfo(3)). Run by make check.
+#include <gtest/gtest.h>
+
+#include <malloc.h>
+
+#include <thread>
+
+#include "prov_objects.h"
+
+namespace {
+
+using namespace tofu::test;
+
+/// An address as fi_getname gives it, of an endpoint that does not exist.
+struct Address {
+    std::uint32_t magic = 0x55664f54;
+    std::uint16_t version = 1;
+    std::uint16_t index = 0;
+    std::uint64_t home = 0;
+    std::uint64_t nonce = 0;
+};
+static_assert(sizeof(Address) == 24);
+
+Address made_up(std::uint64_t number)
+{
+    Address a;
+    a.home = 0x200b16000f000000u + number;
+    a.nonce = number * 77 + 1;
+    a.index = static_cast<std::uint16_t>(number % 200);
+    return a;
+}
+
+TEST(Addresses, AreNumberedInOrder)
+{
+    Objects o;
+    Address some[5];
+    for (unsigned i = 0; i < 5; i++)
+        some[i] = made_up(i);
+    fi_addr_t at[5] = {};
+    EXPECT_EQ(fi_av_insert(o.av, some, 3, at, 0, nullptr), 3);
+    EXPECT_EQ(fi_av_insert(o.av, some + 3, 2, nullptr, 0, nullptr), 2); // places may be left out
+    for (fi_addr_t i = 0; i < 3; i++)
+        EXPECT_EQ(at[i], i);
+    for (fi_addr_t i = 0; i < 5; i++) {
+        Address back;
+        std::size_t length = sizeof(back);
+        ASSERT_EQ(fi_av_lookup(o.av, i, &back, &length), 0);
+        EXPECT_EQ(length, sizeof(back));
+        EXPECT_EQ(std::memcmp(&back, &some[i], sizeof(back)), 0);
+    }
+    EXPECT_EQ(fi_av_insert(o.av, nullptr, 0, nullptr, 0, nullptr), 0);
+}
+
+TEST(Addresses, BadOnesAreMarkedAndDoNotHarmTheOthers)
+{
+    Objects o;
+    Address some[3] = {made_up(1), made_up(2), made_up(3)};
+    some[1].magic++;
+    fi_addr_t at[3] = {};
+    int errors[3] = {-1, -1, -1};
+    EXPECT_EQ(fi_av_insert(o.av, some, 3, at, FI_SYNC_ERR, errors), 2);
+    EXPECT_EQ(at[0], 0u);
+    EXPECT_EQ(at[1], FI_ADDR_NOTAVAIL);
+    EXPECT_NE(at[2], FI_ADDR_NOTAVAIL);
+    EXPECT_EQ(errors[0], 0);
+    EXPECT_NE(errors[1], 0);
+    EXPECT_EQ(errors[2], 0);
+    some[1].magic--;
+    some[1].version++; // another version of the wire
+    EXPECT_EQ(fi_av_insert(o.av, some + 1, 1, at, 0, nullptr), 0);
+    EXPECT_EQ(at[0], FI_ADDR_NOTAVAIL);
+}
+
+TEST(Addresses, RemovedPlacesAreUsedAgainLowestFirst)
+{
+    Objects o;
+    Address some[6];
+    fi_addr_t at[6];
+    for (unsigned i = 0; i < 6; i++)
+        some[i] = made_up(i);
+    ASSERT_EQ(fi_av_insert(o.av, some, 6, at, 0, nullptr), 6);
+    fi_addr_t gone[] = {4, 1};
+    EXPECT_EQ(fi_av_remove(o.av, gone, 2, 0), 0);
+    EXPECT_EQ(fi_av_remove(o.av, gone, 2, 0), -FI_EINVAL);
+    std::size_t length = sizeof(Address);
+    EXPECT_EQ(fi_av_lookup(o.av, 1, some, &length), -FI_EINVAL);
+    EXPECT_EQ(fi_av_lookup(o.av, 1000000, some, &length), -FI_EINVAL);
+    fi_addr_t bad = FI_ADDR_NOTAVAIL;
+    EXPECT_EQ(fi_av_remove(o.av, &bad, 1, 0), -FI_EINVAL);
+    ASSERT_EQ(fi_av_insert(o.av, some, 3, at, 0, nullptr), 3);
+    EXPECT_EQ(at[0], 1u);
+    EXPECT_EQ(at[1], 4u);
+    EXPECT_EQ(at[2], 6u);
+}
+
+TEST(Addresses, LookupTellsTheLengthAndCopiesWhatFits)
+{
+    Objects o;
+    Address a = made_up(9);
+    ASSERT_EQ(fi_av_insert(o.av, &a, 1, nullptr, 0, nullptr), 1);
+    char small[8];
+    std::size_t length = sizeof(small);
+    EXPECT_EQ(fi_av_lookup(o.av, 0, small, &length), 0);
+    EXPECT_EQ(length, sizeof(a));
+    EXPECT_EQ(std::memcmp(small, &a, sizeof(small)), 0);
+    char text[64];
+    length = sizeof(text);
+    EXPECT_EQ(fi_av_straddr(o.av, &a, text, &length), text);
+    EXPECT_EQ(std::string(text).substr(0, 7), "tofu://");
+    EXPECT_EQ(length, std::strlen(text) + 1);
+}
+
+TEST(Addresses, TextComesPackedOrByPointers)
+{
+    Wishes wishes;
+    wishes.addr_format = FI_ADDR_STR;
+    Objects o(wishes);
+    fid_cq* cq = o.open_queue();
+    fid_ep* a = o.add(cq, cq); // inserts what fi_getname gave: packed
+    fid_ep* b = o.add(cq, cq);
+    char names[2][64];
+    for (auto [ep, name] : {std::pair{a, names[0]}, std::pair{b, names[1]}}) {
+        std::size_t length = 64;
+        ASSERT_EQ(fi_getname(&ep->fid, name, &length), 0);
+        EXPECT_EQ(length, std::strlen(name) + 1);
+    }
+    const char* pointers[] = {names[0], names[1]};
+    fi_addr_t at[2];
+    ASSERT_EQ(fi_av_insert(o.av, pointers, 2, at, 0, nullptr), 2);
+    char back[64];
+    std::size_t length = sizeof(back);
+    ASSERT_EQ(fi_av_lookup(o.av, at[1], back, &length), 0);
+    EXPECT_STREQ(back, names[1]);
+    ASSERT_EQ(fi_av_insertsvc(o.av, names[0], nullptr, at, 0, nullptr), 1);
+    const char* nonsense = "x";
+    EXPECT_EQ(fi_av_insert(o.av, nonsense, 1, at, 0, nullptr), 0);
+    EXPECT_EQ(fi_av_insert(o.av, "tofu://nonsense", 1, at, 0, nullptr), 0);
+    EXPECT_LT(fi_av_insertsym(o.av, "node", 2, "1", 1, at, 0, nullptr), 0);
+}
+
+TEST(Addresses, AWholeMachineIsInsertedFastAndSmall)
+{
+    constexpr std::size_t machine = 158976;
+    std::vector<Address> all(machine);
+    for (std::size_t i = 0; i < machine; i++)
+        all[i] = made_up(i);
+    Objects o;
+    const auto used = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
+    const std::size_t before = used();
+    const double begin = cpu_seconds();
+    ASSERT_EQ(fi_av_insert(o.av, all.data(), machine, nullptr, 0, nullptr), static_cast<int>(machine));
+    EXPECT_LT(cpu_seconds() - begin, 0.5) << "the bench has the sharp bound of 0.1 s";
+    EXPECT_LT(used() - before, std::size_t{16} << 20);
+    std::size_t length = sizeof(Address);
+    Address back;
+    ASSERT_EQ(fi_av_lookup(o.av, machine - 1, &back, &length), 0);
+    EXPECT_EQ(back.nonce, all.back().nonce);
+}
+
+fid_eq* open_events(Objects& o, fi_wait_obj wait = FI_WAIT_UNSPEC, std::uint64_t flags = FI_WRITE)
+{
+    fi_eq_attr attr{};
+    attr.wait_obj = wait;
+    attr.flags = flags;
+    fid_eq* eq = nullptr;
+    Objects::must(fi_eq_open(o.fabric, &attr, &eq, nullptr));
+    return eq;
+}
+
+TEST(Addresses, AsynchronousInsertionReportsToItsEventQueue)
+{
+    Objects o;
+    fi_av_attr attr{};
+    attr.flags = FI_EVENT;
+    fid_av* av = nullptr;
+    ASSERT_EQ(fi_av_open(o.domain, &attr, &av, nullptr), 0);
+    Address some[2] = {made_up(1), made_up(2)};
+    some[0].magic = 0;
+    EXPECT_EQ(fi_av_insert(av, some, 2, nullptr, 0, nullptr), -FI_ENOEQ);
+    fid_eq* eq = open_events(o);
+    ASSERT_EQ(fi_av_bind(av, &eq->fid, 0), 0);
+    EXPECT_EQ(fi_close(&eq->fid), -FI_EBUSY);
+    int context = 0;
+    fi_addr_t at[2];
+    EXPECT_EQ(fi_av_insert(av, some, 2, at, 0, &context), 0);
+    std::uint32_t event = 0;
+    fi_eq_entry entry{};
+    EXPECT_EQ(fi_eq_read(eq, &event, &entry, sizeof(entry), 0), -FI_EAVAIL);
+    fi_eq_err_entry error{};
+    ASSERT_EQ(fi_eq_readerr(eq, &error, 0), static_cast<ssize_t>(sizeof(error)));
+    EXPECT_EQ(error.data, 0u);
+    EXPECT_EQ(error.context, &context);
+    EXPECT_EQ(error.fid, &av->fid);
+    EXPECT_NE(error.err, 0);
+    ASSERT_EQ(fi_eq_read(eq, &event, &entry, sizeof(entry), 0), static_cast<ssize_t>(sizeof(entry)));
+    EXPECT_EQ(event, static_cast<std::uint32_t>(FI_AV_COMPLETE));
+    EXPECT_EQ(entry.data, 1u);
+    EXPECT_EQ(entry.context, &context);
+    EXPECT_EQ(at[0], FI_ADDR_NOTAVAIL);
+    EXPECT_EQ(fi_close(&av->fid), 0);
+    EXPECT_EQ(fi_close(&eq->fid), 0);
+}
+
+TEST(Events, AreReadInOrderAndMayBePeekedAt)
+{
+    Objects o;
+    fid_eq* eq = open_events(o);
+    std::uint32_t event = 0;
+    fi_eq_entry entry{}, got{};
+    EXPECT_EQ(fi_eq_read(eq, &event, &got, sizeof(got), 0), -FI_EAGAIN);
+    fi_eq_err_entry error{};
+    EXPECT_EQ(fi_eq_readerr(eq, &error, 0), -FI_EAGAIN);
+    for (std::uint64_t i = 0; i < 5; i++) {
+        entry.data = i;
+        ASSERT_EQ(fi_eq_write(eq, FI_NOTIFY, &entry, sizeof(entry), 0), static_cast<ssize_t>(sizeof(entry)));
+    }
+    for (std::uint64_t i = 0; i < 5; i++) {
+        ASSERT_EQ(fi_eq_read(eq, &event, &got, sizeof(got), FI_PEEK), static_cast<ssize_t>(sizeof(got)));
+        EXPECT_EQ(got.data, i);
+        EXPECT_EQ(fi_eq_read(eq, &event, &got, 1, 0), -FI_ETOOSMALL);
+        ASSERT_EQ(fi_eq_sread(eq, &event, &got, sizeof(got), 1000, 0), static_cast<ssize_t>(sizeof(got)));
+        EXPECT_EQ(got.data, i);
+        EXPECT_EQ(event, static_cast<std::uint32_t>(FI_NOTIFY));
+    }
+    EXPECT_EQ(fi_eq_sread(eq, &event, &got, sizeof(got), 10, 0), -FI_EAGAIN);
+    std::thread writer([&] { fi_eq_write(eq, FI_SHUTDOWN, &entry, sizeof(entry), 0); });
+    EXPECT_EQ(fi_eq_sread(eq, &event, &got, sizeof(got), -1, 0), static_cast<ssize_t>(sizeof(got)));
+    writer.join();
+    EXPECT_EQ(fi_close(&eq->fid), 0);
+    fid_eq* closed = open_events(o, FI_WAIT_NONE, 0);
+    EXPECT_LT(fi_eq_write(closed, FI_NOTIFY, &entry, sizeof(entry), 0), 0);
+    EXPECT_EQ(fi_close(&closed->fid), 0);
+}
+
+TEST(Names, AServiceIsFoundWhileItsEndpointLives)
+{
+    Wishes wishes;
+    wishes.service = "prov_address_test:" + std::to_string(getpid());
+    auto find = [&] {
+        fi_info* hints = fi_allocinfo();
+        hints->fabric_attr->prov_name = strdup("tofu");
+        fi_info* found = nullptr;
+        const int result =
+            fi_getinfo(FI_VERSION(1, 17), "localhost", wishes.service.c_str(), 0, hints, &found);
+        fi_freeinfo(hints);
+        std::string address;
+        if (result == 0) {
+            address.assign(static_cast<char*>(found->dest_addr), found->dest_addrlen);
+            fi_freeinfo(found);
+        }
+        return address;
+    };
+    EXPECT_EQ(find(), "");
+    {
+        Objects o(wishes);
+        EXPECT_EQ(find(), "");
+        fid_cq* cq = o.open_queue();
+        fid_ep* ep = o.add(cq, cq);
+        char name[64];
+        std::size_t length = sizeof(name);
+        ASSERT_EQ(fi_getname(&ep->fid, name, &length), 0);
+        EXPECT_EQ(find(), std::string(name, length));
+    }
+    EXPECT_EQ(find(), "");
+}
+
+} // namespace
