@@ -185,16 +185,13 @@ bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, in
     const int hint =
         hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
     const bool old = FI_VERSION_LT(version, FI_VERSION(1, 5));
-    if (style == KeyStyle::user) {
-        mode = old || hint == FI_MR_SCALABLE ? FI_MR_SCALABLE : 0;
-        return hint != FI_MR_BASIC;
+    const int old_style = style == KeyStyle::user ? FI_MR_SCALABLE : FI_MR_BASIC;
+    if (old || (hint & (FI_MR_BASIC | FI_MR_SCALABLE)) != 0) {
+        mode = old_style;
+        return hint == old_style || (old && hint == 0);
     }
-    if (old || hint == FI_MR_BASIC) {
-        mode = FI_MR_BASIC;
-        return hint == 0 || hint == FI_MR_BASIC;
-    }
-    mode = is_target(granted_caps(hints)) ? limits::provider_mr_mode : 0;
-    return hint != FI_MR_SCALABLE && (hints == nullptr || (hint & mode) == mode);
+    mode = style == KeyStyle::provider && is_target(granted_caps(hints)) ? limits::provider_mr_mode : 0;
+    return hints == nullptr || (hint & mode) == mode;
 }
 
 // --- the answer
