@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <thread>
 #include <sys/syscall.h>
@@ -108,6 +109,47 @@ TEST(MemoryStress, SystemCallsIntoMovingMemory)
                 uint64_t value = 0;
                 ASSERT_EQ(node.get8(rank.get(0), rank.get(10) + i * 8, &value), UTOFU_SUCCESS);
             }
+            rank.barrier();
+        }
+    });
+}
+
+// Large puts and gets go through the kernel while another peer has the same pages moved: none fails, none is lost.
+TEST(MemoryStress, CopiesThroughTheKernelMeetMoves)
+{
+    expect_processes(3, [](const Rank& rank) {
+        constexpr size_t piece = 40000; // of each 64 KiB; above what is moved at once
+        constexpr size_t pieces = 128;
+        Node node;
+        rank.set(rank.number, node.id);
+        if (rank.number == 0) {
+            auto* memory = static_cast<char*>(std::calloc(pieces, 65536));
+            rank.set(10, node.add(memory, pieces * 65536));
+            rank.barrier();
+            rank.barrier();
+            for (size_t i = 0; i < pieces; ++i) {
+                for (size_t at = 0; at < piece; ++at)
+                    ASSERT_EQ(uint8_t(memory[i * 65536 + at]), uint8_t(i + 1)) << i << ' ' << at;
+                uint64_t count = 0;
+                std::memcpy(&count, &memory[i * 65536 + 65528], 8);
+                ASSERT_EQ(count, 50u);
+            }
+        } else if (rank.number == 1) {
+            rank.barrier();
+            std::vector<uint8_t> data(piece);
+            std::vector<uint8_t> back(piece);
+            for (size_t i = 0; i < pieces; ++i) {
+                std::fill(data.begin(), data.end(), uint8_t(i + 1));
+                ASSERT_EQ(node.put(rank.get(0), rank.get(10) + i * 65536, data.data(), piece), UTOFU_SUCCESS);
+                ASSERT_EQ(node.get(rank.get(0), rank.get(10) + i * 65536, back.data(), piece), UTOFU_SUCCESS);
+                ASSERT_EQ(data, back) << i;
+            }
+            rank.barrier();
+        } else {
+            rank.barrier();
+            for (size_t i = 0; i < pieces; ++i)
+                for (int n = 0; n < 50; ++n)
+                    ASSERT_EQ(node.add8(rank.get(0), rank.get(10) + i * 65536 + 65528, 1), UTOFU_SUCCESS);
             rank.barrier();
         }
     });

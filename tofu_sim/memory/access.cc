@@ -141,6 +141,13 @@ struct AddressCache::Transfer {
     Need need; // write: a put
     CopyOrder order;
     bool asked_to_move = false;
+
+    void advance(size_t bytes) noexcept
+    {
+        stadd += bytes;
+        here += bytes;
+        length -= bytes;
+    }
 };
 
 uint64_t RemoteVcq::new_serial() noexcept
@@ -255,9 +262,7 @@ AccessStatus AddressCache::transfer_piece(Transfer& transfer, const Location& at
                 copy_bytes(there, transfer.here, part, transfer.order);
             else
                 copy_bytes(transfer.here, there, part, transfer.order);
-            transfer.stadd += part;
-            transfer.here += part;
-            transfer.length -= part;
+            transfer.advance(part);
             return AccessStatus::ok;
         }
     } else if (at.reach == Reach::movable && !transfer.asked_to_move && wants_move(transfer.vcq, at, bytes)) {
@@ -296,27 +301,35 @@ AccessStatus AddressCache::transfer_by_copy(Transfer& transfer, const Location& 
     using CopyResult = PeerProcess::Impl::CopyResult;
     PeerProcess::Impl& peer = transfer.vcq.process->impl();
     const bool write = transfer.need == Need::write;
+    const uint64_t there = at.page_base + at.offset;
+    const uint32_t moves = peer.moves_before_copy();
     size_t done = 0;
-    const CopyResult result = peer.copy(at.page_base + at.offset, transfer.here, bytes, write, &done);
-    transfer.stadd += done;
-    transfer.here += done;
-    transfer.length -= done;
-    if (result == CopyResult::ok)
-        return AccessStatus::ok;
+    const CopyResult result = peer.copy(there, transfer.here, bytes, write, &done);
     if (result == CopyResult::gone)
         return AccessStatus::peer_gone;
+    if (write && done != 0 && peer.moved_meanwhile(moves, there, done))
+        return transfer_by_owner(transfer, done); // written again, where no move can come in between
+    transfer.advance(done);
     // Not allowed, or a fault: the page is being moved, or is not there. The owner knows.
-    PeerRequest request;
-    request.kind = write ? RequestKind::write : RequestKind::read;
-    request.vcq = transfer.vcq.vcq;
-    request.stadd = transfer.stadd;
-    request.length = uint32_t(std::min<size_t>(bytes - done, mailbox_data_bytes));
-    const AccessStatus status = peer.ask(request, transfer.here);
-    if (status != AccessStatus::ok)
-        return status;
-    transfer.stadd += request.length;
-    transfer.here += request.length;
-    transfer.length -= request.length;
+    return result == CopyResult::ok
+               ? AccessStatus::ok
+               : transfer_by_owner(transfer, std::min<size_t>(bytes - done, mailbox_data_bytes));
+}
+
+AccessStatus AddressCache::transfer_by_owner(Transfer& transfer, size_t bytes) noexcept
+{
+    while (bytes != 0) {
+        PeerRequest request;
+        request.kind = transfer.need == Need::write ? RequestKind::write : RequestKind::read;
+        request.vcq = transfer.vcq.vcq;
+        request.stadd = transfer.stadd;
+        request.length = uint32_t(std::min<size_t>(bytes, mailbox_data_bytes));
+        const AccessStatus status = transfer.vcq.process->impl().ask(request, transfer.here);
+        if (status != AccessStatus::ok)
+            return status;
+        transfer.advance(request.length);
+        bytes -= request.length;
+    }
     return AccessStatus::ok;
 }
 

@@ -104,6 +104,7 @@ class AddressCache {
     AccessStatus transfer_slow(Transfer& transfer) noexcept;
     AccessStatus transfer_piece(Transfer& transfer, const Location& at) noexcept;
     AccessStatus transfer_by_copy(Transfer& transfer, const Location& at, size_t bytes) noexcept;
+    AccessStatus transfer_by_owner(Transfer& transfer, size_t bytes) noexcept;
     [[nodiscard]] bool wants_move(const RemoteVcq& vcq, const Location& at, size_t bytes) noexcept;
     void fill(const RemoteVcq& vcq, const Location& at) noexcept;
 

@@ -137,6 +137,20 @@ UniqueFd ProcessMemory::Impl::find_file(const Vma& vma) const
     return result;
 }
 
+bool ProcessMemory::Impl::move_announced(uint64_t address, uint64_t length, uint64_t offset) noexcept
+{
+    ServiceArea& shared = area();
+    MoveRecord& record = shared.records[(shared.moves.load_relaxed() >> 1) % move_records];
+    __atomic_store_n(&record.start, address, __ATOMIC_RELAXED);
+    __atomic_store_n(&record.end, address + length, __ATOMIC_RELAXED);
+    // Sequentially consistent, before the pages are read: either we read what a poster has written, or the
+    // poster sees this number afterwards (partner: PeerProcess, moved_meanwhile).
+    (void)__atomic_fetch_add(&shared.moves.raw, 1, __ATOMIC_SEQ_CST);
+    const bool moved = mover.move(address, length, offset) == MoveStatus::moved;
+    (void)__atomic_fetch_add(&shared.moves.raw, 1, __ATOMIC_SEQ_CST);
+    return moved;
+}
+
 bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start, uint64_t end)
 {
     if (!mover.available())
@@ -164,9 +178,8 @@ bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start
         uint64_t offset = 0;
         if (!arena.place(chunk_start, chunk_end - chunk_start, std::max(start, vma.start), std::min(end, vma.end),
                          &offset) ||
-            mover.move(chunk_start, chunk_end - chunk_start, offset) != MoveStatus::moved)
+            !move_announced(chunk_start, chunk_end - chunk_start, offset))
             return false;
-        area().moves.fetch_add(1);
         at = chunk_end;
     }
     if (arena.wants_collection())

@@ -140,9 +140,18 @@ struct alignas(64) MailboxSlot {
 };
 static_assert(sizeof(MailboxSlot) == 64 + mailbox_data_bytes);
 
+// A copy through the kernel pins pages before it writes them. If they are moved in between, what it writes goes
+// to the old pages and is lost. So the owner says what it moves, and the poster looks after it has written.
+struct MoveRecord {
+    uint64_t start; // addresses in the owner
+    uint64_t end;
+};
+inline constexpr uint32_t move_records = 64;
+
 struct ServiceArea {
     alignas(64) SharedWord<uint32_t> bell; // grows with every posted request; the service thread waits on it
-    SharedWord<uint32_t> moves;            // moves done, for statistics
+    SharedWord<uint32_t> moves;            // twice the moves done; odd while one is under way
+    MoveRecord records[move_records];      // of move number n at n % move_records
     alignas(64) Backing backings[max_backings];
     MailboxSlot slots[mailbox_slots];
 };

@@ -197,6 +197,27 @@ PeerProcess::Impl::CopyResult PeerProcess::Impl::copy(uint64_t there, void* here
     return CopyResult::ok;
 }
 
+bool PeerProcess::Impl::moved_meanwhile(uint32_t before, uint64_t there, size_t bytes) const noexcept
+{
+    // After our writes, sequentially consistent (partner: move_announced).
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    const uint32_t after = area().moves.load_seq();
+    const uint32_t first = before >> 1;                // the move under way at first, or the next one
+    const uint32_t behind = ((after + 1) >> 1) - first; // moves begun since, this one included
+    if (behind == 0)
+        return false;
+    if (behind >= move_records)
+        return true;
+    for (uint32_t number = first; number != first + behind; ++number) {
+        const MoveRecord& record = area().records[number % move_records];
+        if (__atomic_load_n(&record.start, __ATOMIC_RELAXED) < there + bytes &&
+            __atomic_load_n(&record.end, __ATOMIC_RELAXED) > there)
+            return true;
+    }
+    // A record that was overwritten while we read it belongs to a later move.
+    return ((area().moves.load_seq() + 1) >> 1) - first >= move_records;
+}
+
 MailboxSlot* PeerProcess::Impl::claim_slot(uint64_t* state) noexcept
 {
     const int self = ::getpid();
