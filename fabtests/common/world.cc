@@ -50,7 +50,8 @@ bool World::open()
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode =
         options_.user_keys ? 0 : FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
-    hints->domain_attr->threading = FI_THREAD_SAFE;
+    hints->domain_attr->threading = options_.threading;
+    hints->tx_attr->op_flags = options_.tx_flags;
     hints->tx_attr->msg_order = options_.msg_order;
     hints->fabric_attr->prov_name = strdup(options_.provider);
     hints->domain_attr->mr_key_size = 2;

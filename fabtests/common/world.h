@@ -26,6 +26,8 @@ struct Options {
     unsigned seed = 1;
     std::uint64_t caps = FI_ATOMIC | FI_RMA;
     std::uint64_t msg_order = 0;
+    std::uint64_t tx_flags = 0; ///< default operation flags
+    fi_threading threading = FI_THREAD_SAFE;
     std::size_t region_size = 1 << 20;
 };
 
