@@ -17,7 +17,7 @@ namespace fake {
 struct Net {
     struct Post {
         unsigned vcq;
-        int kind; ///< 0 armw, 1 cswap, 2 get
+        int kind; ///< 0 armw, 1 cswap, 2 get, 3 put
         int op;
         unsigned width;
         std::uint64_t operand;
@@ -27,6 +27,7 @@ struct Net {
         std::uint64_t peer;
         std::uint64_t edata;
         unsigned long flags;
+        unsigned char data[32];
     };
     struct Queue {
         std::deque<Post> posted; ///< not carried out yet
@@ -42,6 +43,7 @@ struct Net {
     bool prompt = false;         ///< carried out within the post
     std::uint64_t broken = 0;    ///< a STADD whose every access fails
     bool read_only_all = false;  ///< ARMW may touch nothing
+    std::uint64_t area = 0;      ///< what lies under reserved STags
     std::size_t posts = 0;
     std::size_t swaps = 0;
     std::vector<std::pair<std::uint8_t, std::uint64_t>> remote_notices;
@@ -66,7 +68,7 @@ struct Net {
         ++posts;
         if (random() % 100 < busy_percent)
             return UTOFU_ERR_BUSY;
-        if (p.kind != 2 && p.stadd % p.width != 0)
+        if (p.kind < 2 && p.stadd % p.width != 0)
             return UTOFU_ERR_INVALID_ARG;
         vcqs[p.vcq].posted.push_back(p);
         if (prompt)
@@ -95,7 +97,9 @@ struct Net {
     {
         utofu_mrq_notice notice{};
         int code = UTOFU_SUCCESS;
-        notice.notice_type = p.kind == 2 ? UTOFU_MRQ_TYPE_LCL_GET : UTOFU_MRQ_TYPE_LCL_ARMW;
+        notice.notice_type = p.kind == 2   ? UTOFU_MRQ_TYPE_LCL_GET
+                             : p.kind == 3 ? UTOFU_MRQ_TYPE_LCL_PUT
+                                           : UTOFU_MRQ_TYPE_LCL_ARMW;
         notice.edata = p.edata;
         if (broken && p.stadd == broken) {
             code = UTOFU_ERR_MRQ_RMT_STADD;
@@ -103,6 +107,8 @@ struct Net {
             std::memcpy(reinterpret_cast<void*>(p.local), at(p.stadd), p.width);
         } else if (read_only_all) {
             code = UTOFU_ERR_MRQ_RMT_STADD;
+        } else if (p.kind == 3) {
+            std::memcpy(at(p.stadd), p.data, p.width);
         } else {
             std::uint64_t old = 0, made = 0;
             std::memcpy(&old, at(p.stadd), p.width);
@@ -146,28 +152,41 @@ inline int query_vcq_id(utofu_vcq_hdl_t handle, utofu_vcq_id_t* id)
 inline int armw4(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t value,
                  utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
 {
-    return Net::now().post({unsigned(h - 1), 0, op, 4, value, 0, stadd, 0, peer, edata, flags});
+    return Net::now().post({unsigned(h - 1), 0, op, 4, value, 0, stadd, 0, peer, edata, flags, {}});
 }
 inline int armw8(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t value,
                  utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
 {
-    return Net::now().post({unsigned(h - 1), 0, op, 8, value, 0, stadd, 0, peer, edata, flags});
+    return Net::now().post({unsigned(h - 1), 0, op, 8, value, 0, stadd, 0, peer, edata, flags, {}});
 }
 inline int cswap4(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, std::uint32_t compare, std::uint32_t swap,
                   utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
 {
-    return Net::now().post({unsigned(h - 1), 1, 0, 4, swap, compare, stadd, 0, peer, edata, flags});
+    return Net::now().post({unsigned(h - 1), 1, 0, 4, swap, compare, stadd, 0, peer, edata, flags, {}});
 }
 inline int cswap8(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, std::uint64_t compare, std::uint64_t swap,
                   utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
 {
-    return Net::now().post({unsigned(h - 1), 1, 0, 8, swap, compare, stadd, 0, peer, edata, flags});
+    return Net::now().post({unsigned(h - 1), 1, 0, 8, swap, compare, stadd, 0, peer, edata, flags, {}});
 }
 /// Local STADDs are addresses of this process.
 inline int get(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
                std::size_t length, std::uint64_t edata, unsigned long flags, void*)
 {
-    return Net::now().post({unsigned(h - 1), 2, 0, unsigned(length), 0, 0, remote, local, peer, edata, flags});
+    return Net::now().post({unsigned(h - 1), 2, 0, unsigned(length), 0, 0, remote, local, peer, edata, flags, {}});
+}
+inline int put_piggyback(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, void* data, utofu_stadd_t remote,
+                         std::size_t length, std::uint64_t edata, unsigned long flags, void*)
+{
+    Net::Post p{unsigned(h - 1), 3, 0, unsigned(length), 0, 0, remote, 0, peer, edata, flags, {}};
+    std::memcpy(p.data, data, length);
+    return Net::now().post(p);
+}
+/// Any reserved STag: `area` in the memory.
+inline int query_stadd(utofu_vcq_id_t, unsigned, utofu_stadd_t* stadd)
+{
+    *stadd = Net::base + Net::now().area;
+    return UTOFU_SUCCESS;
 }
 inline int reg_mem(utofu_vcq_hdl_t, void* addr, std::size_t size, unsigned long, utofu_stadd_t* stadd)
 {
@@ -199,6 +218,8 @@ inline tofu::vcq::Functions functions()
     f.cswap4 = cswap4;
     f.cswap8 = cswap8;
     f.get = get;
+    f.put_piggyback = put_piggyback;
+    f.query_stadd = query_stadd;
     f.reg_mem = reg_mem;
     f.dereg_mem = dereg_mem;
     f.poll_tcq = poll_tcq;

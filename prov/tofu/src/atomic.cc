@@ -137,6 +137,7 @@ void fill_in(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer, ssi
     op.op = call.op;
     op.size = type.size;
     op.integer = type.kind == Class::sign || type.kind == Class::nosign;
+    op.multi = op.method == Method::loop || op.method == Method::wide || call.type == FI_FLOAT_COMPLEX;
     op.reads_operand = uses_operand(call.op);
     op.reads_compare = call.family == Family::compare;
     op.fetches = call.family != Family::base;
@@ -169,8 +170,7 @@ int find_targets(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer)
                                      access_of(call.family, call.op), target.stadd);
         if (rc != 0)
             return rc;
-        const std::uint64_t natural = op.size < 8 ? op.size : 8;
-        if (target.stadd & (natural - 1))
+        if (target.stadd & (datatypes[call.type].align - 1u))
             return misaligned;
         target.elements = remote.count;
         ++op.targets;
@@ -297,8 +297,8 @@ post_native(vcq::Vcq& vcq, Method method, std::size_t size, const PlainCall& cal
         ep.remote_keys().resolve(*peer, call.key, call.address, size,
                                  access_of(call.family, call.op), stadd) != 0) [[unlikely]]
         return submit_plain(ep, call); // which meets the same and says why
-    if (stadd & (size - 1)) [[unlikely]]
-        return -FI_EINVAL;
+    if (stadd & (size - 1)) [[unlikely]] // an error, or a complex number across two words
+        return submit_plain(ep, call);
     NativeOp* const op = runner.alloc_native();
     if (!op) [[unlikely]] {
         ep.progress_locked();

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "atomic_op.h"
+#include "atomic_wide.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -59,9 +60,15 @@ class AtomicRunner {
 
     /// Operations under way or queued.
     [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
-    [[nodiscard]] bool wants_progress() const noexcept { return queue_ || again_ || events_; }
+    [[nodiscard]] bool wants_progress() const noexcept { return queue_ || again_ || events_ || wide_.wants_progress(); }
     void progress() noexcept;
     void close() noexcept;
+
+    // --- for the wide elements
+    [[nodiscard]] WideRunner& wide() noexcept { return wide_; }
+    /// The end of one wide element.
+    void settle_wide(AtomicOp& op, int code) noexcept;
+    [[nodiscard]] std::uint32_t random() noexcept;
 
   private:
     static void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
@@ -81,6 +88,7 @@ class AtomicRunner {
     [[nodiscard]] vcq::Post get_word(Flight& f) noexcept;
     [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
     [[nodiscard]] bool read_by_get(const NativeOp& op) noexcept;
+    [[nodiscard]] bool took(AtomicOp& op, vcq::Post posted, std::size_t elements) noexcept;
     void advance(AtomicOp& op, std::size_t elements) noexcept;
     void keep_injected(AtomicOp& op) noexcept;
     void abandon(AtomicOp& op, int err, int code) noexcept;
@@ -97,7 +105,6 @@ class AtomicRunner {
     void end_batch(Flight& leader, std::uint64_t value, int code) noexcept;
     void post_later(Flight& f, std::uint32_t due) noexcept;
     void retry_posts() noexcept;
-    [[nodiscard]] std::uint32_t random() noexcept;
 
     static constexpr unsigned slot_count = 512;
 
@@ -114,6 +121,7 @@ class AtomicRunner {
     Flight* again_ = nullptr;        ///< to post (again) when due
     Flight* again_end_ = nullptr;
     AtomicScratch scratch_;
+    WideRunner wide_;
     Pool<NativeOp> natives_{max_native};
     Pool<AtomicOp> ops_{max_ops};
     Pool<Flight> flights_{max_flights};

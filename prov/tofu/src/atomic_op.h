@@ -98,6 +98,7 @@ struct AtomicOp : Request {
     fi_op op;
     std::uint8_t size;          ///< of an element
     bool integer;
+    bool multi;                 ///< takes more than one round trip: later ones in order must wait
     bool reads_operand;
     bool reads_compare;
     bool fetches;

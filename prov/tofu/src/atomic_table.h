@@ -59,8 +59,8 @@ inline constexpr std::array<Datatype, datatype_count> datatypes = [] {
     // In C a complex number is aligned like its parts (6.2.5, 13).
     t[FI_FLOAT_COMPLEX] = {8, 4, Class::complex};
     t[FI_DOUBLE_COMPLEX] = {16, 8, Class::complex};
-    t[FI_LONG_DOUBLE] = {sizeof(long double), alignof(long double), Class::real};
-    t[FI_LONG_DOUBLE_COMPLEX] = {2 * sizeof(long double), alignof(long double), Class::complex};
+    t[FI_LONG_DOUBLE] = {sizeof(long double), 8, Class::real};
+    t[FI_LONG_DOUBLE_COMPLEX] = {2 * sizeof(long double), 8, Class::complex};
     t[FI_INT128] = {16, 8, Class::sign};
     t[FI_UINT128] = {16, 8, Class::nosign};
     return t;
@@ -81,7 +81,7 @@ constexpr bool meaningful(fi_op op, Class kind)
 }
 
 /// Whether elements of more than one word are served.
-inline constexpr bool wide_supported = false;
+inline constexpr bool wide_supported = true;
 
 constexpr Method method_of(fi_op op, fi_datatype type)
 {

@@ -11,7 +11,8 @@ using vcq::Notice;
 using vcq::Post;
 
 AtomicRunner::AtomicRunner(vcq::Vcq& vcq) noexcept
-    : vcq_(vcq), random_(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) >> 4) | 1)
+    : vcq_(vcq), random_(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) >> 4) | 1),
+      wide_(*this, vcq, scratch_)
 {
 }
 
@@ -110,7 +111,7 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
     // Whoever ends while we start is not given back before we have looked: one more reference.
     ++op->pending;
     start_queued();
-    if (op->started != op->total)
+    if (op->started < op->total)
         keep_injected(*op);
     if (settle(*op, UTOFU_SUCCESS))
         finish(*op);
@@ -208,6 +209,10 @@ bool AtomicRunner::start_word(AtomicOp& op) noexcept
 {
     if (vcq_.window_free() <= window_reserve)
         return false;
+    const AtomicOp::Target& target = op.target[op.at_target];
+    const utofu_stadd_t at = target.stadd + op.in_target * op.size;
+    if (op.method == Method::wide || (op.size == 8 && (at & 7) != 0)) [[unlikely]]
+        return ++op.pending, took(op, wide_.start(op, op.started, at), 1);
     Flight* const f = flights_.alloc();
     if (!f)
         return false;
@@ -230,23 +235,40 @@ bool AtomicRunner::start_word(AtomicOp& op) noexcept
                          op.integer;
     f->loops = op.method == Method::loop && !top_sum;
     f->scratch = 0;
+    ++op.pending;
     const Post posted = f->loops ? begin_loop(*f) : op.by_get ? get_word(*f) : post_native(*f);
+    const unsigned elements = f->elements;
+    if (posted != Post::done) [[unlikely]]
+        flights_.release(f);
+    return took(op, posted, elements);
+}
+
+/// What start_word() does with the answer to its post.
+bool AtomicRunner::took(AtomicOp& op, Post posted, std::size_t elements) noexcept
+{
     if (posted == Post::done) [[likely]] {
-        ++op.pending;
-        advance(op, f->elements);
+        advance(op, elements);
         return true;
     }
-    flights_.release(f);
+    --op.pending;
     if (posted == Post::busy)
         return false;
-    const int code = vcq_.last_error();
+    const int code = vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
     abandon(op, fi_error_of(code), code);
     return true;
 }
 
+void AtomicRunner::settle_wide(AtomicOp& op, int code) noexcept
+{
+    if (code != UTOFU_SUCCESS)
+        abandon(op, fi_error_of(code), code);
+    if (settle(op, code))
+        finish(op);
+}
+
 void AtomicRunner::advance(AtomicOp& op, std::size_t elements) noexcept
 {
-    if (op.words++ == 0 && op.method == Method::loop) {
+    if (op.words++ == 0 && op.multi) {
         op.loop_next = looping_;
         op.loop_prev = nullptr;
         if (looping_)
@@ -375,6 +397,7 @@ bool AtomicRunner::read_by_get(const NativeOp& native) noexcept
     op->op = FI_ATOMIC_READ;
     op->size = native.size;
     op->integer = true;
+    op->multi = false;
     op->reads_operand = op->reads_compare = op->write_event = false;
     op->fetches = op->by_get = true;
     op->strong = ordered_;
@@ -442,7 +465,7 @@ void AtomicRunner::finish(AtomicOp& op) noexcept
         case Post::error: abandon(op, fi_error_of(vcq_.last_error()), vcq_.last_error()); break;
         }
     }
-    if (op.method == Method::loop && op.words != 0) {
+    if (op.multi && op.words != 0) {
         (op.loop_prev ? op.loop_prev->loop_next : looping_) = op.loop_next;
         if (op.loop_next)
             op.loop_next->loop_prev = op.loop_prev;
@@ -468,6 +491,8 @@ void AtomicRunner::progress() noexcept
     ++tick_;
     if (again_)
         retry_posts();
+    if (wide_.wants_progress())
+        wide_.progress();
     while (AtomicOp* const op = events_) {
         events_ = op->next;
         op->next = nullptr;
@@ -491,8 +516,12 @@ void AtomicRunner::close() noexcept
     while (Flight* const f = again_) {
         again_ = f->next;
         f->next = nullptr;
-        end_batch(*f, 0, UTOFU_ERR_MRQ_OTHER);
+        if (f->loops)
+            end_batch(*f, 0, UTOFU_ERR_MRQ_OTHER);
+        else
+            settle_word(*f, 0, UTOFU_ERR_MRQ_OTHER);
     }
+    wide_.close();
     while (AtomicOp* const op = events_) {
         events_ = op->next;
         op->next = nullptr;

@@ -55,6 +55,9 @@ inline constexpr std::uint32_t right_read = 1;
 inline constexpr std::uint32_t right_write = 2;
 inline constexpr unsigned first_log2 = 6; ///< buckets of the first table
 inline constexpr unsigned max_log2 = 18;
+/// Behind the first table, under the same STag: the lock words of wide atomics (atomic_wide.h).
+inline constexpr std::size_t locks_offset = sizeof(Bucket) << first_log2;
+inline constexpr std::size_t locks_bytes = 256;
 
 constexpr std::uint64_t mix(std::uint64_t x) noexcept
 {

@@ -63,6 +63,8 @@ int RegionTable::make_table(unsigned log2, Table& table) const noexcept
 {
     table.log2 = log2;
     table.bytes = sizeof(Bucket) << log2;
+    if (log2 == directory::first_log2)
+        table.bytes += directory::locks_bytes;
     void* memory = ::operator new(table.bytes, table_alignment, std::nothrow);
     if (memory == nullptr)
         return -FI_ENOMEM;
