@@ -172,7 +172,7 @@ Outcome complex(fi_op op, T* target, const T* operand, const T* compare)
 }
 
 /// Applies; pointers of any alignment; operand and compare may be null where the operation has none.
-inline Outcome apply(fi_op op, fi_datatype t, void* target, const void* operand,
+[[gnu::noinline]] inline Outcome apply(fi_op op, fi_datatype t, void* target, const void* operand,
                      const void* compare)
 {
     if (is_integer(t)) {
