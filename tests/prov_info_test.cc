@@ -400,4 +400,26 @@ TEST(Info, AddressesAreSetAndCopied)
     EXPECT_EQ(static_cast<char*>(again->dest_addr)[23], 7);
 }
 
+// --- what stands below: one clear line, and no other backend in its place
+
+/// In a process of its own: what fi_getinfo answers with this FI_TOFU_BACKEND.
+[[noreturn]] void getinfo_with_backend(const char* backend)
+{
+    setenv("FI_TOFU_BACKEND", backend, 1);
+    unsetenv("FI_LOG_LEVEL");
+    int error = 0;
+    ask([](fi_info&) {}, FI_VERSION(1, 17), &error);
+    std::_Exit(error == -FI_ENODATA ? 0 : 1);
+}
+
+TEST(InfoBackendDeathTest, ABadBackendIsNamedInOneLine)
+{
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const auto refused_with_0 = testing::ExitedWithCode(0);
+    EXPECT_EXIT(getinfo_with_backend("nonsense"), refused_with_0, "FI_TOFU_BACKEND=nonsense is no backend");
+    EXPECT_EXIT(getinfo_with_backend("/no/such/library.so"), refused_with_0, "FI_TOFU_BACKEND: /no/such");
+    EXPECT_EXIT(getinfo_with_backend("/lib/x86_64-linux-gnu/libm.so.6"), refused_with_0,
+                "lacks utofu_|cannot open");
+}
+
 } // namespace

@@ -2,6 +2,8 @@
 // Logging through libfabric (FI_LOG_LEVEL, FI_LOG_PROV). Called by all; not on the data path.
 #pragma once
 
+#include <cerrno>
+
 #include <rdma/providers/fi_log.h>
 #include <rdma/providers/fi_prov.h>
 
@@ -9,6 +11,10 @@ namespace tofu {
 
 /// The provider as libfabric knows it (init.cc).
 extern fi_provider provider;
+
+/// One line about a setting of the user's that cannot be met: through the log where it shows warnings, else on
+/// stderr, for libfabric says nothing unless FI_LOG_LEVEL is set. `format` as printf's, without a newline.
+void complain(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
 
 } // namespace tofu
 

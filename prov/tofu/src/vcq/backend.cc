@@ -148,6 +148,13 @@ int query_tnis(const Functions& f, utofu_tni_id_t* tnis, std::size_t& count,
     return count > 0 ? 0 : -FI_ENODATA;
 }
 
+/// FI_PROVIDER names us: whoever set it wants to know why we do not come.
+bool provider_asked_for() noexcept
+{
+    const char* wanted = std::getenv("FI_PROVIDER");
+    return wanted != nullptr && std::strstr(wanted, "tofu") != nullptr;
+}
+
 } // namespace
 
 int Backend::load()
@@ -163,43 +170,45 @@ int Backend::load()
                               query_tnis(functions_, tnis_, tni_count_, caps_) != 0))
                 library = Library(); // installed, but there is no Tofu interface on this machine
         } else if (!automatic) {
-            TOFU_WARN(FI_LOG_CORE,
-                      "FI_TOFU_BACKEND=utofu, but the loader finds no libtofucom.so of a Tofu "
-                      "machine: set LD_LIBRARY_PATH, or FI_TOFU_BACKEND=sim for the simulator\n");
+            complain("FI_TOFU_BACKEND=utofu, but the loader finds no libtofucom.so of a Tofu "
+                      "machine: set LD_LIBRARY_PATH, or FI_TOFU_BACKEND=sim for the simulator");
             return -FI_ENODATA;
         }
     }
     if (!library && (automatic || std::strcmp(wanted, "sim") == 0)) {
         library = find_simulator(path_, sizeof(path_));
         if (!library) {
-            TOFU_WARN(FI_LOG_CORE,
-                      "no uTofu library: neither a Tofu interface nor the simulator's libtofucom.so "
-                      "is here; install it or give its path in FI_TOFU_BACKEND\n");
+            static constexpr const char* text =
+                "no uTofu library: neither a Tofu interface nor the simulator's libtofucom.so is here; "
+                "install it or give its path in FI_TOFU_BACKEND";
+            if (!automatic || provider_asked_for())
+                complain("%s", text);
+            else
+                TOFU_INFO(FI_LOG_CORE, "%s\n", text);
             return -FI_ENODATA;
         }
     }
     if (!library) {
         if (std::strchr(wanted, '/') == nullptr) {
-            TOFU_WARN(FI_LOG_CORE,
-                      "FI_TOFU_BACKEND=%s is no backend: use auto, utofu, sim or a path with a "
-                      "slash\n",
+            complain("FI_TOFU_BACKEND=%s is no backend: use auto, utofu, sim or a path with a "
+                      "slash",
                       wanted);
             return -FI_EINVAL;
         }
         std::snprintf(path_, sizeof(path_), "%s", wanted);
         library = Library(wanted);
         if (!library) {
-            TOFU_WARN(FI_LOG_CORE, "FI_TOFU_BACKEND: %s\n", dlerror());
+            complain("FI_TOFU_BACKEND: %s", dlerror());
             return -FI_ENODATA;
         }
     }
     if (const char* missing = fill(library, functions_)) {
-        TOFU_WARN(FI_LOG_CORE, "%s lacks %s: use a uTofu library of version 1\n", path_, missing);
+        complain("%s lacks %s: use a uTofu library of version 1", path_, missing);
         return -FI_ENOSYS;
     }
     if (query_tnis(functions_, tnis_, tni_count_, caps_) != 0) {
-        TOFU_WARN(FI_LOG_CORE, "%s offers no TNI for one-sided communication to this process\n",
-                  path_);
+        if (!automatic || provider_asked_for())
+            complain("%s offers no TNI for one-sided communication to this process", path_);
         return -FI_ENODATA;
     }
     library.keep();
