@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <pthread.h>
 #include <unistd.h>
@@ -31,6 +32,15 @@ Process& Process::self() noexcept
         (void)::pthread_atfork(nullptr, nullptr, [] { Process::self().reset_in_child(); });
     });
     return *std::launder(reinterpret_cast<Process*>(process_storage));
+}
+
+void keep_reachable(void* object) noexcept
+{
+    static void* volatile kept[2048];
+    static unsigned count = 0;
+    if (object != nullptr && count < std::size(kept)) {
+        kept[count++] = object;
+    }
 }
 
 int Process::enter() noexcept
@@ -141,7 +151,7 @@ void Process::reset_in_child() noexcept
     if (segment_.fd >= 0) {
         ::close(segment_.fd);
     }
-    (void)memory_.release();
+    keep_reachable(memory_.release());
     job_.forget();
     // Locks may have been held by threads that the child does not have: start from nothing.
     new (this) Process;

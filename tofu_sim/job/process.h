@@ -61,6 +61,9 @@ class Process {
     int pid_ = 0;
 };
 
+// In a forked child: the parent's object, which is neither used nor destroyed there, stays known to leak checkers.
+void keep_reachable(void* object) noexcept;
+
 // Called by Process::leave while the VCQs still exist: what was posted is on its way and arrives.
 void finish_vcqs_at_exit() noexcept;
 

@@ -443,7 +443,7 @@ void forget_chaos_in_child() noexcept
 {
     thread_runs = false;
     for (Vcq& vcq : vcq_table) {
-        (void)vcq.chaos_queue.release(); // may have been in the middle of a change
+        keep_reachable(vcq.chaos_queue.release()); // may have been in the middle of a change
     }
 }
 

@@ -27,6 +27,7 @@ struct KnownPeer : Peer {
 struct Directory {
     std::unordered_map<uint64_t, Remote*> remotes;
     std::unordered_map<uint64_t, KnownPeer*> peers; // slot and incarnation
+    std::vector<Remote*> replaced; // by the next VCQ of the same ID; another thread may hold one
     std::vector<KnownPeer*> buried;                 // dead; their pages are given back
 };
 
@@ -165,6 +166,9 @@ RemoteStatus resolve_remote(uint64_t vcq_id, Remote*& remote) noexcept
     if (remote == nullptr) {
         return RemoteStatus::nobody;
     }
+    if (known != remotes.end()) {
+        directory().replaced.push_back(known->second);
+    }
     remotes[key] = remote;
     // Release: a reader of the cache finds a complete object (partner: find_remote).
     cached.store_release(reinterpret_cast<uintptr_t>(remote));
@@ -177,6 +181,7 @@ void forget_remotes_in_child() noexcept
     for (SharedWord<uintptr_t>& cached : remote_cache) {
         cached.store_relaxed(0);
     }
+    keep_reachable(new (std::nothrow) Directory(std::move(directory())));
     new (&directory()) Directory;
 }
 

@@ -18,7 +18,7 @@
 
 namespace tofu::sim {
 
-Vcq vcq_table[vcqs_per_node];
+constinit VcqTable vcq_storage;
 
 namespace {
 
@@ -288,7 +288,7 @@ void reset_vcqs_in_child() noexcept
         vcq.live.store_relaxed(0);
         vcq.mrq_head = 0;
         vcq.special = 0;
-        (void)vcq.registrations.release(); // its segment is not ours
+        keep_reachable(vcq.registrations.release()); // its segment is not ours
         new (&vcq.lock) std::mutex;
     }
     std::fill(std::begin(own_cqs), std::end(own_cqs), OwnCq{});

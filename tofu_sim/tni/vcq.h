@@ -85,7 +85,14 @@ struct alignas(512) Vcq {
     enum Special : uint32_t { locked = 1, session = 2, chaos = 4 };
 };
 
-extern Vcq vcq_table[vcqs_per_node];
+// Never destroyed: other threads may still post while the program exits.
+union VcqTable {
+    Vcq slots[vcqs_per_node];
+    constexpr VcqTable() noexcept : slots{} {}
+    ~VcqTable() {}
+};
+extern VcqTable vcq_storage;
+inline constexpr Vcq (&vcq_table)[vcqs_per_node] = vcq_storage.slots;
 
 // The VCQ of a handle, or nullptr for a foreign or freed one. Two compares and a load.
 [[nodiscard]] inline Vcq* find_vcq(utofu_vcq_hdl_t handle) noexcept
