@@ -434,7 +434,10 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     fi_info** end = &first;
     for (KeyStyle style : styles) {
         int mode = 0;
-        if (!mr_mode_for(style, version, hints, mode))
+        // Not both for whoever is able: Open MPI's common code deals infos that differ in mr_mode alone out
+        // to its ranks in turn, as if each were an interface, and ranks with different styles of keys
+        // can't use each other's.
+        if ((able && style == KeyStyle::user) || !mr_mode_for(style, version, hints, mode))
             continue;
         if (first != nullptr && first->domain_attr->mr_mode == mode)
             continue;
