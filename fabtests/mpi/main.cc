@@ -86,8 +86,9 @@ void out_of_time(int)
 
 bool is_chosen(const Part& part, int argc, char** argv)
 {
-    bool chosen = argc < 2;
-    for (int i = 1; i < argc; i++) {
+    const int first = argc > 1 && std::strcmp(argv[1], "--forever") == 0 ? 2 : 1;
+    bool chosen = argc <= first;
+    for (int i = first; i < argc; i++) {
         chosen = chosen || std::strncmp(part.name, argv[i], std::strlen(argv[i])) == 0;
     }
     return chosen;
@@ -185,12 +186,15 @@ int main(int argc, char** argv)
     int run = 0;
     int failed = 0;
     long totals[2] = {0, 0};
-    for (const Part& part : parts) {
-        if (is_chosen(part, argc, argv)) {
-            run++;
-            failed += run_part(part, world, totals) ? 0 : 1;
+    const bool forever = argc > 1 && std::strcmp(argv[1], "--forever") == 0;
+    do {
+        for (const Part& part : parts) {
+            if (is_chosen(part, argc, argv)) {
+                run++;
+                failed += run_part(part, world, totals) ? 0 : 1;
+            }
         }
-    }
+    } while (forever && failed == 0);
     const bool good = run > 0 && failed == 0;
     if (world.rank == 0) {
         std::printf("mpi_conformance: %d ranks, %d parts, %d failed; %ld checks, %ld failed: %s\n",
