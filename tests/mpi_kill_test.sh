@@ -34,6 +34,12 @@ echo "killed rank 1 (pid $victim); mpirun ended with status $status"
 [ $status != 0 ] || { echo "mpirun did not notice"; exit 1; }
 [ $status != 124 ] || { echo "mpirun did not end in time"; exit 1; }
 
+# mpirun may be gone a moment before the last rank it has killed.
+for _ in $(seq 100); do
+    "$TOFU_SIM_COMMAND" show "$job" 2>/dev/null | grep ' rank ' | grep -qv ' DEAD$' || break
+    read -r -t 0.1 <> <(:)
+done
+
 # Another job starts and ends: whatever the dead one has left must be gone now.
 export TOFU_SIM_JOB=$job-next
 "$TOFU_SIM_COMMAND" run -n 1 --timeout 30 "$TOFU_TOP_BUILDDIR/tests/show_subject" </dev/null || exit 1

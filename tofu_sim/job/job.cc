@@ -8,6 +8,7 @@
 
 #include "job/liveness.h"
 #include "job/report.h"
+#include "job/sweep.h"
 
 #include <utofu.h>
 
@@ -245,6 +246,7 @@ int Job::open_file(const Environment& environment) noexcept
                          header.file_bytes == job_file_bytes(header.num_nodes) &&
                          header.num_nodes <= max_nodes;
     if (!started || count_running() == 0) {
+        sweep_dead_jobs(base_fd_, name_);
         if (const int rc = start_file(environment); rc != UTOFU_SUCCESS) {
             return rc;
         }

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: takes away the files of other jobs whose processes were all killed, so that none outlives the next start.
+// Called by: job/job.cc, once by the first process of a job. Calls: job/liveness, files.
+//
+// Whoever makes or joins a job holds the lock of its directory until it has taken its slot, and after getting
+// the lock looks whether the directory is still there (job/job.cc). So with the lock held and no slot of a
+// running process, nobody is in the job, and nobody can come in unnoticed.
+#include "job/sweep.h"
+
+#include "job/layout.h"
+#include "job/liveness.h"
+
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tofu::sim {
+namespace {
+
+constexpr unsigned max_jobs_looked_at = 64;
+constexpr char job_file_name[] = "job";
+
+bool is_ours(int fd) noexcept
+{
+    struct stat status{};
+    return ::fstat(fd, &status) == 0 && status.st_uid == ::geteuid();
+}
+
+bool has_running_process(int directory) noexcept
+{
+    const int file = ::openat(directory, job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0) {
+        return false;
+    }
+    bool running = false;
+    ProcessSlot block[64];
+    for (uint32_t first = 0; !running && first < max_processes; first += 64) {
+        const auto offset = static_cast<off_t>(job_slots_offset + first * sizeof(ProcessSlot));
+        if (::pread(file, block, sizeof block, offset) != ssize_t{sizeof block}) {
+            break;
+        }
+        for (const ProcessSlot& slot : block) {
+            running = running || (slot.used.raw != 0 && process_runs(slot.pid, slot.start_time));
+        }
+    }
+    ::close(file);
+    return running;
+}
+
+void sweep_job(int base_fd, const char* name) noexcept
+{
+    const int directory = ::openat(base_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (directory < 0) {
+        return;
+    }
+    if (is_ours(directory) && ::flock(directory, LOCK_EX | LOCK_NB) == 0 &&
+        !has_running_process(directory)) {
+        // What is not our job file stays, and its directory with it.
+        (void)::unlinkat(directory, job_file_name, 0);
+        (void)::unlinkat(base_fd, name, AT_REMOVEDIR);
+    }
+    ::close(directory); // and with it the lock
+}
+
+} // namespace
+
+void sweep_dead_jobs(int base_fd, const char* own_name) noexcept
+{
+    const int copy = ::openat(base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR* const stream = copy >= 0 ? ::fdopendir(copy) : nullptr;
+    if (stream == nullptr) {
+        if (copy >= 0) {
+            ::close(copy);
+        }
+        return;
+    }
+    unsigned looked_at = 0;
+    while (const dirent* const entry = ::readdir(stream)) {
+        if (entry->d_name[0] != '.' && std::strcmp(entry->d_name, own_name) != 0) {
+            sweep_job(base_fd, entry->d_name);
+            if (++looked_at == max_jobs_looked_at) {
+                break;
+            }
+        }
+    }
+    ::closedir(stream);
+}
+
+} // namespace tofu::sim
