@@ -96,6 +96,7 @@ struct Inbound {
     std::uint32_t next_seq = 1;
     std::uint32_t reported = 0; ///< slots taken out that the sender knows of
     bool greeted = false;       ///< HELLO was accepted
+    bool gone = false;          ///< the sender is no more: to be closed when its packets have been taken
     bool closing = false;       ///< to be closed when its probe has ended
     bool probing = false;
     std::uint16_t index = 0;

@@ -354,8 +354,14 @@ void Messenger::on_inbound_life(vcq::Waiter* waiter, const vcq::Notice& notice) 
     m.bounces_.release(in.scratch);
     in.scratch = {};
     in.probing = false;
-    if (m.open_ && (gone || in.closing))
+    if (!m.open_)
+        return;
+    if (in.closing)
         m.close_ring(in);
+    else if (gone && !in.gone) {
+        in.gone = true; // what it had sent before is still taken
+        m.gone_++;
+    }
 }
 
 } // namespace tofu::proto

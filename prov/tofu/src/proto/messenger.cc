@@ -141,6 +141,8 @@ void Messenger::slow_round() noexcept
     if (now_ - last_tick_ < tick_ms)
         return;
     last_tick_ = now_;
+    if (gone_ != 0)
+        close_gone();
     scan_claims();
     if (now_ - last_watch_ < watch_ms)
         return;
@@ -155,6 +157,19 @@ void Messenger::scan_claims() noexcept
         // relaxed: open_ring() reads it again
         if (inbound_[ring] == nullptr && area_.claim(ring).load(std::memory_order_relaxed) != 0)
             open_ring(ring);
+}
+
+/// Rings whose senders died and whose packets have all been taken.
+void Messenger::close_gone() noexcept
+{
+    for (std::size_t i = polls_.size(); i-- > 0;) {
+        Inbound& in = *inbound_[polls_[i].ring];
+        // acquire: as in drain()
+        const std::uint64_t word =
+            std::atomic_ref<std::uint64_t>(*polls_[i].word).load(std::memory_order_acquire);
+        if (in.gone && static_cast<std::uint32_t>(word >> 32) != polls_[i].seq)
+            close_ring(in);
+    }
 }
 
 /// Asks for a sign of life where something waits for a peer, and of one sender after the other.

@@ -203,6 +203,7 @@ class Messenger {
     void watch() noexcept;
     void scan_claims() noexcept;
     void catch_up() noexcept;
+    void close_gone() noexcept;
     [[gnu::noinline]] void slow_round() noexcept;
 
     Endpoint& ep_;
@@ -233,6 +234,7 @@ class Messenger {
     std::vector<Poll> polls_;
     std::size_t next_poll_ = 0;
     std::size_t hot_ = 0;
+    unsigned gone_ = 0; ///< rings of senders that are no more
     bool reports_due_ = false;
     std::unique_ptr<Inbound> retired_; ///< closed last; still looked at while its last packet is handled
     Matcher tagged_;

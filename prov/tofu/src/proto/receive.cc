@@ -227,6 +227,10 @@ void Messenger::close_ring(Inbound& in) noexcept
         polls_.pop_back();
         in.place = no_place;
     }
+    if (in.gone) {
+        in.gone = false;
+        gone_--;
+    }
     if (in.probing) { // its notice will come back here
         in.closing = true;
         return;
