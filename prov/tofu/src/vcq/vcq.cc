@@ -32,6 +32,20 @@ int fi_code_of(int code) noexcept
     }
 }
 
+/// On the first TNI with room from number `spread` on.
+int create(const Functions& f, const Backend& backend, unsigned spread, unsigned long flags,
+           utofu_vcq_hdl_t& handle) noexcept
+{
+    const std::size_t tnis = backend.tni_count();
+    int code = UTOFU_ERR_FULL;
+    for (std::size_t i = 0; i < tnis; i++) {
+        code = f.create_vcq(backend.tnis()[(spread + i) % tnis], flags, &handle);
+        if (code != UTOFU_ERR_FULL) // made, or another TNI would not do better
+            break;
+    }
+    return code;
+}
+
 } // namespace
 
 int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const Sink& sink)
@@ -39,19 +53,16 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     if (is_open() || backend.tni_count() == 0)
         return -FI_EINVAL;
     const Functions& f = backend.functions();
-    const unsigned long flags = thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0;
-    const std::size_t tnis = backend.tni_count();
-    int code = UTOFU_ERR_FULL;
     utofu_vcq_hdl_t handle = 0;
-    for (std::size_t i = 0; i < tnis; i++) {
-        code = f.create_vcq(backend.tnis()[(spread + i) % tnis], flags, &handle);
-        if (code == UTOFU_SUCCESS)
-            break;
-        if (code != UTOFU_ERR_FULL) // another TNI would not do better
-            return fi_code_of(code);
-    }
+    int code = UTOFU_ERR_FULL;
+    // Alone on its CQ, a VCQ needs no lock of the library's beside that of its owner (guide 3.3.4.1). Such CQs
+    // are few.
+    if (thread_safe)
+        code = create(f, backend, spread, UTOFU_VCQ_FLAG_EXCLUSIVE, handle);
     if (code != UTOFU_SUCCESS)
-        return -FI_ENOSPC;
+        code = create(f, backend, spread, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, handle);
+    if (code != UTOFU_SUCCESS)
+        return fi_code_of(code);
     utofu_vcq_id_t id = 0;
     code = f.query_vcq_id(handle, &id);
     if (code != UTOFU_SUCCESS) {
@@ -147,8 +158,10 @@ Post Vcq::refuse(int code, const How& how, const Ticket& ticket) noexcept
         give_back(static_cast<std::uint8_t>(ticket.edata));
     else if (how.when == When::sent)
         sent_pending_--;
-    if (code == UTOFU_ERR_BUSY)
+    if (code == UTOFU_ERR_BUSY) {
+        tcq_wanted_ = true; // reading it makes room in the TOQ (guide 3.7)
         return Post::busy;
+    }
     last_error_ = code;
     return Post::error;
 }
@@ -225,17 +238,9 @@ unsigned Vcq::poll(unsigned budget) noexcept
     if (!is_open())
         return 0;
     unsigned taken = 0;
-    for (unsigned i = 0; i < budget; i++, taken++) {
-        void* cbdata = nullptr;
-        const int code = functions_->poll_tcq(handle_, 0, &cbdata);
-        if (code == UTOFU_ERR_NOT_FOUND)
-            break;
-        if (code != UTOFU_SUCCESS && (code > UTOFU_ERR_TCQ_OTHER || code < UTOFU_ERR_TCQ_LENGTH)) {
-            last_error_ = code; // the poll itself failed: there is no entry
-            break;
-        }
-        on_tcq(code, cbdata);
-    }
+    // Without a waiter for it the TCQ has errors at most, and room to give back: a look now and then will do.
+    if (sent_pending_ != 0 || tcq_wanted_ || ++polls_ % tcq_interval == 0)
+        taken = poll_tcq(budget);
     for (unsigned i = 0; i < budget; i++, taken++) {
         utofu_mrq_notice notice;
         const int code = functions_->poll_mrq(handle_, 0, &notice);
@@ -249,6 +254,24 @@ unsigned Vcq::poll(unsigned budget) noexcept
         on_mrq(code, notice);
     }
     return taken;
+}
+
+unsigned Vcq::poll_tcq(unsigned budget) noexcept
+{
+    tcq_wanted_ = false;
+    for (unsigned taken = 0; taken < budget; taken++) {
+        void* cbdata = nullptr;
+        const int code = functions_->poll_tcq(handle_, 0, &cbdata);
+        if (code == UTOFU_ERR_NOT_FOUND)
+            return taken;
+        if (code != UTOFU_SUCCESS && (code > UTOFU_ERR_TCQ_OTHER || code < UTOFU_ERR_TCQ_LENGTH)) {
+            last_error_ = code; // the poll itself failed: there is no entry
+            return taken;
+        }
+        on_tcq(code, cbdata);
+    }
+    tcq_wanted_ = true; // there may be more
+    return budget;
 }
 
 void Vcq::on_tcq(int code, void* cbdata) noexcept

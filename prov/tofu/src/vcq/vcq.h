@@ -67,14 +67,17 @@ struct Sink {
 /// Owns one VCQ handle. Not thread-safe: its owner's lock serialises all calls.
 class Vcq {
   public:
+    /// Polls between two looks into a TCQ that nobody waits for.
+    static constexpr unsigned tcq_interval = 16;
+
     Vcq() = default;
     Vcq(const Vcq&) = delete;
     Vcq& operator=(const Vcq&) = delete;
     ~Vcq() { close(); }
 
     /// Creates the VCQ on TNI number `spread` modulo those available, or the next one with room. VCQs of one
-    /// process may share a CQ, and then guide 2.5 forbids concurrent calls: `thread_safe` asks for
-    /// UTOFU_VCQ_FLAG_THREAD_SAFE. Returns 0 or -FI_E* (-FI_ENOSPC: no VCQ left on this node).
+    /// process may share a CQ, and then guide 2.5 forbids concurrent calls: `thread_safe` asks for a CQ of its own,
+    /// else for UTOFU_VCQ_FLAG_THREAD_SAFE. Returns 0 or -FI_E* (-FI_ENOSPC: no VCQ left on this node).
     [[nodiscard]] int open(const Backend& backend, unsigned spread, bool thread_safe,
                            const Sink& sink);
     /// Ends all posting: posts answer Post::error from now on. Polls until what is under way has ended, 100 ms at
@@ -161,6 +164,7 @@ class Vcq {
     [[nodiscard]] Post settle(int code, const How& how, const Ticket& ticket) noexcept;
     [[gnu::noinline]] Post refuse(int code, const How& how, const Ticket& ticket) noexcept;
     void give_back(std::uint8_t number) noexcept;
+    unsigned poll_tcq(unsigned budget) noexcept;
     void on_tcq(int code, void* cbdata) noexcept;
     void on_mrq(int code, const utofu_mrq_notice& notice) noexcept;
 
@@ -171,6 +175,8 @@ class Vcq {
     std::uint16_t free_count_ = 0;
     std::uint8_t first_free_ = 0;    ///< 0: none
     bool closing_ = false;
+    bool tcq_wanted_ = false;        ///< the next poll looks into the TCQ
+    std::uint8_t polls_ = 0;
     int last_error_ = 0;
     Sink sink_{};
     const Backend* backend_ = nullptr;
