@@ -165,6 +165,8 @@ std::byte* PeerProcess::Impl::window(uint32_t backing, uint64_t file_offset, uin
         num_windows.fetch_add(1);
         at = windows_.emplace(key, Window{static_cast<std::byte*>(address), bytes}).first;
     }
+    if (file_offset - number * peer_window_bytes >= at->second.bytes)
+        return nullptr; // behind the end of the file
     *window_offset = number * peer_window_bytes;
     *window_bytes = at->second.bytes;
     return at->second.address;
@@ -257,12 +259,13 @@ bool PeerProcess::Impl::await_answer(MailboxSlot& slot, uint64_t posted) noexcep
         // Acquire: result and data (partner: serve, its release of `done`).
         if (slot.state.load_acquire() == answered)
             return true;
-        const timespec step{0, wait_step_ms * 1000000};
-        futex_wait(slot.answered, count, &step);
+        if (alive() && now_ms() < deadline) {
+            const timespec step{0, wait_step_ms * 1000000};
+            futex_wait(slot.answered, count, &step);
+            continue;
+        }
         if (slot.state.load_acquire() == answered)
             return true;
-        if (alive() && now_ms() < deadline)
-            continue;
         uint64_t expected = posted;
         if (slot.state.compare_exchange(expected, with_phase(posted, SlotPhase::free)))
             return false;
