@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# Every environment variable and option of the code stands in its manual page, and none besides.
+# Called by: make check. Calls: man where it is there. Reads the sources.
+set -u
+cd "${TOFU_TOP_SRCDIR:?set by make check}" || exit 99
+failures=0
+fail()
+{
+    echo "FAIL: $*"
+    failures=$((failures + 1))
+}
+in_page()
+{
+    grep -qw -- "$2" "man/$1" || fail "$2 is not in man/$1"
+}
+
+params=$(grep -ho 'fi_param_define(&provider, "[a-z_]*"' prov/tofu/src/*.cc | sed 's/.*"\(.*\)"/FI_TOFU_\1/' | tr a-z A-Z)
+sim=$(grep -rhoE '"(TOFU_SIM|UTOFU)_[A-Z_]+"' --include='*.cc' tofu_sim/job tofu_sim/memory tofu_sim/tni |
+    tr -d '"' | grep -v '^UTOFU_ERR\|^UTOFU_SUCCESS' | sort -u)
+[ "$(echo "$params" | wc -l)" -ge 1 ] && [ "$(echo "$sim" | wc -l)" -ge 8 ] || fail "found too few variables in the sources"
+for name in $params; do in_page fi_tofu.7 "$name"; done
+for name in $sim; do in_page tofu_sim.7 "$name"; done
+# And none that the code does not read.
+for name in $(grep -ohE '\bFI_TOFU_[A-Z_]+' man/fi_tofu.7 | sort -u); do
+    echo "$params" | grep -qx "$name" || fail "man/fi_tofu.7 has $name, which nothing reads"
+done
+for name in $(grep -ohE '\b(TOFU_SIM|UTOFU_NUM|UTOFU_SWAP)_[A-Z_]+' man/tofu_sim.7 | sort -u); do
+    echo "$sim" | grep -qx "$name" || fail "man/tofu_sim.7 has $name, which nothing reads"
+done
+# Options of tofu-sim: as its help lists them.
+for option in $(sed -n 's/^ *"  \(--[a-z-]*\) .*/\1/p' tofu_sim/tools/main.cc); do
+    grep -q -- "$(echo "$option" | sed 's/-/\\\\-/g')" man/tofu-sim.1 || fail "$option is not in man/tofu-sim.1"
+done
+if command -v man >/dev/null; then
+    for page in man/*.[17]; do
+        warnings=$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null)
+        [ -z "$warnings" ] || fail "$page: $warnings"
+    done
+fi
+[ "$failures" = 0 ] || exit 1
+echo "manual pages: $(echo "$params" "$sim" | wc -w) variables"
