@@ -142,7 +142,7 @@ TEST(Mr, AProvidersKeyWithoutTheRightIsAnError)
                 EXPECT_NE(error.err, 0);
                 EXPECT_NE(error.prov_errno, 0);
                 // An inject that fails is told all the same, once.
-                ASSERT_EQ(fi_inject_write(s.ep, &value, 8, 1, w.base, w.key), 0);
+                ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &value, 8, 1, w.base, w.key); }), 0);
                 ASSERT_TRUE(s.next(entry, &error));
                 EXPECT_NE(error.err, 0);
                 s.expect_silence();
@@ -411,8 +411,8 @@ TEST(Endpoint, OptionsNamesAndAliases)
         fid_ep* loud = nullptr;
         ASSERT_EQ(fi_ep_alias(s.ep, &loud, FI_TRANSMIT | FI_COMPLETION), 0);
         EXPECT_EQ(fi_close(&s.ep->fid), -FI_EBUSY);
-        ASSERT_EQ(fi_write(s.ep, &one, 8, nullptr, 0, peers[0].base, peers[0].key, &s), 0);
-        ASSERT_EQ(fi_write(loud, &one, 8, nullptr, 0, peers[0].base, peers[0].key, loud), 0);
+        ASSERT_EQ(s.post([&] { return fi_write(s.ep, &one, 8, nullptr, 0, peers[0].base, peers[0].key, &s); }), 0);
+        ASSERT_EQ(s.post([&] { return fi_write(loud, &one, 8, nullptr, 0, peers[0].base, peers[0].key, loud); }), 0);
         s.expect(loud, FI_RMA | FI_WRITE);
         s.expect_silence();
         ASSERT_EQ(fi_close(&loud->fid), 0);

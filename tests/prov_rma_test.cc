@@ -218,11 +218,11 @@ TEST(Rma, ZeroBytesComplete)
         Session s(rank);
         char window[64] = {};
         auto peers = s.share(window, sizeof(window));
-        ASSERT_EQ(fi_write(s.ep, window, 0, nullptr, 0, peers[0].base, peers[0].key, &s), 0);
+        ASSERT_EQ(s.post([&] { return fi_write(s.ep, window, 0, nullptr, 0, peers[0].base, peers[0].key, &s); }), 0);
         s.expect(&s, FI_RMA | FI_WRITE);
-        ASSERT_EQ(fi_read(s.ep, window, 0, nullptr, 0, peers[0].base, peers[0].key, &s), 0);
+        ASSERT_EQ(s.post([&] { return fi_read(s.ep, window, 0, nullptr, 0, peers[0].base, peers[0].key, &s); }), 0);
         s.expect(&s, FI_RMA | FI_READ);
-        ASSERT_EQ(fi_inject_write(s.ep, window, 0, 0, peers[0].base, peers[0].key), 0);
+        ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, window, 0, 0, peers[0].base, peers[0].key); }), 0);
         s.expect_silence();
     });
 }
@@ -245,18 +245,18 @@ TEST(Rma, SelectiveCompletionReportsWhatIsFlagged)
         msg.rma_iov = &remote;
         msg.rma_iov_count = 1;
         msg.context = &msg;
-        ASSERT_EQ(fi_write(s.ep, &value, 8, nullptr, 0, peers[0].base, peers[0].key, &s), 0);
-        ASSERT_EQ(fi_writemsg(s.ep, &msg, 0), 0);
-        ASSERT_EQ(fi_inject_write(s.ep, &value, 8, 0, peers[0].base, peers[0].key), 0);
+        ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 0, peers[0].base, peers[0].key, &s); }), 0);
+        ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &msg, 0); }), 0);
+        ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &value, 8, 0, peers[0].base, peers[0].key); }), 0);
         EXPECT_TRUE(wait_until([&] { return fi_cntr_read(s.counter[write_counter]) == 3; }));
         s.expect_silence();
-        ASSERT_EQ(fi_writemsg(s.ep, &msg, FI_COMPLETION), 0);
+        ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &msg, FI_COMPLETION); }), 0);
         s.expect(&msg, FI_RMA | FI_WRITE);
-        ASSERT_EQ(fi_writemsg(s.ep, &msg, FI_INJECT), 0);
-        ASSERT_EQ(fi_writemsg(s.ep, &msg, FI_INJECT | FI_COMPLETION), 0);
+        ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &msg, FI_INJECT); }), 0);
+        ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &msg, FI_INJECT | FI_COMPLETION); }), 0);
         s.expect(&msg, FI_RMA | FI_WRITE);
         s.expect_silence();
-        ASSERT_EQ(fi_readmsg(s.ep, &msg, 0), 0);
+        ASSERT_EQ(s.post([&] { return fi_readmsg(s.ep, &msg, 0); }), 0);
         EXPECT_TRUE(wait_until([&] { return fi_cntr_read(s.counter[read_counter]) == 1; }));
         EXPECT_EQ(fi_cntr_read(s.counter[write_counter]), 6u);
         s.expect_silence();
@@ -292,8 +292,8 @@ TEST(Rma, TheTargetCountsOneEventForEachOperation)
             std::memset(window.data(), 0, size);
             s.barrier();
         }
-        ASSERT_EQ(fi_inject_write(s.ep, mine.data(), 8, peer, there.base, there.key), 0);
-        ASSERT_EQ(fi_read(s.ep, mine.data(), mine.size(), nullptr, peer, there.base, there.key, &s), 0);
+        ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, mine.data(), 8, peer, there.base, there.key); }), 0);
+        ASSERT_EQ(s.post([&] { return fi_read(s.ep, mine.data(), mine.size(), nullptr, peer, there.base, there.key, &s); }), 0);
         EXPECT_TRUE(wait_until([&] {
             return fi_cntr_read(s.counter[remote_write_counter]) == expected + 1 &&
                    fi_cntr_read(s.counter[remote_read_counter]) == 1;
