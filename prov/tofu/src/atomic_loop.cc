@@ -8,7 +8,7 @@
 //   2. found != expect, f(found) == found: nothing is to be written; the operation took effect at the
 //      instant of that CSWAP, as a read. (FI_MIN that does not lower, FI_CSWAP_NE that finds equal ...)
 //   3. else: again with found, at once the first times, then after a random pause that grows with each
-//      loss up to a bound, so that of many initiators each gets through.
+//      loss up to a bound, then without any: of many initiators each gets through.
 //   4. the CSWAP failed: all it carried fail with its code.
 // Flights of one endpoint on one word do not fight each other: the first leads, the others wait behind it
 // in its slot, and each CSWAP carries the flights that wait: f is the composition of theirs, oldest first,
@@ -23,9 +23,11 @@ using vcq::Post;
 
 namespace {
 
-/// Losses after which a flight begins to pause, and the bound of the pause in calls of progress().
+/// Losses after which a flight begins to pause, the bound of the pause in calls of progress(), and the losses after
+/// which it does not pause any more: those who lost often go before those who came last.
 constexpr unsigned losses_at_once = 2;
-constexpr unsigned max_pause_log2 = 6;
+constexpr unsigned max_pause_log2 = 4;
+constexpr unsigned losses_of_the_old = 8;
 
 std::uint64_t applied(const Flight& f, std::uint64_t value) noexcept
 {
@@ -136,17 +138,16 @@ void AtomicRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept
         return;
     }
     // case 3
-    if (f->attempts < losses_at_once) {
+    const unsigned losses = f->attempts;
+    if (losses < losses_of_the_old)
         ++f->attempts;
+    if (losses < losses_at_once || losses == losses_of_the_old) {
         runner->repost(*f);
         return;
     }
-    unsigned log2 = f->attempts - losses_at_once + 1u;
-    if (log2 > max_pause_log2)
-        log2 = max_pause_log2;
-    else
-        ++f->attempts;
-    runner->post_later(*f, runner->tick_ + runner->random() % (1u << log2));
+    const unsigned log2 = losses - losses_at_once + 1;
+    runner->post_later(*f, runner->tick_ + runner->random() %
+                                               (1u << (log2 < max_pause_log2 ? log2 : max_pause_log2)));
 }
 
 /// Posts a prepared CSWAP, or leaves that to progress().
