@@ -132,6 +132,7 @@ void fill_in(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer, ssi
     describe(op, ep, call.family, call.context, !call.silent && ep.tx().reports(call.flags));
     const Datatype& type = datatypes[call.type];
     op.home = peer.home;
+    op.to = call.to;
     op.kernel = kernel_of(call.op, call.type);
     op.method = lookup(call.family, call.op, call.type);
     op.op = call.op;
@@ -173,6 +174,7 @@ int find_targets(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer)
         if (target.stadd & (datatypes[call.type].align - 1u))
             return misaligned;
         target.elements = remote.count;
+        target.key = remote.key;
         ++op.targets;
     }
     return 0;
@@ -311,6 +313,8 @@ post_native(vcq::Vcq& vcq, Method method, std::size_t size, const PlainCall& cal
     op->home = peer->home;
     op->stadd = stadd;
     op->reads = call.op == FI_ATOMIC_READ;
+    op->to = call.to;
+    op->key = call.key;
     vcq::How how;
     how.when = vcq::When::delivered;
     how.strong_order = runner.ordered();
@@ -475,6 +479,13 @@ int compwritevalid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
     return valid(type, op, count, FI_COMPARE_ATOMIC);
 }
 
+/// A key of the user is read from the peer's directory anew after an access by it was refused.
+void forget_key(Request& request, fi_addr_t to, std::uint64_t key) noexcept
+{
+    if (const Peer* peer = request.endpoint->av().find(to))
+        (void)request.endpoint->remote_keys().refuted(*peer, key);
+}
+
 } // namespace
 
 fi_ops_atomic atomic_ops = {
@@ -504,6 +515,8 @@ int AtomicEngine::open() noexcept
                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
     runner_.set_ordered((endpoint_.tx_attr().msg_order & orders) != 0);
+    if (endpoint_.remote_keys().by_directory())
+        runner_.set_refuted(&forget_key);
     return 0;
 }
 

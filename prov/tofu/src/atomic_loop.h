@@ -32,6 +32,10 @@ class AtomicRunner {
     void set_ordered(bool on) noexcept { ordered_ = on; }
     [[nodiscard]] bool ordered() const noexcept { return ordered_; }
 
+    /// Called with the key of an access that the target's TNI refused: what it stood for may have changed.
+    using Refuted = void (*)(Request& request, fi_addr_t to, std::uint64_t key) noexcept;
+    void set_refuted(Refuted refuted) noexcept { refuted_ = refuted; }
+
     // --- one element, one ARMW
     /// Whether an operation on `home` may be posted now, before any that waits.
     [[nodiscard]] bool open_for_native(utofu_vcq_id_t home) const noexcept
@@ -120,6 +124,7 @@ class AtomicRunner {
     AtomicOp* events_ = nullptr;     ///< ended but for their notice at the target, which was refused
     Flight* again_ = nullptr;        ///< to post (again) when due
     Flight* again_end_ = nullptr;
+    Refuted refuted_ = nullptr;
     AtomicScratch scratch_;
     WideRunner wide_;
     Pool<NativeOp> natives_{max_native};

@@ -78,6 +78,8 @@ struct NativeOp : Request {
     utofu_vcq_id_t home;
     utofu_stadd_t stadd;
     bool reads;         ///< FI_ATOMIC_READ: may have to be done by Get
+    fi_addr_t to;
+    std::uint64_t key;
     std::uint8_t size;  ///< of the result
 };
 
@@ -86,8 +88,10 @@ struct AtomicOp : Request {
     struct Target {
         utofu_stadd_t stadd;
         std::size_t elements;
+        std::uint64_t key;
     };
 
+    fi_addr_t to;
     class AtomicRunner* runner;
     AtomicOp* next;             ///< in the runner's queue
     AtomicOp* loop_next;        ///< among the operations with loops, see AtomicRunner::looping_

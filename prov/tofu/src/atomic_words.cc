@@ -71,6 +71,8 @@ void AtomicRunner::native_done(vcq::Waiter* self, const Notice& notice) noexcept
     (void)settle(*op, notice.code);
     AtomicRunner* const runner = op->runner;
     --runner->outstanding_;
+    if (op->err != 0 && runner->refuted_) [[unlikely]]
+        runner->refuted_(*op, op->to, op->key);
     if (op->err != 0 && op->reads && runner->read_by_get(*op)) [[unlikely]]
         ; // goes on under another name
     else
@@ -403,7 +405,8 @@ bool AtomicRunner::read_by_get(const NativeOp& native) noexcept
     op->strong = ordered_;
     op->total = 1;
     op->result.add(native.result, 1);
-    op->target[0] = {native.stadd, 1};
+    op->to = native.to;
+    op->target[0] = {native.stadd, 1, native.key};
     op->targets = 1;
     submit(op, false);
     return true;
@@ -471,6 +474,9 @@ void AtomicRunner::finish(AtomicOp& op) noexcept
             op.loop_next->loop_prev = op.loop_prev;
     }
     --outstanding_;
+    if (op.err != 0 && refuted_) [[unlikely]]
+        for (unsigned i = 0; i < op.targets; ++i)
+            refuted_(op, op.to, op.target[i].key);
     complete(op);
     release(&op);
 }
