@@ -332,9 +332,34 @@ TEST(MemoryLife, ForkFromAStackThatWasMoved)
     });
 }
 
+size_t locked_kib()
+{
+    std::ifstream status("/proc/self/status");
+    std::string line;
+    while (std::getline(status, line))
+        if (line.rfind("VmLck:", 0) == 0)
+            return std::stoul(line.substr(6));
+    return 0;
+}
+
+// Guide 4.3.2.5. A mebibyte is within any RLIMIT_MEMLOCK that systems come with today.
+TEST(MemoryLife, SwapProtectionLocksWhatIsRegistered)
+{
+    expect_processes(2, [](const Rank& rank) {
+        ::setenv("UTOFU_SWAP_PROTECT", rank.number == 0 ? "1" : "0", 1);
+        utofu_vcq_hdl_t vcq = 0;
+        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+        std::vector<char> bytes(1 << 20);
+        utofu_stadd_t stadd = 0;
+        const size_t before = locked_kib();
+        ASSERT_EQ(utofu_reg_mem(vcq, bytes.data(), bytes.size(), 0, &stadd), UTOFU_SUCCESS);
+        EXPECT_EQ(locked_kib() >= before + 1024, rank.number == 0);
+    });
+}
+
 TEST(MemoryLife, RegistrationIsCheap)
 {
-    expect_processes(1, [](const Rank&) {
+    expect_processes(2, [](const Rank&) {
         using Clock = std::chrono::steady_clock;
         Node node;
         std::vector<char> bytes(1 << 20);

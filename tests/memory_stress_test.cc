@@ -114,6 +114,37 @@ TEST(MemoryStress, SystemCallsIntoMovingMemory)
     });
 }
 
+// A peer wanders through half a gibibyte, of which most pages have never been touched.
+TEST(MemoryStress, RandomAccessToALargeRegion)
+{
+    expect_processes(2, [](const Rank& rank) {
+        constexpr size_t words = size_t{512 << 20} / 8;
+        constexpr uint64_t adds = 20000;
+        Node node;
+        rank.set(rank.number, node.id);
+        if (rank.number == 0) {
+            auto* memory = static_cast<uint64_t*>(std::calloc(words, 8));
+            rank.set(10, node.add(memory, words * 8));
+            rank.barrier();
+            rank.barrier();
+            uint64_t state = 7;
+            uint64_t sum = 0;
+            for (uint64_t i = 0; i < adds; ++i) {
+                uint64_t& word = memory[next_random(state) % words];
+                sum += word;
+                word = 0;
+            }
+            EXPECT_EQ(sum, adds);
+        } else {
+            rank.barrier();
+            uint64_t state = 7;
+            for (uint64_t i = 0; i < adds; ++i)
+                ASSERT_EQ(node.add8(rank.get(0), rank.get(10) + next_random(state) % words * 8, 1), UTOFU_SUCCESS);
+            rank.barrier();
+        }
+    });
+}
+
 // Large puts and gets go through the kernel while another peer has the same pages moved: none fails, none is lost.
 TEST(MemoryStress, CopiesThroughTheKernelMeetMoves)
 {

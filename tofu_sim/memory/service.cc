@@ -104,8 +104,10 @@ AccessStatus execute(ProcessMemory::Impl& impl, const Request& request, MailboxS
     switch (request.kind) {
     case RequestKind::move: {
         const uint64_t end = entry->page_base + entry->extents.back().end;
-        const bool moved = impl.move(address, std::min<uint64_t>(request.operand, end - address),
-                                     entry->page_base, end);
+        // The more pieces a region is in already, the more is moved at once: a peer that wanders through it
+        // would else ask for each chunk.
+        const uint64_t wanted = std::max(request.operand, entry->extents.size() / 4 * move_chunk_bytes);
+        const bool moved = impl.move(address, std::min(wanted, end - address), entry->page_base, end);
         vcq->second->refresh(slot_of_stag(entry->hw_stag));
         return moved ? AccessStatus::ok : AccessStatus::unreachable;
     }
