@@ -6,11 +6,12 @@
 #include "job/process.h"
 
 #include <bit>
+#include <ctime>
+#include <deque>
 #include <memory>
 #include <new>
 #include <sys/mman.h>
 #include <unordered_map>
-#include <vector>
 
 namespace tofu::sim {
 
@@ -23,13 +24,25 @@ struct KnownPeer : Peer {
     PeerProcess* memory = nullptr; // null: this process
 };
 
-// All that was ever found, by key and by process; guarded by Process::slow_path.
+// What was given up, and when: threads that were using it may still be.
+template <typename T>
+struct Retired {
+    T* object;
+    time_t since; // CLOCK_MONOTONIC
+};
+
+// All that was found, by key and by process; guarded by Process::slow_path.
 struct Directory {
     std::unordered_map<uint64_t, Remote*> remotes;
     std::unordered_map<uint64_t, KnownPeer*> peers; // slot and incarnation
-    std::vector<Remote*> replaced; // by the next VCQ of the same ID; another thread may hold one
-    std::vector<KnownPeer*> buried;                 // dead; their pages are given back
+    std::deque<Retired<Remote>> old_remotes;
+    std::deque<Retired<KnownPeer>> old_peers; // dead, buried
 };
+
+// A thread that had found a remote before it was given up is done with it after this time: a call makes no wait,
+// so it would have to be off the CPU, in the middle of one, for as long. In adversarial mode instructions keep
+// their remote for any time, and nothing is taken apart.
+constexpr time_t retirement_seconds = 5;
 
 Directory& directory() noexcept
 {
@@ -37,14 +50,36 @@ Directory& directory() noexcept
     return *instance;
 }
 
+time_t seconds_now() noexcept
+{
+    timespec now{};
+    (void)::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return now.tv_sec;
+}
+
+void retire(Remote& remote) noexcept
+{
+    auto expected = reinterpret_cast<uintptr_t>(&remote);
+    (void)remote_cache[remote_cache_slot(remote.key)].compare_exchange(expected, 0);
+    directory().old_remotes.push_back({&remote, seconds_now()});
+}
+
 // The pages of a dead peer stay allocated as long as we map them. Zeros take their place: a thread that still
 // holds the object finds an AliveWord of 0, and what it writes is seen by nobody.
 void bury(KnownPeer& peer) noexcept
 {
-    const size_t bytes = segment_total_bytes(peer.mrq_entries);
-    (void)::mmap(peer.base, bytes, PROT_READ | PROT_WRITE,
+    auto& remotes = directory().remotes;
+    for (auto it = remotes.begin(); it != remotes.end();) {
+        if (it->second->peer == &peer) {
+            retire(*it->second);
+            it = remotes.erase(it);
+        } else {
+            ++it;
+        }
+    }
+    (void)::mmap(peer.base, segment_total_bytes(peer.mrq_entries), PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-    directory().buried.push_back(&peer);
+    directory().old_peers.push_back({&peer, seconds_now()});
 }
 
 void bury_the_dead() noexcept
@@ -52,13 +87,30 @@ void bury_the_dead() noexcept
     auto& peers = directory().peers;
     for (auto it = peers.begin(); it != peers.end();) {
         KnownPeer& peer = *it->second;
-        if (peer.pid != Process::self().as_peer().pid && !peer.alive() &&
-            !process_runs(peer.pid, peer.start_time)) {
+        if (peer.memory != nullptr && !peer.alive() && !process_runs(peer.pid, peer.start_time)) {
             bury(peer);
             it = peers.erase(it);
         } else {
             ++it;
         }
+    }
+}
+
+void take_apart_the_old() noexcept
+{
+    if (Process::self().environment().chaos) {
+        return;
+    }
+    Directory& d = directory();
+    const time_t limit = seconds_now() - retirement_seconds;
+    for (; !d.old_remotes.empty() && d.old_remotes.front().since < limit; d.old_remotes.pop_front()) {
+        delete d.old_remotes.front().object;
+    }
+    for (; !d.old_peers.empty() && d.old_peers.front().since < limit; d.old_peers.pop_front()) {
+        KnownPeer* const peer = d.old_peers.front().object;
+        peer->memory_of_peer.reset();
+        (void)::munmap(peer->base, segment_total_bytes(peer->mrq_entries));
+        delete peer;
     }
 }
 
@@ -75,6 +127,7 @@ KnownPeer* find_peer(uint32_t process, uint32_t incarnation) noexcept
         static_cast<Peer&>(*peer) = self.as_peer();
     } else {
         bury_the_dead();
+        take_apart_the_old();
         ProcessSlot slot{};
         if (!self.job().read_slot(process, slot) || slot.used.raw == 0 ||
             slot.incarnation.raw != incarnation || !map_peer_segment(slot, process, *peer)) {
@@ -83,6 +136,7 @@ KnownPeer* find_peer(uint32_t process, uint32_t incarnation) noexcept
         peer->memory_of_peer = PeerProcess::open(peer->base, peer->pid, peer->tid);
         peer->memory = peer->memory_of_peer.get();
         if (peer->memory == nullptr) {
+            (void)::munmap(peer->base, segment_total_bytes(peer->mrq_entries));
             return nullptr;
         }
     }
@@ -166,8 +220,8 @@ RemoteStatus resolve_remote(uint64_t vcq_id, Remote*& remote) noexcept
     if (remote == nullptr) {
         return RemoteStatus::nobody;
     }
-    if (known != remotes.end()) {
-        directory().replaced.push_back(known->second);
+    if (const auto old = remotes.find(key); old != remotes.end()) { // finding the peer may have retired it
+        retire(*old->second);
     }
     remotes[key] = remote;
     // Release: a reader of the cache finds a complete object (partner: find_remote).

@@ -13,8 +13,8 @@
 
 namespace tofu::sim {
 
-// Written once, before it is published; never freed, because another thread may be using it. One that has died
-// is replaced by a new object for the ID's next owner.
+// Written once, before it is published. One that has died is replaced by a new object for the ID's next owner and
+// freed long after, because another thread may be using it.
 struct Remote {
     uint64_t key = 0;              // vcq_key(id)
     const AliveWord* alive_word = nullptr;
