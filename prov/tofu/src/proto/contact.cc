@@ -61,7 +61,7 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
             return -FI_EAGAIN;
         made->owner = this;
         made->number = static_cast<std::uint16_t>(channels_.size());
-        made->serial = static_cast<std::uint16_t>(made->number + 1);
+        made->serial = static_cast<std::uint16_t>((ep_.domain().nonce() >> 16) + made->number);
         made->contact = {};
         made->contact.notify = on_contact;
         made->contact.channel = made;
@@ -203,8 +203,8 @@ void Messenger::greet(Channel& ch) noexcept
     ch.scratch = {};
     ch.ring = ch.area + ch.geometry.ring(ch.ring_number);
     ch.slots = ch.geometry.ring_slots;
-    ch.next_seq = 1;
-    ch.consumed = 0;
+    ch.consumed = seq_base(ch.peer.nonce);
+    ch.next_seq = ch.consumed + 1;
     area_.consumed(ch.number).store(0, std::memory_order_relaxed);
     // Put before the HELLO leaves: the peer answers with the same serial.
     area_.status(ch.number).store(0, std::memory_order_release);

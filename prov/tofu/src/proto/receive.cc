@@ -213,8 +213,10 @@ void Messenger::open_ring(unsigned ring) noexcept
     in->base = area_.ring(ring);
     in->number = ring;
     in->home = home;
+    in->reported = seq_base(ep_.domain().nonce());
+    in->next_seq = in->reported + 1;
     in->place = static_cast<std::uint32_t>(polls_.size());
-    polls_.push_back({in->control(1, area_.geometry().ring_slots), 1, ring});
+    polls_.push_back({in->control(in->next_seq, area_.geometry().ring_slots), in->next_seq, ring});
     inbound_[ring] = std::move(in);
 }
 
@@ -236,7 +238,7 @@ void Messenger::close_ring(Inbound& in) noexcept
         return;
     }
     const std::uint32_t slots = area_.geometry().ring_slots;
-    for (std::uint32_t seq = 1; seq <= slots; seq++) // the next claimant starts with 1
+    for (std::uint32_t seq = 1; seq <= slots; seq++) // the next claimant starts again
         std::atomic_ref<std::uint64_t>(*in.control(seq, slots)).store(0, std::memory_order_relaxed);
     // release: pairs with the next claimant's CSWAP
     area_.claim(in.number).store(0, std::memory_order_release);

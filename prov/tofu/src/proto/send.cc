@@ -374,6 +374,7 @@ SendRequest* Messenger::make_request(Channel& ch, const SendCall& call) noexcept
     if (!r->numbered) {
         r->numbered = true;
         r->fin = fins_made_++;
+        r->seq = static_cast<std::uint32_t>(ep_.domain().nonce()); // no late FIN of an earlier endpoint fits
     }
     r->notify = on_delivered;
     r->owner = this;

@@ -107,6 +107,13 @@ constexpr std::uint64_t fin_offset(unsigned n) { return fins_offset + n * sizeof
 
 // --- packets
 
+/// Slots of an area's rings count from here: a packet meant for an earlier endpoint with the same VCQ ID and STag is
+/// not taken for one of ours. A multiple of every ring_slots, so that slot numbers do not depend on it.
+constexpr std::uint32_t seq_base(std::uint64_t nonce)
+{
+    return static_cast<std::uint32_t>((nonce * 0x9e3779b97f4a7c15) >> 32) & ~(max_ring_slots - 1);
+}
+
 enum class Type : std::uint8_t {
     none = 0,
     hello = 1,     ///< first packet in a claimed ring
@@ -127,7 +134,7 @@ struct Control {
     std::uint8_t type;   ///< a Type
     std::uint8_t flags;
     std::uint16_t length;///< eager, long_eager: bytes of payload; rts: segments
-    std::uint32_t seq;   ///< number of this slot's use: counts slots, from 1
+    std::uint32_t seq;   ///< number of this slot's use: counts slots, from seq_base + 1
 };
 static_assert(sizeof(Control) == 8);
 
@@ -214,7 +221,7 @@ struct Packet {
 /// the receiver has not reported it, but a hostile one might, so that everything is copied or bounded.
 [[nodiscard]] bool decode(const std::byte* slot, Packet& packet) noexcept;
 
-/// The slots of a long eager message whose header is slot use number `seq` (from 1).
+/// The slots of a long eager message whose header is slot use number `seq` .
 struct LongSlots {
     std::uint32_t first; ///< slot index of the payload
     std::uint32_t count; ///< payload slots
