@@ -5,6 +5,7 @@
 
 #include "job/doorbell.h"
 #include "tni/engine.h"
+#include "tni/session.h"
 
 #include "config.h"
 
@@ -23,7 +24,8 @@ thread_local uint32_t announced_count = 0;
 bool has_notices(Vcq& vcq) noexcept
 {
     const VcqGuard guard(vcq);
-    return !vcq.tcq.empty() || unread_mrq(vcq) != 0;
+    const bool session = (vcq.special & Vcq::session) != 0;
+    return !vcq.tcq.empty() || unread_mrq(vcq) != 0 || (session && has_tcq_session(vcq));
 }
 
 } // namespace

@@ -222,6 +222,7 @@ bool step_tcq(Vcq& vcq, size_t index) noexcept
     }
     if (p.tcq_error != UTOFU_SUCCESS || (p.d.flags & notice_tcq) != 0) {
         vcq.tcq.push({p.cbdata, p.position, p.tcq_error});
+        ring_doorbell(Process::self().segment().header()); // its program may sleep
     }
     p.tcq_written = true;
     return true;
@@ -265,6 +266,7 @@ bool step_local(Vcq& vcq, size_t index) noexcept
             end_by_own_overflow(vcq);
         }
         vcq.local_notices.push({local_entry(p.d, p.old_value, p.mrq_error)});
+        ring_doorbell(Process::self().segment().header());
     }
     return true;
 }

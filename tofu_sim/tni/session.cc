@@ -141,7 +141,6 @@ void run_one(Session& s, uint64_t number) noexcept
         }
         set_progress(s, number, arrived ? told_local : failed);
     }
-    ring_doorbell(*s.target.header);
     // Along the chain. A runner killed between here and `done` leaves its successor to count again: a put too
     // many may start, which is better than a chain that stands still.
     if (arrived && d.sps != 0 && found && to->session) {
@@ -181,6 +180,7 @@ void run(Session& s) noexcept
             run_one(s, number);
             // Release: result and notices before the count (partner: poll_tcq_session).
             s.control.done.store_release(number + 1);
+            ring_doorbell(*s.target.header);
         }
         s.control.runner.store_seq(0);
         // Against one who counted his put, found the word held and left (partner: the fence in start_session).
@@ -254,6 +254,13 @@ int poll_tcq_session(Vcq& vcq, void*& cbdata) noexcept
         }
     }
     return UTOFU_ERR_NOT_FOUND;
+}
+
+bool has_tcq_session(const Vcq& vcq) noexcept
+{
+    std::byte* const region = Process::self().segment().vcq_region(vcq.index);
+    const auto done = static_cast<uint32_t>(vcq_control(region).session.done.load_acquire());
+    return vcq.toq_head != vcq.toq_tail && static_cast<int32_t>(done - vcq.toq_head) > 0;
 }
 
 bool open_session(Vcq& vcq) noexcept

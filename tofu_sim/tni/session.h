@@ -28,6 +28,9 @@ void start_session(Vcq& poster, Remote& target, unsigned sps) noexcept;
 [[nodiscard]] int post_session(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept;
 [[nodiscard]] int poll_tcq_session(Vcq& vcq, void*& cbdata) noexcept;
 
+// Would poll_tcq_session find something to look at?
+[[nodiscard]] bool has_tcq_session(const Vcq& vcq) noexcept;
+
 // When the VCQ is created: false without memory.
 [[nodiscard]] bool open_session(Vcq& vcq) noexcept;
 
