@@ -122,8 +122,8 @@ TEST(InfoConsumers, OpenMpiBtl)
         FI_VERSION(1, 5));
     ASSERT_NE(info, nullptr);
     EXPECT_EQ(info->domain_attr->mr_mode, three_bits); // first; never FI_MR_ENDPOINT
-    ASSERT_NE(info->next, nullptr);
-    EXPECT_EQ(info->next->domain_attr->mr_mode, 0);
+    // One style of keys: Open MPI deals infos that differ in mr_mode alone out to its ranks in turn.
+    EXPECT_EQ(count(info), 1u);
     EXPECT_EQ(info->tx_attr->op_flags, static_cast<std::uint64_t>(FI_DELIVERY_COMPLETE));
     EXPECT_GE(info->ep_attr->max_msg_size, std::size_t{8} << 20);
 }
