@@ -6,6 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 namespace tofu::sim::test {
@@ -350,6 +354,88 @@ TEST(SimEnvironment, BadValuesGiveOneLineAndAnError)
     refused("TOFU_SIM_TORUS", "q", UTOFU_ERR_INVALID_ARG);
     refused("TOFU_SIM_PPN", "55", UTOFU_ERR_INVALID_ARG);
     refused("TOFU_SIM_CHAOS", "x", UTOFU_ERR_INVALID_ARG);
+}
+
+TEST(SimEnvironment, AJobThatIsNotOursIsRefused)
+{
+    const auto exits = run_processes(1, [](const Rank&) {
+        const std::string base = "/dev/shm/tofu-sim-" + std::to_string(::geteuid());
+        const std::string path = base + "/" + std::getenv("TOFU_SIM_JOB");
+        ::mkdir(base.c_str(), 0700);
+        ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
+        ASSERT_EQ(::chmod(path.c_str(), 0755), 0); // others may look in
+        utofu_vcq_hdl_t vcq = 0;
+        EXPECT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_ERR_NOT_AVAILABLE);
+        EXPECT_EQ(::rmdir(path.c_str()), 0);
+        // A link to elsewhere is none of ours either.
+        ASSERT_EQ(::symlink("/tmp", path.c_str()), 0);
+        const pid_t pid = ::fork();
+        if (pid == 0) {
+            std::_Exit(utofu_create_vcq(0, 0, &vcq) == UTOFU_ERR_NOT_AVAILABLE ? 0 : 1);
+        }
+        int status = -1;
+        ::waitpid(pid, &status, 0);
+        EXPECT_EQ(status, 0);
+        EXPECT_EQ(::unlink(path.c_str()), 0);
+        ::rmdir(base.c_str());
+    });
+    EXPECT_TRUE(exits[0].success());
+    EXPECT_EQ(exits[0].errors.rfind("tofu_sim: ", 0), 0u) << exits[0].errors;
+    EXPECT_NE(exits[0].errors.find("must be ours"), std::string::npos) << exits[0].errors;
+    EXPECT_FALSE(job_is_left());
+}
+
+TEST(SimEnvironment, AllProcessesOfAJobNeedOneShape)
+{
+    const auto exits = run_processes(2, [](const Rank& rank) {
+        utofu_vcq_hdl_t vcq = 0;
+        if (rank.number == 0) {
+            EXPECT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+            rank.barrier();
+        } else {
+            rank.barrier();
+            ::setenv("TOFU_SIM_SHAPE", "2x2x2", 1);
+            EXPECT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_ERR_INVALID_ARG);
+        }
+        rank.barrier();
+    });
+    EXPECT_TRUE(exits[0].success());
+    EXPECT_TRUE(exits[1].success());
+    EXPECT_EQ(exits[1].errors.rfind("tofu_sim: ", 0), 0u) << exits[1].errors;
+    EXPECT_FALSE(job_is_left());
+}
+
+TEST(SimPlacement, FortyEightProcessesOfANodeTalk)
+{
+    ::setenv("TOFU_SIM_PPN", "48", 1);
+    expect_processes(48, [](const Rank& rank) {
+        utofu_tni_id_t* tnis = nullptr;
+        size_t count = 0;
+        ASSERT_EQ(utofu_get_onesided_tnis(&tnis, &count), UTOFU_SUCCESS);
+        ASSERT_EQ(count, 1u); // a CQ on one TNI each
+        const utofu_vcq_hdl_t vcq = create(tnis[0]);
+        std::free(tnis);
+        utofu_vcq_id_t id = 0;
+        static volatile uint64_t word;
+        utofu_stadd_t at = 0;
+        ASSERT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_reg_mem(vcq, const_cast<uint64_t*>(&word), 8, 0, &at), UTOFU_SUCCESS);
+        rank.set(2 * rank.number, id);
+        rank.set(2 * rank.number + 1, at);
+        rank.barrier();
+        for (unsigned other = 0; other < rank.size; other++) {
+            ASSERT_EQ(posted([&] {
+                          return utofu_armw8(vcq, rank.get(2 * other), UTOFU_ARMW_OP_ADD, 1, rank.get(2 * other + 1), 0,
+                                             UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+                      }),
+                      UTOFU_SUCCESS);
+            utofu_mrq_notice notice;
+            EXPECT_EQ(wait_mrq(vcq, &notice), UTOFU_SUCCESS);
+        }
+        rank.barrier();
+        EXPECT_EQ(word, 48u);
+    });
+    ::unsetenv("TOFU_SIM_PPN");
 }
 
 } // namespace

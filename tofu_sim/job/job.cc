@@ -32,6 +32,9 @@ constexpr char job_file_name[] = "job";
 int open_private_directory(int parent, const char* name, const char* shown, int& fd) noexcept
 {
     if (::mkdirat(parent, name, 0700) != 0 && errno != EEXIST) {
+        if (errno == ENOENT && parent != AT_FDCWD) {
+            return UTOFU_ERR_BUSY; // the last job has just taken the directory above with it: try again
+        }
         report("can't create %s: %s", shown, std::strerror(errno));
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
