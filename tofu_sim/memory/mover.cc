@@ -12,6 +12,7 @@
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -62,6 +63,10 @@ void UniqueFd::reset(int fd) noexcept
 
 bool Arena::open() noexcept
 {
+    // The limit of file sizes holds for memory files too, and going beyond it is a deadly signal.
+    struct rlimit limit;
+    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < arena_bytes)
+        return false;
     UniqueFd fd(::memfd_create("tofu-sim-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     struct stat status;
     if (!fd || ::ftruncate(fd.get(), off_t(arena_bytes)) != 0 ||
