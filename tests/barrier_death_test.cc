@@ -167,6 +167,47 @@ TEST(BarrierDeath, GivesAllGatesBack)
     ::unsetenv("TOFU_SIM_PPN");
 }
 
+TEST(BarrierDeath, WhileAllocatingAndSettingLosesNoGate)
+{
+    ::setenv("TOFU_SIM_PPN", "3", 1);
+    std::mt19937 random(77);
+    for (int run = 0; run < 10 && !::testing::Test::HasFailure(); run++) {
+        const unsigned when = random() % 2000;
+        const auto exits = run_processes(3, [&](const Rank& rank) {
+            if (rank.number != 0) {
+                die_in(when + 300 * rank.number);
+                for (unsigned long long turn = 0;; turn++) {
+                    utofu_vbg_id_t ids[2];
+                    if (utofu_alloc_vbg(3, 2, 0, ids) != UTOFU_SUCCESS) {
+                        continue;
+                    }
+                    auto settings = settings_of(plan_circuit(Shape::ring, 1, 0), 0,
+                                                [&](GateAt at) { return ids[at.gate]; });
+                    EXPECT_EQ(utofu_set_vbg(settings.data(), 2), UTOFU_SUCCESS);
+                    EXPECT_EQ(utofu_barrier(ids[0], 0), UTOFU_SUCCESS);
+                    EXPECT_EQ(utofu_poll_barrier(ids[0], 0), UTOFU_SUCCESS);
+                    if (turn % 7 != 0) { // some stay with the dead
+                        EXPECT_EQ(utofu_free_vbg(ids, 2), UTOFU_SUCCESS);
+                    } else if (turn > 50) {
+                        ::pause();
+                    }
+                }
+            }
+            // All gates of the TNI are to be had once both are gone.
+            utofu_vbg_id_t ids[33];
+            EXPECT_TRUE(wait_until([&] { return utofu_alloc_vbg(3, 33, 0, ids) == UTOFU_SUCCESS; }));
+            for (unsigned i = 1; i < 16; i++) {
+                utofu_vbg_id_t start = 0;
+                EXPECT_TRUE(wait_until([&] { return utofu_alloc_vbg(3, 1, 0, &start) == UTOFU_SUCCESS; }));
+            }
+            EXPECT_EQ(utofu_alloc_vbg(3, 1, 0, ids), UTOFU_ERR_FULL);
+        });
+        EXPECT_TRUE(exits[0].success()) << exits[0].errors;
+        EXPECT_FALSE(job_is_left());
+    }
+    ::unsetenv("TOFU_SIM_PPN");
+}
+
 TEST(BarrierDeath, NormalEndOfOneBreaksTheNextRoundOfTheOthers)
 {
     expect_processes(3, [](const Rank& rank) {

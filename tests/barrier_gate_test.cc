@@ -155,6 +155,27 @@ TEST(Gates, StragglerOfAnEarlierRoundOrEpochChangesNothing)
     w.expect_end(start_a, 1, 3);
 }
 
+TEST(Gates, OwnerKilledWhileSettingLeavesAGateThatCanBeSetAgain)
+{
+    World w;
+    w.set_pair();
+    w.start(start_b, 1, 5);
+    // As a kill in the middle of write() leaves it: the version stays odd.
+    GateState& state = reinterpret_cast<TniGates*>(w.memory.get())->gates[number_on_tni(relay_a)];
+    (void)state.version.fetch_add(1);
+    GateSetting setting;
+    EXPECT_FALSE(w.gates.read(relay_a, setting));
+    w.start(start_a, 1, 10);
+    uint64_t value = 0;
+    EXPECT_EQ(w.end(start_a, 1, value), Fetched::not_yet);
+    EXPECT_EQ(w.circuit().pull(start_a, w.tag(start_a, 1), true), Circuit::Pulled::nothing);
+    w.set_pair(); // the next owner
+    w.start(start_a, 1, 1);
+    w.start(start_b, 1, 2);
+    w.expect_end(start_a, 1, 3);
+    w.expect_end(start_b, 1, 3);
+}
+
 TEST(Gates, OverwrittenRoundIsLostAndNotWrong)
 {
     World w;
