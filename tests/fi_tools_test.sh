@@ -49,7 +49,7 @@ pingpong()
 if command -v fi_pingpong >/dev/null; then
     # fi_pingpong talks over TCP to agree on addresses: a port that nobody has.
     port=$((20000 + $$ % 20000))
-    pingpong "$port" -c -I 100 -S all
+    pingpong "$port" -c -I 10 -S all
     pingpong $((port + 1)) -c -I 20 -S 1048576
 fi
 [ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
