@@ -44,10 +44,15 @@ struct Directory {
 // their remote for any time, and nothing is taken apart.
 constexpr time_t retirement_seconds = 5;
 
+Directory*& directory_pointer() noexcept
+{
+    static Directory* instance = new Directory; // never destroyed: see Process::self
+    return instance;
+}
+
 Directory& directory() noexcept
 {
-    static auto* const instance = new Directory; // never destroyed: see Process::self
-    return *instance;
+    return *directory_pointer();
 }
 
 time_t seconds_now() noexcept
@@ -235,8 +240,8 @@ void forget_remotes_in_child() noexcept
     for (SharedWord<uintptr_t>& cached : remote_cache) {
         cached.store_relaxed(0);
     }
-    keep_reachable(new (std::nothrow) Directory(std::move(directory())));
-    new (&directory()) Directory;
+    keep_reachable(directory_pointer());
+    directory_pointer() = new Directory;
 }
 
 } // namespace tofu::sim
