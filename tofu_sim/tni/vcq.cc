@@ -269,6 +269,9 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
         return UTOFU_ERR_INVALID_VCQ_HDL;
     }
     vcq->live.store_release(0);
+    if (!self.joined()) {
+        return UTOFU_SUCCESS; // at exit, after the job was left: the CQ may be somebody else's by now
+    }
     self.segment().header().vcq_alive[vcq->index].owner.store_release(0);
     vcq->registrations.reset();
     vcq->tcq.clear();
