@@ -185,7 +185,7 @@ double run(const Case& what, int members, double& cpu_spread)
     return result;
 }
 
-int report()
+int report(const std::vector<int>& sizes)
 {
     constexpr Case cases[] = {
         {"counter, yields", false, Shape::ring, 0},
@@ -197,7 +197,7 @@ int report()
     bool good = true;
     (void)std::setvbuf(stdout, nullptr, _IOLBF, 0); // nothing unwritten when we fork
     std::printf("%-24s %9s %12s %12s %18s\n", "barrier", "processes", "us a round", "of counter", "cpu most/least");
-    for (const int members : {1, 2, 4, 12, 48}) {
+    for (const int members : sizes) {
         double counter = 0;
         for (const Case& what : cases) {
             double spread = 0;
@@ -214,7 +214,17 @@ int report()
 } // namespace
 } // namespace tofu::bench
 
-int main()
+// usage: barrier_gates [PROCESSES…]
+int main(int argc, char** argv)
 {
-    return tofu::bench::report();
+    std::vector<int> sizes;
+    for (int i = 1; i < argc; i++) {
+        sizes.push_back(std::atoi(argv[i]));
+        if (sizes.back() < 1 || sizes.back() > tofu::bench::max_members) {
+            std::fprintf(stderr, "usage: barrier_gates [PROCESSES…], each 1 to %d\n",
+                         tofu::bench::max_members);
+            return 2;
+        }
+    }
+    return tofu::bench::report(sizes.empty() ? std::vector<int>{1, 2, 4, 12, 48} : sizes);
 }

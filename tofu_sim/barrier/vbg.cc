@@ -15,7 +15,8 @@ namespace {
 
 // In polls. The longest is about what giving the processor away and getting it back costs.
 constexpr uint32_t min_patience = 2;
-constexpr uint32_t max_patience = 256;
+constexpr uint32_t max_patience = 128;
+constexpr uint64_t soon_ns = 1'500; // sooner than by a switch to another process and back
 // In yields: by then a pusher that was only preempted has had its turn, so a pull is for those who died.
 constexpr uint32_t first_pull = 32;
 constexpr uint32_t longest_between_pulls = 256;
@@ -44,7 +45,6 @@ int VbgSet::start(const Circuit& circuit, Kind kind, const Packet& own) noexcept
     kind_ = kind;
     own_ = own;
     fruitless_ = 0;
-    look_pause_ns_ = 0;
     tag_ = Tag::of(tag_.epoch(), tag_.round() + 1);
     GateSetting setting;
     if (circuit.gates().read(start_gate_, setting) && setting.src[0] == null_gate &&
@@ -76,8 +76,8 @@ int VbgSet::poll(const Circuit& circuit, Kind kind, Packet& result) noexcept
     }
     switch (circuit.gates().fetch_end(start_gate_, tag_, result)) {
     case Fetched::ready:
-        if (fruitless_ < patience_) {
-            patience_ = std::min(patience_ * 2, max_patience);
+        if (fruitless_ >= patience_) {
+            learn();
         }
         return finish(UTOFU_SUCCESS, result);
     case Fetched::lost: return finish(UTOFU_ERR_BARRIER_OTHER, result);
@@ -89,16 +89,20 @@ int VbgSet::poll(const Circuit& circuit, Kind kind, Packet& result) noexcept
     return poll_slowly(circuit, result);
 }
 
+// A round has ended after yields: were they worth it?
+void VbgSet::learn() noexcept
+{
+    patience_ = now_ns() - slow_since_ns_ < soon_ns ? std::min(patience_ * 4, max_patience)
+                                                    : std::max(patience_ / 2, min_patience);
+}
+
 // The round takes long: perhaps those who should bring it here have no processor, or are no more.
 [[gnu::noinline]] int VbgSet::poll_slowly(const Circuit& circuit, Packet& result) noexcept
 {
     if (fruitless_ == patience_) {
-        patience_ = std::max(patience_ / 2, min_patience);
-        fruitless_ = patience_;
-        if (look_pause_ns_ == 0) {
-            look_pause_ns_ = first_look_ns;
-            next_look_ns_ = now_ns() + first_look_ns;
-        }
+        slow_since_ns_ = now_ns();
+        look_pause_ns_ = first_look_ns;
+        next_look_ns_ = slow_since_ns_ + first_look_ns;
     }
     const uint32_t waited = fruitless_ - patience_;
     bool look_for_dead = false;
@@ -120,6 +124,7 @@ int VbgSet::poll(const Circuit& circuit, Kind kind, Packet& result) noexcept
         if (pulled != Circuit::Pulled::nothing) {
             const Fetched fetched = circuit.gates().fetch_end(start_gate_, tag_, result);
             if (fetched == Fetched::ready) {
+                learn();
                 return finish(UTOFU_SUCCESS, result);
             }
             if (pulled == Circuit::Pulled::broken) {

@@ -64,6 +64,7 @@ class VbgSet {
     friend class Vbgs;
 
     [[nodiscard]] int poll_slowly(const Circuit& circuit, Packet& result) noexcept;
+    void learn() noexcept;
     [[nodiscard]] int finish(int code, const Packet& result) noexcept;
 
     std::atomic<bool> used_{false};
@@ -75,10 +76,12 @@ class VbgSet {
     GateRef start_gate_ = null_gate;
     Tag tag_;    // of the round under way, or of the last one
     Packet own_; // what this process gave
-    // Fruitless polls of the round, and after how many the processor is given to somebody else: halved when that
-    // was needed, doubled when it was not, so that two processes on two cores spin and many on few do not.
+    // Fruitless polls of the round, and after how many the processor is given to somebody else: fewer when rounds
+    // take long in spite of that, more when they end soon, so that two processes on two cores spin and many on few
+    // do not.
     uint32_t fruitless_ = 0;
     uint32_t patience_ = 64;
+    uint64_t slow_since_ns_ = 0;
     uint64_t next_look_ns_ = 0; // for dead participants
     uint64_t look_pause_ns_ = 0;
     std::mutex mutex_;
