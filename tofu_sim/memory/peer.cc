@@ -220,32 +220,36 @@ bool PeerProcess::Impl::moved_meanwhile(uint32_t before, uint64_t there, size_t 
     return ((area().moves.load_seq() + 1) >> 1) - first >= move_records;
 }
 
+// A dead requester's slot is taken back when it has been seen dead with the same claim twice, a pause apart: a
+// thread of a process that is being killed may still run for a moment on another CPU. What it then stores into
+// the slot's state fails, because all changes of state are compare-and-swap with its own claim.
 MailboxSlot* PeerProcess::Impl::claim_slot(uint64_t* state) noexcept
 {
     const int self = ::getpid();
     static const uint64_t start = process_start_time(self);
     const int64_t deadline = now_ms() + max_claim_ms;
-    for (bool take_back = false;; take_back = true) {
-        for (MailboxSlot& slot : area().slots) {
+    uint64_t suspects[mailbox_slots] = {};
+    for (;;) {
+        for (uint32_t i = 0; i < mailbox_slots; ++i) {
+            MailboxSlot& slot = area().slots[i];
             uint64_t found = slot.state.load_acquire();
-            const SlotPhase phase = phase_of(found);
-            if (take_back && (phase == SlotPhase::claimed || phase == SlotPhase::done)) {
-                const uint64_t claimant = process_start_time(claimant_pid(found));
-                if (claimant != 0 && (claimant & 0x7fff) == claimant_start(found))
-                    continue;
-            } else if (phase != SlotPhase::free) {
+            if (phase_of(found) != SlotPhase::free && (found != suspects[i] || found == 0))
                 continue;
-            }
             *state = claim_of(found, self, start);
             if (slot.state.compare_exchange(found, *state))
                 return &slot;
         }
         if (!alive() || now_ms() > deadline)
             return nullptr;
-        if (take_back) {
-            const timespec pause{0, 1000000};
-            ::nanosleep(&pause, nullptr);
+        for (uint32_t i = 0; i < mailbox_slots; ++i) {
+            const uint64_t found = area().slots[i].state.load_acquire();
+            const SlotPhase phase = phase_of(found);
+            const uint64_t claimant = process_start_time(claimant_pid(found));
+            const bool dead = claimant == 0 || (claimant & 0x7fff) != claimant_start(found);
+            suspects[i] = dead && (phase == SlotPhase::claimed || phase == SlotPhase::done) ? found : 0;
         }
+        const timespec pause{0, 1000000};
+        ::nanosleep(&pause, nullptr);
     }
 }
 
@@ -257,8 +261,11 @@ bool PeerProcess::Impl::await_answer(MailboxSlot& slot, uint64_t posted) noexcep
     for (;;) {
         const uint32_t count = slot.answered.load_acquire();
         // Acquire: result and data (partner: serve, its release of `done`).
-        if (slot.state.load_acquire() == answered)
+        const uint64_t found = slot.state.load_acquire();
+        if (found == answered)
             return true;
+        if (found != posted && found != with_phase(posted, SlotPhase::running))
+            return false; // no longer ours: somebody took us for dead
         if (alive() && now_ms() < deadline) {
             const timespec step{0, wait_step_ms * 1000000};
             futex_wait(slot.answered, count, &step);
@@ -272,6 +279,8 @@ bool PeerProcess::Impl::await_answer(MailboxSlot& slot, uint64_t posted) noexcep
         expected = with_phase(posted, SlotPhase::running);
         if (slot.state.compare_exchange(expected, with_phase(posted, SlotPhase::abandoned)))
             return false;
+        if (expected != posted && expected != answered)
+            return false; // no longer ours: somebody took us for dead
     }
 }
 
@@ -292,7 +301,8 @@ AccessStatus PeerProcess::Impl::ask(PeerRequest& request, void* data) noexcept
         std::memcpy(slot->data, data, request.length);
     const uint64_t posted = with_phase(state, SlotPhase::posted);
     // Release: the request (partner: serve, its acquire).
-    slot->state.store_release(posted);
+    if (!slot->state.compare_exchange(state, posted))
+        return AccessStatus::unreachable; // taken for dead meanwhile
     area().bell.fetch_add(1);
     futex_wake(area().bell, 1);
     if (!await_answer(*slot, posted))
@@ -301,7 +311,8 @@ AccessStatus PeerProcess::Impl::ask(PeerRequest& request, void* data) noexcept
     request.old_value = slot->old_value;
     if (request.kind == RequestKind::read && result == 0)
         std::memcpy(data, slot->data, request.length);
-    slot->state.store_release(with_phase(posted, SlotPhase::free));
+    uint64_t done = with_phase(posted, SlotPhase::done);
+    (void)slot->state.compare_exchange(done, with_phase(posted, SlotPhase::free));
     return result <= uint32_t(AccessStatus::peer_gone) ? AccessStatus(result) : AccessStatus::unreachable;
 }
 

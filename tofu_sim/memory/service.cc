@@ -138,8 +138,9 @@ void serve(ProcessMemory::Impl& impl, MailboxSlot& slot) noexcept
                           slot.compare,            ArmwOp(slot.operation)};
     slot.result = uint32_t(execute(impl, request, slot));
     // Release: result and data (partner: ask_owner, its acquire of `done`).
-    if (!slot.state.compare_exchange(state, with_phase(state, SlotPhase::done)))
-        slot.state.store_release(with_phase(state, SlotPhase::free)); // abandoned meanwhile
+    if (!slot.state.compare_exchange(state, with_phase(state, SlotPhase::done)) &&
+        phase_of(state) == SlotPhase::abandoned)
+        (void)slot.state.compare_exchange(state, with_phase(state, SlotPhase::free));
     slot.answered.fetch_add(1);
     futex_wake(slot.answered, INT_MAX);
 }
