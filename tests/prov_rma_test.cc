@@ -321,7 +321,8 @@ TEST(Rma, DataOfAWriteReachesTheTargetsQueueAfterTheBytes)
             bool written = context == nullptr;
             for (bool received = false; !written || !received;) {
                 fi_cq_data_entry entry{};
-                ASSERT_TRUE(s.next(entry));
+                ASSERT_TRUE(s.next(entry))
+                    << size << " bytes: " << (written ? "no data of the peer" : "no end of the write");
                 if (entry.flags & FI_REMOTE_WRITE) {
                     received = true;
                     EXPECT_EQ(entry.flags & (FI_RMA | FI_REMOTE_CQ_DATA), FI_RMA | FI_REMOTE_CQ_DATA);

@@ -22,6 +22,8 @@ constexpr std::size_t copy_limit = BouncePool::large_size;
 constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
 /// Polls that a call spends on the Get of an unknown key before it answers -FI_EAGAIN.
 constexpr unsigned lookup_polls = 64;
+/// Polls that an inject with CQ data spends on its first contact with a peer.
+constexpr unsigned contact_polls = 4096;
 
 constexpr std::uint64_t order_of_writes = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_WAR |
                                           FI_ORDER_RMA_WAR | FI_ORDER_WAS;
@@ -132,6 +134,7 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     op.strong_order = (call.read ? strong_reads_ : strong_writes_) || (call.flags & FI_FENCE);
     op.remote_notice = counts_events_;
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
+    op.data_at_once = call.silent && !endpoint_.remote_keys().by_directory();
     op.sent_suffices = !call.read && !endpoint_.remote_keys().by_directory() &&
                        (call.flags & FI_INJECT_COMPLETE) != 0;
     op.retried = false;
@@ -255,6 +258,8 @@ ssize_t RmaEngine::launch(RmaOp& op) noexcept
             return -FI_EAGAIN;
         }
     }
+    if (whole && op.remote_data && op.data_at_once)
+        send_data_at_once(op);
     if (!whole)
         enqueue(op);
     else if (op.pending == 0)
@@ -262,20 +267,44 @@ ssize_t RmaEngine::launch(RmaOp& op) noexcept
     return 0;
 }
 
+/// An inject has no completion that its caller would wait for, so nothing may be left to later progress: the data
+/// goes out behind the bytes, by the strong order of the messenger's Puts (guide 6.1.3.1). Where the peer has no
+/// room, or is met for the first time, that is tried for a while; then progress() has to do it.
+void RmaEngine::send_data_at_once(RmaOp& op) noexcept
+{
+    op.pending++; // notices that come meanwhile do not end the operation
+    for (unsigned i = 0; i < contact_polls && op.remote_data; i++) {
+        const ssize_t ret = endpoint_.messenger()->write_data(op.to, op.data, op.total);
+        if (ret == -FI_EAGAIN) {
+            endpoint_.progress_locked();
+            continue;
+        }
+        if (ret != 0 && op.err == 0)
+            op.err = static_cast<int>(-ret);
+        op.remote_data = false;
+    }
+    op.pending--;
+}
+
 ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                           std::uint64_t key) noexcept
 {
     if (plain_inject_ && length - 1 < max_inline_ && first_waiting_ == nullptr) [[likely]] {
-        const Peer* peer = endpoint_.av().find(to);
+        const Peer* peer = av_->find(to);
         if (peer == nullptr) [[unlikely]]
             return -FI_EINVAL;
-        const vcq::How how{vcq::When::never, strong_writes_, counts_events_, nullptr};
         unattended_ = true;
         // Keys of the provider's choice: STADD = key + address (mr.h).
-        if (endpoint_.vcq().put_inline(peer->home, data, key + address, length, how) ==
+        if (vcq_.put_unattended(peer->home, data, key + address, length, inject_flags_) ==
             vcq::Post::done) [[likely]]
             return 0;
     }
+    return inject_slowly(data, length, to, address, key);
+}
+
+ssize_t RmaEngine::inject_slowly(const void* data, std::size_t length, fi_addr_t to,
+                                 std::uint64_t address, std::uint64_t key) noexcept
+{
     const iovec local{const_cast<void*>(data), length};
     const fi_rma_iov remote{address, length, key};
     return submit({&local, nullptr, 1, &remote, 1, to, nullptr, 0, FI_INJECT, false, true});

@@ -41,6 +41,7 @@ struct RmaOp : Request {
     bool strong_order = false;
     bool remote_notice = false; ///< the target counts RMA events
     bool remote_data = false;   ///< `data` goes to the target's CQ
+    bool data_at_once = false;  ///< behind the bytes, not after their delivery
     bool sent_suffices = false; ///< FI_INJECT_COMPLETE
     bool retried = false;
     bool queued = false; ///< in the engine's queue, which alone may finish it then
@@ -99,6 +100,7 @@ class RmaEngine {
     [[nodiscard]] int resolve(RmaOp& op) noexcept;
     [[nodiscard]] int attach(RmaOp& op, const Call& call) noexcept;
     [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
+    void send_data_at_once(RmaOp& op) noexcept;
     [[nodiscard]] bool post_some(RmaOp& op) noexcept;
     [[nodiscard]] vcq::Post post_piece(RmaOp& op, std::size_t& length) noexcept;
     [[nodiscard]] bool go_on(RmaOp& op) noexcept;
