@@ -34,7 +34,7 @@ static uint64_t old_value(void)
 
 static uint64_t draw(void)
 {
-    must(utofu_armw8(vcq, owner, UTOFU_ARMW_OP_ADD, 1, stadd_of_table, 0,
+    must_post(vcq, utofu_armw8(vcq, owner, UTOFU_ARMW_OP_ADD, 1, stadd_of_table, 0,
                      UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
          "utofu_armw8");
     return old_value();
@@ -43,7 +43,7 @@ static uint64_t draw(void)
 static void lock(uint64_t me)
 {
     for (unsigned long tries = 0;; tries++) {
-        must(utofu_cswap8(vcq, owner, 0, me, stadd_of_table + 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
+        must_post(vcq, utofu_cswap8(vcq, owner, 0, me, stadd_of_table + 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
              "utofu_cswap8");
         if (old_value() == 0) {
             return;
@@ -54,7 +54,7 @@ static void lock(uint64_t me)
 
 static void unlock(uint64_t me)
 {
-    must(utofu_armw8(vcq, owner, UTOFU_ARMW_OP_SWAP, 0, stadd_of_table + 8, 0,
+    must_post(vcq, utofu_armw8(vcq, owner, UTOFU_ARMW_OP_SWAP, 0, stadd_of_table + 8, 0,
                      UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
          "utofu_armw8");
     require(old_value() == me, "somebody else had our lock");
@@ -65,9 +65,9 @@ static void move(int fetch)
 {
     const unsigned long flags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
     if (fetch) {
-        must(utofu_get(vcq, owner, stadd_of_hand, stadd_of_table + 16, 24, 0, flags, NULL), "utofu_get");
+        must_post(vcq, utofu_get(vcq, owner, stadd_of_hand, stadd_of_table + 16, 24, 0, flags, NULL), "utofu_get");
     } else {
-        must(utofu_put(vcq, owner, stadd_of_hand, stadd_of_table + 16, 24, 0, flags, NULL), "utofu_put");
+        must_post(vcq, utofu_put(vcq, owner, stadd_of_hand, stadd_of_table + 16, 24, 0, flags, NULL), "utofu_put");
     }
     (void)wait_mrq(vcq);
 }

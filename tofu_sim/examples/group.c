@@ -54,6 +54,16 @@ void be_patient(unsigned long polls)
     sched_yield();
 }
 
+void make_room(utofu_vcq_hdl_t vcq, unsigned long polls)
+{
+    void* cbdata;
+    int rc;
+    while ((rc = utofu_poll_tcq(vcq, 0, &cbdata)) == UTOFU_SUCCESS) {
+    }
+    require(rc == UTOFU_ERR_NOT_FOUND, "an operation failed before it was sent");
+    be_patient(polls);
+}
+
 void* wait_tcq(utofu_vcq_hdl_t vcq)
 {
     void* cbdata = NULL;
@@ -126,9 +136,15 @@ static int look(const struct group* group, int rank, size_t which)
 {
     struct utofu_mrq_notice notice;
     void* cbdata;
-    int rc = utofu_get(group->vcq, group->peers[rank], stadd_of(group, group->rank, scratch_stag, 0),
+    int rc = UTOFU_ERR_BUSY; /* says nothing about the peer: try again */
+    for (unsigned long polls = 0; rc == UTOFU_ERR_BUSY; polls++) {
+        rc = utofu_get(group->vcq, group->peers[rank], stadd_of(group, group->rank, scratch_stag, 0),
                        stadd_of(group, rank, board_stag, which * sizeof(struct record)),
                        sizeof(struct record), 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL);
+        if (rc == UTOFU_ERR_BUSY) {
+            make_room(group->vcq, polls);
+        }
+    }
     if (rc != UTOFU_SUCCESS) {
         return 0;
     }
@@ -174,7 +190,7 @@ void group_end(struct group* group)
     group_barrier(group);
     /* The others may still be looking at our record: all report to process 0, which leaves last. */
     if (group->rank != 0) {
-        must(utofu_armw8(group->vcq, group->peers[0], UTOFU_ARMW_OP_ADD, 1,
+        must_post(group->vcq, utofu_armw8(group->vcq, group->peers[0], UTOFU_ARMW_OP_ADD, 1,
                          stadd_of(group, 0, board_stag, sizeof board.record), 0,
                          UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
              "utofu_armw8");

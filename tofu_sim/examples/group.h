@@ -34,6 +34,17 @@ void group_end(struct group* group);
 void require(int condition, const char* what);
 /* The same for a uTofu function that must succeed. */
 void must(int code, const char* what);
+/* Posts, again and again while the queue is full: that is no error, and can happen at any time (guide 3.7.1). */
+#define must_post(vcq, post, what)                                                                                     \
+    do {                                                                                                               \
+        int post_code_;                                                                                                \
+        for (unsigned long polls_ = 0; (post_code_ = (post)) == UTOFU_ERR_BUSY; polls_++) {                            \
+            make_room((vcq), polls_);                                                                                  \
+        }                                                                                                              \
+        must(post_code_, (what));                                                                                      \
+    } while (0)
+/* Reads the TCQ, drops what is in it, and gives way to other processes now and then. */
+void make_room(utofu_vcq_hdl_t vcq, unsigned long polls);
 
 /* Poll until there is an entry, at most 30 seconds, giving way to other processes. */
 void* wait_tcq(utofu_vcq_hdl_t vcq);

@@ -40,7 +40,7 @@ int main(void)
         for (int round = 0; round < 2 * rounds; round++) {
             if (round % 2 == group.rank) {
                 fill(round);
-                must(utofu_put(vcq, peer[0], out_stadd, peer[1], sizeof out, round & 0xff,
+                must_post(vcq, utofu_put(vcq, peer[0], out_stadd, peer[1], sizeof out, round & 0xff,
                                UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, out),
                      "utofu_put");
                 require(wait_tcq(vcq) == out, "the TCQ gave another pointer back");

@@ -40,10 +40,10 @@ int main(void)
             }
         }
         /* Our first column becomes the right border of the left neighbour, our last one the left border of the right. */
-        must(utofu_put_stride(vcq, all[left][0], mine[1] + element, all[left][1] + (columns + 1) * element, element,
+        must_post(vcq, utofu_put_stride(vcq, all[left][0], mine[1] + element, all[left][1] + (columns + 1) * element, element,
                               row_bytes, rows, 1, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
              "utofu_put_stride");
-        must(utofu_put_stride(vcq, all[right][0], mine[1] + columns * element, all[right][1], element, row_bytes,
+        must_post(vcq, utofu_put_stride(vcq, all[right][0], mine[1] + columns * element, all[right][1], element, row_bytes,
                               rows, 2, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
              "utofu_put_stride");
         for (int got = 0; got < 2 * rows; got++) {

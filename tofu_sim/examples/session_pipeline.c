@@ -48,7 +48,7 @@ int main(void)
             (next == last ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : UTOFU_ONESIDED_FLAG_SPS(1));
         for (int piece = 0; piece < pieces; piece++) {
             const size_t offset = (size_t)piece * sizeof message[0];
-            must(utofu_put(vcq, all[next][0], mine[1] + offset, all[next][1] + offset, sizeof message[0],
+            must_post(vcq, utofu_put(vcq, all[next][0], mine[1] + offset, all[next][1] + offset, sizeof message[0],
                            (uint64_t)piece, flags, NULL),
                  "utofu_put");
         }
