@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_msg and fi_tagged between processes: every length and protocol, order, matching, the flags of receives, errors,
 // back-pressure, death. Calls libfabric over the provider over the simulator.
+#include <csignal>
+#include <cstdlib>
+
+#include <sys/wait.h>
+
 #include "prov_session.h"
 
 namespace tofu::test {
@@ -255,6 +260,81 @@ TEST(Message, AStormEndsInBackPressureAndNothingIsLost)
                     }
                 ASSERT_TRUE(fits) << in;
             }
+        }
+    });
+}
+
+/// Rank 1 dies while rank 0 waits for it; ranks 0 and 2 go on. `size` chooses the protocol.
+void lose_a_peer(std::size_t size)
+{
+    const auto exits = sim::test::run_processes(3, [size](const Rank& rank) {
+        Session s(rank, messages());
+        std::vector<std::uint8_t> bytes(size);
+        std::uint8_t word = 0;
+        if (rank.number == 1) {
+            // Known to both others before it dies.
+            for (fi_addr_t to : {0, 2})
+                ASSERT_EQ(s.post([&] { return fi_tinject(s.ep, &word, 1, to, 1); }), 0);
+            rank.set(1000, 1);
+            while (rank.get(1001) != 1)
+                fi_cq_read(s.cq, nullptr, 0);
+            raise(SIGKILL);
+        }
+        ASSERT_EQ(fi_trecv(s.ep, &word, 1, nullptr, 1, 1, 0, &word), 0);
+        s.expect(&word, FI_RECV);
+        if (rank.number == 0) {
+            // Nobody receives these: the first waits for FIN, and once the ring is full posts are refused.
+            ASSERT_EQ(s.post([&] {
+                return fi_tsend(s.ep, bytes.data(), size, nullptr, 1, 2, &bytes);
+            }), 0);
+            rank.set(1001, 1);
+            fi_cq_data_entry entry{};
+            fi_cq_err_entry error{};
+            ASSERT_TRUE(s.next(entry, &error));
+            EXPECT_EQ(error.op_context, &bytes);
+            EXPECT_NE(error.err, 0);
+            EXPECT_NE(s.post([&] { return fi_tsend(s.ep, &word, 1, nullptr, 1, 3, &word); }), 0);
+        }
+        const unsigned other = 2 - rank.number;
+        for (std::uint64_t i = 0; i < 100; i++) { // the living
+            std::uint64_t in = ~i;
+            ASSERT_EQ(fi_trecv(s.ep, &in, 8, nullptr, other, 10 + i, 0, &in), 0);
+            ASSERT_EQ(s.post([&] { return fi_tinject(s.ep, &i, 8, other, 10 + i); }), 0);
+            s.expect(&in, FI_RECV);
+            EXPECT_EQ(in, i);
+        }
+        std::_Exit(testing::Test::HasFailure() ? 1 : 0); // the barrier of the end lacks one
+    });
+    EXPECT_TRUE(exits[0].success()) << exits[0].errors;
+    EXPECT_TRUE(WIFSIGNALED(exits[1].status));
+    EXPECT_TRUE(exits[2].success()) << exits[2].errors;
+}
+
+TEST(Message, ARankKilledInARendezvousLeavesTheOthersWorking) { lose_a_peer(1 << 20); }
+
+TEST(Message, AllToAllOfManyRanks)
+{
+    expect_processes(16, [](const Rank& rank) {
+        Session s(rank, messages());
+        for (std::size_t size : {std::size_t{8}, std::size_t{2000}, std::size_t{50000}}) {
+            std::vector<std::vector<std::uint8_t>> in(rank.size, std::vector<std::uint8_t>(size));
+            std::vector<std::vector<std::uint8_t>> out;
+            for (unsigned r = 0; r < rank.size; r++) {
+                out.push_back(pattern(size, rank.number * 16 + r));
+                ASSERT_EQ(fi_trecv(s.ep, in[r].data(), size, nullptr, r, size, 0, &in[r]), 0);
+            }
+            unsigned ended = 0, sent = 0;
+            EXPECT_TRUE(sim::test::wait_until([&] {
+                if (sent < rank.size) {
+                    const unsigned to = (rank.number + sent) % rank.size;
+                    sent += fi_tsend(s.ep, out[to].data(), size, nullptr, to, size, &out[to]) == 0;
+                }
+                fi_cq_data_entry entry;
+                ended += fi_cq_read(s.cq, &entry, 1) == 1;
+                return ended == 2 * rank.size;
+            }));
+            for (unsigned r = 0; r < rank.size; r++)
+                EXPECT_EQ(in[r], pattern(size, r * 16 + rank.number)) << r;
         }
     });
 }
