@@ -14,6 +14,7 @@
 
 #include "atomic.h"
 #include "endpoint_ops.h"
+#include "eq.h"
 #include "info.h"
 #include "log.h"
 #include "msg.h"
@@ -155,6 +156,10 @@ int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
     case FI_CLASS_AV:
         return bind_addresses(AddressVector::of(reinterpret_cast<fid_av*>(object)));
     case FI_CLASS_EQ: // an RDM endpoint raises no events of its own; the binding is allowed
+        if (eq_ != nullptr)
+            return -FI_EINVAL;
+        eq_ = &EventQueue::of(reinterpret_cast<fid_eq*>(object));
+        eq_->hold();
         return 0;
     case FI_CLASS_STX_CTX:
     case FI_CLASS_SRX_CTX:
@@ -245,6 +250,8 @@ void Endpoint::unbind() noexcept
             std::exchange(*slot, nullptr)->release();
     if (av_ != nullptr)
         std::exchange(av_, nullptr)->release();
+    if (eq_ != nullptr)
+        std::exchange(eq_, nullptr)->release();
 }
 
 // --- enable

@@ -23,6 +23,7 @@ namespace tofu {
 
 class AtomicEngine;
 class Endpoint;
+class EventQueue;
 class RemoteKeys;
 class RmaEngine;
 namespace proto {
@@ -157,6 +158,7 @@ class Endpoint final : public EndpointFace {
     fi_tx_attr tx_attr_{};
     fi_rx_attr rx_attr_{};
     std::size_t min_multi_recv_ = 64;
+    EventQueue* eq_ = nullptr; ///< held so that it is not closed first
     std::uint32_t address_format_ = FI_FORMAT_UNSPEC;
     std::uint64_t name_key_ = 0; ///< the service name it was opened for (names.h), 0: none
     names::Announcement announcement_;
