@@ -29,6 +29,4 @@ AC_DEFUN([TOFU_CONFIGURE_PROV], [
      UTOFU_CFLAGS="-I$with_utofu/include"],
     [UTOFU_CFLAGS='-I$(top_srcdir)/include'])
   AC_SUBST([UTOFU_CFLAGS])
-  # until the message engine has landed
-  AM_CONDITIONAL([HAVE_MESSENGER], [test -f "$srcdir/prov/tofu/src/proto/messenger.h"])
 ])
