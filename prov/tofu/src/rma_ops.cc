@@ -12,12 +12,18 @@ namespace tofu {
 
 namespace {
 
+#ifdef FI_PRIORITY
+constexpr std::uint64_t priority = FI_PRIORITY; // a hint without effect here
+#else
+constexpr std::uint64_t priority = 0; // libfabric 2 has no such flag
+#endif
+
 constexpr std::uint64_t write_flags = FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MORE | FI_INJECT |
                                       FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
                                       FI_DELIVERY_COMPLETE | FI_COMMIT_COMPLETE | FI_FENCE |
-                                      FI_PRIORITY;
+                                      priority;
 constexpr std::uint64_t read_flags = FI_COMPLETION | FI_MORE | FI_FENCE | FI_DELIVERY_COMPLETE |
-                                     FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE | FI_PRIORITY;
+                                     FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE | priority;
 
 ssize_t submit(fid_ep* ep, const RmaEngine::Call& call) noexcept
 {
