@@ -150,15 +150,13 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
                   fi_strerror(-error));
         return error;
     }
-    home_memory_.reset(new (std::nothrow) LocalMemory(home_));
     regions_.reset(new (std::nothrow) RegionTable(*this));
     everything_.reset(new (std::nothrow) ProgressSet(*this));
-    if (home_memory_ == nullptr || regions_ == nullptr || everything_ == nullptr)
+    if (regions_ == nullptr || everything_ == nullptr)
         return -FI_ENOMEM;
     error = regions_->open();
     if (error != 0)
         return error;
-    regions_->attach(*home_memory_, home_lock_);
     if (model_.auto_progress)
         if (error = need_thread(); error != 0)
             return error;
@@ -178,9 +176,7 @@ int Domain::close() noexcept
     if (users_.load(std::memory_order_relaxed) != 0)
         return -FI_EBUSY;
     thread_.stop();
-    regions_->detach(*home_memory_);
     regions_->close();
-    home_memory_.reset();
     home_.close();
     fabric_->release();
     delete this;

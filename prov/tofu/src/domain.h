@@ -22,7 +22,6 @@ namespace tofu {
 class Endpoint;
 class Fabric;
 class RegionTable;
-class LocalMemory;
 class ProgressSet;
 
 /// What the domain was opened with, reduced to what its objects ask again and again.
@@ -48,8 +47,6 @@ class Domain final : public fid_domain {
     [[nodiscard]] vcq::Vcq& home() noexcept { return home_; }
     [[nodiscard]] utofu_vcq_id_t home_id() const noexcept { return home_.id(); }
     [[nodiscard]] std::uint64_t nonce() const noexcept { return nonce_; }
-    /// Registrations of local buffers with the home VCQ (sources of rendezvous). Under home_lock().
-    [[nodiscard]] LocalMemory& home_memory() noexcept { return *home_memory_; }
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
 
     /// Polls the home VCQ: hands notices of message areas to their endpoints, counts RMA events. Takes the
@@ -100,7 +97,6 @@ class Domain final : public fid_domain {
     Lock home_lock_;
     vcq::Vcq home_;
     std::uint64_t nonce_ = 0;
-    std::unique_ptr<LocalMemory> home_memory_;
     std::unique_ptr<RegionTable> regions_;
     Endpoint* endpoints_[max_endpoints] = {};
     Area areas_[max_endpoints] = {};
