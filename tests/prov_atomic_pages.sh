@@ -13,6 +13,8 @@ run()
 run
 run -k -s 2
 run -n 2 -s 3
+run -o -s 6
 TOFU_SIM_CHAOS=11 run -s 4
 TOFU_SIM_CHAOS=12 run -k -s 5
+TOFU_SIM_CHAOS=13 run -o -s 7
 exit $result

@@ -13,6 +13,8 @@ void check_lists(World& world);       ///< iov, comparev, resultv, rma_iov of di
 void check_completions(World& world); ///< "Completions", FLAGS
 void check_refusals(World& world);    ///< "Return Value", ERRORS
 void check_fence(World& world);       ///< FI_FENCE
+void check_access(World& world);      ///< regions that allow reading only (fi_mr(3))
+void check_order(World& world);       ///< FI_ORDER_ATOMIC_*, if the endpoint has them
 void check_contention(World& world);  ///< atomicity among initiators
 void check_random(World& world);      ///< random mixes against a sequential model
 

@@ -15,6 +15,8 @@ int main(int argc, char** argv)
         fabtests::check_completions(world);
         fabtests::check_refusals(world);
         fabtests::check_fence(world);
+        fabtests::check_access(world);
+        fabtests::check_order(world);
         fabtests::check_contention(world);
         fabtests::check_random(world);
     });

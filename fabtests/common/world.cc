@@ -254,14 +254,18 @@ int run(const Options& options, void (*body)(World&))
 bool parse(int argc, char** argv, Options& options)
 {
     int option;
-    while ((option = getopt(argc, argv, "p:n:ks:")) != -1) {
+    while ((option = getopt(argc, argv, "p:n:kos:")) != -1) {
         switch (option) {
         case 'p': options.provider = optarg; break;
         case 'n': options.ranks = static_cast<unsigned>(std::atoi(optarg)); break;
         case 'k': options.user_keys = true; break;
+        case 'o':
+            options.msg_order = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR |
+                                FI_ORDER_ATOMIC_WAW;
+            break;
         case 's': options.seed = static_cast<unsigned>(std::atoi(optarg)); break;
         default:
-            std::fprintf(stderr, "usage: %s [-p provider] [-n ranks] [-k] [-s seed]\n", argv[0]);
+            std::fprintf(stderr, "usage: %s [-p provider] [-n ranks] [-k] [-o] [-s seed]\n", argv[0]);
             return false;
         }
     }

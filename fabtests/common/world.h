@@ -122,7 +122,7 @@ class World {
 /// not there.
 int run(const Options& options, void (*body)(World&));
 
-/// -p PROVIDER, -n RANKS, -k (user keys), -s SEED. False: bad arguments (said on stderr).
+/// -p PROVIDER, -n RANKS, -k (user keys), -s SEED, -o (atomics in order). False: bad arguments (said on stderr).
 bool parse(int argc, char** argv, Options& options);
 
 } // namespace fabtests
