@@ -18,9 +18,12 @@ inline constexpr std::uint16_t wire_version = 1;
 struct EndpointAddress {
     std::uint32_t magic;   ///< address_magic
     std::uint16_t version; ///< wire_version
-    std::uint16_t index;   ///< number of the endpoint in its domain, 0 ... max_endpoints - 1
+    std::uint8_t index;    ///< number of the endpoint in its domain, 0 ... max_endpoints - 1
+    std::uint8_t further;  ///< receive contexts besides the first: they have the numbers that follow
     std::uint64_t home;    ///< ID of the domain's home VCQ (utofu_vcq_id_t)
     std::uint64_t nonce;   ///< random per domain: a VCQ ID is used again after its process has gone
+
+    [[nodiscard]] constexpr bool sound() const noexcept;
 };
 static_assert(sizeof(EndpointAddress) == 24 && std::is_trivially_copyable_v<EndpointAddress>);
 
@@ -30,5 +33,12 @@ inline constexpr std::uint32_t address_magic = 0x55664f54; // "TOfU"
 inline constexpr unsigned directory_stag = 0;
 inline constexpr unsigned max_endpoints = 255;
 constexpr unsigned endpoint_stag(unsigned index) { return index + 1; }
+
+/// An address that an endpoint of this version can have. Bytes of the application's are not trusted.
+constexpr bool EndpointAddress::sound() const noexcept
+{
+    return magic == address_magic && version == wire_version && home != 0 &&
+           unsigned{index} + further < max_endpoints;
+}
 
 } // namespace tofu

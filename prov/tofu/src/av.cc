@@ -130,12 +130,6 @@ fi_ops_av av_ops = {
 constexpr const char* text_prefix = "tofu://";
 constexpr std::size_t text_prefix_size = 7;
 
-bool sound(const EndpointAddress& address) noexcept
-{
-    return address.magic == address_magic && address.version == wire_version && address.home != 0 &&
-           address.index < max_endpoints;
-}
-
 } // namespace
 
 AddressVector::AddressVector(Domain& domain, bool textual) noexcept : domain_(&domain), textual_(textual)
@@ -154,13 +148,15 @@ int AddressVector::open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void*
         return -FI_EINVAL;
     if (attr->name != nullptr || (attr->flags & ~(FI_EVENT | FI_SYMMETRIC)) != 0)
         return -FI_ENOSYS; // address vectors shared by name
-    if (attr->rx_ctx_bits != 0)
+    if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > max_rx_bits)
         return -FI_EINVAL;
     Domain& owner = Domain::of(domain);
     auto* made = new (std::nothrow) AddressVector(owner, owner.model().textual_addresses);
     if (made == nullptr)
         return -FI_ENOMEM;
     made->asynchronous_ = (attr->flags & FI_EVENT) != 0;
+    made->rx_bits_ = attr->rx_ctx_bits;
+    made->place_mask_ = ~fi_addr_t{0} >> attr->rx_ctx_bits;
     made->chunks_.reset(new (std::nothrow) std::atomic<Peer*>[max_chunks]());
     if (made->chunks_ == nullptr) {
         delete made;
@@ -208,7 +204,7 @@ Peer* AddressVector::place(std::size_t number) const noexcept
 
 const Peer* AddressVector::find(fi_addr_t address) const noexcept
 {
-    const Peer* peer = place(address);
+    const Peer* peer = place(address & place_mask_);
     return peer != nullptr && peer->home != 0 ? peer : nullptr;
 }
 
@@ -309,12 +305,13 @@ int AddressVector::insert_one(const EndpointAddress& address, fi_addr_t* result,
     fi_addr_t index = FI_ADDR_NOTAVAIL;
     int error = FI_EINVAL;
     std::lock_guard guard(lock_);
-    if (!sound(address)) {
+    if (!address.sound()) {
         TOFU_INFO(FI_LOG_AV, "address %zu of fi_av_insert is no address of this version (%u)\n", number,
                   wire_version);
     } else if (Peer* peer = take(index)) {
         peer->nonce = address.nonce;
         peer->index = address.index;
+        peer->further = address.further;
         peer->generation++;
         // release: find() sees the other members with it
         std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
@@ -344,7 +341,10 @@ int AddressVector::remove(const fi_addr_t* places, std::size_t count) noexcept
         if (find(places[i]) == nullptr)
             return -FI_EINVAL;
     for (std::size_t i = 0; i < count; i++) {
-        Peer* peer = place(places[i]);
+        const std::size_t number = places[i] & place_mask_;
+        Peer* peer = place(number);
+        if (peer->home == 0)
+            continue; // named twice
         if (duplicates_)
             index_.reset(); // another place may have to answer for this peer: made anew when asked
         if (index_ != nullptr)
@@ -352,7 +352,7 @@ int AddressVector::remove(const fi_addr_t* places, std::size_t count) noexcept
         std::atomic_ref(peer->home).store(0, std::memory_order_release);
         peer->generation++;
         free_places_++;
-        first_free_ = std::min<std::size_t>(first_free_, places[i]);
+        first_free_ = std::min(first_free_, number);
     }
     generation_.fetch_add(1, std::memory_order_release);
     return 0;
@@ -363,7 +363,11 @@ int AddressVector::copy(fi_addr_t number, void* address, std::size_t* length) co
     const Peer* peer = find(number);
     if (peer == nullptr)
         return -FI_EINVAL;
-    const EndpointAddress binary{address_magic, wire_version, static_cast<std::uint16_t>(peer->index), peer->home,
+    const EndpointAddress binary{address_magic,
+                                 wire_version,
+                                 static_cast<std::uint8_t>(peer->index),
+                                 static_cast<std::uint8_t>(peer->further),
+                                 peer->home,
                                  peer->nonce};
     char text[address_text_size];
     const void* from = &binary;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,7 +23,8 @@ class EventQueue;
 struct Peer {
     std::uint64_t home;
     std::uint64_t nonce;
-    std::uint32_t index;      ///< endpoint number in its domain
+    std::uint16_t index;      ///< endpoint number in its domain
+    std::uint16_t further;    ///< receive contexts behind the first, at the numbers that follow
     std::uint32_t generation; ///< counts the uses of this place, so that caches see a replaced peer
 };
 
@@ -31,9 +33,19 @@ class AddressVector final : public fid_av {
     static int open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context);
     static AddressVector& of(fid_av* a) noexcept { return *static_cast<AddressVector*>(a); }
 
-    /// The peer behind an address of the application, or null where it is none. Safe beside insertions:
-    /// places never move (they lie in chunks).
+    /// The peer behind an address of the application, whichever receive context it names, or null where it is
+    /// none. Safe beside insertions: places never move (they lie in chunks).
     [[nodiscard]] const Peer* find(fi_addr_t address) const noexcept;
+    /// A dense number for what an address names: its place and receive context (fi_rx_addr).
+    [[nodiscard]] std::uint64_t number_of(fi_addr_t address) const noexcept
+    {
+        return std::rotl(address, rx_bits_);
+    }
+    /// The receive context that an address names.
+    [[nodiscard]] unsigned context_of(fi_addr_t address) const noexcept
+    {
+        return static_cast<unsigned>(number_of(address) & ~(~std::uint64_t{0} << rx_bits_));
+    }
     /// Who sent: the address of endpoint `index` of the domain at `home`, or FI_ADDR_NOTAVAIL. Slow path (a
     /// hash table made at first use): channels keep the answer together with generation().
     [[nodiscard]] fi_addr_t lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index);
@@ -64,6 +76,7 @@ class AddressVector final : public fid_av {
     struct Index;
     static constexpr std::size_t chunk_size = 1024; ///< peers in a chunk
     static constexpr std::size_t max_chunks = 4096; ///< 4 Mi peers
+    static constexpr int max_rx_bits = 32;          ///< leaves more places than there can be
 
     AddressVector(Domain& domain, bool textual) noexcept;
     ~AddressVector();
@@ -75,6 +88,8 @@ class AddressVector final : public fid_av {
     [[nodiscard]] int finish(int inserted, void* context) noexcept;
 
     Domain* domain_;
+    fi_addr_t place_mask_ = ~fi_addr_t{0}; ///< without the bits of receive contexts
+    int rx_bits_ = 0;                      ///< how many those are (fi_av(3), rx_ctx_bits)
     bool textual_;
     bool duplicates_ = false;   ///< a peer has more than one place in the index's answer
     bool asynchronous_ = false; ///< FI_EVENT: insertions report to the event queue

@@ -115,7 +115,7 @@ int Endpoint::set_up(Domain& domain, const fi_info& info, void* context) noexcep
 
 EndpointAddress Endpoint::address() const noexcept
 {
-    return {address_magic, wire_version, static_cast<std::uint16_t>(index_), domain_->home_id(),
+    return {address_magic, wire_version, static_cast<std::uint8_t>(index_), 0, domain_->home_id(),
             domain_->nonce()};
 }
 

@@ -81,6 +81,8 @@ class Endpoint final : public EndpointFace {
     [[nodiscard]] Domain& domain() noexcept { return *domain_; }
     [[nodiscard]] AddressVector& av() noexcept { return *av_; }
     [[nodiscard]] unsigned index() const noexcept { return index_; }
+    /// The number in the address that peers know: of a context, that of its scalable endpoint.
+    [[nodiscard]] unsigned identity() const noexcept { return index_; }
     [[nodiscard]] std::uint64_t caps() const noexcept { return caps_; }
     [[nodiscard]] EndpointAddress address() const noexcept;
 

@@ -333,8 +333,8 @@ fi_info* make(std::uint32_t version, int mr_mode, std::size_t vcqs, const fi_inf
 
 void address_to_text(const EndpointAddress& address, char* text) noexcept
 {
-    std::snprintf(text, address_text_size, "tofu://%016" PRIx64 ".%04x.%016" PRIx64, address.home,
-                  address.index, address.nonce);
+    std::snprintf(text, address_text_size, "tofu://%016" PRIx64 ".%02x%02x.%016" PRIx64, address.home,
+                  address.further, address.index, address.nonce);
 }
 
 static bool scan(const char* text, EndpointAddress& address) noexcept
@@ -343,15 +343,16 @@ static bool scan(const char* text, EndpointAddress& address) noexcept
     unsigned index = 0;
     int end = 0;
     if (std::sscanf(text, "tofu://%16" SCNx64 ".%4x.%16" SCNx64 "%n", &home, &index, &nonce, &end) != 3 ||
-        text[end] != '\0' || index >= max_endpoints)
+        text[end] != '\0')
         return false;
-    address = {address_magic, wire_version, static_cast<std::uint16_t>(index), home, nonce};
+    address = {address_magic, wire_version, static_cast<std::uint8_t>(index),
+               static_cast<std::uint8_t>(index >> 8), home, nonce};
     return true;
 }
 
 bool address_from_text(const char* text, EndpointAddress& address) noexcept
 {
-    return scan(text, address) && address.home != 0;
+    return scan(text, address) && address.home != 0 && address.sound();
 }
 
 bool placeholder_from_text(const char* text, EndpointAddress& address) noexcept

@@ -99,7 +99,8 @@ struct Inbound {
     bool gone = false;          ///< the sender is no more: to be closed when its packets have been taken
     bool closing = false;       ///< to be closed when its probe has ended
     bool probing = false;
-    std::uint16_t index = 0;
+    std::uint8_t index = 0;     ///< of the sending endpoint,
+    std::uint8_t identity = 0;  ///< and of the address it is known by
     std::uint16_t serial = 0;
     std::uint32_t number = 0;   ///< of the ring
     std::uint32_t place = 0;    ///< in the list that is polled

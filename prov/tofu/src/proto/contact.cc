@@ -27,9 +27,10 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
         channel = last_channel_;
         return 0;
     }
-    const std::size_t page = dest / page_size;
+    const std::uint64_t number = ep_.av().number_of(dest);
+    const std::size_t page = number / page_size;
     if (page < pages_.size() && pages_[page] != nullptr) {
-        Channel* found = pages_[page][dest % page_size];
+        Channel* found = pages_[page][number % page_size];
         if (found != nullptr && found->peer.generation == peer->generation) [[likely]] {
             last_dest_ = dest;
             last_channel_ = channel = found;
@@ -42,7 +43,12 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
 [[gnu::noinline]] int Messenger::make_channel(fi_addr_t dest, const Peer& peer,
                                               Channel*& channel) noexcept
 {
-    const std::size_t page = dest / page_size;
+    const unsigned context = ep_.av().context_of(dest);
+    if (context > peer.further)
+        return -FI_EINVAL; // the number may be another endpoint's
+    const unsigned index = peer.index + context;
+    const std::uint64_t number = ep_.av().number_of(dest);
+    const std::size_t page = number / page_size;
     if (pages_.size() <= page)
         pages_.resize(page + 1);
     if (pages_[page] == nullptr) {
@@ -53,7 +59,7 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
     // The same endpoint may stand in the address vector more than once: it has one ring, and one order.
     Channel* made = nullptr;
     for (Channel* ch : channels_)
-        if (ch->peer.home == peer.home && ch->peer.nonce == peer.nonce && ch->peer.index == peer.index)
+        if (ch->peer.home == peer.home && ch->peer.nonce == peer.nonce && ch->peer.index == index)
             made = ch;
     if (made == nullptr) {
         made = channel_pool_.alloc();
@@ -71,7 +77,8 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
         channels_.push_back(made);
     }
     made->peer = peer;
-    pages_[page][dest % page_size] = made;
+    made->peer.index = static_cast<std::uint16_t>(index);
+    pages_[page][number % page_size] = made;
     last_dest_ = dest;
     last_channel_ = channel = made;
     return 0;
@@ -212,7 +219,8 @@ void Messenger::greet(Channel& ch) noexcept
     PacketWriter packet(ch.deferred + sizeof ch.deferred);
     packet.control(Type::hello, 0, 0, ch.next_seq);
     packet.put(Hello{ep_.domain().nonce(), ch.peer.nonce, wire_version,
-                     static_cast<std::uint16_t>(ep_.index()), ch.number, ch.serial});
+                     static_cast<std::uint8_t>(ep_.index()), static_cast<std::uint8_t>(ep_.identity()),
+                     ch.number, ch.serial});
     ch.deferred_size = static_cast<std::uint8_t>(packet.size());
     ch.deferred_seq = ch.next_seq++;
     ch.deferred_waiter = nullptr;

@@ -182,7 +182,7 @@ fi_addr_t Messenger::source_of(Inbound& in) noexcept
 {
     const std::uint32_t generation = ep_.av().generation();
     if (in.source_generation != generation) [[unlikely]] {
-        in.source = ep_.av().lookup(in.home, in.nonce, in.index);
+        in.source = ep_.av().lookup(in.home, in.nonce, in.identity);
         in.source_generation = generation;
     }
     return in.source;
@@ -258,6 +258,7 @@ bool Messenger::take_hello(Inbound& in, const Packet& packet) noexcept
     in.area = area;
     in.returns = area + return_offset(hello.return_index);
     in.index = hello.index;
+    in.identity = hello.identity;
     in.serial = hello.serial;
     in.nonce = hello.nonce;
     if (hello.version != wire_version || hello.target_nonce != ep_.domain().nonce()) {
@@ -266,7 +267,7 @@ bool Messenger::take_hello(Inbound& in, const Packet& packet) noexcept
         close_ring(in);
         return true;
     }
-    in.key = peer_key(in.home, in.nonce, in.index);
+    in.key = peer_key(in.home, in.nonce, in.identity);
     in.greeted = true;
     return true;
 }

@@ -142,7 +142,8 @@ struct Hello {
     std::uint64_t nonce;        ///< of the sender's domain
     std::uint64_t target_nonce; ///< of the domain it is meant for
     std::uint16_t version;
-    std::uint16_t index;        ///< of the sending endpoint
+    std::uint8_t index;         ///< of the sending endpoint: whose area it is
+    std::uint8_t identity;      ///< of the address its peers know: its own, or that of a scalable endpoint
     std::uint16_t return_index; ///< which return block of the sender's area
     std::uint16_t serial;       ///< to be echoed in ReturnBlock::check
 };
