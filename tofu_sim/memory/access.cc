@@ -18,9 +18,10 @@ namespace {
 // readers expect words to appear whole, which a copy through the kernel does not promise.
 constexpr size_t move_at_once_bytes = 16 * 1024;
 // Beyond, a copy through the kernel loses about 0.04 ns a byte against a mapping and a move costs 0.8 ns a
-// byte: move what has gone by copy this many times.
+// byte: move what has gone by copy this many times, and twice as many each time it has to be done again, be it
+// that the owner maps new memory there or that it cannot move it.
 constexpr uint64_t copies_before_move = 16;
-constexpr uint32_t never_move = ~uint32_t{0};
+constexpr uint32_t most_doublings = 8;
 
 constexpr int read_attempts = 100000; // of an entry that keeps changing, with yields: seconds
 
@@ -265,35 +266,42 @@ AccessStatus AddressCache::transfer_piece(Transfer& transfer, const Location& at
             transfer.advance(part);
             return AccessStatus::ok;
         }
-    } else if (at.reach == Reach::movable && !transfer.asked_to_move && wants_move(transfer.vcq, at, bytes)) {
-        transfer.asked_to_move = true;
-        PeerRequest request;
-        request.kind = RequestKind::move;
-        request.vcq = transfer.vcq.vcq;
-        request.stadd = transfer.stadd;
-        request.operand = bytes;
-        const AccessStatus status = transfer.vcq.process->impl().ask(request, nullptr);
-        if (status == AccessStatus::ok || status == AccessStatus::peer_gone)
-            return status;
-        Line& line = lines_[index(transfer.vcq.serial, at.stag)];
-        if (line.serial == transfer.vcq.serial && line.stag == at.stag)
-            line.uses = never_move; // until the entry changes
-        return AccessStatus::ok;
+    } else if (at.reach == Reach::movable && !transfer.asked_to_move) {
+        Heat& heat = heat_of(transfer.vcq, at.page_base + at.offset);
+        if (wants_move(heat, bytes)) {
+            transfer.asked_to_move = true;
+            PeerRequest request;
+            request.kind = RequestKind::move;
+            request.vcq = transfer.vcq.vcq;
+            request.stadd = transfer.stadd;
+            request.operand = bytes;
+            const AccessStatus status = transfer.vcq.process->impl().ask(request, nullptr);
+            heat.refused = status != AccessStatus::ok;
+            return status == AccessStatus::peer_gone ? status : AccessStatus::ok;
+        }
     }
     return transfer_by_copy(transfer, at, bytes);
 }
 
-bool AddressCache::wants_move(const RemoteVcq& vcq, const Location& at, size_t bytes) noexcept
+AddressCache::Heat& AddressCache::heat_of(const RemoteVcq& vcq, uint64_t address) noexcept
 {
-    fill(vcq, at); // keeps the counts of a line that is for this entry already
-    Line& line = lines_[index(vcq.serial, at.stag)];
-    if (line.uses == never_move)
+    const uint64_t page = address >> 12; // buffers are apart by pages; any hash would do
+    Heat& heat = heats_[size_t((page ^ (page >> 6) ^ (page >> 12)) + vcq.serial * 37) % num_heats];
+    if (heat.serial != vcq.serial || heat.address != address)
+        heat = {.serial = vcq.serial, .address = address};
+    return heat;
+}
+
+bool AddressCache::wants_move(Heat& heat, size_t bytes) noexcept
+{
+    heat.copied += bytes;
+    const uint64_t copies = copies_before_move << std::min(heat.moves, most_doublings);
+    const bool at_once = bytes <= move_at_once_bytes && !heat.refused;
+    if (!at_once && heat.copied / bytes <= copies)
         return false;
-    if (bytes <= move_at_once_bytes)
-        return true;
-    ++line.uses;
-    line.bytes += bytes;
-    return line.bytes > copies_before_move * bytes;
+    heat.copied = 0;
+    heat.moves += at_once ? 0 : 1;
+    return true;
 }
 
 AccessStatus AddressCache::transfer_by_copy(Transfer& transfer, const Location& at, size_t bytes) noexcept

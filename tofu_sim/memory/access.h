@@ -15,7 +15,7 @@ namespace tofu::sim {
 
 enum class Need : uint32_t { read = 1, write = 2 };
 
-// One per posting VCQ (16 KiB); used by one thread at a time.
+// One per posting VCQ (18 KiB); used by one thread at a time.
 class AddressCache {
   public:
     // The bytes at `stadd` as an address of this process, or null: not allowed, not mapped, or not yet seen.
@@ -83,11 +83,20 @@ class AddressCache {
         uint64_t first = 0;        // offsets reachable through base
         uint64_t limit = 0;
         uint32_t rights = 0; // of Need
-        uint32_t uses = 0;   // of memory not mapped: how often, and
-        uint64_t bytes = 0;  // how many bytes went by copy; decides when to have it moved
     };
     static_assert(sizeof(Line) == 64);
     static constexpr size_t num_lines = 256;
+
+    // What went by copy from or to one address of a peer. Not part of a line, because who registers memory for each
+    // transfer gives it a new STag each time.
+    struct Heat {
+        uint64_t serial = 0;
+        uint64_t address = 0;
+        uint64_t copied = 0; // bytes since the last move that was asked for
+        uint32_t moves = 0;  // asked for; each makes the next one dearer
+        bool refused = false; // the last of them
+    };
+    static constexpr size_t num_heats = 64;
 
     [[nodiscard]] static size_t index(uint64_t serial, uint32_t stag) noexcept
     {
@@ -105,10 +114,12 @@ class AddressCache {
     AccessStatus transfer_piece(Transfer& transfer, const Location& at) noexcept;
     AccessStatus transfer_by_copy(Transfer& transfer, const Location& at, size_t bytes) noexcept;
     AccessStatus transfer_by_owner(Transfer& transfer, size_t bytes) noexcept;
-    [[nodiscard]] bool wants_move(const RemoteVcq& vcq, const Location& at, size_t bytes) noexcept;
+    [[nodiscard]] Heat& heat_of(const RemoteVcq& vcq, uint64_t address) noexcept;
+    [[nodiscard]] static bool wants_move(Heat& heat, size_t bytes) noexcept;
     void fill(const RemoteVcq& vcq, const Location& at) noexcept;
 
     std::array<Line, num_lines> lines_{};
+    std::array<Heat, num_heats> heats_{};
 };
 
 } // namespace tofu::sim
