@@ -104,7 +104,7 @@ class Endpoint final : public EndpointFace {
     [[nodiscard]] const fi_tx_attr& tx_attr() const noexcept { return tx_attr_; }
     [[nodiscard]] const fi_rx_attr& rx_attr() const noexcept { return rx_attr_; }
     /// FI_OPT_MIN_MULTI_RECV.
-    [[nodiscard]] std::size_t min_multi_recv() const noexcept { return min_multi_recv_; }
+    [[nodiscard]] const std::size_t& min_multi_recv() const noexcept { return min_multi_recv_; }
     /// A communication that nobody waited for failed: one error entry of the transmit queue, one count.
     void report_orphan(std::uint64_t op_flags, int utofu_code) noexcept;
 

@@ -149,10 +149,9 @@ struct Hold : vcq::Waiter {
 /// A posted receive.
 struct RecvRequest : Posted {
     void* context = nullptr;
-    std::uint64_t flags = 0; ///< FI_RECV | FI_MSG or FI_TAGGED, FI_MULTI_RECV
+    std::uint64_t flags = 0; ///< as posted
     bool tagged = false;
     bool multi = false;      ///< FI_MULTI_RECV
-    bool wants_entry = true;
     bool posted = false;
     bool held = false;       ///< about to be posted (again): not over yet
     std::uint8_t count = 0;
@@ -195,6 +194,7 @@ struct Message {
 /// A message that came before its receive. `message.payload` points to its own memory.
 struct Unexpected : Arrived {
     static constexpr std::size_t small = 256;
+    Messenger* via = nullptr; ///< through which it came
     Message message{};
     std::byte* large = nullptr;
     std::size_t large_size = 0;

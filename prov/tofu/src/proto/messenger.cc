@@ -37,12 +37,12 @@ std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
 
 Messenger::Messenger(Endpoint& endpoint) noexcept
     : ep_(endpoint), vcq_(endpoint.vcq()), bounces_(endpoint.vcq()),
-      directed_((endpoint.caps() & FI_DIRECTED_RECV) != 0),
       wants_source_((endpoint.caps() & FI_SOURCE) != 0),
       sends_(at_most(endpoint.tx_attr().size, fin_count)),
-      receives_(at_most(endpoint.rx_attr().size, limits::rx_size)),
-      kept_limit_(param_size("unexpected_bytes", std::size_t{64} << 20)),
-      kept_(kept_limit_ / sizeof(Unexpected) + 1), fetches_(4096)
+      own_queue_(std::make_unique<ReceiveQueue>(at_most(endpoint.rx_attr().size, limits::rx_size),
+                                                (endpoint.caps() & FI_DIRECTED_RECV) != 0,
+                                                endpoint.min_multi_recv())),
+      queue_(*own_queue_), fetches_(4096)
 {
 }
 
@@ -52,11 +52,7 @@ Messenger::~Messenger()
     for (SendRequest* r : waiting_fin_)
         for (unsigned i = 0; i < r->ref_count; i++)
             ep_.local_memory().release(r->refs[i]);
-    for (Matcher* m : {&tagged_, &plain_})
-        for (Arrived* a = m->first(); a != nullptr; a = a->next)
-            std::free(static_cast<Unexpected*>(a)->large);
-    for (Unexpected* u = claimed_; u != nullptr; u = u->next_claimed)
-        std::free(u->large);
+    queue_.leave(*this);
 }
 
 int Messenger::open() noexcept
@@ -84,6 +80,7 @@ int Messenger::open() noexcept
     now_ = milliseconds();
     if (int ret = area_.open(ep_.domain(), ep_.index(), geometry); ret != 0)
         return ret;
+    queue_.join(*this);
     open_ = true;
     return 0;
 }
@@ -103,6 +100,11 @@ void Messenger::leave() noexcept
         ch->err = FI_ESHUTDOWN;
     }
     open_ = false;
+}
+
+ssize_t Messenger::cancel(void* context) noexcept
+{
+    return own_queue_ != nullptr ? own_queue_->cancel(context) : -FI_ENOENT;
 }
 
 void Messenger::progress() noexcept

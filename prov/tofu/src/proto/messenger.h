@@ -3,7 +3,7 @@
 // tagged, and by the endpoint's progress; calls the endpoint's VCQ. All of it under the endpoint's lock.
 //
 // Parts: contact.cc how a ring at a peer is won and lost; send.cc what goes in; receive.cc what comes out and
-// whom it belongs to; post.cc receives of the application; fetch.cc the receiving side of a rendezvous;
+// whom it belongs to; fetch.cc the receiving side of a rendezvous;
 // messenger.cc the rounds of progress and the watch over peers.
 #pragma once
 
@@ -19,7 +19,7 @@
 #include "bounce.h"
 #include "proto/area.h"
 #include "proto/channel.h"
-#include "proto/match.h"
+#include "proto/receive_queue.h"
 #include "proto/wire.h"
 #include "request.h"
 #include "vcq/vcq.h"
@@ -43,19 +43,6 @@ struct SendCall {
     void* context = nullptr;
     std::uint8_t packet_flags = 0; ///< flag_tag, flag_data
     bool silent = false;           ///< fi_inject: no entry on success
-};
-
-/// One receive in any of its forms.
-struct RecvCall {
-    const iovec* iov = nullptr;
-    void* const* desc = nullptr;
-    std::size_t count = 0;
-    fi_addr_t source = FI_ADDR_UNSPEC;
-    std::uint64_t tag = 0;
-    std::uint64_t ignore = 0;
-    std::uint64_t flags = 0;
-    void* context = nullptr;
-    bool tagged = false;
 };
 
 /// What happened so far; for tests and for the log.
@@ -82,11 +69,11 @@ class Messenger {
 
     // --- entries, under the endpoint's lock. 0 or a refusal without effect (-FI_EAGAIN: progress and retry).
     [[nodiscard]] ssize_t send(const SendCall& call) noexcept;
-    [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept;
+    [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept { return queue_.recv(call); }
     /// CQ data behind an RMA write of `length` bytes to `to`: an entry in the peer's receive queue, after
     /// everything that was posted to the peer before. 0, -FI_EAGAIN, -FI_EHOSTDOWN and the like.
     [[nodiscard]] ssize_t write_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept;
-    /// 0 or -FI_ENOENT.
+    /// Of a receive of the endpoint's own. 0 or -FI_ENOENT.
     [[nodiscard]] ssize_t cancel(void* context) noexcept;
 
     // --- from the endpoint, under its lock
@@ -102,6 +89,8 @@ class Messenger {
     [[nodiscard]] const Area& area() const noexcept { return area_; }
 
   private:
+    friend class ReceiveQueue; // which takes what came through here
+
     struct Poll {
         std::uint64_t* word; ///< control word of the slot expected next
         std::uint32_t seq;
@@ -176,17 +165,7 @@ class Messenger {
     [[nodiscard]] bool acknowledge(const Message& message) noexcept;
     void received(RecvRequest& receive, const Message& message, void* buffer, std::size_t length,
                   int err, int prov_errno) noexcept;
-    [[nodiscard]] Matcher& matcher(bool tagged) noexcept { return tagged ? tagged_ : plain_; }
-
-    // post.cc
-    [[nodiscard]] int source_key(fi_addr_t source, std::uint64_t& key) noexcept;
-    [[nodiscard]] ssize_t peek(const RecvCall& call) noexcept;
-    [[nodiscard]] ssize_t claim(const RecvCall& call) noexcept;
-    [[nodiscard]] RecvRequest* make_receive(const RecvCall& call, std::uint64_t key) noexcept;
-    [[nodiscard]] bool discard(Unexpected& message) noexcept;
     void report_peek(const RecvCall& call, const Message& message) noexcept;
-    void forget(Unexpected& message) noexcept;
-    void withdraw(RecvRequest& receive) noexcept;
 
     // fetch.cc
     [[nodiscard]] Fetch* make_fetch(const Message& message) noexcept;
@@ -211,7 +190,6 @@ class Messenger {
     Area area_;
     BouncePool bounces_;
     bool open_ = false;
-    bool directed_ = false;     ///< FI_DIRECTED_RECV
     bool wants_source_ = false; ///< FI_SOURCE
     std::size_t max_piece_ = 0; ///< of one Get
 
@@ -237,15 +215,10 @@ class Messenger {
     unsigned gone_ = 0; ///< rings of senders that are no more
     bool reports_due_ = false;
     std::unique_ptr<Inbound> retired_; ///< closed last; still looked at while its last packet is handled
-    Matcher tagged_;
-    Matcher plain_;
-    Pool<RecvRequest> receives_;
-    std::size_t kept_limit_; ///< bytes of unexpected messages
-    std::size_t kept_bytes_ = 0;
-    Pool<Unexpected> kept_;
+    std::unique_ptr<ReceiveQueue> own_queue_; ///< null where the receives are those of a shared context
+    ReceiveQueue& queue_;
     Pool<Fetch> fetches_;
     Fetch* waiting_fetches_ = nullptr;
-    Unexpected* claimed_ = nullptr;
 
     // time
     std::uint32_t rounds_ = 0;

@@ -298,9 +298,8 @@ void Messenger::refuse(Inbound& in, ReturnStatus status) noexcept
 /// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
 bool Messenger::deliver(Message& m) noexcept
 {
-    Matcher& matching = matcher(m.tagged);
-    if (Posted* p = matching.match(m.key, m.tag)) [[likely]]
-        return give(*static_cast<RecvRequest*>(p), m);
+    if (RecvRequest* r = queue_.match(m)) [[likely]]
+        return give(*r, m);
     return keep(m);
 }
 
@@ -318,7 +317,7 @@ bool Messenger::give(RecvRequest& r, Message& m) noexcept
         f->to_fetch = f->length;
         r.users++;
         if (r.posted && r.exhausted())
-            withdraw(r);
+            queue_.withdraw(r);
         start(*f);
         return true;
     }
@@ -330,15 +329,9 @@ bool Messenger::give(RecvRequest& r, Message& m) noexcept
     scatter(into, count, m.payload, length);
     r.users++;
     if (r.posted && r.exhausted())
-        withdraw(r);
+        queue_.withdraw(r);
     received(r, m, count != 0 ? into[0].iov_base : nullptr, length, 0, 0);
     return true;
-}
-
-void Messenger::withdraw(RecvRequest& r) noexcept
-{
-    matcher(r.tagged).withdraw(r);
-    r.posted = false;
 }
 
 /// The end of a message for its receive: one entry, one count.
@@ -369,13 +362,26 @@ void Messenger::received(RecvRequest& r, const Message& m, void* buffer, std::si
         if (counter != nullptr)
             counter->count_error();
     } else {
-        if (cq != nullptr && (r.wants_entry || (entry.flags & FI_MULTI_RECV)))
+        if (cq != nullptr && (ep_.rx().reports(r.flags) || (entry.flags & FI_MULTI_RECV)))
             cq->write(entry);
         if (counter != nullptr)
             counter->count();
     }
     if (over)
-        receives_.release(&r);
+        queue_.release(r);
+}
+
+/// The answer to FI_PEEK that found a message.
+void Messenger::report_peek(const RecvCall& call, const Message& m) noexcept
+{
+    if (CompletionQueue* cq = ep_.rx().cq)
+        cq->write({.context = call.context,
+                   .flags = FI_RECV | (m.tagged ? FI_TAGGED : FI_MSG) |
+                            (m.has_data ? FI_REMOTE_CQ_DATA : 0),
+                   .length = m.length,
+                   .data = m.data,
+                   .tag = m.tag,
+                   .source = m.source});
 }
 
 /// FIN for an eager message that asked for it.
@@ -392,7 +398,7 @@ bool Messenger::keep(Message& m) noexcept
 {
     const bool eager = m.type != Type::rts;
     const std::size_t large = eager && m.length > Unexpected::small ? m.length : 0;
-    if (kept_bytes_ + sizeof(Unexpected) + large > kept_limit_) [[unlikely]]
+    if (!queue_.has_room(large)) [[unlikely]]
         return false;
     if (eager && m.ack && !m.at_match) {
         // Delivered: it is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
@@ -400,29 +406,8 @@ bool Messenger::keep(Message& m) noexcept
             return false;
         m.ack = false;
     }
-    Unexpected* u = kept_.alloc();
-    if (u == nullptr)
+    if (!queue_.keep(*this, m, large))
         return false;
-    u->large = nullptr;
-    if (large != 0) {
-        u->large = static_cast<std::byte*>(std::malloc(large));
-        if (u->large == nullptr) {
-            kept_.release(u);
-            return false;
-        }
-    }
-    u->large_size = large;
-    u->message = m;
-    u->source = m.key;
-    u->tag = m.tagged ? m.tag : 0;
-    if (eager) {
-        std::byte* to = large != 0 ? u->large : u->bytes;
-        if (m.length != 0)
-            std::memcpy(to, m.payload, m.length);
-        u->message.payload = to;
-    }
-    kept_bytes_ += sizeof(Unexpected) + large;
-    matcher(m.tagged).keep(*u);
     counts_.unexpected++;
     return true;
 }

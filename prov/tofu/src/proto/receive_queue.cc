@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The application's receives: posting, peeking, claiming, cancelling, and what was kept for them. Part of the
-// messenger.
-#include "proto/messenger.h"
+// The application's receives: posting, peeking, claiming, cancelling, and what was kept for them. See
+// receive_queue.h. Calls the matcher, and the messenger through which a message came.
+#include "proto/receive_queue.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
 #include "cntr.h"
 #include "endpoint.h"
+#include "param.h"
 #include "proto/iov.h"
+#include "proto/messenger.h"
 
 namespace tofu::proto {
 
@@ -42,20 +46,63 @@ bool lives_on(const RecvRequest& r, const Message& m) noexcept
 }
 } // namespace
 
+ReceiveQueue::ReceiveQueue(std::size_t receives, bool directed, const std::size_t& min_multi_recv)
+    : receives_(receives), directed_(directed), min_multi_recv_(min_multi_recv),
+      kept_limit_(param_size("unexpected_bytes", std::size_t{64} << 20)),
+      kept_(kept_limit_ / sizeof(Unexpected) + 1)
+{
+}
+
+ReceiveQueue::~ReceiveQueue()
+{
+    for (Matcher* m : {&tagged_, &plain_})
+        for (Arrived* a = m->first(); a != nullptr; a = a->next)
+            std::free(static_cast<Unexpected*>(a)->large);
+    for (Unexpected* u = claimed_; u != nullptr; u = u->next_claimed)
+        std::free(u->large);
+}
+
+void ReceiveQueue::join(Messenger& messenger)
+{
+    members_.push_back(&messenger);
+}
+
+void ReceiveQueue::leave(Messenger& messenger) noexcept
+{
+    std::erase(members_, &messenger);
+    for (Matcher* m : {&tagged_, &plain_})
+        for (Arrived* a = m->first(); a != nullptr;) {
+            auto& kept = *static_cast<Unexpected*>(a);
+            a = a->next;
+            if (kept.via == &messenger)
+                forget(kept);
+        }
+    for (Unexpected** link = &claimed_; *link != nullptr;) {
+        Unexpected& kept = **link;
+        if (kept.via != &messenger) {
+            link = &kept.next_claimed;
+            continue;
+        }
+        *link = kept.next_claimed;
+        forget(kept);
+    }
+}
+
 /// What a receive from `source` compares. Without FI_DIRECTED_RECV the argument is ignored (fi_msg(3)).
-int Messenger::source_key(fi_addr_t source, std::uint64_t& key) noexcept
+int ReceiveQueue::source_key(fi_addr_t source, std::uint64_t& key) noexcept
 {
     key = any_source;
     if (!directed_ || source == FI_ADDR_UNSPEC)
         return 0;
-    const Peer* peer = ep_.av().find(source);
+    const Peer* peer =
+        !members_.empty() ? members_.front()->ep_.av().find(source) : nullptr;
     if (peer == nullptr)
         return -FI_EINVAL;
     key = peer_key(peer->home, peer->nonce, peer->index);
     return 0;
 }
 
-ssize_t Messenger::recv(const RecvCall& call) noexcept
+ssize_t ReceiveQueue::recv(const RecvCall& call) noexcept
 {
     if (call.flags & (FI_PEEK | FI_CLAIM)) [[unlikely]]
         return (call.flags & FI_PEEK) ? peek(call) : claim(call);
@@ -71,7 +118,7 @@ ssize_t Messenger::recv(const RecvCall& call) noexcept
             auto& kept = *static_cast<Unexpected*>(a);
             r->held = lives_on(*r, kept.message); // otherwise `r` is gone when it has the message
             const bool more = r->held;
-            if (!give(*r, kept.message)) {
+            if (!kept.via->give(*r, kept.message)) {
                 r->held = false;
                 if (r->used != 0)
                     break; // a multi-receive that got something: it waits like any other
@@ -89,7 +136,7 @@ ssize_t Messenger::recv(const RecvCall& call) noexcept
     return 0;
 }
 
-RecvRequest* Messenger::make_receive(const RecvCall& call, std::uint64_t key) noexcept
+RecvRequest* ReceiveQueue::make_receive(const RecvCall& call, std::uint64_t key) noexcept
 {
     RecvRequest* r = receives_.alloc();
     if (r == nullptr)
@@ -100,12 +147,12 @@ RecvRequest* Messenger::make_receive(const RecvCall& call, std::uint64_t key) no
     r->context = call.context;
     r->tagged = call.tagged;
     r->multi = (call.flags & FI_MULTI_RECV) != 0 && !call.tagged;
-    r->wants_entry = ep_.rx().reports(call.flags);
+    r->flags = call.flags;
     r->posted = false;
     r->held = false;
     r->users = 0;
     r->used = 0;
-    r->min_left = r->multi ? ep_.min_multi_recv() : 0;
+    r->min_left = r->multi ? min_multi_recv_ : 0;
     r->count = static_cast<std::uint8_t>(call.count);
     for (std::size_t i = 0; i < call.count; i++) {
         r->iov[i] = call.iov[i];
@@ -115,8 +162,43 @@ RecvRequest* Messenger::make_receive(const RecvCall& call, std::uint64_t key) no
     return r;
 }
 
+void ReceiveQueue::withdraw(RecvRequest& r) noexcept
+{
+    matcher(r.tagged).withdraw(r);
+    r.posted = false;
+}
+
+bool ReceiveQueue::keep(Messenger& via, const Message& m, std::size_t large) noexcept
+{
+    Unexpected* u = kept_.alloc();
+    if (u == nullptr)
+        return false;
+    u->large = nullptr;
+    if (large != 0) {
+        u->large = static_cast<std::byte*>(std::malloc(large));
+        if (u->large == nullptr) {
+            kept_.release(u);
+            return false;
+        }
+    }
+    u->large_size = large;
+    u->via = &via;
+    u->message = m;
+    u->source = m.key;
+    u->tag = m.tagged ? m.tag : 0;
+    if (m.type != Type::rts) {
+        std::byte* to = large != 0 ? u->large : u->bytes;
+        if (m.length != 0)
+            std::memcpy(to, m.payload, m.length);
+        u->message.payload = to;
+    }
+    kept_bytes_ += sizeof(Unexpected) + large;
+    matcher(m.tagged).keep(*u);
+    return true;
+}
+
 /// A kept message has found its place: its memory goes back.
-void Messenger::forget(Unexpected& kept) noexcept
+void ReceiveQueue::forget(Unexpected& kept) noexcept
 {
     if (kept.claimed_by == nullptr)
         matcher(kept.message.tagged).drop(kept);
@@ -127,34 +209,31 @@ void Messenger::forget(Unexpected& kept) noexcept
     kept_.release(&kept);
 }
 
-void Messenger::report_peek(const RecvCall& call, const Message& m) noexcept
+/// Who peeks in a loop finds the last answer in the queue and polls nothing else: new rings are looked for here.
+void ReceiveQueue::look_around() noexcept
 {
-    if (CompletionQueue* cq = ep_.rx().cq)
-        cq->write({.context = call.context,
-                   .flags = FI_RECV | (m.tagged ? FI_TAGGED : FI_MSG) |
-                            (m.has_data ? FI_REMOTE_CQ_DATA : 0),
-                   .length = m.length,
-                   .data = m.data,
-                   .tag = m.tag,
-                   .source = m.source});
+    for (Messenger* member : members_) {
+        member->scan_claims();
+        member->poll_rings();
+    }
 }
 
 /// FI_PEEK: is there such a message? Its answer is an entry: success, or the error FI_ENOMSG (fi_tagged(3)).
-ssize_t Messenger::peek(const RecvCall& call) noexcept
+ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
 {
     std::uint64_t key;
     if (int ret = source_key(call.source, key); ret != 0)
         return ret;
-    // Who peeks in a loop finds the last answer in the queue and polls nothing else: new rings are looked for here.
-    ep_.progress_locked();
+    for (Messenger* member : members_)
+        member->ep_.progress_locked();
     Arrived* a = matcher(call.tagged).find(key, call.tag, call.ignore);
     if (a == nullptr) {
-        scan_claims();
-        poll_rings();
+        look_around();
         a = matcher(call.tagged).find(key, call.tag, call.ignore);
     }
     if (a == nullptr) {
-        if (CompletionQueue* cq = ep_.rx().cq)
+        CompletionQueue* cq = !members_.empty() ? members_.front()->ep_.rx().cq : nullptr;
+        if (cq != nullptr)
             cq->write_error({.context = call.context,
                              .flags = FI_RECV | (call.tagged ? FI_TAGGED : FI_MSG),
                              .tag = call.tag},
@@ -162,11 +241,12 @@ ssize_t Messenger::peek(const RecvCall& call) noexcept
         return 0;
     }
     auto& kept = *static_cast<Unexpected*>(a);
+    Messenger* const via = kept.via;
     if (call.flags & FI_DISCARD) {
         const Message m = kept.message;
         if (!discard(kept))
             return -FI_EAGAIN;
-        report_peek(call, m);
+        via->report_peek(call, m);
         return 0;
     }
     if (call.flags & FI_CLAIM) {
@@ -175,12 +255,12 @@ ssize_t Messenger::peek(const RecvCall& call) noexcept
         kept.next_claimed = claimed_;
         claimed_ = &kept;
     }
-    report_peek(call, kept.message);
+    via->report_peek(call, kept.message);
     return 0;
 }
 
 /// FI_CLAIM after FI_PEEK | FI_CLAIM with the same context: receives or discards what was claimed.
-ssize_t Messenger::claim(const RecvCall& call) noexcept
+ssize_t ReceiveQueue::claim(const RecvCall& call) noexcept
 {
     Unexpected** link = &claimed_;
     while (*link != nullptr && (*link)->claimed_by != call.context)
@@ -189,12 +269,13 @@ ssize_t Messenger::claim(const RecvCall& call) noexcept
     if (kept == nullptr)
         return -FI_EINVAL;
     Unexpected* behind = kept->next_claimed; // the memory of `kept` may go
+    Messenger* const via = kept->via;
     if (call.flags & FI_DISCARD) {
         const Message m = kept->message;
         if (!discard(*kept))
             return -FI_EAGAIN;
         *link = behind;
-        report_peek(call, m);
+        via->report_peek(call, m);
         return 0;
     }
     RecvCall plain = call;
@@ -202,7 +283,7 @@ ssize_t Messenger::claim(const RecvCall& call) noexcept
     RecvRequest* r = make_receive(plain, any_source);
     if (r == nullptr)
         return -FI_EAGAIN;
-    if (!give(*r, kept->message)) {
+    if (!kept->via->give(*r, kept->message)) {
         receives_.release(r);
         return -FI_EAGAIN;
     }
@@ -212,22 +293,23 @@ ssize_t Messenger::claim(const RecvCall& call) noexcept
 }
 
 /// Throws a message away; its sender is told as if it had been received.
-bool Messenger::discard(Unexpected& kept) noexcept
+bool ReceiveQueue::discard(Unexpected& kept) noexcept
 {
     const Message& m = kept.message;
+    Messenger& via = *kept.via;
     if (m.type == Type::rts) {
-        Fetch* f = make_fetch(m);
+        Fetch* f = via.make_fetch(m);
         if (f == nullptr)
             return false;
-        start(*f); // nothing to fetch: FIN
-    } else if (m.ack && !acknowledge(m)) {
+        via.start(*f); // nothing to fetch: FIN
+    } else if (m.ack && !via.acknowledge(m)) {
         return false;
     }
     forget(kept);
     return true;
 }
 
-ssize_t Messenger::cancel(void* context) noexcept
+ssize_t ReceiveQueue::cancel(void* context) noexcept
 {
     auto wanted = [context](const Posted& p) {
         return static_cast<const RecvRequest&>(p).context == context;
@@ -239,13 +321,16 @@ ssize_t Messenger::cancel(void* context) noexcept
         return -FI_ENOENT;
     auto& r = *static_cast<RecvRequest*>(p);
     withdraw(r);
-    if (CompletionQueue* cq = ep_.rx().cq)
-        cq->write_error({.context = context,
-                         .flags = FI_RECV | (r.tagged ? FI_TAGGED : FI_MSG),
-                         .tag = r.tag},
-                        FI_ECANCELED, 0);
-    if (Counter* counter = ep_.counters().recv)
-        counter->count_error();
+    if (!members_.empty()) {
+        Endpoint& ep = members_.front()->ep_;
+        if (CompletionQueue* cq = ep.rx().cq)
+            cq->write_error({.context = context,
+                             .flags = FI_RECV | (r.tagged ? FI_TAGGED : FI_MSG),
+                             .tag = r.tag},
+                            FI_ECANCELED, 0);
+        if (Counter* counter = ep.counters().recv)
+            counter->count_error();
+    }
     if (r.users == 0)
         receives_.release(&r);
     return 0;
