@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: completion queues, counters, registration and address vectors over libfabric. Called by: fabric.cc.
+// Calls: fi_*.
+#include "fabric.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace tofu::bench {
+
+double Fabric::read_empty()
+{
+    if (side_ != 0)
+        return serving();
+    operations_ = double(iterations_);
+    return timed([&] {
+        for (std::size_t i = 0; i < iterations_; ++i)
+            port_->reap();
+    });
+}
+
+// Reads of up to 16 entries; only they are timed, not the writes that end in the queue.
+double Fabric::read_full()
+{
+    constexpr std::size_t filled = 128;
+    if (side_ != 0)
+        return serving();
+    size_ = 8;
+    double reading = 0;
+    timed([&] {
+        for (; operations_ < double(iterations_); operations_ += double(filled)) {
+            for (std::size_t i = 0; i < filled; ++i)
+                write(i % window);
+            double start = now_ns();
+            settle(filled);
+            reading += now_ns() - start;
+        }
+    });
+    return reading;
+}
+
+// A second endpoint, whose operations are counted and leave no entry.
+bool Fabric::open_counted()
+{
+    if (counted_ == nullptr) {
+        counted_ = std::make_unique<Port>(provider_, Port::Kind::counter);
+        if (!counted_->open(port_->memory + bytes_of_side(side_) / 2, bytes_of_side(side_) / 4) ||
+            !counted_->publish(control_->side[side_].exchange))
+            std::exit(1);
+        meet_alive();
+        for (int i = 0; i < sides_; ++i)
+            if (!counted_->insert(control_->side[i].exchange, i))
+                std::exit(1);
+        meet_alive();
+    }
+    return true;
+}
+
+double Fabric::read_counter()
+{
+    open_counted();
+    if (side_ != 0)
+        return serve([&] { counted_->progress(); });
+    operations_ = double(iterations_);
+    return timed([&] {
+        for (std::size_t i = 0; i < iterations_; ++i)
+            fi_cntr_read(counted_->written);
+    });
+}
+
+double Fabric::write_counted()
+{
+    open_counted();
+    Port& port = *counted_;
+    if (side_ != 0)
+        return serve([&] { port.progress(); });
+    const Port::Peer& to = port.peers[1];
+    std::uint64_t count = fi_cntr_read(port.written);
+    operations_ = double(iterations_);
+    return timed([&] {
+        for (std::size_t i = 0; i < iterations_; ++i) {
+            port.post([&] {
+                return fi_write(port.ep, port.memory, 8, fi_mr_desc(port.mr), to.address, to.base, to.key,
+                                &contexts_[0]);
+            });
+            port.wait(port.written, ++count);
+        }
+    });
+}
+
+// Ping-pong: each side waits for its counter of remote writes.
+double Fabric::write_remotely_counted()
+{
+    open_counted();
+    Port& port = *counted_;
+    if (!port.remote_counters)
+        return -1;
+    const Port::Peer& to = port.peers[1 - side_];
+    std::uint64_t seen = fi_cntr_read(port.remotely_written);
+    meet([&] { port.progress(); });
+    double start = now_ns();
+    for (std::size_t i = 1; i <= iterations_; ++i) {
+        if (side_ == 1)
+            port.wait(port.remotely_written, seen + i);
+        port.post([&] { return fi_inject_write(port.ep, port.memory, 8, to.address, to.base, to.key); });
+        if (side_ == 0)
+            port.wait(port.remotely_written, seen + i);
+    }
+    double elapsed = now_ns() - start;
+    operations_ = 2 * double(iterations_);
+    meet([&] { port.progress(); });
+    return elapsed;
+}
+
+namespace {
+
+fid_mr* register_or_leave(fid_domain* domain, std::byte* memory, std::size_t bytes)
+{
+    fid_mr* mr = nullptr;
+    static std::uint64_t key = 1000; // where the program chooses, each another
+    if (fi_mr_reg(domain, memory, bytes, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, ++key, 0, &mr, nullptr) != 0)
+        std::exit(1);
+    return mr;
+}
+
+} // namespace
+
+double Fabric::registrations()
+{
+    if (side_ != 0)
+        return serving();
+    operations_ = double(iterations_);
+    return timed([&] {
+        for (std::size_t i = 0; i < iterations_; ++i)
+            fi_close(&register_or_leave(port_->domain, port_->memory + 65536, size_)->fid);
+    });
+}
+
+// Memory that is registered already, and still is.
+double Fabric::register_again()
+{
+    if (side_ != 0)
+        return serving();
+    double registering = 0;
+    std::vector<fid_mr*> regions(128);
+    timed([&] {
+        for (; operations_ < double(iterations_); operations_ += double(regions.size())) {
+            double start = now_ns();
+            for (fid_mr*& mr : regions)
+                mr = register_or_leave(port_->domain, port_->memory + 65536, size_);
+            registering += now_ns() - start;
+            for (fid_mr* mr : regions)
+                fi_close(&mr->fid);
+        }
+    });
+    return registering;
+}
+
+double Fabric::register_new()
+{
+    if (side_ != 0)
+        return serving();
+    operations_ = double(iterations_);
+    return timed([&] {
+        for (std::size_t i = 0; i < iterations_; ++i) {
+            std::byte* memory = map_bytes(size_);
+            fi_close(&register_or_leave(port_->domain, memory, size_)->fid);
+            munmap(memory, size_);
+        }
+    });
+}
+
+// As many different addresses as a provider takes without meeting anybody: made from the peer's own.
+double Fabric::insertions()
+{
+    if (side_ != 0)
+        return serving();
+    std::uint8_t address[256];
+    std::size_t length = sizeof(address);
+    if (fi_av_lookup(port_->av, peer().address, address, &length) != 0)
+        return timed([] {}), -1;
+    bool ours = provider_ == "tofu"; // an ID in its second eight bytes; others: no more than the peer itself
+    std::size_t count = ours ? 158976 : 64;
+    std::vector<std::uint8_t> addresses(count * length);
+    for (std::size_t i = 0; i < count; ++i) {
+        std::memcpy(&addresses[i * length], address, length);
+        if (ours) {
+            std::uint64_t home;
+            std::memcpy(&home, address + 8, 8);
+            home += i << 16;
+            std::memcpy(&addresses[i * length + 8], &home, 8);
+        }
+    }
+    std::vector<fi_addr_t> places(count);
+    double inserting = 0;
+    bool good = true;
+    timed([&] {
+        for (; good && operations_ < double(iterations_); operations_ += double(count)) {
+            fi_av_attr attr{};
+            attr.type = FI_AV_TABLE;
+            attr.count = count;
+            fid_av* av = nullptr;
+            if (fi_av_open(port_->domain, &attr, &av, nullptr) != 0) {
+                good = false;
+                break;
+            }
+            double start = now_ns();
+            good = fi_av_insert(av, addresses.data(), count, places.data(), 0, nullptr) == int(count);
+            inserting += now_ns() - start;
+            fi_close(&av->fid);
+        }
+    });
+    return good ? inserting : -1;
+}
+
+} // namespace tofu::bench
