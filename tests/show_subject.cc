@@ -2,9 +2,11 @@
 // A small uTofu program for tests of tofu-sim: makes two VCQs, puts to itself, then waits to be
 // told. Called by: tests/show_test.sh, under tofu-sim run. Calls: utofu_*.
 //
-// Prints "ready", then waits until its standard input ends, and frees nothing: an exit must do.
+// Prints "ready", then waits until its standard input ends, and frees nothing: an exit must do. Of two, one waits
+// (be-reached), and the other, when told, puts to it and gets from it by a path with a corner (reach).
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <unistd.h>
 #include <utofu.h>
 
@@ -35,21 +37,79 @@ bool put_to_oneself(utofu_vcq_hdl_t vcq)
     return unread == puts;
 }
 
-} // namespace
+bool told_to_go_on()
+{
+    char byte = 0;
+    return ::read(STDIN_FILENO, &byte, 1) > 0;
+}
 
-int main()
+// To the process at (0,1,0,0,0,0) by (0,2,0): B-, Y+, B+; and in vain to one that is not there.
+bool reach()
+{
+    utofu_vcq_hdl_t vcq = 0;
+    utofu_vcq_id_t id = 0;
+    utofu_vcq_id_t nobody = 0;
+    utofu_stadd_t here = 0;
+    utofu_stadd_t there = 0;
+    uint8_t coords[6] = {0, 1, 0, 0, 0, 0};
+    uint8_t path[3] = {0, 2, 0};
+    if (utofu_create_vcq(4, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq) != UTOFU_SUCCESS ||
+        utofu_reg_mem(vcq, memory, sizeof memory, 0, &here) != UTOFU_SUCCESS ||
+        utofu_construct_vcq_id(coords, 0, 0, 6, &nobody) != UTOFU_SUCCESS ||
+        utofu_construct_vcq_id(coords, 0, 0, 7, &id) != UTOFU_SUCCESS ||
+        utofu_set_vcq_id_path(&id, path) != UTOFU_SUCCESS ||
+        utofu_query_stadd(id, 3, &there) != UTOFU_SUCCESS) {
+        return false;
+    }
+    constexpr unsigned long notice = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+    utofu_mrq_notice arrived;
+    const auto end_of = [&](int rc) {
+        int end = rc == UTOFU_SUCCESS ? UTOFU_ERR_NOT_FOUND : rc;
+        while (end == UTOFU_ERR_NOT_FOUND) {
+            end = utofu_poll_mrq(vcq, 0, &arrived);
+        }
+        return end;
+    };
+    return end_of(utofu_put(vcq, nobody, here, there, 12, 0, notice, nullptr)) == UTOFU_ERR_MRQ_PEER &&
+           end_of(utofu_put(vcq, id, here, there, 100, 0, notice, nullptr)) == UTOFU_SUCCESS &&
+           end_of(utofu_get(vcq, id, here, there, 30, 0, notice, nullptr)) == UTOFU_SUCCESS;
+}
+
+// A VCQ of a known place with memory of a known name.
+bool be_reached()
+{
+    alignas(256) static uint8_t target[256];
+    utofu_vcq_hdl_t vcq = 0;
+    utofu_stadd_t stadd = 0;
+    return utofu_create_vcq_with_cmp_id(0, 7, 0, &vcq) == UTOFU_SUCCESS &&
+           utofu_reg_mem_with_stag(vcq, target, sizeof target, 3, 0, &stadd) == UTOFU_SUCCESS;
+}
+
+bool make_two_vcqs()
 {
     utofu_vcq_hdl_t first = 0;
     utofu_vcq_hdl_t second = 0;
-    if (utofu_create_vcq(2, 0, &first) != UTOFU_SUCCESS ||
-        utofu_create_vcq_with_cmp_id(3, 5, 0, &second) != UTOFU_SUCCESS || !put_to_oneself(first)) {
+    return utofu_create_vcq(2, 0, &first) == UTOFU_SUCCESS &&
+           utofu_create_vcq_with_cmp_id(3, 5, 0, &second) == UTOFU_SUCCESS && put_to_oneself(first);
+}
+
+} // namespace
+
+int main(int argc, char** argv)
+{
+    const bool reaches = argc > 1 && std::strcmp(argv[1], "reach") == 0;
+    const bool is_reached = argc > 1 && !reaches;
+    const bool good = reaches ? told_to_go_on() && reach() : is_reached ? be_reached() : make_two_vcqs();
+    if (!good) {
         std::fputs("show_subject: uTofu refuses\n", stderr);
         return 1;
     }
-    std::puts("ready");
+    std::puts(reaches ? "reached" : "ready");
     std::fflush(stdout);
-    char byte = 0;
-    while (::read(STDIN_FILENO, &byte, 1) > 0) {
+    if (is_reached) {
+        ::pause(); // the input is the other's; the launcher ends us
+    }
+    while (told_to_go_on()) {
     }
     return 0;
 }

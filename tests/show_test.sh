@@ -58,6 +58,31 @@ expect "a dead process is told" 1 "$(grep -c 'rank 0 pid .* DEAD$' "$scratch/sho
 "$tofu_sim" clean "$job" >/dev/null
 expect "clean removes a dead job" "0 no" "$? $([ -e "$base/$job" ] && echo yes || echo no)"
 
+# Two processes, neighbours along Y; the first goes to the second by way of b = 2.
+"$tofu_sim" run -n 13 --timeout 60 --job "$job" --shape 1x2x1 sh -c \
+    'case $TOFU_SIM_RANK in 0) exec '"$subject"' reach;; 12) exec '"$subject"' be-reached;; esac' \
+    <"$scratch/input" >"$scratch/output" &
+launcher=$!
+exec 5>"$scratch/input" 6<"$scratch/output"
+read -r -t 30 word <&6
+expect "the target runs" ready "${word:-}"
+echo go >&5
+read -r -t 30 word <&6
+expect "the first has reached it" reached "${word:-}"
+shown "$job"
+expect "links of the way there, and of the way back for what was got" \
+    "(0,0,0,0,0,0) B-: 2 operations, 100 bytes
+(0,0,0,0,2,0) Y+: 2 operations, 100 bytes
+(0,0,0,0,2,0) B+: 0 operations, 30 bytes
+(0,1,0,0,0,0) B-: 0 operations, 30 bytes
+(0,1,0,0,2,0) Y-: 0 operations, 30 bytes
+(0,1,0,0,2,0) B+: 2 operations, 100 bytes" "$(sed -n 's/^  link //p' "$scratch/shown")"
+expect "what found nobody counts for the TNI alone" 1 "$(grep -c '^    tni 4: 3 operations, 142 bytes' "$scratch/shown")"
+exec 5>&-
+kill -TERM $launcher
+wait $launcher
+expect "both end when told" 143 $?
+
 # Rubbish instead of a job file.
 mkdir -m 700 -p "$base/$job"
 head -c 5000 /dev/urandom >"$base/$job/job"

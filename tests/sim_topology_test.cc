@@ -2,6 +2,7 @@
 // Role: coordinates, distances, paths and the bits of IDs.
 // Called by: make check. Calls: tofu_sim/topology.
 #include "topology/ids.h"
+#include "topology/route.h"
 #include "topology/topology.h"
 
 #include <gtest/gtest.h>
@@ -69,6 +70,44 @@ TEST(Topology, ChoosesOneOfTheShortestPaths)
             EXPECT_EQ(topology.hops(from, topology.choose_path(from, to), to), best);
         }
     }
+}
+
+TEST(Route, PassesAsManyLinksAsThereAreHopsAndArrives)
+{
+    for (const uint8_t wraps : {0, 7}) {
+        const Topology topology({3, 2, 4}, wraps);
+        for (uint32_t a = 0; a < topology.num_nodes(); a += 7) {
+            for (uint32_t b = 0; b < topology.num_nodes(); b += 11) {
+                const PathCoords path = decode_path((a + b) % 2 == 0 ? 13 : 2);
+                const Coords to = topology.coords_of(b);
+                const auto links = route(topology, topology.coords_of(a), path, to);
+                ASSERT_EQ(links.size(), topology.hops(topology.coords_of(a), path, to));
+                uint32_t at = a;
+                for (const Link& link : links) {
+                    ASSERT_EQ(link.node, at);
+                    const Link back = opposite(topology, link);
+                    ASSERT_EQ(opposite(topology, back), link);
+                    at = back.node;
+                }
+                EXPECT_EQ(at, b);
+            }
+        }
+    }
+}
+
+TEST(Route, TurnsAtThePathAndTakesTheShorterWayRound)
+{
+    const Topology torus({8, 1, 1}, 1);
+    const auto node = [&](const Coords& c) { return torus.node_of(c); };
+    const auto links = route(torus, {7, 0, 0, 0, 0, 0}, {1, 2, 0}, {1, 0, 0, 0, 2, 1});
+    const std::vector<Link> expected = {
+        {node({7, 0, 0, 0, 0, 0}), Port::a},       {node({7, 0, 0, 1, 0, 0}), Port::b_minus},
+        {node({7, 0, 0, 1, 2, 0}), Port::x_plus},  {node({0, 0, 0, 1, 2, 0}), Port::x_plus},
+        {node({1, 0, 0, 1, 2, 0}), Port::a},       {node({1, 0, 0, 0, 2, 0}), Port::c}};
+    EXPECT_EQ(links, expected);
+    EXPECT_EQ(opposite(torus, links[2]), (Link{node({0, 0, 0, 1, 2, 0}), Port::x_minus}));
+    EXPECT_TRUE(route(torus, {7, 0, 0, 0, 0, 0}, {0, 0, 0}, {7, 0, 0, 0, 0, 0}).empty());
+    EXPECT_STREQ(port_name(Port::b_minus), "B-");
 }
 
 TEST(Topology, RefusesWhatIsNoShape)

@@ -80,7 +80,9 @@ inline constexpr unsigned long onesided_flags =
     if (length == 8) [[likely]] {
         std::memcpy(d.data, data, 8);
     } else if (length != 0) {
-        std::memcpy(d.data, data, length);
+        std::byte copy[max_piggyback] = {}; // see tni/execute.h
+        std::memcpy(copy, data, length);
+        std::memcpy(d.data, copy, sizeof copy);
     }
     return build_common(d, Op::put_piggyback, rmt_vcq_id, rmt_stadd, edata, flags);
 }

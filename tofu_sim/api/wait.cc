@@ -5,6 +5,7 @@
 
 #include "job/doorbell.h"
 #include "tni/engine.h"
+#include "tni/flows.h"
 #include "tni/session.h"
 
 #include "config.h"
@@ -77,9 +78,9 @@ int tofu_sim_query_statistics(utofu_tni_id_t tni_id, struct tofu_sim_tni_statist
     if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
         return fail(rc);
     }
-    const TniCounters& counters = self.segment().header().counters[tni_id];
-    statistics->operations = counters.operations;
-    statistics->bytes = counters.bytes;
+    const FlowCounters sum = sum_of_tni(self.segment().base, tni_id);
+    statistics->operations = sum.operations;
+    statistics->bytes = sum.bytes_out + sum.bytes_back;
     return UTOFU_SUCCESS;
 }
 

@@ -59,7 +59,7 @@ inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
 inline constexpr uint64_t job_magic = 0x746f66752d6a6f62;     // "tofu-job"
 inline constexpr uint64_t segment_magic = 0x746f66752d736567; // "tofu-seg"
-inline constexpr uint32_t layout_version = 2;
+inline constexpr uint32_t layout_version = 3;
 
 struct JobHeader {
     uint64_t magic; // written last: a file without it is not yet a job
@@ -134,10 +134,28 @@ inline constexpr size_t vcq_queue_bytes = size_t{1} << 20;        // session mod
 inline constexpr size_t mrq_entry_bytes = 64;
 inline constexpr size_t max_mrq_entries = size_t{1} << 21;
 
-// Counters of one TNI, process-local and only for show: plain adds, readers may see them late.
-struct TniCounters {
+// What the owner has posted, counted by where it went. Written by the owner's threads alone, with plain adds, and
+// only for show: readers may see them late. `bytes_back` is the payload of gets, which travels towards the poster.
+struct FlowCounters {
     uint64_t operations;
-    uint64_t bytes;
+    uint64_t bytes_out;
+    uint64_t bytes_back;
+    uint64_t reserved;
+};
+static_assert(sizeof(FlowCounters) == 32);
+
+// Everything posted to one node: by TNI of the poster and by path ID.
+inline constexpr unsigned path_ids = 16;
+struct NodeFlows {
+    FlowCounters of[tnis_per_node][path_ids];
+};
+
+// Open addressing by number of node. A process that has posted to more nodes than there is room for counts the
+// others as going nowhere.
+inline constexpr unsigned max_flow_nodes = 4096;
+struct FlowTable {
+    SharedWord<uint32_t> nodes[max_flow_nodes]; // number + 1, or 0: free; stored once
+    NodeFlows flows[max_flow_nodes];
 };
 
 struct SegmentHeader {
@@ -163,14 +181,15 @@ struct SegmentHeader {
     // "is the process alive" and "has the VCQ been created and not freed".
     alignas(64) AliveWord vcq_alive[vcqs_per_node];
 
-    alignas(64) TniCounters counters[tnis_per_node];
+    alignas(64) FlowCounters nowhere[tnis_per_node]; // NOPs, and what found nobody
 };
 static_assert(sizeof(SegmentHeader) <= 4096 && offsetof(SegmentHeader, sleepers) == 64);
 
 inline constexpr size_t segment_service_offset = 4096;
 inline constexpr size_t segment_barrier_offset = segment_service_offset + service_area_bytes;
+inline constexpr size_t segment_flows_offset = segment_barrier_offset + barrier_area_bytes;
 inline constexpr size_t segment_vcqs_offset =
-    (segment_barrier_offset + barrier_area_bytes + 0xfffff) & ~size_t{0xfffff};
+    (segment_flows_offset + sizeof(FlowTable) + 0xfffff) & ~size_t{0xfffff};
 
 // Inside the region of one VCQ.
 inline constexpr size_t vcq_stag_table_offset = size_t{1} << 20; // control page in front
@@ -202,6 +221,10 @@ inline constexpr size_t vcq_mrq_offset = vcq_queue_offset + vcq_queue_bytes;
 [[nodiscard]] inline std::byte* segment_barrier_area(std::byte* base) noexcept
 {
     return base + segment_barrier_offset;
+}
+[[nodiscard]] inline FlowTable& segment_flows(std::byte* base) noexcept
+{
+    return *reinterpret_cast<FlowTable*>(base + segment_flows_offset);
 }
 
 } // namespace tofu::sim

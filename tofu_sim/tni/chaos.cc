@@ -281,8 +281,7 @@ bool step(Vcq& vcq, size_t index) noexcept
         if (steps[(first + i) % 4](vcq, index)) {
             Pending& p = vcq.chaos_queue->pending[index];
             if (p.finished()) {
-                vcq.counters->operations++;
-                vcq.counters->bytes += p.d.length;
+                count(flow_of(vcq, p.remote, p.d), p.d.op, p.d.length);
                 vcq.chaos_queue->pending.erase(vcq.chaos_queue->pending.begin() + static_cast<ptrdiff_t>(index));
             }
             return true;

@@ -3,13 +3,14 @@
 // Called by: api/onesided, tni/engine. Calls: tni/remote, tni/vcq, memory/.
 //
 // Inlined, because the operation and most parameters are constants at the call: the descriptor then never exists
-// in memory. Order of the effects of one instruction: data, remote notice, local notice, TCQ entry.
+// in memory, as long as nothing that is not inlined gets its address; hence the copies below. Order of the effects of one instruction: data, remote notice, local notice, TCQ entry.
 #pragma once
 
 #include "job/doorbell.h"
 #include "tni/chaos.h"
 #include "tni/copy.h"
 #include "tni/descriptor.h"
+#include "tni/flows.h"
 #include "tni/notices.h"
 #include "tni/overflow.h"
 #include "tni/remote.h"
@@ -65,7 +66,16 @@ TOFU_SIM_HOT void execute_put_piggyback(Execution& e) noexcept
         e.mrq_error = UTOFU_ERR_MRQ_PEER;
         return;
     }
-    move_put(e, e.d.data);
+    // By a copy: the address of the descriptor's own bytes would keep all of it in memory.
+    if (e.d.length == sizeof(uint64_t)) [[likely]] {
+        uint64_t word;
+        std::memcpy(&word, e.d.data, sizeof word);
+        move_put(e, &word);
+    } else {
+        std::byte data[max_piggyback];
+        std::memcpy(data, e.d.data, sizeof data);
+        move_put(e, data);
+    }
 }
 
 TOFU_SIM_HOT void execute_get(Execution& e) noexcept
@@ -140,15 +150,17 @@ TOFU_SIM_HOT void execute_armw(Execution& e) noexcept
         return;
     }
     const bool cswap = e.d.op == Op::cswap4 || e.d.op == Op::cswap8;
+    uint64_t old_value = 0;
     e.mrq_error = remote_mrq_error(addresses.armw(e.remote->memory, e.d.rmt_stadd, size,
                                                   cswap ? ArmwOp::cswap : ArmwOp{e.d.armw_op},
-                                                  e.d.operand, e.d.compare, &e.old_value));
+                                                  e.d.operand, e.d.compare, &old_value));
+    e.old_value = old_value;
 }
 
-[[gnu::noinline]] inline void notify_remote(Execution& e) noexcept
+[[gnu::noinline]] inline void notify_remote(Remote& remote, Claimant me, const MrqEntry& entry) noexcept
 {
-    if (!e.remote->mrq.push(e.vcq.me, remote_entry(e.d, e.vcq.id))) [[unlikely]] {
-        report_remote_overflow(*e.remote);
+    if (!remote.mrq.push(me, entry)) [[unlikely]] {
+        report_remote_overflow(remote);
     }
 }
 
@@ -168,7 +180,7 @@ TOFU_SIM_HOT void finish(Execution& e, void* cbdata, uint32_t position) noexcept
         const bool arrived = e.mrq_error == UTOFU_SUCCESS;
         if (arrived) [[likely]] {
             if ((e.d.flags & notice_remote) != 0) {
-                notify_remote(e);
+                notify_remote(*e.remote, e.vcq.me, remote_entry(e.d, e.vcq.id));
             }
             ring_doorbell(*e.remote->header);
             if (e.d.sps != 0 && e.remote->session && e.d.op == Op::put) [[unlikely]] {
@@ -182,8 +194,7 @@ TOFU_SIM_HOT void finish(Execution& e, void* cbdata, uint32_t position) noexcept
     if (!sent || (e.d.flags & notice_tcq) != 0) {
         e.vcq.tcq.push({cbdata, position, e.tcq_error});
     }
-    e.vcq.counters->operations++;
-    e.vcq.counters->bytes += e.d.length;
+    count(flow_of(e.vcq, e.remote, e.d), e.d.op, e.d.length);
 }
 
 TOFU_SIM_HOT void execute(Execution& e) noexcept
@@ -205,16 +216,19 @@ TOFU_SIM_HOT int post_inline(Vcq& vcq, const Descriptor& descriptor, void* cbdat
 {
     Execution e{vcq, descriptor, nullptr};
     if (descriptor.op != Op::nop) {
-        const RemoteStatus status = find_remote(descriptor.rmt_vcq_id, e.remote);
+        Remote* remote = nullptr;
+        const RemoteStatus status = find_remote(descriptor.rmt_vcq_id, remote);
+        e.remote = remote;
         if (status == RemoteStatus::invalid_id) [[unlikely]] {
             return UTOFU_ERR_INVALID_VCQ_ID;
         }
     }
     if ((vcq.special & (Vcq::session | Vcq::chaos)) != 0) [[unlikely]] {
+        const Descriptor copy = descriptor;
         if ((vcq.special & Vcq::session) != 0) {
-            return post_session(vcq, descriptor, cbdata);
+            return post_session(vcq, copy, e.remote, cbdata);
         }
-        post_chaos(vcq, descriptor, e.remote, cbdata);
+        post_chaos(vcq, copy, e.remote, cbdata);
         return UTOFU_SUCCESS;
     }
     const uint32_t position = vcq.toq_tail++;

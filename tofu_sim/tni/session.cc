@@ -5,6 +5,7 @@
 
 #include "job/doorbell.h"
 #include "tni/copy.h"
+#include "tni/flows.h"
 #include "tni/notices.h"
 #include "tni/overflow.h"
 
@@ -207,7 +208,7 @@ void start_session(Vcq& poster, Remote& target, unsigned sps) noexcept
     run(s);
 }
 
-int post_session(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
+int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void* cbdata) noexcept
 {
     if (descriptor.op != Op::put && descriptor.op != Op::nop) {
         return UTOFU_ERR_NOT_SUPPORTED; // undefined by the guide
@@ -220,7 +221,8 @@ int post_session(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
     SessionSlot& slot = s.slots[vcq.toq_tail % toq_entries];
     (void)encode_descriptor(descriptor, slot.descriptor);
     vcq.session_cbdata[vcq.toq_tail % toq_entries] = {
-        cbdata, (descriptor.flags & notice_tcq) != 0, descriptor.length};
+        cbdata, (descriptor.flags & notice_tcq) != 0, descriptor.length,
+        &flow_of(vcq, to, descriptor)};
     vcq.toq_tail++;
     // Release: the descriptor before the count (partner: has_work).
     s.control.posted.store_release(s.control.posted.load_relaxed() + 1);
@@ -239,8 +241,7 @@ int poll_tcq_session(Vcq& vcq, void*& cbdata) noexcept
         const uint32_t position = vcq.toq_head++ % toq_entries;
         const SessionCallback& callback = vcq.session_cbdata[position];
         const int result = slots[position].result;
-        vcq.counters->operations++;
-        vcq.counters->bytes += callback.length;
+        count(*callback.flow, Op::put, callback.length);
         if (callback.notice || result != UTOFU_SUCCESS) {
             cbdata = callback.cbdata;
             return result;

@@ -24,8 +24,8 @@ namespace tofu::sim {
 void start_session(Vcq& poster, Remote& target, unsigned sps) noexcept;
 
 // The owner's side. Posting: UTOFU_SUCCESS, UTOFU_ERR_NOT_SUPPORTED for what can't be started by a put. The
-// caller has checked that the TOQ has room.
-[[nodiscard]] int post_session(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept;
+// caller has checked that the TOQ has room. `to`: the descriptor's remote, or null.
+[[nodiscard]] int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void* cbdata) noexcept;
 [[nodiscard]] int poll_tcq_session(Vcq& vcq, void*& cbdata) noexcept;
 
 // Would poll_tcq_session find something to look at?

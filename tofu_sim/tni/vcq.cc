@@ -191,7 +191,7 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     }
     vcq.claimed_polls = 0;
     vcq.me = Claimant(self.job().process(), self.job().incarnation());
-    vcq.counters = &self.segment().header().counters[vcq.tni];
+    vcq.nowhere = &self.segment().header().nowhere[vcq.tni];
     const Coords coords = self.coords();
     vcq.id = encode_vcq_id({coords, {coords[3], coords[4], coords[5]}, vcq.tni, vcq.cq, vcq.component});
     open_ring(self, vcq, region, session);

@@ -36,6 +36,7 @@ struct SessionCallback {
     void* cbdata;
     bool notice; // a TCQ entry was asked for
     uint32_t length;
+    FlowCounters* flow;
 };
 
 struct LocalNotice {
@@ -70,7 +71,7 @@ struct alignas(512) Vcq {
 
     uint64_t id; // with our own A, B, C as path
     Claimant me{0, 0};
-    TniCounters* counters;
+    FlowCounters* nowhere; // counts what has no destination
     uint32_t index;
     uint8_t tni;
     uint8_t cq;

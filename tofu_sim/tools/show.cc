@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: tofu-sim show: jobs, processes, where they sit, their VCQs, how full queues are, counts.
-// Called by: tools/main.cc. Calls: tools/job_files, topology/, tni/mrq (layout).
+// Called by: tools/main.cc. Calls: tools/job_files, tools/link_loads, topology/, tni/ (layout).
 //
 // Everything is read while its owners write it: figures are a moment's, and nothing is trusted
 // beyond what job_files checks.
 #include "job/job.h"
+#include "tni/flows.h"
 #include "tni/mrq.h"
 #include "tools/command.h"
 #include "tools/job_files.h"
+#include "tools/link_loads.h"
 #include "topology/ids.h"
 #include "topology/topology.h"
 
@@ -117,18 +119,28 @@ void show_vcqs(const JobView& job, const ProcessView& process, const SegmentView
 
 void show_counters(const SegmentView& segment)
 {
-    const SegmentHeader& header = segment_header(segment.base());
     for (unsigned tni = 0; tni < tnis_per_node; tni++) {
-        const TniCounters& counters = header.counters[tni];
-        if (counters.operations != 0) {
+        const FlowCounters sum = sum_of_tni(segment.base(), tni);
+        if (sum.operations != 0) {
             std::printf("    tni %u: %llu operations, %llu bytes\n", tni,
-                        static_cast<unsigned long long>(counters.operations),
-                        static_cast<unsigned long long>(counters.bytes));
+                        static_cast<unsigned long long>(sum.operations),
+                        static_cast<unsigned long long>(sum.bytes_out + sum.bytes_back));
         }
     }
 }
 
-void show_process(const JobView& job, const ProcessView& process, bool vcqs)
+void show_links(const LinkLoads& loads, const Topology& topology)
+{
+    for (const auto& [place, load] : loads.by_link()) {
+        std::printf("  link ");
+        print_coords(topology.coords_of(place.first));
+        std::printf(" %s: %llu operations, %llu bytes\n", port_name(place.second),
+                    static_cast<unsigned long long>(load.operations),
+                    static_cast<unsigned long long>(load.bytes));
+    }
+}
+
+void show_process(const JobView& job, const ProcessView& process, bool vcqs, LinkLoads& loads)
 {
     const ProcessSlot& entry = process.entry;
     unsigned num_vcqs = 0;
@@ -148,6 +160,7 @@ void show_process(const JobView& job, const ProcessView& process, bool vcqs)
     SegmentView segment;
     if (segment.open(process)) {
         show_counters(segment);
+        loads.add(segment_flows(segment.base()), process.entry.node);
     }
     if (vcqs) {
         show_vcqs(job, process, segment);
@@ -174,9 +187,12 @@ void show_job(const JobView& job, bool vcqs)
     }
     const auto processes = read_processes(job);
     std::printf(", %zu processes\n", processes.size());
+    const Topology topology = topology_of(header);
+    LinkLoads loads(topology);
     for (const ProcessView& process : processes) {
-        show_process(job, process, vcqs);
+        show_process(job, process, vcqs, loads);
     }
+    show_links(loads, topology);
 }
 
 } // namespace
