@@ -1,15 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-# fi_atomic(3) on our provider: both ways of addressing memory, then with an adversarial interconnect.
-# Called by: make check. Calls: fabtests/fi_atomic_pages.
+# fi_atomic(3) on our provider, plain and with an adversarial interconnect. Called by: make check. Calls:
+# fabtests/fi_atomic_pages.
 set -u
-program=${TOFU_TOP_BUILDDIR:?set by make check}/fabtests/fi_atomic_pages
-export FI_PROVIDER=tofu
-result=0
-run()
-{
-    timeout 120 "$program" -p tofu "$@" || { echo "FAIL $* ${TOFU_SIM_CHAOS:+chaos $TOFU_SIM_CHAOS}"; result=1; }
-}
+program=fi_atomic_pages
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/pages"
 run
 run -k -s 2
 run -n 2 -s 3

@@ -3,21 +3,27 @@
 // Calls libfabric; the expected values come from tests/prov_atomic_oracle.h.
 #include "atomic_checks.h"
 
+namespace {
+
+constexpr fabtests::Case cases[] = {
+    {"queries", fabtests::check_queries},
+    {"every_pair", fabtests::check_every_pair},
+    {"lists", fabtests::check_lists},
+    {"completions", fabtests::check_completions},
+    {"refusals", fabtests::check_refusals},
+    {"fence", fabtests::check_fence},
+    {"access", fabtests::check_access},
+    {"order", fabtests::check_order},
+    {"contention", fabtests::check_contention},
+    {"random", fabtests::check_random},
+};
+
+} // namespace
+
 int main(int argc, char** argv)
 {
     fabtests::Options options;
     if (!fabtests::parse(argc, argv, options))
         return 2;
-    return fabtests::run(options, [](fabtests::World& world) {
-        fabtests::check_queries(world);
-        fabtests::check_every_pair(world);
-        fabtests::check_lists(world);
-        fabtests::check_completions(world);
-        fabtests::check_refusals(world);
-        fabtests::check_fence(world);
-        fabtests::check_access(world);
-        fabtests::check_order(world);
-        fabtests::check_contention(world);
-        fabtests::check_random(world);
-    });
+    return fabtests::run(options, cases);
 }

@@ -16,8 +16,6 @@
 namespace fabtests {
 namespace {
 
-constexpr std::chrono::seconds patience{60};
-
 bool said(const char* what, int rc)
 {
     if (rc == 0)
@@ -43,10 +41,19 @@ World::~World()
     std::free(local_);
 }
 
-bool World::open()
+bool World::ours() const { return std::strcmp(options_.provider, "tofu") == 0; }
+
+std::uint64_t World::now_ms()
+{
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
+/// The provider with these capabilities, null where there is none.
+fi_info* World::find(std::uint64_t caps)
 {
     fi_info* hints = fi_allocinfo();
-    hints->caps = options_.caps;
+    hints->caps = caps;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode =
         options_.user_keys ? 0 : FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
@@ -55,10 +62,27 @@ bool World::open()
     hints->tx_attr->msg_order = options_.msg_order;
     hints->fabric_attr->prov_name = strdup(options_.provider);
     hints->domain_attr->mr_key_size = 2;
-    int rc = fi_getinfo(FI_VERSION(1, 11), nullptr, nullptr, 0, hints, &info_);
-    hints->domain_attr->mr_key_size = 0;
+    fi_info* found = nullptr;
+    if (fi_getinfo(FI_VERSION(1, 11), nullptr, nullptr, 0, hints, &found) != 0)
+        found = nullptr;
     fi_freeinfo(hints);
-    if (!said("fi_getinfo", rc))
+    return found;
+}
+
+bool World::open()
+{
+    std::uint64_t caps = options_.caps;
+    info_ = find(caps | options_.wished_caps);
+    if (info_ == nullptr) {
+        for (std::uint64_t bit = 1; bit != 0; bit <<= 1)
+            if ((options_.wished_caps & bit) != 0)
+                if (fi_info* with = find(caps | bit); with != nullptr) {
+                    caps |= bit;
+                    fi_freeinfo(with);
+                }
+        info_ = find(caps);
+    }
+    if (!said("fi_getinfo", info_ != nullptr ? 0 : -FI_ENODATA))
         return false;
     fi_av_attr av{};
     av.type = FI_AV_TABLE;
@@ -114,6 +138,16 @@ void World::progress()
 {
     (void)fi_cq_read(cq_, nullptr, 0);
     (void)fi_cntr_read(writes_);
+    for (Polled* object : polled_)
+        object->poll();
+}
+
+void World::give_up(const char* what)
+{
+    std::fprintf(stderr, "rank %u: %s\n", rank_, what);
+    shared_.given_up = 1;
+    shared_.failures.fetch_add(1);
+    std::_Exit(1);
 }
 
 void World::barrier()
@@ -124,23 +158,19 @@ void World::barrier()
         shared_.generation.store(generation + 1, std::memory_order_release);
         return;
     }
-    const auto deadline = std::chrono::steady_clock::now() + patience;
+    const std::uint64_t deadline = now_ms() + 1000 * patience();
     while (shared_.generation.load(std::memory_order_acquire) == generation) {
         if (ep_)
             progress();
-        if (shared_.given_up.load() != 0 || std::chrono::steady_clock::now() > deadline) {
-            std::fprintf(stderr, "rank %u: gives up waiting for the others\n", rank_);
-            shared_.given_up = 1;
-            shared_.failures.fetch_add(1);
-            std::_Exit(1);
-        }
+        if (shared_.given_up.load() != 0 || now_ms() > deadline)
+            give_up("gives up waiting for the others");
         sched_yield();
     }
 }
 
 int World::wait(void** context, std::uint64_t* flags)
 {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
+    const std::uint64_t deadline = now_ms() + 1000 * patience();
     for (;;) {
         fi_cq_msg_entry entry{};
         const ssize_t n = fi_cq_read(cq_, &entry, 1);
@@ -163,25 +193,21 @@ int World::wait(void** context, std::uint64_t* flags)
         } else if (n != -FI_EAGAIN) {
             return static_cast<int>(-n);
         }
-        if (std::chrono::steady_clock::now() > deadline) {
-            std::fprintf(stderr, "rank %u: no completion came\n", rank_);
-            shared_.given_up = 1;
-            shared_.failures.fetch_add(1);
-            std::_Exit(1);
-        }
+        if (now_ms() > deadline)
+            give_up("no completion came");
     }
 }
 
 int World::wait_count(fid_cntr* counter, std::uint64_t value)
 {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
+    const std::uint64_t deadline = now_ms() + 1000 * patience();
     while (fi_cntr_read(counter) < value) {
         fi_cq_msg_entry entry{};
         const ssize_t n = fi_cq_read(cq_, &entry, 1);
         fi_cq_err_entry error{};
         if (n == -FI_EAVAIL && fi_cq_readerr(cq_, &error, 0) == 1)
             return error.err;
-        if (std::chrono::steady_clock::now() > deadline)
+        if (now_ms() > deadline)
             return FI_ETIMEDOUT;
     }
     return 0;
@@ -203,32 +229,48 @@ bool World::check(bool truth, const char* file, int line, const char* what)
     return false;
 }
 
-int run(const Options& options, void (*body)(World&))
+namespace {
+
+/// One process: opens its world and runs the cases.
+[[noreturn]] void be_rank(const Options& options, Shared& shared, unsigned rank, std::span<const Case> cases)
+{
+    alarm(4 * options.patience + 10);
+    {
+        World world(options, shared, rank);
+        if (!world.open()) {
+            shared.given_up = 1;
+            std::_Exit(77);
+        }
+        for (const Case& one : cases) {
+            const unsigned before = world.failures();
+            one.body(world);
+            world.barrier();
+            if (rank == 0 && world.failures() != before)
+                std::fprintf(stderr, "in case %s\n", one.name);
+        }
+        world.barrier();
+    }
+    std::exit(0);
+}
+
+struct Outcome {
+    int result; ///< as run() returns it
+    unsigned checks, failures;
+};
+
+/// The cases with processes of their own.
+Outcome run_together(const Options& options, std::span<const Case> cases)
 {
     void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return 1;
+        return {1, 0, 0};
     Shared& shared = *new (memory) Shared{};
     std::fflush(nullptr);
     pid_t children[max_ranks];
-    for (unsigned r = 0; r < options.ranks; ++r) {
-        children[r] = fork();
-        if (children[r] == 0) {
-            alarm(240);
-            int result = 0;
-            {
-                World world(options, shared, r);
-                if (!world.open()) {
-                    shared.given_up = 1;
-                    std::_Exit(77);
-                }
-                body(world);
-                world.barrier();
-            }
-            std::exit(result);
-        }
-    }
+    for (unsigned r = 0; r < options.ranks; ++r)
+        if ((children[r] = fork()) == 0)
+            be_rank(options, shared, r, cases);
     int result = 0;
     for (unsigned r = 0; r < options.ranks; ++r) {
         int status = 0;
@@ -238,23 +280,57 @@ int run(const Options& options, void (*body)(World&))
             result = 77;
         else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
             std::fprintf(stderr, "rank %u ended with status %#x\n", r, status);
+            shared.given_up = 1; // the others need not wait for it
             if (result != 77)
                 result = 1;
         }
     }
     if (result == 0 && shared.failures != 0)
         result = 1;
-    std::printf("%s: %u ranks, %u checks, %u do not hold%s\n", options.provider, options.ranks,
-                shared.checks.load(), shared.failures.load(),
-                result == 77 ? ", provider not there" : "");
+    const Outcome outcome{result, shared.checks.load(), shared.failures.load()};
     munmap(memory, sizeof(Shared));
-    return result;
+    return outcome;
+}
+
+} // namespace
+
+int run(const Options& options, std::span<const Case> all)
+{
+    std::vector<Case> cases;
+    for (const Case& one : all) {
+        if (options.list)
+            std::printf("%s\n", one.name);
+        if (options.only != nullptr ? std::strcmp(one.name, options.only) == 0
+                                    : options.ranks >= one.min_ranks)
+            cases.push_back(one);
+    }
+    if (options.list)
+        return 0;
+    if (cases.empty()) {
+        std::fprintf(stderr, "there is no such case: -l tells which there are\n");
+        return 2;
+    }
+    Outcome sum{0, 0, 0};
+    const std::size_t at_once = options.isolated ? 1 : cases.size();
+    for (std::size_t i = 0; i < cases.size(); i += at_once) {
+        const Outcome one = run_together(options, std::span(cases).subspan(i, at_once));
+        sum.checks += one.checks;
+        sum.failures += one.failures;
+        if (sum.result == 0 || one.result == 77)
+            sum.result = one.result;
+        if (options.isolated)
+            std::printf("%-24s %s\n", cases[i].name, one.result == 0 ? "holds" : "DOES NOT HOLD");
+        std::fflush(stdout);
+    }
+    std::printf("%s: %u ranks, %zu cases, %u checks, %u do not hold%s\n", options.provider, options.ranks,
+                cases.size(), sum.checks, sum.failures, sum.result == 77 ? ", provider not there" : "");
+    return sum.result;
 }
 
 bool parse(int argc, char** argv, Options& options)
 {
     int option;
-    while ((option = getopt(argc, argv, "p:n:kos:")) != -1) {
+    while ((option = getopt(argc, argv, "p:n:kos:t:lew:")) != -1) {
         switch (option) {
         case 'p': options.provider = optarg; break;
         case 'n': options.ranks = static_cast<unsigned>(std::atoi(optarg)); break;
@@ -264,8 +340,14 @@ bool parse(int argc, char** argv, Options& options)
                                 FI_ORDER_ATOMIC_WAW;
             break;
         case 's': options.seed = static_cast<unsigned>(std::atoi(optarg)); break;
+        case 't': options.only = optarg; break;
+        case 'l': options.list = true; break;
+        case 'e': options.isolated = true; break;
+        case 'w': options.patience = static_cast<unsigned>(std::atoi(optarg)); break;
         default:
-            std::fprintf(stderr, "usage: %s [-p provider] [-n ranks] [-k] [-o] [-s seed]\n", argv[0]);
+            std::fprintf(stderr, "usage: %s [-p provider] [-n ranks] [-k] [-o] [-s seed] [-t case] [-l] [-e] "
+                                 "[-w seconds]\n",
+                         argv[0]);
             return false;
         }
     }

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <span>
+#include <vector>
 
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
@@ -25,10 +27,24 @@ struct Options {
     bool user_keys = false; ///< keys of ours and offsets instead of FI_MR_PROV_KEY and FI_MR_VIRT_ADDR
     unsigned seed = 1;
     std::uint64_t caps = FI_ATOMIC | FI_RMA;
+    std::uint64_t wished_caps = 0; ///< taken where the provider has them; see World::has()
     std::uint64_t msg_order = 0;
     std::uint64_t tx_flags = 0; ///< default operation flags
     fi_threading threading = FI_THREAD_SAFE;
     std::size_t region_size = 1 << 20;
+    unsigned patience = 60;     ///< seconds a wait may take before the program gives up
+    const char* only = nullptr; ///< the one case to run
+    bool list = false;          ///< tell the names of the cases
+    bool isolated = false;      ///< each case with processes of its own, so that one that fails ends nothing else
+};
+
+class World;
+
+/// One part of a program: what the manual page says, and the checks of it. All ranks run it.
+struct Case {
+    const char* name;
+    void (*body)(World&);
+    unsigned min_ranks = 1;
 };
 
 /// What all processes share; made before they fork.
@@ -45,6 +61,15 @@ struct Shared {
     std::uint64_t word[max_ranks]; ///< free for the programs
 };
 
+/// Something that needs polling while its process waits for others.
+class Polled {
+  public:
+    virtual void poll() = 0;
+
+  protected:
+    ~Polled() = default;
+};
+
 /// One process's view.
 class World {
   public:
@@ -59,6 +84,12 @@ class World {
     unsigned rank() const { return rank_; }
     unsigned ranks() const { return options_.ranks; }
     unsigned seed() const { return options_.seed; }
+    unsigned patience() const { return options_.patience; }
+    /// A capability that was asked for or wished for and granted.
+    bool has(std::uint64_t cap) const { return (info_->caps & cap) == cap; }
+    /// Our own provider: no excuses. Where the manual page leaves a choice, others may choose.
+    bool ours() const;
+    fid_fabric* fabric() { return fabric_; }
     fid_domain* domain() { return domain_; }
     fid_ep* ep() { return ep_; }
     fid_cq* cq() { return cq_; }
@@ -77,6 +108,10 @@ class World {
 
     /// Makes progress for those who need the target's help.
     void progress();
+    void add(Polled& object) { polled_.push_back(&object); }
+    void remove(Polled& object) { std::erase(polled_, &object); }
+    /// Ends this process: waiting has no end.
+    [[noreturn]] void give_up(const char* what);
     /// All ranks; bounded: after 60 seconds the program gives up.
     void barrier();
     /// Waits for one completion of the endpoint. 0, or the error entry's positive code.
@@ -92,14 +127,29 @@ class World {
             progress();
         return rc;
     }
+    /// Repeats `look`, with progress, until it says true. False: not within the program's patience.
+    template <class F>
+    bool until(F look)
+    {
+        for (std::uint64_t deadline = now_ms() + 1000 * patience(); now_ms() < deadline; progress())
+            if (look())
+                return true;
+        return look();
+    }
+    static std::uint64_t now_ms();
     /// A statement of the manual page, true or not.
     bool check(bool truth, const char* file, int line, const char* what);
+    /// Checks that did not hold, of all ranks.
+    unsigned failures() const { return shared_.failures.load(std::memory_order_relaxed); }
     /// No entry is in the queue.
     bool quiet();
 
   private:
+    fi_info* find(std::uint64_t caps);
+
     const Options& options_;
     Shared& shared_;
+    std::vector<Polled*> polled_;
     unsigned rank_;
     fi_info* info_ = nullptr;
     fid_fabric* fabric_ = nullptr;
@@ -118,11 +168,12 @@ class World {
 
 #define CHECK(world, what) (world).check((what), __FILE__, __LINE__, #what)
 
-/// Forks the ranks, runs `body` in each, and tells the result: 0 all held, 1 something did not, 77 the provider is
-/// not there.
-int run(const Options& options, void (*body)(World&));
+/// Forks the ranks, has each run the cases, and tells the result: 0 all held, 1 something did not, 77 the provider
+/// is not there, or cannot what the program is about. With Options::isolated one line for each case.
+int run(const Options& options, std::span<const Case> cases);
 
-/// -p PROVIDER, -n RANKS, -k (user keys), -s SEED, -o (atomics in order). False: bad arguments (said on stderr).
+/// -p PROVIDER, -n RANKS, -k (user keys), -s SEED, -o (atomics in order), -t CASE, -l (list cases), -e (each case by itself),
+/// -w SECONDS (patience). False: bad arguments (said on stderr).
 bool parse(int argc, char** argv, Options& options);
 
 } // namespace fabtests

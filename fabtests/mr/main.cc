@@ -175,17 +175,23 @@ void check_busy(World& w)
 } // namespace
 } // namespace fabtests
 
+namespace {
+
+constexpr fabtests::Case cases[] = {
+    {"busy", fabtests::check_busy},
+    {"forms", fabtests::check_forms},
+    {"keys", fabtests::check_keys},
+    {"rights", fabtests::check_rights},
+    {"lives", fabtests::check_lives},
+};
+
+} // namespace
+
 int main(int argc, char** argv)
 {
     fabtests::Options options;
     options.caps = FI_RMA;
     if (!fabtests::parse(argc, argv, options))
         return 2;
-    return fabtests::run(options, [](fabtests::World& world) {
-        fabtests::check_busy(world);
-        fabtests::check_forms(world);
-        fabtests::check_keys(world);
-        fabtests::check_rights(world);
-        fabtests::check_lives(world);
-    });
+    return fabtests::run(options, cases);
 }

@@ -3,6 +3,20 @@
 // Calls libfabric.
 #include "rma_checks.h"
 
+namespace {
+
+constexpr fabtests::Case cases[] = {
+    {"every_call", fabtests::check_every_call},
+    {"segments", fabtests::check_segments},
+    {"inject", fabtests::check_inject},
+    {"completion_rules", fabtests::check_completion_rules},
+    {"order", fabtests::check_order},
+    {"many", fabtests::check_many},
+    {"errors", fabtests::check_errors},
+};
+
+} // namespace
+
 int main(int argc, char** argv)
 {
     fabtests::Options options;
@@ -11,13 +25,5 @@ int main(int argc, char** argv)
     options.region_size = std::size_t{1} << 22;
     if (!fabtests::parse(argc, argv, options))
         return 2;
-    return fabtests::run(options, [](fabtests::World& world) {
-        fabtests::check_every_call(world);
-        fabtests::check_segments(world);
-        fabtests::check_inject(world);
-        fabtests::check_completion_rules(world);
-        fabtests::check_order(world);
-        fabtests::check_many(world);
-        fabtests::check_errors(world);
-    });
+    return fabtests::run(options, cases);
 }

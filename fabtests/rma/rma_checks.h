@@ -5,6 +5,7 @@
 
 #include <rdma/fi_rma.h>
 
+#include "../common/bytes.h"
 #include "../common/world.h"
 
 namespace fabtests {
@@ -16,11 +17,5 @@ void check_completion_rules(World& world);///< FLAGS, counters, selective comple
 void check_order(World& world);           ///< message order, FI_FENCE
 void check_errors(World& world);          ///< RETURN VALUE, ERRORS
 void check_many(World& world);            ///< more under way than any queue holds
-
-/// The byte that rank `from` writes at place `i` in round `round`.
-inline unsigned char byte_of(unsigned from, std::size_t i, unsigned round)
-{
-    return static_cast<unsigned char>((i * 31 + i / 251 + from * 17 + round * 7 + 1) & 0xff);
-}
 
 } // namespace fabtests
