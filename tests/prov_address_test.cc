@@ -5,6 +5,7 @@
 
 #include <malloc.h>
 
+#include <memory>
 #include <thread>
 
 #include "prov_objects.h"
@@ -234,17 +235,21 @@ TEST(Events, AreReadInOrderAndMayBePeekedAt)
     EXPECT_EQ(fi_close(&closed->fid), 0);
 }
 
+std::unique_ptr<fi_info, void (*)(fi_info*)> tofu_hints()
+{
+    fi_info* hints = fi_allocinfo();
+    hints->fabric_attr->prov_name = strdup("tofu");
+    return {hints, fi_freeinfo};
+}
+
 TEST(Names, AServiceIsFoundWhileItsEndpointLives)
 {
     Wishes wishes;
     wishes.service = "prov_address_test:" + std::to_string(getpid());
     auto find = [&] {
-        fi_info* hints = fi_allocinfo();
-        hints->fabric_attr->prov_name = strdup("tofu");
         fi_info* found = nullptr;
-        const int result =
-            fi_getinfo(FI_VERSION(1, 17), "localhost", wishes.service.c_str(), 0, hints, &found);
-        fi_freeinfo(hints);
+        const int result = fi_getinfo(FI_VERSION(1, 17), "localhost", wishes.service.c_str(), 0,
+                                      tofu_hints().get(), &found);
         std::string address;
         if (result == 0) {
             address.assign(static_cast<char*>(found->dest_addr), found->dest_addrlen);
@@ -264,6 +269,18 @@ TEST(Names, AServiceIsFoundWhileItsEndpointLives)
         EXPECT_EQ(find(), std::string(name, length));
     }
     EXPECT_EQ(find(), "");
+}
+
+/// fi_getinfo(3): a service is optional. fi_multi_ep of libfabric's tests names its own host alone.
+TEST(Names, ANodeWithoutServiceIsNoPeerButMustBeKnown)
+{
+    fi_info* found = nullptr;
+    ASSERT_EQ(fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", nullptr, 0, tofu_hints().get(), &found), 0);
+    EXPECT_EQ(found->dest_addr, nullptr);
+    EXPECT_NE(found->src_addr, nullptr);
+    fi_freeinfo(found);
+    EXPECT_EQ(fi_getinfo(FI_VERSION(1, 17), "no.such.host.invalid", nullptr, 0, tofu_hints().get(), &found),
+              -FI_ENODATA);
 }
 
 } // namespace

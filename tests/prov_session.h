@@ -34,6 +34,7 @@ struct Options {
     bool selective = false;
     bool counters = false; ///< read, write, remote_read, remote_write
     bool enable = true;
+    bool leaves_together = true; ///< the destructor waits for all ranks first
 };
 
 /// A window of memory of a peer.
@@ -89,7 +90,8 @@ class Session {
     }
     ~Session()
     {
-        barrier();
+        if (options.leaves_together)
+            barrier();
         for (fid_mr* mr : regions)
             EXPECT_EQ(fi_close(&mr->fid), 0);
         if (ep != nullptr) {

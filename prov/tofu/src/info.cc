@@ -382,11 +382,11 @@ bool find_ends(const char* node, const char* service, std::uint64_t flags, Ends&
         TOFU_INFO(FI_LOG_CORE, "%s is neither an address of ours (tofu://...) nor this machine\n", node);
         return false;
     }
-    if (here)
+    // This machine without a service is no peer yet: its address comes another way (fi_av_insert(3)).
+    if (here || service == nullptr)
         return true;
-    if (service == nullptr || !names::find(names::key_of(service), ends.destination)) {
-        TOFU_INFO(FI_LOG_CORE, "no endpoint of this user is announced as %s\n",
-                  service != nullptr ? service : "(no service given)");
+    if (!names::find(names::key_of(service), ends.destination)) {
+        TOFU_INFO(FI_LOG_CORE, "no endpoint of this user is announced as %s\n", service);
         return false;
     }
     return ends.to_peer = true;
