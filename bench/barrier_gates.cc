@@ -8,7 +8,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -185,46 +187,84 @@ double run(const Case& what, int members, double& cpu_spread)
     return result;
 }
 
-int report(const std::vector<int>& sizes)
+constexpr Case cases[] = {
+    {"shared counter, yields", false, Shape::ring, 0},
+    {"gates, butterfly", true, Shape::butterfly, 0},
+    {"gates, tree", true, Shape::tree, 0},
+    {"gates, ring", true, Shape::ring, 0},
+    {"gates, butterfly, BFPSUM of 3", true, Shape::butterfly, 3},
+};
+
+struct Options {
+    std::vector<int> sizes;
+    int rounds = 1;
+    bool samples = false; // for bench/report
+};
+
+// Everything in turn, as often as asked for; each time what came out, and at the end the lines for bench/report.
+int report(const Options& options)
 {
-    constexpr Case cases[] = {
-        {"counter, yields", false, Shape::ring, 0},
-        {"gates, butterfly", true, Shape::butterfly, 0},
-        {"gates, tree", true, Shape::tree, 0},
-        {"gates, ring", true, Shape::ring, 0},
-        {"BFPSUM of 3, butterfly", true, Shape::butterfly, 3},
-    };
     bool good = true;
     (void)std::setvbuf(stdout, nullptr, _IOLBF, 0); // nothing unwritten when we fork
-    std::printf("%-24s %9s %12s %12s %18s\n", "barrier", "processes", "us a round", "of counter", "cpu most/least");
-    for (const int members : sizes) {
-        double counter = 0;
-        for (const Case& what : cases) {
-            double spread = 0;
-            const double us = run(what, members, spread);
-            counter = what.gates ? counter : us;
-            good = good && us >= 0;
-            std::printf("%-24s %9d %12.3f %12.2f %18.2f\n", what.name, members, us,
-                        counter > 0 ? us / counter : 0, spread);
+    std::map<std::pair<int, int>, std::pair<std::string, std::string>> lists;
+    if (!options.samples)
+        std::printf("%-30s %9s %12s %12s %18s\n", "barrier", "processes", "us a round", "of counter", "cpu most/least");
+    for (int round = 0; round < options.rounds; ++round) {
+        for (const int members : options.sizes) {
+            double counter = 0;
+            for (const Case& what : cases) {
+                double spread = 0;
+                const double us = run(what, members, spread);
+                counter = what.gates ? counter : us;
+                good = good && us >= 0;
+                if (!options.samples) {
+                    std::printf("%-30s %9d %12.3f %12.2f %18.2f\n", what.name, members, us,
+                                counter > 0 ? us / counter : 0, spread);
+                    continue;
+                }
+                auto& [times, spreads] = lists[{members, int(&what - cases)}];
+                times += (times.empty() ? "" : ",") + std::to_string(us);
+                spreads += (spreads.empty() ? "" : ",") + std::to_string(spread);
+            }
         }
     }
+    for (const auto& [key, list] : lists) {
+        const auto& [members, what] = key;
+        std::printf("Barrier gates\tbarrier, a round\t0\t%d\tus\t%s\t%s\n", members, cases[what].name, list.first.c_str());
+    }
+    for (const auto& [key, list] : lists) {
+        const auto& [members, what] = key;
+        if (members > 2)
+            std::printf("Barrier gates\tprocessor time, most / least\t0\t%d\t\t%s\t%s\n", members, cases[what].name,
+                        list.second.c_str());
+    }
     return good ? 0 : 1;
+}
+
+int usage()
+{
+    std::fprintf(stderr, "usage: barrier_gates [--rounds N] [--samples] [PROCESSES...], each 1 to %d\n", max_members);
+    return 2;
 }
 
 } // namespace
 } // namespace tofu::bench
 
-// usage: barrier_gates [PROCESSES…]
 int main(int argc, char** argv)
 {
-    std::vector<int> sizes;
+    tofu::bench::Options options;
     for (int i = 1; i < argc; i++) {
-        sizes.push_back(std::atoi(argv[i]));
-        if (sizes.back() < 1 || sizes.back() > tofu::bench::max_members) {
-            std::fprintf(stderr, "usage: barrier_gates [PROCESSES…], each 1 to %d\n",
-                         tofu::bench::max_members);
-            return 2;
+        if (std::strcmp(argv[i], "--samples") == 0) {
+            options.samples = true;
+        } else if (std::strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) {
+            options.rounds = std::atoi(argv[++i]);
+        } else {
+            options.sizes.push_back(std::atoi(argv[i]));
+            if (options.sizes.back() < 1 || options.sizes.back() > tofu::bench::max_members)
+                return tofu::bench::usage();
         }
     }
-    return tofu::bench::report(sizes.empty() ? std::vector<int>{1, 2, 4, 12, 48} : sizes);
+    if (options.sizes.empty())
+        options.sizes = {1, 2, 4, 12, 48};
+    return tofu::bench::report(options);
 }

@@ -10,22 +10,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
-#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <rdma/fabric.h>
-#include <rdma/fi_cm.h>
-#include <rdma/fi_domain.h>
-#include <rdma/fi_endpoint.h>
-#include <rdma/fi_errno.h>
+#include "frame/objects.h"
+
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
@@ -38,21 +33,15 @@ constexpr std::size_t addresses = 158976;
 constexpr std::size_t regions = 5000;
 constexpr std::size_t unexpected = 2000;
 constexpr std::size_t page = 4096;
-constexpr long patience = 20000000; ///< polls
+constexpr std::size_t queue_size = 512; ///< entries of a CQ
+
+using namespace tofu::bench;
 
 struct Board {
     std::atomic<int> step{0};
     char address[peers + 1][64];
     std::uint64_t key, base;
 };
-
-void check(long ret, const char* what)
-{
-    if (ret < 0) {
-        std::fprintf(stderr, "footprint: %s: %s\n", what, fi_strerror(int(-ret)));
-        std::exit(1);
-    }
-}
 
 double resident()
 {
@@ -64,92 +53,12 @@ double resident()
     return double(pages) * double(sysconf(_SC_PAGESIZE));
 }
 
-void* map_pages(std::size_t bytes)
-{
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    check(memory == MAP_FAILED ? -FI_ENOMEM : 0, "mmap");
-    return memory;
-}
-
-/// Libfabric's objects; endpoints are added one by one.
-struct Domain {
-    fi_info* info = nullptr;
-    fid_fabric* fabric = nullptr;
-    fid_domain* domain = nullptr;
-    fid_av* av = nullptr;
-    fid_cq* cq = nullptr;
-    std::vector<fid_ep*> ep;
-
-    Domain()
-    {
-        fi_info* hints = fi_allocinfo();
-        hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
-        hints->ep_attr->type = FI_EP_RDM;
-        hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-        hints->domain_attr->threading = FI_THREAD_DOMAIN;
-        hints->fabric_attr->prov_name = strdup("tofu");
-        check(fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &info), "fi_getinfo");
-        fi_freeinfo(hints);
-        fi_cq_attr cq_attr{};
-        cq_attr.format = FI_CQ_FORMAT_TAGGED;
-        cq_attr.size = 512;
-        fi_av_attr av_attr{};
-        av_attr.type = FI_AV_TABLE;
-        check(fi_fabric(info->fabric_attr, &fabric, nullptr), "fi_fabric");
-        check(fi_domain(fabric, info, &domain, nullptr), "fi_domain");
-        check(fi_av_open(domain, &av_attr, &av, nullptr), "fi_av_open");
-        check(fi_cq_open(domain, &cq_attr, &cq, nullptr), "fi_cq_open");
-    }
-    ~Domain()
-    {
-        for (fid_ep* one : ep)
-            fi_close(&one->fid);
-        for (fid* object : {&cq->fid, &av->fid, &domain->fid, &fabric->fid})
-            fi_close(object);
-        fi_freeinfo(info);
-    }
-    void add_endpoint()
-    {
-        fid_ep* one = nullptr;
-        check(fi_endpoint(domain, info, &one, nullptr), "fi_endpoint");
-        check(fi_ep_bind(one, &av->fid, 0), "fi_ep_bind");
-        check(fi_ep_bind(one, &cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
-        check(fi_enable(one), "fi_enable");
-        ep.push_back(one);
-    }
-    int progress()
-    {
-        fi_cq_tagged_entry entries[32];
-        ssize_t n = fi_cq_read(cq, entries, 32);
-        if (n == -FI_EAGAIN)
-            sched_yield(); // the other process may have the same processor
-        else
-            check(n, "fi_cq_read");
-        return n > 0 ? int(n) : 0;
-    }
-    template <class F>
-    void post(F&& f, const char* what)
-    {
-        ssize_t ret;
-        for (long polls = 0; (ret = f()) == -FI_EAGAIN && polls < patience; ++polls)
-            progress();
-        check(ret, what);
-    }
-    void finish(long entries)
-    {
-        for (long polls = 0; entries > 0; ++polls) {
-            entries -= progress();
-            check(polls > patience ? -FI_ETIMEDOUT : 0, "completions");
-        }
-    }
-};
-
 // Both processes keep their messages moving while they wait for each other.
-void await(Board& board, int step, Domain& domain)
+void await(Board& board, int step, const Objects& domain)
 {
     for (long polls = 0; board.step.load() < step; ++polls) {
         domain.progress();
-        check(polls > patience ? -FI_ETIMEDOUT : 0, "the other process");
+        check(polls > Objects::patience ? -FI_ETIMEDOUT : 0, "the other process");
     }
 }
 
@@ -161,15 +70,13 @@ void put_address(fid_ep* ep, char (&place)[64])
 
 void serve(Board& board)
 {
-    Domain domain;
+    Objects domain(Objects::Keys::of_the_provider, queue_size);
     for (int i = 0; i < peers; ++i) {
         domain.add_endpoint();
         put_address(domain.ep.back(), board.address[i]);
     }
-    auto* memory = static_cast<char*>(map_pages(page));
-    fid_mr* mr = nullptr;
-    check(fi_mr_reg(domain.domain, memory, page, FI_REMOTE_WRITE, 0, 1, 0, &mr, nullptr), "fi_mr_reg");
-    board.key = fi_mr_key(mr);
+    char* memory = map_pages(page);
+    board.key = fi_mr_key(domain.add_region(memory, page, 1));
     board.base = reinterpret_cast<std::uint64_t>(memory);
     fi_context context{};
     board.step.store(1);
@@ -179,12 +86,12 @@ void serve(Board& board)
     // What the measured process sends, then as much back.
     for (fid_ep* ep : domain.ep)
         for (int i = 0; i < messages; ++i)
-            domain.post([&] { return fi_trecv(ep, memory, 64, nullptr, FI_ADDR_UNSPEC, 1, 0, &context); }, "fi_trecv");
+            check(fi_trecv(ep, memory, 64, nullptr, FI_ADDR_UNSPEC, 1, 0, &context), "fi_trecv");
     domain.finish(peers * messages);
     board.step.store(3);
     await(board, 4, domain);
     auto inject = [&](fid_ep* ep, std::uint64_t tag) {
-        domain.post([&] { return fi_tinject(ep, memory, 64, measured, tag); }, "fi_tinject");
+        domain.post("fi_tinject", domain, [&] { return fi_tinject(ep, memory, 64, measured, tag); });
     };
     for (int i = 0; i < messages; ++i)
         inject(domain.ep[0], 1);
@@ -197,7 +104,6 @@ void serve(Board& board)
         for (fid_ep* ep : domain.ep)
             inject(ep, 1);
     await(board, 7, domain);
-    fi_close(&mr->fid);
 }
 
 class Measured {
@@ -205,7 +111,7 @@ class Measured {
     explicit Measured(Board& board) : board_(board)
     {
         double before = resident();
-        domain_ = new Domain;
+        domain_ = new Objects(Objects::Keys::of_the_provider, queue_size);
         say("process with a domain, an AV and a CQ", 1, before);
     }
     ~Measured() { delete domain_; }
@@ -228,7 +134,7 @@ class Measured {
   private:
     static void say(const char* what, double count, double before)
     {
-        std::printf("Memory\t%s\t0\t1\tbytes\ttofu\t%.4g\n", what, max(0, (resident() - before) / count));
+        std::printf("Memory\t%s\t0\t1\tbytes\ttofu\t%.0f\n", what, max(0, (resident() - before) / count));
         std::fflush(stdout);
     }
     static double max(double a, double b) { return a > b ? a : b; }
@@ -262,7 +168,7 @@ class Measured {
         double before = resident();
         for (int i = 0; i < messages; ++i)
             for (fi_addr_t peer : peer_)
-                domain_->post([&] { return fi_tinject(ep(), memory_, 64, peer, 1); }, "fi_tinject");
+                domain_->post("fi_tinject", *domain_, [&] { return fi_tinject(ep(), memory_, 64, peer, 1); });
         await(board_, 3, *domain_);
         say("peer sent to", peers, before);
         // Posted before they are sent, so that none of them has to be kept ...
@@ -289,13 +195,10 @@ class Measured {
     }
     void hold()
     {
-        auto* memory = static_cast<char*>(map_pages(regions * page));
-        std::vector<fid_mr*> mr(regions);
+        char* memory = map_pages(regions * page);
         double before = resident();
         for (std::size_t i = 0; i < regions; ++i)
-            check(fi_mr_reg(domain_->domain, memory + i * page, page, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 100 + i, 0,
-                            &mr[i], nullptr),
-                  "fi_mr_reg");
+            domain_->add_region(memory + i * page, page, 100 + i);
         say("region", double(regions), before);
 
         // As many as are accepted without a look at the queue.
@@ -307,13 +210,11 @@ class Measured {
             say("outstanding write", double(writes), before);
         domain_->finish(writes);
 
-        for (fid_mr* one : mr)
-            fi_close(&one->fid);
     }
     fid_ep* ep() { return domain_->ep[0]; }
 
     Board& board_;
-    Domain* domain_ = nullptr;
+    Objects* domain_ = nullptr;
     fi_addr_t peer_[peers] = {};
     alignas(64) char memory_[page] = {};
     fi_context context_{};

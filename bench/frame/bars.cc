@@ -23,7 +23,7 @@ constexpr Bar table[] = {
     {3, "1 MiB put / memcpy between mappings", {bandwidth, MiB, "utofu"}, {bandwidth, MiB, "memory"}, at_least, 0.8},
     {3, "1 MiB put to memory seen once / process_vm_writev", {"write to memory seen once", MiB, "utofu"}, {"write to memory seen once", MiB, "process_vm"}, at_least, 1},
     {3, "8-byte puts with TCQ notice", {"write rate, a completion each", 8, "utofu"}, {}, at_least, 5, "M/s"},
-    {3, "barrier gates, 48 processes: most / least processor time", {"gates, butterfly: most/least processor time", 0, "utofu"}, {}, at_most, 3},
+    {3, "barrier gates, 48 processes: most / least processor time", {"processor time, most / least", 0, "gates, butterfly", 1, 48}, {}, at_most, 3},
     {3, "utofu_reg_mem of memory registered before", {"register", 65536, "utofu"}, {}, at_most, 1000, "ns"},
     {4, "8-byte inject write / raw put", {put, 8, "tofu"}, {put, 8, "utofu"}, at_most, 1.2},
     {4, "8-byte inject write rate, raw / ours", {"inject write rate", 8, "utofu"}, {"inject write rate", 8, "tofu"}, at_most, 1.2},
@@ -51,8 +51,8 @@ std::vector<BarResult> judge_bars(const std::vector<Series>& all)
     std::vector<BarResult> results;
     for (const Bar& bar : table) {
         BarResult result{&bar, {}, false};
-        const Series* over = find(all, bar.over.name, bar.over.bytes, bar.over.transport);
-        const Series* under = bar.under.name ? find(all, bar.under.name, bar.under.bytes, bar.under.transport) : nullptr;
+        const Series* over = find(all, bar.over.name, bar.over.bytes, bar.over.transport, bar.over.processes);
+        const Series* under = bar.under.name ? find(all, bar.under.name, bar.under.bytes, bar.under.transport, bar.under.processes) : nullptr;
         if (over != nullptr && (under != nullptr || bar.under.name == nullptr)) {
             result.figure = under ? ratio_of(over->samples, under->samples) : figure_of(over->samples);
             if (result.figure.valid()) {

@@ -15,6 +15,7 @@ struct Bar {
         std::size_t bytes = 0;
         const char* transport = "";
         double factor = 1; ///< what the figure is multiplied by
+        int processes = 0; ///< 0: any
     };
     int issue;
     const char* text;

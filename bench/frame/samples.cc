@@ -86,10 +86,10 @@ bool read_series(const char* path, std::vector<Series>& all)
 }
 
 const Series* find(const std::vector<Series>& all, std::string_view name, std::size_t bytes,
-                   std::string_view transport)
+                   std::string_view transport, int processes)
 {
     for (const Series& s : all)
-        if (s.name == name && s.bytes == bytes && s.transport == transport && figure_of(s.samples).valid())
+        if (s.name == name && s.bytes == bytes && s.transport == transport && (processes == 0 || s.processes == processes) && figure_of(s.samples).valid())
             return &s;
     return nullptr;
 }

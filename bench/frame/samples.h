@@ -46,8 +46,8 @@ void write_series(std::FILE* file, const Series& series);
 /// are ignored, so that a program's other output may stand between them.
 bool read_series(const char* path, std::vector<Series>& all);
 
-/// The first that fits; null if there is none.
+/// The first that fits; null if there is none. 0 processes: any number.
 const Series* find(const std::vector<Series>& all, std::string_view name, std::size_t bytes,
-                   std::string_view transport);
+                   std::string_view transport, int processes = 0);
 
 } // namespace tofu::bench

@@ -19,10 +19,10 @@ std::string text_of(const char* format, double value)
     return text;
 }
 
-// Three significant digits and no exponent.
+// Three significant digits and no exponent; counts as they are.
 std::string number(double value)
 {
-    if (value >= 100 || value == 0)
+    if (value >= 100 || value == std::floor(value))
         return text_of("%.0f", value);
     return text_of(value >= 10 ? "%.1f" : value >= 1 ? "%.2f" : "%.3f", value);
 }
@@ -55,6 +55,13 @@ std::string cell(const Series* theirs, const Series* mine)
         if (Figure ratio = advantage(*mine, *theirs); ratio.valid())
             text += " (" + text_of(ratio.median >= 99.5 ? "%.0f" : ratio.median >= 9.95 ? "%.1f" : "%.2f", ratio.median) + "x)";
     return text;
+}
+
+// Columns: limits, the library below, the provider, others.
+std::size_t place_of(const std::string& transport)
+{
+    constexpr const char* order[] = {"memory", "process_vm", "utofu", "tofu"};
+    return std::size_t(std::find(std::begin(order), std::end(order), transport) - std::begin(order));
 }
 
 using Rows = std::vector<std::vector<std::string>>;
@@ -93,26 +100,31 @@ void write_section(std::FILE* file, const std::vector<const Series*>& series, St
     auto same_row = [](const Series* a, const Series* b) {
         return a->name == b->name && a->bytes == b->bytes && a->processes == b->processes;
     };
-    bool sized = false;
+    bool sized = false, with_unit = false;
     for (const Series* s : series) {
         if (std::find(transports.begin(), transports.end(), s->transport) == transports.end())
             transports.push_back(s->transport);
         if (std::none_of(firsts.begin(), firsts.end(), [&](const Series* f) { return same_row(f, s); }))
             firsts.push_back(s);
         sized = sized || s->bytes != 0;
+        with_unit = with_unit || !s->unit.empty();
     }
+    std::stable_sort(transports.begin(), transports.end(),
+                     [](const std::string& a, const std::string& b) { return place_of(a) < place_of(b); });
     Rows rows(1);
     rows[0] = {series[0]->section};
     if (sized)
         rows[0].push_back("size");
-    rows[0].push_back("unit");
+    if (with_unit)
+        rows[0].push_back("unit");
     rows[0].insert(rows[0].end(), transports.begin(), transports.end());
     for (const Series* first : firsts) {
         std::vector<std::string> row = {first->name +
                                         (first->processes > 2 ? ", " + std::to_string(first->processes) + " proc." : "")};
         if (sized)
             row.push_back(size_text(first->bytes));
-        row.push_back(first->unit);
+        if (with_unit)
+            row.push_back(first->unit);
         auto of = [&](const std::string& transport) -> const Series* {
             for (const Series* s : series)
                 if (same_row(s, first) && s->transport == transport)
@@ -165,8 +177,11 @@ void write_tables(std::FILE* file, const std::vector<Series>& all, Style style)
 
 void write_bars(std::FILE* file, const std::vector<Series>& all, Style style)
 {
+    std::vector<BarResult> results = judge_bars(all);
+    if (std::none_of(results.begin(), results.end(), [](const BarResult& bar) { return bar.figure.valid(); }))
+        return;
     Rows rows = {{"bar", "issue", "wanted", "measured", ""}};
-    for (const BarResult& bar : judge_bars(all)) {
+    for (const BarResult& bar : results) {
         const char* sign = bar.bar->at_most ? "≤ " : "≥ ";
         std::string measured = "-";
         if (bar.figure.valid())

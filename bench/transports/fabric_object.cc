@@ -171,7 +171,7 @@ double Fabric::register_new()
     });
 }
 
-// As many different addresses as a provider takes without meeting anybody: made from the peer's own.
+// As many different addresses as a provider takes of somebody who is not there: made from the peer's own.
 double Fabric::insertions()
 {
     if (side_ != 0)
@@ -180,16 +180,22 @@ double Fabric::insertions()
     std::size_t length = sizeof(address);
     if (fi_av_lookup(port_->av, peer().address, address, &length) != 0)
         return timed([] {}), -1;
-    bool ours = provider_ == "tofu"; // an ID in its second eight bytes; others: no more than the peer itself
-    std::size_t count = ours ? 158976 : 64;
+    // Ours have an ID in their second eight bytes, those of tcp a port in their second two; shm's are names of
+    // regions, of which only the peer's own exists.
+    bool ours = provider_ == "tofu", port = port_->info->addr_format == FI_SOCKADDR_IN;
+    std::size_t count = ours ? 158976 : port ? 1024 : 1;
     std::vector<std::uint8_t> addresses(count * length);
     for (std::size_t i = 0; i < count; ++i) {
-        std::memcpy(&addresses[i * length], address, length);
+        std::uint8_t* one = &addresses[i * length];
+        std::memcpy(one, address, length);
         if (ours) {
             std::uint64_t home;
             std::memcpy(&home, address + 8, 8);
             home += i << 16;
-            std::memcpy(&addresses[i * length + 8], &home, 8);
+            std::memcpy(one + 8, &home, 8);
+        } else if (port) {
+            one[2] = std::uint8_t((10000 + i) >> 8);
+            one[3] = std::uint8_t(10000 + i);
         }
     }
     std::vector<fi_addr_t> places(count);
