@@ -262,6 +262,36 @@ TEST(InfoConsumers, NcclPlugin)
     EXPECT_TRUE(refused([](fi_info& h) { h.caps = FI_MSG | FI_RMA | FI_HMEM; }));
 }
 
+TEST(Info, GrantsContextsThatAreAskedFor)
+{
+    Info plain = ask([](fi_info& h) { h.caps = FI_MSG; });
+    ASSERT_NE(plain, nullptr);
+    EXPECT_EQ(plain->ep_attr->tx_ctx_cnt, 1u);
+    EXPECT_EQ(plain->ep_attr->rx_ctx_cnt, 1u);
+    EXPECT_EQ(plain->caps & FI_NAMED_RX_CTX, 0u);
+    Info scalable = ask([](fi_info& h) {
+        h.caps = FI_MSG | FI_NAMED_RX_CTX;
+        h.ep_attr->tx_ctx_cnt = 4;
+        h.ep_attr->rx_ctx_cnt = 6;
+        h.domain_attr->max_ep_tx_ctx = 4;
+    });
+    ASSERT_NE(scalable, nullptr);
+    EXPECT_NE(scalable->caps & FI_NAMED_RX_CTX, 0u);
+    EXPECT_EQ(scalable->ep_attr->tx_ctx_cnt, 4u);
+    EXPECT_EQ(scalable->ep_attr->rx_ctx_cnt, 6u);
+    EXPECT_GE(scalable->domain_attr->max_ep_tx_ctx, 6u);
+    EXPECT_GE(scalable->domain_attr->max_ep_rx_ctx, 6u);
+    Info shared = ask([](fi_info& h) {
+        h.caps = FI_TAGGED;
+        h.ep_attr->tx_ctx_cnt = h.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+    });
+    ASSERT_NE(shared, nullptr);
+    EXPECT_EQ(shared->ep_attr->tx_ctx_cnt, FI_SHARED_CONTEXT);
+    EXPECT_EQ(shared->ep_attr->rx_ctx_cnt, FI_SHARED_CONTEXT);
+    EXPECT_GT(shared->domain_attr->max_ep_stx_ctx, 1u);
+    EXPECT_GT(shared->domain_attr->max_ep_srx_ctx, 1u);
+}
+
 // --- what must be refused
 
 TEST(Info, RefusesOtherEndpointTypes)
@@ -276,7 +306,10 @@ TEST(Info, RefusesWhatItDoesNotHave)
     using Fill = std::function<void(fi_info&)>;
     const Fill fills[] = {
         [](fi_info& h) { h.caps = FI_MSG | FI_MULTICAST; },
-        [](fi_info& h) { h.caps = FI_MSG | FI_NAMED_RX_CTX; },
+        [](fi_info& h) { h.ep_attr->tx_ctx_cnt = 65; },
+        [](fi_info& h) { h.ep_attr->rx_ctx_cnt = 65; },
+        [](fi_info& h) { h.domain_attr->max_ep_rx_ctx = 65; },
+        [](fi_info& h) { h.domain_attr->max_ep_srx_ctx = 1000; },
         [](fi_info& h) { h.addr_format = FI_SOCKADDR_IN; },
         [](fi_info& h) { h.tx_attr->inject_size = 1 << 20; },
         [](fi_info& h) { h.tx_attr->iov_limit = 1000; },

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <type_traits>
 
+struct fi_info;
+
 namespace tofu {
 
 /// Version of everything that peers read of each other; docs/wire-protocol.md. Peers of another version
@@ -33,6 +35,22 @@ inline constexpr std::uint32_t address_magic = 0x55664f54; // "TOfU"
 inline constexpr unsigned directory_stag = 0;
 inline constexpr unsigned max_endpoints = 255;
 constexpr unsigned endpoint_stag(unsigned index) { return index + 1; }
+
+/// Length of an address as text, "tofu://HOME.INDEX.NONCE" in hexadecimal digits, with its final zero.
+inline constexpr std::size_t address_text_size = 7 + 16 + 1 + 4 + 1 + 16 + 1;
+
+/// Writes the text of an address; `text` holds address_text_size characters.
+void address_to_text(const EndpointAddress& address, char* text) noexcept;
+/// False where the text is no address of this version.
+bool address_from_text(const char* text, EndpointAddress& address) noexcept;
+/// The same for an address that no endpoint has yet (names::placeholder).
+bool placeholder_from_text(const char* text, EndpointAddress& address) noexcept;
+
+/// fi_getname(3): the address in the format of an info. 0, -FI_ETOOSMALL, -FI_EINVAL.
+int give_address(const EndpointAddress& own, std::uint32_t format, void* buffer,
+                 std::size_t* length) noexcept;
+/// The service name that fi_getinfo left in the source address of an info (names.h), 0 where there is none.
+std::uint64_t name_key_of(const fi_info& info) noexcept;
 
 /// An address that an endpoint of this version can have. Bytes of the application's are not trusted.
 constexpr bool EndpointAddress::sound() const noexcept

@@ -24,17 +24,19 @@ inline constexpr std::size_t mr_iov_limit = 1;
 inline constexpr std::size_t mr_count = 6144;      ///< STags of a VCQ, those of local buffers included
 inline constexpr std::size_t object_count = 65536; ///< completion queues, counters: bounded by memory only
 inline constexpr std::size_t max_err_data = 0;
+inline constexpr unsigned max_contexts = 64; ///< of one kind, of a scalable endpoint
 inline constexpr std::uint64_t tag_format = ~std::uint64_t{0};
 
 inline constexpr std::uint64_t tx_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ |
-                                         FI_WRITE | FI_FENCE;
+                                         FI_WRITE | FI_FENCE | FI_NAMED_RX_CTX;
 inline constexpr std::uint64_t rx_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV |
                                          FI_REMOTE_READ | FI_REMOTE_WRITE | FI_DIRECTED_RECV |
-                                         FI_SOURCE | FI_MULTI_RECV | FI_RMA_EVENT;
+                                         FI_SOURCE | FI_MULTI_RECV | FI_RMA_EVENT |
+                                         FI_NAMED_RX_CTX;
 inline constexpr std::uint64_t domain_caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
 inline constexpr std::uint64_t primary_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND |
                                               FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ |
-                                              FI_REMOTE_WRITE | FI_DIRECTED_RECV;
+                                              FI_REMOTE_WRITE | FI_DIRECTED_RECV | FI_NAMED_RX_CTX;
 inline constexpr std::uint64_t all_caps = tx_caps | rx_caps | domain_caps;
 
 inline constexpr std::uint64_t tx_op_flags = FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE |

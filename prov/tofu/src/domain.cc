@@ -23,6 +23,7 @@
 #include "mr.h"
 #include "progress.h"
 #include "region.h"
+#include "scalable.h"
 #include "wait_set.h"
 
 namespace tofu {
@@ -42,10 +43,6 @@ int control_domain(struct fid*, int, void*)
     return -FI_ENOSYS;
 }
 int open_domain_ops(struct fid*, const char*, std::uint64_t, void**, void*)
-{
-    return -FI_ENOSYS;
-}
-int no_scalable_endpoint(fid_domain*, fi_info*, fid_ep**, void*)
 {
     return -FI_ENOSYS;
 }
@@ -81,7 +78,7 @@ fi_ops_domain domain_ops = {
     .av_open = AddressVector::open,
     .cq_open = CompletionQueue::open,
     .endpoint = Endpoint::open,
-    .scalable_ep = no_scalable_endpoint,
+    .scalable_ep = ScalableEndpoint::open,
     .cntr_open = Counter::open,
     .poll_open = PollSet::open,
     .stx_ctx = no_shared_transmit,
@@ -255,21 +252,40 @@ void Domain::on_remote(void* self, const vcq::RemoteNotice& notice) noexcept
     domain.regions_->remote_event(notice);
 }
 
-int Domain::add_endpoint(Endpoint& ep, unsigned& index)
+int Domain::take_numbers(unsigned count, unsigned& first) noexcept
 {
     std::lock_guard guard(home_lock_);
     // Numbers are used again only when all have been used: an old address should not reach a new endpoint.
-    if (next_index_ < max_endpoints) {
-        index = next_index_++;
+    if (next_index_ + count <= max_endpoints) {
+        first = next_index_;
+        next_index_ += count;
     } else {
-        for (index = 0; index < max_endpoints && endpoints_[index] != nullptr;)
-            index++;
-        if (index == max_endpoints)
+        unsigned row = 0; // free numbers in a row before `i`
+        unsigned i = 0;
+        for (; i < max_endpoints && row < count; i++)
+            row = taken_[i] ? 0 : row + 1;
+        if (row < count)
             return -FI_ENOSPC;
+        first = i - count;
+        next_index_ = std::max(next_index_, i);
     }
+    for (unsigned i = first; i < first + count; i++)
+        taken_.set(i);
+    return 0;
+}
+
+void Domain::give_back_numbers(unsigned first, unsigned count) noexcept
+{
+    std::lock_guard guard(home_lock_);
+    for (unsigned i = first; i < first + count; i++)
+        taken_.reset(i);
+}
+
+void Domain::add_endpoint(Endpoint& ep, unsigned index) noexcept
+{
+    std::lock_guard guard(home_lock_);
     endpoints_[index] = &ep;
     open_endpoints_++;
-    return 0;
 }
 
 void Domain::remove_endpoint(unsigned index) noexcept

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -66,7 +67,10 @@ class Domain final : public fid_domain {
     void drop(Lock& lock) noexcept;
 
     // --- endpoints by number; a number is not used again at once (stale addresses)
-    [[nodiscard]] int add_endpoint(Endpoint& ep, unsigned& index);
+    /// `count` numbers in a row, for an endpoint or the receive contexts of a scalable one. 0 or -FI_ENOSPC.
+    [[nodiscard]] int take_numbers(unsigned count, unsigned& first) noexcept;
+    void give_back_numbers(unsigned first, unsigned count) noexcept;
+    void add_endpoint(Endpoint& ep, unsigned index) noexcept;
     void remove_endpoint(unsigned index) noexcept;
     /// Endpoint number `index` (below max_endpoints) or null; under home_lock().
     [[nodiscard]] Endpoint* endpoint_at(unsigned index) const noexcept { return endpoints_[index]; }
@@ -100,7 +104,8 @@ class Domain final : public fid_domain {
     std::unique_ptr<RegionTable> regions_;
     Endpoint* endpoints_[max_endpoints] = {};
     Area areas_[max_endpoints] = {};
-    unsigned next_index_ = 0;
+    std::bitset<max_endpoints> taken_; ///< numbers in use
+    unsigned next_index_ = 0;          ///< numbers from here on have never been used
     unsigned open_endpoints_ = 0; ///< under home_lock()
     std::mutex thread_mutex_; ///< of the four below, which go in reverse order
     std::vector<Lock*> locks_;

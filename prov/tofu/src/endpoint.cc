@@ -21,16 +21,10 @@
 #include "proto/messenger.h"
 #include "region.h"
 #include "rma.h"
+#include "scalable.h"
 #include "tagged.h"
 
 namespace tofu {
-
-namespace {
-
-constexpr std::uint64_t tx_counts = FI_SEND | FI_READ | FI_WRITE;
-constexpr std::uint64_t rx_counts = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
-
-} // namespace
 
 Endpoint::Endpoint() noexcept = default;
 Endpoint::~Endpoint() = default;
@@ -46,10 +40,24 @@ int Endpoint::open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context
     if (info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT ||
         info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT)
         return -FI_ENOSYS;
+    EndpointPlan plan;
+    plan.caps = info->caps;
+    if (info->tx_attr != nullptr)
+        plan.tx = *info->tx_attr;
+    if (info->rx_attr != nullptr)
+        plan.rx = *info->rx_attr;
+    plan.address_format = info->addr_format;
+    plan.name_key = name_key_of(*info);
+    plan.context = context;
+    return make(Domain::of(domain), plan, ep);
+}
+
+int Endpoint::make(Domain& domain, const EndpointPlan& plan, fid_ep** ep) noexcept
+{
     auto* made = new (std::nothrow) Endpoint;
     if (made == nullptr)
         return -FI_ENOMEM;
-    if (int ret = made->set_up(Domain::of(domain), *info, context); ret != 0) {
+    if (int ret = made->set_up(domain, plan); ret != 0) {
         delete made;
         return ret;
     }
@@ -57,25 +65,11 @@ int Endpoint::open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context
     return 0;
 }
 
-/// The name that fi_getinfo left in the source address, 0 where there is none.
-static std::uint64_t name_key_of(const fi_info& info) noexcept
+int Endpoint::set_up(Domain& domain, const EndpointPlan& plan) noexcept
 {
-    EndpointAddress source{};
-    if (info.src_addr == nullptr)
-        return 0;
-    if (info.addr_format == FI_ADDR_STR) {
-        if (!placeholder_from_text(static_cast<const char*>(info.src_addr), source))
-            return 0;
-    } else if (info.src_addrlen == sizeof(source)) {
-        std::memcpy(&source, info.src_addr, sizeof(source));
-    }
-    return source.magic == address_magic && source.home == 0 ? source.nonce : 0;
-}
-
-int Endpoint::set_up(Domain& domain, const fi_info& info, void* context) noexcept
-{
-    fid.fclass = FI_CLASS_EP;
-    fid.context = context;
+    static constexpr std::size_t classes[] = {FI_CLASS_EP, FI_CLASS_TX_CTX, FI_CLASS_RX_CTX};
+    fid.fclass = classes[static_cast<unsigned>(plan.part)];
+    fid.context = plan.context;
     fid.ops = &endpoint_fid_ops;
     fid_ep::ops = &endpoint_ops;
     cm = &endpoint_cm_ops;
@@ -87,15 +81,17 @@ int Endpoint::set_up(Domain& domain, const fi_info& info, void* context) noexcep
     endpoint = this;
 
     domain_ = &domain;
-    caps_ = info.caps;
-    address_format_ = info.addr_format;
-    name_key_ = name_key_of(info);
-    if (info.tx_attr != nullptr)
-        tx_attr_ = *info.tx_attr;
-    if (info.rx_attr != nullptr)
-        rx_attr_ = *info.rx_attr;
+    part_ = plan.part;
+    parent_ = plan.parent;
+    slot_ = plan.slot;
+    caps_ = plan.caps;
+    address_format_ = plan.address_format;
+    name_key_ = plan.name_key;
+    tx_attr_ = plan.tx;
+    rx_attr_ = plan.rx;
     tx_flags = tx_attr_.op_flags;
     rx_flags = rx_attr_.op_flags;
+    min_multi_recv_ = plan.min_multi_recv;
     const bool locks = domain.model().locks;
     lock_.set_enabled(locks);
     const vcq::Sink sink{this, nullptr, on_orphan};
@@ -104,8 +100,14 @@ int Endpoint::set_up(Domain& domain, const fi_info& info, void* context) noexcep
                                   "processes per node\n");
         return ret;
     }
-    if (int ret = domain.add_endpoint(*this, index_); ret != 0)
-        return ret;
+    index_ = plan.number;
+    if (part_ != Part::receive) { // whose number is one of its scalable endpoint's
+        if (int ret = domain.take_numbers(1, index_); ret != 0)
+            return ret;
+        numbered_ = true;
+    }
+    identity_ = parent_ != nullptr ? parent_->address().index : index_;
+    domain.add_endpoint(*this, index_);
     local_memory_ = std::make_unique<LocalMemory>(vcq_);
     remote_keys_ = std::make_unique<RemoteKeys>(vcq_, domain.model().provider_keys);
     domain.regions().attach(*local_memory_, lock_);
@@ -115,175 +117,33 @@ int Endpoint::set_up(Domain& domain, const fi_info& info, void* context) noexcep
 
 EndpointAddress Endpoint::address() const noexcept
 {
+    if (parent_ != nullptr)
+        return parent_->address();
     return {address_magic, wire_version, static_cast<std::uint8_t>(index_), 0, domain_->home_id(),
             domain_->nonce()};
 }
 
 int Endpoint::name(void* buffer, std::size_t* length) const noexcept
 {
-    if (length == nullptr)
-        return -FI_EINVAL;
-    const EndpointAddress own = address();
-    char text[address_text_size];
-    const void* form = &own;
-    std::size_t size = sizeof(own);
-    if (address_format_ == FI_ADDR_STR) {
-        address_to_text(own, text);
-        form = text;
-        size = std::strlen(text) + 1;
-    }
-    const std::size_t room = *length;
-    *length = size;
-    if (buffer == nullptr || room < size)
-        return -FI_ETOOSMALL;
-    std::memcpy(buffer, form, size);
-    return 0;
-}
-
-// --- bind
-
-int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
-{
-    if (object == nullptr)
-        return -FI_EINVAL;
-    if (enabled_)
-        return -FI_EOPBADSTATE;
-    switch (object->fclass) {
-    case FI_CLASS_CQ:
-        return bind_queue(CompletionQueue::of(reinterpret_cast<fid_cq*>(object)), flags);
-    case FI_CLASS_CNTR:
-        return bind_counter(Counter::of(reinterpret_cast<fid_cntr*>(object)), flags);
-    case FI_CLASS_AV:
-        return bind_addresses(AddressVector::of(reinterpret_cast<fid_av*>(object)));
-    case FI_CLASS_EQ: // an RDM endpoint raises no events of its own; the binding is allowed
-        if (eq_ != nullptr)
-            return -FI_EINVAL;
-        eq_ = &EventQueue::of(reinterpret_cast<fid_eq*>(object));
-        eq_->hold();
-        return 0;
-    case FI_CLASS_STX_CTX:
-    case FI_CLASS_SRX_CTX:
-        return -FI_ENOSYS;
-    default:
-        return -FI_EINVAL;
-    }
-}
-
-int Endpoint::bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept
-{
-    if (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION))
-        return -FI_EBADFLAGS;
-    const bool tx = (flags & FI_TRANSMIT) != 0;
-    const bool rx = (flags & FI_RECV) != 0;
-    if ((!tx && !rx) || (tx && tx_.cq != nullptr) || (rx && rx_.cq != nullptr))
-        return -FI_EINVAL;
-    const bool selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
-    for (auto [wanted, side] : {std::pair{tx, &tx_}, std::pair{rx, &rx_}}) {
-        if (!wanted)
-            continue;
-        side->cq = &cq;
-        side->selective = selective;
-        cq.hold();
-    }
-    return 0;
-}
-
-int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
-{
-    if (flags == 0 || (flags & ~(tx_counts | rx_counts)) != 0)
-        return flags == 0 ? -FI_EINVAL : -FI_EBADFLAGS;
-    const std::pair<std::uint64_t, Counter**> slots[] = {
-        {FI_SEND, &counters_.send},
-        {FI_RECV, &counters_.recv},
-        {FI_READ, &counters_.read},
-        {FI_WRITE, &counters_.write},
-        {FI_REMOTE_READ, &counters_.remote_read},
-        {FI_REMOTE_WRITE, &counters_.remote_write},
-    };
-    for (auto [flag, slot] : slots)
-        if ((flags & flag) != 0 && *slot != nullptr)
-            return -FI_EINVAL;
-    for (auto [flag, slot] : slots)
-        if ((flags & flag) != 0) {
-            *slot = &counter;
-            counter.hold();
-        }
-    return 0;
-}
-
-int Endpoint::bind_addresses(AddressVector& av) noexcept
-{
-    if (av_ != nullptr)
-        return -FI_EINVAL;
-    av_ = &av;
-    av.hold();
-    return 0;
-}
-
-/// The domain's set, and each queue and counter once, however many of its sides the endpoint is bound to.
-template <class Visit>
-void Endpoint::visit_progress_sets(Visit&& visit) noexcept
-{
-    visit(domain_->everything());
-    if (tx_.cq != nullptr)
-        visit(tx_.cq->progress());
-    if (rx_.cq != nullptr && rx_.cq != tx_.cq)
-        visit(rx_.cq->progress());
-    Counter* all[] = {counters_.send, counters_.recv,        counters_.read,
-                      counters_.write, counters_.remote_read, counters_.remote_write};
-    for (Counter** c = std::begin(all); c != std::end(all); ++c)
-        if (*c != nullptr && std::find(std::begin(all), c, *c) == c)
-            visit((*c)->progress());
-}
-
-void Endpoint::unbind() noexcept
-{
-    if (listed_)
-        visit_progress_sets([this](ProgressSet& set) { set.remove(*this); });
-    listed_ = false;
-    for (Binding* side : {&tx_, &rx_})
-        if (side->cq != nullptr)
-            std::exchange(side->cq, nullptr)->release();
-    for (Counter** slot : {&counters_.send, &counters_.recv, &counters_.read, &counters_.write,
-                           &counters_.remote_read, &counters_.remote_write})
-        if (*slot != nullptr)
-            std::exchange(*slot, nullptr)->release();
-    if (av_ != nullptr)
-        std::exchange(av_, nullptr)->release();
-    if (eq_ != nullptr)
-        std::exchange(eq_, nullptr)->release();
+    return give_address(address(), address_format_, buffer, length);
 }
 
 // --- enable
-
-int Endpoint::check_bound() const noexcept
-{
-    if (av_ == nullptr)
-        return -FI_ENOAV;
-    // A side that can complete operations of its own needs where to report. Receives without a queue or a counter
-    // are possible (fi_endpoint(3) asks for queues of the operations that are used): nobody sees them end.
-    const std::uint64_t directions = caps_ & (FI_SEND | FI_RECV | FI_READ | FI_WRITE |
-                                              FI_REMOTE_READ | FI_REMOTE_WRITE);
-    const bool transmits =
-        directions == 0 || (directions & (FI_SEND | FI_READ | FI_WRITE)) != 0;
-    const bool bound = tx_.cq != nullptr || counters_.send != nullptr ||
-                       counters_.read != nullptr || counters_.write != nullptr;
-    if (transmits && !bound)
-        return -FI_ENOCQ;
-    return 0;
-}
 
 int Endpoint::make_engines() noexcept
 {
     const bool messages = (caps_ & (FI_MSG | FI_TAGGED)) != 0;
     // An RMA endpoint takes part in messages for the data of remote completions alone.
-    if (messages || ((caps_ & FI_RMA) != 0 && rx_.cq != nullptr)) {
+    const bool data = (caps_ & FI_RMA) != 0 && (rx_.cq != nullptr || part_ == Part::transmit);
+    if (messages || data) {
         messages_.reset(new (std::nothrow) proto::Messenger(*this));
         if (!messages_)
             return -FI_ENOMEM;
         if (int ret = messages_->open(); ret != 0)
             return ret;
     }
+    if (part_ == Part::receive)
+        return 0; // others write here without us
     if (caps_ & FI_ATOMIC) {
         atomic_.reset(new (std::nothrow) AtomicEngine(*this));
         if (!atomic_)
@@ -301,10 +161,29 @@ int Endpoint::make_engines() noexcept
     return 0;
 }
 
+void Endpoint::choose_operations() noexcept
+{
+    // A context has one direction: the calls of the other are refused.
+    static const fi_ops_msg msg_of[] = {msg_ops, halved(msg_ops, true), halved(msg_ops, false)};
+    static const fi_ops_tagged tagged_of[] = {tagged_ops, halved(tagged_ops, true),
+                                              halved(tagged_ops, false)};
+    const auto part = static_cast<unsigned>(part_);
+    const bool sends = part_ != Part::receive;
+    msg = const_cast<fi_ops_msg*>((caps_ & FI_MSG) ? &msg_of[part] : &ops_of_missing.msg);
+    tagged = const_cast<fi_ops_tagged*>((caps_ & FI_TAGGED) ? &tagged_of[part]
+                                                            : &ops_of_missing.tagged);
+    fid_ep::rma = (caps_ & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
+    fid_ep::atomic = (caps_ & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
+}
+
 int Endpoint::enable() noexcept
 {
     if (enabled_)
         return -FI_EOPBADSTATE;
+    if (parent_ != nullptr && av_ == nullptr)
+        if (AddressVector* av = parent_->av(); av != nullptr)
+            if (int ret = bind_addresses(*av); ret != 0)
+                return ret;
     if (int ret = check_bound(); ret != 0)
         return ret;
     if (int ret = make_engines(); ret != 0) {
@@ -313,16 +192,14 @@ int Endpoint::enable() noexcept
         messages_.reset();
         return ret;
     }
-    msg = (caps_ & FI_MSG) ? &msg_ops : &ops_of_missing.msg;
-    tagged = (caps_ & FI_TAGGED) ? &tagged_ops : &ops_of_missing.tagged;
-    fid_ep::rma = (caps_ & FI_RMA) ? &rma_ops : &ops_of_missing.rma;
-    fid_ep::atomic = (caps_ & FI_ATOMIC) ? &atomic_ops : &ops_of_missing.atomic;
+    choose_operations();
     {
         std::lock_guard guard(lock_);
         enabled_ = true;
     }
-    visit_progress_sets([this](ProgressSet& set) { set.add(*this); });
-    listed_ = true;
+    list();
+    if (part_ == Part::receive)
+        return parent_->announce();
     if (name_key_ != 0)
         return announcement_.open(name_key_, address());
     return 0;
@@ -403,9 +280,7 @@ int Endpoint::close() noexcept
     if (aliases_.load(std::memory_order_acquire) != 0)
         return -FI_EBUSY;
     // Nobody polls it any more, then no peer's notice comes, then what is under way ends.
-    if (listed_)
-        visit_progress_sets([this](ProgressSet& set) { set.remove(*this); });
-    listed_ = false;
+    unlist();
     domain_->remove_endpoint(index_);
     domain_->regions().detach(*local_memory_);
     {
@@ -422,6 +297,10 @@ int Endpoint::close() noexcept
     local_memory_.reset();
     vcq_.close();
     unbind();
+    if (numbered_)
+        domain_->give_back_numbers(index_, 1);
+    if (parent_ != nullptr)
+        parent_->drop_context(part_, slot_);
     domain_->release();
     delete this;
     return 0;

@@ -26,6 +26,7 @@ class Endpoint;
 class EventQueue;
 class RemoteKeys;
 class RmaEngine;
+class ScalableEndpoint;
 namespace proto {
 class Messenger;
 }
@@ -60,6 +61,24 @@ struct EndpointFace : fid_ep {
     std::uint64_t rx_flags = 0;
 };
 
+/// A whole endpoint, or one context of a scalable endpoint: the same engines, for one direction.
+enum class Part : std::uint8_t { whole, transmit, receive };
+
+/// What an endpoint or a context is made of.
+struct EndpointPlan {
+    std::uint64_t caps = 0;
+    fi_tx_attr tx{};
+    fi_rx_attr rx{};
+    std::uint32_t address_format = FI_FORMAT_UNSPEC;
+    std::uint64_t name_key = 0; ///< the service name it was opened for (names.h), 0: none
+    Part part = Part::whole;
+    unsigned number = 0;                ///< of a receive context
+    unsigned slot = 0;                  ///< of a context in its scalable endpoint
+    ScalableEndpoint* parent = nullptr; ///< of a context
+    std::size_t min_multi_recv = 64;
+    void* context = nullptr;
+};
+
 /// The engines, AtomicEngine, RmaEngine and proto::Messenger, are made by enable() where the caps ask for
 /// them; each has a constructor (Endpoint&), `int open()` (0 or -FI_E*), and `void progress() noexcept`, called
 /// under lock() once per round of progress() after the VCQ was polled. The endpoint's VCQ is closed before
@@ -67,6 +86,8 @@ struct EndpointFace : fid_ep {
 class Endpoint final : public EndpointFace {
   public:
     static int open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context);
+    /// By the plan; 0 or -FI_E*.
+    static int make(Domain& domain, const EndpointPlan& plan, fid_ep** ep) noexcept;
     static Endpoint& of(fid_ep* e) noexcept { return *static_cast<EndpointFace*>(e)->endpoint; }
     /// Default operation flags of this fid (endpoint or alias).
     static std::uint64_t tx_flags_of(fid_ep* e) noexcept
@@ -82,7 +103,8 @@ class Endpoint final : public EndpointFace {
     [[nodiscard]] AddressVector& av() noexcept { return *av_; }
     [[nodiscard]] unsigned index() const noexcept { return index_; }
     /// The number in the address that peers know: of a context, that of its scalable endpoint.
-    [[nodiscard]] unsigned identity() const noexcept { return index_; }
+    [[nodiscard]] unsigned identity() const noexcept { return identity_; }
+    [[nodiscard]] Part part() const noexcept { return part_; }
     [[nodiscard]] std::uint64_t caps() const noexcept { return caps_; }
     [[nodiscard]] EndpointAddress address() const noexcept;
 
@@ -134,13 +156,16 @@ class Endpoint final : public EndpointFace {
   private:
     Endpoint() noexcept;
     ~Endpoint();
-    int set_up(Domain& domain, const fi_info& info, void* context) noexcept;
+    int set_up(Domain& domain, const EndpointPlan& plan) noexcept;
     int bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept;
     int bind_counter(Counter& counter, std::uint64_t flags) noexcept;
     int bind_addresses(AddressVector& av) noexcept;
     int check_bound() const noexcept;
     template <class Visit>
     void visit_progress_sets(Visit&& visit) noexcept;
+    void list() noexcept;
+    void unlist() noexcept;
+    void choose_operations() noexcept;
     static void on_orphan(void* owner, int code, utofu_vcq_id_t peer) noexcept;
     int make_engines() noexcept;
     void unbind() noexcept;
@@ -150,7 +175,12 @@ class Endpoint final : public EndpointFace {
     Lock lock_;
     vcq::Vcq vcq_;
     std::uint64_t caps_ = 0;
+    Part part_ = Part::whole;
     unsigned index_ = 0;
+    unsigned identity_ = 0;
+    unsigned slot_ = 0; ///< of a context
+    ScalableEndpoint* parent_ = nullptr; ///< of a context
+    bool numbered_ = false; ///< index_ goes back to the domain
     bool listed_ = false; ///< in the progress sets of what it is bound to
     bool enabled_ = false;
     std::atomic<int> aliases_{0};

@@ -185,18 +185,6 @@ int tofu_ep_getname(fid_t f, void* address, size_t* length)
 {
     return endpoint_of(f).name(address, length);
 }
-
-int tofu_cm_no_setname(fid_t, void*, size_t) { return -FI_ENOSYS; }
-int tofu_cm_no_getpeer(struct fid_ep*, void*, size_t*) { return -FI_ENOSYS; }
-int tofu_cm_no_connect(struct fid_ep*, const void*, const void*, size_t) { return -FI_ENOSYS; }
-int tofu_cm_no_listen(struct fid_pep*) { return -FI_ENOSYS; }
-int tofu_cm_no_accept(struct fid_ep*, const void*, size_t) { return -FI_ENOSYS; }
-int tofu_cm_no_reject(struct fid_pep*, fid_t, const void*, size_t) { return -FI_ENOSYS; }
-int tofu_cm_no_shutdown(struct fid_ep*, uint64_t) { return -FI_ENOSYS; }
-int tofu_cm_no_join(struct fid_ep*, const void*, uint64_t, struct fid_mc**, void*)
-{
-    return -FI_ENOSYS;
-}
 }
 
 } // namespace
@@ -208,9 +196,6 @@ fi_ops alias_fid_ops = {sizeof(fi_ops), tofu_alias_close, tofu_alias_no_bind, to
 fi_ops_ep endpoint_ops = {sizeof(fi_ops_ep),  tofu_ep_cancel,    tofu_ep_getopt,
                           tofu_ep_setopt,     tofu_ep_no_tx_ctx, tofu_ep_no_rx_ctx,
                           tofu_ep_rx_size_left, tofu_ep_tx_size_left};
-fi_ops_cm endpoint_cm_ops = {sizeof(fi_ops_cm),  tofu_cm_no_setname, tofu_ep_getname,
-                             tofu_cm_no_getpeer, tofu_cm_no_connect, tofu_cm_no_listen,
-                             tofu_cm_no_accept,  tofu_cm_no_reject,  tofu_cm_no_shutdown,
-                             tofu_cm_no_join};
+fi_ops_cm endpoint_cm_ops = cm_ops_with(tofu_ep_getname);
 
 } // namespace tofu

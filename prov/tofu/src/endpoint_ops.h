@@ -28,4 +28,10 @@ struct RefusingOps {
 extern RefusingOps ops_of_disabled;
 extern RefusingOps ops_of_missing;
 
+/// The calls of one direction only: those of the other answer -FI_EOPNOTSUPP.
+fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept;
+fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept;
+/// Connection management, none, with fi_getname by this function.
+fi_ops_cm cm_ops_with(int (*getname)(fid_t, void*, size_t*)) noexcept;
+
 } // namespace tofu

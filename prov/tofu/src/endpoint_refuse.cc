@@ -44,9 +44,37 @@ constexpr RefusingOps refusing() noexcept
 RefusingOps ops_of_disabled = refusing<-FI_EOPBADSTATE>();
 RefusingOps ops_of_missing = refusing<-FI_EOPNOTSUPP>();
 
+fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept
+{
+    constexpr Refusal<-FI_EOPNOTSUPP> no{};
+    if (sends)
+        ops.recv = no, ops.recvv = no, ops.recvmsg = no;
+    else
+        ops.send = no, ops.sendv = no, ops.sendmsg = no, ops.inject = no, ops.senddata = no,
+        ops.injectdata = no;
+    return ops;
+}
+
+fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept
+{
+    constexpr Refusal<-FI_EOPNOTSUPP> no{};
+    if (sends)
+        ops.recv = no, ops.recvv = no, ops.recvmsg = no;
+    else
+        ops.send = no, ops.sendv = no, ops.sendmsg = no, ops.inject = no, ops.senddata = no,
+        ops.injectdata = no;
+    return ops;
+}
+
 namespace {
 constexpr Refusal<-FI_ENOSYS> nosys{};
 }
+
+fi_ops_cm cm_ops_with(int (*getname)(fid_t, void*, size_t*)) noexcept
+{
+    return {sizeof(fi_ops_cm), nosys, getname, nosys, nosys, nosys, nosys, nosys, nosys, nosys};
+}
+
 fi_ops_collective no_collective_ops = {sizeof(fi_ops_collective), nosys, nosys, nosys, nosys, nosys,
                                        nosys, nosys, nosys, nosys, nosys, nosys};
 

@@ -125,8 +125,9 @@ bool fits_ep(const fi_ep_attr& hint) noexcept
         hint.max_order_war_size > limits::max_msg_size ||
         hint.max_order_waw_size > limits::max_msg_size)
         return refuse("ep_attr->max_order_*_size");
-    if (hint.tx_ctx_cnt > 1 || hint.rx_ctx_cnt > 1)
-        return refuse("ep_attr->*x_ctx_cnt");
+    for (std::size_t contexts : {hint.tx_ctx_cnt, hint.rx_ctx_cnt})
+        if (contexts > limits::max_contexts && contexts != FI_SHARED_CONTEXT)
+            return refuse("ep_attr->*x_ctx_cnt");
     if (hint.auth_key_size != 0)
         return refuse("ep_attr->auth_key_size");
     return true; // mem_tag_format: every structure of 64 bits is one of ours
@@ -154,8 +155,8 @@ bool fits_domain(const fi_domain_attr& hint) noexcept
         return refuse("domain_attr->mr_key_size");
     if ((hint.caps & ~limits::domain_caps) != 0)
         return refuse("domain_attr->caps");
-    if (hint.max_ep_tx_ctx > 1 || hint.max_ep_rx_ctx > 1 || hint.max_ep_stx_ctx != 0 ||
-        hint.max_ep_srx_ctx != 0)
+    if (hint.max_ep_tx_ctx > limits::max_contexts || hint.max_ep_rx_ctx > limits::max_contexts ||
+        hint.max_ep_stx_ctx > max_endpoints || hint.max_ep_srx_ctx > max_endpoints)
         return refuse("domain_attr->max_ep_*_ctx");
     return true;
 }
@@ -227,8 +228,8 @@ void fill_ep(fi_ep_attr& ep, const fi_ep_attr* hint) noexcept
     ep.max_order_waw_size = limits::max_msg_size;
     ep.mem_tag_format =
         hint != nullptr && hint->mem_tag_format != 0 ? hint->mem_tag_format : limits::tag_format;
-    ep.tx_ctx_cnt = 1;
-    ep.rx_ctx_cnt = 1;
+    ep.tx_ctx_cnt = hint != nullptr && hint->tx_ctx_cnt != 0 ? hint->tx_ctx_cnt : 1;
+    ep.rx_ctx_cnt = hint != nullptr && hint->rx_ctx_cnt != 0 ? hint->rx_ctx_cnt : 1;
 }
 
 template <class E>
@@ -256,8 +257,12 @@ bool fill_domain(fi_domain_attr& domain, int mr_mode, std::size_t vcqs, const fi
     domain.ep_cnt = std::min<std::size_t>(vcqs - 1, max_endpoints);
     domain.tx_ctx_cnt = domain.ep_cnt;
     domain.rx_ctx_cnt = domain.ep_cnt;
-    domain.max_ep_tx_ctx = 1;
-    domain.max_ep_rx_ctx = 1;
+    // Each context has a VCQ and a number of its own: half of them for either kind.
+    const std::size_t contexts = std::clamp<std::size_t>(domain.ep_cnt / 2, 1, limits::max_contexts);
+    domain.max_ep_tx_ctx = contexts;
+    domain.max_ep_rx_ctx = contexts;
+    domain.max_ep_stx_ctx = domain.ep_cnt;
+    domain.max_ep_srx_ctx = domain.ep_cnt;
     domain.cntr_cnt = limits::object_count;
     domain.mr_iov_limit = limits::mr_iov_limit;
     domain.mr_cnt = limits::mr_count;
@@ -331,33 +336,22 @@ fi_info* make(std::uint32_t version, int mr_mode, std::size_t vcqs, const fi_inf
 
 } // namespace
 
-void address_to_text(const EndpointAddress& address, char* text) noexcept
+bool narrow_tx(const fi_tx_attr& asked, std::uint64_t caps, fi_tx_attr& granted) noexcept
 {
-    std::snprintf(text, address_text_size, "tofu://%016" PRIx64 ".%02x%02x.%016" PRIx64, address.home,
-                  address.further, address.index, address.nonce);
-}
-
-static bool scan(const char* text, EndpointAddress& address) noexcept
-{
-    std::uint64_t home = 0, nonce = 0;
-    unsigned index = 0;
-    int end = 0;
-    if (std::sscanf(text, "tofu://%16" SCNx64 ".%4x.%16" SCNx64 "%n", &home, &index, &nonce, &end) != 3 ||
-        text[end] != '\0')
+    if (!fits_tx(asked, caps))
         return false;
-    address = {address_magic, wire_version, static_cast<std::uint8_t>(index),
-               static_cast<std::uint8_t>(index >> 8), home, nonce};
+    const std::uint64_t own = asked.caps != 0 ? asked.caps : caps;
+    fill_tx(granted, expand(own), &asked);
     return true;
 }
 
-bool address_from_text(const char* text, EndpointAddress& address) noexcept
+bool narrow_rx(const fi_rx_attr& asked, std::uint64_t caps, fi_rx_attr& granted) noexcept
 {
-    return scan(text, address) && address.home != 0 && address.sound();
-}
-
-bool placeholder_from_text(const char* text, EndpointAddress& address) noexcept
-{
-    return scan(text, address) && address.home == 0;
+    if (!fits_rx(asked, caps))
+        return false;
+    const std::uint64_t own = asked.caps != 0 ? asked.caps : caps;
+    fill_rx(granted, expand(own), &asked);
+    return true;
 }
 
 namespace {

@@ -20,14 +20,9 @@ inline constexpr std::uint32_t protocol = 0x746f6675; ///< ep_attr.protocol, a p
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
              const fi_info* hints, fi_info** info);
 
-/// Length of an address as text, "tofu://HOME.INDEX.NONCE" in hexadecimal digits, with its final zero.
-inline constexpr std::size_t address_text_size = 7 + 16 + 1 + 4 + 1 + 16 + 1;
-
-/// Writes the text of an address; `text` holds address_text_size characters.
-void address_to_text(const EndpointAddress& address, char* text) noexcept;
-/// False where the text is no address of this version.
-bool address_from_text(const char* text, EndpointAddress& address) noexcept;
-/// The same for an address that no endpoint has yet (names::placeholder).
-bool placeholder_from_text(const char* text, EndpointAddress& address) noexcept;
+/// What a context gets that asks for `asked` and has `caps` at most (fi_endpoint(3)): `granted` holds what it would
+/// inherit, and then what it has. False: more than can be had.
+[[nodiscard]] bool narrow_tx(const fi_tx_attr& asked, std::uint64_t caps, fi_tx_attr& granted) noexcept;
+[[nodiscard]] bool narrow_rx(const fi_rx_attr& asked, std::uint64_t caps, fi_rx_attr& granted) noexcept;
 
 } // namespace tofu

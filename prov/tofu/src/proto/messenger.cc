@@ -68,7 +68,9 @@ int Messenger::open() noexcept
     // Pieces end at multiples of 64 KiB, the page of the hardware.
     max_piece_ = caps.max_putget_size >= 65536 ? caps.max_putget_size & ~std::size_t{65535}
                                                : caps.max_putget_size;
-    const Geometry geometry{static_cast<std::uint32_t>(param_size("rings", 512)),
+    // Nobody sends to a transmit context.
+    const std::size_t rings = ep_.part() == Part::transmit ? 1 : param_size("rings", 512);
+    const Geometry geometry{static_cast<std::uint32_t>(rings),
                             static_cast<std::uint32_t>(param_size("ring_slots", 64))};
     if (!geometry.valid()) {
         TOFU_WARN(FI_LOG_EP_CTRL,

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Scalable endpoints (fi_endpoint(3)): contexts by name, by thread and by direction; what is refused; one address
+// for all. Calls libfabric over the provider over the simulator.
+#include <array>
+#include <thread>
+
+#include "prov_session.h"
+
+namespace tofu::test {
+namespace {
+
+using sim::test::expect_processes;
+using sim::test::wait_until;
+
+constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE |
+                                   FI_NAMED_RX_CTX;
+
+void check(int ret, const char* what) { Session::check(ret, what); }
+
+/// Fabric, domain and address vector of one rank.
+struct Base {
+    explicit Base(std::uint64_t caps, int rx_bits, std::size_t tx_count = 1, std::size_t rx_count = 1)
+        : bits(rx_bits)
+    {
+        fi_info* hints = fi_allocinfo();
+        hints->fabric_attr->prov_name = strdup("tofu");
+        hints->caps = caps;
+        hints->ep_attr->type = FI_EP_RDM;
+        hints->ep_attr->tx_ctx_cnt = tx_count;
+        hints->ep_attr->rx_ctx_cnt = rx_count;
+        hints->domain_attr->threading = FI_THREAD_COMPLETION;
+        check(fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &info), "fi_getinfo");
+        fi_freeinfo(hints);
+        check(fi_fabric(info->fabric_attr, &fabric, nullptr), "fi_fabric");
+        check(fi_domain(fabric, info, &domain, nullptr), "fi_domain");
+        fi_av_attr attr{};
+        attr.type = FI_AV_TABLE;
+        attr.rx_ctx_bits = rx_bits;
+        check(fi_av_open(domain, &attr, &av, nullptr), "fi_av_open");
+    }
+    ~Base()
+    {
+        EXPECT_EQ(fi_close(&av->fid), 0);
+        EXPECT_EQ(fi_close(&domain->fid), 0);
+        EXPECT_EQ(fi_close(&fabric->fid), 0);
+        fi_freeinfo(info);
+    }
+    [[nodiscard]] fid_cq* queue() const
+    {
+        fi_cq_attr attr{};
+        attr.format = FI_CQ_FORMAT_TAGGED;
+        attr.size = 1024;
+        fid_cq* cq = nullptr;
+        check(fi_cq_open(domain, &attr, &cq, nullptr), "fi_cq_open");
+        return cq;
+    }
+    [[nodiscard]] fi_addr_t insert(struct fid* endpoint) const
+    {
+        char name[64];
+        std::size_t length = sizeof(name);
+        check(fi_getname(endpoint, name, &length), "fi_getname");
+        fi_addr_t at = FI_ADDR_NOTAVAIL;
+        EXPECT_EQ(fi_av_insert(av, name, 1, &at, 0, nullptr), 1);
+        return at;
+    }
+    /// Everybody's address, by rank.
+    void exchange(const Rank& rank, struct fid* endpoint) const
+    {
+        std::array<std::uint64_t, 4> words{};
+        std::size_t length = sizeof(words);
+        check(fi_getname(endpoint, words.data(), &length), "fi_getname");
+        for (unsigned i = 0; i < 4; i++)
+            rank.set(rank.number * 4 + i, words[i]);
+        rank.barrier();
+        for (unsigned r = 0; r < rank.size; r++) {
+            for (unsigned i = 0; i < 4; i++)
+                words[i] = rank.get(r * 4 + i);
+            fi_addr_t at = FI_ADDR_NOTAVAIL;
+            ASSERT_EQ(fi_av_insert(av, words.data(), 1, &at, 0, nullptr), 1);
+            ASSERT_EQ(at, r);
+        }
+        rank.barrier();
+    }
+
+    int bits;
+    fi_info* info = nullptr;
+    fid_fabric* fabric = nullptr;
+    fid_domain* domain = nullptr;
+    fid_av* av = nullptr;
+};
+
+/// A scalable endpoint with all its contexts, each with a queue of its own.
+struct Scalable {
+    explicit Scalable(const Base& base)
+    {
+        check(fi_scalable_ep(base.domain, base.info, &sep, nullptr), "fi_scalable_ep");
+        check(fi_scalable_ep_bind(sep, &base.av->fid, 0), "fi_scalable_ep_bind");
+        tx.resize(base.info->ep_attr->tx_ctx_cnt);
+        rx.resize(base.info->ep_attr->rx_ctx_cnt);
+        for (int i = 0; i < static_cast<int>(tx.size()); i++) {
+            check(fi_tx_context(sep, i, nullptr, &tx[i], nullptr), "fi_tx_context");
+            tx_cq.push_back(base.queue());
+            check(fi_ep_bind(tx[i], &tx_cq[i]->fid, FI_TRANSMIT), "bind");
+            check(fi_enable(tx[i]), "fi_enable");
+        }
+        for (int i = 0; i < static_cast<int>(rx.size()); i++) {
+            check(fi_rx_context(sep, i, nullptr, &rx[i], nullptr), "fi_rx_context");
+            rx_cq.push_back(base.queue());
+            check(fi_ep_bind(rx[i], &rx_cq[i]->fid, FI_RECV), "bind");
+            check(fi_enable(rx[i]), "fi_enable");
+        }
+        check(fi_enable(sep), "fi_enable");
+    }
+    ~Scalable()
+    {
+        for (auto* list : {&tx, &rx})
+            for (fid_ep* ep : *list)
+                EXPECT_EQ(fi_close(&ep->fid), 0);
+        for (auto* list : {&tx_cq, &rx_cq})
+            for (fid_cq* cq : *list)
+                EXPECT_EQ(fi_close(&cq->fid), 0);
+        EXPECT_EQ(fi_close(&sep->fid), 0);
+    }
+    /// Repeats a post until it is taken; `also` are read meanwhile.
+    template <class Post>
+    static ssize_t post(fid_cq* cq, Post&& call)
+    {
+        ssize_t result = -FI_EAGAIN;
+        static_cast<void>(wait_until([&] {
+            result = call();
+            if (result == -FI_EAGAIN)
+                fi_cq_read(cq, nullptr, 0);
+            return result != -FI_EAGAIN;
+        }));
+        return result;
+    }
+    /// The next entry of a queue. False: none came.
+    static bool next(fid_cq* cq, fi_cq_tagged_entry& entry, fi_addr_t* source = nullptr)
+    {
+        fi_addr_t from = FI_ADDR_NOTAVAIL;
+        ssize_t got = -FI_EAGAIN;
+        const bool came = wait_until([&] {
+            got = fi_cq_readfrom(cq, &entry, 1, &from);
+            return got != -FI_EAGAIN;
+        });
+        if (source != nullptr)
+            *source = from;
+        return came && got == 1;
+    }
+    static bool empty(fid_cq* cq)
+    {
+        fi_cq_tagged_entry entry;
+        for (int i = 0; i < 100; i++)
+            if (fi_cq_read(cq, &entry, 1) != -FI_EAGAIN)
+                return false;
+        return true;
+    }
+
+    fid_ep* sep = nullptr;
+    std::vector<fid_ep*> tx;
+    std::vector<fid_ep*> rx;
+    std::vector<fid_cq*> tx_cq;
+    std::vector<fid_cq*> rx_cq;
+};
+
+TEST(ScalableEndpoint, EachMessageReachesTheContextItNames)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(all_caps, 3, 3, 5);
+        Scalable s(base);
+        const fi_addr_t self = base.insert(&s.sep->fid);
+        for (unsigned t = 0; t < 3; t++)
+            for (unsigned r = 0; r < 5; r++) {
+                const fi_addr_t to = fi_rx_addr(self, static_cast<int>(r), 3);
+                std::uint64_t out = t * 16 + r, in = 0;
+                ASSERT_EQ(fi_trecv(s.rx[r], &in, sizeof in, nullptr, self, 5, 0, &in), 0);
+                ASSERT_EQ(Scalable::post(s.tx_cq[t], [&] {
+                    return fi_tsend(s.tx[t], &out, sizeof out, nullptr, to, 5, &out);
+                }), 0);
+                fi_cq_tagged_entry entry{};
+                fi_addr_t source = 0;
+                ASSERT_TRUE(Scalable::next(s.rx_cq[r], entry, &source));
+                EXPECT_EQ(entry.op_context, &in);
+                EXPECT_EQ(in, out);
+                EXPECT_EQ(source, self); // whichever context sent
+                ASSERT_TRUE(Scalable::next(s.tx_cq[t], entry));
+                EXPECT_EQ(entry.op_context, &out);
+            }
+        for (unsigned r = 0; r < 5; r++)
+            EXPECT_TRUE(Scalable::empty(s.rx_cq[r]));
+    });
+}
+
+TEST(ScalableEndpoint, ThreadsWithAContextEachDoNotDisturbEachOther)
+{
+    expect_processes(2, [](const Rank& rank) {
+        constexpr unsigned threads = 4;
+        Base base(all_caps, 2, threads, threads);
+        Scalable s(base);
+        base.exchange(rank, &s.sep->fid);
+        const fi_addr_t peer = 1 - rank.number;
+        std::vector<std::thread> crew;
+        for (unsigned t = 0; t < threads; t++)
+            crew.emplace_back([&, t] {
+                const fi_addr_t to = fi_rx_addr(peer, static_cast<int>(t), 2);
+                const std::size_t sizes[] = {8, 200, 3000, 70000};
+                std::vector<std::uint64_t> out(70000 / 8), in(70000 / 8);
+                for (unsigned i = 0; i < 200; i++) {
+                    const std::size_t size = sizes[i % 4];
+                    for (std::size_t w = 0; w < size / 8; w++)
+                        out[w] = (std::uint64_t{rank.number} << 48) + (t << 24) + i + w;
+                    ASSERT_EQ(fi_recv(s.rx[t], in.data(), size, nullptr, peer, &in), 0);
+                    ASSERT_EQ(Scalable::post(s.tx_cq[t], [&] {
+                        return fi_send(s.tx[t], out.data(), size, nullptr, to, &out);
+                    }), 0);
+                    // Both queues in turn: manual progress, each context for itself.
+                    bool sent = false, received = false;
+                    ASSERT_TRUE(wait_until([&] {
+                        fi_cq_tagged_entry entry{};
+                        if (fi_cq_read(s.tx_cq[t], &entry, 1) == 1)
+                            sent = true;
+                        if (fi_cq_read(s.rx_cq[t], &entry, 1) == 1) {
+                            received = true;
+                            EXPECT_EQ(entry.len, size);
+                        }
+                        return sent && received;
+                    })) << t << " " << i;
+                    for (std::size_t w = 0; w < size / 8; w++)
+                        ASSERT_EQ(in[w], (std::uint64_t{1 - rank.number} << 48) + (t << 24) + i + w);
+                }
+            });
+        for (std::thread& thread : crew)
+            thread.join();
+        rank.barrier();
+    });
+}
+
+TEST(ScalableEndpoint, RemoteMemoryByAnyContextAndDataToTheOneNamed)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Base base(all_caps, 4, 2, 2);
+        Scalable s(base);
+        base.exchange(rank, &s.sep->fid);
+        const fi_addr_t peer = 1 - rank.number;
+        std::array<std::uint64_t, 8> window{};
+        fid_mr* mr = nullptr;
+        check(fi_mr_reg(base.domain, window.data(), sizeof(window), FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 7, 0, &mr,
+                        nullptr),
+              "fi_mr_reg");
+        rank.barrier();
+        fi_cq_tagged_entry entry{};
+        for (unsigned t = 0; t < 2; t++) {
+            std::uint64_t value = 100 + t;
+            ASSERT_EQ(Scalable::post(s.tx_cq[t], [&] {
+                return fi_writedata(s.tx[t], &value, 8, nullptr, 0xfeed0000 + t,
+                                    fi_rx_addr(peer, static_cast<int>(t), 4), 8 * t, 7, &value);
+            }), 0);
+            ASSERT_TRUE(Scalable::next(s.tx_cq[t], entry));
+            EXPECT_EQ(entry.flags, FI_RMA | FI_WRITE);
+            ASSERT_TRUE(Scalable::next(s.rx_cq[t], entry));
+            EXPECT_EQ(entry.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+            EXPECT_EQ(entry.data, 0xfeed0000u + t);
+            EXPECT_EQ(window[t], 100 + t);
+            std::uint64_t one = 1;
+            ASSERT_EQ(Scalable::post(s.tx_cq[t], [&] {
+                return fi_atomic(s.tx[t], &one, 1, nullptr, peer, 8 * 4, 7, FI_UINT64, FI_SUM, &one);
+            }), 0);
+            ASSERT_TRUE(Scalable::next(s.tx_cq[t], entry));
+            EXPECT_EQ(entry.op_context, &one);
+        }
+        rank.barrier();
+        EXPECT_EQ(window[4], 2u);
+        EXPECT_EQ(fi_close(&mr->fid), 0);
+    });
+}
+
+TEST(ScalableEndpoint, ContextsThatDoNotExistAreRefused)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(all_caps, 4, 1, 2);
+        Scalable s(base);
+        const fi_addr_t self = base.insert(&s.sep->fid);
+        // A plain endpoint takes the next numbers of the domain: nobody reaches it by adding to another's.
+        fid_ep* plain = nullptr;
+        base.info->ep_attr->tx_ctx_cnt = base.info->ep_attr->rx_ctx_cnt = 1;
+        check(fi_endpoint(base.domain, base.info, &plain, nullptr), "fi_endpoint");
+        fid_cq* cq = base.queue();
+        check(fi_ep_bind(plain, &cq->fid, FI_TRANSMIT | FI_RECV), "bind");
+        check(fi_ep_bind(plain, &base.av->fid, 0), "bind");
+        check(fi_enable(plain), "fi_enable");
+        const fi_addr_t other = base.insert(&plain->fid);
+        std::uint64_t word = 0;
+        EXPECT_EQ(fi_send(s.tx[0], &word, 8, nullptr, fi_rx_addr(self, 2, 4), nullptr), -FI_EINVAL);
+        EXPECT_EQ(fi_send(s.tx[0], &word, 8, nullptr, fi_rx_addr(self, 15, 4), nullptr), -FI_EINVAL);
+        EXPECT_EQ(fi_send(s.tx[0], &word, 8, nullptr, fi_rx_addr(other, 1, 4), nullptr), -FI_EINVAL);
+        EXPECT_EQ(fi_send(s.tx[0], &word, 8, nullptr, self + 2, nullptr), -FI_EINVAL);
+        EXPECT_EQ(fi_send(s.tx[0], &word, 8, nullptr, FI_ADDR_NOTAVAIL, nullptr), -FI_EINVAL);
+        fid_ep* ep = nullptr;
+        EXPECT_EQ(fi_tx_context(s.sep, 1, nullptr, &ep, nullptr), -FI_EINVAL);
+        EXPECT_EQ(fi_tx_context(s.sep, -1, nullptr, &ep, nullptr), -FI_EINVAL);
+        EXPECT_EQ(fi_rx_context(s.sep, 2, nullptr, &ep, nullptr), -FI_EINVAL);
+        EXPECT_EQ(fi_rx_context(s.sep, 1, nullptr, &ep, nullptr), -FI_EBUSY);
+        EXPECT_EQ(fi_close(&plain->fid), 0);
+        EXPECT_EQ(fi_close(&cq->fid), 0);
+    });
+}
+
+TEST(ScalableEndpoint, AContextHasOneDirection)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(all_caps, 1, 1, 1);
+        Scalable s(base);
+        const fi_addr_t self = base.insert(&s.sep->fid);
+        std::uint64_t word = 0;
+        EXPECT_EQ(fi_recv(s.tx[0], &word, 8, nullptr, self, nullptr), -FI_EOPNOTSUPP);
+        EXPECT_EQ(fi_trecv(s.tx[0], &word, 8, nullptr, self, 0, 0, nullptr), -FI_EOPNOTSUPP);
+        EXPECT_EQ(fi_send(s.rx[0], &word, 8, nullptr, self, nullptr), -FI_EOPNOTSUPP);
+        EXPECT_EQ(fi_tinject(s.rx[0], &word, 8, self, 0), -FI_EOPNOTSUPP);
+        EXPECT_EQ(fi_write(s.rx[0], &word, 8, nullptr, self, 0, 0, nullptr), -FI_EOPNOTSUPP);
+        EXPECT_EQ(fi_send(s.sep, &word, 8, nullptr, self, nullptr), -FI_EOPNOTSUPP);
+        EXPECT_EQ(fi_close(&s.sep->fid), -FI_EBUSY);
+    });
+}
+
+TEST(ScalableEndpoint, BindingsAndStatesAreChecked)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(all_caps, 1, 1, 1);
+        fid_ep* sep = nullptr;
+        fid_ep* tx = nullptr;
+        fid_ep* rx = nullptr;
+        fid_cq* cq = base.queue();
+        check(fi_scalable_ep(base.domain, base.info, &sep, nullptr), "fi_scalable_ep");
+        EXPECT_EQ(fi_scalable_ep_bind(sep, &cq->fid, FI_TRANSMIT), -FI_EINVAL);
+        EXPECT_EQ(fi_enable(sep), -FI_ENOAV);
+
+        fi_tx_attr wanted{};
+        wanted.caps = FI_MSG | FI_SEND;
+        wanted.op_flags = FI_DELIVERY_COMPLETE;
+        check(fi_tx_context(sep, 0, &wanted, &tx, nullptr), "fi_tx_context");
+        EXPECT_EQ(wanted.caps, FI_MSG | FI_SEND);
+        EXPECT_EQ(wanted.op_flags, static_cast<std::uint64_t>(FI_DELIVERY_COMPLETE));
+        EXPECT_GE(wanted.inject_size, 64u);
+        fi_rx_attr too_much{};
+        too_much.caps = FI_MSG | FI_RECV | FI_HMEM;
+        EXPECT_EQ(fi_rx_context(sep, 0, &too_much, &rx, nullptr), -FI_EINVAL);
+        check(fi_rx_context(sep, 0, nullptr, &rx, nullptr), "fi_rx_context");
+
+        EXPECT_EQ(fi_ep_bind(tx, &base.av->fid, 0), -FI_EINVAL);
+        EXPECT_EQ(fi_ep_bind(tx, &cq->fid, FI_RECV), -FI_EINVAL);
+        EXPECT_EQ(fi_ep_bind(rx, &cq->fid, FI_TRANSMIT), -FI_EINVAL);
+        check(fi_ep_bind(tx, &cq->fid, FI_TRANSMIT), "bind");
+        check(fi_ep_bind(rx, &cq->fid, FI_RECV), "bind");
+        EXPECT_EQ(fi_enable(tx), -FI_ENOAV);
+        check(fi_scalable_ep_bind(sep, &base.av->fid, 0), "fi_scalable_ep_bind");
+        check(fi_enable(tx), "fi_enable");
+        check(fi_enable(rx), "fi_enable");
+        std::uint64_t word = 0;
+        EXPECT_EQ(fi_tsend(tx, &word, 8, nullptr, 0, 0, nullptr), -FI_EOPNOTSUPP); // not among its caps
+
+        EXPECT_EQ(fi_close(&base.av->fid), -FI_EBUSY);
+        EXPECT_EQ(fi_close(&tx->fid), 0);
+        EXPECT_EQ(fi_close(&rx->fid), 0);
+        EXPECT_EQ(fi_rx_context(sep, 0, nullptr, &rx, nullptr), -FI_EOPBADSTATE); // peers may still write to it
+        check(fi_tx_context(sep, 0, nullptr, &tx, nullptr), "fi_tx_context");     // nobody does
+        EXPECT_EQ(fi_close(&tx->fid), 0);
+        EXPECT_EQ(fi_close(&sep->fid), 0);
+        EXPECT_EQ(fi_close(&cq->fid), 0);
+
+        base.info->ep_attr->tx_ctx_cnt = 65;
+        EXPECT_EQ(fi_scalable_ep(base.domain, base.info, &sep, nullptr), -FI_EINVAL);
+        base.info->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
+        EXPECT_EQ(fi_scalable_ep(base.domain, base.info, &sep, nullptr), -FI_EINVAL);
+    });
+}
+
+TEST(ScalableEndpoint, NumbersComeBack)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(FI_MSG | FI_NAMED_RX_CTX, 6, 1, 60);
+        for (int round = 0; round < 30; round++) {
+            std::array<fid_ep*, 4> seps{};
+            for (fid_ep*& sep : seps)
+                check(fi_scalable_ep(base.domain, base.info, &sep, nullptr), "fi_scalable_ep");
+            fid_ep* fifth = nullptr;
+            EXPECT_EQ(fi_scalable_ep(base.domain, base.info, &fifth, nullptr), -FI_ENOSPC);
+            for (fid_ep* sep : seps)
+                EXPECT_EQ(fi_close(&sep->fid), 0);
+        }
+    });
+}
+
+} // namespace
+} // namespace tofu::test
