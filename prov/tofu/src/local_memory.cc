@@ -2,13 +2,18 @@
 // Registrations of local buffers with one posting VCQ. Called by rma, atomic and the message protocol under
 // the lock of the VCQ's owner; calls vcq.
 //
-// A buffer without a region is registered for one transfer: nothing can go stale. A buffer inside a region
-// keeps the region's registration until the region is closed, which RegionTable tells by forget().
+// A buffer without a region is registered for one transfer, and nothing can go stale, or it is kept by the
+// registration cache. A buffer inside a region keeps the region's registration until the region is closed, which
+// RegionTable tells by forget().
 #include "mr.h"
 
 #include <rdma/fi_errno.h>
 
+#include "registration_cache.h"
+
 namespace tofu {
+
+LocalMemory::LocalMemory(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
 
 LocalMemory::~LocalMemory()
 {
@@ -22,8 +27,17 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
     if (const MemoryRegion* region = MemoryRegion::of_desc(desc);
         region != nullptr && region->covers(address, length))
         return acquire_region(*region, address, read_only, ref);
+    if (!cache_asked_for_) [[unlikely]] {
+        cache_asked_for_ = true;
+        cache_ = RegistrationCache::make(vcq_);
+    }
+    if (cache_ != nullptr && acquire_cached(address, length, read_only, ref) == 0)
+        return 0;
     utofu_stadd_t stadd = 0;
-    if (int ret = vcq_.reg(address, length, read_only, stadd); ret != 0)
+    int ret = vcq_.reg(address, length, read_only, stadd);
+    if (ret == -FI_ENOSPC && cache_ != nullptr && cache_->trim())
+        ret = vcq_.reg(address, length, read_only, stadd);
+    if (ret != 0)
         return ret == -FI_ENOSPC ? -FI_EAGAIN : ret;
     std::uint32_t slot = first_free_;
     if (slot != 0) {
@@ -36,6 +50,18 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
     }
     transient_[slot] = {stadd, 0};
     ref = {stadd, slot};
+    return 0;
+}
+
+int LocalMemory::acquire_cached(const void* address, std::size_t length, bool read_only,
+                                LocalRef& ref) noexcept
+{
+    utofu_stadd_t stadd = 0;
+    const unsigned number =
+        cache_->acquire(reinterpret_cast<std::uintptr_t>(address), length, read_only, stadd);
+    if (number == RegistrationCache::none)
+        return -FI_ENOENT;
+    ref = {stadd, cached | number};
     return 0;
 }
 
@@ -64,6 +90,10 @@ void LocalMemory::release(const LocalRef& ref) noexcept
 {
     if (ref.cache_slot == 0)
         return;
+    if (ref.cache_slot & cached) {
+        cache_->release(ref.cache_slot & ~cached);
+        return;
+    }
     vcq_.dereg(transient_[ref.cache_slot].stadd);
     transient_[ref.cache_slot].next_free = first_free_;
     first_free_ = ref.cache_slot;

@@ -20,6 +20,7 @@
 namespace tofu {
 
 class Counter;
+class RegistrationCache;
 class Domain;
 class Endpoint;
 struct Peer;
@@ -68,12 +69,13 @@ struct LocalRef {
 /// Registrations of local buffers with one VCQ, under that VCQ's owner's lock.
 class LocalMemory {
   public:
-    explicit LocalMemory(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
+    explicit LocalMemory(vcq::Vcq& vcq) noexcept;
     ~LocalMemory();
     /// Registers [address, address + length) with the VCQ, or finds it registered. 0 or -FI_E* (-FI_EAGAIN: no
     /// STADD left until others are released).
     /// `desc` is the application's (fi_mr_desc) or null: a buffer inside a region keeps its registration
-    /// until the region is closed.
+    /// until the region is closed. Any other is registered for this transfer, or found in the cache where there
+    /// is one (registration_cache.h).
     [[nodiscard]] int acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
                               void* desc = nullptr) noexcept;
     void release(const LocalRef& ref) noexcept;
@@ -93,7 +95,12 @@ class LocalMemory {
     };
     [[nodiscard]] int acquire_region(const MemoryRegion& region, const void* address, bool read_only,
                                      LocalRef& ref) noexcept;
+    [[nodiscard]] int acquire_cached(const void* address, std::size_t length, bool read_only,
+                                     LocalRef& ref) noexcept;
+    static constexpr std::uint32_t cached = 0x80000000; ///< in cache_slot: a number of the cache's
     vcq::Vcq& vcq_;
+    std::unique_ptr<RegistrationCache> cache_;
+    bool cache_asked_for_ = false;
     std::vector<Kept> kept_;
     std::vector<Transient> transient_; ///< [0] unused
     std::uint32_t first_free_ = 0;

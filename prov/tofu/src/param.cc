@@ -20,14 +20,22 @@ void define_params() noexcept
     fi_param_define(&provider, "unexpected_bytes", FI_PARAM_SIZE_T,
                     "Memory for messages that come before their receive, per endpoint; with more, senders are "
                     "told to try again (default: 67108864)");
+    fi_param_define(&provider, "mr_cache", FI_PARAM_STRING,
+                    "Keep registrations of local buffers while their pages stay the same: auto (where registering "
+                    "is dear), on, off; needs userfaultfd (default: auto)");
 }
 
 const char* param_backend() noexcept
 {
+    return param_string("backend", "auto");
+}
+
+const char* param_string(const char* name, const char* otherwise) noexcept
+{
     char* value = nullptr;
-    if (fi_param_get_str(&provider, "backend", &value) == 0 && value != nullptr && *value != '\0')
+    if (fi_param_get_str(&provider, name, &value) == 0 && value != nullptr && *value != '\0')
         return value;
-    return "auto";
+    return otherwise;
 }
 
 std::size_t param_size(const char* name, std::size_t otherwise) noexcept

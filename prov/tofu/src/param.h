@@ -13,6 +13,9 @@ void define_params() noexcept;
 /// FI_TOFU_BACKEND, or "auto".
 const char* param_backend() noexcept;
 
+/// FI_TOFU_<NAME>, or `otherwise` where it is not set or empty.
+const char* param_string(const char* name, const char* otherwise) noexcept;
+
 /// FI_TOFU_<NAME> as a number of things or bytes, or `otherwise` where it is not set or no number.
 std::size_t param_size(const char* name, std::size_t otherwise) noexcept;
 
