@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: barriers and reductions on barrier gates, by shape of the circuit and number of processes, beside a plain
-// counter in shared memory whose waiters give up the processor. Called by: the user. Calls: the uTofu library.
+// Role: barriers and reductions on barrier gates, by shape of the circuit and number of processes,
+// beside a plain counter in shared memory whose waiters give up the processor. Called by: the user.
+// Calls: the uTofu library.
 #include "../tests/barrier_circuits.h"
 
 #include <algorithm>
@@ -11,16 +12,15 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <string>
-#include <vector>
-
 #include <sched.h>
+#include <signal.h>
+#include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <signal.h>
 #include <unistd.h>
+#include <vector>
 
 namespace tofu::bench {
 namespace {
@@ -44,7 +44,8 @@ struct Board {
 double now_us()
 {
     using namespace std::chrono;
-    return double(duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count()) / 1000;
+    return double(duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count()) /
+           1000;
 }
 
 double cpu_us()
@@ -91,8 +92,9 @@ struct Case {
 void round_of_gates(Board& board, utofu_vbg_id_t id, int doubles)
 {
     double values[3] = {1, 2, 3};
-    int rc = doubles == 0 ? utofu_barrier(id, 0)
-                          : utofu_reduce_double(id, UTOFU_REDUCE_OP_BFPSUM, values, size_t(doubles), 0);
+    int rc = doubles == 0
+                 ? utofu_barrier(id, 0)
+                 : utofu_reduce_double(id, UTOFU_REDUCE_OP_BFPSUM, values, size_t(doubles), 0);
     if (rc != UTOFU_SUCCESS) {
         give_up(board, "start", rc);
     }
@@ -201,14 +203,16 @@ struct Options {
     bool samples = false; // for bench/report
 };
 
-// Everything in turn, as often as asked for; each time what came out, and at the end the lines for bench/report.
+// Everything in turn, as often as asked for; each time what came out, and at the end the lines for
+// bench/report.
 int report(const Options& options)
 {
     bool good = true;
     (void)std::setvbuf(stdout, nullptr, _IOLBF, 0); // nothing unwritten when we fork
     std::map<std::pair<int, int>, std::pair<std::string, std::string>> lists;
     if (!options.samples)
-        std::printf("%-30s %9s %12s %12s %18s\n", "barrier", "processes", "us a round", "of counter", "cpu most/least");
+        std::printf("%-30s %9s %12s %12s %18s\n", "barrier", "processes", "us a round",
+                    "of counter", "cpu most/least");
     for (int round = 0; round < options.rounds; ++round) {
         for (const int members : options.sizes) {
             double counter = 0;
@@ -230,20 +234,23 @@ int report(const Options& options)
     }
     for (const auto& [key, list] : lists) {
         const auto& [members, what] = key;
-        std::printf("Barrier gates\tbarrier, a round\t0\t%d\tus\t%s\t%s\n", members, cases[what].name, list.first.c_str());
+        std::printf("Barrier gates\tbarrier, a round\t0\t%d\tus\t%s\t%s\n", members,
+                    cases[what].name, list.first.c_str());
     }
     for (const auto& [key, list] : lists) {
         const auto& [members, what] = key;
         if (members > 2)
-            std::printf("Barrier gates\tprocessor time, most / least\t0\t%d\t\t%s\t%s\n", members, cases[what].name,
-                        list.second.c_str());
+            std::printf("Barrier gates\tprocessor time, most / least\t0\t%d\t\t%s\t%s\n", members,
+                        cases[what].name, list.second.c_str());
     }
     return good ? 0 : 1;
 }
 
 int usage()
 {
-    std::fprintf(stderr, "usage: barrier_gates [--rounds N] [--samples] [PROCESSES...], each 1 to %d\n", max_members);
+    std::fprintf(stderr,
+                 "usage: barrier_gates [--rounds N] [--samples] [PROCESSES...], each 1 to %d\n",
+                 max_members);
     return 2;
 }
 

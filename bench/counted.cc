@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a uTofu library that hands every call on to another (COUNTED_LIBRARY) and keeps count: operations, bytes, and
-// a logical clock of what waits for what. Called by: the provider, as its backend. Calls: the other library.
+// Role: a uTofu library that hands every call on to another (COUNTED_LIBRARY) and keeps count:
+// operations, bytes, and a logical clock of what waits for what. Called by: the provider, as its
+// backend. Calls: the other library.
 //
-// For one thread and two sides in one process that do one thing at a time. Times are those of Tofu-D between
-// neighbours, as published measurements have them (docs/performance.md, "On Tofu-D").
+// For one thread and two sides in one process that do one thing at a time. Times are those of
+// Tofu-D between neighbours, as published measurements have them (docs/performance.md, "On
+// Tofu-D").
 #include "counted.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
-#include <map>
-
 #include <dlfcn.h>
-
+#include <map>
 #include <utofu.h>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -22,9 +22,9 @@ namespace {
 
 using namespace tofu::bench;
 
-constexpr double post_ns = 230;            // the processor, for each call
-constexpr double put_inline_ns = 980;      // 8 bytes, one way
-constexpr double put_ns = 1230;            // plus the payload
+constexpr double post_ns = 230;                 // the processor, for each call
+constexpr double put_inline_ns = 980;           // 8 bytes, one way
+constexpr double put_ns = 1230;                 // plus the payload
 constexpr double get_ns = 1490, armw_ns = 1330; // and back
 constexpr double bytes_per_ns = 6.36;
 
@@ -64,8 +64,7 @@ F* real(F*, const char* name)
     }
     return reinterpret_cast<F*>(symbol);
 }
-#define REAL(name)                                                                                                     \
-    static auto* const next = real(static_cast<decltype(&::name)>(nullptr), #name)
+#define REAL(name) static auto* const next = real(static_cast<decltype(&::name)>(nullptr), #name)
 
 } // namespace
 
@@ -77,7 +76,8 @@ namespace {
 enum class Kind { put_inline, put, get, armw };
 
 // A call that was accepted.
-void posted(utofu_vcq_hdl_t vcq, Kind kind, std::uint64_t out, std::uint64_t back, unsigned long flags)
+void posted(utofu_vcq_hdl_t vcq, Kind kind, std::uint64_t out, std::uint64_t back,
+            unsigned long flags)
 {
     const int side = state.side_of[vcq];
     WireCounts& mine = counted_wire.side[side];
@@ -95,8 +95,8 @@ void posted(utofu_vcq_hdl_t vcq, Kind kind, std::uint64_t out, std::uint64_t bac
     const double there = start + (kind == Kind::put ? put_ns + wire : put_inline_ns);
     // The way back of a Put's answer is as long as that of an ARMW's.
     const double notice = kind == Kind::get    ? start + get_ns + wire
-                    : kind == Kind::armw ? start + armw_ns
-                                         : there + (armw_ns - put_inline_ns);
+                          : kind == Kind::armw ? start + armw_ns
+                                               : there + (armw_ns - put_inline_ns);
     if (kind != Kind::get) {
         theirs.hops = std::max(theirs.hops, mine.hops + 1);
         theirs.ns = std::max(theirs.ns, there);
@@ -117,15 +117,17 @@ EXPORT int utofu_create_vcq(utofu_tni_id_t tni, unsigned long flags, utofu_vcq_h
     return code;
 }
 
-EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq, void* address, size_t size, unsigned long flags, utofu_stadd_t* stadd)
+EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq, void* address, size_t size, unsigned long flags,
+                         utofu_stadd_t* stadd)
 {
     REAL(utofu_reg_mem);
     counted_wire.side[state.side_of[vcq]].registrations++;
     return next(vcq, address, size, flags, stadd);
 }
 
-EXPORT int utofu_put(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t local, utofu_stadd_t remote, size_t length,
-                     uint64_t edata, unsigned long flags, void* data)
+EXPORT int utofu_put(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t local,
+                     utofu_stadd_t remote, size_t length, uint64_t edata, unsigned long flags,
+                     void* data)
 {
     REAL(utofu_put);
     const int code = next(vcq, to, local, remote, length, edata, flags, data);
@@ -134,8 +136,9 @@ EXPORT int utofu_put(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t local
     return code;
 }
 
-EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, void* bytes, utofu_stadd_t remote, size_t length,
-                               uint64_t edata, unsigned long flags, void* data)
+EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, void* bytes,
+                               utofu_stadd_t remote, size_t length, uint64_t edata,
+                               unsigned long flags, void* data)
 {
     REAL(utofu_put_piggyback);
     const int code = next(vcq, to, bytes, remote, length, edata, flags, data);
@@ -144,8 +147,9 @@ EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, void* byt
     return code;
 }
 
-EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint64_t value, utofu_stadd_t remote,
-                                size_t length, uint64_t edata, unsigned long flags, void* data)
+EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint64_t value,
+                                utofu_stadd_t remote, size_t length, uint64_t edata,
+                                unsigned long flags, void* data)
 {
     REAL(utofu_put_piggyback8);
     const int code = next(vcq, to, value, remote, length, edata, flags, data);
@@ -154,8 +158,9 @@ EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint64_t
     return code;
 }
 
-EXPORT int utofu_get(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t local, utofu_stadd_t remote, size_t length,
-                     uint64_t edata, unsigned long flags, void* data)
+EXPORT int utofu_get(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t local,
+                     utofu_stadd_t remote, size_t length, uint64_t edata, unsigned long flags,
+                     void* data)
 {
     REAL(utofu_get);
     const int code = next(vcq, to, local, remote, length, edata, flags, data);
@@ -164,8 +169,9 @@ EXPORT int utofu_get(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t local
     return code;
 }
 
-EXPORT int utofu_armw4(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_op op, uint32_t value,
-                       utofu_stadd_t remote, uint64_t edata, unsigned long flags, void* data)
+EXPORT int utofu_armw4(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_op op,
+                       uint32_t value, utofu_stadd_t remote, uint64_t edata, unsigned long flags,
+                       void* data)
 {
     REAL(utofu_armw4);
     const int code = next(vcq, to, op, value, remote, edata, flags, data);
@@ -174,8 +180,9 @@ EXPORT int utofu_armw4(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_o
     return code;
 }
 
-EXPORT int utofu_armw8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_op op, uint64_t value,
-                       utofu_stadd_t remote, uint64_t edata, unsigned long flags, void* data)
+EXPORT int utofu_armw8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_op op,
+                       uint64_t value, utofu_stadd_t remote, uint64_t edata, unsigned long flags,
+                       void* data)
 {
     REAL(utofu_armw8);
     const int code = next(vcq, to, op, value, remote, edata, flags, data);
@@ -184,8 +191,9 @@ EXPORT int utofu_armw8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_o
     return code;
 }
 
-EXPORT int utofu_cswap4(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint32_t old_value, uint32_t new_value,
-                        utofu_stadd_t remote, uint64_t edata, unsigned long flags, void* data)
+EXPORT int utofu_cswap4(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint32_t old_value,
+                        uint32_t new_value, utofu_stadd_t remote, uint64_t edata,
+                        unsigned long flags, void* data)
 {
     REAL(utofu_cswap4);
     const int code = next(vcq, to, old_value, new_value, remote, edata, flags, data);
@@ -194,8 +202,9 @@ EXPORT int utofu_cswap4(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint32_t old_val
     return code;
 }
 
-EXPORT int utofu_cswap8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint64_t old_value, uint64_t new_value,
-                        utofu_stadd_t remote, uint64_t edata, unsigned long flags, void* data)
+EXPORT int utofu_cswap8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint64_t old_value,
+                        uint64_t new_value, utofu_stadd_t remote, uint64_t edata,
+                        unsigned long flags, void* data)
 {
     REAL(utofu_cswap8);
     const int code = next(vcq, to, old_value, new_value, remote, edata, flags, data);
@@ -208,9 +217,9 @@ EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq, unsigned long flags, struct utofu
 {
     REAL(utofu_poll_mrq);
     const int code = next(vcq, flags, notice);
-    const bool local = code == UTOFU_SUCCESS &&
-                       (notice->notice_type == UTOFU_MRQ_TYPE_LCL_PUT || notice->notice_type == UTOFU_MRQ_TYPE_LCL_GET ||
-                        notice->notice_type == UTOFU_MRQ_TYPE_LCL_ARMW);
+    const bool local = code == UTOFU_SUCCESS && (notice->notice_type == UTOFU_MRQ_TYPE_LCL_PUT ||
+                                                 notice->notice_type == UTOFU_MRQ_TYPE_LCL_GET ||
+                                                 notice->notice_type == UTOFU_MRQ_TYPE_LCL_ARMW);
     if (auto& pending = state.notices[vcq]; local && !pending.empty()) {
         WireCounts& mine = counted_wire.side[state.side_of[vcq]];
         mine.hops = std::max(mine.hops, pending.front().hops);
@@ -221,23 +230,28 @@ EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq, unsigned long flags, struct utofu
 }
 
 // What is not counted.
-#define HAND_ON(name, parameters, arguments)                                                                          \
-    EXPORT int name parameters                                                                                         \
-    {                                                                                                                  \
-        REAL(name);                                                                                                    \
-        return next arguments;                                                                                         \
+#define HAND_ON(name, parameters, arguments)                                                       \
+    EXPORT int name parameters                                                                     \
+    {                                                                                              \
+        REAL(name);                                                                                \
+        return next arguments;                                                                     \
     }
 HAND_ON(utofu_get_onesided_tnis, (utofu_tni_id_t * *ids, size_t* count), (ids, count))
-HAND_ON(utofu_query_onesided_caps, (utofu_tni_id_t tni, struct utofu_onesided_caps** caps), (tni, caps))
+HAND_ON(utofu_query_onesided_caps, (utofu_tni_id_t tni, struct utofu_onesided_caps** caps),
+        (tni, caps))
 HAND_ON(utofu_free_vcq, (utofu_vcq_hdl_t vcq), (vcq))
 HAND_ON(utofu_query_vcq_id, (utofu_vcq_hdl_t vcq, utofu_vcq_id_t* id), (vcq, id))
 HAND_ON(utofu_query_vcq_info,
-        (utofu_vcq_id_t id, uint8_t coords[], utofu_tni_id_t* tni, utofu_cq_id_t* cq, uint16_t* extra),
+        (utofu_vcq_id_t id, uint8_t coords[], utofu_tni_id_t* tni, utofu_cq_id_t* cq,
+         uint16_t* extra),
         (id, coords, tni, cq, extra))
 HAND_ON(utofu_reg_mem_with_stag,
-        (utofu_vcq_hdl_t vcq, void* address, size_t size, unsigned int stag, unsigned long flags, utofu_stadd_t* stadd),
+        (utofu_vcq_hdl_t vcq, void* address, size_t size, unsigned int stag, unsigned long flags,
+         utofu_stadd_t* stadd),
         (vcq, address, size, stag, flags, stadd))
-HAND_ON(utofu_query_stadd, (utofu_vcq_id_t vcq, unsigned int stag, utofu_stadd_t* stadd), (vcq, stag, stadd))
-HAND_ON(utofu_dereg_mem, (utofu_vcq_hdl_t vcq, utofu_stadd_t stadd, unsigned long flags), (vcq, stadd, flags))
+HAND_ON(utofu_query_stadd, (utofu_vcq_id_t vcq, unsigned int stag, utofu_stadd_t* stadd),
+        (vcq, stag, stadd))
+HAND_ON(utofu_dereg_mem, (utofu_vcq_hdl_t vcq, utofu_stadd_t stadd, unsigned long flags),
+        (vcq, stadd, flags))
 HAND_ON(utofu_poll_tcq, (utofu_vcq_hdl_t vcq, unsigned long flags, void** data), (vcq, flags, data))
 HAND_ON(utofu_query_my_coords, (uint8_t coords[]), (coords))

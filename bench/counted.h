@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what libcounted.so tells the program that measures: what was posted by each side, and when it would have
-// ended by a logical clock. Called by: counted.cc, wire.cc. Calls: nothing.
+// Role: what libcounted.so tells the program that measures: what was posted by each side, and when
+// it would have ended by a logical clock. Called by: counted.cc, wire.cc. Calls: nothing.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace tofu::bench {
 
 inline constexpr int wire_sides = 2;
 
-/// Of one side. Clocks go on as things happen that wait for each other: a Put reaches the other side one hop
-/// after it was posted, a local MRQ notice comes back after two.
+/// Of one side. Clocks go on as things happen that wait for each other: a Put reaches the other
+/// side one hop after it was posted, a local MRQ notice comes back after two.
 struct WireCounts {
     std::uint64_t puts, gets, armws, registrations;
     std::uint64_t bytes_out;  ///< Puts, operands of ARMWs

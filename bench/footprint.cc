@@ -2,27 +2,25 @@
 // Role: how much memory the provider takes for each thing a program may have many of.
 // Called by: bench/run, people. Calls: libfabric, fork, /proc.
 //
-// Two processes. The measured one makes many of a thing and divides the growth of its resident memory by their
-// number; that counts pages of shared memory (message areas, queues) where they are touched. The other one has
-// the endpoints that it talks to.
+// Two processes. The measured one makes many of a thing and divides the growth of its resident
+// memory by their number; that counts pages of shared memory (message areas, queues) where they are
+// touched. The other one has the endpoints that it talks to.
+#include "frame/objects.h"
+
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string>
-#include <vector>
-
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
 #include <signal.h>
+#include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "frame/objects.h"
-
-#include <rdma/fi_rma.h>
-#include <rdma/fi_tagged.h>
+#include <vector>
 
 namespace {
 
@@ -91,7 +89,8 @@ void serve(Board& board)
     board.step.store(3);
     await(board, 4, domain);
     auto inject = [&](fid_ep* ep, std::uint64_t tag) {
-        domain.post("fi_tinject", domain, [&] { return fi_tinject(ep, memory, 64, measured, tag); });
+        domain.post("fi_tinject", domain,
+                    [&] { return fi_tinject(ep, memory, 64, measured, tag); });
     };
     for (int i = 0; i < messages; ++i)
         inject(domain.ep[0], 1);
@@ -134,7 +133,8 @@ class Measured {
   private:
     static void say(const char* what, double count, double before)
     {
-        std::printf("Memory\t%s\t0\t1\tbytes\ttofu\t%.0f\n", what, max(0, (resident() - before) / count));
+        std::printf("Memory\t%s\t0\t1\tbytes\ttofu\t%.0f\n", what,
+                    max(0, (resident() - before) / count));
         std::fflush(stdout);
     }
     static double max(double a, double b) { return a > b ? a : b; }
@@ -160,7 +160,8 @@ class Measured {
         say("peer in the AV", double(addresses), before);
         fi_close(&av->fid);
         for (int i = 0; i < peers; ++i)
-            check(fi_av_insert(domain_->av, board_.address[i], 1, &peer_[i], 0, nullptr), "fi_av_insert");
+            check(fi_av_insert(domain_->av, board_.address[i], 1, &peer_[i], 0, nullptr),
+                  "fi_av_insert");
     }
     void talk()
     {
@@ -168,13 +169,15 @@ class Measured {
         double before = resident();
         for (int i = 0; i < messages; ++i)
             for (fi_addr_t peer : peer_)
-                domain_->post("fi_tinject", *domain_, [&] { return fi_tinject(ep(), memory_, 64, peer, 1); });
+                domain_->post("fi_tinject", *domain_,
+                              [&] { return fi_tinject(ep(), memory_, 64, peer, 1); });
         await(board_, 3, *domain_);
         say("peer sent to", peers, before);
         // Posted before they are sent, so that none of them has to be kept ...
         auto receive = [&](std::uint64_t tag, int count) {
             for (int i = 0; i < count; ++i)
-                check(fi_trecv(ep(), memory_, 64, nullptr, FI_ADDR_UNSPEC, tag, 0, &context_), "fi_trecv");
+                check(fi_trecv(ep(), memory_, 64, nullptr, FI_ADDR_UNSPEC, tag, 0, &context_),
+                      "fi_trecv");
         };
         receive(1, messages);
         board_.step.store(4);
@@ -204,12 +207,12 @@ class Measured {
         // As many as are accepted without a look at the queue.
         before = resident();
         long writes = 0;
-        while (writes < 100000 && fi_write(domain_->ep[1], memory_, 8, nullptr, peer_[0], board_.base, board_.key, &context_) == 0)
+        while (writes < 100000 && fi_write(domain_->ep[1], memory_, 8, nullptr, peer_[0],
+                                           board_.base, board_.key, &context_) == 0)
             ++writes;
         if (writes > 0)
             say("outstanding write", double(writes), before);
         domain_->finish(writes);
-
     }
     fid_ep* ep() { return domain_->ep[0]; }
 
@@ -227,7 +230,8 @@ int main()
     alarm(60);
     setenv("TOFU_SIM_JOB", ("footprint-" + std::to_string(getpid())).c_str(), 1);
     unsetenv("FI_PROVIDER");
-    void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return 1;
     auto* board = new (memory) Board;

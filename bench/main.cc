@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the driver: starts the transports and makes them run the same cases in turn; prints medians, spread and
-// ratios. Called by: bench/run, people. Calls: team.h, report.h.
+// Role: the driver: starts the transports and makes them run the same cases in turn; prints
+// medians, spread and ratios. Called by: bench/run, people. Calls: team.h, report.h.
 #include "frame/report.h"
 #include "frame/team.h"
 
@@ -32,10 +32,13 @@ int usage(int code)
         code ? stderr : stdout,
         "usage: bench [--case WORD] [--rounds N] [--sample-ms N] [--max-bytes N] [--quick]\n"
         "             [--utofu LIBRARY] [--providers a,b,...] [--samples FILE] [--json FILE]\n"
-        "Measures the limits of the machine, raw uTofu calls and libfabric providers (default tofu,shm,tcp;ofi_rxm)\n"
-        "in turn and prints medians; behind ± half the distance of the quartiles; in brackets how many times as\n"
+        "Measures the limits of the machine, raw uTofu calls and libfabric providers (default "
+        "tofu,shm,tcp;ofi_rxm)\n"
+        "in turn and prints medians; behind ± half the distance of the quartiles; in brackets how "
+        "many times as\n"
         "good \"tofu\" is.\n"
-        "  --case WORD      only cases whose name or section has WORD in it; --case list: their names\n"
+        "  --case WORD      only cases whose name or section has WORD in it; --case list: their "
+        "names\n"
         "  --quick          one short round, few sizes\n"
         "  --samples FILE   every sample, for bench/report\n");
     return code;
@@ -94,7 +97,8 @@ bool wanted(const Case& c, std::size_t size, const Options& o)
 }
 
 // One row: all teams in turn, round by round.
-std::vector<Series> measure(std::list<Team>& teams, const Case& c, std::size_t size, const Options& o)
+std::vector<Series> measure(std::list<Team>& teams, const Case& c, std::size_t size,
+                            const Options& o)
 {
     std::vector<Series> row;
     std::vector<std::size_t> iterations;

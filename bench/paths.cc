@@ -2,14 +2,13 @@
 // Role: the hot paths of the provider one by one, for callgrind to count their instructions.
 // Called by: bench/instructions, under valgrind. Calls: libfabric, valgrind's client requests.
 //
-// One process with two domains: A posts to B. Each path is run often enough to be warm, then counted call by
-// call; what is needed between the calls (completions, receives) is not counted.
+// One process with two domains: A posts to B. Each path is run often enough to be warm, then
+// counted call by call; what is needed between the calls (completions, receives) is not counted.
+#include "frame/objects.h"
+
 #include <cstdint>
 #include <cstdio>
 #include <initializer_list>
-
-#include "frame/objects.h"
-
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
@@ -34,7 +33,11 @@ using namespace tofu::bench;
 
 /// A domain with one endpoint and one region, and the other one's address.
 struct Side : Objects {
-    Side() : memory(map_pages(memory_bytes)), end(add_endpoint()), region(add_region(memory, memory_bytes, 1)) {}
+    Side()
+        : memory(map_pages(memory_bytes)), end(add_endpoint()),
+          region(add_region(memory, memory_bytes, 1))
+    {
+    }
     char* memory;
     fid_ep* end;
     fid_mr* region;
@@ -53,17 +56,25 @@ class Paths {
         auto base = reinterpret_cast<std::uint64_t>(b_.memory);
         std::uint64_t key = fi_mr_key(b_.region);
         void* desc = fi_mr_desc(a_.region);
-        count("fi_inject_write, 8 B", 0, [&] { return fi_inject_write(a_.end, a_.memory, 8, a_.peer, base, key); });
-        count("fi_write, 8 B", 1, [&] { return fi_write(a_.end, a_.memory, 8, desc, a_.peer, base, key, &context_); });
-        count("fi_write, 4 KiB", 1,
-              [&] { return fi_write(a_.end, a_.memory, 4096, desc, a_.peer, base, key, &context_); });
-        count("fi_read, 8 B", 1, [&] { return fi_read(a_.end, a_.memory, 8, desc, a_.peer, base, key, &context_); });
-        count("fi_fetch_atomic, SUM of UINT64", 1, [&] {
-            return fi_fetch_atomic(a_.end, a_.memory, 1, desc, a_.memory + 64, desc, a_.peer, base, key, FI_UINT64,
-                                   FI_SUM, &context_);
+        count("fi_inject_write, 8 B", 0,
+              [&] { return fi_inject_write(a_.end, a_.memory, 8, a_.peer, base, key); });
+        count("fi_write, 8 B", 1,
+              [&] { return fi_write(a_.end, a_.memory, 8, desc, a_.peer, base, key, &context_); });
+        count("fi_write, 4 KiB", 1, [&] {
+            return fi_write(a_.end, a_.memory, 4096, desc, a_.peer, base, key, &context_);
         });
-        count("fi_tinject, 8 B", 0, [&] { return fi_tinject(a_.end, a_.memory, 8, a_.peer, 1); }, true);
-        count("fi_tsend, 64 B", 1, [&] { return fi_tsend(a_.end, a_.memory, 64, desc, a_.peer, 1, &context_); }, true);
+        count("fi_read, 8 B", 1,
+              [&] { return fi_read(a_.end, a_.memory, 8, desc, a_.peer, base, key, &context_); });
+        count("fi_fetch_atomic, SUM of UINT64", 1, [&] {
+            return fi_fetch_atomic(a_.end, a_.memory, 1, desc, a_.memory + 64, desc, a_.peer, base,
+                                   key, FI_UINT64, FI_SUM, &context_);
+        });
+        count(
+            "fi_tinject, 8 B", 0, [&] { return fi_tinject(a_.end, a_.memory, 8, a_.peer, 1); },
+            true);
+        count(
+            "fi_tsend, 64 B", 1,
+            [&] { return fi_tsend(a_.end, a_.memory, 64, desc, a_.peer, 1, &context_); }, true);
         receives();
         reads();
     }
@@ -79,13 +90,18 @@ class Paths {
         for (Side* side : {&a_, &b_})
             (void)fi_cq_read(side->cq, nullptr, 0);
     }
-    // f() posts one operation at A that ends in `entries` entries of its CQ; a message is received by B.
+    // f() posts one operation at A that ends in `entries` entries of its CQ; a message is received
+    // by B.
     template <class F>
     void count(const char* name, int entries, F&& f, bool message = false)
     {
         for (int i = -calls; i < calls; ++i) {
             if (message)
-                again([&] { return fi_trecv(b_.end, b_.memory, 64, nullptr, b_.peer, 1, 0, &context_); }, "fi_trecv");
+                again(
+                    [&] {
+                        return fi_trecv(b_.end, b_.memory, 64, nullptr, b_.peer, 1, 0, &context_);
+                    },
+                    "fi_trecv");
             if (i < 0) {
                 again(f, name);
             } else {
@@ -135,11 +151,17 @@ class Paths {
         auto base = reinterpret_cast<std::uint64_t>(b_.memory);
         read("fi_cq_read, empty", a_, -FI_EAGAIN, [] {});
         read("fi_cq_read, entry of a write", a_, 1, [&] {
-            again([&] { return fi_write(a_.end, a_.memory, 8, nullptr, a_.peer, base, fi_mr_key(b_.region), &context_); },
-                  "fi_write");
+            again(
+                [&] {
+                    return fi_write(a_.end, a_.memory, 8, nullptr, a_.peer, base,
+                                    fi_mr_key(b_.region), &context_);
+                },
+                "fi_write");
         });
         read("fi_cq_read, entry of a tagged message", b_, 1, [&] {
-            again([&] { return fi_trecv(b_.end, b_.memory, 64, nullptr, b_.peer, 1, 0, &context_); }, "fi_trecv");
+            again(
+                [&] { return fi_trecv(b_.end, b_.memory, 64, nullptr, b_.peer, 1, 0, &context_); },
+                "fi_trecv");
             again([&] { return fi_tinject(a_.end, a_.memory, 8, a_.peer, 1); }, "fi_tinject");
         });
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: puts together what the programs of bench/ measured: tables, bars, JSON, curves. Called by: bench/run.
-// Calls: report.h.
+// Role: puts together what the programs of bench/ measured: tables, bars, JSON, curves. Called by:
+// bench/run. Calls: report.h.
 #include "frame/report.h"
 
 #include <cstdio>
@@ -43,7 +43,10 @@ int main(int argc, char** argv)
         std::string option = argv[i];
         if (option == "--help")
             return usage(0);
-        const char** path = option == "--json" ? &json : option == "--svg" ? &svg : option == "--markdown" ? &markdown : nullptr;
+        const char** path = option == "--json"       ? &json
+                            : option == "--svg"      ? &svg
+                            : option == "--markdown" ? &markdown
+                                                     : nullptr;
         if (path != nullptr && i + 1 < argc)
             *path = argv[++i];
         else if (option.starts_with("--"))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the speed that issues of the project ask for, and whether it is there. Called by: tables.cc. Calls: samples.h.
+// Role: the speed that issues of the project ask for, and whether it is there. Called by:
+// tables.cc. Calls: samples.h.
 #pragma once
 
 #include "samples.h"

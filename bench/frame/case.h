@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what can be measured between processes: the list of cases. Called by: the driver, every transport.
-// Calls: nothing.
+// Role: what can be measured between processes: the list of cases. Called by: the driver, every
+// transport. Calls: nothing.
 //
-// To add a case: a name in CaseId, a row in cases.cc at the same place, and in each transport that can do it a
-// function and a line in its list of offers (the end of transports/fabric.cc, transports/utofu.cc, ...).
-// Transports without a line show "-". A bar is a row in bars.cc.
+// To add a case: a name in CaseId, a row in cases.cc at the same place, and in each transport that
+// can do it a function and a line in its list of offers (the end of transports/fabric.cc,
+// transports/utofu.cc, ...). Transports without a line show "-". A bar is a row in bars.cc.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,9 @@
 
 namespace tofu::bench {
 
-inline constexpr std::size_t buffer_bytes = std::size_t{1} << 26; ///< registered memory of each side
-inline constexpr int max_sides = 4;                               ///< processes of a transport
+inline constexpr std::size_t buffer_bytes = std::size_t{1}
+                                            << 26; ///< registered memory of each side
+inline constexpr int max_sides = 4;                ///< processes of a transport
 
 /// What a case's figure is; also says which direction is better.
 enum class Unit { ns, mib_per_s, mega_per_s };
@@ -62,7 +63,7 @@ enum CaseId : int {
 struct Case {
     CaseId id;
     const char* section;
-    const char* name;  ///< also what people type
+    const char* name; ///< also what people type
     Unit unit;
     std::size_t first; ///< smallest size in bytes
     std::size_t last;  ///< largest; all of `sizes` between them are measured

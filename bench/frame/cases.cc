@@ -6,7 +6,7 @@ namespace tofu::bench {
 namespace {
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
-constexpr std::size_t curve[] = {1,       8,        64,        256,     1 * KiB, 4 * KiB,
+constexpr std::size_t curve[] = {1,        8,        64,        256,     1 * KiB, 4 * KiB,
                                  16 * KiB, 64 * KiB, 256 * KiB, 1 * MiB, 4 * MiB, 16 * MiB};
 
 constexpr const char* rma = "RMA";

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the provider's objects for programs that measure the provider alone. Called by: paths.cc, footprint.cc,
-// wire.cc. Calls: libfabric. Every refusal ends the program with a line that says what was refused.
+// Role: the provider's objects for programs that measure the provider alone. Called by: paths.cc,
+// footprint.cc, wire.cc. Calls: libfabric. Every refusal ends the program with a line that says
+// what was refused.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
-
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
+#include <vector>
 
 namespace tofu::bench {
 

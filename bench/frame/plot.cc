@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the page of curves: latency and bandwidth over size as SVG. Called by: main.cc, report.cc. Calls: samples.h.
+// Role: the page of curves: latency and bandwidth over size as SVG. Called by: main.cc, report.cc.
+// Calls: samples.h.
 #include "report.h"
 
 #include <algorithm>
@@ -16,8 +17,8 @@ struct Line {
     const char* dash;
 };
 constexpr Line lines[] = {
-    {"tofu", "#e0522d", ""},         {"utofu", "#3f8fd2", ""},         {"shm", "#2f9e62", ""},
-    {"tcp;ofi_rxm", "#a66fd0", ""},  {"memory", "#8a8a8a", "2 3"},     {"process_vm", "#b08d2e", "6 3"},
+    {"tofu", "#e0522d", ""},        {"utofu", "#3f8fd2", ""},     {"shm", "#2f9e62", ""},
+    {"tcp;ofi_rxm", "#a66fd0", ""}, {"memory", "#8a8a8a", "2 3"}, {"process_vm", "#b08d2e", "6 3"},
 };
 constexpr const char* grey = "#808080";
 
@@ -35,7 +36,8 @@ constexpr Panel panels[] = {
     {"tagged bandwidth", "Tagged messages: bandwidth", false},
 };
 
-constexpr double panel_width = 470, panel_height = 250, left = 62, top = 34, right = 14, bottom = 30;
+constexpr double panel_width = 470, panel_height = 250, left = 62, top = 34, right = 14,
+                 bottom = 30;
 
 std::string size_label(double bytes)
 {
@@ -48,10 +50,16 @@ std::string value_label(double value, bool latency)
 {
     char text[32];
     if (latency)
-        std::snprintf(text, sizeof(text), value >= 1e6 ? "%g ms" : value >= 1e3 ? "%g µs" : "%g ns",
-                      value >= 1e6 ? value / 1e6 : value >= 1e3 ? value / 1e3 : value);
+        std::snprintf(text, sizeof(text),
+                      value >= 1e6   ? "%g ms"
+                      : value >= 1e3 ? "%g µs"
+                                     : "%g ns",
+                      value >= 1e6   ? value / 1e6
+                      : value >= 1e3 ? value / 1e3
+                                     : value);
     else
-        std::snprintf(text, sizeof(text), value >= 1000 ? "%g GB/s" : "%g MB/s", value >= 1000 ? value / 1000 : value);
+        std::snprintf(text, sizeof(text), value >= 1000 ? "%g GB/s" : "%g MB/s",
+                      value >= 1000 ? value / 1000 : value);
     return text;
 }
 
@@ -68,7 +76,8 @@ class Axes {
     }
     [[nodiscard]] double x(double bytes) const
     {
-        return x_ + left + (std::log2(bytes) - first_) / (last_ - first_) * (panel_width - left - right);
+        return x_ + left +
+               (std::log2(bytes) - first_) / (last_ - first_) * (panel_width - left - right);
     }
     [[nodiscard]] double y(double value) const
     {
@@ -77,20 +86,21 @@ class Axes {
     }
     void draw(std::FILE* f, const Panel& panel) const
     {
-        std::fprintf(f, "<text x='%.0f' y='%.0f' class='title'>%s</text>\n", x_ + left, y_ + 20, panel.title);
+        std::fprintf(f, "<text x='%.0f' y='%.0f' class='title'>%s</text>\n", x_ + left, y_ + 20,
+                     panel.title);
         for (double decade = least_; decade <= most_; ++decade) {
             double at = y(std::pow(10, decade));
-            std::fprintf(f, "<line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' class='grid'/>\n", x_ + left,
-                         x_ + panel_width - right, at, at);
-            std::fprintf(f, "<text x='%.1f' y='%.1f' class='end'>%s</text>\n", x_ + left - 6, at + 4,
-                         value_label(std::pow(10, decade), panel.latency).c_str());
+            std::fprintf(f, "<line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' class='grid'/>\n",
+                         x_ + left, x_ + panel_width - right, at, at);
+            std::fprintf(f, "<text x='%.1f' y='%.1f' class='end'>%s</text>\n", x_ + left - 6,
+                         at + 4, value_label(std::pow(10, decade), panel.latency).c_str());
         }
         for (double power = first_; power <= last_ + 0.01; power += 4) {
             double at = x(std::exp2(power));
-            std::fprintf(f, "<line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' class='grid'/>\n", at, at, y_ + top,
-                         y_ + panel_height - bottom);
-            std::fprintf(f, "<text x='%.1f' y='%.1f' class='mid'>%s</text>\n", at, y_ + panel_height - bottom + 16,
-                         size_label(std::exp2(power)).c_str());
+            std::fprintf(f, "<line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' class='grid'/>\n", at,
+                         at, y_ + top, y_ + panel_height - bottom);
+            std::fprintf(f, "<text x='%.1f' y='%.1f' class='mid'>%s</text>\n", at,
+                         y_ + panel_height - bottom + 16, size_label(std::exp2(power)).c_str());
         }
     }
 
@@ -116,11 +126,13 @@ std::vector<Point> curve(const std::vector<Series>& all, const Panel& panel, con
                 }
                 points.push_back({double(s.bytes), figure});
             }
-    std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return a.bytes < b.bytes; });
+    std::sort(points.begin(), points.end(),
+              [](const Point& a, const Point& b) { return a.bytes < b.bytes; });
     return points;
 }
 
-void draw_panel(std::FILE* f, const std::vector<Series>& all, const Panel& panel, double x, double y)
+void draw_panel(std::FILE* f, const std::vector<Series>& all, const Panel& panel, double x,
+                double y)
 {
     double least = 1e300, most = 0, first = 1e300, last = 0;
     for (const Line& line : lines)
@@ -131,7 +143,8 @@ void draw_panel(std::FILE* f, const std::vector<Series>& all, const Panel& panel
             last = std::max(last, p.bytes);
         }
     if (most <= 0) {
-        std::fprintf(f, "<text x='%.0f' y='%.0f' class='title'>%s: not measured</text>\n", x + left, y + 20, panel.title);
+        std::fprintf(f, "<text x='%.0f' y='%.0f' class='title'>%s: not measured</text>\n", x + left,
+                     y + 20, panel.title);
         return;
     }
     Axes axes(x, y, least, most, first, last);
@@ -146,15 +159,17 @@ void draw_panel(std::FILE* f, const std::vector<Series>& all, const Panel& panel
             std::fprintf(f, "%.1f,%.1f ", axes.x(p.bytes), axes.y(p.figure.high));
         for (auto p = points.rbegin(); p != points.rend(); ++p)
             std::fprintf(f, "%.1f,%.1f ", axes.x(p->bytes), axes.y(std::max(p->figure.low, 1e-9)));
-        std::fprintf(f, "'/>\n<polyline fill='none' stroke='%s' stroke-width='1.8' stroke-dasharray='%s' points='",
+        std::fprintf(f,
+                     "'/>\n<polyline fill='none' stroke='%s' stroke-width='1.8' "
+                     "stroke-dasharray='%s' points='",
                      line.colour, line.dash);
         for (const Point& p : points)
             std::fprintf(f, "%.1f,%.1f ", axes.x(p.bytes), axes.y(p.figure.median));
         std::fputs("'/>\n", f);
         if (*line.dash == '\0')
             for (const Point& p : points)
-                std::fprintf(f, "<circle cx='%.1f' cy='%.1f' r='2.2' fill='%s'/>\n", axes.x(p.bytes),
-                             axes.y(p.figure.median), line.colour);
+                std::fprintf(f, "<circle cx='%.1f' cy='%.1f' r='2.2' fill='%s'/>\n",
+                             axes.x(p.bytes), axes.y(p.figure.median), line.colour);
     }
 }
 
@@ -165,19 +180,25 @@ void write_plot(std::FILE* f, const std::vector<Series>& all)
     constexpr double head = 40, rows = (std::size(panels) + 1) / 2;
     double width = 2 * panel_width, height = head + rows * panel_height + 8;
     std::fprintf(f,
-                 "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %.0f %.0f' width='%.0f' height='%.0f' "
-                 "font-family='sans-serif' font-size='11'>\n<style>text{fill:%s}.title{font-size:13px;font-weight:bold}"
-                 ".end{text-anchor:end}.mid{text-anchor:middle}.grid{stroke:%s;stroke-opacity:.28}</style>\n",
+                 "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %.0f %.0f' width='%.0f' "
+                 "height='%.0f' "
+                 "font-family='sans-serif' "
+                 "font-size='11'>\n<style>text{fill:%s}.title{font-size:13px;font-weight:bold}"
+                 ".end{text-anchor:end}.mid{text-anchor:middle}.grid{stroke:%s;stroke-opacity:.28}<"
+                 "/style>\n",
                  width, height, width, height, grey, grey);
     double x = left;
     for (const Line& line : lines) {
-        std::fprintf(f, "<line x1='%.0f' x2='%.0f' y1='22' y2='22' stroke='%s' stroke-width='3' stroke-dasharray='%s'/>\n",
+        std::fprintf(f,
+                     "<line x1='%.0f' x2='%.0f' y1='22' y2='22' stroke='%s' stroke-width='3' "
+                     "stroke-dasharray='%s'/>\n",
                      x, x + 26, line.colour, line.dash);
         std::fprintf(f, "<text x='%.0f' y='26' font-size='13'>%s</text>\n", x + 32, line.transport);
         x += 60 + 8.0 * double(std::string(line.transport).size());
     }
     for (std::size_t i = 0; i < std::size(panels); ++i)
-        draw_panel(f, all, panels[i], double(i % 2) * panel_width, head + double(i / 2) * panel_height);
+        draw_panel(f, all, panels[i], double(i % 2) * panel_width,
+                   head + double(i / 2) * panel_height);
     std::fputs("</svg>\n", f);
 }
 

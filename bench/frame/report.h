@@ -12,8 +12,8 @@ namespace tofu::bench {
 
 enum class Style { text, markdown };
 
-/// One table for each section, in the order of appearance. In each cell the median, half the distance of the
-/// quartiles in percent, and how many times as good "tofu" is in the same moment.
+/// One table for each section, in the order of appearance. In each cell the median, half the
+/// distance of the quartiles in percent, and how many times as good "tofu" is in the same moment.
 void write_tables(std::FILE* file, const std::vector<Series>& all, Style style);
 /// The bars that issues of the project name, and whether they are met.
 void write_bars(std::FILE* file, const std::vector<Series>& all, Style style);

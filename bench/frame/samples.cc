@@ -40,8 +40,8 @@ Figure ratio_of(const std::vector<double>& a, const std::vector<double>& b)
 
 void write_series(std::FILE* file, const Series& s)
 {
-    std::fprintf(file, "%s\t%s\t%zu\t%d\t%s\t%s\t", s.section.c_str(), s.name.c_str(), s.bytes, s.processes,
-                 s.unit.c_str(), s.transport.c_str());
+    std::fprintf(file, "%s\t%s\t%zu\t%d\t%s\t%s\t", s.section.c_str(), s.name.c_str(), s.bytes,
+                 s.processes, s.unit.c_str(), s.transport.c_str());
     for (std::size_t i = 0; i < s.samples.size(); ++i)
         std::fprintf(file, "%s%.6g", i ? "," : "", s.samples[i]);
     std::fputc('\n', file);
@@ -63,8 +63,13 @@ bool read_series(const char* path, std::vector<Series>& all)
                 fields.back() += c;
         if (fields.size() != 7)
             continue;
-        Series s{fields[0], fields[1], std::size_t(std::atoll(fields[2].c_str())), std::atoi(fields[3].c_str()),
-                 fields[4], fields[5], {}};
+        Series s{fields[0],
+                 fields[1],
+                 std::size_t(std::atoll(fields[2].c_str())),
+                 std::atoi(fields[3].c_str()),
+                 fields[4],
+                 fields[5],
+                 {}};
         for (const char* at = fields[6].c_str(); *at != '\0';) {
             char* end = nullptr;
             s.samples.push_back(std::strtod(at, &end));
@@ -89,7 +94,8 @@ const Series* find(const std::vector<Series>& all, std::string_view name, std::s
                    std::string_view transport, int processes)
 {
     for (const Series& s : all)
-        if (s.name == name && s.bytes == bytes && s.transport == transport && (processes == 0 || s.processes == processes) && figure_of(s.samples).valid())
+        if (s.name == name && s.bytes == bytes && s.transport == transport &&
+            (processes == 0 || s.processes == processes) && figure_of(s.samples).valid())
             return &s;
     return nullptr;
 }

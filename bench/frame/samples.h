@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what was measured, by whatever program: series of samples, their medians and ratios, and the plain
-// text by which programs hand them to the report. Called by: the driver, report.cc. Calls: stdio.
+// Role: what was measured, by whatever program: series of samples, their medians and ratios, and
+// the plain text by which programs hand them to the report. Called by: the driver, report.cc.
+// Calls: stdio.
 //
 // The text has one line a series, fields between tabs:
 //   section, name, bytes, processes, unit, transport, samples between commas
-// The n-th samples of two series of one program were taken next to each other, so that their ratio means
-// something; -1 stands for a sample that failed.
+// The n-th samples of two series of one program were taken next to each other, so that their ratio
+// means something; -1 stands for a sample that failed.
 #pragma once
 
 #include <cstddef>
@@ -42,8 +43,8 @@ inline bool more_is_better(std::string_view unit)
 }
 
 void write_series(std::FILE* file, const Series& series);
-/// Appends the series of a file; false with a line on stderr where it can't be read. Lines that are no series
-/// are ignored, so that a program's other output may stand between them.
+/// Appends the series of a file; false with a line on stderr where it can't be read. Lines that are
+/// no series are ignored, so that a program's other output may stand between them.
 bool read_series(const char* path, std::vector<Series>& all);
 
 /// The first that fits; null if there is none. 0 processes: any number.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the tables and the JSON of report.h. Called by: main.cc, report.cc. Calls: samples.h, bars.h.
+// Role: the tables and the JSON of report.h. Called by: main.cc, report.cc. Calls: samples.h,
+// bars.h.
 #include "bars.h"
 #include "report.h"
 
@@ -53,7 +54,12 @@ std::string cell(const Series* theirs, const Series* mine)
         text += " ±" + std::to_string(int(std::lround(figure.spread() * 50))) + "%";
     if (mine != nullptr && mine != theirs)
         if (Figure ratio = advantage(*mine, *theirs); ratio.valid())
-            text += " (" + text_of(ratio.median >= 99.5 ? "%.0f" : ratio.median >= 9.95 ? "%.1f" : "%.2f", ratio.median) + "x)";
+            text += " (" +
+                    text_of(ratio.median >= 99.5   ? "%.0f"
+                            : ratio.median >= 9.95 ? "%.1f"
+                                                   : "%.2f",
+                            ratio.median) +
+                    "x)";
     return text;
 }
 
@@ -61,7 +67,8 @@ std::string cell(const Series* theirs, const Series* mine)
 std::size_t place_of(const std::string& transport)
 {
     constexpr const char* order[] = {"memory", "process_vm", "utofu", "tofu"};
-    return std::size_t(std::find(std::begin(order), std::end(order), transport) - std::begin(order));
+    return std::size_t(std::find(std::begin(order), std::end(order), transport) -
+                       std::begin(order));
 }
 
 using Rows = std::vector<std::vector<std::string>>;
@@ -70,7 +77,8 @@ void write_rows(std::FILE* file, const Rows& rows, Style style, std::size_t left
 {
     std::vector<std::size_t> widths(rows[0].size());
     auto width = [](const std::string& s) { // characters, not bytes of UTF-8
-        return std::size_t(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+        return std::size_t(
+            std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
     };
     for (auto& row : rows)
         for (std::size_t i = 0; i < row.size(); ++i)
@@ -79,8 +87,12 @@ void write_rows(std::FILE* file, const Rows& rows, Style style, std::size_t left
     for (auto& row : rows) {
         for (std::size_t i = 0; i < row.size(); ++i) {
             std::string pad(style == Style::text ? widths[i] - width(row[i]) : 0, ' ');
-            std::fprintf(file, "%s%s%s", style == Style::markdown ? "| " : i ? "  " : "",
-                         (i < left ? row[i] + pad : pad + row[i]).c_str(), style == Style::markdown ? " " : "");
+            std::fprintf(file, "%s%s%s",
+                         style == Style::markdown ? "| "
+                         : i                      ? "  "
+                                                  : "",
+                         (i < left ? row[i] + pad : pad + row[i]).c_str(),
+                         style == Style::markdown ? " " : "");
         }
         std::fputs(style == Style::markdown ? "|\n" : "\n", file);
         if (head && style == Style::markdown) {
@@ -104,13 +116,15 @@ void write_section(std::FILE* file, const std::vector<const Series*>& series, St
     for (const Series* s : series) {
         if (std::find(transports.begin(), transports.end(), s->transport) == transports.end())
             transports.push_back(s->transport);
-        if (std::none_of(firsts.begin(), firsts.end(), [&](const Series* f) { return same_row(f, s); }))
+        if (std::none_of(firsts.begin(), firsts.end(),
+                         [&](const Series* f) { return same_row(f, s); }))
             firsts.push_back(s);
         sized = sized || s->bytes != 0;
         with_unit = with_unit || !s->unit.empty();
     }
-    std::stable_sort(transports.begin(), transports.end(),
-                     [](const std::string& a, const std::string& b) { return place_of(a) < place_of(b); });
+    std::stable_sort(
+        transports.begin(), transports.end(),
+        [](const std::string& a, const std::string& b) { return place_of(a) < place_of(b); });
     Rows rows(1);
     rows[0] = {series[0]->section};
     if (sized)
@@ -119,8 +133,9 @@ void write_section(std::FILE* file, const std::vector<const Series*>& series, St
         rows[0].push_back("unit");
     rows[0].insert(rows[0].end(), transports.begin(), transports.end());
     for (const Series* first : firsts) {
-        std::vector<std::string> row = {first->name +
-                                        (first->processes > 2 ? ", " + std::to_string(first->processes) + " proc." : "")};
+        std::vector<std::string> row = {
+            first->name +
+            (first->processes > 2 ? ", " + std::to_string(first->processes) + " proc." : "")};
         if (sized)
             row.push_back(size_text(first->bytes));
         if (with_unit)
@@ -178,17 +193,22 @@ void write_tables(std::FILE* file, const std::vector<Series>& all, Style style)
 void write_bars(std::FILE* file, const std::vector<Series>& all, Style style)
 {
     std::vector<BarResult> results = judge_bars(all);
-    if (std::none_of(results.begin(), results.end(), [](const BarResult& bar) { return bar.figure.valid(); }))
+    if (std::none_of(results.begin(), results.end(),
+                     [](const BarResult& bar) { return bar.figure.valid(); }))
         return;
     Rows rows = {{"bar", "issue", "wanted", "measured", ""}};
     for (const BarResult& bar : results) {
         const char* sign = bar.bar->at_most ? "≤ " : "≥ ";
         std::string measured = "-";
         if (bar.figure.valid())
-            measured = number(bar.figure.median) + " (" + number(bar.figure.low) + " to " + number(bar.figure.high) + ")";
+            measured = number(bar.figure.median) + " (" + number(bar.figure.low) + " to " +
+                       number(bar.figure.high) + ")";
         rows.push_back({bar.bar->text, std::to_string(bar.bar->issue),
-                        sign + number(bar.bar->limit) + (*bar.bar->unit ? " " : "") + bar.bar->unit, measured,
-                        !bar.figure.valid() ? "not measured" : bar.met ? "met" : "not met"});
+                        sign + number(bar.bar->limit) + (*bar.bar->unit ? " " : "") + bar.bar->unit,
+                        measured,
+                        !bar.figure.valid() ? "not measured"
+                        : bar.met           ? "met"
+                                            : "not met"});
     }
     write_rows(file, rows, style, 1);
 }
@@ -206,7 +226,8 @@ void write_json(std::FILE* file, const std::vector<Series>& all)
         write_field(file, "transport", s.transport);
         std::fprintf(file, "\"bytes\": %zu, \"processes\": %d, ", s.bytes, s.processes);
         if (figure.valid())
-            std::fprintf(file, "\"median\": %.6g, \"q1\": %.6g, \"q3\": %.6g, ", figure.median, figure.low, figure.high);
+            std::fprintf(file, "\"median\": %.6g, \"q1\": %.6g, \"q3\": %.6g, ", figure.median,
+                         figure.low, figure.high);
         std::fputs("\"samples\": [", file);
         for (std::size_t i = 0; i < s.samples.size(); ++i)
             std::fprintf(file, "%s%.6g", i ? ", " : "", s.samples[i]);
@@ -221,7 +242,8 @@ void write_json(std::FILE* file, const std::vector<Series>& all)
         std::fprintf(file, "\"issue\": %d, \"at_most\": %s, \"limit\": %.6g, ", bar.bar->issue,
                      bar.bar->at_most ? "true" : "false", bar.bar->limit);
         if (bar.figure.valid())
-            std::fprintf(file, "\"measured\": %.6g, \"met\": %s}", bar.figure.median, bar.met ? "true" : "false");
+            std::fprintf(file, "\"measured\": %.6g, \"met\": %s}", bar.figure.median,
+                         bar.met ? "true" : "false");
         else
             std::fputs("\"measured\": null, \"met\": null}", file);
         separator = ",\n";

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
-
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -42,7 +41,9 @@ void Team::child(int side)
     CPU_SET(side % int(sysconf(_SC_NPROCESSORS_ONLN)), &cpus);
     sched_setaffinity(0, sizeof(cpus), &cpus);
     setenv("TOFU_SIM_RANK", std::to_string(side).c_str(), 1);
-    setenv("TOFU_SIM_JOB", ("bench-" + std::to_string(getppid()) + "-" + std::to_string(starts_) + name_).c_str(), 1);
+    setenv("TOFU_SIM_JOB",
+           ("bench-" + std::to_string(getppid()) + "-" + std::to_string(starts_) + name_).c_str(),
+           1);
     Control& control = *control_;
     transport_->join(control, side);
     if (!transport_->open())
@@ -64,7 +65,8 @@ void Team::child(int side)
 void Team::start()
 {
     ++starts_;
-    void* memory = mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return;
     control_ = new (memory) Control;
@@ -143,12 +145,14 @@ double Team::run(const Case& what, std::size_t size, std::size_t iterations)
     std::uint32_t round = control.round.fetch_add(1, std::memory_order_acq_rel) + 1;
     double bound = now_ns() + case_bound_ns;
     auto done = [&] {
-        return std::all_of(std::begin(control.side), std::end(control.side),
-                           [&](auto& side) { return side.done.load(std::memory_order_acquire) >= round; });
+        return std::all_of(std::begin(control.side), std::end(control.side), [&](auto& side) {
+            return side.done.load(std::memory_order_acquire) >= round;
+        });
     };
     while (!done()) {
         if (exited() || now_ns() > bound) {
-            std::fprintf(stderr, "bench: %s failed in \"%s\", %zu bytes\n", name_.c_str(), what.name, size);
+            std::fprintf(stderr, "bench: %s failed in \"%s\", %zu bytes\n", name_.c_str(),
+                         what.name, size);
             end();
             return -1;
         }

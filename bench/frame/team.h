@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the processes of a transport: started, made to run cases, ended. Called by: main.cc. Calls: fork, Transport.
+// Role: the processes of a transport: started, made to run cases, ended. Called by: main.cc. Calls:
+// fork, Transport.
 #pragma once
 
 #include "transport.h"
@@ -7,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-
 #include <sys/types.h>
 
 namespace tofu::bench {
@@ -22,8 +22,8 @@ class Team {
     [[nodiscard]] const std::string& name() const { return name_; }
     /// Starts the processes; says so on stderr where they don't come up.
     void start();
-    /// Runs a case once and returns its figure in the case's unit, -1 where it is not offered or failed. A team
-    /// that fails is ended and started again, a few times.
+    /// Runs a case once and returns its figure in the case's unit, -1 where it is not offered or
+    /// failed. A team that fails is ended and started again, a few times.
     double run(const Case& what, std::size_t size, std::size_t iterations);
     /// Finds how many iterations of the case take about `target_ns`; 0 where it is not offered.
     std::size_t calibrate(const Case& what, std::size_t size, double target_ns);

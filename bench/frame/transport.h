@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what a transport is, and the memory by which the driver and the processes of a transport agree.
-// Called by: the driver (team.cc), every transport. Calls: nothing.
+// Role: what a transport is, and the memory by which the driver and the processes of a transport
+// agree. Called by: the driver (team.cc), every transport. Calls: nothing.
 //
-// A transport is a team of processes that stays up during the whole run; the driver makes all teams run the
-// same case in turn, several rounds, so that figures compared with each other were taken within the same second.
+// A transport is a team of processes that stays up during the whole run; the driver makes all teams
+// run the same case in turn, several rounds, so that figures compared with each other were taken
+// within the same second.
 #pragma once
 
 #include "case.h"
@@ -11,7 +12,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-
 #include <sched.h>
 
 namespace tofu::bench {
@@ -19,7 +19,8 @@ namespace tofu::bench {
 /// Lies in memory shared by the driver and the team. Words of one writer each, lines apart.
 struct Control {
     struct alignas(64) Side {
-        std::atomic<std::uint32_t> done{0}; ///< last round this side has finished; read by the driver
+        std::atomic<std::uint32_t> done{
+            0}; ///< last round this side has finished; read by the driver
         std::atomic<std::uint32_t> meet{0}; ///< meetings this side has come to; read by the others
         std::uint8_t exchange[256] = {};    ///< what it tells the others when it comes up
     };
@@ -42,19 +43,22 @@ inline double now_ns()
     return double(duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count());
 }
 
-/// The last bytes of a transfer, up to 8 of them, carry a number by which the target knows that it came.
+/// The last bytes of a transfer, up to 8 of them, carry a number by which the target knows that it
+/// came.
 inline void store_tail(std::byte* memory, std::size_t size, std::uint64_t value)
 {
     if (size >= 8)
         std::atomic_ref(*reinterpret_cast<std::uint64_t*>(memory + (size - 8) / 8 * 8))
             .store(value, std::memory_order_release);
     else
-        std::atomic_ref(*reinterpret_cast<std::uint8_t*>(memory)).store(std::uint8_t(value), std::memory_order_release);
+        std::atomic_ref(*reinterpret_cast<std::uint8_t*>(memory))
+            .store(std::uint8_t(value), std::memory_order_release);
 }
 inline bool tail_is(const std::byte* memory, std::size_t size, std::uint64_t value)
 {
     if (size >= 8)
-        return *reinterpret_cast<const volatile std::uint64_t*>(memory + (size - 8) / 8 * 8) == value;
+        return *reinterpret_cast<const volatile std::uint64_t*>(memory + (size - 8) / 8 * 8) ==
+               value;
     return *reinterpret_cast<const volatile std::uint8_t*>(memory) == std::uint8_t(value);
 }
 
@@ -66,7 +70,8 @@ class Transport {
     Transport& operator=(const Transport&) = delete;
     virtual ~Transport() = default;
 
-    /// Comes up and connects to the others; false (with a line on stderr) where it is not available here.
+    /// Comes up and connects to the others; false (with a line on stderr) where it is not available
+    /// here.
     virtual bool open() = 0;
 
     void join(Control& control, int side)
@@ -90,8 +95,9 @@ class Transport {
     }
 
   protected:
-    /// A case is a function that all sides run: side 0 returns the nanoseconds and leaves in operations_ how
-    /// many operations that were; -1 where it can't be done after all (all sides must agree on that).
+    /// A case is a function that all sides run: side 0 returns the nanoseconds and leaves in
+    /// operations_ how many operations that were; -1 where it can't be done after all (all sides
+    /// must agree on that).
     template <class T>
     struct Offer {
         CaseId id;
@@ -107,7 +113,8 @@ class Transport {
         return -1;
     }
 
-    /// All sides of the case meet here; `idle` is called while waiting, for transports that need progress.
+    /// All sides of the case meet here; `idle` is called while waiting, for transports that need
+    /// progress.
     template <class F>
     void meet(F&& idle)
     {
@@ -149,8 +156,8 @@ class Transport {
         return 0;
     }
 
-    /// Ping-pong through memory: `put` sends size_ bytes whose tail is the number given; `idle` is called while
-    /// polling `in`.
+    /// Ping-pong through memory: `put` sends size_ bytes whose tail is the number given; `idle` is
+    /// called while polling `in`.
     template <class Put, class Idle>
     double ping_pong_by(std::byte* in, Put&& put, Idle&& idle)
     {
@@ -177,8 +184,8 @@ class Transport {
     double operations_ = 0;
 };
 
-Transport* make_memory();                     ///< limits: cache lines, memcpy, the processor's atomics
-Transport* make_process_vm();                 ///< limits: the kernel's copies between processes
+Transport* make_memory();     ///< limits: cache lines, memcpy, the processor's atomics
+Transport* make_process_vm(); ///< limits: the kernel's copies between processes
 Transport* make_utofu(const char* library);   ///< raw utofu_* calls
 Transport* make_fabric(const char* provider); ///< libfabric
 

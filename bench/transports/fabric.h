@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the cases over libfabric, the same code for every provider. Called by: fabric*.cc. Calls: fi_*.
+// Role: the cases over libfabric, the same code for every provider. Called by: fabric*.cc. Calls:
+// fi_*.
 #pragma once
 
 #include "pattern.h"
 #include "transport.h"
 
 #include <memory>
-#include <string>
-
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
@@ -16,6 +15,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
+#include <string>
 
 namespace tofu::bench {
 

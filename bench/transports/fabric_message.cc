@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: messages over libfabric, between two and between several processes. Called by: fabric.cc. Calls: fi_*.
+// Role: messages over libfabric, between two and between several processes. Called by: fabric.cc.
+// Calls: fi_*.
 #include "fabric.h"
 
 #include <cstdlib>
@@ -81,7 +82,8 @@ double Fabric::stream(bool tagged, bool injected)
     for (std::size_t round = 0; round < rounds; ++round) {
         if (side_ == 0) {
             port_->post([&] {
-                return fi_trecv(port_->ep, nullptr, 0, nullptr, peer().address, token_tag, 0, &contexts_[2 * window]);
+                return fi_trecv(port_->ep, nullptr, 0, nullptr, peer().address, token_tag, 0,
+                                &contexts_[2 * window]);
             });
             for (std::size_t slot = 0; slot < slots; ++slot)
                 if (injected)
@@ -122,7 +124,8 @@ double Fabric::ping_pong_behind_receives()
         fi_cancel(&port_->ep->fid, &posted[i]);
         fi_cq_err_entry error{};
         fi_cq_tagged_entry entry;
-        while (fi_cq_read(port_->cq, &entry, 1) == -FI_EAVAIL && fi_cq_readerr(port_->cq, &error, 0) == 1)
+        while (fi_cq_read(port_->cq, &entry, 1) == -FI_EAVAIL &&
+               fi_cq_readerr(port_->cq, &error, 0) == 1)
             ++back;
     }
     if (back != count) // not as the manual has it: this team must start again
@@ -149,8 +152,8 @@ double Fabric::storm()
                 inject(0, to, token_tag);
         } else {
             port_->post([&] {
-                return fi_trecv(port_->ep, nullptr, 0, nullptr, port_->peers[0].address, token_tag, 0,
-                                &contexts_[2 * window]);
+                return fi_trecv(port_->ep, nullptr, 0, nullptr, port_->peers[0].address, token_tag,
+                                0, &contexts_[2 * window]);
             });
             for (std::size_t slot = 0; slot < slots; ++slot)
                 send(slot, 0);

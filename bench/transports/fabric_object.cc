@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: completion queues, counters, registration and address vectors over libfabric. Called by: fabric.cc.
-// Calls: fi_*.
+// Role: completion queues, counters, registration and address vectors over libfabric. Called by:
+// fabric.cc. Calls: fi_*.
 #include "fabric.h"
 
 #include <cstdlib>
@@ -81,8 +81,8 @@ double Fabric::write_counted()
     return timed([&] {
         for (std::size_t i = 0; i < iterations_; ++i) {
             port.post([&] {
-                return fi_write(port.ep, port.memory, 8, fi_mr_desc(port.mr), to.address, to.base, to.key,
-                                &contexts_[0]);
+                return fi_write(port.ep, port.memory, 8, fi_mr_desc(port.mr), to.address, to.base,
+                                to.key, &contexts_[0]);
             });
             port.wait(port.written, ++count);
         }
@@ -103,7 +103,8 @@ double Fabric::write_remotely_counted()
     for (std::size_t i = 1; i <= iterations_; ++i) {
         if (side_ == 1)
             port.wait(port.remotely_written, seen + i);
-        port.post([&] { return fi_inject_write(port.ep, port.memory, 8, to.address, to.base, to.key); });
+        port.post(
+            [&] { return fi_inject_write(port.ep, port.memory, 8, to.address, to.base, to.key); });
         if (side_ == 0)
             port.wait(port.remotely_written, seen + i);
     }
@@ -119,7 +120,8 @@ fid_mr* register_or_leave(fid_domain* domain, std::byte* memory, std::size_t byt
 {
     fid_mr* mr = nullptr;
     static std::uint64_t key = 1000; // where the program chooses, each another
-    if (fi_mr_reg(domain, memory, bytes, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, ++key, 0, &mr, nullptr) != 0)
+    if (fi_mr_reg(domain, memory, bytes, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, ++key, 0, &mr,
+                  nullptr) != 0)
         std::exit(1);
     return mr;
 }
@@ -171,7 +173,8 @@ double Fabric::register_new()
     });
 }
 
-// As many different addresses as a provider takes of somebody who is not there: made from the peer's own.
+// As many different addresses as a provider takes of somebody who is not there: made from the
+// peer's own.
 double Fabric::insertions()
 {
     if (side_ != 0)
@@ -180,8 +183,8 @@ double Fabric::insertions()
     std::size_t length = sizeof(address);
     if (fi_av_lookup(port_->av, peer().address, address, &length) != 0)
         return timed([] {}), -1;
-    // Ours have an ID in their second eight bytes, those of tcp a port in their second two; shm's are names of
-    // regions, of which only the peer's own exists.
+    // Ours have an ID in their second eight bytes, those of tcp a port in their second two; shm's
+    // are names of regions, of which only the peer's own exists.
     bool ours = provider_ == "tofu", port = port_->info->addr_format == FI_SOCKADDR_IN;
     std::size_t count = ours ? 158976 : port ? 1024 : 1;
     std::vector<std::uint8_t> addresses(count * length);
@@ -212,7 +215,8 @@ double Fabric::insertions()
                 break;
             }
             double start = now_ns();
-            good = fi_av_insert(av, addresses.data(), count, places.data(), 0, nullptr) == int(count);
+            good =
+                fi_av_insert(av, addresses.data(), count, places.data(), 0, nullptr) == int(count);
             inserting += now_ns() - start;
             fi_close(&av->fid);
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: opening and closing of libfabric's objects, and their progress. Called by: fabric*.cc. Calls: fi_*.
+// Role: opening and closing of libfabric's objects, and their progress. Called by: fabric*.cc.
+// Calls: fi_*.
 #include "fabric.h"
 
 #include <cstdio>
@@ -10,9 +11,11 @@ namespace tofu::bench {
 
 Port::~Port()
 {
-    for (fid* object : {ep ? &ep->fid : nullptr, mr ? &mr->fid : nullptr, written ? &written->fid : nullptr,
-                        remotely_written ? &remotely_written->fid : nullptr, cq ? &cq->fid : nullptr,
-                        av ? &av->fid : nullptr, domain ? &domain->fid : nullptr, fabric ? &fabric->fid : nullptr})
+    for (fid* object :
+         {ep ? &ep->fid : nullptr, mr ? &mr->fid : nullptr, written ? &written->fid : nullptr,
+          remotely_written ? &remotely_written->fid : nullptr, cq ? &cq->fid : nullptr,
+          av ? &av->fid : nullptr, domain ? &domain->fid : nullptr,
+          fabric ? &fabric->fid : nullptr})
         if (object != nullptr)
             fi_close(object);
     if (info != nullptr)
@@ -29,7 +32,8 @@ bool Port::open(std::byte* buffer, std::size_t bytes)
 {
     memory = buffer;
     fi_info* hints = fi_allocinfo();
-    hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | (kind == Kind::counter ? FI_RMA_EVENT : 0);
+    hints->caps =
+        FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | (kind == Kind::counter ? FI_RMA_EVENT : 0);
     hints->mode = FI_CONTEXT;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
@@ -83,8 +87,8 @@ bool Port::open(std::byte* buffer, std::size_t bytes)
     good = good && done("fi_enable", fi_enable(ep)) &&
            done("fi_mr_reg",
                 fi_mr_reg(domain, memory, bytes,
-                          FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV, 0,
-                          kind == Kind::counter ? 78 : 77, 0, &mr, nullptr));
+                          FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV,
+                          0, kind == Kind::counter ? 78 : 77, 0, &mr, nullptr));
     return good || fail(at, ret);
 }
 
@@ -127,7 +131,8 @@ std::size_t Port::reap()
     if (n < 0) {
         fi_cq_err_entry error{};
         fi_cq_readerr(cq, &error, 0);
-        std::fprintf(stderr, "bench: %s: completion error: %s\n", provider.c_str(), fi_strerror(error.err));
+        std::fprintf(stderr, "bench: %s: completion error: %s\n", provider.c_str(),
+                     fi_strerror(error.err));
         std::exit(1);
     }
     for (ssize_t i = 0; i < n; ++i)

@@ -20,13 +20,16 @@ double Fabric::put_latency()
     auto put = [&](std::uint64_t value) {
         store_tail(out, size_, value);
         if (size_ <= inject_bytes) {
-            port_->post([&] { return fi_inject_write(port_->ep, out, size_, peer().address, peer().base, peer().key); });
+            port_->post([&] {
+                return fi_inject_write(port_->ep, out, size_, peer().address, peer().base,
+                                       peer().key);
+            });
             return;
         }
         settle(under_way); // the buffer is used again
         port_->post([&] {
-            return fi_write(port_->ep, out, size_, fi_mr_desc(port_->mr), peer().address, peer().base, peer().key,
-                            &contexts_[0]);
+            return fi_write(port_->ep, out, size_, fi_mr_desc(port_->mr), peer().address,
+                            peer().base, peer().key, &contexts_[0]);
         });
         under_way = 1;
     };
@@ -59,8 +62,8 @@ double Fabric::get_latency()
     return timed([&] {
         for (std::size_t i = 0; i < iterations_; ++i) {
             port_->post([&] {
-                return fi_read(port_->ep, port_->memory, size_, fi_mr_desc(port_->mr), peer().address, peer().base,
-                               peer().key, &contexts_[0]);
+                return fi_read(port_->ep, port_->memory, size_, fi_mr_desc(port_->mr),
+                               peer().address, peer().base, peer().key, &contexts_[0]);
             });
             settle(1);
         }
@@ -95,7 +98,8 @@ double Fabric::put_both_ways()
     });
 }
 
-// Memory that the target has just got from the system, filled and registered, each piece written to once.
+// Memory that the target has just got from the system, filled and registered, each piece written to
+// once.
 double Fabric::put_once()
 {
     struct Told {
@@ -106,8 +110,8 @@ double Fabric::put_once()
     if (side_ == 1) {
         std::byte* memory = map_bytes(pieces * size_);
         fid_mr* mr = nullptr;
-        if (memory == nullptr ||
-            fi_mr_reg(port_->domain, memory, pieces * size_, FI_REMOTE_WRITE, 0, 90, 0, &mr, nullptr) != 0)
+        if (memory == nullptr || fi_mr_reg(port_->domain, memory, pieces * size_, FI_REMOTE_WRITE,
+                                           0, 90, 0, &mr, nullptr) != 0)
             std::exit(1);
         bool virt = port_->info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
         told = {fi_mr_key(mr), virt ? reinterpret_cast<std::uint64_t>(memory) : 0};
@@ -120,8 +124,8 @@ double Fabric::put_once()
     return timed([&] {
         for (std::size_t i = 0; i < pieces; ++i) {
             port_->post([&] {
-                return fi_write(port_->ep, port_->memory, size_, fi_mr_desc(port_->mr), peer().address,
-                                told.base + i * size_, told.key, &contexts_[0]);
+                return fi_write(port_->ep, port_->memory, size_, fi_mr_desc(port_->mr),
+                                peer().address, told.base + i * size_, told.key, &contexts_[0]);
             });
             settle(1);
         }
@@ -137,8 +141,9 @@ double Fabric::get_bandwidth()
         for (; operations_ < double(iterations_); operations_ += double(slots)) {
             for (std::size_t slot = 0; slot < slots; ++slot)
                 port_->post([&] {
-                    return fi_read(port_->ep, port_->memory + slot * size_, size_, fi_mr_desc(port_->mr),
-                                   peer().address, peer().base + slot * size_, peer().key, &contexts_[slot]);
+                    return fi_read(port_->ep, port_->memory + slot * size_, size_,
+                                   fi_mr_desc(port_->mr), peer().address,
+                                   peer().base + slot * size_, peer().key, &contexts_[slot]);
                 });
             settle(slots);
         }
@@ -154,7 +159,8 @@ double Fabric::inject_writes()
     double elapsed = timed([&] {
         for (std::size_t i = 0; i < iterations_; ++i)
             port_->post([&] {
-                return fi_inject_write(port_->ep, &word, 8, peer().address, peer().base + 8192, peer().key);
+                return fi_inject_write(port_->ep, &word, 8, peer().address, peer().base + 8192,
+                                       peer().key);
             });
     });
     return elapsed;

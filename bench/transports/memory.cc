@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the limits of the machine that no transport can beat: a cache line from one core to the other, memcpy
-// between mappings, the processor's own atomics; and the kernel's copies between processes (process_vm_*).
-// Called by: the driver. Calls: the kernel.
+// Role: the limits of the machine that no transport can beat: a cache line from one core to the
+// other, memcpy between mappings, the processor's own atomics; and the kernel's copies between
+// processes (process_vm_*). Called by: the driver. Calls: the kernel.
 #include "pattern.h"
 #include "transport.h"
 
 #include <cstring>
-
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -37,7 +36,10 @@ class Memory final : public Transport {
   private:
     // What side `side` owns, as all see it.
     std::byte* of(int side) { return shared_ + std::size_t(side) * buffer_bytes; }
-    std::atomic<std::uint64_t>& word() { return *reinterpret_cast<std::atomic<std::uint64_t>*>(shared_ + 8192); }
+    std::atomic<std::uint64_t>& word()
+    {
+        return *reinterpret_cast<std::atomic<std::uint64_t>*>(shared_ + 8192);
+    }
 
     double ping_pong()
     {
@@ -114,16 +116,11 @@ class Memory final : public Transport {
     double run_case(CaseId id) override
     {
         static constexpr Offer<Memory> offers[] = {
-            {write_latency, &Memory::ping_pong},
-            {tagged_latency, &Memory::ping_pong},
-            {message_latency, &Memory::ping_pong},
-            {write_bandwidth, &Memory::copy_out},
-            {read_bandwidth, &Memory::copy_in},
-            {tagged_bandwidth, &Memory::copy_out},
-            {message_bandwidth, &Memory::copy_out},
-            {fetch_add, &Memory::add},
-            {compare_swap, &Memory::swap},
-            {fetch_add_contended, &Memory::add_contended},
+            {write_latency, &Memory::ping_pong},    {tagged_latency, &Memory::ping_pong},
+            {message_latency, &Memory::ping_pong},  {write_bandwidth, &Memory::copy_out},
+            {read_bandwidth, &Memory::copy_in},     {tagged_bandwidth, &Memory::copy_out},
+            {message_bandwidth, &Memory::copy_out}, {fetch_add, &Memory::add},
+            {compare_swap, &Memory::swap},          {fetch_add_contended, &Memory::add_contended},
         };
         return run_offer(*this, id, offers);
     }
@@ -154,7 +151,8 @@ class ProcessVm final : public Transport {
     }
 
   private:
-    using Call = ssize_t(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long);
+    using Call = ssize_t(pid_t, const iovec*, unsigned long, const iovec*, unsigned long,
+                         unsigned long);
     bool move(Call* call, void* here, void* there, std::size_t bytes)
     {
         iovec local{here, bytes}, remote{there, bytes};
@@ -168,14 +166,8 @@ class ProcessVm final : public Transport {
         };
         return ping_pong_by(local_, put, [] {});
     }
-    double write()
-    {
-        return moves(process_vm_writev);
-    }
-    double read()
-    {
-        return moves(process_vm_readv);
-    }
+    double write() { return moves(process_vm_writev); }
+    double read() { return moves(process_vm_readv); }
     double moves(Call* call)
     {
         if (side_ != 0)
@@ -209,10 +201,10 @@ class ProcessVm final : public Transport {
     double run_case(CaseId id) override
     {
         static constexpr Offer<ProcessVm> offers[] = {
-            {write_latency, &ProcessVm::ping_pong},  {write_completion, &ProcessVm::write},
-            {read_latency, &ProcessVm::read},        {write_bandwidth, &ProcessVm::write},
-            {read_bandwidth, &ProcessVm::read},      {tagged_bandwidth, &ProcessVm::write},
-            {message_bandwidth, &ProcessVm::write},  {write_rate, &ProcessVm::write},
+            {write_latency, &ProcessVm::ping_pong}, {write_completion, &ProcessVm::write},
+            {read_latency, &ProcessVm::read},       {write_bandwidth, &ProcessVm::write},
+            {read_bandwidth, &ProcessVm::read},     {tagged_bandwidth, &ProcessVm::write},
+            {message_bandwidth, &ProcessVm::write}, {write_rate, &ProcessVm::write},
             {write_once, &ProcessVm::write_new},
         };
         return run_offer(*this, id, offers);

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the cases over raw utofu_* calls, as a uTofu program of one's own would do them: what the provider
-// above is measured against. Called by: utofu*.cc. Calls: the uTofu library, by dlopen.
+// Role: the cases over raw utofu_* calls, as a uTofu program of one's own would do them: what the
+// provider above is measured against. Called by: utofu*.cc. Calls: the uTofu library, by dlopen.
 #pragma once
 
 #include "pattern.h"
 #include "transport.h"
 
 #include <string>
-
 #include <utofu.h>
 
 namespace tofu::bench {
 
 /// The functions that the cases call. To use another: a line here.
 struct UtofuCalls {
-#define TOFU_BENCH_CALLS(call)                                                                                         \
-    call(create_vcq) call(query_vcq_id) call(reg_mem) call(dereg_mem) call(put) call(put_piggyback8) call(get)         \
-        call(armw8) call(cswap8) call(poll_tcq) call(poll_mrq)
+#define TOFU_BENCH_CALLS(call)                                                                     \
+    call(create_vcq) call(query_vcq_id) call(reg_mem) call(dereg_mem) call(put)                    \
+        call(put_piggyback8) call(get) call(armw8) call(cswap8) call(poll_tcq) call(poll_mrq)
 #define TOFU_BENCH_POINTER(name) decltype(&::utofu_##name) name = nullptr;
     TOFU_BENCH_CALLS(TOFU_BENCH_POINTER)
 #undef TOFU_BENCH_POINTER

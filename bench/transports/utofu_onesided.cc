@@ -20,14 +20,17 @@ double Utofu::ping_pong()
     std::byte* out = memory_ + buffer_bytes / 2;
     auto send = [&](std::uint64_t value) {
         if (size_ <= 8) {
-            check(u_.put_piggyback8(vcq_, peer().id, value, peer().stadd, size_, 0, 0, nullptr), "put_piggyback8");
+            check(u_.put_piggyback8(vcq_, peer().id, value, peer().stadd, size_, 0, 0, nullptr),
+                  "put_piggyback8");
         } else {
             store_tail(out, size_, value);
             for (std::size_t at = 0; at < size_;) {
                 std::size_t part = size_ - at < (1u << 23) ? size_ - at : (1u << 23);
                 at += part;
-                check(u_.put(vcq_, peer().id, local_ + buffer_bytes / 2 + at - part, peer().stadd + at - part, part, 0,
-                             UTOFU_ONESIDED_FLAG_STRONG_ORDER | (at == size_ ? told_when_sent : 0), nullptr),
+                check(u_.put(vcq_, peer().id, local_ + buffer_bytes / 2 + at - part,
+                             peer().stadd + at - part, part, 0,
+                             UTOFU_ONESIDED_FLAG_STRONG_ORDER | (at == size_ ? told_when_sent : 0),
+                             nullptr),
                       "put");
             }
             wait_tcq(1);
@@ -44,7 +47,9 @@ double Utofu::put_completion()
     operations_ = double(iterations_);
     return timed([&] {
         for (std::size_t i = 0; i < iterations_; ++i) {
-            check(u_.put_piggyback8(vcq_, peer().id, i, peer().stadd, 8, 0, told_when_there, nullptr), "put_piggyback8");
+            check(
+                u_.put_piggyback8(vcq_, peer().id, i, peer().stadd, 8, 0, told_when_there, nullptr),
+                "put_piggyback8");
             wait_mrq(1);
         }
     });
@@ -72,7 +77,8 @@ double Utofu::put_bandwidth()
 
 double Utofu::put_both_ways()
 {
-    double elapsed = all_together([&] { windows([&](std::size_t slot) { put(slot, told_when_there); }); });
+    double elapsed =
+        all_together([&] { windows([&](std::size_t slot) { put(slot, told_when_there); }); });
     operations_ *= 2;
     return elapsed;
 }
@@ -84,7 +90,8 @@ double Utofu::get_bandwidth()
     return timed([&] { windows([&](std::size_t slot) { get(slot); }); });
 }
 
-// Memory that the target has just got from the system, filled and registered, each piece written to once.
+// Memory that the target has just got from the system, filled and registered, each piece written to
+// once.
 double Utofu::put_once()
 {
     auto& told = *reinterpret_cast<utofu_stadd_t*>(control_->side[1].exchange);
@@ -102,7 +109,9 @@ double Utofu::put_once()
     operations_ = double(pieces);
     return timed([&] {
         for (std::size_t i = 0; i < pieces; ++i) {
-            check(u_.put(vcq_, peer().id, local_, told + i * size_, size_, 0, told_when_there, nullptr), "put");
+            check(u_.put(vcq_, peer().id, local_, told + i * size_, size_, 0, told_when_there,
+                         nullptr),
+                  "put");
             wait_mrq(1);
         }
     });
@@ -116,8 +125,8 @@ double Utofu::put_rate()
         for (; operations_ < double(iterations_); operations_ += double(window)) {
             for (std::size_t slot = 0; slot < window; ++slot)
                 if (size_ <= 8)
-                    check(u_.put_piggyback8(vcq_, peer().id, slot, peer().stadd + word_at, size_, 0, told_when_sent,
-                                            nullptr),
+                    check(u_.put_piggyback8(vcq_, peer().id, slot, peer().stadd + word_at, size_, 0,
+                                            told_when_sent, nullptr),
                           "put_piggyback8");
                 else
                     put(slot, told_when_sent);
@@ -129,8 +138,8 @@ double Utofu::put_rate()
 void Utofu::adds(int target)
 {
     for (std::size_t i = 0; i < iterations_; ++i) {
-        check(u_.armw8(vcq_, peers_[target].id, UTOFU_ARMW_OP_ADD, 1, peers_[target].stadd + word_at, 0,
-                       told_when_there, nullptr),
+        check(u_.armw8(vcq_, peers_[target].id, UTOFU_ARMW_OP_ADD, 1,
+                       peers_[target].stadd + word_at, 0, told_when_there, nullptr),
               "armw8");
         wait_mrq(1);
     }
@@ -158,7 +167,9 @@ double Utofu::swap()
     operations_ = double(iterations_);
     return timed([&] {
         for (std::size_t i = 0; i < iterations_; ++i) {
-            check(u_.cswap8(vcq_, peer().id, seen, i, peer().stadd + 2 * word_at, 0, told_when_there, nullptr), "cswap8");
+            check(u_.cswap8(vcq_, peer().id, seen, i, peer().stadd + 2 * word_at, 0,
+                            told_when_there, nullptr),
+                  "cswap8");
             seen = wait_mrq(1);
         }
     });
@@ -171,8 +182,8 @@ void Utofu::lower(int target)
     for (std::size_t i = 0; i < iterations_; ++i) {
         std::uint64_t wanted = high - i * max_sides - std::size_t(side_) - 1;
         while (guess > wanted) {
-            check(u_.cswap8(vcq_, peers_[target].id, guess, wanted, peers_[target].stadd + word_at, 0,
-                            told_when_there, nullptr),
+            check(u_.cswap8(vcq_, peers_[target].id, guess, wanted, peers_[target].stadd + word_at,
+                            0, told_when_there, nullptr),
                   "cswap8");
             std::uint64_t seen = wait_mrq(1);
             guess = seen == guess ? wanted : seen;
@@ -194,8 +205,8 @@ double Utofu::add_singles()
         return serving();
     return timed([&] {
         windows([&](std::size_t slot) {
-            check(u_.armw8(vcq_, peer().id, UTOFU_ARMW_OP_ADD, 1, peer().stadd + word_at + 8 * slot, 0,
-                           told_when_there, nullptr),
+            check(u_.armw8(vcq_, peer().id, UTOFU_ARMW_OP_ADD, 1, peer().stadd + word_at + 8 * slot,
+                           0, told_when_there, nullptr),
                   "armw8");
         });
     });
@@ -204,7 +215,8 @@ double Utofu::add_singles()
 double Utofu::put_storm()
 {
     constexpr std::size_t slots = 16;
-    std::size_t writers = std::size_t(sides_ - 1), rounds = (iterations_ / writers + slots - 1) / slots;
+    std::size_t writers = std::size_t(sides_ - 1),
+                rounds = (iterations_ / writers + slots - 1) / slots;
     operations_ = double(rounds * slots * writers);
     return all_together([&] {
         for (std::size_t round = 0; side_ != 0 && round < rounds; ++round) {
@@ -215,7 +227,8 @@ double Utofu::put_storm()
     });
 }
 
-// Each puts into a place of its own at each other, the tail last, and waits for what the others put.
+// Each puts into a place of its own at each other, the tail last, and waits for what the others
+// put.
 double Utofu::exchange()
 {
     std::size_t half = bytes_of_side(2) / 2;
@@ -229,7 +242,8 @@ double Utofu::exchange()
             store_tail(out, size_, i);
             for (int other = 0; other < sides_; ++other)
                 if (other != side_)
-                    check(u_.put(vcq_, peers_[other].id, local_ + half, peers_[other].stadd + in(side_), size_, 0,
+                    check(u_.put(vcq_, peers_[other].id, local_ + half,
+                                 peers_[other].stadd + in(side_), size_, 0,
                                  UTOFU_ONESIDED_FLAG_STRONG_ORDER | told_when_sent, nullptr),
                           "put");
             wait_tcq(std::size_t(sides_ - 1));

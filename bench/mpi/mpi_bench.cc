@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: small MPI benchmarks: latency, bandwidth, message rate, collectives, windows. Called by:
+// bench/mpi/run, people, through mpirun. Calls: MPI.
+//
+// usage: mpi_bench TRANSPORT [p2p|collectives|windows]...
+// One line for bench/report for each figure: the median of five tries of some milliseconds.
+// TRANSPORT is what the lines call what was measured.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <mpi.h>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int tries = 5;
+constexpr double try_seconds = 0.01;
+constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
+constexpr std::size_t memory_bytes = 16 * MiB;
+constexpr int window_size = 64;
+
+const char* transport = "";
+int rank = 0, ranks = 0;
+std::vector<char> memory(memory_bytes);
+
+void say(const char* name, std::size_t bytes, const char* unit, double value)
+{
+    if (rank == 0)
+        std::printf("MPI\t%s\t%zu\t%d\t%s\t%s\t%.5g\n", name, bytes, ranks, unit, transport, value);
+}
+
+// Seconds of one of `f(n)`'s n repetitions: as many as fill a try, agreed on by all.
+template <class F>
+double time_of(F&& f)
+{
+    long n = 4;
+    double elapsed = 0;
+    for (int attempt = 0; attempt < 12; ++attempt) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double start = MPI_Wtime();
+        f(n);
+        elapsed = MPI_Wtime() - start;
+        MPI_Bcast(&elapsed, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        if (elapsed > try_seconds / 4)
+            break;
+        n *= 4;
+    }
+    n = std::max(1L, long(double(n) * try_seconds / std::max(elapsed, 1e-9)));
+    MPI_Bcast(&n, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+    std::vector<double> times;
+    for (int i = 0; i < tries; ++i) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double start = MPI_Wtime();
+        f(n);
+        times.push_back((MPI_Wtime() - start) / double(n));
+    }
+    std::sort(times.begin(), times.end());
+    return times[tries / 2];
+}
+
+void ping_pong(std::size_t size)
+{
+    double seconds = time_of([&](long n) {
+        for (long i = 0; i < n; ++i)
+            if (rank == 0) {
+                MPI_Send(memory.data(), int(size), MPI_CHAR, 1, 1, MPI_COMM_WORLD);
+                MPI_Recv(memory.data(), int(size), MPI_CHAR, 1, 1, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+            } else if (rank == 1) {
+                MPI_Recv(memory.data(), int(size), MPI_CHAR, 0, 1, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+                MPI_Send(memory.data(), int(size), MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+            }
+    });
+    say("latency", size, "ns", seconds / 2 * 1e9);
+}
+
+// Seconds of one message in windows that are answered by an empty one.
+double stream(std::size_t size, int window)
+{
+    std::vector<MPI_Request> requests(static_cast<std::size_t>(window));
+    double seconds = time_of([&](long n) {
+        for (long i = 0; i < n && rank < 2; ++i) {
+            for (int slot = 0; slot < window; ++slot) {
+                char* at = memory.data() + std::size_t(slot) * size % memory_bytes;
+                if (rank == 0)
+                    MPI_Isend(at, int(size), MPI_CHAR, 1, 2, MPI_COMM_WORLD,
+                              &requests[std::size_t(slot)]);
+                else
+                    MPI_Irecv(at, int(size), MPI_CHAR, 0, 2, MPI_COMM_WORLD,
+                              &requests[std::size_t(slot)]);
+            }
+            MPI_Waitall(window, requests.data(), MPI_STATUSES_IGNORE);
+            if (rank == 0)
+                MPI_Recv(nullptr, 0, MPI_CHAR, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            else
+                MPI_Send(nullptr, 0, MPI_CHAR, 0, 3, MPI_COMM_WORLD);
+        }
+    });
+    return seconds / window;
+}
+
+void point_to_point()
+{
+    for (std::size_t size : {std::size_t{0}, std::size_t{8}, KiB, 4 * KiB, 64 * KiB, MiB})
+        ping_pong(size);
+    for (std::size_t size : {4 * KiB, 64 * KiB, MiB})
+        say("bandwidth", size, "MiB/s", double(size) / double(MiB) / stream(size, 16));
+    say("message rate", 64, "M/s", 1e-6 / stream(64, window_size));
+}
+
+void collectives()
+{
+    for (std::size_t count : {std::size_t{1}, std::size_t{128}, 8 * KiB}) {
+        auto* in = reinterpret_cast<double*>(memory.data());
+        double* out = in + memory_bytes / 2 / sizeof(double);
+        double seconds = time_of([&](long n) {
+            for (long i = 0; i < n; ++i)
+                MPI_Allreduce(in, out, int(count), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        });
+        say("allreduce", count * sizeof(double), "ns", seconds * 1e9);
+    }
+    double seconds = time_of([](long n) {
+        for (long i = 0; i < n; ++i)
+            MPI_Barrier(MPI_COMM_WORLD);
+    });
+    say("barrier", 0, "ns", seconds * 1e9);
+}
+
+// Rank 0 works on rank 1's window; the others wait in a barrier.
+void windows()
+{
+    // Of the program's own memory: what MPI allocates for a window on one machine it shares without
+    // any transport.
+    std::vector<char> exposed(memory_bytes);
+    MPI_Win window;
+    MPI_Win_create(exposed.data(), MPI_Aint(memory_bytes), 1, MPI_INFO_NULL, MPI_COMM_WORLD,
+                   &window);
+    MPI_Win_lock_all(0, window);
+    MPI_Barrier(MPI_COMM_WORLD);
+    auto alone = [&](auto&& f) {
+        return time_of([&](long n) {
+            for (long i = 0; i < n && rank == 0; ++i)
+                f();
+            MPI_Barrier(MPI_COMM_WORLD);
+        });
+    };
+    auto put = [&](std::size_t size) {
+        MPI_Put(memory.data(), int(size), MPI_CHAR, 1, 0, int(size), MPI_CHAR, window);
+        MPI_Win_flush(1, window);
+    };
+    auto get = [&](std::size_t size) {
+        MPI_Get(memory.data(), int(size), MPI_CHAR, 1, 0, int(size), MPI_CHAR, window);
+        MPI_Win_flush(1, window);
+    };
+    say("put and flush", 8, "ns", 1e9 * alone([&] { put(8); }));
+    say("get and flush", 8, "ns", 1e9 * alone([&] { get(8); }));
+    say("put bandwidth", MiB, "MiB/s", 1 / alone([&] { put(MiB); }));
+    say("get bandwidth", MiB, "MiB/s", 1 / alone([&] { get(MiB); }));
+    long one = 1, zero = 0, old = 0;
+    say("fetch-and-op and flush", 8, "ns", 1e9 * alone([&] {
+                                               MPI_Fetch_and_op(&one, &old, MPI_LONG, 1, 64,
+                                                                MPI_SUM, window);
+                                               MPI_Win_flush(1, window);
+                                           }));
+    say("compare-and-swap and flush", 8, "ns", 1e9 * alone([&] {
+                                                   MPI_Compare_and_swap(&one, &zero, &old, MPI_LONG,
+                                                                        1, 128, window);
+                                                   MPI_Win_flush(1, window);
+                                               }));
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+}
+
+} // namespace
+
+int main(int argc, char** argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (argc < 3 || ranks < 2) {
+        std::fprintf(stderr,
+                     "usage: mpirun -n RANKS mpi_bench TRANSPORT [p2p|collectives|windows]...\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    transport = argv[1];
+    std::memset(memory.data(), 1, memory_bytes);
+    for (int i = 2; i < argc; ++i) {
+        std::string part = argv[i];
+        if (part == "p2p")
+            point_to_point();
+        else if (part == "collectives")
+            collectives();
+        else if (part == "windows")
+            windows();
+    }
+    MPI_Finalize();
+    return 0;
+}
