@@ -14,12 +14,12 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 
-#if defined(__GNUC__)
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" // FI_MR_BASIC, FI_MR_SCALABLE since 2.0
-#endif
-
 namespace {
 
+// FI_MR_BASIC, FI_MR_SCALABLE and FI_ORDER_STRICT, whose names libfabric 2 deprecates.
+constexpr int mr_basic = 1 << 0;
+constexpr int mr_scalable = 1 << 1;
+constexpr std::uint64_t order_strict = 0x1ff;
 constexpr int three_bits = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 constexpr std::uint64_t atomic_orders =
     FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
@@ -326,9 +326,9 @@ TEST(Info, RefusesWhatItDoesNotHave)
         [](fi_info& h) { h.domain_attr->ep_cnt = 100000; },
         [](fi_info& h) { h.domain_attr->mr_iov_limit = 100; },
         [](fi_info& h) { h.caps = FI_MSG; h.tx_attr->caps = FI_RMA; },
-        [](fi_info& h) { h.tx_attr->comp_order = FI_ORDER_STRICT; },
+        [](fi_info& h) { h.tx_attr->comp_order = order_strict; },
         [](fi_info& h) { h.tx_attr->op_flags = FI_COMMIT_COMPLETE; },
-        [](fi_info& h) { h.caps = FI_RMA; h.domain_attr->mr_mode = FI_MR_BASIC | FI_MR_SCALABLE; },
+        [](fi_info& h) { h.caps = FI_RMA; h.domain_attr->mr_mode = mr_basic | mr_scalable; },
     };
     for (std::size_t i = 0; i < std::size(fills); i++)
         EXPECT_TRUE(refused(fills[i])) << "number " << i;
@@ -379,7 +379,7 @@ TEST(Info, KeepsToTheBitsOfMrModeThatWereHinted)
 
 TEST(Info, OldVersionsGetTheOldModes)
 {
-    for (int mode : {FI_MR_BASIC, FI_MR_SCALABLE})
+    for (int mode : {mr_basic, mr_scalable})
         for (std::uint32_t version : {FI_VERSION(1, 4), FI_VERSION(1, 17)}) {
             Info info = ask([&](fi_info& h) { h.caps = FI_RMA; h.domain_attr->mr_mode = mode; }, version);
             ASSERT_NE(info, nullptr);

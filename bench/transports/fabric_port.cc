@@ -108,7 +108,7 @@ bool Port::publish(std::uint8_t* told)
     mine->length = sizeof(mine->address);
     int ret = fi_getname(&ep->fid, mine->address, &mine->length);
     mine->key = fi_mr_key(mr);
-    bool virt = info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
+    bool virt = info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
     mine->base = virt ? reinterpret_cast<std::uint64_t>(memory) : 0;
     return ret == 0 || fail("fi_getname", ret);
 }

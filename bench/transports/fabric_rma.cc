@@ -113,7 +113,7 @@ double Fabric::put_once()
         if (memory == nullptr || fi_mr_reg(port_->domain, memory, pieces * size_, FI_REMOTE_WRITE,
                                            0, 90, 0, &mr, nullptr) != 0)
             std::exit(1);
-        bool virt = port_->info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
+        bool virt = port_->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
         told = {fi_mr_key(mr), virt ? reinterpret_cast<std::uint64_t>(memory) : 0};
         double result = serving();
         fi_close(&mr->fid);

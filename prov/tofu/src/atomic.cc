@@ -273,7 +273,8 @@ post_native(vcq::Vcq& vcq, Method method, std::size_t size, const PlainCall& cal
     case Method::bits_and: code = UTOFU_ARMW_OP_AND; break;
     case Method::cswap: {
         std::uint64_t compare = 0;
-        std::memcpy(&compare, call.compare, size == 8 ? 8 : 4);
+        if (call.compare != nullptr) // there always; compilers that inline this into plain writes can't know
+            std::memcpy(&compare, call.compare, size == 8 ? 8 : 4);
         return size == 8 ? vcq.cswap8(home, compare, operand, stadd, how)
                          : vcq.cswap4(home, static_cast<std::uint32_t>(compare),
                                       static_cast<std::uint32_t>(operand), stadd, how);

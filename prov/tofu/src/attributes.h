@@ -12,6 +12,10 @@
 
 namespace tofu::limits {
 
+/// FI_MR_BASIC and FI_MR_SCALABLE by number: libfabric 2 deprecates the names, programs still ask for them.
+inline constexpr int mr_basic = 1 << 0;
+inline constexpr int mr_scalable = 1 << 1;
+
 inline constexpr std::size_t inject_size = 192;
 inline constexpr std::size_t max_msg_size = std::size_t{1} << 40;
 inline constexpr std::size_t iov_limit = 4;

@@ -13,6 +13,7 @@
 #include <sys/random.h>
 
 #include "atomic_table.h"
+#include "attributes.h"
 #include "av.h"
 #include "cntr.h"
 #include "cq.h"
@@ -130,8 +131,8 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
     model_.auto_progress = info.domain_attr->data_progress == FI_PROGRESS_AUTO ||
                            info.domain_attr->control_progress == FI_PROGRESS_AUTO;
     model_.locks = needs_locks(info.domain_attr->threading) || model_.auto_progress;
-    model_.virtual_addresses = (mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC)) != 0;
-    model_.provider_keys = (mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC)) != 0;
+    model_.virtual_addresses = (mr_mode & (FI_MR_VIRT_ADDR | limits::mr_basic)) != 0;
+    model_.provider_keys = (mr_mode & (FI_MR_PROV_KEY | limits::mr_basic)) != 0;
     model_.textual_addresses = info.addr_format == FI_ADDR_STR;
     model_.api_version = info.fabric_attr->api_version;
     adopt(home_lock_);

@@ -186,8 +186,8 @@ bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, in
     const int hint =
         hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
     const bool old = FI_VERSION_LT(version, FI_VERSION(1, 5));
-    const int old_style = style == KeyStyle::user ? FI_MR_SCALABLE : FI_MR_BASIC;
-    if (old || (hint & (FI_MR_BASIC | FI_MR_SCALABLE)) != 0) {
+    const int old_style = style == KeyStyle::user ? limits::mr_scalable : limits::mr_basic;
+    if (old || (hint & (limits::mr_basic | limits::mr_scalable)) != 0) {
         mode = old_style;
         return hint == old_style || (old && hint == 0);
     }
