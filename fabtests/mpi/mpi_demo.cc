@@ -209,8 +209,8 @@ bool check_counters(const Backend& backend)
 bool show_path(const LoadedParts& parts, const Backend& backend)
 {
     const bool has_counters = backend.has_statistics();
-    const bool own =
-        parts.pml_cm && parts.mtl_ofi && !parts.other_pml && parts.provider && backend.is_open();
+    const bool own = (parts.built_in || (parts.pml_cm && parts.mtl_ofi && !parts.other_pml)) &&
+                     parts.provider && backend.is_open();
     int mine = own ? 1 : 0;
     int all = 0;
     MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
@@ -221,15 +221,18 @@ bool show_path(const LoadedParts& parts, const Backend& backend)
                     mpidemo::control_variable("pml").c_str(),
                     mpidemo::control_variable("mtl").c_str(),
                     mpidemo::control_variable("mtl_ofi_provider_include").c_str());
-        std::printf("  pml cm is loaded: %s, no other pml: %s, mtl ofi: %s\n", yes(parts.pml_cm),
-                    yes(!parts.other_pml), yes(parts.mtl_ofi));
+        if (parts.built_in)
+            std::printf("  pml and mtl are built into Open MPI: the operations counted below tell\n");
+        else
+            std::printf("  pml cm is loaded: %s, no other pml: %s, mtl ofi: %s\n",
+                        yes(parts.pml_cm), yes(!parts.other_pml), yes(parts.mtl_ofi));
         std::printf("  provider: %s\n",
                     parts.provider ? parts.provider_path.c_str() : "NOT LOADED");
         std::printf("  uTofu library: %s\n",
                     parts.backend_path.empty() ? "NOT LOADED" : parts.backend_path.c_str());
         std::printf("  the same on all ranks: %s\n", yes(all != 0));
     }
-    bool counted = true;
+    bool counted = !parts.built_in; // then there is no other proof
     if (all != 0 && has_counters) {
         counted = check_counters(backend);
     } else if (rank == 0) {

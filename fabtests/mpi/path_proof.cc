@@ -19,6 +19,7 @@ int look_at_library(dl_phdr_info* info, size_t, void* data)
     const std::string_view path = info->dlpi_name != nullptr ? info->dlpi_name : "";
     const std::string_view name = path.substr(path.rfind('/') + 1);
     if (name.starts_with("mca_pml_")) {
+        parts.built_in = false;
         parts.pml_cm = parts.pml_cm || name == "mca_pml_cm.so";
         parts.other_pml = parts.other_pml || name == "mca_pml_ob1.so" || name == "mca_pml_ucx.so";
     } else if (name == "mca_mtl_ofi.so") {

@@ -15,6 +15,7 @@ struct LoadedParts {
     bool pml_cm = false;    // Open MPI's cm: messages go to a matching transport
     bool mtl_ofi = false;   // which is libfabric
     bool other_pml = false; // ob1 or ucx are still loaded: one of them may have been taken
+    bool built_in = true;   // no pml is a file of its own (Open MPI 5): the three above say nothing
     bool provider = false;  // libtofu-fi.so
     std::string provider_path;
     std::string backend_path; // libtofucom.so
