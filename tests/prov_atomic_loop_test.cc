@@ -104,7 +104,7 @@ AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
         op->compare.add(s.compare, s.count);
     if (s.result)
         op->result.add(s.result, s.count);
-    op->target[0] = {Net::base + s.offset, s.count, 0};
+    op->target[0] = {Net::base + s.offset, s.count, 0, 0};
     op->targets = 1;
     return op;
 }
@@ -536,8 +536,8 @@ TEST(AtomicLists, CutsOfAllListsMayDiffer)
     op->fetches = true;
     op->result.add(&r[0], 3);
     op->result.add(&r[3], 37);
-    op->target[0] = {Net::base + 5, 11, 0};
-    op->target[1] = {Net::base + 103, 29, 0};
+    op->target[0] = {Net::base + 5, 11, 0, 0};
+    op->target[1] = {Net::base + 103, 29, 0, 0};
     op->targets = 2;
     for (unsigned i = 0; i < 200; ++i)
         net.memory[i] = static_cast<unsigned char>(i * 7);

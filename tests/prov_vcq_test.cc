@@ -125,7 +125,7 @@ struct VcqTest : testing::Test {
                   [](void* self, const RemoteNotice& n) noexcept {
                       static_cast<VcqTest*>(self)->remote.push_back(n);
                   },
-                  [](void* self, int code, utofu_vcq_id_t) noexcept {
+                  [](void* self, int code, bool, utofu_vcq_id_t) noexcept {
                       static_cast<VcqTest*>(self)->orphans.push_back(code);
                   }};
         EXPECT_EQ(vcq.open(backend, 1, true, sink), 0);

@@ -7,6 +7,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "atomic_native.h"
 #include "endpoint.h"
 #include "rma.h"
 
@@ -32,35 +33,10 @@ struct Call {
     bool silent; ///< fi_inject_atomic: no entry on success
 };
 
-/// The same for one local and one remote piece.
-struct PlainCall {
-    Family family;
-    fi_op op;
-    fi_datatype type;
-    const void* operand;
-    const void* compare;
-    void* result;
-    std::size_t count;
-    fi_addr_t to;
-    std::uint64_t address;
-    std::uint64_t key;
-    void* context;
-    std::uint64_t flags;
-    bool silent;
-};
-
 constexpr std::uint64_t known_flags = FI_COMPLETION | FI_MORE | FI_INJECT | FI_FENCE |
                                       FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
                                       FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE |
                                       FI_COMMIT_COMPLETE;
-
-/// What the target's region must allow.
-constexpr std::uint64_t access_of(Family family, fi_op op)
-{
-    if (op == FI_ATOMIC_READ)
-        return FI_REMOTE_READ;
-    return family == Family::base ? FI_REMOTE_WRITE : FI_REMOTE_READ | FI_REMOTE_WRITE;
-}
 
 constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
 
@@ -133,6 +109,8 @@ void fill_in(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer, ssi
     const Datatype& type = datatypes[call.type];
     op.home = peer.home;
     op.to = call.to;
+    op.access = access_of(call.family, call.op);
+    op.align = type.align;
     op.kernel = kernel_of(call.op, call.type);
     op.method = lookup(call.family, call.op, call.type);
     op.op = call.op;
@@ -175,6 +153,7 @@ int find_targets(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer)
             return misaligned;
         target.elements = remote.count;
         target.key = remote.key;
+        target.address = remote.addr;
         ++op.targets;
     }
     return 0;
@@ -240,7 +219,7 @@ ssize_t submit(fid_ep* fid, const Call& call) noexcept
     return submit_locked(ep, call);
 }
 
-// --- one element, one ARMW
+// --- one piece here and there
 
 [[gnu::noinline]] ssize_t submit_plain(Endpoint& ep, const PlainCall& call) noexcept
 {
@@ -252,102 +231,28 @@ ssize_t submit(fid_ep* fid, const Call& call) noexcept
                               &remote, 1, call.to, call.context, call.flags, call.silent});
 }
 
-/// Whether one ARMW serves an element of the type without knowing where it lies.
-constexpr bool is_native(Method method, std::size_t size)
-{
-    return method <= Method::cswap && method != Method::none && size >= 4;
-}
-
-[[gnu::always_inline]] inline vcq::Post
-post_native(vcq::Vcq& vcq, Method method, std::size_t size, const PlainCall& call,
-                      utofu_vcq_id_t home, utofu_stadd_t stadd, const vcq::How& how) noexcept
-{
-    std::uint64_t operand = 0;
-    if (call.op != FI_ATOMIC_READ)
-        std::memcpy(&operand, call.operand, size == 8 ? 8 : 4);
-    utofu_armw_op code = UTOFU_ARMW_OP_ADD;
-    switch (method) {
-    case Method::swap: code = UTOFU_ARMW_OP_SWAP; break;
-    case Method::read: case Method::bits_or: code = UTOFU_ARMW_OP_OR; break;
-    case Method::bits_xor: code = UTOFU_ARMW_OP_XOR; break;
-    case Method::bits_and: code = UTOFU_ARMW_OP_AND; break;
-    case Method::cswap: {
-        std::uint64_t compare = 0;
-        if (call.compare != nullptr) // there always; compilers that inline this into plain writes can't know
-            std::memcpy(&compare, call.compare, size == 8 ? 8 : 4);
-        return size == 8 ? vcq.cswap8(home, compare, operand, stadd, how)
-                         : vcq.cswap4(home, static_cast<std::uint32_t>(compare),
-                                      static_cast<std::uint32_t>(operand), stadd, how);
-    }
-    case Method::add: case Method::none: case Method::loop: case Method::wide: break;
-    }
-    return size == 8 ? vcq.armw8(home, code, operand, stadd, how)
-                     : vcq.armw4(home, code, static_cast<std::uint32_t>(operand), stadd, how);
-}
-
-/// Inlined into each entry, so that what an entry knows of its call costs nothing.
-[[gnu::always_inline]] inline ssize_t submit_native(Endpoint& ep, Method method, std::size_t size,
-                                                    const PlainCall& call) noexcept
-{
-    if (!ep.enabled()) [[unlikely]]
-        return -FI_EOPBADSTATE;
-    const Peer* const peer = ep.av().find(call.to);
-    if (!peer) [[unlikely]]
-        return -FI_EINVAL;
-    AtomicRunner& runner = ep.atomic_engine().runner();
-    utofu_stadd_t stadd = 0;
-    if (!runner.open_for_native(peer->home) ||
-        ep.remote_keys().resolve(*peer, call.key, call.address, size,
-                                 access_of(call.family, call.op), stadd) != 0) [[unlikely]]
-        return submit_plain(ep, call); // which meets the same and says why
-    if (stadd & (size - 1)) [[unlikely]] // an error, or a complex number across two words
-        return submit_plain(ep, call);
-    NativeOp* const op = runner.alloc_native();
-    if (!op) [[unlikely]] {
-        ep.progress_locked();
-        return -FI_EAGAIN;
-    }
-    describe(*op, ep, call.family, call.context, !call.silent && ep.tx().reports(call.flags));
-    op->pending = 1;
-    op->result = call.family == Family::base ? nullptr : call.result;
-    op->size = static_cast<std::uint8_t>(size);
-    op->home = peer->home;
-    op->stadd = stadd;
-    op->reads = call.op == FI_ATOMIC_READ;
-    op->to = call.to;
-    op->key = call.key;
-    vcq::How how;
-    how.when = vcq::When::delivered;
-    how.strong_order = runner.ordered();
-    how.remote_notice = (ep.caps() & FI_RMA_EVENT) != 0;
-    how.waiter = op;
-    const vcq::Post posted = post_native(ep.vcq(), method, size, call, peer->home, stadd, how);
-    if (posted == vcq::Post::done) [[likely]] {
-        runner.posted();
-        return 0;
-    }
-    runner.release(op);
-    if (posted == vcq::Post::busy) {
-        ep.progress_locked();
-        return -FI_EAGAIN;
-    }
-    return -fi_error_of(ep.vcq().last_error());
-}
-
+/// Inlined into each entry, and handed on as a copy, so that what an entry knows of its call stays in registers.
 [[gnu::always_inline]] inline ssize_t plain(fid_ep* fid, const PlainCall& call) noexcept
 {
     Endpoint& ep = Endpoint::of(fid);
     std::lock_guard<Lock> guard(ep.lock());
-    const Method method = lookup(call.family, call.op, call.type);
-    if (method != Method::none && call.count == 1 && !(call.flags & FI_FENCE) &&
-        (call.operand || call.op == FI_ATOMIC_READ) &&
-        (call.family == Family::base || (call.result && !(ep.caps() & FI_RMA_EVENT))) &&
-        (call.family != Family::compare || call.compare)) [[likely]] {
-        const std::size_t size = datatypes[call.type].size;
-        if (is_native(method, size)) [[likely]]
-            return submit_native(ep, method, size, call);
+    AtomicEngine& engine = ep.atomic_engine();
+    if (static_cast<unsigned>(call.op) < op_count && static_cast<unsigned>(call.type) < datatype_count &&
+        call.count == 1 && !(call.flags & FI_FENCE)) [[likely]] {
+        const Native how = natives[static_cast<unsigned>(call.family)][native_index(call.op, call.type)];
+        if (how.size != 0 && (call.operand || how.reads) &&
+            (call.family == Family::base || (call.result && engine.short_fetch())) &&
+            (call.family != Family::compare || call.compare)) [[likely]] {
+            const ssize_t rc =
+                !engine.keys_are_final() ? submit_by_directory(ep, how, call)
+                : call.silent && engine.short_inject() ? inject_native(ep, how, call)
+                                                       : submit_native(ep, how, call);
+            if (rc != not_native) [[likely]]
+                return rc;
+        }
     }
-    return submit_plain(ep, call);
+    const PlainCall copy = call;
+    return submit_plain(ep, copy);
 }
 
 // --- the table's entries
@@ -480,11 +385,28 @@ int compwritevalid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
     return valid(type, op, count, FI_COMPARE_ATOMIC);
 }
 
-/// A key of the user is read from the peer's directory anew after an access by it was refused.
-void forget_key(Request& request, fi_addr_t to, std::uint64_t key) noexcept
+/// AtomicRunner::Resolve for keys of the user, which are read from the peer's directory anew after an access by
+/// them was refused.
+int resolve_anew(AtomicOp& op, bool refuted) noexcept
 {
-    if (const Peer* peer = request.endpoint->av().find(to))
-        (void)request.endpoint->remote_keys().refuted(*peer, key);
+    Endpoint& ep = *op.endpoint;
+    const Peer* const peer = ep.av().find(op.to);
+    if (!peer)
+        return -FI_EINVAL;
+    for (unsigned i = 0; i < op.targets; ++i) {
+        AtomicOp::Target& target = op.target[i];
+        if (refuted) {
+            (void)ep.remote_keys().refuted(*peer, target.key);
+            continue;
+        }
+        const int rc = ep.remote_keys().resolve(*peer, target.key, target.address,
+                                                target.elements * op.size, op.access, target.stadd);
+        if (rc != 0)
+            return rc;
+        if (target.stadd & (op.align - 1u))
+            return -FI_EINVAL;
+    }
+    return refuted ? -FI_EAGAIN : 0;
 }
 
 } // namespace
@@ -516,9 +438,77 @@ int AtomicEngine::open() noexcept
                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
     runner_.set_ordered((endpoint_.tx_attr().msg_order & orders) != 0);
-    if (endpoint_.remote_keys().by_directory())
-        runner_.set_refuted(&forget_key);
+    const bool by_directory = endpoint_.remote_keys().by_directory();
+    const bool events = (endpoint_.caps() & FI_RMA_EVENT) != 0;
+    if (by_directory)
+        runner_.set_resolve(&resolve_anew);
+    native_flags_ = vcq::Vcq::delivered_flags(runner_.ordered(), events);
+    inject_flags_ = vcq::Vcq::flags_of(runner_.ordered(), events);
+    keys_are_final_ = !by_directory;
+    short_fetch_ = !events;
+    short_inject_ = !by_directory && endpoint_.counters().write == nullptr;
     return 0;
+}
+
+/// The operation that failed on the short way as one of the long way; null where there is no room for it.
+AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, unsigned size, bool entry) noexcept
+{
+    AtomicOp* const op = runner_.alloc();
+    if (!op)
+        return nullptr;
+    const bool kept = endpoint_.remote_keys().by_directory();
+    const Family family = size == 0 ? Family::base : kept ? Family{quick.family} : Family::fetch;
+    const fi_op code = kept ? static_cast<fi_op>(quick.op) : FI_ATOMIC_READ;
+    const fi_datatype type = kept        ? static_cast<fi_datatype>(quick.type)
+                             : size == 8 ? FI_UINT64
+                                         : FI_UINT32;
+    fi_ioc operand{nullptr, 1};
+    fi_ioc compare{nullptr, 1};
+    const fi_ioc result{quick.result, 1};
+    if (kept) { // the buffers of an injected operation are gone
+        op->copy.reset(new (std::nothrow) std::byte[16]);
+        if (!op->copy) {
+            runner_.release(op);
+            return nullptr;
+        }
+        std::memcpy(op->copy.get(), &quick.operand, 8);
+        std::memcpy(op->copy.get() + 8, &quick.compare, 8);
+        operand.addr = op->copy.get();
+        compare.addr = op->copy.get() + 8;
+    }
+    Peer peer{};
+    peer.home = quick.home;
+    fill_in(*op, endpoint_,
+            {family, code, type, &operand, 1, &compare, 1, &result, 1, nullptr, 0,
+             kept ? quick.to : FI_ADDR_UNSPEC, quick.context, 0, false},
+            peer, 1);
+    op->wants_entry = entry;
+    op->target[0] = {quick.stadd, 1, quick.key, quick.address};
+    op->targets = 1;
+    return op;
+}
+
+void AtomicEngine::native_failed(const QuickOp& failed, unsigned size, bool entry, int code) noexcept
+{
+    const QuickOp quick = failed; // its place is free already
+    const bool stale = endpoint_.remote_keys().by_directory() && says_stale(code);
+    const bool reads = size != 0 && quick.reads; // told for what fetches only
+    if ((reads || stale) && !endpoint_.vcq().is_closing())
+        if (AtomicOp* const op = lengthen(quick, size, entry)) {
+            if (reads) { // memory for reading only refuses an ARMW (guide 3.6.2.1), not a Get
+                op->by_get = true;
+                runner_.submit(op, false);
+            } else {
+                (void)resolve_anew(*op, true);
+                runner_.submit_anew(op);
+            }
+            return;
+        }
+    Request request;
+    describe(request, endpoint_, size == 0 ? Family::base : Family::fetch, quick.context, entry);
+    request.err = fi_error_of(code);
+    request.prov_errno = code;
+    complete(request);
 }
 
 } // namespace tofu

@@ -14,6 +14,7 @@
 namespace tofu {
 
 class Endpoint;
+struct QuickOp;
 
 /// The endpoint's operation table (fid_ep::atomic): every entry is filled.
 extern fi_ops_atomic atomic_ops;
@@ -33,12 +34,34 @@ class AtomicEngine {
         if (runner_.wants_progress()) [[unlikely]]
             runner_.progress();
     }
-    /// No atomic of this endpoint is under way (fences of other engines wait for this).
+    /// No atomic of the long way is under way (fences of other engines wait for this, and for the VCQ).
     [[nodiscard]] bool idle() const noexcept { return runner_.outstanding() == 0; }
     [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
 
+    // --- for the short way (atomic_native.h)
+    /// One ARMW of it failed: reported, or done again the long way where that may help.
+    [[gnu::cold]] void native_failed(const QuickOp& op, unsigned size, bool entry, int code) noexcept;
+    /// An ARMW goes out that nobody waits for; an orphan's error may be its.
+    void unattended() noexcept { unattended_ = true; }
+    [[nodiscard]] bool posts_unattended() const noexcept { return unattended_; }
+    [[nodiscard]] unsigned long native_flags() const noexcept { return native_flags_; }
+    [[nodiscard]] unsigned long inject_flags() const noexcept { return inject_flags_; }
+    [[nodiscard]] bool keys_are_final() const noexcept { return keys_are_final_; }
+    /// An operation that fetches and that the target counts takes two communications.
+    [[nodiscard]] bool short_fetch() const noexcept { return short_fetch_; }
+    /// What goes out unattended can be neither counted nor tried again.
+    [[nodiscard]] bool short_inject() const noexcept { return short_inject_; }
+
   private:
+    [[nodiscard]] AtomicOp* lengthen(const QuickOp& quick, unsigned size, bool entry) noexcept;
+
     Endpoint& endpoint_;
+    unsigned long native_flags_ = 0;
+    unsigned long inject_flags_ = 0;
+    bool keys_are_final_ = false;
+    bool short_fetch_ = false;
+    bool short_inject_ = false;
+    bool unattended_ = false;
     AtomicRunner runner_;
 };
 

@@ -18,7 +18,6 @@ class AtomicRunner {
   public:
     /// Completion places left to the endpoint's other engines.
     static constexpr unsigned window_reserve = 48;
-    static constexpr std::size_t max_native = 1024;
     static constexpr std::size_t max_ops = 512;
     static constexpr std::size_t max_flights = 1024;
     /// Flights that one CSWAP carries at most: bounds the work of one notice.
@@ -32,9 +31,10 @@ class AtomicRunner {
     void set_ordered(bool on) noexcept { ordered_ = on; }
     [[nodiscard]] bool ordered() const noexcept { return ordered_; }
 
-    /// Called with the key of an access that the target's TNI refused: what it stood for may have changed.
-    using Refuted = void (*)(Request& request, fi_addr_t to, std::uint64_t key) noexcept;
-    void set_refuted(Refuted refuted) noexcept { refuted_ = refuted; }
+    /// Where keys are the user's: finds the targets of an operation, of which the TNI has refused what the keys
+    /// stood for (`refuted`), anew. 0, -FI_EAGAIN (under way), or the operation's error. Null: keys are final.
+    using Resolve = int (*)(AtomicOp& op, bool refuted) noexcept;
+    void set_resolve(Resolve resolve) noexcept { resolve_ = resolve; }
 
     // --- one element, one ARMW
     /// Whether an operation on `home` may be posted now, before any that waits.
@@ -42,18 +42,6 @@ class AtomicRunner {
     {
         return queue_ == nullptr && (!ordered_ || looping_ == nullptr || !loops_at(home));
     }
-    /// Null when too many are under way. The caller fills in Request's part, `result` and `size`, posts with
-    /// the waiter, and calls posted() or gives the operation back.
-    [[nodiscard]] NativeOp* alloc_native() noexcept
-    {
-        NativeOp* op = natives_.alloc();
-        if (op) [[likely]]
-            op->runner = this, op->notify = &native_done;
-        return op;
-    }
-    void posted() noexcept { ++outstanding_; }
-    void release(NativeOp* op) noexcept { natives_.release(op); }
-
     // --- everything else
     /// Null when too many are under way (-FI_EAGAIN for the caller).
     [[nodiscard]] AtomicOp* alloc() noexcept;
@@ -62,9 +50,16 @@ class AtomicRunner {
     /// operand and compare lists are not read any more when the call returns.
     void submit(AtomicOp* op, bool inject) noexcept;
 
+    /// Takes over an operation that was refused on the short way: begins once its keys are known anew.
+    void submit_anew(AtomicOp* op) noexcept
+    {
+        ++outstanding_;
+        begin_again(*op);
+    }
+
     /// Operations under way or queued.
     [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
-    [[nodiscard]] bool wants_progress() const noexcept { return queue_ || again_ || events_ || wide_.wants_progress(); }
+    [[nodiscard]] bool wants_progress() const noexcept { return queue_ || again_ || events_ || stale_ || wide_.wants_progress(); }
     void progress() noexcept;
     void close() noexcept;
 
@@ -75,7 +70,6 @@ class AtomicRunner {
     [[nodiscard]] std::uint32_t random() noexcept;
 
   private:
-    static void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     static void word_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     static void loop_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     static void got_word(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
@@ -91,7 +85,6 @@ class AtomicRunner {
     [[nodiscard]] vcq::Post post_swap(Flight& f, vcq::How how) noexcept;
     [[nodiscard]] vcq::Post get_word(Flight& f) noexcept;
     [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
-    [[nodiscard]] bool read_by_get(const NativeOp& op) noexcept;
     [[nodiscard]] bool took(AtomicOp& op, vcq::Post posted, std::size_t elements) noexcept;
     void advance(AtomicOp& op, std::size_t elements) noexcept;
     void keep_injected(AtomicOp& op) noexcept;
@@ -99,6 +92,9 @@ class AtomicRunner {
     void all_started(AtomicOp& op) noexcept;
     void settle_word(Flight& f, std::uint64_t before, int code) noexcept;
     void finish(AtomicOp& op) noexcept;
+    void begin_again(AtomicOp& op) noexcept;
+    void resolve_stale() noexcept;
+    void end(AtomicOp& op) noexcept;
 
     // --- loops
     [[nodiscard]] WordSlot& slot_of(const Flight& f) noexcept;
@@ -124,10 +120,10 @@ class AtomicRunner {
     AtomicOp* events_ = nullptr;     ///< ended but for their notice at the target, which was refused
     Flight* again_ = nullptr;        ///< to post (again) when due
     Flight* again_end_ = nullptr;
-    Refuted refuted_ = nullptr;
+    Resolve resolve_ = nullptr;
+    AtomicOp* stale_ = nullptr;      ///< to begin again once their keys are known
     AtomicScratch scratch_;
     WideRunner wide_;
-    Pool<NativeOp> natives_{max_native};
     Pool<AtomicOp> ops_{max_ops};
     Pool<Flight> flights_{max_flights};
     std::unique_ptr<WordSlot[]> slots_;

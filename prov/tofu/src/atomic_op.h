@@ -71,27 +71,17 @@ class Pieces {
     Piece piece_[max_atomic_iov];
 };
 
-/// One element by one ARMW: the hot path. The request is the waiter itself.
-struct NativeOp : Request {
-    class AtomicRunner* runner;
-    void* result;       ///< null for base operations
-    utofu_vcq_id_t home;
-    utofu_stadd_t stadd;
-    bool reads;         ///< FI_ATOMIC_READ: may have to be done by Get
-    fi_addr_t to;
-    std::uint64_t key;
-    std::uint8_t size;  ///< of the result
-};
-
-/// Any other operation. `pending` counts flights, plus one until all words have been started.
+/// An operation that is not one ARMW of one element (quick.h). `pending` counts flights, plus one until all words have been started.
 struct AtomicOp : Request {
     struct Target {
         utofu_stadd_t stadd;
         std::size_t elements;
         std::uint64_t key;
+        std::uint64_t address;  ///< what the application said; `stadd` follows from it and the key
     };
 
     fi_addr_t to;
+    std::uint64_t access;       ///< that the target's regions must allow
     class AtomicRunner* runner;
     AtomicOp* next;             ///< in the runner's queue
     AtomicOp* loop_next;        ///< among the operations with loops, see AtomicRunner::looping_
@@ -101,6 +91,7 @@ struct AtomicOp : Request {
     Method method;
     fi_op op;
     std::uint8_t size;          ///< of an element
+    std::uint8_t align;         ///< of an element at the target
     bool integer;
     bool multi;                 ///< takes more than one round trip: later ones in order must wait
     bool reads_operand;
@@ -110,6 +101,8 @@ struct AtomicOp : Request {
     bool event;                 ///< the target counts it (FI_RMA_EVENT): one notice at its end
     bool write_event;           ///< it counts as a write (base family), not as a read
     bool event_posted;
+    bool retried;               ///< with keys looked up anew
+    bool took_effect;           ///< at least one word: it can't be retried as a whole
     bool by_get;                ///< FI_ATOMIC_READ of a region that only allows reading
     std::uint8_t scratch;       ///< place of the Get that is its notice at the target
     std::uint8_t targets;       ///< entries of target[]

@@ -5,6 +5,8 @@
 
 #include <rdma/fi_errno.h>
 
+#include "error.h"
+
 namespace tofu {
 
 using vcq::Notice;
@@ -42,6 +44,7 @@ AtomicOp* AtomicRunner::alloc() noexcept
     op->err = op->prov_errno = 0;
     op->next = op->loop_next = op->loop_prev = nullptr;
     op->strong = op->event = op->event_posted = op->by_get = false;
+    op->retried = op->took_effect = false;
     op->targets = op->at_target = 0;
     op->in_target = op->started = op->total = 0;
     op->words = 0;
@@ -55,29 +58,6 @@ void AtomicRunner::release(AtomicOp* op) noexcept
 {
     op->copy.reset();
     ops_.release(op);
-}
-
-void AtomicRunner::native_done(vcq::Waiter* self, const Notice& notice) noexcept
-{
-    NativeOp* const op = static_cast<NativeOp*>(self);
-    if (notice.code == UTOFU_SUCCESS) [[likely]] {
-        if (op->result) {
-            if (op->size == 8) [[likely]]
-                std::memcpy(op->result, &notice.value, 8);
-            else
-                std::memcpy(op->result, &notice.value, 4);
-        }
-    }
-    (void)settle(*op, notice.code);
-    AtomicRunner* const runner = op->runner;
-    --runner->outstanding_;
-    if (op->err != 0 && runner->refuted_) [[unlikely]]
-        runner->refuted_(*op, op->to, op->key);
-    if (op->err != 0 && op->reads && runner->read_by_get(*op)) [[unlikely]]
-        ; // goes on under another name
-    else
-        complete(*op);
-    runner->natives_.release(op);
 }
 
 // --- the queue
@@ -112,8 +92,10 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
     }
     // Whoever ends while we start is not given back before we have looked: one more reference.
     ++op->pending;
+    if (resolve_) // may have to begin again
+        keep_injected(*op);
     start_queued();
-    if (op->started < op->total)
+    if (op->started < op->total && !op->copy)
         keep_injected(*op);
     if (settle(*op, UTOFU_SUCCESS))
         finish(*op);
@@ -264,6 +246,8 @@ void AtomicRunner::settle_wide(AtomicOp& op, int code) noexcept
 {
     if (code != UTOFU_SUCCESS)
         abandon(op, fi_error_of(code), code);
+    else
+        op.took_effect = true;
     if (settle(op, code))
         finish(op);
 }
@@ -381,42 +365,12 @@ void AtomicRunner::got_word(vcq::Waiter* self, const Notice& notice) noexcept
     runner->settle_word(*f, value, notice.code);
 }
 
-/// A read of one element that met memory for reading only goes on as an operation of the general kind. False:
-/// there is no room for it, and the failure stands.
-bool AtomicRunner::read_by_get(const NativeOp& native) noexcept
-{
-    AtomicOp* const op = closing_ ? nullptr : alloc();
-    if (!op)
-        return false;
-    op->endpoint = native.endpoint;
-    op->cq = native.cq;
-    op->counter = native.counter;
-    op->completion = native.completion;
-    op->wants_entry = native.wants_entry;
-    op->home = native.home;
-    op->kernel = nullptr;
-    op->method = Method::read;
-    op->op = FI_ATOMIC_READ;
-    op->size = native.size;
-    op->integer = true;
-    op->multi = false;
-    op->reads_operand = op->reads_compare = op->write_event = false;
-    op->fetches = op->by_get = true;
-    op->strong = ordered_;
-    op->total = 1;
-    op->result.add(native.result, 1);
-    op->to = native.to;
-    op->target[0] = {native.stadd, 1, native.key};
-    op->targets = 1;
-    submit(op, false);
-    return true;
-}
-
 /// The end of one word, whose content was `before`. The flight is gone afterwards, and perhaps the operation.
 void AtomicRunner::settle_word(Flight& f, std::uint64_t before, int code) noexcept
 {
     AtomicOp& op = *f.op;
     if (code == UTOFU_SUCCESS) [[likely]] {
+        op.took_effect = true;
         if (op.fetches)
             op.result.scatter(reinterpret_cast<const std::byte*>(&before) + f.offset, f.first,
                               f.elements, op.size);
@@ -473,12 +427,57 @@ void AtomicRunner::finish(AtomicOp& op) noexcept
         if (op.loop_next)
             op.loop_next->loop_prev = op.loop_prev;
     }
+    if (op.err != 0 && resolve_ && says_stale(op.prov_errno)) [[unlikely]] {
+        const int rc = resolve_(op, true);
+        if (!op.retried && !op.took_effect && !closing_ && (rc == 0 || rc == -FI_EAGAIN)) {
+            begin_again(op);
+            return;
+        }
+    }
+    end(op);
+}
+
+void AtomicRunner::end(AtomicOp& op) noexcept
+{
     --outstanding_;
-    if (op.err != 0 && refuted_) [[unlikely]]
-        for (unsigned i = 0; i < op.targets; ++i)
-            refuted_(op, op.to, op.target[i].key);
     complete(op);
     release(&op);
+}
+
+/// A key may stand for another region than it did: what was refused as a whole may be done again, once.
+void AtomicRunner::begin_again(AtomicOp& op) noexcept
+{
+    op.retried = true;
+    op.err = op.prov_errno = 0;
+    op.event_posted = op.by_get = false;
+    op.at_target = 0;
+    op.in_target = op.started = 0;
+    op.words = 0;
+    op.next = stale_;
+    stale_ = &op;
+}
+
+void AtomicRunner::resolve_stale() noexcept
+{
+    // Takes the list: who has to wait longer puts itself back.
+    AtomicOp* op = stale_;
+    stale_ = nullptr;
+    while (op) {
+        AtomicOp* const next = op->next;
+        op->next = nullptr;
+        const int rc = closing_ ? -FI_ECANCELED : resolve_(*op, false);
+        if (rc == -FI_EAGAIN || rc == -FI_ENOMEM) {
+            op->next = stale_;
+            stale_ = op;
+        } else if (rc != 0) {
+            op->err = -rc;
+            end(*op);
+        } else {
+            --outstanding_; // submit() counts it again
+            submit(op, false);
+        }
+        op = next;
+    }
 }
 
 void AtomicRunner::event_done(vcq::Waiter* self, const Notice& notice) noexcept
@@ -497,6 +496,8 @@ void AtomicRunner::progress() noexcept
     ++tick_;
     if (again_)
         retry_posts();
+    if (stale_)
+        resolve_stale();
     if (wide_.wants_progress())
         wide_.progress();
     while (AtomicOp* const op = events_) {
@@ -528,6 +529,7 @@ void AtomicRunner::close() noexcept
             settle_word(*f, 0, UTOFU_ERR_MRQ_OTHER);
     }
     wide_.close();
+    resolve_stale();
     while (AtomicOp* const op = events_) {
         events_ = op->next;
         op->next = nullptr;

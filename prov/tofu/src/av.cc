@@ -197,21 +197,6 @@ int AddressVector::bind(EventQueue& events) noexcept
     return 0;
 }
 
-Peer* AddressVector::place(std::size_t number) const noexcept
-{
-    // acquire: the chunk's zeroes, and a filled place, come before its number is known (partner: take())
-    Peer* chunk = number / chunk_size < max_chunks
-                      ? chunks_[number / chunk_size].load(std::memory_order_acquire)
-                      : nullptr;
-    return chunk != nullptr ? chunk + number % chunk_size : nullptr;
-}
-
-const Peer* AddressVector::find(fi_addr_t address) const noexcept
-{
-    const Peer* peer = place(address & place_mask_);
-    return peer != nullptr && peer->home != 0 ? peer : nullptr;
-}
-
 /// A free place: the lowest one removed, else a new one. Null: full or no memory.
 Peer* AddressVector::take(fi_addr_t& number) noexcept
 {

@@ -35,7 +35,11 @@ class AddressVector final : public fid_av {
 
     /// The peer behind an address of the application, whichever receive context it names, or null where it is
     /// none. Safe beside insertions: places never move (they lie in chunks).
-    [[nodiscard]] const Peer* find(fi_addr_t address) const noexcept;
+    [[nodiscard]] const Peer* find(fi_addr_t address) const noexcept
+    {
+        const Peer* peer = place(address & place_mask_);
+        return peer != nullptr && peer->home != 0 ? peer : nullptr;
+    }
     /// A dense number for what an address names: its place and receive context (fi_rx_addr).
     [[nodiscard]] std::uint64_t number_of(fi_addr_t address) const noexcept
     {
@@ -80,7 +84,14 @@ class AddressVector final : public fid_av {
 
     AddressVector(Domain& domain, bool textual) noexcept;
     ~AddressVector();
-    [[nodiscard]] Peer* place(std::size_t number) const noexcept;
+    [[nodiscard]] Peer* place(std::size_t number) const noexcept
+    {
+        // acquire: the chunk's zeroes, and a filled place, come before its number is known (partner: take())
+        Peer* chunk = number / chunk_size < max_chunks
+                          ? chunks_[number / chunk_size].load(std::memory_order_acquire)
+                          : nullptr;
+        return chunk != nullptr ? chunk + number % chunk_size : nullptr;
+    }
     [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
     [[nodiscard]] static bool text_at(const void* addresses, std::size_t number, char* text) noexcept;
     [[nodiscard]] int insert_one(const EndpointAddress& address, fi_addr_t* result, void* context,

@@ -32,25 +32,21 @@ CompletionQueue& of_fid(struct fid* fid) noexcept
 }
 
 // --- formats: each is a prefix of the next but one, fi_cq(3)
-std::size_t copy_context(const Completion& c, void* to) noexcept
+inline void copy(const Completion& c, fi_cq_entry& to) noexcept
 {
-    *static_cast<fi_cq_entry*>(to) = {c.context};
-    return sizeof(fi_cq_entry);
+    to = {c.context};
 }
-std::size_t copy_msg(const Completion& c, void* to) noexcept
+inline void copy(const Completion& c, fi_cq_msg_entry& to) noexcept
 {
-    *static_cast<fi_cq_msg_entry*>(to) = {c.context, c.flags, c.length};
-    return sizeof(fi_cq_msg_entry);
+    to = {c.context, c.flags, c.length};
 }
-std::size_t copy_data(const Completion& c, void* to) noexcept
+inline void copy(const Completion& c, fi_cq_data_entry& to) noexcept
 {
-    *static_cast<fi_cq_data_entry*>(to) = {c.context, c.flags, c.length, c.buffer, c.data};
-    return sizeof(fi_cq_data_entry);
+    to = {c.context, c.flags, c.length, c.buffer, c.data};
 }
-std::size_t copy_tagged(const Completion& c, void* to) noexcept
+inline void copy(const Completion& c, fi_cq_tagged_entry& to) noexcept
 {
-    *static_cast<fi_cq_tagged_entry*>(to) = {c.context, c.flags, c.length, c.buffer, c.data, c.tag};
-    return sizeof(fi_cq_tagged_entry);
+    to = {c.context, c.flags, c.length, c.buffer, c.data, c.tag};
 }
 
 // --- shims
@@ -69,10 +65,6 @@ int control_cq(struct fid* fid, int command, void* argument)
 int open_cq_ops(struct fid*, const char*, std::uint64_t, void**, void*)
 {
     return -FI_ENOSYS;
-}
-ssize_t read(fid_cq* cq, void* buffer, std::size_t count)
-{
-    return CompletionQueue::of(cq).read(buffer, count, nullptr);
 }
 ssize_t read_from(fid_cq* cq, void* buffer, std::size_t count, fi_addr_t* sources)
 {
@@ -116,7 +108,7 @@ fi_ops fid_ops = {
 
 fi_ops_cq cq_ops = {
     .size = sizeof(fi_ops_cq),
-    .read = read,
+    .read = read_cq,
     .readfrom = read_from,
     .readerr = read_error,
     .sread = wait_and_read,
@@ -128,15 +120,15 @@ fi_ops_cq cq_ops = {
 } // namespace
 
 CompletionQueue::CompletionQueue(Domain& domain, const fi_cq_attr& attr) noexcept
-    : domain_(domain), copy_(copy_context), entry_size_(sizeof(fi_cq_entry)),
+    : domain_(domain), take_(take<fi_cq_entry>), entry_size_(sizeof(fi_cq_entry)),
       threshold_(attr.wait_cond == FI_CQ_COND_THRESHOLD), progress_(domain)
 {
     switch (attr.format) {
     case FI_CQ_FORMAT_UNSPEC:
     case FI_CQ_FORMAT_CONTEXT: break;
-    case FI_CQ_FORMAT_MSG: copy_ = copy_msg; entry_size_ = sizeof(fi_cq_msg_entry); break;
-    case FI_CQ_FORMAT_DATA: copy_ = copy_data; entry_size_ = sizeof(fi_cq_data_entry); break;
-    case FI_CQ_FORMAT_TAGGED: copy_ = copy_tagged; entry_size_ = sizeof(fi_cq_tagged_entry); break;
+    case FI_CQ_FORMAT_MSG: take_ = take<fi_cq_msg_entry>; entry_size_ = sizeof(fi_cq_msg_entry); break;
+    case FI_CQ_FORMAT_DATA: take_ = take<fi_cq_data_entry>; entry_size_ = sizeof(fi_cq_data_entry); break;
+    case FI_CQ_FORMAT_TAGGED: take_ = take<fi_cq_tagged_entry>; entry_size_ = sizeof(fi_cq_tagged_entry); break;
     }
     domain_.adopt(lock_);
 }
@@ -193,14 +185,6 @@ int CompletionQueue::close() noexcept
 
 // --- writing
 
-/// The next free slot, under lock_.
-inline CompletionQueue::Slot& CompletionQueue::put() noexcept
-{
-    if (tail_ - head_ > mask_) [[unlikely]]
-        grow();
-    return ring_[tail_ & mask_];
-}
-
 void CompletionQueue::grow() noexcept
 {
     const std::size_t size = (mask_ + 1) * 2;
@@ -212,58 +196,42 @@ void CompletionQueue::grow() noexcept
     mask_ = size - 1;
 }
 
-void CompletionQueue::write(const Completion& completion) noexcept
-{
-    lock_.lock();
-    Slot& slot = put();
-    slot.completion = completion;
-    slot.err = 0;
-    // relaxed: empty() is only a hint, all else is under the lock
-    std::atomic_ref(tail_).store(tail_ + 1, std::memory_order_relaxed);
-    lock_.unlock();
-    wait_.signal();
-}
-
 void CompletionQueue::write_error(const Completion& completion, int err, int prov_errno,
                                   std::size_t overflow_length) noexcept
 {
     lock_.lock();
-    put() = {completion, overflow_length, err, prov_errno};
-    std::atomic_ref(tail_).store(tail_ + 1, std::memory_order_relaxed);
-    lock_.unlock();
-    wait_.signal();
+    put() = {completion, err, prov_errno, overflow_length};
+    written();
 }
 
 // --- reading
 
-ssize_t CompletionQueue::take(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+template <class Entry>
+ssize_t CompletionQueue::take(CompletionQueue& cq, void* buffer, std::size_t count,
+                              fi_addr_t* sources) noexcept
 {
-    std::lock_guard guard(lock_);
-    char* to = static_cast<char*>(buffer);
+    std::lock_guard guard(cq.lock_);
+    auto* const to = static_cast<Entry*>(buffer);
+    std::uint64_t head = cq.head_;
+    const std::uint64_t tail = cq.tail_;
     std::size_t taken = 0;
-    for (; taken < count && head_ != tail_; taken++, head_++) {
-        const Slot& slot = ring_[head_ & mask_];
-        if (slot.err != 0)
+    for (; taken < count && head != tail; taken++, head++) {
+        const Slot& slot = cq.ring_[head & cq.mask_];
+        if (slot.err != 0) [[unlikely]]
             break;
-        to += copy_(slot.completion, to);
+        copy(slot.completion, to[taken]);
         if (sources != nullptr)
             sources[taken] = slot.completion.source;
     }
-    if (taken > 0)
+    if (taken > 0) {
+        // From the start where nothing is left, so that short bursts stay in the same cache lines. Relaxed: for
+        // who holds no lock both are hints.
+        if (head == tail)
+            std::atomic_ref(cq.tail_).store(head = 0, std::memory_order_relaxed);
+        std::atomic_ref(cq.head_).store(head, std::memory_order_relaxed);
         return static_cast<ssize_t>(taken);
-    return head_ != tail_ && ring_[head_ & mask_].err != 0 ? -FI_EAVAIL : -FI_EAGAIN;
-}
-
-ssize_t CompletionQueue::read(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
-{
-    if (empty() || count == 0) // a read of none is how programs ask for progress
-        progress_.run();
-    if (empty()) {
-        progress_.found_nothing();
-        return -FI_EAGAIN;
     }
-    progress_.found();
-    return take(buffer, count, sources);
+    return head != tail && cq.ring_[head & cq.mask_].err != 0 ? -FI_EAVAIL : -FI_EAGAIN;
 }
 
 ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexcept
@@ -289,7 +257,7 @@ ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexc
     entry->err_data_size = 0;
     if (FI_VERSION_LT(domain_.model().api_version, FI_VERSION(1, 5)))
         entry->err_data = nullptr;
-    head_++;
+    std::atomic_ref(head_).store(head_ + 1, std::memory_order_relaxed);
     return 1;
 }
 

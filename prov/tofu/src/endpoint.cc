@@ -144,6 +144,8 @@ int Endpoint::make_engines() noexcept
     }
     if (part_ == Part::receive)
         return 0; // others write here without us
+    if ((caps_ & (FI_ATOMIC | FI_RMA)) != 0 && !quick_.open(*this))
+        return -FI_ENOMEM;
     if (caps_ & FI_ATOMIC) {
         atomic_.reset(new (std::nothrow) AtomicEngine(*this));
         if (!atomic_)
@@ -247,14 +249,14 @@ void Endpoint::rma_event(std::uint8_t notice_type) noexcept
         counter->count();
 }
 
-void Endpoint::on_orphan(void* owner, int code, utofu_vcq_id_t peer) noexcept
+void Endpoint::on_orphan(void* owner, int code, bool armw, utofu_vcq_id_t peer) noexcept
 {
     auto& ep = *static_cast<Endpoint*>(owner);
     if (ep.messages_)
         ep.messages_->peer_failed(peer, code);
     // Messages report their own losses; who sends no unattended writes has nothing else to hear of.
-    if (ep.rma_ && ep.rma_->posts_unattended())
-        ep.report_orphan(FI_RMA | FI_WRITE, code);
+    if (armw ? ep.atomic_ && ep.atomic_->posts_unattended() : ep.rma_ && ep.rma_->posts_unattended())
+        ep.report_orphan((armw ? FI_ATOMIC : FI_RMA) | FI_WRITE, code);
 }
 
 void Endpoint::report_orphan(std::uint64_t op_flags, int utofu_code) noexcept

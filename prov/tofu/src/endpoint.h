@@ -17,6 +17,7 @@
 #include "lock.h"
 #include "mr.h"
 #include "names.h"
+#include "quick.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -114,6 +115,8 @@ class Endpoint final : public EndpointFace {
     [[nodiscard]] LocalMemory& local_memory() noexcept { return *local_memory_; }
     /// STADDs of peers' regions by key, for rma and atomic.
     [[nodiscard]] RemoteKeys& remote_keys() noexcept { return *remote_keys_; }
+    /// What rma and atomic keep by places of vcq()'s window.
+    [[nodiscard]] QuickOps& quick() noexcept { return quick_; }
     [[nodiscard]] const Binding& tx() const noexcept { return tx_; }
     [[nodiscard]] const Binding& rx() const noexcept { return rx_; }
     [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
@@ -133,6 +136,8 @@ class Endpoint final : public EndpointFace {
     /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock, or returns at once
     /// where another thread holds it and `patient` is not asked for. True where the VCQ had something.
     bool progress(bool patient = false) noexcept;
+    /// progress() for the reader of `queue`: messages wait for another round where that is filled by now.
+    void look(const CompletionQueue& queue) noexcept;
     /// The same for who holds lock() already, in an entry of an engine before it has changed anything:
     /// waiters run inside. For the refusals (-FI_EAGAIN), so that who only retries gets on.
     bool progress_locked() noexcept;
@@ -166,7 +171,7 @@ class Endpoint final : public EndpointFace {
     void list() noexcept;
     void unlist() noexcept;
     void choose_operations() noexcept;
-    static void on_orphan(void* owner, int code, utofu_vcq_id_t peer) noexcept;
+    static void on_orphan(void* owner, int code, bool armw, utofu_vcq_id_t peer) noexcept;
     int make_engines() noexcept;
     void unbind() noexcept;
 
@@ -174,6 +179,7 @@ class Endpoint final : public EndpointFace {
     AddressVector* av_ = nullptr;
     Lock lock_;
     vcq::Vcq vcq_;
+    QuickOps quick_;
     std::uint64_t caps_ = 0;
     Part part_ = Part::whole;
     unsigned index_ = 0;

@@ -3,11 +3,20 @@
 // turns an outcome into a completion; calls nothing.
 #pragma once
 
+#include <utofu.h>
+
 namespace tofu {
 
 /// Positive FI_E* for an outcome of a communication (UTOFU_ERR_TCQ_*, UTOFU_ERR_MRQ_*) or of a call; 0 for
 /// success. Codes that uTofu does not define are FI_EIO.
 int fi_error_of(int utofu_code) noexcept;
+
+/// Errors by which a peer's TNI says that what a key stood for is gone.
+inline bool says_stale(int utofu_code) noexcept
+{
+    return utofu_code == UTOFU_ERR_MRQ_RMT_STADD || utofu_code == UTOFU_ERR_MRQ_RMT_MEMORY ||
+           utofu_code == UTOFU_ERR_MRQ_RMT_LENGTH;
+}
 
 /// What the code means and what to look at, one line without a full stop; never null.
 const char* utofu_text(int utofu_code) noexcept;

@@ -16,6 +16,8 @@ class Lock {
     /// Off for FI_THREAD_DOMAIN and the other models in which the application serialises.
     void set_enabled(bool on) noexcept { enabled_ = on; }
 
+    [[nodiscard]] bool enabled() const noexcept { return enabled_; }
+
     void lock() noexcept
     {
         // acquire: pairs with the release in unlock()

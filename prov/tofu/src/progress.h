@@ -14,6 +14,7 @@
 
 namespace tofu {
 
+class CompletionQueue;
 class Domain;
 class Endpoint;
 
@@ -33,6 +34,10 @@ class ProgressSet {
     /// polling already, or waits for its turn where `patient` (before a sleep: wait.h). True where a VCQ had
     /// something.
     bool run(bool patient = false) noexcept;
+    /// A shorter round for the reader of one queue: ends with the endpoint that filled it, and leaves out the
+    /// home VCQ, where nothing comes that a queue would tell. Every full_round-th is a run(), so that nobody
+    /// starves.
+    void look(const CompletionQueue& queue) noexcept;
     /// Handles of the VCQs whose arrivals matter to the set, at most `most`; returns how many.
     [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept;
 
@@ -49,12 +54,15 @@ class ProgressSet {
     }
 
   private:
-    static constexpr unsigned patience = 1024; ///< some 20 us: answers that are under way come sooner
-    static constexpr unsigned yield_every = 16;
+    static constexpr unsigned patience = 4096; ///< some 20 us: answers that are under way come sooner
+    static constexpr unsigned yield_every = 256;
+    static constexpr unsigned full_round = 16;
 
     Domain& domain_;
     Lock lock_;
     std::atomic<unsigned> in_vain_{0};
+    unsigned looks_ = 0;   ///< under lock_
+    std::size_t next_ = 0; ///< the endpoint that a look begins with
     std::vector<Endpoint*> endpoints_;
 };
 

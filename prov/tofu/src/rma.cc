@@ -10,6 +10,7 @@
 
 #include "atomic.h"
 #include "endpoint.h"
+#include "error.h"
 #include "proto/messenger.h"
 
 namespace tofu {
@@ -29,13 +30,6 @@ constexpr std::uint64_t order_of_writes = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_O
                                           FI_ORDER_RMA_WAR | FI_ORDER_WAS;
 constexpr std::uint64_t order_of_reads = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RAR |
                                          FI_ORDER_RMA_RAR | FI_ORDER_RAS;
-
-/// Errors by which a peer says that what the key stood for is gone.
-bool says_stale(int utofu_code) noexcept
-{
-    return utofu_code == UTOFU_ERR_MRQ_RMT_STADD || utofu_code == UTOFU_ERR_MRQ_RMT_MEMORY ||
-           utofu_code == UTOFU_ERR_MRQ_RMT_LENGTH;
-}
 
 /// Copies between a row of segments and one block.
 void gather(std::byte* to, const iovec* from, std::size_t count) noexcept
@@ -73,6 +67,9 @@ int RmaEngine::open() noexcept
     strong_reads_ = (order & order_of_reads) != 0;
     counts_events_ = (endpoint_.caps() & FI_RMA_EVENT) != 0;
     inject_flags_ = vcq::Vcq::flags_of(strong_writes_, counts_events_);
+    write_flags_ = vcq::Vcq::delivered_flags(strong_writes_, counts_events_);
+    read_flags_ = vcq::Vcq::delivered_flags(strong_reads_, counts_events_);
+    quick_ = !endpoint_.remote_keys().by_directory();
     // What goes out unattended can be neither counted nor tried again.
     plain_inject_ =
         !endpoint_.remote_keys().by_directory() && endpoint_.counters().write == nullptr;
@@ -384,7 +381,7 @@ void RmaEngine::on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexce
         op.endpoint->rma_engine().finish(op);
 }
 
-void RmaEngine::progress() noexcept
+void RmaEngine::resume() noexcept
 {
     while (first_waiting_ != nullptr) {
         RmaOp& op = *first_waiting_;

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 
 #include <rdma/fi_rma.h>
 #include <sys/uio.h>
@@ -23,6 +25,7 @@ extern fi_ops_rma rma_ops;
 
 inline constexpr std::size_t rma_iov_limit = 4;       ///< local segments of an operation
 inline constexpr std::size_t rma_remote_limit = 4;    ///< segments at the peer
+inline constexpr std::size_t max_quick_read = 64; ///< bytes; longer ones go through submit()
 inline constexpr std::size_t rma_inject_limit = BouncePool::large_size; ///< bound of inject_size
 
 /// One fi_read or fi_write in any of its forms, from the call to its completion.
@@ -77,14 +80,28 @@ class RmaEngine {
     };
 
     explicit RmaEngine(Endpoint& endpoint) noexcept;
+    ~RmaEngine();
     int open() noexcept;
     /// 0 or a refusal without any effect; what goes wrong later is an error entry.
     [[nodiscard]] ssize_t submit(const Call& call) noexcept;
     /// fi_inject_write of bytes that fit into a descriptor.
     [[nodiscard]] ssize_t inject(const void* data, std::size_t length, fi_addr_t to,
                                  std::uint64_t address, std::uint64_t key) noexcept;
+    /// fi_write and fi_read of one segment, keys of the provider's choice and default completion level: one
+    /// communication, at most max_inline_ or max_quick_read bytes. `not_quick` where nothing was done: submit() will.
+    static constexpr ssize_t not_quick = 1;
+    [[nodiscard]] ssize_t write_quickly(const void* data, std::size_t length, fi_addr_t to,
+                                        std::uint64_t address, std::uint64_t key, void* context,
+                                        std::uint64_t flags) noexcept;
+    [[nodiscard]] ssize_t read_quickly(void* to, std::size_t length, fi_addr_t from,
+                                       std::uint64_t address, std::uint64_t key, void* context,
+                                       std::uint64_t flags) noexcept;
     /// Goes on with operations that had to wait for room.
-    void progress() noexcept;
+    void progress() noexcept
+    {
+        if (first_waiting_ != nullptr) [[unlikely]]
+            resume();
+    }
     /// A write that nobody waits for may be under way: an orphan's error may be its.
     [[nodiscard]] bool posts_unattended() const noexcept { return unattended_; }
     /// No operation is under way.
@@ -92,6 +109,10 @@ class RmaEngine {
 
   private:
     static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    template <bool read, bool entry>
+    static void quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] ssize_t quick_refused(vcq::Post posted) noexcept;
+    [[nodiscard, gnu::noinline]] bool make_landing() noexcept;
     [[nodiscard]] int check(const Call& call, std::size_t& total) const noexcept;
     [[nodiscard]] bool quiet() noexcept;
     [[gnu::noinline]] ssize_t inject_slowly(const void* data, std::size_t length, fi_addr_t to,
@@ -103,6 +124,7 @@ class RmaEngine {
     void send_data_at_once(RmaOp& op) noexcept;
     [[nodiscard]] bool post_some(RmaOp& op) noexcept;
     [[nodiscard]] vcq::Post post_piece(RmaOp& op, std::size_t& length) noexcept;
+    void resume() noexcept;
     [[nodiscard]] bool go_on(RmaOp& op) noexcept;
     [[nodiscard]] bool notify_peer(RmaOp& op) noexcept;
     void finish(RmaOp& op) noexcept;
@@ -116,9 +138,19 @@ class RmaEngine {
     vcq::Vcq& vcq_;
     AddressVector* av_;
     bool plain_inject_ = false; ///< fi_inject_write may go out unattended
+    bool quick_ = false;        ///< keys are final: nothing is ever tried again
     std::size_t max_inline_ = 0;
     RmaOp* first_waiting_ = nullptr;
     unsigned long inject_flags_ = 0;
+    unsigned long write_flags_ = 0;
+    unsigned long read_flags_ = 0;
+
+    // Where quick reads land, by places of the window; made and registered at first use.
+    struct Free {
+        void operator()(std::byte* p) const noexcept { std::free(p); }
+    };
+    std::unique_ptr<std::byte[], Free> landing_;
+    utofu_stadd_t landing_stadd_ = 0;
 
     Pool<RmaOp> ops_;
     BouncePool bounces_;

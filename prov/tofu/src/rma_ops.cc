@@ -63,6 +63,14 @@ extern "C" {
 ssize_t tofu_read(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t from, uint64_t addr,
                   uint64_t key, void* context)
 {
+    Endpoint& endpoint = Endpoint::of(ep);
+    {
+        std::lock_guard guard(endpoint.lock());
+        const ssize_t ret = endpoint.rma_engine().read_quickly(buf, len, from, addr, key, context,
+                                                               Endpoint::tx_flags_of(ep));
+        if (ret != RmaEngine::not_quick) [[likely]]
+            return ret;
+    }
     const iovec iov{buf, len};
     return plain(ep, &iov, &desc, 1, from, addr, key, context, true);
 }
@@ -81,6 +89,14 @@ ssize_t tofu_readmsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags)
 ssize_t tofu_write(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t to, uint64_t addr,
                    uint64_t key, void* context)
 {
+    Endpoint& endpoint = Endpoint::of(ep);
+    {
+        std::lock_guard guard(endpoint.lock());
+        const ssize_t ret = endpoint.rma_engine().write_quickly(buf, len, to, addr, key, context,
+                                                                Endpoint::tx_flags_of(ep));
+        if (ret != RmaEngine::not_quick) [[likely]]
+            return ret;
+    }
     const iovec iov{const_cast<void*>(buf), len};
     return plain(ep, &iov, &desc, 1, to, addr, key, context, false);
 }

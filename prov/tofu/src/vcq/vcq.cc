@@ -11,11 +11,6 @@ namespace tofu::vcq {
 
 namespace {
 
-// cbdata tells three things apart: null (nobody waits), a place of the window (bit 0 clear; only an error
-// comes through the TCQ) and a waiter of the TCQ entry itself (bit 0 set).
-constexpr std::uintptr_t sent_bit = 1;
-static_assert(alignof(Waiter) > sent_bit);
-
 int fi_code_of(int code) noexcept
 {
     switch (code) {
@@ -111,52 +106,13 @@ void Vcq::close() noexcept
     id_ = 0;
 }
 
-// --- the window
+// --- posts
 
-/// Fills in what the call of uTofu wants. False: no place is free.
-inline bool Vcq::admit(const How& how, Ticket& ticket) noexcept
+Post Vcq::refuse(int code, When when, std::uint64_t edata) noexcept
 {
-    unsigned long flags = 0;
-    if (how.strong_order)
-        flags |= UTOFU_ONESIDED_FLAG_STRONG_ORDER;
-    if (how.remote_notice)
-        flags |= UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
-    ticket.edata = 0;
-    ticket.cbdata = nullptr;
-    if (how.when == When::delivered) {
-        const std::uint8_t number = first_free_;
-        if (number == 0) [[unlikely]]
-            return false;
-        // The place is taken before the post: its notice may be there before the call returns.
-        Place& place = window_[number];
-        first_free_ = place.next_free;
-        free_count_--;
-        place.waiter = how.waiter;
-        ticket.edata = number;
-        ticket.cbdata = &place;
-        flags |= UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
-    } else if (how.when == When::sent) {
-        ticket.cbdata =
-            reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(how.waiter) | sent_bit);
-        flags |= UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
-        sent_pending_++;
-    }
-    ticket.flags = flags;
-    return true;
-}
-
-inline Post Vcq::settle(int code, const How& how, const Ticket& ticket) noexcept
-{
-    if (code == UTOFU_SUCCESS) [[likely]]
-        return Post::done;
-    return refuse(code, how, ticket);
-}
-
-Post Vcq::refuse(int code, const How& how, const Ticket& ticket) noexcept
-{
-    if (how.when == When::delivered)
-        give_back(static_cast<std::uint8_t>(ticket.edata));
-    else if (how.when == When::sent)
+    if (when == When::delivered)
+        give_back(static_cast<std::uint8_t>(edata));
+    else if (when == When::sent)
         sent_pending_--;
     if (code == UTOFU_ERR_BUSY) {
         tcq_wanted_ = true; // reading it makes room in the TOQ (guide 3.7)
@@ -166,94 +122,11 @@ Post Vcq::refuse(int code, const How& how, const Ticket& ticket) noexcept
     return Post::error;
 }
 
-void Vcq::give_back(std::uint8_t number) noexcept
-{
-    Place& place = window_[number];
-    place.waiter = nullptr;
-    place.next_free = first_free_;
-    first_free_ = number;
-    free_count_++;
-}
-
-// --- posts
-
-#define TOFU_POST(call)                                                                            \
-    Ticket ticket;                                                                                 \
-    if (closing_ || !admit(how, ticket)) [[unlikely]]                                              \
-        return closing_ ? Post::error : Post::busy;                                                \
-    return settle(functions_->call, how, ticket)
-#define TOFU_TICKET ticket.edata, ticket.flags, ticket.cbdata
-
-Post Vcq::put(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote, std::size_t length,
-              const How& how) noexcept
-{
-    TOFU_POST(put(handle_, peer, local, remote, length, TOFU_TICKET));
-}
-
-Post Vcq::put_inline(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
-                     std::size_t length, const How& how) noexcept
-{
-    // The table's function reads the bytes only; its type lacks the const.
-    TOFU_POST(
-        put_piggyback(handle_, peer, const_cast<void*>(data), remote, length, TOFU_TICKET));
-}
-
-Post Vcq::get(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote, std::size_t length,
-              const How& how) noexcept
-{
-    TOFU_POST(get(handle_, peer, local, remote, length, TOFU_TICKET));
-}
-
-Post Vcq::armw4(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand, utofu_stadd_t remote,
-                const How& how) noexcept
-{
-    TOFU_POST(armw4(handle_, peer, op, operand, remote, TOFU_TICKET));
-}
-
-Post Vcq::armw8(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand, utofu_stadd_t remote,
-                const How& how) noexcept
-{
-    TOFU_POST(armw8(handle_, peer, op, operand, remote, TOFU_TICKET));
-}
-
-Post Vcq::cswap4(utofu_vcq_id_t peer, std::uint32_t compare, std::uint32_t swap,
-                 utofu_stadd_t remote, const How& how) noexcept
-{
-    TOFU_POST(cswap4(handle_, peer, compare, swap, remote, TOFU_TICKET));
-}
-
-Post Vcq::cswap8(utofu_vcq_id_t peer, std::uint64_t compare, std::uint64_t swap,
-                 utofu_stadd_t remote, const How& how) noexcept
-{
-    TOFU_POST(cswap8(handle_, peer, compare, swap, remote, TOFU_TICKET));
-}
-
-#undef TOFU_POST
-#undef TOFU_TICKET
-
 // --- polls
 
 unsigned Vcq::poll(unsigned budget) noexcept
 {
-    if (!is_open())
-        return 0;
-    unsigned taken = 0;
-    // Without a waiter for it the TCQ has errors at most, and room to give back: a look now and then will do.
-    if (sent_pending_ != 0 || tcq_wanted_ || ++polls_ % tcq_interval == 0)
-        taken = poll_tcq(budget);
-    for (unsigned i = 0; i < budget; i++, taken++) {
-        utofu_mrq_notice notice;
-        const int code = functions_->poll_mrq(handle_, 0, &notice);
-        if (code == UTOFU_ERR_NOT_FOUND)
-            break;
-        if (code != UTOFU_SUCCESS &&
-            (code > UTOFU_ERR_MRQ_OTHER || code < UTOFU_ERR_MRQ_RMT_LENGTH)) {
-            last_error_ = code;
-            break;
-        }
-        on_mrq(code, notice);
-    }
-    return taken;
+    return poll_inline(budget);
 }
 
 unsigned Vcq::poll_tcq(unsigned budget) noexcept
@@ -285,7 +158,7 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
     }
     if (code == UTOFU_SUCCESS) [[likely]]
         return;
-    if (cbdata != nullptr) {
+    if (cbdata != nullptr && cbdata != armw_mark) {
         // Never left the node, so its MRQ notice will not come (guide 2.2.12).
         auto* place = static_cast<Place*>(cbdata);
         Waiter* waiter = place->waiter;
@@ -295,31 +168,18 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
         waiter->notify(waiter, Notice{code, 0});
         return;
     }
-    if (sink_.orphan_error != nullptr)
-        sink_.orphan_error(sink_.owner, code, 0);
+    orphaned(code, cbdata == armw_mark, 0);
 }
 
-void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
+void Vcq::orphaned(int code, bool armw, utofu_vcq_id_t peer) noexcept
+{
+    if (sink_.orphan_error != nullptr)
+        sink_.orphan_error(sink_.owner, code, armw, peer);
+}
+
+void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept
 {
     switch (notice.notice_type) {
-    case UTOFU_MRQ_TYPE_LCL_PUT:
-    case UTOFU_MRQ_TYPE_LCL_GET:
-    case UTOFU_MRQ_TYPE_LCL_ARMW: {
-        // Places are matched one by one: notices keep their order only per remote VCQ (guide 2.2.10).
-        if (notice.edata == 0 || notice.edata >= window_size) {
-            if (code != UTOFU_SUCCESS && sink_.orphan_error != nullptr)
-                sink_.orphan_error(sink_.owner, code, notice.vcq_id);
-            return;
-        }
-        Waiter* waiter = window_[notice.edata].waiter;
-        if (waiter == nullptr) // its end was told already
-            return;
-        give_back(static_cast<std::uint8_t>(notice.edata));
-        waiter->notify(waiter, Notice{code, notice.notice_type == UTOFU_MRQ_TYPE_LCL_ARMW
-                                                ? notice.rmt_value
-                                                : 0});
-        return;
-    }
     case UTOFU_MRQ_TYPE_RMT_PUT:
     case UTOFU_MRQ_TYPE_RMT_GET:
     case UTOFU_MRQ_TYPE_RMT_ARMW:

@@ -48,6 +48,12 @@ struct How {
     Waiter* waiter = nullptr;   ///< required unless `when` is never
 };
 
+/// The same for a post with When::delivered whose owner keeps its flags (Vcq::delivered_flags) ready.
+struct Attended {
+    Waiter* waiter;
+    unsigned long flags;
+};
+
 /// A notice written by a peer's communication, for whoever owns the VCQ. Nothing in it is trusted.
 struct RemoteNotice {
     std::uint8_t type;    ///< UTOFU_MRQ_TYPE_RMT_*
@@ -60,15 +66,17 @@ struct Sink {
     void* owner = nullptr;
     /// May be null: remote notices are then dropped.
     void (*remote)(void* owner, const RemoteNotice& notice) noexcept = nullptr;
-    /// A communication nobody waited for failed, towards `peer`. May be null.
-    void (*orphan_error)(void* owner, int code, utofu_vcq_id_t peer) noexcept = nullptr;
+    /// A communication nobody waited for failed, an ARMW or another one, towards `peer` (0: not known). May be
+    /// null.
+    void (*orphan_error)(void* owner, int code, bool armw, utofu_vcq_id_t peer) noexcept = nullptr;
 };
 
 /// Owns one VCQ handle. Not thread-safe: its owner's lock serialises all calls.
 class Vcq {
   public:
-    /// Polls between two looks into a TCQ that nobody waits for.
+    /// Polls between two looks into a queue that nobody waits for.
     static constexpr unsigned tcq_interval = 16;
+    static constexpr unsigned poll_budget = 32;
 
     Vcq() = default;
     Vcq(const Vcq&) = delete;
@@ -88,44 +96,110 @@ class Vcq {
     void close() noexcept;
 
     [[nodiscard]] bool is_open() const noexcept { return handle_ != 0; }
+    [[nodiscard]] bool is_closing() const noexcept { return closing_; }
     [[nodiscard]] utofu_vcq_hdl_t handle() const noexcept { return handle_; }
     [[nodiscard]] utofu_vcq_id_t id() const noexcept { return id_; }
     [[nodiscard]] const Backend& backend() const noexcept { return *backend_; }
     [[nodiscard]] int last_error() const noexcept { return last_error_; }
 
-    // --- posts. Lengths are within the limits of Backend::caps(): the caller splits.
-    [[nodiscard]] Post put(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
-                           std::size_t length, const How& how) noexcept;
+    // --- posts, inlined into the engines. Lengths are within the limits of Backend::caps(): the caller splits. `how` is a
+    // How or an Attended.
+    template <class Way = How>
+    [[nodiscard, gnu::always_inline]] Post put(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
+                           std::size_t length, const Way& how) noexcept
+    {
+        return post(how, [&](const Ticket& t) {
+            return functions_->put(handle_, peer, local, remote, length, t.edata, t.flags, t.cbdata);
+        });
+    }
     /// At most caps().max_piggyback_size (32) bytes, copied before the call returns.
-    [[nodiscard]] Post put_inline(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
-                                  std::size_t length, const How& how) noexcept;
-    /// put_inline that nobody waits for, as short as it can be; its error reaches Sink::orphan_error.
+    template <class Way = How>
+    [[nodiscard, gnu::always_inline]] Post put_inline(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
+                                  std::size_t length, const Way& how) noexcept
+    {
+        // The table's function reads the bytes only; its type lacks the const.
+        return post(how, [&](const Ticket& t) {
+            return functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote, length,
+                                             t.edata, t.flags, t.cbdata);
+        });
+    }
+    template <class Way = How>
+    [[nodiscard, gnu::always_inline]] Post get(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
+                           std::size_t length, const Way& how) noexcept
+    {
+        return post(how, [&](const Ticket& t) {
+            return functions_->get(handle_, peer, local, remote, length, t.edata, t.flags, t.cbdata);
+        });
+    }
+    template <class Way = How>
+    [[nodiscard, gnu::always_inline]] Post armw4(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand,
+                             utofu_stadd_t remote, const Way& how) noexcept
+    {
+        return post(how, [&](const Ticket& t) {
+            return functions_->armw4(handle_, peer, op, operand, remote, t.edata, t.flags, t.cbdata);
+        });
+    }
+    template <class Way = How>
+    [[nodiscard, gnu::always_inline]] Post armw8(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
+                             utofu_stadd_t remote, const Way& how) noexcept
+    {
+        return post(how, [&](const Ticket& t) {
+            return functions_->armw8(handle_, peer, op, operand, remote, t.edata, t.flags, t.cbdata);
+        });
+    }
+    template <class Way = How>
+    [[nodiscard, gnu::always_inline]] Post cswap4(utofu_vcq_id_t peer, std::uint32_t compare, std::uint32_t swap,
+                              utofu_stadd_t remote, const Way& how) noexcept
+    {
+        return post(how, [&](const Ticket& t) {
+            return functions_->cswap4(handle_, peer, compare, swap, remote, t.edata, t.flags, t.cbdata);
+        });
+    }
+    template <class Way = How>
+    [[nodiscard, gnu::always_inline]] Post cswap8(utofu_vcq_id_t peer, std::uint64_t compare, std::uint64_t swap,
+                              utofu_stadd_t remote, const Way& how) noexcept
+    {
+        return post(how, [&](const Ticket& t) {
+            return functions_->cswap8(handle_, peer, compare, swap, remote, t.edata, t.flags, t.cbdata);
+        });
+    }
+    /// The place that the next post with When::delivered takes, or 0: none is free. What its owner keeps by
+    /// places (quick.h) needs no allocation of its own.
+    [[nodiscard]] std::uint8_t next_place() const noexcept { return first_free_; }
+
+    // --- posts that nobody waits for, as short as they can be; their errors reach Sink::orphan_error.
     [[nodiscard]] Post put_unattended(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
                                       std::size_t length, unsigned long flags) noexcept
     {
-        const int code = functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote,
-                                                   length, 0, flags, nullptr);
-        return code == UTOFU_SUCCESS ? Post::done : refuse(code, How{}, Ticket{});
+        return unattended(functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote,
+                                                    length, 0, flags, nullptr));
     }
-    /// The flags of a post for put_unattended().
+    [[nodiscard]] Post armw8_unattended(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
+                                        utofu_stadd_t remote, unsigned long flags) noexcept
+    {
+        return unattended(functions_->armw8(handle_, peer, op, operand, remote, 0, flags, armw_mark));
+    }
+    [[nodiscard]] Post armw4_unattended(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand,
+                                        utofu_stadd_t remote, unsigned long flags) noexcept
+    {
+        return unattended(functions_->armw4(handle_, peer, op, operand, remote, 0, flags, armw_mark));
+    }
+    /// The flags of a post for an Attended.
+    static constexpr unsigned long delivered_flags(bool strong_order, bool remote_notice) noexcept
+    {
+        return flags_of(strong_order, remote_notice) | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+    }
+    /// The flags of a post that nobody waits for.
     static constexpr unsigned long flags_of(bool strong_order, bool remote_notice) noexcept
     {
         return (strong_order ? UTOFU_ONESIDED_FLAG_STRONG_ORDER : 0) |
                (remote_notice ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0);
     }
-    [[nodiscard]] Post get(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
-                           std::size_t length, const How& how) noexcept;
-    [[nodiscard]] Post armw4(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand,
-                             utofu_stadd_t remote, const How& how) noexcept;
-    [[nodiscard]] Post armw8(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
-                             utofu_stadd_t remote, const How& how) noexcept;
-    [[nodiscard]] Post cswap4(utofu_vcq_id_t peer, std::uint32_t compare, std::uint32_t swap,
-                              utofu_stadd_t remote, const How& how) noexcept;
-    [[nodiscard]] Post cswap8(utofu_vcq_id_t peer, std::uint64_t compare, std::uint64_t swap,
-                              utofu_stadd_t remote, const How& how) noexcept;
 
     /// Takes at most `budget` entries off each queue and tells their waiters. Returns how many it took.
-    unsigned poll(unsigned budget = 32) noexcept;
+    unsigned poll(unsigned budget = poll_budget) noexcept;
+    /// The same for the one place where the call itself would be felt.
+    [[gnu::always_inline]] unsigned poll_inline(unsigned budget = poll_budget) noexcept;
 
     // --- registrations (slow path: a system call on the hardware); 0 or -FI_E*
     [[nodiscard]] int reg(const void* addr, std::size_t size, bool read_only,
@@ -146,9 +220,15 @@ class Vcq {
         return free_count_ == window_size - 1 && sent_pending_ == 0;
     }
 
-  private:
     // EDATA is one byte (caps: max_edata_size 1) and 0 means "nobody waits": 255 usable places.
     static constexpr unsigned window_size = 256;
+
+  private:
+    // cbdata tells four things apart: null (nobody waits), armw_mark (nobody waits for an ARMW), a place of the
+    // window (bit 0 clear; only an error comes through the TCQ) and a waiter of the TCQ entry itself (bit 0 set).
+    static constexpr std::uintptr_t sent_bit = 1;
+    static_assert(alignof(Waiter) > sent_bit);
+    alignas(8) static inline char armw_mark[8] = {};
     /// `waiter` is null where the place is free. The address of a place is the cbdata of its post.
     struct alignas(8) Place {
         Waiter* waiter;
@@ -160,13 +240,43 @@ class Vcq {
         void* cbdata;
     };
 
-    [[nodiscard]] bool admit(const How& how, Ticket& ticket) noexcept;
-    [[nodiscard]] Post settle(int code, const How& how, const Ticket& ticket) noexcept;
-    [[gnu::noinline]] Post refuse(int code, const How& how, const Ticket& ticket) noexcept;
-    void give_back(std::uint8_t number) noexcept;
-    unsigned poll_tcq(unsigned budget) noexcept;
+    static constexpr When when_of(const How& how) noexcept { return how.when; }
+    static constexpr When when_of(const Attended&) noexcept { return When::delivered; }
+    template <class Way, class Call>
+    [[nodiscard, gnu::always_inline]] Post post(const Way& how, Call&& call) noexcept
+    {
+        Ticket ticket;
+        if (closing_ || !admit(how, ticket)) [[unlikely]]
+            return closing_ ? Post::error : Post::busy;
+        const int code = call(ticket);
+        if (code == UTOFU_SUCCESS) [[likely]]
+            return Post::done;
+        return refuse(code, when_of(how), ticket.edata);
+    }
+    [[nodiscard]] Post unattended(int code) noexcept
+    {
+        return code == UTOFU_SUCCESS ? Post::done : refuse(code, When::never, 0);
+    }
+    [[nodiscard, gnu::always_inline]] bool admit(const How& how, Ticket& ticket) noexcept;
+    [[nodiscard, gnu::always_inline]] bool admit(const Attended& how, Ticket& ticket) noexcept;
+    [[gnu::noinline, gnu::cold]] Post refuse(int code, When when, std::uint64_t edata) noexcept;
+    void give_back(std::uint8_t number) noexcept
+    {
+        Place& place = window_[number];
+        place.waiter = nullptr;
+        place.next_free = first_free_;
+        first_free_ = number;
+        free_count_++;
+    }
+    [[nodiscard]] bool mrq_is_due() const noexcept
+    {
+        return free_count_ != window_size - 1 || sink_.remote != nullptr;
+    }
+    [[gnu::cold]] void orphaned(int code, bool armw, utofu_vcq_id_t peer) noexcept;
+    [[gnu::noinline]] unsigned poll_tcq(unsigned budget) noexcept;
     void on_tcq(int code, void* cbdata) noexcept;
-    void on_mrq(int code, const utofu_mrq_notice& notice) noexcept;
+    [[gnu::always_inline]] void on_mrq(int code, const utofu_mrq_notice& notice) noexcept;
+    void on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept;
 
     utofu_vcq_hdl_t handle_ = 0;
     const Functions* functions_ = nullptr;
@@ -182,5 +292,88 @@ class Vcq {
     const Backend* backend_ = nullptr;
     Place window_[window_size] = {};
 };
+
+// --- inline part
+
+/// Fills in what the call of uTofu wants. False: no place is free.
+inline bool Vcq::admit(const Attended& how, Ticket& ticket) noexcept
+{
+    const std::uint8_t number = first_free_;
+    if (number == 0) [[unlikely]]
+        return false;
+    // The place is taken before the post: its notice may be there before the call returns.
+    Place& place = window_[number];
+    first_free_ = place.next_free;
+    free_count_--;
+    place.waiter = how.waiter;
+    ticket = {number, how.flags, &place};
+    return true;
+}
+
+inline bool Vcq::admit(const How& how, Ticket& ticket) noexcept
+{
+    const unsigned long flags = flags_of(how.strong_order, how.remote_notice);
+    if (how.when == When::delivered)
+        return admit(Attended{how.waiter, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, ticket);
+    ticket = {0, flags, nullptr};
+    if (how.when == When::sent) {
+        ticket.cbdata =
+            reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(how.waiter) | sent_bit);
+        ticket.flags |= UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
+        sent_pending_++;
+    }
+    return true;
+}
+
+inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
+{
+    const std::uint8_t type = notice.notice_type;
+    if (type != UTOFU_MRQ_TYPE_LCL_ARMW && type != UTOFU_MRQ_TYPE_LCL_PUT &&
+        type != UTOFU_MRQ_TYPE_LCL_GET) {
+        on_remote_mrq(code, notice);
+        return;
+    }
+    // Places are matched one by one: notices keep their order only per remote VCQ (guide 2.2.10).
+    if (notice.edata == 0 || notice.edata >= window_size) [[unlikely]] {
+        if (code != UTOFU_SUCCESS)
+            orphaned(code, type == UTOFU_MRQ_TYPE_LCL_ARMW, notice.vcq_id);
+        return;
+    }
+    Waiter* waiter = window_[notice.edata].waiter;
+    if (waiter == nullptr) [[unlikely]] // its end was told already
+        return;
+    give_back(static_cast<std::uint8_t>(notice.edata));
+    waiter->notify(waiter, Notice{code, type == UTOFU_MRQ_TYPE_LCL_ARMW ? notice.rmt_value : 0});
+}
+
+inline unsigned Vcq::poll_inline(unsigned budget) noexcept
+{
+    if (!is_open()) [[unlikely]]
+        return 0;
+    unsigned taken = 0;
+    // Without a waiter a queue has errors at most, and room to give back: a look now and then will do.
+    const bool look = ++polls_ % tcq_interval == 0;
+    if (sent_pending_ != 0 || tcq_wanted_ || look) [[unlikely]]
+        taken = poll_tcq(budget);
+    if (!mrq_is_due() && !look) [[likely]]
+        return taken;
+    for (unsigned i = 0; i < budget; i++, taken++) {
+        utofu_mrq_notice notice;
+        const int code = functions_->poll_mrq(handle_, 0, &notice);
+        if (code == UTOFU_ERR_NOT_FOUND)
+            break;
+        if (code != UTOFU_SUCCESS &&
+            (code > UTOFU_ERR_MRQ_OTHER || code < UTOFU_ERR_MRQ_RMT_LENGTH)) [[unlikely]] {
+            last_error_ = code;
+            break;
+        }
+        on_mrq(code, notice);
+        if (!mrq_is_due()) { // nobody waits for another one
+            taken++;
+            break;
+        }
+    }
+    return taken;
+}
 
 } // namespace tofu::vcq

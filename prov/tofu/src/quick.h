@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Operations that are one communication with one end: what is kept of them until their notice comes, by places
+// of the endpoint's completion window, so that none is allocated. Made and ended by rma and atomic under the
+// endpoint's lock; calls nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+class Endpoint;
+
+/// One such operation. What an operation that succeeds needs is in the first cache line.
+struct alignas(64) QuickOp : vcq::Waiter {
+    Endpoint* endpoint;   ///< the same in all of an endpoint
+    void* context;        ///< the application's
+    void* result;         ///< where the fetched value or the bytes read go
+    std::size_t length;   ///< of what is read
+    utofu_vcq_id_t home;  ///< the peer's
+    utofu_stadd_t stadd;  ///< the target
+    bool reads;           ///< FI_ATOMIC_READ: may have to be done by Get; set where something is fetched
+    // What is needed to find the target anew; kept where keys are the user's (RemoteKeys::by_directory).
+    alignas(64) std::uint64_t key;
+    std::uint64_t address;
+    std::uint64_t to;     ///< fi_addr_t
+    std::uint64_t operand;
+    std::uint64_t compare;
+    std::uint8_t family;
+    std::uint8_t op;
+    std::uint8_t type;
+};
+static_assert(sizeof(QuickOp) == 128);
+
+/// All of an endpoint, one for each place of the window.
+class QuickOps {
+  public:
+    /// 0 or -FI_ENOMEM.
+    [[nodiscard]] bool open(Endpoint& endpoint) noexcept
+    {
+        ops_.reset(new (std::nothrow) QuickOp[vcq::Vcq::window_size]);
+        for (unsigned i = 0; ops_ && i < vcq::Vcq::window_size; i++)
+            ops_[i].endpoint = &endpoint;
+        return ops_ != nullptr;
+    }
+    [[nodiscard]] QuickOp& operator[](std::uint8_t place) noexcept { return ops_[place]; }
+    [[nodiscard]] std::uint8_t place_of(const QuickOp& op) const noexcept
+    {
+        return static_cast<std::uint8_t>(&op - ops_.get());
+    }
+
+  private:
+    std::unique_ptr<QuickOp[]> ops_;
+};
+
+} // namespace tofu
