@@ -39,6 +39,7 @@ enum CaseId : int {
     atomic_vector,
     atomic_single,
     tagged_latency,
+    tagged_latency_used,
     tagged_bandwidth,
     message_latency,
     message_bandwidth,

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <sched.h>
 
 namespace tofu::bench {
@@ -87,6 +88,7 @@ class Transport {
         size_ = control_->size;
         iterations_ = control_->iterations;
         operations_ = 0;
+        bytes_matter_ = false;
         double elapsed = side_ < sides_ ? run_case(CaseId(control_->case_id)) : 0;
         if (side_ == 0) {
             control_->elapsed = elapsed;
@@ -156,19 +158,43 @@ class Transport {
         return 0;
     }
 
-    /// Ping-pong through memory: `put` sends size_ bytes whose tail is the number given; `idle` is
+    /// Where round i of a ping-pong puts its bytes: in turn on several lines and pages while they
+    /// are small, since the way between two cores is not as long for every line.
+    [[nodiscard]] std::size_t place_of(std::uint64_t i) const
+    {
+        return size_ <= 64 ? i % 16 * (4096 + 64) : 0;
+    }
+    /// In cases in which the bytes matter: writes all of them before they are sent, reads all that
+    /// came.
+    void make_bytes(std::byte* memory, std::uint64_t i) const
+    {
+        if (bytes_matter_)
+            std::memset(memory, int(i), size_);
+    }
+    void use_bytes(const std::byte* memory)
+    {
+        std::uint64_t word;
+        for (std::size_t at = 0; bytes_matter_ && at + 8 <= size_; at += 8) {
+            std::memcpy(&word, memory + at, 8);
+            used_ += word;
+        }
+        asm volatile("" : : "r"(used_) : "memory");
+    }
+    /// Ping-pong through memory: `put` sends size_ bytes to place_of(i), whose tail is i; `idle` is
     /// called while polling `in`.
     template <class Put, class Idle>
     double ping_pong_by(std::byte* in, Put&& put, Idle&& idle)
     {
-        store_tail(in, size_, 0);
+        for (std::uint64_t i = 0; i < 16; ++i)
+            store_tail(in + place_of(i), size_, 0);
         meet(idle);
         double start = now_ns();
         for (std::uint64_t i = 1; i <= iterations_; ++i) {
             if (side_ == 0)
                 put(i);
-            while (!tail_is(in, size_, i))
+            while (!tail_is(in + place_of(i), size_, i))
                 idle();
+            use_bytes(in + place_of(i));
             if (side_ == 1)
                 put(i);
         }
@@ -182,6 +208,8 @@ class Transport {
     int side_ = 0, sides_ = 2;
     std::size_t size_ = 0, iterations_ = 0;
     double operations_ = 0;
+    bool bytes_matter_ = false; ///< a case sets it
+    std::uint64_t used_ = 0;
 };
 
 Transport* make_memory();     ///< limits: cache lines, memcpy, the processor's atomics

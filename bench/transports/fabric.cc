@@ -105,6 +105,7 @@ double Fabric::run_case(CaseId id)
         {atomic_vector, &Fabric::add_vectors},
         {atomic_single, &Fabric::add_singles},
         {tagged_latency, &Fabric::tagged_ping_pong},
+        {tagged_latency_used, &Fabric::tagged_ping_pong_used},
         {tagged_bandwidth, &Fabric::tagged_stream},
         {message_latency, &Fabric::plain_ping_pong},
         {message_bandwidth, &Fabric::plain_stream},

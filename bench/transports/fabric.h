@@ -112,6 +112,7 @@ class Fabric final : public Transport {
     double fetches(fi_op op, int target);
     // fabric_message.cc
     double tagged_ping_pong();
+    double tagged_ping_pong_used();
     double plain_ping_pong();
     double ping_pong(bool tagged);
     double tagged_stream();

@@ -18,6 +18,12 @@ double Fabric::tagged_ping_pong()
     return ping_pong(true);
 }
 
+double Fabric::tagged_ping_pong_used()
+{
+    bytes_matter_ = true;
+    return ping_pong(true);
+}
+
 double Fabric::plain_ping_pong()
 {
     return ping_pong(false);
@@ -39,12 +45,16 @@ double Fabric::ping_pong(bool tagged)
     meet_alive();
     double start = now_ns();
     for (std::size_t i = 0; i < iterations_; ++i) {
-        if (side_ == 0)
+        if (side_ == 0) {
+            make_bytes(port_->memory, i);
             send_one();
+        }
         settle(side_ == 0 && !small, 1);
+        use_bytes(in);
         if (i + 1 < iterations_)
             receive(in, 0, -1, tagged);
         if (side_ == 1) {
+            make_bytes(port_->memory, i);
             send_one();
             settle(!small);
         }

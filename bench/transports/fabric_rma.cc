@@ -21,15 +21,15 @@ double Fabric::put_latency()
         store_tail(out, size_, value);
         if (size_ <= inject_bytes) {
             port_->post([&] {
-                return fi_inject_write(port_->ep, out, size_, peer().address, peer().base,
-                                       peer().key);
+                return fi_inject_write(port_->ep, out, size_, peer().address,
+                                       peer().base + place_of(value), peer().key);
             });
             return;
         }
         settle(under_way); // the buffer is used again
         port_->post([&] {
             return fi_write(port_->ep, out, size_, fi_mr_desc(port_->mr), peer().address,
-                            peer().base, peer().key, &contexts_[0]);
+                            peer().base + place_of(value), peer().key, &contexts_[0]);
         });
         under_way = 1;
     };

@@ -44,12 +44,18 @@ class Memory final : public Transport {
     double ping_pong()
     {
         auto put = [&](std::uint64_t value) {
-            std::byte* to = of(1 - side_);
+            std::byte* to = of(1 - side_) + place_of(value);
+            make_bytes(local_, value);
             if (size_ > 8)
                 std::memcpy(to, local_, size_ - 8);
             store_tail(to, size_, value);
         };
         return ping_pong_by(of(side_), put, [] {});
+    }
+    double ping_pong_used()
+    {
+        bytes_matter_ = true;
+        return ping_pong();
     }
     double copy_out()
     {
@@ -162,7 +168,7 @@ class ProcessVm final : public Transport {
     {
         auto put = [&](std::uint64_t value) {
             store_tail(local_ + buffer_bytes / 2, size_, value);
-            move(process_vm_writev, local_ + buffer_bytes / 2, remote_, size_);
+            move(process_vm_writev, local_ + buffer_bytes / 2, remote_ + place_of(value), size_);
         };
         return ping_pong_by(local_, put, [] {});
     }

@@ -151,6 +151,7 @@ double Utofu::run_case(CaseId id)
         {atomic_vector, &Utofu::add_singles},
         // What a message costs at least: its bytes put where the receiver looks.
         {tagged_latency, &Utofu::ping_pong},
+        {tagged_latency_used, &Utofu::ping_pong_used},
         {tagged_bandwidth, &Utofu::put_bandwidth},
         {message_latency, &Utofu::ping_pong},
         {message_bandwidth, &Utofu::put_bandwidth},

@@ -44,6 +44,7 @@ class Utofu final : public Transport {
 
     // utofu_onesided.cc
     double ping_pong();
+    double ping_pong_used();
     double put_completion();
     double get_latency();
     double put_bandwidth();

@@ -20,15 +20,17 @@ double Utofu::ping_pong()
     std::byte* out = memory_ + buffer_bytes / 2;
     auto send = [&](std::uint64_t value) {
         if (size_ <= 8) {
-            check(u_.put_piggyback8(vcq_, peer().id, value, peer().stadd, size_, 0, 0, nullptr),
+            check(u_.put_piggyback8(vcq_, peer().id, value, peer().stadd + place_of(value), size_,
+                                    0, 0, nullptr),
                   "put_piggyback8");
         } else {
+            make_bytes(out, value);
             store_tail(out, size_, value);
             for (std::size_t at = 0; at < size_;) {
                 std::size_t part = size_ - at < (1u << 23) ? size_ - at : (1u << 23);
                 at += part;
                 check(u_.put(vcq_, peer().id, local_ + buffer_bytes / 2 + at - part,
-                             peer().stadd + at - part, part, 0,
+                             peer().stadd + place_of(value) + at - part, part, 0,
                              UTOFU_ONESIDED_FLAG_STRONG_ORDER | (at == size_ ? told_when_sent : 0),
                              nullptr),
                       "put");
@@ -38,6 +40,12 @@ double Utofu::ping_pong()
         make_room();
     };
     return ping_pong_by(memory_, send, [] {});
+}
+
+double Utofu::ping_pong_used()
+{
+    bytes_matter_ = true;
+    return ping_pong();
 }
 
 double Utofu::put_completion()
