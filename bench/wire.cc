@@ -96,13 +96,26 @@ class Operations {
         for (int i = 0; i < repeat; ++i) {
             Start before = start(pair);
             pair.a.post(name, pair.b, [&] { return long(f()); });
-            int a = 0, b = 0;
-            for (long polls = 0; a < mine || b < theirs; ++polls) {
-                a += pair.a.progress();
-                b += pair.b.progress();
+            // Clocks count up to a side's last entry: what moves later, such as a report of
+            // credits, is no part of the operation.
+            int left[wire_sides] = {mine, theirs};
+            WireCounts ended[wire_sides] = {wire->side[0], wire->side[1]};
+            for (long polls = 0; left[0] > 0 || left[1] > 0; ++polls) {
+                for (int side = 0; side < wire_sides; ++side) {
+                    if (left[side] <= 0)
+                        continue;
+                    left[side] -= (side ? pair.b : pair.a).progress();
+                    ended[side] = wire->side[side];
+                }
                 check(polls > Objects::patience ? -FI_ETIMEDOUT : 0, name);
             }
+            if (theirs == 0) // the target does nothing: it has what has arrived
+                ended[1] = wire->side[1];
             runs.push_back(difference(before));
+            for (int side = 0; side < wire_sides; ++side) {
+                runs.back().side[side].hops = ended[side].hops - before.side[side].hops;
+                runs.back().side[side].ns = ended[side].ns - before.side[side].ns;
+            }
         }
         auto cost = [](const Start& run) {
             const WireCounts &a = run.side[0], &b = run.side[1];
@@ -141,10 +154,10 @@ class Operations {
         std::printf("On the wire\t%s\t0\t2\t\tbytes back\t%llu\n", name,
                     static_cast<unsigned long long>(a.bytes_back + b.bytes_out));
         line("registrations", double(a.registrations + b.registrations));
-        line("trips to the target", double(b.hops));
-        line("to completion", mine > 0 ? double(a.hops) : -1);
-        // Without an entry for the initiator the operation is over when the target has it.
-        line("µs on Tofu-D", (mine > 0 ? a.ns : b.ns) / 1000);
+        line("trips to the target", b.hops > 0 ? double(b.hops) : -1);
+        line("trips to completion", mine > 0 ? double(a.hops) : -1);
+        line("µs to the target", b.hops > 0 ? b.ns / 1000 : -1);
+        line("µs to completion", mine > 0 ? a.ns / 1000 : -1);
     }
 
     void first_contact(Pair& pair)
@@ -279,6 +292,7 @@ int main(int argc, char** argv)
     }
     alarm(60);
     setenv("COUNTED_LIBRARY", argv[2], 1);
+    setenv("FI_TOFU_MR_CACHE", "on", 0); // as it is where registering is a system call
     setenv("FI_TOFU_BACKEND", argv[1], 1);
     setenv("TOFU_SIM_JOB", ("wire-" + std::to_string(getpid())).c_str(), 1);
     void* library = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);

@@ -121,13 +121,21 @@ class Memory final : public Transport {
 
     double run_case(CaseId id) override
     {
+        // clang-format off
         static constexpr Offer<Memory> offers[] = {
-            {write_latency, &Memory::ping_pong},    {tagged_latency, &Memory::ping_pong},
-            {message_latency, &Memory::ping_pong},  {write_bandwidth, &Memory::copy_out},
-            {read_bandwidth, &Memory::copy_in},     {tagged_bandwidth, &Memory::copy_out},
-            {message_bandwidth, &Memory::copy_out}, {fetch_add, &Memory::add},
-            {compare_swap, &Memory::swap},          {fetch_add_contended, &Memory::add_contended},
+            {write_latency, &Memory::ping_pong},
+            {tagged_latency, &Memory::ping_pong},
+            {tagged_latency_used, &Memory::ping_pong_used},
+            {message_latency, &Memory::ping_pong},
+            {write_bandwidth, &Memory::copy_out},
+            {read_bandwidth, &Memory::copy_in},
+            {tagged_bandwidth, &Memory::copy_out},
+            {message_bandwidth, &Memory::copy_out},
+            {fetch_add, &Memory::add},
+            {compare_swap, &Memory::swap},
+            {fetch_add_contended, &Memory::add_contended},
         };
+        // clang-format on
         return run_offer(*this, id, offers);
     }
 
@@ -206,13 +214,19 @@ class ProcessVm final : public Transport {
 
     double run_case(CaseId id) override
     {
+        // clang-format off
         static constexpr Offer<ProcessVm> offers[] = {
-            {write_latency, &ProcessVm::ping_pong}, {write_completion, &ProcessVm::write},
-            {read_latency, &ProcessVm::read},       {write_bandwidth, &ProcessVm::write},
-            {read_bandwidth, &ProcessVm::read},     {tagged_bandwidth, &ProcessVm::write},
-            {message_bandwidth, &ProcessVm::write}, {write_rate, &ProcessVm::write},
+            {write_latency, &ProcessVm::ping_pong},
+            {write_completion, &ProcessVm::write},
+            {read_latency, &ProcessVm::read},
+            {write_bandwidth, &ProcessVm::write},
             {write_once, &ProcessVm::write_new},
+            {read_bandwidth, &ProcessVm::read},
+            {write_rate, &ProcessVm::write},
+            {tagged_bandwidth, &ProcessVm::write},
+            {message_bandwidth, &ProcessVm::write},
         };
+        // clang-format on
         return run_offer(*this, id, offers);
     }
 
