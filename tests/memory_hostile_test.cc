@@ -149,6 +149,18 @@ TEST(MemoryHostile, NothingIsReachedBehindTheEndOfAFile)
     EXPECT_EQ(put8(cache, peer, 0), AccessStatus::peer_gone);
 }
 
+TEST(MemoryHostile, AWordThatIsNotAlignedInItsFileIsNoTargetOfArmw)
+{
+    HostilePeer peer;
+    AddressCache cache;
+    peer.add_file(1, 4 * page, F_SEAL_SHRINK);
+    peer.publish(1, 60, page); // offset 0 is the last word of a cache line, but for half of it
+    uint64_t old = 0;
+    EXPECT_EQ(cache.armw(peer.vcq, peer.stadd, 8, ArmwOp::add, 1, 0, &old), AccessStatus::unreachable);
+    EXPECT_EQ(cache.armw(peer.vcq, peer.stadd, 4, ArmwOp::add, 1, 0, &old), AccessStatus::ok);
+    EXPECT_EQ(cache.armw(peer.vcq, peer.stadd + 4, 8, ArmwOp::add, 1, 0, &old), AccessStatus::bad_stadd);
+}
+
 TEST(MemoryHostile, AnEntryThatNeverSettlesEndsInAnError)
 {
     HostilePeer peer;

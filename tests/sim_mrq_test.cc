@@ -90,6 +90,16 @@ TEST(Mrq, IsFullAtItsCapacityAndTakesMoreAfterARead)
     EXPECT_FALSE(ring.push(other, numbered(99)));
 }
 
+TEST(Mrq, NonsenseInTheRingHoldsNoWriterUp)
+{
+    SharedRing shared;
+    for (unsigned i = 0; i < capacity; i++) { // laps that no writer ever reaches: tail would run after them for ever
+        shared.slots[i].state.raw = MrqState::make((uint64_t{1} << 36) - 1 - i, MrqState::empty);
+    }
+    EXPECT_EQ(shared.ring().claim(writer), nullptr);
+    EXPECT_LE(shared.control->tail.raw, uint64_t{4 * capacity});
+}
+
 TEST(Mrq, AnAbortedClaimIsSkippedAndItsLateWriterIsHarmless)
 {
     SharedRing shared;

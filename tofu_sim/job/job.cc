@@ -68,7 +68,7 @@ bool slot_runs(const ProcessSlot& s) noexcept
     }
     char path[48];
     std::snprintf(path, sizeof path, "/proc/%d/fd/%d", s.pid, s.segment_fd);
-    const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // whatever it is
     if (fd < 0) {
         return errno != ENOENT; // without the right to look it stays with the process table
     }
@@ -244,10 +244,7 @@ int Job::open_file(const Environment& environment) noexcept
     }
     JobHeader header{};
     const bool started = ::pread(file_fd_, &header, sizeof header, 0) == ssize_t{sizeof header} &&
-                         header.magic == job_magic &&
-                         header.file_bytes == static_cast<uint64_t>(status.st_size) &&
-                         header.file_bytes == job_file_bytes(header.num_nodes) &&
-                         header.num_nodes <= max_nodes;
+                         is_sound_header(header, static_cast<uint64_t>(status.st_size));
     if (!started || count_running() == 0) {
         sweep_dead_jobs(base_fd_, name_);
         if (const int rc = start_file(environment); rc != UTOFU_SUCCESS) {

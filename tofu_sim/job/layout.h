@@ -73,6 +73,9 @@ struct JobHeader {
 };
 static_assert(sizeof(JobHeader) == 64);
 
+// Are the numbers of a header of this version such as its first process writes?
+[[nodiscard]] constexpr bool is_sound_header(const JobHeader& header, uint64_t file_bytes) noexcept;
+
 // One process of the job. Claimed and released under the lock of the job directory; `incarnation` grows with
 // every new owner, so that what an earlier owner left behind is told apart. Whether the owner still runs is
 // asked of the process table (process_runs): nobody does so on a data path.
@@ -122,6 +125,14 @@ inline constexpr size_t tni_gates_bytes = 40960;
 [[nodiscard]] constexpr size_t job_file_bytes(size_t num_nodes) noexcept
 {
     return job_gates_offset(num_nodes) + num_nodes * tnis_per_node * tni_gates_bytes;
+}
+
+constexpr bool is_sound_header(const JobHeader& header, uint64_t file_bytes) noexcept
+{
+    const uint64_t units = uint64_t{header.shape[0]} * header.shape[1] * header.shape[2];
+    return header.magic == job_magic && units != 0 && header.num_nodes <= max_nodes &&
+           header.num_nodes == units * 12 && header.file_bytes == file_bytes &&
+           header.file_bytes == job_file_bytes(header.num_nodes);
 }
 
 // ---- The segment of a process ----

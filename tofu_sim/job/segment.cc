@@ -96,7 +96,7 @@ bool map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noe
 {
     char path[48];
     std::snprintf(path, sizeof path, "/proc/%d/fd/%d", slot.pid, slot.segment_fd);
-    const int fd = ::open(path, O_RDWR | O_CLOEXEC);
+    const int fd = ::open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // whatever it is
     if (fd < 0) {
         return false;
     }

@@ -16,6 +16,7 @@
 //   W2  s == CLAIMED/FULL(lap t)      someone has it and has not moved tail (yet, or was killed): move it, retry.
 //   W3  s has a later lap             consumed already, tail lags: as W2.
 //   W4  s has an earlier lap          the reader is a whole lap behind: full, unless tail has moved meanwhile.
+//   W5  four rings of W2 to W4        nobody is that unlucky: a peer wrote nonsense into the ring. As if it were full.
 // The reader at position h (its own), slot state s:
 //   R1  s == FULL(lap h)              take it, make the slot EMPTY(lap h + 1), go on.
 //   R2  s == EMPTY(lap h)             nothing there, and nothing behind it: positions are claimed in order.
@@ -96,7 +97,7 @@ class MrqRing {
     {
     }
 
-    // Any process. False: the ring is full (cases W1-W4 above).
+    // Any process. False: the ring is full (cases W1-W5 above).
     [[nodiscard]] bool push(Claimant me, const MrqEntry& entry) noexcept
     {
         MrqSlot* const slot = claim(me);
@@ -112,7 +113,7 @@ class MrqRing {
     [[nodiscard]] MrqSlot* claim(Claimant me) noexcept
     {
         uint64_t tail = control_->tail.load_acquire();
-        for (;;) {
+        for (uint64_t attempts = 4 * capacity(); attempts != 0; attempts--) {
             MrqSlot& slot = slots_[tail & mask()];
             const uint64_t lap = tail >> log2_;
             uint64_t state = slot.state.load_acquire();
@@ -131,6 +132,7 @@ class MrqRing {
             }
             tail = move_tail(tail); // W2, W3
         }
+        return nullptr; // W5
     }
     // Publishes by CAS: a claim that was aborted stays aborted. Release: the entry, and all that the poster
     // stored before (data of its put), is visible to the reader that finds FULL (partner: poll).

@@ -149,13 +149,13 @@ void run_one(Session& s, uint64_t number) noexcept
     }
 }
 
+// More posted than the queue holds is nonsense in the owner's segment, and nobody's work.
 bool has_work(const SessionControl& control) noexcept
 {
     const uint64_t done = control.done.load_acquire();
-    const auto ahead = [&](const SharedWord<uint64_t>& counter) {
-        return static_cast<int64_t>(counter.load_acquire() - done) > 0;
-    };
-    return ahead(control.posted) && ahead(control.arrived);
+    const uint64_t posted = control.posted.load_acquire() - done;
+    const auto arrived = static_cast<int64_t>(control.arrived.load_acquire() - done);
+    return posted != 0 && posted <= toq_entries && arrived > 0;
 }
 
 // Takes `runner`, from nobody or from a dead process.
@@ -175,8 +175,10 @@ bool take_runner(SessionControl& control, Claimant me) noexcept
 
 void run(Session& s) noexcept
 {
-    while (has_work(s.control) && take_runner(s.control, s.poster.me)) {
-        while (has_work(s.control) && s.target.alive()) {
+    // The bound: nonsense may make `done` stand still, or work appear for ever.
+    for (unsigned turn = 0; turn < 16 && has_work(s.control) && take_runner(s.control, s.poster.me); turn++) {
+        // A whole queue at a time: an owner who goes on posting has to wait for the next to come along.
+        for (uint32_t i = 0; i < toq_entries && has_work(s.control) && s.target.alive(); i++) {
             const uint64_t number = s.control.done.load_relaxed();
             run_one(s, number);
             // Release: result and notices before the count (partner: poll_tcq_session).

@@ -61,9 +61,7 @@ std::vector<std::string> list_entries(const File& directory)
 
 bool header_is_sound(const JobHeader& header, off_t file_size)
 {
-    return header.magic == job_magic && header.version == layout_version &&
-           header.num_nodes <= max_nodes && header.file_bytes == job_file_bytes(header.num_nodes) &&
-           header.file_bytes == static_cast<uint64_t>(file_size);
+    return header.version == layout_version && is_sound_header(header, static_cast<uint64_t>(file_size));
 }
 
 } // namespace
@@ -166,7 +164,7 @@ bool SegmentView::open(const ProcessView& process)
 {
     const std::string path = "/proc/" + std::to_string(process.entry.pid) + "/fd/" +
                              std::to_string(process.entry.segment_fd);
-    const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)); // whatever it is
     SegmentHeader head{};
     struct stat status {};
     if (!file.is_open() || ::fstat(file.get(), &status) != 0 ||
