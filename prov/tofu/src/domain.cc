@@ -25,6 +25,7 @@
 #include "progress.h"
 #include "region.h"
 #include "scalable.h"
+#include "wait.h"
 #include "wait_set.h"
 
 namespace tofu {
@@ -156,7 +157,7 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
     if (error != 0)
         return error;
     if (model_.auto_progress)
-        if (error = need_thread(); error != 0)
+        if (error = need_thread(nullptr); error != 0)
             return error;
 
     fid.fclass = FI_CLASS_DOMAIN;
@@ -194,7 +195,7 @@ bool Domain::progress_home(bool patient) noexcept
 
 // --- the thread
 
-int Domain::need_thread() noexcept
+int Domain::need_thread(Bell* bell) noexcept
 {
     std::lock_guard guard(thread_mutex_);
     if (thread_users_ == 0) {
@@ -214,12 +215,16 @@ int Domain::need_thread() noexcept
             return error;
     }
     thread_users_++;
+    if (bell != nullptr)
+        thread_.attend(*bell);
     return 0;
 }
 
-void Domain::dismiss_thread() noexcept
+void Domain::dismiss_thread(Bell* bell) noexcept
 {
     std::lock_guard guard(thread_mutex_);
+    if (bell != nullptr)
+        thread_.leave(*bell);
     if (--thread_users_ == 0)
         thread_.stop();
 }

@@ -20,6 +20,7 @@
 
 namespace tofu {
 
+class Bell;
 class Endpoint;
 class Fabric;
 class RegionTable;
@@ -58,10 +59,10 @@ class Domain final : public fid_domain {
     // --- progress without calls of the application (FI_PROGRESS_AUTO, wait objects of its own)
     /// Every enabled endpoint of the domain.
     [[nodiscard]] ProgressSet& everything() noexcept { return *everything_; }
-    /// Starts the thread with its first user. 0 or -FI_E*.
-    [[nodiscard]] int need_thread() noexcept;
+    /// Starts the thread with its first user. 0 or -FI_E*. `bell`: what the thread repeats for it, may be null.
+    [[nodiscard]] int need_thread(Bell* bell) noexcept;
     /// Stops it with its last.
-    void dismiss_thread() noexcept;
+    void dismiss_thread(Bell* bell) noexcept;
     /// Locks of queues and the like: off where the threading model needs none, switched on by need_thread().
     void adopt(Lock& lock) noexcept;
     void drop(Lock& lock) noexcept;

@@ -2,7 +2,9 @@
 // See progress_thread.h.
 #include "progress_thread.h"
 
+#include <algorithm>
 #include <csignal>
+#include <ctime>
 
 #include <rdma/fi_errno.h>
 
@@ -47,13 +49,44 @@ void* ProgressThread::body(void* self)
     return nullptr;
 }
 
+void ProgressThread::attend(Bell& bell)
+{
+    std::lock_guard guard(bells_mutex_);
+    bells_.push_back(&bell);
+    bell.attend(true);
+}
+
+void ProgressThread::leave(Bell& bell) noexcept
+{
+    std::lock_guard guard(bells_mutex_);
+    auto found = std::find(bells_.begin(), bells_.end(), &bell);
+    if (found == bells_.end())
+        return;
+    bells_.erase(found);
+    bell.attend(false);
+}
+
+/// False where a ring is still owed: an application holds the mutex of its wait object.
+bool ProgressThread::repeat_rings() noexcept
+{
+    std::lock_guard guard(bells_mutex_);
+    bool all = true;
+    for (Bell* bell : bells_)
+        all = bell->repeat() && all;
+    return all;
+}
+
 void ProgressThread::run() noexcept
 {
+    static constexpr timespec soon{0, 50000};
     const Deadline never(-1);
     Sleeper sleeper(functions_, never);
     ProgressSet* sets[] = {set_};
     while (!stop_.load(std::memory_order_relaxed)) {
-        if (set_->run(true))
+        const bool some = set_->run(true);
+        if (!repeat_rings())
+            nanosleep(&soon, nullptr);
+        else if (some)
             sleeper.restart();
         else
             (void)sleeper.sleep(sets, 1);

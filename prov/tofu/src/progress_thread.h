@@ -4,11 +4,14 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
+#include <vector>
 
 #include <pthread.h>
 
 namespace tofu {
 
+class Bell;
 class ProgressSet;
 namespace vcq {
 struct Functions;
@@ -25,17 +28,23 @@ class ProgressThread {
     [[nodiscard]] int start(ProgressSet& set, const vcq::Functions& functions) noexcept;
     /// Waits for its end, some ten milliseconds.
     void stop() noexcept;
+    /// Rings that could not be heard at once are repeated by the thread. Any thread.
+    void attend(Bell& bell);
+    void leave(Bell& bell) noexcept;
     [[nodiscard]] bool running() const noexcept { return running_; }
 
   private:
     static void* body(void* self);
     void run() noexcept;
+    [[nodiscard]] bool repeat_rings() noexcept;
 
     ProgressSet* set_ = nullptr;
     const vcq::Functions* functions_ = nullptr;
     std::atomic<bool> stop_{false};
     bool running_ = false;
     pthread_t thread_{};
+    std::mutex bells_mutex_;
+    std::vector<Bell*> bells_; ///< one entry for each object that uses it
 };
 
 } // namespace tofu

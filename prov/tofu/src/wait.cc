@@ -105,7 +105,13 @@ int Bell::open(fi_wait_obj kind) noexcept
 void Bell::ring() noexcept
 {
     if (kind_ == FI_WAIT_MUTEX_COND) {
-        // With the mutex: who has looked (fi_trywait) and not yet gone to sleep holds it.
+        // With the mutex: who has looked (fi_trywait) and not yet gone to sleep holds it. That look makes progress, and
+        // may ring here itself, or wait for a lock that our caller holds: the mutex is not waited for.
+        ringing_.store(true, std::memory_order_release); // partner: repeat()
+        if (attendants_.load(std::memory_order_relaxed) != 0) {
+            (void)repeat();
+            return;
+        }
         pthread_mutex_lock(&mutex_);
         pthread_cond_broadcast(&condition_);
         pthread_mutex_unlock(&mutex_);
@@ -117,6 +123,19 @@ void Bell::ring() noexcept
     const std::uint64_t one = 1;
     if (write(descriptor_, &one, sizeof(one)) < 0)
         TOFU_INFO(FI_LOG_CQ, "wait descriptor %d was readable already\n", descriptor_);
+}
+
+bool Bell::repeat() noexcept
+{
+    // acquire: pairs with ring(), whose cause must be seen by whom we wake
+    if (kind_ != FI_WAIT_MUTEX_COND || !ringing_.load(std::memory_order_acquire))
+        return true;
+    if (pthread_mutex_trylock(&mutex_) != 0)
+        return false;
+    ringing_.store(false, std::memory_order_relaxed);
+    pthread_cond_broadcast(&condition_);
+    pthread_mutex_unlock(&mutex_);
+    return true;
 }
 
 void Bell::silence() noexcept
@@ -148,7 +167,7 @@ WaitObject::~WaitObject()
     if (set_ != nullptr)
         set_->remove(*this);
     if (attended_)
-        owner_.domain->dismiss_thread();
+        owner_.domain->dismiss_thread(bell_);
 }
 
 int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexcept
@@ -178,7 +197,7 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
     }
     kind_ = kind;
     if (needs_thread && owner_.domain != nullptr) {
-        if (int error = owner_.domain->need_thread(); error != 0)
+        if (int error = owner_.domain->need_thread(bell_); error != 0)
             return error;
         attended_ = true;
     }

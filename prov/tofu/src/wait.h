@@ -66,8 +66,13 @@ class Bell {
 
     /// 0, -FI_ENOSYS (another kind of wait object) or -FI_E*.
     [[nodiscard]] int open(fi_wait_obj kind) noexcept;
-    /// Wakes who waits. Any thread; no system call while it rings already.
+    /// Wakes who waits. Any thread; no system call while it rings already. Where the domain's thread attends, it
+    /// never blocks: a mutex that the application holds leaves the wake-up to the thread (repeat()).
     void ring() noexcept;
+    /// A wake-up that had to wait for the application's mutex. False: it still has to. The domain's thread.
+    [[nodiscard]] bool repeat() noexcept;
+    /// The domain's thread calls repeat() from now on, or no longer. Counted: a wait set has many members.
+    void attend(bool yes) noexcept { attendants_.fetch_add(yes ? 1 : -1, std::memory_order_relaxed); }
     /// Before a look: what comes after this call rings again.
     void silence() noexcept;
     /// FI_GETWAIT. 0, or -FI_ENODATA where there is nothing to hand out.
@@ -80,7 +85,8 @@ class Bell {
   private:
     fi_wait_obj kind_ = FI_WAIT_NONE;
     int descriptor_ = -1;
-    std::atomic<bool> ringing_{false};
+    std::atomic<bool> ringing_{false}; ///< FI_WAIT_MUTEX_COND: a wake-up is owed
+    std::atomic<int> attendants_{0};
     pthread_mutex_t mutex_{};
     pthread_cond_t condition_{};
 };
