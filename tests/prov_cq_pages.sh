@@ -5,5 +5,7 @@
 set -u
 program=fi_cq_pages
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/pages"
-run_page
+run
+run -n 1 -s 3
+TOFU_SIM_CHAOS=21 run -k -s 4
 exit $result
