@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what a put, a get and an ARMW cost by kind of memory, first and repeated, beside memcpy and process_vm.
-// Called by: people (bench/memory). Calls: utofu, fork.
+// Role: what a put, a get and an ARMW cost by kind of memory, first and repeated, beside memcpy and
+// process_vm. Called by: bench/run, people. Calls: utofu, fork.
 //
-// One process owns memory of each kind, the other posts and polls for its local notice; one line per kind.
-#include <utofu.h>
-
+// One process owns memory of each kind, the other posts and polls for its local notice. Prints
+// lines for bench/report: what is repeated by the best of five, what can be first only once as it
+// was.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -21,6 +21,7 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utofu.h>
 #include <vector>
 
 namespace {
@@ -125,15 +126,18 @@ struct Poster {
     }
     void put(uint64_t stadd, size_t bytes) const
     {
-        finish(utofu_put(vcq, to, local, stadd, bytes, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr));
+        finish(utofu_put(vcq, to, local, stadd, bytes, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
+                         nullptr));
     }
     void get(uint64_t stadd, size_t bytes) const
     {
-        finish(utofu_get(vcq, to, local, stadd, bytes, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr));
+        finish(utofu_get(vcq, to, local, stadd, bytes, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
+                         nullptr));
     }
     void add(uint64_t stadd) const
     {
-        finish(utofu_armw8(vcq, to, UTOFU_ARMW_OP_ADD, 1, stadd, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr));
+        finish(utofu_armw8(vcq, to, UTOFU_ARMW_OP_ADD, 1, stadd, 0,
+                           UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr));
     }
 };
 
@@ -156,6 +160,12 @@ double once(const std::function<void()>& run)
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// A line for bench/report.
+void say(const char* name, size_t bytes, const char* unit, const char* kind, double value)
+{
+    std::printf("Kinds of memory\t%s\t%zu\t2\t%s\t%s\t%.5g\n", name, bytes, unit, kind, value);
+}
+
 void post(Board& board, pid_t owner)
 {
     Poster p;
@@ -164,10 +174,6 @@ void post(Board& board, pid_t owner)
     check(utofu_reg_mem(p.vcq, p.buffer.data(), big, 0, &p.local), "reg_mem");
     uint32_t step = 0;
     constexpr size_t mib = size_t{1} << 20;
-    std::printf("%-13s %9s %9s %9s %9s %9s | %9s %9s %9s %9s\n", "", "1st put8", "put8", "get8", "armw8", "1st 64K",
-                "1st 1M", "put 64K", "put 1M", "get 1M");
-    std::printf("%-13s %9s %9s %9s %9s %9s | %9s %9s %9s %9s\n", "", "us", "ns", "ns", "ns", "GB/s", "GB/s", "GB/s",
-                "GB/s", "GB/s");
     for (;;) {
         await(board, ++step);
         const uint64_t at = board.stadd;
@@ -176,7 +182,8 @@ void post(Board& board, pid_t owner)
         p.to = board.vcq_id;
         const size_t half = std::min<size_t>(board.bytes / 2, mib);
         // First accesses each in a part that nothing has touched yet.
-        const double first_big = board.bytes > 8 * mib ? double(mib) / once([&] { p.put(at + 8 * mib, mib); }) : 0;
+        const double first_big =
+            board.bytes > 8 * mib ? double(mib) / once([&] { p.put(at + 8 * mib, mib); }) : 0;
         const double first_64k = 65536 / once([&] { p.put(at + board.bytes - 65536, 65536); });
         const double first_8 = once([&] { p.put(at, 8); });
         const double put8 = seconds(20000, [&] { p.put(at, 8); });
@@ -187,29 +194,31 @@ void post(Board& board, pid_t owner)
         const double put64k = 65536 / seconds(500, [&] { p.put(at, 65536); });
         const double put1m = double(half) / seconds(50, [&] { p.put(at, half); });
         const double get1m = double(half) / seconds(50, [&] { p.get(at, half); });
-        std::printf("%-13s %9.1f %9.0f %9.0f %9.0f %9.1f | %9.1f %9.1f %9.1f %9.1f\n", board.name, first_8 * 1e6,
-                    put8 * 1e9, get8 * 1e9, add8 * 1e9, first_64k / 1e9, first_big / 1e9, put64k / 1e9,
-                    put1m / 1e9, get1m / 1e9);
+        const char* kind = board.name;
+        say("first put", 8, "ns", kind, first_8 * 1e9);
+        say("put", 8, "ns", kind, put8 * 1e9);
+        say("get", 8, "ns", kind, get8 * 1e9);
+        say("armw8", 8, "ns", kind, add8 * 1e9);
+        say("first put", 65536, "MiB/s", kind, first_64k / mib);
+        if (first_big > 0)
+            say("first put", mib, "MiB/s", kind, first_big / mib);
+        say("put", 65536, "MiB/s", kind, put64k / mib);
+        say("put", half, "MiB/s", kind, put1m / mib);
+        say("get", half, "MiB/s", kind, get1m / mib);
         if (std::string(board.name) == "heap") {
             std::vector<char> copy(mib, 1);
-            const double own_copy = seconds(50, [&] { std::memcpy(copy.data(), p.buffer.data(), mib); });
+            const double own_copy =
+                seconds(50, [&] { std::memcpy(copy.data(), p.buffer.data(), mib); });
             const iovec local{p.buffer.data(), mib};
             const iovec remote{reinterpret_cast<void*>(board.address.load() + 12 * mib), mib};
-            const double kernel = seconds(50, [&] { (void)::process_vm_writev(owner, &local, 1, &remote, 1, 0); });
-            std::printf("  for comparison, 1 MiB: memcpy %.1f GB/s, process_vm_writev %.1f GB/s\n",
-                        double(mib) / own_copy / 1e9, double(mib) / kernel / 1e9);
+            const double kernel =
+                seconds(50, [&] { (void)::process_vm_writev(owner, &local, 1, &remote, 1, 0); });
+            say("put", mib, "MiB/s", "memcpy", 1 / own_copy);
+            say("put", mib, "MiB/s", "process_vm", 1 / kernel);
         }
         board.step = ++step;
     }
     board.step = ++step;
-    double best = 1e9;
-    for (int attempt = 0; attempt < 5; ++attempt)
-        best = std::min(best, seconds(2000, [&] {
-                            utofu_stadd_t stadd;
-                            check(utofu_reg_mem(p.vcq, p.buffer.data() + page, 3 * page, 0, &stadd), "reg_mem");
-                            check(utofu_dereg_mem(p.vcq, stadd, 0), "dereg_mem");
-                        }));
-    std::printf("register and deregister: %.0f ns\n", best * 1e9);
 }
 
 } // namespace

@@ -8,7 +8,6 @@ namespace {
 constexpr std::size_t MiB = std::size_t{1} << 20;
 constexpr bool at_most = true, at_least = false;
 constexpr const char* put = "write, seen by the polling target";
-constexpr const char* put_done = "write until its completion";
 constexpr const char* bandwidth = "write bandwidth";
 constexpr const char* add = "fetch add";
 constexpr const char* swap = "compare and swap";
