@@ -8,6 +8,7 @@
 // within a table, and a table that was replaced stays readable until the domain is closed.
 #pragma once
 
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -58,6 +59,14 @@ inline constexpr unsigned max_log2 = 18;
 /// Behind the first table, under the same STag: the lock words of wide atomics (atomic_wide.h).
 inline constexpr std::size_t locks_offset = sizeof(Bucket) << first_log2;
 inline constexpr std::size_t locks_bytes = 256;
+/// Behind these, under the same STag, what peers ask of the domain as a whole.
+inline constexpr std::size_t contacts_offset = locks_offset + locks_bytes;
+inline constexpr std::size_t contacts_bytes = 256;
+struct Contacts {
+    std::uint64_t nonce;  ///< of the domain
+    std::uint64_t claims; ///< claims on rings of peers whose HELLO may not have arrived yet (proto/contact.cc)
+};
+static_assert(sizeof(Contacts) == 16 && std::is_trivially_copyable_v<Contacts>);
 
 constexpr std::uint64_t mix(std::uint64_t x) noexcept
 {
@@ -100,6 +109,9 @@ class RegionTable {
     /// of endpoints) that it hit. Under the home lock.
     void remote_event(const vcq::RemoteNotice& notice) noexcept;
 
+    /// Contacts::claims, counted by the domain's endpoints under their own locks. Valid from open() to close().
+    [[nodiscard]] std::atomic_ref<std::uint64_t> claims() const noexcept;
+
     /// Every LocalMemory of the domain whose registrations end with a region's (fi_close of a region).
     void attach(LocalMemory& memory, Lock& lock);
     void detach(LocalMemory& memory) noexcept;
@@ -134,6 +146,7 @@ class RegionTable {
     [[nodiscard]] int grow() noexcept;
     [[nodiscard]] bool refill(const Table& from, const Table& to) noexcept;
     void point_to(const Table& second) noexcept;
+    [[nodiscard]] directory::Contacts* contacts() const noexcept;
     [[nodiscard]] int make_table(unsigned log2, Table& table) const noexcept;
     static void store(directory::Entry& to, const directory::Entry& value) noexcept;
     [[nodiscard]] std::uint64_t bias_of(const MemoryRegion& region) const noexcept;

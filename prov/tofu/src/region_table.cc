@@ -40,6 +40,7 @@ int RegionTable::open() noexcept
         return ret;
     tables_.push_back(first);
     point_to({});
+    contacts()->nonce = domain_.nonce(); // before any peer can see it
     if (int ret = domain_.home().reg_with_stag(first.buckets, first.bytes, directory_stag,
                                                tables_[0].stadd);
         ret != 0) {
@@ -48,6 +49,17 @@ int RegionTable::open() noexcept
         return ret;
     }
     return 0;
+}
+
+directory::Contacts* RegionTable::contacts() const noexcept
+{
+    return reinterpret_cast<directory::Contacts*>(reinterpret_cast<std::byte*>(tables_[0].buckets) +
+                                                  directory::contacts_offset);
+}
+
+std::atomic_ref<std::uint64_t> RegionTable::claims() const noexcept
+{
+    return std::atomic_ref<std::uint64_t>(contacts()->claims);
 }
 
 void RegionTable::close() noexcept
@@ -64,7 +76,7 @@ int RegionTable::make_table(unsigned log2, Table& table) const noexcept
     table.log2 = log2;
     table.bytes = sizeof(Bucket) << log2;
     if (log2 == directory::first_log2)
-        table.bytes += directory::locks_bytes;
+        table.bytes += directory::locks_bytes + directory::contacts_bytes;
     void* memory = ::operator new(table.bytes, table_alignment, std::nothrow);
     if (memory == nullptr)
         return -FI_ENOMEM;

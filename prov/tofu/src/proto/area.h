@@ -42,6 +42,15 @@ class Area {
     {
         return word(return_offset(n));
     }
+    [[nodiscard]] std::atomic_ref<std::uint64_t> wish() const noexcept { return word(wish_offset); }
+    /// ring_slots and, above, AreaHeader::hint.
+    void set_hint(std::uint32_t hint) noexcept
+    {
+        // relaxed: a peer reads it by Get, and tries the ring by compare-and-swap
+        word(offsetof(AreaHeader, ring_slots))
+            .store(std::uint64_t{hint} << 32 | geometry_.ring_slots, std::memory_order_relaxed);
+    }
+    [[nodiscard]] std::uint64_t stadd() const noexcept { return stadd_; }
     /// ReturnBlock::status and, above, ::check.
     [[nodiscard]] std::atomic_ref<std::uint64_t> status(unsigned n) const noexcept
     {

@@ -37,11 +37,13 @@ enum class ChannelState : std::uint8_t {
     reading,  ///< the peer's header is on its way: -> claiming; -> failed: another version or process
     claiming, ///< a CSWAP on a claim word is under way: -> open; -> claiming: the word was taken
     pausing,  ///< no free ring or no area yet at the peer: -> reading, a little later
-    open,     ///< -> failed: a post failed or the peer refused us
+    open,     ///< -> leaving: BYE was said; -> failed: a post failed or the peer refused us
+    leaving,  ///< -> idle: the peer has taken the BYE and writes nothing for this claim any more; -> failed
     failed    ///< for good: this process of the peer is gone
 };
 
-/// A ring of ours in a peer's area. Its number is that of its return block.
+/// A peer that we send to, and our ring in its area while we have one. Its number is that of its return block. At
+/// any time a pair of endpoints has one ring in each direction at most: that alone keeps their messages in order.
 struct Channel {
     struct Step : vcq::Waiter {
         Channel* channel;
@@ -55,7 +57,10 @@ struct Channel {
     std::uint32_t slots = 0;
     ChannelState state = ChannelState::idle;
     bool probing = false;       ///< a sign of life is awaited
-    bool leave = false;         ///< the peer wants the ring back
+    bool leave = false;         ///< BYE is to be said: the peer, or another peer of ours, needs the room
+    bool counted = false;       ///< in the domain's count of claims without HELLO
+    bool contacting = false;    ///< `contact` waits for a notice
+    bool aliased = false;       ///< several places of the address vector lead here
     std::uint8_t deferred_size = 0;
     std::uint16_t number = 0;
     std::uint16_t serial = 0;
@@ -64,13 +69,16 @@ struct Channel {
 
     std::uint32_t ring_number = 0;
     std::uint32_t probe = 0;    ///< claim words tried
+    std::uint32_t seen_seq = 0; ///< next_seq when room was last looked for: unchanged, it is idle
+    fi_addr_t dest = FI_ADDR_UNSPEC; ///< the place of the address vector that leads here
     std::uint32_t outstanding = 0; ///< requests that wait for the peer
     std::uint32_t starved = 0;  ///< refusals for want of credit since the last probe
     std::uint64_t pause_until = 0; ///< milliseconds
     std::uint64_t first_try = 0;
     utofu_stadd_t area = 0;
     Geometry geometry{};
-    Bounce scratch{};           ///< where a peer's header is read to
+    Bounce scratch{};           ///< where a peer's header is read to, by `contact`
+    Bounce life_scratch{};      ///< and by `life`
     Step contact{};
     Step life{};
     /// The header of a long eager message whose payload went out already and may not be left behind.
@@ -99,9 +107,13 @@ struct Inbound {
     bool gone = false;          ///< the sender is no more: to be closed when its packets have been taken
     bool closing = false;       ///< to be closed when its probe has ended
     bool probing = false;
+    bool asked_domain = false;  ///< `life` asks the claimant's domain, not its endpoint
+    bool asked = false;         ///< the sender was asked to give the ring back
+    bool report_due = false;    ///< a report found no room in the queue of the TNI
     std::uint8_t index = 0;     ///< of the sending endpoint,
     std::uint8_t identity = 0;  ///< and of the address it is known by
     std::uint16_t serial = 0;
+    std::uint32_t seen_seq = 0; ///< next_seq when rings were last asked back: unchanged, it is idle
     std::uint32_t number = 0;   ///< of the ring
     std::uint32_t place = 0;    ///< in the list that is polled
     ReturnStatus status = ReturnStatus::open; ///< what reports say

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How a ring at a peer is won (header, claim, HELLO), and how it is lost. Part of the messenger; calls vcq.
+// How a ring at a peer is won (header, claim, HELLO), and how it is lost with the peer. Part of the messenger; calls
+// vcq.
 #include "proto/messenger.h"
+
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -8,6 +11,7 @@
 #include "endpoint.h"
 #include "error.h"
 #include "log.h"
+#include "region.h"
 
 namespace tofu::proto {
 
@@ -61,20 +65,22 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
     for (Channel* ch : channels_)
         if (ch->peer.home == peer.home && ch->peer.nonce == peer.nonce && ch->peer.index == index)
             made = ch;
-    if (made == nullptr) {
-        made = channel_pool_.alloc();
-        if (made == nullptr)
-            return -FI_EAGAIN;
+    if (made != nullptr) {
+        made->aliased |= made->dest != dest;
+    } else if ((made = channel_pool_.alloc()) != nullptr) {
         made->owner = this;
         made->number = static_cast<std::uint16_t>(channels_.size());
         made->serial = static_cast<std::uint16_t>((ep_.domain().nonce() >> 16) + made->number);
-        made->contact = {};
         made->contact.notify = on_contact;
         made->contact.channel = made;
-        made->life = {};
         made->life.notify = on_life;
         made->life.channel = made;
+        made->dest = dest;
         channels_.push_back(made);
+    } else if ((made = reuse_channel()) != nullptr) {
+        made->dest = dest;
+    } else {
+        return -FI_EAGAIN;
     }
     made->peer = peer;
     made->peer.index = static_cast<std::uint16_t>(index);
@@ -98,14 +104,21 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
         if (now_ >= ch.pause_until)
             start_reading(ch);
         break;
+    case ChannelState::leaving:
+        check_return(ch);
+        if (ch.state == ChannelState::idle)
+            return contact(ch);
+        break;
     case ChannelState::reading:
     case ChannelState::claiming: break;
     }
-    return -FI_EAGAIN;
+    return ch.state == ChannelState::failed ? -ch.err : -FI_EAGAIN;
 }
 
 void Messenger::start_reading(Channel& ch) noexcept
 {
+    if (ch.contacting)
+        return; // the notice of the last HELLO is still to come: as before
     if (int ret = vcq_.query_stadd(ch.peer.home, endpoint_stag(ch.peer.index), ch.area); ret != 0) {
         fail(ch, FI_EADDRNOTAVAIL, 0);
         return;
@@ -114,11 +127,18 @@ void Messenger::start_reading(Channel& ch) noexcept
         ch.scratch = bounces_.alloc(sizeof(AreaHeader));
     if (ch.scratch.data == nullptr)
         return; // all blocks are out: as before
+    const ChannelState before = ch.state;
+    ch.state = ChannelState::reading;
+    ch.contacting = true;
     const auto post = vcq_.get(ch.peer.home, ch.scratch.stadd, ch.area, sizeof(AreaHeader),
                                {.when = vcq::When::delivered, .waiter = &ch.contact});
     if (post == vcq::Post::done)
-        ch.state = ChannelState::reading;
-    else if (post == vcq::Post::error)
+        return;
+    ch.contacting = false;
+    bounces_.release(ch.scratch);
+    ch.scratch = {};
+    ch.state = before;
+    if (post == vcq::Post::error)
         fail(ch, fi_error_of(vcq_.last_error()), vcq_.last_error());
 }
 
@@ -131,18 +151,24 @@ void Messenger::pause(Channel& ch, unsigned ms) noexcept
 void Messenger::on_contact(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
     Channel& ch = *static_cast<Channel::Step*>(waiter)->channel;
-    if (!ch.owner->open_)
+    Messenger& m = *ch.owner;
+    ch.contacting = false;
+    if (!m.open_)
         return;
     if (ch.state == ChannelState::reading)
-        ch.owner->on_header(ch, notice);
+        m.on_header(ch, notice);
     else if (ch.state == ChannelState::claiming)
-        ch.owner->on_claim(ch, notice);
+        m.on_claim(ch, notice);
+    else
+        m.on_hello(ch, notice);
 }
 
 void Messenger::on_header(Channel& ch, const vcq::Notice& notice) noexcept
 {
     AreaHeader header;
     std::memcpy(&header, ch.scratch.data, sizeof header);
+    bounces_.release(ch.scratch);
+    ch.scratch = {};
     if (notice.code == UTOFU_ERR_MRQ_RMT_STADD && now_ - ch.first_try < absent_limit_ms) {
         pause(ch, absent_pause_ms); // the peer's endpoint is not enabled yet
         return;
@@ -169,19 +195,31 @@ void Messenger::on_header(Channel& ch, const vcq::Notice& notice) noexcept
         fail(ch, FI_EIO, 0);
         return;
     }
+    ch.ring_number = header.hint != 0 ? header.hint - 1 : next_guess(ch);
     start_claiming(ch);
+}
+
+/// Claim words are tried from a place of our own on, so that senders do not meet.
+std::uint32_t Messenger::next_guess(const Channel& ch) const noexcept
+{
+    const auto hash = peer_key(ep_.domain().home_id(), 0, ep_.index()) >> 8;
+    return static_cast<std::uint32_t>((hash + ch.probe) % ch.geometry.ring_count);
 }
 
 void Messenger::start_claiming(Channel& ch) noexcept
 {
-    const auto hash = peer_key(ep_.domain().home_id(), 0, ep_.index()) >> 8;
-    ch.ring_number = static_cast<std::uint32_t>((hash + ch.probe) % ch.geometry.ring_count);
+    ch.ring_number %= ch.geometry.ring_count;
+    count_claim(ch);
+    ch.state = ChannelState::claiming;
+    ch.contacting = true;
     const auto post =
         vcq_.cswap8(ch.peer.home, 0, ep_.domain().home_id(), ch.area + ch.geometry.claim(ch.ring_number),
                     {.when = vcq::When::delivered, .waiter = &ch.contact});
     if (post == vcq::Post::done)
-        ch.state = ChannelState::claiming;
-    else if (post == vcq::Post::busy)
+        return;
+    ch.contacting = false;
+    uncount_claim(ch);
+    if (post == vcq::Post::busy)
         pause(ch, 0);
     else
         fail(ch, fi_error_of(vcq_.last_error()), vcq_.last_error());
@@ -193,21 +231,54 @@ void Messenger::on_claim(Channel& ch, const vcq::Notice& notice) noexcept
         fail(ch, fi_error_of(notice.code), notice.code);
         return;
     }
-    if (notice.value != 0) { // taken
-        if (++ch.probe % probes_in_a_row == 0)
-            pause(ch, full_pause_ms);
-        else
-            start_claiming(ch);
+    if (notice.value == 0) {
+        greet(ch);
         return;
     }
-    greet(ch);
+    uncount_claim(ch);
+    ch.probe++; // taken
+    ch.ring_number = next_guess(ch);
+    if (ch.probe % probes_in_a_row != 0) {
+        start_claiming(ch);
+        return;
+    }
+    wish(ch);
+    pause(ch, full_pause_ms);
+}
+
+/// The HELLO has arrived: from now on the peer knows whose ring it is.
+void Messenger::on_hello(Channel& ch, const vcq::Notice& notice) noexcept
+{
+    uncount_claim(ch);
+    if (notice.code != UTOFU_SUCCESS)
+        fail(ch, fi_error_of(notice.code), notice.code);
+}
+
+/// While this is not 0, no peer takes a claim of the domain for an orphan (turnover.cc, case 2).
+void Messenger::count_claim(Channel& ch) noexcept
+{
+    if (ch.counted)
+        return;
+    ch.counted = true;
+    // seq_cst: a peer that sees the claim and then Gets the count finds it counted
+    ep_.domain().regions().claims().fetch_add(1, std::memory_order_seq_cst);
+}
+
+void Messenger::uncount_claim(Channel& ch) noexcept
+{
+    if (!ch.counted)
+        return;
+    ch.counted = false;
+    // release: the claim's HELLO has arrived, or will never be sent
+    ep_.domain().regions().claims().fetch_sub(1, std::memory_order_release);
 }
 
 /// The ring is ours: its first slot takes the HELLO.
 void Messenger::greet(Channel& ch) noexcept
 {
-    bounces_.release(ch.scratch);
-    ch.scratch = {};
+    ch.leave = false;
+    ch.starved = 0;
+    ch.serial++;
     ch.ring = ch.area + ch.geometry.ring(ch.ring_number);
     ch.slots = ch.geometry.ring_slots;
     ch.consumed = seq_base(ch.peer.nonce);
@@ -241,10 +312,10 @@ void Messenger::greet(Channel& ch) noexcept
         ch.deferred_size = 0;
         deferred_--;
     }
-    if (!ch.probing && ch.scratch.data != nullptr) {
-        bounces_.release(ch.scratch);
-        ch.scratch = {};
-    }
+    if (!ch.contacting)
+        uncount_claim(ch);
+    if (SendRequest* waiter = std::exchange(ch.deferred_waiter, nullptr))
+        end(*waiter, ch.err, prov_errno); // its packet will never leave
     counts_.peers_lost++;
     TOFU_INFO(FI_LOG_EP_DATA, "endpoint %u: peer 0x%llx lost: %s\n", ep_.index(),
               static_cast<unsigned long long>(ch.peer.home), fi_strerror(ch.err));
@@ -258,117 +329,20 @@ void Messenger::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
 {
     if (!open_ || home == 0)
         return;
-    for (Channel* ch : channels_)
-        if (ch->peer.home == home && ch->state == ChannelState::open)
+    for (Channel* ch : channels_) {
+        if (ch->peer.home != home ||
+            (ch->state != ChannelState::open && ch->state != ChannelState::leaving))
+            continue;
+        // Reports and FINs go to areas of other endpoints of the peer's, too, which may have been closed.
+        if (utofu_code == UTOFU_ERR_MRQ_RMT_STADD)
+            start_probe(*ch);
+        else
             fail(*ch, fi_error_of(utofu_code), utofu_code);
+    }
     for (std::size_t i = polls_.size(); i-- > 0;) {
         Inbound* in = inbound_[polls_[i].ring].get();
-        if (in->home == home && utofu_code == UTOFU_ERR_MRQ_PEER)
+        if (in->home == home)
             start_probe(*in);
-    }
-}
-
-/// Reads what the peer wrote into the return block.
-void Messenger::check_return(Channel& ch) noexcept
-{
-    // acquire: pairs with the peer's Put of the block; `consumed` was written with it
-    const std::uint64_t status = area_.status(ch.number).load(std::memory_order_acquire);
-    if (static_cast<std::uint32_t>(status >> 32) != ch.serial)
-        return; // nothing yet
-    const auto consumed =
-        static_cast<std::uint32_t>(area_.consumed(ch.number).load(std::memory_order_acquire));
-    const std::uint32_t sent = ch.next_seq - 1;
-    if (sent - consumed <= sent - ch.consumed) // neither backwards nor beyond what was sent
-        ch.consumed = consumed;
-    switch (static_cast<ReturnStatus>(static_cast<std::uint32_t>(status))) {
-    case ReturnStatus::open: break;
-    case ReturnStatus::give_back: ch.leave = true; break;
-    case ReturnStatus::refused_version: fail(ch, FI_ECONNREFUSED, 0); break;
-    case ReturnStatus::refused_nonce: fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); break;
-    case ReturnStatus::refused_hello: fail(ch, FI_EIO, 0); break;
-    }
-}
-
-// --- signs of life
-
-bool Messenger::same_process(const Bounce& scratch, std::uint64_t nonce) const noexcept
-{
-    AreaHeader header;
-    std::memcpy(&header, scratch.data, sizeof header);
-    return header.magic == area_magic && header.nonce == nonce;
-}
-
-void Messenger::start_probe(Channel& ch) noexcept
-{
-    if (ch.probing || ch.state != ChannelState::open)
-        return;
-    ch.scratch = bounces_.alloc(sizeof(AreaHeader));
-    if (ch.scratch.data == nullptr)
-        return;
-    if (vcq_.get(ch.peer.home, ch.scratch.stadd, ch.area, sizeof(AreaHeader),
-                 {.when = vcq::When::delivered, .waiter = &ch.life}) == vcq::Post::done) {
-        ch.probing = true;
-        return;
-    }
-    bounces_.release(ch.scratch);
-    ch.scratch = {};
-}
-
-void Messenger::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
-{
-    Channel& ch = *static_cast<Channel::Step*>(waiter)->channel;
-    Messenger& m = *ch.owner;
-    const bool lives = notice.code == UTOFU_SUCCESS && m.same_process(ch.scratch, ch.peer.nonce);
-    m.bounces_.release(ch.scratch);
-    ch.scratch = {};
-    ch.probing = false;
-    if (m.open_ && !lives)
-        m.fail(ch, FI_EHOSTDOWN, notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER);
-}
-
-void Messenger::start_probe(Inbound& in) noexcept
-{
-    if (in.probing)
-        return;
-    // A claimant without HELLO has not said which of its endpoints it is: ask for any byte of endpoint 0.
-    utofu_stadd_t area = in.area;
-    if (area == 0 && vcq_.query_stadd(in.home, endpoint_stag(in.index), area) != 0)
-        return;
-    in.scratch = bounces_.alloc(sizeof(AreaHeader));
-    if (in.scratch.data == nullptr)
-        return;
-    in.life.notify = on_inbound_life;
-    in.life.inbound = &in;
-    in.life.owner = this;
-    if (vcq_.get(in.home, in.scratch.stadd, area, sizeof(AreaHeader),
-                 {.when = vcq::When::delivered, .waiter = &in.life}) == vcq::Post::done) {
-        in.probing = true;
-        return;
-    }
-    bounces_.release(in.scratch);
-    in.scratch = {};
-}
-
-void Messenger::on_inbound_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
-{
-    auto* step = static_cast<Inbound::Step*>(waiter);
-    Inbound& in = *step->inbound;
-    Messenger& m = *step->owner;
-    bool gone = notice.code == UTOFU_ERR_MRQ_PEER;
-    // Another nonce, or no such area: another process has the VCQ ID, or the endpoint was closed.
-    if (in.greeted && (notice.code == UTOFU_ERR_MRQ_RMT_STADD ||
-                       (notice.code == UTOFU_SUCCESS && !m.same_process(in.scratch, in.nonce))))
-        gone = true;
-    m.bounces_.release(in.scratch);
-    in.scratch = {};
-    in.probing = false;
-    if (!m.open_)
-        return;
-    if (in.closing)
-        m.close_ring(in);
-    else if (gone && !in.gone) {
-        in.gone = true; // what it had sent before is still taken
-        m.gone_++;
     }
 }
 

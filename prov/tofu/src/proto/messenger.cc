@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The messenger's beginning and end, its rounds of progress, and the watch over peers that are silent while
-// something waits for them. See messenger.h.
+// The messenger's beginning and end, and its rounds of progress: what is polled in each, what now and then. See
+// messenger.h.
 #include "proto/messenger.h"
 
 #include <cstdlib>
@@ -17,7 +17,8 @@ namespace tofu::proto {
 
 namespace {
 
-constexpr std::uint32_t rounds_per_look = 256; // rounds of progress between looks at the clock
+constexpr std::uint32_t rounds_per_look = 64; // rounds of progress between looks at the clock
+constexpr std::size_t returns_per_tick = 64;  // their notices may have been lost
 constexpr std::uint64_t tick_ms = 4;
 constexpr std::uint64_t watch_ms = 100;
 
@@ -49,6 +50,8 @@ Messenger::Messenger(Endpoint& endpoint) noexcept
 Messenger::~Messenger()
 {
     open_ = false;
+    for (Channel* ch : channels_)
+        uncount_claim(*ch); // claims whose HELLO will never come: their rings are free
     for (SendRequest* r : waiting_fin_)
         for (unsigned i = 0; i < r->ref_count; i++)
             ep_.local_memory().release(r->refs[i]);
@@ -83,6 +86,7 @@ int Messenger::open() noexcept
     if (int ret = area_.open(ep_.domain(), ep_.index(), geometry); ret != 0)
         return ret;
     queue_.join(*this);
+    ep_.domain().set_area(ep_.index(), area_.stadd(), geometry.size());
     open_ = true;
     return 0;
 }
@@ -96,7 +100,7 @@ void Messenger::leave() noexcept
             continue; // the peer finds out by its watch
         std::byte image[32];
         PacketWriter packet(image + sizeof image);
-        packet.control(Type::bye, 0, 0, ch->next_seq);
+        packet.control(Type::bye, 0, bye_for_good, ch->next_seq);
         (void)put_small(*ch, packet, nullptr);
         ch->state = ChannelState::failed;
         ch->err = FI_ESHUTDOWN;
@@ -116,15 +120,21 @@ void Messenger::progress() noexcept
         poll_fins();
     if (waiting_fetches_ != nullptr) [[unlikely]]
         resume_fetches();
-    if (deferred_ != 0 || reports_due_) [[unlikely]]
+    if (deferred_ != 0 || reports_due_ || returns_due_ || wished_) [[unlikely]]
         catch_up();
     if (++rounds_ % rounds_per_look == 0) [[unlikely]]
         slow_round();
 }
 
-/// Packets and reports that found no room in the queue of the TNI.
+/// Packets and reports that found no room in the queue of the TNI; what peers gave notice of.
 void Messenger::catch_up() noexcept
 {
+    if (returns_due_) {
+        returns_due_ = false;
+        look_at_returns(channels_.size());
+    }
+    if (wished_)
+        slow_round();
     if (deferred_ != 0)
         for (Channel* ch : channels_)
             if (ch->deferred_size != 0 && ch->state == ChannelState::open)
@@ -134,7 +144,8 @@ void Messenger::catch_up() noexcept
     reports_due_ = false;
     for (const Poll& poll : polls_) {
         Inbound& in = *inbound_[poll.ring];
-        if (in.greeted && in.next_seq - 1 - in.reported >= area_.geometry().report_after())
+        if (in.greeted &&
+            (in.report_due || in.next_seq - 1 - in.reported >= area_.geometry().report_after()))
             report(in);
     }
 }
@@ -148,6 +159,11 @@ void Messenger::slow_round() noexcept
     if (gone_ != 0)
         close_gone();
     scan_claims();
+    look_at_returns(returns_per_tick);
+    // acquire: pairs with the peer's Put, which came after its look at the claim words
+    if (area_.wish().load(std::memory_order_acquire) != 0)
+        on_wish();
+    wished_ = false;
     if (now_ - last_watch_ < watch_ms)
         return;
     last_watch_ = now_;
@@ -174,25 +190,6 @@ void Messenger::close_gone() noexcept
         if (in.gone && static_cast<std::uint32_t>(word >> 32) != polls_[i].seq)
             close_ring(in);
     }
-}
-
-/// Asks for a sign of life where something waits for a peer, and of one sender after the other.
-void Messenger::watch() noexcept
-{
-    constexpr unsigned at_once = 64;
-    unsigned asked = 0;
-    for (Channel* ch : channels_) {
-        if (ch->state != ChannelState::open || (ch->outstanding == 0 && ch->starved == 0))
-            continue;
-        ch->starved = 0;
-        start_probe(*ch);
-        if (++asked == at_once)
-            break;
-    }
-    if (polls_.empty())
-        return;
-    next_watched_ = (next_watched_ + 1) % polls_.size();
-    start_probe(*inbound_[polls_[next_watched_].ring]);
 }
 
 } // namespace tofu::proto

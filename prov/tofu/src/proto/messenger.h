@@ -2,9 +2,9 @@
 // The message protocol of one endpoint: fi_msg, fi_tagged, and the CQ data of RMA writes. Entered through msg and
 // tagged, and by the endpoint's progress; calls the endpoint's VCQ. All of it under the endpoint's lock.
 //
-// Parts: contact.cc how a ring at a peer is won and lost; send.cc what goes in; receive.cc what comes out and
-// whom it belongs to; fetch.cc the receiving side of a rendezvous;
-// messenger.cc the rounds of progress and the watch over peers.
+// Parts: contact.cc how a ring at a peer is won and lost; turnover.cc how rings and channels are given back while
+// both live; life.cc the watch over peers; send.cc what goes in; receive.cc what comes out and whom it belongs to;
+// fetch.cc the receiving side of a rendezvous; messenger.cc the rounds of progress.
 #pragma once
 
 #include <cstddef>
@@ -53,6 +53,8 @@ struct MessageCounts {
     std::uint64_t rendezvous = 0;
     std::uint64_t unexpected = 0;
     std::uint64_t peers_lost = 0;
+    std::uint64_t rings_returned = 0; ///< BYEs of peers that stay
+    std::uint64_t orphans = 0;        ///< claims that nobody stood behind
 };
 
 class Messenger {
@@ -105,16 +107,35 @@ class Messenger {
     void start_claiming(Channel& ch) noexcept;
     void pause(Channel& ch, unsigned ms) noexcept;
     void greet(Channel& ch) noexcept;
+    [[nodiscard]] std::uint32_t next_guess(const Channel& ch) const noexcept;
+    void count_claim(Channel& ch) noexcept;
+    void uncount_claim(Channel& ch) noexcept;
+    void on_hello(Channel& ch, const vcq::Notice& notice) noexcept;
     void on_header(Channel& ch, const vcq::Notice& notice) noexcept;
     void on_claim(Channel& ch, const vcq::Notice& notice) noexcept;
     static void on_contact(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     void fail(Channel& ch, int err, int prov_errno) noexcept;
+
+    // turnover.cc
     void check_return(Channel& ch) noexcept;
+    [[nodiscard]] bool say_bye(Channel& ch) noexcept;
+    void look_at_returns(std::size_t most) noexcept;
+    [[nodiscard]] Channel* reuse_channel() noexcept;
+    [[nodiscard]] static bool reusable(const Channel& ch) noexcept;
+    void unlink(Channel& ch) noexcept;
+    void wish(Channel& ch) noexcept;
+    void on_wish() noexcept;
+    void ask_back() noexcept;
+    [[nodiscard]] bool farewell(Inbound& in) noexcept;
+
+    // life.cc
+    void watch() noexcept;
     void start_probe(Channel& ch) noexcept;
     void start_probe(Inbound& in) noexcept;
     static void on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     static void on_inbound_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     [[nodiscard]] bool same_process(const Bounce& scratch, std::uint64_t nonce) const noexcept;
+    [[nodiscard]] bool shows_death(const Inbound& in, const vcq::Notice& notice) const noexcept;
 
     // send.cc
     [[nodiscard]] ssize_t try_send(const SendCall& call) noexcept;
@@ -178,8 +199,6 @@ class Messenger {
     static void on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
     // messenger.cc
-    void tick() noexcept;
-    void watch() noexcept;
     void scan_claims() noexcept;
     void catch_up() noexcept;
     void close_gone() noexcept;
@@ -206,6 +225,8 @@ class Messenger {
     std::size_t next_fin_ = 0;   ///< where the next round of polling FIN words starts
     std::uint32_t fins_made_ = 0;
     unsigned deferred_ = 0;      ///< channels with a deferred packet
+    std::size_t next_return_ = 0; ///< the return block looked at next
+    std::size_t reuse_hand_ = 0;  ///< where a channel to reuse is looked for next
 
     // incoming
     std::vector<std::unique_ptr<Inbound>> inbound_; ///< by ring
@@ -214,6 +235,9 @@ class Messenger {
     std::size_t hot_ = 0;
     unsigned gone_ = 0; ///< rings of senders that are no more
     bool reports_due_ = false;
+    bool returns_due_ = false;   ///< a peer wrote to a return block, with a notice
+    bool wished_ = false;        ///< a peer finds no free ring here, and gave notice
+    std::size_t ask_hand_ = 0;   ///< where rings are asked back next
     std::unique_ptr<Inbound> retired_; ///< closed last; still looked at while its last packet is handled
     std::unique_ptr<ReceiveQueue> own_queue_; ///< null where the receives are those of a shared context
     ReceiveQueue& queue_;
@@ -225,7 +249,8 @@ class Messenger {
     std::uint64_t now_ = 0;       ///< milliseconds, as of the last slow round
     std::uint64_t last_tick_ = 0;
     std::uint64_t last_watch_ = 0;
-    std::size_t next_watched_ = 0;
+    std::size_t next_watched_ = 0; ///< among senders
+    std::size_t next_asked_ = 0;   ///< among channels
     MessageCounts counts_{};
 };
 

@@ -88,7 +88,11 @@ bool Messenger::take(Inbound& in, std::uint32_t& slots) noexcept
     case Type::long_eager:
     case Type::rts: return take_message(in, packet, slots);
     case Type::write_data: take_write_data(in, packet); return true;
-    case Type::bye: close_ring(in); return true;
+    case Type::bye:
+        if (packet.control.length == bye_for_now && !farewell(in))
+            return false;
+        close_ring(in);
+        return true;
     case Type::hello:
     case Type::none: break;
     }
@@ -193,8 +197,13 @@ fi_addr_t Messenger::source_of(Inbound& in) noexcept
 void Messenger::area_notice(std::uint64_t offset) noexcept
 {
     const Geometry& g = area_.geometry();
-    if (!open_ || offset <= g.rings() || offset > g.size())
+    if (!open_ || offset > g.size())
         return;
+    if (offset <= g.rings()) {
+        wished_ |= offset == wish_offset + sizeof(std::uint64_t);
+        returns_due_ |= offset > returns_offset && offset <= fins_offset;
+        return;
+    }
     open_ring(static_cast<unsigned>((offset - 1 - g.rings()) / (std::uint64_t{g.ring_slots} * slot_size)));
 }
 
@@ -242,6 +251,7 @@ void Messenger::close_ring(Inbound& in) noexcept
         std::atomic_ref<std::uint64_t>(*in.control(seq, slots)).store(0, std::memory_order_relaxed);
     // release: pairs with the next claimant's CSWAP
     area_.claim(in.number).store(0, std::memory_order_release);
+    area_.set_hint(in.number + 1);
     retired_ = std::move(inbound_[in.number]); // `in` is still looked at by our callers
 }
 
@@ -276,11 +286,14 @@ bool Messenger::take_hello(Inbound& in, const Packet& packet) noexcept
 void Messenger::report(Inbound& in) noexcept
 {
     const ReturnBlock block{in.next_seq - 1, static_cast<std::uint32_t>(in.status), in.serial};
-    const vcq::Post post = vcq_.put_inline(in.home, &block, in.returns, sizeof block, {});
+    // In order: an earlier report that lands later would hide this one for good.
+    const vcq::Post post = vcq_.put_inline(
+        in.home, &block, in.returns, sizeof block,
+        {.strong_order = true, .remote_notice = in.status != ReturnStatus::open});
     if (post == vcq::Post::done) [[likely]]
         in.reported = in.next_seq - 1;
-    else if (post == vcq::Post::busy)
-        reports_due_ = true;
+    in.report_due = post == vcq::Post::busy;
+    reports_due_ |= in.report_due;
 }
 
 void Messenger::refuse(Inbound& in, ReturnStatus status) noexcept

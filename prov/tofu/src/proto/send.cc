@@ -52,7 +52,8 @@ ssize_t Messenger::send(const SendCall& call) noexcept
         ret = try_send(call);
         Channel* ch;
         if (ret != -FI_EAGAIN || channel_to(call.dest, ch) != 0 ||
-            (ch->state != ChannelState::reading && ch->state != ChannelState::claiming))
+            (ch->state != ChannelState::reading && ch->state != ChannelState::claiming &&
+             ch->state != ChannelState::leaving))
             break;
     }
     return ret;
@@ -96,6 +97,8 @@ bool Messenger::room(Channel& ch, std::uint32_t slots) noexcept
     if (ch.free_slots() >= slots) [[likely]]
         return true;
     check_return(ch);
+    if (ch.leave && ch.state == ChannelState::open && say_bye(ch)) [[unlikely]]
+        return false; // who sends and never looks round comes by here once in a ring
     if (ch.free_slots() >= slots && ch.state == ChannelState::open)
         return true;
     ch.starved++;
@@ -309,14 +312,20 @@ bool Messenger::flush(Channel& ch) noexcept
         return ch.state == ChannelState::open;
     Control control;
     std::memcpy(&control, ch.deferred + ch.deferred_size - sizeof control, sizeof control);
+    // The peer need not look for new rings: it is told. And we want to know when it knows (turnover.cc, case 2).
+    const bool hello = control.type == static_cast<std::uint8_t>(Type::hello);
+    vcq::Waiter* waiter = hello ? static_cast<vcq::Waiter*>(&ch.contact) : ch.deferred_waiter;
+    if (hello)
+        ch.contacting = true; // the notice may come within the post
     const vcq::Post post = vcq_.put_inline(
         ch.peer.home, ch.deferred, ch.slot(ch.deferred_seq) + slot_size - ch.deferred_size,
         ch.deferred_size,
-        {.when = ch.deferred_waiter != nullptr ? vcq::When::delivered : vcq::When::never,
+        {.when = waiter != nullptr ? vcq::When::delivered : vcq::When::never,
          .strong_order = true,
-         // The peer need not look for new rings: it is told.
-         .remote_notice = control.type == static_cast<std::uint8_t>(Type::hello),
-         .waiter = ch.deferred_waiter});
+         .remote_notice = hello,
+         .waiter = waiter});
+    if (hello && post != vcq::Post::done)
+        ch.contacting = false;
     if (post == vcq::Post::busy)
         return false;
     if (post == vcq::Post::error) {

@@ -73,7 +73,7 @@ bool decode(const std::byte* slot, Packet& p) noexcept
         p.body = r.take_bytes(8);
         return p.body != nullptr && (flags & flag_data);
     case Type::bye:
-        return flags == 0;
+        return flags == 0 && p.control.length <= bye_for_now;
     case Type::none:
         return false;
     }

@@ -29,15 +29,18 @@ struct AreaHeader {
     std::uint32_t ring_count; ///< number of claim words and of rings
     std::uint64_t nonce;      ///< of the domain: tells this process from earlier ones with the same VCQ ID
     std::uint32_t ring_slots; ///< slots of a ring, a power of two
-    std::uint32_t reserved;
+    std::uint32_t hint;       ///< 1 + a ring that was free a moment ago, or 0
 };
 static_assert(sizeof(AreaHeader) == 32 && std::is_trivially_copyable_v<AreaHeader>);
+
+/// A sender that finds all rings taken Puts anything but 0 here, with a notice: the owner asks for rings back.
+inline constexpr std::uint64_t wish_offset = 64;
 
 /// Where a receiver tells a sender about the sender's ring. One per outgoing channel, in the sender's area.
 struct ReturnBlock {
     std::uint64_t consumed; ///< slots taken out of the ring since it was claimed
     std::uint32_t status;   ///< a ReturnStatus
-    std::uint32_t check;    ///< the channel's serial number as its HELLO gave it
+    std::uint32_t check;    ///< the claim's serial number as its HELLO gave it
 };
 static_assert(sizeof(ReturnBlock) == 16);
 inline constexpr std::size_t return_stride = 64;
@@ -47,7 +50,8 @@ enum class ReturnStatus : std::uint32_t {
     refused_version = 1, ///< another wire_version
     refused_nonce = 2,   ///< meant for an earlier process
     refused_hello = 3,   ///< a HELLO that makes no sense
-    give_back = 4        ///< others starve: say BYE when idle
+    give_back = 4,       ///< others starve: say BYE
+    closed = 5           ///< the answer to BYE, and the last that is written for this claim
 };
 
 /// The end of a rendezvous or of an acknowledged message, in the sender's area: (seq << 32) | status. The
@@ -124,6 +128,11 @@ enum class Type : std::uint8_t {
     bye = 6        ///< last packet: the ring is free again
 };
 
+/// Control::length of a BYE: is ReturnStatus::closed waited for?
+inline constexpr std::uint16_t bye_for_good = 0; ///< no: the area it would be written to is about to go
+inline constexpr std::uint16_t bye_for_now = 1;  ///< yes: only the ring is given back
+
+
 inline constexpr std::uint8_t flag_tag = 1;  ///< a tagged message; the tag is in the packet
 inline constexpr std::uint8_t flag_data = 2; ///< remote CQ data is in the packet
 inline constexpr std::uint8_t flag_ack = 4;  ///< an Ack is in the packet: write the FIN word when taken
@@ -133,7 +142,7 @@ inline constexpr std::uint8_t flag_match = 8;///< with flag_ack: only when match
 struct Control {
     std::uint8_t type;   ///< a Type
     std::uint8_t flags;
-    std::uint16_t length;///< eager, long_eager: bytes of payload; rts: segments
+    std::uint16_t length;///< eager, long_eager: bytes of payload; rts: segments; bye: bye_for_*
     std::uint32_t seq;   ///< number of this slot's use: counts slots, from seq_base + 1
 };
 static_assert(sizeof(Control) == 8);

@@ -27,6 +27,8 @@ int fi_code_of(int code) noexcept
     }
 }
 
+constexpr unsigned exclusive_most = 6;
+
 /// On the first TNI with room from number `spread` on.
 int create(const Functions& f, const Backend& backend, unsigned spread, unsigned long flags,
            utofu_vcq_hdl_t& handle) noexcept
@@ -51,8 +53,8 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     utofu_vcq_hdl_t handle = 0;
     int code = UTOFU_ERR_FULL;
     // Alone on its CQ, a VCQ needs no lock of the library's beside that of its owner (guide 3.3.4.1). Such CQs
-    // are few.
-    if (thread_safe)
+    // are few: only the first VCQs of a domain, or later ones would find no CQ to share.
+    if (thread_safe && spread < exclusive_most)
         code = create(f, backend, spread, UTOFU_VCQ_FLAG_EXCLUSIVE, handle);
     if (code != UTOFU_SUCCESS)
         code = create(f, backend, spread, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, handle);
