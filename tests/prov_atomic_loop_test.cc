@@ -273,6 +273,93 @@ TEST(AtomicRounds, LeavesPlacesToTheOtherEngines)
     ASSERT_TRUE(run({&who}));
 }
 
+TEST(AtomicRows, OneNoticeAndTwoPlacesServeASum)
+{
+    Net::reset(5);
+    Initiator who;
+    Net& net = Net::now();
+    net.window = 8;
+    std::vector<std::uint64_t> operand(512);
+    for (unsigned i = 0; i < 512; ++i)
+        operand[i] = i + 1;
+    who.runner->submit(make(who, {FI_SUM, FI_UINT64, 64, 512, operand.data(), nullptr, nullptr}), false);
+    EXPECT_EQ(who.vcq.window_free(), 253u);
+    unsigned notices = 0;
+    for (Net::step_all(0); who.vcq.poll() != 0; ++notices) {
+    }
+    EXPECT_EQ(notices, 1u);
+    EXPECT_EQ(net.posts, 512u);
+    EXPECT_EQ(who.ends[nullptr], std::vector<int>{0});
+    EXPECT_TRUE(who.vcq.idle());
+    for (unsigned i = 0; i < 512; ++i) {
+        std::uint64_t value;
+        std::memcpy(&value, &net.memory[64 + 8 * i], 8);
+        ASSERT_EQ(value, i + 1);
+    }
+}
+
+TEST(AtomicRows, FetchedValuesBelongToTheirElements)
+{
+    for (unsigned seed = 1; seed <= 10; ++seed) {
+        Net::reset(seed);
+        Initiator who;
+        Net& net = Net::now();
+        net.window = 8;
+        net.busy_percent = 40;
+        std::vector<std::uint32_t> operand(3000, 5), compare(3000), result(3000);
+        for (unsigned i = 0; i < 3000; ++i) {
+            std::memcpy(&net.memory[4 * i], &i, 4);
+            compare[i] = i & ~1u; // every other one swaps
+        }
+        who.runner->submit(
+            make(who, {FI_CSWAP, FI_UINT32, 0, 3000, operand.data(), compare.data(), result.data()}), false);
+        ASSERT_TRUE(run({&who}));
+        EXPECT_EQ(who.ends[nullptr], std::vector<int>{0});
+        for (unsigned i = 0; i < 3000; ++i) {
+            std::uint32_t value;
+            std::memcpy(&value, &net.memory[4 * i], 4);
+            ASSERT_EQ(result[i], i);
+            ASSERT_EQ(value, i & 1 ? i : 5u);
+        }
+        EXPECT_TRUE(who.vcq.idle());
+    }
+}
+
+TEST(AtomicRows, AFailureInTheMiddleIsOneFailure)
+{
+    for (unsigned seed = 1; seed <= 20; ++seed) {
+        Net::reset(seed);
+        Initiator who;
+        Net& net = Net::now();
+        net.window = 4;
+        net.busy_percent = seed % 2 ? 30 : 0;
+        net.broken = Net::base + 8 * 17;
+        std::vector<std::uint64_t> operand(100, 1), result(100);
+        int base = 0, fetch = 0;
+        who.runner->submit(make(who, {FI_SUM, FI_UINT64, 0, 100, operand.data(), nullptr, nullptr}, &base), true);
+        who.runner->submit(make(who, {FI_SUM, FI_UINT64, 0, 100, operand.data(), nullptr, result.data()}, &fetch),
+                           false);
+        ASSERT_TRUE(run({&who}));
+        EXPECT_EQ(who.ends[&base], std::vector<int>{FI_EIO});
+        EXPECT_EQ(who.ends[&fetch], std::vector<int>{FI_EIO});
+        EXPECT_TRUE(who.vcq.idle());
+    }
+}
+
+TEST(AtomicRows, EndWithTheVcq)
+{
+    Net::reset(6);
+    std::vector<std::uint64_t> operand(100, 1), result(100);
+    int base = 0, fetch = 0;
+    Initiator who;
+    who.runner->submit(make(who, {FI_SUM, FI_UINT64, 0, 100, operand.data(), nullptr, nullptr}, &base), false);
+    who.runner->submit(make(who, {FI_SUM, FI_UINT64, 0, 100, operand.data(), nullptr, result.data()}, &fetch), false);
+    who.vcq.drain(); // nothing takes effect, no notice comes
+    EXPECT_EQ(who.ends[&base], std::vector<int>{FI_EIO});
+    EXPECT_EQ(who.ends[&fetch], std::vector<int>{FI_EIO});
+    EXPECT_TRUE(who.vcq.idle());
+}
+
 /// Four initiators, one word or few: unique old values, nothing lost.
 TEST(AtomicContention, EveryUpdateIsAppliedOnce)
 {

@@ -28,8 +28,20 @@ struct Net {
         std::uint64_t edata;
         unsigned long flags;
         unsigned char data[32];
+        std::uint64_t number = 0; ///< in the order of its VCQ's posts
+    };
+    /// A notice that waits for those of earlier posts (guide 2.2.10).
+    struct Held {
+        std::uint64_t number;
+        std::uint64_t peer;
+        bool done;
+        bool told; ///< there is a notice at all
+        int code;
+        utofu_mrq_notice notice;
     };
     struct Queue {
+        std::uint64_t count = 0;
+        std::deque<Held> held;
         std::deque<Post> posted; ///< not carried out yet
         std::deque<std::pair<int, utofu_mrq_notice>> mrq;
     };
@@ -70,6 +82,8 @@ struct Net {
             return UTOFU_ERR_BUSY;
         if (p.kind < 2 && p.stadd % p.width != 0)
             return UTOFU_ERR_INVALID_ARG;
+        p.number = vcqs[p.vcq].count++;
+        vcqs[p.vcq].held.push_back({p.number, p.peer, false, false, 0, {}});
         vcqs[p.vcq].posted.push_back(p);
         if (prompt)
             step(p.vcq);
@@ -91,6 +105,13 @@ struct Net {
         const Post p = queue[pick];
         queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(pick));
         execute(p);
+    }
+
+    /// Carries out all there is.
+    static void step_all(unsigned vcq)
+    {
+        while (!now().vcqs[vcq].posted.empty())
+            now().step(vcq);
     }
 
     void execute(const Post& p)
@@ -132,8 +153,29 @@ struct Net {
         if (p.flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)
             remote_notices.emplace_back(p.kind == 2 ? UTOFU_MRQ_TYPE_RMT_GET : UTOFU_MRQ_TYPE_RMT_ARMW,
                                         p.stadd);
-        if (p.flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE || code != UTOFU_SUCCESS)
-            vcqs[p.vcq].mrq.emplace_back(code, notice);
+        const bool told = (p.flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) != 0 || code != UTOFU_SUCCESS;
+        tell(vcqs[p.vcq], p, told, code, notice);
+    }
+
+    /// Notices of posts to one peer come in the order of the posts, whatever the order of their effects.
+    static void tell(Queue& queue, const Post& p, bool told, int code, const utofu_mrq_notice& notice)
+    {
+        for (Held& held : queue.held)
+            if (held.number == p.number)
+                held = {p.number, p.peer, true, told, code, notice};
+        for (std::size_t i = 0; i < queue.held.size();) {
+            const Held held = queue.held[i];
+            bool first = held.done;
+            for (std::size_t before = 0; before < i; ++before)
+                first = first && queue.held[before].peer != held.peer;
+            if (!first) {
+                ++i;
+                continue;
+            }
+            if (held.told)
+                queue.mrq.emplace_back(held.code, held.notice);
+            queue.held.erase(queue.held.begin() + static_cast<std::ptrdiff_t>(i));
+        }
     }
 };
 
@@ -152,33 +194,33 @@ inline int query_vcq_id(utofu_vcq_hdl_t handle, utofu_vcq_id_t* id)
 inline int armw4(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t value,
                  utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
 {
-    return Net::now().post({unsigned(h - 1), 0, op, 4, value, 0, stadd, 0, peer, edata, flags, {}});
+    return Net::now().post({unsigned(h - 1), 0, op, 4, value, 0, stadd, 0, peer, edata, flags, {}, 0});
 }
 inline int armw8(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t value,
                  utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
 {
-    return Net::now().post({unsigned(h - 1), 0, op, 8, value, 0, stadd, 0, peer, edata, flags, {}});
+    return Net::now().post({unsigned(h - 1), 0, op, 8, value, 0, stadd, 0, peer, edata, flags, {}, 0});
 }
 inline int cswap4(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, std::uint32_t compare, std::uint32_t swap,
                   utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
 {
-    return Net::now().post({unsigned(h - 1), 1, 0, 4, swap, compare, stadd, 0, peer, edata, flags, {}});
+    return Net::now().post({unsigned(h - 1), 1, 0, 4, swap, compare, stadd, 0, peer, edata, flags, {}, 0});
 }
 inline int cswap8(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, std::uint64_t compare, std::uint64_t swap,
                   utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
 {
-    return Net::now().post({unsigned(h - 1), 1, 0, 8, swap, compare, stadd, 0, peer, edata, flags, {}});
+    return Net::now().post({unsigned(h - 1), 1, 0, 8, swap, compare, stadd, 0, peer, edata, flags, {}, 0});
 }
 /// Local STADDs are addresses of this process.
 inline int get(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
                std::size_t length, std::uint64_t edata, unsigned long flags, void*)
 {
-    return Net::now().post({unsigned(h - 1), 2, 0, unsigned(length), 0, 0, remote, local, peer, edata, flags, {}});
+    return Net::now().post({unsigned(h - 1), 2, 0, unsigned(length), 0, 0, remote, local, peer, edata, flags, {}, 0});
 }
 inline int put_piggyback(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, void* data, utofu_stadd_t remote,
                          std::size_t length, std::uint64_t edata, unsigned long flags, void*)
 {
-    Net::Post p{unsigned(h - 1), 3, 0, unsigned(length), 0, 0, remote, 0, peer, edata, flags, {}};
+    Net::Post p{unsigned(h - 1), 3, 0, unsigned(length), 0, 0, remote, 0, peer, edata, flags, {}, 0};
     std::memcpy(p.data, data, length);
     return Net::now().post(p);
 }
@@ -195,6 +237,7 @@ inline int reg_mem(utofu_vcq_hdl_t, void* addr, std::size_t size, unsigned long,
     return UTOFU_SUCCESS;
 }
 inline int dereg_mem(utofu_vcq_hdl_t, utofu_stadd_t, unsigned long) { return UTOFU_SUCCESS; }
+inline int post_toq(utofu_vcq_hdl_t, void*, std::size_t, void*) { return UTOFU_SUCCESS; }
 inline int poll_tcq(utofu_vcq_hdl_t, unsigned long, void**) { return UTOFU_ERR_NOT_FOUND; }
 inline int poll_mrq(utofu_vcq_hdl_t h, unsigned long, utofu_mrq_notice* notice)
 {
@@ -217,6 +260,7 @@ inline tofu::vcq::Functions functions()
     f.armw8 = armw8;
     f.cswap4 = cswap4;
     f.cswap8 = cswap8;
+    f.post_toq = post_toq;
     f.get = get;
     f.put_piggyback = put_piggyback;
     f.query_stadd = query_stadd;

@@ -20,6 +20,9 @@ class AtomicRunner {
     static constexpr unsigned window_reserve = 48;
     static constexpr std::size_t max_ops = 512;
     static constexpr std::size_t max_flights = 1024;
+    static constexpr std::size_t max_rows = 64;
+    /// Notices of one row on their way at a time: far below what an MRQ holds.
+    static constexpr std::uint32_t max_announced = 1024;
     /// Flights that one CSWAP carries at most: bounds the work of one notice.
     static constexpr unsigned max_batch = 64;
 
@@ -96,6 +99,18 @@ class AtomicRunner {
     void resolve_stale() noexcept;
     void end(AtomicOp& op) noexcept;
 
+    // --- rows (atomic_row.cc)
+    static void row_told(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void row_lost(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] static bool fits_row(const AtomicOp& op) noexcept;
+    [[nodiscard]] bool start_row(AtomicOp& op) noexcept;
+    [[nodiscard]] bool open_row(AtomicOp& op) noexcept;
+    template <class Word>
+    [[nodiscard]] std::size_t post_run(AtomicOp& op, std::size_t n, vcq::Post& posted) noexcept;
+    void skip_to_last(AtomicOp& op) noexcept;
+    void row_failed(AtomicOp& op, int code) noexcept;
+    void end_row(Row& row) noexcept;
+
     // --- loops
     [[nodiscard]] WordSlot& slot_of(const Flight& f) noexcept;
     [[nodiscard]] vcq::Post begin_loop(Flight& f) noexcept;
@@ -126,6 +141,7 @@ class AtomicRunner {
     WideRunner wide_;
     Pool<AtomicOp> ops_{max_ops};
     Pool<Flight> flights_{max_flights};
+    Pool<Row> rows_{max_rows};
     std::unique_ptr<WordSlot[]> slots_;
 };
 

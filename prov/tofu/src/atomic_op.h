@@ -26,6 +26,11 @@ class Pieces {
     }
     [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
 
+    /// The memory of element 0 where the list is one piece, else null.
+    [[nodiscard]] std::byte* flat() const noexcept
+    {
+        return count_ == 1 ? piece_[0].address : nullptr;
+    }
     /// Copies `n` elements from number `first` on into `out`, one after the other.
     void gather(void* out, std::size_t first, std::size_t n, std::size_t size) const noexcept
     {
@@ -114,6 +119,8 @@ struct AtomicOp : Request {
     Pieces operand;
     Pieces compare;
     Pieces result;
+    struct Row* row;            ///< under way, see atomic_row.cc
+    bool in_row;                ///< one ARMW an element, all in one row
     std::unique_ptr<std::byte[]> copy; ///< of what is left of injected data
     Target target[max_atomic_iov];
 };
@@ -138,6 +145,21 @@ struct Flight : vcq::Waiter {
     std::uint64_t before;     ///< the word as this flight found it
     std::uint64_t expect;     ///< leader: what the CSWAP in the air compares with
     std::uint64_t desired;    ///< leader: what it swaps in
+};
+
+/// The elements of an operation as ARMWs in a row (atomic_row.cc): told of by each where it fetches, else by the last.
+struct Row : vcq::Waiter {
+    /// Is told of failures among those that nobody waits for.
+    struct Lost : vcq::Waiter {
+        Row* row;
+    };
+    AtomicOp* op;
+    Lost lost;
+    std::uint8_t place;       ///< in the window: of all where it fetches, else of the failures
+    bool posted;              ///< all of the operation
+    std::uint32_t announced;  ///< notices that will come or have come
+    std::uint32_t told;       ///< notices that have come
+    std::uint32_t failed;     ///< of those that nobody waits for
 };
 
 /// Registered memory of an endpoint into which Gets of its atomics write; made at first use. The VCQ is

@@ -80,6 +80,8 @@ bool AtomicRunner::may_start(const AtomicOp& op) const noexcept
 void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
 {
     op->pending = 1;
+    op->row = nullptr;
+    op->in_row = fits_row(*op);
     ++outstanding_;
     if (queue_)
         queue_end_->next = op;
@@ -151,6 +153,8 @@ void AtomicRunner::abandon(AtomicOp& op, int err, int code) noexcept
 
 bool AtomicRunner::start_words(AtomicOp& op) noexcept
 {
+    if (op.in_row)
+        return start_row(op);
     while (op.started < op.total)
         if (!start_word(op))
             return false;

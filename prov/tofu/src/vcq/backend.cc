@@ -114,6 +114,7 @@ const char* fill(const Library& library, Functions& f)
     TOFU_RESOLVE(armw8);
     TOFU_RESOLVE(cswap4);
     TOFU_RESOLVE(cswap8);
+    TOFU_RESOLVE(post_toq);
     TOFU_RESOLVE(poll_tcq);
     TOFU_RESOLVE(poll_mrq);
     TOFU_RESOLVE(query_my_coords);

@@ -30,6 +30,7 @@ struct Functions {
     TOFU_FUNCTION(armw8);
     TOFU_FUNCTION(cswap4);
     TOFU_FUNCTION(cswap8);
+    TOFU_FUNCTION(post_toq);
     TOFU_FUNCTION(poll_tcq);
     TOFU_FUNCTION(poll_mrq);
     TOFU_FUNCTION(query_my_coords);

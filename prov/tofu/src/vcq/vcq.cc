@@ -74,7 +74,7 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     closing_ = false;
     sent_pending_ = 0;
     for (unsigned n = 1; n < window_size; n++)
-        window_[n] = {nullptr, static_cast<std::uint8_t>((n + 1) % window_size)};
+        window_[n] = {nullptr, static_cast<std::uint8_t>((n + 1) % window_size), 1};
     first_free_ = 1;
     free_count_ = window_size - 1;
     return 0;
@@ -93,8 +93,10 @@ void Vcq::drain() noexcept
         Waiter* waiter = window_[n].waiter;
         if (waiter == nullptr)
             continue;
+        const unsigned missing = window_[n].expected == endless ? 1 : window_[n].expected;
         give_back(static_cast<std::uint8_t>(n));
-        waiter->notify(waiter, Notice{UTOFU_ERR_MRQ_OTHER, 0});
+        for (unsigned i = 0; i < missing; i++)
+            waiter->notify(waiter, Notice{UTOFU_ERR_MRQ_OTHER, 0});
     }
 }
 
@@ -122,6 +124,19 @@ Post Vcq::refuse(int code, When when, std::uint64_t edata) noexcept
     }
     last_error_ = code;
     return Post::error;
+}
+
+std::uint8_t Vcq::open_row(Waiter* waiter, unsigned notices) noexcept
+{
+    const std::uint8_t number = first_free_;
+    if (number == 0 || closing_)
+        return 0;
+    Place& place = window_[number];
+    first_free_ = place.next_free;
+    free_count_--;
+    place.waiter = waiter;
+    place.expected = static_cast<std::uint16_t>(notices);
+    return number;
 }
 
 // --- polls
@@ -166,7 +181,7 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
         Waiter* waiter = place->waiter;
         if (waiter == nullptr)
             return;
-        give_back(static_cast<std::uint8_t>(place - window_));
+        one_less(*place);
         waiter->notify(waiter, Notice{code, 0});
         return;
     }

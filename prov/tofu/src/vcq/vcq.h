@@ -196,6 +196,54 @@ class Vcq {
                (remote_notice ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0);
     }
 
+    // --- rows: posts to one peer that share one place. Notices of posts to the same remote VCQ come in the
+    // order of the posts (guide 2.2.10), so that the waiter can count.
+    static constexpr unsigned endless = 0xffff;
+    /// Takes a place for `notices` notices, or for as many as come until close_row(). 0: none is free.
+    [[nodiscard]] std::uint8_t open_row(Waiter* waiter, unsigned notices) noexcept;
+    /// More notices will come.
+    void extend_row(std::uint8_t row, unsigned more) noexcept
+    {
+        window_[row].expected = static_cast<std::uint16_t>(window_[row].expected + more);
+    }
+    /// One notice of those announced will not come. False: it was the last one, and the row is closed.
+    bool shorten_row(std::uint8_t row) noexcept { return !one_less(window_[row]); }
+    /// Nothing comes any more for `waiter`, if the row is still its.
+    void close_row(std::uint8_t row, const Waiter* waiter) noexcept
+    {
+        if (window_[row].waiter == waiter)
+            give_back(row);
+    }
+    /// One ARMW of a row; `more` follow at once, and may start together with it.
+    template <class Word>
+    [[nodiscard]] Post row_armw(std::uint8_t row, utofu_vcq_id_t peer, utofu_armw_op op, Word operand,
+                                utofu_stadd_t remote, unsigned long flags, bool more) noexcept
+    {
+        const unsigned long all = flags | (more ? UTOFU_ONESIDED_FLAG_DELAY_START : 0);
+        if constexpr (sizeof(Word) == 8)
+            return in_row(functions_->armw8(handle_, peer, op, operand, remote, row, all, &window_[row]));
+        else
+            return in_row(functions_->armw4(handle_, peer, op, operand, remote, row, all, &window_[row]));
+    }
+    template <class Word>
+    [[nodiscard]] Post row_cswap(std::uint8_t row, utofu_vcq_id_t peer, Word compare, Word swap,
+                                 utofu_stadd_t remote, unsigned long flags, bool more) noexcept
+    {
+        const unsigned long all = flags | (more ? UTOFU_ONESIDED_FLAG_DELAY_START : 0);
+        if constexpr (sizeof(Word) == 8)
+            return in_row(
+                functions_->cswap8(handle_, peer, compare, swap, remote, row, all, &window_[row]));
+        else
+            return in_row(
+                functions_->cswap4(handle_, peer, compare, swap, remote, row, all, &window_[row]));
+    }
+    /// Starts what `more` has held back, where nothing followed.
+    void start_row() noexcept
+    {
+        if (functions_->post_toq != nullptr)
+            (void)functions_->post_toq(handle_, nullptr, 0, nullptr);
+    }
+
     /// Takes at most `budget` entries off each queue and tells their waiters. Returns how many it took.
     unsigned poll(unsigned budget = poll_budget) noexcept;
     /// The same for the one place where the call itself would be felt.
@@ -233,6 +281,7 @@ class Vcq {
     struct alignas(8) Place {
         Waiter* waiter;
         std::uint8_t next_free;
+        std::uint16_t expected = 1; ///< notices until it is free again; 1 but for rows
     };
     struct Ticket {
         std::uint64_t edata;
@@ -264,9 +313,24 @@ class Vcq {
     {
         Place& place = window_[number];
         place.waiter = nullptr;
+        place.expected = 1;
         place.next_free = first_free_;
         first_free_ = number;
         free_count_++;
+    }
+    [[nodiscard]] Post in_row(int code) noexcept
+    {
+        return code == UTOFU_SUCCESS ? Post::done : refuse(code, When::never, 0);
+    }
+    /// A notice of a place has come, or never will. True where it was the last one.
+    bool one_less(Place& place) noexcept
+    {
+        if (place.expected == endless)
+            return false;
+        if (--place.expected != 0)
+            return false;
+        give_back(static_cast<std::uint8_t>(&place - window_));
+        return true;
     }
     [[nodiscard]] bool mrq_is_due() const noexcept
     {
@@ -339,10 +403,14 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
             orphaned(code, type == UTOFU_MRQ_TYPE_LCL_ARMW, notice.vcq_id);
         return;
     }
-    Waiter* waiter = window_[notice.edata].waiter;
+    Place& place = window_[notice.edata];
+    Waiter* waiter = place.waiter;
     if (waiter == nullptr) [[unlikely]] // its end was told already
         return;
-    give_back(static_cast<std::uint8_t>(notice.edata));
+    if (place.expected == 1) [[likely]]
+        give_back(static_cast<std::uint8_t>(notice.edata));
+    else
+        one_less(place);
     waiter->notify(waiter, Notice{code, type == UTOFU_MRQ_TYPE_LCL_ARMW ? notice.rmt_value : 0});
 }
 
