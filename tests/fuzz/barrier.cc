@@ -64,7 +64,7 @@ void barrier(Input input)
     host.owner_of = [](void*, GateRef gate) noexcept { return uint64_t{gate & 0xff}; };
     host.runs = [](void*, uint64_t owner) noexcept { return (owner & 1) != 0; };
     const Circuit circuit(gates, host);
-    for (unsigned step = 0; step < 64 && !input.empty(); step++) {
+    for (unsigned step = 0; step < 24 && !input.empty(); step++) {
         const GateRef gate = some_gate(input);
         if (!gates.valid(gate)) {
             continue;
