@@ -22,8 +22,9 @@ namespace tofu::bench {
 /// An endpoint with all that belongs to it, and the peers it knows.
 struct Port {
     enum class Kind {
-        queue,  ///< completions come to a CQ
-        counter ///< completions are counted only
+        queue,   ///< completions come to a CQ
+        counter, ///< completions are counted only
+        event    ///< and what peers write here is counted too (FI_RMA_EVENT)
     };
     Port(std::string provider, Kind kind) : provider(std::move(provider)), kind(kind) {}
     Port(const Port&) = delete;
@@ -124,7 +125,8 @@ class Fabric final : public Transport {
     double write_storm();
     double exchange();
     // fabric_object.cc
-    bool open_counted();
+    static constexpr std::size_t counted_kinds = 2;
+    Port& open_counted(Port::Kind kind);
     double read_empty();
     double read_full();
     double read_counter();
@@ -136,7 +138,7 @@ class Fabric final : public Transport {
     double insertions();
 
     std::string provider_;
-    std::unique_ptr<Port> port_, counted_;
+    std::unique_ptr<Port> port_, counted_[counted_kinds];
     fi_context contexts_[3 * window] = {};
 };
 

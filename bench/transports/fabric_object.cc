@@ -40,39 +40,40 @@ double Fabric::read_full()
     return reading;
 }
 
-// A second endpoint, whose operations are counted and leave no entry.
-bool Fabric::open_counted()
+// Other endpoints, whose operations are counted and leave no entry.
+Port& Fabric::open_counted(Port::Kind kind)
 {
-    if (counted_ == nullptr) {
-        counted_ = std::make_unique<Port>(provider_, Port::Kind::counter);
-        if (!counted_->open(port_->memory + bytes_of_side(side_) / 2, bytes_of_side(side_) / 4) ||
-            !counted_->publish(control_->side[side_].exchange))
+    std::unique_ptr<Port>& port = counted_[kind == Port::Kind::event];
+    if (port != nullptr)
+        return *port;
+    std::size_t quarter = bytes_of_side(side_) / 4;
+    std::size_t at = kind == Port::Kind::event ? 3 * quarter : 2 * quarter;
+    port = std::make_unique<Port>(provider_, kind);
+    if (!port->open(port_->memory + at, quarter) || !port->publish(control_->side[side_].exchange))
+        std::exit(1);
+    meet_alive();
+    for (int i = 0; i < sides_; ++i)
+        if (!port->insert(control_->side[i].exchange, i))
             std::exit(1);
-        meet_alive();
-        for (int i = 0; i < sides_; ++i)
-            if (!counted_->insert(control_->side[i].exchange, i))
-                std::exit(1);
-        meet_alive();
-    }
-    return true;
+    meet_alive();
+    return *port;
 }
 
 double Fabric::read_counter()
 {
-    open_counted();
+    Port& port = open_counted(Port::Kind::counter);
     if (side_ != 0)
-        return serve([&] { counted_->progress(); });
+        return serve([&] { port.progress(); });
     operations_ = double(iterations_);
     return timed([&] {
         for (std::size_t i = 0; i < iterations_; ++i)
-            fi_cntr_read(counted_->written);
+            fi_cntr_read(port.written);
     });
 }
 
 double Fabric::write_counted()
 {
-    open_counted();
-    Port& port = *counted_;
+    Port& port = open_counted(Port::Kind::counter);
     if (side_ != 0)
         return serve([&] { port.progress(); });
     const Port::Peer& to = port.peers[1];
@@ -92,8 +93,7 @@ double Fabric::write_counted()
 // Ping-pong: each side waits for its counter of remote writes.
 double Fabric::write_remotely_counted()
 {
-    open_counted();
-    Port& port = *counted_;
+    Port& port = open_counted(Port::Kind::event);
     if (!port.remote_counters)
         return -1;
     const Port::Peer& to = port.peers[1 - side_];

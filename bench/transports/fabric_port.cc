@@ -33,7 +33,7 @@ bool Port::open(std::byte* buffer, std::size_t bytes)
     memory = buffer;
     fi_info* hints = fi_allocinfo();
     hints->caps =
-        FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | (kind == Kind::counter ? FI_RMA_EVENT : 0);
+        FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | (kind == Kind::event ? FI_RMA_EVENT : 0);
     hints->mode = FI_CONTEXT;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
@@ -63,7 +63,7 @@ bool Port::open(std::byte* buffer, std::size_t bytes)
     av_attr.type = FI_AV_TABLE;
     fi_cntr_attr cntr_attr{};
     cntr_attr.events = FI_CNTR_EVENTS_COMP;
-    std::uint64_t selective = kind == Kind::counter ? FI_SELECTIVE_COMPLETION : 0;
+    std::uint64_t selective = kind != Kind::queue ? FI_SELECTIVE_COMPLETION : 0;
     const char* at = "";
     auto done = [&](const char* what, int code) {
         at = what;
@@ -77,10 +77,10 @@ bool Port::open(std::byte* buffer, std::size_t bytes)
                 done("fi_endpoint", fi_endpoint(domain, info, &ep, nullptr)) &&
                 done("fi_ep_bind", fi_ep_bind(ep, &av->fid, 0)) &&
                 done("fi_ep_bind", fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV | selective));
-    if (good && kind == Kind::counter) {
+    if (good && kind != Kind::queue) {
         good = done("fi_cntr_open", fi_cntr_open(domain, &cntr_attr, &written, nullptr)) &&
                done("fi_ep_bind", fi_ep_bind(ep, &written->fid, FI_WRITE));
-        if (good && remote_counters)
+        if (good && kind == Kind::event && remote_counters)
             remote_counters = fi_cntr_open(domain, &cntr_attr, &remotely_written, nullptr) == 0 &&
                               fi_ep_bind(ep, &remotely_written->fid, FI_REMOTE_WRITE) == 0;
     }
@@ -88,7 +88,7 @@ bool Port::open(std::byte* buffer, std::size_t bytes)
            done("fi_mr_reg",
                 fi_mr_reg(domain, memory, bytes,
                           FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV,
-                          0, kind == Kind::counter ? 78 : 77, 0, &mr, nullptr));
+                          0, 77 + std::uint64_t(kind), 0, &mr, nullptr));
     return good || fail(at, ret);
 }
 
@@ -142,7 +142,7 @@ std::size_t Port::reap()
 
 void Port::progress()
 {
-    if (kind == Kind::counter)
+    if (kind != Kind::queue)
         fi_cntr_read(written);
     reap();
 }
