@@ -6,4 +6,4 @@ set -u
 top=${TOFU_TOP_SRCDIR:?set by make check}
 . "$top/tools/mpi"
 program=$TOFU_TOP_BUILDDIR/fabtests/mpi/mpi_conformance
-TOFU_SIM_SHAPE=1x1x2 run_mpi 240 4 "$program"
+TOFU_MPIRUN_FLAGS=$(mpi_signed_accumulate) TOFU_SIM_SHAPE=1x1x2 run_mpi 240 4 "$program"
