@@ -13,7 +13,8 @@ check()
     local header=$1 unit
     unit=$scratch/$(echo "$header" | tr / _)
     printf '#include "%s"\n#include "%s"\n' "$top/$header" "$top/$header" >"$unit.cc"
-    local includes=(-I"$top/include" -I"$top/tofu_sim" -I"$top/prov/tofu/src" -I"$top/tests" -I"$top")
+    local includes=(-I"$top/include" -I"$top/tofu_sim" -I"$top/prov/tofu/src" -I"$top/tests" -I"$top"
+        -I"$top/bench/frame")
     # shellcheck disable=SC2086
     ${TOFU_CXX:-c++ -std=gnu++20} ${TOFU_HEADER_FLAGS:-} ${TOFU_MPI_CFLAGS:-} -Wall -Wextra -Werror -fsyntax-only \
         "${includes[@]}" "$unit.cc" || { echo "FAIL C++ $header"; return 1; }
