@@ -2,7 +2,7 @@
 // Role: copying as a network interface would: each byte stored once, small aligned words in one store.
 // Called by: memory/access, tni/. Calls: nothing.
 //
-// Every store is a word of the destination, aligned, ascending; loads may be unaligned. A polling reader on
+// Every store is a word of the destination, or of a line, aligned, ascending; loads may be unaligned. A polling reader on
 // another core sees x86 stores in this order; elsewhere the release fence stands before the last word.
 #include "memory/copy.h"
 
@@ -16,6 +16,42 @@ namespace {
 // Measured (bench/memory_bench): vectors win below, the string instruction to about half the last cache level,
 // stores past the cache beyond.
 constexpr size_t string_from = 1024;
+
+#if defined(__x86_64__)
+
+// A cache line in one store, or what of it is to be written: a reader that polls the last line then takes it away
+// from us once, and not between two stores into it, which costs another transfer.
+const bool has_line_stores = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512bw") != 0;
+}();
+constexpr size_t lines_from = 32; // bytes; fewer are two stores anyway
+
+[[gnu::target("avx512f,avx512bw")]] TOFU_SIM_AS_DEVICE void store_part_of_line(std::byte* to, const std::byte* from,
+                                                                             size_t length) noexcept
+{
+    const __mmask64 bytes = ~uint64_t{0} >> (64 - length); // 1 to 64; what is masked out is not touched
+    _mm512_mask_storeu_epi8(to, bytes, _mm512_maskz_loadu_epi8(bytes, from));
+}
+
+[[gnu::target("avx512f,avx512bw")]] TOFU_SIM_AS_DEVICE void copy_by_lines(std::byte* to, const std::byte* from,
+                                                                        size_t length) noexcept
+{
+    const size_t head = -reinterpret_cast<uintptr_t>(to) & 63;
+    if (head != 0) {
+        const size_t part = head < length ? head : length;
+        store_part_of_line(to, from, part);
+        to += part;
+        from += part;
+        length -= part;
+    }
+    for (; length >= 64; length -= 64, to += 64, from += 64)
+        _mm512_store_si512(to, _mm512_loadu_si512(from));
+    if (length != 0)
+        store_part_of_line(to, from, length);
+}
+
+#endif
 
 template <typename Word>
 TOFU_SIM_AS_DEVICE inline void store_word(std::byte* to, const std::byte* from) noexcept
@@ -72,6 +108,12 @@ TOFU_SIM_AS_DEVICE void copy_body(std::byte* to, const std::byte* from, size_t l
 
 TOFU_SIM_AS_DEVICE void copy_small(std::byte* to, const std::byte* from, size_t length) noexcept
 {
+#if defined(__x86_64__)
+    if (length >= lines_from && has_line_stores) {
+        copy_by_lines(to, from, length);
+        return;
+    }
+#endif
     align_to_words(to, from, length);
 #if defined(__x86_64__)
     if (length >= 16 && (reinterpret_cast<uintptr_t>(to) & 8) != 0)
