@@ -34,6 +34,14 @@ const char* tofu_sim_version(void);
  */
 int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms);
 
+/**
+ * Ends the sleep of every thread of this process in tofu_sim_wait(), as an arrival would. A thread that has
+ * announced itself and looks around meanwhile does not go to sleep. UTOFU_SUCCESS.
+ *
+ * Any thread; one load where nobody sleeps.
+ */
+int tofu_sim_wake(void);
+
 /** What this process has posted on one TNI since it started. */
 struct tofu_sim_tni_statistics {
     uint64_t operations; /**< instructions carried out, errors included */

@@ -4,8 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <poll.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
 #include <thread>
+#include <vector>
 
 #include "prov_objects.h"
 
@@ -106,6 +112,57 @@ TEST(Wait, ASignalEndsABlockingRead)
     EXPECT_TRUE(got == -FI_EAGAIN || got == -FI_ECANCELED);
     EXPECT_LT(Clock::now() - begin, std::chrono::seconds(1));
     other.join();
+}
+
+/// Whether a thread of this process sleeps in the kernel.
+bool sleeps(pid_t thread)
+{
+    char path[64], line[512] = {};
+    std::snprintf(path, sizeof(path), "/proc/self/task/%d/stat", static_cast<int>(thread));
+    std::FILE* file = std::fopen(path, "r");
+    if (file == nullptr)
+        return false;
+    const bool read = std::fgets(line, sizeof(line), file) != nullptr;
+    std::fclose(file);
+    const char* name_end = read ? std::strrchr(line, ')') : nullptr;
+    return name_end != nullptr && name_end[1] == ' ' && name_end[2] == 'S';
+}
+
+/// Median of the milliseconds from `wake` to the end of `block`, which another thread is asleep in.
+template <class Block, class Wake>
+double wake_up_ms(Block&& block, Wake&& wake)
+{
+    std::vector<double> all;
+    for (int i = 0; i < 31; i++) {
+        std::atomic<pid_t> id{0};
+        std::thread sleeper([&] {
+            id = gettid();
+            block();
+        });
+        const auto bound = Clock::now() + std::chrono::seconds(1);
+        // Asleep several times in a row: not between two of its looks.
+        for (int seen = 0; seen < 3 && Clock::now() < bound; seen = sleeps(id) ? seen + 1 : 0)
+            std::this_thread::yield();
+        const auto begin = Clock::now();
+        wake();
+        sleeper.join();
+        all.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+    }
+    std::nth_element(all.begin(), all.begin() + 15, all.end());
+    return all[15];
+}
+
+TEST(Wait, WhoSleepsIsWokenAtOnceByAnotherThread)
+{
+    Waiting w(FI_WAIT_UNSPEC);
+    fi_cq_tagged_entry entry;
+    // A reader that only looked every ten milliseconds would need five.
+    EXPECT_LT(wake_up_ms([&] { EXPECT_EQ(fi_cq_sread(w.rx, &entry, 1, nullptr, 2000), -FI_EAGAIN); },
+                         [&] { fi_cq_signal(w.rx); }),
+              3);
+    EXPECT_LT(wake_up_ms([&] { EXPECT_EQ(fi_cntr_wait(w.received, fi_cntr_read(w.received) + 1, 2000), 0); },
+                         [&] { fi_cntr_add(w.received, 1); }),
+              3);
 }
 
 TEST(Wait, AThresholdGathersEntries)

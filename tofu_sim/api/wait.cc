@@ -66,6 +66,16 @@ int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms)
     return timeout_ms != 0 && sleep_until_rung(own, announced_count, timeout_ms) ? 1 : 0;
 }
 
+int tofu_sim_wake(void)
+{
+    Process& self = Process::self();
+    if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
+        return fail(rc);
+    }
+    ring_doorbell(self.segment().header());
+    return UTOFU_SUCCESS;
+}
+
 int tofu_sim_query_statistics(utofu_tni_id_t tni_id, struct tofu_sim_tni_statistics* statistics)
 {
     if (statistics == nullptr) {

@@ -167,6 +167,7 @@ int Counter::wait(std::uint64_t threshold, int timeout_ms) noexcept
 {
     const std::uint64_t errors = errors_.load(std::memory_order_acquire);
     const Deadline deadline(timeout_ms);
+    const WaitObject::Blocked blocked(wait_);
     Sleeper sleeper(&domain_.backend().functions(), deadline, wait_.yields());
     ProgressSet* const sets[] = {&progress_};
     for (;;) {

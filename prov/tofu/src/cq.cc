@@ -271,6 +271,7 @@ ssize_t CompletionQueue::wait_and_read(void* buffer, std::size_t count, fi_addr_
             ? std::clamp<std::size_t>(reinterpret_cast<std::uintptr_t>(condition), 1, std::max<std::size_t>(count, 1))
             : 1;
     const Deadline deadline(timeout_ms);
+    const WaitObject::Blocked blocked(wait_);
     Sleeper sleeper(&domain_.backend().functions(), deadline, wait_.yields());
     ProgressSet* const sets[] = {&progress_};
     char* to = static_cast<char*>(buffer);

@@ -204,6 +204,16 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
     return 0;
 }
 
+void WaitObject::wake() noexcept
+{
+    if (bell_ != nullptr)
+        bell_->ring();
+    // Without the backend's help sleeps are short (Sleeper).
+    if (sleepers_.load(std::memory_order_relaxed) != 0 && owner_.domain != nullptr)
+        if (const auto wake_all = owner_.domain->backend().functions().wake; wake_all != nullptr)
+            wake_all();
+}
+
 int WaitObject::try_wait() noexcept
 {
     if (bell_ != nullptr)

@@ -117,12 +117,25 @@ class WaitObject {
     [[nodiscard]] bool blocks() const noexcept { return kind_ != FI_WAIT_NONE && kind_ != FI_WAIT_SET; }
     /// Somebody waits by means of his own, or for several objects at once.
     [[nodiscard]] bool watched() const noexcept { return bell_ != nullptr || set_ != nullptr; }
-    /// There is something new. One branch where nobody hears it.
+    /// There is something new. Two loads where nobody hears it.
     void signal() noexcept
     {
-        if (bell_ != nullptr) [[unlikely]]
-            bell_->ring();
+        // relaxed: whoever sleeps has counted itself before it announced its sleep, and looks once more after that
+        // (tofu_sim_wait, whose announcement is a barrier for this thread)
+        if (bell_ != nullptr || sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+            wake();
     }
+    /// A thread that blocks on the object (fi_cq_sread, fi_cntr_wait), for as long as it does.
+    class Blocked {
+      public:
+        explicit Blocked(WaitObject& wait) noexcept : wait_(wait) { wait_.sleepers_.fetch_add(1); }
+        ~Blocked() { wait_.sleepers_.fetch_sub(1); }
+        Blocked(const Blocked&) = delete;
+        Blocked& operator=(const Blocked&) = delete;
+
+      private:
+        WaitObject& wait_;
+    };
     /// fi_trywait for this object: 0 where it is safe to sleep, else -FI_EAGAIN.
     [[nodiscard]] int try_wait() noexcept;
     /// FI_GETWAIT and FI_GETWAITOBJ; -FI_ENOSYS for other commands.
@@ -130,7 +143,10 @@ class WaitObject {
     [[nodiscard]] const Owner& owner() const noexcept { return owner_; }
 
   private:
+    [[gnu::cold]] void wake() noexcept;
+
     Owner owner_{};
+    std::atomic<unsigned> sleepers_{0};
     fi_wait_obj kind_ = FI_WAIT_NONE;
     Bell own_;
     Bell* bell_ = nullptr; ///< own_ or the wait set's

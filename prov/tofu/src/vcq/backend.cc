@@ -120,6 +120,7 @@ const char* fill(const Library& library, Functions& f)
     TOFU_RESOLVE(query_my_coords);
 #undef TOFU_RESOLVE
     f.wait = reinterpret_cast<decltype(f.wait)>(library.symbol("tofu_sim_wait"));
+    f.wake = reinterpret_cast<decltype(f.wake)>(library.symbol("tofu_sim_wake"));
     return missing;
 }
 

@@ -38,6 +38,8 @@ struct Functions {
     /// Optional extra of the simulator (tofu_sim.h); null elsewhere: sleep until a notice or a put may
     /// have come for one of `count` VCQs. The provider does without it by polling with growing pauses.
     int (*wait)(utofu_vcq_hdl_t* vcqs, std::size_t count, int timeout_ms);
+    /// Optional as well: ends the sleep of this process's threads in wait().
+    int (*wake)();
 };
 
 /// A loaded uTofu library and what its TNIs can do. Never unloaded: peers may still reach our memory
