@@ -229,7 +229,8 @@ EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq, unsigned long flags, struct utofu
     return code;
 }
 
-// What is not counted.
+// What is not counted. utofu_post_toq() is called without descriptors only: it starts what was
+// counted before.
 #define HAND_ON(name, parameters, arguments)                                                       \
     EXPORT int name parameters                                                                     \
     {                                                                                              \
@@ -249,6 +250,8 @@ HAND_ON(utofu_reg_mem_with_stag,
         (utofu_vcq_hdl_t vcq, void* address, size_t size, unsigned int stag, unsigned long flags,
          utofu_stadd_t* stadd),
         (vcq, address, size, stag, flags, stadd))
+HAND_ON(utofu_post_toq, (utofu_vcq_hdl_t vcq, void* descriptors, size_t size, void* data),
+        (vcq, descriptors, size, data))
 HAND_ON(utofu_query_stadd, (utofu_vcq_id_t vcq, unsigned int stag, utofu_stadd_t* stadd),
         (vcq, stag, stadd))
 HAND_ON(utofu_dereg_mem, (utofu_vcq_hdl_t vcq, utofu_stadd_t stadd, unsigned long flags),
