@@ -157,7 +157,7 @@ utofu_vbg_id_t build(Board& board, Shape shape, int members, int me)
 }
 
 // Microseconds a round; below 0: failed.
-double run(const Case& what, int members, double& cpu_spread)
+double run(const Case& what, int members, bool quick, double& cpu_spread)
 {
     void* const memory =
         mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -165,7 +165,7 @@ double run(const Case& what, int members, double& cpu_spread)
         return -1;
     }
     auto* const board = new (memory) Board;
-    const int rounds = members <= 2 ? 200000 : members <= 8 ? 5000 : 1000;
+    const int rounds = (members <= 2 ? 100000 : members <= 8 ? 5000 : 1000) / (quick ? 50 : 1);
     std::vector<pid_t> pids;
     for (int i = 0; i < members; i++) {
         pids.push_back(fork());
@@ -201,6 +201,8 @@ struct Options {
     std::vector<int> sizes;
     int rounds = 1;
     bool samples = false; // for bench/report
+    bool quick = false;
+    double seconds = 30; // no other round after that
 };
 
 // Everything in turn, as often as asked for; each time what came out, and at the end the lines for
@@ -213,12 +215,16 @@ int report(const Options& options)
     if (!options.samples)
         std::printf("%-30s %9s %12s %12s %18s\n", "barrier", "processes", "us a round",
                     "of counter", "cpu most/least");
+    const double start = now_us();
     for (int round = 0; round < options.rounds; ++round) {
+        if (round > 0 && now_us() - start > options.seconds * 1e6) {
+            break;
+        }
         for (const int members : options.sizes) {
             double counter = 0;
             for (const Case& what : cases) {
                 double spread = 0;
-                const double us = run(what, members, spread);
+                const double us = run(what, members, options.quick, spread);
                 counter = what.gates ? counter : us;
                 good = good && us >= 0;
                 if (!options.samples) {
@@ -248,9 +254,10 @@ int report(const Options& options)
 
 int usage()
 {
-    std::fprintf(stderr,
-                 "usage: barrier_gates [--rounds N] [--samples] [PROCESSES...], each 1 to %d\n",
-                 max_members);
+    std::fprintf(
+        stderr,
+        "usage: barrier_gates [--rounds N] [--quick] [--samples] [PROCESSES...], each 1 to %d\n",
+        max_members);
     return 2;
 }
 
@@ -263,6 +270,8 @@ int main(int argc, char** argv)
     for (int i = 1; i < argc; i++) {
         if (std::strcmp(argv[i], "--samples") == 0) {
             options.samples = true;
+        } else if (std::strcmp(argv[i], "--quick") == 0) {
+            options.quick = true;
         } else if (std::strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) {
             options.rounds = std::atoi(argv[++i]);
         } else {

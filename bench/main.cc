@@ -10,6 +10,8 @@
 #include <cstring>
 #include <list>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tofu::bench {
 namespace {
@@ -22,15 +24,16 @@ struct Options {
     const char* only = "";
     int rounds = 7;
     double sample_ns = 8e6;
+    double seconds = 240; ///< of the whole run; rounds are left out where it would take longer
     std::size_t most_bytes = ~std::size_t{0};
-    bool limits = true;
 };
 
 int usage(int code)
 {
     std::fprintf(
         code ? stderr : stdout,
-        "usage: bench [--case WORD] [--rounds N] [--sample-ms N] [--max-bytes N] [--quick]\n"
+        "usage: bench [--case WORD] [--rounds N] [--sample-ms N] [--seconds N] [--max-bytes N] "
+        "[--quick]\n"
         "             [--utofu LIBRARY] [--providers a,b,...] [--samples FILE] [--json FILE]\n"
         "Measures the limits of the machine, raw uTofu calls and libfabric providers (default "
         "tofu,shm,tcp;ofi_rxm)\n"
@@ -39,6 +42,7 @@ int usage(int code)
         "good \"tofu\" is.\n"
         "  --case WORD      only cases whose name or section has WORD in it; --case list: their "
         "names\n"
+        "  --seconds N      of all together (default 240): slow rows get fewer rounds\n"
         "  --quick          one short round, few sizes\n"
         "  --samples FILE   every sample, for bench/report\n");
     return code;
@@ -58,6 +62,7 @@ bool parse(int argc, char** argv, Options& o, int& code)
         if (option == "--quick") {
             o.rounds = 1;
             o.sample_ns = 2e5;
+            o.seconds = 20;
             o.most_bytes = std::size_t{1} << 20;
             continue;
         }
@@ -74,6 +79,8 @@ bool parse(int argc, char** argv, Options& o, int& code)
             o.rounds = std::max(1, std::atoi(value));
         else if (option == "--sample-ms")
             o.sample_ns = std::max(0.01, std::atof(value)) * 1e6;
+        else if (option == "--seconds")
+            o.seconds = std::atof(value);
         else if (option == "--max-bytes")
             o.most_bytes = std::size_t(std::atoll(value));
         else if (option == "--json")
@@ -96,9 +103,9 @@ bool wanted(const Case& c, std::size_t size, const Options& o)
            size >= c.first && size <= c.last && size <= std::max(o.most_bytes, c.first);
 }
 
-// One row: all teams in turn, round by round.
+// One row: all teams in turn, round by round, until there are enough or it is late; one at least.
 std::vector<Series> measure(std::list<Team>& teams, const Case& c, std::size_t size,
-                            const Options& o)
+                            const Options& o, double until_ns)
 {
     std::vector<Series> row;
     std::vector<std::size_t> iterations;
@@ -106,7 +113,7 @@ std::vector<Series> measure(std::list<Team>& teams, const Case& c, std::size_t s
         row.push_back({c.section, c.name, size, c.sides, unit_name(c.unit), team.name(), {}});
         iterations.push_back(team.calibrate(c, size, o.sample_ns));
     }
-    for (int round = 0; round < o.rounds; ++round) {
+    for (int round = 0; round < o.rounds && (round == 0 || now_ns() < until_ns); ++round) {
         std::size_t i = 0;
         for (Team& team : teams) {
             if (iterations[i] > 0)
@@ -115,6 +122,22 @@ std::vector<Series> measure(std::list<Team>& teams, const Case& c, std::size_t s
         }
     }
     return row;
+}
+
+std::vector<std::pair<const Case*, std::size_t>> rows_of(const Options& o)
+{
+    std::vector<std::pair<const Case*, std::size_t>> rows;
+    auto add = [&](const Case& c, std::size_t size) {
+        if (wanted(c, size, o))
+            rows.emplace_back(&c, size);
+    };
+    for (const Case& c : cases()) {
+        if (c.first == 0)
+            add(c, 0);
+        for (std::size_t size : sizes())
+            add(c, size);
+    }
+    return rows;
 }
 
 int run(const Options& o)
@@ -141,24 +164,22 @@ int run(const Options& o)
         std::fflush(stdout);
         part.clear();
     };
-    for (const Case& c : cases()) {
-        if (std::strcmp(section, c.section) != 0)
+    auto rows = rows_of(o);
+    double start = now_ns(), pace = o.seconds * 1e9 / double(std::max<std::size_t>(rows.size(), 1));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const auto& [c, size] = rows[i];
+        if (std::strcmp(section, c->section) != 0)
             flush();
-        section = c.section;
-        auto add = [&](std::size_t size) {
-            if (!wanted(c, size, o))
-                return;
-            for (Series& series : measure(teams, c, size, o)) {
-                if (samples != nullptr && !series.samples.empty())
-                    write_series(samples, series);
-                part.push_back(series);
-                all.push_back(std::move(series));
+        section = c->section;
+        // What earlier rows left of their time is there for the later ones.
+        for (Series& series : measure(teams, *c, size, o, start + pace * double(i + 1))) {
+            if (samples != nullptr && !series.samples.empty()) {
+                write_series(samples, series);
+                std::fflush(samples);
             }
-        };
-        if (c.first == 0)
-            add(0);
-        else
-            std::for_each(sizes().begin(), sizes().end(), add);
+            part.push_back(series);
+            all.push_back(std::move(series));
+        }
     }
     flush();
     if (samples != nullptr)

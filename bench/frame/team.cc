@@ -17,7 +17,7 @@ namespace tofu::bench {
 namespace {
 
 constexpr double start_bound_ns = 20e9;
-constexpr double case_bound_ns = 8e9;
+constexpr double case_bound_ns = 4e9;
 constexpr int max_starts = 6;
 
 } // namespace
