@@ -138,6 +138,7 @@ class Messenger {
     [[nodiscard]] bool shows_death(const Inbound& in, const vcq::Notice& notice) const noexcept;
 
     // send.cc
+    [[nodiscard]] bool fence_passed() noexcept;
     [[nodiscard]] ssize_t try_send(const SendCall& call) noexcept;
     [[nodiscard]] ssize_t send_again(const SendCall& call) noexcept;
     [[nodiscard]] ssize_t send_tracked(Channel& ch, const SendCall& call, std::uint64_t level) noexcept;
