@@ -27,7 +27,16 @@ int bind_cntr(struct fid*, struct fid*, std::uint64_t)
 }
 int control_cntr(struct fid* fid, int command, void* argument)
 {
-    return of_fid(fid).wait_object().control(command, argument);
+    auto* const flags = static_cast<std::uint64_t*>(argument);
+    switch (command) {
+    case FI_GETOPSFLAG: // fi_cntr(3): attr.flags must be 0, so there are none
+        if (flags == nullptr)
+            return -FI_EINVAL;
+        *flags = 0;
+        return 0;
+    case FI_SETOPSFLAG: return flags == nullptr || *flags != 0 ? -FI_EINVAL : 0;
+    default: return of_fid(fid).wait_object().control(command, argument);
+    }
 }
 int open_cntr_ops(struct fid*, const char*, std::uint64_t, void**, void*)
 {
