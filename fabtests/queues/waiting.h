@@ -65,6 +65,8 @@ bool sleep_on(World& w, fid* object, fi_wait_obj kind, Look look)
     if (kind == FI_WAIT_FD ? fi_control(object, FI_GETWAIT, &descriptor) != 0
                            : fi_control(object, FI_GETWAIT, &pair) != 0)
         return false;
+    if (look())
+        return true; // fi_trywait tells of what is new, not of what was seen before
     while (World::now_ms() < end) {
         if (kind == FI_WAIT_MUTEX_COND)
             pthread_mutex_lock(pair.mutex);
