@@ -12,6 +12,7 @@
 #include "bounce.h"
 #include "mr.h"
 #include "proto/match.h"
+#include "proto/share.h"
 #include "proto/wire.h"
 #include "request.h"
 
@@ -150,6 +151,7 @@ struct SendRequest : Request {
     bool awaits_fin = false;
     Hold* block = nullptr; ///< its bounce block, where its own notice frees it
     LocalRef refs[max_segments] = {};
+    Help help{};
 };
 
 /// A bounce block on its way out.
@@ -197,8 +199,10 @@ struct Message {
     std::uint64_t key = 0;
     fi_addr_t source = FI_ADDR_NOTAVAIL;
     std::uint64_t home = 0;          ///< of the sender
+    std::uint64_t nonce = 0;
     utofu_stadd_t area = 0;
     std::uint64_t vcq = 0;           ///< rts
+    utofu_stadd_t offer = 0;         ///< rts
     std::uint8_t segment_count = 0;
     Segment segments[max_segments] = {};
 };
@@ -236,6 +240,7 @@ struct Fetch : vcq::Waiter {
     int err = 0;
     int prov_errno = 0;
     LocalRef refs[max_segments] = {};
+    Share share{};
 };
 
 } // namespace tofu::proto

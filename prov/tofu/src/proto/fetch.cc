@@ -32,12 +32,14 @@ Fetch* Messenger::make_fetch(const Message& message) noexcept
     f->pending = 0;
     f->err = 0;
     f->prov_errno = 0;
+    f->share.on = false;
     return f;
 }
 
 void Messenger::start(Fetch& f) noexcept
 {
-    advance(f);
+    if (!start_shared(f))
+        advance(f);
 }
 
 /// Posts as many Gets as there is room for. Afterwards `f` may be gone.
@@ -110,7 +112,13 @@ void Messenger::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
         f.prov_errno = notice.code;
         f.to_fetch = 0;
     }
-    if (--f.pending == 0 && f.to_fetch == 0 && !f.waiting && m.open_)
+    f.pending--;
+    if (f.share.on) {
+        if (!f.waiting && m.open_)
+            m.drive(f);
+        return;
+    }
+    if (f.pending == 0 && f.to_fetch == 0 && !f.waiting && m.open_)
         m.finish(f);
 }
 
@@ -127,6 +135,8 @@ void Messenger::finish(Fetch& f) noexcept
     }
     for (unsigned i = 0; i < f.ref_count; i++)
         ep_.local_memory().release(f.refs[i]);
+    if (f.share.on)
+        claims_.release(f.share.block);
     if (f.receive != nullptr)
         received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr,
                  f.err == 0 ? f.length : 0, f.err, f.prov_errno);
@@ -152,7 +162,9 @@ void Messenger::resume_fetches() noexcept
         Fetch& f = *list;
         list = f.next;
         f.waiting = false;
-        if (f.to_fetch != 0)
+        if (f.share.on)
+            drive(f);
+        else if (f.to_fetch != 0)
             advance(f);
         else if (f.pending == 0)
             finish(f);

@@ -21,6 +21,7 @@ constexpr std::uint32_t rounds_per_look = 64; // rounds of progress between look
 constexpr std::size_t returns_per_tick = 64;  // their notices may have been lost
 constexpr std::uint64_t tick_ms = 4;
 constexpr std::uint64_t watch_ms = 100;
+constexpr std::size_t share_size = 65536; // below, a second processor comes too late
 
 std::uint64_t milliseconds() noexcept
 {
@@ -39,6 +40,7 @@ std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
 Messenger::Messenger(Endpoint& endpoint) noexcept
     : ep_(endpoint), vcq_(endpoint.vcq()), bounces_(endpoint.vcq()),
       wants_source_((endpoint.caps() & FI_SOURCE) != 0),
+      offers_(endpoint.vcq()), claims_(endpoint.vcq()),
       sends_(at_most(endpoint.tx_attr().size, fin_count)),
       own_queue_(std::make_unique<ReceiveQueue>(at_most(endpoint.rx_attr().size, limits::rx_size),
                                                 (endpoint.caps() & FI_DIRECTED_RECV) != 0,
@@ -73,6 +75,10 @@ int Messenger::open() noexcept
                                                : caps.max_putget_size;
     // Nobody sends to a transmit context.
     const std::size_t rings = ep_.part() == Part::transmit ? 1 : param_size("rings", 512);
+    // Chunks of a shared message are single posts.
+    share_from_ = param_size("share_size", ep_.domain().backend().functions().moves_in_caller ? share_size : 0);
+    if (max_piece_ < chunk_of(limits::max_msg_size))
+        share_from_ = 0;
     const Geometry geometry{static_cast<std::uint32_t>(rings),
                             static_cast<std::uint32_t>(param_size("ring_slots", 64))};
     if (!geometry.valid()) {
@@ -118,6 +124,8 @@ void Messenger::progress() noexcept
     poll_rings();
     if (!waiting_fin_.empty())
         poll_fins();
+    if (!awaiting_.empty())
+        poll_reports();
     if (waiting_fetches_ != nullptr) [[unlikely]]
         resume_fetches();
     if (deferred_ != 0 || reports_due_ || returns_due_ || wished_) [[unlikely]]

@@ -199,6 +199,21 @@ class Messenger {
     void resume_fetches() noexcept;
     static void on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
+    // share.cc
+    [[nodiscard]] utofu_stadd_t offer_help(SendRequest& request, std::size_t length) noexcept;
+    void help(SendRequest& request) noexcept;
+    void helped(SendRequest& request, const vcq::Notice& notice) noexcept;
+    static void on_help(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] bool start_shared(Fetch& fetch) noexcept;
+    void drive(Fetch& fetch) noexcept;
+    void claimed(Fetch& fetch, const vcq::Notice& notice) noexcept;
+    static void on_claimed(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    void end_shared(Fetch& fetch) noexcept;
+    void fetch_failed(Fetch& fetch, int utofu_code) noexcept;
+    void poll_reports() noexcept;
+    void watch_reports() noexcept;
+    static void on_share_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
     // messenger.cc
     void scan_claims() noexcept;
     void catch_up() noexcept;
@@ -212,6 +227,10 @@ class Messenger {
     bool open_ = false;
     bool wants_source_ = false; ///< FI_SOURCE
     std::size_t max_piece_ = 0; ///< of one Get
+    std::size_t share_from_ = 0; ///< messages of so many bytes are moved by both sides; 0: none
+    ShareBlocks offers_;        ///< where invitations come
+    ShareBlocks claims_;        ///< claim and report words
+    std::vector<Fetch*> awaiting_; ///< of shared ones: those that wait for a report
 
     // outgoing
     static constexpr std::size_t page_size = 1024;

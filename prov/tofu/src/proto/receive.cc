@@ -125,6 +125,7 @@ bool Messenger::take_message(Inbound& in, const Packet& packet, std::uint32_t& s
     m.key = in.key;
     m.home = in.home;
     m.area = in.area;
+    m.nonce = in.nonce;
     if (packet.type == Type::long_eager) {
         const Geometry& g = area_.geometry();
         if (m.length == 0 || m.length > g.eager_limit()) {
@@ -159,6 +160,7 @@ bool Messenger::read_rts(Inbound&, const Packet& packet, Message& m) const noexc
     Rts rts;
     std::memcpy(&rts, packet.body, sizeof rts);
     m.vcq = rts.vcq;
+    m.offer = rts.offer;
     m.segment_count = static_cast<std::uint8_t>(packet.control.length);
     m.length = 0;
     m.payload = nullptr;
