@@ -140,14 +140,14 @@ std::uint8_t* repeated(std::size_t unit, std::size_t times)
     return base;
 }
 
-TEST_P(LargeMessage, BeyondFourGiBytes)
+TEST_P(LargeMessage, BeyondTwoAndFourGiBytes)
 {
     expect_processes(2, [](const Rank& rank) {
         Session s(rank, messages());
         constexpr std::size_t unit = std::size_t{32} << 20;
         std::uint8_t* buffer = repeated(unit, 130);
         {
-            constexpr std::size_t length = (std::size_t{1} << 32) + 12345;
+            const std::size_t length = (std::size_t{1} << (GetParam()[0] == '0' ? 31 : 32)) + 12345;
             // The same byte stands wherever an address shows it: what comes later changes nothing, if it is right.
             if (rank.number == 0) {
                 fill(buffer, unit, 9);

@@ -200,7 +200,7 @@ class Messenger {
     static void on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
     // share.cc
-    [[nodiscard]] utofu_stadd_t offer_help(SendRequest& request, std::size_t length) noexcept;
+    [[nodiscard]] utofu_stadd_t offer_help(SendRequest& request, const SendCall& call) noexcept;
     void help(SendRequest& request) noexcept;
     void helped(SendRequest& request, const vcq::Notice& notice) noexcept;
     static void on_help(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;

@@ -294,7 +294,7 @@ ssize_t Messenger::put_rts(Channel& ch, const SendCall& call, SendRequest& reque
     write_frame(packet, Type::rts, call, &ack, flags, request.ref_count, ch.next_seq);
     for (unsigned i = request.ref_count; i-- > 0;)
         packet.put(segments[i]);
-    packet.put(Rts{vcq_.id(), offer_help(request, call.length)});
+    packet.put(Rts{vcq_.id(), offer_help(request, call)});
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
         return post_failed(ch, post);
     ch.next_seq++;

@@ -13,6 +13,8 @@
 #include <new>
 
 #include <rdma/fi_errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "endpoint.h"
 #include "error.h"
@@ -22,7 +24,17 @@ namespace tofu::proto {
 
 namespace {
 constexpr std::align_val_t slab_alignment{4096};
+
+/// Does the application still have this memory? A processor that copies from what has gone is killed, where a TNI
+/// would report an error. The call looks at mappings only; about 0.2 us.
+bool mapped(const std::byte* at, std::size_t length) noexcept
+{
+    static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(at) & ~(page - 1);
+    const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(at) + length;
+    return msync(reinterpret_cast<void*>(first), end - first, MS_ASYNC) == 0;
 }
+} // namespace
 
 ShareBlocks::~ShareBlocks()
 {
@@ -64,11 +76,11 @@ bool ShareBlocks::make() noexcept
 // --- the sender
 
 /// Where an invitation may be Put, or 0: the receiver moves it alone.
-utofu_stadd_t Messenger::offer_help(SendRequest& r, std::size_t length) noexcept
+utofu_stadd_t Messenger::offer_help(SendRequest& r, const SendCall& call) noexcept
 {
     r.help.step = Help::Step::none;
     r.help.ending = false;
-    if (share_from_ == 0 || length < share_from_ || r.ref_count != 1 ||
+    if (share_from_ == 0 || call.length < share_from_ || r.ref_count != 1 ||
         r.channel->peer.home == ep_.domain().home_id())
         return 0;
     const std::uint16_t block = offers_.alloc();
@@ -83,7 +95,10 @@ utofu_stadd_t Messenger::offer_help(SendRequest& r, std::size_t length) noexcept
     r.help.failed = false;
     r.help.block = block;
     r.help.ours = 0;
-    r.help.length = length;
+    r.help.length = call.length;
+    for (std::size_t i = 0; i < call.count; i++)
+        if (call.iov[i].iov_len != 0)
+            r.help.from = static_cast<const std::byte*>(call.iov[i].iov_base);
     return offers_.stadd(block);
 }
 
@@ -114,8 +129,13 @@ void Messenger::help(SendRequest& r) noexcept
         post = vcq_.cswap8(h.to.vcq, claim_word(ack, h.taken), claim_word(ack, h.taken + 1), h.to.claims, how);
     } else if (h.step == Help::Step::put) {
         const std::uint64_t at = (h.taken - 1) * chunk_of(h.length);
-        post = vcq_.put(h.to.vcq, r.refs[0].stadd + at, h.to.into + at,
-                        std::min(chunk_of(h.length), h.length - at), how);
+        const std::uint64_t size = std::min(chunk_of(h.length), h.length - at);
+        if (!mapped(h.from + at, size)) [[unlikely]] {
+            h.flying = false;
+            helped(r, {UTOFU_ERR_MRQ_LCL_STADD, 0});
+            return;
+        }
+        post = vcq_.put(h.to.vcq, r.refs[0].stadd + at, h.to.into + at, size, how);
     } else {
         const std::uint64_t word = report_word(ack, h.ours, h.failed);
         post = vcq_.put_inline(h.to.vcq, &word, h.to.claims + 8, sizeof word, how);

@@ -110,6 +110,7 @@ struct Help : vcq::Waiter {
     int end_err = 0;
     int end_prov_errno = 0;
     std::uint64_t length = 0;
+    const std::byte* from = nullptr;
     Invitation to{};
 
     [[nodiscard]] bool busy() const noexcept { return step != Step::none && step != Step::offered; }
