@@ -277,6 +277,9 @@ TEST(Info, GrantsContextsThatAreAskedFor)
     });
     ASSERT_NE(scalable, nullptr);
     EXPECT_NE(scalable->caps & FI_NAMED_RX_CTX, 0u);
+    // fi_getinfo(3): it says whom transmits can name.
+    EXPECT_NE(scalable->tx_attr->caps & FI_NAMED_RX_CTX, 0u);
+    EXPECT_EQ(scalable->rx_attr->caps & FI_NAMED_RX_CTX, 0u);
     EXPECT_EQ(scalable->ep_attr->tx_ctx_cnt, 4u);
     EXPECT_EQ(scalable->ep_attr->rx_ctx_cnt, 6u);
     EXPECT_GE(scalable->domain_attr->max_ep_tx_ctx, 6u);

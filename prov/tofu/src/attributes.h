@@ -35,8 +35,7 @@ inline constexpr std::uint64_t tx_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC
                                          FI_WRITE | FI_FENCE | FI_NAMED_RX_CTX;
 inline constexpr std::uint64_t rx_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV |
                                          FI_REMOTE_READ | FI_REMOTE_WRITE | FI_DIRECTED_RECV |
-                                         FI_SOURCE | FI_MULTI_RECV | FI_RMA_EVENT |
-                                         FI_NAMED_RX_CTX;
+                                         FI_SOURCE | FI_MULTI_RECV | FI_RMA_EVENT;
 inline constexpr std::uint64_t domain_caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
 inline constexpr std::uint64_t primary_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND |
                                               FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ |
