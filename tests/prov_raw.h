@@ -71,6 +71,8 @@ class RawPeer {
                   UTOFU_SUCCESS);
         utofu_mrq_notice notice{};
         EXPECT_EQ(sim::test::wait_mrq(vcq_, &notice), UTOFU_SUCCESS);
+        void* none = nullptr; // reading the TCQ is what makes room in the TOQ (guide 3.7)
+        EXPECT_EQ(utofu_poll_tcq(vcq_, 0, &none), UTOFU_ERR_NOT_FOUND);
         return notice.rmt_value;
     }
 

@@ -84,8 +84,10 @@ void Messenger::start_probe(Inbound& in) noexcept
     utofu_stadd_t from = in.area;
     std::size_t size = sizeof(AreaHeader);
     if (!in.greeted) {
-        if (vcq_.query_stadd(in.home, directory_stag, from) != 0)
+        if (vcq_.query_stadd(in.home, directory_stag, from) != 0) {
+            set_gone(in); // no VCQ ID at all
             return;
+        }
         from += directory::contacts_offset;
         size = sizeof(directory::Contacts);
     }
@@ -97,12 +99,25 @@ void Messenger::start_probe(Inbound& in) noexcept
     in.life.owner = this;
     in.probing = true;
     in.asked_domain = !in.greeted;
-    if (vcq_.get(in.home, in.scratch.stadd, from, size,
-                 {.when = vcq::When::delivered, .waiter = &in.life}) == vcq::Post::done)
+    const vcq::Post post = vcq_.get(in.home, in.scratch.stadd, from, size,
+                                    {.when = vcq::When::delivered, .waiter = &in.life});
+    if (post == vcq::Post::done)
         return;
     in.probing = false;
     bounces_.release(in.scratch);
     in.scratch = {};
+    if (post == vcq::Post::error)
+        set_gone(in);
+}
+
+/// What it had sent before is still taken.
+void Messenger::set_gone(Inbound& in) noexcept
+{
+    if (in.gone)
+        return;
+    in.gone = true;
+    gone_++;
+    counts_.orphans += !in.greeted;
 }
 
 /// What an answer, or that there is none, says of a sender.
@@ -141,10 +156,8 @@ void Messenger::on_inbound_life(vcq::Waiter* waiter, const vcq::Notice& notice) 
         return;
     if (in.closing) {
         m.close_ring(in);
-    } else if (gone && !in.gone) {
-        in.gone = true; // what it had sent before is still taken
-        m.gone_++;
-        m.counts_.orphans += !in.greeted;
+    } else if (gone) {
+        m.set_gone(in);
     }
 }
 

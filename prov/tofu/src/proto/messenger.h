@@ -132,6 +132,7 @@ class Messenger {
     void watch() noexcept;
     void start_probe(Channel& ch) noexcept;
     void start_probe(Inbound& in) noexcept;
+    void set_gone(Inbound& in) noexcept;
     static void on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     static void on_inbound_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     [[nodiscard]] bool same_process(const Bounce& scratch, std::uint64_t nonce) const noexcept;
