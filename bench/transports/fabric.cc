@@ -87,6 +87,7 @@ void Fabric::receive(std::byte* in, std::size_t slot, int side, bool tagged)
 double Fabric::run_case(CaseId id)
 {
     port_->sent = port_->received = 0;
+    port_->crowded = sides_ > 2;
     static constexpr Offer<Fabric> offers[] = {
         {write_latency, &Fabric::put_latency},
         {write_completion, &Fabric::put_completion},

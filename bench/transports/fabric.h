@@ -15,6 +15,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
+#include <sched.h>
 #include <string>
 
 namespace tofu::bench {
@@ -48,6 +49,8 @@ struct Port {
                 std::exit(1);
             }
             progress();
+            if (crowded) // who has to make room may have no processor
+                sched_yield();
         }
     }
     void progress();
@@ -56,6 +59,7 @@ struct Port {
     const std::string provider;
     const Kind kind;
     bool atomics = true, remote_counters = true;
+    bool crowded = false; ///< more processes than processors: give way while waiting
     fi_info* info = nullptr;
     fid_fabric* fabric = nullptr;
     fid_domain* domain = nullptr;
