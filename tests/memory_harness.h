@@ -37,29 +37,34 @@ struct Node {
     int put(utofu_vcq_id_t to, utofu_stadd_t stadd, const void* data, size_t size) const
     {
         std::memcpy(own_, data, size);
-        return finish(utofu_put(vcq, to, own_stadd_, stadd, size, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr));
+        return finish(posted([&] {
+            return utofu_put(vcq, to, own_stadd_, stadd, size, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+        }));
     }
     int get(utofu_vcq_id_t from, utofu_stadd_t stadd, void* data, size_t size) const
     {
-        const int rc = finish(
-            utofu_get(vcq, from, own_stadd_, stadd, size, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr));
+        const int rc = finish(posted([&] {
+            return utofu_get(vcq, from, own_stadd_, stadd, size, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+        }));
         std::memcpy(data, own_, size);
         return rc;
     }
     int add8(utofu_vcq_id_t to, utofu_stadd_t stadd, uint64_t value, uint64_t* old = nullptr) const
     {
-        return finish(utofu_armw8(vcq, to, UTOFU_ARMW_OP_ADD, value, stadd, 0,
-                                  UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr),
+        return finish(posted([&] {
+                          return utofu_armw8(vcq, to, UTOFU_ARMW_OP_ADD, value, stadd, 0,
+                                             UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+                      }),
                       old);
     }
     int put8(utofu_vcq_id_t to, utofu_stadd_t stadd, uint64_t value) const { return put(to, stadd, &value, 8); }
     int get8(utofu_vcq_id_t from, utofu_stadd_t stadd, uint64_t* value) const { return get(from, stadd, value, 8); }
 
   private:
-    [[nodiscard]] int finish(int posted, uint64_t* old = nullptr) const
+    [[nodiscard]] int finish(int started, uint64_t* old = nullptr) const
     {
-        if (posted != UTOFU_SUCCESS)
-            return posted;
+        if (started != UTOFU_SUCCESS)
+            return started;
         void* cbdata = nullptr;
         (void)utofu_poll_tcq(vcq, 0, &cbdata); // makes room in the TOQ
         utofu_mrq_notice notice{};

@@ -8,6 +8,9 @@
 
 #include <algorithm>
 
+// What a C program passes may be no value of the enum; it is checked, not believed.
+#define TOFU_SIM_ANY_ENUM [[gnu::no_sanitize("enum")]]
+
 using namespace tofu::sim;
 
 namespace {
@@ -107,7 +110,7 @@ int putofu_barrier(utofu_vbg_id_t vbg_id, unsigned long int flags)
     return start(*set, Kind::barrier, barrier_packet());
 }
 
-int putofu_reduce_uint64(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, uint64_t data[],
+TOFU_SIM_ANY_ENUM int putofu_reduce_uint64(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, uint64_t data[],
                          size_t num_data, unsigned long int flags)
 {
     VbgSet* const set = find_vbg_set(vbg_id);
@@ -131,7 +134,7 @@ int putofu_reduce_uint64(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, uint64_
     return start(*set, Kind::integers, integer_packet(wanted, {data, num_data}));
 }
 
-int putofu_reduce_double(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, double data[],
+TOFU_SIM_ANY_ENUM int putofu_reduce_double(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, double data[],
                          size_t num_data, unsigned long int flags)
 {
     VbgSet* const set = find_vbg_set(vbg_id);

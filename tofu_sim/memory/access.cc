@@ -207,13 +207,18 @@ AccessStatus AddressCache::check(const RemoteVcq& vcq, uint64_t stadd, size_t le
 AccessStatus AddressCache::translate_slow(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need,
                                           std::byte** pointer) noexcept
 {
-    Location at;
-    const AccessStatus status = at.read(vcq, stadd, length, need);
-    if (status != AccessStatus::ok)
-        return status;
-    fill(vcq, at);
-    *pointer = find(vcq, stadd, length, need);
-    return AccessStatus::ok;
+    for (int attempt = 0; attempt < read_attempts; ++attempt) {
+        Location at;
+        const AccessStatus status = at.read(vcq, stadd, length, need);
+        if (status != AccessStatus::ok)
+            return status;
+        fill(vcq, at);
+        *pointer = find(vcq, stadd, length, need);
+        if (*pointer != nullptr || vcq.process != nullptr)
+            return AccessStatus::ok;
+        // Our own memory was moved for a peer between the two looks: the pointer is the same, the sequence is not.
+    }
+    return AccessStatus::unreachable;
 }
 
 AccessStatus AddressCache::put_slow(const RemoteVcq& target, uint64_t stadd, const void* source, size_t length,
@@ -348,6 +353,7 @@ AccessStatus AddressCache::armw(const RemoteVcq& target, uint64_t stadd, unsigne
     if (stadd % size != 0)
         return AccessStatus::bad_stadd;
     std::byte* word = find(target, stadd, size, Need::write);
+    int own_attempts = 0;
     for (bool asked = false; word == nullptr;) {
         Location at;
         AccessStatus status = at.read(target, stadd, size, Need::write);
@@ -357,6 +363,11 @@ AccessStatus AddressCache::armw(const RemoteVcq& target, uint64_t stadd, unsigne
         word = find(target, stadd, size, Need::write);
         if (word != nullptr)
             break;
+        if (target.process == nullptr) { // our own memory, moved between the two looks: as in translate_slow
+            if (++own_attempts == read_attempts)
+                return AccessStatus::unreachable;
+            continue;
+        }
         if (at.reach == Reach::movable && !asked) {
             asked = true;
             PeerRequest request;
