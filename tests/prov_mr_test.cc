@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstring>
 #include <map>
 #include <random>
 
@@ -221,6 +223,84 @@ TEST(Mr, AClosedRegionIsAnErrorAndItsKeyMayComeBack)
         if (rank.number == 1) {
             EXPECT_EQ(third[10], 103u);
             EXPECT_EQ(second[10], 102u);
+            ASSERT_EQ(fi_close(&mr->fid), 0);
+        }
+    });
+}
+
+/// What each kind of atomic does when its key has moved to another region since it was looked up: by one ARMW, injected,
+/// by a loop of CSWAPs, in a row, under a lock word. All add one to each of their elements.
+constexpr unsigned kinds = 6;
+ssize_t add_one(Session& s, unsigned kind, std::uint64_t* ones, std::uint64_t* result, long double* wide)
+{
+    switch (kind) {
+    case 0: return fi_atomic(s.ep, ones, 1, nullptr, 1, 80, 9, FI_UINT64, FI_SUM, &s);
+    case 1: return fi_inject_atomic(s.ep, ones, 1, 1, 80, 9, FI_UINT64, FI_SUM);
+    case 2: return fi_fetch_atomic(s.ep, ones, 1, nullptr, result, nullptr, 1, 80, 9, FI_UINT64, FI_SUM, &s);
+    case 3: return fi_fetch_atomic(s.ep, ones, 1, nullptr, result, nullptr, 1, 80, 9, FI_UINT64, FI_MAX, &s);
+    case 4: return fi_atomic(s.ep, ones, 100, nullptr, 1, 80, 9, FI_UINT64, FI_SUM, &s);
+    default: return fi_atomic(s.ep, wide, 1, nullptr, 1, 80, 9, FI_LONG_DOUBLE, FI_SUM, &s);
+    }
+}
+
+TEST(Mr, AtomicsFollowAKeyToItsNewRegion)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Options options = user_keys();
+        options.caps |= FI_ATOMIC;
+        Session s(rank, options);
+        std::vector<std::uint64_t> ones(100, 1);
+        std::vector<std::uint64_t> memory[kinds + 1];
+        for (auto& m : memory)
+            m.assign(1024, 0);
+        long double one = 1;
+        fid_mr* mr = nullptr;
+        for (unsigned kind = 0; kind <= kinds; kind++) {
+            // The first region makes the key known, each one after it takes the key over.
+            if (rank.number == 1) {
+                ASSERT_EQ(mr != nullptr ? fi_close(&mr->fid) : 0, 0);
+                ASSERT_EQ(fi_mr_reg(s.domain, memory[kind].data(), 8192, both, 0, 9, 0, &mr, nullptr), 0);
+            }
+            s.barrier();
+            if (rank.number == 0) {
+                std::uint64_t result = 7;
+                const unsigned what = kind == 0 ? 0 : kind - 1;
+                ASSERT_EQ(s.post([&] { return add_one(s, what, ones.data(), &result, &one); }), 0);
+                if (what != 1)
+                    s.expect(&s, what == 2 || what == 3 ? FI_READ : FI_WRITE);
+                EXPECT_EQ(result, what == 2 || what == 3 ? 0u : 7u);
+                if (what == 1) { // whatever comes after it has waited for it
+                    std::uint64_t zero = 0;
+                    ASSERT_EQ(s.post([&] {
+                        return fi_fetch_atomic(s.ep, &zero, 1, nullptr, &result, nullptr, 1, 88, 9, FI_UINT64,
+                                               FI_BOR, &s);
+                    }), 0);
+                    s.expect(&s, FI_READ);
+                    const auto bound = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+                    for (result = 0; result == 0 && std::chrono::steady_clock::now() < bound;) {
+                        ASSERT_EQ(s.post([&] {
+                            return fi_fetch_atomic(s.ep, &zero, 1, nullptr, &result, nullptr, 1, 80, 9,
+                                                   FI_UINT64, FI_BOR, &s);
+                        }), 0);
+                        s.expect(&s, FI_READ);
+                    }
+                    EXPECT_EQ(result, 1u);
+                }
+            }
+            s.barrier();
+            if (rank.number == 1) {
+                const auto& m = memory[kind];
+                if (kind == kinds) {
+                    long double sum;
+                    std::memcpy(&sum, &m[10], sizeof(sum));
+                    EXPECT_EQ(sum, 1.0L);
+                } else {
+                    for (unsigned i = 0; i < (kind == 5 ? 100 : 1); i++)
+                        EXPECT_EQ(m[10 + i], 1u) << "kind " << kind;
+                }
+            }
+        }
+        if (rank.number == 1) {
             ASSERT_EQ(fi_close(&mr->fid), 0);
         }
     });

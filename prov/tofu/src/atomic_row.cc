@@ -168,10 +168,9 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
         if (posted != Post::done) [[unlikely]]
             break;
     }
-    if (op.fetches) {
-        row.announced += static_cast<std::uint32_t>(i);
+    row.announced += static_cast<std::uint32_t>(i);
+    if (op.fetches)
         vcq_.extend_row(row.place, static_cast<unsigned>(i));
-    }
     if (posted == Post::done && to_the_end) {
         // A CSWAP operation always fetches: this is an ARMW with one operand.
         const vcq::Attended how{&row, vcq::Vcq::delivered_flags(true, false)};
@@ -217,7 +216,7 @@ void AtomicRunner::row_told(vcq::Waiter* self, const Notice& notice) noexcept
             op.err = fi_error_of(notice.code);
             op.prov_errno = notice.code;
         }
-        if (!op.fetches && row.failed + 1 != op.total)
+        if (!op.fetches && row.failed != row.announced)
             op.took_effect = true; // some may have
     } else {
         op.took_effect = true;
