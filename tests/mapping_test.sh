@@ -7,10 +7,7 @@ set -u
 program=fi_mapping
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/pages"
 document=$TOFU_TOP_SRCDIR/docs/mapping.md
-run
-run -k -s 2
 run -n 3 -s 3
-TOFU_SIM_CHAOS=31 run -s 4
 TOFU_SIM_CHAOS=32 run -k -s 5
 
 declare -A cases named

@@ -6,6 +6,5 @@ set -u
 program=fi_cq_pages
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/pages"
 run
-run -n 1 -s 3
 TOFU_SIM_CHAOS=21 run -k -s 4
 exit $result
