@@ -147,7 +147,8 @@ struct Flight : vcq::Waiter {
     std::uint64_t desired;    ///< leader: what it swaps in
 };
 
-    std::uint32_t announced;  ///< posted but for the last; where it fetches, notices to come or come
+/// The elements of an operation as ARMWs in a row (atomic_row.cc). Each tells its end where the operation fetches,
+/// else the last one does.
 struct Row : vcq::Waiter {
     /// Is told of failures among those that nobody waits for.
     struct Lost : vcq::Waiter {
@@ -157,7 +158,7 @@ struct Row : vcq::Waiter {
     Lost lost;
     std::uint8_t place;       ///< in the window: of all where it fetches, else of the failures
     bool posted;              ///< all of the operation
-    std::uint32_t announced;  ///< posted without the last: where it fetches, notices that will come or have come
+    std::uint32_t announced;  ///< posted, but for a last one that tells the end; notices, where it fetches
     std::uint32_t told;       ///< notices that have come
     std::uint32_t failed;     ///< of those that nobody waits for
 };
