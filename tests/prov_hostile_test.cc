@@ -29,13 +29,14 @@ void make_packet(std::mt19937_64& random, std::uint32_t seq, std::uint8_t* slot)
     std::memcpy(slot + slot_size - sizeof control, &control, sizeof control);
 }
 
-/// Claims a ring, honestly or not, and fills it. The numbers of slots are right as far as a writer can know.
+/// Claims a free ring, honestly or not, and fills it. The numbers of slots are right as far as a writer can know.
 void fill_a_ring(Session& s, RawPeer& raw, std::mt19937_64& random)
 {
     const Geometry& g = raw.geometry();
     const auto ring = static_cast<unsigned>(random() % g.ring_count);
     const std::uint64_t name = random() % 3 ? own_home(s) : random();
-    (void)raw.cswap(g.claim(ring), 0, name);
+    if (raw.cswap(g.claim(ring), 0, name) != 0)
+        return; // whoever writes into another's ring can say anything in its name
     std::uint32_t seq = seq_base(raw.victim().nonce) + 1;
     std::uint8_t slot[slot_size];
     make_packet(random, seq, slot);
