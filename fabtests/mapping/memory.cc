@@ -196,6 +196,9 @@ void post_all(Desk& d, std::size_t offset)
         }));
     CHECK(d.w, d.flush(FI_WRITE, done + 4));
     d.w.barrier();
+    // The counter says that the operations are on their way; when they have taken effect shows here.
+    CHECK(d.w, d.w.until([&] { return d.value<T>(offset + 24) != start && d.value<T>(offset) != start; }));
+    CHECK(d.w, d.w.until([&] { return d.value<T>(offset + 8) != start && d.value<T>(offset + 16) != start; }));
     CHECK(d.w, d.value<T>(offset) == static_cast<T>(start + operand));
     CHECK(d.w, d.value<T>(offset + 8) == (start & operand));
     CHECK(d.w, d.value<T>(offset + 16) == (start | operand));
