@@ -8,10 +8,15 @@ AC_DEFUN([TOFU_CONFIGURE_PROV], [
     [yes], [PKG_CHECK_MODULES([LIBFABRIC], [libfabric >= 1.17], [],
               [LIBFABRIC_CFLAGS=""; LIBFABRIC_LIBS="-lfabric"])],
     [no],  [AC_MSG_ERROR([the provider needs libfabric: give its place by --with-libfabric=DIR])],
-    [LIBFABRIC_CFLAGS="-I$with_libfabric/include"
-     AS_IF([test -d "$with_libfabric/lib64"],
-       [LIBFABRIC_LIBS="-L$with_libfabric/lib64 -lfabric"],
-       [LIBFABRIC_LIBS="-L$with_libfabric/lib -lfabric"])])
+    [AS_IF([test -f "$with_libfabric/include/rdma/providers/fi_prov.h"], [],
+       [AC_MSG_ERROR([no include/rdma/providers/fi_prov.h below $with_libfabric])])
+     LIBFABRIC_CFLAGS="-I$with_libfabric/include"
+     LIBFABRIC_LIBS=
+     for tofu_lib in "$with_libfabric"/lib64 "$with_libfabric"/lib "$with_libfabric"/lib/*-linux-gnu*; do
+       AS_IF([test -z "$LIBFABRIC_LIBS" && test -e "$tofu_lib/libfabric.so"],
+         [LIBFABRIC_LIBS="-L$tofu_lib -lfabric"])
+     done
+     AS_IF([test -n "$LIBFABRIC_LIBS"], [], [AC_MSG_ERROR([no libfabric.so below $with_libfabric])])])
   AC_SUBST([LIBFABRIC_CFLAGS])
   AC_SUBST([LIBFABRIC_LIBS])
   tofu_save_CPPFLAGS=$CPPFLAGS
