@@ -4,90 +4,15 @@
 #include <array>
 #include <thread>
 
-#include "prov_session.h"
+#include "prov_base.h"
 
 namespace tofu::test {
 namespace {
 
 using sim::test::expect_processes;
-using sim::test::wait_until;
 
 constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE |
                                    FI_NAMED_RX_CTX;
-
-void check(int ret, const char* what) { Session::check(ret, what); }
-
-/// Fabric, domain and address vector of one rank.
-struct Base {
-    explicit Base(std::uint64_t caps, int rx_bits, std::size_t tx_count = 1, std::size_t rx_count = 1)
-        : bits(rx_bits)
-    {
-        fi_info* hints = fi_allocinfo();
-        hints->fabric_attr->prov_name = strdup("tofu");
-        hints->caps = caps;
-        hints->ep_attr->type = FI_EP_RDM;
-        hints->ep_attr->tx_ctx_cnt = tx_count;
-        hints->ep_attr->rx_ctx_cnt = rx_count;
-        hints->domain_attr->threading = FI_THREAD_COMPLETION;
-        check(fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &info), "fi_getinfo");
-        fi_freeinfo(hints);
-        check(fi_fabric(info->fabric_attr, &fabric, nullptr), "fi_fabric");
-        check(fi_domain(fabric, info, &domain, nullptr), "fi_domain");
-        fi_av_attr attr{};
-        attr.type = FI_AV_TABLE;
-        attr.rx_ctx_bits = rx_bits;
-        check(fi_av_open(domain, &attr, &av, nullptr), "fi_av_open");
-    }
-    ~Base()
-    {
-        EXPECT_EQ(fi_close(&av->fid), 0);
-        EXPECT_EQ(fi_close(&domain->fid), 0);
-        EXPECT_EQ(fi_close(&fabric->fid), 0);
-        fi_freeinfo(info);
-    }
-    [[nodiscard]] fid_cq* queue() const
-    {
-        fi_cq_attr attr{};
-        attr.format = FI_CQ_FORMAT_TAGGED;
-        attr.size = 1024;
-        fid_cq* cq = nullptr;
-        check(fi_cq_open(domain, &attr, &cq, nullptr), "fi_cq_open");
-        return cq;
-    }
-    [[nodiscard]] fi_addr_t insert(struct fid* endpoint) const
-    {
-        char name[64];
-        std::size_t length = sizeof(name);
-        check(fi_getname(endpoint, name, &length), "fi_getname");
-        fi_addr_t at = FI_ADDR_NOTAVAIL;
-        EXPECT_EQ(fi_av_insert(av, name, 1, &at, 0, nullptr), 1);
-        return at;
-    }
-    /// Everybody's address, by rank.
-    void exchange(const Rank& rank, struct fid* endpoint) const
-    {
-        std::array<std::uint64_t, 4> words{};
-        std::size_t length = sizeof(words);
-        check(fi_getname(endpoint, words.data(), &length), "fi_getname");
-        for (unsigned i = 0; i < 4; i++)
-            rank.set(rank.number * 4 + i, words[i]);
-        rank.barrier();
-        for (unsigned r = 0; r < rank.size; r++) {
-            for (unsigned i = 0; i < 4; i++)
-                words[i] = rank.get(r * 4 + i);
-            fi_addr_t at = FI_ADDR_NOTAVAIL;
-            ASSERT_EQ(fi_av_insert(av, words.data(), 1, &at, 0, nullptr), 1);
-            ASSERT_EQ(at, r);
-        }
-        rank.barrier();
-    }
-
-    int bits;
-    fi_info* info = nullptr;
-    fid_fabric* fabric = nullptr;
-    fid_domain* domain = nullptr;
-    fid_av* av = nullptr;
-};
 
 /// A scalable endpoint with all its contexts, each with a queue of its own.
 struct Scalable {
@@ -121,41 +46,6 @@ struct Scalable {
                 EXPECT_EQ(fi_close(&cq->fid), 0);
         EXPECT_EQ(fi_close(&sep->fid), 0);
     }
-    /// Repeats a post until it is taken; `also` are read meanwhile.
-    template <class Post>
-    static ssize_t post(fid_cq* cq, Post&& call)
-    {
-        ssize_t result = -FI_EAGAIN;
-        static_cast<void>(wait_until([&] {
-            result = call();
-            if (result == -FI_EAGAIN)
-                fi_cq_read(cq, nullptr, 0);
-            return result != -FI_EAGAIN;
-        }));
-        return result;
-    }
-    /// The next entry of a queue. False: none came.
-    static bool next(fid_cq* cq, fi_cq_tagged_entry& entry, fi_addr_t* source = nullptr)
-    {
-        fi_addr_t from = FI_ADDR_NOTAVAIL;
-        ssize_t got = -FI_EAGAIN;
-        const bool came = wait_until([&] {
-            got = fi_cq_readfrom(cq, &entry, 1, &from);
-            return got != -FI_EAGAIN;
-        });
-        if (source != nullptr)
-            *source = from;
-        return came && got == 1;
-    }
-    static bool empty(fid_cq* cq)
-    {
-        fi_cq_tagged_entry entry;
-        for (int i = 0; i < 100; i++)
-            if (fi_cq_read(cq, &entry, 1) != -FI_EAGAIN)
-                return false;
-        return true;
-    }
-
     fid_ep* sep = nullptr;
     std::vector<fid_ep*> tx;
     std::vector<fid_ep*> rx;
@@ -174,20 +64,20 @@ TEST(ScalableEndpoint, EachMessageReachesTheContextItNames)
                 const fi_addr_t to = fi_rx_addr(self, static_cast<int>(r), 3);
                 std::uint64_t out = t * 16 + r, in = 0;
                 ASSERT_EQ(fi_trecv(s.rx[r], &in, sizeof in, nullptr, self, 5, 0, &in), 0);
-                ASSERT_EQ(Scalable::post(s.tx_cq[t], [&] {
+                ASSERT_EQ(post(s.tx_cq[t], [&] {
                     return fi_tsend(s.tx[t], &out, sizeof out, nullptr, to, 5, &out);
                 }), 0);
                 fi_cq_tagged_entry entry{};
                 fi_addr_t source = 0;
-                ASSERT_TRUE(Scalable::next(s.rx_cq[r], entry, &source));
+                ASSERT_TRUE(next(s.rx_cq[r], entry, &source));
                 EXPECT_EQ(entry.op_context, &in);
                 EXPECT_EQ(in, out);
                 EXPECT_EQ(source, self); // whichever context sent
-                ASSERT_TRUE(Scalable::next(s.tx_cq[t], entry));
+                ASSERT_TRUE(next(s.tx_cq[t], entry));
                 EXPECT_EQ(entry.op_context, &out);
             }
         for (unsigned r = 0; r < 5; r++)
-            EXPECT_TRUE(Scalable::empty(s.rx_cq[r]));
+            EXPECT_TRUE(empty(s.rx_cq[r]));
     });
 }
 
@@ -210,7 +100,7 @@ TEST(ScalableEndpoint, ThreadsWithAContextEachDoNotDisturbEachOther)
                     for (std::size_t w = 0; w < size / 8; w++)
                         out[w] = (std::uint64_t{rank.number} << 48) + (t << 24) + i + w;
                     ASSERT_EQ(fi_recv(s.rx[t], in.data(), size, nullptr, peer, &in), 0);
-                    ASSERT_EQ(Scalable::post(s.tx_cq[t], [&] {
+                    ASSERT_EQ(post(s.tx_cq[t], [&] {
                         return fi_send(s.tx[t], out.data(), size, nullptr, to, &out);
                     }), 0);
                     // Both queues in turn: manual progress, each context for itself.
@@ -251,21 +141,21 @@ TEST(ScalableEndpoint, RemoteMemoryByAnyContextAndDataToTheOneNamed)
         fi_cq_tagged_entry entry{};
         for (unsigned t = 0; t < 2; t++) {
             std::uint64_t value = 100 + t;
-            ASSERT_EQ(Scalable::post(s.tx_cq[t], [&] {
+            ASSERT_EQ(post(s.tx_cq[t], [&] {
                 return fi_writedata(s.tx[t], &value, 8, nullptr, 0xfeed0000 + t,
                                     fi_rx_addr(peer, static_cast<int>(t), 4), 8 * t, 7, &value);
             }), 0);
-            ASSERT_TRUE(Scalable::next(s.tx_cq[t], entry));
+            ASSERT_TRUE(next(s.tx_cq[t], entry));
             EXPECT_EQ(entry.flags, FI_RMA | FI_WRITE);
-            ASSERT_TRUE(Scalable::next(s.rx_cq[t], entry));
+            ASSERT_TRUE(next(s.rx_cq[t], entry));
             EXPECT_EQ(entry.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
             EXPECT_EQ(entry.data, 0xfeed0000u + t);
             EXPECT_EQ(window[t], 100 + t);
             std::uint64_t one = 1;
-            ASSERT_EQ(Scalable::post(s.tx_cq[t], [&] {
+            ASSERT_EQ(post(s.tx_cq[t], [&] {
                 return fi_atomic(s.tx[t], &one, 1, nullptr, peer, 8 * 4, 7, FI_UINT64, FI_SUM, &one);
             }), 0);
-            ASSERT_TRUE(Scalable::next(s.tx_cq[t], entry));
+            ASSERT_TRUE(next(s.tx_cq[t], entry));
             EXPECT_EQ(entry.op_context, &one);
         }
         rank.barrier();

@@ -446,7 +446,8 @@ int AtomicEngine::open() noexcept
     inject_flags_ = vcq::Vcq::flags_of(runner_.ordered(), events);
     keys_are_final_ = !by_directory;
     short_fetch_ = !events;
-    short_inject_ = !by_directory && endpoint_.counters().write == nullptr;
+    short_inject_ =
+        !by_directory && endpoint_.counters().write == nullptr && !endpoint_.shares_vcq();
     return 0;
 }
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <unordered_map>
+#include <vector>
 
 #include <rdma/fi_errno.h>
 #include <sys/uio.h>
@@ -21,20 +21,56 @@
 
 namespace tofu {
 
-/// From an endpoint's identity back to its address. Made at the first question, kept up to date from then on.
+/// From an endpoint's identity back to its place. Made at the first question, kept up to date from then on. Open
+/// addressing over the places themselves: 4 to 8 bytes of it for a peer, since this is multiplied by the machine.
 struct AddressVector::Index {
-    struct Key {
-        std::uint64_t home, nonce;
-        std::uint32_t index;
-        bool operator==(const Key&) const = default;
-    };
-    struct Hash {
-        std::size_t operator()(const Key& key) const noexcept
-        {
-            return (key.home ^ (key.nonce + key.index)) * 0x9e3779b97f4a7c15u;
+    static constexpr std::uint32_t free = 0; ///< else a place's number + 1, or
+    static constexpr std::uint32_t gone = ~std::uint32_t{0};
+
+    static std::size_t hash(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+    {
+        std::uint64_t h = (home ^ (nonce + index)) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+        return static_cast<std::size_t>(h * 0xd6e8feb86659fd93u >> 16);
+    }
+    static bool same(const Peer& peer, std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+    {
+        return peer.home == home && peer.nonce == nonce && peer.index == index;
+    }
+    /// The slot of a peer, or the free one where its search ends.
+    std::uint32_t& find(const AddressVector& av, std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+    {
+        for (std::size_t at = hash(home, nonce, index);; at++) {
+            std::uint32_t& slot = slots[at & (slots.size() - 1)];
+            if (slot == free || (slot != gone && same(*av.place(slot - 1), home, nonce, index)))
+                return slot;
         }
-    };
-    std::unordered_map<Key, fi_addr_t, Hash> places;
+    }
+    /// False: the peer has a place already.
+    bool add(const AddressVector& av, std::size_t number)
+    {
+        if ((used + 1) * 4 > slots.size() * 3)
+            grow(av);
+        const Peer& peer = *av.place(number);
+        std::uint32_t& slot = find(av, peer.home, peer.nonce, peer.index);
+        if (slot != free)
+            return false;
+        slot = static_cast<std::uint32_t>(number + 1);
+        used++;
+        return true;
+    }
+    void grow(const AddressVector& av)
+    {
+        std::vector<std::uint32_t> old(std::max<std::size_t>(64, std::bit_ceil(av.size() * 2)), free);
+        old.swap(slots);
+        used = 0;
+        for (std::uint32_t slot : old)
+            if (slot != free && slot != gone)
+                add(av, slot - 1);
+    }
+
+    std::vector<std::uint32_t> slots; ///< a power of two
+    std::size_t used = 0;             ///< slots that are not free
 };
 
 namespace {
@@ -305,7 +341,7 @@ int AddressVector::insert_one(const EndpointAddress& address, fi_addr_t* result,
         // release: find() sees the other members with it
         std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
         if (index_ != nullptr)
-            duplicates_ |= !index_->places.try_emplace({address.home, address.nonce, address.index}, index).second;
+            duplicates_ |= !index_->add(*this, index);
         error = 0;
     } else {
         error = FI_ENOMEM;
@@ -337,7 +373,8 @@ int AddressVector::remove(const fi_addr_t* places, std::size_t count) noexcept
         if (duplicates_)
             index_.reset(); // another place may have to answer for this peer: made anew when asked
         if (index_ != nullptr)
-            index_->places.erase({peer->home, peer->nonce, peer->index});
+            if (std::uint32_t& slot = index_->find(*this, peer->home, peer->nonce, peer->index); slot != Index::free)
+                slot = Index::gone;
         std::atomic_ref(peer->home).store(0, std::memory_order_release);
         peer->generation++;
         free_places_++;
@@ -377,14 +414,14 @@ fi_addr_t AddressVector::lookup(std::uint64_t home, std::uint64_t nonce, std::ui
     std::lock_guard guard(lock_);
     if (index_ == nullptr) {
         index_ = std::make_unique<Index>();
-        index_->places.reserve(size());
+        index_->grow(*this);
         duplicates_ = false;
         for (std::size_t i = 0; i < size(); i++)
-            if (const Peer* peer = find(i))
-                duplicates_ |= !index_->places.try_emplace({peer->home, peer->nonce, peer->index}, i).second;
+            if (find(i) != nullptr)
+                duplicates_ |= !index_->add(*this, i);
     }
-    auto it = index_->places.find({home, nonce, index});
-    return it != index_->places.end() ? it->second : FI_ADDR_NOTAVAIL;
+    const std::uint32_t slot = index_->find(*this, home, nonce, index);
+    return slot != Index::free ? slot - 1 : FI_ADDR_NOTAVAIL;
 }
 
 } // namespace tofu

@@ -25,6 +25,7 @@
 #include "progress.h"
 #include "region.h"
 #include "scalable.h"
+#include "shared_context.h"
 #include "wait.h"
 #include "wait_set.h"
 
@@ -45,14 +46,6 @@ int control_domain(struct fid*, int, void*)
     return -FI_ENOSYS;
 }
 int open_domain_ops(struct fid*, const char*, std::uint64_t, void**, void*)
-{
-    return -FI_ENOSYS;
-}
-int no_shared_transmit(fid_domain*, fi_tx_attr*, fid_stx**, void*)
-{
-    return -FI_ENOSYS;
-}
-int no_shared_receive(fid_domain*, fi_rx_attr*, fid_ep**, void*)
 {
     return -FI_ENOSYS;
 }
@@ -83,8 +76,8 @@ fi_ops_domain domain_ops = {
     .scalable_ep = ScalableEndpoint::open,
     .cntr_open = Counter::open,
     .poll_open = PollSet::open,
-    .stx_ctx = no_shared_transmit,
-    .srx_ctx = no_shared_receive,
+    .stx_ctx = SharedTransmit::open,
+    .srx_ctx = SharedReceive::open,
     .query_atomic = query_domain_atomic,
     .query_collective = no_collective,
     .endpoint2 = nullptr,
@@ -137,6 +130,7 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
     model_.textual_addresses = info.addr_format == FI_ADDR_STR;
     model_.api_version = info.fabric_attr->api_version;
     adopt(home_lock_);
+    adopt(shared_lock_);
     if (getrandom(&nonce_, sizeof(nonce_), 0) != sizeof(nonce_) || nonce_ == 0)
         nonce_ = reinterpret_cast<std::uintptr_t>(this) | 1;
 

@@ -56,6 +56,9 @@ class Domain final : public fid_domain {
     /// lock may be held. True where there was something.
     bool progress_home(bool patient = false) noexcept;
 
+    /// Of all endpoints that share a context with others (shared_context.h): their `endpoint` lock.
+    [[nodiscard]] Lock& shared_lock() noexcept { return shared_lock_; }
+
     // --- progress without calls of the application (FI_PROGRESS_AUTO, wait objects of its own)
     /// Every enabled endpoint of the domain.
     [[nodiscard]] ProgressSet& everything() noexcept { return *everything_; }
@@ -100,6 +103,7 @@ class Domain final : public fid_domain {
     Fabric* fabric_ = nullptr;
     const vcq::Backend* backend_ = nullptr;
     Lock home_lock_;
+    Lock shared_lock_;
     vcq::Vcq home_;
     std::uint64_t nonce_ = 0;
     std::unique_ptr<RegionTable> regions_;

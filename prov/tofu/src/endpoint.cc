@@ -22,6 +22,7 @@
 #include "region.h"
 #include "rma.h"
 #include "scalable.h"
+#include "shared_context.h"
 #include "tagged.h"
 
 namespace tofu {
@@ -37,10 +38,9 @@ int Endpoint::open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context
         return -FI_EINVAL;
     if (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_UNSPEC)
         return -FI_EINVAL;
-    if (info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT ||
-        info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT)
-        return -FI_ENOSYS;
     EndpointPlan plan;
+    plan.shares_tx = info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT;
+    plan.shares_rx = info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
     plan.caps = info->caps;
     if (info->tx_attr != nullptr)
         plan.tx = *info->tx_attr;
@@ -92,26 +92,47 @@ int Endpoint::set_up(Domain& domain, const EndpointPlan& plan) noexcept
     tx_flags = tx_attr_.op_flags;
     rx_flags = rx_attr_.op_flags;
     min_multi_recv_ = plan.min_multi_recv;
+    wants_shared_tx_ = plan.shares_tx;
+    wants_shared_rx_ = plan.shares_rx;
     const bool locks = domain.model().locks;
-    lock_.set_enabled(locks);
-    const vcq::Sink sink{this, nullptr, on_orphan};
-    if (int ret = vcq_.open(domain.backend(), domain.next_spread(), locks, sink); ret != 0) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: no VCQ on any TNI of this node: close endpoints or run fewer "
-                                  "processes per node\n");
-        return ret;
+    own_lock_.set_enabled(locks);
+    if (wants_shared_tx_ || wants_shared_rx_)
+        lock_ = &domain.shared_lock();
+    receive_lock = lock_;
+    if (!wants_shared_tx_) {
+        const vcq::Sink sink{this, nullptr, on_orphan};
+        if (int ret = own_vcq_.open(domain.backend(), domain.next_spread(), locks, sink); ret != 0) {
+            TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: no VCQ on any TNI of this node: close endpoints or run fewer "
+                                      "processes per node\n");
+            return ret;
+        }
+        if (int ret = use_vcq(own_vcq_); ret != 0)
+            return ret;
     }
     index_ = plan.number;
     if (part_ != Part::receive) { // whose number is one of its scalable endpoint's
-        if (int ret = domain.take_numbers(1, index_); ret != 0)
+        if (int ret = domain.take_numbers(1, index_); ret != 0) {
+            if (local_memory_ != nullptr)
+                domain.regions().detach(*local_memory_);
             return ret;
+        }
         numbered_ = true;
     }
     identity_ = parent_ != nullptr ? parent_->address().index : index_;
     domain.add_endpoint(*this, index_);
-    local_memory_ = std::make_unique<LocalMemory>(vcq_);
-    remote_keys_ = std::make_unique<RemoteKeys>(vcq_, domain.model().provider_keys);
-    domain.regions().attach(*local_memory_, lock_);
     domain.hold();
+    return 0;
+}
+
+/// From now on it posts from this one.
+int Endpoint::use_vcq(vcq::Vcq& vcq) noexcept
+{
+    local_memory_.reset(new (std::nothrow) LocalMemory(vcq));
+    remote_keys_.reset(new (std::nothrow) RemoteKeys(vcq, domain_->model().provider_keys));
+    if (local_memory_ == nullptr || remote_keys_ == nullptr)
+        return -FI_ENOMEM;
+    vcq_ = &vcq;
+    domain_->regions().attach(*local_memory_, *lock_);
     return 0;
 }
 
@@ -165,17 +186,19 @@ int Endpoint::make_engines() noexcept
 
 void Endpoint::choose_operations() noexcept
 {
-    // A context has one direction: the calls of the other are refused.
+    // A context has one direction: the calls of the other are refused; and receives are posted to the shared context
+    // where there is one.
     static const fi_ops_msg msg_of[] = {msg_ops, halved(msg_ops, true), halved(msg_ops, false)};
     static const fi_ops_tagged tagged_of[] = {tagged_ops, halved(tagged_ops, true),
                                               halved(tagged_ops, false)};
-    const auto part = static_cast<unsigned>(part_);
+    const auto part = static_cast<unsigned>(shared_rx_ != nullptr ? Part::transmit : part_);
     const bool sends = part_ != Part::receive;
     msg = const_cast<fi_ops_msg*>((caps_ & FI_MSG) ? &msg_of[part] : &ops_of_missing.msg);
     tagged = const_cast<fi_ops_tagged*>((caps_ & FI_TAGGED) ? &tagged_of[part]
                                                             : &ops_of_missing.tagged);
     fid_ep::rma = (caps_ & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
     fid_ep::atomic = (caps_ & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
+    receives = messages_ != nullptr ? &messages_->queue() : nullptr;
 }
 
 int Endpoint::enable() noexcept
@@ -189,14 +212,19 @@ int Endpoint::enable() noexcept
     if (int ret = check_bound(); ret != 0)
         return ret;
     if (int ret = make_engines(); ret != 0) {
-        rma_.reset();
-        atomic_.reset();
-        messages_.reset();
+        if (messages_) {
+            std::lock_guard guard(*lock_);
+            messages_->leave();
+            messages_->part_from_queue();
+        }
+        if (messages_)
+            messages_->close_area();
+        drop_engines();
         return ret;
     }
     choose_operations();
     {
-        std::lock_guard guard(lock_);
+        std::lock_guard guard(*lock_);
         enabled_ = true;
     }
     list();
@@ -212,11 +240,11 @@ int Endpoint::enable() noexcept
 bool Endpoint::progress(bool patient) noexcept
 {
     if (patient)
-        lock_.lock();
-    else if (!lock_.try_lock())
+        lock_->lock();
+    else if (!lock_->try_lock())
         return false;
     const bool some = progress_locked();
-    lock_.unlock();
+    lock_->unlock();
     return some;
 }
 
@@ -224,7 +252,7 @@ bool Endpoint::progress_locked() noexcept
 {
     if (!enabled_)
         return false;
-    const bool some = vcq_.poll() != 0;
+    const bool some = vcq_->poll() != 0;
     if (rma_)
         rma_->progress();
     if (atomic_)
@@ -236,7 +264,7 @@ bool Endpoint::progress_locked() noexcept
 
 void Endpoint::area_notice(const vcq::RemoteNotice&, std::uint64_t offset) noexcept
 {
-    std::lock_guard guard(lock_);
+    std::lock_guard guard(*lock_);
     if (messages_)
         messages_->area_notice(offset);
 }
@@ -251,12 +279,16 @@ void Endpoint::rma_event(std::uint8_t notice_type) noexcept
 
 void Endpoint::on_orphan(void* owner, int code, bool armw, utofu_vcq_id_t peer) noexcept
 {
-    auto& ep = *static_cast<Endpoint*>(owner);
-    if (ep.messages_)
-        ep.messages_->peer_failed(peer, code);
+    static_cast<Endpoint*>(owner)->lost(code, armw, peer);
+}
+
+void Endpoint::lost(int code, bool armw, utofu_vcq_id_t peer) noexcept
+{
+    if (messages_)
+        messages_->peer_failed(peer, code);
     // Messages report their own losses; who sends no unattended writes has nothing else to hear of.
-    if (armw ? ep.atomic_ && ep.atomic_->posts_unattended() : ep.rma_ && ep.rma_->posts_unattended())
-        ep.report_orphan((armw ? FI_ATOMIC : FI_RMA) | FI_WRITE, code);
+    if (armw ? atomic_ && atomic_->posts_unattended() : rma_ && rma_->posts_unattended())
+        report_orphan((armw ? FI_ATOMIC : FI_RMA) | FI_WRITE, code);
 }
 
 void Endpoint::report_orphan(std::uint64_t op_flags, int utofu_code) noexcept
@@ -271,11 +303,41 @@ void Endpoint::report_orphan(std::uint64_t op_flags, int utofu_code) noexcept
 
 ssize_t Endpoint::cancel(void* context) noexcept
 {
-    std::lock_guard guard(lock_);
+    std::lock_guard guard(*lock_);
     return messages_ ? messages_->cancel(context) : -FI_ENOENT;
 }
 
 // --- close
+
+/// What is under way ends, nothing is begun any more.
+void Endpoint::stop() noexcept
+{
+    if (vcq_ == nullptr)
+        return;
+    {
+        std::lock_guard guard(*lock_);
+        if (messages_)
+            messages_->leave();
+        if (shared_tx_ != nullptr)
+            vcq_->quiesce();
+        else
+            vcq_->drain();
+        enabled_ = false;
+        if (messages_)
+            messages_->part_from_queue();
+    }
+    if (messages_)
+        messages_->close_area(); // takes the home lock, which comes before ours
+}
+
+void Endpoint::drop_engines() noexcept
+{
+    // Registrations with a VCQ of others go under their lock.
+    std::lock_guard guard(*lock_);
+    rma_.reset();
+    atomic_.reset();
+    messages_.reset();
+}
 
 int Endpoint::close() noexcept
 {
@@ -284,20 +346,16 @@ int Endpoint::close() noexcept
     // Nobody polls it any more, then no peer's notice comes, then what is under way ends.
     unlist();
     domain_->remove_endpoint(index_);
-    domain_->regions().detach(*local_memory_);
+    if (local_memory_ != nullptr)
+        domain_->regions().detach(*local_memory_);
+    stop();
+    drop_engines();
     {
-        std::lock_guard guard(lock_);
-        if (messages_)
-            messages_->leave();
-        vcq_.drain();
-        enabled_ = false;
+        std::lock_guard guard(*lock_);
+        remote_keys_.reset();
+        local_memory_.reset();
     }
-    rma_.reset();
-    atomic_.reset();
-    messages_.reset();
-    remote_keys_.reset();
-    local_memory_.reset();
-    vcq_.close();
+    own_vcq_.close();
     unbind();
     if (numbered_)
         domain_->give_back_numbers(index_, 1);

@@ -28,8 +28,11 @@ class EventQueue;
 class RemoteKeys;
 class RmaEngine;
 class ScalableEndpoint;
+class SharedReceive;
+class SharedTransmit;
 namespace proto {
 class Messenger;
+class ReceiveQueue;
 }
 
 /// Which completions an endpoint's side reports, from fi_ep_bind and the tx/rx attributes.
@@ -54,10 +57,12 @@ struct Counters {
     Counter* remote_write = nullptr;
 };
 
-/// What the application holds: the endpoint itself, or an alias of it with operation flags of its own
-/// (fi_ep_alias, fi_endpoint(3)).
+/// What the application holds: the endpoint itself, an alias of it with operation flags of its own
+/// (fi_ep_alias, fi_endpoint(3)), or a shared receive context, which has no endpoint.
 struct EndpointFace : fid_ep {
     Endpoint* endpoint = nullptr;
+    proto::ReceiveQueue* receives = nullptr; ///< where fi_recv posts, and its lock
+    Lock* receive_lock = nullptr;
     std::uint64_t tx_flags = 0; ///< defaults of the calls without a flags argument
     std::uint64_t rx_flags = 0;
 };
@@ -76,6 +81,8 @@ struct EndpointPlan {
     unsigned number = 0;                ///< of a receive context
     unsigned slot = 0;                  ///< of a context in its scalable endpoint
     ScalableEndpoint* parent = nullptr; ///< of a context
+    bool shares_tx = false; ///< fi_endpoint(3), FI_SHARED_CONTEXT: a shared context will be bound
+    bool shares_rx = false;
     std::size_t min_multi_recv = 64;
     void* context = nullptr;
 };
@@ -110,8 +117,12 @@ class Endpoint final : public EndpointFace {
     [[nodiscard]] EndpointAddress address() const noexcept;
 
     // --- for the engines; all below under lock()
-    [[nodiscard]] Lock& lock() noexcept { return lock_; }
-    [[nodiscard]] vcq::Vcq& vcq() noexcept { return vcq_; }
+    [[nodiscard]] Lock& lock() noexcept { return *lock_; }
+    [[nodiscard]] vcq::Vcq& vcq() noexcept { return *vcq_; }
+    /// Others post from the VCQ too: whose post failed is known of those with a waiter only.
+    [[nodiscard]] bool shares_vcq() const noexcept { return shared_tx_ != nullptr; }
+    /// The receives of a shared context, or null.
+    [[nodiscard]] proto::ReceiveQueue* shared_receives() noexcept;
     [[nodiscard]] LocalMemory& local_memory() noexcept { return *local_memory_; }
     /// STADDs of peers' regions by key, for rma and atomic.
     [[nodiscard]] RemoteKeys& remote_keys() noexcept { return *remote_keys_; }
@@ -132,6 +143,8 @@ class Endpoint final : public EndpointFace {
     [[nodiscard]] const std::size_t& min_multi_recv() const noexcept { return min_multi_recv_; }
     /// A communication that nobody waited for failed: one error entry of the transmit queue, one count.
     void report_orphan(std::uint64_t op_flags, int utofu_code) noexcept;
+    /// A communication that nobody waited for failed, towards `peer`.
+    void lost(int utofu_code, bool armw, utofu_vcq_id_t peer) noexcept;
 
     /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock, or returns at once
     /// where another thread holds it and `patient` is not asked for. True where the VCQ had something.
@@ -165,6 +178,11 @@ class Endpoint final : public EndpointFace {
     int bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept;
     int bind_counter(Counter& counter, std::uint64_t flags) noexcept;
     int bind_addresses(AddressVector& av) noexcept;
+    int bind_shared(SharedTransmit& shared) noexcept;
+    int bind_shared(SharedReceive& shared) noexcept;
+    int use_vcq(vcq::Vcq& vcq) noexcept;
+    void stop() noexcept;
+    void drop_engines() noexcept;
     int check_bound() const noexcept;
     template <class Visit>
     void visit_progress_sets(Visit&& visit) noexcept;
@@ -177,8 +195,12 @@ class Endpoint final : public EndpointFace {
 
     Domain* domain_ = nullptr;
     AddressVector* av_ = nullptr;
-    Lock lock_;
-    vcq::Vcq vcq_;
+    Lock* lock_ = &own_lock_; ///< or that of endpoints with shared contexts
+    vcq::Vcq* vcq_ = nullptr; ///< its own, or that of a shared transmit context
+    SharedTransmit* shared_tx_ = nullptr;
+    SharedReceive* shared_rx_ = nullptr;
+    Lock own_lock_;
+    vcq::Vcq own_vcq_;
     QuickOps quick_;
     std::uint64_t caps_ = 0;
     Part part_ = Part::whole;
@@ -186,6 +208,8 @@ class Endpoint final : public EndpointFace {
     unsigned identity_ = 0;
     unsigned slot_ = 0; ///< of a context
     ScalableEndpoint* parent_ = nullptr; ///< of a context
+    bool wants_shared_tx_ = false; ///< FI_SHARED_CONTEXT
+    bool wants_shared_rx_ = false;
     bool numbered_ = false; ///< index_ goes back to the domain
     bool listed_ = false; ///< in the progress sets of what it is bound to
     bool enabled_ = false;

@@ -10,6 +10,7 @@
 #include <rdma/fi_errno.h>
 
 #include "eq.h"
+#include "shared_context.h"
 
 namespace tofu {
 
@@ -42,8 +43,9 @@ int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
         eq_->hold();
         return 0;
     case FI_CLASS_STX_CTX:
+        return bind_shared(SharedTransmit::of(reinterpret_cast<fid_stx*>(object)));
     case FI_CLASS_SRX_CTX:
-        return -FI_ENOSYS;
+        return bind_shared(SharedReceive::of(reinterpret_cast<fid_ep*>(object)));
     default:
         return -FI_EINVAL;
     }
@@ -105,6 +107,31 @@ int Endpoint::bind_addresses(AddressVector& av) noexcept
     return 0;
 }
 
+int Endpoint::bind_shared(SharedTransmit& shared) noexcept
+{
+    if (!wants_shared_tx_ || shared_tx_ != nullptr || &shared.domain() != domain_)
+        return -FI_EINVAL;
+    if (int ret = use_vcq(shared.vcq()); ret != 0)
+        return ret;
+    shared.join(*this);
+    shared_tx_ = &shared;
+    return 0;
+}
+
+int Endpoint::bind_shared(SharedReceive& shared) noexcept
+{
+    if (!wants_shared_rx_ || shared_rx_ != nullptr || &shared.domain() != domain_)
+        return -FI_EINVAL;
+    shared.hold();
+    shared_rx_ = &shared;
+    return 0;
+}
+
+proto::ReceiveQueue* Endpoint::shared_receives() noexcept
+{
+    return shared_rx_ != nullptr ? &shared_rx_->queue() : nullptr;
+}
+
 /// The domain's set, and each queue and counter once, however many of its sides the endpoint is bound to.
 template <class Visit>
 void Endpoint::visit_progress_sets(Visit&& visit) noexcept
@@ -144,6 +171,10 @@ void Endpoint::unbind() noexcept
                            &counters_.remote_read, &counters_.remote_write})
         if (*slot != nullptr)
             std::exchange(*slot, nullptr)->release();
+    if (shared_tx_ != nullptr)
+        std::exchange(shared_tx_, nullptr)->leave(*this);
+    if (shared_rx_ != nullptr)
+        std::exchange(shared_rx_, nullptr)->release();
     if (av_ != nullptr)
         std::exchange(av_, nullptr)->release();
     if (eq_ != nullptr)
@@ -154,6 +185,10 @@ int Endpoint::check_bound() const noexcept
 {
     if (av_ == nullptr)
         return -FI_ENOAV;
+    if ((wants_shared_tx_ && shared_tx_ == nullptr) || (wants_shared_rx_ && shared_rx_ == nullptr))
+        return -FI_EOPBADSTATE;
+    if (shared_rx_ != nullptr && !shared_rx_->agrees(*av_))
+        return -FI_EINVAL;
     // A side that can complete operations of its own needs where to report. Receives without a queue or a counter
     // are possible (fi_endpoint(3) asks for queues of the operations that are used): nobody sees them end.
     const std::uint64_t directions = caps_ & (FI_SEND | FI_RECV | FI_READ | FI_WRITE |

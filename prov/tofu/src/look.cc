@@ -15,10 +15,10 @@ namespace tofu {
 
 [[gnu::always_inline]] inline void Endpoint::look(const CompletionQueue& queue) noexcept
 {
-    if (!lock_.try_lock())
+    if (!lock_->try_lock())
         return;
     if (enabled_) [[likely]] {
-        (void)vcq_.poll_inline();
+        (void)vcq_->poll_inline();
         if (rma_)
             rma_->progress();
         if (atomic_)
@@ -26,7 +26,7 @@ namespace tofu {
         if (messages_ && queue.reader_waits())
             messages_->progress();
     }
-    lock_.unlock();
+    lock_->unlock();
 }
 
 [[gnu::always_inline]] inline void ProgressSet::look(const CompletionQueue& queue) noexcept

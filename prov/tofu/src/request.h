@@ -52,6 +52,13 @@ class Pool {
         return item;
     }
     void release(T* item) noexcept { free_.push_back(item); } // capacity reserved by grow()
+    /// Every item ever made, those in use and those that are free.
+    template <class Visit>
+    void each(Visit&& visit)
+    {
+        for (std::size_t i = 0; i < made_; i++)
+            visit(chunks_[i / chunk][i % chunk]);
+    }
     [[nodiscard]] std::size_t in_use() const noexcept { return made_ - free_.size(); }
 
   private:

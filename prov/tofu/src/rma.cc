@@ -72,7 +72,8 @@ int RmaEngine::open() noexcept
     quick_ = !endpoint_.remote_keys().by_directory();
     // What goes out unattended can be neither counted nor tried again.
     plain_inject_ =
-        !endpoint_.remote_keys().by_directory() && endpoint_.counters().write == nullptr;
+        !endpoint_.remote_keys().by_directory() && endpoint_.counters().write == nullptr &&
+        !endpoint_.shares_vcq();
     return 0;
 }
 

@@ -56,9 +56,9 @@ inline ssize_t enter_recv(fid_ep* fid, RecvCall& call) noexcept
     std::size_t total;
     if (!total_length(call.iov, call.count, total)) [[unlikely]]
         return -FI_EINVAL;
-    Endpoint& ep = Endpoint::of(fid);
-    std::lock_guard guard(ep.lock());
-    return ep.messenger()->recv(call);
+    EndpointFace& face = *static_cast<EndpointFace*>(fid);
+    std::lock_guard guard(*face.receive_lock);
+    return face.receives->recv(call);
 }
 
 } // namespace tofu::proto

@@ -18,6 +18,7 @@ Fetch* Messenger::make_fetch(const Message& message) noexcept
     f->notify = on_fetched;
     f->owner = this;
     f->receive = nullptr;
+    f->live = true;
     f->next = nullptr;
     f->message = message;
     f->into_count = 0;
@@ -140,6 +141,7 @@ void Messenger::finish(Fetch& f) noexcept
     if (f.receive != nullptr)
         received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr,
                  f.err == 0 ? f.length : 0, f.err, f.prov_errno);
+    f.live = false;
     fetches_.release(&f);
 }
 

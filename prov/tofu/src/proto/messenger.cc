@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <ctime>
+#include <mutex>
 
 #include <rdma/fi_errno.h>
 
@@ -42,10 +43,12 @@ Messenger::Messenger(Endpoint& endpoint) noexcept
       wants_source_((endpoint.caps() & FI_SOURCE) != 0),
       offers_(endpoint.vcq()), claims_(endpoint.vcq()),
       sends_(at_most(endpoint.tx_attr().size, fin_count)),
-      own_queue_(std::make_unique<ReceiveQueue>(at_most(endpoint.rx_attr().size, limits::rx_size),
-                                                (endpoint.caps() & FI_DIRECTED_RECV) != 0,
-                                                endpoint.min_multi_recv())),
-      queue_(*own_queue_), fetches_(4096)
+      own_queue_(endpoint.shared_receives() != nullptr
+                     ? nullptr
+                     : std::make_unique<ReceiveQueue>(
+                           at_most(endpoint.rx_attr().size, limits::rx_size),
+                           (endpoint.caps() & FI_DIRECTED_RECV) != 0, endpoint.min_multi_recv())),
+      queue_(own_queue_ != nullptr ? *own_queue_ : *endpoint.shared_receives()), fetches_(4096)
 {
 }
 
@@ -57,7 +60,8 @@ Messenger::~Messenger()
     for (SendRequest* r : waiting_fin_)
         for (unsigned i = 0; i < r->ref_count; i++)
             ep_.local_memory().release(r->refs[i]);
-    queue_.leave(*this);
+    if (own_queue_ != nullptr)
+        queue_.leave(*this);
 }
 
 int Messenger::open() noexcept
@@ -91,7 +95,10 @@ int Messenger::open() noexcept
     now_ = milliseconds();
     if (int ret = area_.open(ep_.domain(), ep_.index(), geometry); ret != 0)
         return ret;
-    queue_.join(*this);
+    {
+        std::lock_guard guard(ep_.lock());
+        queue_.join(*this);
+    }
     ep_.domain().set_area(ep_.index(), area_.stadd(), geometry.size());
     open_ = true;
     return 0;
@@ -112,6 +119,25 @@ void Messenger::leave() noexcept
         ch->err = FI_ESHUTDOWN;
     }
     open_ = false;
+}
+
+void Messenger::part_from_queue() noexcept
+{
+    if (own_queue_ != nullptr)
+        return; // which goes with us
+    waiting_fetches_ = nullptr;
+    awaiting_.clear();
+    fetches_.each([this](Fetch& f) {
+        if (!f.live)
+            return;
+        for (unsigned i = 0; i < f.ref_count; i++)
+            ep_.local_memory().release(f.refs[i]);
+        f.live = false;
+        if (f.receive != nullptr)
+            received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, 0,
+                     FI_ECANCELED, 0);
+    });
+    queue_.leave(*this);
 }
 
 ssize_t Messenger::cancel(void* context) noexcept

@@ -68,10 +68,16 @@ class Messenger {
     [[nodiscard]] int open() noexcept;
     /// Says BYE to all peers. Called under lock() before the VCQ is closed; nothing is posted afterwards.
     void leave() noexcept;
+    /// Behind leave() and the last notice, under lock(): receives of a shared context that wait for bytes through here
+    /// are cancelled, and nothing that came through here is given out any more.
+    void part_from_queue() noexcept;
+    /// Behind that, without lock(): peers reach the area no more. Takes the home lock.
+    void close_area() noexcept { area_.close(); }
+    /// Where receives for this endpoint are posted.
+    [[nodiscard]] ReceiveQueue& queue() noexcept { return queue_; }
 
     // --- entries, under the endpoint's lock. 0 or a refusal without effect (-FI_EAGAIN: progress and retry).
     [[nodiscard]] ssize_t send(const SendCall& call) noexcept;
-    [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept { return queue_.recv(call); }
     /// CQ data behind an RMA write of `length` bytes to `to`: an entry in the peer's receive queue, after
     /// everything that was posted to the peer before. 0, -FI_EAGAIN, -FI_EHOSTDOWN and the like.
     [[nodiscard]] ssize_t write_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept;

@@ -100,6 +100,27 @@ void Vcq::drain() noexcept
     }
 }
 
+void Vcq::quiesce() noexcept
+{
+    if (!is_open() || closing_)
+        return;
+    closing_ = pausing_ = true;
+    using Clock = std::chrono::steady_clock;
+    const auto deadline = Clock::now() + std::chrono::seconds(2);
+    while (!idle() && (poll(window_size) != 0 || Clock::now() < deadline)) {
+    }
+    // Their places are not given back: a late notice is not taken for another's.
+    static Waiter nobody{[](Waiter*, const Notice&) noexcept {}};
+    for (unsigned n = 1; n < window_size; n++)
+        if (Waiter* waiter = window_[n].waiter; waiter != nullptr && waiter != &nobody) {
+            const unsigned missing = window_[n].expected == endless ? 1 : window_[n].expected;
+            window_[n].waiter = &nobody;
+            for (unsigned i = 0; i < missing; i++)
+                waiter->notify(waiter, Notice{UTOFU_ERR_MRQ_OTHER, 0});
+        }
+    closing_ = pausing_ = false;
+}
+
 void Vcq::close() noexcept
 {
     if (!is_open())

@@ -92,6 +92,10 @@ class Vcq {
     /// most; waiters of a notice that has not come by then are told UTOFU_ERR_MRQ_OTHER (those of
     /// When::sent are not: their only trace lies in the TCQ). Registrations stay until close().
     void drain() noexcept;
+    /// Polls until what is under way has ended, two seconds at most, while posts answer Post::busy; then posting goes
+    /// on. For a VCQ of which one of several users leaves. Waiters of a notice that has not come by then are told
+    /// UTOFU_ERR_MRQ_OTHER.
+    void quiesce() noexcept;
     /// Drains and frees the VCQ. Its owner has given back all registrations.
     void close() noexcept;
 
@@ -296,7 +300,7 @@ class Vcq {
     {
         Ticket ticket;
         if (closing_ || !admit(how, ticket)) [[unlikely]]
-            return closing_ ? Post::error : Post::busy;
+            return closing_ && !pausing_ ? Post::error : Post::busy;
         const int code = call(ticket);
         if (code == UTOFU_SUCCESS) [[likely]]
             return Post::done;
@@ -349,6 +353,7 @@ class Vcq {
     std::uint16_t free_count_ = 0;
     std::uint8_t first_free_ = 0;    ///< 0: none
     bool closing_ = false;
+    bool pausing_ = false;           ///< closing_ for a while only
     bool tcq_wanted_ = false;        ///< the next poll looks into the TCQ
     std::uint8_t polls_ = 0;
     int last_error_ = 0;
