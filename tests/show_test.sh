@@ -44,6 +44,20 @@ expect "it is listed" 1 "$("$tofu_sim" show | grep -c "^$job: ")"
 "$tofu_sim" clean "$job" >/dev/null
 expect "clean leaves a living job alone" "1 yes" "$? $([ -e "$base/$job" ] && echo yes)"
 
+# Processes of another PID namespace can't tell whether it lives: they leave it alone and stay out of it.
+if unshare --pid --fork --mount-proc true 2>/dev/null; then
+    TOFU_SIM_JOB="$job-b" unshare --pid --fork --mount-proc "$subject" </dev/null >/dev/null 2>"$scratch/errors"
+    expect "a job of its own starts there" 0 $?
+    expect "and sweeps no job of this namespace away" yes "$([ -e "$base/$job/job" ] && echo yes)"
+    TOFU_SIM_JOB="$job" TOFU_SIM_SHAPE=1x2x1 TOFU_SIM_TORUS=y unshare --pid --fork --mount-proc "$subject" \
+        </dev/null >/dev/null 2>"$scratch/errors"
+    expect "nobody joins from there" "1 1" "$? $(grep -c 'runs in another PID namespace' "$scratch/errors")"
+    unshare --pid --fork --mount-proc "$tofu_sim" clean "$job" >/dev/null 2>&1
+    expect "nor cleans it" yes "$([ -e "$base/$job/job" ] && echo yes)"
+else
+    echo "skipped: no PID namespace may be made here"
+fi
+
 # Killed with its launcher, nobody is left who could tidy up.
 pid=$(sed -n 's/^  rank 0 pid \([0-9]*\) .*/\1/p' "$scratch/shown")
 kill -KILL $launcher
@@ -56,7 +70,8 @@ done
 shown "$job"
 expect "a dead process is told" 1 "$(grep -c 'rank 0 pid .* DEAD$' "$scratch/shown")"
 "$tofu_sim" clean "$job" >/dev/null
-expect "clean removes a dead job" "0 no" "$? $([ -e "$base/$job" ] && echo yes || echo no)"
+# (or the start of somebody else's job just did)
+expect "clean removes a dead job" no "$([ -e "$base/$job" ] && echo yes || echo no)"
 
 # Two processes, neighbours along Y; the first goes to the second by way of b = 2.
 "$tofu_sim" run -n 13 --timeout 60 --job "$job" --shape 1x2x1 sh -c \

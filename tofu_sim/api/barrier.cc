@@ -9,7 +9,7 @@
 #include <algorithm>
 
 // What a C program passes may be no value of the enum; it is checked, not believed.
-#define TOFU_SIM_ANY_ENUM [[gnu::no_sanitize("enum")]]
+#define TOFU_SIM_ANY_ENUM __attribute__((no_sanitize("enum")))
 
 using namespace tofu::sim;
 

@@ -164,6 +164,10 @@ int Job::open_directory(const char* name) noexcept
 int Job::open_locked(const Environment& environment) noexcept
 {
     std::snprintf(name_, sizeof name_, "%s", environment.job);
+    if (own_pid_namespace() == 0) {
+        report("there is no /proc that knows this process: mount one, or nobody can tell who is alive");
+        return UTOFU_ERR_NOT_AVAILABLE;
+    }
     int rc = UTOFU_ERR_BUSY;
     for (int attempt = 0; rc == UTOFU_ERR_BUSY && attempt < 1000; attempt++) {
         close_all();
@@ -197,6 +201,7 @@ int Job::start_file(const Environment& environment) noexcept
     std::memcpy(header.shape, environment.topology.units().data(), sizeof header.shape);
     header.wraps = environment.topology.wraps();
     header.ppn = environment.ppn;
+    header.pid_namespace = own_pid_namespace();
     header.file_bytes = job_file_bytes(header.num_nodes);
     if (::ftruncate(file_fd_, 0) != 0 ||
         ::ftruncate(file_fd_, static_cast<off_t>(header.file_bytes)) != 0) {
@@ -215,6 +220,10 @@ int Job::start_file(const Environment& environment) noexcept
 
 int Job::check_file(const Environment& environment, const JobHeader& header) noexcept
 {
+    if (header.version == layout_version && header.pid_namespace != own_pid_namespace()) {
+        report("job '%s' runs in another PID namespace (another container?): choose another TOFU_SIM_JOB", name_);
+        return UTOFU_ERR_NOT_AVAILABLE;
+    }
     const auto units = environment.topology.units();
     if (header.version != layout_version) {
         report("job '%s' runs with another version of the simulator: end it or choose another TOFU_SIM_JOB",
@@ -245,7 +254,10 @@ int Job::open_file(const Environment& environment) noexcept
     JobHeader header{};
     const bool started = ::pread(file_fd_, &header, sizeof header, 0) == ssize_t{sizeof header} &&
                          is_sound_header(header, static_cast<uint64_t>(status.st_size));
-    if (!started || count_running() == 0) {
+    // Of processes of another namespace we can't say that they are gone.
+    const bool foreign = started && header.version == layout_version &&
+                         header.pid_namespace != own_pid_namespace();
+    if (!foreign && (!started || count_running() == 0)) {
         sweep_dead_jobs(base_fd_, name_);
         if (const int rc = start_file(environment); rc != UTOFU_SUCCESS) {
             return rc;

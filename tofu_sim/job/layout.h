@@ -59,7 +59,7 @@ inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
 inline constexpr uint64_t job_magic = 0x746f66752d6a6f62;     // "tofu-job"
 inline constexpr uint64_t segment_magic = 0x746f66752d736567; // "tofu-seg"
-inline constexpr uint32_t layout_version = 3;
+inline constexpr uint32_t layout_version = 4;
 
 struct JobHeader {
     uint64_t magic; // written last: a file without it is not yet a job
@@ -69,7 +69,8 @@ struct JobHeader {
     uint8_t wraps;     // bits 0, 1, 2: X, Y, Z are a torus
     uint32_t ppn;      // processes per node as asked for, 0: not given
     uint64_t file_bytes;
-    uint8_t reserved[32];
+    uint64_t pid_namespace; // of its processes: nobody else can tell whether they run
+    uint8_t reserved[24];
 };
 static_assert(sizeof(JobHeader) == 64);
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -95,6 +96,14 @@ uint64_t process_start_time(int pid) noexcept
     // A zombie with other threads is a process whose first thread ended early: it runs.
     const bool dead = state == 'X' || (state == 'Z' && threads <= 1);
     return dead ? 0 : start_time;
+}
+
+uint64_t own_pid_namespace() noexcept
+{
+    struct stat status{};
+    // A /proc of another namespace, as a chroot or a container may have, does not know this process.
+    const bool good = process_start_time(::getpid()) != 0 && ::stat("/proc/self/ns/pid", &status) == 0;
+    return good ? static_cast<uint64_t>(status.st_ino) : 0;
 }
 
 bool process_runs(int pid, uint64_t start_time) noexcept

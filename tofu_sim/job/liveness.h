@@ -26,4 +26,7 @@ uint32_t adopt_service_thread(SegmentHeader& segment) noexcept;
 // Field 22 of /proc/<pid>/stat, in clock ticks since boot; 0 when there is no such process or it is a zombie.
 [[nodiscard]] uint64_t process_start_time(int pid) noexcept;
 
+// Tells PID namespaces apart; 0 where there is no /proc, and nothing can be said of any process.
+[[nodiscard]] uint64_t own_pid_namespace() noexcept;
+
 } // namespace tofu::sim

@@ -35,7 +35,11 @@ bool has_running_process(int directory) noexcept
     if (file < 0) {
         return false;
     }
-    bool running = false;
+    JobHeader header{};
+    const bool foreign = ::pread(file, &header, sizeof header, 0) == ssize_t{sizeof header} &&
+                         header.magic == job_magic && header.version == layout_version &&
+                         header.pid_namespace != own_pid_namespace();
+    bool running = foreign; // who knows
     ProcessSlot block[64];
     for (uint32_t first = 0; !running && first < max_processes; first += 64) {
         const auto offset = static_cast<off_t>(job_slots_offset + first * sizeof(ProcessSlot));

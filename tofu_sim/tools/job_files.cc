@@ -201,6 +201,9 @@ Removal remove_job(const File& base, const std::string& name)
     if (::flock(job->directory.get(), LOCK_EX | LOCK_NB) != 0) {
         return Removal::in_use;
     }
+    if (own_pid_namespace() == 0 || (job->header && job->header->pid_namespace != own_pid_namespace())) {
+        return Removal::in_use; // perhaps; we can't tell
+    }
     const auto processes = read_processes(*job);
     if (std::any_of(processes.begin(), processes.end(),
                     [](const ProcessView& process) { return process.running; })) {
