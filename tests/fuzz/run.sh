@@ -59,8 +59,9 @@ pack() # TARGET
     rm -rf "$directory/small-$1"
     mkdir "$directory/small-$1"
     "$directory/$1" -merge=1 -max_len=512 "$directory/small-$1" "$directory/corpus-$1" >/dev/null 2>&1
-    # The smallest ones, which are the quickest to run and to read.
-    for file in $(ls -Sr "$directory/small-$1" | head -60); do
+    # Some sixty of all sizes.
+    count=$(find "$directory/small-$1" -type f | wc -l)
+    for file in $(ls -Sr "$directory/small-$1" | awk -v n="$count" 'n <= 60 || NR % int(n / 60 + 1) == 0'); do
         od -An -v -tx1 "$directory/small-$1/$file" | tr -d ' \n'
         echo
     done >"$top/tests/fuzz/corpus/$1.hex"
