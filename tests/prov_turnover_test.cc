@@ -127,9 +127,14 @@ TEST(Turnover, ClaimsThatNobodyStandsBehindAreFreed)
             while (rank.get(1000) != 1)
                 fi_cq_read(s.cq, nullptr, 0);
             ASSERT_EQ(s.post([&] { return fi_inject(s.ep, &word, 8, 0); }), 0);
+            EXPECT_TRUE(sim::test::wait_until([&] { // what was posted is on its way only while we poll
+                fi_cq_read(s.cq, nullptr, 0);
+                return rank.get(1001) == 1;
+            }));
         } else {
             ASSERT_EQ(fi_recv(s.ep, &word, 8, nullptr, FI_ADDR_UNSPEC, &word), 0);
             s.expect(&word, FI_RECV);
+            rank.set(1001, 1);
         }
     });
 }
