@@ -163,6 +163,49 @@ TEST(Addresses, AWholeMachineIsInsertedFastAndSmall)
     EXPECT_EQ(back.nonce, all.back().nonce);
 }
 
+TEST(Addresses, TheWayBackFromASenderIsSmallAndSeesChanges)
+{
+    constexpr std::size_t machine = 158976;
+    Objects o;
+    fid_cq* cq = o.open_queue();
+    fid_ep* ep = o.add(cq, cq); // at place 0
+    char name[64];
+    std::size_t length = sizeof(name);
+    ASSERT_EQ(fi_getname(&ep->fid, name, &length), 0);
+    std::vector<Address> all(machine);
+    for (std::size_t i = 0; i < machine; i++)
+        all[i] = made_up(i);
+    const auto used = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
+    const auto source_of_a_message = [&](fi_addr_t to) {
+        std::uint64_t out = 1, in = 0;
+        fi_cq_tagged_entry entry{};
+        fi_addr_t from = FI_ADDR_UNSPEC;
+        EXPECT_EQ(fi_recv(ep, &in, sizeof(in), nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+        Objects::post(cq, [&] { return fi_inject(ep, &out, sizeof(out), to); });
+        EXPECT_TRUE(eventually([&] { return fi_cq_readfrom(cq, &entry, 1, &from) == 1; }));
+        return from;
+    };
+    EXPECT_EQ(source_of_a_message(0), 0u);
+    const std::size_t before = used();
+    ASSERT_EQ(fi_av_insert(o.av, all.data(), machine, nullptr, 0, nullptr), static_cast<int>(machine));
+    EXPECT_EQ(source_of_a_message(0), 0u);
+    EXPECT_LT(used() - before, std::size_t{16} << 20);
+    // The same endpoint at another place, while its first one goes to somebody else.
+    fi_addr_t place = 0;
+    ASSERT_EQ(fi_av_remove(o.av, &place, 1, 0), 0);
+    const Address other = made_up(machine);
+    ASSERT_EQ(fi_av_insert(o.av, &other, 1, &place, 0, nullptr), 1);
+    EXPECT_EQ(place, 0u);
+    ASSERT_EQ(fi_av_insert(o.av, name, 1, &place, 0, nullptr), 1);
+    EXPECT_EQ(place, machine + 1);
+    EXPECT_EQ(source_of_a_message(place), place);
+    // Many come and go.
+    for (fi_addr_t i = 1; i <= machine; i++)
+        ASSERT_EQ(fi_av_remove(o.av, &i, 1, 0), 0);
+    ASSERT_EQ(fi_av_insert(o.av, all.data(), machine, nullptr, 0, nullptr), static_cast<int>(machine));
+    EXPECT_EQ(source_of_a_message(place), place);
+}
+
 fid_eq* open_events(Objects& o, fi_wait_obj wait = FI_WAIT_UNSPEC, std::uint64_t flags = FI_WRITE)
 {
     fi_eq_attr attr{};
