@@ -31,6 +31,7 @@ struct Options {
     std::uint64_t tx_op_flags = 0;
     fi_threading threading = FI_THREAD_SAFE;
     fi_progress progress = FI_PROGRESS_MANUAL;
+    fi_wait_obj wait = FI_WAIT_NONE; ///< of the queue
     bool selective = false;
     bool counters = false; ///< read, write, remote_read, remote_write
     bool enable = true;
@@ -69,6 +70,7 @@ class Session {
         fi_cq_attr cq_attr{};
         cq_attr.format = FI_CQ_FORMAT_DATA;
         cq_attr.size = 4096;
+        cq_attr.wait_obj = options.wait;
         check(fi_cq_open(domain, &cq_attr, &cq, nullptr), "fi_cq_open");
         check(fi_endpoint(domain, info, &ep, nullptr), "fi_endpoint");
         check(fi_ep_bind(ep, &av->fid, 0), "bind av");
