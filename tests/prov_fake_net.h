@@ -54,6 +54,8 @@ struct Net {
     unsigned window = 1;         ///< how far down its queue the adversary reaches
     bool prompt = false;         ///< carried out within the post
     std::uint64_t broken = 0;    ///< a STADD whose every access fails
+    std::uint64_t refused = 0;   ///< a STADD whose every post is refused for good
+    std::size_t refused_from = 0; ///< so are all posts from this one on
     bool read_only_all = false;  ///< ARMW may touch nothing
     std::uint64_t area = 0;      ///< what lies under reserved STags
     std::size_t posts = 0;
@@ -78,6 +80,8 @@ struct Net {
     int post(Post p)
     {
         ++posts;
+        if ((refused_from && posts >= refused_from) || (refused && p.stadd == refused))
+            return UTOFU_ERR_INVALID_ARG;
         if (random() % 100 < busy_percent)
             return UTOFU_ERR_BUSY;
         if (p.kind < 2 && p.stadd % p.width != 0)

@@ -108,7 +108,9 @@ class AtomicRunner {
     template <class Word>
     [[nodiscard]] std::size_t post_run(AtomicOp& op, std::size_t n, vcq::Post& posted) noexcept;
     void skip_to_last(AtomicOp& op) noexcept;
-    void row_failed(AtomicOp& op, int code) noexcept;
+    [[nodiscard]] bool row_failed(AtomicOp& op, int code) noexcept;
+    [[nodiscard]] bool end_broken(Row& row) noexcept;
+    void leave_row(Row& row) noexcept;
     void end_row(Row& row) noexcept;
 
     // --- loops

@@ -158,6 +158,7 @@ struct Row : vcq::Waiter {
     Lost lost;
     std::uint8_t place;       ///< in the window: of all where it fetches, else of the failures
     bool posted;              ///< all of the operation
+    bool broken;              ///< a post was refused for good: what is left is to hear of those before it
     std::uint32_t announced;  ///< posted, but for a last one that tells the end; notices, where it fetches
     std::uint32_t told;       ///< notices that have come
     std::uint32_t failed;     ///< of those that nobody waits for

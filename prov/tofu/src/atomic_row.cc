@@ -78,7 +78,7 @@ bool AtomicRunner::open_row(AtomicOp& op) noexcept
     row->op = &op;
     row->lost.notify = &row_lost;
     row->lost.row = row;
-    row->posted = false;
+    row->posted = row->broken = false;
     row->announced = row->told = row->failed = 0;
     // Where it fetches, one notice too many is announced as long as there is something to post.
     row->place = op.fetches ? vcq_.open_row(row, 1) : vcq_.open_row(&row->lost, vcq::Vcq::endless);
@@ -94,6 +94,8 @@ bool AtomicRunner::open_row(AtomicOp& op) noexcept
 /// Posts what can be posted now. False when something is left for later.
 bool AtomicRunner::start_row(AtomicOp& op) noexcept
 {
+    if (op.row != nullptr && op.row->broken) [[unlikely]]
+        return end_broken(*op.row);
     if (op.started == op.total)
         return true;
     if (op.row == nullptr && !open_row(op))
@@ -123,8 +125,7 @@ bool AtomicRunner::start_row(AtomicOp& op) noexcept
         vcq_.start_row();
         if (posted == Post::busy)
             return false;
-        row_failed(op, vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER);
-        return true;
+        return row_failed(op, vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER);
     }
     row.posted = true;
     if (op.fetches && !vcq_.shorten_row(row.place) && row.told == row.announced)
@@ -183,26 +184,53 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
     return i;
 }
 
-/// A post was refused for good: nothing more of the row is posted.
-void AtomicRunner::row_failed(AtomicOp& op, int code) noexcept
+/// A post was refused for good: nothing more of the row is posted. As start_row().
+bool AtomicRunner::row_failed(AtomicOp& op, int code) noexcept
 {
     Row& row = *op.row;
     const bool under_way = op.started != 0;
     abandon(op, fi_error_of(code), code);
+    if (!op.fetches && under_way) {
+        row.broken = true;
+        return end_broken(row);
+    }
+    if (op.fetches)
+        leave_row(row);
+    else
+        end_row(row);
+    return true;
+}
+
+/// What was posted of a broken row may still fail: an ARMW that changes nothing, in place of the last, tells when it
+/// can't any more. As start_row().
+bool AtomicRunner::end_broken(Row& row) noexcept
+{
+    AtomicOp& op = *row.op;
+    const vcq::Attended how{&row, vcq::Vcq::delivered_flags(true, false)};
+    switch (vcq_.armw4(op.home, UTOFU_ARMW_OP_OR, 0, op.target[0].stadd, how)) {
+    case Post::busy: return false;
+    case Post::done: row.posted = true; return true;
+    case Post::error: break;
+    }
+    leave_row(row);
+    return true;
+}
+
+/// Ends a row that was not wholly posted, and that nothing more can be posted of.
+void AtomicRunner::leave_row(Row& row) noexcept
+{
+    AtomicOp& op = *row.op;
     row.posted = true;
     if (op.fetches) {
         if (!vcq_.shorten_row(row.place) && row.told == row.announced)
-            end_row(row);
+            end_row(row); // else with the last notice
         return;
     }
-    if (under_way) {
-        // What was posted may still fail, and nothing tells when it can't any more: the place is given up.
-        row.op = nullptr;
-        op.row = nullptr;
-        (void)settle(op, UTOFU_SUCCESS); // not the last: it has not been wholly started
-        return;
-    }
-    end_row(row);
+    // A late failure must not meet another owner of the place.
+    vcq_.forsake_row(row.place, &row.lost);
+    row.op = nullptr;
+    op.row = nullptr;
+    (void)settle(op, UTOFU_SUCCESS); // not the last: whoever calls has one
 }
 
 /// A notice: of the next element where it fetches, else of the last.

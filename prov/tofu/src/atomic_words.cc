@@ -522,6 +522,8 @@ void AtomicRunner::close() noexcept
         queue_ = op->next;
         op->next = nullptr;
         abandon(*op, FI_ECANCELED, 0);
+        if (op->row != nullptr)
+            leave_row(*op->row);
         all_started(*op);
     }
     while (Flight* const f = again_) {

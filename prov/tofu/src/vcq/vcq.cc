@@ -73,6 +73,7 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     sink_ = sink;
     closing_ = false;
     sent_pending_ = 0;
+    forsaken_ = 0;
     for (unsigned n = 1; n < window_size; n++)
         window_[n] = {nullptr, static_cast<std::uint8_t>((n + 1) % window_size), 1};
     first_free_ = 1;
@@ -95,6 +96,7 @@ void Vcq::drain() noexcept
             continue;
         const unsigned missing = window_[n].expected == endless ? 1 : window_[n].expected;
         give_back(static_cast<std::uint8_t>(n));
+        forsaken_ = 0;
         for (unsigned i = 0; i < missing; i++)
             waiter->notify(waiter, Notice{UTOFU_ERR_MRQ_OTHER, 0});
     }

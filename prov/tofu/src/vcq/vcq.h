@@ -218,6 +218,12 @@ class Vcq {
         if (window_[row].waiter == waiter)
             give_back(row);
     }
+    /// Failures may come for ever, and nothing says that none will: an endless row stays open, but nobody waits for it.
+    void forsake_row(std::uint8_t row, const Waiter* waiter) noexcept
+    {
+        if (window_[row].waiter == waiter)
+            forsaken_++;
+    }
     /// One ARMW of a row; `more` follow at once, and may start together with it.
     template <class Word>
     [[nodiscard]] Post row_armw(std::uint8_t row, utofu_vcq_id_t peer, utofu_armw_op op, Word operand,
@@ -269,7 +275,7 @@ class Vcq {
     /// No post is under way that somebody waits for.
     [[nodiscard]] bool idle() const noexcept
     {
-        return free_count_ == window_size - 1 && sent_pending_ == 0;
+        return free_count_ + forsaken_ == window_size - 1 && sent_pending_ == 0;
     }
 
     // EDATA is one byte (caps: max_edata_size 1) and 0 means "nobody waits": 255 usable places.
@@ -356,6 +362,7 @@ class Vcq {
     bool pausing_ = false;           ///< closing_ for a while only
     bool tcq_wanted_ = false;        ///< the next poll looks into the TCQ
     std::uint8_t polls_ = 0;
+    std::uint8_t forsaken_ = 0;      ///< places of forsaken rows, which are not free
     int last_error_ = 0;
     Sink sink_{};
     const Backend* backend_ = nullptr;
