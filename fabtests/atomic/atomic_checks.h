@@ -12,6 +12,7 @@ void check_every_pair(World& world);  ///< "Atomic Operations", in each form of 
 void check_lists(World& world);       ///< iov, comparev, resultv, rma_iov of different cuts
 void check_completions(World& world); ///< "Completions", FLAGS
 void check_refusals(World& world);    ///< "Return Value", ERRORS
+void check_inject_effect(World& world); ///< an injected operation takes effect without further calls
 void check_fence(World& world);       ///< FI_FENCE
 void check_access(World& world);      ///< regions that allow reading only (fi_mr(3))
 void check_order(World& world);       ///< FI_ORDER_ATOMIC_*, if the endpoint has them

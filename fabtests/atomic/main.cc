@@ -11,6 +11,7 @@ constexpr fabtests::Case cases[] = {
     {"lists", fabtests::check_lists},
     {"completions", fabtests::check_completions},
     {"refusals", fabtests::check_refusals},
+    {"inject_effect", fabtests::check_inject_effect, 2},
     {"fence", fabtests::check_fence},
     {"access", fabtests::check_access},
     {"order", fabtests::check_order},

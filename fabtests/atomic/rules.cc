@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Completions, flags, counters, refusals and fences. Called by main.cc; calls libfabric.
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
+
+#include <sched.h>
 
 #include "../../tests/prov_atomic_oracle.h"
 #include "atomic_checks.h"
@@ -58,6 +61,58 @@ void check_completions(World& w)
     std::uint64_t seen[2];
     std::memcpy(seen, w.local(1024), 16);
     CHECK(w, seen[0] == 0 && seen[1] == 150);
+    w.barrier();
+    std::memset(w.region(), 0, 4096);
+    std::memset(w.local(), 0, 4096);
+    w.barrier();
+}
+
+/// Ours promises more than FI_PROGRESS_MANUAL: where nobody contends, an injected operation has taken effect when its
+/// call returns, loop or not. The initiator makes no progress until the target has looked.
+void check_inject_effect(World& w)
+{
+    if (!w.ours() || std::getenv("TOFU_SIM_CHAOS") != nullptr) { // chaos holds anything back, for as long as it likes
+        w.barrier();
+        return;
+    }
+    struct Step {
+        fi_op op;
+        fi_datatype type;
+        std::size_t count;
+        std::uint64_t operand, wanted;
+    };
+    constexpr Step steps[] = {
+        {FI_SUM, FI_UINT64, 1, 6, 6},    {FI_PROD, FI_UINT64, 1, 7, 42}, {FI_LXOR, FI_UINT64, 1, 1, 0},
+        {FI_LOR, FI_UINT64, 1, 5, 1},    {FI_LAND, FI_UINT32, 1, 3, 1},  {FI_SUM, FI_UINT16, 1, 300, 301},
+        {FI_MAX, FI_INT64, 1, 999, 999}, {FI_MIN, FI_UINT8, 1, 4, 772},  {FI_PROD, FI_INT32, 2, 2, 1544},
+    };
+    std::atomic_ref<std::uint64_t> posted(w.shared().word[0]), seen(w.shared().word[1]);
+    w.barrier();
+    if (w.rank() == 0)
+        posted = seen = 0;
+    w.barrier();
+    std::uint64_t round = 0;
+    for (unsigned repeat = 0; repeat < 20; ++repeat)
+        for (const Step& step : steps) {
+            ++round;
+            if (w.rank() == 0) {
+                std::memcpy(w.local(), &step.operand, 8);
+                CHECK(w, post(w, {step.op, step.type, step.count, 1, 512, w.local(), nullptr, nullptr}, Form::inject) == 0);
+                posted = round;
+                const std::uint64_t deadline = World::now_ms() + 1000 * w.patience();
+                while (seen != round && World::now_ms() < deadline)
+                    sched_yield();
+                CHECK(w, seen == round);
+            } else if (w.rank() == 1) {
+                CHECK(w, w.until([&] { return posted == round; }));
+                std::uint64_t value = 0;
+                std::memcpy(&value, w.region() + 512, 8);
+                CHECK(w, value == step.wanted);
+                value = step.op == FI_PROD && step.count == 2 ? 0 : step.wanted;
+                std::memcpy(w.region() + 512, &value, 8);
+                seen = round;
+            }
+        }
     w.barrier();
     std::memset(w.region(), 0, 4096);
     std::memset(w.local(), 0, 4096);

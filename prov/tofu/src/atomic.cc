@@ -169,6 +169,21 @@ bool quiet(Endpoint& ep)
 /// Rounds of progress that a call spends on the look-up of a key before it answers -FI_EAGAIN.
 constexpr unsigned lookup_polls = 64;
 
+/// Rounds of progress that an injected operation of several round trips gets before its call returns.
+constexpr unsigned inject_polls = 64;
+
+/// Whoever injects has no completion to wait for and may not call again for long: where nobody contends, loops end
+/// here, as if they were ARMWs. Bounded: what meets a slow peer or a rival goes on in later rounds.
+[[gnu::noinline]] void submit_injected(Endpoint& ep, AtomicOp& op) noexcept
+{
+    AtomicRunner& runner = ep.atomic_engine().runner();
+    runner.watch(&op);
+    runner.submit(&op, true);
+    for (unsigned i = 0; i < inject_polls && runner.watched(); ++i)
+        ep.progress_locked();
+    runner.unwatch();
+}
+
 ssize_t submit_locked(Endpoint& ep, const Call& call)
 {
     if (!ep.enabled())
@@ -200,7 +215,10 @@ ssize_t submit_locked(Endpoint& ep, const Call& call)
         rc = find_targets(*op, ep, call, *peer);
     }
     if (rc == 0) [[likely]] {
-        runner.submit(op, (call.flags & FI_INJECT) != 0);
+        if (call.flags & FI_INJECT)
+            submit_injected(ep, *op);
+        else
+            runner.submit(op, false);
         return 0;
     }
     const bool of_the_peer = rc != -FI_EAGAIN && rc != -FI_ENOMEM && rc != misaligned;

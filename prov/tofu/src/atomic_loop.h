@@ -53,6 +53,11 @@ class AtomicRunner {
     /// operand and compare lists are not read any more when the call returns.
     void submit(AtomicOp* op, bool inject) noexcept;
 
+    /// From now on watched() until the operation has ended; one at a time. Before submit(), which may end it.
+    void watch(const AtomicOp* op) noexcept { watched_ = op; }
+    void unwatch() noexcept { watched_ = nullptr; }
+    [[nodiscard]] bool watched() const noexcept { return watched_ != nullptr; }
+
     /// Takes over an operation that was refused on the short way: begins once its keys are known anew.
     void submit_anew(AtomicOp* op) noexcept
     {
@@ -138,6 +143,7 @@ class AtomicRunner {
     Flight* again_ = nullptr;        ///< to post (again) when due
     Flight* again_end_ = nullptr;
     Resolve resolve_ = nullptr;
+    const AtomicOp* watched_ = nullptr; ///< compared, never read
     AtomicOp* stale_ = nullptr;      ///< to begin again once their keys are known
     AtomicScratch scratch_;
     WideRunner wide_;

@@ -444,6 +444,8 @@ void AtomicRunner::finish(AtomicOp& op) noexcept
 void AtomicRunner::end(AtomicOp& op) noexcept
 {
     --outstanding_;
+    if (watched_ == &op)
+        watched_ = nullptr;
     complete(op);
     release(&op);
 }
