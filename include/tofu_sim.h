@@ -16,6 +16,14 @@ extern "C" {
 const char* tofu_sim_version(void);
 
 /**
+ * Name of the job that this process belongs to (TOFU_SIM_JOB, see tofu_sim(7)); joins it if this has not happened.
+ * NULL where that fails, which is told on stderr. A string of the simulator's, valid as long as the process lives.
+ *
+ * Any thread. Processes reach each other's memory only within one job.
+ */
+const char* tofu_sim_job(void);
+
+/**
  * Sleeps until something may have arrived for this process: a notice in one of the VCQs, or a put,
  * get or ARMW of another process.
  *

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the extras of include/tofu_sim.h: sleeping, statistics, version.
+// Role: the extras of include/tofu_sim.h: sleeping, statistics, version, job.
 // Called by: programs that looked the symbols up. Calls: job/doorbell, tni/vcq.
 #include "api/exports.h"
 
@@ -36,6 +36,12 @@ extern "C" {
 const char* tofu_sim_version(void)
 {
     return PACKAGE_VERSION;
+}
+
+const char* tofu_sim_job(void)
+{
+    Process& self = Process::self();
+    return self.enter() == UTOFU_SUCCESS ? self.environment().job : nullptr;
 }
 
 int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms)

@@ -380,7 +380,7 @@ bool find_ends(const char* node, const char* service, std::uint64_t flags, Ends&
     if (here || service == nullptr)
         return true;
     if (!names::find(names::key_of(service), ends.destination)) {
-        TOFU_INFO(FI_LOG_CORE, "no endpoint of this user is announced as %s\n", service);
+        TOFU_INFO(FI_LOG_CORE, "no endpoint of this user and job is announced as %s\n", service);
         return false;
     }
     return ends.to_peer = true;

@@ -18,14 +18,27 @@
 
 #include "info.h"
 #include "log.h"
+#include "vcq/backend.h"
 
 namespace tofu::names {
 namespace {
 
-/// "tofu-fi/USER/KEY/", what all names under a key begin with.
+constexpr std::size_t prefix_size = 64; ///< its text with the final zero: 53 at most
+
+/// Stands for the job: processes of another one are out of reach, whatever their names. 0 where the machine has one
+/// job at a time.
+std::uint64_t job_key() noexcept
+{
+    int error = 0;
+    const vcq::Backend* const backend = vcq::Backend::get(error);
+    const char* const job = backend && backend->functions().job ? backend->functions().job() : nullptr;
+    return job != nullptr ? key_of(job) : 0;
+}
+
+/// "tofu-fi/USER/JOB/KEY/", what all names under a key begin with.
 int prefix_of(std::uint64_t key, char* text, std::size_t size) noexcept
 {
-    return std::snprintf(text, size, "tofu-fi/%u/%016" PRIx64 "/", geteuid(), key);
+    return std::snprintf(text, size, "tofu-fi/%u/%016" PRIx64 "/%016" PRIx64 "/", geteuid(), job_key(), key);
 }
 
 socklen_t fill(sockaddr_un& name, const char* text) noexcept
@@ -103,7 +116,7 @@ bool is_here(const char* node) noexcept
 
 bool find(std::uint64_t key, EndpointAddress& address) noexcept
 {
-    char prefix[64];
+    char prefix[prefix_size];
     const auto length = static_cast<std::size_t>(prefix_of(key, prefix, sizeof(prefix)));
     FILE* list = std::fopen("/proc/net/unix", "re");
     if (list == nullptr)
@@ -132,7 +145,7 @@ int Announcement::open(std::uint64_t key, const EndpointAddress& address) noexce
 {
     char text[sizeof(sockaddr_un::sun_path)];
     const int length = prefix_of(key, text, sizeof(text));
-    static_assert(sizeof(text) > 64 + address_text_size - 32);
+    static_assert(sizeof(text) > prefix_size - 11 + address_text_size - 1); // one more for the leading zero
     address_to_text(address, text + length);
     socket_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (socket_ < 0)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Host and service names for endpoints of one machine, for programs that know nothing else (fi_getinfo(3), node
 // and service). A name is an abstract Unix socket that carries the endpoint's address in its own name: the
-// kernel forgets it with the process, however that ends. Called by info (fi_getinfo) and endpoint.
+// kernel forgets it with the process, however that ends. It counts within one user and one job. Called by info
+// (fi_getinfo) and endpoint; calls vcq/backend for the job.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ namespace tofu::names {
 /// Is `node` this machine: one of its addresses, or a name of one? May ask the resolver.
 [[nodiscard]] bool is_here(const char* node) noexcept;
 
-/// The endpoint that this user's process has announced under the key. False: none.
+/// The endpoint that a process of this user and job has announced under the key. False: none.
 [[nodiscard]] bool find(std::uint64_t key, EndpointAddress& address) noexcept;
 
 /// An announced name; withdrawn with the object.

@@ -121,6 +121,7 @@ const char* fill(const Library& library, Functions& f)
 #undef TOFU_RESOLVE
     f.moves_in_caller = library.is_simulator();
     f.wait = reinterpret_cast<decltype(f.wait)>(library.symbol("tofu_sim_wait"));
+    f.job = reinterpret_cast<decltype(f.job)>(library.symbol("tofu_sim_job"));
     f.wake = reinterpret_cast<decltype(f.wake)>(library.symbol("tofu_sim_wake"));
     return missing;
 }

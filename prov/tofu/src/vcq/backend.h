@@ -43,6 +43,8 @@ struct Functions {
     int (*wait)(utofu_vcq_hdl_t* vcqs, std::size_t count, int timeout_ms);
     /// Optional as well: ends the sleep of this process's threads in wait().
     int (*wake)();
+    /// Optional as well: the name of the process's job, within which alone peers reach each other.
+    const char* (*job)();
 };
 
 /// A loaded uTofu library and what its TNIs can do. Never unloaded: peers may still reach our memory
