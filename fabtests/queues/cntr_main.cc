@@ -269,42 +269,141 @@ void bindings(World& w)
     }
 }
 
+/// What others do to a region, in the ways that differ below: one ARMW, several, loops, locks, one and many elements.
+/// `writes` and `reads` of them.
+struct Deeds {
+    static constexpr unsigned writes = 10, reads = 7;
+    World& w;
+    Station& s;
+    fi_addr_t peer;
+    std::uint64_t at, key;
+
+    void atomic(fi_datatype type, fi_op op, std::size_t count)
+    {
+        CHECK(w, s.post([&] { return fi_atomic(s.ep(), w.local(), count, w.desc(), peer, at, key, type, op, nullptr); }) == 0);
+    }
+    void inject(fi_datatype type, fi_op op)
+    {
+        CHECK(w, s.post([&] { return fi_inject_atomic(s.ep(), w.local(), 1, peer, at, key, type, op); }) == 0);
+    }
+    void fetch(fi_datatype type, fi_op op, std::size_t count)
+    {
+        CHECK(w, s.post([&] {
+            return fi_fetch_atomic(s.ep(), w.local(), count, w.desc(), w.local(4096), w.desc(), peer, at, key, type, op, nullptr);
+        }) == 0);
+    }
+    void compare(fi_op op)
+    {
+        CHECK(w, s.post([&] {
+            return fi_compare_atomic(s.ep(), w.local(), 1, w.desc(), w.local(), w.desc(), w.local(4096), w.desc(), peer, at, key,
+                                     FI_UINT64, op, nullptr);
+        }) == 0);
+    }
+    void once()
+    {
+        CHECK(w, s.post([&] { return fi_write(s.ep(), w.local(), 50000, w.desc(), peer, at, key, nullptr); }) == 0);
+        CHECK(w, s.post([&] { return fi_inject_write(s.ep(), w.local(), 8, peer, at, key); }) == 0);
+        atomic(FI_UINT64, FI_SUM, 1);
+        atomic(FI_UINT64, FI_SUM, 16);
+        atomic(FI_UINT64, FI_MIN, 4);
+        atomic(FI_UINT64, FI_PROD, 1);
+        atomic(FI_DOUBLE_COMPLEX, FI_SUM, 2);
+        inject(FI_UINT64, FI_SUM);
+        inject(FI_UINT64, FI_LXOR);
+        inject(FI_UINT16, FI_SUM);
+        CHECK(w, s.post([&] { return fi_read(s.ep(), w.local(4096), 64, w.desc(), peer, at, key, nullptr); }) == 0);
+        fetch(FI_UINT64, FI_SUM, 1);
+        fetch(FI_UINT64, FI_SUM, 16);
+        fetch(FI_UINT64, FI_ATOMIC_READ, 1);
+        fetch(FI_UINT8, FI_MAX, 5);
+        compare(FI_CSWAP);
+        compare(FI_CSWAP_NE);
+    }
+};
+
 /// FI_REMOTE_READ and FI_REMOTE_WRITE with FI_RMA_EVENT: what others do to this endpoint
 void remote_bindings(World& w)
 {
-    if (!w.has(FI_RMA_EVENT | FI_RMA | FI_ATOMIC))
+    const bool has = w.has(FI_RMA_EVENT | FI_RMA | FI_ATOMIC);
+    CHECK(w, has || !w.ours());
+    if (!has)
         return;
     Station s(w, {.counters = FI_REMOTE_READ | FI_REMOTE_WRITE});
     if (!s.opened())
         return;
     // The region is the world's: with FI_MR_ENDPOINT it would be bound to an endpoint.
     const unsigned to = next(w);
-    const fi_addr_t peer = s.peer(to);
-    const std::uint64_t key = w.key(to), at = w.address(to, 0);
     w.barrier();
     const std::uint64_t reads = fi_cntr_read(s.counter(FI_REMOTE_READ));
     const std::uint64_t writes = fi_cntr_read(s.counter(FI_REMOTE_WRITE));
     w.barrier();
-    auto ok = [&](auto call) { CHECK(w, s.post(call) == 0); };
-    for (unsigned i = 0; i < 5; ++i) {
-        ok([&] { return fi_write(s.ep(), w.local(), 50000, w.desc(), peer, at, key, nullptr); });
-        ok([&] { return fi_inject_write(s.ep(), w.local(), 8, peer, at, key); });
-        ok([&] { return fi_atomic(s.ep(), w.local(), 4, w.desc(), peer, at, key, FI_UINT64, FI_MIN, nullptr); });
-        ok([&] { return fi_read(s.ep(), w.local(), 64, w.desc(), peer, at, key, nullptr); });
-        ok([&] {
-            return fi_fetch_atomic(s.ep(), w.local(), 1, w.desc(), w.local(64), w.desc(), peer, at, key, FI_UINT64, FI_SUM, nullptr);
-        });
-    }
-    CHECK(w, s.reaches(s.counter(FI_REMOTE_WRITE), writes + 15));
-    CHECK(w, s.reaches(s.counter(FI_REMOTE_READ), reads + 10));
+    Deeds deeds{w, s, s.peer(to), w.address(to, 0), w.key(to)};
+    for (unsigned i = 0; i < 5; ++i)
+        deeds.once();
+    CHECK(w, s.reaches(s.counter(FI_REMOTE_WRITE), writes + 5 * Deeds::writes));
+    CHECK(w, s.reaches(s.counter(FI_REMOTE_READ), reads + 5 * Deeds::reads));
+    unsigned ended = 0;
+    CHECK(w, w.until([&] { // every end is told here too: nothing more is to come then
+        fi_cq_tagged_entry entry;
+        ended += fi_cq_read(s.tx(), &entry, 1) == 1;
+        return ended == 5 * (Deeds::writes + Deeds::reads - 4);
+    }));
     w.barrier();
-    CHECK(w, fi_cntr_read(s.counter(FI_REMOTE_WRITE)) == writes + 15);
-    CHECK(w, fi_cntr_read(s.counter(FI_REMOTE_READ)) == reads + 10);
+    w.progress();
+    CHECK(w, fi_cntr_read(s.counter(FI_REMOTE_WRITE)) == writes + 5 * Deeds::writes);
+    CHECK(w, fi_cntr_read(s.counter(FI_REMOTE_READ)) == reads + 5 * Deeds::reads);
+    CHECK(w, fi_cntr_readerr(s.counter(FI_REMOTE_WRITE)) == 0 && fi_cntr_readerr(s.counter(FI_REMOTE_READ)) == 0);
+}
+
+/// fi_mr_bind(3): two counters of one region, for what atomics do to it
+void region_atomics(World& w)
+{
+    const bool has = w.has(FI_RMA_EVENT | FI_RMA | FI_ATOMIC);
+    CHECK(w, has || !w.ours());
+    if (!has)
+        return;
+    Station s(w);
+    fid_cntr* const writes = open_counter(w, FI_WAIT_UNSPEC);
+    fid_cntr* const reads = open_counter(w, FI_WAIT_UNSPEC);
+    std::vector<std::uint64_t> memory(8192);
+    fid_mr* mr = nullptr;
+    CHECK(w, fi_mr_reg(w.domain(), memory.data(), 65536, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 0xa00 + w.rank(), FI_RMA_EVENT,
+                       &mr, nullptr) == 0);
+    const bool bound = fi_mr_bind(mr, &writes->fid, FI_REMOTE_WRITE) == 0 && fi_mr_bind(mr, &reads->fid, FI_REMOTE_READ) == 0;
+    CHECK(w, bound || !w.ours());
+    if (bound && (w.info().domain_attr->mr_mode & FI_MR_RMA_EVENT))
+        CHECK(w, fi_mr_enable(mr) == 0);
+    w.shared().word[w.rank()] = fi_mr_key(mr);
+    w.shared().word[max_ranks / 2 + w.rank()] =
+        w.info().domain_attr->mr_mode & FI_MR_VIRT_ADDR ? reinterpret_cast<std::uintptr_t>(memory.data()) : 0;
+    w.barrier();
+    const unsigned to = next(w);
+    Deeds deeds{w, s, s.peer(to), w.shared().word[max_ranks / 2 + to], w.shared().word[to]};
+    Deeds elsewhere{w, s, s.peer(to), w.address(to, 0), w.key(to)};
+    for (unsigned i = 0; i < 3; ++i) {
+        deeds.once();
+        elsewhere.once(); // not counted here
+    }
+    CHECK(w, !bound || (s.reaches(writes, 3 * Deeds::writes) && s.reaches(reads, 3 * Deeds::reads)));
+    unsigned ended = 0;
+    CHECK(w, w.until([&] {
+        fi_cq_tagged_entry entry;
+        ended += fi_cq_read(s.tx(), &entry, 1) == 1;
+        return ended == 6 * (Deeds::writes + Deeds::reads - 4);
+    }));
+    w.barrier();
+    w.progress();
+    CHECK(w, !bound || (fi_cntr_read(writes) == 3 * Deeds::writes && fi_cntr_read(reads) == 3 * Deeds::reads));
+    w.barrier();
+    CHECK(w, fi_close(&mr->fid) == 0);
+    CHECK(w, fi_close(&writes->fid) == 0);
+    CHECK(w, fi_close(&reads->fid) == 0);
 }
 
 /// fi_mr_bind(3): a counter of one region counts what is done to that one alone; it can't be closed before
 void region_binding(World& w)
 {
+    CHECK(w, w.has(FI_RMA_EVENT | FI_RMA) || !w.ours());
     if (!w.has(FI_RMA_EVENT | FI_RMA))
         return;
     Station s(w);
@@ -387,6 +486,7 @@ constexpr Case cases[] = {
     {"bindings", bindings},
     {"remote_bindings", remote_bindings},
     {"region_binding", region_binding},
+    {"region_atomics", region_atomics},
     {"several", several},
 };
 
