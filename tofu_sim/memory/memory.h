@@ -57,6 +57,10 @@ class ProcessMemory {
     // Makes the STag table of the VCQ at `vcq` (index on the node) usable. The result must go before this.
     [[nodiscard]] std::unique_ptr<VcqMemory> open_vcq(unsigned vcq, unsigned component) noexcept;
 
+    // What the VCQ at `vcq` has registered, for this process itself: in private memory, where no peer can write.
+    // Valid until the process ends, empty while there is no VCQ. nullptr: no memory for it.
+    [[nodiscard]] StagTable* own_table(unsigned vcq) noexcept;
+
     // In a child of fork nothing works; true there.
     [[nodiscard]] static bool in_forked_child() noexcept;
 
@@ -71,7 +75,8 @@ class ProcessMemory {
 // STADD management of one VCQ (guide 3.6). Thread-safe. Destroying it makes all its STADDs invalid.
 class VcqMemory {
   public:
-    VcqMemory(ProcessMemory::Impl& process, StagTable& table, unsigned vcq, unsigned component) noexcept;
+    VcqMemory(ProcessMemory::Impl& process, StagTable& table, StagTable& own_table, unsigned vcq,
+              unsigned component) noexcept;
     ~VcqMemory();
     VcqMemory(const VcqMemory&) = delete;
     VcqMemory& operator=(const VcqMemory&) = delete;
@@ -115,7 +120,7 @@ class PeerProcess {
 // A VCQ whose memory is reached: of a peer, or of this process (loopback, and the local side of a transfer).
 // Cheap to make and to copy; `serial` must come from new_serial() and tells it from any other, earlier or later.
 struct RemoteVcq {
-    StagTable* table = nullptr;
+    StagTable* table = nullptr; // of a peer: in its segment; of this process: ProcessMemory::own_table
     const AliveWord* alive = nullptr; // of the VCQ; may be null for VCQs of this process
     uint32_t alive_tid = 0;
     uint32_t vcq = 0;             // index on its node

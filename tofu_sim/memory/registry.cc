@@ -170,7 +170,7 @@ RegisterStatus VcqMemory::Impl::remove(uint64_t stadd)
     }
     slot->pieces.erase(std::next(piece).base());
     if (!slot->pieces.empty()) {
-        if (slot->bounds() != published_bounds(table.entries[index]))
+        if (slot->bounds() != published_bounds(own_table.entries[index]))
             refresh(index);
         return RegisterStatus::ok;
     }
@@ -227,7 +227,7 @@ void VcqMemory::Impl::refresh(uint32_t index)
     if (!process.classify(slot.page_base, slot.page_base + limit, slot.read_only, &scratch))
         scratch.assign(1, Extent{limit, 0, 0, uint32_t(Reach::fixed), 0}); // unmapped meanwhile: each access fails
     // Posters start over with an entry that changes: leave it alone where nothing has.
-    if (bounds == published_bounds(table.entries[index]) && same_extents(slot.extents, scratch))
+    if (bounds == published_bounds(own_table.entries[index]) && same_extents(slot.extents, scratch))
         return;
     slot.extents = scratch;
     publish(index);
@@ -239,9 +239,8 @@ void VcqMemory::Impl::refresh(uint32_t index)
 void VcqMemory::Impl::publish(uint32_t index)
 {
     Slot& slot = slots[index];
-    StagEntry& entry = table.entries[index];
     StagEntry next{};
-    next.sequence.raw = entry.sequence.load_relaxed() + 1;
+    next.sequence.raw = own_table.entries[index].sequence.load_relaxed() + 1;
     uint32_t first = 0;
     if (slot.hw_stag != 0) {
         const Piece bounds = slot.bounds();
@@ -259,18 +258,24 @@ void VcqMemory::Impl::publish(uint32_t index)
         next.file_offset = slot.extents[0].file_offset;
         next.backing = slot.extents[0].backing;
     }
-    entry.sequence.store_relaxed(next.sequence.raw);
-    __atomic_thread_fence(__ATOMIC_RELEASE); // odd before any change (partner: poster, read_entry)
-    store_words(entry, next);
-    if (slot.hw_stag != 0 && slot.extents.size() > 1)
-        for (uint32_t i = 0; i < slot.extents.size(); ++i)
-            store_words(table.extents[first + i], slot.extents[i]);
-    // Release: the whole entry before its even number (partner: poster, read_entry and AddressCache::find).
-    entry.sequence.store_release(next.sequence.raw + 1);
+    write_entry(own_table, index, next, slot);
+    write_entry(table, index, next, slot);
     if (slot.extent_count != 0)
         give_extents(slot.extent_first, slot.extent_count);
     slot.extent_first = first;
     slot.extent_count = slot.hw_stag != 0 && slot.extents.size() > 1 ? uint32_t(slot.extents.size()) : 0;
+}
+
+void VcqMemory::Impl::write_entry(StagTable& to, uint32_t index, const StagEntry& next, const Slot& slot) noexcept
+{
+    StagEntry& entry = to.entries[index];
+    entry.sequence.store_relaxed(next.sequence.raw);
+    __atomic_thread_fence(__ATOMIC_RELEASE); // odd before any change (partner: poster, Location::read)
+    store_words(entry, next);
+    for (uint32_t i = 0; next.extent_count > 1 && i < next.extent_count; ++i)
+        store_words(to.extents[next.extent_first + i], slot.extents[i]);
+    // Release: the whole entry before its even number (partner: poster, Location::read and AddressCache::find).
+    entry.sequence.store_release(next.sequence.raw + 1);
 }
 
 bool VcqMemory::Impl::take_extents(uint32_t count, uint32_t* first)
@@ -300,8 +305,9 @@ void VcqMemory::Impl::give_extents(uint32_t first, uint32_t count)
         free_extents.emplace(first, count);
 }
 
-VcqMemory::VcqMemory(ProcessMemory::Impl& process, StagTable& table, unsigned vcq, unsigned component) noexcept
-    : impl_(new (std::nothrow) Impl(process, table, vcq, component))
+VcqMemory::VcqMemory(ProcessMemory::Impl& process, StagTable& table, StagTable& own_table, unsigned vcq,
+                     unsigned component) noexcept
+    : impl_(new (std::nothrow) Impl(process, table, own_table, vcq, component))
 {
     if (impl_ == nullptr)
         return;

@@ -30,6 +30,7 @@ inline constexpr uint64_t short_chunk_bytes = uint64_t{32} << 10;
 struct ProcessMemory::Impl {
     std::mutex mutex;
     std::byte* segment = nullptr;
+    size_t mrq_entries = 0; // of the segment, whose header peers can write: asked once
     VmaQuery vmas;
     Arena arena;
     Mover mover;
@@ -38,6 +39,8 @@ struct ProcessMemory::Impl {
     std::map<std::pair<uint64_t, uint64_t>, uint32_t> backings; // (device, inode) → index, 0 for "has none"
     uint32_t num_backings = 1;
     std::map<unsigned, VcqMemory::Impl*> vcqs; // by index on the node
+    // By index on the node, kept for the next VCQ there: caches of this process name words in them.
+    StagTable* own_tables[vcqs_per_node] = {};
     pthread_t service{};
     SharedWord<uint32_t>* service_started = nullptr; // set by the thread when it has adopted the segment
     SharedWord<uint32_t> stop{0};
@@ -68,7 +71,8 @@ struct ProcessMemory::Impl {
 // The STags of one VCQ. All members are used under the process's lock.
 struct VcqMemory::Impl {
     ProcessMemory::Impl& process;
-    StagTable& table;
+    StagTable& table;     // in the segment: for peers, who can write it; written here, never read
+    StagTable& own_table; // the same in private memory: for this process
     const unsigned vcq;
     const unsigned component;
 
@@ -109,8 +113,8 @@ struct VcqMemory::Impl {
     std::map<uint32_t, uint32_t> free_extents; // runs of the pool: first → count
     std::vector<Extent> scratch;
 
-    Impl(ProcessMemory::Impl& p, StagTable& t, unsigned v, unsigned c) noexcept
-        : process(p), table(t), vcq(v), component(c)
+    Impl(ProcessMemory::Impl& p, StagTable& t, StagTable& own, unsigned v, unsigned c) noexcept
+        : process(p), table(t), own_table(own), vcq(v), component(c)
     {
     }
 
@@ -129,6 +133,7 @@ struct VcqMemory::Impl {
     [[nodiscard]] uint32_t take_slot();
     void free_slot(uint32_t index);
     void publish(uint32_t index);
+    static void write_entry(StagTable& to, uint32_t index, const StagEntry& next, const Slot& slot) noexcept;
     [[nodiscard]] bool take_extents(uint32_t count, uint32_t* first);
     void give_extents(uint32_t first, uint32_t count);
 };

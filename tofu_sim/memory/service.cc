@@ -20,6 +20,7 @@
 #include <new>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -169,6 +170,7 @@ std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment) noexcept
     if (impl == nullptr)
         return nullptr;
     impl->segment = segment;
+    impl->mrq_entries = segment_header(segment).mrq_entries;
     impl->main_stack = reinterpret_cast<uint64_t>(__libc_stack_end);
     const char* protect = std::getenv("UTOFU_SWAP_PROTECT");
     impl->lock_pages = protect != nullptr && *protect != '\0' && std::strcmp(protect, "0") != 0;
@@ -236,9 +238,24 @@ std::unique_ptr<VcqMemory> ProcessMemory::open_vcq(unsigned vcq, unsigned compon
 {
     if (vcq >= vcqs_per_node || component >= vcqs_per_cq)
         return nullptr;
-    StagTable* table = stag_table(impl_->segment, vcq, segment_header(impl_->segment).mrq_entries);
-    std::unique_ptr<VcqMemory> memory(new (std::nothrow) VcqMemory(*impl_, *table, vcq, component));
+    StagTable* own = own_table(vcq);
+    if (own == nullptr)
+        return nullptr;
+    StagTable* table = stag_table(impl_->segment, vcq, impl_->mrq_entries);
+    std::unique_ptr<VcqMemory> memory(new (std::nothrow) VcqMemory(*impl_, *table, *own, vcq, component));
     return memory != nullptr && memory->usable() ? std::move(memory) : nullptr;
+}
+
+StagTable* ProcessMemory::own_table(unsigned vcq) noexcept
+{
+    const std::lock_guard lock(impl_->mutex);
+    StagTable*& table = impl_->own_tables[vcq];
+    if (table == nullptr) {
+        void* const pages = ::mmap(nullptr, sizeof(StagTable), PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        table = pages == MAP_FAILED ? nullptr : static_cast<StagTable*>(pages); // valid when zero
+    }
+    return table;
 }
 
 } // namespace tofu::sim

@@ -170,7 +170,8 @@ Remote* make_remote(uint64_t key, unsigned index, CqMode mode, const KnownPeer& 
     remote->peer = &peer;
     remote->index = index;
     remote->session = session;
-    remote->memory.table = reinterpret_cast<StagTable*>(region + vcq_stag_table_offset);
+    remote->memory.table = peer.memory == nullptr ? Process::self().memory().own_table(index)
+                                                  : reinterpret_cast<StagTable*>(region + vcq_stag_table_offset);
     remote->memory.alive = remote->alive_word;
     remote->memory.alive_tid = remote->tid;
     remote->memory.vcq = index;

@@ -212,7 +212,7 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
         vcq.registrations.reset();
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
-    vcq.own_memory.table = reinterpret_cast<StagTable*>(region + vcq_stag_table_offset);
+    vcq.own_memory.table = self.memory().own_table(vcq.index); // there: open_vcq has made it
     vcq.own_memory.vcq = vcq.index;
     vcq.own_memory.serial = RemoteVcq::new_serial();
     return UTOFU_SUCCESS;
