@@ -180,6 +180,68 @@ TEST_P(SimChaos, UsesItsFreedom)
     });
 }
 
+// A line whose bytes come from two pages of 64 KiB arrives in two parts: in any order, but with strong order the one from
+// the second page last (guide 6.1.3.1).
+TEST_P(SimChaos, CutsLinesWhereTheSourceCrossesAPage)
+{
+    expect_processes(1, [](const Rank&) {
+        constexpr size_t page = 65536;
+        constexpr size_t size = 256;
+        alignas(page) static volatile uint8_t sources[2 * page];
+        alignas(256) static volatile uint8_t target[size];
+        utofu_vcq_hdl_t vcq = 0;
+        utofu_vcq_id_t id = 0;
+        utofu_stadd_t from = 0;
+        utofu_stadd_t to = 0;
+        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_reg_mem(vcq, const_cast<uint8_t*>(sources), sizeof sources, 0, &from), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_reg_mem(vcq, const_cast<uint8_t*>(target), sizeof target, 0, &to), UTOFU_SUCCESS);
+        const auto run = [&](bool get, unsigned long strong, size_t skip) {
+            volatile uint8_t* const source = sources + page - skip;
+            const utofu_stadd_t at = from + page - skip;
+            unsigned first_alone = 0;
+            unsigned last_alone = 0;
+            for (unsigned round = 1; round <= 200; round++) {
+                const auto value = static_cast<uint8_t>(round);
+                for (size_t i = 0; i < size; i++) {
+                    source[i] = value;
+                }
+                const unsigned long flags = strong | local_notice;
+                EXPECT_EQ(posted([&] {
+                              return get ? utofu_get(vcq, id, to, at, size, 0, flags, nullptr)
+                                         : utofu_put(vcq, id, at, to, size, 0, flags, nullptr);
+                          }),
+                          UTOFU_SUCCESS);
+                utofu_mrq_notice notice;
+                int rc = UTOFU_ERR_NOT_FOUND;
+                while (rc == UTOFU_ERR_NOT_FOUND) {
+                    const bool last = target[size - 1] == value; // its thread goes on between these looks
+                    const bool first = target[0] == value;
+                    last_alone += last && !first ? 1 : 0;
+                    first_alone += first && target[size - 1] != value ? 1 : 0;
+                    rc = utofu_poll_mrq(vcq, 0, &notice);
+                }
+                EXPECT_EQ(rc, UTOFU_SUCCESS);
+                for (size_t i = 0; i < size; i++) {
+                    EXPECT_EQ(target[i], value);
+                }
+            }
+            if (strong != 0) {
+                EXPECT_EQ(last_alone, 0u);
+            } else {
+                EXPECT_GT(last_alone, 0u) << get << ' ' << skip;
+            }
+            EXPECT_GT(first_alone, 0u) << get << ' ' << strong << ' ' << skip;
+        };
+        for (const bool get : {false, true}) {
+            for (const unsigned long strong : {0ul, UTOFU_ONESIDED_FLAG_STRONG_ORDER}) {
+                run(get, strong, 100);
+            }
+        }
+    });
+}
+
 // The source of a put is read late, up to its TCQ entry.
 TEST_P(SimChaos, ASourceChangedTooEarlyIsSeen)
 {

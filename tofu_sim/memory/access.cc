@@ -198,10 +198,14 @@ void AddressCache::fill(const RemoteVcq& vcq, const Location& at) noexcept
     line.rights = uint32_t(Need::read) | (at.read_only ? 0 : uint32_t(Need::write));
 }
 
-AccessStatus AddressCache::check(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need) noexcept
+AccessStatus AddressCache::check(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need,
+                                 uint64_t* address) noexcept
 {
     Location at;
-    return at.read(vcq, stadd, length, need);
+    const AccessStatus status = at.read(vcq, stadd, length, need);
+    if (status == AccessStatus::ok && address != nullptr)
+        *address = at.page_base + at.offset;
+    return status;
 }
 
 AccessStatus AddressCache::translate_slow(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need,

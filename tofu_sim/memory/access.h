@@ -45,8 +45,10 @@ class AddressCache {
         return *pointer != nullptr ? AccessStatus::ok : translate_slow(vcq, stadd, length, need, pointer);
     }
 
-    // Are these bytes registered with these rights? No transfer, no mapping.
-    [[nodiscard]] AccessStatus check(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need) noexcept;
+    // Are these bytes registered with these rights? No transfer, no mapping. `address`, unless null: where the first
+    // one is in their owner, which is a number and nothing more; set on success.
+    [[nodiscard]] AccessStatus check(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need,
+                                     uint64_t* address = nullptr) noexcept;
 
     // Copies `length` bytes; complete when they return. An error leaves any part of the destination written.
     [[nodiscard]] AccessStatus put(const RemoteVcq& target, uint64_t stadd, const void* source, size_t length,

@@ -18,6 +18,7 @@ namespace tofu::sim {
 namespace {
 
 constexpr size_t line = 256;        // utofu_onesided_caps::cache_line_size
+constexpr size_t page = 65536;      // of the system of the guide
 constexpr unsigned max_pieces = 24; // of one transfer; longer ones move in runs of lines
 constexpr size_t window = 24;       // instructions that may overtake each other
 constexpr size_t backlog = 64;      // more than this does not pile up
@@ -97,8 +98,10 @@ bool all_before(const ChaosQueue& queue, size_t index, Condition&& condition) no
                        [&](const Pending& earlier) { return !same_way(earlier, p) || condition(earlier); });
 }
 
-// The lines of the destination, shuffled; with strong order the last one comes last.
-void cut(Pending& p, Dice& dice) noexcept
+// The lines of the destination, shuffled; with strong order the last one comes last. What comes from two pages of the
+// source makes two pieces of a line, of which strong order holds back the second (guide 6.1.3.1). `source`: address
+// of the first byte in the process it is read from.
+void cut(Pending& p, uint64_t source, Dice& dice) noexcept
 {
     const uint64_t start = p.d.op == Op::get ? p.d.lcl_stadd : p.d.rmt_stadd;
     const uint64_t lines = ((start % line) + p.d.length + line - 1) / line;
@@ -107,7 +110,11 @@ void cut(Pending& p, Dice& dice) noexcept
     while (offset < p.d.length) {
         const uint64_t at = start + offset;
         const uint64_t end = (at / line + (p.d.length - offset > lines_per_piece * line ? lines_per_piece : 1)) * line;
-        const auto length = static_cast<uint32_t>(std::min<uint64_t>(end - at, p.d.length - offset));
+        auto length = static_cast<uint32_t>(std::min<uint64_t>(end - at, p.d.length - offset));
+        const uint64_t in_page = page - (source + offset) % page;
+        if (in_page < length && (at + in_page) % line != 0) {
+            length = static_cast<uint32_t>(in_page);
+        }
         p.pieces.push_back({offset, length});
         offset += length;
     }
@@ -128,8 +135,10 @@ void begin(Vcq& vcq, Pending& p, Dice& dice) noexcept
         return;
     }
     AddressCache& addresses = *vcq.addresses;
+    uint64_t source = 0; // a piggybacked put has no pages
     if (p.d.op == Op::put) {
-        p.tcq_error = local_tcq_error(addresses.check(vcq.own_memory, p.d.lcl_stadd, p.d.length, Need::read));
+        p.tcq_error =
+            local_tcq_error(addresses.check(vcq.own_memory, p.d.lcl_stadd, p.d.length, Need::read, &source));
     }
     if (p.tcq_error != UTOFU_SUCCESS) {
         return;
@@ -141,13 +150,14 @@ void begin(Vcq& vcq, Pending& p, Dice& dice) noexcept
     if (is_put(p.d.op) || p.d.op == Op::get) {
         const bool get = p.d.op == Op::get;
         p.mrq_error = remote_mrq_error(addresses.check(p.remote->memory, p.d.rmt_stadd, p.d.length,
-                                                       get ? Need::read : Need::write));
+                                                       get ? Need::read : Need::write,
+                                                       get ? &source : nullptr));
         if (get && p.mrq_error == UTOFU_SUCCESS) {
             p.mrq_error =
                 local_mrq_error(addresses.check(vcq.own_memory, p.d.lcl_stadd, p.d.length, Need::write));
         }
         if (p.mrq_error == UTOFU_SUCCESS && p.d.length != 0) {
-            cut(p, dice);
+            cut(p, source, dice);
             p.data = Start::moving;
         }
         return;

@@ -9,7 +9,8 @@
 //     order of posting among instructions of the same remote VCQ and path;
 //   - with strong order the first step waits for all bytes of what was posted before to the same remote VCQ and
 //     path, and the last line is the last;
-//   - a line of 256 bytes of the destination is written as one piece, from low to high addresses.
+//   - a line of 256 bytes of the destination is written as one piece, from low to high addresses, unless its bytes come
+//     from two pages of 64 KiB: then as two, and strong order puts the second of the last line behind all others.
 // A start function may find the TOQ full while anything is unread in it. DELAY_START holds instructions until a post
 // without it or utofu_post_toq. The decisions are drawn from a generator of the VCQ, so that a seed gives the
 // same ones in the same order.
