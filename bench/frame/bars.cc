@@ -10,6 +10,7 @@ constexpr bool at_most = true, at_least = false;
 constexpr const char* put = "write, seen by the polling target";
 constexpr const char* bandwidth = "write bandwidth";
 constexpr const char* add = "fetch add";
+constexpr const char* add_polled = "fetch add, target polls the word";
 constexpr const char* swap = "compare and swap";
 constexpr const char* min = "fetch min";
 constexpr const char* ping_pong = "tagged ping-pong";
@@ -22,6 +23,8 @@ constexpr Bar table[] = {
      {put, 8, "utofu"}, {put, 8, "memory"}, at_most, 1.3},
     {3, "ARMW round trip / cache line, one way",
      {add, 8, "utofu"}, {put, 8, "memory"}, at_most, 2},
+    {3, "ARMW round trip, word polled by its target / cache line",
+     {add_polled, 8, "utofu"}, {put, 8, "memory"}, at_most, 2},
     {3, "1 MiB put / memcpy between mappings",
      {bandwidth, MiB, "utofu"}, {bandwidth, MiB, "memory"}, at_least, 0.8},
     {3, "1 MiB put to memory seen once / process_vm_writev",

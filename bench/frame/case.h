@@ -32,6 +32,7 @@ enum CaseId : int {
     inject_rate,
     write_rate,
     fetch_add,
+    fetch_add_polled,
     compare_swap,
     fetch_min,
     fetch_add_contended,

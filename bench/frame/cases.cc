@@ -27,6 +27,7 @@ constexpr Case table[] = {
     {inject_rate, rma, "inject write rate", Unit::mega_per_s, 8, 8},
     {write_rate, rma, "write rate, a completion each", Unit::mega_per_s, 8, 8},
     {fetch_add, atomics, "fetch add", Unit::ns, 8, 8},
+    {fetch_add_polled, atomics, "fetch add, target polls the word", Unit::ns, 8, 8},
     {compare_swap, atomics, "compare and swap", Unit::ns, 8, 8},
     {fetch_min, atomics, "fetch min", Unit::ns, 8, 8},
     {fetch_add_contended, atomics, "fetch add, all on one word", Unit::mega_per_s, 8, 8, 4},

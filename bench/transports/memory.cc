@@ -83,6 +83,12 @@ class Memory final : public Transport {
     {
         return atomics([&](std::uint64_t) { word().fetch_add(1); });
     }
+    double add_polled()
+    {
+        if (side_ != 0)
+            return serve([this] { word().load(std::memory_order_relaxed); });
+        return add();
+    }
     double swap()
     {
         return atomics([&](std::uint64_t i) {
@@ -132,6 +138,7 @@ class Memory final : public Transport {
             {tagged_bandwidth, &Memory::copy_out},
             {message_bandwidth, &Memory::copy_out},
             {fetch_add, &Memory::add},
+            {fetch_add_polled, &Memory::add_polled},
             {compare_swap, &Memory::swap},
             {fetch_add_contended, &Memory::add_contended},
         };

@@ -143,6 +143,7 @@ double Utofu::run_case(CaseId id)
         {inject_rate, &Utofu::put_rate},
         {write_rate, &Utofu::put_rate},
         {fetch_add, &Utofu::add},
+        {fetch_add_polled, &Utofu::add_polled},
         {compare_swap, &Utofu::swap},
         {fetch_min, &Utofu::swap}, // its best case: one compare and swap
         {fetch_add_contended, &Utofu::add_all},

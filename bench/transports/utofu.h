@@ -53,6 +53,7 @@ class Utofu final : public Transport {
     double get_bandwidth();
     double put_rate();
     double add();
+    double add_polled();
     double swap();
     double add_all();
     double swap_all();

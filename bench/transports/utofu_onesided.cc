@@ -161,6 +161,15 @@ double Utofu::add()
     return timed([&] { adds(1); });
 }
 
+// The target's core wants the line all the time, and no service is asked of it.
+double Utofu::add_polled()
+{
+    if (side_ != 0)
+        return serve(
+            [this] { (void)*reinterpret_cast<const volatile std::uint64_t*>(memory_ + word_at); });
+    return add();
+}
+
 double Utofu::add_all()
 {
     operations_ = double(iterations_) * sides_;
