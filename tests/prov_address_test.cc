@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <malloc.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <memory>
 #include <thread>
@@ -138,8 +140,18 @@ TEST(Addresses, TextComesPackedOrByPointers)
     ASSERT_EQ(fi_av_lookup(o.av, at[1], back, &length), 0);
     EXPECT_STREQ(back, names[1]);
     ASSERT_EQ(fi_av_insertsvc(o.av, names[0], nullptr, at, 0, nullptr), 1);
-    const char* nonsense = "x";
-    EXPECT_EQ(fi_av_insert(o.av, nonsense, 1, at, 0, nullptr), 0);
+    // Text that is too short, or has no end, with nothing behind it.
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    void* pages = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(pages, MAP_FAILED);
+    char* const end = static_cast<char*>(pages) + page;
+    ASSERT_EQ(mprotect(end, page, PROT_NONE), 0);
+    end[-2] = 'x';
+    EXPECT_EQ(fi_av_insert(o.av, end - 2, 1, at, 0, nullptr), 0);
+    std::memset(end - 64, 'x', 64);
+    std::memcpy(end - 64, "tofu://", 7);
+    EXPECT_EQ(fi_av_insert(o.av, end - 64, 1, at, 0, nullptr), 0);
+    munmap(pages, 2 * page);
     EXPECT_EQ(fi_av_insert(o.av, "tofu://nonsense", 1, at, 0, nullptr), 0);
     EXPECT_LT(fi_av_insertsym(o.av, "node", 2, "1", 1, at, 0, nullptr), 0);
 }

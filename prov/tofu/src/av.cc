@@ -170,6 +170,14 @@ fi_ops_av av_ops = {
 constexpr const char* text_prefix = "tofu://";
 constexpr std::size_t text_prefix_size = 7;
 
+/// As many bytes as are readable there: the kernel copies them, and does not fault. Negative: none.
+ssize_t copy_readable(const char* from, void* to, std::size_t size) noexcept
+{
+    const iovec target{to, size};
+    const iovec source{const_cast<char*>(from), size};
+    return process_vm_readv(getpid(), &target, 1, &source, 1, 0);
+}
+
 } // namespace
 
 AddressVector::AddressVector(Domain& domain, bool textual) noexcept : domain_(&domain), textual_(textual)
@@ -263,20 +271,18 @@ Peer* AddressVector::take(fi_addr_t& number) noexcept
 /// with care. False: not readable.
 bool AddressVector::text_at(const void* addresses, std::size_t number, char* text) noexcept
 {
-    const char* packed = static_cast<const char*>(addresses) + number * address_text_size;
     if (std::strncmp(static_cast<const char*>(addresses), text_prefix, text_prefix_size) == 0) {
-        std::snprintf(text, address_text_size, "%s", packed);
+        const char* packed = static_cast<const char*>(addresses) + number * address_text_size;
+        const std::size_t length = strnlen(packed, address_text_size - 1);
+        std::memcpy(text, packed, length);
+        text[length] = '\0';
         return true;
     }
-    std::uintptr_t pointer = 0;
-    std::memcpy(&pointer, static_cast<const char*>(addresses) + number * sizeof(pointer), sizeof(pointer));
-    const iovec to{text, address_text_size};
-    const iovec from{reinterpret_cast<void*>(pointer), address_text_size};
+    const auto* place = static_cast<const char*>(addresses) + number * sizeof(char*);
+    const char* pointer = nullptr;
     std::memset(text, 0, address_text_size);
-    // The kernel copies what is readable, and says so where it is not.
-    const ssize_t copied = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
-    text[address_text_size - 1] = '\0';
-    return copied > 0;
+    return copy_readable(place, &pointer, sizeof(pointer)) == sizeof(pointer) &&
+           copy_readable(pointer, text, address_text_size - 1) > 0;
 }
 
 int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
