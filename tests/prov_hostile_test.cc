@@ -67,6 +67,7 @@ void be_the_victim(Session& s, unsigned honest)
     for (auto& b : open)
         post_open(b);
     std::uint64_t in = 0, rounds = 0;
+    std::uint64_t enough = ~std::uint64_t{0}; // as many again behind the attack, which must have been looked at
     bool waiting = false;
     EXPECT_TRUE(sim::test::wait_until([&] {
         if (!waiting) {
@@ -90,7 +91,9 @@ void be_the_victim(Session& s, unsigned honest)
                 if (context == &b)
                     post_open(b);
         }
-        return rounds >= 200 && s.rank.get(1000) == 1;
+        if (enough == ~std::uint64_t{0} && s.rank.get(1000) == 1)
+            enough = rounds + 200;
+        return rounds >= enough;
     })) << "after " << rounds << " rounds";
     s.rank.set(1001, 1);
     for (const auto& b : open)
@@ -100,7 +103,9 @@ void be_the_victim(Session& s, unsigned honest)
         }
 }
 
-void attack(unsigned seed)
+/// How often the victim has logged that it dropped something: once, or not at all where it happened to refuse
+/// every ring at its first packet.
+std::size_t attack(unsigned seed)
 {
     setenv("FI_LOG_LEVEL", "warn", 1);
     const auto exits = sim::test::run_processes(3, [seed](const sim::test::Rank& rank) {
@@ -139,15 +144,18 @@ void attack(unsigned seed)
     std::size_t logged = 0;
     for (std::size_t at = 0; (at = exits[0].errors.find("dropped a packet", at)) != std::string::npos; at++)
         logged++;
-    EXPECT_EQ(logged, 1u) << exits[0].errors;
+    EXPECT_LE(logged, 1u) << exits[0].errors;
+    return logged;
 }
 
 TEST(Hostile, NonsenseInRingsHarmsNobodyElse)
 {
     const char* more = std::getenv("TOFU_TEST_SEEDS"); // by hand: hundreds
-    const unsigned seeds = more != nullptr ? static_cast<unsigned>(std::atoi(more)) : 2;
+    const unsigned seeds = more != nullptr ? static_cast<unsigned>(std::atoi(more)) : 3;
+    std::size_t logged = 0;
     for (unsigned seed = 1; seed <= seeds && !testing::Test::HasFailure(); seed++)
-        attack(seed);
+        logged += attack(seed);
+    EXPECT_NE(logged, 0u);
 }
 
 /// Everything in the area is overwritten: all the victim can do is stay alive and close.
