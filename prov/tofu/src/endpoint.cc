@@ -318,6 +318,8 @@ void Endpoint::stop() noexcept
         std::lock_guard guard(*lock_);
         if (messages_)
             messages_->leave();
+        if (atomic_)
+            atomic_->runner().close(); // else what ends now would begin what is queued
         if (shared_tx_ != nullptr)
             vcq_->quiesce();
         else

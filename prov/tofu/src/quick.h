@@ -39,7 +39,7 @@ static_assert(sizeof(QuickOp) == 128);
 /// All of an endpoint, one for each place of the window.
 class QuickOps {
   public:
-    /// 0 or -FI_ENOMEM.
+    /// False: no memory.
     [[nodiscard]] bool open(Endpoint& endpoint) noexcept
     {
         ops_.reset(new (std::nothrow) QuickOp[vcq::Vcq::window_size]);

@@ -113,7 +113,8 @@ void Messenger::help(SendRequest& r) noexcept
         const std::uint64_t what =
             std::atomic_ref<const std::uint64_t>(words[3]).load(std::memory_order_acquire);
         const std::uint64_t length = (what & 0xffffffffff) + 1;
-        if (what == 0 || what != invitation_word(ack, length) || length > h.length)
+        // The first chunk is the receiver's: a length of one leaves us none, and no honest peer asks for it.
+        if (what == 0 || what != invitation_word(ack, length) || length > h.length || chunks_of(length) < 2)
             return;
         h.to = {words[0], words[1], words[2], what};
         h.length = length;
