@@ -103,14 +103,10 @@ int insert(fid_av* av, const void* addresses, std::size_t count, fi_addr_t* plac
 {
     return AddressVector::of(av).insert(addresses, count, places, flags, context);
 }
-/// `node` may be the text of an address; there is no other name for one.
-int insert_service(fid_av* av, const char* node, const char*, fi_addr_t* place, std::uint64_t,
+int insert_service(fid_av* av, const char* node, const char* service, fi_addr_t* place, std::uint64_t flags,
                    void* context)
 {
-    EndpointAddress address{};
-    if (node == nullptr || !address_from_text(node, address))
-        return -FI_EINVAL;
-    return AddressVector::of(av).insert_named(address, place, context);
+    return AddressVector::of(av).insert_named(node, service, place, flags, context);
 }
 int insert_symmetric(fid_av*, const char*, std::size_t, const char*, std::size_t, fi_addr_t*, std::uint64_t,
                      void*)
@@ -118,9 +114,9 @@ int insert_symmetric(fid_av*, const char*, std::size_t, const char*, std::size_t
     TOFU_WARN(FI_LOG_AV, "fi_av_insertsym: addresses of this provider do not follow from names\n");
     return -FI_ENOSYS;
 }
-int remove(fid_av* av, fi_addr_t* places, std::size_t count, std::uint64_t)
+int remove(fid_av* av, fi_addr_t* places, std::size_t count, std::uint64_t flags)
 {
-    return AddressVector::of(av).remove(places, count);
+    return AddressVector::of(av).remove(places, count, flags);
 }
 int look_up(fid_av* av, fi_addr_t place, void* address, std::size_t* length)
 {
@@ -194,7 +190,11 @@ int AddressVector::open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void*
 {
     if (attr == nullptr || (attr->type != FI_AV_UNSPEC && attr->type != FI_AV_MAP && attr->type != FI_AV_TABLE))
         return -FI_EINVAL;
-    if (attr->name != nullptr || (attr->flags & ~(FI_EVENT | FI_SYMMETRIC)) != 0)
+    if ((attr->flags & ~(FI_EVENT | FI_SYMMETRIC | FI_READ)) != 0)
+        return -FI_EBADFLAGS;
+    if (attr->name == nullptr && (attr->flags & FI_READ) != 0)
+        return -FI_EINVAL;
+    if (attr->name != nullptr)
         return -FI_ENOSYS; // address vectors shared by name
     if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > max_rx_bits)
         return -FI_EINVAL;
@@ -285,14 +285,28 @@ bool AddressVector::text_at(const void* addresses, std::size_t number, char* tex
            copy_readable(pointer, text, address_text_size - 1) > 0;
 }
 
+int AddressVector::may_insert(std::uint64_t flags) const noexcept
+{
+    // FI_AV_USER_ID would have to come back with each receive: refused rather than forgotten
+    if ((flags & ~(FI_MORE | FI_SYNC_ERR)) != 0)
+        return -FI_EBADFLAGS;
+    return asynchronous_ && events_ == nullptr ? -FI_ENOEQ : 0;
+}
+
+/// FI_SYNC_ERR: where to write what became of each address, or null.
+int* AddressVector::errors_at(std::uint64_t flags, void* context) const noexcept
+{
+    return (flags & FI_SYNC_ERR) != 0 && !asynchronous_ ? static_cast<int*>(context) : nullptr;
+}
+
 int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
                           void* context) noexcept
 {
     if (addresses == nullptr && count != 0)
         return -FI_EINVAL;
-    if (asynchronous_ && events_ == nullptr)
-        return -FI_ENOEQ;
-    int* errors = (flags & FI_SYNC_ERR) != 0 && !asynchronous_ ? static_cast<int*>(context) : nullptr;
+    if (int ret = may_insert(flags); ret != 0)
+        return ret;
+    int* const errors = errors_at(flags, context);
     int inserted = 0;
     for (std::size_t i = 0; i < count; i++) {
         EndpointAddress address{};
@@ -310,13 +324,22 @@ int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* p
     return finish(inserted, context);
 }
 
-int AddressVector::insert_named(const EndpointAddress& address, fi_addr_t* place, void* context) noexcept
+int AddressVector::insert_named(const char* node, const char* service, fi_addr_t* place, std::uint64_t flags,
+                                void* context) noexcept
 {
-    if (asynchronous_ && events_ == nullptr)
-        return -FI_ENOEQ;
-    const int inserted = insert_one(address, place, context, 0) == 0;
+    EndpointAddress address{};
+    // the text of an address has no service
+    if (node == nullptr || (service != nullptr && address_from_text(node, address)))
+        return -FI_EINVAL;
+    if (int ret = may_insert(flags); ret != 0)
+        return ret;
+    if (!find_peer(node, service, address))
+        address = {};
+    const int error = insert_one(address, place, context, 0);
+    if (int* const errors = errors_at(flags, context); errors != nullptr)
+        *errors = error;
     generation_.fetch_add(1, std::memory_order_release);
-    return finish(inserted, context);
+    return finish(error == 0, context);
 }
 
 /// What the insertion answers: the number inserted, or, where the vector was opened with FI_EVENT, 0 and an event
@@ -365,8 +388,10 @@ int AddressVector::insert_one(const EndpointAddress& address, fi_addr_t* result,
     return error;
 }
 
-int AddressVector::remove(const fi_addr_t* places, std::size_t count) noexcept
+int AddressVector::remove(const fi_addr_t* places, std::size_t count, std::uint64_t flags) noexcept
 {
+    if (flags != 0)
+        return -FI_EBADFLAGS;
     std::lock_guard guard(lock_);
     for (std::size_t i = 0; i < count; i++)
         if (find(places[i]) == nullptr)

@@ -70,8 +70,8 @@ class AddressVector final : public fid_av {
     // --- the calls of fi_av's operation table
     int insert(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
                void* context) noexcept;
-    int insert_named(const EndpointAddress& address, fi_addr_t* place, void* context) noexcept;
-    int remove(const fi_addr_t* places, std::size_t count) noexcept;
+    int insert_named(const char* node, const char* service, fi_addr_t* place, std::uint64_t flags, void* context) noexcept;
+    int remove(const fi_addr_t* places, std::size_t count, std::uint64_t flags) noexcept;
     int copy(fi_addr_t place, void* address, std::size_t* length) const noexcept;
     int bind(EventQueue& events) noexcept;
     int close() noexcept;
@@ -94,6 +94,8 @@ class AddressVector final : public fid_av {
     }
     [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
     [[nodiscard]] static bool text_at(const void* addresses, std::size_t number, char* text) noexcept;
+    [[nodiscard]] int may_insert(std::uint64_t flags) const noexcept;
+    [[nodiscard]] int* errors_at(std::uint64_t flags, void* context) const noexcept;
     [[nodiscard]] int insert_one(const EndpointAddress& address, fi_addr_t* result, void* context,
                                  std::size_t number) noexcept;
     [[nodiscard]] int finish(int inserted, void* context) noexcept;

@@ -371,7 +371,7 @@ bool find_ends(const char* node, const char* service, std::uint64_t flags, Ends&
     if (node == nullptr)
         return true;
     if (!here && address_from_text(node, ends.destination))
-        return ends.to_peer = true;
+        return ends.to_peer = service == nullptr; // the text has everything
     if (!names::is_here(node)) {
         TOFU_INFO(FI_LOG_CORE, "%s is neither an address of ours (tofu://...) nor this machine\n", node);
         return false;
@@ -406,6 +406,15 @@ bool set_addresses(fi_info& info, const Ends& ends) noexcept
 }
 
 } // namespace
+
+bool find_peer(const char* node, const char* service, EndpointAddress& peer) noexcept
+{
+    Ends ends;
+    if (!find_ends(node, service, 0, ends) || !ends.to_peer)
+        return false;
+    peer = ends.destination;
+    return true;
+}
 
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
              const fi_info* hints, fi_info** info)

@@ -20,6 +20,9 @@ inline constexpr std::uint32_t protocol = 0x746f6675; ///< ep_attr.protocol, a p
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
              const fi_info* hints, fi_info** info);
 
+/// The peer that node and service of fi_getinfo and fi_av_insertsvc stand for. False: none.
+[[nodiscard]] bool find_peer(const char* node, const char* service, EndpointAddress& peer) noexcept;
+
 /// What a context gets that asks for `asked` and has `caps` at most (fi_endpoint(3)): `granted` holds what it would
 /// inherit, and then what it has. False: more than can be had.
 [[nodiscard]] bool narrow_tx(const fi_tx_attr& asked, std::uint64_t caps, fi_tx_attr& granted) noexcept;
