@@ -87,9 +87,9 @@ inline constexpr unsigned long onesided_flags =
     return build_common(d, Op::put_piggyback, rmt_vcq_id, rmt_stadd, edata, flags);
 }
 
-[[nodiscard]] inline int build_armw(Descriptor& d, Op op, unsigned size, uint64_t rmt_vcq_id,
-                                    unsigned armw_op, uint64_t operand, uint64_t rmt_stadd,
-                                    uint64_t edata, unsigned long flags) noexcept
+[[nodiscard]] inline int build_armw(Descriptor& d, Op op, unsigned size, uint64_t rmt_vcq_id, int armw_op,
+                                    uint64_t operand, uint64_t rmt_stadd, uint64_t edata,
+                                    unsigned long flags) noexcept
 {
     if (armw_op < UTOFU_ARMW_OP_SWAP || armw_op > UTOFU_ARMW_OP_OR) [[unlikely]] {
         return UTOFU_ERR_INVALID_OP;

@@ -9,6 +9,8 @@
 #include <utofu.h>
 #pragma GCC visibility pop
 
+#include <cstring>
+
 // After the definition of putofu_NAME.
 #define TOFU_SIM_ALIAS(name) \
     extern "C" __attribute__((weak, alias("putofu_" #name), visibility("default"))) \
@@ -22,6 +24,16 @@ namespace tofu::sim {
 [[nodiscard]] inline int checked(int code) noexcept
 {
     return code == 0 ? 0 : fail(code);
+}
+
+// A C program may pass what is no value of the enum: an integer, before anything reads it as one.
+template <typename Enum>
+[[nodiscard]] inline int bits_of(const Enum& value) noexcept
+{
+    int bits;
+    static_assert(sizeof bits == sizeof value);
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
 }
 
 } // namespace tofu::sim

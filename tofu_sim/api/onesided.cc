@@ -173,7 +173,8 @@ int putofu_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_
                  unsigned long int flags, void* cbdata)
 {
     return start(vcq_hdl, cbdata, [&](Descriptor& d) {
-        return build_armw(d, Op::armw4, 4, rmt_vcq_id, armw_op, op_value, rmt_stadd, edata, flags);
+        return build_armw(d, Op::armw4, 4, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata,
+                          flags);
     });
 }
 
@@ -182,7 +183,8 @@ int putofu_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_
                  unsigned long int flags, void* cbdata)
 {
     return start(vcq_hdl, cbdata, [&](Descriptor& d) {
-        return build_armw(d, Op::armw8, 8, rmt_vcq_id, armw_op, op_value, rmt_stadd, edata, flags);
+        return build_armw(d, Op::armw8, 8, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata,
+                          flags);
     });
 }
 

@@ -191,7 +191,8 @@ int putofu_prepare_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
                          uint64_t edata, unsigned long int flags, void* desc, size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
-        return build_armw(d, Op::armw4, 4, rmt_vcq_id, armw_op, op_value, rmt_stadd, edata, flags);
+        return build_armw(d, Op::armw4, 4, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata,
+                          flags);
     });
 }
 
@@ -200,7 +201,8 @@ int putofu_prepare_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
                          uint64_t edata, unsigned long int flags, void* desc, size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
-        return build_armw(d, Op::armw8, 8, rmt_vcq_id, armw_op, op_value, rmt_stadd, edata, flags);
+        return build_armw(d, Op::armw8, 8, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata,
+                          flags);
     });
 }
 
