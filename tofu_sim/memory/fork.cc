@@ -5,8 +5,9 @@
 // Moved pages are shared mappings, so fork alone would leave parent and child writing into the same memory, where
 // the program expects a copy. Guide 6.1.4.1 permits that a child cannot touch registered pages at all; ours finds
 // in them what they held at fork, as long as no other thread of the parent writes meanwhile: the parent waits in
-// fork until the child has copied. uTofu itself cannot be used in the child. Children made by vfork, posix_spawn
-// or clone without fork handlers are for exec, and see the parent's own pages.
+// fork until the child has copied. VCQs and registrations are the parent's; a child that calls uTofu is a new process
+// of the job. Children made by vfork, posix_spawn or clone without fork handlers are for exec, and see the parent's
+// own pages.
 #include "memory/registry.h"
 
 #include <algorithm>
@@ -24,7 +25,6 @@ constexpr int fork_wait_ms = 10000;
 // Written by the thread that forks, under the registry lock.
 struct ForkState {
     SharedWord<uint64_t> impl{0}; // ProcessMemory::Impl*, 0: none
-    SharedWord<uint32_t> in_child{0};
     bool locked = false;
     std::vector<Vma> moved;
     int pipe[2] = {-1, -1};
@@ -128,7 +128,6 @@ void after_in_child() noexcept
     if (!state.locked)
         return;
     ProcessMemory::Impl* impl = current();
-    state.in_child.store_release(1);
     state.impl.store_release(0);
     for (const Vma& vma : state.moved) {
         const size_t bytes = vma.end - vma.start;
@@ -149,7 +148,7 @@ void after_in_child() noexcept
 
 } // namespace
 
-void install_fork_handlers() noexcept
+void ProcessMemory::install_fork_handlers() noexcept
 {
     static const int installed = ::pthread_atfork(before_fork, after_in_parent, after_in_child);
     (void)installed;
@@ -158,11 +157,6 @@ void install_fork_handlers() noexcept
 void set_forkable(ProcessMemory::Impl* impl) noexcept
 {
     state.impl.store_release(reinterpret_cast<uint64_t>(impl));
-}
-
-bool ProcessMemory::in_forked_child() noexcept
-{
-    return state.in_child.load_acquire() != 0;
 }
 
 } // namespace tofu::sim

@@ -61,8 +61,9 @@ class ProcessMemory {
     // Valid until the process ends, empty while there is no VCQ. nullptr: no memory for it.
     [[nodiscard]] StagTable* own_table(unsigned vcq) noexcept;
 
-    // In a child of fork nothing works; true there.
-    [[nodiscard]] static bool in_forked_child() noexcept;
+    // In a child of fork the parent's object does nothing, and moved pages are copied. Handlers of fork run in a child in
+    // the order of their installation, and memory is shared with the parent until this one has run: it comes first.
+    static void install_fork_handlers() noexcept;
 
     struct Impl;
     Impl& impl() noexcept { return *impl_; }

@@ -319,7 +319,7 @@ VcqMemory::VcqMemory(ProcessMemory::Impl& process, StagTable& table, StagTable& 
 
 VcqMemory::~VcqMemory()
 {
-    if (impl_ == nullptr || ProcessMemory::in_forked_child())
+    if (impl_ == nullptr || impl_->process.inherited())
         return;
     const std::lock_guard lock(impl_->process.mutex);
     impl_->remove_all();

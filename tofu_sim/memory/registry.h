@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <pthread.h>
+#include <unistd.h>
 #include <unordered_map>
 #include <vector>
 
@@ -29,6 +30,7 @@ inline constexpr uint64_t short_chunk_bytes = uint64_t{32} << 10;
 
 struct ProcessMemory::Impl {
     std::mutex mutex;
+    const pid_t pid = ::getpid(); // another's: inherited by a child of fork
     std::byte* segment = nullptr;
     size_t mrq_entries = 0; // of the segment, whose header peers can write: asked once
     VmaQuery vmas;
@@ -49,6 +51,7 @@ struct ProcessMemory::Impl {
     {
         return *reinterpret_cast<ServiceArea*>(segment_service_area(segment));
     }
+    [[nodiscard]] bool inherited() const noexcept { return pid != ::getpid(); }
 
     // The extents of [first_page, end): false: not all of it is mapped with these rights.
     [[nodiscard]] bool classify(uint64_t first_page, uint64_t end, bool read_only, std::vector<Extent>* extents);
@@ -142,8 +145,7 @@ struct VcqMemory::Impl {
 void run_service(ProcessMemory::Impl& impl) noexcept;
 void ring_service(ServiceArea& area) noexcept;
 
-// fork.cc: keeps a child of fork from sharing pages with its parent.
-void install_fork_handlers() noexcept;
+// fork.cc: whose pages a child of fork must not share.
 void set_forkable(ProcessMemory::Impl* impl) noexcept; // null: none
 
 } // namespace tofu::sim

@@ -224,7 +224,7 @@ std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment) noexcept
 
 ProcessMemory::~ProcessMemory()
 {
-    if (in_forked_child()) {
+    if (impl_->inherited()) {
         (void)impl_.release(); // its thread does not exist here, its lock may be held
         return;
     }
