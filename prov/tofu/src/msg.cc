@@ -16,10 +16,8 @@ using proto::SendCall;
 ssize_t msg_recv(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t source,
                  void* context) noexcept
 {
-    const iovec iov{buf, len};
-    RecvCall call{.iov = &iov, .desc = &desc, .count = 1, .source = source,
-                  .flags = Endpoint::rx_flags_of(ep), .context = context};
-    return enter_recv(ep, call);
+    const RecvCall call{.source = source, .flags = Endpoint::rx_flags_of(ep), .context = context};
+    return enter_recv(ep, call, buf, len, desc);
 }
 
 ssize_t msg_recvv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t source,

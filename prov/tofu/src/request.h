@@ -44,14 +44,12 @@ class Pool {
 
     [[nodiscard]] T* alloc() noexcept
     {
-        if (free_.empty()) [[unlikely]]
+        if (free_count_ == 0) [[unlikely]]
             if (!grow())
                 return nullptr;
-        T* item = free_.back();
-        free_.pop_back();
-        return item;
+        return free_[--free_count_];
     }
-    void release(T* item) noexcept { free_.push_back(item); } // capacity reserved by grow()
+    void release(T* item) noexcept { free_[free_count_++] = item; }
     /// Every item ever made, those in use and those that are free.
     template <class Visit>
     void each(Visit&& visit)
@@ -59,7 +57,7 @@ class Pool {
         for (std::size_t i = 0; i < made_; i++)
             visit(chunks_[i / chunk][i % chunk]);
     }
-    [[nodiscard]] std::size_t in_use() const noexcept { return made_ - free_.size(); }
+    [[nodiscard]] std::size_t in_use() const noexcept { return made_ - free_count_; }
 
   private:
     static constexpr std::size_t chunk = 64;
@@ -69,11 +67,12 @@ class Pool {
             return false;
         std::size_t n = limit_ - made_ < chunk ? limit_ - made_ : chunk;
         auto items = std::unique_ptr<T[]>(new (std::nothrow) T[n]);
-        if (!items)
+        auto room = std::unique_ptr<T*[]>(new (std::nothrow) T*[made_ + n]); // nothing is free now
+        if (!items || !room)
             return false;
-        free_.reserve(made_ + n);
+        free_ = std::move(room);
         for (std::size_t i = n; i-- > 0;)
-            free_.push_back(&items[i]);
+            release(&items[i]);
         made_ += n;
         chunks_.push_back(std::move(items));
         return true;
@@ -81,7 +80,8 @@ class Pool {
 
     std::size_t limit_;
     std::size_t made_ = 0;
-    std::vector<T*> free_;
+    std::unique_ptr<T*[]> free_; ///< room for all that were made
+    std::size_t free_count_ = 0;
     std::vector<std::unique_ptr<T[]>> chunks_;
 };
 

@@ -18,11 +18,9 @@ using proto::SendCall;
 ssize_t tagged_recv(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t source, uint64_t tag,
                     uint64_t ignore, void* context) noexcept
 {
-    const iovec iov{buf, len};
-    RecvCall call{.iov = &iov, .desc = &desc, .count = 1, .source = source, .tag = tag,
-                  .ignore = ignore, .flags = Endpoint::rx_flags_of(ep), .context = context,
-                  .tagged = true};
-    return enter_recv(ep, call);
+    const RecvCall call{.source = source, .tag = tag, .ignore = ignore,
+                        .flags = Endpoint::rx_flags_of(ep), .context = context, .tagged = true};
+    return enter_recv(ep, call, buf, len, desc);
 }
 
 ssize_t tagged_recvv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t source,

@@ -49,7 +49,16 @@ inline ssize_t enter_send(fid_ep* fid, SendCall& call, const iovec* iov, void** 
     return ep.messenger()->send(call);
 }
 
-inline ssize_t enter_recv(fid_ep* fid, RecvCall& call) noexcept
+/// Receives into one buffer: `call` has everything but the segments.
+[[gnu::always_inline]] inline ssize_t enter_recv(fid_ep* fid, const RecvCall& call, void* buf,
+                                                 std::size_t length, void* desc) noexcept
+{
+    EndpointFace& face = *static_cast<EndpointFace*>(fid);
+    std::lock_guard guard(*face.receive_lock);
+    return face.receives->recv_one(call, buf, length, desc);
+}
+
+inline ssize_t enter_recv(fid_ep* fid, const RecvCall& call) noexcept
 {
     if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr)) [[unlikely]]
         return -FI_EINVAL;

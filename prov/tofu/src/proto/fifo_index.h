@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <vector>
 
 namespace tofu::proto {
@@ -19,12 +18,10 @@ struct MatchKey {
     {
         return a.source == b.source && a.tag == b.tag && a.kind == b.kind;
     }
+    /// Its upper bits are good; sources are hashes themselves (peer_key).
     [[nodiscard]] std::uint64_t hash() const noexcept
     {
-        std::uint64_t h = (source ^ (tag * 0x9e3779b97f4a7c15) ^ kind) * 0xff51afd7ed558ccd;
-        h ^= h >> 32;
-        h *= 0xc4ceb9fe1a85ec53;
-        return h ^ (h >> 29);
+        return (source ^ (tag * 0x9e3779b97f4a7c15) ^ kind) * 0xff51afd7ed558ccd;
     }
 };
 
@@ -33,7 +30,7 @@ template <class T>
 struct FifoLinks {
     MatchKey key{};
     T* next_head = nullptr; ///< heads only: other keys of the bucket
-    T* prev_head = nullptr;
+    T** from = nullptr;     ///< heads only: what points here, the bucket or another head's next_head
     T* next = nullptr;      ///< the same key, younger
     T* prev = nullptr;      ///< the same key, older; null for the head
     T* last = nullptr;      ///< heads only: the youngest
@@ -42,65 +39,61 @@ struct FifoLinks {
 template <class T, FifoLinks<T> T::*Links>
 class FifoIndex {
   public:
-    FifoIndex() : buckets_(initial) {}
+    FifoIndex() : buckets_(std::size_t{1} << initial_bits) {}
 
     void push(T& item, const MatchKey& key) noexcept
     {
         FifoLinks<T>& l = item.*Links;
-        l = {};
+        T** bucket = bucket_of(key);
         l.key = key;
+        l.next = nullptr;
         count_++;
-        if (T* head = front(key)) {
+        if (T* head = find(*bucket, key)) {
             T* last = (head->*Links).last;
             l.prev = last;
             (last->*Links).next = &item;
             (head->*Links).last = &item;
             return;
         }
+        l.prev = nullptr;
+        l.last = &item;
+        insert_head(item, bucket);
         if (++heads_ > buckets_.size()) [[unlikely]]
             grow();
-        l.last = &item;
-        insert_head(item);
     }
 
     /// The oldest with this key.
-    [[nodiscard]] T* front(const MatchKey& key) const noexcept
-    {
-        for (T* h = buckets_[key.hash() & (buckets_.size() - 1)]; h; h = (h->*Links).next_head)
-            if ((h->*Links).key == key)
-                return h;
-        return nullptr;
-    }
+    [[nodiscard]] T* front(const MatchKey& key) const noexcept { return find(*bucket_of(key), key); }
 
     void remove(T& item) noexcept
     {
         FifoLinks<T>& l = item.*Links;
         count_--;
+        T* const heir = l.next;
         if (l.prev != nullptr) { // not the head
-            (l.prev->*Links).next = l.next;
-            if (l.next != nullptr)
-                (l.next->*Links).prev = l.prev;
+            (l.prev->*Links).next = heir;
+            if (heir != nullptr)
+                (heir->*Links).prev = l.prev;
             else
                 (front(l.key)->*Links).last = l.prev;
             return;
         }
-        T* heir = l.next;
+        T* const other = l.next_head;
         if (heir != nullptr) {
             FifoLinks<T>& h = heir->*Links;
             h.prev = nullptr;
             h.last = l.last;
-            h.next_head = l.next_head;
-            h.prev_head = l.prev_head;
-        } else {
-            heads_--;
+            h.next_head = other;
+            h.from = l.from;
+            *l.from = heir;
+            if (other != nullptr)
+                (other->*Links).from = &h.next_head;
+            return;
         }
-        T* replacement = heir != nullptr ? heir : l.next_head;
-        if (l.prev_head != nullptr)
-            (l.prev_head->*Links).next_head = replacement;
-        else
-            buckets_[l.key.hash() & (buckets_.size() - 1)] = replacement;
-        if (l.next_head != nullptr)
-            (l.next_head->*Links).prev_head = heir != nullptr ? heir : l.prev_head;
+        heads_--;
+        *l.from = other;
+        if (other != nullptr)
+            (other->*Links).from = l.from;
     }
 
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
@@ -118,32 +111,43 @@ class FifoIndex {
     }
 
   private:
-    static constexpr std::size_t initial = 256;
+    static constexpr unsigned initial_bits = 8;
 
-    void insert_head(T& item) noexcept
+    [[nodiscard]] T** bucket_of(const MatchKey& key) const noexcept
+    {
+        return const_cast<T**>(buckets_.data()) + (key.hash() >> shift_);
+    }
+    [[nodiscard]] static T* find(T* head, const MatchKey& key) noexcept
+    {
+        while (head != nullptr && !((head->*Links).key == key))
+            head = (head->*Links).next_head;
+        return head;
+    }
+    static void insert_head(T& item, T** bucket) noexcept
     {
         FifoLinks<T>& l = item.*Links;
-        T*& bucket = buckets_[l.key.hash() & (buckets_.size() - 1)];
-        l.prev_head = nullptr;
-        l.next_head = bucket;
-        if (bucket != nullptr)
-            (bucket->*Links).prev_head = &item;
-        bucket = &item;
+        l.from = bucket;
+        l.next_head = *bucket;
+        if (l.next_head != nullptr)
+            (l.next_head->*Links).from = &l.next_head;
+        *bucket = &item;
     }
 
     [[gnu::noinline]] void grow() noexcept
     {
         std::vector<T*> old(buckets_.size() * 4);
         old.swap(buckets_);
+        shift_ -= 2;
         for (T* head : old)
             while (head != nullptr) {
                 T* next = (head->*Links).next_head;
-                insert_head(*head);
+                insert_head(*head, bucket_of((head->*Links).key));
                 head = next;
             }
     }
 
     std::vector<T*> buckets_;
+    unsigned shift_ = 64 - initial_bits; ///< of a hash, to the number of its bucket
     std::size_t heads_ = 0;
     std::size_t count_ = 0;
 };

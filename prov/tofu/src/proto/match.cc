@@ -4,14 +4,14 @@
 
 namespace tofu::proto {
 
-std::uint32_t Matcher::kind_of(std::uint64_t ignore, bool directed) noexcept
+std::uint32_t Matcher::other_kind(std::uint64_t ignore, bool directed) noexcept
 {
     std::uint32_t free = overflow_kind;
     for (std::uint32_t k = 0; k < kinds_used_; k++) {
+        if (kinds_[k].ignore == ignore && kinds_[k].directed == directed)
+            return last_kind_ = k;
         if (kinds_[k].count == 0)
             free = k;
-        else if (kinds_[k].ignore == ignore && kinds_[k].directed == directed)
-            return k;
     }
     if (free == overflow_kind) {
         if (kinds_used_ == max_kinds)
@@ -19,56 +19,13 @@ std::uint32_t Matcher::kind_of(std::uint64_t ignore, bool directed) noexcept
         free = kinds_used_++;
     }
     kinds_[free] = {ignore, directed, 0};
-    return free;
+    return last_kind_ = free;
 }
 
-MatchKey Matcher::key_of(const Posted& r) noexcept
+void Matcher::drop_kinds() noexcept
 {
-    if (r.kind == overflow_kind)
-        return {0, 0, overflow_kind};
-    return {r.source, r.tag & ~r.ignore, r.kind};
-}
-
-void Matcher::post(Posted& r) noexcept
-{
-    r.order = next_order_++;
-    r.kind = kind_of(r.ignore, r.source != any_source);
-    if (r.kind == overflow_kind)
-        overflow_count_++;
-    else
-        kinds_[r.kind].count++;
-    posted_.push(r, key_of(r));
-}
-
-void Matcher::withdraw(Posted& r) noexcept
-{
-    posted_.remove(r);
-    if (r.kind == overflow_kind) {
-        overflow_count_--;
-        return;
-    }
-    kinds_[r.kind].count--;
-    while (kinds_used_ > 0 && kinds_[kinds_used_ - 1].count == 0)
+    while (kinds_used_ > kept_kinds && kinds_[kinds_used_ - 1].count == 0)
         kinds_used_--;
-}
-
-Posted* Matcher::match(std::uint64_t source, std::uint64_t tag) const noexcept
-{
-    Posted* best = nullptr;
-    for (std::uint32_t k = 0; k < kinds_used_; k++) {
-        const Kind& kind = kinds_[k];
-        if (kind.count == 0)
-            continue;
-        Posted* p = posted_.front({kind.directed ? source : any_source, tag & ~kind.ignore, k});
-        if (p != nullptr && (best == nullptr || p->order < best->order))
-            best = p;
-    }
-    if (overflow_count_ != 0) [[unlikely]] {
-        Posted* p = match_overflow(source, tag);
-        if (p != nullptr && (best == nullptr || p->order < best->order))
-            best = p;
-    }
-    return best;
 }
 
 Posted* Matcher::match_overflow(std::uint64_t source, std::uint64_t tag) const noexcept

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The messenger's beginning and end, and its rounds of progress: what is polled in each, what now and then. See
-// messenger.h.
+// The messenger's beginning and end, and what its rounds of progress do now and then. See messenger.h.
 #include "proto/messenger.h"
 
 #include <cstdlib>
@@ -18,7 +17,6 @@ namespace tofu::proto {
 
 namespace {
 
-constexpr std::uint32_t rounds_per_look = 64; // rounds of progress between looks at the clock
 constexpr std::size_t returns_per_tick = 64;  // their notices may have been lost
 constexpr std::uint64_t tick_ms = 4;
 constexpr std::uint64_t watch_ms = 100;
@@ -145,21 +143,6 @@ ssize_t Messenger::cancel(void* context) noexcept
     return own_queue_ != nullptr ? own_queue_->cancel(context) : -FI_ENOENT;
 }
 
-void Messenger::progress() noexcept
-{
-    poll_rings();
-    if (!waiting_fin_.empty())
-        poll_fins();
-    if (!awaiting_.empty())
-        poll_reports();
-    if (waiting_fetches_ != nullptr) [[unlikely]]
-        resume_fetches();
-    if (deferred_ != 0 || reports_due_ || returns_due_ || wished_) [[unlikely]]
-        catch_up();
-    if (++rounds_ % rounds_per_look == 0) [[unlikely]]
-        slow_round();
-}
-
 /// Packets and reports that found no room in the queue of the TNI; what peers gave notice of.
 void Messenger::catch_up() noexcept
 {
@@ -218,7 +201,7 @@ void Messenger::close_gone() noexcept
 {
     for (std::size_t i = polls_.size(); i-- > 0;) {
         Inbound& in = *inbound_[polls_[i].ring];
-        // acquire: as in drain()
+        // acquire: as in drain() of poll.cc
         const std::uint64_t word =
             std::atomic_ref<std::uint64_t>(*polls_[i].word).load(std::memory_order_acquire);
         if (in.gone && static_cast<std::uint32_t>(word >> 32) != polls_[i].seq)

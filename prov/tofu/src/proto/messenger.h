@@ -3,8 +3,8 @@
 // tagged, and by the endpoint's progress; calls the endpoint's VCQ. All of it under the endpoint's lock.
 //
 // Parts: contact.cc how a ring at a peer is won and lost; turnover.cc how rings and channels are given back while
-// both live; life.cc the watch over peers; send.cc what goes in; receive.cc what comes out and whom it belongs to;
-// fetch.cc the receiving side of a rendezvous; messenger.cc the rounds of progress.
+// both live; life.cc the watch over peers; send.cc what goes in; poll.cc the rounds of progress, and the short way of
+// what comes out; receive.cc its long way; fetch.cc the receiving side of a rendezvous; messenger.cc beginning and end.
 #pragma once
 
 #include <cstddef>
@@ -174,9 +174,14 @@ class Messenger {
     static void on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     static void on_block_sent(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
-    // receive.cc
+    // poll.cc
     void poll_rings() noexcept;
-    [[nodiscard]] unsigned drain(Poll& poll) noexcept;
+    void poll_in_turn() noexcept;
+    [[nodiscard]] unsigned drain(const Poll& poll) noexcept;
+    [[nodiscard]] unsigned empty(Inbound& in, std::uint64_t control) noexcept;
+    [[nodiscard]] bool take_short(Inbound& in, std::uint64_t control) noexcept;
+
+    // receive.cc
     [[nodiscard]] bool take(Inbound& in, std::uint32_t& slots) noexcept;
     [[nodiscard]] bool take_hello(Inbound& in, const Packet& packet) noexcept;
     [[nodiscard]] bool take_message(Inbound& in, const Packet& packet, std::uint32_t& slots) noexcept;
@@ -225,7 +230,7 @@ class Messenger {
     void scan_claims() noexcept;
     void catch_up() noexcept;
     void close_gone() noexcept;
-    [[gnu::noinline]] void slow_round() noexcept;
+    void slow_round() noexcept;
 
     Endpoint& ep_;
     vcq::Vcq& vcq_;

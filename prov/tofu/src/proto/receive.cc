@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What comes out of the rings of our area, and which receive it belongs to. Nothing read from the area is
-// trusted. Part of the messenger; calls vcq (reports, FIN words) and completion queues.
+// What comes out of the rings of our area, of whatever kind, and which receive it belongs to. Nothing read from the area
+// is trusted. Part of the messenger; called by poll.cc; calls vcq (reports, FIN words) and completion queues.
 #include "proto/messenger.h"
 
 #include <cstdlib>
@@ -14,58 +14,6 @@
 #include "proto/iov.h"
 
 namespace tofu::proto {
-
-namespace {
-constexpr unsigned batch = 16;        // packets of one ring in a round
-constexpr std::size_t all_rings = 16; // up to so many rings are looked at in every round
-} // namespace
-
-void Messenger::poll_rings() noexcept
-{
-    const std::size_t n = polls_.size();
-    if (n == 0)
-        return;
-    // The ring that had something last, then the others in turn.
-    if (hot_ < n && drain(polls_[hot_]) != 0 && n > all_rings)
-        return;
-    std::size_t look = n < all_rings ? n : all_rings;
-    for (; look > 0 && !polls_.empty(); look--) {
-        if (next_poll_ >= polls_.size())
-            next_poll_ = 0;
-        const std::size_t at = next_poll_++;
-        if (at != hot_ && drain(polls_[at]) != 0)
-            hot_ = at;
-    }
-}
-
-/// Takes packets out of one ring; returns how many. May remove the ring from polls_.
-inline unsigned Messenger::drain(Poll& poll) noexcept
-{
-    // acquire: pairs with the sender's Put, whose last 8 bytes are written last
-    std::uint64_t word = std::atomic_ref<std::uint64_t>(*poll.word).load(std::memory_order_acquire);
-    if (static_cast<std::uint32_t>(word >> 32) != poll.seq) [[likely]]
-        return 0;
-    Inbound& in = *inbound_[poll.ring];
-    unsigned taken = 0;
-    while (taken < batch) {
-        std::uint32_t slots = 1;
-        if (!take(in, slots))
-            break;
-        taken++;
-        if (in.place == no_place) // it said BYE
-            return taken;
-        in.next_seq += slots;
-        if (in.next_seq - 1 - in.reported >= area_.geometry().report_after())
-            report(in);
-        Poll& p = polls_[in.place];
-        p.seq = in.next_seq;
-        p.word = in.control(in.next_seq, area_.geometry().ring_slots);
-        word = std::atomic_ref<std::uint64_t>(*p.word).load(std::memory_order_acquire);
-        if (static_cast<std::uint32_t>(word >> 32) != p.seq)
-            break;
-    }
-    return taken;
-}
 
 /// One packet. False: it stays, there is no room for what it brings.
 bool Messenger::take(Inbound& in, std::uint32_t& slots) noexcept
@@ -313,7 +261,7 @@ void Messenger::refuse(Inbound& in, ReturnStatus status) noexcept
 /// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
 bool Messenger::deliver(Message& m) noexcept
 {
-    if (RecvRequest* r = queue_.match(m)) [[likely]]
+    if (RecvRequest* r = queue_.match(m.tagged, m.key, m.tag)) [[likely]]
         return give(*r, m);
     return keep(m);
 }

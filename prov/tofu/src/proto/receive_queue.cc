@@ -7,9 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include <rdma/fi_errno.h>
-#include <rdma/fi_tagged.h>
-
 #include "cntr.h"
 #include "endpoint.h"
 #include "param.h"
@@ -65,11 +62,14 @@ ReceiveQueue::~ReceiveQueue()
 void ReceiveQueue::join(Messenger& messenger)
 {
     members_.push_back(&messenger);
+    av_ = &members_.front()->ep_.av();
 }
 
 void ReceiveQueue::leave(Messenger& messenger) noexcept
 {
     std::erase(members_, &messenger);
+    av_ = !members_.empty() ? &members_.front()->ep_.av() : nullptr;
+    last_source_ = FI_ADDR_UNSPEC;
     for (Matcher* m : {&tagged_, &plain_})
         for (Arrived* a = m->first(); a != nullptr;) {
             auto& kept = *static_cast<Unexpected*>(a);
@@ -88,18 +88,28 @@ void ReceiveQueue::leave(Messenger& messenger) noexcept
     }
 }
 
-/// What a receive from `source` compares. Without FI_DIRECTED_RECV the argument is ignored (fi_msg(3)).
-int ReceiveQueue::source_key(fi_addr_t source, std::uint64_t& key) noexcept
+int ReceiveQueue::find_source(fi_addr_t source, std::uint64_t& key) noexcept
 {
-    key = any_source;
-    if (!directed_ || source == FI_ADDR_UNSPEC)
-        return 0;
-    const Peer* peer =
-        !members_.empty() ? members_.front()->ep_.av().find(source) : nullptr;
+    if (av_ == nullptr)
+        return -FI_EINVAL;
+    const std::uint32_t generation = av_->generation(); // before the look: what changes meanwhile shows later
+    const Peer* peer = av_->find(source);
     if (peer == nullptr)
         return -FI_EINVAL;
     key = peer_key(peer->home, peer->nonce, peer->index);
+    last_source_ = source;
+    last_key_ = key;
+    last_generation_ = generation;
     return 0;
+}
+
+ssize_t ReceiveQueue::recv_slowly(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept
+{
+    const iovec iov{buffer, length};
+    call.iov = &iov;
+    call.desc = &desc;
+    call.count = 1;
+    return recv(call);
 }
 
 ssize_t ReceiveQueue::recv(const RecvCall& call) noexcept
@@ -141,17 +151,8 @@ RecvRequest* ReceiveQueue::make_receive(const RecvCall& call, std::uint64_t key)
     RecvRequest* r = receives_.alloc();
     if (r == nullptr)
         return nullptr;
-    r->Posted::source = key;
-    r->tag = call.tag;
-    r->ignore = call.ignore;
-    r->context = call.context;
-    r->tagged = call.tagged;
+    fill(*r, call, key);
     r->multi = (call.flags & FI_MULTI_RECV) != 0 && !call.tagged;
-    r->flags = call.flags;
-    r->posted = false;
-    r->held = false;
-    r->users = 0;
-    r->used = 0;
     r->min_left = r->multi ? min_multi_recv_ : 0;
     r->count = static_cast<std::uint8_t>(call.count);
     for (std::size_t i = 0; i < call.count; i++) {
@@ -160,12 +161,6 @@ RecvRequest* ReceiveQueue::make_receive(const RecvCall& call, std::uint64_t key)
     }
     (void)total_length(call.iov, call.count, r->length); // checked by the entry
     return r;
-}
-
-void ReceiveQueue::withdraw(RecvRequest& r) noexcept
-{
-    matcher(r.tagged).withdraw(r);
-    r.posted = false;
 }
 
 bool ReceiveQueue::keep(Messenger& via, const Message& m, std::size_t large) noexcept

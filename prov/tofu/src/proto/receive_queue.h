@@ -9,9 +9,12 @@
 #include <vector>
 
 #include <rdma/fi_domain.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "av.h"
 #include "proto/channel.h"
 #include "proto/match.h"
 #include "request.h"
@@ -46,6 +49,30 @@ class ReceiveQueue {
 
     // --- entries. 0 or a refusal without effect (-FI_EAGAIN: progress and retry).
     [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept;
+    /// The same for one buffer, which stands for the segments of `call`. Inline where nothing came early and nothing
+    /// special is asked for.
+    [[nodiscard, gnu::always_inline]] ssize_t recv_one(const RecvCall& call, void* buffer,
+                                                       std::size_t length, void* desc) noexcept
+    {
+        Matcher& matching = matcher(call.tagged);
+        std::uint64_t key;
+        if ((call.flags & (FI_PEEK | FI_CLAIM | FI_MULTI_RECV)) != 0 || matching.first() != nullptr ||
+            source_key(call.source, key) != 0) [[unlikely]]
+            return recv_slowly(call, buffer, length, desc);
+        RecvRequest* r = receives_.alloc();
+        if (r == nullptr) [[unlikely]]
+            return -FI_EAGAIN;
+        fill(*r, call, key);
+        r->multi = false;
+        r->min_left = 0;
+        r->count = 1;
+        r->length = length;
+        r->iov[0] = {buffer, length};
+        r->desc[0] = desc;
+        matching.post(*r);
+        r->posted = true;
+        return 0;
+    }
     /// 0 or -FI_ENOENT.
     [[nodiscard]] ssize_t cancel(void* context) noexcept;
 
@@ -56,11 +83,15 @@ class ReceiveQueue {
     /// What came through it and was not received yet is dropped.
     void leave(Messenger& messenger) noexcept;
     /// The receive that takes a message; it stays posted until withdrawn.
-    [[nodiscard]] RecvRequest* match(const Message& message) const noexcept
+    [[nodiscard]] RecvRequest* match(bool tagged, std::uint64_t source, std::uint64_t tag) const noexcept
     {
-        return static_cast<RecvRequest*>(matcher(message.tagged).match(message.key, message.tag));
+        return static_cast<RecvRequest*>(matcher(tagged).match(source, tag));
     }
-    void withdraw(RecvRequest& receive) noexcept;
+    void withdraw(RecvRequest& receive) noexcept
+    {
+        matcher(receive.tagged).withdraw(receive);
+        receive.posted = false;
+    }
     void release(RecvRequest& receive) noexcept { receives_.release(&receive); }
     /// Is there room for a message with `large` bytes outside of its Unexpected?
     [[nodiscard]] bool has_room(std::size_t large) const noexcept
@@ -77,7 +108,34 @@ class ReceiveQueue {
     {
         return tagged ? tagged_ : plain_;
     }
-    [[nodiscard]] int source_key(fi_addr_t source, std::uint64_t& key) noexcept;
+    /// What a receive from `source` compares. Without FI_DIRECTED_RECV the argument is ignored (fi_msg(3)).
+    [[nodiscard]] int source_key(fi_addr_t source, std::uint64_t& key) noexcept
+    {
+        key = any_source;
+        if (!directed_ || source == FI_ADDR_UNSPEC)
+            return 0;
+        if (source != last_source_ || av_->generation() != last_generation_) [[unlikely]]
+            return find_source(source, key);
+        key = last_key_;
+        return 0;
+    }
+    [[nodiscard, gnu::noinline]] int find_source(fi_addr_t source, std::uint64_t& key) noexcept;
+    [[nodiscard, gnu::noinline]] ssize_t recv_slowly(RecvCall call, void* buffer, std::size_t length,
+                                                     void* desc) noexcept;
+    /// All but the segments.
+    static void fill(RecvRequest& r, const RecvCall& call, std::uint64_t key) noexcept
+    {
+        r.Posted::source = key;
+        r.tag = call.tag;
+        r.ignore = call.ignore;
+        r.context = call.context;
+        r.flags = call.flags;
+        r.tagged = call.tagged;
+        r.posted = false;
+        r.held = false;
+        r.users = 0;
+        r.used = 0;
+    }
     [[nodiscard]] ssize_t peek(const RecvCall& call) noexcept;
     [[nodiscard]] ssize_t claim(const RecvCall& call) noexcept;
     [[nodiscard]] RecvRequest* make_receive(const RecvCall& call, std::uint64_t key) noexcept;
@@ -89,6 +147,11 @@ class ReceiveQueue {
     Matcher plain_;
     Pool<RecvRequest> receives_;
     bool directed_; ///< FI_DIRECTED_RECV
+    // The source looked up last: valid as long as the address vector is what it was.
+    std::uint32_t last_generation_ = 0;
+    fi_addr_t last_source_ = FI_ADDR_UNSPEC;
+    std::uint64_t last_key_ = any_source;
+    const AddressVector* av_ = nullptr; ///< of the first member
     const std::size_t& min_multi_recv_;
     std::size_t kept_limit_; ///< bytes of unexpected messages
     std::size_t kept_bytes_ = 0;
