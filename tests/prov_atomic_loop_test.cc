@@ -477,4 +477,24 @@ TEST(AtomicClose, WhatIsLeftEndsWithAnError)
     EXPECT_NE(who.ends[&second][0], 0);
 }
 
+/// A loop that lost and a wide element that has just got its lock need another post, which nobody takes any more.
+TEST(AtomicClose, WhatCannotGoOnIsNoSuccess)
+{
+    for (const fi_datatype type : {FI_UINT64, FI_UINT128}) {
+        Net::reset(12);
+        Net& net = Net::now();
+        Initiator who;
+        const std::uint64_t operand[2] = {2, 0};
+        net.memory[0] = 7; // not what is guessed
+        int context = 0;
+        who.runner->submit(make(who, {FI_PROD, type, 0, 1, const_cast<std::uint64_t*>(operand), nullptr, nullptr}, &context),
+                           false);
+        Net::step_all(0);
+        who.runner->close();
+        who.vcq.close();
+        EXPECT_EQ(net.memory[0], 7);
+        EXPECT_EQ(who.ends[&context], std::vector<int>{FI_EIO}) << type;
+    }
+}
+
 } // namespace

@@ -86,6 +86,7 @@ void Vcq::drain() noexcept
     if (!is_open() || closing_)
         return;
     closing_ = true;
+    last_error_ = UTOFU_ERR_MRQ_OTHER; // why posts are refused from now on: an error is never UTOFU_SUCCESS
     using Clock = std::chrono::steady_clock;
     const auto deadline = Clock::now() + std::chrono::milliseconds(100);
     while (!idle() && (poll(window_size) != 0 || Clock::now() < deadline)) {
