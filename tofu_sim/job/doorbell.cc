@@ -3,6 +3,7 @@
 // Called by: tni/engine (rings), api/wait (sleeps). Calls: futex, membarrier, on the slow side only.
 #include "job/doorbell.h"
 
+#include <algorithm>
 #include <climits>
 #include <ctime>
 #include <linux/futex.h>
@@ -11,6 +12,21 @@
 #include <unistd.h>
 
 namespace tofu::sim {
+namespace {
+
+constexpr int64_t look_again_ns = 500'000'000; // for who was killed while he rang
+constexpr int64_t unsure_ns = 1'000'000;       // where the kernel has no barrier for us
+
+SharedWord<uint32_t> no_barrier{0};
+
+int64_t now_ns() noexcept
+{
+    timespec now{};
+    (void)::clock_gettime(CLOCK_MONOTONIC, &now);
+    return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+} // namespace
 
 void wake_sleepers(SegmentHeader& header) noexcept
 {
@@ -28,32 +44,34 @@ void register_poster() noexcept
 
 uint32_t announce_sleeper(SegmentHeader& own) noexcept
 {
-    const uint32_t count = own.doorbell.load_acquire();
-    own.sleepers.store_seq(1);
-    (void)::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    uint32_t count = own.doorbell.load_acquire();
+    if (own.sleepers.exchange(1) == 0) {
+        count = own.doorbell.fetch_add(1) + 1;
+    }
+    const bool passed = ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
+    no_barrier.store_relaxed(passed ? 0 : 1);
     return count;
 }
 
 bool sleep_until_rung(SegmentHeader& own, uint32_t announced, int timeout_ms) noexcept
 {
-    timespec end{};
-    (void)::clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += timeout_ms / 1000;
-    end.tv_nsec += timeout_ms % 1000 * 1'000'000L;
-    if (end.tv_nsec >= 1'000'000'000L) {
-        end.tv_sec++;
-        end.tv_nsec -= 1'000'000'000L;
-    }
-    while (own.doorbell.load_acquire() == announced) {
-        timespec now{};
-        (void)::clock_gettime(CLOCK_MONOTONIC, &now);
-        if (timeout_ms >= 0 &&
-            (now.tv_sec > end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec >= end.tv_nsec))) {
+    int64_t now = now_ns();
+    const int64_t end = timeout_ms < 0 ? INT64_MAX : now + int64_t{timeout_ms} * 1'000'000;
+    // Cleared: rung, if only half. Also the case of a child of fork whose parent had announced itself.
+    while (own.doorbell.load_acquire() == announced && own.sleepers.load_acquire() != 0) {
+        if (now >= end) {
             return false;
         }
+        const bool trusted = no_barrier.load_relaxed() == 0;
+        const int64_t look_again = std::min(end, now + (trusted ? look_again_ns : unsure_ns));
+        const timespec until{look_again / 1'000'000'000, look_again % 1'000'000'000};
         // An absolute end, so that a signal does not prolong the sleep.
-        (void)::syscall(SYS_futex, &own.doorbell.raw, FUTEX_WAIT_BITSET, announced,
-                        timeout_ms < 0 ? nullptr : &end, nullptr, FUTEX_BITSET_MATCH_ANY);
+        (void)::syscall(SYS_futex, &own.doorbell.raw, FUTEX_WAIT_BITSET, announced, &until, nullptr,
+                        FUTEX_BITSET_MATCH_ANY);
+        now = now_ns();
+        if (!trusted && now < end) {
+            return true; // a poster may have missed the announcement: look around
+        }
     }
     return true;
 }

@@ -5,6 +5,10 @@
 // A poster stores data or a notice, then looks at `sleepers`: one plain load, no fence. The sleeper sets the
 // word and then makes every running thread of the machine that registered pass a barrier (membarrier), so
 // that either the poster sees the word or the sleeper, looking once more, sees what was posted.
+//
+// Who rings clears `sleepers`, adds to `doorbell` and wakes. Killed after the first step: the sleeper finds the word
+// cleared; after the second: the count changed; in both cases when it looks again by itself. A thread that announces
+// itself and finds the word cleared adds to the count, so that another, for whom it was cleared, does not miss that.
 #pragma once
 
 #include "job/layout.h"
@@ -27,7 +31,7 @@ inline void ring_doorbell(SegmentHeader& header) noexcept
 void register_poster() noexcept;
 
 // The two halves of sleeping: announce it and learn the bell's count; then, if looking around found nothing,
-// sleep until the count changes. Returns false on timeout (milliseconds, negative: none).
+// sleep until the count changes. Returns false on timeout (milliseconds, negative: none), true also for no reason.
 [[nodiscard]] uint32_t announce_sleeper(SegmentHeader& own) noexcept;
 [[nodiscard]] bool sleep_until_rung(SegmentHeader& own, uint32_t announced, int timeout_ms) noexcept;
 
