@@ -151,6 +151,41 @@ TEST(Queue, ReadFromTellsWhoSent)
     EXPECT_EQ(source, 0u);
 }
 
+/// The context that pairs FI_PEEK | FI_CLAIM with FI_CLAIM is the application's, whatever its value (fi_tagged(3)).
+TEST(Queue, AMessageIsClaimedUnderAnyContext)
+{
+    Pair p;
+    fi_cq_tagged_entry entry{};
+    const iovec iov{p.in, sizeof(p.in)};
+    fi_msg_tagged claim{};
+    claim.addr = FI_ADDR_UNSPEC;
+    claim.tag = 5;
+    claim.context = nullptr;
+    const auto send = [&](char first) {
+        p.out[0] = first;
+        p.post(p.tx, [&] { return fi_tsend(p.a, p.out, 8, nullptr, 1, 5, p.out); });
+    };
+    const auto look = [&](std::uint64_t flags) {
+        return eventually([&] {
+            EXPECT_EQ(fi_trecvmsg(p.b, &claim, FI_PEEK | flags), 0);
+            fi_cq_err_entry error{};
+            return fi_cq_read(p.rx, &entry, 1) == 1 || (fi_cq_readerr(p.rx, &error, 0), false);
+        });
+    };
+    send('A');
+    ASSERT_TRUE(look(FI_CLAIM));
+    send('B');
+    ASSERT_TRUE(look(0)); // the second one has come, too
+    claim.msg_iov = &iov;
+    claim.iov_count = 1;
+    ASSERT_EQ(fi_trecvmsg(p.b, &claim, FI_CLAIM), 0);
+    ASSERT_TRUE(eventually([&] { return fi_cq_read(p.rx, &entry, 1) == 1; }));
+    EXPECT_EQ(p.in[0], 'A');
+    ASSERT_EQ(fi_trecvmsg(p.b, &claim, 0), 0);
+    ASSERT_TRUE(eventually([&] { return fi_cq_read(p.rx, &entry, 1) == 1; }));
+    EXPECT_EQ(p.in[0], 'B');
+}
+
 TEST(Queue, IsBusyWhileAnEndpointUsesIt)
 {
     Pair p;

@@ -214,7 +214,8 @@ struct Unexpected : Arrived {
     Message message{};
     std::byte* large = nullptr;
     std::size_t large_size = 0;
-    const void* claimed_by = nullptr; ///< context of FI_CLAIM
+    bool claimed = false;             ///< by FI_PEEK | FI_CLAIM,
+    const void* claimed_by = nullptr; ///< with this context
     Unexpected* next_claimed = nullptr;
     alignas(16) std::byte bytes[small];
 };

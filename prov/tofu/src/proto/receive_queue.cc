@@ -195,9 +195,9 @@ bool ReceiveQueue::keep(Messenger& via, const Message& m, std::size_t large) noe
 /// A kept message has found its place: its memory goes back.
 void ReceiveQueue::forget(Unexpected& kept) noexcept
 {
-    if (kept.claimed_by == nullptr)
+    if (!kept.claimed)
         matcher(kept.message.tagged).drop(kept);
-    kept.claimed_by = nullptr;
+    kept.claimed = false;
     kept_bytes_ -= sizeof(Unexpected) + kept.large_size;
     std::free(kept.large);
     kept.large = nullptr;
@@ -246,6 +246,7 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
     }
     if (call.flags & FI_CLAIM) {
         matcher(call.tagged).drop(kept);
+        kept.claimed = true;
         kept.claimed_by = call.context;
         kept.next_claimed = claimed_;
         claimed_ = &kept;
