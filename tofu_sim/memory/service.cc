@@ -60,8 +60,8 @@ bool copy_self(void* here, uint64_t there, size_t bytes, bool write) noexcept
     if (errno != EPERM && errno != ENOSYS)
         return false;
     // Forbidden even on oneself (seccomp): then trust the registration.
-    write ? std::memcpy(reinterpret_cast<void*>(there), here, bytes)
-          : std::memcpy(here, reinterpret_cast<const void*>(there), bytes);
+    write ? copy_bytes(reinterpret_cast<void*>(there), here, bytes, CopyOrder::last_line)
+          : copy_bytes(here, reinterpret_cast<const void*>(there), bytes, CopyOrder::relaxed);
     return true;
 }
 
