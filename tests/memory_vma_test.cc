@@ -21,10 +21,18 @@ TEST(MemoryVma, TextAndQueryAgreeOnEveryMapping)
     VmaQuery text;
     text.force_text(true);
     int mappings = 0;
+    int changes = 0;
     Vma a;
     for (uint64_t at = 0; query.find(at, &a); at = a.end) {
         Vma b;
+        Vma again;
         ASSERT_TRUE(text.find(at, &b));
+        // Reading text allocates, and a sanitizer's allocator maps memory for that.
+        if (!query.find(at, &again) || again.start != a.start || again.end != a.end) {
+            ASSERT_LT(++changes, 100);
+            a.end = at; // once more
+            continue;
+        }
         EXPECT_EQ(a.start, b.start);
         EXPECT_EQ(a.end, b.end);
         EXPECT_EQ(a.inode, b.inode);
