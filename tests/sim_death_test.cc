@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -219,6 +220,53 @@ TEST(SimDeath, AForkedChildIsAProcessOfItsOwn)
         EXPECT_EQ(word, 1u);
     });    // Leak checkers talk on stderr about the thread that only the parent has: not asked for silence here.
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;
+    EXPECT_FALSE(job_is_left());
+}
+
+// The number of the segment among the open files of this process.
+int segment_fd()
+{
+    char name[64] = {};
+    for (int fd = 3; fd < 256; fd++) {
+        const std::string path = "/proc/self/fd/" + std::to_string(fd);
+        const ssize_t size = ::readlink(path.c_str(), name, sizeof name - 1);
+        if (size > 0 && std::strncmp(name, "/memfd:tofu-sim-segment", 23) == 0) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+// What a process has left by exec is free, whatever the new program has open at the same number.
+TEST(SimDeath, AProcessThatCallsExecHasLeftTheJob)
+{
+    ::setenv("TOFU_SIM_PPN", "9", 1); // one CQ of each TNI for each
+    const auto exits = run_processes(2, [](const Rank& rank) {
+        ::setenv("TOFU_SIM_RANK", "0", 1); // the same place
+        if (rank.number == 0) {
+            utofu_vcq_hdl_t vcq = 0;
+            ASSERT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq), UTOFU_SUCCESS);
+            const int fd = segment_fd();
+            ASSERT_GT(fd, 2);
+            rank.set(0, static_cast<uint64_t>(::getpid()));
+            rank.barrier();
+            (void)::dup2(STDIN_FILENO, fd); // not closed by exec
+            ::execlp("sleep", "sleep", "100", nullptr);
+            ::_exit(1);
+        }
+        rank.barrier();
+        const auto pid = static_cast<pid_t>(rank.get(0));
+        EXPECT_TRUE(wait_until([&] {
+            char name[64] = {};
+            const std::string path = "/proc/" + std::to_string(pid) + "/exe";
+            return ::readlink(path.c_str(), name, sizeof name - 1) > 0 && std::strstr(name, "_processes") == nullptr;
+        }));
+        utofu_vcq_hdl_t vcq = 0;
+        EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq), UTOFU_SUCCESS);
+        ::kill(pid, SIGKILL);
+    });
+    ::unsetenv("TOFU_SIM_PPN");
+    EXPECT_TRUE(exits[1].success()) << exits[1].errors;
     EXPECT_FALSE(job_is_left());
 }
 

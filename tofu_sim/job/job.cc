@@ -60,8 +60,9 @@ int open_private_directory(int parent, const char* name, const char* shown, int&
 }
 
 // A process that was killed takes a while to vanish from the process table, but its files and the word that
-// the kernel marks tell at once.
-bool slot_runs(const ProcessSlot& s) noexcept
+// the kernel marks tell at once. And one that has called exec is a process still, but no longer this one: what it
+// has at the number of our file is not the segment of this slot.
+bool slot_runs(const ProcessSlot& s, uint32_t process) noexcept
 {
     if (!process_runs(s.pid, s.start_time)) {
         return false;
@@ -72,10 +73,11 @@ bool slot_runs(const ProcessSlot& s) noexcept
     if (fd < 0) {
         return errno != ENOENT; // without the right to look it stays with the process table
     }
-    uint32_t owner = 0;
-    const ssize_t size = ::pread(fd, &owner, sizeof owner, offsetof(SegmentHeader, alive));
+    SegmentHeader head{};
+    const bool read = ::pread(fd, &head, sizeof head, 0) == ssize_t{sizeof head};
     ::close(fd);
-    return size != ssize_t{sizeof owner} || (owner & alive_tid_mask) != 0;
+    return read && head.magic == segment_magic && head.process == process &&
+           head.incarnation == s.incarnation.raw && (head.alive.owner.raw & alive_tid_mask) != 0;
 }
 
 bool lock_for(int fd, int seconds) noexcept
@@ -310,7 +312,7 @@ bool Job::runs(uint32_t process, uint32_t incarnation, unsigned bits) const noex
     ProcessSlot s{};
     const uint32_t mask = (1u << bits) - 1;
     return read_slot(process, s) && s.used.raw != 0 &&
-           (s.incarnation.raw & mask) == (incarnation & mask) && slot_runs(s);
+           (s.incarnation.raw & mask) == (incarnation & mask) && slot_runs(s, process);
 }
 
 uint32_t Job::count_running() const noexcept
@@ -322,8 +324,8 @@ uint32_t Job::count_running() const noexcept
         if (::pread(file_fd_, block, sizeof block, offset) != ssize_t{sizeof block}) {
             break;
         }
-        for (const ProcessSlot& s : block) {
-            running += s.used.raw != 0 && slot_runs(s) ? 1 : 0;
+        for (uint32_t i = 0; i < 64; i++) {
+            running += block[i].used.raw != 0 && slot_runs(block[i], first + i) ? 1 : 0;
         }
     }
     return running;
@@ -336,7 +338,7 @@ std::optional<uint32_t> Job::find_slot() const noexcept
         if (!read_slot(process, s)) {
             return std::nullopt;
         }
-        if (s.used.raw == 0 || !slot_runs(s)) {
+        if (s.used.raw == 0 || !slot_runs(s, process)) {
             return process;
         }
     }
