@@ -101,6 +101,42 @@ TEST(Addresses, RemovedPlacesAreUsedAgainLowestFirst)
     EXPECT_EQ(at[2], 6u);
 }
 
+/// A peer may have two places (fi_av(3)): who has one of them later is somebody else all the same.
+TEST(Addresses, APlaceThatWasGivenToAnotherLeadsThere)
+{
+    Objects o;
+    fid_cq* queue[3] = {o.open_queue(), o.open_queue(), o.open_queue()};
+    for (fid_cq* cq : queue)
+        o.add(cq, cq);
+    Address first, second;
+    std::size_t length = sizeof(first);
+    ASSERT_EQ(fi_getname(&o.endpoints[1]->fid, &first, &length), 0);
+    ASSERT_EQ(fi_getname(&o.endpoints[2]->fid, &second, &length), 0);
+    fi_addr_t once = 1, again = 3;
+    for (int use = 0; use < 2; use++) {
+        ASSERT_EQ(fi_av_insert(o.av, &first, 1, &again, 0, nullptr), 1);
+        ASSERT_EQ(again, 3u);
+        if (use == 0) {
+            ASSERT_EQ(fi_av_remove(o.av, &again, 1, 0), 0);
+        }
+    }
+    char in[2][8] = {}, out[8] = "whose";
+    const auto send = [&](fi_addr_t to, unsigned receiver) {
+        ASSERT_EQ(fi_trecv(o.endpoints[receiver], in[receiver - 1], 8, nullptr, FI_ADDR_UNSPEC, 0, 0, nullptr), 0);
+        o.post(queue[0], [&] { return fi_tinject(o.endpoints[0], out, 8, to, 0); });
+        EXPECT_TRUE(eventually([&] {
+            fi_cq_tagged_entry entry;
+            return fi_cq_read(queue[receiver], &entry, 1) == 1;
+        }));
+    };
+    send(once, 1);
+    send(again, 1);
+    ASSERT_EQ(fi_av_remove(o.av, &once, 1, 0), 0);
+    ASSERT_EQ(fi_av_insert(o.av, &second, 1, &once, 0, nullptr), 1);
+    ASSERT_EQ(once, 1u);
+    send(once, 2);
+}
+
 TEST(Addresses, LookupTellsTheLengthAndCopiesWhatFits)
 {
     Objects o;

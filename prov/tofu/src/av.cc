@@ -366,7 +366,7 @@ int AddressVector::insert_one(const EndpointAddress& address, fi_addr_t* result,
         peer->nonce = address.nonce;
         peer->index = address.index;
         peer->further = address.further;
-        peer->generation++;
+        peer->generation = ++uses_;
         // release: find() sees the other members with it
         std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
         if (index_ != nullptr)
@@ -407,7 +407,6 @@ int AddressVector::remove(const fi_addr_t* places, std::size_t count, std::uint6
             if (std::uint32_t& slot = index_->find(*this, peer->home, peer->nonce, peer->index); slot != Index::free)
                 slot = Index::gone;
         std::atomic_ref(peer->home).store(0, std::memory_order_release);
-        peer->generation++;
         free_places_++;
         first_free_ = std::min(first_free_, number);
     }

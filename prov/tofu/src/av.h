@@ -25,7 +25,7 @@ struct Peer {
     std::uint64_t nonce;
     std::uint16_t index;      ///< endpoint number in its domain
     std::uint16_t further;    ///< receive contexts behind the first, at the numbers that follow
-    std::uint32_t generation; ///< counts the uses of this place, so that caches see a replaced peer
+    std::uint32_t generation; ///< of this use of the place, no other's in the vector: caches see a replaced peer
 };
 
 class AddressVector final : public fid_av {
@@ -109,6 +109,7 @@ class AddressVector final : public fid_av {
     EventQueue* events_ = nullptr;
     std::size_t free_places_ = 0;
     std::size_t first_free_ = 0; ///< no free place lies below it
+    std::uint32_t uses_ = 0;     ///< of places, ever
     Lock lock_;
     std::atomic<std::uint32_t> generation_{0};
     std::atomic<std::size_t> size_{0};

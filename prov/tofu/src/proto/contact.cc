@@ -35,7 +35,9 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
     const std::size_t page = number / page_size;
     if (page < pages_.size() && pages_[page] != nullptr) {
         Channel* found = pages_[page][number % page_size];
-        if (found != nullptr && found->peer.generation == peer->generation) [[likely]] {
+        if (found != nullptr && found->peer.home == peer->home && found->peer.nonce == peer->nonce &&
+            found->peer.index == peer->index + ep_.av().context_of(dest)) [[likely]] {
+            found->peer.generation = peer->generation; // of two places that lead here, the one used last
             last_dest_ = dest;
             last_channel_ = channel = found;
             return 0;
