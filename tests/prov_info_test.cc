@@ -128,36 +128,68 @@ TEST(InfoConsumers, OpenMpiBtl)
     EXPECT_GE(info->ep_attr->max_msg_size, std::size_t{8} << 20);
 }
 
-TEST(InfoConsumers, Mpich)
+/// What MPICH's netmod ofi does first: it looks at every provider's answer to no hints.
+const fi_info* answer_to_no_hints(Info& owner)
 {
     fi_info* all = nullptr;
-    ASSERT_EQ(fi_getinfo(fi_version(), nullptr, nullptr, 0, nullptr, &all), 0);
-    Info owner(all);
-    const fi_info* ours = all;
-    while (ours != nullptr && std::strcmp(ours->fabric_attr->prov_name, "tofu") != 0)
-        ours = ours->next;
+    if (fi_getinfo(fi_version(), nullptr, nullptr, 0, nullptr, &all) != 0)
+        return nullptr;
+    owner.reset(all);
+    while (all != nullptr && std::strcmp(all->fabric_attr->prov_name, "tofu") != 0)
+        all = all->next;
+    return all;
+}
+
+TEST(InfoConsumers, MpichFindsAllItCanWishForWithoutHints)
+{
+    Info owner;
+    const fi_info* ours = answer_to_no_hints(owner);
     ASSERT_NE(ours, nullptr);
-    EXPECT_EQ(ours->caps & (FI_MSG | FI_MULTI_RECV), static_cast<std::uint64_t>(FI_MSG | FI_MULTI_RECV));
-    Info info = ask(
-        [&](fi_info& h) {
-            h.caps = ours->caps;
-            h.mode = FI_CONTEXT | FI_ASYNC_IOV | FI_RX_CQ_DATA | FI_CONTEXT2;
-            h.tx_attr->op_flags = FI_DELIVERY_COMPLETE;
-            h.tx_attr->msg_order = FI_ORDER_SAS | atomic_orders;
-            h.rx_attr->msg_order = FI_ORDER_SAS | atomic_orders;
-            h.domain_attr->cq_data_size = 4;
-            h.domain_attr->av_type = FI_AV_TABLE;
-            h.domain_attr->control_progress = FI_PROGRESS_MANUAL;
-            h.domain_attr->data_progress = FI_PROGRESS_MANUAL;
-            h.domain_attr->threading = FI_THREAD_DOMAIN;
-            h.domain_attr->resource_mgmt = FI_RM_ENABLED;
-            h.domain_attr->mr_mode = FI_MR_ENDPOINT | FI_MR_HMEM;
-        },
-        fi_version());
-    ASSERT_NE(info, nullptr);
-    EXPECT_EQ(info->domain_attr->threading, FI_THREAD_DOMAIN); // else it aborts
-    EXPECT_EQ(info->tx_attr->msg_order & (FI_ORDER_SAS | atomic_orders), FI_ORDER_SAS | atomic_orders);
-    EXPECT_EQ(info->caps & ours->caps, ours->caps);
+    constexpr std::uint64_t wanted =
+        FI_MSG | FI_MULTI_RECV | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_NAMED_RX_CTX;
+    EXPECT_EQ(ours->caps & wanted, wanted);
+    EXPECT_EQ(ours->ep_attr->type, FI_EP_RDM);
+    EXPECT_GE(ours->domain_attr->cq_data_size, 4u);
+    EXPECT_GT(ours->domain_attr->max_ep_tx_ctx, 1u);
+    // MPIR_CVAR_CH4_OFI_ENABLE_ATOMICS=1 makes these a condition.
+    EXPECT_EQ(ours->tx_attr->msg_order & atomic_orders, atomic_orders);
+    EXPECT_EQ(ours->rx_attr->msg_order & atomic_orders, atomic_orders);
+}
+
+TEST(InfoConsumers, Mpich)
+{
+    Info owner;
+    const fi_info* ours = answer_to_no_hints(owner);
+    ASSERT_NE(ours, nullptr);
+    // 4.0 to 5.0 differ in the bits of mr_mode, and the way a library was configured in the threading.
+    for (int mode : {0, FI_MR_ENDPOINT | FI_MR_HMEM})
+        for (fi_threading threading : {FI_THREAD_DOMAIN, FI_THREAD_COMPLETION, FI_THREAD_SAFE}) {
+            Info info = ask(
+                [&](fi_info& h) {
+                    h.caps = ours->caps;
+                    h.mode = FI_CONTEXT | FI_ASYNC_IOV | FI_RX_CQ_DATA | FI_CONTEXT2;
+                    h.tx_attr->op_flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
+                    h.tx_attr->msg_order = FI_ORDER_SAS | atomic_orders;
+                    h.rx_attr->op_flags = FI_COMPLETION;
+                    h.ep_attr->mem_tag_format = 0x00E0'0000'7FFF'FFFF; // protocol, no source, tag
+                    h.domain_attr->mode = FI_RESTRICTED_COMP;
+                    h.domain_attr->cq_data_size = 4;
+                    h.domain_attr->av_type = FI_AV_TABLE;
+                    h.domain_attr->control_progress = FI_PROGRESS_MANUAL;
+                    h.domain_attr->data_progress = FI_PROGRESS_MANUAL;
+                    h.domain_attr->threading = threading;
+                    h.domain_attr->resource_mgmt = FI_RM_ENABLED;
+                    h.domain_attr->mr_mode = mode;
+                },
+                fi_version());
+            ASSERT_NE(info, nullptr);
+            EXPECT_EQ(info->domain_attr->threading, threading); // else it aborts
+            EXPECT_EQ(info->tx_attr->msg_order & (FI_ORDER_SAS | atomic_orders),
+                      FI_ORDER_SAS | atomic_orders);
+            EXPECT_EQ(info->caps & ours->caps, ours->caps);
+            EXPECT_EQ(info->domain_attr->mr_mode, 0); // windows with keys of MPICH's
+            EXPECT_EQ(info->domain_attr->av_type, FI_AV_TABLE);
+        }
 }
 
 TEST(InfoConsumers, SandiaOpenShmem)

@@ -197,11 +197,20 @@ bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, in
 
 // --- the answer
 
+/// Without hints: all that can be had, which is what a caller compares with its wishes. With hints that name no
+/// order: that of messages, for the others cost a flag on each transfer.
+std::uint64_t granted_order(std::uint64_t caps, const std::uint64_t* hint) noexcept
+{
+    if (hint == nullptr)
+        return orders_for(caps);
+    return *hint != 0 ? *hint : FI_ORDER_SAS;
+}
+
 void fill_tx(fi_tx_attr& tx, std::uint64_t caps, const fi_tx_attr* hint) noexcept
 {
     tx.caps = caps & limits::tx_caps;
     tx.op_flags = hint != nullptr ? hint->op_flags : 0;
-    tx.msg_order = hint != nullptr && hint->msg_order != 0 ? hint->msg_order : FI_ORDER_SAS;
+    tx.msg_order = granted_order(caps, hint != nullptr ? &hint->msg_order : nullptr);
     tx.inject_size = limits::inject_size;
     tx.size = hint != nullptr && hint->size != 0 ? hint->size : limits::tx_size;
     tx.iov_limit = limits::iov_limit;
@@ -212,7 +221,7 @@ void fill_rx(fi_rx_attr& rx, std::uint64_t caps, const fi_rx_attr* hint) noexcep
 {
     rx.caps = caps & limits::rx_caps;
     rx.op_flags = hint != nullptr ? hint->op_flags : 0;
-    rx.msg_order = hint != nullptr && hint->msg_order != 0 ? hint->msg_order : FI_ORDER_SAS;
+    rx.msg_order = granted_order(caps, hint != nullptr ? &hint->msg_order : nullptr);
     rx.size = hint != nullptr && hint->size != 0 ? hint->size : limits::rx_size;
     rx.iov_limit = limits::iov_limit;
 }
