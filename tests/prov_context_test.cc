@@ -264,6 +264,50 @@ TEST(ScalableEndpoint, BindingsAndStatesAreChecked)
     });
 }
 
+/// As MPICH's netmod ofi does: the endpoint enabled first, each context with the capabilities of both directions'
+/// naming, one queue and one counter for both, and completions for those operations alone that ask for one.
+TEST(ScalableEndpoint, ContextsAsMpichOpensThem)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(all_caps | FI_MULTI_RECV, 8, 1, 1, FI_THREAD_DOMAIN);
+        fid_ep *sep = nullptr, *tx = nullptr, *rx = nullptr;
+        check(fi_scalable_ep(base.domain, base.info, &sep, nullptr), "fi_scalable_ep");
+        check(fi_scalable_ep_bind(sep, &base.av->fid, 0), "fi_scalable_ep_bind");
+        check(fi_enable(sep), "fi_enable");
+        fi_cntr_attr counts{};
+        counts.wait_obj = FI_WAIT_UNSPEC;
+        fid_cntr* cntr = nullptr;
+        check(fi_cntr_open(base.domain, &counts, &cntr, nullptr), "fi_cntr_open");
+        fid_cq* cq = base.queue();
+
+        fi_tx_attr sends = *base.info->tx_attr;
+        sends.op_flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
+        sends.caps = FI_TAGGED | FI_RMA | FI_ATOMIC | FI_MSG | FI_NAMED_RX_CTX;
+        check(fi_tx_context(sep, 0, &sends, &tx, nullptr), "fi_tx_context");
+        check(fi_ep_bind(tx, &cq->fid, FI_SEND | FI_SELECTIVE_COMPLETION), "bind cq");
+        check(fi_ep_bind(tx, &cntr->fid, FI_WRITE | FI_READ), "bind cntr");
+        check(fi_enable(tx), "fi_enable");
+        fi_rx_attr takes = *base.info->rx_attr;
+        takes.caps = FI_TAGGED | FI_DIRECTED_RECV | FI_RMA | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_ATOMIC |
+                     FI_MSG | FI_MULTI_RECV | FI_NAMED_RX_CTX;
+        check(fi_rx_context(sep, 0, &takes, &rx, nullptr), "fi_rx_context");
+        check(fi_ep_bind(rx, &cq->fid, FI_RECV), "bind cq");
+        check(fi_enable(rx), "fi_enable");
+
+        const fi_addr_t self = fi_rx_addr(base.insert(&sep->fid), 0, 8);
+        std::uint64_t out = 17, in = 0;
+        ASSERT_EQ(fi_trecv(rx, &in, sizeof in, nullptr, self, 5, 0, &in), 0);
+        ASSERT_EQ(post(cq, [&] { return fi_tsenddata(tx, &out, 8, nullptr, 3, self, 5, &out); }), 0);
+        fi_cq_tagged_entry entries[2];
+        for (fi_cq_tagged_entry& entry : entries)
+            ASSERT_TRUE(next(cq, entry));
+        EXPECT_EQ(in, out);
+        EXPECT_NE(entries[0].op_context, entries[1].op_context);
+        for (struct fid* object : {&tx->fid, &rx->fid, &cq->fid, &sep->fid, &cntr->fid})
+            EXPECT_EQ(fi_close(object), 0);
+    });
+}
+
 TEST(ScalableEndpoint, NumbersComeBack)
 {
     expect_processes(1, [](const Rank&) {

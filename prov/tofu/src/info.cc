@@ -92,7 +92,8 @@ bool fits_tx(const fi_tx_attr& hint, std::uint64_t caps) noexcept
 
 bool fits_rx(const fi_rx_attr& hint, std::uint64_t caps) noexcept
 {
-    if ((hint.caps & ~(caps & (limits::rx_caps | limits::domain_caps))) != 0)
+    // FI_NAMED_RX_CTX is the sender's; MPICH names it for its receive contexts too.
+    if ((hint.caps & ~(caps & (limits::rx_caps | limits::domain_caps | FI_NAMED_RX_CTX))) != 0)
         return refuse("rx_attr->caps");
     if ((hint.op_flags & ~limits::rx_op_flags) != 0)
         return refuse("rx_attr->op_flags");
