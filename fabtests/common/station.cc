@@ -50,6 +50,7 @@ int Station::open_queues()
     attr.format = options_.format;
     attr.size = options_.queue_size;
     attr.wait_obj = options_.wait;
+    attr.wait_set = options_.wait_set;
     attr.wait_cond = options_.condition;
     if (int rc = fi_cq_open(world_.domain(), &attr, &tx_, this); rc != 0)
         return rc;

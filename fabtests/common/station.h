@@ -15,6 +15,7 @@ namespace fabtests {
 struct StationOptions {
     fi_cq_format format = FI_CQ_FORMAT_TAGGED;
     fi_wait_obj wait = FI_WAIT_NONE;
+    fid_wait* wait_set = nullptr;    ///< for FI_WAIT_SET
     fi_cq_wait_cond condition = FI_CQ_COND_NONE;
     std::size_t queue_size = 1024;
     bool selective = false;

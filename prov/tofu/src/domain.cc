@@ -18,6 +18,7 @@
 #include "cntr.h"
 #include "cq.h"
 #include "endpoint.h"
+#include "eq.h"
 #include "fabric.h"
 #include "info.h"
 #include "log.h"
@@ -36,10 +37,11 @@ int close_domain(struct fid* fid)
 {
     return Domain::of(reinterpret_cast<fid_domain*>(fid)).close();
 }
-int bind_domain(struct fid*, struct fid* object, std::uint64_t)
+int bind_domain(struct fid* fid, struct fid* object, std::uint64_t flags)
 {
-    // An event queue would carry asynchronous events of the domain: there are none to carry.
-    return object != nullptr && object->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;
+    if (object == nullptr || object->fclass != FI_CLASS_EQ)
+        return -FI_EINVAL;
+    return Domain::of(reinterpret_cast<fid_domain*>(fid)).bind(EventQueue::of(reinterpret_cast<fid_eq*>(object)), flags);
 }
 int control_domain(struct fid*, int, void*)
 {
@@ -111,8 +113,15 @@ int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* c
         delete made;
         return error;
     }
+    all().add(*made);
     *domain = made;
     return 0;
+}
+
+OpenList<Domain>& Domain::all() noexcept
+{
+    static constinit OpenList<Domain> list;
+    return list;
 }
 
 int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
@@ -164,10 +173,26 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
     return 0;
 }
 
+/// fi_domain(3): the queue for asynchronous events of the domain, of which registrations are the only ones.
+int Domain::bind(EventQueue& events, std::uint64_t flags) noexcept
+{
+    if ((flags & ~FI_REG_MR) != 0)
+        return -FI_EBADFLAGS;
+    if (events_ != nullptr)
+        return -FI_EINVAL;
+    events.hold();
+    events_ = &events;
+    reports_regions_ = (flags & FI_REG_MR) != 0;
+    return 0;
+}
+
 int Domain::close() noexcept
 {
     if (users_.load(std::memory_order_relaxed) != 0)
         return -FI_EBUSY;
+    all().remove(*this);
+    if (events_ != nullptr)
+        events_->release();
     thread_.stop();
     regions_->close();
     home_.close();

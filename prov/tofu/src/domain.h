@@ -15,6 +15,7 @@
 
 #include "address.h"
 #include "lock.h"
+#include "open_list.h"
 #include "progress_thread.h"
 #include "vcq/vcq.h"
 
@@ -22,6 +23,7 @@ namespace tofu {
 
 class Bell;
 class Endpoint;
+class EventQueue;
 class Fabric;
 class RegionTable;
 class ProgressSet;
@@ -39,6 +41,7 @@ struct DomainModel {
 class Domain final : public fid_domain {
   public:
     static int open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context);
+    static OpenList<Domain>& all() noexcept;
     static Domain& of(fid_domain* d) noexcept { return *static_cast<Domain*>(d); }
 
     [[nodiscard]] const DomainModel& model() const noexcept { return model_; }
@@ -87,7 +90,12 @@ class Domain final : public fid_domain {
     void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
     void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
 
+    int bind(EventQueue& events, std::uint64_t flags) noexcept;
+    /// Where registrations report (fi_domain_bind, FI_REG_MR); null: they are synchronous.
+    [[nodiscard]] EventQueue* registration_events() const noexcept { return reports_regions_ ? events_ : nullptr; }
     int close() noexcept;
+
+    Domain* next_open = nullptr; ///< the list's
 
   private:
     struct Area {
@@ -101,6 +109,8 @@ class Domain final : public fid_domain {
 
     DomainModel model_{};
     Fabric* fabric_ = nullptr;
+    EventQueue* events_ = nullptr;
+    bool reports_regions_ = false;
     const vcq::Backend* backend_ = nullptr;
     Lock home_lock_;
     Lock shared_lock_;

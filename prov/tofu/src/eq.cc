@@ -186,7 +186,7 @@ ssize_t EventQueue::read_error(fi_eq_err_entry* entry, std::uint64_t flags)
     if (events_.empty() || events_.front().error.err == 0)
         return -FI_EAGAIN;
     // There is never provider data; err_data and its size may be a buffer of the caller's (fi_eq(3), since 1.5).
-    void* data = entry->err_data;
+    void* data = entry->err_data_size != 0 ? entry->err_data : nullptr;
     *entry = events_.front().error;
     entry->err_data = data;
     entry->err_data_size = 0;

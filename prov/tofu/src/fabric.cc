@@ -23,6 +23,7 @@ int close_fabric(struct fid* fid)
     auto* fabric = &Fabric::of(reinterpret_cast<fid_fabric*>(fid));
     if (fabric->in_use())
         return -FI_EBUSY;
+    Fabric::all().remove(*fabric);
     delete fabric;
     return 0;
 }
@@ -66,6 +67,12 @@ fi_ops_fabric fabric_ops = {
 
 } // namespace
 
+OpenList<Fabric>& Fabric::all() noexcept
+{
+    static constinit OpenList<Fabric> list;
+    return list;
+}
+
 int Fabric::open(fi_fabric_attr* attr, fid_fabric** fabric, void* context)
 {
     if (attr->name != nullptr && std::strcmp(attr->name, fabric_name) != 0)
@@ -78,6 +85,7 @@ int Fabric::open(fi_fabric_attr* attr, fid_fabric** fabric, void* context)
     made->fid.ops = &fid_ops;
     made->ops = &fabric_ops;
     made->api_version = attr->api_version;
+    all().add(*made);
     *fabric = made;
     return 0;
 }

@@ -7,16 +7,21 @@
 
 #include <rdma/fabric.h>
 
+#include "open_list.h"
+
 namespace tofu {
 
 class Fabric final : public fid_fabric {
   public:
     static int open(fi_fabric_attr* attr, fid_fabric** fabric, void* context);
+    static OpenList<Fabric>& all() noexcept;
     static Fabric& of(fid_fabric* f) noexcept { return *static_cast<Fabric*>(f); }
 
     void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
     void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
     [[nodiscard]] bool in_use() const noexcept { return users_.load(std::memory_order_relaxed) != 0; }
+
+    Fabric* next_open = nullptr; ///< the list's
 
   private:
     std::atomic<int> users_{0};

@@ -8,10 +8,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
 #include "attributes.h"
+#include "domain.h"
+#include "fabric.h"
 #include "log.h"
 #include "names.h"
 #include "vcq/backend.h"
@@ -371,18 +374,22 @@ struct Ends {
     EndpointAddress source{};
     EndpointAddress destination{};
     bool to_peer = false;
+    bool source_named = false; ///< whatever the hints say of it
+    bool destination_named = false;
 };
 
 /// fi_getinfo(3): with FI_SOURCE they name this side, else the other one. False: nobody has that name.
 bool find_ends(const char* node, const char* service, std::uint64_t flags, Ends& ends) noexcept
 {
     const bool here = (flags & FI_SOURCE) != 0;
+    ends.source_named = here;
+    ends.destination_named = !here && (node != nullptr || service != nullptr);
     ends.source = names::placeholder(here && service != nullptr ? names::key_of(service) : 0);
     if (node == nullptr)
         return true;
     if (!here && address_from_text(node, ends.destination))
         return ends.to_peer = service == nullptr; // the text has everything
-    if (!names::is_here(node)) {
+    if (!names::is_here(node, (flags & FI_NUMERICHOST) != 0)) {
         TOFU_INFO(FI_LOG_CORE, "%s is neither an address of ours (tofu://...) nor this machine\n", node);
         return false;
     }
@@ -410,9 +417,25 @@ bool set_address(const fi_info& info, const EndpointAddress& address, void*& to,
 
 bool set_addresses(fi_info& info, const Ends& ends) noexcept
 {
-    return (info.src_addr != nullptr ||
+    if (ends.destination_named) {
+        std::free(std::exchange(info.dest_addr, nullptr));
+        info.dest_addrlen = 0;
+    }
+    return ((info.src_addr != nullptr && !ends.source_named) ||
             set_address(info, ends.source, info.src_addr, info.src_addrlen)) &&
            (!ends.to_peer || set_address(info, ends.destination, info.dest_addr, info.dest_addrlen));
+}
+
+/// fi_fabric(3), fi_domain(3): the open instances that the hints name, or else the first ones. False: what they name is
+/// not ours.
+bool set_instances(fi_info& info, const fi_info* hints) noexcept
+{
+    const fid_fabric* const fabric = hints && hints->fabric_attr ? hints->fabric_attr->fabric : nullptr;
+    const fid_domain* const domain = hints && hints->domain_attr ? hints->domain_attr->domain : nullptr;
+    info.fabric_attr->fabric = Fabric::all().find(fabric);
+    info.domain_attr->domain = Domain::all().find(domain);
+    return (fabric == nullptr || info.fabric_attr->fabric != nullptr) &&
+           (domain == nullptr || info.domain_attr->domain != nullptr);
 }
 
 } // namespace
@@ -456,6 +479,11 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
         if (first != nullptr && first->domain_attr->mr_mode == mode)
             continue;
         fi_info* made = make(version, mode, vcqs, hints);
+        if (made != nullptr && !set_instances(*made, hints)) {
+            TOFU_INFO(FI_LOG_CORE, "no match: the fabric or domain in the hints is not one of ours\n");
+            release(made);
+            break;
+        }
         if (made != nullptr && !set_addresses(*made, ends)) {
             release(made);
             made = nullptr;

@@ -95,10 +95,12 @@ std::uint64_t key_of(const char* service) noexcept
     return hash != 0 ? hash : 1;
 }
 
-bool is_here(const char* node) noexcept
+bool is_here(const char* node, bool numeric) noexcept
 {
+    addrinfo hints{};
+    hints.ai_flags = numeric ? AI_NUMERICHOST : 0;
     addrinfo* found = nullptr;
-    if (getaddrinfo(node, nullptr, nullptr, &found) != 0)
+    if (getaddrinfo(node, nullptr, &hints, &found) != 0)
         return false;
     ifaddrs* own = nullptr;
     bool here = false;

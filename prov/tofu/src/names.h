@@ -20,8 +20,9 @@ namespace tofu::names {
     return {address_magic, wire_version, 0, 0, 0, key};
 }
 
-/// Is `node` this machine: one of its addresses, or a name of one? May ask the resolver.
-[[nodiscard]] bool is_here(const char* node) noexcept;
+/// Is `node` this machine: one of its addresses, or a name of one? May ask the resolver, unless names are ruled out
+/// (`numeric`).
+[[nodiscard]] bool is_here(const char* node, bool numeric) noexcept;
 
 /// The endpoint that a process of this user and job has announced under the key. False: none.
 [[nodiscard]] bool find(std::uint64_t key, EndpointAddress& address) noexcept;

@@ -11,6 +11,7 @@
 
 #include "cntr.h"
 #include "domain.h"
+#include "eq.h"
 #include "endpoint.h"
 
 namespace tofu {
@@ -99,7 +100,9 @@ int RegionTable::reg(const fi_mr_attr& attr, std::uint64_t flags, fid_mr** mr) n
     region->serial_ = next_serial_++;
     regions_++;
     domain_.hold();
-    *mr = region;
+    *mr = region; // before the event can be read (fi_mr(3))
+    if (EventQueue* const events = domain_.registration_events(); events != nullptr)
+        events->post(FI_MR_COMPLETE, {&region->fid, attr.context, 0});
     return 0;
 }
 

@@ -273,11 +273,12 @@ int PollSet::poll(void** contexts, int count) noexcept
     int found = 0;
     std::lock_guard guard(mutex_);
     for (struct fid* object : members_) {
-        if (found == count)
-            break;
-        const bool some = object->fclass == FI_CLASS_CQ ? queue_of(object).look()
-                                                        : counter_of(object).changed_since_poll();
-        if (some)
+        const bool is_queue = object->fclass == FI_CLASS_CQ;
+        if (found == count) { // no room to tell of it, but all make progress (fi_poll(3))
+            (is_queue ? queue_of(object).progress() : counter_of(object).progress()).run();
+            continue;
+        }
+        if (is_queue ? queue_of(object).look() : counter_of(object).changed_since_poll())
             contexts[found++] = object->context;
     }
     return found;
@@ -291,6 +292,8 @@ int try_wait(fid_fabric*, struct fid** fids, int count) noexcept
         return -FI_EINVAL;
     for (int i = 0; i < count; i++) {
         int result = -FI_EINVAL;
+        if (fids[i] == nullptr)
+            return result;
         switch (fids[i]->fclass) {
         case FI_CLASS_CQ: result = queue_of(fids[i]).wait_object().try_wait(); break;
         case FI_CLASS_CNTR: result = counter_of(fids[i]).wait_object().try_wait(); break;
