@@ -3,8 +3,10 @@
 // fi_eq(3), fi_getinfo(3)). Run by make check.
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <memory>
@@ -363,6 +365,57 @@ TEST(Names, AServiceIsFoundWhileItsEndpointLives)
         EXPECT_EQ(find(), std::string(name, length));
     }
     EXPECT_EQ(find(), "");
+}
+
+/// Whoever looks a service up leaves a connection that nobody takes; as many as there are may look.
+TEST(Names, AServiceIsFoundByAnyNumberOfClients)
+{
+    Wishes wishes;
+    wishes.service = "prov_address_test:" + std::to_string(getpid());
+    Objects o(wishes);
+    fid_cq* cq = o.open_queue();
+    o.add(cq, cq);
+    for (unsigned client = 0; client < 5000; client++) {
+        fi_info* found = nullptr;
+        ASSERT_EQ(fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", wishes.service.c_str(), 0, tofu_hints().get(), &found), 0)
+            << client;
+        EXPECT_NE(found->dest_addr, nullptr);
+        fi_freeinfo(found);
+        EXPECT_EQ(fi_cq_read(cq, nullptr, 0), -FI_EAGAIN); // the server looks after its endpoint now and then
+    }
+}
+
+/// An endpoint that can't be enabled for want of descriptors can be enabled when there are some.
+TEST(Names, WhatCannotBeAnnouncedIsNotEnabled)
+{
+    Wishes wishes;
+    wishes.service = "prov_address_test:" + std::to_string(getpid());
+    Objects o(wishes);
+    fid_cq* cq = o.open_queue();
+    fid_ep* ep = nullptr;
+    o.must(fi_endpoint(o.domain, o.info, &ep, nullptr));
+    o.endpoints.push_back(ep);
+    o.must(fi_ep_bind(ep, &o.av->fid, 0));
+    o.must(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV));
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit tight{128, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
+    std::vector<int> taken;
+    for (int fd = 0; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;)
+        taken.push_back(fd);
+    int result = -FI_EMFILE;
+    while (result != 0 && taken.size() >= 2) {
+        result = fi_enable(ep);
+        EXPECT_NE(result, -FI_EOPBADSTATE);
+        // The simulator keeps one for each area that was registered.
+        for (int i = 0; i < 2; i++, taken.pop_back())
+            close(taken.back());
+    }
+    for (int fd : taken)
+        close(fd);
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_EQ(result, 0);
 }
 
 /// fi_getinfo(3): a service is optional. fi_multi_ep of libfabric's tests names its own host alone.

@@ -27,6 +27,10 @@
 
 namespace tofu {
 
+namespace {
+constexpr unsigned rounds_per_finder_look = 256; // of progress; between them some thousand may find an endpoint by name
+}
+
 Endpoint::Endpoint() noexcept = default;
 Endpoint::~Endpoint() = default;
 
@@ -211,7 +215,10 @@ int Endpoint::enable() noexcept
                 return ret;
     if (int ret = check_bound(); ret != 0)
         return ret;
-    if (int ret = make_engines(); ret != 0) {
+    int ret = make_engines();
+    if (ret == 0)
+        ret = announce();
+    if (ret != 0) {
         if (messages_) {
             std::lock_guard guard(*lock_);
             messages_->leave();
@@ -228,11 +235,20 @@ int Endpoint::enable() noexcept
         enabled_ = true;
     }
     list();
-    if (part_ == Part::receive)
-        return parent_->announce();
-    if (name_key_ != 0)
-        return announcement_.open(name_key_, address());
     return 0;
+}
+
+/// Under the service name that it was opened for.
+int Endpoint::announce() noexcept
+{
+    names::Announcement& name = part_ == Part::receive ? parent_->announcement() : announcement_;
+    int ret = 0;
+    if (part_ == Part::receive)
+        ret = parent_->announce();
+    else if (name_key_ != 0)
+        ret = name.open(name_key_, address());
+    named_ = name.is_open() ? &name : nullptr;
+    return ret;
 }
 
 // --- progress
@@ -259,6 +275,8 @@ bool Endpoint::progress_locked() noexcept
         atomic_->progress();
     if (messages_)
         messages_->progress();
+    if (named_ != nullptr && ++rounds_ % rounds_per_finder_look == 0) [[unlikely]]
+        named_->clear();
     return some;
 }
 

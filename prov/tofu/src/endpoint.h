@@ -191,6 +191,7 @@ class Endpoint final : public EndpointFace {
     void choose_operations() noexcept;
     static void on_orphan(void* owner, int code, bool armw, utofu_vcq_id_t peer) noexcept;
     int make_engines() noexcept;
+    int announce() noexcept;
     void unbind() noexcept;
 
     Domain* domain_ = nullptr;
@@ -224,6 +225,8 @@ class Endpoint final : public EndpointFace {
     std::uint32_t address_format_ = FI_FORMAT_UNSPEC;
     std::uint64_t name_key_ = 0; ///< the service name it was opened for (names.h), 0: none
     names::Announcement announcement_;
+    names::Announcement* named_ = nullptr; ///< it, or that of its scalable endpoint, while finders connect to it
+    unsigned rounds_ = 0;                  ///< of progress, where it has a name
     std::unique_ptr<LocalMemory> local_memory_;
     std::unique_ptr<RemoteKeys> remote_keys_;
     std::unique_ptr<RmaEngine> rma_;

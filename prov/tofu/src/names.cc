@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cinttypes>
+#include <climits>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -24,6 +25,7 @@ namespace tofu::names {
 namespace {
 
 constexpr std::size_t prefix_size = 64; ///< its text with the final zero: 53 at most
+constexpr unsigned most_at_once = 4096; ///< connections; what the kernel keeps by default
 
 /// Stands for the job: processes of another one are out of reach, whatever their names. 0 where the machine has one
 /// job at a time.
@@ -143,19 +145,29 @@ Announcement::~Announcement()
         close(socket_);
 }
 
+void Announcement::clear() noexcept
+{
+    for (unsigned i = 0; i < most_at_once; i++) {
+        const int connection = accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
+        if (connection < 0)
+            return;
+        close(connection);
+    }
+}
+
 int Announcement::open(std::uint64_t key, const EndpointAddress& address) noexcept
 {
     char text[sizeof(sockaddr_un::sun_path)];
     const int length = prefix_of(key, text, sizeof(text));
     static_assert(sizeof(text) > prefix_size - 11 + address_text_size - 1); // one more for the leading zero
     address_to_text(address, text + length);
-    socket_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socket_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (socket_ < 0)
         return -FI_EMFILE;
     sockaddr_un name;
     const socklen_t size = fill(name, text);
-    // Nobody accepts: that the name is there, and whose it is, is all that a finder wants.
-    if (bind(socket_, reinterpret_cast<sockaddr*>(&name), size) != 0 || listen(socket_, 128) != 0) {
+    // That the name is there, and whose it is, is all that a finder wants: clear() takes its connection some time.
+    if (bind(socket_, reinterpret_cast<sockaddr*>(&name), size) != 0 || listen(socket_, INT_MAX) != 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "endpoint cannot be announced by name: %s\n", std::strerror(errno));
         close(socket_);
         socket_ = -1;

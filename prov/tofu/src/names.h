@@ -36,6 +36,9 @@ class Announcement {
     ~Announcement();
     /// 0 or -FI_E*.
     [[nodiscard]] int open(std::uint64_t key, const EndpointAddress& address) noexcept;
+    [[nodiscard]] bool is_open() const noexcept { return socket_ >= 0; }
+    /// Lets go of those who have found it: each leaves a connection, and there is room for some thousand. Any thread.
+    void clear() noexcept;
 
   private:
     int socket_ = -1;

@@ -163,8 +163,9 @@ int ScalableEndpoint::announce() noexcept
     std::lock_guard guard(mutex_);
     if (announced_ || plan_.name_key == 0)
         return 0;
-    announced_ = true;
-    return announcement_.open(plan_.name_key, address());
+    const int ret = announcement_.open(plan_.name_key, address());
+    announced_ = ret == 0;
+    return ret;
 }
 
 // --- contexts

@@ -33,6 +33,7 @@ class ScalableEndpoint final : public fid_ep {
     [[nodiscard]] AddressVector* av() noexcept { return av_; }
     /// Makes the service name known that it was opened for, once. 0 or -FI_E*.
     int announce() noexcept;
+    [[nodiscard]] names::Announcement& announcement() noexcept { return announcement_; }
     /// A context was closed.
     void drop_context(Part part, unsigned slot) noexcept;
 
