@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Rings that change hands: more senders than rings, more receivers than channels, and the cases of
 // prov/tofu/src/proto/turnover.cc that need a death or a silent peer. Calls libfabric over the provider over the simulator.
+#include <chrono>
 #include <cstdlib>
+#include <utility>
 
 #include <sys/wait.h>
 
@@ -108,6 +110,42 @@ TEST(Turnover, OneEndpointSendsToMorePeersThanItHasChannels)
                 const std::uint64_t word = round * 10000 + p;
                 ASSERT_EQ(s.post([&] { return fi_inject(s.ep, &word, 8, peers[p]); }), 0) << p;
             }
+    });
+}
+
+/// What senders want of an endpoint that gets no processor must not pile up in its receive queue, whose overflow would
+/// end its process (guide, chapter 7).
+TEST(Turnover, WishesDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
+{
+    expect_processes(2, [](const Rank& rank) {
+        constexpr unsigned senders = 100;
+        setenv("FI_TOFU_RINGS", "1", 1);
+        setenv("TOFU_SIM_PPN", "1", 1);
+        setenv("UTOFU_NUM_MRQ_ENTRIES", "2048", 1);
+        Session s(rank, crowd_options());
+        if (rank.number == 0) {
+            ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1000) == 1; }));
+            take_notes(s, senders, 1);
+            return;
+        }
+        Crowd crowd(s, senders);
+        // 100 wishes each 5 ms: a queue of 2048 entries lasts for 100 ms.
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(600);
+        std::uint32_t through = 0;
+        while (std::chrono::steady_clock::now() < end)
+            for (std::uint32_t e = through; e < senders; e++) {
+                const Note note{through, 0};
+                const ssize_t ret = fi_inject(crowd.endpoints[e], &note, sizeof note, 0);
+                ASSERT_TRUE(ret == 0 || ret == -FI_EAGAIN) << fi_strerror(static_cast<int>(-ret));
+                if (ret == 0)
+                    std::swap(crowd.endpoints[e], crowd.endpoints[through++]);
+            }
+        EXPECT_LT(through, senders);
+        rank.set(1000, 1);
+        for (; through < senders; through++) {
+            const Note note{through, 0};
+            ASSERT_EQ(s.post([&] { return fi_inject(crowd.endpoints[through], &note, sizeof note, 0); }), 0);
+        }
     });
 }
 

@@ -261,20 +261,10 @@ void Domain::drop(Lock& lock) noexcept
     std::erase(locks_, &lock);
 }
 
-/// Under the home lock. Endpoints take their own lock inside: home before endpoint.
+/// Under the home lock. Notices are of RMA events alone: messages leave none (docs/wire-protocol.md, "Receive queues").
 void Domain::on_remote(void* self, const vcq::RemoteNotice& notice) noexcept
 {
-    auto& domain = *static_cast<Domain*>(self);
-    for (unsigned i = 0; i < domain.next_index_; i++) {
-        const Area& area = domain.areas_[i];
-        // RMT_PUT says where the bytes end, so the end of the area belongs to it.
-        const std::uint64_t offset = notice.stadd - area.base;
-        if (area.size != 0 && offset <= area.size && domain.endpoints_[i] != nullptr) {
-            domain.endpoints_[i]->area_notice(notice, offset);
-            return;
-        }
-    }
-    domain.regions_->remote_event(notice);
+    static_cast<Domain*>(self)->regions_->remote_event(notice);
 }
 
 int Domain::take_numbers(unsigned count, unsigned& first) noexcept
@@ -318,13 +308,6 @@ void Domain::remove_endpoint(unsigned index) noexcept
     std::lock_guard guard(home_lock_);
     endpoints_[index] = nullptr;
     open_endpoints_--;
-    areas_[index] = {};
-}
-
-void Domain::set_area(unsigned index, utofu_stadd_t base, std::size_t size) noexcept
-{
-    std::lock_guard guard(home_lock_);
-    areas_[index] = {base, size};
 }
 
 } // namespace tofu

@@ -54,7 +54,7 @@ class Domain final : public fid_domain {
     [[nodiscard]] std::uint64_t nonce() const noexcept { return nonce_; }
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
 
-    /// Polls the home VCQ: hands notices of message areas to their endpoints, counts RMA events. Takes the
+    /// Polls the home VCQ: counts RMA events. Takes the
     /// home lock, or returns at once where another thread holds it and `patient` is not asked for. No endpoint
     /// lock may be held. True where there was something.
     bool progress_home(bool patient = false) noexcept;
@@ -81,8 +81,6 @@ class Domain final : public fid_domain {
     void remove_endpoint(unsigned index) noexcept;
     /// Endpoint number `index` (below max_endpoints) or null; under home_lock().
     [[nodiscard]] Endpoint* endpoint_at(unsigned index) const noexcept { return endpoints_[index]; }
-    /// Where the message area of endpoint `index` lies (home VCQ), so that notices find it; size 0: nowhere.
-    void set_area(unsigned index, utofu_stadd_t base, std::size_t size) noexcept;
     /// Spreads VCQs over TNIs and CQs.
     [[nodiscard]] unsigned next_spread() noexcept { return spread_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -98,10 +96,6 @@ class Domain final : public fid_domain {
     Domain* next_open = nullptr; ///< the list's
 
   private:
-    struct Area {
-        utofu_stadd_t base;
-        std::size_t size;
-    };
     Domain() noexcept;
     ~Domain();
     int set_up(Fabric& fabric, const fi_info& info, void* context) noexcept;
@@ -118,7 +112,6 @@ class Domain final : public fid_domain {
     std::uint64_t nonce_ = 0;
     std::unique_ptr<RegionTable> regions_;
     Endpoint* endpoints_[max_endpoints] = {};
-    Area areas_[max_endpoints] = {};
     std::bitset<max_endpoints> taken_; ///< numbers in use
     unsigned next_index_ = 0;          ///< numbers from here on have never been used
     unsigned open_endpoints_ = 0; ///< under home_lock()

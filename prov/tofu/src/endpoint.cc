@@ -280,13 +280,6 @@ bool Endpoint::progress_locked() noexcept
     return some;
 }
 
-void Endpoint::area_notice(const vcq::RemoteNotice&, std::uint64_t offset) noexcept
-{
-    std::lock_guard guard(*lock_);
-    if (messages_)
-        messages_->area_notice(offset);
-}
-
 void Endpoint::rma_event(std::uint8_t notice_type) noexcept
 {
     Counter* counter = notice_type == UTOFU_MRQ_TYPE_RMT_GET ? counters_.remote_read

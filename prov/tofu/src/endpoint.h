@@ -154,8 +154,6 @@ class Endpoint final : public EndpointFace {
     /// The same for who holds lock() already, in an entry of an engine before it has changed anything:
     /// waiters run inside. For the refusals (-FI_EAGAIN), so that who only retries gets on.
     bool progress_locked() noexcept;
-    /// A peer's notice concerning this endpoint's message area (home VCQ). Takes the lock.
-    void area_notice(const vcq::RemoteNotice& notice, std::uint64_t offset) noexcept;
     /// A peer wrote to (or read from) memory of the domain: counts for FI_RMA_EVENT.
     void rma_event(std::uint8_t notice_type) noexcept;
 

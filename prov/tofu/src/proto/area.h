@@ -42,7 +42,8 @@ class Area {
     {
         return word(return_offset(n));
     }
-    [[nodiscard]] std::atomic_ref<std::uint64_t> wish() const noexcept { return word(wish_offset); }
+    /// All Bells, each put there behind what it announces.
+    [[nodiscard]] std::atomic_ref<std::uint64_t> bells() const noexcept { return word(bells_offset); }
     /// ring_slots and, above, AreaHeader::hint.
     void set_hint(std::uint32_t hint) noexcept
     {

@@ -244,7 +244,8 @@ void Messenger::on_claim(Channel& ch, const vcq::Notice& notice) noexcept
         start_claiming(ch);
         return;
     }
-    wish(ch);
+    // No ring is free there: it shall ask for some. Rung again after the next look, so nothing is checked.
+    ring_bell(ch.peer.home, ch.area, Bell::wish);
     pause(ch, full_pause_ms);
 }
 

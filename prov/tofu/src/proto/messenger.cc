@@ -97,7 +97,6 @@ int Messenger::open() noexcept
         std::lock_guard guard(ep_.lock());
         queue_.join(*this);
     }
-    ep_.domain().set_area(ep_.index(), area_.stadd(), geometry.size());
     open_ = true;
     return 0;
 }
@@ -143,13 +142,25 @@ ssize_t Messenger::cancel(void* context) noexcept
     return own_queue_ != nullptr ? own_queue_->cancel(context) : -FI_ENOENT;
 }
 
-/// Packets and reports that found no room in the queue of the TNI; what peers gave notice of.
+/// Behind what it announces, which is in order with it. Where the TNI has no room for it the peer finds out in one of
+/// its slow rounds.
+void Messenger::ring_bell(utofu_vcq_id_t home, utofu_stadd_t area, Bell bell) noexcept
+{
+    constexpr std::uint16_t rings = 1;
+    static_assert(sizeof rings == bell_size);
+    (void)vcq_.put_inline(home, &rings, area + bell_offset(bell), sizeof rings, {.strong_order = true});
+}
+
+/// Packets and reports that found no room in the queue of the TNI; what peers rang for.
 void Messenger::catch_up() noexcept
 {
-    if (returns_due_) {
-        returns_due_ = false;
+    // seq_cst: pairs with the peer's Put; what is announced from now on rings again
+    const std::uint64_t bells = area_.bells().exchange(0, std::memory_order_seq_cst);
+    if (rung(bells, Bell::contact))
+        scan_claims();
+    if (rung(bells, Bell::status))
         look_at_returns(channels_.size());
-    }
+    wished_ |= rung(bells, Bell::wish);
     if (wished_)
         slow_round();
     if (deferred_ != 0)
@@ -177,8 +188,7 @@ void Messenger::slow_round() noexcept
         close_gone();
     scan_claims();
     look_at_returns(returns_per_tick);
-    // acquire: pairs with the peer's Put, which came after its look at the claim words
-    if (area_.wish().load(std::memory_order_acquire) != 0)
+    if (wished_)
         on_wish();
     wished_ = false;
     if (now_ - last_watch_ < watch_ms)
@@ -187,7 +197,7 @@ void Messenger::slow_round() noexcept
     watch();
 }
 
-/// New rings whose notice has not come, and those of claimants that died before their HELLO.
+/// New rings, and those of claimants that died before their HELLO.
 void Messenger::scan_claims() noexcept
 {
     for (unsigned ring = 0; ring < area_.geometry().ring_count; ring++)

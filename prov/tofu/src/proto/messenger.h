@@ -86,8 +86,6 @@ class Messenger {
 
     // --- from the endpoint, under its lock
     void progress() noexcept;
-    /// A Put with notice ended at `offset` of the area.
-    void area_notice(std::uint64_t offset) noexcept;
     /// A communication nobody waited for failed: the peer is gone.
     void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
     /// No send is waiting for a peer.
@@ -129,7 +127,6 @@ class Messenger {
     [[nodiscard]] Channel* reuse_channel() noexcept;
     [[nodiscard]] static bool reusable(const Channel& ch) noexcept;
     void unlink(Channel& ch) noexcept;
-    void wish(Channel& ch) noexcept;
     void on_wish() noexcept;
     void ask_back() noexcept;
     [[nodiscard]] bool farewell(Inbound& in) noexcept;
@@ -227,6 +224,7 @@ class Messenger {
     static void on_share_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
     // messenger.cc
+    void ring_bell(utofu_vcq_id_t home, utofu_stadd_t area, Bell bell) noexcept;
     void scan_claims() noexcept;
     void catch_up() noexcept;
     void close_gone() noexcept;
@@ -267,8 +265,7 @@ class Messenger {
     std::size_t hot_ = 0;
     unsigned gone_ = 0; ///< rings of senders that are no more
     bool reports_due_ = false;
-    bool returns_due_ = false;   ///< a peer wrote to a return block, with a notice
-    bool wished_ = false;        ///< a peer finds no free ring here, and gave notice
+    bool wished_ = false;        ///< a peer finds no free ring here, and rang
     std::size_t ask_hand_ = 0;   ///< where rings are asked back next
     std::unique_ptr<Inbound> retired_; ///< closed last; still looked at while its last packet is handled
     std::unique_ptr<ReceiveQueue> own_queue_; ///< null where the receives are those of a shared context

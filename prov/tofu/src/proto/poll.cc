@@ -25,6 +25,10 @@ std::uint32_t number_in(std::uint64_t control) noexcept
 
 void Messenger::progress() noexcept
 {
+    // relaxed: catch_up() reads it again
+    if (deferred_ != 0 || reports_due_ || wished_ ||
+        area_.bells().load(std::memory_order_relaxed) != 0) [[unlikely]]
+        catch_up();
     poll_rings();
     if (!waiting_fin_.empty())
         poll_fins();
@@ -32,8 +36,6 @@ void Messenger::progress() noexcept
         poll_reports();
     if (waiting_fetches_ != nullptr) [[unlikely]]
         resume_fetches();
-    if (deferred_ != 0 || reports_due_ || returns_due_ || wished_) [[unlikely]]
-        catch_up();
     if (++rounds_ % rounds_per_look == 0) [[unlikely]]
         slow_round();
 }

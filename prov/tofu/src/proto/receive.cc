@@ -144,19 +144,6 @@ fi_addr_t Messenger::source_of(Inbound& in) noexcept
 
 // --- rings come and go
 
-void Messenger::area_notice(std::uint64_t offset) noexcept
-{
-    const Geometry& g = area_.geometry();
-    if (!open_ || offset > g.size())
-        return;
-    if (offset <= g.rings()) {
-        wished_ |= offset == wish_offset + sizeof(std::uint64_t);
-        returns_due_ |= offset > returns_offset && offset <= fins_offset;
-        return;
-    }
-    open_ring(static_cast<unsigned>((offset - 1 - g.rings()) / (std::uint64_t{g.ring_slots} * slot_size)));
-}
-
 /// Somebody claimed this ring: from now on it is polled.
 void Messenger::open_ring(unsigned ring) noexcept
 {
@@ -237,9 +224,10 @@ void Messenger::report(Inbound& in) noexcept
 {
     const ReturnBlock block{in.next_seq - 1, static_cast<std::uint32_t>(in.status), in.serial};
     // In order: an earlier report that lands later would hide this one for good.
-    const vcq::Post post = vcq_.put_inline(
-        in.home, &block, in.returns, sizeof block,
-        {.strong_order = true, .remote_notice = in.status != ReturnStatus::open});
+    const vcq::Post post =
+        vcq_.put_inline(in.home, &block, in.returns, sizeof block, {.strong_order = true});
+    if (in.status != ReturnStatus::open) [[unlikely]]
+        ring_bell(in.home, in.area, Bell::status);
     if (post == vcq::Post::done) [[likely]]
         in.reported = in.next_seq - 1;
     in.report_due = post == vcq::Post::busy;

@@ -340,7 +340,6 @@ bool Messenger::flush(Channel& ch) noexcept
         ch.deferred_size,
         {.when = waiter != nullptr ? vcq::When::delivered : vcq::When::never,
          .strong_order = true,
-         .remote_notice = hello,
          .waiter = waiter});
     if (hello && post != vcq::Post::done)
         ch.contacting = false;
@@ -353,6 +352,8 @@ bool Messenger::flush(Channel& ch) noexcept
     ch.deferred_size = 0;
     ch.deferred_waiter = nullptr;
     deferred_--;
+    if (hello)
+        ring_bell(ch.peer.home, ch.area, Bell::contact);
     return true;
 }
 

@@ -179,20 +179,11 @@ void Messenger::unlink(Channel& ch) noexcept
     ch.aliased = false;
 }
 
-/// No ring is free at the peer: it shall ask for some. Tried again after the next look, so nothing is checked.
-void Messenger::wish(Channel& ch) noexcept
-{
-    const std::uint64_t who = ep_.domain().home_id();
-    (void)vcq_.put_inline(ch.peer.home, &who, ch.area + wish_offset, sizeof who,
-                          {.remote_notice = true});
-}
-
 // --- the receiver
 
 /// A sender has found no free ring.
 [[gnu::noinline]] void Messenger::on_wish() noexcept
 {
-    area_.wish().store(0, std::memory_order_relaxed);
     const unsigned count = area_.geometry().ring_count;
     for (unsigned i = 0; i < count; i++)
         if (inbound_[i] == nullptr && area_.claim(i).load(std::memory_order_relaxed) == 0) {
@@ -229,9 +220,10 @@ void Messenger::ask_back() noexcept
 bool Messenger::farewell(Inbound& in) noexcept
 {
     const ReturnBlock block{in.next_seq, static_cast<std::uint32_t>(ReturnStatus::closed), in.serial};
-    if (vcq_.put_inline(in.home, &block, in.returns, sizeof block,
-                        {.strong_order = true, .remote_notice = true}) == vcq::Post::busy)
+    if (vcq_.put_inline(in.home, &block, in.returns, sizeof block, {.strong_order = true}) ==
+        vcq::Post::busy)
         return false;
+    ring_bell(in.home, in.area, Bell::status);
     counts_.rings_returned++;
     return true;
 }
