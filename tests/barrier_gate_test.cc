@@ -120,6 +120,27 @@ TEST(Gates, RoundsWrapAroundTheirCounter)
     }
 }
 
+// A source that has done more than half of what its counter holds: a gate that is set now waits for its next round.
+TEST(Gates, AGateSetLateJoinsASourceOfManyRounds)
+{
+    for (const uint32_t done : {7u, 0x700000u, 0x800001u, 0xffffffu, 0x1000003u}) {
+        World w;
+        w.set_pair();
+        for (uint32_t step = 0x400000; step < done; step += 0x400000) {
+            w.start(start_b, step, 0, false); // both slots
+            w.start(start_b, step + 1, 0, false);
+        }
+        w.start(start_b, done - 1, 0, false);
+        w.start(start_b, done, 0, false);
+        w.set(relay_a, start_b, start_a, start_b, start_a);
+        GateSetting s;
+        ASSERT_TRUE(w.gates.read(relay_a, s));
+        uint32_t round = 0;
+        EXPECT_TRUE(w.gates.round_for(relay_a, s, Input::packet, w.tag(start_b, done + 1), round)) << done;
+        EXPECT_EQ(round, 1u) << done;
+    }
+}
+
 TEST(Gates, EpochsWrapAroundTheirCounter)
 {
     World w;

@@ -4,6 +4,7 @@
 #include "barrier/gate.h"
 
 #include <atomic>
+#include <optional>
 
 namespace tofu::sim {
 namespace {
@@ -184,14 +185,14 @@ void Gates::write(GateRef gate, const GateSetting& setting) const noexcept
 
 uint32_t Gates::last_round(const OutputSlot* slots, uint32_t epoch) const noexcept
 {
-    uint32_t last = 0;
+    std::optional<uint32_t> last; // of the two, never against 0: half a turn on, 0 is later
     for (unsigned i = 0; i < slots_per_output; i++) {
         const Tag tag = tag_of(slots[i].head.load_acquire());
-        if (tag.epoch() == epoch && later_round(tag.round(), last)) {
+        if (tag.epoch() == epoch && (!last || later_round(tag.round(), *last))) {
             last = tag.round();
         }
     }
-    return last;
+    return last.value_or(0);
 }
 
 Fetched Gates::fetch_output(GateRef gate, Tag tag, Packet& packet) const noexcept
