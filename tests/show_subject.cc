@@ -3,7 +3,8 @@
 // told. Called by: tests/show_test.sh, under tofu-sim run. Calls: utofu_*.
 //
 // Prints "ready", then waits until its standard input ends, and frees nothing: an exit must do. Of two, one waits
-// (be-reached), and the other, when told, puts to it and gets from it by a path with a corner (reach).
+// (be-reached), and the other, when told, puts to it, gets from it and sends it barrier packets by a path with a
+// corner (reach).
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -75,6 +76,36 @@ bool reach()
            end_of(utofu_get(vcq, id, here, there, 30, 0, notice, nullptr)) == UTOFU_SUCCESS;
 }
 
+// A barrier gate that waits for nobody and sends a packet a round to the process at (0,1,0,0,0,0): rounds of them, over
+// path coordinates or, by null, the shortest way.
+bool send_packets(int rounds, utofu_vbg_id_t gate, const uint8_t* path)
+{
+    utofu_vbg_setting setting = {gate, UTOFU_VBG_ID_NULL, UTOFU_VBG_ID_NULL, UTOFU_VBG_ID_NULL,
+                                 gate ^ (utofu_vbg_id_t{1} << 40), {UTOFU_PATH_COORD_NULL, 0, 0}}; // Y is 1 there
+    if (path != nullptr) {
+        std::memcpy(setting.dst_path_coords, path, 3);
+    }
+    if (utofu_set_vbg(&setting, 1) != UTOFU_SUCCESS) {
+        return false;
+    }
+    for (int i = 0; i < rounds; i++) {
+        if (utofu_barrier(gate, 0) != UTOFU_SUCCESS || utofu_poll_barrier(gate, 0) != UTOFU_SUCCESS) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Three by (0,2,0), four the shortest way, and one of a gate that is freed.
+bool send_all_packets()
+{
+    const uint8_t path[3] = {0, 2, 0};
+    utofu_vbg_id_t gate = 0;
+    return utofu_alloc_vbg(1, 1, 0, &gate) == UTOFU_SUCCESS && send_packets(3, gate, path) &&
+           send_packets(4, gate, nullptr) && utofu_alloc_vbg(5, 1, 0, &gate) == UTOFU_SUCCESS &&
+           send_packets(1, gate, path) && utofu_free_vbg(&gate, 1) == UTOFU_SUCCESS;
+}
+
 // A VCQ of a known place with memory of a known name.
 bool be_reached()
 {
@@ -99,7 +130,7 @@ int main(int argc, char** argv)
 {
     const bool reaches = argc > 1 && std::strcmp(argv[1], "reach") == 0;
     const bool is_reached = argc > 1 && !reaches;
-    const bool good = reaches ? told_to_go_on() && reach() : is_reached ? be_reached() : make_two_vcqs();
+    const bool good = reaches ? told_to_go_on() && reach() && send_all_packets() : is_reached ? be_reached() : make_two_vcqs();
     if (!good) {
         std::fputs("show_subject: uTofu refuses\n", stderr);
         return 1;

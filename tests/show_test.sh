@@ -86,12 +86,13 @@ read -r -t 30 word <&6
 expect "the first has reached it" reached "${word:-}"
 shown "$job"
 expect "links of the way there, and of the way back for what was got" \
-    "(0,0,0,0,0,0) B-: 2 operations, 100 bytes
-(0,0,0,0,2,0) Y+: 2 operations, 100 bytes
+    "(0,0,0,0,0,0) Y+: 0 operations, 0 bytes, 4 barrier packets
+(0,0,0,0,0,0) B-: 2 operations, 100 bytes, 4 barrier packets
+(0,0,0,0,2,0) Y+: 2 operations, 100 bytes, 4 barrier packets
 (0,0,0,0,2,0) B+: 0 operations, 30 bytes
 (0,1,0,0,0,0) B-: 0 operations, 30 bytes
 (0,1,0,0,2,0) Y-: 0 operations, 30 bytes
-(0,1,0,0,2,0) B+: 2 operations, 100 bytes" "$(sed -n 's/^  link //p' "$scratch/shown")"
+(0,1,0,0,2,0) B+: 2 operations, 100 bytes, 4 barrier packets" "$(sed -n 's/^  link //p' "$scratch/shown")"
 expect "what found nobody counts for the TNI alone" 1 "$(grep -c '^    tni 4: 3 operations, 142 bytes' "$scratch/shown")"
 exec 5>&-
 kill -TERM $launcher

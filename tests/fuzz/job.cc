@@ -3,9 +3,9 @@
 // Called by: tests/fuzz. Calls: tools/job_files, tools/link_loads.
 #include "fuzz.h"
 
+#include "job/flows.h"
 #include "job/job.h"
 #include "job/liveness.h"
-#include "tni/flows.h"
 #include "tools/job_files.h"
 #include "tools/link_loads.h"
 
@@ -109,6 +109,27 @@ void job(Input input)
         flow.bytes_back = input.take<uint16_t>();
     }
     tools::LinkLoads loads(topology);
+    static const auto gates = std::make_unique<TniGates>();
+    for (uint32_t i = 0; i < 4; i++) {
+        GateState& gate = gates->gates[input.below(gates_per_tni)];
+        gate.version.raw = input.take<uint16_t>();
+        gate.configured.raw = input.below(2);
+        gate.dst[0].raw = static_cast<uint32_t>(input.number(header.num_nodes * gates_per_node));
+        gate.path.raw = static_cast<uint32_t>(input.number(path_ids));
+        gate.out[i % 2].head.raw = input.take<uint64_t>();
+    }
+    if (view->header->file_bytes < uint64_t{1} << 30) {
+        const auto tni = input.below(header.num_nodes * tnis_per_node);
+        write_at(place.file, job_gates_offset(header.num_nodes) + size_t{tni} * tni_gates_bytes, gates.get(),
+                 sizeof *gates);
+    }
+    unsigned visits = 0;
+    tools::visit_gates(*view, [&](uint32_t tni, const TniGates& found) {
+        visits++;
+        loads.add(found, tni);
+    });
+    require(visits <= 2, "no more than what has pages"); // a page may belong to two
+    loads.add(*gates, static_cast<uint32_t>(input.number(header.num_nodes * tnis_per_node)));
     for (const tools::ProcessView& process : tools::read_processes(*view)) {
         const NodeEntry node = tools::read_node(*view, process.entry.node);
         (void)OwnerWord::decode(node.cqs[0].word.raw);

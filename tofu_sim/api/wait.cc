@@ -4,8 +4,8 @@
 #include "api/exports.h"
 
 #include "job/doorbell.h"
+#include "job/flows.h"
 #include "tni/engine.h"
-#include "tni/flows.h"
 #include "tni/session.h"
 
 #include "config.h"

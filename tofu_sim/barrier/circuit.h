@@ -14,6 +14,8 @@ struct CircuitHost {
     uint64_t (*owner_of)(void* context, GateRef gate) noexcept = nullptr;
     // Whether the process that wrote this GateWord still runs. Slow.
     bool (*runs)(void* context, uint64_t owner) noexcept = nullptr;
+    // Counts packets that a gate of the own node has sent, for `tofu-sim show`. Null: nobody counts.
+    void (*count_packets)(void* context, GateRef target, uint32_t path, uint64_t packets) noexcept = nullptr;
     // Adversarial mode: true leaves a packet on its way for now; a later pull delivers it. Null: never.
     bool (*hold_packet)(void* context) noexcept = nullptr;
 };

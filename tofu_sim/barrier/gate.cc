@@ -4,7 +4,6 @@
 #include "barrier/gate.h"
 
 #include <atomic>
-#include <optional>
 
 namespace tofu::sim {
 namespace {
@@ -14,10 +13,6 @@ constexpr uint32_t mismatch_bit = 1u << 7;
 constexpr uint64_t tagged(Tag tag, uint32_t payload) noexcept
 {
     return uint64_t{tag.value} << 32 | payload;
-}
-constexpr Tag tag_of(uint64_t word) noexcept
-{
-    return {static_cast<uint32_t>(word >> 32)};
 }
 
 // Brings a word to `tag`, unless it is there or beyond. False: it is beyond.
@@ -99,11 +94,6 @@ void begin_epoch(OutputSlot* slots, uint32_t epoch) noexcept
     }
 }
 
-constexpr uint32_t epoch_of_version(uint64_t version) noexcept
-{
-    return version >> 1 & 0xff;
-}
-
 constexpr uint64_t edge_word(uint32_t own_epoch, uint32_t source_epoch, uint32_t offset) noexcept
 {
     return uint64_t{own_epoch} << 56 | uint64_t{source_epoch} << 48 | (offset & 0xffffff);
@@ -135,6 +125,7 @@ bool Gates::read(GateRef gate, GateSetting& setting) const noexcept
             return false; // the owner is at it, or died there: then the gate is nobody's
         }
         setting.configured = s.configured.load_relaxed() != 0;
+        setting.path = s.path.load_relaxed();
         for (unsigned i = 0; i < 2; i++) {
             setting.src[i] = s.src[i].load_relaxed();
             setting.dst[i] = s.dst[i].load_relaxed();
@@ -161,6 +152,7 @@ void Gates::write(GateRef gate, const GateSetting& setting) const noexcept
     s.version.store_seq(writing);
     std::atomic_thread_fence(std::memory_order_release); // partner: the fence in read
     s.configured.store_relaxed(setting.configured ? 1 : 0);
+    s.path.store_relaxed(setting.path);
     const uint32_t epoch = epoch_of_version(writing + 1);
     begin_epoch(s.out, epoch);
     if (is_start_gate(gate)) {
@@ -183,16 +175,9 @@ void Gates::write(GateRef gate, const GateSetting& setting) const noexcept
     s.version.store_release(writing + 1);
 }
 
-uint32_t Gates::last_round(const OutputSlot* slots, uint32_t epoch) const noexcept
+uint32_t Gates::rounds_sent(GateRef gate, const GateSetting& setting) const noexcept
 {
-    std::optional<uint32_t> last; // of the two, never against 0: half a turn on, 0 is later
-    for (unsigned i = 0; i < slots_per_output; i++) {
-        const Tag tag = tag_of(slots[i].head.load_acquire());
-        if (tag.epoch() == epoch && (!last || later_round(tag.round(), *last))) {
-            last = tag.round();
-        }
-    }
-    return last.value_or(0);
+    return last_round(state(gate).out, setting.epoch);
 }
 
 Fetched Gates::fetch_output(GateRef gate, Tag tag, Packet& packet) const noexcept

@@ -13,6 +13,7 @@ struct GateSetting {
     bool configured = false;
     GateRef src[2] = {null_gate, null_gate}; // [Input]
     GateRef dst[2] = {null_gate, null_gate};
+    uint32_t path = 0; // ID of the path of packets to `dst`
     uint64_t src_owner[2] = {0, 0};
 };
 
@@ -44,6 +45,9 @@ class Gates {
     // By the owner only. A new epoch begins; outputs and inputs under way are forgotten.
     void write(GateRef gate, const GateSetting& setting) const noexcept;
 
+    // Rounds that the gate has sent since it was set, of 24 bits: as many packets, if it sends any.
+    [[nodiscard]] uint32_t rounds_sent(GateRef gate, const GateSetting& setting) const noexcept;
+
     // What the start half sends in a round.
     [[nodiscard]] Fetched fetch_output(GateRef gate, Tag tag, Packet& packet) const noexcept;
     void publish_output(GateRef gate, Tag tag, const Packet& packet) const noexcept;
@@ -69,7 +73,6 @@ class Gates {
     [[nodiscard]] TniGates& tni(GateRef gate) const noexcept;
     [[nodiscard]] GateState& state(GateRef gate) const noexcept;
     [[nodiscard]] OutputSlot* inward_slots(GateRef gate) const noexcept;
-    [[nodiscard]] uint32_t last_round(const OutputSlot* slots, uint32_t epoch) const noexcept;
     [[nodiscard]] bool offset_of(GateRef gate, const GateSetting& setting, Input input,
                                  GateSetting& source, uint32_t& offset) const noexcept;
 

@@ -3,6 +3,7 @@
 // Called by: api/barrier, job/process (reset after fork). Calls: barrier/vbg, job/process.
 #include "barrier/process_vbgs.h"
 
+#include "job/flows.h"
 #include "job/process.h"
 
 #include <atomic>
@@ -41,6 +42,14 @@ bool hold_packet(void*) noexcept
     return x >> 63 != 0;
 }
 
+void count_packets(void*, GateRef target, uint32_t path, uint64_t packets) noexcept
+{
+    Process& self = Process::self();
+    const std::lock_guard guard(self.slow_path());
+    NodeFlows& flows = flows_to(segment_flows(self.segment().base), node_of_gate(target));
+    flows.of[0][path % path_ids].packets += packets; // links know no TNI
+}
+
 bool claim(void*, unsigned gate) noexcept
 {
     return job().claim_gate(gate);
@@ -77,6 +86,7 @@ int enter_vbgs() noexcept
     host.gates = Gates(self.job().gate_area(), self.topology().num_nodes());
     host.circuit.owner_of = owner_of;
     host.circuit.runs = runs;
+    host.circuit.count_packets = count_packets;
     if (self.environment().chaos) {
         chaos_state.store(*self.environment().chaos + self.job().process(), std::memory_order_relaxed);
         host.circuit.hold_packet = hold_packet;

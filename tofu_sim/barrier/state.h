@@ -11,6 +11,8 @@
 #include "barrier/reduce.h"
 #include "job/layout.h"
 
+#include <optional>
+
 namespace tofu::sim {
 
 // A gate by number: node * gates_per_node + tni * gates_per_tni + gate.
@@ -52,9 +54,27 @@ struct alignas(64) OutputSlot {
 };
 static_assert(sizeof(OutputSlot) == 256 && slot_status_at < 31);
 
+[[nodiscard]] constexpr Tag tag_of(uint64_t word) noexcept
+{
+    return {static_cast<uint32_t>(word >> 32)};
+}
+
 // Round r is in slot r & 1. A circuit that is a barrier never needs a third: who starts round r + 2 has finished
 // r + 1, which all have started, so all have finished r.
 inline constexpr unsigned slots_per_output = 2;
+
+// The last round in the slots of an output; 0: none yet in this epoch.
+[[nodiscard]] inline uint32_t last_round(const OutputSlot* slots, uint32_t epoch) noexcept
+{
+    std::optional<uint32_t> last; // of the two, never against 0: half a turn on, 0 is later
+    for (unsigned i = 0; i < slots_per_output; i++) {
+        const Tag tag = tag_of(slots[i].head.load_acquire());
+        if (tag.epoch() == epoch && (!last || later_round(tag.round(), *last))) {
+            last = tag.round();
+        }
+    }
+    return last.value_or(0);
+}
 
 // The two inputs of a gate.
 enum class Input : uint8_t { packet = 0, signal = 1 };
@@ -65,7 +85,7 @@ struct alignas(64) GateState {
     SharedWord<uint32_t> configured;
     SharedWord<uint32_t> src[2]; // [Input]
     SharedWord<uint32_t> dst[2];
-    uint32_t reserved;
+    SharedWord<uint32_t> path; // ID of the path of packets to `dst`
     SharedWord<uint64_t> src_owner[2]; // the GateWord of the source when it was set, 0: unknown
 
     // What round of the source belongs to a round of this gate: own epoch (63-56), source's epoch (55-48),
@@ -75,6 +95,11 @@ struct alignas(64) GateState {
     OutputSlot out[slots_per_output];
 };
 static_assert(sizeof(GateState) == 640 && offsetof(GateState, out) == 128);
+
+[[nodiscard]] constexpr uint32_t epoch_of_version(uint64_t version) noexcept
+{
+    return version >> 1 & 0xff;
+}
 
 struct TniGates {
     GateState gates[gates_per_tni];

@@ -23,6 +23,17 @@ constexpr uint32_t longest_between_pulls = 256;
 constexpr uint64_t first_look_ns = 5'000'000;
 constexpr uint64_t longest_pause_ns = 200'000'000;
 
+// `packets`: of the setting that the gate has.
+void count_packets(const Circuit& circuit, GateRef gate, uint64_t packets) noexcept
+{
+    GateSetting setting;
+    const GateRef& target = setting.dst[static_cast<unsigned>(Input::packet)];
+    if (packets != 0 && circuit.host().count_packets != nullptr && circuit.gates().read(gate, setting) &&
+        setting.configured && target != null_gate) {
+        circuit.host().count_packets(circuit.host().context, target, setting.path, packets);
+    }
+}
+
 uint64_t now_ns() noexcept
 {
     timespec now{};
@@ -46,6 +57,9 @@ int VbgSet::start(const Circuit& circuit, Kind kind, const Packet& own) noexcept
     own_ = own;
     fruitless_ = 0;
     tag_ = Tag::of(tag_.epoch(), tag_.round() + 1);
+    if (tag_.round() == 0) [[unlikely]] {
+        count_turn(circuit);
+    }
     GateSetting setting;
     if (circuit.gates().read(start_gate_, setting) && setting.src[0] == null_gate &&
         setting.src[1] == null_gate) {
@@ -54,6 +68,14 @@ int VbgSet::start(const Circuit& circuit, Kind kind, const Packet& own) noexcept
     circuit.gates().publish_output(start_gate_, tag_, own);
     circuit.push(start_gate_, tag_);
     return UTOFU_SUCCESS;
+}
+
+// The rounds of the gates of a set go on together: all counters have come round.
+[[gnu::cold, gnu::noinline]] void VbgSet::count_turn(const Circuit& circuit) const noexcept
+{
+    for (unsigned i = 0; i < num_gates_; i++) {
+        count_packets(circuit, start_gate_ - number_on_tni(start_gate_) + gates_[i], uint64_t{1} << 24);
+    }
 }
 
 int VbgSet::finish(int code, const Packet& result) noexcept
@@ -236,7 +258,7 @@ int Vbgs::alloc(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long flags,
     set.start_gate_ = gate_ref(host_.node, tni_id, start);
     for (size_t i = 0; i < num_vbgs; i++) {
         const GateRef gate = gate_ref(host_.node, tni_id, set.gates_[i]);
-        host_.gates.write(gate, GateSetting{});
+        write_gate(gate, GateSetting{});
         vbg_ids[i] = id_of(gate);
     }
     set.used_.store(true, std::memory_order_release); // partner: find
@@ -284,6 +306,16 @@ VbgSet* Vbgs::find(utofu_vbg_id_t vbg_id) noexcept
 
 // ---- Setting ----
 
+// With the old setting goes the count of its rounds: it is kept where the counts of this process are.
+void Vbgs::write_gate(GateRef gate, const GateSetting& setting) noexcept
+{
+    GateSetting old;
+    if (host_.gates.read(gate, old)) {
+        count_packets(circuit_, gate, host_.gates.rounds_sent(gate, old));
+    }
+    host_.gates.write(gate, setting);
+}
+
 int Vbgs::check_end(utofu_vbg_id_t id, bool local, GateRef& gate) noexcept
 {
     gate = null_gate;
@@ -318,11 +350,16 @@ int Vbgs::check(const VbgSet& set, const utofu_vbg_setting& setting, GateSetting
         out.src_owner[i] =
             out.src[i] == null_gate ? 0 : host_.circuit.owner_of(host_.circuit.context, out.src[i]);
     }
-    if (setting.dst_rmt_vbg_id != UTOFU_VBG_ID_NULL &&
-        setting.dst_path_coords[0] != UTOFU_PATH_COORD_NULL &&
-        !Topology::contains_path({setting.dst_path_coords[0], setting.dst_path_coords[1],
-                                  setting.dst_path_coords[2]})) {
-        return UTOFU_ERR_INVALID_PATH;
+    if (setting.dst_rmt_vbg_id != UTOFU_VBG_ID_NULL) {
+        const uint8_t* const given = setting.dst_path_coords;
+        const PathCoords path = given[0] != UTOFU_PATH_COORD_NULL
+                                    ? PathCoords{given[0], given[1], given[2]}
+                                    : host_.topology.choose_path(host_.topology.coords_of(host_.node),
+                                                                 decode_coords(setting.dst_rmt_vbg_id));
+        if (!Topology::contains_path(path)) {
+            return UTOFU_ERR_INVALID_PATH;
+        }
+        out.path = encode_path(path);
     }
     out.configured = true;
     return UTOFU_SUCCESS;
@@ -363,7 +400,7 @@ int Vbgs::set(const utofu_vbg_setting* settings, size_t num_settings) noexcept
         }
     }
     for (size_t i = 0; i < num_settings; i++) {
-        host_.gates.write(gates[i], checked[i]);
+        write_gate(gates[i], checked[i]);
     }
     GateSetting start;
     (void)host_.gates.read(set->start_gate_, start);

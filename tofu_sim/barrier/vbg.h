@@ -65,6 +65,7 @@ class VbgSet {
 
     [[nodiscard]] int poll_slowly(const Circuit& circuit, Packet& result) noexcept;
     void learn() noexcept;
+    void count_turn(const Circuit& circuit) const noexcept;
     [[nodiscard]] int finish(int code, const Packet& result) noexcept;
 
     std::atomic<bool> used_{false};
@@ -109,6 +110,7 @@ class Vbgs {
     void release_gates(unsigned tni, std::span<const uint8_t> gates) noexcept;
     [[nodiscard]] int check(const VbgSet& set, const utofu_vbg_setting& setting,
                             GateSetting& out) noexcept;
+    void write_gate(GateRef gate, const GateSetting& setting) noexcept;
     [[nodiscard]] int check_end(utofu_vbg_id_t id, bool local, GateRef& gate) noexcept;
     [[nodiscard]] utofu_vbg_id_t id_of(GateRef gate) const noexcept;
 

@@ -152,7 +152,7 @@ struct FlowCounters {
     uint64_t operations;
     uint64_t bytes_out;
     uint64_t bytes_back;
-    uint64_t reserved;
+    uint64_t packets; // of barriers: of settings that its gates no longer have
 };
 static_assert(sizeof(FlowCounters) == 32);
 

@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: counts of what was posted, by destination, TNI and path; `tofu-sim show` makes loads of links of them.
-// Called by: tni/, api/wait, tools/show. Calls: job/layout.
+// Role: counting an instruction where it goes (job/flows).
+// Called by: tni/. Calls: nothing; the hot path.
 //
 // Per post: which of a node's counters, and two additions there. The route is worked out by who asks.
 #pragma once
 
-#include "job/layout.h"
+#include "job/flows.h"
 #include "tni/descriptor.h"
 #include "tni/remote.h"
 #include "tni/vcq.h"
 
 namespace tofu::sim {
-
-// The counters of a node, claimed on its first use. One thread at a time (Process::slow_path).
-[[nodiscard]] NodeFlows& flows_to(FlowTable& table, uint32_t node) noexcept;
-
-// All that the owner of the segment has posted through one TNI.
-[[nodiscard]] FlowCounters sum_of_tni(std::byte* base, unsigned tni) noexcept;
 
 [[gnu::always_inline]] inline FlowCounters& flow_of(const Vcq& vcq, const Remote* remote,
                                                     const Descriptor& d) noexcept

@@ -3,8 +3,8 @@
 // Called by: tni/engine, api/stadd. Calls: job/, memory/.
 #include "tni/remote.h"
 
+#include "job/flows.h"
 #include "job/process.h"
-#include "tni/flows.h"
 
 #include <bit>
 #include <ctime>

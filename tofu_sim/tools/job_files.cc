@@ -153,6 +153,30 @@ NodeEntry read_node(const JobView& job, uint32_t node)
     return entry;
 }
 
+void visit_gates(const JobView& job, const std::function<void(uint32_t, const TniGates&)>& visit)
+{
+    if (!job.header) {
+        return;
+    }
+    const uint32_t num_tnis = job.header->num_nodes * tnis_per_node;
+    const auto area = static_cast<off_t>(job_gates_offset(job.header->num_nodes));
+    const auto gates = std::make_unique<TniGates>();
+    uint32_t tni = 0;
+    while (tni < num_tnis) {
+        // Most have never been touched, and reading would touch none of them either.
+        const off_t data = ::lseek(job.file.get(), area + off_t{tni} * off_t{tni_gates_bytes}, SEEK_DATA);
+        if (data < area) {
+            return;
+        }
+        tni = static_cast<uint32_t>((data - area) / off_t{tni_gates_bytes});
+        const off_t at = area + off_t{tni} * off_t{tni_gates_bytes};
+        if (tni >= num_tnis || ::pread(job.file.get(), gates.get(), sizeof *gates, at) != ssize_t{sizeof *gates}) {
+            return;
+        }
+        visit(tni++, *gates);
+    }
+}
+
 SegmentView::~SegmentView()
 {
     if (base_ != nullptr) {

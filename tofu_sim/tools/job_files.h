@@ -3,9 +3,11 @@
 // Called by: tools/show.cc, tools/clean.cc, tools/run.cc. Calls: job/layout, job/liveness, files.
 #pragma once
 
+#include "barrier/state.h"
 #include "job/layout.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,6 +53,9 @@ struct ProcessView {
 // All taken slots, running or left by the dead.
 [[nodiscard]] std::vector<ProcessView> read_processes(const JobView& job);
 [[nodiscard]] NodeEntry read_node(const JobView& job, uint32_t node);
+
+// The gates of TNIs of which any has been set, by number of the TNI: node * tnis_per_node + tni. They are large.
+void visit_gates(const JobView& job, const std::function<void(uint32_t tni, const TniGates& gates)>& visit);
 
 // A read-only mapping of the segment of a running process.
 class SegmentView {

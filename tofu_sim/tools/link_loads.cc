@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: from what processes have posted to whom, by which path, to what each link of the network has carried.
-// Called by: tools/show.cc. Calls: topology/route, job/layout.
+// Called by: tools/show.cc. Calls: topology/route, job/layout, barrier/state.
 #include "tools/link_loads.h"
 
 #include "topology/ids.h"
@@ -16,6 +16,7 @@ FlowCounters sum_of_path(const NodeFlows& flows, unsigned path) noexcept
         sum.operations += flow.operations;
         sum.bytes_out += flow.bytes_out;
         sum.bytes_back += flow.bytes_back;
+        sum.packets += flow.packets;
     }
     return sum;
 }
@@ -37,7 +38,11 @@ void LinkLoads::add(const FlowTable& table, uint32_t node)
         for (unsigned id = 0; id < path_ids; id++) {
             const PathCoords path = decode_path(id);
             const FlowCounters sum = sum_of_path(table.flows[place], id);
-            if (sum.operations == 0 || !Topology::contains_path(path)) {
+            if (!Topology::contains_path(path)) {
+                continue;
+            }
+            add_packets(node, there - 1, id, sum.packets);
+            if (sum.operations == 0) {
                 continue;
             }
             for (const Link& link : route(topology_, from, path, topology_.coords_of(there - 1))) {
@@ -50,6 +55,32 @@ void LinkLoads::add(const FlowTable& table, uint32_t node)
                 }
             }
         }
+    }
+}
+
+void LinkLoads::add_packets(uint32_t from, uint32_t to, unsigned path, uint64_t packets)
+{
+    if (packets == 0) {
+        return;
+    }
+    for (const Link& link : route(topology_, topology_.coords_of(from), decode_path(path), topology_.coords_of(to))) {
+        loads_[{link.node, link.port}].packets += packets;
+    }
+}
+
+void LinkLoads::add(const TniGates& gates, uint32_t tni)
+{
+    const uint32_t node = tni / tnis_per_node;
+    for (const GateState& gate : gates.gates) {
+        const uint64_t version = gate.version.load_acquire();
+        const GateRef target = gate.dst[static_cast<unsigned>(Input::packet)].load_relaxed();
+        const uint32_t path = gate.path.load_relaxed();
+        if ((version & 1) != 0 || gate.configured.load_relaxed() == 0 || node >= topology_.num_nodes() ||
+            target >= topology_.num_nodes() * gates_per_node || path >= path_ids ||
+            !Topology::contains_path(decode_path(path))) {
+            continue;
+        }
+        add_packets(node, node_of_gate(target), path, last_round(gate.out, epoch_of_version(version)));
     }
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: from what processes have posted to whom, by which path, to what each link of the network has carried.
-// Called by: tools/show.cc. Calls: topology/route, job/layout.
+// Called by: tools/show.cc. Calls: topology/route, job/layout, barrier/state.
 #pragma once
 
+#include "barrier/state.h"
 #include "job/layout.h"
 #include "topology/route.h"
 
@@ -15,6 +16,7 @@ namespace tofu::sim::tools {
 struct LinkLoad {
     uint64_t operations = 0; // whose instruction passed the link
     uint64_t bytes = 0;      // payload of puts, and of gets on their way back
+    uint64_t packets = 0;    // of barriers
 };
 
 class LinkLoads {
@@ -26,10 +28,14 @@ class LinkLoads {
 
     // What a process at `node` has posted; nothing in the table is trusted.
     void add(const FlowTable& table, uint32_t node);
+    // What the gates of a TNI (node * tnis_per_node + TNI) have sent since they were set; trusted as little.
+    void add(const TniGates& gates, uint32_t tni);
 
     [[nodiscard]] const Map& by_link() const noexcept { return loads_; }
 
   private:
+    void add_packets(uint32_t from, uint32_t to, unsigned path, uint64_t packets);
+
     Topology topology_;
     Map loads_;
 };

@@ -4,8 +4,8 @@
 //
 // Everything is read while its owners write it: figures are a moment's, and nothing is trusted
 // beyond what job_files checks.
+#include "job/flows.h"
 #include "job/job.h"
-#include "tni/flows.h"
 #include "tni/mrq.h"
 #include "tools/command.h"
 #include "tools/job_files.h"
@@ -134,9 +134,13 @@ void show_links(const LinkLoads& loads, const Topology& topology)
     for (const auto& [place, load] : loads.by_link()) {
         std::printf("  link ");
         print_coords(topology.coords_of(place.first));
-        std::printf(" %s: %llu operations, %llu bytes\n", port_name(place.second),
+        std::printf(" %s: %llu operations, %llu bytes", port_name(place.second),
                     static_cast<unsigned long long>(load.operations),
                     static_cast<unsigned long long>(load.bytes));
+        if (load.packets != 0) {
+            std::printf(", %llu barrier packets", static_cast<unsigned long long>(load.packets));
+        }
+        std::printf("\n");
     }
 }
 
@@ -192,6 +196,7 @@ void show_job(const JobView& job, bool vcqs)
     for (const ProcessView& process : processes) {
         show_process(job, process, vcqs, loads);
     }
+    visit_gates(job, [&](uint32_t tni, const TniGates& gates) { loads.add(gates, tni); });
     show_links(loads, topology);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: counts of what was posted, by destination, TNI and path; `tofu-sim show` makes loads of links of them.
-// Called by: tni/, api/wait, tools/show. Calls: job/layout.
-#include "tni/flows.h"
+// Called by: tni/, barrier/, api/wait, tools/show. Calls: job/layout.
+#include "job/flows.h"
 
 namespace tofu::sim {
 
