@@ -306,6 +306,66 @@ TEST(Mr, AtomicsFollowAKeyToItsNewRegion)
     });
 }
 
+/// Programs with keys of their own (MPICH's windows) give a key to one region after the other, of any size and place.
+TEST(Mr, AKeyMayComeBackForARegionWithOtherBoundsAndRights)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Options options = user_keys();
+        options.caps |= FI_ATOMIC;
+        Session s(rank, options);
+        std::vector<std::uint64_t> memory(1024, 0);
+        std::uint64_t* const words = memory.data();
+        // The first of a pair makes the key known, the second one allows what the first did not.
+        const struct {
+            void* base;
+            std::size_t length;
+            std::uint64_t access;
+        } regions[] = {{words, 64, both},        {words, 8192, both},
+                       {words, 8192, both},      {words, 8192, FI_REMOTE_WRITE},
+                       {words, 8192, both},      {words, 64, both},
+                       {words, 8192, both},      {reinterpret_cast<char*>(words) + 4, 8000, both},
+                       {words, 8192, both}};
+        std::uint64_t value = 0, one = 1, result = 0;
+        fid_mr* mr = nullptr;
+        for (unsigned i = 0; i < std::size(regions); i++) {
+            if (rank.number == 1) {
+                ASSERT_EQ(mr != nullptr ? fi_close(&mr->fid) : 0, 0);
+                ASSERT_EQ(fi_mr_reg(s.domain, regions[i].base, regions[i].length, regions[i].access, 0, 9, 0,
+                                    &mr, nullptr), 0);
+            }
+            s.barrier();
+            if (rank.number == 0) {
+                const bool first = i == 0 || i == 3 || i == 5 || i == 7;
+                const std::uint64_t at = first ? 8 : 4000;
+                value = 100 + i;
+                if (i == 7) { // an address that is aligned in neither region but this one
+                    ASSERT_EQ(s.post([&] {
+                        return fi_atomic(s.ep, &one, 1, nullptr, 1, 4, 9, FI_UINT64, FI_SUM, &s);
+                    }), 0);
+                    s.expect(&s, FI_WRITE);
+                } else if (i == 2 || i == 4) { // fetching asks for both rights
+                    ASSERT_EQ(s.post([&] {
+                        return fi_fetch_atomic(s.ep, &one, 1, nullptr, &result, nullptr, 1, at, 9, FI_UINT64,
+                                               FI_SUM, &s);
+                    }), 0);
+                    s.expect(&s, FI_READ);
+                } else {
+                    ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 1, at, 9, &s); }), 0);
+                    s.expect(&s, FI_WRITE);
+                }
+                if (first && i != 7)
+                    expect_error(s, 1, {0, 9}, regions[i].length, FI_EINVAL); // found to be true, not repeated
+            }
+            s.barrier();
+        }
+        if (rank.number == 1) {
+            EXPECT_EQ(memory[500], 108u);
+            EXPECT_EQ(memory[1], 106u); // 105, and one more
+            ASSERT_EQ(fi_close(&mr->fid), 0);
+        }
+    });
+}
+
 TEST(Mr, ManyKeysOverflowIntoTheSecondTable)
 {
     expect_processes(2, [](const Rank& rank) {

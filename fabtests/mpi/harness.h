@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <mpi.h>
+#include <stddef.h>
 #include <vector>
 
 namespace mpitest {

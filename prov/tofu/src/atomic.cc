@@ -166,9 +166,6 @@ bool quiet(Endpoint& ep)
            ((ep.caps() & FI_RMA) == 0 || ep.rma_engine().idle());
 }
 
-/// Rounds of progress that a call spends on the look-up of a key before it answers -FI_EAGAIN.
-constexpr unsigned lookup_polls = 64;
-
 /// Rounds of progress that an injected operation of several round trips gets before its call returns.
 constexpr unsigned inject_polls = 64;
 
@@ -208,12 +205,18 @@ ssize_t submit_locked(Endpoint& ep, const Call& call)
         return -FI_EAGAIN;
     }
     fill_in(*op, ep, call, *peer, total);
-    int rc = find_targets(*op, ep, call, *peer);
-    for (unsigned i = 0; rc == -FI_EAGAIN && i < lookup_polls; ++i) {
+    const auto again = [&] {
         ep.progress_locked();
         op->targets = 0;
-        rc = find_targets(*op, ep, call, *peer);
-    }
+        return find_targets(*op, ep, call, *peer);
+    };
+    const auto forget = [&] {
+        bool some = false;
+        for (std::size_t i = 0; i < call.remotes; ++i)
+            some = ep.remote_keys().refuted(*peer, call.remote[i].key);
+        return some;
+    };
+    const int rc = settle_keys(find_targets(*op, ep, call, *peer), again, forget);
     if (rc == 0) [[likely]] {
         if (call.flags & FI_INJECT)
             submit_injected(ep, *op);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <rdma/fi_domain.h>
+#include <rdma/fi_errno.h>
 
 #include "vcq/vcq.h"
 
@@ -106,6 +107,24 @@ class LocalMemory {
     std::uint32_t first_free_ = 0;
 };
 
+/// Settles what the first attempt of a call to resolve its keys said, `ret`. A look-up under way gets some rounds of
+/// `again`: progress, and another attempt. "Outside" and "not allowed" may have been said of a region that another has
+/// replaced under its key since: they count when the key has been read anew within the call. `forget` does so; false: keys
+/// do not change. What `again` said last; -FI_EAGAIN: the caller has to come back.
+template <class Again, class Forget>
+[[nodiscard]] int settle_keys(int ret, Again&& again, Forget&& forget)
+{
+    unsigned polls = 64;
+    const bool final = ret == 0 || ret == -FI_EAGAIN || ret == -FI_ENOMEM || ret == -FI_EKEYREJECTED;
+    if (!final && forget()) [[unlikely]] {
+        ret = -FI_EAGAIN;
+        polls = 1u << 16; // who comes back would doubt again
+    }
+    for (; ret == -FI_EAGAIN && polls != 0; polls--)
+        ret = again();
+    return ret;
+}
+
 /// What peers' keys stand for, as one endpoint knows it. Under the endpoint's lock. A key of the provider's
 /// choice is resolved by an addition; a key of the user is read from the peer's directory by a Get with
 /// the endpoint's VCQ and remembered in a bounded table.
@@ -127,8 +146,8 @@ class RemoteKeys {
         }
         return resolve_by_directory(peer, key, address, length, access, stadd);
     }
-    /// The peer's TNI refused what resolve() answered (UTOFU_ERR_MRQ_RMT_*): forgets it. True where it came
-    /// from the directory and may have changed there: resolve again and retry, once.
+    /// The peer's TNI refused what resolve() answered (UTOFU_ERR_MRQ_RMT_*), or it is doubted: forgets it. True where
+    /// it came from the directory and may have changed there: resolve again and retry, once.
     bool refuted(const Peer& peer, std::uint64_t key) noexcept;
     /// Keys are the user's: an operation may have to be retried after refuted().
     [[nodiscard]] bool by_directory() const noexcept { return !provider_keys_; }

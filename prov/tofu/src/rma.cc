@@ -21,8 +21,6 @@ namespace {
 /// the smaller.
 constexpr std::size_t copy_limit = BouncePool::large_size;
 constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
-/// Polls that a call spends on the Get of an unknown key before it answers -FI_EAGAIN.
-constexpr unsigned lookup_polls = 64;
 /// Polls that an inject with CQ data spends on its first contact with a peer.
 constexpr unsigned contact_polls = 4096;
 
@@ -163,6 +161,15 @@ int RmaEngine::resolve(RmaOp& op) noexcept
     return 0;
 }
 
+/// True where they may have changed.
+bool RmaEngine::forget_keys(const RmaOp& op) noexcept
+{
+    bool some = false;
+    for (unsigned i = 0; i < op.remote_count; i++)
+        some = endpoint_.remote_keys().refuted(op.peer, op.remote[i].key);
+    return some;
+}
+
 /// Where the TNI finds the local bytes: in the descriptor, in a block of ours, in the user's buffers.
 int RmaEngine::attach(RmaOp& op, const Call& call) noexcept
 {
@@ -221,11 +228,11 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
     }
     describe(*op, call, *peer, total);
     if (total != 0) {
-        int ret = resolve(*op);
-        for (unsigned i = 0; ret == -FI_EAGAIN && i < lookup_polls; i++) {
+        const auto again = [&] {
             endpoint_.progress_locked();
-            ret = resolve(*op);
-        }
+            return resolve(*op);
+        };
+        int ret = settle_keys(resolve(*op), again, [&] { return forget_keys(*op); });
         if (ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
             drop(*op);
             return ret;
@@ -437,16 +444,12 @@ bool RmaEngine::notify_peer(RmaOp& op) noexcept
 /// Every byte is posted and every notice came.
 void RmaEngine::finish(RmaOp& op) noexcept
 {
-    RemoteKeys& keys = endpoint_.remote_keys();
-    if (op.err != 0 && !op.retried && says_stale(op.prov_errno) && keys.by_directory())
-        [[unlikely]] {
+    if (op.err != 0 && !op.retried && says_stale(op.prov_errno) && forget_keys(op)) [[unlikely]] {
         // Puts and Gets may be repeated: the same bytes go to the same places.
         op.retried = true;
         op.err = 0;
         op.prov_errno = 0;
         op.posted = 0;
-        for (unsigned i = 0; i < op.remote_count; i++)
-            static_cast<void>(keys.refuted(op.peer, op.remote[i].key));
         op.step = RmaOp::Step::resolving;
         enqueue(op);
         return;

@@ -119,6 +119,7 @@ class RmaEngine {
                                             std::uint64_t address, std::uint64_t key) noexcept;
     void describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept;
     [[nodiscard]] int resolve(RmaOp& op) noexcept;
+    [[nodiscard]] bool forget_keys(const RmaOp& op) noexcept;
     [[nodiscard]] int attach(RmaOp& op, const Call& call) noexcept;
     [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
     void send_data_at_once(RmaOp& op) noexcept;
