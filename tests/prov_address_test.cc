@@ -137,6 +137,8 @@ TEST(Addresses, APlaceThatWasGivenToAnotherLeadsThere)
     ASSERT_EQ(fi_av_insert(o.av, &second, 1, &once, 0, nullptr), 1);
     ASSERT_EQ(once, 1u);
     send(once, 2);
+    ASSERT_EQ(fi_av_remove(o.av, &once, 1, 0), 0);
+    EXPECT_EQ(fi_tinject(o.endpoints[0], out, 8, once, 0), -FI_EINVAL);
 }
 
 TEST(Addresses, LookupTellsTheLengthAndCopiesWhatFits)

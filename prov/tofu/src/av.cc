@@ -406,6 +406,7 @@ int AddressVector::remove(const fi_addr_t* places, std::size_t count, std::uint6
         if (index_ != nullptr)
             if (std::uint32_t& slot = index_->find(*this, peer->home, peer->nonce, peer->index); slot != Index::free)
                 slot = Index::gone;
+        peer->generation = ++uses_; // who has sent there looks again
         std::atomic_ref(peer->home).store(0, std::memory_order_release);
         free_places_++;
         first_free_ = std::min(first_free_, number);

@@ -25,7 +25,7 @@ struct Peer {
     std::uint64_t nonce;
     std::uint16_t index;      ///< endpoint number in its domain
     std::uint16_t further;    ///< receive contexts behind the first, at the numbers that follow
-    std::uint32_t generation; ///< of this use of the place, no other's in the vector: caches see a replaced peer
+    std::uint32_t generation; ///< of this use of the place, no other's in the vector: caches see a peer that has gone
 };
 
 class AddressVector final : public fid_av {

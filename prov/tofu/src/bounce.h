@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Registered blocks that small transfers pass through: copying a few KiB is cheaper than registering the
-// user's buffer, which is a system call on the hardware. Used by rma; calls vcq. Under the endpoint's lock.
+// user's buffer, which is a system call on the hardware. Used by rma and messages; calls vcq. Under the endpoint's lock.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,7 @@ class BouncePool {
   public:
     static constexpr std::size_t small_size = 512;
     static constexpr std::size_t large_size = 8192;
+    static constexpr unsigned blocks_of[2] = {256, 32};
 
     explicit BouncePool(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
     BouncePool(const BouncePool&) = delete;
@@ -39,7 +40,6 @@ class BouncePool {
         utofu_stadd_t stadd = 0;
         std::vector<std::uint32_t> free;
     };
-    static constexpr unsigned blocks_of[2] = {256, 32};
     static constexpr std::size_t size_of[2] = {small_size, large_size};
     [[nodiscard]] bool make(unsigned kind) noexcept;
 

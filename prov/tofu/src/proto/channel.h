@@ -154,10 +154,11 @@ struct SendRequest : Request {
     Help help{};
 };
 
-/// A bounce block on its way out.
+/// A bounce block for packets on their way out.
 struct Hold : vcq::Waiter {
     Messenger* owner = nullptr;
-    Bounce block{};
+    Bounce block{};       ///< kept from its first use on
+    std::size_t size = 0; ///< asked for then
 };
 
 /// A posted receive.

@@ -38,8 +38,8 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
         if (found != nullptr && found->peer.home == peer->home && found->peer.nonce == peer->nonce &&
             found->peer.index == peer->index + ep_.av().context_of(dest)) [[likely]] {
             found->peer.generation = peer->generation; // of two places that lead here, the one used last
-            last_dest_ = dest;
-            last_channel_ = channel = found;
+            use_last(dest, *peer, *found);
+            channel = found;
             return 0;
         }
     }
@@ -87,8 +87,8 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
     made->peer = peer;
     made->peer.index = static_cast<std::uint16_t>(index);
     pages_[page][number % page_size] = made;
-    last_dest_ = dest;
-    last_channel_ = channel = made;
+    use_last(dest, peer, *made);
+    channel = made;
     return 0;
 }
 

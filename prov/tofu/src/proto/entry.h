@@ -10,26 +10,37 @@
 #include "attributes.h"
 #include "endpoint.h"
 #include "proto/iov.h"
-#include "proto/messenger.h"
+#include "proto/send.h"
 
 namespace tofu::proto {
 
-/// Sends one buffer: `call` has everything but the segments.
-inline ssize_t enter_send(fid_ep* fid, SendCall& call, const void* buf, std::size_t length,
-                          void* desc) noexcept
+/// The long way of one buffer. A copy of the call, which then need not lie in memory on the short way.
+[[gnu::noinline]] inline ssize_t send_buffer(Endpoint& ep, SendCall call, const void* buf,
+                                             std::size_t length, void* desc) noexcept
 {
     if (length > limits::max_msg_size) [[unlikely]]
         return -FI_EMSGSIZE;
     if (((call.flags & FI_INJECT) || call.silent) && length > limits::inject_size) [[unlikely]]
         return -FI_EMSGSIZE;
+    if (ep.messenger()->send_slot(call, buf, length)) [[likely]]
+        return 0;
     const iovec iov{const_cast<void*>(buf), length};
     call.iov = &iov;
     call.desc = &desc;
     call.count = 1;
     call.length = length;
+    return ep.messenger()->send(call);
+}
+
+/// Sends one buffer: `call` has everything but the segments.
+[[gnu::always_inline]] inline ssize_t enter_send(fid_ep* fid, const SendCall& call, const void* buf,
+                                                 std::size_t length, void* desc) noexcept
+{
     Endpoint& ep = Endpoint::of(fid);
     std::lock_guard guard(ep.lock());
-    return ep.messenger()->send(call);
+    if (ep.messenger()->send_short(call, buf, length)) [[likely]]
+        return 0;
+    return send_buffer(ep, call, buf, length, desc);
 }
 
 inline ssize_t enter_send(fid_ep* fid, SendCall& call, const iovec* iov, void** desc,

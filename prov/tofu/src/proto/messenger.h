@@ -3,7 +3,7 @@
 // tagged, and by the endpoint's progress; calls the endpoint's VCQ. All of it under the endpoint's lock.
 //
 // Parts: contact.cc how a ring at a peer is won and lost; turnover.cc how rings and channels are given back while
-// both live; life.cc the watch over peers; send.cc what goes in; poll.cc the rounds of progress, and the short way of
+// both live; life.cc the watch over peers; send.cc what goes in; tracked.cc the sends that wait for the peer; poll.cc the rounds of progress, and the short way of
 // what comes out; receive.cc its long way; fetch.cc the receiving side of a rendezvous; messenger.cc beginning and end.
 #pragma once
 
@@ -78,6 +78,11 @@ class Messenger {
 
     // --- entries, under the endpoint's lock. 0 or a refusal without effect (-FI_EAGAIN: progress and retry).
     [[nodiscard]] ssize_t send(const SendCall& call) noexcept;
+    /// The short way of send() (send.h): one buffer that goes out in one piggyback Put at once. False: nothing
+    /// has happened.
+    [[nodiscard]] bool send_short(const SendCall& call, const void* data, std::size_t length) noexcept;
+    /// Likewise, in one Put of a slot.
+    [[nodiscard]] bool send_slot(const SendCall& call, const void* data, std::size_t length) noexcept;
     /// CQ data behind an RMA write of `length` bytes to `to`: an entry in the peer's receive queue, after
     /// everything that was posted to the peer before. 0, -FI_EAGAIN, -FI_EHOSTDOWN and the like.
     [[nodiscard]] ssize_t write_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept;
@@ -105,6 +110,12 @@ class Messenger {
 
     // contact.cc
     [[nodiscard]] int channel_to(fi_addr_t dest, Channel*& channel) noexcept;
+    void use_last(fi_addr_t dest, const Peer& peer, Channel& ch) noexcept
+    {
+        last_dest_ = dest;
+        last_peer_ = &peer;
+        last_channel_ = &ch;
+    }
     [[nodiscard]] int make_channel(fi_addr_t dest, const Peer& peer, Channel*& channel) noexcept;
     [[nodiscard]] int contact(Channel& ch) noexcept;
     void start_reading(Channel& ch) noexcept;
@@ -141,12 +152,10 @@ class Messenger {
     [[nodiscard]] bool same_process(const Bounce& scratch, std::uint64_t nonce) const noexcept;
     [[nodiscard]] bool shows_death(const Inbound& in, const vcq::Notice& notice) const noexcept;
 
-    // send.cc
+    // send.h, send.cc
     [[nodiscard]] bool fence_passed() noexcept;
     [[nodiscard]] ssize_t try_send(const SendCall& call) noexcept;
     [[nodiscard]] ssize_t send_again(const SendCall& call) noexcept;
-    [[nodiscard]] ssize_t send_tracked(Channel& ch, const SendCall& call, std::uint64_t level) noexcept;
-    [[nodiscard]] ssize_t send_rendezvous(Channel& ch, const SendCall& call) noexcept;
     [[nodiscard]] ssize_t put_packet(Channel& ch, const SendCall& call, const Ack* ack,
                                      std::uint8_t flags, SendRequest* delivered) noexcept;
     [[nodiscard]] vcq::Post put_small(Channel& ch, const PacketWriter& packet,
@@ -155,21 +164,43 @@ class Messenger {
                                       SendRequest* delivered) noexcept;
     [[nodiscard]] ssize_t put_long(Channel& ch, const SendCall& call, const Ack* ack,
                                    std::uint8_t flags, SendRequest* delivered) noexcept;
-    [[nodiscard]] ssize_t put_rts(Channel& ch, const SendCall& call, SendRequest& request,
-                                  const Segment* segments) noexcept;
-    [[nodiscard]] bool room(Channel& ch, std::uint32_t slots) noexcept;
+    /// Is there room for that many slots?
+    [[nodiscard]] bool room(Channel& ch, std::uint32_t slots) noexcept
+    {
+        return ch.free_slots() >= slots || look_for_room(ch, slots);
+    }
+    [[nodiscard]] bool look_for_room(Channel& ch, std::uint32_t slots) noexcept;
     [[nodiscard]] bool flush(Channel& ch) noexcept;
     [[nodiscard]] ssize_t post_failed(Channel& ch, vcq::Post post) noexcept;
     void report_sent(const SendCall& call) noexcept;
+    void sent(Channel& ch, const SendCall& call) noexcept;
+    [[nodiscard]] Channel* open_channel(const SendCall& call) const noexcept;
+    [[nodiscard]] Hold* hold(std::size_t size) noexcept
+    {
+        Hold* h = holds_for(size).alloc();
+        if (h != nullptr && h->block.data == nullptr) [[unlikely]]
+            return furnish(*h, size);
+        return h;
+    }
+    [[nodiscard]] Hold* furnish(Hold& hold, std::size_t size) noexcept;
+    [[nodiscard]] Pool<Hold>& holds_for(std::size_t size) noexcept
+    {
+        return size <= BouncePool::small_size ? small_holds_ : large_holds_;
+    }
+    void release(Hold& block) noexcept { holds_for(block.size).release(&block); }
+    static void on_block_sent(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    // tracked.cc
+    [[nodiscard]] ssize_t send_tracked(Channel& ch, const SendCall& call, std::uint64_t level) noexcept;
+    [[nodiscard]] ssize_t send_rendezvous(Channel& ch, const SendCall& call) noexcept;
+    [[nodiscard]] ssize_t put_rts(Channel& ch, const SendCall& call, SendRequest& request,
+                                  const Segment* segments) noexcept;
     [[nodiscard]] SendRequest* make_request(Channel& ch, const SendCall& call) noexcept;
     void await_fin(SendRequest& request) noexcept;
     void end(SendRequest& request, int err, int prov_errno) noexcept;
     void drop(SendRequest& request) noexcept;
-    [[nodiscard]] Hold* hold(std::size_t size) noexcept;
-    void release(Hold& block) noexcept;
     void poll_fins() noexcept;
     static void on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
-    static void on_block_sent(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
     // poll.cc
     void poll_rings() noexcept;
@@ -244,13 +275,17 @@ class Messenger {
 
     // outgoing
     static constexpr std::size_t page_size = 1024;
-    fi_addr_t last_dest_ = FI_ADDR_UNSPEC; ///< the channel used last
+    // The channel used last, or null, and the place of the address vector that led to it.
+    fi_addr_t last_dest_ = FI_ADDR_NOTAVAIL;
+    const Peer* last_peer_ = nullptr;
     Channel* last_channel_ = nullptr;
     std::vector<std::unique_ptr<Channel*[]>> pages_; ///< channel of an address, by pages of addresses
     std::vector<Channel*> channels_;
     Pool<Channel> channel_pool_{return_count};
     Pool<SendRequest> sends_;
-    Pool<Hold> holds_{512};
+    // Each keeps its block; a quarter of all blocks is left for headers of peers.
+    Pool<Hold> small_holds_{BouncePool::blocks_of[0] / 4 * 3};
+    Pool<Hold> large_holds_{BouncePool::blocks_of[1] / 4 * 3};
     std::vector<SendRequest*> waiting_fin_;
     std::size_t next_fin_ = 0;   ///< where the next round of polling FIN words starts
     std::uint32_t fins_made_ = 0;

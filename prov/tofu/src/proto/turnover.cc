@@ -165,8 +165,10 @@ bool Messenger::reusable(const Channel& ch) noexcept
 /// No place of the address vector leads to the channel any more.
 void Messenger::unlink(Channel& ch) noexcept
 {
-    if (last_channel_ == &ch)
-        last_dest_ = FI_ADDR_UNSPEC;
+    if (last_channel_ == &ch) {
+        last_channel_ = nullptr;
+        last_dest_ = FI_ADDR_NOTAVAIL;
+    }
     if (!ch.aliased) {
         const std::uint64_t number = ep_.av().number_of(ch.dest);
         pages_[number / page_size][number % page_size] = nullptr;
