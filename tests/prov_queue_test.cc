@@ -3,6 +3,8 @@
 // endpoints of one process talk to each other. Run by make check.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <numeric>
 
 #include "prov_objects.h"
@@ -121,6 +123,43 @@ TEST(Queue, AnErrorStandsAtItsPlaceInTheOrder)
     char text[64];
     EXPECT_NE(fi_cq_strerror(p.rx, error.prov_errno, nullptr, text, sizeof(text)), nullptr);
     EXPECT_GT(std::strlen(text), 0u);
+}
+
+/// The structure has grown twice: who asks for an older interface has no room for what came later (fi_cq(3)).
+TEST(Queue, AnErrorEntryIsAsLongAsTheInterfaceAskedForSays)
+{
+    const std::pair<std::uint32_t, std::size_t> sizes[] = {
+        {FI_VERSION(1, 4), offsetof(fi_cq_err_entry, err_data_size)},
+        {FI_VERSION(1, 17), offsetof(fi_cq_err_entry, err_data_size) + sizeof(std::size_t)},
+    };
+    for (auto [version, size] : sizes) {
+        Wishes wishes;
+        wishes.version = version;
+        Pair p(FI_CQ_FORMAT_TAGGED, 0, wishes);
+        ASSERT_EQ(fi_trecv(p.b, p.in, 8, nullptr, FI_ADDR_UNSPEC, 1, 0, p.in), 0);
+        ASSERT_EQ(fi_cancel(&p.b->fid, p.in), 0);
+        fi_cq_tagged_entry entry{};
+        ASSERT_EQ(fi_cq_read(p.rx, &entry, 1), -FI_EAVAIL);
+        alignas(fi_cq_err_entry) unsigned char room[128];
+        std::memset(room, 0x5a, sizeof(room));
+        auto* const error = reinterpret_cast<fi_cq_err_entry*>(room);
+        ASSERT_EQ(fi_cq_readerr(p.rx, error, 0), 1);
+        EXPECT_EQ(error->err, FI_ECANCELED);
+        EXPECT_EQ(std::count(room + size, room + sizeof(room), 0x5a), static_cast<long>(sizeof(room) - size));
+    }
+}
+
+/// A caller who brings no room for data of the provider's is given its place, which is none.
+TEST(Queue, AnErrorEntryPointsToNoDataWhereThereIsNone)
+{
+    Pair p;
+    ASSERT_EQ(fi_trecv(p.b, p.in, 8, nullptr, FI_ADDR_UNSPEC, 1, 0, p.in), 0);
+    ASSERT_EQ(fi_cancel(&p.b->fid, p.in), 0);
+    fi_cq_err_entry error{};
+    error.err_data = p.in;
+    ASSERT_EQ(fi_cq_readerr(p.rx, &error, 0), 1);
+    EXPECT_EQ(error.err_data, nullptr);
+    EXPECT_EQ(error.err_data_size, 0u);
 }
 
 TEST(Queue, TruncationTellsTheBytesThatWereLost)

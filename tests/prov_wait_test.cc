@@ -80,6 +80,25 @@ TEST(Wait, ABlockedReaderIsWokenByAMessage)
     }
 }
 
+/// Who asks for no entries is told at once that there are some, and waits no longer than he said where there are none.
+TEST(Wait, ABlockingReadOfNoEntriesEnds)
+{
+    Waiting w(FI_WAIT_UNSPEC);
+    EXPECT_EQ(fi_cq_sread(w.rx, nullptr, 0, nullptr, 20), -FI_EAGAIN);
+    w.expect_message();
+    w.send();
+    EXPECT_EQ(fi_cntr_wait(w.received, 1, 10000), 0);
+    std::atomic<bool> ended{false};
+    std::thread reader([&] {
+        EXPECT_EQ(fi_cq_sread(w.rx, nullptr, 0, nullptr, 20), -FI_EAGAIN);
+        ended = true;
+    });
+    EXPECT_TRUE(eventually([&] { return ended.load(); }));
+    fi_cq_tagged_entry entry{};
+    EXPECT_EQ(fi_cq_read(w.rx, &entry, 1), 1);
+    reader.join();
+}
+
 TEST(Wait, AWaitingThreadUsesNoCpu)
 {
     Waiting w(FI_WAIT_UNSPEC);

@@ -253,10 +253,13 @@ ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexc
     // A member of the structure since 1.20; whoever asked for an older interface has no room for it.
     if (FI_VERSION_GE(domain_.model().api_version, FI_VERSION(1, 20)))
         std::memcpy(reinterpret_cast<char*>(entry) + err_source_offset, &c.source, sizeof(c.source));
-    // Callers of 1.5 and later give a buffer for provider data in err_data; there is none of ours.
-    entry->err_data_size = 0;
-    if (FI_VERSION_LT(domain_.model().api_version, FI_VERSION(1, 5)))
+    // Callers of 1.5 and later may give a buffer for provider data in err_data, and its size in a member that is not
+    // there before; there is no data of ours.
+    const bool sized = FI_VERSION_GE(domain_.model().api_version, FI_VERSION(1, 5));
+    if (!sized || entry->err_data_size == 0)
         entry->err_data = nullptr;
+    if (sized)
+        entry->err_data_size = 0;
     std::atomic_ref(head_).store(head_ + 1, std::memory_order_relaxed);
     return 1;
 }
@@ -282,7 +285,7 @@ ssize_t CompletionQueue::wait_and_read(void* buffer, std::size_t count, fi_addr_
             taken += static_cast<std::size_t>(got);
         if (taken >= wanted)
             return static_cast<ssize_t>(taken);
-        if (got < 0 && got != -FI_EAGAIN)
+        if ((got < 0 && got != -FI_EAGAIN) || (count == 0 && !empty()))
             return taken > 0 ? static_cast<ssize_t>(taken) : got;
         unsigned signals = signals_.load(std::memory_order_acquire);
         if (signals != 0 && signals_.compare_exchange_strong(signals, signals - 1))
