@@ -225,6 +225,29 @@ TEST(Queue, AMessageIsClaimedUnderAnyContext)
     EXPECT_EQ(p.in[0], 'B');
 }
 
+/// Flags that would make another operation of it are not passed over: a triggered one (fi_trigger(3)) must not start at once.
+TEST(Queue, AMessageOfAnotherKindIsRefused)
+{
+    Pair p;
+    const iovec iov{p.out, 8};
+    fi_msg plain{};
+    plain.msg_iov = &iov;
+    plain.iov_count = 1;
+    plain.addr = 1;
+    fi_msg_tagged tagged{};
+    tagged.msg_iov = &iov;
+    tagged.iov_count = 1;
+    tagged.addr = 1;
+    for (const std::uint64_t flag : {FI_TRIGGER, FI_MULTICAST}) {
+        EXPECT_EQ(fi_sendmsg(p.a, &plain, flag), -FI_EBADFLAGS);
+        EXPECT_EQ(fi_tsendmsg(p.a, &tagged, flag), -FI_EBADFLAGS);
+        EXPECT_EQ(fi_recvmsg(p.b, &plain, flag), -FI_EBADFLAGS);
+        EXPECT_EQ(fi_trecvmsg(p.b, &tagged, flag), -FI_EBADFLAGS);
+    }
+    fi_cq_tagged_entry entry{};
+    EXPECT_EQ(fi_cq_read(p.tx, &entry, 1), -FI_EAGAIN);
+}
+
 TEST(Queue, IsBusyWhileAnEndpointUsesIt)
 {
     Pair p;

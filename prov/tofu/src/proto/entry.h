@@ -14,6 +14,9 @@
 
 namespace tofu::proto {
 
+/// Flags that make another operation of a call, which is not offered (fi_trigger(3), fi_msg(3)).
+inline constexpr std::uint64_t foreign_flags = FI_TRIGGER | FI_MULTICAST;
+
 /// The long way of one buffer. A copy of the call, which then need not lie in memory on the short way.
 [[gnu::noinline]] inline ssize_t send_buffer(Endpoint& ep, SendCall call, const void* buf,
                                              std::size_t length, void* desc) noexcept
@@ -46,6 +49,8 @@ namespace tofu::proto {
 inline ssize_t enter_send(fid_ep* fid, SendCall& call, const iovec* iov, void** desc,
                           std::size_t count) noexcept
 {
+    if (call.flags & foreign_flags)
+        return -FI_EBADFLAGS;
     if (count > limits::iov_limit || (count != 0 && iov == nullptr))
         return -FI_EINVAL;
     if (!total_length(iov, count, call.length) || call.length > limits::max_msg_size)
@@ -71,6 +76,8 @@ inline ssize_t enter_send(fid_ep* fid, SendCall& call, const iovec* iov, void** 
 
 inline ssize_t enter_recv(fid_ep* fid, const RecvCall& call) noexcept
 {
+    if (call.flags & foreign_flags) [[unlikely]]
+        return -FI_EBADFLAGS;
     if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr)) [[unlikely]]
         return -FI_EINVAL;
     std::size_t total;
