@@ -77,12 +77,28 @@ inline constexpr unsigned long onesided_flags =
         return UTOFU_ERR_INVALID_POINTER;
     }
     d.length = static_cast<uint32_t>(length);
+    // Word by word, as programs write what they post: a wider load would have to wait for their stores. And each word
+    // by itself, so that the descriptor need not lie in memory (tni/execute.h).
     if (length == 8) [[likely]] {
-        std::memcpy(d.data, data, 8);
+        std::memcpy(&d.data[0], data, 8);
     } else if (length != 0) {
-        std::byte copy[max_piggyback] = {}; // see tni/execute.h
-        std::memcpy(copy, data, length);
-        std::memcpy(d.data, copy, sizeof copy);
+        const auto* from = static_cast<const std::byte*>(data);
+        std::byte copy[max_piggyback];
+        if (length % 8 != 0) {
+            std::memset(copy, 0, sizeof copy);
+            std::memcpy(copy, data, length);
+            from = copy;
+        }
+        std::memcpy(&d.data[0], from, 8);
+        if (length > 8) {
+            std::memcpy(&d.data[1], from + 8, 8);
+        }
+        if (length > 16) {
+            std::memcpy(&d.data[2], from + 16, 8);
+        }
+        if (length > 24) {
+            std::memcpy(&d.data[3], from + 24, 8);
+        }
     }
     return build_common(d, Op::put_piggyback, rmt_vcq_id, rmt_stadd, edata, flags);
 }

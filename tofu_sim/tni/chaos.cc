@@ -180,7 +180,7 @@ void move_piece(Vcq& vcq, Pending& p) noexcept
     switch (p.d.op) {
     case Op::put: execute_put(e); break;
     case Op::put_piggyback:
-        std::memmove(part.data, p.d.data + piece.offset, piece.length);
+        std::memmove(part.data, reinterpret_cast<const std::byte*>(p.d.data) + piece.offset, piece.length);
         execute_put_piggyback(e);
         break;
     default: execute_get(e); break;

@@ -60,22 +60,43 @@ TOFU_SIM_HOT void execute_put(Execution& e) noexcept
     move_put(e, source);
 }
 
+TOFU_SIM_HOT void store_word(std::byte* target, uint64_t word) noexcept
+{
+    copy_ordered(target, reinterpret_cast<const std::byte*>(&word), sizeof word);
+}
+
 TOFU_SIM_HOT void execute_put_piggyback(Execution& e) noexcept
 {
     if (e.remote == nullptr) [[unlikely]] {
         e.mrq_error = UTOFU_ERR_MRQ_PEER;
         return;
     }
-    // By a copy: the address of the descriptor's own bytes would keep all of it in memory.
-    if (e.d.length == sizeof(uint64_t)) [[likely]] {
-        uint64_t word;
-        std::memcpy(&word, e.d.data, sizeof word);
-        move_put(e, &word);
-    } else {
-        std::byte data[max_piggyback];
-        std::memcpy(data, e.d.data, sizeof data);
-        move_put(e, data);
+    std::byte* const target =
+        e.vcq.addresses->find(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::write);
+    const auto& data = e.d.data;
+    if (target != nullptr && (reinterpret_cast<uintptr_t>(target) | e.d.length) % 8 == 0) [[likely]] {
+        if (e.d.length == 8) [[likely]] {
+            store_word(target, data[0]);
+            return;
+        }
+        if (e.d.length == 0) [[unlikely]] {
+            return;
+        }
+        store_word(target, data[0]);
+        if (e.d.length > 8) {
+            store_word(target + 8, data[1]);
+        }
+        if (e.d.length > 16) {
+            store_word(target + 16, data[2]);
+        }
+        if (e.d.length > 24) {
+            store_word(target + 24, data[3]);
+        }
+        return;
     }
+    // By a copy: the address of the descriptor's own words would keep all of it in memory.
+    const uint64_t copy[] = {data[0], data[1], data[2], data[3]};
+    move_put(e, copy);
 }
 
 TOFU_SIM_HOT void execute_get(Execution& e) noexcept
