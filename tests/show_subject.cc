@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A small uTofu program for tests of tofu-sim: makes two VCQs, puts to itself, then waits to be
+// A small uTofu program for tests of tofu-sim: makes three VCQs, puts to itself, then waits to be
 // told. Called by: tests/show_test.sh, under tofu-sim run. Calls: utofu_*.
 //
 // Prints "ready", then waits until its standard input ends, and frees nothing: an exit must do. Of two, one waits
@@ -26,7 +26,7 @@ bool put_to_oneself(utofu_vcq_hdl_t vcq)
         return false;
     }
     for (int i = 0; i < puts; i++) {
-        // The remote notices stay unread: they are what `show` counts.
+        // All remote notices but one stay unread: they are what `show` counts.
         if (utofu_put(vcq, id, stadd, stadd + bytes, bytes, 1,
                       UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr) != UTOFU_SUCCESS) {
             return false;
@@ -35,7 +35,10 @@ bool put_to_oneself(utofu_vcq_hdl_t vcq)
     size_t unread = 0;
     while (utofu_query_num_unread_mrq(vcq, &unread) == UTOFU_SUCCESS && unread < puts) {
     }
-    return unread == puts;
+    utofu_mrq_notice notice;
+    while (unread == puts && utofu_poll_mrq(vcq, 0, &notice) == UTOFU_ERR_NOT_FOUND) {
+    }
+    return utofu_query_num_unread_mrq(vcq, &unread) == UTOFU_SUCCESS && unread == puts - 1;
 }
 
 bool told_to_go_on()
@@ -116,11 +119,13 @@ bool be_reached()
            utofu_reg_mem_with_stag(vcq, target, sizeof target, 3, 0, &stadd) == UTOFU_SUCCESS;
 }
 
-bool make_two_vcqs()
+bool make_vcqs()
 {
     utofu_vcq_hdl_t first = 0;
     utofu_vcq_hdl_t second = 0;
+    utofu_vcq_hdl_t session = 0;
     return utofu_create_vcq(2, 0, &first) == UTOFU_SUCCESS &&
+           utofu_create_vcq(2, UTOFU_VCQ_FLAG_SESSION_MODE, &session) == UTOFU_SUCCESS &&
            utofu_create_vcq_with_cmp_id(3, 5, 0, &second) == UTOFU_SUCCESS && put_to_oneself(first);
 }
 
@@ -130,7 +135,7 @@ int main(int argc, char** argv)
 {
     const bool reaches = argc > 1 && std::strcmp(argv[1], "reach") == 0;
     const bool is_reached = argc > 1 && !reaches;
-    const bool good = reaches ? told_to_go_on() && reach() && send_all_packets() : is_reached ? be_reached() : make_two_vcqs();
+    const bool good = reaches ? told_to_go_on() && reach() && send_all_packets() : is_reached ? be_reached() : make_vcqs();
     if (!good) {
         std::fputs("show_subject: uTofu refuses\n", stderr);
         return 1;

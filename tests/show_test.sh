@@ -27,7 +27,7 @@ shown()
 }
 
 mkfifo "$scratch/input" "$scratch/output"
-"$tofu_sim" run -n 1 --timeout 60 --job "$job" --shape 1x2x1 --torus y "$subject" \
+UTOFU_NUM_MRQ_ENTRIES_SESSION=2048 "$tofu_sim" run -n 1 --timeout 60 --job "$job" --shape 1x2x1 --torus y "$subject" \
     <"$scratch/input" >"$scratch/output" &
 launcher=$!
 exec 5>"$scratch/input" 6<"$scratch/output"
@@ -36,9 +36,11 @@ expect "the subject runs" ready "${word:-}"
 
 shown "$job"
 expect "the job's shape" 1 "$(grep -c "^$job: shape 1x2x1 (24 nodes), torus 'y', 1 processes" "$scratch/shown")"
-expect "the process and its place" 1 "$(grep -c '^  rank 0 pid [0-9]* show_subject node 0 (0,0,0,0,0,0) 2 vcqs' "$scratch/shown")"
+expect "the process and its place" 1 "$(grep -c '^  rank 0 pid [0-9]* show_subject node 0 (0,0,0,0,0,0) 3 vcqs' "$scratch/shown")"
 expect "counts of the TNI it used" 1 "$(grep -c '^    tni 2: 5 operations, 320 bytes' "$scratch/shown")"
-expect "the VCQ with its unread notices" 1 "$(grep -c 'tni 2 cq [0-9]* component 0 free mrq 5/131072' "$scratch/shown")"
+expect "the VCQ with its unread notices" 1 "$(grep -c 'tni 2 cq [0-9]* component 0 free mrq 4/131072' "$scratch/shown")"
+expect "the VCQ of session mode, whose queue is smaller" 1 \
+    "$(grep -c 'tni 2 cq [0-9]* component 0 session mrq 0/2048$' "$scratch/shown")"
 expect "the VCQ of component 5" 1 "$(grep -c 'tni 3 cq [0-9]* component 5 free mrq 0/131072' "$scratch/shown")"
 expect "it is listed" 1 "$("$tofu_sim" show | grep -c "^$job: ")"
 "$tofu_sim" clean "$job" >/dev/null

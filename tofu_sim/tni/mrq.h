@@ -162,6 +162,7 @@ class MrqRing {
         }
         entry = slot.entry;
         head++;
+        control_->head_hint.store_relaxed(head);
         // Release: the copy is done before a writer may claim the slot (partner: claim's load).
         slot.state.store_release(MrqState::make(lap + 1, MrqState::empty));
         return Poll::found;

@@ -211,6 +211,8 @@ bool SegmentView::open(const ProcessView& process)
     base_ = static_cast<std::byte*>(mapped);
     bytes_ = static_cast<size_t>(status.st_size);
     mrq_entries_ = head.mrq_entries;
+    mrq_free_ = head.mrq_entries_free;
+    mrq_session_ = head.mrq_entries_session;
     return true;
 }
 

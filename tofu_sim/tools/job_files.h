@@ -67,12 +67,18 @@ class SegmentView {
 
     [[nodiscard]] bool open(const ProcessView& process);
     [[nodiscard]] std::byte* base() const noexcept { return base_; }
-    [[nodiscard]] uint32_t mrq_entries() const noexcept { return mrq_entries_; }
+    [[nodiscard]] uint32_t mrq_entries() const noexcept { return mrq_entries_; } // from ring to ring
+    [[nodiscard]] uint32_t mrq_capacity(CqMode mode) const noexcept
+    {
+        return mode == CqMode::session ? mrq_session_ : mrq_free_;
+    }
 
   private:
     std::byte* base_ = nullptr;
     size_t bytes_ = 0;
     uint32_t mrq_entries_ = 0;
+    uint32_t mrq_free_ = 0;
+    uint32_t mrq_session_ = 0;
 };
 
 enum class Removal { removed, in_use, failed };

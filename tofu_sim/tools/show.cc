@@ -46,8 +46,8 @@ const char* mode_name(CqMode mode)
     return "unknown";
 }
 
-// Entries written and not read yet, and how many fit; nothing of a ring that makes no sense.
-void print_mrq(const SegmentView& segment, unsigned index)
+// Notices of peers written and not read yet, and how many fit; nothing of a ring that makes no sense.
+void print_mrq(const SegmentView& segment, unsigned index, CqMode mode)
 {
     std::byte* const region = segment.base() + vcq_region_offset(index, segment.mrq_entries());
     const auto& control = *reinterpret_cast<const MrqControl*>(region);
@@ -55,7 +55,7 @@ void print_mrq(const SegmentView& segment, unsigned index)
     const uint64_t head = control.head_hint.load_acquire();
     const uint64_t tail = control.tail.load_acquire();
     const uint64_t unread = tail >= head ? tail - head : 0;
-    std::printf(" mrq %llu/%u", static_cast<unsigned long long>(unread), segment.mrq_entries());
+    std::printf(" mrq %llu/%u", static_cast<unsigned long long>(unread), segment.mrq_capacity(mode));
     if (control.overflow.load_acquire() != 0) {
         std::printf(" OVERFLOWED");
     }
@@ -87,7 +87,10 @@ unsigned gates_of(const JobView& job, const ProcessView& process)
     const NodeEntry node = read_node(job, process.entry.node);
     for (const GateWord& gate : node.gates) {
         const OwnerWord word = OwnerWord::decode(gate.word.raw);
-        gates += word.taken && word.process == process.slot ? 1 : 0;
+        gates += word.taken && word.process == process.slot &&
+                         word.incarnation == (process.entry.incarnation.raw & 0xffff)
+                     ? 1
+                     : 0;
     }
     return gates;
 }
@@ -110,7 +113,7 @@ void show_vcqs(const JobView& job, const ProcessView& process, const SegmentView
                         static_cast<unsigned long long>(encode_vcq_id(address)), cq.tni, cq.cq,
                         component, mode_name(cq.word.mode));
             if (segment.base() != nullptr) {
-                print_mrq(segment, vcq_index(cq.tni, cq.cq, component));
+                print_mrq(segment, vcq_index(cq.tni, cq.cq, component), cq.word.mode);
             }
             std::printf("\n");
         }
