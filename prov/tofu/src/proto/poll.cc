@@ -65,8 +65,13 @@ void Messenger::poll_in_turn() noexcept
 }
 
 /// Takes packets out of one ring; returns how many. May remove the ring from polls_.
+///
+/// The slot's other lines are asked for as well: once a longer packet is there, all of its lines come at the same time,
+/// instead of one round of the caches after the other. A line that nobody wrote is here already and costs nothing.
 inline unsigned Messenger::drain(const Poll& poll) noexcept
 {
+    for (std::size_t before = line; before < slot_size; before += line)
+        __builtin_prefetch(reinterpret_cast<const std::byte*>(poll.word) - before);
     // acquire: pairs with the sender's Put, whose last 8 bytes are written last
     const std::uint64_t control =
         std::atomic_ref<std::uint64_t>(*poll.word).load(std::memory_order_acquire);
@@ -114,9 +119,6 @@ inline unsigned Messenger::drain(const Poll& poll) noexcept
         return false;
     const auto* const end = reinterpret_cast<const std::byte*>(
         in.control(in.next_seq, area_.geometry().ring_slots) + 1);
-    // The lines in front of that with the control word are on their way while we look whose they are.
-    for (std::size_t behind = line; behind < size; behind += line)
-        __builtin_prefetch(end - behind - 1);
     const auto* field = reinterpret_cast<const std::uint64_t*>(end) - 1;
     const bool has_data = (c.flags & flag_data) != 0;
     const bool tagged = (c.flags & flag_tag) != 0;
