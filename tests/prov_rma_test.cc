@@ -231,6 +231,56 @@ TEST(Rma, ZeroBytesComplete)
     });
 }
 
+/// FI_INJECT_COMPLETE ends a write when its buffer is free again; what becomes of it later is told all the same.
+TEST(Rma, AWriteThatFailsAfterItsCompletionIsAnErrorEntry)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Session s(rank);
+        std::uint64_t window[64] = {};
+        auto peers = s.share(window, sizeof(window), FI_REMOTE_READ);
+        std::uint64_t value = 9;
+        iovec local{&value, 8};
+        fi_rma_iov remote{peers[0].base, 8, peers[0].key};
+        fi_msg_rma msg{};
+        msg.msg_iov = &local;
+        msg.iov_count = 1;
+        msg.rma_iov = &remote;
+        msg.rma_iov_count = 1;
+        msg.context = &msg;
+        ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &msg, FI_INJECT_COMPLETE | FI_COMPLETION); }), 0);
+        s.expect(&msg, FI_RMA | FI_WRITE);
+        fi_cq_data_entry entry{};
+        fi_cq_err_entry error{};
+        ASSERT_TRUE(s.next(entry, &error));
+        EXPECT_EQ(error.err, FI_EACCES);
+        EXPECT_EQ(error.flags, FI_RMA | FI_WRITE);
+        EXPECT_EQ(window[0], 0u);
+    });
+}
+
+/// A key that does not allow a write is the write's failure: the peer is there, and its messages go on.
+TEST(Rma, AFailedInjectDoesNotHarmMessages)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_TAGGED;
+        Session s(rank, options);
+        std::uint64_t window[64] = {};
+        auto peers = s.share(window, sizeof(window), FI_REMOTE_READ);
+        std::uint64_t value = 9, got = 0;
+        for (int round = 0; round < 2; round++) {
+            ASSERT_EQ(fi_trecv(s.ep, &got, 8, nullptr, FI_ADDR_UNSPEC, 1, 0, &got), 0);
+            ASSERT_EQ(s.post([&] { return fi_tinject(s.ep, &value, 8, 0, 1); }), 0);
+            s.expect(&got, FI_TAGGED | FI_RECV);
+            ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &value, 8, 0, peers[0].base, peers[0].key); }), 0);
+            fi_cq_data_entry entry{};
+            fi_cq_err_entry error{};
+            ASSERT_TRUE(s.next(entry, &error));
+            EXPECT_EQ(error.err, FI_EACCES);
+        }
+    });
+}
+
 TEST(Rma, SelectiveCompletionReportsWhatIsFlagged)
 {
     expect_processes(1, [](const Rank& rank) {

@@ -131,8 +131,11 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     op.remote_notice = counts_events_;
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
     op.data_at_once = call.silent && !endpoint_.remote_keys().by_directory();
+    // In one Put, so that a late failure is told once.
     op.sent_suffices = !call.read && !endpoint_.remote_keys().by_directory() &&
-                       (call.flags & FI_INJECT_COMPLETE) != 0;
+                       (call.flags & FI_INJECT_COMPLETE) != 0 && call.local_count <= 1 &&
+                       call.remote_count <= 1 && total <= max_piece_;
+    unattended_ |= op.sent_suffices;
     op.retried = false;
     op.local_count = static_cast<std::uint8_t>(call.local_count);
     op.remote_count = static_cast<std::uint8_t>(call.remote_count);

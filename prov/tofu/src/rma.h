@@ -161,7 +161,7 @@ class RmaEngine {
     bool strong_writes_ = false; ///< order asked for by tx_attr.msg_order
     bool strong_reads_ = false;
     bool counts_events_ = false; ///< FI_RMA_EVENT: peers want notices
-    bool unattended_ = false;    ///< fi_inject_write has been sent without a notice
+    bool unattended_ = false;    ///< a write has been sent of whose end nobody is told unless it fails
 };
 
 } // namespace tofu

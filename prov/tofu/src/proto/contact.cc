@@ -336,8 +336,9 @@ void Messenger::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
         if (ch->peer.home != home ||
             (ch->state != ChannelState::open && ch->state != ChannelState::leaving))
             continue;
-        // Reports and FINs go to areas of other endpoints of the peer's, too, which may have been closed.
-        if (utofu_code == UTOFU_ERR_MRQ_RMT_STADD)
+        // Reports and FINs go to areas of other endpoints of the peer's, too, which may have been closed; and what failed
+        // may have been an injected write with a bad key.
+        if (says_stale(utofu_code))
             start_probe(*ch);
         else
             fail(*ch, fi_error_of(utofu_code), utofu_code);
