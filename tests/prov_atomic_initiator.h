@@ -81,7 +81,6 @@ inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
     op->reads_compare = s.op >= FI_CSWAP;
     op->fetches = s.result != nullptr;
     op->strong = who.runner->ordered();
-    op->write_event = !op->fetches;
     op->total = s.count;
     if (op->reads_operand)
         op->operand.add(s.operand, s.count);

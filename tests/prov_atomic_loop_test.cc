@@ -398,31 +398,38 @@ TEST(AtomicEvents, OneNoticePerOperationAtItsEnd)
             for (auto [op, count] : {std::pair{FI_SUM, 1}, {FI_SUM, 20}, {FI_PROD, 1}, {FI_PROD, 20}}) {
                 AtomicOp* const made =
                     make(who[w], {op, FI_UINT64, 0, static_cast<std::size_t>(count), operand.data(), nullptr, nullptr});
-                made->event = true;
+                made->event = tofu::AtomicEvent::write;
                 who[w].runner->submit(made, false);
             }
         ASSERT_TRUE(run({&who[0], &who[1]}));
         EXPECT_EQ(net.remote_notices.size(), 8u);
-        for (auto& [type, stadd] : net.remote_notices)
+        for (auto& [type, stadd, unattended] : net.remote_notices) {
             EXPECT_EQ(type, UTOFU_MRQ_TYPE_RMT_ARMW);
+            EXPECT_FALSE(unattended);
+        }
     }
 }
 
-TEST(AtomicEvents, FetchingCountsAsReading)
+TEST(AtomicEvents, FetchingEndsWithAnArmwThatNobodyAttendsReadingWithAGet)
 {
     Net::reset(31);
     Net& net = Net::now();
     net.busy_percent = 30;
     Initiator who;
     std::vector<std::uint8_t> operand(300, 2), result(300);
-    for (auto op : {FI_SUM, FI_BOR}) {
-        AtomicOp* const made = make(who, {op, FI_UINT8, 3, 300, operand.data(), nullptr, result.data()});
-        made->event = true;
-        who.runner->submit(made, false);
+    using Seen = std::tuple<std::uint8_t, std::uint64_t, bool>;
+    for (auto [op, event, seen] :
+         {std::tuple{FI_SUM, tofu::AtomicEvent::fetch, Seen{UTOFU_MRQ_TYPE_RMT_ARMW, Net::base, true}},
+          std::tuple{FI_BOR, tofu::AtomicEvent::read, Seen{UTOFU_MRQ_TYPE_RMT_GET, Net::base + 3, false}}}) {
+        net.remote_notices.clear();
+        for (unsigned i = 0; i < 2; ++i) {
+            AtomicOp* const made = make(who, {op, FI_UINT8, 3, 300, operand.data(), nullptr, result.data()});
+            made->event = event;
+            who.runner->submit(made, false);
+        }
+        ASSERT_TRUE(run({&who}));
+        EXPECT_EQ(net.remote_notices, std::vector<Seen>(2, seen));
     }
-    ASSERT_TRUE(run({&who}));
-    using Seen = std::pair<std::uint8_t, std::uint64_t>;
-    EXPECT_EQ(net.remote_notices, std::vector<Seen>(2, {UTOFU_MRQ_TYPE_RMT_GET, Net::base + 3}));
 }
 
 TEST(AtomicLists, CutsOfAllListsMayDiffer)

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "vcq/backend.h"
@@ -60,7 +61,7 @@ struct Net {
     std::uint64_t area = 0;      ///< what lies under reserved STags
     std::size_t posts = 0;
     std::size_t swaps = 0;
-    std::vector<std::pair<std::uint8_t, std::uint64_t>> remote_notices;
+    std::vector<std::tuple<std::uint8_t, std::uint64_t, bool>> remote_notices; ///< type, STADD, EDATA is 0
     std::vector<std::pair<void*, std::size_t>> registered;
 
     static Net& now()
@@ -156,7 +157,7 @@ struct Net {
         }
         if (p.flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)
             remote_notices.emplace_back(p.kind == 2 ? UTOFU_MRQ_TYPE_RMT_GET : UTOFU_MRQ_TYPE_RMT_ARMW,
-                                        p.stadd);
+                                        p.stadd, p.edata == 0);
         const bool told = (p.flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) != 0 || code != UTOFU_SUCCESS;
         tell(vcqs[p.vcq], p, told, code, notice);
     }

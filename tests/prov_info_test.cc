@@ -452,7 +452,7 @@ TEST(Info, AddressesAreSetAndCopied)
     EXPECT_NE(info->domain_attr->name, nullptr);
     EXPECT_STREQ(info->fabric_attr->prov_name, "tofu");
 
-    const char* text = "tofu://200b16000f000001.0003.0123456789abcdef";
+    const char* text = "tofu://200b16000f000001.010003.0123456789abcdef";
     Info named = ask([](fi_info&) {}, FI_VERSION(1, 17), nullptr, text);
     ASSERT_NE(named, nullptr);
     EXPECT_EQ(named->dest_addrlen, 24u);

@@ -519,6 +519,81 @@ TEST(Mr, CountersOfARegionCountItsEvents)
     });
 }
 
+/// The capability is the target's (fi_getinfo(3)); fi_mr_bind(3) counts what modifies the region, fetching or not.
+TEST(Mr, CountersOfARegionCountWhateverModifiesItByEndpointsWithoutTheCapability)
+{
+    for (int mode : {FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY, 0})
+        expect_processes(2, [mode](const Rank& rank) {
+            const bool target = rank.number == 0;
+            Options options;
+            options.caps = FI_RMA | FI_ATOMIC | (target ? FI_RMA_EVENT : 0);
+            options.mr_mode = mode;
+            options.counters = target;
+            Session s(rank, options);
+            alignas(8) std::uint64_t memory[64] = {};
+            fid_cntr* counter = nullptr;
+            fi_cntr_attr attr{};
+            attr.wait_obj = FI_WAIT_UNSPEC;
+            const Window there = s.share(memory, sizeof(memory))[0];
+            if (target) {
+                ASSERT_EQ(fi_cntr_open(s.domain, &attr, &counter, nullptr), 0);
+                ASSERT_EQ(fi_mr_bind(s.regions.back(), &counter->fid, FI_REMOTE_WRITE), 0);
+            }
+            s.barrier();
+            constexpr std::uint64_t writes = 5, fetches = 5, times = 3;
+            if (!target) {
+                std::uint64_t one = 1, old = 0;
+                float number = 1, found = 0;
+                auto ends = [&](int posted) {
+                    ASSERT_EQ(posted, 0);
+                    s.expect(&s, 0);
+                };
+                for (unsigned i = 0; i < times; i++) {
+                    ends(s.post([&] { return fi_write(s.ep, &one, 8, nullptr, 0, there.base, there.key, &s); }));
+                    ends(s.post([&] { return fi_write(s.ep, memory, 500, nullptr, 0, there.base, there.key, &s); }));
+                    ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &one, 8, 0, there.base, there.key); }), 0);
+                    ends(s.post([&] {
+                        return fi_atomic(s.ep, &one, 1, nullptr, 0, there.base, there.key, FI_UINT64, FI_SUM, &s);
+                    }));
+                    ASSERT_EQ(s.post([&] {
+                        return fi_inject_atomic(s.ep, &one, 1, 0, there.base, there.key, FI_UINT64, FI_SUM);
+                    }), 0);
+                    for (fi_op op : {FI_SUM, FI_ATOMIC_WRITE, FI_MAX})
+                        ends(s.post([&] {
+                            return fi_fetch_atomic(s.ep, &one, 1, nullptr, &old, nullptr, 0, there.base, there.key,
+                                                   FI_UINT64, op, &s);
+                        }));
+                    ends(s.post([&] {
+                        return fi_compare_atomic(s.ep, &one, 1, nullptr, &one, nullptr, &old, nullptr, 0, there.base,
+                                                 there.key, FI_UINT64, FI_CSWAP, &s);
+                    }));
+                    ends(s.post([&] {
+                        return fi_fetch_atomic(s.ep, &number, 1, nullptr, &found, nullptr, 0, there.base + 8, there.key,
+                                               FI_FLOAT, FI_SUM, &s);
+                    }));
+                    ends(s.post([&] {
+                        return fi_fetch_atomic(s.ep, nullptr, 1, nullptr, &old, nullptr, 0, there.base, there.key,
+                                               FI_UINT64, FI_ATOMIC_READ, &s);
+                    }));
+                    ends(s.post([&] { return fi_read(s.ep, &old, 8, nullptr, 0, there.base, there.key, &s); }));
+                }
+            } else {
+                EXPECT_EQ(fi_cntr_wait(counter, times * (writes + fetches), 10000), 0);
+                EXPECT_TRUE(wait_until([&] {
+                    return fi_cntr_read(s.counter[remote_write_counter]) == times * writes &&
+                           fi_cntr_read(s.counter[remote_read_counter]) == times * (fetches + 2);
+                }));
+            }
+            s.barrier();
+            if (target) {
+                EXPECT_EQ(fi_cntr_read(counter), times * (writes + fetches));
+                ASSERT_EQ(fi_close(&s.regions.front()->fid), 0);
+                s.regions.erase(s.regions.begin());
+                ASSERT_EQ(fi_close(&counter->fid), 0);
+            }
+        });
+}
+
 TEST(Endpoint, OptionsNamesAndAliases)
 {
     expect_processes(1, [](const Rank& rank) {

@@ -12,10 +12,15 @@
 
 namespace tofu {
 
+std::uint8_t address_flags(std::uint64_t caps) noexcept
+{
+    return (caps & FI_RMA_EVENT) ? address_counts_events : 0;
+}
+
 void address_to_text(const EndpointAddress& address, char* text) noexcept
 {
-    std::snprintf(text, address_text_size, "tofu://%016" PRIx64 ".%02x%02x.%016" PRIx64, address.home,
-                  address.further, address.index, address.nonce);
+    std::snprintf(text, address_text_size, "tofu://%016" PRIx64 ".%02x%02x%02x.%016" PRIx64, address.home,
+                  address.flags, address.further, address.index, address.nonce);
 }
 
 static bool scan(const char* text, EndpointAddress& address) noexcept
@@ -23,11 +28,16 @@ static bool scan(const char* text, EndpointAddress& address) noexcept
     std::uint64_t home = 0, nonce = 0;
     unsigned index = 0;
     int end = 0;
-    if (std::sscanf(text, "tofu://%16" SCNx64 ".%4x.%16" SCNx64 "%n", &home, &index, &nonce, &end) != 3 ||
+    if (std::sscanf(text, "tofu://%16" SCNx64 ".%6x.%16" SCNx64 "%n", &home, &index, &nonce, &end) != 3 ||
         text[end] != '\0')
         return false;
-    address = {address_magic, wire_version, static_cast<std::uint8_t>(index),
-               static_cast<std::uint8_t>(index >> 8), home, nonce};
+    address = {address_magic,
+               wire_version,
+               static_cast<std::uint8_t>(index >> 16),
+               static_cast<std::uint8_t>(index),
+               static_cast<std::uint8_t>(index >> 8),
+               home,
+               nonce};
     return true;
 }
 

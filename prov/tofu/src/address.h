@@ -19,7 +19,8 @@ inline constexpr std::uint16_t wire_version = 3;
 
 struct EndpointAddress {
     std::uint32_t magic;   ///< address_magic
-    std::uint16_t version; ///< wire_version
+    std::uint8_t version;  ///< wire_version
+    std::uint8_t flags;    ///< address_counts_events, or 0
     std::uint8_t index;    ///< number of the endpoint in its domain, 0 ... max_endpoints - 1
     std::uint8_t further;  ///< receive contexts besides the first: they have the numbers that follow
     std::uint64_t home;    ///< ID of the domain's home VCQ (utofu_vcq_id_t)
@@ -28,6 +29,13 @@ struct EndpointAddress {
     [[nodiscard]] constexpr bool sound() const noexcept;
 };
 static_assert(sizeof(EndpointAddress) == 24 && std::is_trivially_copyable_v<EndpointAddress>);
+static_assert(wire_version <= UINT8_MAX);
+
+/// The endpoint was opened with FI_RMA_EVENT: operations that target it carry a notice. That is the target's wish
+/// (fi_getinfo(3)), so its address says it.
+inline constexpr std::uint8_t address_counts_events = 1;
+/// The flags of an endpoint's address, from its capabilities.
+[[nodiscard]] std::uint8_t address_flags(std::uint64_t caps) noexcept;
 
 inline constexpr std::uint32_t address_magic = 0x55664f54; // "TOfU"
 
@@ -36,8 +44,9 @@ inline constexpr unsigned directory_stag = 0;
 inline constexpr unsigned max_endpoints = 255;
 constexpr unsigned endpoint_stag(unsigned index) { return index + 1; }
 
-/// Length of an address as text, "tofu://HOME.INDEX.NONCE" in hexadecimal digits, with its final zero.
-inline constexpr std::size_t address_text_size = 7 + 16 + 1 + 4 + 1 + 16 + 1;
+/// Length of an address as text, "tofu://HOME.INDEX.NONCE" in hexadecimal digits (INDEX: flags, further, index), with
+/// its final zero.
+inline constexpr std::size_t address_text_size = 7 + 16 + 1 + 6 + 1 + 16 + 1;
 
 /// Writes the text of an address; `text` holds address_text_size characters.
 void address_to_text(const EndpointAddress& address, char* text) noexcept;
@@ -56,7 +65,7 @@ std::uint64_t name_key_of(const fi_info& info) noexcept;
 constexpr bool EndpointAddress::sound() const noexcept
 {
     return magic == address_magic && version == wire_version && home != 0 &&
-           unsigned{index} + further < max_endpoints;
+           (flags & ~address_counts_events) == 0 && unsigned{index} + further < max_endpoints;
 }
 
 } // namespace tofu

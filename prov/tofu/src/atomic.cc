@@ -122,8 +122,10 @@ void fill_in(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer, ssi
     op.fetches = call.family != Family::base;
     // A fence waits for what is attended; the flag orders it behind what was not (inject).
     op.strong = (call.flags & FI_FENCE) || ep.atomic_engine().runner().ordered();
-    op.event = (ep.caps() & FI_RMA_EVENT) != 0;
-    op.write_event = call.family == Family::base;
+    op.event = !peer.counts_events             ? AtomicEvent::none
+               : call.family == Family::base   ? AtomicEvent::write
+               : call.op == FI_ATOMIC_READ     ? AtomicEvent::read
+                                               : AtomicEvent::fetch;
     op.total = static_cast<std::size_t>(total);
     if (op.reads_operand)
         add_all(op.operand, call.operand, call.operands);
@@ -262,7 +264,7 @@ ssize_t submit(fid_ep* fid, const Call& call) noexcept
         call.count == 1 && !(call.flags & FI_FENCE)) [[likely]] {
         const Native how = natives[static_cast<unsigned>(call.family)][native_index(call.op, call.type)];
         if (how.size != 0 && (call.operand || how.reads) &&
-            (call.family == Family::base || (call.result && engine.short_fetch())) &&
+            (call.family == Family::base || call.result) &&
             (call.family != Family::compare || call.compare)) [[likely]] {
             const ssize_t rc =
                 !engine.keys_are_final() ? submit_by_directory(ep, how, call)
@@ -460,13 +462,11 @@ int AtomicEngine::open() noexcept
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
     runner_.set_ordered((endpoint_.tx_attr().msg_order & orders) != 0);
     const bool by_directory = endpoint_.remote_keys().by_directory();
-    const bool events = (endpoint_.caps() & FI_RMA_EVENT) != 0;
     if (by_directory)
         runner_.set_resolve(&resolve_anew);
-    native_flags_ = vcq::Vcq::delivered_flags(runner_.ordered(), events);
-    inject_flags_ = vcq::Vcq::flags_of(runner_.ordered(), events);
+    native_flags_ = vcq::Vcq::delivered_flags(runner_.ordered(), false);
+    inject_flags_ = vcq::Vcq::flags_of(runner_.ordered(), false);
     keys_are_final_ = !by_directory;
-    short_fetch_ = !events;
     short_inject_ =
         !by_directory && endpoint_.counters().write == nullptr && !endpoint_.shares_vcq();
     return 0;

@@ -47,8 +47,6 @@ class AtomicEngine {
     [[nodiscard]] unsigned long native_flags() const noexcept { return native_flags_; }
     [[nodiscard]] unsigned long inject_flags() const noexcept { return inject_flags_; }
     [[nodiscard]] bool keys_are_final() const noexcept { return keys_are_final_; }
-    /// An operation that fetches and that the target counts takes two communications.
-    [[nodiscard]] bool short_fetch() const noexcept { return short_fetch_; }
     /// What goes out unattended can be neither counted nor tried again.
     [[nodiscard]] bool short_inject() const noexcept { return short_inject_; }
 
@@ -59,7 +57,6 @@ class AtomicEngine {
     unsigned long native_flags_ = 0;
     unsigned long inject_flags_ = 0;
     bool keys_are_final_ = false;
-    bool short_fetch_ = false;
     bool short_inject_ = false;
     bool unattended_ = false;
     AtomicRunner runner_;

@@ -129,24 +129,16 @@ inline constexpr ssize_t not_native = 1;
     return -FI_EAGAIN;
 }
 
-/// An injected operation that nobody counts needs no notice at all: one ARMW, and its failure is an orphan's.
-[[gnu::always_inline]] inline ssize_t inject_native(Endpoint& ep, Native how,
-                                                    const PlainCall& call) noexcept
+/// An operation that fetches and that the target counts takes two communications.
+[[gnu::always_inline]] inline bool takes_two(const Peer& peer, Family family) noexcept
 {
-    AtomicEngine& engine = ep.atomic_engine();
-    const Peer* const peer = ep.av().find(call.to);
-    const utofu_stadd_t stadd = call.key + call.address; // a key of ours: mr.h
-    if (peer == nullptr || (stadd & (how.size - 1u)) || !engine.runner().open_for_native(peer->home))
-        [[unlikely]]
-        return not_native;
-    engine.unattended();
-    const auto code = static_cast<utofu_armw_op>(how.code);
-    const std::uint64_t operand = word_at(call.operand, how.size);
-    const vcq::Post posted =
-        how.size == 8 ? ep.vcq().armw8_unattended(peer->home, code, operand, stadd, engine.inject_flags())
-                      : ep.vcq().armw4_unattended(peer->home, code, static_cast<std::uint32_t>(operand),
-                                                  stadd, engine.inject_flags());
-    return posted == vcq::Post::done ? 0 : refused(ep, posted);
+    return peer.counts_events && family != Family::base;
+}
+
+/// An ARMW of the short way is the whole operation: where the target counts, it tells so by itself.
+[[gnu::always_inline]] inline unsigned long flags_towards(const Peer& peer, const AtomicEngine& engine) noexcept
+{
+    return engine.native_flags() | vcq::Vcq::remote_notice(peer.counts_events);
 }
 
 /// The post itself, towards `stadd` at `home`.
@@ -173,7 +165,7 @@ inline constexpr ssize_t not_native = 1;
     AtomicEngine& engine = ep.atomic_engine();
     const Peer* const peer = ep.av().find(call.to);
     const utofu_stadd_t stadd = call.key + call.address; // mr.h
-    if (peer == nullptr || (stadd & (how.size - 1u))) [[unlikely]]
+    if (peer == nullptr || (stadd & (how.size - 1u)) || takes_two(*peer, call.family)) [[unlikely]]
         return not_native; // an error, or a complex number across two words
     const utofu_vcq_id_t home = peer->home;
     const std::uint8_t place = ep.vcq().next_place();
@@ -192,7 +184,29 @@ inline constexpr ssize_t not_native = 1;
         op.reads = how.reads;
     }
     const vcq::Post posted =
-        post_native(ep.vcq(), how, call, home, stadd, {&op, engine.native_flags()});
+        post_native(ep.vcq(), how, call, home, stadd, {&op, flags_towards(*peer, engine)});
+    return posted == vcq::Post::done ? 0 : refused(ep, posted);
+}
+
+/// An injected operation that nobody counts needs no notice at all: one ARMW, and its failure is an orphan's.
+[[gnu::always_inline]] inline ssize_t inject_native(Endpoint& ep, Native how,
+                                                    const PlainCall& call) noexcept
+{
+    AtomicEngine& engine = ep.atomic_engine();
+    const Peer* const peer = ep.av().find(call.to);
+    const utofu_stadd_t stadd = call.key + call.address; // a key of ours: mr.h
+    if (peer == nullptr || (stadd & (how.size - 1u)) || !engine.runner().open_for_native(peer->home))
+        [[unlikely]]
+        return not_native;
+    if (peer->counts_events) [[unlikely]] // its notice would be that of a fetch
+        return submit_native(ep, how, call);
+    engine.unattended();
+    const auto code = static_cast<utofu_armw_op>(how.code);
+    const std::uint64_t operand = word_at(call.operand, how.size);
+    const vcq::Post posted =
+        how.size == 8 ? ep.vcq().armw8_unattended(peer->home, code, operand, stadd, engine.inject_flags())
+                      : ep.vcq().armw4_unattended(peer->home, code, static_cast<std::uint32_t>(operand),
+                                                  stadd, engine.inject_flags());
     return posted == vcq::Post::done ? 0 : refused(ep, posted);
 }
 
@@ -205,7 +219,7 @@ inline constexpr ssize_t not_native = 1;
     if (place == 0) [[unlikely]]
         return refused(ep, vcq::Post::busy);
     utofu_stadd_t stadd = 0;
-    if (peer == nullptr || !engine.runner().open_for_native(peer->home) ||
+    if (peer == nullptr || takes_two(*peer, call.family) || !engine.runner().open_for_native(peer->home) ||
         ep.remote_keys().resolve(*peer, call.key, call.address, how.size,
                                  access_of(call.family, call.op), stadd) != 0 ||
         (stadd & (how.size - 1u))) [[unlikely]]
@@ -227,7 +241,7 @@ inline constexpr ssize_t not_native = 1;
     op.op = static_cast<std::uint8_t>(call.op);
     op.type = static_cast<std::uint8_t>(call.type);
     const vcq::Post posted =
-        post_native(ep.vcq(), how, call, peer->home, stadd, {&op, engine.native_flags()});
+        post_native(ep.vcq(), how, call, peer->home, stadd, {&op, flags_towards(*peer, engine)});
     return posted == vcq::Post::done ? 0 : refused(ep, posted);
 }
 

@@ -76,6 +76,10 @@ class Pieces {
     Piece piece_[max_atomic_iov];
 };
 
+/// What an operation is to a target that counts (FI_RMA_EVENT): one notice at its end. For counters of endpoints a
+/// fetching one is a read (fi_endpoint(3)); for those of regions it writes (fi_mr(3), fi_mr_bind).
+enum class AtomicEvent : std::uint8_t { none, write, read, fetch };
+
 /// An operation that is not one ARMW of one element (quick.h). `pending` counts flights, plus one until all words have been started.
 struct AtomicOp : Request {
     struct Target {
@@ -103,8 +107,7 @@ struct AtomicOp : Request {
     bool reads_compare;
     bool fetches;
     bool strong;                ///< strong order on first posts (message order was promised)
-    bool event;                 ///< the target counts it (FI_RMA_EVENT): one notice at its end
-    bool write_event;           ///< it counts as a write (base family), not as a read
+    AtomicEvent event;          ///< as what the target counts it
     bool event_posted;
     bool retried;               ///< with keys looked up anew
     bool took_effect;           ///< at least one word: it can't be retried as a whole

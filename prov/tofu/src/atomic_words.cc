@@ -43,7 +43,8 @@ AtomicOp* AtomicRunner::alloc() noexcept
     op->notify = &event_done; // the operation itself waits for its event only
     op->err = op->prov_errno = 0;
     op->next = op->loop_next = op->loop_prev = nullptr;
-    op->strong = op->event = op->event_posted = op->by_get = false;
+    op->strong = op->event_posted = op->by_get = false;
+    op->event = AtomicEvent::none;
     op->retried = op->took_effect = false;
     op->targets = op->at_target = 0;
     op->in_target = op->started = op->total = 0;
@@ -281,7 +282,7 @@ Post AtomicRunner::post_native(Flight& f) noexcept
     how.strong_order = op.strong;
     how.waiter = &f;
     // One word only: its ARMW is the operation's end, and tells the target so by itself.
-    how.remote_notice = op.event && f.elements == op.total && op.write_event;
+    how.remote_notice = op.event == AtomicEvent::write && f.elements == op.total;
     f.notify = &word_done;
     utofu_armw_op code = UTOFU_ARMW_OP_ADD;
     std::uint64_t operand = f.operand;
@@ -388,8 +389,9 @@ void AtomicRunner::settle_word(Flight& f, std::uint64_t before, int code) noexce
 
 // --- the end
 
-/// Tells the target that an operation has ended: by an ARMW that changes nothing where it counts as a write, by
-/// a Get of one byte where it counts as a read (fi_endpoint(3), FI_REMOTE_READ).
+/// Tells the target that an operation has ended: by an ARMW that changes nothing where it counts as a write, the same
+/// with nobody waiting for it where it fetched and wrote (no other ARMW that notifies is unattended), by a Get of one
+/// byte where it only read.
 Post AtomicRunner::post_event(AtomicOp& op) noexcept
 {
     vcq::How how;
@@ -397,8 +399,14 @@ Post AtomicRunner::post_event(AtomicOp& op) noexcept
     how.remote_notice = true;
     how.waiter = &op;
     const utofu_stadd_t at = op.target[0].stadd;
-    if (op.write_event)
-        return vcq_.armw4(op.home, UTOFU_ARMW_OP_OR, 0, at & ~utofu_stadd_t{3}, how);
+    const utofu_stadd_t word = at & ~utofu_stadd_t{3};
+    if (op.event == AtomicEvent::fetch) {
+        op.pending = 0;
+        return vcq_.armw4_unattended(op.home, UTOFU_ARMW_OP_OR, 0, word, vcq::Vcq::remote_notice(true));
+    }
+    op.pending = 1;
+    if (op.event == AtomicEvent::write)
+        return vcq_.armw4(op.home, UTOFU_ARMW_OP_OR, 0, word, how);
     op.scratch = scratch_.alloc(vcq_);
     if (op.scratch == 0)
         return Post::busy;
@@ -411,10 +419,13 @@ Post AtomicRunner::post_event(AtomicOp& op) noexcept
 /// All words have ended, and with them the operation, unless the target is still to be told.
 void AtomicRunner::finish(AtomicOp& op) noexcept
 {
-    if (op.event && !op.event_posted && op.err == 0) {
-        op.pending = 1;
+    if (op.event != AtomicEvent::none && !op.event_posted && op.err == 0) {
         switch (post_event(op)) {
-        case Post::done: op.event_posted = true; return;
+        case Post::done:
+            op.event_posted = true;
+            if (op.pending != 0)
+                return;
+            break;
         case Post::busy:
             if (closing_) {
                 abandon(op, FI_ECANCELED, 0);
@@ -489,7 +500,7 @@ void AtomicRunner::resolve_stale() noexcept
 void AtomicRunner::event_done(vcq::Waiter* self, const Notice& notice) noexcept
 {
     AtomicOp* const op = static_cast<AtomicOp*>(self);
-    if (!op->write_event)
+    if (op->event == AtomicEvent::read)
         op->runner->scratch_.release(op->scratch);
     if (settle(*op, notice.code))
         op->runner->finish(*op);

@@ -366,6 +366,7 @@ int AddressVector::insert_one(const EndpointAddress& address, fi_addr_t* result,
         peer->nonce = address.nonce;
         peer->index = address.index;
         peer->further = address.further;
+        peer->counts_events = address.flags & address_counts_events;
         peer->generation = ++uses_;
         // release: find() sees the other members with it
         std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
@@ -422,8 +423,9 @@ int AddressVector::copy(fi_addr_t number, void* address, std::size_t* length) co
         return -FI_EINVAL;
     const EndpointAddress binary{address_magic,
                                  wire_version,
+                                 peer->counts_events ? address_counts_events : std::uint8_t{0},
                                  static_cast<std::uint8_t>(peer->index),
-                                 static_cast<std::uint8_t>(peer->further),
+                                 peer->further,
                                  peer->home,
                                  peer->nonce};
     char text[address_text_size];

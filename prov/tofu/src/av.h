@@ -24,7 +24,8 @@ struct Peer {
     std::uint64_t home;
     std::uint64_t nonce;
     std::uint16_t index;      ///< endpoint number in its domain
-    std::uint16_t further;    ///< receive contexts behind the first, at the numbers that follow
+    std::uint8_t further;     ///< receive contexts behind the first, at the numbers that follow
+    bool counts_events;       ///< what targets it is to carry a notice (address_counts_events)
     std::uint32_t generation; ///< of this use of the place, no other's in the vector: caches see a peer that has gone
 };
 

@@ -144,8 +144,8 @@ EndpointAddress Endpoint::address() const noexcept
 {
     if (parent_ != nullptr)
         return parent_->address();
-    return {address_magic, wire_version, static_cast<std::uint8_t>(index_), 0, domain_->home_id(),
-            domain_->nonce()};
+    return {address_magic, wire_version,        address_flags(caps_), static_cast<std::uint8_t>(index_), 0,
+            domain_->home_id(), domain_->nonce()};
 }
 
 int Endpoint::name(void* buffer, std::size_t* length) const noexcept
@@ -280,10 +280,9 @@ bool Endpoint::progress_locked() noexcept
     return some;
 }
 
-void Endpoint::rma_event(std::uint8_t notice_type) noexcept
+void Endpoint::rma_event(bool read) noexcept
 {
-    Counter* counter = notice_type == UTOFU_MRQ_TYPE_RMT_GET ? counters_.remote_read
-                                                             : counters_.remote_write;
+    Counter* counter = read ? counters_.remote_read : counters_.remote_write;
     if (counter != nullptr)
         counter->count();
 }

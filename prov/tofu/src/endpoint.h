@@ -154,8 +154,8 @@ class Endpoint final : public EndpointFace {
     /// The same for who holds lock() already, in an entry of an engine before it has changed anything:
     /// waiters run inside. For the refusals (-FI_EAGAIN), so that who only retries gets on.
     bool progress_locked() noexcept;
-    /// A peer wrote to (or read from) memory of the domain: counts for FI_RMA_EVENT.
-    void rma_event(std::uint8_t notice_type) noexcept;
+    /// A peer read from (or wrote to) memory of the domain: counts for FI_RMA_EVENT.
+    void rma_event(bool read) noexcept;
 
     // --- the calls of fi_ep's operation tables (endpoint_ops.cc)
     int bind(struct fid* object, std::uint64_t flags) noexcept;

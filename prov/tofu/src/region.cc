@@ -223,17 +223,21 @@ void RegionTable::remote_event(const vcq::RemoteNotice& notice) noexcept
     const MemoryRegion& region = *it->second;
     if (first >= region.stadd_ && first - region.stadd_ >= region.length_)
         return;
-    Counter* counter = notice.type == UTOFU_MRQ_TYPE_RMT_GET ? region.read_counter_
-                                                             : region.write_counter_;
-    if (counter != nullptr)
-        counter->count();
+    // The end of an atomic that fetched, and wrote (AtomicEvent::fetch): both for the region.
+    const bool fetched = word && notice.unattended;
+    const bool reads = fetched || notice.type == UTOFU_MRQ_TYPE_RMT_GET;
+    const bool writes = notice.type != UTOFU_MRQ_TYPE_RMT_GET;
+    if (reads && region.read_counter_ != nullptr)
+        region.read_counter_->count();
+    if (writes && region.write_counter_ != nullptr)
+        region.write_counter_->count();
     if (region.endpoint_ != nullptr) {
-        region.endpoint_->rma_event(notice.type);
+        region.endpoint_->rma_event(reads);
         return;
     }
     for (unsigned i = 0; i < max_endpoints; i++)
         if (Endpoint* endpoint = domain_.endpoint_at(i))
-            endpoint->rma_event(notice.type);
+            endpoint->rma_event(reads);
 }
 
 void RegionTable::attach(LocalMemory& memory, Lock& lock)

@@ -63,10 +63,9 @@ int RmaEngine::open() noexcept
     const std::uint64_t order = endpoint_.tx_attr().msg_order;
     strong_writes_ = (order & order_of_writes) != 0;
     strong_reads_ = (order & order_of_reads) != 0;
-    counts_events_ = (endpoint_.caps() & FI_RMA_EVENT) != 0;
-    inject_flags_ = vcq::Vcq::flags_of(strong_writes_, counts_events_);
-    write_flags_ = vcq::Vcq::delivered_flags(strong_writes_, counts_events_);
-    read_flags_ = vcq::Vcq::delivered_flags(strong_reads_, counts_events_);
+    inject_flags_ = vcq::Vcq::flags_of(strong_writes_, false);
+    write_flags_ = vcq::Vcq::delivered_flags(strong_writes_, false);
+    read_flags_ = vcq::Vcq::delivered_flags(strong_reads_, false);
     quick_ = !endpoint_.remote_keys().by_directory();
     // What goes out unattended can be neither counted nor tried again.
     plain_inject_ =
@@ -128,7 +127,7 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     op.read = call.read;
     // A fence waits for what is attended (submit); the flag orders it behind what was not.
     op.strong_order = (call.read ? strong_reads_ : strong_writes_) || (call.flags & FI_FENCE);
-    op.remote_notice = counts_events_;
+    op.remote_notice = peer.counts_events;
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
     op.data_at_once = call.silent && !endpoint_.remote_keys().by_directory();
     // In one Put, so that a late failure is told once.
@@ -303,7 +302,8 @@ ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, st
             return -FI_EINVAL;
         unattended_ = true;
         // Keys of the provider's choice: STADD = key + address (mr.h).
-        if (vcq_.put_unattended(peer->home, data, key + address, length, inject_flags_) ==
+        if (vcq_.put_unattended(peer->home, data, key + address, length,
+                                inject_flags_ | vcq::Vcq::remote_notice(peer->counts_events)) ==
             vcq::Post::done) [[likely]]
             return 0;
     }

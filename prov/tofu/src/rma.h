@@ -160,7 +160,6 @@ class RmaEngine {
     std::size_t inject_size_ = 0;
     bool strong_writes_ = false; ///< order asked for by tx_attr.msg_order
     bool strong_reads_ = false;
-    bool counts_events_ = false; ///< FI_RMA_EVENT: peers want notices
     bool unattended_ = false;    ///< a write has been sent of whose end nobody is told unless it fails
 };
 

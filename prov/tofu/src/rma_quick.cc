@@ -72,7 +72,7 @@ ssize_t RmaEngine::write_quickly(const void* data, std::size_t length, fi_addr_t
     QuickOp& op = endpoint_.quick()[place];
     op.notify = endpoint_.tx().reports(flags) ? &quick_done<false, true> : &quick_done<false, false>;
     op.context = context;
-    const vcq::Attended how{&op, write_flags_};
+    const vcq::Attended how{&op, write_flags_ | vcq::Vcq::remote_notice(peer->counts_events)};
     const vcq::Post posted = vcq_.put_inline(peer->home, data, key + address, length, how);
     return posted == vcq::Post::done ? 0 : quick_refused(posted);
 }
@@ -92,7 +92,7 @@ ssize_t RmaEngine::read_quickly(void* to, std::size_t length, fi_addr_t from, st
     op.context = context;
     op.result = to;
     op.length = length;
-    const vcq::Attended how{&op, read_flags_};
+    const vcq::Attended how{&op, read_flags_ | vcq::Vcq::remote_notice(peer->counts_events)};
     const vcq::Post posted = vcq_.get(peer->home, landing_stadd_ + place * max_quick_read,
                                       key + address, length, how);
     return posted == vcq::Post::done ? 0 : quick_refused(posted);

@@ -147,6 +147,7 @@ EndpointAddress ScalableEndpoint::address() const noexcept
 {
     return {address_magic,
             wire_version,
+            address_flags(plan_.caps),
             static_cast<std::uint8_t>(first_),
             static_cast<std::uint8_t>(rx_count_ - 1),
             domain_->home_id(),

@@ -224,10 +224,10 @@ void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept
     case UTOFU_MRQ_TYPE_RMT_PUT:
     case UTOFU_MRQ_TYPE_RMT_GET:
     case UTOFU_MRQ_TYPE_RMT_ARMW:
-        // A peer's EDATA is not looked at: it can name nothing of ours.
+        // A peer's EDATA can name nothing of ours; whether there is one tells.
         if (code == UTOFU_SUCCESS && sink_.remote != nullptr)
             sink_.remote(sink_.owner,
-                         RemoteNotice{notice.notice_type, notice.vcq_id, notice.rmt_stadd});
+                         RemoteNotice{notice.notice_type, notice.vcq_id, notice.rmt_stadd, notice.edata == 0});
         return;
     default: // no type of the guide: nothing can be concluded from it
         return;

@@ -59,6 +59,7 @@ struct RemoteNotice {
     std::uint8_t type;    ///< UTOFU_MRQ_TYPE_RMT_*
     utofu_vcq_id_t peer;  ///< posting VCQ of the peer
     utofu_stadd_t stadd;  ///< RMT_PUT, RMT_GET: end of the bytes; RMT_ARMW: their start
+    bool unattended;      ///< nobody at the peer waits for its end (EDATA 0)
 };
 
 /// The owner's side of a poll: what is not the answer to a waiter.
@@ -193,11 +194,16 @@ class Vcq {
     {
         return flags_of(strong_order, remote_notice) | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
     }
+    /// What the flags of a post need besides where the target is to have a notice.
+    static constexpr unsigned long remote_notice(bool wanted) noexcept
+    {
+        return wanted ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0;
+    }
     /// The flags of a post that nobody waits for.
     static constexpr unsigned long flags_of(bool strong_order, bool remote_notice) noexcept
     {
         return (strong_order ? UTOFU_ONESIDED_FLAG_STRONG_ORDER : 0) |
-               (remote_notice ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0);
+               Vcq::remote_notice(remote_notice);
     }
 
     // --- rows: posts to one peer that share one place. Notices of posts to the same remote VCQ come in the
