@@ -67,7 +67,10 @@ class AtomicRunner {
 
     /// Operations under way or queued.
     [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
-    [[nodiscard]] bool wants_progress() const noexcept { return queue_ || again_ || events_ || stale_ || wide_.wants_progress(); }
+    [[nodiscard]] bool wants_progress() const noexcept
+    {
+        return outstanding_ != 0 && (queue_ || again_ || events_ || stale_ || wide_.wants_progress());
+    }
     void progress() noexcept;
     void close() noexcept;
 

@@ -33,21 +33,25 @@ namespace tofu {
 {
     if (!lock_.try_lock())
         return;
-    const std::size_t count = endpoints_.size();
-    if (++looks_ % full_round == 0) [[unlikely]] {
-        (void)domain_.progress_home();
-        for (Endpoint* endpoint : endpoints_)
-            (void)endpoint->progress();
-    } else {
-        // Whoever filled the queue may do so again, until the next full round.
-        for (std::size_t i = 0; i < count && queue.reader_waits(); i++) {
-            if (next_ >= count)
-                next_ = 0;
-            endpoints_[next_]->look(queue);
-            next_ += queue.reader_waits() ? 1 : 0;
-        }
-    }
+    if (++looks_ % full_round == 0) [[unlikely]]
+        (void)look_everywhere();
+    else if (endpoints_.size() == 1) [[likely]]
+        endpoints_.front()->look(queue);
+    else
+        look_in_turn(queue);
     lock_.unlock();
+}
+
+/// Whoever filled the queue may do so again, until the next full round.
+[[gnu::noinline]] void ProgressSet::look_in_turn(const CompletionQueue& queue) noexcept
+{
+    const std::size_t count = endpoints_.size();
+    for (std::size_t i = 0; i < count && queue.reader_waits(); i++) {
+        if (next_ >= count)
+            next_ = 0;
+        endpoints_[next_]->look(queue);
+        next_ += queue.reader_waits() ? 1 : 0;
+    }
 }
 
 ssize_t CompletionQueue::read(void* buffer, std::size_t count, fi_addr_t* sources) noexcept

@@ -41,10 +41,16 @@ bool ProgressSet::run(bool patient) noexcept
         lock_.lock();
     else if (!lock_.try_lock())
         return false;
+    const bool some = look_everywhere(patient);
+    lock_.unlock();
+    return some;
+}
+
+bool ProgressSet::look_everywhere(bool patient) noexcept
+{
     bool some = domain_.progress_home(patient);
     for (Endpoint* endpoint : endpoints_)
         some |= endpoint->progress(patient);
-    lock_.unlock();
     return some;
 }
 

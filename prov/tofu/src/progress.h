@@ -54,6 +54,10 @@ class ProgressSet {
     }
 
   private:
+    // Under lock_.
+    bool look_everywhere(bool patient = false) noexcept;
+    void look_in_turn(const CompletionQueue& queue) noexcept;
+
     static constexpr unsigned patience = 4096; ///< some 20 us: answers that are under way come sooner
     static constexpr unsigned yield_every = 256;
     static constexpr unsigned full_round = 16;

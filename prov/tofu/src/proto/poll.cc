@@ -44,7 +44,7 @@ void Messenger::poll_rings() noexcept
 {
     if (polls_.size() == 1) [[likely]]
         (void)drain(polls_.front());
-    else
+    else if (!polls_.empty())
         poll_in_turn();
 }
 
