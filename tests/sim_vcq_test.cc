@@ -86,6 +86,42 @@ TEST(SimVcq, GivesAsManyAsRealSystemsDoToOneProcess)
     });
 }
 
+// Guide 4.3.2.1 and 4.3.2.2: what the environment keeps for a kind of VCQ is not taken by another.
+TEST(SimVcq, KeepsCqsForWhomTheEnvironmentNames)
+{
+    struct Case {
+        const char* exclusive;
+        const char* session;
+        size_t free_mode; // VCQs to be had on a TNI, asked for in this order
+        size_t exclusives;
+        size_t sessions;
+    };
+    for (const Case& c : {Case{"5", nullptr, 24, 5, 1}, Case{"7", nullptr, 8, 7, 1}, Case{"100", nullptr, 8, 7, 1},
+                          Case{nullptr, "5", 32, 0, 5}, Case{"6", "4", 8, 6, 2}, Case{nullptr, nullptr, 64, 0, 1}}) {
+        const auto set = [](const char* name, const char* value) {
+            value != nullptr ? ::setenv(name, value, 1) : ::unsetenv(name);
+        };
+        set("UTOFU_NUM_EXCLUSIVE_CQS", c.exclusive);
+        set("UTOFU_NUM_SESSION_MODE_CQS", c.session);
+        expect_processes(1, [&](const Rank&) {
+            const auto as_many_as_can_be = [](unsigned long flags) {
+                size_t count = 0;
+                utofu_vcq_hdl_t vcq = 0;
+                int rc = UTOFU_SUCCESS;
+                for (; (rc = utofu_create_vcq(3, flags, &vcq)) == UTOFU_SUCCESS; count++) {
+                }
+                EXPECT_EQ(rc, UTOFU_ERR_FULL);
+                return count;
+            };
+            EXPECT_EQ(as_many_as_can_be(0), c.free_mode);
+            EXPECT_EQ(as_many_as_can_be(UTOFU_VCQ_FLAG_EXCLUSIVE), c.exclusives);
+            EXPECT_EQ(as_many_as_can_be(UTOFU_VCQ_FLAG_SESSION_MODE), c.sessions);
+        });
+        set("UTOFU_NUM_EXCLUSIVE_CQS", nullptr);
+        set("UTOFU_NUM_SESSION_MODE_CQS", nullptr);
+    }
+}
+
 TEST(SimVcq, ComponentsShareACqAndTheirNameSpace)
 {
     expect_processes(1, [](const Rank&) {

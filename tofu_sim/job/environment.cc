@@ -158,15 +158,20 @@ void read_mrq_entries(const char* name, uint32_t& entries) noexcept
     }
 }
 
-void read_cqs(const char* name, uint32_t& number) noexcept
+// True: it has been given.
+bool read_cqs(const char* name, uint32_t& number) noexcept
 {
-    if (const char* const text = text_of(name)) {
-        if (const auto parsed = parse_number(text, UINT32_MAX)) {
-            number = static_cast<uint32_t>(*parsed);
-        } else {
-            report("%s=%.80s: is no number of CQs; using %u", name, text, number);
-        }
+    const char* const text = text_of(name);
+    if (text == nullptr) {
+        return false;
     }
+    const auto parsed = parse_number(text, UINT32_MAX);
+    if (parsed) {
+        number = static_cast<uint32_t>(*parsed);
+    } else {
+        report("%s=%.80s: is no number of CQs; using %u", name, text, number);
+    }
+    return parsed.has_value();
 }
 
 } // namespace
@@ -215,8 +220,8 @@ int Environment::read() noexcept
     size = first_number({"TOFU_SIM_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
     read_mrq_entries("UTOFU_NUM_MRQ_ENTRIES", mrq_entries);
     read_mrq_entries("UTOFU_NUM_MRQ_ENTRIES_SESSION", mrq_entries_session);
-    read_cqs("UTOFU_NUM_EXCLUSIVE_CQS", exclusive_cqs);
-    read_cqs("UTOFU_NUM_SESSION_MODE_CQS", session_cqs);
+    (void)read_cqs("UTOFU_NUM_EXCLUSIVE_CQS", exclusive_cqs);
+    keep_session_cqs = read_cqs("UTOFU_NUM_SESSION_MODE_CQS", session_cqs);
     if (const char* const text = text_of("TOFU_SIM_CHAOS")) {
         chaos = parse_number(text, UINT64_MAX);
         if (!chaos) {

@@ -18,8 +18,9 @@ struct Environment {
     std::optional<uint32_t> size;
     uint32_t mrq_entries = 131072;         // free mode VCQs
     uint32_t mrq_entries_session = 131072; // session mode VCQs
-    uint32_t exclusive_cqs = 0;
-    uint32_t session_cqs = 3;
+    uint32_t exclusive_cqs = 0; // CQs of a TNI kept for exclusive VCQs
+    uint32_t session_cqs = 3;   // CQs of a TNI that session mode VCQs may have
+    bool keep_session_cqs = false; // and that others must leave to them: asked for, not the default
     std::optional<uint64_t> chaos; // seed of the adversarial mode
 
     // UTOFU_SUCCESS or UTOFU_ERR_INVALID_ARG after one line on stderr.

@@ -62,6 +62,27 @@ unsigned count_mode(unsigned tni, CqMode mode) noexcept
         std::count_if(first, first + cqs_per_tni, [&](const OwnCq& cq) { return cq.mode == mode; }));
 }
 
+// Could this process take one more CQ of a TNI in this mode? Those that the environment keeps for another mode are
+// left alone (guide 4.3.2.1, 4.3.2.2); exclusive VCQs come first, and one CQ is always for the others.
+bool leaves_enough(Process& self, unsigned tni, CqMode mode) noexcept
+{
+    const Environment& environment = self.environment();
+    const Limits limits = limits_of(self, tni);
+    const unsigned share = share_of_tni(self.job().placement().cq_share, tni);
+    const unsigned exclusive = count_mode(tni, CqMode::exclusive);
+    const unsigned session = count_mode(tni, CqMode::session);
+    const unsigned free_mode = count_mode(tni, CqMode::free_mode);
+    const unsigned spare = limits.free_mode == 0 ? 0 : limits.free_mode - 1;
+    const unsigned keep_exclusive = std::min(environment.exclusive_cqs, spare);
+    const unsigned keep_session =
+        environment.keep_session_cqs ? std::min(environment.session_cqs, share - std::min(share, keep_exclusive + 1)) : 0;
+    const unsigned for_exclusive = mode == CqMode::exclusive ? 0 : keep_exclusive - std::min(keep_exclusive, exclusive);
+    const unsigned for_session = mode == CqMode::session ? 0 : keep_session - std::min(keep_session, session);
+    const unsigned of_free_mode = mode == CqMode::session ? 0 : exclusive + free_mode + for_exclusive;
+    return of_free_mode < limits.free_mode &&
+           exclusive + session + free_mode + for_exclusive + for_session < share;
+}
+
 // A CQ of our share that nobody has; session mode takes them from the end.
 int claim_new_cq(Process& self, unsigned tni, CqMode mode, uint8_t components) noexcept
 {
@@ -107,12 +128,10 @@ int choose_alone(Process& self, unsigned tni, CqMode mode, unsigned& component) 
         if (count_mode(tni, CqMode::session) >= limits.session) {
             return UTOFU_ERR_FULL;
         }
-    } else if (count_mode(tni, CqMode::exclusive) >= limits.exclusive ||
-               count_mode(tni, CqMode::exclusive) + count_mode(tni, CqMode::free_mode) >=
-                   limits.free_mode) {
+    } else if (count_mode(tni, CqMode::exclusive) >= limits.exclusive) {
         return UTOFU_ERR_FULL;
     }
-    return claim_new_cq(self, tni, mode, 1);
+    return leaves_enough(self, tni, mode) ? claim_new_cq(self, tni, mode, 1) : UTOFU_ERR_FULL;
 }
 
 // A place in a shared CQ: the component asked for in the first one we have, or the first free one of any.
@@ -137,8 +156,7 @@ int choose_shared(Process& self, unsigned tni, int wanted, unsigned& component) 
             return static_cast<int>(cq);
         }
     }
-    if (count_mode(tni, CqMode::exclusive) + count_mode(tni, CqMode::free_mode) >=
-        limits_of(self, tni).free_mode) {
+    if (!leaves_enough(self, tni, CqMode::free_mode)) {
         return UTOFU_ERR_FULL;
     }
     component = wanted == any_component ? 0 : static_cast<unsigned>(wanted);
