@@ -57,6 +57,31 @@ struct Pair {
     [[nodiscard]] utofu_stadd_t at(size_t offset = 0) const { return rank.get(2 * (1 - rank.number) + 1) + offset; }
 };
 
+// Where DELAY_START has filled the TOQ, the flag is ignored: nobody else could make room (guide 3.7.9.1).
+TEST_P(SimChaos, AToqFullOfDelayedStartsEmpties)
+{
+    expect_processes(1, [](const Rank&) {
+        utofu_vcq_hdl_t vcq = 0;
+        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+        unsigned polled = 0;
+        void* cbdata = nullptr;
+        for (unsigned i = 0; i < 5000; i++) {
+            ASSERT_TRUE(wait_until([&] {
+                if (utofu_nop(vcq, UTOFU_ONESIDED_FLAG_DELAY_START | tcq_notice, nullptr) == UTOFU_SUCCESS) {
+                    return true;
+                }
+                polled += utofu_poll_tcq(vcq, 0, &cbdata) == UTOFU_SUCCESS ? 1 : 0;
+                return false;
+            })) << i;
+        }
+        ASSERT_EQ(utofu_post_toq(vcq, nullptr, 0, nullptr), UTOFU_SUCCESS);
+        EXPECT_TRUE(wait_until([&] {
+            polled += utofu_poll_tcq(vcq, 0, &cbdata) == UTOFU_SUCCESS ? 1 : 0;
+            return polled == 5000;
+        }));
+    });
+}
+
 // Who polls the last byte of a strongly ordered put sees all of it, and all that was posted before.
 TEST_P(SimChaos, StrongOrderMakesTheLastByteLast)
 {

@@ -20,21 +20,26 @@ namespace tofu::sim {
     return toq_entries - (vcq.toq_tail - vcq.toq_head);
 }
 
-// Can `count` descriptors be posted now? The adversarial mode says no at bad moments.
-[[nodiscard]] inline bool toq_takes(Vcq& vcq, size_t count) noexcept
-{
-    if ((vcq.special & Vcq::chaos) != 0 && refuse_chaos(vcq)) [[unlikely]] {
-        return false;
-    }
-    return toq_room(vcq) >= count;
-}
-
 // Starts what DELAY_START held back. In the orderly mode each post starts at once, which the guide allows.
 inline void start_pending(Vcq& vcq) noexcept
 {
     if ((vcq.special & Vcq::chaos) != 0) {
         start_pending_chaos(vcq);
     }
+}
+
+// Can `count` descriptors be posted now? The adversarial mode says no at bad moments.
+[[nodiscard]] inline bool toq_takes(Vcq& vcq, size_t count) noexcept
+{
+    if ((vcq.special & Vcq::chaos) != 0 && refuse_chaos(vcq)) [[unlikely]] {
+        return false;
+    }
+    if (toq_room(vcq) >= count) [[likely]] {
+        return true;
+    }
+    // Full of what DELAY_START holds, perhaps, and nobody could make room: the flag may be ignored then (3.7.9.1).
+    start_pending(vcq);
+    return false;
 }
 
 // Notices that poll_mrq would find, about.
