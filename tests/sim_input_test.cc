@@ -105,6 +105,7 @@ const Mistake mistakes[] = {
     {"all bits", 0, UTOFU_ERR_INVALID_VCQ_HDL, [](Arguments& a) { a.vcq = ~utofu_vcq_hdl_t{0}; }},
     {"an unknown flag", 0, UTOFU_ERR_INVALID_FLAGS, [](Arguments& a) { a.flags = 1ul << 4; }},
     {"the highest flag", 0, UTOFU_ERR_INVALID_FLAGS, [](Arguments& a) { a.flags = 1ul << 63; }},
+    {"a path with B = 3", 0, UTOFU_ERR_INVALID_PATH_ID, [](Arguments& a) { a.flags = UTOFU_ONESIDED_FLAG_PATH(15); }},
     {"no ID", target, UTOFU_ERR_INVALID_VCQ_ID, [](Arguments& a) { a.id = 0; }},
     {"all bits of an ID", target, UTOFU_ERR_INVALID_VCQ_ID, [](Arguments& a) { a.id = ~utofu_vcq_id_t{0}; }},
     {"EDATA of two bytes", edata, UTOFU_ERR_INVALID_EDATA, [](Arguments& a) { a.edata = 256; }},

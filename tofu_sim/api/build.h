@@ -26,6 +26,9 @@ inline constexpr unsigned long onesided_flags =
     if ((flags & ~onesided_flags) != 0) [[unlikely]] {
         return UTOFU_ERR_INVALID_FLAGS;
     }
+    if ((flags & UTOFU_ONESIDED_FLAG_PATH(6)) == UTOFU_ONESIDED_FLAG_PATH(6)) [[unlikely]] {
+        return UTOFU_ERR_INVALID_PATH_ID; // B = 3
+    }
     if (edata > 0xff) [[unlikely]] {
         return UTOFU_ERR_INVALID_EDATA;
     }

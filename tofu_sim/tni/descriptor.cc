@@ -99,7 +99,7 @@ std::optional<size_t> decode_descriptor(const void* memory, size_t bytes, Descri
     d.lcl_stadd = words[3];
     d.operand = words[3];
     d.compare = 0;
-    if (!is_sound(d) || (packed & ~uint64_t{flag_mask | 0xf << 9}) != 0) {
+    if (!is_sound(d) || (d.path & 6) == 6 || (packed & ~uint64_t{flag_mask | 0xf << 9}) != 0) {
         return std::nullopt;
     }
     const size_t used = is_large(d) ? large_descriptor_bytes : small_descriptor_bytes;
