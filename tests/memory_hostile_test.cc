@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: whatever a peer's segment says, reading it harms nobody: no fault, no endless loop, no byte outside.
 // Called by: make check. Calls: memory/access, memory/peer.
+#include "job/liveness.h"
 #include "memory/access.h"
+#include "memory/peer.h"
+#include "memory/service.h"
+
+#include "sim_harness.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +15,8 @@
 #include <random>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -90,6 +97,56 @@ class HostilePeer {
     size_t bytes_ = 0;
     std::vector<int> fds_;
 };
+
+// Asks for a move of a peer that is not alive, and so for nothing but a slot.
+void ask_in_vain(HostilePeer& peer)
+{
+    AddressCache cache;
+    peer.publish(0, 0, page).reach = uint32_t(Reach::movable);
+    const uint64_t word = 1;
+    EXPECT_EQ(cache.put(peer.vcq, peer.stadd, &word, 8, CopyOrder::relaxed), AccessStatus::peer_gone);
+}
+
+// Others tell by the start time in the claim whether the claimant lives: a child of fork has one of its own.
+TEST(MemoryMailbox, AChildOfForkClaimsInItsOwnName)
+{
+    HostilePeer peer;
+    ask_in_vain(peer);
+    const uint64_t ours = process_start_time(::getpid());
+    EXPECT_EQ(claimant_pid(peer.area().slots[0].state.raw), ::getpid());
+    EXPECT_EQ(claimant_start(peer.area().slots[0].state.raw), ours & 0x7fff);
+    // Start times count in hundredths of a second.
+    int status = -1;
+    EXPECT_TRUE(test::wait_until([&] {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            const uint64_t start = process_start_time(::getpid());
+            if (start == ours)
+                ::_exit(2);
+            ask_in_vain(peer);
+            const uint64_t state = peer.area().slots[0].state.raw;
+            ::_exit(claimant_pid(state) == ::getpid() && claimant_start(state) == (start & 0x7fff) ? 0 : 1);
+        }
+        return ::waitpid(child, &status, 0) == child && status != 2 << 8;
+    }));
+    EXPECT_EQ(status, 0);
+}
+
+// All slots hold requests of processes that were killed before they rang: who comes next rings for them.
+TEST(MemoryMailbox, WhoFindsNoSlotRingsForTheDead)
+{
+    HostilePeer peer;
+    segment_header(reinterpret_cast<std::byte*>(&peer.area()) - segment_service_offset).alive.owner.store_release(1);
+    const pid_t nobody = 0x3fffff;
+    for (MailboxSlot& slot : peer.area().slots)
+        slot.state.raw = with_phase(claim_of(0, nobody, 1), SlotPhase::posted);
+    std::thread owner([&] {
+        EXPECT_TRUE(test::wait_until([&] { return peer.area().bell.load_acquire() != 0; }));
+        segment_header(reinterpret_cast<std::byte*>(&peer.area()) - segment_service_offset).alive.owner.store_release(0);
+    });
+    ask_in_vain(peer);
+    owner.join();
+}
 
 AccessStatus put8(AddressCache& cache, const HostilePeer& peer, uint64_t offset)
 {

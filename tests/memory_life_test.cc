@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <fcntl.h>
 #include <fstream>
 #include <string>
 #include <sys/stat.h>
@@ -209,6 +210,37 @@ TEST(MemoryLife, RemappedMemoryIsNeverTheOld)
             node.remove(stadd);
             ::munmap(words, bytes);
         }
+    });
+}
+
+size_t open_files()
+{
+    size_t count = 0;
+    for (int fd = 0; fd < 1024; ++fd)
+        count += ::fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+// A process may have 1024 files open, and many peers.
+TEST(MemoryLife, ReachingAPeerKeepsNoFileOpen)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Node node;
+        std::vector<uint64_t> words(1000);
+        auto* shared = static_cast<uint64_t*>(
+            ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+        rank.set(rank.number, node.id);
+        rank.set(10 + rank.number, node.add(words.data(), 8000));
+        rank.set(20 + rank.number, node.add(shared, page));
+        EXPECT_EQ(node.put8(node.id, rank.get(10 + rank.number), 1), UTOFU_SUCCESS);
+        rank.barrier();
+        const size_t before = open_files();
+        EXPECT_EQ(node.put8(rank.get(1 - rank.number), rank.get(11 - rank.number), 7), UTOFU_SUCCESS);
+        EXPECT_EQ(node.add8(rank.get(1 - rank.number), rank.get(21 - rank.number), 7), UTOFU_SUCCESS);
+        EXPECT_EQ(open_files(), before);
+        rank.barrier();
+        EXPECT_EQ(words[0], 7u);
+        EXPECT_EQ(*shared, 7u);
     });
 }
 

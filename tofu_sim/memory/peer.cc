@@ -117,29 +117,22 @@ bool PeerProcess::Impl::alive() const noexcept
     return is_alive(segment_header(segment).alive, alive_tid);
 }
 
-bool PeerProcess::Impl::open_object(uint32_t backing, Object* object) const noexcept
+UniqueFd PeerProcess::Impl::open_object(uint32_t backing, uint64_t* bytes, bool* for_good) const noexcept
 {
     BackingCopy entry;
+    *for_good = true;
     if (backing >= max_backings || !read_backing(area().backings[backing], &entry) || entry.fd < 0)
-        return false;
+        return UniqueFd();
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, entry.fd);
     UniqueFd fd(::open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    *for_good = fd || (errno != EMFILE && errno != ENFILE && errno != ENOMEM);
     struct stat status;
     if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_dev != entry.device ||
         status.st_ino != entry.inode || !cannot_shrink(fd.get(), memfd_device()))
-        return false;
-    object->bytes = uint64_t(status.st_size);
-    object->fd = std::move(fd);
-    return true;
-}
-
-const PeerProcess::Impl::Object& PeerProcess::Impl::object(uint32_t backing) noexcept
-{
-    const auto [at, fresh] = objects_.try_emplace(backing);
-    if (fresh)
-        (void)open_object(backing, &at->second); // stays without a file when refused
-    return at->second;
+        return UniqueFd();
+    *bytes = uint64_t(status.st_size);
+    return fd;
 }
 
 std::byte* PeerProcess::Impl::window(uint32_t backing, uint64_t file_offset, uint64_t* window_offset,
@@ -152,13 +145,19 @@ std::byte* PeerProcess::Impl::window(uint32_t backing, uint64_t file_offset, uin
     const uint64_t key = uint64_t{backing} << 32 | number;
     auto at = windows_.find(key);
     if (at == windows_.end()) {
-        const Object& file = object(backing);
-        const uint64_t start = number * peer_window_bytes;
-        if (!file.fd || file_offset >= file.bytes || num_windows.load_relaxed() >= max_peer_windows)
+        if (refused_.contains(backing) || num_windows.load_relaxed() >= max_peer_windows)
             return nullptr;
-        const uint64_t bytes = std::min(peer_window_bytes, file.bytes - start); // the last page may be partial
-        void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.fd.get(),
-                               off_t(start));
+        uint64_t file_bytes = 0;
+        bool for_good = false;
+        const UniqueFd file = open_object(backing, &file_bytes, &for_good);
+        if (!file && for_good)
+            refused_.insert(backing);
+        if (!file || file_offset >= file_bytes)
+            return nullptr;
+        const uint64_t start = number * peer_window_bytes;
+        const uint64_t bytes = std::min(peer_window_bytes, file_bytes - start); // the last page may be partial
+        void* address =
+            ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(), off_t(start));
         if (address == MAP_FAILED)
             return nullptr;
         (void)::madvise(address, bytes, MADV_DONTFORK);
@@ -226,7 +225,12 @@ bool PeerProcess::Impl::moved_meanwhile(uint32_t before, uint64_t there, size_t 
 MailboxSlot* PeerProcess::Impl::claim_slot(uint64_t* state) noexcept
 {
     const int self = ::getpid();
-    static const uint64_t start = process_start_time(self);
+    static thread_local int asked = 0;
+    static thread_local uint64_t start = 0;
+    if (asked != self) { // for the first time, or in a child of fork
+        start = process_start_time(self);
+        asked = self;
+    }
     const int64_t deadline = now_ms() + max_claim_ms;
     uint64_t suspects[mailbox_slots] = {};
     for (;;) {
@@ -248,6 +252,7 @@ MailboxSlot* PeerProcess::Impl::claim_slot(uint64_t* state) noexcept
             const bool dead = claimant == 0 || (claimant & 0x7fff) != claimant_start(found);
             suspects[i] = dead && (phase == SlotPhase::claimed || phase == SlotPhase::done) ? found : 0;
         }
+        ring_service(area()); // a requester may have been killed between posting and ringing
         const timespec pause{0, 1000000};
         ::nanosleep(&pause, nullptr);
     }
@@ -303,8 +308,7 @@ AccessStatus PeerProcess::Impl::ask(PeerRequest& request, void* data) noexcept
     // Release: the request (partner: serve, its acquire).
     if (!slot->state.compare_exchange(state, posted))
         return AccessStatus::unreachable; // taken for dead meanwhile
-    area().bell.fetch_add(1);
-    futex_wake(area().bell, 1);
+    ring_service(area());
     if (!await_answer(*slot, posted))
         return alive() ? AccessStatus::unreachable : AccessStatus::peer_gone;
     const uint32_t result = slot->result;

@@ -8,6 +8,7 @@
 
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace tofu::sim {
 
@@ -56,17 +57,14 @@ struct PeerProcess::Impl {
     ~Impl();
 
   private:
-    struct Object {
-        UniqueFd fd; // none: peers' memory not to be mapped
-        uint64_t bytes = 0;
-    };
-    [[nodiscard]] const Object& object(uint32_t backing) noexcept;
-    [[nodiscard]] bool open_object(uint32_t backing, Object* object) const noexcept;
+    // A backing's file and its size, opened for each window anew: a process has few files, and peers are many. None: not
+    // to be mapped; *for_good unless it is for want of something.
+    [[nodiscard]] UniqueFd open_object(uint32_t backing, uint64_t* bytes, bool* for_good) const noexcept;
     [[nodiscard]] MailboxSlot* claim_slot(uint64_t* state) noexcept;
     [[nodiscard]] bool await_answer(MailboxSlot& slot, uint64_t posted) noexcept;
 
     std::mutex mutex_;
-    std::unordered_map<uint32_t, Object> objects_;
+    std::unordered_set<uint32_t> refused_; // backings
     struct Window {
         std::byte* address;
         uint64_t bytes;

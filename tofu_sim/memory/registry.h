@@ -143,7 +143,6 @@ struct VcqMemory::Impl {
 
 // service.cc: the loop of the service thread, until impl.stop is set and the bell rung.
 void run_service(ProcessMemory::Impl& impl) noexcept;
-void ring_service(ServiceArea& area) noexcept;
 
 // fork.cc: whose pages a child of fork must not share.
 void set_forkable(ProcessMemory::Impl* impl) noexcept; // null: none

@@ -11,6 +11,7 @@
 namespace tofu::sim {
 
 void futex_wake(SharedWord<uint32_t>& word, int count) noexcept;
+void ring_service(ServiceArea& area) noexcept; // wakes the owner's service thread
 void futex_wait(SharedWord<uint32_t>& word, uint32_t value, const timespec* timeout) noexcept;
 
 // A slot's state: phase in bits 0-2, low bits of the claimant's start time 3-17, claims so far 18-39,

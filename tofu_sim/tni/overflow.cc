@@ -4,7 +4,7 @@
 #include "tni/overflow.h"
 
 #include "job/attention.h"
-#include "memory/registry.h"
+#include "memory/service.h"
 
 #include <cstdio>
 #include <cstdlib>
