@@ -207,12 +207,13 @@ class Messenger {
     void poll_in_turn() noexcept;
     [[nodiscard]] unsigned drain(const Poll& poll) noexcept;
     [[nodiscard]] unsigned empty(Inbound& in, std::uint64_t control) noexcept;
-    [[nodiscard]] bool take_short(Inbound& in, std::uint64_t control) noexcept;
+    [[nodiscard]] bool take_short(Inbound& in, std::uint64_t control, std::uint32_t& slots) noexcept;
 
     // receive.cc
     [[nodiscard]] bool take(Inbound& in, std::uint32_t& slots) noexcept;
     [[nodiscard]] bool take_hello(Inbound& in, const Packet& packet) noexcept;
     [[nodiscard]] bool take_message(Inbound& in, const Packet& packet, std::uint32_t& slots) noexcept;
+    void blank(const Inbound& in, std::uint32_t slots) noexcept;
     [[nodiscard]] bool read_rts(Inbound& in, const Packet& packet, Message& message) const noexcept;
     void take_write_data(Inbound& in, const Packet& packet) noexcept;
     void bad_packet(const Inbound& in, const char* what) noexcept;

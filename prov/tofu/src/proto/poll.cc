@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rounds of progress: which control words are looked at; and the short way of a message that stands in one slot, asks
-// for no answer and finds a receive of one buffer: from the slot into the buffer and into the queue. All else goes the
+// The rounds of progress: which control words are looked at; and the short way of a message that stands in the ring, asks
+// for no answer and finds a receive of one buffer: from the ring into the buffer and into the queue. All else goes the
 // long way (receive.cc). Part of the messenger; called by the endpoint's progress; calls the matcher, cq and cntr.
 #include "proto/messenger.h"
 
@@ -86,7 +86,7 @@ inline unsigned Messenger::drain(const Poll& poll) noexcept
     const Geometry& geometry = area_.geometry();
     for (unsigned taken = 0; taken < batch; taken++) {
         std::uint32_t slots = 1;
-        if (!take_short(in, control)) {
+        if (!take_short(in, control, slots)) {
             if (!take(in, slots))
                 return taken;
             if (in.place == no_place) // it said BYE
@@ -108,17 +108,32 @@ inline unsigned Messenger::drain(const Poll& poll) noexcept
 
 /// One message, all the way. False: nothing has happened, the long way is to look. All that decides is in `control`,
 /// which was read once.
-[[gnu::always_inline]] inline bool Messenger::take_short(Inbound& in, std::uint64_t control) noexcept
+[[gnu::always_inline]] inline bool Messenger::take_short(Inbound& in, std::uint64_t control,
+                                                         std::uint32_t& slots) noexcept
 {
     const auto c = std::bit_cast<Control>(control);
-    if (c.type != static_cast<std::uint8_t>(Type::eager) || (c.flags & ~(flag_tag | flag_data)) != 0 ||
-        !in.greeted) [[unlikely]]
+    const bool is_long = c.type == static_cast<std::uint8_t>(Type::long_eager);
+    if ((c.type != static_cast<std::uint8_t>(Type::eager) && !is_long) ||
+        (c.flags & ~(flag_tag | flag_data)) != 0 || !in.greeted) [[unlikely]]
         return false;
-    const std::size_t size = overhead(c.flags) + ((std::size_t{c.length} + 7) & ~std::size_t{7});
-    if (size > slot_size) [[unlikely]]
-        return false;
-    const auto* const end = reinterpret_cast<const std::byte*>(
-        in.control(in.next_seq, area_.geometry().ring_slots) + 1);
+    const Geometry& geometry = area_.geometry();
+    const auto* const end =
+        reinterpret_cast<const std::byte*>(in.control(in.next_seq, geometry.ring_slots) + 1);
+    const std::byte* payload;
+    LongSlots where{0, 0, 1};
+    if (is_long) [[unlikely]] {
+        if (c.length == 0 || c.length > geometry.eager_limit()) [[unlikely]]
+            return false;
+        where = long_slots(in.next_seq, c.length, geometry.ring_slots);
+        payload = in.base + std::size_t{where.first} * slot_size;
+        for (std::size_t at = 0; at < c.length && at < 8 * line; at += line)
+            __builtin_prefetch(payload + at); // on its way while we look whose it is
+    } else {
+        const std::size_t size = overhead(c.flags) + ((std::size_t{c.length} + 7) & ~std::size_t{7});
+        if (size > slot_size) [[unlikely]]
+            return false;
+        payload = end - size;
+    }
     const auto* field = reinterpret_cast<const std::uint64_t*>(end) - 1;
     const bool has_data = (c.flags & flag_data) != 0;
     const bool tagged = (c.flags & flag_tag) != 0;
@@ -129,7 +144,9 @@ inline unsigned Messenger::drain(const Poll& poll) noexcept
         return false;
     void* const buffer = r->iov[0].iov_base;
     if (c.length != 0)
-        std::memcpy(buffer, end - size, c.length);
+        std::memcpy(buffer, payload, c.length);
+    if (is_long) [[unlikely]]
+        blank(in, slots = where.total);
     const Binding& rx = ep_.rx();
     if (rx.reports(r->flags)) [[likely]]
         rx.cq->write({.context = r->context,

@@ -93,14 +93,18 @@ bool Messenger::take_message(Inbound& in, const Packet& packet, std::uint32_t& s
         slots = 1;
         return false;
     }
-    if (packet.type == Type::long_eager) {
-        // The ends of payload slots will be polled as control words later: no seq may stand there.
-        const std::uint32_t ring_slots = area_.geometry().ring_slots;
-        for (std::uint32_t n = 1; n < slots; n++)
-            std::atomic_ref<std::uint64_t>(*in.control(in.next_seq + n, ring_slots))
-                .store(std::uint64_t{in.next_seq} << 32, std::memory_order_relaxed);
-    }
+    if (slots != 1)
+        blank(in, slots);
     return true;
+}
+
+/// The ends of payload slots will be polled as control words later: no seq may stand there.
+void Messenger::blank(const Inbound& in, std::uint32_t slots) noexcept
+{
+    const std::uint32_t ring_slots = area_.geometry().ring_slots;
+    for (std::uint32_t n = 1; n < slots; n++)
+        std::atomic_ref<std::uint64_t>(*in.control(in.next_seq + n, ring_slots))
+            .store(std::uint64_t{in.next_seq} << 32, std::memory_order_relaxed);
 }
 
 bool Messenger::read_rts(Inbound&, const Packet& packet, Message& m) const noexcept

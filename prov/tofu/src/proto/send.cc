@@ -56,13 +56,14 @@ ssize_t Messenger::send(const SendCall& call) noexcept
 
 ssize_t Messenger::try_send(const SendCall& call) noexcept
 {
-    Channel* found;
-    if (int ret = channel_to(call.dest, found); ret != 0) [[unlikely]]
-        return ret;
-    Channel& ch = *found;
-    if (ch.state != ChannelState::open) [[unlikely]]
-        if (int ret = contact(ch); ret != 0)
+    Channel* found = open_channel(call);
+    if (found == nullptr) [[unlikely]] {
+        if (int ret = channel_to(call.dest, found); ret != 0)
             return ret;
+        if (int ret = contact(*found); ret != 0)
+            return ret;
+    }
+    Channel& ch = *found;
     if (ch.deferred_size != 0 && !flush(ch)) [[unlikely]]
         return ch.state == ChannelState::failed ? -ch.err : -FI_EAGAIN;
     if (call.length > ch.geometry.eager_limit())
