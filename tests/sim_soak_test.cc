@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: processes killed at any instant while put, get, ARMW, registration and creation of VCQs go on (issue: dead
-// and dying processes). TOFU_TEST_KILLS sets how many (default 150).
+// Role: processes killed at any instant while put, get, ARMW, registration, barriers and creation of VCQs go on (issue:
+// dead and dying processes). TOFU_TEST_KILLS sets how many (default 150).
 // Called by: make check. Calls: the public interface only.
 #include "sim_harness.h"
 
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -91,6 +92,88 @@ struct Endpoint {
     }
 };
 
+// A circuit of two: the one who lives has a start/end gate and a relay on TNI `slot`, the worker a start/end gate there.
+// What they tell each other on the board, by slot: both gates, and the worker's pid when its gate is set, then when
+// the other's are too.
+struct Circuit {
+    static constexpr unsigned relay_word = 100;
+    static constexpr unsigned worker_word = 110;
+    static constexpr unsigned set_word = 120;
+    static constexpr unsigned ready_word = 130;
+
+    utofu_vbg_id_t gates[2] = {};
+    uint64_t partner = 0; // pid of the worker that the gates are set for
+    bool under_way = false;
+    bool broken = false;
+    uint64_t sums = 0;
+    uint64_t breaks = 0;
+
+    bool open(unsigned slot, size_t count)
+    {
+        return utofu_alloc_vbg(static_cast<utofu_tni_id_t>(slot), count, 0, gates) == UTOFU_SUCCESS;
+    }
+    [[nodiscard]] static utofu_vbg_setting setting(utofu_vbg_id_t gate, utofu_vbg_id_t signals, utofu_vbg_id_t packets)
+    {
+        return {gate, signals, packets, signals, packets, {UTOFU_PATH_COORD_NULL, 0, 0}};
+    }
+    // False: not what can be while the partner lives, or may have been killed.
+    [[nodiscard]] bool go_on(bool partner_may_die)
+    {
+        uint64_t value = 1;
+        if (!under_way) {
+            under_way = utofu_reduce_uint64(gates[0], UTOFU_REDUCE_OP_SUM, &value, 1, 0) == UTOFU_SUCCESS;
+            return under_way;
+        }
+        switch (utofu_poll_reduce_uint64(gates[0], 0, &value)) {
+        case UTOFU_ERR_NOT_COMPLETED: return true;
+        case UTOFU_SUCCESS:
+            under_way = false;
+            sums++;
+            return value == 2;
+        case UTOFU_ERR_BARRIER_OTHER:
+            under_way = false;
+            broken = true;
+            breaks++;
+            return partner_may_die;
+        default: return false;
+        }
+    }
+    // The one who lives: a new worker, or another round with the one there is.
+    [[nodiscard]] bool live(const Rank& rank, unsigned slot)
+    {
+        const uint64_t pid = rank.get(set_word + slot);
+        if (pid != partner) {
+            const utofu_vbg_id_t other = rank.get(worker_word + slot);
+            utofu_vbg_setting both[2] = {setting(gates[0], gates[1], UTOFU_VBG_ID_NULL), setting(gates[1], gates[0], other)};
+            if (utofu_set_vbg(both, 2) != UTOFU_SUCCESS) {
+                return false;
+            }
+            partner = pid;
+            under_way = broken = false;
+            rank.set(ready_word + slot, pid);
+        }
+        return partner == 0 || broken || go_on(true);
+    }
+    // The worker's side.
+    [[nodiscard]] bool work(const Rank& rank, unsigned slot)
+    {
+        const auto own = static_cast<uint64_t>(::getpid());
+        if (gates[0] == 0) {
+            const utofu_vbg_id_t relay = rank.get(relay_word + slot);
+            if (relay == 0) {
+                return true; // the other has not come up yet
+            }
+            utofu_vbg_setting one = setting(0, UTOFU_VBG_ID_NULL, relay);
+            if (!open(slot, 1) || (one.vbg_id = gates[0], utofu_set_vbg(&one, 1)) != UTOFU_SUCCESS) {
+                return false;
+            }
+            rank.set(worker_word + slot, gates[0]);
+            rank.set(set_word + slot, own);
+        }
+        return rank.get(ready_word + slot) != own || go_on(false);
+    }
+};
+
 // Lives until it is killed: makes and frees VCQs and registrations, and talks to everybody.
 [[noreturn]] void work(const Rank& rank, unsigned slot, uint32_t seed)
 {
@@ -99,10 +182,14 @@ struct Endpoint {
     if (!own.open(rank, slot, words)) {
         ::_exit(2);
     }
+    Circuit circuit;
     for (;;) {
         seed = seed * 1664525 + 1013904223;
         if (!own.operate(rank, seed >> 8 & 3, seed >> 12)) {
             ::_exit(3);
+        }
+        if (!circuit.work(rank, slot)) {
+            ::_exit(4);
         }
         if (seed >> 24 == 0) {
             utofu_vcq_hdl_t more = 0;
@@ -167,15 +254,32 @@ TEST(SimSoak, TheLivingGoOn)
         static uint64_t words[bytes / 8];
         Endpoint own;
         ASSERT_TRUE(own.open(rank, 0, words));
+        Circuit circuits[workers + 1];
+        for (unsigned slot = 1; slot <= workers; slot++) {
+            ASSERT_TRUE(circuits[slot].open(slot, 2));
+            rank.set(Circuit::relay_word + slot, circuits[slot].gates[1]);
+        }
         uint32_t seed = 88172645;
         uint64_t rounds = 0;
         while (rank.get(1) == 0) {
             seed = seed * 1664525 + 1013904223;
             ASSERT_TRUE(own.operate(rank, seed >> 8 & 3, seed >> 12));
+            for (unsigned slot = 1; slot <= workers; slot++) {
+                ASSERT_TRUE(circuits[slot].live(rank, slot)) << "the circuit with worker " << slot;
+            }
             rounds++;
         }
         EXPECT_GT(rounds, kills);
         EXPECT_GT(own.completions, kills);
+        uint64_t sums = 0;
+        uint64_t breaks = 0;
+        for (const Circuit& circuit : circuits) {
+            sums += circuit.sums;
+            breaks += circuit.breaks;
+        }
+        EXPECT_GT(sums, kills);
+        std::printf("%llu rounds of operations, %llu sums, %llu broken\n", static_cast<unsigned long long>(rounds),
+                    static_cast<unsigned long long>(sums), static_cast<unsigned long long>(breaks));
         // Afterwards: the dead answer with an error, oneself is well, and what the dead had mapped here is bounded.
         for (unsigned slot = 0; slot <= workers; slot++) {
             ASSERT_EQ(posted([&] {
