@@ -95,6 +95,107 @@ TEST(Message, OrderHoldsAcrossProtocolsAndUnexpectedOnes)
     });
 }
 
+/// MPI_Isend may not wait for its peer: whoever waits for completions is not refused, up to tx_attr.size of them.
+TEST(Message, SendsBeyondTheRoomAtThePeerWaitInTheirOrder)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Session s(rank, messages());
+        constexpr unsigned count = 300;
+        const std::size_t lengths[] = {8, 400, 4096, 20000};
+        std::vector<std::vector<std::uint8_t>> out;
+        for (unsigned i = 0; i < count; i++)
+            out.push_back(pattern(lengths[i % 4], i));
+        if (rank.number == 0) {
+            const std::uint64_t first = 1;
+            ASSERT_EQ(s.post([&] { return fi_tinject(s.ep, &first, 8, 1, 0); }), 0); // they know each other
+            for (unsigned i = 0; i < count; i++)
+                ASSERT_EQ(fi_tsend(s.ep, out[i].data(), out[i].size(), nullptr, 1, 1, &out[i]), 0) << i;
+            EXPECT_EQ(fi_tinject(s.ep, &first, 8, 1, 2), -FI_EAGAIN); // nobody would send it later
+            rank.barrier();
+            for (unsigned i = 0; i < count; i++) {
+                fi_cq_data_entry entry{};
+                ASSERT_TRUE(s.next(entry));
+                EXPECT_EQ(entry.flags, FI_SEND | FI_TAGGED);
+            }
+            ASSERT_EQ(s.post([&] { return fi_tinject(s.ep, &first, 8, 1, 2); }), 0);
+            rank.barrier();
+            unsigned taken = 0;
+            std::uint64_t word = 5;
+            while (taken < 5000 && fi_tsend(s.ep, &word, 8, nullptr, 1, 3, nullptr) == 0)
+                taken++;
+            EXPECT_GE(taken, s.info->tx_attr->size);
+            EXPECT_LT(taken, 5000u);
+            rank.set(0, taken);
+            rank.barrier();
+            for (unsigned i = 0; i < taken; i++) {
+                fi_cq_data_entry entry{};
+                ASSERT_TRUE(s.next(entry));
+            }
+        } else {
+            std::uint64_t in = 0;
+            ASSERT_EQ(fi_trecv(s.ep, &in, 8, nullptr, FI_ADDR_UNSPEC, 0, 0, &in), 0);
+            s.expect(&in, FI_RECV);
+            rank.barrier();
+            for (unsigned i = 0; i < count; i++) {
+                std::vector<std::uint8_t> bytes(20000);
+                ASSERT_EQ(fi_trecv(s.ep, bytes.data(), bytes.size(), nullptr, FI_ADDR_UNSPEC, 1, 2, &bytes), 0);
+                fi_cq_data_entry entry{};
+                ASSERT_TRUE(s.next(entry));
+                ASSERT_EQ(entry.len, out[i].size()) << i;
+                ASSERT_TRUE(std::equal(out[i].begin(), out[i].end(), bytes.begin())) << i;
+            }
+            ASSERT_EQ(fi_trecv(s.ep, &in, 8, nullptr, FI_ADDR_UNSPEC, 2, 0, &in), 0);
+            s.expect(&in, FI_RECV);
+            rank.barrier();
+            rank.barrier();
+            for (std::uint64_t i = rank.get(0); i > 0; i--) {
+                ASSERT_EQ(fi_trecv(s.ep, &in, 8, nullptr, FI_ADDR_UNSPEC, 3, 0, &in), 0);
+                s.expect(&in, FI_RECV);
+            }
+        }
+    });
+}
+
+/// What was taken and can no longer be sent ends with an error, each send once.
+TEST(Message, SendsThatWaitForADeadPeerFail)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Options options = messages();
+        options.leaves_together = false;
+        Session s(rank, options);
+        std::uint64_t word = rank.number;
+        if (rank.number == 1) {
+            ASSERT_EQ(fi_trecv(s.ep, &word, 8, nullptr, FI_ADDR_UNSPEC, 0, 0, &word), 0);
+            s.expect(&word, FI_RECV);
+            rank.barrier();
+            rank.barrier();
+            _exit(0);
+        }
+        ASSERT_EQ(s.post([&] { return fi_tinject(s.ep, &word, 8, 1, 0); }), 0);
+        rank.barrier();
+        constexpr unsigned count = 200;
+        for (unsigned i = 0; i < count; i++)
+            ASSERT_EQ(fi_tsend(s.ep, &word, 8, nullptr, 1, 1, &word), 0);
+        rank.barrier();
+        unsigned ended = 0, failed = 0;
+        EXPECT_TRUE(sim::test::wait_until([&] {
+            fi_cq_data_entry entry{};
+            fi_cq_err_entry error{};
+            const ssize_t got = fi_cq_read(s.cq, &entry, 1);
+            if (got == -FI_EAVAIL && fi_cq_readerr(s.cq, &error, 0) == 1) {
+                EXPECT_EQ(error.op_context, &word);
+                EXPECT_NE(error.err, 0);
+                failed++;
+            }
+            ended += got == 1;
+            return ended + failed >= count;
+        }));
+        EXPECT_EQ(ended + failed, count);
+        EXPECT_GT(failed, 0u);
+        s.expect_silence();
+    });
+}
+
 TEST(Message, ReceivesInReverseOrderOfTags)
 {
     expect_processes(2, [](const Rank& rank) {

@@ -43,6 +43,8 @@ enum class ChannelState : std::uint8_t {
     failed    ///< for good: this process of the peer is gone
 };
 
+struct Backlogged;
+
 /// A peer that we send to, and our ring in its area while we have one. Its number is that of its return block. At
 /// any time a pair of endpoints has one ring in each direction at most: that alone keeps their messages in order.
 struct Channel {
@@ -53,6 +55,7 @@ struct Channel {
     Messenger* owner = nullptr;
     Peer peer{};
     utofu_stadd_t ring = 0;
+    Backlogged* backlog = nullptr; ///< sends that were taken and not yet sent, in their order: nobody overtakes them
     std::uint32_t next_seq = 1; ///< of the next slot
     std::uint32_t consumed = 0; ///< slots the peer has taken out, as far as we know (low 32 bits)
     std::uint32_t slots = 0;
@@ -73,6 +76,7 @@ struct Channel {
     std::uint32_t seen_seq = 0; ///< next_seq when room was last looked for: unchanged, it is idle
     fi_addr_t dest = FI_ADDR_UNSPEC; ///< the place of the address vector that leads here
     std::uint32_t outstanding = 0; ///< requests that wait for the peer
+    Backlogged* backlog_end = nullptr; ///< the last of `backlog`
     std::uint32_t starved = 0;  ///< refusals for want of credit since the last probe
     std::uint64_t pause_until = 0; ///< milliseconds
     std::uint64_t first_try = 0;

@@ -41,6 +41,7 @@ Messenger::Messenger(Endpoint& endpoint) noexcept
       wants_source_((endpoint.caps() & FI_SOURCE) != 0),
       offers_(endpoint.vcq()), claims_(endpoint.vcq()),
       sends_(at_most(endpoint.tx_attr().size, fin_count)),
+      backlog_(at_most(endpoint.tx_attr().size, limits::tx_size)),
       own_queue_(endpoint.shared_receives() != nullptr
                      ? nullptr
                      : std::make_unique<ReceiveQueue>(

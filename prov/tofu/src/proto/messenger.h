@@ -3,7 +3,8 @@
 // tagged, and by the endpoint's progress; calls the endpoint's VCQ. All of it under the endpoint's lock.
 //
 // Parts: contact.cc how a ring at a peer is won and lost; turnover.cc how rings and channels are given back while
-// both live; life.cc the watch over peers; send.cc what goes in; tracked.cc the sends that wait for the peer; poll.cc the rounds of progress, and the short way of
+// both live; life.cc the watch over peers; send.cc what goes in; tracked.cc the sends that wait for the peer; backlog.cc those
+// that wait for room; poll.cc the rounds of progress, and the short way of
 // what comes out; receive.cc its long way; fetch.cc the receiving side of a rendezvous; messenger.cc beginning and end.
 #pragma once
 
@@ -43,6 +44,14 @@ struct SendCall {
     void* context = nullptr;
     std::uint8_t packet_flags = 0; ///< flag_tag, flag_data
     bool silent = false;           ///< fi_inject: no entry on success
+};
+
+/// A send that was taken when there was no room for it (backlog.cc).
+struct Backlogged {
+    Backlogged* next = nullptr;
+    SendCall call{};
+    iovec iov[max_segments] = {};
+    void* desc[max_segments] = {};
 };
 
 /// What happened so far; for tests and for the log.
@@ -202,6 +211,12 @@ class Messenger {
     void poll_fins() noexcept;
     static void on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
+    // backlog.cc
+    [[nodiscard]] bool can_wait(const SendCall& call) const noexcept;
+    [[nodiscard]] ssize_t put_aside(const SendCall& call) noexcept;
+    void work_off() noexcept;
+    void work_off(Channel& ch) noexcept;
+
     // poll.cc
     void poll_rings() noexcept;
     void poll_in_turn() noexcept;
@@ -287,6 +302,8 @@ class Messenger {
     // Each keeps its block; a quarter of all blocks is left for headers of peers.
     Pool<Hold> small_holds_{BouncePool::blocks_of[0] / 4 * 3};
     Pool<Hold> large_holds_{BouncePool::blocks_of[1] / 4 * 3};
+    Pool<Backlogged> backlog_;
+    std::vector<Channel*> congested_; ///< channels with a backlog
     std::vector<SendRequest*> waiting_fin_;
     std::size_t next_fin_ = 0;   ///< where the next round of polling FIN words starts
     std::uint32_t fins_made_ = 0;

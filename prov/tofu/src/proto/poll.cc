@@ -30,6 +30,8 @@ void Messenger::progress() noexcept
         area_.bells().load(std::memory_order_relaxed) != 0) [[unlikely]]
         catch_up();
     poll_rings();
+    if (!congested_.empty()) [[unlikely]]
+        work_off();
     if (!waiting_fin_.empty())
         poll_fins();
     if (!awaiting_.empty())

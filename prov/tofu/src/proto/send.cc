@@ -51,7 +51,7 @@ ssize_t Messenger::send(const SendCall& call) noexcept
              ch->state != ChannelState::leaving))
             break;
     }
-    return ret;
+    return ret == -FI_EAGAIN && can_wait(call) ? put_aside(call) : ret;
 }
 
 ssize_t Messenger::try_send(const SendCall& call) noexcept
@@ -60,6 +60,8 @@ ssize_t Messenger::try_send(const SendCall& call) noexcept
     if (found == nullptr) [[unlikely]] {
         if (int ret = channel_to(call.dest, found); ret != 0)
             return ret;
+        if (found->backlog != nullptr)
+            return -FI_EAGAIN;
         if (int ret = contact(*found); ret != 0)
             return ret;
     }
@@ -197,6 +199,8 @@ ssize_t Messenger::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t le
     Channel* ch;
     if (int ret = channel_to(to, ch); ret != 0)
         return ret;
+    if (ch->backlog != nullptr)
+        return -FI_EAGAIN;
     if (ch->state != ChannelState::open)
         if (int ret = contact(*ch); ret != 0)
             return ret;

@@ -59,7 +59,7 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
     Channel* const ch = last_channel_;
     if ((call.flags & (levels | FI_FENCE)) != 0 || call.dest != last_dest_ || ch == nullptr ||
         ch->peer.generation != last_peer_->generation || ch->state != ChannelState::open ||
-        ch->deferred_size != 0 || ch->free_slots() == 0) [[unlikely]]
+        ch->deferred_size != 0 || ch->backlog != nullptr || ch->free_slots() == 0) [[unlikely]]
         return nullptr;
     return ch;
 }
