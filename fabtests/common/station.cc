@@ -83,10 +83,7 @@ int Station::open()
         return rc;
     if (int rc = open_queues(); rc != 0)
         return rc;
-    // An address of its own: the one found for the world is taken.
-    fi_info* info = fi_dupinfo(&world_.info());
-    if (!world_.ours() && info->src_addr != nullptr && info->addr_format == FI_SOCKADDR_IN)
-        static_cast<std::uint16_t*>(info->src_addr)[1] = 0; // any port
+    fi_info* info = world_.further_info();
     const int made = fi_endpoint(world_.domain(), info, &ep_, this);
     fi_freeinfo(info);
     if (made != 0)

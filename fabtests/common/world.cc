@@ -134,6 +134,14 @@ bool World::open()
     return true;
 }
 
+fi_info* World::further_info() const
+{
+    fi_info* info = fi_dupinfo(info_);
+    if (!ours() && info->src_addr != nullptr && info->addr_format == FI_SOCKADDR_IN)
+        static_cast<std::uint16_t*>(info->src_addr)[1] = 0; // any port
+    return info;
+}
+
 void World::progress()
 {
     (void)fi_cq_read(cq_, nullptr, 0);

@@ -96,6 +96,8 @@ class World {
     fid_cntr* writes() { return writes_; }
     fid_cntr* reads() { return reads_; }
     const fi_info& info() const { return *info_; }
+    /// The same for a further endpoint of this process, with an address of its own. The caller frees it.
+    fi_info* further_info() const;
     Shared& shared() { return shared_; }
     fi_addr_t peer(unsigned rank) const { return addresses_[rank]; }
     /// Remote address and key of a byte of a rank's region.

@@ -312,9 +312,7 @@ void busy_domain(World& w)
 void busy_endpoint(World& w)
 {
     Queue q(w, FI_WAIT_NONE);
-    fi_info* info = fi_dupinfo(&w.info());
-    if (info->addr_format == FI_SOCKADDR_IN && info->src_addr != nullptr)
-        static_cast<std::uint16_t*>(info->src_addr)[1] = 0; // any port
+    fi_info* info = w.further_info();
     fid_ep* ep = nullptr;
     const int made = fi_endpoint(w.domain(), info, &ep, nullptr);
     fi_freeinfo(info);

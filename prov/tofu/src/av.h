@@ -62,6 +62,7 @@ class AddressVector final : public fid_av {
     /// One past the highest address in use.
     [[nodiscard]] std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
 
+    [[nodiscard]] const Domain& domain() const noexcept { return *domain_; }
     void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
     void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
 

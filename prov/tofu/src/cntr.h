@@ -18,6 +18,7 @@ class Domain;
 class Counter final : public fid_cntr {
   public:
     static int open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context);
+    [[nodiscard]] const Domain& domain() const noexcept { return domain_; }
     static Counter& of(fid_cntr* c) noexcept { return *static_cast<Counter*>(c); }
 
     /// Any thread. Release: who reads the count sees what the operation wrote (partner: read()).

@@ -33,6 +33,7 @@ struct Completion {
 class CompletionQueue final : public fid_cq {
   public:
     static int open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context);
+    [[nodiscard]] const Domain& domain() const noexcept { return domain_; }
     static CompletionQueue& of(fid_cq* c) noexcept { return *static_cast<CompletionQueue*>(c); }
 
     /// Never fails and never loses an entry: beyond its size the queue grows (slow path). Takes the queue's

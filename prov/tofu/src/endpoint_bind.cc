@@ -53,6 +53,8 @@ int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
 
 int Endpoint::bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept
 {
+    if (&cq.domain() != domain_)
+        return -FI_EDOMAIN;
     if (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION))
         return -FI_EBADFLAGS;
     const bool tx = (flags & FI_TRANSMIT) != 0;
@@ -74,6 +76,8 @@ int Endpoint::bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept
 
 int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
 {
+    if (&counter.domain() != domain_)
+        return -FI_EDOMAIN;
     if (flags == 0 || (flags & ~(tx_counts | rx_counts)) != 0)
         return flags == 0 ? -FI_EINVAL : -FI_EBADFLAGS;
     if ((part_ == Part::receive && (flags & tx_counts) != 0) ||
@@ -100,6 +104,8 @@ int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
 
 int Endpoint::bind_addresses(AddressVector& av) noexcept
 {
+    if (&av.domain() != domain_)
+        return -FI_EDOMAIN;
     if (av_ != nullptr)
         return -FI_EINVAL;
     av_ = &av;
@@ -109,7 +115,9 @@ int Endpoint::bind_addresses(AddressVector& av) noexcept
 
 int Endpoint::bind_shared(SharedTransmit& shared) noexcept
 {
-    if (!wants_shared_tx_ || shared_tx_ != nullptr || &shared.domain() != domain_)
+    if (&shared.domain() != domain_)
+        return -FI_EDOMAIN;
+    if (!wants_shared_tx_ || shared_tx_ != nullptr)
         return -FI_EINVAL;
     if (int ret = use_vcq(shared.vcq()); ret != 0)
         return ret;
@@ -120,7 +128,9 @@ int Endpoint::bind_shared(SharedTransmit& shared) noexcept
 
 int Endpoint::bind_shared(SharedReceive& shared) noexcept
 {
-    if (!wants_shared_rx_ || shared_rx_ != nullptr || &shared.domain() != domain_)
+    if (&shared.domain() != domain_)
+        return -FI_EDOMAIN;
+    if (!wants_shared_rx_ || shared_rx_ != nullptr)
         return -FI_EINVAL;
     shared.hold();
     shared_rx_ = &shared;

@@ -8,6 +8,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "attributes.h"
 #include "endpoint.h"
 #include "rma.h"
 
@@ -33,6 +34,21 @@ std::uint64_t* side_of(EndpointFace& face, std::uint64_t flags) noexcept
     }
 }
 
+/// Sets the default flags of the side that the word names. 0, -FI_EINVAL, or -FI_EBADFLAGS: a flag that calls would have
+/// to ignore.
+int set_side(EndpointFace& face, std::uint64_t word) noexcept
+{
+    std::uint64_t* const side = side_of(face, word);
+    if (side == nullptr)
+        return -FI_EINVAL;
+    const std::uint64_t flags = word & ~both_sides;
+    const std::uint64_t offered = side == &face.tx_flags ? limits::tx_op_flags : limits::rx_op_flags;
+    if ((flags & ~offered) != 0)
+        return -FI_EBADFLAGS;
+    *side = flags;
+    return 0;
+}
+
 } // namespace
 
 // --- what Endpoint does for them
@@ -54,14 +70,8 @@ int Endpoint::control(int command, void* argument, EndpointFace& face) noexcept
         *word = *side;
         return 0;
     }
-    case FI_SETOPSFLAG: {
-        auto* word = static_cast<std::uint64_t*>(argument);
-        std::uint64_t* side = word != nullptr ? side_of(face, *word) : nullptr;
-        if (side == nullptr)
-            return -FI_EINVAL;
-        *side = *word & ~both_sides;
-        return 0;
-    }
+    case FI_SETOPSFLAG:
+        return argument != nullptr ? set_side(face, *static_cast<std::uint64_t*>(argument)) : -FI_EINVAL;
     default: // FI_GETWAIT belongs to queues and counters, FI_BACKLOG to passive endpoints
         return -FI_ENOSYS;
     }
@@ -69,8 +79,7 @@ int Endpoint::control(int command, void* argument, EndpointFace& face) noexcept
 
 int Endpoint::alias(const EndpointFace& of, struct fid** made, std::uint64_t flags) noexcept
 {
-    const std::uint64_t side = flags & both_sides;
-    if (made == nullptr || (side != FI_TRANSMIT && side != FI_RECV))
+    if (made == nullptr)
         return -FI_EINVAL;
     if (!enabled_)
         return -FI_EOPBADSTATE;
@@ -78,7 +87,10 @@ int Endpoint::alias(const EndpointFace& of, struct fid** made, std::uint64_t fla
     if (face == nullptr)
         return -FI_ENOMEM;
     face->fid.ops = &alias_fid_ops;
-    (side == FI_TRANSMIT ? face->tx_flags : face->rx_flags) = flags & ~both_sides;
+    if (int ret = set_side(*face, flags); ret != 0) {
+        delete face;
+        return ret;
+    }
     aliases_.fetch_add(1, std::memory_order_relaxed);
     *made = &face->fid;
     return 0;
@@ -96,6 +108,8 @@ int Endpoint::get_option(int level, int name, void* value, std::size_t* length) 
     case FI_OPT_CM_DATA_SIZE: answer = 0; break; // no connections
     case FI_OPT_TX_SIZE: answer = tx_attr_.size; break;
     case FI_OPT_RX_SIZE: answer = rx_attr_.size; break;
+    case FI_OPT_FI_HMEM_P2P:
+    case FI_OPT_XPU_TRIGGER: return -FI_EOPNOTSUPP; // no memory of devices
     default: return -FI_ENOPROTOOPT;
     }
     const std::size_t room = *length;
@@ -111,7 +125,7 @@ int Endpoint::set_option(int level, int name, const void* value, std::size_t len
     if (level != FI_OPT_ENDPOINT)
         return -FI_ENOPROTOOPT;
     if (name != FI_OPT_MIN_MULTI_RECV)
-        return -FI_ENOPROTOOPT;
+        return name == FI_OPT_FI_HMEM_P2P ? -FI_EOPNOTSUPP : -FI_ENOPROTOOPT;
     if (value == nullptr || length != sizeof(min_multi_recv_))
         return -FI_EINVAL;
     std::memcpy(&min_multi_recv_, value, sizeof(min_multi_recv_));
@@ -175,11 +189,8 @@ ssize_t tofu_ep_rx_size_left(struct fid_ep* ep)
     return endpoint.enabled() ? static_cast<ssize_t>(endpoint.rx_attr().size) : -FI_EOPBADSTATE;
 }
 
-ssize_t tofu_ep_tx_size_left(struct fid_ep* ep)
-{
-    Endpoint& endpoint = Endpoint::of(ep);
-    return endpoint.enabled() ? static_cast<ssize_t>(endpoint.tx_attr().size) : -FI_EOPBADSTATE;
-}
+/// Sends are refused for many reasons, of which some are the peer's: no number is a promise.
+ssize_t tofu_ep_no_tx_size_left(struct fid_ep*) { return -FI_ENOSYS; }
 
 int tofu_ep_getname(fid_t f, void* address, size_t* length)
 {
@@ -195,7 +206,7 @@ fi_ops alias_fid_ops = {sizeof(fi_ops), tofu_alias_close, tofu_alias_no_bind, to
                         tofu_ep_no_open_ops, nullptr, nullptr};
 fi_ops_ep endpoint_ops = {sizeof(fi_ops_ep),  tofu_ep_cancel,    tofu_ep_getopt,
                           tofu_ep_setopt,     tofu_ep_no_tx_ctx, tofu_ep_no_rx_ctx,
-                          tofu_ep_rx_size_left, tofu_ep_tx_size_left};
+                          tofu_ep_rx_size_left, tofu_ep_no_tx_size_left};
 fi_ops_cm endpoint_cm_ops = cm_ops_with(tofu_ep_getname);
 
 } // namespace tofu

@@ -228,7 +228,10 @@ int ScalableEndpoint::bind(struct fid* object, std::uint64_t flags) noexcept
     // Queues and counters belong to contexts (fi_endpoint(3), fi_scalable_ep_bind).
     if (object == nullptr || object->fclass != FI_CLASS_AV || flags != 0 || av_ != nullptr)
         return -FI_EINVAL;
-    av_ = &AddressVector::of(reinterpret_cast<fid_av*>(object));
+    auto& av = AddressVector::of(reinterpret_cast<fid_av*>(object));
+    if (&av.domain() != domain_)
+        return -FI_EDOMAIN;
+    av_ = &av;
     av_->hold();
     return 0;
 }
