@@ -46,6 +46,17 @@ expect "it is listed" 1 "$("$tofu_sim" show | grep -c "^$job: ")"
 "$tofu_sim" clean "$job" >/dev/null
 expect "clean leaves a living job alone" "1 yes" "$? $([ -e "$base/$job" ] && echo yes)"
 
+# As if an older simulator had made it: the version is the third word.
+version=$(od -An -tu1 -j8 -N1 "$base/$job/job" | tr -d ' ')
+put_version()
+{
+    printf "\\$(printf %o "$1")" | dd of="$base/$job/job" bs=1 seek=8 conv=notrunc status=none
+}
+put_version 99
+"$tofu_sim" clean "$job" >/dev/null
+expect "nor one of another version" "1 yes" "$? $([ -e "$base/$job/job" ] && echo yes)"
+[ ! -e "$base/$job/job" ] || put_version "$version"
+
 # Processes of another PID namespace can't tell whether it lives: they leave it alone and stay out of it.
 if unshare --pid --fork --mount-proc true 2>/dev/null; then
     TOFU_SIM_JOB="$job-b" unshare --pid --fork --mount-proc "$subject" </dev/null >/dev/null 2>"$scratch/errors"

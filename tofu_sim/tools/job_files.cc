@@ -122,15 +122,12 @@ std::optional<JobView> open_job(const File& base, const std::string& name)
 std::vector<ProcessView> read_processes(const JobView& job)
 {
     std::vector<ProcessView> processes;
-    if (!job.header) {
-        return processes;
-    }
     for (uint32_t slot = 0; slot < max_processes; slot++) {
         ProcessView view;
         view.slot = slot;
         const auto offset = static_cast<off_t>(job_slots_offset + slot * sizeof view.entry);
-        if (::pread(job.file.get(), &view.entry, sizeof view.entry, offset) !=
-            ssize_t{sizeof view.entry}) {
+        if (!job.file.is_open() || ::pread(job.file.get(), &view.entry, sizeof view.entry, offset) !=
+                                       ssize_t{sizeof view.entry}) {
             break;
         }
         if (view.entry.used.raw != 0) {
