@@ -60,6 +60,58 @@ TEST(Message, EveryLengthArrivesWhole)
     });
 }
 
+/// By each call that may be short, from any address, into receives that wait.
+TEST(Message, EveryShortLengthByEveryCall)
+{
+    using Send = ssize_t (*)(fid_ep*, const void*, std::size_t);
+    static constexpr std::uint64_t data = 0xfedcba9876543210, tag = 0x123456789abcdef0;
+    static const Send injects[] = {
+        [](fid_ep* ep, const void* b, std::size_t n) { return fi_inject(ep, b, n, 1); },
+        [](fid_ep* ep, const void* b, std::size_t n) { return fi_injectdata(ep, b, n, data, 1); },
+        [](fid_ep* ep, const void* b, std::size_t n) { return fi_tinject(ep, b, n, 1, tag); },
+        [](fid_ep* ep, const void* b, std::size_t n) { return fi_tinjectdata(ep, b, n, data, 1, tag); }};
+    static const Send sends[] = {
+        [](fid_ep* ep, const void* b, std::size_t n) { return fi_send(ep, b, n, nullptr, 1, nullptr); },
+        [](fid_ep* ep, const void* b, std::size_t n) { return fi_senddata(ep, b, n, nullptr, data, 1, nullptr); },
+        [](fid_ep* ep, const void* b, std::size_t n) { return fi_tsend(ep, b, n, nullptr, 1, tag, nullptr); },
+        [](fid_ep* ep, const void* b, std::size_t n) { return fi_tsenddata(ep, b, n, nullptr, data, 1, tag, nullptr); }};
+    expect_processes(2, [](const Rank& rank) {
+        Session s(rank, messages());
+        fi_cq_data_entry entry{};
+        for (std::size_t size = 0; size < 300; size++) {
+            const auto bytes = pattern(size + 8, static_cast<unsigned>(size));
+            const bool injected = size % 2 == 0 && size <= s.info->tx_attr->inject_size;
+            std::vector<std::uint8_t> in[4];
+            for (unsigned i = 0; i < 4 && rank.number == 1; i++) {
+                in[i].assign(size + 8, 0xee);
+                ASSERT_EQ(i < 2 ? fi_recv(s.ep, &in[i][1], size, nullptr, 0, &in[i])
+                                : fi_trecv(s.ep, &in[i][1], size, nullptr, 0, tag, 0, &in[i]), 0);
+            }
+            if (rank.number == 0) {
+                ASSERT_EQ(fi_trecv(s.ep, &s, 0, nullptr, 1, 1, 0, &s), 0);
+                s.expect(&s, FI_RECV);
+                for (unsigned i = 0; i < 4; i++) {
+                    ASSERT_EQ(s.post([&] { return (injected ? injects : sends)[i](s.ep, &bytes[size % 8], size); }), 0);
+                    if (!injected)
+                        s.expect(nullptr, FI_SEND);
+                }
+                continue;
+            }
+            ASSERT_EQ(s.post([&] { return fi_tinject(s.ep, nullptr, 0, 0, 1); }), 0); // they wait
+            for (unsigned i = 0; i < 4; i++) {
+                ASSERT_TRUE(s.next(entry));
+                EXPECT_EQ(entry.op_context, &in[i]);
+                EXPECT_EQ(entry.flags, FI_RECV | (i < 2 ? FI_MSG : FI_TAGGED) | (i % 2 ? FI_REMOTE_CQ_DATA : 0));
+                EXPECT_EQ(entry.len, size);
+                EXPECT_EQ(entry.data, i % 2 ? data : 0);
+                EXPECT_TRUE(std::equal(&in[i][1], &in[i][1] + size, &bytes[size % 8])) << size;
+                EXPECT_TRUE(in[i][0] == 0xee && in[i][size + 1] == 0xee) << size;
+            }
+        }
+        s.expect_silence(); // in adversarial mode what was injected leaves by progress
+    });
+}
+
 TEST(Message, OrderHoldsAcrossProtocolsAndUnexpectedOnes)
 {
     expect_processes(2, [](const Rank& rank) {
