@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "atomic_loop.h"
+#include "directory.h"
 #include "prov_atomic_oracle.h"
 #include "prov_fake_net.h"
-#include "region.h"
 
 namespace tofu::test {
 
@@ -88,7 +88,7 @@ inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
         op->compare.add(s.compare, s.count);
     if (s.result)
         op->result.add(s.result, s.count);
-    op->target[0] = {Net::base + s.offset, s.count, 0, 0};
+    op->target[0] = {{1, Net::base + s.offset}, s.count, 0, 0};
     op->targets = 1;
     return op;
 }

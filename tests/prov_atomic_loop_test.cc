@@ -449,8 +449,8 @@ TEST(AtomicLists, CutsOfAllListsMayDiffer)
     op->fetches = true;
     op->result.add(&r[0], 3);
     op->result.add(&r[3], 37);
-    op->target[0] = {Net::base + 5, 11, 0, 0};
-    op->target[1] = {Net::base + 103, 29, 0, 0};
+    op->target[0] = {{1, Net::base + 5}, 11, 0, 0};
+    op->target[1] = {{1, Net::base + 103}, 29, 0, 0};
     op->targets = 2;
     for (unsigned i = 0; i < 200; ++i)
         net.memory[i] = static_cast<unsigned char>(i * 7);

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Keys of the user as an initiator sees them: buckets whole and torn, lookups over a scripted library, stale keys.
+// Keys as an initiator sees them: buckets whole and torn, lookups over a scripted library, stale keys, annexes and those who
+// lie about them.
 // Run by make check; links directory.cc, remote_keys.cc, vcq/vcq.cc.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include <rdma/fi_errno.h>
 
 #include "av.h"
-#include "region.h"
+#include "directory.h"
+#include "mr.h"
 
 namespace tofu {
 int fi_error_of(int code) noexcept { return code == 0 ? 0 : FI_EIO; }
@@ -24,10 +29,12 @@ using directory::Entry;
 using directory::Found;
 
 constexpr std::uint64_t nonce = 0xfeedface;
+constexpr utofu_vcq_id_t no_vcq = 0xbad;
 
-Entry entry_of(std::uint64_t key, std::uint32_t rights = directory::right_read | directory::right_write)
+Entry entry_of(std::uint64_t key, std::uint16_t rights = directory::right_read | directory::right_write,
+               std::uint16_t home = 0)
 {
-    Entry e{key, 0x1000 + key * 0x100000, 0x2000, 4096, rights, 1, 0};
+    Entry e{key, 0x1000 + key * 0x100000, 0x2000, 4096, rights, home, 1, 0};
     e.check = directory::check_of(e, nonce);
     return e;
 }
@@ -90,6 +97,8 @@ struct Peerside {
     unsigned gets = 0;
     unsigned torn_reads = 0; ///< the next so many are caught half written
     int fail = UTOFU_SUCCESS;
+    directory::AnnexLine line[directory::max_annexes + 1] = {};
+    std::map<utofu_vcq_id_t, std::uint64_t> nonces; ///< what each VCQ has under the STag of directories
 
     const Bucket* at(utofu_stadd_t stadd)
     {
@@ -97,12 +106,33 @@ struct Peerside {
             return &second.at((stadd - second_at) / sizeof(Bucket));
         return &first.at((stadd - first_at) / sizeof(Bucket));
     }
+    void read(utofu_vcq_id_t vcq, utofu_stadd_t stadd, std::size_t length, void* to)
+    {
+        const std::uint64_t offset = stadd - first_at;
+        if (length == sizeof(Bucket)) {
+            std::memcpy(to, at(stadd), length);
+        } else if (offset == directory::contacts_offset) {
+            const directory::Contacts contacts{nonces[vcq], 0};
+            ASSERT_EQ(length, sizeof(contacts));
+            std::memcpy(to, &contacts, length);
+        } else {
+            const auto number = (offset - directory::annexes_offset) / sizeof(directory::AnnexLine);
+            ASSERT_EQ(length, sizeof(directory::AnnexLine));
+            ASSERT_LE(number, directory::max_annexes);
+            std::memcpy(to, &line[number], length);
+        }
+    }
+    void open_annex(unsigned number, utofu_vcq_id_t vcq)
+    {
+        line[number] = {vcq, directory::check_of_annex(vcq, number, nonce)};
+        nonces[vcq] = nonce;
+    }
     void put(const Entry& e)
     {
         first[directory::bucket_of(e.key, directory::first_log2)].entry[0] = e;
     }
 };
-Peerside* target;
+Peerside* reached;
 
 vcq::Functions functions()
 {
@@ -114,34 +144,33 @@ vcq::Functions functions()
         return *s = reinterpret_cast<std::uintptr_t>(a), UTOFU_SUCCESS;
     };
     f.dereg_mem = [](utofu_vcq_hdl_t, utofu_stadd_t, unsigned long) -> int { return UTOFU_SUCCESS; };
-    f.query_stadd = [](utofu_vcq_id_t, unsigned, utofu_stadd_t* s) -> int {
-        return *s = Peerside::first_at, UTOFU_SUCCESS;
+    f.query_stadd = [](utofu_vcq_id_t vcq, unsigned, utofu_stadd_t* s) -> int {
+        return *s = Peerside::first_at, vcq == no_vcq ? UTOFU_ERR_INVALID_VCQ_ID : UTOFU_SUCCESS;
     };
-    f.get = [](utofu_vcq_hdl_t, utofu_vcq_id_t, utofu_stadd_t local, utofu_stadd_t remote,
+    f.get = [](utofu_vcq_hdl_t, utofu_vcq_id_t vcq, utofu_stadd_t local, utofu_stadd_t remote,
                std::size_t length, std::uint64_t edata, unsigned long, void*) -> int {
-        target->gets++;
-        EXPECT_EQ(length, sizeof(Bucket));
-        if (target->fail == UTOFU_SUCCESS) {
+        reached->gets++;
+        if (reached->fail == UTOFU_SUCCESS) {
             auto* to = reinterpret_cast<Bucket*>(local);
-            *to = *target->at(remote);
-            if (target->torn_reads > 0) {
-                target->torn_reads--;
+            reached->read(vcq, remote, length, to);
+            if (reached->torn_reads > 0) {
+                reached->torn_reads--;
                 to->entry[1].check = 12345;
                 to->entry[0].check = 12345;
             }
         }
-        target->done.emplace_back(target->fail, edata);
+        reached->done.emplace_back(reached->fail, edata);
         return UTOFU_SUCCESS;
     };
     f.poll_tcq = [](utofu_vcq_hdl_t, unsigned long, void**) -> int { return UTOFU_ERR_NOT_FOUND; };
     f.poll_mrq = [](utofu_vcq_hdl_t, unsigned long, utofu_mrq_notice* n) -> int {
-        if (target->done.empty())
+        if (reached->done.empty())
             return UTOFU_ERR_NOT_FOUND;
         *n = {};
         n->notice_type = UTOFU_MRQ_TYPE_LCL_GET;
-        n->edata = target->done.front().second;
-        const int code = target->done.front().first;
-        target->done.pop_front();
+        n->edata = reached->done.front().second;
+        const int code = reached->done.front().first;
+        reached->done.pop_front();
         return code;
     };
     return f;
@@ -150,7 +179,7 @@ vcq::Functions functions()
 struct KeysTest : testing::Test {
     KeysTest()
     {
-        target = &peerside;
+        reached = &peerside;
         EXPECT_EQ(vcq.open(backend, 0, false, {}), 0);
         keys = std::make_unique<RemoteKeys>(vcq, false);
     }
@@ -159,7 +188,7 @@ struct KeysTest : testing::Test {
             std::uint64_t access = FI_REMOTE_WRITE)
     {
         for (int i = 0; i < 2000; i++) {
-            const int ret = keys->resolve(peer, key, address, length, access, stadd);
+            const int ret = keys->resolve(peer, key, address, length, access, target);
             if (ret != -FI_EAGAIN)
                 return ret;
             vcq.poll();
@@ -171,14 +200,14 @@ struct KeysTest : testing::Test {
     vcq::Vcq vcq;
     std::unique_ptr<RemoteKeys> keys;
     Peer peer{42, nonce, 0, 0, 0};
-    utofu_stadd_t stadd = 0;
+    Target target{};
 };
 
 TEST_F(KeysTest, AKnownKeyCostsOneGetOnce)
 {
     peerside.put(entry_of(7));
     ASSERT_EQ(ask(7, 0x2010), 0);
-    EXPECT_EQ(stadd, entry_of(7).bias + 0x2010);
+    EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2010);
     for (int i = 0; i < 10; i++)
         ASSERT_EQ(ask(7, 0x2000 + i), 0);
     EXPECT_EQ(peerside.gets, 1u);
@@ -219,7 +248,7 @@ TEST_F(KeysTest, ABucketThatStaysTornEndsInAnError)
     EXPECT_LE(peerside.gets, 256u);
 }
 
-TEST_F(KeysTest, TheSecondTableIsOneGetMore)
+TEST_F(KeysTest, TheSecondTableIsOneGetMoreOrTwo)
 {
     for (Bucket& b : peerside.first)
         b = bucket_of(Peerside::second_at, 8);
@@ -228,6 +257,56 @@ TEST_F(KeysTest, TheSecondTableIsOneGetMore)
     EXPECT_EQ(ask(900), 0);
     EXPECT_EQ(peerside.gets, 2u);
     EXPECT_EQ(ask(901), -FI_EKEYREJECTED);
+    EXPECT_EQ(peerside.gets, 5u);
+    peerside.second[directory::bucket_of(902, 8, 1)].entry[0] = entry_of(902);
+    EXPECT_EQ(ask(902), 0);
+    EXPECT_EQ(peerside.gets, 8u);
+}
+
+TEST_F(KeysTest, AnAnnexProvesItselfOnce)
+{
+    peerside.put(entry_of(7, directory::right_write, 2));
+    peerside.put(entry_of(8, directory::right_write, 2));
+    peerside.put(entry_of(9));
+    peerside.open_annex(2, 77);
+    ASSERT_EQ(ask(7, 0x2010), 0);
+    EXPECT_EQ(target.vcq, 77u);
+    EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2010);
+    EXPECT_EQ(peerside.gets, 3u);
+    ASSERT_EQ(ask(8), 0);
+    EXPECT_EQ(target.vcq, 77u);
+    EXPECT_EQ(peerside.gets, 4u);
+    ASSERT_EQ(ask(9), 0);
+    EXPECT_EQ(target.vcq, peer.home);
+}
+
+TEST_F(KeysTest, AnAnnexThatIsNotThePeersIsNotBelieved)
+{
+    for (std::uint16_t home : {1, 2, 3, 4, 16, 0xffff})
+        peerside.put(entry_of(100 + home, directory::right_write, home));
+    peerside.open_annex(2, 77);
+    peerside.nonces[77] = nonce + 1; // somebody else's domain
+    peerside.open_annex(3, no_vcq);
+    peerside.open_annex(4, 78);
+    peerside.line[4] = peerside.line[2]; // of another number
+    for (std::uint16_t home : {1, 2, 3, 4, 16, 0xffff})
+        EXPECT_EQ(ask(100 + home), -FI_EKEYREJECTED) << home;
+    peerside.open_annex(4, 78);
+    EXPECT_EQ(ask(104), 0);
+}
+
+TEST_F(KeysTest, AnotherPeersAnnexOfTheNumberIsAnother)
+{
+    peerside.put(entry_of(7, directory::right_write, 2));
+    peerside.open_annex(2, 77);
+    ASSERT_EQ(ask(7), 0);
+    peer.home = 43;
+    peerside.open_annex(2, 79);
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(target.vcq, 79u);
+    peer.home = 42;
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(target.vcq, 77u);
 }
 
 TEST_F(KeysTest, ADeadPeerIsNotAnUnknownKey)
@@ -248,7 +327,7 @@ TEST_F(KeysTest, ARefutedKeyIsLookedUpAgain)
     peerside.put(moved);
     EXPECT_TRUE(keys->refuted(peer, 7));
     ASSERT_EQ(ask(7), 0);
-    EXPECT_EQ(stadd, moved.bias + 0x2000);
+    EXPECT_EQ(target.stadd, moved.bias + 0x2000);
 }
 
 TEST_F(KeysTest, ManyKeysOfManyPeersAreKeptApart)
@@ -268,17 +347,41 @@ TEST_F(KeysTest, ManyKeysOfManyPeersAreKeptApart)
             const int ret = ask(key);
             if (ret != 0) // more than five of 64 keys may meet in one bucket
                 continue;
-            ASSERT_EQ(stadd, entry_of(key).bias + 0x2000);
+            ASSERT_EQ(target.stadd, entry_of(key).bias + 0x2000);
         }
 }
 
-TEST_F(KeysTest, KeysOfOursAreAnAddition)
+TEST_F(KeysTest, ThousandsOfKeysStayKnown)
+{
+    for (Bucket& b : peerside.first)
+        b = bucket_of(Peerside::second_at, 16);
+    peerside.second.assign(1u << 16, bucket_of());
+    for (std::uint64_t key = 0; key < 20000; key++)
+        peerside.second[directory::bucket_of(key, 16)].entry[0] = entry_of(key);
+    std::vector<bool> there(20000);
+    for (int round = 0; round < 2; round++)
+        for (std::uint64_t key = 0; key < 20000; key++) {
+            const unsigned before = peerside.gets;
+            const bool found = (round == 0 || there[key]) && ask(key) == 0; // the later of two in a bucket
+            there[key] = found && (round == 0 || peerside.gets == before);
+        }
+    EXPECT_GT(std::count(there.begin(), there.end(), true), 16000);
+}
+
+TEST_F(KeysTest, KeysOfOursAreAnAdditionUnlessTheyAreListed)
 {
     RemoteKeys plain(vcq, true);
-    ASSERT_EQ(plain.resolve(peer, 0x1000, 0x34, 8, FI_REMOTE_READ, stadd), 0);
-    EXPECT_EQ(stadd, 0x1034u);
+    ASSERT_EQ(plain.resolve(peer, 0x1000, 0x34, 8, FI_REMOTE_READ, target), 0);
+    EXPECT_EQ(target.vcq, peer.home);
+    EXPECT_EQ(target.stadd, 0x1034u);
     EXPECT_FALSE(plain.refuted(peer, 0x1000));
     EXPECT_EQ(peerside.gets, 0u);
+    const std::uint64_t listed = directory::listed_bit | 5;
+    peerside.put(entry_of(listed));
+    keys = std::make_unique<RemoteKeys>(vcq, true);
+    ASSERT_EQ(ask(listed), 0);
+    EXPECT_EQ(target.stadd, entry_of(listed).bias + 0x2000);
+    EXPECT_TRUE(keys->refuted(peer, listed));
 }
 
 } // namespace

@@ -137,12 +137,14 @@ TEST(Mr, AProvidersKeyWithoutTheRightIsAnError)
         if (rank.number == 0) {
             std::uint64_t value = 1;
             for (const Window& w : {peers[1], local[1]}) {
+                const bool reachable = w.key == peers[1].key;
                 ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 1, w.base, w.key, &s); }), 0);
                 fi_cq_data_entry entry{};
                 fi_cq_err_entry error{};
                 ASSERT_TRUE(s.next(entry, &error));
                 EXPECT_NE(error.err, 0);
-                EXPECT_NE(error.prov_errno, 0);
+                EXPECT_EQ(error.prov_errno != 0, reachable);
+                EXPECT_EQ(error.err == FI_EKEYREJECTED, !reachable);
                 // An inject that fails is told all the same, once.
                 ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &value, 8, 1, w.base, w.key); }), 0);
                 ASSERT_TRUE(s.next(entry, &error));

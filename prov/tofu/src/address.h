@@ -39,10 +39,12 @@ inline constexpr std::uint8_t address_counts_events = 1;
 
 inline constexpr std::uint32_t address_magic = 0x55664f54; // "TOfU"
 
-/// Reserved STags of a home VCQ: 0 for the directory of regions, 1 + index for each endpoint.
+/// Reserved STags of a home VCQ, of which a TNI has 256: 0 for the directory of regions, 1 + index for each endpoint, the
+/// last ones for the directory's second tables, by the binary logarithm of their size.
 inline constexpr unsigned directory_stag = 0;
-inline constexpr unsigned max_endpoints = 255;
+inline constexpr unsigned max_endpoints = 240;
 constexpr unsigned endpoint_stag(unsigned index) { return index + 1; }
+constexpr unsigned table_stag(unsigned log2) { return 239 + log2; }
 
 /// Length of an address as text, "tofu://HOME.INDEX.NONCE" in hexadecimal digits (INDEX: flags, further, index), with
 /// its final zero.

@@ -138,20 +138,21 @@ void fill_in(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer, ssi
 /// find_targets() found an element that is not aligned to its size.
 constexpr int misaligned = 1;
 
-/// Finds the targets' STADDs. 0, misaligned, or what RemoteKeys says.
+/// Finds out where the targets are. 0, misaligned, or what RemoteKeys says.
 int find_targets(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer)
 {
     for (std::size_t i = 0; i < call.remotes; ++i) {
         const fi_rma_ioc& remote = call.remote[i];
         if (remote.count == 0)
             continue;
-        AtomicOp::Target& target = op.target[op.targets];
-        const int rc =
-            ep.remote_keys().resolve(peer, remote.key, remote.addr, remote.count * op.size,
-                                     access_of(call.family, call.op), target.stadd);
+        AtomicOp::Piece& target = op.target[op.targets];
+        op.by_directory |= ep.remote_keys().by_directory(remote.key);
+        const int rc = ep.atomic_engine().resolve(peer, remote.key, remote.addr,
+                                                  remote.count * op.size,
+                                                  access_of(call.family, call.op), target.at);
         if (rc != 0)
             return rc;
-        if (target.stadd & (datatypes[call.type].align - 1u))
+        if (target.at.stadd & (datatypes[call.type].align - 1u))
             return misaligned;
         target.elements = remote.count;
         target.key = remote.key;
@@ -215,7 +216,7 @@ ssize_t submit_locked(Endpoint& ep, const Call& call)
     const auto forget = [&] {
         bool some = false;
         for (std::size_t i = 0; i < call.remotes; ++i)
-            some = ep.remote_keys().refuted(*peer, call.remote[i].key);
+            some |= ep.remote_keys().refuted(*peer, call.remote[i].key);
         return some;
     };
     const int rc = settle_keys(find_targets(*op, ep, call, *peer), again, forget);
@@ -408,8 +409,8 @@ int compwritevalid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
     return valid(type, op, count, FI_COMPARE_ATOMIC);
 }
 
-/// AtomicRunner::Resolve for keys of the user, which are read from the peer's directory anew after an access by
-/// them was refused.
+/// AtomicRunner::Resolve: keys that are looked up are read from the peer's directory anew after an access by them was
+/// refused.
 int resolve_anew(AtomicOp& op, bool refuted) noexcept
 {
     Endpoint& ep = *op.endpoint;
@@ -417,16 +418,17 @@ int resolve_anew(AtomicOp& op, bool refuted) noexcept
     if (!peer)
         return -FI_EINVAL;
     for (unsigned i = 0; i < op.targets; ++i) {
-        AtomicOp::Target& target = op.target[i];
+        AtomicOp::Piece& target = op.target[i];
         if (refuted) {
             (void)ep.remote_keys().refuted(*peer, target.key);
             continue;
         }
-        const int rc = ep.remote_keys().resolve(*peer, target.key, target.address,
-                                                target.elements * op.size, op.access, target.stadd);
+        const int rc =
+            ep.atomic_engine().resolve(*peer, target.key, target.address,
+                                       target.elements * op.size, op.access, target.at);
         if (rc != 0)
             return rc;
-        if (target.stadd & (op.align - 1u))
+        if (target.at.stadd & (op.align - 1u))
             return -FI_EINVAL;
     }
     return refuted ? -FI_EAGAIN : 0;
@@ -462,8 +464,7 @@ int AtomicEngine::open() noexcept
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
     runner_.set_ordered((endpoint_.tx_attr().msg_order & orders) != 0);
     const bool by_directory = endpoint_.remote_keys().by_directory();
-    if (by_directory)
-        runner_.set_resolve(&resolve_anew);
+    runner_.set_resolve(&resolve_anew);
     native_flags_ = vcq::Vcq::delivered_flags(runner_.ordered(), false);
     inject_flags_ = vcq::Vcq::flags_of(runner_.ordered(), false);
     keys_are_final_ = !by_directory;
@@ -472,13 +473,23 @@ int AtomicEngine::open() noexcept
     return 0;
 }
 
+int AtomicEngine::resolve(const Peer& peer, std::uint64_t key, std::uint64_t address,
+                          std::size_t length, std::uint64_t access, Target& target) noexcept
+{
+    const int rc = endpoint_.remote_keys().resolve(peer, key, address, length, access, target);
+    if (rc == 0 && target.vcq != peer.home && !runner_.crossing().begun()) [[unlikely]] {
+        runner_.crossing().begin();
+        keys_are_final_ = short_inject_ = false; // the ways that do not look where the last one went
+    }
+    return rc;
+}
+
 /// The operation that failed on the short way as one of the long way; null where there is no room for it.
-AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, unsigned size, bool entry) noexcept
+AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, unsigned size, bool entry, bool kept) noexcept
 {
     AtomicOp* const op = runner_.alloc();
     if (!op)
         return nullptr;
-    const bool kept = endpoint_.remote_keys().by_directory();
     const Family family = size == 0 ? Family::base : kept ? Family{quick.family} : Family::fetch;
     const fi_op code = kept ? static_cast<fi_op>(quick.op) : FI_ATOMIC_READ;
     const fi_datatype type = kept        ? static_cast<fi_datatype>(quick.type)
@@ -505,18 +516,20 @@ AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, unsigned size, bool entry
              kept ? quick.to : FI_ADDR_UNSPEC, quick.context, 0, false},
             peer, 1);
     op->wants_entry = entry;
-    op->target[0] = {quick.stadd, 1, quick.key, quick.address};
+    op->by_directory = kept;
+    op->target[0] = {{kept ? quick.vcq : quick.home, quick.stadd}, 1, quick.key, quick.address};
     op->targets = 1;
     return op;
 }
 
-void AtomicEngine::native_failed(const QuickOp& failed, unsigned size, bool entry, int code) noexcept
+void AtomicEngine::native_failed(const QuickOp& failed, unsigned size, bool entry, bool kept,
+                                 int code) noexcept
 {
     const QuickOp quick = failed; // its place is free already
-    const bool stale = endpoint_.remote_keys().by_directory() && says_stale(code);
+    const bool stale = kept && says_stale(code);
     const bool reads = size != 0 && quick.reads; // told for what fetches only
     if ((reads || stale) && !endpoint_.vcq().is_closing())
-        if (AtomicOp* const op = lengthen(quick, size, entry)) {
+        if (AtomicOp* const op = lengthen(quick, size, entry, kept)) {
             if (reads) { // memory for reading only refuses an ARMW (guide 3.6.2.1), not a Get
                 op->by_get = true;
                 runner_.submit(op, false);

@@ -39,8 +39,12 @@ class AtomicEngine {
     [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
 
     // --- for the short way (atomic_native.h)
-    /// One ARMW of it failed: reported, or done again the long way where that may help.
-    [[gnu::cold]] void native_failed(const QuickOp& op, unsigned size, bool entry, int code) noexcept;
+    /// One ARMW of it failed: reported, or done again the long way where that may help. `kept`: all of the call is in `op`.
+    [[gnu::cold]] void native_failed(const QuickOp& op, unsigned size, bool entry, bool kept,
+                                     int code) noexcept;
+    /// Where [address, address + length) of the peer is, as RemoteKeys::resolve().
+    [[nodiscard]] int resolve(const Peer& peer, std::uint64_t key, std::uint64_t address,
+                              std::size_t length, std::uint64_t access, Target& target) noexcept;
     /// An ARMW goes out that nobody waits for; an orphan's error may be its.
     void unattended() noexcept { unattended_ = true; }
     [[nodiscard]] bool posts_unattended() const noexcept { return unattended_; }
@@ -51,7 +55,7 @@ class AtomicEngine {
     [[nodiscard]] bool short_inject() const noexcept { return short_inject_; }
 
   private:
-    [[nodiscard]] AtomicOp* lengthen(const QuickOp& quick, unsigned size, bool entry) noexcept;
+    [[nodiscard]] AtomicOp* lengthen(const QuickOp& quick, unsigned size, bool entry, bool kept) noexcept;
 
     Endpoint& endpoint_;
     unsigned long native_flags_ = 0;

@@ -43,12 +43,12 @@ std::uint64_t applied(const Flight& f, std::uint64_t value) noexcept
 
 bool same_word(const WordSlot& slot, const Flight& f) noexcept
 {
-    return slot.word == f.word && slot.home == f.op->home && slot.width == f.width;
+    return slot.word == f.word && slot.vcq == f.vcq && slot.width == f.width;
 }
 
 bool same_word(const Flight& a, const Flight& b) noexcept
 {
-    return a.word == b.word && a.op->home == b.op->home && a.width == b.width;
+    return a.word == b.word && a.vcq == b.vcq && a.width == b.width;
 }
 
 /// What to compare with first.
@@ -64,7 +64,7 @@ std::uint64_t first_guess(const WordSlot& slot, const Flight& f) noexcept
 WordSlot& AtomicRunner::slot_of(const Flight& f) noexcept
 {
     // Words of one array lie in different slots; other peers are spread by a multiplication.
-    const std::uint64_t mixed = (f.word >> 3) + (f.op->home * 0x9e3779b97f4a7c15u >> 48);
+    const std::uint64_t mixed = (f.word >> 3) + (f.vcq * 0x9e3779b97f4a7c15u >> 48);
     return slots_[mixed % slot_count];
 }
 
@@ -113,10 +113,9 @@ Post AtomicRunner::post_batch(Flight& leader) noexcept
     how.when = vcq::When::delivered;
     how.strong_order = leader.op->strong;
     how.waiter = &leader;
-    const utofu_vcq_id_t home = leader.op->home;
     if (leader.width == 8)
-        return vcq_.cswap8(home, leader.expect, leader.desired, leader.word, how);
-    return vcq_.cswap4(home, static_cast<std::uint32_t>(leader.expect),
+        return vcq_.cswap8(leader.vcq, leader.expect, leader.desired, leader.word, how);
+    return vcq_.cswap4(leader.vcq, static_cast<std::uint32_t>(leader.expect),
                        static_cast<std::uint32_t>(leader.desired), leader.word, how);
 }
 
@@ -200,7 +199,7 @@ void AtomicRunner::end_batch(Flight& leader, std::uint64_t value, int code) noex
 {
     WordSlot& slot = *leader.slot;
     if (code == UTOFU_SUCCESS) {
-        slot.home = leader.op->home;
+        slot.vcq = leader.vcq;
         slot.word = leader.word;
         slot.width = leader.width;
         slot.value = value;

@@ -10,6 +10,7 @@
 
 #include "atomic_op.h"
 #include "atomic_wide.h"
+#include "crossing.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -34,8 +35,8 @@ class AtomicRunner {
     void set_ordered(bool on) noexcept { ordered_ = on; }
     [[nodiscard]] bool ordered() const noexcept { return ordered_; }
 
-    /// Where keys are the user's: finds the targets of an operation, of which the TNI has refused what the keys
-    /// stood for (`refuted`), anew. 0, -FI_EAGAIN (under way), or the operation's error. Null: keys are final.
+    /// Finds the targets of an operation whose keys were looked up, and of which the TNI has refused what they stood for
+    /// (`refuted`), anew. 0, -FI_EAGAIN (under way), or the operation's error.
     using Resolve = int (*)(AtomicOp& op, bool refuted) noexcept;
     void set_resolve(Resolve resolve) noexcept { resolve_ = resolve; }
 
@@ -45,6 +46,13 @@ class AtomicRunner {
     {
         return queue_ == nullptr && (!ordered_ || looping_ == nullptr || !loops_at(home));
     }
+    /// Whether, where order was promised, one may go to this VCQ of the peer at `home` now.
+    [[nodiscard]] bool native_may_go_to(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
+    {
+        return !ordered_ || crossing_.pass(home, vcq);
+    }
+    /// What knows about order where a peer has several VCQs.
+    [[nodiscard]] Crossing& crossing() noexcept { return crossing_; }
     // --- everything else
     /// Null when too many are under way (-FI_EAGAIN for the caller).
     [[nodiscard]] AtomicOp* alloc() noexcept;
@@ -89,6 +97,7 @@ class AtomicRunner {
     [[nodiscard]] bool loops_at(utofu_vcq_id_t home) const noexcept;
     [[nodiscard]] bool may_start(const AtomicOp& op) const noexcept;
     void start_queued() noexcept;
+    [[nodiscard]] bool may_go_on(const AtomicOp& op) noexcept;
     [[nodiscard]] bool start_words(AtomicOp& op) noexcept;
     [[nodiscard]] bool start_word(AtomicOp& op) noexcept;
     void cut_word(const AtomicOp& op, Flight& f) const noexcept;
@@ -134,6 +143,7 @@ class AtomicRunner {
     static constexpr unsigned slot_count = 512;
 
     vcq::Vcq& vcq_;
+    Crossing crossing_;
     bool ordered_ = false;
     bool closing_ = false;
     std::uint32_t tick_ = 0;         ///< counts calls of progress(): the clock of the back-off

@@ -76,14 +76,15 @@ inline constexpr auto natives = [] {
     return t;
 }();
 
-/// The end of one: `size` of the fetched value, 0 for the base family; `entry` where a success is reported.
-template <unsigned size, bool entry>
+/// The end of one: `size` of the fetched value, 0 for the base family; `entry` where a success is reported; `kept` where
+/// all of the call is.
+template <unsigned size, bool entry, bool kept>
 void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept
 {
     QuickOp& op = *static_cast<QuickOp*>(self);
     Endpoint& ep = *op.endpoint;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
-        ep.atomic_engine().native_failed(op, size, entry, notice.code);
+        ep.atomic_engine().native_failed(op, size, entry, kept, notice.code);
         return;
     }
     if constexpr (size != 0)
@@ -94,14 +95,15 @@ void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept
         counter->count();
 }
 
+template <bool kept>
 [[gnu::always_inline]] inline vcq::Waiter::Function native_end(bool base, std::size_t size,
                                                                bool entry) noexcept
 {
     if (base)
-        return entry ? &native_done<0, true> : &native_done<0, false>;
+        return entry ? &native_done<0, true, kept> : &native_done<0, false, kept>;
     if (size == 8)
-        return entry ? &native_done<8, true> : &native_done<8, false>;
-    return entry ? &native_done<4, true> : &native_done<4, false>;
+        return entry ? &native_done<8, true, kept> : &native_done<8, false, kept>;
+    return entry ? &native_done<4, true, kept> : &native_done<4, false, kept>;
 }
 
 /// The value of an operand of 4 or 8 bytes; the upper half of a short one is zero.
@@ -141,32 +143,33 @@ inline constexpr ssize_t not_native = 1;
     return engine.native_flags() | vcq::Vcq::remote_notice(peer.counts_events);
 }
 
-/// The post itself, towards `stadd` at `home`.
+/// The post itself, towards `stadd` at `peer`.
 [[gnu::always_inline]] inline vcq::Post post_native(vcq::Vcq& vcq, Native how, const PlainCall& call,
-                                                    utofu_vcq_id_t home, utofu_stadd_t stadd,
+                                                    utofu_vcq_id_t peer, utofu_stadd_t stadd,
                                                     const vcq::Attended& as) noexcept
 {
     const std::uint64_t operand = how.reads ? 0 : word_at(call.operand, how.size);
     if (call.family == Family::compare) {
         const std::uint64_t compare = word_at(call.compare, how.size);
-        return how.size == 8 ? vcq.cswap8(home, compare, operand, stadd, as)
-                             : vcq.cswap4(home, static_cast<std::uint32_t>(compare),
+        return how.size == 8 ? vcq.cswap8(peer, compare, operand, stadd, as)
+                             : vcq.cswap4(peer, static_cast<std::uint32_t>(compare),
                                           static_cast<std::uint32_t>(operand), stadd, as);
     }
     const auto code = static_cast<utofu_armw_op>(how.code);
-    return how.size == 8 ? vcq.armw8(home, code, operand, stadd, as)
-                         : vcq.armw4(home, code, static_cast<std::uint32_t>(operand), stadd, as);
+    return how.size == 8 ? vcq.armw8(peer, code, operand, stadd, as)
+                         : vcq.armw4(peer, code, static_cast<std::uint32_t>(operand), stadd, as);
 }
 
-/// Where keys are ours, which makes the target known at once and for good.
+/// Where keys are biases, which makes the target known at once and for good.
 [[gnu::always_inline]] inline ssize_t submit_native(Endpoint& ep, Native how,
                                                     const PlainCall& call) noexcept
 {
     AtomicEngine& engine = ep.atomic_engine();
     const Peer* const peer = ep.av().find(call.to);
     const utofu_stadd_t stadd = call.key + call.address; // mr.h
-    if (peer == nullptr || (stadd & (how.size - 1u)) || takes_two(*peer, call.family)) [[unlikely]]
-        return not_native; // an error, or a complex number across two words
+    if (peer == nullptr || (stadd & (how.size - 1u)) || directory::is_listed(call.key) ||
+        takes_two(*peer, call.family)) [[unlikely]]
+        return not_native; // an error, a complex number across two words, or a key that says nothing by itself
     const utofu_vcq_id_t home = peer->home;
     const std::uint8_t place = ep.vcq().next_place();
     if (place == 0) [[unlikely]]
@@ -175,7 +178,7 @@ inline constexpr ssize_t not_native = 1;
         return not_native;
     QuickOp& op = ep.quick()[place];
     const bool base = call.family == Family::base;
-    op.notify = native_end(base, how.size, !call.silent && ep.tx().reports(call.flags));
+    op.notify = native_end<false>(base, how.size, !call.silent && ep.tx().reports(call.flags));
     op.context = call.context;
     if (!base) {
         op.result = call.result;
@@ -210,7 +213,7 @@ inline constexpr ssize_t not_native = 1;
     return posted == vcq::Post::done ? 0 : refused(ep, posted);
 }
 
-/// The same where keys are the user's: what stands behind a key may change, so all of the call is kept.
+/// The same where keys are looked up: what stands behind a key may change, so all of the call is kept.
 [[gnu::noinline]] inline ssize_t submit_by_directory(Endpoint& ep, Native how, PlainCall call) noexcept
 {
     AtomicEngine& engine = ep.atomic_engine();
@@ -218,19 +221,22 @@ inline constexpr ssize_t not_native = 1;
     const std::uint8_t place = ep.vcq().next_place();
     if (place == 0) [[unlikely]]
         return refused(ep, vcq::Post::busy);
-    utofu_stadd_t stadd = 0;
+    Target target{};
     if (peer == nullptr || takes_two(*peer, call.family) || !engine.runner().open_for_native(peer->home) ||
-        ep.remote_keys().resolve(*peer, call.key, call.address, how.size,
-                                 access_of(call.family, call.op), stadd) != 0 ||
-        (stadd & (how.size - 1u))) [[unlikely]]
+        engine.resolve(*peer, call.key, call.address, how.size, access_of(call.family, call.op),
+                       target) != 0 ||
+        (target.stadd & (how.size - 1u))) [[unlikely]]
         return not_native;
+    if (!engine.runner().native_may_go_to(peer->home, target.vcq)) [[unlikely]]
+        return refused(ep, vcq::Post::busy);
     QuickOp& op = ep.quick()[place];
-    op.notify = native_end(call.family == Family::base, how.size,
-                           !call.silent && ep.tx().reports(call.flags));
+    op.notify = native_end<true>(call.family == Family::base, how.size,
+                                 !call.silent && ep.tx().reports(call.flags));
     op.context = call.context;
     op.result = call.result;
     op.home = peer->home;
-    op.stadd = stadd;
+    op.vcq = target.vcq;
+    op.stadd = target.stadd;
     op.reads = how.reads;
     op.key = call.key;
     op.address = call.address;
@@ -241,7 +247,7 @@ inline constexpr ssize_t not_native = 1;
     op.op = static_cast<std::uint8_t>(call.op);
     op.type = static_cast<std::uint8_t>(call.type);
     const vcq::Post posted =
-        post_native(ep.vcq(), how, call, peer->home, stadd, {&op, flags_towards(*peer, engine)});
+        post_native(ep.vcq(), how, call, target.vcq, target.stadd, {&op, flags_towards(*peer, engine)});
     return posted == vcq::Post::done ? 0 : refused(ep, posted);
 }
 

@@ -11,6 +11,7 @@
 
 #include "atomic_kernel.h"
 #include "atomic_table.h"
+#include "mr.h"
 #include "request.h"
 
 namespace tofu {
@@ -82,11 +83,11 @@ enum class AtomicEvent : std::uint8_t { none, write, read, fetch };
 
 /// An operation that is not one ARMW of one element (quick.h). `pending` counts flights, plus one until all words have been started.
 struct AtomicOp : Request {
-    struct Target {
-        utofu_stadd_t stadd;
+    struct Piece {
+        Target at;
         std::size_t elements;
         std::uint64_t key;
-        std::uint64_t address;  ///< what the application said; `stadd` follows from it and the key
+        std::uint64_t address;  ///< what the application said; `at` follows from it and the key
     };
 
     fi_addr_t to;
@@ -95,7 +96,7 @@ struct AtomicOp : Request {
     AtomicOp* next;             ///< in the runner's queue
     AtomicOp* loop_next;        ///< among the operations with loops, see AtomicRunner::looping_
     AtomicOp* loop_prev;
-    utofu_vcq_id_t home;        ///< the target's home VCQ
+    utofu_vcq_id_t home;        ///< the target's home VCQ, by which it is told from others
     Kernel kernel;
     Method method;
     fi_op op;
@@ -109,6 +110,7 @@ struct AtomicOp : Request {
     bool strong;                ///< strong order on first posts (message order was promised)
     AtomicEvent event;          ///< as what the target counts it
     bool event_posted;
+    bool by_directory;          ///< a key was looked up, and may have to be once more
     bool retried;               ///< with keys looked up anew
     bool took_effect;           ///< at least one word: it can't be retried as a whole
     bool by_get;                ///< FI_ATOMIC_READ of a region that only allows reading
@@ -125,7 +127,7 @@ struct AtomicOp : Request {
     struct Row* row;            ///< under way, see atomic_row.cc
     bool in_row;                ///< one ARMW an element, all in one row
     std::unique_ptr<std::byte[]> copy; ///< of what is left of injected data
-    Target target[max_atomic_iov];
+    Piece target[max_atomic_iov];
 };
 
 /// One aligned word at the target under way: up to eight elements of one operation.
@@ -133,6 +135,7 @@ struct Flight : vcq::Waiter {
     AtomicOp* op;
     Flight* next;             ///< in a slot's chain or the list of those to post again
     std::size_t first;        ///< number of the first element
+    utofu_vcq_id_t vcq;       ///< of the target
     utofu_stadd_t word;       ///< aligned to `width`
     std::uint8_t width;       ///< 4 or 8
     std::uint8_t offset;      ///< of the first element in the word
@@ -198,7 +201,7 @@ class AtomicScratch {
 
 /// Where CSWAP loops of one endpoint on one word meet, and what was last seen there.
 struct WordSlot {
-    utofu_vcq_id_t home = 0;
+    utofu_vcq_id_t vcq = 0;
     utofu_stadd_t word = 0;
     std::uint64_t value = 0;      ///< last seen; a guess, nothing more
     std::uint8_t width = 0;

@@ -61,8 +61,9 @@ bool AtomicRunner::fits_row(const AtomicOp& op) noexcept
     case Method::bits_or: case Method::bits_xor: case Method::bits_and: break;
     case Method::read: case Method::loop: case Method::wide: case Method::none: return false;
     }
+    // The notices of a row keep their order at one VCQ only.
     for (unsigned i = 0; i < op.targets; ++i)
-        if (op.target[i].stadd & (op.size - 1u))
+        if (op.target[i].at.stadd & (op.size - 1u) || op.target[i].at.vcq != op.target[0].at.vcq)
             return false;
     return true;
 }
@@ -109,7 +110,7 @@ bool AtomicRunner::start_row(AtomicOp& op) noexcept
             }
             skip_to_last(op);
         }
-        const AtomicOp::Target& target = op.target[op.at_target];
+        const AtomicOp::Piece& target = op.target[op.at_target];
         std::size_t n = target.elements - op.in_target;
         if (op.fetches)
             n = std::min<std::size_t>(n, max_announced - (row.announced - row.told));
@@ -146,8 +147,8 @@ template <class Word>
 std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noexcept
 {
     Row& row = *op.row;
-    const utofu_vcq_id_t home = op.home;
-    const utofu_stadd_t stadd = op.target[op.at_target].stadd + op.in_target * sizeof(Word);
+    const utofu_vcq_id_t home = op.target[op.at_target].at.vcq;
+    const utofu_stadd_t stadd = op.target[op.at_target].at.stadd + op.in_target * sizeof(Word);
     const std::byte* const operands = op.operand.flat();
     const std::byte* const compares = op.compare.flat();
     const bool swaps = op.method == Method::cswap;
@@ -207,7 +208,7 @@ bool AtomicRunner::end_broken(Row& row) noexcept
 {
     AtomicOp& op = *row.op;
     const vcq::Attended how{&row, vcq::Vcq::delivered_flags(true, false)};
-    switch (vcq_.armw4(op.home, UTOFU_ARMW_OP_OR, 0, op.target[0].stadd, how)) {
+    switch (vcq_.armw4(op.target[0].at.vcq, UTOFU_ARMW_OP_OR, 0, op.target[0].at.stadd, how)) {
     case Post::busy: return false;
     case Post::done: row.posted = true; return true;
     case Post::error: break;

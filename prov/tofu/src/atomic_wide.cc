@@ -7,7 +7,7 @@
 
 #include "address.h"
 #include "atomic_loop.h"
-#include "region.h"
+#include "directory.h"
 
 namespace tofu {
 
@@ -43,23 +43,23 @@ std::uint64_t WideRunner::next_token() noexcept
     return token_;
 }
 
-bool WideRunner::lock_table(utofu_vcq_id_t home, utofu_stadd_t& base) noexcept
+bool WideRunner::lock_table(utofu_vcq_id_t vcq, utofu_stadd_t& base) noexcept
 {
-    if (home != last_home_) {
+    if (vcq != last_vcq_) {
         utofu_stadd_t area = 0;
-        if (vcq_.query_stadd(home, directory_stag, area) != 0)
+        if (vcq_.query_stadd(vcq, directory_stag, area) != 0)
             return false;
-        last_home_ = home;
+        last_vcq_ = vcq;
         last_base_ = area + directory::locks_offset;
     }
     base = last_base_;
     return true;
 }
 
-Post WideRunner::start(AtomicOp& op, std::size_t first, utofu_stadd_t element) noexcept
+Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) noexcept
 {
     utofu_stadd_t locks = 0;
-    if (!lock_table(op.home, locks))
+    if (!lock_table(element.vcq, locks))
         return Post::error;
     WideFlight* const f = flights_.alloc();
     if (!f)
@@ -75,8 +75,9 @@ Post WideRunner::start(AtomicOp& op, std::size_t first, utofu_stadd_t element) n
     f->op = &op;
     f->next = nullptr;
     f->first = first;
-    f->element = element;
-    const unsigned index = locks::index_of(element);
+    f->vcq = element.vcq;
+    f->element = element.stadd;
+    const unsigned index = locks::index_of(element.stadd);
     f->lock_word = locks + index * sizeof(std::uint64_t);
     f->expect = f->seen = 0;
     f->attempts = 0;
@@ -148,7 +149,7 @@ bool WideRunner::post_lock(WideFlight& f) noexcept
     how.strong_order = f.op->strong;
     how.waiter = &f.lock;
     f.posted_at = Clock::now();
-    const Post posted = vcq_.cswap8(f.op->home, f.expect, f.token, f.lock_word, how);
+    const Post posted = vcq_.cswap8(f.vcq, f.expect, f.token, f.lock_word, how);
     if (posted == Post::error)
         f.code = vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
     if (posted != Post::done)
@@ -164,7 +165,7 @@ bool WideRunner::post_get(WideFlight& f) noexcept
     how.strong_order = true; // the element is read after the CSWAP has read the lock (guide 2.2.10)
     how.waiter = &f.data;
     const Post posted =
-        vcq_.get(f.op->home, scratch_.stadd(f.place), f.element, f.op->size, how);
+        vcq_.get(f.vcq, scratch_.stadd(f.place), f.element, f.op->size, how);
     if (posted == Post::error && f.state == State::reading)
         f.code = vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
     if (posted != Post::done)
@@ -181,7 +182,7 @@ bool WideRunner::post_put(WideFlight& f) noexcept
     how.strong_order = true; // freed after the element was written
     if (!f.put_posted) {
         how.waiter = &f.data;
-        const Post posted = vcq_.put_inline(f.op->home, f.value, f.element, f.op->size, how);
+        const Post posted = vcq_.put_inline(f.vcq, f.value, f.element, f.op->size, how);
         if (posted == Post::busy)
             return false;
         f.put_posted = true;
@@ -192,7 +193,7 @@ bool WideRunner::post_put(WideFlight& f) noexcept
     }
     if (!f.free_posted) {
         how.waiter = &f.lock;
-        const Post posted = vcq_.cswap8(f.op->home, f.token, 0, f.lock_word, how);
+        const Post posted = vcq_.cswap8(f.vcq, f.token, 0, f.lock_word, how);
         if (posted == Post::busy)
             return false;
         f.free_posted = true; // refused for good: the lease will run out

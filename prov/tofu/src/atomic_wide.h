@@ -2,8 +2,8 @@
 // Atomics on elements that no single ARMW holds: double complex, long double and its complex, 128-bit integers, and
 // complex floats that lie across two words. Called by the runner under the endpoint's lock; calls vcq.
 //
-// Each home VCQ keeps a row of lock words in its directory area (region.h). An element belongs to one of them
-// by its STADD. An initiator takes the lock by CSWAP and, in the same round trip, Gets the element (strong order: it
+// Each domain keeps a row of lock words in its directory area (directory.h), which its home VCQ and its annexes reach
+// under the same STag. An element belongs to one of them by its STADD, and is locked by the VCQ that it is reached by. An initiator takes the lock by CSWAP and, in the same round trip, Gets the element (strong order: it
 // is read after the CSWAP); then it Puts the new value and frees the lock, again in one round trip. Nothing else ever
 // touches such elements atomically, so the lock orders all there is to order.
 //
@@ -54,6 +54,7 @@ struct WideFlight {
     AtomicOp* op;
     WideFlight* next;          ///< in its slot's chain or the list of those to go on
     std::size_t first;         ///< number of the element
+    utofu_vcq_id_t vcq;        ///< of the target, for element and lock word
     utofu_stadd_t element;
     utofu_stadd_t lock_word;
     std::uint64_t expect;      ///< what the CSWAP compares with: 0, or a token to be broken or renewed
@@ -87,7 +88,7 @@ class WideRunner {
     WideRunner(AtomicRunner& runner, vcq::Vcq& vcq, AtomicScratch& scratch) noexcept;
 
     /// Takes over the element number `first` at `element`. busy: not now, nothing has happened.
-    [[nodiscard]] vcq::Post start(AtomicOp& op, std::size_t first, utofu_stadd_t element) noexcept;
+    [[nodiscard]] vcq::Post start(AtomicOp& op, std::size_t first, const Target& element) noexcept;
     [[nodiscard]] bool wants_progress() const noexcept { return again_ != nullptr; }
     void progress() noexcept;
     void close() noexcept;
@@ -102,7 +103,7 @@ class WideRunner {
 
     static void lock_answer(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     static void data_answer(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
-    [[nodiscard]] bool lock_table(utofu_vcq_id_t home, utofu_stadd_t& base) noexcept;
+    [[nodiscard]] bool lock_table(utofu_vcq_id_t vcq, utofu_stadd_t& base) noexcept;
     void go_on(WideFlight& f) noexcept;
     [[nodiscard]] bool post_lock(WideFlight& f) noexcept;
     [[nodiscard]] bool post_get(WideFlight& f) noexcept;
@@ -119,7 +120,7 @@ class WideRunner {
     std::uint64_t token_;
     std::uint32_t tick_ = 0;
     bool closing_ = false;
-    utofu_vcq_id_t last_home_ = 0; ///< of the table found last
+    utofu_vcq_id_t last_vcq_ = 0; ///< of the table found last
     utofu_stadd_t last_base_ = 0;
     WideFlight* again_ = nullptr;
     WideFlight* again_end_ = nullptr;

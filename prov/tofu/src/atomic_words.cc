@@ -13,7 +13,8 @@ using vcq::Notice;
 using vcq::Post;
 
 AtomicRunner::AtomicRunner(vcq::Vcq& vcq) noexcept
-    : vcq_(vcq), random_(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) >> 4) | 1),
+    : vcq_(vcq), crossing_(vcq),
+      random_(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) >> 4) | 1),
       wide_(*this, vcq, scratch_)
 {
 }
@@ -45,7 +46,7 @@ AtomicOp* AtomicRunner::alloc() noexcept
     op->next = op->loop_next = op->loop_prev = nullptr;
     op->strong = op->event_posted = op->by_get = false;
     op->event = AtomicEvent::none;
-    op->retried = op->took_effect = false;
+    op->by_directory = op->retried = op->took_effect = false;
     op->targets = op->at_target = 0;
     op->in_target = op->started = op->total = 0;
     op->words = 0;
@@ -95,7 +96,7 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
     }
     // Whoever ends while we start is not given back before we have looked: one more reference.
     ++op->pending;
-    if (resolve_) // may have to begin again
+    if (op->by_directory) // may have to begin again
         keep_injected(*op);
     start_queued();
     if (op->started < op->total && !op->copy)
@@ -152,12 +153,19 @@ void AtomicRunner::abandon(AtomicOp& op, int err, int code) noexcept
     op.started = op.total;
 }
 
+/// Order across the VCQs of a peer, where it was promised.
+bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
+{
+    return !crossing_.begun() || !op.strong ||
+           crossing_.pass(op.home, op.target[op.at_target].at.vcq);
+}
+
 bool AtomicRunner::start_words(AtomicOp& op) noexcept
 {
     if (op.in_row)
-        return start_row(op);
+        return (op.started == op.total || may_go_on(op)) && start_row(op);
     while (op.started < op.total)
-        if (!start_word(op))
+        if (!may_go_on(op) || !start_word(op))
             return false;
     return true;
 }
@@ -174,8 +182,8 @@ void AtomicRunner::all_started(AtomicOp& op) noexcept
 /// element, so that neighbours in one word may share it.
 void AtomicRunner::cut_word(const AtomicOp& op, Flight& f) const noexcept
 {
-    const AtomicOp::Target& target = op.target[op.at_target];
-    const utofu_stadd_t at = target.stadd + op.in_target * op.size;
+    const AtomicOp::Piece& target = op.target[op.at_target];
+    const utofu_stadd_t at = target.at.stadd + op.in_target * op.size;
     const std::size_t left = target.elements - op.in_target;
     const bool single = op.method == Method::add || op.method == Method::cswap;
     const unsigned in8 = static_cast<unsigned>(at & 7);
@@ -187,6 +195,7 @@ void AtomicRunner::cut_word(const AtomicOp& op, Flight& f) const noexcept
     if (op.method == Method::swap && op.size == 4 && !narrow && (in8 != 0 || n != 2))
         n = 1, narrow = true; // a swap has no neutral operand: whole words only
     f.width = narrow ? 4 : 8;
+    f.vcq = target.at.vcq;
     f.word = at & ~static_cast<utofu_stadd_t>(f.width - 1);
     f.offset = static_cast<std::uint8_t>(at - f.word);
     f.elements = static_cast<std::uint8_t>(n);
@@ -198,10 +207,10 @@ bool AtomicRunner::start_word(AtomicOp& op) noexcept
 {
     if (vcq_.window_free() <= window_reserve)
         return false;
-    const AtomicOp::Target& target = op.target[op.at_target];
-    const utofu_stadd_t at = target.stadd + op.in_target * op.size;
+    const AtomicOp::Piece& target = op.target[op.at_target];
+    const utofu_stadd_t at = target.at.stadd + op.in_target * op.size;
     if (op.method == Method::wide || (op.size == 8 && (at & 7) != 0)) [[unlikely]]
-        return ++op.pending, took(op, wide_.start(op, op.started, at), 1);
+        return ++op.pending, took(op, wide_.start(op, op.started, {target.at.vcq, at}), 1);
     Flight* const f = flights_.alloc();
     if (!f)
         return false;
@@ -305,8 +314,8 @@ Post AtomicRunner::post_native(Flight& f) noexcept
     if (how.remote_notice)
         f.op->event_posted = true;
     const Post posted = f.width == 8
-        ? vcq_.armw8(op.home, code, operand, f.word, how)
-        : vcq_.armw4(op.home, code, static_cast<std::uint32_t>(operand), f.word, how);
+        ? vcq_.armw8(f.vcq, code, operand, f.word, how)
+        : vcq_.armw4(f.vcq, code, static_cast<std::uint32_t>(operand), f.word, how);
     if (posted != Post::done)
         f.op->event_posted = false;
     return posted;
@@ -317,8 +326,8 @@ Post AtomicRunner::post_swap(Flight& f, vcq::How how) noexcept
     if (how.remote_notice)
         f.op->event_posted = true;
     const Post posted = f.width == 8
-        ? vcq_.cswap8(f.op->home, f.compare, f.operand, f.word, how)
-        : vcq_.cswap4(f.op->home, static_cast<std::uint32_t>(f.compare),
+        ? vcq_.cswap8(f.vcq, f.compare, f.operand, f.word, how)
+        : vcq_.cswap4(f.vcq, static_cast<std::uint32_t>(f.compare),
                       static_cast<std::uint32_t>(f.operand), f.word, how);
     if (posted != Post::done)
         f.op->event_posted = false;
@@ -352,7 +361,7 @@ Post AtomicRunner::get_word(Flight& f) noexcept
     how.strong_order = f.op->strong;
     how.waiter = &f;
     const Post posted =
-        vcq_.get(f.op->home, scratch_.stadd(f.scratch), f.word, f.width, how);
+        vcq_.get(f.vcq, scratch_.stadd(f.scratch), f.word, f.width, how);
     if (posted != Post::done) {
         scratch_.release(f.scratch);
         f.scratch = 0;
@@ -398,19 +407,19 @@ Post AtomicRunner::post_event(AtomicOp& op) noexcept
     how.when = vcq::When::delivered;
     how.remote_notice = true;
     how.waiter = &op;
-    const utofu_stadd_t at = op.target[0].stadd;
+    const auto [vcq, at] = op.target[0].at;
     const utofu_stadd_t word = at & ~utofu_stadd_t{3};
     if (op.event == AtomicEvent::fetch) {
         op.pending = 0;
-        return vcq_.armw4_unattended(op.home, UTOFU_ARMW_OP_OR, 0, word, vcq::Vcq::remote_notice(true));
+        return vcq_.armw4_unattended(vcq, UTOFU_ARMW_OP_OR, 0, word, vcq::Vcq::remote_notice(true));
     }
     op.pending = 1;
     if (op.event == AtomicEvent::write)
-        return vcq_.armw4(op.home, UTOFU_ARMW_OP_OR, 0, word, how);
+        return vcq_.armw4(vcq, UTOFU_ARMW_OP_OR, 0, word, how);
     op.scratch = scratch_.alloc(vcq_);
     if (op.scratch == 0)
         return Post::busy;
-    const Post posted = vcq_.get(op.home, scratch_.stadd(op.scratch), at, 1, how);
+    const Post posted = vcq_.get(vcq, scratch_.stadd(op.scratch), at, 1, how);
     if (posted != Post::done)
         scratch_.release(op.scratch);
     return posted;
@@ -442,7 +451,7 @@ void AtomicRunner::finish(AtomicOp& op) noexcept
         if (op.loop_next)
             op.loop_next->loop_prev = op.loop_prev;
     }
-    if (op.err != 0 && resolve_ && says_stale(op.prov_errno)) [[unlikely]] {
+    if (op.err != 0 && op.by_directory && says_stale(op.prov_errno)) [[unlikely]] {
         const int rc = resolve_(op, true);
         if (!op.retried && !op.took_effect && !closing_ && (rc == 0 || rc == -FI_EAGAIN)) {
             begin_again(op);

@@ -207,7 +207,8 @@ bool Domain::progress_home(bool patient) noexcept
         home_lock_.lock();
     else if (!home_lock_.try_lock())
         return false;
-    const bool some = home_.poll() != 0;
+    bool some = home_.poll() != 0;
+    some |= regions_->annexes().poll();
     home_lock_.unlock();
     return some;
 }
@@ -264,7 +265,16 @@ void Domain::drop(Lock& lock) noexcept
 /// Under the home lock. Notices are of RMA events alone: messages leave none (docs/wire-protocol.md, "Receive queues").
 void Domain::on_remote(void* self, const vcq::RemoteNotice& notice) noexcept
 {
-    static_cast<Domain*>(self)->regions_->remote_event(notice);
+    static_cast<Domain*>(self)->regions_->remote_event(0, notice);
+}
+
+std::size_t Domain::homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
+{
+    if (most == 0)
+        return 0;
+    std::lock_guard guard(home_lock_);
+    handles[0] = home_.handle();
+    return 1 + regions_->annexes().handles(handles + 1, most - 1);
 }
 
 int Domain::take_numbers(unsigned count, unsigned& first) noexcept

@@ -54,7 +54,9 @@ class Domain final : public fid_domain {
     [[nodiscard]] std::uint64_t nonce() const noexcept { return nonce_; }
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
 
-    /// Polls the home VCQ: counts RMA events. Takes the
+    /// Handles of the home VCQ and its annexes, at most `most`; returns how many. Takes the home lock.
+    [[nodiscard]] std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept;
+    /// Polls the home VCQ and its annexes: counts RMA events. Takes the
     /// home lock, or returns at once where another thread holds it and `patient` is not asked for. No endpoint
     /// lock may be held. True where there was something.
     bool progress_home(bool patient = false) noexcept;

@@ -4,7 +4,8 @@
 //
 // A buffer without a region is registered for one transfer, and nothing can go stale, or it is kept by the
 // registration cache. A buffer inside a region keeps the region's registration until the region is closed, which
-// RegionTable tells by forget().
+// RegionTable tells by forget(). So many regions at a time: those of a program with tens of thousands would use up the
+// steering tags of the VCQ, and buffers in the others are registered as if they lay in none.
 #include "mr.h"
 
 #include <rdma/fi_errno.h>
@@ -26,7 +27,8 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
 {
     if (const MemoryRegion* region = MemoryRegion::of_desc(desc);
         region != nullptr && region->covers(address, length))
-        return acquire_region(*region, address, read_only, ref);
+        if (int ret = acquire_region(*region, address, read_only, ref); ret != -FI_ENOSPC)
+            return ret;
     if (!cache_asked_for_) [[unlikely]] {
         cache_asked_for_ = true;
         cache_ = RegistrationCache::make(vcq_);
@@ -76,11 +78,13 @@ int LocalMemory::acquire_region(const MemoryRegion& region, const void* address,
             return 0;
         }
     }
+    if (kept_.size() >= max_kept)
+        return -FI_ENOSPC;
     utofu_stadd_t stadd = 0;
     if (int ret = vcq_.reg(reinterpret_cast<const void*>(region.base()), region.length(),
                            read_only, stadd);
         ret != 0)
-        return ret == -FI_ENOSPC ? -FI_EAGAIN : ret;
+        return ret;
     kept_.push_back({region.serial(), region.base(), stadd, read_only});
     ref = {stadd + offset, 0};
     return 0;

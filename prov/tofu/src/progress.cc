@@ -56,9 +56,7 @@ bool ProgressSet::look_everywhere(bool patient) noexcept
 
 std::size_t ProgressSet::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
 {
-    std::size_t count = 0;
-    if (count < most)
-        handles[count++] = domain_.home().handle();
+    std::size_t count = domain_.homes(handles, most);
     std::lock_guard guard(lock_);
     for (Endpoint* endpoint : endpoints_)
         if (count < most && endpoint->vcq().is_open())

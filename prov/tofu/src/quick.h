@@ -24,8 +24,9 @@ struct alignas(64) QuickOp : vcq::Waiter {
     utofu_vcq_id_t home;  ///< the peer's
     utofu_stadd_t stadd;  ///< the target
     bool reads;           ///< FI_ATOMIC_READ: may have to be done by Get; set where something is fetched
-    // What is needed to find the target anew; kept where keys are the user's (RemoteKeys::by_directory).
+    // What is needed to find the target anew; kept where keys are looked up (RemoteKeys::by_directory).
     alignas(64) std::uint64_t key;
+    utofu_vcq_id_t vcq;   ///< of the peer, that home or an annex
     std::uint64_t address;
     std::uint64_t to;     ///< fi_addr_t
     std::uint64_t operand;

@@ -23,7 +23,8 @@ constexpr std::uint64_t all_rights =
     remote_rights | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE;
 constexpr std::uintptr_t word_mask = 7;
 
-/// Stands for an STADD of no region, so that what is not reachable answers an error to who guesses.
+/// Stands for an STADD of no region, and for a key that no directory lists: what is not reachable answers an error to who
+/// guesses.
 constexpr utofu_stadd_t nowhere = std::uint64_t{0xffffff} << 40;
 
 MemoryRegion& region_of(struct fid* f) noexcept
@@ -109,56 +110,70 @@ int RegionTable::reg(const fi_mr_attr& attr, std::uint64_t flags, fid_mr** mr) n
 /// Gives the region its STADD and its key.
 int RegionTable::reach(MemoryRegion& region) noexcept
 {
-    const bool own_keys = domain_.model().provider_keys;
-    if (!own_keys && by_key_.contains(region.key))
+    if (!domain_.model().provider_keys && by_key_.contains(region.key))
         return -FI_ENOKEY;
+    region.stadd_ = nowhere;
     if (region.access_ & remote_rights) {
         const bool read_only = (region.access_ & FI_REMOTE_WRITE) == 0;
         // Whole words: atomics on 1 and 2 bytes are done on the aligned word around them.
         const std::uintptr_t first = region.base_ & ~word_mask;
         const std::uintptr_t end = (region.base_ + region.length_ + word_mask) & ~word_mask;
-        if (int ret = domain_.home().reg(reinterpret_cast<const void*>(first), end - first,
-                                         read_only, region.stadd_);
+        if (int ret = annexes_.reg(reinterpret_cast<const void*>(first), end - first, read_only,
+                                   region.home_, region.stadd_);
             ret != 0)
             return ret;
         region.stadd_ += region.base_ - first;
         region.reachable_ = true;
-    } else {
-        region.stadd_ = nowhere;
     }
-    if (own_keys) {
-        region.key = bias_of(region);
-    } else if (region.reachable_) {
-        if (int ret = publish(region); ret != 0) {
-            domain_.home().dereg(region.stadd_ - (region.base_ & word_mask));
-            return ret;
-        }
+    if (int ret = give_key(region); ret != 0) {
+        if (region.reachable_)
+            annexes_.dereg(region.home_, region.stadd_ - (region.base_ & word_mask));
+        return ret;
     }
-    if (!own_keys)
+    if (!domain_.model().provider_keys)
         by_key_.emplace(region.key, &region);
     if (region.reachable_)
-        by_stadd_.emplace(region.stadd_, &region);
+        by_place_.emplace(Place{region.home_, region.stadd_}, &region);
     return 0;
+}
+
+/// A key of the user's choice goes into the directory, and one of ours where the bias alone does not say it: the VCQ is
+/// not the one that peers know, or the bias looks like such a key.
+int RegionTable::give_key(MemoryRegion& region) noexcept
+{
+    bool listed = region.reachable_;
+    if (domain_.model().provider_keys) {
+        region.key = bias_of(region);
+        listed = listed && (region.home_ != 0 || directory::is_listed(region.key));
+        if (listed)
+            region.key = next_listed_++; // never given to another: what is stale stays an error
+    }
+    return listed ? publish(region) : 0;
+}
+
+/// Undoes reach(): first nobody finds it any more, then nobody reaches it.
+void RegionTable::part(const MemoryRegion& region) noexcept
+{
+    if (region.published_)
+        withdraw(region);
+    if (!domain_.model().provider_keys)
+        by_key_.erase(region.key);
+    if (!region.reachable_)
+        return;
+    auto [first, last] = by_place_.equal_range(Place{region.home_, region.stadd_});
+    for (; first != last; ++first)
+        if (first->second == &region) {
+            by_place_.erase(first);
+            break;
+        }
+    annexes_.dereg(region.home_, region.stadd_ - (region.base_ & word_mask));
 }
 
 int RegionTable::close(MemoryRegion& region) noexcept
 {
     {
         std::lock_guard guard(domain_.home_lock());
-        // First nobody finds it any more, then nobody reaches it.
-        if (region.published_)
-            withdraw(region);
-        if (!domain_.model().provider_keys)
-            by_key_.erase(region.key);
-        if (region.reachable_) {
-            auto [first, last] = by_stadd_.equal_range(region.stadd_);
-            for (; first != last; ++first)
-                if (first->second == &region) {
-                    by_stadd_.erase(first);
-                    break;
-                }
-            domain_.home().dereg(region.stadd_ - (region.base_ & word_mask));
-        }
+        part(region);
         regions_--;
     }
     {
@@ -209,18 +224,20 @@ int RegionTable::bind(MemoryRegion& region, struct fid* object, std::uint64_t fl
 
 // --- remote events
 
-void RegionTable::remote_event(const vcq::RemoteNotice& notice) noexcept
+void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) noexcept
 {
     // Put and Get name the end of their bytes, ARMW the start (guide 3.7.6.1): that of the aligned word
     // around the element, which may begin before the region; the element begins in its first four bytes.
     const bool word = notice.type == UTOFU_MRQ_TYPE_RMT_ARMW;
     const utofu_stadd_t first = word ? notice.stadd : notice.stadd - 1;
     const utofu_stadd_t last = word ? notice.stadd + 3 : first;
-    auto it = by_stadd_.upper_bound(last);
-    if (it == by_stadd_.begin())
+    auto it = by_place_.upper_bound(Place{home, last});
+    if (it == by_place_.begin())
         return;
     --it;
     const MemoryRegion& region = *it->second;
+    if (region.home_ != home)
+        return;
     if (first >= region.stadd_ && first - region.stadd_ >= region.length_)
         return;
     // The end of an atomic that fetched, and wrote (AtomicEvent::fetch): both for the region.

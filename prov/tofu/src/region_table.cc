@@ -9,6 +9,7 @@
 
 #include "address.h"
 #include "domain.h"
+#include "log.h"
 #include "region.h"
 
 namespace tofu {
@@ -27,9 +28,17 @@ void put_word(T& word, T value, std::memory_order order = std::memory_order_rela
     std::atomic_ref<T>(word).store(value, order); // partner: Get of RemoteKeys::start, by its check
 }
 
+static_assert(table_stag(directory::first_log2 + 1) > endpoint_stag(max_endpoints - 1) &&
+              table_stag(directory::max_log2) < 256);
+
+constexpr unsigned choices_in(unsigned log2) noexcept
+{
+    return log2 == directory::first_log2 ? 1 : directory::choices;
+}
+
 } // namespace
 
-RegionTable::RegionTable(Domain& domain) noexcept : domain_(domain) {}
+RegionTable::RegionTable(Domain& domain) noexcept : domain_(domain), annexes_(domain) {}
 
 RegionTable::~RegionTable() { close(); }
 
@@ -48,6 +57,7 @@ int RegionTable::open() noexcept
         tables_.clear();
         return ret;
     }
+    annexes_.open(reinterpret_cast<std::byte*>(first.buckets));
     return 0;
 }
 
@@ -64,6 +74,7 @@ std::atomic_ref<std::uint64_t> RegionTable::claims() const noexcept
 
 void RegionTable::close() noexcept
 {
+    annexes_.close();
     for (const Table& table : tables_) {
         domain_.home().dereg(table.stadd);
         ::operator delete(table.buckets, table_alignment);
@@ -74,9 +85,7 @@ void RegionTable::close() noexcept
 int RegionTable::make_table(unsigned log2, Table& table) const noexcept
 {
     table.log2 = log2;
-    table.bytes = sizeof(Bucket) << log2;
-    if (log2 == directory::first_log2)
-        table.bytes += directory::locks_bytes + directory::contacts_bytes;
+    table.bytes = log2 == directory::first_log2 ? directory::area_bytes : sizeof(Bucket) << log2;
     void* memory = ::operator new(table.bytes, table_alignment, std::nothrow);
     if (memory == nullptr)
         return -FI_ENOMEM;
@@ -90,17 +99,29 @@ int RegionTable::make_table(unsigned log2, Table& table) const noexcept
 
 Entry* RegionTable::room(const Table& table, std::uint64_t key) noexcept
 {
-    for (Entry& entry : table.buckets[directory::bucket_of(key, table.log2)].entry)
-        if (entry.check == 0)
-            return &entry;
-    return nullptr;
+    Entry* found = nullptr;
+    unsigned most = 0; // free ones beside it
+    for (unsigned choice = 0; choice < choices_in(table.log2); choice++) {
+        Bucket& bucket = table.buckets[directory::bucket_of(key, table.log2, choice)];
+        Entry* first = nullptr;
+        unsigned free = 0;
+        for (Entry& entry : bucket.entry)
+            if (entry.check == 0 && free++ == 0)
+                first = &entry;
+        if (free > most) {
+            most = free;
+            found = first;
+        }
+    }
+    return found;
 }
 
 Entry* RegionTable::seek(const Table& table, std::uint64_t key) noexcept
 {
-    for (Entry& entry : table.buckets[directory::bucket_of(key, table.log2)].entry)
-        if (entry.check != 0 && entry.key == key)
-            return &entry;
+    for (unsigned choice = 0; choice < choices_in(table.log2); choice++)
+        for (Entry& entry : table.buckets[directory::bucket_of(key, table.log2, choice)].entry)
+            if (entry.check != 0 && entry.key == key)
+                return &entry;
     return nullptr;
 }
 
@@ -112,6 +133,7 @@ void RegionTable::store(Entry& to, const Entry& value) noexcept
     put_word(to.begin, value.begin);
     put_word(to.length, value.length);
     put_word(to.rights, value.rights);
+    put_word(to.home, value.home);
     put_word(to.generation, value.generation);
     put_word(to.check, value.check, std::memory_order_release);
 }
@@ -154,7 +176,10 @@ int RegionTable::grow() noexcept
             ::operator delete(table.buckets, table_alignment);
             continue;
         }
-        if (int ret = domain_.home().reg(table.buckets, table.bytes, true, table.stadd); ret != 0) {
+        // Reserved: regions may have used up all other tags.
+        if (int ret = domain_.home().reg_with_stag(table.buckets, table.bytes, table_stag(log2),
+                                                   table.stadd);
+            ret != 0) {
             ::operator delete(table.buckets, table_alignment);
             return ret;
         }
@@ -162,7 +187,8 @@ int RegionTable::grow() noexcept
         point_to(table);
         return 0;
     }
-    return -FI_ENOMEM;
+    TOFU_WARN(FI_LOG_MR, "domain: the directory of regions is full: close regions\n");
+    return -FI_ENOSPC;
 }
 
 int RegionTable::publish(MemoryRegion& region) noexcept
@@ -172,8 +198,10 @@ int RegionTable::publish(MemoryRegion& region) noexcept
     value.bias = bias_of(region);
     value.begin = domain_.model().virtual_addresses ? region.base_ : 0;
     value.length = region.length_;
-    value.rights = ((region.access_ & FI_REMOTE_READ) ? directory::right_read : 0) |
-                   ((region.access_ & FI_REMOTE_WRITE) ? directory::right_write : 0);
+    value.rights = static_cast<std::uint16_t>(
+        ((region.access_ & FI_REMOTE_READ) ? directory::right_read : 0) |
+        ((region.access_ & FI_REMOTE_WRITE) ? directory::right_write : 0));
+    value.home = static_cast<std::uint16_t>(region.home_);
     value.generation = ++generation_;
     value.check = directory::check_of(value, domain_.nonce());
     Entry* place = room(tables_.front(), region.key);

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Keys of peers' regions: the table of those known, and the lookups that read a peer's directory by Get.
 // Called by rma and atomic under the endpoint's lock; calls vcq.
+//
+// A lookup is a row of Gets, of which each says what the next one is (docs/wire-protocol.md, "Regions"): the key's bucket of the
+// first table; its two buckets of the second; where the entry names an annex that is not known yet, the annex's line,
+// and at the annex the nonce, by which the annex proves that it is the peer's. Without that proof a peer could
+// lead our writes to the memory of others.
 #include "mr.h"
 
 #include <cstring>
@@ -8,8 +13,6 @@
 #include <rdma/fi_errno.h>
 
 #include "address.h"
-#include "av.h"
-#include "region.h"
 #include "request.h"
 
 namespace tofu {
@@ -18,32 +21,53 @@ using directory::Bucket;
 using directory::Entry;
 
 namespace {
+constexpr std::size_t group_size = 4;
 constexpr std::size_t first_known = 64;
-constexpr std::size_t max_known = 16384;
+constexpr std::size_t max_known = 131072;
 constexpr unsigned max_tries = 256;   ///< Gets of a bucket that stays torn
 constexpr std::size_t max_lookups = 64;
 } // namespace
 
-struct RemoteKeys::Known {
-    std::uint64_t home = 0; ///< 0: a free place
+struct alignas(64) RemoteKeys::Known {
+    std::uint64_t home = 0; ///< the peer's; 0: a free place
     std::uint64_t nonce = 0;
-    Entry entry{};
+    std::uint64_t key = 0;
+    utofu_vcq_id_t vcq = 0; ///< that home or one of its annexes
+    std::uint64_t bias = 0;
+    std::uint64_t begin = 0;
+    std::uint64_t length = 0;
+    std::uint32_t rights = 0;
 };
 
-/// One key being looked up: a Get into `bucket`, which is registered as long as the lookup lives.
+/// One key being looked up: Gets into `answer`, which is registered as long as the lookup lives.
 struct RemoteKeys::Lookup : vcq::Waiter {
     enum class State { idle, running, failed };
+    enum class Step {
+        first,  ///< the bucket of the first table -> second | annex
+        second, ///< the first choice in the second table -> other | annex
+        other,  ///< the second choice there -> annex
+        annex,  ///< the line of the entry's annex -> proof
+        proof   ///< the nonce at that annex
+    };
     RemoteKeys* owner = nullptr;
     State state = State::idle;
+    Step step = Step::first;
     std::uint64_t home = 0;
     std::uint64_t nonce = 0;
     std::uint64_t key = 0;
+    utofu_stadd_t table = 0; ///< the second one, and its size
+    unsigned log2 = 0;
     int result = 0;          ///< of a failed one, for who asks next
     unsigned tries = 0;
-    bool second = false;     ///< in the second table
+    utofu_vcq_id_t vcq = 0;  ///< that is asked
     utofu_stadd_t remote = 0;
-    utofu_stadd_t stadd = 0; ///< of bucket
-    alignas(256) Bucket bucket{};
+    utofu_stadd_t stadd = 0; ///< of answer
+    Entry entry{};
+    union alignas(256) {
+        Bucket bucket{};
+        directory::AnnexLine line;
+        directory::Contacts contacts;
+    } answer;
 };
 
 RemoteKeys::RemoteKeys(vcq::Vcq& vcq, bool provider_keys) noexcept
@@ -57,14 +81,24 @@ RemoteKeys::~RemoteKeys()
         vcq_.dereg(lookup->stadd);
 }
 
+// --- the table
+
+RemoteKeys::Known* RemoteKeys::group_of(std::uint64_t home, std::uint64_t nonce,
+                                        std::uint64_t key) noexcept
+{
+    const std::uint64_t hash = directory::mix(home ^ nonce ^ directory::mix(key));
+    return &known_[hash & (known_.size() - 1) & ~(group_size - 1)];
+}
+
 RemoteKeys::Known* RemoteKeys::recall(std::uint64_t home, std::uint64_t nonce,
                                       std::uint64_t key) noexcept
 {
     if (known_.empty())
         return nullptr;
-    Known& known = known_[directory::mix(home ^ nonce ^ directory::mix(key)) & (known_.size() - 1)];
-    if (known.home == home && known.nonce == nonce && known.entry.key == key)
-        return &known;
+    Known* group = group_of(home, nonce, key);
+    for (std::size_t i = 0; i < group_size; i++)
+        if (group[i].key == key && group[i].home == home && group[i].nonce == nonce)
+            return &group[i];
     return nullptr;
 }
 
@@ -73,28 +107,32 @@ void RemoteKeys::remember(const Known& known) noexcept
     if (known_.empty())
         known_.resize(first_known);
     for (;;) {
-        const std::uint64_t hash =
-            directory::mix(known.home ^ known.nonce ^ directory::mix(known.entry.key));
-        Known& place = known_[hash & (known_.size() - 1)];
-        const bool same = place.home == known.home && place.nonce == known.nonce &&
-                          place.entry.key == known.entry.key;
-        if (place.home == 0 || same || known_.size() >= max_known) {
-            place = known;
+        Known* group = group_of(known.home, known.nonce, known.key);
+        Known* place = recall(known.home, known.nonce, known.key);
+        for (std::size_t i = 0; i < group_size && place == nullptr; i++)
+            if (group[i].home == 0) {
+                place = &group[i];
+                known_count_++;
+            }
+        // A full group: twice the size and everything to its new place, unless that is bad luck or too much.
+        if (place == nullptr && (known_.size() >= max_known || known_count_ * 8 < known_.size()))
+            place = &group[evicted_++ % group_size];
+        if (place != nullptr) {
+            *place = known;
             return;
         }
-        // A conflict: twice the size, and everything to its new place. What meets there is overwritten.
         std::vector<Known> old(known_.size() * 2);
         old.swap(known_);
+        known_count_ = 0;
         for (const Known& k : old)
             if (k.home != 0)
-                known_[directory::mix(k.home ^ k.nonce ^ directory::mix(k.entry.key)) &
-                       (known_.size() - 1)] = k;
+                remember(k);
     }
 }
 
 int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::uint64_t address,
                                      std::size_t length, std::uint64_t access,
-                                     utofu_stadd_t& stadd) noexcept
+                                     Target& target) noexcept
 {
     const Known* known = recall(peer.home, peer.nonce, key);
     if (known == nullptr) [[unlikely]] {
@@ -104,83 +142,102 @@ int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::u
         if (known == nullptr)
             return -FI_EAGAIN;
     }
-    const Entry& entry = known->entry;
-    const std::uint32_t wanted = ((access & FI_REMOTE_READ) ? directory::right_read : 0) |
-                                 ((access & FI_REMOTE_WRITE) ? directory::right_write : 0);
-    if ((entry.rights & wanted) != wanted)
+    const std::uint32_t wanted = ((access & FI_REMOTE_READ) ? directory::right_read : 0u) |
+                                 ((access & FI_REMOTE_WRITE) ? directory::right_write : 0u);
+    if ((known->rights & wanted) != wanted)
         return -FI_EACCES;
-    const std::uint64_t offset = address - entry.begin;
-    if (offset > entry.length || length > entry.length - offset)
+    const std::uint64_t offset = address - known->begin;
+    if (offset > known->length || length > known->length - offset)
         return -FI_EINVAL;
-    stadd = entry.bias + address;
+    target = {known->vcq, known->bias + address};
     return 0;
 }
 
 bool RemoteKeys::refuted(const Peer& peer, std::uint64_t key) noexcept
 {
-    if (provider_keys_)
+    if (!by_directory(key))
         return false;
-    if (Known* known = recall(peer.home, peer.nonce, key))
+    if (Known* known = recall(peer.home, peer.nonce, key)) {
         known->home = 0;
+        known_count_--;
+    }
     return true;
 }
+
+// --- lookups
 
 /// 0 when the key became known at once; else why not yet, or why never.
 int RemoteKeys::look_up(const Peer& peer, std::uint64_t key) noexcept
 {
-    Lookup* lookup = nullptr;
-    Lookup* idle = nullptr;
     for (auto& l : lookups_) {
-        if (l->state == Lookup::State::idle)
-            idle = l.get();
-        else if (l->home == peer.home && l->nonce == peer.nonce && l->key == key)
-            lookup = l.get();
-    }
-    if (lookup != nullptr) {
-        if (lookup->state == Lookup::State::running)
+        if (l->state == Lookup::State::idle || l->home != peer.home || l->nonce != peer.nonce ||
+            l->key != key)
+            continue;
+        if (l->state == Lookup::State::running)
             return -FI_EAGAIN;
-        lookup->state = Lookup::State::idle; // its failure is told once; the next call asks again
-        return lookup->result;
+        l->state = Lookup::State::idle; // its failure is told once; the next call asks again
+        return l->result;
     }
-    if (idle == nullptr) {
-        if (lookups_.size() >= max_lookups) {
-            // All places hold running lookups, or failures that nobody came back for: those give way.
-            for (auto& l : lookups_)
-                if (l->state == Lookup::State::failed)
-                    idle = l.get();
-            if (idle == nullptr)
-                return -FI_EAGAIN;
-        } else {
-            std::unique_ptr<Lookup> made(new (std::nothrow) Lookup);
-            if (!made)
-                return -FI_ENOMEM;
-            made->owner = this;
-            made->notify = on_bucket;
-            if (int ret = vcq_.reg(&made->bucket, sizeof(Bucket), false, made->stadd); ret != 0)
-                return ret == -FI_ENOSPC ? -FI_EAGAIN : ret;
-            lookups_.push_back(std::move(made));
-            idle = lookups_.back().get();
-        }
-    }
-    utofu_stadd_t base = 0;
-    if (vcq_.query_stadd(peer.home, directory_stag, base) != 0)
-        return -FI_EKEYREJECTED;
-    idle->home = peer.home;
-    idle->nonce = peer.nonce;
-    idle->key = key;
-    idle->second = false;
-    idle->tries = 0;
-    idle->state = Lookup::State::idle;
-    const std::uint64_t bucket = directory::bucket_of(key, directory::first_log2);
-    return start(*idle, base + bucket * sizeof(Bucket));
+    int error = 0;
+    Lookup* lookup = free_lookup(error);
+    if (lookup == nullptr)
+        return error;
+    lookup->home = peer.home;
+    lookup->nonce = peer.nonce;
+    lookup->key = key;
+    lookup->tries = 0;
+    lookup->step = Lookup::Step::first;
+    return ask_directory(*lookup, peer.home,
+                         directory::bucket_of(key, directory::first_log2) * sizeof(Bucket),
+                         sizeof(Bucket));
 }
 
-int RemoteKeys::start(Lookup& lookup, utofu_stadd_t stadd) noexcept
+/// One that is idle, or null and why.
+RemoteKeys::Lookup* RemoteKeys::free_lookup(int& error) noexcept
+{
+    Lookup* failed = nullptr;
+    for (auto& l : lookups_) {
+        if (l->state == Lookup::State::idle)
+            return l.get();
+        if (l->state == Lookup::State::failed)
+            failed = l.get();
+    }
+    error = -FI_EAGAIN;
+    if (lookups_.size() >= max_lookups) // failures that nobody came back for give way
+        return failed;
+    std::unique_ptr<Lookup> made(new (std::nothrow) Lookup);
+    if (!made) {
+        error = -FI_ENOMEM;
+        return nullptr;
+    }
+    made->owner = this;
+    made->notify = on_answer;
+    if (int ret = vcq_.reg(&made->answer, sizeof(made->answer), false, made->stadd); ret != 0) {
+        error = ret == -FI_ENOSPC ? -FI_EAGAIN : ret;
+        return nullptr;
+    }
+    lookups_.push_back(std::move(made));
+    return lookups_.back().get();
+}
+
+/// Gets what lies at `offset` under the reserved STag of a home. As ask().
+int RemoteKeys::ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset,
+                              std::size_t size) noexcept
+{
+    utofu_stadd_t area = 0;
+    if (vcq_.query_stadd(vcq, directory_stag, area) != 0) // no VCQ ID of this machine
+        return -FI_EKEYREJECTED;
+    lookup.vcq = vcq;
+    return ask(lookup, area + offset, size);
+}
+
+/// -FI_EAGAIN: the answer is on its way, or the queue is full; else why there will be none.
+int RemoteKeys::ask(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexcept
 {
     lookup.remote = stadd;
     lookup.state = Lookup::State::running;
     const vcq::Post post =
-        vcq_.get(lookup.home, lookup.stadd, stadd, sizeof(Bucket),
+        vcq_.get(lookup.vcq, lookup.stadd, stadd, size,
                  {.when = vcq::When::delivered, .strong_order = false, .remote_notice = false, .waiter = &lookup});
     if (post == vcq::Post::done)
         return -FI_EAGAIN;
@@ -188,44 +245,88 @@ int RemoteKeys::start(Lookup& lookup, utofu_stadd_t stadd) noexcept
     return post == vcq::Post::busy ? -FI_EAGAIN : -FI_EKEYREJECTED;
 }
 
-void RemoteKeys::finish(Lookup& lookup, int result) noexcept
+void RemoteKeys::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
+    auto& lookup = *static_cast<Lookup*>(waiter);
+    int result = -FI_EKEYREJECTED;
+    if (notice.code == UTOFU_SUCCESS)
+        result = lookup.owner->next_step(lookup);
+    else if (notice.code > UTOFU_ERR_MRQ_LCL_MEMORY) // no peer; else a peer, but no directory
+        result = -fi_error_of(notice.code);
+    if (result == -FI_EAGAIN) // asked again, or to be begun anew by who wants the key
+        return;
     lookup.result = result;
     lookup.state = result == 0 ? Lookup::State::idle : Lookup::State::failed;
 }
 
-void RemoteKeys::on_bucket(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+/// What the answer of the lookup's step leads to: 0 the key is known, -FI_EAGAIN another question, else its failure.
+int RemoteKeys::next_step(Lookup& lookup) noexcept
 {
-    auto& lookup = *static_cast<Lookup*>(waiter);
-    RemoteKeys& self = *lookup.owner;
-    if (notice.code != UTOFU_SUCCESS) {
-        const bool no_directory = notice.code <= UTOFU_ERR_MRQ_LCL_MEMORY; // ... but a peer
-        self.finish(lookup, no_directory ? -FI_EKEYREJECTED : -fi_error_of(notice.code));
-        return;
+    using Step = Lookup::Step;
+    switch (lookup.step) {
+    case Step::first:
+    case Step::second:
+    case Step::other: return read_bucket(lookup);
+    case Step::annex: {
+        const directory::AnnexLine& line = lookup.answer.line;
+        if (line.check != directory::check_of_annex(line.vcq, lookup.entry.home, lookup.nonce))
+            return -FI_EKEYREJECTED; // it was there before any entry named it
+        lookup.step = Step::proof;
+        return ask_directory(lookup, line.vcq, directory::contacts_offset,
+                             sizeof(directory::Contacts));
     }
-    Known known{lookup.home, lookup.nonce, {}};
-    const Bucket& bucket = lookup.bucket;
-    const auto found = directory::find(bucket, lookup.key, lookup.nonce, known.entry);
-    if (found == directory::Found::entry) {
-        self.remember(known);
-        self.finish(lookup, 0);
-        return;
+    case Step::proof:
+        if (lookup.answer.contacts.nonce != lookup.nonce)
+            return -FI_EKEYREJECTED;
+        annexes_[{lookup.home, lookup.nonce, lookup.entry.home}] = lookup.vcq;
+        return learn(lookup);
     }
-    utofu_stadd_t next = lookup.remote; // torn: once more
-    if (found == directory::Found::absent) {
-        if (lookup.second || bucket.next_stadd == 0) {
-            self.finish(lookup, -FI_EKEYREJECTED);
-            return;
+    return -FI_EKEYREJECTED;
+}
+
+int RemoteKeys::read_bucket(Lookup& lookup) noexcept
+{
+    using Step = Lookup::Step;
+    const Bucket& bucket = lookup.answer.bucket;
+    switch (directory::find(bucket, lookup.key, lookup.nonce, lookup.entry)) {
+    case directory::Found::entry: return learn(lookup);
+    case directory::Found::torn:
+        return ++lookup.tries < max_tries ? ask(lookup, lookup.remote, sizeof(Bucket))
+                                          : -FI_EKEYREJECTED;
+    case directory::Found::absent: break;
+    }
+    if (lookup.step == Step::first) {
+        lookup.table = bucket.next_stadd;
+        lookup.log2 = bucket.next_log2;
+    }
+    if (lookup.table == 0 || lookup.step == Step::other)
+        return -FI_EKEYREJECTED;
+    const unsigned choice = lookup.step == Step::first ? 0 : 1;
+    lookup.step = choice == 0 ? Step::second : Step::other;
+    return ask(lookup,
+               lookup.table + directory::bucket_of(lookup.key, lookup.log2, choice) * sizeof(Bucket),
+               sizeof(Bucket));
+}
+
+/// The entry is found. As next_step().
+int RemoteKeys::learn(Lookup& lookup) noexcept
+{
+    const Entry& entry = lookup.entry;
+    utofu_vcq_id_t vcq = lookup.home;
+    if (entry.home != 0) {
+        const auto annex = annexes_.find({lookup.home, lookup.nonce, entry.home});
+        if (annex == annexes_.end()) {
+            if (entry.home > directory::max_annexes)
+                return -FI_EKEYREJECTED;
+            lookup.step = Lookup::Step::annex;
+            return ask_directory(lookup, lookup.home, directory::annex_offset(entry.home),
+                                 sizeof(directory::AnnexLine));
         }
-        next = bucket.next_stadd +
-               directory::bucket_of(lookup.key, bucket.next_log2) * sizeof(Bucket);
-        lookup.second = true;
-    } else if (++lookup.tries >= max_tries) {
-        self.finish(lookup, -FI_EKEYREJECTED);
-        return;
+        vcq = annex->second;
     }
-    if (self.start(lookup, next) != -FI_EAGAIN)
-        self.finish(lookup, -FI_EKEYREJECTED);
+    remember({lookup.home, lookup.nonce, lookup.key, vcq, entry.bias, entry.begin, entry.length,
+              entry.rights});
+    return 0;
 }
 
 } // namespace tofu

@@ -49,6 +49,7 @@ RmaEngine::RmaEngine(Endpoint& endpoint) noexcept
     : endpoint_(endpoint),
       vcq_(endpoint.vcq()),
       av_(&endpoint.av()),
+      crossing_(endpoint.vcq()),
       ops_(std::max<std::size_t>(endpoint.tx_attr().size, 64)),
       bounces_(endpoint.vcq())
 {
@@ -126,14 +127,17 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     op.step = RmaOp::Step::posting;
     op.read = call.read;
     // A fence waits for what is attended (submit); the flag orders it behind what was not.
-    op.strong_order = (call.read ? strong_reads_ : strong_writes_) || (call.flags & FI_FENCE);
+    op.fenced = (call.flags & FI_FENCE) != 0;
+    op.strong_order = (call.read ? strong_reads_ : strong_writes_) || op.fenced;
     op.remote_notice = peer.counts_events;
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
-    op.data_at_once = call.silent && !endpoint_.remote_keys().by_directory();
+    op.by_directory = false;
+    for (std::size_t i = 0; i < call.remote_count; i++)
+        op.by_directory |= endpoint_.remote_keys().by_directory(call.remote[i].key);
+    op.data_at_once = call.silent && !op.by_directory;
     // In one Put, so that a late failure is told once.
-    op.sent_suffices = !call.read && !endpoint_.remote_keys().by_directory() &&
-                       (call.flags & FI_INJECT_COMPLETE) != 0 && call.local_count <= 1 &&
-                       call.remote_count <= 1 && total <= max_piece_;
+    op.sent_suffices = !call.read && !op.by_directory && (call.flags & FI_INJECT_COMPLETE) != 0 &&
+                       call.local_count <= 1 && call.remote_count <= 1 && total <= max_piece_;
     unattended_ |= op.sent_suffices;
     op.retried = false;
     op.local_count = static_cast<std::uint8_t>(call.local_count);
@@ -146,7 +150,7 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     std::copy_n(call.remote, call.remote_count, op.remote);
 }
 
-/// STADDs of all remote segments: 0, -FI_EAGAIN, or what becomes the operation's error.
+/// Where all remote segments are: 0, -FI_EAGAIN, or what becomes the operation's error.
 int RmaEngine::resolve(RmaOp& op) noexcept
 {
     RemoteKeys& keys = endpoint_.remote_keys();
@@ -156,9 +160,13 @@ int RmaEngine::resolve(RmaOp& op) noexcept
         if (remote.len == 0)
             continue;
         if (int ret = keys.resolve(op.peer, remote.key, remote.addr, remote.len, access,
-                                   op.remote_stadd[i]);
+                                   op.remote_at[i]);
             ret != 0)
             return ret;
+        if (op.remote_at[i].vcq != op.peer.home && !crossing_.begun()) [[unlikely]] {
+            crossing_.begin();
+            quick_ = plain_inject_ = false; // which do not look where the last one went
+        }
     }
     return 0;
 }
@@ -168,7 +176,7 @@ bool RmaEngine::forget_keys(const RmaOp& op) noexcept
 {
     bool some = false;
     for (unsigned i = 0; i < op.remote_count; i++)
-        some = endpoint_.remote_keys().refuted(op.peer, op.remote[i].key);
+        some |= endpoint_.remote_keys().refuted(op.peer, op.remote[i].key);
     return some;
 }
 
@@ -178,7 +186,7 @@ int RmaEngine::attach(RmaOp& op, const Call& call) noexcept
     const bool keep = (call.flags & FI_INJECT) != 0; // the user's buffer is gone when we return
     if (!op.read && op.total <= max_inline_) {
         const bool one_piece = op.local_count <= 1 && op.remote_count <= 1;
-        if (!keep || (one_piece && !endpoint_.remote_keys().by_directory()))
+        if (!keep || (one_piece && !op.by_directory))
             return 0;
     }
     const bool in_region =
@@ -296,12 +304,13 @@ void RmaEngine::send_data_at_once(RmaOp& op) noexcept
 ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                           std::uint64_t key) noexcept
 {
-    if (plain_inject_ && length - 1 < max_inline_ && first_waiting_ == nullptr) [[likely]] {
+    if (plain_inject_ && length - 1 < max_inline_ && first_waiting_ == nullptr &&
+        !directory::is_listed(key)) [[likely]] {
         const Peer* peer = av_->find(to);
         if (peer == nullptr) [[unlikely]]
             return -FI_EINVAL;
         unattended_ = true;
-        // Keys of the provider's choice: STADD = key + address (mr.h).
+        // The key is a bias: STADD = key + address (mr.h).
         if (vcq_.put_unattended(peer->home, data, key + address, length,
                                 inject_flags_ | vcq::Vcq::remote_notice(peer->counts_events)) ==
             vcq::Post::done) [[likely]]
@@ -344,6 +353,15 @@ bool RmaEngine::post_some(RmaOp& op) noexcept
     return true;
 }
 
+/// Order across the VCQs of a peer: that of operations where it was promised, and the event of one behind its bytes.
+bool RmaEngine::may_go_to(const RmaOp& op, unsigned segment) noexcept
+{
+    const utofu_vcq_id_t vcq = op.remote_at[segment].vcq;
+    if (op.remote_notice && segment != 0 && op.remote_at[segment - 1].vcq != vcq && op.pending != 0)
+        return false;
+    return !(strong_writes_ || strong_reads_ || op.fenced) || crossing_.pass(op.peer.home, vcq);
+}
+
 /// Posts the longest piece at op.posted that is one segment here, one there, and one transfer.
 vcq::Post RmaEngine::post_piece(RmaOp& op, std::size_t& length) noexcept
 {
@@ -351,7 +369,10 @@ vcq::Post RmaEngine::post_piece(RmaOp& op, std::size_t& length) noexcept
     unsigned r = 0;
     while (at >= op.remote[r].len)
         at -= op.remote[r++].len;
-    const utofu_stadd_t remote = op.remote_stadd[r] + at;
+    if (crossing_.begun() && !may_go_to(op, r)) [[unlikely]]
+        return vcq::Post::busy;
+    const utofu_vcq_id_t peer = op.remote_at[r].vcq;
+    const utofu_stadd_t remote = op.remote_at[r].stadd + at;
     length = std::min(op.remote[r].len - at, max_piece_);
 
     const std::byte* bytes = nullptr;
@@ -377,10 +398,10 @@ vcq::Post RmaEngine::post_piece(RmaOp& op, std::size_t& length) noexcept
     }
     vcq::Vcq& vcq = endpoint_.vcq();
     if (op.read)
-        return vcq.get(op.peer.home, local, remote, length, how);
+        return vcq.get(peer, local, remote, length, how);
     if (length <= max_inline_)
-        return vcq.put_inline(op.peer.home, bytes, remote, length, how);
-    return vcq.put(op.peer.home, local, remote, length, how);
+        return vcq.put_inline(peer, bytes, remote, length, how);
+    return vcq.put(peer, local, remote, length, how);
 }
 
 // --- progress

@@ -13,6 +13,7 @@
 
 #include "av.h"
 #include "bounce.h"
+#include "crossing.h"
 #include "mr.h"
 #include "request.h"
 
@@ -46,6 +47,8 @@ struct RmaOp : Request {
     bool remote_data = false;   ///< `data` goes to the target's CQ
     bool data_at_once = false;  ///< behind the bytes, not after their delivery
     bool sent_suffices = false; ///< FI_INJECT_COMPLETE
+    bool by_directory = false;  ///< a key was looked up, and may have to be once more
+    bool fenced = false;        ///< FI_FENCE
     bool retried = false;
     bool queued = false; ///< in the engine's queue, which alone may finish it then
     std::uint8_t local_count = 0;
@@ -57,7 +60,7 @@ struct RmaOp : Request {
     iovec local[rma_iov_limit] = {};
     LocalRef refs[rma_iov_limit] = {};
     fi_rma_iov remote[rma_remote_limit] = {};
-    utofu_stadd_t remote_stadd[rma_remote_limit] = {};
+    Target remote_at[rma_remote_limit] = {};
     RmaOp* next = nullptr; ///< in the queue of those that could not go on
 };
 
@@ -87,7 +90,7 @@ class RmaEngine {
     /// fi_inject_write of bytes that fit into a descriptor.
     [[nodiscard]] ssize_t inject(const void* data, std::size_t length, fi_addr_t to,
                                  std::uint64_t address, std::uint64_t key) noexcept;
-    /// fi_write and fi_read of one segment, keys of the provider's choice and default completion level: one
+    /// fi_write and fi_read of one segment, keys that are biases and default completion level: one
     /// communication, at most max_inline_ or max_quick_read bytes. `not_quick` where nothing was done: submit() will.
     static constexpr ssize_t not_quick = 1;
     [[nodiscard]] ssize_t write_quickly(const void* data, std::size_t length, fi_addr_t to,
@@ -120,6 +123,7 @@ class RmaEngine {
     void describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept;
     [[nodiscard]] int resolve(RmaOp& op) noexcept;
     [[nodiscard]] bool forget_keys(const RmaOp& op) noexcept;
+    [[nodiscard]] bool may_go_to(const RmaOp& op, unsigned segment) noexcept;
     [[nodiscard]] int attach(RmaOp& op, const Call& call) noexcept;
     [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
     void send_data_at_once(RmaOp& op) noexcept;
@@ -153,6 +157,7 @@ class RmaEngine {
     std::unique_ptr<std::byte[], Free> landing_;
     utofu_stadd_t landing_stadd_ = 0;
 
+    Crossing crossing_;
     Pool<RmaOp> ops_;
     BouncePool bounces_;
     RmaOp** last_waiting_ = &first_waiting_;

@@ -64,7 +64,7 @@ ssize_t RmaEngine::write_quickly(const void* data, std::size_t length, fi_addr_t
     const Peer* const peer = av_->find(to);
     // A length of 0 becomes the largest one.
     if (!quick_ || length - 1 >= max_inline_ || first_waiting_ != nullptr || peer == nullptr ||
-        (flags & long_flags) != 0) [[unlikely]]
+        (flags & long_flags) != 0 || directory::is_listed(key)) [[unlikely]]
         return not_quick;
     const std::uint8_t place = vcq_.next_place();
     if (place == 0) [[unlikely]]
@@ -82,7 +82,7 @@ ssize_t RmaEngine::read_quickly(void* to, std::size_t length, fi_addr_t from, st
 {
     const Peer* const peer = av_->find(from);
     if (!quick_ || length - 1 >= max_quick_read || first_waiting_ != nullptr || peer == nullptr ||
-        (flags & long_flags) != 0 || (!landing_ && !make_landing())) [[unlikely]]
+        (flags & long_flags) != 0 || directory::is_listed(key) || (!landing_ && !make_landing())) [[unlikely]]
         return not_quick;
     const std::uint8_t place = vcq_.next_place();
     if (place == 0) [[unlikely]]

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Order towards a peer whose regions are reached by several VCQs, its home and annexes of it. Used by rma and atomic,
+// each for its own operations, under the endpoint's lock; calls vcq.
+//
+// uTofu keeps order from one VCQ to one VCQ (guide 2.2.10). When the VCQ of the peer changes from one communication to
+// the next, a fence goes to the former: an ARMW that changes nothing, in strong order, so that its notice comes when
+// all before it have taken effect. Until then nothing goes to that peer. Nobody passes here who has not met an annex.
+#pragma once
+
+#include <unordered_map>
+
+#include <utofu.h>
+
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+class Crossing {
+  public:
+    explicit Crossing(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
+    Crossing(const Crossing&) = delete;
+    Crossing& operator=(const Crossing&) = delete;
+
+    /// A peer's annex was met: from now on communications pass() where order was promised.
+    void begin() noexcept { begun_ = true; }
+    [[nodiscard]] bool begun() const noexcept { return begun_; }
+
+    /// May a communication with the peer at `home` go to `vcq`, that home or an annex of it, now? False: try again after
+    /// a poll.
+    [[nodiscard]] bool pass(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
+    {
+        return !begun_ || pass_peer(home, vcq);
+    }
+
+  private:
+    /// What was posted last to a peer.
+    struct Way : vcq::Waiter {
+        utofu_vcq_id_t vcq; ///< went there; 0: has taken effect
+        bool fenced;        ///< the fence is under way
+    };
+    [[nodiscard, gnu::noinline]] bool pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept;
+    static void on_fence(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    vcq::Vcq& vcq_;
+    bool begun_ = false;
+    std::unordered_map<utofu_vcq_id_t, Way> ways_; ///< by home, of peers with annexes
+};
+
+} // namespace tofu
