@@ -199,7 +199,7 @@ struct KeysTest : testing::Test {
     vcq::Backend backend{functions(), utofu_onesided_caps{}, 1};
     vcq::Vcq vcq;
     std::unique_ptr<RemoteKeys> keys;
-    Peer peer{42, nonce, 0, 0, 0};
+    Peer peer{42, nonce, 0, 0, false, 0};
     Target target{};
 };
 
