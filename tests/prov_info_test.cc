@@ -148,6 +148,8 @@ TEST(InfoConsumers, MpichFindsAllItCanWishForWithoutHints)
     constexpr std::uint64_t wanted =
         FI_MSG | FI_MULTI_RECV | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_NAMED_RX_CTX;
     EXPECT_EQ(ours->caps & wanted, wanted);
+    // It hints all of them: what costs each access something must not come unasked.
+    EXPECT_EQ(ours->caps & FI_RMA_EVENT, 0u);
     EXPECT_EQ(ours->ep_attr->type, FI_EP_RDM);
     EXPECT_GE(ours->domain_attr->cq_data_size, 4u);
     EXPECT_GT(ours->domain_attr->max_ep_tx_ctx, 1u);
