@@ -281,6 +281,48 @@ TEST(Rma, AFailedInjectDoesNotHarmMessages)
     });
 }
 
+/// FI_FENCE waits for all that went to the same peer before, messages that it has not received yet among them, and for
+/// nothing that went to another (fi_msg(3)).
+TEST(Rma, AFenceWaitsForMessagesToItsPeerAlone)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_TAGGED | FI_ATOMIC;
+        Session s(rank, options);
+        std::uint64_t window[64] = {};
+        auto peers = s.share(window, sizeof(window));
+        std::vector<std::uint8_t> big(1 << 20);
+        if (rank.number == 1) {
+            s.barrier();
+            ASSERT_EQ(fi_trecv(s.ep, big.data(), big.size(), nullptr, 0, 1, 0, &big), 0);
+            s.expect(&big, FI_TAGGED | FI_RECV);
+            return;
+        }
+        ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, big.data(), big.size(), nullptr, 1, 1, &big); }), 0);
+        std::uint64_t value = 9;
+        iovec local{&value, 8};
+        fi_ioc element{&value, 1};
+        const auto fenced = [&](fi_addr_t to, int kind) {
+            fi_rma_iov where{peers[to].base, 8, peers[to].key};
+            fi_rma_ioc word{peers[to].base, 1, peers[to].key};
+            fi_msg_rma write{&local, nullptr, 1, to, &where, 1, &value, 0};
+            fi_msg_atomic atomic{&element, nullptr, 1, to, &word, 1, FI_UINT64, FI_SUM, &value, 0};
+            fi_msg_tagged message{&local, nullptr, 1, to, 2, 0, &value, 0};
+            return kind == 0   ? fi_writemsg(s.ep, &write, FI_FENCE)
+                   : kind == 1 ? fi_atomicmsg(s.ep, &atomic, FI_FENCE)
+                               : fi_tsendmsg(s.ep, &message, FI_FENCE);
+        };
+        for (int i = 0; i < 300; i++)
+            EXPECT_EQ(fenced(1, i % 3), -FI_EAGAIN) << i;
+        EXPECT_EQ(fenced(0, 0), 0);
+        s.expect(&value, FI_RMA | FI_WRITE);
+        s.barrier();
+        EXPECT_EQ(s.post([&] { return fenced(1, 0); }), 0);
+        s.expect(&big, FI_TAGGED | FI_SEND);
+        s.expect(&value, FI_RMA | FI_WRITE);
+    });
+}
+
 TEST(Rma, SelectiveCompletionReportsWhatIsFlagged)
 {
     expect_processes(1, [](const Rank& rank) {

@@ -9,7 +9,6 @@
 
 #include "atomic_native.h"
 #include "endpoint.h"
-#include "rma.h"
 
 namespace tofu {
 namespace {
@@ -162,13 +161,6 @@ int find_targets(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer)
     return 0;
 }
 
-/// Nothing of the endpoint is under way: what a fence waits for.
-bool quiet(Endpoint& ep)
-{
-    return ep.atomic_engine().idle() && ep.vcq().idle() &&
-           ((ep.caps() & FI_RMA) == 0 || ep.rma_engine().idle());
-}
-
 /// Rounds of progress that an injected operation of several round trips gets before its call returns.
 constexpr unsigned inject_polls = 64;
 
@@ -197,11 +189,8 @@ ssize_t submit_locked(Endpoint& ep, const Call& call)
     if (!peer)
         return -FI_EINVAL;
     AtomicRunner& runner = ep.atomic_engine().runner();
-    if ((call.flags & FI_FENCE) && !quiet(ep)) {
-        ep.progress_locked();
-        if (!quiet(ep))
-            return -FI_EAGAIN;
-    }
+    if ((call.flags & FI_FENCE) && !ep.fence_passed(call.to))
+        return -FI_EAGAIN;
     AtomicOp* const op = runner.alloc();
     if (!op) {
         ep.progress_locked();

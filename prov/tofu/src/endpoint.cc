@@ -280,6 +280,22 @@ bool Endpoint::progress_locked() noexcept
     return some;
 }
 
+/// What goes unattended (inject, messages sent at once) is ordered by the strong-order flag of what follows the fence.
+bool Endpoint::fence_passed(fi_addr_t to) noexcept
+{
+    const Peer* const peer = av_->find(to);
+    if (peer == nullptr)
+        return true; // there is none: whoever asks finds out
+    const auto quiet = [&] {
+        return vcq_->idle() && (!rma_ || rma_->idle()) && (!atomic_ || atomic_->idle()) &&
+               (!messages_ || messages_->idle_towards(*peer));
+    };
+    if (quiet())
+        return true;
+    progress_locked();
+    return quiet();
+}
+
 void Endpoint::rma_event(bool read) noexcept
 {
     Counter* counter = read ? counters_.remote_read : counters_.remote_write;

@@ -8,7 +8,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "atomic.h"
 #include "endpoint.h"
 #include "error.h"
 #include "proto/messenger.h"
@@ -73,12 +72,6 @@ int RmaEngine::open() noexcept
         !endpoint_.remote_keys().by_directory() && endpoint_.counters().write == nullptr &&
         !endpoint_.shares_vcq();
     return 0;
-}
-
-bool RmaEngine::quiet() noexcept
-{
-    return first_waiting_ == nullptr && ops_.in_use() == 0 && endpoint_.vcq().idle() &&
-           ((endpoint_.caps() & FI_ATOMIC) == 0 || endpoint_.atomic_engine().idle());
 }
 
 // --- taking a call in
@@ -223,12 +216,13 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
     if (peer == nullptr) [[unlikely]]
         return -FI_EINVAL;
     // Whoever has to wait keeps its place: nobody overtakes it.
-    const bool fence = (call.flags & FI_FENCE) != 0;
-    if (first_waiting_ != nullptr || (fence && !quiet())) [[unlikely]] {
+    if (first_waiting_ != nullptr) [[unlikely]] {
         endpoint_.progress_locked();
-        if (first_waiting_ != nullptr || (fence && !quiet()))
+        if (first_waiting_ != nullptr)
             return -FI_EAGAIN;
     }
+    if ((call.flags & FI_FENCE) && !endpoint_.fence_passed(call.to)) [[unlikely]]
+        return -FI_EAGAIN;
     RmaOp* op = ops_.alloc();
     if (op == nullptr) [[unlikely]] {
         endpoint_.progress_locked();

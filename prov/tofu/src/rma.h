@@ -117,7 +117,6 @@ class RmaEngine {
     [[nodiscard]] ssize_t quick_refused(vcq::Post posted) noexcept;
     [[nodiscard, gnu::noinline]] bool make_landing() noexcept;
     [[nodiscard]] int check(const Call& call, std::size_t& total) const noexcept;
-    [[nodiscard]] bool quiet() noexcept;
     [[gnu::noinline]] ssize_t inject_slowly(const void* data, std::size_t length, fi_addr_t to,
                                             std::uint64_t address, std::uint64_t key) noexcept;
     void describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept;

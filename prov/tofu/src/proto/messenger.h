@@ -102,8 +102,8 @@ class Messenger {
     void progress() noexcept;
     /// A communication nobody waited for failed: the peer is gone.
     void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
-    /// No send is waiting for a peer.
-    [[nodiscard]] bool idle() const noexcept { return waiting_fin_.empty() && fetches_.in_use() == 0; }
+    /// No send to the peer waits for it, or for room to leave.
+    [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept;
 
     [[nodiscard]] const MessageCounts& counts() const noexcept { return counts_; }
     [[nodiscard]] const Area& area() const noexcept { return area_; }
@@ -162,7 +162,6 @@ class Messenger {
     [[nodiscard]] bool shows_death(const Inbound& in, const vcq::Notice& notice) const noexcept;
 
     // send.h, send.cc
-    [[nodiscard]] bool fence_passed() noexcept;
     [[nodiscard]] ssize_t try_send(const SendCall& call) noexcept;
     [[nodiscard]] ssize_t send_again(const SendCall& call) noexcept;
     [[nodiscard]] ssize_t put_packet(Channel& ch, const SendCall& call, const Ack* ack,

@@ -5,30 +5,14 @@
 
 #include <rdma/fi_errno.h>
 
-#include "atomic.h"
 #include "error.h"
 #include "proto/iov.h"
-#include "rma.h"
 
 namespace tofu::proto {
 
-/// FI_FENCE: RMA and atomics before it have taken effect. Messages are in order anyway, and what goes unattended (inject)
-/// is ordered by the strong-order flag of the packet.
-[[gnu::noinline]] bool Messenger::fence_passed() noexcept
-{
-    auto quiet = [this] {
-        return vcq_.idle() && ((ep_.caps() & FI_RMA) == 0 || ep_.rma_engine().idle()) &&
-               ((ep_.caps() & FI_ATOMIC) == 0 || ep_.atomic_engine().idle());
-    };
-    if (quiet())
-        return true;
-    ep_.progress_locked();
-    return quiet();
-}
-
 ssize_t Messenger::send(const SendCall& call) noexcept
 {
-    if ((call.flags & FI_FENCE) && !fence_passed()) [[unlikely]]
+    if ((call.flags & FI_FENCE) && !ep_.fence_passed(call.dest)) [[unlikely]]
         return -FI_EAGAIN;
     const ssize_t ret = try_send(call);
     if (ret == -FI_EAGAIN) [[unlikely]]

@@ -3,12 +3,24 @@
 // and the FIN words that end what waits for a peer. Part of the messenger; called by send.cc; calls vcq.
 #include "proto/send.h"
 
+#include <algorithm>
+
 #include <rdma/fi_errno.h>
 
 #include "domain.h"
 #include "error.h"
 
 namespace tofu::proto {
+
+bool Messenger::idle_towards(const Peer& peer) const noexcept
+{
+    if (waiting_fin_.empty() && deferred_ == 0)
+        return true;
+    return std::none_of(channels_.begin(), channels_.end(), [&](const Channel* ch) {
+        return (ch->outstanding != 0 || ch->deferred_size != 0) && ch->peer.home == peer.home &&
+               ch->peer.nonce == peer.nonce && static_cast<unsigned>(ch->peer.index - peer.index) <= peer.further;
+    });
+}
 
 ssize_t Messenger::send_tracked(Channel& ch, const SendCall& call, std::uint64_t level) noexcept
 {
