@@ -124,9 +124,9 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     op.strong_order = (call.read ? strong_reads_ : strong_writes_) || op.fenced;
     op.remote_notice = peer.counts_events;
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
-    op.by_directory = false;
-    for (std::size_t i = 0; i < call.remote_count; i++)
-        op.by_directory |= endpoint_.remote_keys().by_directory(call.remote[i].key);
+    op.by_directory = endpoint_.remote_keys().by_directory();
+    for (std::size_t i = 0; i < call.remote_count && !op.by_directory; i++)
+        op.by_directory = directory::is_listed(call.remote[i].key);
     op.data_at_once = call.silent && !op.by_directory;
     // In one Put, so that a late failure is told once.
     op.sent_suffices = !call.read && !op.by_directory && (call.flags & FI_INJECT_COMPLETE) != 0 &&
