@@ -161,6 +161,18 @@ int find_targets(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer)
     return 0;
 }
 
+/// For the event at the target. 0, -FI_EAGAIN, -FI_ENOMEM, or the operation's error.
+[[gnu::noinline]] int pay(AtomicOp& op, Endpoint& ep, const Peer& peer)
+{
+    EventPurse* purse = nullptr;
+    const int rc = ep.pay_for_event(peer, purse);
+    if (rc == 0)
+        op.purse = purse;
+    else if (purse != nullptr)
+        op.prov_errno = purse->prov_errno;
+    return rc;
+}
+
 /// Rounds of progress that an injected operation of several round trips gets before its call returns.
 constexpr unsigned inject_polls = 64;
 
@@ -208,7 +220,9 @@ ssize_t submit_locked(Endpoint& ep, const Call& call)
             some |= ep.remote_keys().refuted(*peer, call.remote[i].key);
         return some;
     };
-    const int rc = settle_keys(find_targets(*op, ep, call, *peer), again, forget);
+    int rc = settle_keys(find_targets(*op, ep, call, *peer), again, forget);
+    if (rc == 0 && op->event != AtomicEvent::none) [[unlikely]]
+        rc = pay(*op, ep, *peer);
     if (rc == 0) [[likely]] {
         if (call.flags & FI_INJECT)
             submit_injected(ep, *op);

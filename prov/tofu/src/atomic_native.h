@@ -131,18 +131,6 @@ inline constexpr ssize_t not_native = 1;
     return -FI_EAGAIN;
 }
 
-/// An operation that fetches and that the target counts takes two communications.
-[[gnu::always_inline]] inline bool takes_two(const Peer& peer, Family family) noexcept
-{
-    return peer.counts_events && family != Family::base;
-}
-
-/// An ARMW of the short way is the whole operation: where the target counts, it tells so by itself.
-[[gnu::always_inline]] inline unsigned long flags_towards(const Peer& peer, const AtomicEngine& engine) noexcept
-{
-    return engine.native_flags() | vcq::Vcq::remote_notice(peer.counts_events);
-}
-
 /// The post itself, towards `stadd` at `peer`.
 [[gnu::always_inline]] inline vcq::Post post_native(vcq::Vcq& vcq, Native how, const PlainCall& call,
                                                     utofu_vcq_id_t peer, utofu_stadd_t stadd,
@@ -168,8 +156,8 @@ inline constexpr ssize_t not_native = 1;
     const Peer* const peer = ep.av().find(call.to);
     const utofu_stadd_t stadd = call.key + call.address; // mr.h
     if (peer == nullptr || (stadd & (how.size - 1u)) || directory::is_listed(call.key) ||
-        takes_two(*peer, call.family)) [[unlikely]]
-        return not_native; // an error, a complex number across two words, or a key that says nothing by itself
+        peer->counts_events) [[unlikely]]
+        return not_native; // an error, a complex number across two words, a key that says nothing, an event to be paid for
     const utofu_vcq_id_t home = peer->home;
     const std::uint8_t place = ep.vcq().next_place();
     if (place == 0) [[unlikely]]
@@ -187,7 +175,7 @@ inline constexpr ssize_t not_native = 1;
         op.reads = how.reads;
     }
     const vcq::Post posted =
-        post_native(ep.vcq(), how, call, home, stadd, {&op, flags_towards(*peer, engine)});
+        post_native(ep.vcq(), how, call, home, stadd, {&op, engine.native_flags()});
     return posted == vcq::Post::done ? 0 : refused(ep, posted);
 }
 
@@ -198,11 +186,9 @@ inline constexpr ssize_t not_native = 1;
     AtomicEngine& engine = ep.atomic_engine();
     const Peer* const peer = ep.av().find(call.to);
     const utofu_stadd_t stadd = call.key + call.address; // a key of ours: mr.h
-    if (peer == nullptr || (stadd & (how.size - 1u)) || !engine.runner().open_for_native(peer->home))
-        [[unlikely]]
+    if (peer == nullptr || (stadd & (how.size - 1u)) || peer->counts_events ||
+        !engine.runner().open_for_native(peer->home)) [[unlikely]]
         return not_native;
-    if (peer->counts_events) [[unlikely]] // its notice would be that of a fetch
-        return submit_native(ep, how, call);
     engine.unattended();
     const auto code = static_cast<utofu_armw_op>(how.code);
     const std::uint64_t operand = word_at(call.operand, how.size);
@@ -222,7 +208,7 @@ inline constexpr ssize_t not_native = 1;
     if (place == 0) [[unlikely]]
         return refused(ep, vcq::Post::busy);
     Target target{};
-    if (peer == nullptr || takes_two(*peer, call.family) || !engine.runner().open_for_native(peer->home) ||
+    if (peer == nullptr || peer->counts_events || !engine.runner().open_for_native(peer->home) ||
         engine.resolve(*peer, call.key, call.address, how.size, access_of(call.family, call.op),
                        target) != 0 ||
         (target.stadd & (how.size - 1u))) [[unlikely]]
@@ -247,7 +233,7 @@ inline constexpr ssize_t not_native = 1;
     op.op = static_cast<std::uint8_t>(call.op);
     op.type = static_cast<std::uint8_t>(call.type);
     const vcq::Post posted =
-        post_native(ep.vcq(), how, call, target.vcq, target.stadd, {&op, flags_towards(*peer, engine)});
+        post_native(ep.vcq(), how, call, target.vcq, target.stadd, {&op, engine.native_flags()});
     return posted == vcq::Post::done ? 0 : refused(ep, posted);
 }
 

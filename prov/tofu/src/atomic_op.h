@@ -11,6 +11,7 @@
 
 #include "atomic_kernel.h"
 #include "atomic_table.h"
+#include "event_credits.h"
 #include "mr.h"
 #include "request.h"
 
@@ -109,7 +110,8 @@ struct AtomicOp : Request {
     bool fetches;
     bool strong;                ///< strong order on first posts (message order was promised)
     AtomicEvent event;          ///< as what the target counts it
-    bool event_posted;
+    bool event_posted;          ///< and has not failed
+    EventPurse* purse;          ///< that has paid for it; null where nobody has to
     bool by_directory;          ///< a key was looked up, and may have to be once more
     bool retried;               ///< with keys looked up anew
     bool took_effect;           ///< at least one word: it can't be retried as a whole

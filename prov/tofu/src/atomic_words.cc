@@ -43,6 +43,7 @@ AtomicOp* AtomicRunner::alloc() noexcept
     op->runner = this;
     op->notify = &event_done; // the operation itself waits for its event only
     op->err = op->prov_errno = 0;
+    op->purse = nullptr;
     op->next = op->loop_next = op->loop_prev = nullptr;
     op->strong = op->event_posted = op->by_get = false;
     op->event = AtomicEvent::none;
@@ -390,6 +391,7 @@ void AtomicRunner::settle_word(Flight& f, std::uint64_t before, int code) noexce
                               f.elements, op.size);
     } else {
         abandon(op, fi_error_of(code), code);
+        op.event_posted &= !left_no_event(code);
     }
     flights_.release(&f);
     if (settle(op, code))
@@ -466,6 +468,8 @@ void AtomicRunner::end(AtomicOp& op) noexcept
     --outstanding_;
     if (watched_ == &op)
         watched_ = nullptr;
+    if (op.purse != nullptr && !op.event_posted)
+        op.purse->refund();
     complete(op);
     release(&op);
 }
@@ -511,6 +515,7 @@ void AtomicRunner::event_done(vcq::Waiter* self, const Notice& notice) noexcept
     AtomicOp* const op = static_cast<AtomicOp*>(self);
     if (op->event == AtomicEvent::read)
         op->runner->scratch_.release(op->scratch);
+    op->event_posted = !left_no_event(notice.code);
     if (settle(*op, notice.code))
         op->runner->finish(*op);
 }

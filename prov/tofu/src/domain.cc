@@ -209,6 +209,7 @@ bool Domain::progress_home(bool patient) noexcept
         return false;
     bool some = home_.poll() != 0;
     some |= regions_->annexes().poll();
+    regions_->return_credits();
     home_lock_.unlock();
     return some;
 }

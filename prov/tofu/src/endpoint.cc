@@ -15,6 +15,7 @@
 #include "atomic.h"
 #include "endpoint_ops.h"
 #include "eq.h"
+#include "event_credits.h"
 #include "info.h"
 #include "log.h"
 #include "msg.h"
@@ -275,6 +276,8 @@ bool Endpoint::progress_locked() noexcept
         atomic_->progress();
     if (messages_)
         messages_->progress();
+    if (event_credits_) [[unlikely]]
+        event_credits_->progress();
     if (named_ != nullptr && ++rounds_ % rounds_per_finder_look == 0) [[unlikely]]
         named_->clear();
     return some;
@@ -294,6 +297,13 @@ bool Endpoint::fence_passed(fi_addr_t to) noexcept
         return true;
     progress_locked();
     return quiet();
+}
+
+int Endpoint::pay_for_event(const Peer& peer, EventPurse*& purse) noexcept
+{
+    if (!event_credits_) [[unlikely]]
+        event_credits_.reset(new (std::nothrow) EventCredits(*this));
+    return event_credits_ ? event_credits_->pay_patiently(peer, purse) : -FI_ENOMEM;
 }
 
 void Endpoint::rma_event(bool read) noexcept
@@ -346,6 +356,8 @@ void Endpoint::stop() noexcept
             messages_->leave();
         if (atomic_)
             atomic_->runner().close(); // else what ends now would begin what is queued
+        if (event_credits_)
+            event_credits_->close();
         if (shared_tx_ != nullptr)
             vcq_->quiesce();
         else
@@ -365,6 +377,7 @@ void Endpoint::drop_engines() noexcept
     rma_.reset();
     atomic_.reset();
     messages_.reset();
+    event_credits_.reset();
 }
 
 int Endpoint::close() noexcept

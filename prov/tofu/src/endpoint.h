@@ -24,6 +24,8 @@ namespace tofu {
 
 class AtomicEngine;
 class Endpoint;
+class EventCredits;
+struct EventPurse;
 class EventQueue;
 class RemoteKeys;
 class RmaEngine;
@@ -128,6 +130,10 @@ class Endpoint final : public EndpointFace {
     [[nodiscard]] RemoteKeys& remote_keys() noexcept { return *remote_keys_; }
     /// What rma and atomic keep by places of vcq()'s window.
     [[nodiscard]] QuickOps& quick() noexcept { return quick_; }
+    /// What events at peers are paid from; null before the first.
+    [[nodiscard]] EventCredits* event_credits() noexcept { return event_credits_.get(); }
+    /// EventCredits::pay_patiently, which sees to it that there is one.
+    [[nodiscard]] int pay_for_event(const Peer& peer, EventPurse*& purse) noexcept;
     [[nodiscard]] const Binding& tx() const noexcept { return tx_; }
     [[nodiscard]] const Binding& rx() const noexcept { return rx_; }
     [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
@@ -229,6 +235,7 @@ class Endpoint final : public EndpointFace {
     unsigned rounds_ = 0;                  ///< of progress, where it has a name
     std::unique_ptr<LocalMemory> local_memory_;
     std::unique_ptr<RemoteKeys> remote_keys_;
+    std::unique_ptr<EventCredits> event_credits_;
     std::unique_ptr<RmaEngine> rma_;
     std::unique_ptr<AtomicEngine> atomic_;
     std::unique_ptr<proto::Messenger> messages_;

@@ -46,6 +46,13 @@ class RegionTable {
     /// The further VCQs of the domain; under the home lock.
     [[nodiscard]] Annexes& annexes() noexcept { return annexes_; }
 
+    /// Puts back what the events counted since the last time have cost (event_credits.h). Under the home lock.
+    void return_credits() noexcept
+    {
+        if (counted_events_ != 0) [[unlikely]]
+            fill_pool();
+    }
+
     /// Contacts::claims, counted by the domain's endpoints under their own locks. Valid from open() to close().
     [[nodiscard]] std::atomic_ref<std::uint64_t> claims() const noexcept;
 
@@ -86,6 +93,8 @@ class RegionTable {
     [[nodiscard]] bool refill(const Table& from, const Table& to) noexcept;
     void point_to(const Table& second) noexcept;
     [[nodiscard]] directory::Contacts* contacts() const noexcept;
+    [[nodiscard]] std::atomic_ref<std::uint64_t> event_pool() const noexcept;
+    void fill_pool() noexcept;
     [[nodiscard]] int make_table(unsigned log2, Table& table) const noexcept;
     static void store(directory::Entry& to, const directory::Entry& value) noexcept;
     [[nodiscard]] std::uint64_t bias_of(const MemoryRegion& region) const noexcept;
@@ -104,6 +113,7 @@ class RegionTable {
     std::uint64_t next_listed_ = directory::listed_bit; ///< keys of the provider's choice that are no bias
     std::uint32_t generation_ = 0;
     std::size_t regions_ = 0;
+    std::uint64_t counted_events_ = 0; ///< not yet back in the pool
 };
 
 /// The operations tables that the domain hands out for memory regions.

@@ -4,11 +4,13 @@
 #include <atomic>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
 #include "address.h"
 #include "domain.h"
+#include "event_pool.h"
 #include "log.h"
 #include "region.h"
 
@@ -50,6 +52,7 @@ int RegionTable::open() noexcept
     tables_.push_back(first);
     point_to({});
     contacts()->nonce = domain_.nonce(); // before any peer can see it
+    event_pool().store(event_pool::word(domain_.nonce(), event_pool::capacity()), std::memory_order_relaxed);
     if (int ret = domain_.home().reg_with_stag(first.buckets, first.bytes, directory_stag,
                                                tables_[0].stadd);
         ret != 0) {
@@ -65,6 +68,18 @@ directory::Contacts* RegionTable::contacts() const noexcept
 {
     return reinterpret_cast<directory::Contacts*>(reinterpret_cast<std::byte*>(tables_[0].buckets) +
                                                   directory::contacts_offset);
+}
+
+std::atomic_ref<std::uint64_t> RegionTable::event_pool() const noexcept
+{
+    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(
+        reinterpret_cast<std::byte*>(tables_[0].buckets) + event_pool::offset));
+}
+
+void RegionTable::fill_pool() noexcept
+{
+    // release: partner of peers' ARMWs, with which it is atomic (guide 2.2.5); the entries are out of the MRQ
+    event_pool().fetch_add(std::exchange(counted_events_, 0), std::memory_order_release);
 }
 
 std::atomic_ref<std::uint64_t> RegionTable::claims() const noexcept

@@ -10,6 +10,7 @@
 
 #include "endpoint.h"
 #include "error.h"
+#include "event_credits.h"
 #include "proto/messenger.h"
 
 namespace tofu {
@@ -69,8 +70,7 @@ int RmaEngine::open() noexcept
     quick_ = !endpoint_.remote_keys().by_directory();
     // What goes out unattended can be neither counted nor tried again.
     plain_inject_ =
-        !endpoint_.remote_keys().by_directory() && endpoint_.counters().write == nullptr &&
-        !endpoint_.shares_vcq();
+        quick_ && endpoint_.counters().write == nullptr && !endpoint_.shares_vcq();
     return 0;
 }
 
@@ -123,14 +123,19 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     op.fenced = (call.flags & FI_FENCE) != 0;
     op.strong_order = (call.read ? strong_reads_ : strong_writes_) || op.fenced;
     op.remote_notice = peer.counts_events;
+    op.event_posted = false;
+    op.purse = nullptr;
+    op.last.notify = on_last;
+    op.last.op = &op;
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
     op.by_directory = endpoint_.remote_keys().by_directory();
     for (std::size_t i = 0; i < call.remote_count && !op.by_directory; i++)
         op.by_directory = directory::is_listed(call.remote[i].key);
     op.data_at_once = call.silent && !op.by_directory;
-    // In one Put, so that a late failure is told once.
+    // In one Put, so that a late failure is told once; of an event it must be known that it will not come.
     op.sent_suffices = !call.read && !op.by_directory && (call.flags & FI_INJECT_COMPLETE) != 0 &&
-                       call.local_count <= 1 && call.remote_count <= 1 && total <= max_piece_;
+                       call.local_count <= 1 && call.remote_count <= 1 && total <= max_piece_ &&
+                       !op.remote_notice;
     unattended_ |= op.sent_suffices;
     op.retried = false;
     op.local_count = static_cast<std::uint8_t>(call.local_count);
@@ -247,6 +252,16 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
             finish(*op);
             return 0;
         }
+        if (ret = op->remote_notice ? pay(*op) : 0; ret != 0) [[unlikely]] {
+            if (ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
+                drop(*op);
+                return ret;
+            }
+            op->err = -ret; // of the peer
+            op->posted = total;
+            finish(*op);
+            return 0;
+        }
         if (ret = attach(*op, call); ret != 0) [[unlikely]] {
             drop(*op);
             return ret;
@@ -303,10 +318,11 @@ ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, st
         const Peer* peer = av_->find(to);
         if (peer == nullptr) [[unlikely]]
             return -FI_EINVAL;
+        if (peer->counts_events) [[unlikely]] // which is paid for
+            return inject_slowly(data, length, to, address, key);
         unattended_ = true;
         // The key is a bias: STADD = key + address (mr.h).
-        if (vcq_.put_unattended(peer->home, data, key + address, length,
-                                inject_flags_ | vcq::Vcq::remote_notice(peer->counts_events)) ==
+        if (vcq_.put_unattended(peer->home, data, key + address, length, inject_flags_) ==
             vcq::Post::done) [[likely]]
             return 0;
     }
@@ -385,17 +401,19 @@ vcq::Post RmaEngine::post_piece(RmaOp& op, std::size_t& length) noexcept
     }
     vcq::How how{op.sent_suffices ? vcq::When::sent : vcq::When::delivered, op.strong_order, false,
                  &op};
-    if (op.remote_notice && op.posted + length == op.total) {
+    const bool last = op.remote_notice && op.posted + length == op.total;
+    if (last) {
         // One event for the operation, after all of its bytes.
         how.remote_notice = true;
         how.strong_order = how.strong_order || op.posted != 0;
+        how.waiter = &op.last;
     }
     vcq::Vcq& vcq = endpoint_.vcq();
-    if (op.read)
-        return vcq.get(peer, local, remote, length, how);
-    if (length <= max_inline_)
-        return vcq.put_inline(peer, bytes, remote, length, how);
-    return vcq.put(peer, local, remote, length, how);
+    const vcq::Post posted = op.read                 ? vcq.get(peer, local, remote, length, how)
+                             : length <= max_inline_ ? vcq.put_inline(peer, bytes, remote, length, how)
+                                                     : vcq.put(peer, local, remote, length, how);
+    op.event_posted = last && posted == vcq::Post::done;
+    return posted;
 }
 
 // --- progress
@@ -405,6 +423,32 @@ void RmaEngine::on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexce
     auto& op = *static_cast<RmaOp*>(waiter);
     if (settle(op, notice.code) && op.posted == op.total && !op.queued)
         op.endpoint->rma_engine().finish(op);
+}
+
+void RmaEngine::on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    RmaOp& op = *static_cast<RmaOp::Last*>(waiter)->op;
+    op.event_posted = !left_no_event(notice.code);
+    on_notice(&op, notice);
+}
+
+/// For the event that the operation leaves at its target. 0, -FI_EAGAIN, -FI_ENOMEM, or the operation's error.
+int RmaEngine::pay(RmaOp& op) noexcept
+{
+    EventPurse* purse = nullptr;
+    const int ret = endpoint_.pay_for_event(op.peer, purse);
+    if (ret == 0)
+        op.purse = purse;
+    else if (purse != nullptr)
+        op.prov_errno = purse->prov_errno;
+    return ret;
+}
+
+void RmaEngine::refund(RmaOp& op) noexcept
+{
+    if (op.purse != nullptr && !op.event_posted)
+        op.purse->refund();
+    op.purse = nullptr;
 }
 
 void RmaEngine::resume() noexcept
@@ -434,6 +478,16 @@ bool RmaEngine::go_on(RmaOp& op) noexcept
         } else if (ret != 0) {
             op.err = -ret;
             op.posted = op.total;
+        }
+        if (op.remote_notice && op.purse == nullptr && op.posted != op.total) {
+            const int ret = endpoint_.event_credits()->pay(op.peer, op.purse);
+            if (ret == -FI_EAGAIN || ret == -FI_ENOMEM)
+                return false;
+            if (ret != 0) {
+                op.err = -ret;
+                op.posted = op.total;
+                op.purse = nullptr; // it has not paid
+            }
         }
         op.step = RmaOp::Step::posting;
         [[fallthrough]];
@@ -465,6 +519,9 @@ void RmaEngine::finish(RmaOp& op) noexcept
     if (op.err != 0 && !op.retried && says_stale(op.prov_errno) && forget_keys(op)) [[unlikely]] {
         // Puts and Gets may be repeated: the same bytes go to the same places.
         op.retried = true;
+        if (op.event_posted) // it has come, though earlier bytes have not
+            op.purse = nullptr;
+        op.event_posted = false;
         op.err = 0;
         op.prov_errno = 0;
         op.posted = 0;
@@ -488,6 +545,7 @@ void RmaEngine::finish(RmaOp& op) noexcept
 void RmaEngine::end(RmaOp& op) noexcept
 {
     op.step = RmaOp::Step::ended;
+    refund(op);
     complete(op);
     ops_.release(&op);
 }
@@ -506,6 +564,7 @@ void RmaEngine::give_back(RmaOp& op) noexcept
 void RmaEngine::drop(RmaOp& op) noexcept
 {
     give_back(op);
+    refund(op);
     ops_.release(&op);
 }
 

@@ -20,6 +20,7 @@
 namespace tofu {
 
 class Endpoint;
+struct EventPurse;
 
 /// The table of endpoints that may use RMA.
 extern fi_ops_rma rma_ops;
@@ -31,12 +32,18 @@ inline constexpr std::size_t rma_inject_limit = BouncePool::large_size; ///< bou
 
 /// One fi_read or fi_write in any of its forms, from the call to its completion.
 struct RmaOp : Request {
+    /// Of the communication that the target counts, the last one: told apart, since a failure leaves no event.
+    struct Last : vcq::Waiter {
+        RmaOp* op;
+    };
     enum class Step : std::uint8_t {
         resolving, ///< -> posting: all keys known; -> ended: a key was refused
         posting,   ///< -> ended: every byte is posted and every notice came; -> resolving: a key was stale
         notifying, ///< -> ended: the messenger took the CQ data
         ended
     };
+    Last last{};
+    EventPurse* purse = nullptr; ///< that has paid for the event
     Peer peer{};
     fi_addr_t to = FI_ADDR_NOTAVAIL;
     std::uint64_t data = 0; ///< for the target's CQ
@@ -44,6 +51,7 @@ struct RmaOp : Request {
     bool read = false;
     bool strong_order = false;
     bool remote_notice = false; ///< the target counts RMA events
+    bool event_posted = false;  ///< `last` is, and has not failed
     bool remote_data = false;   ///< `data` goes to the target's CQ
     bool data_at_once = false;  ///< behind the bytes, not after their delivery
     bool sent_suffices = false; ///< FI_INJECT_COMPLETE
@@ -112,6 +120,9 @@ class RmaEngine {
 
   private:
     static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] int pay(RmaOp& op) noexcept;
+    static void refund(RmaOp& op) noexcept;
     template <bool read, bool entry>
     static void quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     [[nodiscard]] ssize_t quick_refused(vcq::Post posted) noexcept;

@@ -64,7 +64,7 @@ ssize_t RmaEngine::write_quickly(const void* data, std::size_t length, fi_addr_t
     const Peer* const peer = av_->find(to);
     // A length of 0 becomes the largest one.
     if (!quick_ || length - 1 >= max_inline_ || first_waiting_ != nullptr || peer == nullptr ||
-        (flags & long_flags) != 0 || directory::is_listed(key)) [[unlikely]]
+        peer->counts_events || (flags & long_flags) != 0 || directory::is_listed(key)) [[unlikely]]
         return not_quick;
     const std::uint8_t place = vcq_.next_place();
     if (place == 0) [[unlikely]]
@@ -72,7 +72,7 @@ ssize_t RmaEngine::write_quickly(const void* data, std::size_t length, fi_addr_t
     QuickOp& op = endpoint_.quick()[place];
     op.notify = endpoint_.tx().reports(flags) ? &quick_done<false, true> : &quick_done<false, false>;
     op.context = context;
-    const vcq::Attended how{&op, write_flags_ | vcq::Vcq::remote_notice(peer->counts_events)};
+    const vcq::Attended how{&op, write_flags_};
     const vcq::Post posted = vcq_.put_inline(peer->home, data, key + address, length, how);
     return posted == vcq::Post::done ? 0 : quick_refused(posted);
 }
@@ -82,7 +82,8 @@ ssize_t RmaEngine::read_quickly(void* to, std::size_t length, fi_addr_t from, st
 {
     const Peer* const peer = av_->find(from);
     if (!quick_ || length - 1 >= max_quick_read || first_waiting_ != nullptr || peer == nullptr ||
-        (flags & long_flags) != 0 || directory::is_listed(key) || (!landing_ && !make_landing())) [[unlikely]]
+        peer->counts_events || (flags & long_flags) != 0 || directory::is_listed(key) ||
+        (!landing_ && !make_landing())) [[unlikely]]
         return not_quick;
     const std::uint8_t place = vcq_.next_place();
     if (place == 0) [[unlikely]]
@@ -92,7 +93,7 @@ ssize_t RmaEngine::read_quickly(void* to, std::size_t length, fi_addr_t from, st
     op.context = context;
     op.result = to;
     op.length = length;
-    const vcq::Attended how{&op, read_flags_ | vcq::Vcq::remote_notice(peer->counts_events)};
+    const vcq::Attended how{&op, read_flags_};
     const vcq::Post posted = vcq_.get(peer->home, landing_stadd_ + place * max_quick_read,
                                       key + address, length, how);
     return posted == vcq::Post::done ? 0 : quick_refused(posted);
