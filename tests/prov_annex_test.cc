@@ -198,6 +198,25 @@ TEST(Annex, TheLastTagOfAllIsALimitAndComesBack)
     });
 }
 
+TEST(Annex, LocalBuffersInMoreRegionsThanTheirVcqHasTags)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Session s(rank, options_of(FI_RMA, provider_keys));
+        constexpr unsigned regions = tags_of_a_vcq + 500;
+        constexpr std::size_t size = 2000;
+        std::vector<std::uint8_t> mine(regions * 8 + size, 1), window(size);
+        const auto w = s.share(window.data(), size)[0];
+        Stream stream(s);
+        for (unsigned i = 0; i < regions; i++) {
+            std::uint8_t* const from = &mine[i * 8];
+            fid_mr* mr = s.reg(from, size, FI_READ | FI_WRITE);
+            stream.post([&] { return fi_write(s.ep, from, size, fi_mr_desc(mr), 0, w.base, w.key, &s); });
+        }
+        stream.finish();
+        EXPECT_EQ(std::count(window.begin(), window.end(), 1), size);
+    });
+}
+
 // --- order: none is kept by the TNI between the two ways
 
 void write_and_read_in_turns(const Rank& rank, int mode, const char* seed)
