@@ -3,6 +3,8 @@
 // remote access, options, aliases, names, the order of closing. Run by make check.
 #include <gtest/gtest.h>
 
+#include <malloc.h>
+
 #include <sys/mman.h>
 
 #include <atomic>
@@ -518,6 +520,71 @@ TEST(Mr, CountersOfARegionCountItsEvents)
         ASSERT_EQ(fi_close(&s.regions.front()->fid), 0);
         s.regions.erase(s.regions.begin());
         ASSERT_EQ(fi_close(&counter->fid), 0);
+    });
+}
+
+/// A region may lie within another one: what is written behind it is an event of the outer one alone.
+TEST(Mr, CountersOfARegionCountAroundARegionWithinIt)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_RMA_EVENT;
+        Session s(rank, options);
+        fid_cntr* counter[2] = {};
+        fi_cntr_attr attr{};
+        std::uint64_t memory[512] = {};
+        auto outer = s.share(memory, sizeof(memory));
+        s.reg(memory + 64, 64);
+        for (unsigned i = 0; i < 2; i++) {
+            ASSERT_EQ(fi_cntr_open(s.domain, &attr, &counter[i], nullptr), 0);
+            ASSERT_EQ(fi_mr_bind(s.regions[i], &counter[i]->fid, FI_REMOTE_WRITE), 0);
+        }
+        std::uint64_t value = 1;
+        for (unsigned word : {0, 63, 72, 500}) {
+            ASSERT_EQ(s.post([&] {
+                return fi_write(s.ep, &value, 8, nullptr, 0, outer[0].base + word * 8, outer[0].key, &s);
+            }), 0);
+            s.expect(&s, FI_WRITE);
+        }
+        EXPECT_TRUE(wait_until([&] { return fi_cntr_read(counter[0]) == 4; }));
+        EXPECT_EQ(fi_cntr_read(counter[1]), 0u);
+        for (unsigned i = 0; i < 2; i++) {
+            ASSERT_EQ(fi_close(&s.regions[i]->fid), 0);
+            ASSERT_EQ(fi_close(&counter[i]->fid), 0);
+        }
+        s.regions.clear();
+    });
+}
+
+/// The endpoint that a region is bound to may go first, and one that it can't be bound to is none of its.
+TEST(Mr, ARegionMayOutliveItsEndpoint)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_RMA_EVENT;
+        options.counters = true;
+        Session s(rank, options);
+        std::uint64_t memory[2][8] = {};
+        auto left = s.share(memory[0], sizeof(memory[0]));
+        auto refused = s.share(memory[1], sizeof(memory[1]));
+        fid_domain* elsewhere = nullptr;
+        fid_ep *ep = nullptr, *stranger = nullptr;
+        ASSERT_EQ(fi_domain(s.fabric, s.info, &elsewhere, nullptr), 0);
+        ASSERT_EQ(fi_endpoint(elsewhere, s.info, &stranger, nullptr), 0);
+        EXPECT_EQ(fi_mr_bind(s.regions[1], &stranger->fid, 0), -FI_EINVAL);
+        ASSERT_EQ(fi_endpoint(s.domain, s.info, &ep, nullptr), 0);
+        ASSERT_EQ(fi_mr_bind(s.regions[0], &ep->fid, 0), 0);
+        mallopt(M_PERTURB, 0x5a); // what has been freed shows
+        ASSERT_EQ(fi_close(&ep->fid), 0);
+        std::uint64_t value = 1;
+        for (const Window& w : {left[0], refused[0]}) {
+            ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 0, w.base, w.key, &s); }), 0);
+            s.expect(&s, FI_WRITE);
+        }
+        // Only the one that is bound to none counts for the endpoints of the domain.
+        EXPECT_TRUE(wait_until([&] { return fi_cntr_read(s.counter[remote_write_counter]) == 1; }));
+        ASSERT_EQ(fi_close(&stranger->fid), 0);
+        ASSERT_EQ(fi_close(&elsewhere->fid), 0);
     });
 }
 

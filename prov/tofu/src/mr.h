@@ -61,7 +61,8 @@ class MemoryRegion final : public fid_mr {
     bool published_ = false; ///< has an entry in the directory
     Counter* write_counter_ = nullptr;
     Counter* read_counter_ = nullptr;
-    Endpoint* endpoint_ = nullptr;
+    Endpoint* endpoint_ = nullptr; ///< that its events are of; perhaps closed: looked at while it is number endpoint_number_
+    unsigned endpoint_number_ = 0;
 };
 
 /// A local buffer as the posting VCQ knows it. Give it back with LocalMemory::release when the

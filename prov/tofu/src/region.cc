@@ -3,6 +3,7 @@
 // and each region's table; calls the home VCQ under the home lock, and the directory (region_table.cc).
 #include "region.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -132,8 +133,10 @@ int RegionTable::reach(MemoryRegion& region) noexcept
     }
     if (!domain_.model().provider_keys)
         by_key_.emplace(region.key, &region);
-    if (region.reachable_)
+    if (region.reachable_) {
         by_place_.emplace(Place{region.home_, region.stadd_}, &region);
+        longest_ = std::max(longest_, region.length_);
+    }
     return 0;
 }
 
@@ -214,9 +217,14 @@ int RegionTable::bind(MemoryRegion& region, struct fid* object, std::uint64_t fl
         }
         return 0;
     }
-    case FI_CLASS_EP:
-        region.endpoint_ = &Endpoint::of(reinterpret_cast<fid_ep*>(object));
-        return &region.endpoint_->domain() == &domain_ ? 0 : -FI_EINVAL;
+    case FI_CLASS_EP: {
+        Endpoint& endpoint = Endpoint::of(reinterpret_cast<fid_ep*>(object));
+        if (&endpoint.domain() != &domain_)
+            return -FI_EINVAL;
+        region.endpoint_ = &endpoint;
+        region.endpoint_number_ = endpoint.index();
+        return 0;
+    }
     default:
         return -FI_EINVAL;
     }
@@ -232,15 +240,18 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
     const bool word = notice.type == UTOFU_MRQ_TYPE_RMT_ARMW;
     const utofu_stadd_t first = word ? notice.stadd : notice.stadd - 1;
     const utofu_stadd_t last = word ? notice.stadd + 3 : first;
-    auto it = by_place_.upper_bound(Place{home, last});
-    if (it == by_place_.begin())
+    // Regions may lie within each other: that which begins last of those that reach so far.
+    const MemoryRegion* hit = nullptr;
+    for (auto it = by_place_.upper_bound(Place{home, last}); it != by_place_.begin() && hit == nullptr;) {
+        const MemoryRegion& before = *(--it)->second;
+        const bool inside = first < before.stadd_ || first - before.stadd_ < before.length_;
+        if (before.home_ != home || (!inside && first - before.stadd_ >= longest_))
+            return;
+        hit = inside ? &before : nullptr;
+    }
+    if (hit == nullptr)
         return;
-    --it;
-    const MemoryRegion& region = *it->second;
-    if (region.home_ != home)
-        return;
-    if (first >= region.stadd_ && first - region.stadd_ >= region.length_)
-        return;
+    const MemoryRegion& region = *hit;
     // The end of an atomic that fetched, and wrote (AtomicEvent::fetch): both for the region.
     const bool fetched = word && notice.unattended;
     const bool reads = fetched || notice.type == UTOFU_MRQ_TYPE_RMT_GET;
@@ -250,7 +261,8 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
     if (writes && region.write_counter_ != nullptr)
         region.write_counter_->count();
     if (region.endpoint_ != nullptr) {
-        region.endpoint_->rma_event(reads);
+        if (domain_.endpoint_at(region.endpoint_number_) == region.endpoint_)
+            region.endpoint_->rma_event(reads);
         return;
     }
     for (unsigned i = 0; i < max_endpoints; i++)

@@ -107,6 +107,7 @@ class RegionTable {
     std::vector<Table> tables_; ///< [0] the first; back() the second; between them those replaced
     std::unordered_map<std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
     std::multimap<Place, MemoryRegion*> by_place_;            ///< those that peers may reach
+    std::size_t longest_ = 0; ///< bytes of a region, ever: none that begins further before an address reaches it
     std::vector<User> users_;
     Lock users_lock_;
     std::uint64_t next_serial_ = 1;
