@@ -61,6 +61,7 @@ struct Queue {
     }
 };
 
+constexpr std::uint64_t reg_mr = std::uint64_t{1} << 59; // FI_REG_MR: libfabric 2 deprecates the name
 constexpr ssize_t whole = sizeof(fi_eq_entry);
 constexpr fi_wait_obj kinds[] = {FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD};
 
@@ -376,7 +377,7 @@ void errors(World& w)
 void registrations(World& w)
 {
     Queue q(w, FI_WAIT_NONE);
-    fid_domain* const domain = bound_domain(w, q.eq, FI_REG_MR);
+    fid_domain* const domain = bound_domain(w, q.eq, reg_mr);
     if (domain == nullptr)
         return;
     static unsigned char memory[4096];

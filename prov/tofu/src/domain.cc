@@ -33,6 +33,9 @@
 namespace tofu {
 namespace {
 
+/// FI_REG_MR by number: libfabric 2 deprecates the name.
+constexpr std::uint64_t reg_mr = std::uint64_t{1} << 59;
+
 int close_domain(struct fid* fid)
 {
     return Domain::of(reinterpret_cast<fid_domain*>(fid)).close();
@@ -176,13 +179,13 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
 /// fi_domain(3): the queue for asynchronous events of the domain, of which registrations are the only ones.
 int Domain::bind(EventQueue& events, std::uint64_t flags) noexcept
 {
-    if ((flags & ~FI_REG_MR) != 0)
+    if ((flags & ~reg_mr) != 0)
         return -FI_EBADFLAGS;
     if (events_ != nullptr)
         return -FI_EINVAL;
     events.hold();
     events_ = &events;
-    reports_regions_ = (flags & FI_REG_MR) != 0;
+    reports_regions_ = (flags & reg_mr) != 0;
     return 0;
 }
 
