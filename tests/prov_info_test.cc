@@ -194,26 +194,36 @@ TEST(InfoConsumers, Mpich)
         }
 }
 
+/// Its configure options: how memory is registered, who progresses, whether waits count or poll; its thread levels.
 TEST(InfoConsumers, SandiaOpenShmem)
 {
-    for (int mode : {0, three_bits}) {
-        Info info = ask(
-            [&](fi_info& h) {
-                h.caps = FI_RMA | FI_ATOMIC | FI_RMA_EVENT | FI_FENCE;
-                h.domain_attr->data_progress = FI_PROGRESS_AUTO;
-                h.domain_attr->mr_mode = mode;
-                h.domain_attr->mr_key_size = 1;
-                h.tx_attr->op_flags = FI_DELIVERY_COMPLETE;
-                h.tx_attr->inject_size = 16;
-            },
-            FI_VERSION(1, 5));
-        ASSERT_NE(info, nullptr);
-        EXPECT_EQ(info->domain_attr->mr_mode, mode);
-        EXPECT_EQ(info->domain_attr->data_progress, FI_PROGRESS_AUTO);
-        EXPECT_NE(info->caps & FI_RMA_EVENT, 0u);
-        EXPECT_GE(info->domain_attr->mr_key_size, 1u);
-        EXPECT_GE(info->tx_attr->inject_size, 16u);
-    }
+    for (int mode : {0, FI_MR_RMA_EVENT, three_bits, three_bits | FI_MR_ENDPOINT})
+        for (fi_progress progress : {FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL})
+            for (std::uint64_t events : {std::uint64_t{FI_RMA_EVENT}, std::uint64_t{FI_FENCE}})
+                for (fi_threading threading : {FI_THREAD_DOMAIN, FI_THREAD_SAFE, FI_THREAD_COMPLETION}) {
+                    Info info = ask(
+                        [&](fi_info& h) {
+                            h.caps = FI_RMA | FI_ATOMIC | events;
+                            h.domain_attr->data_progress = progress;
+                            h.domain_attr->threading = threading;
+                            h.domain_attr->resource_mgmt = FI_RM_ENABLED;
+                            h.domain_attr->mr_mode = mode;
+                            h.domain_attr->mr_key_size = 1;
+                            h.tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+                            h.tx_attr->inject_size = sizeof(long double);
+                        },
+                        FI_VERSION(1, 5));
+                    ASSERT_NE(info, nullptr);
+                    EXPECT_EQ(info->domain_attr->mr_mode & three_bits, mode & three_bits);
+                    EXPECT_EQ(info->domain_attr->mr_mode & ~mode, 0);
+                    EXPECT_EQ(info->domain_attr->data_progress, progress);
+                    EXPECT_EQ(info->domain_attr->threading, threading);
+                    EXPECT_EQ(info->caps & events, events);
+                    EXPECT_EQ(info->mode, 0u); // else it gives up its bounce buffers
+                    EXPECT_GE(info->domain_attr->mr_key_size, 1u);
+                    EXPECT_GT(info->domain_attr->max_ep_stx_ctx, 0u); // it opens shared contexts without asking
+                    EXPECT_GE(info->tx_attr->inject_size, sizeof(long double));
+                }
 }
 
 TEST(InfoConsumers, Gasnet)
