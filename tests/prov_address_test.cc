@@ -420,6 +420,28 @@ TEST(Names, WhatCannotBeAnnouncedIsNotEnabled)
     EXPECT_EQ(result, 0);
 }
 
+/// The text of an address is as long as its length says (fi_getinfo(3), src_addrlen): nothing is read behind it.
+TEST(Names, TextWithoutAnEndIsReadToItsLength)
+{
+    Wishes wishes;
+    wishes.addr_format = FI_ADDR_STR;
+    Objects o(wishes);
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    void* const memory = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    ASSERT_EQ(munmap(static_cast<char*>(memory) + page, page), 0);
+    const std::string text = "tofu://0000000000000000.0000.00";
+    char* const at = static_cast<char*>(memory) + page - text.size();
+    text.copy(at, text.size());
+    fi_info asked = *o.info;
+    asked.src_addr = at;
+    asked.src_addrlen = text.size();
+    fid_ep* ep = nullptr;
+    ASSERT_EQ(fi_endpoint(o.domain, &asked, &ep, nullptr), 0);
+    EXPECT_EQ(fi_close(&ep->fid), 0);
+    munmap(memory, page);
+}
+
 /// fi_getinfo(3): a service is optional. fi_multi_ep of libfabric's tests names its own host alone.
 TEST(Names, ANodeWithoutServiceIsNoPeerButMustBeKnown)
 {

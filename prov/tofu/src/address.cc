@@ -3,6 +3,7 @@
 // calls nothing.
 #include "address.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -57,7 +58,9 @@ std::uint64_t name_key_of(const fi_info& info) noexcept
     if (info.src_addr == nullptr)
         return 0;
     if (info.addr_format == FI_ADDR_STR) {
-        if (!placeholder_from_text(static_cast<const char*>(info.src_addr), source))
+        char text[address_text_size] = {}; // the application's need not end with a zero
+        std::memcpy(text, info.src_addr, std::min(info.src_addrlen, sizeof(text) - 1));
+        if (!placeholder_from_text(text, source))
             return 0;
     } else if (info.src_addrlen == sizeof(source)) {
         std::memcpy(&source, info.src_addr, sizeof(source));
