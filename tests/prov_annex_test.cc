@@ -463,6 +463,7 @@ void close_and_open(const Rank& rank, int mode)
             const Window w{rank.get(901), rank.get(900)};
             EXPECT_EQ(mode != 0 && w.key == stale.key, false);
             stream.post([&] { return fi_write(s.ep, &value, 8, nullptr, 1, w.base, w.key, &s); });
+            stream.finish(); // no order between the two was asked for
             stream.post([&] { return fi_atomic(s.ep, &value, 1, nullptr, 1, w.base, w.key, FI_UINT64, FI_SUM, &s); });
             stream.finish();
             stale = w;
