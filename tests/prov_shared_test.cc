@@ -288,6 +288,22 @@ TEST(SharedContexts, ReceivesAreCancelledPeekedAtAndClaimed)
     });
 }
 
+/// Without attributes a shared context can do what the provider can: a receive that names its source is held to it.
+TEST(SharedContexts, ReceiveFromNamedSourcesWithoutAttributes)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(caps | FI_DIRECTED_RECV, 0, 1, FI_SHARED_CONTEXT);
+        Group g(base, 0);
+        EXPECT_EQ(fi_close(&g.srx->fid), 0);
+        check(fi_srx_context(base.domain, nullptr, &g.srx, nullptr), "fi_srx_context");
+        g.add();
+        std::uint64_t word = 0;
+        const fi_addr_t nobody = 1000000;
+        EXPECT_EQ(fi_trecv(g.srx, &word, 8, nullptr, nobody, 9, 0, &word), -FI_EINVAL);
+        EXPECT_EQ(fi_trecv(g.srx, &word, 8, nullptr, FI_ADDR_UNSPEC, 9, 0, &word), 0);
+    });
+}
+
 TEST(SharedContexts, WhatDoesNotFitIsRefused)
 {
     expect_processes(1, [](const Rank&) {

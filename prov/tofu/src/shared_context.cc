@@ -187,9 +187,10 @@ int SharedReceive::open(fid_domain* domain, fi_rx_attr* attr, fid_ep** ep, void*
 {
     if (domain == nullptr || ep == nullptr)
         return -FI_EINVAL;
+    static constexpr fi_rx_attr defaults{}; // all that there is, with sources heeded
+    const fi_rx_attr& wish = attr != nullptr ? *attr : defaults;
     fi_rx_attr granted{};
-    granted.size = limits::rx_size;
-    if (attr != nullptr && !narrow_rx(*attr, attr->caps != 0 ? attr->caps : limits::all_caps, granted))
+    if (!narrow_rx(wish, wish.caps != 0 ? wish.caps : limits::all_caps, granted))
         return -FI_EINVAL;
     static const fi_ops_msg msg_half = halved(msg_ops, false);
     static const fi_ops_tagged tagged_half = halved(tagged_ops, false);
