@@ -319,6 +319,32 @@ TEST(Events, NonsenseInThePoolIsAnErrorOfTheOperation)
     });
 }
 
+/// Who goes on injecting into memory that is gone hears of it, and does not drown in it: each failure is an entry of its own MRQ.
+TEST(Events, FailuresDoNotFillTheOwnReceiveQueue)
+{
+    expect_processes(2, [](const Rank& rank) {
+        setenv("UTOFU_NUM_MRQ_ENTRIES", "8Ki", 1);
+        Options options;
+        options.caps = FI_RMA;
+        Session s(rank, options);
+        std::vector<std::uint8_t> window(4096);
+        const auto peers = s.share(window.data(), window.size());
+        if (rank.number == 0)
+            return;
+        const std::uint64_t word = 7;
+        unsigned failed = 0, accepted = 0;
+        while (accepted < 40000) {
+            for (int i = 0; i < 16; i++)
+                accepted += fi_inject_write(s.ep, &word, 8, 0, peers[0].base + (1 << 24), peers[0].key) == 0;
+            fi_cq_data_entry entry{};
+            fi_cq_err_entry error{};
+            if (fi_cq_read(s.cq, &entry, 1) == -FI_EAVAIL)
+                failed += fi_cq_readerr(s.cq, &error, 0) == 1;
+        }
+        EXPECT_GT(failed, 0u);
+    });
+}
+
 TEST(Events, EntriesOfAQueueAreReadAsTheGuideSays)
 {
     const std::pair<const char*, std::int64_t> all[] = {

@@ -188,6 +188,22 @@ unsigned Vcq::poll_tcq(unsigned budget) noexcept
     return budget;
 }
 
+/// Behind one that failed all others are taken: of posts that nobody waits for the TOQ alone limits how many can fail, to a
+/// peer that is gone for example, and an MRQ that overflows ends the process (guide, chapter 7).
+unsigned Vcq::poll_failures() noexcept
+{
+    constexpr unsigned most = 1 << 16;
+    unsigned taken = 0;
+    for (; taken < most; taken++) {
+        utofu_mrq_notice notice;
+        const int code = functions_->poll_mrq(handle_, 0, &notice);
+        if (code != UTOFU_SUCCESS && (code > UTOFU_ERR_MRQ_OTHER || code < UTOFU_ERR_MRQ_RMT_LENGTH))
+            break; // there is none, or the poll itself failed
+        on_mrq(code, notice);
+    }
+    return taken;
+}
+
 void Vcq::on_tcq(int code, void* cbdata) noexcept
 {
     const auto word = reinterpret_cast<std::uintptr_t>(cbdata);

@@ -354,6 +354,7 @@ class Vcq {
     }
     [[gnu::cold]] void orphaned(int code, bool armw, utofu_vcq_id_t peer) noexcept;
     [[gnu::noinline]] unsigned poll_tcq(unsigned budget) noexcept;
+    [[gnu::noinline, gnu::cold]] unsigned poll_failures() noexcept;
     void on_tcq(int code, void* cbdata) noexcept;
     [[gnu::always_inline]] void on_mrq(int code, const utofu_mrq_notice& notice) noexcept;
     void on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept;
@@ -439,9 +440,11 @@ inline unsigned Vcq::poll_inline(unsigned budget) noexcept
     unsigned taken = 0;
     // Without a waiter a queue has errors at most, and room to give back: a look now and then will do.
     const bool look = ++polls_ % tcq_interval == 0;
-    if (sent_pending_ != 0 || tcq_wanted_ || look) [[unlikely]]
+    const bool makes_room = sent_pending_ != 0 || tcq_wanted_ || look;
+    if (makes_room) [[unlikely]]
         taken = poll_tcq(budget);
-    if (!mrq_is_due() && !look) [[likely]]
+    // Where the TOQ has room again, what was posted must not have filled the MRQ with failures.
+    if (!mrq_is_due() && !makes_room) [[likely]]
         return taken;
     for (unsigned i = 0; i < budget; i++, taken++) {
         utofu_mrq_notice notice;
@@ -454,6 +457,8 @@ inline unsigned Vcq::poll_inline(unsigned budget) noexcept
             break;
         }
         on_mrq(code, notice);
+        if (code != UTOFU_SUCCESS) [[unlikely]]
+            return taken + 1 + poll_failures();
         if (!mrq_is_due()) { // nobody waits for another one
             taken++;
             break;
