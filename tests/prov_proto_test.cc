@@ -94,6 +94,19 @@ TEST(Wire, LongMessagesStayInTheRingAndWithinCredits)
         }
 }
 
+/// A slot that was never used holds 0: no packet may be expected there under that number.
+TEST(Wire, NoSlotIsFirstUsedAsNumberZero)
+{
+    std::uint64_t inverse = 1; // of the factor, by Newton's method
+    for (int i = 0; i < 6; i++)
+        inverse *= 2 - 0x9e3779b97f4a7c15u * inverse;
+    for (std::uint64_t base : {0xfffff000u, 0x7ffff000u, 0u, 0x12345000u}) {
+        const std::uint32_t first = seq_base(inverse * (base << 32));
+        for (std::uint32_t n = 1; n <= max_ring_slots; n++)
+            ASSERT_NE(first + n, 0u) << base;
+    }
+}
+
 TEST(Wire, GeometryIsChecked)
 {
     EXPECT_FALSE((Geometry{0, 64}).valid());

@@ -128,10 +128,11 @@ constexpr std::uint64_t fin_offset(unsigned n) { return fins_offset + n * sizeof
 // --- packets
 
 /// Slots of an area's rings count from here: a packet meant for an earlier endpoint with the same VCQ ID and STag is
-/// not taken for one of ours. A multiple of every ring_slots, so that slot numbers do not depend on it.
+/// not taken for one of ours. A multiple of every ring_slots, so that slot numbers do not depend on it; and less than
+/// 2^31, so that number 0, which a slot that was never used holds, comes when all have been used.
 constexpr std::uint32_t seq_base(std::uint64_t nonce)
 {
-    return static_cast<std::uint32_t>((nonce * 0x9e3779b97f4a7c15) >> 32) & ~(max_ring_slots - 1);
+    return static_cast<std::uint32_t>((nonce * 0x9e3779b97f4a7c15) >> 33) & ~(max_ring_slots - 1);
 }
 
 enum class Type : std::uint8_t {
