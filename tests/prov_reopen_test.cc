@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // An endpoint that is closed and opened again by the same process is a new peer: what was known of the old one must
 // not reach it. Several processes. Calls libfabric over the provider over the simulator.
+#include <filesystem>
+
 #include "prov_session.h"
 
 namespace tofu::test {
@@ -99,6 +101,38 @@ void reopen(std::uint64_t flags)
             serve(rank, options, flags);
         else
             be_clients(rank, options, flags);
+    });
+}
+
+/// Entries of a directory of /proc.
+unsigned entries(const char* directory)
+{
+    unsigned count = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory))
+        count++;
+    return count;
+}
+
+/// A uTofu library may remember shared objects for the life of the process.
+TEST(Reopened, AnEndpointLeavesNoDescriptorBehind)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_MSG;
+        const auto reopen_often = [&rank, &options] {
+            for (unsigned i = 0; i < 40; i++) {
+                Session s(rank, options);
+                unsigned in = 0;
+                ASSERT_EQ(fi_recv(s.ep, &in, sizeof(in), nullptr, FI_ADDR_UNSPEC, &in), 0);
+                ASSERT_EQ(s.post([&] { return fi_inject(s.ep, &i, sizeof(i), rank.number); }), 0);
+                s.expect(&in, FI_RECV);
+                EXPECT_EQ(in, i);
+            }
+        };
+        reopen_often();
+        const unsigned before = entries("/proc/self/fd");
+        reopen_often();
+        EXPECT_EQ(entries("/proc/self/fd"), before);
     });
 }
 

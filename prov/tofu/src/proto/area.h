@@ -64,8 +64,6 @@ class Area {
         return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_ + offset));
     }
 
-    void close_file() noexcept;
-
     Domain* domain_ = nullptr;
     int fd_ = -1;
     std::byte* base_ = nullptr;
