@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The registration cache over a library that pins pages as hardware does: memory is replaced between transfers in
 // every way the kernel has, and what the cache hands out must be of the pages that are there now.
-// Run by make check; links registration_cache.cc, memory_watch.cc, vcq/vcq.cc.
+// Run by make check; links local_memory.cc, registration_cache.cc, memory_watch.cc, vcq/vcq.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "mr.h"
 #include "registration_cache.h"
 
 namespace tofu {
@@ -59,6 +60,7 @@ struct Library {
     std::map<utofu_stadd_t, Region> regions;
     utofu_stadd_t next = utofu_stadd_t{1} << 40;
     unsigned made = 0;
+    unsigned refused = 0; ///< of what was asked to be given back
 };
 Library library;
 
@@ -82,7 +84,10 @@ tofu::vcq::Functions functions()
         return UTOFU_SUCCESS;
     };
     f.dereg_mem = [](utofu_vcq_hdl_t, utofu_stadd_t stadd, unsigned long) -> int {
-        return library.regions.erase(stadd) == 1 ? UTOFU_SUCCESS : UTOFU_ERR_INVALID_STADD;
+        if (library.regions.erase(stadd) == 1)
+            return UTOFU_SUCCESS;
+        library.refused++;
+        return UTOFU_ERR_INVALID_STADD;
     };
     return f;
 }
@@ -341,6 +346,29 @@ TEST_F(RegistrationCacheTest, HoldsWhenThreadsTakeMemoryFromEachOther)
     thief.join();
     EXPECT_GT(cache_->counts().kept, 0u);
     EXPECT_GT(cache_->counts().stale, 0u);
+}
+
+/// An endpoint that closes with operations still in its queues leaves a VCQ that may be others' as it found it.
+TEST(LocalMemoryTest, ItsEndLeavesNothingRegistered)
+{
+    library = Library{};
+    const tofu::vcq::Backend backend(functions(), utofu_onesided_caps{}, 1);
+    tofu::vcq::Vcq vcq;
+    ASSERT_EQ(vcq.open(backend, 0, false, {}), 0);
+    char buffer[4][page];
+    {
+        tofu::LocalMemory memory(vcq);
+        tofu::LocalRef refs[4];
+        for (int i = 0; i < 4; i++)
+            ASSERT_EQ(memory.acquire(buffer[i], page, false, refs[i]), 0);
+        EXPECT_EQ(library.regions.size(), 4u);
+        memory.release(refs[1]);
+        memory.release(refs[2]);
+        ASSERT_EQ(memory.acquire(buffer[1], page, false, refs[1]), 0);
+        EXPECT_EQ(library.regions.size(), 3u);
+    }
+    EXPECT_TRUE(library.regions.empty());
+    EXPECT_EQ(library.refused, 0u) << "given back twice";
 }
 
 } // namespace

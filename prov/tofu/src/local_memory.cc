@@ -20,6 +20,10 @@ LocalMemory::~LocalMemory()
 {
     for (const Kept& kept : kept_)
         vcq_.dereg(kept.stadd);
+    // Of transfers that end without a word with their endpoint; the VCQ may be others' and live on.
+    for (const Transient& transient : transient_)
+        if (transient.next_free == in_use)
+            vcq_.dereg(transient.stadd);
 }
 
 int LocalMemory::acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
@@ -50,7 +54,7 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
         slot = static_cast<std::uint32_t>(transient_.size());
         transient_.push_back({});
     }
-    transient_[slot] = {stadd, 0};
+    transient_[slot] = {stadd, in_use};
     ref = {stadd, slot};
     return 0;
 }

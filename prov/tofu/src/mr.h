@@ -76,6 +76,7 @@ struct LocalRef {
 class LocalMemory {
   public:
     explicit LocalMemory(vcq::Vcq& vcq) noexcept;
+    /// Gives back whatever is still registered, released or not.
     ~LocalMemory();
     /// Registers [address, address + length) with the VCQ, or finds it registered. 0 or -FI_E* (-FI_EAGAIN: no
     /// STADD left until others are released).
@@ -97,8 +98,9 @@ class LocalMemory {
     };
     struct Transient {
         utofu_stadd_t stadd;
-        std::uint32_t next_free;
+        std::uint32_t next_free; ///< 0: the last; or in_use
     };
+    static constexpr std::uint32_t in_use = ~0u;
     static constexpr std::size_t max_kept = 256;
     /// -FI_ENOSPC: not among those that are kept.
     [[nodiscard]] int acquire_region(const MemoryRegion& region, const void* address, bool read_only,
