@@ -143,7 +143,8 @@ TEST(Queue, AnErrorEntryIsAsLongAsTheInterfaceAskedForSays)
         alignas(fi_cq_err_entry) unsigned char room[128];
         std::memset(room, 0x5a, sizeof(room));
         auto* const error = reinterpret_cast<fi_cq_err_entry*>(room);
-        ASSERT_EQ(fi_cq_readerr(p.rx, error, 0), 1);
+        // Not by fi_cq_readerr, which stores a source itself since libfabric 1.20: in its caller, who knows the member.
+        ASSERT_EQ(p.rx->ops->readerr(p.rx, error, 0), 1);
         EXPECT_EQ(error->err, FI_ECANCELED);
         EXPECT_EQ(std::count(room + size, room + sizeof(room), 0x5a), static_cast<long>(sizeof(room) - size));
     }
