@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <set>
 #include <vector>
@@ -32,6 +33,7 @@ struct Script {
     unsigned long vcq_flags = 0;
     int answer = UTOFU_SUCCESS; ///< of the next posts
     int freed = 0;
+    std::chrono::steady_clock::time_point flood_end{}; ///< a peer's notices come until then
 };
 Script script;
 
@@ -75,6 +77,8 @@ Functions functions()
         return *cbdata = data, code;
     };
     f.poll_mrq = [](utofu_vcq_hdl_t, unsigned long, utofu_mrq_notice* notice) -> int {
+        if (std::chrono::steady_clock::now() < script.flood_end)
+            return *notice = {}, notice->notice_type = UTOFU_MRQ_TYPE_RMT_GET, UTOFU_SUCCESS;
         if (script.mrq.empty())
             return UTOFU_ERR_NOT_FOUND;
         auto [code, value] = script.mrq.front();
@@ -333,6 +337,21 @@ TEST_F(VcqTest, ClosingTellsWhoStillWaits)
     ASSERT_EQ(done.notices.size(), 1u);
     EXPECT_EQ(done.notices[0].code, UTOFU_SUCCESS);
     EXPECT_EQ(script.freed, 1);
+}
+
+TEST_F(VcqTest, APeerThatFloodsUsDoesNotKeepItOpen)
+{
+    using Clock = std::chrono::steady_clock;
+    Vcq flooded;
+    ASSERT_EQ(flooded.open(backend, 1, true, {}), 0);
+    Told waits;
+    ASSERT_EQ(flooded.put(5, 0x10, 0x20, 100, {When::delivered, false, false, &waits}), Post::done);
+    script.flood_end = Clock::now() + std::chrono::seconds(4);
+    flooded.close();
+    EXPECT_LT(Clock::now(), script.flood_end);
+    ASSERT_EQ(waits.notices.size(), 1u);
+    EXPECT_EQ(waits.notices[0].code, UTOFU_ERR_MRQ_OTHER);
+    script.flood_end = {};
 }
 
 } // namespace

@@ -28,6 +28,8 @@ int fi_code_of(int code) noexcept
 }
 
 constexpr unsigned exclusive_most = 6;
+/// Of an MRQ taken in a row.
+constexpr unsigned most_notices = 1 << 16;
 
 /// On the first TNI with room from number `spread` on.
 int create(const Functions& f, const Backend& backend, unsigned spread, unsigned long flags,
@@ -41,6 +43,20 @@ int create(const Functions& f, const Backend& backend, unsigned spread, unsigned
             break;
     }
     return code;
+}
+
+/// Until nothing is under way, or for so long. What has come counts however late we are; but a peer can send notices for
+/// ever, so of those that come after the time no more than most_notices are taken.
+void await_notices(Vcq& vcq, std::chrono::milliseconds patience) noexcept
+{
+    using Clock = std::chrono::steady_clock;
+    const auto deadline = Clock::now() + patience;
+    unsigned late = most_notices / Vcq::window_size;
+    while (!vcq.idle()) {
+        const bool some = vcq.poll(Vcq::window_size) != 0;
+        if (Clock::now() >= deadline && (!some || late-- == 0))
+            return;
+    }
 }
 
 } // namespace
@@ -87,10 +103,7 @@ void Vcq::drain() noexcept
         return;
     closing_ = true;
     last_error_ = UTOFU_ERR_MRQ_OTHER; // why posts are refused from now on: an error is never UTOFU_SUCCESS
-    using Clock = std::chrono::steady_clock;
-    const auto deadline = Clock::now() + std::chrono::milliseconds(100);
-    while (!idle() && (poll(window_size) != 0 || Clock::now() < deadline)) {
-    }
+    await_notices(*this, std::chrono::milliseconds(100));
     for (unsigned n = 1; n < window_size; n++) {
         Waiter* waiter = window_[n].waiter;
         if (waiter == nullptr)
@@ -108,10 +121,7 @@ void Vcq::quiesce() noexcept
     if (!is_open() || closing_)
         return;
     closing_ = pausing_ = true;
-    using Clock = std::chrono::steady_clock;
-    const auto deadline = Clock::now() + std::chrono::seconds(2);
-    while (!idle() && (poll(window_size) != 0 || Clock::now() < deadline)) {
-    }
+    await_notices(*this, std::chrono::seconds(2));
     // Their places are not given back: a late notice is not taken for another's.
     static Waiter nobody{[](Waiter*, const Notice&) noexcept {}};
     for (unsigned n = 1; n < window_size; n++)
@@ -192,9 +202,8 @@ unsigned Vcq::poll_tcq(unsigned budget) noexcept
 /// peer that is gone for example, and an MRQ that overflows ends the process (guide, chapter 7).
 unsigned Vcq::poll_failures() noexcept
 {
-    constexpr unsigned most = 1 << 16;
     unsigned taken = 0;
-    for (; taken < most; taken++) {
+    for (; taken < most_notices; taken++) {
         utofu_mrq_notice notice;
         const int code = functions_->poll_mrq(handle_, 0, &notice);
         if (code != UTOFU_SUCCESS && (code > UTOFU_ERR_MRQ_OTHER || code < UTOFU_ERR_MRQ_RMT_LENGTH))
