@@ -355,6 +355,14 @@ TEST(WaitSet, IsWokenByEachMember)
     }
 }
 
+TEST(Wait, AQueueWithoutAWaitObjectHasNothingToSignal)
+{
+    Waiting none(FI_WAIT_NONE);
+    EXPECT_EQ(fi_cq_signal(none.rx), -FI_ENOSYS);
+    Waiting some(FI_WAIT_UNSPEC);
+    EXPECT_EQ(fi_cq_signal(some.rx), 0);
+}
+
 TEST(PollSet, TellsWhichHaveSomething)
 {
     Waiting w(FI_WAIT_NONE);

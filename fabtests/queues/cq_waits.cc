@@ -158,6 +158,7 @@ void cq_wait_none(World& w)
     if (w.ours()) {
         CHECK(w, fi_cq_sread(s.rx(), &entry, 1, nullptr, 0) == -FI_EINVAL);
         CHECK(w, fi_control(&s.rx()->fid, FI_GETWAIT, &descriptor) < 0);
+        CHECK(w, fi_cq_signal(s.rx()) < 0); // "only available if the CQ was configured with a wait object"
         fi_wait_obj kind = FI_WAIT_FD;
         CHECK(w, fi_control(&s.rx()->fid, FI_GETWAITOBJ, &kind) == 0 && kind == FI_WAIT_NONE);
     }

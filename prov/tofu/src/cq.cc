@@ -85,6 +85,9 @@ ssize_t wait_and_read_from(fid_cq* cq, void* buffer, std::size_t count, fi_addr_
 }
 int signal(fid_cq* cq)
 {
+    // fi_cq(3): "only available if the CQ was configured with a wait object"
+    if (CompletionQueue::of(cq).wait_object().kind() == FI_WAIT_NONE)
+        return -FI_ENOSYS;
     CompletionQueue::of(cq).signal();
     return 0;
 }
