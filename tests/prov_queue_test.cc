@@ -123,6 +123,9 @@ TEST(Queue, AnErrorStandsAtItsPlaceInTheOrder)
     char text[64];
     EXPECT_NE(fi_cq_strerror(p.rx, error.prov_errno, nullptr, text, sizeof(text)), nullptr);
     EXPECT_GT(std::strlen(text), 0u);
+    // What the receiver of a message had (FI_EREMOTEIO).
+    EXPECT_STREQ(fi_cq_strerror(p.rx, FI_ENOMEM, nullptr, text, sizeof(text)), fi_strerror(FI_ENOMEM));
+    EXPECT_STREQ(text, fi_strerror(FI_ENOMEM));
 }
 
 /// The structure has grown twice: who asks for an older interface has no room for what came later (fi_cq(3)).

@@ -93,7 +93,10 @@ int signal(fid_cq* cq)
 }
 const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer, std::size_t length)
 {
-    const char* text = prov_errno != 0 ? utofu_text(prov_errno) : "no uTofu code";
+    // uTofu's codes are negative; the positive ones are FI_E* that the receiver of a message had (FI_EREMOTEIO).
+    const char* text = prov_errno > 0   ? fi_strerror(prov_errno)
+                       : prov_errno < 0 ? utofu_text(prov_errno)
+                                        : "no uTofu code";
     if (buffer != nullptr && length > 0)
         std::snprintf(buffer, length, "%s", text);
     return text;
