@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <numeric>
 
 #include "prov_objects.h"
@@ -126,6 +127,21 @@ TEST(Queue, AnErrorStandsAtItsPlaceInTheOrder)
     // What the receiver of a message had (FI_EREMOTEIO).
     EXPECT_STREQ(fi_cq_strerror(p.rx, FI_ENOMEM, nullptr, text, sizeof(text)), fi_strerror(FI_ENOMEM));
     EXPECT_STREQ(text, fi_strerror(FI_ENOMEM));
+}
+
+/// 2^32 + 1 is not 1.
+TEST(Endpoint, MoreRingsThanThereCanBeAreRefused)
+{
+    Objects o{Wishes{}};
+    fid_cq* const cq = o.open_queue();
+    fid_ep* ep = nullptr;
+    ASSERT_EQ(fi_endpoint(o.domain, o.info, &ep, nullptr), 0);
+    ASSERT_EQ(fi_ep_bind(ep, &o.av->fid, 0), 0);
+    ASSERT_EQ(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+    setenv("FI_TOFU_RINGS", "4294967297", 1);
+    EXPECT_EQ(fi_enable(ep), -FI_EINVAL);
+    unsetenv("FI_TOFU_RINGS");
+    EXPECT_EQ(fi_close(&ep->fid), 0);
 }
 
 /// The structure has grown twice: who asks for an older interface has no room for what came later (fi_cq(3)).

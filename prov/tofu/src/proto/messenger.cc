@@ -2,6 +2,7 @@
 // The messenger's beginning and end, and what its rounds of progress do now and then. See messenger.h.
 #include "proto/messenger.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <mutex>
@@ -82,8 +83,9 @@ int Messenger::open() noexcept
     share_from_ = param_size("share_size", ep_.domain().backend().functions().moves_in_caller ? share_size : 0);
     if (max_piece_ < chunk_of(limits::max_msg_size))
         share_from_ = 0;
-    const Geometry geometry{static_cast<std::uint32_t>(rings),
-                            static_cast<std::uint32_t>(param_size("ring_slots", 64))};
+    // More than 32 bits hold is as wrong as the most that they hold.
+    const auto word = [](std::size_t n) { return static_cast<std::uint32_t>(std::min<std::size_t>(n, UINT32_MAX)); };
+    const Geometry geometry{word(rings), word(param_size("ring_slots", 64))};
     if (!geometry.valid()) {
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "FI_TOFU_RINGS must be 1 to %u and FI_TOFU_RING_SLOTS a power of two from %u to %u\n",
