@@ -171,17 +171,25 @@ double wake_up_ms(Block&& block, Wake&& wake)
     return all[15];
 }
 
+/// A reader that only looked every ten milliseconds would need five at the median, and never less than two. A machine that
+/// does other things may need long now and then, but not ten times in a row.
+template <class Block, class Wake>
+void expect_woken_at_once(Block&& block, Wake&& wake)
+{
+    double fastest = wake_up_ms(block, wake);
+    for (int i = 1; i < 10 && fastest >= 2; i++)
+        fastest = std::min(fastest, wake_up_ms(block, wake));
+    EXPECT_LT(fastest, 2);
+}
+
 TEST(Wait, WhoSleepsIsWokenAtOnceByAnotherThread)
 {
     Waiting w(FI_WAIT_UNSPEC);
     fi_cq_tagged_entry entry;
-    // A reader that only looked every ten milliseconds would need five.
-    EXPECT_LT(wake_up_ms([&] { EXPECT_EQ(fi_cq_sread(w.rx, &entry, 1, nullptr, 2000), -FI_EAGAIN); },
-                         [&] { fi_cq_signal(w.rx); }),
-              3);
-    EXPECT_LT(wake_up_ms([&] { EXPECT_EQ(fi_cntr_wait(w.received, fi_cntr_read(w.received) + 1, 2000), 0); },
-                         [&] { fi_cntr_add(w.received, 1); }),
-              3);
+    expect_woken_at_once([&] { EXPECT_EQ(fi_cq_sread(w.rx, &entry, 1, nullptr, 2000), -FI_EAGAIN); },
+                         [&] { fi_cq_signal(w.rx); });
+    expect_woken_at_once([&] { EXPECT_EQ(fi_cntr_wait(w.received, fi_cntr_read(w.received) + 1, 2000), 0); },
+                         [&] { fi_cntr_add(w.received, 1); });
 }
 
 TEST(Wait, AThresholdGathersEntries)

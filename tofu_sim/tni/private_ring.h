@@ -43,11 +43,16 @@ class PrivateRing {
         allocated_ = capacity_ = 0;
         clear();
     }
-    void clear() noexcept { head_ = count_ = 0; }
+    void clear() noexcept
+    {
+        head_ = 0;
+        count(0);
+    }
 
-    [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+    // Any thread may ask, and is told what was so a moment ago (tofu_sim_wait). The rest is the owner's.
+    [[nodiscard]] uint32_t size() const noexcept { return __atomic_load_n(&count_, __ATOMIC_RELAXED); }
+    [[nodiscard]] bool empty() const noexcept { return size() == 0; }
     [[nodiscard]] bool full() const noexcept { return count_ == capacity_; }
-    [[nodiscard]] uint32_t size() const noexcept { return count_; }
 
     // Not when full.
     void push(const T& entry) noexcept
@@ -55,17 +60,19 @@ class PrivateRing {
         uint32_t position = head_ + count_;
         position = position >= capacity_ ? position - capacity_ : position;
         entries_[position] = entry;
-        count_++;
+        count(count_ + 1);
     }
     // Not when empty.
     [[nodiscard]] const T& front() const noexcept { return entries_[head_]; }
     void pop() noexcept
     {
-        count_--;
+        count(count_ - 1);
         head_ = count_ == 0 || head_ + 1 == capacity_ ? 0 : head_ + 1;
     }
 
   private:
+    void count(uint32_t now) noexcept { __atomic_store_n(&count_, now, __ATOMIC_RELAXED); }
+
     T* entries_ = nullptr;
     uint32_t head_ = 0;
     uint32_t count_ = 0;

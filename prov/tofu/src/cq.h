@@ -44,7 +44,8 @@ class CompletionQueue final : public fid_cq {
     {
         write_fields({context, flags, 0, nullptr, 0, 0, FI_ADDR_NOTAVAIL});
     }
-    /// One error entry (fi_cq(3), struct fi_cq_err_entry); err is a positive FI_E*, prov_errno a uTofu code.
+    /// One error entry (fi_cq(3), struct fi_cq_err_entry); err is a positive FI_E*, prov_errno a uTofu code or,
+    /// after FI_EREMOTEIO, the receiver's FI_E*.
     void write_error(const Completion& completion, int err, int prov_errno,
                      std::size_t overflow_length = 0) noexcept;
 
