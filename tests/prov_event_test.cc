@@ -298,9 +298,9 @@ TEST(Events, NonsenseInThePoolIsAnErrorOfTheOperation)
             ASSERT_EQ(write(), 0);
             ASSERT_TRUE(s.next(entry, &error));
             EXPECT_EQ(error.err, err) << std::hex << word;
-            EXPECT_TRUE(wait_until([&] {
+            EXPECT_TRUE(wait_until([&, put = word] {
                 fi_cq_read(s.cq, nullptr, 0);
-                return pool_word(raw) == word;
+                return pool_word(raw) == put;
             }));
         }
         const std::uint64_t empty = event_pool::word(nonce, 0); // no nonsense: refused until there is one
