@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The endpoint's own calls: options, names, aliases, what it refuses before it is enabled and bound, and what becomes of
+// operations at its close. Run by make check. Calls libfabric over the provider over the simulator.
+#include "prov_session.h"
+
+namespace {
+
+using namespace tofu::test;
+using tofu::sim::test::expect_processes;
+
+TEST(Endpoint, OptionsNamesAndAliases)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.selective = true;
+        Session s(rank, options);
+        std::size_t value = 0, length = sizeof(value);
+        ASSERT_EQ(fi_getopt(&s.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, &length), 0);
+        value = 4096;
+        ASSERT_EQ(fi_setopt(&s.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, sizeof(value)), 0);
+        value = 0;
+        ASSERT_EQ(fi_getopt(&s.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, &length), 0);
+        EXPECT_EQ(value, 4096u);
+        EXPECT_EQ(fi_setopt(&s.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, 4), -FI_EINVAL);
+        length = 4;
+        EXPECT_EQ(fi_getopt(&s.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, &length), -FI_ETOOSMALL);
+        EXPECT_EQ(length, sizeof(value));
+        EXPECT_EQ(fi_getopt(&s.ep->fid, FI_OPT_ENDPOINT, 4711, &value, &length), -FI_ENOPROTOOPT);
+
+        length = 0;
+        EXPECT_EQ(fi_getname(&s.ep->fid, nullptr, &length), -FI_ETOOSMALL);
+        std::vector<char> name(length);
+        EXPECT_EQ(fi_getname(&s.ep->fid, name.data(), &length), 0);
+        length = 3;
+        EXPECT_EQ(fi_getname(&s.ep->fid, name.data(), &length), -FI_ETOOSMALL);
+        EXPECT_EQ(length, name.size());
+
+        std::uint64_t memory = 0, one = 1;
+        auto peers = s.share(&memory, 8);
+        fid_ep* loud = nullptr;
+        ASSERT_EQ(fi_ep_alias(s.ep, &loud, FI_TRANSMIT | FI_COMPLETION), 0);
+        EXPECT_EQ(fi_close(&s.ep->fid), -FI_EBUSY);
+        ASSERT_EQ(s.post([&] { return fi_write(s.ep, &one, 8, nullptr, 0, peers[0].base, peers[0].key, &s); }), 0);
+        ASSERT_EQ(s.post([&] { return fi_write(loud, &one, 8, nullptr, 0, peers[0].base, peers[0].key, loud); }), 0);
+        s.expect(loud, FI_RMA | FI_WRITE);
+        s.expect_silence();
+        ASSERT_EQ(fi_close(&loud->fid), 0);
+    });
+}
+
+TEST(Endpoint, AtomicsQueuedAtItsCloseEndOnceEach)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.caps |= FI_ATOMIC;
+        Session s(rank, options);
+        constexpr std::size_t count = 300; // words for a loop of CSWAPs each: more than a window has places
+        std::vector<std::uint64_t> memory(count, 1), operand(count, 3);
+        auto peers = s.share(memory.data(), count * 8);
+        std::vector<unsigned> ends(40);
+        for (unsigned& end : ends)
+            ASSERT_EQ(s.post([&] {
+                return fi_atomic(s.ep, operand.data(), count, nullptr, 0, peers[0].base, peers[0].key, FI_UINT64,
+                                 FI_PROD, &end);
+            }), 0);
+        ASSERT_EQ(fi_close(&s.ep->fid), 0);
+        s.ep = nullptr;
+        for (;;) {
+            fi_cq_data_entry entry{};
+            fi_cq_err_entry error{};
+            const ssize_t ret = fi_cq_read(s.cq, &entry, 1);
+            if (ret == -FI_EAGAIN)
+                break;
+            if (ret == -FI_EAVAIL) {
+                ASSERT_EQ(fi_cq_readerr(s.cq, &error, 0), 1);
+            }
+            ++*static_cast<unsigned*>(ret == 1 ? entry.op_context : error.op_context);
+        }
+        EXPECT_EQ(ends, std::vector<unsigned>(ends.size(), 1u));
+    });
+}
+
+TEST(Endpoint, NothingWorksBeforeItIsEnabledAndBound)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.enable = false;
+        Session s(rank, options);
+        char byte = 0;
+        EXPECT_EQ(fi_write(s.ep, &byte, 1, nullptr, 0, 0, 0, nullptr), -FI_EOPBADSTATE);
+        EXPECT_EQ(fi_send(s.ep, &byte, 1, nullptr, 0, nullptr), -FI_EOPBADSTATE);
+        EXPECT_EQ(fi_ep_bind(s.ep, &s.cq->fid, FI_TRANSMIT), -FI_EINVAL); // is bound already
+        EXPECT_EQ(fi_ep_bind(s.ep, &s.cq->fid, std::uint64_t{1} << 62), -FI_EBADFLAGS);
+        EXPECT_EQ(fi_close(&s.cq->fid), -FI_EBUSY);
+        EXPECT_EQ(fi_close(&s.av->fid), -FI_EBUSY);
+        fid_ep* bare = nullptr;
+        ASSERT_EQ(fi_endpoint(s.domain, s.info, &bare, nullptr), 0);
+        EXPECT_EQ(fi_enable(bare), -FI_ENOAV);
+        ASSERT_EQ(fi_ep_bind(bare, &s.av->fid, 0), 0);
+        EXPECT_EQ(fi_enable(bare), -FI_ENOCQ);
+        ASSERT_EQ(fi_close(&bare->fid), 0);
+        ASSERT_EQ(fi_enable(s.ep), 0);
+        EXPECT_EQ(fi_enable(s.ep), -FI_EOPBADSTATE);
+        EXPECT_EQ(fi_tsend(s.ep, &byte, 1, nullptr, 0, 0, nullptr), -FI_EOPNOTSUPP);
+        EXPECT_EQ(fi_write(s.ep, &byte, 1, nullptr, 17, 0, 0, nullptr), -FI_EINVAL); // no such peer
+    });
+}
+
+} // namespace
