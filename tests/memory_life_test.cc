@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what happens to registrations and moved pages as a program lives: free, realloc, fork, reuse of STags.
-// Called by: make check. Calls: tests/memory_harness.
-#include "memory_harness.h"
+// Role: what happens to registrations and moved pages as a program lives: free, realloc, munmap, reuse of STags. Fork is in
+// memory_fork_test.cc. Called by: make check. Calls: tests/memory_leader.
+#include "memory_leader.h"
 
 #include <algorithm>
 #include <chrono>
@@ -10,67 +10,12 @@
 #include <fstream>
 #include <string>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 
 namespace tofu::sim::test {
 namespace {
 
 constexpr size_t page = 4096;
-
-// Rank 1 does what rank 0 asks for through the board until told to stop: command in word 20.
-enum Command : uint64_t { none, add_one, write_one, stop };
-
-void follow(const Rank& rank, const Node& node)
-{
-    for (uint64_t round = 1;; ++round) {
-        ASSERT_TRUE(wait_until([&] { return rank.get(21) == round; }));
-        const uint64_t stadd = rank.get(22);
-        int rc = 0;
-        if (rank.get(20) == stop)
-            return;
-        if (rank.get(20) == add_one)
-            rc = node.add8(rank.get(0), stadd, 1);
-        if (rank.get(20) == write_one)
-            rc = node.put8(rank.get(0), stadd, rank.get(23));
-        rank.set(24, uint64_t(int64_t(rc)));
-        rank.set(25, round);
-    }
-}
-
-struct Leader {
-    const Rank& rank;
-    uint64_t round = 0;
-
-    int ask(Command command, utofu_stadd_t stadd = 0, uint64_t value = 0)
-    {
-        rank.set(20, command);
-        rank.set(22, stadd);
-        rank.set(23, value);
-        rank.set(21, ++round);
-        if (command == stop)
-            return 0;
-        EXPECT_TRUE(wait_until([&] { return rank.get(25) == round; }));
-        return int(int64_t(rank.get(24)));
-    }
-};
-
-void lead(const std::function<void(Node&, Leader&)>& body)
-{
-    expect_processes(2, [&](const Rank& rank) {
-        Node node;
-        rank.set(rank.number, node.id);
-        rank.barrier();
-        if (rank.number == 1) {
-            follow(rank, node);
-            return;
-        }
-        Leader leader{rank};
-        body(node, leader);
-        leader.ask(stop);
-    });
-}
 
 TEST(MemoryLife, StaddOfAFreedRegistrationStaysAnError)
 {
@@ -304,154 +249,6 @@ TEST(MemoryLife, UnmappedUnderARegistrationIsAnError)
         EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_ERR_MRQ_RMT_MEMORY);
         EXPECT_EQ(peer.ask(write_one, stadd), UTOFU_ERR_MRQ_RMT_MEMORY);
         node.remove(stadd);
-    });
-}
-
-TEST(MemoryLife, ChildOfForkHasItsOwnCopy)
-{
-    lead([](Node& node, Leader& peer) {
-        std::vector<uint64_t> words(100000, 5);
-        const utofu_stadd_t stadd = node.add(words.data(), words.size() * 8);
-        for (size_t i = 0; i < words.size(); i += 1000)
-            ASSERT_EQ(peer.ask(add_one, stadd + i * 8), UTOFU_SUCCESS);
-        for (int round = 0; round < 3; ++round) {
-            const pid_t child = ::fork();
-            ASSERT_GE(child, 0);
-            if (child == 0) {
-                uint64_t good = 0;
-                for (size_t i = 0; i < words.size(); ++i)
-                    good += words[i] == 5u + (i % 1000 == 0) + (i == 0 ? round : 0);
-                std::fill(words.begin(), words.end(), 99);
-                utofu_stadd_t more = 0;
-                const bool refused = utofu_reg_mem(node.vcq, words.data(), 8, 0, &more) != UTOFU_SUCCESS;
-                ::_exit(good == words.size() && refused ? 0 : 1);
-            }
-            EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS); // while the child writes
-            int status = -1;
-            EXPECT_EQ(::waitpid(child, &status, 0), child);
-            EXPECT_EQ(status, 0);
-            EXPECT_EQ(words[0], 7u + round);
-            EXPECT_EQ(words[1], 5u);
-        }
-        node.remove(stadd);
-    });
-}
-
-// The bytes of [heap], where the C library's allocator keeps its notes beside what it has given out.
-std::pair<char*, size_t> heap()
-{
-    std::ifstream maps("/proc/self/maps");
-    std::string line;
-    uint64_t start = 0;
-    uint64_t end = 0;
-    while (std::getline(maps, line)) {
-        uint64_t from = 0;
-        uint64_t to = 0;
-        if (line.find("[heap]") == std::string::npos && (end == 0 || line.find(" rw-s ") == std::string::npos))
-            continue;
-        if (std::sscanf(line.c_str(), "%lx-%lx", &from, &to) == 2 && (end == 0 || from == end)) {
-            start = end == 0 ? from : start;
-            end = to;
-        }
-    }
-    return {reinterpret_cast<char*>(start), size_t(end - start)};
-}
-
-// Moved pages are shared with a child until it has copied them: what the simulator itself allocates there must come
-// later, or the parent's allocator finds somebody else's notes.
-TEST(MemoryLife, AChildOfForkTouchesNothingOfItsParentsHeap)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "the sanitizers bring an allocator of their own";
-#endif
-    lead([](Node& node, Leader& peer) {
-        std::vector<uint64_t*> blocks(16);
-        for (auto& block : blocks)
-            block = static_cast<uint64_t*>(std::malloc(30000));
-        const auto [start, bytes] = heap();
-        ASSERT_GT(bytes, size_t{256} << 10);
-        const utofu_stadd_t stadd = node.add(start, bytes);
-        for (auto* block : blocks)
-            ASSERT_EQ(peer.ask(add_one, stadd + uint64_t(reinterpret_cast<char*>(block) - start)), UTOFU_SUCCESS);
-        auto* before = static_cast<char*>(
-            ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-        ASSERT_NE(before, MAP_FAILED);
-        for (int round = 0; round < 3; ++round) { // the first one lets the parent's side allocate what it needs
-            std::memcpy(before, start, bytes);
-            const pid_t child = ::fork();
-            if (child == 0)
-                ::_exit(0);
-            int status = -1;
-            const bool ended = ::waitpid(child, &status, 0) == child && status == 0;
-            const bool same = std::memcmp(before, start, bytes) == 0;
-            EXPECT_TRUE(ended);
-            EXPECT_TRUE(same || round == 0);
-        }
-        ::munmap(before, bytes);
-        node.remove(stadd);
-        for (auto* block : blocks)
-            std::free(block);
-    });
-}
-
-// A child that uses uTofu is a process like any other: what it frees is gone.
-TEST(MemoryLife, AChildThatUsesUTofuItselfCanFreeItsVcqs)
-{
-    expect_processes(1, [](const Rank&) {
-        Node node;
-        const pid_t child = ::fork();
-        if (child == 0) {
-            alignas(256) static uint64_t words[32];
-            utofu_vcq_hdl_t vcq = 0;
-            utofu_stadd_t stadd = 0;
-            EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq), UTOFU_SUCCESS);
-            EXPECT_EQ(utofu_reg_mem_with_stag(vcq, words, sizeof words, 5, 0, &stadd), UTOFU_SUCCESS);
-            const utofu_vcq_hdl_t first = vcq;
-            EXPECT_EQ(utofu_free_vcq(vcq), UTOFU_SUCCESS);
-            EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq), UTOFU_SUCCESS);
-            EXPECT_EQ(vcq, first); // the same place
-            utofu_vcq_id_t id = 0;
-            EXPECT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
-            EXPECT_EQ(posted([&] {
-                          return utofu_put_piggyback8(vcq, id, 77, stadd, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
-                                                      nullptr);
-                      }),
-                      UTOFU_SUCCESS);
-            utofu_mrq_notice notice;
-            EXPECT_EQ(wait_mrq(vcq, &notice), UTOFU_ERR_MRQ_RMT_STADD);
-            EXPECT_EQ(words[0], 0u);
-            std::exit(::testing::Test::HasFailure() ? 1 : 0);
-        }
-        int status = -1;
-        EXPECT_EQ(::waitpid(child, &status, 0), child);
-        EXPECT_EQ(status, 0);
-    });
-}
-
-TEST(MemoryLife, ForkFromAStackThatWasMoved)
-{
-    lead([](Node& node, Leader& peer) {
-        std::thread([&] {
-            volatile uint64_t words[2048];
-            for (auto& word : words)
-                word = 3;
-            const utofu_stadd_t stadd = node.add(const_cast<uint64_t*>(words), sizeof words);
-            for (size_t i = 0; i < 2048; i += 512)
-                EXPECT_EQ(peer.ask(add_one, stadd + i * 8), UTOFU_SUCCESS);
-            const pid_t child = ::fork();
-            if (child == 0) {
-                for (auto& word : words)
-                    word = word * 2;
-                ::_exit(words[0] == 8 && words[1] == 6 ? 0 : 1);
-            }
-            int status = -1;
-            EXPECT_EQ(::waitpid(child, &status, 0), child);
-            EXPECT_EQ(status, 0);
-            EXPECT_EQ(words[0], 4u);
-            EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS); // still works after
-            EXPECT_EQ(words[0], 5u);
-            node.remove(stadd);
-        }).join();
     });
 }
 
