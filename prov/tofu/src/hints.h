@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What the provider makes of a caller's hints: whether they can be met, and which capabilities, orders and style of keys
+// follow from them (fi_getinfo(3)). Called by info. Calls attributes, log.
+#pragma once
+
+#include <cstdint>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_endpoint.h>
+
+namespace tofu {
+
+/// The two ways of registering memory (fi_mr(3)): who chooses the keys.
+enum class KeyStyle { provider, user };
+
+/// Fills in the halves of MSG, TAGGED, RMA and ATOMIC that the caller left open (fi_getinfo(3), "Capabilities").
+[[nodiscard]] std::uint64_t expand(std::uint64_t caps) noexcept;
+
+/// The capabilities that an info has which answers these hints; null: no hints.
+[[nodiscard]] std::uint64_t granted_caps(const fi_info* hints) noexcept;
+
+/// The message orders that can be had with these capabilities.
+[[nodiscard]] std::uint64_t orders_for(std::uint64_t caps) noexcept;
+
+/// Whether all that the hints ask for can be had. A false leaves a line at info level that names the attribute. mr_mode
+/// and the objects that are named are not looked at: see mr_mode_for, and get_info.
+[[nodiscard]] bool fits(const fi_info* hints) noexcept;
+[[nodiscard]] bool fits_tx(const fi_tx_attr& hint, std::uint64_t caps) noexcept;
+[[nodiscard]] bool fits_rx(const fi_rx_attr& hint, std::uint64_t caps) noexcept;
+
+/// What mr_mode the caller gets for this style of keys, or false where it rules the style out. A hint of 0 rules
+/// nothing out before version 1.5 (fi_mr(3), FI_MR_UNSPEC); since then the caller may set only what it can do.
+[[nodiscard]] bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, int& mode) noexcept;
+
+} // namespace tofu
