@@ -218,6 +218,13 @@ TEST(Threads, ShareThemTalkingToThemselves)
 {
     run_crew(1, FI_PROGRESS_MANUAL);
 }
+/// Which have one CQ each (guide 4.3.2.1: they are distributed to the processes of a node).
+TEST(Threads, ShareThemOnANodeFullOfProcesses)
+{
+    setenv("TOFU_SIM_PPN", "48", 1);
+    run_crew(2, FI_PROGRESS_MANUAL);
+    unsetenv("TOFU_SIM_PPN");
+}
 
 } // namespace
 } // namespace tofu::test

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -29,11 +30,21 @@ struct Script {
     std::deque<std::pair<int, void*>> tcq;
     std::deque<std::pair<int, utofu_mrq_notice>> mrq;
     std::set<unsigned> full_tnis;
+    unsigned cqs = 100;       ///< that the process has; exclusive VCQs take one each, the others one together
+    std::map<utofu_vcq_hdl_t, unsigned long> vcqs; ///< and their flags
     std::vector<unsigned> tried_tnis;
     unsigned long vcq_flags = 0;
     int answer = UTOFU_SUCCESS; ///< of the next posts
-    int freed = 0;
     std::chrono::steady_clock::time_point flood_end{}; ///< a peer's notices come until then
+
+    /// With one more VCQ.
+    [[nodiscard]] unsigned cqs_taken(bool alone) const
+    {
+        unsigned exclusive = alone, shared = !alone;
+        for (const auto& [handle, flags] : vcqs)
+            ((flags & UTOFU_VCQ_FLAG_EXCLUSIVE) != 0 ? exclusive : shared)++;
+        return exclusive + (shared != 0);
+    }
 };
 Script script;
 
@@ -52,10 +63,17 @@ Functions functions()
         script.vcq_flags = flags;
         if (script.full_tnis.count(tni))
             return UTOFU_ERR_FULL;
-        *handle = 0x1000;
+        const bool alone = (flags & UTOFU_VCQ_FLAG_EXCLUSIVE) != 0;
+        if (script.cqs_taken(alone) > script.cqs)
+            return UTOFU_ERR_FULL;
+        static utofu_vcq_hdl_t last = 0x1000;
+        script.vcqs[*handle = last++] = flags;
         return UTOFU_SUCCESS;
     };
-    f.free_vcq = [](utofu_vcq_hdl_t) -> int { return script.freed++, UTOFU_SUCCESS; };
+    f.free_vcq = [](utofu_vcq_hdl_t handle) -> int {
+        EXPECT_EQ(script.vcqs.erase(handle), 1u);
+        return UTOFU_SUCCESS;
+    };
     f.query_vcq_id = [](utofu_vcq_hdl_t, utofu_vcq_id_t* id) -> int { return *id = 77, UTOFU_SUCCESS; };
     f.put = [](utofu_vcq_hdl_t, utofu_vcq_id_t peer, utofu_stadd_t, utofu_stadd_t, std::size_t,
                std::uint64_t edata, unsigned long flags, void* cbdata) -> int {
@@ -161,8 +179,24 @@ TEST_F(VcqTest, OpenWithoutAnyRoomIsNoSpace)
     Vcq other;
     EXPECT_EQ(other.open(backend, 0, true, {}), -FI_ENOSPC);
     EXPECT_FALSE(other.is_open());
-    // One of the fixture; here each TNI twice: for a CQ of its own, then for a place on a shared one.
-    EXPECT_EQ(script.tried_tnis.size(), 9u);
+    // Two of the fixture, one of them for a moment; here each TNI twice: for a CQ of its own, then for a place on a
+    // shared one.
+    EXPECT_EQ(script.tried_tnis.size(), 10u);
+}
+
+TEST_F(VcqTest, TheLastCqIsNotTakenByOneAlone)
+{
+    // The fixture's VCQ has a CQ of its own.
+    EXPECT_EQ(script.vcqs.begin()->second, UTOFU_VCQ_FLAG_EXCLUSIVE);
+    script.cqs = 3;
+    Vcq alone, shared, another;
+    ASSERT_EQ(alone.open(backend, 0, true, {}), 0);
+    ASSERT_EQ(shared.open(backend, 1, true, {}), 0);
+    ASSERT_EQ(another.open(backend, 2, true, {}), 0);
+    EXPECT_EQ(script.vcqs[alone.handle()], UTOFU_VCQ_FLAG_EXCLUSIVE);
+    EXPECT_EQ(script.vcqs[shared.handle()], UTOFU_VCQ_FLAG_THREAD_SAFE);
+    EXPECT_EQ(script.vcqs[another.handle()], UTOFU_VCQ_FLAG_THREAD_SAFE);
+    EXPECT_EQ(script.vcqs.size(), 4u); // nothing else is left of the attempts
 }
 
 TEST_F(VcqTest, FlagsFollowHow)
@@ -336,7 +370,7 @@ TEST_F(VcqTest, ClosingTellsWhoStillWaits)
     EXPECT_EQ(waits.notices[0].code, UTOFU_ERR_MRQ_OTHER);
     ASSERT_EQ(done.notices.size(), 1u);
     EXPECT_EQ(done.notices[0].code, UTOFU_SUCCESS);
-    EXPECT_EQ(script.freed, 1);
+    EXPECT_TRUE(script.vcqs.empty());
 }
 
 TEST_F(VcqTest, APeerThatFloodsUsDoesNotKeepItOpen)

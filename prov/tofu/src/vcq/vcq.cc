@@ -45,6 +45,18 @@ int create(const Functions& f, const Backend& backend, unsigned spread, unsigned
     return code;
 }
 
+/// On a CQ of its own, unless the process would then have none to share: a process may have a single CQ (48 on a node of
+/// Fugaku), and uTofu tells nobody how many. So one more VCQ is made for a moment.
+int create_alone(const Functions& f, const Backend& backend, unsigned spread, utofu_vcq_hdl_t& handle) noexcept
+{
+    if (const int code = create(f, backend, spread, UTOFU_VCQ_FLAG_EXCLUSIVE, handle); code != UTOFU_SUCCESS)
+        return code;
+    utofu_vcq_hdl_t another = 0;
+    const int code = create(f, backend, spread, UTOFU_VCQ_FLAG_THREAD_SAFE, another);
+    f.free_vcq(code == UTOFU_SUCCESS ? another : handle);
+    return code;
+}
+
 /// Until nothing is under way, or for so long. What has come counts however late we are; but a peer can send notices for
 /// ever, so of those that come after the time no more than most_notices are taken.
 void await_notices(Vcq& vcq, std::chrono::milliseconds patience) noexcept
@@ -69,9 +81,9 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     utofu_vcq_hdl_t handle = 0;
     int code = UTOFU_ERR_FULL;
     // Alone on its CQ, a VCQ needs no lock of the library's beside that of its owner (guide 3.3.4.1). Such CQs
-    // are few: only the first VCQs of a domain, or later ones would find no CQ to share.
+    // are few: only the first VCQs of a domain.
     if (thread_safe && spread < exclusive_most)
-        code = create(f, backend, spread, UTOFU_VCQ_FLAG_EXCLUSIVE, handle);
+        code = create_alone(f, backend, spread, handle);
     if (code != UTOFU_SUCCESS)
         code = create(f, backend, spread, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, handle);
     if (code != UTOFU_SUCCESS)
