@@ -69,6 +69,15 @@ inline constexpr unsigned long onesided_flags =
     return UTOFU_SUCCESS;
 }
 
+[[nodiscard]] inline int build_transfer(Descriptor& d, Op op, uint64_t rmt_vcq_id, uint64_t lcl_stadd,
+                                        uint64_t rmt_stadd, size_t length, uint64_t edata,
+                                        unsigned long flags, size_t mtu, size_t gap) noexcept
+{
+    const int rc = build_gap(d, mtu, gap);
+    return rc != UTOFU_SUCCESS ? rc
+                               : build_transfer(d, op, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags);
+}
+
 [[nodiscard]] inline int build_piggyback(Descriptor& d, uint64_t rmt_vcq_id, const void* data,
                                          size_t max_length, uint64_t rmt_stadd, size_t length,
                                          uint64_t edata, unsigned long flags) noexcept

@@ -76,10 +76,8 @@ int putofu_put_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_sta
                    size_t mtu, size_t gap, void* cbdata)
 {
     return start(vcq_hdl, cbdata, [&](Descriptor& d) {
-        const int rc = build_gap(d, mtu, gap);
-        return rc != UTOFU_SUCCESS ? rc
-                                   : build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd,
-                                                    length, edata, flags);
+        return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
+                              gap);
     });
 }
 
@@ -98,10 +96,8 @@ int putofu_put_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
                           unsigned long int flags, size_t mtu, size_t gap, void* cbdata)
 {
     return start_blocks(vcq_hdl, cbdata, stride, num_blocks, [&](Descriptor& d) {
-        const int rc = build_gap(d, mtu, gap);
-        return rc != UTOFU_SUCCESS ? rc
-                                   : build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd,
-                                                    length, edata, flags);
+        return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
+                              gap);
     });
 }
 
@@ -139,10 +135,8 @@ int putofu_get_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_sta
                    size_t mtu, size_t gap, void* cbdata)
 {
     return start(vcq_hdl, cbdata, [&](Descriptor& d) {
-        const int rc = build_gap(d, mtu, gap);
-        return rc != UTOFU_SUCCESS ? rc
-                                   : build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd,
-                                                    length, edata, flags);
+        return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
+                              gap);
     });
 }
 
@@ -161,10 +155,8 @@ int putofu_get_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
                           unsigned long int flags, size_t mtu, size_t gap, void* cbdata)
 {
     return start_blocks(vcq_hdl, cbdata, stride, num_blocks, [&](Descriptor& d) {
-        const int rc = build_gap(d, mtu, gap);
-        return rc != UTOFU_SUCCESS ? rc
-                                   : build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd,
-                                                    length, edata, flags);
+        return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
+                              gap);
     });
 }
 

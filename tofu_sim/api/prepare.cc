@@ -88,10 +88,8 @@ int putofu_prepare_put_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
                            void* desc, size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
-        const int rc = build_gap(d, mtu, gap);
-        return rc != UTOFU_SUCCESS ? rc
-                                   : build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd,
-                                                    length, edata, flags);
+        return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
+                              gap);
     });
 }
 
@@ -112,10 +110,8 @@ int putofu_prepare_put_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vc
                                   size_t* desc_size)
 {
     return prepare_blocks(vcq_hdl, desc, desc_size, stride, num_blocks, [&](Descriptor& d) {
-        const int rc = build_gap(d, mtu, gap);
-        return rc != UTOFU_SUCCESS ? rc
-                                   : build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd,
-                                                    length, edata, flags);
+        return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
+                              gap);
     });
 }
 
@@ -155,10 +151,8 @@ int putofu_prepare_get_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
                            void* desc, size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
-        const int rc = build_gap(d, mtu, gap);
-        return rc != UTOFU_SUCCESS ? rc
-                                   : build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd,
-                                                    length, edata, flags);
+        return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
+                              gap);
     });
 }
 
@@ -179,10 +173,8 @@ int putofu_prepare_get_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vc
                                   size_t* desc_size)
 {
     return prepare_blocks(vcq_hdl, desc, desc_size, stride, num_blocks, [&](Descriptor& d) {
-        const int rc = build_gap(d, mtu, gap);
-        return rc != UTOFU_SUCCESS ? rc
-                                   : build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd,
-                                                    length, edata, flags);
+        return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
+                              gap);
     });
 }
 
