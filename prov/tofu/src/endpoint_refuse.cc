@@ -39,32 +39,26 @@ constexpr RefusingOps refusing() noexcept
     };
 }
 
+/// Messages and tagged ones have the same calls in either direction.
+template <class Ops>
+Ops half_of(Ops ops, bool sends) noexcept
+{
+    constexpr Refusal<-FI_EOPNOTSUPP> no{};
+    if (sends)
+        ops.recv = no, ops.recvv = no, ops.recvmsg = no;
+    else
+        ops.send = no, ops.sendv = no, ops.sendmsg = no, ops.inject = no, ops.senddata = no,
+        ops.injectdata = no;
+    return ops;
+}
+
 } // namespace
 
 RefusingOps ops_of_disabled = refusing<-FI_EOPBADSTATE>();
 RefusingOps ops_of_missing = refusing<-FI_EOPNOTSUPP>();
 
-fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept
-{
-    constexpr Refusal<-FI_EOPNOTSUPP> no{};
-    if (sends)
-        ops.recv = no, ops.recvv = no, ops.recvmsg = no;
-    else
-        ops.send = no, ops.sendv = no, ops.sendmsg = no, ops.inject = no, ops.senddata = no,
-        ops.injectdata = no;
-    return ops;
-}
-
-fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept
-{
-    constexpr Refusal<-FI_EOPNOTSUPP> no{};
-    if (sends)
-        ops.recv = no, ops.recvv = no, ops.recvmsg = no;
-    else
-        ops.send = no, ops.sendv = no, ops.sendmsg = no, ops.inject = no, ops.senddata = no,
-        ops.injectdata = no;
-    return ops;
-}
+fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept { return half_of(ops, sends); }
+fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept { return half_of(ops, sends); }
 
 namespace {
 constexpr Refusal<-FI_ENOSYS> nosys{};
