@@ -4,8 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include <rdma/fi_rma.h>
-
+#include "../common/rma_message.h"
 #include "../common/world.h"
 
 namespace fabtests {
@@ -31,18 +30,9 @@ void publish(World& w, fid_mr* mr, void* memory)
 int write8(World& w, unsigned target, std::size_t offset, std::uint64_t value)
 {
     std::memcpy(w.local(), &value, 8);
-    iovec iov{w.local(), 8};
-    void* desc = w.desc();
-    fi_rma_iov remote{w.address(target, offset), 8, w.key(target)};
-    fi_msg_rma msg{};
-    msg.msg_iov = &iov;
-    msg.desc = &desc;
-    msg.iov_count = 1;
-    msg.addr = w.peer(target);
-    msg.rma_iov = &remote;
-    msg.rma_iov_count = 1;
+    RmaMessage m(w, w.local(), 8, target, offset);
     const ssize_t rc =
-        w.post([&] { return fi_writemsg(w.ep(), &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE); });
+        w.post([&] { return fi_writemsg(w.ep(), &m.msg, FI_COMPLETION | FI_DELIVERY_COMPLETE); });
     return rc != 0 ? static_cast<int>(-rc) : w.wait();
 }
 

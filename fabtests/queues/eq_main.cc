@@ -284,16 +284,23 @@ fid_domain* bound_domain(World& w, fid_eq* eq, std::uint64_t flags)
     return nullptr;
 }
 
-/// fi_close: "must not be bound to any other objects prior to being closed ... -FI_EBUSY"
-void busy_vector(World& w)
+/// A vector that tells the queue what has become of its insertions.
+fid_av* vector_of(World& w, const Queue& q)
 {
-    Queue q(w, FI_WAIT_NONE);
     fi_av_attr attr{};
     attr.type = FI_AV_TABLE;
     attr.flags = FI_EVENT;
     fid_av* av = nullptr;
     CHECK(w, fi_av_open(w.domain(), &attr, &av, nullptr) == 0);
     CHECK(w, fi_av_bind(av, &q.eq->fid, 0) == 0);
+    return av;
+}
+
+/// fi_close: "must not be bound to any other objects prior to being closed ... -FI_EBUSY"
+void busy_vector(World& w)
+{
+    Queue q(w, FI_WAIT_NONE);
+    fid_av* const av = vector_of(w, q);
     if (!CHECK(w, fi_close(&q.eq->fid) == -FI_EBUSY))
         q.eq = nullptr; // it is gone
     CHECK(w, q.eq == nullptr || fi_close(&av->fid) == 0);
@@ -338,12 +345,7 @@ void errors(World& w)
     CHECK(w, fi_eq_strerror(q.eq, FI_EINVAL, nullptr, nullptr, 0) != nullptr || !w.ours()); // "an optional buffer"
     if (!w.ours())
         return; // who fails at which addresses is theirs
-    fi_av_attr attr{};
-    attr.type = FI_AV_TABLE;
-    attr.flags = FI_EVENT;
-    fid_av* av = nullptr;
-    CHECK(w, fi_av_open(w.domain(), &attr, &av, nullptr) == 0);
-    CHECK(w, fi_av_bind(av, &q.eq->fid, 0) == 0);
+    fid_av* const av = vector_of(w, q);
     unsigned char garbage[64];
     std::memset(garbage, 0xa5, sizeof garbage);
     std::uint64_t number = 0;

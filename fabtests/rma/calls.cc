@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "../common/rma_message.h"
 #include "rma_checks.h"
 
 namespace fabtests {
@@ -15,31 +16,23 @@ enum class Form { plain, v, msg };
 ssize_t transfer(World& w, Form form, bool read, void* buffer, std::size_t length, unsigned target,
                  std::size_t offset, void* context)
 {
-    const std::uint64_t address = w.address(target, offset), key = w.key(target);
-    iovec iov{buffer, length};
-    void* desc = w.desc();
-    fi_rma_iov remote{address, length, key};
-    fi_msg_rma msg{};
-    msg.msg_iov = &iov;
-    msg.desc = &desc;
-    msg.iov_count = 1;
-    msg.addr = w.peer(target);
-    msg.rma_iov = &remote;
-    msg.rma_iov_count = 1;
-    msg.context = context;
+    RmaMessage m(w, buffer, length, target, offset);
+    m.msg.context = context;
+    const fi_addr_t peer = m.msg.addr;
+    const std::uint64_t address = m.remote.addr, key = m.remote.key;
     return w.post([&]() -> ssize_t {
         switch (form) {
         case Form::plain:
-            return read ? fi_read(w.ep(), buffer, length, desc, msg.addr, address, key, context)
-                        : fi_write(w.ep(), buffer, length, desc, msg.addr, address, key, context);
+            return read ? fi_read(w.ep(), buffer, length, m.desc, peer, address, key, context)
+                        : fi_write(w.ep(), buffer, length, m.desc, peer, address, key, context);
         case Form::v:
-            return read ? fi_readv(w.ep(), &iov, &desc, 1, msg.addr, address, key, context)
-                        : fi_writev(w.ep(), &iov, &desc, 1, msg.addr, address, key, context);
+            return read ? fi_readv(w.ep(), &m.iov, &m.desc, 1, peer, address, key, context)
+                        : fi_writev(w.ep(), &m.iov, &m.desc, 1, peer, address, key, context);
         case Form::msg: break;
         }
         // FI_DELIVERY_COMPLETE: when the entry is there, the bytes are visible at the target.
-        return read ? fi_readmsg(w.ep(), &msg, FI_COMPLETION)
-                    : fi_writemsg(w.ep(), &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+        return read ? fi_readmsg(w.ep(), &m.msg, FI_COMPLETION)
+                    : fi_writemsg(w.ep(), &m.msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
     });
 }
 

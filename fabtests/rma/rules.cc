@@ -5,33 +5,10 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "../common/rma_message.h"
 #include "rma_checks.h"
 
 namespace fabtests {
-namespace {
-
-/// A message of one local and one remote segment.
-struct Message {
-    iovec iov;
-    fi_rma_iov remote;
-    void* desc;
-    fi_msg_rma msg{};
-    Message(World& w, void* buffer, std::size_t length, unsigned target, std::size_t offset)
-        : iov{buffer, length}, remote{w.address(target, offset), length, w.key(target)}, desc(w.desc())
-    {
-        msg.msg_iov = &iov;
-        msg.desc = &desc;
-        msg.iov_count = 1;
-        msg.addr = w.peer(target);
-        msg.rma_iov = &remote;
-        msg.rma_iov_count = 1;
-        msg.context = this;
-    }
-    Message(const Message&) = delete;
-};
-
-} // namespace
-
 void check_inject(World& w)
 {
     const unsigned next = (w.rank() + 1) % w.ranks();
@@ -53,7 +30,7 @@ void check_inject(World& w)
     for (unsigned round = 200; size != 0 && round < 300; ++round, ++posted) {
         for (std::size_t i = 0; i < size; ++i)
             buffer[i] = byte_of(w.rank(), i, round);
-        Message m(w, buffer, size, next, round * 64);
+        RmaMessage m(w, buffer, size, next, round * 64);
         m.desc = nullptr;
         CHECK(w, w.post([&] { return fi_writemsg(w.ep(), &m.msg, FI_INJECT | FI_COMPLETION); }) == 0);
         std::memset(buffer, 0xee, sizeof buffer);
@@ -62,7 +39,7 @@ void check_inject(World& w)
     CHECK(w, w.wait_count(w.writes(), counted + posted) == 0);
     // "does not generate an entry in the completion queue"
     CHECK(w, w.quiet());
-    Message back(w, w.local(), 300 * 64, next, 0);
+    RmaMessage back(w, w.local(), 300 * 64, next, 0);
     CHECK(w, w.post([&] { return fi_readmsg(w.ep(), &back.msg, FI_COMPLETION); }) == 0);
     CHECK(w, w.wait() == 0);
     std::size_t wrong = 0;
@@ -78,7 +55,7 @@ void check_inject(World& w)
 void check_completion_rules(World& w)
 {
     const unsigned next = (w.rank() + 1) % w.ranks();
-    Message m(w, w.local(), 100, next, 0);
+    RmaMessage m(w, w.local(), 100, next, 0);
     // FI_SELECTIVE_COMPLETION: an entry only where FI_COMPLETION is set; every operation counts once.
     const std::uint64_t writes = fi_cntr_read(w.writes()), reads = fi_cntr_read(w.reads());
     CHECK(w, w.post([&] {
@@ -104,7 +81,7 @@ void check_completion_rules(World& w)
     CHECK(w, fi_cntr_read(w.writes()) == writes + 8);
     CHECK(w, fi_cntr_readerr(w.writes()) == 0);
     // Nothing to transfer still completes.
-    Message empty(w, w.local(), 0, next, 0);
+    RmaMessage empty(w, w.local(), 0, next, 0);
     CHECK(w, w.post([&] { return fi_writemsg(w.ep(), &empty.msg, FI_COMPLETION); }) == 0);
     CHECK(w, w.wait() == 0);
     CHECK(w, w.post([&] { return fi_readmsg(w.ep(), &empty.msg, FI_COMPLETION); }) == 0);
@@ -128,7 +105,7 @@ void check_order(World& w)
             }) == 0);
         }
         CHECK(w, w.wait_count(w.writes(), writes + count) == 0);
-        Message back(w, w.local(1 << 20), 8, next, 8);
+        RmaMessage back(w, w.local(1 << 20), 8, next, 8);
         CHECK(w, w.post([&] { return fi_readmsg(w.ep(), &back.msg, FI_COMPLETION); }) == 0);
         CHECK(w, w.wait() == 0);
         std::uint64_t last = 0;
@@ -142,7 +119,7 @@ void check_order(World& w)
             *value = round;
             auto* const back = reinterpret_cast<std::uint64_t*>(w.local(8192));
             *back = 0;
-            Message read(w, back, 8, next, 64);
+            RmaMessage read(w, back, 8, next, 64);
             CHECK(w, w.post([&] {
                 return fi_write(w.ep(), value, 8, w.desc(), w.peer(next), w.address(next, 64), w.key(next), nullptr);
             }) == 0);
@@ -175,7 +152,7 @@ void check_errors(World& w)
     // A key of nobody: an error entry with the context, at the initiator alone; nothing is written.
     w.barrier();
     std::memset(w.local(), 0x77, 64);
-    Message m(w, w.local(), 64, next, 0);
+    RmaMessage m(w, w.local(), 64, next, 0);
     m.remote.key = 0x7ff7;
     void* context = nullptr;
     const ssize_t rc = w.post([&] { return fi_writemsg(w.ep(), &m.msg, FI_COMPLETION); });
