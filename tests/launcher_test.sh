@@ -4,19 +4,9 @@
 # Called by: make check. Calls: tofu-sim, sh.
 set -u
 tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
-failures=0
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/expect"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-
-expect()
-{
-    if [ "$2" = "$3" ]; then
-        echo "ok: $1"
-    else
-        echo "FAIL: $1: expected '$2', got '$3'"
-        failures=$((failures + 1))
-    fi
-}
 
 run()
 {

@@ -11,6 +11,27 @@ namespace {
 
 using namespace tofu::test;
 
+/// A row of sums, one for each word of the operand from `offset` on; it fetches where there is a place for results.
+void sum(Initiator& who, std::vector<std::uint64_t>& operand, std::vector<std::uint64_t>* result, void* context,
+         bool inject = false, std::uint64_t offset = 0)
+{
+    who.runner->submit(make(who,
+                            {FI_SUM, FI_UINT64, offset, operand.size(), operand.data(), nullptr,
+                             result != nullptr ? result->data() : nullptr},
+                            context),
+                       inject);
+}
+
+/// A network that refuses one post in three where `busy`.
+Net& narrow_network(unsigned seed, bool busy)
+{
+    Net::reset(seed);
+    Net& net = Net::now();
+    net.window = 4;
+    net.busy_percent = busy ? 30 : 0;
+    return net;
+}
+
 TEST(AtomicRows, OneNoticeAndTwoPlacesServeASum)
 {
     Net::reset(5);
@@ -20,7 +41,7 @@ TEST(AtomicRows, OneNoticeAndTwoPlacesServeASum)
     std::vector<std::uint64_t> operand(512);
     for (unsigned i = 0; i < 512; ++i)
         operand[i] = i + 1;
-    who.runner->submit(make(who, {FI_SUM, FI_UINT64, 64, 512, operand.data(), nullptr, nullptr}), false);
+    sum(who, operand, nullptr, nullptr, false, 64);
     EXPECT_EQ(who.vcq.window_free(), 253u);
     unsigned notices = 0;
     for (Net::step_all(0); who.vcq.poll() != 0; ++notices) {
@@ -66,17 +87,13 @@ TEST(AtomicRows, FetchedValuesBelongToTheirElements)
 TEST(AtomicRows, AFailureInTheMiddleIsOneFailure)
 {
     for (unsigned seed = 1; seed <= 20; ++seed) {
-        Net::reset(seed);
+        Net& net = narrow_network(seed, seed % 2 != 0);
         Initiator who;
-        Net& net = Net::now();
-        net.window = 4;
-        net.busy_percent = seed % 2 ? 30 : 0;
         net.broken = Net::base + 8 * 17;
         std::vector<std::uint64_t> operand(100, 1), result(100);
         int base = 0, fetch = 0;
-        who.runner->submit(make(who, {FI_SUM, FI_UINT64, 0, 100, operand.data(), nullptr, nullptr}, &base), true);
-        who.runner->submit(make(who, {FI_SUM, FI_UINT64, 0, 100, operand.data(), nullptr, result.data()}, &fetch),
-                           false);
+        sum(who, operand, nullptr, &base, true);
+        sum(who, operand, &result, &fetch);
         ASSERT_TRUE(run({&who}));
         EXPECT_EQ(who.ends[&base], std::vector<int>{FI_EIO});
         EXPECT_EQ(who.ends[&fetch], std::vector<int>{FI_EIO});
@@ -87,18 +104,15 @@ TEST(AtomicRows, AFailureInTheMiddleIsOneFailure)
 TEST(AtomicRows, OneRefusedForGoodLeavesNothingBehind)
 {
     for (unsigned seed = 1; seed <= 20; ++seed) {
-        Net::reset(seed);
+        Net& net = narrow_network(seed, seed % 2 != 0);
         Initiator who;
-        Net& net = Net::now();
-        net.window = 4;
-        net.busy_percent = seed % 2 ? 30 : 0;
         net.refused = Net::base + 8 * 17;
         net.broken = seed % 4 > 1 ? Net::base + 8 * 5 : 0;
         std::vector<std::uint64_t> operand(100, 1), result(100);
         int base = 0, fetch = 0, later = 0;
-        who.runner->submit(make(who, {FI_SUM, FI_UINT64, 0, 100, operand.data(), nullptr, nullptr}, &base), seed % 3 == 0);
-        who.runner->submit(make(who, {FI_SUM, FI_UINT64, 0, 100, operand.data(), nullptr, result.data()}, &fetch), false);
-        who.runner->submit(make(who, {FI_SUM, FI_UINT64, 800, 100, operand.data(), nullptr, nullptr}, &later), false);
+        sum(who, operand, nullptr, &base, seed % 3 == 0);
+        sum(who, operand, &result, &fetch);
+        sum(who, operand, nullptr, &later, false, 800);
         ASSERT_TRUE(run({&who}));
         EXPECT_EQ(who.ends[&base], std::vector<int>{FI_EIO});
         EXPECT_EQ(who.ends[&fetch], std::vector<int>{FI_EIO});
@@ -121,7 +135,7 @@ TEST(AtomicRows, AQueueThatTakesNothingMoreIsIdleAllTheSame)
     int context = 0;
     for (unsigned i = 0; i < 20; ++i) {
         net.refused_from = net.posts + 10; // in the middle of the row, and what would end it as well
-        who.runner->submit(make(who, {FI_SUM, FI_UINT64, 0, 100, operand.data(), nullptr, nullptr}, &context), false);
+        sum(who, operand, nullptr, &context);
         net.refused_from = 0;
         ASSERT_TRUE(run({&who}));
         EXPECT_TRUE(who.vcq.idle());
@@ -138,9 +152,7 @@ TEST(AtomicRows, HalfPostedOnesEndWithTheRunner)
         int context = 0;
         Initiator who;
         Net::now().busy_percent = 1; // stops somewhere in the middle
-        who.runner->submit(make(who, {FI_SUM, FI_UINT64, 0, 3000, operand.data(), nullptr, fetches ? result.data() : nullptr},
-                                &context),
-                           false);
+        sum(who, operand, fetches ? &result : nullptr, &context);
         ASSERT_GT(Net::now().posts, 1u);
         who.runner->close();
         who.vcq.close();
@@ -155,8 +167,8 @@ TEST(AtomicRows, EndWithTheVcq)
     std::vector<std::uint64_t> operand(100, 1), result(100);
     int base = 0, fetch = 0;
     Initiator who;
-    who.runner->submit(make(who, {FI_SUM, FI_UINT64, 0, 100, operand.data(), nullptr, nullptr}, &base), false);
-    who.runner->submit(make(who, {FI_SUM, FI_UINT64, 0, 100, operand.data(), nullptr, result.data()}, &fetch), false);
+    sum(who, operand, nullptr, &base);
+    sum(who, operand, &result, &fetch);
     who.vcq.drain(); // nothing takes effect, no notice comes
     EXPECT_EQ(who.ends[&base], std::vector<int>{FI_EIO});
     EXPECT_EQ(who.ends[&fetch], std::vector<int>{FI_EIO});

@@ -7,19 +7,9 @@ tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
 subject=${TOFU_TOP_BUILDDIR:?set by make check}/tests/show_subject
 job=${TOFU_TEST_JOB_PREFIX:?set by tests/bounded}-a
 base=/dev/shm/tofu-sim-$(id -u)
-failures=0
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/expect"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-
-expect()
-{
-    if [ "$2" = "$3" ]; then
-        echo "ok: $1"
-    else
-        echo "FAIL: $1: expected '$2', got '$3'"
-        failures=$((failures + 1))
-    fi
-}
 shown()
 {
     "$tofu_sim" show --vcqs "$1" >"$scratch/shown" 2>&1

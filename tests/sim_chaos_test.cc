@@ -57,6 +57,25 @@ struct Pair {
     [[nodiscard]] utofu_stadd_t at(size_t offset = 0) const { return rank.get(2 * (1 - rank.number) + 1) + offset; }
 };
 
+// A VCQ that accesses memory of its own process.
+struct Own {
+    utofu_vcq_hdl_t vcq = 0;
+    utofu_vcq_id_t id = 0;
+
+    Own()
+    {
+        EXPECT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
+    }
+    template <typename T, size_t n>
+    [[nodiscard]] utofu_stadd_t add(volatile T (&words)[n]) const
+    {
+        utofu_stadd_t stadd = 0;
+        EXPECT_EQ(utofu_reg_mem(vcq, const_cast<T*>(words), sizeof words, 0, &stadd), UTOFU_SUCCESS);
+        return stadd;
+    }
+};
+
 // Where DELAY_START has filled the TOQ, the flag is ignored: nobody else could make room (guide 3.7.9.1).
 TEST_P(SimChaos, AToqFullOfDelayedStartsEmpties)
 {
@@ -173,28 +192,25 @@ TEST_P(SimChaos, UsesItsFreedom)
         constexpr size_t lines = 8;
         alignas(256) static volatile uint8_t source[lines * 256];
         alignas(256) static volatile uint8_t target[lines * 256];
-        utofu_vcq_hdl_t vcq = 0;
-        utofu_vcq_id_t id = 0;
-        utofu_stadd_t from = 0;
-        utofu_stadd_t to = 0;
-        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
-        ASSERT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
-        ASSERT_EQ(utofu_reg_mem(vcq, const_cast<uint8_t*>(source), sizeof source, 0, &from), UTOFU_SUCCESS);
-        ASSERT_EQ(utofu_reg_mem(vcq, const_cast<uint8_t*>(target), sizeof target, 0, &to), UTOFU_SUCCESS);
+        const Own own;
+        const utofu_stadd_t from = own.add(source);
+        const utofu_stadd_t to = own.add(target);
         unsigned overtaken = 0;
         for (unsigned round = 1; round <= 200; round++) {
             const auto value = static_cast<uint8_t>(round);
             for (auto& byte : source) {
                 byte = value;
             }
-            ASSERT_EQ(posted([&] { return utofu_put(vcq, id, from, to, sizeof source, 0, local_notice, nullptr); }),
+            ASSERT_EQ(posted([&] {
+                          return utofu_put(own.vcq, own.id, from, to, sizeof source, 0, local_notice, nullptr);
+                      }),
                       UTOFU_SUCCESS);
             utofu_mrq_notice notice;
             int rc = UTOFU_ERR_NOT_FOUND;
             while (rc == UTOFU_ERR_NOT_FOUND) { // each poll carries it on a little
                 const uint8_t last = target[sizeof target - 1];
                 overtaken += last == value && target[0] != value ? 1 : 0;
-                rc = utofu_poll_mrq(vcq, 0, &notice);
+                rc = utofu_poll_mrq(own.vcq, 0, &notice);
             }
             EXPECT_EQ(rc, UTOFU_SUCCESS);
             for (const auto& byte : target) {
@@ -214,14 +230,9 @@ TEST_P(SimChaos, CutsLinesWhereTheSourceCrossesAPage)
         constexpr size_t size = 256;
         alignas(page) static volatile uint8_t sources[2 * page];
         alignas(256) static volatile uint8_t target[size];
-        utofu_vcq_hdl_t vcq = 0;
-        utofu_vcq_id_t id = 0;
-        utofu_stadd_t from = 0;
-        utofu_stadd_t to = 0;
-        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
-        ASSERT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
-        ASSERT_EQ(utofu_reg_mem(vcq, const_cast<uint8_t*>(sources), sizeof sources, 0, &from), UTOFU_SUCCESS);
-        ASSERT_EQ(utofu_reg_mem(vcq, const_cast<uint8_t*>(target), sizeof target, 0, &to), UTOFU_SUCCESS);
+        const Own own;
+        const utofu_stadd_t from = own.add(sources);
+        const utofu_stadd_t to = own.add(target);
         const auto run = [&](bool get, unsigned long strong, size_t skip) {
             volatile uint8_t* const source = sources + page - skip;
             const utofu_stadd_t at = from + page - skip;
@@ -234,8 +245,8 @@ TEST_P(SimChaos, CutsLinesWhereTheSourceCrossesAPage)
                 }
                 const unsigned long flags = strong | local_notice;
                 EXPECT_EQ(posted([&] {
-                              return get ? utofu_get(vcq, id, to, at, size, 0, flags, nullptr)
-                                         : utofu_put(vcq, id, at, to, size, 0, flags, nullptr);
+                              return get ? utofu_get(own.vcq, own.id, to, at, size, 0, flags, nullptr)
+                                         : utofu_put(own.vcq, own.id, at, to, size, 0, flags, nullptr);
                           }),
                           UTOFU_SUCCESS);
                 utofu_mrq_notice notice;
@@ -245,7 +256,7 @@ TEST_P(SimChaos, CutsLinesWhereTheSourceCrossesAPage)
                     const bool first = target[0] == value;
                     last_alone += last && !first ? 1 : 0;
                     first_alone += first && target[size - 1] != value ? 1 : 0;
-                    rc = utofu_poll_mrq(vcq, 0, &notice);
+                    rc = utofu_poll_mrq(own.vcq, 0, &notice);
                 }
                 EXPECT_EQ(rc, UTOFU_SUCCESS);
                 for (size_t i = 0; i < size; i++) {
@@ -272,22 +283,20 @@ TEST_P(SimChaos, ASourceChangedTooEarlyIsSeen)
 {
     expect_processes(1, [](const Rank&) {
         static volatile uint64_t words[64];
-        utofu_vcq_hdl_t vcq = 0;
-        utofu_vcq_id_t id = 0;
-        utofu_stadd_t at = 0;
-        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
-        ASSERT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
-        ASSERT_EQ(utofu_reg_mem(vcq, const_cast<uint64_t*>(words), sizeof words, 0, &at), UTOFU_SUCCESS);
+        const Own own;
+        const utofu_stadd_t at = own.add(words);
         unsigned spoilt = 0;
         for (uint64_t round = 1; round <= 200; round++) {
             words[0] = round;
-            ASSERT_EQ(posted([&] { return utofu_put(vcq, id, at, at + 256, 8, 0, tcq_notice | local_notice, nullptr); }),
+            ASSERT_EQ(posted([&] {
+                          return utofu_put(own.vcq, own.id, at, at + 256, 8, 0, tcq_notice | local_notice, nullptr);
+                      }),
                       UTOFU_SUCCESS);
             words[0] = 0; // the mistake
             void* cbdata = nullptr;
-            ASSERT_EQ(wait_tcq(vcq, &cbdata), UTOFU_SUCCESS);
+            ASSERT_EQ(wait_tcq(own.vcq, &cbdata), UTOFU_SUCCESS);
             utofu_mrq_notice notice;
-            ASSERT_EQ(wait_mrq(vcq, &notice), UTOFU_SUCCESS);
+            ASSERT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
             spoilt += words[32] != round ? 1 : 0;
         }
         EXPECT_GT(spoilt, 0u);
@@ -298,27 +307,25 @@ TEST_P(SimChaos, DelayStartHoldsUntilTheNextPost)
 {
     expect_processes(1, [](const Rank&) {
         static volatile uint64_t words[8];
-        utofu_vcq_hdl_t vcq = 0;
-        utofu_vcq_id_t id = 0;
-        utofu_stadd_t at = 0;
-        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
-        ASSERT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
-        ASSERT_EQ(utofu_reg_mem(vcq, const_cast<uint64_t*>(words), sizeof words, 0, &at), UTOFU_SUCCESS);
+        const Own own;
+        const utofu_stadd_t at = own.add(words);
         const auto put = [&](uint64_t value, unsigned long flags) {
-            return posted([&] { return utofu_put_piggyback8(vcq, id, value, at, 8, 0, flags | local_notice, nullptr); });
+            return posted([&] {
+                return utofu_put_piggyback8(own.vcq, own.id, value, at, 8, 0, flags | local_notice, nullptr);
+            });
         };
         utofu_mrq_notice notice;
         ASSERT_EQ(put(1, UTOFU_ONESIDED_FLAG_DELAY_START), UTOFU_SUCCESS);
         for (unsigned i = 0; i < 100; i++) {
-            EXPECT_EQ(utofu_poll_mrq(vcq, 0, &notice), UTOFU_ERR_NOT_FOUND);
+            EXPECT_EQ(utofu_poll_mrq(own.vcq, 0, &notice), UTOFU_ERR_NOT_FOUND);
         }
-        ASSERT_EQ(posted([&] { return utofu_post_toq(vcq, nullptr, 0, nullptr); }), UTOFU_SUCCESS);
-        EXPECT_EQ(wait_mrq(vcq, &notice), UTOFU_SUCCESS);
+        ASSERT_EQ(posted([&] { return utofu_post_toq(own.vcq, nullptr, 0, nullptr); }), UTOFU_SUCCESS);
+        EXPECT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
         EXPECT_EQ(words[0], 1u);
         ASSERT_EQ(put(2, UTOFU_ONESIDED_FLAG_DELAY_START), UTOFU_SUCCESS);
         ASSERT_EQ(put(3, UTOFU_ONESIDED_FLAG_STRONG_ORDER), UTOFU_SUCCESS);
-        EXPECT_EQ(wait_mrq(vcq, &notice), UTOFU_SUCCESS);
-        EXPECT_EQ(wait_mrq(vcq, &notice), UTOFU_SUCCESS);
+        EXPECT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
+        EXPECT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
         EXPECT_EQ(words[0], 3u);
     });
 }
