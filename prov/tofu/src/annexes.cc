@@ -23,17 +23,17 @@ vcq::Vcq& Annexes::vcq_of(unsigned home) noexcept
 int Annexes::reg(const void* address, std::size_t size, bool read_only, unsigned& home,
                  utofu_stadd_t& stadd) noexcept
 {
-    for (;; roomy_++) {
-        if (roomy_ > count_)
+    for (home = std::max(home, roomy_);; home++) {
+        if (home > count_)
             if (int ret = add(); ret != 0) {
-                roomy_ = count_; // ask there again: the last one may get a tag back unseen
+                roomy_ = std::min(roomy_, count_); // ask there again: the last one may get a tag back unseen
                 return ret;
             }
-        const int ret = vcq_of(roomy_).reg(address, size, read_only, stadd);
-        if (ret != -FI_ENOSPC) {
-            home = roomy_;
+        const int ret = vcq_of(home).reg(address, size, read_only, stadd);
+        if (ret != -FI_ENOSPC)
             return ret;
-        }
+        if (home == roomy_)
+            roomy_++;
     }
 }
 

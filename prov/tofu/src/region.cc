@@ -115,15 +115,8 @@ int RegionTable::reach(MemoryRegion& region) noexcept
         return -FI_ENOKEY;
     region.stadd_ = nowhere;
     if (region.access_ & remote_rights) {
-        const bool read_only = (region.access_ & FI_REMOTE_WRITE) == 0;
-        // Whole words: atomics on 1 and 2 bytes are done on the aligned word around them.
-        const std::uintptr_t first = region.base_ & ~word_mask;
-        const std::uintptr_t end = (region.base_ + region.length_ + word_mask) & ~word_mask;
-        if (int ret = annexes_.reg(reinterpret_cast<const void*>(first), end - first, read_only,
-                                   region.home_, region.stadd_);
-            ret != 0)
+        if (int ret = register_alone(region); ret != 0)
             return ret;
-        region.stadd_ += region.base_ - first;
         region.reachable_ = true;
     }
     if (int ret = give_key(region); ret != 0) {
@@ -140,14 +133,48 @@ int RegionTable::reach(MemoryRegion& region) noexcept
     return 0;
 }
 
+/// Memory that is registered already gets the same steering tag again (guide 3.6). With keys of the user's choice each
+/// region has a tag for itself, at another VCQ if need be: else what peers remember of a key would go on reaching this
+/// memory when its region is closed, or when the key is another region's.
+int RegionTable::register_alone(MemoryRegion& region) noexcept
+{
+    // Whole words: atomics on 1 and 2 bytes are done on the aligned word around them.
+    const std::uintptr_t first = region.base_ & ~word_mask;
+    const std::uintptr_t end = (region.base_ + region.length_ + word_mask) & ~word_mask;
+    const bool read_only = (region.access_ & FI_REMOTE_WRITE) == 0;
+    for (region.home_ = 0;; region.home_++) {
+        utofu_stadd_t stadd = 0;
+        if (int ret = annexes_.reg(reinterpret_cast<const void*>(first), end - first, read_only, region.home_, stadd);
+            ret != 0)
+            return ret;
+        region.stadd_ = stadd + (region.base_ - first);
+        if (domain_.model().provider_keys || !shares_tag(region))
+            return 0;
+        annexes_.dereg(region.home_, stadd);
+    }
+}
+
+/// Whether one that is open has the same distance between STADDs and addresses. No two of a home do, and STADDs of one tag
+/// have no others between them: it would be next to it.
+bool RegionTable::shares_tag(const MemoryRegion& region) const noexcept
+{
+    const auto same = [&](const auto& entry) {
+        return entry.first.first == region.home_ &&
+               entry.first.second - entry.second->base_ == region.stadd_ - region.base_;
+    };
+    const auto next = by_place_.lower_bound(Place{region.home_, region.stadd_});
+    return (next != by_place_.end() && same(*next)) || (next != by_place_.begin() && same(*std::prev(next)));
+}
+
 /// A key of the user's choice goes into the directory, and one of ours where the bias alone does not say it: the VCQ is
-/// not the one that peers know, or the bias looks like such a key.
+/// not the one that peers know, the bias looks like such a key, or the region must not be read, which a TNI can't refuse.
 int RegionTable::give_key(MemoryRegion& region) noexcept
 {
     bool listed = region.reachable_;
     if (domain_.model().provider_keys) {
         region.key = bias_of(region);
-        listed = listed && (region.home_ != 0 || directory::is_listed(region.key));
+        listed = listed && (region.home_ != 0 || directory::is_listed(region.key) ||
+                            (region.access_ & FI_REMOTE_READ) == 0);
         if (listed)
             region.key = next_listed_++; // never given to another: what is stale stays an error
     }

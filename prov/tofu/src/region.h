@@ -81,6 +81,8 @@ class RegionTable {
         Lock* lock;
     };
     [[nodiscard]] int reach(MemoryRegion& region) noexcept;
+    [[nodiscard]] int register_alone(MemoryRegion& region) noexcept;
+    [[nodiscard]] bool shares_tag(const MemoryRegion& region) const noexcept;
     [[nodiscard]] int give_key(MemoryRegion& region) noexcept;
     void part(const MemoryRegion& region) noexcept;
     [[nodiscard]] int publish(MemoryRegion& region) noexcept;
