@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 #include <tofu_sim.h>
 
+#include <barrier>
 #include <chrono>
 #include <ctime>
+#include <thread>
+#include <vector>
 
 namespace tofu::sim::test {
 namespace {
@@ -93,6 +96,58 @@ TEST(SimWait, SleepsWhenNothingComesAndSeesOwnNotices)
         EXPECT_EQ(statistics.operations, 1u);
         EXPECT_EQ(tofu_sim_query_statistics(6, &statistics), UTOFU_ERR_INVALID_TNI_ID);
         EXPECT_STRNE(tofu_sim_version(), "");
+    });
+}
+
+constexpr uint64_t counted_posts = 200'000;
+
+// Puts to its own node and NOPs through a VCQ that only this thread uses.
+void post_counted(unsigned long vcq_flags, std::barrier<>& all_ready)
+{
+    alignas(64) uint64_t word = 0;
+    utofu_vcq_hdl_t vcq = 0;
+    utofu_vcq_id_t id = 0;
+    utofu_stadd_t stadd = 0;
+    ASSERT_EQ(utofu_create_vcq(2, vcq_flags, &vcq), UTOFU_SUCCESS);
+    ASSERT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
+    ASSERT_EQ(utofu_reg_mem(vcq, &word, sizeof word, 0, &stadd), UTOFU_SUCCESS);
+    all_ready.arrive_and_wait();
+    void* cbdata = nullptr;
+    for (uint64_t n = 0; n < counted_posts; n++) {
+        ASSERT_EQ(posted([&] {
+                      const int rc = n % 4 == 0 ? utofu_nop(vcq, 0, nullptr)
+                                                : utofu_put_piggyback8(vcq, id, n, stadd, 8, 0, 0, nullptr);
+                      (void)utofu_poll_tcq(vcq, 0, &cbdata);
+                      return rc;
+                  }),
+                  UTOFU_SUCCESS);
+    }
+    size_t unread = 1; // in adversarial mode some are still on their way
+    EXPECT_TRUE(wait_until([&] {
+        (void)utofu_poll_tcq(vcq, 0, &cbdata);
+        return utofu_query_num_unread_tcq(vcq, &unread) == UTOFU_SUCCESS && unread == 0;
+    }));
+    EXPECT_EQ(utofu_dereg_mem(vcq, stadd, 0), UTOFU_SUCCESS);
+    EXPECT_EQ(utofu_free_vcq(vcq), UTOFU_SUCCESS);
+}
+
+// Whether their VCQs share a CQ or not, and after they are gone.
+TEST(SimStatistics, CountAllThatThreadsPostToOneNode)
+{
+    expect_processes(1, [](const Rank&) {
+        std::barrier all_ready(4);
+        std::vector<std::thread> threads;
+        for (const unsigned long flags : {UTOFU_VCQ_FLAG_EXCLUSIVE, UTOFU_VCQ_FLAG_EXCLUSIVE,
+                                          UTOFU_VCQ_FLAG_THREAD_SAFE, UTOFU_VCQ_FLAG_THREAD_SAFE}) {
+            threads.emplace_back(post_counted, flags, std::ref(all_ready));
+        }
+        for (std::thread& thread : threads) {
+            thread.join();
+        }
+        tofu_sim_tni_statistics statistics{};
+        EXPECT_EQ(tofu_sim_query_statistics(2, &statistics), UTOFU_SUCCESS);
+        EXPECT_EQ(statistics.operations, 4 * counted_posts);
+        EXPECT_EQ(statistics.bytes, 4 * (counted_posts - counted_posts / 4) * 8);
     });
 }
 

@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <memory>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -101,10 +102,15 @@ void job(Input input)
     }
     const Topology topology({header.shape[0], header.shape[1], header.shape[2]}, header.wraps);
     require(topology.num_nodes() == view->header->num_nodes, "the nodes of a job are those of its shape");
-    static const auto table = std::make_unique<FlowTable>();
+    // Zeros that are backed where they are written.
+    static auto* const table = static_cast<FlowTable*>(::mmap(nullptr, sizeof(FlowTable), PROT_READ | PROT_WRITE,
+                                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    require(table != MAP_FAILED, "mmap");
     for (uint32_t i = 0; i < 4; i++) {
         table->nodes[i].raw = static_cast<uint32_t>(input.number(header.num_nodes));
-        FlowCounters& flow = table->flows[i].of[input.below(tnis_per_node)][input.below(path_ids)];
+        const uint32_t row = input.below(flow_rows);
+        table->used[row].raw = 1;
+        FlowCounters& flow = table->flows[row][i * path_ids + input.below(path_ids)];
         flow.operations = input.take<uint16_t>();
         flow.bytes_back = input.take<uint16_t>();
     }

@@ -46,8 +46,9 @@ void count_packets(void*, GateRef target, uint32_t path, uint64_t packets) noexc
 {
     Process& self = Process::self();
     const std::lock_guard guard(self.slow_path());
-    NodeFlows& flows = flows_to(segment_flows(self.segment().base), node_of_gate(target));
-    flows.of[0][path % path_ids].packets += packets; // links know no TNI
+    FlowTable& table = segment_flows(self.segment().base);
+    const unsigned place = flow_place(table, node_of_gate(target));
+    flow_row(table, barrier_flows)[place * path_ids + path % path_ids].packets += packets;
 }
 
 bool claim(void*, unsigned gate) noexcept

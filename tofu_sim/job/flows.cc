@@ -5,36 +5,48 @@
 
 namespace tofu::sim {
 
-NodeFlows& flows_to(FlowTable& table, uint32_t node) noexcept
+unsigned flow_place(FlowTable& table, uint32_t node) noexcept
 {
     for (unsigned i = 0; i < max_flow_nodes - 1; i++) {
-        const unsigned place = (node + i) % (max_flow_nodes - 1);
+        const unsigned place = 1 + (node + i) % (max_flow_nodes - 1);
         const uint32_t there = table.nodes[place].load_relaxed();
         if (there == node + 1) {
-            return table.flows[place];
+            return place;
         }
         if (there == 0) {
             table.nodes[place].store_release(node + 1); // partner: tofu-sim show
-            return table.flows[place];
+            return place;
         }
     }
-    return table.flows[max_flow_nodes - 1]; // stays without a node
+    return 0;
+}
+
+FlowCounters* flow_row(FlowTable& table, unsigned row) noexcept
+{
+    table.used[row].store_relaxed(1);
+    return table.flows[row];
 }
 
 FlowCounters sum_of_tni(std::byte* base, unsigned tni) noexcept
 {
-    FlowCounters sum = segment_header(base).nowhere[tni];
+    FlowCounters sum{};
     const FlowTable& table = segment_flows(base);
-    for (unsigned place = 0; place < max_flow_nodes; place++) {
-        if (place < max_flow_nodes - 1 && table.nodes[place].load_acquire() == 0) {
-            continue;
+    visit_flow_rows(table, [&](unsigned row, const FlowCounters* flows) {
+        if (row == barrier_flows || row / (cqs_per_tni * vcqs_per_cq) != tni) {
+            return;
         }
-        for (const FlowCounters& flow : table.flows[place].of[tni]) {
-            sum.operations += flow.operations;
-            sum.bytes_out += flow.bytes_out;
-            sum.bytes_back += flow.bytes_back;
+        for (unsigned place = 0; place < max_flow_nodes; place++) {
+            if (place != 0 && table.nodes[place].load_acquire() == 0) {
+                continue;
+            }
+            for (unsigned path = 0; path < path_ids; path++) {
+                const FlowCounters& flow = flows[place * path_ids + path];
+                sum.operations += flow.operations;
+                sum.bytes_out += flow.bytes_out;
+                sum.bytes_back += flow.bytes_back;
+            }
         }
-    }
+    });
     return sum;
 }
 

@@ -7,8 +7,22 @@
 
 namespace tofu::sim {
 
-// The counters of a node, claimed on its first use. One thread at a time (Process::slow_path).
-[[nodiscard]] NodeFlows& flows_to(FlowTable& table, uint32_t node) noexcept;
+// The place of a node in every row, claimed on its first use. One thread at a time (Process::slow_path).
+[[nodiscard]] unsigned flow_place(FlowTable& table, uint32_t node) noexcept;
+
+// The counters that one VCQ, or barrier_flows, alone will write.
+[[nodiscard]] FlowCounters* flow_row(FlowTable& table, unsigned row) noexcept;
+
+// Calls `visit` with the number and the counters of each row in use. A moment's look; anything may stand there.
+template <typename Visit>
+void visit_flow_rows(const FlowTable& table, Visit&& visit)
+{
+    for (unsigned row = 0; row < flow_rows; row++) {
+        if (table.used[row].load_relaxed() != 0) {
+            visit(row, table.flows[row]);
+        }
+    }
+}
 
 // All that the owner of the segment has posted through one TNI.
 [[nodiscard]] FlowCounters sum_of_tni(std::byte* base, unsigned tni) noexcept;

@@ -59,7 +59,7 @@ inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
 inline constexpr uint64_t job_magic = 0x746f66752d6a6f62;     // "tofu-job"
 inline constexpr uint64_t segment_magic = 0x746f66752d736567; // "tofu-seg"
-inline constexpr uint32_t layout_version = 4;
+inline constexpr uint32_t layout_version = 5;
 
 struct JobHeader {
     uint64_t magic; // written last: a file without it is not yet a job
@@ -146,8 +146,8 @@ inline constexpr size_t vcq_queue_bytes = size_t{1} << 20;        // session mod
 inline constexpr size_t mrq_entry_bytes = 64;
 inline constexpr size_t max_mrq_entries = size_t{1} << 21;
 
-// What the owner has posted, counted by where it went. Written by the owner's threads alone, with plain adds, and
-// only for show: readers may see them late. `bytes_back` is the payload of gets, which travels towards the poster.
+// What the owner has posted, counted by where it went; only for show: readers may see it late. `bytes_back` is the
+// payload of gets, which travels towards the poster.
 struct FlowCounters {
     uint64_t operations;
     uint64_t bytes_out;
@@ -156,18 +156,17 @@ struct FlowCounters {
 };
 static_assert(sizeof(FlowCounters) == 32);
 
-// Everything posted to one node: by TNI of the poster and by path ID.
+// A row of counters for each VCQ, so that each has one writer at a time (guide 2.5) and plain adds lose nothing, and
+// one for barriers. In it, those of a node by path ID, at a place that is the same in all rows, found by open
+// addressing. Place 0 is nobody's: for NOPs, for what found nobody, and for nodes beyond those there is room for.
 inline constexpr unsigned path_ids = 16;
-struct NodeFlows {
-    FlowCounters of[tnis_per_node][path_ids];
-};
-
-// Open addressing by number of node. A process that has posted to more nodes than there is room for counts the
-// others as going nowhere.
 inline constexpr unsigned max_flow_nodes = 4096;
+inline constexpr unsigned flow_rows = vcqs_per_node + 1;
+inline constexpr unsigned barrier_flows = vcqs_per_node;
 struct FlowTable {
     SharedWord<uint32_t> nodes[max_flow_nodes]; // number + 1, or 0: free; stored once
-    NodeFlows flows[max_flow_nodes];
+    SharedWord<uint32_t> used[flow_rows];       // not 0: the row has been written. Looking at others would back them
+    alignas(4096) FlowCounters flows[flow_rows][max_flow_nodes * path_ids]; // place * path_ids + path ID
 };
 
 struct SegmentHeader {
@@ -192,14 +191,13 @@ struct SegmentHeader {
     // Of each VCQ, by vcq_index: alive_vcq(tid, mode) while the VCQ exists, so that one load answers both
     // "is the process alive" and "has the VCQ been created and not freed".
     alignas(64) AliveWord vcq_alive[vcqs_per_node];
-
-    alignas(64) FlowCounters nowhere[tnis_per_node]; // NOPs, and what found nobody
 };
 static_assert(sizeof(SegmentHeader) <= 4096 && offsetof(SegmentHeader, sleepers) == 64);
 
 inline constexpr size_t segment_service_offset = 4096;
 inline constexpr size_t segment_barrier_offset = segment_service_offset + service_area_bytes;
 inline constexpr size_t segment_flows_offset = segment_barrier_offset + barrier_area_bytes;
+static_assert(segment_flows_offset % alignof(FlowTable) == 0);
 inline constexpr size_t segment_vcqs_offset =
     (segment_flows_offset + sizeof(FlowTable) + 0xfffff) & ~size_t{0xfffff};
 

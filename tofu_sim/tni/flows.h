@@ -18,16 +18,16 @@ namespace tofu::sim {
                                                     const Descriptor& d) noexcept
 {
     if (remote == nullptr) [[unlikely]] {
-        return *vcq.nowhere;
+        return vcq.flows[0];
     }
     // A path in the flags wins over that of the ID (guide 3.7.1).
     const unsigned path = d.path != 0 ? d.path : static_cast<unsigned>(d.rmt_vcq_id >> 28 & 0xf);
-    return remote->flows->of[vcq.tni][path];
+    return vcq.flows[remote->first_flow + path];
 }
 
 [[gnu::always_inline]] inline void count(FlowCounters& flow, Op op, uint32_t length) noexcept
 {
-    // Threads with VCQs of their own may meet here and lose a count, which is only shown; no locked addition for that.
+    // One writer: the VCQ's thread, or who holds its lock. Readers are statistics and tofu-sim show, at any time.
     const auto add = [](uint64_t& counter, uint64_t n) {
         const std::atomic_ref shared(counter);
         shared.store(shared.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);

@@ -158,8 +158,8 @@ Remote* make_remote(uint64_t key, unsigned index, CqMode mode, const KnownPeer& 
     std::byte* const region = peer.vcq_region(index);
     remote->key = key;
     remote->alive_word = &peer.header().vcq_alive[index];
-    remote->flows = &flows_to(segment_flows(Process::self().segment().base),
-                              Process::self().topology().node_of(decode_coords(key)));
+    remote->first_flow = path_ids * flow_place(segment_flows(Process::self().segment().base),
+                                               Process::self().topology().node_of(decode_coords(key)));
     const bool session = mode == CqMode::session;
     remote->tid = alive_vcq(peer.tid, session);
     remote->header = &peer.header();

@@ -25,7 +25,7 @@ struct Remote {
     const Peer* peer = nullptr;
     unsigned index = 0;
     bool session = false;
-    NodeFlows* flows = nullptr;    // where this process counts what it posts to the remote's node
+    uint64_t first_flow = 0;       // where each VCQ counts what it posts to the remote's node
 
     [[nodiscard]] bool alive() const noexcept { return is_alive(*alive_word, tid); }
 };

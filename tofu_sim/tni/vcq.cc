@@ -3,6 +3,7 @@
 // Called by: api/, tni/engine. Calls: job/, memory/.
 #include "tni/vcq.h"
 
+#include "job/flows.h"
 #include "job/process.h"
 #include "tni/chaos.h"
 #include "tni/control.h"
@@ -209,7 +210,7 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     }
     vcq.claimed_polls = 0;
     vcq.me = Claimant(self.job().process(), self.job().incarnation());
-    vcq.nowhere = &self.segment().header().nowhere[vcq.tni];
+    vcq.flows = flow_row(segment_flows(self.segment().base), vcq.index);
     const Coords coords = self.coords();
     vcq.id = encode_vcq_id({coords, {coords[3], coords[4], coords[5]}, vcq.tni, vcq.cq, vcq.component});
     open_ring(self, vcq, region, session);

@@ -71,7 +71,7 @@ struct alignas(512) Vcq {
 
     uint64_t id; // with our own A, B, C as path
     Claimant me{0, 0};
-    FlowCounters* nowhere; // counts what has no destination
+    FlowCounters* flows; // its row of counters, by Remote::first_flow and path ID
     uint32_t index;
     uint8_t tni;
     uint8_t cq;

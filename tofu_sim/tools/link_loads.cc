@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: from what processes have posted to whom, by which path, to what each link of the network has carried.
-// Called by: tools/show.cc. Calls: topology/route, job/layout, barrier/state.
+// Called by: tools/show.cc. Calls: topology/route, job/flows, barrier/state.
 #include "tools/link_loads.h"
 
+#include "job/flows.h"
 #include "topology/ids.h"
 
 namespace tofu::sim::tools {
 namespace {
 
-FlowCounters sum_of_path(const NodeFlows& flows, unsigned path) noexcept
+FlowCounters sum_of_path(const FlowTable& table, unsigned place, unsigned path) noexcept
 {
     FlowCounters sum{};
-    for (unsigned tni = 0; tni < tnis_per_node; tni++) {
-        const FlowCounters& flow = flows.of[tni][path];
+    visit_flow_rows(table, [&](unsigned, const FlowCounters* flows) {
+        const FlowCounters& flow = flows[place * path_ids + path];
         sum.operations += flow.operations;
         sum.bytes_out += flow.bytes_out;
         sum.bytes_back += flow.bytes_back;
         sum.packets += flow.packets;
-    }
+    });
     return sum;
 }
 
@@ -30,14 +31,14 @@ void LinkLoads::add(const FlowTable& table, uint32_t node)
     }
     const Coords from = topology_.coords_of(node);
     for (unsigned place = 0; place < max_flow_nodes; place++) {
-        // Acquire: no more than a moment's look; partner is flows_to.
+        // Acquire: no more than a moment's look; partner is flow_place.
         const uint32_t there = table.nodes[place].load_acquire();
         if (there == 0 || there > topology_.num_nodes()) {
             continue;
         }
         for (unsigned id = 0; id < path_ids; id++) {
             const PathCoords path = decode_path(id);
-            const FlowCounters sum = sum_of_path(table.flows[place], id);
+            const FlowCounters sum = sum_of_path(table, place, id);
             if (!Topology::contains_path(path)) {
                 continue;
             }
