@@ -454,11 +454,9 @@ void region_binding(World& w)
 /// type of operation"; "If resources are still associated ..., the call will return -FI_EBUSY."
 void several(World& w)
 {
-    fi_info* info = fi_dupinfo(&w.info());
-    if (!w.ours()) {
-        fi_freeinfo(info);
+    if (!w.ours())
         return;
-    }
+    fi_info* info = fi_dupinfo(&w.info());
     Station s(w, {.counters = FI_SEND});
     CHECK(w, fi_close(&s.counter(FI_SEND)->fid) == -FI_EBUSY);
     fid_cntr* const a = open_counter(w, FI_WAIT_NONE);

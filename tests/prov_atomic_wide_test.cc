@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Atomics of elements wider than a word, under lock words, over a network with an adversary (atomic_wide.cc). Run by make
+// check; links the runner, the kernels and the VCQ.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+
+#include "prov_atomic_initiator.h"
+
+namespace {
+
+using namespace tofu::test;
+
+TEST(AtomicContention, WideSumsLoseNothing)
+{
+    for (unsigned seed = 1; seed < 10; ++seed) {
+        Net::reset(seed);
+        Net& net = Net::now();
+        net.window = 4;
+        net.busy_percent = 20;
+        Initiator who[4];
+        constexpr unsigned each = 40;
+        long double one[2] = {1.0L, 2.0L};
+        std::vector<std::array<long double, 2>> results(4 * each);
+        for (unsigned i = 0; i < 4 * each; ++i)
+            who[i % 4].runner->submit(make(who[i % 4], {FI_SUM, FI_LONG_DOUBLE_COMPLEX, 24, 1, one,
+                                                        nullptr, &results[i]}),
+                                      false);
+        ASSERT_TRUE(run({&who[0], &who[1], &who[2], &who[3]}));
+        std::sort(results.begin(), results.end());
+        for (unsigned i = 0; i < 4 * each; ++i) {
+            ASSERT_EQ(results[i][0], i);
+            ASSERT_EQ(results[i][1], 2 * i) << "torn";
+        }
+    }
+}
+
+TEST(AtomicWide, TheLockOfADeadHolderIsBroken)
+{
+    Net::reset(3);
+    Net& net = Net::now();
+    Initiator who;
+    const std::uint64_t element = 32, token = 0x1234567;
+    std::memcpy(&net.memory[locks_at + 8 * tofu::locks::index_of(Net::base + element)], &token, 8);
+    __int128 five = 5, result = 1;
+    who.runner->submit(make(who, {FI_SUM, static_cast<fi_datatype>(FI_INT128), element, 1, &five, nullptr, &result}),
+                       false);
+    const auto start = std::chrono::steady_clock::now();
+    ASSERT_TRUE(run({&who}, 2000000000));
+    EXPECT_GE(std::chrono::steady_clock::now() - start, tofu::WideRunner::break_after);
+    EXPECT_EQ(result, 0);
+    __int128 now;
+    std::memcpy(&now, &net.memory[element], 16);
+    EXPECT_EQ(now, five);
+    EXPECT_EQ(who.ends[nullptr], std::vector<int>{0});
+}
+
+TEST(AtomicWide, AComplexFloatMayLieAcrossTwoWords)
+{
+    Net::reset(4);
+    Initiator who;
+    float one[2] = {1, 2}, result[2] = {};
+    AtomicOp* const op = make(who, {FI_SUM, FI_FLOAT_COMPLEX, 12, 1, one, nullptr, result});
+    op->multi = true;
+    who.runner->submit(op, false);
+    ASSERT_TRUE(run({&who}));
+    float now[2];
+    std::memcpy(now, &Net::now().memory[12], 8);
+    EXPECT_EQ(now[0], 1);
+    EXPECT_EQ(now[1], 2);
+}
+
+} // namespace

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What RMA tells of its end: errors after the completion, fences, selective completion, counters and data at the target,
+// between processes over the simulator. Run by make check. Calls libfabric.
+#include <gtest/gtest.h>
+
+#include "prov_session.h"
+
+namespace {
+
+using namespace tofu::test;
+using tofu::sim::test::expect_processes;
+using tofu::sim::test::wait_until;
+
+/// FI_INJECT_COMPLETE ends a write when its buffer is free again; what becomes of it later is told all the same.
+TEST(Rma, AWriteThatFailsAfterItsCompletionIsAnErrorEntry)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Session s(rank);
+        std::uint64_t window[64] = {};
+        auto peers = s.share(window, sizeof(window), FI_REMOTE_READ);
+        std::uint64_t value = 9;
+        iovec local{&value, 8};
+        fi_rma_iov remote{peers[0].base, 8, peers[0].key};
+        fi_msg_rma msg{};
+        msg.msg_iov = &local;
+        msg.iov_count = 1;
+        msg.rma_iov = &remote;
+        msg.rma_iov_count = 1;
+        msg.context = &msg;
+        ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &msg, FI_INJECT_COMPLETE | FI_COMPLETION); }), 0);
+        s.expect(&msg, FI_RMA | FI_WRITE);
+        fi_cq_data_entry entry{};
+        fi_cq_err_entry error{};
+        ASSERT_TRUE(s.next(entry, &error));
+        EXPECT_EQ(error.err, FI_EACCES);
+        EXPECT_EQ(error.flags, FI_RMA | FI_WRITE);
+        EXPECT_EQ(window[0], 0u);
+    });
+}
+
+/// A key that does not allow a write is the write's failure: the peer is there, and its messages go on.
+TEST(Rma, AFailedInjectDoesNotHarmMessages)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_TAGGED;
+        Session s(rank, options);
+        std::uint64_t window[64] = {};
+        auto peers = s.share(window, sizeof(window), FI_REMOTE_READ);
+        std::uint64_t value = 9, got = 0;
+        for (int round = 0; round < 2; round++) {
+            ASSERT_EQ(fi_trecv(s.ep, &got, 8, nullptr, FI_ADDR_UNSPEC, 1, 0, &got), 0);
+            ASSERT_EQ(s.post([&] { return fi_tinject(s.ep, &value, 8, 0, 1); }), 0);
+            s.expect(&got, FI_TAGGED | FI_RECV);
+            ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &value, 8, 0, peers[0].base, peers[0].key); }), 0);
+            fi_cq_data_entry entry{};
+            fi_cq_err_entry error{};
+            ASSERT_TRUE(s.next(entry, &error));
+            EXPECT_EQ(error.err, FI_EACCES);
+        }
+    });
+}
+
+/// FI_FENCE waits for all that went to the same peer before, messages that it has not received yet among them, and for
+/// nothing that went to another (fi_msg(3)).
+TEST(Rma, AFenceWaitsForMessagesToItsPeerAlone)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_TAGGED | FI_ATOMIC;
+        Session s(rank, options);
+        std::uint64_t window[64] = {};
+        auto peers = s.share(window, sizeof(window));
+        std::vector<std::uint8_t> big(1 << 20);
+        if (rank.number == 1) {
+            s.barrier();
+            ASSERT_EQ(fi_trecv(s.ep, big.data(), big.size(), nullptr, 0, 1, 0, &big), 0);
+            s.expect(&big, FI_TAGGED | FI_RECV);
+            return;
+        }
+        ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, big.data(), big.size(), nullptr, 1, 1, &big); }), 0);
+        std::uint64_t value = 9;
+        iovec local{&value, 8};
+        fi_ioc element{&value, 1};
+        const auto fenced = [&](fi_addr_t to, int kind) {
+            fi_rma_iov where{peers[to].base, 8, peers[to].key};
+            fi_rma_ioc word{peers[to].base, 1, peers[to].key};
+            fi_msg_rma write{&local, nullptr, 1, to, &where, 1, &value, 0};
+            fi_msg_atomic atomic{&element, nullptr, 1, to, &word, 1, FI_UINT64, FI_SUM, &value, 0};
+            fi_msg_tagged message{&local, nullptr, 1, to, 2, 0, &value, 0};
+            return kind == 0   ? fi_writemsg(s.ep, &write, FI_FENCE)
+                   : kind == 1 ? fi_atomicmsg(s.ep, &atomic, FI_FENCE)
+                               : fi_tsendmsg(s.ep, &message, FI_FENCE);
+        };
+        for (int i = 0; i < 300; i++)
+            EXPECT_EQ(fenced(1, i % 3), -FI_EAGAIN) << i;
+        EXPECT_EQ(fenced(0, 0), 0);
+        s.expect(&value, FI_RMA | FI_WRITE);
+        s.barrier();
+        EXPECT_EQ(s.post([&] { return fenced(1, 0); }), 0);
+        s.expect(&big, FI_TAGGED | FI_SEND);
+        s.expect(&value, FI_RMA | FI_WRITE);
+    });
+}
+
+TEST(Rma, SelectiveCompletionReportsWhatIsFlagged)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.selective = true;
+        options.counters = true;
+        Session s(rank, options);
+        std::uint64_t window[64] = {};
+        auto peers = s.share(window, sizeof(window));
+        std::uint64_t value = 9;
+        iovec local{&value, 8};
+        fi_rma_iov remote{peers[0].base, 8, peers[0].key};
+        fi_msg_rma msg{};
+        msg.msg_iov = &local;
+        msg.iov_count = 1;
+        msg.rma_iov = &remote;
+        msg.rma_iov_count = 1;
+        msg.context = &msg;
+        ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 0, peers[0].base, peers[0].key, &s); }), 0);
+        ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &msg, 0); }), 0);
+        ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &value, 8, 0, peers[0].base, peers[0].key); }), 0);
+        EXPECT_TRUE(wait_until([&] { return fi_cntr_read(s.counter[write_counter]) == 3; }));
+        s.expect_silence();
+        ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &msg, FI_COMPLETION); }), 0);
+        s.expect(&msg, FI_RMA | FI_WRITE);
+        ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &msg, FI_INJECT); }), 0);
+        ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &msg, FI_INJECT | FI_COMPLETION); }), 0);
+        s.expect(&msg, FI_RMA | FI_WRITE);
+        s.expect_silence();
+        ASSERT_EQ(s.post([&] { return fi_readmsg(s.ep, &msg, 0); }), 0);
+        EXPECT_TRUE(wait_until([&] { return fi_cntr_read(s.counter[read_counter]) == 1; }));
+        EXPECT_EQ(fi_cntr_read(s.counter[write_counter]), 6u);
+        s.expect_silence();
+    });
+}
+
+TEST(Rma, TheTargetCountsOneEventForEachOperation)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_RMA_EVENT;
+        options.counters = true;
+        Session s(rank, options);
+        std::vector<std::uint8_t> window(1 << 25);
+        auto peers = s.share(window.data(), window.size());
+        const unsigned peer = 1 - rank.number;
+        const Window there = peers[peer];
+        std::vector<std::uint8_t> mine(window.size() / 2 + 10, static_cast<std::uint8_t>(rank.number + 1));
+        std::uint64_t expected = 0;
+        for (std::size_t size : {std::size_t{8}, std::size_t{100}, std::size_t{100000}, mine.size()}) {
+            ASSERT_EQ(s.post([&] {
+                return fi_write(s.ep, mine.data(), size, nullptr, peer, there.base, there.key, &s);
+            }), 0);
+            expected++;
+            // Counted when the bytes are there, with nothing but the counter driven.
+            EXPECT_TRUE(wait_until([&] {
+                return fi_cntr_read(s.counter[remote_write_counter]) == expected;
+            }));
+            for (std::size_t i = 0; i < size; i++)
+                ASSERT_EQ(window[i], peer + 1) << i << " of " << size;
+            s.expect(&s, FI_RMA | FI_WRITE);
+            s.barrier();
+            std::memset(window.data(), 0, size);
+            s.barrier();
+        }
+        ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, mine.data(), 8, peer, there.base, there.key); }), 0);
+        ASSERT_EQ(s.post([&] { return fi_read(s.ep, mine.data(), mine.size(), nullptr, peer, there.base, there.key, &s); }), 0);
+        EXPECT_TRUE(wait_until([&] {
+            return fi_cntr_read(s.counter[remote_write_counter]) == expected + 1 &&
+                   fi_cntr_read(s.counter[remote_read_counter]) == 1;
+        }));
+        s.expect(&s, FI_RMA | FI_READ);
+        s.barrier();
+        EXPECT_EQ(fi_cntr_read(s.counter[remote_write_counter]), expected + 1);
+    });
+}
+
+TEST(Rma, DataOfAWriteReachesTheTargetsQueueAfterTheBytes)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_MSG;
+        Session s(rank, options);
+        std::vector<std::uint8_t> window(1 << 20);
+        auto peers = s.share(window.data(), window.size());
+        const unsigned peer = 1 - rank.number;
+        const Window there = peers[peer];
+        std::vector<std::uint8_t> mine(window.size());
+        std::uint64_t data = 0xfedcba9876543210u;
+        // Both as writer and as target: entries of both kinds come in any order.
+        auto both_entries = [&](void* context, std::size_t size, std::uint64_t expected) {
+            bool written = context == nullptr;
+            for (bool received = false; !written || !received;) {
+                fi_cq_data_entry entry{};
+                ASSERT_TRUE(s.next(entry))
+                    << size << " bytes: " << (written ? "no data of the peer" : "no end of the write");
+                if (entry.flags & FI_REMOTE_WRITE) {
+                    received = true;
+                    EXPECT_EQ(entry.flags & (FI_RMA | FI_REMOTE_CQ_DATA), FI_RMA | FI_REMOTE_CQ_DATA);
+                    EXPECT_EQ(entry.data, expected);
+                    EXPECT_EQ(entry.len, size);
+                    EXPECT_EQ(window[0], peer + 1 + size % 7);
+                    EXPECT_EQ(window[size - 1], peer + 1 + size % 7);
+                } else {
+                    written = true;
+                    EXPECT_EQ(entry.op_context, context);
+                }
+            }
+        };
+        for (std::size_t size : {std::size_t{1}, std::size_t{32}, std::size_t{1000}, window.size()}) {
+            std::memset(mine.data(), static_cast<int>(rank.number + 1 + size % 7), size);
+            data++;
+            ASSERT_EQ(s.post([&] {
+                return fi_writedata(s.ep, mine.data(), size, nullptr, data, peer, there.base, there.key, &mine);
+            }), 0);
+            both_entries(&mine, size, data);
+            s.barrier();
+        }
+        std::memset(mine.data(), static_cast<int>(rank.number + 1 + 8 % 7), 8);
+        ASSERT_EQ(s.post([&] {
+            return fi_inject_writedata(s.ep, mine.data(), 8, data, peer, there.base, there.key);
+        }), 0);
+        both_entries(nullptr, 8, data);
+        s.barrier();
+        s.expect_silence();
+    });
+}
+
+} // namespace
