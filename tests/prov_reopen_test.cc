@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // An endpoint that is closed and opened again by the same process is a new peer: what was known of the old one must
 // not reach it. Several processes. Calls libfabric over the provider over the simulator.
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <dlfcn.h>
+#include <rdma/providers/fi_prov.h>
 
 #include "prov_session.h"
 
@@ -133,6 +139,38 @@ TEST(Reopened, AnEndpointLeavesNoDescriptorBehind)
         const unsigned before = entries("/proc/self/fd");
         reopen_often();
         EXPECT_EQ(entries("/proc/self/fd"), before);
+    });
+}
+
+/// Mappings of memory that messages come to.
+unsigned areas()
+{
+    unsigned count = 0;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        count += line.find("/memfd:tofu-area") != std::string::npos;
+    return count;
+}
+
+/// libfabric calls cleanup() before it unloads a provider, whose static objects are gone then.
+TEST(Reopened, AnUnloadedProviderLeavesNoMemoryBehind)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_MSG;
+        for (unsigned i = 0; i < 3; i++)
+            Session s(rank, options);
+        EXPECT_GE(areas(), 2u) << "nothing is left to later endpoints, or it has another name";
+        const std::string path = std::string(std::getenv("FI_PROVIDER_PATH")) + "/libtofu-fi.so";
+        void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+        ASSERT_NE(library, nullptr) << path;
+        const auto begin = reinterpret_cast<fi_provider* (*)()>(dlsym(library, "fi_prov_ini"));
+        ASSERT_NE(begin, nullptr);
+        ASSERT_NE(begin()->cleanup, nullptr);
+        begin()->cleanup();
+        EXPECT_EQ(areas(), 0u);
+        Session s(rank, options); // as good as new
+        dlclose(library);
     });
 }
 

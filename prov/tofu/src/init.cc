@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The one symbol libfabric looks for, and the provider's description. Called by libfabric when it loads the
-// module; calls param. Everything else begins with getinfo.
+// module; calls param and, before it is unloaded, proto/area. Everything else begins with getinfo.
 #include <rdma/fabric.h>
 
 #include "fabric.h"
 #include "info.h"
 #include "log.h"
 #include "param.h"
+#include "proto/area.h"
 
 namespace tofu {
 
@@ -17,7 +18,7 @@ fi_provider provider = {
     .name = "tofu",
     .getinfo = get_info,
     .fabric = Fabric::open,
-    .cleanup = nullptr, // nothing to undo: the backend stays, objects are the application's to close
+    .cleanup = proto::Area::drop_spare, // no more: the backend stays, objects are the application's to close
 };
 
 } // namespace tofu

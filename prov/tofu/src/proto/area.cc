@@ -36,8 +36,7 @@ class Spare {
     [[nodiscard]] Pages take(std::size_t bytes) noexcept
     {
         std::lock_guard guard(mutex_);
-        if (owner_ != getpid()) // a child of fork: these are its parent's
-            left_.clear();
+        leave_to_parent();
         owner_ = getpid();
         const auto oldest = std::find_if(left_.begin(), left_.end(),
                                          [&](const Pages& pages) { return pages.bytes == bytes; });
@@ -60,10 +59,24 @@ class Spare {
             drop(pages);
     }
 
+    void empty() noexcept
+    {
+        std::lock_guard guard(mutex_);
+        leave_to_parent();
+        for (const Pages& pages : left_)
+            drop(pages);
+        left_ = std::vector<Pages>(); // its memory too
+    }
+
   private:
     /// So many are left alone: what a Put that its TNI carries out late still meets is nobody's.
     static constexpr std::size_t resting = 8;
 
+    void leave_to_parent() noexcept
+    {
+        if (owner_ != getpid()) // a child of fork
+            left_.clear();
+    }
     /// All zero, and no memory used.
     static bool clear(const Pages& pages) noexcept { return madvise(pages.base, pages.bytes, MADV_REMOVE) == 0; }
     static Pages make(std::size_t bytes) noexcept
@@ -94,11 +107,20 @@ class Spare {
 
 Spare& spare() noexcept
 {
-    static Spare& all = *new Spare; // for good: programs close endpoints while their static objects are destroyed
-    return all;
+    // Never destroyed, emptied by cleanup(): programs close endpoints while their static objects are destroyed.
+    static union ForGood {
+        Spare all{};
+        ~ForGood() {}
+    } spare;
+    return spare.all;
 }
 
 } // namespace
+
+void Area::drop_spare() noexcept
+{
+    spare().empty();
+}
 
 int Area::open(Domain& domain, unsigned index, const Geometry& geometry) noexcept
 {

@@ -26,6 +26,8 @@ class Area {
     /// -FI_E*.
     [[nodiscard]] int open(Domain& domain, unsigned index, const Geometry& geometry) noexcept;
     void close() noexcept;
+    /// Gives back what closed areas have left to later ones. Any thread.
+    static void drop_spare() noexcept;
 
     [[nodiscard]] const Geometry& geometry() const noexcept { return geometry_; }
     [[nodiscard]] std::byte* ring(unsigned n) const noexcept { return base_ + geometry_.ring(n); }
