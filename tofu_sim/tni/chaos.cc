@@ -311,9 +311,11 @@ void run_steps(Vcq& vcq, uint32_t count) noexcept
     }
 }
 
-bool is_chaotic(Vcq& vcq) noexcept
+// Asked twice: without the lock, to pass by most VCQs, and with it, after which it stays true until the lock is left
+// (partners: create_vcq, free_vcq).
+bool may_carry_on(const Vcq& vcq) noexcept
 {
-    return vcq.live.load_acquire() != 0 && (vcq.special & Vcq::chaos) != 0;
+    return vcq.carried_on.load_acquire() != 0;
 }
 
 // Carries on while the program computes: hardware would.
@@ -324,9 +326,9 @@ void* chaos_main(void*) noexcept
     for (;;) {
         (void)::nanosleep(&pause, nullptr);
         for (Vcq& vcq : vcq_table) {
-            if (is_chaotic(vcq)) {
+            if (may_carry_on(vcq)) {
                 const std::lock_guard guard(vcq.lock);
-                if (is_chaotic(vcq) && !vcq.chaos_queue->pending.empty()) {
+                if (may_carry_on(vcq) && !vcq.chaos_queue->pending.empty()) {
                     run_steps(vcq, 1 + vcq.chaos_queue->dice.below(128));
                 }
             }
@@ -437,9 +439,9 @@ void drain_all_chaos() noexcept
     const timespec pause{0, 1'000'000};
     for (Vcq& vcq : vcq_table) {
         // Not for ever: exit may have been called from a signal handler inside a call that holds the lock.
-        for (int attempt = 0; attempt < 500 && is_chaotic(vcq); attempt++) {
+        for (int attempt = 0; attempt < 500 && may_carry_on(vcq); attempt++) {
             if (vcq.lock.try_lock()) {
-                if (is_chaotic(vcq)) {
+                if (may_carry_on(vcq)) {
                     drain_chaos(vcq);
                 }
                 vcq.lock.unlock();

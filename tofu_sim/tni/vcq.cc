@@ -269,6 +269,9 @@ int create_vcq(unsigned tni, int wanted, unsigned long flags, utofu_vcq_hdl_t& h
     self.segment().header().vcq_alive[vcq.index].owner.store_release(
         alive_vcq(self.service_tid(), mode == CqMode::session));
     vcq.live.store_release(1);
+    if ((vcq.special & Vcq::chaos) != 0) {
+        vcq.carried_on.store_release(1);
+    }
     handle = reinterpret_cast<utofu_vcq_hdl_t>(&vcq);
     return UTOFU_SUCCESS;
 }
@@ -281,6 +284,7 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
         const VcqGuard vcq_guard(*vcq);
         drain_chaos(*vcq);
         vcq->special &= ~uint32_t{Vcq::chaos};
+        vcq->carried_on.store_release(0);
     }
     const std::lock_guard guard(self.slow_path());
     Vcq* const vcq = find_vcq(handle);
@@ -310,6 +314,7 @@ void reset_vcqs_in_child() noexcept
         vcq.live.store_relaxed(0);
         vcq.mrq_head = 0;
         vcq.special = 0;
+        vcq.carried_on.store_relaxed(0);
         keep_reachable(vcq.registrations.release()); // its segment is not ours
         new (&vcq.lock) std::mutex;
     }

@@ -79,6 +79,9 @@ struct alignas(512) Vcq {
     CqMode mode;
     bool thread_safe;
 
+    // Whether the thread of the adversarial mode may go to this VCQ: set when it is complete, cleared under `lock`
+    // before it is taken apart (partner: may_carry_on in tni/chaos).
+    SharedWord<uint32_t> carried_on;
     std::unique_ptr<ChaosQueue, ChaosDeleter> chaos_queue; // adversarial mode only
     std::unique_ptr<VcqMemory> registrations; // our STADDs
     std::mutex lock; // thread-safe VCQs, and all of them in adversarial mode
