@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include <rdma/fi_errno.h>
@@ -107,12 +108,11 @@ class Spare {
 
 Spare& spare() noexcept
 {
-    // Never destroyed, emptied by cleanup(): programs close endpoints while their static objects are destroyed.
-    static union ForGood {
-        Spare all{};
-        ~ForGood() {}
-    } spare;
-    return spare.all;
+    // Never destroyed, emptied by cleanup(): programs close endpoints while their static objects are destroyed, and
+    // when a program ends libfabric's cleanup comes after the destructors of this library.
+    alignas(Spare) static std::byte place[sizeof(Spare)];
+    static Spare& all = *new (place) Spare;
+    return all;
 }
 
 } // namespace
