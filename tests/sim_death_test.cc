@@ -198,6 +198,64 @@ TEST(SimOverflow, LocalNoticesCountToo)
     EXPECT_EQ(exits[0].errors, "utofu: asynchronous error: MRQ Overflow on TNI 0 CQ 0\n");
 }
 
+// Leaves so many notices in the MRQ of a CQ, polls for all of them and comes to its end, unless they were too many.
+void expect_room(unsigned local, unsigned remote, unsigned remote_of_second, bool enough)
+{
+    ::setenv("UTOFU_NUM_MRQ_ENTRIES", "2048", 1);
+    const auto exits = run_processes(1, [&](const Rank& rank) {
+        static uint64_t word;
+        Node me;
+        me.open(rank, &word, sizeof word, 0);
+        utofu_vcq_hdl_t second = 0;
+        utofu_vcq_id_t second_id = 0;
+        utofu_stadd_t second_stadd = 0;
+        ASSERT_EQ(utofu_create_vcq(0, 0, &second), UTOFU_SUCCESS); // shares the CQ
+        ASSERT_EQ(utofu_query_vcq_id(second, &second_id), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_reg_mem(second, &word, sizeof word, 0, &second_stadd), UTOFU_SUCCESS);
+        const auto leave = [&](utofu_vcq_id_t to, utofu_stadd_t stadd, unsigned count, unsigned long notice) {
+            for (unsigned i = 0; i < count; i++) {
+                ASSERT_EQ(posted([&] {
+                              void* cbdata = nullptr;
+                              (void)utofu_poll_tcq(me.vcq, 0, &cbdata);
+                              return utofu_put_piggyback8(me.vcq, to, i, stadd, 8, 0, notice, nullptr);
+                          }),
+                          UTOFU_SUCCESS);
+            }
+        };
+        leave(me.id, me.stadd, local, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE);
+        leave(me.id, me.stadd, remote, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE);
+        leave(second_id, second_stadd, remote_of_second, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE);
+        ASSERT_TRUE(wait_until([&] {
+            void* cbdata = nullptr;
+            size_t unread = 1;
+            (void)utofu_poll_tcq(me.vcq, 0, &cbdata);
+            return utofu_query_num_unread_tcq(me.vcq, &unread) == UTOFU_SUCCESS && unread == 0;
+        }));
+        utofu_mrq_notice notice;
+        for (unsigned i = 0; i < local + remote; i++) {
+            ASSERT_EQ(wait_mrq(me.vcq, &notice), UTOFU_SUCCESS);
+        }
+        for (unsigned i = 0; i < remote_of_second; i++) {
+            ASSERT_EQ(wait_mrq(second, &notice), UTOFU_SUCCESS);
+        }
+    });
+    ::unsetenv("UTOFU_NUM_MRQ_ENTRIES");
+    EXPECT_EQ(exits[0].success(), enough) << local << ' ' << remote << ' ' << remote_of_second;
+    EXPECT_EQ(exits[0].errors, enough ? "" : "utofu: asynchronous error: MRQ Overflow on TNI 0 CQ 0\n");
+}
+
+// The MRQ is one per CQ (guide, glossary), and its entries are for all notices of the CQ's VCQs together.
+TEST(SimOverflow, ComesWhenAllNoticesOfACqAreMoreThanItsEntries)
+{
+    expect_room(1024, 1024, 0, true);
+    expect_room(0, 1024, 1024, true);
+    expect_room(64, 992, 992, true);
+    expect_room(1088, 1024, 0, false);
+    expect_room(64, 2048, 0, false);
+    expect_room(0, 1024, 1025, false);
+    expect_room(64, 1024, 1024, false);
+}
+
 TEST(SimDeath, AForkedChildIsAProcessOfItsOwn)
 {
     const auto exits = run_processes(1, [](const Rank& rank) {

@@ -61,6 +61,33 @@ int deliver(const MrqEntry& entry, utofu_mrq_notice& notice) noexcept
     }
 }
 
+// A CQ has one MRQ (guide, glossary), whose entries the notices of all its VCQs share, local ones and remote ones. Here
+// each VCQ has a ring for remote ones and another for local ones, and none of them alone may be full. Notices become fewer
+// by polls alone: a poll now and then looks, having taken one, whether there were too many, to within 64.
+// Returns what the poll is to return, so that it needs no frame to call this.
+constexpr uint32_t fill_look = 64;
+
+[[gnu::noinline]] int look_at_fill(const Vcq& vcq, int result) noexcept
+{
+    uint64_t sum = 1;
+    const unsigned first = vcq.index / vcqs_per_cq * vcqs_per_cq;
+    for (unsigned index = first; index < first + vcqs_per_cq; index++) {
+        const Vcq& other = vcq_table[index];
+        if (other.live.load_acquire() == 0) {
+            continue;
+        }
+        // Tail first: what its thread takes out meanwhile makes it fewer, not more.
+        const MrqControl& control = vcq_control(Process::self().segment().vcq_region(index)).mrq;
+        const uint64_t tail = control.tail.load_acquire();
+        const uint64_t remote = tail - control.head_hint.load_relaxed();
+        sum += other.local_notices.size() + (remote <= vcq.mrq_capacity ? remote : 0); // nonsense is none
+    }
+    if (sum > vcq.mrq_capacity) {
+        end_by_own_overflow(vcq);
+    }
+    return result;
+}
+
 } // namespace
 
 int poll_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept
@@ -69,14 +96,17 @@ int poll_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept
         stir_chaos(vcq);
     }
     // Our own notices first: that of a put must not come after the peer's answer to it.
-    if (!vcq.local_notices.empty()) {
+    if (const uint32_t count = vcq.local_notices.size(); count != 0) {
         const int result = deliver(vcq.local_notices.front().entry, notice);
         vcq.local_notices.pop();
-        return result;
+        return count % fill_look == 0 ? look_at_fill(vcq, result) : result;
     }
     MrqEntry entry;
     switch (vcq.mrq.poll(vcq.mrq_head, entry)) {
-    case MrqRing::Poll::found: vcq.claimed_polls = 0; return deliver(entry, notice);
+    case MrqRing::Poll::found:
+        vcq.claimed_polls = 0;
+        deliver(entry, notice);
+        return vcq.mrq_head % fill_look == 1 ? look_at_fill(vcq, entry.result) : entry.result;
     case MrqRing::Poll::nothing: vcq.claimed_polls = 0; break;
     case MrqRing::Poll::claimed: examine_claim(vcq); break;
     }

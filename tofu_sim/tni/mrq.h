@@ -54,7 +54,7 @@ static_assert(sizeof(MrqSlot) == mrq_entry_bytes);
 struct MrqControl {
     alignas(64) SharedWord<uint64_t> tail;
     alignas(64) SharedWord<uint32_t> overflow; // set by the writer that found the ring full
-    SharedWord<uint64_t> head_hint;            // the reader's position, for show only
+    SharedWord<uint64_t> head_hint;            // the reader's position, for counts
 };
 
 // Who claims: process slot (12 bits) and its incarnation (14 bits), as one word.
@@ -193,6 +193,7 @@ class MrqRing {
         }
         if (slot.state.compare_exchange(state, MrqState::make(lap + 1, MrqState::empty))) {
             head++;
+            control_->head_hint.store_relaxed(head);
         }
     }
 
