@@ -11,6 +11,7 @@
 #include "atomic_op.h"
 #include "atomic_wide.h"
 #include "crossing.h"
+#include "lines.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -44,7 +45,7 @@ class AtomicRunner {
     /// Whether an operation on `home` may be posted now, before any that waits.
     [[nodiscard]] bool open_for_native(utofu_vcq_id_t home) const noexcept
     {
-        return queue_ == nullptr && (!ordered_ || looping_ == nullptr || !loops_at(home));
+        return !waiting_.may_hold(home) && (!ordered_ || looping_ == nullptr || !loops_at(home));
     }
     /// Whether, where order was promised, one may go to this VCQ of the peer at `home` now.
     [[nodiscard]] bool native_may_go_to(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
@@ -77,7 +78,7 @@ class AtomicRunner {
     [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
     [[nodiscard]] bool wants_progress() const noexcept
     {
-        return outstanding_ != 0 && (queue_ || again_ || events_ || stale_ || wide_.wants_progress());
+        return outstanding_ != 0 && (!waiting_.empty() || again_ || events_ || stale_ || wide_.wants_progress());
     }
     void progress() noexcept;
     void close() noexcept;
@@ -96,9 +97,8 @@ class AtomicRunner {
 
     [[nodiscard]] bool loops_at(utofu_vcq_id_t home) const noexcept;
     [[nodiscard]] bool may_start(const AtomicOp& op) const noexcept;
-    void start_queued() noexcept;
     [[nodiscard]] bool may_go_on(const AtomicOp& op) noexcept;
-    [[nodiscard]] bool start_words(AtomicOp& op) noexcept;
+    [[nodiscard]] Lack start(AtomicOp& op) noexcept;
     [[nodiscard]] bool start_word(AtomicOp& op) noexcept;
     void cut_word(const AtomicOp& op, Flight& f) const noexcept;
     [[nodiscard]] vcq::Post post_native(Flight& f) noexcept;
@@ -150,8 +150,7 @@ class AtomicRunner {
     std::uint32_t random_ = 0;
     std::size_t outstanding_ = 0;
     AtomicOp* looping_ = nullptr;    ///< operations with loops, started and not completed
-    AtomicOp* queue_ = nullptr;      ///< not wholly started, oldest first
-    AtomicOp* queue_end_ = nullptr;
+    Lines<AtomicOp> waiting_;        ///< not wholly started, in lines by home VCQ
     AtomicOp* events_ = nullptr;     ///< ended but for their notice at the target, which was refused
     Flight* again_ = nullptr;        ///< to post (again) when due
     Flight* again_end_ = nullptr;

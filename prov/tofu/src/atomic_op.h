@@ -12,6 +12,7 @@
 #include "atomic_kernel.h"
 #include "atomic_table.h"
 #include "event_credits.h"
+#include "lines.h"
 #include "mr.h"
 #include "request.h"
 
@@ -94,7 +95,8 @@ struct AtomicOp : Request {
     fi_addr_t to;
     std::uint64_t access;       ///< that the target's regions must allow
     class AtomicRunner* runner;
-    AtomicOp* next;             ///< in the runner's queue
+    InLine<AtomicOp> line;      ///< while it is not wholly started
+    AtomicOp* next;             ///< in one of the runner's lists
     AtomicOp* loop_next;        ///< among the operations with loops, see AtomicRunner::looping_
     AtomicOp* loop_prev;
     utofu_vcq_id_t home;        ///< the target's home VCQ, by which it is told from others

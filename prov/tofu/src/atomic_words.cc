@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The runner's common part: the queue, the cutting into words, and native ARMWs.
+// The runner's common part: the lines of those who wait, the cutting into words, and native ARMWs.
 // Called by atomic and by the poll of the VCQ; calls vcq and, for loops, atomic_loop.cc; ends are in atomic_end.cc.
 #include "atomic_loop.h"
 
@@ -63,7 +63,7 @@ void AtomicRunner::release(AtomicOp* op) noexcept
     ops_.release(op);
 }
 
-// --- the queue
+// --- the lines
 
 bool AtomicRunner::loops_at(utofu_vcq_id_t home) const noexcept
 {
@@ -86,38 +86,26 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
     op->row = nullptr;
     op->in_row = fits_row(*op);
     ++outstanding_;
-    if (queue_)
-        queue_end_->next = op;
-    else
-        queue_ = op;
-    queue_end_ = op;
-    if (!inject) {
-        start_queued();
-        return;
+    if (inject) {
+        // Whoever ends while we start is not given back before we have looked: one more reference.
+        ++op->pending;
+        if (op->by_directory) // may have to begin again
+            keep_injected(*op);
     }
-    // Whoever ends while we start is not given back before we have looked: one more reference.
-    ++op->pending;
-    if (op->by_directory) // may have to begin again
-        keep_injected(*op);
-    start_queued();
+    const Lack lack = waiting_.holds(op->home) ? Lack::peer : start(*op);
+    if (lack == Lack::nothing) [[likely]]
+        all_started(*op);
+    else
+        waiting_.push(*op, op->home, lack);
+    if (!inject)
+        return;
     if (op->started < op->total && !op->copy)
         keep_injected(*op);
     if (settle(*op, UTOFU_SUCCESS))
         finish(*op);
 }
 
-void AtomicRunner::start_queued() noexcept
-{
-    while (AtomicOp* const op = queue_) {
-        if (!may_start(*op) || !start_words(*op))
-            return;
-        queue_ = op->next;
-        op->next = nullptr;
-        all_started(*op);
-    }
-}
-
-/// Copies what has not been read of the operand and compare lists. Slow path: the queue or the window was full.
+/// Copies what has not been read of the operand and compare lists. Slow path: others wait, or the window was full.
 void AtomicRunner::keep_injected(AtomicOp& op) noexcept
 {
     const std::size_t left = op.total - op.started;
@@ -161,14 +149,23 @@ bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
            crossing_.pass(op.home, op.target[op.at_target].at.vcq);
 }
 
-bool AtomicRunner::start_words(AtomicOp& op) noexcept
+/// Starts what can be started now of an operation; what it lacks then.
+Lack AtomicRunner::start(AtomicOp& op) noexcept
 {
-    if (op.in_row)
-        return (op.started == op.total || may_go_on(op)) && start_row(op);
-    while (op.started < op.total)
-        if (!may_go_on(op) || !start_word(op))
-            return false;
-    return true;
+    if (!may_start(op))
+        return Lack::peer;
+    if (op.in_row) {
+        if (op.started != op.total && !may_go_on(op))
+            return Lack::peer;
+        return start_row(op) ? Lack::nothing : Lack::room;
+    }
+    while (op.started < op.total) {
+        if (!may_go_on(op))
+            return Lack::peer;
+        if (!start_word(op))
+            return Lack::room;
+    }
+    return Lack::nothing;
 }
 
 void AtomicRunner::all_started(AtomicOp& op) noexcept
@@ -417,20 +414,20 @@ void AtomicRunner::progress() noexcept
         if (events_ != rest) // still busy: it has put itself back
             break;
     }
-    start_queued();
+    waiting_.resume([this](AtomicOp& op) { return start(op); }, [this](AtomicOp& op) { all_started(op); });
 }
 
 void AtomicRunner::close() noexcept
 {
     closing_ = true;
-    while (AtomicOp* const op = queue_) {
-        queue_ = op->next;
-        op->next = nullptr;
-        abandon(*op, FI_ECANCELED, 0);
-        if (op->row != nullptr)
-            leave_row(*op->row);
-        all_started(*op);
-    }
+    while (!waiting_.empty())
+        waiting_.resume([](AtomicOp&) { return Lack::nothing; },
+                        [this](AtomicOp& op) {
+                            abandon(op, FI_ECANCELED, 0);
+                            if (op.row != nullptr)
+                                leave_row(*op.row);
+                            all_started(op);
+                        });
     while (Flight* const f = again_) {
         again_ = f->next;
         f->next = nullptr;

@@ -290,7 +290,7 @@ bool Endpoint::fence_passed(fi_addr_t to) noexcept
     if (peer == nullptr)
         return true; // there is none: whoever asks finds out
     const auto quiet = [&] {
-        return vcq_->idle() && (!rma_ || rma_->idle()) && (!atomic_ || atomic_->idle()) &&
+        return vcq_->idle() && (!rma_ || rma_->idle_towards(*peer)) && (!atomic_ || atomic_->idle()) &&
                (!messages_ || messages_->idle_towards(*peer));
     };
     if (quiet())

@@ -214,10 +214,10 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
     const Peer* peer = endpoint_.av().find(call.to);
     if (peer == nullptr) [[unlikely]]
         return -FI_EINVAL;
-    // Whoever has to wait keeps its place: nobody overtakes it.
-    if (first_waiting_ != nullptr) [[unlikely]] {
+    // Whoever has to wait keeps its place: nobody overtakes it towards its peer.
+    if (waiting_.holds(line_of(*peer))) [[unlikely]] {
         endpoint_.progress_locked();
-        if (first_waiting_ != nullptr)
+        if (waiting_.holds(line_of(*peer)))
             return -FI_EAGAIN;
     }
     if ((call.flags & FI_FENCE) && !endpoint_.fence_passed(call.to)) [[unlikely]]
@@ -267,19 +267,19 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
 /// Posts a new operation. A refusal leaves nothing behind.
 ssize_t RmaEngine::launch(RmaOp& op) noexcept
 {
-    bool whole = post_some(op);
-    if (!whole && op.posted == 0) [[unlikely]] {
+    Lack lack = post_some(op);
+    if (lack != Lack::nothing && op.posted == 0) [[unlikely]] {
         endpoint_.progress_locked();
-        whole = post_some(op);
-        if (!whole && op.posted == 0) {
+        lack = post_some(op);
+        if (lack != Lack::nothing && op.posted == 0) {
             drop(op);
             return -FI_EAGAIN;
         }
     }
-    if (whole && op.remote_data && op.data_at_once)
+    if (lack == Lack::nothing && op.remote_data && op.data_at_once)
         send_data_at_once(op);
-    if (!whole)
-        enqueue(op);
+    if (lack != Lack::nothing)
+        enqueue(op, lack);
     else if (op.pending == 0)
         finish(op);
     return 0;
@@ -307,12 +307,11 @@ void RmaEngine::send_data_at_once(RmaOp& op) noexcept
 ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                           std::uint64_t key) noexcept
 {
-    if (plain_inject_ && length - 1 < max_inline_ && first_waiting_ == nullptr &&
-        !directory::is_listed(key)) [[likely]] {
+    if (plain_inject_ && length - 1 < max_inline_ && !directory::is_listed(key)) [[likely]] {
         const Peer* peer = av_->find(to);
         if (peer == nullptr) [[unlikely]]
             return -FI_EINVAL;
-        if (peer->counts_events) [[unlikely]] // which is paid for
+        if (peer->counts_events || waiting_.may_hold(peer->home)) [[unlikely]] // events are paid for
             return inject_slowly(data, length, to, address, key);
         unattended_ = true;
         // The key is a bias: STADD = key + address (mr.h).

@@ -14,6 +14,7 @@
 #include "av.h"
 #include "bounce.h"
 #include "crossing.h"
+#include "lines.h"
 #include "mr.h"
 #include "request.h"
 
@@ -58,7 +59,7 @@ struct RmaOp : Request {
     bool by_directory = false;  ///< a key was looked up, and may have to be once more
     bool fenced = false;        ///< FI_FENCE
     bool retried = false;
-    bool queued = false; ///< in the engine's queue, which alone may finish it then
+    bool queued = false; ///< in a line, which alone may finish it then
     std::uint8_t local_count = 0;
     std::uint8_t remote_count = 0;
     std::uint8_t acquired = 0; ///< of refs
@@ -69,7 +70,7 @@ struct RmaOp : Request {
     LocalRef refs[rma_iov_limit] = {};
     fi_rma_iov remote[rma_remote_limit] = {};
     Target remote_at[rma_remote_limit] = {};
-    RmaOp* next = nullptr; ///< in the queue of those that could not go on
+    InLine<RmaOp> line{};  ///< of those that could not go on
 };
 
 /// The operations under way of one endpoint; all under its lock.
@@ -110,13 +111,16 @@ class RmaEngine {
     /// Goes on with operations that had to wait for room.
     void progress() noexcept
     {
-        if (first_waiting_ != nullptr) [[unlikely]]
+        if (!waiting_.empty()) [[unlikely]]
             resume();
     }
     /// A write that nobody waits for may be under way: an orphan's error may be its.
     [[nodiscard]] bool posts_unattended() const noexcept { return unattended_; }
-    /// No operation is under way.
-    [[nodiscard]] bool idle() const noexcept { return ops_.in_use() == 0; }
+    /// None is under way, and none waits, towards this peer. What is under way to others counts, too: it ends soon.
+    [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept
+    {
+        return ops_.in_use() == waiting_.size() && !waiting_.has_line(line_of(peer));
+    }
 
   private:
     static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
@@ -137,16 +141,22 @@ class RmaEngine {
     [[nodiscard]] int attach(RmaOp& op, const Call& call) noexcept;
     [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
     void send_data_at_once(RmaOp& op) noexcept;
-    [[nodiscard]] bool post_some(RmaOp& op) noexcept;
-    [[nodiscard]] vcq::Post post_piece(RmaOp& op, std::size_t& length) noexcept;
+    [[nodiscard]] Lack post_some(RmaOp& op) noexcept;
+    [[nodiscard]] vcq::Post post_piece(RmaOp& op, unsigned segment, std::size_t at, std::size_t& length) noexcept;
     void resume() noexcept;
-    [[nodiscard]] bool go_on(RmaOp& op) noexcept;
-    [[nodiscard]] bool notify_peer(RmaOp& op) noexcept;
+    [[nodiscard]] Lack go_on(RmaOp& op) noexcept;
+    [[nodiscard]] Lack notify_peer(RmaOp& op) noexcept;
     void finish(RmaOp& op) noexcept;
     void end(RmaOp& op) noexcept;
     void give_back(RmaOp& op) noexcept;
     void drop(RmaOp& op) noexcept;
-    void enqueue(RmaOp& op) noexcept;
+    void enqueue(RmaOp& op, Lack lack) noexcept;
+    /// Of the operations to an endpoint, whichever place of the address vector leads there: the order of calls is kept
+    /// among them.
+    static std::uint64_t line_of(const Peer& peer) noexcept
+    {
+        return peer.home ^ std::uint64_t{peer.index} << 56;
+    }
 
     // What fi_inject_write looks at, together.
     Endpoint& endpoint_;
@@ -155,10 +165,10 @@ class RmaEngine {
     bool plain_inject_ = false; ///< fi_inject_write may go out unattended
     bool quick_ = false;        ///< keys are final: nothing is ever tried again
     std::size_t max_inline_ = 0;
-    RmaOp* first_waiting_ = nullptr;
     unsigned long inject_flags_ = 0;
     unsigned long write_flags_ = 0;
     unsigned long read_flags_ = 0;
+    Lines<RmaOp> waiting_; ///< those that could not go on
 
     // Where quick reads land, by places of the window; made and registered at first use.
     struct Free {
@@ -170,7 +180,6 @@ class RmaEngine {
     Crossing crossing_;
     Pool<RmaOp> ops_;
     BouncePool bounces_;
-    RmaOp** last_waiting_ = &first_waiting_;
     std::size_t max_piece_ = 0;
     std::size_t inject_size_ = 0;
     bool strong_writes_ = false; ///< order asked for by tx_attr.msg_order

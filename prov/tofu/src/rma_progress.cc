@@ -30,18 +30,24 @@ void scatter(const iovec* to, std::size_t count, const std::byte* from) noexcept
 
 // --- posting
 
-/// True when all is posted, or nothing more will be because of an error; false: busy.
-bool RmaEngine::post_some(RmaOp& op) noexcept
+/// Nothing is lacking when all is posted, or nothing more will be because of an error.
+Lack RmaEngine::post_some(RmaOp& op) noexcept
 {
     while (op.posted < op.total) {
         if (op.err != 0) [[unlikely]] {
             op.posted = op.total;
             break;
         }
+        std::size_t at = op.posted;
+        unsigned segment = 0;
+        while (at >= op.remote[segment].len)
+            at -= op.remote[segment++].len;
+        if (crossing_.begun() && !may_go_to(op, segment)) [[unlikely]]
+            return Lack::peer;
         std::size_t length = 0;
-        const vcq::Post post = post_piece(op, length);
+        const vcq::Post post = post_piece(op, segment, at, length);
         if (post == vcq::Post::busy)
-            return false;
+            return Lack::room;
         if (post == vcq::Post::error) [[unlikely]] {
             op.prov_errno = endpoint_.vcq().last_error();
             op.err = fi_error_of(op.prov_errno);
@@ -51,7 +57,7 @@ bool RmaEngine::post_some(RmaOp& op) noexcept
         op.pending++;
         op.posted += length;
     }
-    return true;
+    return Lack::nothing;
 }
 
 /// Order across the VCQs of a peer: that of operations where it was promised, and the event of one behind its bytes.
@@ -63,15 +69,10 @@ bool RmaEngine::may_go_to(const RmaOp& op, unsigned segment) noexcept
     return !(strong_writes_ || strong_reads_ || op.fenced) || crossing_.pass(op.peer.home, vcq);
 }
 
-/// Posts the longest piece at op.posted that is one segment here, one there, and one transfer.
-vcq::Post RmaEngine::post_piece(RmaOp& op, std::size_t& length) noexcept
+/// Posts the longest piece at op.posted, which is byte `at` of the peer's segment `r`, that is one segment here, one
+/// there, and one transfer.
+vcq::Post RmaEngine::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size_t& length) noexcept
 {
-    std::size_t at = op.posted;
-    unsigned r = 0;
-    while (at >= op.remote[r].len)
-        at -= op.remote[r++].len;
-    if (crossing_.begun() && !may_go_to(op, r)) [[unlikely]]
-        return vcq::Post::busy;
     const utofu_vcq_id_t peer = op.remote_at[r].vcq;
     const utofu_stadd_t remote = op.remote_at[r].stadd + at;
     length = std::min(op.remote[r].len - at, max_piece_);
@@ -144,28 +145,23 @@ void RmaEngine::refund(RmaOp& op) noexcept
 
 void RmaEngine::resume() noexcept
 {
-    while (first_waiting_ != nullptr) {
-        RmaOp& op = *first_waiting_;
-        if (!go_on(op))
-            return;
-        first_waiting_ = op.next;
-        if (first_waiting_ == nullptr)
-            last_waiting_ = &first_waiting_;
-        op.queued = false;
-        if (op.step == RmaOp::Step::ended)
-            end(op);
-        else if (op.pending == 0)
-            finish(op);
-    }
+    waiting_.resume([this](RmaOp& op) { return go_on(op); },
+                    [this](RmaOp& op) {
+                        op.queued = false;
+                        if (op.step == RmaOp::Step::ended)
+                            end(op);
+                        else if (op.pending == 0)
+                            finish(op);
+                    });
 }
 
-/// The next steps of an operation that had to wait; false: it has to wait longer.
-bool RmaEngine::go_on(RmaOp& op) noexcept
+/// The next steps of an operation that had to wait; what it lacks then.
+Lack RmaEngine::go_on(RmaOp& op) noexcept
 {
     switch (op.step) {
     case RmaOp::Step::resolving:
         if (int ret = resolve(op); ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
-            return false;
+            return Lack::peer;
         } else if (ret != 0) {
             op.err = -ret;
             op.posted = op.total;
@@ -173,7 +169,7 @@ bool RmaEngine::go_on(RmaOp& op) noexcept
         if (op.remote_notice && op.purse == nullptr && op.posted != op.total) {
             const int ret = endpoint_.event_credits()->pay(op.peer, op.purse);
             if (ret == -FI_EAGAIN || ret == -FI_ENOMEM)
-                return false;
+                return Lack::peer;
             if (ret != 0) {
                 op.err = -ret;
                 op.posted = op.total;
@@ -187,21 +183,21 @@ bool RmaEngine::go_on(RmaOp& op) noexcept
     case RmaOp::Step::notifying:
         return notify_peer(op);
     case RmaOp::Step::ended:
-        return true;
+        break;
     }
-    return true;
+    return Lack::nothing;
 }
 
-/// Hands the CQ data to the messenger; false: it has no room.
-bool RmaEngine::notify_peer(RmaOp& op) noexcept
+/// Hands the CQ data to the messenger, which may have no room for the peer.
+Lack RmaEngine::notify_peer(RmaOp& op) noexcept
 {
     const ssize_t ret = endpoint_.messenger()->write_data(op.to, op.data, op.total);
     if (ret == -FI_EAGAIN)
-        return false;
+        return Lack::peer;
     if (ret != 0)
         op.err = static_cast<int>(-ret);
     op.step = RmaOp::Step::ended;
-    return true;
+    return Lack::nothing;
 }
 
 /// Every byte is posted and every notice came.
@@ -217,7 +213,7 @@ void RmaEngine::finish(RmaOp& op) noexcept
         op.prov_errno = 0;
         op.posted = 0;
         op.step = RmaOp::Step::resolving;
-        enqueue(op);
+        enqueue(op, Lack::peer);
         return;
     }
     if (op.bounce.data != nullptr && op.read && op.err == 0)
@@ -225,8 +221,8 @@ void RmaEngine::finish(RmaOp& op) noexcept
     give_back(op);
     if (op.remote_data && op.err == 0) {
         op.step = RmaOp::Step::notifying;
-        if (!notify_peer(op)) {
-            enqueue(op);
+        if (const Lack lack = notify_peer(op); lack != Lack::nothing) {
+            enqueue(op, lack);
             return;
         }
     }
@@ -259,12 +255,10 @@ void RmaEngine::drop(RmaOp& op) noexcept
     ops_.release(&op);
 }
 
-void RmaEngine::enqueue(RmaOp& op) noexcept
+void RmaEngine::enqueue(RmaOp& op, Lack lack) noexcept
 {
-    op.next = nullptr;
     op.queued = true;
-    *last_waiting_ = &op;
-    last_waiting_ = &op.next;
+    waiting_.push(op, line_of(op.peer), lack);
 }
 
 } // namespace tofu
