@@ -228,10 +228,6 @@ inline constexpr size_t vcq_mrq_offset = vcq_queue_offset + vcq_queue_bytes;
 {
     return base + segment_service_offset;
 }
-[[nodiscard]] inline std::byte* segment_barrier_area(std::byte* base) noexcept
-{
-    return base + segment_barrier_offset;
-}
 [[nodiscard]] inline FlowTable& segment_flows(std::byte* base) noexcept
 {
     return *reinterpret_cast<FlowTable*>(base + segment_flows_offset);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: coordinates of nodes on the six-dimensional mesh/torus, distances and paths (guide 1.1.2, 2.4).
+// Role: coordinates of nodes on the six-dimensional mesh/torus, and paths (guide 1.1.2, 2.4).
 // Called by: job/ (placement), api/, tni/. Calls: nothing.
 #include "topology/topology.h"
 
@@ -8,23 +8,6 @@
 #include <cstdlib>
 
 namespace tofu::sim {
-namespace {
-
-unsigned axis_distance(unsigned from, unsigned to, unsigned length, bool wraps) noexcept
-{
-    const unsigned direct = from < to ? to - from : from - to;
-    return wraps && length - direct < direct ? length - direct : direct;
-}
-
-unsigned abc_distance(const PathCoords& from, const PathCoords& to) noexcept
-{
-    return axis_distance(from[0], to[0], unit_shape[0], false) +
-           axis_distance(from[1], to[1], unit_shape[1], true) +
-           axis_distance(from[2], to[2], unit_shape[2], false);
-}
-
-} // namespace
-
 Coords Topology::coords_of(uint32_t node) const noexcept
 {
     const uint32_t unit = node / nodes_per_unit;
@@ -35,15 +18,6 @@ Coords Topology::coords_of(uint32_t node) const noexcept
             static_cast<uint8_t>(in_unit / 6),
             static_cast<uint8_t>(in_unit / 2 % 3),
             static_cast<uint8_t>(in_unit % 2)};
-}
-
-unsigned Topology::hops(const Coords& from, const PathCoords& path, const Coords& to) const noexcept
-{
-    unsigned sum = abc_distance({from[3], from[4], from[5]}, path);
-    for (unsigned axis = 0; axis < 3; axis++) {
-        sum += axis_distance(from[axis], to[axis], units_[axis], (wraps_ >> axis & 1) != 0);
-    }
-    return sum + abc_distance(path, {to[3], to[4], to[5]});
 }
 
 PathCoords Topology::choose_path(const Coords& from, const Coords& to) const noexcept

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: coordinates of nodes on the six-dimensional mesh/torus, distances and paths (guide 1.1.2, 2.4).
+// Role: coordinates of nodes on the six-dimensional mesh/torus, and paths (guide 1.1.2, 2.4).
 // Called by: job/ (placement), api/, tni/. Calls: nothing.
 #pragma once
 
@@ -48,10 +48,6 @@ class Topology {
         return unit * nodes_per_unit + (uint32_t{c[3]} * 3 + c[4]) * 2 + c[5];
     }
     [[nodiscard]] Coords coords_of(uint32_t node) const noexcept;
-
-    // Hops between two nodes by way of the path coordinates: A,B,C to the path, X,Y,Z, A,B,C to the end (2.4).
-    [[nodiscard]] unsigned hops(const Coords& from, const PathCoords& path,
-                                const Coords& to) const noexcept;
 
     // One of the shortest paths, chosen so that different pairs of nodes spread over them.
     [[nodiscard]] PathCoords choose_path(const Coords& from, const Coords& to) const noexcept;

@@ -25,8 +25,8 @@ fi_provider provider = {
 
 extern "C" [[gnu::visibility("default")]] fi_provider* fi_prov_ini(void)
 {
-    // libfabric skips a provider that names another version than its own (CONSUMERS.md 0.1), and one binary
-    // serves them all: the version of the library that loads us.
+    // libfabric skips a provider that names another version than its own, and one binary serves them all: so
+    // it is the version of the library that loads us.
     tofu::provider.fi_version = fi_version();
     tofu::define_params();
     return &tofu::provider;

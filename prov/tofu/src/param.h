@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The provider's environment variables, FI_TOFU_*; each stands in man/fi_tofu.7. Read by init once; asked for by
-// backend and info.
+// The provider's environment variables, FI_TOFU_*; each stands in man/fi_tofu.7. Declared by init;
+// asked for by whatever they govern. Calls libfabric.
 #pragma once
 
 #include <cstddef>
