@@ -91,8 +91,9 @@ TEST(Mr, EveryCombinationOfRights)
             Session s(rank, user_keys(mode));
             std::uint64_t memory[8] = {};
             const std::uint64_t bits[] = {FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE};
-            for (unsigned set = 0; set < 64; set++) {
-                std::uint64_t access = 0;
+            for (unsigned set = 0; set < 128; set++) {
+                // Kinds of operations beside them grant nothing.
+                std::uint64_t access = set & 64 ? FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC : 0;
                 for (unsigned i = 0; i < 6; i++)
                     access |= (set >> i & 1) ? bits[i] : 0;
                 fi_mr_attr attr{};

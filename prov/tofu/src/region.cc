@@ -22,6 +22,8 @@ namespace {
 constexpr std::uint64_t remote_rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint64_t all_rights =
     remote_rights | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE;
+/// What kinds of operations there are is no right, but programs name kinds beside the rights (LCI: FI_RMA).
+constexpr std::uint64_t kinds = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 constexpr std::uintptr_t word_mask = 7;
 
 /// Stands for an STADD of no region, and for a key that no directory lists: what is not reachable answers an error to who
@@ -78,7 +80,7 @@ int RegionTable::reg(const fi_mr_attr& attr, std::uint64_t flags, fid_mr** mr) n
     const auto base = reinterpret_cast<std::uintptr_t>(attr.mr_iov->iov_base);
     const std::size_t length = attr.mr_iov->iov_len;
     // The whole address space (0, SIZE_MAX) is not one registration of a TNI, and a range that wraps is none.
-    if (length == 0 || length > SIZE_MAX / 2 || base + length < base || (attr.access & ~all_rights))
+    if (length == 0 || length > SIZE_MAX / 2 || base + length < base || (attr.access & ~(all_rights | kinds)))
         return -FI_EINVAL;
     if (flags & ~(FI_RMA_EVENT | FI_RMA_PMEM | FI_HMEM_DEVICE_ONLY))
         return -FI_EBADFLAGS;
