@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <sys/mman.h>
 
 namespace tofu::sim {
 namespace {
@@ -85,8 +84,7 @@ RegisterStatus VcqMemory::Impl::add(uint64_t start, uint64_t bytes, bool read_on
         ranges.emplace(key, Use{index, 1});
         ++live;
     }
-    if (process.lock_pages)
-        (void)::mlock(reinterpret_cast<const void*>(start), bytes); // bounded by RLIMIT_MEMLOCK, as the guide says
+    lock(slot, slot.pieces.front());
     publish(index);
     *stadd = make_stadd(slot.hw_stag, start - base);
     return RegisterStatus::ok;
@@ -112,6 +110,7 @@ bool VcqMemory::Impl::reuse(const Key& key, uint64_t* stadd)
         const uint32_t index = at->second.slot;
         const uint64_t first = key.start - slots[index].page_base;
         slots[index].pieces.push_back({first, first + key.bytes});
+        lock(slots[index], slots[index].pieces.back());
         at = ranges.emplace(key, Use{index, 1}).first;
     }
     // The memory below may have been mapped anew since: what is published must be true of it now.
@@ -168,6 +167,7 @@ RegisterStatus VcqMemory::Impl::remove(uint64_t stadd)
             return RegisterStatus::ok;
         ranges.erase(use);
     }
+    unlock(*slot, *piece);
     slot->pieces.erase(std::next(piece).base());
     if (!slot->pieces.empty()) {
         if (slot->bounds() != published_bounds(own_table.entries[index]))
@@ -182,6 +182,9 @@ void VcqMemory::Impl::free_slot(uint32_t index)
 {
     Slot& slot = slots[index];
     const bool reserved = slot.reserved;
+    for (const Piece& piece : slot.pieces)
+        unlock(slot, piece);
+    slot.pieces.clear();
     slot.hw_stag = 0;
     slot.extents.clear();
     publish(index);
@@ -189,6 +192,18 @@ void VcqMemory::Impl::free_slot(uint32_t index)
         free_slots.push_back(index);
         --live;
     }
+}
+
+void VcqMemory::Impl::lock(const Slot& slot, Piece piece)
+{
+    if (process.lock_pages)
+        process.locks.add(page_floor(slot.page_base + piece.first), page_ceil(slot.page_base + piece.limit));
+}
+
+void VcqMemory::Impl::unlock(const Slot& slot, Piece piece)
+{
+    if (process.lock_pages)
+        process.locks.remove(page_floor(slot.page_base + piece.first), page_ceil(slot.page_base + piece.limit));
 }
 
 void VcqMemory::Impl::remove_all()

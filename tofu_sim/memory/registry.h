@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the owner's side: what this process has registered, where those bytes are, and publishing both.
-// Called by: memory/registry, memory/service, memory/fork; api/ through memory.h. Calls: memory/vma, memory/mover.
+// Called by: memory/registry, memory/service, memory/fork; api/ through memory.h. Calls: memory/vma, memory/mover, memory/page_locks.
 //
 // One lock per process covers registration, deregistration, moves and owner-executed requests: memory is never
 // touched on behalf of a peer after the call that deregistered it has returned.
@@ -8,6 +8,7 @@
 
 #include "memory/memory.h"
 #include "memory/mover.h"
+#include "memory/page_locks.h"
 #include "memory/vma.h"
 
 #include <deque>
@@ -37,6 +38,7 @@ struct ProcessMemory::Impl {
     Arena arena;
     Mover mover;
     bool lock_pages = false; // UTOFU_SWAP_PROTECT, guide 4.3.2.5
+    PageLocks locks;         // empty unless lock_pages
     uint64_t main_stack = 0; // an address of the first thread's stack
     std::map<std::pair<uint64_t, uint64_t>, uint32_t> backings; // (device, inode) → index, 0 for "has none"
     uint32_t num_backings = 1;
@@ -135,6 +137,8 @@ struct VcqMemory::Impl {
     [[nodiscard]] static Piece published_bounds(const StagEntry& entry) noexcept;
     [[nodiscard]] uint32_t take_slot();
     void free_slot(uint32_t index);
+    void lock(const Slot& slot, Piece piece);
+    void unlock(const Slot& slot, Piece piece);
     void publish(uint32_t index);
     static void write_entry(StagTable& to, uint32_t index, const StagEntry& next, const Slot& slot) noexcept;
     [[nodiscard]] bool take_extents(uint32_t count, uint32_t* first);

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: keeps registered pages from being swapped out, where UTOFU_SWAP_PROTECT asks for it (guide 4.3.2.5).
+// Called by: memory/registry under its lock. Calls: mlock, munlock, /proc/self/status.
+#include "memory/page_locks.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <sys/mman.h>
+
+namespace tofu::sim {
+namespace {
+
+// What the process has locked in all; the kernel does not tell it of a page.
+uint64_t locked_bytes() noexcept
+{
+    std::FILE* const file = std::fopen("/proc/self/status", "re");
+    char line[128];
+    unsigned long kib = 0;
+    while (file != nullptr && std::fgets(line, sizeof line, file) != nullptr)
+        if (std::sscanf(line, "VmLck: %lu", &kib) == 1)
+            break;
+    if (file != nullptr)
+        std::fclose(file);
+    return uint64_t{kib} << 10;
+}
+
+// True if all of it was locked by this call. Beyond the limit it stays as it is, as the guide says.
+bool lock(uint64_t start, uint64_t end) noexcept
+{
+    const uint64_t before = locked_bytes();
+    return ::mlock(reinterpret_cast<const void*>(start), end - start) == 0 && locked_bytes() - before == end - start;
+}
+
+} // namespace
+
+void PageLocks::split(uint64_t at)
+{
+    auto run = runs_.upper_bound(at);
+    if (run == runs_.begin() || (--run)->first == at || run->second.end <= at)
+        return;
+    const Run behind = run->second;
+    run->second.end = at;
+    runs_.emplace(at, behind);
+}
+
+void PageLocks::add(uint64_t start, uint64_t end)
+{
+    split(start);
+    split(end);
+    auto next = runs_.lower_bound(start);
+    for (uint64_t at = start; at < end;) {
+        if (next != runs_.end() && next->first == at) {
+            ++next->second.count;
+            at = next->second.end;
+            ++next;
+            continue;
+        }
+        const uint64_t stop = next == runs_.end() ? end : std::min(end, next->first);
+        runs_.emplace(at, Run{stop, 1, lock(at, stop)});
+        at = stop;
+    }
+}
+
+void PageLocks::remove(uint64_t start, uint64_t end)
+{
+    split(start);
+    split(end);
+    for (auto run = runs_.lower_bound(start); run != runs_.end() && run->first < end;) {
+        if (--run->second.count != 0) {
+            ++run;
+            continue;
+        }
+        if (run->second.ours)
+            (void)::munlock(reinterpret_cast<const void*>(run->first), run->second.end - run->first);
+        run = runs_.erase(run);
+    }
+}
+
+} // namespace tofu::sim
