@@ -4,6 +4,7 @@
 #include "atomic.h"
 
 #include <mutex>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -52,15 +53,17 @@ constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
     request.prov_errno = 0;
 }
 
-/// Elements of a list, or -FI_EINVAL where the list is none.
+/// Elements of a list, -FI_EINVAL where the list is none, -FI_EMSGSIZE where they are more than any call takes.
 ssize_t elements_of(const fi_ioc* list, std::size_t n)
 {
     if (!list || n == 0 || n > max_atomic_iov)
         return -FI_EINVAL;
     std::size_t total = 0;
     for (std::size_t i = 0; i < n; ++i) {
-        if ((!list[i].addr && list[i].count) || list[i].count > max_atomic_bytes)
+        if (!list[i].addr && list[i].count)
             return -FI_EINVAL;
+        if (list[i].count > max_atomic_bytes)
+            return -FI_EMSGSIZE;
         total += list[i].count;
     }
     return static_cast<ssize_t>(total);
@@ -80,12 +83,13 @@ ssize_t check(const Endpoint& ep, const Call& call)
         total += call.remote[i].count;
     }
     const auto n = static_cast<ssize_t>(total);
-    if (uses_operand(call.op) && elements_of(call.operand, call.operands) != n)
-        return -FI_EINVAL;
-    if (call.family != Family::base && elements_of(call.result, call.results) != n)
-        return -FI_EINVAL;
-    if (call.family == Family::compare && elements_of(call.compare, call.compares) != n)
-        return -FI_EINVAL;
+    const std::pair<bool, ssize_t> lists[] = {
+        {uses_operand(call.op), elements_of(call.operand, call.operands)},
+        {call.family != Family::base, elements_of(call.result, call.results)},
+        {call.family == Family::compare, elements_of(call.compare, call.compares)}};
+    for (const auto& [used, elements] : lists)
+        if (used && elements != n)
+            return elements == -FI_EMSGSIZE ? -FI_EMSGSIZE : -FI_EINVAL;
     if (total == 0) // the page: between 1 and the maximum
         return -FI_EINVAL;
     if (total > max_count(call.type))

@@ -8,6 +8,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "attributes.h"
 #include "endpoint.h"
 #include "error.h"
 #include "event_credits.h"
@@ -78,14 +79,19 @@ int RmaEngine::check(const Call& call, std::size_t& total) const noexcept
         return -FI_EINVAL;
     std::size_t local = 0;
     std::size_t remote = 0;
-    for (std::size_t i = 0; i < call.local_count; i++)
+    for (std::size_t i = 0; i < call.local_count; i++) {
+        if (call.local[i].iov_base == nullptr && call.local[i].iov_len != 0)
+            return -FI_EINVAL;
         if (__builtin_add_overflow(local, call.local[i].iov_len, &local))
             return -FI_EMSGSIZE;
+    }
     for (std::size_t i = 0; i < call.remote_count; i++)
         if (__builtin_add_overflow(remote, call.remote[i].len, &remote))
             return -FI_EMSGSIZE;
     if (local != remote)
         return -FI_EINVAL;
+    if (local > limits::max_msg_size)
+        return -FI_EMSGSIZE;
     if ((call.flags & FI_INJECT) && (call.read || local > inject_size_))
         return call.read ? -FI_EBADFLAGS : -FI_EMSGSIZE;
     if ((call.flags & FI_REMOTE_CQ_DATA) && endpoint_.messenger() == nullptr)
@@ -307,7 +313,8 @@ void RmaEngine::send_data_at_once(RmaOp& op) noexcept
 ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                           std::uint64_t key) noexcept
 {
-    if (plain_inject_ && length - 1 < max_inline_ && !directory::is_listed(key)) [[likely]] {
+    if (plain_inject_ && length - 1 < max_inline_ && data != nullptr &&
+        !directory::is_listed(key)) [[likely]] {
         const Peer* peer = av_->find(to);
         if (peer == nullptr) [[unlikely]]
             return -FI_EINVAL;
