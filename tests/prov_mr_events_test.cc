@@ -92,6 +92,11 @@ TEST(Mr, ARegionMayOutliveItsEndpoint)
         ASSERT_EQ(fi_domain(s.fabric, s.info, &elsewhere, nullptr), 0);
         ASSERT_EQ(fi_endpoint(elsewhere, s.info, &stranger, nullptr), 0);
         EXPECT_EQ(fi_mr_bind(s.regions[1], &stranger->fid, 0), -FI_EINVAL);
+        fid_cntr* foreign = nullptr;
+        fi_cntr_attr attr{};
+        ASSERT_EQ(fi_cntr_open(elsewhere, &attr, &foreign, nullptr), 0);
+        EXPECT_EQ(fi_mr_bind(s.regions[1], &foreign->fid, FI_REMOTE_WRITE), -FI_EDOMAIN);
+        ASSERT_EQ(fi_close(&foreign->fid), 0);
         ASSERT_EQ(fi_endpoint(s.domain, s.info, &ep, nullptr), 0);
         ASSERT_EQ(fi_mr_bind(s.regions[0], &ep->fid, 0), 0);
         mallopt(M_PERTURB, 0x5a); // what has been freed shows

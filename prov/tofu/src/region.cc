@@ -233,6 +233,8 @@ int RegionTable::bind(MemoryRegion& region, struct fid* object, std::uint64_t fl
         if ((flags & ~remote_rights) || flags == 0)
             return -FI_EBADFLAGS;
         Counter& counter = Counter::of(reinterpret_cast<fid_cntr*>(object));
+        if (&counter.domain() != &domain_)
+            return -FI_EDOMAIN;
         if (((flags & FI_REMOTE_WRITE) && region.write_counter_ != nullptr) ||
             ((flags & FI_REMOTE_READ) && region.read_counter_ != nullptr))
             return -FI_EINVAL;
