@@ -12,7 +12,9 @@
 
 #include <rdma/fi_errno.h>
 
+#include "address.h"
 #include "atomic.h"
+#include "directory.h"
 #include "endpoint_ops.h"
 #include "eq.h"
 #include "event_credits.h"
@@ -30,6 +32,7 @@ namespace tofu {
 
 namespace {
 constexpr unsigned rounds_per_finder_look = 256; // of progress; between them some thousand may find an endpoint by name
+constexpr unsigned fence_polls = 64;             // within the fenced call; then it is refused
 }
 
 Endpoint::Endpoint() noexcept = default;
@@ -283,20 +286,51 @@ bool Endpoint::progress_locked() noexcept
     return some;
 }
 
-/// What goes unattended (inject, messages sent at once) is ordered by the strong-order flag of what follows the fence.
 bool Endpoint::fence_passed(fi_addr_t to) noexcept
 {
     const Peer* const peer = av_->find(to);
     if (peer == nullptr)
         return true; // there is none: whoever asks finds out
-    const auto quiet = [&] {
+    const auto passed = [&] {
         return vcq_->idle() && (!rma_ || rma_->idle_towards(*peer)) && (!atomic_ || atomic_->idle()) &&
-               (!messages_ || messages_->idle_towards(*peer));
+               (!messages_ || messages_->idle_towards(*peer)) && flushed(*peer);
     };
-    if (quiet())
-        return true;
-    progress_locked();
-    return quiet();
+    for (unsigned i = 0; i < fence_polls; i++) {
+        if (passed())
+            return true;
+        progress_locked();
+    }
+    return passed();
+}
+
+/// What goes unattended (inject, messages sent at once) may still be on its way, and what follows the fenced operation need
+/// not be in strong order: an ARMW that is, and changes nothing, tells when all before it has taken effect.
+bool Endpoint::flushed(const Peer& peer) noexcept
+{
+    const std::uint64_t posts = vcq_->unattended_posts();
+    if (posts == 0 || (flush_.home == peer.home && flush_.after == posts))
+        return !flush_.under_way;
+    utofu_stadd_t area = 0;
+    if (flush_.under_way || vcq_->query_stadd(peer.home, directory_stag, area) != 0)
+        return !flush_.under_way; // no VCQ of this machine: nothing is there
+    flush_.notify = on_flush;
+    flush_.home = peer.home;
+    flush_.after = posts;
+    flush_.under_way = true; // the notice may come within the post
+    const vcq::Post post = vcq_->armw8(peer.home, UTOFU_ARMW_OP_OR, 0, area + directory::fence_offset,
+                                       vcq::How{vcq::When::delivered, true, false, &flush_});
+    if (post == vcq::Post::done)
+        return !flush_.under_way;
+    flush_.under_way = false;
+    if (post == vcq::Post::busy)
+        flush_.home = 0;
+    return post == vcq::Post::error; // then nothing will be posted
+}
+
+/// Also where it failed: what can't be reached has nothing that could be overtaken.
+void Endpoint::on_flush(vcq::Waiter* flush, const vcq::Notice&) noexcept
+{
+    static_cast<Flush*>(flush)->under_way = false;
 }
 
 int Endpoint::pay_for_event(const Peer& peer, EventPurse*& purse) noexcept

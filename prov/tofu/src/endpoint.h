@@ -160,7 +160,7 @@ class Endpoint final : public EndpointFace {
     /// The same for who holds lock() already, in an entry of an engine before it has changed anything:
     /// waiters run inside. For the refusals (-FI_EAGAIN), so that who only retries gets on.
     bool progress_locked() noexcept;
-    /// FI_FENCE: no operation before it is under way to the peer that `to` names, after a round of progress if need be.
+    /// FI_FENCE: no operation before it is under way to the peer that `to` names, after some rounds of progress if need be.
     [[nodiscard]] bool fence_passed(fi_addr_t to) noexcept;
     /// A peer read from (or wrote to) memory of the domain: counts for FI_RMA_EVENT.
     void rma_event(bool read) noexcept;
@@ -178,8 +178,16 @@ class Endpoint final : public EndpointFace {
     void drop_alias() noexcept { aliases_.fetch_sub(1, std::memory_order_relaxed); }
 
   private:
+    /// The ARMW of a fence: when it has ended, so has all that was posted to `home` before.
+    struct Flush : vcq::Waiter {
+        utofu_vcq_id_t home = 0;
+        std::uint64_t after = 0; ///< so many posts that nobody waited for
+        bool under_way = false;
+    };
     Endpoint() noexcept;
     ~Endpoint();
+    [[nodiscard]] bool flushed(const Peer& peer) noexcept;
+    static void on_flush(vcq::Waiter* flush, const vcq::Notice& notice) noexcept;
     int set_up(Domain& domain, const EndpointPlan& plan) noexcept;
     int bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept;
     int bind_counter(Counter& counter, std::uint64_t flags) noexcept;
@@ -209,6 +217,7 @@ class Endpoint final : public EndpointFace {
     Lock own_lock_;
     vcq::Vcq own_vcq_;
     QuickOps quick_;
+    Flush flush_;
     std::uint64_t caps_ = 0;
     Part part_ = Part::whole;
     unsigned index_ = 0;

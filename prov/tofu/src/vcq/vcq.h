@@ -176,17 +176,20 @@ class Vcq {
     [[nodiscard]] Post put_unattended(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
                                       std::size_t length, unsigned long flags) noexcept
     {
+        unattended_++;
         return unattended(functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote,
                                                     length, 0, flags, nullptr));
     }
     [[nodiscard]] Post armw8_unattended(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
                                         utofu_stadd_t remote, unsigned long flags) noexcept
     {
+        unattended_++;
         return unattended(functions_->armw8(handle_, peer, op, operand, remote, 0, flags, armw_mark));
     }
     [[nodiscard]] Post armw4_unattended(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand,
                                         utofu_stadd_t remote, unsigned long flags) noexcept
     {
+        unattended_++;
         return unattended(functions_->armw4(handle_, peer, op, operand, remote, 0, flags, armw_mark));
     }
     /// The flags of a post for an Attended.
@@ -284,6 +287,9 @@ class Vcq {
         return free_count_ + forsaken_ == window_size - 1 && sent_pending_ == 0;
     }
 
+    /// Goes up with each post of whose effect nobody is told.
+    [[nodiscard]] std::uint64_t unattended_posts() const noexcept { return unattended_; }
+
     // EDATA is one byte (caps: max_edata_size 1) and 0 means "nobody waits": 255 usable places.
     static constexpr unsigned window_size = 256;
 
@@ -362,6 +368,7 @@ class Vcq {
     utofu_vcq_hdl_t handle_ = 0;
     const Functions* functions_ = nullptr;
     utofu_vcq_id_t id_ = 0;
+    std::uint64_t unattended_ = 0;   ///< posts without a notice of their effect, ever
     std::uint32_t sent_pending_ = 0; ///< posts with When::sent whose TCQ entry is to come
     std::uint16_t free_count_ = 0;
     std::uint8_t first_free_ = 0;    ///< 0: none
@@ -399,6 +406,7 @@ inline bool Vcq::admit(const How& how, Ticket& ticket) noexcept
     if (how.when == When::delivered)
         return admit(Attended{how.waiter, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, ticket);
     ticket = {0, flags, nullptr};
+    unattended_++;
     if (how.when == When::sent) {
         ticket.cbdata =
             reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(how.waiter) | sent_bit);
