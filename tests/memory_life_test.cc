@@ -4,6 +4,7 @@
 #include "memory_leader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <fcntl.h>
@@ -324,6 +325,48 @@ TEST(MemoryLife, SwapProtectionEndsWithTheLastRegistrationOfAPage)
         ASSERT_EQ(utofu_free_vcq(vcq), UTOFU_SUCCESS);
         EXPECT_EQ(locked_kib(), before);
         EXPECT_EQ(::munmap(pages, 256 * kib), 0);
+    });
+}
+
+// The file behind shared memory is looked for among the descriptors, which other threads open and close meanwhile.
+TEST(MemoryLife, AFileIsFoundThoughDescriptorsChange)
+{
+    lead([](Node& node, Leader& peer) {
+        const auto make = [] {
+            const int fd = ::memfd_create("life", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+            EXPECT_EQ(::ftruncate(fd, page), 0);
+            EXPECT_EQ(::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+            return fd;
+        };
+        const auto map = [](int fd) {
+            return static_cast<uint64_t*>(::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+        };
+        const int seen_first = ::dup(0);
+        const int wrong = make();
+        std::atomic<int> right{wrong};
+        std::atomic<bool> over{false};
+        std::thread changer([&] {
+            while (!over) {
+                ::dup2(right.load(), seen_first);
+                ::dup2(wrong, seen_first);
+            }
+        });
+        uint64_t* const elsewhere = map(wrong);
+        for (uint64_t i = 1; i <= 400 && !::testing::Test::HasFailure(); ++i) {
+            const int fd = make();
+            uint64_t* const word = map(fd);
+            const int before = right.exchange(fd);
+            const utofu_stadd_t stadd = node.add(word, page);
+            EXPECT_EQ(peer.ask(write_one, stadd, i), UTOFU_SUCCESS);
+            EXPECT_EQ(*word, i);
+            EXPECT_EQ(*elsewhere, 0u);
+            node.remove(stadd);
+            ::munmap(word, page);
+            if (before != wrong)
+                ::close(before);
+        }
+        over = true;
+        changer.join();
     });
 }
 

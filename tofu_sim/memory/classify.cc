@@ -108,21 +108,27 @@ uint32_t ProcessMemory::Impl::enter_backing(const Vma& vma)
     return num_backings++;
 }
 
+// Other threads open and close descriptors meanwhile: what was found may be another file when it is duplicated, so the
+// duplicate is looked at too.
 UniqueFd ProcessMemory::Impl::find_file(const Vma& vma) const
 {
-    const auto is_it = [&](const struct stat& status) {
-        return status.st_ino == vma.inode && status.st_dev == makedev(vma.device_major, vma.device_minor);
+    const auto is_it = [&](int fd) {
+        struct stat status;
+        // Not fstat: ThreadSanitizer takes a look at another thread's descriptor for a race.
+        return ::fstatat(fd, "", &status, AT_EMPTY_PATH) == 0 && status.st_ino == vma.inode &&
+               status.st_dev == makedev(vma.device_major, vma.device_minor);
     };
-    struct stat status;
     UniqueFd result;
     if (DIR* fds = ::opendir("/proc/self/fd")) {
         while (const dirent* entry = ::readdir(fds)) {
             const int fd = std::atoi(entry->d_name);
             const int flags = entry->d_name[0] == '.' ? -1 : ::fcntl(fd, F_GETFL);
-            if (flags >= 0 && (flags & O_ACCMODE) == O_RDWR && ::fstat(fd, &status) == 0 && is_it(status)) {
-                result.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+            if (flags < 0 || (flags & O_ACCMODE) != O_RDWR || !is_it(fd))
+                continue;
+            result.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+            if (result && is_it(result.get()))
                 break;
-            }
+            result.reset();
         }
         ::closedir(fds);
     }
@@ -131,7 +137,7 @@ UniqueFd ProcessMemory::Impl::find_file(const Vma& vma) const
         std::snprintf(path, sizeof path, "/proc/self/map_files/%lx-%lx", (unsigned long)vma.start,
                       (unsigned long)vma.end);
         result.reset(::open(path, O_RDWR | O_CLOEXEC));
-        if (result && (::fstat(result.get(), &status) != 0 || !is_it(status)))
+        if (result && !is_it(result.get()))
             result.reset();
     }
     return result;
