@@ -70,7 +70,6 @@ TEST(Mr, WhatCannotBeRegisteredIsRefused)
         char a[64];
         EXPECT_LT(fi_mr_reg(s.domain, nullptr, SIZE_MAX, both, 0, 1, 0, &mr, nullptr), 0);
         EXPECT_LT(fi_mr_reg(s.domain, a, SIZE_MAX, both, 0, 1, 0, &mr, nullptr), 0);
-        EXPECT_LT(fi_mr_reg(s.domain, a, 0, both, 0, 1, 0, &mr, nullptr), 0);
         EXPECT_LT(fi_mr_reg(s.domain, a, 64, std::uint64_t{1} << 63, 0, 1, 0, &mr, nullptr), 0);
         void* hole = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         ASSERT_EQ(munmap(hole, 1 << 20), 0);
@@ -80,6 +79,12 @@ TEST(Mr, WhatCannotBeRegisteredIsRefused)
         EXPECT_LT(fi_mr_regv(s.domain, two, 2, both, 0, 1, 0, &mr, nullptr), 0);
         // The key is free after all those refusals.
         ASSERT_EQ(fi_mr_regv(s.domain, two, 1, both, 0, 1, 0, &mr, nullptr), 0);
+        ASSERT_EQ(fi_close(&mr->fid), 0);
+        const Window nothing{0, 2}; // is a region that nothing but nothing reaches
+        ASSERT_EQ(fi_mr_reg(s.domain, a, 0, both, 0, nothing.key, 0, &mr, nullptr), 0);
+        ASSERT_EQ(s.post([&] { return fi_write(s.ep, a, 0, nullptr, 0, 0, nothing.key, &s); }), 0);
+        s.expect(&s, FI_WRITE);
+        expect_error(s, 0, nothing, 0, FI_EKEYREJECTED);
         ASSERT_EQ(fi_close(&mr->fid), 0);
     });
 }

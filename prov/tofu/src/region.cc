@@ -80,7 +80,7 @@ int RegionTable::reg(const fi_mr_attr& attr, std::uint64_t flags, fid_mr** mr) n
     const auto base = reinterpret_cast<std::uintptr_t>(attr.mr_iov->iov_base);
     const std::size_t length = attr.mr_iov->iov_len;
     // The whole address space (0, SIZE_MAX) is not one registration of a TNI, and a range that wraps is none.
-    if (length == 0 || length > SIZE_MAX / 2 || base + length < base || (attr.access & ~(all_rights | kinds)))
+    if (length > SIZE_MAX / 2 || base + length < base || (attr.access & ~(all_rights | kinds)))
         return -FI_EINVAL;
     if (flags & ~(FI_RMA_EVENT | FI_RMA_PMEM | FI_HMEM_DEVICE_ONLY))
         return -FI_EBADFLAGS;
@@ -116,7 +116,7 @@ int RegionTable::reach(MemoryRegion& region) noexcept
     if (!domain_.model().provider_keys && by_key_.contains(region.key))
         return -FI_ENOKEY;
     region.stadd_ = nowhere;
-    if (region.access_ & remote_rights) {
+    if ((region.access_ & remote_rights) && region.length_ != 0) { // nothing is nowhere: RMA of no bytes asks for no key
         if (int ret = register_alone(region); ret != 0)
             return ret;
         region.reachable_ = true;
