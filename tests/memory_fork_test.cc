@@ -4,8 +4,12 @@
 #include "memory_leader.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <pthread.h>
 #include <string>
 #include <sys/wait.h>
 #include <thread>
@@ -158,8 +162,119 @@ TEST(MemoryFork, ForkFromAStackThatWasMoved)
             EXPECT_EQ(words[0], 4u);
             EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS); // still works after
             EXPECT_EQ(words[0], 5u);
+            // What is collected later is not what the stack still shows.
+            for (int i = 0; i < 600; ++i) {
+                void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                ASSERT_NE(page, MAP_FAILED);
+                const utofu_stadd_t other = node.add(page, 4096);
+                EXPECT_EQ(peer.ask(add_one, other), UTOFU_SUCCESS);
+                node.remove(other);
+                ::munmap(page, 4096);
+            }
+            for (size_t i = 512; i < 2048; i += 512) {
+                EXPECT_EQ(words[i], 4u);
+                EXPECT_EQ(words[i + 1], 3u);
+            }
             node.remove(stadd);
         }).join();
+    });
+}
+
+// Forks a child that does nothing while another thread stands still, having registered `memory` and had its word at
+// `word` changed by a peer. `after` looks at that thread.
+void fork_beside(const std::function<std::pair<std::pair<char*, size_t>, uint64_t*>()>& memory,
+                 const std::function<void(pthread_t)>& after)
+{
+    lead([&](Node& node, Leader& peer) {
+        std::atomic<uint64_t> stadd{0};
+        std::atomic<bool> over{false};
+        std::thread other([&] {
+            const auto [range, word] = memory();
+            const utofu_stadd_t start = node.add(range.first, range.second);
+            stadd = start + uint64_t(reinterpret_cast<char*>(word) - range.first);
+            EXPECT_TRUE(wait_until([&] { return over.load(); }));
+            EXPECT_EQ(*word, 3u);
+        });
+        ASSERT_TRUE(wait_until([&] { return stadd.load() != 0; }));
+        for (int i = 0; i < 3; ++i)
+            ASSERT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS);
+        const pid_t child = ::fork();
+        if (child == 0)
+            ::_exit(0);
+        int status = -1;
+        EXPECT_EQ(::waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0);
+        after(other.native_handle());
+        over = true;
+        other.join();
+    });
+}
+
+// In a child the C library writes to what it keeps of the other threads, before anybody's handler runs: on their stacks ...
+TEST(MemoryFork, AChildOfForkDoesNotEndItsParentsThreads)
+{
+    fork_beside(
+        [] {
+            static thread_local uint64_t word = 0;
+            pthread_attr_t attributes;
+            void* stack = nullptr;
+            size_t bytes = 0;
+            EXPECT_EQ(::pthread_getattr_np(::pthread_self(), &attributes), 0);
+            EXPECT_EQ(::pthread_attr_getstack(&attributes, &stack, &bytes), 0);
+            ::pthread_attr_destroy(&attributes);
+            // Only its end: what lies there is what matters.
+            constexpr size_t last = 64 << 10;
+            return std::pair{std::pair{static_cast<char*>(stack) + bytes - last, last}, &word};
+        },
+        [](pthread_t other) {
+            if (::pthread_tryjoin_np(other, nullptr) != EBUSY) {
+                ADD_FAILURE() << "a thread that runs is taken for one that has ended";
+                ::_exit(1);
+            }
+        });
+}
+
+// ... and in the allocator's arenas.
+TEST(MemoryFork, AChildOfForkLeavesTheArenasOfItsParentsThreadsAlone)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the sanitizers bring an allocator of their own";
+#endif
+    fork_beside(
+        [] { // the first thing that the thread allocates lies behind the arena's own notes
+            auto* const word = static_cast<uint64_t*>(std::calloc(1, 64));
+            return std::pair{std::pair{reinterpret_cast<char*>(word), size_t{64}}, word};
+        },
+        [](pthread_t) {});
+}
+
+// Handlers of who was there before the first call of uTofu are as safe as others.
+TEST(MemoryFork, HandlersOfOthersRunWithTheChildsOwnPages)
+{
+    static std::vector<uint64_t> words;
+    expect_processes(2, [&](const Rank& rank) {
+        ASSERT_EQ(::pthread_atfork(nullptr, nullptr, [] { std::fill(words.begin(), words.end(), 99); }), 0);
+        Node node;
+        rank.set(rank.number, node.id);
+        rank.barrier();
+        if (rank.number == 1) {
+            follow(rank, node);
+            return;
+        }
+        Leader peer{rank};
+        words.assign(10000, 5);
+        const utofu_stadd_t stadd = node.add(words.data(), words.size() * 8);
+        ASSERT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS);
+        const pid_t child = ::fork();
+        if (child == 0)
+            ::_exit(words[1] == 99 ? 0 : 1);
+        int status = -1;
+        EXPECT_EQ(::waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0);
+        EXPECT_EQ(words[0], 6u);
+        EXPECT_EQ(words[1], 5u);
+        node.remove(stadd);
+        peer.ask(stop);
     });
 }
 

@@ -29,7 +29,6 @@ Process& Process::self() noexcept
     // Constructed once and never destroyed: other threads may still post while the program exits.
     (void)::pthread_once(&process_once, [] {
         new (process_storage) Process;
-        ProcessMemory::install_fork_handlers(); // before ours, which allocates
         (void)::pthread_atfork(nullptr, nullptr, [] { Process::self().reset_in_child(); });
     });
     return *std::launder(reinterpret_cast<Process*>(process_storage));

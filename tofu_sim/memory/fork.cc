@@ -21,6 +21,11 @@ namespace tofu::sim {
 namespace {
 
 constexpr int fork_wait_ms = 10000;
+constexpr int populate_write = 23; // MADV_POPULATE_WRITE, which older headers lack
+
+// At multiples of this the C library's allocator begins its arenas, of 64 MiB or less.
+constexpr uint64_t arena_alignment = uint64_t{1} << 20;
+constexpr uint64_t descriptor_bytes = 4096; // more than a thread's descriptor has
 
 // Written by the thread that forks, under the registry lock.
 struct ForkState {
@@ -35,14 +40,16 @@ ProcessMemory::Impl* current() noexcept
     return reinterpret_cast<ProcessMemory::Impl*>(state.impl.load_acquire());
 }
 
-void* remap(const Vma& vma, int flags, int fd) noexcept
+// A private mapping of the same file shows the same bytes. They are copied at once (Linux 5.14), or when written, since
+// the parent may give the file's pages back while a child still shows them.
+void make_private(const Vma& vma, int fd) noexcept
 {
-    return reinterpret_cast<void*>(::syscall(SYS_mmap, vma.start, vma.end - vma.start, PROT_READ | PROT_WRITE,
-                                             flags, fd, vma.file_offset));
+    (void)::syscall(SYS_mmap, vma.start, vma.end - vma.start, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd,
+                    vma.file_offset);
+    (void)::madvise(reinterpret_cast<void*>(vma.start), vma.end - vma.start, populate_write);
 }
 
-// Parent and child run on the same stack until the child's handler has copied it, so this one cannot wait: a
-// private mapping of the same file shows the same bytes at once, and is copied by the kernel when written.
+// Parent and child run on the same stack until the child's handler has copied it, so this one cannot wait.
 void release_own_stack(ProcessMemory::Impl& impl)
 {
     uint64_t start = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
@@ -62,11 +69,80 @@ void release_own_stack(ProcessMemory::Impl& impl)
     bool any = false;
     for (uint64_t at = start; at < end && impl.vmas.find(at, &vma) && vma.start < end; at = vma.end)
         if (impl.arena.is_mapped_by(vma)) {
-            (void)remap(vma, MAP_PRIVATE | MAP_FIXED, impl.arena.fd());
+            make_private(vma, impl.arena.fd());
             any = true;
         }
     if (any)
         impl.republish(start, vma.end);
+}
+
+// Calls `visit` with each range of the mapping, by file offset, that has pages. Holes stay holes.
+template <typename Visit>
+bool visit_data(int fd, const Vma& vma, Visit&& visit)
+{
+    const uint64_t end = vma.file_offset + (vma.end - vma.start);
+    off_t at = ::lseek(fd, off_t(vma.file_offset), SEEK_DATA);
+    while (at >= 0 && uint64_t(at) < end) {
+        off_t stop = ::lseek(fd, at, SEEK_HOLE);
+        stop = stop < 0 ? off_t(end) : std::min(stop, off_t(end));
+        if (!visit(at, stop))
+            return false;
+        at = ::lseek(fd, stop, SEEK_DATA);
+    }
+    return true;
+}
+
+// Of the line at `address`, whose words are at `words`: how many bytes from there the C library writes to in a child before
+// any handler runs. The descriptors of threads name themselves twice (x86-64), an arena's first words are a pointer to what
+// follows them and null. What only looks like it is reached by copy from then on, no worse.
+uint64_t written_at_birth(uint64_t address, const uint64_t* words) noexcept
+{
+#if defined(__x86_64__)
+    if (words[0] == address && words[2] == address)
+        return descriptor_bytes;
+#endif
+    if (address % arena_alignment == 0 && words[0] > address && words[0] - address <= 256 && words[1] == 0)
+        return page_bytes;
+    return 0;
+}
+
+// The file is read by a mapping of its own, because the program may unmap its memory at any time.
+bool release_descriptors(ProcessMemory::Impl& impl, const Vma& vma)
+{
+    bool any = false;
+    (void)visit_data(impl.arena.fd(), vma, [&](off_t at, off_t stop) {
+        void* const pages = ::mmap(nullptr, size_t(stop - at), PROT_READ, MAP_SHARED, impl.arena.fd(), at);
+        if (pages == MAP_FAILED)
+            return true;
+        const uint64_t start = vma.start + (uint64_t(at) - vma.file_offset);
+        constexpr uint64_t line_words = 8;
+        const auto* words = static_cast<const uint64_t*>(pages);
+        for (uint64_t address = start; address < start + uint64_t(stop - at); address += 64, words += line_words)
+            if (const uint64_t bytes = written_at_birth(address, words); bytes != 0) {
+                Vma part = vma;
+                part.start = page_floor(address);
+                part.end = std::min(page_ceil(address + bytes), vma.end);
+                part.file_offset += part.start - vma.start;
+                Vma now; // the program may have unmapped it
+                if (impl.vmas.find(part.start, &now) && now.start <= part.start && now.end >= part.end &&
+                    impl.arena.is_mapped_by(now))
+                    make_private(part, impl.arena.fd());
+                any = true;
+            }
+        ::munmap(pages, size_t(stop - at));
+        return true;
+    });
+    return any;
+}
+
+// In a child, before any handler runs, the C library writes to the descriptors of all threads and to the allocator's
+// arenas. Where they lie on moved pages these become private, as release_own_stack does.
+void release_what_libc_writes(ProcessMemory::Impl& impl)
+{
+    Vma vma;
+    for (uint64_t at = 0; impl.vmas.find(at, &vma); at = vma.end)
+        if (impl.arena.is_mapped_by(vma) && release_descriptors(impl, vma))
+            impl.republish(vma.start, vma.end);
 }
 
 void before_fork() noexcept
@@ -80,6 +156,7 @@ void before_fork() noexcept
     if (impl->arena.empty())
         return;
     release_own_stack(*impl);
+    release_what_libc_writes(*impl);
     Vma vma;
     for (uint64_t at = 0; impl->vmas.find(at, &vma); at = vma.end)
         if (impl->arena.is_mapped_by(vma))
@@ -103,23 +180,17 @@ void after_in_parent() noexcept
     current()->mutex.unlock();
 }
 
-// Only data pages of the file are read: holes stay holes, in the child too.
 bool copy_out(int fd, const Vma& vma, std::byte* to) noexcept
 {
-    const uint64_t end = vma.file_offset + (vma.end - vma.start);
-    off_t at = ::lseek(fd, off_t(vma.file_offset), SEEK_DATA);
-    while (at >= 0 && uint64_t(at) < end) {
-        off_t stop = ::lseek(fd, at, SEEK_HOLE);
-        stop = stop < 0 ? off_t(end) : std::min(stop, off_t(end));
+    return visit_data(fd, vma, [&](off_t at, off_t stop) {
         while (at < stop) {
             const long got = ::syscall(SYS_pread64, fd, to + (uint64_t(at) - vma.file_offset), size_t(stop - at), at);
             if (got <= 0)
                 return false;
             at += got;
         }
-        at = ::lseek(fd, at, SEEK_DATA);
-    }
-    return true;
+        return true;
+    });
 }
 
 // System calls only: other threads of the parent may have held any lock.
@@ -134,7 +205,7 @@ void after_in_child() noexcept
         void* copy = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (copy == MAP_FAILED || !copy_out(impl->arena.fd(), vma, static_cast<std::byte*>(copy)) ||
             ::syscall(SYS_mremap, copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, vma.start) == -1)
-            (void)remap(vma, MAP_PRIVATE | MAP_FIXED, impl->arena.fd()); // no memory: at least no write goes back
+            make_private(vma, impl->arena.fd()); // no memory: at least no write goes back
     }
     impl->mover.close(); // it would act on the parent
     if (state.pipe[0] >= 0) {
@@ -146,13 +217,14 @@ void after_in_child() noexcept
     impl->mutex.unlock();
 }
 
-} // namespace
-
-void ProcessMemory::install_fork_handlers() noexcept
+// When the library is loaded, and not when it is first used: in a child, handlers run in the order in which they were
+// installed, and those of others had better find the child's own pages.
+[[gnu::constructor]] void install_fork_handlers() noexcept
 {
-    static const int installed = ::pthread_atfork(before_fork, after_in_parent, after_in_child);
-    (void)installed;
+    (void)::pthread_atfork(before_fork, after_in_parent, after_in_child);
 }
+
+} // namespace
 
 void set_forkable(ProcessMemory::Impl* impl) noexcept
 {

@@ -61,9 +61,8 @@ class ProcessMemory {
     // Valid until the process ends, empty while there is no VCQ. nullptr: no memory for it.
     [[nodiscard]] StagTable* own_table(unsigned vcq) noexcept;
 
-    // In a child of fork the parent's object does nothing, and moved pages are copied. Handlers of fork run in a child in
-    // the order of their installation, and memory is shared with the parent until this one has run: it comes first.
-    static void install_fork_handlers() noexcept;
+    // In a child of fork the parent's object does nothing, and moved pages are copied: by handlers that are installed when
+    // the library is loaded. Those of a child run in order of installation, so that they come before others, which allocate.
 
     struct Impl;
     Impl& impl() noexcept { return *impl_; }

@@ -79,9 +79,9 @@ bool Arena::open() noexcept
     return true;
 }
 
-bool Arena::is_mapped_by(const Vma& vma) const noexcept
+bool Arena::is_file_of(const Vma& vma) const noexcept
 {
-    return vma.shared && vma.inode == inode_ && makedev(vma.device_major, vma.device_minor) == device_;
+    return vma.inode == inode_ && makedev(vma.device_major, vma.device_minor) == device_;
 }
 
 bool Arena::place(uint64_t address, uint64_t length, uint64_t whole_start, uint64_t whole_end, uint64_t* offset)
@@ -145,7 +145,7 @@ void Arena::collect(const VmaQuery& vmas)
     Vma vma;
     placed_ = 0;
     for (uint64_t at = 0; vmas.find(at, &vma); at = vma.end)
-        if (is_mapped_by(vma)) {
+        if (is_file_of(vma)) { // those that fork has made private still show what they have not written
             uint64_t& end = live[vma.file_offset];
             end = std::max(end, vma.file_offset + (vma.end - vma.start));
             placed_ += vma.end - vma.start;

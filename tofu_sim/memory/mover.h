@@ -48,8 +48,9 @@ class Arena {
     [[nodiscard]] int fd() const noexcept { return fd_.get(); }
     [[nodiscard]] uint64_t device() const noexcept { return device_; }
     [[nodiscard]] uint64_t inode() const noexcept { return inode_; }
-    // A shared mapping of the arena (not a private one of it).
-    [[nodiscard]] bool is_mapped_by(const Vma& vma) const noexcept;
+    // A shared mapping of the arena, or a private one too (fork.cc).
+    [[nodiscard]] bool is_mapped_by(const Vma& vma) const noexcept { return vma.shared && is_file_of(vma); }
+    [[nodiscard]] bool is_file_of(const Vma& vma) const noexcept;
 
     // The file offset for pages of [address, address + length), part of [whole_start, whole_end): parts of one
     // whole that lie side by side do so in the file too. Never an offset used before. False: used up.

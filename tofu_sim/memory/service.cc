@@ -187,7 +187,6 @@ std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment) noexcept
     }
     // Yama: let processes of the same user copy from and to us. Elsewhere an unknown option, and not needed.
     (void)::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-    install_fork_handlers();
     set_forkable(impl.get());
 
     SharedWord<uint32_t> started{0};
