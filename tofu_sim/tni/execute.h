@@ -191,7 +191,8 @@ TOFU_SIM_HOT void notify_local(Execution& e) noexcept
         end_by_own_overflow(e.vcq);
         return;
     }
-    e.vcq.local_notices.push({local_entry(e.d, e.old_value, e.mrq_error)});
+    fill_local_entry(e.vcq.local_notices.next().entry, e.d, e.old_value, e.mrq_error);
+    e.vcq.local_notices.push();
 }
 
 TOFU_SIM_HOT void finish(Execution& e, void* cbdata, uint32_t position) noexcept

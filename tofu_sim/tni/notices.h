@@ -50,12 +50,15 @@ inline constexpr uint32_t notice_tcq = UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
     return entry;
 }
 
-[[nodiscard]] inline MrqEntry local_entry(const Descriptor& d, uint64_t old_value, int mrq_error) noexcept
+// Filled in where it will be read: each field by a store of its width, which the reader's load can be served from.
+// Copied as a whole, by wider loads, it would wait until the stores have left the processor's buffer.
+inline void fill_local_entry(MrqEntry& entry, const Descriptor& d, uint64_t old_value, int mrq_error) noexcept
 {
-    MrqEntry entry{};
     entry.vcq_id = with_default_path(d.rmt_vcq_id);
     entry.edata = d.edata;
     entry.result = static_cast<int16_t>(mrq_error);
+    entry.reserved = 0;
+    entry.rmt_value = entry.lcl_stadd = entry.rmt_stadd = 0;
     if (is_put(d.op)) {
         entry.type = UTOFU_MRQ_TYPE_LCL_PUT;
         entry.rmt_stadd = d.rmt_stadd + d.length;
@@ -67,6 +70,12 @@ inline constexpr uint32_t notice_tcq = UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
         entry.rmt_value = old_value;
         entry.rmt_stadd = d.rmt_stadd;
     }
+}
+
+[[nodiscard]] inline MrqEntry local_entry(const Descriptor& d, uint64_t old_value, int mrq_error) noexcept
+{
+    MrqEntry entry;
+    fill_local_entry(entry, d, old_value, mrq_error);
     return entry;
 }
 

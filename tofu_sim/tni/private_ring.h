@@ -54,13 +54,17 @@ class PrivateRing {
     [[nodiscard]] bool empty() const noexcept { return size() == 0; }
     [[nodiscard]] bool full() const noexcept { return count_ == capacity_; }
 
-    // Not when full.
+    // Not when full: the entry behind the last, to be filled in and then taken in by push().
+    [[nodiscard]] T& next() noexcept
+    {
+        const uint32_t position = head_ + count_;
+        return entries_[position >= capacity_ ? position - capacity_ : position];
+    }
+    void push() noexcept { count(count_ + 1); }
     void push(const T& entry) noexcept
     {
-        uint32_t position = head_ + count_;
-        position = position >= capacity_ ? position - capacity_ : position;
-        entries_[position] = entry;
-        count(count_ + 1);
+        next() = entry;
+        push();
     }
     // Not when empty.
     [[nodiscard]] const T& front() const noexcept { return entries_[head_]; }
