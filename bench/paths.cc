@@ -69,6 +69,10 @@ class Paths {
             return fi_fetch_atomic(a_.end, a_.memory, 1, desc, a_.memory + 64, desc, a_.peer, base,
                                    key, FI_UINT64, FI_SUM, &context_);
         });
+        count("fi_atomic, SUM of 512 UINT64", 1, [&] {
+            return fi_atomic(a_.end, a_.memory, 512, desc, a_.peer, base, key, FI_UINT64, FI_SUM,
+                             &context_);
+        });
         count(
             "fi_tinject, 8 B", 0, [&] { return fi_tinject(a_.end, a_.memory, 8, a_.peer, 1); },
             true);

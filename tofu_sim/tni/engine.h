@@ -5,6 +5,7 @@
 
 #include "tni/chaos.h"
 #include "tni/descriptor.h"
+#include "tni/gather.h"
 #include "tni/vcq.h"
 
 namespace tofu::sim {
@@ -20,19 +21,26 @@ namespace tofu::sim {
     return toq_entries - (vcq.toq_tail - vcq.toq_head);
 }
 
-// Starts what DELAY_START held back. In the orderly mode each post starts at once, which the guide allows.
+// Starts what DELAY_START held back.
 inline void start_pending(Vcq& vcq) noexcept
 {
     if ((vcq.special & Vcq::chaos) != 0) {
         start_pending_chaos(vcq);
+    } else if ((vcq.special & Vcq::gathering) != 0) {
+        start_gathered(vcq);
     }
 }
 
-// Can `count` descriptors be posted now? The adversarial mode says no at bad moments.
+// Can `count` descriptors be posted now? The adversarial mode says no at bad moments. Starts the row that is held, which
+// comes first.
 [[nodiscard]] inline bool toq_takes(Vcq& vcq, size_t count) noexcept
 {
-    if ((vcq.special & Vcq::chaos) != 0 && refuse_chaos(vcq)) [[unlikely]] {
-        return false;
+    if ((vcq.special & (Vcq::chaos | Vcq::gathering)) != 0) [[unlikely]] {
+        if ((vcq.special & Vcq::gathering) != 0) {
+            start_gathered(vcq);
+        } else if (refuse_chaos(vcq)) {
+            return false;
+        }
     }
     if (toq_room(vcq) >= count) [[likely]] {
         return true;

@@ -25,15 +25,16 @@ namespace tofu::sim {
     return vcq.flows[remote->first_flow + path];
 }
 
-[[gnu::always_inline]] inline void count(FlowCounters& flow, Op op, uint32_t length) noexcept
+[[gnu::always_inline]] inline void count(FlowCounters& flow, Op op, uint32_t length,
+                                           uint32_t times = 1) noexcept
 {
     // One writer: the VCQ's thread, or who holds its lock. Readers are statistics and tofu-sim show, at any time.
     const auto add = [](uint64_t& counter, uint64_t n) {
         const std::atomic_ref shared(counter);
         shared.store(shared.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
     };
-    add(flow.operations, 1);
-    add(op == Op::get ? flow.bytes_back : flow.bytes_out, length);
+    add(flow.operations, times);
+    add(op == Op::get ? flow.bytes_back : flow.bytes_out, uint64_t{length} * times);
 }
 
 } // namespace tofu::sim

@@ -6,6 +6,7 @@
 #include "job/flows.h"
 #include "job/process.h"
 #include "tni/chaos.h"
+#include "tni/gather.h"
 #include "tni/control.h"
 #include "tni/overflow.h"
 #include "tni/remote.h"
@@ -290,6 +291,9 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
     Vcq* const vcq = find_vcq(handle);
     if (vcq == nullptr) {
         return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    if ((vcq->special & Vcq::gathering) != 0) {
+        start_gathered(*vcq);
     }
     vcq->live.store_release(0);
     if (!self.joined()) {

@@ -38,15 +38,17 @@ utofu_armw_op code_of(Method method) noexcept
     return UTOFU_ARMW_OP_ADD;
 }
 
+/// Elements of a list that is in pieces, handed on at a time.
+constexpr std::size_t gathered = 64;
+
+/// Elements of a list one behind the other: where they lie, or a copy in `memory`.
 template <class Word>
-Word element(const Pieces& list, const std::byte* flat, std::size_t number) noexcept
+const std::byte* run_of(const Pieces& list, std::size_t number, std::size_t n, std::byte* memory) noexcept
 {
-    Word value = 0;
-    if (flat != nullptr) [[likely]]
-        std::memcpy(&value, flat + number * sizeof(Word), sizeof(Word));
-    else
-        list.gather(&value, number, 1, sizeof(Word));
-    return value;
+    if (const std::byte* const flat = list.flat(); flat != nullptr) [[likely]]
+        return flat + number * sizeof(Word);
+    list.gather(memory, number, n, sizeof(Word));
+    return memory;
 }
 
 } // namespace
@@ -149,8 +151,6 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
     Row& row = *op.row;
     const utofu_vcq_id_t home = op.target[op.at_target].at.vcq;
     const utofu_stadd_t stadd = op.target[op.at_target].at.stadd + op.in_target * sizeof(Word);
-    const std::byte* const operands = op.operand.flat();
-    const std::byte* const compares = op.compare.flat();
     const bool swaps = op.method == Method::cswap;
     const utofu_armw_op code = code_of(op.method);
     const unsigned long flags = vcq::Vcq::flags_of(op.strong, false) |
@@ -159,16 +159,18 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
     // The last one of an operation that does not fetch tells its end, at a place of its own.
     const bool to_the_end = !op.fetches && first + n == op.total;
     const std::size_t plain = to_the_end ? n - 1 : n;
+    std::byte operands[gathered * sizeof(Word)];
+    std::byte compares[gathered * sizeof(Word)];
+    const bool flat = op.operand.flat() != nullptr && (!swaps || op.compare.flat() != nullptr);
     std::size_t i = 0;
-    for (; i < plain; ++i) {
-        const Word operand = element<Word>(op.operand, operands, first + i);
-        const bool more = i + 1 < n;
-        posted = swaps ? vcq_.row_cswap<Word>(row.place, home, element<Word>(op.compare, compares, first + i),
-                                              operand, stadd + i * sizeof(Word), flags, more)
-                       : vcq_.row_armw<Word>(row.place, home, code, operand, stadd + i * sizeof(Word),
-                                             flags, more);
-        if (posted != Post::done) [[unlikely]]
-            break;
+    while (i < plain && posted == Post::done) {
+        const std::size_t run = flat ? plain - i : std::min(plain - i, gathered);
+        const std::byte* const by = run_of<Word>(op.operand, first + i, run, operands);
+        const utofu_stadd_t at = stadd + i * sizeof(Word);
+        const bool more = i + run < n;
+        i += swaps ? vcq_.row_cswaps<Word>(row.place, home, run_of<Word>(op.compare, first + i, run, compares), by,
+                                           at, run, flags, more, posted)
+                   : vcq_.row_armws<Word>(row.place, home, code, by, at, run, flags, more, posted);
     }
     row.announced += static_cast<std::uint32_t>(i);
     if (op.fetches)
@@ -176,7 +178,8 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
     if (posted == Post::done && to_the_end) {
         // A CSWAP operation always fetches: this is an ARMW with one operand.
         const vcq::Attended how{&row, vcq::Vcq::delivered_flags(true, false)};
-        const Word operand = element<Word>(op.operand, operands, first + i);
+        Word operand = 0;
+        op.operand.gather(&operand, first + i, 1, sizeof(Word));
         const utofu_stadd_t at = stadd + i * sizeof(Word);
         posted = sizeof(Word) == 8 ? vcq_.armw8(home, code, operand, at, how)
                                    : vcq_.armw4(home, code, static_cast<std::uint32_t>(operand), at, how);

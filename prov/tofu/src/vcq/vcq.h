@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include <utofu.h>
 
@@ -233,28 +234,42 @@ class Vcq {
         if (window_[row].waiter == waiter)
             forsaken_++;
     }
-    /// One ARMW of a row; `more` follow at once, and may start together with it.
+    /// ARMWs of a row on `n` neighbouring words: how many were posted; `posted` says what stopped them. They may start
+    /// together, and with what follows where there is `more`.
     template <class Word>
-    [[nodiscard]] Post row_armw(std::uint8_t row, utofu_vcq_id_t peer, utofu_armw_op op, Word operand,
-                                utofu_stadd_t remote, unsigned long flags, bool more) noexcept
+    [[nodiscard]] std::size_t row_armws(std::uint8_t row, utofu_vcq_id_t peer, utofu_armw_op op, const std::byte* operands,
+                                        utofu_stadd_t remote, std::size_t n, unsigned long flags, bool more,
+                                        Post& posted) noexcept
     {
-        const unsigned long all = flags | (more ? UTOFU_ONESIDED_FLAG_DELAY_START : 0);
-        if constexpr (sizeof(Word) == 8)
-            return in_row(functions_->armw8(handle_, peer, op, operand, remote, row, all, &window_[row]));
-        else
-            return in_row(functions_->armw4(handle_, peer, op, operand, remote, row, all, &window_[row]));
+        const auto armw = [f = functions_] {
+            if constexpr (sizeof(Word) == 8)
+                return f->armw8;
+            else
+                return f->armw4;
+        }();
+        return in_row(n, flags, more, posted, [=, handle = handle_, place = &window_[row]](std::size_t i, unsigned long all) {
+            Word operand;
+            std::memcpy(&operand, operands + i * sizeof(Word), sizeof(Word));
+            return armw(handle, peer, op, operand, remote + i * sizeof(Word), row, all, place);
+        });
     }
     template <class Word>
-    [[nodiscard]] Post row_cswap(std::uint8_t row, utofu_vcq_id_t peer, Word compare, Word swap,
-                                 utofu_stadd_t remote, unsigned long flags, bool more) noexcept
+    [[nodiscard]] std::size_t row_cswaps(std::uint8_t row, utofu_vcq_id_t peer, const std::byte* compares,
+                                         const std::byte* swaps, utofu_stadd_t remote, std::size_t n,
+                                         unsigned long flags, bool more, Post& posted) noexcept
     {
-        const unsigned long all = flags | (more ? UTOFU_ONESIDED_FLAG_DELAY_START : 0);
-        if constexpr (sizeof(Word) == 8)
-            return in_row(
-                functions_->cswap8(handle_, peer, compare, swap, remote, row, all, &window_[row]));
-        else
-            return in_row(
-                functions_->cswap4(handle_, peer, compare, swap, remote, row, all, &window_[row]));
+        const auto cswap = [f = functions_] {
+            if constexpr (sizeof(Word) == 8)
+                return f->cswap8;
+            else
+                return f->cswap4;
+        }();
+        return in_row(n, flags, more, posted, [=, handle = handle_, place = &window_[row]](std::size_t i, unsigned long all) {
+            Word compare, swap;
+            std::memcpy(&compare, compares + i * sizeof(Word), sizeof(Word));
+            std::memcpy(&swap, swaps + i * sizeof(Word), sizeof(Word));
+            return cswap(handle, peer, compare, swap, remote + i * sizeof(Word), row, all, place);
+        });
     }
     /// Starts what `more` has held back, where nothing followed.
     void start_row() noexcept
@@ -340,9 +355,21 @@ class Vcq {
         first_free_ = number;
         free_count_++;
     }
-    [[nodiscard]] Post in_row(int code) noexcept
+    /// Posts those of a row; `post` has the number and the flags of one.
+    template <class One>
+    [[gnu::always_inline]] std::size_t in_row(std::size_t n, unsigned long flags, bool more, Post& posted,
+                                              One&& post) noexcept
     {
-        return code == UTOFU_SUCCESS ? Post::done : refuse(code, When::never, 0);
+        posted = Post::done;
+        for (std::size_t i = 0; i < n; ++i) {
+            const bool held = more || i + 1 < n;
+            const int code = post(i, flags | (held ? UTOFU_ONESIDED_FLAG_DELAY_START : 0));
+            if (code != UTOFU_SUCCESS) [[unlikely]] {
+                posted = refuse(code, When::never, 0);
+                return i;
+            }
+        }
+        return n;
     }
     /// A notice of a place has come, or never will. True where it was the last one.
     bool one_less(Place& place) noexcept
