@@ -88,17 +88,19 @@ fi_ops_domain domain_ops = {
     .endpoint2 = nullptr,
 };
 
-/// FI_THREAD_DOMAIN promises that the application serialises all that shares a domain; every other model lets
-/// threads meet at the home VCQ, at a queue or at an endpoint.
-bool needs_locks(fi_threading threading) noexcept
-{
-    return threading != FI_THREAD_DOMAIN;
-}
+/// The one domain of the process whose endpoints may post from VCQs that are not thread-safe. Those of a serialised
+/// domain are used by one thread at a time, under the shared lock once it has a thread, and thread-safe ones may share a CQ
+/// with them (guide 3.3.4.1); but another domain is another thread's.
+constinit std::atomic<const Domain*> unsafe_domain{nullptr};
 
 } // namespace
 
 Domain::Domain() noexcept = default;
-Domain::~Domain() = default;
+Domain::~Domain()
+{
+    if (!safe_vcqs_)
+        unsafe_domain.store(nullptr, std::memory_order_release); // partner: set_up(); the VCQs are closed
+}
 
 int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context)
 {
@@ -134,9 +136,16 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
     if (backend_ == nullptr)
         return error;
     const int mr_mode = info.domain_attr->mr_mode;
-    model_.auto_progress = info.domain_attr->data_progress == FI_PROGRESS_AUTO ||
-                           info.domain_attr->control_progress == FI_PROGRESS_AUTO;
-    model_.locks = needs_locks(info.domain_attr->threading) || model_.auto_progress;
+    const bool auto_progress = info.domain_attr->data_progress == FI_PROGRESS_AUTO ||
+                               info.domain_attr->control_progress == FI_PROGRESS_AUTO;
+    // FI_THREAD_DOMAIN promises that the application serialises all that shares a domain; every other model lets threads
+    // meet at the home VCQ, at a queue or at an endpoint.
+    model_.serialised = info.domain_attr->threading == FI_THREAD_DOMAIN && !auto_progress;
+    locks_are_on_ = !model_.serialised;
+    const Domain* nobody = nullptr;
+    // acquire: partner ~Domain()
+    safe_vcqs_ = !model_.serialised ||
+                 !unsafe_domain.compare_exchange_strong(nobody, this, std::memory_order_acq_rel);
     model_.virtual_addresses = (mr_mode & (FI_MR_VIRT_ADDR | limits::mr_basic)) != 0;
     model_.provider_keys = (mr_mode & (FI_MR_PROV_KEY | limits::mr_basic)) != 0;
     model_.textual_addresses = info.addr_format == FI_ADDR_STR;
@@ -162,7 +171,7 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
     error = regions_->open();
     if (error != 0)
         return error;
-    if (model_.auto_progress)
+    if (auto_progress)
         if (error = need_thread(nullptr); error != 0)
             return error;
 
@@ -223,15 +232,9 @@ int Domain::need_thread(Bell* bell) noexcept
 {
     std::lock_guard guard(thread_mutex_);
     if (thread_users_ == 0) {
-        if (!model_.locks) {
-            // The application serialises its calls, so nobody holds a lock now; from here on the thread meets them.
-            // Endpoints' VCQs were opened without regard to that.
-            if (open_endpoints_ != 0) {
-                TOFU_WARN(FI_LOG_DOMAIN, "with FI_THREAD_DOMAIN, open queues and counters with FI_WAIT_FD or "
-                                         "FI_WAIT_MUTEX_COND before endpoints\n");
-                return -FI_EOPBADSTATE;
-            }
-            model_.locks = true;
+        // From here on the thread meets the application's calls.
+        if (!locks_are_on_) {
+            locks_are_on_ = true;
             for (Lock* lock : locks_)
                 lock->set_enabled(true);
         }
@@ -256,7 +259,7 @@ void Domain::dismiss_thread(Bell* bell) noexcept
 void Domain::adopt(Lock& lock) noexcept
 {
     std::lock_guard guard(thread_mutex_);
-    lock.set_enabled(model_.locks);
+    lock.set_enabled(locks_are_on_);
     locks_.push_back(&lock);
 }
 
@@ -314,14 +317,12 @@ void Domain::add_endpoint(Endpoint& ep, unsigned index) noexcept
 {
     std::lock_guard guard(home_lock_);
     endpoints_[index] = &ep;
-    open_endpoints_++;
 }
 
 void Domain::remove_endpoint(unsigned index) noexcept
 {
     std::lock_guard guard(home_lock_);
     endpoints_[index] = nullptr;
-    open_endpoints_--;
 }
 
 } // namespace tofu

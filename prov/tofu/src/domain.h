@@ -30,8 +30,9 @@ class ProgressSet;
 
 /// What the domain was opened with, reduced to what its objects ask again and again.
 struct DomainModel {
-    bool locks = true;          ///< threading model needs our locks (FI_THREAD_SAFE, FI_THREAD_FID, ...)
-    bool auto_progress = false; ///< FI_PROGRESS_AUTO was asked for
+    /// FI_THREAD_DOMAIN: the application's calls come one at a time. Its endpoints have one lock, shared_lock(), off as
+    /// all are until the domain has a thread of its own. False for FI_PROGRESS_AUTO, which has one from the start.
+    bool serialised = false;
     bool virtual_addresses = false; ///< FI_MR_VIRT_ADDR: remote addresses are the target's addresses
     bool provider_keys = false;     ///< FI_MR_PROV_KEY
     bool textual_addresses = false; ///< FI_ADDR_STR
@@ -46,6 +47,8 @@ class Domain final : public fid_domain {
 
     [[nodiscard]] const DomainModel& model() const noexcept { return model_; }
     [[nodiscard]] const vcq::Backend& backend() const noexcept { return *backend_; }
+    /// Whether VCQs to post from are thread-safe ones: calls under different locks may meet at their CQ (guide 2.5).
+    [[nodiscard]] bool safe_vcqs() const noexcept { return safe_vcqs_; }
 
     // --- the home VCQ: every call of it under home_lock()
     [[nodiscard]] Lock& home_lock() noexcept { return home_lock_; }
@@ -61,17 +64,20 @@ class Domain final : public fid_domain {
     /// lock may be held. True where there was something.
     bool progress_home(bool patient = false) noexcept;
 
-    /// Of all endpoints that share a context with others (shared_context.h): their `endpoint` lock.
+    /// Of all endpoints that share a context with others (shared_context.h), and of all of a serialised domain: their
+    /// `endpoint` lock.
     [[nodiscard]] Lock& shared_lock() noexcept { return shared_lock_; }
 
     // --- progress without calls of the application (FI_PROGRESS_AUTO, wait objects of its own)
     /// Every enabled endpoint of the domain.
     [[nodiscard]] ProgressSet& everything() noexcept { return *everything_; }
-    /// Starts the thread with its first user. 0 or -FI_E*. `bell`: what the thread repeats for it, may be null.
+    /// Starts the thread with its first user, at any time. 0 or -FI_E*. `bell`: what the thread repeats for it, may be
+    /// null.
     [[nodiscard]] int need_thread(Bell* bell) noexcept;
     /// Stops it with its last.
     void dismiss_thread(Bell* bell) noexcept;
-    /// Locks of queues and the like: off where the threading model needs none, switched on by need_thread().
+    /// Locks of queues and the like: off where the threading model needs none, switched on by need_thread(), when nobody
+    /// holds one, as the application serialises its calls.
     void adopt(Lock& lock) noexcept;
     void drop(Lock& lock) noexcept;
 
@@ -116,8 +122,9 @@ class Domain final : public fid_domain {
     Endpoint* endpoints_[max_endpoints] = {};
     std::bitset<max_endpoints> taken_; ///< numbers in use
     unsigned next_index_ = 0;          ///< numbers from here on have never been used
-    unsigned open_endpoints_ = 0; ///< under home_lock()
-    std::mutex thread_mutex_; ///< of the four below, which go in reverse order
+    bool safe_vcqs_ = true;
+    std::mutex thread_mutex_; ///< of the five below, which go in reverse order
+    bool locks_are_on_ = true;
     std::vector<Lock*> locks_;
     std::unique_ptr<ProgressSet> everything_;
     ProgressThread thread_;

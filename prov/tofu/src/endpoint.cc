@@ -102,14 +102,12 @@ int Endpoint::set_up(Domain& domain, const EndpointPlan& plan) noexcept
     min_multi_recv_ = plan.min_multi_recv;
     wants_shared_tx_ = plan.shares_tx;
     wants_shared_rx_ = plan.shares_rx;
-    const bool locks = domain.model().locks;
-    own_lock_.set_enabled(locks);
-    if (wants_shared_tx_ || wants_shared_rx_)
+    if (wants_shared_tx_ || wants_shared_rx_ || domain.model().serialised)
         lock_ = &domain.shared_lock();
     receive_lock = lock_;
     if (!wants_shared_tx_) {
         const vcq::Sink sink{this, nullptr, on_orphan};
-        if (int ret = own_vcq_.open(domain.backend(), domain.next_spread(), locks, sink); ret != 0) {
+        if (int ret = own_vcq_.open(domain.backend(), domain.next_spread(), domain.safe_vcqs(), sink); ret != 0) {
             TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: no VCQ on any TNI of this node: close endpoints or run fewer "
                                       "processes per node\n");
             return ret;

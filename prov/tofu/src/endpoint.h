@@ -210,7 +210,7 @@ class Endpoint final : public EndpointFace {
 
     Domain* domain_ = nullptr;
     AddressVector* av_ = nullptr;
-    Lock* lock_ = &own_lock_; ///< or that of endpoints with shared contexts
+    Lock* lock_ = &own_lock_; ///< or the domain's shared one
     vcq::Vcq* vcq_ = nullptr; ///< its own, or that of a shared transmit context
     SharedTransmit* shared_tx_ = nullptr;
     SharedReceive* shared_rx_ = nullptr;

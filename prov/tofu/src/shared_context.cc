@@ -126,7 +126,7 @@ int SharedTransmit::open(fid_domain* domain, fi_tx_attr* attr, fid_stx** stx, vo
     if (made == nullptr)
         return -FI_ENOMEM;
     made->domain_ = &owner;
-    if (int ret = made->vcq_.open(owner.backend(), owner.next_spread(), owner.model().locks,
+    if (int ret = made->vcq_.open(owner.backend(), owner.next_spread(), owner.safe_vcqs(),
                                   vcq::Sink{made, nullptr, on_orphan});
         ret != 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "shared transmit context: no VCQ on any TNI of this node: close endpoints "
@@ -168,6 +168,7 @@ int SharedTransmit::close() noexcept
         std::lock_guard guard(domain_->shared_lock());
         if (!endpoints_.empty())
             return -FI_EBUSY;
+        vcq_.drain();
     }
     vcq_.close();
     domain_->release();
