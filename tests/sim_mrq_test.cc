@@ -211,6 +211,22 @@ TEST(Mrq, ManyWritersLoseNothing)
     }
 }
 
+// The count of unread notices is the distance of the two positions.
+TEST(Mrq, AWriterThatIsKilledBeforeItMovesTheTailLeavesNothingUnread)
+{
+    SharedRing shared;
+    MrqRing ring = shared.ring();
+    shared.slots[0].state.store_release(MrqState::make(0, MrqState::claimed, writer.bits()));
+    MrqEntry entry;
+    ASSERT_EQ(shared.poll(entry), MrqRing::Poll::claimed);
+    ring.abort_claim(shared.head, writer);
+    EXPECT_EQ(shared.head, 1u);
+    EXPECT_EQ(shared.control->tail.load_acquire(), shared.head);
+    EXPECT_EQ(shared.control->head_hint.load_acquire(), shared.head);
+    EXPECT_TRUE(ring.push(other, numbered(1)));
+    EXPECT_EQ(shared.control->tail.load_acquire(), shared.head + 1);
+}
+
 // A process that writes as fast as it can is killed at a random instant, again and again. The reader aborts its
 // claim, if it left one, and a living writer always gets through.
 TEST(Mrq, SurvivesWritersKilledAnywhere)

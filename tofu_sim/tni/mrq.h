@@ -192,6 +192,7 @@ class MrqRing {
             return;
         }
         if (slot.state.compare_exchange(state, MrqState::make(lap + 1, MrqState::empty))) {
+            (void)move_tail(head); // its writer may have been killed before that, and nobody came since
             head++;
             control_->head_hint.store_relaxed(head);
         }
