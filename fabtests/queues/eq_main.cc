@@ -393,7 +393,7 @@ void registrations(World& w)
     // "An asynchronous event will not be generated unless the registration call returns success"
     fid_mr* none = nullptr;
     if (w.ours())
-        CHECK(w, fi_mr_reg(domain, memory, 0, FI_SEND, 0, 0x7100, 0, &none, nullptr) < 0);
+        CHECK(w, fi_mr_reg(domain, memory, 0, FI_SEND, 0, 0x7100, ~std::uint64_t{0}, &none, nullptr) < 0);
     CHECK(w, q.empty());
     CHECK(w, mr == nullptr || fi_close(&mr->fid) == 0);
     CHECK(w, fi_close(&domain->fid) == 0);
