@@ -2,6 +2,7 @@
 // Flow control of RMA events: a target that does not run, holders of credits that die, rest or leave, and a pool that
 // somebody has written over (docs/wire-protocol.md, "Receive queues"). Calls libfabric over the provider over the simulator.
 #include <cstdlib>
+#include <numeric>
 
 #include <sys/wait.h>
 
@@ -153,6 +154,43 @@ TEST(Events, NorWithKeysOfTheUserAndAnAdversary)
         expect_processes(3, [](const Rank& rank) { stop_the_target(rank, 0); });
     }
     unsetenv("TOFU_SIM_CHAOS");
+}
+
+/// A call that fetches many elements has a notice for each, in the queue of who asks: so many as there are calls, they
+/// fit, though he looks for them no more than a caller does.
+TEST(Events, FetchedElementsFitIntoTheQueueOfWhoFetchesThem)
+{
+    expect_processes(2, [](const Rank& rank) {
+        constexpr std::size_t calls = 60, elements = 1024;
+        setenv("UTOFU_NUM_MRQ_ENTRIES", "8Ki", 1);
+        Options options;
+        options.caps = FI_RMA | FI_ATOMIC;
+        Session s(rank, options);
+        std::vector<std::uint64_t> words(elements);
+        const auto peers = s.share(words.data(), elements * 8);
+        if (rank.number == 0) {
+            const std::vector<std::uint64_t> ones(elements, 1);
+            std::vector<std::uint64_t> before(calls * elements);
+            std::uint64_t left = calls;
+            fi_cq_data_entry entry{};
+            const auto read = [&] { left -= fi_cq_read(s.cq, &entry, 1) == 1 ? 1 : 0; };
+            for (std::size_t i = 0; i < calls; i++)
+                ASSERT_TRUE(wait_until([&] {
+                    const ssize_t ret = fi_fetch_atomic(s.ep, ones.data(), elements, nullptr, &before[i * elements],
+                                                        nullptr, 1, peers[1].base, peers[1].key, FI_UINT64, FI_SUM, &s);
+                    EXPECT_TRUE(ret == 0 || ret == -FI_EAGAIN);
+                    if (ret != 0)
+                        read();
+                    return ret == 0;
+                }));
+            ASSERT_TRUE(wait_until([&] {
+                read();
+                return left == 0;
+            }));
+            EXPECT_EQ(std::accumulate(before.begin(), before.end(), std::uint64_t{0}), elements * calls * (calls - 1) / 2);
+        }
+        s.barrier();
+    });
 }
 
 /// What is taken comes back: by events that are counted, by operations that fail, by endpoints that close.

@@ -23,7 +23,8 @@ class AtomicRunner {
     static constexpr std::size_t max_ops = 512;
     static constexpr std::size_t max_flights = 1024;
     static constexpr std::size_t max_rows = 64;
-    /// Notices of one row on their way at a time: far below what an MRQ holds.
+    /// Notices of one row on their way at a time where it is alone. Several share: all of max_rows have 5000 at most, far
+    /// below what an MRQ holds for the VCQs of its CQ.
     static constexpr std::uint32_t max_announced = 1024;
     /// Flights that one CSWAP carries at most: bounds the work of one notice.
     static constexpr unsigned max_batch = 64;

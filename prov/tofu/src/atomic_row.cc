@@ -114,8 +114,10 @@ bool AtomicRunner::start_row(AtomicOp& op) noexcept
         }
         const AtomicOp::Piece& target = op.target[op.at_target];
         std::size_t n = target.elements - op.in_target;
-        if (op.fetches)
-            n = std::min<std::size_t>(n, max_announced - (row.announced - row.told));
+        if (op.fetches) {
+            const std::size_t most = max_announced / rows_.in_use(), out = row.announced - row.told;
+            n = std::min<std::size_t>(n, most > out ? most - out : 0);
+        }
         if (n == 0)
             return false;
         Post posted = Post::done;
