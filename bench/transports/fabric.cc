@@ -99,6 +99,7 @@ double Fabric::run_case(CaseId id)
         {inject_rate, &Fabric::inject_writes},
         {write_rate, &Fabric::put_bandwidth},
         {fetch_add, &Fabric::add},
+        {fetch_add_polled, &Fabric::add_polled},
         {compare_swap, &Fabric::compare},
         {fetch_min, &Fabric::minimum},
         {fetch_add_contended, &Fabric::add_all},

@@ -108,6 +108,7 @@ class Fabric final : public Transport {
     double inject_writes();
     // fabric_atomic.cc
     double add();
+    double add_polled();
     double add_all();
     double minimum();
     double minimum_all();

@@ -38,6 +38,21 @@ double Fabric::add()
     return timed([&] { fetches(FI_SUM, 1); });
 }
 
+// The word's line comes from the target's core each time.
+double Fabric::add_polled()
+{
+    if (!port_->atomics)
+        return -1;
+    if (side_ == 0)
+        return add();
+    bool one_sided = provider_ == "tofu"; // see put_latency
+    return serve([&] {
+        (void)*reinterpret_cast<const volatile std::uint64_t*>(port_->memory + word_at);
+        if (!one_sided)
+            idle();
+    });
+}
+
 double Fabric::minimum()
 {
     if (!port_->atomics)
