@@ -3,12 +3,17 @@
 // is registered already the same steering tag again. Run by make check.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
 #include "prov_session.h"
 
 namespace {
 
 using namespace tofu::test;
 using tofu::sim::test::expect_processes;
+using tofu::sim::test::wait_until;
 
 constexpr std::uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint64_t offset = 80; ///< of what is written, in bytes
@@ -79,6 +84,45 @@ TEST(Overlap, AKeyThatIsClosedOrAnothersReachesTheMemoryItStoodForNoMore)
         p.close(five);
         p.close(six);
     });
+}
+
+/// The second region is reached by another VCQ of the peer, the data of a write by the first: also where it has no bytes.
+TEST(Overlap, DataOfAWriteWithoutBytesComesBehindEarlierWrites)
+{
+    setenv("TOFU_SIM_CHAOS", "1", 1);
+    expect_processes(2, [](const Rank& rank) {
+        Options options;
+        options.mr_mode = 0;
+        options.tx_order = FI_ORDER_RMA_WAW;
+        Session s(rank, options);
+        constexpr unsigned rounds = 300, told = 900; // a word of the board
+        std::vector<std::uint64_t> memory(25000, 0);
+        s.share(memory.data(), memory.size() * 8, both, 5);
+        const Window second = s.share(memory.data(), memory.size() * 8, both, 6)[1];
+        for (std::uint64_t round = 1; round <= rounds; round++) {
+            if (rank.number == 0) {
+                const std::vector<std::uint64_t> bytes(memory.size(), round);
+                ASSERT_EQ(s.post([&] {
+                    return fi_write(s.ep, bytes.data(), bytes.size() * 8, nullptr, 1, second.base, second.key, &s);
+                }), 0);
+                ASSERT_EQ(s.post([&] {
+                    return fi_inject_writedata(s.ep, nullptr, 0, round, 1, second.base, second.key);
+                }), 0);
+                s.expect(&s, FI_WRITE);
+                ASSERT_TRUE(wait_until([&] {
+                    fi_cq_read(s.cq, nullptr, 0); // what was injected goes on behind the call
+                    return rank.get(told) == round;
+                }));
+            } else {
+                fi_cq_data_entry entry{};
+                ASSERT_TRUE(s.next(entry));
+                EXPECT_EQ(entry.data, round);
+                EXPECT_EQ(std::count(memory.begin(), memory.end(), round), std::ssize(memory));
+                rank.set(told, round);
+            }
+        }
+    });
+    unsetenv("TOFU_SIM_CHAOS");
 }
 
 } // namespace

@@ -298,7 +298,7 @@ void RmaEngine::send_data_at_once(RmaOp& op) noexcept
 {
     op.pending++; // notices that come meanwhile do not end the operation
     for (unsigned i = 0; i < contact_polls && op.remote_data; i++) {
-        const ssize_t ret = endpoint_.messenger()->write_data(op.to, op.data, op.total);
+        const ssize_t ret = send_data(op);
         if (ret == -FI_EAGAIN) {
             endpoint_.progress_locked();
             continue;

@@ -145,6 +145,7 @@ class RmaEngine {
     [[nodiscard]] vcq::Post post_piece(RmaOp& op, unsigned segment, std::size_t at, std::size_t& length) noexcept;
     void resume() noexcept;
     [[nodiscard]] Lack go_on(RmaOp& op) noexcept;
+    [[nodiscard]] ssize_t send_data(const RmaOp& op) noexcept;
     [[nodiscard]] Lack notify_peer(RmaOp& op) noexcept;
     void finish(RmaOp& op) noexcept;
     void end(RmaOp& op) noexcept;

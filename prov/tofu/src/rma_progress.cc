@@ -188,10 +188,19 @@ Lack RmaEngine::go_on(RmaOp& op) noexcept
     return Lack::nothing;
 }
 
-/// Hands the CQ data to the messenger, which may have no room for the peer.
+/// Hands the CQ data to the messenger, whose packets go to the peer's home. Bytes of the operation have seen to the order
+/// behind what went to an annex; where there are none, that is done here.
+ssize_t RmaEngine::send_data(const RmaOp& op) noexcept
+{
+    if (op.total == 0 && strong_writes_ && !crossing_.pass(op.peer.home, op.peer.home)) [[unlikely]]
+        return -FI_EAGAIN;
+    return endpoint_.messenger()->write_data(op.to, op.data, op.total);
+}
+
+/// Tells the target of the CQ data, if the messenger has room for the peer.
 Lack RmaEngine::notify_peer(RmaOp& op) noexcept
 {
-    const ssize_t ret = endpoint_.messenger()->write_data(op.to, op.data, op.total);
+    const ssize_t ret = send_data(op);
     if (ret == -FI_EAGAIN)
         return Lack::peer;
     if (ret != 0)
