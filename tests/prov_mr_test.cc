@@ -70,6 +70,7 @@ TEST(Mr, WhatCannotBeRegisteredIsRefused)
         char a[64];
         EXPECT_LT(fi_mr_reg(s.domain, nullptr, SIZE_MAX, both, 0, 1, 0, &mr, nullptr), 0);
         EXPECT_LT(fi_mr_reg(s.domain, a, SIZE_MAX, both, 0, 1, 0, &mr, nullptr), 0);
+        EXPECT_EQ(fi_mr_reg(s.domain, a, 32, both, 8, 1, 0, &mr, nullptr), -FI_EINVAL); // "offset ... must be 0"
         EXPECT_LT(fi_mr_reg(s.domain, a, 64, std::uint64_t{1} << 63, 0, 1, 0, &mr, nullptr), 0);
         void* hole = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         ASSERT_EQ(munmap(hole, 1 << 20), 0);
@@ -161,6 +162,32 @@ TEST(Mr, AProvidersKeyWithoutTheRightIsAnError)
         for (std::uint64_t word : memory)
             EXPECT_EQ(word, 3u);
     });
+}
+
+/// fi_mr(3): "The raw key support functions are usable with all registered memory regions, even if FI_MR_RAW has not been
+/// set."
+TEST(Mr, RawKeysAreMappedToWhatReachesTheRegion)
+{
+    for (int mode : {0, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY})
+        expect_processes(1, [mode](const Rank& rank) {
+            Session s(rank, user_keys(mode));
+            std::uint64_t memory[8] = {};
+            fid_mr* mr = s.reg(memory, sizeof(memory), both, 77);
+            std::uint8_t raw[16];
+            std::uint64_t base = 1, key = 0, value = 9;
+            std::size_t size = 4;
+            EXPECT_EQ(fi_mr_raw_attr(mr, &base, raw, &size, 0), -FI_ETOOSMALL);
+            EXPECT_EQ(size, s.info->domain_attr->mr_key_size);
+            size = sizeof(raw);
+            ASSERT_EQ(fi_mr_raw_attr(mr, &base, raw, &size, 0), 0);
+            EXPECT_EQ(fi_mr_map_raw(s.domain, base, raw, size + 1, &key, 0), -FI_EINVAL);
+            ASSERT_EQ(fi_mr_map_raw(s.domain, base, raw, size, &key, 0), 0);
+            const std::uint64_t start = mode != 0 ? base : 0;
+            ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 0, start + 8, key, &s); }), 0);
+            s.expect(&s, FI_WRITE);
+            EXPECT_EQ(memory[1], 9u);
+            EXPECT_EQ(fi_mr_unmap_key(s.domain, key), 0);
+        });
 }
 
 TEST(Mr, OutsideTheRegionIsAnErrorAndHarmsNothing)

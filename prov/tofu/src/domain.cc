@@ -46,9 +46,23 @@ int bind_domain(struct fid* fid, struct fid* object, std::uint64_t flags)
         return -FI_EINVAL;
     return Domain::of(reinterpret_cast<fid_domain*>(fid)).bind(EventQueue::of(reinterpret_cast<fid_eq*>(object)), flags);
 }
-int control_domain(struct fid*, int, void*)
+/// A raw key is the key itself (raw_attr in region.cc), which any process can use as it is.
+int map_raw_key(const struct fi_mr_map_raw* map) noexcept
 {
-    return -FI_ENOSYS;
+    if (map == nullptr || map->raw_key == nullptr || map->key == nullptr || map->key_size != sizeof(*map->key))
+        return -FI_EINVAL;
+    if (map->flags != 0)
+        return -FI_EBADFLAGS;
+    std::memcpy(map->key, map->raw_key, sizeof(*map->key));
+    return 0;
+}
+int control_domain(struct fid*, int command, void* argument)
+{
+    switch (command) {
+    case FI_MAP_RAW_MR: return map_raw_key(static_cast<const struct fi_mr_map_raw*>(argument));
+    case FI_UNMAP_KEY: return argument != nullptr ? 0 : -FI_EINVAL;
+    default: return -FI_ENOSYS;
+    }
 }
 int open_domain_ops(struct fid*, const char*, std::uint64_t, void**, void*)
 {

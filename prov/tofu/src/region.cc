@@ -75,7 +75,7 @@ int raw_attr(const MemoryRegion& region, struct fi_mr_raw_attr* attr) noexcept
 
 int RegionTable::reg(const fi_mr_attr& attr, std::uint64_t flags, fid_mr** mr) noexcept
 {
-    if (mr == nullptr || attr.iov_count != 1 || attr.mr_iov == nullptr)
+    if (mr == nullptr || attr.iov_count != 1 || attr.mr_iov == nullptr || attr.offset != 0)
         return -FI_EINVAL;
     const auto base = reinterpret_cast<std::uintptr_t>(attr.mr_iov->iov_base);
     const std::size_t length = attr.mr_iov->iov_len;
