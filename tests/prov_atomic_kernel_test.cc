@@ -155,14 +155,13 @@ TEST(AtomicTable, SupportsWhatHasAMeaning)
             const auto op = static_cast<fi_op>(n);
             const auto type = static_cast<fi_datatype>(t);
             const bool known = tofu::kernel_of(op, type) != nullptr;
-            const bool narrow = tofu::datatypes[t].size <= 8;
             const bool compare = n >= FI_CSWAP;
             EXPECT_EQ(tofu::lookup(Family::compare, op, type) != Method::none,
-                      known && compare && (narrow || tofu::wide_supported));
+                      known && compare);
             EXPECT_EQ(tofu::lookup(Family::fetch, op, type) != Method::none,
-                      known && !compare && (narrow || tofu::wide_supported));
+                      known && !compare);
             EXPECT_EQ(tofu::lookup(Family::base, op, type) != Method::none,
-                      known && !compare && op != FI_ATOMIC_READ && (narrow || tofu::wide_supported));
+                      known && !compare && op != FI_ATOMIC_READ);
         }
 }
 

@@ -24,8 +24,6 @@ struct SharedWord {
     void store_seq(T value) noexcept { __atomic_store_n(&raw, value, __ATOMIC_SEQ_CST); }
     T exchange(T value) noexcept { return __atomic_exchange_n(&raw, value, __ATOMIC_ACQ_REL); }
     T fetch_add(T value) noexcept { return __atomic_fetch_add(&raw, value, __ATOMIC_ACQ_REL); }
-    T fetch_or(T value) noexcept { return __atomic_fetch_or(&raw, value, __ATOMIC_ACQ_REL); }
-    T fetch_and(T value) noexcept { return __atomic_fetch_and(&raw, value, __ATOMIC_ACQ_REL); }
 
     // Acquire-release on success, acquire on failure; `expected` receives what was found.
     bool compare_exchange(T& expected, T desired) noexcept

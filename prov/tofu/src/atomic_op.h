@@ -27,7 +27,6 @@ class Pieces {
         if (elements != 0)
             piece_[count_++] = {static_cast<std::byte*>(address), elements};
     }
-    [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
 
     /// The memory of element 0 where the list is one piece, else null.
     [[nodiscard]] std::byte* flat() const noexcept

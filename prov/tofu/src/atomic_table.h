@@ -80,9 +80,6 @@ constexpr bool meaningful(fi_op op, Class kind)
     }
 }
 
-/// Whether elements of more than one word are served.
-inline constexpr bool wide_supported = true;
-
 constexpr Method method_of(fi_op op, fi_datatype type)
 {
     const Datatype& d = datatypes[type];
@@ -90,7 +87,7 @@ constexpr Method method_of(fi_op op, fi_datatype type)
     if (!meaningful(op, d.kind))
         return Method::none;
     if (d.size > 8)
-        return wide_supported ? Method::wide : Method::none;
+        return Method::wide;
     const bool native = d.size >= 4;
     switch (op) {
     case FI_BOR: return Method::bits_or;

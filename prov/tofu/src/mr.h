@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_mr: memory that peers may reach, and the keys they reach it by. Called by the application; by rma and
-// atomic (RemoteKey); by all who need a local buffer registered (LocalMemory). Calls vcq.
+// atomic (RemoteKeys); by all who need a local buffer registered (LocalMemory). Calls vcq.
 //
 // Remote addressing is one addition: STADD of the target = bias + remote address, where bias comes from the
 // key. A key of ours (FI_MR_PROV_KEY) *is* the bias: STADD minus base address with FI_MR_VIRT_ADDR, the STADD
@@ -44,7 +44,6 @@ class MemoryRegion final : public fid_mr {
     }
     [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
     [[nodiscard]] std::size_t length() const noexcept { return length_; }
-    [[nodiscard]] std::uint64_t access() const noexcept { return access_; }
     /// Tells the region apart from every other of this process, also from those closed.
     [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
 
@@ -80,9 +79,9 @@ class LocalMemory {
     ~LocalMemory();
     /// Registers [address, address + length) with the VCQ, or finds it registered. 0 or -FI_E* (-FI_EAGAIN: no
     /// STADD left until others are released).
-    /// `desc` is the application's (fi_mr_desc) or null: a buffer inside a region keeps its registration
-    /// until the region is closed, if it is one of the first max_kept. Any other is registered for this transfer, or found in the cache where there
-    /// is one (registration_cache.h).
+    /// `desc` is the application's (fi_mr_desc) or null: a buffer inside a region keeps its registration until the
+    /// region is closed, if it is one of the first max_kept. Any other is registered for this transfer, or found in the
+    /// cache where there is one (registration_cache.h).
     [[nodiscard]] int acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
                               void* desc = nullptr) noexcept;
     void release(const LocalRef& ref) noexcept;

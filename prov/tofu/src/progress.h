@@ -28,7 +28,6 @@ class ProgressSet {
     ~ProgressSet();
     void add(Endpoint& endpoint);
     void remove(Endpoint& endpoint) noexcept;
-    [[nodiscard]] bool empty() const noexcept { return endpoints_.empty(); }
 
     /// One bounded round: home VCQ, then each endpoint once. Any thread; skips what another thread is
     /// polling already, or waits for its turn where `patient` (before a sleep: wait.h). True where a VCQ had

@@ -31,7 +31,6 @@ class ProgressThread {
     /// Rings that could not be heard at once are repeated by the thread. Any thread.
     void attend(Bell& bell);
     void leave(Bell& bell) noexcept;
-    [[nodiscard]] bool running() const noexcept { return running_; }
 
   private:
     static void* body(void* self);

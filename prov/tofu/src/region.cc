@@ -102,7 +102,6 @@ int RegionTable::reg(const fi_mr_attr& attr, std::uint64_t flags, fid_mr** mr) n
         return ret;
     }
     region->serial_ = next_serial_++;
-    regions_++;
     domain_.hold();
     *mr = region; // before the event can be read (fi_mr(3))
     if (EventQueue* const events = domain_.registration_events(); events != nullptr)
@@ -206,7 +205,6 @@ int RegionTable::close(MemoryRegion& region) noexcept
     {
         std::lock_guard guard(domain_.home_lock());
         part(region);
-        regions_--;
     }
     {
         std::lock_guard guard(users_lock_);

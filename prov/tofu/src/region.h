@@ -60,8 +60,6 @@ class RegionTable {
     void attach(LocalMemory& memory, Lock& lock);
     void detach(LocalMemory& memory) noexcept;
 
-    [[nodiscard]] std::size_t size() const noexcept { return regions_; }
-
     static RegionTable& of(const MemoryRegion& region) noexcept;
 
     // --- calls of the tables of fi_mr (region.cc)
@@ -115,7 +113,6 @@ class RegionTable {
     std::uint64_t next_serial_ = 1;
     std::uint64_t next_listed_ = directory::listed_bit; ///< keys of the provider's choice that are no bias
     std::uint32_t generation_ = 0;
-    std::size_t regions_ = 0;
     std::uint64_t counted_events_ = 0; ///< not yet back in the pool
 };
 

@@ -53,7 +53,6 @@ class Area {
         word(offsetof(AreaHeader, ring_slots))
             .store(std::uint64_t{hint} << 32 | geometry_.ring_slots, std::memory_order_relaxed);
     }
-    [[nodiscard]] std::uint64_t stadd() const noexcept { return stadd_; }
     /// ReturnBlock::status and, above, ::check.
     [[nodiscard]] std::atomic_ref<std::uint64_t> status(unsigned n) const noexcept
     {

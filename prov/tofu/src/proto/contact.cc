@@ -319,7 +319,6 @@ void Messenger::greet(Channel& ch) noexcept
         uncount_claim(ch);
     if (SendRequest* waiter = std::exchange(ch.deferred_waiter, nullptr))
         end(*waiter, ch.err, prov_errno); // its packet will never leave
-    counts_.peers_lost++;
     TOFU_INFO(FI_LOG_EP_DATA, "endpoint %u: peer 0x%llx lost: %s\n", ep_.index(),
               static_cast<unsigned long long>(ch.peer.home), fi_strerror(ch.err));
     for (std::size_t i = waiting_fin_.size(); i-- > 0;) {

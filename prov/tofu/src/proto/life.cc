@@ -117,7 +117,6 @@ void Messenger::set_gone(Inbound& in) noexcept
         return;
     in.gone = true;
     gone_++;
-    counts_.orphans += !in.greeted;
 }
 
 /// What an answer, or that there is none, says of a sender.

@@ -54,18 +54,6 @@ struct Backlogged {
     void* desc[max_segments] = {};
 };
 
-/// What happened so far; for tests and for the log.
-struct MessageCounts {
-    std::uint64_t bad_packets = 0;
-    std::uint64_t eager = 0;
-    std::uint64_t long_eager = 0;
-    std::uint64_t rendezvous = 0;
-    std::uint64_t unexpected = 0;
-    std::uint64_t peers_lost = 0;
-    std::uint64_t rings_returned = 0; ///< BYEs of peers that stay
-    std::uint64_t orphans = 0;        ///< claims that nobody stood behind
-};
-
 class Messenger {
   public:
     explicit Messenger(Endpoint& endpoint) noexcept;
@@ -104,9 +92,6 @@ class Messenger {
     void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
     /// No send to the peer waits for it, or for room to leave.
     [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept;
-
-    [[nodiscard]] const MessageCounts& counts() const noexcept { return counts_; }
-    [[nodiscard]] const Area& area() const noexcept { return area_; }
 
   private:
     friend class ReceiveQueue; // which takes what came through here
@@ -332,7 +317,7 @@ class Messenger {
     std::uint64_t last_watch_ = 0;
     std::size_t next_watched_ = 0; ///< among senders
     std::size_t next_asked_ = 0;   ///< among channels
-    MessageCounts counts_{};
+    bool bad_packets_ = false; ///< there was one
 };
 
 } // namespace tofu::proto

@@ -4,6 +4,7 @@
 #include "proto/messenger.h"
 
 #include <cstdlib>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -50,9 +51,9 @@ bool Messenger::take(Inbound& in, std::uint32_t& slots) noexcept
 
 [[gnu::noinline]] void Messenger::bad_packet(const Inbound& in, const char* what) noexcept
 {
-    if (counts_.bad_packets++ == 0)
+    if (!std::exchange(bad_packets_, true))
         TOFU_WARN(FI_LOG_EP_DATA,
-                  "endpoint %u: dropped a packet %s in ring %u of peer 0x%llx; more will be counted only\n",
+                  "endpoint %u: dropped a packet %s in ring %u of peer 0x%llx; more will be dropped in silence\n",
                   ep_.index(), what, in.number, static_cast<unsigned long long>(in.home));
 }
 
@@ -361,10 +362,7 @@ bool Messenger::keep(Message& m) noexcept
             return false;
         m.ack = false;
     }
-    if (!queue_.keep(*this, m, large))
-        return false;
-    counts_.unexpected++;
-    return true;
+    return queue_.keep(*this, m, large);
 }
 
 } // namespace tofu::proto

@@ -105,7 +105,6 @@ ssize_t Messenger::put_packet(Channel& ch, const SendCall& call, const Ack* ack,
     if (post != vcq::Post::done) [[unlikely]]
         return post_failed(ch, post);
     ch.next_seq++;
-    counts_.eager++;
     return 0;
 }
 
@@ -174,7 +173,6 @@ ssize_t Messenger::put_long(Channel& ch, const SendCall& call, const Ack* ack, s
         deferred_++;
     }
     ch.next_seq += slots.total;
-    counts_.long_eager++;
     return 0;
 }
 

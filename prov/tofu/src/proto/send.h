@@ -126,7 +126,6 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
 [[gnu::always_inline]] inline void Messenger::sent(Channel& ch, const SendCall& call) noexcept
 {
     ch.next_seq++;
-    counts_.eager++;
     report_sent(call);
 }
 

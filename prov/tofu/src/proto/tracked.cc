@@ -93,7 +93,6 @@ ssize_t Messenger::put_rts(Channel& ch, const SendCall& call, SendRequest& reque
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
         return post_failed(ch, post);
     ch.next_seq++;
-    counts_.rendezvous++;
     return 0;
 }
 

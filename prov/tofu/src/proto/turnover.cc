@@ -226,7 +226,6 @@ bool Messenger::farewell(Inbound& in) noexcept
         vcq::Post::busy)
         return false;
     ring_bell(in.home, in.area, Bell::status);
-    counts_.rings_returned++;
     return true;
 }
 

@@ -70,7 +70,6 @@ class Backend {
     [[nodiscard]] const utofu_onesided_caps& caps() const noexcept { return caps_; }
     [[nodiscard]] const utofu_tni_id_t* tnis() const noexcept { return tnis_; }
     [[nodiscard]] std::size_t tni_count() const noexcept { return tni_count_; }
-    [[nodiscard]] const char* path() const noexcept { return path_; }
 
     /// The one of this process, loaded on first use (thread-safe); null when load() failed, with its code
     /// in `error`.
