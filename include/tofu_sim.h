@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/** Version of the simulator, a constant string. */
+/** Version of the simulator, a constant string. Any thread. */
 const char* tofu_sim_version(void);
 
 /**
@@ -56,7 +56,11 @@ struct tofu_sim_tni_statistics {
     uint64_t bytes;      /**< payload of puts and gets */
 };
 
-/** Fills in the counters of a TNI: UTOFU_SUCCESS, UTOFU_ERR_INVALID_TNI_ID, UTOFU_ERR_INVALID_POINTER. */
+/**
+ * Fills in the counters of a TNI: UTOFU_SUCCESS, UTOFU_ERR_INVALID_TNI_ID, UTOFU_ERR_INVALID_POINTER.
+ *
+ * Any thread; other threads' posts may be under way, so that the two counters need not belong to the same instant.
+ */
 int tofu_sim_query_statistics(utofu_tni_id_t tni_id, struct tofu_sim_tni_statistics* statistics);
 
 #ifdef __cplusplus

@@ -82,7 +82,8 @@ class Pieces {
 /// fetching one is a read (fi_endpoint(3)); for those of regions it writes (fi_mr(3), fi_mr_bind).
 enum class AtomicEvent : std::uint8_t { none, write, read, fetch };
 
-/// An operation that is not one ARMW of one element (quick.h). `pending` counts flights, plus one until all words have been started.
+/// An operation that is not one ARMW of one element (quick.h). `pending` counts flights, plus one until all words have
+/// been started.
 struct AtomicOp : Request {
     struct Piece {
         Target at;

@@ -41,7 +41,9 @@ struct DomainModel {
 
 class Domain final : public fid_domain {
   public:
+    /// fi_domain(3); holds the fabric. 0, -FI_EINVAL, -FI_ENOMEM, or an error of the backend, the home VCQ or the thread.
     static int open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context);
+    /// Those open in this process.
     static OpenList<Domain>& all() noexcept;
     static Domain& of(fid_domain* d) noexcept { return *static_cast<Domain*>(d); }
 
@@ -59,9 +61,8 @@ class Domain final : public fid_domain {
 
     /// Handles of the home VCQ and its annexes, at most `most`; returns how many. Takes the home lock.
     [[nodiscard]] std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept;
-    /// Polls the home VCQ and its annexes: counts RMA events. Takes the
-    /// home lock, or returns at once where another thread holds it and `patient` is not asked for. No endpoint
-    /// lock may be held. True where there was something.
+    /// Polls the home VCQ and its annexes: counts RMA events. Takes the home lock, or returns at once where another
+    /// thread holds it and `patient` is not asked for. No endpoint lock may be held. True where there was something.
     bool progress_home(bool patient = false) noexcept;
 
     /// Of all endpoints that share a context with others (shared_context.h), and of all of a serialised domain: their

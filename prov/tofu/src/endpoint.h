@@ -95,8 +95,9 @@ struct EndpointPlan {
 /// the engines go, so that no waiter of theirs is called afterwards.
 class Endpoint final : public EndpointFace {
   public:
+    /// fi_endpoint(3); holds the domain. 0, -FI_EINVAL (another type of endpoint among others), or as make().
     static int open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context);
-    /// By the plan; 0 or -FI_E*.
+    /// By the plan: opens a VCQ, unless one is to be shared. 0 or -FI_E*.
     static int make(Domain& domain, const EndpointPlan& plan, fid_ep** ep) noexcept;
     static Endpoint& of(fid_ep* e) noexcept { return *static_cast<EndpointFace*>(e)->endpoint; }
     /// Default operation flags of this fid (endpoint or alias).

@@ -25,6 +25,7 @@ class Domain;
 
 class SharedTransmit final : public fid_stx {
   public:
+    /// fi_stx_context(3); holds the domain. 0, -FI_EINVAL, -FI_ENOMEM, or an error of its VCQ.
     static int open(fid_domain* domain, fi_tx_attr* attr, fid_stx** stx, void* context);
     static SharedTransmit& of(fid_stx* s) noexcept { return *static_cast<SharedTransmit*>(s); }
 
@@ -48,6 +49,7 @@ class SharedTransmit final : public fid_stx {
 /// The application posts receives to it as to an endpoint.
 class SharedReceive final : public EndpointFace {
   public:
+    /// fi_srx_context(3); holds the domain. 0, -FI_EINVAL, -FI_ENOMEM.
     static int open(fid_domain* domain, fi_rx_attr* attr, fid_ep** ep, void* context);
     static SharedReceive& of(fid_ep* e) noexcept { return *static_cast<SharedReceive*>(e); }
 

@@ -20,6 +20,7 @@ class Fabric;
 /// fi_wait_open. Queues and counters join when they are opened with FI_WAIT_SET, and leave when they are closed.
 class WaitSet final : public fid_wait {
   public:
+    /// Holds the fabric. 0, -FI_EINVAL, -FI_ENOSYS (a wait object that is not offered), -FI_ENOMEM, or an error of the bell.
     static int open(fid_fabric* fabric, fi_wait_attr* attr, fid_wait** set) noexcept;
     static WaitSet& of(fid_wait* w) noexcept { return *static_cast<WaitSet*>(w); }
 
@@ -47,6 +48,7 @@ class WaitSet final : public fid_wait {
 /// fi_poll_open: a list to be looked at by one call.
 class PollSet final : public fid_poll {
   public:
+    /// Holds the domain. 0, -FI_EINVAL, -FI_ENOMEM.
     static int open(fid_domain* domain, fi_poll_attr* attr, fid_poll** set) noexcept;
     static PollSet& of(fid_poll* p) noexcept { return *static_cast<PollSet*>(p); }
 
