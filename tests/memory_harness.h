@@ -34,11 +34,11 @@ struct Node {
     }
     void remove(utofu_stadd_t stadd) const { EXPECT_EQ(utofu_dereg_mem(vcq, stadd, 0), UTOFU_SUCCESS); }
 
-    int put(utofu_vcq_id_t to, utofu_stadd_t stadd, const void* data, size_t size) const
+    int put(utofu_vcq_id_t to, utofu_stadd_t stadd, const void* data, size_t size, unsigned long flags = 0) const
     {
         std::memcpy(own_, data, size);
         return finish(posted([&] {
-            return utofu_put(vcq, to, own_stadd_, stadd, size, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+            return utofu_put(vcq, to, own_stadd_, stadd, size, 0, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
         }));
     }
     int get(utofu_vcq_id_t from, utofu_stadd_t stadd, void* data, size_t size) const

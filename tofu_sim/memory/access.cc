@@ -321,7 +321,7 @@ AccessStatus AddressCache::transfer_by_copy(Transfer& transfer, const Location& 
     const uint64_t there = at.page_base + at.offset;
     const uint32_t moves = peer.moves_before_copy();
     size_t done = 0;
-    const CopyResult result = peer.copy(there, transfer.here, bytes, write, &done);
+    const CopyResult result = peer.copy(there, transfer.here, bytes, write ? Towards::there : Towards::here, transfer.order, &done);
     if (result == CopyResult::gone)
         return AccessStatus::peer_gone;
     if (write && done != 0 && peer.moved_meanwhile(moves, there, done))

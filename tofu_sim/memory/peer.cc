@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: another process as seen from here: its files mapped by windows, copies through the kernel, requests.
-// Called by: memory/access. Calls: /proc/<pid>/fd, mmap, process_vm_readv/writev, futex.
+// Called by: memory/access. Calls: /proc/<pid>/fd, mmap, memory/vm_copy, futex.
 #include "memory/peer.h"
 
 #include "job/liveness.h"
@@ -15,7 +15,6 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 namespace tofu::sim {
@@ -171,8 +170,8 @@ std::byte* PeerProcess::Impl::window(uint32_t backing, uint64_t file_offset, uin
     return at->second.address;
 }
 
-PeerProcess::Impl::CopyResult PeerProcess::Impl::copy(uint64_t there, void* here, size_t bytes, bool write,
-                                                      size_t* done) noexcept
+PeerProcess::Impl::CopyResult PeerProcess::Impl::copy(uint64_t there, void* here, size_t bytes, Towards towards,
+                                                      CopyOrder order, size_t* done) noexcept
 {
     *done = 0;
     if (copy_forbidden.load_relaxed() != 0)
@@ -180,10 +179,8 @@ PeerProcess::Impl::CopyResult PeerProcess::Impl::copy(uint64_t there, void* here
     while (*done < bytes) {
         if (!alive()) // its pid may be another's by now
             return CopyResult::gone;
-        const iovec local{static_cast<std::byte*>(here) + *done, bytes - *done};
-        const iovec remote{reinterpret_cast<void*>(there + *done), bytes - *done};
-        const ssize_t count = write ? ::process_vm_writev(pid, &local, 1, &remote, 1, 0)
-                                    : ::process_vm_readv(pid, &local, 1, &remote, 1, 0);
+        const ssize_t count =
+            vm_copy(pid, there + *done, static_cast<std::byte*>(here) + *done, bytes - *done, towards, order);
         if (count > 0) {
             *done += size_t(count);
         } else if (errno == ESRCH) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: another process as seen from here: its files mapped by windows, copies through the kernel, requests.
-// Called by: memory/access. Calls: /proc/<pid>/fd, mmap, process_vm_readv/writev, futex.
+// Called by: memory/access. Calls: /proc/<pid>/fd, mmap, memory/vm_copy, futex.
 #pragma once
 
 #include "memory/memory.h"
 #include "memory/mover.h"
+#include "memory/vm_copy.h"
 
 #include <mutex>
 #include <unordered_map>
@@ -45,7 +46,8 @@ struct PeerProcess::Impl {
 
     enum class CopyResult { ok, fault, forbidden, gone };
     // Through the kernel. *done: bytes copied, also when it ends early.
-    [[nodiscard]] CopyResult copy(uint64_t there, void* here, size_t bytes, bool write, size_t* done) noexcept;
+    [[nodiscard]] CopyResult copy(uint64_t there, void* here, size_t bytes, Towards towards, CopyOrder order,
+                                  size_t* done) noexcept;
 
     [[nodiscard]] uint32_t moves_before_copy() const noexcept { return area().moves.load_seq(); }
     // Have pages of [there, there + bytes) perhaps been moved since? Then what was copied there may be lost.

@@ -11,6 +11,7 @@
 #include "job/attention.h"
 #include "job/liveness.h"
 #include "memory/registry.h"
+#include "memory/vm_copy.h"
 
 #include <cerrno>
 #include <climits>
@@ -23,7 +24,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 extern "C" void* __libc_stack_end;
@@ -51,10 +51,8 @@ namespace {
 // Through the kernel, so that memory that the program has unmapped is an error and no fault.
 bool copy_self(void* here, uint64_t there, size_t bytes, bool write) noexcept
 {
-    const iovec local{here, bytes};
-    const iovec remote{reinterpret_cast<void*>(there), bytes};
-    const ssize_t done = write ? ::process_vm_writev(::getpid(), &local, 1, &remote, 1, 0)
-                               : ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0);
+    const ssize_t done =
+        vm_copy(::getpid(), there, here, bytes, write ? Towards::there : Towards::here, CopyOrder::last_line);
     if (done == ssize_t(bytes))
         return true;
     if (errno != EPERM && errno != ENOSYS)
