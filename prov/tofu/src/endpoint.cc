@@ -160,8 +160,8 @@ int Endpoint::name(void* buffer, std::size_t* length) const noexcept
 int Endpoint::make_engines() noexcept
 {
     const bool messages = (caps_ & (FI_MSG | FI_TAGGED)) != 0;
-    // An RMA endpoint takes part in messages for the data of remote completions alone.
-    const bool data = (caps_ & FI_RMA) != 0 && (rx_.cq != nullptr || part_ == Part::transmit);
+    // An RMA endpoint takes part in messages for the data of remote completions alone: its own, and its peers'.
+    const bool data = (caps_ & FI_RMA) != 0 && ((part_ != Part::receive && (caps_ & FI_WRITE) != 0) || rx_.cq != nullptr);
     if (messages || data) {
         messages_.reset(new (std::nothrow) proto::Messenger(*this));
         if (!messages_)

@@ -77,8 +77,9 @@ int Messenger::open() noexcept
     // Pieces end at multiples of 64 KiB, the page of the hardware.
     max_piece_ = caps.max_putget_size >= 65536 ? caps.max_putget_size & ~std::size_t{65535}
                                                : caps.max_putget_size;
-    // Nobody sends to a transmit context.
-    const std::size_t rings = ep_.part() == Part::transmit ? 1 : param_size("rings", 512);
+    // Nobody sends to a transmit context, nor data to an endpoint of RMA alone that has nowhere to tell them.
+    const bool receives = (ep_.caps() & (FI_MSG | FI_TAGGED)) != 0 || ep_.rx().cq != nullptr;
+    const std::size_t rings = ep_.part() == Part::transmit || !receives ? 1 : param_size("rings", 512);
     // Chunks of a shared message are single posts.
     share_from_ = param_size("share_size", ep_.domain().backend().functions().moves_in_caller ? share_size : 0);
     if (max_piece_ < chunk_of(limits::max_msg_size))
