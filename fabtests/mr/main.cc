@@ -155,6 +155,40 @@ void check_lives(World& w)
     w.barrier();
 }
 
+/// "The raw key support functions are usable with all registered memory regions, even if FI_MR_RAW has not been set."
+void check_raw_keys(World& w)
+{
+    const unsigned next = (w.rank() + 1) % w.ranks();
+    std::vector<std::uint64_t> memory(512);
+    fid_mr* mr = nullptr;
+    CHECK(w, fi_mr_reg(w.domain(), memory.data(), 4096, both, 0, 0xa00 + w.rank(), 0, &mr, nullptr) == 0);
+    std::uint64_t raw = 0, base = 0, key = 0;
+    auto* const bytes = reinterpret_cast<std::uint8_t*>(&raw);
+    std::size_t size = 0;
+    CHECK(w, fi_mr_raw_attr(mr, &base, bytes, &size, 0) == -FI_ETOOSMALL); // "key_size is set to the size ... needed"
+    CHECK(w, size != 0 && size <= sizeof raw);
+    CHECK(w, fi_mr_raw_attr(mr, &base, bytes, &size, 0) == 0);
+    CHECK(w, base == reinterpret_cast<std::uintptr_t>(memory.data()));
+    publish(w, mr, memory.data());
+    w.barrier();
+    w.shared().key[w.rank()] = raw;
+    w.barrier();
+    raw = w.shared().key[next];
+    w.barrier();
+    // "may be called on any valid key"; "the mapping is done by the peer that initiates"
+    CHECK(w, fi_mr_map_raw(w.domain(), base, bytes, size, &key, 0) == 0);
+    w.shared().key[next] = key;
+    w.barrier();
+    CHECK(w, write8(w, next, 8, 21) == 0);
+    w.barrier();
+    CHECK(w, memory[1] == 21);
+    CHECK(w, fi_mr_unmap_key(w.domain(), key) == 0);
+    if (w.ours())
+        CHECK(w, fi_mr_map_raw(w.domain(), base, bytes, size - 1, &key, 0) == -FI_EINVAL);
+    CHECK(w, fi_close(&mr->fid) == 0);
+    w.barrier();
+}
+
 /// "fi_close ... FI_EBUSY": the domain has regions.
 void check_busy(World& w)
 {
@@ -173,6 +207,7 @@ constexpr fabtests::Case cases[] = {
     {"keys", fabtests::check_keys},
     {"rights", fabtests::check_rights},
     {"lives", fabtests::check_lives},
+    {"raw_keys", fabtests::check_raw_keys},
 };
 
 } // namespace
