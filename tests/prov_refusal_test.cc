@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What RMA and atomics refuse at the call (fi_rma(3), fi_atomic(3)): null where bytes are needed, more than the limits say.
+// What RMA, atomics and registrations refuse at the call (fi_rma(3), fi_atomic(3), fi_mr(3)): null where bytes are needed,
+// more than the limits say, promises that are not kept.
 // Run by make check.
 #include <gtest/gtest.h>
 
@@ -83,6 +84,24 @@ TEST(Refusal, AtomicsTakeNoMoreElementsThanTheQueriesSay)
                                          FI_UINT64, FI_CSWAP, &s),
                       -FI_EMSGSIZE);
         }
+    });
+}
+
+/// Memory that outlives a power failure is not offered: neither a region nor a completion may promise it.
+TEST(Refusal, NothingIsDurable)
+{
+    with_both_kinds_of_keys(FI_RMA | FI_ATOMIC, [](Session& s, const Window& w) {
+        std::uint64_t word = 1;
+        const iovec iov{&word, 8};
+        const fi_rma_iov at{w.base, 8, w.key};
+        const fi_msg_rma write{&iov, nullptr, 1, 0, &at, 1, &s, 0};
+        EXPECT_EQ(fi_writemsg(s.ep, &write, FI_COMMIT_COMPLETE), -FI_EBADFLAGS);
+        const fi_ioc ioc{&word, 1};
+        const fi_rma_ioc element{w.base, 1, w.key};
+        const fi_msg_atomic add{&ioc, nullptr, 1, 0, &element, 1, FI_UINT64, FI_SUM, &s, 0};
+        EXPECT_EQ(fi_atomicmsg(s.ep, &add, FI_COMMIT_COMPLETE), -FI_EBADFLAGS);
+        fid_mr* mr = nullptr;
+        EXPECT_EQ(fi_mr_reg(s.domain, &word, 8, FI_REMOTE_WRITE, 0, 9, FI_RMA_PMEM, &mr, nullptr), -FI_EBADFLAGS);
     });
 }
 

@@ -35,8 +35,7 @@ struct Call {
 
 constexpr std::uint64_t known_flags = FI_COMPLETION | FI_MORE | FI_INJECT | FI_FENCE |
                                       FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
-                                      FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE |
-                                      FI_COMMIT_COMPLETE;
+                                      FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 
 constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
 

@@ -82,7 +82,7 @@ int RegionTable::reg(const fi_mr_attr& attr, std::uint64_t flags, fid_mr** mr) n
     // The whole address space (0, SIZE_MAX) is not one registration of a TNI, and a range that wraps is none.
     if (length > SIZE_MAX / 2 || base + length < base || (attr.access & ~(all_rights | kinds)))
         return -FI_EINVAL;
-    if (flags & ~(FI_RMA_EVENT | FI_RMA_PMEM | FI_HMEM_DEVICE_ONLY))
+    if (flags & ~FI_RMA_EVENT) // neither persistent memory nor that of devices is offered
         return -FI_EBADFLAGS;
     auto* region = new (std::nothrow) MemoryRegion;
     if (region == nullptr)

@@ -20,8 +20,7 @@ constexpr std::uint64_t priority = 0; // libfabric 2 has no such flag
 
 constexpr std::uint64_t write_flags = FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MORE | FI_INJECT |
                                       FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
-                                      FI_DELIVERY_COMPLETE | FI_COMMIT_COMPLETE | FI_FENCE |
-                                      priority;
+                                      FI_DELIVERY_COMPLETE | FI_FENCE | priority;
 constexpr std::uint64_t read_flags = FI_COMPLETION | FI_MORE | FI_FENCE | FI_DELIVERY_COMPLETE |
                                      FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE | priority;
 
