@@ -7,9 +7,11 @@
 #include <climits>
 #include <csignal>
 #include <cstdlib>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/futex.h>
 #include <new>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -145,6 +147,20 @@ bool job_is_left()
     const std::string path = "/dev/shm/tofu-sim-" + std::to_string(::geteuid()) + "/" + job_name;
     struct stat status {};
     return ::stat(path.c_str(), &status) == 0;
+}
+
+bool memory_moves()
+{
+    const auto device = [] {
+        const int fd = ::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+        const int made = fd < 0 ? -1 : ::ioctl(fd, _IO(0xAA, 0x00), O_CLOEXEC); // USERFAULTFD_IOC_NEW
+        ::close(fd);
+        return made;
+    };
+    int fd = static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | 1)); // UFFD_USER_MODE_ONLY
+    if (fd < 0)
+        fd = device();
+    return fd >= 0 && ::close(fd) == 0;
 }
 
 bool wait_until(const std::function<bool()>& done)
