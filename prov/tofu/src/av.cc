@@ -18,6 +18,7 @@
 #include "eq.h"
 #include "info.h"
 #include "log.h"
+#include "refusal.h"
 
 namespace tofu {
 
@@ -90,14 +91,6 @@ int bind_av(struct fid* fid, struct fid* object, std::uint64_t flags)
         return -FI_EINVAL;
     return of_fid(fid).bind(EventQueue::of(reinterpret_cast<fid_eq*>(object)));
 }
-int control_av(struct fid*, int, void*)
-{
-    return -FI_ENOSYS;
-}
-int open_av_ops(struct fid*, const char*, std::uint64_t, void**, void*)
-{
-    return -FI_ENOSYS;
-}
 int insert(fid_av* av, const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
            void* context)
 {
@@ -142,8 +135,8 @@ fi_ops fid_ops = {
     .size = sizeof(fi_ops),
     .close = close_av,
     .bind = bind_av,
-    .control = control_av,
-    .ops_open = open_av_ops,
+    .control = refuses<-FI_ENOSYS>,
+    .ops_open = refuses<-FI_ENOSYS>,
     .tostr = nullptr,
     .ops_set = nullptr,
 };

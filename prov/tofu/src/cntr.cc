@@ -8,6 +8,7 @@
 
 #include "domain.h"
 #include "log.h"
+#include "refusal.h"
 #include "wait.h"
 
 namespace tofu {
@@ -21,10 +22,6 @@ int close_cntr(struct fid* fid)
 {
     return of_fid(fid).close();
 }
-int bind_cntr(struct fid*, struct fid*, std::uint64_t)
-{
-    return -FI_ENOSYS;
-}
 int control_cntr(struct fid* fid, int command, void* argument)
 {
     auto* const flags = static_cast<std::uint64_t*>(argument);
@@ -37,10 +34,6 @@ int control_cntr(struct fid* fid, int command, void* argument)
     case FI_SETOPSFLAG: return flags == nullptr || *flags != 0 ? -FI_EINVAL : 0;
     default: return of_fid(fid).wait_object().control(command, argument);
     }
-}
-int open_cntr_ops(struct fid*, const char*, std::uint64_t, void**, void*)
-{
-    return -FI_ENOSYS;
 }
 std::uint64_t read(fid_cntr* cntr)
 {
@@ -78,9 +71,9 @@ int wait(fid_cntr* cntr, std::uint64_t threshold, int timeout)
 fi_ops fid_ops = {
     .size = sizeof(fi_ops),
     .close = close_cntr,
-    .bind = bind_cntr,
+    .bind = refuses<-FI_ENOSYS>,
     .control = control_cntr,
-    .ops_open = open_cntr_ops,
+    .ops_open = refuses<-FI_ENOSYS>,
     .tostr = nullptr,
     .ops_set = nullptr,
 };

@@ -15,6 +15,7 @@
 #include "domain.h"
 #include "error.h"
 #include "log.h"
+#include "refusal.h"
 #include "wait.h"
 
 namespace tofu {
@@ -54,17 +55,9 @@ int close_cq(struct fid* fid)
 {
     return of_fid(fid).close();
 }
-int bind_cq(struct fid*, struct fid*, std::uint64_t)
-{
-    return -FI_ENOSYS;
-}
 int control_cq(struct fid* fid, int command, void* argument)
 {
     return of_fid(fid).wait_object().control(command, argument);
-}
-int open_cq_ops(struct fid*, const char*, std::uint64_t, void**, void*)
-{
-    return -FI_ENOSYS;
 }
 ssize_t read_from(fid_cq* cq, void* buffer, std::size_t count, fi_addr_t* sources)
 {
@@ -105,9 +98,9 @@ const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer, std::
 fi_ops fid_ops = {
     .size = sizeof(fi_ops),
     .close = close_cq,
-    .bind = bind_cq,
+    .bind = refuses<-FI_ENOSYS>,
     .control = control_cq,
-    .ops_open = open_cq_ops,
+    .ops_open = refuses<-FI_ENOSYS>,
     .tostr = nullptr,
     .ops_set = nullptr,
 };

@@ -24,6 +24,7 @@
 #include "log.h"
 #include "mr.h"
 #include "progress.h"
+#include "refusal.h"
 #include "region.h"
 #include "scalable.h"
 #include "shared_context.h"
@@ -64,17 +65,9 @@ int control_domain(struct fid*, int command, void* argument)
     default: return -FI_ENOSYS;
     }
 }
-int open_domain_ops(struct fid*, const char*, std::uint64_t, void**, void*)
-{
-    return -FI_ENOSYS;
-}
 int query_domain_atomic(fid_domain*, fi_datatype type, fi_op op, fi_atomic_attr* attr, std::uint64_t flags)
 {
     return query_atomic(type, op, attr, flags);
-}
-int no_collective(fid_domain*, fi_collective_op, fi_collective_attr*, std::uint64_t)
-{
-    return -FI_ENOSYS;
 }
 
 fi_ops fid_ops = {
@@ -82,7 +75,7 @@ fi_ops fid_ops = {
     .close = close_domain,
     .bind = bind_domain,
     .control = control_domain,
-    .ops_open = open_domain_ops,
+    .ops_open = refuses<-FI_ENOSYS>,
     .tostr = nullptr,
     .ops_set = nullptr,
 };
@@ -98,7 +91,7 @@ fi_ops_domain domain_ops = {
     .stx_ctx = SharedTransmit::open,
     .srx_ctx = SharedReceive::open,
     .query_atomic = query_domain_atomic,
-    .query_collective = no_collective,
+    .query_collective = refuses<-FI_ENOSYS>,
     .endpoint2 = nullptr,
 };
 

@@ -10,6 +10,7 @@
 
 #include "attributes.h"
 #include "endpoint.h"
+#include "refusal.h"
 #include "rma.h"
 
 namespace tofu {
@@ -159,9 +160,6 @@ int tofu_ep_control(struct fid* f, int command, void* argument)
     return face.endpoint->control(command, argument, face);
 }
 
-int tofu_ep_no_open_ops(struct fid*, const char*, uint64_t, void**, void*) { return -FI_ENOSYS; }
-int tofu_alias_no_bind(struct fid*, struct fid*, uint64_t) { return -FI_EINVAL; }
-
 ssize_t tofu_ep_cancel(fid_t f, void* context) { return endpoint_of(f).cancel(context); }
 
 int tofu_ep_getopt(fid_t f, int level, int name, void* value, size_t* length)
@@ -174,23 +172,11 @@ int tofu_ep_setopt(fid_t f, int level, int name, const void* value, size_t lengt
     return endpoint_of(f).set_option(level, name, value, length);
 }
 
-int tofu_ep_no_tx_ctx(struct fid_ep*, int, struct fi_tx_attr*, struct fid_ep**, void*)
-{
-    return -FI_ENOSYS;
-}
-int tofu_ep_no_rx_ctx(struct fid_ep*, int, struct fi_rx_attr*, struct fid_ep**, void*)
-{
-    return -FI_ENOSYS;
-}
-
 ssize_t tofu_ep_rx_size_left(struct fid_ep* ep)
 {
     Endpoint& endpoint = Endpoint::of(ep);
     return endpoint.enabled() ? static_cast<ssize_t>(endpoint.rx_attr().size) : -FI_EOPBADSTATE;
 }
-
-/// Sends are refused for many reasons, of which some are the peer's: no number is a promise.
-ssize_t tofu_ep_no_tx_size_left(struct fid_ep*) { return -FI_ENOSYS; }
 
 int tofu_ep_getname(fid_t f, void* address, size_t* length)
 {
@@ -200,13 +186,35 @@ int tofu_ep_getname(fid_t f, void* address, size_t* length)
 
 } // namespace
 
-fi_ops endpoint_fid_ops = {sizeof(fi_ops), tofu_ep_close, tofu_ep_bind, tofu_ep_control,
-                           tofu_ep_no_open_ops, nullptr, nullptr};
-fi_ops alias_fid_ops = {sizeof(fi_ops), tofu_alias_close, tofu_alias_no_bind, tofu_ep_control,
-                        tofu_ep_no_open_ops, nullptr, nullptr};
-fi_ops_ep endpoint_ops = {sizeof(fi_ops_ep),  tofu_ep_cancel,    tofu_ep_getopt,
-                          tofu_ep_setopt,     tofu_ep_no_tx_ctx, tofu_ep_no_rx_ctx,
-                          tofu_ep_rx_size_left, tofu_ep_no_tx_size_left};
+fi_ops endpoint_fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = tofu_ep_close,
+    .bind = tofu_ep_bind,
+    .control = tofu_ep_control,
+    .ops_open = refuses<-FI_ENOSYS>,
+    .tostr = nullptr,
+    .ops_set = nullptr,
+};
+fi_ops alias_fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = tofu_alias_close,
+    .bind = refuses<-FI_EINVAL>,
+    .control = tofu_ep_control,
+    .ops_open = refuses<-FI_ENOSYS>,
+    .tostr = nullptr,
+    .ops_set = nullptr,
+};
+fi_ops_ep endpoint_ops = {
+    .size = sizeof(fi_ops_ep),
+    .cancel = tofu_ep_cancel,
+    .getopt = tofu_ep_getopt,
+    .setopt = tofu_ep_setopt,
+    .tx_ctx = refuses<-FI_ENOSYS>,
+    .rx_ctx = refuses<-FI_ENOSYS>,
+    .rx_size_left = tofu_ep_rx_size_left,
+    // Sends are refused for many reasons, of which some are the peer's: no number is a promise.
+    .tx_size_left = refuses<-FI_ENOSYS>,
+};
 fi_ops_cm endpoint_cm_ops = cm_ops_with(tofu_ep_getname);
 
 } // namespace tofu

@@ -1,36 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Operation tables whose every call refuses: libfabric's inline wrappers call through them without a check.
+// Operation tables whose every call refuses (refusal.h), and those of which one direction does.
 // Used by endpoint.cc. Calls nothing.
 #include <rdma/fi_errno.h>
 
 #include "endpoint_ops.h"
+#include "refusal.h"
 
 namespace tofu {
 
 namespace {
 
-/// One function for each signature.
-template <int code, class Signature>
-struct Refuse;
-template <int code, class Result, class... Arguments>
-struct Refuse<code, Result(Arguments...)> {
-    static Result call(Arguments...) { return code; }
-};
-
-/// Converts to a refusing function of whatever type the slot has.
-template <int code>
-struct Refusal {
-    template <class Signature>
-    constexpr operator Signature*() const noexcept
-    {
-        return &Refuse<code, Signature>::call;
-    }
-};
-
 template <int code>
 constexpr RefusingOps refusing() noexcept
 {
-    constexpr Refusal<code> no{};
+    constexpr auto no = refuses<code>;
     return {
         {sizeof(fi_ops_msg), no, no, no, no, no, no, no, no, no},
         {sizeof(fi_ops_rma), no, no, no, no, no, no, no, no, no},
@@ -43,7 +26,7 @@ constexpr RefusingOps refusing() noexcept
 template <class Ops>
 Ops half_of(Ops ops, bool sends) noexcept
 {
-    constexpr Refusal<-FI_EOPNOTSUPP> no{};
+    constexpr auto no = refuses<-FI_EOPNOTSUPP>;
     if (sends)
         ops.recv = no, ops.recvv = no, ops.recvmsg = no;
     else
@@ -61,7 +44,7 @@ fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept { return half_of(ops, sen
 fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept { return half_of(ops, sends); }
 
 namespace {
-constexpr Refusal<-FI_ENOSYS> nosys{};
+constexpr auto nosys = refuses<-FI_ENOSYS>;
 }
 
 fi_ops_cm cm_ops_with(int (*getname)(fid_t, void*, size_t*)) noexcept

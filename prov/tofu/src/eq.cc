@@ -12,6 +12,7 @@
 
 #include "fabric.h"
 #include "log.h"
+#include "refusal.h"
 
 namespace tofu {
 namespace {
@@ -24,17 +25,9 @@ int close_eq(struct fid* fid)
 {
     return of_fid(fid).close();
 }
-int bind_eq(struct fid*, struct fid*, std::uint64_t)
-{
-    return -FI_ENOSYS;
-}
 int control_eq(struct fid* fid, int command, void* argument)
 {
     return of_fid(fid).wait_object().control(command, argument);
-}
-int open_eq_ops(struct fid*, const char*, std::uint64_t, void**, void*)
-{
-    return -FI_ENOSYS;
 }
 ssize_t read(fid_eq* eq, std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags)
 {
@@ -64,9 +57,9 @@ const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::
 fi_ops fid_ops = {
     .size = sizeof(fi_ops),
     .close = close_eq,
-    .bind = bind_eq,
+    .bind = refuses<-FI_ENOSYS>,
     .control = control_eq,
-    .ops_open = open_eq_ops,
+    .ops_open = refuses<-FI_ENOSYS>,
     .tostr = nullptr,
     .ops_set = nullptr,
 };

@@ -13,6 +13,7 @@
 #include "eq.h"
 #include "info.h"
 #include "log.h"
+#include "refusal.h"
 #include "wait_set.h"
 
 namespace tofu {
@@ -28,29 +29,13 @@ int close_fabric(struct fid* fid)
     return 0;
 }
 
-int bind_nothing(struct fid*, struct fid*, std::uint64_t)
-{
-    return -FI_ENOSYS;
-}
-int control_nothing(struct fid*, int, void*)
-{
-    return -FI_ENOSYS;
-}
-int open_nothing(struct fid*, const char*, std::uint64_t, void**, void*)
-{
-    return -FI_ENOSYS;
-}
-int no_passive_endpoint(fid_fabric*, fi_info*, fid_pep**, void*)
-{
-    return -FI_ENOSYS; // reliable datagrams need no connection
-}
 
 fi_ops fid_ops = {
     .size = sizeof(fi_ops),
     .close = close_fabric,
-    .bind = bind_nothing,
-    .control = control_nothing,
-    .ops_open = open_nothing,
+    .bind = refuses<-FI_ENOSYS>,
+    .control = refuses<-FI_ENOSYS>,
+    .ops_open = refuses<-FI_ENOSYS>,
     .tostr = nullptr,
     .ops_set = nullptr,
 };
@@ -58,7 +43,7 @@ fi_ops fid_ops = {
 fi_ops_fabric fabric_ops = {
     .size = sizeof(fi_ops_fabric),
     .domain = Domain::open,
-    .passive_ep = no_passive_endpoint,
+    .passive_ep = refuses<-FI_ENOSYS>, // reliable datagrams need no connection
     .eq_open = EventQueue::open,
     .wait_open = WaitSet::open,
     .trywait = try_wait,

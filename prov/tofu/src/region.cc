@@ -14,6 +14,7 @@
 #include "domain.h"
 #include "eq.h"
 #include "endpoint.h"
+#include "refusal.h"
 
 namespace tofu {
 
@@ -47,11 +48,10 @@ int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t 
                  void* context);
 int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags,
                     struct fid_mr** mr);
-int tofu_mr_no_ops(struct fid*, const char*, uint64_t, void**, void*) { return -FI_ENOSYS; }
 }
 
 fi_ops region_fid_ops = {sizeof(fi_ops), tofu_mr_close, tofu_mr_bind, tofu_mr_control,
-                         tofu_mr_no_ops, nullptr, nullptr};
+                         refuses<-FI_ENOSYS>, nullptr, nullptr};
 
 /// The raw key of a region is its key, and its base address (fi_mr_raw_attr).
 int raw_attr(const MemoryRegion& region, struct fi_mr_raw_attr* attr) noexcept

@@ -12,6 +12,7 @@
 #include "endpoint_ops.h"
 #include "info.h"
 #include "log.h"
+#include "refusal.h"
 
 namespace tofu {
 
@@ -33,9 +34,6 @@ int tofu_sep_control(struct fid* f, int command, void* argument)
 {
     return scalable_of(f).control(command, argument);
 }
-int tofu_sep_no_open_ops(struct fid*, const char*, uint64_t, void**, void*) { return -FI_ENOSYS; }
-ssize_t tofu_sep_no_cancel(fid_t, void*) { return -FI_EOPNOTSUPP; }
-ssize_t tofu_sep_no_size_left(struct fid_ep*) { return -FI_EOPNOTSUPP; }
 int tofu_sep_getopt(fid_t f, int level, int name, void* value, size_t* length)
 {
     return scalable_of(f).get_option(level, name, value, length);
@@ -65,20 +63,20 @@ fi_ops fid_ops = {
     .close = tofu_sep_close,
     .bind = tofu_sep_bind,
     .control = tofu_sep_control,
-    .ops_open = tofu_sep_no_open_ops,
+    .ops_open = refuses<-FI_ENOSYS>,
     .tostr = nullptr,
     .ops_set = nullptr,
 };
 
 fi_ops_ep ep_ops = {
     .size = sizeof(fi_ops_ep),
-    .cancel = tofu_sep_no_cancel,
+    .cancel = refuses<-FI_EOPNOTSUPP>,
     .getopt = tofu_sep_getopt,
     .setopt = tofu_sep_setopt,
     .tx_ctx = tofu_sep_tx_ctx,
     .rx_ctx = tofu_sep_rx_ctx,
-    .rx_size_left = tofu_sep_no_size_left,
-    .tx_size_left = tofu_sep_no_size_left,
+    .rx_size_left = refuses<-FI_EOPNOTSUPP>,
+    .tx_size_left = refuses<-FI_EOPNOTSUPP>,
 };
 
 fi_ops_cm cm_ops = cm_ops_with(tofu_sep_getname);

@@ -14,6 +14,7 @@
 #include "info.h"
 #include "log.h"
 #include "msg.h"
+#include "refusal.h"
 #include "tagged.h"
 
 namespace tofu {
@@ -33,17 +34,12 @@ extern "C" {
 
 int tofu_stx_close(struct fid* f) { return transmit_of(f).close(); }
 int tofu_srx_close(struct fid* f) { return receive_of(f).close(); }
-/// Queues and counters are those of the endpoints (fi_endpoint(3)).
-int tofu_shared_no_bind(struct fid*, struct fid*, uint64_t) { return -FI_EINVAL; }
-int tofu_stx_control(struct fid*, int, void*) { return -FI_ENOSYS; }
 int tofu_srx_control(struct fid*, int command, void*)
 {
     return command == FI_ENABLE ? 0 : -FI_ENOSYS; // it is usable from the start
 }
-int tofu_shared_no_open_ops(struct fid*, const char*, uint64_t, void**, void*) { return -FI_ENOSYS; }
 
 ssize_t tofu_srx_cancel(fid_t f, void* context) { return receive_of(f).cancel(context); }
-ssize_t tofu_stx_no_cancel(fid_t, void*) { return -FI_EOPNOTSUPP; }
 int tofu_srx_getopt(fid_t f, int level, int name, void* value, size_t* length)
 {
     return receive_of(f).get_option(level, name, value, length);
@@ -52,63 +48,51 @@ int tofu_srx_setopt(fid_t f, int level, int name, const void* value, size_t leng
 {
     return receive_of(f).set_option(level, name, value, length);
 }
-int tofu_stx_no_getopt(fid_t, int, int, void*, size_t*) { return -FI_ENOPROTOOPT; }
-int tofu_stx_no_setopt(fid_t, int, int, const void*, size_t) { return -FI_ENOPROTOOPT; }
-int tofu_shared_no_tx_ctx(struct fid_ep*, int, struct fi_tx_attr*, struct fid_ep**, void*)
-{
-    return -FI_ENOSYS;
-}
-int tofu_shared_no_rx_ctx(struct fid_ep*, int, struct fi_rx_attr*, struct fid_ep**, void*)
-{
-    return -FI_ENOSYS;
-}
 ssize_t tofu_srx_size_left(struct fid_ep* ep)
 {
     return static_cast<ssize_t>(SharedReceive::of(ep).size());
 }
-ssize_t tofu_shared_no_size_left(struct fid_ep*) { return -FI_EOPNOTSUPP; }
-int tofu_srx_no_name(fid_t, void*, size_t*) { return -FI_EOPNOTSUPP; }
 }
 
 fi_ops transmit_fid_ops = {
     .size = sizeof(fi_ops),
     .close = tofu_stx_close,
-    .bind = tofu_shared_no_bind,
-    .control = tofu_stx_control,
-    .ops_open = tofu_shared_no_open_ops,
+    .bind = refuses<-FI_EINVAL>, // queues and counters are those of the endpoints (fi_endpoint(3))
+    .control = refuses<-FI_ENOSYS>,
+    .ops_open = refuses<-FI_ENOSYS>,
     .tostr = nullptr,
     .ops_set = nullptr,
 };
 fi_ops receive_fid_ops = {
     .size = sizeof(fi_ops),
     .close = tofu_srx_close,
-    .bind = tofu_shared_no_bind,
+    .bind = refuses<-FI_EINVAL>, // queues and counters are those of the endpoints (fi_endpoint(3))
     .control = tofu_srx_control,
-    .ops_open = tofu_shared_no_open_ops,
+    .ops_open = refuses<-FI_ENOSYS>,
     .tostr = nullptr,
     .ops_set = nullptr,
 };
 fi_ops_ep transmit_ops = {
     .size = sizeof(fi_ops_ep),
-    .cancel = tofu_stx_no_cancel,
-    .getopt = tofu_stx_no_getopt,
-    .setopt = tofu_stx_no_setopt,
-    .tx_ctx = tofu_shared_no_tx_ctx,
-    .rx_ctx = tofu_shared_no_rx_ctx,
-    .rx_size_left = tofu_shared_no_size_left,
-    .tx_size_left = tofu_shared_no_size_left,
+    .cancel = refuses<-FI_EOPNOTSUPP>,
+    .getopt = refuses<-FI_ENOPROTOOPT>,
+    .setopt = refuses<-FI_ENOPROTOOPT>,
+    .tx_ctx = refuses<-FI_ENOSYS>,
+    .rx_ctx = refuses<-FI_ENOSYS>,
+    .rx_size_left = refuses<-FI_EOPNOTSUPP>,
+    .tx_size_left = refuses<-FI_EOPNOTSUPP>,
 };
 fi_ops_ep receive_ops = {
     .size = sizeof(fi_ops_ep),
     .cancel = tofu_srx_cancel,
     .getopt = tofu_srx_getopt,
     .setopt = tofu_srx_setopt,
-    .tx_ctx = tofu_shared_no_tx_ctx,
-    .rx_ctx = tofu_shared_no_rx_ctx,
+    .tx_ctx = refuses<-FI_ENOSYS>,
+    .rx_ctx = refuses<-FI_ENOSYS>,
     .rx_size_left = tofu_srx_size_left,
-    .tx_size_left = tofu_shared_no_size_left,
+    .tx_size_left = refuses<-FI_EOPNOTSUPP>,
 };
-fi_ops_cm receive_cm_ops = cm_ops_with(tofu_srx_no_name);
+fi_ops_cm receive_cm_ops = cm_ops_with(refuses<-FI_EOPNOTSUPP>);
 
 } // namespace
 

@@ -14,6 +14,7 @@
 #include "fabric.h"
 #include "log.h"
 #include "progress.h"
+#include "refusal.h"
 
 namespace tofu {
 namespace {
@@ -38,18 +39,6 @@ int control_wait_set(struct fid* fid, int command, void* argument)
 {
     return wait_set_of(fid).control(command, argument);
 }
-int control_poll_set(struct fid*, int, void*)
-{
-    return -FI_ENOSYS;
-}
-int bind_nothing(struct fid*, struct fid*, std::uint64_t)
-{
-    return -FI_ENOSYS;
-}
-int open_nothing(struct fid*, const char*, std::uint64_t, void**, void*)
-{
-    return -FI_ENOSYS;
-}
 int wait(fid_wait* set, int timeout)
 {
     return WaitSet::of(set).wait(timeout);
@@ -70,9 +59,9 @@ int poll_remove(fid_poll* set, struct fid* object, std::uint64_t flags)
 fi_ops wait_fid_ops = {
     .size = sizeof(fi_ops),
     .close = close_wait_set,
-    .bind = bind_nothing,
+    .bind = refuses<-FI_ENOSYS>,
     .control = control_wait_set,
-    .ops_open = open_nothing,
+    .ops_open = refuses<-FI_ENOSYS>,
     .tostr = nullptr,
     .ops_set = nullptr,
 };
@@ -81,9 +70,9 @@ fi_ops_wait wait_ops = {.size = sizeof(fi_ops_wait), .wait = wait};
 fi_ops poll_fid_ops = {
     .size = sizeof(fi_ops),
     .close = close_poll_set,
-    .bind = bind_nothing,
-    .control = control_poll_set,
-    .ops_open = open_nothing,
+    .bind = refuses<-FI_ENOSYS>,
+    .control = refuses<-FI_ENOSYS>,
+    .ops_open = refuses<-FI_ENOSYS>,
     .tostr = nullptr,
     .ops_set = nullptr,
 };
