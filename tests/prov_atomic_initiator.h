@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "atomic_loop.h"
+#include "atomic_runner.h"
 #include "directory.h"
 #include "prov_atomic_oracle.h"
 #include "prov_fake_net.h"

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "log.h"
-#include "mr.h"
+#include "local_memory.h"
 #include "registration_cache.h"
 
 namespace tofu {

@@ -15,7 +15,7 @@
 
 #include "av.h"
 #include "directory.h"
-#include "mr.h"
+#include "remote_keys.h"
 
 namespace tofu {
 int fi_error_of(int code) noexcept { return code == 0 ? 0 : FI_EIO; }

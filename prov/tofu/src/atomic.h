@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_atomic: the calls of an endpoint. They check their arguments, resolve peer and key, and hand the
 // operation to the runner. Called by the application through atomic_ops and by the endpoint's progress;
-// calls av, mr, request, vcq.
+// calls av, remote_keys, request, vcq.
 #pragma once
 
 #include <cstdint>
 
 #include <rdma/fi_atomic.h>
 
-#include "atomic_loop.h"
+#include "atomic_runner.h"
 #include "atomic_table.h"
 
 namespace tofu {

@@ -14,7 +14,7 @@
 // in its slot, and each CSWAP carries the flights that wait: f is the composition of theirs, oldest first,
 // and each gets the value between its predecessors and itself. Flights on different words that meet in a slot
 // wait too, but are not carried.
-#include "atomic_loop.h"
+#include "atomic_runner.h"
 
 namespace tofu {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The short way of an atomic: one element that one ARMW serves, from the call to the entry. Inlined into the
-// entries of atomic.cc, so that what an entry knows of its call costs nothing; calls av, mr, vcq and, where
+// entries of atomic.cc, so that what an entry knows of its call costs nothing; calls av, remote_keys, vcq and, where
 // it does not end well, the engine.
 #pragma once
 
@@ -154,7 +154,7 @@ inline constexpr ssize_t not_native = 1;
 {
     AtomicEngine& engine = ep.atomic_engine();
     const Peer* const peer = ep.av().find(call.to);
-    const utofu_stadd_t stadd = call.key + call.address; // mr.h
+    const utofu_stadd_t stadd = call.key + call.address; // remote_keys.h
     if (peer == nullptr || (stadd & (how.size - 1u)) || directory::is_listed(call.key) ||
         peer->counts_events) [[unlikely]]
         return not_native; // an error, a complex number across two words, a key that says nothing, an event to be paid for
@@ -185,7 +185,7 @@ inline constexpr ssize_t not_native = 1;
 {
     AtomicEngine& engine = ep.atomic_engine();
     const Peer* const peer = ep.av().find(call.to);
-    const utofu_stadd_t stadd = call.key + call.address; // a key of ours: mr.h
+    const utofu_stadd_t stadd = call.key + call.address; // a key of ours: remote_keys.h
     if (peer == nullptr || (stadd & (how.size - 1u)) || peer->counts_events ||
         !engine.runner().open_for_native(peer->home)) [[unlikely]]
         return not_native;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The state of one atomic operation and of its parts: what the entries fill in and the runner works off.
-// Used by atomic and atomic_loop; calls nothing.
+// Used by atomic and its runner; calls nothing.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include "atomic_table.h"
 #include "event_credits.h"
 #include "lines.h"
-#include "mr.h"
+#include "remote_keys.h"
 #include "request.h"
 
 namespace tofu {

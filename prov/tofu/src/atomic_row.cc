@@ -7,7 +7,7 @@
 // order flag: it takes effect after all others have (guide 6.1.3.1), and so does its notice. Failures are told
 // without being asked for, to a place of their own, and before the last one's notice. A row that meets a full TOQ
 // stays open and is continued by progress().
-#include "atomic_loop.h"
+#include "atomic_runner.h"
 
 #include <algorithm>
 

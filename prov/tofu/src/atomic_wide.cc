@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "address.h"
-#include "atomic_loop.h"
+#include "atomic_runner.h"
 #include "directory.h"
 
 namespace tofu {

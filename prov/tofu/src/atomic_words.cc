@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The runner's common part: the lines of those who wait, the cutting into words, and native ARMWs.
 // Called by atomic and by the poll of the VCQ; calls vcq and, for loops, atomic_loop.cc; ends are in atomic_end.cc.
-#include "atomic_loop.h"
+#include "atomic_runner.h"
 
 #include <rdma/fi_errno.h>
 

@@ -166,7 +166,7 @@ class CompletionQueue final : public fid_cq {
     WaitObject wait_; ///< last: leaves its wait set and the thread before the rest goes
 };
 
-/// fi_cq_read, the entry of the table (look.cc).
+/// fi_cq_read, the entry of the table (cq_read.cc).
 ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count);
 
 } // namespace tofu

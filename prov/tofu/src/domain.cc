@@ -22,7 +22,6 @@
 #include "fabric.h"
 #include "info.h"
 #include "log.h"
-#include "mr.h"
 #include "progress.h"
 #include "refusal.h"
 #include "region.h"

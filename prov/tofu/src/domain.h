@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_domain: the home VCQ, target of all remote access to the domain's regions and endpoints, and the
-// lists of what lives in the domain. Called by fabric (open) and by every object below; calls vcq, mr.
+// lists of what lives in the domain. Called by fabric (open) and by every object below; calls vcq, region.
 #pragma once
 
 #include <atomic>

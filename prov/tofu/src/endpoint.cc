@@ -23,6 +23,7 @@
 #include "msg.h"
 #include "proto/messenger.h"
 #include "region.h"
+#include "remote_keys.h"
 #include "rma.h"
 #include "scalable.h"
 #include "shared_context.h"

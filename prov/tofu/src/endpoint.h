@@ -15,7 +15,7 @@
 #include "cq.h"
 #include "domain.h"
 #include "lock.h"
-#include "mr.h"
+#include "local_memory.h"
 #include "names.h"
 #include "quick.h"
 #include "vcq/vcq.h"

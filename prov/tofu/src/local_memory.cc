@@ -6,10 +6,11 @@
 // registration cache. A buffer inside a region keeps the region's registration until the region is closed, which
 // RegionTable tells by forget(). So many regions at a time: those of a program with tens of thousands would use up the
 // steering tags of the VCQ, and buffers in the others are registered as if they lay in none.
-#include "mr.h"
+#include "local_memory.h"
 
 #include <rdma/fi_errno.h>
 
+#include "mr.h"
 #include "registration_cache.h"
 
 namespace tofu {

@@ -22,6 +22,7 @@
 #include "annexes.h"
 #include "directory.h"
 #include "lock.h"
+#include "local_memory.h"
 #include "mr.h"
 #include "vcq/vcq.h"
 

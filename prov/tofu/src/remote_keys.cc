@@ -6,7 +6,7 @@
 // first table; its two buckets of the second; where the entry names an annex that is not known yet, the annex's line,
 // and at the annex the nonce, by which the annex proves that it is the peer's. Without that proof a peer could
 // lead our writes to the memory of others.
-#include "mr.h"
+#include "remote_keys.h"
 
 #include <cstring>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How a read or write is taken in: checked, its keys and buffers found, and launched (rma_progress.cc has the rest of its
-// life). See rma.h. Called by rma_ops.cc under the endpoint's lock; calls vcq, mr, messenger.
+// life). See rma.h. Called by rma_ops.cc under the endpoint's lock; calls vcq,
+// remote_keys, local_memory, messenger.
 #include "rma.h"
 
 #include <algorithm>
@@ -321,7 +322,7 @@ ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, st
         if (peer->counts_events || waiting_.may_hold(peer->home)) [[unlikely]] // events are paid for
             return inject_slowly(data, length, to, address, key);
         unattended_ = true;
-        // The key is a bias: STADD = key + address (mr.h).
+        // The key is a bias: STADD = key + address (remote_keys.h).
         if (vcq_.put_unattended(peer->home, data, key + address, length, inject_flags_) ==
             vcq::Post::done) [[likely]]
             return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_rma: reads and writes of peers' memory, each a row of Puts or Gets. Entered by the application through
-// rma_ops and by the endpoint's progress; calls vcq, mr (keys, local buffers), the messenger (CQ data).
+// rma_ops and by the endpoint's progress; calls vcq, remote_keys, local_memory, the messenger (CQ data).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@
 #include "bounce.h"
 #include "crossing.h"
 #include "lines.h"
-#include "mr.h"
+#include "local_memory.h"
+#include "remote_keys.h"
 #include "request.h"
 
 namespace tofu {
@@ -28,7 +29,7 @@ extern fi_ops_rma rma_ops;
 
 inline constexpr std::size_t rma_iov_limit = 4;       ///< local segments of an operation
 inline constexpr std::size_t rma_remote_limit = 4;    ///< segments at the peer
-inline constexpr std::size_t max_quick_read = 64; ///< bytes; longer ones go through submit()
+inline constexpr std::size_t max_quick_read = 64;           ///< bytes; longer ones go through submit()
 inline constexpr std::size_t rma_inject_limit = BouncePool::large_size; ///< bound of inject_size
 
 /// One fi_read or fi_write in any of its forms, from the call to its completion.

@@ -10,7 +10,7 @@
 
 #include "av.h"
 #include "bounce.h"
-#include "mr.h"
+#include "local_memory.h"
 #include "proto/match.h"
 #include "proto/share.h"
 #include "proto/wire.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The runner: cuts atomic operations into words at the target, brings each word to pass by an ARMW or a loop
-// of CSWAPs, and completes the operation when the last word has ended. Called by atomic under the
-// endpoint's lock and, through waiters, by the poll of its VCQ; calls vcq and request.
+// The runner: cuts atomic operations into words at the target, carries out each word by an ARMW or a loop of CSWAPs, and
+// completes the operation when the last word has ended. Its parts: atomic_words.cc (queues, cutting, native ARMWs),
+// atomic_loop.cc, atomic_row.cc, atomic_end.cc. Called by atomic under the endpoint's lock and, through waiters, by the
+// poll of its VCQ; calls vcq and request.
 #pragma once
 
 #include <cstddef>

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Local buffers made known to a VCQ before it can send from them or receive into them: found among what is registered
+// already, or registered for one transfer. Used by rma, atomic and the message protocol under the lock of the VCQ's
+// owner; calls vcq and registration_cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+class MemoryRegion;
+class RegistrationCache;
+
+/// A local buffer as the posting VCQ knows it. Give it back with LocalMemory::release when the
+/// communication is over.
+struct LocalRef {
+    utofu_stadd_t stadd = 0;
+    std::uint32_t cache_slot = 0; ///< of LocalMemory; 0: nothing to give back
+};
+
+/// Registrations of local buffers with one VCQ, under that VCQ's owner's lock.
+class LocalMemory {
+  public:
+    explicit LocalMemory(vcq::Vcq& vcq) noexcept;
+    /// Gives back whatever is still registered, released or not.
+    ~LocalMemory();
+    /// Registers [address, address + length) with the VCQ, or finds it registered. 0 or -FI_E* (-FI_EAGAIN: no
+    /// STADD left until others are released).
+    /// `desc` is the application's (fi_mr_desc) or null: a buffer inside a region keeps its registration until the
+    /// region is closed, if it is one of the first max_kept. Any other is registered for this transfer, or found in the
+    /// cache where there is one (registration_cache.h).
+    [[nodiscard]] int acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
+                              void* desc = nullptr) noexcept;
+    void release(const LocalRef& ref) noexcept;
+    /// Drops what is kept for a region that is being closed.
+    void forget(std::uint64_t serial) noexcept;
+
+  private:
+    struct Kept {
+        std::uint64_t serial;
+        std::uintptr_t base;
+        utofu_stadd_t stadd;
+        bool read_only;
+    };
+    struct Transient {
+        utofu_stadd_t stadd;
+        std::uint32_t next_free; ///< 0: the last; or in_use
+    };
+    static constexpr std::uint32_t in_use = ~0u;
+    static constexpr std::size_t max_kept = 256;
+    /// -FI_ENOSPC: not among those that are kept.
+    [[nodiscard]] int acquire_region(const MemoryRegion& region, const void* address, bool read_only,
+                                     LocalRef& ref) noexcept;
+    [[nodiscard]] int acquire_cached(const void* address, std::size_t length, bool read_only,
+                                     LocalRef& ref) noexcept;
+    static constexpr std::uint32_t cached = 0x80000000; ///< in cache_slot: a number of the cache's
+    vcq::Vcq& vcq_;
+    std::unique_ptr<RegistrationCache> cache_;
+    bool cache_asked_for_ = false;
+    std::vector<Kept> kept_;
+    std::vector<Transient> transient_; ///< [0] unused
+    std::uint32_t first_free_ = 0;
+};
+
+} // namespace tofu
