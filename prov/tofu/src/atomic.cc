@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The calls of fi_atomic(3): thin entries over two functions, one for a single element that one ARMW serves
-// and one for everything else. Called by the application; calls av, mr, request and the runner.
+// How an atomic operation is taken in: checked, its keys and targets found, and handed to the runner; and what becomes of
+// one that failed on the short way (atomic_native.h). See atomic.h. Called by atomic_ops.cc under the endpoint's lock and by
+// the short way; calls av, remote_keys, request and the runner.
 #include "atomic.h"
 
-#include <mutex>
 #include <utility>
 
 #include <rdma/fi_errno.h>
@@ -12,34 +12,15 @@
 #include "endpoint.h"
 
 namespace tofu {
+
 namespace {
 
-/// Everything one call says, in the widest form.
-struct Call {
-    Family family;
-    fi_op op;
-    fi_datatype type;
-    const fi_ioc* operand;
-    std::size_t operands;
-    const fi_ioc* compare;
-    std::size_t compares;
-    const fi_ioc* result;
-    std::size_t results;
-    const fi_rma_ioc* remote;
-    std::size_t remotes;
-    fi_addr_t to;
-    void* context;
-    std::uint64_t flags;
-    bool silent; ///< fi_inject_atomic: no entry on success
-};
-
-constexpr std::uint64_t known_flags = FI_COMPLETION | FI_MORE | FI_INJECT | FI_FENCE |
-                                      FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
-                                      FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+using Call = AtomicEngine::Call;
 
 constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
 
-[[gnu::always_inline]] inline void describe(Request& request, Endpoint& ep, Family family, void* context, bool entry) noexcept
+[[gnu::always_inline]] inline void describe(Request& request, Endpoint& ep, Family family, void* context,
+                                            bool entry) noexcept
 {
     const bool base = family == Family::base;
     request.endpoint = &ep;
@@ -52,26 +33,10 @@ constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
     request.prov_errno = 0;
 }
 
-/// Elements of a list, -FI_EINVAL where the list is none, -FI_EMSGSIZE where they are more than any call takes.
-ssize_t elements_of(const fi_ioc* list, std::size_t n)
-{
-    if (!list || n == 0 || n > max_atomic_iov)
-        return -FI_EINVAL;
-    std::size_t total = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-        if (!list[i].addr && list[i].count)
-            return -FI_EINVAL;
-        if (list[i].count > max_atomic_bytes)
-            return -FI_EMSGSIZE;
-        total += list[i].count;
-    }
-    return static_cast<ssize_t>(total);
-}
-
 /// Checks what can be checked without peer and key. Elements in all, or -FI_E*.
 ssize_t check(const Endpoint& ep, const Call& call)
 {
-    if (call.flags & ~known_flags)
+    if (call.flags & ~AtomicEngine::known_flags)
         return call.flags & FI_TAGGED ? -FI_EOPNOTSUPP : -FI_EBADFLAGS;
     if (!call.remote || call.remotes == 0 || call.remotes > max_atomic_iov)
         return -FI_EINVAL;
@@ -83,9 +48,9 @@ ssize_t check(const Endpoint& ep, const Call& call)
     }
     const auto n = static_cast<ssize_t>(total);
     const std::pair<bool, ssize_t> lists[] = {
-        {uses_operand(call.op), elements_of(call.operand, call.operands)},
-        {call.family != Family::base, elements_of(call.result, call.results)},
-        {call.family == Family::compare, elements_of(call.compare, call.compares)}};
+        {uses_operand(call.op), AtomicEngine::elements_of(call.operand, call.operands)},
+        {call.family != Family::base, AtomicEngine::elements_of(call.result, call.results)},
+        {call.family == Family::compare, AtomicEngine::elements_of(call.compare, call.compares)}};
     for (const auto& [used, elements] : lists)
         if (used && elements != n)
             return elements == -FI_EMSGSIZE ? -FI_EMSGSIZE : -FI_EINVAL;
@@ -191,230 +156,6 @@ constexpr unsigned inject_polls = 64;
     runner.unwatch();
 }
 
-ssize_t submit_locked(Endpoint& ep, const Call& call)
-{
-    if (!ep.enabled())
-        return -FI_EOPBADSTATE;
-    if (lookup(call.family, call.op, call.type) == Method::none)
-        return -FI_EOPNOTSUPP;
-    const ssize_t total = check(ep, call);
-    if (total < 0)
-        return total;
-    const Peer* const peer = ep.av().find(call.to);
-    if (!peer)
-        return -FI_EINVAL;
-    AtomicRunner& runner = ep.atomic_engine().runner();
-    if ((call.flags & FI_FENCE) && !ep.fence_passed(call.to))
-        return -FI_EAGAIN;
-    AtomicOp* const op = runner.alloc();
-    if (!op) {
-        ep.progress_locked();
-        return -FI_EAGAIN;
-    }
-    fill_in(*op, ep, call, *peer, total);
-    const auto again = [&] {
-        ep.progress_locked();
-        op->targets = 0;
-        return find_targets(*op, ep, call, *peer);
-    };
-    const auto forget = [&] {
-        bool some = false;
-        for (std::size_t i = 0; i < call.remotes; ++i)
-            some |= ep.remote_keys().refuted(*peer, call.remote[i].key);
-        return some;
-    };
-    int rc = settle_keys(find_targets(*op, ep, call, *peer), again, forget);
-    if (rc == 0 && op->event != AtomicEvent::none) [[unlikely]]
-        rc = pay(*op, ep, *peer);
-    if (rc == 0) [[likely]] {
-        if (call.flags & FI_INJECT)
-            submit_injected(ep, *op);
-        else
-            runner.submit(op, false);
-        return 0;
-    }
-    const bool of_the_peer = rc != -FI_EAGAIN && rc != -FI_ENOMEM && rc != misaligned;
-    if (of_the_peer) { // a matter of the peer's memory: an error of the operation, not of the call
-        op->err = -rc;
-        complete(*op);
-    }
-    runner.release(op);
-    return of_the_peer ? 0 : rc == misaligned ? -FI_EINVAL : rc;
-}
-
-ssize_t submit(fid_ep* fid, const Call& call) noexcept
-{
-    Endpoint& ep = Endpoint::of(fid);
-    std::lock_guard<Lock> guard(ep.lock());
-    return submit_locked(ep, call);
-}
-
-// --- one piece here and there
-
-[[gnu::noinline]] ssize_t submit_plain(Endpoint& ep, const PlainCall& call) noexcept
-{
-    const fi_ioc operand{const_cast<void*>(call.operand), call.count};
-    const fi_ioc compare{const_cast<void*>(call.compare), call.count};
-    const fi_ioc result{call.result, call.count};
-    const fi_rma_ioc remote{call.address, call.count, call.key};
-    return submit_locked(ep, {call.family, call.op, call.type, &operand, 1, &compare, 1, &result, 1,
-                              &remote, 1, call.to, call.context, call.flags, call.silent});
-}
-
-/// Inlined into each entry, and handed on as a copy, so that what an entry knows of its call stays in registers.
-[[gnu::always_inline]] inline ssize_t plain(fid_ep* fid, const PlainCall& call) noexcept
-{
-    Endpoint& ep = Endpoint::of(fid);
-    std::lock_guard<Lock> guard(ep.lock());
-    AtomicEngine& engine = ep.atomic_engine();
-    if (static_cast<unsigned>(call.op) < op_count && static_cast<unsigned>(call.type) < datatype_count &&
-        call.count == 1 && !(call.flags & FI_FENCE)) [[likely]] {
-        const Native how = natives[static_cast<unsigned>(call.family)][native_index(call.op, call.type)];
-        if (how.size != 0 && (call.operand || how.reads) &&
-            (call.family == Family::base || call.result) &&
-            (call.family != Family::compare || call.compare)) [[likely]] {
-            const ssize_t rc =
-                !engine.keys_are_final() ? submit_by_directory(ep, how, call)
-                : call.silent && engine.short_inject() ? inject_native(ep, how, call)
-                                                       : submit_native(ep, how, call);
-            if (rc != not_native) [[likely]]
-                return rc;
-        }
-    }
-    const PlainCall copy = call;
-    return submit_plain(ep, copy);
-}
-
-// --- the table's entries
-
-ssize_t write(fid_ep* ep, const void* buf, size_t count, void*, fi_addr_t to, uint64_t addr,
-              uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
-{
-    return plain(ep, {Family::base, op, type, buf, nullptr, nullptr, count, to, addr, key, context,
-                      Endpoint::tx_flags_of(ep), false});
-}
-
-ssize_t inject(fid_ep* ep, const void* buf, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
-               fi_datatype type, fi_op op) noexcept
-{
-    return plain(ep, {Family::base, op, type, buf, nullptr, nullptr, count, to, addr, key, nullptr,
-                      FI_INJECT, true});
-}
-
-ssize_t readwrite(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*,
-                  fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type, fi_op op,
-                  void* context) noexcept
-{
-    return plain(ep, {Family::fetch, op, type, buf, nullptr, result, count, to, addr, key, context,
-                      Endpoint::tx_flags_of(ep), false});
-}
-
-ssize_t compwrite(fid_ep* ep, const void* buf, size_t count, void*, const void* compare, void*,
-                  void* result, void*, fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type,
-                  fi_op op, void* context) noexcept
-{
-    return plain(ep, {Family::compare, op, type, buf, compare, result, count, to, addr, key,
-                      context, Endpoint::tx_flags_of(ep), false});
-}
-
-/// The remote side of the v calls: one piece, as long as the local list.
-fi_rma_ioc remote_of(const fi_ioc* list, size_t n, uint64_t addr, uint64_t key)
-{
-    const ssize_t total = elements_of(list, n);
-    return {addr, total < 0 ? 0 : static_cast<size_t>(total), key};
-}
-
-ssize_t writev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_addr_t to, uint64_t addr,
-               uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
-{
-    const fi_rma_ioc remote = remote_of(iov, count, addr, key);
-    return submit(ep, {Family::base, op, type, iov, count, nullptr, 0, nullptr, 0, &remote, 1, to,
-                       context, Endpoint::tx_flags_of(ep), false});
-}
-
-ssize_t readwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_ioc* result, void**,
-                   size_t results, fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type,
-                   fi_op op, void* context) noexcept
-{
-    const fi_rma_ioc remote = remote_of(result, results, addr, key);
-    return submit(ep, {Family::fetch, op, type, iov, count, nullptr, 0, result, results, &remote, 1,
-                       to, context, Endpoint::tx_flags_of(ep), false});
-}
-
-ssize_t compwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, const fi_ioc* compare,
-                   void**, size_t compares, fi_ioc* result, void**, size_t results, fi_addr_t to,
-                   uint64_t addr, uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
-{
-    const fi_rma_ioc remote = remote_of(iov, count, addr, key);
-    return submit(ep, {Family::compare, op, type, iov, count, compare, compares, result, results,
-                       &remote, 1, to, context, Endpoint::tx_flags_of(ep), false});
-}
-
-/// A list of one element.
-bool is_one(const fi_ioc* list, size_t n) { return list && n == 1 && list->count == 1; }
-
-ssize_t submit_message(fid_ep* ep, Family family, const fi_msg_atomic* msg, const fi_ioc* compare,
-                       size_t compares, const fi_ioc* result, size_t results,
-                       uint64_t flags) noexcept
-{
-    if (!msg)
-        return -FI_EINVAL;
-    const bool read = msg->op == FI_ATOMIC_READ;
-    if (msg->rma_iov_count == 1 && msg->rma_iov && msg->rma_iov->count == 1 && !(flags & ~known_flags) &&
-        (read || is_one(msg->msg_iov, msg->iov_count)) &&
-        (family == Family::base || is_one(result, results)) &&
-        (family != Family::compare || is_one(compare, compares)))
-        return plain(ep, {family, msg->op, msg->datatype, read ? nullptr : msg->msg_iov->addr,
-                          family == Family::compare ? compare->addr : nullptr,
-                          family == Family::base ? nullptr : result->addr, 1, msg->addr,
-                          msg->rma_iov->addr, msg->rma_iov->key, msg->context, flags, false});
-    return submit(ep, {family, msg->op, msg->datatype, msg->msg_iov, msg->iov_count, compare,
-                       compares, result, results, msg->rma_iov, msg->rma_iov_count, msg->addr,
-                       msg->context, flags, false});
-}
-
-ssize_t writemsg(fid_ep* ep, const fi_msg_atomic* msg, uint64_t flags) noexcept
-{
-    return submit_message(ep, Family::base, msg, nullptr, 0, nullptr, 0, flags);
-}
-
-ssize_t readwritemsg(fid_ep* ep, const fi_msg_atomic* msg, fi_ioc* result, void**, size_t results,
-                     uint64_t flags) noexcept
-{
-    return submit_message(ep, Family::fetch, msg, nullptr, 0, result, results, flags);
-}
-
-ssize_t compwritemsg(fid_ep* ep, const fi_msg_atomic* msg, const fi_ioc* compare, void**,
-                     size_t compares, fi_ioc* result, void**, size_t results,
-                     uint64_t flags) noexcept
-{
-    return submit_message(ep, Family::compare, msg, compare, compares, result, results, flags);
-}
-
-int valid(fi_datatype type, fi_op op, size_t* count, std::uint64_t flags)
-{
-    fi_atomic_attr attr{};
-    const int rc = query_atomic(type, op, &attr, flags);
-    if (rc == 0 && count)
-        *count = attr.count;
-    return rc;
-}
-
-int writevalid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
-{
-    return valid(type, op, count, 0);
-}
-
-int readwritevalid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
-{
-    return valid(type, op, count, FI_FETCH_ATOMIC);
-}
-
-int compwritevalid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
-{
-    return valid(type, op, count, FI_COMPARE_ATOMIC);
-}
-
 /// AtomicRunner::Resolve: keys that are looked up are read from the peer's directory anew after an access by them was
 /// refused.
 int resolve_anew(AtomicOp& op, bool refuted) noexcept
@@ -442,23 +183,6 @@ int resolve_anew(AtomicOp& op, bool refuted) noexcept
 
 } // namespace
 
-fi_ops_atomic atomic_ops = {
-    .size = sizeof(fi_ops_atomic),
-    .write = write,
-    .writev = writev,
-    .writemsg = writemsg,
-    .inject = inject,
-    .readwrite = readwrite,
-    .readwritev = readwritev,
-    .readwritemsg = readwritemsg,
-    .compwrite = compwrite,
-    .compwritev = compwritev,
-    .compwritemsg = compwritemsg,
-    .writevalid = writevalid,
-    .readwritevalid = readwritevalid,
-    .compwritevalid = compwritevalid,
-};
-
 AtomicEngine::AtomicEngine(Endpoint& endpoint) noexcept : endpoint_(endpoint), runner_(endpoint.vcq())
 {
 }
@@ -477,6 +201,74 @@ int AtomicEngine::open() noexcept
     short_inject_ =
         !by_directory && endpoint_.counters().write == nullptr && !endpoint_.shares_vcq();
     return 0;
+}
+
+// --- taking a call in
+
+ssize_t AtomicEngine::elements_of(const fi_ioc* list, std::size_t n) noexcept
+{
+    if (!list || n == 0 || n > max_atomic_iov)
+        return -FI_EINVAL;
+    std::size_t total = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        if (!list[i].addr && list[i].count)
+            return -FI_EINVAL;
+        if (list[i].count > max_atomic_bytes)
+            return -FI_EMSGSIZE;
+        total += list[i].count;
+    }
+    return static_cast<ssize_t>(total);
+}
+
+ssize_t AtomicEngine::submit(const Call& call) noexcept
+{
+    Endpoint& ep = endpoint_;
+    if (!ep.enabled())
+        return -FI_EOPBADSTATE;
+    if (lookup(call.family, call.op, call.type) == Method::none)
+        return -FI_EOPNOTSUPP;
+    const ssize_t total = check(ep, call);
+    if (total < 0)
+        return total;
+    const Peer* const peer = ep.av().find(call.to);
+    if (!peer)
+        return -FI_EINVAL;
+    if ((call.flags & FI_FENCE) && !ep.fence_passed(call.to))
+        return -FI_EAGAIN;
+    AtomicOp* const op = runner_.alloc();
+    if (!op) {
+        ep.progress_locked();
+        return -FI_EAGAIN;
+    }
+    fill_in(*op, ep, call, *peer, total);
+    const auto again = [&] {
+        ep.progress_locked();
+        op->targets = 0;
+        return find_targets(*op, ep, call, *peer);
+    };
+    const auto forget = [&] {
+        bool some = false;
+        for (std::size_t i = 0; i < call.remotes; ++i)
+            some |= ep.remote_keys().refuted(*peer, call.remote[i].key);
+        return some;
+    };
+    int rc = settle_keys(find_targets(*op, ep, call, *peer), again, forget);
+    if (rc == 0 && op->event != AtomicEvent::none) [[unlikely]]
+        rc = pay(*op, ep, *peer);
+    if (rc == 0) [[likely]] {
+        if (call.flags & FI_INJECT)
+            submit_injected(ep, *op);
+        else
+            runner_.submit(op, false);
+        return 0;
+    }
+    const bool of_the_peer = rc != -FI_EAGAIN && rc != -FI_ENOMEM && rc != misaligned;
+    if (of_the_peer) { // a matter of the peer's memory: an error of the operation, not of the call
+        op->err = -rc;
+        complete(*op);
+    }
+    runner_.release(op);
+    return of_the_peer ? 0 : rc == misaligned ? -FI_EINVAL : rc;
 }
 
 int AtomicEngine::resolve(const Peer& peer, std::uint64_t key, std::uint64_t address,

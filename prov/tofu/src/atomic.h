@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_atomic: the calls of an endpoint. They check their arguments, resolve peer and key, and hand the
-// operation to the runner. Called by the application through atomic_ops and by the endpoint's progress;
-// calls av, remote_keys, request, vcq.
+// fi_atomic: the atomics of an endpoint, from a call to the runner that carries it out. Entered by the application
+// through atomic_ops and by the endpoint's progress; calls av, remote_keys, request, the runner.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +21,38 @@ extern fi_ops_atomic atomic_ops;
 /// The atomics of one endpoint. Everything under the endpoint's lock.
 class AtomicEngine {
   public:
+    /// Everything one call says, in the widest form.
+    struct Call {
+        Family family;
+        fi_op op;
+        fi_datatype type;
+        const fi_ioc* operand;
+        std::size_t operands;
+        const fi_ioc* compare;
+        std::size_t compares;
+        const fi_ioc* result;
+        std::size_t results;
+        const fi_rma_ioc* remote;
+        std::size_t remotes;
+        fi_addr_t to;
+        void* context;
+        std::uint64_t flags;
+        bool silent; ///< fi_inject_atomic: no entry on success
+    };
+
     explicit AtomicEngine(Endpoint& endpoint) noexcept;
     /// Reads the endpoint's orders: with FI_ORDER_ATOMIC_* (or the plain FI_ORDER_RAR ... WAW) each operation
     /// takes effect after the earlier ones to the same peer. 0.
     [[nodiscard]] int open() noexcept;
+
+    /// Flags of fi_atomicmsg and its like; with others a call is refused.
+    static constexpr std::uint64_t known_flags =
+        FI_COMPLETION | FI_MORE | FI_INJECT | FI_FENCE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
+        FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+    /// Elements of a list, -FI_EINVAL where the list is none, -FI_EMSGSIZE where they are more than any call takes.
+    [[nodiscard]] static ssize_t elements_of(const fi_ioc* list, std::size_t n) noexcept;
+    /// 0 or a refusal without any effect; what goes wrong later is an error entry.
+    [[nodiscard]] ssize_t submit(const Call& call) noexcept;
 
     /// Continues operations that met a full queue, back off or wait for a fence. The endpoint calls it in
     /// each of its rounds, after polling its VCQ.
