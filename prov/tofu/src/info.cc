@@ -21,6 +21,9 @@
 namespace tofu {
 namespace {
 
+/// Control queues of a TNI of the Tofu-D that user programs may have (guide, table 6.2): no call of the library tells.
+constexpr std::size_t cqs_per_tni = 9;
+
 /// Room for the attributes of newer libfabric versions, whose free functions look at them.
 template <class T>
 T* allocate() noexcept
@@ -282,7 +285,7 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     const vcq::Backend* backend = vcq::Backend::get(error);
     if (backend == nullptr)
         return error == -FI_EINVAL || error == -FI_ENOSYS ? error : -FI_ENODATA;
-    const std::size_t vcqs = backend->tni_count() * 9 * backend->caps().num_cmp_ids;
+    const std::size_t vcqs = backend->tni_count() * cqs_per_tni * backend->caps().num_cmp_ids;
 
     // A caller that names the three mode bits gets the style that saves look-ups first; any other may not
     // handle them and gets the one without duties first. Without remote access to memory they are the same.

@@ -10,10 +10,10 @@
 namespace tofu {
 
 /// A spin lock that yields. Sections are short and never sleep; a holder that lost its time slice is the
-/// only reason to wait long, hence the yield. Lock order: home -> endpoint -> completion queue.
+/// only reason to wait long, hence the yield. Lock order: progress set -> home -> endpoint -> completion queue.
 class Lock {
   public:
-    /// Off for FI_THREAD_DOMAIN and the other models in which the application serialises.
+    /// Off where the application's calls come one at a time and no thread of ours meets them (Domain::adopt).
     void set_enabled(bool on) noexcept { enabled_ = on; }
 
     [[nodiscard]] bool enabled() const noexcept { return enabled_; }
