@@ -11,7 +11,7 @@
 
 namespace tofu {
 
-/// How an operation is brought to pass on one element at the target.
+/// How an operation is carried out on one element at the target.
 enum class Method : std::uint8_t {
     none,    ///< the page gives the pair no meaning: -FI_EOPNOTSUPP
     add,     ///< ARMW ADD of the element's own width

@@ -4,7 +4,7 @@
 //
 // uTofu keeps order from one VCQ to one VCQ (guide 2.2.10). When the VCQ of the peer changes from one communication to
 // the next, a fence goes to the former: an ARMW that changes nothing, in strong order, so that its notice comes when
-// all before it have taken effect. Until then nothing goes to that peer. Nobody passes here who has not met an annex.
+// all before it have taken effect. Until then nothing goes to that peer. Endpoints that never met an annex skip all this.
 #pragma once
 
 #include <unordered_map>

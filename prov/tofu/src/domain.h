@@ -65,8 +65,8 @@ class Domain final : public fid_domain {
     /// thread holds it and `patient` is not asked for. No endpoint lock may be held. True where there was something.
     bool progress_home(bool patient = false) noexcept;
 
-    /// Of all endpoints that share a context with others (shared_context.h), and of all of a serialised domain: their
-    /// `endpoint` lock.
+    /// The one endpoint lock of all endpoints that share a context with others (shared_context.h), or of all endpoints
+    /// where the domain is serialised.
     [[nodiscard]] Lock& shared_lock() noexcept { return shared_lock_; }
 
     // --- progress without calls of the application (FI_PROGRESS_AUTO, wait objects of its own)
@@ -77,8 +77,8 @@ class Domain final : public fid_domain {
     [[nodiscard]] int need_thread(Bell* bell) noexcept;
     /// Stops it with its last.
     void dismiss_thread(Bell* bell) noexcept;
-    /// Locks of queues and the like: off where the threading model needs none, switched on by need_thread(), when nobody
-    /// holds one, as the application serialises its calls.
+    /// For the locks of queues and the like: adopt() switches a lock off where the threading model needs none, and
+    /// need_thread() switches all of them on. Nobody holds one then, as the application serialises its calls.
     void adopt(Lock& lock) noexcept;
     void drop(Lock& lock) noexcept;
 

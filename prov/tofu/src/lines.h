@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Operations that wait, in lines: one line a peer, in the order of the calls, so that who waits for one peer holds up
-// nobody else. Used by rma and the runner of atomics under the endpoint's lock; calls nothing.
+// Operations that cannot go on yet, queued by peer. A line is the queue of one peer, in the order of the calls: an
+// operation that waits for one peer holds up none to another. Used by rma and the runner of atomics under the endpoint's
+// lock; calls nothing.
 //
-// While nothing waits, calls pay one test for it; while something does, most calls to other peers see by one bit, that of
-// a bucket without a line, that they are free to go. The lines of a bucket are told apart by their keys.
+// Lines hang in a hash table of 64 buckets and are told apart by their keys. While nothing waits, a call pays one test for
+// it. While something does, a call to another peer usually sees by one bit that its bucket is empty, and that it may go.
 #pragma once
 
 #include <bit>
@@ -11,20 +12,20 @@
 
 namespace tofu {
 
-/// What an operation lacks to go on.
+/// What an operation is still missing.
 enum class Lack : std::uint8_t {
     nothing,
-    peer, ///< something of its peer's: those behind it in its line have to wait, too
-    room  ///< room that all share: everybody has to wait, or those who need less would leave none to it
+    peer, ///< something that depends on its peer: those behind it in its line have to wait, too
+    room  ///< room in a queue that all peers share: every line waits, else operations that need less would take it all
 };
 
-/// What an operation that may wait has of its line.
+/// The links that each operation carries for its line.
 template <class Op>
 struct InLine {
-    Op* next = nullptr;      ///< behind it in the line
-    Op* next_line = nullptr; ///< of the first in a line: of the bucket's next one
-    Op* last = nullptr;      ///< of the first in a line
-    std::uint64_t key = 0;   ///< of the line
+    Op* next = nullptr;      ///< the operation behind it
+    Op* next_line = nullptr; ///< in the first of a line: the first of the bucket's next line
+    Op* last = nullptr;      ///< in the first of a line: the last of it
+    std::uint64_t key = 0;   ///< the peer that the line is for
 };
 
 /// `Op` has a member `InLine<Op> line`.
@@ -33,24 +34,24 @@ class Lines {
   public:
     /// Nobody waits.
     [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-    /// For the short ways: false where nothing that waits concerns an operation of this line, nor of another whose key
-    /// differs in the top byte alone.
+    /// A quick look for the fast paths. False: an operation with this key may go at once, and so may one whose key differs
+    /// in the top byte alone. True: holds() has to be asked.
     [[nodiscard]] bool may_hold(std::uint64_t key) const noexcept
     {
         if (size_ == 0) [[likely]]
             return false;
         return (closed_ >> bucket_of(key) & 1) != 0;
     }
-    /// Must an operation of this line wait behind others?
+    /// Must a new operation with this key wait behind others?
     [[nodiscard]] bool holds(std::uint64_t key) const noexcept
     {
         return may_hold(key) && (full_ || find(key) != nullptr);
     }
-    /// The same for what waits for the peer, whoever waits for room.
+    /// Does anything wait for this peer? Leaves out that other lines may wait for room.
     [[nodiscard]] bool has_line(std::uint64_t key) const noexcept { return !empty() && find(key) != nullptr; }
     [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
 
-    /// The last in its line.
+    /// Puts an operation at the end of its line; `lack` is what it misses.
     void push(Op& op, std::uint64_t key, Lack lack) noexcept
     {
         op.line = {nullptr, nullptr, &op, key};
@@ -66,8 +67,9 @@ class Lines {
         }
         close(full_ || lack == Lack::room);
     }
-    /// Tries the first of each line, `go_on(op)`: what it still lacks. Who is through leaves, `through(op)` is
-    /// called, which may push, and the next of the line is tried. A bounded number of buckets each time, in turn.
+    /// Tries the first operation of each line: `go_on(op)` answers what it still lacks. One that lacks nothing leaves its
+    /// line, `through(op)` is called (it may push), and the next one of the line is tried. Each call looks at a bounded
+    /// number of buckets and goes on behind them the next time.
     template <class GoOn, class Through>
     void resume(GoOn&& go_on, Through&& through) noexcept
     {
@@ -76,7 +78,7 @@ class Lines {
         for (unsigned n = 0; n < in_a_round && used_ != 0 && room; n++) {
             hand_ = (hand_ + static_cast<unsigned>(std::countr_zero(std::rotr(used_, static_cast<int>(hand_))))) % buckets;
             room = walk(hand_, go_on, through);
-            if (room) // else who waits for it is asked first again
+            if (room) // else the operation that waits for room is the first to be asked next time
                 hand_ = (hand_ + 1) % buckets;
         }
         close(!room);
@@ -101,7 +103,7 @@ class Lines {
         full_ = full;
         closed_ = full ? ~std::uint64_t{0} : used_;
     }
-    /// False: one waits for room.
+    /// Tries the lines of a bucket. False: an operation found no room, which ends the round.
     template <class GoOn, class Through>
     [[nodiscard]] bool walk(unsigned bucket, GoOn& go_on, Through& through) noexcept
     {
@@ -129,8 +131,8 @@ class Lines {
     }
 
     std::uint32_t size_ = 0;   ///< operations
-    bool full_ = false;        ///< one waits for room
-    std::uint64_t closed_ = 0; ///< buckets whose operations may have to wait: used_, or all
+    bool full_ = false;        ///< an operation waits for room
+    std::uint64_t closed_ = 0; ///< buckets whose new operations may have to wait: used_, or all where full_
     std::uint64_t used_ = 0;   ///< buckets with lines
     unsigned hand_ = 0;        ///< the bucket that is tried next
     Op* first_[buckets] = {};  ///< the first operation of the first line in each

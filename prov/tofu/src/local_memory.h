@@ -53,7 +53,7 @@ class LocalMemory {
     };
     static constexpr std::uint32_t in_use = ~0u;
     static constexpr std::size_t max_kept = 256;
-    /// -FI_ENOSPC: not among those that are kept.
+    /// -FI_ENOSPC: the region is not among those whose registration is kept.
     [[nodiscard]] int acquire_region(const MemoryRegion& region, const void* address, bool read_only,
                                      LocalRef& ref) noexcept;
     [[nodiscard]] int acquire_cached(const void* address, std::size_t length, bool read_only,

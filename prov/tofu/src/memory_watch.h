@@ -23,8 +23,8 @@ struct WatchTicket {
     explicit operator bool() const noexcept { return serial != 0; }
 };
 
-/// One for the process, while somebody has it open. All calls from any thread; none may be made under a lock that
-/// is taken around munmap and the like by the thread that reads the events: it takes none.
+/// One for the process, while somebody has it open. All calls from any thread. The thread that reads the events takes no
+/// lock, so the caller may hold any, also one that others hold around munmap.
 class MemoryWatch {
   public:
     /// The one of the process, or null where the kernel offers no userfaultfd with all that is needed (Linux 5.7
@@ -37,7 +37,7 @@ class MemoryWatch {
     [[nodiscard]] WatchTicket watch(std::uintptr_t begin, std::uintptr_t end) noexcept;
     /// Are they, at this moment, all the pages they were at watch()? One system call.
     [[nodiscard]] bool valid(WatchTicket ticket) noexcept;
-    /// Nothing is being read: a false valid() was no matter of a moment.
+    /// No event is being read. If so, a valid() that answered false was not disturbed by an event that is just passing.
     [[nodiscard]] bool settled() const noexcept
     {
         return (reading_.load(std::memory_order_acquire) & 1) == 0; // partner: read_events()

@@ -29,10 +29,11 @@ struct Target {
     utofu_stadd_t stadd;
 };
 
-/// Settles what the first attempt of a call to resolve its keys said, `ret`. A look-up under way gets some rounds of
-/// `again`: progress, and another attempt. "Outside" and "not allowed" may have been said of a region that another has
-/// replaced under its key since: they count when the key has been read anew within the call. `forget` does so; false: keys
-/// do not change. What `again` said last; -FI_EAGAIN: the caller has to come back.
+/// Brings the resolving of a call's keys to an answer. `ret` is what the first attempt said. While a look-up is under way,
+/// `again` (progress, and another attempt) is called for some rounds. An answer "outside the region" or "not allowed" may
+/// concern a region that has been replaced under the same key since; so it only counts once the key has been read anew.
+/// `forget` drops what is known of the keys for that, and answers false where keys never change. Returns what the last
+/// attempt said; -FI_EAGAIN: the caller has to be called again.
 template <class Again, class Forget>
 [[nodiscard]] int settle_keys(int ret, Again&& again, Forget&& forget)
 {
@@ -40,7 +41,7 @@ template <class Again, class Forget>
     const bool final = ret == 0 || ret == -FI_EAGAIN || ret == -FI_ENOMEM || ret == -FI_EKEYREJECTED;
     if (!final && forget()) [[unlikely]] {
         ret = -FI_EAGAIN;
-        polls = 1u << 16; // who comes back would doubt again
+        polls = 1u << 16; // enough to get the answer now: a later call would start by forgetting again
     }
     for (; ret == -FI_EAGAIN && polls != 0; polls--)
         ret = again();
@@ -71,9 +72,9 @@ class RemoteKeys {
     /// The peer's TNI refused what resolve() answered (UTOFU_ERR_MRQ_RMT_*), or it is doubted: forgets it. True where
     /// it came from the directory and may have changed there: resolve again and retry, once.
     bool refuted(const Peer& peer, std::uint64_t key) noexcept;
-    /// All keys are the user's: an operation may have to be retried after refuted().
+    /// All keys have to be looked up (they are the user's): an operation may have to be retried after refuted().
     [[nodiscard]] bool by_directory() const noexcept { return !provider_keys_; }
-    /// This one is, or is one of ours that says nothing by itself.
+    /// This key has to be looked up: it is the user's, or one of ours that is no bias.
     [[nodiscard]] bool by_directory(std::uint64_t key) const noexcept
     {
         return !provider_keys_ || directory::is_listed(key);

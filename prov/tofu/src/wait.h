@@ -56,7 +56,8 @@ class Sleeper {
     unsigned rounds_ = 0;
 };
 
-/// What an application waits on by means of its own: FI_WAIT_FD or FI_WAIT_MUTEX_COND.
+/// The wait object that an application sleeps on by itself, by poll(2) or a condition variable: FI_WAIT_FD or
+/// FI_WAIT_MUTEX_COND.
 class Bell {
   public:
     Bell() = default;
@@ -66,14 +67,15 @@ class Bell {
 
     /// 0, -FI_ENOSYS (another kind of wait object) or -FI_E*.
     [[nodiscard]] int open(fi_wait_obj kind) noexcept;
-    /// Wakes who waits. Any thread; no system call while it rings already. Where the domain's thread attends, it
-    /// never blocks: a mutex that the application holds leaves the wake-up to the thread (repeat()).
+    /// Wakes the application. Any thread; no system call while it rings already. Never blocks where the domain's thread
+    /// attends: if the application holds the mutex, the wake-up is left to that thread (repeat()).
     void ring() noexcept;
-    /// A wake-up that had to wait for the application's mutex. False: it still has to. The domain's thread.
+    /// By the domain's thread: makes up for a wake-up for which the application's mutex was not free. False: it still is
+    /// not.
     [[nodiscard]] bool repeat() noexcept;
     /// The domain's thread calls repeat() from now on, or no longer. Counted: a wait set has many members.
     void attend(bool yes) noexcept { attendants_.fetch_add(yes ? 1 : -1, std::memory_order_relaxed); }
-    /// Before a look: what comes after this call rings again.
+    /// To be called before looking for events: whatever arrives from now on rings again.
     void silence() noexcept;
     /// FI_GETWAIT. 0, or -FI_ENODATA where there is nothing to hand out.
     [[nodiscard]] int hand_out(void* argument) noexcept;
@@ -115,9 +117,9 @@ class WaitObject {
     [[nodiscard]] bool yields() const noexcept { return kind_ == FI_WAIT_YIELD; }
     /// May fi_cq_sread and its like block on it (fi_cq(3))?
     [[nodiscard]] bool blocks() const noexcept { return kind_ != FI_WAIT_NONE && kind_ != FI_WAIT_SET; }
-    /// Somebody waits by means of his own, or for several objects at once.
+    /// Somebody may wait who is not in a blocking call of this object: on a descriptor, a condition, or a wait set.
     [[nodiscard]] bool watched() const noexcept { return bell_ != nullptr || set_ != nullptr; }
-    /// There is something new. Two loads where nobody hears it.
+    /// There is something new: wakes whoever waits. Two loads where nobody does.
     void signal() noexcept
     {
         // relaxed: whoever sleeps has counted itself before it announced its sleep, and looks once more after that

@@ -2,10 +2,14 @@
 // The message protocol of one endpoint: fi_msg, fi_tagged, and the CQ data of RMA writes. Entered through msg and
 // tagged, and by the endpoint's progress; calls the endpoint's VCQ. All of it under the endpoint's lock.
 //
-// Parts: contact.cc how a ring at a peer is won and lost; turnover.cc how rings and channels are given back while
-// both live; life.cc the watch over peers; send.cc what goes in; tracked.cc the sends that wait for the peer; backlog.cc those
-// that wait for room; poll.cc the rounds of progress, and the short way of
-// what comes out; receive.cc its long way; fetch.cc the receiving side of a rendezvous; messenger.cc beginning and end.
+// One class, a file for each of its tasks:
+//   messenger.cc  beginning and end
+//   contact.cc    how a ring at a peer is won, and lost with the peer
+//   turnover.cc   how rings and channels are given back while both sides live
+//   life.cc       the watch over peers that are silent
+//   send.h, .cc   what goes into a ring; tracked.cc: sends that wait for the peer; backlog.cc: sends that wait for room
+//   poll.cc       the rounds of progress, and the fast path of a received message; receive.cc: all other packets
+//   fetch.cc      the receiving side of a rendezvous; share.cc: a rendezvous whose bytes both sides move
 #pragma once
 
 #include <cstddef>

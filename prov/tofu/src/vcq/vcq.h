@@ -222,13 +222,14 @@ class Vcq {
     }
     /// One notice of those announced will not come. False: it was the last one, and the row is closed.
     bool shorten_row(std::uint8_t row) noexcept { return !one_less(window_[row]); }
-    /// Nothing comes any more for `waiter`, if the row is still its.
+    /// Frees the place, if it is still that of `waiter`: no notice will come for it any more.
     void close_row(std::uint8_t row, const Waiter* waiter) noexcept
     {
         if (window_[row].waiter == waiter)
             give_back(row);
     }
-    /// Failures may come for ever, and nothing says that none will: an endless row stays open, but nobody waits for it.
+    /// For an endless row whose operation is over, but for which failures may still arrive at any time: its place is not
+    /// freed, so that they meet nobody else, and idle() does not count it.
     void forsake_row(std::uint8_t row, const Waiter* waiter) noexcept
     {
         if (window_[row].waiter == waiter)
@@ -271,7 +272,7 @@ class Vcq {
             return cswap(handle, peer, compare, swap, remote + i * sizeof(Word), row, all, place);
         });
     }
-    /// Starts what `more` has held back, where nothing followed.
+    /// Starts what was posted with `more` and then not followed by anything.
     void start_row() noexcept
     {
         if (functions_->post_toq != nullptr)
@@ -280,7 +281,7 @@ class Vcq {
 
     /// Takes at most `budget` entries off each queue and tells their waiters. Returns how many it took.
     unsigned poll(unsigned budget = poll_budget) noexcept;
-    /// The same for the one place where the call itself would be felt.
+    /// The same, inlined: for fi_cq_read, where the cost of the call itself would be felt.
     [[gnu::always_inline]] unsigned poll_inline(unsigned budget = poll_budget) noexcept;
 
     // --- registrations (slow path: a system call on the hardware); 0 or -FI_E*
