@@ -90,6 +90,13 @@ TEST(Info, RefusesWhatItDoesNotHave)
         EXPECT_TRUE(refused(fills[i])) << "number " << i;
 }
 
+TEST(Info, IgnoresWhatIsAHintOnly)
+{
+    const Info info = ask([](fi_info& h) { h.rx_attr->total_buffered_recv = 1 << 20; }); // fi_endpoint(3)
+    ASSERT_NE(info, nullptr);
+    EXPECT_EQ(info->rx_attr->total_buffered_recv, 0u);
+}
+
 TEST(Info, RefusesUnknownNodes)
 {
     int error = 0;

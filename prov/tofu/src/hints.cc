@@ -140,9 +140,7 @@ bool fits_rx(const fi_rx_attr& hint, std::uint64_t caps) noexcept
         return refuse("rx_attr->size");
     if (hint.iov_limit > limits::iov_limit)
         return refuse("rx_attr->iov_limit");
-    if (hint.total_buffered_recv != 0)
-        return refuse("rx_attr->total_buffered_recv");
-    return true;
+    return true; // total_buffered_recv: a hint that a provider may ignore
 }
 
 bool fits(const fi_info* hints) noexcept
