@@ -399,4 +399,36 @@ TEST(PollSet, TellsWhichHaveSomething)
     EXPECT_EQ(fi_close(&set->fid), 0);
 }
 
+/// "will not return until either an event has been read ... or an error or timeout occurs": each of those who wait, where
+/// none of them takes the event away.
+TEST(Wait, AnEventEndsTheWaitOfAllWhoPeek)
+{
+    Objects o;
+    fi_eq_attr attr{};
+    attr.flags = FI_WRITE;
+    attr.wait_obj = FI_WAIT_UNSPEC;
+    fid_eq* eq = nullptr;
+    ASSERT_EQ(fi_eq_open(o.fabric, &attr, &eq, nullptr), 0);
+    std::atomic<int> waiting{0};
+    std::atomic<int> in_time{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; i++)
+        threads.emplace_back([&] {
+            std::uint32_t event = 0;
+            fi_eq_entry entry{};
+            waiting++;
+            const auto start = Clock::now();
+            EXPECT_EQ(fi_eq_sread(eq, &event, &entry, sizeof(entry), 4000, FI_PEEK), sizeof(entry));
+            in_time += Clock::now() - start < std::chrono::seconds(3);
+        });
+    EXPECT_TRUE(eventually([&] { return waiting == 3; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50)); // asleep by now; none need be
+    fi_eq_entry entry{};
+    EXPECT_EQ(fi_eq_write(eq, 1, &entry, sizeof(entry), 0), static_cast<ssize_t>(sizeof(entry)));
+    for (std::thread& thread : threads)
+        thread.join();
+    EXPECT_EQ(in_time, 3);
+    EXPECT_EQ(fi_close(&eq->fid), 0);
+}
+
 } // namespace

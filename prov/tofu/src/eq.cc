@@ -123,7 +123,7 @@ void EventQueue::append(Event&& event)
         std::lock_guard guard(mutex_);
         events_.push_back(std::move(event));
     }
-    arrived_.notify_one();
+    arrived_.notify_all(); // who is woken need not take it: FI_PEEK, an error, too little room
     wait_.signal();
 }
 
