@@ -106,4 +106,24 @@ TEST(Endpoint, NothingWorksBeforeItIsEnabledAndBound)
     });
 }
 
+/// fi_atomic(3): the queries say what is supported; they transfer nothing.
+TEST(Endpoint, AtomicsCanBeAskedForBeforeItIsEnabled)
+{
+    for (std::uint64_t caps : {FI_ATOMIC, FI_RMA})
+        expect_processes(1, [caps](const Rank& rank) {
+            Options options;
+            options.caps = caps;
+            options.enable = false;
+            Session s(rank, options);
+            const int answer = caps == FI_ATOMIC ? 0 : -FI_EOPBADSTATE;
+            std::size_t count = 0, fetching = 0, comparing = 0;
+            EXPECT_EQ(fi_atomicvalid(s.ep, FI_UINT64, FI_SUM, &count), answer);
+            EXPECT_EQ(fi_fetch_atomicvalid(s.ep, FI_DOUBLE, FI_MIN, &fetching), answer);
+            EXPECT_EQ(fi_compare_atomicvalid(s.ep, FI_UINT32, FI_CSWAP, &comparing), answer);
+            EXPECT_EQ(count != 0 && fetching != 0 && comparing != 0, answer == 0);
+            std::uint64_t word = 0;
+            EXPECT_EQ(fi_atomic(s.ep, &word, 1, nullptr, 0, 0, 0, FI_UINT64, FI_SUM, nullptr), -FI_EOPBADSTATE);
+        });
+}
+
 } // namespace

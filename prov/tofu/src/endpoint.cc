@@ -34,7 +34,20 @@ namespace tofu {
 namespace {
 constexpr unsigned rounds_per_finder_look = 256; // of progress; between them some thousand may find an endpoint by name
 constexpr unsigned fence_polls = 64;             // within the fenced call; then it is refused
+
+/// Before fi_enable: what an endpoint will be able to do can be asked (fi_atomic(3)).
+fi_ops_atomic* queries_alone() noexcept
+{
+    static fi_ops_atomic table = [] {
+        fi_ops_atomic ops = ops_of_disabled.atomic;
+        ops.writevalid = atomic_ops.writevalid;
+        ops.readwritevalid = atomic_ops.readwritevalid;
+        ops.compwritevalid = atomic_ops.compwritevalid;
+        return ops;
+    }();
+    return &table;
 }
+} // namespace
 
 Endpoint::Endpoint() noexcept = default;
 Endpoint::~Endpoint() = default;
@@ -85,7 +98,7 @@ int Endpoint::set_up(Domain& domain, const EndpointPlan& plan) noexcept
     msg = &ops_of_disabled.msg;
     fid_ep::rma = &ops_of_disabled.rma;
     tagged = &ops_of_disabled.tagged;
-    fid_ep::atomic = &ops_of_disabled.atomic;
+    fid_ep::atomic = (plan.caps & FI_ATOMIC) && plan.part != Part::receive ? queries_alone() : &ops_of_disabled.atomic;
     collective = &no_collective_ops;
     endpoint = this;
 
