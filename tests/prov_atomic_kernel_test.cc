@@ -142,6 +142,25 @@ TEST_P(EveryType, KernelsDoWhatThePageSays)
 
 INSTANTIATE_TEST_SUITE_P(Types, EveryType, testing::Range(0, static_cast<int>(FI_UINT128) + 1));
 
+/// They would be bytes of the initiator's stack.
+TEST(AtomicKernel, LeavesThePaddingOfALongDoubleAlone)
+{
+    if (std::numeric_limits<long double>::digits != 64)
+        GTEST_SKIP() << "a long double has no padding here";
+    for (const fi_datatype type : {FI_LONG_DOUBLE, FI_LONG_DOUBLE_COMPLEX})
+        for (const fi_op op : {FI_SUM, FI_PROD, FI_LOR, FI_LAND, FI_LXOR}) {
+            const unsigned size = atomic_oracle::size_of(type);
+            const Element operand = pair(1.5L, 2.5L);
+            Element target = operand;
+            for (unsigned half = 0; half < size; half += sizeof(long double))
+                std::memset(target.data() + half + 10, 0xa5, sizeof(long double) - 10);
+            tofu::kernel_of(op, type)(target.data(), operand.data(), operand.data());
+            for (unsigned i = 0; i < size; ++i)
+                if (i % sizeof(long double) >= 10)
+                    EXPECT_EQ(target[i], 0xa5) << "op " << op << " type " << type << " byte " << i;
+        }
+}
+
 TEST(AtomicTable, SizesAreThoseOfTheTypes)
 {
     for (int t = 0; t <= FI_UINT128; ++t)

@@ -4,7 +4,9 @@
 #include "atomic_kernel.h"
 
 #include <array>
+#include <cstddef>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "atomic_table.h"
@@ -27,18 +29,26 @@ T load(const void* p) noexcept
 }
 
 template <class T>
-void store(void* p, T value) noexcept
-{
-    std::memcpy(p, &value, sizeof value);
-}
-
-template <class T>
 constexpr bool is_complex = std::is_same_v<T, FloatComplex> || std::is_same_v<T, DoubleComplex> ||
                             std::is_same_v<T, LongDoubleComplex>;
 template <class T>
 constexpr bool is_real = std::is_floating_point_v<T>;
 template <class T>
 constexpr bool is_integer = !is_complex<T> && !is_real<T>;
+
+/// Writes the value and no padding: that of a long double would be bytes of this stack, and they would travel.
+template <class T>
+void store(void* p, T value) noexcept
+{
+    // x86: 64 bits of mantissa and two bytes more, 16 in memory. Elsewhere a long double has no padding.
+    constexpr bool padded = std::numeric_limits<long double>::digits == 64;
+    if constexpr (padded && is_complex<T> && sizeof(T) == 2 * sizeof(long double)) {
+        store<long double>(p, __real__ value);
+        store<long double>(static_cast<std::byte*>(p) + sizeof(long double), __imag__ value);
+    } else {
+        std::memcpy(p, &value, padded && std::is_same_v<T, long double> ? 10 : sizeof value);
+    }
+}
 
 /// The unsigned type in which an integer's arithmetic is done, wide enough that the promotion to int
 /// cannot overflow either (two 16-bit factors do not fit an int).
