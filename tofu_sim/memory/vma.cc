@@ -126,7 +126,7 @@ std::string VmaQuery::name(uint64_t address) const
         std::string name;
         return find_text(address, &vma, &name) && vma.start <= address ? name : std::string();
     }
-    char buffer[PATH_MAX + 32];
+    char buffer[PATH_MAX + 32] = {}; // valgrind does not know that the kernel fills it
     return query(fd_, address, 0, &vma, buffer, sizeof buffer) ? std::string(buffer) : std::string();
 }
 
