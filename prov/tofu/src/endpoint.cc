@@ -398,6 +398,7 @@ void Endpoint::stop() noexcept
         return;
     {
         std::lock_guard guard(*lock_);
+        closing_ = true;
         if (messages_)
             messages_->leave();
         if (atomic_)

@@ -143,6 +143,8 @@ class Endpoint final : public EndpointFace {
     /// Null unless the caps ask for FI_MSG or FI_TAGGED or for remote CQ data.
     [[nodiscard]] proto::Messenger* messenger() noexcept { return messages_.get(); }
     [[nodiscard]] bool enabled() const noexcept { return enabled_; }
+    /// What has not ended by now is discarded without a word (fi_endpoint(3), fi_close).
+    [[nodiscard]] bool closing() const noexcept { return closing_; }
     /// What the endpoint was opened with (limits, orders); tx_attr, rx_attr as granted.
     [[nodiscard]] const fi_tx_attr& tx_attr() const noexcept { return tx_attr_; }
     [[nodiscard]] const fi_rx_attr& rx_attr() const noexcept { return rx_attr_; }
@@ -230,6 +232,7 @@ class Endpoint final : public EndpointFace {
     bool numbered_ = false; ///< index_ goes back to the domain
     bool listed_ = false; ///< in the progress sets of what it is bound to
     bool enabled_ = false;
+    bool closing_ = false;
     std::atomic<int> aliases_{0};
     Binding tx_{};
     Binding rx_{};
