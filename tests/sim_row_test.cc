@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: rows of ARMWs that DELAY_START may hold back (guide 3.7.9.1): whatever is held, what comes later finds it done.
+// Role: rows of ARMWs and CSWAPs that DELAY_START may hold back (guide 3.7.9.1): whatever is held, what comes later
+// finds it done.
 // Called by: make check. Calls: the public interface only.
 #include "sim_harness.h"
 
@@ -166,22 +167,98 @@ ROW_TEST(WhatFollowsFindsTheRowDone)
     }
 }
 
+// Notices that were asked for come in the order of the posts (guide 2.2.10), each with what was there before.
+ROW_TEST(EachTellsWhatItFound)
+{
+    for (const size_t first : {0u, 1u, 3u})
+        for (const size_t count : {1u, 2u, 127u, 128u, 129u, 300u})
+            for (const bool swaps : {false, true}) {
+                std::array<uint64_t, words> wanted{}, before{};
+                for (size_t i = 0; i < words; i++)
+                    memory[i] = wanted[i] = before[i] = noise(i * 7 + count);
+                for (size_t i = first; i < first + count; i++) {
+                    const uint64_t by = noise(i);
+                    const uint64_t expected = before[i] + (i % 3 == 0); // one in three does not swap
+                    wanted[i] = !swaps ? before[i] ^ by : i % 3 == 0 ? before[i] : by;
+                    const auto post = [&] {
+                        const utofu_stadd_t to = stadd + i * 8;
+                        return swaps ? utofu_cswap8(vcq, id, expected, by, to, 7, told | held, nullptr)
+                                     : utofu_armw8(vcq, id, UTOFU_ARMW_OP_XOR, by, to, 7, told | held, nullptr);
+                    };
+                    ASSERT_EQ(row(post), UTOFU_SUCCESS);
+                }
+                ASSERT_EQ(utofu_post_toq(vcq, nullptr, 0, nullptr), UTOFU_SUCCESS);
+                for (size_t i = first; i < first + count; i++) {
+                    utofu_mrq_notice notice{};
+                    ASSERT_EQ(wait_mrq(vcq, &notice), UTOFU_SUCCESS);
+                    ASSERT_EQ(notice.notice_type, UTOFU_MRQ_TYPE_LCL_ARMW);
+                    ASSERT_EQ(notice.edata, 7u);
+                    ASSERT_EQ(notice.rmt_value, before[i]) << i << " of " << count << " from " << first;
+                    ASSERT_EQ(notice.rmt_stadd, stadd + i * 8);
+                }
+                ASSERT_EQ(memory, wanted) << count << " from " << first;
+            }
+}
+
+ROW_TEST(HalfWordsAreSwappedEachByItself)
+{
+    for (const size_t first : {0u, 1u, 2u, 3u}) {
+        constexpr size_t count = 301;
+        std::array<uint32_t, words * 2> before{}, wanted{};
+        for (size_t i = 0; i < words; i++)
+            memory[i] = noise(i);
+        std::memcpy(before.data(), memory.data(), sizeof before);
+        wanted = before;
+        for (size_t i = first; i < first + count; i++) {
+            const bool equal = i % 3 != 0;
+            wanted[i] = equal ? static_cast<uint32_t>(i) : before[i];
+            ASSERT_EQ(row([&] {
+                          return utofu_cswap4(vcq, id, before[i] + !equal, static_cast<uint32_t>(i), stadd + i * 4, 7,
+                                              told | held, nullptr);
+                      }),
+                      UTOFU_SUCCESS);
+        }
+        ASSERT_EQ(utofu_post_toq(vcq, nullptr, 0, nullptr), UTOFU_SUCCESS);
+        for (size_t i = first; i < first + count; i++) {
+            utofu_mrq_notice notice{};
+            ASSERT_EQ(wait_mrq(vcq, &notice), UTOFU_SUCCESS);
+            ASSERT_EQ(notice.rmt_value, before[i]);
+        }
+        EXPECT_EQ(std::memcmp(memory.data(), wanted.data(), sizeof wanted), 0) << first;
+    }
+}
+
+// A CSWAP is no ARMW, whatever number its operation is called by, and the other way round.
+ROW_TEST(OnlyItsLikeContinuesARow)
+{
+    ASSERT_EQ(utofu_cswap8(vcq, id, 0, 1, stadd, 7, held, nullptr), UTOFU_SUCCESS);
+    EXPECT_EQ(utofu_armw8(vcq, id, static_cast<utofu_armw_op>(0), 1, stadd + 8, 7, held, nullptr), UTOFU_ERR_INVALID_OP);
+    ASSERT_EQ(add(1, 2, held, 7), UTOFU_SUCCESS);
+    ASSERT_EQ(utofu_cswap8(vcq, id, 0, 3, stadd + 16, 7, held, nullptr), UTOFU_SUCCESS);
+    ASSERT_EQ(utofu_cswap4(vcq, id, 0, 4, stadd + 24, 7, held, nullptr), UTOFU_SUCCESS);
+    ASSERT_EQ(utofu_post_toq(vcq, nullptr, 0, nullptr), UTOFU_SUCCESS);
+    EXPECT_TRUE(wait_until([&] { return at(0) == 1 && at(1) == 2 && at(2) == 3 && at(3) == 4; }));
+}
+
 // Each one that fails leaves its notice, though none was asked for, with its own EDATA.
 ROW_TEST(EachFailureIsTold)
 {
     constexpr size_t inside = 3, outside = 4;
-    for (size_t i = 0; i < inside + outside; i++)
-        ASSERT_EQ(add(words - inside + i, 1, held, 9), UTOFU_SUCCESS);
-    ASSERT_EQ(utofu_post_toq(vcq, nullptr, 0, nullptr), UTOFU_SUCCESS);
-    for (size_t i = 0; i < outside; i++) {
-        utofu_mrq_notice notice{};
-        EXPECT_EQ(wait_mrq(vcq, &notice), UTOFU_ERR_MRQ_RMT_STADD);
-        EXPECT_EQ(notice.notice_type, UTOFU_MRQ_TYPE_LCL_ARMW);
-        EXPECT_EQ(notice.edata, 9u);
+    utofu_mrq_notice notice{};
+    for (const bool all : {false, true}) { // or the others as well
+        for (size_t i = 0; i < inside + outside; i++)
+            ASSERT_EQ(add(words - inside + i, 1, all ? held | told : held, 9), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_post_toq(vcq, nullptr, 0, nullptr), UTOFU_SUCCESS);
+        for (size_t i = 0; all && i < inside; i++)
+            EXPECT_EQ(wait_mrq(vcq, &notice), UTOFU_SUCCESS);
+        for (size_t i = 0; i < outside; i++) {
+            EXPECT_EQ(wait_mrq(vcq, &notice), UTOFU_ERR_MRQ_RMT_STADD);
+            EXPECT_EQ(notice.notice_type, UTOFU_MRQ_TYPE_LCL_ARMW);
+            EXPECT_EQ(notice.edata, 9u);
+        }
     }
     for (size_t i = 0; i < inside; i++)
-        EXPECT_EQ(at(words - inside + i), 1u);
-    utofu_mrq_notice notice{};
+        EXPECT_EQ(at(words - inside + i), 2u);
     EXPECT_EQ(utofu_poll_mrq(vcq, 0, &notice), UTOFU_ERR_NOT_FOUND);
 }
 

@@ -30,21 +30,31 @@ template <typename Build>
     return rc == UTOFU_SUCCESS ? rc : fail(rc);
 }
 
-// Does the ARMW belong to a row? Held back it leaves no notice; what leaves one starts at once.
+// Does the ARMW or CSWAP belong to a row? See tni/gather.h.
 [[nodiscard]] constexpr bool may_wait(unsigned long flags) noexcept
 {
-    constexpr unsigned long notices = notice_remote | notice_local | notice_tcq;
-    return (flags & (notices | UTOFU_ONESIDED_FLAG_DELAY_START)) == UTOFU_ONESIDED_FLAG_DELAY_START;
+    constexpr unsigned long other_notices = notice_remote | notice_tcq;
+    return (flags & (other_notices | UTOFU_ONESIDED_FLAG_DELAY_START)) == UTOFU_ONESIDED_FLAG_DELAY_START;
 }
 
-template <typename Word>
-[[gnu::noinline]] int start_row(Vcq& vcq, utofu_vcq_id_t rmt_vcq_id, int armw_op, Word op_value,
+template <Op op>
+[[gnu::always_inline]] inline int build_word(Descriptor& d, utofu_vcq_id_t rmt_vcq_id, WhatOf<op> what,
+                                             WordOf<op> operand, utofu_stadd_t rmt_stadd, uint64_t edata,
+                                             unsigned long flags) noexcept
+{
+    if constexpr (is_cswap<op>) {
+        return build_cswap(d, op, sizeof operand, rmt_vcq_id, what, operand, rmt_stadd, edata, flags);
+    } else {
+        return build_armw(d, op, sizeof operand, rmt_vcq_id, what, operand, rmt_stadd, edata, flags);
+    }
+}
+
+template <Op op>
+[[gnu::noinline]] int start_row(Vcq& vcq, utofu_vcq_id_t rmt_vcq_id, WhatOf<op> what, WordOf<op> operand,
                                 utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long flags) noexcept
 {
     Descriptor d;
-    const int rc = build_armw(d, sizeof(Word) == 8 ? Op::armw8 : Op::armw4, sizeof(Word), rmt_vcq_id,
-                              armw_op, op_value, rmt_stadd, edata, flags);
-    if (rc != UTOFU_SUCCESS) {
+    if (const int rc = build_word<op>(d, rmt_vcq_id, what, operand, rmt_stadd, edata, flags); rc != UTOFU_SUCCESS) {
         return fail(rc);
     }
     const VcqGuard guard(vcq);
@@ -58,40 +68,39 @@ template <typename Word>
     return posted == UTOFU_SUCCESS ? posted : fail(posted);
 }
 
-// An ARMW that may wait for others. Out of line: its own few registers are all that it saves.
-template <typename Word>
-[[gnu::noinline]] int add_to_row(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, int armw_op, Word op_value,
-                                 utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long flags) noexcept
+// One that may wait for others. Out of line: its own few registers are all that it saves.
+template <Op op>
+[[gnu::noinline]] int add_to_row(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, WhatOf<op> what,
+                                 WordOf<op> operand, utofu_stadd_t rmt_stadd, uint64_t edata,
+                                 unsigned long flags) noexcept
 {
     Vcq* const vcq = find_vcq(vcq_hdl);
     if (vcq == nullptr) [[unlikely]] {
         return fail(UTOFU_ERR_INVALID_VCQ_HDL);
     }
-    if (gather_next<Word>(*vcq, rmt_vcq_id, armw_op, op_value, rmt_stadd, edata, flags)) [[likely]] {
+    if (gather_next<op>(*vcq, rmt_vcq_id, what, operand, rmt_stadd, edata, flags)) [[likely]] {
         return UTOFU_SUCCESS;
     }
-    return start_row<Word>(*vcq, rmt_vcq_id, armw_op, op_value, rmt_stadd, edata, flags);
+    return start_row<op>(*vcq, rmt_vcq_id, what, operand, rmt_stadd, edata, flags);
 }
 
-template <typename Word>
-[[gnu::noinline]] int start_one_armw(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, int armw_op, Word op_value,
-                                     utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long flags, void* cbdata) noexcept
+template <Op op>
+[[gnu::noinline]] int start_one(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, WhatOf<op> what, WordOf<op> operand,
+                                utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long flags, void* cbdata) noexcept
 {
     return start(vcq_hdl, cbdata, [&](Descriptor& d) {
-        return build_armw(d, sizeof(Word) == 8 ? Op::armw8 : Op::armw4, sizeof(Word), rmt_vcq_id, armw_op,
-                          op_value, rmt_stadd, edata, flags);
+        return build_word<op>(d, rmt_vcq_id, what, operand, rmt_stadd, edata, flags);
     });
 }
 
 // Two ways, each out of line, so that neither saves the registers of the other.
-template <typename Word>
-[[gnu::always_inline]] inline int start_armw(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, int armw_op,
-                                             Word op_value, utofu_stadd_t rmt_stadd, uint64_t edata,
+template <Op op>
+[[gnu::always_inline]] inline int start_word(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, WhatOf<op> what,
+                                             WordOf<op> operand, utofu_stadd_t rmt_stadd, uint64_t edata,
                                              unsigned long flags, void* cbdata) noexcept
 {
-    return may_wait(flags)
-               ? add_to_row<Word>(vcq_hdl, rmt_vcq_id, armw_op, op_value, rmt_stadd, edata, flags)
-               : start_one_armw<Word>(vcq_hdl, rmt_vcq_id, armw_op, op_value, rmt_stadd, edata, flags, cbdata);
+    return may_wait(flags) ? add_to_row<op>(vcq_hdl, rmt_vcq_id, what, operand, rmt_stadd, edata, flags)
+                           : start_one<op>(vcq_hdl, rmt_vcq_id, what, operand, rmt_stadd, edata, flags, cbdata);
 }
 
 // Several descriptors at equal distances: all are posted or, when the TOQ has no room for all, none.
@@ -229,34 +238,28 @@ int putofu_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_
                  uint32_t op_value, utofu_stadd_t rmt_stadd, uint64_t edata,
                  unsigned long int flags, void* cbdata)
 {
-    return start_armw<uint32_t>(vcq_hdl, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata, flags, cbdata);
+    return start_word<Op::armw4>(vcq_hdl, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata, flags, cbdata);
 }
 
 int putofu_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op,
                  uint64_t op_value, utofu_stadd_t rmt_stadd, uint64_t edata,
                  unsigned long int flags, void* cbdata)
 {
-    return start_armw<uint64_t>(vcq_hdl, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata, flags, cbdata);
+    return start_word<Op::armw8>(vcq_hdl, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata, flags, cbdata);
 }
 
 int putofu_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t old_value,
                   uint32_t new_value, utofu_stadd_t rmt_stadd, uint64_t edata,
                   unsigned long int flags, void* cbdata)
 {
-    return start(vcq_hdl, cbdata, [&](Descriptor& d) {
-        return build_cswap(d, Op::cswap4, 4, rmt_vcq_id, old_value, new_value, rmt_stadd, edata,
-                           flags);
-    });
+    return start_word<Op::cswap4>(vcq_hdl, rmt_vcq_id, old_value, new_value, rmt_stadd, edata, flags, cbdata);
 }
 
 int putofu_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t old_value,
                   uint64_t new_value, utofu_stadd_t rmt_stadd, uint64_t edata,
                   unsigned long int flags, void* cbdata)
 {
-    return start(vcq_hdl, cbdata, [&](Descriptor& d) {
-        return build_cswap(d, Op::cswap8, 8, rmt_vcq_id, old_value, new_value, rmt_stadd, edata,
-                           flags);
-    });
+    return start_word<Op::cswap8>(vcq_hdl, rmt_vcq_id, old_value, new_value, rmt_stadd, edata, flags, cbdata);
 }
 
 int putofu_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* cbdata)

@@ -13,8 +13,6 @@
 namespace tofu::sim {
 namespace {
 
-constexpr uint32_t any_notice = notice_remote | notice_local | notice_tcq;
-
 // Sixteen bytes at a time, where the processor can: one locked instruction instead of two or four.
 #if defined(__x86_64__)
 struct alignas(16) Block {
@@ -38,32 +36,40 @@ struct alignas(16) Block {
     return done;
 }
 
-template <typename Word, typename Change>
-[[nodiscard]] Block changed(Block block, const std::byte* operands, Change change) noexcept
+[[nodiscard]] uint64_t half_at(const std::byte* at) noexcept
 {
+    uint64_t half = 0;
+    std::memcpy(&half, at, sizeof half);
+    return half;
+}
+
+// By halves, since that is how operands were stored and what `replace` needs.
+template <typename Word, typename Change>
+[[nodiscard]] uint64_t changed(uint64_t half, const std::byte* operands, const std::byte* compares,
+                               Change change) noexcept
+{
+    const uint64_t by = half_at(operands), expected = half_at(compares);
     if constexpr (sizeof(Word) == 8) {
-        const auto* const operand = reinterpret_cast<const uint64_t*>(operands);
-        return {{change(block.half[0], operand[0]), change(block.half[1], operand[1])}};
+        return change(half, by, expected);
     } else {
-        for (uint64_t& half : block.half) {
-            uint64_t operand = 0;
-            std::memcpy(&operand, operands + (&half - block.half) * 8, 8);
-            const uint32_t low = change(uint32_t(half), uint32_t(operand));
-            const uint32_t high = change(uint32_t(half >> 32), uint32_t(operand >> 32));
-            half = uint64_t{high} << 32 | low;
-        }
-        return block;
+        const uint32_t low = change(uint32_t(half), uint32_t(by), uint32_t(expected));
+        const uint32_t high = change(uint32_t(half >> 32), uint32_t(by >> 32), uint32_t(expected >> 32));
+        return uint64_t{high} << 32 | low;
     }
 }
 #endif
 
-// Each word atomically, in the order of the posts. `one` is the processor's own way, `change` the same as a function.
+// Each word atomically, in the order of the posts; what was there before takes the place of the operand. `one` is the
+// processor's own way, `change` the same as a function.
 template <typename Word, typename One, typename Change>
-void apply_row(std::byte* target, const std::byte* operands, uint32_t count, One one, [[maybe_unused]] Change change) noexcept
+void apply_row(std::byte* target, Gathered& row, One one, [[maybe_unused]] Change change) noexcept
 {
+    auto* const operands = reinterpret_cast<Word*>(row.operands);
+    const auto* const compares = reinterpret_cast<const Word*>(row.compares);
     const auto single = [&](uint32_t i) {
-        one(reinterpret_cast<Word*>(target) + i, reinterpret_cast<const Word*>(operands)[i]);
+        operands[i] = one(reinterpret_cast<Word*>(target) + i, operands[i], compares[i]);
     };
+    const uint32_t count = row.count;
     uint32_t i = 0;
 #if defined(__x86_64__)
     constexpr uint32_t words = 16 / sizeof(Word);
@@ -72,11 +78,18 @@ void apply_row(std::byte* target, const std::byte* operands, uint32_t count, One
     }
     for (; i + words <= count; i += words) {
         std::byte* const at = target + i * sizeof(Word);
+        std::byte* const by = row.operands + i * sizeof(Word);
+        const std::byte* const expected = row.compares + i * sizeof(Word);
         const Block found = load(at);
-        if (!replace(at, found, changed<Word>(found, operands + i * sizeof(Word), change))) [[unlikely]] {
-            for (uint32_t j = i; j < i + words; j++) { // somebody else is at it: without a loop that could lose for ever
-                single(j);
-            }
+        const Block wanted = {{changed<Word>(found.half[0], by, expected, change),
+                               changed<Word>(found.half[1], by + 8, expected + 8, change)}};
+        if (replace(at, found, wanted)) [[likely]] {
+            __atomic_store_n(reinterpret_cast<uint64_t*>(by), found.half[0], __ATOMIC_RELAXED);
+            __atomic_store_n(reinterpret_cast<uint64_t*>(by) + 1, found.half[1], __ATOMIC_RELAXED);
+            continue;
+        }
+        for (uint32_t j = i; j < i + words; j++) { // somebody else is at it: without a loop that could lose for ever
+            single(j);
         }
     }
 #endif
@@ -86,25 +99,40 @@ void apply_row(std::byte* target, const std::byte* operands, uint32_t count, One
 }
 
 template <typename Word>
-void apply_row(unsigned op, std::byte* target, const std::byte* operands, uint32_t count) noexcept
+void apply_row(std::byte* target, Gathered& row) noexcept
 {
-    const auto row = [&](auto one, auto change) { apply_row<Word>(target, operands, count, one, change); };
-    switch (op) {
-    case UTOFU_ARMW_OP_SWAP:
-        return row([](Word* at, Word by) { (void)apply_armw<Word>(at, UTOFU_ARMW_OP_SWAP, by); },
-                   [](auto, auto by) { return by; });
-    case UTOFU_ARMW_OP_ADD:
-        return row([](Word* at, Word by) { (void)apply_armw<Word>(at, UTOFU_ARMW_OP_ADD, by); },
-                   [](auto was, auto by) { return was + by; });
-    case UTOFU_ARMW_OP_XOR:
-        return row([](Word* at, Word by) { (void)apply_armw<Word>(at, UTOFU_ARMW_OP_XOR, by); },
-                   [](auto was, auto by) { return was ^ by; });
-    case UTOFU_ARMW_OP_AND:
-        return row([](Word* at, Word by) { (void)apply_armw<Word>(at, UTOFU_ARMW_OP_AND, by); },
-                   [](auto was, auto by) { return was & by; });
-    default:
-        return row([](Word* at, Word by) { (void)apply_armw<Word>(at, UTOFU_ARMW_OP_OR, by); },
-                   [](auto was, auto by) { return was | by; });
+    const auto armws = [&](auto op, auto change) {
+        apply_row<Word>(
+            target, row, [op](Word* at, Word by, Word) { return apply_armw<Word>(at, op, by); },
+            [change](Word was, Word by, Word) { return change(was, by); });
+    };
+    if (row.op == Op::cswap4 || row.op == Op::cswap8) {
+        return apply_row<Word>(
+            target, row, [](Word* at, Word by, Word expected) { return apply_cswap<Word>(at, expected, by); },
+            [](Word was, Word by, Word expected) { return was == expected ? by : was; });
+    }
+    switch (row.armw_op) {
+    case UTOFU_ARMW_OP_SWAP: return armws(UTOFU_ARMW_OP_SWAP, [](Word, Word by) { return by; });
+    case UTOFU_ARMW_OP_ADD: return armws(UTOFU_ARMW_OP_ADD, [](Word was, Word by) { return was + by; });
+    case UTOFU_ARMW_OP_XOR: return armws(UTOFU_ARMW_OP_XOR, [](Word was, Word by) { return was ^ by; });
+    case UTOFU_ARMW_OP_AND: return armws(UTOFU_ARMW_OP_AND, [](Word was, Word by) { return was & by; });
+    default: return armws(UTOFU_ARMW_OP_OR, [](Word was, Word by) { return was | by; });
+    }
+}
+
+// The local notices, where they were asked for.
+template <typename Word>
+void tell_row(Vcq& vcq, const Gathered& row) noexcept
+{
+    Descriptor d = row.first;
+    const auto* const before = reinterpret_cast<const Word*>(row.operands);
+    for (uint32_t i = 0; i < row.count; i++, d.rmt_stadd += sizeof(Word)) {
+        if (vcq.local_notices.full()) [[unlikely]] {
+            end_by_own_overflow(vcq);
+            return;
+        }
+        fill_local_entry(vcq.local_notices.next().entry, d, before[i], UTOFU_SUCCESS);
+        vcq.local_notices.push();
     }
 }
 
@@ -113,8 +141,9 @@ void apply_row(unsigned op, std::byte* target, const std::byte* operands, uint32
 {
     Descriptor d = row.first;
     for (uint32_t i = 0; i < row.count; i++, d.rmt_stadd += row.size) {
-        d.operand = 0;
+        d.operand = d.compare = 0;
         std::memcpy(&d.operand, row.operands + i * row.size, row.size);
+        std::memcpy(&d.compare, row.compares + i * row.size, row.size);
         Execution e{vcq, d, remote};
         const uint32_t position = vcq.toq_tail++;
         execute_armw(e);
@@ -131,7 +160,7 @@ void GatheredDeleter::operator()(Gathered* gathered) const noexcept
 
 bool gather_first(Vcq& vcq, const Descriptor& d, unsigned long flags) noexcept
 {
-    if (vcq.special != 0 || (d.flags & any_notice) != 0) {
+    if (vcq.special != 0) {
         return false;
     }
     if (vcq.gathered == nullptr) {
@@ -147,11 +176,13 @@ bool gather_first(Vcq& vcq, const Descriptor& d, unsigned long flags) noexcept
     row.edata = d.edata;
     row.flags = flags;
     row.armw_op = d.armw_op;
-    row.size = d.op == Op::armw8 ? 8 : 4;
+    row.op = d.op;
+    row.size = d.op == Op::armw8 || d.op == Op::cswap8 ? 8 : 4;
     row.rmt_stadd = d.rmt_stadd + row.size;
     row.room = std::min(toq_room(vcq), Gathered::most);
     row.count = 1;
     std::memcpy(row.operands, &d.operand, row.size);
+    std::memcpy(row.compares, &d.compare, row.size);
     vcq.special = Vcq::gathering;
     return true;
 }
@@ -174,11 +205,14 @@ void start_gathered(Vcq& vcq) noexcept
     }
     vcq.toq_tail += row.count;
     if (row.size == 8) {
-        apply_row<uint64_t>(d.armw_op, target, row.operands, row.count);
+        apply_row<uint64_t>(target, row);
     } else {
-        apply_row<uint32_t>(d.armw_op, target, row.operands, row.count);
+        apply_row<uint32_t>(target, row);
     }
     ring_doorbell(*remote->header);
+    if ((d.flags & notice_local) != 0) {
+        row.size == 8 ? tell_row<uint64_t>(vcq, row) : tell_row<uint32_t>(vcq, row);
+    }
     count(flow_of(vcq, remote, d), d.op, 0, row.count);
 }
 
