@@ -170,8 +170,8 @@ TEST(AtomicRounds, LeavesPlacesToTheOtherEngines)
 {
     Net::reset(4);
     Initiator who;
-    std::vector<std::uint64_t> operand(2000, 1), result(2000);
-    who.runner->submit(make(who, {FI_MAX, FI_UINT64, 0, 2000, operand.data(), nullptr, result.data()}), false);
+    std::vector<std::uint64_t> result(2000);
+    who.runner->submit(make(who, {FI_ATOMIC_READ, FI_UINT64, 0, 2000, nullptr, nullptr, result.data()}), false);
     EXPECT_GE(who.vcq.window_free(), AtomicRunner::window_reserve);
     EXPECT_LT(who.vcq.window_free(), AtomicRunner::window_reserve + 2);
     ASSERT_TRUE(run({&who}));

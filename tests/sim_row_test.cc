@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cstring>
 #include <functional>
 #include <thread>
 

@@ -52,6 +52,36 @@ void count_up(World& w, fi_datatype type, std::size_t offset)
     w.barrier();
 }
 
+/// Adds of one by all ranks to many elements at a time, by each rank from another element on, some calls under way.
+template <class T>
+void count_up_together(World& w, fi_datatype type, std::size_t offset)
+{
+    if (!supported(w, FI_SUM, type, false))
+        return;
+    constexpr std::size_t n = 400 / sizeof(T);
+    constexpr unsigned bursts = 20, burst = 4;
+    std::vector<T> elements(n, 1);
+    std::memcpy(w.local(0), elements.data(), n * sizeof(T));
+    const std::size_t first = w.rank();
+    for (unsigned i = 0; i < bursts; ++i) {
+        for (unsigned k = 0; k < burst; ++k) {
+            const Operation o{FI_SUM, type, n - first, 0, offset + first * sizeof(T), w.local(0), nullptr, nullptr};
+            CHECK(w, post(w, o, Form::msg) == 0);
+        }
+        for (unsigned k = 0; k < burst; ++k)
+            CHECK(w, w.wait() == 0);
+    }
+    w.barrier();
+    const Operation get{FI_ATOMIC_READ, type, n, 0, offset, nullptr, nullptr, w.local(1024)};
+    CHECK(w, perform(w, get, Form::msg) == 0);
+    std::memcpy(elements.data(), w.local(1024), n * sizeof(T));
+    bool complete = true;
+    for (std::size_t i = 0; i < n; ++i)
+        complete = complete && elements[i] == static_cast<T>(bursts * burst * std::min<std::size_t>(i + 1, w.ranks()));
+    CHECK(w, complete);
+    w.barrier();
+}
+
 /// A lock made of CSWAP guards a plain pair of words.
 void guarded(World& w)
 {
@@ -139,6 +169,9 @@ void check_contention(World& w)
     count_up<float>(w, FI_FLOAT, 16);
     count_up<double>(w, FI_DOUBLE, 24);
     count_up<long double>(w, FI_LONG_DOUBLE, 32);
+    count_up_together<std::int16_t>(w, FI_INT16, 4096 + 6);
+    count_up_together<float>(w, FI_FLOAT, 5120 + 4);
+    count_up_together<double>(w, FI_DOUBLE, 6144);
     guarded(w);
     extremes(w);
     w.barrier();

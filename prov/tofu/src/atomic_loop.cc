@@ -68,7 +68,8 @@ WordSlot& AtomicRunner::slot_of(const Flight& f) noexcept
     return slots_[mixed % slot_count];
 }
 
-Post AtomicRunner::begin_loop(Flight& f) noexcept
+/// Where the word was looked at already it had `found`.
+Post AtomicRunner::begin_loop(Flight& f, const std::uint64_t* found) noexcept
 {
     if (!slots_) [[unlikely]] {
         slots_.reset(new (std::nothrow) WordSlot[slot_count]);
@@ -84,7 +85,7 @@ Post AtomicRunner::begin_loop(Flight& f) noexcept
         return Post::done;
     }
     f.batch = 1;
-    compute_batch(f, first_guess(slot, f));
+    compute_batch(f, found != nullptr ? *found : first_guess(slot, f));
     const Post posted = post_batch(f);
     if (posted == Post::done)
         slot.active = &f;

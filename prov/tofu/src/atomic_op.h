@@ -3,6 +3,7 @@
 // Used by atomic and its runner; calls nothing.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -130,6 +131,7 @@ struct AtomicOp : Request {
     Pieces result;
     struct Row* row;            ///< under way, see atomic_row.cc
     bool in_row;                ///< one ARMW an element, all in one row
+    bool in_spans;              ///< its loops may take many words at a time
     std::unique_ptr<std::byte[]> copy; ///< of what is left of injected data
     Piece target[max_atomic_iov];
 };
@@ -174,15 +176,27 @@ struct Row : vcq::Waiter {
     std::uint32_t failed;     ///< of those that nobody waits for
 };
 
-/// Registered memory of an endpoint into which Gets of its atomics write; made at first use. The VCQ is
-/// closed, and the registration with it, before this goes.
-class AtomicScratch {
+/// Registered memory of an endpoint into which Gets of its atomics write, in places of one size; made at first use. The
+/// VCQ is closed, and the registration with it, before this goes.
+template <std::uint8_t places, std::size_t place_size>
+class Scratch {
   public:
-    static constexpr std::uint8_t places = 128;
-    static constexpr std::size_t place_size = 32;
-
     /// Number of a free place, from 1 on, or 0: none now.
-    [[nodiscard]] std::uint8_t alloc(vcq::Vcq& vcq) noexcept;
+    [[nodiscard]] std::uint8_t alloc(vcq::Vcq& vcq) noexcept
+    {
+        if (!memory_) [[unlikely]] {
+            memory_.reset(static_cast<std::byte*>(std::aligned_alloc(256, places * place_size)));
+            if (!memory_)
+                return 0;
+            if (vcq.reg(memory_.get(), places * place_size, false, stadd_) != 0) {
+                memory_.reset();
+                return 0;
+            }
+            while (free_count_ < places)
+                free_[free_count_] = static_cast<std::uint8_t>(free_count_ + 1), ++free_count_;
+        }
+        return free_count_ == 0 ? 0 : free_[--free_count_];
+    }
     void release(std::uint8_t place) noexcept { free_[free_count_++] = place; }
     [[nodiscard]] utofu_stadd_t stadd(std::uint8_t place) const noexcept
     {
@@ -201,6 +215,31 @@ class AtomicScratch {
     utofu_stadd_t stadd_ = 0;
     std::uint8_t free_[places];
     std::uint8_t free_count_ = 0;
+};
+
+/// For single words and wide elements.
+using AtomicScratch = Scratch<128, 32>;
+
+/// Neighbouring words of one operation that loop, under way together (atomic_span.cc).
+struct Span : vcq::Waiter {
+    static constexpr std::size_t most = 128; ///< words
+    std::uint64_t* found;     ///< the words as they were found last; the Get writes them
+    std::uint32_t told;
+    std::uint32_t words;      ///< to be told of
+    std::bitset<most> lost;   ///< words whose CSWAP found another value
+    std::uint32_t failed;     ///< those that failed ...
+    int code;                 ///< ... and why the last one did
+    AtomicOp* op = nullptr;   ///< null while it is in the pool
+    Span* next;               ///< in the list of those to go on with
+    std::size_t first;        ///< number of the first element
+    std::size_t elements;
+    Target at;                ///< of the first word, aligned to 8
+    std::uint8_t offset;      ///< of the first element in it
+    std::uint8_t scratch;     ///< place of `found`
+    std::uint8_t place;       ///< in the window, of its CSWAPs; 0 before
+    std::uint32_t posted;     ///< CSWAPs
+    std::uint32_t tried;      ///< in the end: words looked at whether they have to be tried again
+    std::uint64_t desired[most];
 };
 
 /// Where CSWAP loops of one endpoint on one word meet, and what was last seen there.

@@ -24,6 +24,7 @@ class AtomicRunner {
     static constexpr std::size_t max_ops = 512;
     static constexpr std::size_t max_flights = 1024;
     static constexpr std::size_t max_rows = 64;
+    static constexpr std::size_t max_spans = 8;
     /// Notices of one row on their way at a time where it is alone. Several share: all of max_rows have 5000 at most, far
     /// below what an MRQ holds for the VCQs of its CQ.
     static constexpr std::uint32_t max_announced = 1024;
@@ -80,7 +81,7 @@ class AtomicRunner {
     [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
     [[nodiscard]] bool wants_progress() const noexcept
     {
-        return outstanding_ != 0 && (!waiting_.empty() || again_ || events_ || stale_ || wide_.wants_progress());
+        return outstanding_ != 0 && (!waiting_.empty() || again_ || spans_ || events_ || stale_ || wide_.wants_progress());
     }
     void progress() noexcept;
     void close() noexcept;
@@ -102,7 +103,8 @@ class AtomicRunner {
     [[nodiscard]] bool may_go_on(const AtomicOp& op) noexcept;
     [[nodiscard]] Lack start(AtomicOp& op) noexcept;
     [[nodiscard]] bool start_word(AtomicOp& op) noexcept;
-    void cut_word(const AtomicOp& op, Flight& f) const noexcept;
+    void cut_word(const AtomicOp& op, const Target& at, std::size_t left, Flight& f) const noexcept;
+    [[nodiscard]] Flight* new_flight(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept;
     [[nodiscard]] vcq::Post post_native(Flight& f) noexcept;
     [[nodiscard]] vcq::Post post_swap(Flight& f, vcq::How how) noexcept;
     [[nodiscard]] vcq::Post get_word(Flight& f) noexcept;
@@ -132,9 +134,26 @@ class AtomicRunner {
     void leave_row(Row& row) noexcept;
     void end_row(Row& row) noexcept;
 
+    // --- spans (atomic_span.cc)
+    static void got_span(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void span_told(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] static bool is_span(const AtomicOp& op, std::size_t left) noexcept
+    {
+        return op.in_spans && left * op.size >= least_span;
+    }
+    [[nodiscard]] bool meets_span(const AtomicOp& op) noexcept;
+    [[nodiscard]] bool start_span(AtomicOp& op, const Target& at, std::size_t left) noexcept;
+    void post_span(Span& span) noexcept;
+    void all_told(Span& span) noexcept;
+    void end_span(Span& span) noexcept;
+    [[nodiscard]] vcq::Post retry_word(Span& span) noexcept;
+    void release_span(Span& span) noexcept;
+    void go_on_later(Span& span) noexcept;
+    void go_on_with_spans() noexcept;
+
     // --- loops
     [[nodiscard]] WordSlot& slot_of(const Flight& f) noexcept;
-    [[nodiscard]] vcq::Post begin_loop(Flight& f) noexcept;
+    [[nodiscard]] vcq::Post begin_loop(Flight& f, const std::uint64_t* found = nullptr) noexcept;
     [[nodiscard]] vcq::Post post_batch(Flight& leader) noexcept;
     void compute_batch(Flight& leader, std::uint64_t value) noexcept;
     void repost(Flight& leader) noexcept;
@@ -143,6 +162,8 @@ class AtomicRunner {
     void retry_posts() noexcept;
 
     static constexpr unsigned slot_count = 512;
+    /// Bytes of neighbouring elements from which on they loop as a span: its Get is one more round trip, shared by all.
+    static constexpr std::size_t least_span = 128;
 
     vcq::Vcq& vcq_;
     Crossing crossing_;
@@ -156,14 +177,17 @@ class AtomicRunner {
     AtomicOp* events_ = nullptr;     ///< ended but for their notice at the target, which was refused
     Flight* again_ = nullptr;        ///< to post (again) when due
     Flight* again_end_ = nullptr;
+    Span* spans_ = nullptr;          ///< to go on with
     Resolve resolve_ = nullptr;
     const AtomicOp* watched_ = nullptr; ///< compared, never read
     AtomicOp* stale_ = nullptr;      ///< to begin again once their keys are known
     AtomicScratch scratch_;
+    Scratch<max_spans, Span::most * 8> span_scratch_;
     WideRunner wide_;
     Pool<AtomicOp> ops_{max_ops};
     Pool<Flight> flights_{max_flights};
     Pool<Row> rows_{max_rows};
+    Pool<Span> span_pool_{max_spans};
     std::unique_ptr<WordSlot[]> slots_;
 };
 

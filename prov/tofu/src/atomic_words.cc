@@ -19,22 +19,6 @@ AtomicRunner::AtomicRunner(vcq::Vcq& vcq) noexcept
 {
 }
 
-std::uint8_t AtomicScratch::alloc(vcq::Vcq& vcq) noexcept
-{
-    if (!memory_) [[unlikely]] {
-        memory_.reset(static_cast<std::byte*>(std::aligned_alloc(256, places * place_size)));
-        if (!memory_)
-            return 0;
-        if (vcq.reg(memory_.get(), places * place_size, false, stadd_) != 0) {
-            memory_.reset();
-            return 0;
-        }
-        while (free_count_ < places)
-            free_[free_count_] = static_cast<std::uint8_t>(free_count_ + 1), ++free_count_;
-    }
-    return free_count_ == 0 ? 0 : free_[--free_count_];
-}
-
 AtomicOp* AtomicRunner::alloc() noexcept
 {
     AtomicOp* op = ops_.alloc();
@@ -85,6 +69,7 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
     op->pending = 1;
     op->row = nullptr;
     op->in_row = fits_row(*op);
+    op->in_spans = op->method == Method::loop && !inject; // a span reads the lists after its Get
     ++outstanding_;
     if (inject) {
         // Whoever ends while we start is not given back before we have looked: one more reference.
@@ -160,7 +145,7 @@ Lack AtomicRunner::start(AtomicOp& op) noexcept
         return start_row(op) ? Lack::nothing : Lack::room;
     }
     while (op.started < op.total) {
-        if (!may_go_on(op))
+        if (!may_go_on(op) || (op.in_spans && meets_span(op)))
             return Lack::peer;
         if (!start_word(op))
             return Lack::room;
@@ -176,15 +161,12 @@ void AtomicRunner::all_started(AtomicOp& op) noexcept
 
 // --- words
 
-/// The next word of an operation: as many of its next elements as one ARMW can serve. Atomicity is per
-/// element, so that neighbours in one word may share it.
-void AtomicRunner::cut_word(const AtomicOp& op, Flight& f) const noexcept
+/// The word of the element at `at`, the first of `left` neighbours: as many of them as one ARMW can serve. Atomicity is
+/// per element, so that neighbours in one word may share it.
+void AtomicRunner::cut_word(const AtomicOp& op, const Target& at, std::size_t left, Flight& f) const noexcept
 {
-    const AtomicOp::Piece& target = op.target[op.at_target];
-    const utofu_stadd_t at = target.at.stadd + op.in_target * op.size;
-    const std::size_t left = target.elements - op.in_target;
     const bool single = op.method == Method::add || op.method == Method::cswap;
-    const unsigned in8 = static_cast<unsigned>(at & 7);
+    const unsigned in8 = static_cast<unsigned>(at.stadd & 7);
     std::size_t n = single ? 1 : (8 - in8) / op.size;
     if (n > left)
         n = left;
@@ -193,31 +175,25 @@ void AtomicRunner::cut_word(const AtomicOp& op, Flight& f) const noexcept
     if (op.method == Method::swap && op.size == 4 && !narrow && (in8 != 0 || n != 2))
         n = 1, narrow = true; // a swap has no neutral operand: whole words only
     f.width = narrow ? 4 : 8;
-    f.vcq = target.at.vcq;
-    f.word = at & ~static_cast<utofu_stadd_t>(f.width - 1);
-    f.offset = static_cast<std::uint8_t>(at - f.word);
+    f.vcq = at.vcq;
+    f.word = at.stadd & ~static_cast<utofu_stadd_t>(f.width - 1);
+    f.offset = static_cast<std::uint8_t>(at.stadd - f.word);
     f.elements = static_cast<std::uint8_t>(n);
-    f.first = op.started;
 }
 
-/// Starts one word. False when nothing more can be posted now; the operation stays as it was.
-bool AtomicRunner::start_word(AtomicOp& op) noexcept
+/// A flight for the word of the element number `first`, which is at `at` with `left` neighbours. Null: none is free.
+Flight* AtomicRunner::new_flight(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept
 {
-    if (vcq_.window_free() <= window_reserve)
-        return false;
-    const AtomicOp::Piece& target = op.target[op.at_target];
-    const utofu_stadd_t at = target.at.stadd + op.in_target * op.size;
-    if (op.method == Method::wide || (op.size == 8 && (at & 7) != 0)) [[unlikely]]
-        return ++op.pending, took(op, wide_.start(op, op.started, {target.at.vcq, at}), 1);
     Flight* const f = flights_.alloc();
     if (!f)
-        return false;
+        return nullptr;
     f->op = &op;
     f->next = nullptr;
     f->attempts = 0;
     f->due = 0;
     f->slot = nullptr;
-    cut_word(op, *f);
+    f->first = first;
+    cut_word(op, at, left, *f);
     f->operand = f->compare = 0;
     if (op.reads_operand)
         op.operand.gather(reinterpret_cast<std::byte*>(&f->operand) + f->offset, f->first,
@@ -231,6 +207,25 @@ bool AtomicRunner::start_word(AtomicOp& op) noexcept
                          op.integer;
     f->loops = op.method == Method::loop && !top_sum;
     f->scratch = 0;
+    return f;
+}
+
+/// Starts one word, or many that loop. False when nothing more can be posted now; the operation stays as it was.
+bool AtomicRunner::start_word(AtomicOp& op) noexcept
+{
+    if (vcq_.window_free() <= window_reserve)
+        return false;
+    const AtomicOp::Piece& target = op.target[op.at_target];
+    const Target at{target.at.vcq, target.at.stadd + op.in_target * op.size};
+    const std::size_t left = target.elements - op.in_target;
+    const bool across = op.size == 8 && (at.stadd & 7) != 0; // two words
+    if (op.method == Method::wide || across) [[unlikely]]
+        return ++op.pending, took(op, wide_.start(op, op.started, at), 1);
+    if (is_span(op, left))
+        return start_span(op, at, left);
+    Flight* const f = new_flight(op, op.started, at, left);
+    if (!f)
+        return false;
     ++op.pending;
     const Post posted = f->loops ? begin_loop(*f) : op.by_get ? get_word(*f) : post_native(*f);
     const unsigned elements = f->elements;
@@ -406,6 +401,8 @@ void AtomicRunner::progress() noexcept
         resolve_stale();
     if (wide_.wants_progress())
         wide_.progress();
+    if (spans_)
+        go_on_with_spans();
     while (AtomicOp* const op = events_) {
         events_ = op->next;
         op->next = nullptr;
@@ -436,6 +433,7 @@ void AtomicRunner::close() noexcept
         else
             settle_word(*f, 0, UTOFU_ERR_MRQ_OTHER);
     }
+    go_on_with_spans(); // for the last time
     wide_.close();
     resolve_stale();
     while (AtomicOp* const op = events_) {
