@@ -39,6 +39,8 @@ enum CaseId : int {
     fetch_min_contended,
     atomic_vector,
     atomic_single,
+    atomic_vector_loop,
+    atomic_single_loop,
     tagged_latency,
     tagged_latency_used,
     tagged_bandwidth,

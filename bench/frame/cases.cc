@@ -34,6 +34,8 @@ constexpr Case table[] = {
     {fetch_min_contended, atomics, "fetch min, all on one word", Unit::mega_per_s, 8, 8, 4},
     {atomic_vector, atomics, "elements added, 512 a call", Unit::mega_per_s, 8, 8},
     {atomic_single, atomics, "elements added, 1 a call", Unit::mega_per_s, 8, 8},
+    {atomic_vector_loop, atomics, "doubles added, 512 a call", Unit::mega_per_s, 8, 8},
+    {atomic_single_loop, atomics, "doubles added, 1 a call", Unit::mega_per_s, 8, 8},
     {tagged_latency, messages, "tagged ping-pong", Unit::ns, 1, 16 * MiB},
     {tagged_latency_used, messages, "tagged ping-pong, bytes written and read", Unit::ns, 64,
      1 * MiB},

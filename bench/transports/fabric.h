@@ -113,7 +113,9 @@ class Fabric final : public Transport {
     double minimum();
     double minimum_all();
     double compare();
+    template <fi_datatype type>
     double add_vectors();
+    template <fi_datatype type>
     double add_singles();
     double fetches(fi_op op, int target);
     // fabric_message.cc

@@ -2,6 +2,8 @@
 // Role: atomics over libfabric. Called by: fabric.cc. Calls: fi_*.
 #include "fabric.h"
 
+#include <algorithm>
+
 namespace tofu::bench {
 namespace {
 
@@ -109,6 +111,7 @@ double Fabric::compare()
 }
 
 // 512 elements in one call and in a call each, with a window of calls.
+template <fi_datatype type>
 double Fabric::add_vectors()
 {
     constexpr std::size_t count = 512;
@@ -116,35 +119,45 @@ double Fabric::add_vectors()
         return -1;
     if (side_ != 0)
         return serving();
+    if constexpr (type == FI_DOUBLE)
+        std::fill_n(reinterpret_cast<double*>(port_->memory), count, 1.0);
     return timed([&] {
         for (; operations_ < double(iterations_); operations_ += double(count)) {
             port_->post([&] {
                 return fi_atomic(port_->ep, port_->memory, count, fi_mr_desc(port_->mr),
-                                 peer().address, peer().base + word_at, peer().key, FI_UINT64,
-                                 FI_SUM, &contexts_[0]);
+                                 peer().address, peer().base + word_at, peer().key, type, FI_SUM,
+                                 &contexts_[0]);
             });
             settle(1);
         }
     });
 }
 
+template <fi_datatype type>
 double Fabric::add_singles()
 {
     if (!port_->atomics)
         return -1;
     if (side_ != 0)
         return serving();
+    if constexpr (type == FI_DOUBLE)
+        std::fill_n(reinterpret_cast<double*>(port_->memory), window, 1.0);
     return timed([&] {
         for (; operations_ < double(iterations_); operations_ += double(window)) {
             for (std::size_t slot = 0; slot < window; ++slot)
                 port_->post([&] {
                     return fi_atomic(port_->ep, port_->memory + 8 * slot, 1, fi_mr_desc(port_->mr),
                                      peer().address, peer().base + word_at + 8 * slot, peer().key,
-                                     FI_UINT64, FI_SUM, &contexts_[slot]);
+                                     type, FI_SUM, &contexts_[slot]);
                 });
             settle(window);
         }
     });
 }
+
+template double Fabric::add_vectors<FI_UINT64>();
+template double Fabric::add_vectors<FI_DOUBLE>();
+template double Fabric::add_singles<FI_UINT64>();
+template double Fabric::add_singles<FI_DOUBLE>();
 
 } // namespace tofu::bench
