@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -192,7 +193,8 @@ TEST(MemoryStress, CopiesThroughTheKernelMeetMoves)
 template <typename Done>
 [[nodiscard]] bool spin_until(Done&& done)
 {
-    for (int looks = 0; looks < 1 << 20; looks++) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(40);
+    while (std::chrono::steady_clock::now() < deadline) {
         for (int polls = 0; polls < 500; polls++)
             if (done())
                 return true;
@@ -239,6 +241,55 @@ TEST(MemoryStress, TheMarkComesLastInFixedMemory)
                 ASSERT_EQ(__atomic_load_n(&word, __ATOMIC_RELAXED), round) << &word - box.data();
         }
         rank.barrier();
+    });
+}
+
+// Puts go through the kernel while another peer has the same pages moved. What the owner has taken by then, its mark
+// cleared, must not be written a second time.
+TEST(MemoryStress, AMarkThatWasTakenDoesNotComeBackThoughItsPagesMove)
+{
+    expect_processes(3, [](const Rank& rank) {
+        constexpr size_t message_words = 2500; // more than is moved at once
+        constexpr size_t messages = 13;
+        constexpr size_t bytes = 256 << 10; // one chunk
+        Node node;
+        rank.set(rank.number, node.id);
+        uint64_t state = rank.number;
+        for (int round = 1; round <= 800; ++round) {
+            uint64_t* memory = nullptr;
+            if (rank.number == 0) {
+                memory = static_cast<uint64_t*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0));
+                ASSERT_NE(memory, MAP_FAILED);
+                rank.set(10, node.add(memory, bytes));
+            }
+            rank.barrier();
+            const uint64_t stadd = rank.get(10);
+            if (rank.number == 0) {
+                const auto mark = [&](size_t i) -> uint64_t& { return memory[(i + 1) * message_words - 1]; };
+                for (size_t i = 0; i < messages; ++i) {
+                    ASSERT_TRUE(spin_until([&] { return __atomic_load_n(&mark(i), __ATOMIC_ACQUIRE) != 0; }));
+                    __atomic_store_n(&mark(i), 0, __ATOMIC_RELAXED);
+                }
+                rank.barrier();
+                for (size_t i = 0; i < messages; ++i)
+                    ASSERT_EQ(mark(i), 0u) << "round " << round << ", message " << i;
+                node.remove(stadd);
+                ::munmap(memory, bytes);
+            } else if (rank.number == 1) {
+                const std::vector<uint64_t> message(message_words, round);
+                for (size_t i = 0; i < messages; ++i)
+                    ASSERT_EQ(node.put(rank.get(0), stadd + i * message_words * 8, message.data(), message_words * 8,
+                                       UTOFU_ONESIDED_FLAG_STRONG_ORDER),
+                              UTOFU_SUCCESS);
+                rank.barrier();
+            } else {
+                for (uint64_t pause = next_random(state) % 100000; pause != 0; --pause)
+                    asm volatile("" : : : "memory");
+                ASSERT_EQ(node.add8(rank.get(0), stadd + bytes - 8, 1), UTOFU_SUCCESS);
+                rank.barrier();
+            }
+        }
     });
 }
 

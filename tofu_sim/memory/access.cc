@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the slow side of access.h: reads the target's table, decides the way, fills the cache.
-// Called by: memory/access.h. Calls: memory/peer, memory/service.h, memory/copy.
+// Called by: memory/access.h. Calls: memory/peer, memory/announce, memory/service.h, memory/copy.
 #include "memory/access.h"
 
 #include "job/liveness.h"
+#include "memory/announce.h"
 #include "memory/peer.h"
 #include "memory/service.h"
 
@@ -22,6 +23,8 @@ constexpr size_t move_at_once_bytes = 16 * 1024;
 // that the owner maps new memory there or that it cannot move it.
 constexpr uint64_t copies_before_move = 16;
 constexpr uint32_t most_doublings = 8;
+
+constexpr size_t announced_bytes = size_t{1} << 20; // of a copy at once: who moves pages waits for one
 
 constexpr int read_attempts = 100000; // of an entry that keeps changing, with yields: seconds
 
@@ -313,19 +316,38 @@ bool AddressCache::wants_move(Heat& heat, size_t bytes) noexcept
     return true;
 }
 
+namespace {
+
+using CopyResult = PeerProcess::Impl::CopyResult;
+
+CopyResult write_by_copy(PeerProcess::Impl& peer, uint64_t there, std::byte* here, size_t bytes, CopyOrder order,
+                         size_t* done) noexcept
+{
+    CopyResult result = CopyResult::ok;
+    for (*done = 0; *done < bytes && result == CopyResult::ok;) {
+        const size_t part = std::min(bytes - *done, announced_bytes);
+        const AnnouncedCopy announced(peer.area(), there + *done, part);
+        size_t copied = 0;
+        result = announced.may_begin() ? peer.copy(there + *done, here + *done, part, Towards::there, order, &copied)
+                                       : CopyResult::forbidden;
+        *done += copied;
+    }
+    return result;
+}
+
+} // namespace
+
 AccessStatus AddressCache::transfer_by_copy(Transfer& transfer, const Location& at, size_t bytes) noexcept
 {
-    using CopyResult = PeerProcess::Impl::CopyResult;
     PeerProcess::Impl& peer = transfer.vcq.process->impl();
-    const bool write = transfer.need == Need::write;
     const uint64_t there = at.page_base + at.offset;
-    const uint32_t moves = peer.moves_before_copy();
     size_t done = 0;
-    const CopyResult result = peer.copy(there, transfer.here, bytes, write ? Towards::there : Towards::here, transfer.order, &done);
+    const CopyResult result =
+        transfer.need == Need::read
+            ? peer.copy(there, transfer.here, bytes, Towards::here, transfer.order, &done)
+            : write_by_copy(peer, there, transfer.here, bytes, transfer.order, &done);
     if (result == CopyResult::gone)
         return AccessStatus::peer_gone;
-    if (write && done != 0 && peer.moved_meanwhile(moves, there, done))
-        return transfer_by_owner(transfer, done); // written again, where no move can come in between
     transfer.advance(done);
     // Not allowed, or a fault: the page is being moved, or is not there. The owner knows.
     return result == CopyResult::ok

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the owner's side: what kind of memory a range is, the files peers may map, and moving pages on request.
-// Called by: memory/registry, memory/service. Calls: memory/vma, memory/mover, /proc/self/fd.
+// Called by: memory/registry, memory/service. Calls: memory/vma, memory/mover, memory/announce, /proc/self/fd.
 #include "memory/registry.h"
+
+#include "memory/announce.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -143,20 +145,6 @@ UniqueFd ProcessMemory::Impl::find_file(const Vma& vma) const
     return result;
 }
 
-bool ProcessMemory::Impl::move_announced(uint64_t address, uint64_t length, uint64_t offset) noexcept
-{
-    ServiceArea& shared = area();
-    MoveRecord& record = shared.records[(shared.moves.load_relaxed() >> 1) % move_records];
-    __atomic_store_n(&record.start, address, __ATOMIC_RELAXED);
-    __atomic_store_n(&record.end, address + length, __ATOMIC_RELAXED);
-    // Sequentially consistent, before the pages are read: either we read what a poster has written, or the
-    // poster sees this number afterwards (partner: PeerProcess, moved_meanwhile).
-    (void)__atomic_fetch_add(&shared.moves.raw, 1, __ATOMIC_SEQ_CST);
-    const bool moved = mover.move(address, length, offset) == MoveStatus::moved;
-    (void)__atomic_fetch_add(&shared.moves.raw, 1, __ATOMIC_SEQ_CST);
-    return moved;
-}
-
 bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start, uint64_t end)
 {
     if (!mover.available())
@@ -165,6 +153,7 @@ bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start
     const uint64_t stop = page_ceil(std::min(address + length, end));
     start = page_floor(start);
     end = page_ceil(end);
+    int patience = looks_for_copies;
     while (at < stop) {
         Vma vma;
         if (!vmas.find(at, &vma) || vma.start > at)
@@ -181,10 +170,12 @@ bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start
         const uint64_t chunk = mover.user_mode_only() ? short_chunk_bytes : move_chunk_bytes;
         const uint64_t chunk_start = std::max({at & ~(chunk - 1), start, vma.start});
         const uint64_t chunk_end = std::min({(at & ~(chunk - 1)) + chunk, end, vma.end});
+        const AnnouncedMove announced(area(), chunk_start, chunk_end, &patience);
         uint64_t offset = 0;
-        if (!arena.place(chunk_start, chunk_end - chunk_start, std::max(start, vma.start), std::min(end, vma.end),
+        if (!announced.may_begin() ||
+            !arena.place(chunk_start, chunk_end - chunk_start, std::max(start, vma.start), std::min(end, vma.end),
                          &offset) ||
-            !move_announced(chunk_start, chunk_end - chunk_start, offset))
+            mover.move(chunk_start, chunk_end - chunk_start, offset) != MoveStatus::moved)
             return false;
         at = chunk_end;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: fork: a child gets its own copy of moved pages and never writes into its parent.
-// Called by: the C library, around fork. Calls: memory/registry, memory/mover.
+// Called by: the C library, around fork. Calls: memory/registry, memory/mover, memory/service.h.
 //
 // Moved pages are shared mappings, so fork alone would leave parent and child writing into the same memory, where
 // the program expects a copy. Guide 6.1.4.1 permits that a child cannot touch registered pages at all; ours finds
@@ -9,6 +9,7 @@
 // of the job. Children made by vfork, posix_spawn or clone without fork handlers are for exec, and see the parent's
 // own pages.
 #include "memory/registry.h"
+#include "memory/service.h"
 
 #include <algorithm>
 #include <fcntl.h>
@@ -196,6 +197,7 @@ bool copy_out(int fd, const Vma& vma, std::byte* to) noexcept
 // System calls only: other threads of the parent may have held any lock.
 void after_in_child() noexcept
 {
+    forget_this_process();
     if (!state.locked)
         return;
     ProcessMemory::Impl* impl = current();

@@ -140,18 +140,20 @@ struct alignas(64) MailboxSlot {
 };
 static_assert(sizeof(MailboxSlot) == 64 + mailbox_data_bytes);
 
-// A copy through the kernel pins pages before it writes them. If they are moved in between, what it writes goes
-// to the old pages and is lost. So the owner says what it moves, and the poster looks after it has written.
-struct MoveRecord {
-    uint64_t start; // addresses in the owner
-    uint64_t end;
+// A copy through the kernel that a peer has under way (memory/announce.h).
+struct alignas(64) CopySlot {
+    SharedWord<uint64_t> state; // as a MailboxSlot's: free, claimed, posted
+    SharedWord<uint64_t> start; // addresses in the owner
+    SharedWord<uint64_t> end;
 };
-inline constexpr uint32_t move_records = 64;
+static_assert(sizeof(CopySlot) == 64);
+inline constexpr uint32_t copy_slots = 32;
 
 struct ServiceArea {
     alignas(64) SharedWord<uint32_t> bell; // grows with every posted request; the service thread waits on it
-    SharedWord<uint32_t> moves;            // twice the moves done; odd while one is under way
-    MoveRecord records[move_records];      // of move number n at n % move_records
+    SharedWord<uint64_t> move_start;       // addresses of the pages that are being moved (memory/announce.h)
+    SharedWord<uint64_t> move_end;         // 0: none are
+    CopySlot copies[copy_slots];
     alignas(64) Backing backings[max_backings];
     MailboxSlot slots[mailbox_slots];
 };

@@ -195,39 +195,11 @@ PeerProcess::Impl::CopyResult PeerProcess::Impl::copy(uint64_t there, void* here
     return CopyResult::ok;
 }
 
-bool PeerProcess::Impl::moved_meanwhile(uint32_t before, uint64_t there, size_t bytes) const noexcept
-{
-    // After our writes, sequentially consistent (partner: move_announced).
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    const uint32_t after = area().moves.load_seq();
-    const uint32_t first = before >> 1;                // the move under way at first, or the next one
-    const uint32_t behind = ((after + 1) >> 1) - first; // moves begun since, this one included
-    if (behind == 0)
-        return false;
-    if (behind >= move_records)
-        return true;
-    for (uint32_t number = first; number != first + behind; ++number) {
-        const MoveRecord& record = area().records[number % move_records];
-        if (__atomic_load_n(&record.start, __ATOMIC_RELAXED) < there + bytes &&
-            __atomic_load_n(&record.end, __ATOMIC_RELAXED) > there)
-            return true;
-    }
-    // A record that was overwritten while we read it belongs to a later move.
-    return ((area().moves.load_seq() + 1) >> 1) - first >= move_records;
-}
-
 // A dead requester's slot is taken back when it has been seen dead with the same claim twice, a pause apart: a
 // thread of a process that is being killed may still run for a moment on another CPU. What it then stores into
 // the slot's state fails, because all changes of state are compare-and-swap with its own claim.
 MailboxSlot* PeerProcess::Impl::claim_slot(uint64_t* state) noexcept
 {
-    const int self = ::getpid();
-    static thread_local int asked = 0;
-    static thread_local uint64_t start = 0;
-    if (asked != self) { // for the first time, or in a child of fork
-        start = process_start_time(self);
-        asked = self;
-    }
     const int64_t deadline = now_ms() + max_claim_ms;
     uint64_t suspects[mailbox_slots] = {};
     for (;;) {
@@ -236,7 +208,7 @@ MailboxSlot* PeerProcess::Impl::claim_slot(uint64_t* state) noexcept
             uint64_t found = slot.state.load_acquire();
             if (phase_of(found) != SlotPhase::free && (found != suspects[i] || found == 0))
                 continue;
-            *state = claim_of(found, self, start);
+            *state = claim_by_this_process(found);
             if (slot.state.compare_exchange(found, *state))
                 return &slot;
         }
@@ -245,8 +217,7 @@ MailboxSlot* PeerProcess::Impl::claim_slot(uint64_t* state) noexcept
         for (uint32_t i = 0; i < mailbox_slots; ++i) {
             const uint64_t found = area().slots[i].state.load_acquire();
             const SlotPhase phase = phase_of(found);
-            const uint64_t claimant = process_start_time(claimant_pid(found));
-            const bool dead = claimant == 0 || (claimant & 0x7fff) != claimant_start(found);
+            const bool dead = claimant_is_gone(found);
             suspects[i] = dead && (phase == SlotPhase::claimed || phase == SlotPhase::done) ? found : 0;
         }
         ring_service(area()); // a requester may have been killed between posting and ringing

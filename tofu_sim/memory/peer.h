@@ -49,10 +49,6 @@ struct PeerProcess::Impl {
     [[nodiscard]] CopyResult copy(uint64_t there, void* here, size_t bytes, Towards towards, CopyOrder order,
                                   size_t* done) noexcept;
 
-    [[nodiscard]] uint32_t moves_before_copy() const noexcept { return area().moves.load_seq(); }
-    // Have pages of [there, there + bytes) perhaps been moved since? Then what was copied there may be lost.
-    [[nodiscard]] bool moved_meanwhile(uint32_t before, uint64_t there, size_t bytes) const noexcept;
-
     // Has the owner do it. `data`: source of a write, destination of a read.
     [[nodiscard]] AccessStatus ask(PeerRequest& request, void* data) noexcept;
 

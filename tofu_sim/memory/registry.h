@@ -66,7 +66,6 @@ struct ProcessMemory::Impl {
     void republish(uint64_t start, uint64_t end);
 
   private:
-    [[nodiscard]] bool move_announced(uint64_t address, uint64_t length, uint64_t offset) noexcept;
     [[nodiscard]] UniqueFd find_file(const Vma& vma) const;
     [[nodiscard]] uint32_t enter_backing(const Vma& vma);
     [[nodiscard]] bool is_fixed_stack(const Vma& vma) const noexcept;

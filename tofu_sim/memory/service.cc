@@ -47,6 +47,32 @@ void ring_service(ServiceArea& area) noexcept
 }
 
 namespace {
+SharedWord<uint64_t> claim_of_ours{0}; // as of a slot that nobody ever claimed; 0: not known yet
+}
+
+uint64_t claim_by_this_process(uint64_t old) noexcept
+{
+    uint64_t ours = claim_of_ours.load_relaxed(); // every thread finds out the same
+    if (ours == 0) {
+        ours = claim_of(0, ::getpid(), process_start_time(::getpid()));
+        if (claimant_start(ours) != 0)
+            claim_of_ours.store_relaxed(ours);
+    }
+    return claim_of(old, claimant_pid(ours), claimant_start(ours));
+}
+
+void forget_this_process() noexcept { claim_of_ours.store_relaxed(0); }
+
+bool claimant_is_gone(uint64_t state) noexcept
+{
+    errno = 0;
+    const uint64_t found = process_start_time(claimant_pid(state));
+    if (found == 0) // not because we have no descriptor to ask with
+        return errno == 0 || errno == ENOENT || errno == ESRCH;
+    return claimant_start(state) != 0 && claimant_start(state) != (found & 0x7fff);
+}
+
+namespace {
 
 // Through the kernel, so that memory that the program has unmapped is an error and no fault.
 bool copy_self(void* here, uint64_t there, size_t bytes, bool write) noexcept

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: what both ends of the mailbox share: slot states, futex calls, and the arithmetic of ARMW.
-// Called by: memory/service, memory/peer, memory/access. Calls: futex, compiler atomics.
+// Called by: memory/{service,peer,access,announce,fork}. Calls: futex, compiler atomics, the process table.
 #pragma once
 
 #include "memory/copy.h"
@@ -28,6 +28,11 @@ void futex_wait(SharedWord<uint32_t>& word, uint32_t value, const timespec* time
     const uint64_t count = ((old >> 18) + 1) & 0x3fffff;
     return uint64_t(uint32_t(pid)) << 40 | count << 18 | (start_time & 0x7fff) << 3 | uint64_t(SlotPhase::claimed);
 }
+
+// Claims are made and judged by the process table. A start time of 0 is that of a claimant who could not ask it.
+[[nodiscard]] uint64_t claim_by_this_process(uint64_t old) noexcept;
+void forget_this_process() noexcept; // in a child of fork
+[[nodiscard]] bool claimant_is_gone(uint64_t state) noexcept;
 
 // The operation of guide 2.2.5 on an aligned word, atomic against all CPU atomics; returns the old value.
 template <typename Word>
