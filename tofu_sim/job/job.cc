@@ -35,7 +35,7 @@ int open_private_directory(int parent, const char* name, const char* shown, int&
         if (errno == ENOENT && parent != AT_FDCWD) {
             return UTOFU_ERR_BUSY; // the last job has just taken the directory above with it: try again
         }
-        report("can't create %s: %s", shown, std::strerror(errno));
+        report("can't create %s: %s; is %s mounted, and may you write there?", shown, std::strerror(errno), shm_root);
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
     fd = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -207,7 +207,7 @@ int Job::start_file(const Environment& environment) noexcept
     header.file_bytes = job_file_bytes(header.num_nodes);
     if (::ftruncate(file_fd_, 0) != 0 ||
         ::ftruncate(file_fd_, static_cast<off_t>(header.file_bytes)) != 0) {
-        report("can't size the job file in %s: %s", shm_root, std::strerror(errno));
+        report("can't size the job file in %s: %s; free some or enlarge it", shm_root, std::strerror(errno));
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
     if (const int rc = back_pages(0, job_slots_offset); rc != UTOFU_SUCCESS) {
@@ -250,7 +250,8 @@ int Job::open_file(const Environment& environment) noexcept
     struct stat status{};
     if (file_fd_ < 0 || ::fstat(file_fd_, &status) != 0 || !S_ISREG(status.st_mode) ||
         status.st_uid != ::geteuid()) {
-        report("can't open the file of job '%s' in %s: %s", name_, shm_root, std::strerror(errno));
+        report("can't open the file of job '%s' in %s: %s; remove it or choose another TOFU_SIM_JOB", name_, shm_root,
+               std::strerror(errno));
         return UTOFU_ERR_NOT_AVAILABLE;
     }
     JobHeader header{};
@@ -272,7 +273,8 @@ int Job::open_file(const Environment& environment) noexcept
     void* const mapped =
         ::mmap(nullptr, file_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_fd_, 0);
     if (mapped == MAP_FAILED) {
-        report("can't map the job file (%zu bytes): %s", file_bytes_, std::strerror(errno));
+        report("can't map the job file (%zu bytes): %s; raise the limit (ulimit -v)", file_bytes_,
+               std::strerror(errno));
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
     file_ = static_cast<std::byte*>(mapped);
@@ -349,7 +351,7 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
 {
     const auto free_slot = find_slot();
     if (!free_slot) {
-        report("job '%s' has its %u processes already", name_, max_processes);
+        report("job '%s' has its %u processes already: start another one (TOFU_SIM_JOB)", name_, max_processes);
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
     const uint32_t rank = environment.rank.value_or(*free_slot);

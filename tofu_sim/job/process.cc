@@ -87,7 +87,7 @@ int Process::join() noexcept
         memory_ = ProcessMemory::open(segment_.base);
         service_tid_ = header.alive.owner.load_acquire();
         if (memory_ == nullptr) {
-            report("can't start the service thread: %s", std::strerror(errno));
+            report("can't start the service thread: %s; raise the limit (ulimit -u)", std::strerror(errno));
             rc = UTOFU_ERR_OUT_OF_RESOURCE;
         }
     }

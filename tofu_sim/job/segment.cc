@@ -65,7 +65,9 @@ int OwnSegment::create(uint32_t mrq_free, uint32_t mrq_session) noexcept
     const int file = ::memfd_create("tofu-sim-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0 ||
         ::fcntl(file, F_ADD_SEALS, required_seals) != 0) {
-        report("no memory file for the segment of this process: %s", std::strerror(errno));
+        report("no memory file for the segment of this process: %s; raise the limits of open files and memory "
+               "(ulimit -n, -v)",
+               std::strerror(errno));
         if (file >= 0) {
             ::close(file);
         }

@@ -104,7 +104,7 @@ int insert_service(fid_av* av, const char* node, const char* service, fi_addr_t*
 int insert_symmetric(fid_av*, const char*, std::size_t, const char*, std::size_t, fi_addr_t*, std::uint64_t,
                      void*)
 {
-    TOFU_WARN(FI_LOG_AV, "fi_av_insertsym: addresses of this provider do not follow from names\n");
+    TOFU_WARN(FI_LOG_AV, "address vector: no addresses follow from names here: insert what fi_getname gave\n");
     return -FI_ENOSYS;
 }
 int remove(fid_av* av, fi_addr_t* places, std::size_t count, std::uint64_t flags)

@@ -113,7 +113,7 @@ int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* c
     if (info->domain_attr == nullptr || info->fabric_attr == nullptr)
         return -FI_EINVAL;
     if (info->domain_attr->name != nullptr && std::strcmp(info->domain_attr->name, domain_name) != 0) {
-        TOFU_WARN(FI_LOG_DOMAIN, "there is no domain %s, use %s\n", info->domain_attr->name, domain_name);
+        TOFU_WARN(FI_LOG_DOMAIN, "domain: there is no %s: use %s\n", info->domain_attr->name, domain_name);
         return -FI_EINVAL;
     }
     auto* made = new (std::nothrow) Domain;
@@ -166,7 +166,7 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
                        vcq::Sink{.owner = this, .remote = on_remote, .orphan_error = nullptr});
     if (error != 0) {
         TOFU_WARN(FI_LOG_DOMAIN,
-                  "no VCQ for the domain (%s): fewer processes per node, or close domains\n",
+                  "domain: no VCQ on any TNI of this node (%s): close domains or run fewer processes per node\n",
                   fi_strerror(-error));
         return error;
     }

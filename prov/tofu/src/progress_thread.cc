@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <ctime>
 
 #include <rdma/fi_errno.h>
@@ -26,7 +27,9 @@ int ProgressThread::start(ProgressSet& set, const vcq::Functions& functions) noe
     const int error = pthread_create(&thread_, nullptr, body, this);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (error != 0) {
-        TOFU_WARN(FI_LOG_DOMAIN, "no thread for automatic progress: use manual progress and FI_WAIT_UNSPEC\n");
+        TOFU_WARN(FI_LOG_DOMAIN, "domain: no thread for automatic progress (%s): raise the limit (ulimit -u), or use manual "
+                                  "progress and FI_WAIT_UNSPEC\n",
+                  std::strerror(error));
         return -FI_EAGAIN;
     }
     pthread_setname_np(thread_, "tofu-progress");

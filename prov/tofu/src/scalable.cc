@@ -111,7 +111,7 @@ int ScalableEndpoint::set_up(Domain& domain, const fi_info& info, void* context)
     tx_count_ = contexts_in(info.ep_attr->tx_ctx_cnt);
     rx_count_ = contexts_in(info.ep_attr->rx_ctx_cnt);
     if (tx_count_ == 0 || rx_count_ == 0) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "a scalable endpoint has 1 to %u contexts of either kind, none of them "
+        TOFU_WARN(FI_LOG_EP_CTRL, "scalable endpoint: it has 1 to %u contexts of either kind, none of them "
                                   "shared: set tx_ctx_cnt and rx_ctx_cnt accordingly\n",
                   limits::max_contexts);
         return -FI_EINVAL;
@@ -192,8 +192,9 @@ int ScalableEndpoint::open_context(Part part, int slot, fi_tx_attr* tx, fi_rx_at
     std::lock_guard guard(mutex_);
     Slot& place = (sends ? tx_ : rx_)[slot];
     if (place != Slot::free) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "%s context %d of a scalable endpoint %s\n", sends ? "transmit" : "receive",
-                  slot, place == Slot::open ? "is open" : "was closed and cannot be had again");
+        TOFU_WARN(FI_LOG_EP_CTRL, "scalable endpoint: %s context %d %s\n", sends ? "transmit" : "receive", slot,
+                  place == Slot::open ? "is open already: close it first"
+                                      : "was closed and cannot be had again: open another one");
         return place == Slot::open ? -FI_EBUSY : -FI_EOPBADSTATE;
     }
     fid_ep* made = nullptr;

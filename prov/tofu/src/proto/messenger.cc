@@ -69,8 +69,8 @@ int Messenger::open() noexcept
     const utofu_onesided_caps& caps = ep_.domain().backend().caps();
     if (caps.max_piggyback_size < 32 || caps.max_putget_size < slot_size ||
         caps.num_reserved_stags <= endpoint_stag(ep_.index())) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: this interface has no piggyback of 32 bytes or no reserved "
-                                  "STag %u: messages are not possible\n",
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: this uTofu library has no piggyback of 32 bytes or no "
+                                  "reserved STag %u, which messages need: use another one (FI_TOFU_BACKEND)\n",
                   ep_.index(), endpoint_stag(ep_.index()));
         return -FI_ENOSYS;
     }
@@ -89,8 +89,8 @@ int Messenger::open() noexcept
     const Geometry geometry{word(rings), word(param_size("ring_slots", 64))};
     if (!geometry.valid()) {
         TOFU_WARN(FI_LOG_EP_CTRL,
-                  "FI_TOFU_RINGS must be 1 to %u and FI_TOFU_RING_SLOTS a power of two from %u to %u\n",
-                  max_ring_count, min_ring_slots, max_ring_slots);
+                  "endpoint %u: set FI_TOFU_RINGS to 1 to %u and FI_TOFU_RING_SLOTS to a power of two from %u to %u\n",
+                  ep_.index(), max_ring_count, min_ring_slots, max_ring_slots);
         return -FI_EINVAL;
     }
     inbound_.resize(geometry.ring_count);

@@ -53,7 +53,8 @@ bool Messenger::take(Inbound& in, std::uint32_t& slots) noexcept
 {
     if (!std::exchange(bad_packets_, true))
         TOFU_WARN(FI_LOG_EP_DATA,
-                  "endpoint %u: dropped a packet %s in ring %u of peer 0x%llx; more will be dropped in silence\n",
+                  "endpoint %u: dropped a packet %s in ring %u of peer 0x%llx: use the same release of the provider on "
+                  "all nodes; what follows is dropped in silence\n",
                   ep_.index(), what, in.number, static_cast<unsigned long long>(in.home));
 }
 
@@ -241,10 +242,11 @@ void Messenger::report(Inbound& in) noexcept
 
 void Messenger::refuse(Inbound& in, ReturnStatus status) noexcept
 {
-    TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: refused peer 0x%llx (%s)\n", ep_.index(),
+    TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: refused peer 0x%llx: %s\n", ep_.index(),
               static_cast<unsigned long long>(in.home),
-              status == ReturnStatus::refused_version ? "another version of the wire protocol"
-                                                      : "it meant an earlier process");
+              status == ReturnStatus::refused_nonce
+                  ? "it means a process that has ended: exchange addresses anew"
+                  : "it speaks another wire protocol: use the same release of the provider on all nodes");
     const ReturnBlock block{0, static_cast<std::uint32_t>(status), in.serial};
     (void)vcq_.put_inline(in.home, &block, in.returns, sizeof block, {});
 }

@@ -202,7 +202,7 @@ int Backend::load()
         std::snprintf(path_, sizeof(path_), "%s", wanted);
         library = Library(wanted);
         if (!library) {
-            complain("FI_TOFU_BACKEND: %s", dlerror());
+            complain("FI_TOFU_BACKEND: %s: give the path of a uTofu library", dlerror());
             return -FI_ENODATA;
         }
     }
@@ -212,7 +212,9 @@ int Backend::load()
     }
     if (query_tnis(functions_, tnis_, tni_count_, caps_) != 0) {
         if (!automatic || provider_asked_for())
-            complain("%s offers no TNI for one-sided communication to this process", path_);
+            complain("%s offers no TNI for one-sided communication to this process: run it on a compute node, or set "
+                     "FI_TOFU_BACKEND=sim for the simulator",
+                     path_);
         return -FI_ENODATA;
     }
     library.keep();
