@@ -81,41 +81,41 @@ AddressVector& of_fid(struct fid* fid) noexcept
     return AddressVector::of(reinterpret_cast<fid_av*>(fid));
 }
 
-int close_av(struct fid* fid)
+int close_av(struct fid* fid) noexcept
 {
     return of_fid(fid).close();
 }
-int bind_av(struct fid* fid, struct fid* object, std::uint64_t flags)
+int bind_av(struct fid* fid, struct fid* object, std::uint64_t flags) noexcept
 {
     if (object == nullptr || object->fclass != FI_CLASS_EQ || flags != 0)
         return -FI_EINVAL;
     return of_fid(fid).bind(EventQueue::of(reinterpret_cast<fid_eq*>(object)));
 }
 int insert(fid_av* av, const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
-           void* context)
+           void* context) noexcept
 {
     return AddressVector::of(av).insert(addresses, count, places, flags, context);
 }
 int insert_service(fid_av* av, const char* node, const char* service, fi_addr_t* place, std::uint64_t flags,
-                   void* context)
+                   void* context) noexcept
 {
     return AddressVector::of(av).insert_named(node, service, place, flags, context);
 }
 int insert_symmetric(fid_av*, const char*, std::size_t, const char*, std::size_t, fi_addr_t*, std::uint64_t,
-                     void*)
+                     void*) noexcept
 {
     TOFU_WARN(FI_LOG_AV, "address vector: no addresses follow from names here: insert what fi_getname gave\n");
     return -FI_ENOSYS;
 }
-int remove(fid_av* av, fi_addr_t* places, std::size_t count, std::uint64_t flags)
+int remove(fid_av* av, fi_addr_t* places, std::size_t count, std::uint64_t flags) noexcept
 {
     return AddressVector::of(av).remove(places, count, flags);
 }
-int look_up(fid_av* av, fi_addr_t place, void* address, std::size_t* length)
+int look_up(fid_av* av, fi_addr_t place, void* address, std::size_t* length) noexcept
 {
     return AddressVector::of(av).copy(place, address, length);
 }
-const char* to_text(fid_av* av, const void* address, char* text, std::size_t* length)
+const char* to_text(fid_av* av, const void* address, char* text, std::size_t* length) noexcept
 {
     EndpointAddress binary{};
     char full[address_text_size];
@@ -179,7 +179,7 @@ AddressVector::~AddressVector()
         delete[] chunks_[i].load(std::memory_order_relaxed);
 }
 
-int AddressVector::open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context)
+int AddressVector::open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context) noexcept
 {
     if (attr == nullptr || (attr->type != FI_AV_UNSPEC && attr->type != FI_AV_MAP && attr->type != FI_AV_TABLE))
         return -FI_EINVAL;

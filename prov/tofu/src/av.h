@@ -33,7 +33,7 @@ class AddressVector final : public fid_av {
   public:
     /// fi_av_open(3); holds the domain. 0, -FI_EINVAL, -FI_EBADFLAGS, -FI_ENOSYS (a name: vectors are not shared between
     /// processes), -FI_ENOMEM.
-    static int open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context);
+    static int open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context) noexcept;
     static AddressVector& of(fid_av* a) noexcept { return *static_cast<AddressVector*>(a); }
 
     /// The peer behind an address of the application, whichever receive context it names, or null where it is

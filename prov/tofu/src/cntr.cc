@@ -18,11 +18,11 @@ Counter& of_fid(struct fid* fid) noexcept
 {
     return Counter::of(reinterpret_cast<fid_cntr*>(fid));
 }
-int close_cntr(struct fid* fid)
+int close_cntr(struct fid* fid) noexcept
 {
     return of_fid(fid).close();
 }
-int control_cntr(struct fid* fid, int command, void* argument)
+int control_cntr(struct fid* fid, int command, void* argument) noexcept
 {
     auto* const flags = static_cast<std::uint64_t*>(argument);
     switch (command) {
@@ -35,35 +35,35 @@ int control_cntr(struct fid* fid, int command, void* argument)
     default: return of_fid(fid).wait_object().control(command, argument);
     }
 }
-std::uint64_t read(fid_cntr* cntr)
+std::uint64_t read(fid_cntr* cntr) noexcept
 {
     return Counter::of(cntr).read();
 }
-std::uint64_t read_errors(fid_cntr* cntr)
+std::uint64_t read_errors(fid_cntr* cntr) noexcept
 {
     return Counter::of(cntr).read_errors();
 }
-int add(fid_cntr* cntr, std::uint64_t value)
+int add(fid_cntr* cntr, std::uint64_t value) noexcept
 {
     Counter::of(cntr).add(value);
     return 0;
 }
-int set(fid_cntr* cntr, std::uint64_t value)
+int set(fid_cntr* cntr, std::uint64_t value) noexcept
 {
     Counter::of(cntr).set(value);
     return 0;
 }
-int add_errors(fid_cntr* cntr, std::uint64_t value)
+int add_errors(fid_cntr* cntr, std::uint64_t value) noexcept
 {
     Counter::of(cntr).count_error(value);
     return 0;
 }
-int set_errors(fid_cntr* cntr, std::uint64_t value)
+int set_errors(fid_cntr* cntr, std::uint64_t value) noexcept
 {
     Counter::of(cntr).set_errors(value);
     return 0;
 }
-int wait(fid_cntr* cntr, std::uint64_t threshold, int timeout)
+int wait(fid_cntr* cntr, std::uint64_t threshold, int timeout) noexcept
 {
     return Counter::of(cntr).wait(threshold, timeout);
 }
@@ -93,7 +93,7 @@ fi_ops_cntr cntr_ops = {
 
 Counter::Counter(Domain& domain) noexcept : domain_(domain), progress_(domain) {}
 
-int Counter::open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context)
+int Counter::open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) noexcept
 {
     static constexpr fi_cntr_attr defaults{};
     const fi_cntr_attr& wish = attr != nullptr ? *attr : defaults;

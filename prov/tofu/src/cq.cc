@@ -51,32 +51,32 @@ inline void copy(const Completion& c, fi_cq_tagged_entry& to) noexcept
 }
 
 // --- shims
-int close_cq(struct fid* fid)
+int close_cq(struct fid* fid) noexcept
 {
     return of_fid(fid).close();
 }
-int control_cq(struct fid* fid, int command, void* argument)
+int control_cq(struct fid* fid, int command, void* argument) noexcept
 {
     return of_fid(fid).wait_object().control(command, argument);
 }
-ssize_t read_from(fid_cq* cq, void* buffer, std::size_t count, fi_addr_t* sources)
+ssize_t read_from(fid_cq* cq, void* buffer, std::size_t count, fi_addr_t* sources) noexcept
 {
     return CompletionQueue::of(cq).read(buffer, count, sources);
 }
-ssize_t read_error(fid_cq* cq, fi_cq_err_entry* entry, std::uint64_t flags)
+ssize_t read_error(fid_cq* cq, fi_cq_err_entry* entry, std::uint64_t flags) noexcept
 {
     return CompletionQueue::of(cq).read_error(entry, flags);
 }
-ssize_t wait_and_read(fid_cq* cq, void* buffer, std::size_t count, const void* condition, int timeout)
+ssize_t wait_and_read(fid_cq* cq, void* buffer, std::size_t count, const void* condition, int timeout) noexcept
 {
     return CompletionQueue::of(cq).wait_and_read(buffer, count, nullptr, condition, timeout);
 }
 ssize_t wait_and_read_from(fid_cq* cq, void* buffer, std::size_t count, fi_addr_t* sources,
-                           const void* condition, int timeout)
+                           const void* condition, int timeout) noexcept
 {
     return CompletionQueue::of(cq).wait_and_read(buffer, count, sources, condition, timeout);
 }
-int signal(fid_cq* cq)
+int signal(fid_cq* cq) noexcept
 {
     // fi_cq(3): "only available if the CQ was configured with a wait object"
     if (CompletionQueue::of(cq).wait_object().kind() == FI_WAIT_NONE)
@@ -84,7 +84,7 @@ int signal(fid_cq* cq)
     CompletionQueue::of(cq).signal();
     return 0;
 }
-const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer, std::size_t length)
+const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer, std::size_t length) noexcept
 {
     // uTofu's codes are negative; the positive ones are FI_E* that the receiver of a message had (FI_EREMOTEIO).
     const char* text = prov_errno > 0   ? fi_strerror(prov_errno)
@@ -137,7 +137,7 @@ CompletionQueue::~CompletionQueue()
     domain_.drop(lock_);
 }
 
-int CompletionQueue::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context)
+int CompletionQueue::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context) noexcept
 {
     static constexpr fi_cq_attr defaults{};
     const fi_cq_attr& wish = attr != nullptr ? *attr : defaults;

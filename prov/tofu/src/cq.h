@@ -34,7 +34,7 @@ class CompletionQueue final : public fid_cq {
   public:
     /// fi_cq_open(3); holds the domain. 0, -FI_EINVAL, -FI_ENOSYS (a format or a wait object that is not offered), -FI_ENOMEM,
     /// or an error of the wait object.
-    static int open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context);
+    static int open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context) noexcept;
     [[nodiscard]] const Domain& domain() const noexcept { return domain_; }
     static CompletionQueue& of(fid_cq* c) noexcept { return *static_cast<CompletionQueue*>(c); }
 
@@ -167,6 +167,6 @@ class CompletionQueue final : public fid_cq {
 };
 
 /// fi_cq_read, the entry of the table (cq_read.cc).
-ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count);
+ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count) noexcept;
 
 } // namespace tofu

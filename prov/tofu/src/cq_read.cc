@@ -81,7 +81,7 @@ ssize_t CompletionQueue::read(void* buffer, std::size_t count, fi_addr_t* source
     return take_(*this, buffer, count, sources);
 }
 
-ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count)
+ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count) noexcept
 {
     return CompletionQueue::of(cq).read(buffer, count, nullptr);
 }

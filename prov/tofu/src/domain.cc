@@ -36,11 +36,11 @@ namespace {
 /// FI_REG_MR by number: libfabric 2 deprecates the name.
 constexpr std::uint64_t reg_mr = std::uint64_t{1} << 59;
 
-int close_domain(struct fid* fid)
+int close_domain(struct fid* fid) noexcept
 {
     return Domain::of(reinterpret_cast<fid_domain*>(fid)).close();
 }
-int bind_domain(struct fid* fid, struct fid* object, std::uint64_t flags)
+int bind_domain(struct fid* fid, struct fid* object, std::uint64_t flags) noexcept
 {
     if (object == nullptr || object->fclass != FI_CLASS_EQ)
         return -FI_EINVAL;
@@ -56,7 +56,7 @@ int map_raw_key(const struct fi_mr_map_raw* map) noexcept
     std::memcpy(map->key, map->raw_key, sizeof(*map->key));
     return 0;
 }
-int control_domain(struct fid*, int command, void* argument)
+int control_domain(struct fid*, int command, void* argument) noexcept
 {
     switch (command) {
     case FI_MAP_RAW_MR: return map_raw_key(static_cast<const struct fi_mr_map_raw*>(argument));
@@ -64,7 +64,7 @@ int control_domain(struct fid*, int command, void* argument)
     default: return -FI_ENOSYS;
     }
 }
-int query_domain_atomic(fid_domain*, fi_datatype type, fi_op op, fi_atomic_attr* attr, std::uint64_t flags)
+int query_domain_atomic(fid_domain*, fi_datatype type, fi_op op, fi_atomic_attr* attr, std::uint64_t flags) noexcept
 {
     return query_atomic(type, op, attr, flags);
 }
@@ -108,7 +108,7 @@ Domain::~Domain()
         unsafe_domain.store(nullptr, std::memory_order_release); // partner: set_up(); the VCQs are closed
 }
 
-int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context)
+int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context) noexcept
 {
     if (info->domain_attr == nullptr || info->fabric_attr == nullptr)
         return -FI_EINVAL;

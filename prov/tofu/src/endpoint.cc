@@ -54,7 +54,7 @@ Endpoint::~Endpoint() = default;
 
 // --- open
 
-int Endpoint::open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context)
+int Endpoint::open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context) noexcept
 {
     if (domain == nullptr || ep == nullptr || info == nullptr || info->ep_attr == nullptr)
         return -FI_EINVAL;

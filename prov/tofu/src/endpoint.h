@@ -96,7 +96,7 @@ struct EndpointPlan {
 class Endpoint final : public EndpointFace {
   public:
     /// fi_endpoint(3); holds the domain. 0, -FI_EINVAL (another type of endpoint among others), or as make().
-    static int open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context);
+    static int open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context) noexcept;
     /// By the plan: opens a VCQ, unless one is to be shared. 0 or -FI_E*.
     static int make(Domain& domain, const EndpointPlan& plan, fid_ep** ep) noexcept;
     static Endpoint& of(fid_ep* e) noexcept { return *static_cast<EndpointFace*>(e)->endpoint; }

@@ -139,9 +139,9 @@ namespace {
 
 extern "C" {
 
-int tofu_ep_close(struct fid* f) { return endpoint_of(f).close(); }
+int tofu_ep_close(struct fid* f) noexcept { return endpoint_of(f).close(); }
 
-int tofu_alias_close(struct fid* f)
+int tofu_alias_close(struct fid* f) noexcept
 {
     EndpointFace& face = face_of(f);
     face.endpoint->drop_alias();
@@ -149,36 +149,36 @@ int tofu_alias_close(struct fid* f)
     return 0;
 }
 
-int tofu_ep_bind(struct fid* f, struct fid* object, uint64_t flags)
+int tofu_ep_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept
 {
     return endpoint_of(f).bind(object, flags);
 }
 
-int tofu_ep_control(struct fid* f, int command, void* argument)
+int tofu_ep_control(struct fid* f, int command, void* argument) noexcept
 {
     EndpointFace& face = face_of(f);
     return face.endpoint->control(command, argument, face);
 }
 
-ssize_t tofu_ep_cancel(fid_t f, void* context) { return endpoint_of(f).cancel(context); }
+ssize_t tofu_ep_cancel(fid_t f, void* context) noexcept { return endpoint_of(f).cancel(context); }
 
-int tofu_ep_getopt(fid_t f, int level, int name, void* value, size_t* length)
+int tofu_ep_getopt(fid_t f, int level, int name, void* value, size_t* length) noexcept
 {
     return endpoint_of(f).get_option(level, name, value, length);
 }
 
-int tofu_ep_setopt(fid_t f, int level, int name, const void* value, size_t length)
+int tofu_ep_setopt(fid_t f, int level, int name, const void* value, size_t length) noexcept
 {
     return endpoint_of(f).set_option(level, name, value, length);
 }
 
-ssize_t tofu_ep_rx_size_left(struct fid_ep* ep)
+ssize_t tofu_ep_rx_size_left(struct fid_ep* ep) noexcept
 {
     Endpoint& endpoint = Endpoint::of(ep);
     return endpoint.enabled() ? static_cast<ssize_t>(endpoint.rx_attr().size) : -FI_EOPBADSTATE;
 }
 
-int tofu_ep_getname(fid_t f, void* address, size_t* length)
+int tofu_ep_getname(fid_t f, void* address, size_t* length) noexcept
 {
     return endpoint_of(f).name(address, length);
 }

@@ -21,32 +21,32 @@ EventQueue& of_fid(struct fid* fid) noexcept
 {
     return EventQueue::of(reinterpret_cast<fid_eq*>(fid));
 }
-int close_eq(struct fid* fid)
+int close_eq(struct fid* fid) noexcept
 {
     return of_fid(fid).close();
 }
-int control_eq(struct fid* fid, int command, void* argument)
+int control_eq(struct fid* fid, int command, void* argument) noexcept
 {
     return of_fid(fid).wait_object().control(command, argument);
 }
-ssize_t read(fid_eq* eq, std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags)
+ssize_t read(fid_eq* eq, std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept
 {
     return EventQueue::of(eq).read(event, buffer, length, flags);
 }
-ssize_t read_error(fid_eq* eq, fi_eq_err_entry* entry, std::uint64_t flags)
+ssize_t read_error(fid_eq* eq, fi_eq_err_entry* entry, std::uint64_t flags) noexcept
 {
     return EventQueue::of(eq).read_error(entry, flags);
 }
-ssize_t write(fid_eq* eq, std::uint32_t event, const void* buffer, std::size_t length, std::uint64_t)
+ssize_t write(fid_eq* eq, std::uint32_t event, const void* buffer, std::size_t length, std::uint64_t) noexcept
 {
     return EventQueue::of(eq).write(event, buffer, length);
 }
 ssize_t wait_and_read(fid_eq* eq, std::uint32_t* event, void* buffer, std::size_t length, int timeout,
-                      std::uint64_t flags)
+                      std::uint64_t flags) noexcept
 {
     return EventQueue::of(eq).wait_and_read(event, buffer, length, timeout, flags);
 }
-const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::size_t length)
+const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::size_t length) noexcept
 {
     const char* text = fi_strerror(prov_errno);
     if (buffer != nullptr && length > 0)
@@ -75,7 +75,7 @@ fi_ops_eq eq_ops = {
 
 } // namespace
 
-int EventQueue::open(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq, void* context)
+int EventQueue::open(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq, void* context) noexcept
 {
     static constexpr fi_eq_attr defaults{};
     const fi_eq_attr& wish = attr != nullptr ? *attr : defaults;

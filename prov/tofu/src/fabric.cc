@@ -19,7 +19,7 @@
 namespace tofu {
 namespace {
 
-int close_fabric(struct fid* fid)
+int close_fabric(struct fid* fid) noexcept
 {
     auto* fabric = &Fabric::of(reinterpret_cast<fid_fabric*>(fid));
     if (fabric->in_use())
@@ -58,7 +58,7 @@ OpenList<Fabric>& Fabric::all() noexcept
     return list;
 }
 
-int Fabric::open(fi_fabric_attr* attr, fid_fabric** fabric, void* context)
+int Fabric::open(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexcept
 {
     if (attr->name != nullptr && std::strcmp(attr->name, fabric_name) != 0)
         return -FI_EINVAL;

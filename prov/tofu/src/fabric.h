@@ -14,7 +14,7 @@ namespace tofu {
 class Fabric final : public fid_fabric {
   public:
     /// fi_fabric(3). 0, -FI_EINVAL, -FI_ENOMEM.
-    static int open(fi_fabric_attr* attr, fid_fabric** fabric, void* context);
+    static int open(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexcept;
     /// Those open in this process.
     static OpenList<Fabric>& all() noexcept;
     static Fabric& of(fid_fabric* f) noexcept { return *static_cast<Fabric*>(f); }

@@ -276,7 +276,7 @@ bool find_peer(const char* node, const char* service, EndpointAddress& peer) noe
 }
 
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
-             const fi_info* hints, fi_info** info)
+             const fi_info* hints, fi_info** info) noexcept
 {
     Ends ends;
     if (!fits(hints) || !find_ends(node, service, flags, ends))

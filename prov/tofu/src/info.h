@@ -18,7 +18,7 @@ inline constexpr std::uint32_t protocol = 0x746f6675; ///< ep_attr.protocol, a p
 
 /// fi_provider.getinfo; fi_getinfo(3). 0, -FI_ENODATA (nothing of ours fits), -FI_EINVAL, -FI_ENOMEM.
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
-             const fi_info* hints, fi_info** info);
+             const fi_info* hints, fi_info** info) noexcept;
 
 /// The peer that node and service of fi_getinfo and fi_av_insertsvc stand for. False: none.
 [[nodiscard]] bool find_peer(const char* node, const char* service, EndpointAddress& peer) noexcept;

@@ -38,16 +38,16 @@ MemoryRegion& region_of(struct fid* f) noexcept
 
 extern "C" {
 
-int tofu_mr_close(struct fid* f);
-int tofu_mr_bind(struct fid* f, struct fid* object, uint64_t flags);
-int tofu_mr_control(struct fid* f, int command, void* argument);
+int tofu_mr_close(struct fid* f) noexcept;
+int tofu_mr_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept;
+int tofu_mr_control(struct fid* f, int command, void* argument) noexcept;
 int tofu_mr_reg(struct fid* f, const void* buf, size_t len, uint64_t access, uint64_t offset,
-                uint64_t requested_key, uint64_t flags, struct fid_mr** mr, void* context);
+                uint64_t requested_key, uint64_t flags, struct fid_mr** mr, void* context) noexcept;
 int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t access,
                  uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr** mr,
-                 void* context);
+                 void* context) noexcept;
 int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags,
-                    struct fid_mr** mr);
+                    struct fid_mr** mr) noexcept;
 }
 
 fi_ops region_fid_ops = {sizeof(fi_ops), tofu_mr_close, tofu_mr_bind, tofu_mr_control,
@@ -322,19 +322,19 @@ namespace {
 
 extern "C" {
 
-int tofu_mr_close(struct fid* f)
+int tofu_mr_close(struct fid* f) noexcept
 {
     MemoryRegion& region = region_of(f);
     return RegionTable::of(region).close(region);
 }
 
-int tofu_mr_bind(struct fid* f, struct fid* object, uint64_t flags)
+int tofu_mr_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept
 {
     MemoryRegion& region = region_of(f);
     return RegionTable::of(region).bind(region, object, flags);
 }
 
-int tofu_mr_control(struct fid* f, int command, void* argument)
+int tofu_mr_control(struct fid* f, int command, void* argument) noexcept
 {
     switch (command) {
     case FI_ENABLE:  // regions can be used from their registration on
@@ -348,7 +348,7 @@ int tofu_mr_control(struct fid* f, int command, void* argument)
 }
 
 int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags,
-                    struct fid_mr** mr)
+                    struct fid_mr** mr) noexcept
 {
     if (f == nullptr || f->fclass != FI_CLASS_DOMAIN || attr == nullptr)
         return -FI_EINVAL;
@@ -357,7 +357,7 @@ int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags
 
 int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t access,
                  uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr** mr,
-                 void* context)
+                 void* context) noexcept
 {
     fi_mr_attr attr{};
     attr.mr_iov = iov;
@@ -370,7 +370,7 @@ int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t 
 }
 
 int tofu_mr_reg(struct fid* f, const void* buf, size_t len, uint64_t access, uint64_t offset,
-                uint64_t requested_key, uint64_t flags, struct fid_mr** mr, void* context)
+                uint64_t requested_key, uint64_t flags, struct fid_mr** mr, void* context) noexcept
 {
     const iovec iov{const_cast<void*>(buf), len};
     return tofu_mr_regv(f, &iov, 1, access, offset, requested_key, flags, mr, context);

@@ -60,7 +60,7 @@ ssize_t message(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags, bool rea
 extern "C" {
 
 ssize_t tofu_read(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t from, uint64_t addr,
-                  uint64_t key, void* context)
+                  uint64_t key, void* context) noexcept
 {
     Endpoint& endpoint = Endpoint::of(ep);
     {
@@ -75,18 +75,18 @@ ssize_t tofu_read(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t from,
 }
 
 ssize_t tofu_readv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t from,
-                   uint64_t addr, uint64_t key, void* context)
+                   uint64_t addr, uint64_t key, void* context) noexcept
 {
     return plain(ep, iov, desc, count, from, addr, key, context, true);
 }
 
-ssize_t tofu_readmsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags)
+ssize_t tofu_readmsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
 {
     return message(ep, msg, flags, true);
 }
 
 ssize_t tofu_write(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t to, uint64_t addr,
-                   uint64_t key, void* context)
+                   uint64_t key, void* context) noexcept
 {
     Endpoint& endpoint = Endpoint::of(ep);
     {
@@ -101,18 +101,18 @@ ssize_t tofu_write(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_
 }
 
 ssize_t tofu_writev(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t to,
-                    uint64_t addr, uint64_t key, void* context)
+                    uint64_t addr, uint64_t key, void* context) noexcept
 {
     return plain(ep, iov, desc, count, to, addr, key, context, false);
 }
 
-ssize_t tofu_writemsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags)
+ssize_t tofu_writemsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
 {
     return message(ep, msg, flags, false);
 }
 
 ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to, uint64_t addr,
-                          uint64_t key)
+                          uint64_t key) noexcept
 {
     Endpoint& endpoint = Endpoint::of(ep);
     std::lock_guard guard(endpoint.lock());
@@ -120,14 +120,14 @@ ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to,
 }
 
 ssize_t tofu_writedata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data,
-                       fi_addr_t to, uint64_t addr, uint64_t key, void* context)
+                       fi_addr_t to, uint64_t addr, uint64_t key, void* context) noexcept
 {
     const iovec iov{const_cast<void*>(buf), len};
     return plain(ep, &iov, &desc, 1, to, addr, key, context, false, FI_REMOTE_CQ_DATA, data);
 }
 
 ssize_t tofu_inject_writedata(fid_ep* ep, const void* buf, size_t len, uint64_t data, fi_addr_t to,
-                              uint64_t addr, uint64_t key)
+                              uint64_t addr, uint64_t key) noexcept
 {
     const iovec iov{const_cast<void*>(buf), len};
     return plain(ep, &iov, nullptr, 1, to, addr, key, nullptr, false,

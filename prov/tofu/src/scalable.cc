@@ -25,34 +25,34 @@ ScalableEndpoint& scalable_of(struct fid* f) noexcept
 
 extern "C" {
 
-int tofu_sep_close(struct fid* f) { return scalable_of(f).close(); }
-int tofu_sep_bind(struct fid* f, struct fid* object, uint64_t flags)
+int tofu_sep_close(struct fid* f) noexcept { return scalable_of(f).close(); }
+int tofu_sep_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept
 {
     return scalable_of(f).bind(object, flags);
 }
-int tofu_sep_control(struct fid* f, int command, void* argument)
+int tofu_sep_control(struct fid* f, int command, void* argument) noexcept
 {
     return scalable_of(f).control(command, argument);
 }
-int tofu_sep_getopt(fid_t f, int level, int name, void* value, size_t* length)
+int tofu_sep_getopt(fid_t f, int level, int name, void* value, size_t* length) noexcept
 {
     return scalable_of(f).get_option(level, name, value, length);
 }
-int tofu_sep_setopt(fid_t f, int level, int name, const void* value, size_t length)
+int tofu_sep_setopt(fid_t f, int level, int name, const void* value, size_t length) noexcept
 {
     return scalable_of(f).set_option(level, name, value, length);
 }
 int tofu_sep_tx_ctx(struct fid_ep* ep, int index, struct fi_tx_attr* attr, struct fid_ep** tx,
-                    void* context)
+                    void* context) noexcept
 {
     return ScalableEndpoint::of(ep).open_context(Part::transmit, index, attr, nullptr, tx, context);
 }
 int tofu_sep_rx_ctx(struct fid_ep* ep, int index, struct fi_rx_attr* attr, struct fid_ep** rx,
-                    void* context)
+                    void* context) noexcept
 {
     return ScalableEndpoint::of(ep).open_context(Part::receive, index, nullptr, attr, rx, context);
 }
-int tofu_sep_getname(fid_t f, void* address, size_t* length)
+int tofu_sep_getname(fid_t f, void* address, size_t* length) noexcept
 {
     return scalable_of(f).name(address, length);
 }
@@ -89,7 +89,7 @@ unsigned contexts_in(std::size_t asked) noexcept
 
 } // namespace
 
-int ScalableEndpoint::open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context)
+int ScalableEndpoint::open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context) noexcept
 {
     if (domain == nullptr || ep == nullptr || info == nullptr || info->ep_attr == nullptr)
         return -FI_EINVAL;

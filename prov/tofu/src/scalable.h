@@ -26,7 +26,7 @@ class Domain;
 class ScalableEndpoint final : public fid_ep {
   public:
     /// fi_scalable_ep(3); holds the domain. 0, -FI_EINVAL, -FI_ENOMEM, -FI_ENOSPC (the domain has not that many numbers left).
-    static int open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context);
+    static int open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context) noexcept;
     static ScalableEndpoint& of(fid_ep* e) noexcept { return *static_cast<ScalableEndpoint*>(e); }
 
     [[nodiscard]] EndpointAddress address() const noexcept;

@@ -32,23 +32,23 @@ SharedReceive& receive_of(struct fid* f) noexcept
 
 extern "C" {
 
-int tofu_stx_close(struct fid* f) { return transmit_of(f).close(); }
-int tofu_srx_close(struct fid* f) { return receive_of(f).close(); }
-int tofu_srx_control(struct fid*, int command, void*)
+int tofu_stx_close(struct fid* f) noexcept { return transmit_of(f).close(); }
+int tofu_srx_close(struct fid* f) noexcept { return receive_of(f).close(); }
+int tofu_srx_control(struct fid*, int command, void*) noexcept
 {
     return command == FI_ENABLE ? 0 : -FI_ENOSYS; // it is usable from the start
 }
 
-ssize_t tofu_srx_cancel(fid_t f, void* context) { return receive_of(f).cancel(context); }
-int tofu_srx_getopt(fid_t f, int level, int name, void* value, size_t* length)
+ssize_t tofu_srx_cancel(fid_t f, void* context) noexcept { return receive_of(f).cancel(context); }
+int tofu_srx_getopt(fid_t f, int level, int name, void* value, size_t* length) noexcept
 {
     return receive_of(f).get_option(level, name, value, length);
 }
-int tofu_srx_setopt(fid_t f, int level, int name, const void* value, size_t length)
+int tofu_srx_setopt(fid_t f, int level, int name, const void* value, size_t length) noexcept
 {
     return receive_of(f).set_option(level, name, value, length);
 }
-ssize_t tofu_srx_size_left(struct fid_ep* ep)
+ssize_t tofu_srx_size_left(struct fid_ep* ep) noexcept
 {
     return static_cast<ssize_t>(SharedReceive::of(ep).size());
 }
@@ -98,7 +98,7 @@ fi_ops_cm receive_cm_ops = cm_ops_with(refuses<-FI_EOPNOTSUPP>);
 
 // --- transmit
 
-int SharedTransmit::open(fid_domain* domain, fi_tx_attr* attr, fid_stx** stx, void* context)
+int SharedTransmit::open(fid_domain* domain, fi_tx_attr* attr, fid_stx** stx, void* context) noexcept
 {
     if (domain == nullptr || stx == nullptr)
         return -FI_EINVAL;
@@ -168,7 +168,7 @@ SharedReceive::SharedReceive(Domain& domain, const fi_rx_attr& attr) noexcept
 {
 }
 
-int SharedReceive::open(fid_domain* domain, fi_rx_attr* attr, fid_ep** ep, void* context)
+int SharedReceive::open(fid_domain* domain, fi_rx_attr* attr, fid_ep** ep, void* context) noexcept
 {
     if (domain == nullptr || ep == nullptr)
         return -FI_EINVAL;

@@ -26,7 +26,7 @@ class Domain;
 class SharedTransmit final : public fid_stx {
   public:
     /// fi_stx_context(3); holds the domain. 0, -FI_EINVAL, -FI_ENOMEM, or an error of its VCQ.
-    static int open(fid_domain* domain, fi_tx_attr* attr, fid_stx** stx, void* context);
+    static int open(fid_domain* domain, fi_tx_attr* attr, fid_stx** stx, void* context) noexcept;
     static SharedTransmit& of(fid_stx* s) noexcept { return *static_cast<SharedTransmit*>(s); }
 
     [[nodiscard]] Domain& domain() noexcept { return *domain_; }
@@ -50,7 +50,7 @@ class SharedTransmit final : public fid_stx {
 class SharedReceive final : public EndpointFace {
   public:
     /// fi_srx_context(3); holds the domain. 0, -FI_EINVAL, -FI_ENOMEM.
-    static int open(fid_domain* domain, fi_rx_attr* attr, fid_ep** ep, void* context);
+    static int open(fid_domain* domain, fi_rx_attr* attr, fid_ep** ep, void* context) noexcept;
     static SharedReceive& of(fid_ep* e) noexcept { return *static_cast<SharedReceive*>(e); }
 
     [[nodiscard]] Domain& domain() noexcept { return *domain_; }

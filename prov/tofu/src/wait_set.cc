@@ -27,31 +27,31 @@ PollSet& poll_set_of(struct fid* fid) noexcept
 {
     return PollSet::of(reinterpret_cast<fid_poll*>(fid));
 }
-int close_wait_set(struct fid* fid)
+int close_wait_set(struct fid* fid) noexcept
 {
     return wait_set_of(fid).close();
 }
-int close_poll_set(struct fid* fid)
+int close_poll_set(struct fid* fid) noexcept
 {
     return poll_set_of(fid).close();
 }
-int control_wait_set(struct fid* fid, int command, void* argument)
+int control_wait_set(struct fid* fid, int command, void* argument) noexcept
 {
     return wait_set_of(fid).control(command, argument);
 }
-int wait(fid_wait* set, int timeout)
+int wait(fid_wait* set, int timeout) noexcept
 {
     return WaitSet::of(set).wait(timeout);
 }
-int poll(fid_poll* set, void** contexts, int count)
+int poll(fid_poll* set, void** contexts, int count) noexcept
 {
     return PollSet::of(set).poll(contexts, count);
 }
-int poll_add(fid_poll* set, struct fid* object, std::uint64_t flags)
+int poll_add(fid_poll* set, struct fid* object, std::uint64_t flags) noexcept
 {
     return flags != 0 ? -FI_EBADFLAGS : PollSet::of(set).add(object);
 }
-int poll_remove(fid_poll* set, struct fid* object, std::uint64_t flags)
+int poll_remove(fid_poll* set, struct fid* object, std::uint64_t flags) noexcept
 {
     return flags != 0 ? -FI_EBADFLAGS : PollSet::of(set).remove(object);
 }
