@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: moves of pages and copies into them keep apart, and nobody's death, sleep or malice holds up the owner for long.
-// Called by: make check. Calls: memory/announce.
+// Role: moves of pages and copies into them keep apart, and nobody's death, sleep or malice holds up the owner for
+// long. Called by: make check. Calls: memory/announce.
 #include "memory/announce.h"
 
 #include "job/liveness.h"

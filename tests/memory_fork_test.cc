@@ -210,7 +210,8 @@ void fork_beside(const std::function<std::pair<std::pair<char*, size_t>, uint64_
     });
 }
 
-// In a child the C library writes to what it keeps of the other threads, before anybody's handler runs: on their stacks ...
+// In a child the C library writes to what it keeps of the other threads, before anybody's handler runs: on their stacks
+// ...
 TEST(MemoryFork, AChildOfForkDoesNotEndItsParentsThreads)
 {
     fork_beside(

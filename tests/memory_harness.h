@@ -38,7 +38,8 @@ struct Node {
     {
         std::memcpy(own_, data, size);
         return finish(posted([&] {
-            return utofu_put(vcq, to, own_stadd_, stadd, size, 0, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+            return utofu_put(vcq, to, own_stadd_, stadd, size, 0, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
+                             nullptr);
         }));
     }
     int get(utofu_vcq_id_t from, utofu_stadd_t stadd, void* data, size_t size) const

@@ -142,7 +142,8 @@ TEST(MemoryMailbox, WhoFindsNoSlotRingsForTheDead)
         slot.state.raw = with_phase(claim_of(0, nobody, 1), SlotPhase::posted);
     std::thread owner([&] {
         EXPECT_TRUE(test::wait_until([&] { return peer.area().bell.load_acquire() != 0; }));
-        segment_header(reinterpret_cast<std::byte*>(&peer.area()) - segment_service_offset).alive.owner.store_release(0);
+        segment_header(reinterpret_cast<std::byte*>(&peer.area()) - segment_service_offset)
+            .alive.owner.store_release(0);
     });
     ask_in_vain(peer);
     owner.join();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what happens to registrations and moved pages as a program lives: free, realloc, munmap, reuse of STags. Fork is in
-// memory_fork_test.cc. Called by: make check. Calls: tests/memory_leader.
+// Role: what happens to registrations and moved pages as a program lives: free, realloc, munmap, reuse of STags. Fork
+// is in memory_fork_test.cc. Called by: make check. Calls: tests/memory_leader.
 #include "memory_leader.h"
 
 #include <algorithm>
@@ -147,8 +147,8 @@ TEST(MemoryLife, RemappedMemoryIsNeverTheOld)
         void* at = nullptr;
         for (uint64_t i = 0; i < 50; ++i) {
             const int kind = i % 2 == 0 ? MAP_PRIVATE : MAP_SHARED;
-            auto* words = static_cast<uint64_t*>(
-                ::mmap(at, bytes, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0));
+            auto* words = static_cast<uint64_t*>(::mmap(at, bytes, PROT_READ | PROT_WRITE,
+                                                        kind | MAP_ANONYMOUS | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0));
             ASSERT_NE(words, MAP_FAILED);
             at = words;
             ASSERT_EQ(words[100], 0u);

@@ -24,7 +24,10 @@ struct Victim {
         OwnSegment& segment = Process::self().segment();
         table = stag_table(segment.base, vcq_index(a.tni, a.cq, a.component), segment.mrq_entries);
     }
-    [[nodiscard]] StagEntry& entry() const { return table->entries[slot_of_stag(uint32_t(stadd >> stadd_offset_bits))]; }
+    [[nodiscard]] StagEntry& entry() const
+    {
+        return table->entries[slot_of_stag(uint32_t(stadd >> stadd_offset_bits))];
+    }
 
     // As a hostile peer would: everything reachable, at another place.
     void deface() const

@@ -236,9 +236,11 @@ void write_and_read_in_turns(const Rank& rank, int mode, const char* seed)
             const std::uint64_t offset = 8 * (i % 3);
             stream.post([&] { return fi_read(s.ep, &before[i], 8, nullptr, 1, there.base + offset, there.key, &s); });
             if (i % 5 == 0)
-                stream.post([&] { return fi_inject_write(s.ep, &values[i], 8, 1, here.base + offset, here.key); }, true);
+                stream.post([&] { return fi_inject_write(s.ep, &values[i], 8, 1, here.base + offset, here.key); },
+                            true);
             else
-                stream.post([&] { return fi_write(s.ep, &values[i], 8, nullptr, 1, here.base + offset, here.key, &s); });
+                stream.post(
+                    [&] { return fi_write(s.ep, &values[i], 8, nullptr, 1, here.base + offset, here.key, &s); });
             stream.post([&] { return fi_read(s.ep, &after[i], 8, nullptr, 1, there.base + offset, there.key, &s); });
         }
         stream.finish();

@@ -433,8 +433,8 @@ TEST(AtomicClose, WhatCannotGoOnIsNoSuccess)
         const std::uint64_t operand[2] = {2, 0};
         net.memory[0] = 7; // not what is guessed
         int context = 0;
-        who.runner->submit(make(who, {FI_PROD, type, 0, 1, const_cast<std::uint64_t*>(operand), nullptr, nullptr}, &context),
-                           false);
+        who.runner->submit(
+            make(who, {FI_PROD, type, 0, 1, const_cast<std::uint64_t*>(operand), nullptr, nullptr}, &context), false);
         Net::step_all(0);
         who.runner->close();
         who.vcq.close();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Flow control of RMA events: a target that does not run, holders of credits that die, rest or leave, and a pool that
-// somebody has written over (docs/wire-protocol.md, "Receive queues"). Calls libfabric over the provider over the simulator.
+// somebody has written over (docs/wire-protocol.md, "Receive queues"). Calls libfabric over the provider over the
+// simulator.
 #include <cstdlib>
 #include <numeric>
 
@@ -59,7 +60,8 @@ class Initiator {
         case 3: ret = fi_inject_atomic(s.ep, &one, 1, 0, at + 8, there.key, FI_UINT64, FI_SUM); break;
         case 4: ret = fi_read(s.ep, bytes, sizeof bytes, nullptr, 0, at, there.key, &s); break;
         case 5:
-            ret = fi_fetch_atomic(s.ep, &one, 1, nullptr, &before, nullptr, 0, at + 8, there.key, FI_UINT64, FI_SUM, &s);
+            ret =
+                fi_fetch_atomic(s.ep, &one, 1, nullptr, &before, nullptr, 0, at + 8, there.key, FI_UINT64, FI_SUM, &s);
             break;
         }
         EXPECT_TRUE(ret == 0 || ret == -FI_EAGAIN) << fi_strerror(static_cast<int>(-ret));
@@ -187,7 +189,8 @@ TEST(Events, FetchedElementsFitIntoTheQueueOfWhoFetchesThem)
                 read();
                 return left == 0;
             }));
-            EXPECT_EQ(std::accumulate(before.begin(), before.end(), std::uint64_t{0}), elements * calls * (calls - 1) / 2);
+            EXPECT_EQ(std::accumulate(before.begin(), before.end(), std::uint64_t{0}),
+                      elements * calls * (calls - 1) / 2);
         }
         s.barrier();
     });
@@ -300,7 +303,8 @@ TEST(Events, HoldersThatAreKilledTakeNoMoreThanTheirBatch)
         EXPECT_TRUE(WIFSIGNALED(exits[r].status)) << r << ": " << exits[r].errors;
 }
 
-/// An initiator believes nothing of it: an error entry, and nothing that would overflow anything; the word is left as it was.
+/// An initiator believes nothing of it: an error entry, and nothing that would overflow anything; the word is left as
+/// it was.
 TEST(Events, NonsenseInThePoolIsAnErrorOfTheOperation)
 {
     expect_processes(2, [](const Rank& rank) {
@@ -357,7 +361,8 @@ TEST(Events, NonsenseInThePoolIsAnErrorOfTheOperation)
     });
 }
 
-/// Who goes on injecting into memory that is gone hears of it, and does not drown in it: each failure is an entry of its own MRQ.
+/// Who goes on injecting into memory that is gone hears of it, and does not drown in it: each failure is an entry of
+/// its own MRQ.
 TEST(Events, FailuresDoNotFillTheOwnReceiveQueue)
 {
     expect_processes(2, [](const Rank& rank) {
@@ -386,9 +391,9 @@ TEST(Events, FailuresDoNotFillTheOwnReceiveQueue)
 TEST(Events, EntriesOfAQueueAreReadAsTheGuideSays)
 {
     const std::pair<const char*, std::int64_t> all[] = {
-        {nullptr, 131072}, {"", 131072},      {"many", 131072},  {"8k", 131072},      {"-1", 131072},
-        {"0", 2048},       {"2048", 2048},    {"5119", 2048},    {"5120", 8192},      {"8KI", 8192},
-        {"32ki", 32768},   {"128Ki", 131072}, {"512Ki", 524288}, {"2mI", 2097152},    {"99999999999999999999Mi", 2097152},
+        {nullptr, 131072}, {"", 131072},      {"many", 131072},  {"8k", 131072},   {"-1", 131072},
+        {"0", 2048},       {"2048", 2048},    {"5119", 2048},    {"5120", 8192},   {"8KI", 8192},
+        {"32ki", 32768},   {"128Ki", 131072}, {"512Ki", 524288}, {"2mI", 2097152}, {"99999999999999999999Mi", 2097152},
     };
     for (const auto& [text, number] : all)
         EXPECT_EQ(event_pool::entries_of(text), number) << (text != nullptr ? text : "null");

@@ -18,7 +18,8 @@ constexpr unsigned attempts = 192;
 constexpr std::size_t stride = 64; ///< a cell for each attempt, at the target and here
 constexpr std::uint64_t untouched = 0xeeeeeeeeeeeeeeee;
 constexpr std::uint64_t first_value = 1000;
-enum : unsigned { taken_word = 600, turn_word = 610, answer_word, reads_word, writes_word, dead_key_word }; // of the board
+/// Words of the board.
+enum : unsigned { taken_word = 600, turn_word = 610, answer_word, reads_word, writes_word, dead_key_word };
 
 using Cells = std::array<std::uint64_t, attempts * stride / 8>;
 std::uint64_t& cell(Cells& cells, unsigned i) { return cells[i * stride / 8]; }
@@ -58,17 +59,19 @@ Kind inject(const char* name, fi_datatype type, fi_op op, std::uint64_t left)
 
 Kind fetch(const char* name, fi_op op, std::uint64_t left)
 {
-    return {name, false, Effect::reads_and_changes, left, [=](Side& x, unsigned i, std::uint64_t at, std::uint64_t key) {
-                return fi_fetch_atomic(x.s.ep, &cell(x.source, i), 1, nullptr, &cell(x.result, i), nullptr, 1, at, key, FI_UINT64,
-                                       op, &x.context[i]);
+    return {name, false, Effect::reads_and_changes, left,
+            [=](Side& x, unsigned i, std::uint64_t at, std::uint64_t key) {
+                return fi_fetch_atomic(x.s.ep, &cell(x.source, i), 1, nullptr, &cell(x.result, i), nullptr, 1, at, key,
+                                       FI_UINT64, op, &x.context[i]);
             }};
 }
 
 Kind compare(const char* name, fi_op op, std::uint64_t left)
 {
-    return {name, false, Effect::reads_and_changes, left, [=](Side& x, unsigned i, std::uint64_t at, std::uint64_t key) {
-                return fi_compare_atomic(x.s.ep, &cell(x.source, i), 1, nullptr, &cell(x.compare, i), nullptr, &cell(x.result, i),
-                                         nullptr, 1, at, key, FI_UINT64, op, &x.context[i]);
+    return {name, false, Effect::reads_and_changes, left,
+            [=](Side& x, unsigned i, std::uint64_t at, std::uint64_t key) {
+                return fi_compare_atomic(x.s.ep, &cell(x.source, i), 1, nullptr, &cell(x.compare, i), nullptr,
+                                         &cell(x.result, i), nullptr, 1, at, key, FI_UINT64, op, &x.context[i]);
             }};
 }
 
@@ -110,7 +113,9 @@ const std::vector<Kind>& message_kinds()
     using Number = std::uint64_t;
     static const std::vector<Kind> kinds{
         {"send", false, Effect::arrives, 0,
-         [](Side& x, unsigned i, Number, Number) { return fi_send(x.s.ep, &cell(x.source, i), 8, nullptr, 1, &x.context[i]); }},
+         [](Side& x, unsigned i, Number, Number) {
+             return fi_send(x.s.ep, &cell(x.source, i), 8, nullptr, 1, &x.context[i]);
+         }},
         {"inject", true, Effect::arrives, 0,
          [](Side& x, unsigned i, Number, Number) { return fi_inject(x.s.ep, &cell(x.source, i), 8, 1); }},
         {"senddata", false, Effect::arrives, 0,
@@ -118,7 +123,9 @@ const std::vector<Kind>& message_kinds()
              return fi_senddata(x.s.ep, &cell(x.source, i), 8, nullptr, i, 1, &x.context[i]);
          }},
         {"tsend", false, Effect::arrives, 0,
-         [](Side& x, unsigned i, Number, Number) { return fi_tsend(x.s.ep, &cell(x.source, i), 8, nullptr, 1, 7, &x.context[i]); }},
+         [](Side& x, unsigned i, Number, Number) {
+             return fi_tsend(x.s.ep, &cell(x.source, i), 8, nullptr, 1, 7, &x.context[i]);
+         }},
         {"tinject", true, Effect::arrives, 0,
          [](Side& x, unsigned i, Number, Number) { return fi_tinject(x.s.ep, &cell(x.source, i), 8, 1, 7); }},
     };
@@ -146,7 +153,8 @@ unsigned counter_of(const Kind& kind)
 
 /// All attempts of a kind, none of which is repeated; then the ends of those that were taken. Returns how many were
 /// refused. `broken`: by a key or an address that nothing stands behind.
-unsigned attempt_all(Side& x, fid_cntr* send, const Kind& kind, bool broken, std::array<std::uint64_t, attempts / 64>& taken)
+unsigned attempt_all(Side& x, fid_cntr* send, const Kind& kind, bool broken,
+                     std::array<std::uint64_t, attempts / 64>& taken)
 {
     SCOPED_TRACE(kind.name);
     const Counts before = Counts::of(x.s, send);
@@ -364,8 +372,8 @@ void refuse_at_bad_moments(const Rank& rank, int mr_mode, const char* seed)
         Session::check(fi_enable(s.ep), "fi_enable");
         s.exchange_addresses();
         fid_mr* mr = nullptr;
-        Session::check(fi_mr_reg(s.domain, gone.data(), sizeof(gone), FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 77, FI_RMA_EVENT, &mr,
-                                 nullptr),
+        Session::check(fi_mr_reg(s.domain, gone.data(), sizeof(gone), FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 77,
+                                 FI_RMA_EVENT, &mr, nullptr),
                        "fi_mr_reg");
         if (rank.number == 1)
             rank.set(dead_key_word, fi_mr_key(mr));

@@ -36,8 +36,9 @@ inline Info new_hints()
 }
 
 /// The answer to hints that `fill` completes; `error` is what fi_getinfo returned.
-inline Info ask(const std::function<void(fi_info&)>& fill, std::uint32_t version = FI_VERSION(1, 17), int* error = nullptr,
-         const char* node = nullptr, const char* service = nullptr, std::uint64_t flags = 0)
+inline Info ask(const std::function<void(fi_info&)>& fill, std::uint32_t version = FI_VERSION(1, 17),
+                int* error = nullptr, const char* node = nullptr, const char* service = nullptr,
+                std::uint64_t flags = 0)
 {
     Info hints = new_hints();
     fill(*hints);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Keys as an initiator sees them: buckets whole and torn, lookups over a scripted library, stale keys, annexes and those who
-// lie about them.
-// Run by make check; links directory.cc, remote_keys.cc, vcq/vcq.cc.
+// Keys as an initiator sees them: buckets whole and torn, lookups over a scripted library, stale keys, annexes and
+// those who lie about them. Run by make check; links directory.cc, remote_keys.cc, vcq/vcq.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>

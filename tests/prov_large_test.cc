@@ -259,8 +259,8 @@ TEST_P(LargeMessage, FromMemoryThatIsReplacedBetweenTransfers)
     unsetenv("FI_TOFU_MR_CACHE");
 }
 
-/// Far from where the kernel looks for room, and where ASan and TSan let a program map: nothing else is mapped there once
-/// it has gone.
+/// Far from where the kernel looks for room, and where ASan and TSan let a program map: nothing else is mapped there
+/// once it has gone.
 std::uint8_t* memory_apart(std::size_t size)
 {
     auto* at = static_cast<std::uint8_t*>(mmap(reinterpret_cast<void*>(std::uintptr_t{0x551} << 36), size, read_write,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Lines of operations that wait: order within a line, none between lines, and who is held up by whom. Run by make check;
-// calls lines.h alone.
+// Lines of operations that wait: order within a line, none between lines, and who is held up by whom. Run by make
+// check; calls lines.h alone.
 #include "lines.h"
 
 #include <map>

@@ -164,8 +164,8 @@ TEST(Mr, AProvidersKeyWithoutTheRightIsAnError)
     });
 }
 
-/// fi_mr(3): "The raw key support functions are usable with all registered memory regions, even if FI_MR_RAW has not been
-/// set."
+/// fi_mr(3): "The raw key support functions are usable with all registered memory regions, even if FI_MR_RAW has not
+/// been set."
 TEST(Mr, RawKeysAreMappedToWhatReachesTheRegion)
 {
     for (int mode : {0, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY})
@@ -262,8 +262,8 @@ TEST(Mr, AClosedRegionIsAnErrorAndItsKeyMayComeBack)
     });
 }
 
-/// What each kind of atomic does when its key has moved to another region since it was looked up: by one ARMW, injected,
-/// by a loop of CSWAPs, in a row, under a lock word. All add one to each of their elements.
+/// What each kind of atomic does when its key has moved to another region since it was looked up: by one ARMW,
+/// injected, by a loop of CSWAPs, in a row, under a lock word. All add one to each of their elements.
 constexpr unsigned kinds = 6;
 ssize_t add_one(Session& s, unsigned kind, std::uint64_t* ones, std::uint64_t* result, long double* wide)
 {

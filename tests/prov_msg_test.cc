@@ -74,7 +74,9 @@ TEST(Message, EveryShortLengthByEveryCall)
         [](fid_ep* ep, const void* b, std::size_t n) { return fi_send(ep, b, n, nullptr, 1, nullptr); },
         [](fid_ep* ep, const void* b, std::size_t n) { return fi_senddata(ep, b, n, nullptr, data, 1, nullptr); },
         [](fid_ep* ep, const void* b, std::size_t n) { return fi_tsend(ep, b, n, nullptr, 1, tag, nullptr); },
-        [](fid_ep* ep, const void* b, std::size_t n) { return fi_tsenddata(ep, b, n, nullptr, data, 1, tag, nullptr); }};
+        [](fid_ep* ep, const void* b, std::size_t n) {
+            return fi_tsenddata(ep, b, n, nullptr, data, 1, tag, nullptr);
+        }};
     expect_processes(2, [](const Rank& rank) {
         Session s(rank, messages());
         fi_cq_data_entry entry{};

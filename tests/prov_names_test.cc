@@ -67,7 +67,8 @@ TEST(Names, CountWithinOneJob)
     expect_processes(2 * jobs, [&](const Rank& rank) {
         const unsigned job = rank.number % jobs;
         const char* const base = std::getenv("TOFU_SIM_JOB");
-        const std::string mine = std::string(base != nullptr ? base : "names").substr(0, 60) + "-" + std::to_string(job);
+        const std::string mine =
+            std::string(base != nullptr ? base : "names").substr(0, 60) + "-" + std::to_string(job);
         setenv("TOFU_SIM_JOB", mine.c_str(), 1);
         if (rank.number < jobs) {
             serve(rank, service);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Regions of one memory, or within each other (fi_mr(3)): each key lives and dies for itself, though uTofu gives memory that
-// is registered already the same steering tag again. Run by make check.
+// Regions of one memory, or within each other (fi_mr(3)): each key lives and dies for itself, though uTofu gives memory
+// that is registered already the same steering tag again. Run by make check.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -86,7 +86,8 @@ TEST(Overlap, AKeyThatIsClosedOrAnothersReachesTheMemoryItStoodForNoMore)
     });
 }
 
-/// The second region is reached by another VCQ of the peer, the data of a write by the first: also where it has no bytes.
+/// The second region is reached by another VCQ of the peer, the data of a write by the first: also where it has no
+/// bytes.
 TEST(Overlap, DataOfAWriteWithoutBytesComesBehindEarlierWrites)
 {
     setenv("TOFU_SIM_CHAOS", "1", 1);

@@ -245,7 +245,8 @@ TEST(Queue, AMessageIsClaimedUnderAnyContext)
     EXPECT_EQ(p.in[0], 'B');
 }
 
-/// Flags that would make another operation of it are not passed over: a triggered one (fi_trigger(3)) must not start at once.
+/// Flags that would make another operation of it are not passed over: a triggered one (fi_trigger(3)) must not start at
+/// once.
 TEST(Queue, AMessageOfAnotherKindIsRefused)
 {
     Pair p;

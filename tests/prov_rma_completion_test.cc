@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What RMA tells of its end: errors after the completion, fences, selective completion, counters and data at the target,
-// between processes over the simulator. Run by make check. Calls libfabric.
+// What RMA tells of its end: errors after the completion, fences, selective completion, counters and data at the
+// target, between processes over the simulator. Run by make check. Calls libfabric.
 #include <gtest/gtest.h>
 
 #include "prov_base.h"
@@ -169,7 +169,9 @@ TEST(Rma, TheTargetCountsOneEventForEachOperation)
             s.barrier();
         }
         ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, mine.data(), 8, peer, there.base, there.key); }), 0);
-        ASSERT_EQ(s.post([&] { return fi_read(s.ep, mine.data(), mine.size(), nullptr, peer, there.base, there.key, &s); }), 0);
+        ASSERT_EQ(
+            s.post([&] { return fi_read(s.ep, mine.data(), mine.size(), nullptr, peer, there.base, there.key, &s); }),
+            0);
         EXPECT_TRUE(wait_until([&] {
             return fi_cntr_read(s.counter[remote_write_counter]) == expected + 1 &&
                    fi_cntr_read(s.counter[remote_read_counter]) == 1;

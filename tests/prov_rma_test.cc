@@ -112,7 +112,7 @@ TEST_P(RmaModes, InjectLeavesTheBufferAtOnceAndTheQueueAlone)
                         return false;
                 return true;
             }));
-            for (unsigned i = 0; i < 3200; i++) // ours may still be held back, until the adversary is asked often enough
+            for (unsigned i = 0; i < 3200; i++) // until the adversary lets go of ours, which it may hold back
                 fi_cq_read(s.cq, nullptr, 0);
             s.expect_silence();
             s.barrier();

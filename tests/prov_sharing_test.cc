@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// FI_THREAD_DOMAIN and guide 2.5: VCQs that were not made thread-safe and share a CQ are used by one thread at a time, whatever
-// threads the domain has of its own, whenever they start, and however many domains there are. The provider is linked
-// in, for the library under it is watched; run by make check, over the simulator. Worth a run under TSan.
+// FI_THREAD_DOMAIN and guide 2.5: VCQs that were not made thread-safe and share a CQ are used by one thread at a time,
+// whatever threads the domain has of its own, whenever they start, and however many domains there are. The provider is
+// linked in, for the library under it is watched; run by make check, over the simulator. Worth a run under TSan.
 #include <gtest/gtest.h>
 
 #include <poll.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A peer that is stopped (SIGSTOP) holds up what goes to it, in its order, and nothing that goes to others: writes with CQ
-// data, events that wait for credits, atomics behind a lock that is not given back, messages. Calls libfabric over the
-// provider over the simulator.
+// A peer that is stopped (SIGSTOP) holds up what goes to it, in its order, and nothing that goes to others: writes with
+// CQ data, events that wait for credits, atomics behind a lock that is not given back, messages. Calls libfabric over
+// the provider over the simulator.
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -132,8 +132,10 @@ void reach_others(Initiator& x, const Window& there)
             return fi_writemsg(ep, &msg, flags | FI_COMPLETION);
         });
     }
-    x.expect_through("atomic", [&](void* c) { return fi_atomic(ep, &one, 1, nullptr, 2, at, key, FI_UINT64, FI_SUM, c); });
-    x.expect_through("loop", [&](void* c) { return fi_atomic(ep, &one, 1, nullptr, 2, at, key, FI_UINT64, FI_MIN, c); });
+    x.expect_through("atomic",
+                     [&](void* c) { return fi_atomic(ep, &one, 1, nullptr, 2, at, key, FI_UINT64, FI_SUM, c); });
+    x.expect_through("loop",
+                     [&](void* c) { return fi_atomic(ep, &one, 1, nullptr, 2, at, key, FI_UINT64, FI_MIN, c); });
 }
 
 /// Rank 1 and 2: takes `count` entries of CQ data, each number from `first` on once (their order is not promised).
@@ -181,7 +183,8 @@ void stop_a_target_of_data(const Rank& rank, std::uint64_t order)
     ASSERT_TRUE(wait_until([&] { return x.take(), x.count(&ignored) == 2 * before; }));
     {
         Stopped one(rank);
-        const std::uint64_t posted = x.until_refused([&](std::uint64_t n) { return write_data(1, n, &to_stopped); }, 2000);
+        const std::uint64_t posted =
+            x.until_refused([&](std::uint64_t n) { return write_data(1, n, &to_stopped); }, 2000);
         const auto blocked_at = x.count(&to_stopped);
         EXPECT_LT(blocked_at, posted);
         reach_others(x, peers[2]);
@@ -234,12 +237,14 @@ void take_all_credits(Session& s)
     s.barrier();
     const std::uint64_t word = 1;
     Stopped one(s.rank); // the other goes on when both let it
-    (void)Initiator(s).until_refused([&](std::uint64_t) { return fi_inject_write(s.ep, &word, 8, 1, 0, kept_key); }, 5000);
+    (void)Initiator(s).until_refused([&](std::uint64_t) { return fi_inject_write(s.ep, &word, 8, 1, 0, kept_key); },
+                                     5000);
     s.rank.set(ready_word, 3);
     EXPECT_TRUE(wait_until([&] { return s.rank.get(ready_word) == 4; }));
 }
 
-/// A write of which a piece met a key that is stale, and the last one left its event, pays once more: it waits for a credit.
+/// A write of which a piece met a key that is stale, and the last one left its event, pays once more: it waits for a
+/// credit.
 TEST(StoppedPeer, EventsThatWaitForCreditsHoldUpThemselvesAlone)
 {
     if (!sim::test::memory_moves())
@@ -314,7 +319,8 @@ class LockHolder {
     std::uint64_t token_ = 1;
 };
 
-/// Somebody stopped who holds a lock at one peer is a lease long in the way of what goes there in order, and of that alone.
+/// Somebody stopped who holds a lock at one peer is a lease long in the way of what goes there in order, and of that
+/// alone.
 TEST(StoppedPeer, AtomicsBehindALockHoldUpThemselvesAlone)
 {
     expect_processes(3, [](const Rank& rank) {
@@ -332,16 +338,18 @@ TEST(StoppedPeer, AtomicsBehindALockHoldUpThemselvesAlone)
         std::uint64_t one = 1, before = 0;
         char locked = 0, behind = 0;
         const auto sum = [&](fi_addr_t to, void* context) {
-            return fi_atomic(s.ep, &one, 1, nullptr, to, peers[to].base + 64, peers[to].key, FI_UINT64, FI_SUM, context);
+            return fi_atomic(s.ep, &one, 1, nullptr, to, peers[to].base + 64, peers[to].key, FI_UINT64, FI_SUM,
+                             context);
         };
-        ASSERT_EQ(fi_atomic(s.ep, &wide, 1, nullptr, 1, peers[1].base, peers[1].key, FI_LONG_DOUBLE, FI_SUM, &locked), 0);
+        ASSERT_EQ(fi_atomic(s.ep, &wide, 1, nullptr, 1, peers[1].base, peers[1].key, FI_LONG_DOUBLE, FI_SUM, &locked),
+                  0);
         ASSERT_EQ(sum(1, &behind), 0);
         const auto renewing = [&](auto&& call) { return [&, call](void* c) { return holder.renew(), call(c); }; };
         x.expect_through("atomic", renewing([&](void* c) { return sum(2, c); }));
         x.expect_through("fetch", renewing([&](void* c) {
-            return fi_fetch_atomic(s.ep, &one, 1, nullptr, &before, nullptr, 2, peers[2].base + 64, peers[2].key, FI_UINT64,
-                                   FI_SUM, c);
-        }));
+                             return fi_fetch_atomic(s.ep, &one, 1, nullptr, &before, nullptr, 2, peers[2].base + 64,
+                                                    peers[2].key, FI_UINT64, FI_SUM, c);
+                         }));
         x.expect_through("wide", renewing([&](void* c) {
             return fi_atomic(s.ep, &wide, 1, nullptr, 2, peers[2].base, peers[2].key, FI_LONG_DOUBLE, FI_SUM, c);
         }));

@@ -171,8 +171,8 @@ double wake_up_ms(Block&& block, Wake&& wake)
     return all[15];
 }
 
-/// A reader that only looked every ten milliseconds would need five at the median, and never less than two. A machine that
-/// does other things may need long now and then, but not ten times in a row.
+/// A reader that only looked every ten milliseconds would need five at the median, and never less than two. A machine
+/// that does other things may need long now and then, but not ten times in a row.
 template <class Block, class Wake>
 void expect_woken_at_once(Block&& block, Wake&& wake)
 {
@@ -399,8 +399,8 @@ TEST(PollSet, TellsWhichHaveSomething)
     EXPECT_EQ(fi_close(&set->fid), 0);
 }
 
-/// "will not return until either an event has been read ... or an error or timeout occurs": each of those who wait, where
-/// none of them takes the event away.
+/// "will not return until either an event has been read ... or an error or timeout occurs": each of those who wait,
+/// where none of them takes the event away.
 TEST(Wait, AnEventEndsTheWaitOfAllWhoPeek)
 {
     Objects o;

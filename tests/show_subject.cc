@@ -135,7 +135,9 @@ int main(int argc, char** argv)
 {
     const bool reaches = argc > 1 && std::strcmp(argv[1], "reach") == 0;
     const bool is_reached = argc > 1 && !reaches;
-    const bool good = reaches ? told_to_go_on() && reach() && send_all_packets() : is_reached ? be_reached() : make_vcqs();
+    const bool good = reaches      ? told_to_go_on() && reach() && send_all_packets()
+                      : is_reached ? be_reached()
+                                   : make_vcqs();
     if (!good) {
         std::fputs("show_subject: uTofu refuses\n", stderr);
         return 1;

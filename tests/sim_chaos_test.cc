@@ -221,8 +221,8 @@ TEST_P(SimChaos, UsesItsFreedom)
     });
 }
 
-// A line whose bytes come from two pages of 64 KiB arrives in two parts: in any order, but with strong order the one from
-// the second page last (guide 6.1.3.1).
+// A line whose bytes come from two pages of 64 KiB arrives in two parts: in any order, but with strong order the one
+// from the second page last (guide 6.1.3.1).
 TEST_P(SimChaos, CutsLinesWhereTheSourceCrossesAPage)
 {
     expect_processes(1, [](const Rank&) {

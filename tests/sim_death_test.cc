@@ -32,7 +32,9 @@ struct Node {
 
 int put_and_wait(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t at)
 {
-    EXPECT_EQ(posted([&] { return utofu_put_piggyback8(vcq, to, 1, at, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr); }),
+    EXPECT_EQ(posted([&] {
+                  return utofu_put_piggyback8(vcq, to, 1, at, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+              }),
               UTOFU_SUCCESS);
     void* cbdata = nullptr;
     (void)utofu_poll_tcq(vcq, 0, &cbdata);

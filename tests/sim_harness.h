@@ -53,7 +53,8 @@ void rejoin_last_job(const std::function<void(const Rank&)>& body);
 // Does a directory of the job of the last run exist?
 [[nodiscard]] bool job_is_left();
 
-// Does this system let the simulator move private memory to where peers map it (docs/memory-model.md)? Containers do not.
+// Does this system let the simulator move private memory to where peers map it (docs/memory-model.md)? Containers do
+// not.
 [[nodiscard]] bool memory_moves();
 
 // Polls until `done` or 40 s are over; returns whether it was done.

@@ -57,20 +57,18 @@ struct Function {
     int (*prepare)(const Arguments&);
 };
 
-#define FUNCTION(name, has, ...)                                                                                       \
-    {                                                                                                                  \
-        #name, has, [](const Arguments& a) { return utofu_##name(a.vcq __VA_OPT__(, ) __VA_ARGS__, a.flags, nullptr); }, \
-            [](const Arguments& a) {                                                                                   \
-                return utofu_prepare_##name(a.vcq __VA_OPT__(, ) __VA_ARGS__, a.flags, a.desc, a.desc_size);             \
-            }                                                                                                          \
-    }
-#define FUNCTION_GAP(name, has, ...)                                                                                   \
-    {                                                                                                                  \
-        #name, has, [](const Arguments& a) { return utofu_##name(a.vcq, __VA_ARGS__, a.flags, a.mtu, a.gap, nullptr); }, \
-            [](const Arguments& a) {                                                                                   \
-                return utofu_prepare_##name(a.vcq, __VA_ARGS__, a.flags, a.mtu, a.gap, a.desc, a.desc_size);             \
-            }                                                                                                          \
-    }
+#define FUNCTION(name, has, ...)                                                                              \
+    {#name, has,                                                                                              \
+     [](const Arguments& a) { return utofu_##name(a.vcq __VA_OPT__(, ) __VA_ARGS__, a.flags, nullptr); },     \
+     [](const Arguments& a) {                                                                                 \
+         return utofu_prepare_##name(a.vcq __VA_OPT__(, ) __VA_ARGS__, a.flags, a.desc, a.desc_size);         \
+     }}
+#define FUNCTION_GAP(name, has, ...)                                                                          \
+    {#name, has,                                                                                              \
+     [](const Arguments& a) { return utofu_##name(a.vcq, __VA_ARGS__, a.flags, a.mtu, a.gap, nullptr); },     \
+     [](const Arguments& a) {                                                                                 \
+         return utofu_prepare_##name(a.vcq, __VA_ARGS__, a.flags, a.mtu, a.gap, a.desc, a.desc_size);         \
+     }}
 
 const Function functions[] = {
     FUNCTION(put, transfer, a.id, a.lcl, a.rmt, a.length, a.edata),
@@ -131,7 +129,8 @@ const Mistake mistakes[] = {
 // Of the prepare functions alone.
 const Mistake of_prepare[] = {
     {"no descriptor", 0, UTOFU_ERR_INVALID_POINTER, [](Arguments& a) { a.desc = nullptr; }},
-    {"a descriptor not aligned", 0, UTOFU_ERR_INVALID_POINTER, [](Arguments& a) { a.desc = static_cast<char*>(a.desc) + 4; }},
+    {"a descriptor not aligned", 0, UTOFU_ERR_INVALID_POINTER,
+     [](Arguments& a) { a.desc = static_cast<char*>(a.desc) + 4; }},
     {"no size", 0, UTOFU_ERR_INVALID_POINTER, [](Arguments& a) { a.desc_size = nullptr; }},
 };
 
@@ -259,14 +258,17 @@ TEST(SimInput, QueriesAndIdsRefuseEachMistake)
             {"query_vcq_id", pointer, [&] { return utofu_query_vcq_id(vcq, nullptr); }},
             {"construct_vcq_id", pointer, [&] { return utofu_construct_vcq_id(nullptr, 0, 0, 0, &out); }},
             {"construct_vcq_id", pointer, [&] { return utofu_construct_vcq_id(c, 0, 0, 0, nullptr); }},
-            {"construct_vcq_id", UTOFU_ERR_INVALID_COORDS, [&] { return utofu_construct_vcq_id(outside, 0, 0, 0, &out); }},
+            {"construct_vcq_id", UTOFU_ERR_INVALID_COORDS,
+             [&] { return utofu_construct_vcq_id(outside, 0, 0, 0, &out); }},
             {"construct_vcq_id", UTOFU_ERR_INVALID_COORDS, [&] { return utofu_construct_vcq_id(no_b, 0, 0, 0, &out); }},
             {"construct_vcq_id", UTOFU_ERR_INVALID_TNI_ID, [&] { return utofu_construct_vcq_id(c, 6, 0, 0, &out); }},
             {"construct_vcq_id", UTOFU_ERR_INVALID_CQ_ID, [&] { return utofu_construct_vcq_id(c, 0, 9, 0, &out); }},
-            {"construct_vcq_id", UTOFU_ERR_INVALID_CMP_ID, [&] { return utofu_construct_vcq_id(c, 0, 0, 65535, &out); }},
+            {"construct_vcq_id", UTOFU_ERR_INVALID_CMP_ID,
+             [&] { return utofu_construct_vcq_id(c, 0, 0, 65535, &out); }},
             {"set_vcq_id_path", pointer, [&] { return utofu_set_vcq_id_path(nullptr, path); }},
             {"set_vcq_id_path", UTOFU_ERR_INVALID_VCQ_ID, [&] { return utofu_set_vcq_id_path(&any, path); }},
-            {"set_vcq_id_path", UTOFU_ERR_INVALID_PATH, [&, copy = id]() mutable { return utofu_set_vcq_id_path(&copy, no_path); }},
+            {"set_vcq_id_path", UTOFU_ERR_INVALID_PATH,
+             [&, copy = id]() mutable { return utofu_set_vcq_id_path(&copy, no_path); }},
             {"query_vcq_info", pointer, [&] { return utofu_query_vcq_info(id, nullptr, &tni, &cq, &extra); }},
             {"query_vcq_info", pointer, [&] { return utofu_query_vcq_info(id, c, nullptr, &cq, &extra); }},
             {"query_vcq_info", pointer, [&] { return utofu_query_vcq_info(id, c, &tni, nullptr, &extra); }},
@@ -280,7 +282,8 @@ TEST(SimInput, QueriesAndIdsRefuseEachMistake)
             {"get_path_coords", UTOFU_ERR_INVALID_PATH_ID, [&] { return utofu_get_path_coords(id, 255, path); }},
             {"query_my_coords", pointer, [&] { return utofu_query_my_coords(nullptr); }},
             {"query_num_unread_tcq", pointer, [&] { return utofu_query_num_unread_tcq(vcq, nullptr); }},
-            {"query_num_unread_tcq", UTOFU_ERR_INVALID_VCQ_HDL, [&] { return utofu_query_num_unread_tcq(vcq + 1, &count); }},
+            {"query_num_unread_tcq", UTOFU_ERR_INVALID_VCQ_HDL,
+             [&] { return utofu_query_num_unread_tcq(vcq + 1, &count); }},
             {"query_num_unread_mrq", pointer, [&] { return utofu_query_num_unread_mrq(vcq, nullptr); }},
             {"query_num_unread_mrq", UTOFU_ERR_INVALID_VCQ_HDL, [&] { return utofu_query_num_unread_mrq(0, &count); }},
         });
@@ -315,22 +318,31 @@ TEST(SimInput, VcqsAndMemoryRefuseEachMistake)
             {"create_vcq", UTOFU_ERR_INVALID_TNI_ID, [&] { return utofu_create_vcq(65535, 0, &other); }},
             {"create_vcq", flags, [&] { return utofu_create_vcq(0, ~0ul, &other); }},
             {"create_vcq_with_cmp_id", pointer, [&] { return utofu_create_vcq_with_cmp_id(0, 0, 0, nullptr); }},
-            {"create_vcq_with_cmp_id", UTOFU_ERR_INVALID_TNI_ID, [&] { return utofu_create_vcq_with_cmp_id(6, 0, 0, &other); }},
-            {"create_vcq_with_cmp_id", UTOFU_ERR_INVALID_CMP_ID, [&] { return utofu_create_vcq_with_cmp_id(0, 8, 0, &other); }},
+            {"create_vcq_with_cmp_id", UTOFU_ERR_INVALID_TNI_ID,
+             [&] { return utofu_create_vcq_with_cmp_id(6, 0, 0, &other); }},
+            {"create_vcq_with_cmp_id", UTOFU_ERR_INVALID_CMP_ID,
+             [&] { return utofu_create_vcq_with_cmp_id(0, 8, 0, &other); }},
             {"create_vcq_with_cmp_id", flags, [&] { return utofu_create_vcq_with_cmp_id(0, 0, 1ul << 40, &other); }},
-            {"create_vcq_with_cmp_id", flags, [&] { return utofu_create_vcq_with_cmp_id(0, 0, UTOFU_VCQ_FLAG_SESSION_MODE, &other); }},
+            {"create_vcq_with_cmp_id", flags,
+             [&] { return utofu_create_vcq_with_cmp_id(0, 0, UTOFU_VCQ_FLAG_SESSION_MODE, &other); }},
             {"free_vcq", handle, [&] { return utofu_free_vcq(0); }},
             {"reg_mem", UTOFU_ERR_INVALID_ADDRESS, [&] { return utofu_reg_mem(vcq, nowhere, 8, 0, &stadd); }},
             {"reg_mem", UTOFU_ERR_INVALID_SIZE, [&] { return utofu_reg_mem(vcq, at, SIZE_MAX, 0, &stadd); }},
             {"reg_mem", flags, [&] { return utofu_reg_mem(vcq, at, 8, ~0ul, &stadd); }},
             {"reg_mem_with_stag", handle, [&] { return utofu_reg_mem_with_stag(0, at, 256, 0, 0, &stadd); }},
             {"reg_mem_with_stag", pointer, [&] { return utofu_reg_mem_with_stag(vcq, at, 256, 0, 0, nullptr); }},
-            {"reg_mem_with_stag", UTOFU_ERR_INVALID_ADDRESS, [&] { return utofu_reg_mem_with_stag(vcq, nullptr, 256, 0, 0, &stadd); }},
-            {"reg_mem_with_stag", UTOFU_ERR_INVALID_ADDRESS, [&] { return utofu_reg_mem_with_stag(vcq, odd, 256, 0, 0, &stadd); }},
-            {"reg_mem_with_stag", UTOFU_ERR_INVALID_SIZE, [&] { return utofu_reg_mem_with_stag(vcq, at, 0, 0, 0, &stadd); }},
-            {"reg_mem_with_stag", UTOFU_ERR_INVALID_SIZE, [&] { return utofu_reg_mem_with_stag(vcq, at, 255, 0, 0, &stadd); }},
-            {"reg_mem_with_stag", UTOFU_ERR_INVALID_STAG, [&] { return utofu_reg_mem_with_stag(vcq, at, 256, 256, 0, &stadd); }},
-            {"reg_mem_with_stag", UTOFU_ERR_INVALID_STAG, [&] { return utofu_reg_mem_with_stag(vcq, at, 256, ~0u, 0, &stadd); }},
+            {"reg_mem_with_stag", UTOFU_ERR_INVALID_ADDRESS,
+             [&] { return utofu_reg_mem_with_stag(vcq, nullptr, 256, 0, 0, &stadd); }},
+            {"reg_mem_with_stag", UTOFU_ERR_INVALID_ADDRESS,
+             [&] { return utofu_reg_mem_with_stag(vcq, odd, 256, 0, 0, &stadd); }},
+            {"reg_mem_with_stag", UTOFU_ERR_INVALID_SIZE,
+             [&] { return utofu_reg_mem_with_stag(vcq, at, 0, 0, 0, &stadd); }},
+            {"reg_mem_with_stag", UTOFU_ERR_INVALID_SIZE,
+             [&] { return utofu_reg_mem_with_stag(vcq, at, 255, 0, 0, &stadd); }},
+            {"reg_mem_with_stag", UTOFU_ERR_INVALID_STAG,
+             [&] { return utofu_reg_mem_with_stag(vcq, at, 256, 256, 0, &stadd); }},
+            {"reg_mem_with_stag", UTOFU_ERR_INVALID_STAG,
+             [&] { return utofu_reg_mem_with_stag(vcq, at, 256, ~0u, 0, &stadd); }},
             {"reg_mem_with_stag", flags, [&] { return utofu_reg_mem_with_stag(vcq, at, 256, 0, 2, &stadd); }},
             {"query_stadd", pointer, [&] { return utofu_query_stadd(w.good.id, 0, nullptr); }},
             {"query_stadd", UTOFU_ERR_INVALID_VCQ_ID, [&] { return utofu_query_stadd(0, 0, &stadd); }},

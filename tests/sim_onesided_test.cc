@@ -52,7 +52,9 @@ TEST(SimPut, MovesBytesAndGivesAllThreeNotices)
         utofu_mrq_notice notice{};
         if (rank.number == 0) {
             int token = 0;
-            ASSERT_EQ(posted([&] { return utofu_put(me.vcq, me.id_of(1), me.stadd, me.stadd_of(1), 256, 42, all_notices, &token); }),
+            ASSERT_EQ(posted([&] {
+                          return utofu_put(me.vcq, me.id_of(1), me.stadd, me.stadd_of(1), 256, 42, all_notices, &token);
+                      }),
                       UTOFU_SUCCESS);
             void* cbdata = nullptr;
             EXPECT_EQ(wait_tcq(me.vcq, &cbdata), UTOFU_SUCCESS);
@@ -83,10 +85,14 @@ TEST(SimPut, PiggybackNeedsNoRegistration)
         Member me(rank, const_cast<uint64_t*>(buffer), sizeof buffer);
         if (rank.number == 0) {
             uint64_t data[4] = {1, 2, 3, 4};
-            ASSERT_EQ(posted([&] { return utofu_put_piggyback(me.vcq, me.id_of(1), data, me.stadd_of(1) + 8, 32, 0, 0, nullptr); }),
+            ASSERT_EQ(posted([&] {
+                          return utofu_put_piggyback(me.vcq, me.id_of(1), data, me.stadd_of(1) + 8, 32, 0, 0, nullptr);
+                      }),
                       UTOFU_SUCCESS);
-            ASSERT_EQ(posted([&] { return utofu_put_piggyback8(me.vcq, me.id_of(1), 0x1122334455667788, me.stadd_of(1), 3, 0, 0,
-                                           nullptr); }),
+            ASSERT_EQ(posted([&] {
+                          return utofu_put_piggyback8(me.vcq, me.id_of(1), 0x1122334455667788, me.stadd_of(1), 3, 0, 0,
+                                                      nullptr);
+                      }),
                       UTOFU_SUCCESS);
         } else {
             EXPECT_TRUE(wait_until([&] { return buffer[0] == 0x667788; }));
@@ -101,8 +107,10 @@ TEST(SimGet, FetchesWhileTheTargetDoesNothing)
         std::vector<uint8_t> buffer(100'000, rank.number == 0 ? 0 : 9);
         Member me(rank, buffer.data(), buffer.size());
         if (rank.number == 0) {
-            ASSERT_EQ(posted([&] { return utofu_get(me.vcq, me.id_of(1), me.stadd + 1, me.stadd_of(1) + 5, 99'000, 3, all_notices,
-                                nullptr); }),
+            ASSERT_EQ(posted([&] {
+                          return utofu_get(me.vcq, me.id_of(1), me.stadd + 1, me.stadd_of(1) + 5, 99'000, 3,
+                                           all_notices, nullptr);
+                      }),
                       UTOFU_SUCCESS);
             utofu_mrq_notice notice{};
             EXPECT_EQ(wait_mrq(me.vcq, &notice), UTOFU_SUCCESS);
@@ -224,9 +232,11 @@ TEST(SimErrors, ComeBackThroughTheQueues)
         EXPECT_EQ(notice.vcq_id, me.id_of(1));
         EXPECT_EQ(put(me.stadd, rmt + 4089, 8), UTOFU_SUCCESS);
         EXPECT_EQ(wait_mrq(me.vcq, &notice), UTOFU_ERR_MRQ_RMT_LENGTH);
-        EXPECT_EQ(posted([&] { return utofu_get(me.vcq, me.id_of(1), nowhere, rmt, 8, 0, 0, nullptr); }), UTOFU_SUCCESS);
+        EXPECT_EQ(posted([&] { return utofu_get(me.vcq, me.id_of(1), nowhere, rmt, 8, 0, 0, nullptr); }),
+                  UTOFU_SUCCESS);
         EXPECT_EQ(wait_mrq(me.vcq, &notice), UTOFU_ERR_MRQ_LCL_STADD);
-        EXPECT_EQ(posted([&] { return utofu_get(me.vcq, me.id_of(1), me.stadd + 4095, rmt, 8, 0, 0, nullptr); }), UTOFU_SUCCESS);
+        EXPECT_EQ(posted([&] { return utofu_get(me.vcq, me.id_of(1), me.stadd + 4095, rmt, 8, 0, 0, nullptr); }),
+                  UTOFU_SUCCESS);
         EXPECT_EQ(wait_mrq(me.vcq, &notice), UTOFU_ERR_MRQ_LCL_LENGTH);
         // Nothing of the failed ones goes further.
         EXPECT_EQ(utofu_poll_tcq(me.vcq, 0, &cbdata), UTOFU_ERR_NOT_FOUND);

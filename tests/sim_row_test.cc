@@ -67,11 +67,12 @@ struct Rows {
     }
     [[nodiscard]] int add(size_t word, uint64_t by, unsigned long flags, uint64_t edata = 0) const
     {
-        return row([&] { return utofu_armw8(vcq, id, UTOFU_ARMW_OP_ADD, by, stadd + word * 8, edata, flags, nullptr); });
+        return row(
+            [&] { return utofu_armw8(vcq, id, UTOFU_ARMW_OP_ADD, by, stadd + word * 8, edata, flags, nullptr); });
     }
     [[nodiscard]] uint64_t at(size_t word) const { return __atomic_load_n(&memory[word], __ATOMIC_RELAXED); }
-    // Each word looked at once. Not by memcmp, nor by ==, which calls it: where it has found a difference it looks there
-    // again, and says "equal" of all if the byte has changed between its two looks.
+    // Each word looked at once. Not by memcmp, nor by ==, which calls it: where it has found a difference it looks
+    // there again, and says "equal" of all if the byte has changed between its two looks.
     [[nodiscard]] bool holds(const std::array<uint64_t, words>& wanted) const
     {
         size_t i = 0;
@@ -108,8 +109,9 @@ ROW_TEST(EachOperationReachesEachWord)
                 for (size_t i = 0; i < count; i++) {
                     const uint64_t by = noise(i + first);
                     wanted[first + i] = apply(op, wanted[first + i], by);
-                    ASSERT_EQ(row([&] { return utofu_armw8(vcq, id, op, by, stadd + (first + i) * 8, 0, held, nullptr); }),
-                              UTOFU_SUCCESS);
+                    ASSERT_EQ(
+                        row([&] { return utofu_armw8(vcq, id, op, by, stadd + (first + i) * 8, 0, held, nullptr); }),
+                        UTOFU_SUCCESS);
                 }
                 ASSERT_EQ(utofu_post_toq(vcq, nullptr, 0, nullptr), UTOFU_SUCCESS);
                 ASSERT_TRUE(wait_until([&] { return holds(wanted); })) << op << ", " << count << " from " << first;
@@ -137,7 +139,8 @@ ROW_TEST(HalfWordsDoNotCarryIntoEachOther)
         }
 }
 
-// A row is broken off wherever the next one does not continue it; what is posted without the flag comes after all of it.
+// A row is broken off wherever the next one does not continue it; what is posted without the flag comes after all of
+// it.
 ROW_TEST(WhatFollowsFindsTheRowDone)
 {
     const std::function<int()> followers[] = {
@@ -148,7 +151,8 @@ ROW_TEST(WhatFollowsFindsTheRowDone)
         [&] {
             alignas(8) char row[64];
             size_t bytes = 0;
-            EXPECT_EQ(utofu_prepare_armw8(vcq, id, UTOFU_ARMW_OP_OR, 0, stadd + 8, 1, told, row, &bytes), UTOFU_SUCCESS);
+            EXPECT_EQ(utofu_prepare_armw8(vcq, id, UTOFU_ARMW_OP_OR, 0, stadd + 8, 1, told, row, &bytes),
+                      UTOFU_SUCCESS);
             return utofu_post_toq(vcq, row, bytes, nullptr);
         },
     };
@@ -233,7 +237,8 @@ ROW_TEST(HalfWordsAreSwappedEachByItself)
 ROW_TEST(OnlyItsLikeContinuesARow)
 {
     ASSERT_EQ(utofu_cswap8(vcq, id, 0, 1, stadd, 7, held, nullptr), UTOFU_SUCCESS);
-    EXPECT_EQ(utofu_armw8(vcq, id, static_cast<utofu_armw_op>(0), 1, stadd + 8, 7, held, nullptr), UTOFU_ERR_INVALID_OP);
+    EXPECT_EQ(utofu_armw8(vcq, id, static_cast<utofu_armw_op>(0), 1, stadd + 8, 7, held, nullptr),
+              UTOFU_ERR_INVALID_OP);
     ASSERT_EQ(add(1, 2, held, 7), UTOFU_SUCCESS);
     ASSERT_EQ(utofu_cswap8(vcq, id, 0, 3, stadd + 16, 7, held, nullptr), UTOFU_SUCCESS);
     ASSERT_EQ(utofu_cswap4(vcq, id, 0, 4, stadd + 24, 7, held, nullptr), UTOFU_SUCCESS);
@@ -320,7 +325,8 @@ ROW_TEST(BadInputIsRefusedInTheMiddleOfARow)
     ASSERT_EQ(add(0, 1, held), UTOFU_SUCCESS);
     EXPECT_EQ(utofu_armw8(vcq, id, UTOFU_ARMW_OP_ADD, 1, stadd + 12, 0, held, nullptr), UTOFU_ERR_INVALID_STADD);
     EXPECT_EQ(utofu_armw8(vcq, id, UTOFU_ARMW_OP_ADD, 1, stadd + 8, 256, held, nullptr), UTOFU_ERR_INVALID_EDATA);
-    EXPECT_EQ(utofu_armw8(vcq, id, UTOFU_ARMW_OP_ADD, 1, stadd + 8, 0, held | 1ul << 60, nullptr), UTOFU_ERR_INVALID_FLAGS);
+    EXPECT_EQ(utofu_armw8(vcq, id, UTOFU_ARMW_OP_ADD, 1, stadd + 8, 0, held | 1ul << 60, nullptr),
+              UTOFU_ERR_INVALID_FLAGS);
     EXPECT_EQ(utofu_armw8(vcq, ~id, UTOFU_ARMW_OP_ADD, 1, stadd + 8, 0, held, nullptr), UTOFU_ERR_INVALID_VCQ_ID);
     EXPECT_EQ(utofu_armw8(vcq + 8, id, UTOFU_ARMW_OP_ADD, 1, stadd + 8, 0, held, nullptr), UTOFU_ERR_INVALID_VCQ_HDL);
     ASSERT_EQ(add(1, 1, held), UTOFU_SUCCESS);
@@ -346,7 +352,9 @@ TEST(SimRowOfTheDead, FailsWordByWord)
             const utofu_vcq_id_t other = rank.get(2);
             const utofu_stadd_t there = rank.get(3);
             for (size_t i = 0; i < 4; i++)
-                ASSERT_EQ(posted([&] { return utofu_armw8(vcq, other, UTOFU_ARMW_OP_ADD, 1, there + i * 8, 3, held, nullptr); }),
+                ASSERT_EQ(posted([&] {
+                              return utofu_armw8(vcq, other, UTOFU_ARMW_OP_ADD, 1, there + i * 8, 3, held, nullptr);
+                          }),
                           UTOFU_SUCCESS);
             rank.barrier();
             rank.barrier();

@@ -231,8 +231,9 @@ TEST(SimSession, AFailedPutStartsNothingAndErrorsComeBack)
             EXPECT_EQ(me.relay(0, 0, words, 1, 0), UTOFU_SUCCESS);       // remote STADD outside
             EXPECT_EQ(me.relay(0, words, 0, 1, 0), UTOFU_SUCCESS);       // local STADD outside
             EXPECT_EQ(me.relay(0, 0, 7, 1, 0), UTOFU_SUCCESS);
-            EXPECT_EQ(posted([&] { return utofu_put_piggyback8(me.session, me.id_of(0), 0, me.at(0), 8, 0, 0, nullptr); }),
-                      UTOFU_ERR_NOT_SUPPORTED);
+            EXPECT_EQ(
+                posted([&] { return utofu_put_piggyback8(me.session, me.id_of(0), 0, me.at(0), 8, 0, 0, nullptr); }),
+                UTOFU_ERR_NOT_SUPPORTED);
         }
         memory[0] = 3;
         rank.barrier();

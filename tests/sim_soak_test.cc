@@ -92,9 +92,9 @@ struct Endpoint {
     }
 };
 
-// A circuit of two: the one who lives has a start/end gate and a relay on TNI `slot`, the worker a start/end gate there.
-// What they tell each other on the board, by slot: both gates, and the worker's pid when its gate is set, then when
-// the other's are too.
+// A circuit of two: the one who lives has a start/end gate and a relay on TNI `slot`, the worker a start/end gate
+// there. What they tell each other on the board, by slot: both gates, and the worker's pid when its gate is set, then
+// when the other's are too.
 struct Circuit {
     static constexpr unsigned relay_word = 100;
     static constexpr unsigned worker_word = 110;
@@ -144,7 +144,8 @@ struct Circuit {
         const uint64_t pid = rank.get(set_word + slot);
         if (pid != partner) {
             const utofu_vbg_id_t other = rank.get(worker_word + slot);
-            utofu_vbg_setting both[2] = {setting(gates[0], gates[1], UTOFU_VBG_ID_NULL), setting(gates[1], gates[0], other)};
+            utofu_vbg_setting both[2] = {setting(gates[0], gates[1], UTOFU_VBG_ID_NULL),
+                                         setting(gates[1], gates[0], other)};
             if (utofu_set_vbg(both, 2) != UTOFU_SUCCESS) {
                 return false;
             }

@@ -97,7 +97,8 @@ void check_inject_effect(World& w)
             ++round;
             if (w.rank() == 0) {
                 std::memcpy(w.local(), &step.operand, 8);
-                CHECK(w, post(w, {step.op, step.type, step.count, 1, 512, w.local(), nullptr, nullptr}, Form::inject) == 0);
+                CHECK(w, post(w, {step.op, step.type, step.count, 1, 512, w.local(), nullptr, nullptr},
+                              Form::inject) == 0);
                 posted = round;
                 const std::uint64_t deadline = World::now_ms() + 1000 * w.patience();
                 while (seen != round && World::now_ms() < deadline)
@@ -232,10 +233,12 @@ void check_access(World& w)
     // "FI_REMOTE_READ: the memory buffer may be used as the source buffer of ... an atomic fetch"
     for (auto [type, count] : {std::pair{FI_UINT64, 1}, {FI_UINT8, 100}, {FI_DOUBLE, 40}, {FI_LONG_DOUBLE, 5}}) {
         const std::uint64_t before = fi_cntr_read(w.reads());
-        const std::size_t bytes = static_cast<std::size_t>(count) * (type == FI_UINT8 ? 1 : type == FI_LONG_DOUBLE ? sizeof(long double) : 8);
+        const std::size_t bytes = static_cast<std::size_t>(count) * (type == FI_UINT8         ? 1
+                                                                     : type == FI_LONG_DOUBLE ? sizeof(long double)
+                                                                                              : 8);
         CHECK(w, w.post([&, type = type, count = count] {
-            return fi_fetch_atomic(w.ep(), nullptr, static_cast<std::size_t>(count), nullptr, w.local(64), w.desc(), w.peer(target),
-                                   theirs.base + 16, theirs.key, type, FI_ATOMIC_READ, nullptr);
+            return fi_fetch_atomic(w.ep(), nullptr, static_cast<std::size_t>(count), nullptr, w.local(64), w.desc(),
+                                   w.peer(target), theirs.base + 16, theirs.key, type, FI_ATOMIC_READ, nullptr);
         }) == 0);
         CHECK(w, w.wait_count(w.reads(), before + 1) == 0);
         bool same = true;
@@ -266,7 +269,8 @@ void check_access(World& w)
 
 void check_order(World& w)
 {
-    constexpr std::uint64_t orders = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+    constexpr std::uint64_t orders =
+        FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
     if ((w.info().tx_attr->msg_order & orders) != orders) {
         w.barrier();
         return;

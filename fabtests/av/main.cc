@@ -65,7 +65,8 @@ class Addresses {
             const auto* from = w.shared().name[r];
             bytes_.insert(bytes_.end(), from, from + w.shared().name_length[r]);
             if (r == spoilt)
-                std::memset(bytes_.data() + bytes_.size() - w.shared().name_length[r], 0xa5, w.shared().name_length[r] - 1);
+                std::memset(bytes_.data() + bytes_.size() - w.shared().name_length[r], 0xa5,
+                            w.shared().name_length[r] - 1);
         }
         const char* at = reinterpret_cast<const char*>(bytes_.data());
         for (unsigned r = 0; r < w.ranks() && texts_; ++r, at += std::strlen(at) + 1)
@@ -146,7 +147,8 @@ void several(World& w)
             continue;
         std::array<fi_addr_t, max_ranks> places{};
         const std::uint64_t flags = type == FI_AV_TABLE ? FI_MORE : 0;
-        CHECK(w, fi_av_insert(v.av, all.array(), w.ranks(), places.data(), flags, nullptr) == static_cast<int>(w.ranks()));
+        CHECK(w,
+              fi_av_insert(v.av, all.array(), w.ranks(), places.data(), flags, nullptr) == static_cast<int>(w.ranks()));
         CHECK(w, fi_av_insert(v.av, all.array(), 0, nullptr, 0, nullptr) == 0); // the list of FI_MORE is complete
         for (unsigned r = 0; r < w.ranks(); ++r) {
             CHECK(w, places[r] != FI_ADDR_NOTAVAIL && places[r] != FI_ADDR_UNSPEC);
@@ -244,7 +246,9 @@ unsigned before(World& w) { return (w.rank() + w.ranks() - 1) % w.ranks(); }
 void round_trip(World& w, Station& s, fi_addr_t to, unsigned round)
 {
     fill(w.local(), 500, w.rank(), round);
-    CHECK(w, s.post([&] { return fi_trecv(s.ep(), w.local(4096), 500, w.desc(), FI_ADDR_UNSPEC, round, 0, nullptr); }) == 0);
+    CHECK(w, s.post([&] {
+        return fi_trecv(s.ep(), w.local(4096), 500, w.desc(), FI_ADDR_UNSPEC, round, 0, nullptr);
+    }) == 0);
     CHECK(w, s.post([&] { return fi_tsend(s.ep(), w.local(), 500, w.desc(), to, round, nullptr); }) == 0);
     CHECK(w, s.wait(s.rx()).error.err == 0);
     CHECK(w, s.wait(s.tx()).error.err == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What fi_writemsg and fi_readmsg are given, for one local and one remote segment. Used by the programs for fi_rma(3) and
-// fi_mr(3); calls the world.
+// What fi_writemsg and fi_readmsg are given, for one local and one remote segment. Used by the programs for fi_rma(3)
+// and fi_mr(3); calls the world.
 #pragma once
 
 #include <rdma/fi_rma.h>

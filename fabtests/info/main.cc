@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_getinfo(3), fi_fabric(3) and fi_domain(3), statement by statement, and the refusal of what fi_trigger(3) offers; any
-// provider (-p). Run by make check and by hand. Calls libfabric.
+// fi_getinfo(3), fi_fabric(3) and fi_domain(3), statement by statement, and the refusal of what fi_trigger(3) offers;
+// any provider (-p). Run by make check and by hand. Calls libfabric.
 #include "info_checks.h"
 
 #include <cstring>
@@ -124,7 +124,8 @@ void limits(World& w)
     }
 }
 
-/// CAPABILITIES: primary ones when asked for and only then, modifiers where none is named, secondary ones or -FI_ENODATA
+/// CAPABILITIES: primary ones when asked for and only then, modifiers where none is named, secondary ones or
+/// -FI_ENODATA
 void capabilities(World& w)
 {
     constexpr std::uint64_t primary[] = {FI_MSG, FI_TAGGED, FI_RMA, FI_ATOMIC, FI_DIRECTED_RECV, FI_NAMED_RX_CTX,
@@ -160,8 +161,8 @@ void capabilities(World& w)
         if (rc == 0)
             CHECK(w, (a.info->caps & memory) == modifier);
     }
-    for (std::uint64_t secondary : {FI_MULTI_RECV, FI_SOURCE, FI_SHARED_AV, FI_TRIGGER, FI_FENCE, FI_LOCAL_COMM, FI_REMOTE_COMM,
-                                    FI_SOURCE | FI_SOURCE_ERR, FI_RMA_PMEM, FI_RMA_EVENT}) {
+    for (std::uint64_t secondary : {FI_MULTI_RECV, FI_SOURCE, FI_SHARED_AV, FI_TRIGGER, FI_FENCE, FI_LOCAL_COMM,
+                                    FI_REMOTE_COMM, FI_SOURCE | FI_SOURCE_ERR, FI_RMA_PMEM, FI_RMA_EVENT}) {
         Ask a(w);
         a.hints->caps = FI_MSG | FI_RMA | secondary;
         const int rc = a();
@@ -177,7 +178,8 @@ void modes(World& w)
     const int rc = a();
     CHECK(w, rc == 0 || !w.ours());
     for (const fi_info* info = a.info; info != nullptr; info = info->next)
-        CHECK(w, info->mode == 0 && info->tx_attr->mode == 0 && info->rx_attr->mode == 0 && info->domain_attr->mode == 0);
+        CHECK(w,
+              info->mode == 0 && info->tx_attr->mode == 0 && info->rx_attr->mode == 0 && info->domain_attr->mode == 0);
     Ask able(w);
     able.hints->mode = ~std::uint64_t{0};
     CHECK(w, able() == 0);
@@ -188,7 +190,8 @@ void modes(World& w)
 /// Enumerations: what is asked for comes back, or -FI_ENODATA; FI_THREAD_SAFE and both tables of addresses
 void choices(World& w)
 {
-    for (fi_threading threading : {FI_THREAD_SAFE, FI_THREAD_FID, FI_THREAD_DOMAIN, FI_THREAD_COMPLETION, FI_THREAD_ENDPOINT}) {
+    for (fi_threading threading :
+         {FI_THREAD_SAFE, FI_THREAD_FID, FI_THREAD_DOMAIN, FI_THREAD_COMPLETION, FI_THREAD_ENDPOINT}) {
         Ask a(w);
         a.hints->domain_attr->threading = threading;
         const int rc = a();

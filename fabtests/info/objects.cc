@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Addresses of fi_getinfo(3), and fabrics and domains as fi_fabric(3) and fi_domain(3) have them. Called by main.cc; calls
-// libfabric.
+// Addresses of fi_getinfo(3), and fabrics and domains as fi_fabric(3) and fi_domain(3) have them. Called by main.cc;
+// calls libfabric.
 #include "info_checks.h"
 
 #include <string>
@@ -186,8 +186,8 @@ void info_domain(World& w)
     CHECK(w, fi_close(&second->fid) == 0);
 }
 
-/// fi_close: "All objects associated with the opened domain must be released prior to calling fi_close, otherwise the call
-/// will return -FI_EBUSY"
+/// fi_close: "All objects associated with the opened domain must be released prior to calling fi_close, otherwise the
+/// call will return -FI_EBUSY"
 void info_domain_busy(World& w)
 {
     Ask a(w);

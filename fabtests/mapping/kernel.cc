@@ -59,7 +59,9 @@ void kfi_inject_atomic(World& w)
     Desk d(w, {.counters = FI_WRITE});
     for (std::uint64_t i = 1; i <= 100; ++i) {
         std::uint64_t operand = i;
-        CHECK(w, d.ok([&] { return fi_inject_atomic(d.ep(), &operand, 1, d.peer(), d.at(0), d.key(), FI_UINT64, FI_SUM); }));
+        CHECK(w, d.ok([&] {
+            return fi_inject_atomic(d.ep(), &operand, 1, d.peer(), d.at(0), d.key(), FI_UINT64, FI_SUM);
+        }));
         operand = 1 << 30;
     }
     CHECK(w, d.flush(FI_WRITE, 100));
@@ -75,16 +77,16 @@ void kfi_fetch_calls(World& w)
     *d.mine<std::uint64_t>() = 5;
     auto back = [&] { return *d.mine<std::uint64_t>(512); };
     CHECK(w, d.ok([&] {
-        return fi_fetch_atomic(d.ep(), d.mine(), 1, d.desc(), d.mine(512), d.desc(), d.peer(), d.at(0), d.key(), FI_UINT64,
-                               FI_SUM, nullptr);
+        return fi_fetch_atomic(d.ep(), d.mine(), 1, d.desc(), d.mine(512), d.desc(), d.peer(), d.at(0), d.key(),
+                               FI_UINT64, FI_SUM, nullptr);
     }));
     CHECK(w, d.flush(FI_READ, 1) && back() == 0);
     const fi_ioc operand{d.mine(), 1};
     fi_ioc result{d.mine(512), 1};
     void* desc = d.desc();
     CHECK(w, d.ok([&] {
-        return fi_fetch_atomicv(d.ep(), &operand, &desc, 1, &result, &desc, 1, d.peer(), d.at(0), d.key(), FI_UINT64, FI_SUM,
-                                nullptr);
+        return fi_fetch_atomicv(d.ep(), &operand, &desc, 1, &result, &desc, 1, d.peer(), d.at(0), d.key(), FI_UINT64,
+                                FI_SUM, nullptr);
     }));
     CHECK(w, d.flush(FI_READ, 2) && back() == 5);
     Message m(d, 1, 0, FI_SUM, &m);
@@ -107,8 +109,8 @@ void kfi_compare_calls(World& w)
     auto back = [&] { return *d.mine<std::uint64_t>(512); };
     set(7, 0);
     CHECK(w, d.ok([&] {
-        return fi_compare_atomic(d.ep(), d.mine(), 1, d.desc(), d.mine(256), d.desc(), d.mine(512), d.desc(), d.peer(), d.at(0),
-                                 d.key(), FI_UINT64, FI_CSWAP, nullptr);
+        return fi_compare_atomic(d.ep(), d.mine(), 1, d.desc(), d.mine(256), d.desc(), d.mine(512), d.desc(), d.peer(),
+                                 d.at(0), d.key(), FI_UINT64, FI_CSWAP, nullptr);
     }));
     CHECK(w, d.flush(FI_READ, 1) && back() == 0);
     set(9, 8); // 7 <= 8
@@ -116,8 +118,8 @@ void kfi_compare_calls(World& w)
     fi_ioc result{d.mine(512), 1};
     void* desc = d.desc();
     CHECK(w, d.ok([&] {
-        return fi_compare_atomicv(d.ep(), &operand, &desc, 1, &compare, &desc, 1, &result, &desc, 1, d.peer(), d.at(0), d.key(),
-                                  FI_UINT64, FI_CSWAP_GE, nullptr);
+        return fi_compare_atomicv(d.ep(), &operand, &desc, 1, &compare, &desc, 1, &result, &desc, 1, d.peer(), d.at(0),
+                                  d.key(), FI_UINT64, FI_CSWAP_GE, nullptr);
     }));
     CHECK(w, d.flush(FI_READ, 2) && back() == 7);
     set(0xff00, 0xf0f0);
@@ -127,7 +129,8 @@ void kfi_compare_calls(World& w)
     const std::uint64_t before = back();
     CHECK(w, before == 9);
     w.barrier();
-    CHECK(w, w.until([&] { return d.value<std::uint64_t>(0) == ((0xff00 & 0xf0f0) | (before & ~std::uint64_t{0xf0f0})); }));
+    CHECK(w, w.until(
+                 [&] { return d.value<std::uint64_t>(0) == ((0xff00 & 0xf0f0) | (before & ~std::uint64_t{0xf0f0})); }));
 }
 
 /// kfi_atomicvalid and its two like: 0 and how many at once, or -FI_EOPNOTSUPP
@@ -173,7 +176,8 @@ void kfi_fenced_message(World& w)
         for (unsigned i = 0; i < 8; ++i) {
             const std::uint64_t value = round;
             CHECK(w, d.ok([&] {
-                return fi_inject_atomic(d.ep(), &value, 1, d.peer(), d.at(8 * i), d.key(), FI_UINT64, i % 2 ? FI_MAX : FI_ATOMIC_WRITE);
+                return fi_inject_atomic(d.ep(), &value, 1, d.peer(), d.at(8 * i), d.key(), FI_UINT64,
+                                        i % 2 ? FI_MAX : FI_ATOMIC_WRITE);
             }));
         }
         const fi_msg_tagged send{&out, &desc, 1, d.peer(), round, 0, nullptr, 0};
@@ -220,7 +224,8 @@ void kfi_remote_signal(World& w)
     w.barrier();
     for (unsigned i = 0; i < 10; ++i) {
         const std::uint64_t one = 1;
-        CHECK(w, d.ok([&] { return fi_inject_atomic(d.ep(), &one, 1, d.peer(), d.at(0), d.key(), FI_UINT64, FI_SUM); }));
+        CHECK(w,
+              d.ok([&] { return fi_inject_atomic(d.ep(), &one, 1, d.peer(), d.at(0), d.key(), FI_UINT64, FI_SUM); }));
     }
     CHECK(w, fi_cntr_wait(signal, before + 10, static_cast<int>(1000 * w.patience())) == 0);
     CHECK(w, d.value<std::uint64_t>(0) == 10);
@@ -255,7 +260,9 @@ void kfi_cntr_light(World& w)
     fid_cntr* const c = d.s.counter(FI_WRITE);
     for (unsigned round = 1; round <= 20; ++round) {
         for (unsigned i = 0; i < 50; ++i)
-            CHECK(w, d.ok([&] { return fi_write(d.ep(), d.mine(), 64, d.desc(), d.peer(), d.at(64 * i), d.key(), nullptr); }));
+            CHECK(w, d.ok([&] {
+                return fi_write(d.ep(), d.mine(), 64, d.desc(), d.peer(), d.at(64 * i), d.key(), nullptr);
+            }));
         CHECK(w, fi_cntr_wait(c, 50 * round, static_cast<int>(1000 * w.patience())) == 0);
     }
     CHECK(w, fi_cntr_read(c) == 1000 && fi_cntr_readerr(c) == 0);

@@ -242,9 +242,10 @@ void add_all(Desk& d, std::size_t offset, bool fetching)
         const std::uint64_t done = fi_cntr_read(d.s.counter(kind));
         *d.mine<T>(0) = 3;
         CHECK(w, d.ok([&] {
-            return fetching ? fi_fetch_atomic(d.ep(), d.mine(0), 1, d.desc(), d.mine(64), d.desc(), d.s.peer(0), at, key,
-                                              type_of<T>, FI_SUM, nullptr)
-                            : fi_atomic(d.ep(), d.mine(0), 1, d.desc(), d.s.peer(0), at, key, type_of<T>, FI_SUM, nullptr);
+            return fetching
+                       ? fi_fetch_atomic(d.ep(), d.mine(0), 1, d.desc(), d.mine(64), d.desc(), d.s.peer(0), at, key,
+                                         type_of<T>, FI_SUM, nullptr)
+                       : fi_atomic(d.ep(), d.mine(0), 1, d.desc(), d.s.peer(0), at, key, type_of<T>, FI_SUM, nullptr);
         }));
         CHECK(w, d.flush(kind, done + 1));
         if (fetching) { // grows by what was added by anybody
@@ -309,7 +310,8 @@ void ucx_atomic_cswap(World& w)
     for (unsigned i = 0; i < 50; ++i) {
         CHECK(w, compare_swap<std::uint32_t>(d, i, i + 1, 4) == i);
         CHECK(w, compare_swap<std::uint32_t>(d, i, 99999, 4) == i + 1);
-        CHECK(w, compare_swap<std::uint64_t>(d, i * 0x100000001ull, (i + 1) * 0x100000001ull, 64) == i * 0x100000001ull);
+        CHECK(w,
+              compare_swap<std::uint64_t>(d, i * 0x100000001ull, (i + 1) * 0x100000001ull, 64) == i * 0x100000001ull);
         CHECK(w, compare_swap<std::uint64_t>(d, i, 99999, 64) == (i + 1) * 0x100000001ull);
     }
     w.barrier();

@@ -111,7 +111,8 @@ void ucx_am(World& w)
     CHECK(w, d.flush(FI_SEND, 40));
 }
 
-/// ucp_am_data_release: data that the handler keeps stays in its buffer; releasing the last piece posts the buffer anew.
+/// ucp_am_data_release: data that the handler keeps stays in its buffer; releasing the last piece posts the buffer
+/// anew.
 void ucx_am_keep(World& w)
 {
     Desk d(w, with_buffers);
@@ -411,7 +412,8 @@ void ucx_err_handler(World& w)
     Desk d(w);
     int request = 0;
     CHECK(w, d.ok([&] {
-        return fi_write(d.ep(), d.mine(), 8, d.desc(), d.peer(), d.at(0), d.key() + (std::uint64_t{0x7355} << 40), &request);
+        return fi_write(d.ep(), d.mine(), 8, d.desc(), d.peer(), d.at(0), d.key() + (std::uint64_t{0x7355} << 40),
+                        &request);
     }));
     const Entry e = d.sent();
     CHECK(w, e.error.err > 0 && e.error.op_context == &request);

@@ -58,8 +58,8 @@ void Both<Tagged>::inject(World& w)
     for (unsigned i = 0; i < rounds; ++i)
         CHECK(w, m.recv(m.in(i * 2048), 2048, i) == 0);
     w.barrier();
-    // "The data buffer is available for reuse immediately on return from the call, and no CQ entry"; FI_INJECT: the same
-    // for fi_sendmsg, which has its entry when it asks for one.
+    // "The data buffer is available for reuse immediately on return from the call, and no CQ entry"; FI_INJECT: the
+    // same for fi_sendmsg, which has its entry when it asks for one.
     unsigned entries = 0;
     for (unsigned i = 0; i < rounds; ++i) {
         fill(buffer.data(), size_of(i), w.rank(), i);

@@ -125,8 +125,9 @@ void Both<Tagged>::many(World& w)
     for (unsigned i = 0; i < each; ++i)
         for (unsigned r = 0; r < w.ranks(); ++r) {
             while (true) {
-                const ssize_t rc = Tagged ? fi_tsend(m.station.ep(), m.out(), 48, w.desc(), m.station.peer(r), 9, nullptr)
-                                          : fi_send(m.station.ep(), m.out(), 48, w.desc(), m.station.peer(r), nullptr);
+                const ssize_t rc = Tagged
+                                       ? fi_tsend(m.station.ep(), m.out(), 48, w.desc(), m.station.peer(r), 9, nullptr)
+                                       : fi_send(m.station.ep(), m.out(), 48, w.desc(), m.station.peer(r), nullptr);
                 look();
                 if (rc == 0)
                     break;
@@ -229,8 +230,8 @@ void Both<Tagged>::directed(World& w)
     Mail m(w, Tagged);
     if (!w.has(FI_DIRECTED_RECV))
         return;
-    // "a buffer should be posted to receive incoming data from a specific remote endpoint": in the reverse order of rank,
-    // from everybody but oneself twice, then once from anybody.
+    // "a buffer should be posted to receive incoming data from a specific remote endpoint": in the reverse order of
+    // rank, from everybody but oneself twice, then once from anybody.
     const unsigned others = w.ranks() - 1;
     for (unsigned round = 0; round < 2; ++round) {
         if (round == 1)

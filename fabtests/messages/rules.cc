@@ -84,8 +84,8 @@ void Both<Tagged>::fence(World& w)
     Mail m(w, Tagged);
     if (!w.has(FI_FENCE) || !w.has(FI_RMA))
         return;
-    // "deferred until all previous operations targeting the same peer endpoint have completed": the message tells of the
-    // writes before it.
+    // "deferred until all previous operations targeting the same peer endpoint have completed": the message tells of
+    // the writes before it.
     const unsigned to = m.next();
     for (unsigned round = 1; round <= 50; ++round) {
         CHECK(w, m.recv(m.in(), 8, round) == 0);

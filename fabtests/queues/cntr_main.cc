@@ -154,7 +154,8 @@ void wait_error(World& w)
             continue;
         CHECK(w, in_thread(w, [&] { return fi_cntr_wait(c, 5, -1); }, [&] { fi_cntr_adderr(c, 1); }) == -FI_EAVAIL);
         std::uint64_t errors = 1000;
-        CHECK(w, in_thread(w, [&] { return fi_cntr_wait(c, 5, -1); }, [&] { fi_cntr_seterr(c, ++errors); }) == -FI_EAVAIL);
+        CHECK(w, in_thread(
+                     w, [&] { return fi_cntr_wait(c, 5, -1); }, [&] { fi_cntr_seterr(c, ++errors); }) == -FI_EAVAIL);
         CHECK(w, fi_cntr_read(c) == 0);
         CHECK(w, fi_close(&c->fid) == 0);
     }
@@ -249,11 +250,12 @@ void bindings(World& w)
     ok([&] { return fi_inject_atomic(s.ep(), w.local(), 1, peer, at, key, FI_UINT64, FI_SUM); });
     ok([&] { return fi_read(s.ep(), w.local(64), 64, w.desc(), peer, at, key, nullptr); });
     ok([&] {
-        return fi_fetch_atomic(s.ep(), w.local(), 1, w.desc(), w.local(64), w.desc(), peer, at, key, FI_UINT64, FI_SUM, nullptr);
+        return fi_fetch_atomic(s.ep(), w.local(), 1, w.desc(), w.local(64), w.desc(), peer, at, key, FI_UINT64, FI_SUM,
+                               nullptr);
     });
     ok([&] {
-        return fi_compare_atomic(s.ep(), w.local(), 1, w.desc(), w.local(), w.desc(), w.local(64), w.desc(), peer, at, key,
-                                 FI_UINT64, FI_CSWAP, nullptr);
+        return fi_compare_atomic(s.ep(), w.local(), 1, w.desc(), w.local(), w.desc(), w.local(64), w.desc(), peer, at,
+                                 key, FI_UINT64, FI_CSWAP, nullptr);
     });
     CHECK(w, s.reaches(s.counter(FI_SEND), 3));
     CHECK(w, s.reaches(s.counter(FI_RECV), 3));
@@ -282,7 +284,9 @@ struct Deeds {
 
     void atomic(fi_datatype type, fi_op op, std::size_t count)
     {
-        CHECK(w, s.post([&] { return fi_atomic(s.ep(), w.local(), count, w.desc(), peer, at, key, type, op, nullptr); }) == 0);
+        CHECK(w, s.post([&] {
+            return fi_atomic(s.ep(), w.local(), count, w.desc(), peer, at, key, type, op, nullptr);
+        }) == 0);
     }
     void inject(fi_datatype type, fi_op op)
     {
@@ -291,14 +295,15 @@ struct Deeds {
     void fetch(fi_datatype type, fi_op op, std::size_t count)
     {
         CHECK(w, s.post([&] {
-            return fi_fetch_atomic(s.ep(), w.local(), count, w.desc(), w.local(4096), w.desc(), peer, at, key, type, op, nullptr);
+            return fi_fetch_atomic(s.ep(), w.local(), count, w.desc(), w.local(4096), w.desc(), peer, at, key, type, op,
+                                   nullptr);
         }) == 0);
     }
     void compare(fi_op op)
     {
         CHECK(w, s.post([&] {
-            return fi_compare_atomic(s.ep(), w.local(), 1, w.desc(), w.local(), w.desc(), w.local(4096), w.desc(), peer, at, key,
-                                     FI_UINT64, op, nullptr);
+            return fi_compare_atomic(s.ep(), w.local(), 1, w.desc(), w.local(), w.desc(), w.local(4096), w.desc(), peer,
+                                     at, key, FI_UINT64, op, nullptr);
         }) == 0);
     }
     void once()
@@ -369,9 +374,10 @@ void region_atomics(World& w)
     fid_cntr* const reads = open_counter(w, FI_WAIT_UNSPEC);
     std::vector<std::uint64_t> memory(8192);
     fid_mr* mr = nullptr;
-    CHECK(w, fi_mr_reg(w.domain(), memory.data(), 65536, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 0xa00 + w.rank(), FI_RMA_EVENT,
-                       &mr, nullptr) == 0);
-    const bool bound = fi_mr_bind(mr, &writes->fid, FI_REMOTE_WRITE) == 0 && fi_mr_bind(mr, &reads->fid, FI_REMOTE_READ) == 0;
+    CHECK(w, fi_mr_reg(w.domain(), memory.data(), 65536, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 0xa00 + w.rank(),
+                       FI_RMA_EVENT, &mr, nullptr) == 0);
+    const bool bound =
+        fi_mr_bind(mr, &writes->fid, FI_REMOTE_WRITE) == 0 && fi_mr_bind(mr, &reads->fid, FI_REMOTE_READ) == 0;
     CHECK(w, bound || !w.ours());
     if (bound && (w.info().domain_attr->mr_mode & FI_MR_RMA_EVENT))
         CHECK(w, fi_mr_enable(mr) == 0);
@@ -395,7 +401,8 @@ void region_atomics(World& w)
     }));
     w.barrier();
     w.progress();
-    CHECK(w, !bound || (fi_cntr_read(writes) == 3 * (Deeds::writes + Deeds::both) && fi_cntr_read(reads) == 3 * Deeds::reads));
+    CHECK(w, !bound || (fi_cntr_read(writes) == 3 * (Deeds::writes + Deeds::both) &&
+                        fi_cntr_read(reads) == 3 * Deeds::reads));
     w.barrier();
     CHECK(w, fi_close(&mr->fid) == 0);
     CHECK(w, fi_close(&writes->fid) == 0);
@@ -412,8 +419,8 @@ void region_binding(World& w)
     fid_cntr* const c = open_counter(w, FI_WAIT_UNSPEC);
     std::vector<std::uint64_t> memory(1024);
     fid_mr* mr = nullptr;
-    CHECK(w, fi_mr_reg(w.domain(), memory.data(), 8192, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 0x900 + w.rank(), FI_RMA_EVENT,
-                       &mr, nullptr) == 0);
+    CHECK(w, fi_mr_reg(w.domain(), memory.data(), 8192, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 0x900 + w.rank(),
+                       FI_RMA_EVENT, &mr, nullptr) == 0);
     const int bound = fi_mr_bind(mr, &c->fid, FI_REMOTE_WRITE);
     CHECK(w, bound == 0 || !w.ours());
     if (bound == 0 && (w.info().domain_attr->mr_mode & FI_MR_RMA_EVENT))
@@ -429,7 +436,8 @@ void region_binding(World& w)
     const std::uint64_t there = w.address(to, 0), key = w.shared().word[to];
     if (bound == 0) {
         for (unsigned i = 0; i < 7; ++i)
-            CHECK(w, s.post([&] { return fi_inject_write(s.ep(), w.local(), 8, s.peer(to), there + 8 * i, key); }) == 0);
+            CHECK(w,
+                  s.post([&] { return fi_inject_write(s.ep(), w.local(), 8, s.peer(to), there + 8 * i, key); }) == 0);
         CHECK(w, fi_cntr_wait(c, 7, static_cast<int>(1000 * w.patience())) == 0);
         CHECK(w, fi_close(&c->fid) == -FI_EBUSY);
     }
@@ -438,7 +446,9 @@ void region_binding(World& w)
     w.barrier();
     // Another region's are not counted, nor reads.
     for (unsigned i = 0; i < 3; ++i)
-        CHECK(w, s.post([&] { return fi_write(s.ep(), w.local(), 8, w.desc(), s.peer(to), w.address(to, 0), w.key(to), nullptr); }) == 0);
+        CHECK(w, s.post([&] {
+            return fi_write(s.ep(), w.local(), 8, w.desc(), s.peer(to), w.address(to, 0), w.key(to), nullptr);
+        }) == 0);
     CHECK(w, s.post([&] { return fi_read(s.ep(), w.local(), 8, w.desc(), s.peer(to), there, key, nullptr); }) == 0);
     for (unsigned i = 0; i < 4; ++i)
         CHECK(w, s.wait(s.tx()).error.err == 0);

@@ -44,7 +44,8 @@ void formats(World& w)
             CHECK(w, e.op_context == &contexts[i]);
             if (format == FI_CQ_FORMAT_CONTEXT)
                 continue;
-            CHECK(w, (e.flags & (FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA)) == (FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA));
+            CHECK(w,
+                  (e.flags & (FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA)) == (FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA));
             CHECK(w, e.len == 10 + i);
             CHECK(w, format == FI_CQ_FORMAT_MSG || e.data == data + i);
             CHECK(w, format != FI_CQ_FORMAT_TAGGED || e.tag == 0x70 + i);
@@ -160,8 +161,10 @@ void failed_operations(World& w)
     int contexts[count];
     for (unsigned i = 0; i < count; ++i)
         CHECK(w, s.post([&] {
-            return i % 2 ? fi_read(s.ep(), w.local(), 64, w.desc(), s.peer(next(w)), w.address(next(w), 0), key, &contexts[i])
-                         : fi_write(s.ep(), w.local(), 64, w.desc(), s.peer(next(w)), w.address(next(w), 0), key, &contexts[i]);
+            return i % 2 ? fi_read(s.ep(), w.local(), 64, w.desc(), s.peer(next(w)), w.address(next(w), 0), key,
+                                   &contexts[i])
+                         : fi_write(s.ep(), w.local(), 64, w.desc(), s.peer(next(w)), w.address(next(w), 0), key,
+                                    &contexts[i]);
         }) == 0);
     unsigned seen[count] = {};
     for (unsigned k = 0; k < count; ++k) {
@@ -212,12 +215,17 @@ void flags(World& w)
         CHECK(w, (e.ok.flags & wanted) == wanted);
         CHECK(w, (e.ok.flags & (FI_SEND | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE)) == 0);
     };
-    CHECK(w, s.post([&] { return fi_write(s.ep(), w.local(), 8, w.desc(), s.peer(to), w.address(to, 0), w.key(to), &context); }) == 0);
+    CHECK(w, s.post([&] {
+        return fi_write(s.ep(), w.local(), 8, w.desc(), s.peer(to), w.address(to, 0), w.key(to), &context);
+    }) == 0);
     expect(FI_RMA | FI_WRITE);
-    CHECK(w, s.post([&] { return fi_read(s.ep(), w.local(), 8, w.desc(), s.peer(to), w.address(to, 0), w.key(to), &context); }) == 0);
+    CHECK(w, s.post([&] {
+        return fi_read(s.ep(), w.local(), 8, w.desc(), s.peer(to), w.address(to, 0), w.key(to), &context);
+    }) == 0);
     expect(FI_RMA | FI_READ);
     CHECK(w, s.post([&] {
-        return fi_atomic(s.ep(), w.local(), 1, w.desc(), s.peer(to), w.address(to, 64), w.key(to), FI_UINT64, FI_SUM, &context);
+        return fi_atomic(s.ep(), w.local(), 1, w.desc(), s.peer(to), w.address(to, 64), w.key(to), FI_UINT64, FI_SUM,
+                         &context);
     }) == 0);
     expect(FI_ATOMIC | FI_WRITE);
     CHECK(w, s.post([&] {

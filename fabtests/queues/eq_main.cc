@@ -177,9 +177,11 @@ void blocking_read(World& w)
         CHECK(w, q.write(5) == whole && q.sread(number, -1) == whole && number == 5);
         for (unsigned round = 0; round < 4; ++round) {
             unsigned written = 0;
-            CHECK(w, in_thread(w, [&] { return q.sread(number, -1); },
-                               [&] { written += round % 2 == 0 || World::now_ms() % 3 == 0 ? q.write(round) == whole : 0; }) ==
-                         whole);
+            CHECK(w, in_thread(
+                         w, [&] { return q.sread(number, -1); },
+                         [&] {
+                             written += round % 2 == 0 || World::now_ms() % 3 == 0 ? q.write(round) == whole : 0;
+                         }) == whole);
             CHECK(w, number == round);
             while (q.read(number) == whole) // what came after it
                 CHECK(w, number == round && written > 1);

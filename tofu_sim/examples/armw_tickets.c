@@ -2,9 +2,9 @@
 // Role: example: ARMW: a game of tickets and a lock, played in the memory of process 0 (guide 2.2.5).
 // Called by: a reader, tests/examples_test.sh. Calls: uTofu, group.h.
 //
-// Everybody, process 0 too, draws tickets from a counter with ADD until none is left: each ticket goes to one player. With
-// the tickets it updates a sum of three words that no single ARMW could change, under a lock taken with compare-and-swap
-// and given back with SWAP. At the end the sums must be right.
+// Everybody, process 0 too, draws tickets from a counter with ADD until none is left: each ticket goes to one player.
+// With the tickets it updates a sum of three words that no single ARMW could change, under a lock taken with
+// compare-and-swap and given back with SWAP. At the end the sums must be right.
 #include "group.h"
 
 #include <stdio.h>
@@ -43,8 +43,9 @@ static uint64_t draw(void)
 static void lock(uint64_t me)
 {
     for (unsigned long tries = 0;; tries++) {
-        must_post(vcq, utofu_cswap8(vcq, owner, 0, me, stadd_of_table + 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
-             "utofu_cswap8");
+        must_post(vcq,
+                  utofu_cswap8(vcq, owner, 0, me, stadd_of_table + 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
+                  "utofu_cswap8");
         if (old_value() == 0) {
             return;
         }

@@ -2,9 +2,9 @@
 // Role: example: barrier gates: a circuit for any number of processes, barriers and reductions on it (guide 2.3).
 // Called by: a reader, tests/examples_test.sh. Calls: uTofu, group.h.
 //
-// The circuit is a ring that is passed twice. In the first turn each process has a gate that joins what comes from before
-// (a packet) with its own part (a signal of the start gate); process 0 gets everything. In the second turn the result
-// is handed on (packets), and each process ends (a signal to its start/end gate).
+// The circuit is a ring that is passed twice. In the first turn each process has a gate that joins what comes from
+// before (a packet) with its own part (a signal of the start gate); process 0 gets everything. In the second turn the
+// result is handed on (packets), and each process ends (a signal to its start/end gate).
 //
 //   gather:  0.start -> 1.gather -> 2.gather -> … -> 0.turn        (i.start signals i.gather)
 //   spread:  0.turn -> 1.spread -> 2.spread -> … -> last.spread    (0.turn and i.spread signal the start/end gates)

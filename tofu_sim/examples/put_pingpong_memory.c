@@ -2,9 +2,10 @@
 // Role: example: Put, and a receiver that watches its memory instead of a queue (guide 2.2.10, 6.1.3.1).
 // Called by: a reader, tests/examples_test.sh. Calls: uTofu, group.h.
 //
-// The fastest way to learn that data has come is to look at it. Cache lines (256 bytes) of one put may arrive in any order;
-// the strong order flag makes the last line come last, so the last byte of the message is the mark: the rest is there
-// when it is. The receiving buffer is aligned, and sender and receiver use each other's answers as permission to go on.
+// The fastest way to learn that data has come is to look at it. Cache lines (256 bytes) of one put may arrive in any
+// order; the strong order flag makes the last line come last, so the last byte of the message is the mark: the rest is
+// there when it is. The receiving buffer is aligned, and sender and receiver use each other's answers as permission to
+// go on.
 #include "group.h"
 
 #include <stdio.h>

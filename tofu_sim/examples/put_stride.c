@@ -2,8 +2,9 @@
 // Role: example: a halo exchange: columns of a matrix by one stride Put (guide 3.7.1.3).
 // Called by: a reader, tests/examples_test.sh. Calls: uTofu, group.h.
 //
-// The processes form a ring; each has a matrix with a column of its neighbours' on either side. A column is not contiguous:
-// rows blocks of one element, a row apart. utofu_put_stride sends it as one call, with a notice for each block.
+// The processes form a ring; each has a matrix with a column of its neighbours' on either side. A column is not
+// contiguous: rows blocks of one element, a row apart. utofu_put_stride sends it as one call, with a notice for each
+// block.
 #include "group.h"
 
 #include <stdio.h>
@@ -39,13 +40,15 @@ int main(void)
                 matrix[row][column] = value(group.rank, round, row, column);
             }
         }
-        /* Our first column becomes the right border of the left neighbour, our last one the left border of the right. */
-        must_post(vcq, utofu_put_stride(vcq, all[left][0], mine[1] + element, all[left][1] + (columns + 1) * element, element,
-                              row_bytes, rows, 1, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
-             "utofu_put_stride");
-        must_post(vcq, utofu_put_stride(vcq, all[right][0], mine[1] + columns * element, all[right][1], element, row_bytes,
-                              rows, 2, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
-             "utofu_put_stride");
+        /* Our first column becomes the right border on our left, our last column the left border on our right. */
+        must_post(vcq,
+                  utofu_put_stride(vcq, all[left][0], mine[1] + element, all[left][1] + (columns + 1) * element,
+                                   element, row_bytes, rows, 1, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
+                  "utofu_put_stride");
+        must_post(vcq,
+                  utofu_put_stride(vcq, all[right][0], mine[1] + columns * element, all[right][1], element,
+                                   row_bytes, rows, 2, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
+                  "utofu_put_stride");
         for (int got = 0; got < 2 * rows; got++) {
             require(wait_mrq(vcq).notice_type == UTOFU_MRQ_TYPE_RMT_PUT, "not a notice of a put to us");
         }

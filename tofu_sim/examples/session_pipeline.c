@@ -3,8 +3,8 @@
 // Called by: a reader, tests/examples_test.sh. Calls: uTofu, group.h.
 //
 // Process 0 sends pieces of a message to process 1; each piece that arrives there starts the put of the same piece to
-// process 2, and so on to the last one. The relays have written those puts to their session mode VCQ beforehand and then
-// only wait for the end. The first put is done from a free mode VCQ; SPS 1: each piece starts one descriptor.
+// process 2, and so on to the last one. The relays have written those puts to their session mode VCQ beforehand and
+// then only wait for the end. The first put is done from a free mode VCQ; SPS 1: each piece starts one descriptor.
 #include "group.h"
 
 #include <stdio.h>

@@ -421,8 +421,8 @@ AccessStatus AddressCache::armw(const RemoteVcq& target, uint64_t stadd, unsigne
             *old_value = request.old_value;
         return status;
     }
-    // An owner that is mistaken about its file: a word across two cache lines would stop the whole machine for a moment,
-    // and the kernel may end or slow down who does that.
+    // An owner that is mistaken about its file: a word across two cache lines would stop the whole machine for a
+    // moment, and the kernel may end or slow down who does that.
     if (reinterpret_cast<uintptr_t>(word) % size != 0)
         return AccessStatus::unreachable;
     *old_value = armw_on(word, size, op, operand, compare);

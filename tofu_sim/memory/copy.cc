@@ -2,8 +2,8 @@
 // Role: copying as a network interface would: each byte stored once, small aligned words in one store.
 // Called by: memory/access, tni/. Calls: nothing.
 //
-// Every store is a word of the destination, or of a line, aligned, ascending; loads may be unaligned. A polling reader on
-// another core sees x86 stores in this order; elsewhere the release fence stands before the last word.
+// Every store is a word of the destination, or of a line, aligned, ascending; loads may be unaligned. A polling reader
+// on another core sees x86 stores in this order; elsewhere the release fence stands before the last word.
 #include "memory/copy.h"
 
 #if defined(__x86_64__)

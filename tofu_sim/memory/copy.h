@@ -19,10 +19,12 @@ inline constexpr size_t order_line_bytes = 256; // guide, table 6.4: cache_line_
 
 // `source` and `destination` do not overlap, or are equal. Returns after a point from which a store-release
 // makes all bytes visible.
-TOFU_SIM_AS_DEVICE void copy_large(std::byte* destination, const std::byte* source, size_t length, CopyOrder order) noexcept;
+TOFU_SIM_AS_DEVICE void copy_large(std::byte* destination, const std::byte* source, size_t length,
+                                   CopyOrder order) noexcept;
 TOFU_SIM_AS_DEVICE void copy_small(std::byte* destination, const std::byte* source, size_t length) noexcept;
 
-TOFU_SIM_AS_DEVICE inline void copy_bytes(void* destination, const void* source, size_t length, CopyOrder order) noexcept
+TOFU_SIM_AS_DEVICE inline void copy_bytes(void* destination, const void* source, size_t length,
+                                          CopyOrder order) noexcept
 {
     std::byte* to = static_cast<std::byte*>(destination);
     const std::byte* from = static_cast<const std::byte*>(source);

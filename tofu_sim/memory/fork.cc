@@ -93,9 +93,9 @@ bool visit_data(int fd, const Vma& vma, Visit&& visit)
     return true;
 }
 
-// Of the line at `address`, whose words are at `words`: how many bytes from there the C library writes to in a child before
-// any handler runs. The descriptors of threads name themselves twice (x86-64), an arena's first words are a pointer to what
-// follows them and null. What only looks like it is reached by copy from then on, no worse.
+// Of the line at `address`, whose words are at `words`: how many bytes from there the C library writes to in a child
+// before any handler runs. The descriptors of threads name themselves twice (x86-64), an arena's first words are a
+// pointer to what follows them and null. What only looks like it is reached by copy from then on, no worse.
 uint64_t written_at_birth(uint64_t address, const uint64_t* words) noexcept
 {
 #if defined(__x86_64__)

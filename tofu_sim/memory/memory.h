@@ -61,8 +61,9 @@ class ProcessMemory {
     // Valid until the process ends, empty while there is no VCQ. nullptr: no memory for it.
     [[nodiscard]] StagTable* own_table(unsigned vcq) noexcept;
 
-    // In a child of fork the parent's object does nothing, and moved pages are copied: by handlers that are installed when
-    // the library is loaded. Those of a child run in order of installation, so that they come before others, which allocate.
+    // In a child of fork the parent's object does nothing, and moved pages are copied: by handlers that are installed
+    // when the library is loaded. Those of a child run in order of installation, so that they come before others, which
+    // allocate.
 
     struct Impl;
     Impl& impl() noexcept { return *impl_; }

@@ -55,8 +55,8 @@ struct PeerProcess::Impl {
     ~Impl();
 
   private:
-    // A backing's file and its size, opened for each window anew: a process has few files, and peers are many. None: not
-    // to be mapped; *for_good unless it is for want of something.
+    // A backing's file and its size, opened for each window anew: a process has few files, and peers are many. None:
+    // not to be mapped; *for_good unless it is for want of something.
     [[nodiscard]] UniqueFd open_object(uint32_t backing, uint64_t* bytes, bool* for_good) const noexcept;
     [[nodiscard]] MailboxSlot* claim_slot(uint64_t* state) noexcept;
     [[nodiscard]] bool await_answer(MailboxSlot& slot, uint64_t posted) noexcept;

@@ -3,8 +3,8 @@
 // Called by: memory/peer, memory/service. Calls: process_vm_readv, process_vm_writev.
 //
 // The kernel copies with string instructions, whose stores other cores may see in any order. It copies one piece of the
-// remote side after the other, each by an instruction of its own, and those are seen in their order: so the last line and
-// the last word of the destination are pieces of their own.
+// remote side after the other, each by an instruction of its own, and those are seen in their order: so the last line
+// and the last word of the destination are pieces of their own.
 #pragma once
 
 #include "memory/copy.h"

@@ -62,9 +62,9 @@ int deliver(const MrqEntry& entry, utofu_mrq_notice& notice) noexcept
 }
 
 // A CQ has one MRQ (guide, glossary), whose entries the notices of all its VCQs share, local ones and remote ones. Here
-// each VCQ has a ring for remote ones and another for local ones, and none of them alone may be full. Notices become fewer
-// by polls alone: a poll now and then looks, having taken one, whether there were too many, to within 64.
-// Returns what the poll is to return, so that it needs no frame to call this.
+// each VCQ has a ring for remote ones and another for local ones, and none of them alone may be full. Notices become
+// fewer by polls alone: a poll now and then looks, having taken one, whether there were too many, to within 64. Returns
+// what the poll is to return, so that it needs no frame to call this.
 constexpr uint32_t fill_look = 64;
 
 [[gnu::noinline]] int look_at_fill(const Vcq& vcq, int result) noexcept

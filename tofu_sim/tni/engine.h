@@ -31,8 +31,8 @@ inline void start_pending(Vcq& vcq) noexcept
     }
 }
 
-// Can `count` descriptors be posted now? The adversarial mode says no at bad moments. Starts the row that is held, which
-// comes first.
+// Can `count` descriptors be posted now? The adversarial mode says no at bad moments. Starts the row that is held,
+// which comes first.
 [[nodiscard]] inline bool toq_takes(Vcq& vcq, size_t count) noexcept
 {
     if ((vcq.special & (Vcq::chaos | Vcq::gathering)) != 0) [[unlikely]] {

@@ -3,7 +3,8 @@
 // Called by: api/onesided, tni/engine. Calls: tni/remote, tni/vcq, memory/.
 //
 // Inlined, because the operation and most parameters are constants at the call: the descriptor then never exists
-// in memory, as long as nothing that is not inlined gets its address; hence the copies below. Order of the effects of one instruction: data, remote notice, local notice, TCQ entry.
+// in memory, as long as nothing that is not inlined gets its address; hence the copies below. Order of the effects of
+// one instruction: data, remote notice, local notice, TCQ entry.
 #pragma once
 
 #include "job/doorbell.h"

@@ -64,8 +64,8 @@ template <Op op>
     return true;
 }
 
-// Begins a row with an instruction that has DELAY_START; the TOQ has room for it, and nothing is held. False: it is none
-// that pays, and is to be posted. The caller has seen that it leaves local notices at most.
+// Begins a row with an instruction that has DELAY_START; the TOQ has room for it, and nothing is held. False: it is
+// none that pays, and is to be posted. The caller has seen that it leaves local notices at most.
 [[nodiscard]] bool gather_first(Vcq& vcq, const Descriptor& d, unsigned long flags) noexcept;
 
 // Carries out what is held.

@@ -76,8 +76,9 @@ bool leaves_enough(Process& self, unsigned tni, CqMode mode) noexcept
     const unsigned free_mode = count_mode(tni, CqMode::free_mode);
     const unsigned spare = limits.free_mode == 0 ? 0 : limits.free_mode - 1;
     const unsigned keep_exclusive = std::min(environment.exclusive_cqs, spare);
-    const unsigned keep_session =
-        environment.keep_session_cqs ? std::min(environment.session_cqs, share - std::min(share, keep_exclusive + 1)) : 0;
+    const unsigned keep_session = environment.keep_session_cqs
+                                      ? std::min(environment.session_cqs, share - std::min(share, keep_exclusive + 1))
+                                      : 0;
     const unsigned for_exclusive = mode == CqMode::exclusive ? 0 : keep_exclusive - std::min(keep_exclusive, exclusive);
     const unsigned for_session = mode == CqMode::session ? 0 : keep_session - std::min(keep_session, session);
     const unsigned of_free_mode = mode == CqMode::session ? 0 : exclusive + free_mode + for_exclusive;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The address of an endpoint: what fi_getname gives and fi_av_insert takes. Used by info, av, endpoint, names and all that
-// goes to a peer; calls nothing. By convention all that a peer needs for its first byte follows from it: remote access goes
-// to the home VCQ of the peer's domain, where endpoint number `index` keeps its message area under the reserved STag
-// `index + 1`, and the domain its directory of regions under STag 0.
+// The address of an endpoint: what fi_getname gives and fi_av_insert takes. Used by info, av, endpoint, names and all
+// that goes to a peer; calls nothing. By convention all that a peer needs for its first byte follows from it: remote
+// access goes to the home VCQ of the peer's domain, where endpoint number `index` keeps its message area under the
+// reserved STag `index + 1`, and the domain its directory of regions under STag 0.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +39,8 @@ inline constexpr std::uint8_t address_counts_events = 1;
 
 inline constexpr std::uint32_t address_magic = 0x55664f54; // "TOfU"
 
-/// Reserved STags of a home VCQ, of which a TNI has 256: 0 for the directory of regions, 1 + index for each endpoint, the
-/// last ones for the directory's second tables, by the binary logarithm of their size.
+/// Reserved STags of a home VCQ, of which a TNI has 256: 0 for the directory of regions, 1 + index for each endpoint,
+/// the last ones for the directory's second tables, by the binary logarithm of their size.
 inline constexpr unsigned directory_stag = 0;
 inline constexpr unsigned max_endpoints = 240;
 constexpr unsigned endpoint_stag(unsigned index) { return index + 1; }

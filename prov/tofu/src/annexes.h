@@ -30,8 +30,8 @@ class Annexes {
     /// All regions are deregistered.
     void close() noexcept;
 
-    /// Registers with the first VCQ, from `home` on, that has a tag left. `home`: 0 for the home VCQ, or the number of the
-    /// annex. 0 or -FI_E* (-FI_ENOSPC: none has, and there is no further one).
+    /// Registers with the first VCQ, from `home` on, that has a tag left. `home`: 0 for the home VCQ, or the number of
+    /// the annex. 0 or -FI_E* (-FI_ENOSPC: none has, and there is no further one).
     [[nodiscard]] int reg(const void* address, std::size_t size, bool read_only, unsigned& home,
                           utofu_stadd_t& stadd) noexcept;
     void dereg(unsigned home, utofu_stadd_t stadd) noexcept;

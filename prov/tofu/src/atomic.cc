@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How an atomic operation is taken in: checked, its keys and targets found, and handed to the runner; and what becomes of
-// one that failed on the short way (atomic_native.h). See atomic.h. Called by atomic_ops.cc under the endpoint's lock and by
-// the short way; calls av, remote_keys, request and the runner.
+// How an atomic operation is taken in: checked, its keys and targets found, and handed to the runner; and what becomes
+// of one that failed on the short way (atomic_native.h). See atomic.h. Called by atomic_ops.cc under the endpoint's
+// lock and by the short way; calls av, remote_keys, request and the runner.
 #include "atomic.h"
 
 #include <utility>

@@ -66,7 +66,8 @@ class AtomicEngine {
     [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
 
     // --- for the short way (atomic_native.h)
-    /// One ARMW of it failed: reported, or done again the long way where that may help. `kept`: all of the call is in `op`.
+    /// One ARMW of it failed: reported, or done again the long way where that may help. `kept`: all of the call is in
+    /// `op`.
     [[gnu::cold]] void native_failed(const QuickOp& op, unsigned size, bool entry, bool kept,
                                      int code) noexcept;
     /// Where [address, address + length) of the peer is, as RemoteKeys::resolve().

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How an operation of the runner ends: the target is told where it counts events, what a stale key refused is begun
-// again, the rest is completed. Called by atomic_words.cc and by the poll of the VCQ; calls vcq, request, event_credits.
+// again, the rest is completed. Called by atomic_words.cc and by the poll of the VCQ; calls vcq, request,
+// event_credits.
 #include "atomic_runner.h"
 
 #include <rdma/fi_errno.h>

@@ -76,8 +76,8 @@ inline constexpr auto natives = [] {
     return t;
 }();
 
-/// The end of one: `size` of the fetched value, 0 for the base family; `entry` where a success is reported; `kept` where
-/// all of the call is.
+/// The end of one: `size` of the fetched value, 0 for the base family; `entry` where a success is reported; `kept`
+/// where all of the call is.
 template <unsigned size, bool entry, bool kept>
 void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept
 {
@@ -157,7 +157,8 @@ inline constexpr ssize_t not_native = 1;
     const utofu_stadd_t stadd = call.key + call.address; // remote_keys.h
     if (peer == nullptr || (stadd & (how.size - 1u)) || directory::is_listed(call.key) ||
         peer->counts_events) [[unlikely]]
-        return not_native; // an error, a complex number across two words, a key that says nothing, an event to be paid for
+        // an error, a complex number across two words, a key that has to be looked up, an event to be paid for
+        return not_native;
     const utofu_vcq_id_t home = peer->home;
     const std::uint8_t place = ep.vcq().next_place();
     if (place == 0) [[unlikely]]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The runner: cuts atomic operations into words at the target, carries out each word by an ARMW or a loop of CSWAPs, and
-// completes the operation when the last word has ended. Its parts: atomic_words.cc (queues, cutting, native ARMWs),
+// The runner: cuts atomic operations into words at the target, carries out each word by an ARMW or a loop of CSWAPs,
+// and completes the operation when the last word has ended. Its parts: atomic_words.cc (queues, cutting, native ARMWs),
 // atomic_loop.cc, atomic_row.cc, atomic_end.cc. Called by atomic under the endpoint's lock and, through waiters, by the
 // poll of its VCQ; calls vcq and request.
 #pragma once
@@ -25,8 +25,8 @@ class AtomicRunner {
     static constexpr std::size_t max_flights = 1024;
     static constexpr std::size_t max_rows = 64;
     static constexpr std::size_t max_spans = 8;
-    /// Notices of one row on their way at a time where it is alone. Several share: all of max_rows have 5000 at most, far
-    /// below what an MRQ holds for the VCQs of its CQ.
+    /// Notices of one row on their way at a time where it is alone. Several share: all of max_rows have 5000 at most,
+    /// far below what an MRQ holds for the VCQs of its CQ.
     static constexpr std::uint32_t max_announced = 1024;
     /// Flights that one CSWAP carries at most: bounds the work of one notice.
     static constexpr unsigned max_batch = 64;
@@ -39,8 +39,8 @@ class AtomicRunner {
     void set_ordered(bool on) noexcept { ordered_ = on; }
     [[nodiscard]] bool ordered() const noexcept { return ordered_; }
 
-    /// Finds the targets of an operation whose keys were looked up, and of which the TNI has refused what they stood for
-    /// (`refuted`), anew. 0, -FI_EAGAIN (under way), or the operation's error.
+    /// Finds the targets of an operation whose keys were looked up, and of which the TNI has refused what they stood
+    /// for (`refuted`), anew. 0, -FI_EAGAIN (under way), or the operation's error.
     using Resolve = int (*)(AtomicOp& op, bool refuted) noexcept;
     void set_resolve(Resolve resolve) noexcept { resolve_ = resolve; }
 
@@ -81,7 +81,8 @@ class AtomicRunner {
     [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
     [[nodiscard]] bool wants_progress() const noexcept
     {
-        return outstanding_ != 0 && (!waiting_.empty() || again_ || spans_ || events_ || stale_ || wide_.wants_progress());
+        return outstanding_ != 0 &&
+               (!waiting_.empty() || again_ || spans_ || events_ || stale_ || wide_.wants_progress());
     }
     void progress() noexcept;
     void close() noexcept;

@@ -31,8 +31,8 @@ struct Peer {
 
 class AddressVector final : public fid_av {
   public:
-    /// fi_av_open(3); holds the domain. 0, -FI_EINVAL, -FI_EBADFLAGS, -FI_ENOSYS (a name: vectors are not shared between
-    /// processes), -FI_ENOMEM.
+    /// fi_av_open(3); holds the domain. 0, -FI_EINVAL, -FI_EBADFLAGS, -FI_ENOSYS (a name: vectors are not shared
+    /// between processes), -FI_ENOMEM.
     static int open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context) noexcept;
     static AddressVector& of(fid_av* a) noexcept { return *static_cast<AddressVector*>(a); }
 
@@ -74,7 +74,8 @@ class AddressVector final : public fid_av {
     // --- the calls of fi_av's operation table
     int insert(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
                void* context) noexcept;
-    int insert_named(const char* node, const char* service, fi_addr_t* place, std::uint64_t flags, void* context) noexcept;
+    int insert_named(const char* node, const char* service, fi_addr_t* place, std::uint64_t flags,
+                     void* context) noexcept;
     int remove(const fi_addr_t* places, std::size_t count, std::uint64_t flags) noexcept;
     int copy(fi_addr_t place, void* address, std::size_t* length) const noexcept;
     int bind(EventQueue& events) noexcept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Registered blocks that small transfers pass through: copying a few KiB is cheaper than registering the
-// user's buffer, which is a system call on the hardware. Used by rma and messages; calls vcq. Under the endpoint's lock.
+// user's buffer, which is a system call on the hardware. Used by rma and messages; calls vcq. Under the endpoint's
+// lock.
 #pragma once
 
 #include <cstddef>

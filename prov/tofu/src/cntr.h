@@ -17,8 +17,8 @@ class Domain;
 
 class Counter final : public fid_cntr {
   public:
-    /// fi_cntr_open(3); holds the domain. 0, -FI_EINVAL, -FI_ENOSYS (events or a wait object that are not offered), -FI_ENOMEM,
-    /// or an error of the wait object.
+    /// fi_cntr_open(3); holds the domain. 0, -FI_EINVAL, -FI_ENOSYS (events or a wait object that are not offered),
+    /// -FI_ENOMEM, or an error of the wait object.
     static int open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) noexcept;
     [[nodiscard]] const Domain& domain() const noexcept { return domain_; }
     static Counter& of(fid_cntr* c) noexcept { return *static_cast<Counter*>(c); }

@@ -279,7 +279,8 @@ ssize_t CompletionQueue::wait_and_read(void* buffer, std::size_t count, fi_addr_
     char* to = static_cast<char*>(buffer);
     std::size_t taken = 0;
     for (;;) {
-        const ssize_t got = read(to + taken * entry_size_, count - taken, sources != nullptr ? sources + taken : nullptr);
+        const ssize_t got =
+            read(to + taken * entry_size_, count - taken, sources != nullptr ? sources + taken : nullptr);
         if (got > 0)
             taken += static_cast<std::size_t>(got);
         if (taken >= wanted)

@@ -32,8 +32,8 @@ struct Completion {
 
 class CompletionQueue final : public fid_cq {
   public:
-    /// fi_cq_open(3); holds the domain. 0, -FI_EINVAL, -FI_ENOSYS (a format or a wait object that is not offered), -FI_ENOMEM,
-    /// or an error of the wait object.
+    /// fi_cq_open(3); holds the domain. 0, -FI_EINVAL, -FI_ENOSYS (a format or a wait object that is not offered),
+    /// -FI_ENOMEM, or an error of the wait object.
     static int open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context) noexcept;
     [[nodiscard]] const Domain& domain() const noexcept { return domain_; }
     static CompletionQueue& of(fid_cq* c) noexcept { return *static_cast<CompletionQueue*>(c); }

@@ -4,7 +4,8 @@
 //
 // uTofu keeps order from one VCQ to one VCQ (guide 2.2.10). When the VCQ of the peer changes from one communication to
 // the next, a fence goes to the former: an ARMW that changes nothing, in strong order, so that its notice comes when
-// all before it have taken effect. Until then nothing goes to that peer. Endpoints that never met an annex skip all this.
+// all before it have taken effect. Until then nothing goes to that peer. Endpoints that never met an annex skip all
+// this.
 #pragma once
 
 #include <unordered_map>
@@ -25,8 +26,8 @@ class Crossing {
     void begin() noexcept { begun_ = true; }
     [[nodiscard]] bool begun() const noexcept { return begun_; }
 
-    /// May a communication with the peer at `home` go to `vcq`, that home or an annex of it, now? False: try again after
-    /// a poll.
+    /// May a communication with the peer at `home` go to `vcq`, that home or an annex of it, now? False: try again
+    /// after a poll.
     [[nodiscard]] bool pass(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
     {
         return !begun_ || pass_peer(home, vcq);

@@ -44,7 +44,8 @@ int bind_domain(struct fid* fid, struct fid* object, std::uint64_t flags) noexce
 {
     if (object == nullptr || object->fclass != FI_CLASS_EQ)
         return -FI_EINVAL;
-    return Domain::of(reinterpret_cast<fid_domain*>(fid)).bind(EventQueue::of(reinterpret_cast<fid_eq*>(object)), flags);
+    return Domain::of(reinterpret_cast<fid_domain*>(fid))
+        .bind(EventQueue::of(reinterpret_cast<fid_eq*>(object)), flags);
 }
 /// A raw key is the key itself (raw_attr in region.cc), which any process can use as it is.
 int map_raw_key(const struct fi_mr_map_raw* map) noexcept
@@ -95,8 +96,8 @@ fi_ops_domain domain_ops = {
 };
 
 /// The one domain of the process whose endpoints may post from VCQs that are not thread-safe. Those of a serialised
-/// domain are used by one thread at a time, under the shared lock once it has a thread, and thread-safe ones may share a CQ
-/// with them (guide 3.3.4.1); but another domain is another thread's.
+/// domain are used by one thread at a time, under the shared lock once it has a thread, and thread-safe ones may share
+/// a CQ with them (guide 3.3.4.1); but another domain is another thread's.
 constinit std::atomic<const Domain*> unsafe_domain{nullptr};
 
 } // namespace
@@ -144,8 +145,8 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
     const int mr_mode = info.domain_attr->mr_mode;
     const bool auto_progress = info.domain_attr->data_progress == FI_PROGRESS_AUTO ||
                                info.domain_attr->control_progress == FI_PROGRESS_AUTO;
-    // FI_THREAD_DOMAIN promises that the application serialises all that shares a domain; every other model lets threads
-    // meet at the home VCQ, at a queue or at an endpoint.
+    // FI_THREAD_DOMAIN promises that the application serialises all that shares a domain; every other model lets
+    // threads meet at the home VCQ, at a queue or at an endpoint.
     model_.serialised = info.domain_attr->threading == FI_THREAD_DOMAIN && !auto_progress;
     locks_are_on_ = !model_.serialised;
     const Domain* nobody = nullptr;

@@ -41,7 +41,8 @@ struct DomainModel {
 
 class Domain final : public fid_domain {
   public:
-    /// fi_domain(3); holds the fabric. 0, -FI_EINVAL, -FI_ENOMEM, or an error of the backend, the home VCQ or the thread.
+    /// fi_domain(3); holds the fabric. 0, -FI_EINVAL, -FI_ENOMEM, or an error of the backend, the home VCQ or the
+    /// thread.
     static int open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context) noexcept;
     /// Those open in this process.
     static OpenList<Domain>& all() noexcept;

@@ -175,7 +175,8 @@ int Endpoint::make_engines() noexcept
 {
     const bool messages = (caps_ & (FI_MSG | FI_TAGGED)) != 0;
     // An RMA endpoint takes part in messages for the data of remote completions alone: its own, and its peers'.
-    const bool data = (caps_ & FI_RMA) != 0 && ((part_ != Part::receive && (caps_ & FI_WRITE) != 0) || rx_.cq != nullptr);
+    const bool data =
+        (caps_ & FI_RMA) != 0 && ((part_ != Part::receive && (caps_ & FI_WRITE) != 0) || rx_.cq != nullptr);
     if (messages || data) {
         messages_.reset(new (std::nothrow) proto::Messenger(*this));
         if (!messages_)
@@ -315,8 +316,8 @@ bool Endpoint::fence_passed(fi_addr_t to) noexcept
     return passed();
 }
 
-/// What goes unattended (inject, messages sent at once) may still be on its way, and what follows the fenced operation need
-/// not be in strong order: an ARMW that is, and changes nothing, tells when all before it has taken effect.
+/// What goes unattended (inject, messages sent at once) may still be on its way, and what follows the fenced operation
+/// need not be in strong order: an ARMW that is, and changes nothing, tells when all before it has taken effect.
 bool Endpoint::flushed(const Peer& peer) noexcept
 {
     const std::uint64_t posts = vcq_->unattended_posts();

@@ -163,7 +163,8 @@ class Endpoint final : public EndpointFace {
     /// The same for who holds lock() already, in an entry of an engine before it has changed anything:
     /// waiters run inside. For the refusals (-FI_EAGAIN), so that who only retries gets on.
     bool progress_locked() noexcept;
-    /// FI_FENCE: no operation before it is under way to the peer that `to` names, after some rounds of progress if need be.
+    /// FI_FENCE: no operation before it is under way to the peer that `to` names, after some rounds of progress if need
+    /// be.
     [[nodiscard]] bool fence_passed(fi_addr_t to) noexcept;
     /// A peer read from (or wrote to) memory of the domain: counts for FI_RMA_EVENT.
     void rma_event(bool read) noexcept;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What an endpoint or a context is bound to (fi_endpoint(3), fi_ep_bind): queues, counters, addresses, shared contexts. See
-// endpoint.h. Called through the operation tables and by endpoint.cc; calls the objects bound.
+// What an endpoint or a context is bound to (fi_endpoint(3), fi_ep_bind): queues, counters, addresses, shared contexts.
+// See endpoint.h. Called through the operation tables and by endpoint.cc; calls the objects bound.
 #include "endpoint.h"
 
 #include <algorithm>

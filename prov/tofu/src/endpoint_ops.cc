@@ -35,8 +35,8 @@ std::uint64_t* side_of(EndpointFace& face, std::uint64_t flags) noexcept
     }
 }
 
-/// Sets the default flags of the side that the word names. 0, -FI_EINVAL, or -FI_EBADFLAGS: a flag that calls would have
-/// to ignore.
+/// Sets the default flags of the side that the word names. 0, -FI_EINVAL, or -FI_EBADFLAGS: a flag that calls would
+/// have to ignore.
 int set_side(EndpointFace& face, std::uint64_t word) noexcept
 {
     std::uint64_t* const side = side_of(face, word);

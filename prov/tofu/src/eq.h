@@ -21,7 +21,8 @@ class Fabric;
 
 class EventQueue final : public fid_eq {
   public:
-    /// fi_eq_open(3); holds the fabric. 0, -FI_EINVAL, -FI_ENOMEM, or an error of the wait object (-FI_ENOSYS: not offered).
+    /// fi_eq_open(3); holds the fabric. 0, -FI_EINVAL, -FI_ENOMEM, or an error of the wait object (-FI_ENOSYS: not
+    /// offered).
     static int open(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq, void* context) noexcept;
     static EventQueue& of(fid_eq* e) noexcept { return *static_cast<EventQueue*>(e); }
 

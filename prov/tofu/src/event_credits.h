@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Flow control of RMA events (FI_RMA_EVENT): each is a notice in the target's MRQ, whose overflow ends the target's
-// process (guide, chapter 7). A domain keeps a pool of credits, one for each notice that it has room for; an endpoint takes
-// some by ARMW and pays one for each event. Called by rma and atomic (initiator) and by the domain (target); calls vcq.
-// Layout and argument: docs/wire-protocol.md, "Receive queues".
+// process (guide, chapter 7). A domain keeps a pool of credits, one for each notice that it has room for; an endpoint
+// takes some by ARMW and pays one for each event. Called by rma and atomic (initiator) and by the domain (target);
+// calls vcq. Layout and argument: docs/wire-protocol.md, "Receive queues".
 #pragma once
 
 #include <cstddef>
@@ -53,15 +53,15 @@ struct EventPurse : vcq::Waiter {
 /// All purses of an endpoint; under its lock. Made for the first operation at a peer that counts events.
 class EventCredits {
   public:
-    /// 1/64 of what is left is taken at a time, at least 1, so that holders who rest leave most to others; at most this,
-    /// which dies with its holder.
+    /// 1/64 of what is left is taken at a time, at least 1, so that holders who rest leave most to others; at most
+    /// this, which dies with its holder.
     static constexpr std::int64_t most_at_once = 64;
     static constexpr std::int64_t fraction = 64;
 
     explicit EventCredits(Endpoint& endpoint) noexcept;
 
-    /// Pays for one event at `peer`: 0; -FI_EAGAIN: credits have been asked for, or there are none; another -FI_E*: an error of
-    /// the operation, with `purse` null or its prov_errno.
+    /// Pays for one event at `peer`: 0; -FI_EAGAIN: credits have been asked for, or there are none; another -FI_E*: an
+    /// error of the operation, with `purse` null or its prov_errno.
     [[nodiscard]] int pay(const Peer& peer, EventPurse*& purse) noexcept;
     /// The same, after some rounds of the endpoint's progress where it has to be asked.
     [[nodiscard]] int pay_patiently(const Peer& peer, EventPurse*& purse) noexcept;

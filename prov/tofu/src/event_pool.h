@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The word from which peers take credits for the events that they leave in a domain's MRQ (event_credits.h). Used by the
-// owner, region_table, and by event_credits; calls nothing. Nothing read from it is trusted.
+// The word from which peers take credits for the events that they leave in a domain's MRQ (event_credits.h). Used by
+// the owner, region_table, and by event_credits; calls nothing. Nothing read from it is trusted.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,8 @@ constexpr bool sound(std::uint64_t word, std::uint64_t nonce) noexcept
            left(word) >= -most_overdrawn;
 }
 /// What a domain puts into its pool: half of the entries of an MRQ, as the library's variable says (guide 4.3.2.3). The
-/// other half is for whatever else may come: local notices of VCQs on the same CQ, errors, and who does not play by the rules.
+/// other half is for whatever else may come: local notices of VCQs on the same CQ, errors, and who does not play by the
+/// rules.
 [[nodiscard]] std::int64_t capacity() noexcept;
 /// Entries that UTOFU_NUM_MRQ_ENTRIES asks for; 131,072 where it is null or no number.
 [[nodiscard]] std::int64_t entries_of(const char* text) noexcept;

@@ -91,8 +91,8 @@ std::uint64_t expand(std::uint64_t caps) noexcept
 
 std::uint64_t granted_caps(const fi_info* hints) noexcept
 {
-    // fi_getinfo(3): secondary capabilities come unasked if they cost nothing. Events at the target do: each access leaves
-    // a notice there, and a target that does not look loses its queue.
+    // fi_getinfo(3): secondary capabilities come unasked if they cost nothing. Events at the target do: each access
+    // leaves a notice there, and a target that does not look loses its queue.
     if (hints == nullptr || hints->caps == 0)
         return limits::all_caps & ~FI_RMA_EVENT;
     return expand(hints->caps) | limits::domain_caps;

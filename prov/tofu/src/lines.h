@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Operations that cannot go on yet, queued by peer. A line is the queue of one peer, in the order of the calls: an
-// operation that waits for one peer holds up none to another. Used by rma and the runner of atomics under the endpoint's
-// lock; calls nothing.
+// operation that waits for one peer holds up none to another. Used by rma and the runner of atomics under the
+// endpoint's lock; calls nothing.
 //
-// Lines hang in a hash table of 64 buckets and are told apart by their keys. While nothing waits, a call pays one test for
-// it. While something does, a call to another peer usually sees by one bit that its bucket is empty, and that it may go.
+// Lines hang in a hash table of 64 buckets and are told apart by their keys. While nothing waits, a call pays one test
+// for it. While something does, a call to another peer usually sees by one bit that its bucket is empty, and that it
+// may go.
 #pragma once
 
 #include <bit>
@@ -34,8 +35,8 @@ class Lines {
   public:
     /// Nobody waits.
     [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-    /// A quick look for the fast paths. False: an operation with this key may go at once, and so may one whose key differs
-    /// in the top byte alone. True: holds() has to be asked.
+    /// A quick look for the fast paths. False: an operation with this key may go at once, and so may one whose key
+    /// differs in the top byte alone. True: holds() has to be asked.
     [[nodiscard]] bool may_hold(std::uint64_t key) const noexcept
     {
         if (size_ == 0) [[likely]]
@@ -67,16 +68,17 @@ class Lines {
         }
         close(full_ || lack == Lack::room);
     }
-    /// Tries the first operation of each line: `go_on(op)` answers what it still lacks. One that lacks nothing leaves its
-    /// line, `through(op)` is called (it may push), and the next one of the line is tried. Each call looks at a bounded
-    /// number of buckets and goes on behind them the next time.
+    /// Tries the first operation of each line: `go_on(op)` answers what it still lacks. One that lacks nothing leaves
+    /// its line, `through(op)` is called (it may push), and the next one of the line is tried. Each call looks at a
+    /// bounded number of buckets and goes on behind them the next time.
     template <class GoOn, class Through>
     void resume(GoOn&& go_on, Through&& through) noexcept
     {
         constexpr unsigned in_a_round = 16;
         bool room = true;
         for (unsigned n = 0; n < in_a_round && used_ != 0 && room; n++) {
-            hand_ = (hand_ + static_cast<unsigned>(std::countr_zero(std::rotr(used_, static_cast<int>(hand_))))) % buckets;
+            hand_ =
+                (hand_ + static_cast<unsigned>(std::countr_zero(std::rotr(used_, static_cast<int>(hand_))))) % buckets;
             room = walk(hand_, go_on, through);
             if (room) // else the operation that waits for room is the first to be asked next time
                 hand_ = (hand_ + 1) % buckets;

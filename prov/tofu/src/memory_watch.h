@@ -23,8 +23,8 @@ struct WatchTicket {
     explicit operator bool() const noexcept { return serial != 0; }
 };
 
-/// One for the process, while somebody has it open. All calls from any thread. The thread that reads the events takes no
-/// lock, so the caller may hold any, also one that others hold around munmap.
+/// One for the process, while somebody has it open. All calls from any thread. The thread that reads the events takes
+/// no lock, so the caller may hold any, also one that others hold around munmap.
 class MemoryWatch {
   public:
     /// The one of the process, or null where the kernel offers no userfaultfd with all that is needed (Linux 5.7

@@ -47,7 +47,7 @@ class MemoryRegion final : public fid_mr {
     bool published_ = false; ///< has an entry in the directory
     Counter* write_counter_ = nullptr;
     Counter* read_counter_ = nullptr;
-    Endpoint* endpoint_ = nullptr; ///< that its events are of; perhaps closed: looked at while it is number endpoint_number_
+    Endpoint* endpoint_ = nullptr; ///< counts its events; perhaps closed: valid while it has number endpoint_number_
     unsigned endpoint_number_ = 0;
 };
 

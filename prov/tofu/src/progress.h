@@ -33,14 +33,14 @@ class ProgressSet {
     /// polling already, or waits for its turn where `patient` (before a sleep: wait.h). True where a VCQ had
     /// something.
     bool run(bool patient = false) noexcept;
-    /// A shorter round for the reader of one queue: it ends with the first endpoint that filled the queue, and leaves out
-    /// the home VCQ, whose notices make no entries. Every full_round-th call is a run(), so that nobody starves.
+    /// A shorter round for the reader of one queue: it ends with the first endpoint that filled the queue, and leaves
+    /// out the home VCQ, whose notices make no entries. Every full_round-th call is a run(), so that nobody starves.
     void look(const CompletionQueue& queue) noexcept;
     /// Handles of the VCQs whose arrivals matter to the set, at most `most`; returns how many.
     [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept;
 
-    // --- A reader that polls occupies its core. Where more processes run than there are cores, the peer that it waits for
-    // may need that core: after a while of looking in vain, the reader yields. Any thread; the count is a hint.
+    // --- A reader that polls occupies its core. Where more processes run than there are cores, the peer that it waits
+    // for may need that core: after a while of looking in vain, the reader yields. Any thread; the count is a hint.
     void found() noexcept { in_vain_.store(0, std::memory_order_relaxed); }
     void found_nothing() noexcept
     {

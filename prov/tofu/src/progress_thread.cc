@@ -27,8 +27,9 @@ int ProgressThread::start(ProgressSet& set, const vcq::Functions& functions) noe
     const int error = pthread_create(&thread_, nullptr, body, this);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (error != 0) {
-        TOFU_WARN(FI_LOG_DOMAIN, "domain: no thread for automatic progress (%s): raise the limit (ulimit -u), or use manual "
-                                  "progress and FI_WAIT_UNSPEC\n",
+        TOFU_WARN(FI_LOG_DOMAIN,
+                  "domain: no thread for automatic progress (%s): raise the limit (ulimit -u), or use manual "
+                  "progress and FI_WAIT_UNSPEC\n",
                   std::strerror(error));
         return -FI_EAGAIN;
     }

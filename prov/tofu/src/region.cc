@@ -27,8 +27,8 @@ constexpr std::uint64_t all_rights =
 constexpr std::uint64_t kinds = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 constexpr std::uintptr_t word_mask = 7;
 
-/// Stands for an STADD of no region, and for a key that no directory lists: what is not reachable answers an error to who
-/// guesses.
+/// Stands for an STADD of no region, and for a key that no directory lists: what is not reachable answers an error to
+/// who guesses.
 constexpr utofu_stadd_t nowhere = std::uint64_t{0xffffff} << 40;
 
 MemoryRegion& region_of(struct fid* f) noexcept
@@ -115,7 +115,8 @@ int RegionTable::reach(MemoryRegion& region) noexcept
     if (!domain_.model().provider_keys && by_key_.contains(region.key))
         return -FI_ENOKEY;
     region.stadd_ = nowhere;
-    if ((region.access_ & remote_rights) && region.length_ != 0) { // nothing is nowhere: RMA of no bytes asks for no key
+    // A region without bytes has no address; RMA of no bytes asks for no key.
+    if ((region.access_ & remote_rights) && region.length_ != 0) {
         if (int ret = register_alone(region); ret != 0)
             return ret;
         region.reachable_ = true;
@@ -155,8 +156,8 @@ int RegionTable::register_alone(MemoryRegion& region) noexcept
     }
 }
 
-/// Whether one that is open has the same distance between STADDs and addresses. No two of a home do, and STADDs of one tag
-/// have no others between them: it would be next to it.
+/// Whether one that is open has the same distance between STADDs and addresses. No two of a home do, and STADDs of one
+/// tag have no others between them: it would be next to it.
 bool RegionTable::shares_tag(const MemoryRegion& region) const noexcept
 {
     const auto same = [&](const auto& entry) {
@@ -168,7 +169,8 @@ bool RegionTable::shares_tag(const MemoryRegion& region) const noexcept
 }
 
 /// A key of the user's choice goes into the directory, and one of ours where the bias alone does not say it: the VCQ is
-/// not the one that peers know, the bias looks like such a key, or the region must not be read, which a TNI can't refuse.
+/// not the one that peers know, the bias looks like such a key, or the region must not be read, which a TNI can't
+/// refuse.
 int RegionTable::give_key(MemoryRegion& region) noexcept
 {
     bool listed = region.reachable_;

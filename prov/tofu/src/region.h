@@ -4,8 +4,8 @@
 //
 // The directory lies under the reserved STag `directory_stag` of the home VCQ: 64 buckets of 256 bytes. A key
 // belongs to one bucket by its hash; a peer reads that bucket by one Get. Entries that do not fit into the first
-// table lie in a second one, each in one of two buckets; it grows, and each bucket of the first says where it is. Nothing
-// is ever moved within a table, and a table that was replaced stays readable until the domain is closed.
+// table lie in a second one, each in one of two buckets; it grows, and each bucket of the first says where it is.
+// Nothing is ever moved within a table, and a table that was replaced stays readable until the domain is closed.
 #pragma once
 
 #include <atomic>
@@ -40,8 +40,8 @@ class RegionTable {
     /// Before the home VCQ is closed. All regions are closed by then.
     void close() noexcept;
 
-    /// A notice of the home VCQ (`home` 0) that is not of a message area, or of an annex: counts the remote events of the
-    /// region (and of endpoints) that it hit. Under the home lock.
+    /// A notice of the home VCQ (`home` 0) that is not of a message area, or of an annex: counts the remote events of
+    /// the region (and of endpoints) that it hit. Under the home lock.
     void remote_event(unsigned home, const vcq::RemoteNotice& notice) noexcept;
 
     /// The further VCQs of the domain; under the home lock.

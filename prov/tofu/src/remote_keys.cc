@@ -2,10 +2,10 @@
 // Keys of peers' regions: the table of those known, and the lookups that read a peer's directory by Get.
 // Called by rma and atomic under the endpoint's lock; calls vcq.
 //
-// A lookup is a row of Gets, of which each says what the next one is (docs/wire-protocol.md, "Regions"): the key's bucket of the
-// first table; its two buckets of the second; where the entry names an annex that is not known yet, the annex's line,
-// and at the annex the nonce, by which the annex proves that it is the peer's. Without that proof a peer could
-// lead our writes to the memory of others.
+// A lookup is a row of Gets, of which each says what the next one is (docs/wire-protocol.md, "Regions"): the key's
+// bucket of the first table; its two buckets of the second; where the entry names an annex that is not known yet, the
+// annex's line, and at the annex the nonce, by which the annex proves that it is the peer's. Without that proof a peer
+// could lead our writes to the memory of others.
 #include "remote_keys.h"
 
 #include <cstring>

@@ -2,10 +2,10 @@
 // From a key of fi_mr and a remote address to where a communication goes: VCQ and steering address at the peer. Used by
 // rma and atomic under the endpoint's lock; calls vcq.
 //
-// Remote addressing is one addition: STADD of the target = bias + remote address, where bias comes from the key. A key of
-// ours (FI_MR_PROV_KEY) *is* the bias: STADD minus base address with FI_MR_VIRT_ADDR, the STADD itself with offsets. A key
-// of the user's choice, and one of ours for a region that the home VCQ does not reach, is looked up in the directory of the
-// peer's regions (directory.h) by one-sided Get, and remembered.
+// Remote addressing is one addition: STADD of the target = bias + remote address, where bias comes from the key. A key
+// of ours (FI_MR_PROV_KEY) *is* the bias: STADD minus base address with FI_MR_VIRT_ADDR, the STADD itself with offsets.
+// A key of the user's choice, and one of ours for a region that the home VCQ does not reach, is looked up in the
+// directory of the peer's regions (directory.h) by one-sided Get, and remembered.
 #pragma once
 
 #include <compare>
@@ -29,11 +29,11 @@ struct Target {
     utofu_stadd_t stadd;
 };
 
-/// Brings the resolving of a call's keys to an answer. `ret` is what the first attempt said. While a look-up is under way,
-/// `again` (progress, and another attempt) is called for some rounds. An answer "outside the region" or "not allowed" may
-/// concern a region that has been replaced under the same key since; so it only counts once the key has been read anew.
-/// `forget` drops what is known of the keys for that, and answers false where keys never change. Returns what the last
-/// attempt said; -FI_EAGAIN: the caller has to be called again.
+/// Brings the resolving of a call's keys to an answer. `ret` is what the first attempt said. While a look-up is under
+/// way, `again` (progress, and another attempt) is called for some rounds. An answer "outside the region" or "not
+/// allowed" may concern a region that has been replaced under the same key since; so it only counts once the key has
+/// been read anew. `forget` drops what is known of the keys for that, and answers false where keys never change.
+/// Returns what the last attempt said; -FI_EAGAIN: the caller has to be called again.
 template <class Again, class Forget>
 [[nodiscard]] int settle_keys(int ret, Again&& again, Forget&& forget)
 {
@@ -57,9 +57,9 @@ class RemoteKeys {
     ~RemoteKeys();
 
     /// Where [address, address + length) of the peer is, for an access with FI_REMOTE_READ and/or
-    /// FI_REMOTE_WRITE: at its home VCQ, or at an annex. 0; -FI_EAGAIN while a lookup is under way (nothing has happened,
-    /// try again after progress); -FI_EKEYREJECTED no such key; -FI_EACCES not allowed; -FI_EINVAL outside the region. The
-    /// last three become an error entry of the operation. -FI_ENOMEM.
+    /// FI_REMOTE_WRITE: at its home VCQ, or at an annex. 0; -FI_EAGAIN while a lookup is under way (nothing has
+    /// happened, try again after progress); -FI_EKEYREJECTED no such key; -FI_EACCES not allowed; -FI_EINVAL outside
+    /// the region. The last three become an error entry of the operation. -FI_ENOMEM.
     [[nodiscard]] int resolve(const Peer& peer, std::uint64_t key, std::uint64_t address,
                               std::size_t length, std::uint64_t access, Target& target) noexcept
     {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How a read or write is taken in: checked, its keys and buffers found, and launched (rma_progress.cc has the rest of its
-// life). See rma.h. Called by rma_ops.cc under the endpoint's lock; calls vcq,
-// remote_keys, local_memory, messenger.
+// How a read or write is taken in: checked, its keys and buffers found, and launched (rma_progress.cc has the rest of
+// its life). See rma.h. Called by rma_ops.cc under the endpoint's lock; calls vcq, remote_keys, local_memory,
+// messenger.
 #include "rma.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The life of a read or write that was taken in: posted piece by piece, paid for where its target counts events, retried
-// where a key was stale, completed. See rma.h. Called by rma.cc, the poll of the VCQ and the endpoint's progress, under
-// the endpoint's lock; calls vcq, remote_keys, local_memory, messenger, event_credits.
+// The life of a read or write that was taken in: posted piece by piece, paid for where its target counts events,
+// retried where a key was stale, completed. See rma.h. Called by rma.cc, the poll of the VCQ and the endpoint's
+// progress, under the endpoint's lock; calls vcq, remote_keys, local_memory, messenger, event_credits.
 #include "rma.h"
 
 #include <algorithm>
@@ -188,8 +188,8 @@ Lack RmaEngine::go_on(RmaOp& op) noexcept
     return Lack::nothing;
 }
 
-/// Hands the CQ data to the messenger, whose packets go to the peer's home. Bytes of the operation have seen to the order
-/// behind what went to an annex; where there are none, that is done here.
+/// Hands the CQ data to the messenger, whose packets go to the peer's home. Bytes of the operation have seen to the
+/// order behind what went to an annex; where there are none, that is done here.
 ssize_t RmaEngine::send_data(const RmaOp& op) noexcept
 {
     if (op.total == 0 && strong_writes_ && !crossing_.pass(op.peer.home, op.peer.home)) [[unlikely]]

@@ -63,8 +63,8 @@ ssize_t RmaEngine::write_quickly(const void* data, std::size_t length, fi_addr_t
 {
     const Peer* const peer = av_->find(to);
     // A length of 0 becomes the largest one.
-    if (!quick_ || length - 1 >= max_inline_ || data == nullptr || peer == nullptr ||
-        waiting_.may_hold(peer->home) || peer->counts_events || (flags & long_flags) != 0 || directory::is_listed(key)) [[unlikely]]
+    if (!quick_ || length - 1 >= max_inline_ || data == nullptr || peer == nullptr || waiting_.may_hold(peer->home) ||
+        peer->counts_events || (flags & long_flags) != 0 || directory::is_listed(key)) [[unlikely]]
         return not_quick;
     const std::uint8_t place = vcq_.next_place();
     if (place == 0) [[unlikely]]
@@ -81,9 +81,9 @@ ssize_t RmaEngine::read_quickly(void* to, std::size_t length, fi_addr_t from, st
                                 std::uint64_t key, void* context, std::uint64_t flags) noexcept
 {
     const Peer* const peer = av_->find(from);
-    if (!quick_ || length - 1 >= max_quick_read || to == nullptr || peer == nullptr ||
-        waiting_.may_hold(peer->home) || peer->counts_events || (flags & long_flags) != 0 || directory::is_listed(key) ||
-        (!landing_ && !make_landing())) [[unlikely]]
+    if (!quick_ || length - 1 >= max_quick_read || to == nullptr || peer == nullptr || waiting_.may_hold(peer->home) ||
+        peer->counts_events || (flags & long_flags) != 0 || directory::is_listed(key) || (!landing_ && !make_landing()))
+        [[unlikely]]
         return not_quick;
     const std::uint8_t place = vcq_.next_place();
     if (place == 0) [[unlikely]]

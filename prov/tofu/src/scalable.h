@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_scalable_ep: one address over several transmit and receive contexts. It holds what they have in common and moves no
-// byte itself: each context is an Endpoint of one direction, with a VCQ, a lock and engines of its own. Called by the
-// application; calls domain, endpoint.
+// fi_scalable_ep: one address over several transmit and receive contexts. It holds what they have in common and moves
+// no byte itself: each context is an Endpoint of one direction, with a VCQ, a lock and engines of its own. Called by
+// the application; calls domain, endpoint.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,8 @@ class Domain;
 /// has any number; its HELLO says whose address it stands for.
 class ScalableEndpoint final : public fid_ep {
   public:
-    /// fi_scalable_ep(3); holds the domain. 0, -FI_EINVAL, -FI_ENOMEM, -FI_ENOSPC (the domain has not that many numbers left).
+    /// fi_scalable_ep(3); holds the domain. 0, -FI_EINVAL, -FI_ENOMEM, -FI_ENOSPC (the domain has not that many numbers
+    /// left).
     static int open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context) noexcept;
     static ScalableEndpoint& of(fid_ep* e) noexcept { return *static_cast<ScalableEndpoint*>(e); }
 

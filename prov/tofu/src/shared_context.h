@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_stx_context and fi_srx_context: a VCQ from which several endpoints post, and a queue of receives from which several
-// endpoints match. Called by the application and by the endpoints bound to them; calls domain, vcq, proto.
+// fi_stx_context and fi_srx_context: a VCQ from which several endpoints post, and a queue of receives from which
+// several endpoints match. Called by the application and by the endpoints bound to them; calls domain, vcq, proto.
 //
 // Endpoints with a shared context of either kind have one lock between them, the domain's (Domain::shared_lock): groups
 // that share a VCQ and groups that share receives may overlap.

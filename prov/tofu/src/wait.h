@@ -70,8 +70,8 @@ class Bell {
     /// Wakes the application. Any thread; no system call while it rings already. Never blocks where the domain's thread
     /// attends: if the application holds the mutex, the wake-up is left to that thread (repeat()).
     void ring() noexcept;
-    /// By the domain's thread: makes up for a wake-up for which the application's mutex was not free. False: it still is
-    /// not.
+    /// By the domain's thread: makes up for a wake-up for which the application's mutex was not free. False: it still
+    /// is not.
     [[nodiscard]] bool repeat() noexcept;
     /// The domain's thread calls repeat() from now on, or no longer. Counted: a wait set has many members.
     void attend(bool yes) noexcept { attendants_.fetch_add(yes ? 1 : -1, std::memory_order_relaxed); }

@@ -20,7 +20,8 @@ class Fabric;
 /// fi_wait_open. Queues and counters join when they are opened with FI_WAIT_SET, and leave when they are closed.
 class WaitSet final : public fid_wait {
   public:
-    /// Holds the fabric. 0, -FI_EINVAL, -FI_ENOSYS (a wait object that is not offered), -FI_ENOMEM, or an error of the bell.
+    /// Holds the fabric. 0, -FI_EINVAL, -FI_ENOSYS (a wait object that is not offered), -FI_ENOMEM, or an error of the
+    /// bell.
     static int open(fid_fabric* fabric, fi_wait_attr* attr, fid_wait** set) noexcept;
     static WaitSet& of(fid_wait* w) noexcept { return *static_cast<WaitSet*>(w); }
 

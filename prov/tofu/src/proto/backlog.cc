@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Sends that found no room at their peer and wait here, in their order, until it has read (tx_attr.size of fi_endpoint(3)
-// bounds them): a program that posts and then waits for its completions need not be refused. Part of the messenger.
+// Sends that found no room at their peer and wait here, in their order, until it has read (tx_attr.size of
+// fi_endpoint(3) bounds them): a program that posts and then waits for its completions need not be refused. Part of the
+// messenger.
 #include "proto/messenger.h"
 
 #include <algorithm>

@@ -335,8 +335,8 @@ void Messenger::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
         if (ch->peer.home != home ||
             (ch->state != ChannelState::open && ch->state != ChannelState::leaving))
             continue;
-        // Reports and FINs go to areas of other endpoints of the peer's, too, which may have been closed; and what failed
-        // may have been an injected write with a bad key.
+        // Reports and FINs go to areas of other endpoints of the peer's, too, which may have been closed; and what
+        // failed may have been an injected write with a bad key.
         if (says_stale(utofu_code))
             start_probe(*ch);
         else

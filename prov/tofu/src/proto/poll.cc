@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rounds of progress: which control words are looked at; and the short way of a message that stands in the ring, asks
-// for no answer and finds a receive of one buffer: from the ring into the buffer and into the queue. All else goes the
-// long way (receive.cc). Part of the messenger; called by the endpoint's progress; calls the matcher, cq and cntr.
+// The rounds of progress: which control words are looked at; and the short way of a message that stands in the ring,
+// asks for no answer and finds a receive of one buffer: from the ring into the buffer and into the queue. All else goes
+// the long way (receive.cc). Part of the messenger; called by the endpoint's progress; calls the matcher, cq and cntr.
 #include "proto/messenger.h"
 
 #include <bit>

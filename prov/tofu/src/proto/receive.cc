@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What comes out of the rings of our area, of whatever kind, and which receive it belongs to. Nothing read from the area
-// is trusted. Part of the messenger; called by poll.cc; calls vcq (reports, FIN words) and completion queues.
+// What comes out of the rings of our area, of whatever kind, and which receive it belongs to. Nothing read from the
+// area is trusted. Part of the messenger; called by poll.cc; calls vcq (reports, FIN words) and completion queues.
 #include "proto/messenger.h"
 
 #include <cstdlib>

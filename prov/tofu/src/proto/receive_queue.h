@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Posted receives and the messages that came before theirs: an endpoint's own, or those of a shared receive context, where
-// messages of several endpoints meet. Called by msg, tagged and shared contexts to post, by messengers to match;
+// Posted receives and the messages that came before theirs: an endpoint's own, or those of a shared receive context,
+// where messages of several endpoints meet. Called by msg, tagged and shared contexts to post, by messengers to match;
 // calls back the messenger through which a message came.
 #pragma once
 

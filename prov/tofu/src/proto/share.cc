@@ -4,8 +4,8 @@
 //
 // Why nothing is moved after the end. The receiver ends when (1) the claim word says that all chunks are taken, (2)
 // its own Gets have ended and (3) the sender has reported as many chunks as it took, which it does in strong order
-// behind its last Put. Its invitation has landed before, too. The sender goes when FIN has come and nothing of its own is
-// under way. What may still come late is a compare-and-swap for a word that has changed since.
+// behind its last Put. Its invitation has landed before, too. The sender goes when FIN has come and nothing of its own
+// is under way. What may still come late is a compare-and-swap for a word that has changed since.
 #include "proto/share.h"
 
 #include <algorithm>

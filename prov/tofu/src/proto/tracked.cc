@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Sends that are not over when the call returns: those that wait for their arrival, and the sending side of a rendezvous;
-// and the FIN words that end what waits for a peer. Part of the messenger; called by send.cc; calls vcq.
+// Sends that are not over when the call returns: those that wait for their arrival, and the sending side of a
+// rendezvous; and the FIN words that end what waits for a peer. Part of the messenger; called by send.cc; calls vcq.
 #include "proto/send.h"
 
 #include <algorithm>

@@ -45,8 +45,8 @@ int create(const Functions& f, const Backend& backend, unsigned spread, unsigned
     return code;
 }
 
-/// On a CQ of its own, unless the process would then have none to share: a process may have a single CQ (48 on a node of
-/// Fugaku), and uTofu tells nobody how many. So one more VCQ is made for a moment.
+/// On a CQ of its own, unless the process would then have none to share: a process may have a single CQ (48 on a node
+/// of Fugaku), and uTofu tells nobody how many. So one more VCQ is made for a moment.
 int create_alone(const Functions& f, const Backend& backend, unsigned spread, utofu_vcq_hdl_t& handle) noexcept
 {
     if (const int code = create(f, backend, spread, UTOFU_VCQ_FLAG_EXCLUSIVE, handle); code != UTOFU_SUCCESS)
@@ -57,8 +57,8 @@ int create_alone(const Functions& f, const Backend& backend, unsigned spread, ut
     return code;
 }
 
-/// Until nothing is under way, or for so long. What has come counts however late we are; but a peer can send notices for
-/// ever, so of those that come after the time no more than most_notices are taken.
+/// Until nothing is under way, or for so long. What has come counts however late we are; but a peer can send notices
+/// for ever, so of those that come after the time no more than most_notices are taken.
 void await_notices(Vcq& vcq, std::chrono::milliseconds patience) noexcept
 {
     using Clock = std::chrono::steady_clock;
@@ -210,8 +210,8 @@ unsigned Vcq::poll_tcq(unsigned budget) noexcept
     return budget;
 }
 
-/// Behind one that failed all others are taken: of posts that nobody waits for the TOQ alone limits how many can fail, to a
-/// peer that is gone for example, and an MRQ that overflows ends the process (guide, chapter 7).
+/// Behind one that failed all others are taken: of posts that nobody waits for the TOQ alone limits how many can fail,
+/// to a peer that is gone for example, and an MRQ that overflows ends the process (guide, chapter 7).
 unsigned Vcq::poll_failures() noexcept
 {
     unsigned taken = 0;

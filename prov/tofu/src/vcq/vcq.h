@@ -108,8 +108,8 @@ class Vcq {
     [[nodiscard]] const Backend& backend() const noexcept { return *backend_; }
     [[nodiscard]] int last_error() const noexcept { return last_error_; }
 
-    // --- posts, inlined into the engines. Lengths are within the limits of Backend::caps(): the caller splits. `how` is a
-    // How or an Attended.
+    // --- posts, inlined into the engines. Lengths are within the limits of Backend::caps(): the caller splits. `how`
+    // is a How or an Attended.
     template <class Way = How>
     [[nodiscard, gnu::always_inline]] Post put(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
                            std::size_t length, const Way& how) noexcept
@@ -228,8 +228,8 @@ class Vcq {
         if (window_[row].waiter == waiter)
             give_back(row);
     }
-    /// For an endless row whose operation is over, but for which failures may still arrive at any time: its place is not
-    /// freed, so that they meet nobody else, and idle() does not count it.
+    /// For an endless row whose operation is over, but for which failures may still arrive at any time: its place is
+    /// not freed, so that they meet nobody else, and idle() does not count it.
     void forsake_row(std::uint8_t row, const Waiter* waiter) noexcept
     {
         if (window_[row].waiter == waiter)
@@ -238,9 +238,9 @@ class Vcq {
     /// ARMWs of a row on `n` neighbouring words: how many were posted; `posted` says what stopped them. They may start
     /// together, and with what follows where there is `more`.
     template <class Word>
-    [[nodiscard]] std::size_t row_armws(std::uint8_t row, utofu_vcq_id_t peer, utofu_armw_op op, const std::byte* operands,
-                                        utofu_stadd_t remote, std::size_t n, unsigned long flags, bool more,
-                                        Post& posted) noexcept
+    [[nodiscard]] std::size_t row_armws(std::uint8_t row, utofu_vcq_id_t peer, utofu_armw_op op,
+                                        const std::byte* operands, utofu_stadd_t remote, std::size_t n,
+                                        unsigned long flags, bool more, Post& posted) noexcept
     {
         const auto armw = [f = functions_] {
             if constexpr (sizeof(Word) == 8)
@@ -248,11 +248,12 @@ class Vcq {
             else
                 return f->armw4;
         }();
-        return in_row(n, flags, more, posted, [=, handle = handle_, place = &window_[row]](std::size_t i, unsigned long all) {
-            Word operand;
-            std::memcpy(&operand, operands + i * sizeof(Word), sizeof(Word));
-            return armw(handle, peer, op, operand, remote + i * sizeof(Word), row, all, place);
-        });
+        return in_row(n, flags, more, posted,
+                      [=, handle = handle_, place = &window_[row]](std::size_t i, unsigned long all) {
+                          Word operand;
+                          std::memcpy(&operand, operands + i * sizeof(Word), sizeof(Word));
+                          return armw(handle, peer, op, operand, remote + i * sizeof(Word), row, all, place);
+                      });
     }
     template <class Word>
     [[nodiscard]] std::size_t row_cswaps(std::uint8_t row, utofu_vcq_id_t peer, const std::byte* compares,
@@ -265,12 +266,13 @@ class Vcq {
             else
                 return f->cswap4;
         }();
-        return in_row(n, flags, more, posted, [=, handle = handle_, place = &window_[row]](std::size_t i, unsigned long all) {
-            Word compare, swap;
-            std::memcpy(&compare, compares + i * sizeof(Word), sizeof(Word));
-            std::memcpy(&swap, swaps + i * sizeof(Word), sizeof(Word));
-            return cswap(handle, peer, compare, swap, remote + i * sizeof(Word), row, all, place);
-        });
+        return in_row(n, flags, more, posted,
+                      [=, handle = handle_, place = &window_[row]](std::size_t i, unsigned long all) {
+                          Word compare, swap;
+                          std::memcpy(&compare, compares + i * sizeof(Word), sizeof(Word));
+                          std::memcpy(&swap, swaps + i * sizeof(Word), sizeof(Word));
+                          return cswap(handle, peer, compare, swap, remote + i * sizeof(Word), row, all, place);
+                      });
     }
     /// Starts what was posted with `more` and then not followed by anything.
     void start_row() noexcept
