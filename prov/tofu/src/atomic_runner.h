@@ -25,8 +25,8 @@ class AtomicRunner {
     static constexpr std::size_t max_flights = 1024;
     static constexpr std::size_t max_rows = 64;
     static constexpr std::size_t max_spans = 8;
-    /// Notices of one row on their way at a time where it is alone. Several share: all of max_rows have 5000 at most,
-    /// far below what an MRQ holds for the VCQs of its CQ.
+    /// How many notices a row may have on their way when it is the only one. Several rows share: all max_rows of them
+    /// have 5000 at most, far below what an MRQ holds for the VCQs of its CQ.
     static constexpr std::uint32_t max_announced = 1024;
     /// Flights that one CSWAP carries at most: bounds the work of one notice.
     static constexpr unsigned max_batch = 64;
@@ -39,23 +39,23 @@ class AtomicRunner {
     void set_ordered(bool on) noexcept { ordered_ = on; }
     [[nodiscard]] bool ordered() const noexcept { return ordered_; }
 
-    /// Finds the targets of an operation whose keys were looked up, and of which the TNI has refused what they stood
-    /// for (`refuted`), anew. 0, -FI_EAGAIN (under way), or the operation's error.
+    /// Finds the targets of an operation again whose keys were looked up. `refuted`: the TNI has refused what the keys
+    /// stood for. 0, -FI_EAGAIN (under way), or the operation's error.
     using Resolve = int (*)(AtomicOp& op, bool refuted) noexcept;
     void set_resolve(Resolve resolve) noexcept { resolve_ = resolve; }
 
     // --- one element, one ARMW
-    /// Whether an operation on `home` may be posted now, before any that waits.
+    /// May an operation towards the peer at `home` be posted at once? False: others have to go before it.
     [[nodiscard]] bool open_for_native(utofu_vcq_id_t home) const noexcept
     {
         return !waiting_.may_hold(home) && (!ordered_ || looping_ == nullptr || !loops_at(home));
     }
-    /// Whether, where order was promised, one may go to this VCQ of the peer at `home` now.
+    /// May it go to this VCQ of the peer at `home` now? Where order was promised, a change of the VCQ has to wait.
     [[nodiscard]] bool native_may_go_to(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
     {
         return !ordered_ || crossing_.pass(home, vcq);
     }
-    /// What knows about order where a peer has several VCQs.
+    /// Keeps the order towards a peer that has several VCQs.
     [[nodiscard]] Crossing& crossing() noexcept { return crossing_; }
     // --- everything else
     /// Null when too many are under way (-FI_EAGAIN for the caller).
@@ -65,7 +65,7 @@ class AtomicRunner {
     /// operand and compare lists are not read any more when the call returns.
     void submit(AtomicOp* op, bool inject) noexcept;
 
-    /// From now on watched() until the operation has ended; one at a time. Before submit(), which may end it.
+    /// Watches one operation: watched() is true until it has ended. To be called before submit(), which may end it.
     void watch(const AtomicOp* op) noexcept { watched_ = op; }
     void unwatch() noexcept { watched_ = nullptr; }
     [[nodiscard]] bool watched() const noexcept { return watched_ != nullptr; }

@@ -55,7 +55,7 @@ inline constexpr std::uint64_t msg_order =
 inline constexpr std::uint64_t unmixed_msg_order =
     FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
 
-/// What an application must do for keys and addresses of ours: the form that costs peers no look-up.
+/// What an application must do for keys and addresses of ours: the form that costs peers no lookup.
 inline constexpr int provider_mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
 } // namespace tofu::limits

@@ -25,8 +25,8 @@ struct Peer {
     std::uint64_t nonce;
     std::uint16_t index;      ///< endpoint number in its domain
     std::uint8_t further;     ///< receive contexts behind the first, at the numbers that follow
-    bool counts_events;       ///< what targets it is to carry a notice (address_counts_events)
-    std::uint32_t generation; ///< of this use of the place, no other's in the vector: caches see a peer that has gone
+    bool counts_events;       ///< operations that target it carry a notice (address_counts_events)
+    std::uint32_t generation; ///< number of this use of the place, unique in the vector: tells caches of a removal
 };
 
 class AddressVector final : public fid_av {

@@ -58,7 +58,7 @@ class CompletionQueue final : public fid_cq {
         return std::atomic_ref(tail_).load(std::memory_order_relaxed) ==
                std::atomic_ref(head_).load(std::memory_order_relaxed);
     }
-    /// The reader that makes progress now has got nothing by it yet.
+    /// The reader whose call makes progress has received nothing yet.
     [[nodiscard]] bool reader_waits() const noexcept { return empty() && reader_.taken == 0; }
     void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
     void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
@@ -88,8 +88,8 @@ class CompletionQueue final : public fid_cq {
     CompletionQueue(Domain& domain, const fi_cq_attr& attr) noexcept;
     ~CompletionQueue();
     static bool ready(void* self) noexcept;
-    /// Where a reader without locks takes its entries while it makes progress: they need not pass the ring. Only
-    /// within read().
+    /// Where entries go while a reader that needs no lock makes progress: straight into its buffer instead of through
+    /// the ring. Set within read() only.
     struct Reader {
         void* to = nullptr;
         fi_addr_t* sources = nullptr;

@@ -316,8 +316,9 @@ bool Endpoint::fence_passed(fi_addr_t to) noexcept
     return passed();
 }
 
-/// What goes unattended (inject, messages sent at once) may still be on its way, and what follows the fenced operation
-/// need not be in strong order: an ARMW that is, and changes nothing, tells when all before it has taken effect.
+/// Posts without a waiter (inject, messages sent at once) may still be on their way, and what follows the fenced
+/// operation need not be in strong order. So an ARMW that changes nothing is posted in strong order: its notice tells
+/// that all before it has taken effect.
 bool Endpoint::flushed(const Peer& peer) noexcept
 {
     const std::uint64_t posts = vcq_->unattended_posts();
@@ -340,7 +341,7 @@ bool Endpoint::flushed(const Peer& peer) noexcept
     return post == vcq::Post::error; // then nothing will be posted
 }
 
-/// Also where it failed: what can't be reached has nothing that could be overtaken.
+/// Even if the ARMW failed: at a peer that can't be reached there is nothing to overtake.
 void Endpoint::on_flush(vcq::Waiter* flush, const vcq::Notice&) noexcept
 {
     static_cast<Flush*>(flush)->under_way = false;

@@ -122,7 +122,7 @@ class Endpoint final : public EndpointFace {
     // --- for the engines; all below under lock()
     [[nodiscard]] Lock& lock() noexcept { return *lock_; }
     [[nodiscard]] vcq::Vcq& vcq() noexcept { return *vcq_; }
-    /// Others post from the VCQ too: whose post failed is known of those with a waiter only.
+    /// Other endpoints post from the VCQ, too: of a failed post without a waiter nobody knows whose it was.
     [[nodiscard]] bool shares_vcq() const noexcept { return shared_tx_ != nullptr; }
     /// The receives of a shared context, or null.
     [[nodiscard]] proto::ReceiveQueue* shared_receives() noexcept;
@@ -150,9 +150,9 @@ class Endpoint final : public EndpointFace {
     [[nodiscard]] const fi_rx_attr& rx_attr() const noexcept { return rx_attr_; }
     /// FI_OPT_MIN_MULTI_RECV.
     [[nodiscard]] const std::size_t& min_multi_recv() const noexcept { return min_multi_recv_; }
-    /// A communication that nobody waited for failed: one error entry of the transmit queue, one count.
+    /// Reports a communication without a waiter that failed: one error entry of the transmit queue, one count.
     void report_orphan(std::uint64_t op_flags, int utofu_code) noexcept;
-    /// A communication that nobody waited for failed, towards `peer`.
+    /// A communication without a waiter failed, towards `peer`: tells the engines that may have posted it.
     void lost(int utofu_code, bool armw, utofu_vcq_id_t peer) noexcept;
 
     /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock, or returns at once
@@ -160,8 +160,8 @@ class Endpoint final : public EndpointFace {
     bool progress(bool patient = false) noexcept;
     /// progress() for the reader of `queue`: messages wait for another round where that is filled by now.
     void look(const CompletionQueue& queue) noexcept;
-    /// The same for who holds lock() already, in an entry of an engine before it has changed anything:
-    /// waiters run inside. For the refusals (-FI_EAGAIN), so that who only retries gets on.
+    /// The same for a caller that holds lock() already. To be called before a refusal (-FI_EAGAIN), so that a program
+    /// that does nothing but retry makes progress, and before the entry has changed anything, since waiters run inside.
     bool progress_locked() noexcept;
     /// FI_FENCE: no operation before it is under way to the peer that `to` names, after some rounds of progress if need
     /// be.
@@ -185,7 +185,7 @@ class Endpoint final : public EndpointFace {
     /// The ARMW of a fence: when it has ended, so has all that was posted to `home` before.
     struct Flush : vcq::Waiter {
         utofu_vcq_id_t home = 0;
-        std::uint64_t after = 0; ///< so many posts that nobody waited for
+        std::uint64_t after = 0; ///< how many posts without a waiter it covers
         bool under_way = false;
     };
     Endpoint() noexcept;

@@ -287,7 +287,7 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
         return error == -FI_EINVAL || error == -FI_ENOSYS ? error : -FI_ENODATA;
     const std::size_t vcqs = backend->tni_count() * cqs_per_tni * backend->caps().num_cmp_ids;
 
-    // A caller that names the three mode bits gets the style that saves look-ups first; any other may not
+    // A caller that names the three mode bits gets the style that saves lookups first; any other may not
     // handle them and gets the one without duties first. Without remote access to memory they are the same.
     const int hint = hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
     const bool able = (hint & limits::provider_mr_mode) == limits::provider_mr_mode;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What of a kind is open in the process, oldest first: fi_getinfo names the first fabric and domain (fi_fabric(3),
-// fi_domain(3)). Called by fabric, domain and info; calls nothing.
+// The objects of one kind that are open in the process, oldest first: fi_getinfo names the first fabric and domain
+// (fi_fabric(3), fi_domain(3)). Called by fabric, domain and info; calls nothing.
 #pragma once
 
 #include <mutex>

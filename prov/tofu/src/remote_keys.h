@@ -29,7 +29,7 @@ struct Target {
     utofu_stadd_t stadd;
 };
 
-/// Brings the resolving of a call's keys to an answer. `ret` is what the first attempt said. While a look-up is under
+/// Brings the resolving of a call's keys to an answer. `ret` is what the first attempt said. While a lookup is under
 /// way, `again` (progress, and another attempt) is called for some rounds. An answer "outside the region" or "not
 /// allowed" may concern a region that has been replaced under the same key since; so it only counts once the key has
 /// been read anew. `forget` drops what is known of the keys for that, and answers false where keys never change.

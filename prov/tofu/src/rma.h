@@ -34,7 +34,8 @@ inline constexpr std::size_t rma_inject_limit = BouncePool::large_size; ///< bou
 
 /// One fi_read or fi_write in any of its forms, from the call to its completion.
 struct RmaOp : Request {
-    /// Of the communication that the target counts, the last one: told apart, since a failure leaves no event.
+    /// The waiter of the last communication, which is the one that the target counts. It has a waiter of its own, since
+    /// it leaves no event when it fails.
     struct Last : vcq::Waiter {
         RmaOp* op;
     };
@@ -153,8 +154,8 @@ class RmaEngine {
     void give_back(RmaOp& op) noexcept;
     void drop(RmaOp& op) noexcept;
     void enqueue(RmaOp& op, Lack lack) noexcept;
-    /// Of the operations to an endpoint, whichever place of the address vector leads there: the order of calls is kept
-    /// among them.
+    /// The key of the line for a peer's endpoint, whichever place of the address vector leads there: the order of calls
+    /// is kept among the operations of a line.
     static std::uint64_t line_of(const Peer& peer) noexcept
     {
         return peer.home ^ std::uint64_t{peer.index} << 56;
