@@ -174,8 +174,7 @@ class World {
 /// is not there, or cannot what the program is about. With Options::isolated one line for each case.
 int run(const Options& options, std::span<const Case> cases);
 
-/// -p PROVIDER, -n RANKS, -k (user keys), -s SEED, -o (atomics in order), -t CASE, -l (list cases), -e (each case by
-/// itself), -w SECONDS (patience). False: bad arguments (said on stderr).
+/// Reads the options that -h lists. False: bad arguments (said on stderr).
 bool parse(int argc, char** argv, Options& options);
 
 } // namespace fabtests
