@@ -183,7 +183,8 @@ void move_piece(Vcq& vcq, Pending& p) noexcept
         std::memmove(part.data, reinterpret_cast<const std::byte*>(p.d.data) + piece.offset, piece.length);
         execute_put_piggyback(e);
         break;
-    default: execute_get(e); break;
+    case Op::get: execute_get(e); break;
+    case Op::armw4: case Op::armw8: case Op::cswap4: case Op::cswap8: case Op::nop: break; // have no pieces
     }
     p.tcq_error = e.tcq_error;
     p.mrq_error = e.mrq_error;

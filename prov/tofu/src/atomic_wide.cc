@@ -243,9 +243,11 @@ void WideRunner::data_answer(vcq::Waiter* self, const Notice& notice) noexcept
         f.state = State::got;
         runner.compute(f);
         return;
-    default:
+    case State::putting:
         if (f.in_air == 0 && f.put_posted && f.free_posted)
             runner.end(f);
+        return;
+    case State::waiting: case State::got: case State::ended: return; // nothing is in the air
     }
 }
 
