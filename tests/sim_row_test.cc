@@ -320,6 +320,16 @@ ROW_TEST(FreeingTheQueueLosesNothing)
     EXPECT_EQ(at(0), 5u) << "once";
 }
 
+ROW_TEST(TheTargetMayBeFreedBeforeTheQueue)
+{
+    for (size_t i = 0; i < 3; i++)
+        ASSERT_EQ(add(i, 5, held), UTOFU_SUCCESS);
+    ASSERT_EQ(utofu_free_vcq(target), UTOFU_SUCCESS);
+    ASSERT_EQ(utofu_free_vcq(vcq), UTOFU_SUCCESS);
+    ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+    ASSERT_EQ(utofu_create_vcq(1, 0, &target), UTOFU_SUCCESS);
+}
+
 ROW_TEST(BadInputIsRefusedInTheMiddleOfARow)
 {
     ASSERT_EQ(add(0, 1, held), UTOFU_SUCCESS);

@@ -281,8 +281,10 @@ int create_vcq(unsigned tni, int wanted, unsigned long flags, utofu_vcq_hdl_t& h
 int free_vcq(utofu_vcq_hdl_t handle) noexcept
 {
     Process& self = Process::self();
-    // Before the slow path is taken: what is still on its way may need it.
-    if (Vcq* const vcq = find_vcq(handle); vcq != nullptr && (vcq->special & Vcq::chaos) != 0) {
+    // Before the slow path is taken: what is held, or still on its way, may need it to find its target.
+    if (Vcq* const vcq = find_vcq(handle); vcq != nullptr && (vcq->special & Vcq::gathering) != 0) {
+        start_gathered(*vcq);
+    } else if (vcq != nullptr && (vcq->special & Vcq::chaos) != 0) {
         const VcqGuard vcq_guard(*vcq);
         drain_chaos(*vcq);
         vcq->special &= ~uint32_t{Vcq::chaos};
@@ -292,9 +294,6 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
     Vcq* const vcq = find_vcq(handle);
     if (vcq == nullptr) {
         return UTOFU_ERR_INVALID_VCQ_HDL;
-    }
-    if ((vcq->special & Vcq::gathering) != 0) {
-        start_gathered(*vcq);
     }
     vcq->live.store_release(0);
     if (!self.joined()) {
