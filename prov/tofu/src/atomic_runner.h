@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The runner: cuts atomic operations into words at the target, carries out each word by an ARMW or a loop of CSWAPs,
-// and completes the operation when the last word has ended. Its parts: atomic_words.cc (queues, cutting, native ARMWs),
-// atomic_loop.cc, atomic_row.cc, atomic_end.cc. Called by atomic under the endpoint's lock and, through waiters, by the
-// poll of its VCQ; calls vcq and request.
+// and completes the operation when the last word has ended. Its parts: atomic_words.cc (the lines of those who wait,
+// the cutting, native ARMWs), atomic_loop.cc (loops), atomic_span.cc (neighbouring words that loop), atomic_row.cc
+// (ARMWs in a row), atomic_end.cc (ends). Called by atomic under the endpoint's lock and, through waiters, by the poll
+// of its VCQ; calls vcq and request.
 #pragma once
 
 #include <cstddef>
