@@ -192,6 +192,19 @@ TEST(Wait, WhoSleepsIsWokenAtOnceByAnotherThread)
                          [&] { fi_cntr_add(w.received, 1); });
 }
 
+/// fi_cq(3): "This field is ignored if wait_obj is set to FI_WAIT_NONE."
+TEST(Wait, NoConditionIsAskedWhereNobodyWaits)
+{
+    Objects o;
+    fi_cq_attr attr{};
+    attr.wait_cond = static_cast<fi_cq_wait_cond>(7);
+    fid_cq* cq = nullptr;
+    ASSERT_EQ(fi_cq_open(o.domain, &attr, &cq, nullptr), 0);
+    EXPECT_EQ(fi_close(&cq->fid), 0);
+    attr.wait_obj = FI_WAIT_UNSPEC;
+    EXPECT_EQ(fi_cq_open(o.domain, &attr, &cq, nullptr), -FI_EINVAL);
+}
+
 TEST(Wait, AThresholdGathersEntries)
 {
     Objects o;

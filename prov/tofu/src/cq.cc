@@ -143,8 +143,9 @@ int CompletionQueue::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, voi
     const fi_cq_attr& wish = attr != nullptr ? *attr : defaults;
     if (wish.format < FI_CQ_FORMAT_UNSPEC || wish.format > FI_CQ_FORMAT_TAGGED)
         return -FI_ENOSYS;
-    if ((wish.flags & ~FI_AFFINITY) != 0 || wish.wait_cond < FI_CQ_COND_NONE ||
-        wish.wait_cond > FI_CQ_COND_THRESHOLD)
+    // fi_cq(3): the condition is ignored where nobody waits
+    const bool bad_condition = wish.wait_cond < FI_CQ_COND_NONE || wish.wait_cond > FI_CQ_COND_THRESHOLD;
+    if ((wish.flags & ~FI_AFFINITY) != 0 || (bad_condition && wish.wait_obj != FI_WAIT_NONE))
         return -FI_EINVAL;
     Domain& owner = Domain::of(domain);
     auto* made = new (std::nothrow) CompletionQueue(owner, wish);
