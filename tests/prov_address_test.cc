@@ -387,6 +387,30 @@ TEST(Names, AServiceIsFoundByAnyNumberOfClients)
     }
 }
 
+/// fi_getinfo(3), FI_SOURCE: what it gives for a service is the address of the endpoint that is opened with it, as soon
+/// as there is one. fi_loopback of libfabric's tests inserts it to send to itself.
+TEST(Names, TheSourceOfAServiceIsWhoeverHasIt)
+{
+    for (const std::uint32_t format : {std::uint32_t{FI_FORMAT_UNSPEC}, std::uint32_t{FI_ADDR_STR}}) {
+        Wishes wishes;
+        wishes.addr_format = format;
+        wishes.service = "prov_address_test:" + std::to_string(getpid());
+        Objects o(wishes);
+        fid_cq* cq = o.open_queue();
+        fi_addr_t self = 0;
+        EXPECT_EQ(fi_av_insert(o.av, o.info->src_addr, 1, &self, 0, nullptr), 0);
+        EXPECT_EQ(self, FI_ADDR_NOTAVAIL);
+        fid_ep* ep = o.add(cq, cq);
+        ASSERT_EQ(fi_av_insert(o.av, o.info->src_addr, 1, &self, 0, nullptr), 1);
+        std::uint64_t out = 4711, in = 0;
+        ASSERT_EQ(fi_recv(ep, &in, sizeof(in), nullptr, self, nullptr), 0);
+        Objects::post(cq, [&] { return fi_inject(ep, &out, sizeof(out), self); });
+        fi_cq_tagged_entry entry{};
+        EXPECT_TRUE(eventually([&] { return fi_cq_read(cq, &entry, 1) == 1; }));
+        EXPECT_EQ(in, out);
+    }
+}
+
 /// An endpoint that can't be enabled for want of descriptors can be enabled when there are some.
 TEST(Names, WhatCannotBeAnnouncedIsNotEnabled)
 {

@@ -18,6 +18,7 @@
 #include "eq.h"
 #include "info.h"
 #include "log.h"
+#include "names.h"
 #include "refusal.h"
 
 namespace tofu {
@@ -278,6 +279,14 @@ bool AddressVector::text_at(const void* addresses, std::size_t number, char* tex
            copy_readable(pointer, text, address_text_size - 1) > 0;
 }
 
+/// What fi_getinfo gave as source, with FI_SOURCE and a service, was before any endpoint had the name: by now one may.
+static void complete(EndpointAddress& address) noexcept
+{
+    if (address.magic == address_magic && address.home == 0 && address.nonce != 0 &&
+        !names::find(address.nonce, address))
+        address = {};
+}
+
 int AddressVector::may_insert(std::uint64_t flags) const noexcept
 {
     // FI_AV_USER_ID would have to come back with each receive: refused rather than forgotten
@@ -306,8 +315,10 @@ int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* p
         char text[address_text_size];
         if (!textual_)
             std::memcpy(&address, static_cast<const char*>(addresses) + i * sizeof(address), sizeof(address));
-        else if (!text_at(addresses, i, text) || !address_from_text(text, address))
+        else if (!text_at(addresses, i, text) ||
+                 !(address_from_text(text, address) || placeholder_from_text(text, address)))
             address = {};
+        complete(address);
         const int error = insert_one(address, places != nullptr ? places + i : nullptr, context, i);
         inserted += error == 0;
         if (errors != nullptr)
