@@ -278,7 +278,8 @@ TEST(SimDeath, AForkedChildIsAProcessOfItsOwn)
         EXPECT_EQ(status, 0);
         EXPECT_EQ(put_and_wait(me.vcq, me.id, me.stadd), UTOFU_SUCCESS); // the parent goes on
         EXPECT_EQ(word, 1u);
-    });    // Leak checkers talk on stderr about the thread that only the parent has: not asked for silence here.
+    });
+    // Leak checkers talk on stderr about the thread that only the parent has: not asked for silence here.
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;
     EXPECT_FALSE(job_is_left());
 }
