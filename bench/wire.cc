@@ -231,6 +231,8 @@ class Operations {
                 [&] { return --*operand, fetch(FI_MIN, FI_INT64); });
         measure("fi_fetch_atomic, SUM of 512 UINT64", pair, 1, 0,
                 [&] { return fetch(FI_SUM, FI_UINT64, 512); });
+        measure("fi_fetch_atomic, SUM of 512 DOUBLE", pair, 1, 0,
+                [&] { return fetch(FI_SUM, FI_DOUBLE, 512); });
         measure("fi_fetch_atomic, SUM of DOUBLE_COMPLEX", pair, 1, 0,
                 [&] { return fetch(FI_SUM, FI_DOUBLE_COMPLEX); });
     }

@@ -69,7 +69,8 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
     op->pending = 1;
     op->row = nullptr;
     op->in_row = fits_row(*op);
-    op->in_spans = op->method == Method::loop && !inject; // a span reads the lists after its Get
+    // A span reads the lists after its Get.
+    op->in_spans = op->method == Method::loop && op->total * op->size >= least_span && !inject;
     ++outstanding_;
     if (inject) {
         // Whoever ends while we start is not given back before we have looked: one more reference.
