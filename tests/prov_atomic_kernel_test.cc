@@ -129,7 +129,7 @@ TEST_P(EveryType, KernelsDoWhatThePageSays)
             for (const Element& operand : all)
                 for (const Element& compare : all) {
                     Element ours = target, theirs = target;
-                    kernel(ours.data(), operand.data(), compare.data());
+                    kernel(ours.data(), operand.data(), compare.data(), 1);
                     atomic_oracle::apply(op, type, theirs.data(), operand.data(), compare.data());
                     ASSERT_TRUE(agree(type, ours, theirs)) << "op " << n << " type " << GetParam();
                     for (unsigned i = tofu::datatypes[type].size; i < ours.size(); ++i)
@@ -154,7 +154,7 @@ TEST(AtomicKernel, LeavesThePaddingOfALongDoubleAlone)
             Element target = operand;
             for (unsigned half = 0; half < size; half += sizeof(long double))
                 std::memset(target.data() + half + 10, 0xa5, sizeof(long double) - 10);
-            tofu::kernel_of(op, type)(target.data(), operand.data(), operand.data());
+            tofu::kernel_of(op, type)(target.data(), operand.data(), operand.data(), 1);
             for (unsigned i = 0; i < size; ++i)
                 if (i % sizeof(long double) >= 10) {
                     EXPECT_EQ(target[i], 0xa5) << "op " << op << " type " << type << " byte " << i;

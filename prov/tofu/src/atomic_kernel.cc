@@ -145,7 +145,7 @@ T combine(T target, T operand, T compare) noexcept
 }
 
 template <fi_op op, class T>
-void apply(void* target, const void* operand, const void* compare) noexcept
+[[gnu::always_inline]] inline void apply_one(void* target, const void* operand, const void* compare) noexcept
 {
     if constexpr (op == FI_ATOMIC_READ) {
         (void)target, (void)operand, (void)compare;
@@ -159,6 +159,16 @@ void apply(void* target, const void* operand, const void* compare) noexcept
         const T against = op == FI_MSWAP ? load<T>(compare) : T{};
         store(target, combine<op, T>(load<T>(target), load<T>(operand), against));
     }
+}
+
+template <fi_op op, class T>
+void apply(void* targets, const void* operands, const void* compares, std::size_t n) noexcept
+{
+    auto* target = static_cast<std::byte*>(targets);
+    const auto* operand = static_cast<const std::byte*>(operands);
+    const auto* compare = static_cast<const std::byte*>(compares);
+    for (; n != 0; --n, target += sizeof(T), operand += sizeof(T), compare += sizeof(T))
+        apply_one<op, T>(target, operand, compare);
 }
 
 using Row = std::array<Kernel, op_count>;

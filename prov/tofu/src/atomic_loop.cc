@@ -35,9 +35,7 @@ std::uint64_t applied(const Flight& f, std::uint64_t value) noexcept
     auto* const word = reinterpret_cast<std::byte*>(&value);
     const auto* const operand = reinterpret_cast<const std::byte*>(&f.operand);
     const auto* const compare = reinterpret_cast<const std::byte*>(&f.compare);
-    unsigned at = f.offset;
-    for (unsigned i = 0; i < f.elements; ++i, at += op.size)
-        op.kernel(word + at, operand + at, compare + at);
+    op.kernel(word + f.offset, operand + f.offset, compare + f.offset, f.elements);
     return value;
 }
 

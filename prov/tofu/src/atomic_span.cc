@@ -94,9 +94,7 @@ void AtomicRunner::got_span(vcq::Waiter* self, const Notice& notice) noexcept
     if (op.reads_compare)
         op.compare.gather(compares, s.first, s.elements, op.size);
     std::memcpy(s.desired, s.found, s.words * 8);
-    std::byte* const to = bytes(s.desired) + s.offset;
-    for (std::size_t i = 0; i < s.elements * op.size; i += op.size)
-        op.kernel(to + i, operands + i, compares + i);
+    op.kernel(bytes(s.desired) + s.offset, operands, compares, s.elements);
     runner.post_span(s);
 }
 

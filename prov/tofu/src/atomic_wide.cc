@@ -288,7 +288,7 @@ void WideRunner::compute(WideFlight& f) noexcept
         }
         std::byte* const before = scratch_.data(f.place);
         std::memcpy(f.value, before, op.size);
-        op.kernel(f.value, f.operand, f.compare);
+        op.kernel(f.value, f.operand, f.compare, 1);
         f.put_posted = std::memcmp(f.value, before, op.size) == 0;
     }
     go_on(f);
