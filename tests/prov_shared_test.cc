@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Shared contexts (fi_endpoint(3)): one queue of receives for several endpoints, one VCQ for several senders, and what
 // becomes of them when an endpoint goes. Calls libfabric over the provider over the simulator.
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <thread>
@@ -228,11 +229,12 @@ TEST(SharedContexts, AnEndpointThatGoesTakesNothingFromTheOthers)
         g.drop();
         std::array<std::uint64_t, 3> in{};
         fi_cq_tagged_entry entry{};
-        for (unsigned i = 0; i < 2; i++) {
+        for (unsigned i = 0; i < 2; i++)
             ASSERT_EQ(fi_recv(g.srx, &in[i], 8, nullptr, FI_ADDR_UNSPEC, &in[i]), 0);
+        for (unsigned i = 0; i < 2; i++)
             ASSERT_TRUE(next(g.rx_cq[i], entry));
-            EXPECT_EQ(in[i], out[i]);
-        }
+        // Which came first is open: they went to two endpoints.
+        EXPECT_EQ(std::minmax(in[0], in[1]), std::minmax(out[0], out[1]));
         // What came through the third is gone: this one waits for the next message.
         ASSERT_EQ(fi_recv(g.srx, &in[2], 8, nullptr, FI_ADDR_UNSPEC, &in[2]), 0);
         EXPECT_TRUE(empty(g.rx_cq[0]));

@@ -337,7 +337,8 @@ ROW_TEST(BadInputIsRefusedInTheMiddleOfARow)
     EXPECT_EQ(utofu_armw8(vcq, id, UTOFU_ARMW_OP_ADD, 1, stadd + 8, 256, held, nullptr), UTOFU_ERR_INVALID_EDATA);
     EXPECT_EQ(utofu_armw8(vcq, id, UTOFU_ARMW_OP_ADD, 1, stadd + 8, 0, held | 1ul << 60, nullptr),
               UTOFU_ERR_INVALID_FLAGS);
-    EXPECT_EQ(utofu_armw8(vcq, ~id, UTOFU_ARMW_OP_ADD, 1, stadd + 8, 0, held, nullptr), UTOFU_ERR_INVALID_VCQ_ID);
+    EXPECT_EQ(row([&] { return utofu_armw8(vcq, ~id, UTOFU_ARMW_OP_ADD, 1, stadd + 8, 0, held, nullptr); }),
+              UTOFU_ERR_INVALID_VCQ_ID); // of a queue that has room
     EXPECT_EQ(utofu_armw8(vcq + 8, id, UTOFU_ARMW_OP_ADD, 1, stadd + 8, 0, held, nullptr), UTOFU_ERR_INVALID_VCQ_HDL);
     ASSERT_EQ(add(1, 1, held), UTOFU_SUCCESS);
     ASSERT_EQ(utofu_post_toq(vcq, nullptr, 0, nullptr), UTOFU_SUCCESS);
