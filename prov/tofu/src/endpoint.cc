@@ -18,6 +18,7 @@
 #include "endpoint_ops.h"
 #include "eq.h"
 #include "event_credits.h"
+#include "hints.h"
 #include "info.h"
 #include "log.h"
 #include "msg.h"
@@ -175,8 +176,8 @@ int Endpoint::make_engines() noexcept
 {
     const bool messages = (caps_ & (FI_MSG | FI_TAGGED)) != 0;
     // An RMA endpoint takes part in messages for the data of remote completions alone: its own, and its peers'.
-    const bool data =
-        (caps_ & FI_RMA) != 0 && ((part_ != Part::receive && (caps_ & FI_WRITE) != 0) || rx_.cq != nullptr);
+    const bool writes = part_ != Part::receive && (expand(caps_) & FI_WRITE) != 0;
+    const bool data = (caps_ & FI_RMA) != 0 && (writes || rx_.cq != nullptr);
     if (messages || data) {
         messages_.reset(new (std::nothrow) proto::Messenger(*this));
         if (!messages_)
