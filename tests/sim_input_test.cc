@@ -308,7 +308,7 @@ TEST(SimInput, VcqsAndMemoryRefuseEachMistake)
         utofu_stadd_t stadd = untouched;
         void* const at = w.words;
         void* const odd = reinterpret_cast<char*>(w.words) + 128;
-        void* const nowhere = reinterpret_cast<void*>(uintptr_t{0x7f} << 40 | 0x1000); // beyond what is mapped
+        void* const nowhere = reinterpret_cast<void*>(uintptr_t{0x1000}); // below what may be mapped (vm.mmap_min_addr)
         void* cbdata = &w;
         utofu_mrq_notice notice;
         constexpr int pointer = UTOFU_ERR_INVALID_POINTER;

@@ -236,12 +236,12 @@ ROW_TEST(HalfWordsAreSwappedEachByItself)
 // A CSWAP is no ARMW, whatever number its operation is called by, and the other way round.
 ROW_TEST(OnlyItsLikeContinuesARow)
 {
-    ASSERT_EQ(utofu_cswap8(vcq, id, 0, 1, stadd, 7, held, nullptr), UTOFU_SUCCESS);
+    ASSERT_EQ(row([&] { return utofu_cswap8(vcq, id, 0, 1, stadd, 7, held, nullptr); }), UTOFU_SUCCESS);
     EXPECT_EQ(utofu_armw8(vcq, id, static_cast<utofu_armw_op>(0), 1, stadd + 8, 7, held, nullptr),
               UTOFU_ERR_INVALID_OP);
     ASSERT_EQ(add(1, 2, held, 7), UTOFU_SUCCESS);
-    ASSERT_EQ(utofu_cswap8(vcq, id, 0, 3, stadd + 16, 7, held, nullptr), UTOFU_SUCCESS);
-    ASSERT_EQ(utofu_cswap4(vcq, id, 0, 4, stadd + 24, 7, held, nullptr), UTOFU_SUCCESS);
+    ASSERT_EQ(row([&] { return utofu_cswap8(vcq, id, 0, 3, stadd + 16, 7, held, nullptr); }), UTOFU_SUCCESS);
+    ASSERT_EQ(row([&] { return utofu_cswap4(vcq, id, 0, 4, stadd + 24, 7, held, nullptr); }), UTOFU_SUCCESS);
     ASSERT_EQ(utofu_post_toq(vcq, nullptr, 0, nullptr), UTOFU_SUCCESS);
     EXPECT_TRUE(wait_until([&] { return at(0) == 1 && at(1) == 2 && at(2) == 3 && at(3) == 4; }));
 }
