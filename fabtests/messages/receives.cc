@@ -202,9 +202,9 @@ void Both<Tagged>::cancel(World& w)
     }
     CHECK(w, m.station.reaches(m.station.counter(FI_RECV), 0));
     CHECK(w, m.quiet());
-    w.barrier();
     // The others are still there, in their order, and the memory of the cancelled ones is left alone.
     std::memset(m.in(), 0x22, count * 64);
+    w.barrier(); // behind which messages come
     for (unsigned i = 0; i < 3; ++i) {
         fill(m.out(i * 64), 64, w.rank(), i);
         CHECK(w, m.send(m.out(i * 64), 64, m.next(), 4) == 0);
