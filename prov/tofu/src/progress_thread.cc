@@ -31,7 +31,7 @@ int ProgressThread::start(ProgressSet& set, const vcq::Functions& functions) noe
                   "domain: no thread for automatic progress (%s): raise the limit (ulimit -u), or use manual "
                   "progress and FI_WAIT_UNSPEC\n",
                   std::strerror(error));
-        return -FI_EAGAIN;
+        return -FI_ENOMEM; // not -FI_EAGAIN: it would be asked for again at once
     }
     pthread_setname_np(thread_, "tofu-progress");
     running_ = true;
