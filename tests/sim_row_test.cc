@@ -105,7 +105,7 @@ ROW_TEST(EachOperationReachesEachWord)
 {
     for (const utofu_armw_op op : all_ops)
         for (const size_t first : {0u, 1u, 3u}) // on sixteen bytes, and beside them
-            for (const size_t count : {1u, 2u, 5u, 127u, 128u, 129u, 300u}) {
+            for (const size_t count : {1u, 2u, 5u, 127u, 128u, 129u, 255u, 256u, 257u, 300u}) {
                 std::array<uint64_t, words> wanted{};
                 for (size_t i = 0; i < words; i++)
                     memory[i] = wanted[i] = noise(i * 7 + count);
@@ -178,7 +178,7 @@ ROW_TEST(WhatFollowsFindsTheRowDone)
 ROW_TEST(EachTellsWhatItFound)
 {
     for (const size_t first : {0u, 1u, 3u})
-        for (const size_t count : {1u, 2u, 127u, 128u, 129u, 300u})
+        for (const size_t count : {1u, 2u, 127u, 128u, 129u, 255u, 256u, 257u, 300u})
             for (const bool swaps : {false, true}) {
                 std::array<uint64_t, words> wanted{}, before{};
                 for (size_t i = 0; i < words; i++)

@@ -59,8 +59,9 @@ template <typename Word, typename Change>
 }
 #endif
 
-// Each word atomically, in the order of the posts; what was there before takes the place of the operand. `one` is the
-// processor's own way, `change` the same as a function.
+// Each word atomically, in the order of the posts; what was there before takes the place of the operand, where notices
+// tell it: a locked instruction waits for the stores before it. `one` is the processor's own way, `change` the same as a
+// function.
 template <typename Word, typename One, typename Change>
 void apply_row(std::byte* target, Gathered& row, One one, [[maybe_unused]] Change change) noexcept
 {
@@ -70,6 +71,7 @@ void apply_row(std::byte* target, Gathered& row, One one, [[maybe_unused]] Chang
         operands[i] = one(reinterpret_cast<Word*>(target) + i, operands[i], compares[i]);
     };
     const uint32_t count = row.count;
+    [[maybe_unused]] const bool told = (row.first.flags & notice_local) != 0;
     uint32_t i = 0;
 #if defined(__x86_64__)
     constexpr uint32_t words = 16 / sizeof(Word);
@@ -84,8 +86,10 @@ void apply_row(std::byte* target, Gathered& row, One one, [[maybe_unused]] Chang
         const Block wanted = {{changed<Word>(found.half[0], by, expected, change),
                                changed<Word>(found.half[1], by + 8, expected + 8, change)}};
         if (replace(at, found, wanted)) [[likely]] {
-            __atomic_store_n(reinterpret_cast<uint64_t*>(by), found.half[0], __ATOMIC_RELAXED);
-            __atomic_store_n(reinterpret_cast<uint64_t*>(by) + 1, found.half[1], __ATOMIC_RELAXED);
+            if (told) {
+                __atomic_store_n(reinterpret_cast<uint64_t*>(by), found.half[0], __ATOMIC_RELAXED);
+                __atomic_store_n(reinterpret_cast<uint64_t*>(by) + 1, found.half[1], __ATOMIC_RELAXED);
+            }
             continue;
         }
         for (uint32_t j = i; j < i + words; j++) { // somebody else is at it: without a loop that could lose for ever

@@ -15,7 +15,7 @@
 namespace tofu::sim {
 
 struct Gathered {
-    static constexpr uint32_t most = 128;
+    static constexpr uint32_t most = 256;
 
     Descriptor first;
     // What the next one must say to belong to the row, as programs say it.
