@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "atomic_runner.h"
-#include "directory.h"
+#include "atomic/runner.h"
+#include "memory/directory.h"
 #include "prov_atomic_oracle.h"
 #include "prov_fake_net.h"
 

@@ -11,8 +11,8 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
-#include "atomic_kernel.h"
-#include "atomic_table.h"
+#include "atomic/kernel.h"
+#include "atomic/table.h"
 #include "prov_atomic_oracle.h"
 
 namespace {

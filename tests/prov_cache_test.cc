@@ -19,9 +19,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "log.h"
-#include "local_memory.h"
-#include "registration_cache.h"
+#include "memory/local_memory.h"
+#include "memory/registration_cache.h"
+#include "provider/log.h"
 
 namespace tofu {
 fi_provider provider{};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Order across the VCQs of a peer: when a fence goes out, where to, and what waits for it. Run by make check; links
 // crossing.cc, vcq/vcq.cc over a scripted network.
-#include "crossing.h"
+#include "transfer/crossing.h"
 
 #include <gtest/gtest.h>
 
-#include "directory.h"
+#include "memory/directory.h"
 #include "prov_fake_net.h"
 
 namespace {

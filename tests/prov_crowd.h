@@ -9,7 +9,7 @@
 
 #include <sys/time.h>
 
-#include "address.h"
+#include "info/address.h"
 #include "prov_session.h"
 
 namespace tofu::test {

@@ -12,9 +12,9 @@
 
 #include <rdma/fi_errno.h>
 
-#include "av.h"
-#include "directory.h"
-#include "remote_keys.h"
+#include "memory/directory.h"
+#include "object/av.h"
+#include "remote/keys.h"
 
 namespace tofu {
 int fi_error_of(int code) noexcept { return code == 0 ? 0 : FI_EIO; }

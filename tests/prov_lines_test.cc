@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Lines of operations that wait: order within a line, none between lines, and who is held up by whom. Run by make
 // check; calls lines.h alone.
-#include "lines.h"
+#include "transfer/lines.h"
 
 #include <map>
 #include <set>

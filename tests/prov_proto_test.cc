@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Units of the message protocol that need no network: packets, slots of long messages, the matcher against a
-// plain list. Calls proto/wire, proto/match.
+// plain list. Calls ring/wire, match/match.
 #include <cstring>
 #include <list>
 #include <memory>
@@ -9,9 +9,9 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/iov.h"
-#include "proto/match.h"
-#include "proto/wire.h"
+#include "match/match.h"
+#include "message/iov.h"
+#include "ring/wire.h"
 
 namespace tofu::proto {
 namespace {

@@ -8,7 +8,7 @@
 #include <utofu.h>
 
 #include "prov_crowd.h"
-#include "proto/wire.h"
+#include "ring/wire.h"
 
 namespace tofu::test {
 

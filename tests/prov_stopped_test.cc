@@ -10,8 +10,8 @@
 
 #include <unistd.h>
 
-#include "atomic_wide.h"
-#include "directory.h"
+#include "atomic/wide.h"
+#include "memory/directory.h"
 #include "prov_raw.h"
 
 namespace tofu::test {

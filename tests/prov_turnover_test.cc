@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Rings that change hands: more senders than rings, more receivers than channels, and the cases of
-// prov/tofu/src/proto/turnover.cc that need a death or a silent peer. Calls libfabric over the provider over the
+// prov/tofu/src/ring/turnover.cc that need a death or a silent peer. Calls libfabric over the provider over the
 // simulator.
 #include <chrono>
 #include <cstdlib>

@@ -13,8 +13,8 @@
 #include <dlfcn.h>
 #include <rdma/fi_errno.h>
 
-#include "log.h"
-#include "param.h"
+#include "provider/log.h"
+#include "provider/param.h"
 
 namespace tofu::vcq {
 namespace {

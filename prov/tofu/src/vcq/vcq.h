@@ -170,7 +170,7 @@ class Vcq {
         });
     }
     /// The place that the next post with When::delivered takes, or 0: none is free. What its owner keeps by
-    /// places (quick.h) needs no allocation of its own.
+    /// places (transfer/quick.h) needs no allocation of its own.
     [[nodiscard]] std::uint8_t next_place() const noexcept { return first_free_; }
 
     // --- posts that nobody waits for, as short as they can be; their errors reach Sink::orphan_error.

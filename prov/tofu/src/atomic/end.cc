@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// How an operation of the runner ends: the target is told where it counts events, what a stale key refused is begun
+// again, the rest is completed. Called by words.cc and by the poll of the VCQ; calls vcq, request,
+// event_credits.
+#include "atomic/runner.h"
+
+#include <rdma/fi_errno.h>
+
+#include "provider/error.h"
+
+namespace tofu {
+
+using vcq::Notice;
+using vcq::Post;
+
+/// Tells the target that an operation has ended: by an ARMW that changes nothing where it counts as a write, the same
+/// with nobody waiting for it where it fetched and wrote (no other ARMW that notifies is unattended), by a Get of one
+/// byte where it only read.
+Post AtomicRunner::post_event(AtomicOp& op) noexcept
+{
+    vcq::How how;
+    how.when = vcq::When::delivered;
+    how.remote_notice = true;
+    how.waiter = &op;
+    const auto [vcq, at] = op.target[0].at;
+    const utofu_stadd_t word = at & ~utofu_stadd_t{3};
+    if (op.event == AtomicEvent::fetch) {
+        op.pending = 0;
+        return vcq_.armw4_unattended(vcq, UTOFU_ARMW_OP_OR, 0, word, vcq::Vcq::remote_notice(true));
+    }
+    op.pending = 1;
+    if (op.event == AtomicEvent::write)
+        return vcq_.armw4(vcq, UTOFU_ARMW_OP_OR, 0, word, how);
+    op.scratch = scratch_.alloc(vcq_);
+    if (op.scratch == 0)
+        return Post::busy;
+    const Post posted = vcq_.get(vcq, scratch_.stadd(op.scratch), at, 1, how);
+    if (posted != Post::done)
+        scratch_.release(op.scratch);
+    return posted;
+}
+
+/// All words have ended, and with them the operation, unless the target is still to be told.
+void AtomicRunner::finish(AtomicOp& op) noexcept
+{
+    if (op.event != AtomicEvent::none && !op.event_posted && op.err == 0) {
+        switch (post_event(op)) {
+        case Post::done:
+            op.event_posted = true;
+            if (op.pending != 0)
+                return;
+            break;
+        case Post::busy:
+            if (closing_) {
+                abandon(op, FI_ECANCELED, 0);
+                break;
+            }
+            op.next = events_;
+            events_ = &op;
+            return;
+        case Post::error: abandon(op, fi_error_of(vcq_.last_error()), vcq_.last_error()); break;
+        }
+    }
+    if (op.multi && op.words != 0) {
+        (op.loop_prev ? op.loop_prev->loop_next : looping_) = op.loop_next;
+        if (op.loop_next)
+            op.loop_next->loop_prev = op.loop_prev;
+    }
+    if (op.err != 0 && op.by_directory && says_stale(op.prov_errno)) [[unlikely]] {
+        const int rc = resolve_(op, true);
+        if (!op.retried && !op.took_effect && !closing_ && (rc == 0 || rc == -FI_EAGAIN)) {
+            begin_again(op);
+            return;
+        }
+    }
+    end(op);
+}
+
+void AtomicRunner::end(AtomicOp& op) noexcept
+{
+    --outstanding_;
+    if (watched_ == &op)
+        watched_ = nullptr;
+    if (op.purse != nullptr && !op.event_posted)
+        op.purse->refund();
+    complete(op);
+    release(&op);
+}
+
+/// A key may stand for another region than it did: what was refused as a whole may be done again, once.
+void AtomicRunner::begin_again(AtomicOp& op) noexcept
+{
+    op.retried = true;
+    op.err = op.prov_errno = 0;
+    op.event_posted = op.by_get = false;
+    op.at_target = 0;
+    op.in_target = op.started = 0;
+    op.words = 0;
+    op.next = stale_;
+    stale_ = &op;
+}
+
+void AtomicRunner::resolve_stale() noexcept
+{
+    // Takes the list: who has to wait longer puts itself back.
+    AtomicOp* op = stale_;
+    stale_ = nullptr;
+    while (op) {
+        AtomicOp* const next = op->next;
+        op->next = nullptr;
+        const int rc = closing_ ? -FI_ECANCELED : resolve_(*op, false);
+        if (rc == -FI_EAGAIN || rc == -FI_ENOMEM) {
+            op->next = stale_;
+            stale_ = op;
+        } else if (rc != 0) {
+            op->err = -rc;
+            end(*op);
+        } else {
+            --outstanding_; // submit() counts it again
+            submit(op, false);
+        }
+        op = next;
+    }
+}
+
+void AtomicRunner::event_done(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    AtomicOp* const op = static_cast<AtomicOp*>(self);
+    if (op->event == AtomicEvent::read)
+        op->runner->scratch_.release(op->scratch);
+    op->event_posted = !left_no_event(notice.code);
+    if (settle(*op, notice.code))
+        op->runner->finish(*op);
+}
+
+} // namespace tofu

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// How an atomic operation is taken in: checked, its keys and targets found, and handed to the runner; and what becomes
+// of one that failed on the short way (native.h). See engine.h. Called by calls.cc under the endpoint's
+// lock and by the short way; calls av, remote_keys, request and the runner.
+#include "atomic/engine.h"
+
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+#include "atomic/native.h"
+#include "endpoint/endpoint.h"
+
+namespace tofu {
+
+namespace {
+
+using Call = AtomicEngine::Call;
+
+constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
+
+[[gnu::always_inline]] inline void describe(Request& request, Endpoint& ep, Family family, void* context,
+                                            bool entry) noexcept
+{
+    const bool base = family == Family::base;
+    request.endpoint = &ep;
+    request.cq = ep.tx().cq;
+    request.counter = base ? ep.counters().write : ep.counters().read;
+    request.completion.context = context;
+    request.completion.flags = FI_ATOMIC | (base ? FI_WRITE : FI_READ);
+    request.wants_entry = entry;
+    request.err = 0;
+    request.prov_errno = 0;
+}
+
+/// Checks what can be checked without peer and key. Elements in all, or -FI_E*.
+ssize_t check(const Endpoint& ep, const Call& call)
+{
+    if (call.flags & ~AtomicEngine::known_flags)
+        return call.flags & FI_TAGGED ? -FI_EOPNOTSUPP : -FI_EBADFLAGS;
+    if (!call.remote || call.remotes == 0 || call.remotes > max_atomic_iov)
+        return -FI_EINVAL;
+    std::size_t total = 0;
+    for (std::size_t i = 0; i < call.remotes; ++i) {
+        if (call.remote[i].count > max_atomic_bytes)
+            return -FI_EMSGSIZE;
+        total += call.remote[i].count;
+    }
+    const auto n = static_cast<ssize_t>(total);
+    const std::pair<bool, ssize_t> lists[] = {
+        {uses_operand(call.op), AtomicEngine::elements_of(call.operand, call.operands)},
+        {call.family != Family::base, AtomicEngine::elements_of(call.result, call.results)},
+        {call.family == Family::compare, AtomicEngine::elements_of(call.compare, call.compares)}};
+    for (const auto& [used, elements] : lists)
+        if (used && elements != n)
+            return elements == -FI_EMSGSIZE ? -FI_EMSGSIZE : -FI_EINVAL;
+    if (total == 0) // the page: between 1 and the maximum
+        return -FI_EINVAL;
+    if (total > max_count(call.type))
+        return -FI_EMSGSIZE;
+    if ((call.flags & FI_INJECT) && uses_operand(call.op) &&
+        total * datatypes[call.type].size > ep.tx_attr().inject_size)
+        return -FI_EMSGSIZE;
+    return n;
+}
+
+void add_all(Pieces& pieces, const fi_ioc* list, std::size_t n)
+{
+    for (std::size_t i = 0; i < n; ++i)
+        pieces.add(list[i].addr, list[i].count);
+}
+
+void fill_in(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer, ssize_t total)
+{
+    describe(op, ep, call.family, call.context, !call.silent && ep.tx().reports(call.flags));
+    const Datatype& type = datatypes[call.type];
+    op.home = peer.home;
+    op.to = call.to;
+    op.access = access_of(call.family, call.op);
+    op.align = type.align;
+    op.kernel = kernel_of(call.op, call.type);
+    op.method = lookup(call.family, call.op, call.type);
+    op.op = call.op;
+    op.size = type.size;
+    op.integer = type.kind == Class::sign || type.kind == Class::nosign;
+    op.multi = op.method == Method::loop || op.method == Method::wide || call.type == FI_FLOAT_COMPLEX;
+    op.reads_operand = uses_operand(call.op);
+    op.reads_compare = call.family == Family::compare;
+    op.fetches = call.family != Family::base;
+    // A fence waits for what is attended; the flag orders it behind what was not (inject).
+    op.strong = (call.flags & FI_FENCE) || ep.atomic_engine().runner().ordered();
+    op.event = !peer.counts_events             ? AtomicEvent::none
+               : call.family == Family::base   ? AtomicEvent::write
+               : call.op == FI_ATOMIC_READ     ? AtomicEvent::read
+                                               : AtomicEvent::fetch;
+    op.total = static_cast<std::size_t>(total);
+    if (op.reads_operand)
+        add_all(op.operand, call.operand, call.operands);
+    if (op.reads_compare)
+        add_all(op.compare, call.compare, call.compares);
+    if (op.fetches)
+        add_all(op.result, call.result, call.results);
+}
+
+/// find_targets() found an element that is not aligned to its size.
+constexpr int misaligned = 1;
+
+/// Finds out where the targets are. 0, misaligned, or what RemoteKeys says.
+int find_targets(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer)
+{
+    for (std::size_t i = 0; i < call.remotes; ++i) {
+        const fi_rma_ioc& remote = call.remote[i];
+        if (remote.count == 0)
+            continue;
+        AtomicOp::Piece& target = op.target[op.targets];
+        op.by_directory |= ep.remote_keys().by_directory(remote.key);
+        const int rc = ep.atomic_engine().resolve(peer, remote.key, remote.addr,
+                                                  remote.count * op.size,
+                                                  access_of(call.family, call.op), target.at);
+        if (rc != 0)
+            return rc;
+        if (target.at.stadd & (datatypes[call.type].align - 1u))
+            return misaligned;
+        target.elements = remote.count;
+        target.key = remote.key;
+        target.address = remote.addr;
+        ++op.targets;
+    }
+    return 0;
+}
+
+/// For the event at the target. 0, -FI_EAGAIN, -FI_ENOMEM, or the operation's error.
+[[gnu::noinline]] int pay(AtomicOp& op, Endpoint& ep, const Peer& peer)
+{
+    EventPurse* purse = nullptr;
+    const int rc = ep.pay_for_event(peer, purse);
+    if (rc == 0)
+        op.purse = purse;
+    else if (purse != nullptr)
+        op.prov_errno = purse->prov_errno;
+    return rc;
+}
+
+/// Rounds of progress that an injected operation of several round trips gets before its call returns.
+constexpr unsigned inject_polls = 64;
+
+/// Whoever injects has no completion to wait for and may not call again for long: where nobody contends, loops end
+/// here, as if they were ARMWs. Bounded: what meets a slow peer or a rival goes on in later rounds.
+[[gnu::noinline]] void submit_injected(Endpoint& ep, AtomicOp& op) noexcept
+{
+    AtomicRunner& runner = ep.atomic_engine().runner();
+    runner.watch(&op);
+    runner.submit(&op, true);
+    for (unsigned i = 0; i < inject_polls && runner.watched(); ++i)
+        ep.progress_locked();
+    runner.unwatch();
+}
+
+/// AtomicRunner::Resolve: keys that are looked up are read from the peer's directory anew after an access by them was
+/// refused.
+int resolve_anew(AtomicOp& op, bool refuted) noexcept
+{
+    Endpoint& ep = *op.endpoint;
+    const Peer* const peer = ep.av().find(op.to);
+    if (!peer)
+        return -FI_EINVAL;
+    for (unsigned i = 0; i < op.targets; ++i) {
+        AtomicOp::Piece& target = op.target[i];
+        if (refuted) {
+            (void)ep.remote_keys().refuted(*peer, target.key);
+            continue;
+        }
+        const int rc =
+            ep.atomic_engine().resolve(*peer, target.key, target.address,
+                                       target.elements * op.size, op.access, target.at);
+        if (rc != 0)
+            return rc;
+        if (target.at.stadd & (op.align - 1u))
+            return -FI_EINVAL;
+    }
+    return refuted ? -FI_EAGAIN : 0;
+}
+
+} // namespace
+
+AtomicEngine::AtomicEngine(Endpoint& endpoint) noexcept : endpoint_(endpoint), runner_(endpoint.vcq())
+{
+}
+
+int AtomicEngine::open() noexcept
+{
+    constexpr std::uint64_t orders = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
+                                     FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
+                                     FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
+    runner_.set_ordered((endpoint_.tx_attr().msg_order & orders) != 0);
+    const bool by_directory = endpoint_.remote_keys().by_directory();
+    runner_.set_resolve(&resolve_anew);
+    native_flags_ = vcq::Vcq::delivered_flags(runner_.ordered(), false);
+    inject_flags_ = vcq::Vcq::flags_of(runner_.ordered(), false);
+    keys_are_final_ = !by_directory;
+    short_inject_ =
+        !by_directory && endpoint_.counters().write == nullptr && !endpoint_.shares_vcq();
+    return 0;
+}
+
+// --- taking a call in
+
+ssize_t AtomicEngine::elements_of(const fi_ioc* list, std::size_t n) noexcept
+{
+    if (!list || n == 0 || n > max_atomic_iov)
+        return -FI_EINVAL;
+    std::size_t total = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        if (!list[i].addr && list[i].count)
+            return -FI_EINVAL;
+        if (list[i].count > max_atomic_bytes)
+            return -FI_EMSGSIZE;
+        total += list[i].count;
+    }
+    return static_cast<ssize_t>(total);
+}
+
+ssize_t AtomicEngine::submit(const Call& call) noexcept
+{
+    Endpoint& ep = endpoint_;
+    if (!ep.enabled())
+        return -FI_EOPBADSTATE;
+    if (lookup(call.family, call.op, call.type) == Method::none)
+        return -FI_EOPNOTSUPP;
+    const ssize_t total = check(ep, call);
+    if (total < 0)
+        return total;
+    const Peer* const peer = ep.av().find(call.to);
+    if (!peer)
+        return -FI_EINVAL;
+    if ((call.flags & FI_FENCE) && !ep.fence_passed(call.to))
+        return -FI_EAGAIN;
+    AtomicOp* const op = runner_.alloc();
+    if (!op) {
+        ep.progress_locked();
+        return -FI_EAGAIN;
+    }
+    fill_in(*op, ep, call, *peer, total);
+    const auto again = [&] {
+        ep.progress_locked();
+        op->targets = 0;
+        return find_targets(*op, ep, call, *peer);
+    };
+    const auto forget = [&] {
+        bool some = false;
+        for (std::size_t i = 0; i < call.remotes; ++i)
+            some |= ep.remote_keys().refuted(*peer, call.remote[i].key);
+        return some;
+    };
+    int rc = settle_keys(find_targets(*op, ep, call, *peer), again, forget);
+    if (rc == 0 && op->event != AtomicEvent::none) [[unlikely]]
+        rc = pay(*op, ep, *peer);
+    if (rc == 0) [[likely]] {
+        if (call.flags & FI_INJECT)
+            submit_injected(ep, *op);
+        else
+            runner_.submit(op, false);
+        return 0;
+    }
+    const bool of_the_peer = rc != -FI_EAGAIN && rc != -FI_ENOMEM && rc != misaligned;
+    if (of_the_peer) { // a matter of the peer's memory: an error of the operation, not of the call
+        op->err = -rc;
+        complete(*op);
+    }
+    runner_.release(op);
+    return of_the_peer ? 0 : rc == misaligned ? -FI_EINVAL : rc;
+}
+
+int AtomicEngine::resolve(const Peer& peer, std::uint64_t key, std::uint64_t address,
+                          std::size_t length, std::uint64_t access, Target& target) noexcept
+{
+    const int rc = endpoint_.remote_keys().resolve(peer, key, address, length, access, target);
+    if (rc == 0 && target.vcq != peer.home && !runner_.crossing().begun()) [[unlikely]] {
+        runner_.crossing().begin();
+        keys_are_final_ = short_inject_ = false; // the ways that do not look where the last one went
+    }
+    return rc;
+}
+
+/// The operation that failed on the short way as one of the long way; null where there is no room for it.
+AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, unsigned size, bool entry, bool kept) noexcept
+{
+    AtomicOp* const op = runner_.alloc();
+    if (!op)
+        return nullptr;
+    const Family family = size == 0 ? Family::base : kept ? Family{quick.family} : Family::fetch;
+    const fi_op code = kept ? static_cast<fi_op>(quick.op) : FI_ATOMIC_READ;
+    const fi_datatype type = kept        ? static_cast<fi_datatype>(quick.type)
+                             : size == 8 ? FI_UINT64
+                                         : FI_UINT32;
+    fi_ioc operand{nullptr, 1};
+    fi_ioc compare{nullptr, 1};
+    const fi_ioc result{quick.result, 1};
+    if (kept) { // the buffers of an injected operation are gone
+        op->copy.reset(new (std::nothrow) std::byte[16]);
+        if (!op->copy) {
+            runner_.release(op);
+            return nullptr;
+        }
+        std::memcpy(op->copy.get(), &quick.operand, 8);
+        std::memcpy(op->copy.get() + 8, &quick.compare, 8);
+        operand.addr = op->copy.get();
+        compare.addr = op->copy.get() + 8;
+    }
+    Peer peer{};
+    peer.home = quick.home;
+    fill_in(*op, endpoint_,
+            {family, code, type, &operand, 1, &compare, 1, &result, 1, nullptr, 0,
+             kept ? quick.to : FI_ADDR_UNSPEC, quick.context, 0, false},
+            peer, 1);
+    op->wants_entry = entry;
+    op->by_directory = kept;
+    op->target[0] = {{kept ? quick.vcq : quick.home, quick.stadd}, 1, quick.key, quick.address};
+    op->targets = 1;
+    return op;
+}
+
+void AtomicEngine::native_failed(const QuickOp& failed, unsigned size, bool entry, bool kept,
+                                 int code) noexcept
+{
+    const QuickOp quick = failed; // its place is free already
+    const bool stale = kept && says_stale(code);
+    const bool reads = size != 0 && quick.reads; // told for what fetches only
+    if ((reads || stale) && !endpoint_.vcq().is_closing())
+        if (AtomicOp* const op = lengthen(quick, size, entry, kept)) {
+            if (reads) { // memory for reading only refuses an ARMW (guide 3.6.2.1), not a Get
+                op->by_get = true;
+                runner_.submit(op, false);
+            } else {
+                (void)resolve_anew(*op, true);
+                runner_.submit_anew(op);
+            }
+            return;
+        }
+    Request request;
+    describe(request, endpoint_, size == 0 ? Family::base : Family::fetch, quick.context, entry);
+    request.err = fi_error_of(code);
+    request.prov_errno = code;
+    complete(request);
+}
+
+} // namespace tofu

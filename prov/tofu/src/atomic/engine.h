@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_atomic: the atomics of an endpoint, from a call to the runner that carries it out. Entered by the application
+// through atomic_ops and by the endpoint's progress; calls av, remote_keys, request, the runner.
+#pragma once
+
+#include <cstdint>
+
+#include <rdma/fi_atomic.h>
+
+#include "atomic/runner.h"
+#include "atomic/table.h"
+
+namespace tofu {
+
+class Endpoint;
+struct QuickOp;
+
+/// The endpoint's operation table (fid_ep::atomic): every entry is filled.
+extern fi_ops_atomic atomic_ops;
+
+/// The atomics of one endpoint. Everything under the endpoint's lock.
+class AtomicEngine {
+  public:
+    /// Everything one call says, in the widest form.
+    struct Call {
+        Family family;
+        fi_op op;
+        fi_datatype type;
+        const fi_ioc* operand;
+        std::size_t operands;
+        const fi_ioc* compare;
+        std::size_t compares;
+        const fi_ioc* result;
+        std::size_t results;
+        const fi_rma_ioc* remote;
+        std::size_t remotes;
+        fi_addr_t to;
+        void* context;
+        std::uint64_t flags;
+        bool silent; ///< fi_inject_atomic: no entry on success
+    };
+
+    explicit AtomicEngine(Endpoint& endpoint) noexcept;
+    /// Reads the endpoint's orders: with FI_ORDER_ATOMIC_* (or the plain FI_ORDER_RAR ... WAW) each operation
+    /// takes effect after the earlier ones to the same peer. 0.
+    [[nodiscard]] int open() noexcept;
+
+    /// Flags of fi_atomicmsg and its like; with others a call is refused.
+    static constexpr std::uint64_t known_flags =
+        FI_COMPLETION | FI_MORE | FI_INJECT | FI_FENCE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
+        FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+    /// Elements of a list, -FI_EINVAL where the list is none, -FI_EMSGSIZE where they are more than any call takes.
+    [[nodiscard]] static ssize_t elements_of(const fi_ioc* list, std::size_t n) noexcept;
+    /// 0 or a refusal without any effect; what goes wrong later is an error entry.
+    [[nodiscard]] ssize_t submit(const Call& call) noexcept;
+
+    /// Continues operations that met a full queue, back off or wait for a fence. The endpoint calls it in
+    /// each of its rounds, after polling its VCQ.
+    void progress() noexcept
+    {
+        if (runner_.wants_progress()) [[unlikely]]
+            runner_.progress();
+    }
+    /// No atomic of the long way is under way (fences of other engines wait for this, and for the VCQ).
+    [[nodiscard]] bool idle() const noexcept { return runner_.outstanding() == 0; }
+    [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
+
+    // --- for the short way (native.h)
+    /// One ARMW of it failed: reported, or done again the long way where that may help. `kept`: all of the call is in
+    /// `op`.
+    [[gnu::cold]] void native_failed(const QuickOp& op, unsigned size, bool entry, bool kept,
+                                     int code) noexcept;
+    /// Where [address, address + length) of the peer is, as RemoteKeys::resolve().
+    [[nodiscard]] int resolve(const Peer& peer, std::uint64_t key, std::uint64_t address,
+                              std::size_t length, std::uint64_t access, Target& target) noexcept;
+    /// An ARMW goes out that nobody waits for; an orphan's error may be its.
+    void unattended() noexcept { unattended_ = true; }
+    [[nodiscard]] bool posts_unattended() const noexcept { return unattended_; }
+    [[nodiscard]] unsigned long native_flags() const noexcept { return native_flags_; }
+    [[nodiscard]] unsigned long inject_flags() const noexcept { return inject_flags_; }
+    [[nodiscard]] bool keys_are_final() const noexcept { return keys_are_final_; }
+    /// What goes out unattended can be neither counted nor tried again.
+    [[nodiscard]] bool short_inject() const noexcept { return short_inject_; }
+
+  private:
+    [[nodiscard]] AtomicOp* lengthen(const QuickOp& quick, unsigned size, bool entry, bool kept) noexcept;
+
+    Endpoint& endpoint_;
+    unsigned long native_flags_ = 0;
+    unsigned long inject_flags_ = 0;
+    bool keys_are_final_ = false;
+    bool short_inject_ = false;
+    bool unattended_ = false;
+    AtomicRunner runner_;
+};
+
+} // namespace tofu

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// CSWAP loops. Called by the runner (words.cc) and by the poll of the VCQ; calls vcq.
+//
+// A loop needs the word's value. Instead of reading it first it swaps on a guess: what was last seen there,
+// else what the operation itself expects, else zero. A right guess costs one round trip, a wrong one
+// brings the value. The answer `found` of a CSWAP that expected `expect` and would have written f(expect):
+//   1. found == expect: it was written; the flights end with what they found.
+//   2. found != expect, f(found) == found: nothing is to be written; the operation took effect at the
+//      instant of that CSWAP, as a read. (FI_MIN that does not lower, FI_CSWAP_NE that finds equal ...)
+//   3. else: again with found, at once the first times, then after a random pause that grows with each
+//      loss up to a bound, then without any: of many initiators each gets through.
+//   4. the CSWAP failed: all it carried fail with its code.
+// Flights of one endpoint on one word do not fight each other: the first leads, the others wait behind it
+// in its slot, and each CSWAP carries the flights that wait: f is the composition of theirs, oldest first,
+// and each gets the value between its predecessors and itself. Flights on different words that meet in a slot
+// wait too, but are not carried.
+#include "atomic/runner.h"
+
+namespace tofu {
+
+using vcq::Notice;
+using vcq::Post;
+
+namespace {
+
+/// Losses after which a flight begins to pause, the bound of the pause in calls of progress(), and the losses after
+/// which it does not pause any more: those who lost often go before those who came last.
+constexpr unsigned losses_at_once = 2;
+constexpr unsigned max_pause_log2 = 4;
+constexpr unsigned losses_of_the_old = 8;
+
+std::uint64_t applied(const Flight& f, std::uint64_t value) noexcept
+{
+    const AtomicOp& op = *f.op;
+    auto* const word = reinterpret_cast<std::byte*>(&value);
+    const auto* const operand = reinterpret_cast<const std::byte*>(&f.operand);
+    const auto* const compare = reinterpret_cast<const std::byte*>(&f.compare);
+    op.kernel(word + f.offset, operand + f.offset, compare + f.offset, f.elements);
+    return value;
+}
+
+bool same_word(const WordSlot& slot, const Flight& f) noexcept
+{
+    return slot.word == f.word && slot.vcq == f.vcq && slot.width == f.width;
+}
+
+bool same_word(const Flight& a, const Flight& b) noexcept
+{
+    return a.word == b.word && a.vcq == b.vcq && a.width == b.width;
+}
+
+/// What to compare with first.
+std::uint64_t first_guess(const WordSlot& slot, const Flight& f) noexcept
+{
+    if (same_word(slot, f))
+        return slot.value;
+    return f.op->op == FI_CSWAP ? f.compare : 0;
+}
+
+} // namespace
+
+WordSlot& AtomicRunner::slot_of(const Flight& f) noexcept
+{
+    // Words of one array lie in different slots; other peers are spread by a multiplication.
+    const std::uint64_t mixed = (f.word >> 3) + (f.vcq * 0x9e3779b97f4a7c15u >> 48);
+    return slots_[mixed % slot_count];
+}
+
+/// Where the word was looked at already it had `found`.
+Post AtomicRunner::begin_loop(Flight& f, const std::uint64_t* found) noexcept
+{
+    if (!slots_) [[unlikely]] {
+        slots_.reset(new (std::nothrow) WordSlot[slot_count]);
+        if (!slots_)
+            return Post::busy;
+    }
+    WordSlot& slot = slot_of(f);
+    f.slot = &slot;
+    f.notify = &loop_done;
+    if (slot.active) {
+        (slot.waiting ? slot.last_waiting->next : slot.waiting) = &f;
+        slot.last_waiting = &f;
+        return Post::done;
+    }
+    f.batch = 1;
+    compute_batch(f, found != nullptr ? *found : first_guess(slot, f));
+    const Post posted = post_batch(f);
+    if (posted == Post::done)
+        slot.active = &f;
+    return posted;
+}
+
+/// Prepares the leader's CSWAP for a word that holds `value`, carrying those who wait for the same word.
+void AtomicRunner::compute_batch(Flight& leader, std::uint64_t value) noexcept
+{
+    leader.expect = value;
+    leader.before = value;
+    value = applied(leader, value);
+    unsigned n = 1;
+    Flight* f = leader.slot->active == &leader ? leader.slot->waiting : nullptr;
+    for (; f && n < max_batch && same_word(*f, leader); f = f->next, ++n) {
+        f->before = value;
+        value = applied(*f, value);
+    }
+    leader.batch = static_cast<std::uint16_t>(n);
+    leader.desired = value;
+}
+
+Post AtomicRunner::post_batch(Flight& leader) noexcept
+{
+    vcq::How how;
+    how.when = vcq::When::delivered;
+    how.strong_order = leader.op->strong;
+    how.waiter = &leader;
+    if (leader.width == 8)
+        return vcq_.cswap8(leader.vcq, leader.expect, leader.desired, leader.word, how);
+    return vcq_.cswap4(leader.vcq, static_cast<std::uint32_t>(leader.expect),
+                       static_cast<std::uint32_t>(leader.desired), leader.word, how);
+}
+
+void AtomicRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    Flight* const f = static_cast<Flight*>(self);
+    AtomicRunner* const runner = f->op->runner;
+    if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
+        runner->end_batch(*f, 0, notice.code); // case 4
+        return;
+    }
+    if (notice.value == f->expect) { // case 1
+        runner->end_batch(*f, f->desired, UTOFU_SUCCESS);
+        return;
+    }
+    runner->compute_batch(*f, notice.value);
+    if (f->desired == notice.value) { // case 2
+        runner->end_batch(*f, notice.value, UTOFU_SUCCESS);
+        return;
+    }
+    // case 3
+    const unsigned losses = f->attempts;
+    if (losses < losses_of_the_old)
+        ++f->attempts;
+    if (losses < losses_at_once || losses == losses_of_the_old) {
+        runner->repost(*f);
+        return;
+    }
+    const unsigned log2 = losses - losses_at_once + 1;
+    runner->post_later(*f, runner->tick_ + runner->random() %
+                                               (1u << (log2 < max_pause_log2 ? log2 : max_pause_log2)));
+}
+
+/// Posts a prepared CSWAP, or leaves that to progress().
+void AtomicRunner::repost(Flight& leader) noexcept
+{
+    switch (post_batch(leader)) {
+    case Post::done: break;
+    case Post::busy:
+        if (closing_)
+            end_batch(leader, 0, UTOFU_ERR_MRQ_OTHER);
+        else
+            post_later(leader, tick_);
+        break;
+    case Post::error: end_batch(leader, 0, vcq_.last_error()); break;
+    }
+}
+
+void AtomicRunner::post_later(Flight& f, std::uint32_t due) noexcept
+{
+    f.due = due;
+    f.next = nullptr;
+    (again_ ? again_end_->next : again_) = &f;
+    again_end_ = &f;
+}
+
+void AtomicRunner::retry_posts() noexcept
+{
+    // Takes the list, since posting again may put flights back on it.
+    Flight* f = again_;
+    again_ = again_end_ = nullptr;
+    while (f) {
+        Flight* const next = f->next;
+        f->next = nullptr;
+        // Signed difference: ticks wrap.
+        if (static_cast<std::int32_t>(tick_ - f->due) < 0)
+            post_later(*f, f->due);
+        else if (f->loops)
+            repost(*f);
+        else if (const Post posted = get_word(*f); posted == Post::busy)
+            post_later(*f, tick_);
+        else if (posted == Post::error)
+            settle_word(*f, 0, vcq_.last_error());
+        f = next;
+    }
+}
+
+/// The leader's CSWAP has ended, with the word now holding `value`, or has failed with `code`: ends all it
+/// carried and lets the next flight of the slot lead.
+void AtomicRunner::end_batch(Flight& leader, std::uint64_t value, int code) noexcept
+{
+    WordSlot& slot = *leader.slot;
+    if (code == UTOFU_SUCCESS) {
+        slot.vcq = leader.vcq;
+        slot.word = leader.word;
+        slot.width = leader.width;
+        slot.value = value;
+    }
+    // The slot is settled before anybody hears of an end: completions may start new flights.
+    Flight* done = slot.waiting;
+    Flight* rest = done;
+    Flight* last = nullptr;
+    for (unsigned n = 1; n < leader.batch; ++n)
+        last = rest, rest = rest->next;
+    if (last)
+        last->next = nullptr;
+    else
+        done = nullptr;
+    slot.waiting = rest;
+    slot.active = nullptr;
+    if (rest) {
+        slot.active = rest;
+        slot.waiting = rest->next;
+        rest->next = nullptr;
+    }
+    settle_word(leader, leader.before, code);
+    while (done) {
+        Flight* const next = done->next;
+        settle_word(*done, done->before, code);
+        done = next;
+    }
+    if (rest) {
+        rest->batch = 1;
+        compute_batch(*rest, first_guess(slot, *rest));
+        repost(*rest);
+    }
+}
+
+std::uint32_t AtomicRunner::random() noexcept
+{
+    random_ ^= random_ << 13;
+    random_ ^= random_ >> 17;
+    random_ ^= random_ << 5;
+    return random_;
+}
+
+} // namespace tofu

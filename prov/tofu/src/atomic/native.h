@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The short way of an atomic: one element that one ARMW serves, from the call to the entry. Inlined into the
+// entries of calls.cc, so that what an entry knows of its call costs nothing; calls av, remote_keys, vcq and,
+// where it does not end well, the engine.
+#pragma once
+
+#include <array>
+#include <cstring>
+
+#include <rdma/fi_errno.h>
+
+#include "atomic/engine.h"
+#include "endpoint/endpoint.h"
+#include "provider/error.h"
+#include "transfer/quick.h"
+
+namespace tofu {
+
+/// What a call for one local and one remote piece says.
+struct PlainCall {
+    Family family;
+    fi_op op;
+    fi_datatype type;
+    const void* operand;
+    const void* compare;
+    void* result;
+    std::size_t count;
+    fi_addr_t to;
+    std::uint64_t address;
+    std::uint64_t key;
+    void* context;
+    std::uint64_t flags;
+    bool silent; ///< fi_inject_atomic: no entry on success
+};
+
+/// What the target's region must allow.
+constexpr std::uint64_t access_of(Family family, fi_op op)
+{
+    if (op == FI_ATOMIC_READ)
+        return FI_REMOTE_READ;
+    return family == Family::base ? FI_REMOTE_WRITE : FI_REMOTE_READ | FI_REMOTE_WRITE;
+}
+
+/// How the short way does a pair, where it does: by one ARMW of the element's own width.
+struct Native {
+    std::uint8_t size = 0; ///< 4 or 8; 0: it does not
+    bool cswap = false;
+    bool reads = false; ///< takes no operand
+    std::uint8_t code = 0;  ///< utofu_armw_op, unless cswap
+};
+
+constexpr unsigned native_index(unsigned op, unsigned type) { return op * datatype_count + type; }
+
+/// By family, then by native_index().
+inline constexpr auto natives = [] {
+    std::array<std::array<Native, op_count * datatype_count>, 3> t{};
+    for (const Family family : {Family::base, Family::fetch, Family::compare})
+        for (unsigned op = 0; op < op_count; ++op)
+            for (unsigned type = 0; type < datatype_count; ++type) {
+                const Method method =
+                    lookup(family, static_cast<fi_op>(op), static_cast<fi_datatype>(type));
+                Native n{datatypes[type].size, false, false, 0};
+                switch (method) {
+                case Method::add: n.code = UTOFU_ARMW_OP_ADD; break;
+                case Method::swap: n.code = UTOFU_ARMW_OP_SWAP; break;
+                case Method::read: n.code = UTOFU_ARMW_OP_OR, n.reads = true; break;
+                case Method::bits_or: n.code = UTOFU_ARMW_OP_OR; break;
+                case Method::bits_xor: n.code = UTOFU_ARMW_OP_XOR; break;
+                case Method::bits_and: n.code = UTOFU_ARMW_OP_AND; break;
+                case Method::cswap: n.cswap = true; break;
+                case Method::none: case Method::loop: case Method::wide: n.size = 0; break;
+                }
+                if (n.size == 4 || n.size == 8)
+                    t[static_cast<unsigned>(family)][native_index(op, type)] = n;
+            }
+    return t;
+}();
+
+/// The end of one: `size` of the fetched value, 0 for the base family; `entry` where a success is reported; `kept`
+/// where all of the call is.
+template <unsigned size, bool entry, bool kept>
+void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept
+{
+    QuickOp& op = *static_cast<QuickOp*>(self);
+    Endpoint& ep = *op.endpoint;
+    if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
+        ep.atomic_engine().native_failed(op, size, entry, kept, notice.code);
+        return;
+    }
+    if constexpr (size != 0)
+        std::memcpy(op.result, &notice.value, size);
+    if constexpr (entry)
+        ep.tx().cq->write(op.context, FI_ATOMIC | (size == 0 ? FI_WRITE : FI_READ));
+    if (Counter* const counter = size == 0 ? ep.counters().write : ep.counters().read)
+        counter->count();
+}
+
+template <bool kept>
+[[gnu::always_inline]] inline vcq::Waiter::Function native_end(bool base, std::size_t size,
+                                                               bool entry) noexcept
+{
+    if (base)
+        return entry ? &native_done<0, true, kept> : &native_done<0, false, kept>;
+    if (size == 8)
+        return entry ? &native_done<8, true, kept> : &native_done<8, false, kept>;
+    return entry ? &native_done<4, true, kept> : &native_done<4, false, kept>;
+}
+
+/// The value of an operand of 4 or 8 bytes; the upper half of a short one is zero.
+[[gnu::always_inline]] inline std::uint64_t word_at(const void* from, std::size_t size) noexcept
+{
+    if (size == 8) {
+        std::uint64_t value = 0;
+        std::memcpy(&value, from, 8);
+        return value;
+    }
+    std::uint32_t value = 0;
+    std::memcpy(&value, from, 4);
+    return value;
+}
+
+/// What the two below answer where they have done nothing: the long way will do it, or say why not.
+inline constexpr ssize_t not_native = 1;
+
+/// The answer to a post that was refused.
+[[gnu::noinline, gnu::cold]] inline ssize_t refused(Endpoint& ep, vcq::Post posted) noexcept
+{
+    if (posted == vcq::Post::error)
+        return -fi_error_of(ep.vcq().last_error());
+    ep.progress_locked();
+    return -FI_EAGAIN;
+}
+
+/// The post itself, towards `stadd` at `peer`.
+[[gnu::always_inline]] inline vcq::Post post_native(vcq::Vcq& vcq, Native how, const PlainCall& call,
+                                                    utofu_vcq_id_t peer, utofu_stadd_t stadd,
+                                                    const vcq::Attended& as) noexcept
+{
+    const std::uint64_t operand = how.reads ? 0 : word_at(call.operand, how.size);
+    if (call.family == Family::compare) {
+        const std::uint64_t compare = word_at(call.compare, how.size);
+        return how.size == 8 ? vcq.cswap8(peer, compare, operand, stadd, as)
+                             : vcq.cswap4(peer, static_cast<std::uint32_t>(compare),
+                                          static_cast<std::uint32_t>(operand), stadd, as);
+    }
+    const auto code = static_cast<utofu_armw_op>(how.code);
+    return how.size == 8 ? vcq.armw8(peer, code, operand, stadd, as)
+                         : vcq.armw4(peer, code, static_cast<std::uint32_t>(operand), stadd, as);
+}
+
+/// Where keys are biases, which makes the target known at once and for good.
+[[gnu::always_inline]] inline ssize_t submit_native(Endpoint& ep, Native how,
+                                                    const PlainCall& call) noexcept
+{
+    AtomicEngine& engine = ep.atomic_engine();
+    const Peer* const peer = ep.av().find(call.to);
+    const utofu_stadd_t stadd = call.key + call.address; // remote/keys.h
+    if (peer == nullptr || (stadd & (how.size - 1u)) || directory::is_listed(call.key) ||
+        peer->counts_events) [[unlikely]]
+        // an error, a complex number across two words, a key that has to be looked up, an event to be paid for
+        return not_native;
+    const utofu_vcq_id_t home = peer->home;
+    const std::uint8_t place = ep.vcq().next_place();
+    if (place == 0) [[unlikely]]
+        return refused(ep, vcq::Post::busy);
+    if (!engine.runner().open_for_native(home)) [[unlikely]]
+        return not_native;
+    QuickOp& op = ep.quick()[place];
+    const bool base = call.family == Family::base;
+    op.notify = native_end<false>(base, how.size, !call.silent && ep.tx().reports(call.flags));
+    op.context = call.context;
+    if (!base) {
+        op.result = call.result;
+        op.home = home;
+        op.stadd = stadd;
+        op.reads = how.reads;
+    }
+    const vcq::Post posted =
+        post_native(ep.vcq(), how, call, home, stadd, {&op, engine.native_flags()});
+    return posted == vcq::Post::done ? 0 : refused(ep, posted);
+}
+
+/// An injected operation that nobody counts needs no notice at all: one ARMW, and its failure is an orphan's.
+[[gnu::always_inline]] inline ssize_t inject_native(Endpoint& ep, Native how,
+                                                    const PlainCall& call) noexcept
+{
+    AtomicEngine& engine = ep.atomic_engine();
+    const Peer* const peer = ep.av().find(call.to);
+    const utofu_stadd_t stadd = call.key + call.address; // a key of ours: remote/keys.h
+    if (peer == nullptr || (stadd & (how.size - 1u)) || peer->counts_events ||
+        !engine.runner().open_for_native(peer->home)) [[unlikely]]
+        return not_native;
+    engine.unattended();
+    const auto code = static_cast<utofu_armw_op>(how.code);
+    const std::uint64_t operand = word_at(call.operand, how.size);
+    const vcq::Post posted =
+        how.size == 8 ? ep.vcq().armw8_unattended(peer->home, code, operand, stadd, engine.inject_flags())
+                      : ep.vcq().armw4_unattended(peer->home, code, static_cast<std::uint32_t>(operand),
+                                                  stadd, engine.inject_flags());
+    return posted == vcq::Post::done ? 0 : refused(ep, posted);
+}
+
+/// The same where keys are looked up: what stands behind a key may change, so all of the call is kept.
+[[gnu::noinline]] inline ssize_t submit_by_directory(Endpoint& ep, Native how, PlainCall call) noexcept
+{
+    AtomicEngine& engine = ep.atomic_engine();
+    const Peer* const peer = ep.av().find(call.to);
+    const std::uint8_t place = ep.vcq().next_place();
+    if (place == 0) [[unlikely]]
+        return refused(ep, vcq::Post::busy);
+    Target target{};
+    if (peer == nullptr || peer->counts_events || !engine.runner().open_for_native(peer->home) ||
+        engine.resolve(*peer, call.key, call.address, how.size, access_of(call.family, call.op),
+                       target) != 0 ||
+        (target.stadd & (how.size - 1u))) [[unlikely]]
+        return not_native;
+    if (!engine.runner().native_may_go_to(peer->home, target.vcq)) [[unlikely]]
+        return refused(ep, vcq::Post::busy);
+    QuickOp& op = ep.quick()[place];
+    op.notify = native_end<true>(call.family == Family::base, how.size,
+                                 !call.silent && ep.tx().reports(call.flags));
+    op.context = call.context;
+    op.result = call.result;
+    op.home = peer->home;
+    op.vcq = target.vcq;
+    op.stadd = target.stadd;
+    op.reads = how.reads;
+    op.key = call.key;
+    op.address = call.address;
+    op.to = call.to;
+    op.operand = how.reads ? 0 : word_at(call.operand, how.size);
+    op.compare = call.family == Family::compare ? word_at(call.compare, how.size) : 0;
+    op.family = static_cast<std::uint8_t>(call.family);
+    op.op = static_cast<std::uint8_t>(call.op);
+    op.type = static_cast<std::uint8_t>(call.type);
+    const vcq::Post posted =
+        post_native(ep.vcq(), how, call, target.vcq, target.stadd, {&op, engine.native_flags()});
+    return posted == vcq::Post::done ? 0 : refused(ep, posted);
+}
+
+} // namespace tofu

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Rows: the elements of an operation as ARMWs one behind the other, with one place of the completion window for
+// all of them. Called by the runner (words.cc) and by the poll of the VCQ; calls vcq.
+//
+// An operation that fetches asks for a notice of each ARMW: they come in the order of the posts (guide 2.2.10), so
+// the n-th notice has the n-th value. One that does not fetch asks for the last one's alone. That has the strong
+// order flag: it takes effect after all others have (guide 6.1.3.1), and so does its notice. Failures are told
+// without being asked for, to a place of their own, and before the last one's notice. A row that meets a full TOQ
+// stays open and is continued by progress().
+#include "atomic/runner.h"
+
+#include <algorithm>
+
+#include <rdma/fi_errno.h>
+
+#include "provider/error.h"
+
+namespace tofu {
+
+using vcq::Notice;
+using vcq::Post;
+
+namespace {
+
+/// Fewer elements are not worth a row.
+constexpr std::size_t least = 4;
+
+utofu_armw_op code_of(Method method) noexcept
+{
+    switch (method) {
+    case Method::swap: return UTOFU_ARMW_OP_SWAP;
+    case Method::bits_or: return UTOFU_ARMW_OP_OR;
+    case Method::bits_xor: return UTOFU_ARMW_OP_XOR;
+    case Method::bits_and: return UTOFU_ARMW_OP_AND;
+    case Method::add: case Method::cswap: case Method::read: case Method::loop: case Method::wide:
+    case Method::none: break;
+    }
+    return UTOFU_ARMW_OP_ADD;
+}
+
+/// Elements of a list that is in pieces, handed on at a time.
+constexpr std::size_t gathered = 64;
+
+/// Elements of a list one behind the other: where they lie, or a copy in `memory`.
+template <class Word>
+const std::byte* run_of(const Pieces& list, std::size_t number, std::size_t n, std::byte* memory) noexcept
+{
+    if (const std::byte* const flat = list.flat(); flat != nullptr) [[likely]]
+        return flat + number * sizeof(Word);
+    list.gather(memory, number, n, sizeof(Word));
+    return memory;
+}
+
+} // namespace
+
+/// Reads go word by word, since one that meets memory for reading only is done by Get.
+bool AtomicRunner::fits_row(const AtomicOp& op) noexcept
+{
+    if (op.total < least || (op.size != 4 && op.size != 8) || op.by_get)
+        return false;
+    switch (op.method) {
+    case Method::add: case Method::swap: case Method::cswap:
+    case Method::bits_or: case Method::bits_xor: case Method::bits_and: break;
+    case Method::read: case Method::loop: case Method::wide: case Method::none: return false;
+    }
+    // The notices of a row keep their order at one VCQ only.
+    for (unsigned i = 0; i < op.targets; ++i)
+        if (op.target[i].at.stadd & (op.size - 1u) || op.target[i].at.vcq != op.target[0].at.vcq)
+            return false;
+    return true;
+}
+
+bool AtomicRunner::open_row(AtomicOp& op) noexcept
+{
+    if (vcq_.window_free() <= window_reserve + 1u)
+        return false;
+    Row* const row = rows_.alloc();
+    if (row == nullptr)
+        return false;
+    row->notify = &row_told;
+    row->op = &op;
+    row->lost.notify = &row_lost;
+    row->lost.row = row;
+    row->posted = row->broken = false;
+    row->announced = row->told = row->failed = 0;
+    // Where it fetches, one notice too many is announced as long as there is something to post.
+    row->place = op.fetches ? vcq_.open_row(row, 1) : vcq_.open_row(&row->lost, vcq::Vcq::endless);
+    if (row->place == 0) {
+        rows_.release(row);
+        return false;
+    }
+    op.row = row;
+    ++op.pending;
+    return true;
+}
+
+/// Posts what can be posted now. False when something is left for later.
+bool AtomicRunner::start_row(AtomicOp& op) noexcept
+{
+    if (op.row != nullptr && op.row->broken) [[unlikely]]
+        return end_broken(*op.row);
+    if (op.started == op.total)
+        return true;
+    if (op.row == nullptr && !open_row(op))
+        return false;
+    Row& row = *op.row;
+    while (op.started < op.total) {
+        if (op.err != 0) [[unlikely]] { // each failure fills the MRQ
+            if (op.fetches) {
+                op.started = op.total;
+                break;
+            }
+            skip_to_last(op);
+        }
+        const AtomicOp::Piece& target = op.target[op.at_target];
+        std::size_t n = target.elements - op.in_target;
+        if (op.fetches) {
+            const std::size_t most = max_announced / rows_.in_use(), out = row.announced - row.told;
+            n = std::min<std::size_t>(n, most > out ? most - out : 0);
+        }
+        if (n == 0)
+            return false;
+        Post posted = Post::done;
+        const std::size_t done = op.size == 8 ? post_run<std::uint64_t>(op, n, posted)
+                                              : post_run<std::uint32_t>(op, n, posted);
+        if (done != 0)
+            advance(op, done);
+        if (posted == Post::done)
+            continue;
+        vcq_.start_row();
+        if (posted == Post::busy)
+            return false;
+        return row_failed(op, vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER);
+    }
+    row.posted = true;
+    if (op.fetches && !vcq_.shorten_row(row.place) && row.told == row.announced)
+        end_row(row); // nothing of it is on its way any more
+    return true;
+}
+
+/// The last element ends the row, also where others have failed.
+void AtomicRunner::skip_to_last(AtomicOp& op) noexcept
+{
+    op.at_target = static_cast<std::uint8_t>(op.targets - 1);
+    op.in_target = op.target[op.at_target].elements - 1;
+    op.started = op.total - 1;
+}
+
+/// Posts up to `n` elements of the current target. How many it posted; `posted` says what stopped it.
+template <class Word>
+std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noexcept
+{
+    Row& row = *op.row;
+    const utofu_vcq_id_t home = op.target[op.at_target].at.vcq;
+    const utofu_stadd_t stadd = op.target[op.at_target].at.stadd + op.in_target * sizeof(Word);
+    const bool swaps = op.method == Method::cswap;
+    const utofu_armw_op code = code_of(op.method);
+    const unsigned long flags = vcq::Vcq::flags_of(op.strong, false) |
+                                (op.fetches ? UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE : 0);
+    const std::size_t first = op.started;
+    // The last one of an operation that does not fetch tells its end, at a place of its own.
+    const bool to_the_end = !op.fetches && first + n == op.total;
+    const std::size_t plain = to_the_end ? n - 1 : n;
+    std::byte operands[gathered * sizeof(Word)];
+    std::byte compares[gathered * sizeof(Word)];
+    const bool flat = op.operand.flat() != nullptr && (!swaps || op.compare.flat() != nullptr);
+    std::size_t i = 0;
+    while (i < plain && posted == Post::done) {
+        const std::size_t run = flat ? plain - i : std::min(plain - i, gathered);
+        const std::byte* const by = run_of<Word>(op.operand, first + i, run, operands);
+        const utofu_stadd_t at = stadd + i * sizeof(Word);
+        const bool more = i + run < n;
+        i += swaps ? vcq_.row_cswaps<Word>(row.place, home, run_of<Word>(op.compare, first + i, run, compares), by,
+                                           at, run, flags, more, posted)
+                   : vcq_.row_armws<Word>(row.place, home, code, by, at, run, flags, more, posted);
+    }
+    row.announced += static_cast<std::uint32_t>(i);
+    if (op.fetches)
+        vcq_.extend_row(row.place, static_cast<unsigned>(i));
+    if (posted == Post::done && to_the_end) {
+        // A CSWAP operation always fetches: this is an ARMW with one operand.
+        const vcq::Attended how{&row, vcq::Vcq::delivered_flags(true, false)};
+        Word operand = 0;
+        op.operand.gather(&operand, first + i, 1, sizeof(Word));
+        const utofu_stadd_t at = stadd + i * sizeof(Word);
+        posted = sizeof(Word) == 8 ? vcq_.armw8(home, code, operand, at, how)
+                                   : vcq_.armw4(home, code, static_cast<std::uint32_t>(operand), at, how);
+        i += posted == Post::done ? 1 : 0;
+    }
+    return i;
+}
+
+/// A post was refused for good: nothing more of the row is posted. As start_row().
+bool AtomicRunner::row_failed(AtomicOp& op, int code) noexcept
+{
+    Row& row = *op.row;
+    const bool under_way = op.started != 0;
+    abandon(op, fi_error_of(code), code);
+    if (!op.fetches && under_way) {
+        row.broken = true;
+        return end_broken(row);
+    }
+    if (op.fetches)
+        leave_row(row);
+    else
+        end_row(row);
+    return true;
+}
+
+/// What was posted of a broken row may still fail: an ARMW that changes nothing, in place of the last, tells when it
+/// can't any more. As start_row().
+bool AtomicRunner::end_broken(Row& row) noexcept
+{
+    AtomicOp& op = *row.op;
+    const vcq::Attended how{&row, vcq::Vcq::delivered_flags(true, false)};
+    switch (vcq_.armw4(op.target[0].at.vcq, UTOFU_ARMW_OP_OR, 0, op.target[0].at.stadd, how)) {
+    case Post::busy: return false;
+    case Post::done: row.posted = true; return true;
+    case Post::error: break;
+    }
+    leave_row(row);
+    return true;
+}
+
+/// Ends a row that was not wholly posted, and that nothing more can be posted of.
+void AtomicRunner::leave_row(Row& row) noexcept
+{
+    AtomicOp& op = *row.op;
+    row.posted = true;
+    if (op.fetches) {
+        if (!vcq_.shorten_row(row.place) && row.told == row.announced)
+            end_row(row); // else with the last notice
+        return;
+    }
+    // A late failure must not meet another owner of the place.
+    vcq_.forsake_row(row.place, &row.lost);
+    row.op = nullptr;
+    op.row = nullptr;
+    (void)settle(op, UTOFU_SUCCESS); // not the last: whoever calls has one
+}
+
+/// A notice: of the next element where it fetches, else of the last.
+void AtomicRunner::row_told(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    Row& row = *static_cast<Row*>(self);
+    AtomicOp& op = *row.op;
+    const std::size_t number = row.told++;
+    if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
+        if (op.err == 0) {
+            op.err = fi_error_of(notice.code);
+            op.prov_errno = notice.code;
+        }
+        if (!op.fetches && row.failed != row.announced)
+            op.took_effect = true; // some may have
+    } else {
+        op.took_effect = true;
+        if (op.fetches) {
+            if (std::byte* const to = op.result.flat(); to != nullptr && op.size == 8) [[likely]]
+                std::memcpy(to + number * 8, &notice.value, 8);
+            else
+                op.result.scatter(&notice.value, number, 1, op.size);
+        }
+    }
+    if (row.posted ? row.told == row.announced || !op.fetches : !op.fetches)
+        op.runner->end_row(row);
+}
+
+void AtomicRunner::row_lost(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    Row& row = *static_cast<Row::Lost*>(self)->row;
+    AtomicOp* const op = row.op;
+    row.failed++;
+    if (op != nullptr && notice.code != UTOFU_SUCCESS && op->err == 0) {
+        op->err = fi_error_of(notice.code);
+        op->prov_errno = notice.code;
+    }
+}
+
+void AtomicRunner::end_row(Row& row) noexcept
+{
+    AtomicOp& op = *row.op;
+    vcq_.close_row(row.place, op.fetches ? static_cast<vcq::Waiter*>(&row) : &row.lost);
+    op.row = nullptr;
+    rows_.release(&row);
+    if (settle(op, UTOFU_SUCCESS))
+        finish(op);
+}
+
+} // namespace tofu

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The runner: cuts atomic operations into words at the target, carries out each word by an ARMW or a loop of CSWAPs,
+// and completes the operation when the last word has ended. Its parts: words.cc (the lines of those who wait,
+// the cutting, native ARMWs), loop.cc (loops), span.cc (neighbouring words that loop), row.cc
+// (ARMWs in a row), end.cc (ends). Called by atomic under the endpoint's lock and, through waiters, by the poll
+// of its VCQ; calls vcq and request.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "atomic/op.h"
+#include "atomic/wide.h"
+#include "transfer/crossing.h"
+#include "transfer/lines.h"
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+class AtomicRunner {
+  public:
+    /// Completion places left to the endpoint's other engines.
+    static constexpr unsigned window_reserve = 48;
+    static constexpr std::size_t max_ops = 512;
+    static constexpr std::size_t max_flights = 1024;
+    static constexpr std::size_t max_rows = 64;
+    static constexpr std::size_t max_spans = 8;
+    /// How many notices a row may have on their way when it is the only one. Several rows share: all max_rows of them
+    /// have 5000 at most, far below what an MRQ holds for the VCQs of its CQ.
+    static constexpr std::uint32_t max_announced = 1024;
+    /// Flights that one CSWAP carries at most: bounds the work of one notice.
+    static constexpr unsigned max_batch = 64;
+
+    explicit AtomicRunner(vcq::Vcq& vcq) noexcept;
+    AtomicRunner(const AtomicRunner&) = delete;
+    AtomicRunner& operator=(const AtomicRunner&) = delete;
+
+    /// Each operation takes effect after the earlier ones to the same peer.
+    void set_ordered(bool on) noexcept { ordered_ = on; }
+    [[nodiscard]] bool ordered() const noexcept { return ordered_; }
+
+    /// Finds the targets of an operation again whose keys were looked up. `refuted`: the TNI has refused what the keys
+    /// stood for. 0, -FI_EAGAIN (under way), or the operation's error.
+    using Resolve = int (*)(AtomicOp& op, bool refuted) noexcept;
+    void set_resolve(Resolve resolve) noexcept { resolve_ = resolve; }
+
+    // --- one element, one ARMW
+    /// May an operation towards the peer at `home` be posted at once? False: others have to go before it.
+    [[nodiscard]] bool open_for_native(utofu_vcq_id_t home) const noexcept
+    {
+        return !waiting_.may_hold(home) && (!ordered_ || looping_ == nullptr || !loops_at(home));
+    }
+    /// May it go to this VCQ of the peer at `home` now? Where order was promised, a change of the VCQ has to wait.
+    [[nodiscard]] bool native_may_go_to(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
+    {
+        return !ordered_ || crossing_.pass(home, vcq);
+    }
+    /// Keeps the order towards a peer that has several VCQs.
+    [[nodiscard]] Crossing& crossing() noexcept { return crossing_; }
+    // --- everything else
+    /// Null when too many are under way (-FI_EAGAIN for the caller).
+    [[nodiscard]] AtomicOp* alloc() noexcept;
+    void release(AtomicOp* op) noexcept;
+    /// Takes the operation over: starts what can be started now, progress() does the rest. With `inject` the
+    /// operand and compare lists are not read any more when the call returns.
+    void submit(AtomicOp* op, bool inject) noexcept;
+
+    /// Watches one operation: watched() is true until it has ended. To be called before submit(), which may end it.
+    void watch(const AtomicOp* op) noexcept { watched_ = op; }
+    void unwatch() noexcept { watched_ = nullptr; }
+    [[nodiscard]] bool watched() const noexcept { return watched_ != nullptr; }
+
+    /// Takes over an operation that was refused on the short way: begins once its keys are known anew.
+    void submit_anew(AtomicOp* op) noexcept
+    {
+        ++outstanding_;
+        begin_again(*op);
+    }
+
+    /// Operations under way or queued.
+    [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
+    [[nodiscard]] bool wants_progress() const noexcept
+    {
+        return outstanding_ != 0 &&
+               (!waiting_.empty() || again_ || spans_ || events_ || stale_ || wide_.wants_progress());
+    }
+    void progress() noexcept;
+    void close() noexcept;
+
+    // --- for the wide elements
+    [[nodiscard]] WideRunner& wide() noexcept { return wide_; }
+    /// The end of one wide element.
+    void settle_wide(AtomicOp& op, int code) noexcept;
+    [[nodiscard]] std::uint32_t random() noexcept;
+
+  private:
+    static void word_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void loop_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void got_word(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void event_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+
+    [[nodiscard]] bool loops_at(utofu_vcq_id_t home) const noexcept;
+    [[nodiscard]] bool may_start(const AtomicOp& op) const noexcept;
+    [[nodiscard]] bool may_go_on(const AtomicOp& op) noexcept;
+    [[nodiscard]] Lack start(AtomicOp& op) noexcept;
+    [[nodiscard]] bool start_word(AtomicOp& op) noexcept;
+    void cut_word(const AtomicOp& op, const Target& at, std::size_t left, Flight& f) const noexcept;
+    [[nodiscard]] Flight* new_flight(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept;
+    [[nodiscard]] vcq::Post post_native(Flight& f) noexcept;
+    [[nodiscard]] vcq::Post post_swap(Flight& f, vcq::How how) noexcept;
+    [[nodiscard]] vcq::Post get_word(Flight& f) noexcept;
+    [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
+    [[nodiscard]] bool took(AtomicOp& op, vcq::Post posted, std::size_t elements) noexcept;
+    void advance(AtomicOp& op, std::size_t elements) noexcept;
+    void keep_injected(AtomicOp& op) noexcept;
+    void abandon(AtomicOp& op, int err, int code) noexcept;
+    void all_started(AtomicOp& op) noexcept;
+    void settle_word(Flight& f, std::uint64_t before, int code) noexcept;
+    void finish(AtomicOp& op) noexcept;
+    void begin_again(AtomicOp& op) noexcept;
+    void resolve_stale() noexcept;
+    void end(AtomicOp& op) noexcept;
+
+    // --- rows (row.cc)
+    static void row_told(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void row_lost(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] static bool fits_row(const AtomicOp& op) noexcept;
+    [[nodiscard]] bool start_row(AtomicOp& op) noexcept;
+    [[nodiscard]] bool open_row(AtomicOp& op) noexcept;
+    template <class Word>
+    [[nodiscard]] std::size_t post_run(AtomicOp& op, std::size_t n, vcq::Post& posted) noexcept;
+    void skip_to_last(AtomicOp& op) noexcept;
+    [[nodiscard]] bool row_failed(AtomicOp& op, int code) noexcept;
+    [[nodiscard]] bool end_broken(Row& row) noexcept;
+    void leave_row(Row& row) noexcept;
+    void end_row(Row& row) noexcept;
+
+    // --- spans (span.cc)
+    static void got_span(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void span_told(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] static bool is_span(const AtomicOp& op, std::size_t left) noexcept
+    {
+        return op.in_spans && left * op.size >= least_span;
+    }
+    [[nodiscard]] bool meets_span(const AtomicOp& op) noexcept;
+    [[nodiscard]] bool start_span(AtomicOp& op, const Target& at, std::size_t left) noexcept;
+    void post_span(Span& span) noexcept;
+    void all_told(Span& span) noexcept;
+    void end_span(Span& span) noexcept;
+    [[nodiscard]] vcq::Post retry_word(Span& span) noexcept;
+    void release_span(Span& span) noexcept;
+    void go_on_later(Span& span) noexcept;
+    void go_on_with_spans() noexcept;
+
+    // --- loops
+    [[nodiscard]] WordSlot& slot_of(const Flight& f) noexcept;
+    [[nodiscard]] vcq::Post begin_loop(Flight& f, const std::uint64_t* found = nullptr) noexcept;
+    [[nodiscard]] vcq::Post post_batch(Flight& leader) noexcept;
+    void compute_batch(Flight& leader, std::uint64_t value) noexcept;
+    void repost(Flight& leader) noexcept;
+    void end_batch(Flight& leader, std::uint64_t value, int code) noexcept;
+    void post_later(Flight& f, std::uint32_t due) noexcept;
+    void retry_posts() noexcept;
+
+    static constexpr unsigned slot_count = 512;
+    /// Bytes of neighbouring elements from which on they loop as a span: its Get is one more round trip, shared by all.
+    static constexpr std::size_t least_span = 128;
+
+    vcq::Vcq& vcq_;
+    Crossing crossing_;
+    bool ordered_ = false;
+    bool closing_ = false;
+    std::uint32_t tick_ = 0;         ///< counts calls of progress(): the clock of the back-off
+    std::uint32_t random_ = 0;
+    std::size_t outstanding_ = 0;
+    AtomicOp* looping_ = nullptr;    ///< operations with loops, started and not completed
+    Lines<AtomicOp> waiting_;        ///< not wholly started, in lines by home VCQ
+    AtomicOp* events_ = nullptr;     ///< ended but for their notice at the target, which was refused
+    Flight* again_ = nullptr;        ///< to post (again) when due
+    Flight* again_end_ = nullptr;
+    Span* spans_ = nullptr;          ///< to go on with
+    Resolve resolve_ = nullptr;
+    const AtomicOp* watched_ = nullptr; ///< compared, never read
+    AtomicOp* stale_ = nullptr;      ///< to begin again once their keys are known
+    AtomicScratch scratch_;
+    Scratch<max_spans, Span::most * 8> span_scratch_;
+    WideRunner wide_;
+    Pool<AtomicOp> ops_{max_ops};
+    Pool<Flight> flights_{max_flights};
+    Pool<Row> rows_{max_rows};
+    Pool<Span> span_pool_{max_spans};
+    std::unique_ptr<WordSlot[]> slots_;
+};
+
+} // namespace tofu

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Which atomic operation works on which datatype, and by which method: one constexpr table, from which the
+// entries choose and from which all queries answer. Used by atomic and by the domain; calls nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fi_atomic.h>
+
+namespace tofu {
+
+/// How an operation is carried out on one element at the target.
+enum class Method : std::uint8_t {
+    none,    ///< the page gives the pair no meaning: -FI_EOPNOTSUPP
+    add,     ///< ARMW ADD of the element's own width
+    swap,    ///< ARMW SWAP of the element's own width
+    read,    ///< ARMW OR of zero: changes nothing, answers the word
+    bits_or, ///< ARMW OR, XOR or AND of the aligned word around the element; neighbours get the
+    bits_xor, ///< neutral operand, so that any number of elements of one word take one ARMW
+    bits_and,
+    cswap, ///< one ARMW CSWAP, whatever it finds
+    loop,  ///< compute here, CSWAP the aligned word, again with what came back
+    wide   ///< more than one word: under a lock word of the target (wide.h)
+};
+
+/// The three families of calls, which allow different operations (fi_atomic(3)).
+enum class Family : std::uint8_t { base, fetch, compare };
+
+inline constexpr unsigned datatype_count = FI_UINT128 + 1;
+inline constexpr unsigned op_count = FI_ATOMIC_OP_LAST;
+
+/// Bytes one call may act on at the target; the queries answer it in elements.
+inline constexpr std::size_t max_atomic_bytes = std::size_t{1} << 20;
+/// Entries of each iov list of an atomic call.
+inline constexpr std::size_t max_atomic_iov = 8;
+
+/// What the datatypes are, in fi_datatype's order.
+enum class Class : std::uint8_t { sign, nosign, real, complex };
+struct Datatype {
+    std::uint8_t size;  ///< bytes
+    std::uint8_t align; ///< least alignment of an element at the target
+    Class kind;
+};
+
+inline constexpr std::array<Datatype, datatype_count> datatypes = [] {
+    std::array<Datatype, datatype_count> t{};
+    t[FI_INT8] = {1, 1, Class::sign};
+    t[FI_UINT8] = {1, 1, Class::nosign};
+    t[FI_INT16] = {2, 2, Class::sign};
+    t[FI_UINT16] = {2, 2, Class::nosign};
+    t[FI_INT32] = {4, 4, Class::sign};
+    t[FI_UINT32] = {4, 4, Class::nosign};
+    t[FI_INT64] = {8, 8, Class::sign};
+    t[FI_UINT64] = {8, 8, Class::nosign};
+    t[FI_FLOAT] = {4, 4, Class::real};
+    t[FI_DOUBLE] = {8, 8, Class::real};
+    // In C a complex number is aligned like its parts (6.2.5, 13).
+    t[FI_FLOAT_COMPLEX] = {8, 4, Class::complex};
+    t[FI_DOUBLE_COMPLEX] = {16, 8, Class::complex};
+    t[FI_LONG_DOUBLE] = {sizeof(long double), 8, Class::real};
+    t[FI_LONG_DOUBLE_COMPLEX] = {2 * sizeof(long double), 8, Class::complex};
+    t[FI_INT128] = {16, 8, Class::sign};
+    t[FI_UINT128] = {16, 8, Class::nosign};
+    return t;
+}();
+
+/// Whether the pseudo-code of the page means anything for the datatype.
+constexpr bool meaningful(fi_op op, Class kind)
+{
+    switch (op) {
+    case FI_BOR: case FI_BAND: case FI_BXOR: case FI_MSWAP:
+        return kind == Class::sign || kind == Class::nosign;
+    case FI_MIN: case FI_MAX: // complex numbers have no order
+    case FI_CSWAP_LE: case FI_CSWAP_LT: case FI_CSWAP_GE: case FI_CSWAP_GT:
+        return kind != Class::complex;
+    default:
+        return true;
+    }
+}
+
+constexpr Method method_of(fi_op op, fi_datatype type)
+{
+    const Datatype& d = datatypes[type];
+    const bool integer = d.kind == Class::sign || d.kind == Class::nosign;
+    if (!meaningful(op, d.kind))
+        return Method::none;
+    if (d.size > 8)
+        return Method::wide;
+    const bool native = d.size >= 4;
+    switch (op) {
+    case FI_BOR: return Method::bits_or;
+    case FI_BXOR: return Method::bits_xor;
+    case FI_BAND: return Method::bits_and;
+    case FI_ATOMIC_READ: return Method::read;
+    case FI_ATOMIC_WRITE: return native ? Method::swap : Method::loop;
+    case FI_SUM: return native && integer ? Method::add : Method::loop;
+    // C compares values, CSWAP bits: they differ for NaN and for the two zeros.
+    case FI_CSWAP: return native && integer ? Method::cswap : Method::loop;
+    default: return Method::loop;
+    }
+}
+
+inline constexpr auto methods = [] {
+    std::array<std::array<Method, datatype_count>, op_count> t{};
+    for (unsigned op = 0; op < op_count; ++op)
+        for (unsigned type = 0; type < datatype_count; ++type)
+            t[op][type] = method_of(static_cast<fi_op>(op), static_cast<fi_datatype>(type));
+    return t;
+}();
+
+/// Which calls take which operations: fi_atomic(3), the lists of its sections on base, fetch and compare.
+constexpr bool in_family(Family family, fi_op op)
+{
+    if (op >= FI_CSWAP && op <= FI_MSWAP)
+        return family == Family::compare;
+    if (op == FI_ATOMIC_READ)
+        return family == Family::fetch;
+    return op >= FI_MIN && op <= FI_ATOMIC_WRITE && family != Family::compare;
+}
+
+/// The method for a call, Method::none for what is not supported, values out of range included.
+constexpr Method lookup(Family family, fi_op op, fi_datatype type)
+{
+    if (static_cast<unsigned>(op) >= op_count || static_cast<unsigned>(type) >= datatype_count ||
+        !in_family(family, op)) [[unlikely]]
+        return Method::none;
+    return methods[op][type];
+}
+
+/// Elements one call may act on.
+constexpr std::size_t max_count(fi_datatype type) { return max_atomic_bytes / datatypes[type].size; }
+
+/// fi_query_atomic(3) and, with the family's flag, the three valid calls. `attr` is set on success only.
+/// 0, -FI_EOPNOTSUPP (pair not supported, FI_TAGGED), -FI_EINVAL (both families, null attr),
+/// -FI_EBADFLAGS (an unknown flag).
+[[nodiscard]] int query_atomic(fi_datatype type, fi_op op, fi_atomic_attr* attr,
+                               std::uint64_t flags) noexcept;
+
+} // namespace tofu

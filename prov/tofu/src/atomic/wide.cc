@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Wide elements under lock words; see wide.h for the protocol. Called by the runner and by the poll of the
+// VCQ under the endpoint's lock; calls vcq.
+#include "atomic/wide.h"
+
+#include <unistd.h>
+
+#include "atomic/runner.h"
+#include "info/address.h"
+#include "memory/directory.h"
+
+namespace tofu {
+
+using vcq::Notice;
+using vcq::Post;
+using Clock = std::chrono::steady_clock;
+using State = WideFlight::State;
+
+namespace {
+
+std::uint64_t random_token() noexcept
+{
+    // Two initiators must not meet in a token: 64 random bits, then counted on.
+    std::uint64_t bits = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
+    (void)getentropy(&bits, sizeof bits);
+    return bits | 1;
+}
+
+constexpr unsigned max_pause_log2 = 7;
+
+} // namespace
+
+WideRunner::WideRunner(AtomicRunner& runner, vcq::Vcq& vcq, AtomicScratch& scratch) noexcept
+    : runner_(runner), vcq_(vcq), scratch_(scratch), token_(0)
+{
+}
+
+std::uint64_t WideRunner::next_token() noexcept
+{
+    if (token_ == 0) [[unlikely]]
+        token_ = random_token();
+    token_ += 2; // odd for ever: never 0, which says free
+    return token_;
+}
+
+bool WideRunner::lock_table(utofu_vcq_id_t vcq, utofu_stadd_t& base) noexcept
+{
+    if (vcq != last_vcq_) {
+        utofu_stadd_t area = 0;
+        if (vcq_.query_stadd(vcq, directory_stag, area) != 0)
+            return false;
+        last_vcq_ = vcq;
+        last_base_ = area + directory::locks_offset;
+    }
+    base = last_base_;
+    return true;
+}
+
+Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) noexcept
+{
+    utofu_stadd_t locks = 0;
+    if (!lock_table(element.vcq, locks))
+        return Post::error;
+    WideFlight* const f = flights_.alloc();
+    if (!f)
+        return Post::busy;
+    f->place = scratch_.alloc(vcq_);
+    if (f->place == 0) {
+        flights_.release(f);
+        return Post::busy;
+    }
+    f->lock.notify = &lock_answer;
+    f->data.notify = &data_answer;
+    f->lock.flight = f->data.flight = f;
+    f->op = &op;
+    f->next = nullptr;
+    f->first = first;
+    f->vcq = element.vcq;
+    f->element = element.stadd;
+    const unsigned index = locks::index_of(element.stadd);
+    f->lock_word = locks + index * sizeof(std::uint64_t);
+    f->expect = f->seen = 0;
+    f->attempts = 0;
+    f->in_air = 0;
+    f->listed = false;
+    f->code = UTOFU_SUCCESS;
+    f->state = State::waiting;
+    if (op.reads_operand)
+        op.operand.gather(f->operand, first, 1, op.size);
+    if (op.reads_compare)
+        op.compare.gather(f->compare, first, 1, op.size);
+    // Our own do not fight each other for a lock: one tries, the others queue up behind it.
+    f->slot = static_cast<std::uint8_t>((index + (op.home * 0x9e3779b97f4a7c15u >> 60) * locks::count) %
+                                        slot_count);
+    Slot& slot = slots_[f->slot];
+    if (slot.active) {
+        (slot.waiting ? slot.last->next : slot.waiting) = f;
+        slot.last = f;
+        return Post::done;
+    }
+    slot.active = f;
+    go_on(*f);
+    return Post::done;
+}
+
+/// Does what the flight's state asks for as far as the VCQ takes it; the rest is left to progress().
+void WideRunner::go_on(WideFlight& f) noexcept
+{
+    switch (f.state) {
+    case State::waiting:
+        f.state = State::locking;
+        f.have_data = f.lock_won = f.put_posted = f.free_posted = false;
+        if (!post_lock(f)) {
+            f.state = State::waiting;
+            if (f.code == UTOFU_SUCCESS)
+                later(f, 0);
+            else
+                end(f);
+            return;
+        }
+        // With the Get refused the lock is taken first, and the Get follows.
+        (void)post_get(f);
+        return;
+    case State::reading:
+        if (!post_get(f)) {
+            if (f.code == UTOFU_SUCCESS)
+                later(f, 0);
+            else
+                end(f);
+        }
+        return;
+    case State::got: compute(f); return;
+    case State::putting:
+        if (!post_put(f))
+            later(f, 0);
+        else if (f.in_air == 0)
+            end(f);
+        return;
+    case State::locking: case State::ended: return;
+    }
+}
+
+/// False: refused; `code` says whether for good.
+bool WideRunner::post_lock(WideFlight& f) noexcept
+{
+    f.token = next_token();
+    vcq::How how;
+    how.when = vcq::When::delivered;
+    how.strong_order = f.op->strong;
+    how.waiter = &f.lock;
+    f.posted_at = Clock::now();
+    const Post posted = vcq_.cswap8(f.vcq, f.expect, f.token, f.lock_word, how);
+    if (posted == Post::error)
+        f.code = vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
+    if (posted != Post::done)
+        return false;
+    ++f.in_air;
+    return true;
+}
+
+bool WideRunner::post_get(WideFlight& f) noexcept
+{
+    vcq::How how;
+    how.when = vcq::When::delivered;
+    how.strong_order = true; // the element is read after the CSWAP has read the lock (guide 2.2.10)
+    how.waiter = &f.data;
+    const Post posted =
+        vcq_.get(f.vcq, scratch_.stadd(f.place), f.element, f.op->size, how);
+    if (posted == Post::error && f.state == State::reading)
+        f.code = vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
+    if (posted != Post::done)
+        return false;
+    ++f.in_air;
+    return true;
+}
+
+/// Puts the new value unless that is the old one, and frees the lock behind it. False: not all of it yet.
+bool WideRunner::post_put(WideFlight& f) noexcept
+{
+    vcq::How how;
+    how.when = vcq::When::delivered;
+    how.strong_order = true; // freed after the element was written
+    if (!f.put_posted) {
+        how.waiter = &f.data;
+        const Post posted = vcq_.put_inline(f.vcq, f.value, f.element, f.op->size, how);
+        if (posted == Post::busy)
+            return false;
+        f.put_posted = true;
+        if (posted == Post::done)
+            ++f.in_air;
+        else
+            f.code = vcq_.last_error();
+    }
+    if (!f.free_posted) {
+        how.waiter = &f.lock;
+        const Post posted = vcq_.cswap8(f.vcq, f.token, 0, f.lock_word, how);
+        if (posted == Post::busy)
+            return false;
+        f.free_posted = true; // refused for good: the lease will run out
+        if (posted == Post::done)
+            ++f.in_air;
+    }
+    return true;
+}
+
+void WideRunner::lock_answer(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    WideFlight& f = *static_cast<WideFlight::Part*>(self)->flight;
+    WideRunner& runner = f.op->runner->wide();
+    --f.in_air;
+    if (f.state == State::locking) {
+        if (notice.code != UTOFU_SUCCESS)
+            f.code = notice.code;
+        f.lock_won = notice.code == UTOFU_SUCCESS && notice.value == f.expect;
+        if (!f.lock_won && notice.code == UTOFU_SUCCESS && notice.value != f.seen) {
+            f.seen = notice.value;
+            f.seen_since = Clock::now();
+        }
+        if (f.in_air == 0)
+            runner.judge_lock(f);
+        return;
+    }
+    // The freeing. Whatever it found, the element was written while the lease held.
+    if (f.in_air == 0 && f.put_posted && f.free_posted)
+        runner.end(f);
+}
+
+void WideRunner::data_answer(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    WideFlight& f = *static_cast<WideFlight::Part*>(self)->flight;
+    WideRunner& runner = f.op->runner->wide();
+    --f.in_air;
+    if (notice.code != UTOFU_SUCCESS && f.code == UTOFU_SUCCESS)
+        f.code = notice.code;
+    switch (f.state) {
+    case State::locking:
+        f.have_data = notice.code == UTOFU_SUCCESS;
+        if (f.in_air == 0)
+            runner.judge_lock(f);
+        return;
+    case State::reading:
+        f.have_data = notice.code == UTOFU_SUCCESS;
+        f.state = State::got;
+        runner.compute(f);
+        return;
+    case State::putting:
+        if (f.in_air == 0 && f.put_posted && f.free_posted)
+            runner.end(f);
+        return;
+    case State::waiting: case State::got: case State::ended: return; // nothing is in the air
+    }
+}
+
+/// CSWAP and Get have ended.
+void WideRunner::judge_lock(WideFlight& f) noexcept
+{
+    if (f.lock_won) {
+        f.state = f.have_data || f.code != UTOFU_SUCCESS ? State::got : State::reading;
+        go_on(f);
+        return;
+    }
+    if (f.code != UTOFU_SUCCESS || closing_) { // the lock itself, or the element, cannot be reached
+        if (f.code == UTOFU_SUCCESS)
+            f.code = UTOFU_ERR_MRQ_OTHER;
+        end(f);
+        return;
+    }
+    f.expect = Clock::now() - f.seen_since >= break_after ? f.seen : 0;
+    f.state = State::waiting;
+    const unsigned log2 = f.attempts < max_pause_log2 ? f.attempts : max_pause_log2;
+    if (f.attempts < max_pause_log2)
+        ++f.attempts;
+    later(f, runner_.random() % (1u << log2));
+}
+
+/// Lock and value are here, or an error of the Get, which frees the lock again.
+void WideRunner::compute(WideFlight& f) noexcept
+{
+    const AtomicOp& op = *f.op;
+    f.state = State::putting;
+    f.put_posted = true; // unless there is something to put
+    if (f.code == UTOFU_SUCCESS) {
+        if (Clock::now() - f.posted_at > hold_at_most) { // the lease may be gone: renew it, read again
+            f.expect = f.token;
+            f.state = State::waiting;
+            go_on(f);
+            return;
+        }
+        std::byte* const before = scratch_.data(f.place);
+        std::memcpy(f.value, before, op.size);
+        op.kernel(f.value, f.operand, f.compare, 1);
+        f.put_posted = std::memcmp(f.value, before, op.size) == 0;
+    }
+    go_on(f);
+}
+
+void WideRunner::later(WideFlight& f, std::uint32_t ticks) noexcept
+{
+    if (closing_) { // nobody will go on with it; a lock it may have is a lease
+        if (f.code == UTOFU_SUCCESS)
+            f.code = UTOFU_ERR_MRQ_OTHER;
+        if (f.in_air == 0)
+            end(f);
+        else
+            f.put_posted = f.free_posted = true, f.state = State::putting;
+        return;
+    }
+    f.due = tick_ + ticks;
+    f.next = nullptr;
+    f.listed = true;
+    (again_ ? again_end_->next : again_) = &f;
+    again_end_ = &f;
+}
+
+void WideRunner::end(WideFlight& f) noexcept
+{
+    f.state = State::ended;
+    AtomicOp& op = *f.op;
+    if (f.code == UTOFU_SUCCESS && op.fetches)
+        op.result.scatter(scratch_.data(f.place), f.first, 1, op.size);
+    scratch_.release(f.place);
+    Slot& slot = slots_[f.slot];
+    WideFlight* const rest = slot.waiting;
+    slot.active = rest;
+    if (rest) {
+        slot.waiting = rest->next;
+        rest->next = nullptr;
+    }
+    const int code = f.code;
+    flights_.release(&f);
+    runner_.settle_wide(op, code);
+    if (rest)
+        go_on(*rest);
+}
+
+void WideRunner::progress() noexcept
+{
+    ++tick_;
+    WideFlight* f = again_;
+    again_ = again_end_ = nullptr;
+    while (f) {
+        WideFlight* const next = f->next;
+        f->next = nullptr;
+        f->listed = false;
+        if (static_cast<std::int32_t>(tick_ - f->due) < 0)
+            later(*f, f->due - tick_);
+        else
+            go_on(*f);
+        f = next;
+    }
+}
+
+void WideRunner::close() noexcept
+{
+    closing_ = true;
+    while (WideFlight* const f = again_) {
+        again_ = f->next;
+        f->next = nullptr;
+        f->listed = false;
+        later(*f, 0);
+    }
+}
+
+} // namespace tofu

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Atomics on elements that no single ARMW holds: double complex, long double and its complex, 128-bit integers, and
+// complex floats that lie across two words. Called by the runner under the endpoint's lock; calls vcq.
+//
+// Each domain keeps a row of lock words in its directory area (memory/directory.h), which its home VCQ and its annexes reach
+// under the same STag. An element belongs to one of them by its STADD, and is locked by the VCQ that it is reached by.
+// An initiator takes the lock by CSWAP and, in the same round trip, Gets the element (strong order: it is read after
+// the CSWAP); then it Puts the new value and frees the lock, again in one round trip. Nothing else ever touches such
+// elements atomically, so the lock orders all there is to order.
+//
+// A lock is a lease, for its holder may die or never poll again. The word holds a token of the holder's,
+// different each time. Who finds the same token for `break_after` swaps it for its own. A holder that comes to
+// put later than `hold_at_most` after it posted its CSWAP renews the lease first, by a CSWAP of its token for a new
+// one, and begins again if that fails. The gap between the two times is far beyond what a Put can be under way.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "atomic/op.h"
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+class AtomicRunner;
+
+/// The lock words of a home VCQ.
+namespace locks {
+/// STADDs of one memory agree in their low 8 bits however often it is registered (stag_address_alignment), so the
+/// choice rests on these alone.
+inline constexpr unsigned count = 32;
+constexpr unsigned index_of(utofu_stadd_t element) noexcept
+{
+    return static_cast<unsigned>(element >> 3) % count;
+}
+} // namespace locks
+
+/// One wide element under way.
+struct WideFlight {
+    enum class State : std::uint8_t {
+        locking, ///< CSWAP (and Get) in the air -> got | waiting (somebody holds it)
+        waiting, ///< for the next try -> locking
+        reading, ///< has the lock, the Get had to be posted apart -> got
+        got,     ///< has lock and value -> putting | locking (lease ran out)
+        putting, ///< Put and the freeing CSWAP in the air or to be posted -> ended
+        ended
+    };
+    struct Part : vcq::Waiter {
+        WideFlight* flight;
+    };
+
+    Part lock;  ///< hears of CSWAPs on the lock word
+    Part data;  ///< hears of Gets and Puts
+    AtomicOp* op;
+    WideFlight* next;          ///< in its slot's chain or the list of those to go on
+    std::size_t first;         ///< number of the element
+    utofu_vcq_id_t vcq;        ///< of the target, for element and lock word
+    utofu_stadd_t element;
+    utofu_stadd_t lock_word;
+    std::uint64_t expect;      ///< what the CSWAP compares with: 0, or a token to be broken or renewed
+    std::uint64_t token;
+    std::uint64_t seen;        ///< a stranger's token ...
+    std::chrono::steady_clock::time_point seen_since; ///< ... and since when
+    std::chrono::steady_clock::time_point posted_at;  ///< the last CSWAP that took or renewed the lock
+    std::uint32_t due;
+    std::uint16_t attempts;
+    std::uint8_t slot;
+    std::uint8_t place;        ///< of AtomicScratch
+    std::uint8_t in_air;
+    State state;
+    bool listed;               ///< in the list of those to go on
+    bool lock_won;
+    bool have_data;
+    bool put_posted;
+    bool free_posted;
+    int code;
+    alignas(16) std::byte value[32];
+    std::byte operand[32];
+    std::byte compare[32];
+};
+
+class WideRunner {
+  public:
+    static constexpr std::size_t max_flights = 96;
+    static constexpr std::chrono::milliseconds break_after{1000};
+    static constexpr std::chrono::milliseconds hold_at_most{300};
+
+    WideRunner(AtomicRunner& runner, vcq::Vcq& vcq, AtomicScratch& scratch) noexcept;
+
+    /// Takes over the element number `first` at `element`. busy: not now, nothing has happened.
+    [[nodiscard]] vcq::Post start(AtomicOp& op, std::size_t first, const Target& element) noexcept;
+    [[nodiscard]] bool wants_progress() const noexcept { return again_ != nullptr; }
+    void progress() noexcept;
+    void close() noexcept;
+
+  private:
+    struct Slot {
+        WideFlight* active = nullptr;
+        WideFlight* waiting = nullptr;
+        WideFlight* last = nullptr;
+    };
+    static constexpr unsigned slot_count = 128;
+
+    static void lock_answer(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void data_answer(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] bool lock_table(utofu_vcq_id_t vcq, utofu_stadd_t& base) noexcept;
+    void go_on(WideFlight& f) noexcept;
+    [[nodiscard]] bool post_lock(WideFlight& f) noexcept;
+    [[nodiscard]] bool post_get(WideFlight& f) noexcept;
+    [[nodiscard]] bool post_put(WideFlight& f) noexcept;
+    void judge_lock(WideFlight& f) noexcept;
+    void compute(WideFlight& f) noexcept;
+    void later(WideFlight& f, std::uint32_t ticks) noexcept;
+    void end(WideFlight& f) noexcept;
+    [[nodiscard]] std::uint64_t next_token() noexcept;
+
+    AtomicRunner& runner_;
+    vcq::Vcq& vcq_;
+    AtomicScratch& scratch_;
+    std::uint64_t token_;
+    std::uint32_t tick_ = 0;
+    bool closing_ = false;
+    utofu_vcq_id_t last_vcq_ = 0; ///< of the table found last
+    utofu_stadd_t last_base_ = 0;
+    WideFlight* again_ = nullptr;
+    WideFlight* again_end_ = nullptr;
+    Slot slots_[slot_count];
+    Pool<WideFlight> flights_{max_flights};
+};
+
+} // namespace tofu

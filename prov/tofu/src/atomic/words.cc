@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The runner's common part: the lines of those who wait, the cutting into words, and native ARMWs.
+// Called by atomic and by the poll of the VCQ; calls vcq and, for loops, loop.cc; ends are in end.cc.
+#include "atomic/runner.h"
+
+#include <rdma/fi_errno.h>
+
+#include "provider/error.h"
+
+namespace tofu {
+
+using vcq::Notice;
+using vcq::Post;
+
+AtomicRunner::AtomicRunner(vcq::Vcq& vcq) noexcept
+    : vcq_(vcq), crossing_(vcq),
+      random_(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) >> 4) | 1),
+      wide_(*this, vcq, scratch_)
+{
+}
+
+AtomicOp* AtomicRunner::alloc() noexcept
+{
+    AtomicOp* op = ops_.alloc();
+    if (!op) [[unlikely]]
+        return nullptr;
+    op->runner = this;
+    op->notify = &event_done; // the operation itself waits for its event only
+    op->err = op->prov_errno = 0;
+    op->purse = nullptr;
+    op->next = op->loop_next = op->loop_prev = nullptr;
+    op->strong = op->event_posted = op->by_get = false;
+    op->event = AtomicEvent::none;
+    op->by_directory = op->retried = op->took_effect = false;
+    op->targets = op->at_target = 0;
+    op->in_target = op->started = op->total = 0;
+    op->words = 0;
+    op->operand.clear();
+    op->compare.clear();
+    op->result.clear();
+    return op;
+}
+
+void AtomicRunner::release(AtomicOp* op) noexcept
+{
+    op->copy.reset();
+    ops_.release(op);
+}
+
+// --- the lines
+
+bool AtomicRunner::loops_at(utofu_vcq_id_t home) const noexcept
+{
+    for (const AtomicOp* op = looping_; op; op = op->loop_next)
+        if (op->home == home)
+            return true;
+    return false;
+}
+
+bool AtomicRunner::may_start(const AtomicOp& op) const noexcept
+{
+    if (op.words != 0) // has started already
+        return true;
+    return !ordered_ || !loops_at(op.home);
+}
+
+void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
+{
+    op->pending = 1;
+    op->row = nullptr;
+    op->in_row = fits_row(*op);
+    // A span reads the lists after its Get.
+    op->in_spans = op->method == Method::loop && op->total * op->size >= least_span && !inject;
+    ++outstanding_;
+    if (inject) {
+        // Whoever ends while we start is not given back before we have looked: one more reference.
+        ++op->pending;
+        if (op->by_directory) // may have to begin again
+            keep_injected(*op);
+    }
+    const Lack lack = waiting_.holds(op->home) ? Lack::peer : start(*op);
+    if (lack == Lack::nothing) [[likely]]
+        all_started(*op);
+    else
+        waiting_.push(*op, op->home, lack);
+    if (!inject)
+        return;
+    if (op->started < op->total && !op->copy)
+        keep_injected(*op);
+    if (settle(*op, UTOFU_SUCCESS))
+        finish(*op);
+}
+
+/// Copies what has not been read of the operand and compare lists. Slow path: others wait, or the window was full.
+void AtomicRunner::keep_injected(AtomicOp& op) noexcept
+{
+    const std::size_t left = op.total - op.started;
+    const std::size_t lists = (op.reads_operand ? 1 : 0) + (op.reads_compare ? 1 : 0);
+    if (lists == 0)
+        return;
+    op.copy.reset(new (std::nothrow) std::byte[left * op.size * lists]);
+    if (!op.copy) {
+        abandon(op, FI_ENOMEM, 0);
+        return;
+    }
+    // The lists are addressed by element number: the pieces before the copy have no memory behind them any
+    // more, and nobody asks for them.
+    std::byte* at = op.copy.get();
+    for (Pieces* list : {op.reads_operand ? &op.operand : nullptr,
+                         op.reads_compare ? &op.compare : nullptr}) {
+        if (!list)
+            continue;
+        list->gather(at, op.started, left, op.size);
+        list->clear();
+        list->add(nullptr, op.started);
+        list->add(at, left);
+        at += left * op.size;
+    }
+}
+
+/// Stops an operation that has failed: no further word is started.
+void AtomicRunner::abandon(AtomicOp& op, int err, int code) noexcept
+{
+    if (op.err == 0) {
+        op.err = err;
+        op.prov_errno = code;
+    }
+    op.started = op.total;
+}
+
+/// Order across the VCQs of a peer, where it was promised.
+bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
+{
+    return !crossing_.begun() || !op.strong ||
+           crossing_.pass(op.home, op.target[op.at_target].at.vcq);
+}
+
+/// Starts what can be started now of an operation; what it lacks then.
+Lack AtomicRunner::start(AtomicOp& op) noexcept
+{
+    if (!may_start(op))
+        return Lack::peer;
+    if (op.in_row) {
+        if (op.started != op.total && !may_go_on(op))
+            return Lack::peer;
+        return start_row(op) ? Lack::nothing : Lack::room;
+    }
+    while (op.started < op.total) {
+        if (!may_go_on(op) || (op.in_spans && meets_span(op)))
+            return Lack::peer;
+        if (!start_word(op))
+            return Lack::room;
+    }
+    return Lack::nothing;
+}
+
+void AtomicRunner::all_started(AtomicOp& op) noexcept
+{
+    if (settle(op, UTOFU_SUCCESS))
+        finish(op);
+}
+
+// --- words
+
+/// The word of the element at `at`, the first of `left` neighbours: as many of them as one ARMW can serve. Atomicity is
+/// per element, so that neighbours in one word may share it.
+void AtomicRunner::cut_word(const AtomicOp& op, const Target& at, std::size_t left, Flight& f) const noexcept
+{
+    const bool single = op.method == Method::add || op.method == Method::cswap;
+    const unsigned in8 = static_cast<unsigned>(at.stadd & 7);
+    std::size_t n = single ? 1 : (8 - in8) / op.size;
+    if (n > left)
+        n = left;
+    // The narrower word where it is enough: fewer strangers to meet in a loop.
+    bool narrow = (in8 & 3) + n * op.size <= 4;
+    if (op.method == Method::swap && op.size == 4 && !narrow && (in8 != 0 || n != 2))
+        n = 1, narrow = true; // a swap has no neutral operand: whole words only
+    f.width = narrow ? 4 : 8;
+    f.vcq = at.vcq;
+    f.word = at.stadd & ~static_cast<utofu_stadd_t>(f.width - 1);
+    f.offset = static_cast<std::uint8_t>(at.stadd - f.word);
+    f.elements = static_cast<std::uint8_t>(n);
+}
+
+/// A flight for the word of the element number `first`, which is at `at` with `left` neighbours. Null: none is free.
+Flight* AtomicRunner::new_flight(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept
+{
+    Flight* const f = flights_.alloc();
+    if (!f)
+        return nullptr;
+    f->op = &op;
+    f->next = nullptr;
+    f->attempts = 0;
+    f->due = 0;
+    f->slot = nullptr;
+    f->first = first;
+    cut_word(op, at, left, *f);
+    f->operand = f->compare = 0;
+    if (op.reads_operand)
+        op.operand.gather(reinterpret_cast<std::byte*>(&f->operand) + f->offset, f->first,
+                          f->elements, op.size);
+    if (op.reads_compare)
+        op.compare.gather(reinterpret_cast<std::byte*>(&f->compare) + f->offset, f->first,
+                          f->elements, op.size);
+    // A small sum whose element ends its word cannot carry into a neighbour.
+    const bool top_sum = op.method == Method::loop && op.op == FI_SUM && op.size < 4 &&
+                         f->elements == 1 && f->offset + op.size == f->width &&
+                         op.integer;
+    f->loops = op.method == Method::loop && !top_sum;
+    f->scratch = 0;
+    return f;
+}
+
+/// Starts one word, or many that loop. False when nothing more can be posted now; the operation stays as it was.
+bool AtomicRunner::start_word(AtomicOp& op) noexcept
+{
+    if (vcq_.window_free() <= window_reserve)
+        return false;
+    const AtomicOp::Piece& target = op.target[op.at_target];
+    const Target at{target.at.vcq, target.at.stadd + op.in_target * op.size};
+    const std::size_t left = target.elements - op.in_target;
+    const bool across = op.size == 8 && (at.stadd & 7) != 0; // two words
+    if (op.method == Method::wide || across) [[unlikely]]
+        return ++op.pending, took(op, wide_.start(op, op.started, at), 1);
+    if (is_span(op, left))
+        return start_span(op, at, left);
+    Flight* const f = new_flight(op, op.started, at, left);
+    if (!f)
+        return false;
+    ++op.pending;
+    const Post posted = f->loops ? begin_loop(*f) : op.by_get ? get_word(*f) : post_native(*f);
+    const unsigned elements = f->elements;
+    if (posted != Post::done) [[unlikely]]
+        flights_.release(f);
+    return took(op, posted, elements);
+}
+
+/// What start_word() does with the answer to its post.
+bool AtomicRunner::took(AtomicOp& op, Post posted, std::size_t elements) noexcept
+{
+    if (posted == Post::done) [[likely]] {
+        advance(op, elements);
+        return true;
+    }
+    --op.pending;
+    if (posted == Post::busy)
+        return false;
+    const int code = vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
+    abandon(op, fi_error_of(code), code);
+    return true;
+}
+
+void AtomicRunner::settle_wide(AtomicOp& op, int code) noexcept
+{
+    if (code != UTOFU_SUCCESS)
+        abandon(op, fi_error_of(code), code);
+    else
+        op.took_effect = true;
+    if (settle(op, code))
+        finish(op);
+}
+
+void AtomicRunner::advance(AtomicOp& op, std::size_t elements) noexcept
+{
+    if (op.words++ == 0 && op.multi) {
+        op.loop_next = looping_;
+        op.loop_prev = nullptr;
+        if (looping_)
+            looping_->loop_prev = &op;
+        looping_ = &op;
+    }
+    op.started += elements;
+    op.in_target += elements;
+    if (op.in_target == op.target[op.at_target].elements) {
+        ++op.at_target;
+        op.in_target = 0;
+    }
+}
+
+Post AtomicRunner::post_native(Flight& f) noexcept
+{
+    const AtomicOp& op = *f.op;
+    vcq::How how;
+    how.when = vcq::When::delivered;
+    how.strong_order = op.strong;
+    how.waiter = &f;
+    // One word only: its ARMW is the operation's end, and tells the target so by itself.
+    how.remote_notice = op.event == AtomicEvent::write && f.elements == op.total;
+    f.notify = &word_done;
+    utofu_armw_op code = UTOFU_ARMW_OP_ADD;
+    std::uint64_t operand = f.operand;
+    switch (op.method) {
+    case Method::swap: code = UTOFU_ARMW_OP_SWAP; break;
+    case Method::read: code = UTOFU_ARMW_OP_OR; operand = 0; break;
+    case Method::bits_or: code = UTOFU_ARMW_OP_OR; break;
+    case Method::bits_xor: code = UTOFU_ARMW_OP_XOR; break;
+    case Method::bits_and: {
+        code = UTOFU_ARMW_OP_AND;
+        const unsigned bits = f.elements * op.size * 8u;
+        const std::uint64_t ours = bits == 64 ? ~0ull : ((1ull << bits) - 1) << (f.offset * 8);
+        operand |= ~ours;
+        break;
+    }
+    case Method::cswap: return post_swap(f, how);
+    case Method::add: case Method::loop: // loop: a small sum at the end of its word
+    case Method::none: case Method::wide: break;
+    }
+    if (how.remote_notice)
+        f.op->event_posted = true;
+    const Post posted = f.width == 8
+        ? vcq_.armw8(f.vcq, code, operand, f.word, how)
+        : vcq_.armw4(f.vcq, code, static_cast<std::uint32_t>(operand), f.word, how);
+    if (posted != Post::done)
+        f.op->event_posted = false;
+    return posted;
+}
+
+Post AtomicRunner::post_swap(Flight& f, vcq::How how) noexcept
+{
+    if (how.remote_notice)
+        f.op->event_posted = true;
+    const Post posted = f.width == 8
+        ? vcq_.cswap8(f.vcq, f.compare, f.operand, f.word, how)
+        : vcq_.cswap4(f.vcq, static_cast<std::uint32_t>(f.compare),
+                      static_cast<std::uint32_t>(f.operand), f.word, how);
+    if (posted != Post::done)
+        f.op->event_posted = false;
+    return posted;
+}
+
+void AtomicRunner::word_done(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    Flight* const f = static_cast<Flight*>(self);
+    AtomicRunner* const runner = f->op->runner;
+    if (notice.code != UTOFU_SUCCESS && f->op->op == FI_ATOMIC_READ && !runner->closing_) [[unlikely]] {
+        // An ARMW may not touch memory registered for reading only (guide 3.6.2.1), a Get may. Nobody but
+        // the owner's CPU writes there, and the TNI reads an aligned word within one cache line.
+        f->op->by_get = true;
+        switch (runner->get_word(*f)) {
+        case Post::done: return;
+        case Post::busy: runner->post_later(*f, runner->tick_); return;
+        case Post::error: break;
+        }
+    }
+    runner->settle_word(*f, notice.value, notice.code);
+}
+
+Post AtomicRunner::get_word(Flight& f) noexcept
+{
+    f.notify = &got_word;
+    if (f.scratch == 0 && (f.scratch = scratch_.alloc(vcq_)) == 0)
+        return Post::busy;
+    vcq::How how;
+    how.when = vcq::When::delivered;
+    how.strong_order = f.op->strong;
+    how.waiter = &f;
+    const Post posted =
+        vcq_.get(f.vcq, scratch_.stadd(f.scratch), f.word, f.width, how);
+    if (posted != Post::done) {
+        scratch_.release(f.scratch);
+        f.scratch = 0;
+    }
+    return posted;
+}
+
+void AtomicRunner::got_word(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    Flight* const f = static_cast<Flight*>(self);
+    AtomicRunner* const runner = f->op->runner;
+    std::uint64_t value = 0;
+    std::memcpy(&value, runner->scratch_.data(f->scratch), f->width);
+    runner->scratch_.release(f->scratch);
+    runner->settle_word(*f, value, notice.code);
+}
+
+/// The end of one word, whose content was `before`. The flight is gone afterwards, and perhaps the operation.
+void AtomicRunner::settle_word(Flight& f, std::uint64_t before, int code) noexcept
+{
+    AtomicOp& op = *f.op;
+    if (code == UTOFU_SUCCESS) [[likely]] {
+        op.took_effect = true;
+        if (op.fetches)
+            op.result.scatter(reinterpret_cast<const std::byte*>(&before) + f.offset, f.first,
+                              f.elements, op.size);
+    } else {
+        abandon(op, fi_error_of(code), code);
+        op.event_posted &= !left_no_event(code);
+    }
+    flights_.release(&f);
+    if (settle(op, code))
+        finish(op);
+}
+
+// --- progress
+
+void AtomicRunner::progress() noexcept
+{
+    ++tick_;
+    if (again_)
+        retry_posts();
+    if (stale_)
+        resolve_stale();
+    if (wide_.wants_progress())
+        wide_.progress();
+    if (spans_)
+        go_on_with_spans();
+    while (AtomicOp* const op = events_) {
+        events_ = op->next;
+        op->next = nullptr;
+        AtomicOp* const rest = events_;
+        finish(*op);
+        if (events_ != rest) // still busy: it has put itself back
+            break;
+    }
+    waiting_.resume([this](AtomicOp& op) { return start(op); }, [this](AtomicOp& op) { all_started(op); });
+}
+
+void AtomicRunner::close() noexcept
+{
+    closing_ = true;
+    while (!waiting_.empty())
+        waiting_.resume([](AtomicOp&) { return Lack::nothing; },
+                        [this](AtomicOp& op) {
+                            abandon(op, FI_ECANCELED, 0);
+                            if (op.row != nullptr)
+                                leave_row(*op.row);
+                            all_started(op);
+                        });
+    while (Flight* const f = again_) {
+        again_ = f->next;
+        f->next = nullptr;
+        if (f->loops)
+            end_batch(*f, 0, UTOFU_ERR_MRQ_OTHER);
+        else
+            settle_word(*f, 0, UTOFU_ERR_MRQ_OTHER);
+    }
+    go_on_with_spans(); // for the last time
+    wide_.close();
+    resolve_stale();
+    while (AtomicOp* const op = events_) {
+        events_ = op->next;
+        op->next = nullptr;
+        finish(*op);
+    }
+}
+
+} // namespace tofu

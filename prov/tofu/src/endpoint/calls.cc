@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_endpoint(3), fi_cm(3), fi_control(3): the calls of the application on an endpoint or an alias of it, as shims
+// over Endpoint. Called through the tables at the end.
+#include "endpoint/calls.h"
+
+#include <cstring>
+#include <new>
+
+#include <rdma/fi_errno.h>
+
+#include "endpoint/endpoint.h"
+#include "info/attributes.h"
+#include "provider/refusal.h"
+#include "rma/engine.h"
+
+namespace tofu {
+
+namespace {
+
+EndpointFace& face_of(struct fid* f) noexcept
+{
+    return *static_cast<EndpointFace*>(reinterpret_cast<fid_ep*>(f));
+}
+Endpoint& endpoint_of(struct fid* f) noexcept { return *face_of(f).endpoint; }
+
+constexpr std::uint64_t both_sides = FI_TRANSMIT | FI_RECV;
+
+/// FI_GETOPSFLAG and FI_SETOPSFLAG: the word says by FI_TRANSMIT or FI_RECV which side is meant (fi_endpoint(3)).
+std::uint64_t* side_of(EndpointFace& face, std::uint64_t flags) noexcept
+{
+    switch (flags & both_sides) {
+    case FI_TRANSMIT: return &face.tx_flags;
+    case FI_RECV: return &face.rx_flags;
+    default: return nullptr;
+    }
+}
+
+/// Sets the default flags of the side that the word names. 0, -FI_EINVAL, or -FI_EBADFLAGS: a flag that calls would
+/// have to ignore.
+int set_side(EndpointFace& face, std::uint64_t word) noexcept
+{
+    std::uint64_t* const side = side_of(face, word);
+    if (side == nullptr)
+        return -FI_EINVAL;
+    const std::uint64_t flags = word & ~both_sides;
+    const std::uint64_t offered = side == &face.tx_flags ? limits::tx_op_flags : limits::rx_op_flags;
+    if ((flags & ~offered) != 0)
+        return -FI_EBADFLAGS;
+    *side = flags;
+    return 0;
+}
+
+} // namespace
+
+// --- what Endpoint does for them
+
+int Endpoint::control(int command, void* argument, EndpointFace& face) noexcept
+{
+    switch (command) {
+    case FI_ENABLE:
+        return &face == this ? enable() : -FI_EINVAL;
+    case FI_ALIAS: {
+        auto* wanted = static_cast<struct fi_alias*>(argument);
+        return wanted == nullptr ? -FI_EINVAL : alias(face, wanted->fid, wanted->flags);
+    }
+    case FI_GETOPSFLAG: {
+        auto* word = static_cast<std::uint64_t*>(argument);
+        std::uint64_t* side = word != nullptr ? side_of(face, *word) : nullptr;
+        if (side == nullptr)
+            return -FI_EINVAL;
+        *word = *side;
+        return 0;
+    }
+    case FI_SETOPSFLAG:
+        return argument != nullptr ? set_side(face, *static_cast<std::uint64_t*>(argument)) : -FI_EINVAL;
+    default: // FI_GETWAIT belongs to queues and counters, FI_BACKLOG to passive endpoints
+        return -FI_ENOSYS;
+    }
+}
+
+int Endpoint::alias(const EndpointFace& of, struct fid** made, std::uint64_t flags) noexcept
+{
+    if (made == nullptr)
+        return -FI_EINVAL;
+    if (!enabled_)
+        return -FI_EOPBADSTATE;
+    auto* face = new (std::nothrow) EndpointFace(of);
+    if (face == nullptr)
+        return -FI_ENOMEM;
+    face->fid.ops = &alias_fid_ops;
+    if (int ret = set_side(*face, flags); ret != 0) {
+        delete face;
+        return ret;
+    }
+    aliases_.fetch_add(1, std::memory_order_relaxed);
+    *made = &face->fid;
+    return 0;
+}
+
+int Endpoint::get_option(int level, int name, void* value, std::size_t* length) noexcept
+{
+    if (level != FI_OPT_ENDPOINT)
+        return -FI_ENOPROTOOPT;
+    if (value == nullptr || length == nullptr)
+        return -FI_EINVAL;
+    std::size_t answer = 0;
+    switch (name) {
+    case FI_OPT_MIN_MULTI_RECV: answer = min_multi_recv_; break;
+    case FI_OPT_CM_DATA_SIZE: answer = 0; break; // no connections
+    case FI_OPT_TX_SIZE: answer = tx_attr_.size; break;
+    case FI_OPT_RX_SIZE: answer = rx_attr_.size; break;
+    case FI_OPT_FI_HMEM_P2P:
+    case FI_OPT_XPU_TRIGGER: return -FI_EOPNOTSUPP; // no memory of devices
+    default: return -FI_ENOPROTOOPT;
+    }
+    const std::size_t room = *length;
+    *length = sizeof(answer);
+    if (room < sizeof(answer))
+        return -FI_ETOOSMALL;
+    std::memcpy(value, &answer, sizeof(answer));
+    return 0;
+}
+
+int Endpoint::set_option(int level, int name, const void* value, std::size_t length) noexcept
+{
+    if (level != FI_OPT_ENDPOINT)
+        return -FI_ENOPROTOOPT;
+    if (name != FI_OPT_MIN_MULTI_RECV)
+        return name == FI_OPT_FI_HMEM_P2P ? -FI_EOPNOTSUPP : -FI_ENOPROTOOPT;
+    if (value == nullptr || length != sizeof(min_multi_recv_))
+        return -FI_EINVAL;
+    std::memcpy(&min_multi_recv_, value, sizeof(min_multi_recv_));
+    return 0;
+}
+
+// --- shims
+
+namespace {
+
+extern "C" {
+
+int tofu_ep_close(struct fid* f) noexcept { return endpoint_of(f).close(); }
+
+int tofu_alias_close(struct fid* f) noexcept
+{
+    EndpointFace& face = face_of(f);
+    face.endpoint->drop_alias();
+    delete &face;
+    return 0;
+}
+
+int tofu_ep_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept
+{
+    return endpoint_of(f).bind(object, flags);
+}
+
+int tofu_ep_control(struct fid* f, int command, void* argument) noexcept
+{
+    EndpointFace& face = face_of(f);
+    return face.endpoint->control(command, argument, face);
+}
+
+ssize_t tofu_ep_cancel(fid_t f, void* context) noexcept { return endpoint_of(f).cancel(context); }
+
+int tofu_ep_getopt(fid_t f, int level, int name, void* value, size_t* length) noexcept
+{
+    return endpoint_of(f).get_option(level, name, value, length);
+}
+
+int tofu_ep_setopt(fid_t f, int level, int name, const void* value, size_t length) noexcept
+{
+    return endpoint_of(f).set_option(level, name, value, length);
+}
+
+ssize_t tofu_ep_rx_size_left(struct fid_ep* ep) noexcept
+{
+    Endpoint& endpoint = Endpoint::of(ep);
+    return endpoint.enabled() ? static_cast<ssize_t>(endpoint.rx_attr().size) : -FI_EOPBADSTATE;
+}
+
+int tofu_ep_getname(fid_t f, void* address, size_t* length) noexcept
+{
+    return endpoint_of(f).name(address, length);
+}
+}
+
+} // namespace
+
+fi_ops endpoint_fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = tofu_ep_close,
+    .bind = tofu_ep_bind,
+    .control = tofu_ep_control,
+    .ops_open = refuses<-FI_ENOSYS>,
+    .tostr = nullptr,
+    .ops_set = nullptr,
+};
+fi_ops alias_fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = tofu_alias_close,
+    .bind = refuses<-FI_EINVAL>,
+    .control = tofu_ep_control,
+    .ops_open = refuses<-FI_ENOSYS>,
+    .tostr = nullptr,
+    .ops_set = nullptr,
+};
+fi_ops_ep endpoint_ops = {
+    .size = sizeof(fi_ops_ep),
+    .cancel = tofu_ep_cancel,
+    .getopt = tofu_ep_getopt,
+    .setopt = tofu_ep_setopt,
+    .tx_ctx = refuses<-FI_ENOSYS>,
+    .rx_ctx = refuses<-FI_ENOSYS>,
+    .rx_size_left = tofu_ep_rx_size_left,
+    // Sends are refused for many reasons, of which some are the peer's: no number is a promise.
+    .tx_size_left = refuses<-FI_ENOSYS>,
+};
+fi_ops_cm endpoint_cm_ops = cm_ops_with(tofu_ep_getname);
+
+} // namespace tofu

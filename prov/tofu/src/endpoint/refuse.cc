@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Operation tables whose every call refuses (provider/refusal.h), and those of which one direction does.
+// Used by endpoint.cc. Calls nothing.
+#include <rdma/fi_errno.h>
+
+#include "endpoint/calls.h"
+#include "provider/refusal.h"
+
+namespace tofu {
+
+namespace {
+
+template <int code>
+constexpr RefusingOps refusing() noexcept
+{
+    constexpr auto no = refuses<code>;
+    return {
+        {sizeof(fi_ops_msg), no, no, no, no, no, no, no, no, no},
+        {sizeof(fi_ops_rma), no, no, no, no, no, no, no, no, no},
+        {sizeof(fi_ops_tagged), no, no, no, no, no, no, no, no, no},
+        {sizeof(fi_ops_atomic), no, no, no, no, no, no, no, no, no, no, no, no, no},
+    };
+}
+
+/// Messages and tagged ones have the same calls in either direction.
+template <class Ops>
+Ops half_of(Ops ops, bool sends) noexcept
+{
+    constexpr auto no = refuses<-FI_EOPNOTSUPP>;
+    if (sends)
+        ops.recv = no, ops.recvv = no, ops.recvmsg = no;
+    else
+        ops.send = no, ops.sendv = no, ops.sendmsg = no, ops.inject = no, ops.senddata = no,
+        ops.injectdata = no;
+    return ops;
+}
+
+} // namespace
+
+RefusingOps ops_of_disabled = refusing<-FI_EOPBADSTATE>();
+RefusingOps ops_of_missing = refusing<-FI_EOPNOTSUPP>();
+
+fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept { return half_of(ops, sends); }
+fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept { return half_of(ops, sends); }
+
+namespace {
+constexpr auto nosys = refuses<-FI_ENOSYS>;
+}
+
+fi_ops_cm cm_ops_with(int (*getname)(fid_t, void*, size_t*)) noexcept
+{
+    return {sizeof(fi_ops_cm), nosys, getname, nosys, nosys, nosys, nosys, nosys, nosys, nosys};
+}
+
+fi_ops_collective no_collective_ops = {sizeof(fi_ops_collective), nosys, nosys, nosys, nosys, nosys,
+                                       nosys, nosys, nosys, nosys, nosys, nosys};
+
+} // namespace tofu

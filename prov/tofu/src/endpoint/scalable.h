@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_scalable_ep: one address over several transmit and receive contexts. It holds what they have in common and moves
+// no byte itself: each context is an Endpoint of one direction, with a VCQ, a lock and engines of its own. Called by
+// the application; calls domain, endpoint.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include <rdma/fi_endpoint.h>
+
+#include "endpoint/endpoint.h"
+#include "info/address.h"
+#include "info/attributes.h"
+#include "info/names.h"
+
+namespace tofu {
+
+class AddressVector;
+class Domain;
+
+/// Receive context i is the domain's endpoint number `first + i`: fi_rx_addr names it by adding. A transmit context
+/// has any number; its HELLO says whose address it stands for.
+class ScalableEndpoint final : public fid_ep {
+  public:
+    /// fi_scalable_ep(3); holds the domain. 0, -FI_EINVAL, -FI_ENOMEM, -FI_ENOSPC (the domain has not that many numbers
+    /// left).
+    static int open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context) noexcept;
+    static ScalableEndpoint& of(fid_ep* e) noexcept { return *static_cast<ScalableEndpoint*>(e); }
+
+    [[nodiscard]] EndpointAddress address() const noexcept;
+    /// Null before fi_scalable_ep_bind.
+    [[nodiscard]] AddressVector* av() noexcept { return av_; }
+    /// Makes the service name known that it was opened for, once. 0 or -FI_E*.
+    int announce() noexcept;
+    [[nodiscard]] names::Announcement& announcement() noexcept { return announcement_; }
+    /// A context was closed.
+    void drop_context(Part part, unsigned slot) noexcept;
+
+    // --- the calls of fi_ep's operation tables
+    int open_context(Part part, int slot, fi_tx_attr* tx, fi_rx_attr* rx, fid_ep** ep,
+                     void* context) noexcept;
+    int bind(struct fid* object, std::uint64_t flags) noexcept;
+    int control(int command, void* argument) noexcept;
+    int name(void* address, std::size_t* length) const noexcept;
+    int get_option(int level, int name, void* value, std::size_t* length) noexcept;
+    int set_option(int level, int name, const void* value, std::size_t length) noexcept;
+    int close() noexcept;
+
+  private:
+    /// A closed receive context is not opened again: peers may still write to its rings.
+    enum class Slot : std::uint8_t { free, open, closed };
+
+    ScalableEndpoint() = default;
+    int set_up(Domain& domain, const fi_info& info, void* context) noexcept;
+
+    Domain* domain_ = nullptr;
+    AddressVector* av_ = nullptr;
+    EndpointPlan plan_{}; ///< what contexts inherit
+    unsigned first_ = 0;  ///< number of receive context 0
+    unsigned tx_count_ = 1;
+    unsigned rx_count_ = 1;
+    std::mutex mutex_; ///< of the three below
+    Slot tx_[limits::max_contexts] = {};
+    Slot rx_[limits::max_contexts] = {};
+    bool announced_ = false;
+    std::atomic<int> contexts_{0};
+    names::Announcement announcement_;
+};
+
+} // namespace tofu

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See info.h: what the hints ask for is judged in hints.h; here the answer is filled in. Memory is the C library's:
+// libfabric frees it.
+#include "info/info.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+#include "info/attributes.h"
+#include "info/hints.h"
+#include "info/names.h"
+#include "object/domain.h"
+#include "object/fabric.h"
+#include "provider/log.h"
+#include "vcq/backend.h"
+
+namespace tofu {
+namespace {
+
+/// Control queues of a TNI of the Tofu-D that user programs may have (guide, table 6.2): no call of the library tells.
+constexpr std::size_t cqs_per_tni = 9;
+
+/// Room for the attributes of newer libfabric versions, whose free functions look at them.
+template <class T>
+T* allocate() noexcept
+{
+    return static_cast<T*>(std::calloc(1, sizeof(T) + 256));
+}
+
+/// Without hints: all that can be had, which is what a caller compares with its wishes. With hints that name no
+/// order: that of messages, for the others cost a flag on each transfer.
+std::uint64_t granted_order(std::uint64_t caps, const std::uint64_t* hint) noexcept
+{
+    if (hint == nullptr)
+        return orders_for(caps);
+    return *hint != 0 ? *hint : FI_ORDER_SAS;
+}
+
+void fill_tx(fi_tx_attr& tx, std::uint64_t caps, const fi_tx_attr* hint) noexcept
+{
+    tx.caps = caps & limits::tx_caps;
+    tx.op_flags = hint != nullptr ? hint->op_flags : 0;
+    tx.msg_order = granted_order(caps, hint != nullptr ? &hint->msg_order : nullptr);
+    tx.inject_size = limits::inject_size;
+    tx.size = hint != nullptr && hint->size != 0 ? hint->size : limits::tx_size;
+    tx.iov_limit = limits::iov_limit;
+    tx.rma_iov_limit = limits::rma_iov_limit;
+}
+
+void fill_rx(fi_rx_attr& rx, std::uint64_t caps, const fi_rx_attr* hint) noexcept
+{
+    rx.caps = caps & limits::rx_caps;
+    rx.op_flags = hint != nullptr ? hint->op_flags : 0;
+    rx.msg_order = granted_order(caps, hint != nullptr ? &hint->msg_order : nullptr);
+    rx.size = hint != nullptr && hint->size != 0 ? hint->size : limits::rx_size;
+    rx.iov_limit = limits::iov_limit;
+}
+
+void fill_ep(fi_ep_attr& ep, const fi_ep_attr* hint) noexcept
+{
+    ep.type = FI_EP_RDM;
+    ep.protocol = protocol;
+    ep.protocol_version = wire_version;
+    ep.max_msg_size = limits::max_msg_size;
+    ep.max_order_raw_size = limits::max_msg_size;
+    ep.max_order_war_size = limits::max_msg_size;
+    ep.max_order_waw_size = limits::max_msg_size;
+    ep.mem_tag_format =
+        hint != nullptr && hint->mem_tag_format != 0 ? hint->mem_tag_format : limits::tag_format;
+    ep.tx_ctx_cnt = hint != nullptr && hint->tx_ctx_cnt != 0 ? hint->tx_ctx_cnt : 1;
+    ep.rx_ctx_cnt = hint != nullptr && hint->rx_ctx_cnt != 0 ? hint->rx_ctx_cnt : 1;
+}
+
+template <class E>
+E asked(E hint, E unspecified, E otherwise) noexcept
+{
+    return hint != unspecified ? hint : otherwise;
+}
+
+bool fill_domain(fi_domain_attr& domain, int mr_mode, std::size_t vcqs, const fi_domain_attr* hint) noexcept
+{
+    static constexpr fi_domain_attr none{};
+    const fi_domain_attr& wish = hint != nullptr ? *hint : none;
+    domain.name = strdup(domain_name);
+    domain.threading = asked(wish.threading, FI_THREAD_UNSPEC, FI_THREAD_SAFE);
+    // Automatic progress costs a thread per domain: for those who ask for it.
+    domain.control_progress =
+        wish.control_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+    domain.data_progress = wish.data_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+    domain.resource_mgmt = asked(wish.resource_mgmt, FI_RM_UNSPEC, FI_RM_ENABLED);
+    domain.av_type = asked(wish.av_type, FI_AV_UNSPEC, FI_AV_TABLE);
+    domain.mr_mode = mr_mode;
+    domain.mr_key_size = limits::mr_key_size;
+    domain.cq_data_size = limits::cq_data_size;
+    domain.cq_cnt = limits::object_count;
+    domain.ep_cnt = std::min<std::size_t>(vcqs - 1, max_endpoints);
+    domain.tx_ctx_cnt = domain.ep_cnt;
+    domain.rx_ctx_cnt = domain.ep_cnt;
+    // Each context has a VCQ and a number of its own: half of them for either kind.
+    const std::size_t contexts = std::clamp<std::size_t>(domain.ep_cnt / 2, 1, limits::max_contexts);
+    domain.max_ep_tx_ctx = contexts;
+    domain.max_ep_rx_ctx = contexts;
+    domain.max_ep_stx_ctx = domain.ep_cnt;
+    domain.max_ep_srx_ctx = domain.ep_cnt;
+    domain.cntr_cnt = limits::object_count;
+    domain.mr_iov_limit = limits::mr_iov_limit;
+    domain.mr_cnt = limits::mr_count;
+    domain.max_err_data = limits::max_err_data;
+    domain.caps = limits::domain_caps;
+    return domain.name != nullptr;
+}
+
+bool copy_address(const void* from, std::size_t length, void*& to, std::size_t& to_length) noexcept
+{
+    if (from == nullptr)
+        return true;
+    to = std::malloc(length);
+    if (to == nullptr)
+        return false;
+    std::memcpy(to, from, length);
+    to_length = length;
+    return true;
+}
+
+/// For a half-made info; fi_freeinfo would import a version of libfabric's symbol.
+void release(fi_info* info) noexcept
+{
+    if (info->domain_attr != nullptr)
+        std::free(info->domain_attr->name);
+    if (info->fabric_attr != nullptr)
+        std::free(info->fabric_attr->name);
+    for (void* part : {static_cast<void*>(info->tx_attr), static_cast<void*>(info->rx_attr),
+                       static_cast<void*>(info->ep_attr), static_cast<void*>(info->domain_attr),
+                       static_cast<void*>(info->fabric_attr), info->src_addr, info->dest_addr,
+                       static_cast<void*>(info)})
+        std::free(part);
+}
+
+fi_info* make(std::uint32_t version, int mr_mode, std::size_t vcqs, const fi_info* hints) noexcept
+{
+    auto* info = allocate<fi_info>();
+    if (info == nullptr)
+        return nullptr;
+    const std::uint64_t caps = granted_caps(hints);
+    info->caps = caps;
+    info->addr_format = hints != nullptr ? hints->addr_format : static_cast<std::uint32_t>(FI_FORMAT_UNSPEC);
+    info->tx_attr = allocate<fi_tx_attr>();
+    info->rx_attr = allocate<fi_rx_attr>();
+    info->ep_attr = allocate<fi_ep_attr>();
+    info->domain_attr = allocate<fi_domain_attr>();
+    info->fabric_attr = allocate<fi_fabric_attr>();
+    bool ok = info->tx_attr != nullptr && info->rx_attr != nullptr && info->ep_attr != nullptr &&
+              info->domain_attr != nullptr && info->fabric_attr != nullptr;
+    if (ok) {
+        fill_tx(*info->tx_attr, caps, hints != nullptr ? hints->tx_attr : nullptr);
+        fill_rx(*info->rx_attr, caps, hints != nullptr ? hints->rx_attr : nullptr);
+        fill_ep(*info->ep_attr, hints != nullptr ? hints->ep_attr : nullptr);
+        ok = fill_domain(*info->domain_attr, mr_mode, vcqs,
+                         hints != nullptr ? hints->domain_attr : nullptr);
+        info->fabric_attr->name = strdup(fabric_name); // prov_name stays null: libfabric fills it in
+        info->fabric_attr->prov_version = FI_VERSION(0, 1);
+        info->fabric_attr->api_version = version;
+        ok = ok && info->fabric_attr->name != nullptr &&
+             (hints == nullptr ||
+              (copy_address(hints->src_addr, hints->src_addrlen, info->src_addr, info->src_addrlen) &&
+               copy_address(hints->dest_addr, hints->dest_addrlen, info->dest_addr,
+                            info->dest_addrlen)));
+    }
+    if (!ok) {
+        release(info);
+        return nullptr;
+    }
+    return info;
+}
+
+/// What node, service and flags of fi_getinfo stand for.
+struct Ends {
+    EndpointAddress source{};
+    EndpointAddress destination{};
+    bool to_peer = false;
+    bool source_named = false; ///< whatever the hints say of it
+    bool destination_named = false;
+};
+
+/// fi_getinfo(3): with FI_SOURCE they name this side, else the other one. False: nobody has that name.
+bool find_ends(const char* node, const char* service, std::uint64_t flags, Ends& ends) noexcept
+{
+    const bool here = (flags & FI_SOURCE) != 0;
+    ends.source_named = here;
+    ends.destination_named = !here && (node != nullptr || service != nullptr);
+    ends.source = names::placeholder(here && service != nullptr ? names::key_of(service) : 0);
+    if (node == nullptr)
+        return true;
+    if (!here && address_from_text(node, ends.destination))
+        return ends.to_peer = service == nullptr; // the text has everything
+    if (!names::is_here(node, (flags & FI_NUMERICHOST) != 0)) {
+        TOFU_INFO(FI_LOG_CORE, "%s is neither an address of ours (tofu://...) nor this machine\n", node);
+        return false;
+    }
+    // This machine without a service is no peer yet: its address comes another way (fi_av_insert(3)).
+    if (here || service == nullptr)
+        return true;
+    if (!names::find(names::key_of(service), ends.destination)) {
+        TOFU_INFO(FI_LOG_CORE, "no endpoint of this user and job is announced as %s\n", service);
+        return false;
+    }
+    return ends.to_peer = true;
+}
+
+/// Replaces an address of an info by one of ours, in the format of the info.
+bool set_address(const fi_info& info, const EndpointAddress& address, void*& to, std::size_t& length) noexcept
+{
+    std::free(to);
+    to = nullptr;
+    if (info.addr_format != FI_ADDR_STR)
+        return copy_address(&address, sizeof(address), to, length);
+    char text[address_text_size];
+    address_to_text(address, text);
+    return copy_address(text, sizeof(text), to, length);
+}
+
+bool set_addresses(fi_info& info, const Ends& ends) noexcept
+{
+    if (ends.destination_named) {
+        std::free(std::exchange(info.dest_addr, nullptr));
+        info.dest_addrlen = 0;
+    }
+    return ((info.src_addr != nullptr && !ends.source_named) ||
+            set_address(info, ends.source, info.src_addr, info.src_addrlen)) &&
+           (!ends.to_peer || set_address(info, ends.destination, info.dest_addr, info.dest_addrlen));
+}
+
+/// fi_fabric(3), fi_domain(3): the open instances that the hints name, or else the first ones. False: what they name is
+/// not ours.
+bool set_instances(fi_info& info, const fi_info* hints) noexcept
+{
+    const fid_fabric* const fabric = hints && hints->fabric_attr ? hints->fabric_attr->fabric : nullptr;
+    const fid_domain* const domain = hints && hints->domain_attr ? hints->domain_attr->domain : nullptr;
+    info.fabric_attr->fabric = Fabric::all().find(fabric);
+    info.domain_attr->domain = Domain::all().find(domain);
+    return (fabric == nullptr || info.fabric_attr->fabric != nullptr) &&
+           (domain == nullptr || info.domain_attr->domain != nullptr);
+}
+
+} // namespace
+
+bool narrow_tx(const fi_tx_attr& asked, std::uint64_t caps, fi_tx_attr& granted) noexcept
+{
+    if (!fits_tx(asked, caps))
+        return false;
+    const std::uint64_t own = asked.caps != 0 ? asked.caps : caps;
+    fill_tx(granted, expand(own), &asked);
+    return true;
+}
+
+bool narrow_rx(const fi_rx_attr& asked, std::uint64_t caps, fi_rx_attr& granted) noexcept
+{
+    if (!fits_rx(asked, caps))
+        return false;
+    const std::uint64_t own = asked.caps != 0 ? asked.caps : caps;
+    fill_rx(granted, expand(own), &asked);
+    return true;
+}
+
+bool find_peer(const char* node, const char* service, EndpointAddress& peer) noexcept
+{
+    Ends ends;
+    if (!find_ends(node, service, 0, ends) || !ends.to_peer)
+        return false;
+    peer = ends.destination;
+    return true;
+}
+
+int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
+             const fi_info* hints, fi_info** info) noexcept
+{
+    Ends ends;
+    if (!fits(hints) || !find_ends(node, service, flags, ends))
+        return -FI_ENODATA;
+    int error = 0;
+    const vcq::Backend* backend = vcq::Backend::get(error);
+    if (backend == nullptr)
+        return error == -FI_EINVAL || error == -FI_ENOSYS ? error : -FI_ENODATA;
+    const std::size_t vcqs = backend->tni_count() * cqs_per_tni * backend->caps().num_cmp_ids;
+
+    // A caller that names the three mode bits gets the style that saves lookups first; any other may not
+    // handle them and gets the one without duties first. Without remote access to memory they are the same.
+    const int hint = hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
+    const bool able = (hint & limits::provider_mr_mode) == limits::provider_mr_mode;
+    const KeyStyle styles[] = {able ? KeyStyle::provider : KeyStyle::user,
+                               able ? KeyStyle::user : KeyStyle::provider};
+    fi_info* first = nullptr;
+    fi_info** end = &first;
+    for (KeyStyle style : styles) {
+        int mode = 0;
+        // Not both for whoever is able: Open MPI's common code deals infos that differ in mr_mode alone out
+        // to its ranks in turn, as if each were an interface, and ranks with different styles of keys
+        // can't use each other's.
+        if ((able && style == KeyStyle::user) || !mr_mode_for(style, version, hints, mode))
+            continue;
+        if (first != nullptr && first->domain_attr->mr_mode == mode)
+            continue;
+        fi_info* made = make(version, mode, vcqs, hints);
+        if (made != nullptr && !set_instances(*made, hints)) {
+            TOFU_INFO(FI_LOG_CORE, "no match: the fabric or domain in the hints is not one of ours\n");
+            release(made);
+            break;
+        }
+        if (made != nullptr && !set_addresses(*made, ends)) {
+            release(made);
+            made = nullptr;
+        }
+        if (made == nullptr) {
+            if (first == nullptr)
+                return -FI_ENOMEM;
+            break;
+        }
+        *end = made;
+        end = &made->next;
+    }
+    if (first == nullptr)
+        return -FI_ENODATA;
+    *info = first;
+    return 0;
+}
+
+} // namespace tofu

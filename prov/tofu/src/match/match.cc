@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Matching by kinds of receives; see match.h. Called by the receiver; calls nothing.
+#include "match/match.h"
+
+namespace tofu::proto {
+
+std::uint32_t Matcher::other_kind(std::uint64_t ignore, bool directed) noexcept
+{
+    std::uint32_t free = overflow_kind;
+    for (std::uint32_t k = 0; k < kinds_used_; k++) {
+        if (kinds_[k].ignore == ignore && kinds_[k].directed == directed)
+            return last_kind_ = k;
+        if (kinds_[k].count == 0)
+            free = k;
+    }
+    if (free == overflow_kind) {
+        if (kinds_used_ == max_kinds)
+            return overflow_kind;
+        free = kinds_used_++;
+    }
+    kinds_[free] = {ignore, directed, 0};
+    return last_kind_ = free;
+}
+
+void Matcher::drop_kinds() noexcept
+{
+    while (kinds_used_ > kept_kinds && kinds_[kinds_used_ - 1].count == 0)
+        kinds_used_--;
+}
+
+Posted* Matcher::match_overflow(std::uint64_t source, std::uint64_t tag) const noexcept
+{
+    Posted* p = posted_.front({0, 0, overflow_kind});
+    for (; p != nullptr; p = p->links.next)
+        if ((p->source == any_source || p->source == source) &&
+            ((p->tag ^ tag) & ~p->ignore) == 0)
+            return p;
+    return nullptr;
+}
+
+void Matcher::keep(Arrived& m) noexcept
+{
+    m.next = nullptr;
+    m.prev = last_;
+    (last_ != nullptr ? last_->next : first_) = &m;
+    last_ = &m;
+    arrived_++;
+    by_both_.push(m, {m.source, m.tag, 0});
+    by_tag_.push(m, {0, m.tag, 0});
+}
+
+void Matcher::drop(Arrived& m) noexcept
+{
+    (m.prev != nullptr ? m.prev->next : first_) = m.next;
+    (m.next != nullptr ? m.next->prev : last_) = m.prev;
+    arrived_--;
+    by_both_.remove(m);
+    by_tag_.remove(m);
+}
+
+Arrived* Matcher::find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) const noexcept
+{
+    if (first_ == nullptr)
+        return nullptr;
+    if (ignore == 0)
+        return source == any_source ? by_tag_.front({0, tag, 0}) : by_both_.front({source, tag, 0});
+    for (Arrived* m = first_; m != nullptr; m = m->next)
+        if ((source == any_source || m->source == source) && ((m->tag ^ tag) & ~ignore) == 0)
+            return m;
+    return nullptr;
+}
+
+} // namespace tofu::proto

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Which receive takes which message. Messages match in the order they came from a peer, receives in the order
+// they were posted (fi_tagged(3)). Called by the receiver under the endpoint's lock; calls nothing.
+//
+// Cost. A posted receive belongs to a *kind*: its mask of ignored bits, and whether it names its source. A
+// message looks once per kind in use into a hash table, whatever the number of receives, and takes the oldest
+// of the answers. MPI uses a handful of kinds. Beyond max_kinds, receives wait in one list that is searched.
+// A receive looks for messages that came early by (source, tag), or by tag alone, through hash tables; only
+// with ignored bits does it search the list of all of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "match/fifo_index.h"
+
+namespace tofu::proto {
+
+inline constexpr std::uint64_t any_source = 0; ///< no peer's key is 0
+
+/// Base of a posted receive.
+struct Posted {
+    std::uint64_t source = any_source;
+    std::uint64_t tag = 0;
+    std::uint64_t ignore = 0; ///< bits of the tag that do not matter
+    std::uint64_t order = 0;  ///< when it was posted
+    std::uint32_t kind = 0;
+    FifoLinks<Posted> links;
+};
+
+/// Base of a message nobody waited for yet.
+struct Arrived {
+    std::uint64_t source = 0;
+    std::uint64_t tag = 0;
+    Arrived* next = nullptr; ///< all, in order of arrival
+    Arrived* prev = nullptr;
+    FifoLinks<Arrived> by_both;
+    FifoLinks<Arrived> by_tag;
+};
+
+class Matcher {
+  public:
+    // --- inline: what each message that is waited for does
+    [[gnu::always_inline]] void post(Posted& receive) noexcept
+    {
+        receive.order = next_order_++;
+        receive.kind = kind_of(receive.ignore, receive.source != any_source);
+        if (receive.kind == overflow_kind) [[unlikely]]
+            overflow_count_++;
+        else
+            kinds_[receive.kind].count++;
+        posted_.push(receive, key_of(receive));
+    }
+    void withdraw(Posted& receive) noexcept
+    {
+        posted_.remove(receive);
+        if (receive.kind == overflow_kind) [[unlikely]]
+            overflow_count_--;
+        else if (--kinds_[receive.kind].count == 0 && kinds_used_ > kept_kinds) [[unlikely]]
+            drop_kinds();
+    }
+    /// The receive that takes a message of `source` with `tag`; it stays posted until withdrawn.
+    [[nodiscard]] Posted* match(std::uint64_t source, std::uint64_t tag) const noexcept
+    {
+        Posted* best = nullptr;
+        for (std::uint32_t k = 0; k < kinds_used_; k++) {
+            const Kind& kind = kinds_[k];
+            if (kind.count == 0)
+                continue;
+            Posted* p = posted_.front({kind.directed ? source : any_source, tag & ~kind.ignore, k});
+            if (p != nullptr && (best == nullptr || p->order < best->order))
+                best = p;
+        }
+        if (overflow_count_ != 0) [[unlikely]]
+            return older(best, match_overflow(source, tag));
+        return best;
+    }
+    template <class Wanted>
+    [[nodiscard]] Posted* find_posted(Wanted wanted) const noexcept
+    {
+        return posted_.find_if(wanted);
+    }
+    [[nodiscard]] std::size_t posted() const noexcept { return posted_.count(); }
+
+    void keep(Arrived& message) noexcept;
+    void drop(Arrived& message) noexcept;
+    /// The oldest message a receive with these would take.
+    [[nodiscard]] Arrived* find(std::uint64_t source, std::uint64_t tag,
+                                std::uint64_t ignore) const noexcept;
+    [[nodiscard]] Arrived* first() const noexcept { return first_; }
+    [[nodiscard]] std::size_t arrived() const noexcept { return arrived_; }
+
+  private:
+    static constexpr unsigned max_kinds = 16;
+    static constexpr std::uint32_t overflow_kind = max_kinds;
+    static constexpr unsigned kept_kinds = 4; ///< remembered without a receive: the next one is of the same kind
+    struct Kind {
+        std::uint64_t ignore;
+        bool directed;
+        std::size_t count;
+    };
+    [[nodiscard]] std::uint32_t kind_of(std::uint64_t ignore, bool directed) noexcept
+    {
+        if (kinds_[last_kind_].ignore == ignore && kinds_[last_kind_].directed == directed &&
+            last_kind_ < kinds_used_) [[likely]]
+            return last_kind_;
+        return other_kind(ignore, directed);
+    }
+    [[nodiscard, gnu::noinline]] std::uint32_t other_kind(std::uint64_t ignore, bool directed) noexcept;
+    [[gnu::noinline]] void drop_kinds() noexcept;
+    [[nodiscard]] static MatchKey key_of(const Posted& r) noexcept
+    {
+        if (r.kind == overflow_kind) [[unlikely]]
+            return {0, 0, overflow_kind};
+        return {r.source, r.tag & ~r.ignore, r.kind};
+    }
+    [[nodiscard]] static Posted* older(Posted* a, Posted* b) noexcept
+    {
+        return a == nullptr || (b != nullptr && b->order < a->order) ? b : a;
+    }
+    [[nodiscard, gnu::noinline]] Posted* match_overflow(std::uint64_t source, std::uint64_t tag) const noexcept;
+
+    Kind kinds_[max_kinds] = {};
+    unsigned kinds_used_ = 0; ///< one past the last that has been in use
+    std::uint32_t last_kind_ = 0;
+    std::size_t overflow_count_ = 0;
+    std::uint64_t next_order_ = 1;
+    FifoIndex<Posted, &Posted::links> posted_;
+
+    Arrived* first_ = nullptr;
+    Arrived* last_ = nullptr;
+    std::size_t arrived_ = 0;
+    FifoIndex<Arrived, &Arrived::by_both> by_both_;
+    FifoIndex<Arrived, &Arrived::by_tag> by_tag_;
+};
+
+} // namespace tofu::proto

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The application's receives: posting, peeking, claiming, cancelling, and what was kept for them. See
+// receive_queue.h. Calls the matcher, and the messenger through which a message came.
+#include "match/receive_queue.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "endpoint/endpoint.h"
+#include "message/iov.h"
+#include "message/messenger.h"
+#include "provider/param.h"
+#include "queue/cntr.h"
+
+namespace tofu::proto {
+
+std::size_t RecvRequest::take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept
+{
+    std::size_t skip = used;
+    std::size_t left = want;
+    into_count = 0;
+    for (unsigned i = 0; i < count && left != 0; i++) {
+        if (skip >= iov[i].iov_len) {
+            skip -= iov[i].iov_len;
+            continue;
+        }
+        const std::size_t n = std::min(iov[i].iov_len - skip, left);
+        into[into_count++] = {static_cast<std::byte*>(iov[i].iov_base) + skip, n};
+        skip = 0;
+        left -= n;
+    }
+    used += want - left;
+    return want - left;
+}
+
+namespace {
+/// A multi-receive that has room for more after this message.
+bool lives_on(const RecvRequest& r, const Message& m) noexcept
+{
+    const std::size_t left = r.length - r.used;
+    return r.multi && m.length < left && left - m.length >= r.min_left;
+}
+} // namespace
+
+ReceiveQueue::ReceiveQueue(std::size_t receives, bool directed, const std::size_t& min_multi_recv)
+    : receives_(receives), directed_(directed), min_multi_recv_(min_multi_recv),
+      kept_limit_(param_size("unexpected_bytes", std::size_t{64} << 20)),
+      kept_(kept_limit_ / sizeof(Unexpected) + 1)
+{
+}
+
+ReceiveQueue::~ReceiveQueue()
+{
+    for (Matcher* m : {&tagged_, &plain_})
+        for (Arrived* a = m->first(); a != nullptr; a = a->next)
+            std::free(static_cast<Unexpected*>(a)->large);
+    for (Unexpected* u = claimed_; u != nullptr; u = u->next_claimed)
+        std::free(u->large);
+}
+
+void ReceiveQueue::join(Messenger& messenger)
+{
+    members_.push_back(&messenger);
+    av_ = &members_.front()->ep_.av();
+}
+
+void ReceiveQueue::leave(Messenger& messenger) noexcept
+{
+    std::erase(members_, &messenger);
+    av_ = !members_.empty() ? &members_.front()->ep_.av() : nullptr;
+    last_source_ = FI_ADDR_UNSPEC;
+    for (Matcher* m : {&tagged_, &plain_})
+        for (Arrived* a = m->first(); a != nullptr;) {
+            auto& kept = *static_cast<Unexpected*>(a);
+            a = a->next;
+            if (kept.via == &messenger)
+                forget(kept);
+        }
+    for (Unexpected** link = &claimed_; *link != nullptr;) {
+        Unexpected& kept = **link;
+        if (kept.via != &messenger) {
+            link = &kept.next_claimed;
+            continue;
+        }
+        *link = kept.next_claimed;
+        forget(kept);
+    }
+}
+
+int ReceiveQueue::find_source(fi_addr_t source, std::uint64_t& key) noexcept
+{
+    if (av_ == nullptr)
+        return -FI_EINVAL;
+    const std::uint32_t generation = av_->generation(); // before the look: what changes meanwhile shows later
+    const Peer* peer = av_->find(source);
+    if (peer == nullptr)
+        return -FI_EINVAL;
+    key = peer_key(peer->home, peer->nonce, peer->index);
+    last_source_ = source;
+    last_key_ = key;
+    last_generation_ = generation;
+    return 0;
+}
+
+ssize_t ReceiveQueue::recv_slowly(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept
+{
+    const iovec iov{buffer, length};
+    call.iov = &iov;
+    call.desc = &desc;
+    call.count = 1;
+    return recv(call);
+}
+
+ssize_t ReceiveQueue::recv(const RecvCall& call) noexcept
+{
+    if (call.flags & (FI_PEEK | FI_CLAIM)) [[unlikely]]
+        return (call.flags & FI_PEEK) ? peek(call) : claim(call);
+    std::uint64_t key;
+    if (int ret = source_key(call.source, key); ret != 0) [[unlikely]]
+        return ret;
+    RecvRequest* r = make_receive(call, key);
+    if (r == nullptr)
+        return -FI_EAGAIN;
+    Matcher& matching = matcher(call.tagged);
+    if (matching.first() != nullptr) {
+        while (Arrived* a = matching.find(key, r->tag, r->ignore)) {
+            auto& kept = *static_cast<Unexpected*>(a);
+            r->held = lives_on(*r, kept.message); // otherwise `r` is gone when it has the message
+            const bool more = r->held;
+            if (!kept.via->give(*r, kept.message)) {
+                r->held = false;
+                if (r->used != 0)
+                    break; // a multi-receive that got something: it waits like any other
+                receives_.release(r);
+                return -FI_EAGAIN;
+            }
+            forget(kept);
+            if (!more)
+                return 0;
+        }
+        r->held = false;
+    }
+    matching.post(*r);
+    r->posted = true;
+    return 0;
+}
+
+RecvRequest* ReceiveQueue::make_receive(const RecvCall& call, std::uint64_t key) noexcept
+{
+    RecvRequest* r = receives_.alloc();
+    if (r == nullptr)
+        return nullptr;
+    fill(*r, call, key);
+    r->multi = (call.flags & FI_MULTI_RECV) != 0 && !call.tagged;
+    r->min_left = r->multi ? min_multi_recv_ : 0;
+    r->count = static_cast<std::uint8_t>(call.count);
+    for (std::size_t i = 0; i < call.count; i++) {
+        r->iov[i] = call.iov[i];
+        r->desc[i] = call.desc != nullptr ? call.desc[i] : nullptr;
+    }
+    (void)total_length(call.iov, call.count, r->length); // checked by the entry
+    return r;
+}
+
+bool ReceiveQueue::keep(Messenger& via, const Message& m, std::size_t large) noexcept
+{
+    Unexpected* u = kept_.alloc();
+    if (u == nullptr)
+        return false;
+    u->large = nullptr;
+    if (large != 0) {
+        u->large = static_cast<std::byte*>(std::malloc(large));
+        if (u->large == nullptr) {
+            kept_.release(u);
+            return false;
+        }
+    }
+    u->large_size = large;
+    u->via = &via;
+    u->message = m;
+    u->source = m.key;
+    u->tag = m.tagged ? m.tag : 0;
+    if (m.type != Type::rts) {
+        std::byte* to = large != 0 ? u->large : u->bytes;
+        if (m.length != 0)
+            std::memcpy(to, m.payload, m.length);
+        u->message.payload = to;
+    }
+    kept_bytes_ += sizeof(Unexpected) + large;
+    matcher(m.tagged).keep(*u);
+    return true;
+}
+
+/// A kept message has found its place: its memory goes back.
+void ReceiveQueue::forget(Unexpected& kept) noexcept
+{
+    if (!kept.claimed)
+        matcher(kept.message.tagged).drop(kept);
+    kept.claimed = false;
+    kept_bytes_ -= sizeof(Unexpected) + kept.large_size;
+    std::free(kept.large);
+    kept.large = nullptr;
+    kept_.release(&kept);
+}
+
+/// Who peeks in a loop finds the last answer in the queue and polls nothing else: new rings are looked for here.
+void ReceiveQueue::look_around() noexcept
+{
+    for (Messenger* member : members_) {
+        member->scan_claims();
+        member->poll_rings();
+    }
+}
+
+/// FI_PEEK: is there such a message? Its answer is an entry: success, or the error FI_ENOMSG (fi_tagged(3)).
+ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
+{
+    std::uint64_t key;
+    if (int ret = source_key(call.source, key); ret != 0)
+        return ret;
+    for (Messenger* member : members_)
+        member->ep_.progress_locked();
+    Arrived* a = matcher(call.tagged).find(key, call.tag, call.ignore);
+    if (a == nullptr) {
+        look_around();
+        a = matcher(call.tagged).find(key, call.tag, call.ignore);
+    }
+    if (a == nullptr) {
+        CompletionQueue* cq = !members_.empty() ? members_.front()->ep_.rx().cq : nullptr;
+        if (cq != nullptr)
+            cq->write_error({.context = call.context,
+                             .flags = FI_RECV | (call.tagged ? FI_TAGGED : FI_MSG),
+                             .tag = call.tag},
+                            FI_ENOMSG, 0);
+        return 0;
+    }
+    auto& kept = *static_cast<Unexpected*>(a);
+    Messenger* const via = kept.via;
+    if (call.flags & FI_DISCARD) {
+        const Message m = kept.message;
+        if (!discard(kept))
+            return -FI_EAGAIN;
+        via->report_peek(call, m);
+        return 0;
+    }
+    if (call.flags & FI_CLAIM) {
+        matcher(call.tagged).drop(kept);
+        kept.claimed = true;
+        kept.claimed_by = call.context;
+        kept.next_claimed = claimed_;
+        claimed_ = &kept;
+    }
+    via->report_peek(call, kept.message);
+    return 0;
+}
+
+/// FI_CLAIM after FI_PEEK | FI_CLAIM with the same context: receives or discards what was claimed.
+ssize_t ReceiveQueue::claim(const RecvCall& call) noexcept
+{
+    Unexpected** link = &claimed_;
+    while (*link != nullptr && (*link)->claimed_by != call.context)
+        link = &(*link)->next_claimed;
+    Unexpected* kept = *link;
+    if (kept == nullptr)
+        return -FI_EINVAL;
+    Unexpected* behind = kept->next_claimed; // the memory of `kept` may go
+    Messenger* const via = kept->via;
+    if (call.flags & FI_DISCARD) {
+        const Message m = kept->message;
+        if (!discard(*kept))
+            return -FI_EAGAIN;
+        *link = behind;
+        via->report_peek(call, m);
+        return 0;
+    }
+    RecvCall plain = call;
+    plain.flags &= ~(FI_MULTI_RECV | FI_CLAIM);
+    RecvRequest* r = make_receive(plain, any_source);
+    if (r == nullptr)
+        return -FI_EAGAIN;
+    if (!kept->via->give(*r, kept->message)) {
+        receives_.release(r);
+        return -FI_EAGAIN;
+    }
+    forget(*kept);
+    *link = behind;
+    return 0;
+}
+
+/// Throws a message away; its sender is told as if it had been received.
+bool ReceiveQueue::discard(Unexpected& kept) noexcept
+{
+    const Message& m = kept.message;
+    Messenger& via = *kept.via;
+    if (m.type == Type::rts) {
+        Fetch* f = via.make_fetch(m);
+        if (f == nullptr)
+            return false;
+        via.start(*f); // nothing to fetch: FIN
+    } else if (m.ack && !via.acknowledge(m)) {
+        return false;
+    }
+    forget(kept);
+    return true;
+}
+
+ssize_t ReceiveQueue::cancel(void* context) noexcept
+{
+    auto wanted = [context](const Posted& p) {
+        return static_cast<const RecvRequest&>(p).context == context;
+    };
+    Posted* p = tagged_.find_posted(wanted);
+    if (p == nullptr)
+        p = plain_.find_posted(wanted);
+    if (p == nullptr)
+        return -FI_ENOENT;
+    auto& r = *static_cast<RecvRequest*>(p);
+    withdraw(r);
+    if (!members_.empty()) {
+        Endpoint& ep = members_.front()->ep_;
+        if (CompletionQueue* cq = ep.rx().cq)
+            cq->write_error({.context = context,
+                             .flags = FI_RECV | (r.tagged ? FI_TAGGED : FI_MSG),
+                             .tag = r.tag},
+                            FI_ECANCELED, 0);
+        if (Counter* counter = ep.counters().recv)
+            counter->count_error();
+    }
+    if (r.users == 0)
+        receives_.release(&r);
+    return 0;
+}
+
+} // namespace tofu::proto

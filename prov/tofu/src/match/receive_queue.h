@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Posted receives and the messages that came before theirs: an endpoint's own, or those of a shared receive context,
+// where messages of several endpoints meet. Called by msg, tagged and shared contexts to post, by messengers to match;
+// calls back the messenger through which a message came.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "match/match.h"
+#include "object/av.h"
+#include "ring/channel.h"
+#include "transfer/request.h"
+
+namespace tofu::proto {
+
+class Messenger;
+
+/// One receive in any of its forms.
+struct RecvCall {
+    const iovec* iov = nullptr;
+    void* const* desc = nullptr;
+    std::size_t count = 0;
+    fi_addr_t source = FI_ADDR_UNSPEC;
+    std::uint64_t tag = 0;
+    std::uint64_t ignore = 0;
+    std::uint64_t flags = 0;
+    void* context = nullptr;
+    bool tagged = false;
+};
+
+/// Everything under the lock of the endpoints that it serves: endpoints with a shared context share theirs
+/// (Domain::shared_lock).
+class ReceiveQueue {
+  public:
+    /// `receives` at most are posted; a multi-receive with less than `min_multi_recv` left is over. The latter
+    /// is FI_OPT_MIN_MULTI_RECV of the object that owns the queue.
+    ReceiveQueue(std::size_t receives, bool directed, const std::size_t& min_multi_recv);
+    ReceiveQueue(const ReceiveQueue&) = delete;
+    ReceiveQueue& operator=(const ReceiveQueue&) = delete;
+    ~ReceiveQueue();
+
+    // --- entries. 0 or a refusal without effect (-FI_EAGAIN: progress and retry).
+    [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept;
+    /// The same for one buffer, which stands for the segments of `call`. Inline where nothing came early and nothing
+    /// special is asked for.
+    [[nodiscard, gnu::always_inline]] ssize_t recv_one(const RecvCall& call, void* buffer,
+                                                       std::size_t length, void* desc) noexcept
+    {
+        Matcher& matching = matcher(call.tagged);
+        std::uint64_t key;
+        if ((call.flags & (FI_PEEK | FI_CLAIM | FI_MULTI_RECV)) != 0 || matching.first() != nullptr ||
+            source_key(call.source, key) != 0) [[unlikely]]
+            return recv_slowly(call, buffer, length, desc);
+        RecvRequest* r = receives_.alloc();
+        if (r == nullptr) [[unlikely]]
+            return -FI_EAGAIN;
+        fill(*r, call, key);
+        r->multi = false;
+        r->min_left = 0;
+        r->count = 1;
+        r->length = length;
+        r->iov[0] = {buffer, length};
+        r->desc[0] = desc;
+        matching.post(*r);
+        r->posted = true;
+        return 0;
+    }
+    /// 0 or -FI_ENOENT.
+    [[nodiscard]] ssize_t cancel(void* context) noexcept;
+
+    // --- messengers
+    /// Their endpoints' queue and counter hear of what belongs to no message: cancelled receives, answers to FI_PEEK.
+    /// The first that joined answers.
+    void join(Messenger& messenger);
+    /// What came through it and was not received yet is dropped.
+    void leave(Messenger& messenger) noexcept;
+    /// The receive that takes a message; it stays posted until withdrawn.
+    [[nodiscard]] RecvRequest* match(bool tagged, std::uint64_t source, std::uint64_t tag) const noexcept
+    {
+        return static_cast<RecvRequest*>(matcher(tagged).match(source, tag));
+    }
+    void withdraw(RecvRequest& receive) noexcept
+    {
+        matcher(receive.tagged).withdraw(receive);
+        receive.posted = false;
+    }
+    void release(RecvRequest& receive) noexcept { receives_.release(&receive); }
+    /// Is there room for a message with `large` bytes outside of its Unexpected?
+    [[nodiscard]] bool has_room(std::size_t large) const noexcept
+    {
+        return kept_bytes_ + sizeof(Unexpected) + large <= kept_limit_;
+    }
+    /// Keeps a message and its payload until somebody wants it. False: no memory.
+    [[nodiscard]] bool keep(Messenger& via, const Message& message, std::size_t large) noexcept;
+    [[nodiscard]] bool directed() const noexcept { return directed_; }
+
+  private:
+    [[nodiscard]] Matcher& matcher(bool tagged) noexcept { return tagged ? tagged_ : plain_; }
+    [[nodiscard]] const Matcher& matcher(bool tagged) const noexcept
+    {
+        return tagged ? tagged_ : plain_;
+    }
+    /// What a receive from `source` compares. Without FI_DIRECTED_RECV the argument is ignored (fi_msg(3)).
+    [[nodiscard]] int source_key(fi_addr_t source, std::uint64_t& key) noexcept
+    {
+        key = any_source;
+        if (!directed_ || source == FI_ADDR_UNSPEC)
+            return 0;
+        if (source != last_source_ || av_->generation() != last_generation_) [[unlikely]]
+            return find_source(source, key);
+        key = last_key_;
+        return 0;
+    }
+    [[nodiscard, gnu::noinline]] int find_source(fi_addr_t source, std::uint64_t& key) noexcept;
+    [[nodiscard, gnu::noinline]] ssize_t recv_slowly(RecvCall call, void* buffer, std::size_t length,
+                                                     void* desc) noexcept;
+    /// All but the segments.
+    static void fill(RecvRequest& r, const RecvCall& call, std::uint64_t key) noexcept
+    {
+        r.Posted::source = key;
+        r.tag = call.tag;
+        r.ignore = call.ignore;
+        r.context = call.context;
+        r.flags = call.flags;
+        r.tagged = call.tagged;
+        r.posted = false;
+        r.held = false;
+        r.users = 0;
+        r.used = 0;
+    }
+    [[nodiscard]] ssize_t peek(const RecvCall& call) noexcept;
+    [[nodiscard]] ssize_t claim(const RecvCall& call) noexcept;
+    [[nodiscard]] RecvRequest* make_receive(const RecvCall& call, std::uint64_t key) noexcept;
+    [[nodiscard]] bool discard(Unexpected& message) noexcept;
+    void forget(Unexpected& message) noexcept;
+    void look_around() noexcept;
+
+    Matcher tagged_;
+    Matcher plain_;
+    Pool<RecvRequest> receives_;
+    bool directed_; ///< FI_DIRECTED_RECV
+    // The source looked up last: valid as long as the address vector is what it was.
+    std::uint32_t last_generation_ = 0;
+    fi_addr_t last_source_ = FI_ADDR_UNSPEC;
+    std::uint64_t last_key_ = any_source;
+    const AddressVector* av_ = nullptr; ///< of the first member
+    const std::size_t& min_multi_recv_;
+    std::size_t kept_limit_; ///< bytes of unexpected messages
+    std::size_t kept_bytes_ = 0;
+    Pool<Unexpected> kept_;
+    Unexpected* claimed_ = nullptr;
+    std::vector<Messenger*> members_;
+};
+
+} // namespace tofu::proto

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Registrations of local buffers with one posting VCQ. Called by rma, atomic and the message protocol under
+// the lock of the VCQ's owner; calls vcq.
+//
+// A buffer without a region is registered for one transfer, and nothing can go stale, or it is kept by the
+// registration cache. A buffer inside a region keeps the region's registration until the region is closed, which
+// RegionTable tells by forget(). So many regions at a time: those of a program with tens of thousands would use up the
+// steering tags of the VCQ, and buffers in the others are registered as if they lay in none.
+#include "memory/local_memory.h"
+
+#include <rdma/fi_errno.h>
+
+#include "memory/mr.h"
+#include "memory/registration_cache.h"
+
+namespace tofu {
+
+LocalMemory::LocalMemory(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
+
+LocalMemory::~LocalMemory()
+{
+    for (const Kept& kept : kept_)
+        vcq_.dereg(kept.stadd);
+    // Of transfers that end without a word with their endpoint; the VCQ may be others' and live on.
+    for (const Transient& transient : transient_)
+        if (transient.next_free == in_use)
+            vcq_.dereg(transient.stadd);
+}
+
+int LocalMemory::acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
+                         void* desc) noexcept
+{
+    if (const MemoryRegion* region = MemoryRegion::of_desc(desc);
+        region != nullptr && region->covers(address, length))
+        if (int ret = acquire_region(*region, address, read_only, ref); ret != -FI_ENOSPC)
+            return ret;
+    if (!cache_asked_for_) [[unlikely]] {
+        cache_asked_for_ = true;
+        cache_ = RegistrationCache::make(vcq_);
+    }
+    if (cache_ != nullptr && acquire_cached(address, length, read_only, ref) == 0)
+        return 0;
+    utofu_stadd_t stadd = 0;
+    int ret = vcq_.reg(address, length, read_only, stadd);
+    if (ret == -FI_ENOSPC && cache_ != nullptr && cache_->trim())
+        ret = vcq_.reg(address, length, read_only, stadd);
+    if (ret != 0)
+        return ret == -FI_ENOSPC ? -FI_EAGAIN : ret;
+    std::uint32_t slot = first_free_;
+    if (slot != 0) {
+        first_free_ = transient_[slot].next_free;
+    } else {
+        if (transient_.empty())
+            transient_.push_back({});
+        slot = static_cast<std::uint32_t>(transient_.size());
+        transient_.push_back({});
+    }
+    transient_[slot] = {stadd, in_use};
+    ref = {stadd, slot};
+    return 0;
+}
+
+int LocalMemory::acquire_cached(const void* address, std::size_t length, bool read_only,
+                                LocalRef& ref) noexcept
+{
+    utofu_stadd_t stadd = 0;
+    const unsigned number =
+        cache_->acquire(reinterpret_cast<std::uintptr_t>(address), length, read_only, stadd);
+    if (number == RegistrationCache::none)
+        return -FI_ENOENT;
+    ref = {stadd, cached | number};
+    return 0;
+}
+
+int LocalMemory::acquire_region(const MemoryRegion& region, const void* address, bool read_only,
+                                LocalRef& ref) noexcept
+{
+    const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - region.base();
+    // A handful of regions per endpoint is the rule; a linear look stays in one or two cache lines.
+    for (const Kept& kept : kept_) {
+        if (kept.serial == region.serial() && (read_only || !kept.read_only)) {
+            ref = {kept.stadd + offset, 0};
+            return 0;
+        }
+    }
+    if (kept_.size() >= max_kept)
+        return -FI_ENOSPC;
+    utofu_stadd_t stadd = 0;
+    if (int ret = vcq_.reg(reinterpret_cast<const void*>(region.base()), region.length(),
+                           read_only, stadd);
+        ret != 0)
+        return ret;
+    kept_.push_back({region.serial(), region.base(), stadd, read_only});
+    ref = {stadd + offset, 0};
+    return 0;
+}
+
+void LocalMemory::release(const LocalRef& ref) noexcept
+{
+    if (ref.cache_slot == 0)
+        return;
+    if (ref.cache_slot & cached) {
+        cache_->release(ref.cache_slot & ~cached);
+        return;
+    }
+    vcq_.dereg(transient_[ref.cache_slot].stadd);
+    transient_[ref.cache_slot].next_free = first_free_;
+    first_free_ = ref.cache_slot;
+}
+
+void LocalMemory::forget(std::uint64_t serial) noexcept
+{
+    for (std::size_t i = 0; i < kept_.size();) {
+        if (kept_[i].serial != serial) {
+            i++;
+            continue;
+        }
+        vcq_.dereg(kept_[i].stadd);
+        kept_[i] = kept_.back();
+        kept_.pop_back();
+    }
+}
+
+} // namespace tofu

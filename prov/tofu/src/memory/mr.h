@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// One region of memory that peers may reach (fi_mr). Held by the application; made and closed by the domain's
+// RegionTable (region.h). How peers reach it by its key: remote/keys.h. Calls nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fi_domain.h>
+
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+class Counter;
+class Domain;
+class Endpoint;
+
+/// One region of memory (fi_mr). Registered with the domain's home VCQ, or an annex of it, where peers may reach it
+/// (FI_REMOTE_READ, FI_REMOTE_WRITE), read-only unless they may write.
+class MemoryRegion final : public fid_mr {
+  public:
+    static MemoryRegion& of(fid_mr* m) noexcept { return *static_cast<MemoryRegion*>(m); }
+    /// The region behind a `desc` of the application (fi_mr_desc), or null for a null desc.
+    static MemoryRegion* of_desc(void* desc) noexcept { return static_cast<MemoryRegion*>(desc); }
+
+    [[nodiscard]] bool covers(const void* address, std::size_t length) const noexcept
+    {
+        auto offset = reinterpret_cast<std::uintptr_t>(address) - base_;
+        return offset <= length_ && length <= length_ - offset;
+    }
+    [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
+    [[nodiscard]] std::size_t length() const noexcept { return length_; }
+    /// Tells the region apart from every other of this process, also from those closed.
+    [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
+
+  private:
+    friend class RegionTable;
+    Domain* domain_ = nullptr;
+    std::uintptr_t base_ = 0;
+    std::size_t length_ = 0;
+    utofu_stadd_t stadd_ = 0; ///< with the VCQ number home_; meaningless unless reachable_
+    unsigned home_ = 0;       ///< 0: the home VCQ, else an annex (annexes.h)
+    std::uint64_t access_ = 0;
+    std::uint64_t serial_ = 0;
+    bool reachable_ = false;
+    bool published_ = false; ///< has an entry in the directory
+    Counter* write_counter_ = nullptr;
+    Counter* read_counter_ = nullptr;
+    Endpoint* endpoint_ = nullptr; ///< counts its events; perhaps closed: valid while it has number endpoint_number_
+    unsigned endpoint_number_ = 0;
+};
+
+} // namespace tofu

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The regions of a domain, and the directory in which peers find those that have a key of the user's choice.
+// Called by the domain (operations table of fi_mr, home notices) and by region.cc's shims; calls vcq.
+//
+// The directory lies under the reserved STag `directory_stag` of the home VCQ: 64 buckets of 256 bytes. A key
+// belongs to one bucket by its hash; a peer reads that bucket by one Get. Entries that do not fit into the first
+// table lie in a second one, each in one of two buckets; it grows, and each bucket of the first says where it is.
+// Nothing is ever moved within a table, and a table that was replaced stays readable until the domain is closed.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <rdma/fi_domain.h>
+
+#include "memory/annexes.h"
+#include "memory/directory.h"
+#include "memory/local_memory.h"
+#include "memory/mr.h"
+#include "queue/lock.h"
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+class Domain;
+
+/// The regions of one domain. Locks itself by the domain's home lock (slow path all of it).
+class RegionTable {
+  public:
+    explicit RegionTable(Domain& domain) noexcept;
+    ~RegionTable();
+    /// Puts the directory under its STag; the home VCQ is open. 0 or -FI_E*.
+    [[nodiscard]] int open() noexcept;
+    /// Before the home VCQ is closed. All regions are closed by then.
+    void close() noexcept;
+
+    /// A notice of the home VCQ (`home` 0) that is not of a message area, or of an annex: counts the remote events of
+    /// the region (and of endpoints) that it hit. Under the home lock.
+    void remote_event(unsigned home, const vcq::RemoteNotice& notice) noexcept;
+
+    /// The further VCQs of the domain; under the home lock.
+    [[nodiscard]] Annexes& annexes() noexcept { return annexes_; }
+
+    /// Puts back what the events counted since the last time have cost (remote/event_credits.h). Under the home lock.
+    void return_credits() noexcept
+    {
+        if (counted_events_ != 0) [[unlikely]]
+            fill_pool();
+    }
+
+    /// Contacts::claims, counted by the domain's endpoints under their own locks. Valid from open() to close().
+    [[nodiscard]] std::atomic_ref<std::uint64_t> claims() const noexcept;
+
+    /// Every LocalMemory of the domain whose registrations end with a region's (fi_close of a region).
+    void attach(LocalMemory& memory, Lock& lock);
+    void detach(LocalMemory& memory) noexcept;
+
+    static RegionTable& of(const MemoryRegion& region) noexcept;
+
+    // --- calls of the tables of fi_mr (region.cc)
+    int reg(const fi_mr_attr& attr, std::uint64_t flags, fid_mr** mr) noexcept;
+    int bind(MemoryRegion& region, struct fid* object, std::uint64_t flags) noexcept;
+    int close(MemoryRegion& region) noexcept;
+
+  private:
+    struct Table {
+        directory::Bucket* buckets = nullptr;
+        std::size_t bytes = 0;
+        unsigned log2 = 0;
+        utofu_stadd_t stadd = 0;
+    };
+    struct User {
+        LocalMemory* memory;
+        Lock* lock;
+    };
+    [[nodiscard]] int reach(MemoryRegion& region) noexcept;
+    [[nodiscard]] int register_alone(MemoryRegion& region) noexcept;
+    [[nodiscard]] bool shares_tag(const MemoryRegion& region) const noexcept;
+    [[nodiscard]] int give_key(MemoryRegion& region) noexcept;
+    void part(const MemoryRegion& region) noexcept;
+    [[nodiscard]] int publish(MemoryRegion& region) noexcept;
+    void withdraw(const MemoryRegion& region) noexcept;
+    /// A free entry of the key's bucket, of two of them in the emptier one, or null.
+    [[nodiscard]] static directory::Entry* room(const Table& table, std::uint64_t key) noexcept;
+    /// The key's entry, or null.
+    [[nodiscard]] static directory::Entry* seek(const Table& table, std::uint64_t key) noexcept;
+    [[nodiscard]] int grow() noexcept;
+    [[nodiscard]] bool refill(const Table& from, const Table& to) noexcept;
+    void point_to(const Table& second) noexcept;
+    [[nodiscard]] directory::Contacts* contacts() const noexcept;
+    [[nodiscard]] std::atomic_ref<std::uint64_t> event_pool() const noexcept;
+    void fill_pool() noexcept;
+    [[nodiscard]] int make_table(unsigned log2, Table& table) const noexcept;
+    static void store(directory::Entry& to, const directory::Entry& value) noexcept;
+    [[nodiscard]] std::uint64_t bias_of(const MemoryRegion& region) const noexcept;
+
+    /// An STADD and the number of the home it is one of.
+    using Place = std::pair<unsigned, utofu_stadd_t>;
+
+    Domain& domain_;
+    Annexes annexes_;
+    std::vector<Table> tables_; ///< [0] the first; back() the second; between them those replaced
+    std::unordered_map<std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
+    std::multimap<Place, MemoryRegion*> by_place_;            ///< those that peers may reach
+    std::size_t longest_ = 0; ///< bytes of a region, ever: none that begins further before an address reaches it
+    std::vector<User> users_;
+    Lock users_lock_;
+    std::uint64_t next_serial_ = 1;
+    std::uint64_t next_listed_ = directory::listed_bit; ///< keys of the provider's choice that are no bias
+    std::uint32_t generation_ = 0;
+    std::uint64_t counted_events_ = 0; ///< not yet back in the pool
+};
+
+/// The operations tables that the domain hands out for memory regions.
+extern fi_ops_mr region_ops;
+
+} // namespace tofu

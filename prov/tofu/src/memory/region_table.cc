@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The owner's side of the directory of regions: entries go in and out, the second table grows. Called by
+// region.cc under the home lock; calls vcq. Readers are peers' TNIs, at any time.
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+#include "info/address.h"
+#include "memory/region.h"
+#include "object/domain.h"
+#include "provider/log.h"
+#include "remote/event_pool.h"
+
+namespace tofu {
+
+using directory::Bucket;
+using directory::Entry;
+
+namespace {
+
+constexpr std::align_val_t table_alignment{4096};
+
+/// A word that peers may read by Get while it is written: never torn itself.
+template <class T>
+void put_word(T& word, T value, std::memory_order order = std::memory_order_relaxed) noexcept
+{
+    std::atomic_ref<T>(word).store(value, order); // partner: Get of RemoteKeys::start, by its check
+}
+
+static_assert(table_stag(directory::first_log2 + 1) > endpoint_stag(max_endpoints - 1) &&
+              table_stag(directory::max_log2) < 256);
+
+constexpr unsigned choices_in(unsigned log2) noexcept
+{
+    return log2 == directory::first_log2 ? 1 : directory::choices;
+}
+
+} // namespace
+
+RegionTable::RegionTable(Domain& domain) noexcept : domain_(domain), annexes_(domain) {}
+
+RegionTable::~RegionTable() { close(); }
+
+int RegionTable::open() noexcept
+{
+    Table first;
+    if (int ret = make_table(directory::first_log2, first); ret != 0)
+        return ret;
+    tables_.push_back(first);
+    point_to({});
+    contacts()->nonce = domain_.nonce(); // before any peer can see it
+    event_pool().store(event_pool::word(domain_.nonce(), event_pool::capacity()), std::memory_order_relaxed);
+    if (int ret = domain_.home().reg_with_stag(first.buckets, first.bytes, directory_stag,
+                                               tables_[0].stadd);
+        ret != 0) {
+        ::operator delete(first.buckets, table_alignment);
+        tables_.clear();
+        return ret;
+    }
+    annexes_.open(reinterpret_cast<std::byte*>(first.buckets));
+    return 0;
+}
+
+directory::Contacts* RegionTable::contacts() const noexcept
+{
+    return reinterpret_cast<directory::Contacts*>(reinterpret_cast<std::byte*>(tables_[0].buckets) +
+                                                  directory::contacts_offset);
+}
+
+std::atomic_ref<std::uint64_t> RegionTable::event_pool() const noexcept
+{
+    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(
+        reinterpret_cast<std::byte*>(tables_[0].buckets) + event_pool::offset));
+}
+
+void RegionTable::fill_pool() noexcept
+{
+    // release: partner of peers' ARMWs, with which it is atomic (guide 2.2.5); the entries are out of the MRQ
+    event_pool().fetch_add(std::exchange(counted_events_, 0), std::memory_order_release);
+}
+
+std::atomic_ref<std::uint64_t> RegionTable::claims() const noexcept
+{
+    return std::atomic_ref<std::uint64_t>(contacts()->claims);
+}
+
+void RegionTable::close() noexcept
+{
+    annexes_.close();
+    for (const Table& table : tables_) {
+        domain_.home().dereg(table.stadd);
+        ::operator delete(table.buckets, table_alignment);
+    }
+    tables_.clear();
+}
+
+int RegionTable::make_table(unsigned log2, Table& table) const noexcept
+{
+    table.log2 = log2;
+    table.bytes = log2 == directory::first_log2 ? directory::area_bytes : sizeof(Bucket) << log2;
+    void* memory = ::operator new(table.bytes, table_alignment, std::nothrow);
+    if (memory == nullptr)
+        return -FI_ENOMEM;
+    std::memset(memory, 0, table.bytes);
+    table.buckets = static_cast<Bucket*>(memory);
+    const std::uint32_t check = directory::check_of(0, 0, domain_.nonce());
+    for (std::size_t i = 0; i < std::size_t{1} << log2; i++)
+        table.buckets[i].next_check = check;
+    return 0;
+}
+
+Entry* RegionTable::room(const Table& table, std::uint64_t key) noexcept
+{
+    Entry* found = nullptr;
+    unsigned most = 0; // free ones beside it
+    for (unsigned choice = 0; choice < choices_in(table.log2); choice++) {
+        Bucket& bucket = table.buckets[directory::bucket_of(key, table.log2, choice)];
+        Entry* first = nullptr;
+        unsigned free = 0;
+        for (Entry& entry : bucket.entry)
+            if (entry.check == 0 && free++ == 0)
+                first = &entry;
+        if (free > most) {
+            most = free;
+            found = first;
+        }
+    }
+    return found;
+}
+
+Entry* RegionTable::seek(const Table& table, std::uint64_t key) noexcept
+{
+    for (unsigned choice = 0; choice < choices_in(table.log2); choice++)
+        for (Entry& entry : table.buckets[directory::bucket_of(key, table.log2, choice)].entry)
+            if (entry.check != 0 && entry.key == key)
+                return &entry;
+    return nullptr;
+}
+
+/// The check goes last: an entry that is caught between is empty to its reader, or torn.
+void RegionTable::store(Entry& to, const Entry& value) noexcept
+{
+    put_word(to.key, value.key);
+    put_word(to.bias, value.bias);
+    put_word(to.begin, value.begin);
+    put_word(to.length, value.length);
+    put_word(to.rights, value.rights);
+    put_word(to.home, value.home);
+    put_word(to.generation, value.generation);
+    put_word(to.check, value.check, std::memory_order_release);
+}
+
+/// Tells every bucket of the first table where the second one is.
+void RegionTable::point_to(const Table& second) noexcept
+{
+    const std::uint32_t check = directory::check_of(second.stadd, second.log2, domain_.nonce());
+    const Table& first = tables_.front();
+    for (std::size_t i = 0; i < std::size_t{1} << first.log2; i++) {
+        Bucket& bucket = first.buckets[i];
+        put_word(bucket.next_stadd, second.stadd);
+        put_word(bucket.next_log2, second.log2);
+        put_word(bucket.next_check, check, std::memory_order_release);
+    }
+}
+
+bool RegionTable::refill(const Table& from, const Table& to) noexcept
+{
+    for (std::size_t i = 0; i < std::size_t{1} << from.log2; i++)
+        for (const Entry& entry : from.buckets[i].entry) {
+            if (entry.check == 0)
+                continue;
+            Entry* place = room(to, entry.key);
+            if (place == nullptr)
+                return false;
+            *place = entry; // not reachable for anybody yet
+        }
+    return true;
+}
+
+int RegionTable::grow() noexcept
+{
+    unsigned log2 = tables_.size() > 1 ? tables_.back().log2 + 1 : directory::first_log2 + 1;
+    for (; log2 <= directory::max_log2; log2++) {
+        Table table;
+        if (int ret = make_table(log2, table); ret != 0)
+            return ret;
+        if (tables_.size() > 1 && !refill(tables_.back(), table)) {
+            ::operator delete(table.buckets, table_alignment);
+            continue;
+        }
+        // Reserved: regions may have used up all other tags.
+        if (int ret = domain_.home().reg_with_stag(table.buckets, table.bytes, table_stag(log2),
+                                                   table.stadd);
+            ret != 0) {
+            ::operator delete(table.buckets, table_alignment);
+            return ret;
+        }
+        tables_.push_back(table);
+        point_to(table);
+        return 0;
+    }
+    TOFU_WARN(FI_LOG_MR, "domain: the directory of regions is full: close regions\n");
+    return -FI_ENOSPC;
+}
+
+int RegionTable::publish(MemoryRegion& region) noexcept
+{
+    Entry value{};
+    value.key = region.key;
+    value.bias = bias_of(region);
+    value.begin = domain_.model().virtual_addresses ? region.base_ : 0;
+    value.length = region.length_;
+    value.rights = static_cast<std::uint16_t>(
+        ((region.access_ & FI_REMOTE_READ) ? directory::right_read : 0) |
+        ((region.access_ & FI_REMOTE_WRITE) ? directory::right_write : 0));
+    value.home = static_cast<std::uint16_t>(region.home_);
+    value.generation = ++generation_;
+    value.check = directory::check_of(value, domain_.nonce());
+    Entry* place = room(tables_.front(), region.key);
+    while (place == nullptr) {
+        if (tables_.size() > 1)
+            place = room(tables_.back(), region.key);
+        if (place != nullptr)
+            break;
+        if (int ret = grow(); ret != 0)
+            return ret;
+    }
+    store(*place, value);
+    region.published_ = true;
+    return 0;
+}
+
+void RegionTable::withdraw(const MemoryRegion& region) noexcept
+{
+    Entry* entry = seek(tables_.front(), region.key);
+    if (entry == nullptr && tables_.size() > 1)
+        entry = seek(tables_.back(), region.key);
+    if (entry != nullptr)
+        put_word(entry->check, std::uint64_t{0}, std::memory_order_release);
+}
+
+std::uint64_t RegionTable::bias_of(const MemoryRegion& region) const noexcept
+{
+    return domain_.model().virtual_addresses ? region.stadd_ - region.base_ : region.stadd_;
+}
+
+} // namespace tofu

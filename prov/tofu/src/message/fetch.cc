@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's, then FIN. Part of
+// the messenger; calls vcq and the endpoint's local registrations.
+#include "message/messenger.h"
+
+#include <rdma/fi_errno.h>
+
+#include "endpoint/endpoint.h"
+#include "provider/error.h"
+
+namespace tofu::proto {
+
+Fetch* Messenger::make_fetch(const Message& message) noexcept
+{
+    Fetch* f = fetches_.alloc();
+    if (f == nullptr)
+        return nullptr;
+    f->notify = on_fetched;
+    f->owner = this;
+    f->receive = nullptr;
+    f->live = true;
+    f->next = nullptr;
+    f->message = message;
+    f->into_count = 0;
+    f->ref_count = 0;
+    f->from_index = 0;
+    f->into_index = 0;
+    f->waiting = false;
+    f->from_offset = 0;
+    f->into_offset = 0;
+    f->to_fetch = 0;
+    f->length = 0;
+    f->pending = 0;
+    f->err = 0;
+    f->prov_errno = 0;
+    f->share.on = false;
+    return f;
+}
+
+void Messenger::start(Fetch& f) noexcept
+{
+    if (!start_shared(f))
+        advance(f);
+}
+
+/// Posts as many Gets as there is room for. Afterwards `f` may be gone.
+void Messenger::advance(Fetch& f) noexcept
+{
+    f.pending++; // ours, so that no notice ends it meanwhile
+    while (f.to_fetch != 0)
+        if (!get_piece(f)) {
+            f.pending--;
+            wait(f);
+            return;
+        }
+    if (--f.pending == 0)
+        finish(f);
+}
+
+/// One Get: as far as the sender's segment, the user's segment and the TNI allow. False: no room now.
+bool Messenger::get_piece(Fetch& f) noexcept
+{
+    while (f.into_offset == f.into[f.into_index].iov_len) {
+        f.into_index++;
+        f.into_offset = 0;
+    }
+    const Segment& from = f.message.segments[f.from_index];
+    const iovec& into = f.into[f.into_index];
+    if (f.ref_count == f.into_index) {
+        const int ret = ep_.local_memory().acquire(into.iov_base, into.iov_len, false,
+                                                   f.refs[f.ref_count], f.desc[f.ref_count]);
+        if (ret == -FI_EAGAIN)
+            return false;
+        if (ret != 0) {
+            f.err = -ret;
+            f.to_fetch = 0;
+            return true;
+        }
+        f.ref_count++;
+    }
+    std::size_t n = f.to_fetch;
+    n = n < max_piece_ ? n : max_piece_;
+    n = n < from.length - f.from_offset ? n : from.length - f.from_offset;
+    n = n < into.iov_len - f.into_offset ? n : into.iov_len - f.into_offset;
+    const vcq::Post post =
+        vcq_.get(f.message.vcq, f.refs[f.into_index].stadd + f.into_offset,
+                 from.stadd + f.from_offset, n, {.when = vcq::When::delivered, .waiter = &f});
+    if (post == vcq::Post::busy)
+        return false;
+    if (post == vcq::Post::error) {
+        f.prov_errno = vcq_.last_error();
+        f.err = fi_error_of(f.prov_errno);
+        f.to_fetch = 0;
+        return true;
+    }
+    f.pending++;
+    f.to_fetch -= n;
+    f.into_offset += n;
+    f.from_offset += n;
+    if (f.from_offset == from.length) {
+        f.from_index++;
+        f.from_offset = 0;
+    }
+    return true;
+}
+
+void Messenger::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    auto& f = *static_cast<Fetch*>(waiter);
+    Messenger& m = *f.owner;
+    if (notice.code != UTOFU_SUCCESS && f.err == 0) {
+        f.err = fi_error_of(notice.code);
+        f.prov_errno = notice.code;
+        f.to_fetch = 0;
+    }
+    f.pending--;
+    if (f.share.on) {
+        if (!f.waiting && m.open_)
+            m.drive(f);
+        return;
+    }
+    if (f.pending == 0 && f.to_fetch == 0 && !f.waiting && m.open_)
+        m.finish(f);
+}
+
+/// All bytes are here, or will never be: tell the sender, then the application.
+void Messenger::finish(Fetch& f) noexcept
+{
+    const FinWord word = fin_word(f.message.fin.seq, static_cast<std::uint32_t>(f.err));
+    const vcq::Post post = vcq_.put_inline(f.message.home, &word,
+                                           f.message.area + fin_offset(f.message.fin.fin), sizeof word,
+                                           {});
+    if (post == vcq::Post::busy) {
+        wait(f);
+        return;
+    }
+    for (unsigned i = 0; i < f.ref_count; i++)
+        ep_.local_memory().release(f.refs[i]);
+    if (f.share.on)
+        claims_.release(f.share.block);
+    if (f.receive != nullptr)
+        received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr,
+                 f.err == 0 ? f.length : 0, f.err, f.prov_errno);
+    f.live = false;
+    fetches_.release(&f);
+}
+
+void Messenger::wait(Fetch& f) noexcept
+{
+    f.waiting = true;
+    f.next = nullptr;
+    Fetch** end = &waiting_fetches_;
+    while (*end != nullptr)
+        end = &(*end)->next;
+    *end = &f;
+}
+
+/// Once per round: those that found no room go on, in their order.
+void Messenger::resume_fetches() noexcept
+{
+    Fetch* list = waiting_fetches_;
+    waiting_fetches_ = nullptr;
+    while (list != nullptr) {
+        Fetch& f = *list;
+        list = f.next;
+        f.waiting = false;
+        if (f.share.on)
+            drive(f);
+        else if (f.to_fetch != 0)
+            advance(f);
+        else if (f.pending == 0)
+            finish(f);
+    }
+}
+
+} // namespace tofu::proto

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What all sends share, and the short way of one: a packet that a piggyback Put carries, to the peer of the last one,
+// complete when the call returns. It is built word by word, as the Put reads it. Included by entry.h, so that what is
+// constant in a call of fi_msg or fi_tagged is so here, and by the messenger's parts; calls vcq, cq and cntr.
+#pragma once
+
+#include "endpoint/endpoint.h"
+#include "message/messenger.h"
+#include "queue/cntr.h"
+
+namespace tofu::proto {
+
+inline constexpr std::size_t inline_limit = 32; // caps().max_piggyback_size, checked by Messenger::open()
+/// Operation flags of a send that is not over when its packet is out.
+inline constexpr std::uint64_t levels = FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+
+/// Control, data, tag, ack: what stands behind the payload.
+inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, const Ack* ack,
+                        std::uint8_t flags, std::size_t length, std::uint32_t seq) noexcept
+{
+    packet.control(type, flags, length, seq);
+    if (flags & flag_data)
+        packet.put64(call.data);
+    if (flags & flag_tag)
+        packet.put64(call.tag);
+    if (ack != nullptr)
+        packet.put(*ack);
+}
+
+/// The last 1 to 7 bytes of a payload as a word, zeros behind them.
+[[nodiscard]] inline std::uint64_t load_tail(const std::byte* from, std::size_t n) noexcept
+{
+    if (n >= 4) {
+        std::uint32_t first, last; // which overlap
+        std::memcpy(&first, from, sizeof first);
+        std::memcpy(&last, from + n - sizeof last, sizeof last);
+        return first | std::uint64_t{last} << (8 * (n - sizeof last));
+    }
+    std::uint64_t word = std::to_integer<std::uint64_t>(from[0]);
+    if (n >= 2)
+        word |= std::to_integer<std::uint64_t>(from[1]) << 8 |
+                std::to_integer<std::uint64_t>(from[n - 1]) << (8 * (n - 1));
+    return word;
+}
+
+/// The bytes are on their way and the buffer is the user's again: what FI_INJECT_COMPLETE means.
+[[gnu::always_inline]] inline void Messenger::report_sent(const SendCall& call) noexcept
+{
+    const Binding& tx = ep_.tx();
+    if (!call.silent && tx.reports(call.flags))
+        tx.cq->write(call.context, FI_SEND | ((call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG));
+    if (Counter* counter = ep_.counters().send)
+        counter->count();
+}
+
+/// The channel used last, if it is this call's and a packet may go out and be done with at once. Else null.
+[[gnu::always_inline]] inline Channel* Messenger::open_channel(const SendCall& call) const noexcept
+{
+    Channel* const ch = last_channel_;
+    if ((call.flags & (levels | FI_FENCE)) != 0 || call.dest != last_dest_ || ch == nullptr ||
+        ch->peer.generation != last_peer_->generation || ch->state != ChannelState::open ||
+        ch->deferred_size != 0 || ch->backlog != nullptr || ch->free_slots() == 0) [[unlikely]]
+        return nullptr;
+    return ch;
+}
+
+[[gnu::always_inline]] inline bool Messenger::send_short(const SendCall& call, const void* data,
+                                                         std::size_t length) noexcept
+{
+    if (length > inline_limit - overhead(call.packet_flags))
+        return false;
+    Channel* const ch = open_channel(call);
+    if (ch == nullptr) [[unlikely]]
+        return false;
+    alignas(8) std::byte image[inline_limit]; // the end of a slot
+    PacketWriter packet(image + inline_limit);
+    write_frame(packet, Type::eager, call, nullptr, call.packet_flags, length, ch->next_seq);
+    std::byte* to = packet.reserve(length);
+    const auto* from = static_cast<const std::byte*>(data);
+    std::size_t left = length;
+    for (; left >= 8; left -= 8, to += 8, from += 8)
+        std::memcpy(to, from, 8);
+    if (left != 0) {
+        const std::uint64_t word = load_tail(from, left);
+        std::memcpy(to, &word, sizeof word);
+    }
+    const vcq::Post post = vcq_.put_unattended(
+        ch->peer.home, packet.data(), ch->slot(ch->next_seq) + slot_size - packet.size(),
+        packet.size(), vcq::Vcq::flags_of(true, false));
+    if (post != vcq::Post::done) [[unlikely]]
+        return false;
+    sent(*ch, call);
+    return true;
+}
+
+/// The same for what fits into a slot.
+[[gnu::always_inline]] inline bool Messenger::send_slot(const SendCall& call, const void* data,
+                                                        std::size_t length) noexcept
+{
+    if (length > inline_room(call.packet_flags))
+        return false;
+    Channel* const ch = open_channel(call);
+    Hold* const block = ch != nullptr ? hold(slot_size) : nullptr;
+    if (block == nullptr) [[unlikely]]
+        return false;
+    PacketWriter packet(block->block.data + slot_size);
+    write_frame(packet, Type::eager, call, nullptr, call.packet_flags, length, ch->next_seq);
+    if (length != 0) {
+        std::byte* const to = packet.reserve(length);
+        std::memset(to + (length + 7) / 8 * 8 - 8, 0, 8); // no byte of ours beyond the payload
+        std::memcpy(to, data, length);
+    }
+    const vcq::Post post = vcq_.put(
+        ch->peer.home, block->block.stadd + slot_size - packet.size(),
+        ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
+        vcq::How{.when = vcq::When::sent, .strong_order = true, .waiter = block});
+    if (post != vcq::Post::done) [[unlikely]] {
+        release(*block);
+        return false;
+    }
+    sent(*ch, call);
+    return true;
+}
+
+/// One slot has gone out.
+[[gnu::always_inline]] inline void Messenger::sent(Channel& ch, const SendCall& call) noexcept
+{
+    ch.next_seq++;
+    report_sent(call);
+}
+
+} // namespace tofu::proto

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Sends that are not over when the call returns: those that wait for their arrival, and the sending side of a
+// rendezvous; and the FIN words that end what waits for a peer. Part of the messenger; called by send.cc; calls vcq.
+#include "message/send.h"
+
+#include <algorithm>
+
+#include <rdma/fi_errno.h>
+
+#include "object/domain.h"
+#include "provider/error.h"
+
+namespace tofu::proto {
+
+bool Messenger::idle_towards(const Peer& peer) const noexcept
+{
+    if (waiting_fin_.empty() && deferred_ == 0)
+        return true;
+    return std::none_of(channels_.begin(), channels_.end(), [&](const Channel* ch) {
+        return (ch->outstanding != 0 || ch->deferred_size != 0) && ch->peer.home == peer.home &&
+               ch->peer.nonce == peer.nonce && static_cast<unsigned>(ch->peer.index - peer.index) <= peer.further;
+    });
+}
+
+ssize_t Messenger::send_tracked(Channel& ch, const SendCall& call, std::uint64_t level) noexcept
+{
+    SendRequest* request = make_request(ch, call);
+    if (request == nullptr)
+        return -FI_EAGAIN;
+    ssize_t ret;
+    if (level & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) {
+        const Ack ack{request->fin, request->seq};
+        auto flags = static_cast<std::uint8_t>(call.packet_flags | flag_ack);
+        if (level & FI_MATCH_COMPLETE)
+            flags |= flag_match;
+        ret = put_packet(ch, call, &ack, flags, nullptr);
+        if (ret == 0)
+            await_fin(*request);
+    } else {
+        ret = put_packet(ch, call, nullptr, call.packet_flags, request);
+        if (ret == 0)
+            ch.outstanding++;
+    }
+    if (ret != 0)
+        drop(*request);
+    return ret;
+}
+
+ssize_t Messenger::send_rendezvous(Channel& ch, const SendCall& call) noexcept
+{
+    if (!room(ch, 1))
+        return ch.state == ChannelState::failed ? -ch.err : -FI_EAGAIN;
+    SendRequest* request = make_request(ch, call);
+    if (request == nullptr)
+        return -FI_EAGAIN;
+    Segment segments[max_segments];
+    for (std::size_t i = 0; i < call.count; i++) {
+        if (call.iov[i].iov_len == 0)
+            continue;
+        const unsigned n = request->ref_count;
+        if (int ret = ep_.local_memory().acquire(call.iov[i].iov_base, call.iov[i].iov_len, true,
+                                                 request->refs[n],
+                                                 call.desc != nullptr ? call.desc[i] : nullptr);
+            ret != 0) {
+            drop(*request);
+            return ret;
+        }
+        segments[n] = {request->refs[n].stadd, call.iov[i].iov_len};
+        request->ref_count++;
+    }
+    ssize_t ret = put_rts(ch, call, *request, segments);
+    if (ret != 0) {
+        drop(*request);
+        return ret;
+    }
+    await_fin(*request);
+    return 0;
+}
+
+ssize_t Messenger::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
+                           const Segment* segments) noexcept
+{
+    Hold* block = hold(slot_size);
+    if (block == nullptr)
+        return -FI_EAGAIN;
+    PacketWriter packet(block->block.data + slot_size);
+    const auto flags = static_cast<std::uint8_t>(call.packet_flags | flag_ack);
+    const Ack ack{request.fin, request.seq};
+    write_frame(packet, Type::rts, call, &ack, flags, request.ref_count, ch.next_seq);
+    for (unsigned i = request.ref_count; i-- > 0;)
+        packet.put(segments[i]);
+    packet.put(Rts{vcq_.id(), offer_help(request, call)});
+    if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
+        return post_failed(ch, post);
+    ch.next_seq++;
+    return 0;
+}
+
+// --- requests
+
+SendRequest* Messenger::make_request(Channel& ch, const SendCall& call) noexcept
+{
+    SendRequest* r = sends_.alloc();
+    if (r == nullptr)
+        return nullptr;
+    if (!r->numbered) {
+        r->numbered = true;
+        r->fin = fins_made_++;
+        r->seq = static_cast<std::uint32_t>(ep_.domain().nonce()); // no late FIN of an earlier endpoint fits
+    }
+    r->notify = on_delivered;
+    r->owner = this;
+    r->channel = &ch;
+    r->seq++;
+    r->ref_count = 0;
+    r->block = nullptr;
+    r->awaits_fin = false;
+    r->help.step = Help::Step::none;
+    r->help.ending = false;
+    r->help.block = ShareBlocks::none;
+    r->endpoint = &ep_;
+    r->cq = ep_.tx().cq;
+    r->counter = ep_.counters().send;
+    r->completion = {.context = call.context,
+                     .flags = FI_SEND | ((call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG)};
+    r->wants_entry = !call.silent && ep_.tx().reports(call.flags);
+    r->err = 0;
+    r->prov_errno = 0;
+    return r;
+}
+
+void Messenger::await_fin(SendRequest& r) noexcept
+{
+    r.awaits_fin = true;
+    r.channel->outstanding++;
+    r.place = static_cast<std::uint32_t>(waiting_fin_.size());
+    waiting_fin_.push_back(&r);
+}
+
+/// Gives a request back that never came to anything.
+void Messenger::drop(SendRequest& r) noexcept
+{
+    for (unsigned i = 0; i < r.ref_count; i++)
+        ep_.local_memory().release(r.refs[i]);
+    if (r.help.block != ShareBlocks::none)
+        offers_.release(r.help.block);
+    sends_.release(&r);
+}
+
+void Messenger::end(SendRequest& r, int err, int prov_errno) noexcept
+{
+    if (r.help.busy()) { // poll_fins() ends it when it is not
+        r.help.ending = true;
+        r.help.end_err = err;
+        r.help.end_prov_errno = prov_errno;
+        return;
+    }
+    if (r.awaits_fin) {
+        SendRequest* last = waiting_fin_.back();
+        waiting_fin_[r.place] = last;
+        last->place = r.place;
+        waiting_fin_.pop_back();
+    }
+    r.channel->outstanding--;
+    r.err = err;
+    r.prov_errno = prov_errno;
+    complete(r);
+    drop(r);
+}
+
+void Messenger::on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    auto& r = *static_cast<SendRequest*>(static_cast<Request*>(waiter));
+    Messenger& m = *r.owner;
+    if (r.block != nullptr)
+        m.release(*r.block);
+    r.block = nullptr;
+    if (!m.open_)
+        return;
+    Channel& ch = *r.channel;
+    if (notice.code != UTOFU_SUCCESS)
+        m.fail(ch, fi_error_of(notice.code), notice.code);
+    m.end(r, notice.code == UTOFU_SUCCESS ? 0 : fi_error_of(notice.code), notice.code);
+}
+
+/// Looks at the FIN words that are awaited; a bounded number of them each time.
+void Messenger::poll_fins() noexcept
+{
+    constexpr std::size_t in_a_round = 32;
+    std::size_t n = waiting_fin_.size();
+    if (n > in_a_round) {
+        n = in_a_round;
+    } else {
+        next_fin_ = 0;
+    }
+    for (std::size_t i = 0; i < n; i++) {
+        if (next_fin_ >= waiting_fin_.size())
+            next_fin_ = 0;
+        if (waiting_fin_.empty())
+            return;
+        SendRequest& r = *waiting_fin_[next_fin_];
+        if (r.help.step != Help::Step::none)
+            help(r);
+        if (r.help.busy()) {
+            next_fin_++;
+            continue;
+        }
+        if (r.help.ending) [[unlikely]] {
+            end(r, r.help.end_err, r.help.end_prov_errno);
+            continue;
+        }
+        // acquire: pairs with the peer's Put of the word; its Gets ended before
+        const FinWord word = area_.fin(r.fin).load(std::memory_order_acquire);
+        if (static_cast<std::uint32_t>(word >> 32) != r.seq) {
+            next_fin_++;
+            continue;
+        }
+        const auto status = static_cast<std::uint32_t>(word);
+        end(r, status == 0 ? 0 : FI_EREMOTEIO, static_cast<int>(status)); // another one takes its place
+    }
+}
+
+} // namespace tofu::proto

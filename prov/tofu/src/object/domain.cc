@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See domain.h.
+#include "object/domain.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+#include <sys/random.h>
+
+#include "atomic/table.h"
+#include "endpoint/endpoint.h"
+#include "endpoint/scalable.h"
+#include "endpoint/shared_context.h"
+#include "info/attributes.h"
+#include "info/info.h"
+#include "memory/region.h"
+#include "object/av.h"
+#include "object/eq.h"
+#include "object/fabric.h"
+#include "provider/log.h"
+#include "provider/refusal.h"
+#include "queue/cntr.h"
+#include "queue/cq.h"
+#include "queue/progress.h"
+#include "queue/wait.h"
+#include "queue/wait_set.h"
+
+namespace tofu {
+namespace {
+
+/// FI_REG_MR by number: libfabric 2 deprecates the name.
+constexpr std::uint64_t reg_mr = std::uint64_t{1} << 59;
+
+int close_domain(struct fid* fid) noexcept
+{
+    return Domain::of(reinterpret_cast<fid_domain*>(fid)).close();
+}
+int bind_domain(struct fid* fid, struct fid* object, std::uint64_t flags) noexcept
+{
+    if (object == nullptr || object->fclass != FI_CLASS_EQ)
+        return -FI_EINVAL;
+    return Domain::of(reinterpret_cast<fid_domain*>(fid))
+        .bind(EventQueue::of(reinterpret_cast<fid_eq*>(object)), flags);
+}
+/// A raw key is the key itself (raw_attr in memory/region.cc), which any process can use as it is.
+int map_raw_key(const struct fi_mr_map_raw* map) noexcept
+{
+    if (map == nullptr || map->raw_key == nullptr || map->key == nullptr || map->key_size != sizeof(*map->key))
+        return -FI_EINVAL;
+    if (map->flags != 0)
+        return -FI_EBADFLAGS;
+    std::memcpy(map->key, map->raw_key, sizeof(*map->key));
+    return 0;
+}
+int control_domain(struct fid*, int command, void* argument) noexcept
+{
+    switch (command) {
+    case FI_MAP_RAW_MR: return map_raw_key(static_cast<const struct fi_mr_map_raw*>(argument));
+    case FI_UNMAP_KEY: return argument != nullptr ? 0 : -FI_EINVAL;
+    default: return -FI_ENOSYS;
+    }
+}
+int query_domain_atomic(fid_domain*, fi_datatype type, fi_op op, fi_atomic_attr* attr, std::uint64_t flags) noexcept
+{
+    return query_atomic(type, op, attr, flags);
+}
+
+fi_ops fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = close_domain,
+    .bind = bind_domain,
+    .control = control_domain,
+    .ops_open = refuses<-FI_ENOSYS>,
+    .tostr = nullptr,
+    .ops_set = nullptr,
+};
+
+fi_ops_domain domain_ops = {
+    .size = sizeof(fi_ops_domain),
+    .av_open = AddressVector::open,
+    .cq_open = CompletionQueue::open,
+    .endpoint = Endpoint::open,
+    .scalable_ep = ScalableEndpoint::open,
+    .cntr_open = Counter::open,
+    .poll_open = PollSet::open,
+    .stx_ctx = SharedTransmit::open,
+    .srx_ctx = SharedReceive::open,
+    .query_atomic = query_domain_atomic,
+    .query_collective = refuses<-FI_ENOSYS>,
+    .endpoint2 = nullptr,
+};
+
+/// The one domain of the process whose endpoints may post from VCQs that are not thread-safe. Those of a serialised
+/// domain are used by one thread at a time, under the shared lock once it has a thread, and thread-safe ones may share
+/// a CQ with them (guide 3.3.4.1); but another domain is another thread's.
+constinit std::atomic<const Domain*> unsafe_domain{nullptr};
+
+} // namespace
+
+Domain::Domain() noexcept = default;
+Domain::~Domain()
+{
+    if (!safe_vcqs_)
+        unsafe_domain.store(nullptr, std::memory_order_release); // partner: set_up(); the VCQs are closed
+}
+
+int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context) noexcept
+{
+    if (info->domain_attr == nullptr || info->fabric_attr == nullptr)
+        return -FI_EINVAL;
+    if (info->domain_attr->name != nullptr && std::strcmp(info->domain_attr->name, domain_name) != 0) {
+        TOFU_WARN(FI_LOG_DOMAIN, "domain: there is no %s: use %s\n", info->domain_attr->name, domain_name);
+        return -FI_EINVAL;
+    }
+    auto* made = new (std::nothrow) Domain;
+    if (made == nullptr)
+        return -FI_ENOMEM;
+    const int error = made->set_up(Fabric::of(fabric), *info, context);
+    if (error != 0) {
+        delete made;
+        return error;
+    }
+    all().add(*made);
+    *domain = made;
+    return 0;
+}
+
+OpenList<Domain>& Domain::all() noexcept
+{
+    static constinit OpenList<Domain> list;
+    return list;
+}
+
+int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
+{
+    int error = 0;
+    backend_ = vcq::Backend::get(error);
+    if (backend_ == nullptr)
+        return error;
+    const int mr_mode = info.domain_attr->mr_mode;
+    const bool auto_progress = info.domain_attr->data_progress == FI_PROGRESS_AUTO ||
+                               info.domain_attr->control_progress == FI_PROGRESS_AUTO;
+    // FI_THREAD_DOMAIN promises that the application serialises all that shares a domain; every other model lets
+    // threads meet at the home VCQ, at a queue or at an endpoint.
+    model_.serialised = info.domain_attr->threading == FI_THREAD_DOMAIN && !auto_progress;
+    locks_are_on_ = !model_.serialised;
+    const Domain* nobody = nullptr;
+    // acquire: partner ~Domain()
+    safe_vcqs_ = !model_.serialised ||
+                 !unsafe_domain.compare_exchange_strong(nobody, this, std::memory_order_acq_rel);
+    model_.virtual_addresses = (mr_mode & (FI_MR_VIRT_ADDR | limits::mr_basic)) != 0;
+    model_.provider_keys = (mr_mode & (FI_MR_PROV_KEY | limits::mr_basic)) != 0;
+    model_.textual_addresses = info.addr_format == FI_ADDR_STR;
+    model_.api_version = info.fabric_attr->api_version;
+    adopt(home_lock_);
+    adopt(shared_lock_);
+    if (getrandom(&nonce_, sizeof(nonce_), 0) != sizeof(nonce_) || nonce_ == 0)
+        nonce_ = reinterpret_cast<std::uintptr_t>(this) | 1;
+
+    // VCQs of the process may share a CQ, where calls under different locks meet (guide 2.5): thread-safe.
+    error = home_.open(*backend_, next_spread(), true,
+                       vcq::Sink{.owner = this, .remote = on_remote, .orphan_error = nullptr});
+    if (error != 0) {
+        TOFU_WARN(FI_LOG_DOMAIN,
+                  "domain: no VCQ on any TNI of this node (%s): close domains or run fewer processes per node\n",
+                  fi_strerror(-error));
+        return error;
+    }
+    regions_.reset(new (std::nothrow) RegionTable(*this));
+    everything_.reset(new (std::nothrow) ProgressSet(*this));
+    if (regions_ == nullptr || everything_ == nullptr)
+        return -FI_ENOMEM;
+    error = regions_->open();
+    if (error != 0)
+        return error;
+    if (auto_progress)
+        if (error = need_thread(nullptr); error != 0)
+            return error;
+
+    fid.fclass = FI_CLASS_DOMAIN;
+    fid.context = context;
+    fid.ops = &fid_ops;
+    ops = &domain_ops;
+    mr = &region_ops;
+    fabric_ = &fabric;
+    fabric_->hold();
+    return 0;
+}
+
+/// fi_domain(3): the queue for asynchronous events of the domain, of which registrations are the only ones.
+int Domain::bind(EventQueue& events, std::uint64_t flags) noexcept
+{
+    if ((flags & ~reg_mr) != 0)
+        return -FI_EBADFLAGS;
+    if (events_ != nullptr)
+        return -FI_EINVAL;
+    events.hold();
+    events_ = &events;
+    reports_regions_ = (flags & reg_mr) != 0;
+    return 0;
+}
+
+int Domain::close() noexcept
+{
+    if (users_.load(std::memory_order_relaxed) != 0)
+        return -FI_EBUSY;
+    all().remove(*this);
+    if (events_ != nullptr)
+        events_->release();
+    thread_.stop();
+    regions_->close();
+    home_.close();
+    fabric_->release();
+    delete this;
+    return 0;
+}
+
+bool Domain::progress_home(bool patient) noexcept
+{
+    if (patient)
+        home_lock_.lock();
+    else if (!home_lock_.try_lock())
+        return false;
+    bool some = home_.poll() != 0;
+    some |= regions_->annexes().poll();
+    regions_->return_credits();
+    home_lock_.unlock();
+    return some;
+}
+
+// --- the thread
+
+int Domain::need_thread(Bell* bell) noexcept
+{
+    std::lock_guard guard(thread_mutex_);
+    if (thread_users_ == 0) {
+        // From here on the thread meets the application's calls.
+        if (!locks_are_on_) {
+            locks_are_on_ = true;
+            for (Lock* lock : locks_)
+                lock->set_enabled(true);
+        }
+        if (int error = thread_.start(*everything_, backend_->functions()); error != 0)
+            return error;
+    }
+    thread_users_++;
+    if (bell != nullptr)
+        thread_.attend(*bell);
+    return 0;
+}
+
+void Domain::dismiss_thread(Bell* bell) noexcept
+{
+    std::lock_guard guard(thread_mutex_);
+    if (bell != nullptr)
+        thread_.leave(*bell);
+    if (--thread_users_ == 0)
+        thread_.stop();
+}
+
+void Domain::adopt(Lock& lock) noexcept
+{
+    std::lock_guard guard(thread_mutex_);
+    lock.set_enabled(locks_are_on_);
+    locks_.push_back(&lock);
+}
+
+void Domain::drop(Lock& lock) noexcept
+{
+    std::lock_guard guard(thread_mutex_);
+    std::erase(locks_, &lock);
+}
+
+/// Under the home lock. Notices are of RMA events alone: messages leave none (docs/wire-protocol.md, "Receive queues").
+void Domain::on_remote(void* self, const vcq::RemoteNotice& notice) noexcept
+{
+    static_cast<Domain*>(self)->regions_->remote_event(0, notice);
+}
+
+std::size_t Domain::homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
+{
+    if (most == 0)
+        return 0;
+    std::lock_guard guard(home_lock_);
+    handles[0] = home_.handle();
+    return 1 + regions_->annexes().handles(handles + 1, most - 1);
+}
+
+int Domain::take_numbers(unsigned count, unsigned& first) noexcept
+{
+    std::lock_guard guard(home_lock_);
+    // Numbers are used again only when all have been used: an old address should not reach a new endpoint.
+    if (next_index_ + count <= max_endpoints) {
+        first = next_index_;
+        next_index_ += count;
+    } else {
+        unsigned row = 0; // free numbers in a row before `i`
+        unsigned i = 0;
+        for (; i < max_endpoints && row < count; i++)
+            row = taken_[i] ? 0 : row + 1;
+        if (row < count)
+            return -FI_ENOSPC;
+        first = i - count;
+        next_index_ = std::max(next_index_, i);
+    }
+    for (unsigned i = first; i < first + count; i++)
+        taken_.set(i);
+    return 0;
+}
+
+void Domain::give_back_numbers(unsigned first, unsigned count) noexcept
+{
+    std::lock_guard guard(home_lock_);
+    for (unsigned i = first; i < first + count; i++)
+        taken_.reset(i);
+}
+
+void Domain::add_endpoint(Endpoint& ep, unsigned index) noexcept
+{
+    std::lock_guard guard(home_lock_);
+    endpoints_[index] = &ep;
+}
+
+void Domain::remove_endpoint(unsigned index) noexcept
+{
+    std::lock_guard guard(home_lock_);
+    endpoints_[index] = nullptr;
+}
+
+} // namespace tofu

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_eq: control events. A connectionless provider has few of its own, those of asynchronous address insertion
+// (av.cc); the application may write others. Called by the application through fabric, and by av.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include <rdma/fi_eq.h>
+#include <sys/types.h>
+
+#include "queue/wait.h"
+
+namespace tofu {
+
+class Fabric;
+
+class EventQueue final : public fid_eq {
+  public:
+    /// fi_eq_open(3); holds the fabric. 0, -FI_EINVAL, -FI_ENOMEM, or an error of the wait object (-FI_ENOSYS: not
+    /// offered).
+    static int open(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq, void* context) noexcept;
+    static EventQueue& of(fid_eq* e) noexcept { return *static_cast<EventQueue*>(e); }
+
+    /// An event of the provider's own, or an error in its place. Any thread.
+    void post(std::uint32_t event, const fi_eq_entry& entry);
+    void post_error(const fi_eq_err_entry& error);
+
+    // --- users count (objects bound to the queue): fi_close answers -FI_EBUSY while any is left
+    void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
+    void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
+
+    // --- the calls of fi_eq's operation table
+    ssize_t read(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags);
+    ssize_t read_error(fi_eq_err_entry* entry, std::uint64_t flags);
+    ssize_t wait_and_read(std::uint32_t* event, void* buffer, std::size_t length, int timeout_ms,
+                          std::uint64_t flags);
+    ssize_t write(std::uint32_t event, const void* buffer, std::size_t length);
+    [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
+    int close() noexcept;
+
+  private:
+    struct Event {
+        std::uint32_t type;
+        std::vector<char> bytes;
+        fi_eq_err_entry error; ///< where error.err is not 0: an error instead of an event
+    };
+    EventQueue(Fabric& fabric, bool writable) noexcept : fabric_(fabric), writable_(writable) {}
+    static bool ready(void* self) noexcept;
+    ssize_t take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags);
+    void append(Event&& event);
+
+    Fabric& fabric_;
+    bool writable_;
+    std::atomic<int> users_{0};
+    std::mutex mutex_;
+    std::condition_variable arrived_;
+    std::deque<Event> events_;
+    WaitObject wait_; ///< last: leaves its wait set before the rest goes
+};
+
+} // namespace tofu

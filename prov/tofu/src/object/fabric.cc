@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See fabric.h.
+#include "object/fabric.h"
+
+#include <cstring>
+#include <new>
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+
+#include "info/info.h"
+#include "object/domain.h"
+#include "object/eq.h"
+#include "provider/log.h"
+#include "provider/refusal.h"
+#include "queue/wait_set.h"
+
+namespace tofu {
+namespace {
+
+int close_fabric(struct fid* fid) noexcept
+{
+    auto* fabric = &Fabric::of(reinterpret_cast<fid_fabric*>(fid));
+    if (fabric->in_use())
+        return -FI_EBUSY;
+    Fabric::all().remove(*fabric);
+    delete fabric;
+    return 0;
+}
+
+
+fi_ops fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = close_fabric,
+    .bind = refuses<-FI_ENOSYS>,
+    .control = refuses<-FI_ENOSYS>,
+    .ops_open = refuses<-FI_ENOSYS>,
+    .tostr = nullptr,
+    .ops_set = nullptr,
+};
+
+fi_ops_fabric fabric_ops = {
+    .size = sizeof(fi_ops_fabric),
+    .domain = Domain::open,
+    .passive_ep = refuses<-FI_ENOSYS>, // reliable datagrams need no connection
+    .eq_open = EventQueue::open,
+    .wait_open = WaitSet::open,
+    .trywait = try_wait,
+    .domain2 = nullptr,
+};
+
+} // namespace
+
+OpenList<Fabric>& Fabric::all() noexcept
+{
+    static constinit OpenList<Fabric> list;
+    return list;
+}
+
+int Fabric::open(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexcept
+{
+    if (attr->name != nullptr && std::strcmp(attr->name, fabric_name) != 0)
+        return -FI_EINVAL;
+    auto* made = new (std::nothrow) Fabric;
+    if (made == nullptr)
+        return -FI_ENOMEM;
+    made->fid.fclass = FI_CLASS_FABRIC;
+    made->fid.context = context;
+    made->fid.ops = &fid_ops;
+    made->ops = &fabric_ops;
+    made->api_version = attr->api_version;
+    all().add(*made);
+    *fabric = made;
+    return 0;
+}
+
+} // namespace tofu

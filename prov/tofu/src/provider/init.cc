@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The one symbol libfabric looks for, and the provider's description. Called by libfabric when it loads the
+// module; calls param and, before it is unloaded, ring/area. Everything else begins with getinfo.
+#include <rdma/fabric.h>
+
+#include "info/info.h"
+#include "object/fabric.h"
+#include "provider/log.h"
+#include "provider/param.h"
+#include "ring/area.h"
+
+namespace tofu {
+
+fi_provider provider = {
+    .version = FI_VERSION(0, 1),
+    .fi_version = 0, // filled in by fi_prov_ini
+    .context = {},
+    .name = "tofu",
+    .getinfo = get_info,
+    .fabric = Fabric::open,
+    .cleanup = proto::Area::drop_spare, // no more: the backend stays, objects are the application's to close
+};
+
+} // namespace tofu
+
+extern "C" [[gnu::visibility("default")]] fi_provider* fi_prov_ini(void)
+{
+    // libfabric skips a provider that names another version than its own, and one binary serves them all: so
+    // it is the version of the library that loads us.
+    tofu::provider.fi_version = fi_version();
+    tofu::define_params();
+    return &tofu::provider;
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_cntr: counts of completed operations and of errors. Counted up by requests, the message protocol and
+// remote events; read and waited for by the application. Calls progress and wait.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <rdma/fi_eq.h>
+
+#include "queue/progress.h"
+#include "queue/wait.h"
+
+namespace tofu {
+
+class Domain;
+
+class Counter final : public fid_cntr {
+  public:
+    /// fi_cntr_open(3); holds the domain. 0, -FI_EINVAL, -FI_ENOSYS (events or a wait object that are not offered),
+    /// -FI_ENOMEM, or an error of the wait object.
+    static int open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) noexcept;
+    [[nodiscard]] const Domain& domain() const noexcept { return domain_; }
+    static Counter& of(fid_cntr* c) noexcept { return *static_cast<Counter*>(c); }
+
+    /// Any thread. Release: who reads the count sees what the operation wrote (partner: read()).
+    void count(std::uint64_t n = 1) noexcept
+    {
+        value_.fetch_add(n, std::memory_order_release);
+        wait_.signal();
+    }
+    void count_error(std::uint64_t n = 1) noexcept
+    {
+        errors_.fetch_add(n, std::memory_order_release);
+        wait_.signal();
+    }
+
+    [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
+    void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
+    void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
+
+    // --- the calls of fi_cntr's operation table
+    std::uint64_t read() noexcept;
+    std::uint64_t read_errors() noexcept;
+    void add(std::uint64_t value) noexcept;
+    void set(std::uint64_t value) noexcept;
+    void set_errors(std::uint64_t value) noexcept;
+    int wait(std::uint64_t threshold, int timeout_ms) noexcept;
+    [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
+    /// For poll sets: makes progress; true where one of the values is not what it was at the last call, or
+    /// at the last fi_cntr_set or fi_cntr_add (fi_poll(3)).
+    [[nodiscard]] bool changed_since_poll() noexcept;
+    int close() noexcept;
+
+  private:
+    explicit Counter(Domain& domain) noexcept;
+    static bool ready(void* self) noexcept;
+
+    Domain& domain_;
+    ProgressSet progress_;
+    std::atomic<std::uint64_t> value_{0};
+    std::atomic<std::uint64_t> errors_{0};
+    std::atomic<std::uint64_t> seen_value_{0}; ///< as last read; kept where a Bell hangs on the counter
+    std::atomic<std::uint64_t> seen_errors_{0};
+    std::atomic<std::uint64_t> polled_value_{0};
+    std::atomic<std::uint64_t> polled_errors_{0};
+    std::atomic<int> users_{0};
+    WaitObject wait_; ///< last: leaves its wait set and the thread before the rest goes
+};
+
+} // namespace tofu

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_cq: completions of operations. Written by requests and the message protocol; read by the application,
+// whose reading drives progress. Calls progress and wait.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <rdma/fi_eq.h>
+#include <sys/types.h>
+
+#include "queue/lock.h"
+#include "queue/progress.h"
+#include "queue/wait.h"
+
+namespace tofu {
+
+class Domain;
+
+/// A successful completion in the widest format; the queue stores what its format needs.
+struct Completion {
+    void* context = nullptr;
+    std::uint64_t flags = 0; ///< FI_SEND | FI_TAGGED, FI_RMA | FI_WRITE, ... as the manual page fi_cq(3) says
+    std::size_t length = 0;
+    void* buffer = nullptr;
+    std::uint64_t data = 0;
+    std::uint64_t tag = 0;
+    fi_addr_t source = FI_ADDR_NOTAVAIL;
+};
+
+class CompletionQueue final : public fid_cq {
+  public:
+    /// fi_cq_open(3); holds the domain. 0, -FI_EINVAL, -FI_ENOSYS (a format or a wait object that is not offered),
+    /// -FI_ENOMEM, or an error of the wait object.
+    static int open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context) noexcept;
+    [[nodiscard]] const Domain& domain() const noexcept { return domain_; }
+    static CompletionQueue& of(fid_cq* c) noexcept { return *static_cast<CompletionQueue*>(c); }
+
+    /// Never fails and never loses an entry: beyond its size the queue grows (slow path). Takes the queue's
+    /// lock; callers hold at most home and endpoint locks.
+    void write(const Completion& completion) noexcept { write_fields(completion); }
+    /// The entry of an operation that has nothing to tell but its context: reads, writes, atomics.
+    void write(void* context, std::uint64_t flags) noexcept
+    {
+        write_fields({context, flags, 0, nullptr, 0, 0, FI_ADDR_NOTAVAIL});
+    }
+    /// One error entry (fi_cq(3), struct fi_cq_err_entry); err is a positive FI_E*, prov_errno a uTofu code or,
+    /// after FI_EREMOTEIO, the receiver's FI_E*.
+    void write_error(const Completion& completion, int err, int prov_errno,
+                     std::size_t overflow_length = 0) noexcept;
+
+    [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
+    /// Nothing to read. Any thread; only a hint where others read and write.
+    [[nodiscard]] bool empty() const noexcept
+    {
+        return std::atomic_ref(tail_).load(std::memory_order_relaxed) ==
+               std::atomic_ref(head_).load(std::memory_order_relaxed);
+    }
+    /// The reader whose call makes progress has received nothing yet.
+    [[nodiscard]] bool reader_waits() const noexcept { return empty() && reader_.taken == 0; }
+    void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
+    void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
+
+    // --- the calls of fi_cq's operation table
+    ssize_t read(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
+    ssize_t read_error(fi_cq_err_entry* entry, std::uint64_t flags) noexcept;
+    ssize_t wait_and_read(void* buffer, std::size_t count, fi_addr_t* sources, const void* condition,
+                          int timeout_ms) noexcept;
+    void signal() noexcept;
+    [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
+    /// For poll sets: makes progress where the queue is empty; true where it is not.
+    [[nodiscard]] bool look() noexcept;
+    int close() noexcept;
+
+  private:
+    /// An entry of the ring; `err` 0 for a success.
+    struct Slot {
+        Completion completion;
+        int err;
+        int prov_errno;
+        std::size_t overflow_length;
+    };
+    using Take = ssize_t (*)(CompletionQueue& cq, void* buffer, std::size_t count,
+                             fi_addr_t* sources) noexcept;
+
+    CompletionQueue(Domain& domain, const fi_cq_attr& attr) noexcept;
+    ~CompletionQueue();
+    static bool ready(void* self) noexcept;
+    /// Where entries go while a reader that needs no lock makes progress: straight into its buffer instead of through
+    /// the ring. Set within read() only.
+    struct Reader {
+        void* to = nullptr;
+        fi_addr_t* sources = nullptr;
+        std::size_t room = 0;
+        std::size_t taken = 0;
+    };
+    [[gnu::always_inline]] void write_fields(const Completion& completion) noexcept
+    {
+        if (reader_.room != 0 && head_ == tail_) [[likely]] { // what lies in the ring is older
+            hand_over(completion);
+            return;
+        }
+        lock_.lock();
+        put().completion = completion;
+        written();
+    }
+    [[gnu::always_inline]] void hand_over(const Completion& c) noexcept
+    {
+        // Each format is a prefix of the next, fi_cq(3).
+        auto* const to = static_cast<fi_cq_tagged_entry*>(reader_.to);
+        to->op_context = c.context;
+        if (entry_size_ > sizeof(fi_cq_entry)) {
+            to->flags = c.flags;
+            to->len = c.length;
+        }
+        if (entry_size_ > sizeof(fi_cq_msg_entry)) {
+            to->buf = c.buffer;
+            to->data = c.data;
+        }
+        if (entry_size_ > sizeof(fi_cq_data_entry))
+            to->tag = c.tag;
+        if (reader_.sources != nullptr)
+            reader_.sources[reader_.taken] = c.source;
+        reader_.to = static_cast<char*>(reader_.to) + entry_size_;
+        reader_.room--;
+        reader_.taken++;
+    }
+    /// The next free slot, marked as a success; under lock_.
+    [[nodiscard]] Slot& put() noexcept
+    {
+        if (tail_ - head_ > mask_) [[unlikely]]
+            grow();
+        Slot& slot = ring_[tail_ & mask_];
+        slot.err = 0;
+        return slot;
+    }
+    /// Publishes what put() gave, and unlocks.
+    void written() noexcept
+    {
+        // relaxed: empty() is only a hint, all else is under the lock
+        std::atomic_ref(tail_).store(tail_ + 1, std::memory_order_relaxed);
+        lock_.unlock();
+        wait_.signal();
+    }
+    [[gnu::noinline]] void grow() noexcept;
+    template <class Entry>
+    [[nodiscard]] static ssize_t take(CompletionQueue& cq, void* buffer, std::size_t count,
+                                      fi_addr_t* sources) noexcept;
+
+    Domain& domain_;
+    Take take_;              ///< by format
+    std::size_t entry_size_; ///< by format
+    bool threshold_;         ///< FI_CQ_COND_THRESHOLD
+    Lock lock_;
+    Reader reader_;
+    std::unique_ptr<Slot[]> ring_;
+    std::size_t mask_ = 0;
+    // Counts of entries ever read and written; the ring holds those between.
+    mutable std::uint64_t head_ = 0;
+    mutable std::uint64_t tail_ = 0;
+    ProgressSet progress_;
+    std::atomic<unsigned> signals_{0};
+    std::atomic<int> users_{0};
+    WaitObject wait_; ///< last: leaves its wait set and the thread before the rest goes
+};
+
+/// fi_cq_read, the entry of the table (cq_read.cc).
+ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count) noexcept;
+
+} // namespace tofu

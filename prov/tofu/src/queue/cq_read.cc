@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_cq_read, all the way down to the VCQ in one file, so that one compilation sees it whole: the call that programs
+// make most. Called through the table of cq.cc; calls the VCQ and the engines.
+#include <rdma/fi_errno.h>
+
+#include "atomic/engine.h"
+#include "endpoint/endpoint.h"
+#include "message/messenger.h"
+#include "object/domain.h"
+#include "queue/cq.h"
+#include "queue/progress.h"
+#include "rma/engine.h"
+
+namespace tofu {
+
+[[gnu::always_inline]] inline void Endpoint::look(const CompletionQueue& queue) noexcept
+{
+    if (!lock_->try_lock())
+        return;
+    if (enabled_) [[likely]] {
+        (void)vcq_->poll_inline();
+        if (rma_)
+            rma_->progress();
+        if (atomic_)
+            atomic_->progress();
+        if (messages_ && queue.reader_waits())
+            messages_->progress();
+    }
+    lock_->unlock();
+}
+
+[[gnu::always_inline]] inline void ProgressSet::look(const CompletionQueue& queue) noexcept
+{
+    if (!lock_.try_lock())
+        return;
+    if (++looks_ % full_round == 0) [[unlikely]]
+        (void)look_everywhere();
+    else if (endpoints_.size() == 1) [[likely]]
+        endpoints_.front()->look(queue);
+    else
+        look_in_turn(queue);
+    lock_.unlock();
+}
+
+/// Whoever filled the queue may do so again, until the next full round.
+[[gnu::noinline]] void ProgressSet::look_in_turn(const CompletionQueue& queue) noexcept
+{
+    const std::size_t count = endpoints_.size();
+    for (std::size_t i = 0; i < count && queue.reader_waits(); i++) {
+        if (next_ >= count)
+            next_ = 0;
+        endpoints_[next_]->look(queue);
+        next_ += queue.reader_waits() ? 1 : 0;
+    }
+}
+
+ssize_t CompletionQueue::read(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+{
+    if (count == 0) [[unlikely]] { // how programs ask for progress
+        progress_.run();
+    } else if (empty()) [[likely]] {
+        // With locks, others might complete operations meanwhile: all by way of the ring.
+        const bool direct = !lock_.enabled();
+        if (direct)
+            reader_ = {buffer, sources, count, 0};
+        progress_.look(*this);
+        if (direct) {
+            const std::size_t taken = reader_.taken;
+            reader_.room = reader_.taken = 0;
+            if (taken != 0) {
+                progress_.found();
+                return static_cast<ssize_t>(taken);
+            }
+        }
+    }
+    if (empty()) {
+        progress_.found_nothing();
+        return -FI_EAGAIN;
+    }
+    progress_.found();
+    return take_(*this, buffer, count, sources);
+}
+
+ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count) noexcept
+{
+    return CompletionQueue::of(cq).read(buffer, count, nullptr);
+}
+
+} // namespace tofu

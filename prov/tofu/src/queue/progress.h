@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The only poll loop: what a completion queue or a counter drives when it is read. Called by cq, cntr and
+// wait; calls the domain's home VCQ and the endpoints bound to the object.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <vector>
+
+#include <sched.h>
+#include <utofu.h>
+
+#include "queue/lock.h"
+
+namespace tofu {
+
+class CompletionQueue;
+class Domain;
+class Endpoint;
+
+/// The endpoints that complete into one queue or counter. Endpoints add themselves when they are bound
+/// and remove themselves when they are closed.
+class ProgressSet {
+  public:
+    explicit ProgressSet(Domain& domain) noexcept;
+    ProgressSet(const ProgressSet&) = delete;
+    ProgressSet& operator=(const ProgressSet&) = delete;
+    ~ProgressSet();
+    void add(Endpoint& endpoint);
+    void remove(Endpoint& endpoint) noexcept;
+
+    /// One bounded round: home VCQ, then each endpoint once. Any thread; skips what another thread is
+    /// polling already, or waits for its turn where `patient` (before a sleep: wait.h). True where a VCQ had
+    /// something.
+    bool run(bool patient = false) noexcept;
+    /// A shorter round for the reader of one queue: it ends with the first endpoint that filled the queue, and leaves
+    /// out the home VCQ, whose notices make no entries. Every full_round-th call is a run(), so that nobody starves.
+    void look(const CompletionQueue& queue) noexcept;
+    /// Handles of the VCQs whose arrivals matter to the set, at most `most`; returns how many.
+    [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept;
+
+    // --- A reader that polls occupies its core. Where more processes run than there are cores, the peer that it waits
+    // for may need that core: after a while of looking in vain, the reader yields. Any thread; the count is a hint.
+    void found() noexcept { in_vain_.store(0, std::memory_order_relaxed); }
+    void found_nothing() noexcept
+    {
+        const unsigned looks = in_vain_.load(std::memory_order_relaxed) + 1;
+        in_vain_.store(looks, std::memory_order_relaxed);
+        if (looks >= patience && looks % yield_every == 0) [[unlikely]]
+            sched_yield();
+    }
+
+  private:
+    // Under lock_.
+    bool look_everywhere(bool patient = false) noexcept;
+    void look_in_turn(const CompletionQueue& queue) noexcept;
+
+    static constexpr unsigned patience = 4096; ///< some 20 us: answers that are under way come sooner
+    static constexpr unsigned yield_every = 256;
+    static constexpr unsigned full_round = 16;
+
+    Domain& domain_;
+    Lock lock_;
+    std::atomic<unsigned> in_vain_{0};
+    unsigned looks_ = 0;   ///< under lock_
+    std::size_t next_ = 0; ///< the endpoint that a look begins with
+    std::vector<Endpoint*> endpoints_;
+};
+
+} // namespace tofu

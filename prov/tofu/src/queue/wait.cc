@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See wait.h.
+#include "queue/wait.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include <rdma/fi_errno.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "object/domain.h"
+#include "provider/log.h"
+#include "queue/progress.h"
+#include "queue/wait_set.h"
+
+namespace tofu {
+namespace {
+
+constexpr int slice_ms = 10;         ///< a signal of another thread is seen within this time
+constexpr unsigned busy_rounds = 64; ///< looks before the first sleep: what is about to come saves a wake-up
+constexpr std::size_t max_vcqs = 64; ///< handed to the backend; arrivals by other VCQs are seen after a slice
+
+} // namespace
+
+Deadline::Deadline(int timeout_ms) noexcept
+    : end_(std::chrono::steady_clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0))),
+      never_(timeout_ms < 0)
+{
+}
+
+bool Deadline::passed() const noexcept
+{
+    return !never_ && std::chrono::steady_clock::now() >= end_;
+}
+
+int Deadline::left_ms(int most) const noexcept
+{
+    if (never_)
+        return most;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        end_ - std::chrono::steady_clock::now() + std::chrono::microseconds(999));
+    return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, most));
+}
+
+Sleeper::Sleeper(const vcq::Functions* functions, const Deadline& deadline, bool yields) noexcept
+    : functions_(functions), deadline_(deadline), yields_(yields)
+{
+}
+
+bool Sleeper::sleep(ProgressSet* const* sets, std::size_t count) noexcept
+{
+    if (deadline_.passed())
+        return false;
+    if (rounds_++ < busy_rounds || yields_) {
+        sched_yield();
+        return true;
+    }
+    if (functions_ != nullptr && functions_->wait != nullptr) {
+        utofu_vcq_hdl_t vcqs[max_vcqs];
+        std::size_t found = 0;
+        for (std::size_t i = 0; i < count; i++)
+            found += sets[i]->vcqs(vcqs + found, max_vcqs - found);
+        if (functions_->wait(vcqs, found, deadline_.left_ms(slice_ms)) >= 0)
+            return true;
+    }
+    // 1 us, doubled up to 1 ms
+    const long pause_ns = 1000L << std::min(rounds_ - busy_rounds, 10u);
+    const timespec pause{0, std::min(pause_ns, 1000000L)};
+    nanosleep(&pause, nullptr);
+    return true;
+}
+
+// --- Bell
+
+Bell::~Bell()
+{
+    if (descriptor_ >= 0)
+        close(descriptor_);
+    if (kind_ == FI_WAIT_MUTEX_COND) {
+        pthread_cond_destroy(&condition_);
+        pthread_mutex_destroy(&mutex_);
+    }
+}
+
+int Bell::open(fi_wait_obj kind) noexcept
+{
+    switch (kind) {
+    case FI_WAIT_FD:
+        descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (descriptor_ < 0)
+            return -FI_EMFILE;
+        break;
+    case FI_WAIT_MUTEX_COND:
+        pthread_mutex_init(&mutex_, nullptr);
+        pthread_cond_init(&condition_, nullptr);
+        break;
+    default: return -FI_ENOSYS;
+    }
+    kind_ = kind;
+    return 0;
+}
+
+void Bell::ring() noexcept
+{
+    if (kind_ == FI_WAIT_MUTEX_COND) {
+        // With the mutex: who has looked (fi_trywait) and not yet gone to sleep holds it. That look makes progress, and
+        // may ring here itself, or wait for a lock that our caller holds: the mutex is not waited for.
+        ringing_.store(true, std::memory_order_release); // partner: repeat()
+        if (attendants_.load(std::memory_order_relaxed) != 0) {
+            (void)repeat();
+            return;
+        }
+        pthread_mutex_lock(&mutex_);
+        pthread_cond_broadcast(&condition_);
+        pthread_mutex_unlock(&mutex_);
+        return;
+    }
+    // acq_rel: what was written before is seen by whoever silences the bell and then looks (partner: silence())
+    if (ringing_.exchange(true, std::memory_order_acq_rel))
+        return;
+    const std::uint64_t one = 1;
+    if (write(descriptor_, &one, sizeof(one)) < 0)
+        TOFU_INFO(FI_LOG_CQ, "wait descriptor %d was readable already\n", descriptor_);
+}
+
+bool Bell::repeat() noexcept
+{
+    // acquire: pairs with ring(), whose cause must be seen by whom we wake
+    if (kind_ != FI_WAIT_MUTEX_COND || !ringing_.load(std::memory_order_acquire))
+        return true;
+    if (pthread_mutex_trylock(&mutex_) != 0)
+        return false;
+    ringing_.store(false, std::memory_order_relaxed);
+    pthread_cond_broadcast(&condition_);
+    pthread_mutex_unlock(&mutex_);
+    return true;
+}
+
+void Bell::silence() noexcept
+{
+    if (kind_ != FI_WAIT_FD || !ringing_.exchange(false, std::memory_order_acq_rel))
+        return;
+    // A ring between the exchange and the read is read away with the old one; the look that follows sees its
+    // cause. A ring whose write is still to come makes one wake-up too many.
+    std::uint64_t count = 0;
+    if (read(descriptor_, &count, sizeof(count)) < 0)
+        TOFU_INFO(FI_LOG_CQ, "wait descriptor %d is about to become readable\n", descriptor_);
+}
+
+int Bell::hand_out(void* argument) noexcept
+{
+    if (argument == nullptr)
+        return -FI_EINVAL;
+    switch (kind_) {
+    case FI_WAIT_FD: *static_cast<int*>(argument) = descriptor_; return 0;
+    case FI_WAIT_MUTEX_COND: *static_cast<fi_mutex_cond*>(argument) = {&mutex_, &condition_}; return 0;
+    default: return -FI_ENODATA;
+    }
+}
+
+// --- WaitObject
+
+WaitObject::~WaitObject()
+{
+    if (set_ != nullptr)
+        set_->remove(*this);
+    if (attended_)
+        owner_.domain->dismiss_thread(bell_);
+}
+
+int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexcept
+{
+    owner_ = owner;
+    bool needs_thread = false;
+    switch (kind) {
+    case FI_WAIT_NONE:
+    case FI_WAIT_UNSPEC:
+    case FI_WAIT_YIELD: break;
+    case FI_WAIT_FD:
+    case FI_WAIT_MUTEX_COND:
+        if (int error = own_.open(kind); error != 0)
+            return error;
+        bell_ = &own_;
+        needs_thread = true;
+        break;
+    case FI_WAIT_SET:
+        if (set == nullptr || set->fid.fclass != FI_CLASS_WAIT)
+            return -FI_EINVAL;
+        set_ = &WaitSet::of(set);
+        set_->add(*this);
+        bell_ = set_->bell();
+        needs_thread = bell_ != nullptr;
+        break;
+    default: TOFU_INFO(FI_LOG_CQ, "wait object %d is not offered\n", kind); return -FI_ENOSYS;
+    }
+    kind_ = kind;
+    if (needs_thread && owner_.domain != nullptr) {
+        if (int error = owner_.domain->need_thread(bell_); error != 0)
+            return error;
+        attended_ = true;
+    }
+    return 0;
+}
+
+void WaitObject::wake() noexcept
+{
+    if (bell_ != nullptr)
+        bell_->ring();
+    // Without the backend's help sleeps are short (Sleeper).
+    if (sleepers_.load(std::memory_order_relaxed) != 0 && owner_.domain != nullptr)
+        if (const auto wake_all = owner_.domain->backend().functions().wake; wake_all != nullptr)
+            wake_all();
+}
+
+int WaitObject::try_wait() noexcept
+{
+    if (bell_ != nullptr)
+        bell_->silence();
+    if (owner_.progress != nullptr)
+        owner_.progress->run(true);
+    return owner_.ready(owner_.object) ? -FI_EAGAIN : 0;
+}
+
+int WaitObject::control(int command, void* argument) noexcept
+{
+    switch (command) {
+    case FI_GETWAITOBJ:
+        if (argument == nullptr)
+            return -FI_EINVAL;
+        *static_cast<fi_wait_obj*>(argument) = kind_;
+        return 0;
+    case FI_GETWAIT: return own_.hand_out(argument);
+    default: return -FI_ENOSYS;
+    }
+}
+
+} // namespace tofu

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See wait_set.h. All of it is slow path.
+#include "queue/wait_set.h"
+
+#include <algorithm>
+#include <new>
+
+#include <rdma/fi_errno.h>
+
+#include "object/domain.h"
+#include "object/eq.h"
+#include "object/fabric.h"
+#include "provider/log.h"
+#include "provider/refusal.h"
+#include "queue/cntr.h"
+#include "queue/cq.h"
+#include "queue/progress.h"
+
+namespace tofu {
+namespace {
+
+WaitSet& wait_set_of(struct fid* fid) noexcept
+{
+    return WaitSet::of(reinterpret_cast<fid_wait*>(fid));
+}
+PollSet& poll_set_of(struct fid* fid) noexcept
+{
+    return PollSet::of(reinterpret_cast<fid_poll*>(fid));
+}
+int close_wait_set(struct fid* fid) noexcept
+{
+    return wait_set_of(fid).close();
+}
+int close_poll_set(struct fid* fid) noexcept
+{
+    return poll_set_of(fid).close();
+}
+int control_wait_set(struct fid* fid, int command, void* argument) noexcept
+{
+    return wait_set_of(fid).control(command, argument);
+}
+int wait(fid_wait* set, int timeout) noexcept
+{
+    return WaitSet::of(set).wait(timeout);
+}
+int poll(fid_poll* set, void** contexts, int count) noexcept
+{
+    return PollSet::of(set).poll(contexts, count);
+}
+int poll_add(fid_poll* set, struct fid* object, std::uint64_t flags) noexcept
+{
+    return flags != 0 ? -FI_EBADFLAGS : PollSet::of(set).add(object);
+}
+int poll_remove(fid_poll* set, struct fid* object, std::uint64_t flags) noexcept
+{
+    return flags != 0 ? -FI_EBADFLAGS : PollSet::of(set).remove(object);
+}
+
+fi_ops wait_fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = close_wait_set,
+    .bind = refuses<-FI_ENOSYS>,
+    .control = control_wait_set,
+    .ops_open = refuses<-FI_ENOSYS>,
+    .tostr = nullptr,
+    .ops_set = nullptr,
+};
+fi_ops_wait wait_ops = {.size = sizeof(fi_ops_wait), .wait = wait};
+
+fi_ops poll_fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = close_poll_set,
+    .bind = refuses<-FI_ENOSYS>,
+    .control = refuses<-FI_ENOSYS>,
+    .ops_open = refuses<-FI_ENOSYS>,
+    .tostr = nullptr,
+    .ops_set = nullptr,
+};
+fi_ops_poll poll_ops = {
+    .size = sizeof(fi_ops_poll), .poll = poll, .poll_add = poll_add, .poll_del = poll_remove};
+
+CompletionQueue& queue_of(struct fid* fid) noexcept
+{
+    return CompletionQueue::of(reinterpret_cast<fid_cq*>(fid));
+}
+Counter& counter_of(struct fid* fid) noexcept
+{
+    return Counter::of(reinterpret_cast<fid_cntr*>(fid));
+}
+
+} // namespace
+
+// --- wait sets
+
+int WaitSet::open(fid_fabric* fabric, fi_wait_attr* attr, fid_wait** set) noexcept
+{
+    static constexpr fi_wait_attr defaults{FI_WAIT_UNSPEC, 0};
+    const fi_wait_attr& wish = attr != nullptr ? *attr : defaults;
+    if (set == nullptr || wish.flags != 0)
+        return -FI_EINVAL;
+    const bool plain = wish.wait_obj == FI_WAIT_UNSPEC || wish.wait_obj == FI_WAIT_YIELD;
+    if (!plain && !Bell::offers(wish.wait_obj)) {
+        TOFU_INFO(FI_LOG_EQ, "wait set: wait object %d is not offered\n", wish.wait_obj);
+        return -FI_ENOSYS;
+    }
+    Fabric& owner = Fabric::of(fabric);
+    auto* made = new (std::nothrow) WaitSet(owner, wish.wait_obj);
+    if (made == nullptr)
+        return -FI_ENOMEM;
+    if (!plain)
+        if (int error = made->bell_.open(wish.wait_obj); error != 0) {
+            delete made;
+            return error;
+        }
+    made->fid.fclass = FI_CLASS_WAIT;
+    made->fid.context = nullptr;
+    made->fid.ops = &wait_fid_ops;
+    made->ops = &wait_ops;
+    owner.hold();
+    *set = made;
+    return 0;
+}
+
+int WaitSet::close() noexcept
+{
+    {
+        std::lock_guard guard(mutex_);
+        if (!members_.empty())
+            return -FI_EBUSY;
+    }
+    fabric_.release();
+    delete this;
+    return 0;
+}
+
+void WaitSet::add(WaitObject& member) noexcept
+{
+    std::lock_guard guard(mutex_);
+    members_.push_back(&member);
+}
+
+void WaitSet::remove(WaitObject& member) noexcept
+{
+    std::lock_guard guard(mutex_);
+    std::erase(members_, &member);
+}
+
+/// True where a member has something.
+bool WaitSet::look() noexcept
+{
+    std::lock_guard guard(mutex_);
+    return std::any_of(members_.begin(), members_.end(),
+                       [](WaitObject* member) { return member->try_wait() != 0; });
+}
+
+int WaitSet::try_wait() noexcept
+{
+    return look() ? -FI_EAGAIN : 0;
+}
+
+int WaitSet::wait(int timeout_ms) noexcept
+{
+    static constexpr std::size_t most = 64;
+    const Deadline deadline(timeout_ms);
+    const vcq::Functions* functions = nullptr;
+    {
+        std::lock_guard guard(mutex_);
+        for (WaitObject* member : members_)
+            if (member->owner().domain != nullptr)
+                functions = &member->owner().domain->backend().functions();
+    }
+    Sleeper sleeper(functions, deadline, kind_ == FI_WAIT_YIELD);
+    for (;;) {
+        if (look())
+            return 0;
+        ProgressSet* sets[most];
+        std::size_t count = 0;
+        {
+            std::lock_guard guard(mutex_);
+            for (WaitObject* member : members_)
+                if (member->owner().progress != nullptr && count < most)
+                    sets[count++] = member->owner().progress;
+        }
+        if (!sleeper.sleep(sets, count))
+            return -FI_ETIMEDOUT;
+    }
+}
+
+int WaitSet::control(int command, void* argument) noexcept
+{
+    switch (command) {
+    case FI_GETWAITOBJ:
+        if (argument == nullptr)
+            return -FI_EINVAL;
+        *static_cast<fi_wait_obj*>(argument) = kind_;
+        return 0;
+    case FI_GETWAIT: return bell_.hand_out(argument);
+    default: return -FI_ENOSYS;
+    }
+}
+
+// --- poll sets
+
+int PollSet::open(fid_domain* domain, fi_poll_attr* attr, fid_poll** set) noexcept
+{
+    if (set == nullptr || (attr != nullptr && attr->flags != 0))
+        return -FI_EINVAL;
+    Domain& owner = Domain::of(domain);
+    auto* made = new (std::nothrow) PollSet(owner);
+    if (made == nullptr)
+        return -FI_ENOMEM;
+    made->fid.fclass = FI_CLASS_POLL;
+    made->fid.context = nullptr;
+    made->fid.ops = &poll_fid_ops;
+    made->ops = &poll_ops;
+    owner.hold();
+    *set = made;
+    return 0;
+}
+
+int PollSet::close() noexcept
+{
+    {
+        std::lock_guard guard(mutex_);
+        if (!members_.empty())
+            return -FI_EBUSY;
+    }
+    domain_.release();
+    delete this;
+    return 0;
+}
+
+int PollSet::add(struct fid* object) noexcept
+{
+    if (object == nullptr || (object->fclass != FI_CLASS_CQ && object->fclass != FI_CLASS_CNTR))
+        return -FI_EINVAL;
+    std::lock_guard guard(mutex_);
+    if (std::find(members_.begin(), members_.end(), object) != members_.end())
+        return 0;
+    members_.push_back(object);
+    if (object->fclass == FI_CLASS_CQ)
+        queue_of(object).hold();
+    else
+        counter_of(object).hold();
+    return 0;
+}
+
+int PollSet::remove(struct fid* object) noexcept
+{
+    std::lock_guard guard(mutex_);
+    if (std::erase(members_, object) == 0)
+        return -FI_EINVAL;
+    if (object->fclass == FI_CLASS_CQ)
+        queue_of(object).release();
+    else
+        counter_of(object).release();
+    return 0;
+}
+
+int PollSet::poll(void** contexts, int count) noexcept
+{
+    int found = 0;
+    std::lock_guard guard(mutex_);
+    for (struct fid* object : members_) {
+        const bool is_queue = object->fclass == FI_CLASS_CQ;
+        if (found == count) { // no room to tell of it, but all make progress (fi_poll(3))
+            (is_queue ? queue_of(object).progress() : counter_of(object).progress()).run();
+            continue;
+        }
+        if (is_queue ? queue_of(object).look() : counter_of(object).changed_since_poll())
+            contexts[found++] = object->context;
+    }
+    return found;
+}
+
+// --- fi_trywait
+
+int try_wait(fid_fabric*, struct fid** fids, int count) noexcept
+{
+    if (count < 0 || (fids == nullptr && count > 0))
+        return -FI_EINVAL;
+    for (int i = 0; i < count; i++) {
+        int result = -FI_EINVAL;
+        if (fids[i] == nullptr)
+            return result;
+        switch (fids[i]->fclass) {
+        case FI_CLASS_CQ: result = queue_of(fids[i]).wait_object().try_wait(); break;
+        case FI_CLASS_CNTR: result = counter_of(fids[i]).wait_object().try_wait(); break;
+        case FI_CLASS_EQ:
+            result = EventQueue::of(reinterpret_cast<fid_eq*>(fids[i])).wait_object().try_wait();
+            break;
+        case FI_CLASS_WAIT: result = wait_set_of(fids[i]).try_wait(); break;
+        default: break;
+        }
+        if (result != 0)
+            return result;
+    }
+    return 0;
+}
+
+} // namespace tofu

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_wait and fi_poll sets, and fi_trywait (fi_poll(3)). Called by the application through fabric and domain;
+// calls the wait objects of cq, cntr and eq.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_eq.h>
+
+#include "queue/wait.h"
+
+namespace tofu {
+
+class Counter;
+class Fabric;
+
+/// fi_wait_open. Queues and counters join when they are opened with FI_WAIT_SET, and leave when they are closed.
+class WaitSet final : public fid_wait {
+  public:
+    /// Holds the fabric. 0, -FI_EINVAL, -FI_ENOSYS (a wait object that is not offered), -FI_ENOMEM, or an error of the
+    /// bell.
+    static int open(fid_fabric* fabric, fi_wait_attr* attr, fid_wait** set) noexcept;
+    static WaitSet& of(fid_wait* w) noexcept { return *static_cast<WaitSet*>(w); }
+
+    /// What its members ring; null where the application waits by fi_wait alone.
+    [[nodiscard]] Bell* bell() noexcept { return Bell::offers(kind_) ? &bell_ : nullptr; }
+    void add(WaitObject& member) noexcept;
+    void remove(WaitObject& member) noexcept;
+
+    int wait(int timeout_ms) noexcept;
+    int try_wait() noexcept;
+    int control(int command, void* argument) noexcept;
+    int close() noexcept;
+
+  private:
+    WaitSet(Fabric& fabric, fi_wait_obj kind) noexcept : fabric_(fabric), kind_(kind) {}
+    bool look() noexcept;
+
+    Fabric& fabric_;
+    fi_wait_obj kind_;
+    Bell bell_;
+    std::mutex mutex_;
+    std::vector<WaitObject*> members_;
+};
+
+/// fi_poll_open: a list to be looked at by one call.
+class PollSet final : public fid_poll {
+  public:
+    /// Holds the domain. 0, -FI_EINVAL, -FI_ENOMEM.
+    static int open(fid_domain* domain, fi_poll_attr* attr, fid_poll** set) noexcept;
+    static PollSet& of(fid_poll* p) noexcept { return *static_cast<PollSet*>(p); }
+
+    int add(struct fid* object) noexcept;
+    int remove(struct fid* object) noexcept;
+    int poll(void** contexts, int count) noexcept;
+    int close() noexcept;
+
+  private:
+    explicit PollSet(Domain& domain) noexcept : domain_(domain) {}
+
+    Domain& domain_;
+    std::mutex mutex_;
+    std::vector<struct fid*> members_;
+};
+
+/// fi_ops_fabric.trywait: 0, or -FI_EAGAIN where one of the objects has something to read.
+int try_wait(fid_fabric* fabric, struct fid** fids, int count) noexcept;
+
+} // namespace tofu

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See event_credits.h.
+#include "remote/event_credits.h"
+
+#include <algorithm>
+#include <ctime>
+#include <new>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+#include "endpoint/endpoint.h"
+#include "info/address.h"
+#include "object/av.h"
+#include "provider/error.h"
+#include "provider/log.h"
+
+namespace tofu {
+
+namespace {
+
+constexpr std::uint64_t tick_ms = 100;
+constexpr std::uint8_t idle_ticks = 10;      // then what is held goes back
+constexpr std::size_t purses_per_tick = 256;
+constexpr std::uint32_t most_skips = 256;    // rounds between two looks into an empty pool
+constexpr unsigned rounds_of_a_call = 64;
+constexpr unsigned closing_polls = 256;
+
+std::uint64_t milliseconds() noexcept
+{
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1000 + static_cast<std::uint64_t>(now.tv_nsec) / 1000000;
+}
+
+} // namespace
+
+EventCredits::EventCredits(Endpoint& endpoint) noexcept : endpoint_(endpoint), vcq_(endpoint.vcq()) {}
+
+/// Null: no memory. A process that got the VCQ ID of an earlier one has a purse of its own.
+EventPurse* EventCredits::purse_of(const Peer& peer) noexcept
+{
+    if (last_ != nullptr && last_->home == peer.home && last_->nonce == peer.nonce) [[likely]]
+        return last_;
+    EventPurse*& found = by_home_[peer.home];
+    if (found == nullptr || found->nonce != peer.nonce) {
+        auto made = std::unique_ptr<EventPurse>(new (std::nothrow) EventPurse);
+        utofu_stadd_t directory = 0;
+        if (made == nullptr || vcq_.query_stadd(peer.home, directory_stag, directory) != 0)
+            return nullptr;
+        made->notify = on_answer;
+        made->owner = this;
+        made->home = peer.home;
+        made->nonce = peer.nonce;
+        made->pool = directory + event_pool::offset;
+        found = made.get();
+        purses_.push_back(std::move(made));
+    }
+    return last_ = found;
+}
+
+int EventCredits::pay(const Peer& peer, EventPurse*& purse) noexcept
+{
+    EventPurse* const p = purse_of(peer);
+    if (p == nullptr) [[unlikely]]
+        return -FI_ENOMEM;
+    p->used = true;
+    if (p->err != 0) [[unlikely]] {
+        purse = p; // for its prov_errno; nothing is paid
+        return -std::exchange(p->err, 0);
+    }
+    if (p->held <= p->batch / 2)
+        ask(*p);
+    if (p->held == 0)
+        return -FI_EAGAIN;
+    p->held--;
+    purse = p;
+    return 0;
+}
+
+int EventCredits::pay_patiently(const Peer& peer, EventPurse*& purse) noexcept
+{
+    int ret = pay(peer, purse);
+    for (unsigned i = 0; ret == -FI_EAGAIN && i < rounds_of_a_call; i++) {
+        endpoint_.progress_locked();
+        ret = pay(peer, purse);
+    }
+    return ret;
+}
+
+/// Asks for the next batch, unless something is under way.
+void EventCredits::ask(EventPurse& p) noexcept
+{
+    if (p.owed != 0)
+        give(p);
+    if (p.under_way)
+        return;
+    if (p.skip != 0) {
+        p.skip--;
+        return;
+    }
+    p.moving = p.batch;
+    p.giving = false;
+    if (!post(p, -static_cast<std::int64_t>(p.batch)))
+        p.moving = 0;
+}
+
+void EventCredits::give(EventPurse& p) noexcept
+{
+    if (p.under_way || p.owed == 0)
+        return;
+    p.giving = true;
+    p.moving = p.owed;
+    p.owed = 0;
+    if (!post(p, p.moving)) {
+        p.owed = p.moving;
+        p.moving = 0;
+    }
+}
+
+bool EventCredits::post(EventPurse& p, std::int64_t credits) noexcept
+{
+    p.under_way = true; // the notice may come within the post
+    const vcq::Post posted =
+        vcq_.armw8(p.home, UTOFU_ARMW_OP_ADD, static_cast<std::uint64_t>(credits), p.pool,
+                   {.when = vcq::When::delivered, .waiter = &p});
+    if (posted == vcq::Post::done)
+        return true;
+    p.under_way = false;
+    if (posted == vcq::Post::error) {
+        p.prov_errno = vcq_.last_error() != 0 ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
+        p.err = fi_error_of(p.prov_errno);
+    }
+    return false;
+}
+
+void EventCredits::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    EventPurse& p = *static_cast<EventPurse*>(waiter);
+    p.under_way = false;
+    if (notice.code != UTOFU_SUCCESS) { // the peer is gone, and its pool with it
+        if (!p.giving) {
+            p.prov_errno = notice.code;
+            p.err = fi_error_of(notice.code);
+        }
+        p.moving = 0;
+        return;
+    }
+    if (p.giving)
+        p.moving = 0;
+    else
+        p.owner->judge(p, notice.value);
+    p.owner->give(p);
+}
+
+/// What the pool held when p.moving were taken. Nothing in it is trusted: another domain, or somebody who writes where
+/// nobody should, may be behind it.
+void EventCredits::judge(EventPurse& p, std::uint64_t word) noexcept
+{
+    const std::uint32_t asked = std::exchange(p.moving, 0);
+    if (!event_pool::sound(word, p.nonce)) {
+        p.owed += asked; // as it was
+        const bool other = word >> 32 != (p.nonce & 0xffffffff);
+        p.prov_errno = other ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_OTHER;
+        p.err = other ? FI_EHOSTDOWN : FI_EIO;
+        TOFU_INFO(FI_LOG_EP_DATA, "endpoint %u: the pool of events of peer 0x%llx says nonsense\n",
+                  endpoint_.index(), static_cast<unsigned long long>(p.home));
+        return;
+    }
+    const std::int64_t found = event_pool::left(word);
+    const auto got = static_cast<std::uint32_t>(std::clamp<std::int64_t>(found, 0, asked));
+    p.held += got;
+    p.owed += asked - got;
+    if (found <= 0) {
+        p.batch = 0; // who finds it empty looks before it takes, or many who try would keep it so
+        p.skips = std::min(p.skips * 2 + 1, most_skips);
+        p.skip = p.skips;
+        return;
+    }
+    p.skips = p.skip = 0;
+    p.batch = static_cast<std::uint32_t>(
+        std::clamp<std::int64_t>((found - got) / fraction, 1, most_at_once));
+}
+
+void EventCredits::tick() noexcept
+{
+    const std::uint64_t now = milliseconds();
+    if (now - last_tick_ < tick_ms)
+        return;
+    last_tick_ = now;
+    for (std::size_t i = 0; i < purses_.size() && i < purses_per_tick; i++) {
+        EventPurse& p = *purses_[next_++ % purses_.size()];
+        p.idle = p.used ? std::uint8_t{0} : static_cast<std::uint8_t>(std::min(p.idle + 1, int{idle_ticks}));
+        p.used = false;
+        if (p.idle == idle_ticks)
+            p.owed += std::exchange(p.held, 0);
+        give(p);
+    }
+}
+
+void EventCredits::close() noexcept
+{
+    for (auto& purse : purses_) {
+        for (unsigned i = 0; i < closing_polls && (purse->under_way || purse->held + purse->owed != 0); i++) {
+            purse->owed += std::exchange(purse->held, 0);
+            give(*purse);
+            (void)vcq_.poll();
+        }
+    }
+}
+
+} // namespace tofu

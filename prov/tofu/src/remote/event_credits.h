@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Flow control of RMA events (FI_RMA_EVENT): each is a notice in the target's MRQ, whose overflow ends the target's
+// process (guide, chapter 7). A domain keeps a pool of credits, one for each notice that it has room for; an endpoint
+// takes some by ARMW and pays one for each event. Called by rma and atomic (initiator) and by the domain (target);
+// calls vcq. Layout and argument: docs/wire-protocol.md, "Receive queues".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "remote/event_pool.h"
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+class Endpoint;
+struct Peer;
+
+/// A communication failed in such a way that it left no notice at the target.
+constexpr bool left_no_event(int utofu_code) noexcept
+{
+    return utofu_code == UTOFU_ERR_MRQ_RMT_STADD || utofu_code == UTOFU_ERR_MRQ_RMT_MEMORY ||
+           utofu_code == UTOFU_ERR_MRQ_RMT_LENGTH ||
+           (utofu_code <= UTOFU_ERR_TCQ_OTHER && utofu_code >= UTOFU_ERR_TCQ_LENGTH);
+}
+
+/// What an endpoint has of one domain's credits.
+struct EventPurse : vcq::Waiter {
+    class EventCredits* owner = nullptr;
+    std::uint64_t home = 0;
+    std::uint64_t nonce = 0;
+    utofu_stadd_t pool = 0;
+    std::uint32_t held = 0;
+    std::uint32_t owed = 0;   ///< to be given back
+    std::uint32_t moving = 0; ///< taken by the ARMW under way; 0 where that looks, or gives back
+    std::uint32_t batch = 1;  ///< to take next; 0: look first
+    std::uint32_t skips = 0;  ///< looks that found nothing, as the number of rounds to let pass
+    std::uint32_t skip = 0;
+    bool under_way = false;   ///< an ARMW is: one at a time
+    bool giving = false;      ///< it gives back
+    bool used = false;        ///< since the last tick
+    std::uint8_t idle = 0;    ///< ticks
+    int err = 0;              ///< positive FI_E*: the pool can't be asked
+    int prov_errno = 0;
+
+    /// The event that was paid for will not come.
+    void refund() noexcept { held++; }
+};
+
+/// All purses of an endpoint; under its lock. Made for the first operation at a peer that counts events.
+class EventCredits {
+  public:
+    /// 1/64 of what is left is taken at a time, at least 1, so that holders who rest leave most to others; at most
+    /// this, which dies with its holder.
+    static constexpr std::int64_t most_at_once = 64;
+    static constexpr std::int64_t fraction = 64;
+
+    explicit EventCredits(Endpoint& endpoint) noexcept;
+
+    /// Pays for one event at `peer`: 0; -FI_EAGAIN: credits have been asked for, or there are none; another -FI_E*: an
+    /// error of the operation, with `purse` null or its prov_errno.
+    [[nodiscard]] int pay(const Peer& peer, EventPurse*& purse) noexcept;
+    /// The same, after some rounds of the endpoint's progress where it has to be asked.
+    [[nodiscard]] int pay_patiently(const Peer& peer, EventPurse*& purse) noexcept;
+    /// Gives back what has not been used for a while. Once per round.
+    void progress() noexcept
+    {
+        if (++rounds_ % rounds_per_look == 0) [[unlikely]]
+            tick();
+    }
+    /// Gives back everything; before the VCQ is drained.
+    void close() noexcept;
+
+  private:
+    static constexpr unsigned rounds_per_look = 64;
+    [[nodiscard]] EventPurse* purse_of(const Peer& peer) noexcept;
+    void ask(EventPurse& purse) noexcept;
+    void give(EventPurse& purse) noexcept;
+    [[nodiscard]] bool post(EventPurse& purse, std::int64_t credits) noexcept;
+    static void on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    void judge(EventPurse& purse, std::uint64_t word) noexcept;
+    [[gnu::noinline]] void tick() noexcept;
+
+    Endpoint& endpoint_;
+    vcq::Vcq& vcq_;
+    EventPurse* last_ = nullptr;
+    std::unordered_map<std::uint64_t, EventPurse*> by_home_; ///< the latest of each
+    std::vector<std::unique_ptr<EventPurse>> purses_;
+    std::size_t next_ = 0; ///< looked at next by tick()
+    std::uint32_t rounds_ = 0;
+    std::uint64_t last_tick_ = 0; ///< milliseconds
+};
+
+} // namespace tofu

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Keys of peers' regions: the table of those known, and the lookups that read a peer's directory by Get.
+// Called by rma and atomic under the endpoint's lock; calls vcq.
+//
+// A lookup is a row of Gets, of which each says what the next one is (docs/wire-protocol.md, "Regions"): the key's
+// bucket of the first table; its two buckets of the second; where the entry names an annex that is not known yet, the
+// annex's line, and at the annex the nonce, by which the annex proves that it is the peer's. Without that proof a peer
+// could lead our writes to the memory of others.
+#include "remote/keys.h"
+
+#include <cstring>
+
+#include <rdma/fi_errno.h>
+
+#include "info/address.h"
+#include "transfer/request.h"
+
+namespace tofu {
+
+using directory::Bucket;
+using directory::Entry;
+
+namespace {
+constexpr std::size_t group_size = 4;
+constexpr std::size_t first_known = 64;
+constexpr std::size_t max_known = 131072;
+constexpr unsigned max_tries = 256;   ///< Gets of a bucket that stays torn
+constexpr std::size_t max_lookups = 64;
+} // namespace
+
+struct alignas(64) RemoteKeys::Known {
+    std::uint64_t home = 0; ///< the peer's; 0: a free place
+    std::uint64_t nonce = 0;
+    std::uint64_t key = 0;
+    utofu_vcq_id_t vcq = 0; ///< that home or one of its annexes
+    std::uint64_t bias = 0;
+    std::uint64_t begin = 0;
+    std::uint64_t length = 0;
+    std::uint32_t rights = 0;
+};
+
+/// One key being looked up: Gets into `answer`, which is registered as long as the lookup lives.
+struct RemoteKeys::Lookup : vcq::Waiter {
+    enum class State { idle, running, failed };
+    enum class Step {
+        first,  ///< the bucket of the first table -> second | annex
+        second, ///< the first choice in the second table -> other | annex
+        other,  ///< the second choice there -> annex
+        annex,  ///< the line of the entry's annex -> proof
+        proof   ///< the nonce at that annex
+    };
+    RemoteKeys* owner = nullptr;
+    State state = State::idle;
+    Step step = Step::first;
+    std::uint64_t home = 0;
+    std::uint64_t nonce = 0;
+    std::uint64_t key = 0;
+    utofu_stadd_t table = 0; ///< the second one, and its size
+    unsigned log2 = 0;
+    int result = 0;          ///< of a failed one, for who asks next
+    unsigned tries = 0;
+    utofu_vcq_id_t vcq = 0;  ///< that is asked
+    utofu_stadd_t remote = 0;
+    utofu_stadd_t stadd = 0; ///< of answer
+    Entry entry{};
+    union alignas(256) {
+        Bucket bucket{};
+        directory::AnnexLine line;
+        directory::Contacts contacts;
+    } answer;
+};
+
+RemoteKeys::RemoteKeys(vcq::Vcq& vcq, bool provider_keys) noexcept
+    : vcq_(vcq), provider_keys_(provider_keys)
+{
+}
+
+RemoteKeys::~RemoteKeys()
+{
+    for (auto& lookup : lookups_)
+        vcq_.dereg(lookup->stadd);
+}
+
+// --- the table
+
+RemoteKeys::Known* RemoteKeys::group_of(std::uint64_t home, std::uint64_t nonce,
+                                        std::uint64_t key) noexcept
+{
+    const std::uint64_t hash = directory::mix(home ^ nonce ^ directory::mix(key));
+    return &known_[hash & (known_.size() - 1) & ~(group_size - 1)];
+}
+
+RemoteKeys::Known* RemoteKeys::recall(std::uint64_t home, std::uint64_t nonce,
+                                      std::uint64_t key) noexcept
+{
+    if (known_.empty())
+        return nullptr;
+    Known* group = group_of(home, nonce, key);
+    for (std::size_t i = 0; i < group_size; i++)
+        if (group[i].key == key && group[i].home == home && group[i].nonce == nonce)
+            return &group[i];
+    return nullptr;
+}
+
+void RemoteKeys::remember(const Known& known) noexcept
+{
+    if (known_.empty())
+        known_.resize(first_known);
+    for (;;) {
+        Known* group = group_of(known.home, known.nonce, known.key);
+        Known* place = recall(known.home, known.nonce, known.key);
+        for (std::size_t i = 0; i < group_size && place == nullptr; i++)
+            if (group[i].home == 0) {
+                place = &group[i];
+                known_count_++;
+            }
+        // A full group: twice the size and everything to its new place, unless that is bad luck or too much.
+        if (place == nullptr && (known_.size() >= max_known || known_count_ * 8 < known_.size()))
+            place = &group[evicted_++ % group_size];
+        if (place != nullptr) {
+            *place = known;
+            return;
+        }
+        std::vector<Known> old(known_.size() * 2);
+        old.swap(known_);
+        known_count_ = 0;
+        for (const Known& k : old)
+            if (k.home != 0)
+                remember(k);
+    }
+}
+
+int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::uint64_t address,
+                                     std::size_t length, std::uint64_t access,
+                                     Target& target) noexcept
+{
+    const Known* known = recall(peer.home, peer.nonce, key);
+    if (known == nullptr) [[unlikely]] {
+        if (int ret = look_up(peer, key); ret != 0)
+            return ret;
+        known = recall(peer.home, peer.nonce, key);
+        if (known == nullptr)
+            return -FI_EAGAIN;
+    }
+    const std::uint32_t wanted = ((access & FI_REMOTE_READ) ? directory::right_read : 0u) |
+                                 ((access & FI_REMOTE_WRITE) ? directory::right_write : 0u);
+    if ((known->rights & wanted) != wanted)
+        return -FI_EACCES;
+    const std::uint64_t offset = address - known->begin;
+    if (offset > known->length || length > known->length - offset)
+        return -FI_EINVAL;
+    target = {known->vcq, known->bias + address};
+    return 0;
+}
+
+bool RemoteKeys::refuted(const Peer& peer, std::uint64_t key) noexcept
+{
+    if (!by_directory(key))
+        return false;
+    if (Known* known = recall(peer.home, peer.nonce, key)) {
+        known->home = 0;
+        known_count_--;
+    }
+    return true;
+}
+
+// --- lookups
+
+/// 0 when the key became known at once; else why not yet, or why never.
+int RemoteKeys::look_up(const Peer& peer, std::uint64_t key) noexcept
+{
+    for (auto& l : lookups_) {
+        if (l->state == Lookup::State::idle || l->home != peer.home || l->nonce != peer.nonce ||
+            l->key != key)
+            continue;
+        if (l->state == Lookup::State::running)
+            return -FI_EAGAIN;
+        l->state = Lookup::State::idle; // its failure is told once; the next call asks again
+        return l->result;
+    }
+    int error = 0;
+    Lookup* lookup = free_lookup(error);
+    if (lookup == nullptr)
+        return error;
+    lookup->home = peer.home;
+    lookup->nonce = peer.nonce;
+    lookup->key = key;
+    lookup->tries = 0;
+    lookup->step = Lookup::Step::first;
+    return ask_directory(*lookup, peer.home,
+                         directory::bucket_of(key, directory::first_log2) * sizeof(Bucket),
+                         sizeof(Bucket));
+}
+
+/// One that is idle, or null and why.
+RemoteKeys::Lookup* RemoteKeys::free_lookup(int& error) noexcept
+{
+    Lookup* failed = nullptr;
+    for (auto& l : lookups_) {
+        if (l->state == Lookup::State::idle)
+            return l.get();
+        if (l->state == Lookup::State::failed)
+            failed = l.get();
+    }
+    error = -FI_EAGAIN;
+    if (lookups_.size() >= max_lookups) // failures that nobody came back for give way
+        return failed;
+    std::unique_ptr<Lookup> made(new (std::nothrow) Lookup);
+    if (!made) {
+        error = -FI_ENOMEM;
+        return nullptr;
+    }
+    made->owner = this;
+    made->notify = on_answer;
+    if (int ret = vcq_.reg(&made->answer, sizeof(made->answer), false, made->stadd); ret != 0) {
+        error = ret == -FI_ENOSPC ? -FI_EAGAIN : ret;
+        return nullptr;
+    }
+    lookups_.push_back(std::move(made));
+    return lookups_.back().get();
+}
+
+/// Gets what lies at `offset` under the reserved STag of a home. As ask().
+int RemoteKeys::ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset,
+                              std::size_t size) noexcept
+{
+    utofu_stadd_t area = 0;
+    if (vcq_.query_stadd(vcq, directory_stag, area) != 0) // no VCQ ID of this machine
+        return -FI_EKEYREJECTED;
+    lookup.vcq = vcq;
+    return ask(lookup, area + offset, size);
+}
+
+/// -FI_EAGAIN: the answer is on its way, or the queue is full; else why there will be none.
+int RemoteKeys::ask(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexcept
+{
+    lookup.remote = stadd;
+    lookup.state = Lookup::State::running;
+    const vcq::Post post =
+        vcq_.get(lookup.vcq, lookup.stadd, stadd, size,
+                 {.when = vcq::When::delivered, .strong_order = false, .remote_notice = false, .waiter = &lookup});
+    if (post == vcq::Post::done)
+        return -FI_EAGAIN;
+    lookup.state = Lookup::State::idle;
+    return post == vcq::Post::busy ? -FI_EAGAIN : -FI_EKEYREJECTED;
+}
+
+void RemoteKeys::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    auto& lookup = *static_cast<Lookup*>(waiter);
+    int result = -FI_EKEYREJECTED;
+    if (notice.code == UTOFU_SUCCESS)
+        result = lookup.owner->next_step(lookup);
+    else if (notice.code > UTOFU_ERR_MRQ_LCL_MEMORY) // no peer; else a peer, but no directory
+        result = -fi_error_of(notice.code);
+    if (result == -FI_EAGAIN) // asked again, or to be begun anew by who wants the key
+        return;
+    lookup.result = result;
+    lookup.state = result == 0 ? Lookup::State::idle : Lookup::State::failed;
+}
+
+/// What the answer of the lookup's step leads to: 0 the key is known, -FI_EAGAIN another question, else its failure.
+int RemoteKeys::next_step(Lookup& lookup) noexcept
+{
+    using Step = Lookup::Step;
+    switch (lookup.step) {
+    case Step::first:
+    case Step::second:
+    case Step::other: return read_bucket(lookup);
+    case Step::annex: {
+        const directory::AnnexLine& line = lookup.answer.line;
+        if (line.check != directory::check_of_annex(line.vcq, lookup.entry.home, lookup.nonce))
+            return -FI_EKEYREJECTED; // it was there before any entry named it
+        lookup.step = Step::proof;
+        return ask_directory(lookup, line.vcq, directory::contacts_offset,
+                             sizeof(directory::Contacts));
+    }
+    case Step::proof:
+        if (lookup.answer.contacts.nonce != lookup.nonce)
+            return -FI_EKEYREJECTED;
+        annexes_[{lookup.home, lookup.nonce, lookup.entry.home}] = lookup.vcq;
+        return learn(lookup);
+    }
+    return -FI_EKEYREJECTED;
+}
+
+int RemoteKeys::read_bucket(Lookup& lookup) noexcept
+{
+    using Step = Lookup::Step;
+    const Bucket& bucket = lookup.answer.bucket;
+    switch (directory::find(bucket, lookup.key, lookup.nonce, lookup.entry)) {
+    case directory::Found::entry: return learn(lookup);
+    case directory::Found::torn:
+        return ++lookup.tries < max_tries ? ask(lookup, lookup.remote, sizeof(Bucket))
+                                          : -FI_EKEYREJECTED;
+    case directory::Found::absent: break;
+    }
+    if (lookup.step == Step::first) {
+        lookup.table = bucket.next_stadd;
+        lookup.log2 = bucket.next_log2;
+    }
+    if (lookup.table == 0 || lookup.step == Step::other)
+        return -FI_EKEYREJECTED;
+    const unsigned choice = lookup.step == Step::first ? 0 : 1;
+    lookup.step = choice == 0 ? Step::second : Step::other;
+    return ask(lookup,
+               lookup.table + directory::bucket_of(lookup.key, lookup.log2, choice) * sizeof(Bucket),
+               sizeof(Bucket));
+}
+
+/// The entry is found. As next_step().
+int RemoteKeys::learn(Lookup& lookup) noexcept
+{
+    const Entry& entry = lookup.entry;
+    utofu_vcq_id_t vcq = lookup.home;
+    if (entry.home != 0) {
+        const auto annex = annexes_.find({lookup.home, lookup.nonce, entry.home});
+        if (annex == annexes_.end()) {
+            if (entry.home > directory::max_annexes)
+                return -FI_EKEYREJECTED;
+            lookup.step = Lookup::Step::annex;
+            return ask_directory(lookup, lookup.home, directory::annex_offset(entry.home),
+                                 sizeof(directory::AnnexLine));
+        }
+        vcq = annex->second;
+    }
+    remember({lookup.home, lookup.nonce, lookup.key, vcq, entry.bias, entry.begin, entry.length,
+              entry.rights});
+    return 0;
+}
+
+} // namespace tofu

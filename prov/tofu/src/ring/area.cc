@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Mapping and registering a message area. See area.h.
+#include "ring/area.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include <rdma/fi_errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "object/domain.h"
+#include "provider/log.h"
+
+namespace tofu::proto {
+
+namespace {
+
+/// Memory for an area, all zero. Not the processes' private kind: fork() must not take the pages away that the TNI
+/// writes to; and of a size that nobody can change.
+struct Pages {
+    std::byte* base;
+    std::size_t bytes;
+    int fd;
+};
+
+/// What closed areas leave to later ones of their size. The uTofu library and peers may keep what they know of a shared
+/// object as long as its owner lives (the simulator: a descriptor here, a mapping there), so that a program which opens
+/// endpoints again and again has to do it with the same few objects.
+class Spare {
+  public:
+    /// `base` is null: no memory.
+    [[nodiscard]] Pages take(std::size_t bytes) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        leave_to_parent();
+        owner_ = getpid();
+        const auto oldest = std::find_if(left_.begin(), left_.end(),
+                                         [&](const Pages& pages) { return pages.bytes == bytes; });
+        if (left_.size() <= resting || oldest == left_.end())
+            return make(bytes);
+        const Pages pages = *oldest;
+        left_.erase(oldest);
+        if (clear(pages)) // once more, should a Put have been late
+            return pages;
+        drop(pages);
+        return make(bytes);
+    }
+
+    void give(const Pages& pages) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        if (owner_ == getpid() && clear(pages))
+            left_.push_back(pages);
+        else
+            drop(pages);
+    }
+
+    void empty() noexcept
+    {
+        std::lock_guard guard(mutex_);
+        leave_to_parent();
+        for (const Pages& pages : left_)
+            drop(pages);
+        left_ = std::vector<Pages>(); // its memory too
+    }
+
+  private:
+    /// So many are left alone: what a Put that its TNI carries out late still meets is nobody's.
+    static constexpr std::size_t resting = 8;
+
+    void leave_to_parent() noexcept
+    {
+        if (owner_ != getpid()) // a child of fork
+            left_.clear();
+    }
+    /// All zero, and no memory used.
+    static bool clear(const Pages& pages) noexcept { return madvise(pages.base, pages.bytes, MADV_REMOVE) == 0; }
+    static Pages make(std::size_t bytes) noexcept
+    {
+        Pages pages{nullptr, bytes, memfd_create("tofu-area", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+        if (pages.fd < 0)
+            return pages;
+        void* at = MAP_FAILED;
+        if (ftruncate(pages.fd, static_cast<off_t>(bytes)) == 0 &&
+            fcntl(pages.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+            at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, pages.fd, 0);
+        if (at == MAP_FAILED)
+            ::close(pages.fd);
+        else
+            pages.base = static_cast<std::byte*>(at);
+        return pages;
+    }
+    static void drop(const Pages& pages) noexcept
+    {
+        munmap(pages.base, pages.bytes);
+        ::close(pages.fd);
+    }
+
+    std::mutex mutex_;
+    std::vector<Pages> left_;
+    pid_t owner_ = 0;
+};
+
+Spare& spare() noexcept
+{
+    // Never destroyed, emptied by cleanup(): programs close endpoints while their static objects are destroyed, and
+    // when a program ends libfabric's cleanup comes after the destructors of this library.
+    alignas(Spare) static std::byte place[sizeof(Spare)];
+    static Spare& all = *new (place) Spare;
+    return all;
+}
+
+} // namespace
+
+void Area::drop_spare() noexcept
+{
+    spare().empty();
+}
+
+int Area::open(Domain& domain, unsigned index, const Geometry& geometry) noexcept
+{
+    const Pages pages = spare().take(geometry.size());
+    if (pages.base == nullptr)
+        return -FI_ENOMEM;
+    base_ = pages.base;
+    fd_ = pages.fd;
+    geometry_ = geometry;
+    const AreaHeader header{area_magic,     wire_version,        static_cast<std::uint16_t>(index),
+                            geometry.ring_count, domain.nonce(), geometry.ring_slots,
+                            0};
+    std::memcpy(base_, &header, sizeof header); // before any peer can see it
+    std::lock_guard guard(domain.home_lock());
+    if (int ret = domain.home().reg_with_stag(base_, pages.bytes, endpoint_stag(index), stadd_); ret != 0) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: its message area of %zu bytes could not be registered: "
+                                  "set FI_TOFU_RINGS lower\n", index, pages.bytes);
+        spare().give(pages);
+        base_ = nullptr;
+        return ret;
+    }
+    domain_ = &domain;
+    return 0;
+}
+
+void Area::close() noexcept
+{
+    if (base_ == nullptr)
+        return;
+    {
+        std::lock_guard guard(domain_->home_lock());
+        domain_->home().dereg(stadd_);
+    }
+    spare().give({base_, geometry_.size(), fd_});
+    base_ = nullptr;
+}
+
+} // namespace tofu::proto

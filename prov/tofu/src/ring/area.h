@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// An endpoint's message area: the memory that its peers write to (wire.h). Made by the messenger; calls the
+// home VCQ to register it. Pages are touched only where a peer talks.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "ring/wire.h"
+
+namespace tofu {
+class Domain;
+}
+
+namespace tofu::proto {
+
+class Area {
+  public:
+    Area() = default;
+    Area(const Area&) = delete;
+    Area& operator=(const Area&) = delete;
+    ~Area() { close(); }
+
+    /// Maps the area and registers it under the reserved STag of endpoint `index`. Takes the home lock. 0 or
+    /// -FI_E*.
+    [[nodiscard]] int open(Domain& domain, unsigned index, const Geometry& geometry) noexcept;
+    void close() noexcept;
+    /// Gives back what closed areas have left to later ones. Any thread.
+    static void drop_spare() noexcept;
+
+    [[nodiscard]] const Geometry& geometry() const noexcept { return geometry_; }
+    [[nodiscard]] std::byte* ring(unsigned n) const noexcept { return base_ + geometry_.ring(n); }
+    /// Words written by peers' TNIs; each access is the partner of their Put or ARMW.
+    [[nodiscard]] std::atomic_ref<std::uint64_t> claim(unsigned n) const noexcept
+    {
+        return word(geometry_.claim(n));
+    }
+    [[nodiscard]] std::atomic_ref<std::uint64_t> fin(unsigned n) const noexcept
+    {
+        return word(fin_offset(n));
+    }
+    [[nodiscard]] std::atomic_ref<std::uint64_t> consumed(unsigned n) const noexcept
+    {
+        return word(return_offset(n));
+    }
+    /// All Bells, each put there behind what it announces.
+    [[nodiscard]] std::atomic_ref<std::uint64_t> bells() const noexcept { return word(bells_offset); }
+    /// ring_slots and, above, AreaHeader::hint.
+    void set_hint(std::uint32_t hint) noexcept
+    {
+        // relaxed: a peer reads it by Get, and tries the ring by compare-and-swap
+        word(offsetof(AreaHeader, ring_slots))
+            .store(std::uint64_t{hint} << 32 | geometry_.ring_slots, std::memory_order_relaxed);
+    }
+    /// ReturnBlock::status and, above, ::check.
+    [[nodiscard]] std::atomic_ref<std::uint64_t> status(unsigned n) const noexcept
+    {
+        return word(return_offset(n) + offsetof(ReturnBlock, status));
+    }
+
+  private:
+    [[nodiscard]] std::atomic_ref<std::uint64_t> word(std::uint64_t offset) const noexcept
+    {
+        return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_ + offset));
+    }
+
+    Domain* domain_ = nullptr;
+    int fd_ = -1;
+    std::byte* base_ = nullptr;
+    std::uint64_t stadd_ = 0;
+    Geometry geometry_{};
+};
+
+} // namespace tofu::proto

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The two ends of a ring: Channel, how we send to a peer; Inbound, what a peer sends to us; and the requests
+// that go through them. Data of the messenger's parts; calls nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <sys/uio.h>
+
+#include "match/match.h"
+#include "memory/bounce.h"
+#include "memory/local_memory.h"
+#include "message/share.h"
+#include "object/av.h"
+#include "ring/wire.h"
+#include "transfer/request.h"
+
+namespace tofu::proto {
+
+class Messenger;
+struct Hold;
+struct SendRequest;
+
+/// Who a peer endpoint is, as matching compares it. Never 0.
+[[nodiscard]] constexpr std::uint64_t peer_key(std::uint64_t home, std::uint64_t nonce,
+                                               std::uint32_t index)
+{
+    std::uint64_t h = (home ^ (nonce * 0x9e3779b97f4a7c15) ^ index) * 0xff51afd7ed558ccd;
+    h ^= h >> 33;
+    h = (h + index) * 0xc4ceb9fe1a85ec53;
+    h ^= h >> 33;
+    return h | 1;
+}
+
+enum class ChannelState : std::uint8_t {
+    idle,     ///< -> reading: somebody wants to send
+    reading,  ///< the peer's header is on its way: -> claiming; -> failed: another version or process
+    claiming, ///< a CSWAP on a claim word is under way: -> open; -> claiming: the word was taken
+    pausing,  ///< no free ring or no area yet at the peer: -> reading, a little later
+    open,     ///< -> leaving: BYE was said; -> failed: a post failed or the peer refused us
+    leaving,  ///< -> idle: the peer has taken the BYE and writes nothing for this claim any more; -> failed
+    failed    ///< for good: this process of the peer is gone
+};
+
+struct Backlogged;
+
+/// A peer that we send to, and our ring in its area while we have one. Its number is that of its return block. At
+/// any time a pair of endpoints has one ring in each direction at most: that alone keeps their messages in order.
+struct Channel {
+    struct Step : vcq::Waiter {
+        Channel* channel;
+    };
+
+    Messenger* owner = nullptr;
+    Peer peer{};
+    utofu_stadd_t ring = 0;
+    Backlogged* backlog = nullptr; ///< sends that were taken and not yet sent, in their order: nobody overtakes them
+    std::uint32_t next_seq = 1; ///< of the next slot
+    std::uint32_t consumed = 0; ///< slots the peer has taken out, as far as we know (low 32 bits)
+    std::uint32_t slots = 0;
+    ChannelState state = ChannelState::idle;
+    bool probing = false;       ///< a sign of life is awaited
+    bool leave = false;         ///< BYE is to be said: the peer, or another peer of ours, needs the room
+    bool counted = false;       ///< in the domain's count of claims without HELLO
+    bool contacting = false;    ///< `contact` waits for a notice
+    bool aliased = false;       ///< several places of the address vector lead here
+    std::uint8_t deferred_size = 0;
+    std::uint16_t number = 0;
+    std::uint16_t serial = 0;
+    int err = 0;                ///< of failed: FI_E*
+    int prov_errno = 0;
+
+    std::uint32_t ring_number = 0;
+    std::uint32_t probe = 0;    ///< claim words tried
+    std::uint32_t seen_seq = 0; ///< next_seq when room was last looked for: unchanged, it is idle
+    fi_addr_t dest = FI_ADDR_UNSPEC; ///< the place of the address vector that leads here
+    std::uint32_t outstanding = 0; ///< requests that wait for the peer
+    Backlogged* backlog_end = nullptr; ///< the last of `backlog`
+    std::uint32_t starved = 0;  ///< refusals for want of credit since the last probe
+    std::uint64_t pause_until = 0; ///< milliseconds
+    std::uint64_t first_try = 0;
+    utofu_stadd_t area = 0;
+    Geometry geometry{};
+    Bounce scratch{};           ///< where a peer's header is read to, by `contact`
+    Bounce life_scratch{};      ///< and by `life`
+    Step contact{};
+    Step life{};
+    /// The header of a long eager message whose payload went out already and may not be left behind.
+    alignas(8) std::byte deferred[32];
+    std::uint32_t deferred_seq = 0;
+    SendRequest* deferred_waiter = nullptr;
+
+    [[nodiscard]] std::uint32_t free_slots() const noexcept
+    {
+        return slots - (next_seq - 1 - consumed);
+    }
+    [[nodiscard]] utofu_stadd_t slot(std::uint32_t seq) const noexcept
+    {
+        return ring + std::uint64_t{(seq - 1) & (slots - 1)} * slot_size;
+    }
+};
+
+inline constexpr std::uint32_t no_place = ~std::uint32_t{0};
+
+/// A ring of our area, from its HELLO to its BYE.
+struct Inbound {
+    std::byte* base = nullptr;
+    std::uint32_t next_seq = 1;
+    std::uint32_t reported = 0; ///< slots taken out that the sender knows of
+    bool greeted = false;       ///< HELLO was accepted
+    bool gone = false;          ///< the sender is no more: to be closed when its packets have been taken
+    bool closing = false;       ///< to be closed when its probe has ended
+    bool probing = false;
+    bool asked_domain = false;  ///< `life` asks the claimant's domain, not its endpoint
+    bool asked = false;         ///< the sender was asked to give the ring back
+    bool report_due = false;    ///< a report found no room in the queue of the TNI
+    std::uint8_t index = 0;     ///< of the sending endpoint,
+    std::uint8_t identity = 0;  ///< and of the address it is known by
+    std::uint16_t serial = 0;
+    std::uint32_t seen_seq = 0; ///< next_seq when rings were last asked back: unchanged, it is idle
+    std::uint32_t number = 0;   ///< of the ring
+    std::uint32_t place = 0;    ///< in the list that is polled
+    ReturnStatus status = ReturnStatus::open; ///< what reports say
+    std::uint64_t home = 0;     ///< as claimed
+    std::uint64_t nonce = 0;
+    std::uint64_t key = 0;
+    utofu_stadd_t area = 0;     ///< of the sender
+    utofu_stadd_t returns = 0;  ///< its return block
+    fi_addr_t source = FI_ADDR_NOTAVAIL;
+    std::uint32_t source_generation = ~0u;
+    Bounce scratch{};
+    struct Step : vcq::Waiter {
+        Inbound* inbound;
+        Messenger* owner;
+    } life{};
+
+    /// Control word of slot number `seq`.
+    [[nodiscard]] std::uint64_t* control(std::uint32_t seq, std::uint32_t slots) const noexcept
+    {
+        return reinterpret_cast<std::uint64_t*>(
+            base + (std::size_t{(seq - 1) & (slots - 1)} + 1) * slot_size - sizeof(Control));
+    }
+};
+
+/// A send that is not over when the call returns.
+struct SendRequest : Request {
+    Messenger* owner = nullptr;
+    Channel* channel = nullptr;
+    std::uint32_t fin = 0;     ///< its FIN word; fixed for the life of the object
+    std::uint32_t seq = 0;     ///< of the use of that word
+    std::uint32_t place = 0;   ///< in the list of those that wait for FIN
+    std::uint8_t ref_count = 0;
+    bool numbered = false;
+    bool awaits_fin = false;
+    Hold* block = nullptr; ///< its bounce block, where its own notice frees it
+    LocalRef refs[max_segments] = {};
+    Help help{};
+};
+
+/// A bounce block for packets on their way out.
+struct Hold : vcq::Waiter {
+    Messenger* owner = nullptr;
+    Bounce block{};       ///< kept from its first use on
+    std::size_t size = 0; ///< asked for then
+};
+
+/// A posted receive.
+struct RecvRequest : Posted {
+    void* context = nullptr;
+    std::uint64_t flags = 0; ///< as posted
+    bool tagged = false;
+    bool multi = false;      ///< FI_MULTI_RECV
+    bool posted = false;
+    bool held = false;       ///< about to be posted (again): not over yet
+    std::uint8_t count = 0;
+    std::uint32_t users = 0; ///< multi: messages still on their way into it
+    std::size_t length = 0;
+    std::size_t used = 0;    ///< multi: bytes given to messages
+    std::size_t min_left = 0;///< multi: with less than this it is over
+    iovec iov[max_segments] = {};
+    void* desc[max_segments] = {};
+
+    [[nodiscard]] bool exhausted() const noexcept
+    {
+        return !multi || used == length || length - used < min_left;
+    }
+    /// Gives the next `want` bytes, or as many as are left, to a message. Returns how many.
+    std::size_t take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept;
+};
+
+/// What the matcher needs to know of a message, wherever its payload is.
+struct Message {
+    Type type = Type::none;
+    bool tagged = false;
+    bool has_data = false;
+    bool ack = false;     ///< FIN is due when it has been received,
+    bool at_match = false;///< and not before it has found its receive
+    Ack fin{};
+    std::uint64_t tag = 0;
+    std::uint64_t data = 0;
+    std::size_t length = 0;
+    const std::byte* payload = nullptr; ///< eager
+    std::uint64_t key = 0;
+    fi_addr_t source = FI_ADDR_NOTAVAIL;
+    std::uint64_t home = 0;          ///< of the sender
+    std::uint64_t nonce = 0;
+    utofu_stadd_t area = 0;
+    std::uint64_t vcq = 0;           ///< rts
+    utofu_stadd_t offer = 0;         ///< rts
+    std::uint8_t segment_count = 0;
+    Segment segments[max_segments] = {};
+};
+
+/// A message that came before its receive. `message.payload` points to its own memory.
+struct Unexpected : Arrived {
+    static constexpr std::size_t small = 256;
+    Messenger* via = nullptr; ///< through which it came
+    Message message{};
+    std::byte* large = nullptr;
+    std::size_t large_size = 0;
+    bool claimed = false;             ///< by FI_PEEK | FI_CLAIM,
+    const void* claimed_by = nullptr; ///< with this context
+    Unexpected* next_claimed = nullptr;
+    alignas(16) std::byte bytes[small];
+};
+
+/// The receiving side of a rendezvous.
+struct Fetch : vcq::Waiter {
+    Messenger* owner = nullptr;
+    RecvRequest* receive = nullptr;
+    Fetch* next = nullptr;         ///< among those that wait for room
+    Message message{};
+    iovec into[max_segments] = {};
+    void* desc[max_segments] = {};
+    std::uint8_t into_count = 0;
+    std::uint8_t ref_count = 0;
+    bool live = false;             ///< its end is still to come
+    std::uint8_t from_index = 0;   ///< position of the next Get
+    std::uint8_t into_index = 0;
+    bool waiting = false;          ///< in the list
+    std::uint64_t from_offset = 0;
+    std::uint64_t into_offset = 0;
+    std::size_t to_fetch = 0;      ///< bytes without a Get yet
+    std::size_t length = 0;        ///< bytes in all
+    std::uint32_t pending = 0;
+    int err = 0;
+    int prov_errno = 0;
+    LocalRef refs[max_segments] = {};
+    Share share{};
+};
+
+} // namespace tofu::proto
+

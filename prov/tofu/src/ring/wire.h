@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What endpoints write into each other's message areas: geometry, packets and their coding. The words and tables
+// are in docs/wire-protocol.md; both change together with wire_version. Used by ring and message only; calls nothing.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "info/address.h"
+
+namespace tofu::proto {
+
+static_assert(std::endian::native == std::endian::little, "the wire is little-endian, as Tofu's CPUs are");
+
+// --- the area
+
+/// A slot is one cache line of the A64FX: a Put into it is seen as a whole (guide 2.2.10).
+inline constexpr std::size_t slot_size = 256;
+inline constexpr std::uint64_t area_magic = 0x6165726155664f54; // "TOfUarea"
+
+/// First bytes of an area; a peer Gets it before it writes anything.
+struct AreaHeader {
+    std::uint64_t magic;
+    std::uint16_t version;
+    std::uint16_t index;      ///< of the endpoint in its domain
+    std::uint32_t ring_count; ///< number of claim words and of rings
+    std::uint64_t nonce;      ///< of the domain: tells this process from earlier ones with the same VCQ ID
+    std::uint32_t ring_slots; ///< slots of a ring, a power of two
+    std::uint32_t hint;       ///< 1 + a ring that was free a moment ago, or 0
+};
+static_assert(sizeof(AreaHeader) == 32 && std::is_trivially_copyable_v<AreaHeader>);
+
+/// Three fields of 2 bytes that peers Put anything but 0 into and that the owner looks at as one word of 8 in each
+/// round: what a notice would tell, without one, since notices pile up at an owner that does not run.
+inline constexpr std::uint64_t bells_offset = 64;
+enum class Bell : std::uint8_t {
+    wish = 0,    ///< a sender finds all rings taken: the owner asks for rings back
+    contact = 1, ///< a ring has been claimed, and its HELLO is there
+    status = 2   ///< a return block says more than how far the peer is
+};
+inline constexpr std::size_t bell_size = 2;
+constexpr std::uint64_t bell_offset(Bell bell)
+{
+    return bells_offset + static_cast<unsigned>(bell) * bell_size;
+}
+/// Has it been rung, as the word says?
+constexpr bool rung(std::uint64_t bells, Bell bell)
+{
+    return (bells >> (8 * bell_size * static_cast<unsigned>(bell)) & 0xffff) != 0;
+}
+
+/// Where a receiver tells a sender about the sender's ring. One per outgoing channel, in the sender's area.
+struct ReturnBlock {
+    std::uint64_t consumed; ///< slots taken out of the ring since it was claimed
+    std::uint32_t status;   ///< a ReturnStatus
+    std::uint32_t check;    ///< the claim's serial number as its HELLO gave it
+};
+static_assert(sizeof(ReturnBlock) == 16);
+inline constexpr std::size_t return_stride = 64;
+
+enum class ReturnStatus : std::uint32_t {
+    open = 0,
+    refused_version = 1, ///< another wire_version
+    refused_nonce = 2,   ///< meant for an earlier process
+    refused_hello = 3,   ///< a HELLO that makes no sense
+    give_back = 4,       ///< others starve: say BYE
+    closed = 5           ///< the answer to BYE, and the last that is written for this claim
+};
+
+/// The end of a rendezvous or of an acknowledged message, in the sender's area: (seq << 32) | status. The
+/// status is a positive FI_E* or 0.
+using FinWord = std::uint64_t;
+constexpr FinWord fin_word(std::uint32_t seq, std::uint32_t status)
+{
+    return (std::uint64_t{seq} << 32) | status;
+}
+
+inline constexpr unsigned return_count = 1024;
+inline constexpr unsigned fin_count = 1024;
+inline constexpr std::uint64_t returns_offset = 256;
+inline constexpr std::uint64_t fins_offset = returns_offset + return_count * return_stride;
+inline constexpr std::uint64_t claims_offset = fins_offset + fin_count * sizeof(FinWord);
+
+inline constexpr unsigned min_ring_slots = 16;
+inline constexpr unsigned max_ring_slots = 4096;
+inline constexpr unsigned max_ring_count = 65536;
+
+/// Offsets of what depends on the geometry.
+struct Geometry {
+    std::uint32_t ring_count = 0;
+    std::uint32_t ring_slots = 0;
+
+    [[nodiscard]] constexpr bool valid() const
+    {
+        return ring_count >= 1 && ring_count <= max_ring_count && std::has_single_bit(ring_slots) &&
+               ring_slots >= min_ring_slots && ring_slots <= max_ring_slots;
+    }
+    [[nodiscard]] constexpr std::uint64_t claim(unsigned ring) const
+    {
+        return claims_offset + std::uint64_t{ring} * 8;
+    }
+    [[nodiscard]] constexpr std::uint64_t rings() const
+    {
+        // 64 KiB pages of the hardware: no ring shares a page with words that others write often
+        return (claim(ring_count) + 65535) & ~std::uint64_t{65535};
+    }
+    [[nodiscard]] constexpr std::uint64_t ring(unsigned n) const
+    {
+        return rings() + std::uint64_t{n} * ring_slots * slot_size;
+    }
+    [[nodiscard]] constexpr std::uint64_t size() const { return ring(ring_count); }
+    /// Longest payload that goes through a ring. With it even a message that skips the ring's end (see
+    /// long_slots) needs no more than half of the ring, while up to a quarter may be unreported.
+    [[nodiscard]] constexpr std::uint32_t eager_limit() const
+    {
+        return ring_slots / 4 * slot_size;
+    }
+    /// Slots taken out before the receiver reports them.
+    [[nodiscard]] constexpr std::uint32_t report_after() const { return ring_slots / 4; }
+};
+
+constexpr std::uint64_t return_offset(unsigned n) { return returns_offset + n * return_stride; }
+constexpr std::uint64_t fin_offset(unsigned n) { return fins_offset + n * sizeof(FinWord); }
+
+// --- packets
+
+/// Slots of an area's rings count from here: a packet meant for an earlier endpoint with the same VCQ ID and STag is
+/// not taken for one of ours. A multiple of every ring_slots, so that slot numbers do not depend on it; and less than
+/// 2^31, so that number 0, which a slot that was never used holds, comes when all have been used.
+constexpr std::uint32_t seq_base(std::uint64_t nonce)
+{
+    return static_cast<std::uint32_t>((nonce * 0x9e3779b97f4a7c15) >> 33) & ~(max_ring_slots - 1);
+}
+
+enum class Type : std::uint8_t {
+    none = 0,
+    hello = 1,     ///< first packet in a claimed ring
+    eager = 2,     ///< the payload stands in the slot
+    long_eager = 3,///< the payload stands in the slots behind
+    rts = 4,       ///< rendezvous: the receiver fetches the payload
+    write_data = 5,///< remote CQ data of an RMA write: no receive is consumed
+    bye = 6        ///< last packet: the ring is free again
+};
+
+/// Control::length of a BYE: is ReturnStatus::closed waited for?
+inline constexpr std::uint16_t bye_for_good = 0; ///< no: the area it would be written to is about to go
+inline constexpr std::uint16_t bye_for_now = 1;  ///< yes: only the ring is given back
+
+
+inline constexpr std::uint8_t flag_tag = 1;  ///< a tagged message; the tag is in the packet
+inline constexpr std::uint8_t flag_data = 2; ///< remote CQ data is in the packet
+inline constexpr std::uint8_t flag_ack = 4;  ///< an Ack is in the packet: write the FIN word when taken
+inline constexpr std::uint8_t flag_match = 8;///< with flag_ack: only when matched (FI_MATCH_COMPLETE)
+
+/// The last 8 bytes of a packet and of its slot, written last; the receiver polls `seq`.
+struct Control {
+    std::uint8_t type;   ///< a Type
+    std::uint8_t flags;
+    std::uint16_t length;///< eager, long_eager: bytes of payload; rts: segments; bye: bye_for_*
+    std::uint32_t seq;   ///< number of this slot's use: counts slots, from seq_base + 1
+};
+static_assert(sizeof(Control) == 8);
+
+struct Hello {
+    std::uint64_t nonce;        ///< of the sender's domain
+    std::uint64_t target_nonce; ///< of the domain it is meant for
+    std::uint16_t version;
+    std::uint8_t index;         ///< of the sending endpoint: whose area it is
+    std::uint8_t identity;      ///< of the address its peers know: its own, or that of a scalable endpoint
+    std::uint16_t return_index; ///< which return block of the sender's area
+    std::uint16_t serial;       ///< to be echoed in ReturnBlock::check
+};
+static_assert(sizeof(Hello) == 24);
+
+struct Ack {
+    std::uint32_t fin;
+    std::uint32_t seq;
+};
+static_assert(sizeof(Ack) == 8);
+
+/// A piece of the payload of a rendezvous in the sender's memory.
+struct Segment {
+    std::uint64_t stadd;
+    std::uint64_t length;
+};
+inline constexpr unsigned max_segments = 4;
+
+/// Body of an RTS, before its segments.
+struct Rts {
+    std::uint64_t vcq;   ///< the STADDs belong to it
+    std::uint64_t offer; ///< STADD for an Invitation (message/share.h), 0: the sender does not help
+};
+
+/// Builds a packet that ends at `end` (of a slot, or of its image), from its end to its start: control, data, tag,
+/// ack, body.
+class PacketWriter {
+  public:
+    explicit PacketWriter(std::byte* end) noexcept : end_(end) {}
+
+    void put64(std::uint64_t v) noexcept { put(v); }
+    template <class T>
+    void put(const T& body) noexcept
+    {
+        static_assert(sizeof(T) % 8 == 0 && std::is_trivially_copyable_v<T>);
+        size_ += sizeof(T);
+        std::memcpy(end_ - size_, &body, sizeof(T));
+    }
+    /// Room for `n` bytes of payload, starting at a multiple of 8.
+    [[nodiscard]] std::byte* reserve(std::size_t n) noexcept
+    {
+        size_ += (n + 7) & ~std::size_t{7};
+        return end_ - size_;
+    }
+    /// First of all.
+    void control(Type type, std::uint8_t flags, std::size_t length, std::uint32_t seq) noexcept
+    {
+        put(Control{static_cast<std::uint8_t>(type), flags, static_cast<std::uint16_t>(length), seq});
+    }
+    [[nodiscard]] const std::byte* data() const noexcept { return end_ - size_; }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+  private:
+    std::byte* end_;
+    std::size_t size_ = 0;
+};
+
+/// Bytes of a packet before its payload is added.
+constexpr std::size_t overhead(std::uint8_t flags)
+{
+    return sizeof(Control) + ((flags & flag_tag) ? 8 : 0) + ((flags & flag_data) ? 8 : 0) +
+           ((flags & flag_ack) ? sizeof(Ack) : 0);
+}
+constexpr std::size_t inline_room(std::uint8_t flags) { return slot_size - overhead(flags); }
+
+/// A packet as read out of a slot, its lengths checked against the slot.
+struct Packet {
+    Control control;
+    Type type = Type::none;
+    std::uint64_t tag = 0;
+    std::uint64_t data = 0;
+    Ack ack{};
+    const std::byte* body = nullptr; ///< eager: payload; hello, rts, write_data: their structures
+};
+
+/// False for bytes that are no packet. `slot` is read as it lies in the area: its owner never writes it while
+/// the receiver has not reported it, but a hostile one might, so that everything is copied or bounded.
+[[nodiscard]] bool decode(const std::byte* slot, Packet& packet) noexcept;
+
+/// The slots of a long eager message whose header is slot use number `seq` .
+struct LongSlots {
+    std::uint32_t first; ///< slot index of the payload
+    std::uint32_t count; ///< payload slots
+    std::uint32_t total; ///< with the header and those skipped at the ring's end
+};
+constexpr LongSlots long_slots(std::uint32_t seq, std::uint32_t length, std::uint32_t ring_slots)
+{
+    std::uint32_t header = (seq - 1) & (ring_slots - 1);
+    auto count = static_cast<std::uint32_t>((length + slot_size - 1) / slot_size);
+    std::uint32_t first = header + 1;
+    std::uint32_t skip = 0;
+    if (first + count > ring_slots) { // the payload is contiguous: start again at slot 0
+        skip = ring_slots - first;
+        first = 0;
+    }
+    return {first & (ring_slots - 1), count, 1 + skip + count};
+}
+
+} // namespace tofu::proto

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_rma(3): the calls of the application, each a shim over RmaEngine::submit. Called through rma_ops; takes
+// the endpoint's lock.
+#include <mutex>
+
+#include <rdma/fi_errno.h>
+
+#include "endpoint/endpoint.h"
+#include "rma/engine.h"
+
+namespace tofu {
+
+namespace {
+
+#ifdef FI_PRIORITY
+constexpr std::uint64_t priority = FI_PRIORITY; // a hint without effect here
+#else
+constexpr std::uint64_t priority = 0; // libfabric 2 has no such flag
+#endif
+
+constexpr std::uint64_t write_flags = FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MORE | FI_INJECT |
+                                      FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
+                                      FI_DELIVERY_COMPLETE | FI_FENCE | priority;
+constexpr std::uint64_t read_flags = FI_COMPLETION | FI_MORE | FI_FENCE | FI_DELIVERY_COMPLETE |
+                                     FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE | priority;
+
+ssize_t submit(fid_ep* ep, const RmaEngine::Call& call) noexcept
+{
+    Endpoint& endpoint = Endpoint::of(ep);
+    std::lock_guard guard(endpoint.lock());
+    return endpoint.rma_engine().submit(call);
+}
+
+/// The calls with one remote segment and the endpoint's default flags.
+ssize_t plain(fid_ep* ep, const iovec* iov, void** desc, std::size_t count, fi_addr_t to,
+              std::uint64_t address, std::uint64_t key, void* context, bool read,
+              std::uint64_t flags = 0, std::uint64_t data = 0, bool silent = false) noexcept
+{
+    std::size_t length = 0;
+    if (count > rma_iov_limit || (count != 0 && iov == nullptr))
+        return -FI_EINVAL;
+    for (std::size_t i = 0; i < count; i++)
+        length += iov[i].iov_len;
+    const fi_rma_iov remote{address, length, key};
+    const std::uint64_t defaults = Endpoint::tx_flags_of(ep) & (read ? read_flags : write_flags);
+    return submit(ep, {iov, desc, count, &remote, 1, to, context, data, defaults | flags, read,
+                       silent});
+}
+
+ssize_t message(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags, bool read) noexcept
+{
+    if (msg == nullptr)
+        return -FI_EINVAL;
+    if (flags & ~(read ? read_flags : write_flags))
+        return -FI_EBADFLAGS;
+    return submit(ep, {msg->msg_iov, msg->desc, msg->iov_count, msg->rma_iov, msg->rma_iov_count,
+                       msg->addr, msg->context, msg->data, flags, read, false});
+}
+
+extern "C" {
+
+ssize_t tofu_read(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t from, uint64_t addr,
+                  uint64_t key, void* context) noexcept
+{
+    Endpoint& endpoint = Endpoint::of(ep);
+    {
+        std::lock_guard guard(endpoint.lock());
+        const ssize_t ret = endpoint.rma_engine().read_quickly(buf, len, from, addr, key, context,
+                                                               Endpoint::tx_flags_of(ep));
+        if (ret != RmaEngine::not_quick) [[likely]]
+            return ret;
+    }
+    const iovec iov{buf, len};
+    return plain(ep, &iov, &desc, 1, from, addr, key, context, true);
+}
+
+ssize_t tofu_readv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t from,
+                   uint64_t addr, uint64_t key, void* context) noexcept
+{
+    return plain(ep, iov, desc, count, from, addr, key, context, true);
+}
+
+ssize_t tofu_readmsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
+{
+    return message(ep, msg, flags, true);
+}
+
+ssize_t tofu_write(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t to, uint64_t addr,
+                   uint64_t key, void* context) noexcept
+{
+    Endpoint& endpoint = Endpoint::of(ep);
+    {
+        std::lock_guard guard(endpoint.lock());
+        const ssize_t ret = endpoint.rma_engine().write_quickly(buf, len, to, addr, key, context,
+                                                                Endpoint::tx_flags_of(ep));
+        if (ret != RmaEngine::not_quick) [[likely]]
+            return ret;
+    }
+    const iovec iov{const_cast<void*>(buf), len};
+    return plain(ep, &iov, &desc, 1, to, addr, key, context, false);
+}
+
+ssize_t tofu_writev(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t to,
+                    uint64_t addr, uint64_t key, void* context) noexcept
+{
+    return plain(ep, iov, desc, count, to, addr, key, context, false);
+}
+
+ssize_t tofu_writemsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
+{
+    return message(ep, msg, flags, false);
+}
+
+ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to, uint64_t addr,
+                          uint64_t key) noexcept
+{
+    Endpoint& endpoint = Endpoint::of(ep);
+    std::lock_guard guard(endpoint.lock());
+    return endpoint.rma_engine().inject(buf, len, to, addr, key);
+}
+
+ssize_t tofu_writedata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data,
+                       fi_addr_t to, uint64_t addr, uint64_t key, void* context) noexcept
+{
+    const iovec iov{const_cast<void*>(buf), len};
+    return plain(ep, &iov, &desc, 1, to, addr, key, context, false, FI_REMOTE_CQ_DATA, data);
+}
+
+ssize_t tofu_inject_writedata(fid_ep* ep, const void* buf, size_t len, uint64_t data, fi_addr_t to,
+                              uint64_t addr, uint64_t key) noexcept
+{
+    const iovec iov{const_cast<void*>(buf), len};
+    return plain(ep, &iov, nullptr, 1, to, addr, key, nullptr, false,
+                 FI_REMOTE_CQ_DATA | FI_INJECT, data, true);
+}
+}
+
+} // namespace
+
+fi_ops_rma rma_ops = {sizeof(fi_ops_rma), tofu_read,      tofu_readv,
+                      tofu_readmsg,       tofu_write,     tofu_writev,
+                      tofu_writemsg,      tofu_inject_write, tofu_writedata,
+                      tofu_inject_writedata};
+
+} // namespace tofu

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// How a read or write is taken in: checked, its keys and buffers found, and launched (progress.cc has the rest of
+// its life). See engine.h. Called by calls.cc under the endpoint's lock; calls vcq, remote_keys, local_memory,
+// messenger.
+#include "rma/engine.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <rdma/fi_errno.h>
+
+#include "endpoint/endpoint.h"
+#include "info/attributes.h"
+#include "message/messenger.h"
+#include "provider/error.h"
+#include "remote/event_credits.h"
+
+namespace tofu {
+
+namespace {
+
+/// A copy is cheaper than a registration up to this many bytes, and than the lookup of a kept one up to
+/// the smaller.
+constexpr std::size_t copy_limit = BouncePool::large_size;
+constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
+/// Polls that an inject with CQ data spends on its first contact with a peer.
+constexpr unsigned contact_polls = 4096;
+
+constexpr std::uint64_t order_of_writes = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_WAR |
+                                          FI_ORDER_RMA_WAR | FI_ORDER_WAS;
+constexpr std::uint64_t order_of_reads = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RAR |
+                                         FI_ORDER_RMA_RAR | FI_ORDER_RAS;
+
+/// Copies a row of segments into one block.
+void gather(std::byte* to, const iovec* from, std::size_t count) noexcept
+{
+    for (std::size_t i = 0; i < count; to += from[i].iov_len, i++)
+        if (from[i].iov_len != 0)
+            std::memcpy(to, from[i].iov_base, from[i].iov_len);
+}
+
+} // namespace
+
+RmaEngine::RmaEngine(Endpoint& endpoint) noexcept
+    : endpoint_(endpoint),
+      vcq_(endpoint.vcq()),
+      av_(&endpoint.av()),
+      crossing_(endpoint.vcq()),
+      ops_(std::max<std::size_t>(endpoint.tx_attr().size, 64)),
+      bounces_(endpoint.vcq())
+{
+}
+
+int RmaEngine::open() noexcept
+{
+    const utofu_onesided_caps& caps = endpoint_.vcq().backend().caps();
+    max_piece_ = caps.max_putget_size;
+    max_inline_ = caps.max_piggyback_size;
+    inject_size_ = std::min(endpoint_.tx_attr().inject_size, rma_inject_limit);
+    const std::uint64_t order = endpoint_.tx_attr().msg_order;
+    strong_writes_ = (order & order_of_writes) != 0;
+    strong_reads_ = (order & order_of_reads) != 0;
+    inject_flags_ = vcq::Vcq::flags_of(strong_writes_, false);
+    write_flags_ = vcq::Vcq::delivered_flags(strong_writes_, false);
+    read_flags_ = vcq::Vcq::delivered_flags(strong_reads_, false);
+    quick_ = !endpoint_.remote_keys().by_directory();
+    // What goes out unattended can be neither counted nor tried again.
+    plain_inject_ =
+        quick_ && endpoint_.counters().write == nullptr && !endpoint_.shares_vcq();
+    return 0;
+}
+
+// --- taking a call in
+
+int RmaEngine::check(const Call& call, std::size_t& total) const noexcept
+{
+    if (call.local_count > rma_iov_limit || call.remote_count > rma_remote_limit ||
+        (call.local_count != 0 && call.local == nullptr) ||
+        (call.remote_count != 0 && call.remote == nullptr))
+        return -FI_EINVAL;
+    std::size_t local = 0;
+    std::size_t remote = 0;
+    for (std::size_t i = 0; i < call.local_count; i++) {
+        if (call.local[i].iov_base == nullptr && call.local[i].iov_len != 0)
+            return -FI_EINVAL;
+        if (__builtin_add_overflow(local, call.local[i].iov_len, &local))
+            return -FI_EMSGSIZE;
+    }
+    for (std::size_t i = 0; i < call.remote_count; i++)
+        if (__builtin_add_overflow(remote, call.remote[i].len, &remote))
+            return -FI_EMSGSIZE;
+    if (local != remote)
+        return -FI_EINVAL;
+    if (local > limits::max_msg_size)
+        return -FI_EMSGSIZE;
+    if ((call.flags & FI_INJECT) && (call.read || local > inject_size_))
+        return call.read ? -FI_EBADFLAGS : -FI_EMSGSIZE;
+    if ((call.flags & FI_REMOTE_CQ_DATA) && endpoint_.messenger() == nullptr)
+        return -FI_EOPNOTSUPP;
+    total = local;
+    return 0;
+}
+
+void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept
+{
+    const Counters& counters = endpoint_.counters();
+    op.notify = on_notice;
+    op.endpoint = &endpoint_;
+    op.cq = endpoint_.tx().cq;
+    op.counter = call.read ? counters.read : counters.write;
+    op.completion = {};
+    op.completion.context = call.context;
+    op.completion.flags = FI_RMA | (call.read ? FI_READ : FI_WRITE);
+    op.pending = 0;
+    op.wants_entry = !call.silent && endpoint_.tx().reports(call.flags);
+    op.err = 0;
+    op.prov_errno = 0;
+    op.peer = peer;
+    op.to = call.to;
+    op.data = call.data;
+    op.step = RmaOp::Step::posting;
+    op.read = call.read;
+    // A fence waits for what is attended (submit); the flag orders it behind what was not.
+    op.fenced = (call.flags & FI_FENCE) != 0;
+    op.strong_order = (call.read ? strong_reads_ : strong_writes_) || op.fenced;
+    op.remote_notice = peer.counts_events;
+    op.event_posted = false;
+    op.purse = nullptr;
+    op.last.notify = on_last;
+    op.last.op = &op;
+    op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
+    op.by_directory = endpoint_.remote_keys().by_directory();
+    for (std::size_t i = 0; i < call.remote_count && !op.by_directory; i++)
+        op.by_directory = directory::is_listed(call.remote[i].key);
+    op.data_at_once = call.silent && !op.by_directory;
+    // In one Put, so that a late failure is told once; of an event it must be known that it will not come.
+    op.sent_suffices = !call.read && !op.by_directory && (call.flags & FI_INJECT_COMPLETE) != 0 &&
+                       call.local_count <= 1 && call.remote_count <= 1 && total <= max_piece_ &&
+                       !op.remote_notice;
+    unattended_ |= op.sent_suffices;
+    op.retried = false;
+    op.local_count = static_cast<std::uint8_t>(call.local_count);
+    op.remote_count = static_cast<std::uint8_t>(call.remote_count);
+    op.acquired = 0;
+    op.bounce = {};
+    op.total = total;
+    op.posted = 0;
+    std::copy_n(call.local, call.local_count, op.local);
+    std::copy_n(call.remote, call.remote_count, op.remote);
+}
+
+/// Where all remote segments are: 0, -FI_EAGAIN, or what becomes the operation's error.
+int RmaEngine::resolve(RmaOp& op) noexcept
+{
+    RemoteKeys& keys = endpoint_.remote_keys();
+    const std::uint64_t access = op.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
+    for (unsigned i = 0; i < op.remote_count; i++) {
+        const fi_rma_iov& remote = op.remote[i];
+        if (remote.len == 0)
+            continue;
+        if (int ret = keys.resolve(op.peer, remote.key, remote.addr, remote.len, access,
+                                   op.remote_at[i]);
+            ret != 0)
+            return ret;
+        if (op.remote_at[i].vcq != op.peer.home && !crossing_.begun()) [[unlikely]] {
+            crossing_.begin();
+            quick_ = plain_inject_ = false; // which do not look where the last one went
+        }
+    }
+    return 0;
+}
+
+/// True where they may have changed.
+bool RmaEngine::forget_keys(const RmaOp& op) noexcept
+{
+    bool some = false;
+    for (unsigned i = 0; i < op.remote_count; i++)
+        some |= endpoint_.remote_keys().refuted(op.peer, op.remote[i].key);
+    return some;
+}
+
+/// Where the TNI finds the local bytes: in the descriptor, in a block of ours, in the user's buffers.
+int RmaEngine::attach(RmaOp& op, const Call& call) noexcept
+{
+    const bool keep = (call.flags & FI_INJECT) != 0; // the user's buffer is gone when we return
+    if (!op.read && op.total <= max_inline_) {
+        const bool one_piece = op.local_count <= 1 && op.remote_count <= 1;
+        if (!keep || (one_piece && !op.by_directory))
+            return 0;
+    }
+    const bool in_region =
+        call.desc != nullptr && call.local_count != 0 && call.desc[0] != nullptr;
+    if (op.total <= (in_region && !keep ? copy_limit_in_region : copy_limit)) {
+        op.bounce = bounces_.alloc(op.total);
+        if (op.bounce.data != nullptr) {
+            if (!op.read)
+                gather(op.bounce.data, op.local, op.local_count);
+            return 0;
+        }
+        if (keep)
+            return -FI_EAGAIN;
+    }
+    for (unsigned i = 0; i < op.local_count; i++, op.acquired++) {
+        op.refs[i] = {};
+        if (op.local[i].iov_len == 0)
+            continue;
+        if (int ret = endpoint_.local_memory().acquire(
+                op.local[i].iov_base, op.local[i].iov_len, !op.read, op.refs[i],
+                call.desc != nullptr ? call.desc[i] : nullptr);
+            ret != 0)
+            return ret;
+    }
+    return 0;
+}
+
+ssize_t RmaEngine::submit(const Call& call) noexcept
+{
+    std::size_t total = 0;
+    if (int ret = check(call, total); ret != 0) [[unlikely]]
+        return ret;
+    const Peer* peer = endpoint_.av().find(call.to);
+    if (peer == nullptr) [[unlikely]]
+        return -FI_EINVAL;
+    // Whoever has to wait keeps its place: nobody overtakes it towards its peer.
+    if (waiting_.holds(line_of(*peer))) [[unlikely]] {
+        endpoint_.progress_locked();
+        if (waiting_.holds(line_of(*peer)))
+            return -FI_EAGAIN;
+    }
+    if ((call.flags & FI_FENCE) && !endpoint_.fence_passed(call.to)) [[unlikely]]
+        return -FI_EAGAIN;
+    RmaOp* op = ops_.alloc();
+    if (op == nullptr) [[unlikely]] {
+        endpoint_.progress_locked();
+        op = ops_.alloc();
+        if (op == nullptr)
+            return -FI_EAGAIN;
+    }
+    describe(*op, call, *peer, total);
+    if (total != 0) {
+        const auto again = [&] {
+            endpoint_.progress_locked();
+            return resolve(*op);
+        };
+        int ret = settle_keys(resolve(*op), again, [&] { return forget_keys(*op); });
+        if (ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
+            drop(*op);
+            return ret;
+        }
+        if (ret != 0) { // a matter of the peer's memory: an error of the operation, not of the call
+            op->err = -ret;
+            op->posted = total;
+            finish(*op);
+            return 0;
+        }
+        if (ret = op->remote_notice ? pay(*op) : 0; ret != 0) [[unlikely]] {
+            if (ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
+                drop(*op);
+                return ret;
+            }
+            op->err = -ret; // of the peer
+            op->posted = total;
+            finish(*op);
+            return 0;
+        }
+        if (ret = attach(*op, call); ret != 0) [[unlikely]] {
+            drop(*op);
+            return ret;
+        }
+    }
+    return launch(*op);
+}
+
+/// Posts a new operation. A refusal leaves nothing behind.
+ssize_t RmaEngine::launch(RmaOp& op) noexcept
+{
+    Lack lack = post_some(op);
+    if (lack != Lack::nothing && op.posted == 0) [[unlikely]] {
+        endpoint_.progress_locked();
+        lack = post_some(op);
+        if (lack != Lack::nothing && op.posted == 0) {
+            drop(op);
+            return -FI_EAGAIN;
+        }
+    }
+    if (lack == Lack::nothing && op.remote_data && op.data_at_once)
+        send_data_at_once(op);
+    if (lack != Lack::nothing)
+        enqueue(op, lack);
+    else if (op.pending == 0)
+        finish(op);
+    return 0;
+}
+
+/// An inject has no completion that its caller would wait for, so nothing may be left to later progress: the data
+/// goes out behind the bytes, by the strong order of the messenger's Puts (guide 6.1.3.1). Where the peer has no
+/// room, or is met for the first time, that is tried for a while; then progress() has to do it.
+void RmaEngine::send_data_at_once(RmaOp& op) noexcept
+{
+    op.pending++; // notices that come meanwhile do not end the operation
+    for (unsigned i = 0; i < contact_polls && op.remote_data; i++) {
+        const ssize_t ret = send_data(op);
+        if (ret == -FI_EAGAIN) {
+            endpoint_.progress_locked();
+            continue;
+        }
+        if (ret != 0 && op.err == 0)
+            op.err = static_cast<int>(-ret);
+        op.remote_data = false;
+    }
+    op.pending--;
+}
+
+ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
+                          std::uint64_t key) noexcept
+{
+    if (plain_inject_ && length - 1 < max_inline_ && data != nullptr &&
+        !directory::is_listed(key)) [[likely]] {
+        const Peer* peer = av_->find(to);
+        if (peer == nullptr) [[unlikely]]
+            return -FI_EINVAL;
+        if (peer->counts_events || waiting_.may_hold(peer->home)) [[unlikely]] // events are paid for
+            return inject_slowly(data, length, to, address, key);
+        unattended_ = true;
+        // The key is a bias: STADD = key + address (remote/keys.h).
+        if (vcq_.put_unattended(peer->home, data, key + address, length, inject_flags_) ==
+            vcq::Post::done) [[likely]]
+            return 0;
+    }
+    return inject_slowly(data, length, to, address, key);
+}
+
+ssize_t RmaEngine::inject_slowly(const void* data, std::size_t length, fi_addr_t to,
+                                 std::uint64_t address, std::uint64_t key) noexcept
+{
+    const iovec local{const_cast<void*>(data), length};
+    const fi_rma_iov remote{address, length, key};
+    return submit({&local, nullptr, 1, &remote, 1, to, nullptr, 0, FI_INJECT, false, true});
+}
+
+} // namespace tofu

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_rma: reads and writes of peers' memory, each a row of Puts or Gets. Entered by the application through
+// rma_ops and by the endpoint's progress; calls vcq, remote_keys, local_memory, the messenger (CQ data).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include <rdma/fi_rma.h>
+#include <sys/uio.h>
+
+#include "memory/bounce.h"
+#include "memory/local_memory.h"
+#include "object/av.h"
+#include "remote/keys.h"
+#include "transfer/crossing.h"
+#include "transfer/lines.h"
+#include "transfer/request.h"
+
+namespace tofu {
+
+class Endpoint;
+struct EventPurse;
+
+/// The table of endpoints that may use RMA.
+extern fi_ops_rma rma_ops;
+
+inline constexpr std::size_t rma_iov_limit = 4;       ///< local segments of an operation
+inline constexpr std::size_t rma_remote_limit = 4;    ///< segments at the peer
+inline constexpr std::size_t max_quick_read = 64;           ///< bytes; longer ones go through submit()
+inline constexpr std::size_t rma_inject_limit = BouncePool::large_size; ///< bound of inject_size
+
+/// One fi_read or fi_write in any of its forms, from the call to its completion.
+struct RmaOp : Request {
+    /// The waiter of the last communication, which is the one that the target counts. It has a waiter of its own, since
+    /// it leaves no event when it fails.
+    struct Last : vcq::Waiter {
+        RmaOp* op;
+    };
+    enum class Step : std::uint8_t {
+        resolving, ///< -> posting: all keys known; -> ended: a key was refused
+        posting,   ///< -> ended: every byte is posted and every notice came; -> resolving: a key was stale
+        notifying, ///< -> ended: the messenger took the CQ data
+        ended
+    };
+    Last last{};
+    EventPurse* purse = nullptr; ///< that has paid for the event
+    Peer peer{};
+    fi_addr_t to = FI_ADDR_NOTAVAIL;
+    std::uint64_t data = 0; ///< for the target's CQ
+    Step step = Step::posting;
+    bool read = false;
+    bool strong_order = false;
+    bool remote_notice = false; ///< the target counts RMA events
+    bool event_posted = false;  ///< `last` is, and has not failed
+    bool remote_data = false;   ///< `data` goes to the target's CQ
+    bool data_at_once = false;  ///< behind the bytes, not after their delivery
+    bool sent_suffices = false; ///< FI_INJECT_COMPLETE
+    bool by_directory = false;  ///< a key was looked up, and may have to be once more
+    bool fenced = false;        ///< FI_FENCE
+    bool retried = false;
+    bool queued = false; ///< in a line, which alone may finish it then
+    std::uint8_t local_count = 0;
+    std::uint8_t remote_count = 0;
+    std::uint8_t acquired = 0; ///< of refs
+    Bounce bounce{};           ///< if it has one, all local bytes are there
+    std::size_t total = 0;
+    std::size_t posted = 0;
+    iovec local[rma_iov_limit] = {};
+    LocalRef refs[rma_iov_limit] = {};
+    fi_rma_iov remote[rma_remote_limit] = {};
+    Target remote_at[rma_remote_limit] = {};
+    InLine<RmaOp> line{};  ///< of those that could not go on
+};
+
+/// The operations under way of one endpoint; all under its lock.
+class RmaEngine {
+  public:
+    /// What a call asked for, before anything has been taken for it.
+    struct Call {
+        const iovec* local;
+        void* const* desc; ///< may be null
+        std::size_t local_count;
+        const fi_rma_iov* remote;
+        std::size_t remote_count;
+        fi_addr_t to;
+        void* context;
+        std::uint64_t data;
+        std::uint64_t flags; ///< operation flags, FI_INJECT, FI_FENCE, FI_REMOTE_CQ_DATA, ...
+        bool read;
+        bool silent; ///< fi_inject_*: no entry on success
+    };
+
+    explicit RmaEngine(Endpoint& endpoint) noexcept;
+    ~RmaEngine();
+    int open() noexcept;
+    /// 0 or a refusal without any effect; what goes wrong later is an error entry.
+    [[nodiscard]] ssize_t submit(const Call& call) noexcept;
+    /// fi_inject_write of bytes that fit into a descriptor.
+    [[nodiscard]] ssize_t inject(const void* data, std::size_t length, fi_addr_t to,
+                                 std::uint64_t address, std::uint64_t key) noexcept;
+    /// fi_write and fi_read of one segment, keys that are biases and default completion level: one
+    /// communication, at most max_inline_ or max_quick_read bytes. `not_quick` where nothing was done: submit() will.
+    static constexpr ssize_t not_quick = 1;
+    [[nodiscard]] ssize_t write_quickly(const void* data, std::size_t length, fi_addr_t to,
+                                        std::uint64_t address, std::uint64_t key, void* context,
+                                        std::uint64_t flags) noexcept;
+    [[nodiscard]] ssize_t read_quickly(void* to, std::size_t length, fi_addr_t from,
+                                       std::uint64_t address, std::uint64_t key, void* context,
+                                       std::uint64_t flags) noexcept;
+    /// Goes on with operations that had to wait for room.
+    void progress() noexcept
+    {
+        if (!waiting_.empty()) [[unlikely]]
+            resume();
+    }
+    /// A write that nobody waits for may be under way: an orphan's error may be its.
+    [[nodiscard]] bool posts_unattended() const noexcept { return unattended_; }
+    /// None is under way, and none waits, towards this peer. What is under way to others counts, too: it ends soon.
+    [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept
+    {
+        return ops_.in_use() == waiting_.size() && !waiting_.has_line(line_of(peer));
+    }
+
+  private:
+    static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] int pay(RmaOp& op) noexcept;
+    static void refund(RmaOp& op) noexcept;
+    template <bool read, bool entry>
+    static void quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] ssize_t quick_refused(vcq::Post posted) noexcept;
+    [[nodiscard, gnu::noinline]] bool make_landing() noexcept;
+    [[nodiscard]] int check(const Call& call, std::size_t& total) const noexcept;
+    [[gnu::noinline]] ssize_t inject_slowly(const void* data, std::size_t length, fi_addr_t to,
+                                            std::uint64_t address, std::uint64_t key) noexcept;
+    void describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept;
+    [[nodiscard]] int resolve(RmaOp& op) noexcept;
+    [[nodiscard]] bool forget_keys(const RmaOp& op) noexcept;
+    [[nodiscard]] bool may_go_to(const RmaOp& op, unsigned segment) noexcept;
+    [[nodiscard]] int attach(RmaOp& op, const Call& call) noexcept;
+    [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
+    void send_data_at_once(RmaOp& op) noexcept;
+    [[nodiscard]] Lack post_some(RmaOp& op) noexcept;
+    [[nodiscard]] vcq::Post post_piece(RmaOp& op, unsigned segment, std::size_t at, std::size_t& length) noexcept;
+    void resume() noexcept;
+    [[nodiscard]] Lack go_on(RmaOp& op) noexcept;
+    [[nodiscard]] ssize_t send_data(const RmaOp& op) noexcept;
+    [[nodiscard]] Lack notify_peer(RmaOp& op) noexcept;
+    void finish(RmaOp& op) noexcept;
+    void end(RmaOp& op) noexcept;
+    void give_back(RmaOp& op) noexcept;
+    void drop(RmaOp& op) noexcept;
+    void enqueue(RmaOp& op, Lack lack) noexcept;
+    /// The key of the line for a peer's endpoint, whichever place of the address vector leads there: the order of calls
+    /// is kept among the operations of a line.
+    static std::uint64_t line_of(const Peer& peer) noexcept
+    {
+        return peer.home ^ std::uint64_t{peer.index} << 56;
+    }
+
+    // What fi_inject_write looks at, together.
+    Endpoint& endpoint_;
+    vcq::Vcq& vcq_;
+    AddressVector* av_;
+    bool plain_inject_ = false; ///< fi_inject_write may go out unattended
+    bool quick_ = false;        ///< keys are final: nothing is ever tried again
+    std::size_t max_inline_ = 0;
+    unsigned long inject_flags_ = 0;
+    unsigned long write_flags_ = 0;
+    unsigned long read_flags_ = 0;
+    Lines<RmaOp> waiting_; ///< those that could not go on
+
+    // Where quick reads land, by places of the window; made and registered at first use.
+    struct Free {
+        void operator()(std::byte* p) const noexcept { std::free(p); }
+    };
+    std::unique_ptr<std::byte[], Free> landing_;
+    utofu_stadd_t landing_stadd_ = 0;
+
+    Crossing crossing_;
+    Pool<RmaOp> ops_;
+    BouncePool bounces_;
+    std::size_t max_piece_ = 0;
+    std::size_t inject_size_ = 0;
+    bool strong_writes_ = false; ///< order asked for by tx_attr.msg_order
+    bool strong_reads_ = false;
+    bool unattended_ = false;    ///< a write has been sent of whose end nobody is told unless it fails
+};
+
+} // namespace tofu

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The life of a read or write that was taken in: posted piece by piece, paid for where its target counts events,
+// retried where a key was stale, completed. See engine.h. Called by engine.cc, the poll of the VCQ and the endpoint's
+// progress, under the endpoint's lock; calls vcq, remote_keys, local_memory, messenger, event_credits.
+#include "rma/engine.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <rdma/fi_errno.h>
+
+#include "endpoint/endpoint.h"
+#include "message/messenger.h"
+#include "provider/error.h"
+#include "remote/event_credits.h"
+
+namespace tofu {
+
+namespace {
+
+/// Copies one block into a row of segments.
+void scatter(const iovec* to, std::size_t count, const std::byte* from) noexcept
+{
+    for (std::size_t i = 0; i < count; from += to[i].iov_len, i++)
+        if (to[i].iov_len != 0)
+            std::memcpy(to[i].iov_base, from, to[i].iov_len);
+}
+
+} // namespace
+
+// --- posting
+
+/// Nothing is lacking when all is posted, or nothing more will be because of an error.
+Lack RmaEngine::post_some(RmaOp& op) noexcept
+{
+    while (op.posted < op.total) {
+        if (op.err != 0) [[unlikely]] {
+            op.posted = op.total;
+            break;
+        }
+        std::size_t at = op.posted;
+        unsigned segment = 0;
+        while (at >= op.remote[segment].len)
+            at -= op.remote[segment++].len;
+        if (crossing_.begun() && !may_go_to(op, segment)) [[unlikely]]
+            return Lack::peer;
+        std::size_t length = 0;
+        const vcq::Post post = post_piece(op, segment, at, length);
+        if (post == vcq::Post::busy)
+            return Lack::room;
+        if (post == vcq::Post::error) [[unlikely]] {
+            op.prov_errno = endpoint_.vcq().last_error();
+            op.err = fi_error_of(op.prov_errno);
+            op.posted = op.total;
+            break;
+        }
+        op.pending++;
+        op.posted += length;
+    }
+    return Lack::nothing;
+}
+
+/// Order across the VCQs of a peer: that of operations where it was promised, and the event of one behind its bytes.
+bool RmaEngine::may_go_to(const RmaOp& op, unsigned segment) noexcept
+{
+    const utofu_vcq_id_t vcq = op.remote_at[segment].vcq;
+    if (op.remote_notice && segment != 0 && op.remote_at[segment - 1].vcq != vcq && op.pending != 0)
+        return false;
+    return !(strong_writes_ || strong_reads_ || op.fenced) || crossing_.pass(op.peer.home, vcq);
+}
+
+/// Posts the longest piece at op.posted, which is byte `at` of the peer's segment `r`, that is one segment here, one
+/// there, and one transfer.
+vcq::Post RmaEngine::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size_t& length) noexcept
+{
+    const utofu_vcq_id_t peer = op.remote_at[r].vcq;
+    const utofu_stadd_t remote = op.remote_at[r].stadd + at;
+    length = std::min(op.remote[r].len - at, max_piece_);
+
+    const std::byte* bytes = nullptr;
+    utofu_stadd_t local = 0;
+    if (op.bounce.data != nullptr) {
+        bytes = op.bounce.data + op.posted;
+        local = op.bounce.stadd + op.posted;
+    } else {
+        std::size_t in = op.posted;
+        unsigned l = 0;
+        while (in >= op.local[l].iov_len)
+            in -= op.local[l++].iov_len;
+        length = std::min(length, op.local[l].iov_len - in);
+        bytes = static_cast<const std::byte*>(op.local[l].iov_base) + in;
+        local = op.refs[l].stadd + in;
+    }
+    vcq::How how{op.sent_suffices ? vcq::When::sent : vcq::When::delivered, op.strong_order, false,
+                 &op};
+    const bool last = op.remote_notice && op.posted + length == op.total;
+    if (last) {
+        // One event for the operation, after all of its bytes.
+        how.remote_notice = true;
+        how.strong_order = how.strong_order || op.posted != 0;
+        how.waiter = &op.last;
+    }
+    vcq::Vcq& vcq = endpoint_.vcq();
+    const vcq::Post posted = op.read                 ? vcq.get(peer, local, remote, length, how)
+                             : length <= max_inline_ ? vcq.put_inline(peer, bytes, remote, length, how)
+                                                     : vcq.put(peer, local, remote, length, how);
+    op.event_posted = last && posted == vcq::Post::done;
+    return posted;
+}
+
+// --- progress
+
+void RmaEngine::on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    auto& op = *static_cast<RmaOp*>(waiter);
+    if (settle(op, notice.code) && op.posted == op.total && !op.queued)
+        op.endpoint->rma_engine().finish(op);
+}
+
+void RmaEngine::on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    RmaOp& op = *static_cast<RmaOp::Last*>(waiter)->op;
+    op.event_posted = !left_no_event(notice.code);
+    on_notice(&op, notice);
+}
+
+/// For the event that the operation leaves at its target. 0, -FI_EAGAIN, -FI_ENOMEM, or the operation's error.
+int RmaEngine::pay(RmaOp& op) noexcept
+{
+    EventPurse* purse = nullptr;
+    const int ret = endpoint_.pay_for_event(op.peer, purse);
+    if (ret == 0)
+        op.purse = purse;
+    else if (purse != nullptr)
+        op.prov_errno = purse->prov_errno;
+    return ret;
+}
+
+void RmaEngine::refund(RmaOp& op) noexcept
+{
+    if (op.purse != nullptr && !op.event_posted)
+        op.purse->refund();
+    op.purse = nullptr;
+}
+
+void RmaEngine::resume() noexcept
+{
+    waiting_.resume([this](RmaOp& op) { return go_on(op); },
+                    [this](RmaOp& op) {
+                        op.queued = false;
+                        if (op.step == RmaOp::Step::ended)
+                            end(op);
+                        else if (op.pending == 0)
+                            finish(op);
+                    });
+}
+
+/// The next steps of an operation that had to wait; what it lacks then.
+Lack RmaEngine::go_on(RmaOp& op) noexcept
+{
+    switch (op.step) {
+    case RmaOp::Step::resolving:
+        if (int ret = resolve(op); ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
+            return Lack::peer;
+        } else if (ret != 0) {
+            op.err = -ret;
+            op.posted = op.total;
+        }
+        if (op.remote_notice && op.purse == nullptr && op.posted != op.total) {
+            const int ret = endpoint_.event_credits()->pay(op.peer, op.purse);
+            if (ret == -FI_EAGAIN || ret == -FI_ENOMEM)
+                return Lack::peer;
+            if (ret != 0) {
+                op.err = -ret;
+                op.posted = op.total;
+                op.purse = nullptr; // it has not paid
+            }
+        }
+        op.step = RmaOp::Step::posting;
+        [[fallthrough]];
+    case RmaOp::Step::posting:
+        return post_some(op);
+    case RmaOp::Step::notifying:
+        return notify_peer(op);
+    case RmaOp::Step::ended:
+        break;
+    }
+    return Lack::nothing;
+}
+
+/// Hands the CQ data to the messenger, whose packets go to the peer's home. Bytes of the operation have seen to the
+/// order behind what went to an annex; where there are none, that is done here.
+ssize_t RmaEngine::send_data(const RmaOp& op) noexcept
+{
+    if (op.total == 0 && strong_writes_ && !crossing_.pass(op.peer.home, op.peer.home)) [[unlikely]]
+        return -FI_EAGAIN;
+    return endpoint_.messenger()->write_data(op.to, op.data, op.total);
+}
+
+/// Tells the target of the CQ data, if the messenger has room for the peer.
+Lack RmaEngine::notify_peer(RmaOp& op) noexcept
+{
+    const ssize_t ret = send_data(op);
+    if (ret == -FI_EAGAIN)
+        return Lack::peer;
+    if (ret != 0)
+        op.err = static_cast<int>(-ret);
+    op.step = RmaOp::Step::ended;
+    return Lack::nothing;
+}
+
+/// Every byte is posted and every notice came.
+void RmaEngine::finish(RmaOp& op) noexcept
+{
+    if (op.err != 0 && !op.retried && says_stale(op.prov_errno) && forget_keys(op)) [[unlikely]] {
+        // Puts and Gets may be repeated: the same bytes go to the same places.
+        op.retried = true;
+        if (op.event_posted) // it has come, though earlier bytes have not
+            op.purse = nullptr;
+        op.event_posted = false;
+        op.err = 0;
+        op.prov_errno = 0;
+        op.posted = 0;
+        op.step = RmaOp::Step::resolving;
+        enqueue(op, Lack::peer);
+        return;
+    }
+    if (op.bounce.data != nullptr && op.read && op.err == 0)
+        scatter(op.local, op.local_count, op.bounce.data);
+    give_back(op);
+    if (op.remote_data && op.err == 0) {
+        op.step = RmaOp::Step::notifying;
+        if (const Lack lack = notify_peer(op); lack != Lack::nothing) {
+            enqueue(op, lack);
+            return;
+        }
+    }
+    end(op);
+}
+
+void RmaEngine::end(RmaOp& op) noexcept
+{
+    op.step = RmaOp::Step::ended;
+    refund(op);
+    complete(op);
+    ops_.release(&op);
+}
+
+void RmaEngine::give_back(RmaOp& op) noexcept
+{
+    if (op.bounce.data != nullptr)
+        bounces_.release(op.bounce);
+    op.bounce = {};
+    for (unsigned i = 0; i < op.acquired; i++)
+        endpoint_.local_memory().release(op.refs[i]);
+    op.acquired = 0;
+}
+
+/// Forgets an operation of which nothing was posted.
+void RmaEngine::drop(RmaOp& op) noexcept
+{
+    give_back(op);
+    refund(op);
+    ops_.release(&op);
+}
+
+void RmaEngine::enqueue(RmaOp& op, Lack lack) noexcept
+{
+    op.queued = true;
+    waiting_.push(op, line_of(op.peer), lack);
+}
+
+} // namespace tofu

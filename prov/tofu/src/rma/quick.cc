@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The short way of reads and writes: one segment, one communication, nothing to try again. Called by calls.cc
+// under the endpoint's lock; calls vcq and cq.
+#include <cstring>
+
+#include <rdma/fi_errno.h>
+
+#include "endpoint/endpoint.h"
+#include "provider/error.h"
+#include "rma/engine.h"
+
+namespace tofu {
+namespace {
+
+/// What must not be asked for: other levels of completion, and what takes more than one communication.
+constexpr std::uint64_t long_flags = FI_INJECT | FI_FENCE | FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE;
+
+} // namespace
+
+template <bool read, bool entry>
+void RmaEngine::quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    const QuickOp& op = *static_cast<QuickOp*>(waiter);
+    Endpoint& ep = *op.endpoint;
+    constexpr std::uint64_t flags = FI_RMA | (read ? FI_READ : FI_WRITE);
+    Counter* const counter = read ? ep.counters().read : ep.counters().write;
+    if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
+        Request request;
+        request.cq = ep.tx().cq;
+        request.counter = counter;
+        request.completion.context = op.context;
+        request.completion.flags = flags;
+        request.err = fi_error_of(notice.code);
+        request.prov_errno = notice.code;
+        complete(request);
+        return;
+    }
+    if constexpr (read) {
+        const std::byte* from =
+            ep.rma_engine().landing_.get() + ep.quick().place_of(op) * max_quick_read;
+        if (op.length == 8) [[likely]]
+            std::memcpy(op.result, from, 8);
+        else
+            std::memcpy(op.result, from, op.length);
+    }
+    if constexpr (entry)
+        ep.tx().cq->write(op.context, flags);
+    if (counter != nullptr)
+        counter->count();
+}
+
+ssize_t RmaEngine::quick_refused(vcq::Post posted) noexcept
+{
+    if (posted == vcq::Post::error)
+        return not_quick; // which meets the same, and reports it
+    endpoint_.progress_locked();
+    return -FI_EAGAIN;
+}
+
+ssize_t RmaEngine::write_quickly(const void* data, std::size_t length, fi_addr_t to,
+                                 std::uint64_t address, std::uint64_t key, void* context,
+                                 std::uint64_t flags) noexcept
+{
+    const Peer* const peer = av_->find(to);
+    // A length of 0 becomes the largest one.
+    if (!quick_ || length - 1 >= max_inline_ || data == nullptr || peer == nullptr || waiting_.may_hold(peer->home) ||
+        peer->counts_events || (flags & long_flags) != 0 || directory::is_listed(key)) [[unlikely]]
+        return not_quick;
+    const std::uint8_t place = vcq_.next_place();
+    if (place == 0) [[unlikely]]
+        return quick_refused(vcq::Post::busy);
+    QuickOp& op = endpoint_.quick()[place];
+    op.notify = endpoint_.tx().reports(flags) ? &quick_done<false, true> : &quick_done<false, false>;
+    op.context = context;
+    const vcq::Attended how{&op, write_flags_};
+    const vcq::Post posted = vcq_.put_inline(peer->home, data, key + address, length, how);
+    return posted == vcq::Post::done ? 0 : quick_refused(posted);
+}
+
+ssize_t RmaEngine::read_quickly(void* to, std::size_t length, fi_addr_t from, std::uint64_t address,
+                                std::uint64_t key, void* context, std::uint64_t flags) noexcept
+{
+    const Peer* const peer = av_->find(from);
+    if (!quick_ || length - 1 >= max_quick_read || to == nullptr || peer == nullptr || waiting_.may_hold(peer->home) ||
+        peer->counts_events || (flags & long_flags) != 0 || directory::is_listed(key) || (!landing_ && !make_landing()))
+        [[unlikely]]
+        return not_quick;
+    const std::uint8_t place = vcq_.next_place();
+    if (place == 0) [[unlikely]]
+        return quick_refused(vcq::Post::busy);
+    QuickOp& op = endpoint_.quick()[place];
+    op.notify = endpoint_.tx().reports(flags) ? &quick_done<true, true> : &quick_done<true, false>;
+    op.context = context;
+    op.result = to;
+    op.length = length;
+    const vcq::Attended how{&op, read_flags_};
+    const vcq::Post posted = vcq_.get(peer->home, landing_stadd_ + place * max_quick_read,
+                                      key + address, length, how);
+    return posted == vcq::Post::done ? 0 : quick_refused(posted);
+}
+
+RmaEngine::~RmaEngine()
+{
+    if (landing_)
+        vcq_.dereg(landing_stadd_);
+}
+
+bool RmaEngine::make_landing() noexcept
+{
+    constexpr std::size_t bytes = vcq::Vcq::window_size * max_quick_read;
+    landing_.reset(static_cast<std::byte*>(std::aligned_alloc(256, bytes)));
+    if (landing_ && vcq_.reg(landing_.get(), bytes, false, landing_stadd_) != 0)
+        landing_.reset();
+    return landing_ != nullptr;
+}
+
+} // namespace tofu

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See crossing.h.
+#include "transfer/crossing.h"
+
+#include "info/address.h"
+#include "memory/directory.h"
+
+namespace tofu {
+
+bool Crossing::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
+{
+    auto found = ways_.find(home);
+    if (found == ways_.end()) {
+        if (vcq == home) // as all before
+            return true;
+        found = ways_.emplace(home, Way{{&on_fence}, home, false}).first;
+    }
+    Way& way = found->second;
+    if (way.fenced)
+        return false;
+    if (way.vcq == vcq) [[likely]]
+        return true;
+    utofu_stadd_t area = 0;
+    if (way.vcq != 0 && vcq_.query_stadd(way.vcq, directory_stag, area) == 0) {
+        way.fenced = true; // the notice may come within the post
+        const vcq::Post post = vcq_.armw8(way.vcq, UTOFU_ARMW_OP_OR, 0, area + directory::fence_offset,
+                                          vcq::How{vcq::When::delivered, true, false, &way});
+        if (post == vcq::Post::done)
+            return false;
+        way.fenced = false;
+        if (post == vcq::Post::busy)
+            return false;
+    }
+    way.vcq = vcq;
+    return true;
+}
+
+/// Also where it failed: what can't be reached has nothing that could be overtaken.
+void Crossing::on_fence(vcq::Waiter* waiter, const vcq::Notice&) noexcept
+{
+    Way& way = *static_cast<Way*>(waiter);
+    way.fenced = false;
+    way.vcq = 0;
+}
+
+} // namespace tofu

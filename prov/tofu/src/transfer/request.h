@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The state of one operation of the application from its post to its completion, and the pool it comes from.
+// Made by rma, atomic and the message protocol; completes into cq and cntr.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "queue/cq.h"
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+class Counter;
+class Endpoint;
+
+/// Common part of all requests. One or more communications (`pending`) end, then the operation completes
+/// once: an entry in the CQ if one is wanted or if it failed, and one count.
+struct Request : vcq::Waiter {
+    Endpoint* endpoint = nullptr;
+    CompletionQueue* cq = nullptr;
+    Counter* counter = nullptr;  ///< may be null
+    Completion completion{};     ///< what the entry will say
+    std::uint32_t pending = 0;   ///< notices still to come, plus one while posting
+    bool wants_entry = false;    ///< success is reported to the CQ (selective completion, fi_cq(3))
+    int err = 0;                 ///< positive FI_E* of the first failure
+    int prov_errno = 0;          ///< its uTofu code
+};
+
+/// Notes the outcome of one communication. Returns true when it was the last one.
+inline bool settle(Request& request, int utofu_code) noexcept;
+
+/// Reports the request (entry, count). The caller gives it back to its pool afterwards.
+void complete(Request& request) noexcept;
+
+/// A bounded pool of requests of one kind; alloc() is null when all are under way (-FI_EAGAIN for the
+/// caller). Memory comes in chunks as it is first needed and stays. Under the endpoint's lock.
+template <class T>
+class Pool {
+  public:
+    explicit Pool(std::size_t limit) : limit_(limit) {}
+
+    [[nodiscard]] T* alloc() noexcept
+    {
+        if (free_count_ == 0) [[unlikely]]
+            if (!grow())
+                return nullptr;
+        return free_[--free_count_];
+    }
+    void release(T* item) noexcept { free_[free_count_++] = item; }
+    /// Every item ever made, those in use and those that are free.
+    template <class Visit>
+    void each(Visit&& visit)
+    {
+        for (std::size_t i = 0; i < made_; i++)
+            visit(chunks_[i / chunk][i % chunk]);
+    }
+    [[nodiscard]] std::size_t in_use() const noexcept { return made_ - free_count_; }
+
+  private:
+    static constexpr std::size_t chunk = 64;
+    [[gnu::noinline]] bool grow() noexcept
+    {
+        if (made_ >= limit_)
+            return false;
+        std::size_t n = limit_ - made_ < chunk ? limit_ - made_ : chunk;
+        auto items = std::unique_ptr<T[]>(new (std::nothrow) T[n]);
+        auto room = std::unique_ptr<T*[]>(new (std::nothrow) T*[made_ + n]); // nothing is free now
+        if (!items || !room)
+            return false;
+        free_ = std::move(room);
+        for (std::size_t i = n; i-- > 0;)
+            release(&items[i]);
+        made_ += n;
+        chunks_.push_back(std::move(items));
+        return true;
+    }
+
+    std::size_t limit_;
+    std::size_t made_ = 0;
+    std::unique_ptr<T*[]> free_; ///< room for all that were made
+    std::size_t free_count_ = 0;
+    std::vector<std::unique_ptr<T[]>> chunks_;
+};
+
+// --- inline part
+
+int fi_error_of(int utofu_code) noexcept; // provider/error.h
+
+inline bool settle(Request& request, int utofu_code) noexcept
+{
+    if (utofu_code != UTOFU_SUCCESS && request.err == 0) [[unlikely]] {
+        request.err = fi_error_of(utofu_code);
+        request.prov_errno = utofu_code;
+    }
+    return --request.pending == 0;
+}
+
+} // namespace tofu
