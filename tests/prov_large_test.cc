@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Large messages between processes: lengths up to beyond 4 GiB, moved by one side and by both; buffers that are
-// replaced between transfers and buffers that vanish; death in the middle. Calls libfabric over the provider over
-// the simulator.
+// Large messages between processes: lengths up to beyond 4 GiB; buffers that are replaced between transfers and buffers
+// that vanish; death in the middle. Calls libfabric over the provider over the simulator.
 #include <csignal>
 #include <cstdlib>
 
@@ -46,14 +45,7 @@ std::size_t wrong(const std::uint8_t* bytes, std::size_t size, unsigned seed)
     return size;
 }
 
-/// How a message is moved: FI_TOFU_SHARE_SIZE.
-class LargeMessage : public ::testing::TestWithParam<const char*> {
-  protected:
-    void SetUp() override { setenv("FI_TOFU_SHARE_SIZE", GetParam(), 1); }
-    void TearDown() override { unsetenv("FI_TOFU_SHARE_SIZE"); }
-};
-
-TEST_P(LargeMessage, ArrivesWholeWhateverItsLength)
+TEST(LargeMessage, ArrivesWholeWhateverItsLength)
 {
     expect_processes(2, [](const Rank& rank) {
         Session s(rank, messages());
@@ -101,7 +93,7 @@ TEST_P(LargeMessage, ArrivesWholeWhateverItsLength)
     });
 }
 
-TEST_P(LargeMessage, ManyAtATimeBothWays)
+TEST(LargeMessage, ManyAtATimeBothWays)
 {
     expect_processes(2, [](const Rank& rank) {
         Session s(rank, messages());
@@ -140,7 +132,7 @@ std::uint8_t* repeated(std::size_t unit, std::size_t times)
     return base;
 }
 
-TEST_P(LargeMessage, BeyondTwoAndFourGiBytes)
+TEST(LargeMessage, BeyondTwoAndFourGiBytes)
 {
 #if defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "ThreadSanitizer's shadow of 4 GiB of addresses are 16 GiB of memory in each process";
@@ -149,8 +141,8 @@ TEST_P(LargeMessage, BeyondTwoAndFourGiBytes)
         Session s(rank, messages());
         constexpr std::size_t unit = std::size_t{32} << 20;
         std::uint8_t* buffer = repeated(unit, 130);
-        {
-            const std::size_t length = (std::size_t{1} << (GetParam()[0] == '0' ? 31 : 32)) + 12345;
+        for (const unsigned bits : {31, 32}) {
+            const std::size_t length = (std::size_t{1} << bits) + 12345;
             // The same byte stands wherever an address shows it: what comes later changes nothing, if it is right.
             if (rank.number == 0) {
                 fill(buffer, unit, 9);
@@ -250,7 +242,7 @@ void replace_between_transfers(const Rank& rank)
     }
 }
 
-TEST_P(LargeMessage, FromMemoryThatIsReplacedBetweenTransfers)
+TEST(LargeMessage, FromMemoryThatIsReplacedBetweenTransfers)
 {
     for (const char* cache : {"off", "on"}) {
         setenv("FI_TOFU_MR_CACHE", cache, 1);
@@ -270,7 +262,7 @@ std::uint8_t* memory_apart(std::size_t size)
     return at;
 }
 
-TEST_P(LargeMessage, WhoseReceiveBufferVanishedIsAnErrorOnBothSides)
+TEST(LargeMessage, WhoseReceiveBufferVanishedIsAnErrorOnBothSides)
 {
     expect_processes(2, [](const Rank& rank) {
         Session s(rank, messages());
@@ -298,7 +290,7 @@ TEST_P(LargeMessage, WhoseReceiveBufferVanishedIsAnErrorOnBothSides)
     });
 }
 
-TEST_P(LargeMessage, WhoseSendBufferVanishedHarmsNobody)
+TEST(LargeMessage, WhoseSendBufferVanishedHarmsNobody)
 {
     expect_processes(2, [](const Rank& rank) {
         Session s(rank, messages());
@@ -382,7 +374,7 @@ void lose(unsigned victim, unsigned delay_us)
     EXPECT_TRUE(WIFSIGNALED(exits[victim].status));
 }
 
-TEST_P(LargeMessage, WhosePeerIsKilledEnds)
+TEST(LargeMessage, WhosePeerIsKilledEnds)
 {
     for (const unsigned delay : {0u, 1500u})
         for (const unsigned victim : {0u, 1u})
@@ -394,10 +386,6 @@ TEST_P(LargeMessage, WhosePeerIsKilledEnds)
         EXPECT_EQ(utofu_free_vcq(vcq), UTOFU_SUCCESS);
     });
 }
-
-INSTANTIATE_TEST_SUITE_P(Moved, LargeMessage, ::testing::Values("0", "65536"), [](const auto& way) {
-    return std::string(way.param[0] == '0' ? "ByTheReceiver" : "ByBoth");
-});
 
 } // namespace
 } // namespace tofu::test

@@ -297,7 +297,7 @@ bool ReceiveQueue::discard(Unexpected& kept) noexcept
         Fetch* f = via.make_fetch(m);
         if (f == nullptr)
             return false;
-        via.start(*f); // nothing to fetch: FIN
+        via.advance(*f); // nothing to fetch: FIN
     } else if (m.ack && !via.acknowledge(m)) {
         return false;
     }

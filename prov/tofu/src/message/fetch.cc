@@ -33,14 +33,7 @@ Fetch* Messenger::make_fetch(const Message& message) noexcept
     f->pending = 0;
     f->err = 0;
     f->prov_errno = 0;
-    f->share.on = false;
     return f;
-}
-
-void Messenger::start(Fetch& f) noexcept
-{
-    if (!start_shared(f))
-        advance(f);
 }
 
 /// Posts as many Gets as there is room for. Afterwards `f` may be gone.
@@ -114,11 +107,6 @@ void Messenger::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
         f.to_fetch = 0;
     }
     f.pending--;
-    if (f.share.on) {
-        if (!f.waiting && m.open_)
-            m.drive(f);
-        return;
-    }
     if (f.pending == 0 && f.to_fetch == 0 && !f.waiting && m.open_)
         m.finish(f);
 }
@@ -136,8 +124,6 @@ void Messenger::finish(Fetch& f) noexcept
     }
     for (unsigned i = 0; i < f.ref_count; i++)
         ep_.local_memory().release(f.refs[i]);
-    if (f.share.on)
-        claims_.release(f.share.block);
     if (f.receive != nullptr)
         received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr,
                  f.err == 0 ? f.length : 0, f.err, f.prov_errno);
@@ -164,9 +150,7 @@ void Messenger::resume_fetches() noexcept
         Fetch& f = *list;
         list = f.next;
         f.waiting = false;
-        if (f.share.on)
-            drive(f);
-        else if (f.to_fetch != 0)
+        if (f.to_fetch != 0)
             advance(f);
         else if (f.pending == 0)
             finish(f);

@@ -21,7 +21,6 @@ namespace {
 constexpr std::size_t returns_per_tick = 64;  // their notices may have been lost
 constexpr std::uint64_t tick_ms = 4;
 constexpr std::uint64_t watch_ms = 100;
-constexpr std::size_t share_size = 65536; // below, a second processor comes too late
 
 std::uint64_t milliseconds() noexcept
 {
@@ -40,7 +39,6 @@ std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
 Messenger::Messenger(Endpoint& endpoint) noexcept
     : ep_(endpoint), vcq_(endpoint.vcq()), bounces_(endpoint.vcq()),
       wants_source_((endpoint.caps() & FI_SOURCE) != 0),
-      offers_(endpoint.vcq()), claims_(endpoint.vcq()),
       sends_(at_most(endpoint.tx_attr().size, fin_count)),
       backlog_(at_most(endpoint.tx_attr().size, limits::tx_size)),
       own_queue_(endpoint.shared_receives() != nullptr
@@ -80,10 +78,6 @@ int Messenger::open() noexcept
     // Nobody sends to a transmit context, nor data to an endpoint of RMA alone that has nowhere to tell them.
     const bool receives = (ep_.caps() & (FI_MSG | FI_TAGGED)) != 0 || ep_.rx().cq != nullptr;
     const std::size_t rings = ep_.part() == Part::transmit || !receives ? 1 : param_size("rings", 512);
-    // Chunks of a shared message are single posts.
-    share_from_ = param_size("share_size", ep_.domain().backend().functions().moves_in_caller ? share_size : 0);
-    if (max_piece_ < chunk_of(limits::max_msg_size))
-        share_from_ = 0;
     // More than 32 bits hold is as wrong as the most that they hold.
     const auto word = [](std::size_t n) { return static_cast<std::uint32_t>(std::min<std::size_t>(n, UINT32_MAX)); };
     const Geometry geometry{word(rings), word(param_size("ring_slots", 64))};
@@ -127,7 +121,6 @@ void Messenger::part_from_queue() noexcept
     if (own_queue_ != nullptr)
         return; // which goes with us
     waiting_fetches_ = nullptr;
-    awaiting_.clear();
     fetches_.each([this](Fetch& f) {
         if (!f.live)
             return;

@@ -9,7 +9,7 @@
 //   ring/life.cc       the watch over peers that are silent
 //   send.h, .cc   what goes into a ring; tracked.cc: sends that wait for the peer; backlog.cc: sends that wait for room
 //   poll.cc       the rounds of progress, and the fast path of a received message; receive.cc: all other packets
-//   fetch.cc      the receiving side of a rendezvous; share.cc: a rendezvous whose bytes both sides move
+//   fetch.cc      the receiving side of a rendezvous
 #pragma once
 
 #include <cstddef>
@@ -235,28 +235,12 @@ class Messenger {
 
     // fetch.cc
     [[nodiscard]] Fetch* make_fetch(const Message& message) noexcept;
-    void start(Fetch& fetch) noexcept;
     void advance(Fetch& fetch) noexcept;
     [[nodiscard]] bool get_piece(Fetch& fetch) noexcept;
     void finish(Fetch& fetch) noexcept;
     void wait(Fetch& fetch) noexcept;
     void resume_fetches() noexcept;
     static void on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
-
-    // share.cc
-    [[nodiscard]] utofu_stadd_t offer_help(SendRequest& request, const SendCall& call) noexcept;
-    void help(SendRequest& request) noexcept;
-    void helped(SendRequest& request, const vcq::Notice& notice) noexcept;
-    static void on_help(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
-    [[nodiscard]] bool start_shared(Fetch& fetch) noexcept;
-    void drive(Fetch& fetch) noexcept;
-    void claimed(Fetch& fetch, const vcq::Notice& notice) noexcept;
-    static void on_claimed(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
-    void end_shared(Fetch& fetch) noexcept;
-    void fetch_failed(Fetch& fetch, int utofu_code) noexcept;
-    void poll_reports() noexcept;
-    void watch_reports() noexcept;
-    static void on_share_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
     // messenger.cc
     void ring_bell(utofu_vcq_id_t home, utofu_stadd_t area, Bell bell) noexcept;
@@ -272,10 +256,6 @@ class Messenger {
     bool open_ = false;
     bool wants_source_ = false; ///< FI_SOURCE
     std::size_t max_piece_ = 0; ///< of one Get
-    std::size_t share_from_ = 0; ///< messages of so many bytes are moved by both sides; 0: none
-    ShareBlocks offers_;        ///< where invitations come
-    ShareBlocks claims_;        ///< claim and report words
-    std::vector<Fetch*> awaiting_; ///< of shared ones: those that wait for a report
 
     // outgoing
     static constexpr std::size_t page_size = 1024;

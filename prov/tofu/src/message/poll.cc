@@ -34,8 +34,6 @@ void Messenger::progress() noexcept
         work_off();
     if (!waiting_fin_.empty())
         poll_fins();
-    if (!awaiting_.empty())
-        poll_reports();
     if (waiting_fetches_ != nullptr) [[unlikely]]
         resume_fetches();
     if (++rounds_ % rounds_per_look == 0) [[unlikely]]

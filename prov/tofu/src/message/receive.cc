@@ -114,7 +114,6 @@ bool Messenger::read_rts(Inbound&, const Packet& packet, Message& m) const noexc
     Rts rts;
     std::memcpy(&rts, packet.body, sizeof rts);
     m.vcq = rts.vcq;
-    m.offer = rts.offer;
     m.segment_count = static_cast<std::uint8_t>(packet.control.length);
     m.length = 0;
     m.payload = nullptr;
@@ -276,7 +275,7 @@ bool Messenger::give(RecvRequest& r, Message& m) noexcept
         r.users++;
         if (r.posted && r.exhausted())
             queue_.withdraw(r);
-        start(*f);
+        advance(*f);
         return true;
     }
     if (m.ack && !acknowledge(m))

@@ -89,7 +89,7 @@ ssize_t Messenger::put_rts(Channel& ch, const SendCall& call, SendRequest& reque
     write_frame(packet, Type::rts, call, &ack, flags, request.ref_count, ch.next_seq);
     for (unsigned i = request.ref_count; i-- > 0;)
         packet.put(segments[i]);
-    packet.put(Rts{vcq_.id(), offer_help(request, call)});
+    packet.put(Rts{vcq_.id()});
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
         return post_failed(ch, post);
     ch.next_seq++;
@@ -115,9 +115,6 @@ SendRequest* Messenger::make_request(Channel& ch, const SendCall& call) noexcept
     r->ref_count = 0;
     r->block = nullptr;
     r->awaits_fin = false;
-    r->help.step = Help::Step::none;
-    r->help.ending = false;
-    r->help.block = ShareBlocks::none;
     r->endpoint = &ep_;
     r->cq = ep_.tx().cq;
     r->counter = ep_.counters().send;
@@ -142,19 +139,11 @@ void Messenger::drop(SendRequest& r) noexcept
 {
     for (unsigned i = 0; i < r.ref_count; i++)
         ep_.local_memory().release(r.refs[i]);
-    if (r.help.block != ShareBlocks::none)
-        offers_.release(r.help.block);
     sends_.release(&r);
 }
 
 void Messenger::end(SendRequest& r, int err, int prov_errno) noexcept
 {
-    if (r.help.busy()) { // poll_fins() ends it when it is not
-        r.help.ending = true;
-        r.help.end_err = err;
-        r.help.end_prov_errno = prov_errno;
-        return;
-    }
     if (r.awaits_fin) {
         SendRequest* last = waiting_fin_.back();
         waiting_fin_[r.place] = last;
@@ -199,16 +188,6 @@ void Messenger::poll_fins() noexcept
         if (waiting_fin_.empty())
             return;
         SendRequest& r = *waiting_fin_[next_fin_];
-        if (r.help.step != Help::Step::none)
-            help(r);
-        if (r.help.busy()) {
-            next_fin_++;
-            continue;
-        }
-        if (r.help.ending) [[unlikely]] {
-            end(r, r.help.end_err, r.help.end_prov_errno);
-            continue;
-        }
         // acquire: pairs with the peer's Put of the word; its Gets ended before
         const FinWord word = area_.fin(r.fin).load(std::memory_order_acquire);
         if (static_cast<std::uint32_t>(word >> 32) != r.seq) {

@@ -20,9 +20,6 @@ void define_params() noexcept
     fi_param_define(&provider, "unexpected_bytes", FI_PARAM_SIZE_T,
                     "Memory for messages that come before their receive, per endpoint; with more, senders are "
                     "told to try again (default: 67108864)");
-    fi_param_define(&provider, "share_size", FI_PARAM_SIZE_T,
-                    "Messages of so many bytes are moved by sender and receiver together, 0: none (default: 65536 "
-                    "where the processor that posts moves the bytes, else 0)");
     fi_param_define(&provider, "mr_cache", FI_PARAM_STRING,
                     "Keep registrations of local buffers while their pages stay the same: auto (where registering "
                     "is dear), on, off; needs userfaultfd (default: auto)");

@@ -11,7 +11,6 @@
 #include "match/match.h"
 #include "memory/bounce.h"
 #include "memory/local_memory.h"
-#include "message/share.h"
 #include "object/av.h"
 #include "ring/wire.h"
 #include "transfer/request.h"
@@ -155,7 +154,6 @@ struct SendRequest : Request {
     bool awaits_fin = false;
     Hold* block = nullptr; ///< its bounce block, where its own notice frees it
     LocalRef refs[max_segments] = {};
-    Help help{};
 };
 
 /// A bounce block for packets on their way out.
@@ -207,7 +205,6 @@ struct Message {
     std::uint64_t nonce = 0;
     utofu_stadd_t area = 0;
     std::uint64_t vcq = 0;           ///< rts
-    utofu_stadd_t offer = 0;         ///< rts
     std::uint8_t segment_count = 0;
     Segment segments[max_segments] = {};
 };
@@ -247,7 +244,6 @@ struct Fetch : vcq::Waiter {
     int err = 0;
     int prov_errno = 0;
     LocalRef refs[max_segments] = {};
-    Share share{};
 };
 
 } // namespace tofu::proto

@@ -17,7 +17,6 @@ namespace tofu::proto {
 void Messenger::watch() noexcept
 {
     constexpr unsigned at_once = 64;
-    watch_reports();
     unsigned asked = 0;
     for (std::size_t i = 0; i < channels_.size() && asked < at_once; i++) {
         Channel& ch = *channels_[next_asked_++ % channels_.size()];

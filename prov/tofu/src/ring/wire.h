@@ -190,8 +190,7 @@ inline constexpr unsigned max_segments = 4;
 
 /// Body of an RTS, before its segments.
 struct Rts {
-    std::uint64_t vcq;   ///< the STADDs belong to it
-    std::uint64_t offer; ///< STADD for an Invitation (message/share.h), 0: the sender does not help
+    std::uint64_t vcq; ///< the STADDs belong to it
 };
 
 /// Builds a packet that ends at `end` (of a slot, or of its image), from its end to its start: control, data, tag,

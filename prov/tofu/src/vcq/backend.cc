@@ -119,7 +119,6 @@ const char* fill(const Library& library, Functions& f)
     TOFU_RESOLVE(poll_mrq);
     TOFU_RESOLVE(query_my_coords);
 #undef TOFU_RESOLVE
-    f.moves_in_caller = library.is_simulator();
     f.wait = reinterpret_cast<decltype(f.wait)>(library.symbol("tofu_sim_wait"));
     f.job = reinterpret_cast<decltype(f.job)>(library.symbol("tofu_sim_job"));
     f.wake = reinterpret_cast<decltype(f.wake)>(library.symbol("tofu_sim_wake"));

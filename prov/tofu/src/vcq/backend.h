@@ -35,9 +35,6 @@ struct Functions {
     TOFU_FUNCTION(poll_mrq);
     TOFU_FUNCTION(query_my_coords);
 #undef TOFU_FUNCTION
-    /// The processor that posts a Put or Get moves its bytes, as in the simulator: who shares a large transfer
-    /// with its peer is faster.
-    bool moves_in_caller;
     /// Optional extra of the simulator (tofu_sim.h); null elsewhere: sleep until a notice or a put may
     /// have come for one of `count` VCQs. The provider does without it by polling with growing pauses.
     int (*wait)(utofu_vcq_hdl_t* vcqs, std::size_t count, int timeout_ms);
