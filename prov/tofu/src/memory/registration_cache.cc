@@ -16,7 +16,8 @@ namespace tofu {
 
 namespace {
 
-/// A use of the cache costs a system call: 0.5 us for 16 pages. What costs not much more is not worth a cache.
+/// Looking for a registration and asking whether it is good takes a tenth of this. What costs not much more is not
+/// worth patching the C library for.
 constexpr long cheap_ns = 1500;
 
 long nanoseconds() noexcept
@@ -46,6 +47,26 @@ long cost_of_registration(vcq::Vcq& vcq) noexcept
     return best;
 }
 
+/// One of libfabric's own parameters, or `otherwise`.
+std::size_t core_size(const char* name, std::size_t otherwise) noexcept
+{
+    std::size_t value = 0;
+    return fi_param_get_size_t(nullptr, name, &value) == 0 ? value : otherwise;
+}
+
+/// FI_MR_CACHE_MONITOR: may the C library's functions be hooked?
+bool hooks_allowed() noexcept
+{
+    char* monitor = nullptr;
+    if (fi_param_get_str(nullptr, "mr_cache_monitor", &monitor) != 0 || monitor == nullptr || *monitor == '\0' ||
+        std::strcmp(monitor, "default") == 0 || std::strcmp(monitor, "memhooks") == 0)
+        return true;
+    if (std::strcmp(monitor, "disabled") != 0)
+        TOFU_WARN(FI_LOG_MR, "registration cache: off, for FI_MR_CACHE_MONITOR=%s is not offered: say memhooks or "
+                             "disabled\n", monitor);
+    return false;
+}
+
 } // namespace
 
 std::unique_ptr<RegistrationCache> RegistrationCache::make(vcq::Vcq& vcq) noexcept
@@ -53,37 +74,45 @@ std::unique_ptr<RegistrationCache> RegistrationCache::make(vcq::Vcq& vcq) noexce
     const char* asked = param_string("mr_cache", "auto");
     if (std::strcmp(asked, "0") == 0 || std::strcmp(asked, "no") == 0 || std::strcmp(asked, "off") == 0)
         return nullptr;
+    Limits limits;
+    limits.count = std::min<std::size_t>(core_size("mr_cache_max_count", limits.count), MemoryHooks::span_count);
+    limits.bytes = core_size("mr_cache_max_size", limits.bytes);
+    if (limits.count == 0 || limits.bytes == 0 || !hooks_allowed())
+        return nullptr;
     if (std::strcmp(asked, "auto") == 0 && cost_of_registration(vcq) < cheap_ns)
         return nullptr;
-    MemoryWatch* watch = MemoryWatch::open();
-    if (watch == nullptr) {
-        TOFU_INFO(FI_LOG_MR, "no registration cache: userfaultfd with write protection is not available\n");
+    MemoryHooks* hooks = MemoryHooks::get();
+    if (hooks == nullptr)
         return nullptr;
-    }
-    std::unique_ptr<RegistrationCache> cache(new (std::nothrow) RegistrationCache(vcq, *watch));
-    if (cache == nullptr)
-        MemoryWatch::close();
-    return cache;
+    return make(vcq, *hooks, limits);
+}
+
+std::unique_ptr<RegistrationCache> RegistrationCache::make(vcq::Vcq& vcq, MemoryHooks& hooks, Limits limits) noexcept
+{
+    std::unique_ptr<Entry[]> entries(new (std::nothrow) Entry[limits.count]);
+    if (entries == nullptr)
+        return nullptr;
+    return std::unique_ptr<RegistrationCache>(
+        new (std::nothrow) RegistrationCache(vcq, hooks, limits, std::move(entries)));
 }
 
 RegistrationCache::~RegistrationCache()
 {
-    for (Entry& entry : entries_)
-        if (entry.ticket)
-            drop(entry);
-    MemoryWatch::close();
+    for (unsigned i = 0; i < used_; i++)
+        if (entries_[i].ticket)
+            drop(entries_[i]);
 }
 
 unsigned RegistrationCache::acquire(std::uintptr_t address, std::size_t length, bool read_only,
                                     utofu_stadd_t& stadd) noexcept
 {
     const std::uintptr_t end = address + length;
-    for (unsigned i = 0; i < entry_count; i++) {
+    for (unsigned i = 0; i < used_; i++) {
         Entry& entry = entries_[i];
         if (end <= entry.begin || address >= entry.end)
             continue;
         // Also those that only overlap: what is registered inside a registration shares its STADD (guide 3.6.1.1).
-        if (!watch_.valid(entry.ticket)) [[unlikely]] {
+        if (!hooks_.valid(entry.ticket)) [[unlikely]] {
             outdated(entry);
             continue;
         }
@@ -107,7 +136,7 @@ unsigned RegistrationCache::acquire(std::uintptr_t address, std::size_t length, 
 [[gnu::noinline]] void RegistrationCache::outdated(Entry& entry) noexcept
 {
     counts_.stale++;
-    kept_in_vain(entry.begin, entry.end - entry.begin);
+    kept_in_vain(entry.begin, entry.length);
     entry.end = 0;
     if (entry.users == 0)
         drop(entry);
@@ -123,9 +152,9 @@ void RegistrationCache::release(unsigned number) noexcept
 bool RegistrationCache::trim() noexcept
 {
     bool any = false;
-    for (Entry& entry : entries_)
-        if (entry.ticket && entry.users == 0) {
-            drop(entry);
+    for (unsigned i = 0; i < used_; i++)
+        if (entries_[i].ticket && entries_[i].users == 0) {
+            drop(entries_[i]);
             any = true;
         }
     return any;
@@ -150,8 +179,6 @@ bool RegistrationCache::worth_keeping(std::uintptr_t begin, std::size_t length) 
 
 void RegistrationCache::kept_in_vain(std::uintptr_t begin, std::size_t length) noexcept
 {
-    if (!watch_.settled())
-        return;
     Seen& s = seen(begin, length);
     s.doublings = static_cast<std::uint8_t>(std::min(s.doublings + 1, 8));
 }
@@ -159,47 +186,62 @@ void RegistrationCache::kept_in_vain(std::uintptr_t begin, std::size_t length) n
 /// Watched first, registered then: no change in between goes unseen.
 unsigned RegistrationCache::keep(std::uintptr_t begin, std::size_t length, bool read_only) noexcept
 {
-    const unsigned number = free_entry();
+    const unsigned number = free_entry(length);
     if (number == none)
         return none;
-    const WatchTicket ticket = watch_.watch(begin, begin + length);
+    const WatchTicket ticket = hooks_.watch(begin, begin + length);
     utofu_stadd_t stadd = 0;
     if (!ticket || vcq_.reg(reinterpret_cast<const void*>(begin), length, read_only, stadd) != 0) {
-        watch_.unwatch(ticket);
+        hooks_.unwatch(ticket);
         kept_in_vain(begin, length);
         return none;
     }
     entries_[number] = {.begin = begin,
                         .end = begin + length,
+                        .length = length,
                         .stadd = stadd,
                         .ticket = ticket,
                         .users = 1,
                         .used = ++clock_,
                         .read_only = read_only};
+    bytes_ += length;
     counts_.kept++;
     return number;
 }
 
-unsigned RegistrationCache::free_entry() noexcept
+/// A place for one more of so many bytes; those that were not used for longest make room.
+unsigned RegistrationCache::free_entry(std::size_t length) noexcept
 {
-    unsigned oldest = none;
-    for (unsigned i = 0; i < entry_count; i++) {
-        if (!entries_[i].ticket)
-            return i;
-        if (entries_[i].users == 0 &&
-            (oldest == none || clock_ - entries_[i].used > clock_ - entries_[oldest].used))
-            oldest = i;
-    }
-    if (oldest != none)
+    if (length > limits_.bytes)
+        return none;
+    for (;;) {
+        unsigned oldest = none;
+        unsigned vacant = none;
+        for (unsigned i = 0; i < used_; i++) {
+            if (!entries_[i].ticket)
+                vacant = i;
+            else if (entries_[i].users == 0 &&
+                     (oldest == none || clock_ - entries_[i].used > clock_ - entries_[oldest].used))
+                oldest = i;
+        }
+        if (vacant == none && used_ < limits_.count)
+            vacant = used_;
+        if (vacant != none && length <= limits_.bytes - bytes_) {
+            used_ = std::max(used_, vacant + 1);
+            return vacant;
+        }
+        if (oldest == none)
+            return none;
         drop(entries_[oldest]);
-    return oldest;
+    }
 }
 
 /// The registration ends before the watch does: at no time is one kept that nobody watches.
 void RegistrationCache::drop(Entry& entry) noexcept
 {
     vcq_.dereg(entry.stadd);
-    watch_.unwatch(entry.ticket);
+    hooks_.unwatch(entry.ticket);
+    bytes_ -= entry.length;
     entry = Entry{};
 }
 

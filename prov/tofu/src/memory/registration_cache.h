@@ -1,26 +1,34 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Registrations of buffers without a region, kept from one transfer to the next while the memory is the same.
-// Part of LocalMemory, under its VCQ's owner's lock; calls memory_watch and vcq.
+// Part of LocalMemory, under its VCQ's owner's lock; calls memory_hooks and vcq.
 //
-// A registration names pages, a program names addresses. What is kept is therefore used only after MemoryWatch
-// has said that the pages are still those that were registered; where it can't say so, nothing is kept.
+// A registration names pages, a program names addresses. What is kept is therefore used only while MemoryHooks says
+// that the pages are still those that were registered; where it can't say so, nothing is kept. The limits are
+// libfabric's own (fi_mr(3), "Memory Registration Cache"), for each VCQ.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
-#include "memory/memory_watch.h"
+#include "memory/memory_hooks.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
 
 class RegistrationCache {
   public:
-    /// FI_TOFU_MR_CACHE: null where it says no, where nothing can be watched, or, by default, where registering costs
-    /// no more than asking whether a registration is still good.
+    struct Limits {
+        std::size_t count = 256;                   ///< FI_MR_CACHE_MAX_COUNT; 0: no cache
+        std::size_t bytes = ~std::size_t{0};       ///< FI_MR_CACHE_MAX_SIZE
+    };
+    /// Null where FI_TOFU_MR_CACHE or FI_MR_CACHE_MONITOR says no, where nothing can be watched, or, by default, where
+    /// registering is cheap.
     [[nodiscard]] static std::unique_ptr<RegistrationCache> make(vcq::Vcq& vcq) noexcept;
-    explicit RegistrationCache(vcq::Vcq& vcq, MemoryWatch& watch) noexcept : vcq_(vcq), watch_(watch) {}
+    /// With these limits, whatever the environment says. Null: no memory.
+    [[nodiscard]] static std::unique_ptr<RegistrationCache> make(vcq::Vcq& vcq, MemoryHooks& hooks,
+                                                                 Limits limits) noexcept;
     RegistrationCache(const RegistrationCache&) = delete;
     RegistrationCache& operator=(const RegistrationCache&) = delete;
     ~RegistrationCache();
@@ -43,7 +51,8 @@ class RegistrationCache {
   private:
     struct Entry {
         std::uintptr_t begin = 0;
-        std::uintptr_t end = 0; ///< 0: free, or dead: goes with its last user
+        std::uintptr_t end = 0;   ///< 0: free, or dead: goes with its last user
+        std::size_t length = 0;
         utofu_stadd_t stadd = 0;
         WatchTicket ticket{};
         std::uint32_t users = 0;
@@ -57,23 +66,29 @@ class RegistrationCache {
         std::uint16_t uses = 0;
         std::uint8_t doublings = 0; ///< of the uses it takes: each time it was kept in vain
     };
-    static constexpr unsigned entry_count = 64;
     static constexpr unsigned seen_count = 128;
     static constexpr unsigned uses_to_keep = 3;
 
+    RegistrationCache(vcq::Vcq& vcq, MemoryHooks& hooks, Limits limits, std::unique_ptr<Entry[]> entries) noexcept
+        : vcq_(vcq), hooks_(hooks), limits_(limits), entries_(std::move(entries))
+    {
+    }
     [[nodiscard]] Seen& seen(std::uintptr_t begin, std::size_t length) noexcept;
     [[nodiscard]] bool worth_keeping(std::uintptr_t begin, std::size_t length) noexcept;
     void kept_in_vain(std::uintptr_t begin, std::size_t length) noexcept;
     [[nodiscard]] unsigned keep(std::uintptr_t begin, std::size_t length, bool read_only) noexcept;
-    [[nodiscard]] unsigned free_entry() noexcept;
+    [[nodiscard]] unsigned free_entry(std::size_t length) noexcept;
     void outdated(Entry& entry) noexcept;
     void drop(Entry& entry) noexcept;
 
     vcq::Vcq& vcq_;
-    MemoryWatch& watch_;
+    MemoryHooks& hooks_;
+    const Limits limits_;
+    std::size_t bytes_ = 0; ///< of all entries
     std::uint32_t clock_ = 0;
     Counts counts_{};
-    Entry entries_[entry_count];
+    const std::unique_ptr<Entry[]> entries_; ///< limits_.count of them
+    unsigned used_ = 0;                      ///< entries from here on have never been used
     Seen seen_[seen_count];
 };
 

@@ -22,7 +22,7 @@ void define_params() noexcept
                     "told to try again (default: 67108864)");
     fi_param_define(&provider, "mr_cache", FI_PARAM_STRING,
                     "Keep registrations of local buffers while their pages stay the same: auto (where registering "
-                    "is dear), on, off; needs userfaultfd (default: auto)");
+                    "is dear), on, off; needs libucm of UCX (default: auto)");
 }
 
 const char* param_backend() noexcept

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See memory_hooks.h. The interface of libucm is declared here by its numbers (ucm/api/ucm.h of UCX 1.8 to 1.18), so
+// that building needs no UCX.
+#include "memory/memory_hooks.h"
+
+#include <cstddef>
+#include <cstdio>
+#include <new>
+
+#include <dlfcn.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "provider/log.h"
+
+namespace tofu {
+
+namespace {
+
+namespace ucm {
+constexpr int madvise = 1 << 6;
+constexpr int vm_unmapped = 1 << 17;
+constexpr int before = -1000; // the call itself has priority 0
+constexpr int after = 1000;
+
+struct VmUnmapped {
+    void* address;
+    std::size_t size;
+};
+struct Madvise {
+    int result;
+    void* address;
+    std::size_t size;
+    int advice;
+};
+using Callback = void (*)(int type, void* event, void* argument);
+using SetEventHandler = signed char (*)(int events, int priority, Callback callback, void* argument);
+using TestEvents = signed char (*)(int events);
+} // namespace ucm
+
+std::uint64_t page_size() noexcept
+{
+    static const auto size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    return size;
+}
+
+/// Is the object that starts there the program itself, as in unit tests? It is never unloaded.
+bool is_the_program(const void* base) noexcept
+{
+    return reinterpret_cast<std::uint64_t>(base) == (getauxval(AT_PHDR) & ~(page_size() - 1));
+}
+
+/// Private and of no file (huge pages of the kernel's own have one without a link), without a hole.
+bool private_anonymous(std::uint64_t begin, std::uint64_t end) noexcept
+{
+    std::FILE* maps = std::fopen("/proc/self/maps", "re");
+    if (maps == nullptr)
+        return false;
+    std::uint64_t covered = begin;
+    char line[4352]; // a path and what stands before it
+    bool good = true;
+    while (good && covered < end && std::fgets(line, sizeof line, maps) != nullptr) {
+        unsigned long long first, limit, inode;
+        unsigned major;
+        char rights[5];
+        if (std::sscanf(line, "%llx-%llx %4s %*s %x:%*x %llu", &first, &limit, rights, &major, &inode) != 5)
+            good = false;
+        else if (limit > covered) {
+            good = first <= covered && rights[3] == 'p' && (inode == 0 || major == 0);
+            covered = limit;
+        }
+    }
+    std::fclose(maps);
+    return good && covered >= end;
+}
+
+} // namespace
+
+MemoryHooks* MemoryHooks::get() noexcept
+{
+    // Never freed: a hook may be under way in any thread when the provider's last object goes.
+    static MemoryHooks* const only = []() -> MemoryHooks* {
+        auto* made = new (std::nothrow) MemoryHooks;
+        if (made != nullptr && made->start())
+            return made;
+        delete made;
+        return nullptr;
+    }();
+    return only;
+}
+
+bool MemoryHooks::start() noexcept
+{
+    // libucm wants symbols of libucs without naming the library. Both stay until the process ends, and this module,
+    // which the hook is part of, with them.
+    constexpr int how = RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE;
+    Dl_info module{};
+    void* ucs = dlopen("libucs.so.0", how);
+    void* library = ucs != nullptr ? dlopen("libucm.so.0", how) : nullptr;
+    if (library == nullptr) {
+        TOFU_INFO(FI_LOG_MR, "registration cache: off, for %s; install libucx0 (UCX)\n", dlerror());
+        return false;
+    }
+    auto set = reinterpret_cast<ucm::SetEventHandler>(dlsym(library, "ucm_set_event_handler"));
+    auto test = reinterpret_cast<ucm::TestEvents>(dlsym(library, "ucm_test_events"));
+    const bool stays = dladdr(reinterpret_cast<void*>(&MemoryHooks::on_event), &module) != 0 &&
+                       (dlopen(module.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE) != nullptr ||
+                        is_the_program(module.dli_fbase));
+    if (set == nullptr || test == nullptr || !stays || set(ucm::vm_unmapped, ucm::before, on_event, this) != 0 ||
+        test(ucm::vm_unmapped) != 0 || set(ucm::madvise, ucm::after, on_event, this) != 0) {
+        TOFU_WARN(FI_LOG_MR, "registration cache: off, for libucm can't hook into this program\n");
+        return false;
+    }
+    return true;
+}
+
+/// Pages go after the first event and before the second. What is registered between the two by another thread, which
+/// uses memory that is being discarded, is told by the second; no other call leaves the addresses usable meanwhile.
+void MemoryHooks::on_event(int type, void* event, void* self) noexcept
+{
+    std::uint64_t begin = 0;
+    std::uint64_t size = 0;
+    if (type == ucm::vm_unmapped) {
+        begin = reinterpret_cast<std::uint64_t>(static_cast<ucm::VmUnmapped*>(event)->address);
+        size = static_cast<ucm::VmUnmapped*>(event)->size;
+    } else {
+        begin = reinterpret_cast<std::uint64_t>(static_cast<ucm::Madvise*>(event)->address);
+        size = static_cast<ucm::Madvise*>(event)->size;
+    }
+    const std::uint64_t end = begin + size;
+    static_cast<MemoryHooks*>(self)->invalidate(begin, end >= begin ? end : ~std::uint64_t{0});
+}
+
+void MemoryHooks::invalidate(std::uint64_t begin, std::uint64_t end) noexcept
+{
+    const unsigned used = used_.load(std::memory_order_acquire); // partner: watch()
+    for (unsigned i = 0; i < used; i++) {
+        Span& span = spans_[i];
+        // relaxed: a span that is being watched at this moment is of memory that its user may not touch
+        if (span.begin.load(std::memory_order_relaxed) < end && span.end.load(std::memory_order_relaxed) > begin)
+            span.live.store(false, std::memory_order_release); // partner: valid()
+    }
+}
+
+WatchTicket MemoryHooks::watch(std::uintptr_t begin, std::uintptr_t end) noexcept
+{
+    const std::uint64_t first = begin & ~(page_size() - 1);
+    const std::uint64_t limit = (end + page_size() - 1) & ~(page_size() - 1);
+    WatchTicket ticket{};
+    {
+        const std::lock_guard lock(lock_);
+        const unsigned used = used_.load(std::memory_order_relaxed);
+        unsigned i = 0;
+        while (i < used && spans_[i].end.load(std::memory_order_relaxed) != 0)
+            i++;
+        if (i == span_count)
+            return {};
+        Span& span = spans_[i];
+        if (++serials_ == 0)
+            serials_ = 1;
+        span.serial = serials_;
+        span.begin.store(first, std::memory_order_relaxed);
+        span.end.store(limit, std::memory_order_relaxed);
+        span.live.store(true, std::memory_order_release);
+        if (i == used)
+            used_.store(used + 1, std::memory_order_release); // partner: invalidate()
+        ticket = {i, span.serial};
+    }
+    // Looked at after it is watched: else it might be replaced in between.
+    if (private_anonymous(first, limit) && valid(ticket))
+        return ticket;
+    unwatch(ticket);
+    return {};
+}
+
+void MemoryHooks::unwatch(WatchTicket ticket) noexcept
+{
+    const std::lock_guard lock(lock_);
+    Span& span = spans_[ticket.span];
+    if (!ticket || span.serial != ticket.serial)
+        return;
+    span.serial = 0;
+    span.live.store(false, std::memory_order_relaxed);
+    span.begin.store(0, std::memory_order_relaxed);
+    span.end.store(0, std::memory_order_relaxed);
+}
+
+} // namespace tofu
