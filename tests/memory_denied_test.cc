@@ -14,7 +14,7 @@
 namespace tofu::sim::test {
 namespace {
 
-enum Denied : unsigned { userfault = 1, process_copy = 2, map_query = 4 };
+enum Denied : unsigned { userfault = 1, process_copy = 2, map_query = 4, thread_query = 8 };
 
 constexpr uint32_t userfault_new = 0xaa00;     // USERFAULTFD_IOC_NEW on /dev/userfaultfd
 constexpr uint32_t procmap_query = 0xc0686611; // PROCMAP_QUERY on /proc/self/maps
@@ -35,6 +35,8 @@ void deny(unsigned what)
         refuse(SYS_process_vm_readv, EPERM);
         refuse(SYS_process_vm_writev, EPERM);
     }
+    if ((what & thread_query) != 0)
+        refuse(SYS_get_robust_list, EPERM);
     program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 1, 0));
     program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
     load(offsetof(seccomp_data, args) + sizeof(uint64_t)); // the request; low half first
@@ -66,6 +68,12 @@ TEST(MemoryDenied, WithoutUserfaultfd)
 {
     exercise_without(userfault, 200);
     exercise_without(userfault, 100000);
+}
+
+// Who can't tell where the kernel writes moves nothing.
+TEST(MemoryDenied, WithoutKnowledgeOfThreads)
+{
+    exercise_without(thread_query, 100000);
 }
 
 TEST(MemoryDenied, WithoutCopiesThroughTheKernel)

@@ -143,7 +143,7 @@ TEST(MemoryFork, AChildThatUsesUTofuItselfCanFreeItsVcqs)
 TEST(MemoryFork, ForkFromAStackThatWasMoved)
 {
     lead([](Node& node, Leader& peer) {
-        std::thread([&] {
+        on_coroutine_stack([&] {
             volatile uint64_t words[2048];
             for (auto& word : words)
                 word = 3;
@@ -176,22 +176,65 @@ TEST(MemoryFork, ForkFromAStackThatWasMoved)
                 EXPECT_EQ(words[i + 1], 3u);
             }
             node.remove(stadd);
-        }).join();
+        });
     });
 }
 
-// Forks a child that does nothing while another thread stands still, having registered `memory` and had its word at
-// `word` changed by a peer. `after` looks at that thread.
-void fork_beside(const std::function<std::pair<std::pair<char*, size_t>, uint64_t*>()>& memory,
-                 const std::function<void(pthread_t)>& after)
+// In a child the C library writes to what it keeps of the other threads, before anybody's handler runs: on their
+// stacks, which are moved pages where the program gave such to a thread ...
+TEST(MemoryFork, AChildOfForkDoesNotEndItsParentsThreads)
 {
-    lead([&](Node& node, Leader& peer) {
+    lead([](Node& node, Leader& peer) {
+        constexpr size_t bytes = 256 << 10;
+        void* const stack = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ASSERT_NE(stack, MAP_FAILED);
+        const utofu_stadd_t stadd = node.add(stack, bytes);
+        for (size_t at = 0; at < bytes; at += 4096)
+            ASSERT_EQ(peer.ask(add_one, stadd + at), UTOFU_SUCCESS);
+        static std::atomic<bool> over{false};
+        pthread_attr_t attributes;
+        pthread_t other{};
+        ASSERT_EQ(::pthread_attr_init(&attributes), 0);
+        ASSERT_EQ(::pthread_attr_setstack(&attributes, stack, bytes), 0);
+        ASSERT_EQ(::pthread_create(
+                      &other, &attributes,
+                      [](void*) -> void* {
+                          EXPECT_TRUE(wait_until([] { return over.load(); }));
+                          return nullptr;
+                      },
+                      nullptr),
+                  0);
+        ::pthread_attr_destroy(&attributes);
+        const pid_t child = ::fork();
+        if (child == 0)
+            ::_exit(0);
+        int status = -1;
+        EXPECT_EQ(::waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0);
+        if (::pthread_tryjoin_np(other, nullptr) != EBUSY) {
+            ADD_FAILURE() << "a thread that runs is taken for one that has ended";
+            ::_exit(1);
+        }
+        over = true;
+        EXPECT_EQ(::pthread_join(other, nullptr), 0);
+        node.remove(stadd);
+        ::munmap(stack, bytes);
+    });
+}
+
+// ... and in the allocator's arenas.
+TEST(MemoryFork, AChildOfForkLeavesTheArenasOfItsParentsThreadsAlone)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the sanitizers bring an allocator of their own";
+#endif
+    lead([](Node& node, Leader& peer) {
         std::atomic<uint64_t> stadd{0};
         std::atomic<bool> over{false};
         std::thread other([&] {
-            const auto [range, word] = memory();
-            const utofu_stadd_t start = node.add(range.first, range.second);
-            stadd = start + uint64_t(reinterpret_cast<char*>(word) - range.first);
+            // The first thing that the thread allocates lies behind the arena's own notes.
+            auto* const word = static_cast<uint64_t*>(std::calloc(1, 64));
+            stadd = node.add(word, 64);
             EXPECT_TRUE(wait_until([&] { return over.load(); }));
             EXPECT_EQ(*word, 3u);
         });
@@ -204,49 +247,9 @@ void fork_beside(const std::function<std::pair<std::pair<char*, size_t>, uint64_
         int status = -1;
         EXPECT_EQ(::waitpid(child, &status, 0), child);
         EXPECT_EQ(status, 0);
-        after(other.native_handle());
         over = true;
         other.join();
     });
-}
-
-// In a child the C library writes to what it keeps of the other threads, before anybody's handler runs: on their stacks
-// ...
-TEST(MemoryFork, AChildOfForkDoesNotEndItsParentsThreads)
-{
-    fork_beside(
-        [] {
-            static thread_local uint64_t word = 0;
-            pthread_attr_t attributes;
-            void* stack = nullptr;
-            size_t bytes = 0;
-            EXPECT_EQ(::pthread_getattr_np(::pthread_self(), &attributes), 0);
-            EXPECT_EQ(::pthread_attr_getstack(&attributes, &stack, &bytes), 0);
-            ::pthread_attr_destroy(&attributes);
-            // Only its end: what lies there is what matters.
-            constexpr size_t last = 64 << 10;
-            return std::pair{std::pair{static_cast<char*>(stack) + bytes - last, last}, &word};
-        },
-        [](pthread_t other) {
-            if (::pthread_tryjoin_np(other, nullptr) != EBUSY) {
-                ADD_FAILURE() << "a thread that runs is taken for one that has ended";
-                ::_exit(1);
-            }
-        });
-}
-
-// ... and in the allocator's arenas.
-TEST(MemoryFork, AChildOfForkLeavesTheArenasOfItsParentsThreadsAlone)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "the sanitizers bring an allocator of their own";
-#endif
-    fork_beside(
-        [] { // the first thing that the thread allocates lies behind the arena's own notes
-            auto* const word = static_cast<uint64_t*>(std::calloc(1, 64));
-            return std::pair{std::pair{reinterpret_cast<char*>(word), size_t{64}}, word};
-        },
-        [](pthread_t) {});
 }
 
 // Handlers of who was there before the first call of uTofu are as safe as others.

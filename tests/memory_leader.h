@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a peer that accesses rank 0's memory whenever rank 0 asks for it. Called by: tests/memory_{life,fork}_test.cc.
-// Calls: tests/memory_harness.
+// Role: a peer that accesses rank 0's memory whenever rank 0 asks for it.
+// Called by: tests/memory_{life,fork,threads}_test.cc. Calls: tests/memory_harness.
 #pragma once
 
 #include "memory_harness.h"
+
+#include <ucontext.h>
 
 namespace tofu::sim::test {
 
@@ -46,10 +48,16 @@ struct Leader {
     }
 };
 
+/// As whoever runs the test, or as an ordinary user, whose moves can't hold up the kernel.
+enum class As { is, ordinary };
+
 /// Two processes with a node each: `body` in rank 0, and rank 1 at its service.
-inline void lead(const std::function<void(Node&, Leader&)>& body)
+inline void lead(const std::function<void(Node&, Leader&)>& body, As user = As::is)
 {
     expect_processes(2, [&](const Rank& rank) {
+        if (user == As::ordinary) {
+            ASSERT_EQ(become_ordinary(), "");
+        }
         Node node;
         rank.set(rank.number, node.id);
         rank.barrier();
@@ -61,6 +69,29 @@ inline void lead(const std::function<void(Node&, Leader&)>& body)
         body(node, leader);
         leader.ask(stop);
     });
+}
+
+/// Calls `body` on a stack that is memory like any other, and of which no thread tells.
+inline void on_coroutine_stack(const std::function<void()>& body)
+{
+    struct Both {
+        const std::function<void()>& body;
+        ucontext_t home;
+        ucontext_t here;
+    };
+    static Both* both; // makecontext hands on nothing wider than an int
+    constexpr size_t bytes = 256 << 10;
+    void* const stack = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(stack, MAP_FAILED);
+    Both mine{body, {}, {}};
+    both = &mine;
+    ASSERT_EQ(::getcontext(&mine.here), 0);
+    mine.here.uc_stack.ss_sp = stack;
+    mine.here.uc_stack.ss_size = bytes;
+    mine.here.uc_link = &mine.home;
+    ::makecontext(&mine.here, [] { both->body(); }, 0);
+    EXPECT_EQ(::swapcontext(&mine.home, &mine.here), 0);
+    ::munmap(stack, bytes);
 }
 
 } // namespace tofu::sim::test

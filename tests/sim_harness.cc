@@ -8,11 +8,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <linux/futex.h>
 #include <new>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -24,6 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds wait_limit(40);
 constexpr std::chrono::seconds run_limit(120);
+constexpr uid_t nobody = 65534;
 
 std::string job_name;
 
@@ -144,9 +147,27 @@ void expect_processes(unsigned size, const std::function<void(const Rank&)>& bod
 
 bool job_is_left()
 {
-    const std::string path = "/dev/shm/tofu-sim-" + std::to_string(::geteuid()) + "/" + job_name;
-    struct stat status {};
-    return ::stat(path.c_str(), &status) == 0;
+    const auto is_there = [](uid_t user) {
+        const std::string path = "/dev/shm/tofu-sim-" + std::to_string(user) + "/" + job_name;
+        struct stat status {};
+        return ::stat(path.c_str(), &status) == 0;
+    };
+    return is_there(::geteuid()) || is_there(nobody);
+}
+
+std::string become_ordinary()
+{
+    if (::geteuid() != 0)
+        return "";
+    for (int capability = 0; ::prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; capability++) {
+        if (::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0)
+            return "root may not drop capabilities here";
+    }
+    if (::setgroups(0, nullptr) != 0 || ::setresgid(nobody, nobody, nobody) != 0 ||
+        ::setresuid(nobody, nobody, nobody) != 0)
+        return "root may not become another user here";
+    // As after exec: else nobody may look at this process, itself included.
+    return ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0 ? "" : "the process can't be made dumpable";
 }
 
 bool memory_moves()

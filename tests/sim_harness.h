@@ -50,12 +50,16 @@ void expect_processes(unsigned size, const std::function<void(const Rank&)>& bod
 // One process in the job of the last run, which must succeed.
 void rejoin_last_job(const std::function<void(const Rank&)>& body);
 
-// Does a directory of the job of the last run exist?
+// Does a directory of the job of the last run exist, this user's or the ordinary one's?
 [[nodiscard]] bool job_is_left();
 
 // Does this system let the simulator move private memory to where peers map it (docs/memory-model.md)? Containers do
 // not.
 [[nodiscard]] bool memory_moves();
+
+// Makes this process, one of a test's, an ordinary user's without capabilities, as setpriv does. Empty, or why it
+// can't.
+[[nodiscard]] std::string become_ordinary();
 
 // Polls until `done` or 40 s are over; returns whether it was done.
 [[nodiscard]] bool wait_until(const std::function<bool()>& done);

@@ -16,13 +16,15 @@
 
 namespace tofu::sim {
 
-// The first thread's stack grows by itself, which a shared mapping cannot, and nobody moves what he stands on.
-// Other threads' stacks are like any memory (fork.cc takes care of the one that calls fork).
-bool ProcessMemory::Impl::is_fixed_stack(const Vma& vma) const noexcept
+// Private anonymous memory that nobody but the program writes. The first thread's stack grows by itself, too, which a
+// shared mapping cannot, and nobody moves what he stands on.
+bool ProcessMemory::Impl::is_movable(const Vma& vma, uint64_t at, uint64_t* stop) const noexcept
 {
     const uint64_t here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
-    return (vma.start <= main_stack && main_stack < vma.end) ||
-           (::pthread_equal(::pthread_self(), service) != 0 && vma.start <= here && here < vma.end);
+    const auto is_stack = [&](uint64_t pointer) { return vma.start <= pointer && pointer < vma.end; };
+    return mover.available() && !vma.shared && vma.anonymous() && vma.readable && vma.writable && !vma.executable &&
+           vma.page_bytes == page_bytes && !is_stack(main_stack) &&
+           !(::pthread_equal(::pthread_self(), service) != 0 && is_stack(here)) && !threads.holds(at, stop);
 }
 
 void ProcessMemory::Impl::append(std::vector<Extent>* extents, const Extent& extent, uint64_t start) const
@@ -51,8 +53,8 @@ bool ProcessMemory::Impl::classify(uint64_t first_page, uint64_t end, bool read_
         Vma vma;
         if (!vmas.find(at, &vma) || vma.start > at || !vma.readable || (!read_only && !vma.writable))
             return false;
-        const uint64_t stop = std::min(vma.end, end);
-        Extent extent{stop - first_page, 0, 0, uint32_t(Reach::fixed), 0};
+        uint64_t stop = std::min(vma.end, end);
+        Extent extent{0, 0, 0, uint32_t(Reach::fixed), 0};
         if (arena.is_mapped_by(vma)) {
             extent.reach = uint32_t(Reach::mapped);
             extent.file_offset = vma.file_offset + (at - vma.start);
@@ -62,10 +64,10 @@ bool ProcessMemory::Impl::classify(uint64_t first_page, uint64_t end, bool read_
                 extent.reach = uint32_t(Reach::mapped);
                 extent.file_offset = vma.file_offset + (at - vma.start);
             }
-        } else if (vma.anonymous() && vma.writable && !vma.executable && vma.page_bytes == page_bytes &&
-                   mover.available() && !is_fixed_stack(vma)) {
+        } else if (is_movable(vma, at, &stop)) {
             extent.reach = uint32_t(Reach::movable);
         }
+        extent.end = stop - first_page;
         append(extents, extent, at - first_page);
         at = stop;
     }
@@ -154,6 +156,7 @@ bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start
     start = page_floor(start);
     end = page_ceil(end);
     int patience = looks_for_copies;
+    threads.look(vmas, ::gettid()); // the service thread's list is not in its descriptor (job/liveness)
     while (at < stop) {
         Vma vma;
         if (!vmas.find(at, &vma) || vma.start > at)
@@ -162,14 +165,17 @@ bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start
             at = vma.end;
             continue;
         }
-        if (vma.shared || !vma.anonymous() || !vma.writable || !vma.readable || vma.executable ||
-            vma.page_bytes != page_bytes || is_fixed_stack(vma))
+        // Neighbours of the threads' pages are moved up to these, on either side.
+        uint64_t limit = std::min(end, vma.end);
+        if (!is_movable(vma, at, &limit))
             return false;
         // The whole chunk, as far as it is registered and of this kind, so that neighbours need no move of
         // their own; a chunk is the time that a writer may have to wait.
         const uint64_t chunk = mover.user_mode_only() ? short_chunk_bytes : move_chunk_bytes;
-        const uint64_t chunk_start = std::max({at & ~(chunk - 1), start, vma.start});
-        const uint64_t chunk_end = std::min({(at & ~(chunk - 1)) + chunk, end, vma.end});
+        uint64_t chunk_start = std::max({at & ~(chunk - 1), start, vma.start});
+        for (uint64_t until = at; !is_movable(vma, chunk_start, &until) || until != at; until = at)
+            chunk_start = until;
+        const uint64_t chunk_end = std::min((at & ~(chunk - 1)) + chunk, limit);
         const AnnouncedMove announced(area(), chunk_start, chunk_end, &patience);
         uint64_t offset = 0;
         if (!announced.may_begin() ||

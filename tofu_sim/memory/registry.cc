@@ -343,8 +343,11 @@ VcqMemory::~VcqMemory()
 
 RegisterStatus VcqMemory::add(void* address, size_t size, bool read_only, uint32_t stag, uint64_t* stadd) noexcept
 {
+    const auto start = reinterpret_cast<uint64_t>(address);
     const std::lock_guard lock(impl_->process.mutex);
-    return impl_->add(reinterpret_cast<uint64_t>(address), size, read_only, stag, stadd);
+    if (impl_->process.mover.user_mode_only())
+        impl_->process.threads.note_caller(start, start + size);
+    return impl_->add(start, size, read_only, stag, stadd);
 }
 
 RegisterStatus VcqMemory::remove(uint64_t stadd) noexcept

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the owner's side: what this process has registered, where those bytes are, and publishing both.
 // Called by: memory/registry, memory/service, memory/fork; api/ through memory.h. Calls: memory/vma, memory/mover,
-// memory/page_locks.
+// memory/page_locks, memory/threads.
 //
 // One lock per process covers registration, deregistration, moves and owner-executed requests: memory is never
 // touched on behalf of a peer after the call that deregistered it has returned.
@@ -10,6 +10,7 @@
 #include "memory/memory.h"
 #include "memory/mover.h"
 #include "memory/page_locks.h"
+#include "memory/threads.h"
 #include "memory/vma.h"
 
 #include <deque>
@@ -38,6 +39,7 @@ struct ProcessMemory::Impl {
     VmaQuery vmas;
     Arena arena;
     Mover mover;
+    ThreadAreas threads;
     bool lock_pages = false; // UTOFU_SWAP_PROTECT, guide 4.3.2.5
     PageLocks locks;         // empty unless lock_pages
     uint64_t main_stack = 0; // an address of the first thread's stack
@@ -69,7 +71,8 @@ struct ProcessMemory::Impl {
   private:
     [[nodiscard]] UniqueFd find_file(const Vma& vma) const;
     [[nodiscard]] uint32_t enter_backing(const Vma& vma);
-    [[nodiscard]] bool is_fixed_stack(const Vma& vma) const noexcept;
+    // May the pages from `at` on be moved? *stop: until where this answer holds, at most.
+    [[nodiscard]] bool is_movable(const Vma& vma, uint64_t at, uint64_t* stop) const noexcept;
     void append(std::vector<Extent>* extents, const Extent& extent, uint64_t start) const;
 };
 

@@ -199,7 +199,8 @@ std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment) noexcept
     const char* protect = std::getenv("UTOFU_SWAP_PROTECT");
     impl->lock_pages = protect != nullptr && *protect != '\0' && std::strcmp(protect, "0") != 0;
     if (impl->arena.open()) {
-        impl->mover.open(impl->arena, impl->lock_pages);
+        if (impl->threads.open(impl->vmas))
+            impl->mover.open(impl->arena, impl->lock_pages);
         Backing& arena = impl->area().backings[0];
         arena.kind = uint32_t(BackingKind::arena);
         arena.fd = impl->arena.fd();
