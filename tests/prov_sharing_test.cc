@@ -15,27 +15,10 @@
 #include <vector>
 
 #include <rdma/fi_rma.h>
-#include <rdma/providers/fi_prov.h>
 
+#include "prov_linked.h"
 #include "prov_objects.h"
 #include "vcq/backend.h"
-
-// Libfabric's two calls that lead to a provider lead to the one that is linked in.
-extern "C" fi_provider* fi_prov_ini(void);
-static fi_provider& linked()
-{
-    static fi_provider& provider = *fi_prov_ini();
-    return provider;
-}
-extern "C" int fi_getinfo(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
-                          const fi_info* hints, fi_info** info)
-{
-    return linked().getinfo(version, node, service, flags, hints, info);
-}
-extern "C" int fi_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context)
-{
-    return linked().fabric(attr, fabric, context);
-}
 
 namespace {
 

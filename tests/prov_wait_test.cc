@@ -376,6 +376,81 @@ TEST(WaitSet, IsWokenByEachMember)
     }
 }
 
+/// Every way to wait, and something that comes before the wait, between its look and its sleep, and in its sleep.
+TEST(Wait, WhateverComesWheneverItComesEndsEveryKindOfWait)
+{
+    enum class When { before, between, after };
+    constexpr int patience = 10000;
+    for (fi_wait_obj kind : {FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_SET})
+        for (When when : {When::before, When::between, When::after})
+            for (int way = 0; way < 5; way++) {
+                if (way == 0 && kind == FI_WAIT_SET)
+                    continue; // fi_cq(3): fi_cq_sread is not for wait sets
+                if (way > 2 && kind != (way == 3 ? FI_WAIT_FD : FI_WAIT_SET))
+                    continue;
+                if (way == 4 && kind != FI_WAIT_SET)
+                    continue;
+                if (way < 3 && (when == When::between || (way == 2 && kind != FI_WAIT_SET)))
+                    continue;
+                SCOPED_TRACE(testing::Message() << "kind " << kind << " when " << int(when) << " way " << way);
+                fid_fabric* fabric = nullptr;
+                fid_wait* set = nullptr;
+                Objects base;
+                if (kind == FI_WAIT_SET) {
+                    fi_wait_attr attr{};
+                    attr.wait_obj = FI_WAIT_FD;
+                    ASSERT_EQ(fi_wait_open(base.fabric, &attr, &set), 0);
+                }
+                {
+                    Waiting w(kind, {}, set);
+                    fabric = set != nullptr ? base.fabric : w.fabric;
+                    w.expect_message();
+                    struct fid* fid = set != nullptr ? &set->fid : &w.rx->fid;
+                    int fd = -1;
+                    if (way > 2) {
+                        ASSERT_EQ(fi_control(fid, FI_GETWAIT, &fd), 0);
+                    }
+                    std::atomic<pid_t> waiter{0};
+                    std::thread sender;
+                    if (when == When::before)
+                        w.send();
+                    if (when == When::after)
+                        sender = std::thread([&] {
+                            EXPECT_TRUE(eventually([&] { return waiter != 0 && sleeps(waiter); }));
+                            w.send();
+                        });
+                    fi_cq_tagged_entry entry{};
+                    waiter = gettid();
+                    switch (way) {
+                    case 0: EXPECT_EQ(fi_cq_sread(w.rx, &entry, 1, nullptr, patience), 1); break;
+                    case 1: EXPECT_EQ(fi_cntr_wait(w.received, 1, patience), 0); break;
+                    case 2: EXPECT_EQ(fi_wait(set, patience), 0); break;
+                    default: {
+                        bool found = false; // as fi_poll(3) has it, for as long as there is nothing
+                        for (bool first = true; !found; first = false) {
+                            found = fi_trywait(fabric, &fid, 1) == -FI_EAGAIN;
+                            if (first && when == When::between)
+                                w.send();
+                            pollfd p{fd, POLLIN, 0};
+                            if (!found) {
+                                ASSERT_EQ(poll(&p, 1, patience), 1);
+                            }
+                        }
+                    }
+                    }
+                    if (sender.joinable())
+                        sender.join();
+                    if (way != 0) {
+                        EXPECT_EQ(fi_cq_read(w.rx, &entry, 1), 1);
+                    }
+                    EXPECT_EQ(entry.op_context, w.in);
+                }
+                if (set != nullptr) {
+                    EXPECT_EQ(fi_close(&set->fid), 0);
+                }
+            }
+}
+
 TEST(Wait, AQueueWithoutAWaitObjectHasNothingToSignal)
 {
     Waiting none(FI_WAIT_NONE);

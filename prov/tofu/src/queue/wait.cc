@@ -12,6 +12,7 @@
 
 #include "object/domain.h"
 #include "provider/log.h"
+#include "queue/chime.h"
 #include "queue/progress.h"
 #include "queue/wait_set.h"
 
@@ -21,6 +22,22 @@ namespace {
 constexpr int slice_ms = 10;         ///< a signal of another thread is seen within this time
 constexpr unsigned busy_rounds = 64; ///< looks before the first sleep: what is about to come saves a wake-up
 constexpr std::size_t max_vcqs = 64; ///< handed to the backend; arrivals by other VCQs are seen after a slice
+
+/// An eventfd as chime.h wants it. Neither call blocks: its count is full, or it is 0.
+struct Line {
+    int descriptor;
+    void write() const noexcept
+    {
+        const std::uint64_t one = 1;
+        if (::write(descriptor, &one, sizeof(one)) < 0)
+            TOFU_INFO(FI_LOG_CQ, "wait descriptor %d was readable already\n", descriptor);
+    }
+    void read() const noexcept
+    {
+        std::uint64_t count = 0;
+        (void)!::read(descriptor, &count, sizeof(count));
+    }
+};
 
 } // namespace
 
@@ -117,12 +134,8 @@ void Bell::ring() noexcept
         pthread_mutex_unlock(&mutex_);
         return;
     }
-    // acq_rel: what was written before is seen by whoever silences the bell and then looks (partner: silence())
-    if (ringing_.exchange(true, std::memory_order_acq_rel))
-        return;
-    const std::uint64_t one = 1;
-    if (write(descriptor_, &one, sizeof(one)) < 0)
-        TOFU_INFO(FI_LOG_CQ, "wait descriptor %d was readable already\n", descriptor_);
+    Line line{descriptor_};
+    chime::strike(ringing_, line);
 }
 
 bool Bell::repeat() noexcept
@@ -140,13 +153,10 @@ bool Bell::repeat() noexcept
 
 void Bell::silence() noexcept
 {
-    if (kind_ != FI_WAIT_FD || !ringing_.exchange(false, std::memory_order_acq_rel))
+    if (kind_ != FI_WAIT_FD)
         return;
-    // A ring between the exchange and the read is read away with the old one; the look that follows sees its
-    // cause. A ring whose write is still to come makes one wake-up too many.
-    std::uint64_t count = 0;
-    if (read(descriptor_, &count, sizeof(count)) < 0)
-        TOFU_INFO(FI_LOG_CQ, "wait descriptor %d is about to become readable\n", descriptor_);
+    Line line{descriptor_};
+    chime::hush(ringing_, line);
 }
 
 int Bell::hand_out(void* argument) noexcept
@@ -214,13 +224,14 @@ void WaitObject::wake() noexcept
             wake_all();
 }
 
-int WaitObject::try_wait() noexcept
+bool WaitObject::look() noexcept
 {
-    if (bell_ != nullptr)
-        bell_->silence();
     if (owner_.progress != nullptr)
         owner_.progress->run(true);
-    return owner_.ready(owner_.object) ? -FI_EAGAIN : 0;
+    const bool some = owner_.ready(owner_.object);
+    if (some && bell_ != nullptr)
+        bell_->resound();
+    return some;
 }
 
 int WaitObject::control(int command, void* argument) noexcept

@@ -75,8 +75,14 @@ class Bell {
     [[nodiscard]] bool repeat() noexcept;
     /// The domain's thread calls repeat() from now on, or no longer. Counted: a wait set has many members.
     void attend(bool yes) noexcept { attendants_.fetch_add(yes ? 1 : -1, std::memory_order_relaxed); }
-    /// To be called before looking for events: whatever arrives from now on rings again.
+    /// To be called before looking for events, once for all that ring it: whatever arrives from now on rings again.
     void silence() noexcept;
+    /// Whoever looked has found something, which another thread may sleep for: its ring was silenced for all.
+    void resound() noexcept
+    {
+        if (kind_ == FI_WAIT_FD)
+            ring();
+    }
     /// FI_GETWAIT. 0, or -FI_ENODATA where there is nothing to hand out.
     [[nodiscard]] int hand_out(void* argument) noexcept;
     [[nodiscard]] static bool offers(fi_wait_obj kind) noexcept
@@ -138,8 +144,16 @@ class WaitObject {
       private:
         WaitObject& wait_;
     };
-    /// fi_trywait for this object: 0 where it is safe to sleep, else -FI_EAGAIN.
-    [[nodiscard]] int try_wait() noexcept;
+    // --- fi_trywait: first silence() of all objects, then look() at all of them (chime.h)
+    void silence() noexcept
+    {
+        if (bell_ != nullptr)
+            bell_->silence();
+    }
+    /// Makes progress; true where there is something, which rings once more: it is not safe to sleep.
+    [[nodiscard]] bool look() noexcept;
+    /// The wait set whose bell is this object's, or null: a silence there is one for all its members.
+    [[nodiscard]] WaitSet* set_of_bell() const noexcept { return bell_ != nullptr ? set_ : nullptr; }
     /// FI_GETWAIT and FI_GETWAITOBJ; -FI_ENOSYS for other commands.
     [[nodiscard]] int control(int command, void* argument) noexcept;
     [[nodiscard]] const Owner& owner() const noexcept { return owner_; }

@@ -145,17 +145,14 @@ void WaitSet::remove(WaitObject& member) noexcept
     std::erase(members_, &member);
 }
 
-/// True where a member has something.
+/// None is left out: its ring was silenced with those of the others.
 bool WaitSet::look() noexcept
 {
     std::lock_guard guard(mutex_);
-    return std::any_of(members_.begin(), members_.end(),
-                       [](WaitObject* member) { return member->try_wait() != 0; });
-}
-
-int WaitSet::try_wait() noexcept
-{
-    return look() ? -FI_EAGAIN : 0;
+    bool some = false;
+    for (WaitObject* member : members_)
+        some |= member->look();
+    return some;
 }
 
 int WaitSet::wait(int timeout_ms) noexcept
@@ -171,6 +168,7 @@ int WaitSet::wait(int timeout_ms) noexcept
     }
     Sleeper sleeper(functions, deadline, kind_ == FI_WAIT_YIELD);
     for (;;) {
+        silence();
         if (look())
             return 0;
         ProgressSet* sets[most];
@@ -279,23 +277,38 @@ int try_wait(fid_fabric*, struct fid** fids, int count) noexcept
 {
     if (count < 0 || (fids == nullptr && count > 0))
         return -FI_EINVAL;
-    for (int i = 0; i < count; i++) {
-        int result = -FI_EINVAL;
-        if (fids[i] == nullptr)
-            return result;
-        switch (fids[i]->fclass) {
-        case FI_CLASS_CQ: result = queue_of(fids[i]).wait_object().try_wait(); break;
-        case FI_CLASS_CNTR: result = counter_of(fids[i]).wait_object().try_wait(); break;
-        case FI_CLASS_EQ:
-            result = EventQueue::of(reinterpret_cast<fid_eq*>(fids[i])).wait_object().try_wait();
-            break;
-        case FI_CLASS_WAIT: result = wait_set_of(fids[i]).try_wait(); break;
-        default: break;
+    struct Object {
+        WaitObject* single;
+        WaitSet* set; ///< where `single` is null
+    };
+    const auto alone_or_set = [](WaitObject& object) -> Object {
+        WaitSet* const set = object.set_of_bell();
+        return set != nullptr ? Object{nullptr, set} : Object{&object, nullptr};
+    };
+    const auto object_of = [&](struct fid* fid) -> Object {
+        if (fid == nullptr)
+            return {nullptr, nullptr};
+        switch (fid->fclass) {
+        case FI_CLASS_CQ: return alone_or_set(queue_of(fid).wait_object());
+        case FI_CLASS_CNTR: return alone_or_set(counter_of(fid).wait_object());
+        case FI_CLASS_EQ: return alone_or_set(EventQueue::of(reinterpret_cast<fid_eq*>(fid)).wait_object());
+        case FI_CLASS_WAIT: return {nullptr, &wait_set_of(fid)};
+        default: return {nullptr, nullptr};
         }
-        if (result != 0)
-            return result;
+    };
+    for (int i = 0; i < count; i++)
+        if (const Object object = object_of(fids[i]); object.single == nullptr && object.set == nullptr)
+            return -FI_EINVAL;
+    for (int i = 0; i < count; i++) {
+        const Object object = object_of(fids[i]);
+        object.single != nullptr ? object.single->silence() : object.set->silence();
     }
-    return 0;
+    bool some = false;
+    for (int i = 0; i < count; i++) {
+        const Object object = object_of(fids[i]);
+        some |= object.single != nullptr ? object.single->look() : object.set->look();
+    }
+    return some ? -FI_EAGAIN : 0;
 }
 
 } // namespace tofu

@@ -31,13 +31,15 @@ class WaitSet final : public fid_wait {
     void remove(WaitObject& member) noexcept;
 
     int wait(int timeout_ms) noexcept;
-    int try_wait() noexcept;
+    // --- fi_trywait, as for a single object (WaitObject)
+    void silence() noexcept { bell_.silence(); }
+    /// Makes progress for all members; true where one has something.
+    [[nodiscard]] bool look() noexcept;
     int control(int command, void* argument) noexcept;
     int close() noexcept;
 
   private:
     WaitSet(Fabric& fabric, fi_wait_obj kind) noexcept : fabric_(fabric), kind_(kind) {}
-    bool look() noexcept;
 
     Fabric& fabric_;
     fi_wait_obj kind_;
