@@ -17,9 +17,9 @@ run -n 3 --timeout 20 sh -c 'echo "$TOFU_SIM_RANK/$TOFU_SIM_SIZE"'
 expect "status of success" 0 $?
 expect "ranks and size" "0/3 1/3 2/3" "$(sort "$scratch/out" | tr '\n' ' ' | sed 's/ $//')"
 
-run -n 2 --timeout 20 --shape 2x1x3 --torus xz --ppn 4 --job a.name_1 --chaos 7 \
+run -n 2 --timeout 20 --shape 2x1x3 --torus xz --ppn 4 --job a.name_1 --chaos 7:drop,raw \
     sh -c 'echo "$TOFU_SIM_JOB $TOFU_SIM_SHAPE $TOFU_SIM_TORUS $TOFU_SIM_PPN $TOFU_SIM_CHAOS"'
-expect "options reach the processes" "a.name_1 2x1x3 xz 4 7" "$(sort -u "$scratch/out")"
+expect "options reach the processes" "a.name_1 2x1x3 xz 4 7:drop,raw" "$(sort -u "$scratch/out")"
 
 run -n 2 --timeout 20 sh -c 'echo "$TOFU_SIM_JOB"'
 first=$(sort -u "$scratch/out")

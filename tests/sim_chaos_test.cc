@@ -7,8 +7,7 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <vector>
+#include <string>
 
 namespace tofu::sim::test {
 namespace {
@@ -32,6 +31,12 @@ class SimChaos : public ::testing::TestWithParam<const char*> {
         } else {
             ::setenv("TOFU_SIM_CHAOS", outer_.c_str(), 1);
         }
+    }
+    // Processes started from now on: these freedoms alone, or for "" those of a seed alone.
+    static void take(const char* freedoms)
+    {
+        const std::string text = std::string(GetParam()) + (*freedoms != '\0' ? ":" : "") + freedoms;
+        ::setenv("TOFU_SIM_CHAOS", text.c_str(), 1);
     }
 
   private:
@@ -330,9 +335,10 @@ TEST_P(SimChaos, DelayStartHoldsUntilTheNextPost)
     });
 }
 
-// What was posted arrives although its process frees the VCQ, or ends, at once.
+// With the first freedom alone, late, what was posted arrives although its process frees the VCQ, or ends, at once.
 TEST_P(SimChaos, WhatIsOnItsWayArrives)
 {
+    take("late");
     expect_processes(2, [](const Rank& rank) {
         static volatile uint64_t words[101];
         Pair me(rank, const_cast<uint64_t*>(words), sizeof words);
@@ -348,6 +354,234 @@ TEST_P(SimChaos, WhatIsOnItsWayArrives)
             EXPECT_TRUE(wait_until([&] { return words[i] == i + 1; }));
         }
     });
+}
+
+// What no notice has told of may be lost when the VCQ is freed. What one has told of is there, and so is what was posted
+// before that to the same VCQ.
+TEST_P(SimChaos, WhatIsOnItsWayIsLostWithItsVcq)
+{
+    for (const char* freedoms : {"drop", ""}) {
+        take(freedoms);
+        expect_processes(1, [](const Rank&) {
+            static volatile uint64_t words[32];
+            const Own target;
+            const utofu_stadd_t at = target.add(words);
+            unsigned lost = 0;
+            for (uint64_t round = 1; round <= 100; round++) {
+                const Own own;
+                for (unsigned i = 0; i < 32; i++) {
+                    ASSERT_EQ(posted([&] {
+                                  return utofu_put_piggyback8(own.vcq, target.id, round, at + i * 8, 8, 0,
+                                                              i == 15 ? local_notice : 0, nullptr);
+                              }),
+                              UTOFU_SUCCESS);
+                }
+                utofu_mrq_notice notice;
+                ASSERT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
+                ASSERT_EQ(utofu_free_vcq(own.vcq), UTOFU_SUCCESS);
+                for (unsigned i = 0; i < 16; i++) {
+                    ASSERT_EQ(words[i], round) << i;
+                }
+                lost += words[31] != round ? 1 : 0;
+            }
+            EXPECT_GT(lost, 0u);
+            EXPECT_LT(lost, 100u);
+        });
+    }
+}
+
+// A put, or an ARMW, and a get of the same word behind it, in strong order: the get may have read before. Its notice
+// comes behind the put all the same, for writing waits for writing.
+TEST_P(SimChaos, AGetReadsBeforeAnEarlierPutHasWritten)
+{
+    for (const char* freedoms : {"raw", "", "late"}) {
+        take(freedoms);
+        const bool may = std::strcmp(freedoms, "late") != 0;
+        expect_processes(1, [&](const Rank&) {
+            static volatile uint64_t words[4];
+            const Own own;
+            const utofu_stadd_t at = own.add(words);
+            unsigned early[2] = {};
+            for (uint64_t round = 1; round <= 400; round++) {
+                const bool armw = round % 2 == 0;
+                words[0] = round - 1;
+                words[1] = UINT64_MAX;
+                ASSERT_EQ(posted([&] {
+                              return armw ? utofu_armw8(own.vcq, own.id, UTOFU_ARMW_OP_SWAP, round, at, 0,
+                                                        local_notice | UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr)
+                                          : utofu_put_piggyback8(own.vcq, own.id, round, at, 8, 0, local_notice,
+                                                                 nullptr);
+                          }),
+                          UTOFU_SUCCESS);
+                ASSERT_EQ(posted([&] {
+                              return utofu_get(own.vcq, own.id, at + 8, at, 8, 1,
+                                               local_notice | UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr);
+                          }),
+                          UTOFU_SUCCESS);
+                utofu_mrq_notice notice;
+                ASSERT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
+                ASSERT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
+                void* cbdata = nullptr;
+                ASSERT_EQ(utofu_poll_tcq(own.vcq, 0, &cbdata), UTOFU_ERR_NOT_FOUND); // gives the TOQ room
+                ASSERT_EQ(words[0], round);
+                ASSERT_TRUE(words[1] == round || words[1] == round - 1) << words[1];
+                early[armw ? 1 : 0] += words[1] != round ? 1 : 0;
+            }
+            EXPECT_EQ(early[0] > 0, may) << early[0];
+            EXPECT_EQ(early[1] > 0, may) << early[1];
+        });
+    }
+}
+
+// Gets keep their order of reading, puts theirs of writing, whatever overtakes between the two kinds.
+TEST_P(SimChaos, GetsAndPutsKeepTheirOrderAmongThemselves)
+{
+    expect_processes(1, [](const Rank&) {
+        static volatile uint64_t words[64];
+        const Own own;
+        const utofu_stadd_t at = own.add(words);
+        const unsigned long flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER | local_notice;
+        for (uint64_t round = 1; round <= 200; round++) {
+            for (unsigned i = 0; i < 8; i++) { // word 0 counts up, and is read as often
+                ASSERT_EQ(posted([&] {
+                              return utofu_put_piggyback8(own.vcq, own.id, round * 8 + i, at, 8, 0, flags, nullptr);
+                          }),
+                          UTOFU_SUCCESS);
+                ASSERT_EQ(posted([&] {
+                              return utofu_get(own.vcq, own.id, at + 8 + i * 8, at, 8, 0, flags, nullptr);
+                          }),
+                          UTOFU_SUCCESS);
+            }
+            utofu_mrq_notice notice;
+            for (unsigned i = 0; i < 16; i++) {
+                ASSERT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
+            }
+            void* cbdata = nullptr;
+            ASSERT_EQ(utofu_poll_tcq(own.vcq, 0, &cbdata), UTOFU_ERR_NOT_FOUND); // gives the TOQ room
+            EXPECT_EQ(words[0], round * 8 + 7);
+            for (unsigned i = 1; i < 8; i++) {
+                ASSERT_GE(words[1 + i], words[i]);
+            }
+        }
+    });
+}
+
+// A put's TCQ entry may come before its data are there, but not before they were read.
+TEST_P(SimChaos, ASourceIsFreeBeforeTheDataArrive)
+{
+    expect_processes(1, [](const Rank&) {
+        constexpr size_t lines = 16;
+        alignas(256) static volatile uint8_t bytes[2 * lines * 256];
+        volatile uint8_t* const there = bytes + lines * 256;
+        const Own own;
+        const utofu_stadd_t at = own.add(bytes);
+        unsigned before = 0;
+        for (unsigned round = 1; round <= 200; round++) {
+            const auto fill = [&](uint8_t value) {
+                for (size_t i = 0; i < lines * 256; i++) {
+                    bytes[i] = value;
+                }
+            };
+            const auto value = static_cast<uint8_t>(round);
+            fill(value);
+            ASSERT_EQ(posted([&] {
+                          return utofu_put(own.vcq, own.id, at, at + lines * 256, lines * 256, 0,
+                                           tcq_notice | local_notice, nullptr);
+                      }),
+                      UTOFU_SUCCESS);
+            void* cbdata = nullptr;
+            ASSERT_EQ(wait_tcq(own.vcq, &cbdata), UTOFU_SUCCESS);
+            bool all = true;
+            for (size_t i = 0; i < lines; i++) {
+                all = all && there[i * 256] == value;
+            }
+            before += all ? 0 : 1;
+            fill(0);
+            utofu_mrq_notice notice;
+            ASSERT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
+            for (size_t i = 0; i < lines * 256; i++) {
+                ASSERT_EQ(there[i], value);
+            }
+        }
+        EXPECT_GT(before, 0u);
+    });
+}
+
+// An entry that is there is found later.
+TEST_P(SimChaos, APollFindsLateWhatIsThere)
+{
+    for (const char* freedoms : {"poll", "", "late"}) {
+        take(freedoms);
+        const bool may = std::strcmp(freedoms, "late") != 0;
+        expect_processes(1, [&](const Rank&) {
+            utofu_vcq_hdl_t vcq = 0;
+            ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+            unsigned late = 0;
+            for (unsigned round = 0; round < 200; round++) {
+                ASSERT_EQ(posted([&] { return utofu_nop(vcq, tcq_notice, nullptr); }), UTOFU_SUCCESS);
+                size_t unread = 0;
+                void* cbdata = nullptr;
+                // One is there, it says, which polls alone take away: with nothing under way it is in the queue.
+                while (utofu_poll_tcq(vcq, 0, &cbdata) == UTOFU_ERR_NOT_FOUND) {
+                    late++;
+                    ASSERT_EQ(utofu_query_num_unread_tcq(vcq, &unread), UTOFU_SUCCESS);
+                    ASSERT_EQ(unread, 1u);
+                    ASSERT_LT(late, 200u * 64);
+                }
+            }
+            EXPECT_EQ(late > 400, may) << late; // a few: until it is carried out
+        });
+    }
+}
+
+// Torn: a line comes in parts, of which with strong order the one with the last byte is the last; no word of 8 bytes is
+// torn. Without that freedom a line is whole.
+TEST_P(SimChaos, LinesAreTornWhereAskedFor)
+{
+    for (const char* freedoms : {"torn", "", "late,drop,raw,poll,torn"}) {
+        take(freedoms);
+        const bool may = *freedoms != '\0';
+        expect_processes(1, [&](const Rank&) {
+            constexpr size_t size = 32; // words of a line
+            alignas(256) static volatile uint64_t source[2 * size];
+            alignas(256) static volatile uint64_t target[2 * size];
+            const Own own;
+            const utofu_stadd_t from = own.add(source);
+            const utofu_stadd_t to = own.add(target);
+            for (const unsigned long strong : {0ul, UTOFU_ONESIDED_FLAG_STRONG_ORDER}) {
+                unsigned torn = 0;
+                unsigned last_early = 0;
+                for (uint64_t round = 1; round <= 200; round++) {
+                    const uint64_t value = round * 0x0101010101010101u;
+                    const uint64_t former = target[0];
+                    for (auto& word : source) {
+                        word = value;
+                    }
+                    ASSERT_EQ(posted([&] {
+                                  return utofu_put(own.vcq, own.id, from, to, sizeof source, 0, strong | local_notice,
+                                                   nullptr);
+                              }),
+                              UTOFU_SUCCESS);
+                    utofu_mrq_notice notice;
+                    while (utofu_poll_mrq(own.vcq, 0, &notice) == UTOFU_ERR_NOT_FOUND) {
+                        const uint64_t last = target[2 * size - 1]; // its thread goes on between these looks
+                        ASSERT_TRUE(last == value || last == former);
+                        unsigned there = 0;
+                        for (unsigned i = size; i < 2 * size - 1; i++) {
+                            there += target[i] == value ? 1 : 0;
+                        }
+                        torn += there != 0 && target[size] != value ? 1 : 0;
+                        last_early += last == value && there != size - 1 ? 1 : 0;
+                    }
+                    for (const auto& word : target) {
+                        ASSERT_EQ(word, value);
+                    }
+                }
+                EXPECT_EQ(torn > 0, may) << strong << ' ' << freedoms;
+                EXPECT_EQ(last_early > 0, may && strong == 0) << strong << ' ' << freedoms;
+            }
+        });
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SimChaos, ::testing::Values("0", "1", "20261121"));

@@ -389,7 +389,9 @@ TEST(SimEnvironment, BadValuesGiveOneLineAndAnError)
     refused("TOFU_SIM_SHAPE", "0x1x1", UTOFU_ERR_INVALID_ARG);
     refused("TOFU_SIM_TORUS", "q", UTOFU_ERR_INVALID_ARG);
     refused("TOFU_SIM_PPN", "55", UTOFU_ERR_INVALID_ARG);
-    refused("TOFU_SIM_CHAOS", "x", UTOFU_ERR_INVALID_ARG);
+    for (const char* text : {"x", ":late", "7:", "7:late,", "7:fast", "7 :late", "-1", "18446744073709551616"}) {
+        refused("TOFU_SIM_CHAOS", text, UTOFU_ERR_INVALID_ARG);
+    }
 }
 
 TEST(SimEnvironment, AJobThatIsNotOursIsRefused)

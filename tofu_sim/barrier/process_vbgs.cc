@@ -89,7 +89,7 @@ int enter_vbgs() noexcept
     host.circuit.runs = runs;
     host.circuit.count_packets = count_packets;
     if (self.environment().chaos) {
-        chaos_state.store(*self.environment().chaos + self.job().process(), std::memory_order_relaxed);
+        chaos_state.store(self.environment().chaos->seed + self.job().process(), std::memory_order_relaxed);
         host.circuit.hold_packet = hold_packet;
     }
     host.claim = claim;

@@ -223,9 +223,9 @@ int Environment::read() noexcept
     (void)read_cqs("UTOFU_NUM_EXCLUSIVE_CQS", exclusive_cqs);
     keep_session_cqs = read_cqs("UTOFU_NUM_SESSION_MODE_CQS", session_cqs);
     if (const char* const text = text_of("TOFU_SIM_CHAOS")) {
-        chaos = parse_number(text, UINT64_MAX);
+        chaos = parse_chaos(text);
         if (!chaos) {
-            return refuse("TOFU_SIM_CHAOS", text, "give a seed, a whole number");
+            return refuse("TOFU_SIM_CHAOS", text, chaos_expected);
         }
     }
     return UTOFU_SUCCESS;

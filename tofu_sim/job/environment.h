@@ -3,6 +3,7 @@
 // Called by: job/process.cc when the process joins its job. Calls: topology/, job/report.
 #pragma once
 
+#include "job/freedoms.h"
 #include "topology/topology.h"
 
 #include <cstdint>
@@ -21,7 +22,7 @@ struct Environment {
     uint32_t exclusive_cqs = 0; // CQs of a TNI kept for exclusive VCQs
     uint32_t session_cqs = 3;   // CQs of a TNI that session mode VCQs may have
     bool keep_session_cqs = false; // and that others must leave to them: asked for, not the default
-    std::optional<uint64_t> chaos; // seed of the adversarial mode
+    std::optional<Chaos> chaos; // the adversarial mode
 
     // UTOFU_SUCCESS or UTOFU_ERR_INVALID_ARG after one line on stderr.
     [[nodiscard]] int read() noexcept;

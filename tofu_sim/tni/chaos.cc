@@ -4,6 +4,7 @@
 #include "tni/chaos.h"
 
 #include "tni/execute.h"
+#include "tni/pieces.h"
 
 #include <algorithm>
 #include <csignal>
@@ -17,33 +18,10 @@ namespace tofu::sim {
 
 namespace {
 
-constexpr size_t line = 256;        // utofu_onesided_caps::cache_line_size
-constexpr size_t page = 65536;      // of the system of the guide
-constexpr unsigned max_pieces = 24; // of one transfer; longer ones move in runs of lines
-constexpr size_t window = 24;       // instructions that may overtake each other
-constexpr size_t backlog = 64;      // more than this does not pile up
-constexpr long tick_ns = 100'000;   // of the thread that carries on while the program does nothing
-
-// xorshift64*: small, and the same everywhere.
-class Dice {
-  public:
-    explicit Dice(uint64_t seed) noexcept : state_((seed + 1) * 0x9e3779b97f4a7c15u | 1) {}
-    uint32_t below(uint32_t limit) noexcept
-    {
-        state_ ^= state_ >> 12;
-        state_ ^= state_ << 25;
-        state_ ^= state_ >> 27;
-        return static_cast<uint32_t>((state_ * 0x2545f4914f6cdd1du) >> 33) % limit;
-    }
-
-  private:
-    uint64_t state_;
-};
-
-struct Piece {
-    uint32_t offset;
-    uint32_t length;
-};
+constexpr size_t window = 24;         // instructions that may overtake each other
+constexpr size_t backlog = 64;        // more than this does not pile up
+constexpr uint32_t most_ahead = 65536; // bytes of a transfer that is read before it is written
+constexpr long tick_ns = 100'000;     // of the thread that carries on while the program does nothing
 
 enum class Start : uint8_t { not_yet, moving, complete };
 
@@ -61,11 +39,19 @@ struct Pending {
     int mrq_error = UTOFU_SUCCESS;
     uint64_t old_value = 0;
     std::vector<Piece> pieces; // still to move, from the back
+    std::vector<std::byte> ahead; // what was read before the writing began, if it was
 
     [[nodiscard]] bool failed() const noexcept
     {
         return tcq_error != UTOFU_SUCCESS || mrq_error != UTOFU_SUCCESS;
     }
+    [[nodiscard]] bool strong() const noexcept { return (d.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0; }
+    // Reads nothing any more, that is.
+    [[nodiscard]] bool read() const noexcept
+    {
+        return data == Start::complete || d.op == Op::put_piggyback || !ahead.empty();
+    }
+    [[nodiscard]] bool written() const noexcept { return data == Start::complete; }
     [[nodiscard]] bool finished() const noexcept
     {
         return data == Start::complete && tcq_written && remote_told && local_told;
@@ -75,10 +61,14 @@ struct Pending {
 } // namespace
 
 struct ChaosQueue {
-    explicit ChaosQueue(uint64_t seed) noexcept : dice(seed) {}
+    ChaosQueue(uint64_t seed, uint32_t f) noexcept : dice(seed), freedoms(f) {}
     Dice dice;
+    const uint32_t freedoms;     // of ChaosFreedom
     std::deque<Pending> pending; // in the order of posting
     uint32_t busy_left = 0;      // posts still refused
+    uint32_t blind_left = 0;     // polls that still find nothing
+
+    [[nodiscard]] bool may(ChaosFreedom freedom) const noexcept { return (freedoms & freedom) != 0; }
 };
 
 namespace {
@@ -98,44 +88,50 @@ bool all_before(const ChaosQueue& queue, size_t index, Condition&& condition) no
                        [&](const Pending& earlier) { return !same_way(earlier, p) || condition(earlier); });
 }
 
-// The lines of the destination, shuffled; with strong order the last one comes last. What comes from two pages of the
-// source makes two pieces of a line, of which strong order holds back the second (guide 6.1.3.1). `source`: address
-// of the first byte in the process it is read from.
-void cut(Pending& p, uint64_t source, Dice& dice) noexcept
+// Reads all of a put or get now. Where that fails, it is the end of it.
+void read_ahead(Vcq& vcq, Pending& p) noexcept
 {
-    const uint64_t start = p.d.op == Op::get ? p.d.lcl_stadd : p.d.rmt_stadd;
-    const uint64_t lines = ((start % line) + p.d.length + line - 1) / line;
-    const uint64_t lines_per_piece = std::max<uint64_t>(1, lines / max_pieces);
-    uint32_t offset = 0;
-    while (offset < p.d.length) {
-        const uint64_t at = start + offset;
-        const uint64_t end = (at / line + (p.d.length - offset > lines_per_piece * line ? lines_per_piece : 1)) * line;
-        auto length = static_cast<uint32_t>(std::min<uint64_t>(end - at, p.d.length - offset));
-        const uint64_t in_page = page - (source + offset) % page;
-        if (in_page < length && (at + in_page) % line != 0) {
-            length = static_cast<uint32_t>(in_page);
-        }
-        p.pieces.push_back({offset, length});
-        offset += length;
+    AddressCache& addresses = *vcq.addresses;
+    std::vector<std::byte> bytes(p.d.length);
+    if (p.d.op == Op::put) {
+        p.tcq_error = local_tcq_error(
+            addresses.get(vcq.own_memory, p.d.lcl_stadd, bytes.data(), bytes.size(), CopyOrder::relaxed));
+    } else {
+        p.mrq_error = remote_mrq_error(
+            addresses.get(p.remote->memory, p.d.rmt_stadd, bytes.data(), bytes.size(), CopyOrder::relaxed));
     }
-    // Moved from the back: the last line first in the vector is the last to go.
-    std::reverse(p.pieces.begin(), p.pieces.end());
-    const bool strong = (p.d.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0;
-    for (size_t i = p.pieces.size(); i > (strong ? 2u : 1u); i--) {
-        const size_t low = strong ? 1 : 0;
-        std::swap(p.pieces[i - 1], p.pieces[low + dice.below(static_cast<uint32_t>(i - low))]);
-    }
-}
-
-// Both ends are checked when the transfer starts, as the first packet would find out.
-void begin(Vcq& vcq, Pending& p, Dice& dice) noexcept
-{
-    p.data = Start::complete;
-    if (p.d.op == Op::nop) {
+    if (p.failed()) {
+        p.data = Start::complete;
         return;
     }
+    p.ahead = std::move(bytes);
+}
+
+// Guide 2.2.10: with strong order reading starts after the reading, writing after the writing of what was posted before.
+bool may_read(const ChaosQueue& queue, size_t index) noexcept
+{
+    return all_before(queue, index, [](const Pending& q) { return q.read(); });
+}
+bool may_write(const ChaosQueue& queue, size_t index) noexcept
+{
+    return all_before(queue, index, [](const Pending& q) { return q.written(); });
+}
+
+bool can_be_read_ahead(const ChaosQueue& queue, const Pending& p) noexcept
+{
+    return (p.d.op == Op::put || (p.d.op == Op::get && queue.may(chaos_raw))) && p.d.length != 0 &&
+           p.d.length <= most_ahead;
+}
+
+enum class Reading : uint8_t { now, perhaps_now }; // all of it, before anything is written
+
+// Both ends are checked when the transfer starts, as the first packet would find out.
+void begin_transfer(Vcq& vcq, Pending& p, Reading reading) noexcept
+{
+    ChaosQueue& queue = *vcq.chaos_queue;
     AddressCache& addresses = *vcq.addresses;
-    uint64_t source = 0; // a piggybacked put has no pages
+    p.data = Start::complete; // unless all is well
+    uint64_t source = 0;      // a piggybacked put has no pages
     if (p.d.op == Op::put) {
         p.tcq_error =
             local_tcq_error(addresses.check(vcq.own_memory, p.d.lcl_stadd, p.d.length, Need::read, &source));
@@ -147,25 +143,78 @@ void begin(Vcq& vcq, Pending& p, Dice& dice) noexcept
         p.mrq_error = UTOFU_ERR_MRQ_PEER;
         return;
     }
-    if (is_put(p.d.op) || p.d.op == Op::get) {
-        const bool get = p.d.op == Op::get;
-        p.mrq_error = remote_mrq_error(addresses.check(p.remote->memory, p.d.rmt_stadd, p.d.length,
-                                                       get ? Need::read : Need::write,
-                                                       get ? &source : nullptr));
-        if (get && p.mrq_error == UTOFU_SUCCESS) {
-            p.mrq_error =
-                local_mrq_error(addresses.check(vcq.own_memory, p.d.lcl_stadd, p.d.length, Need::write));
+    const bool get = p.d.op == Op::get;
+    p.mrq_error = remote_mrq_error(addresses.check(p.remote->memory, p.d.rmt_stadd, p.d.length,
+                                                   get ? Need::read : Need::write, get ? &source : nullptr));
+    if (get && p.mrq_error == UTOFU_SUCCESS) {
+        p.mrq_error = local_mrq_error(addresses.check(vcq.own_memory, p.d.lcl_stadd, p.d.length, Need::write));
+    }
+    if (p.mrq_error != UTOFU_SUCCESS || p.d.length == 0) {
+        return;
+    }
+    p.data = Start::moving;
+    p.pieces = cut({.destination = get ? p.d.lcl_stadd : p.d.rmt_stadd,
+                    .source = source,
+                    .length = p.d.length,
+                    .strong = p.strong(),
+                    .torn = queue.may(chaos_torn)},
+                   queue.dice);
+    if (reading == Reading::now || (can_be_read_ahead(queue, p) && queue.dice.below(4) == 0)) {
+        read_ahead(vcq, p);
+    }
+}
+
+// An ARMW is one step that reads and writes: atomic, and towards puts too (guide 2.2.5 says: towards other updates). But
+// a get behind it waits for its reading alone, and may read in between.
+void let_a_get_pass(Vcq& vcq, size_t index) noexcept
+{
+    ChaosQueue& queue = *vcq.chaos_queue;
+    for (size_t i = index + 1; i < queue.pending.size(); i++) {
+        Pending& get = queue.pending[i];
+        if (!same_way(get, queue.pending[index]) || get.read()) {
+            continue;
         }
-        if (p.mrq_error == UTOFU_SUCCESS && p.d.length != 0) {
-            cut(p, source, dice);
-            p.data = Start::moving;
+        if (get.data == Start::not_yet && !get.held && get.d.op == Op::get && can_be_read_ahead(queue, get) &&
+            queue.dice.below(2) == 0) {
+            begin_transfer(vcq, get, Reading::now);
         }
         return;
     }
+}
+
+void begin(Vcq& vcq, size_t index) noexcept
+{
+    Pending& p = vcq.chaos_queue->pending[index];
+    if (is_put(p.d.op) || p.d.op == Op::get) {
+        begin_transfer(vcq, p, Reading::perhaps_now);
+        return;
+    }
+    p.data = Start::complete;
+    if (p.d.op == Op::nop) {
+        return;
+    }
+    if (p.remote == nullptr || !p.remote->alive()) {
+        p.mrq_error = UTOFU_ERR_MRQ_PEER;
+        return;
+    }
+    let_a_get_pass(vcq, index);
     Execution e{vcq, p.d, p.remote};
     execute_armw(e);
     p.old_value = e.old_value;
     p.mrq_error = e.mrq_error;
+}
+
+// Of a get that was read ahead.
+void write_here(Execution& e, const std::byte* bytes) noexcept
+{
+    std::byte* target = nullptr;
+    const AccessStatus status =
+        e.vcq.addresses->translate(e.vcq.own_memory, e.d.lcl_stadd, e.d.length, Need::write, &target);
+    if (status != AccessStatus::ok) {
+        e.mrq_error = local_mrq_error(status);
+        return;
+    }
+    copy_ordered(target, bytes, e.d.length);
 }
 
 void move_piece(Vcq& vcq, Pending& p) noexcept
@@ -177,13 +226,28 @@ void move_piece(Vcq& vcq, Pending& p) noexcept
     part.lcl_stadd += piece.offset;
     part.rmt_stadd += piece.offset;
     Execution e{vcq, part, p.remote->alive() ? p.remote : nullptr};
+    const std::byte* const ahead = p.ahead.empty() ? nullptr : p.ahead.data() + piece.offset;
     switch (p.d.op) {
-    case Op::put: execute_put(e); break;
+    case Op::put:
+        if (ahead == nullptr) {
+            execute_put(e);
+        } else if (e.remote == nullptr) {
+            e.mrq_error = UTOFU_ERR_MRQ_PEER;
+        } else {
+            move_put(e, ahead);
+        }
+        break;
     case Op::put_piggyback:
         std::memmove(part.data, reinterpret_cast<const std::byte*>(p.d.data) + piece.offset, piece.length);
         execute_put_piggyback(e);
         break;
-    case Op::get: execute_get(e); break;
+    case Op::get:
+        if (ahead == nullptr) {
+            execute_get(e);
+        } else {
+            write_here(e, ahead);
+        }
+        break;
     case Op::armw4: case Op::armw8: case Op::cswap4: case Op::cswap8: case Op::nop: break; // have no pieces
     }
     p.tcq_error = e.tcq_error;
@@ -204,16 +268,21 @@ bool step_data(Vcq& vcq, size_t index) noexcept
     if (p.held || p.data == Start::complete) {
         return false;
     }
+    const bool writes = !p.strong() || may_write(queue, index);
     if (p.data == Start::moving) {
-        move_piece(vcq, p);
+        if (writes) {
+            move_piece(vcq, p);
+        }
+        return writes;
+    }
+    if (writes) {
+        begin(vcq, index);
         return true;
     }
-    const bool strong = (p.d.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0;
-    if (strong &&
-        !all_before(queue, index, [](const Pending& q) { return q.data == Start::complete; })) {
+    if (!can_be_read_ahead(queue, p) || !may_read(queue, index)) {
         return false;
     }
-    begin(vcq, p, queue.dice);
+    begin_transfer(vcq, p, Reading::now);
     return true;
 }
 
@@ -222,7 +291,7 @@ bool step_tcq(Vcq& vcq, size_t index) noexcept
     ChaosQueue& queue = *vcq.chaos_queue;
     Pending& p = queue.pending[index];
     // Only a put reads memory before it is sent; errors are known once it has started.
-    const bool sent = p.d.op == Op::put ? p.data == Start::complete : p.data != Start::not_yet;
+    const bool sent = p.d.op == Op::put ? p.read() : p.data != Start::not_yet;
     if (p.held || p.tcq_written || !sent) {
         return false;
     }
@@ -339,6 +408,7 @@ void* chaos_main(void*) noexcept
 }
 
 bool thread_runs = false; // guarded by Process::slow_path
+uint64_t opened = 0;      // VCQs so far, likewise: the next one of the same place decides otherwise
 
 bool start_thread() noexcept
 {
@@ -365,10 +435,11 @@ void ChaosDeleter::operator()(ChaosQueue* queue) const noexcept
     delete queue;
 }
 
-bool open_chaos(Vcq& vcq, uint64_t seed) noexcept
+bool open_chaos(Vcq& vcq, const Chaos& chaos) noexcept
 {
-    const uint64_t mixed = seed * 1'000'003 + Process::self().job().placement().rank * 1009 + vcq.index;
-    vcq.chaos_queue.reset(new (std::nothrow) ChaosQueue(mixed));
+    const uint64_t mixed =
+        chaos.seed * 1'000'003 + Process::self().job().placement().rank * 1009 + vcq.index + ++opened * 10'000'019;
+    vcq.chaos_queue.reset(new (std::nothrow) ChaosQueue(mixed, chaos.freedoms));
     return vcq.chaos_queue != nullptr && start_thread();
 }
 
@@ -417,8 +488,30 @@ void stir_chaos(Vcq& vcq) noexcept
     run_steps(vcq, vcq.chaos_queue->dice.below(8));
 }
 
-void drain_chaos(Vcq& vcq) noexcept
+bool hide_chaos(Vcq& vcq) noexcept
 {
+    ChaosQueue& queue = *vcq.chaos_queue;
+    if (!queue.may(chaos_poll)) {
+        return false;
+    }
+    if (queue.blind_left == 0 && queue.dice.below(8) == 0) {
+        queue.blind_left = 1 + queue.dice.below(32);
+    }
+    if (queue.blind_left == 0) {
+        return false;
+    }
+    queue.blind_left--;
+    return true;
+}
+
+void end_chaos(Vcq& vcq) noexcept
+{
+    ChaosQueue& queue = *vcq.chaos_queue;
+    if (queue.may(chaos_drop)) {
+        run_steps(vcq, queue.dice.below(2) * queue.dice.below(64)); // as far as it has got
+        queue.pending.clear();
+        return;
+    }
     start_pending_chaos(vcq);
     while (!vcq.chaos_queue->pending.empty()) {
         run_steps(vcq, 64);
@@ -435,7 +528,7 @@ uint32_t settled_chaos(const Vcq& vcq) noexcept
     return vcq.toq_tail;
 }
 
-void drain_all_chaos() noexcept
+void end_all_chaos() noexcept
 {
     const timespec pause{0, 1'000'000};
     for (Vcq& vcq : vcq_table) {
@@ -443,7 +536,7 @@ void drain_all_chaos() noexcept
         for (int attempt = 0; attempt < 500 && may_carry_on(vcq); attempt++) {
             if (vcq.lock.try_lock()) {
                 if (may_carry_on(vcq)) {
-                    drain_chaos(vcq);
+                    end_chaos(vcq);
                 }
                 vcq.lock.unlock();
                 break;

@@ -19,6 +19,9 @@ int poll_tcq(Vcq& vcq, void*& cbdata) noexcept
     }
     if (chaos) [[unlikely]] {
         stir_chaos(vcq);
+        if (hide_chaos(vcq)) {
+            return UTOFU_ERR_NOT_FOUND;
+        }
     }
     if (vcq.tcq.empty()) {
         // All that was posted, or has got so far, is complete: room for as much again.
@@ -94,6 +97,9 @@ int poll_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept
 {
     if ((vcq.special & Vcq::chaos) != 0) [[unlikely]] {
         stir_chaos(vcq);
+        if (hide_chaos(vcq)) {
+            return UTOFU_ERR_NOT_FOUND;
+        }
     }
     // Our own notices first: that of a put must not come after the peer's answer to it.
     if (const uint32_t count = vcq.local_notices.size(); count != 0) {

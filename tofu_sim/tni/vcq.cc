@@ -206,8 +206,8 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     vcq.special = (vcq.thread_safe ? uint32_t{Vcq::locked} : 0) |
                   (session ? uint32_t{Vcq::session} : 0);
     vcq.toq_head = vcq.toq_tail = 0;
-    const auto seed = self.environment().chaos;
-    if (seed && !session) {
+    const auto& chaos = self.environment().chaos;
+    if (chaos && !session) {
         vcq.special |= Vcq::locked | Vcq::chaos; // its thread is another user of the VCQ
     }
     vcq.claimed_polls = 0;
@@ -219,7 +219,7 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     if (!vcq.tcq.open(toq_entries) || !vcq.local_notices.open(vcq.mrq_capacity)) {
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
-    if ((vcq.special & Vcq::chaos) != 0 && !open_chaos(vcq, *seed)) {
+    if ((vcq.special & Vcq::chaos) != 0 && !open_chaos(vcq, *chaos)) {
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
     if (session && !open_session(vcq)) {
@@ -286,7 +286,7 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
         start_gathered(*vcq);
     } else if (vcq != nullptr && (vcq->special & Vcq::chaos) != 0) {
         const VcqGuard vcq_guard(*vcq);
-        drain_chaos(*vcq);
+        end_chaos(*vcq);
         vcq->special &= ~uint32_t{Vcq::chaos};
         vcq->carried_on.store_release(0);
     }
@@ -309,7 +309,7 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
 
 void finish_vcqs_at_exit() noexcept
 {
-    drain_all_chaos();
+    end_all_chaos();
 }
 
 void reset_vcqs_in_child() noexcept

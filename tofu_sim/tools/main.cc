@@ -19,7 +19,7 @@ constexpr char help_text[] =
     "  --torus AXES          axes that wrap around, of x, y, z (TOFU_SIM_TORUS)\n"
     "  --ppn P               processes of a node, 1 to 54 (TOFU_SIM_PPN)\n"
     "  --job NAME            job to start or to join (default: a new name)\n"
-    "  --chaos SEED          adversarial mode (TOFU_SIM_CHAOS)\n"
+    "  --chaos SEED[:LIST]   adversarial mode (TOFU_SIM_CHAOS)\n"
     "  --timeout SECONDS     kill everything then, and exit with 124\n"
     "  --library-path DIR    put DIR in front of LD_LIBRARY_PATH\n"
     "\n"

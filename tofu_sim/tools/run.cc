@@ -2,6 +2,8 @@
 // Role: tofu-sim run: its options, and the environment the processes get.
 // Called by: tools/main.cc. Calls: tools/launcher, topology/ (to check shapes), tools/job_files.
 #include "tools/command.h"
+
+#include "job/freedoms.h"
 #include "tools/job_files.h"
 #include "tools/launcher.h"
 #include "topology/topology.h"
@@ -85,8 +87,8 @@ int set_option(Options& options, std::string_view name, const char* value)
         }
         options.job = value;
     } else if (name == "--chaos") {
-        if (!parse_count(value, 0, UINT64_MAX)) {
-            return refuse(name, value, "give a seed, a whole number");
+        if (!parse_chaos(value)) {
+            return refuse(name, value, chaos_expected);
         }
         options.chaos = value;
     } else if (name == "--library-path") {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: what TOFU_SIM_CHAOS asks for: a seed, and which freedoms the adversarial mode takes (man tofu_sim.7).
+// Called by: job/environment, tools/run. Calls: nothing.
+#include "job/freedoms.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+namespace tofu::sim {
+namespace {
+
+// The names behind the seed's colon, by commas. False: one of them is none.
+bool read_freedoms(std::string_view names, uint32_t& freedoms) noexcept
+{
+    static constexpr std::pair<std::string_view, uint32_t> known[] = {
+        {"late", 0}, {"drop", chaos_drop}, {"raw", chaos_raw}, {"poll", chaos_poll}, {"torn", chaos_torn},
+    };
+    freedoms = 0;
+    for (bool more = true; more;) {
+        const size_t comma = names.find(',');
+        more = comma != names.npos;
+        const std::string_view name = names.substr(0, comma);
+        const auto* const found = std::find_if(std::begin(known), std::end(known),
+                                               [&](const auto& freedom) { return freedom.first == name; });
+        if (found == std::end(known)) {
+            return false;
+        }
+        freedoms |= found->second;
+        names.remove_prefix(more ? comma + 1 : names.size());
+    }
+    return true;
+}
+
+} // namespace
+
+std::optional<Chaos> parse_chaos(const char* text) noexcept
+{
+    const std::string_view whole = text;
+    const size_t colon = whole.find(':');
+    const std::string_view seed = whole.substr(0, colon);
+    Chaos chaos;
+    const auto [end, error] = std::from_chars(seed.data(), seed.data() + seed.size(), chaos.seed);
+    if (error != std::errc{} || end != seed.data() + seed.size() ||
+        (colon != whole.npos && !read_freedoms(whole.substr(colon + 1), chaos.freedoms))) {
+        return std::nullopt;
+    }
+    return chaos;
+}
+
+} // namespace tofu::sim

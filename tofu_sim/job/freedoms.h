@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: what TOFU_SIM_CHAOS asks for: a seed, and which freedoms the adversarial mode takes (man tofu_sim.7).
+// Called by: job/environment, tni/chaos, tools/run. Calls: nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace tofu::sim {
+
+// Beyond late and out of order, which it always is.
+enum ChaosFreedom : uint32_t {
+    chaos_drop = 1, // what is under way when its VCQ is freed, or its process ends, may be lost
+    chaos_raw = 2,  // reading before the writing of what was posted earlier, with strong order too
+    chaos_poll = 4, // utofu_poll_* do not find what is there
+    chaos_torn = 8, // a line comes word by word: more than guide 2.2.10 permits
+};
+
+struct Chaos {
+    uint64_t seed = 0;
+    uint32_t freedoms = chaos_drop | chaos_raw | chaos_poll; // what the guide leaves open
+};
+
+// "7", "7:drop,raw"; nothing if it is something else.
+[[nodiscard]] std::optional<Chaos> parse_chaos(const char* text) noexcept;
+inline constexpr const char* chaos_expected =
+    "give a seed, a whole number, and perhaps a colon and what to do, of late, drop, raw, poll and torn, by commas";
+
+} // namespace tofu::sim
