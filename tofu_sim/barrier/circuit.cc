@@ -91,8 +91,11 @@ class Circuit::Visited {
 
 bool Circuit::gone(GateRef source, uint64_t recorded_owner) const noexcept
 {
-    return recorded_owner != 0 && (host_.owner_of(host_.context, source) != recorded_owner ||
-                                   !host_.runs(host_.context, recorded_owner));
+    if (recorded_owner == 0) {
+        return false;
+    }
+    const uint64_t owner = host_.owner_of(host_.context, source);
+    return owner != unknown_owner && (owner != recorded_owner || !host_.runs(host_.context, recorded_owner));
 }
 
 Circuit::Pulled Circuit::visit(const Node& node, bool look_for_dead,

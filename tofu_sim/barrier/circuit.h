@@ -7,12 +7,15 @@
 
 namespace tofu::sim {
 
+// A GateWord that can't be read now.
+inline constexpr uint64_t unknown_owner = UINT64_MAX;
+
 // What the walks need to know from outside; a table of functions, so that tests bring their own.
 struct CircuitHost {
     void* context = nullptr;
-    // The GateWord of a gate, 0 when it is free.
+    // The GateWord of a gate, 0 when it is free, or unknown_owner.
     uint64_t (*owner_of)(void* context, GateRef gate) noexcept = nullptr;
-    // Whether the process that wrote this GateWord still runs. Slow.
+    // Whether the process that wrote this GateWord still runs, as far as is known. Slow.
     bool (*runs)(void* context, uint64_t owner) noexcept = nullptr;
     // Counts packets that a gate of the own node has sent, for `tofu-sim show`. Null: nobody counts.
     void (*count_packets)(void* context, GateRef target, uint32_t path, uint64_t packets) noexcept = nullptr;

@@ -23,13 +23,13 @@ Job& job() noexcept
 
 uint64_t owner_of(void*, GateRef gate) noexcept
 {
-    return job().read_gate(node_of_gate(gate), gate_on_node(gate));
+    return job().read_gate(node_of_gate(gate), gate_on_node(gate)).value_or(unknown_owner);
 }
 
-bool runs(void*, uint64_t word) noexcept
+bool may_run_owner(void*, uint64_t word) noexcept
 {
     const OwnerWord owner = OwnerWord::decode(word);
-    return owner.taken && job().runs(owner.process, owner.incarnation, 16);
+    return owner.taken && may_run(job().life(owner.process, owner.incarnation, 16));
 }
 
 // Every other packet waits until somebody pulls. Its own sequence, so that barriers don't disturb the decisions for
@@ -86,7 +86,7 @@ int enter_vbgs() noexcept
     host.topology = self.topology();
     host.gates = Gates(self.job().gate_area(), self.topology().num_nodes());
     host.circuit.owner_of = owner_of;
-    host.circuit.runs = runs;
+    host.circuit.runs = may_run_owner;
     host.circuit.count_packets = count_packets;
     if (self.environment().chaos) {
         chaos_state.store(self.environment().chaos->seed + self.job().process(), std::memory_order_relaxed);

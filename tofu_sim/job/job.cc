@@ -6,6 +6,7 @@
 // holder dies. What a killed process left is found by its slot (pid and start time) and taken over.
 #include "job/job.h"
 
+#include "job/base_directory.h"
 #include "job/liveness.h"
 #include "job/report.h"
 #include "job/sweep.h"
@@ -28,23 +29,26 @@ namespace {
 constexpr char shm_root[] = "/dev/shm";
 constexpr char job_file_name[] = "job";
 
-// Creates or opens a directory that only we may enter.
-int open_private_directory(int parent, const char* name, const char* shown, int& fd) noexcept
+// Creates or opens the job's directory, below one that only we may enter.
+int open_job_directory(int base, const char* name, const char* shown, int& fd) noexcept
 {
-    if (::mkdirat(parent, name, 0700) != 0 && errno != EEXIST) {
-        if (errno == ENOENT && parent != AT_FDCWD) {
+    if (::mkdirat(base, name, 0700) != 0 && errno != EEXIST) {
+        if (errno == ENOENT) {
             return UTOFU_ERR_BUSY; // the last job has just taken the directory above with it: try again
         }
-        report("can't create %s: %s; is %s mounted, and may you write there?", shown, std::strerror(errno), shm_root);
+        report("can't create %s: %s", shown, std::strerror(errno));
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
-    fd = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    fd = ::openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
         if (errno == ENOENT) {
             return UTOFU_ERR_BUSY; // removed by the last process of an ending job: try again
         }
-        report("can't open %s: %s; remove it or choose another TOFU_SIM_JOB", shown,
-               std::strerror(errno));
+        if (is_scarcity(errno)) {
+            report("can't open %s: %s; raise the limit (ulimit -n)", shown, std::strerror(errno));
+            return UTOFU_ERR_OUT_OF_RESOURCE;
+        }
+        report("can't open %s: %s; remove it or choose another TOFU_SIM_JOB", shown, std::strerror(errno));
         return UTOFU_ERR_NOT_AVAILABLE;
     }
     struct stat status{};
@@ -57,27 +61,6 @@ int open_private_directory(int parent, const char* name, const char* shown, int&
         return UTOFU_ERR_NOT_AVAILABLE;
     }
     return UTOFU_SUCCESS;
-}
-
-// A process that was killed takes a while to vanish from the process table, but its files and the word that
-// the kernel marks tell at once. And one that has called exec is a process still, but no longer this one: what it
-// has at the number of our file is not the segment of this slot.
-bool slot_runs(const ProcessSlot& s, uint32_t process) noexcept
-{
-    if (!process_runs(s.pid, s.start_time)) {
-        return false;
-    }
-    char path[48];
-    std::snprintf(path, sizeof path, "/proc/%d/fd/%d", s.pid, s.segment_fd);
-    const int fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // whatever it is
-    if (fd < 0) {
-        return errno != ENOENT; // without the right to look it stays with the process table
-    }
-    SegmentHeader head{};
-    const bool read = ::pread(fd, &head, sizeof head, 0) == ssize_t{sizeof head};
-    ::close(fd);
-    return read && head.magic == segment_magic && head.process == process &&
-           head.incarnation == s.incarnation.raw && (head.alive.owner.raw & alive_tid_mask) != 0;
 }
 
 bool lock_for(int fd, int seconds) noexcept
@@ -143,30 +126,38 @@ std::optional<Placement> place_process(const Environment& environment, uint32_t 
 
 int Job::open_directory(const char* name) noexcept
 {
-    char base[64];
-    std::snprintf(base, sizeof base, "%s/tofu-sim-%u", shm_root, ::geteuid());
-    char shown[160];
-    std::snprintf(shown, sizeof shown, "%s/%s", base, name);
-    if (const int rc = open_private_directory(AT_FDCWD, base, base, base_fd_); rc != UTOFU_SUCCESS) {
+    BaseDirectory base;
+    if (const int rc = make_base_directory(base); rc != UTOFU_SUCCESS) {
         return rc;
     }
-    if (const int rc = open_private_directory(base_fd_, name, shown, directory_fd_);
-        rc != UTOFU_SUCCESS) {
+    base_.keep(base.fd);
+    std::memcpy(base_path_, base.path, sizeof base_path_);
+    std::snprintf(path_, sizeof path_, "%s/%s", base_path_, name);
+    int fd = -1;
+    if (const int rc = open_job_directory(base.fd, name, path_, fd); rc != UTOFU_SUCCESS) {
         return rc;
     }
-    if (!lock_for(directory_fd_, 20)) {
-        report("%s stays locked: is a process of this job stopped? `fuser %s` tells which", shown, shown);
+    directory_.keep(fd);
+    if (!lock_for(fd, 20)) {
+        report("%s stays locked: is a process of this job stopped? `fuser %s` tells which", path_, path_);
         return UTOFU_ERR_NOT_AVAILABLE;
     }
     // The last process of an ending job may have removed it between our open and our lock.
     struct stat status{};
-    return ::fstat(directory_fd_, &status) == 0 && status.st_nlink != 0 ? UTOFU_SUCCESS : UTOFU_ERR_BUSY;
+    return ::fstat(fd, &status) == 0 && status.st_nlink != 0 ? UTOFU_SUCCESS : UTOFU_ERR_BUSY;
 }
 
 int Job::open_locked(const Environment& environment) noexcept
 {
     std::snprintf(name_, sizeof name_, "%s", environment.job);
-    if (own_pid_namespace() == 0) {
+    errno = 0;
+    pid_namespace_ = own_pid_namespace();
+    start_time_ = process_start_time(::getpid());
+    if (pid_namespace_ == 0 || start_time_ == 0) {
+        if (is_scarcity(errno)) {
+            report("can't look into /proc: %s; raise the limit (ulimit -n)", std::strerror(errno));
+            return UTOFU_ERR_OUT_OF_RESOURCE;
+        }
         report("there is no /proc that knows this process: mount one, or nobody can tell who is alive");
         return UTOFU_ERR_NOT_AVAILABLE;
     }
@@ -175,11 +166,18 @@ int Job::open_locked(const Environment& environment) noexcept
         close_all();
         rc = open_directory(name_);
     }
-    if (rc == UTOFU_SUCCESS) {
-        rc = open_file(environment);
+    if (rc == UTOFU_ERR_BUSY) {
+        report("the directory of job '%s' vanishes again and again: is something removing files in %s?", name_,
+               shm_root);
+        rc = UTOFU_ERR_NOT_AVAILABLE;
     }
     if (rc != UTOFU_SUCCESS) {
         close_all();
+        return rc;
+    }
+    rc = open_file(environment);
+    if (rc != UTOFU_SUCCESS) {
+        give_up();
     }
     return rc;
 }
@@ -187,7 +185,7 @@ int Job::open_locked(const Environment& environment) noexcept
 // Reserves the pages, so that a full /dev/shm is an error now and not a SIGBUS later.
 int Job::back_pages(size_t offset, size_t bytes) noexcept
 {
-    if (::fallocate(file_fd_, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+    if (::fallocate(FileNow(*this).get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
         report("no room for the job file in %s: %s; free some or enlarge it", shm_root,
                std::strerror(errno));
         return UTOFU_ERR_OUT_OF_MEMORY;
@@ -203,10 +201,11 @@ int Job::start_file(const Environment& environment) noexcept
     std::memcpy(header.shape, environment.topology.units().data(), sizeof header.shape);
     header.wraps = environment.topology.wraps();
     header.ppn = environment.ppn;
-    header.pid_namespace = own_pid_namespace();
+    header.pid_namespace = pid_namespace_;
     header.file_bytes = job_file_bytes(header.num_nodes);
-    if (::ftruncate(file_fd_, 0) != 0 ||
-        ::ftruncate(file_fd_, static_cast<off_t>(header.file_bytes)) != 0) {
+    const int fd = file_.get();
+    if (::ftruncate(fd, 0) != 0 ||
+        ::ftruncate(fd, static_cast<off_t>(header.file_bytes)) != 0) {
         report("can't size the job file in %s: %s; free some or enlarge it", shm_root, std::strerror(errno));
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
@@ -215,14 +214,18 @@ int Job::start_file(const Environment& environment) noexcept
     }
     // The magic goes last: a file without it is started over by the next process.
     header.magic = 0;
-    bool written = ::pwrite(file_fd_, &header, sizeof header, 0) == ssize_t{sizeof header};
-    written = written && ::pwrite(file_fd_, &job_magic, sizeof job_magic, 0) == ssize_t{sizeof job_magic};
+    bool written = ::pwrite(fd, &header, sizeof header, 0) == ssize_t{sizeof header};
+    written = written && ::pwrite(fd, &job_magic, sizeof job_magic, 0) == ssize_t{sizeof job_magic};
     return written ? UTOFU_SUCCESS : UTOFU_ERR_OUT_OF_MEMORY;
 }
 
 int Job::check_file(const Environment& environment, const JobHeader& header) noexcept
 {
-    if (header.version == layout_version && header.pid_namespace != own_pid_namespace()) {
+    if (header.magic != job_magic) {
+        report("the file of job '%s' is damaged, and in use: end the job or choose another TOFU_SIM_JOB", name_);
+        return UTOFU_ERR_NOT_AVAILABLE;
+    }
+    if (header.version == layout_version && header.pid_namespace != pid_namespace_) {
         report("job '%s' runs in another PID namespace (another container?): choose another TOFU_SIM_JOB", name_);
         return UTOFU_ERR_NOT_AVAILABLE;
     }
@@ -246,101 +249,125 @@ int Job::check_file(const Environment& environment, const JobHeader& header) noe
 
 int Job::open_file(const Environment& environment) noexcept
 {
-    file_fd_ = ::openat(directory_fd_, job_file_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const int fd = ::openat(directory_.get(), job_file_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const bool scarce = fd < 0 && is_scarcity(errno);
+    file_.keep(fd);
     struct stat status{};
-    if (file_fd_ < 0 || ::fstat(file_fd_, &status) != 0 || !S_ISREG(status.st_mode) ||
-        status.st_uid != ::geteuid()) {
-        report("can't open the file of job '%s' in %s: %s; remove it or choose another TOFU_SIM_JOB", name_, shm_root,
-               std::strerror(errno));
-        return UTOFU_ERR_NOT_AVAILABLE;
+    if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) {
+        report("can't open the file of job '%s' in %s: %s; %s", name_, path_, std::strerror(errno),
+               scarce ? "raise the limit (ulimit -n)" : "remove it or choose another TOFU_SIM_JOB");
+        return scarce ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_NOT_AVAILABLE;
     }
-    JobHeader header{};
-    const bool started = ::pread(file_fd_, &header, sizeof header, 0) == ssize_t{sizeof header} &&
-                         is_sound_header(header, static_cast<uint64_t>(status.st_size));
-    // Of processes of another namespace we can't say that they are gone.
-    const bool foreign = started && header.version == layout_version &&
-                         header.pid_namespace != own_pid_namespace();
-    if (!foreign && (!started || count_running() == 0)) {
-        sweep_dead_jobs(base_fd_, name_);
+    // A file in which somebody may be, of whatever version, size and PID namespace, is left as it is.
+    if (job_life(fd) == Life::gone) {
+        sweep_dead_jobs(base_.get(), name_);
         if (const int rc = start_file(environment); rc != UTOFU_SUCCESS) {
             return rc;
         }
-    } else if (const int rc = check_file(environment, header); rc != UTOFU_SUCCESS) {
-        return rc;
+    } else {
+        JobHeader header{};
+        const bool sound = ::pread(fd, &header, sizeof header, 0) == ssize_t{sizeof header} &&
+                           (header.version != layout_version ||
+                            is_sound_header(header, static_cast<uint64_t>(status.st_size)));
+        header.magic = sound ? header.magic : 0;
+        if (const int rc = check_file(environment, header); rc != UTOFU_SUCCESS) {
+            return rc;
+        }
     }
     num_nodes_ = environment.topology.num_nodes();
     file_bytes_ = job_file_bytes(num_nodes_);
     void* const mapped =
-        ::mmap(nullptr, file_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_fd_, 0);
+        ::mmap(nullptr, file_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (mapped == MAP_FAILED) {
         report("can't map the job file (%zu bytes): %s; raise the limit (ulimit -v)", file_bytes_,
                std::strerror(errno));
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
-    file_ = static_cast<std::byte*>(mapped);
+    file_data_ = static_cast<std::byte*>(mapped);
     (void)::madvise(mapped, file_bytes_, MADV_DONTFORK);
     return UTOFU_SUCCESS;
 }
 
 ProcessSlot& Job::slot(uint32_t process) const noexcept
 {
-    return reinterpret_cast<ProcessSlot*>(file_ + job_slots_offset)[process];
+    return reinterpret_cast<ProcessSlot*>(file_data_ + job_slots_offset)[process];
+}
+
+Job::FileNow::FileNow(const Job& job) noexcept : fd_(job.file_.get())
+{
+    if (fd_ < 0) {
+        char path[sizeof job.path_ + sizeof job_file_name];
+        std::snprintf(path, sizeof path, "%s/%s", job.path_, job_file_name);
+        opened_ = ::open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+        fd_ = job.file_.is_file(opened_) ? opened_ : -1;
+    }
+}
+
+Job::FileNow::~FileNow()
+{
+    if (opened_ >= 0) {
+        ::close(opened_);
+    }
+}
+
+bool Job::read(size_t offset, void* to, size_t bytes) const noexcept
+{
+    return ::pread(FileNow(*this).get(), to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
 }
 
 bool Job::read_slot(uint32_t process, ProcessSlot& out) const noexcept
 {
-    const auto offset = static_cast<off_t>(job_slots_offset + process * sizeof out);
-    return process < max_processes && ::pread(file_fd_, &out, sizeof out, offset) == ssize_t{sizeof out};
+    return process < max_processes && read(job_slots_offset + process * sizeof out, &out, sizeof out);
 }
 
-uint64_t Job::read_cq(uint32_t node, unsigned cq_of_node) const noexcept
+std::optional<uint64_t> Job::read_cq(uint32_t node, unsigned cq_of_node) const noexcept
 {
     uint64_t word = 0;
-    const auto offset = static_cast<off_t>(job_nodes_offset + node * sizeof(NodeEntry) +
-                                           offsetof(NodeEntry, cqs) + cq_of_node * sizeof(CqWord));
-    return ::pread(file_fd_, &word, sizeof word, offset) == ssize_t{sizeof word} ? word : 0;
+    const size_t offset = job_nodes_offset + node * sizeof(NodeEntry) + offsetof(NodeEntry, cqs) +
+                          cq_of_node * sizeof(CqWord);
+    return read(offset, &word, sizeof word) ? std::optional(word) : std::nullopt;
 }
 
-uint64_t Job::read_gate(uint32_t node, unsigned gate_of_node) const noexcept
+std::optional<uint64_t> Job::read_gate(uint32_t node, unsigned gate_of_node) const noexcept
 {
     uint64_t word = 0;
-    const auto offset = static_cast<off_t>(job_nodes_offset + node * sizeof(NodeEntry) +
-                                           offsetof(NodeEntry, gates) + gate_of_node * sizeof(GateWord));
-    return ::pread(file_fd_, &word, sizeof word, offset) == ssize_t{sizeof word} ? word : 0;
+    const size_t offset = job_nodes_offset + node * sizeof(NodeEntry) + offsetof(NodeEntry, gates) +
+                          gate_of_node * sizeof(GateWord);
+    return read(offset, &word, sizeof word) ? std::optional(word) : std::nullopt;
 }
 
-bool Job::runs(uint32_t process, uint32_t incarnation, unsigned bits) const noexcept
+Life Job::life(uint32_t process, uint32_t incarnation, unsigned bits) const noexcept
 {
-    ProcessSlot s{};
-    const uint32_t mask = (1u << bits) - 1;
-    return read_slot(process, s) && s.used.raw != 0 &&
-           (s.incarnation.raw & mask) == (incarnation & mask) && slot_runs(s, process);
-}
-
-uint32_t Job::count_running() const noexcept
-{
-    uint32_t running = 0;
-    ProcessSlot block[64];
-    for (uint32_t first = 0; first < max_processes; first += 64) {
-        const auto offset = static_cast<off_t>(job_slots_offset + first * sizeof(ProcessSlot));
-        if (::pread(file_fd_, block, sizeof block, offset) != ssize_t{sizeof block}) {
-            break;
-        }
-        for (uint32_t i = 0; i < 64; i++) {
-            running += block[i].used.raw != 0 && slot_runs(block[i], first + i) ? 1 : 0;
-        }
+    if (process >= max_processes) {
+        return Life::gone; // nonsense
     }
-    return running;
+    const uint32_t mask = (1u << bits) - 1;
+    if (joined_ && process == process_) { // our own lock is not in our way: the file would not show it
+        return (incarnation_ & mask) == (incarnation & mask) ? Life::runs : Life::gone;
+    }
+    ProcessSlot s{};
+    if (!read_slot(process, s)) {
+        return Life::unknown;
+    }
+    if (s.used.raw == 0 || (s.incarnation.raw & mask) != (incarnation & mask)) {
+        return Life::gone;
+    }
+    return member_life(FileNow(*this).get(), process, s, true);
 }
 
-std::optional<uint32_t> Job::find_slot() const noexcept
+// Locks it, too: what a process has left that has not released its lock is not taken.
+std::optional<uint32_t> Job::find_slot(bool& locked) const noexcept
 {
     ProcessSlot s{};
     for (uint32_t process = 0; process < max_processes; process++) {
         if (!read_slot(process, s)) {
             return std::nullopt;
         }
-        if (s.used.raw == 0 || !slot_runs(s, process)) {
+        if (s.used.raw != 0 && may_run(member_life(file_.get(), process, s, true))) {
+            continue;
+        }
+        if (const SlotLock lock = lock_slot(file_.get(), process); lock != SlotLock::in_use) {
+            locked = lock == SlotLock::taken;
             return process;
         }
     }
@@ -349,7 +376,8 @@ std::optional<uint32_t> Job::find_slot() const noexcept
 
 int Job::join(const Environment& environment, int segment_fd) noexcept
 {
-    const auto free_slot = find_slot();
+    bool locked = false;
+    const auto free_slot = find_slot(locked);
     if (!free_slot) {
         report("job '%s' has its %u processes already: start another one (TOFU_SIM_JOB)", name_, max_processes);
         return UTOFU_ERR_OUT_OF_RESOURCE;
@@ -371,7 +399,6 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
     if (rc != UTOFU_SUCCESS) {
         return rc;
     }
-    start_time_ = process_start_time(::getpid());
     ProcessSlot& s = slot(process_);
     s.used.store_release(0); // while it is filled it is nobody's
     incarnation_ = s.incarnation.load_relaxed() + 1;
@@ -383,6 +410,7 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
     s.local_rank = placement_.local_rank;
     s.rank = placement_.rank;
     s.cq_share = placement_.cq_share;
+    s.holds_lock = locked ? 1 : 0;
     std::snprintf(s.name, sizeof s.name, "%s", program_invocation_short_name);
     s.used.store_release(1);
     joined_ = true;
@@ -391,16 +419,14 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
 
 void Job::unlock() noexcept
 {
-    (void)::flock(directory_fd_, LOCK_UN);
+    (void)::flock(directory_.get(), LOCK_UN);
 }
 
-void Job::remove_files() noexcept
+void Job::remove_files(int directory) noexcept
 {
-    char base[64];
-    std::snprintf(base, sizeof base, "%s/tofu-sim-%u", shm_root, ::geteuid());
-    (void)::unlinkat(directory_fd_, job_file_name, 0);
-    (void)::unlinkat(base_fd_, name_, AT_REMOVEDIR);
-    (void)::rmdir(base); // fails while other jobs are in it
+    (void)::unlinkat(directory, job_file_name, 0);
+    (void)::rmdir(path_);
+    (void)::rmdir(base_path_); // fails while other jobs are in it
 }
 
 void Job::leave() noexcept
@@ -409,40 +435,58 @@ void Job::leave() noexcept
         return;
     }
     joined_ = false;
-    const bool locked = lock_for(directory_fd_, 5);
+    const int kept = directory_.get();
+    const int opened = kept >= 0 ? -1 : ::open(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int directory = kept >= 0 ? kept : directory_.is_file(opened) ? opened : -1;
+    const bool locked = directory >= 0 && lock_for(directory, 5);
     slot(process_).used.store_release(0);
-    if (locked && count_running() == 0) {
-        remove_files();
+    unlock_slot(file_.get(), process_);
+    if (locked && job_life(FileNow(*this).get()) == Life::gone) {
+        remove_files(directory);
     }
     if (locked) {
-        unlock();
+        (void)::flock(directory, LOCK_UN);
     }
+    if (opened >= 0) {
+        ::close(opened);
+    }
+}
+
+void Job::give_up() noexcept
+{
+    if (joined_) {
+        joined_ = false;
+        slot(process_).used.store_release(0);
+    }
+    unlock_slot(file_.get(), process_);
+    if (job_life(file_.get()) == Life::gone) {
+        remove_files(directory_.get());
+    }
+    (void)::rmdir(path_); // where there was no descriptor for its file
+    close_all(); // and with it the lock
 }
 
 void Job::forget() noexcept
 {
-    file_ = nullptr; // not mapped in the child
+    file_data_ = nullptr; // not mapped in the child
     joined_ = false;
     close_all();
 }
 
 void Job::close_all() noexcept
 {
-    if (file_ != nullptr) {
-        (void)::munmap(file_, file_bytes_);
-        file_ = nullptr;
+    if (file_data_ != nullptr) {
+        (void)::munmap(file_data_, file_bytes_);
+        file_data_ = nullptr;
     }
-    for (int* fd : {&file_fd_, &directory_fd_, &base_fd_}) {
-        if (*fd >= 0) {
-            ::close(*fd);
-            *fd = -1;
-        }
+    for (KeptFile* const file : {&file_, &directory_, &base_}) {
+        file->close();
     }
 }
 
 NodeEntry& Job::own_node() const noexcept
 {
-    return reinterpret_cast<NodeEntry*>(file_ + job_nodes_offset)[placement_.node];
+    return reinterpret_cast<NodeEntry*>(file_data_ + job_nodes_offset)[placement_.node];
 }
 
 uint64_t Job::cq_word(CqMode mode, uint8_t components) const noexcept
@@ -455,7 +499,7 @@ bool Job::claim_cq(unsigned cq_of_node, CqMode mode, uint8_t components) noexcep
     SharedWord<uint64_t>& word = own_node().cqs[cq_of_node].word;
     uint64_t seen = word.load_acquire();
     const OwnerWord owner = OwnerWord::decode(seen);
-    if (owner.taken && runs(owner.process, owner.incarnation, 16)) {
+    if (owner.taken && may_run(life(owner.process, owner.incarnation, 16))) {
         return false;
     }
     return word.compare_exchange(seen, cq_word(mode, components));
@@ -476,7 +520,7 @@ bool Job::claim_gate(unsigned gate_of_node) noexcept
     SharedWord<uint64_t>& word = own_node().gates[gate_of_node].word;
     uint64_t seen = word.load_acquire();
     const OwnerWord owner = OwnerWord::decode(seen);
-    if (owner.taken && runs(owner.process, owner.incarnation, 16)) {
+    if (owner.taken && may_run(life(owner.process, owner.incarnation, 16))) {
         return false;
     }
     return word.compare_exchange(seen, cq_word(CqMode::none, 0));
@@ -489,7 +533,7 @@ void Job::release_gate(unsigned gate_of_node) noexcept
 
 std::byte* Job::gate_area() const noexcept
 {
-    return file_ + job_gates_offset(num_nodes_);
+    return file_data_ + job_gates_offset(num_nodes_);
 }
 
 int Job::back_gates(uint32_t node, unsigned tni) noexcept

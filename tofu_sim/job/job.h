@@ -3,8 +3,10 @@
 // Called by: job/process, tni/vcq (CQs), tni/remote (lookup), barrier/ (gates). Calls: job/liveness, files.
 #pragma once
 
+#include "job/descriptors.h"
 #include "job/environment.h"
 #include "job/layout.h"
+#include "job/liveness.h"
 
 #include <optional>
 
@@ -34,6 +36,8 @@ class Job {
     void unlock() noexcept;
     // Gives the slot back and removes the job's files if nobody else lives; takes the lock itself.
     void leave() noexcept;
+    // Instead of unlock, where joining failed: nothing is left of it.
+    void give_up() noexcept;
     // After fork, in the child: forget everything, touch nothing shared.
     void forget() noexcept;
 
@@ -42,12 +46,13 @@ class Job {
     [[nodiscard]] const Placement& placement() const noexcept { return placement_; }
     [[nodiscard]] uint64_t start_time() const noexcept { return start_time_; }
 
-    // Copies from the file without touching a page that does not exist yet.
+    // Copies from the file without touching a page that does not exist yet. False or nothing: the file can't be read
+    // now, which says nothing about what is in it.
     [[nodiscard]] bool read_slot(uint32_t process, ProcessSlot& slot) const noexcept;
-    [[nodiscard]] uint64_t read_cq(uint32_t node, unsigned cq_of_node) const noexcept;
-    [[nodiscard]] uint64_t read_gate(uint32_t node, unsigned gate_of_node) const noexcept;
-    // The process of that slot and incarnation (its low `bits`) still runs.
-    [[nodiscard]] bool runs(uint32_t process, uint32_t incarnation, unsigned bits) const noexcept;
+    [[nodiscard]] std::optional<uint64_t> read_cq(uint32_t node, unsigned cq_of_node) const noexcept;
+    [[nodiscard]] std::optional<uint64_t> read_gate(uint32_t node, unsigned gate_of_node) const noexcept;
+    // Of the process of that slot and incarnation (its low `bits`).
+    [[nodiscard]] Life life(uint32_t process, uint32_t incarnation, unsigned bits) const noexcept;
 
     // Our own node's entry, mapped and backed.
     [[nodiscard]] NodeEntry& own_node() const noexcept;
@@ -70,23 +75,40 @@ class Job {
     [[nodiscard]] int start_file(const Environment& environment) noexcept;
     [[nodiscard]] int check_file(const Environment& environment, const JobHeader& header) noexcept;
     [[nodiscard]] int back_pages(size_t offset, size_t bytes) noexcept;
-    [[nodiscard]] uint32_t count_running() const noexcept;
-    [[nodiscard]] std::optional<uint32_t> find_slot() const noexcept;
+    [[nodiscard]] bool read(size_t offset, void* to, size_t bytes) const noexcept;
+    [[nodiscard]] std::optional<uint32_t> find_slot(bool& locked) const noexcept;
     [[nodiscard]] ProcessSlot& slot(uint32_t process) const noexcept;
     [[nodiscard]] uint64_t cq_word(CqMode mode, uint8_t components) const noexcept;
-    void remove_files() noexcept;
+    void remove_files(int directory) noexcept;
     void close_all() noexcept;
 
-    int base_fd_ = -1;      // /dev/shm/tofu-sim-<uid>
-    int directory_fd_ = -1; // the job's; carries the lock
-    int file_fd_ = -1;
-    std::byte* file_ = nullptr;
+    // A descriptor of the job's file: the one that is kept or, where the program has closed it, another for now.
+    class FileNow {
+      public:
+        explicit FileNow(const Job& job) noexcept;
+        ~FileNow();
+        FileNow(const FileNow&) = delete;
+        FileNow& operator=(const FileNow&) = delete;
+        [[nodiscard]] int get() const noexcept { return fd_; }
+
+      private:
+        int fd_;
+        int opened_ = -1;
+    };
+
+    KeptFile base_;      // job/base_directory.h
+    KeptFile directory_; // the job's; carries the lock
+    KeptFile file_;      // its mapping, too, keeps the lock of our slot
+    std::byte* file_data_ = nullptr;
+    char base_path_[64] = {};
+    char path_[160] = {}; // of the directory
     size_t file_bytes_ = 0;
     uint32_t num_nodes_ = 0;
     char name_[65] = {};
     uint32_t process_ = 0;
     uint32_t incarnation_ = 0;
     uint64_t start_time_ = 0;
+    uint64_t pid_namespace_ = 0;
     Placement placement_;
     bool joined_ = false;
 };

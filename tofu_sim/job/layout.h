@@ -59,7 +59,7 @@ inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
 inline constexpr uint64_t job_magic = 0x746f66752d6a6f62;     // "tofu-job"
 inline constexpr uint64_t segment_magic = 0x746f66752d736567; // "tofu-seg"
-inline constexpr uint32_t layout_version = 5;
+inline constexpr uint32_t layout_version = 6;
 
 struct JobHeader {
     uint64_t magic; // written last: a file without it is not yet a job
@@ -79,7 +79,7 @@ static_assert(sizeof(JobHeader) == 64);
 
 // One process of the job. Claimed and released under the lock of the job directory; `incarnation` grows with
 // every new owner, so that what an earlier owner left behind is told apart. Whether the owner still runs is
-// asked of the process table (process_runs): nobody does so on a data path.
+// asked by member_life (job/liveness.h): nobody does so on a data path.
 struct alignas(64) ProcessSlot {
     SharedWord<uint32_t> used;        // 0 free, 1 taken, perhaps by a dead process
     SharedWord<uint32_t> incarnation; // 14 bits are used in claims of queues
@@ -89,7 +89,7 @@ struct alignas(64) ProcessSlot {
     uint32_t node;
     uint32_t local_rank; // 0, 1, … among the processes of the node
     uint32_t rank;       // of the launcher, or the slot's number
-    uint32_t reserved;
+    uint32_t holds_lock; // 1: the owner holds the slot's lock (job/liveness.h). 0: the kernel has none
     uint64_t cq_share;   // the node's CQs this process may use: bit tni * cqs_per_tni + cq
     char name[16];       // of the program, for `tofu-sim show`
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: who is alive, without a system call on the path that asks.
-// Called by: memory/service.cc (the service thread adopts itself), job/, tni/. Calls: set_robust_list, /proc.
+// Called by: memory/service.cc (the service thread adopts itself), job/, tni/, tools/. Calls: set_robust_list, fcntl,
+// /proc.
 #pragma once
 
 #include "job/layout.h"
@@ -10,7 +11,7 @@ namespace tofu::sim {
 // Replaces the calling thread's robust-futex list by one over this segment's `alive` and all its `vcq_alive`.
 // To be called once, first thing, by the service thread, which must not use robust pthread mutexes. Stores the
 // thread's id in `alive` and returns it; VCQ creation stores the same id in vcq_alive. Where the kernel refuses
-// (valgrind), it works all the same, and death is found by process_runs only.
+// (valgrind), it works all the same, and death is found by member_life only.
 uint32_t adopt_service_thread(SegmentHeader& segment) noexcept;
 
 // True while the owner that stored `tid` (seen earlier in the same word) is alive and has not left.
@@ -20,13 +21,45 @@ uint32_t adopt_service_thread(SegmentHeader& segment) noexcept;
     return tid != 0 && word.owner.load_acquire() == tid;
 }
 
-// The slow answer, from the process table: the process of `slot` runs (not a zombie) and is the same one.
-[[nodiscard]] bool process_runs(int pid, uint64_t start_time) noexcept;
+// The slow answer. Where it can't be found out (no descriptor or memory left, no right to look), it is unknown, and
+// whoever asks treats the process as one that runs: what he would take from it may be in use.
+enum class Life { runs, gone, unknown };
+[[nodiscard]] constexpr bool may_run(Life life) noexcept
+{
+    return life != Life::gone;
+}
 
-// Field 22 of /proc/<pid>/stat, in clock ticks since boot; 0 when there is no such process or it is a zombie.
-[[nodiscard]] uint64_t process_start_time(int pid) noexcept;
+// What the process table says of a process of this PID namespace. A zombie is gone.
+struct ProcessEntry {
+    Life life = Life::unknown;
+    uint64_t start_time = 0; // field 22 of /proc/<pid>/stat, clock ticks since boot; 0: unknown
+};
+[[nodiscard]] ProcessEntry look_up_process(int pid) noexcept;
+[[nodiscard]] uint64_t process_start_time(int pid) noexcept; // of look_up_process
 
-// Tells PID namespaces apart; 0 where there is no /proc, and nothing can be said of any process.
+// The same process: pids come back.
+[[nodiscard]] Life process_life(int pid, uint64_t start_time) noexcept;
+
+// A member of a job holds a lock on a byte of the job's file that is its slot's: an OFD lock, which belongs to the open
+// file that the member has mapped, so that the kernel releases it when the process ends or calls exec, and not when it
+// closes its descriptors. Asking takes no descriptor and no right to look into the process.
+enum class SlotLock { taken, in_use, not_supported };
+[[nodiscard]] SlotLock lock_slot(int job_file, uint32_t process) noexcept;
+void unlock_slot(int job_file, uint32_t process) noexcept;
+// Asked by any other open file than the one that holds it. gone: nobody holds the lock, or any of the job.
+[[nodiscard]] Life lock_life(int job_file, uint32_t process) noexcept;
+[[nodiscard]] Life lock_life_of_all(int job_file) noexcept;
+
+// Of the process that has filled this slot of a job. Each of these proves its end: its lock is free; the process table
+// has another or none (of a job of this PID namespace); the kernel has marked its segment. `same_namespace`: see
+// own_pid_namespace.
+[[nodiscard]] Life member_life(int job_file, uint32_t process, const ProcessSlot& slot, bool same_namespace) noexcept;
+
+// Of any member of the job of this file, which may be of another version, be no job's yet (gone), or damaged. Who holds
+// the lock of the job's directory can rely on `gone`.
+[[nodiscard]] Life job_life(int job_file) noexcept;
+
+// Tells PID namespaces apart; 0 where there is no /proc of this one, or where nothing can be said now (errno).
 [[nodiscard]] uint64_t own_pid_namespace() noexcept;
 
 } // namespace tofu::sim

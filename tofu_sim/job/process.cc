@@ -3,6 +3,7 @@
 // Called by: api/, tni/, barrier/. Calls: job/, memory/ (which runs the service thread).
 #include "job/process.h"
 
+#include "job/descriptors.h"
 #include "job/doorbell.h"
 #include "job/liveness.h"
 #include "job/report.h"
@@ -56,12 +57,16 @@ int Process::enter() noexcept
     case outside_state: break;
     }
     error_ = join();
+    if (error_ == UTOFU_ERR_OUT_OF_RESOURCE || error_ == UTOFU_ERR_OUT_OF_MEMORY) {
+        return error_; // it may have more when it tries again
+    }
     state_.store_release(error_ == UTOFU_SUCCESS ? joined_state : failed_state);
     return error_;
 }
 
 int Process::join() noexcept
 {
+    environment_ = Environment();
     if (const int rc = environment_.read(); rc != UTOFU_SUCCESS) {
         return rc;
     }
@@ -73,9 +78,10 @@ int Process::join() noexcept
         return rc;
     }
     if (const int rc = job_.open_locked(environment_); rc != UTOFU_SUCCESS) {
+        segment_.destroy();
         return rc;
     }
-    int rc = job_.join(environment_, segment_.fd);
+    int rc = job_.join(environment_, segment_.file.number());
     if (rc == UTOFU_SUCCESS) {
         coords_ = environment_.topology.coords_of(job_.placement().node);
         SegmentHeader& header = segment_.header();
@@ -91,9 +97,16 @@ int Process::join() noexcept
             rc = UTOFU_ERR_OUT_OF_RESOURCE;
         }
     }
-    job_.unlock();
-    if (rc != UTOFU_SUCCESS) {
-        job_.leave();
+    if (rc == UTOFU_SUCCESS && !keep_spare()) {
+        report("no descriptor left to look for peers with: %s; raise the limit (ulimit -n)", std::strerror(errno));
+        rc = UTOFU_ERR_OUT_OF_RESOURCE;
+    }
+    if (rc == UTOFU_SUCCESS) {
+        job_.unlock();
+    } else {
+        memory_.reset();
+        job_.give_up();
+        segment_.destroy();
     }
     return rc;
 }
@@ -148,9 +161,8 @@ void Process::reset_in_child() noexcept
 {
     reset_vcqs_in_child();
     reset_vbgs_in_child();
-    if (segment_.fd >= 0) {
-        ::close(segment_.fd);
-    }
+    segment_.file.close();
+    reset_spare_in_child();
     keep_reachable(memory_.release());
     job_.forget();
     // Locks may have been held by threads that the child does not have: start from nothing.

@@ -62,27 +62,28 @@ int OwnSegment::create(uint32_t mrq_free, uint32_t mrq_session) noexcept
                bytes);
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
-    const int file = ::memfd_create("tofu-sim-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0 ||
-        ::fcntl(file, F_ADD_SEALS, required_seals) != 0) {
+    const int fd = ::memfd_create("tofu-sim-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
+        ::fcntl(fd, F_ADD_SEALS, required_seals) != 0) {
+        const int error = errno;
         report("no memory file for the segment of this process: %s; raise the limits of open files and memory "
                "(ulimit -n, -v)",
-               std::strerror(errno));
-        if (file >= 0) {
-            ::close(file);
+               std::strerror(error));
+        if (fd >= 0) {
+            ::close(fd);
         }
-        return UTOFU_ERR_OUT_OF_MEMORY;
+        return error == EMFILE || error == ENFILE ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_OUT_OF_MEMORY;
     }
-    std::byte* const mapped = map_segment(file, bytes);
+    std::byte* const mapped = map_segment(fd, bytes);
     if (mapped == nullptr) {
         report("can't map %zu bytes of address space (%s): raise the limit (ulimit -v) or lower "
                "UTOFU_NUM_MRQ_ENTRIES",
                bytes, std::strerror(errno));
-        ::close(file);
+        ::close(fd);
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
     base = mapped;
-    fd = file;
+    file.keep(fd);
     mrq_entries = entries;
     SegmentHeader& h = header();
     h.version = layout_version;
@@ -94,32 +95,39 @@ int OwnSegment::create(uint32_t mrq_free, uint32_t mrq_session) noexcept
     return UTOFU_SUCCESS;
 }
 
-bool map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noexcept
+void OwnSegment::destroy() noexcept
+{
+    (void)::munmap(base, segment_total_bytes(mrq_entries));
+    base = nullptr;
+    file.close();
+}
+
+int map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noexcept
 {
     char path[48];
     std::snprintf(path, sizeof path, "/proc/%d/fd/%d", slot.pid, slot.segment_fd);
-    const int fd = ::open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // whatever it is
-    if (fd < 0) {
-        return false;
+    const BriefFile file(path, O_RDWR | O_NONBLOCK | O_NOCTTY); // whatever it is
+    if (!file.is_open()) {
+        return errno;
     }
+    const int fd = file.get();
     struct stat status{};
     SegmentHeader head{};
-    bool good = is_segment_file(fd, status) &&
-                ::pread(fd, &head, sizeof head, 0) == static_cast<ssize_t>(sizeof head) &&
-                head.magic == segment_magic && head.version == layout_version &&
-                valid_mrq_entries(head.mrq_entries_free) &&
-                valid_mrq_entries(head.mrq_entries_session) &&
-                head.mrq_entries == std::max(head.mrq_entries_free, head.mrq_entries_session) &&
-                static_cast<uint64_t>(status.st_size) == segment_total_bytes(head.mrq_entries) &&
-                head.pid == slot.pid && head.process == process &&
-                head.incarnation == slot.incarnation.raw;
-    if (good) {
-        peer.base = map_segment(fd, segment_total_bytes(head.mrq_entries));
-        good = peer.base != nullptr;
-    }
-    ::close(fd);
+    const bool good = is_segment_file(fd, status) &&
+                      ::pread(fd, &head, sizeof head, 0) == static_cast<ssize_t>(sizeof head) &&
+                      head.magic == segment_magic && head.version == layout_version &&
+                      valid_mrq_entries(head.mrq_entries_free) &&
+                      valid_mrq_entries(head.mrq_entries_session) &&
+                      head.mrq_entries == std::max(head.mrq_entries_free, head.mrq_entries_session) &&
+                      static_cast<uint64_t>(status.st_size) == segment_total_bytes(head.mrq_entries) &&
+                      head.pid == slot.pid && head.process == process &&
+                      head.incarnation == slot.incarnation.raw;
     if (!good) {
-        return false;
+        return ENOENT;
+    }
+    peer.base = map_segment(fd, segment_total_bytes(head.mrq_entries));
+    if (peer.base == nullptr) {
+        return errno;
     }
     peer.process = process;
     peer.incarnation = head.incarnation;
@@ -130,7 +138,7 @@ bool map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noe
     peer.mrq_entries_session = head.mrq_entries_session;
     const uint32_t owner = peer.header().alive.owner.load_acquire();
     peer.tid = (owner & ~alive_tid_mask) == 0 ? owner : 0;
-    return true;
+    return 0;
 }
 
 } // namespace tofu::sim

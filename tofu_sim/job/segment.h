@@ -3,6 +3,7 @@
 // Called by: job/process, tni/, memory/, barrier/. Calls: memfd, mmap, /proc.
 #pragma once
 
+#include "job/descriptors.h"
 #include "job/layout.h"
 
 #include <cstddef>
@@ -14,7 +15,7 @@ namespace tofu::sim {
 // ends), not inherited by children.
 struct OwnSegment {
     std::byte* base = nullptr;
-    int fd = -1;
+    KeptFile file;
     uint32_t mrq_entries = 0; // stride of the rings
 
     [[nodiscard]] SegmentHeader& header() const noexcept { return segment_header(base); }
@@ -22,6 +23,8 @@ struct OwnSegment {
     {
         return base + vcq_region_offset(index, mrq_entries);
     }
+    // Where joining failed, and nobody else has seen it.
+    void destroy() noexcept;
 
     // UTOFU_SUCCESS, or an error after a line on stderr.
     [[nodiscard]] int create(uint32_t mrq_free, uint32_t mrq_session) noexcept;
@@ -51,8 +54,8 @@ struct Peer {
     }
 };
 
-// Maps the segment of the process that holds `slot` (a copy of its entry). False if it is gone or what it
-// published fails a check: owner, seals, size, magic, identity.
-[[nodiscard]] bool map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noexcept;
+// Maps the segment of the process that holds `slot` (a copy of its entry). 0, or what is in the way, as errno has it;
+// ENOENT: it is gone, or what it published fails a check: owner, seals, size, magic, identity.
+[[nodiscard]] int map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noexcept;
 
 } // namespace tofu::sim

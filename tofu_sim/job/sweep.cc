@@ -7,9 +7,9 @@
 // running process, nobody is in the job, and nobody can come in unnoticed.
 #include "job/sweep.h"
 
-#include "job/layout.h"
 #include "job/liveness.h"
 
+#include <cerrno>
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
@@ -29,29 +29,16 @@ bool is_ours(int fd) noexcept
     return ::fstat(fd, &status) == 0 && status.st_uid == ::geteuid();
 }
 
-bool has_running_process(int directory) noexcept
+// What can't be opened for want of something may be a job.
+bool may_be_in_use(int directory) noexcept
 {
     const int file = ::openat(directory, job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0) {
-        return false;
+        return errno != ENOENT;
     }
-    JobHeader header{};
-    const bool foreign = ::pread(file, &header, sizeof header, 0) == ssize_t{sizeof header} &&
-                         header.magic == job_magic && header.version == layout_version &&
-                         header.pid_namespace != own_pid_namespace();
-    bool running = foreign; // who knows
-    ProcessSlot block[64];
-    for (uint32_t first = 0; !running && first < max_processes; first += 64) {
-        const auto offset = static_cast<off_t>(job_slots_offset + first * sizeof(ProcessSlot));
-        if (::pread(file, block, sizeof block, offset) != ssize_t{sizeof block}) {
-            break;
-        }
-        for (const ProcessSlot& slot : block) {
-            running = running || (slot.used.raw != 0 && process_runs(slot.pid, slot.start_time));
-        }
-    }
+    const bool in_use = may_run(job_life(file));
     ::close(file);
-    return running;
+    return in_use;
 }
 
 void sweep_job(int base_fd, const char* name) noexcept
@@ -61,7 +48,7 @@ void sweep_job(int base_fd, const char* name) noexcept
         return;
     }
     if (is_ours(directory) && ::flock(directory, LOCK_EX | LOCK_NB) == 0 &&
-        !has_running_process(directory)) {
+        !may_be_in_use(directory)) {
         // What is not our job file stays, and its directory with it.
         (void)::unlinkat(directory, job_file_name, 0);
         (void)::unlinkat(base_fd, name, AT_REMOVEDIR);

@@ -75,7 +75,7 @@ bool Arena::open() noexcept
         return false;
     device_ = status.st_dev;
     inode_ = status.st_ino;
-    fd_ = std::move(fd);
+    file_.keep(fd.release());
     return true;
 }
 
@@ -136,7 +136,7 @@ bool Arena::take_window(uint64_t* offset)
 void Arena::punch(uint64_t start, uint64_t end) const noexcept
 {
     if (start < end)
-        (void)::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(start), off_t(end - start));
+        (void)::fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(start), off_t(end - start));
 }
 
 void Arena::collect(const VmaQuery& vmas)
@@ -184,7 +184,7 @@ bool Mover::try_open(int flags, uint64_t features) noexcept
     api.features = features;
     if (!fd || ::ioctl(fd.get(), UFFDIO_API, &api) != 0)
         return false;
-    uffd_ = std::move(fd);
+    uffd_.keep(fd.release());
     user_mode_only_ = flags != 0;
     protects_unpopulated_ = (features & UFFD_FEATURE_WP_UNPOPULATED) != 0;
     return true;
@@ -192,7 +192,7 @@ bool Mover::try_open(int flags, uint64_t features) noexcept
 
 void Mover::open(Arena& arena, bool lock_pages) noexcept
 {
-    arena_fd_ = arena.fd();
+    arena_ = &arena;
     lock_pages_ = lock_pages;
     const uint64_t basic = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
     const uint64_t best = basic | UFFD_FEATURE_WP_UNPOPULATED;
@@ -201,7 +201,7 @@ void Mover::open(Arena& arena, bool lock_pages) noexcept
            try_open(UFFD_USER_MODE_ONLY, basic));
 }
 
-bool Mover::copy_pages(uint64_t address, uint64_t length, uint64_t offset) const noexcept
+bool Mover::copy_pages(int file, uint64_t address, uint64_t length, uint64_t offset) const noexcept
 {
     uint64_t done = 0;
     while (done < length) {
@@ -215,7 +215,7 @@ bool Mover::copy_pages(uint64_t address, uint64_t length, uint64_t offset) const
         while (done < end) {
             // The bare call: whole pages are copied, and a sanitizer's wrapper would take the bytes between
             // the program's objects for an overflow.
-            const long wrote = ::syscall(SYS_pwrite64, arena_fd_, reinterpret_cast<const void*>(address + done),
+            const long wrote = ::syscall(SYS_pwrite64, file, reinterpret_cast<const void*>(address + done),
                                          end - done, off_t(offset + done));
             if (wrote <= 0)
                 return false;
@@ -230,7 +230,9 @@ MoveStatus Mover::move(uint64_t address, uint64_t length, uint64_t offset) noexc
     struct uffdio_register registration = {};
     registration.range = {address, length};
     registration.mode = UFFDIO_REGISTER_MODE_WP;
-    if (!uffd_ || ::ioctl(uffd_.get(), UFFDIO_REGISTER, &registration) != 0)
+    const int uffd = uffd_.get();
+    const int file = arena_->fd();
+    if (uffd < 0 || file < 0 || ::ioctl(uffd, UFFDIO_REGISTER, &registration) != 0)
         return MoveStatus::refused;
 
     MoveStatus status = MoveStatus::moved;
@@ -241,24 +243,24 @@ MoveStatus Mover::move(uint64_t address, uint64_t length, uint64_t offset) noexc
     // that a madvise of another thread drops in between would be missed; only kernels before 6.4 do this.
     const bool ready = protects_unpopulated_ ||
                        ::madvise(reinterpret_cast<void*>(address), length, MADV_POPULATE_READ) == 0;
-    if (!ready || ::ioctl(uffd_.get(), UFFDIO_WRITEPROTECT, &protect) != 0)
+    if (!ready || ::ioctl(uffd, UFFDIO_WRITEPROTECT, &protect) != 0)
         status = MoveStatus::refused;
     // From here on no store reaches the old pages.
-    else if (!copy_pages(address, length, offset) ||
-             raw_mmap(address, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, arena_fd_,
+    else if (!copy_pages(file, address, length, offset) ||
+             raw_mmap(address, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
                       offset) == MAP_FAILED)
         status = MoveStatus::no_memory;
 
     if (status != MoveStatus::moved) {
         protect.mode = 0; // also wakes who waits
-        (void)::ioctl(uffd_.get(), UFFDIO_WRITEPROTECT, &protect);
-        (void)::ioctl(uffd_.get(), UFFDIO_UNREGISTER, &registration.range);
+        (void)::ioctl(uffd, UFFDIO_WRITEPROTECT, &protect);
+        (void)::ioctl(uffd, UFFDIO_UNREGISTER, &registration.range);
     } else if (lock_pages_) {
         (void)::mlock(reinterpret_cast<const void*>(address), length);
     }
     // The new mapping is not registered, but who waits on the old one is still found by address.
     struct uffdio_range range = {address, length};
-    (void)::ioctl(uffd_.get(), UFFDIO_WAKE, &range);
+    (void)::ioctl(uffd, UFFDIO_WAKE, &range);
     return status;
 }
 

@@ -3,6 +3,7 @@
 // Called by: memory/registry under its lock, on the service thread; memory/fork. Calls: userfaultfd, memfd, mmap.
 #pragma once
 
+#include "job/descriptors.h"
 #include "memory/vma.h"
 
 #include <cstddef>
@@ -44,8 +45,9 @@ class UniqueFd {
 // and then a good while later.
 class Arena {
   public:
+    ~Arena() { file_.close(); }
     [[nodiscard]] bool open() noexcept;
-    [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+    [[nodiscard]] int fd() const noexcept { return file_.get(); } // -1: the program has closed it
     [[nodiscard]] uint64_t device() const noexcept { return device_; }
     [[nodiscard]] uint64_t inode() const noexcept { return inode_; }
     // A shared mapping of the arena, or a private one too (fork.cc).
@@ -70,7 +72,7 @@ class Arena {
         uint64_t offset; // in the file, of the window's first address
         std::map<uint64_t, uint64_t> used; // start → end, addresses
     };
-    UniqueFd fd_;
+    KeptFile file_;
     uint64_t device_ = 0;
     uint64_t inode_ = 0;
     [[nodiscard]] bool take_window(uint64_t* offset);
@@ -91,9 +93,10 @@ class Mover {
   public:
     // Asks the kernel for a userfaultfd of the best kind it grants.
     void open(Arena& arena, bool lock_pages) noexcept;
-    [[nodiscard]] bool available() const noexcept { return bool(uffd_); }
+    ~Mover() { close(); }
+    [[nodiscard]] bool available() const noexcept { return uffd_.number() >= 0; }
     [[nodiscard]] bool user_mode_only() const noexcept { return user_mode_only_; }
-    void close() noexcept { uffd_.reset(); }
+    void close() noexcept { uffd_.close(); }
 
     // Replaces the pages of [address, address + length), all of one private anonymous readable and writable
     // mapping, by a shared mapping of the arena at `offset` with the same bytes. Other threads that write
@@ -102,9 +105,9 @@ class Mover {
 
   private:
     [[nodiscard]] bool try_open(int flags, uint64_t features) noexcept;
-    [[nodiscard]] bool copy_pages(uint64_t address, uint64_t length, uint64_t offset) const noexcept;
-    UniqueFd uffd_;
-    int arena_fd_ = -1;
+    [[nodiscard]] bool copy_pages(int file, uint64_t address, uint64_t length, uint64_t offset) const noexcept;
+    KeptFile uffd_;
+    const Arena* arena_ = nullptr;
     bool user_mode_only_ = false;
     bool protects_unpopulated_ = false;
     bool lock_pages_ = false;

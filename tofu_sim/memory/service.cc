@@ -65,11 +65,9 @@ void forget_this_process() noexcept { claim_of_ours.store_relaxed(0); }
 
 bool claimant_is_gone(uint64_t state) noexcept
 {
-    errno = 0;
-    const uint64_t found = process_start_time(claimant_pid(state));
-    if (found == 0) // not because we have no descriptor to ask with
-        return errno == 0 || errno == ENOENT || errno == ESRCH;
-    return claimant_start(state) != 0 && claimant_start(state) != (found & 0x7fff);
+    const ProcessEntry found = look_up_process(claimant_pid(state));
+    return !may_run(found.life) || (found.start_time != 0 && claimant_start(state) != 0 &&
+                                    claimant_start(state) != (found.start_time & 0x7fff));
 }
 
 namespace {

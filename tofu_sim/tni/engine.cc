@@ -59,7 +59,7 @@ int deliver(const MrqEntry& entry, utofu_mrq_notice& notice) noexcept
     }
     bool valid = false;
     const Claimant holder = vcq.mrq.claimant_at(vcq.mrq_head, valid);
-    if (!valid || !Process::self().job().runs(holder.process(), holder.incarnation(), 14)) {
+    if (!valid || !may_run(Process::self().job().life(holder.process(), holder.incarnation(), 14))) {
         vcq.mrq.abort_claim(vcq.mrq_head, holder);
     }
 }

@@ -242,8 +242,8 @@ TOFU_SIM_HOT int post_inline(Vcq& vcq, const Descriptor& descriptor, void* cbdat
         Remote* remote = nullptr;
         const RemoteStatus status = find_remote(descriptor.rmt_vcq_id, remote);
         e.remote = remote;
-        if (status == RemoteStatus::invalid_id) [[unlikely]] {
-            return UTOFU_ERR_INVALID_VCQ_ID;
+        if (status > RemoteStatus::nobody) [[unlikely]] {
+            return refusal_of(status);
         }
     }
     if ((vcq.special & (Vcq::session | Vcq::chaos)) != 0) [[unlikely]] {

@@ -5,14 +5,18 @@
 
 #include "job/flows.h"
 #include "job/process.h"
+#include "job/report.h"
 
 #include <bit>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <deque>
 #include <memory>
 #include <new>
 #include <sys/mman.h>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace tofu::sim {
 
@@ -36,6 +40,7 @@ struct Retired {
 struct Directory {
     std::unordered_map<uint64_t, Remote*> remotes;
     std::unordered_map<uint64_t, KnownPeer*> peers; // slot and incarnation
+    std::unordered_set<uint64_t> explained; // pid and error of peers that could not be mapped
     std::deque<Retired<Remote>> old_remotes;
     std::deque<Retired<KnownPeer>> old_peers; // dead, buried
 };
@@ -93,7 +98,7 @@ void bury_the_dead() noexcept
     auto& peers = directory().peers;
     for (auto it = peers.begin(); it != peers.end();) {
         KnownPeer& peer = *it->second;
-        if (peer.memory != nullptr && !peer.alive() && !process_runs(peer.pid, peer.start_time)) {
+        if (peer.memory != nullptr && !peer.alive() && !may_run(process_life(peer.pid, peer.start_time))) {
             bury(peer);
             it = peers.erase(it);
         } else {
@@ -120,12 +125,41 @@ void take_apart_the_old() noexcept
     }
 }
 
-KnownPeer* find_peer(uint32_t process, uint32_t incarnation) noexcept
+// Why a peer's segment can't be had: one line for each peer and reason, since a program may try again at once.
+RemoteStatus explain_failure(const ProcessSlot& slot, uint32_t process, int error) noexcept
+{
+    const bool scarce = is_scarcity(error);
+    const uint64_t reason = uint64_t{static_cast<uint32_t>(slot.pid)} << 32 | static_cast<uint32_t>(error);
+    if (!directory().explained.insert(reason).second) {
+        return scarce ? RemoteStatus::scarce : RemoteStatus::nobody;
+    }
+    if (scarce) {
+        report("can't map the memory of process %d: %s; raise the limits (ulimit -n, -v, or vm.max_map_count)",
+               slot.pid, std::strerror(error));
+        return RemoteStatus::scarce;
+    }
+    // One that ends closes its files first.
+    const timespec pause{0, 1'000'000};
+    for (int looks = 0; may_run(Process::self().job().life(process, slot.incarnation.raw, 16)); looks++) {
+        if (looks == 50) {
+            report("process %d runs, but can't be reached: %s", slot.pid,
+                   error == ENOENT ? "it has closed the descriptor of its segment"
+                                   : "it lets nobody look into it; did it change its user, or call "
+                                     "prctl(PR_SET_DUMPABLE, 0)?");
+            break;
+        }
+        (void)::nanosleep(&pause, nullptr);
+    }
+    return RemoteStatus::nobody;
+}
+
+RemoteStatus find_peer(uint32_t process, uint32_t incarnation, KnownPeer*& found) noexcept
 {
     const uint64_t key = uint64_t{incarnation} << 32 | process;
     auto& peers = directory().peers;
     if (const auto it = peers.find(key); it != peers.end()) {
-        return it->second;
+        found = it->second;
+        return RemoteStatus::found;
     }
     Process& self = Process::self();
     auto peer = std::make_unique<KnownPeer>();
@@ -135,18 +169,24 @@ KnownPeer* find_peer(uint32_t process, uint32_t incarnation) noexcept
         bury_the_dead();
         take_apart_the_old();
         ProcessSlot slot{};
-        if (!self.job().read_slot(process, slot) || slot.used.raw == 0 ||
-            slot.incarnation.raw != incarnation || !map_peer_segment(slot, process, *peer)) {
-            return nullptr;
+        if (!self.job().read_slot(process, slot)) {
+            return RemoteStatus::scarce;
+        }
+        if (slot.used.raw == 0 || slot.incarnation.raw != incarnation) {
+            return RemoteStatus::nobody;
+        }
+        if (const int error = map_peer_segment(slot, process, *peer); error != 0) {
+            return explain_failure(slot, process, error);
         }
         peer->memory_of_peer = PeerProcess::open(peer->base, peer->pid, peer->tid);
         peer->memory = peer->memory_of_peer.get();
         if (peer->memory == nullptr) {
             (void)::munmap(peer->base, segment_total_bytes(peer->mrq_entries));
-            return nullptr;
+            return RemoteStatus::scarce;
         }
     }
-    return peers.emplace(key, peer.release()).first->second;
+    found = peers.emplace(key, peer.release()).first->second;
+    return RemoteStatus::found;
 }
 
 Remote* make_remote(uint64_t key, unsigned index, CqMode mode, const KnownPeer& peer) noexcept
@@ -208,26 +248,35 @@ RemoteStatus resolve_remote(uint64_t vcq_id, Remote*& remote) noexcept
         cached.store_release(reinterpret_cast<uintptr_t>(remote));
         return RemoteStatus::found;
     }
-    const OwnerWord owner =
-        OwnerWord::decode(self.job().read_cq(self.topology().node_of(a.coords), cq_of_node));
+    const auto word = self.job().read_cq(self.topology().node_of(a.coords), cq_of_node);
+    if (!word) {
+        return RemoteStatus::scarce;
+    }
+    const OwnerWord owner = OwnerWord::decode(*word);
     if (!owner.taken || (owner.components >> a.component & 1) == 0) {
         return RemoteStatus::nobody;
     }
     ProcessSlot slot{};
-    if (!self.job().read_slot(owner.process, slot) ||
-        (slot.incarnation.raw & 0xffff) != owner.incarnation) {
+    if (!self.job().read_slot(owner.process, slot)) {
+        return owner.process < max_processes ? RemoteStatus::scarce : RemoteStatus::nobody;
+    }
+    if ((slot.incarnation.raw & 0xffff) != owner.incarnation) {
         return RemoteStatus::nobody;
     }
-    const KnownPeer* const peer = find_peer(owner.process, slot.incarnation.raw);
+    KnownPeer* peer = nullptr;
+    if (const RemoteStatus status = find_peer(owner.process, slot.incarnation.raw, peer);
+        status != RemoteStatus::found) {
+        return status;
+    }
     const unsigned index = vcq_index(a.tni, a.cq, a.component);
     const bool session = owner.mode == CqMode::session;
-    if (peer == nullptr || peer->tid == 0 ||
+    if (peer->tid == 0 ||
         !is_alive(peer->header().vcq_alive[index], alive_vcq(peer->tid, session))) {
         return RemoteStatus::nobody;
     }
     remote = make_remote(key, index, owner.mode, *peer);
     if (remote == nullptr) {
-        return RemoteStatus::nobody;
+        return RemoteStatus::scarce;
     }
     if (const auto old = remotes.find(key); old != remotes.end()) { // finding the peer may have retired it
         retire(*old->second);

@@ -10,6 +10,7 @@
 #include "tni/mrq.h"
 
 #include <cstdint>
+#include <utofu.h>
 
 namespace tofu::sim {
 
@@ -39,7 +40,14 @@ extern SharedWord<uintptr_t> remote_cache[1u << remote_cache_bits];
     return static_cast<unsigned>((key * 0x9e3779b97f4a7c15u) >> (64 - remote_cache_bits));
 }
 
-enum class RemoteStatus { found, nobody, invalid_id };
+// `scarce`: this process has no descriptor or memory left to find out; a line on stderr says so.
+enum class RemoteStatus { found, nobody, invalid_id, scarce };
+
+// What a post answers to the last two.
+[[nodiscard]] constexpr int refusal_of(RemoteStatus status) noexcept
+{
+    return status == RemoteStatus::scarce ? UTOFU_ERR_BUSY : UTOFU_ERR_INVALID_VCQ_ID;
+}
 
 // Slow: looks the owner up in the job file and maps its segment. `nobody`: no process owns such a VCQ now.
 [[nodiscard]] RemoteStatus resolve_remote(uint64_t vcq_id, Remote*& remote) noexcept;

@@ -167,7 +167,7 @@ bool take_runner(SessionControl& control, Claimant me) noexcept
         return true;
     }
     const Claimant holder(seen & ~runner_mark);
-    if (seen == mine || Process::self().job().runs(holder.process(), holder.incarnation(), 14)) {
+    if (seen == mine || may_run(Process::self().job().life(holder.process(), holder.incarnation(), 14))) {
         return false;
     }
     return control.runner.compare_exchange(seen, mine);

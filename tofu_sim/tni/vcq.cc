@@ -15,8 +15,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <fcntl.h>
 #include <new>
+#include <sys/mman.h>
 
 namespace tofu::sim {
 
@@ -179,9 +179,7 @@ void open_ring(Process& self, Vcq& vcq, std::byte* region, bool session) noexcep
         const size_t bytes = vcq_region_bytes(self.segment().mrq_entries);
         const unsigned first = vcq.index / vcqs_per_cq * vcqs_per_cq;
         for (unsigned index = first; index < first + vcqs_per_cq; index++) {
-            (void)::fallocate(self.segment().fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                              static_cast<off_t>(vcq_region_offset(index, self.segment().mrq_entries)),
-                              static_cast<off_t>(bytes));
+            (void)::madvise(self.segment().vcq_region(index), bytes, MADV_REMOVE);
             vcq_table[index].mrq_head = 0;
         }
     }

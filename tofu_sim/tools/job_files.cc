@@ -3,6 +3,7 @@
 // Called by: tools/show.cc, tools/clean.cc, tools/run.cc. Calls: job/layout, job/liveness, files.
 #include "tools/job_files.h"
 
+#include "job/base_directory.h"
 #include "job/liveness.h"
 
 #include <algorithm>
@@ -86,12 +87,17 @@ int File::release() noexcept
 
 std::string base_path()
 {
-    return "/dev/shm/tofu-sim-" + std::to_string(::geteuid());
+    BaseDirectory base;
+    (void)find_base_directory(base);
+    const File file(base.fd);
+    return base.path;
 }
 
 File open_base()
 {
-    return open_own_directory(AT_FDCWD, base_path().c_str());
+    BaseDirectory base;
+    (void)find_base_directory(base);
+    return File(base.fd);
 }
 
 std::vector<std::string> list_jobs(const File& base)
@@ -109,6 +115,7 @@ std::optional<JobView> open_job(const File& base, const std::string& name)
     }
     job.file =
         File(::openat(job.directory.get(), job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    job.open_error = job.file.is_open() ? 0 : errno;
     JobHeader header{};
     struct stat status {};
     if (job.file.is_open() && ::fstat(job.file.get(), &status) == 0 &&
@@ -122,6 +129,7 @@ std::optional<JobView> open_job(const File& base, const std::string& name)
 std::vector<ProcessView> read_processes(const JobView& job)
 {
     std::vector<ProcessView> processes;
+    const bool same_namespace = !job.header || job.header->pid_namespace == own_pid_namespace();
     for (uint32_t slot = 0; slot < max_processes; slot++) {
         ProcessView view;
         view.slot = slot;
@@ -131,7 +139,7 @@ std::vector<ProcessView> read_processes(const JobView& job)
             break;
         }
         if (view.entry.used.raw != 0) {
-            view.running = process_runs(view.entry.pid, view.entry.start_time);
+            view.running = may_run(member_life(job.file.get(), slot, view.entry, same_namespace));
             processes.push_back(view);
         }
     }
@@ -224,13 +232,8 @@ Removal remove_job(const File& base, const std::string& name)
     if (::flock(job->directory.get(), LOCK_EX | LOCK_NB) != 0) {
         return Removal::in_use;
     }
-    if (own_pid_namespace() == 0 || (job->header && job->header->pid_namespace != own_pid_namespace())) {
+    if (job->file.is_open() ? may_run(job_life(job->file.get())) : job->open_error != ENOENT) {
         return Removal::in_use; // perhaps; we can't tell
-    }
-    const auto processes = read_processes(*job);
-    if (std::any_of(processes.begin(), processes.end(),
-                    [](const ProcessView& process) { return process.running; })) {
-        return Removal::in_use;
     }
     for (const std::string& entry : list_entries(job->directory)) {
         (void)::unlinkat(job->directory.get(), entry.c_str(), 0);

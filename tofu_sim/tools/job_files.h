@@ -35,6 +35,7 @@ struct JobView {
     std::string name;
     File directory;
     File file;
+    int open_error = 0; // errno, where there is no file
     std::optional<JobHeader> header; // nothing while the file is being made, or damaged
 };
 
@@ -44,7 +45,7 @@ struct ProcessView {
     bool running = false;
 };
 
-// /dev/shm/tofu-sim-<uid>; closed if there is none, or if it is not ours alone.
+// job/base_directory.h; closed if there is none.
 [[nodiscard]] File open_base();
 [[nodiscard]] std::string base_path();
 [[nodiscard]] std::vector<std::string> list_jobs(const File& base);

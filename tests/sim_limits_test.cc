@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: processes without descriptors, or whose program has closed ours: an answer, and nobody taken for dead.
+// Called by: make check. Calls: the public interface, files, limits.
+#include "sim_harness.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <string>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace tofu::sim::test {
+namespace {
+
+struct Node {
+    utofu_vcq_hdl_t vcq = 0;
+
+    // An exclusive VCQ of TNI 0 with a word at the same STADD in each process.
+    void open(const Rank& rank, uint64_t* words)
+    {
+        utofu_vcq_id_t id = 0;
+        utofu_stadd_t stadd = 0;
+        ASSERT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_reg_mem_with_stag(vcq, words, 256, 1, 0, &stadd), UTOFU_SUCCESS);
+        rank.set(2 * rank.number, id);
+        rank.set(2 * rank.number + 1, stadd);
+    }
+    [[nodiscard]] int put(const Rank& rank, unsigned to) const
+    {
+        EXPECT_EQ(posted([&] {
+                      return utofu_put_piggyback8(vcq, rank.get(2 * to), 1, rank.get(2 * to + 1), 8, 0,
+                                                  UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+                  }),
+                  UTOFU_SUCCESS);
+        utofu_mrq_notice notice;
+        return wait_mrq(vcq, &notice);
+    }
+};
+
+// As the first free number: from now on no descriptor can be opened.
+rlim_t lowest_free()
+{
+    const int fd = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+    EXPECT_GE(fd, 0);
+    ::close(fd);
+    return static_cast<rlim_t>(fd);
+}
+
+void limit_descriptors(rlim_t limit)
+{
+    rlimit now{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &now), 0);
+    now.rlim_cur = limit;
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &now), 0);
+}
+
+std::string job_directory()
+{
+    return "/dev/shm/tofu-sim-" + std::to_string(::geteuid()) + "/" + std::getenv("TOFU_SIM_JOB");
+}
+
+// All processes at one place, with a CQ of each TNI for it: who takes one of a living process is seen at once.
+struct OnePlace {
+    OnePlace()
+    {
+        ::setenv("TOFU_SIM_PPN", "9", 1);
+        ::setenv("TOFU_SIM_RANK", "0", 1);
+    }
+    ~OnePlace()
+    {
+        ::unsetenv("TOFU_SIM_PPN");
+        ::unsetenv("TOFU_SIM_RANK");
+    }
+};
+
+alignas(256) uint64_t words[32];
+
+TEST(SimLimits, WithoutDescriptorsNobodyTakesAnothersCqOrRemovesHisJob)
+{
+    const OnePlace one_place;
+    expect_processes(2, [](const Rank& rank) {
+        Node me;
+        utofu_vcq_hdl_t other = 0;
+        if (rank.number == 0) {
+            me.open(rank, words);
+        }
+        rank.barrier();
+        if (rank.number == 1) {
+            ASSERT_EQ(utofu_create_vcq(1, UTOFU_VCQ_FLAG_EXCLUSIVE, &other), UTOFU_SUCCESS);
+            limit_descriptors(lowest_free());
+            for (int i = 0; i < 3; i++) {
+                EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &me.vcq), UTOFU_ERR_FULL);
+            }
+            utofu_vbg_id_t ids[2];
+            EXPECT_EQ(utofu_alloc_vbg(0, 2, 0, ids), UTOFU_SUCCESS);
+            rank.set(100, static_cast<uint64_t>(::getpid()));
+            return; // the job is left without a descriptor
+        }
+        EXPECT_TRUE(wait_until([&] { return rank.get(100) != 0; }));
+        EXPECT_TRUE(wait_until([&] { return ::kill(static_cast<pid_t>(rank.get(100)), 0) != 0 ||
+                                            ::access(("/proc/" + std::to_string(rank.get(100)) + "/fd/0").c_str(),
+                                                     F_OK) != 0; }));
+        EXPECT_EQ(::access(job_directory().c_str(), F_OK), 0);
+        EXPECT_EQ(me.put(rank, 0), UTOFU_SUCCESS);
+    });
+}
+
+TEST(SimLimits, AProcessWithoutDescriptorsReachesPeersThatItDoesNotKnowYet)
+{
+    expect_processes(3, [](const Rank& rank) {
+        Node me;
+        me.open(rank, words);
+        rank.barrier();
+        if (rank.number != 0) {
+            limit_descriptors(lowest_free());
+        }
+        for (unsigned to = 0; to < rank.size; to++) {
+            EXPECT_EQ(me.put(rank, to), UTOFU_SUCCESS);
+        }
+        utofu_stadd_t stadd = 0;
+        const std::string block(1 << 20, 'x');
+        EXPECT_EQ(utofu_reg_mem(me.vcq, const_cast<char*>(block.data()), block.size(), 0, &stadd), UTOFU_SUCCESS);
+        rank.barrier();
+    });
+}
+
+// What a child with `limit` descriptors answers; its lines are counted.
+struct Attempt {
+    int first = 0;
+    int second = 0;
+    long lines = 0;
+};
+
+Attempt attempt_to_join(const Rank& rank, rlim_t limit)
+{
+    const int errors = ::memfd_create("errors", MFD_CLOEXEC);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+        (void)::dup2(errors, STDERR_FILENO);
+        rlimit all{};
+        (void)::getrlimit(RLIMIT_NOFILE, &all);
+        limit_descriptors(limit);
+        Node me;
+        int rc = utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &me.vcq);
+        rank.set(200, static_cast<uint64_t>(static_cast<int64_t>(rc)));
+        limit_descriptors(all.rlim_cur);
+        rc = rc != UTOFU_SUCCESS ? utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &me.vcq) : rc;
+        rc = rc == UTOFU_SUCCESS && rank.size > 1 ? me.put(rank, 0) : rc;
+        rank.set(201, static_cast<uint64_t>(static_cast<int64_t>(rc)));
+        std::exit(0);
+    }
+    int status = -1;
+    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
+    Attempt result{static_cast<int>(rank.get(200)), static_cast<int>(rank.get(201)), 0};
+    std::string text(4096, '\0');
+    text.resize(static_cast<size_t>(std::max<ssize_t>(0, ::pread(errors, text.data(), text.size(), 0))));
+    result.lines = std::count(text.begin(), text.end(), '\n');
+    ::close(errors);
+    return result;
+}
+
+TEST(SimLimits, JoiningWithAnyNumberOfDescriptorsIsAnErrorWithOneLineOrSucceeds)
+{
+    for (const bool alone : {false, true}) {
+        const auto exits = run_processes(alone ? 1 : 2, [alone](const Rank& rank) {
+            Node me;
+            if (!alone && rank.number == 0) {
+                me.open(rank, words);
+                rank.barrier();
+                rank.barrier();
+                EXPECT_EQ(me.put(rank, 0), UTOFU_SUCCESS);
+                return;
+            }
+            if (!alone) {
+                rank.barrier();
+            }
+            const rlim_t none = lowest_free() - 1; // the child has no descriptor of `errors`
+            unsigned refused = 0;
+            unsigned more = 0;
+            for (; more < 32; more++) {
+                const Attempt attempt = attempt_to_join(rank, none + more);
+                EXPECT_EQ(attempt.second, UTOFU_SUCCESS) << more;
+                if (attempt.first == UTOFU_SUCCESS) {
+                    EXPECT_EQ(attempt.lines, 0) << more;
+                    break;
+                }
+                EXPECT_TRUE(attempt.first == UTOFU_ERR_OUT_OF_RESOURCE || attempt.first == UTOFU_ERR_OUT_OF_MEMORY)
+                    << more << ": " << attempt.first;
+                EXPECT_EQ(attempt.lines, 1) << more;
+                refused++;
+            }
+            EXPECT_GT(refused, 4u);
+            EXPECT_LT(more, 32u);
+            if (!alone) {
+                rank.barrier();
+            }
+        });
+        for (const Exit& exit : exits) {
+            EXPECT_TRUE(exit.success()) << exit.errors;
+        }
+        EXPECT_FALSE(job_is_left());
+    }
+}
+
+// A program may close whatever it did not open, and open files of its own at the same numbers.
+TEST(SimLimits, AProgramThatClosesAllDescriptorsStaysAliveAndKeepsItsFiles)
+{
+    const OnePlace one_place;
+    ::setenv("UTOFU_NUM_MRQ_ENTRIES_SESSION", "2048", 1);
+    const auto exits = run_processes(3, [](const Rank& rank) {
+        Node me;
+        int files[64] = {};
+        constexpr char text[] = "this is the program's";
+        if (rank.number == 0) {
+            me.open(rank, words);
+        }
+        rank.barrier();
+        utofu_vcq_hdl_t vcq = 0;
+        if (rank.number != 0) {
+            ASSERT_EQ(utofu_create_vcq(rank.number, UTOFU_VCQ_FLAG_EXCLUSIVE, &me.vcq), UTOFU_SUCCESS);
+        }
+        if (rank.number == 1) {
+            EXPECT_EQ(me.put(rank, 0), UTOFU_SUCCESS);
+        }
+        rank.barrier();
+        if (rank.number == 0) {
+            ASSERT_EQ(::syscall(SYS_close_range, 3, ~0u, 0), 0);
+            for (int& file : files) {
+                file = ::memfd_create("program", 0);
+                ASSERT_EQ(::write(file, text, sizeof text), ssize_t{sizeof text});
+            }
+        }
+        rank.barrier();
+        if (rank.number != 0) {
+            EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq), UTOFU_ERR_FULL); // he has it
+            // Who knows him reaches him still, and who does not learns why not.
+            EXPECT_EQ(me.put(rank, 0), rank.number == 1 ? UTOFU_SUCCESS : UTOFU_ERR_MRQ_PEER);
+        }
+        rank.barrier();
+        if (rank.number == 0) {
+            // The ring starts over on fresh pages, for session mode has another size here.
+            EXPECT_EQ(utofu_free_vcq(me.vcq), UTOFU_SUCCESS);
+            EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_SESSION_MODE, &vcq), UTOFU_SUCCESS);
+            EXPECT_EQ(utofu_create_vcq(3, 0, &vcq), UTOFU_SUCCESS);
+            utofu_vbg_id_t ids[2];
+            EXPECT_EQ(utofu_alloc_vbg(0, 2, 0, ids), UTOFU_SUCCESS);
+            const pid_t pid = ::fork();
+            const auto intact = [&] {
+                return std::all_of(std::begin(files), std::end(files), [&](int file) {
+                    char there[sizeof text] = {};
+                    return ::pread(file, there, sizeof there, 0) == ssize_t{sizeof there} &&
+                           std::memcmp(there, text, sizeof text) == 0;
+                });
+            };
+            if (pid == 0) {
+                ::_exit(intact() ? 0 : 1);
+            }
+            int status = -1;
+            EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+            EXPECT_EQ(status, 0);
+            EXPECT_TRUE(intact());
+        }
+        rank.barrier();
+    });
+    ::unsetenv("UTOFU_NUM_MRQ_ENTRIES_SESSION");
+    for (unsigned i = 0; i < 3; i++) {
+        EXPECT_TRUE(exits[i].success()) << i << ": " << exits[i].errors;
+    }
+    EXPECT_EQ(exits[1].errors, "");
+    EXPECT_NE(exits[2].errors.find("runs, but can't be reached: it has closed the descriptor"), std::string::npos)
+        << exits[2].errors;
+    EXPECT_EQ(std::count(exits[2].errors.begin(), exits[2].errors.end(), '\n'), 1);
+    EXPECT_FALSE(job_is_left());
+}
+
+// Another version may have files of another size: no reason to start over in a file that somebody uses.
+TEST(SimLimits, AJobOfAnotherVersionIsLeftAloneWhileItRuns)
+{
+    const auto exits = run_processes(2, [](const Rank& rank) {
+        Node me;
+        const std::string file = job_directory() + "/job";
+        struct stat before{};
+        if (rank.number == 0) {
+            me.open(rank, words);
+            const int fd = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+            const uint32_t version = 99;
+            ASSERT_EQ(::fstat(fd, &before), 0);
+            ASSERT_EQ(::pwrite(fd, &version, sizeof version, 8), ssize_t{sizeof version});
+            ASSERT_EQ(::ftruncate(fd, before.st_size + 4096), 0);
+            ::close(fd);
+        }
+        rank.barrier();
+        if (rank.number == 1) {
+            EXPECT_EQ(utofu_create_vcq(0, 0, &me.vcq), UTOFU_ERR_NOT_AVAILABLE);
+            // Nor is it swept by the start of another job.
+            const std::string other = std::string(std::getenv("TOFU_SIM_JOB")) + "-other";
+            const pid_t pid = ::fork();
+            if (pid == 0) {
+                ::setenv("TOFU_SIM_JOB", other.c_str(), 1);
+                ::execl("/proc/self/exe", "sim_processes", "--gtest_filter=SimLimits.DISABLED_Joins",
+                        "--gtest_also_run_disabled_tests", nullptr);
+                ::_exit(127);
+            }
+            int status = -1;
+            EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+            EXPECT_EQ(status, 0);
+        }
+        rank.barrier();
+        if (rank.number == 0) {
+            struct stat after{};
+            EXPECT_EQ(::stat(file.c_str(), &after), 0);
+            EXPECT_EQ(after.st_size, before.st_size + 4096);
+            EXPECT_EQ(me.put(rank, 0), UTOFU_SUCCESS);
+        }
+    });
+    for (const Exit& exit : exits) {
+        EXPECT_TRUE(exit.success()) << exit.errors;
+    }
+    EXPECT_NE(exits[1].errors.find("runs with another version of the simulator"), std::string::npos) << exits[1].errors;
+    EXPECT_FALSE(job_is_left());
+}
+
+TEST(SimLimits, DISABLED_Joins) // of the test above
+{
+    utofu_vcq_hdl_t vcq = 0;
+    EXPECT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+}
+
+} // namespace
+} // namespace tofu::sim::test

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the directory under /dev/shm in which the jobs of this user are, whatever others have put there.
+// Called by: job/job.cc, tools/job_files. Calls: files.
+#pragma once
+
+namespace tofu::sim {
+
+struct BaseDirectory {
+    int fd = -1;
+    char path[64] = {}; // also where there is none: the one that would be made
+};
+
+// Finds the directory of this user; fd stays -1 where there is none. UTOFU_SUCCESS, UTOFU_ERR_BUSY: it is being made or
+// removed, try again, or an error after a line on stderr.
+[[nodiscard]] int find_base_directory(BaseDirectory& base) noexcept;
+// The same, and makes it where there is none.
+[[nodiscard]] int make_base_directory(BaseDirectory& base) noexcept;
+
+} // namespace tofu::sim

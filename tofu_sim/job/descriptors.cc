@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: our files in a process whose descriptors are the program's: it may close all of them, or have none left.
+// Called by: job/, memory/, tni/. Calls: open, fstat.
+#include "job/descriptors.h"
+
+#include <cerrno>
+#include <mutex>
+#include <new>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tofu::sim {
+namespace {
+
+struct Spare {
+    std::mutex mutex; // held while the descriptor is in use
+    KeptFile file;
+};
+constinit Spare spare;
+
+// A file that is nobody else's, so that it is known again.
+int open_spare() noexcept
+{
+    return ::memfd_create("tofu-sim-spare", MFD_CLOEXEC);
+}
+
+} // namespace
+
+void KeptFile::keep(int fd) noexcept
+{
+    struct stat status{};
+    if (fd >= 0 && ::fstat(fd, &status) == 0) {
+        device_ = status.st_dev;
+        inode_ = status.st_ino;
+    }
+    fd_ = fd;
+}
+
+bool KeptFile::is_file(int fd) const noexcept
+{
+    struct stat status{};
+    return fd >= 0 && ::fstat(fd, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
+}
+
+void KeptFile::close() noexcept
+{
+    if (get() >= 0) {
+        ::close(fd_);
+    }
+    fd_ = -1;
+}
+
+BriefFile::BriefFile(const char* path, int flags, int directory) noexcept
+    : fd_(::openat(directory, path, flags | O_CLOEXEC))
+{
+    if (fd_ >= 0 || (errno != EMFILE && errno != ENFILE)) {
+        return;
+    }
+    spare.mutex.lock();
+    spare_ = true;
+    spare.file.close();
+    // Another thread of the program may be faster: then there is none, as before.
+    fd_ = ::openat(directory, path, flags | O_CLOEXEC);
+}
+
+BriefFile::~BriefFile()
+{
+    const int error = errno;
+    if (fd_ >= 0) {
+        ::close(fd_);
+    }
+    if (spare_) {
+        spare.file.keep(open_spare()); // where it fails, the next one tries without
+        spare.mutex.unlock();
+    }
+    errno = error;
+}
+
+bool keep_spare() noexcept
+{
+    const std::lock_guard guard(spare.mutex);
+    if (spare.file.get() < 0) {
+        spare.file.keep(open_spare());
+    }
+    return spare.file.get() >= 0;
+}
+
+void give_up_spare() noexcept
+{
+    const std::lock_guard guard(spare.mutex);
+    spare.file.close();
+}
+
+void reset_spare_in_child() noexcept
+{
+    const KeptFile file = spare.file;
+    new (&spare) Spare;
+    spare.file = file;
+    spare.file.close();
+}
+
+bool is_scarcity(int error) noexcept
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS || error == EAGAIN;
+}
+
+} // namespace tofu::sim

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: our files in a process whose descriptors are the program's: it may close all of them, or have none left.
+// Called by: job/, memory/, tni/. Calls: open, fstat.
+#pragma once
+
+#include <cstdint>
+#include <fcntl.h>
+
+namespace tofu::sim {
+
+// A descriptor that is kept. A program may close what it does not know (close_range after joining) and have a file of
+// its own at the same number later, so that whoever uses it asks each time whether it is still ours.
+class KeptFile {
+  public:
+    // Takes the descriptor over.
+    void keep(int fd) noexcept;
+    // -1: it is not ours any more.
+    [[nodiscard]] int get() const noexcept { return is_file(fd_) ? fd_ : -1; }
+    // Is this descriptor of the same file?
+    [[nodiscard]] bool is_file(int fd) const noexcept;
+    [[nodiscard]] int number() const noexcept { return fd_; }
+    // Closes it, unless it is the program's by now.
+    void close() noexcept;
+
+  private:
+    int fd_ = -1;
+    uint64_t device_ = 0;
+    uint64_t inode_ = 0;
+};
+
+// A file open for the length of a block. Where the program has used up its descriptors, the one that was kept for this
+// serves (keep_spare), for one thread at a time: the others wait, for a few system calls, so that nobody opens two at a
+// time. errno is that of open.
+class BriefFile {
+  public:
+    explicit BriefFile(const char* path, int flags, int directory = AT_FDCWD) noexcept;
+    ~BriefFile();
+    BriefFile(const BriefFile&) = delete;
+    BriefFile& operator=(const BriefFile&) = delete;
+
+    [[nodiscard]] int get() const noexcept { return fd_; }
+    [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
+
+  private:
+    int fd_ = -1;
+    bool spare_ = false;
+};
+
+// Keeps one descriptor for BriefFile; false: there is none.
+[[nodiscard]] bool keep_spare() noexcept;
+void give_up_spare() noexcept;
+// In a forked child, which has but one thread.
+void reset_spare_in_child() noexcept;
+
+// Whether `error` says that this process or the machine has run out of something: nothing is known then of what was
+// asked for.
+[[nodiscard]] bool is_scarcity(int error) noexcept;
+
+} // namespace tofu::sim
