@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: a peer that accesses rank 0's memory whenever rank 0 asks for it.
-// Called by: tests/memory_{life,fork,threads}_test.cc. Calls: tests/memory_harness.
+// Called by: tests/memory_{birth,fork,life,threads}_test.cc. Calls: tests/memory_harness.
 #pragma once
 
 #include "memory_harness.h"

@@ -4,16 +4,15 @@
 //
 // Moved pages are shared mappings, so fork alone would leave parent and child writing into the same memory, where
 // the program expects a copy. Guide 6.1.4.1 permits that a child cannot touch registered pages at all; ours finds
-// in them what they held at fork, as long as no other thread of the parent writes meanwhile: the parent waits in
-// fork until the child has copied. VCQs and registrations are the parent's; a child that calls uTofu is a new process
-// of the job. Children made by vfork, posix_spawn or clone without fork handlers are for exec, and see the parent's
+// in them what they held at fork, as long as no other thread of the parent writes meanwhile: the parent makes the copy
+// before, so that nothing depends on when the child runs, and the child puts it in its place. VCQs and registrations
+// are the parent's; a child that calls uTofu is a new process of the job. Children made by vfork, posix_spawn or clone without fork handlers are for exec, and see the parent's
 // own pages.
 #include "memory/registry.h"
 #include "memory/service.h"
 
 #include <algorithm>
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,7 +20,6 @@
 namespace tofu::sim {
 namespace {
 
-constexpr int fork_wait_ms = 10000;
 constexpr int populate_write = 23; // MADV_POPULATE_WRITE, which older headers lack
 
 // At multiples of this the C library's allocator begins its arenas, of 64 MiB or less.
@@ -33,7 +31,8 @@ struct ForkState {
     SharedWord<uint64_t> impl{0}; // ProcessMemory::Impl*, 0: none
     bool locked = false;
     std::vector<Vma> moved;
-    int pipe[2] = {-1, -1};
+    void* copy = MAP_FAILED; // of all `moved`, one behind the other
+    size_t copy_bytes = 0;
 } state;
 
 ProcessMemory::Impl* current() noexcept
@@ -42,7 +41,7 @@ ProcessMemory::Impl* current() noexcept
 }
 
 // A private mapping of the same file shows the same bytes. They are copied at once (Linux 5.14), or when written, since
-// the parent may give the file's pages back while a child still shows them.
+// the parent may give the file's pages back while others still show them.
 void make_private(const Vma& vma, int fd) noexcept
 {
     (void)::syscall(SYS_mmap, vma.start, vma.end - vma.start, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd,
@@ -140,45 +139,15 @@ bool release_descriptors(ProcessMemory::Impl& impl, const Vma& vma)
 // arenas. Where they lie on moved pages these become private, as release_own_stack does.
 void release_what_libc_writes(ProcessMemory::Impl& impl)
 {
-    Vma vma;
-    for (uint64_t at = 0; impl.vmas.find(at, &vma); at = vma.end)
-        if (impl.arena.is_mapped_by(vma) && release_descriptors(impl, vma))
+    for (const Vma& vma : state.moved)
+        if (release_descriptors(impl, vma))
             impl.republish(vma.start, vma.end);
 }
 
-void before_fork() noexcept
+void find_moved(const ProcessMemory::Impl& impl)
 {
-    ProcessMemory::Impl* impl = current();
-    if (impl == nullptr)
-        return;
-    impl->mutex.lock(); // no move is under way, and the child gets a lock that it can give back
-    state.locked = true;
-    state.moved.clear();
-    if (impl->arena.empty())
-        return;
-    release_own_stack(*impl);
-    release_what_libc_writes(*impl);
-    Vma vma;
-    for (uint64_t at = 0; impl->vmas.find(at, &vma); at = vma.end)
-        if (impl->arena.is_mapped_by(vma))
-            state.moved.push_back(vma);
-    if (!state.moved.empty() && ::pipe2(state.pipe, O_CLOEXEC) != 0)
-        state.pipe[0] = state.pipe[1] = -1; // then the parent does not wait
-}
-
-void after_in_parent() noexcept
-{
-    if (!state.locked)
-        return;
-    if (state.pipe[0] >= 0) {
-        ::close(state.pipe[1]);
-        pollfd end{state.pipe[0], POLLIN, 0};
-        (void)::poll(&end, 1, fork_wait_ms); // the end of file: the child has copied, or died
-        ::close(state.pipe[0]);
-        state.pipe[0] = state.pipe[1] = -1;
-    }
-    state.locked = false;
-    current()->mutex.unlock();
+    impl.vmas.all(&state.moved);
+    std::erase_if(state.moved, [&](const Vma& vma) { return !impl.arena.is_mapped_by(vma); });
 }
 
 bool copy_out(int fd, const Vma& vma, std::byte* to) noexcept
@@ -194,6 +163,56 @@ bool copy_out(int fd, const Vma& vma, std::byte* to) noexcept
     });
 }
 
+void discard_copy() noexcept
+{
+    if (state.copy != MAP_FAILED)
+        ::munmap(state.copy, state.copy_bytes);
+    state.copy = MAP_FAILED;
+}
+
+// Memory that is mapped before fork, for who makes it afterwards in the child shows what the parent has written since.
+void copy_moved(const ProcessMemory::Impl& impl) noexcept
+{
+    state.copy_bytes = 0;
+    for (const Vma& vma : state.moved)
+        state.copy_bytes += vma.end - vma.start;
+    if (state.copy_bytes != 0)
+        state.copy = ::mmap(nullptr, state.copy_bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t at = 0;
+    for (const Vma& vma : state.moved) {
+        if (state.copy != MAP_FAILED && !copy_out(impl.arena.fd(), vma, static_cast<std::byte*>(state.copy) + at))
+            discard_copy();
+        at += vma.end - vma.start;
+    }
+}
+
+void before_fork() noexcept
+{
+    ProcessMemory::Impl* impl = current();
+    if (impl == nullptr)
+        return;
+    impl->mutex.lock(); // no move is under way, and the child gets a lock that it can give back
+    state.locked = true;
+    state.moved.clear();
+    if (impl->arena.empty())
+        return;
+    release_own_stack(*impl);
+    find_moved(*impl);
+    release_what_libc_writes(*impl);
+    find_moved(*impl);
+    copy_moved(*impl);
+}
+
+void after_in_parent() noexcept
+{
+    if (!state.locked)
+        return;
+    discard_copy();
+    state.locked = false;
+    current()->mutex.unlock();
+}
+
 // System calls only: other threads of the parent may have held any lock.
 void after_in_child() noexcept
 {
@@ -202,19 +221,17 @@ void after_in_child() noexcept
         return;
     ProcessMemory::Impl* impl = current();
     state.impl.store_release(0);
+    size_t at = 0;
     for (const Vma& vma : state.moved) {
         const size_t bytes = vma.end - vma.start;
-        void* copy = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (copy == MAP_FAILED || !copy_out(impl->arena.fd(), vma, static_cast<std::byte*>(copy)) ||
-            ::syscall(SYS_mremap, copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, vma.start) == -1)
+        if (state.copy == MAP_FAILED ||
+            ::syscall(SYS_mremap, static_cast<std::byte*>(state.copy) + at, bytes, bytes,
+                      MREMAP_MAYMOVE | MREMAP_FIXED, vma.start) == -1)
             make_private(vma, impl->arena.fd()); // no memory: at least no write goes back
+        at += bytes;
     }
+    state.copy = MAP_FAILED; // all of it is in its place
     impl->mover.close(); // it would act on the parent
-    if (state.pipe[0] >= 0) {
-        ::close(state.pipe[0]);
-        ::close(state.pipe[1]); // the parent goes on
-        state.pipe[0] = state.pipe[1] = -1;
-    }
     state.locked = false;
     impl->mutex.unlock();
 }

@@ -119,6 +119,19 @@ bool VmaQuery::find(uint64_t address, Vma* vma) const noexcept
     return query(fd_, address, covering_or_next, vma, nullptr, 0);
 }
 
+void VmaQuery::all(std::vector<Vma>* vmas) const
+{
+    vmas->clear();
+    Vma vma;
+    for (uint64_t at = 0; !text_ && query(fd_, at, covering_or_next, &vma, nullptr, 0); at = vma.end)
+        vmas->push_back(vma);
+    std::unique_ptr<std::FILE, FileCloser> file(text_ ? std::fopen("/proc/self/maps", "re") : nullptr);
+    char line[PATH_MAX + 256];
+    while (file && std::fgets(line, sizeof line, file.get()) != nullptr)
+        if (parse_line(line, &vma, nullptr))
+            vmas->push_back(vma);
+}
+
 std::string VmaQuery::name(uint64_t address) const
 {
     Vma vma;

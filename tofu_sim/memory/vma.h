@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tofu::sim {
 
@@ -35,6 +36,8 @@ class VmaQuery {
 
     // The mapping that covers `address`, or the next one above it; false: there is none.
     [[nodiscard]] bool find(uint64_t address, Vma* vma) const noexcept;
+    // All mappings, by address; as many questions as mappings, or one look at the text.
+    void all(std::vector<Vma>* vmas) const;
     // Path or name of the mapping that covers `address` as /proc/self/maps shows it; empty: none.
     [[nodiscard]] std::string name(uint64_t address) const;
 
