@@ -29,6 +29,42 @@ for backend in /no/such/library.so nonsense /etc/passwd; do
     echo "$text" | grep -q "${backend##*/}" || fail "FI_TOFU_BACKEND=$backend is not told: $text"
 done
 
+# What each spelling means on a machine without Tofu that has the simulator: where it is not asked for, there is none.
+simulator=${FI_TOFU_BACKEND:?set by make check}
+ask() # fi_info with FI_PROVIDER=$1 and FI_TOFU_BACKEND=$2 (-: not set); the loader finds the simulator
+{
+    (
+        export LD_LIBRARY_PATH=${simulator%/*}
+        if [ "$1" = - ]; then unset FI_PROVIDER; else export FI_PROVIDER=$1; fi
+        if [ "$2" = - ]; then unset FI_TOFU_BACKEND; else export FI_TOFU_BACKEND=$2; fi
+        timeout 20 fi_info 2>&1
+    )
+}
+expect_simulator() # yes or no, said (how often the one line stands there), FI_PROVIDER, FI_TOFU_BACKEND
+{
+    local text
+    text=$(ask "$3" "$4")
+    if [ "$1" = yes ]; then
+        echo "$text" | grep -q 'domain: tofu-sim' || fail "no simulator for FI_PROVIDER=$3 FI_TOFU_BACKEND=$4: $text"
+    else
+        echo "$text" | grep -q '^provider: tofu' && fail "a simulator for FI_PROVIDER=$3 FI_TOFU_BACKEND=$4: $text"
+    fi
+    [ "$(echo "$text" | grep -c 'Tofu interface')" = "$2" ] || fail "lines for FI_PROVIDER=$3 FI_TOFU_BACKEND=$4: $text"
+}
+echo "$info" | grep -q 'domain: tofu-sim' || fail "fi_info does not tell that it is the simulator: $info"
+expect_simulator no 0 - -
+expect_simulator no 0 - auto
+expect_simulator no 0 - ''
+expect_simulator no 1 tofu,tcp -
+expect_simulator yes 1 tofu -
+expect_simulator yes 1 tofu auto
+expect_simulator yes 0 tofu sim
+expect_simulator yes 0 - sim
+expect_simulator yes 0 - "$simulator"
+for backend in SIM Auto 'sim ' utofu libtofucom.so "${simulator%/*}" "${simulator%/*}/nothing.so" "/$(printf '%0300d' 7)"; do
+    expect_simulator no 0 tofu "$backend"
+done
+
 pingpong()
 {
     local port=$1 server status

@@ -51,7 +51,7 @@ bool fits_ep(const fi_ep_attr& hint) noexcept
 
 bool fits_domain(const fi_domain_attr& hint) noexcept
 {
-    if (hint.name != nullptr && std::strcmp(hint.name, domain_name) != 0)
+    if (hint.name != nullptr && std::strcmp(hint.name, domain_name()) != 0)
         return refuse("domain_attr->name");
     if (hint.av_type != FI_AV_UNSPEC && hint.av_type != FI_AV_MAP && hint.av_type != FI_AV_TABLE)
         return refuse("domain_attr->av_type");

@@ -85,7 +85,7 @@ bool fill_domain(fi_domain_attr& domain, int mr_mode, std::size_t vcqs, const fi
 {
     static constexpr fi_domain_attr none{};
     const fi_domain_attr& wish = hint != nullptr ? *hint : none;
-    domain.name = strdup(domain_name);
+    domain.name = strdup(domain_name());
     domain.threading = asked(wish.threading, FI_THREAD_UNSPEC, FI_THREAD_SAFE);
     // Automatic progress costs a thread per domain: for those who ask for it.
     domain.control_progress =
@@ -264,6 +264,14 @@ bool narrow_rx(const fi_rx_attr& asked, std::uint64_t caps, fi_rx_attr& granted)
     const std::uint64_t own = asked.caps != 0 ? asked.caps : caps;
     fill_rx(granted, expand(own), &asked);
     return true;
+}
+
+const char* domain_name() noexcept
+{
+    int error = 0;
+    const vcq::Backend* const backend = vcq::Backend::get(error);
+    // Of the libraries the simulator alone has jobs.
+    return backend != nullptr && backend->functions().job != nullptr ? "tofu-sim" : "tofu-d";
 }
 
 bool find_peer(const char* node, const char* service, EndpointAddress& peer) noexcept

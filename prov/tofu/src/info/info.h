@@ -13,7 +13,8 @@
 namespace tofu {
 
 inline constexpr const char* fabric_name = "tofu";
-inline constexpr const char* domain_name = "tofu-d";
+/// "tofu-d", or "tofu-sim" over the simulator: so that fi_info tells them apart.
+[[nodiscard]] const char* domain_name() noexcept;
 inline constexpr std::uint32_t protocol = 0x746f6675; ///< ep_attr.protocol, a positive int: "tofu"
 
 /// fi_provider.getinfo; fi_getinfo(3). 0, -FI_ENODATA (nothing of ours fits), -FI_EINVAL, -FI_ENOMEM.

@@ -113,8 +113,8 @@ int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* c
 {
     if (info->domain_attr == nullptr || info->fabric_attr == nullptr)
         return -FI_EINVAL;
-    if (info->domain_attr->name != nullptr && std::strcmp(info->domain_attr->name, domain_name) != 0) {
-        TOFU_WARN(FI_LOG_DOMAIN, "domain: there is no %s: use %s\n", info->domain_attr->name, domain_name);
+    if (info->domain_attr->name != nullptr && std::strcmp(info->domain_attr->name, domain_name()) != 0) {
+        TOFU_WARN(FI_LOG_DOMAIN, "domain: there is no %s: use %s\n", info->domain_attr->name, domain_name());
         return -FI_EINVAL;
     }
     auto* made = new (std::nothrow) Domain;

@@ -9,8 +9,8 @@ namespace tofu {
 void define_params() noexcept
 {
     fi_param_define(&provider, "backend", FI_PARAM_STRING,
-                    "The uTofu library to use: auto (the machine's own where a Tofu interface answers, "
-                    "else the simulator), utofu, sim, or the path of a library (default: auto)");
+                    "The uTofu library to use: auto (the machine's own where a Tofu interface answers, else none; the "
+                    "simulator where FI_PROVIDER is tofu alone), utofu, sim, or the path of a library (default: auto)");
     fi_param_define(&provider, "rings", FI_PARAM_SIZE_T,
                     "Rings of an endpoint's message area: how many peers can send to it at a time; memory is "
                     "taken as they do (default: 512)");

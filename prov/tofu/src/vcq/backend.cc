@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 #include <rdma/fi_errno.h>
+#include <strings.h>
 
 #include "provider/log.h"
 #include "provider/param.h"
@@ -157,6 +158,12 @@ bool provider_asked_for() noexcept
     const char* wanted = std::getenv("FI_PROVIDER");
     return wanted != nullptr && std::strstr(wanted, "tofu") != nullptr;
 }
+/// And nobody else: without the simulator the program would have no provider at all.
+bool provider_alone_asked_for() noexcept
+{
+    const char* wanted = std::getenv("FI_PROVIDER");
+    return wanted != nullptr && strcasecmp(wanted, provider.name) == 0; // as libfabric compares
+}
 
 } // namespace
 
@@ -178,18 +185,27 @@ int Backend::load()
             return -FI_ENODATA;
         }
     }
+    if (!library && automatic && !provider_alone_asked_for()) {
+        // A job of a cluster without Tofu is not to run on a simulator because it is installed there.
+        static constexpr const char* text =
+            "no Tofu interface here: run on a compute node that has one, or set FI_TOFU_BACKEND=sim for the simulator";
+        if (provider_asked_for())
+            complain("%s", text);
+        else
+            TOFU_INFO(FI_LOG_CORE, "%s\n", text);
+        return -FI_ENODATA;
+    }
     if (!library && (automatic || std::strcmp(wanted, "sim") == 0)) {
         library = find_simulator(path_, sizeof(path_));
         if (!library) {
-            static constexpr const char* text =
-                "no uTofu library: neither a Tofu interface nor the simulator's libtofucom.so is here; "
-                "install it or give its path in FI_TOFU_BACKEND";
-            if (!automatic || provider_asked_for())
-                complain("%s", text);
-            else
-                TOFU_INFO(FI_LOG_CORE, "%s\n", text);
+            complain("no uTofu library: neither a Tofu interface nor the simulator's libtofucom.so is here; install it "
+                     "or give its path in FI_TOFU_BACKEND");
             return -FI_ENODATA;
         }
+        if (automatic)
+            complain("FI_PROVIDER=tofu without a Tofu interface: this is the simulator, %s; FI_TOFU_BACKEND=sim says "
+                     "that it is meant",
+                     path_);
     }
     if (!library) {
         if (std::strchr(wanted, '/') == nullptr) {
