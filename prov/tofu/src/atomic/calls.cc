@@ -45,7 +45,7 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
             (call.family == Family::base || call.result) &&
             (call.family != Family::compare || call.compare)) [[likely]] {
             const ssize_t rc =
-                !engine.keys_are_final() ? submit_by_directory(ep, how, call)
+                !engine.short_way().is_open() ? submit_by_directory(ep, how, call)
                 : call.silent && engine.short_inject() ? inject_native(ep, how, call)
                                                        : submit_native(ep, how, call);
             if (rc != not_native) [[likely]]

@@ -193,13 +193,11 @@ int AtomicEngine::open() noexcept
                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
     runner_.set_ordered((endpoint_.tx_attr().msg_order & orders) != 0);
-    const bool by_directory = endpoint_.remote_keys().by_directory();
     runner_.set_resolve(&resolve_anew);
     native_flags_ = vcq::Vcq::delivered_flags(runner_.ordered(), false);
     inject_flags_ = vcq::Vcq::flags_of(runner_.ordered(), false);
-    keys_are_final_ = !by_directory;
-    short_inject_ =
-        !by_directory && endpoint_.counters().write == nullptr && !endpoint_.shares_vcq();
+    short_way_.open(endpoint_.av(), endpoint_.remote_keys());
+    short_inject_ = endpoint_.counters().write == nullptr && !endpoint_.shares_vcq();
     return 0;
 }
 
@@ -277,7 +275,7 @@ int AtomicEngine::resolve(const Peer& peer, std::uint64_t key, std::uint64_t add
     const int rc = endpoint_.remote_keys().resolve(peer, key, address, length, access, target);
     if (rc == 0 && target.vcq != peer.home && !runner_.crossing().begun()) [[unlikely]] {
         runner_.crossing().begin();
-        keys_are_final_ = short_inject_ = false; // the ways that do not look where the last one went
+        short_way_.shut();
     }
     return rc;
 }

@@ -78,7 +78,7 @@ class AtomicEngine {
     [[nodiscard]] bool posts_unattended() const noexcept { return unattended_; }
     [[nodiscard]] unsigned long native_flags() const noexcept { return native_flags_; }
     [[nodiscard]] unsigned long inject_flags() const noexcept { return inject_flags_; }
-    [[nodiscard]] bool keys_are_final() const noexcept { return keys_are_final_; }
+    [[nodiscard]] const ShortWay& short_way() const noexcept { return short_way_; }
     /// What goes out unattended can be neither counted nor tried again.
     [[nodiscard]] bool short_inject() const noexcept { return short_inject_; }
 
@@ -88,7 +88,7 @@ class AtomicEngine {
     Endpoint& endpoint_;
     unsigned long native_flags_ = 0;
     unsigned long inject_flags_ = 0;
-    bool keys_are_final_ = false;
+    ShortWay short_way_;
     bool short_inject_ = false;
     bool unattended_ = false;
     AtomicRunner runner_;

@@ -153,17 +153,14 @@ inline constexpr ssize_t not_native = 1;
                                                     const PlainCall& call) noexcept
 {
     AtomicEngine& engine = ep.atomic_engine();
-    const Peer* const peer = ep.av().find(call.to);
-    const utofu_stadd_t stadd = call.key + call.address; // remote/keys.h
-    if (peer == nullptr || (stadd & (how.size - 1u)) || directory::is_listed(call.key) ||
-        peer->counts_events) [[unlikely]]
-        // an error, a complex number across two words, a key that has to be looked up, an event to be paid for
+    Target target;
+    if (engine.short_way().resolve(call.to, call.key, call.address, target) == nullptr ||
+        (target.stadd & (how.size - 1u))) [[unlikely]] // an error, or a complex number across two words
         return not_native;
-    const utofu_vcq_id_t home = peer->home;
     const std::uint8_t place = ep.vcq().next_place();
     if (place == 0) [[unlikely]]
         return refused(ep, vcq::Post::busy);
-    if (!engine.runner().open_for_native(home)) [[unlikely]]
+    if (!engine.runner().open_for_native(target.vcq)) [[unlikely]]
         return not_native;
     QuickOp& op = ep.quick()[place];
     const bool base = call.family == Family::base;
@@ -171,12 +168,12 @@ inline constexpr ssize_t not_native = 1;
     op.context = call.context;
     if (!base) {
         op.result = call.result;
-        op.home = home;
-        op.stadd = stadd;
+        op.home = target.vcq;
+        op.stadd = target.stadd;
         op.reads = how.reads;
     }
     const vcq::Post posted =
-        post_native(ep.vcq(), how, call, home, stadd, {&op, engine.native_flags()});
+        post_native(ep.vcq(), how, call, target.vcq, target.stadd, {&op, engine.native_flags()});
     return posted == vcq::Post::done ? 0 : refused(ep, posted);
 }
 
@@ -185,18 +182,17 @@ inline constexpr ssize_t not_native = 1;
                                                     const PlainCall& call) noexcept
 {
     AtomicEngine& engine = ep.atomic_engine();
-    const Peer* const peer = ep.av().find(call.to);
-    const utofu_stadd_t stadd = call.key + call.address; // a key of ours: remote/keys.h
-    if (peer == nullptr || (stadd & (how.size - 1u)) || peer->counts_events ||
-        !engine.runner().open_for_native(peer->home)) [[unlikely]]
+    Target target;
+    if (engine.short_way().resolve(call.to, call.key, call.address, target) == nullptr ||
+        (target.stadd & (how.size - 1u)) || !engine.runner().open_for_native(target.vcq)) [[unlikely]]
         return not_native;
     engine.unattended();
     const auto code = static_cast<utofu_armw_op>(how.code);
     const std::uint64_t operand = word_at(call.operand, how.size);
     const vcq::Post posted =
-        how.size == 8 ? ep.vcq().armw8_unattended(peer->home, code, operand, stadd, engine.inject_flags())
-                      : ep.vcq().armw4_unattended(peer->home, code, static_cast<std::uint32_t>(operand),
-                                                  stadd, engine.inject_flags());
+        how.size == 8 ? ep.vcq().armw8_unattended(target.vcq, code, operand, target.stadd, engine.inject_flags())
+                      : ep.vcq().armw4_unattended(target.vcq, code, static_cast<std::uint32_t>(operand),
+                                                  target.stadd, engine.inject_flags());
     return posted == vcq::Post::done ? 0 : refused(ep, posted);
 }
 

@@ -64,7 +64,7 @@ class RemoteKeys {
                               std::size_t length, std::uint64_t access, Target& target) noexcept
     {
         if (!by_directory(key)) [[likely]] {
-            target = {peer.home, key + address};
+            target = by_bias(peer, key, address);
             return 0;
         }
         return resolve_by_directory(peer, key, address, length, access, target);
@@ -81,6 +81,12 @@ class RemoteKeys {
     }
 
   private:
+    friend class ShortWay;
+    /// Where a key that is a bias leads.
+    static Target by_bias(const Peer& peer, std::uint64_t key, std::uint64_t address) noexcept
+    {
+        return {peer.home, key + address};
+    }
     struct Lookup;
     struct Known;
     /// An annex of a peer, by its number.
@@ -113,6 +119,37 @@ class RemoteKeys {
     unsigned evicted_ = 0;
     std::vector<std::unique_ptr<Lookup>> lookups_;
     std::map<Annex, utofu_vcq_id_t> annexes_; ///< of peers, proved to be theirs
+};
+
+/// The door to peers' memory for what is a single communication and is never tried again. All short ways of rma and
+/// atomic go through it, so that what they may not do is decided in one place; who finds it shut goes the long way,
+/// which does it or says why not. An engine has one, under the endpoint's lock.
+class ShortWay {
+  public:
+    /// Open where keys are the provider's.
+    void open(const AddressVector& av, const RemoteKeys& keys) noexcept
+    {
+        av_ = &av;
+        open_ = !keys.by_directory();
+    }
+    /// For good: an annex was met, and the short ways do not look where the last operation went.
+    void shut() noexcept { open_ = false; }
+    [[nodiscard]] bool is_open() const noexcept { return open_; }
+    /// The peer, and where [address, ...) of it is; null: shut for this peer or this key. A key that is no bias has to
+    /// be looked up, an event at a peer that counts them has to be paid for.
+    [[nodiscard, gnu::always_inline]] const Peer* resolve(fi_addr_t to, std::uint64_t key, std::uint64_t address,
+                                                          Target& target) const noexcept
+    {
+        const Peer* const peer = av_->find(to);
+        if (!open_ || peer == nullptr || peer->counts_events || directory::is_listed(key)) [[unlikely]]
+            return nullptr;
+        target = RemoteKeys::by_bias(*peer, key, address);
+        return peer;
+    }
+
+  private:
+    const AddressVector* av_ = nullptr;
+    bool open_ = false;
 };
 
 } // namespace tofu

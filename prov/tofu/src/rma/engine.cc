@@ -44,7 +44,6 @@ void gather(std::byte* to, const iovec* from, std::size_t count) noexcept
 RmaEngine::RmaEngine(Endpoint& endpoint) noexcept
     : endpoint_(endpoint),
       vcq_(endpoint.vcq()),
-      av_(&endpoint.av()),
       crossing_(endpoint.vcq()),
       ops_(std::max<std::size_t>(endpoint.tx_attr().size, 64)),
       bounces_(endpoint.vcq())
@@ -63,10 +62,9 @@ int RmaEngine::open() noexcept
     inject_flags_ = vcq::Vcq::flags_of(strong_writes_, false);
     write_flags_ = vcq::Vcq::delivered_flags(strong_writes_, false);
     read_flags_ = vcq::Vcq::delivered_flags(strong_reads_, false);
-    quick_ = !endpoint_.remote_keys().by_directory();
+    short_way_.open(endpoint_.av(), endpoint_.remote_keys());
     // What goes out unattended can be neither counted nor tried again.
-    plain_inject_ =
-        quick_ && endpoint_.counters().write == nullptr && !endpoint_.shares_vcq();
+    plain_inject_ = endpoint_.counters().write == nullptr && !endpoint_.shares_vcq();
     return 0;
 }
 
@@ -164,7 +162,7 @@ int RmaEngine::resolve(RmaOp& op) noexcept
             return ret;
         if (op.remote_at[i].vcq != op.peer.home && !crossing_.begun()) [[unlikely]] {
             crossing_.begin();
-            quick_ = plain_inject_ = false; // which do not look where the last one went
+            short_way_.shut();
         }
     }
     return 0;
@@ -314,17 +312,11 @@ void RmaEngine::send_data_at_once(RmaOp& op) noexcept
 ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                           std::uint64_t key) noexcept
 {
+    Target target;
     if (plain_inject_ && length - 1 < max_inline_ && data != nullptr &&
-        !directory::is_listed(key)) [[likely]] {
-        const Peer* peer = av_->find(to);
-        if (peer == nullptr) [[unlikely]]
-            return -FI_EINVAL;
-        if (peer->counts_events || waiting_.may_hold(peer->home)) [[unlikely]] // events are paid for
-            return inject_slowly(data, length, to, address, key);
+        short_way_.resolve(to, key, address, target) != nullptr && !waiting_.may_hold(target.vcq)) [[likely]] {
         unattended_ = true;
-        // The key is a bias: STADD = key + address (remote/keys.h).
-        if (vcq_.put_unattended(peer->home, data, key + address, length, inject_flags_) ==
-            vcq::Post::done) [[likely]]
+        if (vcq_.put_unattended(target.vcq, data, target.stadd, length, inject_flags_) == vcq::Post::done) [[likely]]
             return 0;
     }
     return inject_slowly(data, length, to, address, key);

@@ -164,9 +164,8 @@ class RmaEngine {
     // What fi_inject_write looks at, together.
     Endpoint& endpoint_;
     vcq::Vcq& vcq_;
-    AddressVector* av_;
+    ShortWay short_way_;
     bool plain_inject_ = false; ///< fi_inject_write may go out unattended
-    bool quick_ = false;        ///< keys are final: nothing is ever tried again
     std::size_t max_inline_ = 0;
     unsigned long inject_flags_ = 0;
     unsigned long write_flags_ = 0;

@@ -61,10 +61,10 @@ ssize_t RmaEngine::write_quickly(const void* data, std::size_t length, fi_addr_t
                                  std::uint64_t address, std::uint64_t key, void* context,
                                  std::uint64_t flags) noexcept
 {
-    const Peer* const peer = av_->find(to);
+    Target target;
     // A length of 0 becomes the largest one.
-    if (!quick_ || length - 1 >= max_inline_ || data == nullptr || peer == nullptr || waiting_.may_hold(peer->home) ||
-        peer->counts_events || (flags & long_flags) != 0 || directory::is_listed(key)) [[unlikely]]
+    if (length - 1 >= max_inline_ || data == nullptr || (flags & long_flags) != 0 ||
+        short_way_.resolve(to, key, address, target) == nullptr || waiting_.may_hold(target.vcq)) [[unlikely]]
         return not_quick;
     const std::uint8_t place = vcq_.next_place();
     if (place == 0) [[unlikely]]
@@ -73,17 +73,17 @@ ssize_t RmaEngine::write_quickly(const void* data, std::size_t length, fi_addr_t
     op.notify = endpoint_.tx().reports(flags) ? &quick_done<false, true> : &quick_done<false, false>;
     op.context = context;
     const vcq::Attended how{&op, write_flags_};
-    const vcq::Post posted = vcq_.put_inline(peer->home, data, key + address, length, how);
+    const vcq::Post posted = vcq_.put_inline(target.vcq, data, target.stadd, length, how);
     return posted == vcq::Post::done ? 0 : quick_refused(posted);
 }
 
 ssize_t RmaEngine::read_quickly(void* to, std::size_t length, fi_addr_t from, std::uint64_t address,
                                 std::uint64_t key, void* context, std::uint64_t flags) noexcept
 {
-    const Peer* const peer = av_->find(from);
-    if (!quick_ || length - 1 >= max_quick_read || to == nullptr || peer == nullptr || waiting_.may_hold(peer->home) ||
-        peer->counts_events || (flags & long_flags) != 0 || directory::is_listed(key) || (!landing_ && !make_landing()))
-        [[unlikely]]
+    Target target;
+    if (length - 1 >= max_quick_read || to == nullptr || (flags & long_flags) != 0 ||
+        short_way_.resolve(from, key, address, target) == nullptr || waiting_.may_hold(target.vcq) ||
+        (!landing_ && !make_landing())) [[unlikely]]
         return not_quick;
     const std::uint8_t place = vcq_.next_place();
     if (place == 0) [[unlikely]]
@@ -94,8 +94,8 @@ ssize_t RmaEngine::read_quickly(void* to, std::size_t length, fi_addr_t from, st
     op.result = to;
     op.length = length;
     const vcq::Attended how{&op, read_flags_};
-    const vcq::Post posted = vcq_.get(peer->home, landing_stadd_ + place * max_quick_read,
-                                      key + address, length, how);
+    const vcq::Post posted = vcq_.get(target.vcq, landing_stadd_ + place * max_quick_read,
+                                      target.stadd, length, how);
     return posted == vcq::Post::done ? 0 : quick_refused(posted);
 }
 
