@@ -7,6 +7,8 @@
 
 #include <rdma/fi_errno.h>
 
+#include "vcq/places.h"
+
 namespace tofu::vcq {
 
 namespace {
@@ -80,20 +82,25 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     const Functions& f = backend.functions();
     utofu_vcq_hdl_t handle = 0;
     int code = UTOFU_ERR_FULL;
+    // The first VCQ of a domain is its home, which peers send to.
+    const places::Place place =
+        places::take(backend, spread == 0 ? places::Traffic::in : places::Traffic::out);
+    const auto tni = static_cast<unsigned>(places::tni_of(place, backend.tni_count()));
     // Alone on its CQ, a VCQ needs no lock of the library's beside that of its owner (guide 3.3.4.1). Such CQs
     // are few: only the first VCQs of a domain.
     if (thread_safe && spread < exclusive_most)
-        code = create_alone(f, backend, spread, handle);
+        code = create_alone(f, backend, tni, handle);
     if (code != UTOFU_SUCCESS)
-        code = create(f, backend, spread, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, handle);
-    if (code != UTOFU_SUCCESS)
-        return fi_code_of(code);
+        code = create(f, backend, tni, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, handle);
     utofu_vcq_id_t id = 0;
-    code = f.query_vcq_id(handle, &id);
+    if (code == UTOFU_SUCCESS)
+        if (code = f.query_vcq_id(handle, &id); code != UTOFU_SUCCESS)
+            f.free_vcq(handle);
     if (code != UTOFU_SUCCESS) {
-        f.free_vcq(handle);
+        places::give(place);
         return fi_code_of(code);
     }
+    places::keep(place, handle);
     backend_ = &backend;
     functions_ = &f;
     handle_ = handle;
@@ -152,6 +159,7 @@ void Vcq::close() noexcept
         return;
     drain();
     functions_->free_vcq(handle_);
+    places::forget(handle_);
     handle_ = 0;
     id_ = 0;
 }

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See places.h. fcntl(2), open file description locks. The file is empty and one for each user: its bytes are the
+// places of all nodes and jobs, which the simulator has several of on one machine.
+#include "vcq/places.h"
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tofu::vcq::places {
+namespace {
+
+constexpr unsigned most = 1024;    ///< places of a kind: a node of Tofu-D has 432 VCQs with eight to a CQ
+constexpr unsigned tries = 8;      ///< to open the file, where others remove it at the same time
+constexpr std::size_t owners = 1024; ///< VCQs of a process whose place is remembered
+
+/// The process's number on its node, as launchers tell it: Open MPI and PMIx, MPICH's Hydra, PALS, Slurm, Flux.
+unsigned local_rank() noexcept
+{
+    for (const char* name : {"PMIX_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID",
+                             "SLURM_LOCALID", "FLUX_TASK_LOCAL_ID"}) {
+        const char* const text = std::getenv(name);
+        char* end = nullptr;
+        const unsigned long rank = text != nullptr ? std::strtoul(text, &end, 10) : 0;
+        if (text != nullptr && end != text && *end == '\0' && rank < most)
+            return static_cast<unsigned>(rank);
+    }
+    return 0;
+}
+
+/// Stands for the node within its job: where the bytes of its places begin.
+off_t first_byte(const Backend& backend, Traffic traffic) noexcept
+{
+    const Functions& f = backend.functions();
+    std::uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
+    const auto add = [&hash](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3u; };
+    for (const char* job = f.job != nullptr ? f.job() : nullptr; job != nullptr && *job != '\0'; job++)
+        add(static_cast<unsigned char>(*job));
+    std::uint8_t coords[6] = {};
+    if (f.query_my_coords != nullptr)
+        (void)f.query_my_coords(coords);
+    for (const std::uint8_t coordinate : coords)
+        add(coordinate);
+    return static_cast<off_t>((hash & 0xffffffffffff) * 2 + static_cast<unsigned>(traffic)) * most;
+}
+
+bool lock(int file, short type, off_t from, off_t bytes) noexcept
+{
+    struct flock request{};
+    request.l_type = type;
+    request.l_whence = SEEK_SET;
+    request.l_start = from;
+    request.l_len = bytes;
+    return fcntl(file, F_OFD_SETLK, &request) == 0;
+}
+
+class Table {
+  public:
+    Place take(const Backend& backend, Traffic traffic) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        renew_after_fork();
+        const auto kind = static_cast<unsigned>(traffic);
+        const off_t first = first_byte(backend, traffic);
+        for (unsigned attempt = 0; attempt < tries && open(); attempt++) {
+            for (unsigned n = 0; n < most; n++) {
+                // The locks of one description do not meet each other: what is ours already we know.
+                if (held_[kind][n] || !lock(file_, F_WRLCK, first + n, 1))
+                    continue;
+                if (users_ == 0 && is_removed()) // between our open() and the lock: nobody else will look there
+                    break;
+                held_[kind].set(n);
+                first_[kind] = first;
+                users_++;
+                return {traffic, n, true};
+            }
+            if (users_ != 0)
+                break; // all are taken
+            drop();
+        }
+        return {traffic, (local_rank() + blind_[kind]++) % most, false};
+    }
+
+    void give(const Place& place) noexcept
+    {
+        if (!place.held)
+            return;
+        std::lock_guard guard(mutex_);
+        const auto kind = static_cast<unsigned>(place.traffic);
+        if (owner_ != getpid() || !held_[kind][place.number])
+            return;
+        held_[kind].reset(place.number);
+        (void)lock(file_, F_UNLCK, first_[kind] + place.number, 1);
+        // The last one of all puts out the light: nobody else has a byte.
+        if (--users_ == 0) {
+            if (lock(file_, F_WRLCK, 0, 0) && !is_removed())
+                (void)unlink(path_);
+            drop();
+        }
+    }
+
+    void keep(const Place& place, utofu_vcq_hdl_t vcq) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        for (Owner& owner : owners_)
+            if (owner.vcq == 0) {
+                owner = {vcq, place};
+                return;
+            }
+    }
+    Place forget(utofu_vcq_hdl_t vcq) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        for (Owner& owner : owners_)
+            if (owner.vcq == vcq) {
+                owner.vcq = 0;
+                return owner.place;
+            }
+        return {Traffic::in, 0, false};
+    }
+
+  private:
+    struct Owner {
+        utofu_vcq_hdl_t vcq;
+        Place place;
+    };
+
+    /// A child of fork shares the description, and with it the parent's places: it takes a file of its own.
+    void renew_after_fork() noexcept
+    {
+        if (owner_ == getpid())
+            return;
+        owner_ = getpid();
+        drop();
+        held_ = {};
+        owners_ = {};
+        users_ = 0;
+    }
+    bool open() noexcept
+    {
+        if (file_ >= 0)
+            return true;
+        std::snprintf(path_, sizeof(path_), "/dev/shm/tofu-fi-%u", geteuid());
+        file_ = ::open(path_, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        struct stat found{};
+        if (file_ >= 0 && (fstat(file_, &found) != 0 || found.st_uid != geteuid() || !S_ISREG(found.st_mode)))
+            drop();
+        return file_ >= 0;
+    }
+    [[nodiscard]] bool is_removed() const noexcept
+    {
+        struct stat found{};
+        return fstat(file_, &found) != 0 || found.st_nlink == 0;
+    }
+    void drop() noexcept
+    {
+        if (file_ >= 0)
+            ::close(file_);
+        file_ = -1;
+    }
+
+    std::mutex mutex_;
+    pid_t owner_ = 0;
+    int file_ = -1;
+    unsigned users_ = 0;
+    unsigned blind_[2] = {};
+    off_t first_[2] = {};
+    std::array<std::bitset<most>, 2> held_;
+    std::array<Owner, owners> owners_{};
+    char path_[64] = {};
+};
+
+constinit Table table;
+
+} // namespace
+
+Place take(const Backend& backend, Traffic traffic) noexcept
+{
+    return table.take(backend, traffic);
+}
+
+void give(const Place& place) noexcept
+{
+    table.give(place);
+}
+
+void keep(const Place& place, utofu_vcq_hdl_t vcq) noexcept
+{
+    table.keep(place, vcq);
+}
+
+void forget(utofu_vcq_hdl_t vcq) noexcept
+{
+    give(table.forget(vcq));
+}
+
+} // namespace tofu::vcq::places
