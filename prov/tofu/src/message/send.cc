@@ -139,6 +139,8 @@ vcq::Post Messenger::put_block(Channel& ch, const PacketWriter& packet, Hold& bl
     return post;
 }
 
+static_assert(max_eager <= BouncePool::large_size);
+
 /// Payload into the slots behind, then the header in order: it is seen last.
 ssize_t Messenger::put_long(Channel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
                             SendRequest* delivered) noexcept

@@ -194,6 +194,10 @@ void Messenger::on_header(Channel& ch, const vcq::Notice& notice) noexcept
     }
     ch.geometry = {header.ring_count, header.ring_slots};
     if (!ch.geometry.valid()) {
+        TOFU_WARN(FI_LOG_EP_CTRL,
+                  "endpoint %u: peer 0x%llx claims %u rings of %u slots, which cannot be: use the same release of the "
+                  "provider on all nodes\n",
+                  ep_.index(), static_cast<unsigned long long>(ch.peer.home), header.ring_count, header.ring_slots);
         fail(ch, FI_EIO, 0);
         return;
     }

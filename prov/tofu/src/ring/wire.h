@@ -71,8 +71,9 @@ enum class ReturnStatus : std::uint32_t {
 };
 
 /// The end of a rendezvous or of an acknowledged message, in the sender's area: (seq << 32) | status. The
-/// status is a positive FI_E* or 0.
+/// status is a positive FI_E* or 0, or fin_pending: the sender waits, and its memory may be read.
 using FinWord = std::uint64_t;
+inline constexpr std::uint32_t fin_pending = 0xffffffff;
 constexpr FinWord fin_word(std::uint32_t seq, std::uint32_t status)
 {
     return (std::uint64_t{seq} << 32) | status;
@@ -87,6 +88,9 @@ inline constexpr std::uint64_t claims_offset = fins_offset + fin_count * sizeof(
 inline constexpr unsigned min_ring_slots = 16;
 inline constexpr unsigned max_ring_slots = 4096;
 inline constexpr unsigned max_ring_count = 65536;
+/// No payload through a ring is longer, however large the peer says its rings are: the sender gathers it into a block of
+/// its own first (BouncePool::large_size), and Control::length has 16 bits.
+inline constexpr std::uint32_t max_eager = 8192;
 
 /// Offsets of what depends on the geometry.
 struct Geometry {
@@ -116,7 +120,8 @@ struct Geometry {
     /// long_slots) needs no more than half of the ring, while up to a quarter may be unreported.
     [[nodiscard]] constexpr std::uint32_t eager_limit() const
     {
-        return ring_slots / 4 * slot_size;
+        constexpr auto limit = static_cast<std::uint32_t>(max_eager / slot_size);
+        return (ring_slots / 4 < limit ? ring_slots / 4 : limit) * slot_size;
     }
     /// Slots taken out before the receiver reports them.
     [[nodiscard]] constexpr std::uint32_t report_after() const { return ring_slots / 4; }
@@ -162,7 +167,7 @@ struct Control {
     std::uint16_t length;///< eager, long_eager: bytes of payload; rts: segments; bye: bye_for_*
     std::uint32_t seq;   ///< number of this slot's use: counts slots, from seq_base + 1
 };
-static_assert(sizeof(Control) == 8);
+static_assert(sizeof(Control) == 8 && max_eager <= UINT16_MAX);
 
 struct Hello {
     std::uint64_t nonce;        ///< of the sender's domain
