@@ -164,7 +164,7 @@ int SharedTransmit::close() noexcept
 
 SharedReceive::SharedReceive(Domain& domain, const fi_rx_attr& attr) noexcept
     : domain_(&domain), attr_(attr),
-      queue_(attr.size, (attr.caps & FI_DIRECTED_RECV) != 0, min_multi_recv_)
+      queue_((attr.caps & FI_DIRECTED_RECV) != 0, min_multi_recv_)
 {
 }
 

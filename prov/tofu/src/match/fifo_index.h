@@ -5,7 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <memory>
+#include <new>
 
 namespace tofu::proto {
 
@@ -25,40 +26,39 @@ struct MatchKey {
     }
 };
 
-/// Links of an element of T in one FifoIndex.
+/// Links of an element of T in one FifoIndex. The oldest with a key is the head of its queue.
 template <class T>
 struct FifoLinks {
-    MatchKey key{};
-    T* next_head = nullptr; ///< heads only: other keys of the bucket
-    T** from = nullptr;     ///< heads only: what points here, the bucket or another head's next_head
     T* next = nullptr;      ///< the same key, younger
-    T* prev = nullptr;      ///< the same key, older; null for the head
-    T* last = nullptr;      ///< heads only: the youngest
+    T* end = nullptr;       ///< head: the youngest; else the same key, older
+    T* next_head = nullptr; ///< heads only: other keys of the bucket
+    T** from = nullptr;     ///< head: what points here, the bucket or another head's next_head; else null
 };
 
-template <class T, FifoLinks<T> T::*Links>
+/// `Key` tells an element's key, which does not change while it is in here.
+template <class T, FifoLinks<T> T::*Links, MatchKey (*Key)(const T&) noexcept>
 class FifoIndex {
   public:
-    FifoIndex() : buckets_(std::size_t{1} << initial_bits) {}
+    FifoIndex() : buckets_(new T*[std::size_t{1} << initial_bits]()) {}
 
-    void push(T& item, const MatchKey& key) noexcept
+    void push(T& item) noexcept
     {
         FifoLinks<T>& l = item.*Links;
+        const MatchKey key = Key(item);
         T** bucket = bucket_of(key);
-        l.key = key;
         l.next = nullptr;
         count_++;
         if (T* head = find(*bucket, key)) {
-            T* last = (head->*Links).last;
-            l.prev = last;
-            (last->*Links).next = &item;
-            (head->*Links).last = &item;
+            FifoLinks<T>& h = head->*Links;
+            l.from = nullptr;
+            l.end = h.end;
+            (h.end->*Links).next = &item;
+            h.end = &item;
             return;
         }
-        l.prev = nullptr;
-        l.last = &item;
+        l.end = &item;
         insert_head(item, bucket);
-        if (++heads_ > buckets_.size()) [[unlikely]]
+        if (++heads_ >> (64 - shift_) != 0) [[unlikely]]
             grow();
     }
 
@@ -70,30 +70,25 @@ class FifoIndex {
         FifoLinks<T>& l = item.*Links;
         count_--;
         T* const heir = l.next;
-        if (l.prev != nullptr) { // not the head
-            (l.prev->*Links).next = heir;
-            if (heir != nullptr)
-                (heir->*Links).prev = l.prev;
-            else
-                (front(l.key)->*Links).last = l.prev;
+        if (l.from == nullptr) { // not the head
+            (l.end->*Links).next = heir;
+            ((heir != nullptr ? heir : front(Key(item)))->*Links).end = l.end;
             return;
         }
         T* const other = l.next_head;
+        T** next = l.from;
         if (heir != nullptr) {
             FifoLinks<T>& h = heir->*Links;
-            h.prev = nullptr;
-            h.last = l.last;
-            h.next_head = other;
+            h.end = l.end;
             h.from = l.from;
             *l.from = heir;
-            if (other != nullptr)
-                (other->*Links).from = &h.next_head;
-            return;
+            next = &h.next_head;
+        } else {
+            heads_--;
         }
-        heads_--;
-        *l.from = other;
+        *next = other;
         if (other != nullptr)
-            (other->*Links).from = l.from;
+            (other->*Links).from = next;
     }
 
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
@@ -102,8 +97,8 @@ class FifoIndex {
     template <class Wanted>
     [[nodiscard]] T* find_if(Wanted wanted) const noexcept
     {
-        for (T* head : buckets_)
-            for (; head != nullptr; head = (head->*Links).next_head)
+        for (std::size_t i = 0; i >> (64 - shift_) == 0; i++)
+            for (T* head = buckets_[i]; head != nullptr; head = (head->*Links).next_head)
                 for (T* item = head; item != nullptr; item = (item->*Links).next)
                     if (wanted(*item))
                         return item;
@@ -113,13 +108,10 @@ class FifoIndex {
   private:
     static constexpr unsigned initial_bits = 8;
 
-    [[nodiscard]] T** bucket_of(const MatchKey& key) const noexcept
-    {
-        return const_cast<T**>(buckets_.data()) + (key.hash() >> shift_);
-    }
+    [[nodiscard]] T** bucket_of(const MatchKey& key) const noexcept { return &buckets_[key.hash() >> shift_]; }
     [[nodiscard]] static T* find(T* head, const MatchKey& key) noexcept
     {
-        while (head != nullptr && !((head->*Links).key == key))
+        while (head != nullptr && !(Key(*head) == key))
             head = (head->*Links).next_head;
         return head;
     }
@@ -133,20 +125,24 @@ class FifoIndex {
         *bucket = &item;
     }
 
+    /// Without memory for more buckets, those that are there have longer chains.
     [[gnu::noinline]] void grow() noexcept
     {
-        std::vector<T*> old(buckets_.size() * 4);
+        const std::size_t size = std::size_t{1} << (64 - shift_);
+        std::unique_ptr<T*[]> old(new (std::nothrow) T*[size * 4]());
+        if (old == nullptr)
+            return;
         old.swap(buckets_);
         shift_ -= 2;
-        for (T* head : old)
-            while (head != nullptr) {
+        for (std::size_t i = 0; i < size; i++)
+            for (T* head = old[i]; head != nullptr;) {
                 T* next = (head->*Links).next_head;
-                insert_head(*head, bucket_of((head->*Links).key));
+                insert_head(*head, bucket_of(Key(*head)));
                 head = next;
             }
     }
 
-    std::vector<T*> buckets_;
+    std::unique_ptr<T*[]> buckets_; ///< 2^(64 - shift_)
     unsigned shift_ = 64 - initial_bits; ///< of a hash, to the number of its bucket
     std::size_t heads_ = 0;
     std::size_t count_ = 0;

@@ -45,8 +45,8 @@ void Matcher::keep(Arrived& m) noexcept
     (last_ != nullptr ? last_->next : first_) = &m;
     last_ = &m;
     arrived_++;
-    by_both_.push(m, {m.source, m.tag, 0});
-    by_tag_.push(m, {0, m.tag, 0});
+    by_both_.push(m);
+    by_tag_.push(m);
 }
 
 void Matcher::drop(Arrived& m) noexcept

@@ -24,8 +24,17 @@ struct Posted {
     std::uint64_t tag = 0;
     std::uint64_t ignore = 0; ///< bits of the tag that do not matter
     std::uint64_t order = 0;  ///< when it was posted
-    std::uint32_t kind = 0;
     FifoLinks<Posted> links;
+    std::uint32_t kind = 0;
+
+    static constexpr unsigned max_kinds = 16;
+    static constexpr std::uint32_t overflow_kind = max_kinds;
+    [[nodiscard]] static MatchKey key(const Posted& r) noexcept
+    {
+        if (r.kind == overflow_kind) [[unlikely]]
+            return {0, 0, overflow_kind};
+        return {r.source, r.tag & ~r.ignore, r.kind};
+    }
 };
 
 /// Base of a message nobody waited for yet.
@@ -36,6 +45,9 @@ struct Arrived {
     Arrived* prev = nullptr;
     FifoLinks<Arrived> by_both;
     FifoLinks<Arrived> by_tag;
+
+    [[nodiscard]] static MatchKey both(const Arrived& m) noexcept { return {m.source, m.tag, 0}; }
+    [[nodiscard]] static MatchKey tag_alone(const Arrived& m) noexcept { return {0, m.tag, 0}; }
 };
 
 class Matcher {
@@ -49,7 +61,7 @@ class Matcher {
             overflow_count_++;
         else
             kinds_[receive.kind].count++;
-        posted_.push(receive, key_of(receive));
+        posted_.push(receive);
     }
     void withdraw(Posted& receive) noexcept
     {
@@ -91,8 +103,8 @@ class Matcher {
     [[nodiscard]] std::size_t arrived() const noexcept { return arrived_; }
 
   private:
-    static constexpr unsigned max_kinds = 16;
-    static constexpr std::uint32_t overflow_kind = max_kinds;
+    static constexpr unsigned max_kinds = Posted::max_kinds;
+    static constexpr std::uint32_t overflow_kind = Posted::overflow_kind;
     static constexpr unsigned kept_kinds = 4; ///< remembered without a receive: the next one is of the same kind
     struct Kind {
         std::uint64_t ignore;
@@ -108,12 +120,6 @@ class Matcher {
     }
     [[nodiscard, gnu::noinline]] std::uint32_t other_kind(std::uint64_t ignore, bool directed) noexcept;
     [[gnu::noinline]] void drop_kinds() noexcept;
-    [[nodiscard]] static MatchKey key_of(const Posted& r) noexcept
-    {
-        if (r.kind == overflow_kind) [[unlikely]]
-            return {0, 0, overflow_kind};
-        return {r.source, r.tag & ~r.ignore, r.kind};
-    }
     [[nodiscard]] static Posted* older(Posted* a, Posted* b) noexcept
     {
         return a == nullptr || (b != nullptr && b->order < a->order) ? b : a;
@@ -125,13 +131,13 @@ class Matcher {
     std::uint32_t last_kind_ = 0;
     std::size_t overflow_count_ = 0;
     std::uint64_t next_order_ = 1;
-    FifoIndex<Posted, &Posted::links> posted_;
+    FifoIndex<Posted, &Posted::links, Posted::key> posted_;
 
     Arrived* first_ = nullptr;
     Arrived* last_ = nullptr;
     std::size_t arrived_ = 0;
-    FifoIndex<Arrived, &Arrived::by_both> by_both_;
-    FifoIndex<Arrived, &Arrived::by_tag> by_tag_;
+    FifoIndex<Arrived, &Arrived::by_both, Arrived::both> by_both_;
+    FifoIndex<Arrived, &Arrived::by_tag, Arrived::tag_alone> by_tag_;
 };
 
 } // namespace tofu::proto

@@ -21,12 +21,13 @@ std::size_t RecvRequest::take(std::size_t want, iovec* into, std::uint8_t& into_
     std::size_t left = want;
     into_count = 0;
     for (unsigned i = 0; i < count && left != 0; i++) {
-        if (skip >= iov[i].iov_len) {
-            skip -= iov[i].iov_len;
+        const iovec& iov = buffers()[i].iov;
+        if (skip >= iov.iov_len) {
+            skip -= iov.iov_len;
             continue;
         }
-        const std::size_t n = std::min(iov[i].iov_len - skip, left);
-        into[into_count++] = {static_cast<std::byte*>(iov[i].iov_base) + skip, n};
+        const std::size_t n = std::min(iov.iov_len - skip, left);
+        into[into_count++] = {static_cast<std::byte*>(iov.iov_base) + skip, n};
         skip = 0;
         left -= n;
     }
@@ -43,20 +44,9 @@ bool lives_on(const RecvRequest& r, const Message& m) noexcept
 }
 } // namespace
 
-ReceiveQueue::ReceiveQueue(std::size_t receives, bool directed, const std::size_t& min_multi_recv)
-    : receives_(receives), directed_(directed), min_multi_recv_(min_multi_recv),
-      kept_limit_(param_size("unexpected_bytes", std::size_t{64} << 20)),
-      kept_(kept_limit_ / sizeof(Unexpected) + 1)
+ReceiveQueue::ReceiveQueue(bool directed, const std::size_t& min_multi_recv)
+    : directed_(directed), min_multi_recv_(min_multi_recv), kept_limit_(param_size("unexpected_bytes", SIZE_MAX))
 {
-}
-
-ReceiveQueue::~ReceiveQueue()
-{
-    for (Matcher* m : {&tagged_, &plain_})
-        for (Arrived* a = m->first(); a != nullptr; a = a->next)
-            std::free(static_cast<Unexpected*>(a)->large);
-    for (Unexpected* u = claimed_; u != nullptr; u = u->next_claimed)
-        std::free(u->large);
 }
 
 void ReceiveQueue::join(Messenger& messenger)
@@ -74,16 +64,16 @@ void ReceiveQueue::leave(Messenger& messenger) noexcept
         for (Arrived* a = m->first(); a != nullptr;) {
             auto& kept = *static_cast<Unexpected*>(a);
             a = a->next;
-            if (kept.via == &messenger)
+            if (kept.in->owner == &messenger)
                 forget(kept);
         }
-    for (Unexpected** link = &claimed_; *link != nullptr;) {
-        Unexpected& kept = **link;
-        if (kept.via != &messenger) {
-            link = &kept.next_claimed;
+    for (Claim** link = &claims_; *link != nullptr;) {
+        Unexpected& kept = *(*link)->message;
+        if (kept.in->owner != &messenger) {
+            link = &(*link)->next;
             continue;
         }
-        *link = kept.next_claimed;
+        end(link);
         forget(kept);
     }
 }
@@ -121,18 +111,19 @@ ssize_t ReceiveQueue::recv(const RecvCall& call) noexcept
         return ret;
     RecvRequest* r = make_receive(call, key);
     if (r == nullptr)
-        return -FI_EAGAIN;
+        return -FI_ENOMEM;
     Matcher& matching = matcher(call.tagged);
     if (matching.first() != nullptr) {
         while (Arrived* a = matching.find(key, r->tag, r->ignore)) {
             auto& kept = *static_cast<Unexpected*>(a);
-            r->held = lives_on(*r, kept.message); // otherwise `r` is gone when it has the message
+            Message m = kept.unpack();
+            r->held = lives_on(*r, m); // otherwise `r` is gone when it has the message
             const bool more = r->held;
-            if (!kept.via->give(*r, kept.message)) {
+            if (!m.in->owner->give(*r, m)) {
                 r->held = false;
                 if (r->used != 0)
                     break; // a multi-receive that got something: it waits like any other
-                receives_.release(r);
+                release(*r);
                 return -FI_EAGAIN;
             }
             forget(kept);
@@ -148,60 +139,62 @@ ssize_t ReceiveQueue::recv(const RecvCall& call) noexcept
 
 RecvRequest* ReceiveQueue::make_receive(const RecvCall& call, std::uint64_t key) noexcept
 {
-    RecvRequest* r = receives_.alloc();
-    if (r == nullptr)
+    void* const memory = pool_.alloc(RecvRequest::size_with(call.count));
+    if (memory == nullptr)
         return nullptr;
+    auto* const r = ::new (memory) RecvRequest;
     fill(*r, call, key);
     r->multi = (call.flags & FI_MULTI_RECV) != 0 && !call.tagged;
     r->min_left = r->multi ? min_multi_recv_ : 0;
     r->count = static_cast<std::uint8_t>(call.count);
-    for (std::size_t i = 0; i < call.count; i++) {
-        r->iov[i] = call.iov[i];
-        r->desc[i] = call.desc != nullptr ? call.desc[i] : nullptr;
-    }
+    for (std::size_t i = 0; i < call.count; i++)
+        ::new (r->buffers() + i) RecvRequest::Buffer{call.iov[i], call.desc != nullptr ? call.desc[i] : nullptr};
     (void)total_length(call.iov, call.count, r->length); // checked by the entry
     return r;
 }
 
-bool ReceiveQueue::keep(Messenger& via, const Message& m, std::size_t large) noexcept
+Unexpected* ReceiveQueue::make_room(const Message& m) noexcept
 {
-    Unexpected* u = kept_.alloc();
-    if (u == nullptr)
-        return false;
-    u->large = nullptr;
-    if (large != 0) {
-        u->large = static_cast<std::byte*>(std::malloc(large));
-        if (u->large == nullptr) {
-            kept_.release(u);
-            return false;
-        }
-    }
-    u->large_size = large;
-    u->via = &via;
-    u->message = m;
-    u->source = m.key;
-    u->tag = m.tagged ? m.tag : 0;
-    if (m.type != Type::rts) {
-        std::byte* to = large != 0 ? u->large : u->bytes;
-        if (m.length != 0)
-            std::memcpy(to, m.payload, m.length);
-        u->message.payload = to;
-    }
-    kept_bytes_ += sizeof(Unexpected) + large;
-    matcher(m.tagged).keep(*u);
-    return true;
+    const std::size_t size = Unexpected::size_for(m);
+    if (size > kept_limit_ - kept_bytes_)
+        return nullptr;
+    void* const memory = pool_.alloc(size);
+    if (memory == nullptr)
+        return nullptr;
+    auto* const kept = ::new (memory) Unexpected;
+    kept->pack(m);
+    kept_bytes_ += size;
+    return kept;
+}
+
+void ReceiveQueue::keep(Unexpected& kept) noexcept
+{
+    kept.in->held++;
+    matcher(kept.tagged).keep(kept);
+}
+
+void ReceiveQueue::give_up(Unexpected& kept) noexcept
+{
+    kept_bytes_ -= kept.size();
+    pool_.release(&kept, kept.size());
 }
 
 /// A kept message has found its place: its memory goes back.
 void ReceiveQueue::forget(Unexpected& kept) noexcept
 {
     if (!kept.claimed)
-        matcher(kept.message.tagged).drop(kept);
-    kept.claimed = false;
-    kept_bytes_ -= sizeof(Unexpected) + kept.large_size;
-    std::free(kept.large);
-    kept.large = nullptr;
-    kept_.release(&kept);
+        matcher(kept.tagged).drop(kept);
+    Inbound& in = *kept.in;
+    give_up(kept);
+    in.owner->let_go(in);
+}
+
+/// Takes a claim off the list.
+void ReceiveQueue::end(Claim** link) noexcept
+{
+    Claim* const claim = *link;
+    *link = claim->next;
+    pool_.release(claim, sizeof *claim);
 }
 
 /// Who peeks in a loop finds the last answer in the queue and polls nothing else: new rings are looked for here.
@@ -236,71 +229,67 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
         return 0;
     }
     auto& kept = *static_cast<Unexpected*>(a);
-    Messenger* const via = kept.via;
     if (call.flags & FI_DISCARD) {
-        const Message m = kept.message;
-        if (!discard(kept))
+        if (!discard(kept, call))
             return -FI_EAGAIN;
-        via->report_peek(call, m);
         return 0;
     }
     if (call.flags & FI_CLAIM) {
+        void* const memory = pool_.alloc(sizeof(Claim));
+        if (memory == nullptr)
+            return -FI_ENOMEM;
+        claims_ = ::new (memory) Claim{call.context, &kept, claims_};
         matcher(call.tagged).drop(kept);
         kept.claimed = true;
-        kept.claimed_by = call.context;
-        kept.next_claimed = claimed_;
-        claimed_ = &kept;
     }
-    via->report_peek(call, kept.message);
+    kept.in->owner->report_peek(call, kept.unpack());
     return 0;
 }
 
 /// FI_CLAIM after FI_PEEK | FI_CLAIM with the same context: receives or discards what was claimed.
 ssize_t ReceiveQueue::claim(const RecvCall& call) noexcept
 {
-    Unexpected** link = &claimed_;
-    while (*link != nullptr && (*link)->claimed_by != call.context)
-        link = &(*link)->next_claimed;
-    Unexpected* kept = *link;
-    if (kept == nullptr)
+    Claim** link = &claims_;
+    while (*link != nullptr && (*link)->context != call.context)
+        link = &(*link)->next;
+    if (*link == nullptr)
         return -FI_EINVAL;
-    Unexpected* behind = kept->next_claimed; // the memory of `kept` may go
-    Messenger* const via = kept->via;
+    Unexpected& kept = *(*link)->message;
     if (call.flags & FI_DISCARD) {
-        const Message m = kept->message;
-        if (!discard(*kept))
+        if (!discard(kept, call))
             return -FI_EAGAIN;
-        *link = behind;
-        via->report_peek(call, m);
+        end(link);
         return 0;
     }
     RecvCall plain = call;
     plain.flags &= ~(FI_MULTI_RECV | FI_CLAIM);
     RecvRequest* r = make_receive(plain, any_source);
     if (r == nullptr)
-        return -FI_EAGAIN;
-    if (!kept->via->give(*r, kept->message)) {
-        receives_.release(r);
+        return -FI_ENOMEM;
+    Message m = kept.unpack();
+    if (!m.in->owner->give(*r, m)) {
+        release(*r);
         return -FI_EAGAIN;
     }
-    forget(*kept);
-    *link = behind;
+    end(link);
+    forget(kept);
     return 0;
 }
 
-/// Throws a message away; its sender is told as if it had been received.
-bool ReceiveQueue::discard(Unexpected& kept) noexcept
+/// Throws a message away; its sender is told as if it had been received, and `call` that there was one.
+bool ReceiveQueue::discard(Unexpected& kept, const RecvCall& call) noexcept
 {
-    const Message& m = kept.message;
-    Messenger& via = *kept.via;
+    const Message m = kept.unpack();
+    Messenger& via = *m.in->owner;
     if (m.type == Type::rts) {
         Fetch* f = via.make_fetch(m);
         if (f == nullptr)
             return false;
-        via.advance(*f); // nothing to fetch: FIN
+        via.start(*f); // nothing to fetch: FIN
     } else if (m.ack && !via.acknowledge(m)) {
         return false;
     }
+    via.report_peek(call, m);
     forget(kept);
     return true;
 }
@@ -328,7 +317,7 @@ ssize_t ReceiveQueue::cancel(void* context) noexcept
             counter->count_error();
     }
     if (r.users == 0)
-        receives_.release(&r);
+        release(r);
     return 0;
 }
 

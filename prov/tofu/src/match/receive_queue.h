@@ -15,9 +15,9 @@
 #include <sys/uio.h>
 
 #include "match/match.h"
+#include "match/sized_pool.h"
 #include "object/av.h"
 #include "ring/channel.h"
-#include "transfer/request.h"
 
 namespace tofu::proto {
 
@@ -40,12 +40,11 @@ struct RecvCall {
 /// (Domain::shared_lock).
 class ReceiveQueue {
   public:
-    /// `receives` at most are posted; a multi-receive with less than `min_multi_recv` left is over. The latter
-    /// is FI_OPT_MIN_MULTI_RECV of the object that owns the queue.
-    ReceiveQueue(std::size_t receives, bool directed, const std::size_t& min_multi_recv);
+    /// A multi-receive with less than `min_multi_recv` left is over, FI_OPT_MIN_MULTI_RECV of the object that owns the
+    /// queue. Memory alone bounds how many receives are posted.
+    ReceiveQueue(bool directed, const std::size_t& min_multi_recv);
     ReceiveQueue(const ReceiveQueue&) = delete;
     ReceiveQueue& operator=(const ReceiveQueue&) = delete;
-    ~ReceiveQueue();
 
     // --- entries. 0 or a refusal without effect (-FI_EAGAIN: progress and retry).
     [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept;
@@ -59,16 +58,14 @@ class ReceiveQueue {
         if ((call.flags & (FI_PEEK | FI_CLAIM | FI_MULTI_RECV)) != 0 || matching.first() != nullptr ||
             source_key(call.source, key) != 0) [[unlikely]]
             return recv_slowly(call, buffer, length, desc);
-        RecvRequest* r = receives_.alloc();
-        if (r == nullptr) [[unlikely]]
-            return -FI_EAGAIN;
+        void* const memory = pool_.alloc(RecvRequest::size_with(1));
+        if (memory == nullptr) [[unlikely]]
+            return -FI_ENOMEM;
+        auto* const r = ::new (memory) RecvRequest;
         fill(*r, call, key);
-        r->multi = false;
-        r->min_left = 0;
         r->count = 1;
         r->length = length;
-        r->iov[0] = {buffer, length};
-        r->desc[0] = desc;
+        ::new (r->buffers()) RecvRequest::Buffer{{buffer, length}, desc};
         matching.post(*r);
         r->posted = true;
         return 0;
@@ -92,17 +89,21 @@ class ReceiveQueue {
         matcher(receive.tagged).withdraw(receive);
         receive.posted = false;
     }
-    void release(RecvRequest& receive) noexcept { receives_.release(&receive); }
-    /// Is there room for a message with `large` bytes outside of its Unexpected?
-    [[nodiscard]] bool has_room(std::size_t large) const noexcept
-    {
-        return kept_bytes_ + sizeof(Unexpected) + large <= kept_limit_;
-    }
-    /// Keeps a message and its payload until somebody wants it. False: no memory.
-    [[nodiscard]] bool keep(Messenger& via, const Message& message, std::size_t large) noexcept;
+    void release(RecvRequest& receive) noexcept { pool_.release(&receive, RecvRequest::size_with(receive.count)); }
+    /// A copy of a message and its payload, for keep() or give_up(). Null: no memory.
+    [[nodiscard]] Unexpected* make_room(const Message& message) noexcept;
+    /// Until somebody wants it.
+    void keep(Unexpected& message) noexcept;
+    void give_up(Unexpected& message) noexcept;
     [[nodiscard]] bool directed() const noexcept { return directed_; }
 
   private:
+    /// A message that FI_PEEK | FI_CLAIM took out of the matcher.
+    struct Claim {
+        const void* context;
+        Unexpected* message;
+        Claim* next;
+    };
     [[nodiscard]] Matcher& matcher(bool tagged) noexcept { return tagged ? tagged_ : plain_; }
     [[nodiscard]] const Matcher& matcher(bool tagged) const noexcept
     {
@@ -131,21 +132,17 @@ class ReceiveQueue {
         r.context = call.context;
         r.flags = call.flags;
         r.tagged = call.tagged;
-        r.posted = false;
-        r.held = false;
-        r.users = 0;
-        r.used = 0;
     }
     [[nodiscard]] ssize_t peek(const RecvCall& call) noexcept;
     [[nodiscard]] ssize_t claim(const RecvCall& call) noexcept;
     [[nodiscard]] RecvRequest* make_receive(const RecvCall& call, std::uint64_t key) noexcept;
-    [[nodiscard]] bool discard(Unexpected& message) noexcept;
+    [[nodiscard]] bool discard(Unexpected& message, const RecvCall& call) noexcept;
     void forget(Unexpected& message) noexcept;
+    void end(Claim** link) noexcept;
     void look_around() noexcept;
 
     Matcher tagged_;
     Matcher plain_;
-    Pool<RecvRequest> receives_;
     bool directed_; ///< FI_DIRECTED_RECV
     // The source looked up last: valid as long as the address vector is what it was.
     std::uint32_t last_generation_ = 0;
@@ -153,10 +150,10 @@ class ReceiveQueue {
     std::uint64_t last_key_ = any_source;
     const AddressVector* av_ = nullptr; ///< of the first member
     const std::size_t& min_multi_recv_;
+    SizedPool pool_; ///< of receives and messages
     std::size_t kept_limit_; ///< bytes of unexpected messages
     std::size_t kept_bytes_ = 0;
-    Pool<Unexpected> kept_;
-    Unexpected* claimed_ = nullptr;
+    Claim* claims_ = nullptr;
     std::vector<Messenger*> members_;
 };
 

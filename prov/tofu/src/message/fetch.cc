@@ -3,6 +3,8 @@
 // the messenger; calls vcq and the endpoint's local registrations.
 #include "message/messenger.h"
 
+#include <cstring>
+
 #include <rdma/fi_errno.h>
 
 #include "endpoint/endpoint.h"
@@ -21,11 +23,14 @@ Fetch* Messenger::make_fetch(const Message& message) noexcept
     f->live = true;
     f->next = nullptr;
     f->message = message;
+    message.in->held++;
     f->into_count = 0;
     f->ref_count = 0;
     f->from_index = 0;
     f->into_index = 0;
     f->waiting = false;
+    f->doubtful = message.kept;
+    f->lost = false;
     f->from_offset = 0;
     f->into_offset = 0;
     f->to_fetch = 0;
@@ -34,6 +39,55 @@ Fetch* Messenger::make_fetch(const Message& message) noexcept
     f->err = 0;
     f->prov_errno = 0;
     return f;
+}
+
+void Messenger::start(Fetch& f) noexcept
+{
+    f.doubtful &= f.to_fetch != 0;
+    if (f.doubtful)
+        ask(f);
+    else
+        advance(f);
+}
+
+/// A message that had to wait: its sender may have closed its endpoint, or died, and another may have got its VCQ IDs
+/// and steering tags since. Its FIN word, under a number that no other endpoint gives it, says whether it still waits.
+void Messenger::ask(Fetch& f) noexcept
+{
+    f.answer = bounces_.alloc(sizeof(FinWord));
+    if (f.answer.data == nullptr) {
+        wait(f);
+        return;
+    }
+    const Inbound& in = *f.message.in;
+    f.pending++;
+    const vcq::Post post = vcq_.get(in.home, f.answer.stadd, in.area + fin_offset(f.message.fin.fin), sizeof(FinWord),
+                                    {.when = vcq::When::delivered, .waiter = &f});
+    if (post == vcq::Post::done) [[likely]]
+        return; // `f` may be gone
+    f.pending--;
+    if (post == vcq::Post::error) {
+        answered(f, {vcq_.last_error(), 0});
+        return;
+    }
+    bounces_.release(f.answer);
+    wait(f);
+}
+
+void Messenger::answered(Fetch& f, const vcq::Notice& notice) noexcept
+{
+    FinWord word;
+    std::memcpy(&word, f.answer.data, sizeof word);
+    bounces_.release(f.answer);
+    f.doubtful = false;
+    f.lost = notice.code != UTOFU_SUCCESS || word != fin_word(f.message.fin.seq, fin_pending);
+    if (f.lost) {
+        f.to_fetch = 0;
+        f.prov_errno = notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER;
+        f.err = notice.code != UTOFU_SUCCESS ? fi_error_of(notice.code) : FI_EHOSTDOWN;
+    }
+    if (open_)
+        advance(f);
 }
 
 /// Posts as many Gets as there is room for. Afterwards `f` may be gone.
@@ -101,6 +155,11 @@ void Messenger::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
 {
     auto& f = *static_cast<Fetch*>(waiter);
     Messenger& m = *f.owner;
+    if (f.doubtful) [[unlikely]] {
+        f.pending--;
+        m.answered(f, notice);
+        return;
+    }
     if (notice.code != UTOFU_SUCCESS && f.err == 0) {
         f.err = fi_error_of(notice.code);
         f.prov_errno = notice.code;
@@ -114,11 +173,10 @@ void Messenger::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
 /// All bytes are here, or will never be: tell the sender, then the application.
 void Messenger::finish(Fetch& f) noexcept
 {
+    Inbound& in = *f.message.in;
     const FinWord word = fin_word(f.message.fin.seq, static_cast<std::uint32_t>(f.err));
-    const vcq::Post post = vcq_.put_inline(f.message.home, &word,
-                                           f.message.area + fin_offset(f.message.fin.fin), sizeof word,
-                                           {});
-    if (post == vcq::Post::busy) {
+    if (!f.lost && vcq_.put_inline(in.home, &word, in.area + fin_offset(f.message.fin.fin), sizeof word, {}) ==
+                       vcq::Post::busy) {
         wait(f);
         return;
     }
@@ -128,6 +186,7 @@ void Messenger::finish(Fetch& f) noexcept
         received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr,
                  f.err == 0 ? f.length : 0, f.err, f.prov_errno);
     f.live = false;
+    let_go(in);
     fetches_.release(&f);
 }
 
@@ -150,7 +209,9 @@ void Messenger::resume_fetches() noexcept
         Fetch& f = *list;
         list = f.next;
         f.waiting = false;
-        if (f.to_fetch != 0)
+        if (f.doubtful)
+            ask(f);
+        else if (f.to_fetch != 0)
             advance(f);
         else if (f.pending == 0)
             finish(f);

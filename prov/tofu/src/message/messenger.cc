@@ -3,6 +3,7 @@
 #include "message/messenger.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <ctime>
 #include <mutex>
@@ -29,6 +30,13 @@ std::uint64_t milliseconds() noexcept
     return static_cast<std::uint64_t>(now.tv_sec) * 1000 + static_cast<std::uint64_t>(now.tv_nsec) / 1000000;
 }
 
+/// Tells the messengers of this process apart, those with the same home VCQ and number too.
+std::uint32_t serial(std::uint64_t nonce) noexcept
+{
+    static std::atomic<std::uint32_t> made{0};
+    return static_cast<std::uint32_t>(nonce) + 0x9e3779b9 * made.fetch_add(1, std::memory_order_relaxed);
+}
+
 std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
 {
     return asked != 0 && asked < limit ? asked : limit;
@@ -40,11 +48,10 @@ Messenger::Messenger(Endpoint& endpoint) noexcept
     : ep_(endpoint), vcq_(endpoint.vcq()), bounces_(endpoint.vcq()),
       wants_source_((endpoint.caps() & FI_SOURCE) != 0),
       sends_(at_most(endpoint.tx_attr().size, fin_count)),
-      backlog_(at_most(endpoint.tx_attr().size, limits::tx_size)),
+      backlog_(at_most(endpoint.tx_attr().size, limits::tx_size)), first_seq_(serial(endpoint.domain().nonce())),
       own_queue_(endpoint.shared_receives() != nullptr
                      ? nullptr
                      : std::make_unique<ReceiveQueue>(
-                           at_most(endpoint.rx_attr().size, limits::rx_size),
                            (endpoint.caps() & FI_DIRECTED_RECV) != 0, endpoint.min_multi_recv())),
       queue_(own_queue_ != nullptr ? *own_queue_ : *endpoint.shared_receives()), fetches_(4096)
 {
@@ -55,6 +62,10 @@ Messenger::~Messenger()
     open_ = false;
     for (Channel* ch : channels_)
         uncount_claim(*ch); // claims whose HELLO will never come: their rings are free
+    fetches_.each([this](Fetch& f) {
+        if (f.live)
+            let_go(*f.message.in);
+    });
     for (SendRequest* r : waiting_fin_)
         for (unsigned i = 0; i < r->ref_count; i++)
             ep_.local_memory().release(r->refs[i]);
@@ -130,6 +141,7 @@ void Messenger::part_from_queue() noexcept
         if (f.receive != nullptr)
             received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, 0,
                      FI_ECANCELED, 0);
+        let_go(*f.message.in);
     });
     queue_.leave(*this);
 }

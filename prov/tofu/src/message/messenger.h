@@ -225,6 +225,7 @@ class Messenger {
     void open_ring(unsigned ring) noexcept;
     void close_ring(Inbound& in) noexcept;
     [[nodiscard]] fi_addr_t source_of(Inbound& in) noexcept;
+    void let_go(Inbound& in) noexcept;
     [[nodiscard]] bool deliver(Message& message) noexcept;
     [[nodiscard]] bool keep(Message& message) noexcept;
     [[nodiscard]] bool give(RecvRequest& receive, Message& message) noexcept;
@@ -235,6 +236,9 @@ class Messenger {
 
     // fetch.cc
     [[nodiscard]] Fetch* make_fetch(const Message& message) noexcept;
+    void start(Fetch& fetch) noexcept;
+    void ask(Fetch& fetch) noexcept;
+    void answered(Fetch& fetch, const vcq::Notice& notice) noexcept;
     void advance(Fetch& fetch) noexcept;
     [[nodiscard]] bool get_piece(Fetch& fetch) noexcept;
     void finish(Fetch& fetch) noexcept;
@@ -275,6 +279,7 @@ class Messenger {
     std::vector<SendRequest*> waiting_fin_;
     std::size_t next_fin_ = 0;   ///< where the next round of polling FIN words starts
     std::uint32_t fins_made_ = 0;
+    const std::uint32_t first_seq_; ///< of FIN words: an earlier endpoint's number fits nothing of ours
     unsigned deferred_ = 0;      ///< channels with a deferred packet
     std::size_t next_return_ = 0; ///< the return block looked at next
     std::size_t reuse_hand_ = 0;  ///< where a channel to reuse is looked for next

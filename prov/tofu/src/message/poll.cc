@@ -142,7 +142,7 @@ inline unsigned Messenger::drain(const Poll& poll) noexcept
     RecvRequest* const r = queue_.match(tagged, in.key, tag);
     if (r == nullptr || r->multi || r->count != 1 || c.length > r->length) [[unlikely]]
         return false;
-    void* const buffer = r->iov[0].iov_base;
+    void* const buffer = r->buffers()->iov.iov_base;
     if (c.length != 0)
         std::memcpy(buffer, payload, c.length);
     if (is_long) [[unlikely]]

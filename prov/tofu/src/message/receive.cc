@@ -3,7 +3,6 @@
 // area is trusted. Part of the messenger; called by poll.cc; calls vcq (reports, FIN words) and completion queues.
 #include "message/messenger.h"
 
-#include <cstdlib>
 #include <utility>
 
 #include <rdma/fi_errno.h>
@@ -72,10 +71,7 @@ bool Messenger::take_message(Inbound& in, const Packet& packet, std::uint32_t& s
     m.data = packet.data;
     m.length = packet.control.length;
     m.payload = packet.body;
-    m.key = in.key;
-    m.home = in.home;
-    m.area = in.area;
-    m.nonce = in.nonce;
+    m.in = &in;
     if (packet.type == Type::long_eager) {
         const Geometry& g = area_.geometry();
         if (m.length == 0 || m.length > g.eager_limit()) {
@@ -89,8 +85,6 @@ bool Messenger::take_message(Inbound& in, const Packet& packet, std::uint32_t& s
         bad_packet(in, "of impossible segments");
         return true;
     }
-    if (wants_source_)
-        m.source = source_of(in);
     if (!deliver(m)) {
         slots = 1;
         return false;
@@ -161,6 +155,7 @@ void Messenger::open_ring(unsigned ring) noexcept
     auto in = std::unique_ptr<Inbound>(new (std::nothrow) Inbound);
     if (in == nullptr)
         return;
+    in->owner = this;
     in->base = area_.ring(ring);
     in->number = ring;
     in->home = home;
@@ -194,6 +189,11 @@ void Messenger::close_ring(Inbound& in) noexcept
     // release: pairs with the next claimant's CSWAP
     area_.claim(in.number).store(0, std::memory_order_release);
     area_.set_hint(in.number + 1);
+    if (in.held != 0) {
+        in.parted = true;
+        (void)inbound_[in.number].release();
+        return;
+    }
     retired_ = std::move(inbound_[in.number]); // `in` is still looked at by our callers
 }
 
@@ -255,7 +255,7 @@ void Messenger::refuse(Inbound& in, ReturnStatus status) noexcept
 /// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
 bool Messenger::deliver(Message& m) noexcept
 {
-    if (RecvRequest* r = queue_.match(m.tagged, m.key, m.tag)) [[likely]]
+    if (RecvRequest* r = queue_.match(m.tagged, m.in->key, m.tag)) [[likely]]
         return give(*r, m);
     return keep(m);
 }
@@ -270,12 +270,12 @@ bool Messenger::give(RecvRequest& r, Message& m) noexcept
         f->receive = &r;
         f->length = r.take(m.length, f->into, f->into_count);
         for (unsigned i = 0; i < f->into_count; i++)
-            f->desc[i] = r.desc[i];
+            f->desc[i] = r.buffers()[i].desc;
         f->to_fetch = f->length;
         r.users++;
         if (r.posted && r.exhausted())
             queue_.withdraw(r);
-        advance(*f);
+        start(*f);
         return true;
     }
     if (m.ack && !acknowledge(m))
@@ -305,7 +305,7 @@ void Messenger::received(RecvRequest& r, const Message& m, void* buffer, std::si
                      .buffer = buffer,
                      .data = m.data,
                      .tag = m.tag,
-                     .source = m.source};
+                     .source = wants_source_ ? source_of(*m.in) : FI_ADDR_NOTAVAIL};
     std::size_t overflow = 0;
     if (err == 0 && length < m.length) {
         err = FI_ETRUNC;
@@ -338,7 +338,7 @@ void Messenger::report_peek(const RecvCall& call, const Message& m) noexcept
                    .length = m.length,
                    .data = m.data,
                    .tag = m.tag,
-                   .source = m.source});
+                   .source = wants_source_ ? source_of(*m.in) : FI_ADDR_NOTAVAIL});
 }
 
 /// FIN for an eager message that asked for it.
@@ -346,24 +346,33 @@ bool Messenger::acknowledge(const Message& m) noexcept
 {
     const FinWord word = fin_word(m.fin.seq, 0);
     const vcq::Post post =
-        vcq_.put_inline(m.home, &word, m.area + fin_offset(m.fin.fin), sizeof word, {});
+        vcq_.put_inline(m.in->home, &word, m.in->area + fin_offset(m.fin.fin), sizeof word, {});
     return post != vcq::Post::busy;
 }
 
 /// Keeps a message until somebody wants it.
 bool Messenger::keep(Message& m) noexcept
 {
-    const bool eager = m.type != Type::rts;
-    const std::size_t large = eager && m.length > Unexpected::small ? m.length : 0;
-    if (!queue_.has_room(large)) [[unlikely]]
+    Unexpected* const kept = queue_.make_room(m);
+    if (kept == nullptr) [[unlikely]]
         return false;
-    if (eager && m.ack && !m.at_match) {
+    if (m.type != Type::rts && m.ack && !m.at_match) {
         // Delivered: it is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
-        if (!acknowledge(m))
+        if (!acknowledge(m)) {
+            queue_.give_up(*kept);
             return false;
-        m.ack = false;
+        }
+        kept->ack = false;
     }
-    return queue_.keep(*this, m, large);
+    queue_.keep(*kept);
+    return true;
+}
+
+/// A message has left us. A ring that is closed is remembered no longer than its messages.
+void Messenger::let_go(Inbound& in) noexcept
+{
+    if (--in.held == 0 && in.parted)
+        delete &in;
 }
 
 } // namespace tofu::proto

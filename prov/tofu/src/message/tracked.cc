@@ -90,6 +90,8 @@ ssize_t Messenger::put_rts(Channel& ch, const SendCall& call, SendRequest& reque
     for (unsigned i = request.ref_count; i-- > 0;)
         packet.put(segments[i]);
     packet.put(Rts{vcq_.id()});
+    // release: the receiver Gets it when the message had to wait there, before it Gets from our segments
+    area_.fin(request.fin).store(fin_word(request.seq, fin_pending), std::memory_order_release);
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
         return post_failed(ch, post);
     ch.next_seq++;
@@ -106,7 +108,7 @@ SendRequest* Messenger::make_request(Channel& ch, const SendCall& call) noexcept
     if (!r->numbered) {
         r->numbered = true;
         r->fin = fins_made_++;
-        r->seq = static_cast<std::uint32_t>(ep_.domain().nonce()); // no late FIN of an earlier endpoint fits
+        r->seq = first_seq_;
     }
     r->notify = on_delivered;
     r->owner = this;
@@ -150,6 +152,8 @@ void Messenger::end(SendRequest& r, int err, int prov_errno) noexcept
         last->place = r.place;
         waiting_fin_.pop_back();
     }
+    if (err != 0) // nobody fetches it any more
+        area_.fin(r.fin).store(0, std::memory_order_release);
     r.channel->outstanding--;
     r.err = err;
     r.prov_errno = prov_errno;
@@ -190,11 +194,11 @@ void Messenger::poll_fins() noexcept
         SendRequest& r = *waiting_fin_[next_fin_];
         // acquire: pairs with the peer's Put of the word; its Gets ended before
         const FinWord word = area_.fin(r.fin).load(std::memory_order_acquire);
-        if (static_cast<std::uint32_t>(word >> 32) != r.seq) {
+        const auto status = static_cast<std::uint32_t>(word);
+        if (static_cast<std::uint32_t>(word >> 32) != r.seq || status == fin_pending) {
             next_fin_++;
             continue;
         }
-        const auto status = static_cast<std::uint32_t>(word);
         end(r, status == 0 ? 0 : FI_EREMOTEIO, static_cast<int>(status)); // another one takes its place
     }
 }

@@ -12,14 +12,14 @@ void define_params() noexcept
                     "The uTofu library to use: auto (the machine's own where a Tofu interface answers, else none; the "
                     "simulator where FI_PROVIDER is tofu alone), utofu, sim, or the path of a library (default: auto)");
     fi_param_define(&provider, "rings", FI_PARAM_SIZE_T,
-                    "Rings of an endpoint's message area: how many peers can send to it at a time; memory is "
-                    "taken as they do (default: 512)");
+                    "Rings of an endpoint's message area, 1 to 65536: how many peers can send to it at a time; memory "
+                    "is taken as they do (default: 512)");
     fi_param_define(&provider, "ring_slots", FI_PARAM_SIZE_T,
-                    "Slots of 256 bytes of a ring, a power of two; a quarter of them is the longest message that "
-                    "is sent at once (default: 64)");
+                    "Slots of 256 bytes of a ring, a power of two from 16 to 4096; a quarter of them, and at most "
+                    "8 KiB, is the longest message that is sent at once (default: 64)");
     fi_param_define(&provider, "unexpected_bytes", FI_PARAM_SIZE_T,
-                    "Memory for messages that come before their receive, per endpoint; with more, senders are "
-                    "told to try again (default: 67108864)");
+                    "Bound of the memory for messages that come before their receive, per endpoint; with more, senders "
+                    "are held back, those of the message that is awaited as well (default: what memory there is)");
     fi_param_define(&provider, "mr_cache", FI_PARAM_STRING,
                     "Keep registrations of local buffers while their pages stay the same: auto (where registering "
                     "is dear), on, off; needs libucm of UCX (default: auto)");

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include <sys/uio.h>
 
@@ -102,8 +103,9 @@ struct Channel {
 
 inline constexpr std::uint32_t no_place = ~std::uint32_t{0};
 
-/// A ring of our area, from its HELLO to its BYE.
+/// A ring of our area, from its HELLO to its BYE; and who sends, as long as there are messages of his.
 struct Inbound {
+    Messenger* owner = nullptr;
     std::byte* base = nullptr;
     std::uint32_t next_seq = 1;
     std::uint32_t reported = 0; ///< slots taken out that the sender knows of
@@ -120,6 +122,8 @@ struct Inbound {
     std::uint32_t seen_seq = 0; ///< next_seq when rings were last asked back: unchanged, it is idle
     std::uint32_t number = 0;   ///< of the ring
     std::uint32_t place = 0;    ///< in the list that is polled
+    std::uint32_t held = 0;     ///< messages of it that wait for a receive or for their bytes
+    bool parted = false;        ///< closed: it goes with the last of these
     ReturnStatus status = ReturnStatus::open; ///< what reports say
     std::uint64_t home = 0;     ///< as claimed
     std::uint64_t nonce = 0;
@@ -131,7 +135,6 @@ struct Inbound {
     Bounce scratch{};
     struct Step : vcq::Waiter {
         Inbound* inbound;
-        Messenger* owner;
     } life{};
 
     /// Control word of slot number `seq`.
@@ -163,22 +166,29 @@ struct Hold : vcq::Waiter {
     std::size_t size = 0; ///< asked for then
 };
 
-/// A posted receive.
+/// A posted receive. Its buffers stand behind it.
 struct RecvRequest : Posted {
-    void* context = nullptr;
-    std::uint64_t flags = 0; ///< as posted
+    struct Buffer {
+        iovec iov;
+        void* desc;
+    };
     bool tagged = false;
     bool multi = false;      ///< FI_MULTI_RECV
     bool posted = false;
     bool held = false;       ///< about to be posted (again): not over yet
     std::uint8_t count = 0;
     std::uint32_t users = 0; ///< multi: messages still on their way into it
+    void* context = nullptr;
+    std::uint64_t flags = 0; ///< as posted
     std::size_t length = 0;
     std::size_t used = 0;    ///< multi: bytes given to messages
     std::size_t min_left = 0;///< multi: with less than this it is over
-    iovec iov[max_segments] = {};
-    void* desc[max_segments] = {};
 
+    [[nodiscard]] static constexpr std::size_t size_with(std::size_t count) noexcept
+    {
+        return sizeof(RecvRequest) + count * sizeof(Buffer);
+    }
+    [[nodiscard]] Buffer* buffers() noexcept { return reinterpret_cast<Buffer*>(this + 1); }
     [[nodiscard]] bool exhausted() const noexcept
     {
         return !multi || used == length || length - used < min_left;
@@ -194,32 +204,88 @@ struct Message {
     bool has_data = false;
     bool ack = false;     ///< FIN is due when it has been received,
     bool at_match = false;///< and not before it has found its receive
+    bool kept = false;    ///< it came before its receive: its sender may have gone since
+    std::uint8_t segment_count = 0;
     Ack fin{};
     std::uint64_t tag = 0;
     std::uint64_t data = 0;
     std::size_t length = 0;
     const std::byte* payload = nullptr; ///< eager
-    std::uint64_t key = 0;
-    fi_addr_t source = FI_ADDR_NOTAVAIL;
-    std::uint64_t home = 0;          ///< of the sender
-    std::uint64_t nonce = 0;
-    utofu_stadd_t area = 0;
-    std::uint64_t vcq = 0;           ///< rts
-    std::uint8_t segment_count = 0;
+    Inbound* in = nullptr;              ///< who sent it
+    std::uint64_t vcq = 0;              ///< rts
     Segment segments[max_segments] = {};
 };
 
-/// A message that came before its receive. `message.payload` points to its own memory.
+/// A message that came before its receive. Behind it stands its payload, or the body of its RTS: no more memory than it
+/// needs, as there may be many.
 struct Unexpected : Arrived {
-    static constexpr std::size_t small = 256;
-    Messenger* via = nullptr; ///< through which it came
-    Message message{};
-    std::byte* large = nullptr;
-    std::size_t large_size = 0;
-    bool claimed = false;             ///< by FI_PEEK | FI_CLAIM,
-    const void* claimed_by = nullptr; ///< with this context
-    Unexpected* next_claimed = nullptr;
-    alignas(16) std::byte bytes[small];
+    Type type = Type::none;
+    bool tagged = false;
+    bool has_data = false;
+    bool ack = false;
+    bool at_match = false;
+    bool claimed = false; ///< by FI_PEEK | FI_CLAIM
+    std::uint8_t segment_count = 0;
+    Ack fin{};
+    std::uint64_t data = 0;
+    std::size_t length = 0;
+    Inbound* in = nullptr;
+
+    [[nodiscard]] static std::size_t size_for(const Message& m) noexcept
+    {
+        return sizeof(Unexpected) +
+               (m.type == Type::rts ? sizeof m.vcq + m.segment_count * sizeof(Segment) : m.length);
+    }
+    [[nodiscard]] std::size_t size() const noexcept
+    {
+        return sizeof(Unexpected) + (type == Type::rts ? sizeof Message::vcq + segment_count * sizeof(Segment) : length);
+    }
+    [[nodiscard]] std::byte* body() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+    void pack(const Message& m) noexcept
+    {
+        source = m.in->key;
+        tag = m.tag;
+        type = m.type;
+        tagged = m.tagged;
+        has_data = m.has_data;
+        ack = m.ack;
+        at_match = m.at_match;
+        claimed = false;
+        segment_count = m.segment_count;
+        fin = m.fin;
+        data = m.data;
+        length = m.length;
+        in = m.in;
+        if (type == Type::rts) {
+            std::memcpy(body(), &m.vcq, sizeof m.vcq);
+            std::memcpy(body() + sizeof m.vcq, m.segments, segment_count * sizeof(Segment));
+        } else if (length != 0) {
+            std::memcpy(body(), m.payload, length);
+        }
+    }
+    [[nodiscard]] Message unpack() noexcept
+    {
+        Message m;
+        m.type = type;
+        m.tagged = tagged;
+        m.has_data = has_data;
+        m.ack = ack;
+        m.at_match = at_match;
+        m.kept = true;
+        m.segment_count = segment_count;
+        m.fin = fin;
+        m.tag = tag;
+        m.data = data;
+        m.length = length;
+        m.in = in;
+        if (type == Type::rts) {
+            std::memcpy(&m.vcq, body(), sizeof m.vcq);
+            std::memcpy(m.segments, body() + sizeof m.vcq, segment_count * sizeof(Segment));
+        } else {
+            m.payload = body();
+        }
+        return m;
+    }
 };
 
 /// The receiving side of a rendezvous.
@@ -236,6 +302,8 @@ struct Fetch : vcq::Waiter {
     std::uint8_t from_index = 0;   ///< position of the next Get
     std::uint8_t into_index = 0;
     bool waiting = false;          ///< in the list
+    bool doubtful = false;         ///< does the sender still wait for it? To be asked before the first Get
+    bool lost = false;             ///< it does not: no FIN
     std::uint64_t from_offset = 0;
     std::uint64_t into_offset = 0;
     std::size_t to_fetch = 0;      ///< bytes without a Get yet
@@ -243,6 +311,7 @@ struct Fetch : vcq::Waiter {
     std::uint32_t pending = 0;
     int err = 0;
     int prov_errno = 0;
+    Bounce answer{};               ///< of `doubtful`
     LocalRef refs[max_segments] = {};
 };
 

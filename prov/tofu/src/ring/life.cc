@@ -95,7 +95,6 @@ void Messenger::start_probe(Inbound& in) noexcept
         return;
     in.life.notify = on_inbound_life;
     in.life.inbound = &in;
-    in.life.owner = this;
     in.probing = true;
     in.asked_domain = !in.greeted;
     const vcq::Post post = vcq_.get(in.home, in.scratch.stadd, from, size,
@@ -145,7 +144,7 @@ void Messenger::on_inbound_life(vcq::Waiter* waiter, const vcq::Notice& notice) 
 {
     auto* step = static_cast<Inbound::Step*>(waiter);
     Inbound& in = *step->inbound;
-    Messenger& m = *step->owner;
+    Messenger& m = *in.owner;
     const bool gone = m.open_ && !in.closing && m.shows_death(in, notice);
     m.bounces_.release(in.scratch);
     in.scratch = {};
