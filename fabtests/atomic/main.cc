@@ -21,10 +21,4 @@ constexpr fabtests::Case cases[] = {
 
 } // namespace
 
-int main(int argc, char** argv)
-{
-    fabtests::Options options;
-    if (!fabtests::parse(argc, argv, options))
-        return 2;
-    return fabtests::run(options, cases);
-}
+const fabtests::Program fabtests::program{{}, cases};

@@ -170,6 +170,13 @@ class World {
 
 #define CHECK(world, what) (world).check((what), __FILE__, __LINE__, #what)
 
+/// What a program is: the page that its cases are about, in code. Each defines one; main() is common (program.cc).
+struct Program {
+    Options options; ///< before those of the command line
+    std::span<const Case> cases;
+};
+extern const Program program;
+
 /// Forks the ranks, has each run the cases, and tells the result: 0 all held, 1 something did not, 77 the provider
 /// is not there, or cannot what the program is about. With Options::isolated one line for each case.
 int run(const Options& options, std::span<const Case> cases);

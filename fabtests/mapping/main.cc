@@ -51,15 +51,10 @@ constexpr fabtests::Case cases[] = {
 
 } // namespace
 
-int main(int argc, char** argv)
-{
-    fabtests::Options options;
-    options.caps = FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC;
-    options.wished_caps = FI_MULTI_RECV | FI_RMA_EVENT | FI_FENCE;
-    options.msg_order = FI_ORDER_SAS;
-    options.ranks = 2;
-    options.region_size = std::size_t{2} << 20;
-    if (!fabtests::parse(argc, argv, options))
-        return 2;
-    return fabtests::run(options, cases);
-}
+const fabtests::Program fabtests::program{
+    {.ranks = 2,
+     .caps = FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC,
+     .wished_caps = FI_MULTI_RECV | FI_RMA_EVENT | FI_FENCE,
+     .msg_order = FI_ORDER_SAS,
+     .region_size = std::size_t{2} << 20},
+    cases};

@@ -3,6 +3,9 @@
 // msg_main.cc and tagged_main.cc; calls libfabric.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <iterator>
 #include <span>
 
 #include "../common/bytes.h"
@@ -79,5 +82,35 @@ struct Both {
     static void limits(World& world);     ///< what is too much
     static void refusals(World& world);   ///< what can't be
 };
+
+/// The cases of both pages, and those of one of them behind.
+template <bool tagged, std::size_t count>
+constexpr auto both_and(const Case (&own)[count])
+{
+    using B = Both<tagged>;
+    constexpr Case both[] = {
+        {"calls", B::calls},
+        {"inject", B::inject},
+        {"data", B::data},
+        {"zero", B::zero},
+        {"self", B::self},
+        {"order", B::order},
+        {"posted_order", B::posted_order},
+        {"unexpected", B::unexpected},
+        {"many", B::many},
+        {"truncation", B::truncation},
+        {"cancel", B::cancel},
+        {"directed", B::directed, 2},
+        {"source", B::source, 2},
+        {"selective", B::selective},
+        {"levels", B::levels},
+        {"fence", B::fence},
+        {"limits", B::limits},
+        {"refusals", B::refusals},
+    };
+    std::array<Case, std::size(both) + count> cases{};
+    std::copy(std::begin(own), std::end(own), std::copy(std::begin(both), std::end(both), cases.begin()));
+    return cases;
+}
 
 } // namespace fabtests

@@ -160,43 +160,21 @@ void multi_recv_truncation(World& w)
     CHECK(w, m.quiet());
 }
 
-constexpr Case cases[] = {
-    {"calls", Both<false>::calls},
-    {"inject", Both<false>::inject},
-    {"data", Both<false>::data},
-    {"zero", Both<false>::zero},
-    {"self", Both<false>::self},
-    {"order", Both<false>::order},
-    {"posted_order", Both<false>::posted_order},
-    {"unexpected", Both<false>::unexpected},
-    {"many", Both<false>::many},
-    {"truncation", Both<false>::truncation},
-    {"cancel", Both<false>::cancel},
-    {"directed", Both<false>::directed, 2},
-    {"source", Both<false>::source, 2},
-    {"selective", Both<false>::selective},
-    {"levels", Both<false>::levels},
-    {"fence", Both<false>::fence},
-    {"limits", Both<false>::limits},
-    {"refusals", Both<false>::refusals},
+constexpr auto cases = both_and<false>({
     {"multi_recv", multi_recv},
     {"multi_recv_release", multi_recv_release},
     {"multi_recv_selective", multi_recv_selective},
     {"multi_recv_truncation", multi_recv_truncation},
-};
+});
 
 } // namespace
-} // namespace fabtests
 
-int main(int argc, char** argv)
-{
-    fabtests::Options options;
-    options.caps = FI_MSG;
-    options.wished_caps = FI_RMA | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_FENCE;
-    options.msg_order = FI_ORDER_SAS;
-    options.ranks = 3;
-    options.region_size = std::size_t{4} << 20;
-    if (!fabtests::parse(argc, argv, options))
-        return 2;
-    return fabtests::run(options, fabtests::cases);
-}
+const Program program{
+    {.ranks = 3,
+     .caps = FI_MSG,
+     .wished_caps = FI_RMA | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_FENCE,
+     .msg_order = FI_ORDER_SAS,
+     .region_size = std::size_t{4} << 20},
+    cases};
+
+} // namespace fabtests

@@ -239,45 +239,23 @@ void discard(World& w)
     CHECK(w, m.quiet());
 }
 
-constexpr Case cases[] = {
-    {"calls", Both<true>::calls},
-    {"inject", Both<true>::inject},
-    {"data", Both<true>::data},
-    {"zero", Both<true>::zero},
-    {"self", Both<true>::self},
-    {"order", Both<true>::order},
-    {"posted_order", Both<true>::posted_order},
-    {"unexpected", Both<true>::unexpected},
-    {"many", Both<true>::many},
-    {"truncation", Both<true>::truncation},
-    {"cancel", Both<true>::cancel},
-    {"directed", Both<true>::directed, 2},
-    {"source", Both<true>::source, 2},
-    {"selective", Both<true>::selective},
-    {"levels", Both<true>::levels},
-    {"fence", Both<true>::fence},
-    {"limits", Both<true>::limits},
-    {"refusals", Both<true>::refusals},
+constexpr auto cases = both_and<true>({
     {"matching", matching},
     {"apart", apart},
     {"peek", peeking},
     {"peek_first", peek_first},
     {"claim", claim},
     {"discard", discard},
-};
+});
 
 } // namespace
-} // namespace fabtests
 
-int main(int argc, char** argv)
-{
-    fabtests::Options options;
-    options.caps = FI_TAGGED;
-    options.wished_caps = FI_MSG | FI_RMA | FI_DIRECTED_RECV | FI_SOURCE | FI_FENCE;
-    options.msg_order = FI_ORDER_SAS;
-    options.ranks = 3;
-    options.region_size = std::size_t{4} << 20;
-    if (!fabtests::parse(argc, argv, options))
-        return 2;
-    return fabtests::run(options, fabtests::cases);
-}
+const Program program{
+    {.ranks = 3,
+     .caps = FI_TAGGED,
+     .wished_caps = FI_MSG | FI_RMA | FI_DIRECTED_RECV | FI_SOURCE | FI_FENCE,
+     .msg_order = FI_ORDER_SAS,
+     .region_size = std::size_t{4} << 20},
+    cases};
+
+} // namespace fabtests

@@ -212,11 +212,4 @@ constexpr fabtests::Case cases[] = {
 
 } // namespace
 
-int main(int argc, char** argv)
-{
-    fabtests::Options options;
-    options.caps = FI_RMA;
-    if (!fabtests::parse(argc, argv, options))
-        return 2;
-    return fabtests::run(options, cases);
-}
+const fabtests::Program fabtests::program{{.caps = FI_RMA}, cases};

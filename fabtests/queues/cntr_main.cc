@@ -501,15 +501,11 @@ constexpr Case cases[] = {
 };
 
 } // namespace
-} // namespace fabtests
 
-int main(int argc, char** argv)
-{
-    fabtests::Options options;
-    options.caps = FI_TAGGED;
-    options.wished_caps = FI_RMA | FI_ATOMIC | FI_RMA_EVENT;
-    options.ranks = 2;
-    if (!fabtests::parse(argc, argv, options))
-        return 2;
-    return fabtests::run(options, fabtests::cases);
-}
+const Program program{
+    {.ranks = 2,
+     .caps = FI_TAGGED,
+     .wished_caps = FI_RMA | FI_ATOMIC | FI_RMA_EVENT},
+    cases};
+
+} // namespace fabtests

@@ -419,14 +419,7 @@ constexpr Case cases[] = {
 };
 
 } // namespace
-} // namespace fabtests
 
-int main(int argc, char** argv)
-{
-    fabtests::Options options;
-    options.caps = FI_TAGGED;
-    options.ranks = 1;
-    if (!fabtests::parse(argc, argv, options))
-        return 2;
-    return fabtests::run(options, fabtests::cases);
-}
+const Program program{{.ranks = 1, .caps = FI_TAGGED}, cases};
+
+} // namespace fabtests

@@ -17,13 +17,8 @@ constexpr fabtests::Case cases[] = {
 
 } // namespace
 
-int main(int argc, char** argv)
-{
-    fabtests::Options options;
-    options.caps = FI_RMA;
-    options.msg_order = FI_ORDER_RMA_WAW;
-    options.region_size = std::size_t{1} << 22;
-    if (!fabtests::parse(argc, argv, options))
-        return 2;
-    return fabtests::run(options, cases);
-}
+const fabtests::Program fabtests::program{
+    {.caps = FI_RMA,
+     .msg_order = FI_ORDER_RMA_WAW,
+     .region_size = std::size_t{1} << 22},
+    cases};
