@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <ctime>
 #include <sched.h>
 
 namespace tofu::sim {
@@ -27,6 +28,7 @@ constexpr uint32_t most_doublings = 8;
 constexpr size_t announced_bytes = size_t{1} << 20; // of a copy at once: who moves pages waits for one
 
 constexpr int read_attempts = 100000; // of an entry that keeps changing, with yields: seconds
+constexpr int looks_at_stopped = 1000; // after as many more attempts: does it still stand still?
 
 template <typename T>
 T load_relaxed(const T& from) noexcept
@@ -130,6 +132,11 @@ AccessStatus AddressCache::Location::read(const RemoteVcq& vcq, uint64_t stadd, 
             __atomic_thread_fence(__ATOMIC_ACQUIRE);
             if (entry.sequence.load_relaxed() == sequence)
                 return status;
+        }
+        if (attempt + 1 == read_attempts && vcq.process != nullptr && vcq.process->impl().is_stopped()) {
+            const timespec pause{0, 1'000'000};
+            ::nanosleep(&pause, nullptr);
+            attempt -= looks_at_stopped; // in the midst of writing it, which it will end when it goes on
         }
         ::sched_yield();
     }

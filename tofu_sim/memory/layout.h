@@ -151,6 +151,7 @@ inline constexpr uint32_t copy_slots = 32;
 
 struct ServiceArea {
     alignas(64) SharedWord<uint32_t> bell; // grows with every posted request; the service thread waits on it
+    SharedWord<uint32_t> heard;            // the last bell that the service thread has woken up to
     SharedWord<uint64_t> move_start;       // addresses of the pages that are being moved (memory/announce.h)
     SharedWord<uint64_t> move_end;         // 0: none are
     CopySlot copies[copy_slots];

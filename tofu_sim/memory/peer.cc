@@ -20,9 +20,9 @@
 namespace tofu::sim {
 namespace {
 
-constexpr int max_answer_ms = 10000; // an owner that is alive and stopped: give up after this
+constexpr int move_patience_ms = 20; // for an owner that may be stopped, where there is another way
 constexpr int wait_step_ms = 20;     // and look whether it lives in between
-constexpr int max_claim_ms = 10000;
+constexpr uint64_t unheard_mark = uint64_t{1} << 32;
 
 SharedWord<uint32_t> num_windows{0}; // of all peers
 
@@ -198,9 +198,8 @@ PeerProcess::Impl::CopyResult PeerProcess::Impl::copy(uint64_t there, void* here
 // A dead requester's slot is taken back when it has been seen dead with the same claim twice, a pause apart: a
 // thread of a process that is being killed may still run for a moment on another CPU. What it then stores into
 // the slot's state fails, because all changes of state are compare-and-swap with its own claim.
-MailboxSlot* PeerProcess::Impl::claim_slot(uint64_t* state) noexcept
+MailboxSlot* PeerProcess::Impl::claim_slot(uint64_t* state, int64_t deadline) noexcept
 {
-    const int64_t deadline = now_ms() + max_claim_ms;
     uint64_t suspects[mailbox_slots] = {};
     for (;;) {
         for (uint32_t i = 0; i < mailbox_slots; ++i) {
@@ -227,9 +226,8 @@ MailboxSlot* PeerProcess::Impl::claim_slot(uint64_t* state) noexcept
 }
 
 // True: answered. False: the owner is dead or does not answer, and the slot has been given up.
-bool PeerProcess::Impl::await_answer(MailboxSlot& slot, uint64_t posted) noexcept
+bool PeerProcess::Impl::await_answer(MailboxSlot& slot, uint64_t posted, int64_t deadline) noexcept
 {
-    const int64_t deadline = now_ms() + max_answer_ms;
     const uint64_t answered = with_phase(posted, SlotPhase::done);
     for (;;) {
         const uint32_t count = slot.answered.load_acquire();
@@ -257,10 +255,34 @@ bool PeerProcess::Impl::await_answer(MailboxSlot& slot, uint64_t posted) noexcep
     }
 }
 
+bool PeerProcess::Impl::is_deaf() noexcept
+{
+    const uint64_t unheard = unheard_.load_relaxed();
+    if (unheard != 0 && int32_t(area().heard.load_relaxed() - uint32_t(unheard)) >= 0)
+        unheard_.store_relaxed(0);
+    return unheard_.load_relaxed() != 0;
+}
+
+bool PeerProcess::Impl::is_stopped() const noexcept
+{
+    char path[32];
+    char text[512] = {};
+    std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    const UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
+    if (!file || ::read(file.get(), text, sizeof text - 1) <= 0)
+        return false;
+    const char* const name_end = std::strrchr(text, ')'); // the state follows: T, or t under a debugger
+    return name_end != nullptr && (name_end[2] == 'T' || name_end[2] == 't') && alive();
+}
+
 AccessStatus PeerProcess::Impl::ask(PeerRequest& request, void* data) noexcept
 {
+    const bool can_wait = request.kind != RequestKind::move;
+    if (!can_wait && is_deaf())
+        return alive() ? AccessStatus::unreachable : AccessStatus::peer_gone;
+    const int64_t deadline = can_wait ? INT64_MAX : now_ms() + move_patience_ms;
     uint64_t state = 0;
-    MailboxSlot* slot = claim_slot(&state);
+    MailboxSlot* slot = claim_slot(&state, deadline);
     if (slot == nullptr)
         return alive() ? AccessStatus::unreachable : AccessStatus::peer_gone;
     slot->kind = uint32_t(request.kind);
@@ -277,8 +299,13 @@ AccessStatus PeerProcess::Impl::ask(PeerRequest& request, void* data) noexcept
     if (!slot->state.compare_exchange(state, posted))
         return AccessStatus::unreachable; // taken for dead meanwhile
     ring_service(area());
-    if (!await_answer(*slot, posted))
-        return alive() ? AccessStatus::unreachable : AccessStatus::peer_gone;
+    const uint32_t bell = area().bell.load_relaxed();
+    if (!await_answer(*slot, posted, deadline)) {
+        if (!alive())
+            return AccessStatus::peer_gone;
+        unheard_.store_relaxed(unheard_mark | bell);
+        return AccessStatus::unreachable;
+    }
     const uint32_t result = slot->result;
     request.old_value = slot->old_value;
     if (request.kind == RequestKind::read && result == 0)

@@ -49,8 +49,12 @@ struct PeerProcess::Impl {
     [[nodiscard]] CopyResult copy(uint64_t there, void* here, size_t bytes, Towards towards, CopyOrder order,
                                   size_t* done) noexcept;
 
-    // Has the owner do it. `data`: source of a write, destination of a read.
+    // Has the owner do it. `data`: source of a write, destination of a read. Who is asked for a move and does not
+    // listen, being stopped, has not done it (`unreachable`) after a moment, and at once from then on: there is another
+    // way. For what only the owner can do we wait as long as it lives.
     [[nodiscard]] AccessStatus ask(PeerRequest& request, void* data) noexcept;
+    // By a debugger or a signal: it will go on, some day.
+    [[nodiscard]] bool is_stopped() const noexcept;
 
     ~Impl();
 
@@ -58,8 +62,11 @@ struct PeerProcess::Impl {
     // A backing's file and its size, opened for each window anew: a process has few files, and peers are many. None:
     // not to be mapped; *for_good unless it is for want of something.
     [[nodiscard]] UniqueFd open_object(uint32_t backing, uint64_t* bytes, bool* for_good) const noexcept;
-    [[nodiscard]] MailboxSlot* claim_slot(uint64_t* state) noexcept;
-    [[nodiscard]] bool await_answer(MailboxSlot& slot, uint64_t posted) noexcept;
+    [[nodiscard]] MailboxSlot* claim_slot(uint64_t* state, int64_t deadline) noexcept;
+    [[nodiscard]] bool await_answer(MailboxSlot& slot, uint64_t posted, int64_t deadline) noexcept;
+    [[nodiscard]] bool is_deaf() noexcept;
+
+    SharedWord<uint64_t> unheard_{0}; // 0, or a bell that was not answered in time and a bit above it
 
     std::mutex mutex_;
     std::unordered_set<uint32_t> refused_; // backings

@@ -176,6 +176,7 @@ void run_service(ProcessMemory::Impl& impl) noexcept
     while (impl.stop.load_acquire() == 0) {
         // Acquire, before the slots are looked at: a request posted after this look changes the bell.
         const uint32_t bell = area.bell.load_acquire();
+        area.heard.store_relaxed(bell); // partner: PeerProcess, is_deaf
         for (MailboxSlot& slot : area.slots)
             serve(impl, slot);
         attend(segment_header(impl.segment));
