@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "prov_atomic_initiator.h"
 
@@ -56,6 +57,58 @@ TEST(AtomicWide, TheLockOfADeadHolderIsBroken)
     std::memcpy(&now, &net.memory[element], 16);
     EXPECT_EQ(now, five);
     EXPECT_EQ(who.ends[nullptr], std::vector<int>{0});
+}
+
+/// A clock of the test's.
+struct Time {
+    Time() { tofu::WideRunner::now = &read; }
+    ~Time() { tofu::WideRunner::now = &std::chrono::steady_clock::now; }
+    static std::chrono::steady_clock::time_point read() noexcept { return at; }
+    static inline std::chrono::steady_clock::time_point at{};
+};
+
+/// One sum of 5, stopped where it has lock and value, and its Put is refused or not; then somebody takes the lock over,
+/// adds 7, and leaves. Returns the code it ended with, and the sum.
+std::pair<int, __int128> oversleep(bool put_is_refused, std::chrono::milliseconds sleep)
+{
+    Net::reset(5);
+    Net& net = Net::now();
+    Time time;
+    Initiator who;
+    const std::uint64_t element = 32;
+    unsigned char* const lock = &net.memory[locks_at + 8 * tofu::locks::index_of(Net::base + element)];
+    __int128 five = 5, result = 0, seven = 7, now = 0;
+    who.runner->submit(make(who, {FI_SUM, static_cast<fi_datatype>(FI_INT128), element, 1, &five, nullptr, &result}),
+                       false);
+    const auto queue = static_cast<unsigned>(who.vcq.handle() - 1);
+    Net::step_all(queue); // CSWAP and Get
+    net.busy_percent = put_is_refused ? 100 : 0;
+    who.round();
+    net.busy_percent = 0;
+    time.at += sleep;
+    if (sleep > tofu::WideRunner::break_after) {
+        std::memcpy(&net.memory[element], &seven, 16);
+        std::memset(lock, 0, 8);
+    }
+    EXPECT_TRUE(run({&who}));
+    std::memcpy(&now, &net.memory[element], 16);
+    EXPECT_EQ(who.ends[nullptr].size(), 1u);
+    return {who.ends[nullptr].empty() ? -1 : who.ends[nullptr][0], now};
+}
+
+TEST(AtomicWide, APutThatWasRefusedAsksForItsLeaseAgain)
+{
+    EXPECT_TRUE((oversleep(true, std::chrono::milliseconds(0)) == std::pair<int, __int128>{0, 5}));
+    EXPECT_TRUE((oversleep(true, std::chrono::milliseconds(500)) == std::pair<int, __int128>{0, 5})); // renewed
+    EXPECT_TRUE((oversleep(true, std::chrono::milliseconds(5000)) == std::pair<int, __int128>{0, 12}));
+}
+
+TEST(AtomicWide, WhoSleepsBeyondItsLeaseIsToldOfIt)
+{
+    EXPECT_TRUE((oversleep(false, std::chrono::milliseconds(0)) == std::pair<int, __int128>{0, 5}));
+    const auto [code, sum] = oversleep(false, std::chrono::milliseconds(5000));
+    EXPECT_NE(code, 0);
+    EXPECT_TRUE(sum == 5); // its Put came late: that is what the error says
 }
 
 TEST(AtomicWide, AComplexFloatMayLieAcrossTwoWords)

@@ -109,7 +109,7 @@ void WideRunner::go_on(WideFlight& f) noexcept
     switch (f.state) {
     case State::waiting:
         f.state = State::locking;
-        f.have_data = f.lock_won = f.put_posted = f.free_posted = false;
+        f.have_data = f.lock_won = f.put_posted = f.free_posted = f.wrote = false;
         if (!post_lock(f)) {
             f.state = State::waiting;
             if (f.code == UTOFU_SUCCESS)
@@ -131,7 +131,9 @@ void WideRunner::go_on(WideFlight& f) noexcept
         return;
     case State::got: compute(f); return;
     case State::putting:
-        if (!post_put(f))
+        if (!f.put_posted && lease_may_be_gone(f))
+            begin_again(f, f.token);
+        else if (!post_put(f))
             later(f, 0);
         else if (f.in_air == 0)
             end(f);
@@ -148,7 +150,7 @@ bool WideRunner::post_lock(WideFlight& f) noexcept
     how.when = vcq::When::delivered;
     how.strong_order = f.op->strong;
     how.waiter = &f.lock;
-    f.posted_at = Clock::now();
+    f.posted_at = now();
     const Post posted = vcq_.cswap8(f.vcq, f.expect, f.token, f.lock_word, how);
     if (posted == Post::error)
         f.code = vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
@@ -186,6 +188,7 @@ bool WideRunner::post_put(WideFlight& f) noexcept
         if (posted == Post::busy)
             return false;
         f.put_posted = true;
+        f.wrote = posted == Post::done;
         if (posted == Post::done)
             ++f.in_air;
         else
@@ -196,9 +199,11 @@ bool WideRunner::post_put(WideFlight& f) noexcept
         const Post posted = vcq_.cswap8(f.vcq, f.token, 0, f.lock_word, how);
         if (posted == Post::busy)
             return false;
-        f.free_posted = true; // refused for good: the lease will run out
+        f.free_posted = true;
         if (posted == Post::done)
             ++f.in_air;
+        else if (f.wrote && f.code == UTOFU_SUCCESS) // the lease runs out, but nobody says whether it has
+            f.code = vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
     }
     return true;
 }
@@ -214,15 +219,42 @@ void WideRunner::lock_answer(vcq::Waiter* self, const Notice& notice) noexcept
         f.lock_won = notice.code == UTOFU_SUCCESS && notice.value == f.expect;
         if (!f.lock_won && notice.code == UTOFU_SUCCESS && notice.value != f.seen) {
             f.seen = notice.value;
-            f.seen_since = Clock::now();
+            f.seen_since = now();
         }
         if (f.in_air == 0)
             runner.judge_lock(f);
         return;
     }
-    // The freeing. Whatever it found, the element was written while the lease held.
+    runner.judge_free(f, notice);
+}
+
+/// The freeing. Where it finds another token the lease was over before: what was written then may have met the work of
+/// others, which is told as an error; where nothing was written, nothing has happened.
+void WideRunner::judge_free(WideFlight& f, const Notice& notice) noexcept
+{
+    const bool held = notice.code == UTOFU_SUCCESS && notice.value == f.token;
+    if (!held && f.code == UTOFU_SUCCESS) {
+        if (!f.wrote && notice.code == UTOFU_SUCCESS && !closing_) {
+            begin_again(f, 0);
+            return;
+        }
+        f.code = notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_OTHER;
+    }
     if (f.in_air == 0 && f.put_posted && f.free_posted)
-        runner.end(f);
+        end(f);
+}
+
+bool WideRunner::lease_may_be_gone(const WideFlight& f) noexcept
+{
+    return f.code == UTOFU_SUCCESS && now() - f.posted_at > hold_at_most;
+}
+
+/// Takes the lock, or renews it, and reads the element anew.
+void WideRunner::begin_again(WideFlight& f, std::uint64_t expect) noexcept
+{
+    f.expect = expect;
+    f.state = State::waiting;
+    go_on(f);
 }
 
 void WideRunner::data_answer(vcq::Waiter* self, const Notice& notice) noexcept
@@ -265,7 +297,7 @@ void WideRunner::judge_lock(WideFlight& f) noexcept
         end(f);
         return;
     }
-    f.expect = Clock::now() - f.seen_since >= break_after ? f.seen : 0;
+    f.expect = now() - f.seen_since >= break_after ? f.seen : 0;
     f.state = State::waiting;
     const unsigned log2 = f.attempts < max_pause_log2 ? f.attempts : max_pause_log2;
     if (f.attempts < max_pause_log2)
@@ -280,12 +312,6 @@ void WideRunner::compute(WideFlight& f) noexcept
     f.state = State::putting;
     f.put_posted = true; // unless there is something to put
     if (f.code == UTOFU_SUCCESS) {
-        if (Clock::now() - f.posted_at > hold_at_most) { // the lease may be gone: renew it, read again
-            f.expect = f.token;
-            f.state = State::waiting;
-            go_on(f);
-            return;
-        }
         std::byte* const before = scratch_.data(f.place);
         std::memcpy(f.value, before, op.size);
         op.kernel(f.value, f.operand, f.compare, 1);

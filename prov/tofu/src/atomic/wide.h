@@ -9,9 +9,12 @@
 // elements atomically, so the lock orders all there is to order.
 //
 // A lock is a lease, for its holder may die or never poll again. The word holds a token of the holder's,
-// different each time. Who finds the same token for `break_after` swaps it for its own. A holder that comes to
-// put later than `hold_at_most` after it posted its CSWAP renews the lease first, by a CSWAP of its token for a new
-// one, and begins again if that fails. The gap between the two times is far beyond what a Put can be under way.
+// different each time. Who finds the same token for `break_after` swaps it for its own. A holder looks at the clock
+// right before each attempt to post its Put; later than `hold_at_most` after it posted its CSWAP it renews the lease
+// first, by a CSWAP of its token for a new one, and begins again if that fails. The gap between the two times is far
+// beyond what a Put can be under way. What no clock can exclude is a holder that is stopped between its look and its
+// post: it learns from the CSWAP that frees the lock, which finds another token, and its operation ends with an error.
+// So no update is lost without a word (tests/prov_lease_test.cc tries all there is).
 #pragma once
 
 #include <chrono>
@@ -73,6 +76,7 @@ struct WideFlight {
     bool lock_won;
     bool have_data;
     bool put_posted;
+    bool wrote;                ///< the Put was posted
     bool free_posted;
     int code;
     alignas(16) std::byte value[32];
@@ -85,6 +89,8 @@ class WideRunner {
     static constexpr std::size_t max_flights = 96;
     static constexpr std::chrono::milliseconds break_after{1000};
     static constexpr std::chrono::milliseconds hold_at_most{300};
+    /// Replaced by tests.
+    static inline std::chrono::steady_clock::time_point (*now)() noexcept = &std::chrono::steady_clock::now;
 
     WideRunner(AtomicRunner& runner, vcq::Vcq& vcq, AtomicScratch& scratch) noexcept;
 
@@ -111,6 +117,9 @@ class WideRunner {
     [[nodiscard]] bool post_put(WideFlight& f) noexcept;
     void judge_lock(WideFlight& f) noexcept;
     void compute(WideFlight& f) noexcept;
+    [[nodiscard]] static bool lease_may_be_gone(const WideFlight& f) noexcept;
+    void begin_again(WideFlight& f, std::uint64_t expect) noexcept;
+    void judge_free(WideFlight& f, const vcq::Notice& notice) noexcept;
     void later(WideFlight& f, std::uint32_t ticks) noexcept;
     void end(WideFlight& f) noexcept;
     [[nodiscard]] std::uint64_t next_token() noexcept;
