@@ -2,11 +2,13 @@
 // Role: copies are exact, store each byte once, and the last line last.
 // Called by: make check. Calls: memory/copy.
 #include "memory/copy.h"
+#include "memory/vm_copy.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace tofu::sim {
@@ -35,6 +37,37 @@ TEST(MemoryCopy, EverySizeAndAlignmentIsExact)
                     ASSERT_EQ(target[size + i], std::byte{0xee}) << size << ' ' << shift;
                 }
             }
+}
+
+// The ways of both kinds of processors: one call for all pieces, and a call for each with a barrier between.
+TEST(MemoryCopy, ThroughTheKernelItIsExactInPiecesToo)
+{
+    std::vector<std::byte> from(1000), to(1000);
+    for (size_t i = 0; i < from.size(); ++i)
+        from[i] = std::byte(i * 131 + i / 256);
+    const auto both = [&](auto copy) {
+        for (const Towards towards : {Towards::there, Towards::here})
+            for (const CopyOrder order : {CopyOrder::relaxed, CopyOrder::last_line})
+                for (const size_t size : {0, 1, 7, 8, 9, 255, 256, 257, 263, 600})
+                    for (size_t shift = 0; shift < 260; shift += 13) {
+                        std::fill(to.begin(), to.end(), std::byte{0xee});
+                        std::byte* const target = to.data() + 8 + shift;
+                        std::byte* const source = from.data() + shift % 19;
+                        std::byte* const there = towards == Towards::there ? target : source;
+                        std::byte* const here = towards == Towards::there ? source : target;
+                        ASSERT_EQ(copy(reinterpret_cast<uint64_t>(there), here, size, towards, order), ssize_t(size));
+                        ASSERT_EQ(std::memcmp(target, source, size), 0) << size << ' ' << shift;
+                        ASSERT_EQ(target[-1], std::byte{0xee});
+                        ASSERT_EQ(target[size], std::byte{0xee});
+                    }
+        EXPECT_EQ(copy(8, to.data(), 100, Towards::there, CopyOrder::last_line), -1); // nothing is mapped there
+    };
+    const pid_t self = ::getpid();
+    std::byte probe{};
+    if (vm_copy(self, reinterpret_cast<uint64_t>(&probe), to.data(), 1, Towards::there, CopyOrder::relaxed) < 0)
+        GTEST_SKIP() << "process_vm_writev is refused here";
+    both([&](auto... how) { return vm_copy<true>(self, how...); });
+    both([&](auto... how) { return vm_copy<false>(self, how...); });
 }
 
 // A reader takes a message when its last byte appears, and clears it: it must not appear again, and all that

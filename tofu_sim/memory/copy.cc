@@ -2,8 +2,10 @@
 // Role: copying as a network interface would: each byte stored once, small aligned words in one store.
 // Called by: memory/access, tni/. Calls: nothing.
 //
-// Every store is a word of the destination, or of a line, aligned, ascending; loads may be unaligned. A polling reader
-// on another core sees x86 stores in this order; elsewhere the release fence stands before the last word.
+// Every store is a word of the destination, or of a line, aligned, ascending; loads may be unaligned. In copy_small they
+// come one after the other for other cores too, loads and stores, for who polls the destination and who writes the source
+// (guide 6.1.3.1): x86 does so by itself, and vectors need no more than a compiler that leaves them in their places. In
+// copy_body they come in any order.
 #include "memory/copy.h"
 
 #if defined(__x86_64__)
@@ -45,26 +47,25 @@ constexpr size_t lines_from = 32; // bytes; fewer are two stores anyway
         from += part;
         length -= part;
     }
-    for (; length >= 64; length -= 64, to += 64, from += 64)
+    for (; length >= 64; length -= 64, to += 64, from += 64) {
+        __atomic_signal_fence(__ATOMIC_RELEASE);
         _mm512_store_si512(to, _mm512_loadu_si512(from));
+    }
+    __atomic_signal_fence(__ATOMIC_RELEASE);
     if (length != 0)
         store_part_of_line(to, from, length);
 }
 
 #endif
 
-template <typename Word>
-TOFU_SIM_AS_DEVICE inline void store_word(std::byte* to, const std::byte* from) noexcept
+template <typename Word, int order = __ATOMIC_RELEASE>
+TOFU_SIM_AS_DEVICE inline void step(std::byte*& to, const std::byte*& from, size_t& length) noexcept
 {
     Word word;
     std::memcpy(&word, from, sizeof word);
-    __atomic_store_n(reinterpret_cast<Word*>(to), word, __ATOMIC_RELAXED);
-}
-
-template <typename Word>
-TOFU_SIM_AS_DEVICE inline void step(std::byte*& to, const std::byte*& from, size_t& length) noexcept
-{
-    store_word<Word>(to, from);
+    if constexpr (order != __ATOMIC_RELAXED)
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); // before the next load (partner: a writer of the source)
+    __atomic_store_n(reinterpret_cast<Word*>(to), word, order); // partner: a reader polling this word
     to += sizeof(Word);
     from += sizeof(Word);
     length -= sizeof(Word);
@@ -100,6 +101,10 @@ TOFU_SIM_AS_DEVICE void copy_body(std::byte* to, const std::byte* from, size_t l
         _mm_sfence(); // string stores may become visible in any order among themselves
         return;
     }
+#else
+    align_to_words(to, from, length);
+    while (length >= 8)
+        step<uint64_t, __ATOMIC_RELAXED>(to, from, length);
 #endif
     copy_small(to, from, length);
 }
@@ -118,15 +123,15 @@ TOFU_SIM_AS_DEVICE void copy_small(std::byte* to, const std::byte* from, size_t 
 #if defined(__x86_64__)
     if (length >= 16 && (reinterpret_cast<uintptr_t>(to) & 8) != 0)
         step<uint64_t>(to, from, length);
-    for (; length >= 16; length -= 16, to += 16, from += 16)
+    for (; length >= 16; length -= 16, to += 16, from += 16) {
+        __atomic_signal_fence(__ATOMIC_RELEASE);
         _mm_store_si128(reinterpret_cast<__m128i*>(to),
                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    }
 #endif
     // A destination that align_to_words could not align is shorter than a word from here on.
     while (length >= 8)
         step<uint64_t>(to, from, length);
-    // Release: the last bytes after all others (partner: a reader polling them).
-    __atomic_thread_fence(__ATOMIC_RELEASE);
     if ((reinterpret_cast<uintptr_t>(to) & 3) == 0) {
         copy_tail(to, from, length);
     } else {
@@ -145,8 +150,9 @@ TOFU_SIM_AS_DEVICE void copy_large(std::byte* to, const std::byte* from, size_t 
             to += length - last;
             from += length - last;
             length = last;
-            // Release: the last line after all others (guide 6.1.3.1; partner: a reader polling it).
-            __atomic_thread_fence(__ATOMIC_RELEASE);
+            // The last line after all others, written and read (guide 6.1.3.1; partners: a reader polling it, a writer
+            // of the source).
+            __atomic_thread_fence(__ATOMIC_ACQ_REL);
         }
         copy_small(to, from, length);
         return;

@@ -31,6 +31,7 @@ TOFU_SIM_AS_DEVICE inline void copy_bytes(void* destination, const void* source,
     if (length == 8 && (reinterpret_cast<uintptr_t>(to) & 7) == 0) {
         uint64_t word;
         std::memcpy(&word, from, sizeof word);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); // as in copy_small; no instruction on x86
         // Release: partner is a reader polling this word.
         __atomic_store_n(reinterpret_cast<uint64_t*>(to), word, __ATOMIC_RELEASE);
     } else if (length <= order_line_bytes) {

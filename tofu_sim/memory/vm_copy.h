@@ -2,9 +2,10 @@
 // Role: one copy between two address spaces through the kernel, in the order of a network interface.
 // Called by: memory/peer, memory/service. Calls: process_vm_readv, process_vm_writev.
 //
-// The kernel copies with string instructions, whose stores other cores may see in any order. It copies one piece of the
-// remote side after the other, each by an instruction of its own, and those are seen in their order: so the last line
-// and the last word of the destination are pieces of their own.
+// The kernel copies with string instructions, whose stores other cores may see in any order. So the last line and the
+// last word of the destination are pieces of their own. Where stores are seen in the order of the program, x86-64, one
+// call copies one piece after the other; elsewhere nothing says in what order those of two pieces are seen, and each
+// piece is a call with a barrier in front.
 #pragma once
 
 #include "memory/copy.h"
@@ -15,7 +16,14 @@ namespace tofu::sim {
 
 enum class Towards : bool { here, there };
 
+#if defined(__x86_64__)
+inline constexpr bool stores_in_order = true;
+#else
+inline constexpr bool stores_in_order = false;
+#endif
+
 // As the system call: what was copied, perhaps less than `bytes`, or -1 and errno.
+template <bool at_once = stores_in_order>
 inline ssize_t vm_copy(int pid, uint64_t there, void* here, size_t bytes, Towards towards, CopyOrder order) noexcept
 {
     iovec pieces[3];
@@ -35,9 +43,24 @@ inline ssize_t vm_copy(int pid, uint64_t there, void* here, size_t bytes, Toward
         up_to((last & ~uint64_t{7}) - destination);
     }
     up_to(bytes);
-    const iovec local{here, bytes};
-    return towards == Towards::there ? ::process_vm_writev(pid, &local, 1, pieces, count, 0)
-                                     : ::process_vm_readv(pid, &local, 1, pieces, count, 0);
+    const auto call = [&](iovec local, const iovec* remote, unsigned n) {
+        return towards == Towards::there ? ::process_vm_writev(pid, &local, 1, remote, n, 0)
+                                         : ::process_vm_readv(pid, &local, 1, remote, n, 0);
+    };
+    if constexpr (at_once)
+        return call({here, bytes}, pieces, count);
+    ssize_t copied = 0;
+    for (unsigned i = 0; i < count; ++i) {
+        // After what this thread has written and read before (guide 6.1.3.1).
+        __atomic_thread_fence(__ATOMIC_ACQ_REL);
+        const ssize_t part = call({static_cast<std::byte*>(here) + copied, pieces[i].iov_len}, &pieces[i], 1);
+        if (part < 0)
+            return copied != 0 ? copied : part;
+        copied += part;
+        if (size_t(part) != pieces[i].iov_len)
+            break;
+    }
+    return copied;
 }
 
 } // namespace tofu::sim
