@@ -17,7 +17,8 @@ static_assert(std::endian::native == std::endian::little, "the wire is little-en
 
 // --- the area
 
-/// A slot is one cache line of the A64FX: a Put into it is seen as a whole (guide 2.2.10).
+/// A slot is one cache line of the A64FX, which a packet then does not cross. Nobody relies on lines being written as a
+/// whole (guide 2.2.10): the last word is polled, and strong order puts it last (guide 6.1.3.1).
 inline constexpr std::size_t slot_size = 256;
 inline constexpr std::uint64_t area_magic = 0x6165726155664f54; // "TOfUarea"
 
