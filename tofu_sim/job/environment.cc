@@ -51,12 +51,6 @@ std::optional<uint32_t> first_number(std::initializer_list<const char*> names) n
     return std::nullopt;
 }
 
-int refuse(const char* name, const char* text, const char* expected) noexcept
-{
-    report("%s=%.80s: %s", name, text, expected);
-    return UTOFU_ERR_INVALID_ARG;
-}
-
 bool is_job_name(const char* text) noexcept
 {
     const size_t length = std::strlen(text);
@@ -89,16 +83,8 @@ void set_launcher_job(char (&job)[65], const char* prefix, const char* text,
     }
 }
 
-int read_job(Environment& environment) noexcept
+void read_launcher_job(Environment& environment) noexcept
 {
-    if (const char* const text = text_of("TOFU_SIM_JOB")) {
-        if (!is_job_name(text)) {
-            return refuse("TOFU_SIM_JOB", text,
-                          "use up to 64 letters, digits, '.', '_' and '-', not starting with '.'");
-        }
-        std::snprintf(environment.job, sizeof environment.job, "%s", text);
-        return UTOFU_SUCCESS;
-    }
     if (const char* const text = text_of("PMIX_NAMESPACE")) {
         set_launcher_job(environment.job, "pmix", text);
     } else if (const char* const id = text_of("OMPI_MCA_ess_base_jobid")) {
@@ -111,68 +97,100 @@ int read_job(Environment& environment) noexcept
     } else if (const char* const port = text_of("PMI_PORT")) {
         set_launcher_job(environment.job, "pmi", port); // hydra: one port per job
     }
-    return UTOFU_SUCCESS;
 }
 
-int read_shape(Environment& environment) noexcept
+template <typename Number>
+bool take_number(const char* text, uint64_t least, uint64_t most, Number& to) noexcept
 {
-    std::array<uint8_t, 3> units = {1, 1, 1};
-    uint8_t wraps = 0;
-    if (const char* const text = text_of("TOFU_SIM_SHAPE")) {
-        const auto parsed = parse_shape(text);
-        if (!parsed) {
-            return refuse("TOFU_SIM_SHAPE", text,
-                          "is not a shape: give units of 2x3x2 nodes along X, Y and Z, for example "
-                          "1x1x2, at most 255 an axis and 262144 nodes in all");
-        }
-        units = *parsed;
-    }
-    if (const char* const text = text_of("TOFU_SIM_TORUS")) {
-        const auto parsed = parse_torus(text);
-        if (!parsed) {
-            return refuse("TOFU_SIM_TORUS", text,
-                          "name the axes that wrap around with the letters x, y and z, for example xz");
-        }
-        wraps = *parsed;
-    }
-    environment.topology = Topology(units, wraps);
-    if (const char* const text = text_of("TOFU_SIM_PPN")) {
-        const auto parsed = parse_number(text, cqs_per_node);
-        if (!parsed || *parsed == 0) {
-            return refuse("TOFU_SIM_PPN", text, "give the processes of a node, 1 to 54");
-        }
-        environment.ppn = static_cast<uint32_t>(*parsed);
-    }
-    return UTOFU_SUCCESS;
-}
-
-// The UTOFU_* variables: the guide names no error, so what is no number leaves the default, with a line.
-void read_mrq_entries(const char* name, uint32_t& entries) noexcept
-{
-    if (const char* const text = text_of(name)) {
-        if (const auto parsed = parse_mrq_entries(text)) {
-            entries = *parsed;
-        } else {
-            report("%s=%.80s: is no number of entries; using %u", name, text, entries);
-        }
-    }
-}
-
-// True: it has been given.
-bool read_cqs(const char* name, uint32_t& number) noexcept
-{
-    const char* const text = text_of(name);
-    if (text == nullptr) {
+    const auto value = parse_number(text, most);
+    if (!value || *value < least) {
         return false;
     }
-    const auto parsed = parse_number(text, UINT32_MAX);
-    if (parsed) {
-        number = static_cast<uint32_t>(*parsed);
-    } else {
-        report("%s=%.80s: is no number of CQs; using %u", name, text, number);
-    }
-    return parsed.has_value();
+    to = static_cast<uint32_t>(*value); // none of them has more bits
+    return true;
 }
+
+bool take_entries(const char* text, uint32_t& to) noexcept
+{
+    const auto entries = parse_mrq_entries(text);
+    to = entries.value_or(to);
+    return entries.has_value();
+}
+
+// "0 or higher" (guide 4.3.2.1): more than there can be is as many as there are.
+bool take_cqs(const char* text, uint32_t& to) noexcept
+{
+    if (text[std::strspn(text, "0123456789")] != '\0') {
+        return false;
+    }
+    to = static_cast<uint32_t>(parse_number(text, UINT32_MAX).value_or(UINT32_MAX));
+    return true;
+}
+
+constexpr uint64_t most_processes = uint64_t{262144} * cqs_per_node; // of the largest network
+
+// What users set. Each once, here and in man/tofu_sim.7; `take` says whether the value may be.
+struct Variable {
+    const char* name;
+    bool (*take)(Environment& environment, const char* text) noexcept;
+    const char* expected;
+};
+
+constexpr Variable variables[] = {
+    {"TOFU_SIM_JOB",
+     [](Environment& e, const char* text) noexcept {
+         std::snprintf(e.job, sizeof e.job, "%s", text);
+         return is_job_name(text);
+     },
+     "use up to 64 letters, digits, '.', '_' and '-', not starting with '.'"},
+    {"TOFU_SIM_SHAPE",
+     [](Environment& e, const char* text) noexcept {
+         const auto units = parse_shape(text);
+         e.topology = Topology(units.value_or(e.topology.units()), e.topology.wraps());
+         return units.has_value();
+     },
+     "give units of 2x3x2 nodes along X, Y and Z, for example 1x1x2, from 1 to 255 an axis and to 262144 nodes in all"},
+    {"TOFU_SIM_TORUS",
+     [](Environment& e, const char* text) noexcept {
+         const auto wraps = parse_torus(text);
+         e.topology = Topology(e.topology.units(), wraps.value_or(0));
+         return wraps.has_value();
+     },
+     "name the axes that wrap around with the letters x, y and z, for example xz"},
+    {"TOFU_SIM_PPN",
+     [](Environment& e, const char* text) noexcept { return take_number(text, 1, cqs_per_node, e.ppn); },
+     "give the processes of a node, 1 to 54"},
+    {"TOFU_SIM_RANK",
+     [](Environment& e, const char* text) noexcept { return take_number(text, 0, UINT32_MAX - 1, e.rank); },
+     "give this process's number, 0 to 4294967294"},
+    {"TOFU_SIM_SIZE",
+     [](Environment& e, const char* text) noexcept { return take_number(text, 1, most_processes, e.size); },
+     "give the number of processes, 1 to 14155776"},
+    {"TOFU_SIM_CHAOS",
+     [](Environment& e, const char* text) noexcept {
+         e.chaos = parse_chaos(text);
+         return e.chaos.has_value();
+     },
+     chaos_expected},
+    {"UTOFU_NUM_MRQ_ENTRIES",
+     [](Environment& e, const char* text) noexcept { return take_entries(text, e.mrq_entries); },
+     "give a number of entries, 2048 (2Ki) to 2097152 (2Mi)"},
+    {"UTOFU_NUM_MRQ_ENTRIES_SESSION",
+     [](Environment& e, const char* text) noexcept { return take_entries(text, e.mrq_entries_session); },
+     "give a number of entries, 2048 (2Ki) to 2097152 (2Mi)"},
+    {"UTOFU_NUM_EXCLUSIVE_CQS",
+     [](Environment& e, const char* text) noexcept { return take_cqs(text, e.exclusive_cqs); },
+     "give a number of CQs, 0 or higher"},
+    {"UTOFU_NUM_SESSION_MODE_CQS",
+     [](Environment& e, const char* text) noexcept { return e.keep_session_cqs = take_cqs(text, e.session_cqs); },
+     "give a number of CQs, 0 or higher"},
+    {"UTOFU_SWAP_PROTECT",
+     [](Environment& e, const char* text) noexcept { // whatever is not 0 stands for 1 (guide 4.3.2.5)
+         e.swap_protect = std::strcmp(text, "0") != 0;
+         return true;
+     },
+     ""},
+};
 
 } // namespace
 
@@ -207,25 +225,13 @@ std::optional<uint32_t> parse_mrq_entries(const char* text) noexcept
 
 int Environment::read() noexcept
 {
-    if (const int rc = read_job(*this); rc != UTOFU_SUCCESS) {
-        return rc;
-    }
-    if (const int rc = read_shape(*this); rc != UTOFU_SUCCESS) {
-        return rc;
-    }
-    if (const char* const text = text_of("TOFU_SIM_RANK"); text && !parse_number(text, UINT32_MAX - 1)) {
-        return refuse("TOFU_SIM_RANK", text, "give this process's number, 0 or higher");
-    }
-    rank = first_number({"TOFU_SIM_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"});
-    size = first_number({"TOFU_SIM_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
-    read_mrq_entries("UTOFU_NUM_MRQ_ENTRIES", mrq_entries);
-    read_mrq_entries("UTOFU_NUM_MRQ_ENTRIES_SESSION", mrq_entries_session);
-    (void)read_cqs("UTOFU_NUM_EXCLUSIVE_CQS", exclusive_cqs);
-    keep_session_cqs = read_cqs("UTOFU_NUM_SESSION_MODE_CQS", session_cqs);
-    if (const char* const text = text_of("TOFU_SIM_CHAOS")) {
-        chaos = parse_chaos(text);
-        if (!chaos) {
-            return refuse("TOFU_SIM_CHAOS", text, chaos_expected);
+    read_launcher_job(*this);
+    rank = first_number({"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"});
+    size = first_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
+    for (const Variable& variable : variables) {
+        if (const char* const text = text_of(variable.name); text != nullptr && !variable.take(*this, text)) {
+            report("%s=%.80s: %s", variable.name, text, variable.expected);
+            return UTOFU_ERR_INVALID_ARG;
         }
     }
     return UTOFU_SUCCESS;

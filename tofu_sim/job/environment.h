@@ -23,6 +23,7 @@ struct Environment {
     uint32_t session_cqs = 3;   // CQs of a TNI that session mode VCQs may have
     bool keep_session_cqs = false; // and that others must leave to them: asked for, not the default
     std::optional<Chaos> chaos; // the adversarial mode
+    bool swap_protect = false;  // registered memory is locked
 
     // UTOFU_SUCCESS or UTOFU_ERR_INVALID_ARG after one line on stderr.
     [[nodiscard]] int read() noexcept;

@@ -24,6 +24,7 @@ struct Chaos {
 // "7", "7:drop,raw"; nothing if it is something else.
 [[nodiscard]] std::optional<Chaos> parse_chaos(const char* text) noexcept;
 inline constexpr const char* chaos_expected =
-    "give a seed, a whole number, and perhaps a colon and what to do, of late, drop, raw, poll and torn, by commas";
+    "give a seed, 0 to 18446744073709551615, and perhaps a colon and what to do, of late, drop, raw, poll and torn, by "
+    "commas";
 
 } // namespace tofu::sim

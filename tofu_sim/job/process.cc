@@ -90,7 +90,7 @@ int Process::join() noexcept
         header.node = job_.placement().node;
         header.magic = segment_magic;
         pid_ = ::getpid();
-        memory_ = ProcessMemory::open(segment_.base);
+        memory_ = ProcessMemory::open(segment_.base, environment_.swap_protect);
         service_tid_ = header.alive.owner.load_acquire();
         if (memory_ == nullptr) {
             report("can't start the service thread: %s; raise the limit (ulimit -u)", std::strerror(errno));

@@ -15,7 +15,6 @@
 
 #include <cerrno>
 #include <climits>
-#include <cstdlib>
 #include <cstring>
 #include <linux/futex.h>
 #include <new>
@@ -187,7 +186,7 @@ void run_service(ProcessMemory::Impl& impl) noexcept
 
 ProcessMemory::ProcessMemory(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 
-std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment) noexcept
+std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment, bool lock_pages) noexcept
 {
     std::unique_ptr<Impl> impl(new (std::nothrow) Impl);
     if (impl == nullptr)
@@ -195,8 +194,7 @@ std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment) noexcept
     impl->segment = segment;
     impl->mrq_entries = segment_header(segment).mrq_entries;
     impl->main_stack = reinterpret_cast<uint64_t>(__libc_stack_end);
-    const char* protect = std::getenv("UTOFU_SWAP_PROTECT");
-    impl->lock_pages = protect != nullptr && *protect != '\0' && std::strcmp(protect, "0") != 0;
+    impl->lock_pages = lock_pages;
     if (impl->arena.open()) {
         if (impl->threads.open(impl->vmas))
             impl->mover.open(impl->arena, impl->lock_pages);

@@ -83,21 +83,18 @@ int Messenger::open() noexcept
                   ep_.index(), endpoint_stag(ep_.index()));
         return -FI_ENOSYS;
     }
+    if (int ret = check_params(); ret != 0)
+        return ret;
     // Pieces end at multiples of 64 KiB, the page of the hardware.
     max_piece_ = caps.max_putget_size >= 65536 ? caps.max_putget_size & ~std::size_t{65535}
                                                : caps.max_putget_size;
     // Nobody sends to a transmit context, nor data to an endpoint of RMA alone that has nowhere to tell them.
     const bool receives = (ep_.caps() & (FI_MSG | FI_TAGGED)) != 0 || ep_.rx().cq != nullptr;
     const std::size_t rings = ep_.part() == Part::transmit || !receives ? 1 : param_size("rings", 512);
-    // More than 32 bits hold is as wrong as the most that they hold.
-    const auto word = [](std::size_t n) { return static_cast<std::uint32_t>(std::min<std::size_t>(n, UINT32_MAX)); };
-    const Geometry geometry{word(rings), word(param_size("ring_slots", 64))};
-    if (!geometry.valid()) {
-        TOFU_WARN(FI_LOG_EP_CTRL,
-                  "endpoint %u: set FI_TOFU_RINGS to 1 to %u and FI_TOFU_RING_SLOTS to a power of two from %u to %u\n",
-                  ep_.index(), max_ring_count, min_ring_slots, max_ring_slots);
+    const Geometry geometry{static_cast<std::uint32_t>(rings),
+                            static_cast<std::uint32_t>(param_size("ring_slots", 64))};
+    if (!geometry.valid())
         return -FI_EINVAL;
-    }
     inbound_.resize(geometry.ring_count);
     now_ = milliseconds();
     if (int ret = area_.open(ep_.domain(), ep_.index(), geometry); ret != 0)

@@ -23,6 +23,7 @@
 #include "object/eq.h"
 #include "object/fabric.h"
 #include "provider/log.h"
+#include "provider/param.h"
 #include "provider/refusal.h"
 #include "queue/cntr.h"
 #include "queue/cq.h"
@@ -138,7 +139,9 @@ OpenList<Domain>& Domain::all() noexcept
 
 int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
 {
-    int error = 0;
+    int error = check_params();
+    if (error != 0)
+        return error;
     backend_ = vcq::Backend::get(error);
     if (backend_ == nullptr)
         return error;

@@ -2,27 +2,121 @@
 // See param.h.
 #include "provider/param.h"
 
+#include <cctype>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include <rdma/fi_errno.h>
+
 #include "provider/log.h"
 
 namespace tofu {
+namespace {
+
+/// What a variable may be.
+enum class Kind : std::uint8_t {
+    number,       ///< least to most
+    power_of_two, ///< of these
+    word,         ///< one of `words`
+    library       ///< vcq/backend tries it, and says what is wrong with it
+};
+
+struct Variable {
+    const char* name;  ///< as libfabric's functions take it
+    const char* full;  ///< as the user writes it
+    Kind kind;
+    std::size_t least, most;
+    const char* words; ///< with a space after each
+    const char* help;
+};
+
+// All as text: libfabric's own reading of numbers takes what is none for 0.
+constexpr Variable variables[] = {
+    {"backend", "FI_TOFU_BACKEND", Kind::library, 0, 0, "",
+     "The uTofu library to use: auto (the machine's own where a Tofu interface answers, else none; the "
+     "simulator where FI_PROVIDER is tofu alone), utofu, sim, or the path of a library (default: auto)"},
+    {"rings", "FI_TOFU_RINGS", Kind::number, 1, 65536, "",
+     "Rings of an endpoint's message area, 1 to 65536: how many peers can send to it at a time; memory is "
+     "taken as they do (default: 512)"},
+    {"ring_slots", "FI_TOFU_RING_SLOTS", Kind::power_of_two, 16, 4096, "",
+     "Slots of 256 bytes of a ring, a power of two from 16 to 4096; a quarter of them, and at most "
+     "8 KiB, is the longest message that is sent at once (default: 64)"},
+    {"unexpected_bytes", "FI_TOFU_UNEXPECTED_BYTES", Kind::number, 0, std::size_t{1} << 48, "",
+     "Bound of the memory for messages that come before their receive, per endpoint, up to 2^48; with more, senders "
+     "are held back, those of the message that is awaited as well (default: what memory there is)"},
+    {"mr_cache", "FI_TOFU_MR_CACHE", Kind::word, 0, 0, "auto on yes 1 off no 0 ",
+     "Keep registrations of local buffers while their pages stay the same: auto (where registering "
+     "is dear), on, off; needs libucm of UCX (default: auto)"},
+};
+
+/// Null: not set, or empty.
+const char* text_of(const char* name) noexcept
+{
+    char* value = nullptr;
+    return fi_param_get_str(&provider, name, &value) == 0 && value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+bool is_legal(const Variable& variable, const char* text, std::size_t& number) noexcept
+{
+    switch (variable.kind) {
+    case Kind::library: return true;
+    case Kind::word: {
+        const std::size_t length = std::strlen(text);
+        const char* at = std::strchr(text, ' ') != nullptr ? nullptr : std::strstr(variable.words, text);
+        for (; at != nullptr; at = std::strstr(at + 1, text))
+            if ((at == variable.words || at[-1] == ' ') && at[length] == ' ')
+                return true;
+        return false;
+    }
+    case Kind::number:
+    case Kind::power_of_two: break;
+    }
+    if (std::isdigit(static_cast<unsigned char>(*text)) == 0) // strtoull takes signs and spaces
+        return false;
+    char* end = nullptr;
+    errno = 0;
+    const unsigned long long value = std::strtoull(text, &end, 0);
+    number = value;
+    return errno == 0 && *end == '\0' && value >= variable.least && value <= variable.most &&
+           (variable.kind != Kind::power_of_two || (value & (value - 1)) == 0);
+}
+
+/// Null: not set, empty, or not legal.
+const char* legal_text_of(const char* name, std::size_t& number) noexcept
+{
+    for (const Variable& variable : variables)
+        if (std::strcmp(variable.name, name) == 0) {
+            const char* const text = text_of(name);
+            return text != nullptr && is_legal(variable, text, number) ? text : nullptr;
+        }
+    return nullptr;
+}
+
+} // namespace
 
 void define_params() noexcept
 {
-    fi_param_define(&provider, "backend", FI_PARAM_STRING,
-                    "The uTofu library to use: auto (the machine's own where a Tofu interface answers, else none; the "
-                    "simulator where FI_PROVIDER is tofu alone), utofu, sim, or the path of a library (default: auto)");
-    fi_param_define(&provider, "rings", FI_PARAM_SIZE_T,
-                    "Rings of an endpoint's message area, 1 to 65536: how many peers can send to it at a time; memory "
-                    "is taken as they do (default: 512)");
-    fi_param_define(&provider, "ring_slots", FI_PARAM_SIZE_T,
-                    "Slots of 256 bytes of a ring, a power of two from 16 to 4096; a quarter of them, and at most "
-                    "8 KiB, is the longest message that is sent at once (default: 64)");
-    fi_param_define(&provider, "unexpected_bytes", FI_PARAM_SIZE_T,
-                    "Bound of the memory for messages that come before their receive, per endpoint; with more, senders "
-                    "are held back, those of the message that is awaited as well (default: what memory there is)");
-    fi_param_define(&provider, "mr_cache", FI_PARAM_STRING,
-                    "Keep registrations of local buffers while their pages stay the same: auto (where registering "
-                    "is dear), on, off; needs libucm of UCX (default: auto)");
+    for (const Variable& variable : variables)
+        fi_param_define(&provider, variable.name, FI_PARAM_STRING, "%s", variable.help);
+}
+
+int check_params() noexcept
+{
+    for (const Variable& variable : variables) {
+        const char* const text = text_of(variable.name);
+        std::size_t number = 0;
+        if (text == nullptr || is_legal(variable, text, number))
+            continue;
+        if (variable.kind == Kind::word)
+            complain("%s=%.80s: say one of these: %s", variable.full, text, variable.words);
+        else
+            complain("%s=%.80s: give a %s from %zu to %zu", variable.full, text,
+                     variable.kind == Kind::number ? "number" : "power of two", variable.least, variable.most);
+        return -FI_EINVAL;
+    }
+    return 0;
 }
 
 const char* param_backend() noexcept
@@ -32,16 +126,15 @@ const char* param_backend() noexcept
 
 const char* param_string(const char* name, const char* otherwise) noexcept
 {
-    char* value = nullptr;
-    if (fi_param_get_str(&provider, name, &value) == 0 && value != nullptr && *value != '\0')
-        return value;
-    return otherwise;
+    std::size_t number = 0;
+    const char* const text = legal_text_of(name, number);
+    return text != nullptr ? text : otherwise;
 }
 
 std::size_t param_size(const char* name, std::size_t otherwise) noexcept
 {
-    std::size_t value = 0;
-    return fi_param_get_size_t(&provider, name, &value) == 0 ? value : otherwise;
+    std::size_t number = 0;
+    return legal_text_of(name, number) != nullptr ? number : otherwise;
 }
 
 } // namespace tofu

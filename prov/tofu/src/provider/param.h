@@ -10,13 +10,17 @@ namespace tofu {
 /// Declares the variables to libfabric, so that `fi_info -e` lists them.
 void define_params() noexcept;
 
+/// -FI_EINVAL after one line, if a variable has a value that it may not have. Asked when a domain is opened and when an
+/// endpoint is enabled; an empty value is none.
+[[nodiscard]] int check_params() noexcept;
+
 /// FI_TOFU_BACKEND, or "auto".
 const char* param_backend() noexcept;
 
-/// FI_TOFU_<NAME>, or `otherwise` where it is not set or empty.
+/// FI_TOFU_<NAME>, or `otherwise` where it is not set, empty, or what check_params() refuses.
 const char* param_string(const char* name, const char* otherwise) noexcept;
 
-/// FI_TOFU_<NAME> as a number of things or bytes, or `otherwise` where it is not set or no number.
+/// FI_TOFU_<NAME> as a number of things or bytes, or `otherwise` likewise.
 std::size_t param_size(const char* name, std::size_t otherwise) noexcept;
 
 } // namespace tofu
