@@ -244,6 +244,77 @@ TEST(MemoryLife, UnmappedPagesAreGivenBack)
     });
 }
 
+size_t moved_mappings()
+{
+    std::ifstream maps("/proc/self/maps");
+    std::string line;
+    size_t count = 0;
+    while (std::getline(maps, line))
+        count += line.find("tofu-sim-arena") != std::string::npos;
+    return count;
+}
+
+// Far more scattered buffers than a process may have mappings: all are reached, and the program can still map.
+TEST(MemoryLife, ScatteredMovesLeaveMappingsForTheProgram)
+{
+    if (!memory_moves())
+        GTEST_SKIP() << "no page is moved here: userfaultfd is refused";
+    constexpr size_t batch = 5000;
+    constexpr size_t batches = 7;
+    constexpr size_t most_runs = 65530 / 8;
+    auto* const stadds = static_cast<utofu_stadd_t*>(
+        ::mmap(nullptr, batch * 8, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(stadds, MAP_FAILED);
+    expect_processes(2, [&](const Rank& rank) {
+        Node node;
+        rank.set(rank.number, node.id);
+        rank.barrier();
+        if (rank.number == 1) {
+            for (size_t round = 0; round <= batches; ++round) {
+                rank.barrier();
+                for (size_t i = 0; i < (round == batches ? 1 : batch); ++i)
+                    ASSERT_EQ(node.add8(rank.get(0), stadds[i], 1), UTOFU_SUCCESS);
+                rank.barrier();
+            }
+            return;
+        }
+        const int rights = PROT_READ | PROT_WRITE;
+        constexpr size_t bytes = 2 * page * batch * batches;
+        auto* const memory = static_cast<char*>(::mmap(nullptr, bytes, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        ASSERT_NE(memory, MAP_FAILED);
+        for (size_t round = 0; round < batches; ++round) {
+            char* const start = memory + 2 * page * batch * round;
+            for (size_t i = 0; i < batch; ++i)
+                stadds[i] = node.add(start + 2 * page * i, 8);
+            rank.barrier();
+            rank.barrier();
+            for (size_t i = 0; i < batch; ++i) {
+                ASSERT_EQ(*reinterpret_cast<uint64_t*>(start + 2 * page * i), 1u) << round << ' ' << i;
+                node.remove(stadds[i]);
+            }
+        }
+        EXPECT_GT(moved_mappings(), most_runs / 2);
+        EXPECT_LE(moved_mappings(), most_runs);
+        constexpr size_t own = 30000; // of the program
+        void* const theirs = ::mmap(nullptr, own * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ASSERT_NE(theirs, MAP_FAILED);
+        for (size_t i = 0; i < own; i += 2)
+            ASSERT_EQ(::mprotect(static_cast<char*>(theirs) + i * page, page, PROT_READ), 0) << i;
+        ::munmap(theirs, own * page);
+        // What the program unmaps makes room.
+        ::munmap(memory, bytes);
+        auto* const fresh = static_cast<char*>(::mmap(nullptr, page, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        for (size_t i = 0; i < most_runs + 1; ++i)
+            node.remove(node.add(fresh, 8));
+        stadds[0] = node.add(fresh, 8);
+        rank.barrier();
+        rank.barrier();
+        EXPECT_EQ(moved_mappings(), 1u);
+        node.remove(stadds[0]);
+    });
+    ::munmap(stadds, batch * 8);
+}
+
 // Still registered, but gone: an error for the poster, nothing worse for anybody.
 TEST(MemoryLife, UnmappedUnderARegistrationIsAnError)
 {

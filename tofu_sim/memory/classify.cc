@@ -18,13 +18,14 @@ namespace tofu::sim {
 
 // Private anonymous memory that nobody but the program writes. The first thread's stack grows by itself, too, which a
 // shared mapping cannot, and nobody moves what he stands on.
-bool ProcessMemory::Impl::is_movable(const Vma& vma, uint64_t at, uint64_t* stop) const noexcept
+bool ProcessMemory::Impl::is_movable(const Vma& vma, uint64_t at, uint64_t* stop)
 {
     const uint64_t here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
     const auto is_stack = [&](uint64_t pointer) { return vma.start <= pointer && pointer < vma.end; };
     return mover.available() && !vma.shared && vma.anonymous() && vma.readable && vma.writable && !vma.executable &&
            vma.page_bytes == page_bytes && !is_stack(main_stack) &&
-           !(::pthread_equal(::pthread_self(), service) != 0 && is_stack(here)) && !threads.holds(at, stop);
+           !(::pthread_equal(::pthread_self(), service) != 0 && is_stack(here)) && !threads.holds(at, stop) &&
+           arena.has_room(vmas);
 }
 
 void ProcessMemory::Impl::append(std::vector<Extent>* extents, const Extent& extent, uint64_t start) const

@@ -2,12 +2,12 @@
 // Role: fork: a child gets its own copy of moved pages and never writes into its parent.
 // Called by: the C library, around fork. Calls: memory/registry, memory/mover, memory/service.h.
 //
-// Moved pages are shared mappings, so fork alone would leave parent and child writing into the same memory, where
-// the program expects a copy. Guide 6.1.4.1 permits that a child cannot touch registered pages at all; ours finds
-// in them what they held at fork, as long as no other thread of the parent writes meanwhile: the parent makes the copy
-// before, so that nothing depends on when the child runs, and the child puts it in its place. VCQs and registrations
-// are the parent's; a child that calls uTofu is a new process of the job. Children made by vfork, posix_spawn or clone without fork handlers are for exec, and see the parent's
-// own pages.
+// Moved pages are shared mappings, so fork alone would leave parent and child writing into the same memory, where the
+// program expects a copy. Guide 6.1.4.1 permits that a child cannot touch registered pages at all; ours finds in them
+// what they held at fork, as long as no other thread of the parent writes meanwhile: the parent makes the copy before,
+// so that nothing depends on when the child runs, and the child puts it in its place. VCQs and registrations are the
+// parent's; a child that calls uTofu is a new process of the job. Children made by vfork, posix_spawn or clone without
+// fork handlers are for exec, and see the parent's own pages.
 #include "memory/registry.h"
 #include "memory/service.h"
 

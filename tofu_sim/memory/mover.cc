@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+#include <vector>
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
@@ -34,6 +35,7 @@ namespace {
 constexpr uint64_t window_bytes = uint64_t{1} << 38; // more than a mapping here can grow
 constexpr size_t windows_at_rest = 64; // free ones, before the first of them is used again
 constexpr uint64_t page = 4096;
+constexpr size_t mappings_per_run = 2; // its own, and the other half of what it lies in
 
 // The raw system call: the sanitizers' interceptor of mmap would forget what it knows about the range.
 void* raw_mmap(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset) noexcept
@@ -59,6 +61,18 @@ void UniqueFd::reset(int fd) noexcept
     if (fd_ >= 0)
         ::close(fd_);
     fd_ = fd;
+}
+
+Arena::Arena() noexcept : most_runs_(mapping_limit() / mappings_per_run / 4) {}
+
+bool Arena::has_room(const VmaQuery& vmas)
+{
+    if (full_ ? ++questions_ >= most_runs_ : runs_ >= most_runs_) {
+        collect(vmas);
+        full_ = runs_ > most_runs_ / 4 * 3; // a look is dear: there must be room for a while
+        questions_ = 0;
+    }
+    return !full_;
 }
 
 bool Arena::open() noexcept
@@ -111,7 +125,10 @@ bool Arena::place(uint64_t address, uint64_t length, uint64_t whole_start, uint6
         at = windows_.emplace(whole_start, Window{whole_end, fresh, {}}).first;
     }
     Window& window = at->second;
-    window.used.emplace(address, end);
+    const auto next = window.used.emplace(address, end).first;
+    // Neighbours of one window are one mapping.
+    if (next == window.used.begin() || std::prev(next)->second != address)
+        ++runs_;
     *offset = window.offset + (address - at->first);
     placed_ += length;
     return true;
@@ -142,13 +159,16 @@ void Arena::punch(uint64_t start, uint64_t end) const noexcept
 void Arena::collect(const VmaQuery& vmas)
 {
     std::map<uint64_t, uint64_t> live; // file offsets: start → end
-    Vma vma;
+    std::vector<Vma> all;
+    vmas.all(&all);
     placed_ = 0;
-    for (uint64_t at = 0; vmas.find(at, &vma); at = vma.end)
+    runs_ = 0;
+    for (const Vma& vma : all)
         if (is_file_of(vma)) { // those that fork has made private still show what they have not written
             uint64_t& end = live[vma.file_offset];
             end = std::max(end, vma.file_offset + (vma.end - vma.start));
             placed_ += vma.end - vma.start;
+            ++runs_;
         }
     for (auto window = used_windows_.begin(); window != used_windows_.end();) {
         const uint64_t end = *window + window_bytes;

@@ -45,6 +45,7 @@ class UniqueFd {
 // and then a good while later.
 class Arena {
   public:
+    Arena() noexcept;
     ~Arena() { file_.close(); }
     [[nodiscard]] bool open() noexcept;
     [[nodiscard]] int fd() const noexcept { return file_.get(); } // -1: the program has closed it
@@ -66,6 +67,10 @@ class Arena {
     }
     [[nodiscard]] bool empty() const noexcept { return used_windows_.empty(); }
 
+    // A run of moved pages is a mapping of its own and cuts another in two, and a process may have so many only. Beyond
+    // a share of them nothing more is moved, until a look at what is still mapped finds room: each so many questions.
+    [[nodiscard]] bool has_room(const VmaQuery& vmas);
+
   private:
     struct Window {
         uint64_t end;    // address
@@ -78,6 +83,10 @@ class Arena {
     [[nodiscard]] bool take_window(uint64_t* offset);
     void punch(uint64_t start, uint64_t end) const noexcept;
 
+    const size_t most_runs_;
+    size_t runs_ = 0;      // at most; those that the program has unmapped count until the next look
+    bool full_ = false;
+    size_t questions_ = 0; // since the last look, being full
     uint64_t next_window_ = 0; // offset of the first one never used
     uint64_t placed_ = 0;      // bytes, unmapped ones included until the next collection
     uint64_t collect_at_ = uint64_t{64} << 20;

@@ -26,6 +26,12 @@ constexpr uint64_t unheard_mark = uint64_t{1} << 32;
 
 SharedWord<uint32_t> num_windows{0}; // of all peers
 
+uint32_t most_windows() noexcept
+{
+    static const auto most = uint32_t(std::min<size_t>(max_peer_windows, mapping_limit() / 4));
+    return most;
+}
+
 int64_t now_ms() noexcept
 {
     timespec time;
@@ -144,7 +150,7 @@ std::byte* PeerProcess::Impl::window(uint32_t backing, uint64_t file_offset, uin
     const uint64_t key = uint64_t{backing} << 32 | number;
     auto at = windows_.find(key);
     if (at == windows_.end()) {
-        if (refused_.contains(backing) || num_windows.load_relaxed() >= max_peer_windows)
+        if (refused_.contains(backing) || num_windows.load_relaxed() >= most_windows())
             return nullptr;
         uint64_t file_bytes = 0;
         bool for_good = false;

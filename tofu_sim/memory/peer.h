@@ -14,7 +14,7 @@
 namespace tofu::sim {
 
 inline constexpr uint64_t peer_window_bytes = uint64_t{64} << 20;
-// Of all peers together: the kernel allows a process 65530 mappings, and the program wants some of its own.
+// Of all peers together, or a fourth of the mappings that the kernel allows a process: the program wants some, too.
 inline constexpr uint32_t max_peer_windows = 16384;
 
 struct PeerRequest {

@@ -72,7 +72,7 @@ struct ProcessMemory::Impl {
     [[nodiscard]] UniqueFd find_file(const Vma& vma) const;
     [[nodiscard]] uint32_t enter_backing(const Vma& vma);
     // May the pages from `at` on be moved? *stop: until where this answer holds, at most.
-    [[nodiscard]] bool is_movable(const Vma& vma, uint64_t at, uint64_t* stop) const noexcept;
+    [[nodiscard]] bool is_movable(const Vma& vma, uint64_t at, uint64_t* stop);
     void append(std::vector<Extent>* extents, const Extent& extent, uint64_t start) const;
 };
 

@@ -3,6 +3,7 @@
 // Called by: memory/registry, memory/mover, memory/fork. Calls: PROCMAP_QUERY (Linux 6.11), /proc/self/maps.
 #include "memory/vma.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <climits>
 #include <cstdio>
@@ -99,6 +100,15 @@ bool parse_line(const char* line, Vma* vma, std::string* name)
 }
 
 } // namespace
+
+size_t mapping_limit() noexcept
+{
+    std::unique_ptr<std::FILE, FileCloser> file(std::fopen("/proc/sys/vm/max_map_count", "re"));
+    size_t limit = 0;
+    constexpr size_t usual = 65530;
+    constexpr size_t least = 1024; // less runs no program
+    return file && std::fscanf(file.get(), "%zu", &limit) == 1 ? std::max(limit, least) : usual;
+}
 
 VmaQuery::VmaQuery() noexcept : fd_(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC))
 {

@@ -3,6 +3,7 @@
 // Called by: memory/registry, memory/mover, memory/fork. Calls: PROCMAP_QUERY (Linux 6.11), /proc/self/maps.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ struct Vma {
 
     [[nodiscard]] bool anonymous() const noexcept { return inode == 0 && device_major == 0 && device_minor == 0; }
 };
+
+// How many mappings a process may have (vm.max_map_count).
+[[nodiscard]] size_t mapping_limit() noexcept;
 
 // Thread-safe; keeps one file descriptor, opened by the first use.
 class VmaQuery {
