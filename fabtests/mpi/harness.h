@@ -56,6 +56,8 @@ void probe_blocking(const World& world);
 void probe_matched(const World& world);
 void probe_unknown_length(const World& world);
 void unexpected_flood(const World& world);
+void unexpected_sea(const World& world);
+void posted_sea(const World& world);
 void unexpected_reverse(const World& world);
 void unexpected_large(const World& world);
 void datatype_vector(const World& world);

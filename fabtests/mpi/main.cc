@@ -38,6 +38,8 @@ constexpr Part parts[] = {
     {"probe_matched", "mprobe, improbe, mrecv, imrecv", probe_matched},
     {"probe_unknown_length", "receives sized by probe, from any source", probe_unknown_length},
     {"unexpected_flood", "4000 unexpected messages a peer", unexpected_flood},
+    {"unexpected_sea", "120,000 unexpected messages before the one awaited", unexpected_sea},
+    {"posted_sea", "70,000 receives at a time", posted_sea},
     {"unexpected_reverse", "unexpected messages received in reverse order of tags",
      unexpected_reverse},
     {"unexpected_large", "unexpected messages of 2 MiB", unexpected_large},

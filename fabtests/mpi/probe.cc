@@ -128,6 +128,59 @@ void unexpected_flood(const World& world)
     MPITEST_CALL(MPI_Waitall(each, sends.data(), MPI_STATUSES_IGNORE));
 }
 
+/// One message is awaited behind more unexpected ones than any queue of fixed size holds.
+void unexpected_sea(const World& world)
+{
+    constexpr int count = 120'000;
+    if (world.rank == 0) {
+        std::vector<int> values(count);
+        std::iota(values.begin(), values.end(), 0);
+        std::vector<MPI_Request> sends(count + 1);
+        for (size_t i = 0; i < count; i++)
+            MPI_Isend(&values[i], 1, MPI_INT, 1, 31, world.comm, &sends[i]);
+        MPI_Isend(values.data(), 1, MPI_INT, 1, 32, world.comm, &sends[count]);
+        MPITEST_CALL(MPI_Waitall(count + 1, sends.data(), MPI_STATUSES_IGNORE));
+    } else if (world.rank == 1) {
+        int value = -1;
+        MPI_Recv(&value, 1, MPI_INT, 0, 32, world.comm, MPI_STATUS_IGNORE);
+        MPITEST_CHECK(value == 0);
+        int wrong = 0;
+        for (int i = 0; i < count; i++) {
+            MPI_Recv(&value, 1, MPI_INT, 0, 31, world.comm, MPI_STATUS_IGNORE);
+            wrong += value != i;
+        }
+        MPITEST_CHECK(wrong == 0);
+    }
+}
+
+/// More receives are posted than any queue of fixed size holds, and the last is the first to be served.
+void posted_sea(const World& world)
+{
+    constexpr int count = 70'000;
+    std::vector<int> values(count, -1);
+    if (world.rank == 0) {
+        MPI_Barrier(world.comm);
+        for (int i = count - 1; i >= 0; i--)
+            MPI_Send(&i, 1, MPI_INT, 1, i % 30'000, world.comm);
+    } else if (world.rank == 1) {
+        std::vector<MPI_Request> receives(count);
+        for (int i = 0; i < count; i++)
+            MPI_Irecv(&values[static_cast<size_t>(i)], 1, MPI_INT, 0, i % 30'000, world.comm,
+                      &receives[static_cast<size_t>(i)]);
+        MPI_Barrier(world.comm);
+        MPITEST_CALL(MPI_Waitall(count, receives.data(), MPI_STATUSES_IGNORE));
+        // Of those with one tag, the receive that was posted first has the message that was sent first.
+        int wrong = 0;
+        for (int i = 0; i < count; i++) {
+            int others = (count - 1 - i % 30'000) / 30'000; // the last receive of this tag is so many rounds on
+            wrong += values[static_cast<size_t>(i)] != (others - i / 30'000) * 30'000 + i % 30'000;
+        }
+        MPITEST_CHECK(wrong == 0);
+    } else {
+        MPI_Barrier(world.comm);
+    }
+}
+
 void unexpected_reverse(const World& world)
 {
     constexpr int each = 400;
