@@ -433,6 +433,50 @@ TEST_P(SimChaos, AGetReadsBeforeAnEarlierPutHasWritten)
     }
 }
 
+// Who takes a lock by a CSWAP reads, by a get behind it in strong order, what its last holder wrote before it freed the
+// lock: reading follows reading, and the CSWAP has read that the lock is free.
+TEST_P(SimChaos, ALockTakenByACswapProtectsWhatIsReadBehindIt)
+{
+    constexpr uint64_t rounds = 200;
+    expect_processes(2, [](const Rank& rank) {
+        alignas(256) static volatile uint64_t words[4]; // at rank 0: the lock, the sum; here: what was read
+        Pair me(rank, const_cast<uint64_t*>(words), sizeof words);
+        const utofu_vcq_id_t target = rank.get(0);
+        const utofu_stadd_t lock = rank.get(1);
+        const unsigned long flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER | local_notice;
+        const auto swap = [&](uint64_t from, uint64_t to) {
+            ASSERT_EQ(posted([&] { return utofu_cswap8(me.vcq, target, from, to, lock, 0, flags, nullptr); }),
+                      UTOFU_SUCCESS);
+        };
+        utofu_mrq_notice notice[2];
+        void* cbdata = nullptr;
+        for (uint64_t done = 0; done < rounds;) {
+            swap(0, 1 + rank.number);
+            ASSERT_EQ(posted([&] {
+                          return utofu_get(me.vcq, target, me.stadd + 16, lock + 8, 8, 1, flags, nullptr);
+                      }),
+                      UTOFU_SUCCESS);
+            ASSERT_EQ(wait_mrq(me.vcq, &notice[0]), UTOFU_SUCCESS);
+            ASSERT_EQ(wait_mrq(me.vcq, &notice[1]), UTOFU_SUCCESS);
+            if (notice[0].rmt_value == 0) {
+                ASSERT_EQ(posted([&] {
+                              return utofu_put_piggyback8(me.vcq, target, words[2] + 1, lock + 8, 8, 0, flags, nullptr);
+                          }),
+                          UTOFU_SUCCESS);
+                swap(1 + rank.number, 0);
+                ASSERT_EQ(wait_mrq(me.vcq, &notice[0]), UTOFU_SUCCESS);
+                ASSERT_EQ(wait_mrq(me.vcq, &notice[1]), UTOFU_SUCCESS);
+                done++;
+            }
+            ASSERT_EQ(utofu_poll_tcq(me.vcq, 0, &cbdata), UTOFU_ERR_NOT_FOUND); // gives the TOQ room
+        }
+        rank.barrier();
+        if (rank.number == 0) {
+            EXPECT_EQ(words[1], 2 * rounds);
+        }
+    });
+}
+
 // Gets keep their order of reading, puts theirs of writing, whatever overtakes between the two kinds.
 TEST_P(SimChaos, GetsAndPutsKeepTheirOrderAmongThemselves)
 {

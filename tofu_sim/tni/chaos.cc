@@ -164,19 +164,26 @@ void begin_transfer(Vcq& vcq, Pending& p, Reading reading) noexcept
     }
 }
 
-// An ARMW is one step that reads and writes: atomic, and towards puts too (guide 2.2.5 says: towards other updates). But
-// a get behind it waits for its reading alone, and may read in between.
+// An ARMW is one step that reads and writes: atomic, and towards puts too (guide 2.2.5 says: towards other updates). A
+// get behind it waits for its reading (guide 2.2.10), so it sees whatever the ARMW has seen, but not for its writing: it
+// may still find the word as it was. It must not read earlier, or a lock taken by a CSWAP would protect nothing.
 void let_a_get_pass(Vcq& vcq, size_t index) noexcept
 {
     ChaosQueue& queue = *vcq.chaos_queue;
+    const Pending& armw = queue.pending[index];
     for (size_t i = index + 1; i < queue.pending.size(); i++) {
         Pending& get = queue.pending[i];
-        if (!same_way(get, queue.pending[index]) || get.read()) {
+        if (!same_way(get, armw) || get.read()) {
             continue;
         }
         if (get.data == Start::not_yet && !get.held && get.d.op == Op::get && can_be_read_ahead(queue, get) &&
             queue.dice.below(2) == 0) {
             begin_transfer(vcq, get, Reading::now);
+            const size_t width = armw.d.op == Op::armw4 || armw.d.op == Op::cswap4 ? 4 : 8;
+            const uint64_t offset = armw.d.rmt_stadd - get.d.rmt_stadd;
+            if (offset < get.ahead.size() && get.ahead.size() - offset >= width) {
+                std::memcpy(get.ahead.data() + offset, &armw.old_value, width); // little-endian, as the machine is
+            }
         }
         return;
     }
@@ -197,11 +204,13 @@ void begin(Vcq& vcq, size_t index) noexcept
         p.mrq_error = UTOFU_ERR_MRQ_PEER;
         return;
     }
-    let_a_get_pass(vcq, index);
     Execution e{vcq, p.d, p.remote};
     execute_armw(e);
     p.old_value = e.old_value;
     p.mrq_error = e.mrq_error;
+    if (p.mrq_error == UTOFU_SUCCESS) {
+        let_a_get_pass(vcq, index);
+    }
 }
 
 // Of a get that was read ahead.
