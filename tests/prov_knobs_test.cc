@@ -52,7 +52,7 @@ const std::vector<Knob>& knobs()
     static const std::vector<Knob> all = {
         {"FI_TOFU_RINGS", Side::any, {"1", "2", "65536", ""}, Refusal::domain,
          {"0", "65537", "4294967297", much, "-1", "x", "1x", " 1", "1.5"}, "1 to 65536"},
-        {"FI_TOFU_RING_SLOTS", Side::any, {"16", "32", "128", ""}, Refusal::domain,
+        {"FI_TOFU_RING_SLOTS", Side::any, {"16", "32", "128", "256", "1024", "4096", ""}, Refusal::domain,
          {"0", "1", "8", "15", "17", "8192", much, "-16", "x"}, "power of two from 16 to 4096"},
         {"FI_TOFU_UNEXPECTED_BYTES", Side::any, {"0", "1", "65536", "281474976710656", ""}, Refusal::domain,
          {"281474976710657", much, "-1", "1M", "x"}, "0 to 281474976710656"},

@@ -69,14 +69,22 @@ void mrq(Input input);        // message receive queues, as owner and as writer
 void post(Input input);       // utofu_post_toq, session mode and polls in a job, over nonsense in the own segment
 void stag(Input input);       // STag tables, extents and backings of a peer
 
+// Of the provider, which is another program (TOFU_FUZZ_PROVIDER): the two share no code.
+void keys(Input input);   // a peer's directory of regions, as a lookup reads it
+void packet(Input input); // a slot of a ring
+
 struct Target {
     const char* name;
     void (*run)(Input input);
     unsigned replays; // mutated inputs in `make check`
 };
 inline constexpr Target targets[] = {
+#ifdef TOFU_FUZZ_PROVIDER
+    {"keys", keys, 10'000},    {"packet", packet, 4000},
+#else
     {"barrier", barrier, 4000}, {"descriptor", descriptor, 100'000}, {"job", job, 300},
     {"mrq", mrq, 20'000},       {"post", post, 4000},                {"stag", stag, 3000},
+#endif
 };
 
 } // namespace tofu::sim::fuzz

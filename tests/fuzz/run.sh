@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # Builds the fuzz targets with clang's libFuzzer, AddressSanitizer and UBSan and runs each for a while.
-# Called by: make fuzz, by hand. Calls: clang++, tests/fuzz/*.cc, the simulator's sources.
+# Called by: make fuzz, by hand. Calls: clang++, tests/fuzz/*.cc, the sources of simulator and provider.
 #
 # usage: run.sh [TARGET ...]
 # FUZZ_SECONDS: how long each runs (default 60); FUZZ_DIR: where objects and corpora go (default fuzz-build here);
@@ -14,11 +14,14 @@ compiler=${CLANGXX:-clang++}
 config=${FUZZ_CONFIG:-$PWD}     # where config.h is
 flags="-std=c++20 -g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -DHAVE_CONFIG_H
  -I$config -I$top/include -I$top/tofu_sim -I$top/tests/fuzz -pthread"
-all="barrier descriptor job mrq post stag"
+simulator="barrier descriptor job mrq post stag"
+provider="keys packet"
+all="$simulator $provider"
+provider_sources="memory/directory remote/keys ring/wire vcq/places vcq/vcq"
 
 compile() # SOURCE OBJECT [FLAGS]
 {
-    if [ ! -e "$2" ] || [ -n "$(find "$top/tofu_sim" "$top/tests/fuzz" -name '*.h' -newer "$2")" ] ||
+    if [ ! -e "$2" ] || [ -n "$(find "$top/tofu_sim" "$top/prov" "$top/tests/fuzz" -name '*.h' -newer "$2")" ] ||
         [ "$1" -nt "$2" ]; then
         # shellcheck disable=SC2086
         "$compiler" $flags ${3:-} -c "$1" -o "$2"
@@ -32,14 +35,24 @@ build()
     local source object
     for source in $(grep -ho 'tofu_sim/[a-z_/]*\.cc' "$top/tofu_sim/Makefile.include" | grep -v link_as_cxx) \
         tofu_sim/tools/job_files.cc tofu_sim/tools/link_loads.cc \
-        $(printf 'tests/fuzz/%s.cc ' $all); do
+        $(printf 'tests/fuzz/%s.cc ' $simulator); do
         object=$directory/$(echo "$source" | tr / - | sed 's/cc$/o/')
         compile "$top/$source" "$object"
         objects+=("$object")
     done
+    local theirs=()
+    for source in $(printf 'prov/tofu/src/%s.cc ' $provider_sources) $(printf 'tests/fuzz/%s.cc ' $provider); do
+        object=$directory/$(echo "$source" | tr / - | sed 's/cc$/o/')
+        compile "$top/$source" "$object" "-I$top/prov/tofu/src ${LIBFABRIC_CFLAGS:-}"
+        theirs+=("$object")
+    done
     for target in $all; do
         compile "$top/tests/fuzz/entry.cc" "$directory/entry-$target.o" "-DTOFU_FUZZ_TARGET=$target"
-        "$compiler" -fsanitize=fuzzer,address,undefined -pthread "${objects[@]}" "$directory/entry-$target.o" \
+        case " $provider " in
+        *" $target "*) parts=("${theirs[@]}") ;;
+        *) parts=("${objects[@]}") ;;
+        esac
+        "$compiler" -fsanitize=fuzzer,address,undefined -pthread "${parts[@]}" "$directory/entry-$target.o" \
             -o "$directory/$target"
     done
 }

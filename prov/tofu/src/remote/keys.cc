@@ -8,6 +8,7 @@
 // could lead our writes to the memory of others.
 #include "remote/keys.h"
 
+#include <atomic>
 #include <cstring>
 
 #include <rdma/fi_errno.h>
@@ -26,6 +27,17 @@ constexpr std::size_t first_known = 64;
 constexpr std::size_t max_known = 131072;
 constexpr unsigned max_tries = 256;   ///< Gets of a bucket that stays torn
 constexpr std::size_t max_lookups = 64;
+
+/// What an answer says, read once: its memory is registered, and whoever guesses the STADD writes into it, between a
+/// check and the use of what was checked as well.
+template <class T>
+T read_once(const T& answer) noexcept
+{
+    T copy;
+    std::memcpy(&copy, &answer, sizeof copy);
+    std::atomic_signal_fence(std::memory_order_acq_rel); // the compiler looks at the copy alone
+    return copy;
+}
 } // namespace
 
 struct alignas(64) RemoteKeys::Known {
@@ -268,7 +280,7 @@ int RemoteKeys::next_step(Lookup& lookup) noexcept
     case Step::second:
     case Step::other: return read_bucket(lookup);
     case Step::annex: {
-        const directory::AnnexLine& line = lookup.answer.line;
+        const directory::AnnexLine line = read_once(lookup.answer.line);
         if (line.check != directory::check_of_annex(line.vcq, lookup.entry.home, lookup.nonce))
             return -FI_EKEYREJECTED; // it was there before any entry named it
         lookup.step = Step::proof;
@@ -287,7 +299,7 @@ int RemoteKeys::next_step(Lookup& lookup) noexcept
 int RemoteKeys::read_bucket(Lookup& lookup) noexcept
 {
     using Step = Lookup::Step;
-    const Bucket& bucket = lookup.answer.bucket;
+    const Bucket bucket = read_once(lookup.answer.bucket);
     switch (directory::find(bucket, lookup.key, lookup.nonce, lookup.entry)) {
     case directory::Found::entry: return learn(lookup);
     case directory::Found::torn:

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: fuzz target: a peer's directory, its second table, its annexes and their proofs say anything, also with right
+// check sums, and may change while they are read; a lookup ends after a bounded number of Gets, and what it permits is
+// what an entry said. Called by: tests/fuzz. Calls: remote/keys over a scripted library.
+#include "fuzz.h"
+
+#include "memory/directory.h"
+#include "object/av.h"
+#include "remote/keys.h"
+
+#include <deque>
+#include <rdma/fi_errno.h>
+#include <vector>
+
+namespace tofu {
+int fi_error_of(int code) noexcept
+{
+    return code == 0 ? 0 : FI_EIO;
+}
+} // namespace tofu
+
+namespace tofu::sim::fuzz {
+namespace {
+
+using directory::Bucket;
+using directory::Entry;
+
+constexpr std::uint64_t nonce = 0xfeedface;
+
+struct Liar {
+    Input* input = nullptr;
+    unsigned gets = 0;
+    std::deque<std::pair<int, std::uint64_t>> done;
+    std::vector<Entry> said; ///< entries with right sums
+
+    void bucket(void* to)
+    {
+        Bucket b{};
+        const std::uint8_t lies = input->take<std::uint8_t>();
+        b.next_stadd = input->number(1 << 20);
+        b.next_log2 = (lies & 1) != 0 ? input->take<std::uint32_t>() : input->below(directory::max_log2 + 2);
+        b.next_check = (lies & 2) != 0 ? input->take<std::uint32_t>()
+                                       : directory::check_of(b.next_stadd, b.next_log2, nonce);
+        for (Entry& e : b.entry) {
+            if (input->below(2) == 0)
+                continue;
+            input->fill(&e, sizeof e);
+            e.key = input->below(4) != 0 ? input->below(8) : e.key;
+            e.home = input->below(2) == 0 ? 0 : std::uint16_t(input->below(directory::max_annexes + 3));
+            if ((lies & 4) == 0) {
+                e.check = directory::check_of(e, nonce);
+                said.push_back(e);
+            }
+        }
+        std::memcpy(to, &b, sizeof b);
+    }
+    void get(void* to, std::size_t length)
+    {
+        gets++;
+        if (length == sizeof(Bucket)) {
+            bucket(to);
+        } else if (input->below(2) == 0) {
+            directory::AnnexLine line{input->take<std::uint64_t>(), 0};
+            line.check = directory::check_of_annex(line.vcq, input->below(directory::max_annexes + 1), nonce);
+            std::memcpy(to, &line, std::min(length, sizeof line));
+        } else {
+            const directory::Contacts contacts{input->below(2) == 0 ? nonce : input->take<std::uint64_t>(), 0};
+            std::memcpy(to, &contacts, std::min(length, sizeof contacts));
+        }
+    }
+};
+Liar* liar;
+
+vcq::Functions functions()
+{
+    vcq::Functions f{};
+    f.create_vcq = [](utofu_tni_id_t, unsigned long, utofu_vcq_hdl_t* h) -> int { return *h = 1, UTOFU_SUCCESS; };
+    f.free_vcq = [](utofu_vcq_hdl_t) -> int { return UTOFU_SUCCESS; };
+    f.query_vcq_id = [](utofu_vcq_hdl_t, utofu_vcq_id_t* id) -> int { return *id = 1, UTOFU_SUCCESS; };
+    f.reg_mem = [](utofu_vcq_hdl_t, void* a, std::size_t, unsigned long, utofu_stadd_t* s) -> int {
+        return *s = reinterpret_cast<std::uintptr_t>(a), UTOFU_SUCCESS;
+    };
+    f.dereg_mem = [](utofu_vcq_hdl_t, utofu_stadd_t, unsigned long) -> int { return UTOFU_SUCCESS; };
+    f.query_stadd = [](utofu_vcq_id_t vcq, unsigned, utofu_stadd_t* s) -> int {
+        return *s = 0x100000, vcq % 7 == 0 ? UTOFU_ERR_INVALID_VCQ_ID : UTOFU_SUCCESS;
+    };
+    f.get = [](utofu_vcq_hdl_t, utofu_vcq_id_t, utofu_stadd_t local, utofu_stadd_t, std::size_t length,
+               std::uint64_t edata, unsigned long, void*) -> int {
+        liar->get(reinterpret_cast<void*>(local), length);
+        liar->done.emplace_back(liar->input->below(16) == 0 ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_SUCCESS, edata);
+        return UTOFU_SUCCESS;
+    };
+    f.poll_tcq = [](utofu_vcq_hdl_t, unsigned long, void**) -> int { return UTOFU_ERR_NOT_FOUND; };
+    f.poll_mrq = [](utofu_vcq_hdl_t, unsigned long, utofu_mrq_notice* n) -> int {
+        if (liar->done.empty())
+            return UTOFU_ERR_NOT_FOUND;
+        *n = {};
+        n->notice_type = UTOFU_MRQ_TYPE_LCL_GET;
+        n->edata = liar->done.front().second;
+        const int code = liar->done.front().first;
+        liar->done.pop_front();
+        return code;
+    };
+    return f;
+}
+
+} // namespace
+
+void keys(Input input)
+{
+    Liar own;
+    own.input = &input;
+    liar = &own;
+    static vcq::Backend backend{functions(), utofu_onesided_caps{}, 1};
+    static vcq::Vcq vcq;
+    static const bool open = vcq.open(backend, 0, false, {}) == 0;
+    require(open, "a VCQ");
+    RemoteKeys remote(vcq, false);
+    const Peer peer{42, nonce, 0, 0, false, 0};
+    for (unsigned i = 0; i < 16 && !input.empty(); i++) {
+        const std::uint64_t key = input.below(8), address = input.number(1 << 20), length = input.number(1 << 12);
+        tofu::Target target{};
+        int ret = -FI_EAGAIN;
+        own.gets = 0;
+        for (unsigned polls = 0; ret == -FI_EAGAIN; polls++) {
+            require(polls < 20'000 && own.gets < 2000, "a lookup that ends");
+            ret = remote.resolve(peer, key, address, length, FI_REMOTE_WRITE, target);
+            vcq.poll();
+        }
+        if (ret != 0)
+            continue;
+        bool covered = false;
+        for (const Entry& e : own.said)
+            covered |= e.key == key && (e.rights & directory::right_write) != 0 &&
+                       address - e.begin <= e.length && length <= e.length - (address - e.begin) &&
+                       target.stadd == e.bias + address;
+        require(covered, "a target that an entry named");
+        if (input.below(2) == 0)
+            remote.refuted(peer, key);
+    }
+}
+
+} // namespace tofu::sim::fuzz
