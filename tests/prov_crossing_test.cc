@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "memory/directory.h"
 #include "prov_fake_net.h"
 
 namespace {
@@ -31,7 +30,7 @@ struct CrossingTest : testing::Test {
         std::vector<utofu_vcq_id_t> to;
         for (const Net::Post& p : Net::now().vcqs[0].posted) {
             to.push_back(p.peer);
-            EXPECT_EQ(p.stadd, Net::base + tofu::directory::fence_offset);
+            EXPECT_EQ(p.stadd, Net::base + tofu::vcq::fence_offset);
             EXPECT_TRUE(p.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER);
         }
         return to;
@@ -97,7 +96,7 @@ TEST_F(CrossingTest, AFullQueueIsTriedAgain)
 
 TEST_F(CrossingTest, AVcqThatIsGoneHoldsNobodyUp)
 {
-    Net::now().broken = Net::base + tofu::directory::fence_offset;
+    Net::now().broken = Net::base + tofu::vcq::fence_offset;
     EXPECT_FALSE(crossing.pass(home, annex));
     arrive();
     EXPECT_TRUE(crossing.pass(home, annex));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "vcq/backend.h"
+#include "vcq/vcq.h"
 
 namespace fake {
 
@@ -72,6 +73,7 @@ struct Net {
     static void reset(unsigned seed)
     {
         now() = Net{};
+        tofu::vcq::Vcq::patience = std::chrono::milliseconds(50);
         now().random.seed(seed);
         now().vcqs.reserve(64);
     }

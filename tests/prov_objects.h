@@ -27,6 +27,7 @@ struct Wishes {
     std::uint32_t addr_format = FI_FORMAT_UNSPEC;
     fi_threading threading = FI_THREAD_SAFE;
     fi_progress progress = FI_PROGRESS_MANUAL;
+    int mr_mode = 0;
     std::string service; ///< not empty: FI_SOURCE with this service
     std::uint32_t version = FI_VERSION(1, 17);
 };
@@ -41,6 +42,7 @@ class Objects {
         hints->caps = wishes.caps;
         hints->ep_attr->type = FI_EP_RDM;
         hints->addr_format = wishes.addr_format;
+        hints->domain_attr->mr_mode = wishes.mr_mode;
         hints->domain_attr->threading = wishes.threading;
         hints->domain_attr->data_progress = wishes.progress;
         const bool named = !wishes.service.empty();

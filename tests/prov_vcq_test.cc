@@ -35,6 +35,7 @@ struct Script {
     std::vector<unsigned> tried_tnis;
     unsigned long vcq_flags = 0;
     int answer = UTOFU_SUCCESS; ///< of the next posts
+    bool answers = false; ///< a notice comes for each post that asks for one
     std::chrono::steady_clock::time_point flood_end{}; ///< a peer's notices come until then
 
     /// With one more VCQ.
@@ -47,11 +48,19 @@ struct Script {
     }
 };
 Script script;
+constexpr utofu_vcq_id_t nowhere = 666; ///< no VCQ of this machine
 
 int post(utofu_vcq_id_t peer, std::uint64_t edata, unsigned long flags, void* cbdata)
 {
     if (script.answer == UTOFU_SUCCESS)
         script.posted.push_back({edata, flags, cbdata, peer});
+    if (script.answers && script.answer == UTOFU_SUCCESS && (flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) != 0) {
+        utofu_mrq_notice n{};
+        n.notice_type = UTOFU_MRQ_TYPE_LCL_ARMW;
+        n.edata = edata;
+        n.vcq_id = peer;
+        script.mrq.push_back({UTOFU_SUCCESS, n});
+    }
     return script.answer;
 }
 
@@ -86,6 +95,9 @@ Functions functions()
     f.armw8 = [](utofu_vcq_hdl_t, utofu_vcq_id_t peer, utofu_armw_op, std::uint64_t, utofu_stadd_t,
                  std::uint64_t edata, unsigned long flags, void* cbdata) -> int {
         return post(peer, edata, flags, cbdata);
+    };
+    f.query_stadd = [](utofu_vcq_id_t vcq, unsigned, utofu_stadd_t* stadd) -> int {
+        return *stadd = 0x100000, vcq == nowhere ? UTOFU_ERR_INVALID_VCQ_ID : UTOFU_SUCCESS;
     };
     f.poll_tcq = [](utofu_vcq_hdl_t, unsigned long, void** cbdata) -> int {
         if (script.tcq.empty())
@@ -143,6 +155,7 @@ struct VcqTest : testing::Test {
     VcqTest()
     {
         script = Script{};
+        Vcq::patience = std::chrono::milliseconds(100);
         Sink sink{this,
                   [](void* self, const RemoteNotice& n) noexcept {
                       static_cast<VcqTest*>(self)->remote.push_back(n);
@@ -151,6 +164,11 @@ struct VcqTest : testing::Test {
                       static_cast<VcqTest*>(self)->orphans.push_back(code);
                   }};
         EXPECT_EQ(vcq.open(backend, 1, true, sink), 0);
+    }
+    ~VcqTest() override
+    {
+        script.answers = true; // the fences of what a test has left
+        vcq.close();
     }
     Post put(Told& who, When when = When::delivered)
     {
@@ -357,13 +375,73 @@ TEST_F(VcqTest, AWaiterMayPostAgain)
     EXPECT_TRUE(vcq.idle());
 }
 
+/// Peers in the order of their fences.
+std::vector<utofu_vcq_id_t> fences()
+{
+    std::vector<utofu_vcq_id_t> to;
+    for (const Script::Posted& p : script.posted)
+        if (p.flags == (UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_STRONG_ORDER))
+            to.push_back(p.peer);
+    std::sort(to.begin(), to.end());
+    return to;
+}
+
+TEST_F(VcqTest, ClosingFencesEachPeerThatPostsWentToWithoutNotice)
+{
+    script.answers = true;
+    Told told;
+    constexpr unsigned peers = 2000; // more than the window and the cache have places
+    const std::uint64_t word = 0;
+    for (unsigned round = 0; round < 2; round++)
+        for (utofu_vcq_id_t peer = 1000; peer < 1000 + peers; peer++)
+            ASSERT_EQ(vcq.put_unattended(peer, &word, 0x20, 8, 0), Post::done);
+    ASSERT_EQ(vcq.put(3, 0x10, 0x20, 100, {When::sent, false, false, &told}), Post::done);
+    script.tcq.push_back({UTOFU_SUCCESS, script.posted.back().cbdata});
+    ASSERT_EQ(vcq.put(4, 0x10, 0x20, 100, {When::delivered, false, false, &told}), Post::done); // needs none
+    ASSERT_EQ(vcq.put_unattended(nowhere, &word, 0x20, 8, 0), Post::done);
+    vcq.close();
+    EXPECT_EQ(told.notices.size(), 2u);
+    const auto to = fences();
+    ASSERT_EQ(to.size(), peers + 1);
+    EXPECT_EQ(to[0], 3u);
+    for (unsigned i = 0; i < peers; i++)
+        ASSERT_EQ(to[i + 1], 1000 + i);
+}
+
+TEST_F(VcqTest, AFenceCoversWhatWasPostedBefore)
+{
+    script.answers = true;
+    Told fence;
+    const std::uint64_t word = 0;
+    EXPECT_FALSE(vcq.is_silent_towards(5));
+    ASSERT_EQ(vcq.put_unattended(5, &word, 0x20, 8, 0), Post::done);
+    EXPECT_TRUE(vcq.is_silent_towards(5));
+    EXPECT_FALSE(vcq.is_silent_towards(6));
+    script.answer = UTOFU_ERR_BUSY;
+    EXPECT_EQ(vcq.fence(5, fence), Post::busy);
+    EXPECT_TRUE(vcq.is_silent_towards(5));
+    script.answer = UTOFU_SUCCESS;
+    EXPECT_EQ(vcq.fence(5, fence), Post::done);
+    EXPECT_FALSE(vcq.is_silent_towards(5));
+    EXPECT_EQ(vcq.fence(nowhere, fence), Post::error);
+    vcq.poll();
+    EXPECT_EQ(fence.notices.size(), 1u);
+    vcq.close();
+    EXPECT_EQ(fences(), std::vector<utofu_vcq_id_t>{5}); // it needed no other
+    ASSERT_EQ(vcq.open(backend, 1, true, {}), 0);
+    ASSERT_EQ(vcq.armw8_unattended(5, UTOFU_ARMW_OP_ADD, 1, 8, 0), Post::done);
+    EXPECT_TRUE(vcq.is_silent_towards(5)); // again
+    vcq.close();
+    EXPECT_EQ(fences(), (std::vector<utofu_vcq_id_t>{5, 5}));
+}
+
 TEST_F(VcqTest, ClosingTellsWhoStillWaits)
 {
     Told waits, done;
     ASSERT_EQ(put(waits), Post::done);
     ASSERT_EQ(put(done), Post::done);
     script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, script.posted[1].edata)});
-    vcq.drain();
+    EXPECT_FALSE(vcq.drain());
     EXPECT_EQ(put(done), Post::error);
     vcq.close();
     ASSERT_EQ(waits.notices.size(), 1u);
@@ -380,7 +458,7 @@ TEST_F(VcqTest, APeerThatFloodsUsDoesNotKeepItOpen)
     ASSERT_EQ(flooded.open(backend, 1, true, {}), 0);
     Told waits;
     ASSERT_EQ(flooded.put(5, 0x10, 0x20, 100, {When::delivered, false, false, &waits}), Post::done);
-    script.flood_end = Clock::now() + std::chrono::seconds(4);
+    script.flood_end = Clock::now() + std::chrono::seconds(1);
     flooded.close();
     EXPECT_LT(Clock::now(), script.flood_end);
     ASSERT_EQ(waits.notices.size(), 1u);

@@ -4,6 +4,7 @@
 #include "endpoint/endpoint.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <initializer_list>
 #include <mutex>
@@ -318,27 +319,14 @@ bool Endpoint::fence_passed(fi_addr_t to) noexcept
 }
 
 /// Posts without a waiter (inject, messages sent at once) may still be on their way, and what follows the fenced
-/// operation need not be in strong order. So an ARMW that changes nothing is posted in strong order: its notice tells
-/// that all before it has taken effect.
+/// operation need not be in strong order.
 bool Endpoint::flushed(const Peer& peer) noexcept
 {
-    const std::uint64_t posts = vcq_->unattended_posts();
-    if (posts == 0 || (flush_.home == peer.home && flush_.after == posts))
+    if (flush_.under_way || !vcq_->is_silent_towards(peer.home))
         return !flush_.under_way;
-    utofu_stadd_t area = 0;
-    if (flush_.under_way || vcq_->query_stadd(peer.home, directory_stag, area) != 0)
-        return !flush_.under_way; // no VCQ of this machine: nothing is there
     flush_.notify = on_flush;
-    flush_.home = peer.home;
-    flush_.after = posts;
-    flush_.under_way = true; // the notice may come within the post
-    const vcq::Post post = vcq_->armw8(peer.home, UTOFU_ARMW_OP_OR, 0, area + directory::fence_offset,
-                                       vcq::How{vcq::When::delivered, true, false, &flush_});
-    if (post == vcq::Post::done)
-        return !flush_.under_way;
-    flush_.under_way = false;
-    if (post == vcq::Post::busy)
-        flush_.home = 0;
+    const vcq::Post post = vcq_->fence(peer.home, flush_);
+    flush_.under_way = post == vcq::Post::done;
     return post == vcq::Post::error; // then nothing will be posted
 }
 
@@ -394,13 +382,33 @@ ssize_t Endpoint::cancel(void* context) noexcept
 
 // --- close
 
-/// What is under way ends, nothing is begun any more.
-void Endpoint::stop() noexcept
+/// Has everything left that was taken? What waits for an answer of its peer alone has.
+bool Endpoint::all_has_left() const noexcept
+{
+    return (!rma_ || rma_->idle()) && (!atomic_ || atomic_->idle()) && (!messages_ || messages_->all_has_left());
+}
+
+/// What was injected or reported as sent, and what was taken, leaves: that needs progress, and at times that of the
+/// peer. Who is dead fails at once; who does not run holds us up no longer than this. What has not left then is
+/// outstanding and discarded (fi_endpoint(3), fi_close).
+void Endpoint::let_all_leave() noexcept
+{
+    constexpr std::chrono::seconds patience{1};
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (enabled_ && !all_has_left() && std::chrono::steady_clock::now() < end)
+        progress_locked();
+}
+
+/// What is under way ends, nothing is begun any more. False: notices are missing, so memory that a communication may
+/// still reach has to stay until the VCQ is freed.
+bool Endpoint::stop() noexcept
 {
     if (vcq_ == nullptr)
-        return;
+        return true;
+    bool quiet;
     {
         std::lock_guard guard(*lock_);
+        let_all_leave();
         closing_ = true;
         if (messages_)
             messages_->leave();
@@ -408,16 +416,14 @@ void Endpoint::stop() noexcept
             atomic_->runner().close(); // else what ends now would begin what is queued
         if (event_credits_)
             event_credits_->close();
-        if (shared_tx_ != nullptr)
-            vcq_->quiesce();
-        else
-            vcq_->drain();
+        quiet = shared_tx_ != nullptr ? vcq_->quiesce() : vcq_->drain();
         enabled_ = false;
         if (messages_)
             messages_->part_from_queue();
     }
     if (messages_)
         messages_->close_area(); // takes the home lock, which comes before ours
+    return quiet;
 }
 
 void Endpoint::drop_engines() noexcept
@@ -428,6 +434,8 @@ void Endpoint::drop_engines() noexcept
     atomic_.reset();
     messages_.reset();
     event_credits_.reset();
+    remote_keys_.reset();
+    local_memory_.reset();
 }
 
 int Endpoint::close() noexcept
@@ -439,22 +447,36 @@ int Endpoint::close() noexcept
     domain_->remove_endpoint(index_);
     if (local_memory_ != nullptr)
         domain_->regions().detach(*local_memory_);
-    stop();
-    drop_engines();
-    {
-        std::lock_guard guard(*lock_);
-        remote_keys_.reset();
-        local_memory_.reset();
-    }
+    SharedTransmit* const shared = shared_tx_;
+    const bool quiet = stop();
+    if (!quiet) // nothing of ours may be given back while a communication may reach it
+        own_vcq_.close();
+    const bool stays = !quiet && shared != nullptr;
+    if (!stays)
+        drop_engines();
+    else if (rma_)
+        rma_->mute();
     own_vcq_.close();
     unbind();
     if (numbered_)
         domain_->give_back_numbers(index_, 1);
     if (parent_ != nullptr)
         parent_->drop_context(part_, slot_);
+    if (stays) {
+        shared->keep(*this);
+        return 0;
+    }
     domain_->release();
     delete this;
     return 0;
+}
+
+void Endpoint::bury() noexcept
+{
+    Domain* const domain = domain_;
+    drop_engines();
+    delete this;
+    domain->release();
 }
 
 } // namespace tofu

@@ -179,13 +179,14 @@ class Endpoint final : public EndpointFace {
     ssize_t cancel(void* context) noexcept;
     int get_option(int level, int name, void* value, std::size_t* length) noexcept;
     int set_option(int level, int name, const void* value, std::size_t length) noexcept;
+    /// Behind close(), of one whose memory the VCQ of a shared transmit context may still reach: that has been freed.
+    void bury() noexcept;
+    Endpoint* next_kept = nullptr; ///< among those that such a context keeps
     void drop_alias() noexcept { aliases_.fetch_sub(1, std::memory_order_relaxed); }
 
   private:
     /// The ARMW of a fence: when it has ended, so has all that was posted to `home` before.
     struct Flush : vcq::Waiter {
-        utofu_vcq_id_t home = 0;
-        std::uint64_t after = 0; ///< how many posts without a waiter it covers
         bool under_way = false;
     };
     Endpoint() noexcept;
@@ -199,7 +200,9 @@ class Endpoint final : public EndpointFace {
     int bind_shared(SharedTransmit& shared) noexcept;
     int bind_shared(SharedReceive& shared) noexcept;
     int use_vcq(vcq::Vcq& vcq) noexcept;
-    void stop() noexcept;
+    [[nodiscard]] bool all_has_left() const noexcept;
+    void let_all_leave() noexcept;
+    [[nodiscard]] bool stop() noexcept;
     void drop_engines() noexcept;
     int check_bound() const noexcept;
     template <class Visit>

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -139,6 +140,12 @@ void SharedTransmit::leave(Endpoint& endpoint) noexcept
     std::erase(endpoints_, &endpoint);
 }
 
+void SharedTransmit::keep(Endpoint& endpoint) noexcept
+{
+    std::lock_guard guard(domain_->shared_lock());
+    endpoint.next_kept = std::exchange(kept_, &endpoint);
+}
+
 /// Whose communication it was nobody knows: each looks whether it has to do with the peer.
 void SharedTransmit::on_orphan(void* self, int code, bool armw, utofu_vcq_id_t peer) noexcept
 {
@@ -155,6 +162,8 @@ int SharedTransmit::close() noexcept
         vcq_.drain();
     }
     vcq_.close();
+    while (kept_ != nullptr)
+        std::exchange(kept_, kept_->next_kept)->bury();
     domain_->release();
     delete this;
     return 0;

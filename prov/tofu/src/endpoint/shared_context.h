@@ -35,6 +35,8 @@ class SharedTransmit final : public fid_stx {
     /// By endpoints, as they are bound and closed. Takes the shared lock.
     void join(Endpoint& endpoint);
     void leave(Endpoint& endpoint) noexcept;
+    /// Takes over a closed endpoint some of whose notices never came: it goes when the VCQ does. Takes the shared lock.
+    void keep(Endpoint& endpoint) noexcept;
     int close() noexcept;
 
   private:
@@ -44,6 +46,7 @@ class SharedTransmit final : public fid_stx {
     Domain* domain_ = nullptr;
     vcq::Vcq vcq_;
     std::vector<Endpoint*> endpoints_; ///< under the shared lock
+    Endpoint* kept_ = nullptr;         ///< likewise
 };
 
 /// The application posts receives to it as to an endpoint.

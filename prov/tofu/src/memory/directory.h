@@ -11,6 +11,9 @@
 
 #include <utofu.h>
 
+#include "info/address.h"
+#include "vcq/vcq.h"
+
 namespace tofu {
 
 /// What peers read. Every word is written by the owner alone, with plain ordering: `check` tells an entry read
@@ -72,8 +75,8 @@ constexpr std::size_t annex_offset(unsigned number) noexcept
 {
     return annexes_offset + number * sizeof(AnnexLine);
 }
-/// A word that ARMWs which change nothing are for (transfer/crossing.h).
-inline constexpr std::size_t fence_offset = annex_offset(0);
+/// That number's place has the word for fences (vcq/vcq.h): ARMWs that change nothing.
+static_assert(vcq::fence_stag == directory_stag && vcq::fence_offset == annex_offset(0));
 /// All under the STag.
 inline constexpr std::size_t area_bytes = annexes_offset + annexes_bytes;
 

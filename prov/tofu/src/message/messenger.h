@@ -94,6 +94,8 @@ class Messenger {
     void progress() noexcept;
     /// A communication nobody waited for failed: the peer is gone.
     void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
+    /// No packet waits for room to leave.
+    [[nodiscard]] bool all_has_left() const noexcept { return deferred_ == 0 && congested_.empty(); }
     /// No send to the peer waits for it, or for room to leave.
     [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept;
 

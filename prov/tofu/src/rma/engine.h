@@ -118,6 +118,13 @@ class RmaEngine {
     }
     /// A write that nobody waits for may be under way: an orphan's error may be its.
     [[nodiscard]] bool posts_unattended() const noexcept { return unattended_; }
+    /// Behind the end of its endpoint: who is told of something from now on does nothing.
+    void mute() noexcept
+    {
+        ops_.each([](RmaOp& op) { op.notify = [](vcq::Waiter*, const vcq::Notice&) noexcept {}; });
+    }
+    /// None of the long way is under way, and none waits.
+    [[nodiscard]] bool idle() const noexcept { return ops_.in_use() == 0; }
     /// None is under way, and none waits, towards this peer. What is under way to others counts, too: it ends soon.
     [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept
     {

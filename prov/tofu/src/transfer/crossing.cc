@@ -2,9 +2,6 @@
 // See crossing.h.
 #include "transfer/crossing.h"
 
-#include "info/address.h"
-#include "memory/directory.h"
-
 namespace tofu {
 
 bool Crossing::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
@@ -20,15 +17,10 @@ bool Crossing::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
         return false;
     if (way.vcq == vcq) [[likely]]
         return true;
-    utofu_stadd_t area = 0;
-    if (way.vcq != 0 && vcq_.query_stadd(way.vcq, directory_stag, area) == 0) {
-        way.fenced = true; // the notice may come within the post
-        const vcq::Post post = vcq_.armw8(way.vcq, UTOFU_ARMW_OP_OR, 0, area + directory::fence_offset,
-                                          vcq::How{vcq::When::delivered, true, false, &way});
-        if (post == vcq::Post::done)
-            return false;
-        way.fenced = false;
-        if (post == vcq::Post::busy)
+    if (way.vcq != 0) {
+        const vcq::Post post = vcq_.fence(way.vcq, way);
+        way.fenced = post == vcq::Post::done;
+        if (post != vcq::Post::error)
             return false;
     }
     way.vcq = vcq;

@@ -59,19 +59,7 @@ int create_alone(const Functions& f, const Backend& backend, unsigned spread, ut
     return code;
 }
 
-/// Until nothing is under way, or for so long. What has come counts however late we are; but a peer can send notices
-/// for ever, so of those that come after the time no more than most_notices are taken.
-void await_notices(Vcq& vcq, std::chrono::milliseconds patience) noexcept
-{
-    using Clock = std::chrono::steady_clock;
-    const auto deadline = Clock::now() + patience;
-    unsigned late = most_notices / Vcq::window_size;
-    while (!vcq.idle()) {
-        const bool some = vcq.poll(Vcq::window_size) != 0;
-        if (Clock::now() >= deadline && (!some || late-- == 0))
-            return;
-    }
-}
+Waiter nobody{[](Waiter*, const Notice&) noexcept {}};
 
 } // namespace
 
@@ -116,41 +104,72 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     return 0;
 }
 
-void Vcq::drain() noexcept
+/// False: given up. What has come counts however late we are; but a peer can send notices for ever, so of those that
+/// come after the time no more than most_notices are taken.
+template <class Done>
+bool Vcq::await(Done&& done) noexcept
 {
-    if (!is_open() || closing_)
-        return;
-    closing_ = true;
-    last_error_ = UTOFU_ERR_MRQ_OTHER; // why posts are refused from now on: an error is never UTOFU_SUCCESS
-    await_notices(*this, std::chrono::milliseconds(100));
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
+    auto last = start;
+    unsigned late = most_notices / window_size;
+    for (std::uint32_t before = 0; !done();) {
+        const bool some = poll(window_size) != 0;
+        const std::uint32_t under_way = window_size - free_count_ + sent_pending_;
+        const auto now = Clock::now();
+        if (under_way != before)
+            last = now;
+        before = under_way;
+        if ((now - last >= patience || now - start >= 5 * patience) && (!some || late-- == 0))
+            return done();
+    }
+    return true;
+}
+
+/// Tells those whose notices have not come. For good, their places are free again; else these are not given back, so
+/// that a late notice is not taken for another's.
+void Vcq::give_up(bool for_good) noexcept
+{
+    giving_up_ = true;
     for (unsigned n = 1; n < window_size; n++) {
-        Waiter* waiter = window_[n].waiter;
-        if (waiter == nullptr)
+        Waiter* const waiter = window_[n].waiter;
+        if (waiter == nullptr || waiter == &nobody)
             continue;
         const unsigned missing = window_[n].expected == endless ? 1 : window_[n].expected;
-        give_back(static_cast<std::uint8_t>(n));
-        forsaken_ = 0;
+        window_[n].waiter = &nobody;
+        if (for_good)
+            give_back(static_cast<std::uint8_t>(n));
         for (unsigned i = 0; i < missing; i++)
             waiter->notify(waiter, Notice{UTOFU_ERR_MRQ_OTHER, 0});
     }
+    giving_up_ = false;
 }
 
-void Vcq::quiesce() noexcept
+bool Vcq::drain() noexcept
 {
     if (!is_open() || closing_)
-        return;
+        return true;
+    closing_ = true;
+    last_error_ = UTOFU_ERR_MRQ_OTHER; // why posts are refused from now on: an error is never UTOFU_SUCCESS
+    std::size_t hand = 0;
+    const bool quiet = await([&] {
+        silent_.visit(hand, [this](utofu_vcq_id_t peer) { return post_fence(peer, nobody) != Post::busy; });
+        return silent_.empty() && idle();
+    });
+    give_up(true);
+    forsaken_ = 0;
+    return quiet;
+}
+
+bool Vcq::quiesce() noexcept
+{
+    if (!is_open() || closing_)
+        return true;
     closing_ = pausing_ = true;
-    await_notices(*this, std::chrono::seconds(2));
-    // Their places are not given back: a late notice is not taken for another's.
-    static Waiter nobody{[](Waiter*, const Notice&) noexcept {}};
-    for (unsigned n = 1; n < window_size; n++)
-        if (Waiter* waiter = window_[n].waiter; waiter != nullptr && waiter != &nobody) {
-            const unsigned missing = window_[n].expected == endless ? 1 : window_[n].expected;
-            window_[n].waiter = &nobody;
-            for (unsigned i = 0; i < missing; i++)
-                waiter->notify(waiter, Notice{UTOFU_ERR_MRQ_OTHER, 0});
-        }
+    const bool quiet = await([this] { return idle(); });
+    give_up(false);
     closing_ = pausing_ = false;
+    return quiet;
 }
 
 void Vcq::close() noexcept
@@ -162,6 +181,7 @@ void Vcq::close() noexcept
     places::forget(handle_);
     handle_ = 0;
     id_ = 0;
+    silent_.clear();
 }
 
 // --- posts
@@ -178,6 +198,26 @@ Post Vcq::refuse(int code, When when, std::uint64_t edata) noexcept
     }
     last_error_ = code;
     return Post::error;
+}
+
+/// Also while the VCQ is closing.
+Post Vcq::post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
+{
+    utofu_stadd_t area = 0;
+    const Attended how{&waiter, delivered_flags(true, false)};
+    Ticket ticket;
+    if (query_stadd(peer, fence_stag, area) != 0) { // no VCQ of this machine: nothing is there
+        silent_.fenced(peer);
+        return Post::error;
+    }
+    if (!admit(how, peer, ticket))
+        return Post::busy;
+    const int code = functions_->armw8(handle_, peer, UTOFU_ARMW_OP_OR, 0, area + fence_offset, ticket.edata,
+                                       ticket.flags, ticket.cbdata);
+    const Post posted = code == UTOFU_SUCCESS ? Post::done : refuse(code, When::delivered, ticket.edata);
+    if (posted != Post::busy)
+        silent_.fenced(peer);
+    return posted;
 }
 
 std::uint8_t Vcq::open_row(Waiter* waiter, unsigned notices) noexcept
@@ -308,7 +348,7 @@ int Vcq::reg_with_stag(void* addr, std::size_t size, unsigned stag, utofu_stadd_
 
 void Vcq::dereg(utofu_stadd_t stadd) noexcept
 {
-    if (is_open())
+    if (is_open() && !giving_up_)
         functions_->dereg_mem(handle_, stadd, 0);
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include <utofu.h>
 
 #include "vcq/backend.h"
+#include "vcq/silent.h"
 
 namespace tofu::vcq {
 
@@ -21,6 +23,10 @@ enum class Post : int {
     busy, ///< TOQ full or no free place in the completion window
     error ///< refused for good; Vcq::last_error() has the uTofu code
 };
+
+/// Every VCQ that others post to has a word for fences, under this STag at this offset (memory/directory.h).
+inline constexpr unsigned fence_stag = 0;
+inline constexpr std::uint64_t fence_offset = 16896;
 
 /// What a waiter is told.
 struct Notice {
@@ -80,6 +86,8 @@ class Vcq {
     /// Polls between two looks into a queue that nobody waits for.
     static constexpr unsigned tcq_interval = 16;
     static constexpr unsigned poll_budget = 32;
+    /// How long drain() and quiesce() wait behind the last notice that came. Tests wait less.
+    static inline std::chrono::milliseconds patience{2000};
 
     Vcq() = default;
     Vcq(const Vcq&) = delete;
@@ -91,15 +99,17 @@ class Vcq {
     /// else for UTOFU_VCQ_FLAG_THREAD_SAFE. Returns 0 or -FI_E* (-FI_ENOSPC: no VCQ left on this node).
     [[nodiscard]] int open(const Backend& backend, unsigned spread, bool thread_safe,
                            const Sink& sink);
-    /// Ends all posting: posts answer Post::error from now on. Polls until what is under way has ended, 100 ms at
-    /// most; waiters of a notice that has not come by then are told UTOFU_ERR_MRQ_OTHER (those of
-    /// When::sent are not: their only trace lies in the TCQ). Registrations stay until close().
-    void drain() noexcept;
-    /// Polls until what is under way has ended, two seconds at most, while posts answer Post::busy; then posting goes
-    /// on. For a VCQ of which one of several users leaves. Waiters of a notice that has not come by then are told
-    /// UTOFU_ERR_MRQ_OTHER.
-    void quiesce() noexcept;
-    /// Drains and frees the VCQ. Its owner has given back all registrations.
+    /// Ends all posting: posts answer Post::error from now on. Polls until all that was posted has taken effect; posts
+    /// without a notice are fenced for that, since nothing says that utofu_free_vcq waits for them (guide 3.3.1.3).
+    /// Gives up when no notice has come for `patience`, or after five times that: waiters of those that are missing are told
+    /// UTOFU_ERR_MRQ_OTHER (those of When::sent are not: their only trace lies in the TCQ), the answer is false, and
+    /// the memory that posts may still read and write has to stay until close(). What the waiters deregister stays
+    /// registered until then.
+    bool drain() noexcept;
+    /// Polls until what is under way has ended, as long as drain() does, while posts answer Post::busy; then posting
+    /// goes on. For a VCQ of which one of several users leaves; as drain() but for the fences.
+    bool quiesce() noexcept;
+    /// Drains and frees the VCQ. Its owner has given back all registrations, unless drain() has failed.
     void close() noexcept;
 
     [[nodiscard]] bool is_open() const noexcept { return handle_ != 0; }
@@ -115,7 +125,7 @@ class Vcq {
     [[nodiscard, gnu::always_inline]] Post put(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
                            std::size_t length, const Way& how) noexcept
     {
-        return post(how, [&](const Ticket& t) {
+        return post(how, peer, [&](const Ticket& t) {
             return functions_->put(handle_, peer, local, remote, length, t.edata, t.flags, t.cbdata);
         });
     }
@@ -125,7 +135,7 @@ class Vcq {
                                   std::size_t length, const Way& how) noexcept
     {
         // The table's function reads the bytes only; its type lacks the const.
-        return post(how, [&](const Ticket& t) {
+        return post(how, peer, [&](const Ticket& t) {
             return functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote, length,
                                              t.edata, t.flags, t.cbdata);
         });
@@ -134,7 +144,7 @@ class Vcq {
     [[nodiscard, gnu::always_inline]] Post get(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
                            std::size_t length, const Way& how) noexcept
     {
-        return post(how, [&](const Ticket& t) {
+        return post(how, peer, [&](const Ticket& t) {
             return functions_->get(handle_, peer, local, remote, length, t.edata, t.flags, t.cbdata);
         });
     }
@@ -142,7 +152,7 @@ class Vcq {
     [[nodiscard, gnu::always_inline]] Post armw4(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand,
                              utofu_stadd_t remote, const Way& how) noexcept
     {
-        return post(how, [&](const Ticket& t) {
+        return post(how, peer, [&](const Ticket& t) {
             return functions_->armw4(handle_, peer, op, operand, remote, t.edata, t.flags, t.cbdata);
         });
     }
@@ -150,7 +160,7 @@ class Vcq {
     [[nodiscard, gnu::always_inline]] Post armw8(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
                              utofu_stadd_t remote, const Way& how) noexcept
     {
-        return post(how, [&](const Ticket& t) {
+        return post(how, peer, [&](const Ticket& t) {
             return functions_->armw8(handle_, peer, op, operand, remote, t.edata, t.flags, t.cbdata);
         });
     }
@@ -158,7 +168,7 @@ class Vcq {
     [[nodiscard, gnu::always_inline]] Post cswap4(utofu_vcq_id_t peer, std::uint32_t compare, std::uint32_t swap,
                               utofu_stadd_t remote, const Way& how) noexcept
     {
-        return post(how, [&](const Ticket& t) {
+        return post(how, peer, [&](const Ticket& t) {
             return functions_->cswap4(handle_, peer, compare, swap, remote, t.edata, t.flags, t.cbdata);
         });
     }
@@ -166,7 +176,7 @@ class Vcq {
     [[nodiscard, gnu::always_inline]] Post cswap8(utofu_vcq_id_t peer, std::uint64_t compare, std::uint64_t swap,
                               utofu_stadd_t remote, const Way& how) noexcept
     {
-        return post(how, [&](const Ticket& t) {
+        return post(how, peer, [&](const Ticket& t) {
             return functions_->cswap8(handle_, peer, compare, swap, remote, t.edata, t.flags, t.cbdata);
         });
     }
@@ -178,22 +188,33 @@ class Vcq {
     [[nodiscard]] Post put_unattended(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
                                       std::size_t length, unsigned long flags) noexcept
     {
-        unattended_++;
+        if (!silent_.note(peer)) [[unlikely]]
+            return Post::busy;
         return unattended(functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote,
                                                     length, 0, flags, nullptr));
     }
     [[nodiscard]] Post armw8_unattended(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
                                         utofu_stadd_t remote, unsigned long flags) noexcept
     {
-        unattended_++;
+        if (!silent_.note(peer)) [[unlikely]]
+            return Post::busy;
         return unattended(functions_->armw8(handle_, peer, op, operand, remote, 0, flags, armw_mark));
     }
     [[nodiscard]] Post armw4_unattended(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand,
                                         utofu_stadd_t remote, unsigned long flags) noexcept
     {
-        unattended_++;
+        if (!silent_.note(peer)) [[unlikely]]
+            return Post::busy;
         return unattended(functions_->armw4(handle_, peer, op, operand, remote, 0, flags, armw_mark));
     }
+    /// Posts an ARMW that changes nothing, in strong order: with its notice, whatever that says, all that was posted to
+    /// the peer before has taken effect or never will (guide 2.2.10). Post::error: nothing can be posted to the peer.
+    [[nodiscard]] Post fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
+    {
+        return closing_ ? pausing_ ? Post::busy : Post::error : post_fence(peer, waiter);
+    }
+    /// Has something been posted to the peer without a notice of its effect, and no fence behind it?
+    [[nodiscard]] bool is_silent_towards(utofu_vcq_id_t peer) const noexcept { return silent_.has(peer); }
     /// The flags of a post for an Attended.
     static constexpr unsigned long delivered_flags(bool strong_order, bool remote_notice) noexcept
     {
@@ -306,9 +327,6 @@ class Vcq {
         return free_count_ + forsaken_ == window_size - 1 && sent_pending_ == 0;
     }
 
-    /// Goes up with each post of whose effect nobody is told.
-    [[nodiscard]] std::uint64_t unattended_posts() const noexcept { return unattended_; }
-
     // EDATA is one byte (caps: max_edata_size 1) and 0 means "nobody waits": 255 usable places.
     static constexpr unsigned window_size = 256;
 
@@ -333,22 +351,26 @@ class Vcq {
     static constexpr When when_of(const How& how) noexcept { return how.when; }
     static constexpr When when_of(const Attended&) noexcept { return When::delivered; }
     template <class Way, class Call>
-    [[nodiscard, gnu::always_inline]] Post post(const Way& how, Call&& call) noexcept
+    [[nodiscard, gnu::always_inline]] Post post(const Way& how, utofu_vcq_id_t peer, Call&& call) noexcept
     {
         Ticket ticket;
-        if (closing_ || !admit(how, ticket)) [[unlikely]]
+        if (closing_ || !admit(how, peer, ticket)) [[unlikely]]
             return closing_ && !pausing_ ? Post::error : Post::busy;
         const int code = call(ticket);
         if (code == UTOFU_SUCCESS) [[likely]]
             return Post::done;
         return refuse(code, when_of(how), ticket.edata);
     }
+    [[nodiscard]] Post post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept;
+    template <class Done>
+    [[nodiscard]] bool await(Done&& done) noexcept;
+    void give_up(bool for_good) noexcept;
     [[nodiscard]] Post unattended(int code) noexcept
     {
         return code == UTOFU_SUCCESS ? Post::done : refuse(code, When::never, 0);
     }
-    [[nodiscard, gnu::always_inline]] bool admit(const How& how, Ticket& ticket) noexcept;
-    [[nodiscard, gnu::always_inline]] bool admit(const Attended& how, Ticket& ticket) noexcept;
+    [[nodiscard, gnu::always_inline]] bool admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
+    [[nodiscard, gnu::always_inline]] bool admit(const Attended& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
     [[gnu::noinline, gnu::cold]] Post refuse(int code, When when, std::uint64_t edata) noexcept;
     void give_back(std::uint8_t number) noexcept
     {
@@ -399,17 +421,18 @@ class Vcq {
     utofu_vcq_hdl_t handle_ = 0;
     const Functions* functions_ = nullptr;
     utofu_vcq_id_t id_ = 0;
-    std::uint64_t unattended_ = 0;   ///< posts without a notice of their effect, ever
     std::uint32_t sent_pending_ = 0; ///< posts with When::sent whose TCQ entry is to come
     std::uint16_t free_count_ = 0;
     std::uint8_t first_free_ = 0;    ///< 0: none
     bool closing_ = false;
     bool pausing_ = false;           ///< closing_ for a while only
+    bool giving_up_ = false;         ///< waiters of lost notices are being told
     bool tcq_wanted_ = false;        ///< the next poll looks into the TCQ
     std::uint8_t polls_ = 0;
     std::uint8_t forsaken_ = 0;      ///< places of forsaken rows, which are not free
     int last_error_ = 0;
     Sink sink_{};
+    SilentPeers silent_;
     const Backend* backend_ = nullptr;
     Place window_[window_size] = {};
 };
@@ -417,7 +440,7 @@ class Vcq {
 // --- inline part
 
 /// Fills in what the call of uTofu wants. False: no place is free.
-inline bool Vcq::admit(const Attended& how, Ticket& ticket) noexcept
+inline bool Vcq::admit(const Attended& how, utofu_vcq_id_t, Ticket& ticket) noexcept
 {
     const std::uint8_t number = first_free_;
     if (number == 0) [[unlikely]]
@@ -431,13 +454,14 @@ inline bool Vcq::admit(const Attended& how, Ticket& ticket) noexcept
     return true;
 }
 
-inline bool Vcq::admit(const How& how, Ticket& ticket) noexcept
+inline bool Vcq::admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept
 {
     const unsigned long flags = flags_of(how.strong_order, how.remote_notice);
     if (how.when == When::delivered)
-        return admit(Attended{how.waiter, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, ticket);
+        return admit(Attended{how.waiter, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, peer, ticket);
+    if (!silent_.note(peer)) [[unlikely]]
+        return false;
     ticket = {0, flags, nullptr};
-    unattended_++;
     if (how.when == When::sent) {
         ticket.cbdata =
             reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(how.waiter) | sent_bit);

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Which remote VCQs have posts under way of whose effect no notice will tell: those posted to without one since the
+// last fence. Part of the VCQ, under its owner's lock; calls nothing.
+//
+// A post pays for one look into a small cache of those that are noted. What the cache loses is still in the table.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <utofu.h>
+
+namespace tofu::vcq {
+
+class SilentPeers {
+  public:
+    SilentPeers() noexcept { clear(); }
+
+    /// Before a post without a notice. False: no memory, the post must not be made.
+    [[nodiscard, gnu::always_inline]] bool note(utofu_vcq_id_t peer) noexcept
+    {
+        return recent_[place_of(peer)] == peer || note_slowly(peer);
+    }
+    /// A fence has been posted: its notice tells of all before it.
+    void fenced(utofu_vcq_id_t peer) noexcept;
+    [[nodiscard]] bool has(utofu_vcq_id_t peer) const noexcept
+    {
+        const std::size_t at = find(peer);
+        return size_ != 0 && table_[at].peer == peer && table_[at].silent;
+    }
+    [[nodiscard]] bool empty() const noexcept { return silent_ == 0; }
+    void clear() noexcept;
+    /// Calls `fence(peer)` for each as long as it answers true. `hand` is where to go on; begin with 0.
+    template <class Fence>
+    void visit(std::size_t& hand, Fence&& fence)
+    {
+        for (; hand < size_; hand++)
+            if (table_[hand].silent && !fence(table_[hand].peer))
+                return;
+    }
+
+  private:
+    struct Entry {
+        utofu_vcq_id_t peer = none;
+        bool silent = false;
+    };
+    static constexpr utofu_vcq_id_t none = ~utofu_vcq_id_t{0}; // no VCQ has this ID
+    static constexpr unsigned cached_log2 = 6;
+
+    static constexpr std::size_t place_of(utofu_vcq_id_t peer) noexcept
+    {
+        return static_cast<std::uint32_t>(peer ^ peer >> 32) * 0x9e3779b1u >> (32 - cached_log2);
+    }
+    /// Its entry, or the free one where it belongs. Not for an empty table.
+    [[nodiscard]] std::size_t find(utofu_vcq_id_t peer) const noexcept
+    {
+        std::size_t at = size_ == 0 ? 0 : (peer * 0x9e3779b97f4a7c15u >> 32) & (size_ - 1);
+        while (size_ != 0 && table_[at].peer != peer && table_[at].peer != none)
+            at = (at + 1) & (size_ - 1);
+        return at;
+    }
+    [[gnu::noinline]] bool note_slowly(utofu_vcq_id_t peer) noexcept;
+    [[nodiscard]] bool grow() noexcept;
+
+    utofu_vcq_id_t recent_[1 << cached_log2]; ///< some of those that are silent
+    std::unique_ptr<Entry[]> table_;          ///< all that ever were; a power of two, half of it free
+    std::size_t size_ = 0;
+    std::size_t used_ = 0;
+    std::size_t silent_ = 0;
+};
+
+} // namespace tofu::vcq
