@@ -50,7 +50,7 @@ class SilentPeers {
 
     static constexpr std::size_t place_of(utofu_vcq_id_t peer) noexcept
     {
-        return static_cast<std::uint32_t>(peer ^ peer >> 32) * 0x9e3779b1u >> (32 - cached_log2);
+        return peer * 0x9e3779b97f4a7c15u >> (64 - cached_log2);
     }
     /// Its entry, or the free one where it belongs. Not for an empty table.
     [[nodiscard]] std::size_t find(utofu_vcq_id_t peer) const noexcept
