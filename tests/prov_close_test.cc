@@ -321,6 +321,31 @@ TEST_F(Close, InjectedAtomicsTakeEffect)
     EXPECT_EQ(window[0], 5u);
 }
 
+/// FI_FENCE (fi_msg(3)): a send that was taken and waits for room at its peer is an earlier operation.
+TEST_F(Close, AFenceWaitsForSendsThatWait)
+{
+    fid_ep* const ep = open_sender();
+    const iovec local{out.data(), 8};
+    const fi_rma_iov remote{base, 8, fi_mr_key(region)};
+    const fi_msg_rma write{&local, nullptr, 1, 0, &remote, 1, nullptr, 0};
+    const std::uint64_t one = 1;
+    const fi_ioc operand{const_cast<std::uint64_t*>(&one), 1};
+    const fi_rma_ioc target{base, 1, fi_mr_key(region)};
+    const fi_msg_atomic atomic{&operand, nullptr, 1, 0, &target, 1, FI_UINT64, FI_SUM, nullptr, 0};
+    const fi_msg_tagged message{&local, nullptr, 1, 0, 7, 0, nullptr, 0};
+    constexpr unsigned sends = 200; // more than the ring has slots
+    for (unsigned i = 0; i < sends; i++)
+        ASSERT_EQ(fi_tsend(ep, out.data(), 8, nullptr, 0, 9, &out), 0);
+    EXPECT_EQ(fi_writemsg(ep, &write, FI_FENCE), -FI_EAGAIN);
+    EXPECT_EQ(fi_atomicmsg(ep, &atomic, FI_FENCE), -FI_EAGAIN);
+    EXPECT_EQ(fi_tsendmsg(ep, &message, FI_FENCE), -FI_EAGAIN);
+    for (unsigned i = 0; i < sends; i++)
+        expect_message(8, 9, true);
+    Objects::post(tx, [&] { return fi_writemsg(ep, &write, FI_FENCE); });
+    Objects::post(tx, [&] { return fi_atomicmsg(ep, &atomic, FI_FENCE); });
+    Objects::post(tx, [&] { return fi_tsendmsg(ep, &message, FI_FENCE); });
+}
+
 /// Who has received a message and closes: its sender hears of it.
 TEST_F(Close, AnAcknowledgementArrives)
 {

@@ -14,7 +14,7 @@ namespace tofu::proto {
 
 bool Messenger::idle_towards(const Peer& peer) const noexcept
 {
-    if (waiting_fin_.empty() && deferred_ == 0)
+    if (waiting_fin_.empty() && all_has_left())
         return true;
     return std::none_of(channels_.begin(), channels_.end(), [&](const Channel* ch) {
         return (ch->outstanding != 0 || ch->deferred_size != 0) && ch->peer.home == peer.home &&
