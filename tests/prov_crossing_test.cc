@@ -104,4 +104,26 @@ TEST_F(CrossingTest, AVcqThatIsGoneHoldsNobodyUp)
     EXPECT_TRUE(crossing.pass(home, home));
 }
 
+/// Guide 2.2.10: strong order lets a Get read before an earlier Put has written; the three other pairs it keeps.
+TEST_F(CrossingTest, AReadBehindAWriteIsFencedWhereItWasPromised)
+{
+    constexpr bool reads = true;
+    Crossing raw(vcq);
+    raw.order_reads();
+    EXPECT_TRUE(raw.pass(home, home, reads));
+    EXPECT_TRUE(raw.pass(home, home, reads));
+    EXPECT_TRUE(raw.pass(home, home));
+    EXPECT_TRUE(raw.pass(home, home));
+    EXPECT_TRUE(raw.pass(other, other, reads)); // another peer
+    EXPECT_EQ(fences(), Fences{});
+    EXPECT_FALSE(raw.pass(home, home, reads));
+    EXPECT_FALSE(raw.pass(home, home)); // or it would overtake who waits
+    EXPECT_EQ(fences(), Fences{home});
+    arrive();
+    EXPECT_TRUE(raw.pass(home, home, reads));
+    EXPECT_TRUE(raw.pass(home, home, reads));
+    EXPECT_TRUE(raw.pass(home, home)); // a write behind a read
+    EXPECT_EQ(fences(), Fences{});
+}
+
 } // namespace

@@ -28,6 +28,7 @@ constexpr unsigned contact_polls = 4096;
 
 constexpr std::uint64_t order_of_writes = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_WAR |
                                           FI_ORDER_RMA_WAR | FI_ORDER_WAS;
+constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
 constexpr std::uint64_t order_of_reads = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RAR |
                                          FI_ORDER_RMA_RAR | FI_ORDER_RAS;
 
@@ -65,6 +66,10 @@ int RmaEngine::open() noexcept
     short_way_.open(endpoint_.av(), endpoint_.remote_keys());
     // What goes out unattended can be neither counted nor tried again.
     plain_inject_ = endpoint_.counters().write == nullptr && !endpoint_.shares_vcq();
+    if ((order & order_behind_writes) != 0) {
+        crossing_.order_reads();
+        short_way_.shut(); // which does not look what was done last
+    }
     return 0;
 }
 

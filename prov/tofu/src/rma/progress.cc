@@ -66,7 +66,7 @@ bool RmaEngine::may_go_to(const RmaOp& op, unsigned segment) noexcept
     const utofu_vcq_id_t vcq = op.remote_at[segment].vcq;
     if (op.remote_notice && segment != 0 && op.remote_at[segment - 1].vcq != vcq && op.pending != 0)
         return false;
-    return !(strong_writes_ || strong_reads_ || op.fenced) || crossing_.pass(op.peer.home, vcq);
+    return !(strong_writes_ || strong_reads_ || op.fenced) || crossing_.pass(op.peer.home, vcq, op.read);
 }
 
 /// Posts the longest piece at op.posted, which is byte `at` of the peer's segment `r`, that is one segment here, one

@@ -4,19 +4,22 @@
 
 namespace tofu {
 
-bool Crossing::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
+bool Crossing::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept
 {
     auto found = ways_.find(home);
     if (found == ways_.end()) {
-        if (vcq == home) // as all before
+        if (vcq == home && !reads_ordered_) // as all before
             return true;
-        found = ways_.emplace(home, Way{{&on_fence}, home, false}).first;
+        found = ways_.emplace(home, Way{{&on_fence}, reads_ordered_ ? 0 : home, false, true}).first;
     }
     Way& way = found->second;
     if (way.fenced)
         return false;
-    if (way.vcq == vcq) [[likely]]
+    const bool behind_write = reads && reads_ordered_ && way.wrote;
+    if (way.vcq == vcq && !behind_write) [[likely]] {
+        way.wrote |= !reads;
         return true;
+    }
     if (way.vcq != 0) {
         const vcq::Post post = vcq_.fence(way.vcq, way);
         way.fenced = post == vcq::Post::done;
@@ -24,6 +27,7 @@ bool Crossing::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
             return false;
     }
     way.vcq = vcq;
+    way.wrote = !reads;
     return true;
 }
 

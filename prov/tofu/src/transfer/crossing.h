@@ -2,6 +2,9 @@
 // Order towards a peer whose regions are reached by several VCQs, its home and annexes of it. Used by rma and atomic,
 // each for its own operations, under the endpoint's lock; calls vcq.
 //
+// Also the order of a read behind a write, where that was promised: strong order has reading wait for reading, and
+// writing for writing (guide 2.2.10), so that a Get may read before an earlier Put has written.
+//
 // uTofu keeps order from one VCQ to one VCQ (guide 2.2.10). When the VCQ of the peer changes from one communication to
 // the next, a fence goes to the former: an ARMW that changes nothing, in strong order, so that its notice comes when
 // all before it have taken effect. Until then nothing goes to that peer. Endpoints that never met an annex skip all
@@ -26,11 +29,14 @@ class Crossing {
     void begin() noexcept { begun_ = true; }
     [[nodiscard]] bool begun() const noexcept { return begun_; }
 
+    /// Reads are ordered behind writes, from the first operation on.
+    void order_reads() noexcept { begun_ = reads_ordered_ = true; }
+
     /// May a communication with the peer at `home` go to `vcq`, that home or an annex of it, now? False: try again
-    /// after a poll.
-    [[nodiscard]] bool pass(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
+    /// after a poll. `reads`: a Get.
+    [[nodiscard]] bool pass(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads = false) noexcept
     {
-        return !begun_ || pass_peer(home, vcq);
+        return !begun_ || pass_peer(home, vcq, reads);
     }
 
   private:
@@ -38,13 +44,15 @@ class Crossing {
     struct Way : vcq::Waiter {
         utofu_vcq_id_t vcq; ///< went there; 0: has taken effect
         bool fenced;        ///< the fence is under way
+        bool wrote;         ///< there was something else than a Get
     };
-    [[nodiscard, gnu::noinline]] bool pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept;
+    [[nodiscard, gnu::noinline]] bool pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept;
     static void on_fence(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
     vcq::Vcq& vcq_;
     bool begun_ = false;
-    std::unordered_map<utofu_vcq_id_t, Way> ways_; ///< by home, of peers with annexes
+    bool reads_ordered_ = false;
+    std::unordered_map<utofu_vcq_id_t, Way> ways_; ///< by home, of peers with annexes, or all
 };
 
 } // namespace tofu
