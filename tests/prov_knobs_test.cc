@@ -68,7 +68,7 @@ const std::vector<Knob>& knobs()
          {"4294967295", much, "-1", "x"}, "0 to 4294967294"},
         {"TOFU_SIM_SIZE", Side::all, {"1", "2", "12", "13", "648", ""}, Refusal::join,
          {"0", "14155777", "4294967294", much, "-1", "x"}, "1 to 14155776"},
-        {"TOFU_SIM_CHAOS", Side::any, {"0:late", "18446744073709551615:late,drop,poll", "7:late,drop,poll,torn", ""}, Refusal::join,
+        {"TOFU_SIM_CHAOS", Side::any, {"0:late", "18446744073709551615:late,drop,poll", "7:late,drop,poll,torn", "0", "1", ""}, Refusal::join,
          {"18446744073709551616", much, "-1", "x", "7:", "7:x", ":late"}, "0 to 18446744073709551615"},
         {"UTOFU_NUM_MRQ_ENTRIES", Side::any, {"0", "2048", "2Ki", "2mi", "2097152", much, ""}, Refusal::join,
          {"-1", "x", "2K", "2KiB"}, "2048 (2Ki) to 2097152 (2Mi)"},
