@@ -46,6 +46,11 @@ struct Liar {
                 continue;
             input->fill(&e, sizeof e);
             e.key = input->below(4) != 0 ? input->below(8) : e.key;
+            if (input->below(4) != 0) { // a region that somebody could mean
+                e.begin = input->below(1 << 10);
+                e.length = input->number(1 << 12);
+                e.rights = std::uint16_t(input->below(4));
+            }
             e.home = input->below(2) == 0 ? 0 : std::uint16_t(input->below(directory::max_annexes + 3));
             if ((lies & 4) == 0) {
                 e.check = directory::check_of(e, nonce);
@@ -82,7 +87,7 @@ vcq::Functions functions()
     };
     f.dereg_mem = [](utofu_vcq_hdl_t, utofu_stadd_t, unsigned long) -> int { return UTOFU_SUCCESS; };
     f.query_stadd = [](utofu_vcq_id_t vcq, unsigned, utofu_stadd_t* s) -> int {
-        return *s = 0x100000, vcq % 7 == 0 ? UTOFU_ERR_INVALID_VCQ_ID : UTOFU_SUCCESS;
+        return *s = 0x100000, vcq % 7 == 3 ? UTOFU_ERR_INVALID_VCQ_ID : UTOFU_SUCCESS;
     };
     f.get = [](utofu_vcq_hdl_t, utofu_vcq_id_t, utofu_stadd_t local, utofu_stadd_t, std::size_t length,
                std::uint64_t edata, unsigned long, void*) -> int {
@@ -118,7 +123,7 @@ void keys(Input input)
     RemoteKeys remote(vcq, false);
     const Peer peer{42, nonce, 0, 0, false, 0};
     for (unsigned i = 0; i < 16 && !input.empty(); i++) {
-        const std::uint64_t key = input.below(8), address = input.number(1 << 20), length = input.number(1 << 12);
+        const std::uint64_t key = input.below(8), address = input.number(1 << 10), length = input.number(1 << 6);
         tofu::Target target{};
         int ret = -FI_EAGAIN;
         own.gets = 0;
