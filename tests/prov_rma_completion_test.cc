@@ -273,4 +273,42 @@ TEST(Rma, AWriterOfDataNeedsNoReceiveQueue)
         expect_processes(2, [caps](const Rank& rank) { write_without_receive_queue(rank, caps); });
 }
 
+/// What fi_close discards it discards silently (fi_endpoint(3)), by whichever way it was posted.
+TEST(RmaClose, ErrorsThatComeWithTheCloseAreNotReported)
+{
+    expect_processes(2, [](const Rank& rank) {
+        alignas(4096) static std::uint64_t words[1024];
+        for (unsigned way = 0; way < 6; way++) {
+            Options options;
+            options.caps = FI_RMA | FI_ATOMIC;
+            options.counters = way % 2 == 1; // with a counter nothing goes out unattended
+            Session s(rank, options);
+            const auto there = s.share(words, sizeof words, FI_REMOTE_READ)[1]; // a write to it fails
+            if (rank.number == 1)
+                continue;
+            std::uint64_t word = 1, result = 0;
+            for (unsigned i = 0; i < 8; i++) {
+                ssize_t ret = 0;
+                switch (way) {
+                case 0: ret = fi_write(s.ep, &word, 8, nullptr, 1, there.base, there.key, &s); break;
+                case 1: ret = fi_inject_write(s.ep, &word, 8, 1, there.base, there.key); break;
+                case 2: ret = fi_inject_write(s.ep, &word, 8, 1, there.base, there.key); break;
+                case 3: ret = fi_write(s.ep, words, 8192, nullptr, 1, there.base, there.key, &s); break;
+                case 4: ret = fi_inject_atomic(s.ep, &word, 1, 1, there.base, there.key, FI_UINT64, FI_SUM); break;
+                default:
+                    ret = fi_fetch_atomic(s.ep, &word, 1, nullptr, &result, nullptr, 1, there.base, there.key,
+                                          FI_UINT64, FI_SUM, &s);
+                }
+                EXPECT_EQ(ret, 0) << way;
+            }
+            ASSERT_EQ(fi_close(&s.ep->fid), 0);
+            s.ep = nullptr;
+            fi_cq_data_entry entry{};
+            EXPECT_EQ(fi_cq_read(s.cq, &entry, 1), -FI_EAGAIN) << way;
+            for (fid_cntr* counter : s.counter)
+                EXPECT_EQ(counter != nullptr ? fi_cntr_readerr(counter) : 0u, 0u) << way;
+        }
+    });
+}
+
 } // namespace

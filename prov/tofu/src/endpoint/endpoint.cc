@@ -376,6 +376,8 @@ void Endpoint::report_orphan(std::uint64_t op_flags, int utofu_code) noexcept
 
 ssize_t Endpoint::cancel(void* context) noexcept
 {
+    if (closing_) // what is discarded then is discarded silently (fi_endpoint(3), fi_close)
+        return;
     std::lock_guard guard(*lock_);
     return messages_ ? messages_->cancel(context) : -FI_ENOENT;
 }
@@ -408,6 +410,7 @@ bool Endpoint::stop() noexcept
     bool quiet;
     {
         std::lock_guard guard(*lock_);
+        closing_ = true; // from here on errors are silent
         let_all_leave();
         closing_ = true;
         if (messages_)

@@ -26,6 +26,7 @@ void RmaEngine::quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
     Counter* const counter = read ? ep.counters().read : ep.counters().write;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
         Request request;
+        request.endpoint = &ep; // which says nothing any more where it is being closed
         request.cq = ep.tx().cq;
         request.counter = counter;
         request.completion.context = op.context;
