@@ -99,6 +99,8 @@ int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
             *slot = &counter;
             counter.hold();
         }
+    if ((flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0)
+        domain_->count_events(index_);
     return 0;
 }
 

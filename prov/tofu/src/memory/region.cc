@@ -296,9 +296,7 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
             region.endpoint_->rma_event(reads);
         return;
     }
-    for (unsigned i = 0; i < max_endpoints; i++)
-        if (Endpoint* endpoint = domain_.endpoint_at(i))
-            endpoint->rma_event(reads);
+    domain_.rma_event(reads);
 }
 
 void RegionTable::attach(LocalMemory& memory, Lock& lock)

@@ -3,7 +3,9 @@
 #include "object/domain.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <new>
 
@@ -336,3 +338,17 @@ void Domain::remove_endpoint(unsigned index) noexcept
 }
 
 } // namespace tofu
+    counting_[index / 64] &= ~(std::uint64_t{1} << index % 64);
+}
+
+void Domain::count_events(unsigned index) noexcept
+{
+    std::lock_guard guard(home_lock_);
+    counting_[index / 64] |= std::uint64_t{1} << index % 64;
+}
+
+void Domain::rma_event(bool read) noexcept
+{
+    for (unsigned word = 0; word < std::size(counting_); word++)
+        for (std::uint64_t bits = counting_[word]; bits != 0; bits &= bits - 1)
+            endpoints_[word * 64 + static_cast<unsigned>(std::countr_zero(bits))]->rma_event(read);

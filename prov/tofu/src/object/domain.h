@@ -92,6 +92,10 @@ class Domain final : public fid_domain {
     /// Endpoint number `index` (below max_endpoints) or null; under home_lock().
     [[nodiscard]] Endpoint* endpoint_at(unsigned index) const noexcept { return endpoints_[index]; }
     /// Spreads VCQs over TNIs and CQs.
+    /// The endpoint counts RMA events of regions that are bound to none.
+    void count_events(unsigned index) noexcept;
+    /// One has come; under home_lock(). As Endpoint::rma_event().
+    void rma_event(bool read) noexcept;
     [[nodiscard]] unsigned next_spread() noexcept { return spread_.fetch_add(1, std::memory_order_relaxed); }
 
     // --- users count: fi_close answers -FI_EBUSY while any is left
@@ -125,6 +129,7 @@ class Domain final : public fid_domain {
     std::bitset<max_endpoints> taken_; ///< numbers in use
     unsigned next_index_ = 0;          ///< numbers from here on have never been used
     bool safe_vcqs_ = true;
+    std::uint64_t counting_[(max_endpoints + 63) / 64] = {}; ///< those of count_events(), a bit each
     std::mutex thread_mutex_; ///< of the five below, which go in reverse order
     bool locks_are_on_ = true;
     std::vector<Lock*> locks_;
