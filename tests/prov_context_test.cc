@@ -172,6 +172,40 @@ TEST(ScalableEndpoint, RemoteMemoryByAnyContextAndDataToTheOneNamed)
     });
 }
 
+/// Bits for contexts that nobody has cost no memory, however many peers there are.
+TEST(ScalableEndpoint, AllBitsForContextsMayBeAskedFor)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(all_caps, 32, 1, 2);
+        Scalable s(base);
+        fi_addr_t self = FI_ADDR_NOTAVAIL;
+        for (unsigned i = 0; i < 4000; i++)
+            self = base.insert(&s.sep->fid);
+        ASSERT_EQ(self, 3999u);
+        for (int r = 0; r < 2; r++) {
+            std::uint64_t out = 7, in = 0;
+            fi_cq_tagged_entry entry{};
+            const fi_addr_t to = fi_rx_addr(self, r, 32);
+            ASSERT_EQ(fi_trecv(s.rx[r], &in, sizeof in, nullptr, FI_ADDR_UNSPEC, 5, 0, &in), 0);
+            ASSERT_EQ(post(s.tx_cq[0], [&] { return fi_tsend(s.tx[0], &out, sizeof out, nullptr, to, 5, &out); }), 0);
+            bool sent = false, received = false;
+            ASSERT_TRUE(wait_until([&] {
+                sent |= fi_cq_read(s.tx_cq[0], &entry, 1) == 1;
+                received |= fi_cq_read(s.rx_cq[r], &entry, 1) == 1;
+                return sent && received;
+            }));
+            EXPECT_EQ(in, 7u);
+        }
+        std::uint64_t word = 0;
+        EXPECT_EQ(fi_send(s.tx[0], &word, 8, nullptr, fi_rx_addr(self, 2, 32), nullptr), -FI_EINVAL);
+        EXPECT_EQ(fi_send(s.tx[0], &word, 8, nullptr, fi_rx_addr(self, 256, 32), nullptr), -FI_EINVAL);
+        fid_av* av = nullptr;
+        fi_av_attr attr{};
+        attr.rx_ctx_bits = 33;
+        EXPECT_EQ(fi_av_open(base.domain, &attr, &av, nullptr), -FI_EINVAL);
+    });
+}
+
 TEST(ScalableEndpoint, ContextsThatDoNotExistAreRefused)
 {
     expect_processes(1, [](const Rank&) {

@@ -25,6 +25,7 @@
 #include "memory/bounce.h"
 #include "ring/area.h"
 #include "ring/channel.h"
+#include "ring/channel_table.h"
 #include "ring/wire.h"
 #include "transfer/request.h"
 #include "vcq/vcq.h"
@@ -264,12 +265,11 @@ class Messenger {
     std::size_t max_piece_ = 0; ///< of one Get
 
     // outgoing
-    static constexpr std::size_t page_size = 1024;
     // The channel used last, or null, and the place of the address vector that led to it.
     fi_addr_t last_dest_ = FI_ADDR_NOTAVAIL;
     const Peer* last_peer_ = nullptr;
     Channel* last_channel_ = nullptr;
-    std::vector<std::unique_ptr<Channel*[]>> pages_; ///< channel of an address, by pages of addresses
+    ChannelTable channel_of_; ///< by address
     std::vector<Channel*> channels_;
     Pool<Channel> channel_pool_{return_count};
     Pool<SendRequest> sends_;

@@ -3,6 +3,7 @@
 // the application and, by find() and lookup(), by the protocols. Calls nothing below.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -43,16 +44,15 @@ class AddressVector final : public fid_av {
         const Peer* peer = place(address & place_mask_);
         return peer != nullptr && peer->home != 0 ? peer : nullptr;
     }
-    /// A dense number for what an address names: its place and receive context (fi_rx_addr).
-    [[nodiscard]] std::uint64_t number_of(fi_addr_t address) const noexcept
-    {
-        return std::rotl(address, rx_bits_);
-    }
-    /// The receive context that an address names.
+    /// The place that an address names.
+    [[nodiscard]] std::uint64_t place_of(fi_addr_t address) const noexcept { return address & place_mask_; }
+    /// The receive context that an address names (fi_rx_addr).
     [[nodiscard]] unsigned context_of(fi_addr_t address) const noexcept
     {
-        return static_cast<unsigned>(number_of(address) & ~(~std::uint64_t{0} << rx_bits_));
+        return static_cast<unsigned>(std::rotl(address, rx_bits_) & ~(~std::uint64_t{0} << rx_bits_));
     }
+    /// How many receive contexts of a peer addresses can tell apart, as a binary logarithm.
+    [[nodiscard]] int context_bits() const noexcept { return std::min(rx_bits_, max_context_bits); }
     /// Who sent: the address of endpoint `index` of the domain at `home`, or FI_ADDR_NOTAVAIL. Slow path (a
     /// hash table made at first use): channels keep the answer together with generation().
     [[nodiscard]] fi_addr_t lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index);
@@ -86,6 +86,8 @@ class AddressVector final : public fid_av {
     static constexpr std::size_t chunk_size = 1024; ///< peers in a chunk
     static constexpr std::size_t max_chunks = 4096; ///< 4 Mi peers
     static constexpr int max_rx_bits = 32;          ///< leaves more places than there can be
+    static constexpr int max_context_bits = 8;      ///< no peer has more
+    static_assert(max_endpoints <= 1u << max_context_bits);
 
     AddressVector(Domain& domain, bool textual) noexcept;
     ~AddressVector();

@@ -31,17 +31,14 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
         channel = last_channel_;
         return 0;
     }
-    const std::uint64_t number = ep_.av().number_of(dest);
-    const std::size_t page = number / page_size;
-    if (page < pages_.size() && pages_[page] != nullptr) {
-        Channel* found = pages_[page][number % page_size];
-        if (found != nullptr && found->peer.home == peer->home && found->peer.nonce == peer->nonce &&
-            found->peer.index == peer->index + ep_.av().context_of(dest)) [[likely]] {
-            found->peer.generation = peer->generation; // of two places that lead here, the one used last
-            use_last(dest, *peer, *found);
-            channel = found;
-            return 0;
-        }
+    const unsigned context = ep_.av().context_of(dest);
+    Channel* found = channel_of_.find(ep_.av().place_of(dest), context);
+    if (found != nullptr && found->peer.home == peer->home && found->peer.nonce == peer->nonce &&
+        found->peer.index == peer->index + context) [[likely]] {
+        found->peer.generation = peer->generation; // of two places that lead here, the one used last
+        use_last(dest, *peer, *found);
+        channel = found;
+        return 0;
     }
     return make_channel(dest, *peer, channel);
 }
@@ -53,15 +50,6 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
     if (context > peer.further)
         return -FI_EINVAL; // the number may be another endpoint's
     const unsigned index = peer.index + context;
-    const std::uint64_t number = ep_.av().number_of(dest);
-    const std::size_t page = number / page_size;
-    if (pages_.size() <= page)
-        pages_.resize(page + 1);
-    if (pages_[page] == nullptr) {
-        pages_[page].reset(new (std::nothrow) Channel*[page_size]());
-        if (pages_[page] == nullptr)
-            return -FI_ENOMEM;
-    }
     // The same endpoint may stand in the address vector more than once: it has one ring, and one order.
     Channel* made = nullptr;
     for (Channel* ch : channels_)
@@ -86,7 +74,8 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
     }
     made->peer = peer;
     made->peer.index = static_cast<std::uint16_t>(index);
-    pages_[page][number % page_size] = made;
+    if (!channel_of_.enter(ep_.av().place_of(dest), context, *made))
+        return -FI_ENOMEM; // the next call finds the channel
     use_last(dest, peer, *made);
     channel = made;
     return 0;

@@ -170,14 +170,10 @@ void Messenger::unlink(Channel& ch) noexcept
         last_dest_ = FI_ADDR_NOTAVAIL;
     }
     if (!ch.aliased) {
-        const std::uint64_t number = ep_.av().number_of(ch.dest);
-        pages_[number / page_size][number % page_size] = nullptr;
+        channel_of_.leave(ep_.av().place_of(ch.dest), ep_.av().context_of(ch.dest));
         return;
     }
-    for (auto& page : pages_)
-        for (std::size_t i = 0; page != nullptr && i < page_size; i++)
-            if (page[i] == &ch)
-                page[i] = nullptr;
+    channel_of_.leave(ch);
     ch.aliased = false;
 }
 
