@@ -3,6 +3,10 @@
 // target, between processes over the simulator. Run by make check. Calls libfabric.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
+
 #include "prov_base.h"
 
 namespace {
@@ -309,6 +313,56 @@ TEST(RmaClose, ErrorsThatComeWithTheCloseAreNotReported)
                 EXPECT_EQ(counter != nullptr ? fi_cntr_readerr(counter) : 0u, 0u) << way;
         }
     });
+}
+
+/// Threads of this process that poll for a domain.
+unsigned progress_threads()
+{
+    unsigned found = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::string name;
+        std::getline(std::ifstream(task.path() / "comm"), name);
+        found += name == "tofu-progress";
+    }
+    return found;
+}
+
+/// With FI_PROGRESS_AUTO: what is one communication goes on in the TNI.
+TEST(RmaProgress, AThreadPollsOnlyWhereSomethingNeedsIt)
+{
+    expect_processes(1, [](const Rank& rank) {
+        static std::uint64_t words[64], result;
+        Options options;
+        options.progress = FI_PROGRESS_AUTO;
+        options.caps = FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+        options.transmits_only = true; // no data of remote writes is taken
+        Session s(rank, options);
+        const auto self = s.share(words, sizeof words)[0];
+        std::uint64_t one = 1;
+        const auto read = [&](int count) {
+            fi_cq_data_entry entry{};
+            for (int i = 0; i < count; i++)
+                ASSERT_TRUE(s.next(entry));
+        };
+        ASSERT_EQ(fi_write(s.ep, &one, 8, nullptr, 0, self.base, self.key, &s), 0);
+        ASSERT_EQ(fi_read(s.ep, &result, 8, nullptr, 0, self.base, self.key, &s), 0);
+        ASSERT_EQ(fi_write(s.ep, words + 8, 256, nullptr, 0, self.base + 256, self.key, &s), 0);
+        ASSERT_EQ(fi_atomic(s.ep, &one, 1, nullptr, 0, self.base, self.key, FI_UINT64, FI_SUM, &s), 0);
+        read(4);
+        EXPECT_EQ(progress_threads(), 0u);
+        ASSERT_EQ(fi_atomic(s.ep, &one, 1, nullptr, 0, self.base, self.key, FI_UINT64, FI_PROD, &s), 0); // a loop
+        EXPECT_EQ(progress_threads(), 1u);
+        read(1);
+    });
+    for (std::uint64_t caps : {std::uint64_t{FI_MSG}, std::uint64_t{FI_RMA | FI_RMA_EVENT}})
+        expect_processes(1, [caps](const Rank& rank) {
+            Options options;
+            options.progress = FI_PROGRESS_AUTO;
+            options.caps = caps;
+            options.transmits_only = caps != FI_MSG;
+            Session s(rank, options);
+            EXPECT_EQ(progress_threads(), 1u);
+        });
 }
 
 } // namespace

@@ -34,6 +34,7 @@ struct Options {
     fi_wait_obj wait = FI_WAIT_NONE; ///< of the queue
     bool selective = false;
     bool counters = false; ///< read, write, remote_read, remote_write
+    bool transmits_only = false; ///< the queue is bound for FI_TRANSMIT alone
     bool enable = true;
     bool leaves_together = true; ///< the destructor waits for all ranks first
 };
@@ -74,7 +75,7 @@ class Session {
         check(fi_cq_open(domain, &cq_attr, &cq, nullptr), "fi_cq_open");
         check(fi_endpoint(domain, info, &ep, nullptr), "fi_endpoint");
         check(fi_ep_bind(ep, &av->fid, 0), "bind av");
-        check(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV |
+        check(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | (options.transmits_only ? 0 : FI_RECV) |
                                            (options.selective ? FI_SELECTIVE_COMPLETION : 0)),
               "bind cq");
         if (options.counters) {

@@ -16,27 +16,35 @@ namespace {
 ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
 {
     Endpoint& ep = Endpoint::of(fid);
-    std::lock_guard<Lock> guard(ep.lock());
-    return ep.atomic_engine().submit(call);
+    ssize_t ret = 0;
+    bool needs_polls = false;
+    {
+        std::lock_guard<Lock> guard(ep.lock());
+        ret = ep.atomic_engine().submit(call);
+        needs_polls = ep.domain().thread_is_due() && ep.needs_polls();
+    }
+    if (needs_polls) [[unlikely]]
+        (void)ep.domain().go_on_alone(); // without a thread the application's calls do it
+    return ret;
 }
 
 // --- one piece here and there
 
-[[gnu::noinline]] ssize_t submit_plain(Endpoint& ep, const PlainCall& call) noexcept
+[[gnu::noinline]] ssize_t submit_plain(fid_ep* fid, const PlainCall& call) noexcept
 {
     const fi_ioc operand{const_cast<void*>(call.operand), call.count};
     const fi_ioc compare{const_cast<void*>(call.compare), call.count};
     const fi_ioc result{call.result, call.count};
     const fi_rma_ioc remote{call.address, call.count, call.key};
-    return ep.atomic_engine().submit({call.family, call.op, call.type, &operand, 1, &compare, 1, &result, 1,
-                              &remote, 1, call.to, call.context, call.flags, call.silent});
+    return submit(fid, {call.family, call.op, call.type, &operand, 1, &compare, 1, &result, 1, &remote, 1, call.to,
+                        call.context, call.flags, call.silent});
 }
 
 /// Inlined into each entry, and handed on as a copy, so that what an entry knows of its call stays in registers.
 [[gnu::always_inline]] inline ssize_t plain(fid_ep* fid, const PlainCall& call) noexcept
 {
     Endpoint& ep = Endpoint::of(fid);
-    std::lock_guard<Lock> guard(ep.lock());
+    std::unique_lock<Lock> guard(ep.lock());
     AtomicEngine& engine = ep.atomic_engine();
     if (static_cast<unsigned>(call.op) < op_count && static_cast<unsigned>(call.type) < datatype_count &&
         call.count == 1 && !(call.flags & FI_FENCE)) [[likely]] {
@@ -52,8 +60,9 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
                 return rc;
         }
     }
+    guard.unlock();
     const PlainCall copy = call;
-    return submit_plain(ep, copy);
+    return submit_plain(fid, copy);
 }
 
 // --- the table's entries

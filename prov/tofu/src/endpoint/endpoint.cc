@@ -235,6 +235,11 @@ int Endpoint::enable() noexcept
     if (int ret = check_bound(); ret != 0)
         return ret;
     int ret = make_engines();
+    // Messages, CQ data and events are taken by a poll, and what was refused for a stale key is tried again by one. The
+    // rest calls for the thread when there is something for it to do (needs_polls()).
+    if (ret == 0 && ((caps_ & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) || (messages_ && rx_.cq != nullptr) ||
+                     (remote_keys_ && remote_keys_->by_directory())))
+        ret = domain_->go_on_alone();
     if (ret == 0)
         ret = announce();
     if (ret != 0) {
@@ -343,6 +348,11 @@ int Endpoint::pay_for_event(const Peer& peer, EventPurse*& purse) noexcept
     return event_credits_ ? event_credits_->pay_patiently(peer, purse) : -FI_ENOMEM;
 }
 
+bool Endpoint::needs_polls() const noexcept
+{
+    return event_credits_ != nullptr || (rma_ && rma_->waits()) || (atomic_ && !atomic_->idle());
+}
+
 void Endpoint::rma_event(bool read) noexcept
 {
     Counter* counter = read ? counters_.remote_read : counters_.remote_write;
@@ -366,6 +376,8 @@ void Endpoint::lost(int code, bool armw, utofu_vcq_id_t peer) noexcept
 
 void Endpoint::report_orphan(std::uint64_t op_flags, int utofu_code) noexcept
 {
+    if (closing_) // what is discarded then is discarded silently (fi_endpoint(3), fi_close)
+        return;
     Completion completion;
     completion.flags = op_flags;
     if (tx_.cq != nullptr)
@@ -376,8 +388,6 @@ void Endpoint::report_orphan(std::uint64_t op_flags, int utofu_code) noexcept
 
 ssize_t Endpoint::cancel(void* context) noexcept
 {
-    if (closing_) // what is discarded then is discarded silently (fi_endpoint(3), fi_close)
-        return;
     std::lock_guard guard(*lock_);
     return messages_ ? messages_->cancel(context) : -FI_ENOENT;
 }
@@ -412,7 +422,6 @@ bool Endpoint::stop() noexcept
         std::lock_guard guard(*lock_);
         closing_ = true; // from here on errors are silent
         let_all_leave();
-        closing_ = true;
         if (messages_)
             messages_->leave();
         if (atomic_)

@@ -150,6 +150,8 @@ class Endpoint final : public EndpointFace {
     [[nodiscard]] const fi_rx_attr& rx_attr() const noexcept { return rx_attr_; }
     /// FI_OPT_MIN_MULTI_RECV.
     [[nodiscard]] const std::size_t& min_multi_recv() const noexcept { return min_multi_recv_; }
+    /// Something was accepted that goes on by polls only; under the lock.
+    [[nodiscard]] bool needs_polls() const noexcept;
     /// Reports a communication without a waiter that failed: one error entry of the transmit queue, one count.
     void report_orphan(std::uint64_t op_flags, int utofu_code) noexcept;
     /// A communication without a waiter failed, towards `peer`: tells the engines that may have posted it.

@@ -150,6 +150,7 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
     const int mr_mode = info.domain_attr->mr_mode;
     const bool auto_progress = info.domain_attr->data_progress == FI_PROGRESS_AUTO ||
                                info.domain_attr->control_progress == FI_PROGRESS_AUTO;
+    thread_is_due_.store(auto_progress, std::memory_order_relaxed); // here and below: the mutex orders all else
     // FI_THREAD_DOMAIN promises that the application serialises all that shares a domain; every other model lets
     // threads meet at the home VCQ, at a queue or at an endpoint.
     model_.serialised = info.domain_attr->threading == FI_THREAD_DOMAIN && !auto_progress;
@@ -183,9 +184,6 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
     error = regions_->open();
     if (error != 0)
         return error;
-    if (auto_progress)
-        if (error = need_thread(nullptr); error != 0)
-            return error;
 
     fid.fclass = FI_CLASS_DOMAIN;
     fid.context = context;
@@ -257,6 +255,16 @@ int Domain::need_thread(Bell* bell) noexcept
     if (bell != nullptr)
         thread_.attend(*bell);
     return 0;
+}
+
+int Domain::go_on_alone() noexcept
+{
+    if (!thread_is_due_.exchange(false, std::memory_order_relaxed))
+        return 0;
+    const int error = need_thread(nullptr);
+    if (error != 0)
+        thread_is_due_.store(true, std::memory_order_relaxed);
+    return error;
 }
 
 void Domain::dismiss_thread(Bell* bell) noexcept
@@ -335,9 +343,6 @@ void Domain::remove_endpoint(unsigned index) noexcept
 {
     std::lock_guard guard(home_lock_);
     endpoints_[index] = nullptr;
-}
-
-} // namespace tofu
     counting_[index / 64] &= ~(std::uint64_t{1} << index % 64);
 }
 
@@ -352,3 +357,6 @@ void Domain::rma_event(bool read) noexcept
     for (unsigned word = 0; word < std::size(counting_); word++)
         for (std::uint64_t bits = counting_[word]; bits != 0; bits &= bits - 1)
             endpoints_[word * 64 + static_cast<unsigned>(std::countr_zero(bits))]->rma_event(read);
+}
+
+} // namespace tofu

@@ -31,7 +31,7 @@ class ProgressSet;
 /// What the domain was opened with, reduced to what its objects ask again and again.
 struct DomainModel {
     /// FI_THREAD_DOMAIN: the application's calls come one at a time. Its endpoints have one lock, shared_lock(), off as
-    /// all are until the domain has a thread of its own. False for FI_PROGRESS_AUTO, which has one from the start.
+    /// all are until the domain has a thread of its own. False for FI_PROGRESS_AUTO, which may get one at any time.
     bool serialised = false;
     bool virtual_addresses = false; ///< FI_MR_VIRT_ADDR: remote addresses are the target's addresses
     bool provider_keys = false;     ///< FI_MR_PROV_KEY
@@ -76,6 +76,11 @@ class Domain final : public fid_domain {
     /// Starts the thread with its first user, at any time. 0 or -FI_E*. `bell`: what the thread repeats for it, may be
     /// null.
     [[nodiscard]] int need_thread(Bell* bell) noexcept;
+    /// With FI_PROGRESS_AUTO: nobody has called go_on_alone() yet.
+    [[nodiscard]] bool thread_is_due() const noexcept { return thread_is_due_.load(std::memory_order_relaxed); }
+    /// With FI_PROGRESS_AUTO: from now on there is something that goes on only while somebody polls. What is one
+    /// communication does so without. No lock may be held. 0 or -FI_E*.
+    [[nodiscard]] int go_on_alone() noexcept;
     /// Stops it with its last.
     void dismiss_thread(Bell* bell) noexcept;
     /// For the locks of queues and the like: adopt() switches a lock off where the threading model needs none, and
@@ -89,13 +94,13 @@ class Domain final : public fid_domain {
     void give_back_numbers(unsigned first, unsigned count) noexcept;
     void add_endpoint(Endpoint& ep, unsigned index) noexcept;
     void remove_endpoint(unsigned index) noexcept;
-    /// Endpoint number `index` (below max_endpoints) or null; under home_lock().
-    [[nodiscard]] Endpoint* endpoint_at(unsigned index) const noexcept { return endpoints_[index]; }
-    /// Spreads VCQs over TNIs and CQs.
     /// The endpoint counts RMA events of regions that are bound to none.
     void count_events(unsigned index) noexcept;
     /// One has come; under home_lock(). As Endpoint::rma_event().
     void rma_event(bool read) noexcept;
+    /// Endpoint number `index` (below max_endpoints) or null; under home_lock().
+    [[nodiscard]] Endpoint* endpoint_at(unsigned index) const noexcept { return endpoints_[index]; }
+    /// Spreads VCQs over TNIs and CQs.
     [[nodiscard]] unsigned next_spread() noexcept { return spread_.fetch_add(1, std::memory_order_relaxed); }
 
     // --- users count: fi_close answers -FI_EBUSY while any is left
@@ -126,16 +131,17 @@ class Domain final : public fid_domain {
     std::uint64_t nonce_ = 0;
     std::unique_ptr<RegionTable> regions_;
     Endpoint* endpoints_[max_endpoints] = {};
+    std::uint64_t counting_[(max_endpoints + 63) / 64] = {}; ///< those of count_events(), a bit each
     std::bitset<max_endpoints> taken_; ///< numbers in use
     unsigned next_index_ = 0;          ///< numbers from here on have never been used
     bool safe_vcqs_ = true;
-    std::uint64_t counting_[(max_endpoints + 63) / 64] = {}; ///< those of count_events(), a bit each
     std::mutex thread_mutex_; ///< of the five below, which go in reverse order
     bool locks_are_on_ = true;
     std::vector<Lock*> locks_;
     std::unique_ptr<ProgressSet> everything_;
     ProgressThread thread_;
     unsigned thread_users_ = 0;
+    std::atomic<bool> thread_is_due_{false}; ///< FI_PROGRESS_AUTO, before go_on_alone()
     std::atomic<unsigned> spread_{0};
     std::atomic<int> users_{0};
 };

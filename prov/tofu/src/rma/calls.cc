@@ -24,11 +24,32 @@ constexpr std::uint64_t write_flags = FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MOR
 constexpr std::uint64_t read_flags = FI_COMPLETION | FI_MORE | FI_FENCE | FI_DELIVERY_COMPLETE |
                                      FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE | priority;
 
+/// Calls under the endpoint's lock; what was taken may need somebody who polls.
+template <class Call>
+ssize_t under_lock(Endpoint& endpoint, Call&& call) noexcept
+{
+    bool needs_polls = false;
+    ssize_t ret = 0;
+    {
+        std::lock_guard guard(endpoint.lock());
+        ret = call(endpoint.rma_engine());
+        needs_polls = endpoint.domain().thread_is_due() && endpoint.needs_polls();
+    }
+    if (needs_polls) [[unlikely]]
+        (void)endpoint.domain().go_on_alone(); // without a thread the application's calls do it
+    return ret;
+}
+
 ssize_t submit(fid_ep* ep, const RmaEngine::Call& call) noexcept
 {
-    Endpoint& endpoint = Endpoint::of(ep);
-    std::lock_guard guard(endpoint.lock());
-    return endpoint.rma_engine().submit(call);
+    return under_lock(Endpoint::of(ep), [&](RmaEngine& engine) { return engine.submit(call); });
+}
+
+[[gnu::noinline]] ssize_t inject(Endpoint& endpoint, const void* data, std::size_t length, fi_addr_t to,
+                                 std::uint64_t address, std::uint64_t key) noexcept
+{
+    return under_lock(endpoint,
+                      [&](RmaEngine& engine) { return engine.inject(data, length, to, address, key); });
 }
 
 /// The calls with one remote segment and the endpoint's default flags.
@@ -115,8 +136,13 @@ ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to,
                           uint64_t key) noexcept
 {
     Endpoint& endpoint = Endpoint::of(ep);
-    std::lock_guard guard(endpoint.lock());
-    return endpoint.rma_engine().inject(buf, len, to, addr, key);
+    {
+        std::lock_guard guard(endpoint.lock());
+        const ssize_t ret = endpoint.rma_engine().inject_quickly(buf, len, to, addr, key);
+        if (ret != RmaEngine::not_quick) [[likely]]
+            return ret;
+    }
+    return inject(endpoint, buf, len, to, addr, key);
 }
 
 ssize_t tofu_writedata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data,

@@ -314,8 +314,8 @@ void RmaEngine::send_data_at_once(RmaOp& op) noexcept
     op.pending--;
 }
 
-ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
-                          std::uint64_t key) noexcept
+ssize_t RmaEngine::inject_quickly(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
+                                  std::uint64_t key) noexcept
 {
     Target target;
     if (plain_inject_ && length - 1 < max_inline_ && data != nullptr &&
@@ -324,11 +324,11 @@ ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, st
         if (vcq_.put_unattended(target.vcq, data, target.stadd, length, inject_flags_) == vcq::Post::done) [[likely]]
             return 0;
     }
-    return inject_slowly(data, length, to, address, key);
+    return not_quick;
 }
 
-ssize_t RmaEngine::inject_slowly(const void* data, std::size_t length, fi_addr_t to,
-                                 std::uint64_t address, std::uint64_t key) noexcept
+ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
+                          std::uint64_t key) noexcept
 {
     const iovec local{const_cast<void*>(data), length};
     const fi_rma_iov remote{address, length, key};

@@ -99,8 +99,11 @@ class RmaEngine {
     /// 0 or a refusal without any effect; what goes wrong later is an error entry.
     [[nodiscard]] ssize_t submit(const Call& call) noexcept;
     /// fi_inject_write of bytes that fit into a descriptor.
-    [[nodiscard]] ssize_t inject(const void* data, std::size_t length, fi_addr_t to,
-                                 std::uint64_t address, std::uint64_t key) noexcept;
+    [[nodiscard]] ssize_t inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
+                                 std::uint64_t key) noexcept;
+    /// The same where it is one communication that nobody waits for, or not_quick.
+    [[nodiscard]] ssize_t inject_quickly(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
+                                         std::uint64_t key) noexcept;
     /// fi_write and fi_read of one segment, keys that are biases and default completion level: one
     /// communication, at most max_inline_ or max_quick_read bytes. `not_quick` where nothing was done: submit() will.
     static constexpr ssize_t not_quick = 1;
@@ -116,6 +119,7 @@ class RmaEngine {
         if (!waiting_.empty()) [[unlikely]]
             resume();
     }
+    [[nodiscard]] bool waits() const noexcept { return !waiting_.empty(); }
     /// A write that nobody waits for may be under way: an orphan's error may be its.
     [[nodiscard]] bool posts_unattended() const noexcept { return unattended_; }
     /// Behind the end of its endpoint: who is told of something from now on does nothing.
@@ -141,8 +145,6 @@ class RmaEngine {
     [[nodiscard]] ssize_t quick_refused(vcq::Post posted) noexcept;
     [[nodiscard, gnu::noinline]] bool make_landing() noexcept;
     [[nodiscard]] int check(const Call& call, std::size_t& total) const noexcept;
-    [[gnu::noinline]] ssize_t inject_slowly(const void* data, std::size_t length, fi_addr_t to,
-                                            std::uint64_t address, std::uint64_t key) noexcept;
     void describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept;
     [[nodiscard]] int resolve(RmaOp& op) noexcept;
     [[nodiscard]] bool forget_keys(const RmaOp& op) noexcept;
