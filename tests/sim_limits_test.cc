@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -334,6 +337,77 @@ TEST(SimLimits, DISABLED_Joins) // of the test above
 {
     utofu_vcq_hdl_t vcq = 0;
     EXPECT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+}
+
+// "VmLck" and the like, in KiB.
+uint64_t memory_of_process(const std::string& what)
+{
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+        if (line.rfind(what + ":", 0) == 0) {
+            return std::stoull(line.substr(what.size() + 1));
+        }
+    }
+    return 0;
+}
+
+// What vm.overcommit_memory=2 counts: private writable mappings, whether with MAP_NORESERVE or not.
+uint64_t counted_kib()
+{
+    std::ifstream maps("/proc/self/maps");
+    uint64_t sum = 0;
+    for (std::string line; std::getline(maps, line);) {
+        uint64_t start = 0;
+        uint64_t end = 0;
+        char rights[5] = {};
+        if (std::sscanf(line.c_str(), "%lx-%lx %4s", &start, &end, rights) == 3 && rights[1] == 'w' &&
+            rights[3] == 'p') {
+            sum += (end - start) / 1024;
+        }
+    }
+    return sum;
+}
+
+// The tables are sparse: gigabytes of addresses, of which a few pages are used.
+TEST(SimLimits, WhatIsReservedIsNeitherLockedNorCounted)
+{
+    const auto exits = run_processes(3, [](const Rank& rank) {
+        constexpr uint64_t most_kib = 256 << 10;
+        const uint64_t before = counted_kib();
+        if (::mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
+            std::exit(77); // a low limit (ulimit -l)
+        }
+        Node me;
+        me.open(rank, words);
+        rank.barrier();
+        EXPECT_EQ(me.put(rank, 0), UTOFU_SUCCESS);
+        EXPECT_EQ(me.put(rank, 1), UTOFU_SUCCESS);
+        EXPECT_LT(memory_of_process("VmLck"), most_kib);
+        EXPECT_LT(counted_kib() - before, most_kib);
+        rank.barrier();
+        if (rank.number == 2) {
+            ::raise(SIGKILL);
+        }
+        // Also of a peer that is dead, and of what is locked once everything is there.
+        utofu_mrq_notice notice;
+        EXPECT_TRUE(wait_until([&] {
+            (void)posted([&] {
+                return utofu_put_piggyback8(me.vcq, rank.get(4), 1, rank.get(5), 8, 0,
+                                            UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+            });
+            return wait_mrq(me.vcq, &notice) == UTOFU_ERR_MRQ_PEER;
+        }));
+        EXPECT_LT(counted_kib() - before, most_kib);
+        EXPECT_EQ(::mlockall(MCL_CURRENT), 0);
+        EXPECT_LT(memory_of_process("VmRSS"), most_kib);
+    });
+    ASSERT_TRUE(WIFEXITED(exits[0].status));
+    if (WEXITSTATUS(exits[0].status) == 77) {
+        GTEST_SKIP() << "the limit of locked memory is too low (ulimit -l)";
+    }
+    EXPECT_TRUE(exits[0].success()) << exits[0].errors;
+    EXPECT_TRUE(exits[1].success()) << exits[1].errors;
+    EXPECT_FALSE(job_is_left());
 }
 
 } // namespace

@@ -48,7 +48,9 @@ void count_packets(void*, GateRef target, uint32_t path, uint64_t packets) noexc
     const std::lock_guard guard(self.slow_path());
     FlowTable& table = segment_flows(self.segment().base);
     const unsigned place = flow_place(table, node_of_gate(target));
-    flow_row(table, barrier_flows)[place * path_ids + path % path_ids].packets += packets;
+    if (FlowCounters* const row = flow_row(table, barrier_flows)) {
+        row[place * path_ids + path % path_ids].packets += packets;
+    }
 }
 
 bool claim(void*, unsigned gate) noexcept

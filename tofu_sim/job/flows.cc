@@ -3,6 +3,8 @@
 // Called by: tni/, barrier/, api/wait, tools/show. Calls: job/layout.
 #include "job/flows.h"
 
+#include "job/segment.h"
+
 namespace tofu::sim {
 
 unsigned flow_place(FlowTable& table, uint32_t node) noexcept
@@ -21,8 +23,28 @@ unsigned flow_place(FlowTable& table, uint32_t node) noexcept
     return 0;
 }
 
+namespace {
+
+// Which rows of our own table are accessible; peers write what they like into the table itself.
+SharedWord<uintptr_t> own_table{0};
+SharedWord<uint32_t> open_rows[flow_rows];
+
+} // namespace
+
 FlowCounters* flow_row(FlowTable& table, unsigned row) noexcept
 {
+    const auto name = reinterpret_cast<uintptr_t>(&table);
+    if (own_table.exchange(name) != name) { // another segment: that of a child
+        for (SharedWord<uint32_t>& open : open_rows) {
+            open.store_relaxed(0);
+        }
+    }
+    if (open_rows[row].load_relaxed() == 0) {
+        if (!open_sparse(reinterpret_cast<std::byte*>(table.flows[row]), sizeof table.flows[row])) {
+            return nullptr;
+        }
+        open_rows[row].store_release(1); // partner: sum_of_tni
+    }
     table.used[row].store_relaxed(1);
     return table.flows[row];
 }
@@ -32,6 +54,9 @@ FlowCounters sum_of_tni(std::byte* base, unsigned tni) noexcept
     FlowCounters sum{};
     const FlowTable& table = segment_flows(base);
     visit_flow_rows(table, [&](unsigned row, const FlowCounters* flows) {
+        if (own_table.load_acquire() == reinterpret_cast<uintptr_t>(&table) && open_rows[row].load_acquire() == 0) {
+            return;
+        }
         if (row == barrier_flows || row / (cqs_per_tni * vcqs_per_cq) != tni) {
             return;
         }

@@ -10,7 +10,7 @@ namespace tofu::sim {
 // The place of a node in every row, claimed on its first use. One thread at a time (Process::slow_path).
 [[nodiscard]] unsigned flow_place(FlowTable& table, uint32_t node) noexcept;
 
-// The counters that one VCQ, or barrier_flows, alone will write.
+// The counters that one VCQ, or barrier_flows, alone will write; of our own segment. Null: no memory.
 [[nodiscard]] FlowCounters* flow_row(FlowTable& table, unsigned row) noexcept;
 
 // Calls `visit` with the number and the counters of each row in use. A moment's look; anything may stand there.
@@ -24,7 +24,7 @@ void visit_flow_rows(const FlowTable& table, Visit&& visit)
     }
 }
 
-// All that the owner of the segment has posted through one TNI.
+// All that the owner of the segment has posted through one TNI. Of our own segment, the rows that flow_row has given.
 [[nodiscard]] FlowCounters sum_of_tni(std::byte* base, unsigned tni) noexcept;
 
 } // namespace tofu::sim

@@ -9,6 +9,7 @@
 #include "job/base_directory.h"
 #include "job/liveness.h"
 #include "job/report.h"
+#include "job/segment.h"
 #include "job/sweep.h"
 
 #include <utofu.h>
@@ -276,14 +277,13 @@ int Job::open_file(const Environment& environment) noexcept
     }
     num_nodes_ = environment.topology.num_nodes();
     file_bytes_ = job_file_bytes(num_nodes_);
-    void* const mapped =
-        ::mmap(nullptr, file_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (mapped == MAP_FAILED) {
+    std::byte* const mapped = map_sparse(fd, file_bytes_, 0);
+    if (mapped == nullptr || !open_sparse(mapped, file_bytes_)) {
         report("can't map the job file (%zu bytes): %s; raise the limit (ulimit -v)", file_bytes_,
                std::strerror(errno));
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
-    file_data_ = static_cast<std::byte*>(mapped);
+    file_data_ = mapped;
     (void)::madvise(mapped, file_bytes_, MADV_DONTFORK);
     return UTOFU_SUCCESS;
 }

@@ -28,16 +28,22 @@ bool valid_mrq_entries(uint32_t entries) noexcept
     return std::has_single_bit(entries) && entries >= 2048 && entries <= max_mrq_entries;
 }
 
+// With the counters of what it posts closed (job/flows), and its VCQs.
 std::byte* map_segment(int fd, size_t bytes) noexcept
 {
-    void* const base =
-        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (base == MAP_FAILED) {
+    std::byte* const base = map_sparse(fd, bytes, 0);
+    if (base == nullptr) {
         return nullptr;
     }
     (void)::madvise(base, bytes, MADV_DONTDUMP);
     (void)::madvise(base, bytes, MADV_DONTFORK);
-    return static_cast<std::byte*>(base);
+    if (!open_sparse(base, segment_flows_offset + offsetof(FlowTable, flows))) {
+        const int error = errno;
+        (void)::munmap(base, bytes);
+        errno = error;
+        return nullptr;
+    }
+    return base;
 }
 
 // A peer's file must be its sealed memfd: it can't shrink under our feet.
@@ -51,6 +57,26 @@ bool is_segment_file(int fd, struct stat& status) noexcept
 }
 
 } // namespace
+
+std::byte* map_sparse(int fd, size_t bytes, off_t offset) noexcept
+{
+    void* const base = ::mmap(nullptr, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, offset);
+    if (base == MAP_FAILED) {
+        return nullptr;
+    }
+    (void)::munlock(base, bytes);
+    return static_cast<std::byte*>(base);
+}
+
+bool open_sparse(std::byte* start, size_t bytes) noexcept
+{
+    return ::mprotect(start, bytes, PROT_READ | PROT_WRITE) == 0;
+}
+
+bool open_vcq_region(std::byte* segment, unsigned index, uint32_t mrq_entries) noexcept
+{
+    return open_sparse(segment + vcq_region_offset(index, mrq_entries), vcq_region_bytes(mrq_entries));
+}
 
 int OwnSegment::create(uint32_t mrq_free, uint32_t mrq_session) noexcept
 {

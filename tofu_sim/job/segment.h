@@ -8,8 +8,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <sys/types.h>
 
 namespace tofu::sim {
+
+// Maps `bytes` of a file, inaccessible and not locked into memory: a sparse file has a page for each that is looked at,
+// and a program that has called mlockall(MCL_FUTURE) would get them all. Null: errno says why.
+[[nodiscard]] std::byte* map_sparse(int fd, size_t bytes, off_t offset) noexcept;
+// What is used of it is made accessible; pages are made by use from then on. A later mlockall locks these parts only.
+[[nodiscard]] bool open_sparse(std::byte* start, size_t bytes) noexcept;
+// The VCQs of a mapped segment are accessible once they were opened.
+[[nodiscard]] bool open_vcq_region(std::byte* segment, unsigned index, uint32_t mrq_entries) noexcept;
 
 // Our own segment: created once per process, never unmapped (other threads may still post while the process
 // ends), not inherited by children.

@@ -4,6 +4,7 @@
 #include "memory/peer.h"
 
 #include "job/liveness.h"
+#include "job/segment.h"
 #include "memory/service.h"
 
 #include <algorithm>
@@ -161,13 +162,16 @@ std::byte* PeerProcess::Impl::window(uint32_t backing, uint64_t file_offset, uin
             return nullptr;
         const uint64_t start = number * peer_window_bytes;
         const uint64_t bytes = std::min(peer_window_bytes, file_bytes - start); // the last page may be partial
-        void* address =
-            ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(), off_t(start));
-        if (address == MAP_FAILED)
+        std::byte* const address = map_sparse(file.get(), bytes, off_t(start));
+        if (address == nullptr)
             return nullptr;
+        if (!open_sparse(address, bytes)) {
+            (void)::munmap(address, bytes);
+            return nullptr;
+        }
         (void)::madvise(address, bytes, MADV_DONTFORK);
         num_windows.fetch_add(1);
-        at = windows_.emplace(key, Window{static_cast<std::byte*>(address), bytes}).first;
+        at = windows_.emplace(key, Window{address, bytes}).first;
     }
     if (file_offset - number * peer_window_bytes >= at->second.bytes)
         return nullptr; // behind the end of the file

@@ -8,6 +8,7 @@
 #include "job/report.h"
 
 #include <bit>
+#include <bitset>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -25,6 +26,7 @@ SharedWord<uintptr_t> remote_cache[1u << remote_cache_bits];
 namespace {
 
 struct KnownPeer : Peer {
+    std::bitset<vcqs_per_node> open_vcqs; // which of them are accessible
     std::unique_ptr<PeerProcess> memory_of_peer;
     PeerProcess* memory = nullptr; // null: this process
 };
@@ -88,8 +90,28 @@ void bury(KnownPeer& peer) noexcept
             ++it;
         }
     }
-    (void)::mmap(peer.base, segment_total_bytes(peer.mrq_entries), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    // Writable parts count against the memory of the machine (vm.overcommit_memory=2): only those that were before.
+    const auto replace = [](std::byte* start, std::byte* end, int rights) {
+        (void)::mmap(start, static_cast<size_t>(end - start), rights,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    };
+    std::byte* const flows = peer.base + segment_flows_offset + offsetof(FlowTable, flows);
+    replace(peer.base, flows, PROT_READ | PROT_WRITE);
+    std::byte* closed = flows;
+    for (unsigned index = 0; index < vcqs_per_node; index++) {
+        if (peer.open_vcqs[index]) {
+            std::byte* const region = peer.vcq_region(index);
+            std::byte* const end = region + vcq_region_bytes(peer.mrq_entries);
+            if (closed < region) {
+                replace(closed, region, PROT_NONE);
+            }
+            replace(region, end, PROT_READ | PROT_WRITE);
+            closed = end;
+        }
+    }
+    if (std::byte* const end = peer.base + segment_total_bytes(peer.mrq_entries); closed < end) {
+        replace(closed, end, PROT_NONE);
+    }
     directory().old_peers.push_back({&peer, seconds_now()});
 }
 
@@ -189,8 +211,14 @@ RemoteStatus find_peer(uint32_t process, uint32_t incarnation, KnownPeer*& found
     return RemoteStatus::found;
 }
 
-Remote* make_remote(uint64_t key, unsigned index, CqMode mode, const KnownPeer& peer) noexcept
+Remote* make_remote(uint64_t key, unsigned index, CqMode mode, KnownPeer& peer) noexcept
 {
+    if (peer.memory != nullptr && !peer.open_vcqs[index]) {
+        if (!open_vcq_region(peer.base, index, peer.mrq_entries)) {
+            return nullptr;
+        }
+        peer.open_vcqs[index] = true;
+    }
     auto* const remote = new (std::nothrow) Remote;
     if (remote == nullptr) {
         return nullptr;

@@ -211,6 +211,9 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     vcq.claimed_polls = 0;
     vcq.me = Claimant(self.job().process(), self.job().incarnation());
     vcq.flows = flow_row(segment_flows(self.segment().base), vcq.index);
+    if (vcq.flows == nullptr || !open_vcq_region(self.segment().base, vcq.index, self.segment().mrq_entries)) {
+        return UTOFU_ERR_OUT_OF_MEMORY;
+    }
     const Coords coords = self.coords();
     vcq.id = encode_vcq_id({coords, {coords[3], coords[4], coords[5]}, vcq.tni, vcq.cq, vcq.component});
     open_ring(self, vcq, region, session);
