@@ -9,7 +9,7 @@
 
 #include <sys/time.h>
 
-#include "info/address.h"
+#include "address/address.h"
 #include "prov_session.h"
 
 namespace tofu::test {

@@ -7,8 +7,8 @@
 
 #include <sys/wait.h>
 
+#include "memory/event_pool.h"
 #include "prov_raw.h"
-#include "remote/event_pool.h"
 
 namespace tofu::test {
 namespace {

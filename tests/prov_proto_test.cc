@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "match/iov.h"
 #include "match/match.h"
-#include "message/iov.h"
 #include "ring/wire.h"
 
 namespace tofu::proto {

@@ -5,8 +5,8 @@
 
 #include <unistd.h>
 
+#include "address/address.h"
 #include "atomic/runner.h"
-#include "info/address.h"
 #include "memory/directory.h"
 
 namespace tofu {

@@ -9,7 +9,7 @@
 #include <rdma/fi_errno.h>
 
 #include "endpoint/endpoint.h"
-#include "info/attributes.h"
+#include "provider/limits.h"
 #include "provider/refusal.h"
 #include "rma/engine.h"
 

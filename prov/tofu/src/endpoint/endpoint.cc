@@ -13,11 +13,11 @@
 
 #include <rdma/fi_errno.h>
 
+#include "address/address.h"
 #include "atomic/engine.h"
 #include "endpoint/calls.h"
 #include "endpoint/scalable.h"
 #include "endpoint/shared_context.h"
-#include "info/address.h"
 #include "info/hints.h"
 #include "info/info.h"
 #include "memory/directory.h"

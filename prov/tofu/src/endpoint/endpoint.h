@@ -14,9 +14,9 @@
 #include "memory/local_memory.h"
 #include "object/av.h"
 #include "object/domain.h"
-#include "queue/cntr.h"
+#include "provider/lock.h"
+#include "queue/binding.h"
 #include "queue/cq.h"
-#include "queue/lock.h"
 #include "transfer/quick.h"
 #include "vcq/vcq.h"
 
@@ -36,28 +36,6 @@ namespace proto {
 class Messenger;
 class ReceiveQueue;
 }
-
-/// Which completions an endpoint's side reports, from fi_ep_bind and the tx/rx attributes.
-struct Binding {
-    CompletionQueue* cq = nullptr;
-    bool selective = false; ///< FI_SELECTIVE_COMPLETION: only with FI_COMPLETION
-
-    /// Does a success with these operation flags reach the queue (fi_cq(3))?
-    [[nodiscard]] bool reports(std::uint64_t flags) const noexcept
-    {
-        return cq != nullptr && (!selective || (flags & FI_COMPLETION) != 0);
-    }
-};
-
-/// The six counters an endpoint can be bound to (fi_endpoint(3), fi_ep_bind).
-struct Counters {
-    Counter* send = nullptr;
-    Counter* recv = nullptr;
-    Counter* read = nullptr;
-    Counter* write = nullptr;
-    Counter* remote_read = nullptr;
-    Counter* remote_write = nullptr;
-};
 
 /// What the application holds: the endpoint itself, an alias of it with operation flags of its own
 /// (fi_ep_alias, fi_endpoint(3)), or a shared receive context, which has no endpoint.

@@ -11,10 +11,10 @@
 
 #include <rdma/fi_endpoint.h>
 
+#include "address/address.h"
 #include "endpoint/endpoint.h"
-#include "info/address.h"
-#include "info/attributes.h"
 #include "info/names.h"
+#include "provider/limits.h"
 
 namespace tofu {
 

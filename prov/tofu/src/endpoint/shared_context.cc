@@ -10,11 +10,11 @@
 #include <rdma/fi_errno.h>
 
 #include "endpoint/calls.h"
-#include "info/attributes.h"
 #include "info/info.h"
 #include "message/msg.h"
 #include "message/tagged.h"
 #include "object/domain.h"
+#include "provider/limits.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See hints.h. The hints are checked attribute by attribute, against what attributes.h promises.
+// See hints.h. The hints are checked attribute by attribute, against what provider/limits.h promises.
 #include "info/hints.h"
 
 #include <cstring>
 #include <initializer_list>
 
-#include "info/attributes.h"
 #include "info/info.h"
+#include "provider/limits.h"
 #include "provider/log.h"
 
 namespace tofu {

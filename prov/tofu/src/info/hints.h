@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What the provider makes of a caller's hints: whether they can be met, and which capabilities, orders and style of
-// keys follow from them (fi_getinfo(3)). Called by info. Calls attributes, log.
+// keys follow from them (fi_getinfo(3)). Called by info. Calls provider/limits.h, log.
 #pragma once
 
 #include <cstdint>

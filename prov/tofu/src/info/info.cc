@@ -10,11 +10,11 @@
 
 #include <rdma/fi_errno.h>
 
-#include "info/attributes.h"
 #include "info/hints.h"
 #include "info/names.h"
 #include "object/domain.h"
 #include "object/fabric.h"
+#include "provider/limits.h"
 #include "provider/log.h"
 #include "vcq/backend.h"
 

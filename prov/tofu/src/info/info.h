@@ -8,7 +8,7 @@
 
 #include <rdma/fabric.h>
 
-#include "info/address.h"
+#include "address/address.h"
 
 namespace tofu {
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "info/address.h"
+#include "address/address.h"
 
 namespace tofu::names {
 

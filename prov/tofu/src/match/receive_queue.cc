@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "endpoint/endpoint.h"
-#include "message/iov.h"
+#include "match/iov.h"
 #include "message/messenger.h"
 #include "provider/param.h"
 #include "queue/cntr.h"

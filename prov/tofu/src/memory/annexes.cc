@@ -8,7 +8,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "info/address.h"
+#include "address/address.h"
 #include "memory/region.h"
 #include "object/domain.h"
 #include "provider/log.h"

@@ -11,7 +11,7 @@
 
 #include <utofu.h>
 
-#include "info/address.h"
+#include "address/address.h"
 #include "vcq/vcq.h"
 
 namespace tofu {

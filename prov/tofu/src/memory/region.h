@@ -23,7 +23,7 @@
 #include "memory/directory.h"
 #include "memory/local_memory.h"
 #include "memory/mr.h"
-#include "queue/lock.h"
+#include "provider/lock.h"
 #include "vcq/vcq.h"
 
 namespace tofu {

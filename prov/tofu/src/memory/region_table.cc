@@ -8,11 +8,11 @@
 
 #include <rdma/fi_errno.h>
 
-#include "info/address.h"
+#include "address/address.h"
+#include "memory/event_pool.h"
 #include "memory/region.h"
 #include "object/domain.h"
 #include "provider/log.h"
-#include "remote/event_pool.h"
 
 namespace tofu {
 

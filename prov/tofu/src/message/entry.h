@@ -8,9 +8,9 @@
 #include <rdma/fi_errno.h>
 
 #include "endpoint/endpoint.h"
-#include "info/attributes.h"
-#include "message/iov.h"
+#include "match/iov.h"
 #include "message/send.h"
+#include "provider/limits.h"
 
 namespace tofu::proto {
 

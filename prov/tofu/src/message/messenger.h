@@ -20,9 +20,9 @@
 #include <rdma/fi_domain.h>
 #include <sys/uio.h>
 
-#include "info/attributes.h"
 #include "match/receive_queue.h"
 #include "memory/bounce.h"
+#include "provider/limits.h"
 #include "ring/area.h"
 #include "ring/channel.h"
 #include "ring/channel_table.h"

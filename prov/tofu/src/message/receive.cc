@@ -8,7 +8,7 @@
 #include <rdma/fi_errno.h>
 
 #include "endpoint/endpoint.h"
-#include "message/iov.h"
+#include "match/iov.h"
 #include "object/domain.h"
 #include "provider/log.h"
 #include "queue/cntr.h"

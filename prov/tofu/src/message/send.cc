@@ -5,7 +5,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "message/iov.h"
+#include "match/iov.h"
 #include "provider/error.h"
 
 namespace tofu::proto {

@@ -12,8 +12,8 @@
 
 #include <rdma/fi_domain.h>
 
-#include "info/address.h"
-#include "queue/lock.h"
+#include "address/address.h"
+#include "provider/lock.h"
 
 namespace tofu {
 

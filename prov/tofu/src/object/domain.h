@@ -13,9 +13,9 @@
 
 #include <rdma/fi_domain.h>
 
-#include "info/address.h"
-#include "object/open_list.h"
-#include "queue/lock.h"
+#include "address/address.h"
+#include "provider/lock.h"
+#include "provider/open_list.h"
 #include "queue/progress_thread.h"
 #include "vcq/vcq.h"
 

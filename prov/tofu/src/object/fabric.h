@@ -7,7 +7,7 @@
 
 #include <rdma/fabric.h>
 
-#include "object/open_list.h"
+#include "provider/open_list.h"
 
 namespace tofu {
 

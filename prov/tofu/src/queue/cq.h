@@ -11,7 +11,7 @@
 #include <rdma/fi_eq.h>
 #include <sys/types.h>
 
-#include "queue/lock.h"
+#include "provider/lock.h"
 #include "queue/progress.h"
 #include "queue/wait.h"
 

@@ -10,7 +10,7 @@
 #include <sched.h>
 #include <utofu.h>
 
-#include "queue/lock.h"
+#include "provider/lock.h"
 
 namespace tofu {
 

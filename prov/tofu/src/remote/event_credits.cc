@@ -9,8 +9,8 @@
 
 #include <rdma/fi_errno.h>
 
+#include "address/address.h"
 #include "endpoint/endpoint.h"
-#include "info/address.h"
 #include "object/av.h"
 #include "provider/error.h"
 #include "provider/log.h"

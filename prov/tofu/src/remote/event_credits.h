@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "remote/event_pool.h"
+#include "memory/event_pool.h"
 #include "vcq/vcq.h"
 
 namespace tofu {

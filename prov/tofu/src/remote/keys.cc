@@ -13,7 +13,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "info/address.h"
+#include "address/address.h"
 #include "transfer/request.h"
 
 namespace tofu {

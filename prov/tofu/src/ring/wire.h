@@ -9,7 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "info/address.h"
+#include "address/address.h"
 
 namespace tofu::proto {
 

@@ -10,9 +10,9 @@
 #include <rdma/fi_errno.h>
 
 #include "endpoint/endpoint.h"
-#include "info/attributes.h"
 #include "message/messenger.h"
 #include "provider/error.h"
+#include "provider/limits.h"
 #include "remote/event_credits.h"
 
 namespace tofu {

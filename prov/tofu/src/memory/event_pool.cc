@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How many events an MRQ has room for. See event_pool.h.
-#include "remote/event_pool.h"
+#include "memory/event_pool.h"
 
 #include <algorithm>
 #include <cctype>

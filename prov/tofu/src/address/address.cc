@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Addresses as text and as the application is given them. See address.h. Called by info, av, endpoint and scalable;
 // calls nothing.
-#include "info/address.h"
+#include "address/address.h"
 
 #include <algorithm>
 #include <cinttypes>

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What an endpoint is bound to and reports to (fi_endpoint(3), fi_ep_bind): completion queues and counters. Used by
+// endpoint, request and the engines; calls nothing.
+#pragma once
+
+#include <cstdint>
+
+#include <rdma/fi_endpoint.h>
+
+#include "queue/cntr.h"
+
+namespace tofu {
+
+class CompletionQueue;
+
+/// Which completions an endpoint's side reports, from fi_ep_bind and the tx/rx attributes.
+struct Binding {
+    CompletionQueue* cq = nullptr;
+    bool selective = false; ///< FI_SELECTIVE_COMPLETION: only with FI_COMPLETION
+
+    /// Does a success with these operation flags reach the queue (fi_cq(3))?
+    [[nodiscard]] bool reports(std::uint64_t flags) const noexcept
+    {
+        return cq != nullptr && (!selective || (flags & FI_COMPLETION) != 0);
+    }
+};
+
+/// The six counters an endpoint can be bound to (fi_endpoint(3), fi_ep_bind).
+struct Counters {
+    Counter* send = nullptr;
+    Counter* recv = nullptr;
+    Counter* read = nullptr;
+    Counter* write = nullptr;
+    Counter* remote_read = nullptr;
+    Counter* remote_write = nullptr;
+};
+
+} // namespace tofu
