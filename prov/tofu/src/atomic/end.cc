@@ -31,7 +31,7 @@ Post AtomicRunner::post_event(AtomicOp& op) noexcept
     op.pending = 1;
     if (op.event == AtomicEvent::write)
         return vcq_.armw4(vcq, UTOFU_ARMW_OP_OR, 0, word, how);
-    op.scratch = scratch_.alloc(vcq_);
+    op.scratch = scratch_.alloc();
     if (op.scratch == 0)
         return Post::busy;
     const Post posted = vcq_.get(vcq, scratch_.stadd(op.scratch), at, 1, how);

@@ -6,12 +6,13 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "atomic/kernel.h"
 #include "atomic/table.h"
+#include "memory/pages.h"
 #include "remote/event_credits.h"
 #include "remote/keys.h"
 #include "transfer/lines.h"
@@ -176,25 +177,25 @@ struct Row : vcq::Waiter {
     std::uint32_t failed;     ///< of those that nobody waits for
 };
 
-/// Registered memory of an endpoint into which Gets of its atomics write, in places of one size; made at first use. The
-/// VCQ is closed, and the registration with it, before this goes.
+/// Registered memory of an endpoint into which Gets of its atomics write, in places of one size; made at first use, and
+/// given back with this.
 template <std::uint8_t places, std::size_t place_size>
 class Scratch {
   public:
-    /// Number of a free place, from 1 on, or 0: none now.
-    [[nodiscard]] std::uint8_t alloc(vcq::Vcq& vcq) noexcept
+    explicit Scratch(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    ~Scratch()
     {
-        if (!memory_) [[unlikely]] {
-            memory_.reset(static_cast<std::byte*>(std::aligned_alloc(256, places * place_size)));
-            if (!memory_)
-                return 0;
-            if (vcq.reg(memory_.get(), places * place_size, false, stadd_) != 0) {
-                memory_.reset();
-                return 0;
-            }
-            while (free_count_ < places)
-                free_[free_count_] = static_cast<std::uint8_t>(free_count_ + 1), ++free_count_;
-        }
+        if (memory_)
+            vcq_.dereg(stadd_);
+    }
+
+    /// Number of a free place, from 1 on, or 0: none now.
+    [[nodiscard]] std::uint8_t alloc() noexcept
+    {
+        if (!memory_ && !make()) [[unlikely]]
+            return 0;
         return free_count_ == 0 ? 0 : free_[--free_count_];
     }
     void release(std::uint8_t place) noexcept { free_[free_count_++] = place; }
@@ -208,10 +209,19 @@ class Scratch {
     }
 
   private:
-    struct Free {
-        void operator()(std::byte* p) const noexcept { std::free(p); }
-    };
-    std::unique_ptr<std::byte[], Free> memory_;
+    [[gnu::noinline]] bool make() noexcept
+    {
+        OwnMemory made(places * place_size);
+        if (!made || vcq_.reg(made.get(), made.size(), false, stadd_) != 0)
+            return false;
+        memory_ = std::move(made);
+        while (free_count_ < places)
+            free_[free_count_] = static_cast<std::uint8_t>(free_count_ + 1), ++free_count_;
+        return true;
+    }
+
+    vcq::Vcq& vcq_;
+    OwnMemory memory_;
     utofu_stadd_t stadd_ = 0;
     std::uint8_t free_[places];
     std::uint8_t free_count_ = 0;

@@ -40,7 +40,7 @@ bool AtomicRunner::meets_span(const AtomicOp& op) noexcept
 /// Gets the words of the next of the operation's `left` elements at `at`. False: not now.
 bool AtomicRunner::start_span(AtomicOp& op, const Target& at, std::size_t left) noexcept
 {
-    const std::uint8_t scratch = span_scratch_.alloc(vcq_);
+    const std::uint8_t scratch = span_scratch_.alloc();
     Span* const s = scratch != 0 ? span_pool_.alloc() : nullptr;
     if (s == nullptr) {
         if (scratch != 0)

@@ -64,7 +64,7 @@ Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) n
     WideFlight* const f = flights_.alloc();
     if (!f)
         return Post::busy;
-    f->place = scratch_.alloc(vcq_);
+    f->place = scratch_.alloc();
     if (f->place == 0) {
         flights_.release(f);
         return Post::busy;

@@ -15,7 +15,7 @@ using vcq::Post;
 AtomicRunner::AtomicRunner(vcq::Vcq& vcq) noexcept
     : vcq_(vcq), crossing_(vcq),
       random_(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) >> 4) | 1),
-      wide_(*this, vcq, scratch_)
+      scratch_(vcq), span_scratch_(vcq), wide_(*this, vcq, scratch_)
 {
 }
 
@@ -348,7 +348,7 @@ void AtomicRunner::word_done(vcq::Waiter* self, const Notice& notice) noexcept
 Post AtomicRunner::get_word(Flight& f) noexcept
 {
     f.notify = &got_word;
-    if (f.scratch == 0 && (f.scratch = scratch_.alloc(vcq_)) == 0)
+    if (f.scratch == 0 && (f.scratch = scratch_.alloc()) == 0)
         return Post::busy;
     vcq::How how;
     how.when = vcq::When::delivered;

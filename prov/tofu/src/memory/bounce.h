@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Registered blocks that small transfers pass through: copying a few KiB is cheaper than registering the
-// user's buffer, which is a system call on the hardware. Used by rma and messages; calls vcq. Under the endpoint's
+// user's buffer, which is a system call on the hardware. Used by rma and messages; calls vcq, pages. Under the endpoint's
 // lock.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "memory/pages.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -37,7 +37,7 @@ class BouncePool {
 
   private:
     struct Slab {
-        std::byte* data = nullptr;
+        OwnMemory memory;
         utofu_stadd_t stadd = 0;
         std::vector<std::uint32_t> free;
     };

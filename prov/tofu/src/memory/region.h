@@ -23,6 +23,7 @@
 #include "memory/directory.h"
 #include "memory/local_memory.h"
 #include "memory/mr.h"
+#include "memory/pages.h"
 #include "provider/lock.h"
 #include "vcq/vcq.h"
 
@@ -70,8 +71,8 @@ class RegionTable {
 
   private:
     struct Table {
-        directory::Bucket* buckets = nullptr;
-        std::size_t bytes = 0;
+        OwnMemory memory;
+        directory::Bucket* buckets = nullptr; ///< in it
         unsigned log2 = 0;
         utofu_stadd_t stadd = 0;
     };

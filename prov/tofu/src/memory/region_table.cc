@@ -3,7 +3,6 @@
 // region.cc under the home lock; calls vcq. Readers are peers' TNIs, at any time.
 #include <atomic>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include <rdma/fi_errno.h>
@@ -20,8 +19,6 @@ using directory::Bucket;
 using directory::Entry;
 
 namespace {
-
-constexpr std::align_val_t table_alignment{4096};
 
 /// A word that peers may read by Get while it is written: never torn itself.
 template <class T>
@@ -49,31 +46,28 @@ int RegionTable::open() noexcept
     Table first;
     if (int ret = make_table(directory::first_log2, first); ret != 0)
         return ret;
-    tables_.push_back(first);
+    tables_.push_back(std::move(first));
     point_to({});
     contacts()->nonce = domain_.nonce(); // before any peer can see it
     event_pool().store(event_pool::word(domain_.nonce(), event_pool::capacity()), std::memory_order_relaxed);
-    if (int ret = domain_.home().reg_with_stag(first.buckets, first.bytes, directory_stag,
-                                               tables_[0].stadd);
-        ret != 0) {
-        ::operator delete(first.buckets, table_alignment);
+    const OwnMemory& area = tables_[0].memory;
+    if (int ret = domain_.home().reg_with_stag(area.get(), area.size(), directory_stag, tables_[0].stadd); ret != 0) {
         tables_.clear();
         return ret;
     }
-    annexes_.open(reinterpret_cast<std::byte*>(first.buckets));
+    annexes_.open(area.get());
     return 0;
 }
 
 directory::Contacts* RegionTable::contacts() const noexcept
 {
-    return reinterpret_cast<directory::Contacts*>(reinterpret_cast<std::byte*>(tables_[0].buckets) +
-                                                  directory::contacts_offset);
+    return reinterpret_cast<directory::Contacts*>(tables_[0].memory.get() + directory::contacts_offset);
 }
 
 std::atomic_ref<std::uint64_t> RegionTable::event_pool() const noexcept
 {
-    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(
-        reinterpret_cast<std::byte*>(tables_[0].buckets) + event_pool::offset));
+    return std::atomic_ref<std::uint64_t>(
+        *reinterpret_cast<std::uint64_t*>(tables_[0].memory.get() + event_pool::offset));
 }
 
 void RegionTable::fill_pool() noexcept
@@ -90,22 +84,19 @@ std::atomic_ref<std::uint64_t> RegionTable::claims() const noexcept
 void RegionTable::close() noexcept
 {
     annexes_.close();
-    for (const Table& table : tables_) {
+    for (const Table& table : tables_)
         domain_.home().dereg(table.stadd);
-        ::operator delete(table.buckets, table_alignment);
-    }
     tables_.clear();
 }
 
 int RegionTable::make_table(unsigned log2, Table& table) const noexcept
 {
     table.log2 = log2;
-    table.bytes = log2 == directory::first_log2 ? directory::area_bytes : sizeof(Bucket) << log2;
-    void* memory = ::operator new(table.bytes, table_alignment, std::nothrow);
-    if (memory == nullptr)
+    table.memory = OwnMemory(log2 == directory::first_log2 ? directory::area_bytes : sizeof(Bucket) << log2);
+    if (!table.memory)
         return -FI_ENOMEM;
-    std::memset(memory, 0, table.bytes);
-    table.buckets = static_cast<Bucket*>(memory);
+    std::memset(table.memory.get(), 0, table.memory.size());
+    table.buckets = reinterpret_cast<Bucket*>(table.memory.get());
     const std::uint32_t check = directory::check_of(0, 0, domain_.nonce());
     for (std::size_t i = 0; i < std::size_t{1} << log2; i++)
         table.buckets[i].next_check = check;
@@ -187,19 +178,15 @@ int RegionTable::grow() noexcept
         Table table;
         if (int ret = make_table(log2, table); ret != 0)
             return ret;
-        if (tables_.size() > 1 && !refill(tables_.back(), table)) {
-            ::operator delete(table.buckets, table_alignment);
+        if (tables_.size() > 1 && !refill(tables_.back(), table))
             continue;
-        }
         // Reserved: regions may have used up all other tags.
-        if (int ret = domain_.home().reg_with_stag(table.buckets, table.bytes, table_stag(log2),
+        if (int ret = domain_.home().reg_with_stag(table.memory.get(), table.memory.size(), table_stag(log2),
                                                    table.stadd);
-            ret != 0) {
-            ::operator delete(table.buckets, table_alignment);
+            ret != 0)
             return ret;
-        }
-        tables_.push_back(table);
-        point_to(table);
+        tables_.push_back(std::move(table));
+        point_to(tables_.back());
         return 0;
     }
     TOFU_WARN(FI_LOG_MR, "domain: the directory of regions is full: close regions\n");

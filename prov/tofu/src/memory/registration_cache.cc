@@ -7,8 +7,7 @@
 #include <ctime>
 #include <new>
 
-#include <sys/mman.h>
-
+#include "memory/pages.h"
 #include "provider/log.h"
 #include "provider/param.h"
 
@@ -31,19 +30,19 @@ long nanoseconds() noexcept
 long cost_of_registration(vcq::Vcq& vcq) noexcept
 {
     constexpr std::size_t size = 65536;
-    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (memory == MAP_FAILED)
+    const OwnMemory memory(size);
+    if (!memory)
         return 0;
+    std::memset(memory.get(), 0, size); // pages, not the making of them
     long best = 1000000000;
     for (int i = 0; i < 8; i++) {
         const long start = nanoseconds();
         utofu_stadd_t stadd = 0;
-        if (vcq.reg(memory, size, false, stadd) != 0)
+        if (vcq.reg(memory.get(), size, false, stadd) != 0)
             break;
         vcq.dereg(stadd);
         best = std::min(best, nanoseconds() - start);
     }
-    munmap(memory, size);
     return best;
 }
 

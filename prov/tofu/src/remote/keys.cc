@@ -14,6 +14,7 @@
 #include <rdma/fi_errno.h>
 
 #include "address/address.h"
+#include "memory/pages.h"
 #include "transfer/request.h"
 
 namespace tofu {
@@ -51,7 +52,7 @@ struct alignas(64) RemoteKeys::Known {
     std::uint32_t rights = 0;
 };
 
-/// One key being looked up: Gets into `answer`, which is registered as long as the lookup lives.
+/// One key being looked up: Gets into answer(), which is registered as long as the lookup lives.
 struct RemoteKeys::Lookup : vcq::Waiter {
     enum class State { idle, running, failed };
     enum class Step {
@@ -73,13 +74,15 @@ struct RemoteKeys::Lookup : vcq::Waiter {
     unsigned tries = 0;
     utofu_vcq_id_t vcq = 0;  ///< that is asked
     utofu_stadd_t remote = 0;
-    utofu_stadd_t stadd = 0; ///< of answer
+    utofu_stadd_t stadd = 0; ///< of the answer
     Entry entry{};
-    union alignas(256) {
-        Bucket bucket{};
+    union Answer {
+        Bucket bucket;
         directory::AnnexLine line;
         directory::Contacts contacts;
-    } answer;
+    };
+    OwnMemory memory{sizeof(Answer)};
+    [[nodiscard]] Answer& answer() const noexcept { return *reinterpret_cast<Answer*>(memory.get()); }
 };
 
 RemoteKeys::RemoteKeys(vcq::Vcq& vcq, bool provider_keys) noexcept
@@ -218,13 +221,13 @@ RemoteKeys::Lookup* RemoteKeys::free_lookup(int& error) noexcept
     if (lookups_.size() >= max_lookups) // failures that nobody came back for give way
         return failed;
     std::unique_ptr<Lookup> made(new (std::nothrow) Lookup);
-    if (!made) {
+    if (!made || !made->memory) {
         error = -FI_ENOMEM;
         return nullptr;
     }
     made->owner = this;
     made->notify = on_answer;
-    if (int ret = vcq_.reg(&made->answer, sizeof(made->answer), false, made->stadd); ret != 0) {
+    if (int ret = vcq_.reg(made->memory.get(), made->memory.size(), false, made->stadd); ret != 0) {
         error = ret == -FI_ENOSPC ? -FI_EAGAIN : ret;
         return nullptr;
     }
@@ -280,7 +283,7 @@ int RemoteKeys::next_step(Lookup& lookup) noexcept
     case Step::second:
     case Step::other: return read_bucket(lookup);
     case Step::annex: {
-        const directory::AnnexLine line = read_once(lookup.answer.line);
+        const directory::AnnexLine line = read_once(lookup.answer().line);
         if (line.check != directory::check_of_annex(line.vcq, lookup.entry.home, lookup.nonce))
             return -FI_EKEYREJECTED; // it was there before any entry named it
         lookup.step = Step::proof;
@@ -288,7 +291,7 @@ int RemoteKeys::next_step(Lookup& lookup) noexcept
                              sizeof(directory::Contacts));
     }
     case Step::proof:
-        if (lookup.answer.contacts.nonce != lookup.nonce)
+        if (lookup.answer().contacts.nonce != lookup.nonce)
             return -FI_EKEYREJECTED;
         annexes_[{lookup.home, lookup.nonce, lookup.entry.home}] = lookup.vcq;
         return learn(lookup);
@@ -299,7 +302,7 @@ int RemoteKeys::next_step(Lookup& lookup) noexcept
 int RemoteKeys::read_bucket(Lookup& lookup) noexcept
 {
     using Step = Lookup::Step;
-    const Bucket bucket = read_once(lookup.answer.bucket);
+    const Bucket bucket = read_once(lookup.answer().bucket);
     switch (directory::find(bucket, lookup.key, lookup.nonce, lookup.entry)) {
     case directory::Found::entry: return learn(lookup);
     case directory::Found::torn:

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 
 #include <rdma/fi_rma.h>
@@ -13,6 +12,7 @@
 
 #include "memory/bounce.h"
 #include "memory/local_memory.h"
+#include "memory/pages.h"
 #include "object/av.h"
 #include "remote/keys.h"
 #include "transfer/crossing.h"
@@ -182,10 +182,7 @@ class RmaEngine {
     Lines<RmaOp> waiting_; ///< those that could not go on
 
     // Where quick reads land, by places of the window; made and registered at first use.
-    struct Free {
-        void operator()(std::byte* p) const noexcept { std::free(p); }
-    };
-    std::unique_ptr<std::byte[], Free> landing_;
+    OwnMemory landing_;
     utofu_stadd_t landing_stadd_ = 0;
 
     Crossing crossing_;

@@ -2,6 +2,7 @@
 // The short way of reads and writes: one segment, one communication, nothing to try again. Called by calls.cc
 // under the endpoint's lock; calls vcq and cq.
 #include <cstring>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -108,11 +109,11 @@ RmaEngine::~RmaEngine()
 
 bool RmaEngine::make_landing() noexcept
 {
-    constexpr std::size_t bytes = vcq::Vcq::window_size * max_quick_read;
-    landing_.reset(static_cast<std::byte*>(std::aligned_alloc(256, bytes)));
-    if (landing_ && vcq_.reg(landing_.get(), bytes, false, landing_stadd_) != 0)
-        landing_.reset();
-    return landing_ != nullptr;
+    OwnMemory made(vcq::Vcq::window_size * max_quick_read);
+    if (!made || vcq_.reg(made.get(), made.size(), false, landing_stadd_) != 0)
+        return false;
+    landing_ = std::move(made);
+    return true;
 }
 
 } // namespace tofu
