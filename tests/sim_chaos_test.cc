@@ -561,7 +561,7 @@ TEST_P(SimChaos, APollFindsLateWhatIsThere)
             utofu_vcq_hdl_t vcq = 0;
             ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
             unsigned late = 0;
-            for (unsigned round = 0; round < 200; round++) {
+            for (unsigned round = 0; round < 400; round++) {
                 ASSERT_EQ(posted([&] { return utofu_nop(vcq, tcq_notice, nullptr); }), UTOFU_SUCCESS);
                 size_t unread = 0;
                 void* cbdata = nullptr;
@@ -570,10 +570,11 @@ TEST_P(SimChaos, APollFindsLateWhatIsThere)
                     late++;
                     ASSERT_EQ(utofu_query_num_unread_tcq(vcq, &unread), UTOFU_SUCCESS);
                     ASSERT_EQ(unread, 1u);
-                    ASSERT_LT(late, 200u * 64);
+                    ASSERT_LT(late, 400u * 64);
                 }
             }
-            EXPECT_EQ(late > 400, may) << late; // a few: until it is carried out
+            // Some 940 by the dice, give or take 130; and 75 for what is not carried out yet.
+            EXPECT_EQ(late > 300, may) << late;
         });
     }
 }
