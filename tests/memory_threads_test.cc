@@ -7,11 +7,14 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstdio>
 #include <fcntl.h>
+#include <fstream>
 #include <functional>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <string>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
@@ -219,6 +222,55 @@ INSTANTIATE_TEST_SUITE_P(EveryKind, MemoryThreads,
                              return std::string(std::get<0>(test.param) == As::is ? "" : "Ordinary") +
                                     std::get<1>(test.param).name;
                          });
+
+// Rights of the mapping that holds `address`, as /proc/self/maps has them.
+std::string rights_at(uint64_t address)
+{
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+        uint64_t start = 0;
+        uint64_t end = 0;
+        char rights[5] = {};
+        if (std::sscanf(line.c_str(), "%lx-%lx %4s", &start, &end, rights) == 3 && start <= address && address < end)
+            return rights;
+    }
+    return "";
+}
+
+// Where the threads are is found out by a descriptor, and a program may have used up its own.
+TEST(MemoryThreadsLimits, StacksStayWhereTheyAreAlsoWithoutDescriptors)
+{
+    if (!memory_moves())
+        GTEST_SKIP() << "nothing moves here";
+    lead([&](Node& node, Leader& peer) {
+        alignas(page) static uint64_t other[2 * page / 8];
+        std::atomic<uint64_t*> of_owner{nullptr};
+        std::atomic<bool> over{false};
+        std::thread owner([&] {
+            alignas(64) uint64_t words[words_used] = {};
+            of_owner = words;
+            while (!over) {
+            }
+            EXPECT_EQ(words[0], 1u);
+        });
+        EXPECT_TRUE(wait_until([&] { return of_owner.load() != nullptr; }));
+        uint64_t* const words = of_owner;
+        const utofu_stadd_t stadd = node.add(words, 8 * words_used);
+        const utofu_stadd_t beside = node.add(other + page / 8, page);
+        rlimit limit = {};
+        ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+        const rlimit none = {0, limit.rlim_max};
+        ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+        EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS);
+        EXPECT_EQ(peer.ask(add_one, beside), UTOFU_SUCCESS);
+        ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+        EXPECT_EQ(rights_at(reinterpret_cast<uint64_t>(words)), "rw-p");
+        over = true;
+        owner.join();
+        node.remove(stadd);
+        node.remove(beside);
+    });
+}
 
 } // namespace
 } // namespace tofu::sim::test

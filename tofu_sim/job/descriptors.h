@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace tofu::sim {
 
@@ -30,7 +33,8 @@ class KeptFile {
 
 // A file open for the length of a block. Where the program has used up its descriptors, the one that was kept for this
 // serves (keep_spare), for one thread at a time: the others wait, for a few system calls, so that nobody opens two at a
-// time. errno is that of open.
+// time. Whatever is opened briefly is opened this way, since else one thread takes what another has made room for.
+// errno is that of open.
 class BriefFile {
   public:
     explicit BriefFile(const char* path, int flags, int directory = AT_FDCWD) noexcept;
@@ -45,6 +49,22 @@ class BriefFile {
     int fd_ = -1;
     bool spare_ = false;
 };
+
+// Calls `take` with the name of each entry of a directory that is open. False: not all could be read.
+template <typename Take>
+[[nodiscard]] bool visit_entries(const BriefFile& directory, Take&& take)
+{
+    alignas(dirent64) char entries[2048];
+    for (;;) {
+        const long bytes = ::syscall(SYS_getdents64, directory.get(), entries, sizeof entries);
+        if (bytes <= 0) {
+            return bytes == 0;
+        }
+        for (long at = 0; at < bytes; at += reinterpret_cast<const dirent64*>(entries + at)->d_reclen) {
+            take(reinterpret_cast<const dirent64*>(entries + at)->d_name);
+        }
+    }
+}
 
 // Keeps one descriptor for BriefFile; false: there is none.
 [[nodiscard]] bool keep_spare() noexcept;

@@ -3,12 +3,12 @@
 // Called by: memory/registry, memory/service. Calls: memory/vma, memory/mover, memory/announce, /proc/self/fd.
 #include "memory/registry.h"
 
+#include "job/descriptors.h"
 #include "memory/announce.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -124,18 +124,16 @@ UniqueFd ProcessMemory::Impl::find_file(const Vma& vma) const
                status.st_dev == makedev(vma.device_major, vma.device_minor);
     };
     UniqueFd result;
-    if (DIR* fds = ::opendir("/proc/self/fd")) {
-        while (const dirent* entry = ::readdir(fds)) {
-            const int fd = std::atoi(entry->d_name);
-            const int flags = entry->d_name[0] == '.' ? -1 : ::fcntl(fd, F_GETFL);
+    if (const BriefFile fds("/proc/self/fd", O_RDONLY | O_DIRECTORY); fds.is_open()) {
+        (void)visit_entries(fds, [&](const char* name) {
+            const int fd = std::atoi(name);
+            const int flags = result || name[0] == '.' ? -1 : ::fcntl(fd, F_GETFL);
             if (flags < 0 || (flags & O_ACCMODE) != O_RDWR || !is_it(fd))
-                continue;
+                return;
             result.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
-            if (result && is_it(result.get()))
-                break;
-            result.reset();
-        }
-        ::closedir(fds);
+            if (result && !is_it(result.get()))
+                result.reset();
+        });
     }
     if (!result) { // mapped and closed, or shared anonymous memory: granted to privileged processes only
         char path[80];
@@ -157,7 +155,8 @@ bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start
     start = page_floor(start);
     end = page_ceil(end);
     int patience = looks_for_copies;
-    threads.look(vmas, ::gettid()); // the service thread's list is not in its descriptor (job/liveness)
+    if (!threads.look(vmas, ::gettid())) // the service thread's list is not in its descriptor (job/liveness)
+        return false;
     while (at < stop) {
         Vma vma;
         if (!vmas.find(at, &vma) || vma.start > at)

@@ -3,10 +3,15 @@
 // Called by: memory/registry under its lock. Calls: mlock, munlock, /proc/self/status.
 #include "memory/page_locks.h"
 
+#include "job/descriptors.h"
+
 #include <algorithm>
-#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
 #include <iterator>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace tofu::sim {
 namespace {
@@ -14,15 +19,12 @@ namespace {
 // What the process has locked in all; the kernel does not tell it of a page.
 uint64_t locked_bytes() noexcept
 {
-    std::FILE* const file = std::fopen("/proc/self/status", "re");
-    char line[128];
-    unsigned long kib = 0;
-    while (file != nullptr && std::fgets(line, sizeof line, file) != nullptr)
-        if (std::sscanf(line, "VmLck: %lu", &kib) == 1)
-            break;
-    if (file != nullptr)
-        std::fclose(file);
-    return uint64_t{kib} << 10;
+    const BriefFile file("/proc/self/status", O_RDONLY);
+    char text[4096] = {};
+    if (!file.is_open() || ::read(file.get(), text, sizeof text - 1) <= 0)
+        return 0;
+    const char* const line = std::strstr(text, "\nVmLck:");
+    return line == nullptr ? 0 : uint64_t{std::strtoull(line + 7, nullptr, 10)} << 10;
 }
 
 // True if all of it was locked by this call. Beyond the limit it stays as it is, as the guide says.

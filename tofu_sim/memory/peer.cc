@@ -3,6 +3,7 @@
 // Called by: memory/access. Calls: /proc/<pid>/fd, mmap, memory/vm_copy, futex.
 #include "memory/peer.h"
 
+#include "job/descriptors.h"
 #include "job/liveness.h"
 #include "job/segment.h"
 #include "memory/service.h"
@@ -63,12 +64,14 @@ bool cannot_shrink(int fd, uint64_t device) noexcept
 // Of memory that is not a file system's: that of any memfd.
 uint64_t memfd_device() noexcept
 {
-    static const uint64_t device = [] {
-        UniqueFd fd(::memfd_create("tofu-sim-probe", MFD_CLOEXEC));
+    static SharedWord<uint64_t> device{0};
+    if (device.load_relaxed() == 0) { // or there was no descriptor
+        const UniqueFd fd(::memfd_create("tofu-sim-probe", MFD_CLOEXEC));
         struct stat status;
-        return fd && ::fstat(fd.get(), &status) == 0 ? uint64_t(status.st_dev) : uint64_t{0};
-    }();
-    return device;
+        if (fd && ::fstat(fd.get(), &status) == 0)
+            device.store_relaxed(status.st_dev);
+    }
+    return device.load_relaxed();
 }
 
 struct BackingCopy {
@@ -123,22 +126,31 @@ bool PeerProcess::Impl::alive() const noexcept
     return is_alive(segment_header(segment).alive, alive_tid);
 }
 
-UniqueFd PeerProcess::Impl::open_object(uint32_t backing, uint64_t* bytes, bool* for_good) const noexcept
+std::byte* PeerProcess::Impl::map_object(uint32_t backing, uint64_t start, uint64_t* bytes, bool* for_good) const noexcept
 {
     BackingCopy entry;
     *for_good = true;
     if (backing >= max_backings || !read_backing(area().backings[backing], &entry) || entry.fd < 0)
-        return UniqueFd();
+        return nullptr;
+    const uint64_t device = memfd_device();
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, entry.fd);
-    UniqueFd fd(::open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    *for_good = fd || (errno != EMFILE && errno != ENFILE && errno != ENOMEM);
+    const BriefFile file(path, O_RDWR | O_NOCTTY | O_NONBLOCK);
+    *for_good = file.is_open() || !is_scarcity(errno);
     struct stat status;
-    if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_dev != entry.device ||
-        status.st_ino != entry.inode || !cannot_shrink(fd.get(), memfd_device()))
-        return UniqueFd();
-    *bytes = uint64_t(status.st_size);
-    return fd;
+    if (!file.is_open() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+        status.st_dev != entry.device || status.st_ino != entry.inode || !cannot_shrink(file.get(), device))
+        return nullptr;
+    *for_good = false;
+    if (start >= uint64_t(status.st_size))
+        return nullptr;
+    *bytes = std::min(peer_window_bytes, uint64_t(status.st_size) - start); // the last page may be partial
+    std::byte* const address = map_sparse(file.get(), *bytes, off_t(start));
+    if (address != nullptr && !open_sparse(address, *bytes)) {
+        (void)::munmap(address, *bytes);
+        return nullptr;
+    }
+    return address;
 }
 
 std::byte* PeerProcess::Impl::window(uint32_t backing, uint64_t file_offset, uint64_t* window_offset,
@@ -153,22 +165,13 @@ std::byte* PeerProcess::Impl::window(uint32_t backing, uint64_t file_offset, uin
     if (at == windows_.end()) {
         if (refused_.contains(backing) || num_windows.load_relaxed() >= most_windows())
             return nullptr;
-        uint64_t file_bytes = 0;
+        uint64_t bytes = 0;
         bool for_good = false;
-        const UniqueFd file = open_object(backing, &file_bytes, &for_good);
-        if (!file && for_good)
+        std::byte* const address = map_object(backing, number * peer_window_bytes, &bytes, &for_good);
+        if (for_good)
             refused_.insert(backing);
-        if (!file || file_offset >= file_bytes)
-            return nullptr;
-        const uint64_t start = number * peer_window_bytes;
-        const uint64_t bytes = std::min(peer_window_bytes, file_bytes - start); // the last page may be partial
-        std::byte* const address = map_sparse(file.get(), bytes, off_t(start));
         if (address == nullptr)
             return nullptr;
-        if (!open_sparse(address, bytes)) {
-            (void)::munmap(address, bytes);
-            return nullptr;
-        }
         (void)::madvise(address, bytes, MADV_DONTFORK);
         num_windows.fetch_add(1);
         at = windows_.emplace(key, Window{address, bytes}).first;
@@ -278,8 +281,8 @@ bool PeerProcess::Impl::is_stopped() const noexcept
     char path[32];
     char text[512] = {};
     std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    const UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
-    if (!file || ::read(file.get(), text, sizeof text - 1) <= 0)
+    const BriefFile file(path, O_RDONLY);
+    if (!file.is_open() || ::read(file.get(), text, sizeof text - 1) <= 0)
         return false;
     const char* const name_end = std::strrchr(text, ')'); // the state follows: T, or t under a debugger
     return name_end != nullptr && (name_end[2] == 'T' || name_end[2] == 't') && alive();

@@ -59,9 +59,10 @@ struct PeerProcess::Impl {
     ~Impl();
 
   private:
-    // A backing's file and its size, opened for each window anew: a process has few files, and peers are many. None:
-    // not to be mapped; *for_good unless it is for want of something.
-    [[nodiscard]] UniqueFd open_object(uint32_t backing, uint64_t* bytes, bool* for_good) const noexcept;
+    // The window that begins at `start` of a backing's file, which is opened for each anew: a process has few files, and
+    // peers are many. Null: not to be mapped; *for_good unless it is for want of something, or beyond the end.
+    [[nodiscard]] std::byte* map_object(uint32_t backing, uint64_t start, uint64_t* bytes,
+                                        bool* for_good) const noexcept;
     [[nodiscard]] MailboxSlot* claim_slot(uint64_t* state, int64_t deadline) noexcept;
     [[nodiscard]] bool await_answer(MailboxSlot& slot, uint64_t posted, int64_t deadline) noexcept;
     [[nodiscard]] bool is_deaf() noexcept;

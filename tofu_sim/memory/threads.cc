@@ -3,12 +3,13 @@
 // Called by: memory/registry, memory/classify. Calls: get_robust_list, sigaltstack, /proc/self/task.
 #include "memory/threads.h"
 
+#include "job/descriptors.h"
 #include "memory/registry.h"
 
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <dirent.h>
+#include <fcntl.h>
 #include <link.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -45,27 +46,32 @@ bool ThreadAreas::open(const VmaQuery& vmas)
     uint64_t head = 0;
     if (robust_list_of(::getpid(), &head) != 0 || head == 0)
         return false;
-    look(vmas, 0);
-    return true;
+    return look(vmas, 0);
 }
 
-void ThreadAreas::look(const VmaQuery& vmas, int except)
+bool ThreadAreas::look(const VmaQuery& vmas, int except)
 {
     found_.clear();
-    DIR* const tasks = ::opendir("/proc/self/task");
-    while (const dirent* const entry = tasks != nullptr ? ::readdir(tasks) : nullptr) {
-        const int tid = std::atoi(entry->d_name);
+    tids_.clear();
+    {
+        const BriefFile tasks("/proc/self/task", O_RDONLY | O_DIRECTORY);
+        if (!tasks.is_open() || !visit_entries(tasks, [&](const char* name) { tids_.push_back(std::atoi(name)); }))
+            return false;
+    }
+    for (const int tid : tids_) {
         uint64_t head = 0;
         Vma vma;
-        if (tid == 0 || tid == except || robust_list_of(tid, &head) != 0 || head == 0 || !vmas.find(head, &vma) ||
-            vma.start > head)
+        if (tid == 0 || tid == except || robust_list_of(tid, &head) != 0 || head == 0)
+            continue;
+        if (!vmas.find(head, &vma))
+            return false;
+        if (vma.start > head)
             continue;
         // The stack begins where its mapping does and ends with the descriptor. The first thread's is elsewhere.
         const uint64_t start = tid == ::getpid() ? page_floor(head - reach_) : vma.start;
         found_.push_back({std::max(start, vma.start), std::min(page_ceil(head + reach_), vma.end), tid, head});
     }
-    if (tasks != nullptr)
-        ::closedir(tasks);
+    return true;
 }
 
 void ThreadAreas::note_caller(uint64_t start, uint64_t end)

@@ -20,8 +20,9 @@ class ThreadAreas {
   public:
     // False: the kernel doesn't tell where they are, and nothing may be moved.
     [[nodiscard]] bool open(const VmaQuery& vmas);
-    // Looks at the threads that there are now, but for `except`.
-    void look(const VmaQuery& vmas, int except);
+    // Looks at the threads that there are now, but for `except`. False: it is not known where all of them are, and
+    // nothing may be moved.
+    [[nodiscard]] bool look(const VmaQuery& vmas, int except);
     // The calling thread's alternative signal stack, and its own stack if [start, end) lies close above: that of a
     // coroutine is nowhere else to be found. Nobody can ask this of another thread.
     void note_caller(uint64_t start, uint64_t end);
@@ -41,6 +42,7 @@ class ThreadAreas {
     void note(Area area);
 
     uint64_t reach_ = 0; // of descriptor and thread-local data, on either side of the list
+    std::vector<int> tids_;    // of the last look
     std::vector<Area> found_; // by the last look
     std::vector<Area> noted_; // the last ones
     size_t next_noted_ = 0;

@@ -3,13 +3,16 @@
 // Called by: memory/registry, memory/mover, memory/fork. Calls: PROCMAP_QUERY (Linux 6.11), /proc/self/maps.
 #include "memory/vma.h"
 
+#include "job/descriptors.h"
+
 #include <algorithm>
+#include <cerrno>
 #include <cinttypes>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <memory>
 #include <sys/ioctl.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -43,10 +46,6 @@ constexpr uint64_t vma_is_writable = 0x02;
 constexpr uint64_t vma_is_executable = 0x04;
 constexpr uint64_t vma_is_shared = 0x08;
 constexpr uint64_t covering_or_next = 0x10;
-
-struct FileCloser {
-    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
-};
 
 bool query(int fd, uint64_t address, uint64_t flags, Vma* vma, char* name, uint32_t name_bytes) noexcept
 {
@@ -99,15 +98,40 @@ bool parse_line(const char* line, Vma* vma, std::string* name)
     return true;
 }
 
+// Calls `take` with each line of /proc/self/maps until it says that it has enough.
+template <typename Take>
+bool read_lines(Take&& take)
+{
+    const BriefFile file("/proc/self/maps", O_RDONLY);
+    char text[PATH_MAX + 4096];
+    size_t filled = 0;
+    for (ssize_t got = 1; file.is_open() && got > 0;) {
+        got = ::read(file.get(), text + filled, sizeof text - 1 - filled);
+        filled += got > 0 ? size_t(got) : 0;
+        text[filled] = '\0';
+        char* line = text;
+        for (char* end = nullptr; (end = std::strchr(line, '\n')) != nullptr; line = end + 1) {
+            *end = '\0';
+            if (take(line))
+                return true;
+        }
+        filled -= size_t(line - text);
+        std::memmove(text, line, filled);
+    }
+    return false;
+}
+
 } // namespace
 
 size_t mapping_limit() noexcept
 {
-    std::unique_ptr<std::FILE, FileCloser> file(std::fopen("/proc/sys/vm/max_map_count", "re"));
-    size_t limit = 0;
+    const BriefFile file("/proc/sys/vm/max_map_count", O_RDONLY);
     constexpr size_t usual = 65530;
     constexpr size_t least = 1024; // less runs no program
-    return file && std::fscanf(file.get(), "%zu", &limit) == 1 ? std::max(limit, least) : usual;
+    char text[32] = {};
+    if (!file.is_open() || ::read(file.get(), text, sizeof text - 1) <= 0)
+        return usual;
+    return std::max(size_t{std::strtoull(text, nullptr, 10)}, least);
 }
 
 VmaQuery::VmaQuery() noexcept : fd_(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC))
@@ -124,9 +148,11 @@ VmaQuery::~VmaQuery()
 
 bool VmaQuery::find(uint64_t address, Vma* vma) const noexcept
 {
-    if (text_)
-        return find_text(address, vma, nullptr);
-    return query(fd_, address, covering_or_next, vma, nullptr, 0);
+    if (!text_ && query(fd_, address, covering_or_next, vma, nullptr, 0))
+        return true;
+    if (!text_ && errno == ENOENT)
+        return false;
+    return find_text(address, vma, nullptr); // also where the program has closed our descriptor
 }
 
 void VmaQuery::all(std::vector<Vma>* vmas) const
@@ -135,11 +161,12 @@ void VmaQuery::all(std::vector<Vma>* vmas) const
     Vma vma;
     for (uint64_t at = 0; !text_ && query(fd_, at, covering_or_next, &vma, nullptr, 0); at = vma.end)
         vmas->push_back(vma);
-    std::unique_ptr<std::FILE, FileCloser> file(text_ ? std::fopen("/proc/self/maps", "re") : nullptr);
-    char line[PATH_MAX + 256];
-    while (file && std::fgets(line, sizeof line, file.get()) != nullptr)
-        if (parse_line(line, &vma, nullptr))
-            vmas->push_back(vma);
+    if (text_ || vmas->empty())
+        (void)read_lines([&](const char* line) {
+            if (parse_line(line, &vma, nullptr))
+                vmas->push_back(vma);
+            return false;
+        });
 }
 
 std::string VmaQuery::name(uint64_t address) const
@@ -155,12 +182,10 @@ std::string VmaQuery::name(uint64_t address) const
 
 bool VmaQuery::find_text(uint64_t address, Vma* vma, std::string* name) const noexcept
 {
-    std::unique_ptr<std::FILE, FileCloser> file(std::fopen("/proc/self/maps", "re"));
-    char line[PATH_MAX + 256];
-    while (file && std::fgets(line, sizeof line, file.get()) != nullptr)
-        if (parse_line(line, vma, name) && vma->end > address)
-            return true;
-    return false;
+    return read_lines([&](const char* line) { // as few as may be are taken apart
+        const char* const dash = std::strchr(line, '-');
+        return dash != nullptr && std::strtoull(dash + 1, nullptr, 16) > address && parse_line(line, vma, name);
+    });
 }
 
 } // namespace tofu::sim
