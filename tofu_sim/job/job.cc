@@ -441,7 +441,14 @@ void Job::leave() noexcept
     const bool locked = directory >= 0 && lock_for(directory, 5);
     slot(process_).used.store_release(0);
     unlock_slot(file_.get(), process_);
-    if (locked && job_life(FileNow(*this).get()) == Life::gone) {
+    // Nobody comes after the last one to clean up, and who was killed takes a moment to vanish.
+    constexpr timespec pause{0, 1'000'000};
+    Life life = locked ? job_life(FileNow(*this).get()) : Life::unknown;
+    for (int looks = 0; locked && life == Life::unknown && looks < 20; looks++) {
+        (void)::nanosleep(&pause, nullptr);
+        life = job_life(FileNow(*this).get());
+    }
+    if (locked && life == Life::gone) {
         remove_files(directory);
     }
     if (locked) {

@@ -77,16 +77,19 @@ bool is_in_process_table(int pid) noexcept
 }
 
 // A process that was killed takes a while to vanish, but the word that the kernel marks tells at once. What is at the
-// number of its segment may be any file, and what can't be read proves nothing.
-bool is_marked_dead(uint32_t process, const ProcessSlot& slot) noexcept
+// number of its segment may be any file, and what can't be read proves nothing: that process has closed it, or lets
+// nobody look, or is about to vanish and has no files any more.
+Life mark_life(uint32_t process, const ProcessSlot& slot) noexcept
 {
     char path[48];
     std::snprintf(path, sizeof path, "/proc/%d/fd/%d", slot.pid, slot.segment_fd);
     const BriefFile file(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     SegmentHeader head{};
-    return file.is_open() && ::pread(file.get(), &head, sizeof head, 0) == ssize_t{sizeof head} &&
-           head.magic == segment_magic && head.process == process && head.incarnation == slot.incarnation.raw &&
-           (head.alive.owner.raw & alive_tid_mask) == 0;
+    if (!file.is_open() || ::pread(file.get(), &head, sizeof head, 0) != ssize_t{sizeof head} ||
+        head.magic != segment_magic || head.process != process || head.incarnation != slot.incarnation.raw) {
+        return Life::unknown;
+    }
+    return (head.alive.owner.raw & alive_tid_mask) == 0 ? Life::gone : Life::runs;
 }
 
 } // namespace
@@ -193,10 +196,10 @@ Life member_life(int job_file, uint32_t process, const ProcessSlot& slot, bool s
     }
     // Held, perhaps by a child that was made without fork handlers (vfork), and has the file still open.
     const Life by_table = process_life(slot.pid, slot.start_time);
-    if (by_table == Life::gone || is_marked_dead(process, slot)) {
+    if (by_table == Life::gone) {
         return Life::gone;
     }
-    return by_lock == Life::runs ? Life::runs : by_table;
+    return mark_life(process, slot);
 }
 
 Life job_life(int job_file) noexcept
