@@ -119,7 +119,7 @@ uint32_t adopt_service_thread(SegmentHeader& segment) noexcept
 ProcessEntry look_up_process(int pid) noexcept
 {
     if (!is_in_process_table(pid)) {
-        return {Life::gone, 0};
+        return {Life::gone};
     }
     char buffer[1024];
     const char* field = read_stat(pid, buffer);
@@ -128,12 +128,17 @@ ProcessEntry look_up_process(int pid) noexcept
         const int error = errno;
         const Life life = is_in_process_table(pid) ? Life::unknown : Life::gone;
         errno = error;
-        return {life, 0};
+        return {life};
     }
     const char state = *field;
+    constexpr unsigned long on_its_way_out = 4; // PF_EXITING, proc(5)
+    bool ending = false;
     long threads = 0;
     uint64_t start_time = 0;
     for (int number = 3; number < 22 && field != nullptr; number++) {
+        if (number == 9) {
+            ending = state != 'Z' && (std::strtoul(field, nullptr, 10) & on_its_way_out) != 0;
+        }
         if (number == 20) {
             threads = std::strtol(field, nullptr, 10);
         }
@@ -145,7 +150,7 @@ ProcessEntry look_up_process(int pid) noexcept
     }
     // A zombie with other threads is a process whose first thread ended early: it runs.
     const bool dead = state == 'X' || (state == 'Z' && threads <= 1);
-    return dead ? ProcessEntry{Life::gone, 0} : ProcessEntry{Life::runs, start_time};
+    return dead ? ProcessEntry{Life::gone} : ProcessEntry{Life::runs, start_time, ending};
 }
 
 uint64_t process_start_time(int pid) noexcept

@@ -33,6 +33,7 @@ enum class Life { runs, gone, unknown };
 struct ProcessEntry {
     Life life = Life::unknown;
     uint64_t start_time = 0; // field 22 of /proc/<pid>/stat, clock ticks since boot; 0: unknown
+    bool ending = false;     // its first thread is on its way out: its files may be gone already
 };
 [[nodiscard]] ProcessEntry look_up_process(int pid) noexcept;
 [[nodiscard]] uint64_t process_start_time(int pid) noexcept; // of look_up_process

@@ -160,10 +160,11 @@ RemoteStatus explain_failure(const ProcessSlot& slot, uint32_t process, int erro
                slot.pid, std::strerror(error));
         return RemoteStatus::scarce;
     }
-    // One that ends closes its files first.
+    // One that ends closes its files first, and may not be given a processor for long.
+    constexpr int most_looks = 5000;
     const timespec pause{0, 1'000'000};
     for (int looks = 0; may_run(Process::self().job().life(process, slot.incarnation.raw, 16)); looks++) {
-        if (looks == 50) {
+        if (looks >= 50 && (looks == most_looks || !look_up_process(slot.pid).ending)) {
             report("process %d runs, but can't be reached: %s", slot.pid,
                    error == ENOENT ? "it has closed the descriptor of its segment"
                                    : "it lets nobody look into it; did it change its user, or call "
