@@ -41,6 +41,7 @@ void check(const std::byte* slot)
         }
         break;
     case Type::bye: require(p.control.length <= bye_for_now, "a known farewell"); break;
+    case Type::fence: require((p.control.flags & flag_ack) != 0, "somebody to answer"); break;
     case Type::none: break;
     }
 }

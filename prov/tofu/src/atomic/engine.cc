@@ -231,7 +231,7 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
     const Peer* const peer = ep.av().find(call.to);
     if (!peer)
         return -FI_EINVAL;
-    if ((call.flags & FI_FENCE) && !ep.fence_passed(call.to))
+    if ((call.flags & FI_FENCE) && !ep.fence_passed(call.to, call.flags))
         return -FI_EAGAIN;
     AtomicOp* const op = runner_.alloc();
     if (!op) {

@@ -306,14 +306,16 @@ bool Endpoint::progress_locked() noexcept
     return some;
 }
 
-bool Endpoint::fence_passed(fi_addr_t to) noexcept
+bool Endpoint::fence_passed(fi_addr_t to, std::uint64_t flags) noexcept
 {
     const Peer* const peer = av_->find(to);
     if (peer == nullptr)
         return true; // there is none: whoever asks finds out
+    const bool settles = messages_ && (flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0;
     const auto passed = [&] {
         return vcq_->idle() && (!rma_ || rma_->idle_towards(*peer)) && (!atomic_ || atomic_->idle()) &&
-               (!messages_ || messages_->idle_towards(*peer)) && flushed(*peer);
+               (!messages_ || messages_->idle_towards(*peer)) && flushed(*peer) &&
+               (!settles || messages_->settled(*peer, (flags & FI_MATCH_COMPLETE) != 0));
     };
     for (unsigned i = 0; i < fence_polls; i++) {
         if (passed())

@@ -144,8 +144,8 @@ class Endpoint final : public EndpointFace {
     /// that does nothing but retry makes progress, and before the entry has changed anything, since waiters run inside.
     bool progress_locked() noexcept;
     /// FI_FENCE: no operation before it is under way to the peer that `to` names, after some rounds of progress if need
-    /// be.
-    [[nodiscard]] bool fence_passed(fi_addr_t to) noexcept;
+    /// be, and all have reached the level that `flags` ask for.
+    [[nodiscard]] bool fence_passed(fi_addr_t to, std::uint64_t flags) noexcept;
     /// A peer read from (or wrote to) memory of the domain: counts for FI_RMA_EVENT.
     void rma_event(bool read) noexcept;
 

@@ -173,6 +173,15 @@ void ReceiveQueue::keep(Unexpected& kept) noexcept
     matcher(kept.tagged).keep(kept);
 }
 
+bool ReceiveQueue::holds(const Inbound& in) const noexcept
+{
+    for (const Matcher* m : {&tagged_, &plain_})
+        for (const Arrived* a = m->first(); a != nullptr; a = a->next)
+            if (a->source == in.key && static_cast<const Unexpected*>(a)->in->owner == in.owner)
+                return true;
+    return false;
+}
+
 void ReceiveQueue::give_up(Unexpected& kept) noexcept
 {
     kept_bytes_ -= kept.size();
@@ -286,7 +295,7 @@ bool ReceiveQueue::discard(Unexpected& kept, const RecvCall& call) noexcept
         if (f == nullptr)
             return false;
         via.start(*f); // nothing to fetch: FIN
-    } else if (m.ack && !via.acknowledge(m)) {
+    } else if (m.ack && !via.acknowledge(*m.in, m.fin)) {
         return false;
     }
     via.report_peek(call, m);

@@ -95,6 +95,8 @@ class ReceiveQueue {
     /// Until somebody wants it.
     void keep(Unexpected& message) noexcept;
     void give_up(Unexpected& message) noexcept;
+    /// Does a message of the sender of this ring wait for its receive?
+    [[nodiscard]] bool holds(const Inbound& in) const noexcept;
     [[nodiscard]] bool directed() const noexcept { return directed_; }
 
   private:

@@ -192,6 +192,8 @@ void Messenger::slow_round() noexcept
     last_tick_ = now_;
     if (gone_ != 0)
         close_gone();
+    if (fences_due_ != 0)
+        answer_fences();
     scan_claims();
     look_at_returns(returns_per_tick);
     if (wished_)

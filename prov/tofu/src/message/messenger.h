@@ -99,6 +99,9 @@ class Messenger {
     [[nodiscard]] bool all_has_left() const noexcept { return deferred_ == 0 && congested_.empty(); }
     /// No send to the peer waits for it, or for room to leave.
     [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept;
+    /// Where that holds: has the peer taken (matched: and given to receives) what was sent to it, at whatever level?
+    /// False: it is asked; its answer is waited for as that of a send, and the question is repeated.
+    [[nodiscard]] bool settled(const Peer& peer, bool matched) noexcept;
 
   private:
     friend class ReceiveQueue; // which takes what came through here
@@ -199,6 +202,7 @@ class Messenger {
     void await_fin(SendRequest& request) noexcept;
     void end(SendRequest& request, int err, int prov_errno) noexcept;
     void drop(SendRequest& request) noexcept;
+    void ask_settled(Channel& ch, bool matched) noexcept;
     void poll_fins() noexcept;
     static void on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
@@ -222,6 +226,8 @@ class Messenger {
     void blank(const Inbound& in, std::uint32_t slots) noexcept;
     [[nodiscard]] bool read_rts(Inbound& in, const Packet& packet, Message& message) const noexcept;
     void take_write_data(Inbound& in, const Packet& packet) noexcept;
+    [[nodiscard]] bool take_fence(Inbound& in, const Packet& packet) noexcept;
+    void answer_fences() noexcept;
     void bad_packet(const Inbound& in, const char* what) noexcept;
     void report(Inbound& in) noexcept;
     void refuse(Inbound& in, ReturnStatus status) noexcept;
@@ -232,7 +238,7 @@ class Messenger {
     [[nodiscard]] bool deliver(Message& message) noexcept;
     [[nodiscard]] bool keep(Message& message) noexcept;
     [[nodiscard]] bool give(RecvRequest& receive, Message& message) noexcept;
-    [[nodiscard]] bool acknowledge(const Message& message) noexcept;
+    [[nodiscard]] bool acknowledge(const Inbound& in, const Ack& fin) noexcept;
     void received(RecvRequest& receive, const Message& message, void* buffer, std::size_t length,
                   int err, int prov_errno) noexcept;
     void report_peek(const RecvCall& call, const Message& message) noexcept;
@@ -292,6 +298,7 @@ class Messenger {
     std::size_t next_poll_ = 0;
     std::size_t hot_ = 0;
     unsigned gone_ = 0; ///< rings of senders that are no more
+    unsigned fences_due_ = 0; ///< rings with one
     bool reports_due_ = false;
     bool wished_ = false;        ///< a peer finds no free ring here, and rang
     std::size_t ask_hand_ = 0;   ///< where rings are asked back next

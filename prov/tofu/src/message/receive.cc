@@ -36,6 +36,7 @@ bool Messenger::take(Inbound& in, std::uint32_t& slots) noexcept
     case Type::long_eager:
     case Type::rts: return take_message(in, packet, slots);
     case Type::write_data: take_write_data(in, packet); return true;
+    case Type::fence: return take_fence(in, packet);
     case Type::bye:
         if (packet.control.length == bye_for_now && !farewell(in))
             return false;
@@ -131,6 +132,29 @@ void Messenger::take_write_data(Inbound& in, const Packet& packet) noexcept
                    .source = wants_source_ ? source_of(in) : FI_ADDR_NOTAVAIL});
 }
 
+/// All before it has been taken.
+bool Messenger::take_fence(Inbound& in, const Packet& packet) noexcept
+{
+    if ((packet.control.flags & flag_match) == 0)
+        return acknowledge(in, packet.ack);
+    in.fence = packet.ack; // a sender waits for one at a time
+    fences_due_ += !std::exchange(in.fence_due, true);
+    answer_fences();
+    return true;
+}
+
+/// Those whose senders have no message here that waits for its receive: also none that came later, which is safe.
+void Messenger::answer_fences() noexcept
+{
+    for (const Poll& poll : polls_) {
+        Inbound& in = *inbound_[poll.ring];
+        if (in.fence_due && !queue_.holds(in) && acknowledge(in, in.fence)) {
+            in.fence_due = false;
+            fences_due_--;
+        }
+    }
+}
+
 fi_addr_t Messenger::source_of(Inbound& in) noexcept
 {
     const std::uint32_t generation = ep_.av().generation();
@@ -179,6 +203,7 @@ void Messenger::close_ring(Inbound& in) noexcept
         in.gone = false;
         gone_--;
     }
+    fences_due_ -= std::exchange(in.fence_due, false);
     if (in.probing) { // its notice will come back here
         in.closing = true;
         return;
@@ -278,7 +303,7 @@ bool Messenger::give(RecvRequest& r, Message& m) noexcept
         start(*f);
         return true;
     }
-    if (m.ack && !acknowledge(m))
+    if (m.ack && !acknowledge(*m.in, m.fin))
         return false;
     iovec into[max_segments];
     std::uint8_t count = 0;
@@ -341,12 +366,11 @@ void Messenger::report_peek(const RecvCall& call, const Message& m) noexcept
                    .source = wants_source_ ? source_of(*m.in) : FI_ADDR_NOTAVAIL});
 }
 
-/// FIN for an eager message that asked for it.
-bool Messenger::acknowledge(const Message& m) noexcept
+/// FIN for what asked for it. False: no room now.
+bool Messenger::acknowledge(const Inbound& in, const Ack& fin) noexcept
 {
-    const FinWord word = fin_word(m.fin.seq, 0);
-    const vcq::Post post =
-        vcq_.put_inline(m.in->home, &word, m.in->area + fin_offset(m.fin.fin), sizeof word, {});
+    const FinWord word = fin_word(fin.seq, 0);
+    const vcq::Post post = vcq_.put_inline(in.home, &word, in.area + fin_offset(fin.fin), sizeof word, {});
     return post != vcq::Post::busy;
 }
 
@@ -358,7 +382,7 @@ bool Messenger::keep(Message& m) noexcept
         return false;
     if (m.type != Type::rts && m.ack && !m.at_match) {
         // Delivered: it is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
-        if (!acknowledge(m)) {
+        if (!acknowledge(*m.in, m.fin)) {
             queue_.give_up(*kept);
             return false;
         }

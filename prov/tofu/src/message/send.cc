@@ -12,7 +12,7 @@ namespace tofu::proto {
 
 ssize_t Messenger::send(const SendCall& call) noexcept
 {
-    if ((call.flags & FI_FENCE) && !ep_.fence_passed(call.dest)) [[unlikely]]
+    if ((call.flags & FI_FENCE) && !ep_.fence_passed(call.dest, call.flags)) [[unlikely]]
         return -FI_EAGAIN;
     const ssize_t ret = try_send(call);
     if (ret == -FI_EAGAIN) [[unlikely]]

@@ -12,14 +12,66 @@
 
 namespace tofu::proto {
 
+namespace {
+/// To it, or to one of its contexts.
+bool leads_to(const Channel& ch, const Peer& peer) noexcept
+{
+    return ch.peer.home == peer.home && ch.peer.nonce == peer.nonce &&
+           static_cast<unsigned>(ch.peer.index - peer.index) <= peer.further;
+}
+} // namespace
+
 bool Messenger::idle_towards(const Peer& peer) const noexcept
 {
     if (waiting_fin_.empty() && all_has_left())
         return true;
     return std::none_of(channels_.begin(), channels_.end(), [&](const Channel* ch) {
-        return (ch->outstanding != 0 || ch->deferred_size != 0) && ch->peer.home == peer.home &&
-               ch->peer.nonce == peer.nonce && static_cast<unsigned>(ch->peer.index - peer.index) <= peer.further;
+        return (ch->outstanding != 0 || ch->deferred_size != 0) && leads_to(*ch, peer);
     });
+}
+
+/// The completion of a fenced operation says of those before it that they have reached its level, too, whatever theirs
+/// was (fi_cq(3), FI_FENCE). A ring is read in order, so a packet behind them is answered when they have been taken.
+bool Messenger::settled(const Peer& peer, bool matched) noexcept
+{
+    bool all = true;
+    for (Channel* ch : channels_) {
+        if (!leads_to(*ch, peer) || ch->state == ChannelState::failed || ch->settled[matched] == ch->next_seq)
+            continue;
+        const bool has_ring = ch->state == ChannelState::open || ch->state == ChannelState::leaving;
+        if (!has_ring && (!matched || contact(*ch) != -FI_EAGAIN)) // matched: what a former ring brought may still wait
+            continue;
+        all = false;
+        if (ch->state == ChannelState::open)
+            ask_settled(*ch, matched);
+    }
+    return all;
+}
+
+/// Without room it is tried again.
+void Messenger::ask_settled(Channel& ch, bool matched) noexcept
+{
+    if (!flush(ch) || !room(ch, 1))
+        return;
+    SendRequest* const request = make_request(ch, {.silent = true});
+    if (request == nullptr)
+        return;
+    request->cq = nullptr; // no operation of the application
+    request->counter = nullptr;
+    std::byte image[inline_limit];
+    PacketWriter packet(image + sizeof image);
+    packet.control(Type::fence, static_cast<std::uint8_t>(flag_ack | (matched ? flag_match : 0)), 0, ch.next_seq);
+    packet.put(Ack{request->fin, request->seq});
+    if (const vcq::Post post = put_small(ch, packet, nullptr); post != vcq::Post::done) {
+        (void)post_failed(ch, post);
+        drop(*request);
+        return;
+    }
+    ch.next_seq++;
+    ch.settled[0] = ch.next_seq; // as soon as nothing is outstanding
+    if (matched)
+        ch.settled[1] = ch.next_seq;
+    await_fin(*request);
 }
 
 ssize_t Messenger::send_tracked(Channel& ch, const SendCall& call, std::uint64_t level) noexcept

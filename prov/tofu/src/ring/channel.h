@@ -77,6 +77,8 @@ struct Channel {
     fi_addr_t dest = FI_ADDR_UNSPEC; ///< the place of the address vector that leads here
     std::uint32_t outstanding = 0; ///< requests that wait for the peer
     Backlogged* backlog_end = nullptr; ///< the last of `backlog`
+    /// next_seq when all before it had been taken, and when it had been matched, as fences found: [match].
+    std::uint32_t settled[2] = {1, 1};
     std::uint32_t starved = 0;  ///< refusals for want of credit since the last probe
     std::uint64_t pause_until = 0; ///< milliseconds
     std::uint64_t first_try = 0;
@@ -116,6 +118,8 @@ struct Inbound {
     bool asked_domain = false;  ///< `life` asks the claimant's domain, not its endpoint
     bool asked = false;         ///< the sender was asked to give the ring back
     bool report_due = false;    ///< a report found no room in the queue of the TNI
+    bool fence_due = false;     ///< `fence` is answered when no message waits for a receive
+    Ack fence{};
     std::uint8_t index = 0;     ///< of the sending endpoint,
     std::uint8_t identity = 0;  ///< and of the address it is known by
     std::uint16_t serial = 0;

@@ -278,7 +278,10 @@ void Messenger::greet(Channel& ch) noexcept
     ch.ring = ch.area + ch.geometry.ring(ch.ring_number);
     ch.slots = ch.geometry.ring_slots;
     ch.consumed = seq_base(ch.peer.nonce);
+    const bool matched = ch.settled[1] == ch.next_seq;
     ch.next_seq = ch.consumed + 1;
+    ch.settled[0] = ch.next_seq + 1; // behind the HELLO; before it there was a BYE, and that was the last taken
+    ch.settled[1] = ch.settled[0] - !matched;
     area_.consumed(ch.number).store(0, std::memory_order_relaxed);
     // Put before the HELLO leaves: the peer answers with the same serial.
     area_.status(ch.number).store(0, std::memory_order_release);

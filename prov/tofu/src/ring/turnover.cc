@@ -85,6 +85,8 @@ bool Messenger::say_bye(Channel& ch) noexcept
         (void)post_failed(ch, post);
         return false;
     }
+    for (std::uint32_t& settled : ch.settled)
+        settled += settled == ch.next_seq;
     ch.next_seq++;
     ch.leave = false;
     ch.state = ChannelState::leaving;
@@ -141,6 +143,7 @@ bool Messenger::reusable(const Channel& ch) noexcept
         ch.ring = ch.area = 0;
         ch.probe = 0;
         ch.starved = 0;
+        ch.settled[0] = ch.settled[1] = ch.next_seq;
         return &ch;
     }
     // Those unused since the hand last passed go first; all of them would be used in a while, so the first will do.

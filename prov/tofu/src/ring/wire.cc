@@ -74,6 +74,8 @@ bool decode(const std::byte* slot, Packet& p) noexcept
         return p.body != nullptr && (flags & flag_data);
     case Type::bye:
         return flags == 0 && p.control.length <= bye_for_now;
+    case Type::fence:
+        return (flags & ~flag_match) == flag_ack && p.control.length == 0;
     case Type::none:
         return false;
     }

@@ -148,7 +148,8 @@ enum class Type : std::uint8_t {
     long_eager = 3,///< the payload stands in the slots behind
     rts = 4,       ///< rendezvous: the receiver fetches the payload
     write_data = 5,///< remote CQ data of an RMA write: no receive is consumed
-    bye = 6        ///< last packet: the ring is free again
+    bye = 6,       ///< last packet: the ring is free again
+    fence = 7      ///< FIN when everything before it has been taken; with flag_match, when it has been matched
 };
 
 /// Control::length of a BYE: is ReturnStatus::closed waited for?

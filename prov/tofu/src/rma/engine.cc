@@ -230,7 +230,7 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
         if (waiting_.holds(line_of(*peer)))
             return -FI_EAGAIN;
     }
-    if ((call.flags & FI_FENCE) && !endpoint_.fence_passed(call.to)) [[unlikely]]
+    if ((call.flags & FI_FENCE) && !endpoint_.fence_passed(call.to, call.flags)) [[unlikely]]
         return -FI_EAGAIN;
     RmaOp* op = ops_.alloc();
     if (op == nullptr) [[unlikely]] {
