@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: processes without descriptors, or whose program has closed ours: an answer, and nobody taken for dead.
+// Role: processes without descriptors or addresses, or whose program has closed our files: an answer, and nobody taken
+// for dead.
 // Called by: make check. Calls: the public interface, files, limits.
 #include "sim_harness.h"
 
@@ -58,12 +59,20 @@ rlim_t lowest_free()
     return static_cast<rlim_t>(fd);
 }
 
-void limit_descriptors(rlim_t limit)
+// Returns what it was.
+rlim_t limit_to(decltype(RLIMIT_AS) resource, rlim_t limit)
 {
     rlimit now{};
-    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &now), 0);
+    EXPECT_EQ(::getrlimit(resource, &now), 0);
+    const rlim_t before = now.rlim_cur;
     now.rlim_cur = limit;
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &now), 0);
+    EXPECT_EQ(::setrlimit(resource, &now), 0);
+    return before;
+}
+
+void limit_descriptors(rlim_t limit)
+{
+    (void)limit_to(RLIMIT_NOFILE, limit);
 }
 
 std::string job_directory()
@@ -136,26 +145,24 @@ TEST(SimLimits, AProcessWithoutDescriptorsReachesPeersThatItDoesNotKnowYet)
     });
 }
 
-// What a child with `limit` descriptors answers; its lines are counted.
+// What a child answers that joins with a limit, and then without; its lines are counted.
 struct Attempt {
     int first = 0;
     int second = 0;
     long lines = 0;
 };
 
-Attempt attempt_to_join(const Rank& rank, rlim_t limit)
+Attempt attempt_to_join(const Rank& rank, decltype(RLIMIT_AS) resource, rlim_t limit)
 {
     const int errors = ::memfd_create("errors", MFD_CLOEXEC);
     const pid_t pid = ::fork();
     if (pid == 0) {
         (void)::dup2(errors, STDERR_FILENO);
-        rlimit all{};
-        (void)::getrlimit(RLIMIT_NOFILE, &all);
-        limit_descriptors(limit);
+        const rlim_t all = limit_to(resource, limit);
         Node me;
         int rc = utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &me.vcq);
         rank.set(200, static_cast<uint64_t>(static_cast<int64_t>(rc)));
-        limit_descriptors(all.rlim_cur);
+        (void)limit_to(resource, all);
         rc = rc != UTOFU_SUCCESS ? utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &me.vcq) : rc;
         rc = rc == UTOFU_SUCCESS && rank.size > 1 ? me.put(rank, 0) : rc;
         rank.set(201, static_cast<uint64_t>(static_cast<int64_t>(rc)));
@@ -191,7 +198,7 @@ TEST(SimLimits, JoiningWithAnyNumberOfDescriptorsIsAnErrorWithOneLineOrSucceeds)
             unsigned refused = 0;
             unsigned more = 0;
             for (; more < 32; more++) {
-                const Attempt attempt = attempt_to_join(rank, none + more);
+                const Attempt attempt = attempt_to_join(rank, RLIMIT_NOFILE, none + more);
                 EXPECT_EQ(attempt.second, UTOFU_SUCCESS) << more;
                 if (attempt.first == UTOFU_SUCCESS) {
                     EXPECT_EQ(attempt.lines, 0) << more;
@@ -213,6 +220,46 @@ TEST(SimLimits, JoiningWithAnyNumberOfDescriptorsIsAnErrorWithOneLineOrSucceeds)
         }
         EXPECT_FALSE(job_is_left());
     }
+}
+
+uint64_t memory_of_process(const std::string& what);
+
+TEST(SimLimits, JoiningWithTooFewAddressesIsAnErrorWithOneLine)
+{
+    expect_processes(1, [](const Rank& rank) {
+        constexpr rlim_t mib = 1 << 20;
+        const rlim_t used = memory_of_process("VmSize") << 10;
+        unsigned refused = 0;
+        for (const rlim_t more : {8 * mib, 100 * mib, 1024 * mib, 5000 * mib, 5600 * mib, 6000 * mib, 20000 * mib}) {
+            const Attempt attempt = attempt_to_join(rank, RLIMIT_AS, used + more);
+            EXPECT_EQ(attempt.second, UTOFU_SUCCESS) << more / mib;
+            if (attempt.first != UTOFU_SUCCESS) {
+                EXPECT_EQ(attempt.first, UTOFU_ERR_OUT_OF_MEMORY) << more / mib;
+                refused++;
+            }
+            EXPECT_EQ(attempt.lines, attempt.first == UTOFU_SUCCESS ? 0 : 1) << more / mib;
+        }
+        EXPECT_GE(refused, 4u);
+        EXPECT_LT(refused, 7u);
+    });
+}
+
+// 12 nodes with 2 processes each.
+TEST(SimLimits, AProcessBeyondTheLastPlaceIsRefusedWithOneLine)
+{
+    ::setenv("TOFU_SIM_SHAPE", "1x1x1", 1);
+    ::setenv("TOFU_SIM_PPN", "2", 1);
+    expect_processes(1, [](const Rank& rank) {
+        for (const unsigned place : {0u, 23u, 24u, 25u, 4096u, 4'000'000u}) {
+            ::setenv("TOFU_SIM_RANK", std::to_string(place).c_str(), 1);
+            const Attempt attempt = attempt_to_join(rank, RLIMIT_AS, RLIM_INFINITY);
+            EXPECT_EQ(attempt.first, place < 24 ? UTOFU_SUCCESS : UTOFU_ERR_OUT_OF_RESOURCE) << place;
+            EXPECT_EQ(attempt.lines, place < 24 ? 0 : 2) << place; // one for each attempt
+        }
+    });
+    ::unsetenv("TOFU_SIM_RANK");
+    ::unsetenv("TOFU_SIM_PPN");
+    ::unsetenv("TOFU_SIM_SHAPE");
 }
 
 // A program may close whatever it did not open, and open files of its own at the same numbers.
