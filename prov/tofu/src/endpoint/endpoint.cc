@@ -448,6 +448,12 @@ void Endpoint::drop_engines() noexcept
     atomic_.reset();
     messages_.reset();
     event_credits_.reset();
+}
+
+/// What an endpoint has before it is enabled; behind drop_engines().
+void Endpoint::drop_memory() noexcept
+{
+    std::lock_guard guard(*lock_);
     remote_keys_.reset();
     local_memory_.reset();
 }
@@ -466,10 +472,12 @@ int Endpoint::close() noexcept
     if (!quiet) // nothing of ours may be given back while a communication may reach it
         own_vcq_.close();
     const bool stays = !quiet && shared != nullptr;
-    if (!stays)
+    if (!stays) {
         drop_engines();
-    else if (rma_)
+        drop_memory();
+    } else if (rma_) {
         rma_->mute();
+    }
     own_vcq_.close();
     unbind();
     if (numbered_)
@@ -489,6 +497,7 @@ void Endpoint::bury() noexcept
 {
     Domain* const domain = domain_;
     drop_engines();
+    drop_memory();
     delete this;
     domain->release();
 }

@@ -184,6 +184,7 @@ class Endpoint final : public EndpointFace {
     void let_all_leave() noexcept;
     [[nodiscard]] bool stop() noexcept;
     void drop_engines() noexcept;
+    void drop_memory() noexcept;
     int check_bound() const noexcept;
     template <class Visit>
     void visit_progress_sets(Visit&& visit) noexcept;
