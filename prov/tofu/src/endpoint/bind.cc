@@ -121,9 +121,12 @@ int Endpoint::bind_shared(SharedTransmit& shared) noexcept
         return -FI_EDOMAIN;
     if (!wants_shared_tx_ || shared_tx_ != nullptr)
         return -FI_EINVAL;
-    if (int ret = use_vcq(shared.vcq()); ret != 0)
+    if (int ret = shared.join(*this); ret != 0)
         return ret;
-    shared.join(*this);
+    if (int ret = use_vcq(shared.vcq()); ret != 0) {
+        shared.leave(*this);
+        return ret;
+    }
     shared_tx_ = &shared;
     return 0;
 }
@@ -160,10 +163,17 @@ void Endpoint::visit_progress_sets(Visit&& visit) noexcept
             visit((*c)->progress());
 }
 
-void Endpoint::list() noexcept
+int Endpoint::list() noexcept
 {
-    visit_progress_sets([this](ProgressSet& set) { set.add(*this); });
+    int error = 0;
     listed_ = true;
+    visit_progress_sets([&](ProgressSet& set) {
+        if (error == 0)
+            error = set.add(*this);
+    });
+    if (error != 0)
+        unlist();
+    return error;
 }
 
 void Endpoint::unlist() noexcept

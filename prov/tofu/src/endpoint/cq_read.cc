@@ -36,7 +36,7 @@ namespace tofu {
     if (++looks_ % full_round == 0) [[unlikely]]
         (void)look_everywhere();
     else if (endpoints_.size() == 1) [[likely]]
-        endpoints_.front()->look(queue);
+        endpoints_[0]->look(queue);
     else
         look_in_turn(queue);
     lock_.unlock();

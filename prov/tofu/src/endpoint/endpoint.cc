@@ -153,8 +153,11 @@ int Endpoint::use_vcq(vcq::Vcq& vcq) noexcept
     remote_keys_.reset(new (std::nothrow) RemoteKeys(vcq, domain_->model().provider_keys));
     if (local_memory_ == nullptr || remote_keys_ == nullptr)
         return -FI_ENOMEM;
+    if (int ret = domain_->regions().attach(*local_memory_, *lock_); ret != 0) {
+        local_memory_.reset();
+        return ret;
+    }
     vcq_ = &vcq;
-    domain_->regions().attach(*local_memory_, *lock_);
     return 0;
 }
 
@@ -241,8 +244,11 @@ int Endpoint::enable() noexcept
                      (remote_keys_ && remote_keys_->by_directory())))
         ret = domain_->go_on_alone();
     if (ret == 0)
+        ret = list(); // to be passed over until it is enabled
+    if (ret == 0)
         ret = announce();
     if (ret != 0) {
+        unlist();
         if (messages_) {
             std::lock_guard guard(*lock_);
             messages_->leave();
@@ -258,7 +264,6 @@ int Endpoint::enable() noexcept
         std::lock_guard guard(*lock_);
         enabled_ = true;
     }
-    list();
     return 0;
 }
 

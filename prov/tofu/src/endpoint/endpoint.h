@@ -188,7 +188,7 @@ class Endpoint final : public EndpointFace {
     int check_bound() const noexcept;
     template <class Visit>
     void visit_progress_sets(Visit&& visit) noexcept;
-    void list() noexcept;
+    [[nodiscard]] int list() noexcept;
     void unlist() noexcept;
     void choose_operations() noexcept;
     static void on_orphan(void* owner, int code, bool armw, utofu_vcq_id_t peer) noexcept;

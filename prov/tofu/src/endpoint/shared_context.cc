@@ -128,16 +128,16 @@ int SharedTransmit::open(fid_domain* domain, fi_tx_attr* attr, fid_stx** stx, vo
     return 0;
 }
 
-void SharedTransmit::join(Endpoint& endpoint)
+int SharedTransmit::join(Endpoint& endpoint) noexcept
 {
     std::lock_guard guard(domain_->shared_lock());
-    endpoints_.push_back(&endpoint);
+    return endpoints_.push(&endpoint) ? 0 : -FI_ENOMEM;
 }
 
 void SharedTransmit::leave(Endpoint& endpoint) noexcept
 {
     std::lock_guard guard(domain_->shared_lock());
-    std::erase(endpoints_, &endpoint);
+    endpoints_.erase(&endpoint);
 }
 
 void SharedTransmit::keep(Endpoint& endpoint) noexcept
@@ -190,8 +190,10 @@ int SharedReceive::open(fid_domain* domain, fi_rx_attr* attr, fid_ep** ep, void*
     static const fi_ops_tagged tagged_half = halved(tagged_ops, false);
     Domain& owner = Domain::of(domain);
     auto* made = new (std::nothrow) SharedReceive(owner, granted);
-    if (made == nullptr)
+    if (made == nullptr || !made->queue_.valid()) {
+        delete made;
         return -FI_ENOMEM;
+    }
     made->fid.fclass = FI_CLASS_SRX_CTX;
     made->fid.context = context;
     made->fid.ops = &receive_fid_ops;

@@ -9,13 +9,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 
 #include "endpoint/endpoint.h"
 #include "match/receive_queue.h"
+#include "provider/array.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -33,7 +33,7 @@ class SharedTransmit final : public fid_stx {
     /// Posts and polls under the shared lock.
     [[nodiscard]] vcq::Vcq& vcq() noexcept { return vcq_; }
     /// By endpoints, as they are bound and closed. Takes the shared lock.
-    void join(Endpoint& endpoint);
+    [[nodiscard]] int join(Endpoint& endpoint) noexcept;
     void leave(Endpoint& endpoint) noexcept;
     /// Takes over a closed endpoint some of whose notices never came: it goes when the VCQ does. Takes the shared lock.
     void keep(Endpoint& endpoint) noexcept;
@@ -45,7 +45,7 @@ class SharedTransmit final : public fid_stx {
 
     Domain* domain_ = nullptr;
     vcq::Vcq vcq_;
-    std::vector<Endpoint*> endpoints_; ///< under the shared lock
+    Array<Endpoint*> endpoints_; ///< under the shared lock
     Endpoint* kept_ = nullptr;         ///< likewise
 };
 

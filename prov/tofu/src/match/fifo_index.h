@@ -39,7 +39,9 @@ struct FifoLinks {
 template <class T, FifoLinks<T> T::*Links, MatchKey (*Key)(const T&) noexcept>
 class FifoIndex {
   public:
-    FifoIndex() : buckets_(new T*[std::size_t{1} << initial_bits]()) {}
+    FifoIndex() noexcept : buckets_(new (std::nothrow) T*[std::size_t{1} << initial_bits]()) {}
+    /// False: there was no memory, it can't be used.
+    [[nodiscard]] bool valid() const noexcept { return buckets_ != nullptr; }
 
     void push(T& item) noexcept
     {

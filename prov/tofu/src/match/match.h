@@ -52,6 +52,9 @@ struct Arrived {
 
 class Matcher {
   public:
+    /// False: there was no memory, it can't be used.
+    [[nodiscard]] bool valid() const noexcept { return posted_.valid() && by_both_.valid() && by_tag_.valid(); }
+
     // --- inline: what each message that is waited for does
     [[gnu::always_inline]] void post(Posted& receive) noexcept
     {

@@ -44,21 +44,23 @@ bool lives_on(const RecvRequest& r, const Message& m) noexcept
 }
 } // namespace
 
-ReceiveQueue::ReceiveQueue(bool directed, const std::size_t& min_multi_recv)
+ReceiveQueue::ReceiveQueue(bool directed, const std::size_t& min_multi_recv) noexcept
     : directed_(directed), min_multi_recv_(min_multi_recv), kept_limit_(param_size("unexpected_bytes", SIZE_MAX))
 {
 }
 
-void ReceiveQueue::join(Messenger& messenger)
+int ReceiveQueue::join(Messenger& messenger) noexcept
 {
-    members_.push_back(&messenger);
-    av_ = &members_.front()->ep_.av();
+    if (!members_.push(&messenger))
+        return -FI_ENOMEM;
+    av_ = &members_[0]->ep_.av();
+    return 0;
 }
 
 void ReceiveQueue::leave(Messenger& messenger) noexcept
 {
-    std::erase(members_, &messenger);
-    av_ = !members_.empty() ? &members_.front()->ep_.av() : nullptr;
+    members_.erase(&messenger);
+    av_ = !members_.empty() ? &members_[0]->ep_.av() : nullptr;
     last_source_ = FI_ADDR_UNSPEC;
     for (Matcher* m : {&tagged_, &plain_})
         for (Arrived* a = m->first(); a != nullptr;) {
@@ -229,7 +231,7 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
         a = matcher(call.tagged).find(key, call.tag, call.ignore);
     }
     if (a == nullptr) {
-        CompletionQueue* cq = !members_.empty() ? members_.front()->ep_.rx().cq : nullptr;
+        CompletionQueue* cq = !members_.empty() ? members_[0]->ep_.rx().cq : nullptr;
         if (cq != nullptr)
             cq->write_error({.context = call.context,
                              .flags = FI_RECV | (call.tagged ? FI_TAGGED : FI_MSG),
@@ -316,7 +318,7 @@ ssize_t ReceiveQueue::cancel(void* context) noexcept
     auto& r = *static_cast<RecvRequest*>(p);
     withdraw(r);
     if (!members_.empty()) {
-        Endpoint& ep = members_.front()->ep_;
+        Endpoint& ep = members_[0]->ep_;
         if (CompletionQueue* cq = ep.rx().cq)
             cq->write_error({.context = context,
                              .flags = FI_RECV | (r.tagged ? FI_TAGGED : FI_MSG),

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
@@ -17,6 +16,7 @@
 #include "match/match.h"
 #include "match/sized_pool.h"
 #include "object/av.h"
+#include "provider/array.h"
 #include "ring/channel.h"
 
 namespace tofu::proto {
@@ -42,7 +42,9 @@ class ReceiveQueue {
   public:
     /// A multi-receive with less than `min_multi_recv` left is over, FI_OPT_MIN_MULTI_RECV of the object that owns the
     /// queue. Memory alone bounds how many receives are posted.
-    ReceiveQueue(bool directed, const std::size_t& min_multi_recv);
+    ReceiveQueue(bool directed, const std::size_t& min_multi_recv) noexcept;
+    /// False: there was no memory, it can't be used.
+    [[nodiscard]] bool valid() const noexcept { return tagged_.valid() && plain_.valid(); }
     ReceiveQueue(const ReceiveQueue&) = delete;
     ReceiveQueue& operator=(const ReceiveQueue&) = delete;
 
@@ -76,7 +78,7 @@ class ReceiveQueue {
     // --- messengers
     /// Their endpoints' queue and counter hear of what belongs to no message: cancelled receives, answers to FI_PEEK.
     /// The first that joined answers.
-    void join(Messenger& messenger);
+    [[nodiscard]] int join(Messenger& messenger) noexcept;
     /// What came through it and was not received yet is dropped.
     void leave(Messenger& messenger) noexcept;
     /// The receive that takes a message; it stays posted until withdrawn.
@@ -156,7 +158,7 @@ class ReceiveQueue {
     std::size_t kept_limit_; ///< bytes of unexpected messages
     std::size_t kept_bytes_ = 0;
     Claim* claims_ = nullptr;
-    std::vector<Messenger*> members_;
+    Array<Messenger*> members_;
 };
 
 } // namespace tofu::proto

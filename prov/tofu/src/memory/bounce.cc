@@ -19,12 +19,12 @@ bool BouncePool::make(unsigned kind) noexcept
     if (slab.memory)
         return false; // made already: all in use
     OwnMemory memory(blocks_of[kind] * size_of[kind]);
-    if (!memory || vcq_.reg(memory.get(), memory.size(), false, slab.stadd) != 0)
+    if (!memory || !slab.free.reserve(blocks_of[kind]) ||
+        vcq_.reg(memory.get(), memory.size(), false, slab.stadd) != 0)
         return false;
     slab.memory = std::move(memory);
-    slab.free.reserve(blocks_of[kind]);
     for (unsigned i = blocks_of[kind]; i-- > 0;)
-        slab.free.push_back(i);
+        slab.free.push_reserved(i);
     return true;
 }
 
@@ -51,7 +51,7 @@ void BouncePool::release(const Bounce& block) noexcept
         std::byte* const data = slab.memory.get();
         if (data == nullptr || block.data < data || block.data >= data + blocks_of[kind] * size_of[kind])
             continue;
-        slab.free.push_back(static_cast<std::uint32_t>((block.data - data) /
+        slab.free.push_reserved(static_cast<std::uint32_t>((block.data - data) /
                                                        static_cast<std::ptrdiff_t>(size_of[kind])));
         return;
     }

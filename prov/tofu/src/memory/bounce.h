@@ -6,9 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "memory/pages.h"
+#include "provider/array.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -39,7 +39,7 @@ class BouncePool {
     struct Slab {
         OwnMemory memory;
         utofu_stadd_t stadd = 0;
-        std::vector<std::uint32_t> free;
+        Array<std::uint32_t> free;
     };
     static constexpr std::size_t size_of[2] = {small_size, large_size};
     [[nodiscard]] bool make(unsigned kind) noexcept;

@@ -40,6 +40,8 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
     }
     if (cache_ != nullptr && acquire_cached(address, length, read_only, ref) == 0)
         return 0;
+    if (first_free_ == 0 && !transient_.reserve(transient_.size() + 2))
+        return -FI_ENOMEM;
     utofu_stadd_t stadd = 0;
     int ret = vcq_.reg(address, length, read_only, stadd);
     if (ret == -FI_ENOSPC && cache_ != nullptr && cache_->trim())
@@ -51,9 +53,9 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
         first_free_ = transient_[slot].next_free;
     } else {
         if (transient_.empty())
-            transient_.push_back({});
+            transient_.push_reserved({});
         slot = static_cast<std::uint32_t>(transient_.size());
-        transient_.push_back({});
+        transient_.push_reserved({});
     }
     transient_[slot] = {stadd, in_use};
     ref = {stadd, slot};
@@ -83,14 +85,14 @@ int LocalMemory::acquire_region(const MemoryRegion& region, const void* address,
             return 0;
         }
     }
-    if (kept_.size() >= max_kept)
+    if (kept_.size() >= max_kept || !kept_.reserve(kept_.size() + 1))
         return -FI_ENOSPC;
     utofu_stadd_t stadd = 0;
     if (int ret = vcq_.reg(reinterpret_cast<const void*>(region.base()), region.length(),
                            read_only, stadd);
         ret != 0)
         return ret;
-    kept_.push_back({region.serial(), region.base(), stadd, read_only});
+    kept_.push_reserved({region.serial(), region.base(), stadd, read_only});
     ref = {stadd + offset, 0};
     return 0;
 }

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
+#include "provider/array.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -62,8 +62,8 @@ class LocalMemory {
     vcq::Vcq& vcq_;
     std::unique_ptr<RegistrationCache> cache_;
     bool cache_asked_for_ = false;
-    std::vector<Kept> kept_;
-    std::vector<Transient> transient_; ///< [0] unused
+    Array<Kept> kept_;
+    Array<Transient> transient_; ///< [0] unused
     std::uint32_t first_free_ = 0;
 };
 

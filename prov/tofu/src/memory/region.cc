@@ -112,8 +112,10 @@ int RegionTable::reg(const fi_mr_attr& attr, std::uint64_t flags, fid_mr** mr) n
 /// Gives the region its STADD and its key.
 int RegionTable::reach(MemoryRegion& region) noexcept
 {
-    if (!domain_.model().provider_keys && by_key_.contains(region.key))
+    if (!domain_.model().provider_keys && by_key_->contains(region.key))
         return -FI_ENOKEY;
+    if (!by_key_.ready() || !by_place_.ready())
+        return -FI_ENOMEM;
     region.stadd_ = nowhere;
     // A region without bytes has no address; RMA of no bytes asks for no key.
     if ((region.access_ & remote_rights) && region.length_ != 0) {
@@ -127,9 +129,9 @@ int RegionTable::reach(MemoryRegion& region) noexcept
         return ret;
     }
     if (!domain_.model().provider_keys)
-        by_key_.emplace(region.key, &region);
+        by_key_->emplace(region.key, &region);
     if (region.reachable_) {
-        by_place_.emplace(Place{region.home_, region.stadd_}, &region);
+        by_place_->emplace(Place{region.home_, region.stadd_}, &region);
         longest_ = std::max(longest_, region.length_);
     }
     return 0;
@@ -164,8 +166,8 @@ bool RegionTable::shares_tag(const MemoryRegion& region) const noexcept
         return entry.first.first == region.home_ &&
                entry.first.second - entry.second->base_ == region.stadd_ - region.base_;
     };
-    const auto next = by_place_.lower_bound(Place{region.home_, region.stadd_});
-    return (next != by_place_.end() && same(*next)) || (next != by_place_.begin() && same(*std::prev(next)));
+    const auto next = by_place_->lower_bound(Place{region.home_, region.stadd_});
+    return (next != by_place_->end() && same(*next)) || (next != by_place_->begin() && same(*std::prev(next)));
 }
 
 /// A key of the user's choice goes into the directory, and one of ours where the bias alone does not say it: the VCQ is
@@ -190,13 +192,13 @@ void RegionTable::part(const MemoryRegion& region) noexcept
     if (region.published_)
         withdraw(region);
     if (!domain_.model().provider_keys)
-        by_key_.erase(region.key);
+        by_key_->erase(region.key);
     if (!region.reachable_)
         return;
-    auto [first, last] = by_place_.equal_range(Place{region.home_, region.stadd_});
+    auto [first, last] = by_place_->equal_range(Place{region.home_, region.stadd_});
     for (; first != last; ++first)
         if (first->second == &region) {
-            by_place_.erase(first);
+            by_place_->erase(first);
             break;
         }
     annexes_.dereg(region.home_, region.stadd_ - (region.base_ & word_mask));
@@ -273,7 +275,7 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
     const utofu_stadd_t last = word ? notice.stadd + 3 : first;
     // Regions may lie within each other: that which begins last of those that reach so far.
     const MemoryRegion* hit = nullptr;
-    for (auto it = by_place_.upper_bound(Place{home, last}); it != by_place_.begin() && hit == nullptr;) {
+    for (auto it = by_place_->upper_bound(Place{home, last}); it != by_place_->begin() && hit == nullptr;) {
         const MemoryRegion& before = *(--it)->second;
         const bool inside = first < before.stadd_ || first - before.stadd_ < before.length_;
         if (before.home_ != home || (!inside && first - before.stadd_ >= longest_))
@@ -299,16 +301,16 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
     domain_.rma_event(reads);
 }
 
-void RegionTable::attach(LocalMemory& memory, Lock& lock)
+int RegionTable::attach(LocalMemory& memory, Lock& lock) noexcept
 {
     std::lock_guard guard(users_lock_);
-    users_.push_back({&memory, &lock});
+    return users_.push({&memory, &lock}) ? 0 : -FI_ENOMEM;
 }
 
 void RegionTable::detach(LocalMemory& memory) noexcept
 {
     std::lock_guard guard(users_lock_);
-    std::erase_if(users_, [&](const User& user) { return user.memory == &memory; });
+    users_.erase({&memory, nullptr});
 }
 
 RegionTable& RegionTable::of(const MemoryRegion& region) noexcept

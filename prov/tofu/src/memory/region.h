@@ -13,9 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include <rdma/fi_domain.h>
 
@@ -24,7 +22,9 @@
 #include "memory/local_memory.h"
 #include "memory/mr.h"
 #include "memory/pages.h"
+#include "provider/array.h"
 #include "provider/lock.h"
+#include "provider/spare_node.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -59,7 +59,8 @@ class RegionTable {
     [[nodiscard]] std::atomic_ref<std::uint64_t> claims() const noexcept;
 
     /// Every LocalMemory of the domain whose registrations end with a region's (fi_close of a region).
-    void attach(LocalMemory& memory, Lock& lock);
+    /// 0 or -FI_ENOMEM.
+    [[nodiscard]] int attach(LocalMemory& memory, Lock& lock) noexcept;
     void detach(LocalMemory& memory) noexcept;
 
     static RegionTable& of(const MemoryRegion& region) noexcept;
@@ -79,6 +80,8 @@ class RegionTable {
     struct User {
         LocalMemory* memory;
         Lock* lock;
+
+        friend bool operator==(const User& a, const User& b) noexcept { return a.memory == b.memory; }
     };
     [[nodiscard]] int reach(MemoryRegion& region) noexcept;
     [[nodiscard]] int register_alone(MemoryRegion& region) noexcept;
@@ -106,11 +109,11 @@ class RegionTable {
 
     Domain& domain_;
     Annexes annexes_;
-    std::vector<Table> tables_; ///< [0] the first; back() the second; between them those replaced
-    std::unordered_map<std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
-    std::multimap<Place, MemoryRegion*> by_place_;            ///< those that peers may reach
+    Array<Table> tables_; ///< [0] the first; back() the second; between them those replaced
+    SpareNodeMap<std::map, std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
+    SpareNodeMap<std::multimap, Place, MemoryRegion*> by_place_;  ///< those that peers may reach
     std::size_t longest_ = 0; ///< bytes of a region, ever: none that begins further before an address reaches it
-    std::vector<User> users_;
+    Array<User> users_;
     Lock users_lock_;
     std::uint64_t next_serial_ = 1;
     std::uint64_t next_listed_ = directory::listed_bit; ///< keys of the provider's choice that are no bias

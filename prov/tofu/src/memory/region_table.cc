@@ -46,7 +46,8 @@ int RegionTable::open() noexcept
     Table first;
     if (int ret = make_table(directory::first_log2, first); ret != 0)
         return ret;
-    tables_.push_back(std::move(first));
+    if (!tables_.push(std::move(first)))
+        return -FI_ENOMEM;
     point_to({});
     contacts()->nonce = domain_.nonce(); // before any peer can see it
     event_pool().store(event_pool::word(domain_.nonce(), event_pool::capacity()), std::memory_order_relaxed);
@@ -148,7 +149,7 @@ void RegionTable::store(Entry& to, const Entry& value) noexcept
 void RegionTable::point_to(const Table& second) noexcept
 {
     const std::uint32_t check = directory::check_of(second.stadd, second.log2, domain_.nonce());
-    const Table& first = tables_.front();
+    const Table& first = tables_[0];
     for (std::size_t i = 0; i < std::size_t{1} << first.log2; i++) {
         Bucket& bucket = first.buckets[i];
         put_word(bucket.next_stadd, second.stadd);
@@ -173,6 +174,8 @@ bool RegionTable::refill(const Table& from, const Table& to) noexcept
 
 int RegionTable::grow() noexcept
 {
+    if (!tables_.reserve(tables_.size() + 1))
+        return -FI_ENOMEM;
     unsigned log2 = tables_.size() > 1 ? tables_.back().log2 + 1 : directory::first_log2 + 1;
     for (; log2 <= directory::max_log2; log2++) {
         Table table;
@@ -185,7 +188,7 @@ int RegionTable::grow() noexcept
                                                    table.stadd);
             ret != 0)
             return ret;
-        tables_.push_back(std::move(table));
+        tables_.push_reserved(std::move(table));
         point_to(tables_.back());
         return 0;
     }
@@ -206,7 +209,7 @@ int RegionTable::publish(MemoryRegion& region) noexcept
     value.home = static_cast<std::uint16_t>(region.home_);
     value.generation = ++generation_;
     value.check = directory::check_of(value, domain_.nonce());
-    Entry* place = room(tables_.front(), region.key);
+    Entry* place = room(tables_[0], region.key);
     while (place == nullptr) {
         if (tables_.size() > 1)
             place = room(tables_.back(), region.key);
@@ -222,7 +225,7 @@ int RegionTable::publish(MemoryRegion& region) noexcept
 
 void RegionTable::withdraw(const MemoryRegion& region) noexcept
 {
-    Entry* entry = seek(tables_.front(), region.key);
+    Entry* entry = seek(tables_[0], region.key);
     if (entry == nullptr && tables_.size() > 1)
         entry = seek(tables_.back(), region.key);
     if (entry != nullptr)

@@ -45,7 +45,7 @@ bool Messenger::can_wait(const SendCall& call) const noexcept
     ch->outstanding++; // it is not given to another peer meanwhile
     if (ch->backlog == nullptr) {
         ch->backlog = made;
-        congested_.push_back(ch);
+        congested_.push_reserved(ch);
     } else {
         ch->backlog_end->next = made;
     }

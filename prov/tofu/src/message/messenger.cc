@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <mutex>
+#include <new>
 
 #include <rdma/fi_errno.h>
 
@@ -49,11 +50,10 @@ Messenger::Messenger(Endpoint& endpoint) noexcept
       wants_source_((endpoint.caps() & FI_SOURCE) != 0), channel_of_(endpoint.av().context_bits()),
       sends_(at_most(endpoint.tx_attr().size, fin_count)),
       backlog_(at_most(endpoint.tx_attr().size, limits::tx_size)), first_seq_(serial(endpoint.domain().nonce())),
-      own_queue_(endpoint.shared_receives() != nullptr
-                     ? nullptr
-                     : std::make_unique<ReceiveQueue>(
-                           (endpoint.caps() & FI_DIRECTED_RECV) != 0, endpoint.min_multi_recv())),
-      queue_(own_queue_ != nullptr ? *own_queue_ : *endpoint.shared_receives()), fetches_(4096)
+      queue_(endpoint.shared_receives() != nullptr
+                 ? *endpoint.shared_receives()
+                 : own_queue_.emplace((endpoint.caps() & FI_DIRECTED_RECV) != 0, endpoint.min_multi_recv())),
+      fetches_(4096)
 {
 }
 
@@ -69,7 +69,7 @@ Messenger::~Messenger()
     for (SendRequest* r : waiting_fin_)
         for (unsigned i = 0; i < r->ref_count; i++)
             ep_.local_memory().release(r->refs[i]);
-    if (own_queue_ != nullptr)
+    if (own_queue_)
         queue_.leave(*this);
 }
 
@@ -95,13 +95,16 @@ int Messenger::open() noexcept
                             static_cast<std::uint32_t>(param_size("ring_slots", 64))};
     if (!geometry.valid())
         return -FI_EINVAL;
-    inbound_.resize(geometry.ring_count);
+    inbound_.reset(new (std::nothrow) std::unique_ptr<Inbound>[geometry.ring_count]);
+    if (inbound_ == nullptr || !queue_.valid())
+        return -FI_ENOMEM;
     now_ = milliseconds();
     if (int ret = area_.open(ep_.domain(), ep_.index(), geometry); ret != 0)
         return ret;
     {
         std::lock_guard guard(ep_.lock());
-        queue_.join(*this);
+        if (int ret = queue_.join(*this); ret != 0)
+            return ret;
     }
     open_ = true;
     return 0;
@@ -126,7 +129,7 @@ void Messenger::leave() noexcept
 
 void Messenger::part_from_queue() noexcept
 {
-    if (own_queue_ != nullptr)
+    if (own_queue_)
         return; // which goes with us
     waiting_fetches_ = nullptr;
     fetches_.each([this](Fetch& f) {
@@ -145,7 +148,7 @@ void Messenger::part_from_queue() noexcept
 
 ssize_t Messenger::cancel(void* context) noexcept
 {
-    return own_queue_ != nullptr ? own_queue_->cancel(context) : -FI_ENOENT;
+    return own_queue_ ? own_queue_->cancel(context) : -FI_ENOENT;
 }
 
 /// Behind what it announces, which is in order with it. Where the TNI has no room for it the peer finds out in one of

@@ -15,13 +15,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <optional>
 
 #include <rdma/fi_domain.h>
 #include <sys/uio.h>
 
 #include "match/receive_queue.h"
 #include "memory/bounce.h"
+#include "provider/array.h"
 #include "provider/limits.h"
 #include "ring/area.h"
 #include "ring/channel.h"
@@ -276,15 +277,15 @@ class Messenger {
     const Peer* last_peer_ = nullptr;
     Channel* last_channel_ = nullptr;
     ChannelTable channel_of_; ///< by address
-    std::vector<Channel*> channels_;
+    Array<Channel*> channels_;
     Pool<Channel> channel_pool_{return_count};
     Pool<SendRequest> sends_;
     // Each keeps its block; a quarter of all blocks is left for headers of peers.
     Pool<Hold> small_holds_{BouncePool::blocks_of[0] / 4 * 3};
     Pool<Hold> large_holds_{BouncePool::blocks_of[1] / 4 * 3};
     Pool<Backlogged> backlog_;
-    std::vector<Channel*> congested_; ///< channels with a backlog
-    std::vector<SendRequest*> waiting_fin_;
+    Array<Channel*> congested_; ///< channels with a backlog; room for all
+    Array<SendRequest*> waiting_fin_; ///< room for all that were made
     std::size_t next_fin_ = 0;   ///< where the next round of polling FIN words starts
     std::uint32_t fins_made_ = 0;
     const std::uint32_t first_seq_; ///< of FIN words: an earlier endpoint's number fits nothing of ours
@@ -293,8 +294,8 @@ class Messenger {
     std::size_t reuse_hand_ = 0;  ///< where a channel to reuse is looked for next
 
     // incoming
-    std::vector<std::unique_ptr<Inbound>> inbound_; ///< by ring
-    std::vector<Poll> polls_;
+    std::unique_ptr<std::unique_ptr<Inbound>[]> inbound_; ///< by ring
+    Array<Poll> polls_;
     std::size_t next_poll_ = 0;
     std::size_t hot_ = 0;
     unsigned gone_ = 0; ///< rings of senders that are no more
@@ -303,7 +304,7 @@ class Messenger {
     bool wished_ = false;        ///< a peer finds no free ring here, and rang
     std::size_t ask_hand_ = 0;   ///< where rings are asked back next
     std::unique_ptr<Inbound> retired_; ///< closed last; still looked at while its last packet is handled
-    std::unique_ptr<ReceiveQueue> own_queue_; ///< null where the receives are those of a shared context
+    std::optional<ReceiveQueue> own_queue_; ///< none where the receives are those of a shared context
     ReceiveQueue& queue_;
     Pool<Fetch> fetches_;
     Fetch* waiting_fetches_ = nullptr;

@@ -43,7 +43,7 @@ void Messenger::progress() noexcept
 void Messenger::poll_rings() noexcept
 {
     if (polls_.size() == 1) [[likely]]
-        (void)drain(polls_.front());
+        (void)drain(polls_[0]);
     else if (!polls_.empty())
         poll_in_turn();
 }

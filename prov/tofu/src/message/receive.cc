@@ -177,8 +177,8 @@ void Messenger::open_ring(unsigned ring) noexcept
     if (home == 0)
         return;
     auto in = std::unique_ptr<Inbound>(new (std::nothrow) Inbound);
-    if (in == nullptr)
-        return;
+    if (in == nullptr || !polls_.reserve(polls_.size() + 1))
+        return; // one of the next rounds tries again
     in->owner = this;
     in->base = area_.ring(ring);
     in->number = ring;
@@ -186,7 +186,7 @@ void Messenger::open_ring(unsigned ring) noexcept
     in->reported = seq_base(ep_.domain().nonce());
     in->next_seq = in->reported + 1;
     in->place = static_cast<std::uint32_t>(polls_.size());
-    polls_.push_back({in->control(in->next_seq, area_.geometry().ring_slots), in->next_seq, ring});
+    polls_.push_reserved({in->control(in->next_seq, area_.geometry().ring_slots), in->next_seq, ring});
     inbound_[ring] = std::move(in);
 }
 

@@ -158,6 +158,10 @@ SendRequest* Messenger::make_request(Channel& ch, const SendCall& call) noexcept
     if (r == nullptr)
         return nullptr;
     if (!r->numbered) {
+        if (!waiting_fin_.reserve(fins_made_ + 1)) {
+            sends_.release(r);
+            return nullptr;
+        }
         r->numbered = true;
         r->fin = fins_made_++;
         r->seq = first_seq_;
@@ -185,7 +189,7 @@ void Messenger::await_fin(SendRequest& r) noexcept
     r.awaits_fin = true;
     r.channel->outstanding++;
     r.place = static_cast<std::uint32_t>(waiting_fin_.size());
-    waiting_fin_.push_back(&r);
+    waiting_fin_.push_reserved(&r);
 }
 
 /// Gives a request back that never came to anything.

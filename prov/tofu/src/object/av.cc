@@ -8,7 +8,6 @@
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <vector>
 
 #include <rdma/fi_errno.h>
 #include <sys/uio.h>
@@ -43,36 +42,44 @@ struct AddressVector::Index {
     std::uint32_t& find(const AddressVector& av, std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
     {
         for (std::size_t at = hash(home, nonce, index);; at++) {
-            std::uint32_t& slot = slots[at & (slots.size() - 1)];
+            std::uint32_t& slot = slots[at & (size - 1)];
             if (slot == free || (slot != gone && same(*av.place(slot - 1), home, nonce, index)))
                 return slot;
         }
     }
-    /// False: the peer has a place already.
-    bool add(const AddressVector& av, std::size_t number)
+    enum class Added { yes, twice, no_memory };
+    /// Twice: the peer has a place already.
+    [[nodiscard]] Added add(const AddressVector& av, std::size_t number) noexcept
     {
-        if ((used + 1) * 4 > slots.size() * 3)
-            grow(av);
+        if ((used + 1) * 4 > size * 3 && !grow(av))
+            return Added::no_memory;
         const Peer& peer = *av.place(number);
         std::uint32_t& slot = find(av, peer.home, peer.nonce, peer.index);
         if (slot != free)
-            return false;
+            return Added::twice;
         slot = static_cast<std::uint32_t>(number + 1);
         used++;
+        return Added::yes;
+    }
+    [[nodiscard]] bool grow(const AddressVector& av) noexcept
+    {
+        static_assert(free == 0);
+        const std::size_t larger = std::max<std::size_t>(64, std::bit_ceil(av.size() * 2));
+        std::unique_ptr<std::uint32_t[]> old(new (std::nothrow) std::uint32_t[larger]());
+        if (old == nullptr)
+            return false;
+        old.swap(slots);
+        const std::size_t before = std::exchange(size, larger);
+        used = 0;
+        for (std::size_t i = 0; i < before; i++)
+            if (old[i] != free && old[i] != gone)
+                (void)add(av, old[i] - 1); // there is room
         return true;
     }
-    void grow(const AddressVector& av)
-    {
-        std::vector<std::uint32_t> old(std::max<std::size_t>(64, std::bit_ceil(av.size() * 2)), free);
-        old.swap(slots);
-        used = 0;
-        for (std::uint32_t slot : old)
-            if (slot != free && slot != gone)
-                add(av, slot - 1);
-    }
 
-    std::vector<std::uint32_t> slots; ///< a power of two
-    std::size_t used = 0;             ///< slots that are not free
+    std::unique_ptr<std::uint32_t[]> slots;
+    std::size_t size = 0; ///< a power of two
+    std::size_t used = 0; ///< slots that are not free
 };
 
 namespace {
@@ -375,7 +382,7 @@ int AddressVector::insert_one(const EndpointAddress& address, fi_addr_t* result,
         // release: find() sees the other members with it
         std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
         if (index_ != nullptr)
-            duplicates_ |= !index_->add(*this, index);
+            note(index);
         error = 0;
     } else {
         error = FI_ENOMEM;
@@ -446,16 +453,37 @@ int AddressVector::copy(fi_addr_t number, void* address, std::size_t* length) co
     return 0;
 }
 
-fi_addr_t AddressVector::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index)
+/// Into the index; without memory there is none until somebody asks again.
+void AddressVector::note(std::size_t number) noexcept
+{
+    switch (index_->add(*this, number)) {
+    case Index::Added::yes: break;
+    case Index::Added::twice: duplicates_ = true; break;
+    case Index::Added::no_memory: index_.reset(); break;
+    }
+}
+
+void AddressVector::make_index() noexcept
+{
+    index_.reset(new (std::nothrow) Index);
+    duplicates_ = false;
+    for (std::size_t i = 0; index_ != nullptr && i < size(); i++)
+        if (find(i) != nullptr)
+            note(i);
+    if (index_ != nullptr && index_->size == 0 && !index_->grow(*this))
+        index_.reset();
+}
+
+fi_addr_t AddressVector::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
 {
     std::lock_guard guard(lock_);
-    if (index_ == nullptr) {
-        index_ = std::make_unique<Index>();
-        index_->grow(*this);
-        duplicates_ = false;
+    if (index_ == nullptr)
+        make_index();
+    if (index_ == nullptr) { // no memory: one after the other
         for (std::size_t i = 0; i < size(); i++)
-            if (find(i) != nullptr)
-                duplicates_ |= !index_->add(*this, i);
+            if (find(i) != nullptr && Index::same(*place(i), home, nonce, index))
+                return i;
+        return FI_ADDR_NOTAVAIL;
     }
     const std::uint32_t slot = index_->find(*this, home, nonce, index);
     return slot != Index::free ? slot - 1 : FI_ADDR_NOTAVAIL;

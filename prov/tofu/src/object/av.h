@@ -55,7 +55,7 @@ class AddressVector final : public fid_av {
     [[nodiscard]] int context_bits() const noexcept { return std::min(rx_bits_, max_context_bits); }
     /// Who sent: the address of endpoint `index` of the domain at `home`, or FI_ADDR_NOTAVAIL. Slow path (a
     /// hash table made at first use): channels keep the answer together with generation().
-    [[nodiscard]] fi_addr_t lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index);
+    [[nodiscard]] fi_addr_t lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept;
     /// Changes with every insertion and removal.
     [[nodiscard]] std::uint32_t generation() const noexcept
     {
@@ -101,6 +101,8 @@ class AddressVector final : public fid_av {
     }
     [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
     [[nodiscard]] static bool text_at(const void* addresses, std::size_t number, char* text) noexcept;
+    void note(std::size_t number) noexcept;
+    void make_index() noexcept;
     [[nodiscard]] int may_insert(std::uint64_t flags) const noexcept;
     [[nodiscard]] int* errors_at(std::uint64_t flags, void* context) const noexcept;
     [[nodiscard]] int insert_one(const EndpointAddress& address, fi_addr_t* result, void* context,

@@ -245,16 +245,17 @@ int Domain::need_thread(Bell* bell) noexcept
         // From here on the thread meets the application's calls.
         if (!locks_are_on_) {
             locks_are_on_ = true;
-            for (Lock* lock : locks_)
-                lock->set_enabled(true);
+            locks_.enable();
         }
         if (int error = thread_.start(*everything_, backend_->functions()); error != 0)
             return error;
     }
-    thread_users_++;
-    if (bell != nullptr)
-        thread_.attend(*bell);
-    return 0;
+    const int error = bell != nullptr ? thread_.attend(*bell) : 0;
+    if (error == 0)
+        thread_users_++;
+    else if (thread_users_ == 0)
+        thread_.stop();
+    return error;
 }
 
 int Domain::go_on_alone() noexcept
@@ -280,13 +281,13 @@ void Domain::adopt(Lock& lock) noexcept
 {
     std::lock_guard guard(thread_mutex_);
     lock.set_enabled(locks_are_on_);
-    locks_.push_back(&lock);
+    locks_.add(lock);
 }
 
 void Domain::drop(Lock& lock) noexcept
 {
     std::lock_guard guard(thread_mutex_);
-    std::erase(locks_, &lock);
+    locks_.remove(lock);
 }
 
 /// Under the home lock. Notices are of RMA events alone: messages leave none (docs/wire-protocol.md, "Receive queues").

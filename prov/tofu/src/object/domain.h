@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include <rdma/fi_domain.h>
 
@@ -137,7 +136,7 @@ class Domain final : public fid_domain {
     bool safe_vcqs_ = true;
     std::mutex thread_mutex_; ///< of the five below, which go in reverse order
     bool locks_are_on_ = true;
-    std::vector<Lock*> locks_;
+    LockList locks_;
     std::unique_ptr<ProgressSet> everything_;
     ProgressThread thread_;
     unsigned thread_users_ = 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See eq.h. fi_eq(3). All of it is slow path: the standard library's containers and locks do.
+// See eq.h. fi_eq(3). All of it is slow path: its events are malloc'ed one by one.
 #include "object/eq.h"
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
-#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -112,38 +112,76 @@ bool EventQueue::ready(void* self) noexcept
 {
     auto& eq = *static_cast<EventQueue*>(self);
     std::lock_guard guard(eq.mutex_);
-    return !eq.events_.empty();
+    return !eq.empty();
 }
 
 // --- writing
 
-void EventQueue::append(Event&& event)
+EventQueue::~EventQueue()
 {
+    while (first_ != nullptr)
+        drop_first();
+}
+
+int EventQueue::append(std::uint32_t type, const void* bytes, std::size_t size, const fi_eq_err_entry& error)
+{
+    void* const memory = size <= SIZE_MAX - sizeof(Event) ? std::malloc(sizeof(Event) + size) : nullptr;
+    if (memory == nullptr)
+        return -FI_ENOMEM;
+    auto* const event = ::new (memory) Event{nullptr, type, size, error};
+    if (size != 0)
+        std::memcpy(event->bytes(), bytes, size);
     {
         std::lock_guard guard(mutex_);
-        events_.push_back(std::move(event));
+        *end_ = event;
+        end_ = &event->next;
     }
+    return 0;
+}
+
+void EventQueue::drop_first() noexcept
+{
+    Event* const event = first_;
+    first_ = event->next;
+    if (first_ == nullptr)
+        end_ = &first_;
+    std::free(event);
+}
+
+void EventQueue::ring() noexcept
+{
     arrived_.notify_all(); // who is woken need not take it: FI_PEEK, an error, too little room
     wait_.signal();
 }
 
 void EventQueue::post(std::uint32_t event, const fi_eq_entry& entry)
 {
-    const char* bytes = reinterpret_cast<const char*>(&entry);
-    append({event, {bytes, bytes + sizeof(entry)}, {}});
+    if (append(event, &entry, sizeof(entry), {}) != 0)
+        overrun();
+    ring();
 }
 
 void EventQueue::post_error(const fi_eq_err_entry& error)
 {
-    append({0, {}, error});
+    if (append(0, nullptr, 0, error) != 0)
+        overrun();
+    ring();
+}
+
+void EventQueue::overrun() noexcept
+{
+    TOFU_WARN(FI_LOG_EQ, "event queue: no memory for an event: it is lost\n");
+    std::lock_guard guard(mutex_);
+    overrun_ = true;
 }
 
 ssize_t EventQueue::write(std::uint32_t event, const void* buffer, std::size_t length)
 {
     if (!writable_ || (buffer == nullptr && length != 0))
         return -FI_EINVAL; // fi_eq(3): only queues opened with FI_WRITE
-    const char* bytes = static_cast<const char*>(buffer);
-    append({event, {bytes, bytes + length}, {}});
+    if (const int ret = append(event, buffer, length, {}); ret != 0)
+        return ret;
+    ring();
     return static_cast<ssize_t>(length);
 }
 
@@ -151,19 +189,18 @@ ssize_t EventQueue::write(std::uint32_t event, const void* buffer, std::size_t l
 
 ssize_t EventQueue::take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags)
 {
-    if (events_.empty())
-        return -FI_EAGAIN;
-    const Event& first = events_.front();
-    if (first.error.err != 0)
+    if (first_ == nullptr)
+        return overrun_ ? -FI_EAVAIL : -FI_EAGAIN;
+    if (first_->error.err != 0)
         return -FI_EAVAIL;
-    if (length < first.bytes.size())
+    if (length < first_->size)
         return -FI_ETOOSMALL;
-    const auto size = static_cast<ssize_t>(first.bytes.size());
-    *event = first.type;
+    const auto size = static_cast<ssize_t>(first_->size);
+    *event = first_->type;
     if (size > 0)
-        std::memcpy(buffer, first.bytes.data(), first.bytes.size());
+        std::memcpy(buffer, first_->bytes(), first_->size);
     if ((flags & FI_PEEK) == 0)
-        events_.pop_front();
+        drop_first();
     return size;
 }
 
@@ -176,15 +213,21 @@ ssize_t EventQueue::read(std::uint32_t* event, void* buffer, std::size_t length,
 ssize_t EventQueue::read_error(fi_eq_err_entry* entry, std::uint64_t flags)
 {
     std::lock_guard guard(mutex_);
-    if (events_.empty() || events_.front().error.err == 0)
+    if (first_ != nullptr ? first_->error.err == 0 : !overrun_)
         return -FI_EAGAIN;
+    fi_eq_err_entry lost{};
+    lost.err = FI_EOVERRUN;
     // There is never provider data; err_data and its size may be a buffer of the caller's (fi_eq(3), since 1.5).
     void* data = entry->err_data_size != 0 ? entry->err_data : nullptr;
-    *entry = events_.front().error;
+    *entry = first_ != nullptr ? first_->error : lost;
     entry->err_data = data;
     entry->err_data_size = 0;
-    if ((flags & FI_PEEK) == 0)
-        events_.pop_front();
+    if ((flags & FI_PEEK) != 0)
+        return sizeof(*entry);
+    if (first_ != nullptr)
+        drop_first();
+    else
+        overrun_ = false;
     return sizeof(*entry);
 }
 
@@ -194,7 +237,7 @@ ssize_t EventQueue::wait_and_read(std::uint32_t* event, void* buffer, std::size_
     if (!wait_.blocks())
         return -FI_EINVAL;
     std::unique_lock guard(mutex_);
-    auto some = [this] { return !events_.empty(); };
+    auto some = [this] { return !empty(); };
     if (timeout_ms < 0)
         arrived_.wait(guard, some);
     else

@@ -6,9 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <mutex>
-#include <vector>
 
 #include <rdma/fi_eq.h>
 #include <sys/types.h>
@@ -26,7 +24,8 @@ class EventQueue final : public fid_eq {
     static int open(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq, void* context) noexcept;
     static EventQueue& of(fid_eq* e) noexcept { return *static_cast<EventQueue*>(e); }
 
-    /// An event of the provider's own, or an error in its place. Any thread.
+    /// An event of the provider's own, or an error in its place. Any thread. Without memory for it the reader finds an
+    /// error FI_EOVERRUN.
     void post(std::uint32_t event, const fi_eq_entry& entry);
     void post_error(const fi_eq_err_entry& error);
 
@@ -45,21 +44,32 @@ class EventQueue final : public fid_eq {
 
   private:
     struct Event {
+        Event* next;
         std::uint32_t type;
-        std::vector<char> bytes;
+        std::size_t size;      ///< of its bytes, which follow
         fi_eq_err_entry error; ///< where error.err is not 0: an error instead of an event
+
+        [[nodiscard]] char* bytes() noexcept { return reinterpret_cast<char*>(this + 1); }
     };
     EventQueue(Fabric& fabric, bool writable) noexcept : fabric_(fabric), writable_(writable) {}
+    ~EventQueue();
     static bool ready(void* self) noexcept;
     ssize_t take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags);
-    void append(Event&& event);
+    /// 0 or -FI_ENOMEM.
+    int append(std::uint32_t type, const void* bytes, std::size_t size, const fi_eq_err_entry& error);
+    [[nodiscard]] bool empty() const noexcept { return first_ == nullptr && !overrun_; }
+    void drop_first() noexcept;
+    void overrun() noexcept;
+    void ring() noexcept;
 
     Fabric& fabric_;
     bool writable_;
     std::atomic<int> users_{0};
     std::mutex mutex_;
     std::condition_variable arrived_;
-    std::deque<Event> events_;
+    Event* first_ = nullptr;
+    Event** end_ = &first_; ///< where the next one goes
+    bool overrun_ = false;  ///< behind the last event some were lost, for want of memory
     WaitObject wait_; ///< last: leaves its wait set before the rest goes
 };
 

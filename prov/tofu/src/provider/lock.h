@@ -58,6 +58,34 @@ class Lock {
 
     std::atomic<bool> word_{false};
     bool enabled_{true};
+    friend class LockList;
+    Lock* next_ = nullptr; ///< in the domain's list
+};
+
+/// Locks that are switched together; each is in one list at most.
+class LockList {
+  public:
+    void add(Lock& lock) noexcept
+    {
+        lock.next_ = first_;
+        first_ = &lock;
+    }
+    void remove(Lock& lock) noexcept
+    {
+        for (Lock** link = &first_; *link != nullptr; link = &(*link)->next_)
+            if (*link == &lock) {
+                *link = lock.next_;
+                return;
+            }
+    }
+    void enable() noexcept
+    {
+        for (Lock* lock = first_; lock != nullptr; lock = lock->next_)
+            lock->set_enabled(true);
+    }
+
+  private:
+    Lock* first_ = nullptr;
 };
 
 } // namespace tofu

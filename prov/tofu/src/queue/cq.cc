@@ -185,22 +185,42 @@ int CompletionQueue::close() noexcept
 
 // --- writing
 
-void CompletionQueue::grow() noexcept
+/// Where the queue can't grow the entry in its last slot is an error, whatever became of its operation: its context is
+/// the first of those that are lost until there is room again.
+CompletionQueue::Slot& CompletionQueue::put_beyond() noexcept
+{
+    if (grow() || tail_ - head_ == mask_) {
+        Slot& slot = ring_[tail_ & mask_];
+        slot.err = tail_ - head_ == mask_ ? FI_EOVERRUN : 0;
+        slot.prov_errno = 0;
+        slot.overflow_length = 0;
+        return slot;
+    }
+    std::atomic_ref(tail_).store(tail_ - 1, std::memory_order_relaxed); // as it was, after written()
+    return lost_;
+}
+
+bool CompletionQueue::grow() noexcept
 {
     const std::size_t size = (mask_ + 1) * 2;
-    // Nothing may be lost (FI_RM_ENABLED): without memory for completions there is no going on.
-    auto larger = std::make_unique<Slot[]>(size);
+    std::unique_ptr<Slot[]> larger(new (std::nothrow) Slot[size]);
+    if (larger == nullptr) {
+        TOFU_WARN(FI_LOG_CQ, "completion queue: no memory for more than %zu entries: read it more often\n", mask_ + 1);
+        return false;
+    }
     for (std::uint64_t i = head_; i != tail_; i++)
         larger[i & (size - 1)] = ring_[i & mask_];
     ring_ = std::move(larger);
     mask_ = size - 1;
+    return true;
 }
 
 void CompletionQueue::write_error(const Completion& completion, int err, int prov_errno,
                                   std::size_t overflow_length) noexcept
 {
     lock_.lock();
-    put() = {completion, err, prov_errno, overflow_length};
+    Slot& slot = put();
+    slot = {completion, slot.err == 0 ? err : slot.err, prov_errno, overflow_length};
     written();
 }
 

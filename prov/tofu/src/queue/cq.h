@@ -38,8 +38,8 @@ class CompletionQueue final : public fid_cq {
     [[nodiscard]] const Domain& domain() const noexcept { return domain_; }
     static CompletionQueue& of(fid_cq* c) noexcept { return *static_cast<CompletionQueue*>(c); }
 
-    /// Never fails and never loses an entry: beyond its size the queue grows (slow path). Takes the queue's
-    /// lock; callers hold at most home and endpoint locks.
+    /// Never fails: beyond its size the queue grows (slow path). Where there is no memory for that, an error entry
+    /// FI_EOVERRUN stands for those that are lost. Takes the queue's lock; callers hold at most home and endpoint locks.
     void write(const Completion& completion) noexcept { write_fields(completion); }
     /// The entry of an operation that has nothing to tell but its context: reads, writes, atomics.
     void write(void* context, std::uint64_t flags) noexcept
@@ -127,11 +127,11 @@ class CompletionQueue final : public fid_cq {
         reader_.room--;
         reader_.taken++;
     }
-    /// The next free slot, marked as a success; under lock_.
+    /// The next free slot, marked as a success; under lock_. The last one of the ring is left for an overrun.
     [[nodiscard]] Slot& put() noexcept
     {
-        if (tail_ - head_ > mask_) [[unlikely]]
-            grow();
+        if (tail_ - head_ >= mask_) [[unlikely]]
+            return put_beyond();
         Slot& slot = ring_[tail_ & mask_];
         slot.err = 0;
         return slot;
@@ -144,7 +144,8 @@ class CompletionQueue final : public fid_cq {
         lock_.unlock();
         wait_.signal();
     }
-    [[gnu::noinline]] void grow() noexcept;
+    [[nodiscard, gnu::noinline]] Slot& put_beyond() noexcept;
+    [[nodiscard]] bool grow() noexcept;
     template <class Entry>
     [[nodiscard]] static ssize_t take(CompletionQueue& cq, void* buffer, std::size_t count,
                                       fi_addr_t* sources) noexcept;
@@ -157,6 +158,7 @@ class CompletionQueue final : public fid_cq {
     Reader reader_;
     std::unique_ptr<Slot[]> ring_;
     std::size_t mask_ = 0;
+    Slot lost_{}; ///< takes what finds no room
     // Counts of entries ever read and written; the ring holds those between.
     mutable std::uint64_t head_ = 0;
     mutable std::uint64_t tail_ = 0;

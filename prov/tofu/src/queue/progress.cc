@@ -20,17 +20,17 @@ ProgressSet::~ProgressSet()
     domain_.drop(lock_);
 }
 
-void ProgressSet::add(Endpoint& endpoint)
+int ProgressSet::add(Endpoint& endpoint) noexcept
 {
     std::lock_guard guard(lock_);
-    if (std::find(endpoints_.begin(), endpoints_.end(), &endpoint) == endpoints_.end())
-        endpoints_.push_back(&endpoint);
+    const bool there = std::find(endpoints_.begin(), endpoints_.end(), &endpoint) != endpoints_.end();
+    return there || endpoints_.push(&endpoint) ? 0 : -FI_ENOMEM;
 }
 
 void ProgressSet::remove(Endpoint& endpoint) noexcept
 {
     std::lock_guard guard(lock_);
-    std::erase(endpoints_, &endpoint);
+    endpoints_.erase(&endpoint);
 }
 
 bool ProgressSet::run(bool patient) noexcept

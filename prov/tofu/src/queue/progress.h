@@ -5,11 +5,11 @@
 
 #include <atomic>
 #include <cstddef>
-#include <vector>
 
 #include <sched.h>
 #include <utofu.h>
 
+#include "provider/array.h"
 #include "provider/lock.h"
 
 namespace tofu {
@@ -26,7 +26,8 @@ class ProgressSet {
     ProgressSet(const ProgressSet&) = delete;
     ProgressSet& operator=(const ProgressSet&) = delete;
     ~ProgressSet();
-    void add(Endpoint& endpoint);
+    /// 0 or -FI_ENOMEM.
+    [[nodiscard]] int add(Endpoint& endpoint) noexcept;
     void remove(Endpoint& endpoint) noexcept;
 
     /// One bounded round: home VCQ, then each endpoint once. Any thread; skips what another thread is
@@ -64,7 +65,7 @@ class ProgressSet {
     std::atomic<unsigned> in_vain_{0};
     unsigned looks_ = 0;   ///< under lock_
     std::size_t next_ = 0; ///< the endpoint that a look begins with
-    std::vector<Endpoint*> endpoints_;
+    Array<Endpoint*> endpoints_;
 };
 
 } // namespace tofu

@@ -53,21 +53,20 @@ void* ProgressThread::body(void* self)
     return nullptr;
 }
 
-void ProgressThread::attend(Bell& bell)
+int ProgressThread::attend(Bell& bell) noexcept
 {
     std::lock_guard guard(bells_mutex_);
-    bells_.push_back(&bell);
+    if (!bells_.push(&bell))
+        return -FI_ENOMEM;
     bell.attend(true);
+    return 0;
 }
 
 void ProgressThread::leave(Bell& bell) noexcept
 {
     std::lock_guard guard(bells_mutex_);
-    auto found = std::find(bells_.begin(), bells_.end(), &bell);
-    if (found == bells_.end())
-        return;
-    bells_.erase(found);
-    bell.attend(false);
+    if (bells_.erase(&bell))
+        bell.attend(false);
 }
 
 /// False where a ring is still owed: an application holds the mutex of its wait object.

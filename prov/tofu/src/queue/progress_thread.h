@@ -5,9 +5,10 @@
 
 #include <atomic>
 #include <mutex>
-#include <vector>
 
 #include <pthread.h>
+
+#include "provider/array.h"
 
 namespace tofu {
 
@@ -29,7 +30,8 @@ class ProgressThread {
     /// Waits for its end, some ten milliseconds.
     void stop() noexcept;
     /// Rings that could not be heard at once are repeated by the thread. Any thread.
-    void attend(Bell& bell);
+    /// 0 or -FI_ENOMEM.
+    [[nodiscard]] int attend(Bell& bell) noexcept;
     void leave(Bell& bell) noexcept;
 
   private:
@@ -43,7 +45,7 @@ class ProgressThread {
     bool running_ = false;
     pthread_t thread_{};
     std::mutex bells_mutex_;
-    std::vector<Bell*> bells_; ///< one entry for each object that uses it
+    Array<Bell*> bells_; ///< one entry for each object that uses it
 };
 
 } // namespace tofu

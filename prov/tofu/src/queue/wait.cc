@@ -198,8 +198,9 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
     case FI_WAIT_SET:
         if (set == nullptr || set->fid.fclass != FI_CLASS_WAIT)
             return -FI_EINVAL;
+        if (int error = WaitSet::of(set).add(*this); error != 0)
+            return error;
         set_ = &WaitSet::of(set);
-        set_->add(*this);
         bell_ = set_->bell();
         needs_thread = bell_ != nullptr;
         break;

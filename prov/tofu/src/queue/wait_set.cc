@@ -133,16 +133,16 @@ int WaitSet::close() noexcept
     return 0;
 }
 
-void WaitSet::add(WaitObject& member) noexcept
+int WaitSet::add(WaitObject& member) noexcept
 {
     std::lock_guard guard(mutex_);
-    members_.push_back(&member);
+    return members_.push(&member) ? 0 : -FI_ENOMEM;
 }
 
 void WaitSet::remove(WaitObject& member) noexcept
 {
     std::lock_guard guard(mutex_);
-    std::erase(members_, &member);
+    members_.erase(&member);
 }
 
 /// None is left out: its ring was silenced with those of the others.
@@ -235,7 +235,8 @@ int PollSet::add(struct fid* object) noexcept
     std::lock_guard guard(mutex_);
     if (std::find(members_.begin(), members_.end(), object) != members_.end())
         return 0;
-    members_.push_back(object);
+    if (!members_.push(object))
+        return -FI_ENOMEM;
     if (object->fclass == FI_CLASS_CQ)
         queue_of(object).hold();
     else
@@ -246,7 +247,7 @@ int PollSet::add(struct fid* object) noexcept
 int PollSet::remove(struct fid* object) noexcept
 {
     std::lock_guard guard(mutex_);
-    if (std::erase(members_, object) == 0)
+    if (!members_.erase(object))
         return -FI_EINVAL;
     if (object->fclass == FI_CLASS_CQ)
         queue_of(object).release();

@@ -5,11 +5,11 @@
 
 #include <atomic>
 #include <mutex>
-#include <vector>
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_eq.h>
 
+#include "provider/array.h"
 #include "queue/wait.h"
 
 namespace tofu {
@@ -27,7 +27,8 @@ class WaitSet final : public fid_wait {
 
     /// What its members ring; null where the application waits by fi_wait alone.
     [[nodiscard]] Bell* bell() noexcept { return Bell::offers(kind_) ? &bell_ : nullptr; }
-    void add(WaitObject& member) noexcept;
+    /// 0 or -FI_ENOMEM.
+    [[nodiscard]] int add(WaitObject& member) noexcept;
     void remove(WaitObject& member) noexcept;
 
     int wait(int timeout_ms) noexcept;
@@ -45,7 +46,7 @@ class WaitSet final : public fid_wait {
     fi_wait_obj kind_;
     Bell bell_;
     std::mutex mutex_;
-    std::vector<WaitObject*> members_;
+    Array<WaitObject*> members_;
 };
 
 /// fi_poll_open: a list to be looked at by one call.
@@ -65,7 +66,7 @@ class PollSet final : public fid_poll {
 
     Domain& domain_;
     std::mutex mutex_;
-    std::vector<struct fid*> members_;
+    Array<struct fid*> members_;
 };
 
 /// fi_ops_fabric.trywait: 0, or -FI_EAGAIN where one of the objects has something to read.

@@ -42,11 +42,13 @@ EventPurse* EventCredits::purse_of(const Peer& peer) noexcept
 {
     if (last_ != nullptr && last_->home == peer.home && last_->nonce == peer.nonce) [[likely]]
         return last_;
-    EventPurse*& found = by_home_[peer.home];
+    if (!by_home_.ready())
+        return nullptr;
+    EventPurse*& found = (*by_home_)[peer.home];
     if (found == nullptr || found->nonce != peer.nonce) {
         auto made = std::unique_ptr<EventPurse>(new (std::nothrow) EventPurse);
         utofu_stadd_t directory = 0;
-        if (made == nullptr || vcq_.query_stadd(peer.home, directory_stag, directory) != 0)
+        if (made == nullptr || !purses_.reserve(purses_.size() + 1) || vcq_.query_stadd(peer.home, directory_stag, directory) != 0)
             return nullptr;
         made->notify = on_answer;
         made->owner = this;
@@ -54,7 +56,7 @@ EventPurse* EventCredits::purse_of(const Peer& peer) noexcept
         made->nonce = peer.nonce;
         made->pool = directory + event_pool::offset;
         found = made.get();
-        purses_.push_back(std::move(made));
+        purses_.push_reserved(std::move(made));
     }
     return last_ = found;
 }

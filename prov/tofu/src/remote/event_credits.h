@@ -7,11 +7,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <unordered_map>
-#include <vector>
 
 #include "memory/event_pool.h"
+#include "provider/array.h"
+#include "provider/spare_node.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -87,8 +88,8 @@ class EventCredits {
     Endpoint& endpoint_;
     vcq::Vcq& vcq_;
     EventPurse* last_ = nullptr;
-    std::unordered_map<std::uint64_t, EventPurse*> by_home_; ///< the latest of each
-    std::vector<std::unique_ptr<EventPurse>> purses_;
+    SpareNodeMap<std::map, std::uint64_t, EventPurse*> by_home_; ///< the latest of each
+    Array<std::unique_ptr<EventPurse>> purses_;
     std::size_t next_ = 0; ///< looked at next by tick()
     std::uint32_t rounds_ = 0;
     std::uint64_t last_tick_ = 0; ///< milliseconds

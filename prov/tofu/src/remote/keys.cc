@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <new>
 
 #include <rdma/fi_errno.h>
 
@@ -102,13 +103,13 @@ RemoteKeys::Known* RemoteKeys::group_of(std::uint64_t home, std::uint64_t nonce,
                                         std::uint64_t key) noexcept
 {
     const std::uint64_t hash = directory::mix(home ^ nonce ^ directory::mix(key));
-    return &known_[hash & (known_.size() - 1) & ~(group_size - 1)];
+    return &known_[hash & (known_size_ - 1) & ~(group_size - 1)];
 }
 
 RemoteKeys::Known* RemoteKeys::recall(std::uint64_t home, std::uint64_t nonce,
                                       std::uint64_t key) noexcept
 {
-    if (known_.empty())
+    if (known_ == nullptr)
         return nullptr;
     Known* group = group_of(home, nonce, key);
     for (std::size_t i = 0; i < group_size; i++)
@@ -117,10 +118,15 @@ RemoteKeys::Known* RemoteKeys::recall(std::uint64_t home, std::uint64_t nonce,
     return nullptr;
 }
 
-void RemoteKeys::remember(const Known& known) noexcept
+/// False: no memory for the first of all. Where there is none for more, those that are known give way.
+bool RemoteKeys::remember(const Known& known) noexcept
 {
-    if (known_.empty())
-        known_.resize(first_known);
+    if (known_ == nullptr) {
+        known_.reset(new (std::nothrow) Known[first_known]);
+        if (known_ == nullptr)
+            return false;
+        known_size_ = first_known;
+    }
     for (;;) {
         Known* group = group_of(known.home, known.nonce, known.key);
         Known* place = recall(known.home, known.nonce, known.key);
@@ -130,18 +136,21 @@ void RemoteKeys::remember(const Known& known) noexcept
                 known_count_++;
             }
         // A full group: twice the size and everything to its new place, unless that is bad luck or too much.
-        if (place == nullptr && (known_.size() >= max_known || known_count_ * 8 < known_.size()))
+        std::unique_ptr<Known[]> larger;
+        if (place == nullptr && known_size_ < max_known && known_count_ * 8 >= known_size_)
+            larger.reset(new (std::nothrow) Known[known_size_ * 2]);
+        if (place == nullptr && larger == nullptr)
             place = &group[evicted_++ % group_size];
         if (place != nullptr) {
             *place = known;
-            return;
+            return true;
         }
-        std::vector<Known> old(known_.size() * 2);
-        old.swap(known_);
+        known_.swap(larger);
+        known_size_ *= 2;
         known_count_ = 0;
-        for (const Known& k : old)
-            if (k.home != 0)
-                remember(k);
+        for (std::size_t i = 0; i < known_size_ / 2; i++)
+            if (larger[i].home != 0)
+                (void)remember(larger[i]);
     }
 }
 
@@ -221,7 +230,7 @@ RemoteKeys::Lookup* RemoteKeys::free_lookup(int& error) noexcept
     if (lookups_.size() >= max_lookups) // failures that nobody came back for give way
         return failed;
     std::unique_ptr<Lookup> made(new (std::nothrow) Lookup);
-    if (!made || !made->memory) {
+    if (!made || !made->memory || !lookups_.reserve(lookups_.size() + 1)) {
         error = -FI_ENOMEM;
         return nullptr;
     }
@@ -231,7 +240,7 @@ RemoteKeys::Lookup* RemoteKeys::free_lookup(int& error) noexcept
         error = ret == -FI_ENOSPC ? -FI_EAGAIN : ret;
         return nullptr;
     }
-    lookups_.push_back(std::move(made));
+    lookups_.push_reserved(std::move(made));
     return lookups_.back().get();
 }
 
@@ -293,7 +302,9 @@ int RemoteKeys::next_step(Lookup& lookup) noexcept
     case Step::proof:
         if (lookup.answer().contacts.nonce != lookup.nonce)
             return -FI_EKEYREJECTED;
-        annexes_[{lookup.home, lookup.nonce, lookup.entry.home}] = lookup.vcq;
+        if (!annexes_.ready())
+            return -FI_ENOMEM;
+        annexes_->insert_or_assign({lookup.home, lookup.nonce, lookup.entry.home}, lookup.vcq);
         return learn(lookup);
     }
     return -FI_EKEYREJECTED;
@@ -329,8 +340,8 @@ int RemoteKeys::learn(Lookup& lookup) noexcept
     const Entry& entry = lookup.entry;
     utofu_vcq_id_t vcq = lookup.home;
     if (entry.home != 0) {
-        const auto annex = annexes_.find({lookup.home, lookup.nonce, entry.home});
-        if (annex == annexes_.end()) {
+        const auto annex = annexes_->find({lookup.home, lookup.nonce, entry.home});
+        if (annex == annexes_->end()) {
             if (entry.home > directory::max_annexes)
                 return -FI_EKEYREJECTED;
             lookup.step = Lookup::Step::annex;
@@ -339,9 +350,8 @@ int RemoteKeys::learn(Lookup& lookup) noexcept
         }
         vcq = annex->second;
     }
-    remember({lookup.home, lookup.nonce, lookup.key, vcq, entry.bias, entry.begin, entry.length,
-              entry.rights});
-    return 0;
+    const Known known{lookup.home, lookup.nonce, lookup.key, vcq, entry.bias, entry.begin, entry.length, entry.rights};
+    return remember(known) ? 0 : -FI_ENOMEM;
 }
 
 } // namespace tofu

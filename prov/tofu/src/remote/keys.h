@@ -13,12 +13,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <vector>
 
 #include <rdma/fi_errno.h>
 
 #include "memory/directory.h"
 #include "object/av.h"
+#include "provider/array.h"
+#include "provider/spare_node.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -108,17 +109,18 @@ class RemoteKeys {
     [[nodiscard]] int next_step(Lookup& lookup) noexcept;
     [[nodiscard]] int read_bucket(Lookup& lookup) noexcept;
     [[nodiscard]] int learn(Lookup& lookup) noexcept;
-    void remember(const Known& known) noexcept;
+    [[nodiscard]] bool remember(const Known& known) noexcept;
     [[nodiscard]] Known* group_of(std::uint64_t home, std::uint64_t nonce, std::uint64_t key) noexcept;
     [[nodiscard]] Known* recall(std::uint64_t home, std::uint64_t nonce, std::uint64_t key) noexcept;
 
     vcq::Vcq& vcq_;
     bool provider_keys_;
-    std::vector<Known> known_; ///< in groups; grows to max_known
+    std::unique_ptr<Known[]> known_; ///< in groups; grows to max_known
+    std::size_t known_size_ = 0;
     std::size_t known_count_ = 0;
     unsigned evicted_ = 0;
-    std::vector<std::unique_ptr<Lookup>> lookups_;
-    std::map<Annex, utofu_vcq_id_t> annexes_; ///< of peers, proved to be theirs
+    Array<std::unique_ptr<Lookup>> lookups_;
+    SpareNodeMap<std::map, Annex, utofu_vcq_id_t> annexes_; ///< of peers, proved to be theirs
 };
 
 /// The door to peers' memory for what is a single communication and is never tried again. All short ways of rma and

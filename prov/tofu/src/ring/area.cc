@@ -6,7 +6,6 @@
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <vector>
 
 #include <rdma/fi_errno.h>
 #include <fcntl.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "object/domain.h"
+#include "provider/array.h"
 #include "provider/log.h"
 
 namespace tofu::proto {
@@ -26,6 +26,8 @@ struct Pages {
     std::byte* base;
     std::size_t bytes;
     int fd;
+
+    friend bool operator==(const Pages& a, const Pages& b) noexcept { return a.base == b.base; }
 };
 
 /// What closed areas leave to later ones of their size. The uTofu library and peers may keep what they know of a shared
@@ -39,12 +41,12 @@ class Spare {
         std::lock_guard guard(mutex_);
         leave_to_parent();
         owner_ = getpid();
-        const auto oldest = std::find_if(left_.begin(), left_.end(),
-                                         [&](const Pages& pages) { return pages.bytes == bytes; });
+        Pages* const oldest = std::find_if(left_.begin(), left_.end(),
+                                           [&](const Pages& pages) { return pages.bytes == bytes; });
         if (left_.size() <= resting || oldest == left_.end())
             return make(bytes);
         const Pages pages = *oldest;
-        left_.erase(oldest);
+        left_.erase(pages);
         if (clear(pages)) // once more, should a Put have been late
             return pages;
         drop(pages);
@@ -54,9 +56,7 @@ class Spare {
     void give(const Pages& pages) noexcept
     {
         std::lock_guard guard(mutex_);
-        if (owner_ == getpid() && clear(pages))
-            left_.push_back(pages);
-        else
+        if (owner_ != getpid() || !clear(pages) || !left_.push(pages))
             drop(pages);
     }
 
@@ -66,7 +66,7 @@ class Spare {
         leave_to_parent();
         for (const Pages& pages : left_)
             drop(pages);
-        left_ = std::vector<Pages>(); // its memory too
+        left_ = {}; // its memory too
     }
 
   private:
@@ -102,7 +102,7 @@ class Spare {
     }
 
     std::mutex mutex_;
-    std::vector<Pages> left_;
+    Array<Pages> left_;
     pid_t owner_ = 0;
 };
 

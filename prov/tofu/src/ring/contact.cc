@@ -57,6 +57,8 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
             made = ch;
     if (made != nullptr) {
         made->aliased |= made->dest != dest;
+    } else if (!channels_.reserve(channels_.size() + 1) || !congested_.reserve(channels_.size() + 1)) {
+        return -FI_ENOMEM;
     } else if ((made = channel_pool_.alloc()) != nullptr) {
         made->owner = this;
         made->number = static_cast<std::uint16_t>(channels_.size());
@@ -66,7 +68,7 @@ int Messenger::channel_to(fi_addr_t dest, Channel*& channel) noexcept
         made->life.notify = on_life;
         made->life.channel = made;
         made->dest = dest;
-        channels_.push_back(made);
+        channels_.push_reserved(made);
     } else if ((made = reuse_channel()) != nullptr) {
         made->dest = dest;
     } else {

@@ -6,11 +6,13 @@ namespace tofu {
 
 bool Crossing::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept
 {
-    auto found = ways_.find(home);
-    if (found == ways_.end()) {
+    auto found = ways_->find(home);
+    if (found == ways_->end()) {
         if (vcq == home && !reads_ordered_) // as all before
             return true;
-        found = ways_.emplace(home, Way{{&on_fence}, reads_ordered_ ? 0 : home, false, true}).first;
+        if (!ways_.ready())
+            return false;
+        found = ways_->emplace(home, Way{{&on_fence}, reads_ordered_ ? 0 : home, false, true}).first;
     }
     Way& way = found->second;
     if (way.fenced)

@@ -11,10 +11,11 @@
 // this.
 #pragma once
 
-#include <unordered_map>
+#include <map>
 
 #include <utofu.h>
 
+#include "provider/spare_node.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -52,7 +53,7 @@ class Crossing {
     vcq::Vcq& vcq_;
     bool begun_ = false;
     bool reads_ordered_ = false;
-    std::unordered_map<utofu_vcq_id_t, Way> ways_; ///< by home, of peers with annexes, or all
+    SpareNodeMap<std::map, utofu_vcq_id_t, Way> ways_; ///< by home, of peers with annexes, or all
 };
 
 } // namespace tofu

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
+#include "provider/array.h"
 #include "queue/cq.h"
 #include "vcq/vcq.h"
 
@@ -68,13 +68,13 @@ class Pool {
         std::size_t n = limit_ - made_ < chunk ? limit_ - made_ : chunk;
         auto items = std::unique_ptr<T[]>(new (std::nothrow) T[n]);
         auto room = std::unique_ptr<T*[]>(new (std::nothrow) T*[made_ + n]); // nothing is free now
-        if (!items || !room)
+        if (!items || !room || !chunks_.reserve(chunks_.size() + 1))
             return false;
         free_ = std::move(room);
         for (std::size_t i = n; i-- > 0;)
             release(&items[i]);
         made_ += n;
-        chunks_.push_back(std::move(items));
+        chunks_.push_reserved(std::move(items));
         return true;
     }
 
@@ -82,7 +82,7 @@ class Pool {
     std::size_t made_ = 0;
     std::unique_ptr<T*[]> free_; ///< room for all that were made
     std::size_t free_count_ = 0;
-    std::vector<std::unique_ptr<T[]>> chunks_;
+    Array<std::unique_ptr<T[]>> chunks_;
 };
 
 // --- inline part
