@@ -3,6 +3,7 @@
 // posted before it, also of what nobody waits for and where no order is promised. Run by make check.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
@@ -63,6 +64,59 @@ TEST(Fence, WhatFollowsItReplacesWhatWentUnattended)
                 replace(s, w);
             s.barrier();
         });
+    unsetenv("TOFU_SIM_CHAOS");
+}
+
+/// FI_ORDER_RMA_RAW and FI_ORDER_ATOMIC_RAW: guide 2.2.10 orders reading behind writing by no flag.
+void read_behind_writes(Session& s, const Window& w)
+{
+    std::vector<std::uint64_t> out(512), back(512);
+    for (std::uint64_t round = 1; round <= rounds; round++) {
+        const std::size_t n = round % 3 == 0 ? 512 : 1; // words
+        std::fill(out.begin(), out.end(), round);
+        ASSERT_EQ(s.post([&] { return fi_write(s.ep, out.data(), n * 8, nullptr, 1, w.base, w.key, &s); }), 0);
+        ASSERT_EQ(s.post([&] { return fi_read(s.ep, back.data(), n * 8, nullptr, 1, w.base, w.key, &s); }), 0);
+        s.expect(&s, FI_RMA);
+        s.expect(&s, FI_RMA);
+        for (std::size_t i = 0; i < n; i++)
+            ASSERT_EQ(back[i], round);
+    }
+}
+void fetch_behind_updates(Session& s, const Window& w)
+{
+    const std::uint64_t one = 1, word = w.base + 512 * 8;
+    std::uint64_t back = 0;
+    for (std::uint64_t round = 1; round <= rounds; round++) {
+        ASSERT_EQ(s.post([&] { return fi_inject_atomic(s.ep, &one, 1, 1, word, w.key, FI_UINT64, FI_SUM); }), 0);
+        ASSERT_EQ(s.post([&] {
+            return fi_fetch_atomic(s.ep, nullptr, 1, nullptr, &back, nullptr, 1, word, w.key, FI_UINT64,
+                                   FI_ATOMIC_READ, &s);
+        }), 0);
+        s.expect(&s, FI_ATOMIC);
+        ASSERT_EQ(back, round);
+    }
+}
+
+TEST(Fence, AReadSeesTheWritesBeforeItWhereThatOrderWasAskedFor)
+{
+    for (const char* seed : {"1:raw", "2:late,raw", "3"}) {
+        setenv("TOFU_SIM_CHAOS", seed, 1);
+        for (int mode : {FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY, 0})
+            expect_processes(2, [mode](const Rank& rank) {
+                Options options;
+                options.mr_mode = mode;
+                options.caps = FI_RMA | FI_ATOMIC;
+                options.tx_order = FI_ORDER_RMA_RAW | FI_ORDER_ATOMIC_RAW;
+                Session s(rank, options);
+                std::vector<std::uint64_t> memory(1024, 0);
+                const Window w = s.share(memory.data(), memory.size() * 8)[1];
+                if (rank.number == 0) {
+                    read_behind_writes(s, w);
+                    fetch_behind_updates(s, w);
+                }
+                s.barrier();
+            });
+    }
     unsetenv("TOFU_SIM_CHAOS");
 }
 

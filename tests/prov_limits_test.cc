@@ -77,24 +77,18 @@ TEST(Limits, RingsOfEverySizeCarryEveryProtocol)
 TEST(Limits, RingsBeyondTheirRangeAreRefusedWithALine)
 {
     setenv("FI_LOG_LEVEL", "warn", 1);
-    const auto exits = run_processes(1, [](const Rank& rank) {
-        const char* refused[][2] = {{"0", "64"},  {"65537", "64"}, {"4294967297", "64"}, {"-1", "64"},  {"many", "64"},
-                                    {"512", "0"}, {"512", "8"},    {"512", "48"},        {"512", "8192"}, {"512", "4294967360"}};
-        Options options = crowd_options();
-        options.enable = false;
-        for (const auto& values : refused) {
+    const char* refused[][2] = {{"0", "64"},  {"65537", "64"}, {"4294967297", "64"}, {"-1", "64"},  {"many", "64"},
+                                {"512", "0"}, {"512", "8"},    {"512", "48"},        {"512", "8192"}, {"512", "4294967360"}};
+    for (const auto& values : refused) {
+        const auto exits = run_processes(1, [&](const Rank& rank) {
             setenv("FI_TOFU_RINGS", values[0], 1);
             setenv("FI_TOFU_RING_SLOTS", values[1], 1);
-            Session s(rank, options);
-            EXPECT_EQ(fi_enable(s.ep), -FI_EINVAL) << values[0] << " " << values[1];
-        }
-    });
+            Session s(rank, crowd_options()); // ends the process
+        });
+        EXPECT_FALSE(exits[0].success()) << values[0] << " " << values[1];
+        EXPECT_TRUE(exits[0].errors.find("give a ") != std::string::npos) << exits[0].errors;
+    }
     unsetenv("FI_LOG_LEVEL");
-    ASSERT_TRUE(exits[0].success()) << exits[0].errors;
-    std::size_t lines = 0;
-    for (std::size_t at = 0; (at = exits[0].errors.find("set FI_TOFU_RINGS to 1 to 65536", at)) != std::string::npos; at++)
-        lines++;
-    EXPECT_EQ(lines, 10u) << exits[0].errors;
 }
 
 /// Rank 0's header says this of rings of 64 slots. Rank 1 believes what can be, and is not harmed.
