@@ -29,6 +29,8 @@ void SilentPeers::fenced(utofu_vcq_id_t peer) noexcept
         return;
     table_[find(peer)].silent = false;
     silent_--;
+    if (last_ == peer)
+        last_ = none;
     if (recent_[place_of(peer)] == peer)
         recent_[place_of(peer)] = none;
 }
@@ -36,6 +38,7 @@ void SilentPeers::fenced(utofu_vcq_id_t peer) noexcept
 void SilentPeers::clear() noexcept
 {
     std::fill(std::begin(recent_), std::end(recent_), none);
+    last_ = none;
     table_.reset();
     size_ = used_ = silent_ = 0;
 }

@@ -2,7 +2,8 @@
 // Which remote VCQs have posts under way of whose effect no notice will tell: those posted to without one since the
 // last fence. Part of the VCQ, under its owner's lock; calls nothing.
 //
-// A post pays for one look into a small cache of those that are noted. What the cache loses is still in the table.
+// A post to the peer of the last one pays for one comparison, another for a look into a small cache of those that are
+// noted. What the cache loses is still in the table.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ class SilentPeers {
     /// Before a post without a notice. False: no memory, the post must not be made.
     [[nodiscard, gnu::always_inline]] bool note(utofu_vcq_id_t peer) noexcept
     {
-        return recent_[place_of(peer)] == peer || note_slowly(peer);
+        return last_ == peer || note_other(peer);
     }
     /// A fence has been posted: its notice tells of all before it.
     void fenced(utofu_vcq_id_t peer) noexcept;
@@ -60,9 +61,18 @@ class SilentPeers {
             at = (at + 1) & (size_ - 1);
         return at;
     }
-    [[gnu::noinline]] bool note_slowly(utofu_vcq_id_t peer) noexcept;
+    /// Not the last one.
+    [[gnu::noinline]] bool note_other(utofu_vcq_id_t peer) noexcept
+    {
+        if (recent_[place_of(peer)] != peer && !note_slowly(peer))
+            return false;
+        last_ = peer;
+        return true;
+    }
+    [[nodiscard]] bool note_slowly(utofu_vcq_id_t peer) noexcept;
     [[nodiscard]] bool grow() noexcept;
 
+    utofu_vcq_id_t last_ = none;              ///< the one noted last, while it is silent
     utofu_vcq_id_t recent_[1 << cached_log2]; ///< some of those that are silent
     std::unique_ptr<Entry[]> table_;          ///< all that ever were; a power of two, half of it free
     std::size_t size_ = 0;
