@@ -314,19 +314,6 @@ void RmaEngine::send_data_at_once(RmaOp& op) noexcept
     op.pending--;
 }
 
-ssize_t RmaEngine::inject_quickly(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
-                                  std::uint64_t key) noexcept
-{
-    Target target;
-    if (plain_inject_ && length - 1 < max_inline_ && data != nullptr &&
-        short_way_.resolve(to, key, address, target) != nullptr && !waiting_.may_hold(target.vcq)) [[likely]] {
-        unattended_ = true;
-        if (vcq_.put_unattended(target.vcq, data, target.stadd, length, inject_flags_) == vcq::Post::done) [[likely]]
-            return 0;
-    }
-    return not_quick;
-}
-
 ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                           std::uint64_t key) noexcept
 {

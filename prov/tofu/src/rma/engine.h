@@ -195,4 +195,17 @@ class RmaEngine {
     bool unattended_ = false;    ///< a write has been sent of whose end nobody is told unless it fails
 };
 
+[[gnu::always_inline]] inline ssize_t RmaEngine::inject_quickly(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
+                                                                std::uint64_t key) noexcept
+{
+    Target target;
+    if (plain_inject_ && length - 1 < max_inline_ && data != nullptr &&
+        short_way_.resolve(to, key, address, target) != nullptr && !waiting_.may_hold(target.vcq)) [[likely]] {
+        unattended_ = true;
+        if (vcq_.put_unattended(target.vcq, data, target.stadd, length, inject_flags_) == vcq::Post::done) [[likely]]
+            return 0;
+    }
+    return not_quick;
+}
+
 } // namespace tofu
