@@ -12,6 +12,7 @@
 #include <memory>
 #include <thread>
 
+#include "address/address.h"
 #include "prov_objects.h"
 
 // fi_av_bind, wait sets and poll sets: deprecated since libfabric 2, and still there.
@@ -24,7 +25,7 @@ using namespace tofu::test;
 /// An address as fi_getname gives it, of an endpoint that does not exist.
 struct Address {
     std::uint32_t magic = 0x55664f54;
-    std::uint16_t version = 4; // and no flags
+    std::uint16_t version = tofu::wire_version; // and no flags
     std::uint16_t index = 0;
     std::uint64_t home = 0;
     std::uint64_t nonce = 0;
