@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Ranks that die in the middle of transfers, in both directions and at many instants; storms of messages that nobody
 // waits for. Calls libfabric over the provider over the simulator.
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -201,6 +203,39 @@ TEST(Fault, AStormOfLongMessagesIsHeldBack)
                 ASSERT_EQ(entry.len, sizes[i % 5]);
                 ASSERT_EQ(in[entry.len - 1], static_cast<std::uint8_t>(i));
             }
+    });
+}
+
+/// Reports of what was taken go to one who has closed and gone: nobody's write has failed.
+TEST(Fault, AReportToOneWhoHasLeftIsNoErrorOfAWrite)
+{
+    sim::test::expect_processes(2, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_MSG | FI_TAGGED | FI_RMA;
+        options.leaves_together = false;
+        std::uint64_t memory = 0, word = 7;
+        constexpr std::uint64_t count = 40; // reports are due before they have all been taken
+        auto s = std::make_unique<Session>(rank, options);
+        const auto windows = s->share(&memory, sizeof memory);
+        if (rank.number == 0) {
+            for (std::uint64_t i = 0; i < count; i++)
+                ASSERT_EQ(s->post([&] { return fi_tinject(s->ep, &i, 8, 1, 5); }), 0);
+            ASSERT_TRUE(sim::test::wait_until([&] {
+                return std::atomic_ref<std::uint64_t>(memory).load() == word;
+            }));
+            s.reset();
+            rank.barrier();
+            return;
+        }
+        ASSERT_EQ(s->post([&] { return fi_inject_write(s->ep, &word, 8, 0, windows[0].base, windows[0].key); }), 0);
+        rank.barrier();
+        for (std::uint64_t i = 0; i < count; i++) {
+            std::uint64_t in = 0;
+            ASSERT_EQ(fi_trecv(s->ep, &in, 8, nullptr, FI_ADDR_UNSPEC, 5, 0, &in), 0);
+            s->expect(&in, FI_RECV);
+            EXPECT_EQ(in, i);
+        }
+        s->expect_silence();
     });
 }
 

@@ -160,8 +160,8 @@ struct VcqTest : testing::Test {
                   [](void* self, const RemoteNotice& n) noexcept {
                       static_cast<VcqTest*>(self)->remote.push_back(n);
                   },
-                  [](void* self, int code, bool, utofu_vcq_id_t) noexcept {
-                      static_cast<VcqTest*>(self)->orphans.push_back(code);
+                  [](void* self, int code, Orphan kind, utofu_vcq_id_t) noexcept {
+                      static_cast<VcqTest*>(self)->orphans.push_back({code, kind});
                   }};
         EXPECT_EQ(vcq.open(backend, 1, true, sink), 0);
     }
@@ -176,7 +176,7 @@ struct VcqTest : testing::Test {
     }
     Backend backend{functions(), caps(), 4};
     std::vector<RemoteNotice> remote;
-    std::vector<int> orphans;
+    std::vector<std::pair<int, Orphan>> orphans;
     Vcq vcq;
 };
 
@@ -238,42 +238,44 @@ TEST_F(VcqTest, FlagsFollowHow)
     EXPECT_TRUE(vcq.idle());
 }
 
+constexpr unsigned places = Vcq::window_size - 1;
+
 TEST_F(VcqTest, NoticesOfDifferentPeersInAnyOrder)
 {
-    Told who[255];
+    Told who[places];
     for (Told& w : who)
         ASSERT_EQ(vcq.armw8(5, UTOFU_ARMW_OP_ADD, 1, 8, {When::delivered, false, false, &w}), Post::done);
     EXPECT_EQ(vcq.window_free(), 0u);
-    for (unsigned i = 255; i-- > 0;)
+    for (unsigned i = places; i-- > 0;)
         script.mrq.push_back(
-            {UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_ARMW, script.posted[(i * 101) % 255].edata,
-                                   1000 + (i * 101) % 255)});
+            {UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_ARMW, script.posted[(i * 101) % places].edata,
+                                   1000 + (i * 101) % places)});
     while (vcq.poll() != 0) {
     }
-    for (unsigned i = 0; i < 255; i++) {
+    for (unsigned i = 0; i < places; i++) {
         ASSERT_EQ(who[i].notices.size(), 1u);
         EXPECT_EQ(who[i].notices[0].value, 1000u + i);
     }
-    EXPECT_EQ(vcq.window_free(), 255u);
+    EXPECT_EQ(vcq.window_free(), places);
 }
 
 TEST_F(VcqTest, AFullWindowIsBusyAndHasNoEffect)
 {
     Told who;
-    for (int i = 0; i < 255; i++)
+    for (unsigned i = 0; i < places; i++)
         ASSERT_EQ(put(who), Post::done);
     EXPECT_EQ(put(who), Post::busy);
-    EXPECT_EQ(script.posted.size(), 255u);
+    EXPECT_EQ(script.posted.size(), places);
     EXPECT_EQ(put(who, When::never), Post::done); // needs no place
     script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, 17)});
     vcq.poll();
     EXPECT_EQ(put(who), Post::done);
     EXPECT_EQ(script.posted.back().edata, 17u);
-    for (std::uint64_t e = 1; e < 256; e++)
+    for (std::uint64_t e = 1; e <= places; e++)
         script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, e)});
     while (vcq.poll() != 0) {
     }
-    EXPECT_EQ(who.notices.size(), 256u);
+    EXPECT_EQ(who.notices.size(), places + 1);
 }
 
 TEST_F(VcqTest, BusyAndErrorGiveThePlaceBack)
@@ -304,16 +306,29 @@ TEST_F(VcqTest, AnErrorOfTheTcqEndsAPostThatWaitsForTheMrq)
     script.tcq.push_back({UTOFU_ERR_TCQ_MEMORY, p.cbdata});
     poll_thoroughly();
     EXPECT_EQ(who.notices.size(), 1u);
-    EXPECT_EQ(vcq.window_free(), 255u);
+    EXPECT_EQ(vcq.window_free(), places);
 }
 
 TEST_F(VcqTest, ErrorsOfUnattendedPostsReachTheSink)
 {
-    script.tcq.push_back({UTOFU_ERR_TCQ_STADD, nullptr});
-    script.mrq.push_back({UTOFU_ERR_MRQ_RMT_STADD, notice(UTOFU_MRQ_TYPE_LCL_PUT, 0)});
+    ASSERT_EQ(vcq.put_unattended(5, "", 0x20, 1, 0), Post::done);
+    ASSERT_EQ(vcq.put_unattended<Orphan::write>(5, "", 0x20, 1, 0), Post::done);
+    ASSERT_EQ(vcq.armw8_unattended(5, UTOFU_ARMW_OP_ADD, 1, 0x20, 0), Post::done);
+    ASSERT_EQ(vcq.put(5, 0x10, 0x20, 100, {.kind = Orphan::write}), Post::done);
+    std::vector<std::pair<int, Orphan>> expected;
+    const Orphan kinds[] = {Orphan::message, Orphan::write, Orphan::armw, Orphan::write};
+    for (unsigned i = 0; i < 4; i++) {
+        const auto& posted = script.posted[i];
+        script.tcq.push_back({UTOFU_ERR_TCQ_STADD, posted.cbdata});
+        script.mrq.push_back({UTOFU_ERR_MRQ_RMT_STADD,
+                              notice(i == 2 ? UTOFU_MRQ_TYPE_LCL_ARMW : UTOFU_MRQ_TYPE_LCL_PUT, posted.edata)});
+        expected.push_back({UTOFU_ERR_TCQ_STADD, kinds[i]});
+        expected.push_back({UTOFU_ERR_MRQ_RMT_STADD, kinds[i]});
+    }
     poll_thoroughly();
     std::sort(orphans.begin(), orphans.end());
-    EXPECT_EQ(orphans, (std::vector<int>{UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_TCQ_STADD}));
+    std::sort(expected.begin(), expected.end());
+    EXPECT_EQ(orphans, expected);
 }
 
 TEST_F(VcqTest, NothingAPeerWritesNamesOurPlaces)

@@ -367,18 +367,28 @@ void Endpoint::rma_event(bool read) noexcept
         counter->count();
 }
 
-void Endpoint::on_orphan(void* owner, int code, bool armw, utofu_vcq_id_t peer) noexcept
+void Endpoint::on_orphan(void* owner, int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept
 {
-    static_cast<Endpoint*>(owner)->lost(code, armw, peer);
+    static_cast<Endpoint*>(owner)->lost(code, kind, peer);
 }
 
-void Endpoint::lost(int code, bool armw, utofu_vcq_id_t peer) noexcept
+void Endpoint::lost(int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept
 {
     if (messages_)
         messages_->peer_failed(peer, code);
-    // Messages report their own losses; who sends no unattended writes has nothing else to hear of.
-    if (armw ? atomic_ && atomic_->posts_unattended() : rma_ && rma_->posts_unattended())
-        report_orphan((armw ? FI_ATOMIC : FI_RMA) | FI_WRITE, code);
+    // Messages report their own losses, and a report or a farewell to a peer that has left is none; who sends no
+    // unattended writes has nothing else to hear of.
+    switch (kind) {
+    case vcq::Orphan::message: break;
+    case vcq::Orphan::write:
+        if (rma_ && rma_->posts_unattended())
+            report_orphan(FI_RMA | FI_WRITE, code);
+        break;
+    case vcq::Orphan::armw:
+        if (atomic_ && atomic_->posts_unattended())
+            report_orphan(FI_ATOMIC | FI_WRITE, code);
+        break;
+    }
 }
 
 void Endpoint::report_orphan(std::uint64_t op_flags, int utofu_code) noexcept

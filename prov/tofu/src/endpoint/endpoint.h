@@ -133,7 +133,7 @@ class Endpoint final : public EndpointFace {
     /// Reports a communication without a waiter that failed: one error entry of the transmit queue, one count.
     void report_orphan(std::uint64_t op_flags, int utofu_code) noexcept;
     /// A communication without a waiter failed, towards `peer`: tells the engines that may have posted it.
-    void lost(int utofu_code, bool armw, utofu_vcq_id_t peer) noexcept;
+    void lost(int utofu_code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept;
 
     /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock, or returns at once
     /// where another thread holds it and `patient` is not asked for. True where the VCQ had something.
@@ -191,7 +191,7 @@ class Endpoint final : public EndpointFace {
     [[nodiscard]] int list() noexcept;
     void unlist() noexcept;
     void choose_operations() noexcept;
-    static void on_orphan(void* owner, int code, bool armw, utofu_vcq_id_t peer) noexcept;
+    static void on_orphan(void* owner, int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept;
     int make_engines() noexcept;
     int announce() noexcept;
     void unbind() noexcept;

@@ -147,10 +147,10 @@ void SharedTransmit::keep(Endpoint& endpoint) noexcept
 }
 
 /// Whose communication it was nobody knows: each looks whether it has to do with the peer.
-void SharedTransmit::on_orphan(void* self, int code, bool armw, utofu_vcq_id_t peer) noexcept
+void SharedTransmit::on_orphan(void* self, int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept
 {
     for (Endpoint* endpoint : static_cast<SharedTransmit*>(self)->endpoints_)
-        endpoint->lost(code, armw, peer);
+        endpoint->lost(code, kind, peer);
 }
 
 int SharedTransmit::close() noexcept

@@ -202,7 +202,8 @@ class RmaEngine {
     if (plain_inject_ && length - 1 < max_inline_ && data != nullptr &&
         short_way_.resolve(to, key, address, target) != nullptr && !waiting_.may_hold(target.vcq)) [[likely]] {
         unattended_ = true;
-        if (vcq_.put_unattended(target.vcq, data, target.stadd, length, inject_flags_) == vcq::Post::done) [[likely]]
+        if (vcq_.put_unattended<vcq::Orphan::write>(target.vcq, data, target.stadd, length, inject_flags_) ==
+            vcq::Post::done) [[likely]]
             return 0;
     }
     return not_quick;

@@ -91,8 +91,8 @@ vcq::Post RmaEngine::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
         bytes = static_cast<const std::byte*>(op.local[l].iov_base) + in;
         local = op.refs[l].stadd + in;
     }
-    vcq::How how{op.sent_suffices ? vcq::When::sent : vcq::When::delivered, op.strong_order, false,
-                 &op};
+    vcq::How how{op.sent_suffices ? vcq::When::sent : vcq::When::delivered, op.strong_order, false, &op,
+                 vcq::Orphan::write};
     const bool last = op.remote_notice && op.posted + length == op.total;
     if (last) {
         // One event for the operation, after all of its bytes.

@@ -284,7 +284,7 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
     }
     if (code == UTOFU_SUCCESS) [[likely]]
         return;
-    if (cbdata != nullptr && cbdata != armw_mark) {
+    if (cbdata != nullptr && cbdata != armw_mark && cbdata != write_mark) {
         // Never left the node, so its MRQ notice will not come (guide 2.2.12).
         auto* place = static_cast<Place*>(cbdata);
         Waiter* waiter = place->waiter;
@@ -294,13 +294,13 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
         waiter->notify(waiter, Notice{code, 0});
         return;
     }
-    orphaned(code, cbdata == armw_mark, 0);
+    orphaned(code, cbdata == armw_mark ? Orphan::armw : cbdata == write_mark ? Orphan::write : Orphan::message, 0);
 }
 
-void Vcq::orphaned(int code, bool armw, utofu_vcq_id_t peer) noexcept
+void Vcq::orphaned(int code, Orphan kind, utofu_vcq_id_t peer) noexcept
 {
     if (sink_.orphan_error != nullptr)
-        sink_.orphan_error(sink_.owner, code, armw, peer);
+        sink_.orphan_error(sink_.owner, code, kind, peer);
 }
 
 void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept

@@ -48,12 +48,20 @@ enum class When : std::uint8_t {
     delivered ///< local MRQ: it took effect at the target (Put, ARMW) or here (Get)
 };
 
+/// What a communication was that failed and that nobody waited for.
+enum class Orphan : std::uint8_t {
+    message, ///< or another part of the protocols
+    write,   ///< the application's, which has no other way to hear of it
+    armw     ///< likewise
+};
+
 /// How to post: which notices, in which order.
 struct How {
     When when = When::never;
     bool strong_order = false;  ///< after all earlier posts to the same remote VCQ (guide 6.1.3.1)
     bool remote_notice = false; ///< an MRQ notice at the target as well
     Waiter* waiter = nullptr;   ///< required unless `when` is never
+    Orphan kind = Orphan::message; ///< unless `when` is delivered: message or write
 };
 
 /// The same for a post with When::delivered whose owner keeps its flags (Vcq::delivered_flags) ready.
@@ -75,9 +83,8 @@ struct Sink {
     void* owner = nullptr;
     /// May be null: remote notices are then dropped.
     void (*remote)(void* owner, const RemoteNotice& notice) noexcept = nullptr;
-    /// A communication nobody waited for failed, an ARMW or another one, towards `peer` (0: not known). May be
-    /// null.
-    void (*orphan_error)(void* owner, int code, bool armw, utofu_vcq_id_t peer) noexcept = nullptr;
+    /// A communication nobody waited for failed, towards `peer` (0: not known). May be null.
+    void (*orphan_error)(void* owner, int code, Orphan kind, utofu_vcq_id_t peer) noexcept = nullptr;
 };
 
 /// Owns one VCQ handle. Not thread-safe: its owner's lock serialises all calls.
@@ -185,13 +192,14 @@ class Vcq {
     [[nodiscard]] std::uint8_t next_place() const noexcept { return first_free_; }
 
     // --- posts that nobody waits for, as short as they can be; their errors reach Sink::orphan_error.
+    template <Orphan kind = Orphan::message>
     [[nodiscard]] Post put_unattended(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
                                       std::size_t length, unsigned long flags) noexcept
     {
         if (!silent_.note(peer)) [[unlikely]]
             return Post::busy;
-        return unattended(functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote,
-                                                    length, 0, flags, nullptr));
+        return unattended(functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote, length,
+                                                    edata_of(kind), flags, mark_of(kind)));
     }
     [[nodiscard]] Post armw8_unattended(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
                                         utofu_stadd_t remote, unsigned long flags) noexcept
@@ -327,15 +335,20 @@ class Vcq {
         return free_count_ + forsaken_ == window_size - 1 && sent_pending_ == 0;
     }
 
-    // EDATA is one byte (caps: max_edata_size 1) and 0 means "nobody waits": 255 usable places.
-    static constexpr unsigned window_size = 256;
+    // EDATA is one byte (caps: max_edata_size 1); 0 and 255 mean "nobody waits": 254 usable places.
+    static constexpr unsigned window_size = 255;
 
   private:
-    // cbdata tells four things apart: null (nobody waits), armw_mark (nobody waits for an ARMW), a place of the
-    // window (bit 0 clear; only an error comes through the TCQ) and a waiter of the TCQ entry itself (bit 0 set).
+    // cbdata tells five things apart: null (nobody waits), write_mark and armw_mark (nobody waits for a write or an
+    // ARMW of the application), a place of the window (bit 0 clear; only an error comes through the TCQ) and a waiter
+    // of the TCQ entry itself (bit 0 set).
     static constexpr std::uintptr_t sent_bit = 1;
     static_assert(alignof(Waiter) > sent_bit);
     alignas(8) static inline char armw_mark[8] = {};
+    alignas(8) static inline char write_mark[8] = {};
+    static constexpr std::uint64_t write_edata = window_size;
+    static constexpr std::uint64_t edata_of(Orphan kind) noexcept { return kind == Orphan::write ? write_edata : 0; }
+    static constexpr void* mark_of(Orphan kind) noexcept { return kind == Orphan::write ? write_mark : nullptr; }
     /// `waiter` is null where the place is free. The address of a place is the cbdata of its post.
     struct alignas(8) Place {
         Waiter* waiter;
@@ -411,7 +424,7 @@ class Vcq {
     {
         return free_count_ != window_size - 1 || sink_.remote != nullptr;
     }
-    [[gnu::cold]] void orphaned(int code, bool armw, utofu_vcq_id_t peer) noexcept;
+    [[gnu::cold]] void orphaned(int code, Orphan kind, utofu_vcq_id_t peer) noexcept;
     [[gnu::noinline]] unsigned poll_tcq(unsigned budget) noexcept;
     [[gnu::noinline, gnu::cold]] unsigned poll_failures() noexcept;
     void on_tcq(int code, void* cbdata) noexcept;
@@ -461,7 +474,7 @@ inline bool Vcq::admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noex
         return admit(Attended{how.waiter, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, peer, ticket);
     if (!silent_.note(peer)) [[unlikely]]
         return false;
-    ticket = {0, flags, nullptr};
+    ticket = {edata_of(how.kind), flags, mark_of(how.kind)};
     if (how.when == When::sent) {
         ticket.cbdata =
             reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(how.waiter) | sent_bit);
@@ -485,7 +498,11 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
     // Places are matched one by one: notices keep their order only per remote VCQ (guide 2.2.10).
     if (notice.edata == 0 || notice.edata >= window_size) [[unlikely]] {
         if (code != UTOFU_SUCCESS)
-            orphaned(code, type == UTOFU_MRQ_TYPE_LCL_ARMW, notice.vcq_id);
+            orphaned(code,
+                     type == UTOFU_MRQ_TYPE_LCL_ARMW ? Orphan::armw
+                     : notice.edata == write_edata   ? Orphan::write
+                                                     : Orphan::message,
+                     notice.vcq_id);
         return;
     }
     Place& place = window_[notice.edata];
