@@ -317,8 +317,11 @@ int Domain::take_numbers(unsigned count, unsigned& first) noexcept
         unsigned i = 0;
         for (; i < max_endpoints && row < count; i++)
             row = taken_[i] ? 0 : row + 1;
-        if (row < count)
+        if (row < count) {
+            TOFU_WARN(FI_LOG_EP_CTRL, "domain: all its %u numbers for endpoints and receive contexts are in use: close "
+                                      "some, or open another domain\n", unsigned{max_endpoints});
             return -FI_ENOSPC;
+        }
         first = i - count;
         next_index_ = std::max(next_index_, i);
     }
