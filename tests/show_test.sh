@@ -3,6 +3,11 @@
 # tofu-sim show and clean, on a job that runs, one that was killed, and rubbish.
 # Called by: make check. Calls: tofu-sim, tests/show_subject.
 set -u
+# Any job of this user that starts beside sweeps away what a killed one has left. So in a /dev/shm of our own, where we
+# may have one.
+if [ -z "${TOFU_SHOW_ALONE:-}" ] && unshare --mount true 2>/dev/null; then
+    TOFU_SHOW_ALONE=1 exec unshare --mount sh -c 'mount -t tmpfs tmpfs /dev/shm; exec "$@"' sh bash "$0"
+fi
 tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
 subject=${TOFU_TOP_BUILDDIR:?set by make check}/tests/show_subject
 job=${TOFU_TEST_JOB_PREFIX:?set by tests/bounded}-a
