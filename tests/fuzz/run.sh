@@ -15,7 +15,7 @@ config=${FUZZ_CONFIG:-$PWD}     # where config.h is
 flags="-std=c++20 -g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -DHAVE_CONFIG_H
  -I$config -I$top/include -I$top/tofu_sim -I$top/tests/fuzz -pthread"
 simulator="barrier descriptor job mrq post stag"
-provider="keys packet"
+provider="keys packet words"
 all="$simulator $provider"
 provider_sources="memory/directory memory/pages remote/keys ring/wire vcq/places vcq/silent vcq/vcq"
 

@@ -170,7 +170,10 @@ void Messenger::on_header(Channel& ch, const vcq::Notice& notice) noexcept
         fail(ch, fi_error_of(notice.code), notice.code);
         return;
     }
-    if (header.magic != area_magic || header.version != wire_version) {
+    std::uint32_t free_ring = 0;
+    switch (read_header(header, ch.peer.nonce, ch.peer.index, ch.geometry, free_ring)) {
+    case Heading::usable: break;
+    case Heading::other_version:
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "endpoint %u: peer 0x%llx speaks version %u of the wire protocol, this is %u: use the "
                   "same release of the provider on all nodes\n",
@@ -178,13 +181,8 @@ void Messenger::on_header(Channel& ch, const vcq::Notice& notice) noexcept
                   wire_version);
         fail(ch, FI_ECONNREFUSED, 0);
         return;
-    }
-    if (header.nonce != ch.peer.nonce || header.index != ch.peer.index) {
-        fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); // its VCQ ID belongs to another process by now
-        return;
-    }
-    ch.geometry = {header.ring_count, header.ring_slots};
-    if (!ch.geometry.valid()) {
+    case Heading::other_process: fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); return;
+    case Heading::impossible:
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "endpoint %u: peer 0x%llx claims %u rings of %u slots, which cannot be: use the same release of the "
                   "provider on all nodes\n",
@@ -192,7 +190,7 @@ void Messenger::on_header(Channel& ch, const vcq::Notice& notice) noexcept
         fail(ch, FI_EIO, 0);
         return;
     }
-    ch.ring_number = header.hint != 0 ? header.hint - 1 : next_guess(ch);
+    ch.ring_number = free_ring < ch.geometry.ring_count ? free_ring : next_guess(ch);
     start_claiming(ch);
 }
 

@@ -57,8 +57,7 @@ void Messenger::check_return(Channel& ch) noexcept
     const auto consumed =
         static_cast<std::uint32_t>(area_.consumed(ch.number).load(std::memory_order_acquire));
     const std::uint32_t sent = ch.next_seq - 1;
-    if (sent - consumed <= sent - ch.consumed) // neither backwards nor beyond what was sent
-        ch.consumed = consumed;
+    ch.consumed = believed(consumed, sent, ch.consumed);
     switch (static_cast<ReturnStatus>(static_cast<std::uint32_t>(status))) {
     case ReturnStatus::open: break;
     case ReturnStatus::give_back: ch.leave |= ch.state == ChannelState::open; break;

@@ -82,4 +82,19 @@ bool decode(const std::byte* slot, Packet& p) noexcept
     return false; // a number that is no Type
 }
 
+Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index, Geometry& geometry,
+                    std::uint32_t& ring) noexcept
+{
+    if (header.magic != area_magic || header.version != wire_version)
+        return Heading::other_version;
+    if (header.nonce != nonce || header.index != index)
+        return Heading::other_process;
+    const Geometry claimed{header.ring_count, header.ring_slots};
+    if (!claimed.valid())
+        return Heading::impossible;
+    geometry = claimed;
+    ring = header.hint - 1 < claimed.ring_count ? header.hint - 1 : claimed.ring_count;
+    return Heading::usable;
+}
+
 } // namespace tofu::proto

@@ -128,6 +128,25 @@ struct Geometry {
     [[nodiscard]] constexpr std::uint32_t report_after() const { return ring_slots / 4; }
 };
 
+/// What the header of an area, which came by Get, says to who means endpoint `index` of the domain with `nonce`.
+enum class Heading : std::uint8_t {
+    usable,
+    other_version,
+    other_process, ///< its VCQ ID belongs to another one by now
+    impossible     ///< rings that cannot be
+};
+/// `geometry` and `ring`, the one to try first, are those of the header where it is usable; `ring` may be none, ring_count
+/// that is, and is never beyond.
+[[nodiscard]] Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index,
+                                  Geometry& geometry, std::uint32_t& ring) noexcept;
+
+/// How many slots of `sent` the receiver has taken, by its return block: what it `reported`, unless that goes backwards
+/// from what was believed `before` or beyond what was sent.
+[[nodiscard]] constexpr std::uint32_t believed(std::uint32_t reported, std::uint32_t sent, std::uint32_t before)
+{
+    return sent - reported <= sent - before ? reported : before;
+}
+
 constexpr std::uint64_t return_offset(unsigned n) { return returns_offset + n * return_stride; }
 constexpr std::uint64_t fin_offset(unsigned n) { return fins_offset + n * sizeof(FinWord); }
 
