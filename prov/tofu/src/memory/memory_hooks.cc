@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "provider/log.h"
@@ -18,6 +19,7 @@ namespace tofu {
 namespace {
 
 namespace ucm {
+constexpr int mremap = 1 << 2;
 constexpr int madvise = 1 << 6;
 constexpr int vm_unmapped = 1 << 17;
 constexpr int before = -1000; // the call itself has priority 0
@@ -26,6 +28,13 @@ constexpr int after = 1000;
 struct VmUnmapped {
     void* address;
     std::size_t size;
+};
+struct Mremap {
+    void* result;
+    void* address;
+    std::size_t old_size;
+    std::size_t new_size;
+    int flags;
 };
 struct Madvise {
     int result;
@@ -107,15 +116,16 @@ bool MemoryHooks::start() noexcept
                        (dlopen(module.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE) != nullptr ||
                         is_the_program(module.dli_fbase));
     if (set == nullptr || test == nullptr || !stays || set(ucm::vm_unmapped, ucm::before, on_event, this) != 0 ||
-        test(ucm::vm_unmapped) != 0 || set(ucm::madvise, ucm::after, on_event, this) != 0) {
+        test(ucm::vm_unmapped) != 0 || set(ucm::madvise | ucm::mremap, ucm::after, on_event, this) != 0) {
         TOFU_WARN(FI_LOG_MR, "registration cache: off, for libucm can't hook into this program\n");
         return false;
     }
     return true;
 }
 
-/// Pages go after the first event and before the second. What is registered between the two by another thread, which
-/// uses memory that is being discarded, is told by the second; no other call leaves the addresses usable meanwhile.
+/// vm_unmapped comes before pages go. What discards pages without taking the addresses away (madvise) tells behind the
+/// call, too: another thread may have registered the range between. And what puts others in their place (mremap to a
+/// fixed address) tells behind it alone.
 void MemoryHooks::on_event(int type, void* event, void* self) noexcept
 {
     std::uint64_t begin = 0;
@@ -123,9 +133,12 @@ void MemoryHooks::on_event(int type, void* event, void* self) noexcept
     if (type == ucm::vm_unmapped) {
         begin = reinterpret_cast<std::uint64_t>(static_cast<ucm::VmUnmapped*>(event)->address);
         size = static_cast<ucm::VmUnmapped*>(event)->size;
-    } else {
+    } else if (type == ucm::madvise) {
         begin = reinterpret_cast<std::uint64_t>(static_cast<ucm::Madvise*>(event)->address);
         size = static_cast<ucm::Madvise*>(event)->size;
+    } else if (static_cast<ucm::Mremap*>(event)->result != MAP_FAILED) {
+        begin = reinterpret_cast<std::uint64_t>(static_cast<ucm::Mremap*>(event)->result);
+        size = static_cast<ucm::Mremap*>(event)->new_size;
     }
     const std::uint64_t end = begin + size;
     static_cast<MemoryHooks*>(self)->invalidate(begin, end >= begin ? end : ~std::uint64_t{0});
