@@ -295,7 +295,8 @@ TEST(SimSoak, TheLivingGoOn)
             } while (rc != UTOFU_ERR_NOT_FOUND && notice.edata != 200 + slot);
             EXPECT_EQ(rc, slot == 0 ? UTOFU_SUCCESS : UTOFU_ERR_MRQ_PEER);
         }
-        EXPECT_LT(count_mappings(), 1500u);
+        // The segment of a peer is some mappings, open where VCQs are: about 2,900 after 600 kills, 3,100 after 3,000.
+        EXPECT_LT(count_mappings(), 4500u);
     });
     ::unsetenv("TOFU_SIM_PPN");
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;
