@@ -2,7 +2,7 @@
 // Role: barriers and reductions on barrier gates, by shape of the circuit and number of processes,
 // beside a plain counter in shared memory whose waiters give up the processor. Called by: the user.
 // Calls: the uTofu library.
-#include "../tests/barrier_circuits.h"
+#include "../tests/sim/barrier/circuits.h"
 
 #include <algorithm>
 #include <atomic>

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "../../tests/prov_atomic_oracle.h"
+#include "../../tests/prov/atomic/oracle.h"
 #include "atomic_checks.h"
 
 namespace fabtests {

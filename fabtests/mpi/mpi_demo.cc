@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: an MPI program on the simulated torus: who sits where, how fast, is it right, which way it
-// went. Called by: tools/demo, tests/mpi_demo_test.sh. Calls: MPI, path_proof.
+// went. Called by: tools/demo, tests/programs/mpi_demo.sh. Calls: MPI, path_proof.
 //
 // usage: mpi_demo [--any-path]
 // Status 0: results are right and the messages went through pml cm, mtl ofi, the tofu provider and

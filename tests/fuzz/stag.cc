@@ -76,7 +76,7 @@ struct Peer {
                 Extent{input.number(file_bytes), input.number(file_bytes), uint32_t(input.below(files + 1)),
                        input.below(5), 0};
         }
-        entry.sequence.raw = (sequence & ~1u) + 2; // one that stays odd is waited for long: see memory_hostile_test
+        entry.sequence.raw = (sequence & ~1u) + 2; // one that stays odd is waited for long: see tests/sim/memory/hostile_test.cc
     }
 };
 

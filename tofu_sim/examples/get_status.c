@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: example: Get: looking at the others without their help (guide 2.2.4).
-// Called by: a reader, tests/examples_test.sh. Calls: uTofu, group.h.
+// Called by: a reader, tests/sim/tools/examples.sh. Calls: uTofu, group.h.
 //
 // Everybody computes and keeps its progress in a word of registered memory; process 0 reads the words of the others
 // until all are done. They never call a communication function while they compute. EDATA tells the answers apart.

@@ -14,7 +14,7 @@
 // first, by a CSWAP of its token for a new one, and begins again if that fails. The gap between the two times is far
 // beyond what a Put can be under way. What no clock can exclude is a holder that is stopped between its look and its
 // post: it learns from the CSWAP that frees the lock, which finds another token, and its operation ends with an error.
-// So no update is lost without a word (tests/prov_lease_test.cc tries all there is).
+// So no update is lost without a word (tests/prov/atomic/lease_test.cc tries all there is).
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The rule by which a descriptor that many ring and any may silence loses no wake-up. Used by wait and wait_set;
-// tests/prov_bell_test.cc runs this very code in every order of its steps. Calls what it is given.
+// tests/prov/queue/chime_test.cc runs this very code in every order of its steps. Calls what it is given.
 //
 // `ringing` saves system calls: who finds it set leaves the descriptor as it is. So it may be set, with nobody about to
 // write, only while the descriptor is readable or somebody is going to look. Hence

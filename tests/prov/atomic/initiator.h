@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// An initiator of atomics over the network with an adversary, and how its operations are made and driven to their
+// ends. Used by the tests of the runner; calls the runner and the VCQ.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "atomic/runner.h"
+#include "memory/directory.h"
+#include "oracle.h"
+#include "prov/lib/fake_net.h"
+
+namespace tofu::test {
+
+using fake::Net;
+using tofu::AtomicOp;
+using tofu::AtomicRunner;
+using Ends = std::map<void*, std::vector<int>>;
+
+/// Where the lock words of wide elements lie in the memory.
+inline constexpr std::uint64_t locks_at = 0xf000;
+
+struct Initiator {
+    tofu::vcq::Backend backend{fake::functions(), {}, 1};
+    tofu::vcq::Vcq vcq;
+    std::unique_ptr<AtomicRunner> runner;
+    Ends ends;
+
+    Initiator()
+    {
+        Net::now().area = locks_at - tofu::directory::locks_offset;
+        EXPECT_EQ(vcq.open(backend, 0, false, {}), 0);
+        runner = std::make_unique<AtomicRunner>(vcq);
+    }
+    ~Initiator() { vcq.close(); } // before the runner goes, as the endpoint does
+
+    void round()
+    {
+        vcq.poll();
+        if (runner->wants_progress())
+            runner->progress();
+    }
+};
+
+struct Shape {
+    fi_op op;
+    fi_datatype type;
+    std::uint64_t offset; ///< into the memory
+    std::size_t count;
+    void* operand;
+    void* compare;
+    void* result;
+};
+
+inline Family family_of(fi_op op)
+{
+    return op >= FI_CSWAP ? tofu::Family::compare : tofu::Family::fetch;
+}
+
+inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
+{
+    AtomicOp* op = who.runner->alloc();
+    if (!op)
+        return nullptr;
+    op->endpoint = static_cast<tofu::Endpoint*>(static_cast<void*>(&who.ends));
+    op->completion.context = context;
+    op->home = 1;
+    op->kernel = tofu::kernel_of(s.op, s.type);
+    op->method = tofu::lookup(family_of(s.op), s.op, s.type);
+    op->op = s.op;
+    op->size = tofu::datatypes[s.type].size;
+    op->integer = atomic_oracle::is_integer(s.type);
+    op->multi = op->method == tofu::Method::loop || op->method == tofu::Method::wide;
+    op->reads_operand = s.op != FI_ATOMIC_READ;
+    op->reads_compare = s.op >= FI_CSWAP;
+    op->fetches = s.result != nullptr;
+    op->strong = who.runner->ordered();
+    op->total = s.count;
+    if (op->reads_operand)
+        op->operand.add(s.operand, s.count);
+    if (op->reads_compare)
+        op->compare.add(s.compare, s.count);
+    if (s.result)
+        op->result.add(s.result, s.count);
+    op->target[0] = {{1, Net::base + s.offset}, s.count, 0, 0};
+    op->targets = 1;
+    return op;
+}
+
+/// Lets the network and the initiators go on, in random turns, until all have ended. False: they did not.
+inline bool run(std::vector<Initiator*> all, unsigned limit = 2000000)
+{
+    Net& net = Net::now();
+    for (unsigned i = 0; i < limit; ++i) {
+        const auto who = net.random() % all.size();
+        net.step(unsigned(all[who]->vcq.handle() - 1));
+        if (net.random() % 2)
+            all[who]->round();
+        if (i % 64 == 0 && std::all_of(all.begin(), all.end(),
+                                       [](auto* x) { return x->runner->outstanding() == 0; }))
+            return true;
+    }
+    return false;
+}
+
+} // namespace tofu::test

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_close right behind a post (fi_endpoint(3)): what was injected, or reported as sent, arrives; memory stays
+// registered until no transfer can reach it. The provider is linked in, over a library that carries out what is posted
+// later, while the program polls, and never what a VCQ that is freed still has (guide 3.3.1.3 promises nothing else).
+// Run by make check, over the simulator.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_rma.h>
+#include <rdma/providers/fi_prov.h>
+
+#include "prov/lib/objects.h"
+#include "vcq/backend.h"
+#include "vcq/vcq.h"
+
+// Libfabric's two calls that lead to a provider lead to the one that is linked in.
+extern "C" fi_provider* fi_prov_ini(void);
+static fi_provider& linked()
+{
+    static fi_provider& provider = *fi_prov_ini();
+    return provider;
+}
+extern "C" int fi_getinfo(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
+                          const fi_info* hints, fi_info** info)
+{
+    return linked().getinfo(version, node, service, flags, hints, info);
+}
+extern "C" int fi_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context)
+{
+    return linked().fabric(attr, fabric, context);
+}
+
+namespace {
+
+using namespace tofu::test;
+using tofu::vcq::Backend;
+using tofu::vcq::Functions;
+
+/// What the library does with posts.
+struct Late {
+    struct Post {
+        utofu_vcq_hdl_t vcq;
+        std::function<int()> carry_out;
+    };
+    bool on = false;     ///< posts are carried out later
+    bool never = false;  ///< or not at all
+    unsigned refuse = 0; ///< so many short Puts find the TOQ full
+    std::deque<Post> posts;
+    std::size_t lost = 0;               ///< that a freed VCQ still had
+    std::size_t deregistered_early = 0; ///< while the VCQ had some
+
+    [[nodiscard]] bool has(utofu_vcq_hdl_t vcq) const
+    {
+        return std::any_of(posts.begin(), posts.end(), [vcq](const Post& p) { return p.vcq == vcq; });
+    }
+    void carry_out_one()
+    {
+        if (!never && !posts.empty() && posts.front().carry_out() != UTOFU_ERR_BUSY)
+            posts.pop_front();
+    }
+};
+Late late;
+
+template <auto Member>
+struct Delayed;
+template <class... Rest, int (*Functions::*Member)(utofu_vcq_hdl_t, Rest...)>
+struct Delayed<Member> {
+    static void install(Functions& functions)
+    {
+        next = functions.*Member;
+        functions.*Member = [](utofu_vcq_hdl_t vcq, Rest... rest) -> int {
+            if (!late.on)
+                return next(vcq, rest...);
+            late.posts.push_back({vcq, [=] { return next(vcq, rest...); }});
+            return UTOFU_SUCCESS;
+        };
+    }
+    static inline int (*next)(utofu_vcq_hdl_t, Rest...);
+};
+
+Functions library; ///< as it is
+
+int put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, void* data, utofu_stadd_t remote, std::size_t length,
+                  std::uint64_t edata, unsigned long flags, void* cbdata)
+{
+    if (late.refuse != 0) {
+        late.refuse--;
+        return UTOFU_ERR_BUSY;
+    }
+    if (!late.on)
+        return library.put_piggyback(vcq, peer, data, remote, length, edata, flags, cbdata);
+    std::vector<char> bytes(static_cast<char*>(data), static_cast<char*>(data) + length);
+    late.posts.push_back({vcq, [=]() mutable {
+                              return library.put_piggyback(vcq, peer, bytes.data(), remote, length, edata, flags,
+                                                           cbdata);
+                          }});
+    return UTOFU_SUCCESS;
+}
+
+int poll_mrq(utofu_vcq_hdl_t vcq, unsigned long flags, utofu_mrq_notice* notice)
+{
+    late.carry_out_one();
+    return library.poll_mrq(vcq, flags, notice);
+}
+
+int free_vcq(utofu_vcq_hdl_t vcq)
+{
+    late.lost += std::erase_if(late.posts, [vcq](const Late::Post& p) { return p.vcq == vcq; });
+    return library.free_vcq(vcq);
+}
+
+int dereg_mem(utofu_vcq_hdl_t vcq, utofu_stadd_t stadd, unsigned long flags)
+{
+    late.deregistered_early += late.has(vcq);
+    return library.dereg_mem(vcq, stadd, flags);
+}
+
+struct LateLibrary : testing::Environment {
+    void SetUp() override
+    {
+        linked();
+        tofu::vcq::Vcq::patience = std::chrono::milliseconds(200);
+        int error = 0;
+        auto* backend = const_cast<Backend*>(Backend::get(error));
+        ASSERT_EQ(error, 0);
+        auto& functions = const_cast<Functions&>(backend->functions());
+        library = functions;
+        Delayed<&Functions::put>::install(functions);
+        Delayed<&Functions::get>::install(functions);
+        Delayed<&Functions::armw4>::install(functions);
+        Delayed<&Functions::armw8>::install(functions);
+        Delayed<&Functions::cswap4>::install(functions);
+        Delayed<&Functions::cswap8>::install(functions);
+        functions.put_piggyback = put_piggyback;
+        functions.poll_mrq = poll_mrq;
+        functions.free_vcq = free_vcq;
+        functions.dereg_mem = dereg_mem;
+    }
+};
+const testing::Environment* const late_library = testing::AddGlobalTestEnvironment(new LateLibrary);
+
+constexpr std::size_t most = 1 << 20;
+
+/// A sender, which is closed, a receiver, and memory of theirs.
+struct Close : testing::Test {
+    Close() : o(wishes()), tx(o.open_queue()), rx(o.open_queue()), in(most), out(most, 'x'), memory(most)
+    {
+        late = {};
+        receiver = o.add(rx, rx);
+        Objects::must(fi_mr_reg(o.domain, window, sizeof window, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 0, 0, &region,
+                                nullptr));
+        base = reinterpret_cast<std::uintptr_t>(window);
+        Objects::must(fi_mr_reg(o.domain, memory.data(), most, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 0, 0, &large,
+                                nullptr));
+        large_base = reinterpret_cast<std::uintptr_t>(memory.data());
+    }
+    ~Close() override
+    {
+        late = {};
+        EXPECT_EQ(fi_close(&region->fid), 0);
+        EXPECT_EQ(fi_close(&large->fid), 0);
+    }
+    static Wishes wishes()
+    {
+        Wishes w;
+        w.caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+        w.mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+        return w;
+    }
+    fid_ep* open_sender()
+    {
+        fid_ep* const ep = o.add(tx, tx);
+        greet(ep);
+        return ep;
+    }
+    /// A first message, for which a ring is won.
+    void greet(fid_ep* ep)
+    {
+        Objects::post(rx, [&] { return fi_trecv(receiver, in.data(), most, nullptr, FI_ADDR_UNSPEC, 0, 0, &in); });
+        Objects::post(tx, [&] { return fi_tinject(ep, out.data(), 8, 0, 0); });
+        expect(rx, &in);
+    }
+    void expect(fid_cq* cq, void* context)
+    {
+        fi_cq_tagged_entry entry{};
+        ssize_t got = -FI_EAGAIN;
+        ASSERT_TRUE(eventually([&] {
+            fi_cq_read(cq == rx ? tx : rx, nullptr, 0);
+            return got = fi_cq_read(cq, &entry, 1), got != -FI_EAGAIN;
+        })) << "does not arrive";
+        ASSERT_EQ(got, 1);
+        EXPECT_EQ(entry.op_context, context);
+    }
+    void close(fid_ep* ep)
+    {
+        ASSERT_EQ(fi_close(&ep->fid), 0);
+        std::erase(o.endpoints, ep);
+    }
+    /// Posts while the library is late, and closes the endpoint at once.
+    template <class Post>
+    void close_behind(const char* what, Post&& call)
+    {
+        SCOPED_TRACE(what);
+        fid_ep* const ep = open_sender();
+        late.on = late.never = true; // whatever the call tries by itself
+        ASSERT_EQ(call(ep), 0);
+        EXPECT_FALSE(late.posts.empty());
+        late.never = false;
+        close(ep);
+        late.on = false;
+        EXPECT_EQ(late.lost, 0u);
+        EXPECT_EQ(late.deregistered_early, 0u);
+    }
+    void expect_message(std::size_t size, std::uint64_t tag, bool tagged)
+    {
+        std::memset(in.data(), 0, size);
+        Objects::post(rx, [&] {
+            return tagged ? fi_trecv(receiver, in.data(), most, nullptr, FI_ADDR_UNSPEC, tag, 0, &in)
+                          : fi_recv(receiver, in.data(), most, nullptr, FI_ADDR_UNSPEC, &in);
+        });
+        expect(rx, &in);
+        EXPECT_EQ(std::memcmp(in.data(), out.data(), size), 0);
+    }
+
+    Objects o;
+    fid_cq* tx;
+    fid_cq* rx;
+    fid_ep* receiver = nullptr;
+    fid_mr* region = nullptr;
+    fid_mr* large = nullptr;
+    std::uint64_t base = 0, large_base = 0;
+    std::vector<char> in, out, memory;
+    alignas(4096) std::uint64_t window[8192 / 8] = {};
+};
+
+TEST_F(Close, InjectedMessagesArrive)
+{
+    for (std::size_t size : {0, 8, 24, 100, 192}) {
+        close_behind("fi_tinject", [&](fid_ep* ep) { return fi_tinject(ep, out.data(), size, 0, size); });
+        expect_message(size, size, true);
+        close_behind("fi_inject", [&](fid_ep* ep) { return fi_inject(ep, out.data(), size, 0); });
+        expect_message(size, 0, false);
+    }
+}
+
+TEST_F(Close, SendsThatWereReportedArrive)
+{
+    fi_cq_tagged_entry entry{};
+    for (std::size_t size : {8, 64, 200, 1000, 4000}) {
+        close_behind("fi_tsend", [&](fid_ep* ep) {
+            const ssize_t ret = fi_tsend(ep, out.data(), size, nullptr, 0, size, &out);
+            EXPECT_EQ(fi_cq_read(tx, &entry, 1), 1) << size;
+            return ret;
+        });
+        expect_message(size, size, true);
+    }
+}
+
+/// The payload is out, and the TOQ full.
+TEST_F(Close, AHeaderThatHasToWaitIsNotLeftBehind)
+{
+    fid_ep* const ep = open_sender();
+    late.refuse = 10;
+    ASSERT_EQ(fi_tsend(ep, out.data(), 3000, nullptr, 0, 3, &out), 0);
+    expect(tx, &out);
+    EXPECT_NE(late.refuse, 0u);
+    close(ep);
+    EXPECT_EQ(late.refuse, 0u);
+    expect_message(3000, 3, true);
+}
+
+TEST_F(Close, InjectedWritesArrive)
+{
+    const std::uint64_t key = fi_mr_key(region);
+    for (std::size_t size : {8, 32, 100}) {
+        std::memset(window, 0, sizeof window);
+        close_behind("fi_inject_write", [&](fid_ep* ep) {
+            return fi_inject_write(ep, out.data(), size, 0, base, key);
+        });
+        EXPECT_EQ(std::memcmp(window, out.data(), size), 0) << size;
+    }
+    std::memset(window, 0, sizeof window);
+    close_behind("FI_INJECT_COMPLETE", [&](fid_ep* ep) {
+        const iovec local{out.data(), 4000};
+        const fi_rma_iov remote{base, 4000, key};
+        const fi_msg_rma msg{&local, nullptr, 1, 0, &remote, 1, nullptr, 0};
+        return fi_writemsg(ep, &msg, FI_INJECT_COMPLETE);
+    });
+    EXPECT_EQ(std::memcmp(window, out.data(), 4000), 0);
+    close_behind("fi_inject_writedata", [&](fid_ep* ep) {
+        return fi_inject_writedata(ep, out.data(), 8, 77, 0, base, key);
+    });
+    fi_cq_tagged_entry entry{};
+    ASSERT_TRUE(eventually([&] { return fi_cq_read(rx, &entry, 1) == 1; }));
+    EXPECT_EQ(entry.data, 77u);
+}
+
+TEST_F(Close, InjectedAtomicsTakeEffect)
+{
+    const std::uint64_t key = fi_mr_key(region), five[8] = {5, 5, 5, 5, 5, 5, 5, 5};
+    close_behind("one ARMW", [&](fid_ep* ep) {
+        return fi_inject_atomic(ep, five, 1, 0, base, key, FI_UINT64, FI_SUM);
+    });
+    EXPECT_EQ(window[0], 5u);
+    close_behind("a row", [&](fid_ep* ep) {
+        return fi_inject_atomic(ep, five, 8, 0, base + 64, key, FI_UINT64, FI_SUM);
+    });
+    for (unsigned i = 0; i < 8; i++)
+        EXPECT_EQ(window[8 + i], 5u);
+    window[0] = 9;
+    close_behind("a loop", [&](fid_ep* ep) {
+        return fi_inject_atomic(ep, five, 1, 0, base, key, FI_UINT64, FI_MIN);
+    });
+    EXPECT_EQ(window[0], 5u);
+}
+
+/// FI_FENCE (fi_msg(3)): a send that was taken and waits for room at its peer is an earlier operation.
+TEST_F(Close, AFenceWaitsForSendsThatWait)
+{
+    fid_ep* const ep = open_sender();
+    const iovec local{out.data(), 8};
+    const fi_rma_iov remote{base, 8, fi_mr_key(region)};
+    const fi_msg_rma write{&local, nullptr, 1, 0, &remote, 1, nullptr, 0};
+    const std::uint64_t one = 1;
+    const fi_ioc operand{const_cast<std::uint64_t*>(&one), 1};
+    const fi_rma_ioc target{base, 1, fi_mr_key(region)};
+    const fi_msg_atomic atomic{&operand, nullptr, 1, 0, &target, 1, FI_UINT64, FI_SUM, nullptr, 0};
+    const fi_msg_tagged message{&local, nullptr, 1, 0, 7, 0, nullptr, 0};
+    constexpr unsigned sends = 200; // more than the ring has slots
+    for (unsigned i = 0; i < sends; i++)
+        ASSERT_EQ(fi_tsend(ep, out.data(), 8, nullptr, 0, 9, &out), 0);
+    EXPECT_EQ(fi_writemsg(ep, &write, FI_FENCE), -FI_EAGAIN);
+    EXPECT_EQ(fi_atomicmsg(ep, &atomic, FI_FENCE), -FI_EAGAIN);
+    EXPECT_EQ(fi_tsendmsg(ep, &message, FI_FENCE), -FI_EAGAIN);
+    for (unsigned i = 0; i < sends; i++)
+        expect_message(8, 9, true);
+    Objects::post(tx, [&] { return fi_writemsg(ep, &write, FI_FENCE); });
+    Objects::post(tx, [&] { return fi_atomicmsg(ep, &atomic, FI_FENCE); });
+    Objects::post(tx, [&] { return fi_tsendmsg(ep, &message, FI_FENCE); });
+}
+
+/// Who has received a message and closes: its sender hears of it.
+TEST_F(Close, AnAcknowledgementArrives)
+{
+    fid_ep* const other = o.add(rx, rx); // number 1
+    fid_ep* const ep = open_sender();
+    Objects::post(rx, [&] { return fi_trecv(other, in.data(), most, nullptr, FI_ADDR_UNSPEC, 7, 0, &in); });
+    const iovec local{out.data(), 8};
+    const fi_msg_tagged msg{&local, nullptr, 1, 1, 7, 0, &out, 0};
+    Objects::post(tx, [&] { return fi_tsendmsg(ep, &msg, FI_DELIVERY_COMPLETE); });
+    late.on = true;
+    expect(rx, &in);
+    EXPECT_FALSE(late.posts.empty());
+    close(other);
+    late.on = false;
+    EXPECT_EQ(late.lost, 0u);
+    expect(tx, &out);
+}
+
+/// Notices that do not come: the call ends, and memory that the transfer may still reach is registered until the VCQ
+/// is freed.
+TEST_F(Close, ATransferThatDoesNotEndKeepsItsMemory)
+{
+    fid_ep* const ep = open_sender();
+    late.on = late.never = true;
+    ASSERT_EQ(fi_read(ep, in.data(), 20000, nullptr, 0, large_base, fi_mr_key(large), nullptr), 0);
+    ASSERT_EQ(fi_read(ep, in.data() + 20000, 4000, nullptr, 0, large_base, fi_mr_key(large), nullptr), 0);
+    close(ep);
+    EXPECT_GE(late.lost, 2u);
+    EXPECT_EQ(late.deregistered_early, 0u);
+}
+
+/// Likewise where the VCQ goes on with others.
+TEST_F(Close, AlsoWhereOthersShareTheVcq)
+{
+    fid_stx* shared = nullptr;
+    ASSERT_EQ(fi_stx_context(o.domain, nullptr, &shared, nullptr), 0);
+    o.info->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
+    fid_ep* ep = nullptr;
+    ASSERT_EQ(fi_endpoint(o.domain, o.info, &ep, nullptr), 0);
+    ASSERT_EQ(fi_ep_bind(ep, &shared->fid, 0), 0);
+    ASSERT_EQ(fi_ep_bind(ep, &o.av->fid, 0), 0);
+    ASSERT_EQ(fi_ep_bind(ep, &tx->fid, FI_TRANSMIT | FI_RECV), 0);
+    ASSERT_EQ(fi_enable(ep), 0);
+    late.on = late.never = true;
+    const iovec local{out.data(), 20000};
+    const fi_rma_iov remote{large_base, 20000, fi_mr_key(large)};
+    const fi_msg_rma msg{&local, nullptr, 1, 0, &remote, 1, nullptr, 0};
+    ASSERT_EQ(fi_writemsg(ep, &msg, FI_INJECT_COMPLETE | FI_COMPLETION), 0); // told by the TCQ
+    ASSERT_EQ(fi_read(ep, in.data(), 20000, nullptr, 0, large_base, fi_mr_key(large), nullptr), 0);
+    EXPECT_EQ(fi_close(&ep->fid), 0);
+    EXPECT_EQ(late.deregistered_early, 0u);
+    late.never = false; // they end at last, and nobody is told
+    EXPECT_EQ(fi_close(&shared->fid), 0);
+    EXPECT_EQ(late.lost, 0u);
+    EXPECT_EQ(late.deregistered_early, 0u);
+    fi_cq_tagged_entry entry{};
+    EXPECT_EQ(fi_cq_read(tx, &entry, 1), -FI_EAGAIN);
+}
+
+} // namespace

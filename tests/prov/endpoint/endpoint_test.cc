@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The endpoint's own calls: options, names, aliases, what it refuses before it is enabled and bound, and what becomes
+// of operations at its close. Run by make check. Calls libfabric over the provider over the simulator.
+#include "prov/lib/session.h"
+
+namespace {
+
+using namespace tofu::test;
+using tofu::sim::test::expect_processes;
+
+TEST(Endpoint, OptionsNamesAndAliases)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.selective = true;
+        Session s(rank, options);
+        std::size_t value = 0, length = sizeof(value);
+        ASSERT_EQ(fi_getopt(&s.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, &length), 0);
+        value = 4096;
+        ASSERT_EQ(fi_setopt(&s.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, sizeof(value)), 0);
+        value = 0;
+        ASSERT_EQ(fi_getopt(&s.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, &length), 0);
+        EXPECT_EQ(value, 4096u);
+        EXPECT_EQ(fi_setopt(&s.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, 4), -FI_EINVAL);
+        length = 4;
+        EXPECT_EQ(fi_getopt(&s.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, &length), -FI_ETOOSMALL);
+        EXPECT_EQ(length, sizeof(value));
+        EXPECT_EQ(fi_getopt(&s.ep->fid, FI_OPT_ENDPOINT, 4711, &value, &length), -FI_ENOPROTOOPT);
+
+        length = 0;
+        EXPECT_EQ(fi_getname(&s.ep->fid, nullptr, &length), -FI_ETOOSMALL);
+        std::vector<char> name(length);
+        EXPECT_EQ(fi_getname(&s.ep->fid, name.data(), &length), 0);
+        length = 3;
+        EXPECT_EQ(fi_getname(&s.ep->fid, name.data(), &length), -FI_ETOOSMALL);
+        EXPECT_EQ(length, name.size());
+
+        std::uint64_t memory = 0, one = 1;
+        auto peers = s.share(&memory, 8);
+        fid_ep* loud = nullptr;
+        ASSERT_EQ(fi_ep_alias(s.ep, &loud, FI_TRANSMIT | FI_COMPLETION), 0);
+        EXPECT_EQ(fi_close(&s.ep->fid), -FI_EBUSY);
+        ASSERT_EQ(s.post([&] { return fi_write(s.ep, &one, 8, nullptr, 0, peers[0].base, peers[0].key, &s); }), 0);
+        ASSERT_EQ(s.post([&] { return fi_write(loud, &one, 8, nullptr, 0, peers[0].base, peers[0].key, loud); }), 0);
+        s.expect(loud, FI_RMA | FI_WRITE);
+        s.expect_silence();
+        ASSERT_EQ(fi_close(&loud->fid), 0);
+    });
+}
+
+/// fi_endpoint(3), fi_close: "Discarded operations will silently be dropped, with no completions reported."
+TEST(Endpoint, AtomicsThatItsCloseDiscardsAreNotReported)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.caps |= FI_ATOMIC;
+        options.counters = true;
+        Session s(rank, options);
+        constexpr std::size_t count = 300; // words for a loop of CSWAPs each: more than a window has places
+        std::vector<std::uint64_t> memory(count, 1), operand(count, 3);
+        auto peers = s.share(memory.data(), count * 8);
+        constexpr int posts = 40;
+        for (int i = 0; i < posts; i++)
+            ASSERT_EQ(s.post([&] {
+                return fi_atomic(s.ep, operand.data(), count, nullptr, 0, peers[0].base, peers[0].key, FI_UINT64,
+                                 FI_PROD, &s);
+            }), 0);
+        ASSERT_EQ(fi_close(&s.ep->fid), 0);
+        s.ep = nullptr;
+        int reported = 0;
+        std::uint64_t product = 1; // of those reported, which each word has been multiplied by
+        for (fi_cq_data_entry entry{}; fi_cq_read(s.cq, &entry, 1) == 1; reported++)
+            product *= 3;
+        s.expect_silence(); // no error either
+        EXPECT_LE(reported, posts); // all, where they need less than the second that a close lets them have
+        for (std::uint64_t word : memory)
+            EXPECT_EQ(word % product, 0u);
+        EXPECT_EQ(fi_cntr_read(s.counter[write_counter]), static_cast<std::uint64_t>(reported));
+        EXPECT_EQ(fi_cntr_readerr(s.counter[write_counter]), 0u);
+    });
+}
+
+TEST(Endpoint, NothingWorksBeforeItIsEnabledAndBound)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.enable = false;
+        Session s(rank, options);
+        char byte = 0;
+        EXPECT_EQ(fi_write(s.ep, &byte, 1, nullptr, 0, 0, 0, nullptr), -FI_EOPBADSTATE);
+        EXPECT_EQ(fi_send(s.ep, &byte, 1, nullptr, 0, nullptr), -FI_EOPBADSTATE);
+        EXPECT_EQ(fi_ep_bind(s.ep, &s.cq->fid, FI_TRANSMIT), -FI_EINVAL); // is bound already
+        EXPECT_EQ(fi_ep_bind(s.ep, &s.cq->fid, std::uint64_t{1} << 62), -FI_EBADFLAGS);
+        EXPECT_EQ(fi_close(&s.cq->fid), -FI_EBUSY);
+        EXPECT_EQ(fi_close(&s.av->fid), -FI_EBUSY);
+        fid_ep* bare = nullptr;
+        ASSERT_EQ(fi_endpoint(s.domain, s.info, &bare, nullptr), 0);
+        EXPECT_EQ(fi_enable(bare), -FI_ENOAV);
+        ASSERT_EQ(fi_ep_bind(bare, &s.av->fid, 0), 0);
+        EXPECT_EQ(fi_enable(bare), -FI_ENOCQ);
+        ASSERT_EQ(fi_close(&bare->fid), 0);
+        ASSERT_EQ(fi_enable(s.ep), 0);
+        EXPECT_EQ(fi_enable(s.ep), -FI_EOPBADSTATE);
+        EXPECT_EQ(fi_tsend(s.ep, &byte, 1, nullptr, 0, 0, nullptr), -FI_EOPNOTSUPP);
+        EXPECT_EQ(fi_write(s.ep, &byte, 1, nullptr, 17, 0, 0, nullptr), -FI_EINVAL); // no such peer
+    });
+}
+
+/// fi_atomic(3): the queries say what is supported; they transfer nothing.
+TEST(Endpoint, AtomicsCanBeAskedForBeforeItIsEnabled)
+{
+    for (std::uint64_t caps : {FI_ATOMIC, FI_RMA})
+        expect_processes(1, [caps](const Rank& rank) {
+            Options options;
+            options.caps = caps;
+            options.enable = false;
+            Session s(rank, options);
+            const int answer = caps == FI_ATOMIC ? 0 : -FI_EOPBADSTATE;
+            std::size_t count = 0, fetching = 0, comparing = 0;
+            EXPECT_EQ(fi_atomicvalid(s.ep, FI_UINT64, FI_SUM, &count), answer);
+            EXPECT_EQ(fi_fetch_atomicvalid(s.ep, FI_DOUBLE, FI_MIN, &fetching), answer);
+            EXPECT_EQ(fi_compare_atomicvalid(s.ep, FI_UINT32, FI_CSWAP, &comparing), answer);
+            EXPECT_EQ(count != 0 && fetching != 0 && comparing != 0, answer == 0);
+            std::uint64_t word = 0;
+            EXPECT_EQ(fi_atomic(s.ep, &word, 1, nullptr, 0, 0, 0, FI_UINT64, FI_SUM, nullptr), -FI_EOPBADSTATE);
+        });
+}
+
+} // namespace

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Shared contexts (fi_endpoint(3)): one queue of receives for several endpoints, one VCQ for several senders, and what
+// becomes of them when an endpoint goes. Calls libfabric over the provider over the simulator.
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <thread>
+
+#include "prov/lib/base.h"
+
+namespace tofu::test {
+namespace {
+
+using sim::test::expect_processes;
+
+constexpr std::uint64_t caps = FI_MSG | FI_TAGGED | FI_RMA | FI_SOURCE | FI_DIRECTED_RECV;
+
+/// Endpoints that share, each with a queue of its own for either side.
+struct Group {
+    Group(const Base& base, unsigned count) : base(base)
+    {
+        if (base.info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT)
+            check(fi_stx_context(base.domain, base.info->tx_attr, &stx, nullptr), "fi_stx_context");
+        if (base.info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT)
+            check(fi_srx_context(base.domain, base.info->rx_attr, &srx, nullptr), "fi_srx_context");
+        for (unsigned i = 0; i < count; i++)
+            add();
+    }
+    ~Group()
+    {
+        while (!ep.empty())
+            drop();
+        if (stx != nullptr) {
+            EXPECT_EQ(fi_close(&stx->fid), 0);
+        }
+        if (srx != nullptr) {
+            EXPECT_EQ(fi_close(&srx->fid), 0);
+        }
+    }
+    void add()
+    {
+        fid_ep* made = nullptr;
+        check(fi_endpoint(base.domain, base.info, &made, nullptr), "fi_endpoint");
+        tx_cq.push_back(base.queue());
+        rx_cq.push_back(base.queue());
+        check(fi_ep_bind(made, &base.av->fid, 0), "bind av");
+        check(fi_ep_bind(made, &tx_cq.back()->fid, FI_TRANSMIT), "bind tx");
+        check(fi_ep_bind(made, &rx_cq.back()->fid, FI_RECV), "bind rx");
+        if (stx != nullptr)
+            check(fi_ep_bind(made, &stx->fid, 0), "bind stx");
+        if (srx != nullptr)
+            check(fi_ep_bind(made, &srx->fid, 0), "bind srx");
+        check(fi_enable(made), "fi_enable");
+        ep.push_back(made);
+    }
+    void drop()
+    {
+        EXPECT_EQ(fi_close(&ep.back()->fid), 0);
+        EXPECT_EQ(fi_close(&tx_cq.back()->fid), 0);
+        EXPECT_EQ(fi_close(&rx_cq.back()->fid), 0);
+        ep.pop_back();
+        tx_cq.pop_back();
+        rx_cq.pop_back();
+    }
+    /// Sends from one to another, both ends of this process, and waits for the sender's end.
+    void send(unsigned from, fi_addr_t to, std::uint64_t& word)
+    {
+        ASSERT_EQ(post(tx_cq[from],
+                       [&] { return fi_send(ep[from], &word, sizeof word, nullptr, to, &word); }),
+                  0);
+        fi_cq_tagged_entry entry{};
+        ASSERT_TRUE(next(tx_cq[from], entry));
+        EXPECT_EQ(entry.op_context, &word);
+    }
+
+    const Base& base;
+    fid_stx* stx = nullptr;
+    fid_ep* srx = nullptr;
+    std::vector<fid_ep*> ep;
+    std::vector<fid_cq*> tx_cq;
+    std::vector<fid_cq*> rx_cq;
+};
+
+TEST(SharedContexts, AReceiveServesWhicheverEndpointIsSentTo)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(caps, 0, FI_SHARED_CONTEXT, FI_SHARED_CONTEXT);
+        Group g(base, 3);
+        fi_addr_t at[3];
+        for (unsigned i = 0; i < 3; i++)
+            at[i] = base.insert(&g.ep[i]->fid);
+        std::array<std::uint64_t, 9> in{};
+        for (std::uint64_t& word : in)
+            ASSERT_EQ(fi_recv(g.srx, &word, sizeof word, nullptr, FI_ADDR_UNSPEC, &word), 0);
+        for (unsigned i = 0; i < 9; i++) {
+            std::uint64_t out = 1000 + i;
+            g.send(i / 3, at[i % 3], out);
+            fi_cq_tagged_entry entry{};
+            fi_addr_t source = 0;
+            ASSERT_TRUE(next(g.rx_cq[i % 3], entry, &source)); // the queue of whom it was sent to
+            EXPECT_EQ(entry.op_context, &in[i]);               // in the order of posting
+            EXPECT_EQ(in[i], out);
+            EXPECT_EQ(source, at[i / 3]);
+        }
+        EXPECT_EQ(fi_recv(g.ep[0], in.data(), 8, nullptr, FI_ADDR_UNSPEC, nullptr), -FI_EOPNOTSUPP);
+        EXPECT_EQ(fi_send(g.srx, in.data(), 8, nullptr, at[0], nullptr), -FI_EOPNOTSUPP);
+    });
+}
+
+TEST(SharedContexts, MessagesThatCameEarlyAreGivenThroughTheirEndpoint)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Base base(caps, 0, 1, rank.number == 1 ? FI_SHARED_CONTEXT : 1);
+        Group g(base, rank.number == 1 ? 2 : 1);
+        // Addresses: 0 the sender, 1 and 2 the receivers.
+        for (unsigned i = 0; i < 3; i++) {
+            std::array<std::uint64_t, 4> words{};
+            if ((i == 0) == (rank.number == 0)) {
+                std::size_t length = sizeof words;
+                check(fi_getname(&g.ep[i == 0 ? 0 : i - 1]->fid, words.data(), &length), "fi_getname");
+                for (unsigned w = 0; w < 4; w++)
+                    rank.set(i * 4 + w, words[w]);
+            }
+            rank.barrier();
+            for (unsigned w = 0; w < 4; w++)
+                words[w] = rank.get(i * 4 + w);
+            ASSERT_EQ(fi_av_insert(base.av, words.data(), 1, nullptr, 0, nullptr), 1);
+        }
+        constexpr unsigned count = 24;
+        const std::size_t sizes[] = {8, 1000, 100000};
+        std::vector<std::uint8_t> bytes(100000);
+        fi_cq_tagged_entry entry{};
+        if (rank.number == 0) {
+            for (unsigned i = 0; i < count; i++) {
+                std::fill(bytes.begin(), bytes.end(), static_cast<std::uint8_t>(i));
+                ASSERT_EQ(post(g.tx_cq[0], [&] {
+                    return fi_tsend(g.ep[0], bytes.data(), sizes[i % 3], nullptr, 1 + i % 2, i, nullptr);
+                }), 0);
+                if (sizes[i % 3] == 8)
+                    rank.set(20, i + 1);
+                ASSERT_TRUE(next(g.tx_cq[0], entry));
+            }
+        } else {
+            ASSERT_TRUE(wait_until([&] {
+                fi_cq_read(g.rx_cq[0], nullptr, 0);
+                fi_cq_read(g.rx_cq[1], nullptr, 0);
+                return rank.get(20) >= 1;
+            }));
+            for (unsigned i = 0; i < count; i++) {
+                std::fill(bytes.begin(), bytes.end(), std::uint8_t{0xee});
+                ASSERT_EQ(fi_trecv(g.srx, bytes.data(), bytes.size(), nullptr, 0, i, 0, &bytes), 0);
+                ASSERT_TRUE(next(g.rx_cq[i % 2], entry));
+                EXPECT_EQ(entry.len, sizes[i % 3]);
+                EXPECT_EQ(entry.tag, i);
+                for (std::size_t b = 0; b < sizes[i % 3]; b++)
+                    ASSERT_EQ(bytes[b], static_cast<std::uint8_t>(i));
+            }
+        }
+        rank.barrier();
+    });
+}
+
+TEST(SharedContexts, ThreadsShareAVcq)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Base base(caps, 0, FI_SHARED_CONTEXT, 1, FI_THREAD_SAFE);
+        Group g(base, 2);
+        for (unsigned i = 0; i < 2; i++) { // addresses 0, 1: endpoint i of the other
+            std::array<std::uint64_t, 4> words{};
+            std::size_t length = sizeof words;
+            check(fi_getname(&g.ep[i]->fid, words.data(), &length), "fi_getname");
+            for (unsigned w = 0; w < 4; w++)
+                rank.set(rank.number * 4 + w, words[w]);
+            rank.barrier();
+            for (unsigned w = 0; w < 4; w++)
+                words[w] = rank.get((1 - rank.number) * 4 + w);
+            ASSERT_EQ(fi_av_insert(base.av, words.data(), 1, nullptr, 0, nullptr), 1);
+            rank.barrier();
+        }
+        std::vector<std::thread> crew;
+        for (unsigned t = 0; t < 2; t++)
+            crew.emplace_back([&, t] {
+                std::vector<std::uint64_t> out(6000), in(6000);
+                for (unsigned i = 0; i < 100; i++) {
+                    const std::size_t size = i % 2 != 0 ? 48000 : 64;
+                    out[0] = out[size / 8 - 1] = i * 2 + t;
+                    ASSERT_EQ(fi_recv(g.ep[t], in.data(), size, nullptr, FI_ADDR_UNSPEC, &in), 0);
+                    ASSERT_EQ(post(g.tx_cq[t], [&] {
+                        return fi_send(g.ep[t], out.data(), size, nullptr, t, &out);
+                    }), 0);
+                    bool sent = false, received = false;
+                    ASSERT_TRUE(wait_until([&] {
+                        fi_cq_tagged_entry entry{};
+                        sent |= fi_cq_read(g.tx_cq[t], &entry, 1) == 1;
+                        received |= fi_cq_read(g.rx_cq[t], &entry, 1) == 1;
+                        return sent && received;
+                    }));
+                    ASSERT_EQ(in[0], i * 2 + t);
+                    ASSERT_EQ(in[size / 8 - 1], i * 2 + t);
+                }
+            });
+        for (std::thread& thread : crew)
+            thread.join();
+        rank.barrier();
+    });
+}
+
+TEST(SharedContexts, AnEndpointThatGoesTakesNothingFromTheOthers)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(caps, 0, FI_SHARED_CONTEXT, FI_SHARED_CONTEXT);
+        Group g(base, 3);
+        fi_addr_t at[3];
+        for (unsigned i = 0; i < 3; i++)
+            at[i] = base.insert(&g.ep[i]->fid);
+        EXPECT_EQ(fi_close(&g.stx->fid), -FI_EBUSY);
+        EXPECT_EQ(fi_close(&g.srx->fid), -FI_EBUSY);
+        // Messages through all three come early; one long, whose bytes are still the sender's.
+        std::array<std::uint64_t, 3> out{70, 71, 72};
+        for (unsigned i = 0; i < 3; i++)
+            g.send(0, at[i], out[i]);
+        std::vector<std::uint8_t> block(50000, 5), target(50000);
+        ASSERT_EQ(post(g.tx_cq[0], [&] {
+            return fi_send(g.ep[0], block.data(), block.size(), nullptr, at[2], nullptr);
+        }), 0);
+        for (int i = 0; i < 1000; i++)
+            for (fid_cq* cq : g.rx_cq)
+                fi_cq_read(cq, nullptr, 0);
+        g.drop();
+        std::array<std::uint64_t, 3> in{};
+        fi_cq_tagged_entry entry{};
+        for (unsigned i = 0; i < 2; i++)
+            ASSERT_EQ(fi_recv(g.srx, &in[i], 8, nullptr, FI_ADDR_UNSPEC, &in[i]), 0);
+        for (unsigned i = 0; i < 2; i++)
+            ASSERT_TRUE(next(g.rx_cq[i], entry));
+        // Which came first is open: they went to two endpoints.
+        EXPECT_EQ(std::minmax(in[0], in[1]), std::minmax(out[0], out[1]));
+        // What came through the third is gone: this one waits for the next message.
+        ASSERT_EQ(fi_recv(g.srx, &in[2], 8, nullptr, FI_ADDR_UNSPEC, &in[2]), 0);
+        EXPECT_TRUE(empty(g.rx_cq[0]));
+        std::uint64_t last = 99;
+        g.send(1, at[0], last);
+        ASSERT_TRUE(next(g.rx_cq[0], entry));
+        EXPECT_EQ(in[2], last);
+    });
+}
+
+TEST(SharedContexts, ReceivesAreCancelledPeekedAtAndClaimed)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(caps, 0, 1, FI_SHARED_CONTEXT);
+        Group g(base, 2);
+        ASSERT_EQ(base.insert(&g.ep[0]->fid), 0u);
+        const fi_addr_t second = base.insert(&g.ep[1]->fid);
+        std::uint64_t word = 0;
+        ASSERT_EQ(fi_recv(g.srx, &word, 8, nullptr, FI_ADDR_UNSPEC, &word), 0);
+        EXPECT_EQ(fi_cancel(&g.srx->fid, &base), -FI_ENOENT);
+        ASSERT_EQ(fi_cancel(&g.srx->fid, &word), 0);
+        fi_cq_tagged_entry entry{};
+        EXPECT_EQ(fi_cq_read(g.rx_cq[0], &entry, 1), -FI_EAVAIL); // the first that shares answers
+        fi_cq_err_entry error{};
+        ASSERT_EQ(fi_cq_readerr(g.rx_cq[0], &error, 0), 1);
+        EXPECT_EQ(error.err, FI_ECANCELED);
+        EXPECT_EQ(error.op_context, &word);
+
+        std::uint64_t out = 4711;
+        ASSERT_EQ(post(g.tx_cq[0], [&] { return fi_tsend(g.ep[0], &out, 8, nullptr, second, 9, &out); }), 0);
+        ASSERT_TRUE(next(g.tx_cq[0], entry));
+        fi_context context{};
+        fi_msg_tagged look{};
+        look.addr = FI_ADDR_UNSPEC;
+        look.tag = 9;
+        look.context = &context;
+        bool found = false;
+        ASSERT_TRUE(wait_until([&] {
+            EXPECT_EQ(fi_trecvmsg(g.srx, &look, FI_PEEK | FI_CLAIM), 0);
+            found = fi_cq_read(g.rx_cq[1], &entry, 1) == 1; // the endpoint it came to
+            if (!found && fi_cq_readerr(g.rx_cq[0], &error, 0) == 1) {
+                EXPECT_EQ(error.err, FI_ENOMSG);
+            }
+            return found;
+        }));
+        EXPECT_EQ(entry.len, 8u);
+        const iovec into{&word, 8};
+        look.msg_iov = &into;
+        look.iov_count = 1;
+        ASSERT_EQ(fi_trecvmsg(g.srx, &look, FI_CLAIM), 0);
+        ASSERT_TRUE(next(g.rx_cq[1], entry));
+        EXPECT_EQ(word, out);
+    });
+}
+
+/// Without attributes a shared context can do what the provider can: a receive that names its source is held to it.
+TEST(SharedContexts, ReceiveFromNamedSourcesWithoutAttributes)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(caps | FI_DIRECTED_RECV, 0, 1, FI_SHARED_CONTEXT);
+        Group g(base, 0);
+        EXPECT_EQ(fi_close(&g.srx->fid), 0);
+        check(fi_srx_context(base.domain, nullptr, &g.srx, nullptr), "fi_srx_context");
+        g.add();
+        std::uint64_t word = 0;
+        const fi_addr_t nobody = 1000000;
+        EXPECT_EQ(fi_trecv(g.srx, &word, 8, nullptr, nobody, 9, 0, &word), -FI_EINVAL);
+        EXPECT_EQ(fi_trecv(g.srx, &word, 8, nullptr, FI_ADDR_UNSPEC, 9, 0, &word), 0);
+    });
+}
+
+TEST(SharedContexts, WhatDoesNotFitIsRefused)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(caps, 0, FI_SHARED_CONTEXT, FI_SHARED_CONTEXT);
+        Group g(base, 1);
+        fid_cq* cq = base.queue();
+        fid_ep* ep = nullptr;
+        check(fi_endpoint(base.domain, base.info, &ep, nullptr), "fi_endpoint");
+        check(fi_ep_bind(ep, &base.av->fid, 0), "bind");
+        check(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), "bind");
+        EXPECT_EQ(fi_enable(ep), -FI_EOPBADSTATE); // its contexts are missing
+        check(fi_ep_bind(ep, &g.stx->fid, 0), "bind");
+        EXPECT_EQ(fi_ep_bind(ep, &g.stx->fid, 0), -FI_EINVAL);
+        check(fi_ep_bind(ep, &g.srx->fid, 0), "bind");
+        check(fi_enable(ep), "fi_enable");
+        EXPECT_EQ(fi_close(&ep->fid), 0);
+
+        fi_av_attr attr{};
+        fid_av* av = nullptr;
+        check(fi_av_open(base.domain, &attr, &av, nullptr), "fi_av_open");
+        check(fi_endpoint(base.domain, base.info, &ep, nullptr), "fi_endpoint");
+        check(fi_ep_bind(ep, &av->fid, 0), "bind");
+        check(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), "bind");
+        check(fi_ep_bind(ep, &g.stx->fid, 0), "bind");
+        check(fi_ep_bind(ep, &g.srx->fid, 0), "bind");
+        EXPECT_EQ(fi_enable(ep), -FI_EINVAL); // another address vector than the others'
+        EXPECT_EQ(fi_close(&ep->fid), 0);
+        EXPECT_EQ(fi_close(&av->fid), 0);
+
+        base.info->ep_attr->tx_ctx_cnt = base.info->ep_attr->rx_ctx_cnt = 1;
+        check(fi_endpoint(base.domain, base.info, &ep, nullptr), "fi_endpoint");
+        EXPECT_EQ(fi_ep_bind(ep, &g.stx->fid, 0), -FI_EINVAL); // it has its own
+        EXPECT_EQ(fi_ep_bind(ep, &g.srx->fid, 0), -FI_EINVAL);
+        EXPECT_EQ(fi_close(&ep->fid), 0);
+        EXPECT_EQ(fi_close(&cq->fid), 0);
+        fi_tx_attr wish{};
+        wish.inject_size = 1 << 20;
+        fid_stx* stx = nullptr;
+        EXPECT_EQ(fi_stx_context(base.domain, &wish, &stx, nullptr), -FI_EINVAL);
+    });
+}
+
+} // namespace
+} // namespace tofu::test

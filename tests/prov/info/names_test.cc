@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Servers of one user with the same service in different jobs: each client finds the one that it can reach. Several
+// processes. Calls libfabric over the provider over the simulator.
+#include <cstdlib>
+#include <string>
+
+#include <unistd.h>
+
+#include "prov/lib/session.h"
+
+namespace tofu::test {
+namespace {
+
+using sim::test::expect_processes;
+
+constexpr std::size_t address_size = 24;
+
+fi_info* find(const std::string& service, std::uint64_t flags)
+{
+    fi_info* hints = fi_allocinfo();
+    hints->fabric_attr->prov_name = strdup("tofu");
+    hints->ep_attr->type = FI_EP_RDM;
+    fi_info* found = nullptr;
+    const int rc = fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", service.c_str(), flags, hints, &found);
+    fi_freeinfo(hints);
+    EXPECT_EQ(rc, 0) << fi_strerror(-rc);
+    return rc == 0 ? found : nullptr;
+}
+
+/// Announces itself, tells its address by words 3 * rank ... of the board, and stays until all have looked.
+void serve(const Rank& rank, const std::string& service)
+{
+    fi_info* info = find(service, FI_SOURCE);
+    ASSERT_NE(info, nullptr);
+    fid_fabric* fabric = nullptr;
+    fid_domain* domain = nullptr;
+    fid_av* av = nullptr;
+    fid_cq* cq = nullptr;
+    fid_ep* ep = nullptr;
+    fi_av_attr av_attr{};
+    fi_cq_attr cq_attr{};
+    ASSERT_EQ(fi_fabric(info->fabric_attr, &fabric, nullptr), 0);
+    ASSERT_EQ(fi_domain(fabric, info, &domain, nullptr), 0);
+    ASSERT_EQ(fi_av_open(domain, &av_attr, &av, nullptr), 0);
+    ASSERT_EQ(fi_cq_open(domain, &cq_attr, &cq, nullptr), 0);
+    ASSERT_EQ(fi_endpoint(domain, info, &ep, nullptr), 0);
+    ASSERT_EQ(fi_ep_bind(ep, &av->fid, 0), 0);
+    ASSERT_EQ(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+    ASSERT_EQ(fi_enable(ep), 0);
+    std::uint64_t name[address_size / 8] = {};
+    std::size_t length = sizeof(name);
+    ASSERT_EQ(fi_getname(&ep->fid, name, &length), 0);
+    ASSERT_EQ(length, address_size);
+    for (unsigned i = 0; i < 3; i++)
+        rank.set(3 * rank.number + i, name[i]);
+    rank.barrier();
+    rank.barrier();
+    for (fid* object : {&ep->fid, &cq->fid, &av->fid, &domain->fid, &fabric->fid})
+        EXPECT_EQ(fi_close(object), 0);
+    fi_freeinfo(info);
+}
+
+TEST(Names, CountWithinOneJob)
+{
+    const std::string service = "names-" + std::to_string(getpid());
+    constexpr unsigned jobs = 2;
+    expect_processes(2 * jobs, [&](const Rank& rank) {
+        const unsigned job = rank.number % jobs;
+        const char* const base = std::getenv("TOFU_SIM_JOB");
+        const std::string mine =
+            std::string(base != nullptr ? base : "names").substr(0, 60) + "-" + std::to_string(job);
+        setenv("TOFU_SIM_JOB", mine.c_str(), 1);
+        if (rank.number < jobs) {
+            serve(rank, service);
+            return;
+        }
+        rank.barrier();
+        if (fi_info* const info = find(service, 0)) {
+            std::uint64_t name[address_size / 8] = {};
+            EXPECT_EQ(info->dest_addrlen, address_size);
+            std::memcpy(name, info->dest_addr, address_size);
+            for (unsigned i = 0; i < 3; i++)
+                EXPECT_EQ(name[i], rank.get(3 * job + i)) << "the client of job " << job;
+            fi_freeinfo(info);
+        }
+        rank.barrier();
+    });
+}
+
+} // namespace
+} // namespace tofu::test

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The registration cache over a library that pins pages as hardware does: memory is replaced between transfers in
+// every way the C library has, and what the cache hands out must be of the pages that are there now.
+// Run by make check; links memory/local_memory.cc, registration_cache.cc, memory_hooks.cc, vcq/vcq.cc.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <unistd.h>
+
+#include "memory/local_memory.h"
+#include "memory/registration_cache.h"
+#include "provider/log.h"
+#include "provider/param.h"
+
+namespace tofu {
+fi_provider provider = [] {
+    fi_provider made{};
+    made.name = "tofu";
+    return made;
+}();
+}
+
+namespace {
+
+using tofu::MemoryHooks;
+using tofu::RegistrationCache;
+
+constexpr std::size_t page = 4096;
+constexpr std::size_t size = 64 * page;
+constexpr int read_write = PROT_READ | PROT_WRITE;
+constexpr int anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
+
+/// Numbers of the page frames behind a range; zeros without privilege.
+std::vector<std::uint64_t> frames(std::uintptr_t begin, std::size_t length)
+{
+    static const int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    const std::uintptr_t first = begin / page;
+    std::vector<std::uint64_t> found((begin + length + page - 1) / page - first);
+    if (pread(fd, found.data(), found.size() * 8, off_t(first * 8)) != ssize_t(found.size() * 8))
+        found.assign(found.size(), 0);
+    for (std::uint64_t& word : found)
+        word &= (std::uint64_t{1} << 55) - 1;
+    return found;
+}
+
+/// The library: remembers which frames a registration is of.
+struct Library {
+    struct Region {
+        std::uintptr_t begin;
+        std::size_t length;
+        std::vector<std::uint64_t> pinned;
+    };
+    std::map<utofu_stadd_t, Region> regions;
+    utofu_stadd_t next = utofu_stadd_t{1} << 40;
+    unsigned made = 0;
+    unsigned refused = 0; ///< of what was asked to be given back
+};
+Library library;
+
+tofu::vcq::Functions functions()
+{
+    tofu::vcq::Functions f{};
+    f.create_vcq = [](utofu_tni_id_t, unsigned long, utofu_vcq_hdl_t* handle) -> int {
+        *handle = 1;
+        return UTOFU_SUCCESS;
+    };
+    f.free_vcq = [](utofu_vcq_hdl_t) -> int { return UTOFU_SUCCESS; };
+    f.query_vcq_id = [](utofu_vcq_hdl_t, utofu_vcq_id_t* id) -> int { return *id = 1, UTOFU_SUCCESS; };
+    f.poll_tcq = [](utofu_vcq_hdl_t, unsigned long, void**) -> int { return UTOFU_ERR_NOT_FOUND; };
+    f.poll_mrq = [](utofu_vcq_hdl_t, unsigned long, utofu_mrq_notice*) -> int { return UTOFU_ERR_NOT_FOUND; };
+    f.reg_mem = [](utofu_vcq_hdl_t, void* at, std::size_t length, unsigned long, utofu_stadd_t* stadd) -> int {
+        const auto begin = reinterpret_cast<std::uintptr_t>(at);
+        *stadd = library.next;
+        library.next += utofu_stadd_t{1} << 40;
+        library.regions[*stadd] = {begin, length, frames(begin, length)};
+        library.made++;
+        return UTOFU_SUCCESS;
+    };
+    f.dereg_mem = [](utofu_vcq_hdl_t, utofu_stadd_t stadd, unsigned long) -> int {
+        if (library.regions.erase(stadd) == 1)
+            return UTOFU_SUCCESS;
+        library.refused++;
+        return UTOFU_ERR_INVALID_STADD;
+    };
+    return f;
+}
+
+/// A backend, a VCQ and a cache.
+class RegistrationCacheTest : public ::testing::Test {
+  protected:
+    void SetUp() override
+    {
+        library = Library{};
+        hooks_ = MemoryHooks::get();
+        if (hooks_ == nullptr)
+            GTEST_SKIP() << "libucm is not there (package libucx0), or can't hook into this program";
+        ASSERT_EQ(vcq_.open(backend_, 0, false, {}), 0);
+        open({.count = 64});
+    }
+    void TearDown() override
+    {
+        cache_.reset();
+        EXPECT_TRUE(library.regions.empty()) << "registrations left";
+    }
+
+    void open(RegistrationCache::Limits limits)
+    {
+        cache_.reset();
+        cache_ = RegistrationCache::make(vcq_, *hooks_, limits);
+        ASSERT_NE(cache_, nullptr);
+    }
+    /// One transfer from a buffer. True: with a registration that was kept.
+    bool transfer(void* at, std::size_t length)
+    {
+        const auto begin = reinterpret_cast<std::uintptr_t>(at);
+        const std::uint64_t hits = cache_->counts().hits;
+        utofu_stadd_t stadd = 0;
+        const unsigned number = cache_->acquire(begin, length, true, stadd);
+        if (number == RegistrationCache::none)
+            return false;
+        auto region = library.regions.upper_bound(stadd);
+        EXPECT_NE(region, library.regions.begin());
+        --region;
+        // What the hardware would reach are the frames that were pinned.
+        const std::uintptr_t offset = stadd - region->first;
+        EXPECT_EQ(region->second.begin + offset, begin);
+        const auto now = frames(begin, length);
+        const std::size_t skip = begin / page - region->second.begin / page;
+        EXPECT_TRUE(std::equal(now.begin(), now.end(), region->second.pinned.begin() + std::ptrdiff_t(skip)))
+            << "stale";
+        cache_->release(number);
+        return cache_->counts().hits != hits;
+    }
+    /// Transfers until the registration is kept. False: it never is.
+    bool warm(void* at, std::size_t length)
+    {
+        for (int i = 0; i < 2000; i++)
+            if (transfer(at, length))
+                return true;
+        return false;
+    }
+
+    tofu::vcq::Backend backend_{functions(), utofu_onesided_caps{}, 1};
+    tofu::vcq::Vcq vcq_;
+    MemoryHooks* hooks_ = nullptr;
+    std::unique_ptr<RegistrationCache> cache_;
+};
+
+char* fresh(std::size_t length = size)
+{
+    auto* at = static_cast<char*>(mmap(nullptr, length, read_write, anonymous, -1, 0));
+    EXPECT_NE(at, MAP_FAILED);
+    std::memset(at, 1, length);
+    return at;
+}
+
+TEST_F(RegistrationCacheTest, KeepsWhatStaysTheSame)
+{
+    char* buffer = fresh();
+    ASSERT_TRUE(warm(buffer, size));
+    const unsigned made = library.made;
+    for (int i = 0; i < 100; i++) {
+        std::memset(buffer, i, size);
+        EXPECT_TRUE(transfer(buffer, size));
+        EXPECT_TRUE(transfer(buffer + 100, size / 2)) << "a part of it";
+    }
+    EXPECT_EQ(library.made, made);
+    EXPECT_EQ(cache_->counts().stale, 0u);
+    munmap(buffer, size);
+}
+
+/// A replacement that libucm refuses (mremap to a fixed address, in the versions seen) changes nothing.
+struct Way {
+    const char* name;
+    std::function<bool(char*)> replace; ///< false: nothing was replaced
+};
+
+char* over(char* at, std::size_t length, int flags = anonymous, int fd = -1)
+{
+    return static_cast<char*>(mmap(at, length, read_write, flags | MAP_FIXED, fd, 0));
+}
+
+int memory_file()
+{
+    const int fd = memfd_create("cache_test", MFD_CLOEXEC);
+    EXPECT_EQ(ftruncate(fd, off_t(size)), 0);
+    return fd;
+}
+
+const Way ways[] = {
+    {"munmap and mmap", [](char* at) { return munmap(at, size) == 0 && over(at, size) == at; }},
+    {"mmap over it", [](char* at) { return over(at, size) == at; }},
+    {"mmap over one page in the middle", [](char* at) { return over(at + 7 * page, page) == at + 7 * page; }},
+    {"mmap over the last page", [](char* at) { return over(at + size - page, page) == at + size - page; }},
+    {"another thread",
+     [](char* at) {
+         std::thread([at] { munmap(at, size), over(at, size); }).join();
+         return true;
+     }},
+    {"mremap away, to a fixed address",
+     [](char* at) {
+         void* there = mremap(at, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, fresh());
+         const bool moved = there != MAP_FAILED;
+         over(at, size);
+         if (moved)
+             munmap(there, size);
+         return true;
+     }},
+    {"mremap away, to a larger place",
+     [](char* at) {
+         mmap(at + size, page, PROT_NONE, anonymous | MAP_FIXED_NOREPLACE, -1, 0); // no room to grow
+         void* there = mremap(at, size, 2 * size, MREMAP_MAYMOVE);
+         munmap(there, 2 * size);
+         return there != at && over(at, size) == at;
+     }},
+    {"mremap of others to it",
+     [](char* at) {
+         void* others = fresh();
+         if (mremap(others, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at)
+             return true;
+         munmap(others, size);
+         return false;
+     }},
+#ifdef MREMAP_DONTUNMAP
+    {"mremap that leaves the mapping",
+     [](char* at) {
+         void* there = mremap(at, size, size, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, nullptr);
+         return there != MAP_FAILED && munmap(there, size) == 0;
+     }},
+#endif
+    {"mremap to a smaller size and back",
+     [](char* at) {
+         EXPECT_EQ(mremap(at, size, size / 2, 0), at);
+         EXPECT_EQ(mremap(at, size / 2, size, 0), at);
+         return true;
+     }},
+    {"MADV_DONTNEED", [](char* at) { return madvise(at, size, MADV_DONTNEED) == 0; }},
+    {"MADV_DONTNEED of one page", [](char* at) { return madvise(at + 3 * page, page, MADV_DONTNEED) == 0; }},
+    {"MADV_FREE", [](char* at) { return madvise(at, size, MADV_FREE) == 0; }},
+    {"a shared file", [](char* at) {
+         const int fd = memory_file();
+         over(at, size, MAP_SHARED, fd);
+         return close(fd) == 0;
+     }},
+    {"a private file", [](char* at) {
+         const int fd = memory_file();
+         over(at, size, MAP_PRIVATE, fd);
+         return close(fd) == 0;
+     }},
+    {"shmat over it", [](char* at) {
+         const int id = shmget(IPC_PRIVATE, size, 0600);
+         const bool there = shmat(id, at, SHM_REMAP) == at;
+         shmctl(id, IPC_RMID, nullptr);
+         return there;
+     }},
+};
+
+TEST_F(RegistrationCacheTest, IsNeverStaleWhateverReplacesTheMemory)
+{
+    for (const Way& way : ways) {
+        SCOPED_TRACE(way.name);
+        for (int round = 0; round < 3; round++) {
+            char* buffer = fresh();
+            ASSERT_TRUE(warm(buffer, size)) << "round " << round;
+            const bool replaced = way.replace(buffer);
+            std::memset(buffer, 2, size);
+            const bool hit = transfer(buffer, size);
+            EXPECT_FALSE(replaced && hit) << "handed out a registration of other pages";
+            for (int i = 0; i < 20; i++)
+                (void)transfer(buffer, size); // looks at the frames
+            munmap(buffer, size);
+        }
+    }
+}
+
+TEST_F(RegistrationCacheTest, SeesTheHeapShrinkAndGrow)
+{
+    auto* begin = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(sbrk(0)) + page - 1) & ~(page - 1));
+    ASSERT_EQ(brk(begin + size), 0);
+    std::memset(begin, 1, size);
+    ASSERT_TRUE(warm(begin, size));
+    ASSERT_EQ(brk(begin + 10 * page), 0);
+    ASSERT_EQ(brk(begin + size), 0);
+    std::memset(begin, 2, size);
+    EXPECT_FALSE(transfer(begin, size));
+    EXPECT_EQ(cache_->counts().stale, 1u);
+    ASSERT_EQ(brk(begin), 0);
+}
+
+TEST_F(RegistrationCacheTest, KeepsNothingThatMayChangeUnseen)
+{
+    const int fd = memory_file();
+    auto* shared = static_cast<char*>(mmap(nullptr, size, read_write, MAP_SHARED, fd, 0));
+    std::memset(shared, 1, size);
+    EXPECT_FALSE(warm(shared, size)) << "somebody may punch a hole into the file";
+    char* half = fresh();
+    over(half + size / 2, size / 2, MAP_SHARED, fd);
+    std::memset(half, 1, size);
+    EXPECT_FALSE(warm(half, size));
+    munmap(shared, size);
+    munmap(half, size);
+    close(fd);
+}
+
+TEST_F(RegistrationCacheTest, ForgetsTheOldestAndTellsNeighboursApart)
+{
+    std::vector<char*> buffers;
+    for (int i = 0; i < 100; i++)
+        buffers.push_back(fresh(16 * page));
+    for (char* buffer : buffers)
+        EXPECT_TRUE(warm(buffer, 16 * page));
+    EXPECT_LE(library.regions.size(), 64u);
+    EXPECT_TRUE(transfer(buffers.back(), 16 * page));
+    // Two watched ranges in one mapping: one goes, the other stays good or is found out.
+    char* both = fresh();
+    ASSERT_TRUE(warm(both, size / 2));
+    ASSERT_TRUE(warm(both + size / 2, size / 2));
+    over(both + size - page, page);
+    std::memset(both + size - page, 1, page);
+    EXPECT_TRUE(warm(both, size / 2));
+    EXPECT_FALSE(transfer(both + size / 2, size / 2));
+    EXPECT_TRUE(cache_->trim());
+    EXPECT_TRUE(library.regions.empty());
+    for (char* buffer : buffers)
+        munmap(buffer, 16 * page);
+    munmap(both, size);
+}
+
+TEST_F(RegistrationCacheTest, KeepsNoMoreThanItsLimits)
+{
+    const auto kept_bytes = [] {
+        std::size_t bytes = 0;
+        for (const auto& [stadd, region] : library.regions)
+            bytes += region.length;
+        return bytes;
+    };
+    std::vector<char*> buffers;
+    for (int i = 0; i < 10; i++)
+        buffers.push_back(fresh());
+    for (const std::size_t count : {1u, 2u, 9u, 10u, 11u}) {
+        open({.count = count});
+        for (char* buffer : buffers)
+            EXPECT_TRUE(warm(buffer, size)) << count;
+        EXPECT_EQ(library.regions.size(), std::min<std::size_t>(count, 10));
+    }
+    for (const std::size_t bytes : {size - 1, size, size + 1, 3 * size, 10 * size}) {
+        open({.count = 64, .bytes = bytes});
+        for (char* buffer : buffers)
+            EXPECT_EQ(warm(buffer, size), bytes >= size) << bytes;
+        EXPECT_LE(kept_bytes(), bytes);
+        EXPECT_EQ(library.regions.size(), bytes / size);
+    }
+    for (char* buffer : buffers)
+        munmap(buffer, size);
+}
+
+TEST_F(RegistrationCacheTest, IsThereWhenTheEnvironmentWantsIt)
+{
+    fi_param* defined = nullptr; // libfabric defines its own when it is asked for the first time
+    int count = 0;
+    ASSERT_EQ(fi_getparams(&defined, &count), 0);
+    fi_freeparams(defined);
+    tofu::define_params();
+    setenv("FI_TOFU_MR_CACHE", "on", 1);
+    const auto made = [&](const char* name, const char* value) {
+        setenv(name, value, 1);
+        const bool there = RegistrationCache::make(vcq_) != nullptr;
+        unsetenv(name);
+        return there;
+    };
+    EXPECT_TRUE(made("FI_MR_CACHE_MONITOR", "memhooks"));
+    EXPECT_FALSE(made("FI_MR_CACHE_MONITOR", "disabled"));
+    EXPECT_FALSE(made("FI_MR_CACHE_MONITOR", "userfaultfd")) << "not offered";
+    EXPECT_TRUE(made("FI_MR_CACHE_MAX_COUNT", "1"));
+    EXPECT_TRUE(made("FI_MR_CACHE_MAX_COUNT", "1000000"));
+    EXPECT_FALSE(made("FI_MR_CACHE_MAX_COUNT", "0"));
+    EXPECT_FALSE(made("FI_MR_CACHE_MAX_SIZE", "0"));
+    EXPECT_FALSE(made("FI_TOFU_MR_CACHE", "off"));
+    unsetenv("FI_TOFU_MR_CACHE");
+}
+
+/// One thread takes memory away, another gets the same addresses at once and sends from them.
+TEST_F(RegistrationCacheTest, HoldsWhenThreadsTakeMemoryFromEachOther)
+{
+    char* place = fresh();
+    if (frames(reinterpret_cast<std::uintptr_t>(place), page)[0] == 0)
+        GTEST_SKIP() << "page frames can't be seen without privilege";
+    constexpr unsigned rounds = 300;
+    std::atomic<unsigned> given{1}, taken{0};
+    std::thread thief([&] {
+        for (unsigned round = 1; round <= rounds; round++) {
+            while (given < round) {
+            }
+            munmap(place, size);
+            taken = round;
+        }
+    });
+    for (unsigned round = 1; round < rounds; round++) {
+        // The address is free as soon as the kernel says so, which is before the other thread returns.
+        while (mmap(place, size, read_write, anonymous | MAP_FIXED_NOREPLACE | MAP_POPULATE, -1, 0) != place) {
+        }
+        for (int i = 0; i < 1000 && !transfer(place, size); i++) { // until it is kept
+        }
+        while (taken < round) {
+        }
+        given = round + 1;
+    }
+    thief.join();
+    EXPECT_GT(cache_->counts().kept, 0u);
+    EXPECT_GT(cache_->counts().stale, 0u);
+}
+
+/// An endpoint that closes with operations still in its queues leaves a VCQ that may be others' as it found it.
+TEST(LocalMemoryTest, ItsEndLeavesNothingRegistered)
+{
+    library = Library{};
+    const tofu::vcq::Backend backend(functions(), utofu_onesided_caps{}, 1);
+    tofu::vcq::Vcq vcq;
+    ASSERT_EQ(vcq.open(backend, 0, false, {}), 0);
+    char buffer[4][page];
+    {
+        tofu::LocalMemory memory(vcq);
+        tofu::LocalRef refs[4];
+        for (int i = 0; i < 4; i++)
+            ASSERT_EQ(memory.acquire(buffer[i], page, false, refs[i]), 0);
+        EXPECT_EQ(library.regions.size(), 4u);
+        memory.release(refs[1]);
+        memory.release(refs[2]);
+        ASSERT_EQ(memory.acquire(buffer[1], page, false, refs[1]), 0);
+        EXPECT_EQ(library.regions.size(), 3u);
+    }
+    EXPECT_TRUE(library.regions.empty());
+    EXPECT_EQ(library.refused, 0u) << "given back twice";
+}
+
+} // namespace

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Counters that regions are bound to, and what of remote access they count (fi_mr_bind(3)), between processes over the
+// simulator. Run by make check. Calls libfabric.
+#include <malloc.h>
+
+#include "prov/lib/session.h"
+
+namespace {
+
+using namespace tofu::test;
+using tofu::sim::test::expect_processes;
+using tofu::sim::test::wait_until;
+
+TEST(Mr, CountersOfARegionCountItsEvents)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_RMA_EVENT;
+        Session s(rank, options);
+        fid_cntr* counter = nullptr;
+        fi_cntr_attr attr{};
+        ASSERT_EQ(fi_cntr_open(s.domain, &attr, &counter, nullptr), 0);
+        std::uint64_t counted[16] = {}, other[16] = {};
+        auto peers = s.share(counted, sizeof(counted));
+        ASSERT_EQ(fi_mr_bind(s.regions.back(), &counter->fid, FI_REMOTE_WRITE), 0);
+        EXPECT_EQ(fi_close(&counter->fid), -FI_EBUSY);
+        ASSERT_EQ(fi_mr_enable(s.regions.back()), 0);
+        auto others = s.share(other, sizeof(other));
+        const unsigned peer = 1 - rank.number;
+        std::uint64_t value = 1;
+        for (unsigned i = 0; i < 10; i++)
+            for (const Window& w : {peers[peer], others[peer]}) {
+                ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, peer, w.base, w.key, &s); }), 0);
+                s.expect(&s, FI_WRITE);
+            }
+        EXPECT_TRUE(wait_until([&] { return fi_cntr_read(counter) == 10; }));
+        s.barrier();
+        EXPECT_EQ(fi_cntr_read(counter), 10u);
+        s.barrier();
+        ASSERT_EQ(fi_close(&s.regions.front()->fid), 0);
+        s.regions.erase(s.regions.begin());
+        ASSERT_EQ(fi_close(&counter->fid), 0);
+    });
+}
+
+/// A region may lie within another one: what is written behind it is an event of the outer one alone.
+TEST(Mr, CountersOfARegionCountAroundARegionWithinIt)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_RMA_EVENT;
+        Session s(rank, options);
+        fid_cntr* counter[2] = {};
+        fi_cntr_attr attr{};
+        std::uint64_t memory[512] = {};
+        auto outer = s.share(memory, sizeof(memory));
+        s.reg(memory + 64, 64);
+        for (unsigned i = 0; i < 2; i++) {
+            ASSERT_EQ(fi_cntr_open(s.domain, &attr, &counter[i], nullptr), 0);
+            ASSERT_EQ(fi_mr_bind(s.regions[i], &counter[i]->fid, FI_REMOTE_WRITE), 0);
+        }
+        std::uint64_t value = 1;
+        for (unsigned word : {0, 63, 72, 500}) {
+            ASSERT_EQ(s.post([&] {
+                return fi_write(s.ep, &value, 8, nullptr, 0, outer[0].base + word * 8, outer[0].key, &s);
+            }), 0);
+            s.expect(&s, FI_WRITE);
+        }
+        EXPECT_TRUE(wait_until([&] { return fi_cntr_read(counter[0]) == 4; }));
+        EXPECT_EQ(fi_cntr_read(counter[1]), 0u);
+        for (unsigned i = 0; i < 2; i++) {
+            ASSERT_EQ(fi_close(&s.regions[i]->fid), 0);
+            ASSERT_EQ(fi_close(&counter[i]->fid), 0);
+        }
+        s.regions.clear();
+    });
+}
+
+/// The endpoint that a region is bound to may go first, and one that it can't be bound to is none of its.
+TEST(Mr, ARegionMayOutliveItsEndpoint)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_RMA_EVENT;
+        options.counters = true;
+        Session s(rank, options);
+        std::uint64_t memory[2][8] = {};
+        auto left = s.share(memory[0], sizeof(memory[0]));
+        auto refused = s.share(memory[1], sizeof(memory[1]));
+        fid_domain* elsewhere = nullptr;
+        fid_ep *ep = nullptr, *stranger = nullptr;
+        ASSERT_EQ(fi_domain(s.fabric, s.info, &elsewhere, nullptr), 0);
+        ASSERT_EQ(fi_endpoint(elsewhere, s.info, &stranger, nullptr), 0);
+        EXPECT_EQ(fi_mr_bind(s.regions[1], &stranger->fid, 0), -FI_EINVAL);
+        fid_cntr* foreign = nullptr;
+        fi_cntr_attr attr{};
+        ASSERT_EQ(fi_cntr_open(elsewhere, &attr, &foreign, nullptr), 0);
+        EXPECT_EQ(fi_mr_bind(s.regions[1], &foreign->fid, FI_REMOTE_WRITE), -FI_EDOMAIN);
+        ASSERT_EQ(fi_close(&foreign->fid), 0);
+        ASSERT_EQ(fi_endpoint(s.domain, s.info, &ep, nullptr), 0);
+        ASSERT_EQ(fi_mr_bind(s.regions[0], &ep->fid, 0), 0);
+        mallopt(M_PERTURB, 0x5a); // what has been freed shows
+        ASSERT_EQ(fi_close(&ep->fid), 0);
+        std::uint64_t value = 1;
+        for (const Window& w : {left[0], refused[0]}) {
+            ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 0, w.base, w.key, &s); }), 0);
+            s.expect(&s, FI_WRITE);
+        }
+        // Only the one that is bound to none counts for the endpoints of the domain.
+        EXPECT_TRUE(wait_until([&] { return fi_cntr_read(s.counter[remote_write_counter]) == 1; }));
+        ASSERT_EQ(fi_close(&stranger->fid), 0);
+        ASSERT_EQ(fi_close(&elsewhere->fid), 0);
+    });
+}
+
+/// The capability is the target's (fi_getinfo(3)); fi_mr_bind(3) counts what modifies the region, fetching or not.
+TEST(Mr, CountersOfARegionCountWhateverModifiesItByEndpointsWithoutTheCapability)
+{
+    for (int mode : {FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY, 0})
+        expect_processes(2, [mode](const Rank& rank) {
+            const bool target = rank.number == 0;
+            Options options;
+            options.caps = FI_RMA | FI_ATOMIC | (target ? FI_RMA_EVENT : 0);
+            options.mr_mode = mode;
+            options.counters = target;
+            Session s(rank, options);
+            alignas(8) std::uint64_t memory[64] = {};
+            fid_cntr* counter = nullptr;
+            fi_cntr_attr attr{};
+            attr.wait_obj = FI_WAIT_UNSPEC;
+            const Window there = s.share(memory, sizeof(memory))[0];
+            if (target) {
+                ASSERT_EQ(fi_cntr_open(s.domain, &attr, &counter, nullptr), 0);
+                ASSERT_EQ(fi_mr_bind(s.regions.back(), &counter->fid, FI_REMOTE_WRITE), 0);
+            }
+            s.barrier();
+            constexpr std::uint64_t writes = 5, fetches = 5, times = 3;
+            if (!target) {
+                std::uint64_t one = 1, old = 0;
+                float number = 1, found = 0;
+                auto ends = [&](int posted) {
+                    ASSERT_EQ(posted, 0);
+                    s.expect(&s, 0);
+                };
+                for (unsigned i = 0; i < times; i++) {
+                    ends(s.post([&] { return fi_write(s.ep, &one, 8, nullptr, 0, there.base, there.key, &s); }));
+                    ends(s.post([&] { return fi_write(s.ep, memory, 500, nullptr, 0, there.base, there.key, &s); }));
+                    ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &one, 8, 0, there.base, there.key); }), 0);
+                    ends(s.post([&] {
+                        return fi_atomic(s.ep, &one, 1, nullptr, 0, there.base, there.key, FI_UINT64, FI_SUM, &s);
+                    }));
+                    ASSERT_EQ(s.post([&] {
+                        return fi_inject_atomic(s.ep, &one, 1, 0, there.base, there.key, FI_UINT64, FI_SUM);
+                    }), 0);
+                    for (fi_op op : {FI_SUM, FI_ATOMIC_WRITE, FI_MAX})
+                        ends(s.post([&] {
+                            return fi_fetch_atomic(s.ep, &one, 1, nullptr, &old, nullptr, 0, there.base, there.key,
+                                                   FI_UINT64, op, &s);
+                        }));
+                    ends(s.post([&] {
+                        return fi_compare_atomic(s.ep, &one, 1, nullptr, &one, nullptr, &old, nullptr, 0, there.base,
+                                                 there.key, FI_UINT64, FI_CSWAP, &s);
+                    }));
+                    ends(s.post([&] {
+                        return fi_fetch_atomic(s.ep, &number, 1, nullptr, &found, nullptr, 0, there.base + 8, there.key,
+                                               FI_FLOAT, FI_SUM, &s);
+                    }));
+                    ends(s.post([&] {
+                        return fi_fetch_atomic(s.ep, nullptr, 1, nullptr, &old, nullptr, 0, there.base, there.key,
+                                               FI_UINT64, FI_ATOMIC_READ, &s);
+                    }));
+                    ends(s.post([&] { return fi_read(s.ep, &old, 8, nullptr, 0, there.base, there.key, &s); }));
+                }
+            } else {
+                EXPECT_EQ(fi_cntr_wait(counter, times * (writes + fetches), 10000), 0);
+                EXPECT_TRUE(wait_until([&] {
+                    return fi_cntr_read(s.counter[remote_write_counter]) == times * writes &&
+                           fi_cntr_read(s.counter[remote_read_counter]) == times * (fetches + 2);
+                }));
+            }
+            s.barrier();
+            if (target) {
+                EXPECT_EQ(fi_cntr_read(counter), times * (writes + fetches));
+                ASSERT_EQ(fi_close(&s.regions.front()->fid), 0);
+                s.regions.erase(s.regions.begin());
+                ASSERT_EQ(fi_close(&counter->fid), 0);
+            }
+        });
+}
+
+} // namespace

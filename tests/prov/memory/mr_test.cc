@@ -1,0 +1,524 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_mr between processes over the simulator: keys, rights, bounds and lives of regions, errors of remote access. What
+// counts their events is in mr_events_test.cc. Run by make check. Calls libfabric.
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "prov/lib/session.h"
+
+namespace {
+
+using namespace tofu::test;
+using tofu::sim::test::expect_processes;
+using tofu::sim::test::wait_until;
+
+constexpr std::uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+Options user_keys(int mode = 0)
+{
+    Options options;
+    options.mr_mode = mode;
+    return options;
+}
+
+/// Writes 8 bytes to a key and expects this error entry.
+void expect_error(Session& s, unsigned peer, const Window& w, std::uint64_t offset, int err, bool read = false)
+{
+    std::uint64_t value = 1;
+    ASSERT_EQ(s.post([&] {
+        return read ? fi_read(s.ep, &value, 8, nullptr, peer, w.base + offset, w.key, &value)
+                    : fi_write(s.ep, &value, 8, nullptr, peer, w.base + offset, w.key, &value);
+    }), 0);
+    fi_cq_data_entry entry{};
+    fi_cq_err_entry error{};
+    ASSERT_TRUE(s.next(entry, &error));
+    EXPECT_EQ(error.err, err) << fi_strerror(error.err);
+    EXPECT_EQ(error.op_context, &value);
+    EXPECT_EQ(error.flags & (FI_RMA | FI_READ | FI_WRITE), FI_RMA | (read ? FI_READ : FI_WRITE));
+}
+
+TEST(Mr, AUsersKeyIsUsedOnce)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Session s(rank, user_keys());
+        char a[64], b[64];
+        fid_mr* first = nullptr;
+        fid_mr* second = nullptr;
+        ASSERT_EQ(fi_mr_reg(s.domain, a, 64, both, 0, 5, 0, &first, nullptr), 0);
+        EXPECT_EQ(fi_mr_key(first), 5u);
+        EXPECT_EQ(fi_mr_reg(s.domain, b, 64, both, 0, 5, 0, &second, nullptr), -FI_ENOKEY);
+        ASSERT_EQ(fi_mr_reg(s.domain, b, 64, both, 0, 6, 0, &second, nullptr), 0);
+        EXPECT_EQ(fi_close(&s.domain->fid), -FI_EBUSY);
+        ASSERT_EQ(fi_close(&first->fid), 0);
+        ASSERT_EQ(fi_mr_reg(s.domain, b, 64, both, 0, 5, 0, &first, nullptr), 0);
+        ASSERT_EQ(fi_close(&first->fid), 0);
+        ASSERT_EQ(fi_close(&second->fid), 0);
+    });
+}
+
+TEST(Mr, WhatCannotBeRegisteredIsRefused)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Session s(rank, user_keys());
+        fid_mr* mr = nullptr;
+        char a[64];
+        EXPECT_LT(fi_mr_reg(s.domain, nullptr, SIZE_MAX, both, 0, 1, 0, &mr, nullptr), 0);
+        EXPECT_LT(fi_mr_reg(s.domain, a, SIZE_MAX, both, 0, 1, 0, &mr, nullptr), 0);
+        EXPECT_EQ(fi_mr_reg(s.domain, a, 32, both, 8, 1, 0, &mr, nullptr), -FI_EINVAL); // "offset ... must be 0"
+        EXPECT_LT(fi_mr_reg(s.domain, a, 64, std::uint64_t{1} << 63, 0, 1, 0, &mr, nullptr), 0);
+        void* hole = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ASSERT_EQ(munmap(hole, 1 << 20), 0);
+        EXPECT_LT(fi_mr_reg(s.domain, hole, 1 << 20, both, 0, 1, 0, &mr, nullptr), 0);
+        EXPECT_EQ(mr, nullptr);
+        const iovec two[2] = {{a, 8}, {a + 32, 8}};
+        EXPECT_LT(fi_mr_regv(s.domain, two, 2, both, 0, 1, 0, &mr, nullptr), 0);
+        // The key is free after all those refusals.
+        ASSERT_EQ(fi_mr_regv(s.domain, two, 1, both, 0, 1, 0, &mr, nullptr), 0);
+        ASSERT_EQ(fi_close(&mr->fid), 0);
+        const Window nothing{0, 2}; // is a region that nothing but nothing reaches
+        ASSERT_EQ(fi_mr_reg(s.domain, a, 0, both, 0, nothing.key, 0, &mr, nullptr), 0);
+        ASSERT_EQ(s.post([&] { return fi_write(s.ep, a, 0, nullptr, 0, 0, nothing.key, &s); }), 0);
+        s.expect(&s, FI_WRITE);
+        expect_error(s, 0, nothing, 0, FI_EKEYREJECTED);
+        ASSERT_EQ(fi_close(&mr->fid), 0);
+    });
+}
+
+TEST(Mr, EveryCombinationOfRights)
+{
+    expect_processes(1, [](const Rank& rank) {
+        for (int mode : {0, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY}) {
+            Session s(rank, user_keys(mode));
+            std::uint64_t memory[8] = {};
+            const std::uint64_t bits[] = {FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE};
+            for (unsigned set = 0; set < 128; set++) {
+                // Kinds of operations beside them grant nothing.
+                std::uint64_t access = set & 64 ? FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC : 0;
+                for (unsigned i = 0; i < 6; i++)
+                    access |= (set >> i & 1) ? bits[i] : 0;
+                fi_mr_attr attr{};
+                const iovec iov{memory, sizeof(memory)};
+                attr.mr_iov = &iov;
+                attr.iov_count = 1;
+                attr.access = access;
+                attr.requested_key = set;
+                attr.context = &attr;
+                fid_mr* mr = nullptr;
+                ASSERT_EQ(fi_mr_regattr(s.domain, &attr, 0, &mr), 0) << set;
+                EXPECT_EQ(mr->fid.context, &attr);
+                EXPECT_NE(fi_mr_desc(mr), nullptr);
+                const Window w{mode ? reinterpret_cast<std::uint64_t>(memory) : 0, fi_mr_key(mr)};
+                std::uint64_t value = 7;
+                if (access & FI_REMOTE_WRITE) {
+                    ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 0, w.base, w.key, &s); }), 0);
+                    s.expect(&s, FI_WRITE);
+                } else {
+                    expect_error(s, 0, w, 0, (access & both) ? FI_EACCES : FI_EKEYREJECTED);
+                }
+                if (access & FI_REMOTE_READ) {
+                    ASSERT_EQ(s.post([&] { return fi_read(s.ep, &value, 8, nullptr, 0, w.base, w.key, &s); }), 0);
+                    s.expect(&s, FI_READ);
+                } else {
+                    expect_error(s, 0, w, 0, (access & both) ? FI_EACCES : FI_EKEYREJECTED, true);
+                }
+                ASSERT_EQ(fi_close(&mr->fid), 0);
+            }
+        }
+    });
+}
+
+TEST(Mr, AProvidersKeyWithoutTheRightIsAnError)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Session s(rank);
+        std::uint64_t memory[8] = {3, 3, 3, 3, 3, 3, 3, 3};
+        auto peers = s.share(memory, sizeof(memory), FI_REMOTE_READ);
+        auto local = s.share(memory, sizeof(memory), FI_READ | FI_WRITE);
+        if (rank.number == 0) {
+            std::uint64_t value = 1;
+            for (const Window& w : {peers[1], local[1]}) {
+                const bool reachable = w.key == peers[1].key;
+                ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 1, w.base, w.key, &s); }), 0);
+                fi_cq_data_entry entry{};
+                fi_cq_err_entry error{};
+                ASSERT_TRUE(s.next(entry, &error));
+                EXPECT_NE(error.err, 0);
+                EXPECT_EQ(error.prov_errno != 0, reachable);
+                EXPECT_EQ(error.err == FI_EKEYREJECTED, !reachable);
+                // An inject that fails is told all the same, once.
+                ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &value, 8, 1, w.base, w.key); }), 0);
+                ASSERT_TRUE(s.next(entry, &error));
+                EXPECT_NE(error.err, 0);
+                s.expect_silence();
+            }
+        }
+        s.barrier();
+        for (std::uint64_t word : memory)
+            EXPECT_EQ(word, 3u);
+    });
+}
+
+/// fi_mr(3): "The raw key support functions are usable with all registered memory regions, even if FI_MR_RAW has not
+/// been set."
+TEST(Mr, RawKeysAreMappedToWhatReachesTheRegion)
+{
+    for (int mode : {0, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY})
+        expect_processes(1, [mode](const Rank& rank) {
+            Session s(rank, user_keys(mode));
+            std::uint64_t memory[8] = {};
+            fid_mr* mr = s.reg(memory, sizeof(memory), both, 77);
+            std::uint8_t raw[16];
+            std::uint64_t base = 1, key = 0, value = 9;
+            std::size_t size = 4;
+            EXPECT_EQ(fi_mr_raw_attr(mr, &base, raw, &size, 0), -FI_ETOOSMALL);
+            EXPECT_EQ(size, s.info->domain_attr->mr_key_size);
+            size = sizeof(raw);
+            ASSERT_EQ(fi_mr_raw_attr(mr, &base, raw, &size, 0), 0);
+            EXPECT_EQ(fi_mr_map_raw(s.domain, base, raw, size + 1, &key, 0), -FI_EINVAL);
+            ASSERT_EQ(fi_mr_map_raw(s.domain, base, raw, size, &key, 0), 0);
+            const std::uint64_t start = mode != 0 ? base : 0;
+            ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 0, start + 8, key, &s); }), 0);
+            s.expect(&s, FI_WRITE);
+            EXPECT_EQ(memory[1], 9u);
+            EXPECT_EQ(fi_mr_unmap_key(s.domain, key), 0);
+        });
+}
+
+TEST(Mr, OutsideTheRegionIsAnErrorAndHarmsNothing)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Session s(rank, user_keys());
+        std::vector<std::uint64_t> memory(1024, 3);
+        auto peers = s.share(memory.data() + 256, 256 * 8, both, 11);
+        if (rank.number == 0) {
+            expect_error(s, 1, peers[1], 256 * 8, FI_EINVAL);
+            expect_error(s, 1, peers[1], 256 * 8 - 7, FI_EINVAL);
+            expect_error(s, 1, peers[1], ~std::uint64_t{7}, FI_EINVAL);
+            expect_error(s, 1, {0, 12}, 0, FI_EKEYREJECTED);
+            expect_error(s, 1, {0, 12}, 0, FI_EKEYREJECTED, true);
+        }
+        s.barrier();
+        for (std::uint64_t word : memory)
+            EXPECT_EQ(word, 3u);
+    });
+}
+
+TEST(Mr, AClosedRegionIsAnErrorAndItsKeyMayComeBack)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Session s(rank, user_keys());
+        std::vector<std::uint64_t> first(1024, 0), second(1024, 0), third(1024, 0);
+        const Window w{0, 9};
+        fid_mr* mr = nullptr;
+        std::uint64_t value = 1;
+        auto write = [&](std::uint64_t v) {
+            value = v;
+            ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 1, 80, 9, &s); }), 0);
+            s.expect(&s, FI_WRITE);
+        };
+        if (rank.number == 1) {
+            ASSERT_EQ(fi_mr_reg(s.domain, first.data(), 8192, both, 0, 9, 0, &mr, nullptr), 0);
+        }
+        s.barrier();
+        if (rank.number == 0)
+            write(101);
+        s.barrier();
+        if (rank.number == 1) {
+            EXPECT_EQ(first[10], 101u);
+            ASSERT_EQ(fi_close(&mr->fid), 0);
+        }
+        s.barrier();
+        if (rank.number == 0)
+            expect_error(s, 1, w, 80, FI_EKEYREJECTED); // remembered, refuted, asked for again
+        s.barrier();
+        if (rank.number == 1) {
+            EXPECT_EQ(first[10], 101u);
+            ASSERT_EQ(fi_mr_reg(s.domain, second.data(), 8192, both, 0, 9, 0, &mr, nullptr), 0);
+        }
+        s.barrier();
+        if (rank.number == 0)
+            write(102);
+        s.barrier();
+        if (rank.number == 1) {
+            EXPECT_EQ(second[10], 102u);
+            ASSERT_EQ(fi_close(&mr->fid), 0);
+            ASSERT_EQ(fi_mr_reg(s.domain, third.data(), 8192, both, 0, 9, 0, &mr, nullptr), 0);
+        }
+        s.barrier();
+        if (rank.number == 0)
+            write(103); // what was remembered is stale: tried again without a word
+        s.barrier();
+        if (rank.number == 1) {
+            EXPECT_EQ(third[10], 103u);
+            EXPECT_EQ(second[10], 102u);
+            ASSERT_EQ(fi_close(&mr->fid), 0);
+        }
+    });
+}
+
+/// What each kind of atomic does when its key has moved to another region since it was looked up: by one ARMW,
+/// injected, by a loop of CSWAPs, in a row, under a lock word. All add one to each of their elements.
+constexpr unsigned kinds = 6;
+ssize_t add_one(Session& s, unsigned kind, std::uint64_t* ones, std::uint64_t* result, long double* wide)
+{
+    switch (kind) {
+    case 0: return fi_atomic(s.ep, ones, 1, nullptr, 1, 80, 9, FI_UINT64, FI_SUM, &s);
+    case 1: return fi_inject_atomic(s.ep, ones, 1, 1, 80, 9, FI_UINT64, FI_SUM);
+    case 2: return fi_fetch_atomic(s.ep, ones, 1, nullptr, result, nullptr, 1, 80, 9, FI_UINT64, FI_SUM, &s);
+    case 3: return fi_fetch_atomic(s.ep, ones, 1, nullptr, result, nullptr, 1, 80, 9, FI_UINT64, FI_MAX, &s);
+    case 4: return fi_atomic(s.ep, ones, 100, nullptr, 1, 80, 9, FI_UINT64, FI_SUM, &s);
+    default: return fi_atomic(s.ep, wide, 1, nullptr, 1, 80, 9, FI_LONG_DOUBLE, FI_SUM, &s);
+    }
+}
+
+TEST(Mr, AtomicsFollowAKeyToItsNewRegion)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Options options = user_keys();
+        options.caps |= FI_ATOMIC;
+        Session s(rank, options);
+        std::vector<std::uint64_t> ones(100, 1);
+        std::vector<std::uint64_t> memory[kinds + 1];
+        for (auto& m : memory)
+            m.assign(1024, 0);
+        long double one = 1;
+        fid_mr* mr = nullptr;
+        for (unsigned kind = 0; kind <= kinds; kind++) {
+            // The first region makes the key known, each one after it takes the key over.
+            if (rank.number == 1) {
+                ASSERT_EQ(mr != nullptr ? fi_close(&mr->fid) : 0, 0);
+                ASSERT_EQ(fi_mr_reg(s.domain, memory[kind].data(), 8192, both, 0, 9, 0, &mr, nullptr), 0);
+            }
+            s.barrier();
+            if (rank.number == 0) {
+                std::uint64_t result = 7;
+                const unsigned what = kind == 0 ? 0 : kind - 1;
+                ASSERT_EQ(s.post([&] { return add_one(s, what, ones.data(), &result, &one); }), 0);
+                if (what != 1)
+                    s.expect(&s, what == 2 || what == 3 ? FI_READ : FI_WRITE);
+                EXPECT_EQ(result, what == 2 || what == 3 ? 0u : 7u);
+                if (what == 1) { // whatever comes after it has waited for it
+                    std::uint64_t zero = 0;
+                    ASSERT_EQ(s.post([&] {
+                        return fi_fetch_atomic(s.ep, &zero, 1, nullptr, &result, nullptr, 1, 88, 9, FI_UINT64,
+                                               FI_BOR, &s);
+                    }), 0);
+                    s.expect(&s, FI_READ);
+                    const auto bound = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+                    for (result = 0; result == 0 && std::chrono::steady_clock::now() < bound;) {
+                        ASSERT_EQ(s.post([&] {
+                            return fi_fetch_atomic(s.ep, &zero, 1, nullptr, &result, nullptr, 1, 80, 9,
+                                                   FI_UINT64, FI_BOR, &s);
+                        }), 0);
+                        s.expect(&s, FI_READ);
+                    }
+                    EXPECT_EQ(result, 1u);
+                }
+            }
+            s.barrier();
+            if (rank.number == 1) {
+                const auto& m = memory[kind];
+                if (kind == kinds) {
+                    long double sum;
+                    std::memcpy(&sum, &m[10], sizeof(sum));
+                    EXPECT_EQ(sum, 1.0L);
+                } else {
+                    for (unsigned i = 0; i < (kind == 5 ? 100 : 1); i++)
+                        EXPECT_EQ(m[10 + i], 1u) << "kind " << kind;
+                }
+            }
+        }
+        if (rank.number == 1) {
+            ASSERT_EQ(fi_close(&mr->fid), 0);
+        }
+    });
+}
+
+/// Programs with keys of their own (MPICH's windows) give a key to one region after the other, of any size and place.
+TEST(Mr, AKeyMayComeBackForARegionWithOtherBoundsAndRights)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Options options = user_keys();
+        options.caps |= FI_ATOMIC;
+        Session s(rank, options);
+        std::vector<std::uint64_t> memory(1024, 0);
+        std::uint64_t* const words = memory.data();
+        // The first of a pair makes the key known, the second one allows what the first did not.
+        const struct {
+            void* base;
+            std::size_t length;
+            std::uint64_t access;
+        } regions[] = {{words, 64, both},        {words, 8192, both},
+                       {words, 8192, both},      {words, 8192, FI_REMOTE_WRITE},
+                       {words, 8192, both},      {words, 64, both},
+                       {words, 8192, both},      {reinterpret_cast<char*>(words) + 4, 8000, both},
+                       {words, 8192, both}};
+        std::uint64_t value = 0, one = 1, result = 0;
+        fid_mr* mr = nullptr;
+        for (unsigned i = 0; i < std::size(regions); i++) {
+            if (rank.number == 1) {
+                ASSERT_EQ(mr != nullptr ? fi_close(&mr->fid) : 0, 0);
+                ASSERT_EQ(fi_mr_reg(s.domain, regions[i].base, regions[i].length, regions[i].access, 0, 9, 0,
+                                    &mr, nullptr), 0);
+            }
+            s.barrier();
+            if (rank.number == 0) {
+                const bool first = i == 0 || i == 3 || i == 5 || i == 7;
+                const std::uint64_t at = first ? 8 : 4000;
+                value = 100 + i;
+                if (i == 7) { // an address that is aligned in neither region but this one
+                    ASSERT_EQ(s.post([&] {
+                        return fi_atomic(s.ep, &one, 1, nullptr, 1, 4, 9, FI_UINT64, FI_SUM, &s);
+                    }), 0);
+                    s.expect(&s, FI_WRITE);
+                } else if (i == 2 || i == 4) { // fetching asks for both rights
+                    ASSERT_EQ(s.post([&] {
+                        return fi_fetch_atomic(s.ep, &one, 1, nullptr, &result, nullptr, 1, at, 9, FI_UINT64,
+                                               FI_SUM, &s);
+                    }), 0);
+                    s.expect(&s, FI_READ);
+                } else {
+                    ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 1, at, 9, &s); }), 0);
+                    s.expect(&s, FI_WRITE);
+                }
+                if (first && i != 7)
+                    expect_error(s, 1, {0, 9}, regions[i].length, FI_EINVAL); // found to be true, not repeated
+            }
+            s.barrier();
+        }
+        if (rank.number == 1) {
+            EXPECT_EQ(memory[500], 108u);
+            EXPECT_EQ(memory[1], 106u); // 105, and one more
+            ASSERT_EQ(fi_close(&mr->fid), 0);
+        }
+    });
+}
+
+TEST(Mr, ManyKeysOverflowIntoTheSecondTable)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Session s(rank, user_keys());
+        constexpr unsigned count = 1500; // the first table holds at most 320
+        std::vector<std::uint64_t> memory(count);
+        std::vector<fid_mr*> made;
+        std::mt19937_64 random(7); // the same keys on both sides
+        std::vector<std::uint64_t> keys;
+        for (unsigned i = 0; i < count; i++)
+            keys.push_back(i % 2 ? random() : i);
+        for (unsigned i = 0; i < count; i++) {
+            fid_mr* mr = nullptr;
+            ASSERT_EQ(fi_mr_reg(s.domain, &memory[i], 8, both, 0, keys[i], 0, &mr, nullptr), 0) << i;
+            made.push_back(mr);
+        }
+        s.barrier();
+        const unsigned peer = 1 - rank.number;
+        for (unsigned i = 0; i < count; i++) {
+            std::uint64_t value = i + 1;
+            ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, peer, 0, keys[i], &s); }), 0);
+            s.expect(&s, FI_WRITE);
+        }
+        s.barrier();
+        for (unsigned i = 0; i < count; i++)
+            ASSERT_EQ(memory[i], i + 1u);
+        for (unsigned i = 0; i < count; i += 2) {
+            ASSERT_EQ(fi_close(&made[i]->fid), 0);
+        }
+        s.barrier();
+        for (unsigned i = 0; i < count; i += 50)
+            expect_error(s, peer, {0, keys[i]}, 0, FI_EKEYREJECTED);
+        for (unsigned i = 1; i < count; i += 50) {
+            std::uint64_t value = i + 7;
+            ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, peer, 0, keys[i], &s); }), 0);
+            s.expect(&s, FI_WRITE);
+        }
+        s.barrier();
+        for (unsigned i = 1; i < count; i += 2)
+            ASSERT_EQ(fi_close(&made[i]->fid), 0);
+    });
+}
+
+TEST(Mr, KeysComeAndGoWhilePeersLook)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Session s(rank, user_keys());
+        std::vector<std::uint64_t> memory(400, 5);
+        if (rank.number == 1) {
+            // Neighbours of key 0 in every bucket change all the time; key 0 stays and must always be found.
+            fid_mr* mr = nullptr;
+            ASSERT_EQ(fi_mr_reg(s.domain, memory.data(), 8, both, 0, 0, 0, &mr, nullptr), 0);
+            s.barrier();
+            std::mt19937 random(1);
+            std::map<std::uint64_t, fid_mr*> others;
+            while (rank.get(900) == 0) {
+                const std::uint64_t key = 1 + random() % 399;
+                if (auto it = others.find(key); it != others.end()) {
+                    ASSERT_EQ(fi_close(&it->second->fid), 0);
+                    others.erase(it);
+                } else {
+                    ASSERT_EQ(fi_mr_reg(s.domain, &memory[key], 8, both, 0, key, 0, &others[key], nullptr), 0);
+                }
+            }
+            for (auto& [key, other] : others)
+                ASSERT_EQ(fi_close(&other->fid), 0);
+            ASSERT_EQ(fi_close(&mr->fid), 0);
+        } else {
+            s.barrier();
+            std::mt19937 random(2);
+            for (int i = 0; i < 3000; i++) {
+                const std::uint64_t key = i % 3 ? 1 + random() % 399 : 0;
+                std::uint64_t value = 0;
+                ASSERT_EQ(s.post([&] { return fi_read(s.ep, &value, 8, nullptr, 1, 0, key, &s); }), 0);
+                fi_cq_data_entry entry{};
+                ssize_t ret = 0;
+                ASSERT_TRUE(wait_until([&] { return (ret = fi_cq_read(s.cq, &entry, 1)) != -FI_EAGAIN; }));
+                if (ret == 1) {
+                    ASSERT_EQ(value, 5u);
+                } else {
+                    fi_cq_err_entry error{};
+                    ASSERT_EQ(fi_cq_readerr(s.cq, &error, 0), 1);
+                    ASSERT_NE(key, 0u) << fi_strerror(error.err);
+                }
+            }
+            rank.set(900, 1);
+        }
+        s.barrier();
+    });
+}
+
+TEST(Mr, ALocalBufferInARegionNeedsNoOther)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Session s(rank);
+        std::vector<std::uint8_t> window(1 << 20), mine(1 << 20, static_cast<std::uint8_t>(rank.number + 1));
+        auto peers = s.share(window.data(), window.size());
+        const unsigned peer = 1 - rank.number;
+        for (int round = 0; round < 3; round++) {
+            fid_mr* mr = nullptr;
+            ASSERT_EQ(fi_mr_reg(s.domain, mine.data(), mine.size(), FI_READ | FI_WRITE, 0, 0, 0, &mr, nullptr), 0);
+            for (std::size_t size : {std::size_t{40}, std::size_t{600}, std::size_t{9000}, mine.size()}) {
+                ASSERT_EQ(s.post([&] {
+                    return fi_write(s.ep, mine.data(), size, fi_mr_desc(mr), peer, peers[peer].base,
+                                    peers[peer].key, &s);
+                }), 0);
+                s.expect(&s, FI_WRITE);
+                ASSERT_EQ(s.post([&] {
+                    return fi_read(s.ep, mine.data(), size, fi_mr_desc(mr), peer, peers[peer].base,
+                                   peers[peer].key, &s);
+                }), 0);
+                s.expect(&s, FI_READ);
+            }
+            ASSERT_EQ(fi_close(&mr->fid), 0);
+        }
+        s.barrier();
+        for (std::uint8_t byte : window)
+            ASSERT_EQ(byte, peer + 1);
+    });
+}
+
+} // namespace

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A libfabric program for tests of which TNIs the provider takes: opens a domain with as many endpoints as its argument
+// says, prints "ready", waits until its standard input ends, and closes them. Called by: tests/prov/vcq/tni.sh.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <unistd.h>
+
+namespace {
+
+void must(int result)
+{
+    if (result != 0) {
+        std::fprintf(stderr, "cannot go on: %d\n", result);
+        std::exit(1);
+    }
+}
+
+} // namespace
+
+int main(int argc, char** argv)
+{
+    fi_info* hints = fi_allocinfo();
+    hints->fabric_attr->prov_name = strdup("tofu");
+    hints->caps = FI_MSG;
+    fi_info* info = nullptr;
+    must(fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &info));
+    fid_fabric* fabric = nullptr;
+    fid_domain* domain = nullptr;
+    must(fi_fabric(info->fabric_attr, &fabric, nullptr));
+    must(fi_domain(fabric, info, &domain, nullptr));
+    std::vector<fid_ep*> endpoints(argc > 1 ? static_cast<std::size_t>(std::atoi(argv[1])) : 1);
+    for (fid_ep*& ep : endpoints)
+        must(fi_endpoint(domain, info, &ep, nullptr));
+    std::puts("ready");
+    std::fflush(stdout);
+    char byte = 0;
+    while (::read(STDIN_FILENO, &byte, 1) > 0) {
+    }
+    for (fid_ep* ep : endpoints)
+        must(fi_close(&ep->fid));
+    must(fi_close(&domain->fid));
+    must(fi_close(&fabric->fid));
+    fi_freeinfo(info);
+    fi_freeinfo(hints);
+}

@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Without memory: each allocation of the provider fails once, alone and with all that follow until a call has been
+// refused. No call crashes, each answers -FI_ENOMEM (or that it is to be repeated), and repeated it works.
+// Run by make check. Calls libfabric; stands between the provider and malloc, operator new, mmap and pthread_create.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "prov/lib/session.h"
+
+#define TOFU_EXPORTED __attribute__((visibility("default")))
+
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+}
+
+namespace {
+
+// --- who allocates, and what becomes of it
+
+std::atomic<std::uintptr_t> provider_begin{0}, provider_end{0};
+std::atomic<bool> armed{false};   ///< allocations are counted
+std::atomic<bool> lasting{false}; ///< all fail from the chosen one on, until heal()
+std::atomic<long> seen{0}, chosen{LONG_MAX};
+std::atomic<long> throwing{0}; ///< calls that could only have answered by an exception
+std::atomic<std::uintptr_t> who_throws{0};
+
+bool fails(void* caller) noexcept
+{
+    const auto from = reinterpret_cast<std::uintptr_t>(caller);
+    if (!armed || from < provider_begin || from >= provider_end)
+        return false;
+    const long n = ++seen;
+    return lasting ? n >= chosen : n == chosen;
+}
+
+void* throwing_new(std::size_t size, void* caller) noexcept
+{
+    const auto from = reinterpret_cast<std::uintptr_t>(caller);
+    if (armed && from >= provider_begin && from < provider_end && throwing++ == 0)
+        who_throws = from - provider_begin;
+    return __libc_malloc(size != 0 ? size : 1);
+}
+
+/// There is memory again.
+void heal() noexcept
+{
+    chosen = LONG_MAX;
+}
+
+int find_provider(dl_phdr_info* object, std::size_t, void*)
+{
+    if (std::strstr(object->dlpi_name, "libtofu-fi.so") == nullptr)
+        return 0;
+    std::uintptr_t end = object->dlpi_addr;
+    for (int i = 0; i < object->dlpi_phnum; i++)
+        if (object->dlpi_phdr[i].p_type == PT_LOAD)
+            end = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr + object->dlpi_phdr[i].p_memsz;
+    provider_begin = object->dlpi_addr;
+    provider_end = end;
+    return 1;
+}
+
+} // namespace
+
+extern "C" {
+TOFU_EXPORTED void* malloc(std::size_t size) noexcept
+{
+    return fails(__builtin_return_address(0)) ? nullptr : __libc_malloc(size);
+}
+TOFU_EXPORTED void* calloc(std::size_t count, std::size_t size) noexcept
+{
+    return fails(__builtin_return_address(0)) ? nullptr : __libc_calloc(count, size);
+}
+TOFU_EXPORTED void* realloc(void* memory, std::size_t size) noexcept
+{
+    return fails(__builtin_return_address(0)) ? nullptr : __libc_realloc(memory, size);
+}
+TOFU_EXPORTED void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept
+{
+    return fails(__builtin_return_address(0)) ? nullptr : __libc_memalign(alignment, size);
+}
+TOFU_EXPORTED void* mmap(void* at, std::size_t size, int rights, int flags, int file, off_t offset) noexcept
+{
+    static const auto real = reinterpret_cast<decltype(&mmap)>(dlsym(RTLD_NEXT, "mmap"));
+    static const bool fails_too = std::getenv("TOFU_TEST_LONG") != nullptr; // it makes the calls wait
+    if (!fails_too || !fails(__builtin_return_address(0)))
+        return real(at, size, rights, flags, file, offset);
+    errno = ENOMEM;
+    return MAP_FAILED;
+}
+TOFU_EXPORTED int pthread_create(pthread_t* thread, const pthread_attr_t* attr, void* (*body)(void*),
+                                 void* argument) noexcept
+{
+    static const auto real = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+    return fails(__builtin_return_address(0)) ? EAGAIN : real(thread, attr, body, argument);
+}
+}
+
+TOFU_EXPORTED void* operator new(std::size_t size)
+{
+    return throwing_new(size, __builtin_return_address(0));
+}
+TOFU_EXPORTED void* operator new[](std::size_t size)
+{
+    return throwing_new(size, __builtin_return_address(0));
+}
+TOFU_EXPORTED void* operator new(std::size_t size, const std::nothrow_t&) noexcept
+{
+    return fails(__builtin_return_address(0)) ? nullptr : __libc_malloc(size != 0 ? size : 1);
+}
+TOFU_EXPORTED void* operator new[](std::size_t size, const std::nothrow_t&) noexcept
+{
+    return fails(__builtin_return_address(0)) ? nullptr : __libc_malloc(size != 0 ? size : 1);
+}
+TOFU_EXPORTED void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept
+{
+    return fails(__builtin_return_address(0)) ? nullptr : __libc_memalign(static_cast<std::size_t>(alignment), size);
+}
+TOFU_EXPORTED void* operator new[](std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept
+{
+    return fails(__builtin_return_address(0)) ? nullptr : __libc_memalign(static_cast<std::size_t>(alignment), size);
+}
+TOFU_EXPORTED void operator delete(void* memory) noexcept { std::free(memory); }
+TOFU_EXPORTED void operator delete[](void* memory) noexcept { std::free(memory); }
+TOFU_EXPORTED void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+TOFU_EXPORTED void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+TOFU_EXPORTED void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+TOFU_EXPORTED void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+TOFU_EXPORTED void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+TOFU_EXPORTED void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace {
+
+using namespace tofu::test;
+using tofu::sim::test::expect_processes;
+using tofu::sim::test::wait_until;
+
+// --- calls that are repeated
+
+/// Until the call is neither refused for want of memory nor to be repeated; what it answers then.
+template <class Call>
+ssize_t must(const char* what, Call&& call, fid_cq* cq = nullptr)
+{
+    ssize_t ret = 0;
+    unsigned tries = 0;
+    EXPECT_TRUE(wait_until([&] {
+        ret = call();
+        if (ret == -FI_ENOMEM || (ret == -FI_EAGAIN && ++tries > 64))
+            heal();
+        if (ret == -FI_EAGAIN && cq != nullptr)
+            fi_cq_read(cq, nullptr, 0);
+        return ret != -FI_ENOMEM && ret != -FI_EAGAIN;
+    })) << what;
+    EXPECT_GE(ret, 0) << what << ": " << fi_strerror(static_cast<int>(-ret));
+    return ret;
+}
+template <class... Opened>
+void open(const char* what, Opened&&... call)
+{
+    if (must(what, call...) < 0) {
+        std::fprintf(stderr, "%s failed\n", what);
+        std::_Exit(1);
+    }
+}
+void close_all(std::initializer_list<struct fid*> fids)
+{
+    if (lasting) // what was accepted waits for memory, and the close for what was accepted
+        heal();
+    for (struct fid* f : fids)
+        EXPECT_EQ(fi_close(f), 0);
+}
+
+/// Calls until `count` successes have come from each of the queues in `from`; an operation may fail for want of memory,
+/// which ends the wait. False: so it was.
+bool succeeded(std::initializer_list<fid_cq*> from, unsigned count = 1)
+{
+    bool good = true;
+    for (fid_cq* cq : from) {
+        unsigned found = 0, polls = 0;
+        EXPECT_TRUE(wait_until([&] {
+            fi_cq_tagged_entry entry{};
+            fi_addr_t source = 0;
+            for (fid_cq* other : from)
+                if (other != cq)
+                    fi_cq_read(other, nullptr, 0);
+            const ssize_t got = fi_cq_readfrom(cq, &entry, 1, &source);
+            if (got == 1) {
+                found++;
+            } else if (got == -FI_EAVAIL) {
+                fi_cq_err_entry error{};
+                EXPECT_EQ(fi_cq_readerr(cq, &error, 0), 1);
+                // the receiver's want of memory comes back to the sender
+                EXPECT_TRUE(error.err == FI_ENOMEM || error.err == FI_EOVERRUN ||
+                            (error.err == FI_EREMOTEIO && error.prov_errno == FI_ENOMEM))
+                    << fi_strerror(error.err) << ' ' << error.prov_errno;
+                good = false;
+                found++;
+            } else if (++polls > 1000) {
+                heal();
+            }
+            return found >= count;
+        }));
+    }
+    return good;
+}
+
+fi_info* info_for(std::uint64_t caps, int mr_mode, fi_progress progress, std::size_t tx_contexts = 1,
+                  std::size_t rx_contexts = 1)
+{
+    fi_info* hints = fi_allocinfo();
+    hints->fabric_attr->prov_name = strdup("tofu");
+    hints->caps = caps;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->ep_attr->tx_ctx_cnt = tx_contexts;
+    hints->ep_attr->rx_ctx_cnt = rx_contexts;
+    hints->domain_attr->mr_mode = mr_mode;
+    hints->domain_attr->data_progress = progress;
+    fi_info* info = nullptr;
+    Session::check(fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &info), "fi_getinfo");
+    fi_freeinfo(hints);
+    return info;
+}
+
+/// What every scenario has: an event queue, a wait set, a domain, addresses, a queue and a counter.
+struct Objects {
+    explicit Objects(fi_info* info, fi_wait_obj wait = FI_WAIT_NONE, int bits = 0) : info(info)
+    {
+        open("fi_fabric", [&] { return fi_fabric(info->fabric_attr, &fabric, nullptr); });
+        fi_eq_attr eq_attr{};
+        eq_attr.flags = FI_WRITE;
+        open("fi_eq_open", [&] { return fi_eq_open(fabric, &eq_attr, &eq, nullptr); });
+        open("fi_domain", [&] { return fi_domain(fabric, info, &domain, nullptr); });
+        fi_av_attr av_attr{};
+        av_attr.type = FI_AV_TABLE;
+        av_attr.rx_ctx_bits = bits;
+        open("fi_av_open", [&] { return fi_av_open(domain, &av_attr, &av, nullptr); });
+        cq = queue(wait);
+        fi_cntr_attr attr{};
+        open("fi_cntr_open", [&] { return fi_cntr_open(domain, &attr, &counter, nullptr); });
+    }
+    ~Objects() { close_all({&counter->fid, &cq->fid, &av->fid, &domain->fid, &eq->fid, &fabric->fid}); }
+    fid_cq* queue(fi_wait_obj wait = FI_WAIT_NONE, fid_wait* set = nullptr)
+    {
+        fi_cq_attr attr{};
+        attr.format = FI_CQ_FORMAT_TAGGED;
+        attr.size = 64;
+        attr.wait_obj = wait;
+        attr.wait_set = set;
+        fid_cq* made = nullptr;
+        open("fi_cq_open", [&] { return fi_cq_open(domain, &attr, &made, nullptr); });
+        return made;
+    }
+    fi_addr_t insert(struct fid* endpoint)
+    {
+        char name[64];
+        std::size_t length = sizeof name;
+        open("fi_getname", [&] { return fi_getname(endpoint, name, &length); });
+        fi_addr_t at = FI_ADDR_NOTAVAIL;
+        open("fi_av_insert", [&] {
+            const int inserted = fi_av_insert(av, name, 1, &at, 0, nullptr);
+            return inserted == 1 ? 0 : inserted == 0 ? -FI_ENOMEM : inserted;
+        });
+        return at;
+    }
+
+    fi_info* info;
+    fid_fabric* fabric = nullptr;
+    fid_eq* eq = nullptr;
+    fid_domain* domain = nullptr;
+    fid_av* av = nullptr;
+    fid_cq* cq = nullptr;
+    fid_cntr* counter = nullptr;
+};
+
+void exchange(fid_ep* from, fid_ep* to, fid_cq* sent, fid_cq* came, fi_addr_t dest)
+{
+    static std::vector<char> out(300000, 'x'), in(300000);
+    for (const std::size_t size : {std::size_t{8}, std::size_t{3000}, out.size()})
+        for (const bool early : {false, true})
+            for (bool done = false; !done && !testing::Test::HasFailure();) {
+                in[size - 1] = 0;
+                const auto receive = [&] {
+                    must("fi_trecv", [&] { return fi_trecv(to, in.data(), size, nullptr, FI_ADDR_UNSPEC, 7, 0, &in); }, came);
+                };
+                const auto send = [&] {
+                    must("fi_tsend", [&] { return fi_tsend(from, out.data(), size, nullptr, dest, 7, &out); }, sent);
+                };
+                early ? send() : receive();
+                for (int i = 0; early && i < 100; i++) // so that it comes
+                    fi_cq_read(came, nullptr, 0);
+                early ? receive() : send();
+                done = sent == came ? succeeded({sent}, 2) : succeeded({sent, came});
+                if (done) {
+                    EXPECT_EQ(in[size - 1], 'x') << size;
+                }
+            }
+}
+
+void access(fid_ep* ep, fid_cq* cq, fi_addr_t to, std::uint64_t base, std::uint64_t key)
+{
+    static std::vector<std::uint64_t> words(32768, 1), results(512);
+    const auto each = [&](const char* what, const std::function<ssize_t()>& call) {
+        while (must(what, call, cq) == 0 && !succeeded({cq}) && !testing::Test::HasFailure()) {
+        }
+    };
+    for (const std::size_t size : {std::size_t{8}, std::size_t{4096}, words.size() * 8}) {
+        each("fi_write", [&] { return fi_write(ep, words.data(), size, nullptr, to, base, key, nullptr); });
+        each("fi_read", [&] { return fi_read(ep, words.data(), size, nullptr, to, base, key, nullptr); });
+    }
+    for (const fi_op op : {FI_SUM, FI_PROD})
+        for (const std::size_t count : {std::size_t{1}, std::size_t{64}}) {
+            each("fi_atomic", [&] { return fi_atomic(ep, words.data(), count, nullptr, to, base, key, FI_UINT64, op, nullptr); });
+            each("fi_fetch_atomic", [&] {
+                return fi_fetch_atomic(ep, words.data(), count, nullptr, results.data(), nullptr, to, base, key,
+                                       FI_UINT64, op, nullptr);
+            });
+        }
+    must("fi_inject_write", [&] { return fi_inject_write(ep, words.data(), 8, to, base, key); }, cq);
+    must("fi_inject_atomic", [&] { return fi_inject_atomic(ep, words.data(), 1, to, base, key, FI_UINT64, FI_PROD); }, cq);
+}
+
+// --- the scenarios
+
+/// One endpoint for everything; its queue fills beyond its size.
+void one_endpoint(fi_info* info)
+{
+    const bool offsets = (info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) == 0;
+    Objects o(info, FI_WAIT_FD);
+    static std::vector<std::uint64_t> window(32768);
+    fid_ep* ep = nullptr;
+    open("fi_endpoint", [&] { return fi_endpoint(o.domain, info, &ep, nullptr); });
+    open("bind", [&] { return fi_ep_bind(ep, &o.av->fid, 0); });
+    open("bind", [&] { return fi_ep_bind(ep, &o.cq->fid, FI_TRANSMIT | FI_RECV); });
+    open("bind", [&] { return fi_ep_bind(ep, &o.counter->fid, FI_READ | FI_WRITE | FI_REMOTE_WRITE); });
+    open("fi_enable", [&] { return fi_enable(ep); });
+    const fi_addr_t self = o.insert(&ep->fid);
+    fid_mr* mr = nullptr;
+    open("fi_mr_reg", [&] {
+        return fi_mr_reg(o.domain, window.data(), window.size() * 8, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 5, 0, &mr,
+                         nullptr);
+    });
+    const std::uint64_t base = offsets ? 0 : reinterpret_cast<std::uintptr_t>(window.data());
+    exchange(ep, ep, o.cq, o.cq, self);
+    access(ep, o.cq, self, base, fi_mr_key(mr));
+
+    // Nobody reads the queue: it grows, or says what is lost.
+    std::uint64_t word = 1;
+    for (unsigned i = 0; i < 100; i++)
+        must("fi_write", [&] {
+            fi_cntr_read(o.counter);
+            return fi_write(ep, &word, 8, nullptr, self, base, fi_mr_key(mr), &word);
+        });
+    unsigned found = 0;
+    bool lost = false;
+    EXPECT_TRUE(wait_until([&] {
+        fi_cq_tagged_entry entry{};
+        fi_cq_err_entry error{};
+        const ssize_t got = fi_cq_read(o.cq, &entry, 1);
+        found += got == 1;
+        if (got == -FI_EAVAIL) {
+            EXPECT_EQ(fi_cq_readerr(o.cq, &error, 0), 1);
+            EXPECT_TRUE(error.err == FI_EOVERRUN || error.err == FI_ENOMEM) << fi_strerror(error.err);
+            lost |= error.err == FI_EOVERRUN;
+            found += error.err == FI_ENOMEM && error.op_context == &word; // without a context: what was injected
+        }
+        return found == 100 || (lost && got == -FI_EAGAIN && found >= 63);
+    })) << found;
+
+    std::uint32_t event = 0;
+    char text[8] = {};
+    open("fi_eq_write", [&] { return fi_eq_write(o.eq, FI_NOTIFY, "event", 6, 0); });
+    EXPECT_EQ(fi_eq_read(o.eq, &event, text, sizeof text, 0), 6);
+    EXPECT_STREQ(text, "event");
+    close_all({&mr->fid, &ep->fid});
+}
+
+/// Contexts of a scalable endpoint, shared contexts, wait and poll sets.
+void contexts(fi_info* info)
+{
+    Objects o(info, FI_WAIT_NONE, 2);
+    fid_ep *sep = nullptr, *tx = nullptr, *rx = nullptr;
+    open("fi_scalable_ep", [&] { return fi_scalable_ep(o.domain, info, &sep, nullptr); });
+    open("bind", [&] { return fi_scalable_ep_bind(sep, &o.av->fid, 0); });
+    open("fi_tx_context", [&] { return fi_tx_context(sep, 0, nullptr, &tx, nullptr); });
+    open("fi_rx_context", [&] { return fi_rx_context(sep, 0, nullptr, &rx, nullptr); });
+    fid_wait* set = nullptr;
+    fi_wait_attr wait_attr{};
+    wait_attr.wait_obj = FI_WAIT_FD;
+    open("fi_wait_open", [&] { return fi_wait_open(o.fabric, &wait_attr, &set); });
+    fid_cq* came = o.queue(FI_WAIT_SET, set);
+    fid_poll* poll = nullptr;
+    fi_poll_attr poll_attr{};
+    open("fi_poll_open", [&] { return fi_poll_open(o.domain, &poll_attr, &poll); });
+    open("fi_poll_add", [&] { return fi_poll_add(poll, &came->fid, 0); });
+    open("bind", [&] { return fi_ep_bind(tx, &o.cq->fid, FI_TRANSMIT); });
+    open("bind", [&] { return fi_ep_bind(rx, &came->fid, FI_RECV); });
+    open("fi_enable", [&] { return fi_enable(tx); });
+    open("fi_enable", [&] { return fi_enable(rx); });
+    open("fi_enable", [&] { return fi_enable(sep); });
+    exchange(tx, rx, o.cq, came, fi_rx_addr(o.insert(&sep->fid), 0, 2));
+    open("fi_poll_del", [&] { return fi_poll_del(poll, &came->fid, 0); });
+    close_all({&tx->fid, &rx->fid, &sep->fid, &poll->fid, &came->fid, &set->fid});
+
+    fi_info* shared = fi_dupinfo(info);
+    shared->ep_attr->tx_ctx_cnt = shared->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+    fid_stx* stx = nullptr;
+    fid_ep *srx = nullptr, *ep = nullptr;
+    open("fi_stx_context", [&] { return fi_stx_context(o.domain, nullptr, &stx, nullptr); });
+    open("fi_srx_context", [&] { return fi_srx_context(o.domain, nullptr, &srx, nullptr); });
+    open("fi_endpoint", [&] { return fi_endpoint(o.domain, shared, &ep, nullptr); });
+    open("bind", [&] { return fi_ep_bind(ep, &stx->fid, 0); });
+    open("bind", [&] { return fi_ep_bind(ep, &srx->fid, 0); });
+    open("bind", [&] { return fi_ep_bind(ep, &o.av->fid, 0); });
+    open("bind", [&] { return fi_ep_bind(ep, &o.cq->fid, FI_TRANSMIT | FI_RECV); });
+    open("fi_enable", [&] { return fi_enable(ep); });
+    exchange(ep, srx, o.cq, o.cq, o.insert(&ep->fid));
+    close_all({&ep->fid, &srx->fid, &stx->fid});
+    fi_freeinfo(shared);
+}
+
+/// Each allocation of a scenario fails, or a sample of them.
+void starve(void (*scenario)(fi_info*), fi_info* info)
+{
+    dl_iterate_phdr(find_provider, nullptr);
+    ASSERT_NE(provider_begin, 0u);
+    const auto run = [&](long number, bool stays) {
+        seen = 0;
+        chosen = number;
+        lasting = stays;
+        armed = true;
+        scenario(info);
+        armed = false;
+        if (testing::Test::HasFailure())
+            std::fprintf(stderr, "when allocation %ld fails%s\n", number, stays ? " and those behind it" : "");
+        return !testing::Test::HasFailure();
+    };
+    ASSERT_TRUE(run(LONG_MAX, false)); // what is made once and for all is there
+    ASSERT_TRUE(run(LONG_MAX, false));
+    const long all = seen;
+    ASSERT_GT(all, 20);
+    const long step = std::getenv("TOFU_TEST_LONG") != nullptr ? 1 : std::max(1L, all / 40);
+    for (long n = 1; n <= all + 3; n += n < 20 ? 1 : step)
+        for (const bool stays : {false, true})
+            ASSERT_TRUE(run(n, stays));
+    EXPECT_EQ(throwing, 0) << "the provider asks in a way that has no answer but the end, first at 0x" << std::hex
+                           << who_throws;
+}
+
+TEST(NoMemory, IsAnAnswerWhateverIsOpenedAndDone)
+{
+    expect_processes(1, [](const Rank&) {
+        fi_info* info = info_for(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SOURCE,
+                                 FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY, FI_PROGRESS_MANUAL);
+        starve(one_endpoint, info);
+        fi_freeinfo(info);
+    });
+}
+
+TEST(NoMemory, IsAnAnswerWithKeysOfTheUserEventsAndAThread)
+{
+    expect_processes(1, [](const Rank&) {
+        fi_info* info = info_for(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RMA_EVENT, 0, FI_PROGRESS_AUTO);
+        starve(one_endpoint, info);
+        fi_freeinfo(info);
+    });
+}
+
+TEST(NoMemory, IsAnAnswerOfContextsAndSets)
+{
+    expect_processes(1, [](const Rank&) {
+        fi_info* info = info_for(FI_MSG | FI_TAGGED | FI_SOURCE, 0, FI_PROGRESS_MANUAL);
+        starve(contexts, info);
+        fi_freeinfo(info);
+    });
+}
+
+} // namespace

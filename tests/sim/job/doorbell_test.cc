@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: sleeping until somebody rings, where he who rings is killed half-way, or the kernel has no membarrier.
+// Called by: make check. Calls: job/doorbell.
+#include "job/doorbell.h"
+
+#include "lib/harness.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <fstream>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <memory>
+#include <string>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace tofu::sim {
+namespace {
+
+constexpr int long_ms = 10'000;
+
+// Sleeps with a long limit: true and soon, or the test fails.
+void expect_rung(SegmentHeader& header, uint32_t announced)
+{
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_TRUE(sleep_until_rung(header, announced, long_ms));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(long_ms / 2));
+}
+
+bool sleeps(pid_t thread)
+{
+    std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+    std::string text;
+    std::getline(stat, text);
+    const size_t name_end = text.rfind(')');
+    return name_end != std::string::npos && text.compare(name_end + 2, 1, "S") == 0;
+}
+
+TEST(SimDoorbell, ASleeperOutlivesARingerKilledAfterItsFirstStep)
+{
+    const auto header = std::make_unique<SegmentHeader>();
+    const uint32_t announced = announce_sleeper(*header);
+    (void)header->sleepers.exchange(0); // as wake_sleepers begins
+    expect_rung(*header, announced);
+}
+
+TEST(SimDoorbell, ASleeperOutlivesARingerKilledBeforeItWakes)
+{
+    const auto header = std::make_unique<SegmentHeader>();
+    std::atomic<pid_t> thread{0};
+    std::thread sleeper([&] {
+        const uint32_t announced = announce_sleeper(*header);
+        thread.store(::gettid());
+        expect_rung(*header, announced);
+    });
+    EXPECT_TRUE(test::wait_until([&] { return thread.load() != 0 && sleeps(thread.load()); }));
+    (void)header->sleepers.exchange(0);
+    (void)header->doorbell.fetch_add(1);
+    sleeper.join();
+}
+
+TEST(SimDoorbell, AnotherSleeperDoesNotHideTheHalfRing)
+{
+    const auto header = std::make_unique<SegmentHeader>();
+    const uint32_t first = announce_sleeper(*header);
+    (void)header->sleepers.exchange(0);
+    (void)announce_sleeper(*header);
+    expect_rung(*header, first);
+}
+
+TEST(SimDoorbell, SleepsToItsEndWhenNobodyRings)
+{
+    const auto header = std::make_unique<SegmentHeader>();
+    const uint32_t announced = announce_sleeper(*header);
+    EXPECT_FALSE(sleep_until_rung(*header, announced, 0));
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_FALSE(sleep_until_rung(*header, announced, 600)); // longer than it sleeps without looking
+    EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(600));
+}
+
+// Without the barrier a poster may read `sleepers` before its data is seen: nobody may rely on being rung.
+TEST(SimDoorbell, WithoutMembarrierNobodySleepsLong)
+{
+    const pid_t child = ::fork();
+    if (child == 0) {
+        sock_filter filter[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        const sock_fprog program{std::size(filter), filter};
+        if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+            ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+            ::_exit(2);
+        }
+        SegmentHeader header{};
+        const uint32_t announced = announce_sleeper(header);
+        expect_rung(header, announced);
+        ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+}
+
+} // namespace
+} // namespace tofu::sim

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: memory is reached on systems that refuse userfaultfd, process_vm_*, or queries of mappings.
+// Called by: make check. Calls: harness, seccomp.
+#include "harness.h"
+
+#include <cerrno>
+#include <cstddef>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+namespace tofu::sim::test {
+namespace {
+
+enum Denied : unsigned { userfault = 1, process_copy = 2, map_query = 4, thread_query = 8 };
+
+constexpr uint32_t userfault_new = 0xaa00;     // USERFAULTFD_IOC_NEW on /dev/userfaultfd
+constexpr uint32_t procmap_query = 0xc0686611; // PROCMAP_QUERY on /proc/self/maps
+
+// Refuses system calls in this process and its threads, from now on.
+void deny(unsigned what)
+{
+    std::vector<sock_filter> program;
+    const auto load = [&](size_t offset) { program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, uint32_t(offset))); };
+    const auto refuse = [&](uint32_t value, uint32_t error) {
+        program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1));
+        program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error));
+    };
+    load(offsetof(seccomp_data, nr));
+    if ((what & userfault) != 0)
+        refuse(SYS_userfaultfd, EPERM);
+    if ((what & process_copy) != 0) {
+        refuse(SYS_process_vm_readv, EPERM);
+        refuse(SYS_process_vm_writev, EPERM);
+    }
+    if ((what & thread_query) != 0)
+        refuse(SYS_get_robust_list, EPERM);
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 1, 0));
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    load(offsetof(seccomp_data, args) + sizeof(uint64_t)); // the request; low half first
+    if ((what & userfault) != 0)
+        refuse(userfault_new, EPERM);
+    if ((what & map_query) != 0)
+        refuse(procmap_query, ENOTTY);
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+    ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+}
+
+void exercise_without(unsigned what, size_t words)
+{
+    expect_processes(2, [=](const Rank& rank) {
+        deny(what);
+        exercise(
+            rank,
+            [=](const auto& run) {
+                std::vector<uint64_t> memory(words);
+                run(memory.data(), words * 8);
+            },
+            2000);
+    });
+}
+
+TEST(MemoryDenied, WithoutUserfaultfd)
+{
+    exercise_without(userfault, 200);
+    exercise_without(userfault, 100000);
+}
+
+// Who can't tell where the kernel writes moves nothing.
+TEST(MemoryDenied, WithoutKnowledgeOfThreads)
+{
+    exercise_without(thread_query, 100000);
+}
+
+TEST(MemoryDenied, WithoutCopiesThroughTheKernel)
+{
+    exercise_without(process_copy, 200);
+    exercise_without(process_copy, 100000);
+}
+
+TEST(MemoryDenied, WithNothingButTheMailbox)
+{
+    exercise_without(userfault | process_copy, 200);
+    exercise_without(userfault | process_copy, 100000);
+}
+
+TEST(MemoryDenied, WithMappingsReadAsText)
+{
+    exercise_without(map_query, 100000);
+    exercise_without(map_query | userfault | process_copy, 100000);
+}
+
+} // namespace
+} // namespace tofu::sim::test

@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# The rooms of the provider include each other in one direction: the order is read from docs/architecture.md, and an
+# include against it fails. What still goes against it stands below, file by file, so that the list can only get
+# shorter: an include that is gone must be taken out of it.
+# Called by: make check.
+set -u
+top=${TOFU_TOP_SRCDIR:?set by make check}
+
+# room/file: what it includes from above.
+known=$(grep -v '^#' "$top/tests/source/includes.known")
+
+order=$(sed -n 's/^    order of rooms: //p' "$top/docs/architecture.md" | tr -d '<,')
+[ -n "$order" ] || { echo "FAIL: docs/architecture.md has no line 'order of rooms: ...'"; exit 1; }
+
+result=0
+for room in "$top"/prov/tofu/src/*/; do
+    room=$(basename "$room")
+    [[ " $order " == *" $room "* ]] || { echo "FAIL: room $room is not in the order of docs/architecture.md"; result=1; }
+done
+
+found=$(cd "$top/prov/tofu/src" && grep -o '^#include "[a-z_]*/[^"]*"' -r --include='*.h' --include='*.cc' . |
+    sed 's|^\./||; s|:#include "| |; s|"$||' | sort | awk -v order="$order" '
+        BEGIN { n = split(order, rooms, " "); for (i = 1; i <= n; i++) level[rooms[i]] = i }
+        { from = $1; sub("/.*", "", from); to = $2; sub("/.*", "", to)
+          if (level[to] > level[from]) print $1 ": " $2 }')
+
+while read -r line; do
+    [ -z "$line" ] || grep -qxF "$line" <<<"$known" || { echo "FAIL: against the order: $line"; result=1; }
+done <<<"$found"
+while read -r line; do
+    [ -z "$line" ] || grep -qxF "$line" <<<"$found" || { echo "FAIL: gone, take it out of tests/source/includes.known: $line"; result=1; }
+done <<<"$known"
+echo "$(grep -c . <<<"$found") includes against the order"
+exit $result
