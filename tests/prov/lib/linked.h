@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The provider linked into a test, that looks inside or changes the library under it. Included once by such a program;
+// The provider linked into a test, that looks inside or changes the library under it. Included by such a program;
 // calls the provider.
 #pragma once
 
@@ -15,12 +15,12 @@ inline fi_provider& linked()
     static fi_provider& provider = *fi_prov_ini();
     return provider;
 }
-extern "C" int fi_getinfo(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
+extern "C" inline int fi_getinfo(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
                           const fi_info* hints, fi_info** info)
 {
     return linked().getinfo(version, node, service, flags, hints, info);
 }
-extern "C" int fi_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context)
+extern "C" inline int fi_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context)
 {
     return linked().fabric(attr, fabric, context);
 }

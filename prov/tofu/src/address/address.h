@@ -70,4 +70,14 @@ constexpr bool EndpointAddress::sound() const noexcept
            (flags & ~address_counts_events) == 0 && unsigned{index} + further < max_endpoints;
 }
 
+/// Who a peer endpoint is, as matching compares it. Never 0.
+[[nodiscard]] constexpr std::uint64_t peer_key(std::uint64_t home, std::uint64_t nonce, std::uint32_t index)
+{
+    std::uint64_t h = (home ^ (nonce * 0x9e3779b97f4a7c15) ^ index) * 0xff51afd7ed558ccd;
+    h ^= h >> 33;
+    h = (h + index) * 0xc4ceb9fe1a85ec53;
+    h ^= h >> 33;
+    return h | 1;
+}
+
 } // namespace tofu

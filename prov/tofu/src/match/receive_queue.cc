@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The application's receives: posting, peeking, claiming, cancelling, and what was kept for them. See
-// receive_queue.h. Calls the matcher, and the messenger through which a message came.
+// receive_queue.h. Calls the matcher, and the peer through which a message came.
 #include "match/receive_queue.h"
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 
-#include "endpoint/endpoint.h"
 #include "match/iov.h"
-#include "message/messenger.h"
 #include "provider/param.h"
 #include "queue/cntr.h"
+#include "queue/cq.h"
 
 namespace tofu::proto {
 
@@ -35,43 +33,30 @@ std::size_t RecvRequest::take(std::size_t want, iovec* into, std::uint8_t& into_
     return want - left;
 }
 
-namespace {
-/// A multi-receive that has room for more after this message.
-bool lives_on(const RecvRequest& r, const Message& m) noexcept
-{
-    const std::size_t left = r.length - r.used;
-    return r.multi && m.length < left && left - m.length >= r.min_left;
-}
-} // namespace
-
 ReceiveQueue::ReceiveQueue(bool directed, const std::size_t& min_multi_recv) noexcept
     : directed_(directed), min_multi_recv_(min_multi_recv), kept_limit_(param_size("unexpected_bytes", SIZE_MAX))
 {
 }
 
-int ReceiveQueue::join(Messenger& messenger) noexcept
+int ReceiveQueue::join(SrxPeer& peer) noexcept
 {
-    if (!members_.push(&messenger))
-        return -FI_ENOMEM;
-    av_ = &members_[0]->ep_.av();
-    return 0;
+    return members_.push(&peer) ? 0 : -FI_ENOMEM;
 }
 
-void ReceiveQueue::leave(Messenger& messenger) noexcept
+void ReceiveQueue::leave(SrxPeer& peer) noexcept
 {
-    members_.erase(&messenger);
-    av_ = !members_.empty() ? &members_[0]->ep_.av() : nullptr;
+    members_.erase(&peer);
     last_source_ = FI_ADDR_UNSPEC;
     for (Matcher* m : {&tagged_, &plain_})
         for (Arrived* a = m->first(); a != nullptr;) {
             auto& kept = *static_cast<Unexpected*>(a);
             a = a->next;
-            if (kept.in->owner == &messenger)
+            if (kept.peer == &peer)
                 forget(kept);
         }
     for (Claim** link = &claims_; *link != nullptr;) {
         Unexpected& kept = *(*link)->message;
-        if (kept.in->owner != &messenger) {
+        if (kept.peer != &peer) {
             link = &(*link)->next;
             continue;
         }
@@ -82,10 +67,11 @@ void ReceiveQueue::leave(Messenger& messenger) noexcept
 
 int ReceiveQueue::find_source(fi_addr_t source, std::uint64_t& key) noexcept
 {
-    if (av_ == nullptr)
+    if (members_.empty())
         return -FI_EINVAL;
-    const std::uint32_t generation = av_->generation(); // before the look: what changes meanwhile shows later
-    const Peer* peer = av_->find(source);
+    const AddressVector& peers = members_[0]->peers;
+    const std::uint32_t generation = peers.generation(); // before the look: what changes meanwhile shows later
+    const Peer* peer = peers.find(source);
     if (peer == nullptr)
         return -FI_EINVAL;
     key = peer_key(peer->home, peer->nonce, peer->index);
@@ -118,14 +104,13 @@ ssize_t ReceiveQueue::recv(const RecvCall& call) noexcept
     if (matching.first() != nullptr) {
         while (Arrived* a = matching.find(key, r->tag, r->ignore)) {
             auto& kept = *static_cast<Unexpected*>(a);
-            Message m = kept.unpack();
-            r->held = lives_on(*r, m); // otherwise `r` is gone when it has the message
+            r->held = r->lives_on(kept.length); // otherwise `r` is gone when it has the message
             const bool more = r->held;
-            if (!m.in->owner->give(*r, m)) {
+            if (!kept.peer->start(*r, kept)) {
                 r->held = false;
                 if (r->used != 0)
                     break; // a multi-receive that got something: it waits like any other
-                release(*r);
+                free_entry(*r);
                 return -FI_EAGAIN;
             }
             forget(kept);
@@ -155,39 +140,33 @@ RecvRequest* ReceiveQueue::make_receive(const RecvCall& call, std::uint64_t key)
     return r;
 }
 
-Unexpected* ReceiveQueue::make_room(const Message& m) noexcept
+Unexpected* ReceiveQueue::alloc_entry(std::size_t body_size) noexcept
 {
-    const std::size_t size = Unexpected::size_for(m);
+    const std::size_t size = sizeof(Unexpected) + body_size;
     if (size > kept_limit_ - kept_bytes_)
         return nullptr;
     void* const memory = pool_.alloc(size);
     if (memory == nullptr)
         return nullptr;
-    auto* const kept = ::new (memory) Unexpected;
-    kept->pack(m);
+    auto* const made = ::new (memory) Unexpected;
+    made->body_size = static_cast<std::uint32_t>(body_size);
     kept_bytes_ += size;
-    return kept;
+    return made;
 }
 
-void ReceiveQueue::keep(Unexpected& kept) noexcept
+void ReceiveQueue::free_entry(Unexpected& message) noexcept
 {
-    kept.in->held++;
-    matcher(kept.tagged).keep(kept);
+    kept_bytes_ -= message.size();
+    pool_.release(&message, message.size());
 }
 
-bool ReceiveQueue::holds(const Inbound& in) const noexcept
+bool ReceiveQueue::holds(const SrxPeer& peer, std::uint64_t source) const noexcept
 {
     for (const Matcher* m : {&tagged_, &plain_})
         for (const Arrived* a = m->first(); a != nullptr; a = a->next)
-            if (a->source == in.key && static_cast<const Unexpected*>(a)->in->owner == in.owner)
+            if (a->source == source && static_cast<const Unexpected*>(a)->peer == &peer)
                 return true;
     return false;
-}
-
-void ReceiveQueue::give_up(Unexpected& kept) noexcept
-{
-    kept_bytes_ -= kept.size();
-    pool_.release(&kept, kept.size());
 }
 
 /// A kept message has found its place: its memory goes back.
@@ -195,9 +174,8 @@ void ReceiveQueue::forget(Unexpected& kept) noexcept
 {
     if (!kept.claimed)
         matcher(kept.tagged).drop(kept);
-    Inbound& in = *kept.in;
-    give_up(kept);
-    in.owner->let_go(in);
+    kept.peer->forgotten(kept);
+    free_entry(kept);
 }
 
 /// Takes a claim off the list.
@@ -208,31 +186,23 @@ void ReceiveQueue::end(Claim** link) noexcept
     pool_.release(claim, sizeof *claim);
 }
 
-/// Who peeks in a loop finds the last answer in the queue and polls nothing else: new rings are looked for here.
-void ReceiveQueue::look_around() noexcept
-{
-    for (Messenger* member : members_) {
-        member->scan_claims();
-        member->poll_rings();
-    }
-}
-
 /// FI_PEEK: is there such a message? Its answer is an entry: success, or the error FI_ENOMSG (fi_tagged(3)).
 ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
 {
     std::uint64_t key;
     if (int ret = source_key(call.source, key); ret != 0)
         return ret;
-    for (Messenger* member : members_)
-        member->ep_.progress_locked();
-    Arrived* a = matcher(call.tagged).find(key, call.tag, call.ignore);
-    if (a == nullptr) {
-        look_around();
+    Arrived* a = nullptr;
+    // Who peeks in a loop finds the last answer in the queue and polls nothing else: new senders are looked for here.
+    for (bool everywhere : {false, true}) {
+        for (SrxPeer* member : members_)
+            member->progress(everywhere);
         a = matcher(call.tagged).find(key, call.tag, call.ignore);
+        if (a != nullptr)
+            break;
     }
     if (a == nullptr) {
-        CompletionQueue* cq = !members_.empty() ? members_[0]->ep_.rx().cq : nullptr;
-        if (cq != nullptr)
+        if (CompletionQueue* cq = !members_.empty() ? members_[0]->rx.cq : nullptr)
             cq->write_error({.context = call.context,
                              .flags = FI_RECV | (call.tagged ? FI_TAGGED : FI_MSG),
                              .tag = call.tag},
@@ -240,11 +210,8 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
         return 0;
     }
     auto& kept = *static_cast<Unexpected*>(a);
-    if (call.flags & FI_DISCARD) {
-        if (!discard(kept, call))
-            return -FI_EAGAIN;
-        return 0;
-    }
+    if (call.flags & FI_DISCARD)
+        return discard(kept, call) ? 0 : -FI_EAGAIN;
     if (call.flags & FI_CLAIM) {
         void* const memory = pool_.alloc(sizeof(Claim));
         if (memory == nullptr)
@@ -253,7 +220,7 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
         matcher(call.tagged).drop(kept);
         kept.claimed = true;
     }
-    kept.in->owner->report_peek(call, kept.unpack());
+    report(call, kept);
     return 0;
 }
 
@@ -277,9 +244,8 @@ ssize_t ReceiveQueue::claim(const RecvCall& call) noexcept
     RecvRequest* r = make_receive(plain, any_source);
     if (r == nullptr)
         return -FI_ENOMEM;
-    Message m = kept.unpack();
-    if (!m.in->owner->give(*r, m)) {
-        release(*r);
+    if (!kept.peer->start(*r, kept)) {
+        free_entry(*r);
         return -FI_EAGAIN;
     }
     end(link);
@@ -287,22 +253,26 @@ ssize_t ReceiveQueue::claim(const RecvCall& call) noexcept
     return 0;
 }
 
-/// Throws a message away; its sender is told as if it had been received, and `call` that there was one.
+/// Throws a message away, and tells `call` that there was one.
 bool ReceiveQueue::discard(Unexpected& kept, const RecvCall& call) noexcept
 {
-    const Message m = kept.unpack();
-    Messenger& via = *m.in->owner;
-    if (m.type == Type::rts) {
-        Fetch* f = via.make_fetch(m);
-        if (f == nullptr)
-            return false;
-        via.start(*f); // nothing to fetch: FIN
-    } else if (m.ack && !via.acknowledge(*m.in, m.fin)) {
+    if (!kept.peer->discard(kept))
         return false;
-    }
-    via.report_peek(call, m);
+    report(call, kept);
     forget(kept);
     return true;
+}
+
+/// The answer to FI_PEEK that found a message.
+void ReceiveQueue::report(const RecvCall& call, const Unexpected& m) noexcept
+{
+    if (CompletionQueue* cq = m.peer->rx.cq)
+        cq->write({.context = call.context,
+                   .flags = FI_RECV | (m.tagged ? FI_TAGGED : FI_MSG) | (m.has_data ? FI_REMOTE_CQ_DATA : 0),
+                   .length = m.length,
+                   .data = m.data,
+                   .tag = m.tag,
+                   .source = m.peer->source_of(m)});
 }
 
 ssize_t ReceiveQueue::cancel(void* context) noexcept
@@ -318,17 +288,16 @@ ssize_t ReceiveQueue::cancel(void* context) noexcept
     auto& r = *static_cast<RecvRequest*>(p);
     withdraw(r);
     if (!members_.empty()) {
-        Endpoint& ep = members_[0]->ep_;
-        if (CompletionQueue* cq = ep.rx().cq)
+        if (CompletionQueue* cq = members_[0]->rx.cq)
             cq->write_error({.context = context,
                              .flags = FI_RECV | (r.tagged ? FI_TAGGED : FI_MSG),
                              .tag = r.tag},
                             FI_ECANCELED, 0);
-        if (Counter* counter = ep.counters().recv)
+        if (Counter* counter = members_[0]->counters.recv)
             counter->count_error();
     }
     if (r.users == 0)
-        release(r);
+        free_entry(r);
     return 0;
 }
 

@@ -1,40 +1,26 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Posted receives and the messages that came before theirs: an endpoint's own, or those of a shared receive context,
-// where messages of several endpoints meet. Called by msg, tagged and shared contexts to post, by messengers to match;
-// calls back the messenger through which a message came.
+// where messages of several endpoints meet. Called by msg, tagged and shared contexts to post, and by the protocol to
+// match; calls back the peer through which a message came (srx_peer.h).
+//
+// The two seams are those of a peer SRX in libfabric 2 (fi_peer(3)): get_entry is get_msg and get_tag, alloc_entry what
+// they give where no receive is posted, queue_entry is queue_msg and queue_tag; SrxPeer has start and discard.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 #include <sys/types.h>
-#include <sys/uio.h>
 
+#include "match/entry.h"
 #include "match/match.h"
 #include "match/sized_pool.h"
-#include "object/av.h"
+#include "match/srx_peer.h"
 #include "provider/array.h"
-#include "ring/channel.h"
 
 namespace tofu::proto {
-
-class Messenger;
-
-/// One receive in any of its forms.
-struct RecvCall {
-    const iovec* iov = nullptr;
-    void* const* desc = nullptr;
-    std::size_t count = 0;
-    fi_addr_t source = FI_ADDR_UNSPEC;
-    std::uint64_t tag = 0;
-    std::uint64_t ignore = 0;
-    std::uint64_t flags = 0;
-    void* context = nullptr;
-    bool tagged = false;
-};
 
 /// Everything under the lock of the endpoints that it serves: endpoints with a shared context share theirs
 /// (Domain::shared_lock).
@@ -75,14 +61,14 @@ class ReceiveQueue {
     /// 0 or -FI_ENOENT.
     [[nodiscard]] ssize_t cancel(void* context) noexcept;
 
-    // --- messengers
-    /// Their endpoints' queue and counter hear of what belongs to no message: cancelled receives, answers to FI_PEEK.
-    /// The first that joined answers.
-    [[nodiscard]] int join(Messenger& messenger) noexcept;
-    /// What came through it and was not received yet is dropped.
-    void leave(Messenger& messenger) noexcept;
-    /// The receive that takes a message; it stays posted until withdrawn.
-    [[nodiscard]] RecvRequest* match(bool tagged, std::uint64_t source, std::uint64_t tag) const noexcept
+    // --- the protocol
+    /// Of what belongs to no message, cancelled receives and answers to FI_PEEK, the first that joined is told. 0 or
+    /// -FI_ENOMEM.
+    [[nodiscard]] int join(SrxPeer& peer) noexcept;
+    /// What came through it and was not received yet is forgotten.
+    void leave(SrxPeer& peer) noexcept;
+    /// The receive that takes a message; it stays posted until withdrawn. Null: alloc_entry, then queue_entry.
+    [[nodiscard]] RecvRequest* get_entry(bool tagged, std::uint64_t source, std::uint64_t tag) const noexcept
     {
         return static_cast<RecvRequest*>(matcher(tagged).match(source, tag));
     }
@@ -91,14 +77,15 @@ class ReceiveQueue {
         matcher(receive.tagged).withdraw(receive);
         receive.posted = false;
     }
-    void release(RecvRequest& receive) noexcept { pool_.release(&receive, RecvRequest::size_with(receive.count)); }
-    /// A copy of a message and its payload, for keep() or give_up(). Null: no memory.
-    [[nodiscard]] Unexpected* make_room(const Message& message) noexcept;
-    /// Until somebody wants it.
-    void keep(Unexpected& message) noexcept;
-    void give_up(Unexpected& message) noexcept;
-    /// Does a message of the sender of this ring wait for its receive?
-    [[nodiscard]] bool holds(const Inbound& in) const noexcept;
+    void free_entry(RecvRequest& receive) noexcept { pool_.release(&receive, RecvRequest::size_with(receive.count)); }
+    /// For a message that no receive takes, with room for what the protocol keeps of it. Null: no memory.
+    [[nodiscard]] Unexpected* alloc_entry(std::size_t body_size) noexcept;
+    /// Until somebody wants it. The protocol has filled it in.
+    void queue_entry(Unexpected& message) noexcept { matcher(message.tagged).keep(message); }
+    /// Or it comes to nothing.
+    void free_entry(Unexpected& message) noexcept;
+    /// Does a message of this source that came through `peer` wait for its receive?
+    [[nodiscard]] bool holds(const SrxPeer& peer, std::uint64_t source) const noexcept;
     [[nodiscard]] bool directed() const noexcept { return directed_; }
 
   private:
@@ -119,7 +106,7 @@ class ReceiveQueue {
         key = any_source;
         if (!directed_ || source == FI_ADDR_UNSPEC)
             return 0;
-        if (source != last_source_ || av_->generation() != last_generation_) [[unlikely]]
+        if (source != last_source_ || members_[0]->peers.generation() != last_generation_) [[unlikely]]
             return find_source(source, key);
         key = last_key_;
         return 0;
@@ -143,7 +130,7 @@ class ReceiveQueue {
     [[nodiscard]] bool discard(Unexpected& message, const RecvCall& call) noexcept;
     void forget(Unexpected& message) noexcept;
     void end(Claim** link) noexcept;
-    void look_around() noexcept;
+    void report(const RecvCall& call, const Unexpected& message) noexcept;
 
     Matcher tagged_;
     Matcher plain_;
@@ -152,13 +139,12 @@ class ReceiveQueue {
     std::uint32_t last_generation_ = 0;
     fi_addr_t last_source_ = FI_ADDR_UNSPEC;
     std::uint64_t last_key_ = any_source;
-    const AddressVector* av_ = nullptr; ///< of the first member
     const std::size_t& min_multi_recv_;
     SizedPool pool_; ///< of receives and messages
     std::size_t kept_limit_; ///< bytes of unexpected messages
     std::size_t kept_bytes_ = 0;
     Claim* claims_ = nullptr;
-    Array<Messenger*> members_;
+    Array<SrxPeer*> members_;
 };
 
 } // namespace tofu::proto

@@ -60,7 +60,7 @@ struct Backlogged {
     void* desc[max_segments] = {};
 };
 
-class Messenger {
+class Messenger final : private SrxPeer {
   public:
     explicit Messenger(Endpoint& endpoint) noexcept;
     Messenger(const Messenger&) = delete;
@@ -105,8 +105,6 @@ class Messenger {
     [[nodiscard]] bool settled(const Peer& peer, bool matched) noexcept;
 
   private:
-    friend class ReceiveQueue; // which takes what came through here
-
     struct Poll {
         std::uint64_t* word; ///< control word of the slot expected next
         std::uint32_t seq;
@@ -242,7 +240,12 @@ class Messenger {
     [[nodiscard]] bool acknowledge(const Inbound& in, const Ack& fin) noexcept;
     void received(RecvRequest& receive, const Message& message, void* buffer, std::size_t length,
                   int err, int prov_errno) noexcept;
-    void report_peek(const RecvCall& call, const Message& message) noexcept;
+    // of SrxPeer
+    bool start(RecvRequest& receive, Unexpected& message) noexcept override;
+    bool discard(Unexpected& message) noexcept override;
+    void forgotten(Unexpected& message) noexcept override;
+    fi_addr_t source_of(const Unexpected& message) noexcept override;
+    void progress(bool everywhere) noexcept override;
 
     // fetch.cc
     [[nodiscard]] Fetch* make_fetch(const Message& message) noexcept;

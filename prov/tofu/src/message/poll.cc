@@ -139,7 +139,7 @@ inline unsigned Messenger::drain(const Poll& poll) noexcept
     const bool tagged = (c.flags & flag_tag) != 0;
     const std::uint64_t data = has_data ? *--field : 0;
     const std::uint64_t tag = tagged ? *--field : 0;
-    RecvRequest* const r = queue_.match(tagged, in.key, tag);
+    RecvRequest* const r = queue_.get_entry(tagged, in.key, tag);
     if (r == nullptr || r->multi || r->count != 1 || c.length > r->length) [[unlikely]]
         return false;
     void* const buffer = r->buffers()->iov.iov_base;
@@ -160,7 +160,7 @@ inline unsigned Messenger::drain(const Poll& poll) noexcept
     if (Counter* counter = ep_.counters().recv)
         counter->count();
     queue_.withdraw(*r);
-    queue_.release(*r);
+    queue_.free_entry(*r);
     return true;
 }
 

@@ -148,7 +148,7 @@ void Messenger::answer_fences() noexcept
 {
     for (const Poll& poll : polls_) {
         Inbound& in = *inbound_[poll.ring];
-        if (in.fence_due && !queue_.holds(in) && acknowledge(in, in.fence)) {
+        if (in.fence_due && !queue_.holds(*this, in.key) && acknowledge(in, in.fence)) {
             in.fence_due = false;
             fences_due_--;
         }
@@ -280,7 +280,7 @@ void Messenger::refuse(Inbound& in, ReturnStatus status) noexcept
 /// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
 bool Messenger::deliver(Message& m) noexcept
 {
-    if (RecvRequest* r = queue_.match(m.tagged, m.in->key, m.tag)) [[likely]]
+    if (RecvRequest* r = queue_.get_entry(m.tagged, m.in->key, m.tag)) [[likely]]
         return give(*r, m);
     return keep(m);
 }
@@ -350,20 +350,7 @@ void Messenger::received(RecvRequest& r, const Message& m, void* buffer, std::si
             counter->count();
     }
     if (over)
-        queue_.release(r);
-}
-
-/// The answer to FI_PEEK that found a message.
-void Messenger::report_peek(const RecvCall& call, const Message& m) noexcept
-{
-    if (CompletionQueue* cq = ep_.rx().cq)
-        cq->write({.context = call.context,
-                   .flags = FI_RECV | (m.tagged ? FI_TAGGED : FI_MSG) |
-                            (m.has_data ? FI_REMOTE_CQ_DATA : 0),
-                   .length = m.length,
-                   .data = m.data,
-                   .tag = m.tag,
-                   .source = wants_source_ ? source_of(*m.in) : FI_ADDR_NOTAVAIL});
+        queue_.free_entry(r);
 }
 
 /// FIN for what asked for it. False: no room now.
@@ -377,19 +364,107 @@ bool Messenger::acknowledge(const Inbound& in, const Ack& fin) noexcept
 /// Keeps a message until somebody wants it.
 bool Messenger::keep(Message& m) noexcept
 {
-    Unexpected* const kept = queue_.make_room(m);
+    Unexpected* const kept = queue_.alloc_entry(m.kept_size());
     if (kept == nullptr) [[unlikely]]
         return false;
     if (m.type != Type::rts && m.ack && !m.at_match) {
         // Delivered: it is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
         if (!acknowledge(*m.in, m.fin)) {
-            queue_.give_up(*kept);
+            queue_.free_entry(*kept);
             return false;
         }
-        kept->ack = false;
+        m.ack = false;
     }
-    queue_.keep(*kept);
+    m.pack(*kept);
+    kept->peer = this;
+    m.in->held++;
+    queue_.queue_entry(*kept);
     return true;
+}
+
+// --- what was kept, as the receive queue calls for it
+
+void Message::pack(Unexpected& to) const noexcept
+{
+    to.source = in->key;
+    to.tag = tag;
+    to.tagged = tagged;
+    to.has_data = has_data;
+    to.data = data;
+    to.length = length;
+    const Kept kept{in, fin, type, ack, at_match, segment_count};
+    std::memcpy(to.body(), &kept, sizeof kept);
+    std::byte* const rest = to.body() + sizeof kept;
+    if (type == Type::rts) {
+        std::memcpy(rest, &vcq, sizeof vcq);
+        std::memcpy(rest + sizeof vcq, segments, segment_count * sizeof(Segment));
+    } else if (length != 0) {
+        std::memcpy(rest, payload, length);
+    }
+}
+
+Message Message::unpack(const Unexpected& from) noexcept
+{
+    Kept kept;
+    std::memcpy(&kept, from.body(), sizeof kept);
+    const std::byte* const rest = from.body() + sizeof kept;
+    Message m;
+    m.type = kept.type;
+    m.tagged = from.tagged;
+    m.has_data = from.has_data;
+    m.ack = kept.ack;
+    m.at_match = kept.at_match;
+    m.kept = true;
+    m.segment_count = kept.segment_count;
+    m.fin = kept.fin;
+    m.tag = from.tag;
+    m.data = from.data;
+    m.length = from.length;
+    m.in = kept.in;
+    if (m.type == Type::rts) {
+        std::memcpy(&m.vcq, rest, sizeof m.vcq);
+        std::memcpy(m.segments, rest + sizeof m.vcq, m.segment_count * sizeof(Segment));
+    } else {
+        m.payload = rest;
+    }
+    return m;
+}
+
+bool Messenger::start(RecvRequest& receive, Unexpected& kept) noexcept
+{
+    Message m = Message::unpack(kept);
+    return give(receive, m);
+}
+
+bool Messenger::discard(Unexpected& kept) noexcept
+{
+    const Message m = Message::unpack(kept);
+    if (m.type != Type::rts)
+        return !m.ack || acknowledge(*m.in, m.fin);
+    Fetch* const f = make_fetch(m);
+    if (f != nullptr)
+        start(*f); // nothing to fetch: FIN
+    return f != nullptr;
+}
+
+void Messenger::forgotten(Unexpected& kept) noexcept
+{
+    let_go(*Message::unpack(kept).in);
+}
+
+fi_addr_t Messenger::source_of(const Unexpected& kept) noexcept
+{
+    return wants_source_ ? source_of(*Message::unpack(kept).in) : FI_ADDR_NOTAVAIL;
+}
+
+void Messenger::progress(bool everywhere) noexcept
+{
+    if (!everywhere) {
+        ep_.progress_locked();
+        return;
+    }
+    scan_claims();
+    poll_rings();
 }
 
 /// A message has left us. A ring that is closed is remembered no longer than its messages.

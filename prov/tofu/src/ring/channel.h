@@ -9,7 +9,7 @@
 
 #include <sys/uio.h>
 
-#include "match/match.h"
+#include "match/entry.h"
 #include "memory/bounce.h"
 #include "memory/local_memory.h"
 #include "object/av.h"
@@ -21,17 +21,6 @@ namespace tofu::proto {
 class Messenger;
 struct Hold;
 struct SendRequest;
-
-/// Who a peer endpoint is, as matching compares it. Never 0.
-[[nodiscard]] constexpr std::uint64_t peer_key(std::uint64_t home, std::uint64_t nonce,
-                                               std::uint32_t index)
-{
-    std::uint64_t h = (home ^ (nonce * 0x9e3779b97f4a7c15) ^ index) * 0xff51afd7ed558ccd;
-    h ^= h >> 33;
-    h = (h + index) * 0xc4ceb9fe1a85ec53;
-    h ^= h >> 33;
-    return h | 1;
-}
 
 enum class ChannelState : std::uint8_t {
     idle,     ///< -> reading: somebody wants to send
@@ -170,38 +159,17 @@ struct Hold : vcq::Waiter {
     std::size_t size = 0; ///< asked for then
 };
 
-/// A posted receive. Its buffers stand behind it.
-struct RecvRequest : Posted {
-    struct Buffer {
-        iovec iov;
-        void* desc;
-    };
-    bool tagged = false;
-    bool multi = false;      ///< FI_MULTI_RECV
-    bool posted = false;
-    bool held = false;       ///< about to be posted (again): not over yet
-    std::uint8_t count = 0;
-    std::uint32_t users = 0; ///< multi: messages still on their way into it
-    void* context = nullptr;
-    std::uint64_t flags = 0; ///< as posted
-    std::size_t length = 0;
-    std::size_t used = 0;    ///< multi: bytes given to messages
-    std::size_t min_left = 0;///< multi: with less than this it is over
-
-    [[nodiscard]] static constexpr std::size_t size_with(std::size_t count) noexcept
-    {
-        return sizeof(RecvRequest) + count * sizeof(Buffer);
-    }
-    [[nodiscard]] Buffer* buffers() noexcept { return reinterpret_cast<Buffer*>(this + 1); }
-    [[nodiscard]] bool exhausted() const noexcept
-    {
-        return !multi || used == length || length - used < min_left;
-    }
-    /// Gives the next `want` bytes, or as many as are left, to a message. Returns how many.
-    std::size_t take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept;
+/// What a message that waits for its receive consists of besides (Unexpected::body).
+struct Kept {
+    Inbound* in;
+    Ack fin;
+    Type type;
+    bool ack;
+    bool at_match;
+    std::uint8_t segment_count;
 };
 
-/// What the matcher needs to know of a message, wherever its payload is.
+/// A message that is to be given to a receive, wherever its payload is.
 struct Message {
     Type type = Type::none;
     bool tagged = false;
@@ -218,78 +186,14 @@ struct Message {
     Inbound* in = nullptr;              ///< who sent it
     std::uint64_t vcq = 0;              ///< rts
     Segment segments[max_segments] = {};
-};
 
-/// A message that came before its receive. Behind it stands its payload, or the body of its RTS: no more memory than it
-/// needs, as there may be many.
-struct Unexpected : Arrived {
-    Type type = Type::none;
-    bool tagged = false;
-    bool has_data = false;
-    bool ack = false;
-    bool at_match = false;
-    bool claimed = false; ///< by FI_PEEK | FI_CLAIM
-    std::uint8_t segment_count = 0;
-    Ack fin{};
-    std::uint64_t data = 0;
-    std::size_t length = 0;
-    Inbound* in = nullptr;
-
-    [[nodiscard]] static std::size_t size_for(const Message& m) noexcept
+    /// What stays of it where it has to wait for its receive: a Kept, and behind that its payload, or the body of its RTS.
+    [[nodiscard]] std::size_t kept_size() const noexcept
     {
-        return sizeof(Unexpected) +
-               (m.type == Type::rts ? sizeof m.vcq + m.segment_count * sizeof(Segment) : m.length);
+        return sizeof(Kept) + (type == Type::rts ? sizeof vcq + segment_count * sizeof(Segment) : length);
     }
-    [[nodiscard]] std::size_t size() const noexcept
-    {
-        return sizeof(Unexpected) + (type == Type::rts ? sizeof Message::vcq + segment_count * sizeof(Segment) : length);
-    }
-    [[nodiscard]] std::byte* body() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
-    void pack(const Message& m) noexcept
-    {
-        source = m.in->key;
-        tag = m.tag;
-        type = m.type;
-        tagged = m.tagged;
-        has_data = m.has_data;
-        ack = m.ack;
-        at_match = m.at_match;
-        claimed = false;
-        segment_count = m.segment_count;
-        fin = m.fin;
-        data = m.data;
-        length = m.length;
-        in = m.in;
-        if (type == Type::rts) {
-            std::memcpy(body(), &m.vcq, sizeof m.vcq);
-            std::memcpy(body() + sizeof m.vcq, m.segments, segment_count * sizeof(Segment));
-        } else if (length != 0) {
-            std::memcpy(body(), m.payload, length);
-        }
-    }
-    [[nodiscard]] Message unpack() noexcept
-    {
-        Message m;
-        m.type = type;
-        m.tagged = tagged;
-        m.has_data = has_data;
-        m.ack = ack;
-        m.at_match = at_match;
-        m.kept = true;
-        m.segment_count = segment_count;
-        m.fin = fin;
-        m.tag = tag;
-        m.data = data;
-        m.length = length;
-        m.in = in;
-        if (type == Type::rts) {
-            std::memcpy(&m.vcq, body(), sizeof m.vcq);
-            std::memcpy(m.segments, body() + sizeof m.vcq, segment_count * sizeof(Segment));
-        } else {
-            m.payload = body();
-        }
-        return m;
-    }
+    void pack(Unexpected& to) const noexcept;
+    [[nodiscard]] static Message unpack(const Unexpected& from) noexcept;
 };
 
 /// The receiving side of a rendezvous.

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What waits to be matched: a posted receive, and a message that came before its receive. Used by the receive queue and
+// by the protocol through which messages come; calls nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fi_domain.h>
+#include <sys/uio.h>
+
+#include "match/match.h"
+
+namespace tofu::proto {
+
+class SrxPeer;
+
+/// One receive in any of its forms, as the application calls for it.
+struct RecvCall {
+    const iovec* iov = nullptr;
+    void* const* desc = nullptr;
+    std::size_t count = 0;
+    fi_addr_t source = FI_ADDR_UNSPEC;
+    std::uint64_t tag = 0;
+    std::uint64_t ignore = 0;
+    std::uint64_t flags = 0;
+    void* context = nullptr;
+    bool tagged = false;
+};
+
+/// A posted receive. Its buffers stand behind it.
+struct RecvRequest : Posted {
+    struct Buffer {
+        iovec iov;
+        void* desc;
+    };
+    bool tagged = false;
+    bool multi = false;      ///< FI_MULTI_RECV
+    bool posted = false;
+    bool held = false;       ///< about to be posted (again): not over yet
+    std::uint8_t count = 0;
+    std::uint32_t users = 0; ///< multi: messages still on their way into it
+    void* context = nullptr;
+    std::uint64_t flags = 0; ///< as posted
+    std::size_t length = 0;
+    std::size_t used = 0;    ///< multi: bytes given to messages
+    std::size_t min_left = 0;///< multi: with less than this it is over
+
+    [[nodiscard]] static constexpr std::size_t size_with(std::size_t count) noexcept
+    {
+        return sizeof(RecvRequest) + count * sizeof(Buffer);
+    }
+    [[nodiscard]] Buffer* buffers() noexcept { return reinterpret_cast<Buffer*>(this + 1); }
+    [[nodiscard]] bool exhausted() const noexcept
+    {
+        return !multi || used == length || length - used < min_left;
+    }
+    /// A multi-receive that has room for more after a message of `size` bytes.
+    [[nodiscard]] bool lives_on(std::size_t size) const noexcept
+    {
+        const std::size_t left = length - used;
+        return multi && size < left && left - size >= min_left;
+    }
+    /// Gives the next `want` bytes, or as many as are left, to a message. Returns how many.
+    std::size_t take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept;
+};
+
+/// A message that came before its receive. Behind it stands what the protocol keeps of it, its payload for one: no more
+/// memory than it needs, as there may be many.
+struct Unexpected : Arrived {
+    SrxPeer* peer = nullptr; ///< through whom it came
+    bool tagged = false;
+    bool has_data = false;
+    bool claimed = false;    ///< by FI_PEEK | FI_CLAIM
+    std::uint32_t body_size = 0;
+    std::uint64_t data = 0;
+    std::size_t length = 0;
+
+    [[nodiscard]] std::size_t size() const noexcept { return sizeof(Unexpected) + body_size; }
+    [[nodiscard]] std::byte* body() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+    [[nodiscard]] const std::byte* body() const noexcept { return reinterpret_cast<const std::byte*>(this + 1); }
+};
+
+} // namespace tofu::proto
