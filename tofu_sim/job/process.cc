@@ -5,6 +5,7 @@
 
 #include "job/descriptors.h"
 #include "job/doorbell.h"
+#include "job/instruments.h"
 #include "job/liveness.h"
 #include "job/report.h"
 
@@ -18,6 +19,9 @@
 #include <unistd.h>
 
 namespace tofu::sim {
+
+uint32_t instruments = 0;
+
 namespace {
 
 alignas(Process) std::byte process_storage[sizeof(Process)];
@@ -159,6 +163,7 @@ void Process::leave() noexcept
 
 void Process::reset_in_child() noexcept
 {
+    instruments = 0;
     reset_vcqs_in_child();
     reset_vbgs_in_child();
     segment_.file.close();

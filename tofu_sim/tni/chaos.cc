@@ -38,6 +38,7 @@ struct Pending {
     int tcq_error = UTOFU_SUCCESS;
     int mrq_error = UTOFU_SUCCESS;
     uint64_t old_value = 0;
+    uint64_t origin = 0; // of its stamps
     std::vector<Piece> pieces; // still to move, from the back
     std::vector<std::byte> ahead; // what was read before the writing began, if it was
 
@@ -311,6 +312,7 @@ bool step_tcq(Vcq& vcq, size_t index) noexcept
     }
     if (p.tcq_error != UTOFU_SUCCESS || (p.d.flags & notice_tcq) != 0) {
         vcq.tcq.push({p.cbdata, p.position, p.tcq_error});
+        stamp_tcq(vcq, {0, p.origin});
         ring_doorbell(Process::self().segment().header()); // its program may sleep
     }
     p.tcq_written = true;
@@ -330,7 +332,7 @@ bool step_remote(Vcq& vcq, size_t index) noexcept
         return true;
     }
     if ((p.d.flags & notice_remote) != 0 &&
-        !p.remote->mrq.push(vcq.me, remote_entry(p.d, vcq.id))) {
+        !p.remote->mrq.push(vcq.me, remote_entry(p.d, vcq.id), {0, p.origin})) {
         report_remote_overflow(*p.remote);
     }
     ring_doorbell(*p.remote->header);
@@ -355,6 +357,7 @@ bool step_local(Vcq& vcq, size_t index) noexcept
             end_by_own_overflow(vcq);
         }
         vcq.local_notices.push({local_entry(p.d, p.old_value, p.mrq_error)});
+        stamp_local(vcq, {0, p.origin});
         ring_doorbell(Process::self().segment().header());
     }
     return true;
@@ -466,13 +469,14 @@ bool refuse_chaos(Vcq& vcq) noexcept
     return vcq.toq_tail != vcq.toq_head;
 }
 
-void post_chaos(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata) noexcept
+void post_chaos(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata, const Watch& watch) noexcept
 {
     ChaosQueue& queue = *vcq.chaos_queue;
     Pending p{};
     p.d = descriptor;
     p.cbdata = cbdata;
     p.remote = remote;
+    p.origin = watch.origin;
     p.position = vcq.toq_tail++;
     p.held = (descriptor.flags & UTOFU_ONESIDED_FLAG_DELAY_START) != 0;
     queue.pending.push_back(std::move(p));

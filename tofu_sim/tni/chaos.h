@@ -25,6 +25,7 @@
 namespace tofu::sim {
 
 struct Remote;
+struct Watch;
 
 // When a VCQ is created in adversarial mode: false without memory or thread.
 [[nodiscard]] bool open_chaos(Vcq& vcq, const Chaos& chaos) noexcept;
@@ -32,7 +33,7 @@ struct Remote;
 // All with the VCQ's lock held.
 [[nodiscard]] bool refuse_chaos(Vcq& vcq) noexcept; // let this post find the TOQ full?
 // `remote` is nullptr for a target that is gone.
-void post_chaos(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata) noexcept;
+void post_chaos(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata, const Watch& watch) noexcept;
 void start_pending_chaos(Vcq& vcq) noexcept; // what DELAY_START held
 void stir_chaos(Vcq& vcq) noexcept;          // a few random steps
 [[nodiscard]] bool hide_chaos(Vcq& vcq) noexcept; // let this poll find nothing?

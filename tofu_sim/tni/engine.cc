@@ -11,29 +11,73 @@ int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
     return post_inline(vcq, descriptor, cbdata);
 }
 
-int poll_tcq(Vcq& vcq, void*& cbdata) noexcept
+int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata) noexcept
 {
-    const bool chaos = (vcq.special & Vcq::chaos) != 0;
-    if ((vcq.special & Vcq::session) != 0) [[unlikely]] {
-        return poll_tcq_session(vcq, cbdata);
+    const Watch watch = (vcq.special & Vcq::watched) != 0 ? watch_post(vcq, descriptor, remote) : Watch{};
+    if ((vcq.special & Vcq::session) != 0) {
+        return post_session(vcq, descriptor, remote, cbdata);
     }
-    if (chaos) [[unlikely]] {
-        stir_chaos(vcq);
-        if (hide_chaos(vcq)) {
-            return UTOFU_ERR_NOT_FOUND;
-        }
+    if ((vcq.special & Vcq::chaos) != 0) {
+        post_chaos(vcq, descriptor, remote, cbdata, watch);
+        return UTOFU_SUCCESS;
     }
-    if (vcq.tcq.empty()) {
-        // All that was posted, or has got so far, is complete: room for as much again.
-        vcq.toq_head = chaos ? settled_chaos(vcq) : vcq.toq_tail;
-        return UTOFU_ERR_NOT_FOUND;
-    }
+    const uint32_t position = vcq.toq_tail++;
+    Execution e{vcq, descriptor, remote};
+    execute(e);
+    finish(e, cbdata, position, &watch);
+    return UTOFU_SUCCESS;
+}
+
+namespace {
+
+[[gnu::always_inline]] inline int take_tcq(Vcq& vcq, void*& cbdata) noexcept
+{
     const TcqEntry& entry = vcq.tcq.front();
     const int result = entry.result;
     cbdata = entry.cbdata;
     vcq.toq_head = entry.toq_position + 1;
     vcq.tcq.pop();
     return result;
+}
+
+[[gnu::noinline]] int poll_tcq_by_detour(Vcq& vcq, void*& cbdata) noexcept
+{
+    if ((vcq.special & Vcq::session) != 0) {
+        return poll_tcq_session(vcq, cbdata);
+    }
+    const bool chaos = (vcq.special & Vcq::chaos) != 0;
+    if (chaos) {
+        stir_chaos(vcq);
+        if (hide_chaos(vcq)) {
+            return UTOFU_ERR_NOT_FOUND;
+        }
+    }
+    Stamp stamp{};
+    int result = UTOFU_ERR_NOT_FOUND;
+    if (vcq.tcq.empty()) {
+        vcq.toq_head = chaos ? settled_chaos(vcq) : vcq.toq_tail; // as below; or what has got so far
+    } else {
+        stamp = take_tcq_stamp(vcq);
+        result = take_tcq(vcq, cbdata);
+    }
+    if ((vcq.special & Vcq::watched) != 0) {
+        watch_poll_tcq(vcq, result, stamp);
+    }
+    return result;
+}
+
+} // namespace
+
+int poll_tcq(Vcq& vcq, void*& cbdata) noexcept
+{
+    if ((vcq.special & Vcq::detour) != 0) [[unlikely]] {
+        return poll_tcq_by_detour(vcq, cbdata);
+    }
+    if (vcq.tcq.empty()) {
+        vcq.toq_head = vcq.toq_tail; // all that was posted is complete: room for as much again
+        return UTOFU_ERR_NOT_FOUND;
+    }
+    return take_tcq(vcq, cbdata);
 }
 
 namespace {
@@ -91,16 +135,8 @@ constexpr uint32_t fill_look = 64;
     return result;
 }
 
-} // namespace
-
-int poll_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept
+[[gnu::always_inline]] inline int take_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept
 {
-    if ((vcq.special & Vcq::chaos) != 0) [[unlikely]] {
-        stir_chaos(vcq);
-        if (hide_chaos(vcq)) {
-            return UTOFU_ERR_NOT_FOUND;
-        }
-    }
     // Our own notices first: that of a put must not come after the peer's answer to it.
     if (const uint32_t count = vcq.local_notices.size(); count != 0) {
         const int result = deliver(vcq.local_notices.front().entry, notice);
@@ -117,6 +153,36 @@ int poll_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept
     case MrqRing::Poll::claimed: examine_claim(vcq); break;
     }
     return UTOFU_ERR_NOT_FOUND;
+}
+
+[[gnu::noinline]] int poll_mrq_by_detour(Vcq& vcq, utofu_mrq_notice& notice) noexcept
+{
+    if ((vcq.special & Vcq::chaos) != 0) {
+        stir_chaos(vcq);
+        if (hide_chaos(vcq)) {
+            return UTOFU_ERR_NOT_FOUND;
+        }
+    }
+    const bool watched = (vcq.special & Vcq::watched) != 0;
+    Stamp stamp{};
+    if (watched) {
+        stamp = vcq.local_notices.empty() ? vcq.mrq.take_stamp(vcq.mrq_head) : take_local_stamp(vcq);
+    }
+    const int result = take_mrq(vcq, notice);
+    if (watched) {
+        watch_poll_mrq(vcq, result, stamp, notice);
+    }
+    return result;
+}
+
+} // namespace
+
+int poll_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept
+{
+    if ((vcq.special & (Vcq::chaos | Vcq::watched)) != 0) [[unlikely]] {
+        return poll_mrq_by_detour(vcq, notice);
+    }
+    return take_mrq(vcq, notice);
 }
 
 } // namespace tofu::sim

@@ -17,6 +17,7 @@
 #include "tni/remote.h"
 #include "tni/session.h"
 #include "tni/vcq.h"
+#include "tni/watch.h"
 
 #define TOFU_SIM_HOT [[gnu::always_inline]] inline
 
@@ -185,6 +186,13 @@ TOFU_SIM_HOT void execute_armw(Execution& e) noexcept
         report_remote_overflow(remote);
     }
 }
+[[gnu::noinline]] inline void notify_remote(Remote& remote, Claimant me, const MrqEntry& entry,
+                                            const Stamp& stamp) noexcept
+{
+    if (!remote.mrq.push(me, entry, stamp)) {
+        report_remote_overflow(remote);
+    }
+}
 
 TOFU_SIM_HOT void notify_local(Execution& e) noexcept
 {
@@ -196,14 +204,19 @@ TOFU_SIM_HOT void notify_local(Execution& e) noexcept
     e.vcq.local_notices.push();
 }
 
-TOFU_SIM_HOT void finish(Execution& e, void* cbdata, uint32_t position) noexcept
+// `watch`: where instruments watch; a constant at each call, like most of the descriptor.
+TOFU_SIM_HOT void finish(Execution& e, void* cbdata, uint32_t position, const Watch* watch = nullptr) noexcept
 {
     const bool sent = e.tcq_error == UTOFU_SUCCESS;
     if (sent && e.d.op != Op::nop) [[likely]] {
         const bool arrived = e.mrq_error == UTOFU_SUCCESS;
         if (arrived) [[likely]] {
             if ((e.d.flags & notice_remote) != 0) {
-                notify_remote(*e.remote, e.vcq.me, remote_entry(e.d, e.vcq.id));
+                if (watch != nullptr) {
+                    notify_remote(*e.remote, e.vcq.me, remote_entry(e.d, e.vcq.id), {watch->noted, watch->origin});
+                } else {
+                    notify_remote(*e.remote, e.vcq.me, remote_entry(e.d, e.vcq.id));
+                }
             }
             ring_doorbell(*e.remote->header);
             if (e.d.sps != 0 && e.remote->session && e.d.op == Op::put) [[unlikely]] {
@@ -212,10 +225,16 @@ TOFU_SIM_HOT void finish(Execution& e, void* cbdata, uint32_t position) noexcept
         }
         if (!arrived || (e.d.flags & notice_local) != 0) {
             notify_local(e);
+            if (watch != nullptr) {
+                stamp_local(e.vcq, {watch->told, watch->origin});
+            }
         }
     }
     if (!sent || (e.d.flags & notice_tcq) != 0) {
         e.vcq.tcq.push({cbdata, position, e.tcq_error});
+        if (watch != nullptr) {
+            stamp_tcq(e.vcq, {watch->sent, watch->origin});
+        }
     }
     count(flow_of(e.vcq, e.remote, e.d), e.d.op, e.d.length);
 }
@@ -234,6 +253,9 @@ TOFU_SIM_HOT void execute(Execution& e) noexcept
     }
 }
 
+// What Vcq::detour is about. The remote, or null where nobody is.
+[[nodiscard]] int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata) noexcept;
+
 // As post() of tni/engine.h: the caller has seen that the TOQ has room.
 TOFU_SIM_HOT int post_inline(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
 {
@@ -246,13 +268,9 @@ TOFU_SIM_HOT int post_inline(Vcq& vcq, const Descriptor& descriptor, void* cbdat
             return refusal_of(status);
         }
     }
-    if ((vcq.special & (Vcq::session | Vcq::chaos)) != 0) [[unlikely]] {
+    if ((vcq.special & Vcq::detour) != 0) [[unlikely]] {
         const Descriptor copy = descriptor;
-        if ((vcq.special & Vcq::session) != 0) {
-            return post_session(vcq, copy, e.remote, cbdata);
-        }
-        post_chaos(vcq, copy, e.remote, cbdata);
-        return UTOFU_SUCCESS;
+        return post_by_detour(vcq, copy, e.remote, cbdata);
     }
     const uint32_t position = vcq.toq_tail++;
     execute(e);

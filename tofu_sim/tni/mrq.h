@@ -29,6 +29,7 @@
 #include "job/layout.h"
 
 #include <cstdint>
+#include <utility>
 
 namespace tofu::sim {
 
@@ -44,10 +45,16 @@ struct MrqEntry {
 };
 static_assert(sizeof(MrqEntry) == 40);
 
+// What goes along with a notice where an instrument watches (job/instruments.h); zeros elsewhere.
+struct Stamp {
+    uint64_t time;   // when it is there, by the virtual clock: picoseconds
+    uint64_t origin; // the post it tells of, by the trace
+};
+
 struct alignas(64) MrqSlot {
     SharedWord<uint64_t> state;
     MrqEntry entry;
-    uint8_t reserved[16];
+    Stamp stamp;
 };
 static_assert(sizeof(MrqSlot) == mrq_entry_bytes);
 
@@ -105,6 +112,17 @@ class MrqRing {
             return false;
         }
         slot->entry = entry;
+        publish(*slot, me);
+        return true;
+    }
+    [[nodiscard]] bool push(Claimant me, const MrqEntry& entry, const Stamp& stamp) noexcept
+    {
+        MrqSlot* const slot = claim(me);
+        if (slot == nullptr) {
+            return false;
+        }
+        slot->entry = entry;
+        slot->stamp = stamp;
         publish(*slot, me);
         return true;
     }
@@ -166,6 +184,17 @@ class MrqRing {
         // Release: the copy is done before a writer may claim the slot (partner: claim's load).
         slot.state.store_release(MrqState::make(lap + 1, MrqState::empty));
         return Poll::found;
+    }
+
+    // The owner only, before poll: the stamp of the entry that it will find, taken out, so that who pushes without one
+    // does not leave that of a lap ago. Zeros if there is none to find.
+    [[nodiscard]] Stamp take_stamp(uint64_t head) noexcept
+    {
+        MrqSlot& slot = slots_[head & mask()];
+        if (slot.state.load_acquire() != MrqState::make(head >> log2_, MrqState::full)) { // partner: publish
+            return {};
+        }
+        return std::exchange(slot.stamp, Stamp{});
     }
 
     // Who holds the claim at head; nothing sensible if the state is not a claim of this lap (R4: `valid` false).

@@ -4,6 +4,7 @@
 #include "tni/vcq.h"
 
 #include "job/flows.h"
+#include "job/instruments.h"
 #include "job/process.h"
 #include "tni/chaos.h"
 #include "tni/gather.h"
@@ -11,6 +12,7 @@
 #include "tni/overflow.h"
 #include "tni/remote.h"
 #include "tni/session.h"
+#include "tni/watch.h"
 #include "topology/ids.h"
 
 #include <algorithm>
@@ -219,6 +221,13 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     open_ring(self, vcq, region, session);
     if (!vcq.tcq.open(toq_entries) || !vcq.local_notices.open(vcq.mrq_capacity)) {
         return UTOFU_ERR_OUT_OF_MEMORY;
+    }
+    vcq.watch.reset();
+    if (instruments != 0) {
+        vcq.special |= Vcq::watched;
+        if (!open_watch(vcq)) {
+            return UTOFU_ERR_OUT_OF_MEMORY;
+        }
     }
     if ((vcq.special & Vcq::chaos) != 0 && !open_chaos(vcq, *chaos)) {
         return UTOFU_ERR_OUT_OF_RESOURCE;

@@ -22,12 +22,17 @@ namespace tofu::sim {
 struct Remote;
 struct ChaosQueue;
 struct Gathered;
+struct Watched;
 struct ChaosDeleter {
     void operator()(ChaosQueue* queue) const noexcept;
 };
 
 struct GatheredDeleter {
     void operator()(Gathered* gathered) const noexcept;
+};
+
+struct WatchedDeleter {
+    void operator()(Watched* watched) const noexcept;
 };
 
 struct TcqEntry {
@@ -53,7 +58,8 @@ struct LocalNotice {
 struct alignas(512) Vcq {
     // Set last on creation and cleared first on freeing (partner: find_vcq).
     SharedWord<uint32_t> live;
-    // Whether posts and polls take the slow road: a lock, session mode, adversarial mode; or instructions are held.
+    // Whether posts and polls take the slow road: a lock, session mode, adversarial mode, instruments; or instructions
+    // are held.
     uint32_t special;
 
     // TOQ: positions of descriptors; those in [toq_head, toq_tail) have an unread TCQ entry.
@@ -89,10 +95,13 @@ struct alignas(512) Vcq {
     SharedWord<uint32_t> carried_on;
     std::unique_ptr<ChaosQueue, ChaosDeleter> chaos_queue; // adversarial mode only
     std::unique_ptr<Gathered, GatheredDeleter> gathered;   // held by DELAY_START; once there was any
+    std::unique_ptr<Watched, WatchedDeleter> watch;        // with instruments only
     std::unique_ptr<VcqMemory> registrations; // our STADDs
     std::mutex lock; // thread-safe VCQs, and all of them in adversarial mode
 
-    enum Special : uint32_t { locked = 1, session = 2, chaos = 4, gathering = 8 };
+    enum Special : uint32_t { locked = 1, session = 2, chaos = 4, gathering = 8, watched = 16 };
+    // Those that change what a post and a poll do.
+    static constexpr uint32_t detour = session | chaos | watched;
 };
 
 // Never destroyed: other threads may still post while the program exits.

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: which instruments watch this process: the virtual clock (clock/), the trace.
+// Called by: tni/, barrier/, api/, which ask once an operation; job/process, which sets it. Calls: nothing.
+#pragma once
+
+#include <cstdint>
+
+namespace tofu::sim {
+
+enum Instrument : uint32_t { instrument_clock = 1, instrument_trace = 2 };
+
+// Set while the process joins its job, before it has a VCQ or a gate, and then left alone. VCQs of a watched process
+// have Vcq::watched among what sends posts and polls the slow road, so that these ask nothing more than before.
+extern uint32_t instruments;
+
+} // namespace tofu::sim

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: posts and polls of a VCQ that instruments watch (job/instruments.h): the one place where these are called.
+// Called by: tni/. Calls: the instruments.
+//
+// All out of line, on the slow road that Vcq::watched leads to.
+#pragma once
+
+#include "tni/descriptor.h"
+#include "tni/vcq.h"
+
+namespace tofu::sim {
+
+// Of one instruction: when it gets where, by the virtual clock (picoseconds; zeros without it), and its number in the
+// trace.
+struct Watch {
+    uint64_t posted = 0;  // the call begins
+    uint64_t sent = 0;    // TCQ entry: the source may be reused
+    uint64_t arrived = 0; // data at the target
+    uint64_t noted = 0;   // remote notice
+    uint64_t told = 0;    // local notice
+    uint64_t origin = 0;
+};
+
+// Beside the private queues of the VCQ: a stamp for each entry there.
+struct Watched {
+    PrivateRing<Stamp> tcq;
+    PrivateRing<Stamp> local_notices;
+};
+
+// When the VCQ is created: false without memory.
+[[nodiscard]] bool open_watch(Vcq& vcq) noexcept;
+
+// An instruction is posted and about to be carried out; not afterwards, since its target may see the bytes at once.
+[[nodiscard]] Watch watch_post(Vcq& vcq, const Descriptor& descriptor, const Remote* remote) noexcept;
+
+// The entry that the VCQ takes out of its own queue next; zeros if it is not watched.
+[[nodiscard]] inline Stamp take_tcq_stamp(Vcq& vcq) noexcept
+{
+    if (vcq.watch == nullptr || vcq.watch->tcq.empty()) {
+        return {};
+    }
+    const Stamp stamp = vcq.watch->tcq.front();
+    vcq.watch->tcq.pop();
+    return stamp;
+}
+[[nodiscard]] inline Stamp take_local_stamp(Vcq& vcq) noexcept
+{
+    if (vcq.watch == nullptr || vcq.watch->local_notices.empty()) {
+        return {};
+    }
+    const Stamp stamp = vcq.watch->local_notices.front();
+    vcq.watch->local_notices.pop();
+    return stamp;
+}
+
+// With every entry that goes into these queues, watched or not.
+inline void stamp_tcq(Vcq& vcq, const Stamp& stamp) noexcept
+{
+    if (vcq.watch != nullptr) {
+        vcq.watch->tcq.push(stamp);
+    }
+}
+inline void stamp_local(Vcq& vcq, const Stamp& stamp) noexcept
+{
+    if (vcq.watch != nullptr) {
+        vcq.watch->local_notices.push(stamp);
+    }
+}
+
+// The ends of polls: an entry or a notice with this stamp was found, or nothing (UTOFU_ERR_NOT_FOUND).
+void watch_poll_tcq(Vcq& vcq, int result, const Stamp& stamp) noexcept;
+void watch_poll_mrq(Vcq& vcq, int result, const Stamp& stamp, const utofu_mrq_notice& notice) noexcept;
+
+} // namespace tofu::sim
