@@ -5,7 +5,7 @@
 #include "fuzz.h"
 
 #include "memory/directory.h"
-#include "object/av.h"
+#include "address/peers.h"
 #include "remote/keys.h"
 
 #include <deque>

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "match/receive_queue.h"
-#include "object/av.h"
+#include "address/peers.h"
 #include "prov/lib/linked.h"
 #include "prov/lib/objects.h"
 #include "queue/cntr.h"
@@ -24,7 +24,7 @@ constexpr std::uint64_t source = 77;
 
 /// What one peer knows of its messages is a number.
 struct FakePeer final : SrxPeer {
-    FakePeer(ReceiveQueue& queue, const Binding& rx, const Counters& counters, const AddressVector& av)
+    FakePeer(ReceiveQueue& queue, const Binding& rx, const Counters& counters, const Peers& av)
         : SrxPeer(rx, counters, av), queue(queue)
     {
         EXPECT_EQ(queue.join(*this), 0);
@@ -143,7 +143,7 @@ struct Match : testing::Test {
     Counters counters;
     std::size_t min_multi_recv = 16;
     ReceiveQueue queue{true, min_multi_recv};
-    FakePeer peer{queue, rx, counters, *static_cast<AddressVector*>(objects.av)};
+    FakePeer peer{queue, rx, counters, *static_cast<Peers*>(objects.av)};
     char buffer[64];
     iovec iov{};
     int one = 0, two = 0;
@@ -247,7 +247,7 @@ TEST_F(Match, ClaimedMessageIsOfItsContextAlone)
 /// One peer leaves: of the two that share the queue only its messages go, a claimed one too.
 TEST_F(Match, PeerThatLeavesTakesItsMessagesAlong)
 {
-    FakePeer other{queue, rx, counters, *static_cast<AddressVector*>(objects.av)};
+    FakePeer other{queue, rx, counters, *static_cast<Peers*>(objects.av)};
     peer.arrive(1, 5);
     other.arrive(2, 5);
     peer.arrive(3, 5);

@@ -13,7 +13,7 @@
 #include <rdma/fi_errno.h>
 
 #include "memory/directory.h"
-#include "object/av.h"
+#include "address/peers.h"
 #include "remote/keys.h"
 
 namespace tofu {

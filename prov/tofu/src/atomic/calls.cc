@@ -21,10 +21,10 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
     {
         std::lock_guard<Lock> guard(ep.lock());
         ret = ep.atomic_engine().submit(call);
-        needs_polls = ep.domain().thread_is_due() && ep.needs_polls();
+        needs_polls = ep.domain().auto_progress().thread_is_due() && ep.needs_polls();
     }
     if (needs_polls) [[unlikely]]
-        (void)ep.domain().go_on_alone(); // without a thread the application's calls do it
+        (void)ep.domain().auto_progress().go_on_alone(); // without a thread the application's calls do it
     return ret;
 }
 

@@ -10,7 +10,8 @@
 #include <rdma/fi_errno.h>
 
 #include "endpoint/shared_context.h"
-#include "object/eq.h"
+#include "memory/region.h"
+#include "queue/eq.h"
 
 namespace tofu {
 
@@ -35,7 +36,7 @@ int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
     case FI_CLASS_AV:
         return parent_ != nullptr // which has one for all contexts
                    ? -FI_EINVAL
-                   : bind_addresses(AddressVector::of(reinterpret_cast<fid_av*>(object)));
+                   : bind_addresses(Peers::of(reinterpret_cast<fid_av*>(object)));
     case FI_CLASS_EQ: // an RDM endpoint raises no events of its own; the binding is allowed
         if (eq_ != nullptr)
             return -FI_EINVAL;
@@ -100,11 +101,11 @@ int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
             counter.hold();
         }
     if ((flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0)
-        domain_->count_events(index_);
+        domain_->regions().count_everything(index_);
     return 0;
 }
 
-int Endpoint::bind_addresses(AddressVector& av) noexcept
+int Endpoint::bind_addresses(Peers& av) noexcept
 {
     if (&av.domain() != domain_)
         return -FI_EDOMAIN;
@@ -151,7 +152,7 @@ proto::ReceiveQueue* Endpoint::shared_receives() noexcept
 template <class Visit>
 void Endpoint::visit_progress_sets(Visit&& visit) noexcept
 {
-    visit(domain_->everything());
+    visit(domain_->auto_progress().everything());
     if (tx_.cq != nullptr)
         visit(tx_.cq->progress());
     if (rx_.cq != nullptr && rx_.cq != tx_.cq)

@@ -6,7 +6,6 @@
 #include "atomic/engine.h"
 #include "endpoint/endpoint.h"
 #include "message/messenger.h"
-#include "object/domain.h"
 #include "queue/cq.h"
 #include "queue/progress.h"
 #include "rma/engine.h"
@@ -36,7 +35,7 @@ namespace tofu {
     if (++looks_ % full_round == 0) [[unlikely]]
         (void)look_everywhere();
     else if (endpoints_.size() == 1) [[likely]]
-        endpoints_[0]->look(queue);
+        static_cast<Endpoint*>(endpoints_[0])->look(queue);
     else
         look_in_turn(queue);
     lock_.unlock();
@@ -49,7 +48,7 @@ namespace tofu {
     for (std::size_t i = 0; i < count && queue.reader_waits(); i++) {
         if (next_ >= count)
             next_ = 0;
-        endpoints_[next_]->look(queue);
+        static_cast<Endpoint*>(endpoints_[next_])->look(queue);
         next_ += queue.reader_waits() ? 1 : 0;
     }
 }

@@ -25,8 +25,8 @@
 #include "message/messenger.h"
 #include "message/msg.h"
 #include "message/tagged.h"
-#include "object/eq.h"
 #include "provider/log.h"
+#include "queue/eq.h"
 #include "remote/event_credits.h"
 #include "remote/keys.h"
 #include "rma/engine.h"
@@ -73,10 +73,10 @@ int Endpoint::open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context
     plan.address_format = info->addr_format;
     plan.name_key = name_key_of(*info);
     plan.context = context;
-    return make(Domain::of(domain), plan, ep);
+    return make(DomainBase::of(domain), plan, ep);
 }
 
-int Endpoint::make(Domain& domain, const EndpointPlan& plan, fid_ep** ep) noexcept
+int Endpoint::make(DomainBase& domain, const EndpointPlan& plan, fid_ep** ep) noexcept
 {
     auto* made = new (std::nothrow) Endpoint;
     if (made == nullptr)
@@ -89,7 +89,7 @@ int Endpoint::make(Domain& domain, const EndpointPlan& plan, fid_ep** ep) noexce
     return 0;
 }
 
-int Endpoint::set_up(Domain& domain, const EndpointPlan& plan) noexcept
+int Endpoint::set_up(DomainBase& domain, const EndpointPlan& plan) noexcept
 {
     static constexpr std::size_t classes[] = {FI_CLASS_EP, FI_CLASS_TX_CTX, FI_CLASS_RX_CTX};
     fid.fclass = classes[static_cast<unsigned>(plan.part)];
@@ -141,7 +141,7 @@ int Endpoint::set_up(Domain& domain, const EndpointPlan& plan) noexcept
         numbered_ = true;
     }
     identity_ = parent_ != nullptr ? parent_->address().index : index_;
-    domain.add_endpoint(*this, index_);
+    domain.regions().add_counters(index_, counters_);
     domain.hold();
     return 0;
 }
@@ -232,7 +232,7 @@ int Endpoint::enable() noexcept
     if (enabled_)
         return -FI_EOPBADSTATE;
     if (parent_ != nullptr && av_ == nullptr)
-        if (AddressVector* av = parent_->av(); av != nullptr)
+        if (Peers* av = parent_->av(); av != nullptr)
             if (int ret = bind_addresses(*av); ret != 0)
                 return ret;
     if (int ret = check_bound(); ret != 0)
@@ -242,7 +242,7 @@ int Endpoint::enable() noexcept
     // rest calls for the thread when there is something for it to do (needs_polls()).
     if (ret == 0 && ((caps_ & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) || (messages_ && rx_.cq != nullptr) ||
                      (remote_keys_ && remote_keys_->by_directory())))
-        ret = domain_->go_on_alone();
+        ret = domain_->auto_progress().go_on_alone();
     if (ret == 0)
         ret = list(); // to be passed over until it is enabled
     if (ret == 0)
@@ -360,13 +360,6 @@ bool Endpoint::needs_polls() const noexcept
     return event_credits_ != nullptr || (rma_ && rma_->waits()) || (atomic_ && !atomic_->idle());
 }
 
-void Endpoint::rma_event(bool read) noexcept
-{
-    Counter* counter = read ? counters_.remote_read : counters_.remote_write;
-    if (counter != nullptr)
-        counter->count();
-}
-
 void Endpoint::on_orphan(void* owner, int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept
 {
     static_cast<Endpoint*>(owner)->lost(code, kind, peer);
@@ -479,7 +472,7 @@ int Endpoint::close() noexcept
         return -FI_EBUSY;
     // Nobody polls it any more, then no peer's notice comes, then what is under way ends.
     unlist();
-    domain_->remove_endpoint(index_);
+    domain_->regions().remove_counters(index_);
     if (local_memory_ != nullptr)
         domain_->regions().detach(*local_memory_);
     SharedTransmit* const shared = shared_tx_;
@@ -510,7 +503,7 @@ int Endpoint::close() noexcept
 
 void Endpoint::bury() noexcept
 {
-    Domain* const domain = domain_;
+    DomainBase* const domain = domain_;
     drop_engines();
     drop_memory();
     delete this;

@@ -10,13 +10,14 @@
 
 #include <rdma/fi_endpoint.h>
 
+#include "address/peers.h"
 #include "info/names.h"
 #include "memory/local_memory.h"
-#include "object/av.h"
-#include "object/domain.h"
 #include "provider/lock.h"
 #include "queue/binding.h"
 #include "queue/cq.h"
+#include "queue/domain_base.h"
+#include "queue/progress.h"
 #include "transfer/quick.h"
 #include "vcq/vcq.h"
 
@@ -71,12 +72,12 @@ struct EndpointPlan {
 /// them; each has a constructor (Endpoint&), `int open()` (0 or -FI_E*), and `void progress() noexcept`, called
 /// under lock() once per round of progress() after the VCQ was polled. The endpoint's VCQ is closed before
 /// the engines go, so that no waiter of theirs is called afterwards.
-class Endpoint final : public EndpointFace {
+class Endpoint final : public EndpointFace, public Progressed {
   public:
     /// fi_endpoint(3); holds the domain. 0, -FI_EINVAL (another type of endpoint among others), or as make().
     static int open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context) noexcept;
     /// By the plan: opens a VCQ, unless one is to be shared. 0 or -FI_E*.
-    static int make(Domain& domain, const EndpointPlan& plan, fid_ep** ep) noexcept;
+    static int make(DomainBase& domain, const EndpointPlan& plan, fid_ep** ep) noexcept;
     static Endpoint& of(fid_ep* e) noexcept { return *static_cast<EndpointFace*>(e)->endpoint; }
     /// Default operation flags of this fid (endpoint or alias).
     static std::uint64_t tx_flags_of(fid_ep* e) noexcept
@@ -88,8 +89,8 @@ class Endpoint final : public EndpointFace {
         return static_cast<EndpointFace*>(e)->rx_flags;
     }
 
-    [[nodiscard]] Domain& domain() noexcept { return *domain_; }
-    [[nodiscard]] AddressVector& av() noexcept { return *av_; }
+    [[nodiscard]] DomainBase& domain() noexcept { return *domain_; }
+    [[nodiscard]] Peers& av() noexcept { return *av_; }
     [[nodiscard]] unsigned index() const noexcept { return index_; }
     /// The number in the address that peers know: of a context, that of its scalable endpoint.
     [[nodiscard]] unsigned identity() const noexcept { return identity_; }
@@ -137,7 +138,8 @@ class Endpoint final : public EndpointFace {
 
     /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock, or returns at once
     /// where another thread holds it and `patient` is not asked for. True where the VCQ had something.
-    bool progress(bool patient = false) noexcept;
+    bool progress(bool patient) noexcept override;
+    [[nodiscard]] const vcq::Vcq& polled() const noexcept override { return *vcq_; }
     /// progress() for the reader of `queue`: messages wait for another round where that is filled by now.
     void look(const CompletionQueue& queue) noexcept;
     /// The same for a caller that holds lock() already. To be called before a refusal (-FI_EAGAIN), so that a program
@@ -146,8 +148,6 @@ class Endpoint final : public EndpointFace {
     /// FI_FENCE: no operation before it is under way to the peer that `to` names, after some rounds of progress if need
     /// be, and all have reached the level that `flags` ask for.
     [[nodiscard]] bool fence_passed(fi_addr_t to, std::uint64_t flags) noexcept;
-    /// A peer read from (or wrote to) memory of the domain: counts for FI_RMA_EVENT.
-    void rma_event(bool read) noexcept;
 
     // --- the calls of fi_ep's operation tables (calls.cc)
     int bind(struct fid* object, std::uint64_t flags) noexcept;
@@ -173,10 +173,10 @@ class Endpoint final : public EndpointFace {
     ~Endpoint();
     [[nodiscard]] bool flushed(const Peer& peer) noexcept;
     static void on_flush(vcq::Waiter* flush, const vcq::Notice& notice) noexcept;
-    int set_up(Domain& domain, const EndpointPlan& plan) noexcept;
+    int set_up(DomainBase& domain, const EndpointPlan& plan) noexcept;
     int bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept;
     int bind_counter(Counter& counter, std::uint64_t flags) noexcept;
-    int bind_addresses(AddressVector& av) noexcept;
+    int bind_addresses(Peers& av) noexcept;
     int bind_shared(SharedTransmit& shared) noexcept;
     int bind_shared(SharedReceive& shared) noexcept;
     int use_vcq(vcq::Vcq& vcq) noexcept;
@@ -196,8 +196,8 @@ class Endpoint final : public EndpointFace {
     int announce() noexcept;
     void unbind() noexcept;
 
-    Domain* domain_ = nullptr;
-    AddressVector* av_ = nullptr;
+    DomainBase* domain_ = nullptr;
+    Peers* av_ = nullptr;
     Lock* lock_ = &own_lock_; ///< or the domain's shared one
     vcq::Vcq* vcq_ = nullptr; ///< its own, or that of a shared transmit context
     SharedTransmit* shared_tx_ = nullptr;

@@ -7,12 +7,12 @@
 
 #include <rdma/fi_errno.h>
 
+#include "address/peers.h"
 #include "endpoint/calls.h"
 #include "info/info.h"
-#include "object/av.h"
-#include "object/domain.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
+#include "queue/domain_base.h"
 
 namespace tofu {
 
@@ -98,7 +98,7 @@ int ScalableEndpoint::open(fid_domain* domain, fi_info* info, fid_ep** ep, void*
     auto* made = new (std::nothrow) ScalableEndpoint;
     if (made == nullptr)
         return -FI_ENOMEM;
-    if (int ret = made->set_up(Domain::of(domain), *info, context); ret != 0) {
+    if (int ret = made->set_up(DomainBase::of(domain), *info, context); ret != 0) {
         delete made;
         return ret;
     }
@@ -106,7 +106,7 @@ int ScalableEndpoint::open(fid_domain* domain, fi_info* info, fid_ep** ep, void*
     return 0;
 }
 
-int ScalableEndpoint::set_up(Domain& domain, const fi_info& info, void* context) noexcept
+int ScalableEndpoint::set_up(DomainBase& domain, const fi_info& info, void* context) noexcept
 {
     tx_count_ = contexts_in(info.ep_attr->tx_ctx_cnt);
     rx_count_ = contexts_in(info.ep_attr->rx_ctx_cnt);
@@ -227,7 +227,7 @@ int ScalableEndpoint::bind(struct fid* object, std::uint64_t flags) noexcept
     // Queues and counters belong to contexts (fi_endpoint(3), fi_scalable_ep_bind).
     if (object == nullptr || object->fclass != FI_CLASS_AV || flags != 0 || av_ != nullptr)
         return -FI_EINVAL;
-    auto& av = AddressVector::of(reinterpret_cast<fid_av*>(object));
+    Peers& av = Peers::of(reinterpret_cast<fid_av*>(object));
     if (&av.domain() != domain_)
         return -FI_EDOMAIN;
     av_ = &av;

@@ -18,8 +18,8 @@
 
 namespace tofu {
 
-class AddressVector;
-class Domain;
+class Peers;
+class DomainBase;
 
 /// Receive context i is the domain's endpoint number `first + i`: fi_rx_addr names it by adding. A transmit context
 /// has any number; its HELLO says whose address it stands for.
@@ -32,7 +32,7 @@ class ScalableEndpoint final : public fid_ep {
 
     [[nodiscard]] EndpointAddress address() const noexcept;
     /// Null before fi_scalable_ep_bind.
-    [[nodiscard]] AddressVector* av() noexcept { return av_; }
+    [[nodiscard]] Peers* av() noexcept { return av_; }
     /// Makes the service name known that it was opened for, once. 0 or -FI_E*.
     int announce() noexcept;
     [[nodiscard]] names::Announcement& announcement() noexcept { return announcement_; }
@@ -54,10 +54,10 @@ class ScalableEndpoint final : public fid_ep {
     enum class Slot : std::uint8_t { free, open, closed };
 
     ScalableEndpoint() = default;
-    int set_up(Domain& domain, const fi_info& info, void* context) noexcept;
+    int set_up(DomainBase& domain, const fi_info& info, void* context) noexcept;
 
-    Domain* domain_ = nullptr;
-    AddressVector* av_ = nullptr;
+    DomainBase* domain_ = nullptr;
+    Peers* av_ = nullptr;
     EndpointPlan plan_{}; ///< what contexts inherit
     unsigned first_ = 0;  ///< number of receive context 0
     unsigned tx_count_ = 1;

@@ -13,10 +13,10 @@
 #include "info/info.h"
 #include "message/msg.h"
 #include "message/tagged.h"
-#include "object/domain.h"
 #include "provider/limits.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
+#include "queue/domain_base.h"
 
 namespace tofu {
 
@@ -106,7 +106,7 @@ int SharedTransmit::open(fid_domain* domain, fi_tx_attr* attr, fid_stx** stx, vo
     fi_tx_attr granted{};
     if (attr != nullptr && !narrow_tx(*attr, attr->caps != 0 ? attr->caps : limits::all_caps, granted))
         return -FI_EINVAL;
-    Domain& owner = Domain::of(domain);
+    DomainBase& owner = DomainBase::of(domain);
     auto* made = new (std::nothrow) SharedTransmit;
     if (made == nullptr)
         return -FI_ENOMEM;
@@ -171,7 +171,7 @@ int SharedTransmit::close() noexcept
 
 // --- receive
 
-SharedReceive::SharedReceive(Domain& domain, const fi_rx_attr& attr) noexcept
+SharedReceive::SharedReceive(DomainBase& domain, const fi_rx_attr& attr) noexcept
     : domain_(&domain), attr_(attr),
       queue_((attr.caps & FI_DIRECTED_RECV) != 0, min_multi_recv_)
 {
@@ -188,7 +188,7 @@ int SharedReceive::open(fid_domain* domain, fi_rx_attr* attr, fid_ep** ep, void*
         return -FI_EINVAL;
     static const fi_ops_msg msg_half = halved(msg_ops, false);
     static const fi_ops_tagged tagged_half = halved(tagged_ops, false);
-    Domain& owner = Domain::of(domain);
+    DomainBase& owner = DomainBase::of(domain);
     auto* made = new (std::nothrow) SharedReceive(owner, granted);
     if (made == nullptr || !made->queue_.valid()) {
         delete made;
@@ -212,10 +212,10 @@ int SharedReceive::open(fid_domain* domain, fi_rx_attr* attr, fid_ep** ep, void*
     return 0;
 }
 
-bool SharedReceive::agrees(const AddressVector& av) noexcept
+bool SharedReceive::agrees(const Peers& av) noexcept
 {
     std::lock_guard guard(domain_->shared_lock());
-    if (av_ == nullptr || users_.load(std::memory_order_relaxed) == 1)
+    if (av_ == nullptr || users() == 1)
         av_ = &av;
     return av_ == &av;
 }
@@ -253,7 +253,7 @@ int SharedReceive::set_option(int level, int name, const void* value, std::size_
 
 int SharedReceive::close() noexcept
 {
-    if (users_.load(std::memory_order_relaxed) != 0)
+    if (in_use())
         return -FI_EBUSY;
     domain_->release();
     delete this;

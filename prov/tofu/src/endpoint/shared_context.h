@@ -2,11 +2,10 @@
 // fi_stx_context and fi_srx_context: a VCQ from which several endpoints post, and a queue of receives from which
 // several endpoints match. Called by the application and by the endpoints bound to them; calls domain, vcq, proto.
 //
-// Endpoints with a shared context of either kind have one lock between them, the domain's (Domain::shared_lock): groups
+// Endpoints with a shared context of either kind have one lock between them, the domain's (DomainBase::shared_lock): groups
 // that share a VCQ and groups that share receives may overlap.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,12 +15,13 @@
 #include "endpoint/endpoint.h"
 #include "match/receive_queue.h"
 #include "provider/array.h"
+#include "provider/counted.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
 
-class AddressVector;
-class Domain;
+class Peers;
+class DomainBase;
 
 class SharedTransmit final : public fid_stx {
   public:
@@ -29,7 +29,7 @@ class SharedTransmit final : public fid_stx {
     static int open(fid_domain* domain, fi_tx_attr* attr, fid_stx** stx, void* context) noexcept;
     static SharedTransmit& of(fid_stx* s) noexcept { return *static_cast<SharedTransmit*>(s); }
 
-    [[nodiscard]] Domain& domain() noexcept { return *domain_; }
+    [[nodiscard]] DomainBase& domain() noexcept { return *domain_; }
     /// Posts and polls under the shared lock.
     [[nodiscard]] vcq::Vcq& vcq() noexcept { return vcq_; }
     /// By endpoints, as they are bound and closed. Takes the shared lock.
@@ -43,26 +43,24 @@ class SharedTransmit final : public fid_stx {
     SharedTransmit() = default;
     static void on_orphan(void* self, int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept;
 
-    Domain* domain_ = nullptr;
+    DomainBase* domain_ = nullptr;
     vcq::Vcq vcq_;
     Array<Endpoint*> endpoints_; ///< under the shared lock
     Endpoint* kept_ = nullptr;         ///< likewise
 };
 
 /// The application posts receives to it as to an endpoint.
-class SharedReceive final : public EndpointFace {
+class SharedReceive final : public EndpointFace, public Counted {
   public:
     /// fi_srx_context(3); holds the domain. 0, -FI_EINVAL, -FI_ENOMEM.
     static int open(fid_domain* domain, fi_rx_attr* attr, fid_ep** ep, void* context) noexcept;
     static SharedReceive& of(fid_ep* e) noexcept { return *static_cast<SharedReceive*>(e); }
 
-    [[nodiscard]] Domain& domain() noexcept { return *domain_; }
+    [[nodiscard]] DomainBase& domain() noexcept { return *domain_; }
     [[nodiscard]] proto::ReceiveQueue& queue() noexcept { return queue_; }
     /// Endpoints that receive through it use one address vector (fi_endpoint(3), "Shared contexts"): the first enabled
     /// says which. False: another one.
-    [[nodiscard]] bool agrees(const AddressVector& av) noexcept;
-    void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
-    void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
+    [[nodiscard]] bool agrees(const Peers& av) noexcept;
 
     // --- the calls of its operation tables
     ssize_t cancel(void* context) noexcept;
@@ -72,14 +70,13 @@ class SharedReceive final : public EndpointFace {
     int close() noexcept;
 
   private:
-    SharedReceive(Domain& domain, const fi_rx_attr& attr) noexcept;
+    SharedReceive(DomainBase& domain, const fi_rx_attr& attr) noexcept;
 
-    Domain* domain_;
+    DomainBase* domain_;
     fi_rx_attr attr_;
     std::size_t min_multi_recv_ = 64;
-    const AddressVector* av_ = nullptr; ///< under the shared lock
+    const Peers* av_ = nullptr; ///< under the shared lock
     proto::ReceiveQueue queue_;
-    std::atomic<int> users_{0};
 };
 
 } // namespace tofu

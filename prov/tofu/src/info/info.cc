@@ -12,10 +12,10 @@
 
 #include "info/hints.h"
 #include "info/names.h"
-#include "object/domain.h"
-#include "object/fabric.h"
+#include "provider/fabric_base.h"
 #include "provider/limits.h"
 #include "provider/log.h"
+#include "queue/domain_base.h"
 #include "vcq/backend.h"
 
 namespace tofu {
@@ -240,8 +240,8 @@ bool set_instances(fi_info& info, const fi_info* hints) noexcept
 {
     const fid_fabric* const fabric = hints && hints->fabric_attr ? hints->fabric_attr->fabric : nullptr;
     const fid_domain* const domain = hints && hints->domain_attr ? hints->domain_attr->domain : nullptr;
-    info.fabric_attr->fabric = Fabric::all().find(fabric);
-    info.domain_attr->domain = Domain::all().find(domain);
+    info.fabric_attr->fabric = FabricBase::all().find(fabric);
+    info.domain_attr->domain = DomainBase::all().find(domain);
     return (fabric == nullptr || info.fabric_attr->fabric != nullptr) &&
            (domain == nullptr || info.domain_attr->domain != nullptr);
 }

@@ -69,7 +69,7 @@ int ReceiveQueue::find_source(fi_addr_t source, std::uint64_t& key) noexcept
 {
     if (members_.empty())
         return -FI_EINVAL;
-    const AddressVector& peers = members_[0]->peers;
+    const Peers& peers = members_[0]->peers;
     const std::uint32_t generation = peers.generation(); // before the look: what changes meanwhile shows later
     const Peer* peer = peers.find(source);
     if (peer == nullptr)

@@ -23,7 +23,7 @@
 namespace tofu::proto {
 
 /// Everything under the lock of the endpoints that it serves: endpoints with a shared context share theirs
-/// (Domain::shared_lock).
+/// (DomainBase::shared_lock).
 class ReceiveQueue {
   public:
     /// A multi-receive with less than `min_multi_recv` left is over, FI_OPT_MIN_MULTI_RECV of the object that owns the

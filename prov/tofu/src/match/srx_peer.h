@@ -5,14 +5,14 @@
 #pragma once
 
 #include "match/entry.h"
-#include "object/av.h"
+#include "address/peers.h"
 #include "queue/binding.h"
 
 namespace tofu::proto {
 
 class SrxPeer {
   public:
-    SrxPeer(const Binding& rx, const Counters& counters, const AddressVector& peers) noexcept
+    SrxPeer(const Binding& rx, const Counters& counters, const Peers& peers) noexcept
         : rx(rx), counters(counters), peers(peers)
     {
     }
@@ -34,7 +34,7 @@ class SrxPeer {
     /// What is told of receives that no message takes, and who sources are.
     const Binding& rx;
     const Counters& counters;
-    const AddressVector& peers;
+    const Peers& peers;
 
   protected:
     ~SrxPeer() = default;

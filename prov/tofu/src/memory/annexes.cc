@@ -10,8 +10,8 @@
 
 #include "address/address.h"
 #include "memory/region.h"
-#include "object/domain.h"
 #include "provider/log.h"
+#include "queue/domain_base.h"
 
 namespace tofu {
 
@@ -106,7 +106,7 @@ std::size_t Annexes::handles(utofu_vcq_hdl_t* to, std::size_t most) const noexce
 void Annexes::on_remote(void* annex, const vcq::RemoteNotice& notice) noexcept
 {
     const Annex& from = *static_cast<Annex*>(annex);
-    from.owner->domain_.regions().remote_event(from.number, notice);
+    from.owner->regions_.remote_event(from.number, notice);
 }
 
 } // namespace tofu

@@ -19,11 +19,12 @@
 
 namespace tofu {
 
-class Domain;
+class DomainBase;
+class RegionTable;
 
 class Annexes {
   public:
-    explicit Annexes(Domain& domain) noexcept : domain_(domain) {}
+    Annexes(DomainBase& domain, RegionTable& regions) noexcept : domain_(domain), regions_(regions) {}
 
     /// `area`: the directory memory, directory::area_bytes of it, that is under directory_stag of the home VCQ.
     void open(std::byte* area) noexcept { area_ = area; }
@@ -58,7 +59,8 @@ class Annexes {
     void announce(const Annex& annex) noexcept;
     static void on_remote(void* annex, const vcq::RemoteNotice& notice) noexcept;
 
-    Domain& domain_;
+    DomainBase& domain_;
+    RegionTable& regions_;
     std::byte* area_ = nullptr;
     unsigned count_ = 0;
     unsigned roomy_ = 0; ///< every home below it is full

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// One region of memory that peers may reach (fi_mr). Held by the application; made and closed by the domain's
-// RegionTable (region.h). How peers reach it by its key: remote/keys.h. Calls nothing.
+// One region of memory that peers may reach (fi_mr). Held by the application; made and closed by object/mr.cc, under the
+// domain's RegionTable (region.h). How peers reach it by its key: remote/keys.h. Calls nothing.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,19 @@
 namespace tofu {
 
 class Counter;
-class Domain;
-class Endpoint;
+class DomainBase;
+struct Counters;
 
 /// One region of memory (fi_mr). Registered with the domain's home VCQ, or an annex of it, where peers may reach it
 /// (FI_REMOTE_READ, FI_REMOTE_WRITE), read-only unless they may write.
 class MemoryRegion final : public fid_mr {
   public:
+    explicit MemoryRegion(DomainBase& domain) noexcept : domain_(domain) {}
     static MemoryRegion& of(fid_mr* m) noexcept { return *static_cast<MemoryRegion*>(m); }
     /// The region behind a `desc` of the application (fi_mr_desc), or null for a null desc.
     static MemoryRegion* of_desc(void* desc) noexcept { return static_cast<MemoryRegion*>(desc); }
 
+    [[nodiscard]] DomainBase& domain() const noexcept { return domain_; }
     [[nodiscard]] bool covers(const void* address, std::size_t length) const noexcept
     {
         auto offset = reinterpret_cast<std::uintptr_t>(address) - base_;
@@ -36,7 +38,7 @@ class MemoryRegion final : public fid_mr {
 
   private:
     friend class RegionTable;
-    Domain* domain_ = nullptr;
+    DomainBase& domain_;
     std::uintptr_t base_ = 0;
     std::size_t length_ = 0;
     utofu_stadd_t stadd_ = 0; ///< with the VCQ number home_; meaningless unless reachable_
@@ -47,7 +49,8 @@ class MemoryRegion final : public fid_mr {
     bool published_ = false; ///< has an entry in the directory
     Counter* write_counter_ = nullptr;
     Counter* read_counter_ = nullptr;
-    Endpoint* endpoint_ = nullptr; ///< counts its events; perhaps closed: valid while it has number endpoint_number_
+    /// Of the endpoint that counts its events; perhaps closed: valid while they are those of number endpoint_number_.
+    const Counters* endpoint_counters_ = nullptr;
     unsigned endpoint_number_ = 0;
 };
 

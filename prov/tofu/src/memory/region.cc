@@ -1,111 +1,41 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_mr: the calls of the application (fi_mr(3)) and the remote events of regions. Called through region_ops
-// and each region's table; calls the home VCQ under the home lock, and the directory (region_table.cc).
+// How peers reach a region, and what they did to it: steering tags, keys, remote events. Called by object/mr.cc; calls
+// the home VCQ under the home lock, and the directory (region_table.cc).
 #include "memory/region.h"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
-#include <new>
 
 #include <rdma/fi_errno.h>
 
-#include "endpoint/endpoint.h"
-#include "object/domain.h"
-#include "object/eq.h"
-#include "provider/refusal.h"
 #include "queue/cntr.h"
+#include "queue/domain_base.h"
 
 namespace tofu {
 
 namespace {
 
 constexpr std::uint64_t remote_rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
-constexpr std::uint64_t all_rights =
-    remote_rights | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE;
-/// What kinds of operations there are is no right, but programs name kinds beside the rights (LCI: FI_RMA).
-constexpr std::uint64_t kinds = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 constexpr std::uintptr_t word_mask = 7;
 
 /// Stands for an STADD of no region, and for a key that no directory lists: what is not reachable answers an error to
 /// who guesses.
 constexpr utofu_stadd_t nowhere = std::uint64_t{0xffffff} << 40;
 
-MemoryRegion& region_of(struct fid* f) noexcept
-{
-    return MemoryRegion::of(reinterpret_cast<fid_mr*>(f));
-}
-
-extern "C" {
-
-int tofu_mr_close(struct fid* f) noexcept;
-int tofu_mr_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept;
-int tofu_mr_control(struct fid* f, int command, void* argument) noexcept;
-int tofu_mr_reg(struct fid* f, const void* buf, size_t len, uint64_t access, uint64_t offset,
-                uint64_t requested_key, uint64_t flags, struct fid_mr** mr, void* context) noexcept;
-int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t access,
-                 uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr** mr,
-                 void* context) noexcept;
-int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags,
-                    struct fid_mr** mr) noexcept;
-}
-
-fi_ops region_fid_ops = {sizeof(fi_ops), tofu_mr_close, tofu_mr_bind, tofu_mr_control,
-                         refuses<-FI_ENOSYS>, nullptr, nullptr};
-
-/// The raw key of a region is its key, and its base address (fi_mr_raw_attr).
-int raw_attr(const MemoryRegion& region, struct fi_mr_raw_attr* attr) noexcept
-{
-    if (attr == nullptr || attr->key_size == nullptr)
-        return -FI_EINVAL;
-    const std::size_t room = *attr->key_size;
-    *attr->key_size = sizeof(region.key);
-    if (room < sizeof(region.key))
-        return -FI_ETOOSMALL;
-    if (attr->raw_key == nullptr || attr->base_addr == nullptr)
-        return -FI_EINVAL;
-    std::memcpy(attr->raw_key, &region.key, sizeof(region.key));
-    *attr->base_addr = region.base();
-    return 0;
-}
-
 } // namespace
 
-// --- the calls
+// --- regions come and go
 
-int RegionTable::reg(const fi_mr_attr& attr, std::uint64_t flags, fid_mr** mr) noexcept
+int RegionTable::add(MemoryRegion& region, const fi_mr_attr& attr) noexcept
 {
-    if (mr == nullptr || attr.iov_count != 1 || attr.mr_iov == nullptr || attr.offset != 0)
-        return -FI_EINVAL;
-    const auto base = reinterpret_cast<std::uintptr_t>(attr.mr_iov->iov_base);
-    const std::size_t length = attr.mr_iov->iov_len;
-    // The whole address space (0, SIZE_MAX) is not one registration of a TNI, and a range that wraps is none.
-    if (length > SIZE_MAX / 2 || base + length < base || (attr.access & ~(all_rights | kinds)))
-        return -FI_EINVAL;
-    if (flags & ~FI_RMA_EVENT) // neither persistent memory nor that of devices is offered
-        return -FI_EBADFLAGS;
-    auto* region = new (std::nothrow) MemoryRegion;
-    if (region == nullptr)
-        return -FI_ENOMEM;
-    region->fid.fclass = FI_CLASS_MR;
-    region->fid.context = attr.context;
-    region->fid.ops = &region_fid_ops;
-    region->mem_desc = region;
-    region->domain_ = &domain_;
-    region->base_ = base;
-    region->length_ = length;
-    region->access_ = attr.access;
-    region->key = attr.requested_key;
+    region.base_ = reinterpret_cast<std::uintptr_t>(attr.mr_iov->iov_base);
+    region.length_ = attr.mr_iov->iov_len;
+    region.access_ = attr.access;
+    region.key = attr.requested_key;
     std::lock_guard guard(domain_.home_lock());
-    if (int ret = reach(*region); ret != 0) {
-        delete region;
+    if (int ret = reach(region); ret != 0)
         return ret;
-    }
-    region->serial_ = next_serial_++;
-    domain_.hold();
-    *mr = region; // before the event can be read (fi_mr(3))
-    if (EventQueue* const events = domain_.registration_events(); events != nullptr)
-        events->post(FI_MR_COMPLETE, {&region->fid, attr.context, 0});
+    region.serial_ = next_serial_++;
     return 0;
 }
 
@@ -204,7 +134,7 @@ void RegionTable::part(const MemoryRegion& region) noexcept
     annexes_.dereg(region.home_, region.stadd_ - (region.base_ & word_mask));
 }
 
-int RegionTable::close(MemoryRegion& region) noexcept
+void RegionTable::remove(MemoryRegion& region) noexcept
 {
     {
         std::lock_guard guard(domain_.home_lock());
@@ -220,47 +150,30 @@ int RegionTable::close(MemoryRegion& region) noexcept
     for (Counter* counter : {region.write_counter_, region.read_counter_})
         if (counter != nullptr)
             counter->release();
-    domain_.release();
-    delete &region;
+}
+
+int RegionTable::bind(MemoryRegion& region, Counter& counter, std::uint64_t rights) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    if (((rights & FI_REMOTE_WRITE) && region.write_counter_ != nullptr) ||
+        ((rights & FI_REMOTE_READ) && region.read_counter_ != nullptr))
+        return -FI_EINVAL;
+    if (rights & FI_REMOTE_WRITE) {
+        region.write_counter_ = &counter;
+        counter.hold();
+    }
+    if (rights & FI_REMOTE_READ) {
+        region.read_counter_ = &counter;
+        counter.hold();
+    }
     return 0;
 }
 
-int RegionTable::bind(MemoryRegion& region, struct fid* object, std::uint64_t flags) noexcept
+void RegionTable::bind(MemoryRegion& region, unsigned endpoint, const Counters& counters) noexcept
 {
-    if (object == nullptr)
-        return -FI_EINVAL;
     std::lock_guard guard(domain_.home_lock());
-    switch (object->fclass) {
-    case FI_CLASS_CNTR: {
-        if ((flags & ~remote_rights) || flags == 0)
-            return -FI_EBADFLAGS;
-        Counter& counter = Counter::of(reinterpret_cast<fid_cntr*>(object));
-        if (&counter.domain() != &domain_)
-            return -FI_EDOMAIN;
-        if (((flags & FI_REMOTE_WRITE) && region.write_counter_ != nullptr) ||
-            ((flags & FI_REMOTE_READ) && region.read_counter_ != nullptr))
-            return -FI_EINVAL;
-        if (flags & FI_REMOTE_WRITE) {
-            region.write_counter_ = &counter;
-            counter.hold();
-        }
-        if (flags & FI_REMOTE_READ) {
-            region.read_counter_ = &counter;
-            counter.hold();
-        }
-        return 0;
-    }
-    case FI_CLASS_EP: {
-        Endpoint& endpoint = Endpoint::of(reinterpret_cast<fid_ep*>(object));
-        if (&endpoint.domain() != &domain_)
-            return -FI_EINVAL;
-        region.endpoint_ = &endpoint;
-        region.endpoint_number_ = endpoint.index();
-        return 0;
-    }
-    default:
-        return -FI_EINVAL;
-    }
+    region.endpoint_counters_ = &counters;
+    region.endpoint_number_ = endpoint;
 }
 
 // --- remote events
@@ -293,12 +206,28 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
         region.read_counter_->count();
     if (writes && region.write_counter_ != nullptr)
         region.write_counter_->count();
-    if (region.endpoint_ != nullptr) {
-        if (domain_.endpoint_at(region.endpoint_number_) == region.endpoint_)
-            region.endpoint_->rma_event(reads);
-        return;
-    }
-    domain_.rma_event(reads);
+    if (region.endpoint_counters_ == nullptr)
+        events_.count(reads);
+    else if (events_.has(region.endpoint_number_, region.endpoint_counters_))
+        region.endpoint_counters_->count_remote(reads);
+}
+
+void RegionTable::add_counters(unsigned endpoint, const Counters& counters) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    events_.add(endpoint, counters);
+}
+
+void RegionTable::remove_counters(unsigned endpoint) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    events_.remove(endpoint);
+}
+
+void RegionTable::count_everything(unsigned endpoint) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    events_.count_everything(endpoint);
 }
 
 int RegionTable::attach(LocalMemory& memory, Lock& lock) noexcept
@@ -312,75 +241,5 @@ void RegionTable::detach(LocalMemory& memory) noexcept
     std::lock_guard guard(users_lock_);
     users_.erase({&memory, nullptr});
 }
-
-RegionTable& RegionTable::of(const MemoryRegion& region) noexcept
-{
-    return region.domain_->regions();
-}
-
-// --- the shims
-
-namespace {
-
-extern "C" {
-
-int tofu_mr_close(struct fid* f) noexcept
-{
-    MemoryRegion& region = region_of(f);
-    return RegionTable::of(region).close(region);
-}
-
-int tofu_mr_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept
-{
-    MemoryRegion& region = region_of(f);
-    return RegionTable::of(region).bind(region, object, flags);
-}
-
-int tofu_mr_control(struct fid* f, int command, void* argument) noexcept
-{
-    switch (command) {
-    case FI_ENABLE:  // regions can be used from their registration on
-    case FI_REFRESH: // the pages behind a region follow the address space by themselves
-        return 0;
-    case FI_GET_RAW_MR:
-        return raw_attr(region_of(f), static_cast<struct fi_mr_raw_attr*>(argument));
-    default:
-        return -FI_ENOSYS;
-    }
-}
-
-int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags,
-                    struct fid_mr** mr) noexcept
-{
-    if (f == nullptr || f->fclass != FI_CLASS_DOMAIN || attr == nullptr)
-        return -FI_EINVAL;
-    return Domain::of(reinterpret_cast<fid_domain*>(f)).regions().reg(*attr, flags, mr);
-}
-
-int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t access,
-                 uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr** mr,
-                 void* context) noexcept
-{
-    fi_mr_attr attr{};
-    attr.mr_iov = iov;
-    attr.iov_count = count;
-    attr.access = access;
-    attr.offset = offset;
-    attr.requested_key = requested_key;
-    attr.context = context;
-    return tofu_mr_regattr(f, &attr, flags, mr);
-}
-
-int tofu_mr_reg(struct fid* f, const void* buf, size_t len, uint64_t access, uint64_t offset,
-                uint64_t requested_key, uint64_t flags, struct fid_mr** mr, void* context) noexcept
-{
-    const iovec iov{const_cast<void*>(buf), len};
-    return tofu_mr_regv(f, &iov, 1, access, offset, requested_key, flags, mr, context);
-}
-}
-
-} // namespace
-
-fi_ops_mr region_ops = {sizeof(fi_ops_mr), tofu_mr_reg, tofu_mr_regv, tofu_mr_regattr};
 
 } // namespace tofu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The regions of a domain, and the directory in which peers find those that have a key of the user's choice.
-// Called by the domain (operations table of fi_mr, home notices) and by region.cc's shims; calls vcq.
+// Called by the domain (home notices) and object/mr.cc; calls vcq.
 //
 // The directory lies under the reserved STag `directory_stag` of the home VCQ: 64 buckets of 256 bytes. A key
 // belongs to one bucket by its hash; a peer reads that bucket by one Get. Entries that do not fit into the first
@@ -19,6 +19,7 @@
 
 #include "memory/annexes.h"
 #include "memory/directory.h"
+#include "memory/event_counters.h"
 #include "memory/local_memory.h"
 #include "memory/mr.h"
 #include "memory/pages.h"
@@ -29,12 +30,12 @@
 
 namespace tofu {
 
-class Domain;
+class DomainBase;
 
 /// The regions of one domain. Locks itself by the domain's home lock (slow path all of it).
 class RegionTable {
   public:
-    explicit RegionTable(Domain& domain) noexcept;
+    explicit RegionTable(DomainBase& domain) noexcept;
     ~RegionTable();
     /// Puts the directory under its STag; the home VCQ is open. 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
@@ -63,12 +64,21 @@ class RegionTable {
     [[nodiscard]] int attach(LocalMemory& memory, Lock& lock) noexcept;
     void detach(LocalMemory& memory) noexcept;
 
-    static RegionTable& of(const MemoryRegion& region) noexcept;
+    // --- regions (object/mr.cc)
+    /// Gives a new one what `attr` asks for. 0 or -FI_E*.
+    [[nodiscard]] int add(MemoryRegion& region, const fi_mr_attr& attr) noexcept;
+    /// From now on nobody reaches it, and no LocalMemory knows of it.
+    void remove(MemoryRegion& region) noexcept;
+    /// The region counts events of these rights here. 0, or -FI_EINVAL: one of them is counted elsewhere.
+    [[nodiscard]] int bind(MemoryRegion& region, Counter& counter, std::uint64_t rights) noexcept;
+    /// The events of the region are counted by this endpoint alone.
+    void bind(MemoryRegion& region, unsigned endpoint, const Counters& counters) noexcept;
 
-    // --- calls of the tables of fi_mr (region.cc)
-    int reg(const fi_mr_attr& attr, std::uint64_t flags, fid_mr** mr) noexcept;
-    int bind(MemoryRegion& region, struct fid* object, std::uint64_t flags) noexcept;
-    int close(MemoryRegion& region) noexcept;
+    // --- endpoints that count what peers do (FI_RMA_EVENT), by number; `counters` until remove_counters()
+    void add_counters(unsigned endpoint, const Counters& counters) noexcept;
+    void remove_counters(unsigned endpoint) noexcept;
+    /// The endpoint counts the events of regions that are bound to no endpoint.
+    void count_everything(unsigned endpoint) noexcept;
 
   private:
     struct Table {
@@ -107,12 +117,13 @@ class RegionTable {
     /// An STADD and the number of the home it is one of.
     using Place = std::pair<unsigned, utofu_stadd_t>;
 
-    Domain& domain_;
+    DomainBase& domain_;
     Annexes annexes_;
     Array<Table> tables_; ///< [0] the first; back() the second; between them those replaced
     SpareNodeMap<std::map, std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
     SpareNodeMap<std::multimap, Place, MemoryRegion*> by_place_;  ///< those that peers may reach
     std::size_t longest_ = 0; ///< bytes of a region, ever: none that begins further before an address reaches it
+    EventCounters events_;
     Array<User> users_;
     Lock users_lock_;
     std::uint64_t next_serial_ = 1;
@@ -120,8 +131,5 @@ class RegionTable {
     std::uint32_t generation_ = 0;
     std::uint64_t counted_events_ = 0; ///< not yet back in the pool
 };
-
-/// The operations tables that the domain hands out for memory regions.
-extern fi_ops_mr region_ops;
 
 } // namespace tofu

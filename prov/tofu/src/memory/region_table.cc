@@ -10,8 +10,8 @@
 #include "address/address.h"
 #include "memory/event_pool.h"
 #include "memory/region.h"
-#include "object/domain.h"
 #include "provider/log.h"
+#include "queue/domain_base.h"
 
 namespace tofu {
 
@@ -37,7 +37,7 @@ constexpr unsigned choices_in(unsigned log2) noexcept
 
 } // namespace
 
-RegionTable::RegionTable(Domain& domain) noexcept : domain_(domain), annexes_(domain) {}
+RegionTable::RegionTable(DomainBase& domain) noexcept : domain_(domain), annexes_(domain, *this) {}
 
 RegionTable::~RegionTable() { close(); }
 

@@ -12,9 +12,9 @@
 #include <rdma/fi_errno.h>
 
 #include "endpoint/endpoint.h"
-#include "object/domain.h"
 #include "provider/log.h"
 #include "provider/param.h"
+#include "queue/domain_base.h"
 
 namespace tofu::proto {
 

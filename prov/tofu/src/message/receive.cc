@@ -9,9 +9,9 @@
 
 #include "endpoint/endpoint.h"
 #include "match/iov.h"
-#include "object/domain.h"
 #include "provider/log.h"
 #include "queue/cntr.h"
+#include "queue/domain_base.h"
 
 namespace tofu::proto {
 

@@ -7,8 +7,8 @@
 
 #include <rdma/fi_errno.h>
 
-#include "object/domain.h"
 #include "provider/error.h"
+#include "queue/domain_base.h"
 
 namespace tofu::proto {
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See av.h. Places lie in chunks that never move, so find() needs no lock; a place is filled before its number
-// is told to anybody. fi_av(3).
+// See av.h. fi_av(3).
 #include "object/av.h"
 
 #include <algorithm>
@@ -15,72 +14,12 @@
 
 #include "info/info.h"
 #include "info/names.h"
-#include "object/domain.h"
-#include "object/eq.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
+#include "queue/domain_base.h"
+#include "queue/eq.h"
 
 namespace tofu {
-
-/// From an endpoint's identity back to its place. Made at the first question, kept up to date from then on. Open
-/// addressing over the places themselves: 4 to 8 bytes of it for a peer, since this is multiplied by the machine.
-struct AddressVector::Index {
-    static constexpr std::uint32_t free = 0; ///< else a place's number + 1, or
-    static constexpr std::uint32_t gone = ~std::uint32_t{0};
-
-    static std::size_t hash(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
-    {
-        std::uint64_t h = (home ^ (nonce + index)) * 0x9e3779b97f4a7c15u;
-        h ^= h >> 32;
-        return static_cast<std::size_t>(h * 0xd6e8feb86659fd93u >> 16);
-    }
-    static bool same(const Peer& peer, std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
-    {
-        return peer.home == home && peer.nonce == nonce && peer.index == index;
-    }
-    /// The slot of a peer, or the free one where its search ends.
-    std::uint32_t& find(const AddressVector& av, std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
-    {
-        for (std::size_t at = hash(home, nonce, index);; at++) {
-            std::uint32_t& slot = slots[at & (size - 1)];
-            if (slot == free || (slot != gone && same(*av.place(slot - 1), home, nonce, index)))
-                return slot;
-        }
-    }
-    enum class Added { yes, twice, no_memory };
-    /// Twice: the peer has a place already.
-    [[nodiscard]] Added add(const AddressVector& av, std::size_t number) noexcept
-    {
-        if ((used + 1) * 4 > size * 3 && !grow(av))
-            return Added::no_memory;
-        const Peer& peer = *av.place(number);
-        std::uint32_t& slot = find(av, peer.home, peer.nonce, peer.index);
-        if (slot != free)
-            return Added::twice;
-        slot = static_cast<std::uint32_t>(number + 1);
-        used++;
-        return Added::yes;
-    }
-    [[nodiscard]] bool grow(const AddressVector& av) noexcept
-    {
-        static_assert(free == 0);
-        const std::size_t larger = std::max<std::size_t>(64, std::bit_ceil(av.size() * 2));
-        std::unique_ptr<std::uint32_t[]> old(new (std::nothrow) std::uint32_t[larger]());
-        if (old == nullptr)
-            return false;
-        old.swap(slots);
-        const std::size_t before = std::exchange(size, larger);
-        used = 0;
-        for (std::size_t i = 0; i < before; i++)
-            if (old[i] != free && old[i] != gone)
-                (void)add(av, old[i] - 1); // there is room
-        return true;
-    }
-
-    std::unique_ptr<std::uint32_t[]> slots;
-    std::size_t size = 0; ///< a power of two
-    std::size_t used = 0; ///< slots that are not free
-};
 
 namespace {
 
@@ -177,14 +116,9 @@ ssize_t copy_readable(const char* from, void* to, std::size_t size) noexcept
 
 } // namespace
 
-AddressVector::AddressVector(Domain& domain, bool textual) noexcept : domain_(&domain), textual_(textual)
+AddressVector::AddressVector(DomainBase& domain, bool textual) noexcept
+    : Peers(domain), domain_(domain), textual_(textual)
 {
-}
-
-AddressVector::~AddressVector()
-{
-    for (std::size_t i = 0; chunks_ != nullptr && i < max_chunks; i++)
-        delete[] chunks_[i].load(std::memory_order_relaxed);
 }
 
 int AddressVector::open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context) noexcept
@@ -199,15 +133,12 @@ int AddressVector::open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void*
         return -FI_ENOSYS; // address vectors shared by name
     if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > max_rx_bits)
         return -FI_EINVAL;
-    Domain& owner = Domain::of(domain);
+    DomainBase& owner = DomainBase::of(domain);
     auto* made = new (std::nothrow) AddressVector(owner, owner.model().textual_addresses);
     if (made == nullptr)
         return -FI_ENOMEM;
     made->asynchronous_ = (attr->flags & FI_EVENT) != 0;
-    made->rx_bits_ = attr->rx_ctx_bits;
-    made->place_mask_ = ~fi_addr_t{0} >> attr->rx_ctx_bits;
-    made->chunks_.reset(new (std::nothrow) std::atomic<Peer*>[max_chunks]());
-    if (made->chunks_ == nullptr) {
+    if (!made->Peers::open(attr->rx_ctx_bits)) {
         delete made;
         return -FI_ENOMEM;
     }
@@ -224,11 +155,11 @@ int AddressVector::open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void*
 
 int AddressVector::close() noexcept
 {
-    if (users_.load(std::memory_order_relaxed) != 0)
+    if (in_use())
         return -FI_EBUSY;
     if (events_ != nullptr)
         events_->release();
-    domain_->release();
+    domain_.release();
     delete this;
     return 0;
 }
@@ -240,31 +171,6 @@ int AddressVector::bind(EventQueue& events) noexcept
     events_ = &events;
     events.hold();
     return 0;
-}
-
-/// A free place: the lowest one removed, else a new one. Null: full or no memory.
-Peer* AddressVector::take(fi_addr_t& number) noexcept
-{
-    if (free_places_ > 0)
-        for (std::size_t i = first_free_; i < size(); i++)
-            if (Peer* peer = place(i); peer->home == 0) {
-                free_places_--;
-                first_free_ = i + 1;
-                number = i;
-                return peer;
-            }
-    const std::size_t next = size();
-    if (next == chunk_size * max_chunks)
-        return nullptr;
-    if (next % chunk_size == 0 && place(next) == nullptr) {
-        Peer* chunk = new (std::nothrow) Peer[chunk_size]();
-        if (chunk == nullptr)
-            return nullptr;
-        chunks_[next / chunk_size].store(chunk, std::memory_order_release);
-    }
-    size_.store(next + 1, std::memory_order_release);
-    number = next;
-    return place(next);
 }
 
 /// Strings come one behind the other (as fi_getname gives them, and as other providers take them) or as an array
@@ -331,7 +237,7 @@ int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* p
         if (errors != nullptr)
             errors[i] = error;
     }
-    generation_.fetch_add(1, std::memory_order_release);
+    changed();
     return finish(inserted, context);
 }
 
@@ -349,7 +255,7 @@ int AddressVector::insert_named(const char* node, const char* service, fi_addr_t
     const int error = insert_one(address, place, context, 0);
     if (int* const errors = errors_at(flags, context); errors != nullptr)
         *errors = error;
-    generation_.fetch_add(1, std::memory_order_release);
+    changed();
     return finish(error == 0, context);
 }
 
@@ -369,24 +275,11 @@ int AddressVector::insert_one(const EndpointAddress& address, fi_addr_t* result,
 {
     fi_addr_t index = FI_ADDR_NOTAVAIL;
     int error = FI_EINVAL;
-    std::lock_guard guard(lock_);
-    if (!address.sound()) {
+    if (address.sound())
+        error = Peers::insert(address, index);
+    else
         TOFU_INFO(FI_LOG_AV, "address %zu of fi_av_insert is no address of this version (%u)\n", number,
                   wire_version);
-    } else if (Peer* peer = take(index)) {
-        peer->nonce = address.nonce;
-        peer->index = address.index;
-        peer->further = address.further;
-        peer->counts_events = address.flags & address_counts_events;
-        peer->generation = ++uses_;
-        // release: find() sees the other members with it
-        std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
-        if (index_ != nullptr)
-            note(index);
-        error = 0;
-    } else {
-        error = FI_ENOMEM;
-    }
     if (result != nullptr)
         *result = error == 0 ? index : FI_ADDR_NOTAVAIL;
     if (error != 0 && asynchronous_) {
@@ -404,26 +297,9 @@ int AddressVector::remove(const fi_addr_t* places, std::size_t count, std::uint6
 {
     if (flags != 0)
         return -FI_EBADFLAGS;
-    std::lock_guard guard(lock_);
-    for (std::size_t i = 0; i < count; i++)
-        if (find(places[i]) == nullptr)
-            return -FI_EINVAL;
-    for (std::size_t i = 0; i < count; i++) {
-        const std::size_t number = places[i] & place_mask_;
-        Peer* peer = place(number);
-        if (peer->home == 0)
-            continue; // named twice
-        if (duplicates_)
-            index_.reset(); // another place may have to answer for this peer: made anew when asked
-        if (index_ != nullptr)
-            if (std::uint32_t& slot = index_->find(*this, peer->home, peer->nonce, peer->index); slot != Index::free)
-                slot = Index::gone;
-        peer->generation = ++uses_; // who has sent there looks again
-        std::atomic_ref(peer->home).store(0, std::memory_order_release);
-        free_places_++;
-        first_free_ = std::min(first_free_, number);
-    }
-    generation_.fetch_add(1, std::memory_order_release);
+    if (int ret = Peers::remove(places, count); ret != 0)
+        return ret;
+    changed();
     return 0;
 }
 
@@ -451,42 +327,6 @@ int AddressVector::copy(fi_addr_t number, void* address, std::size_t* length) co
         std::memcpy(address, from, std::min(*length, size));
     *length = size;
     return 0;
-}
-
-/// Into the index; without memory there is none until somebody asks again.
-void AddressVector::note(std::size_t number) noexcept
-{
-    switch (index_->add(*this, number)) {
-    case Index::Added::yes: break;
-    case Index::Added::twice: duplicates_ = true; break;
-    case Index::Added::no_memory: index_.reset(); break;
-    }
-}
-
-void AddressVector::make_index() noexcept
-{
-    index_.reset(new (std::nothrow) Index);
-    duplicates_ = false;
-    for (std::size_t i = 0; index_ != nullptr && i < size(); i++)
-        if (find(i) != nullptr)
-            note(i);
-    if (index_ != nullptr && index_->size == 0 && !index_->grow(*this))
-        index_.reset();
-}
-
-fi_addr_t AddressVector::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
-{
-    std::lock_guard guard(lock_);
-    if (index_ == nullptr)
-        make_index();
-    if (index_ == nullptr) { // no memory: one after the other
-        for (std::size_t i = 0; i < size(); i++)
-            if (find(i) != nullptr && Index::same(*place(i), home, nonce, index))
-                return i;
-        return FI_ADDR_NOTAVAIL;
-    }
-    const std::uint32_t slot = index_->find(*this, home, nonce, index);
-    return slot != Index::free ? slot - 1 : FI_ADDR_NOTAVAIL;
 }
 
 } // namespace tofu

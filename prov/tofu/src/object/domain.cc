@@ -3,9 +3,7 @@
 #include "object/domain.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
-#include <iterator>
 #include <mutex>
 #include <new>
 
@@ -21,16 +19,15 @@
 #include "info/info.h"
 #include "memory/region.h"
 #include "object/av.h"
-#include "object/eq.h"
-#include "object/fabric.h"
+#include "object/mr.h"
+#include "provider/fabric_base.h"
 #include "provider/limits.h"
 #include "provider/log.h"
 #include "provider/param.h"
 #include "provider/refusal.h"
 #include "queue/cntr.h"
 #include "queue/cq.h"
-#include "queue/progress.h"
-#include "queue/wait.h"
+#include "queue/eq.h"
 #include "queue/wait_set.h"
 
 namespace tofu {
@@ -123,7 +120,7 @@ int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* c
     auto* made = new (std::nothrow) Domain;
     if (made == nullptr)
         return -FI_ENOMEM;
-    const int error = made->set_up(Fabric::of(fabric), *info, context);
+    const int error = made->set_up(FabricBase::of(fabric), *info, context);
     if (error != 0) {
         delete made;
         return error;
@@ -133,13 +130,7 @@ int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* c
     return 0;
 }
 
-OpenList<Domain>& Domain::all() noexcept
-{
-    static constinit OpenList<Domain> list;
-    return list;
-}
-
-int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
+int Domain::set_up(FabricBase& fabric, const fi_info& info, void* context) noexcept
 {
     int error = check_params();
     if (error != 0)
@@ -148,13 +139,12 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
     if (backend_ == nullptr)
         return error;
     const int mr_mode = info.domain_attr->mr_mode;
-    const bool auto_progress = info.domain_attr->data_progress == FI_PROGRESS_AUTO ||
-                               info.domain_attr->control_progress == FI_PROGRESS_AUTO;
-    thread_is_due_.store(auto_progress, std::memory_order_relaxed); // here and below: the mutex orders all else
+    const bool wants_thread = info.domain_attr->data_progress == FI_PROGRESS_AUTO ||
+                              info.domain_attr->control_progress == FI_PROGRESS_AUTO;
     // FI_THREAD_DOMAIN promises that the application serialises all that shares a domain; every other model lets
     // threads meet at the home VCQ, at a queue or at an endpoint.
-    model_.serialised = info.domain_attr->threading == FI_THREAD_DOMAIN && !auto_progress;
-    locks_are_on_ = !model_.serialised;
+    model_.serialised = info.domain_attr->threading == FI_THREAD_DOMAIN && !wants_thread;
+    auto_progress_.choose(model_.serialised, wants_thread);
     const Domain* nobody = nullptr;
     // acquire: partner ~Domain()
     safe_vcqs_ = !model_.serialised ||
@@ -163,8 +153,8 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
     model_.provider_keys = (mr_mode & (FI_MR_PROV_KEY | limits::mr_basic)) != 0;
     model_.textual_addresses = info.addr_format == FI_ADDR_STR;
     model_.api_version = info.fabric_attr->api_version;
-    adopt(home_lock_);
-    adopt(shared_lock_);
+    auto_progress_.adopt(home_lock_);
+    auto_progress_.adopt(shared_lock_);
     if (getrandom(&nonce_, sizeof(nonce_), 0) != sizeof(nonce_) || nonce_ == 0)
         nonce_ = reinterpret_cast<std::uintptr_t>(this) | 1;
 
@@ -177,11 +167,13 @@ int Domain::set_up(Fabric& fabric, const fi_info& info, void* context) noexcept
                   fi_strerror(-error));
         return error;
     }
-    regions_.reset(new (std::nothrow) RegionTable(*this));
-    everything_.reset(new (std::nothrow) ProgressSet(*this));
-    if (regions_ == nullptr || everything_ == nullptr)
+    own_regions_.reset(new (std::nothrow) RegionTable(*this));
+    if (own_regions_ == nullptr)
         return -FI_ENOMEM;
-    error = regions_->open();
+    regions_ = own_regions_.get();
+    error = auto_progress_.open(*this);
+    if (error == 0)
+        error = regions_->open();
     if (error != 0)
         return error;
 
@@ -210,12 +202,12 @@ int Domain::bind(EventQueue& events, std::uint64_t flags) noexcept
 
 int Domain::close() noexcept
 {
-    if (users_.load(std::memory_order_relaxed) != 0)
+    if (in_use())
         return -FI_EBUSY;
     all().remove(*this);
     if (events_ != nullptr)
         events_->release();
-    thread_.stop();
+    auto_progress_.close();
     regions_->close();
     home_.close();
     fabric_->release();
@@ -236,60 +228,6 @@ bool Domain::progress_home(bool patient) noexcept
     return some;
 }
 
-// --- the thread
-
-int Domain::need_thread(Bell* bell) noexcept
-{
-    std::lock_guard guard(thread_mutex_);
-    if (thread_users_ == 0) {
-        // From here on the thread meets the application's calls.
-        if (!locks_are_on_) {
-            locks_are_on_ = true;
-            locks_.enable();
-        }
-        if (int error = thread_.start(*everything_, backend_->functions()); error != 0)
-            return error;
-    }
-    const int error = bell != nullptr ? thread_.attend(*bell) : 0;
-    if (error == 0)
-        thread_users_++;
-    else if (thread_users_ == 0)
-        thread_.stop();
-    return error;
-}
-
-int Domain::go_on_alone() noexcept
-{
-    if (!thread_is_due_.exchange(false, std::memory_order_relaxed))
-        return 0;
-    const int error = need_thread(nullptr);
-    if (error != 0)
-        thread_is_due_.store(true, std::memory_order_relaxed);
-    return error;
-}
-
-void Domain::dismiss_thread(Bell* bell) noexcept
-{
-    std::lock_guard guard(thread_mutex_);
-    if (bell != nullptr)
-        thread_.leave(*bell);
-    if (--thread_users_ == 0)
-        thread_.stop();
-}
-
-void Domain::adopt(Lock& lock) noexcept
-{
-    std::lock_guard guard(thread_mutex_);
-    lock.set_enabled(locks_are_on_);
-    locks_.add(lock);
-}
-
-void Domain::drop(Lock& lock) noexcept
-{
-    std::lock_guard guard(thread_mutex_);
-    locks_.remove(lock);
-}
-
 /// Under the home lock. Notices are of RMA events alone: messages leave none (docs/wire-protocol.md, "Receive queues").
 void Domain::on_remote(void* self, const vcq::RemoteNotice& notice) noexcept
 {
@@ -303,64 +241,6 @@ std::size_t Domain::homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
     std::lock_guard guard(home_lock_);
     handles[0] = home_.handle();
     return 1 + regions_->annexes().handles(handles + 1, most - 1);
-}
-
-int Domain::take_numbers(unsigned count, unsigned& first) noexcept
-{
-    std::lock_guard guard(home_lock_);
-    // Numbers are used again only when all have been used: an old address should not reach a new endpoint.
-    if (next_index_ + count <= max_endpoints) {
-        first = next_index_;
-        next_index_ += count;
-    } else {
-        unsigned row = 0; // free numbers in a row before `i`
-        unsigned i = 0;
-        for (; i < max_endpoints && row < count; i++)
-            row = taken_[i] ? 0 : row + 1;
-        if (row < count) {
-            TOFU_WARN(FI_LOG_EP_CTRL, "domain: all its %u numbers for endpoints and receive contexts are in use: close "
-                                      "some, or open another domain\n", unsigned{max_endpoints});
-            return -FI_ENOSPC;
-        }
-        first = i - count;
-        next_index_ = std::max(next_index_, i);
-    }
-    for (unsigned i = first; i < first + count; i++)
-        taken_.set(i);
-    return 0;
-}
-
-void Domain::give_back_numbers(unsigned first, unsigned count) noexcept
-{
-    std::lock_guard guard(home_lock_);
-    for (unsigned i = first; i < first + count; i++)
-        taken_.reset(i);
-}
-
-void Domain::add_endpoint(Endpoint& ep, unsigned index) noexcept
-{
-    std::lock_guard guard(home_lock_);
-    endpoints_[index] = &ep;
-}
-
-void Domain::remove_endpoint(unsigned index) noexcept
-{
-    std::lock_guard guard(home_lock_);
-    endpoints_[index] = nullptr;
-    counting_[index / 64] &= ~(std::uint64_t{1} << index % 64);
-}
-
-void Domain::count_events(unsigned index) noexcept
-{
-    std::lock_guard guard(home_lock_);
-    counting_[index / 64] |= std::uint64_t{1} << index % 64;
-}
-
-void Domain::rma_event(bool read) noexcept
-{
-    for (unsigned word = 0; word < std::size(counting_); word++)
-        for (std::uint64_t bits = counting_[word]; bits != 0; bits &= bits - 1)
-            endpoints_[word * 64 + static_cast<unsigned>(std::countr_zero(bits))]->rma_event(read);
 }
 
 } // namespace tofu

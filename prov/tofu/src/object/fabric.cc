@@ -11,9 +11,9 @@
 
 #include "info/info.h"
 #include "object/domain.h"
-#include "object/eq.h"
-#include "provider/log.h"
+#include "provider/fabric_base.h"
 #include "provider/refusal.h"
+#include "queue/eq.h"
 #include "queue/wait_set.h"
 
 namespace tofu {
@@ -21,14 +21,13 @@ namespace {
 
 int close_fabric(struct fid* fid) noexcept
 {
-    auto* fabric = &Fabric::of(reinterpret_cast<fid_fabric*>(fid));
+    auto* fabric = &FabricBase::of(reinterpret_cast<fid_fabric*>(fid));
     if (fabric->in_use())
         return -FI_EBUSY;
-    Fabric::all().remove(*fabric);
+    FabricBase::all().remove(*fabric);
     delete fabric;
     return 0;
 }
-
 
 fi_ops fid_ops = {
     .size = sizeof(fi_ops),
@@ -52,17 +51,11 @@ fi_ops_fabric fabric_ops = {
 
 } // namespace
 
-OpenList<Fabric>& Fabric::all() noexcept
-{
-    static constinit OpenList<Fabric> list;
-    return list;
-}
-
-int Fabric::open(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexcept
+int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexcept
 {
     if (attr->name != nullptr && std::strcmp(attr->name, fabric_name) != 0)
         return -FI_EINVAL;
-    auto* made = new (std::nothrow) Fabric;
+    auto* made = new (std::nothrow) FabricBase;
     if (made == nullptr)
         return -FI_ENOMEM;
     made->fid.fclass = FI_CLASS_FABRIC;
@@ -70,7 +63,7 @@ int Fabric::open(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexc
     made->fid.ops = &fid_ops;
     made->ops = &fabric_ops;
     made->api_version = attr->api_version;
-    all().add(*made);
+    FabricBase::all().add(*made);
     *fabric = made;
     return 0;
 }

@@ -17,7 +17,7 @@ fi_provider provider = {
     .context = {},
     .name = "tofu",
     .getinfo = get_info,
-    .fabric = Fabric::open,
+    .fabric = open_fabric,
     .cleanup = proto::Area::drop_spare, // no more: the backend stays, objects are the application's to close
 };
 

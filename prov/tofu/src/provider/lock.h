@@ -13,7 +13,7 @@ namespace tofu {
 /// only reason to wait long, hence the yield. Lock order: progress set -> home -> endpoint -> completion queue.
 class Lock {
   public:
-    /// Off where the application's calls come one at a time and no thread of ours meets them (Domain::adopt).
+    /// Off where the application's calls come one at a time and no thread of ours meets them (AutoProgress::adopt).
     void set_enabled(bool on) noexcept { enabled_ = on; }
 
     [[nodiscard]] bool enabled() const noexcept { return enabled_; }

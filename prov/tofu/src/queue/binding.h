@@ -33,6 +33,13 @@ struct Counters {
     Counter* write = nullptr;
     Counter* remote_read = nullptr;
     Counter* remote_write = nullptr;
+
+    /// A peer read from (or wrote to) memory of the domain: counts for FI_RMA_EVENT.
+    void count_remote(bool read) const noexcept
+    {
+        if (Counter* const counter = read ? remote_read : remote_write; counter != nullptr)
+            counter->count();
+    }
 };
 
 } // namespace tofu

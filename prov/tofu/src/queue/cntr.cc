@@ -6,9 +6,9 @@
 
 #include <rdma/fi_errno.h>
 
-#include "object/domain.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
+#include "queue/domain_base.h"
 #include "queue/wait.h"
 
 namespace tofu {
@@ -91,7 +91,7 @@ fi_ops_cntr cntr_ops = {
 
 } // namespace
 
-Counter::Counter(Domain& domain) noexcept : domain_(domain), progress_(domain) {}
+Counter::Counter(DomainBase& domain) noexcept : domain_(domain), progress_(domain) {}
 
 int Counter::open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) noexcept
 {
@@ -101,7 +101,7 @@ int Counter::open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void*
         return -FI_ENOSYS;
     if (wish.flags != 0)
         return -FI_EINVAL;
-    Domain& owner = Domain::of(domain);
+    DomainBase& owner = DomainBase::of(domain);
     auto* made = new (std::nothrow) Counter(owner);
     if (made == nullptr)
         return -FI_ENOMEM;
@@ -121,7 +121,7 @@ int Counter::open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void*
 
 int Counter::close() noexcept
 {
-    if (users_.load(std::memory_order_relaxed) != 0)
+    if (in_use())
         return -FI_EBUSY;
     domain_.release();
     delete this;

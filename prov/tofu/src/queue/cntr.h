@@ -8,19 +8,20 @@
 
 #include <rdma/fi_eq.h>
 
+#include "provider/counted.h"
 #include "queue/progress.h"
 #include "queue/wait.h"
 
 namespace tofu {
 
-class Domain;
+class DomainBase;
 
-class Counter final : public fid_cntr {
+class Counter final : public fid_cntr, public Counted {
   public:
     /// fi_cntr_open(3); holds the domain. 0, -FI_EINVAL, -FI_ENOSYS (events or a wait object that are not offered),
     /// -FI_ENOMEM, or an error of the wait object.
     static int open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) noexcept;
-    [[nodiscard]] const Domain& domain() const noexcept { return domain_; }
+    [[nodiscard]] const DomainBase& domain() const noexcept { return domain_; }
     static Counter& of(fid_cntr* c) noexcept { return *static_cast<Counter*>(c); }
 
     /// Any thread. Release: who reads the count sees what the operation wrote (partner: read()).
@@ -36,8 +37,6 @@ class Counter final : public fid_cntr {
     }
 
     [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
-    void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
-    void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
 
     // --- the calls of fi_cntr's operation table
     std::uint64_t read() noexcept;
@@ -53,10 +52,10 @@ class Counter final : public fid_cntr {
     int close() noexcept;
 
   private:
-    explicit Counter(Domain& domain) noexcept;
+    explicit Counter(DomainBase& domain) noexcept;
     static bool ready(void* self) noexcept;
 
-    Domain& domain_;
+    DomainBase& domain_;
     ProgressSet progress_;
     std::atomic<std::uint64_t> value_{0};
     std::atomic<std::uint64_t> errors_{0};
@@ -64,7 +63,6 @@ class Counter final : public fid_cntr {
     std::atomic<std::uint64_t> seen_errors_{0};
     std::atomic<std::uint64_t> polled_value_{0};
     std::atomic<std::uint64_t> polled_errors_{0};
-    std::atomic<int> users_{0};
     WaitObject wait_; ///< last: leaves its wait set and the thread before the rest goes
 };
 

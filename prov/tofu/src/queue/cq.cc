@@ -12,10 +12,10 @@
 
 #include <rdma/fi_errno.h>
 
-#include "object/domain.h"
 #include "provider/error.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
+#include "queue/domain_base.h"
 #include "queue/wait.h"
 
 namespace tofu {
@@ -118,7 +118,7 @@ fi_ops_cq cq_ops = {
 
 } // namespace
 
-CompletionQueue::CompletionQueue(Domain& domain, const fi_cq_attr& attr) noexcept
+CompletionQueue::CompletionQueue(DomainBase& domain, const fi_cq_attr& attr) noexcept
     : domain_(domain), take_(take<fi_cq_entry>), entry_size_(sizeof(fi_cq_entry)),
       threshold_(attr.wait_cond == FI_CQ_COND_THRESHOLD), progress_(domain)
 {
@@ -129,12 +129,12 @@ CompletionQueue::CompletionQueue(Domain& domain, const fi_cq_attr& attr) noexcep
     case FI_CQ_FORMAT_DATA: take_ = take<fi_cq_data_entry>; entry_size_ = sizeof(fi_cq_data_entry); break;
     case FI_CQ_FORMAT_TAGGED: take_ = take<fi_cq_tagged_entry>; entry_size_ = sizeof(fi_cq_tagged_entry); break;
     }
-    domain_.adopt(lock_);
+    domain_.auto_progress().adopt(lock_);
 }
 
 CompletionQueue::~CompletionQueue()
 {
-    domain_.drop(lock_);
+    domain_.auto_progress().drop(lock_);
 }
 
 int CompletionQueue::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context) noexcept
@@ -147,7 +147,7 @@ int CompletionQueue::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, voi
     const bool bad_condition = wish.wait_cond < FI_CQ_COND_NONE || wish.wait_cond > FI_CQ_COND_THRESHOLD;
     if ((wish.flags & ~FI_AFFINITY) != 0 || (bad_condition && wish.wait_obj != FI_WAIT_NONE))
         return -FI_EINVAL;
-    Domain& owner = Domain::of(domain);
+    DomainBase& owner = DomainBase::of(domain);
     auto* made = new (std::nothrow) CompletionQueue(owner, wish);
     if (made == nullptr)
         return -FI_ENOMEM;
@@ -176,7 +176,7 @@ int CompletionQueue::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, voi
 
 int CompletionQueue::close() noexcept
 {
-    if (users_.load(std::memory_order_relaxed) != 0)
+    if (in_use())
         return -FI_EBUSY;
     domain_.release();
     delete this;

@@ -11,13 +11,14 @@
 #include <rdma/fi_eq.h>
 #include <sys/types.h>
 
+#include "provider/counted.h"
 #include "provider/lock.h"
 #include "queue/progress.h"
 #include "queue/wait.h"
 
 namespace tofu {
 
-class Domain;
+class DomainBase;
 
 /// A successful completion in the widest format; the queue stores what its format needs.
 struct Completion {
@@ -30,12 +31,12 @@ struct Completion {
     fi_addr_t source = FI_ADDR_NOTAVAIL;
 };
 
-class CompletionQueue final : public fid_cq {
+class CompletionQueue final : public fid_cq, public Counted {
   public:
     /// fi_cq_open(3); holds the domain. 0, -FI_EINVAL, -FI_ENOSYS (a format or a wait object that is not offered),
     /// -FI_ENOMEM, or an error of the wait object.
     static int open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context) noexcept;
-    [[nodiscard]] const Domain& domain() const noexcept { return domain_; }
+    [[nodiscard]] const DomainBase& domain() const noexcept { return domain_; }
     static CompletionQueue& of(fid_cq* c) noexcept { return *static_cast<CompletionQueue*>(c); }
 
     /// Never fails: beyond its size the queue grows (slow path). Where there is no memory for that, an error entry
@@ -60,9 +61,6 @@ class CompletionQueue final : public fid_cq {
     }
     /// The reader whose call makes progress has received nothing yet.
     [[nodiscard]] bool reader_waits() const noexcept { return empty() && reader_.taken == 0; }
-    void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
-    void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
-
     // --- the calls of fi_cq's operation table
     ssize_t read(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
     ssize_t read_error(fi_cq_err_entry* entry, std::uint64_t flags) noexcept;
@@ -85,7 +83,7 @@ class CompletionQueue final : public fid_cq {
     using Take = ssize_t (*)(CompletionQueue& cq, void* buffer, std::size_t count,
                              fi_addr_t* sources) noexcept;
 
-    CompletionQueue(Domain& domain, const fi_cq_attr& attr) noexcept;
+    CompletionQueue(DomainBase& domain, const fi_cq_attr& attr) noexcept;
     ~CompletionQueue();
     static bool ready(void* self) noexcept;
     /// Where entries go while a reader that needs no lock makes progress: straight into its buffer instead of through
@@ -150,7 +148,7 @@ class CompletionQueue final : public fid_cq {
     [[nodiscard]] static ssize_t take(CompletionQueue& cq, void* buffer, std::size_t count,
                                       fi_addr_t* sources) noexcept;
 
-    Domain& domain_;
+    DomainBase& domain_;
     Take take_;              ///< by format
     std::size_t entry_size_; ///< by format
     bool threshold_;         ///< FI_CQ_COND_THRESHOLD
@@ -164,7 +162,6 @@ class CompletionQueue final : public fid_cq {
     mutable std::uint64_t tail_ = 0;
     ProgressSet progress_;
     std::atomic<unsigned> signals_{0};
-    std::atomic<int> users_{0};
     WaitObject wait_; ///< last: leaves its wait set and the thread before the rest goes
 };
 

@@ -5,29 +5,28 @@
 #include <algorithm>
 #include <mutex>
 
-#include "endpoint/endpoint.h"
-#include "object/domain.h"
+#include "queue/domain_base.h"
 
 namespace tofu {
 
-ProgressSet::ProgressSet(Domain& domain) noexcept : domain_(domain)
+ProgressSet::ProgressSet(DomainBase& domain) noexcept : domain_(domain)
 {
-    domain_.adopt(lock_);
+    domain_.auto_progress().adopt(lock_);
 }
 
 ProgressSet::~ProgressSet()
 {
-    domain_.drop(lock_);
+    domain_.auto_progress().drop(lock_);
 }
 
-int ProgressSet::add(Endpoint& endpoint) noexcept
+int ProgressSet::add(Progressed& endpoint) noexcept
 {
     std::lock_guard guard(lock_);
     const bool there = std::find(endpoints_.begin(), endpoints_.end(), &endpoint) != endpoints_.end();
     return there || endpoints_.push(&endpoint) ? 0 : -FI_ENOMEM;
 }
 
-void ProgressSet::remove(Endpoint& endpoint) noexcept
+void ProgressSet::remove(Progressed& endpoint) noexcept
 {
     std::lock_guard guard(lock_);
     endpoints_.erase(&endpoint);
@@ -49,7 +48,7 @@ bool ProgressSet::run(bool patient) noexcept
 bool ProgressSet::look_everywhere(bool patient) noexcept
 {
     bool some = domain_.progress_home(patient);
-    for (Endpoint* endpoint : endpoints_)
+    for (Progressed* endpoint : endpoints_)
         some |= endpoint->progress(patient);
     return some;
 }
@@ -58,9 +57,9 @@ std::size_t ProgressSet::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexce
 {
     std::size_t count = domain_.homes(handles, most);
     std::lock_guard guard(lock_);
-    for (Endpoint* endpoint : endpoints_)
-        if (count < most && endpoint->vcq().is_open())
-            handles[count++] = endpoint->vcq().handle();
+    for (Progressed* endpoint : endpoints_)
+        if (count < most && endpoint->polled().is_open())
+            handles[count++] = endpoint->polled().handle();
     return count;
 }
 

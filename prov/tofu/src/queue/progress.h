@@ -11,24 +11,36 @@
 
 #include "provider/array.h"
 #include "provider/lock.h"
+#include "vcq/vcq.h"
 
 namespace tofu {
 
 class CompletionQueue;
-class Domain;
-class Endpoint;
+class DomainBase;
+
+/// Whoever has a VCQ to poll for a set: an endpoint.
+class Progressed {
+  public:
+    /// One bounded round of the VCQ and of what waits for it. Returns at once where another thread is at it and `patient`
+    /// is not asked for. True where the VCQ had something.
+    virtual bool progress(bool patient) noexcept = 0;
+    [[nodiscard]] virtual const vcq::Vcq& polled() const noexcept = 0;
+
+  protected:
+    ~Progressed() = default;
+};
 
 /// The endpoints that complete into one queue or counter. Endpoints add themselves when they are bound
 /// and remove themselves when they are closed.
 class ProgressSet {
   public:
-    explicit ProgressSet(Domain& domain) noexcept;
+    explicit ProgressSet(DomainBase& domain) noexcept;
     ProgressSet(const ProgressSet&) = delete;
     ProgressSet& operator=(const ProgressSet&) = delete;
     ~ProgressSet();
     /// 0 or -FI_ENOMEM.
-    [[nodiscard]] int add(Endpoint& endpoint) noexcept;
-    void remove(Endpoint& endpoint) noexcept;
+    [[nodiscard]] int add(Progressed& endpoint) noexcept;
+    void remove(Progressed& endpoint) noexcept;
 
     /// One bounded round: home VCQ, then each endpoint once. Any thread; skips what another thread is
     /// polling already, or waits for its turn where `patient` (before a sleep: wait.h). True where a VCQ had
@@ -60,12 +72,12 @@ class ProgressSet {
     static constexpr unsigned yield_every = 256;
     static constexpr unsigned full_round = 16;
 
-    Domain& domain_;
+    DomainBase& domain_;
     Lock lock_;
     std::atomic<unsigned> in_vain_{0};
     unsigned looks_ = 0;   ///< under lock_
     std::size_t next_ = 0; ///< the endpoint that a look begins with
-    Array<Endpoint*> endpoints_;
+    Array<Progressed*> endpoints_;
 };
 
 } // namespace tofu

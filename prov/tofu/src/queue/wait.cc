@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "object/domain.h"
+#include "queue/domain_base.h"
 #include "provider/log.h"
 #include "queue/chime.h"
 #include "queue/progress.h"
@@ -177,7 +177,7 @@ WaitObject::~WaitObject()
     if (set_ != nullptr)
         set_->remove(*this);
     if (attended_)
-        owner_.domain->dismiss_thread(bell_);
+        owner_.domain->auto_progress().dismiss_thread(bell_);
 }
 
 int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexcept
@@ -208,7 +208,7 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
     }
     kind_ = kind;
     if (needs_thread && owner_.domain != nullptr) {
-        if (int error = owner_.domain->need_thread(bell_); error != 0)
+        if (int error = owner_.domain->auto_progress().need_thread(bell_); error != 0)
             return error;
         attended_ = true;
     }

@@ -16,7 +16,7 @@
 
 namespace tofu {
 
-class Domain;
+class DomainBase;
 class ProgressSet;
 class WaitSet;
 namespace vcq {
@@ -108,7 +108,7 @@ class WaitObject {
         void* object = nullptr;
         bool (*ready)(void* object) noexcept = nullptr;
         ProgressSet* progress = nullptr; ///< null: an event queue, which needs none
-        Domain* domain = nullptr;        ///< null likewise
+        DomainBase* domain = nullptr;        ///< null likewise
     };
     WaitObject() = default;
     WaitObject(const WaitObject&) = delete;

@@ -7,9 +7,9 @@
 
 #include <rdma/fi_errno.h>
 
-#include "object/domain.h"
-#include "object/eq.h"
-#include "object/fabric.h"
+#include "queue/domain_base.h"
+#include "queue/eq.h"
+#include "provider/fabric_base.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
 #include "queue/cntr.h"
@@ -103,7 +103,7 @@ int WaitSet::open(fid_fabric* fabric, fi_wait_attr* attr, fid_wait** set) noexce
         TOFU_INFO(FI_LOG_EQ, "wait set: wait object %d is not offered\n", wish.wait_obj);
         return -FI_ENOSYS;
     }
-    Fabric& owner = Fabric::of(fabric);
+    FabricBase& owner = FabricBase::of(fabric);
     auto* made = new (std::nothrow) WaitSet(owner, wish.wait_obj);
     if (made == nullptr)
         return -FI_ENOMEM;
@@ -203,7 +203,7 @@ int PollSet::open(fid_domain* domain, fi_poll_attr* attr, fid_poll** set) noexce
 {
     if (set == nullptr || (attr != nullptr && attr->flags != 0))
         return -FI_EINVAL;
-    Domain& owner = Domain::of(domain);
+    DomainBase& owner = DomainBase::of(domain);
     auto* made = new (std::nothrow) PollSet(owner);
     if (made == nullptr)
         return -FI_ENOMEM;

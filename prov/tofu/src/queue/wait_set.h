@@ -15,7 +15,7 @@
 namespace tofu {
 
 class Counter;
-class Fabric;
+class FabricBase;
 
 /// fi_wait_open. Queues and counters join when they are opened with FI_WAIT_SET, and leave when they are closed.
 class WaitSet final : public fid_wait {
@@ -40,9 +40,9 @@ class WaitSet final : public fid_wait {
     int close() noexcept;
 
   private:
-    WaitSet(Fabric& fabric, fi_wait_obj kind) noexcept : fabric_(fabric), kind_(kind) {}
+    WaitSet(FabricBase& fabric, fi_wait_obj kind) noexcept : fabric_(fabric), kind_(kind) {}
 
-    Fabric& fabric_;
+    FabricBase& fabric_;
     fi_wait_obj kind_;
     Bell bell_;
     std::mutex mutex_;
@@ -62,9 +62,9 @@ class PollSet final : public fid_poll {
     int close() noexcept;
 
   private:
-    explicit PollSet(Domain& domain) noexcept : domain_(domain) {}
+    explicit PollSet(DomainBase& domain) noexcept : domain_(domain) {}
 
-    Domain& domain_;
+    DomainBase& domain_;
     std::mutex mutex_;
     Array<struct fid*> members_;
 };

@@ -10,8 +10,8 @@
 #include <rdma/fi_errno.h>
 
 #include "address/address.h"
+#include "address/peers.h"
 #include "endpoint/endpoint.h"
-#include "object/av.h"
 #include "provider/error.h"
 #include "provider/log.h"
 

@@ -16,8 +16,8 @@
 
 #include <rdma/fi_errno.h>
 
+#include "address/peers.h"
 #include "memory/directory.h"
-#include "object/av.h"
 #include "provider/array.h"
 #include "provider/spare_node.h"
 #include "vcq/vcq.h"
@@ -129,7 +129,7 @@ class RemoteKeys {
 class ShortWay {
   public:
     /// Open where keys are the provider's.
-    void open(const AddressVector& av, const RemoteKeys& keys) noexcept
+    void open(const Peers& av, const RemoteKeys& keys) noexcept
     {
         av_ = &av;
         open_ = !keys.by_directory();
@@ -150,7 +150,7 @@ class ShortWay {
     }
 
   private:
-    const AddressVector* av_ = nullptr;
+    const Peers* av_ = nullptr;
     bool open_ = false;
 };
 

@@ -12,9 +12,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "object/domain.h"
 #include "provider/array.h"
 #include "provider/log.h"
+#include "queue/domain_base.h"
 
 namespace tofu::proto {
 
@@ -122,7 +122,7 @@ void Area::drop_spare() noexcept
     spare().empty();
 }
 
-int Area::open(Domain& domain, unsigned index, const Geometry& geometry) noexcept
+int Area::open(DomainBase& domain, unsigned index, const Geometry& geometry) noexcept
 {
     const Pages pages = spare().take(geometry.size());
     if (pages.base == nullptr)

@@ -10,7 +10,7 @@
 #include "ring/wire.h"
 
 namespace tofu {
-class Domain;
+class DomainBase;
 }
 
 namespace tofu::proto {
@@ -24,7 +24,7 @@ class Area {
 
     /// Maps the area and registers it under the reserved STag of endpoint `index`. Takes the home lock. 0 or
     /// -FI_E*.
-    [[nodiscard]] int open(Domain& domain, unsigned index, const Geometry& geometry) noexcept;
+    [[nodiscard]] int open(DomainBase& domain, unsigned index, const Geometry& geometry) noexcept;
     void close() noexcept;
     /// Gives back what closed areas have left to later ones. Any thread.
     static void drop_spare() noexcept;
@@ -65,7 +65,7 @@ class Area {
         return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_ + offset));
     }
 
-    Domain* domain_ = nullptr;
+    DomainBase* domain_ = nullptr;
     int fd_ = -1;
     std::byte* base_ = nullptr;
     std::uint64_t stadd_ = 0;

@@ -9,10 +9,10 @@
 
 #include <sys/uio.h>
 
+#include "address/peers.h"
 #include "match/entry.h"
 #include "memory/bounce.h"
 #include "memory/local_memory.h"
-#include "object/av.h"
 #include "ring/wire.h"
 #include "transfer/request.h"
 

@@ -9,9 +9,9 @@
 
 #include "endpoint/endpoint.h"
 #include "memory/region.h"
-#include "object/domain.h"
 #include "provider/error.h"
 #include "provider/log.h"
+#include "queue/domain_base.h"
 
 namespace tofu::proto {
 

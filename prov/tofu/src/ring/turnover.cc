@@ -35,8 +35,8 @@
 #include <rdma/fi_errno.h>
 
 #include "endpoint/endpoint.h"
-#include "object/domain.h"
 #include "provider/error.h"
+#include "queue/domain_base.h"
 
 namespace tofu::proto {
 

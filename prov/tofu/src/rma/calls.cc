@@ -33,10 +33,10 @@ ssize_t under_lock(Endpoint& endpoint, Call&& call) noexcept
     {
         std::lock_guard guard(endpoint.lock());
         ret = call(endpoint.rma_engine());
-        needs_polls = endpoint.domain().thread_is_due() && endpoint.needs_polls();
+        needs_polls = endpoint.domain().auto_progress().thread_is_due() && endpoint.needs_polls();
     }
     if (needs_polls) [[unlikely]]
-        (void)endpoint.domain().go_on_alone(); // without a thread the application's calls do it
+        (void)endpoint.domain().auto_progress().go_on_alone(); // without a thread the application's calls do it
     return ret;
 }
 

@@ -10,10 +10,10 @@
 #include <rdma/fi_rma.h>
 #include <sys/uio.h>
 
+#include "address/peers.h"
 #include "memory/bounce.h"
 #include "memory/local_memory.h"
 #include "memory/pages.h"
-#include "object/av.h"
 #include "remote/keys.h"
 #include "transfer/crossing.h"
 #include "transfer/lines.h"

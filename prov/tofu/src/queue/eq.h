@@ -3,7 +3,6 @@
 // (av.cc); the application may write others. Called by the application through fabric, and by av.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -11,13 +10,14 @@
 #include <rdma/fi_eq.h>
 #include <sys/types.h>
 
+#include "provider/counted.h"
 #include "queue/wait.h"
 
 namespace tofu {
 
-class Fabric;
+class FabricBase;
 
-class EventQueue final : public fid_eq {
+class EventQueue final : public fid_eq, public Counted {
   public:
     /// fi_eq_open(3); holds the fabric. 0, -FI_EINVAL, -FI_ENOMEM, or an error of the wait object (-FI_ENOSYS: not
     /// offered).
@@ -28,10 +28,6 @@ class EventQueue final : public fid_eq {
     /// error FI_EOVERRUN.
     void post(std::uint32_t event, const fi_eq_entry& entry);
     void post_error(const fi_eq_err_entry& error);
-
-    // --- users count (objects bound to the queue): fi_close answers -FI_EBUSY while any is left
-    void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
-    void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
 
     // --- the calls of fi_eq's operation table
     ssize_t read(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags);
@@ -51,7 +47,7 @@ class EventQueue final : public fid_eq {
 
         [[nodiscard]] char* bytes() noexcept { return reinterpret_cast<char*>(this + 1); }
     };
-    EventQueue(Fabric& fabric, bool writable) noexcept : fabric_(fabric), writable_(writable) {}
+    EventQueue(FabricBase& fabric, bool writable) noexcept : fabric_(fabric), writable_(writable) {}
     ~EventQueue();
     static bool ready(void* self) noexcept;
     ssize_t take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags);
@@ -62,9 +58,8 @@ class EventQueue final : public fid_eq {
     void overrun() noexcept;
     void ring() noexcept;
 
-    Fabric& fabric_;
+    FabricBase& fabric_;
     bool writable_;
-    std::atomic<int> users_{0};
     std::mutex mutex_;
     std::condition_variable arrived_;
     Event* first_ = nullptr;

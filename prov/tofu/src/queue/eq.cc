@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See eq.h. fi_eq(3). All of it is slow path: its events are malloc'ed one by one.
-#include "object/eq.h"
+#include "queue/eq.h"
 
 #include <chrono>
 #include <cstdio>
@@ -10,7 +10,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "object/fabric.h"
+#include "provider/fabric_base.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
 
@@ -81,7 +81,7 @@ int EventQueue::open(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq, void* co
     const fi_eq_attr& wish = attr != nullptr ? *attr : defaults;
     if (eq == nullptr || (wish.flags & ~(FI_WRITE | FI_AFFINITY)) != 0)
         return -FI_EINVAL;
-    Fabric& owner = Fabric::of(fabric);
+    FabricBase& owner = FabricBase::of(fabric);
     auto* made = new (std::nothrow) EventQueue(owner, (wish.flags & FI_WRITE) != 0);
     if (made == nullptr)
         return -FI_ENOMEM;
@@ -101,7 +101,7 @@ int EventQueue::open(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq, void* co
 
 int EventQueue::close() noexcept
 {
-    if (users_.load(std::memory_order_relaxed) != 0)
+    if (in_use())
         return -FI_EBUSY;
     fabric_.release();
     delete this;

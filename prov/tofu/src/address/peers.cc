@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See peers.h.
+#include "address/peers.h"
+
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+namespace tofu {
+
+/// From an endpoint's identity back to its place. Made at the first question, kept up to date from then on. Open
+/// addressing over the places themselves: 4 to 8 bytes of it for a peer, since this is multiplied by the machine.
+struct Peers::Index {
+    static constexpr std::uint32_t free = 0; ///< else a place's number + 1, or
+    static constexpr std::uint32_t gone = ~std::uint32_t{0};
+
+    static std::size_t hash(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+    {
+        std::uint64_t h = (home ^ (nonce + index)) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+        return static_cast<std::size_t>(h * 0xd6e8feb86659fd93u >> 16);
+    }
+    static bool same(const Peer& peer, std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+    {
+        return peer.home == home && peer.nonce == nonce && peer.index == index;
+    }
+    /// The slot of a peer, or the free one where its search ends.
+    std::uint32_t& find(const Peers& peers, std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+    {
+        for (std::size_t at = hash(home, nonce, index);; at++) {
+            std::uint32_t& slot = slots[at & (size - 1)];
+            if (slot == free || (slot != gone && same(*peers.place(slot - 1), home, nonce, index)))
+                return slot;
+        }
+    }
+    enum class Added { yes, twice, no_memory };
+    /// Twice: the peer has a place already.
+    [[nodiscard]] Added add(const Peers& peers, std::size_t number) noexcept
+    {
+        if ((used + 1) * 4 > size * 3 && !grow(peers))
+            return Added::no_memory;
+        const Peer& peer = *peers.place(number);
+        std::uint32_t& slot = find(peers, peer.home, peer.nonce, peer.index);
+        if (slot != free)
+            return Added::twice;
+        slot = static_cast<std::uint32_t>(number + 1);
+        used++;
+        return Added::yes;
+    }
+    [[nodiscard]] bool grow(const Peers& peers) noexcept
+    {
+        static_assert(free == 0);
+        const std::size_t larger = std::max<std::size_t>(64, std::bit_ceil(peers.size() * 2));
+        std::unique_ptr<std::uint32_t[]> old(new (std::nothrow) std::uint32_t[larger]());
+        if (old == nullptr)
+            return false;
+        old.swap(slots);
+        const std::size_t before = std::exchange(size, larger);
+        used = 0;
+        for (std::size_t i = 0; i < before; i++)
+            if (old[i] != free && old[i] != gone)
+                (void)add(peers, old[i] - 1); // there is room
+        return true;
+    }
+
+    std::unique_ptr<std::uint32_t[]> slots;
+    std::size_t size = 0; ///< a power of two
+    std::size_t used = 0; ///< slots that are not free
+};
+
+Peers::Peers(const DomainBase& domain) noexcept : domain_(domain) {}
+
+Peers::~Peers()
+{
+    for (std::size_t i = 0; chunks_ != nullptr && i < max_chunks; i++)
+        delete[] chunks_[i].load(std::memory_order_relaxed);
+}
+
+bool Peers::open(int rx_bits) noexcept
+{
+    rx_bits_ = rx_bits;
+    place_mask_ = ~fi_addr_t{0} >> rx_bits;
+    chunks_.reset(new (std::nothrow) std::atomic<Peer*>[max_chunks]());
+    return chunks_ != nullptr;
+}
+
+/// A free place: the lowest one removed, else a new one. Null: full or no memory.
+Peer* Peers::take(fi_addr_t& number) noexcept
+{
+    if (free_places_ > 0)
+        for (std::size_t i = first_free_; i < size(); i++)
+            if (Peer* peer = place(i); peer->home == 0) {
+                free_places_--;
+                first_free_ = i + 1;
+                number = i;
+                return peer;
+            }
+    const std::size_t next = size();
+    if (next == chunk_size * max_chunks)
+        return nullptr;
+    if (next % chunk_size == 0 && place(next) == nullptr) {
+        Peer* chunk = new (std::nothrow) Peer[chunk_size]();
+        if (chunk == nullptr)
+            return nullptr;
+        chunks_[next / chunk_size].store(chunk, std::memory_order_release);
+    }
+    size_.store(next + 1, std::memory_order_release);
+    number = next;
+    return place(next);
+}
+
+int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
+{
+    std::lock_guard guard(lock_);
+    Peer* const peer = take(number);
+    if (peer == nullptr)
+        return FI_ENOMEM;
+    peer->nonce = address.nonce;
+    peer->index = address.index;
+    peer->further = address.further;
+    peer->counts_events = address.flags & address_counts_events;
+    peer->generation = ++uses_;
+    // release: find() sees the other members with it
+    std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
+    if (index_ != nullptr)
+        note(number);
+    return 0;
+}
+
+int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
+{
+    std::lock_guard guard(lock_);
+    for (std::size_t i = 0; i < count; i++)
+        if (find(places[i]) == nullptr)
+            return -FI_EINVAL;
+    for (std::size_t i = 0; i < count; i++) {
+        const std::size_t number = place_of(places[i]);
+        Peer* peer = place(number);
+        if (peer->home == 0)
+            continue; // named twice
+        if (duplicates_)
+            index_.reset(); // another place may have to answer for this peer: made anew when asked
+        if (index_ != nullptr)
+            if (std::uint32_t& slot = index_->find(*this, peer->home, peer->nonce, peer->index); slot != Index::free)
+                slot = Index::gone;
+        peer->generation = ++uses_; // who has sent there looks again
+        std::atomic_ref(peer->home).store(0, std::memory_order_release);
+        free_places_++;
+        first_free_ = std::min(first_free_, number);
+    }
+    return 0;
+}
+
+/// Into the index; without memory there is none until somebody asks again.
+void Peers::note(std::size_t number) noexcept
+{
+    switch (index_->add(*this, number)) {
+    case Index::Added::yes: break;
+    case Index::Added::twice: duplicates_ = true; break;
+    case Index::Added::no_memory: index_.reset(); break;
+    }
+}
+
+void Peers::make_index() noexcept
+{
+    index_.reset(new (std::nothrow) Index);
+    duplicates_ = false;
+    for (std::size_t i = 0; index_ != nullptr && i < size(); i++)
+        if (find(i) != nullptr)
+            note(i);
+    if (index_ != nullptr && index_->size == 0 && !index_->grow(*this))
+        index_.reset();
+}
+
+fi_addr_t Peers::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+{
+    std::lock_guard guard(lock_);
+    if (index_ == nullptr)
+        make_index();
+    if (index_ == nullptr) { // no memory: one after the other
+        for (std::size_t i = 0; i < size(); i++)
+            if (find(i) != nullptr && Index::same(*place(i), home, nonce, index))
+                return i;
+        return FI_ADDR_NOTAVAIL;
+    }
+    const std::uint32_t slot = index_->find(*this, home, nonce, index);
+    return slot != Index::free ? slot - 1 : FI_ADDR_NOTAVAIL;
+}
+
+} // namespace tofu

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Which endpoints of a domain count what peers do to its regions (FI_RMA_EVENT). Owned by the region table, under the
+// home lock; calls counters.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <iterator>
+
+#include "address/address.h"
+#include "queue/binding.h"
+
+namespace tofu {
+
+/// By endpoint number. What is told of an endpoint is valid until it is removed.
+class EventCounters {
+  public:
+    void add(unsigned number, const Counters& counters) noexcept { of_[number] = &counters; }
+    void remove(unsigned number) noexcept
+    {
+        of_[number] = nullptr;
+        everything_[number / 64] &= ~bit(number);
+    }
+    /// The endpoint counts the events of regions that are bound to no endpoint.
+    void count_everything(unsigned number) noexcept { everything_[number / 64] |= bit(number); }
+    [[nodiscard]] bool has(unsigned number, const Counters* counters) const noexcept { return of_[number] == counters; }
+
+    /// Of a region that is bound to none.
+    void count(bool read) const noexcept
+    {
+        for (unsigned word = 0; word < std::size(everything_); word++)
+            for (std::uint64_t bits = everything_[word]; bits != 0; bits &= bits - 1)
+                of_[word * 64 + static_cast<unsigned>(std::countr_zero(bits))]->count_remote(read);
+    }
+
+  private:
+    static constexpr std::uint64_t bit(unsigned number) noexcept { return std::uint64_t{1} << number % 64; }
+
+    const Counters* of_[max_endpoints] = {};
+    std::uint64_t everything_[(max_endpoints + 63) / 64] = {}; ///< those of count_everything(), a bit each
+};
+
+} // namespace tofu

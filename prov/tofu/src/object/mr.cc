@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_mr(3): the calls of the application on regions. Called through region_ops and each region's table; calls the
+// domain's RegionTable.
+#include "object/mr.h"
+
+#include <cstring>
+#include <new>
+
+#include <rdma/fi_errno.h>
+
+#include "endpoint/endpoint.h"
+#include "memory/region.h"
+#include "provider/refusal.h"
+#include "queue/cntr.h"
+#include "queue/domain_base.h"
+#include "queue/eq.h"
+
+namespace tofu {
+
+namespace {
+
+constexpr std::uint64_t remote_rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
+constexpr std::uint64_t all_rights =
+    remote_rights | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE;
+/// What kinds of operations there are is no right, but programs name kinds beside the rights (LCI: FI_RMA).
+constexpr std::uint64_t kinds = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+
+MemoryRegion& region_of(struct fid* f) noexcept
+{
+    return MemoryRegion::of(reinterpret_cast<fid_mr*>(f));
+}
+
+/// The raw key of a region is its key, and its base address (fi_mr_raw_attr).
+int raw_attr(const MemoryRegion& region, struct fi_mr_raw_attr* attr) noexcept
+{
+    if (attr == nullptr || attr->key_size == nullptr)
+        return -FI_EINVAL;
+    const std::size_t room = *attr->key_size;
+    *attr->key_size = sizeof(region.key);
+    if (room < sizeof(region.key))
+        return -FI_ETOOSMALL;
+    if (attr->raw_key == nullptr || attr->base_addr == nullptr)
+        return -FI_EINVAL;
+    std::memcpy(attr->raw_key, &region.key, sizeof(region.key));
+    *attr->base_addr = region.base();
+    return 0;
+}
+
+int bind_counter(MemoryRegion& region, Counter& counter, std::uint64_t flags) noexcept
+{
+    if ((flags & ~remote_rights) || flags == 0)
+        return -FI_EBADFLAGS;
+    if (&counter.domain() != &region.domain())
+        return -FI_EDOMAIN;
+    return region.domain().regions().bind(region, counter, flags);
+}
+
+int bind_endpoint(MemoryRegion& region, Endpoint& endpoint) noexcept
+{
+    if (&endpoint.domain() != &region.domain())
+        return -FI_EINVAL;
+    region.domain().regions().bind(region, endpoint.index(), endpoint.counters());
+    return 0;
+}
+
+extern "C" {
+
+int tofu_mr_close(struct fid* f) noexcept
+{
+    MemoryRegion& region = region_of(f);
+    DomainBase& domain = region.domain();
+    domain.regions().remove(region);
+    domain.release();
+    delete &region;
+    return 0;
+}
+
+int tofu_mr_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept
+{
+    if (object == nullptr)
+        return -FI_EINVAL;
+    switch (object->fclass) {
+    case FI_CLASS_CNTR: return bind_counter(region_of(f), Counter::of(reinterpret_cast<fid_cntr*>(object)), flags);
+    case FI_CLASS_EP: return bind_endpoint(region_of(f), Endpoint::of(reinterpret_cast<fid_ep*>(object)));
+    default: return -FI_EINVAL;
+    }
+}
+
+int tofu_mr_control(struct fid* f, int command, void* argument) noexcept
+{
+    switch (command) {
+    case FI_ENABLE:  // regions can be used from their registration on
+    case FI_REFRESH: // the pages behind a region follow the address space by themselves
+        return 0;
+    case FI_GET_RAW_MR:
+        return raw_attr(region_of(f), static_cast<struct fi_mr_raw_attr*>(argument));
+    default:
+        return -FI_ENOSYS;
+    }
+}
+
+fi_ops region_fid_ops = {sizeof(fi_ops), tofu_mr_close, tofu_mr_bind, tofu_mr_control,
+                         refuses<-FI_ENOSYS>, nullptr, nullptr};
+
+int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags,
+                    struct fid_mr** mr) noexcept
+{
+    if (f == nullptr || f->fclass != FI_CLASS_DOMAIN || attr == nullptr || mr == nullptr || attr->iov_count != 1 ||
+        attr->mr_iov == nullptr || attr->offset != 0)
+        return -FI_EINVAL;
+    const auto base = reinterpret_cast<std::uintptr_t>(attr->mr_iov->iov_base);
+    const std::size_t length = attr->mr_iov->iov_len;
+    // The whole address space (0, SIZE_MAX) is not one registration of a TNI, and a range that wraps is none.
+    if (length > SIZE_MAX / 2 || base + length < base || (attr->access & ~(all_rights | kinds)))
+        return -FI_EINVAL;
+    if (flags & ~FI_RMA_EVENT) // neither persistent memory nor that of devices is offered
+        return -FI_EBADFLAGS;
+    DomainBase& domain = DomainBase::of(reinterpret_cast<fid_domain*>(f));
+    auto* region = new (std::nothrow) MemoryRegion(domain);
+    if (region == nullptr)
+        return -FI_ENOMEM;
+    region->fid.fclass = FI_CLASS_MR;
+    region->fid.context = attr->context;
+    region->fid.ops = &region_fid_ops;
+    region->mem_desc = region;
+    if (int ret = domain.regions().add(*region, *attr); ret != 0) {
+        delete region;
+        return ret;
+    }
+    domain.hold();
+    *mr = region; // before the event can be read (fi_mr(3))
+    if (EventQueue* const events = domain.registration_events(); events != nullptr)
+        events->post(FI_MR_COMPLETE, {&region->fid, attr->context, 0});
+    return 0;
+}
+
+int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t access,
+                 uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr** mr,
+                 void* context) noexcept
+{
+    fi_mr_attr attr{};
+    attr.mr_iov = iov;
+    attr.iov_count = count;
+    attr.access = access;
+    attr.offset = offset;
+    attr.requested_key = requested_key;
+    attr.context = context;
+    return tofu_mr_regattr(f, &attr, flags, mr);
+}
+
+int tofu_mr_reg(struct fid* f, const void* buf, size_t len, uint64_t access, uint64_t offset,
+                uint64_t requested_key, uint64_t flags, struct fid_mr** mr, void* context) noexcept
+{
+    const iovec iov{const_cast<void*>(buf), len};
+    return tofu_mr_regv(f, &iov, 1, access, offset, requested_key, flags, mr, context);
+}
+}
+
+} // namespace
+
+fi_ops_mr region_ops = {sizeof(fi_ops_mr), tofu_mr_reg, tofu_mr_regv, tofu_mr_regattr};
+
+} // namespace tofu

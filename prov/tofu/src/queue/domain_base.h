@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A domain as the objects in it see it: the VCQ at which peers reach it, the model that the application chose, the
+// locks and the thread. Opened and closed by object/domain.h, which adds what only the application's calls need.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fi_domain.h>
+
+#include "address/numbers.h"
+#include "provider/counted.h"
+#include "provider/lock.h"
+#include "provider/open_list.h"
+#include "queue/auto_progress.h"
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+class EventQueue;
+class RegionTable;
+
+/// What the domain was opened with, reduced to what its objects ask again and again.
+struct DomainModel {
+    /// FI_THREAD_DOMAIN: the application's calls come one at a time. Its endpoints have one lock, shared_lock(), off as
+    /// all are until the domain has a thread of its own. False for FI_PROGRESS_AUTO, which may get one at any time.
+    bool serialised = false;
+    bool virtual_addresses = false; ///< FI_MR_VIRT_ADDR: remote addresses are the target's addresses
+    bool provider_keys = false;     ///< FI_MR_PROV_KEY
+    bool textual_addresses = false; ///< FI_ADDR_STR
+    std::uint32_t api_version = 0;
+};
+
+class DomainBase : public fid_domain, public Counted {
+  public:
+    static DomainBase& of(fid_domain* d) noexcept { return *static_cast<DomainBase*>(d); }
+    /// Those open in this process.
+    static OpenList<DomainBase>& all() noexcept;
+
+    [[nodiscard]] const DomainModel& model() const noexcept { return model_; }
+    [[nodiscard]] const vcq::Backend& backend() const noexcept { return *backend_; }
+    /// Whether VCQs to post from are thread-safe ones: calls under different locks may meet at their CQ (guide 2.5).
+    [[nodiscard]] bool safe_vcqs() const noexcept { return safe_vcqs_; }
+    /// Spreads VCQs over TNIs and CQs.
+    [[nodiscard]] unsigned next_spread() noexcept { return spread_.fetch_add(1, std::memory_order_relaxed); }
+
+    // --- the home VCQ, target of all remote access to the domain's regions and endpoints: every call under home_lock()
+    [[nodiscard]] Lock& home_lock() noexcept { return home_lock_; }
+    [[nodiscard]] vcq::Vcq& home() noexcept { return home_; }
+    [[nodiscard]] utofu_vcq_id_t home_id() const noexcept { return home_.id(); }
+    /// Random: with home_id() it tells the domain from all others, earlier ones at that VCQ too.
+    [[nodiscard]] std::uint64_t nonce() const noexcept { return nonce_; }
+    /// Polls all VCQs at which peers reach the domain. Takes the home lock, or returns at once where another thread holds
+    /// it and `patient` is not asked for. No endpoint lock may be held. True where there was something.
+    virtual bool progress_home(bool patient) noexcept = 0;
+    /// Handles of those VCQs, at most `most`; returns how many. Takes the home lock.
+    [[nodiscard]] virtual std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
+
+    /// `count` numbers in a row, for an endpoint or the receive contexts of a scalable one. 0 or -FI_ENOSPC. Takes the
+    /// home lock.
+    [[nodiscard]] int take_numbers(unsigned count, unsigned& first) noexcept;
+    void give_back_numbers(unsigned first, unsigned count) noexcept;
+    /// memory/region.h
+    [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
+
+    /// The one endpoint lock of all endpoints that share a context with others (endpoint/shared_context.h), or of all
+    /// endpoints where the domain is serialised.
+    [[nodiscard]] Lock& shared_lock() noexcept { return shared_lock_; }
+    /// Progress without calls of the application, and the locks that it makes necessary.
+    [[nodiscard]] AutoProgress& auto_progress() noexcept { return auto_progress_; }
+    /// Where registrations report (fi_domain_bind, FI_REG_MR); null: they are synchronous.
+    [[nodiscard]] EventQueue* registration_events() const noexcept { return reports_regions_ ? events_ : nullptr; }
+
+    DomainBase* next_open = nullptr; ///< the list's
+
+  protected:
+    ~DomainBase() = default;
+
+    DomainModel model_{};
+    EventQueue* events_ = nullptr;
+    bool reports_regions_ = false;
+    bool safe_vcqs_ = true;
+    const vcq::Backend* backend_ = nullptr;
+    std::uint64_t nonce_ = 0;
+    AutoProgress auto_progress_;
+    Lock home_lock_;
+    Lock shared_lock_;
+    vcq::Vcq home_;
+    RegionTable* regions_ = nullptr;
+
+  private:
+    EndpointNumbers numbers_;
+    std::atomic<unsigned> spread_{0};
+};
+
+} // namespace tofu
