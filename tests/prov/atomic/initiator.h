@@ -68,7 +68,7 @@ inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
     AtomicOp* op = who.runner->alloc();
     if (!op)
         return nullptr;
-    op->endpoint = static_cast<tofu::Endpoint*>(static_cast<void*>(&who.ends));
+    op->reports = static_cast<const tofu::Reports*>(static_cast<void*>(&who.ends));
     op->completion.context = context;
     op->home = 1;
     op->kernel = tofu::kernel_of(s.op, s.type);

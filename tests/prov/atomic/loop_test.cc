@@ -18,7 +18,7 @@ namespace tofu {
 void complete(Request& request) noexcept
 {
     auto* const ends = static_cast<std::map<void*, std::vector<int>>*>(
-        static_cast<void*>(request.endpoint));
+        static_cast<void*>(const_cast<tofu::Reports*>(request.reports)));
     (*ends)[request.completion.context].push_back(request.err);
 }
 int fi_error_of(int code) noexcept { return code == UTOFU_SUCCESS ? 0 : FI_EIO; }

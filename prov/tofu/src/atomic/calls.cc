@@ -8,23 +8,23 @@
 #include <rdma/fi_errno.h>
 
 #include "atomic/native.h"
-#include "endpoint/endpoint.h"
+#include "context/face.h"
 
 namespace tofu {
 namespace {
 
 ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
 {
-    Endpoint& ep = Endpoint::of(fid);
+    TxContext& tx = *EndpointFace::of(fid).tx;
     ssize_t ret = 0;
     bool needs_polls = false;
     {
-        std::lock_guard<Lock> guard(ep.lock());
-        ret = ep.atomic_engine().submit(call);
-        needs_polls = ep.domain().auto_progress().thread_is_due() && ep.needs_polls();
+        std::lock_guard<Lock> guard(tx.lock());
+        ret = AtomicEngine::of(tx).submit(call);
+        needs_polls = tx.wants_polls();
     }
     if (needs_polls) [[unlikely]]
-        (void)ep.domain().auto_progress().go_on_alone(); // without a thread the application's calls do it
+        tx.call_for_polls();
     return ret;
 }
 
@@ -43,9 +43,9 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
 /// Inlined into each entry, and handed on as a copy, so that what an entry knows of its call stays in registers.
 [[gnu::always_inline]] inline ssize_t plain(fid_ep* fid, const PlainCall& call) noexcept
 {
-    Endpoint& ep = Endpoint::of(fid);
-    std::unique_lock<Lock> guard(ep.lock());
-    AtomicEngine& engine = ep.atomic_engine();
+    TxContext& tx = *EndpointFace::of(fid).tx;
+    std::unique_lock<Lock> guard(tx.lock());
+    AtomicEngine& engine = AtomicEngine::of(tx);
     if (static_cast<unsigned>(call.op) < op_count && static_cast<unsigned>(call.type) < datatype_count &&
         call.count == 1 && !(call.flags & FI_FENCE)) [[likely]] {
         const Native how = natives[static_cast<unsigned>(call.family)][native_index(call.op, call.type)];
@@ -53,9 +53,9 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
             (call.family == Family::base || call.result) &&
             (call.family != Family::compare || call.compare)) [[likely]] {
             const ssize_t rc =
-                !engine.short_way().is_open() ? submit_by_directory(ep, how, call)
-                : call.silent && engine.short_inject() ? inject_native(ep, how, call)
-                                                       : submit_native(ep, how, call);
+                !engine.short_way().is_open() ? submit_by_directory(tx, how, call)
+                : call.silent && engine.short_inject() ? inject_native(tx, how, call)
+                                                       : submit_native(tx, how, call);
             if (rc != not_native) [[likely]]
                 return rc;
         }
@@ -71,7 +71,7 @@ ssize_t write(fid_ep* ep, const void* buf, size_t count, void*, fi_addr_t to, ui
               uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
 {
     return plain(ep, {Family::base, op, type, buf, nullptr, nullptr, count, to, addr, key, context,
-                      Endpoint::tx_flags_of(ep), false});
+                      EndpointFace::of(ep).tx_flags, false});
 }
 
 ssize_t inject(fid_ep* ep, const void* buf, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
@@ -86,7 +86,7 @@ ssize_t readwrite(fid_ep* ep, const void* buf, size_t count, void*, void* result
                   void* context) noexcept
 {
     return plain(ep, {Family::fetch, op, type, buf, nullptr, result, count, to, addr, key, context,
-                      Endpoint::tx_flags_of(ep), false});
+                      EndpointFace::of(ep).tx_flags, false});
 }
 
 ssize_t compwrite(fid_ep* ep, const void* buf, size_t count, void*, const void* compare, void*,
@@ -94,7 +94,7 @@ ssize_t compwrite(fid_ep* ep, const void* buf, size_t count, void*, const void* 
                   fi_op op, void* context) noexcept
 {
     return plain(ep, {Family::compare, op, type, buf, compare, result, count, to, addr, key,
-                      context, Endpoint::tx_flags_of(ep), false});
+                      context, EndpointFace::of(ep).tx_flags, false});
 }
 
 /// The remote side of the v calls: one piece, as long as the local list.
@@ -109,7 +109,7 @@ ssize_t writev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_addr_t to
 {
     const fi_rma_ioc remote = remote_of(iov, count, addr, key);
     return submit(ep, {Family::base, op, type, iov, count, nullptr, 0, nullptr, 0, &remote, 1, to,
-                       context, Endpoint::tx_flags_of(ep), false});
+                       context, EndpointFace::of(ep).tx_flags, false});
 }
 
 ssize_t readwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_ioc* result, void**,
@@ -118,7 +118,7 @@ ssize_t readwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_ioc* 
 {
     const fi_rma_ioc remote = remote_of(result, results, addr, key);
     return submit(ep, {Family::fetch, op, type, iov, count, nullptr, 0, result, results, &remote, 1,
-                       to, context, Endpoint::tx_flags_of(ep), false});
+                       to, context, EndpointFace::of(ep).tx_flags, false});
 }
 
 ssize_t compwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, const fi_ioc* compare,
@@ -127,7 +127,7 @@ ssize_t compwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, const fi
 {
     const fi_rma_ioc remote = remote_of(iov, count, addr, key);
     return submit(ep, {Family::compare, op, type, iov, count, compare, compares, result, results,
-                       &remote, 1, to, context, Endpoint::tx_flags_of(ep), false});
+                       &remote, 1, to, context, EndpointFace::of(ep).tx_flags, false});
 }
 
 /// A list of one element.

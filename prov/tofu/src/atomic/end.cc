@@ -67,7 +67,7 @@ void AtomicRunner::finish(AtomicOp& op) noexcept
             op.loop_next->loop_prev = op.loop_prev;
     }
     if (op.err != 0 && op.by_directory && says_stale(op.prov_errno)) [[unlikely]] {
-        const int rc = resolve_(op, true);
+        const int rc = resolve_(*engine_, op, true);
         if (!op.retried && !op.took_effect && !closing_ && (rc == 0 || rc == -FI_EAGAIN)) {
             begin_again(op);
             return;
@@ -108,7 +108,7 @@ void AtomicRunner::resolve_stale() noexcept
     while (op) {
         AtomicOp* const next = op->next;
         op->next = nullptr;
-        const int rc = closing_ ? -FI_ECANCELED : resolve_(*op, false);
+        const int rc = closing_ ? -FI_ECANCELED : resolve_(*engine_, *op, false);
         if (rc == -FI_EAGAIN || rc == -FI_ENOMEM) {
             op->next = stale_;
             stale_ = op;

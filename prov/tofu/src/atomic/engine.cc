@@ -9,7 +9,6 @@
 #include <rdma/fi_errno.h>
 
 #include "atomic/native.h"
-#include "endpoint/endpoint.h"
 
 namespace tofu {
 
@@ -19,13 +18,13 @@ using Call = AtomicEngine::Call;
 
 constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
 
-[[gnu::always_inline]] inline void describe(Request& request, Endpoint& ep, Family family, void* context,
+[[gnu::always_inline]] inline void describe(Request& request, TxContext& tx, Family family, void* context,
                                             bool entry) noexcept
 {
     const bool base = family == Family::base;
-    request.endpoint = &ep;
-    request.cq = ep.tx().cq;
-    request.counter = base ? ep.counters().write : ep.counters().read;
+    request.reports = &tx.reports();
+    request.cq = tx.binding().cq;
+    request.counter = base ? tx.counters().write : tx.counters().read;
     request.completion.context = context;
     request.completion.flags = FI_ATOMIC | (base ? FI_WRITE : FI_READ);
     request.wants_entry = entry;
@@ -34,7 +33,7 @@ constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
 }
 
 /// Checks what can be checked without peer and key. Elements in all, or -FI_E*.
-ssize_t check(const Endpoint& ep, const Call& call)
+ssize_t check(const TxContext& tx, const Call& call)
 {
     if (call.flags & ~AtomicEngine::known_flags)
         return call.flags & FI_TAGGED ? -FI_EOPNOTSUPP : -FI_EBADFLAGS;
@@ -59,7 +58,7 @@ ssize_t check(const Endpoint& ep, const Call& call)
     if (total > max_count(call.type))
         return -FI_EMSGSIZE;
     if ((call.flags & FI_INJECT) && uses_operand(call.op) &&
-        total * datatypes[call.type].size > ep.tx_attr().inject_size)
+        total * datatypes[call.type].size > tx.attr().inject_size)
         return -FI_EMSGSIZE;
     return n;
 }
@@ -70,9 +69,9 @@ void add_all(Pieces& pieces, const fi_ioc* list, std::size_t n)
         pieces.add(list[i].addr, list[i].count);
 }
 
-void fill_in(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer, ssize_t total)
+void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ssize_t total)
 {
-    describe(op, ep, call.family, call.context, !call.silent && ep.tx().reports(call.flags));
+    describe(op, tx, call.family, call.context, !call.silent && tx.binding().reports(call.flags));
     const Datatype& type = datatypes[call.type];
     op.home = peer.home;
     op.to = call.to;
@@ -88,7 +87,7 @@ void fill_in(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer, ssi
     op.reads_compare = call.family == Family::compare;
     op.fetches = call.family != Family::base;
     // A fence waits for what is attended; the flag orders it behind what was not (inject).
-    op.strong = (call.flags & FI_FENCE) || ep.atomic_engine().runner().ordered();
+    op.strong = (call.flags & FI_FENCE) || AtomicEngine::of(tx).runner().ordered();
     op.event = !peer.counts_events             ? AtomicEvent::none
                : call.family == Family::base   ? AtomicEvent::write
                : call.op == FI_ATOMIC_READ     ? AtomicEvent::read
@@ -106,15 +105,15 @@ void fill_in(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer, ssi
 constexpr int misaligned = 1;
 
 /// Finds out where the targets are. 0, misaligned, or what RemoteKeys says.
-int find_targets(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer)
+int find_targets(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer)
 {
     for (std::size_t i = 0; i < call.remotes; ++i) {
         const fi_rma_ioc& remote = call.remote[i];
         if (remote.count == 0)
             continue;
         AtomicOp::Piece& target = op.target[op.targets];
-        op.by_directory |= ep.remote_keys().by_directory(remote.key);
-        const int rc = ep.atomic_engine().resolve(peer, remote.key, remote.addr,
+        op.by_directory |= tx.remote_keys().by_directory(remote.key);
+        const int rc = AtomicEngine::of(tx).resolve(peer, remote.key, remote.addr,
                                                   remote.count * op.size,
                                                   access_of(call.family, call.op), target.at);
         if (rc != 0)
@@ -130,10 +129,10 @@ int find_targets(AtomicOp& op, Endpoint& ep, const Call& call, const Peer& peer)
 }
 
 /// For the event at the target. 0, -FI_EAGAIN, -FI_ENOMEM, or the operation's error.
-[[gnu::noinline]] int pay(AtomicOp& op, Endpoint& ep, const Peer& peer)
+[[gnu::noinline]] int pay(AtomicOp& op, TxContext& tx, const Peer& peer)
 {
     EventPurse* purse = nullptr;
-    const int rc = ep.pay_for_event(peer, purse);
+    const int rc = tx.pay_for_event(peer, purse);
     if (rc == 0)
         op.purse = purse;
     else if (purse != nullptr)
@@ -146,33 +145,32 @@ constexpr unsigned inject_polls = 64;
 
 /// Whoever injects has no completion to wait for and may not call again for long: where nobody contends, loops end
 /// here, as if they were ARMWs. Bounded: what meets a slow peer or a rival goes on in later rounds.
-[[gnu::noinline]] void submit_injected(Endpoint& ep, AtomicOp& op) noexcept
+[[gnu::noinline]] void submit_injected(TxContext& tx, AtomicOp& op) noexcept
 {
-    AtomicRunner& runner = ep.atomic_engine().runner();
+    AtomicRunner& runner = AtomicEngine::of(tx).runner();
     runner.watch(&op);
     runner.submit(&op, true);
     for (unsigned i = 0; i < inject_polls && runner.watched(); ++i)
-        ep.progress_locked();
+        tx.progress();
     runner.unwatch();
 }
 
 /// AtomicRunner::Resolve: keys that are looked up are read from the peer's directory anew after an access by them was
 /// refused.
-int resolve_anew(AtomicOp& op, bool refuted) noexcept
+int resolve_anew(AtomicEngine& engine, AtomicOp& op, bool refuted) noexcept
 {
-    Endpoint& ep = *op.endpoint;
-    const Peer* const peer = ep.av().find(op.to);
+    TxContext& tx = engine.context();
+    const Peer* const peer = tx.peers().find(op.to);
     if (!peer)
         return -FI_EINVAL;
     for (unsigned i = 0; i < op.targets; ++i) {
         AtomicOp::Piece& target = op.target[i];
         if (refuted) {
-            (void)ep.remote_keys().refuted(*peer, target.key);
+            (void)tx.remote_keys().refuted(*peer, target.key);
             continue;
         }
         const int rc =
-            ep.atomic_engine().resolve(*peer, target.key, target.address,
-                                       target.elements * op.size, op.access, target.at);
+            engine.resolve(*peer, target.key, target.address, target.elements * op.size, op.access, target.at);
         if (rc != 0)
             return rc;
         if (target.at.stadd & (op.align - 1u))
@@ -183,7 +181,7 @@ int resolve_anew(AtomicOp& op, bool refuted) noexcept
 
 } // namespace
 
-AtomicEngine::AtomicEngine(Endpoint& endpoint) noexcept : endpoint_(endpoint), runner_(endpoint.vcq())
+AtomicEngine::AtomicEngine(TxContext& tx) noexcept : tx_(tx), runner_(tx.vcq())
 {
 }
 
@@ -192,12 +190,12 @@ int AtomicEngine::open() noexcept
     constexpr std::uint64_t orders = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
-    runner_.set_ordered((endpoint_.tx_attr().msg_order & orders) != 0);
-    runner_.set_resolve(&resolve_anew);
+    runner_.set_ordered((tx_.attr().msg_order & orders) != 0);
+    runner_.set_resolve(&resolve_anew, *this);
     native_flags_ = vcq::Vcq::delivered_flags(runner_.ordered(), false);
     inject_flags_ = vcq::Vcq::flags_of(runner_.ordered(), false);
-    short_way_.open(endpoint_.av(), endpoint_.remote_keys());
-    short_inject_ = endpoint_.counters().write == nullptr && !endpoint_.shares_vcq();
+    short_way_.open(tx_.peers(), tx_.remote_keys());
+    short_inject_ = tx_.counters().write == nullptr && !tx_.shares_vcq();
     return 0;
 }
 
@@ -220,42 +218,40 @@ ssize_t AtomicEngine::elements_of(const fi_ioc* list, std::size_t n) noexcept
 
 ssize_t AtomicEngine::submit(const Call& call) noexcept
 {
-    Endpoint& ep = endpoint_;
-    if (!ep.enabled())
-        return -FI_EOPBADSTATE;
+    TxContext& tx = tx_;
     if (lookup(call.family, call.op, call.type) == Method::none)
         return -FI_EOPNOTSUPP;
-    const ssize_t total = check(ep, call);
+    const ssize_t total = check(tx, call);
     if (total < 0)
         return total;
-    const Peer* const peer = ep.av().find(call.to);
+    const Peer* const peer = tx.peers().find(call.to);
     if (!peer)
         return -FI_EINVAL;
-    if ((call.flags & FI_FENCE) && !ep.fence_passed(call.to, call.flags))
+    if ((call.flags & FI_FENCE) && !tx.fence_passed(call.to, call.flags))
         return -FI_EAGAIN;
     AtomicOp* const op = runner_.alloc();
     if (!op) {
-        ep.progress_locked();
+        tx.progress();
         return -FI_EAGAIN;
     }
-    fill_in(*op, ep, call, *peer, total);
+    fill_in(*op, tx, call, *peer, total);
     const auto again = [&] {
-        ep.progress_locked();
+        tx.progress();
         op->targets = 0;
-        return find_targets(*op, ep, call, *peer);
+        return find_targets(*op, tx, call, *peer);
     };
     const auto forget = [&] {
         bool some = false;
         for (std::size_t i = 0; i < call.remotes; ++i)
-            some |= ep.remote_keys().refuted(*peer, call.remote[i].key);
+            some |= tx.remote_keys().refuted(*peer, call.remote[i].key);
         return some;
     };
-    int rc = settle_keys(find_targets(*op, ep, call, *peer), again, forget);
+    int rc = settle_keys(find_targets(*op, tx, call, *peer), again, forget);
     if (rc == 0 && op->event != AtomicEvent::none) [[unlikely]]
-        rc = pay(*op, ep, *peer);
+        rc = pay(*op, tx, *peer);
     if (rc == 0) [[likely]] {
         if (call.flags & FI_INJECT)
-            submit_injected(ep, *op);
+            submit_injected(tx, *op);
         else
             runner_.submit(op, false);
         return 0;
@@ -272,7 +268,7 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
 int AtomicEngine::resolve(const Peer& peer, std::uint64_t key, std::uint64_t address,
                           std::size_t length, std::uint64_t access, Target& target) noexcept
 {
-    const int rc = endpoint_.remote_keys().resolve(peer, key, address, length, access, target);
+    const int rc = tx_.remote_keys().resolve(peer, key, address, length, access, target);
     if (rc == 0 && target.vcq != peer.home && !runner_.crossing().begun()) [[unlikely]] {
         runner_.crossing().begin();
         short_way_.shut();
@@ -307,9 +303,9 @@ AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, unsigned size, bool entry
     }
     Peer peer{};
     peer.home = quick.home;
-    fill_in(*op, endpoint_,
+    fill_in(*op, tx_,
             {family, code, type, &operand, 1, &compare, 1, &result, 1, nullptr, 0,
-             kept ? quick.to : FI_ADDR_UNSPEC, quick.context, 0, false},
+             kept ? quick.to : FI_ADDR_UNSPEC, quick.user_context, 0, false},
             peer, 1);
     op->wants_entry = entry;
     op->by_directory = kept;
@@ -324,19 +320,19 @@ void AtomicEngine::native_failed(const QuickOp& failed, unsigned size, bool entr
     const QuickOp quick = failed; // its place is free already
     const bool stale = kept && says_stale(code);
     const bool reads = size != 0 && quick.reads; // told for what fetches only
-    if ((reads || stale) && !endpoint_.vcq().is_closing())
+    if ((reads || stale) && !tx_.vcq().is_closing())
         if (AtomicOp* const op = lengthen(quick, size, entry, kept)) {
             if (reads) { // memory for reading only refuses an ARMW (guide 3.6.2.1), not a Get
                 op->by_get = true;
                 runner_.submit(op, false);
             } else {
-                (void)resolve_anew(*op, true);
+                (void)resolve_anew(*this, *op, true);
                 runner_.submit_anew(op);
             }
             return;
         }
     Request request;
-    describe(request, endpoint_, size == 0 ? Family::base : Family::fetch, quick.context, entry);
+    describe(request, tx_, size == 0 ? Family::base : Family::fetch, quick.user_context, entry);
     request.err = fi_error_of(code);
     request.prov_errno = code;
     complete(request);

@@ -9,18 +9,19 @@
 
 #include "atomic/runner.h"
 #include "atomic/table.h"
+#include "context/tx_context.h"
 
 namespace tofu {
 
-class Endpoint;
 struct QuickOp;
 
 /// The endpoint's operation table (fid_ep::atomic): every entry is filled.
 extern fi_ops_atomic atomic_ops;
 
-/// The atomics of one endpoint. Everything under the endpoint's lock.
-class AtomicEngine {
+/// The atomics of one context. Everything under its lock.
+class AtomicEngine final : public Engine {
   public:
+    static AtomicEngine& of(TxContext& tx) noexcept { return static_cast<AtomicEngine&>(*tx.engine(atomic)); }
     /// Everything one call says, in the widest form.
     struct Call {
         Family family;
@@ -40,7 +41,7 @@ class AtomicEngine {
         bool silent; ///< fi_inject_atomic: no entry on success
     };
 
-    explicit AtomicEngine(Endpoint& endpoint) noexcept;
+    explicit AtomicEngine(TxContext& tx) noexcept;
     /// Reads the endpoint's orders: with FI_ORDER_ATOMIC_* (or the plain FI_ORDER_RAR ... WAW) each operation
     /// takes effect after the earlier ones to the same peer. 0.
     [[nodiscard]] int open() noexcept;
@@ -61,9 +62,17 @@ class AtomicEngine {
         if (runner_.wants_progress()) [[unlikely]]
             runner_.progress();
     }
-    /// No atomic of the long way is under way (fences of other engines wait for this, and for the VCQ).
-    [[nodiscard]] bool idle() const noexcept { return runner_.outstanding() == 0; }
+    [[nodiscard]] bool all_has_left() const noexcept override { return runner_.outstanding() == 0; }
+    /// Towards any peer.
+    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override { return runner_.outstanding() == 0; }
+    [[nodiscard]] bool needs_polls() const noexcept override { return runner_.outstanding() != 0; }
+    void lost(int utofu_code, vcq::Orphan kind, utofu_vcq_id_t) noexcept override
+    {
+        if (kind == vcq::Orphan::armw && unattended_)
+            tx_.report_orphan(FI_ATOMIC | FI_WRITE, utofu_code);
+    }
     [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
+    [[nodiscard]] TxContext& context() noexcept { return tx_; }
 
     // --- for the short way (native.h)
     /// One ARMW of it failed: reported, or done again the long way where that may help. `kept`: all of the call is in
@@ -75,7 +84,6 @@ class AtomicEngine {
                               std::size_t length, std::uint64_t access, Target& target) noexcept;
     /// An ARMW goes out that nobody waits for; an orphan's error may be its.
     void unattended() noexcept { unattended_ = true; }
-    [[nodiscard]] bool posts_unattended() const noexcept { return unattended_; }
     [[nodiscard]] unsigned long native_flags() const noexcept { return native_flags_; }
     [[nodiscard]] unsigned long inject_flags() const noexcept { return inject_flags_; }
     [[nodiscard]] const ShortWay& short_way() const noexcept { return short_way_; }
@@ -85,7 +93,7 @@ class AtomicEngine {
   private:
     [[nodiscard]] AtomicOp* lengthen(const QuickOp& quick, unsigned size, bool entry, bool kept) noexcept;
 
-    Endpoint& endpoint_;
+    TxContext& tx_;
     unsigned long native_flags_ = 0;
     unsigned long inject_flags_ = 0;
     ShortWay short_way_;

@@ -10,7 +10,7 @@
 #include <rdma/fi_errno.h>
 
 #include "atomic/engine.h"
-#include "endpoint/endpoint.h"
+#include "context/tx_context.h"
 #include "provider/error.h"
 #include "transfer/quick.h"
 
@@ -82,16 +82,16 @@ template <unsigned size, bool entry, bool kept>
 void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept
 {
     QuickOp& op = *static_cast<QuickOp*>(self);
-    Endpoint& ep = *op.endpoint;
+    TxContext& tx = *op.context;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
-        ep.atomic_engine().native_failed(op, size, entry, kept, notice.code);
+        AtomicEngine::of(tx).native_failed(op, size, entry, kept, notice.code);
         return;
     }
     if constexpr (size != 0)
         std::memcpy(op.result, &notice.value, size);
     if constexpr (entry)
-        ep.tx().cq->write(op.context, FI_ATOMIC | (size == 0 ? FI_WRITE : FI_READ));
-    if (Counter* const counter = size == 0 ? ep.counters().write : ep.counters().read)
+        tx.binding().cq->write(op.user_context, FI_ATOMIC | (size == 0 ? FI_WRITE : FI_READ));
+    if (Counter* const counter = size == 0 ? tx.counters().write : tx.counters().read)
         counter->count();
 }
 
@@ -123,11 +123,11 @@ template <bool kept>
 inline constexpr ssize_t not_native = 1;
 
 /// The answer to a post that was refused.
-[[gnu::noinline, gnu::cold]] inline ssize_t refused(Endpoint& ep, vcq::Post posted) noexcept
+[[gnu::noinline, gnu::cold]] inline ssize_t refused(TxContext& tx, vcq::Post posted) noexcept
 {
     if (posted == vcq::Post::error)
-        return -fi_error_of(ep.vcq().last_error());
-    ep.progress_locked();
+        return -fi_error_of(tx.vcq().last_error());
+    tx.progress();
     return -FI_EAGAIN;
 }
 
@@ -149,23 +149,23 @@ inline constexpr ssize_t not_native = 1;
 }
 
 /// Where keys are biases, which makes the target known at once and for good.
-[[gnu::always_inline]] inline ssize_t submit_native(Endpoint& ep, Native how,
+[[gnu::always_inline]] inline ssize_t submit_native(TxContext& tx, Native how,
                                                     const PlainCall& call) noexcept
 {
-    AtomicEngine& engine = ep.atomic_engine();
+    AtomicEngine& engine = AtomicEngine::of(tx);
     Target target;
     if (engine.short_way().resolve(call.to, call.key, call.address, target) == nullptr ||
         (target.stadd & (how.size - 1u))) [[unlikely]] // an error, or a complex number across two words
         return not_native;
-    const std::uint8_t place = ep.vcq().next_place();
+    const std::uint8_t place = tx.vcq().next_place();
     if (place == 0) [[unlikely]]
-        return refused(ep, vcq::Post::busy);
+        return refused(tx, vcq::Post::busy);
     if (!engine.runner().open_for_native(target.vcq)) [[unlikely]]
         return not_native;
-    QuickOp& op = ep.quick()[place];
+    QuickOp& op = tx.quick()[place];
     const bool base = call.family == Family::base;
-    op.notify = native_end<false>(base, how.size, !call.silent && ep.tx().reports(call.flags));
-    op.context = call.context;
+    op.notify = native_end<false>(base, how.size, !call.silent && tx.binding().reports(call.flags));
+    op.user_context = call.context;
     if (!base) {
         op.result = call.result;
         op.home = target.vcq;
@@ -173,15 +173,15 @@ inline constexpr ssize_t not_native = 1;
         op.reads = how.reads;
     }
     const vcq::Post posted =
-        post_native(ep.vcq(), how, call, target.vcq, target.stadd, {&op, engine.native_flags()});
-    return posted == vcq::Post::done ? 0 : refused(ep, posted);
+        post_native(tx.vcq(), how, call, target.vcq, target.stadd, {&op, engine.native_flags()});
+    return posted == vcq::Post::done ? 0 : refused(tx, posted);
 }
 
 /// An injected operation that nobody counts needs no notice at all: one ARMW, and its failure is an orphan's.
-[[gnu::always_inline]] inline ssize_t inject_native(Endpoint& ep, Native how,
+[[gnu::always_inline]] inline ssize_t inject_native(TxContext& tx, Native how,
                                                     const PlainCall& call) noexcept
 {
-    AtomicEngine& engine = ep.atomic_engine();
+    AtomicEngine& engine = AtomicEngine::of(tx);
     Target target;
     if (engine.short_way().resolve(call.to, call.key, call.address, target) == nullptr ||
         (target.stadd & (how.size - 1u)) || !engine.runner().open_for_native(target.vcq)) [[unlikely]]
@@ -190,20 +190,20 @@ inline constexpr ssize_t not_native = 1;
     const auto code = static_cast<utofu_armw_op>(how.code);
     const std::uint64_t operand = word_at(call.operand, how.size);
     const vcq::Post posted =
-        how.size == 8 ? ep.vcq().armw8_unattended(target.vcq, code, operand, target.stadd, engine.inject_flags())
-                      : ep.vcq().armw4_unattended(target.vcq, code, static_cast<std::uint32_t>(operand),
+        how.size == 8 ? tx.vcq().armw8_unattended(target.vcq, code, operand, target.stadd, engine.inject_flags())
+                      : tx.vcq().armw4_unattended(target.vcq, code, static_cast<std::uint32_t>(operand),
                                                   target.stadd, engine.inject_flags());
-    return posted == vcq::Post::done ? 0 : refused(ep, posted);
+    return posted == vcq::Post::done ? 0 : refused(tx, posted);
 }
 
 /// The same where keys are looked up: what stands behind a key may change, so all of the call is kept.
-[[gnu::noinline]] inline ssize_t submit_by_directory(Endpoint& ep, Native how, PlainCall call) noexcept
+[[gnu::noinline]] inline ssize_t submit_by_directory(TxContext& tx, Native how, PlainCall call) noexcept
 {
-    AtomicEngine& engine = ep.atomic_engine();
-    const Peer* const peer = ep.av().find(call.to);
-    const std::uint8_t place = ep.vcq().next_place();
+    AtomicEngine& engine = AtomicEngine::of(tx);
+    const Peer* const peer = tx.peers().find(call.to);
+    const std::uint8_t place = tx.vcq().next_place();
     if (place == 0) [[unlikely]]
-        return refused(ep, vcq::Post::busy);
+        return refused(tx, vcq::Post::busy);
     Target target{};
     if (peer == nullptr || peer->counts_events || !engine.runner().open_for_native(peer->home) ||
         engine.resolve(*peer, call.key, call.address, how.size, access_of(call.family, call.op),
@@ -211,11 +211,11 @@ inline constexpr ssize_t not_native = 1;
         (target.stadd & (how.size - 1u))) [[unlikely]]
         return not_native;
     if (!engine.runner().native_may_go_to(peer->home, target.vcq)) [[unlikely]]
-        return refused(ep, vcq::Post::busy);
-    QuickOp& op = ep.quick()[place];
+        return refused(tx, vcq::Post::busy);
+    QuickOp& op = tx.quick()[place];
     op.notify = native_end<true>(call.family == Family::base, how.size,
-                                 !call.silent && ep.tx().reports(call.flags));
-    op.context = call.context;
+                                 !call.silent && tx.binding().reports(call.flags));
+    op.user_context = call.context;
     op.result = call.result;
     op.home = peer->home;
     op.vcq = target.vcq;
@@ -230,8 +230,8 @@ inline constexpr ssize_t not_native = 1;
     op.op = static_cast<std::uint8_t>(call.op);
     op.type = static_cast<std::uint8_t>(call.type);
     const vcq::Post posted =
-        post_native(ep.vcq(), how, call, target.vcq, target.stadd, {&op, engine.native_flags()});
-    return posted == vcq::Post::done ? 0 : refused(ep, posted);
+        post_native(tx.vcq(), how, call, target.vcq, target.stadd, {&op, engine.native_flags()});
+    return posted == vcq::Post::done ? 0 : refused(tx, posted);
 }
 
 } // namespace tofu

@@ -18,6 +18,8 @@
 
 namespace tofu {
 
+class AtomicEngine;
+
 class AtomicRunner {
   public:
     /// Completion places left to the endpoint's other engines.
@@ -42,8 +44,12 @@ class AtomicRunner {
 
     /// Finds the targets of an operation again whose keys were looked up. `refuted`: the TNI has refused what the keys
     /// stood for. 0, -FI_EAGAIN (under way), or the operation's error.
-    using Resolve = int (*)(AtomicOp& op, bool refuted) noexcept;
-    void set_resolve(Resolve resolve) noexcept { resolve_ = resolve; }
+    using Resolve = int (*)(AtomicEngine& engine, AtomicOp& op, bool refuted) noexcept;
+    void set_resolve(Resolve resolve, AtomicEngine& engine) noexcept
+    {
+        resolve_ = resolve;
+        engine_ = &engine;
+    }
 
     // --- one element, one ARMW
     /// May an operation towards the peer at `home` be posted at once? False: others have to go before it.
@@ -181,6 +187,7 @@ class AtomicRunner {
     Flight* again_end_ = nullptr;
     Span* spans_ = nullptr;          ///< to go on with
     Resolve resolve_ = nullptr;
+    AtomicEngine* engine_ = nullptr; ///< for resolve_
     const AtomicOp* watched_ = nullptr; ///< compared, never read
     AtomicOp* stale_ = nullptr;      ///< to begin again once their keys are known
     AtomicScratch scratch_;

@@ -54,7 +54,7 @@ int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
 
 int Endpoint::bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept
 {
-    if (&cq.domain() != domain_)
+    if (&cq.domain() != &domain())
         return -FI_EDOMAIN;
     if (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION))
         return -FI_EBADFLAGS;
@@ -62,10 +62,10 @@ int Endpoint::bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept
     const bool rx = (flags & FI_RECV) != 0;
     if ((tx && part_ == Part::receive) || (rx && part_ == Part::transmit))
         return -FI_EINVAL;
-    if ((!tx && !rx) || (tx && tx_.cq != nullptr) || (rx && rx_.cq != nullptr))
+    if ((!tx && !rx) || (tx && tx_.binding().cq != nullptr) || (rx && rx_.binding.cq != nullptr))
         return -FI_EINVAL;
     const bool selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
-    for (auto [wanted, side] : {std::pair{tx, &tx_}, std::pair{rx, &rx_}}) {
+    for (auto [wanted, side] : {std::pair{tx, &tx_.reports().binding}, std::pair{rx, &rx_.binding}}) {
         if (!wanted)
             continue;
         side->cq = &cq;
@@ -77,7 +77,7 @@ int Endpoint::bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept
 
 int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
 {
-    if (&counter.domain() != domain_)
+    if (&counter.domain() != &domain())
         return -FI_EDOMAIN;
     if (flags == 0 || (flags & ~(tx_counts | rx_counts)) != 0)
         return flags == 0 ? -FI_EINVAL : -FI_EBADFLAGS;
@@ -85,12 +85,12 @@ int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
         (part_ == Part::transmit && (flags & rx_counts) != 0))
         return -FI_EINVAL;
     const std::pair<std::uint64_t, Counter**> slots[] = {
-        {FI_SEND, &counters_.send},
-        {FI_RECV, &counters_.recv},
-        {FI_READ, &counters_.read},
-        {FI_WRITE, &counters_.write},
-        {FI_REMOTE_READ, &counters_.remote_read},
-        {FI_REMOTE_WRITE, &counters_.remote_write},
+        {FI_SEND, &tx_.reports().counters.send},
+        {FI_RECV, &rx_.counters.recv},
+        {FI_READ, &tx_.reports().counters.read},
+        {FI_WRITE, &tx_.reports().counters.write},
+        {FI_REMOTE_READ, &rx_.counters.remote_read},
+        {FI_REMOTE_WRITE, &rx_.counters.remote_write},
     };
     for (auto [flag, slot] : slots)
         if ((flags & flag) != 0 && *slot != nullptr)
@@ -101,30 +101,30 @@ int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
             counter.hold();
         }
     if ((flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0)
-        domain_->regions().count_everything(index_);
+        domain().regions().count_everything(index());
     return 0;
 }
 
 int Endpoint::bind_addresses(Peers& av) noexcept
 {
-    if (&av.domain() != domain_)
+    if (&av.domain() != &domain())
         return -FI_EDOMAIN;
-    if (av_ != nullptr)
+    if (tx_.peers_or_null() != nullptr)
         return -FI_EINVAL;
-    av_ = &av;
+    tx_.use(&av);
     av.hold();
     return 0;
 }
 
 int Endpoint::bind_shared(SharedTransmit& shared) noexcept
 {
-    if (&shared.domain() != domain_)
+    if (&shared.domain() != &domain())
         return -FI_EDOMAIN;
     if (!wants_shared_tx_ || shared_tx_ != nullptr)
         return -FI_EINVAL;
     if (int ret = shared.join(*this); ret != 0)
         return ret;
-    if (int ret = use_vcq(shared.vcq()); ret != 0) {
+    if (int ret = tx_.share_vcq(shared.vcq()); ret != 0) {
         shared.leave(*this);
         return ret;
     }
@@ -134,31 +134,28 @@ int Endpoint::bind_shared(SharedTransmit& shared) noexcept
 
 int Endpoint::bind_shared(SharedReceive& shared) noexcept
 {
-    if (&shared.domain() != domain_)
+    if (&shared.domain() != &domain())
         return -FI_EDOMAIN;
     if (!wants_shared_rx_ || shared_rx_ != nullptr)
         return -FI_EINVAL;
     shared.hold();
     shared_rx_ = &shared;
+    rx_.shared = &shared.queue();
     return 0;
-}
-
-proto::ReceiveQueue* Endpoint::shared_receives() noexcept
-{
-    return shared_rx_ != nullptr ? &shared_rx_->queue() : nullptr;
 }
 
 /// The domain's set, and each queue and counter once, however many of its sides the endpoint is bound to.
 template <class Visit>
 void Endpoint::visit_progress_sets(Visit&& visit) noexcept
 {
-    visit(domain_->auto_progress().everything());
-    if (tx_.cq != nullptr)
-        visit(tx_.cq->progress());
-    if (rx_.cq != nullptr && rx_.cq != tx_.cq)
-        visit(rx_.cq->progress());
-    Counter* all[] = {counters_.send, counters_.recv,        counters_.read,
-                      counters_.write, counters_.remote_read, counters_.remote_write};
+    visit(domain().auto_progress().everything());
+    if (tx_.binding().cq != nullptr)
+        visit(tx_.binding().cq->progress());
+    if (rx_.binding.cq != nullptr && rx_.binding.cq != tx_.binding().cq)
+        visit(rx_.binding.cq->progress());
+    const TxCounters& out = tx_.counters();
+    const RxCounters& in = rx_.counters;
+    Counter* all[] = {out.send, in.recv, out.read, out.write, in.remote_read, in.remote_write};
     for (Counter** c = std::begin(all); c != std::end(all); ++c)
         if (*c != nullptr && std::find(std::begin(all), c, *c) == c)
             visit((*c)->progress());
@@ -187,40 +184,42 @@ void Endpoint::unlist() noexcept
 void Endpoint::unbind() noexcept
 {
     unlist();
-    for (Binding* side : {&tx_, &rx_})
+    for (Binding* side : {&tx_.reports().binding, &rx_.binding})
         if (side->cq != nullptr)
             std::exchange(side->cq, nullptr)->release();
-    for (Counter** slot : {&counters_.send, &counters_.recv, &counters_.read, &counters_.write,
-                           &counters_.remote_read, &counters_.remote_write})
+    TxCounters& out = tx_.reports().counters;
+    RxCounters& in = rx_.counters;
+    for (Counter** slot : {&out.send, &in.recv, &out.read, &out.write, &in.remote_read, &in.remote_write})
         if (*slot != nullptr)
             std::exchange(*slot, nullptr)->release();
     if (shared_tx_ != nullptr)
         std::exchange(shared_tx_, nullptr)->leave(*this);
     if (shared_rx_ != nullptr)
         std::exchange(shared_rx_, nullptr)->release();
-    if (av_ != nullptr)
-        std::exchange(av_, nullptr)->release();
+    if (Peers* const av = tx_.peers_or_null(); av != nullptr)
+        av->release();
+    tx_.use(nullptr);
     if (eq_ != nullptr)
         std::exchange(eq_, nullptr)->release();
 }
 
 int Endpoint::check_bound() const noexcept
 {
-    if (av_ == nullptr)
+    if (tx_.peers_or_null() == nullptr)
         return -FI_ENOAV;
     if ((wants_shared_tx_ && shared_tx_ == nullptr) || (wants_shared_rx_ && shared_rx_ == nullptr))
         return -FI_EOPBADSTATE;
-    if (shared_rx_ != nullptr && !shared_rx_->agrees(*av_))
+    if (shared_rx_ != nullptr && !shared_rx_->agrees(tx_.peers()))
         return -FI_EINVAL;
     // A side that can complete operations of its own needs where to report. Receives without a queue or a counter
     // are possible (fi_endpoint(3) asks for queues of the operations that are used): nobody sees them end.
-    const std::uint64_t directions = caps_ & (FI_SEND | FI_RECV | FI_READ | FI_WRITE |
+    const std::uint64_t directions = caps() & (FI_SEND | FI_RECV | FI_READ | FI_WRITE |
                                               FI_REMOTE_READ | FI_REMOTE_WRITE);
     const bool transmits =
         part_ != Part::receive &&
         (directions == 0 || (directions & (FI_SEND | FI_READ | FI_WRITE)) != 0);
-    const bool bound = tx_.cq != nullptr || counters_.send != nullptr ||
-                       counters_.read != nullptr || counters_.write != nullptr;
+    const bool bound = tx_.binding().cq != nullptr || tx_.counters().send != nullptr ||
+                       tx_.counters().read != nullptr || tx_.counters().write != nullptr;
     if (transmits && !bound)
         return -FI_ENOCQ;
     return 0;

@@ -105,10 +105,10 @@ int Endpoint::get_option(int level, int name, void* value, std::size_t* length) 
         return -FI_EINVAL;
     std::size_t answer = 0;
     switch (name) {
-    case FI_OPT_MIN_MULTI_RECV: answer = min_multi_recv_; break;
+    case FI_OPT_MIN_MULTI_RECV: answer = rx_.min_multi_recv; break;
     case FI_OPT_CM_DATA_SIZE: answer = 0; break; // no connections
-    case FI_OPT_TX_SIZE: answer = tx_attr_.size; break;
-    case FI_OPT_RX_SIZE: answer = rx_attr_.size; break;
+    case FI_OPT_TX_SIZE: answer = tx_.attr().size; break;
+    case FI_OPT_RX_SIZE: answer = rx_.attr.size; break;
     case FI_OPT_FI_HMEM_P2P:
     case FI_OPT_XPU_TRIGGER: return -FI_EOPNOTSUPP; // no memory of devices
     default: return -FI_ENOPROTOOPT;
@@ -127,9 +127,9 @@ int Endpoint::set_option(int level, int name, const void* value, std::size_t len
         return -FI_ENOPROTOOPT;
     if (name != FI_OPT_MIN_MULTI_RECV)
         return name == FI_OPT_FI_HMEM_P2P ? -FI_EOPNOTSUPP : -FI_ENOPROTOOPT;
-    if (value == nullptr || length != sizeof(min_multi_recv_))
+    if (value == nullptr || length != sizeof(rx_.min_multi_recv))
         return -FI_EINVAL;
-    std::memcpy(&min_multi_recv_, value, sizeof(min_multi_recv_));
+    std::memcpy(&rx_.min_multi_recv, value, sizeof(rx_.min_multi_recv));
     return 0;
 }
 

@@ -14,10 +14,10 @@ namespace tofu {
 
 [[gnu::always_inline]] inline void Endpoint::look(const CompletionQueue& queue) noexcept
 {
-    if (!lock_->try_lock())
+    if (!tx_.lock().try_lock())
         return;
     if (enabled_) [[likely]] {
-        (void)vcq_->poll_inline();
+        (void)tx_.vcq().poll_inline();
         if (rma_)
             rma_->progress();
         if (atomic_)
@@ -25,7 +25,7 @@ namespace tofu {
         if (messages_ && queue.reader_waits())
             messages_->progress();
     }
-    lock_->unlock();
+    tx_.lock().unlock();
 }
 
 [[gnu::always_inline]] inline void ProgressSet::look(const CompletionQueue& queue) noexcept

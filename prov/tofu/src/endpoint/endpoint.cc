@@ -35,7 +35,6 @@ namespace tofu {
 
 namespace {
 constexpr unsigned rounds_per_finder_look = 256; // of progress; between them some thousand may find an endpoint by name
-constexpr unsigned fence_polls = 64;             // within the fenced call; then it is refused
 
 /// Before fi_enable: what an endpoint will be able to do can be asked (fi_atomic(3)).
 fi_ops_atomic* queries_alone() noexcept
@@ -103,61 +102,37 @@ int Endpoint::set_up(DomainBase& domain, const EndpointPlan& plan) noexcept
     fid_ep::atomic = (plan.caps & FI_ATOMIC) && plan.part != Part::receive ? queries_alone() : &ops_of_disabled.atomic;
     collective = &no_collective_ops;
     endpoint = this;
+    EndpointFace::tx = &tx_;
 
-    domain_ = &domain;
     part_ = plan.part;
     parent_ = plan.parent;
     slot_ = plan.slot;
-    caps_ = plan.caps;
     address_format_ = plan.address_format;
     name_key_ = plan.name_key;
-    tx_attr_ = plan.tx;
-    rx_attr_ = plan.rx;
-    tx_flags = tx_attr_.op_flags;
-    rx_flags = rx_attr_.op_flags;
-    min_multi_recv_ = plan.min_multi_recv;
+    tx_flags = plan.tx.op_flags;
+    rx_flags = plan.rx.op_flags;
+    rx_.attr = plan.rx;
+    rx_.min_multi_recv = plan.min_multi_recv;
+    rx_.is_open = part_ != Part::transmit;
     wants_shared_tx_ = plan.shares_tx;
     wants_shared_rx_ = plan.shares_rx;
-    if (wants_shared_tx_ || wants_shared_rx_ || domain.model().serialised)
-        lock_ = &domain.shared_lock();
-    receive_lock = lock_;
-    if (!wants_shared_tx_) {
-        const vcq::Sink sink{this, nullptr, on_orphan};
-        if (int ret = own_vcq_.open(domain.backend(), domain.next_spread(), domain.safe_vcqs(), sink); ret != 0) {
-            TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: no VCQ on any TNI of this node: close endpoints or run fewer "
-                                      "processes per node\n");
+    const bool shares = wants_shared_tx_ || wants_shared_rx_ || domain.model().serialised;
+    tx_.set_up({&domain, plan.tx, plan.caps, shares ? &domain.shared_lock() : nullptr, round, this});
+    receive_lock = &tx_.lock();
+    if (!wants_shared_tx_)
+        if (int ret = tx_.open_vcq(); ret != 0)
             return ret;
-        }
-        if (int ret = use_vcq(own_vcq_); ret != 0)
-            return ret;
-    }
-    index_ = plan.number;
+    unsigned number = plan.number;
     if (part_ != Part::receive) { // whose number is one of its scalable endpoint's
-        if (int ret = domain.take_numbers(1, index_); ret != 0) {
-            if (local_memory_ != nullptr)
-                domain.regions().detach(*local_memory_);
+        if (int ret = domain.take_numbers(1, number); ret != 0) {
+            tx_.detach();
             return ret;
         }
         numbered_ = true;
     }
-    identity_ = parent_ != nullptr ? parent_->address().index : index_;
-    domain.regions().add_counters(index_, counters_);
+    tx_.set_number(number, parent_ != nullptr ? parent_->address().index : number);
+    domain.regions().add_counters(number, rx_.counters);
     domain.hold();
-    return 0;
-}
-
-/// From now on it posts from this one.
-int Endpoint::use_vcq(vcq::Vcq& vcq) noexcept
-{
-    local_memory_.reset(new (std::nothrow) LocalMemory(vcq));
-    remote_keys_.reset(new (std::nothrow) RemoteKeys(vcq, domain_->model().provider_keys));
-    if (local_memory_ == nullptr || remote_keys_ == nullptr)
-        return -FI_ENOMEM;
-    if (int ret = domain_->regions().attach(*local_memory_, *lock_); ret != 0) {
-        local_memory_.reset();
-        return ret;
-    }
-    vcq_ = &vcq;
     return 0;
 }
 
@@ -165,8 +140,8 @@ EndpointAddress Endpoint::address() const noexcept
 {
     if (parent_ != nullptr)
         return parent_->address();
-    return {address_magic, wire_version,        address_flags(caps_), static_cast<std::uint8_t>(index_), 0,
-            domain_->home_id(), domain_->nonce()};
+    return {address_magic, wire_version,        address_flags(caps()), static_cast<std::uint8_t>(index()), 0,
+            domain().home_id(), domain().nonce()};
 }
 
 int Endpoint::name(void* buffer, std::size_t* length) const noexcept
@@ -178,34 +153,37 @@ int Endpoint::name(void* buffer, std::size_t* length) const noexcept
 
 int Endpoint::make_engines() noexcept
 {
-    const bool messages = (caps_ & (FI_MSG | FI_TAGGED)) != 0;
+    const bool messages = (caps() & (FI_MSG | FI_TAGGED)) != 0;
     // An RMA endpoint takes part in messages for the data of remote completions alone: its own, and its peers'.
-    const bool writes = part_ != Part::receive && (expand(caps_) & FI_WRITE) != 0;
-    const bool data = (caps_ & FI_RMA) != 0 && (writes || rx_.cq != nullptr);
+    const bool writes = part_ != Part::receive && (expand(caps()) & FI_WRITE) != 0;
+    const bool data = (caps() & FI_RMA) != 0 && (writes || rx_.binding.cq != nullptr);
     if (messages || data) {
         messages_.reset(new (std::nothrow) proto::Messenger(*this));
         if (!messages_)
             return -FI_ENOMEM;
         if (int ret = messages_->open(); ret != 0)
             return ret;
+        tx_.add(Engine::messages, *messages_);
     }
     if (part_ == Part::receive)
         return 0; // others write here without us
-    if ((caps_ & (FI_ATOMIC | FI_RMA)) != 0 && !quick_.open(*this))
+    if ((caps() & (FI_ATOMIC | FI_RMA)) != 0 && !tx_.open_quick())
         return -FI_ENOMEM;
-    if (caps_ & FI_ATOMIC) {
-        atomic_.reset(new (std::nothrow) AtomicEngine(*this));
+    if (caps() & FI_ATOMIC) {
+        atomic_.reset(new (std::nothrow) AtomicEngine(tx_));
         if (!atomic_)
             return -FI_ENOMEM;
         if (int ret = atomic_->open(); ret != 0)
             return ret;
+        tx_.add(Engine::atomic, *atomic_);
     }
-    if (caps_ & FI_RMA) {
-        rma_.reset(new (std::nothrow) RmaEngine(*this));
+    if (caps() & FI_RMA) {
+        rma_.reset(new (std::nothrow) RmaEngine(tx_));
         if (!rma_)
             return -FI_ENOMEM;
         if (int ret = rma_->open(); ret != 0)
             return ret;
+        tx_.add(Engine::rma, *rma_);
     }
     return 0;
 }
@@ -219,11 +197,11 @@ void Endpoint::choose_operations() noexcept
                                               halved(tagged_ops, false)};
     const auto part = static_cast<unsigned>(shared_rx_ != nullptr ? Part::transmit : part_);
     const bool sends = part_ != Part::receive;
-    msg = const_cast<fi_ops_msg*>((caps_ & FI_MSG) ? &msg_of[part] : &ops_of_missing.msg);
-    tagged = const_cast<fi_ops_tagged*>((caps_ & FI_TAGGED) ? &tagged_of[part]
+    msg = const_cast<fi_ops_msg*>((caps() & FI_MSG) ? &msg_of[part] : &ops_of_missing.msg);
+    tagged = const_cast<fi_ops_tagged*>((caps() & FI_TAGGED) ? &tagged_of[part]
                                                             : &ops_of_missing.tagged);
-    fid_ep::rma = (caps_ & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
-    fid_ep::atomic = (caps_ & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
+    fid_ep::rma = (caps() & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
+    fid_ep::atomic = (caps() & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
     receives = messages_ != nullptr ? &messages_->queue() : nullptr;
 }
 
@@ -231,7 +209,7 @@ int Endpoint::enable() noexcept
 {
     if (enabled_)
         return -FI_EOPBADSTATE;
-    if (parent_ != nullptr && av_ == nullptr)
+    if (parent_ != nullptr && tx_.peers_or_null() == nullptr)
         if (Peers* av = parent_->av(); av != nullptr)
             if (int ret = bind_addresses(*av); ret != 0)
                 return ret;
@@ -240,9 +218,9 @@ int Endpoint::enable() noexcept
     int ret = make_engines();
     // Messages, CQ data and events are taken by a poll, and what was refused for a stale key is tried again by one. The
     // rest calls for the thread when there is something for it to do (needs_polls()).
-    if (ret == 0 && ((caps_ & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) || (messages_ && rx_.cq != nullptr) ||
-                     (remote_keys_ && remote_keys_->by_directory())))
-        ret = domain_->auto_progress().go_on_alone();
+    if (ret == 0 && ((caps() & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) || (messages_ && rx_.binding.cq != nullptr) ||
+                     tx_.remote_keys().by_directory()))
+        ret = domain().auto_progress().go_on_alone();
     if (ret == 0)
         ret = list(); // to be passed over until it is enabled
     if (ret == 0)
@@ -250,7 +228,7 @@ int Endpoint::enable() noexcept
     if (ret != 0) {
         unlist();
         if (messages_) {
-            std::lock_guard guard(*lock_);
+            std::lock_guard guard(tx_.lock());
             messages_->leave();
             messages_->part_from_queue();
         }
@@ -261,7 +239,7 @@ int Endpoint::enable() noexcept
     }
     choose_operations();
     {
-        std::lock_guard guard(*lock_);
+        std::lock_guard guard(tx_.lock());
         enabled_ = true;
     }
     return 0;
@@ -285,130 +263,41 @@ int Endpoint::announce() noexcept
 bool Endpoint::progress(bool patient) noexcept
 {
     if (patient)
-        lock_->lock();
-    else if (!lock_->try_lock())
+        tx_.lock().lock();
+    else if (!tx_.lock().try_lock())
         return false;
-    const bool some = progress_locked();
-    lock_->unlock();
+    const bool some = tx_.progress();
+    tx_.lock().unlock();
     return some;
 }
 
-bool Endpoint::progress_locked() noexcept
+/// TxContext::Round.
+bool Endpoint::round(void* self) noexcept
 {
-    if (!enabled_)
+    Endpoint& ep = *static_cast<Endpoint*>(self);
+    if (!ep.enabled_)
         return false;
-    const bool some = vcq_->poll() != 0;
-    if (rma_)
-        rma_->progress();
-    if (atomic_)
-        atomic_->progress();
-    if (messages_)
-        messages_->progress();
-    if (event_credits_) [[unlikely]]
-        event_credits_->progress();
-    if (named_ != nullptr && ++rounds_ % rounds_per_finder_look == 0) [[unlikely]]
-        named_->clear();
+    const bool some = ep.tx_.vcq().poll() != 0;
+    if (ep.rma_)
+        ep.rma_->progress();
+    if (ep.atomic_)
+        ep.atomic_->progress();
+    if (ep.messages_)
+        ep.messages_->progress();
+    if (EventCredits* const credits = ep.tx_.event_credits(); credits != nullptr) [[unlikely]]
+        credits->progress();
+    if (ep.named_ != nullptr && ++ep.rounds_ % rounds_per_finder_look == 0) [[unlikely]]
+        ep.named_->clear();
     return some;
-}
-
-bool Endpoint::fence_passed(fi_addr_t to, std::uint64_t flags) noexcept
-{
-    const Peer* const peer = av_->find(to);
-    if (peer == nullptr)
-        return true; // there is none: whoever asks finds out
-    const bool settles = messages_ && (flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0;
-    const auto passed = [&] {
-        return vcq_->idle() && (!rma_ || rma_->idle_towards(*peer)) && (!atomic_ || atomic_->idle()) &&
-               (!messages_ || messages_->idle_towards(*peer)) && flushed(*peer) &&
-               (!settles || messages_->settled(*peer, (flags & FI_MATCH_COMPLETE) != 0));
-    };
-    for (unsigned i = 0; i < fence_polls; i++) {
-        if (passed())
-            return true;
-        progress_locked();
-    }
-    return passed();
-}
-
-/// Posts without a waiter (inject, messages sent at once) may still be on their way, and what follows the fenced
-/// operation need not be in strong order.
-bool Endpoint::flushed(const Peer& peer) noexcept
-{
-    if (flush_.under_way || !vcq_->is_silent_towards(peer.home))
-        return !flush_.under_way;
-    flush_.notify = on_flush;
-    const vcq::Post post = vcq_->fence(peer.home, flush_);
-    flush_.under_way = post == vcq::Post::done;
-    return post == vcq::Post::error; // then nothing will be posted
-}
-
-/// Even if the ARMW failed: at a peer that can't be reached there is nothing to overtake.
-void Endpoint::on_flush(vcq::Waiter* flush, const vcq::Notice&) noexcept
-{
-    static_cast<Flush*>(flush)->under_way = false;
-}
-
-int Endpoint::pay_for_event(const Peer& peer, EventPurse*& purse) noexcept
-{
-    if (!event_credits_) [[unlikely]]
-        event_credits_.reset(new (std::nothrow) EventCredits(*this));
-    return event_credits_ ? event_credits_->pay_patiently(peer, purse) : -FI_ENOMEM;
-}
-
-bool Endpoint::needs_polls() const noexcept
-{
-    return event_credits_ != nullptr || (rma_ && rma_->waits()) || (atomic_ && !atomic_->idle());
-}
-
-void Endpoint::on_orphan(void* owner, int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept
-{
-    static_cast<Endpoint*>(owner)->lost(code, kind, peer);
-}
-
-void Endpoint::lost(int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept
-{
-    if (messages_)
-        messages_->peer_failed(peer, code);
-    // Messages report their own losses, and a report or a farewell to a peer that has left is none; who sends no
-    // unattended writes has nothing else to hear of.
-    switch (kind) {
-    case vcq::Orphan::message: break;
-    case vcq::Orphan::write:
-        if (rma_ && rma_->posts_unattended())
-            report_orphan(FI_RMA | FI_WRITE, code);
-        break;
-    case vcq::Orphan::armw:
-        if (atomic_ && atomic_->posts_unattended())
-            report_orphan(FI_ATOMIC | FI_WRITE, code);
-        break;
-    }
-}
-
-void Endpoint::report_orphan(std::uint64_t op_flags, int utofu_code) noexcept
-{
-    if (closing_) // what is discarded then is discarded silently (fi_endpoint(3), fi_close)
-        return;
-    Completion completion;
-    completion.flags = op_flags;
-    if (tx_.cq != nullptr)
-        tx_.cq->write_error(completion, fi_error_of(utofu_code), utofu_code);
-    if (counters_.write != nullptr)
-        counters_.write->count_error();
 }
 
 ssize_t Endpoint::cancel(void* context) noexcept
 {
-    std::lock_guard guard(*lock_);
+    std::lock_guard guard(tx_.lock());
     return messages_ ? messages_->cancel(context) : -FI_ENOENT;
 }
 
 // --- close
-
-/// Has everything left that was taken? What waits for an answer of its peer alone has.
-bool Endpoint::all_has_left() const noexcept
-{
-    return (!rma_ || rma_->idle()) && (!atomic_ || atomic_->idle()) && (!messages_ || messages_->all_has_left());
-}
 
 /// What was injected or reported as sent, and what was taken, leaves: that needs progress, and at times that of the
 /// peer. Who is dead fails at once; who does not run holds us up no longer than this. What has not left then is
@@ -417,28 +306,27 @@ void Endpoint::let_all_leave() noexcept
 {
     constexpr std::chrono::seconds patience{1};
     const auto end = std::chrono::steady_clock::now() + patience;
-    while (enabled_ && !all_has_left() && std::chrono::steady_clock::now() < end)
-        progress_locked();
+    while (enabled_ && !tx_.all_has_left() && std::chrono::steady_clock::now() < end)
+        tx_.progress();
 }
 
 /// What is under way ends, nothing is begun any more. False: notices are missing, so memory that a communication may
 /// still reach has to stay until the VCQ is freed.
 bool Endpoint::stop() noexcept
 {
-    if (vcq_ == nullptr)
+    if (!tx_.has_vcq())
         return true;
     bool quiet;
     {
-        std::lock_guard guard(*lock_);
-        closing_ = true; // from here on errors are silent
+        std::lock_guard guard(tx_.lock());
+        tx_.set_closing();
         let_all_leave();
         if (messages_)
             messages_->leave();
         if (atomic_)
             atomic_->runner().close(); // else what ends now would begin what is queued
-        if (event_credits_)
-            event_credits_->close();
-        quiet = shared_tx_ != nullptr ? vcq_->quiesce() : vcq_->drain();
+        tx_.return_credits();
+        quiet = tx_.shares_vcq() ? tx_.vcq().quiesce() : tx_.vcq().drain();
         enabled_ = false;
         if (messages_)
             messages_->part_from_queue();
@@ -451,19 +339,18 @@ bool Endpoint::stop() noexcept
 void Endpoint::drop_engines() noexcept
 {
     // Registrations with a VCQ of others go under their lock.
-    std::lock_guard guard(*lock_);
+    std::lock_guard guard(tx_.lock());
     rma_.reset();
     atomic_.reset();
     messages_.reset();
-    event_credits_.reset();
+    tx_.drop_engines();
 }
 
 /// What an endpoint has before it is enabled; behind drop_engines().
 void Endpoint::drop_memory() noexcept
 {
-    std::lock_guard guard(*lock_);
-    remote_keys_.reset();
-    local_memory_.reset();
+    std::lock_guard guard(tx_.lock());
+    tx_.drop_memory();
 }
 
 int Endpoint::close() noexcept
@@ -472,13 +359,13 @@ int Endpoint::close() noexcept
         return -FI_EBUSY;
     // Nobody polls it any more, then no peer's notice comes, then what is under way ends.
     unlist();
-    domain_->regions().remove_counters(index_);
-    if (local_memory_ != nullptr)
-        domain_->regions().detach(*local_memory_);
+    DomainBase& domain = tx_.domain();
+    domain.regions().remove_counters(index());
+    tx_.detach();
     SharedTransmit* const shared = shared_tx_;
     const bool quiet = stop();
     if (!quiet) // nothing of ours may be given back while a communication may reach it
-        own_vcq_.close();
+        tx_.close_vcq();
     const bool stays = !quiet && shared != nullptr;
     if (!stays) {
         drop_engines();
@@ -486,28 +373,28 @@ int Endpoint::close() noexcept
     } else if (rma_) {
         rma_->mute();
     }
-    own_vcq_.close();
+    tx_.close_vcq();
     unbind();
     if (numbered_)
-        domain_->give_back_numbers(index_, 1);
+        domain.give_back_numbers(index(), 1);
     if (parent_ != nullptr)
         parent_->drop_context(part_, slot_);
     if (stays) {
         shared->keep(*this);
         return 0;
     }
-    domain_->release();
+    domain.release();
     delete this;
     return 0;
 }
 
 void Endpoint::bury() noexcept
 {
-    DomainBase* const domain = domain_;
+    DomainBase& domain = tx_.domain();
     drop_engines();
     drop_memory();
     delete this;
-    domain->release();
+    domain.release();
 }
 
 } // namespace tofu

@@ -150,7 +150,7 @@ void SharedTransmit::keep(Endpoint& endpoint) noexcept
 void SharedTransmit::on_orphan(void* self, int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept
 {
     for (Endpoint* endpoint : static_cast<SharedTransmit*>(self)->endpoints_)
-        endpoint->lost(code, kind, peer);
+        endpoint->tx_context().lost(code, kind, peer);
 }
 
 int SharedTransmit::close() noexcept

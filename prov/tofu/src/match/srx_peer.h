@@ -12,7 +12,7 @@ namespace tofu::proto {
 
 class SrxPeer {
   public:
-    SrxPeer(const Binding& rx, const Counters& counters, const Peers& peers) noexcept
+    SrxPeer(const Binding& rx, const RxCounters& counters, const Peers& peers) noexcept
         : rx(rx), counters(counters), peers(peers)
     {
     }
@@ -33,7 +33,7 @@ class SrxPeer {
 
     /// What is told of receives that no message takes, and who sources are.
     const Binding& rx;
-    const Counters& counters;
+    const RxCounters& counters;
     const Peers& peers;
 
   protected:

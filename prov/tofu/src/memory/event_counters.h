@@ -15,7 +15,7 @@ namespace tofu {
 /// By endpoint number. What is told of an endpoint is valid until it is removed.
 class EventCounters {
   public:
-    void add(unsigned number, const Counters& counters) noexcept { of_[number] = &counters; }
+    void add(unsigned number, const RxCounters& counters) noexcept { of_[number] = &counters; }
     void remove(unsigned number) noexcept
     {
         of_[number] = nullptr;
@@ -23,7 +23,7 @@ class EventCounters {
     }
     /// The endpoint counts the events of regions that are bound to no endpoint.
     void count_everything(unsigned number) noexcept { everything_[number / 64] |= bit(number); }
-    [[nodiscard]] bool has(unsigned number, const Counters* counters) const noexcept { return of_[number] == counters; }
+    [[nodiscard]] bool has(unsigned number, const RxCounters* counters) const noexcept { return of_[number] == counters; }
 
     /// Of a region that is bound to none.
     void count(bool read) const noexcept
@@ -36,7 +36,7 @@ class EventCounters {
   private:
     static constexpr std::uint64_t bit(unsigned number) noexcept { return std::uint64_t{1} << number % 64; }
 
-    const Counters* of_[max_endpoints] = {};
+    const RxCounters* of_[max_endpoints] = {};
     std::uint64_t everything_[(max_endpoints + 63) / 64] = {}; ///< those of count_everything(), a bit each
 };
 

@@ -14,7 +14,7 @@ namespace tofu {
 
 class Counter;
 class DomainBase;
-struct Counters;
+struct RxCounters;
 
 /// One region of memory (fi_mr). Registered with the domain's home VCQ, or an annex of it, where peers may reach it
 /// (FI_REMOTE_READ, FI_REMOTE_WRITE), read-only unless they may write.
@@ -50,7 +50,7 @@ class MemoryRegion final : public fid_mr {
     Counter* write_counter_ = nullptr;
     Counter* read_counter_ = nullptr;
     /// Of the endpoint that counts its events; perhaps closed: valid while they are those of number endpoint_number_.
-    const Counters* endpoint_counters_ = nullptr;
+    const RxCounters* endpoint_counters_ = nullptr;
     unsigned endpoint_number_ = 0;
 };
 

@@ -169,7 +169,7 @@ int RegionTable::bind(MemoryRegion& region, Counter& counter, std::uint64_t righ
     return 0;
 }
 
-void RegionTable::bind(MemoryRegion& region, unsigned endpoint, const Counters& counters) noexcept
+void RegionTable::bind(MemoryRegion& region, unsigned endpoint, const RxCounters& counters) noexcept
 {
     std::lock_guard guard(domain_.home_lock());
     region.endpoint_counters_ = &counters;
@@ -212,7 +212,7 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
         region.endpoint_counters_->count_remote(reads);
 }
 
-void RegionTable::add_counters(unsigned endpoint, const Counters& counters) noexcept
+void RegionTable::add_counters(unsigned endpoint, const RxCounters& counters) noexcept
 {
     std::lock_guard guard(domain_.home_lock());
     events_.add(endpoint, counters);

@@ -72,10 +72,10 @@ class RegionTable {
     /// The region counts events of these rights here. 0, or -FI_EINVAL: one of them is counted elsewhere.
     [[nodiscard]] int bind(MemoryRegion& region, Counter& counter, std::uint64_t rights) noexcept;
     /// The events of the region are counted by this endpoint alone.
-    void bind(MemoryRegion& region, unsigned endpoint, const Counters& counters) noexcept;
+    void bind(MemoryRegion& region, unsigned endpoint, const RxCounters& counters) noexcept;
 
     // --- endpoints that count what peers do (FI_RMA_EVENT), by number; `counters` until remove_counters()
-    void add_counters(unsigned endpoint, const Counters& counters) noexcept;
+    void add_counters(unsigned endpoint, const RxCounters& counters) noexcept;
     void remove_counters(unsigned endpoint) noexcept;
     /// The endpoint counts the events of regions that are bound to no endpoint.
     void count_everything(unsigned endpoint) noexcept;

@@ -21,7 +21,7 @@ bool Messenger::can_wait(const SendCall& call) const noexcept
     if (call.silent || (call.flags & FI_INJECT) != 0)
         return false;
     const Binding& tx = ep_.tx();
-    return (tx.cq != nullptr && tx.reports(call.flags)) || ep_.counters().send != nullptr;
+    return (tx.cq != nullptr && tx.reports(call.flags)) || ep_.tx_context().counters().send != nullptr;
 }
 
 [[gnu::noinline]] ssize_t Messenger::put_aside(const SendCall& call) noexcept
@@ -66,7 +66,7 @@ void Messenger::work_off(Channel& ch) noexcept
         if (ret != 0) { // it was taken: an entry tells
             Request failed;
             failed.cq = ep_.tx().cq;
-            failed.counter = ep_.counters().send;
+            failed.counter = ep_.tx_context().counters().send;
             failed.completion = {.context = first->call.context,
                                  .flags = FI_SEND | ((first->call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG)};
             failed.err = static_cast<int>(-ret);

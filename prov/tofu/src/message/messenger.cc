@@ -46,7 +46,7 @@ std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
 } // namespace
 
 Messenger::Messenger(Endpoint& endpoint) noexcept
-    : SrxPeer(endpoint.rx(), endpoint.counters(), endpoint.av()), ep_(endpoint), vcq_(endpoint.vcq()), bounces_(endpoint.vcq()),
+    : SrxPeer(endpoint.rx(), endpoint.rx_context().counters, endpoint.av()), ep_(endpoint), vcq_(endpoint.vcq()), bounces_(endpoint.vcq()),
       wants_source_((endpoint.caps() & FI_SOURCE) != 0), channel_of_(endpoint.av().context_bits()),
       sends_(at_most(endpoint.tx_attr().size, fin_count)),
       backlog_(at_most(endpoint.tx_attr().size, limits::tx_size)), first_seq_(serial(endpoint.domain().nonce())),

@@ -20,6 +20,7 @@
 #include <rdma/fi_domain.h>
 #include <sys/uio.h>
 
+#include "context/tx_context.h"
 #include "match/receive_queue.h"
 #include "memory/bounce.h"
 #include "provider/array.h"
@@ -60,8 +61,9 @@ struct Backlogged {
     void* desc[max_segments] = {};
 };
 
-class Messenger final : private SrxPeer {
+class Messenger final : public Engine, private SrxPeer {
   public:
+    static Messenger& of(TxContext& tx) noexcept { return static_cast<Messenger&>(*tx.engine(messages)); }
     explicit Messenger(Endpoint& endpoint) noexcept;
     Messenger(const Messenger&) = delete;
     Messenger& operator=(const Messenger&) = delete;
@@ -94,15 +96,15 @@ class Messenger final : private SrxPeer {
 
     // --- from the endpoint, under its lock
     void progress() noexcept;
-    /// A communication nobody waited for failed: the peer is gone.
-    void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
+    /// A communication nobody waited for failed: the peer is gone, whoever posted it.
+    void lost(int utofu_code, vcq::Orphan, utofu_vcq_id_t peer) noexcept override { peer_failed(peer, utofu_code); }
     /// No packet waits for room to leave.
-    [[nodiscard]] bool all_has_left() const noexcept { return deferred_ == 0 && congested_.empty(); }
+    [[nodiscard]] bool all_has_left() const noexcept override { return deferred_ == 0 && congested_.empty(); }
     /// No send to the peer waits for it, or for room to leave.
-    [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept;
+    [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept override;
     /// Where that holds: has the peer taken (matched: and given to receives) what was sent to it, at whatever level?
     /// False: it is asked; its answer is waited for as that of a send, and the question is repeated.
-    [[nodiscard]] bool settled(const Peer& peer, bool matched) noexcept;
+    [[nodiscard]] bool settled(const Peer& peer, bool matched) noexcept override;
 
   private:
     struct Poll {
@@ -133,6 +135,7 @@ class Messenger final : private SrxPeer {
     void on_claim(Channel& ch, const vcq::Notice& notice) noexcept;
     static void on_contact(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     void fail(Channel& ch, int err, int prov_errno) noexcept;
+    void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
 
     // ring/turnover.cc
     void check_return(Channel& ch) noexcept;

@@ -157,7 +157,7 @@ inline unsigned Messenger::drain(const Poll& poll) noexcept
                       .data = data,
                       .tag = tag,
                       .source = wants_source_ ? source_of(in) : FI_ADDR_NOTAVAIL});
-    if (Counter* counter = ep_.counters().recv)
+    if (Counter* counter = ep_.rx_context().counters.recv)
         counter->count();
     queue_.withdraw(*r);
     queue_.free_entry(*r);

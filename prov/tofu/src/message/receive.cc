@@ -337,7 +337,7 @@ void Messenger::received(RecvRequest& r, const Message& m, void* buffer, std::si
         overflow = m.length - length;
     }
     CompletionQueue* cq = ep_.rx().cq;
-    Counter* counter = ep_.counters().recv;
+    Counter* counter = ep_.rx_context().counters.recv;
     if (err != 0) [[unlikely]] {
         if (cq != nullptr)
             cq->write_error(entry, err, prov_errno, overflow);

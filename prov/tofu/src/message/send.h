@@ -49,7 +49,7 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
     const Binding& tx = ep_.tx();
     if (!call.silent && tx.reports(call.flags))
         tx.cq->write(call.context, FI_SEND | ((call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG));
-    if (Counter* counter = ep_.counters().send)
+    if (Counter* counter = ep_.tx_context().counters().send)
         counter->count();
 }
 

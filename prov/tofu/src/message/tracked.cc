@@ -173,9 +173,9 @@ SendRequest* Messenger::make_request(Channel& ch, const SendCall& call) noexcept
     r->ref_count = 0;
     r->block = nullptr;
     r->awaits_fin = false;
-    r->endpoint = &ep_;
+    r->reports = &ep_.tx_context().reports();
     r->cq = ep_.tx().cq;
-    r->counter = ep_.counters().send;
+    r->counter = ep_.tx_context().counters().send;
     r->completion = {.context = call.context,
                      .flags = FI_SEND | ((call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG)};
     r->wants_entry = !call.silent && ep_.tx().reports(call.flags);

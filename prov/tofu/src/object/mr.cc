@@ -59,7 +59,7 @@ int bind_endpoint(MemoryRegion& region, Endpoint& endpoint) noexcept
 {
     if (&endpoint.domain() != &region.domain())
         return -FI_EINVAL;
-    region.domain().regions().bind(region, endpoint.index(), endpoint.counters());
+    region.domain().regions().bind(region, endpoint.index(), endpoint.rx_context().counters);
     return 0;
 }
 

@@ -25,12 +25,16 @@ struct Binding {
     }
 };
 
-/// The six counters an endpoint can be bound to (fi_endpoint(3), fi_ep_bind).
-struct Counters {
+/// The counters that operations can be counted by (fi_endpoint(3), fi_ep_bind).
+struct TxCounters {
     Counter* send = nullptr;
-    Counter* recv = nullptr;
     Counter* read = nullptr;
     Counter* write = nullptr;
+};
+
+/// Those of what arrives.
+struct RxCounters {
+    Counter* recv = nullptr;
     Counter* remote_read = nullptr;
     Counter* remote_write = nullptr;
 

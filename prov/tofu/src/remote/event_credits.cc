@@ -11,7 +11,6 @@
 
 #include "address/address.h"
 #include "address/peers.h"
-#include "endpoint/endpoint.h"
 #include "provider/error.h"
 #include "provider/log.h"
 
@@ -23,7 +22,6 @@ constexpr std::uint64_t tick_ms = 100;
 constexpr std::uint8_t idle_ticks = 10;      // then what is held goes back
 constexpr std::size_t purses_per_tick = 256;
 constexpr std::uint32_t most_skips = 256;    // rounds between two looks into an empty pool
-constexpr unsigned rounds_of_a_call = 64;
 constexpr unsigned closing_polls = 256;
 
 std::uint64_t milliseconds() noexcept
@@ -35,7 +33,7 @@ std::uint64_t milliseconds() noexcept
 
 } // namespace
 
-EventCredits::EventCredits(Endpoint& endpoint) noexcept : endpoint_(endpoint), vcq_(endpoint.vcq()) {}
+EventCredits::EventCredits(vcq::Vcq& vcq, unsigned number) noexcept : vcq_(vcq), number_(number) {}
 
 /// Null: no memory. A process that got the VCQ ID of an earlier one has a purse of its own.
 EventPurse* EventCredits::purse_of(const Peer& peer) noexcept
@@ -78,16 +76,6 @@ int EventCredits::pay(const Peer& peer, EventPurse*& purse) noexcept
     p->held--;
     purse = p;
     return 0;
-}
-
-int EventCredits::pay_patiently(const Peer& peer, EventPurse*& purse) noexcept
-{
-    int ret = pay(peer, purse);
-    for (unsigned i = 0; ret == -FI_EAGAIN && i < rounds_of_a_call; i++) {
-        endpoint_.progress_locked();
-        ret = pay(peer, purse);
-    }
-    return ret;
 }
 
 /// Asks for the next batch, unless something is under way.
@@ -166,7 +154,7 @@ void EventCredits::judge(EventPurse& p, std::uint64_t word) noexcept
         p.prov_errno = other ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_OTHER;
         p.err = other ? FI_EHOSTDOWN : FI_EIO;
         TOFU_INFO(FI_LOG_EP_DATA, "endpoint %u: the pool of events of peer 0x%llx says nonsense\n",
-                  endpoint_.index(), static_cast<unsigned long long>(p.home));
+                  number_, static_cast<unsigned long long>(p.home));
         return;
     }
     const std::int64_t found = event_pool::left(word);

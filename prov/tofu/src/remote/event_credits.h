@@ -17,7 +17,6 @@
 
 namespace tofu {
 
-class Endpoint;
 struct Peer;
 
 /// A communication failed in such a way that it left no notice at the target.
@@ -59,13 +58,12 @@ class EventCredits {
     static constexpr std::int64_t most_at_once = 64;
     static constexpr std::int64_t fraction = 64;
 
-    explicit EventCredits(Endpoint& endpoint) noexcept;
+    /// `number`: of the endpoint, for the log.
+    EventCredits(vcq::Vcq& vcq, unsigned number) noexcept;
 
     /// Pays for one event at `peer`: 0; -FI_EAGAIN: credits have been asked for, or there are none; another -FI_E*: an
     /// error of the operation, with `purse` null or its prov_errno.
     [[nodiscard]] int pay(const Peer& peer, EventPurse*& purse) noexcept;
-    /// The same, after some rounds of the endpoint's progress where it has to be asked.
-    [[nodiscard]] int pay_patiently(const Peer& peer, EventPurse*& purse) noexcept;
     /// Gives back what has not been used for a while. Once per round.
     void progress() noexcept
     {
@@ -85,8 +83,8 @@ class EventCredits {
     void judge(EventPurse& purse, std::uint64_t word) noexcept;
     [[gnu::noinline]] void tick() noexcept;
 
-    Endpoint& endpoint_;
     vcq::Vcq& vcq_;
+    unsigned number_;
     EventPurse* last_ = nullptr;
     SpareNodeMap<std::map, std::uint64_t, EventPurse*> by_home_; ///< the latest of each
     Array<std::unique_ptr<EventPurse>> purses_;

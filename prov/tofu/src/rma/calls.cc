@@ -5,7 +5,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "endpoint/endpoint.h"
+#include "context/face.h"
 #include "rma/engine.h"
 
 namespace tofu {
@@ -26,29 +26,29 @@ constexpr std::uint64_t read_flags = FI_COMPLETION | FI_MORE | FI_FENCE | FI_DEL
 
 /// Calls under the endpoint's lock; what was taken may need somebody who polls.
 template <class Call>
-ssize_t under_lock(Endpoint& endpoint, Call&& call) noexcept
+ssize_t under_lock(TxContext& tx, Call&& call) noexcept
 {
     bool needs_polls = false;
     ssize_t ret = 0;
     {
-        std::lock_guard guard(endpoint.lock());
-        ret = call(endpoint.rma_engine());
-        needs_polls = endpoint.domain().auto_progress().thread_is_due() && endpoint.needs_polls();
+        std::lock_guard guard(tx.lock());
+        ret = call(RmaEngine::of(tx));
+        needs_polls = tx.wants_polls();
     }
     if (needs_polls) [[unlikely]]
-        (void)endpoint.domain().auto_progress().go_on_alone(); // without a thread the application's calls do it
+        tx.call_for_polls();
     return ret;
 }
 
 ssize_t submit(fid_ep* ep, const RmaEngine::Call& call) noexcept
 {
-    return under_lock(Endpoint::of(ep), [&](RmaEngine& engine) { return engine.submit(call); });
+    return under_lock(*EndpointFace::of(ep).tx, [&](RmaEngine& engine) { return engine.submit(call); });
 }
 
-[[gnu::noinline]] ssize_t inject(Endpoint& endpoint, const void* data, std::size_t length, fi_addr_t to,
+[[gnu::noinline]] ssize_t inject(TxContext& tx, const void* data, std::size_t length, fi_addr_t to,
                                  std::uint64_t address, std::uint64_t key) noexcept
 {
-    return under_lock(endpoint,
+    return under_lock(tx,
                       [&](RmaEngine& engine) { return engine.inject(data, length, to, address, key); });
 }
 
@@ -63,7 +63,7 @@ ssize_t plain(fid_ep* ep, const iovec* iov, void** desc, std::size_t count, fi_a
     for (std::size_t i = 0; i < count; i++)
         length += iov[i].iov_len;
     const fi_rma_iov remote{address, length, key};
-    const std::uint64_t defaults = Endpoint::tx_flags_of(ep) & (read ? read_flags : write_flags);
+    const std::uint64_t defaults = EndpointFace::of(ep).tx_flags & (read ? read_flags : write_flags);
     return submit(ep, {iov, desc, count, &remote, 1, to, context, data, defaults | flags, read,
                        silent});
 }
@@ -83,11 +83,11 @@ extern "C" {
 ssize_t tofu_read(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t from, uint64_t addr,
                   uint64_t key, void* context) noexcept
 {
-    Endpoint& endpoint = Endpoint::of(ep);
+    TxContext& tx = *EndpointFace::of(ep).tx;
     {
-        std::lock_guard guard(endpoint.lock());
-        const ssize_t ret = endpoint.rma_engine().read_quickly(buf, len, from, addr, key, context,
-                                                               Endpoint::tx_flags_of(ep));
+        std::lock_guard guard(tx.lock());
+        const ssize_t ret = RmaEngine::of(tx).read_quickly(buf, len, from, addr, key, context,
+                                                               EndpointFace::of(ep).tx_flags);
         if (ret != RmaEngine::not_quick) [[likely]]
             return ret;
     }
@@ -109,11 +109,11 @@ ssize_t tofu_readmsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
 ssize_t tofu_write(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t to, uint64_t addr,
                    uint64_t key, void* context) noexcept
 {
-    Endpoint& endpoint = Endpoint::of(ep);
+    TxContext& tx = *EndpointFace::of(ep).tx;
     {
-        std::lock_guard guard(endpoint.lock());
-        const ssize_t ret = endpoint.rma_engine().write_quickly(buf, len, to, addr, key, context,
-                                                                Endpoint::tx_flags_of(ep));
+        std::lock_guard guard(tx.lock());
+        const ssize_t ret = RmaEngine::of(tx).write_quickly(buf, len, to, addr, key, context,
+                                                                EndpointFace::of(ep).tx_flags);
         if (ret != RmaEngine::not_quick) [[likely]]
             return ret;
     }
@@ -135,14 +135,14 @@ ssize_t tofu_writemsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcep
 ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to, uint64_t addr,
                           uint64_t key) noexcept
 {
-    Endpoint& endpoint = Endpoint::of(ep);
+    TxContext& tx = *EndpointFace::of(ep).tx;
     {
-        std::lock_guard guard(endpoint.lock());
-        const ssize_t ret = endpoint.rma_engine().inject_quickly(buf, len, to, addr, key);
+        std::lock_guard guard(tx.lock());
+        const ssize_t ret = RmaEngine::of(tx).inject_quickly(buf, len, to, addr, key);
         if (ret != RmaEngine::not_quick) [[likely]]
             return ret;
     }
-    return inject(endpoint, buf, len, to, addr, key);
+    return inject(tx, buf, len, to, addr, key);
 }
 
 ssize_t tofu_writedata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data,

@@ -9,7 +9,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "endpoint/endpoint.h"
 #include "message/messenger.h"
 #include "provider/error.h"
 #include "provider/limits.h"
@@ -42,30 +41,30 @@ void gather(std::byte* to, const iovec* from, std::size_t count) noexcept
 
 } // namespace
 
-RmaEngine::RmaEngine(Endpoint& endpoint) noexcept
-    : endpoint_(endpoint),
-      vcq_(endpoint.vcq()),
-      crossing_(endpoint.vcq()),
-      ops_(std::max<std::size_t>(endpoint.tx_attr().size, 64)),
-      bounces_(endpoint.vcq())
+RmaEngine::RmaEngine(TxContext& tx) noexcept
+    : tx_(tx),
+      vcq_(tx.vcq()),
+      crossing_(tx.vcq()),
+      ops_(std::max<std::size_t>(tx.attr().size, 64)),
+      bounces_(tx.vcq())
 {
 }
 
 int RmaEngine::open() noexcept
 {
-    const utofu_onesided_caps& caps = endpoint_.vcq().backend().caps();
+    const utofu_onesided_caps& caps = tx_.vcq().backend().caps();
     max_piece_ = caps.max_putget_size;
     max_inline_ = caps.max_piggyback_size;
-    inject_size_ = std::min(endpoint_.tx_attr().inject_size, rma_inject_limit);
-    const std::uint64_t order = endpoint_.tx_attr().msg_order;
+    inject_size_ = std::min(tx_.attr().inject_size, rma_inject_limit);
+    const std::uint64_t order = tx_.attr().msg_order;
     strong_writes_ = (order & order_of_writes) != 0;
     strong_reads_ = (order & order_of_reads) != 0;
     inject_flags_ = vcq::Vcq::flags_of(strong_writes_, false);
     write_flags_ = vcq::Vcq::delivered_flags(strong_writes_, false);
     read_flags_ = vcq::Vcq::delivered_flags(strong_reads_, false);
-    short_way_.open(endpoint_.av(), endpoint_.remote_keys());
+    short_way_.open(tx_.peers(), tx_.remote_keys());
     // What goes out unattended can be neither counted nor tried again.
-    plain_inject_ = endpoint_.counters().write == nullptr && !endpoint_.shares_vcq();
+    plain_inject_ = tx_.counters().write == nullptr && !tx_.shares_vcq();
     if ((order & order_behind_writes) != 0) {
         crossing_.order_reads();
         short_way_.shut(); // which does not look what was done last
@@ -98,7 +97,7 @@ int RmaEngine::check(const Call& call, std::size_t& total) const noexcept
         return -FI_EMSGSIZE;
     if ((call.flags & FI_INJECT) && (call.read || local > inject_size_))
         return call.read ? -FI_EBADFLAGS : -FI_EMSGSIZE;
-    if ((call.flags & FI_REMOTE_CQ_DATA) && endpoint_.messenger() == nullptr)
+    if ((call.flags & FI_REMOTE_CQ_DATA) && tx_.engine(messages) == nullptr)
         return -FI_EOPNOTSUPP;
     total = local;
     return 0;
@@ -106,16 +105,17 @@ int RmaEngine::check(const Call& call, std::size_t& total) const noexcept
 
 void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept
 {
-    const Counters& counters = endpoint_.counters();
+    const TxCounters& counters = tx_.counters();
     op.notify = on_notice;
-    op.endpoint = &endpoint_;
-    op.cq = endpoint_.tx().cq;
+    op.reports = &tx_.reports();
+    op.engine = this;
+    op.cq = tx_.binding().cq;
     op.counter = call.read ? counters.read : counters.write;
     op.completion = {};
     op.completion.context = call.context;
     op.completion.flags = FI_RMA | (call.read ? FI_READ : FI_WRITE);
     op.pending = 0;
-    op.wants_entry = !call.silent && endpoint_.tx().reports(call.flags);
+    op.wants_entry = !call.silent && tx_.binding().reports(call.flags);
     op.err = 0;
     op.prov_errno = 0;
     op.peer = peer;
@@ -132,7 +132,7 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     op.last.notify = on_last;
     op.last.op = &op;
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
-    op.by_directory = endpoint_.remote_keys().by_directory();
+    op.by_directory = tx_.remote_keys().by_directory();
     for (std::size_t i = 0; i < call.remote_count && !op.by_directory; i++)
         op.by_directory = directory::is_listed(call.remote[i].key);
     op.data_at_once = call.silent && !op.by_directory;
@@ -155,7 +155,7 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
 /// Where all remote segments are: 0, -FI_EAGAIN, or what becomes the operation's error.
 int RmaEngine::resolve(RmaOp& op) noexcept
 {
-    RemoteKeys& keys = endpoint_.remote_keys();
+    RemoteKeys& keys = tx_.remote_keys();
     const std::uint64_t access = op.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
     for (unsigned i = 0; i < op.remote_count; i++) {
         const fi_rma_iov& remote = op.remote[i];
@@ -178,7 +178,7 @@ bool RmaEngine::forget_keys(const RmaOp& op) noexcept
 {
     bool some = false;
     for (unsigned i = 0; i < op.remote_count; i++)
-        some |= endpoint_.remote_keys().refuted(op.peer, op.remote[i].key);
+        some |= tx_.remote_keys().refuted(op.peer, op.remote[i].key);
     return some;
 }
 
@@ -207,7 +207,7 @@ int RmaEngine::attach(RmaOp& op, const Call& call) noexcept
         op.refs[i] = {};
         if (op.local[i].iov_len == 0)
             continue;
-        if (int ret = endpoint_.local_memory().acquire(
+        if (int ret = tx_.local_memory().acquire(
                 op.local[i].iov_base, op.local[i].iov_len, !op.read, op.refs[i],
                 call.desc != nullptr ? call.desc[i] : nullptr);
             ret != 0)
@@ -221,20 +221,20 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
     std::size_t total = 0;
     if (int ret = check(call, total); ret != 0) [[unlikely]]
         return ret;
-    const Peer* peer = endpoint_.av().find(call.to);
+    const Peer* peer = tx_.peers().find(call.to);
     if (peer == nullptr) [[unlikely]]
         return -FI_EINVAL;
     // Whoever has to wait keeps its place: nobody overtakes it towards its peer.
     if (waiting_.holds(line_of(*peer))) [[unlikely]] {
-        endpoint_.progress_locked();
+        tx_.progress();
         if (waiting_.holds(line_of(*peer)))
             return -FI_EAGAIN;
     }
-    if ((call.flags & FI_FENCE) && !endpoint_.fence_passed(call.to, call.flags)) [[unlikely]]
+    if ((call.flags & FI_FENCE) && !tx_.fence_passed(call.to, call.flags)) [[unlikely]]
         return -FI_EAGAIN;
     RmaOp* op = ops_.alloc();
     if (op == nullptr) [[unlikely]] {
-        endpoint_.progress_locked();
+        tx_.progress();
         op = ops_.alloc();
         if (op == nullptr)
             return -FI_EAGAIN;
@@ -242,7 +242,7 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
     describe(*op, call, *peer, total);
     if (total != 0) {
         const auto again = [&] {
-            endpoint_.progress_locked();
+            tx_.progress();
             return resolve(*op);
         };
         int ret = settle_keys(resolve(*op), again, [&] { return forget_keys(*op); });
@@ -279,7 +279,7 @@ ssize_t RmaEngine::launch(RmaOp& op) noexcept
 {
     Lack lack = post_some(op);
     if (lack != Lack::nothing && op.posted == 0) [[unlikely]] {
-        endpoint_.progress_locked();
+        tx_.progress();
         lack = post_some(op);
         if (lack != Lack::nothing && op.posted == 0) {
             drop(op);
@@ -304,7 +304,7 @@ void RmaEngine::send_data_at_once(RmaOp& op) noexcept
     for (unsigned i = 0; i < contact_polls && op.remote_data; i++) {
         const ssize_t ret = send_data(op);
         if (ret == -FI_EAGAIN) {
-            endpoint_.progress_locked();
+            tx_.progress();
             continue;
         }
         if (ret != 0 && op.err == 0)

@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include "address/peers.h"
+#include "context/tx_context.h"
 #include "memory/bounce.h"
 #include "memory/local_memory.h"
 #include "memory/pages.h"
@@ -21,7 +22,6 @@
 
 namespace tofu {
 
-class Endpoint;
 struct EventPurse;
 
 /// The table of endpoints that may use RMA.
@@ -31,6 +31,8 @@ inline constexpr std::size_t rma_iov_limit = 4;       ///< local segments of an 
 inline constexpr std::size_t rma_remote_limit = 4;    ///< segments at the peer
 inline constexpr std::size_t max_quick_read = 64;           ///< bytes; longer ones go through submit()
 inline constexpr std::size_t rma_inject_limit = BouncePool::large_size; ///< bound of inject_size
+
+class RmaEngine;
 
 /// One fi_read or fi_write in any of its forms, from the call to its completion.
 struct RmaOp : Request {
@@ -45,6 +47,7 @@ struct RmaOp : Request {
         notifying, ///< -> ended: the messenger took the CQ data
         ended
     };
+    RmaEngine* engine = nullptr;
     Last last{};
     EventPurse* purse = nullptr; ///< that has paid for the event
     Peer peer{};
@@ -75,9 +78,10 @@ struct RmaOp : Request {
     InLine<RmaOp> line{};  ///< of those that could not go on
 };
 
-/// The operations under way of one endpoint; all under its lock.
-class RmaEngine {
+/// The operations under way of one context; all under its lock.
+class RmaEngine final : public Engine {
   public:
+    static RmaEngine& of(TxContext& tx) noexcept { return static_cast<RmaEngine&>(*tx.engine(rma)); }
     /// What a call asked for, before anything has been taken for it.
     struct Call {
         const iovec* local;
@@ -93,7 +97,7 @@ class RmaEngine {
         bool silent; ///< fi_inject_*: no entry on success
     };
 
-    explicit RmaEngine(Endpoint& endpoint) noexcept;
+    explicit RmaEngine(TxContext& tx) noexcept;
     ~RmaEngine();
     int open() noexcept;
     /// 0 or a refusal without any effect; what goes wrong later is an error entry.
@@ -119,20 +123,22 @@ class RmaEngine {
         if (!waiting_.empty()) [[unlikely]]
             resume();
     }
-    [[nodiscard]] bool waits() const noexcept { return !waiting_.empty(); }
-    /// A write that nobody waits for may be under way: an orphan's error may be its.
-    [[nodiscard]] bool posts_unattended() const noexcept { return unattended_; }
     /// Behind the end of its endpoint: who is told of something from now on does nothing.
     void mute() noexcept
     {
         ops_.each([](RmaOp& op) { op.notify = [](vcq::Waiter*, const vcq::Notice&) noexcept {}; });
     }
-    /// None of the long way is under way, and none waits.
-    [[nodiscard]] bool idle() const noexcept { return ops_.in_use() == 0; }
-    /// None is under way, and none waits, towards this peer. What is under way to others counts, too: it ends soon.
-    [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept
+    [[nodiscard]] bool all_has_left() const noexcept override { return ops_.in_use() == 0; }
+    /// What is under way to others counts, too: it ends soon.
+    [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept override
     {
         return ops_.in_use() == waiting_.size() && !waiting_.has_line(line_of(peer));
+    }
+    [[nodiscard]] bool needs_polls() const noexcept override { return !waiting_.empty(); }
+    void lost(int utofu_code, vcq::Orphan kind, utofu_vcq_id_t) noexcept override
+    {
+        if (kind == vcq::Orphan::write && unattended_)
+            tx_.report_orphan(FI_RMA | FI_WRITE, utofu_code);
     }
 
   private:
@@ -171,7 +177,7 @@ class RmaEngine {
     }
 
     // What fi_inject_write looks at, together.
-    Endpoint& endpoint_;
+    TxContext& tx_;
     vcq::Vcq& vcq_;
     ShortWay short_way_;
     bool plain_inject_ = false; ///< fi_inject_write may go out unattended

@@ -9,7 +9,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "endpoint/endpoint.h"
 #include "message/messenger.h"
 #include "provider/error.h"
 #include "remote/event_credits.h"
@@ -49,7 +48,7 @@ Lack RmaEngine::post_some(RmaOp& op) noexcept
         if (post == vcq::Post::busy)
             return Lack::room;
         if (post == vcq::Post::error) [[unlikely]] {
-            op.prov_errno = endpoint_.vcq().last_error();
+            op.prov_errno = tx_.vcq().last_error();
             op.err = fi_error_of(op.prov_errno);
             op.posted = op.total;
             break;
@@ -100,7 +99,7 @@ vcq::Post RmaEngine::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
         how.strong_order = how.strong_order || op.posted != 0;
         how.waiter = &op.last;
     }
-    vcq::Vcq& vcq = endpoint_.vcq();
+    vcq::Vcq& vcq = tx_.vcq();
     const vcq::Post posted = op.read                 ? vcq.get(peer, local, remote, length, how)
                              : length <= max_inline_ ? vcq.put_inline(peer, bytes, remote, length, how)
                                                      : vcq.put(peer, local, remote, length, how);
@@ -114,7 +113,7 @@ void RmaEngine::on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexce
 {
     auto& op = *static_cast<RmaOp*>(waiter);
     if (settle(op, notice.code) && op.posted == op.total && !op.queued)
-        op.endpoint->rma_engine().finish(op);
+        op.engine->finish(op);
 }
 
 void RmaEngine::on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
@@ -128,7 +127,7 @@ void RmaEngine::on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 int RmaEngine::pay(RmaOp& op) noexcept
 {
     EventPurse* purse = nullptr;
-    const int ret = endpoint_.pay_for_event(op.peer, purse);
+    const int ret = tx_.pay_for_event(op.peer, purse);
     if (ret == 0)
         op.purse = purse;
     else if (purse != nullptr)
@@ -167,7 +166,7 @@ Lack RmaEngine::go_on(RmaOp& op) noexcept
             op.posted = op.total;
         }
         if (op.remote_notice && op.purse == nullptr && op.posted != op.total) {
-            const int ret = endpoint_.event_credits()->pay(op.peer, op.purse);
+            const int ret = tx_.event_credits()->pay(op.peer, op.purse);
             if (ret == -FI_EAGAIN || ret == -FI_ENOMEM)
                 return Lack::peer;
             if (ret != 0) {
@@ -194,7 +193,7 @@ ssize_t RmaEngine::send_data(const RmaOp& op) noexcept
 {
     if (op.total == 0 && strong_writes_ && !crossing_.pass(op.peer.home, op.peer.home)) [[unlikely]]
         return -FI_EAGAIN;
-    return endpoint_.messenger()->write_data(op.to, op.data, op.total);
+    return proto::Messenger::of(tx_).write_data(op.to, op.data, op.total);
 }
 
 /// Tells the target of the CQ data, if the messenger has room for the peer.
@@ -252,7 +251,7 @@ void RmaEngine::give_back(RmaOp& op) noexcept
         bounces_.release(op.bounce);
     op.bounce = {};
     for (unsigned i = 0; i < op.acquired; i++)
-        endpoint_.local_memory().release(op.refs[i]);
+        tx_.local_memory().release(op.refs[i]);
     op.acquired = 0;
 }
 

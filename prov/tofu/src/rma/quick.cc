@@ -6,7 +6,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "endpoint/endpoint.h"
 #include "provider/error.h"
 #include "rma/engine.h"
 
@@ -22,15 +21,15 @@ template <bool read, bool entry>
 void RmaEngine::quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
     const QuickOp& op = *static_cast<QuickOp*>(waiter);
-    Endpoint& ep = *op.endpoint;
+    TxContext& tx = *op.context;
     constexpr std::uint64_t flags = FI_RMA | (read ? FI_READ : FI_WRITE);
-    Counter* const counter = read ? ep.counters().read : ep.counters().write;
+    Counter* const counter = read ? tx.counters().read : tx.counters().write;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
         Request request;
-        request.endpoint = &ep; // which says nothing any more where it is being closed
-        request.cq = ep.tx().cq;
+        request.reports = &tx.reports();
+        request.cq = tx.binding().cq;
         request.counter = counter;
-        request.completion.context = op.context;
+        request.completion.context = op.user_context;
         request.completion.flags = flags;
         request.err = fi_error_of(notice.code);
         request.prov_errno = notice.code;
@@ -39,14 +38,14 @@ void RmaEngine::quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
     }
     if constexpr (read) {
         const std::byte* from =
-            ep.rma_engine().landing_.get() + ep.quick().place_of(op) * max_quick_read;
+            RmaEngine::of(tx).landing_.get() + tx.quick().place_of(op) * max_quick_read;
         if (op.length == 8) [[likely]]
             std::memcpy(op.result, from, 8);
         else
             std::memcpy(op.result, from, op.length);
     }
     if constexpr (entry)
-        ep.tx().cq->write(op.context, flags);
+        tx.binding().cq->write(op.user_context, flags);
     if (counter != nullptr)
         counter->count();
 }
@@ -55,7 +54,7 @@ ssize_t RmaEngine::quick_refused(vcq::Post posted) noexcept
 {
     if (posted == vcq::Post::error)
         return not_quick; // which meets the same, and reports it
-    endpoint_.progress_locked();
+    tx_.progress();
     return -FI_EAGAIN;
 }
 
@@ -71,9 +70,9 @@ ssize_t RmaEngine::write_quickly(const void* data, std::size_t length, fi_addr_t
     const std::uint8_t place = vcq_.next_place();
     if (place == 0) [[unlikely]]
         return quick_refused(vcq::Post::busy);
-    QuickOp& op = endpoint_.quick()[place];
-    op.notify = endpoint_.tx().reports(flags) ? &quick_done<false, true> : &quick_done<false, false>;
-    op.context = context;
+    QuickOp& op = tx_.quick()[place];
+    op.notify = tx_.binding().reports(flags) ? &quick_done<false, true> : &quick_done<false, false>;
+    op.user_context = context;
     const vcq::Attended how{&op, write_flags_};
     const vcq::Post posted = vcq_.put_inline(target.vcq, data, target.stadd, length, how);
     return posted == vcq::Post::done ? 0 : quick_refused(posted);
@@ -90,9 +89,9 @@ ssize_t RmaEngine::read_quickly(void* to, std::size_t length, fi_addr_t from, st
     const std::uint8_t place = vcq_.next_place();
     if (place == 0) [[unlikely]]
         return quick_refused(vcq::Post::busy);
-    QuickOp& op = endpoint_.quick()[place];
-    op.notify = endpoint_.tx().reports(flags) ? &quick_done<true, true> : &quick_done<true, false>;
-    op.context = context;
+    QuickOp& op = tx_.quick()[place];
+    op.notify = tx_.binding().reports(flags) ? &quick_done<true, true> : &quick_done<true, false>;
+    op.user_context = context;
     op.result = to;
     op.length = length;
     const vcq::Attended how{&op, read_flags_};

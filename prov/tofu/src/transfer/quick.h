@@ -13,12 +13,12 @@
 
 namespace tofu {
 
-class Endpoint;
+class TxContext;
 
 /// One such operation. What an operation that succeeds needs is in the first cache line.
 struct alignas(64) QuickOp : vcq::Waiter {
-    Endpoint* endpoint;   ///< the same in all of an endpoint
-    void* context;        ///< the application's
+    TxContext* context;   ///< that it was posted from, the same in all of one QuickOps
+    void* user_context;   ///< the application's
     void* result;         ///< where the fetched value or the bytes read go
     std::size_t length;   ///< of what is read
     utofu_vcq_id_t home;  ///< the peer's
@@ -41,11 +41,11 @@ static_assert(sizeof(QuickOp) == 128);
 class QuickOps {
   public:
     /// False: no memory.
-    [[nodiscard]] bool open(Endpoint& endpoint) noexcept
+    [[nodiscard]] bool open(TxContext& context) noexcept
     {
         ops_.reset(new (std::nothrow) QuickOp[vcq::Vcq::window_size]);
         for (unsigned i = 0; ops_ && i < vcq::Vcq::window_size; i++)
-            ops_[i].endpoint = &endpoint;
+            ops_[i].context = &context;
         return ops_ != nullptr;
     }
     [[nodiscard]] QuickOp& operator[](std::uint8_t place) noexcept { return ops_[place]; }

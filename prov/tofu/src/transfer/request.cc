@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The end of an operation: one entry where one is wanted or due, one count. Called by the engines' waiters under
-// the endpoint's lock; calls cq and cntr, and asks the endpoint.
+// the endpoint's lock; calls cq and cntr.
 #include "transfer/request.h"
 
-#include "endpoint/endpoint.h"
 #include "queue/cntr.h"
+#include "transfer/reports.h"
 
 namespace tofu {
 
 void complete(Request& request) noexcept
 {
     if (request.err != 0) [[unlikely]] {
-        if (request.endpoint != nullptr && request.endpoint->closing())
+        if (request.reports != nullptr && request.reports->closing)
             return;
         if (request.cq != nullptr)
             request.cq->write_error(request.completion, request.err, request.prov_errno);

@@ -14,12 +14,12 @@
 namespace tofu {
 
 class Counter;
-class Endpoint;
+struct Reports;
 
 /// Common part of all requests. One or more communications (`pending`) end, then the operation completes
 /// once: an entry in the CQ if one is wanted or if it failed, and one count.
 struct Request : vcq::Waiter {
-    Endpoint* endpoint = nullptr;
+    const Reports* reports = nullptr; ///< of its context; null: it is reported in any case
     CompletionQueue* cq = nullptr;
     Counter* counter = nullptr;  ///< may be null
     Completion completion{};     ///< what the entry will say

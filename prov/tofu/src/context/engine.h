@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What a tx context asks of the engines that post from it (rma, atomic, messages): when a fence waits, at its end, and
+// when a communication that nobody waits for has failed. Implemented by the engines; none of it is on a hot path.
+#pragma once
+
+#include <cstdint>
+
+#include <utofu.h>
+
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+struct Peer;
+
+/// Everything under the context's lock.
+class Engine {
+  public:
+    enum Kind : std::uint8_t { rma, atomic, messages };
+    static constexpr unsigned kinds = 3;
+
+    /// No operation of it is under way to this peer, and none waits. A fence may go on then.
+    [[nodiscard]] virtual bool idle_towards(const Peer& peer) const noexcept = 0;
+    /// Nothing that was taken still has to leave. The context may be closed then.
+    [[nodiscard]] virtual bool all_has_left() const noexcept = 0;
+    /// Something was taken that goes on by polls only.
+    [[nodiscard]] virtual bool needs_polls() const noexcept { return false; }
+    /// Has the peer taken (`matched`: and given to receives) what was sent to it? False: it is asked; ask again.
+    [[nodiscard]] virtual bool settled(const Peer&, bool) noexcept { return true; }
+    /// A communication without a waiter failed, towards the VCQ `peer`; perhaps one of the engine.
+    virtual void lost(int utofu_code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept = 0;
+
+  protected:
+    ~Engine() = default;
+};
+
+} // namespace tofu

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A receive context: what arrives is reported to, and by which rules. Part of an endpoint, whole or of one direction;
+// filled by endpoint, used by match and message under the lock; calls cntr.
+#pragma once
+
+#include <cstddef>
+
+#include <rdma/fi_endpoint.h>
+
+#include "queue/binding.h"
+
+namespace tofu {
+
+namespace proto {
+class ReceiveQueue;
+}
+
+struct RxContext {
+    Binding binding{};   ///< the queue of receives
+    RxCounters counters{};
+    fi_rx_attr attr{};   ///< as granted
+    std::size_t min_multi_recv = 64;         ///< FI_OPT_MIN_MULTI_RECV
+    proto::ReceiveQueue* shared = nullptr;   ///< the receives of a shared context; null: the context's own
+    bool is_open = true; ///< false: peers send nothing here, a transmit context of a scalable endpoint
+};
+
+} // namespace tofu
