@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What comes in the middle of fi_trywait is heard, by whichever object and in whichever order they are looked at
 // (queue/wait_set.cc). The provider is linked in: its wait objects here belong to owners that let things come when they
-// are looked at. Run by make check; chime_test.cc has all orders of the steps.
+// are looked at. Run by make check; wake_flag_test.cc has all orders of the steps.
 #include <gtest/gtest.h>
 
 #include <poll.h>
@@ -110,7 +110,7 @@ TEST(TryWait, OfOneMemberHearsTheOthers)
     EXPECT_EQ(fi_trywait(o.fabric, fids, 1), 0);
 }
 
-/// Nothing is silenced by a call that is refused.
+/// Nothing is cleared by a call that is refused.
 TEST(TryWait, RefusesBeforeItSilences)
 {
     Set s;

@@ -269,7 +269,7 @@ TEST(Wait, ADescriptorBecomesReadableWithoutCallsOfOurs)
         struct fid* fids[] = {&w.rx->fid};
         EXPECT_EQ(fi_trywait(w.fabric, fids, 1), 0);
         pollfd p{fd, POLLIN, 0};
-        EXPECT_EQ(poll(&p, 1, 0), 0); // silenced
+        EXPECT_EQ(poll(&p, 1, 0), 0); // cleared
     }
 }
 

@@ -55,7 +55,7 @@ struct EndpointPlan {
 /// them; each has a constructor (Endpoint&), `int open()` (0 or -FI_E*), and `void progress() noexcept`, called
 /// under lock() once per round of progress() after the VCQ was polled. The endpoint's VCQ is closed before
 /// the engines go, so that no waiter of theirs is called afterwards.
-class Endpoint final : public EndpointFace, public Progressed {
+class Endpoint final : public EndpointFace, public Pollable {
   public:
     /// fi_endpoint(3); holds the domain. 0, -FI_EINVAL (another type of endpoint among others), or as make().
     static int open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context) noexcept;

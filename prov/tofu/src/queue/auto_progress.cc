@@ -27,7 +27,7 @@ int AutoProgress::open(DomainBase& domain) noexcept
     return everything_ != nullptr ? 0 : -FI_ENOMEM;
 }
 
-int AutoProgress::need_thread(Bell* bell) noexcept
+int AutoProgress::need_thread(WakeSignal* signal) noexcept
 {
     std::lock_guard guard(mutex_);
     if (thread_users_ == 0) {
@@ -39,7 +39,7 @@ int AutoProgress::need_thread(Bell* bell) noexcept
         if (int error = thread_.start(*everything_, domain_->backend().functions()); error != 0)
             return error;
     }
-    const int error = bell != nullptr ? thread_.attend(*bell) : 0;
+    const int error = signal != nullptr ? thread_.attend(*signal) : 0;
     if (error == 0)
         thread_users_++;
     else if (thread_users_ == 0)
@@ -57,11 +57,11 @@ int AutoProgress::go_on_alone() noexcept
     return error;
 }
 
-void AutoProgress::dismiss_thread(Bell* bell) noexcept
+void AutoProgress::dismiss_thread(WakeSignal* signal) noexcept
 {
     std::lock_guard guard(mutex_);
-    if (bell != nullptr)
-        thread_.leave(*bell);
+    if (signal != nullptr)
+        thread_.leave(*signal);
     if (--thread_users_ == 0)
         thread_.stop();
 }

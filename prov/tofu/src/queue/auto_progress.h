@@ -12,7 +12,7 @@
 
 namespace tofu {
 
-class Bell;
+class WakeSignal;
 class DomainBase;
 class ProgressSet;
 
@@ -28,11 +28,11 @@ class AutoProgress {
 
     /// Every enabled endpoint of the domain.
     [[nodiscard]] ProgressSet& everything() noexcept { return *everything_; }
-    /// Starts the thread with its first user, at any time. 0 or -FI_E*. `bell`: what the thread repeats for it, may be
+    /// Starts the thread with its first user, at any time. 0 or -FI_E*. `signal`: what the thread repeats for it, may be
     /// null.
-    [[nodiscard]] int need_thread(Bell* bell) noexcept;
+    [[nodiscard]] int need_thread(WakeSignal* signal) noexcept;
     /// Stops it with its last.
-    void dismiss_thread(Bell* bell) noexcept;
+    void dismiss_thread(WakeSignal* signal) noexcept;
     /// With FI_PROGRESS_AUTO: nobody has called go_on_alone() yet.
     [[nodiscard]] bool thread_is_due() const noexcept { return thread_is_due_.load(std::memory_order_relaxed); }
     /// With FI_PROGRESS_AUTO: from now on there is something that goes on only while somebody polls. What is one

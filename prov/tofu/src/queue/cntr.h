@@ -59,7 +59,7 @@ class Counter final : public fid_cntr, public Counted {
     ProgressSet progress_;
     std::atomic<std::uint64_t> value_{0};
     std::atomic<std::uint64_t> errors_{0};
-    std::atomic<std::uint64_t> seen_value_{0}; ///< as last read; kept where a Bell hangs on the counter
+    std::atomic<std::uint64_t> seen_value_{0}; ///< as last read; kept where a WakeSignal hangs on the counter
     std::atomic<std::uint64_t> seen_errors_{0};
     std::atomic<std::uint64_t> polled_value_{0};
     std::atomic<std::uint64_t> polled_errors_{0};

@@ -148,7 +148,7 @@ void EventQueue::drop_first() noexcept
     std::free(event);
 }
 
-void EventQueue::ring() noexcept
+void EventQueue::wake() noexcept
 {
     arrived_.notify_all(); // who is woken need not take it: FI_PEEK, an error, too little room
     wait_.signal();
@@ -158,14 +158,14 @@ void EventQueue::post(std::uint32_t event, const fi_eq_entry& entry)
 {
     if (append(event, &entry, sizeof(entry), {}) != 0)
         overrun();
-    ring();
+    wake();
 }
 
 void EventQueue::post_error(const fi_eq_err_entry& error)
 {
     if (append(0, nullptr, 0, error) != 0)
         overrun();
-    ring();
+    wake();
 }
 
 void EventQueue::overrun() noexcept
@@ -181,7 +181,7 @@ ssize_t EventQueue::write(std::uint32_t event, const void* buffer, std::size_t l
         return -FI_EINVAL; // fi_eq(3): only queues opened with FI_WRITE
     if (const int ret = append(event, buffer, length, {}); ret != 0)
         return ret;
-    ring();
+    wake();
     return static_cast<ssize_t>(length);
 }
 

@@ -56,7 +56,7 @@ class EventQueue final : public fid_eq, public Counted {
     [[nodiscard]] bool empty() const noexcept { return first_ == nullptr && !overrun_; }
     void drop_first() noexcept;
     void overrun() noexcept;
-    void ring() noexcept;
+    void wake() noexcept;
 
     FabricBase& fabric_;
     bool writable_;

@@ -19,14 +19,14 @@ ProgressSet::~ProgressSet()
     domain_.auto_progress().drop(lock_);
 }
 
-int ProgressSet::add(Progressed& endpoint) noexcept
+int ProgressSet::add(Pollable& endpoint) noexcept
 {
     std::lock_guard guard(lock_);
     const bool there = std::find(endpoints_.begin(), endpoints_.end(), &endpoint) != endpoints_.end();
     return there || endpoints_.push(&endpoint) ? 0 : -FI_ENOMEM;
 }
 
-void ProgressSet::remove(Progressed& endpoint) noexcept
+void ProgressSet::remove(Pollable& endpoint) noexcept
 {
     std::lock_guard guard(lock_);
     endpoints_.erase(&endpoint);
@@ -48,7 +48,7 @@ bool ProgressSet::run(bool patient) noexcept
 bool ProgressSet::look_everywhere(bool patient) noexcept
 {
     bool some = domain_.progress_home(patient);
-    for (Progressed* endpoint : endpoints_)
+    for (Pollable* endpoint : endpoints_)
         some |= endpoint->progress(patient);
     return some;
 }
@@ -57,7 +57,7 @@ std::size_t ProgressSet::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexce
 {
     std::size_t count = domain_.homes(handles, most);
     std::lock_guard guard(lock_);
-    for (Progressed* endpoint : endpoints_)
+    for (Pollable* endpoint : endpoints_)
         if (count < most && endpoint->polled().is_open())
             handles[count++] = endpoint->polled().handle();
     return count;

@@ -19,7 +19,7 @@ class CompletionQueue;
 class DomainBase;
 
 /// Whoever has a VCQ to poll for a set: an endpoint.
-class Progressed {
+class Pollable {
   public:
     /// One bounded round of the VCQ and of what waits for it. Returns at once where another thread is at it and `patient`
     /// is not asked for. True where the VCQ had something.
@@ -27,7 +27,7 @@ class Progressed {
     [[nodiscard]] virtual const vcq::Vcq& polled() const noexcept = 0;
 
   protected:
-    ~Progressed() = default;
+    ~Pollable() = default;
 };
 
 /// The endpoints that complete into one queue or counter. Endpoints add themselves when they are bound
@@ -39,8 +39,8 @@ class ProgressSet {
     ProgressSet& operator=(const ProgressSet&) = delete;
     ~ProgressSet();
     /// 0 or -FI_ENOMEM.
-    [[nodiscard]] int add(Progressed& endpoint) noexcept;
-    void remove(Progressed& endpoint) noexcept;
+    [[nodiscard]] int add(Pollable& endpoint) noexcept;
+    void remove(Pollable& endpoint) noexcept;
 
     /// One bounded round: home VCQ, then each endpoint once. Any thread; skips what another thread is
     /// polling already, or waits for its turn where `patient` (before a sleep: wait.h). True where a VCQ had
@@ -77,7 +77,7 @@ class ProgressSet {
     std::atomic<unsigned> in_vain_{0};
     unsigned looks_ = 0;   ///< under lock_
     std::size_t next_ = 0; ///< the endpoint that a look begins with
-    Array<Progressed*> endpoints_;
+    Array<Pollable*> endpoints_;
 };
 
 } // namespace tofu

@@ -53,29 +53,29 @@ void* ProgressThread::body(void* self)
     return nullptr;
 }
 
-int ProgressThread::attend(Bell& bell) noexcept
+int ProgressThread::attend(WakeSignal& signal) noexcept
 {
-    std::lock_guard guard(bells_mutex_);
-    if (!bells_.push(&bell))
+    std::lock_guard guard(signals_mutex_);
+    if (!signals_.push(&signal))
         return -FI_ENOMEM;
-    bell.attend(true);
+    signal.attend(true);
     return 0;
 }
 
-void ProgressThread::leave(Bell& bell) noexcept
+void ProgressThread::leave(WakeSignal& signal) noexcept
 {
-    std::lock_guard guard(bells_mutex_);
-    if (bells_.erase(&bell))
-        bell.attend(false);
+    std::lock_guard guard(signals_mutex_);
+    if (signals_.erase(&signal))
+        signal.attend(false);
 }
 
 /// False where a ring is still owed: an application holds the mutex of its wait object.
-bool ProgressThread::repeat_rings() noexcept
+bool ProgressThread::repeat_signals() noexcept
 {
-    std::lock_guard guard(bells_mutex_);
+    std::lock_guard guard(signals_mutex_);
     bool all = true;
-    for (Bell* bell : bells_)
-        all = bell->repeat() && all;
+    for (WakeSignal* signal : signals_)
+        all = signal->repeat() && all;
     return all;
 }
 
@@ -87,7 +87,7 @@ void ProgressThread::run() noexcept
     ProgressSet* sets[] = {set_};
     while (!stop_.load(std::memory_order_relaxed)) {
         const bool some = set_->run(true);
-        if (!repeat_rings())
+        if (!repeat_signals())
             nanosleep(&soon, nullptr);
         else if (some)
             sleeper.restart();

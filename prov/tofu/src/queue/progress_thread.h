@@ -12,7 +12,7 @@
 
 namespace tofu {
 
-class Bell;
+class WakeSignal;
 class ProgressSet;
 namespace vcq {
 struct Functions;
@@ -31,21 +31,21 @@ class ProgressThread {
     void stop() noexcept;
     /// Rings that could not be heard at once are repeated by the thread. Any thread.
     /// 0 or -FI_ENOMEM.
-    [[nodiscard]] int attend(Bell& bell) noexcept;
-    void leave(Bell& bell) noexcept;
+    [[nodiscard]] int attend(WakeSignal& signal) noexcept;
+    void leave(WakeSignal& signal) noexcept;
 
   private:
     static void* body(void* self);
     void run() noexcept;
-    [[nodiscard]] bool repeat_rings() noexcept;
+    [[nodiscard]] bool repeat_signals() noexcept;
 
     ProgressSet* set_ = nullptr;
     const vcq::Functions* functions_ = nullptr;
     std::atomic<bool> stop_{false};
     bool running_ = false;
     pthread_t thread_{};
-    std::mutex bells_mutex_;
-    Array<Bell*> bells_; ///< one entry for each object that uses it
+    std::mutex signals_mutex_;
+    Array<WakeSignal*> signals_; ///< one entry for each object that uses it
 };
 
 } // namespace tofu

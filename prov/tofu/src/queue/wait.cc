@@ -12,7 +12,7 @@
 
 #include "queue/domain_base.h"
 #include "provider/log.h"
-#include "queue/chime.h"
+#include "queue/wake_flag.h"
 #include "queue/progress.h"
 #include "queue/wait_set.h"
 
@@ -23,7 +23,7 @@ constexpr int slice_ms = 10;         ///< a signal of another thread is seen wit
 constexpr unsigned busy_rounds = 64; ///< looks before the first sleep: what is about to come saves a wake-up
 constexpr std::size_t max_vcqs = 64; ///< handed to the backend; arrivals by other VCQs are seen after a slice
 
-/// An eventfd as chime.h wants it. Neither call blocks: its count is full, or it is 0.
+/// An eventfd as wake_flag.h wants it. Neither call blocks: its count is full, or it is 0.
 struct Line {
     int descriptor;
     void write() const noexcept
@@ -89,9 +89,9 @@ bool Sleeper::sleep(ProgressSet* const* sets, std::size_t count) noexcept
     return true;
 }
 
-// --- Bell
+// --- WakeSignal
 
-Bell::~Bell()
+WakeSignal::~WakeSignal()
 {
     if (descriptor_ >= 0)
         close(descriptor_);
@@ -101,7 +101,7 @@ Bell::~Bell()
     }
 }
 
-int Bell::open(fi_wait_obj kind) noexcept
+int WakeSignal::open(fi_wait_obj kind) noexcept
 {
     switch (kind) {
     case FI_WAIT_FD:
@@ -119,12 +119,12 @@ int Bell::open(fi_wait_obj kind) noexcept
     return 0;
 }
 
-void Bell::ring() noexcept
+void WakeSignal::raise() noexcept
 {
     if (kind_ == FI_WAIT_MUTEX_COND) {
         // With the mutex: who has looked (fi_trywait) and not yet gone to sleep holds it. That look makes progress, and
         // may ring here itself, or wait for a lock that our caller holds: the mutex is not waited for.
-        ringing_.store(true, std::memory_order_release); // partner: repeat()
+        raised_.store(true, std::memory_order_release); // partner: repeat()
         if (attendants_.load(std::memory_order_relaxed) != 0) {
             (void)repeat();
             return;
@@ -135,31 +135,31 @@ void Bell::ring() noexcept
         return;
     }
     Line line{descriptor_};
-    chime::strike(ringing_, line);
+    wake_flag::raise(raised_, line);
 }
 
-bool Bell::repeat() noexcept
+bool WakeSignal::repeat() noexcept
 {
-    // acquire: pairs with ring(), whose cause must be seen by whom we wake
-    if (kind_ != FI_WAIT_MUTEX_COND || !ringing_.load(std::memory_order_acquire))
+    // acquire: pairs with raise(), whose cause must be seen by whom we wake
+    if (kind_ != FI_WAIT_MUTEX_COND || !raised_.load(std::memory_order_acquire))
         return true;
     if (pthread_mutex_trylock(&mutex_) != 0)
         return false;
-    ringing_.store(false, std::memory_order_relaxed);
+    raised_.store(false, std::memory_order_relaxed);
     pthread_cond_broadcast(&condition_);
     pthread_mutex_unlock(&mutex_);
     return true;
 }
 
-void Bell::silence() noexcept
+void WakeSignal::clear() noexcept
 {
     if (kind_ != FI_WAIT_FD)
         return;
     Line line{descriptor_};
-    chime::hush(ringing_, line);
+    wake_flag::clear(raised_, line);
 }
 
-int Bell::hand_out(void* argument) noexcept
+int WakeSignal::hand_out(void* argument) noexcept
 {
     if (argument == nullptr)
         return -FI_EINVAL;
@@ -177,7 +177,7 @@ WaitObject::~WaitObject()
     if (set_ != nullptr)
         set_->remove(*this);
     if (attended_)
-        owner_.domain->auto_progress().dismiss_thread(bell_);
+        owner_.domain->auto_progress().dismiss_thread(signal_);
 }
 
 int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexcept
@@ -192,7 +192,7 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
     case FI_WAIT_MUTEX_COND:
         if (int error = own_.open(kind); error != 0)
             return error;
-        bell_ = &own_;
+        signal_ = &own_;
         needs_thread = true;
         break;
     case FI_WAIT_SET:
@@ -201,14 +201,14 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
         if (int error = WaitSet::of(set).add(*this); error != 0)
             return error;
         set_ = &WaitSet::of(set);
-        bell_ = set_->bell();
-        needs_thread = bell_ != nullptr;
+        signal_ = set_->wake_signal();
+        needs_thread = signal_ != nullptr;
         break;
     default: TOFU_INFO(FI_LOG_CQ, "wait object %d is not offered\n", kind); return -FI_ENOSYS;
     }
     kind_ = kind;
     if (needs_thread && owner_.domain != nullptr) {
-        if (int error = owner_.domain->auto_progress().need_thread(bell_); error != 0)
+        if (int error = owner_.domain->auto_progress().need_thread(signal_); error != 0)
             return error;
         attended_ = true;
     }
@@ -217,8 +217,8 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
 
 void WaitObject::wake() noexcept
 {
-    if (bell_ != nullptr)
-        bell_->ring();
+    if (signal_ != nullptr)
+        signal_->raise();
     // Without the backend's help sleeps are short (Sleeper).
     if (sleepers_.load(std::memory_order_relaxed) != 0 && owner_.domain != nullptr)
         if (const auto wake_all = owner_.domain->backend().functions().wake; wake_all != nullptr)
@@ -230,8 +230,8 @@ bool WaitObject::look() noexcept
     if (owner_.progress != nullptr)
         owner_.progress->run(true);
     const bool some = owner_.ready(owner_.object);
-    if (some && bell_ != nullptr)
-        bell_->resound();
+    if (some && signal_ != nullptr)
+        signal_->raise_again();
     return some;
 }
 

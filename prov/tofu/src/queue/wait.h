@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Waiting. A blocked reader of ours sleeps until something may have come for one of its VCQs: the backend wakes
 // it where it can (tofu_sim_wait), else it polls with growing pauses. An application that waits by its own means
-// (a descriptor, a mutex with a condition) is woken by a Bell, which whoever makes progress rings; while there is
+// (a descriptor, a mutex with a condition) is woken by a WakeSignal, which whoever makes progress raises; while there is
 // one, a thread of the domain makes progress (progress_thread.h). Called by cq, cntr, eq, wait_set.
 #pragma once
 
@@ -58,30 +58,30 @@ class Sleeper {
 
 /// The wait object that an application sleeps on by itself, by poll(2) or a condition variable: FI_WAIT_FD or
 /// FI_WAIT_MUTEX_COND.
-class Bell {
+class WakeSignal {
   public:
-    Bell() = default;
-    Bell(const Bell&) = delete;
-    Bell& operator=(const Bell&) = delete;
-    ~Bell();
+    WakeSignal() = default;
+    WakeSignal(const WakeSignal&) = delete;
+    WakeSignal& operator=(const WakeSignal&) = delete;
+    ~WakeSignal();
 
     /// 0, -FI_ENOSYS (another kind of wait object) or -FI_E*.
     [[nodiscard]] int open(fi_wait_obj kind) noexcept;
-    /// Wakes the application. Any thread; no system call while it rings already. Never blocks where the domain's thread
-    /// attends: if the application holds the mutex, the wake-up is left to that thread (repeat()).
-    void ring() noexcept;
+    /// Wakes the application. Any thread; no system call while it is raised already. Never blocks where the domain's
+    /// thread attends: if the application holds the mutex, the wake-up is left to that thread (repeat()).
+    void raise() noexcept;
     /// By the domain's thread: makes up for a wake-up for which the application's mutex was not free. False: it still
     /// is not.
     [[nodiscard]] bool repeat() noexcept;
     /// The domain's thread calls repeat() from now on, or no longer. Counted: a wait set has many members.
     void attend(bool yes) noexcept { attendants_.fetch_add(yes ? 1 : -1, std::memory_order_relaxed); }
-    /// To be called before looking for events, once for all that ring it: whatever arrives from now on rings again.
-    void silence() noexcept;
-    /// Whoever looked has found something, which another thread may sleep for: its ring was silenced for all.
-    void resound() noexcept
+    /// To be called before looking for events, once for all that raise it: whatever arrives from now on raises it again.
+    void clear() noexcept;
+    /// Whoever looked has found something that another thread may sleep for: the wake-up was cleared for all.
+    void raise_again() noexcept
     {
         if (kind_ == FI_WAIT_FD)
-            ring();
+            raise();
     }
     /// FI_GETWAIT. 0, or -FI_ENODATA where there is nothing to hand out.
     [[nodiscard]] int hand_out(void* argument) noexcept;
@@ -93,7 +93,7 @@ class Bell {
   private:
     fi_wait_obj kind_ = FI_WAIT_NONE;
     int descriptor_ = -1;
-    std::atomic<bool> ringing_{false}; ///< FI_WAIT_MUTEX_COND: a wake-up is owed
+    std::atomic<bool> raised_{false}; ///< FI_WAIT_MUTEX_COND: a wake-up is owed
     std::atomic<int> attendants_{0};
     pthread_mutex_t mutex_{};
     pthread_cond_t condition_{};
@@ -124,13 +124,13 @@ class WaitObject {
     /// May fi_cq_sread and its like block on it (fi_cq(3))?
     [[nodiscard]] bool blocks() const noexcept { return kind_ != FI_WAIT_NONE && kind_ != FI_WAIT_SET; }
     /// Somebody may wait who is not in a blocking call of this object: on a descriptor, a condition, or a wait set.
-    [[nodiscard]] bool watched() const noexcept { return bell_ != nullptr || set_ != nullptr; }
+    [[nodiscard]] bool watched() const noexcept { return signal_ != nullptr || set_ != nullptr; }
     /// There is something new: wakes whoever waits. Two loads where nobody does.
     void signal() noexcept
     {
         // relaxed: whoever sleeps has counted itself before it announced its sleep, and looks once more after that
         // (tofu_sim_wait, whose announcement is a barrier for this thread)
-        if (bell_ != nullptr || sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+        if (signal_ != nullptr || sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]]
             wake();
     }
     /// A thread that blocks on the object (fi_cq_sread, fi_cntr_wait), for as long as it does.
@@ -144,16 +144,16 @@ class WaitObject {
       private:
         WaitObject& wait_;
     };
-    // --- fi_trywait: first silence() of all objects, then look() at all of them (chime.h)
-    void silence() noexcept
+    // --- fi_trywait: first clear() of all objects, then look() at all of them (wake_flag.h)
+    void clear() noexcept
     {
-        if (bell_ != nullptr)
-            bell_->silence();
+        if (signal_ != nullptr)
+            signal_->clear();
     }
-    /// Makes progress; true where there is something, which rings once more: it is not safe to sleep.
+    /// Makes progress; true where there is something, and the signal is raised again: it is not safe to sleep.
     [[nodiscard]] bool look() noexcept;
-    /// The wait set whose bell is this object's, or null: a silence there is one for all its members.
-    [[nodiscard]] WaitSet* set_of_bell() const noexcept { return bell_ != nullptr ? set_ : nullptr; }
+    /// The wait set whose signal is this object's, or null: clear() there is one for all its members.
+    [[nodiscard]] WaitSet* set_of_signal() const noexcept { return signal_ != nullptr ? set_ : nullptr; }
     /// FI_GETWAIT and FI_GETWAITOBJ; -FI_ENOSYS for other commands.
     [[nodiscard]] int control(int command, void* argument) noexcept;
     [[nodiscard]] const Owner& owner() const noexcept { return owner_; }
@@ -164,8 +164,8 @@ class WaitObject {
     Owner owner_{};
     std::atomic<unsigned> sleepers_{0};
     fi_wait_obj kind_ = FI_WAIT_NONE;
-    Bell own_;
-    Bell* bell_ = nullptr; ///< own_ or the wait set's
+    WakeSignal own_;
+    WakeSignal* signal_ = nullptr; ///< own_ or the wait set's
     WaitSet* set_ = nullptr;
     bool attended_ = false; ///< holds the domain's thread
 };

@@ -99,7 +99,7 @@ int WaitSet::open(fid_fabric* fabric, fi_wait_attr* attr, fid_wait** set) noexce
     if (set == nullptr || wish.flags != 0)
         return -FI_EINVAL;
     const bool plain = wish.wait_obj == FI_WAIT_UNSPEC || wish.wait_obj == FI_WAIT_YIELD;
-    if (!plain && !Bell::offers(wish.wait_obj)) {
+    if (!plain && !WakeSignal::offers(wish.wait_obj)) {
         TOFU_INFO(FI_LOG_EQ, "wait set: wait object %d is not offered\n", wish.wait_obj);
         return -FI_ENOSYS;
     }
@@ -108,7 +108,7 @@ int WaitSet::open(fid_fabric* fabric, fi_wait_attr* attr, fid_wait** set) noexce
     if (made == nullptr)
         return -FI_ENOMEM;
     if (!plain)
-        if (int error = made->bell_.open(wish.wait_obj); error != 0) {
+        if (int error = made->signal_.open(wish.wait_obj); error != 0) {
             delete made;
             return error;
         }
@@ -145,7 +145,7 @@ void WaitSet::remove(WaitObject& member) noexcept
     members_.erase(&member);
 }
 
-/// None is left out: its ring was silenced with those of the others.
+/// None is left out: its wake-up was cleared with those of the others.
 bool WaitSet::look() noexcept
 {
     std::lock_guard guard(mutex_);
@@ -168,7 +168,7 @@ int WaitSet::wait(int timeout_ms) noexcept
     }
     Sleeper sleeper(functions, deadline, kind_ == FI_WAIT_YIELD);
     for (;;) {
-        silence();
+        clear();
         if (look())
             return 0;
         ProgressSet* sets[most];
@@ -192,7 +192,7 @@ int WaitSet::control(int command, void* argument) noexcept
             return -FI_EINVAL;
         *static_cast<fi_wait_obj*>(argument) = kind_;
         return 0;
-    case FI_GETWAIT: return bell_.hand_out(argument);
+    case FI_GETWAIT: return signal_.hand_out(argument);
     default: return -FI_ENOSYS;
     }
 }
@@ -283,7 +283,7 @@ int try_wait(fid_fabric*, struct fid** fids, int count) noexcept
         WaitSet* set; ///< where `single` is null
     };
     const auto alone_or_set = [](WaitObject& object) -> Object {
-        WaitSet* const set = object.set_of_bell();
+        WaitSet* const set = object.set_of_signal();
         return set != nullptr ? Object{nullptr, set} : Object{&object, nullptr};
     };
     const auto object_of = [&](struct fid* fid) -> Object {
@@ -302,7 +302,7 @@ int try_wait(fid_fabric*, struct fid** fids, int count) noexcept
             return -FI_EINVAL;
     for (int i = 0; i < count; i++) {
         const Object object = object_of(fids[i]);
-        object.single != nullptr ? object.single->silence() : object.set->silence();
+        object.single != nullptr ? object.single->clear() : object.set->clear();
     }
     bool some = false;
     for (int i = 0; i < count; i++) {

@@ -21,19 +21,19 @@ class FabricBase;
 class WaitSet final : public fid_wait {
   public:
     /// Holds the fabric. 0, -FI_EINVAL, -FI_ENOSYS (a wait object that is not offered), -FI_ENOMEM, or an error of the
-    /// bell.
+    /// signal.
     static int open(fid_fabric* fabric, fi_wait_attr* attr, fid_wait** set) noexcept;
     static WaitSet& of(fid_wait* w) noexcept { return *static_cast<WaitSet*>(w); }
 
-    /// What its members ring; null where the application waits by fi_wait alone.
-    [[nodiscard]] Bell* bell() noexcept { return Bell::offers(kind_) ? &bell_ : nullptr; }
+    /// What its members raise; null where the application waits by fi_wait alone.
+    [[nodiscard]] WakeSignal* wake_signal() noexcept { return WakeSignal::offers(kind_) ? &signal_ : nullptr; }
     /// 0 or -FI_ENOMEM.
     [[nodiscard]] int add(WaitObject& member) noexcept;
     void remove(WaitObject& member) noexcept;
 
     int wait(int timeout_ms) noexcept;
     // --- fi_trywait, as for a single object (WaitObject)
-    void silence() noexcept { bell_.silence(); }
+    void clear() noexcept { signal_.clear(); }
     /// Makes progress for all members; true where one has something.
     [[nodiscard]] bool look() noexcept;
     int control(int command, void* argument) noexcept;
@@ -44,7 +44,7 @@ class WaitSet final : public fid_wait {
 
     FabricBase& fabric_;
     fi_wait_obj kind_;
-    Bell bell_;
+    WakeSignal signal_;
     std::mutex mutex_;
     Array<WaitObject*> members_;
 };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The bell of wait objects (queue/chime.h), its own code in every order of its steps: ringers, waiters that poll the
+// The flag of wait objects (queue/wake_flag.h), its own code in every order of its steps: ringers, waiters that poll the
 // descriptor, members of a wait set. Calls tests/lib/model.h.
 #include <gtest/gtest.h>
 
 #include <cstdint>
 
 #include "lib/model.h"
-#include "queue/chime.h"
+#include "queue/wake_flag.h"
 
 namespace {
 
@@ -30,7 +30,7 @@ struct Waiter {
     Phase phase;
 };
 struct State {
-    std::uint8_t ringing;
+    std::uint8_t raised;
     std::uint8_t line; ///< readable where it is not 0
     std::uint8_t unread[members];
     Ringer ringer[ringers];
@@ -64,7 +64,7 @@ struct Flag {
     Step& step;
     bool exchange(bool value, std::memory_order) const
     {
-        return step([&](State& s) { return std::exchange(s.ringing, std::uint8_t{value}); }) != 0;
+        return step([&](State& s) { return std::exchange(s.raised, std::uint8_t{value}); }) != 0;
     }
 };
 struct Line {
@@ -80,12 +80,12 @@ struct Line {
 };
 
 /// How waiters go about it; the first is the provider's way.
-enum class Way { ours, clears_first, silences_each, keeps_quiet };
+enum class Way { ours, clears_first, clears_each, keeps_quiet };
 
-void hush(Way way, Flag flag, Line line)
+void clear(Way way, Flag flag, Line line)
 {
     if (way != Way::clears_first)
-        tofu::chime::hush(flag, line);
+        tofu::wake_flag::clear(flag, line);
     else if (flag.exchange(false, std::memory_order_acq_rel))
         line.read();
 }
@@ -96,15 +96,15 @@ bool try_wait(Way way, Step& step)
     Flag flag{step};
     Line line{step};
     bool some = false;
-    if (way != Way::silences_each)
-        hush(way, flag, line);
+    if (way != Way::clears_each)
+        clear(way, flag, line);
     for (unsigned m = 0; m < members; m++) {
-        if (way == Way::silences_each)
-            hush(way, flag, line);
+        if (way == Way::clears_each)
+            clear(way, flag, line);
         some |= step([&](State& s) { return s.unread[m] != 0; }) != 0;
     }
     if (some && way != Way::keeps_quiet)
-        tofu::chime::strike(flag, line);
+        tofu::wake_flag::raise(flag, line);
     return some;
 }
 
@@ -122,7 +122,7 @@ bool advance(State& state, Seen& seen, Call&& call)
     return true;
 }
 
-/// Ringer i announces for a member of its own and rings; waiter w reads its own member alone, or all where it is alone.
+/// Ringer i announces for a member of its own and raises it; waiter w reads its own member alone, or all where it is alone.
 Verdict play(Way way, const std::uint8_t (&rings)[ringers], unsigned sleepers)
 {
     State first{};
@@ -140,7 +140,7 @@ Verdict play(Way way, const std::uint8_t (&rings)[ringers], unsigned sleepers)
                     step([&](State& s) { return ++s.unread[i % members]; });
                     Flag flag{step};
                     Line line{step};
-                    tofu::chime::strike(flag, line);
+                    tofu::wake_flag::raise(flag, line);
                 }))
                 r.rings_left--;
             emit("a ringer's step", next);
@@ -185,7 +185,7 @@ Verdict play(Way way, const std::uint8_t (&rings)[ringers], unsigned sleepers)
     return search(first, steps, [](const State&) -> const char* { return nullptr; }, good);
 }
 
-TEST(BellModel, NobodySleepsWhileThereIsSomething)
+TEST(WakeFlagModel, NobodySleepsWhileThereIsSomething)
 {
     const Verdict one = play(Way::ours, {2, 1, 1}, 1);
     EXPECT_EQ(one.wrong, "");
@@ -196,12 +196,12 @@ TEST(BellModel, NobodySleepsWhileThereIsSomething)
     RecordProperty("states", static_cast<int>(one.states + two.states));
 }
 
-/// What the model must find: each of the rules of chime.h is there for a reason.
-TEST(BellModel, EveryOtherOrderLosesAWakeUp)
+/// What the model must find: each of the rules of wake_flag.h is there for a reason.
+TEST(WakeFlagModel, EveryOtherOrderLosesAWakeUp)
 {
     const std::string lost = "no way out";
     EXPECT_EQ(play(Way::clears_first, {2, 0, 1}, 1).wrong.substr(0, lost.size()), lost);
-    EXPECT_EQ(play(Way::silences_each, {1, 1, 0}, 1).wrong.substr(0, lost.size()), lost);
+    EXPECT_EQ(play(Way::clears_each, {1, 1, 0}, 1).wrong.substr(0, lost.size()), lost);
     EXPECT_EQ(play(Way::keeps_quiet, {1, 1, 0}, 2).wrong.substr(0, lost.size()), lost);
 }
 
