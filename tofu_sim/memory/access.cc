@@ -27,8 +27,10 @@ constexpr uint32_t most_doublings = 8;
 
 constexpr size_t announced_bytes = size_t{1} << 20; // of a copy at once: who moves pages waits for one
 
-constexpr int read_attempts = 100000; // of an entry that keeps changing, with yields: seconds
-constexpr int looks_at_stopped = 1000; // after as many more attempts: does it still stand still?
+constexpr int read_attempts = 100000; // of our own entry that keeps changing
+// Of a peer's entry that is being written: its writer may have lost its processor to many others.
+constexpr int yields_before_pauses = 1000;
+constexpr int pauses_for_writer = 10'000; // of a millisecond; those while it is stopped do not count
 
 template <typename T>
 T load_relaxed(const T& from) noexcept
@@ -122,7 +124,7 @@ AccessStatus AddressCache::Location::read(const RemoteVcq& vcq, uint64_t stadd, 
         return gone(vcq) ? AccessStatus::peer_gone : AccessStatus::bad_stadd;
     const StagEntry& entry = vcq.table->entries[slot];
     sequence_word = &entry.sequence;
-    for (int attempt = 0; attempt < read_attempts; ++attempt) {
+    for (int attempt = 0; attempt < yields_before_pauses + pauses_for_writer; ++attempt) {
         if (gone(vcq))
             return AccessStatus::peer_gone;
         // Acquire, the fields, a fence, the same number again (partner: registry, publish).
@@ -133,12 +135,14 @@ AccessStatus AddressCache::Location::read(const RemoteVcq& vcq, uint64_t stadd, 
             if (entry.sequence.load_relaxed() == sequence)
                 return status;
         }
-        if (attempt + 1 == read_attempts && vcq.process != nullptr && vcq.process->impl().is_stopped()) {
-            const timespec pause{0, 1'000'000};
-            ::nanosleep(&pause, nullptr);
-            attempt -= looks_at_stopped; // in the midst of writing it, which it will end when it goes on
+        if (attempt < yields_before_pauses) {
+            ::sched_yield();
+            continue;
         }
-        ::sched_yield();
+        const timespec pause{0, 1'000'000};
+        ::nanosleep(&pause, nullptr);
+        if (vcq.process != nullptr && vcq.process->impl().is_stopped())
+            --attempt; // in the midst of writing it, which it will end when it goes on
     }
     return AccessStatus::unreachable;
 }

@@ -180,26 +180,46 @@ TEST(MemoryStopped, ACopyWaitsForAMoveThatStandsStill)
         [] { EXPECT_EQ(memory[bytes / 8 - 1], 0x0707070707070707u); });
 }
 
+StagEntry* entry_being_written = nullptr;
+
+utofu_stadd_t begin_to_write_an_entry(Node& node)
+{
+    const utofu_stadd_t stadd = node.add(initialised, sizeof initialised);
+    const VcqAddress a = decode_vcq_id(node.id);
+    OwnSegment& segment = Process::self().segment();
+    StagTable* const table = stag_table(segment.base, vcq_index(a.tni, a.cq, a.component), segment.mrq_entries);
+    entry_being_written = &table->entries[slot_of_stag(uint32_t(stadd >> stadd_offset_bits))];
+    (void)entry_being_written->sequence.fetch_add(1);
+    return stadd;
+}
+
 // As if stopped while it publishes the registration.
 TEST(MemoryStopped, AnEntryThatIsBeingWrittenIsWaitedFor)
 {
-    static StagEntry* entry = nullptr;
     while_stopped(
-        [](Node& node, const Rank&) {
-            const utofu_stadd_t stadd = node.add(initialised, sizeof initialised);
-            const VcqAddress a = decode_vcq_id(node.id);
-            OwnSegment& segment = Process::self().segment();
-            StagTable* const table =
-                stag_table(segment.base, vcq_index(a.tni, a.cq, a.component), segment.mrq_entries);
-            entry = &table->entries[slot_of_stag(uint32_t(stadd >> stadd_offset_bits))];
-            (void)entry->sequence.fetch_add(1);
-            return stadd;
-        },
+        [](Node& node, const Rank&) { return begin_to_write_an_entry(node); },
         [](Node& node, const Rank& rank, const auto& go_on) {
             // What counts here are looks, not hours.
             waits([&] { return node.put8(rank.get(0), rank.get(10), 1234); }, go_on, 8);
         },
-        [] { (void)entry->sequence.fetch_add(1); }, [] { EXPECT_EQ(initialised[0], 1234u); });
+        [] { (void)entry_being_written->sequence.fetch_add(1); }, [] { EXPECT_EQ(initialised[0], 1234u); });
+}
+
+// As if many others had its processor before it goes on.
+TEST(MemoryStopped, AnEntryIsWaitedForWhoseWriterHasNoProcessor)
+{
+    while_stopped(
+        [](Node& node, const Rank&) { return begin_to_write_an_entry(node); },
+        [](Node& node, const Rank& rank, const auto& go_on) {
+            go_on();
+            EXPECT_EQ(node.put8(rank.get(0), rank.get(10), 1234), UTOFU_SUCCESS);
+        },
+        [] {
+            constexpr timespec a_while{0, 600'000'000};
+            (void)::nanosleep(&a_while, nullptr);
+            (void)entry_being_written->sequence.fetch_add(1);
+        },
+        [] { EXPECT_EQ(initialised[0], 1234u); });
 }
 
 // All places of the mailbox belong to a peer that is stopped, at each step of its own request.
