@@ -74,6 +74,7 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
     describe(op, tx, call.family, call.context, !call.silent && tx.binding().reports(call.flags));
     const Datatype& type = datatypes[call.type];
     op.home = peer.home;
+    op.line.key = Pending::line_of(peer);
     op.to = call.to;
     op.access = access_of(call.family, call.op);
     op.align = type.align;
@@ -181,7 +182,7 @@ int resolve_anew(AtomicEngine& engine, AtomicOp& op, bool refuted) noexcept
 
 } // namespace
 
-AtomicEngine::AtomicEngine(TxContext& tx) noexcept : tx_(tx), runner_(tx.vcq())
+AtomicEngine::AtomicEngine(TxContext& tx) noexcept : tx_(tx), runner_(tx.vcq(), tx.pending())
 {
 }
 

@@ -63,9 +63,11 @@ class AtomicEngine final : public Engine {
             runner_.progress();
     }
     [[nodiscard]] bool all_has_left() const noexcept override { return runner_.outstanding() == 0; }
-    /// Towards any peer.
-    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override { return runner_.outstanding() == 0; }
+    /// What is under way to others counts, too: it ends soon.
+    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override { return runner_.under_way() == 0; }
     [[nodiscard]] bool needs_polls() const noexcept override { return runner_.outstanding() != 0; }
+    /// Else what ends now would begin what waits.
+    void close() noexcept override { runner_.close(); }
     void lost(int utofu_code, vcq::Orphan kind, utofu_vcq_id_t) noexcept override
     {
         if (kind == vcq::Orphan::armw && unattended_)

@@ -278,8 +278,8 @@ bool Endpoint::round(void* self) noexcept
     if (!ep.enabled_)
         return false;
     const bool some = ep.tx_.vcq().poll() != 0;
-    if (ep.rma_)
-        ep.rma_->progress();
+    if (!ep.tx_.pending().empty()) [[unlikely]]
+        ep.tx_.pending().resume();
     if (ep.atomic_)
         ep.atomic_->progress();
     if (ep.messages_)
@@ -321,11 +321,7 @@ bool Endpoint::stop() noexcept
         std::lock_guard guard(tx_.lock());
         tx_.set_closing();
         let_all_leave();
-        if (messages_)
-            messages_->leave();
-        if (atomic_)
-            atomic_->runner().close(); // else what ends now would begin what is queued
-        tx_.return_credits();
+        tx_.close();
         quiet = tx_.shares_vcq() ? tx_.vcq().quiesce() : tx_.vcq().drain();
         enabled_ = false;
         if (messages_)

@@ -73,6 +73,7 @@ class Messenger final : public Engine, private SrxPeer {
     [[nodiscard]] int open() noexcept;
     /// Says BYE to all peers. Called under lock() before the VCQ is closed; nothing is posted afterwards.
     void leave() noexcept;
+    void close() noexcept override { leave(); }
     /// Behind leave() and the last notice, under lock(): receives of a shared context that wait for bytes through here
     /// are cancelled, and nothing that came through here is given out any more.
     void part_from_queue() noexcept;

@@ -41,9 +41,16 @@ void gather(std::byte* to, const iovec* from, std::size_t count) noexcept
 
 } // namespace
 
+constexpr Pending::Stream::Steps RmaEngine::steps{
+    [](void* engine, PendingOp& op) noexcept { return static_cast<RmaEngine*>(engine)->go_on(static_cast<RmaOp&>(op)); },
+    [](void* engine, PendingOp& op) noexcept { static_cast<RmaEngine*>(engine)->through(static_cast<RmaOp&>(op)); },
+    [](void* engine, PendingOp& op) noexcept { static_cast<RmaEngine*>(engine)->cancel(static_cast<RmaOp&>(op)); },
+};
+
 RmaEngine::RmaEngine(TxContext& tx) noexcept
     : tx_(tx),
       vcq_(tx.vcq()),
+      waiting_(tx.pending(), this, steps),
       crossing_(tx.vcq()),
       ops_(std::max<std::size_t>(tx.attr().size, 64)),
       bounces_(tx.vcq())
@@ -225,9 +232,9 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
     if (peer == nullptr) [[unlikely]]
         return -FI_EINVAL;
     // Whoever has to wait keeps its place: nobody overtakes it towards its peer.
-    if (waiting_.holds(line_of(*peer))) [[unlikely]] {
+    if (waiting_.holds(Pending::line_of(*peer))) [[unlikely]] {
         tx_.progress();
-        if (waiting_.holds(line_of(*peer)))
+        if (waiting_.holds(Pending::line_of(*peer)))
             return -FI_EAGAIN;
     }
     if ((call.flags & FI_FENCE) && !tx_.fence_passed(call.to, call.flags)) [[unlikely]]

@@ -17,7 +17,7 @@
 #include "memory/pages.h"
 #include "remote/keys.h"
 #include "transfer/crossing.h"
-#include "transfer/lines.h"
+#include "transfer/pending.h"
 #include "transfer/request.h"
 
 namespace tofu {
@@ -35,7 +35,7 @@ inline constexpr std::size_t rma_inject_limit = BouncePool::large_size; ///< bou
 class RmaEngine;
 
 /// One fi_read or fi_write in any of its forms, from the call to its completion.
-struct RmaOp : Request {
+struct RmaOp : Request, PendingOp {
     /// The waiter of the last communication, which is the one that the target counts. It has a waiter of its own, since
     /// it leaves no event when it fails.
     struct Last : vcq::Waiter {
@@ -64,7 +64,7 @@ struct RmaOp : Request {
     bool by_directory = false;  ///< a key was looked up, and may have to be once more
     bool fenced = false;        ///< FI_FENCE
     bool retried = false;
-    bool queued = false; ///< in a line, which alone may finish it then
+    bool queued = false; ///< it is pending, and its line alone may finish it
     std::uint8_t local_count = 0;
     std::uint8_t remote_count = 0;
     std::uint8_t acquired = 0; ///< of refs
@@ -75,7 +75,6 @@ struct RmaOp : Request {
     LocalRef refs[rma_iov_limit] = {};
     fi_rma_iov remote[rma_remote_limit] = {};
     Target remote_at[rma_remote_limit] = {};
-    InLine<RmaOp> line{};  ///< of those that could not go on
 };
 
 /// The operations under way of one context; all under its lock.
@@ -117,12 +116,6 @@ class RmaEngine final : public Engine {
     [[nodiscard]] ssize_t read_quickly(void* to, std::size_t length, fi_addr_t from,
                                        std::uint64_t address, std::uint64_t key, void* context,
                                        std::uint64_t flags) noexcept;
-    /// Goes on with operations that had to wait for room.
-    void progress() noexcept
-    {
-        if (!waiting_.empty()) [[unlikely]]
-            resume();
-    }
     /// Behind the end of its endpoint: who is told of something from now on does nothing.
     void mute() noexcept
     {
@@ -130,11 +123,11 @@ class RmaEngine final : public Engine {
     }
     [[nodiscard]] bool all_has_left() const noexcept override { return ops_.in_use() == 0; }
     /// What is under way to others counts, too: it ends soon.
-    [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept override
+    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override
     {
-        return ops_.in_use() == waiting_.size() && !waiting_.has_line(line_of(peer));
+        return ops_.in_use() == waiting_.size();
     }
-    [[nodiscard]] bool needs_polls() const noexcept override { return !waiting_.empty(); }
+    void close() noexcept override { waiting_.cancel(); }
     void lost(int utofu_code, vcq::Orphan kind, utofu_vcq_id_t) noexcept override
     {
         if (kind == vcq::Orphan::write && unattended_)
@@ -142,6 +135,7 @@ class RmaEngine final : public Engine {
     }
 
   private:
+    static const Pending::Stream::Steps steps;
     static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     static void on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     [[nodiscard]] int pay(RmaOp& op) noexcept;
@@ -160,8 +154,9 @@ class RmaEngine final : public Engine {
     void send_data_at_once(RmaOp& op) noexcept;
     [[nodiscard]] Lack post_some(RmaOp& op) noexcept;
     [[nodiscard]] vcq::Post post_piece(RmaOp& op, unsigned segment, std::size_t at, std::size_t& length) noexcept;
-    void resume() noexcept;
     [[nodiscard]] Lack go_on(RmaOp& op) noexcept;
+    void through(RmaOp& op) noexcept;
+    void cancel(RmaOp& op) noexcept;
     [[nodiscard]] ssize_t send_data(const RmaOp& op) noexcept;
     [[nodiscard]] Lack notify_peer(RmaOp& op) noexcept;
     void finish(RmaOp& op) noexcept;
@@ -169,12 +164,6 @@ class RmaEngine final : public Engine {
     void give_back(RmaOp& op) noexcept;
     void drop(RmaOp& op) noexcept;
     void enqueue(RmaOp& op, Lack lack) noexcept;
-    /// The key of the line for a peer's endpoint, whichever place of the address vector leads there: the order of calls
-    /// is kept among the operations of a line.
-    static std::uint64_t line_of(const Peer& peer) noexcept
-    {
-        return peer.home ^ std::uint64_t{peer.index} << 56;
-    }
 
     // What fi_inject_write looks at, together.
     TxContext& tx_;
@@ -185,7 +174,7 @@ class RmaEngine final : public Engine {
     unsigned long inject_flags_ = 0;
     unsigned long write_flags_ = 0;
     unsigned long read_flags_ = 0;
-    Lines<RmaOp> waiting_; ///< those that could not go on
+    Pending::Stream waiting_; ///< those that can't go on
 
     // Where quick reads land, by places of the window; made and registered at first use.
     OwnMemory landing_;

@@ -142,16 +142,23 @@ void RmaEngine::refund(RmaOp& op) noexcept
     op.purse = nullptr;
 }
 
-void RmaEngine::resume() noexcept
+void RmaEngine::through(RmaOp& op) noexcept
 {
-    waiting_.resume([this](RmaOp& op) { return go_on(op); },
-                    [this](RmaOp& op) {
-                        op.queued = false;
-                        if (op.step == RmaOp::Step::ended)
-                            end(op);
-                        else if (op.pending == 0)
-                            finish(op);
-                    });
+    op.queued = false;
+    if (op.step == RmaOp::Step::ended)
+        end(op);
+    else if (op.pending == 0)
+        finish(op);
+}
+
+/// What has been posted of it still ends.
+void RmaEngine::cancel(RmaOp& op) noexcept
+{
+    if (op.err == 0)
+        op.err = FI_ECANCELED;
+    op.retried = true; // and is not tried again
+    op.posted = op.total;
+    through(op);
 }
 
 /// The next steps of an operation that had to wait; what it lacks then.
@@ -266,7 +273,7 @@ void RmaEngine::drop(RmaOp& op) noexcept
 void RmaEngine::enqueue(RmaOp& op, Lack lack) noexcept
 {
     op.queued = true;
-    waiting_.push(op, line_of(op.peer), lack);
+    waiting_.push(op, Pending::line_of(op.peer), lack);
 }
 
 } // namespace tofu
