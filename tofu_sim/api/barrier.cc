@@ -4,7 +4,9 @@
 #include "api/exports.h"
 
 #include "barrier/process_vbgs.h"
+#include "job/instruments.h"
 #include "topology/ids.h"
+#include "trace/recorder.h"
 
 #include <algorithm>
 
@@ -25,10 +27,29 @@ int result(int code) noexcept
                : fail(code);
 }
 
+// For the instruments: a round began or ended, or a poll was in vain.
+[[gnu::noinline]] int watched(const VbgSet& set, int code, Kind kind, bool began) noexcept
+{
+    if ((instruments & instrument_trace) != 0) {
+        if (code == UTOFU_SUCCESS) {
+            trace::Record record{};
+            record.time = trace::now();
+            record.peer = reinterpret_cast<uintptr_t>(&set); // tells it apart from others of the process
+            record.type = began ? trace::Type::barrier : trace::Type::barrier_done;
+            record.what = static_cast<uint8_t>(kind);
+            trace::add(record);
+        } else if (code == UTOFU_ERR_NOT_COMPLETED) {
+            trace::poll_in_vain();
+        }
+    }
+    return code;
+}
+
 int start(VbgSet& set, Kind kind, const Packet& own) noexcept
 {
     const VbgSet::Guard guard(set);
-    return result(set.start(process_vbgs()->circuit(), kind, own));
+    const int code = result(set.start(process_vbgs()->circuit(), kind, own));
+    return instruments == 0 ? code : watched(set, code, kind, true);
 }
 
 int poll(utofu_vbg_id_t vbg_id, unsigned long flags, Kind kind, Packet& packet) noexcept
@@ -41,7 +62,8 @@ int poll(utofu_vbg_id_t vbg_id, unsigned long flags, Kind kind, Packet& packet) 
         return fail(UTOFU_ERR_INVALID_FLAGS);
     }
     const VbgSet::Guard guard(*set);
-    return result(set->poll(process_vbgs()->circuit(), kind, packet));
+    const int code = result(set->poll(process_vbgs()->circuit(), kind, packet));
+    return instruments == 0 ? code : watched(*set, code, kind, false);
 }
 
 // Joins the job if need be: what alloc, and only alloc, may be the first to do.

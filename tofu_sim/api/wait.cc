@@ -5,8 +5,10 @@
 
 #include "job/doorbell.h"
 #include "job/flows.h"
+#include "job/instruments.h"
 #include "tni/engine.h"
 #include "tni/session.h"
+#include "trace/recorder.h"
 
 #include "config.h"
 
@@ -69,7 +71,15 @@ int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms)
         return 1;
     }
     announced = false;
-    return timeout_ms != 0 && sleep_until_rung(own, announced_count, timeout_ms) ? 1 : 0;
+    const bool traced = (instruments & instrument_trace) != 0;
+    if (traced) {
+        trace::poll_in_vain();
+    }
+    const bool rung = timeout_ms != 0 && sleep_until_rung(own, announced_count, timeout_ms);
+    if (traced) {
+        trace::poll_in_vain();
+    }
+    return rung ? 1 : 0;
 }
 
 int tofu_sim_wake(void)

@@ -172,6 +172,14 @@ constexpr Variable variables[] = {
          return e.chaos.has_value();
      },
      chaos_expected},
+    {"TOFU_SIM_TRACE",
+     [](Environment& e, const char* text) noexcept {
+         return std::snprintf(e.trace, sizeof e.trace, "%s", text) < static_cast<int>(sizeof e.trace);
+     },
+     "give a directory, or a file name of up to 255 letters, perhaps with %r (rank), %p (process) and %j (job)"},
+    {"TOFU_SIM_TRACE_MIB",
+     [](Environment& e, const char* text) noexcept { return take_number(text, 1, 1 << 20, e.trace_mib); },
+     "give the MiB that a process's trace may grow to, 1 to 1048576"},
     {"UTOFU_NUM_MRQ_ENTRIES",
      [](Environment& e, const char* text) noexcept { return take_entries(text, e.mrq_entries); },
      "give a number of entries, 2048 (2Ki) to 2097152 (2Mi)"},

@@ -24,6 +24,8 @@ struct Environment {
     bool keep_session_cqs = false; // and that others must leave to them: asked for, not the default
     std::optional<Chaos> chaos; // the adversarial mode
     bool swap_protect = false;  // registered memory is locked
+    char trace[256] = ""; // file names (trace/recorder.h); none: nothing is recorded
+    uint32_t trace_mib = 64; // as large as one may become
 
     // UTOFU_SUCCESS or UTOFU_ERR_INVALID_ARG after one line on stderr.
     [[nodiscard]] int read() noexcept;

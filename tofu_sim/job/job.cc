@@ -203,6 +203,9 @@ int Job::start_file(const Environment& environment) noexcept
     header.wraps = environment.topology.wraps();
     header.ppn = environment.ppn;
     header.pid_namespace = pid_namespace_;
+    timespec now{};
+    (void)::clock_gettime(CLOCK_REALTIME, &now);
+    header.born = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
     header.file_bytes = job_file_bytes(header.num_nodes);
     const int fd = file_.get();
     if (::ftruncate(fd, 0) != 0 ||

@@ -70,7 +70,8 @@ struct JobHeader {
     uint32_t ppn;      // processes per node as asked for, 0: not given
     uint64_t file_bytes;
     uint64_t pid_namespace; // of its processes: nobody else can tell whether they run
-    uint8_t reserved[24];
+    uint64_t born;          // nanoseconds since 1970: tells jobs of one name apart
+    uint8_t reserved[16];
 };
 static_assert(sizeof(JobHeader) == 64);
 

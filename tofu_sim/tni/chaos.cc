@@ -53,6 +53,9 @@ bool step_remote(Vcq& vcq, size_t index) noexcept
         return false;
     }
     p.remote_told = true;
+    if ((vcq.special & Vcq::watched) != 0) {
+        watch_arrival(vcq, p.d, {0, p.failed(), p.position});
+    }
     if (p.failed() || p.d.op == Op::nop) {
         return true;
     }

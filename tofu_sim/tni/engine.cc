@@ -14,17 +14,26 @@ int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
 int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata) noexcept
 {
     const Watch watch = (vcq.special & Vcq::watched) != 0 ? watch_post(vcq, descriptor, remote) : Watch{};
+    const uint32_t position = vcq.toq_tail;
     if ((vcq.special & Vcq::session) != 0) {
-        return post_session(vcq, descriptor, remote, cbdata);
+        const int rc = post_session(vcq, descriptor, remote, cbdata);
+        if (rc == UTOFU_SUCCESS) {
+            watch_posted(vcq, descriptor, watch, {0, false, position});
+        }
+        return rc;
     }
     if ((vcq.special & Vcq::chaos) != 0) {
         post_chaos(vcq, descriptor, remote, cbdata, watch);
+        watch_posted(vcq, descriptor, watch, {0, false, position});
         return UTOFU_SUCCESS;
     }
-    const uint32_t position = vcq.toq_tail++;
+    vcq.toq_tail++;
     Execution e{vcq, descriptor, remote};
     execute(e);
+    const bool failed = e.tcq_error != UTOFU_SUCCESS || e.mrq_error != UTOFU_SUCCESS;
+    const Done outcome = {watch_moment(), failed, position};
     finish(e, cbdata, position, &watch);
+    watch_posted(vcq, descriptor, watch, outcome);
     return UTOFU_SUCCESS;
 }
 
@@ -43,7 +52,11 @@ namespace {
 [[gnu::noinline]] int poll_tcq_by_detour(Vcq& vcq, void*& cbdata) noexcept
 {
     if ((vcq.special & Vcq::session) != 0) {
-        return poll_tcq_session(vcq, cbdata);
+        const int result = poll_tcq_session(vcq, cbdata);
+        if ((vcq.special & Vcq::watched) != 0) {
+            watch_poll_tcq(vcq, result, {});
+        }
+        return result;
     }
     const bool chaos = (vcq.special & Vcq::chaos) != 0;
     if (chaos) {

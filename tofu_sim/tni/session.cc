@@ -4,10 +4,12 @@
 #include "tni/session.h"
 
 #include "job/doorbell.h"
+#include "job/instruments.h"
 #include "tni/copy.h"
 #include "tni/flows.h"
 #include "tni/notices.h"
 #include "tni/overflow.h"
+#include "tni/watch.h"
 
 #include <algorithm>
 #include <new>
@@ -127,6 +129,10 @@ void run_one(Session& s, uint64_t number) noexcept
         }
     }
     const bool sent = outcome.tcq_error == UTOFU_SUCCESS;
+    if (instruments != 0) {
+        const bool good = sent && outcome.mrq_error == UTOFU_SUCCESS && found;
+        watch_relay(segment_header(s.target.peer->base).node, s.target.index, d, !good);
+    }
     const bool arrived = sent && outcome.mrq_error == UTOFU_SUCCESS && phase != failed;
     if (arrived && phase < told_remote && found) {
         if ((d.flags & notice_remote) != 0 &&

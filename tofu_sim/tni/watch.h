@@ -19,6 +19,14 @@ struct Watch {
     uint64_t noted = 0;   // remote notice
     uint64_t told = 0;    // local notice
     uint64_t origin = 0;
+    uint64_t began = 0; // by the trace's clock: the call
+};
+
+// What became of an instruction, for the trace.
+struct Done {
+    uint64_t arrived; // by the trace's clock, 0: it will be told by watch_arrival or watch_relay
+    bool failed;
+    uint32_t position; // in the TOQ
 };
 
 // Beside the private queues of the VCQ: a stamp for each entry there.
@@ -30,8 +38,19 @@ struct Watched {
 // When the VCQ is created: false without memory.
 [[nodiscard]] bool open_watch(Vcq& vcq) noexcept;
 
+// The VCQ is complete, or about to be freed.
+void watch_vcq(const Vcq& vcq, bool opened) noexcept;
+
 // An instruction is posted and about to be carried out; not afterwards, since its target may see the bytes at once.
 [[nodiscard]] Watch watch_post(Vcq& vcq, const Descriptor& descriptor, const Remote* remote) noexcept;
+
+// When the instruction has been carried out and nobody was told of it yet; 0 without a trace.
+[[nodiscard]] uint64_t watch_moment() noexcept;
+void watch_posted(const Vcq& vcq, const Descriptor& descriptor, const Watch& watch, const Done& outcome) noexcept;
+// The adversarial mode has carried out what was posted at that position.
+void watch_arrival(const Vcq& vcq, const Descriptor& descriptor, const Done& outcome) noexcept;
+// We have carried out what waited in a VCQ of session mode.
+void watch_relay(uint32_t node, unsigned index, const Descriptor& descriptor, bool failed) noexcept;
 
 // The entry that the VCQ takes out of its own queue next; zeros if it is not watched.
 [[nodiscard]] inline Stamp take_tcq_stamp(Vcq& vcq) noexcept
