@@ -14,7 +14,7 @@
 #include "atomic/table.h"
 #include "memory/pages.h"
 #include "remote/event_credits.h"
-#include "remote/keys.h"
+#include "remote/access.h"
 #include "transfer/pending.h"
 #include "transfer/request.h"
 

@@ -145,16 +145,16 @@ void TxContext::on_flush(vcq::Waiter* flush, const vcq::Notice&) noexcept
     static_cast<Flush*>(flush)->under_way = false;
 }
 
-int TxContext::pay_for_event(const Peer& peer, EventPurse*& purse) noexcept
+int TxContext::pay_for_event(const Peer& peer, EventPurse*& purse, int& prov_errno) noexcept
 {
     if (!event_credits_) [[unlikely]]
         event_credits_.reset(new (std::nothrow) EventCredits(*vcq_, number_));
     if (!event_credits_) [[unlikely]]
         return -FI_ENOMEM;
-    int ret = event_credits_->pay(peer, purse);
+    int ret = event_credits_->pay(peer, purse, prov_errno);
     for (unsigned i = 0; ret == -FI_EAGAIN && i < rounds_of_a_call; i++) {
         progress();
-        ret = event_credits_->pay(peer, purse);
+        ret = event_credits_->pay(peer, purse, prov_errno);
     }
     return ret;
 }

@@ -101,8 +101,8 @@ class TxContext {
     [[nodiscard]] Engine* engine(Engine::Kind kind) noexcept { return engines_[kind]; }
     /// What events at peers are paid from; null before the first.
     [[nodiscard]] EventCredits* event_credits() noexcept { return event_credits_.get(); }
-    /// Pays for one event at the peer, as EventCredits::pay(), after some rounds of progress if need be.
-    [[nodiscard]] int pay_for_event(const Peer& peer, EventPurse*& purse) noexcept;
+    /// EventCredits::pay(), after some rounds of progress if need be.
+    [[nodiscard]] int pay_for_event(const Peer& peer, EventPurse*& purse, int& prov_errno) noexcept;
     /// A Round for a caller that holds lock() already. To be called before a refusal (-FI_EAGAIN), so that a program
     /// that does nothing but retry makes progress, and before the entry has changed anything, since waiters run inside.
     bool progress() noexcept { return plan_.round(plan_.owner); }

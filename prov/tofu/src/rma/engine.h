@@ -15,8 +15,7 @@
 #include "memory/bounce.h"
 #include "memory/local_memory.h"
 #include "memory/pages.h"
-#include "remote/keys.h"
-#include "transfer/crossing.h"
+#include "remote/access.h"
 #include "transfer/pending.h"
 #include "transfer/request.h"
 
@@ -138,7 +137,6 @@ class RmaEngine final : public Engine {
     static const Pending::Stream::Steps steps;
     static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     static void on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
-    [[nodiscard]] int pay(RmaOp& op) noexcept;
     static void refund(RmaOp& op) noexcept;
     template <bool read, bool entry>
     static void quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
@@ -148,7 +146,9 @@ class RmaEngine final : public Engine {
     void describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept;
     [[nodiscard]] int resolve(RmaOp& op) noexcept;
     [[nodiscard]] bool forget_keys(const RmaOp& op) noexcept;
-    [[nodiscard]] bool may_go_to(const RmaOp& op, unsigned segment) noexcept;
+    [[nodiscard]] bool in_turn(const RmaOp& op, unsigned segment) noexcept;
+    [[nodiscard]] bool goes_at_once(const void* buffer, std::size_t length, std::size_t limit, fi_addr_t to,
+                                    std::uint64_t address, std::uint64_t key, Target& target) const noexcept;
     [[nodiscard]] int attach(RmaOp& op, const Call& call) noexcept;
     [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
     void send_data_at_once(RmaOp& op) noexcept;
@@ -168,7 +168,8 @@ class RmaEngine final : public Engine {
     // What fi_inject_write looks at, together.
     TxContext& tx_;
     vcq::Vcq& vcq_;
-    ShortWay short_way_;
+    Crossing crossing_;
+    RemoteAccess access_;
     bool plain_inject_ = false; ///< fi_inject_write may go out unattended
     std::size_t max_inline_ = 0;
     unsigned long inject_flags_ = 0;
@@ -180,7 +181,6 @@ class RmaEngine final : public Engine {
     OwnMemory landing_;
     utofu_stadd_t landing_stadd_ = 0;
 
-    Crossing crossing_;
     Pool<RmaOp> ops_;
     BouncePool bounces_;
     std::size_t max_piece_ = 0;
@@ -190,12 +190,20 @@ class RmaEngine final : public Engine {
     bool unattended_ = false;    ///< a write has been sent of whose end nobody is told unless it fails
 };
 
+/// What all short ways ask: one segment of at most `limit` bytes, and none of 0, to where it may go now.
+[[gnu::always_inline]] inline bool RmaEngine::goes_at_once(const void* buffer, std::size_t length, std::size_t limit,
+                                                           fi_addr_t to, std::uint64_t address, std::uint64_t key,
+                                                           Target& target) const noexcept
+{
+    return length - 1 < limit && buffer != nullptr && access_.resolve_at_once(to, key, address, target) != nullptr &&
+           !waiting_.may_hold(target.vcq);
+}
+
 [[gnu::always_inline]] inline ssize_t RmaEngine::inject_quickly(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                                                                 std::uint64_t key) noexcept
 {
     Target target;
-    if (plain_inject_ && length - 1 < max_inline_ && data != nullptr &&
-        short_way_.resolve(to, key, address, target) != nullptr && !waiting_.may_hold(target.vcq)) [[likely]] {
+    if (plain_inject_ && goes_at_once(data, length, max_inline_, to, address, key, target)) [[likely]] {
         unattended_ = true;
         if (vcq_.put_unattended<vcq::Orphan::write>(target.vcq, data, target.stadd, length, inject_flags_) ==
             vcq::Post::done) [[likely]]
