@@ -158,12 +158,12 @@ int Endpoint::make_engines() noexcept
     const bool writes = part_ != Part::receive && (expand(caps()) & FI_WRITE) != 0;
     const bool data = (caps() & FI_RMA) != 0 && (writes || rx_.binding.cq != nullptr);
     if (messages || data) {
-        messages_.reset(new (std::nothrow) proto::Messenger(*this));
+        messages_.reset(new (std::nothrow) proto::Messenger(tx_, rx_));
         if (!messages_)
             return -FI_ENOMEM;
         if (int ret = messages_->open(); ret != 0)
             return ret;
-        tx_.add(Engine::messages, *messages_);
+        tx_.add(Engine::messages, messages_->sender());
     }
     if (part_ == Part::receive)
         return 0; // others write here without us
@@ -202,7 +202,7 @@ void Endpoint::choose_operations() noexcept
                                                             : &ops_of_missing.tagged);
     fid_ep::rma = (caps() & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
     fid_ep::atomic = (caps() & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
-    receives = messages_ != nullptr ? &messages_->queue() : nullptr;
+    receives = messages_ != nullptr ? &messages_->receiver().queue() : nullptr;
 }
 
 int Endpoint::enable() noexcept
@@ -294,7 +294,7 @@ bool Endpoint::round(void* self) noexcept
 ssize_t Endpoint::cancel(void* context) noexcept
 {
     std::lock_guard guard(tx_.lock());
-    return messages_ ? messages_->cancel(context) : -FI_ENOENT;
+    return messages_ ? messages_->receiver().cancel(context) : -FI_ENOENT;
 }
 
 // --- close

@@ -9,7 +9,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "message/messenger.h"
+#include "message/sender.h"
 #include "provider/error.h"
 #include "provider/limits.h"
 #include "remote/event_credits.h"

@@ -9,7 +9,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "message/messenger.h"
+#include "message/sender.h"
 #include "provider/error.h"
 #include "remote/event_credits.h"
 
@@ -182,7 +182,7 @@ ssize_t RmaEngine::send_data(const RmaOp& op) noexcept
 {
     if (op.total == 0 && strong_writes_ && !access_.may_go_to(op.peer.home, op.peer.home)) [[unlikely]]
         return -FI_EAGAIN;
-    return proto::Messenger::of(tx_).write_data(op.to, op.data, op.total);
+    return proto::Sender::of(tx_).write_data(op.to, op.data, op.total);
 }
 
 /// Tells the target of the CQ data, if the messenger has room for the peer.
