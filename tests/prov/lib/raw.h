@@ -8,7 +8,7 @@
 #include <utofu.h>
 
 #include "crowd.h"
-#include "message/packet.h"
+#include "ring/wire.h"
 
 namespace tofu::test {
 

@@ -11,7 +11,6 @@
 
 #include "match/iov.h"
 #include "match/match.h"
-#include "message/packet.h"
 #include "ring/wire.h"
 
 namespace tofu::proto {
@@ -67,6 +66,8 @@ TEST(Wire, FuzzedSlotsNeverLeadOutside)
         std::size_t length = 0;
         if (p.type == Type::eager)
             length = p.control.length;
+        else if (p.type == Type::hello)
+            length = sizeof(Hello);
         else if (p.type == Type::rts)
             length = sizeof(Rts) + p.control.length * sizeof(Segment);
         if (p.body != nullptr) {

@@ -4,15 +4,18 @@
 // finds its receive at once.
 #pragma once
 
-#include "address/peers.h"
-#include "context/rx_context.h"
 #include "match/entry.h"
+#include "address/peers.h"
+#include "queue/binding.h"
 
 namespace tofu::proto {
 
 class SrxPeer {
   public:
-    SrxPeer(const RxContext& rx, const Peers& peers) noexcept : rx(rx), peers(peers) {}
+    SrxPeer(const Binding& rx, const RxCounters& counters, const Peers& peers) noexcept
+        : rx(rx), counters(counters), peers(peers)
+    {
+    }
     SrxPeer(const SrxPeer&) = delete;
     SrxPeer& operator=(const SrxPeer&) = delete;
 
@@ -29,7 +32,8 @@ class SrxPeer {
     virtual void progress(bool everywhere) noexcept = 0;
 
     /// What is told of receives that no message takes, and who sources are.
-    const RxContext& rx;
+    const Binding& rx;
+    const RxCounters& counters;
     const Peers& peers;
 
   protected:

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The receiving side of a rendezvous: Gets from the sender's memory straight into the user's, then FIN. Part of
-// the receiver; calls vcq and the endpoint's local registrations.
-#include "message/receiver.h"
+// the messenger; calls vcq and the endpoint's local registrations.
+#include "message/messenger.h"
 
 #include <cstring>
 
 #include <rdma/fi_errno.h>
 
+#include "endpoint/endpoint.h"
 #include "provider/error.h"
 
 namespace tofu::proto {
 
-Fetch* Receiver::make_fetch(const Message& message) noexcept
+Fetch* Messenger::make_fetch(const Message& message) noexcept
 {
     Fetch* f = fetches_.alloc();
     if (f == nullptr)
@@ -22,7 +23,7 @@ Fetch* Receiver::make_fetch(const Message& message) noexcept
     f->live = true;
     f->next = nullptr;
     f->message = message;
-    message.in->users++;
+    message.in->held++;
     f->into_count = 0;
     f->ref_count = 0;
     f->from_index = 0;
@@ -40,7 +41,7 @@ Fetch* Receiver::make_fetch(const Message& message) noexcept
     return f;
 }
 
-void Receiver::start(Fetch& f) noexcept
+void Messenger::start(Fetch& f) noexcept
 {
     f.doubtful &= f.to_fetch != 0;
     if (f.doubtful)
@@ -51,14 +52,14 @@ void Receiver::start(Fetch& f) noexcept
 
 /// A message that had to wait: its sender may have closed its endpoint, or died, and another may have got its VCQ IDs
 /// and steering tags since. Its FIN word, under a number that no other endpoint gives it, says whether it still waits.
-void Receiver::ask(Fetch& f) noexcept
+void Messenger::ask(Fetch& f) noexcept
 {
-    f.answer = port_.bounces.alloc(sizeof(FinWord));
+    f.answer = bounces_.alloc(sizeof(FinWord));
     if (f.answer.data == nullptr) {
         wait(f);
         return;
     }
-    const Source& in = *f.message.in;
+    const Inbound& in = *f.message.in;
     f.pending++;
     const vcq::Post post = vcq_.get(in.home, f.answer.stadd, in.area + fin_offset(f.message.fin.fin), sizeof(FinWord),
                                     {.when = vcq::When::delivered, .waiter = &f});
@@ -69,15 +70,15 @@ void Receiver::ask(Fetch& f) noexcept
         answered(f, {vcq_.last_error(), 0});
         return;
     }
-    port_.bounces.release(f.answer);
+    bounces_.release(f.answer);
     wait(f);
 }
 
-void Receiver::answered(Fetch& f, const vcq::Notice& notice) noexcept
+void Messenger::answered(Fetch& f, const vcq::Notice& notice) noexcept
 {
     FinWord word;
     std::memcpy(&word, f.answer.data, sizeof word);
-    port_.bounces.release(f.answer);
+    bounces_.release(f.answer);
     f.doubtful = false;
     f.lost = notice.code != UTOFU_SUCCESS || word != fin_word(f.message.fin.seq, fin_pending);
     if (f.lost) {
@@ -85,12 +86,12 @@ void Receiver::answered(Fetch& f, const vcq::Notice& notice) noexcept
         f.prov_errno = notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER;
         f.err = notice.code != UTOFU_SUCCESS ? fi_error_of(notice.code) : FI_EHOSTDOWN;
     }
-    if (port_.open)
+    if (open_)
         advance(f);
 }
 
 /// Posts as many Gets as there is room for. Afterwards `f` may be gone.
-void Receiver::advance(Fetch& f) noexcept
+void Messenger::advance(Fetch& f) noexcept
 {
     f.pending++; // ours, so that no notice ends it meanwhile
     while (f.to_fetch != 0)
@@ -104,7 +105,7 @@ void Receiver::advance(Fetch& f) noexcept
 }
 
 /// One Get: as far as the sender's segment, the user's segment and the TNI allow. False: no room now.
-bool Receiver::get_piece(Fetch& f) noexcept
+bool Messenger::get_piece(Fetch& f) noexcept
 {
     while (f.into_offset == f.into[f.into_index].iov_len) {
         f.into_index++;
@@ -113,7 +114,7 @@ bool Receiver::get_piece(Fetch& f) noexcept
     const Segment& from = f.message.segments[f.from_index];
     const iovec& into = f.into[f.into_index];
     if (f.ref_count == f.into_index) {
-        const int ret = tx_.local_memory().acquire(into.iov_base, into.iov_len, false,
+        const int ret = ep_.local_memory().acquire(into.iov_base, into.iov_len, false,
                                                    f.refs[f.ref_count], f.desc[f.ref_count]);
         if (ret == -FI_EAGAIN)
             return false;
@@ -150,10 +151,10 @@ bool Receiver::get_piece(Fetch& f) noexcept
     return true;
 }
 
-void Receiver::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void Messenger::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
     auto& f = *static_cast<Fetch*>(waiter);
-    Receiver& m = *f.owner;
+    Messenger& m = *f.owner;
     if (f.doubtful) [[unlikely]] {
         f.pending--;
         m.answered(f, notice);
@@ -165,14 +166,14 @@ void Receiver::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexce
         f.to_fetch = 0;
     }
     f.pending--;
-    if (f.pending == 0 && f.to_fetch == 0 && !f.waiting && m.port_.open)
+    if (f.pending == 0 && f.to_fetch == 0 && !f.waiting && m.open_)
         m.finish(f);
 }
 
 /// All bytes are here, or will never be: tell the sender, then the application.
-void Receiver::finish(Fetch& f) noexcept
+void Messenger::finish(Fetch& f) noexcept
 {
-    Source& in = *f.message.in;
+    Inbound& in = *f.message.in;
     const FinWord word = fin_word(f.message.fin.seq, static_cast<std::uint32_t>(f.err));
     if (!f.lost && vcq_.put_inline(in.home, &word, in.area + fin_offset(f.message.fin.fin), sizeof word, {}) ==
                        vcq::Post::busy) {
@@ -180,7 +181,7 @@ void Receiver::finish(Fetch& f) noexcept
         return;
     }
     for (unsigned i = 0; i < f.ref_count; i++)
-        tx_.local_memory().release(f.refs[i]);
+        ep_.local_memory().release(f.refs[i]);
     if (f.receive != nullptr)
         received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr,
                  f.err == 0 ? f.length : 0, f.err, f.prov_errno);
@@ -189,7 +190,7 @@ void Receiver::finish(Fetch& f) noexcept
     fetches_.release(&f);
 }
 
-void Receiver::wait(Fetch& f) noexcept
+void Messenger::wait(Fetch& f) noexcept
 {
     f.waiting = true;
     f.next = nullptr;
@@ -199,7 +200,8 @@ void Receiver::wait(Fetch& f) noexcept
     *end = &f;
 }
 
-void Receiver::resume_fetches() noexcept
+/// Once per round: those that found no room go on, in their order.
+void Messenger::resume_fetches() noexcept
 {
     Fetch* list = waiting_fetches_;
     waiting_fetches_ = nullptr;
@@ -214,25 +216,6 @@ void Receiver::resume_fetches() noexcept
         else if (f.pending == 0)
             finish(f);
     }
-}
-
-void Receiver::part_from_queue() noexcept
-{
-    if (own_queue_)
-        return; // which goes with us
-    waiting_fetches_ = nullptr;
-    fetches_.each([this](Fetch& f) {
-        if (!f.live)
-            return;
-        for (unsigned i = 0; i < f.ref_count; i++)
-            tx_.local_memory().release(f.refs[i]);
-        f.live = false;
-        if (f.receive != nullptr)
-            received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, 0,
-                     FI_ECANCELED, 0);
-        let_go(*f.message.in);
-    });
-    queue_.leave(*this);
 }
 
 } // namespace tofu::proto
