@@ -5,4 +5,11 @@ AC_DEFUN([TOFU_CONFIGURE_SIM], [
     [AS_HELP_STRING([--disable-sim], [do not build the simulated interconnect (libtofucom.so)])],
     [], [enable_sim=yes])
   AM_CONDITIONAL([ENABLE_SIM], [test "$enable_sim" = yes])
+  AC_ARG_WITH([otf2],
+    [AS_HELP_STRING([--without-otf2], [build tofu-sim without OTF2, one of the formats of its traces])],
+    [], [with_otf2=yes])
+  AS_IF([test "$enable_sim" = yes && test "$with_otf2" != no], [
+    PKG_CHECK_MODULES([OTF2], [otf2],
+      [AC_DEFINE([HAVE_OTF2], [1], [OTF2's library is there])],
+      [AC_MSG_NOTICE([no OTF2: tofu-sim trace writes all formats but that (install libopen-trace-format2-dev)])])])
 ])

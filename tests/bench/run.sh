@@ -7,7 +7,7 @@ top=${TOFU_TOP_SRCDIR:?set by make check}
 build=${TOFU_TOP_BUILDDIR:?set by make check}
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
-parts=transports,memory,gates,instructions,wire,footprint
+parts=transports,memory,gates,instructions,wire,footprint,trace
 
 "$top/bench/run" --quick --only $parts --results "$results" >"$results/table" 2>"$results/said"
 status=$?

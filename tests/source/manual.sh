@@ -32,6 +32,12 @@ done
 for option in $(sed -n 's/^ *"  \(--[a-z-]*\) .*/\1/p' tofu_sim/tools/main.cc); do
     grep -q -- "$(echo "$option" | sed 's/-/\\\\-/g')" man/tofu-sim.1 || fail "$option is not in man/tofu-sim.1"
 done
+# Those of tofu-check: as its table of options has them, but for what it tells its own workers.
+options=$(sed -n 's/.*{"\([a-z-]*\)", \(no\|required\)_argument.*/\1/p' check/main.cc | grep -vx worker)
+[ "$(echo "$options" | wc -l)" -ge 9 ] || fail "found too few options of tofu-check"
+for option in $options; do
+    grep -q -- "^\.BI* \\\\-\\\\-$(echo "$option" | sed 's/-/\\\\-/g')" man/tofu-check.1 || fail "--$option is not in man/tofu-check.1"
+done
 if command -v man >/dev/null; then
     for page in man/*.[17]; do
         warnings=$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null)

@@ -4,8 +4,9 @@
 #include "api/exports.h"
 
 #include "barrier/process_vbgs.h"
-#include "clock/clock.h"
+#include "job/instruments.h"
 #include "topology/ids.h"
+#include "trace/recorder.h"
 
 #include <algorithm>
 
@@ -26,34 +27,29 @@ int result(int code) noexcept
                : fail(code);
 }
 
-[[gnu::noinline]] int start_by_clock(VbgSet& set, Kind kind, Packet own) noexcept
+// For the instruments: a round began or ended, or a poll was in vain.
+[[gnu::noinline]] int watched(const VbgSet& set, int code, Kind kind, bool began) noexcept
 {
-    ClockedCall call;
-    own.time = Network::gate_start(call.spend(figures::post_call), kind != Kind::barrier);
-    const VbgSet::Guard guard(set);
-    return result(set.start(process_vbgs()->circuit(), kind, own));
+    if ((instruments & instrument_trace) != 0) {
+        if (code == UTOFU_SUCCESS) {
+            trace::Record record{};
+            record.time = trace::now();
+            record.peer = reinterpret_cast<uintptr_t>(&set); // tells it apart from others of the process
+            record.type = began ? trace::Type::barrier : trace::Type::barrier_done;
+            record.what = static_cast<uint8_t>(kind);
+            trace::add(record);
+        } else if (code == UTOFU_ERR_NOT_COMPLETED) {
+            trace::poll_in_vain();
+        }
+    }
+    return code;
 }
 
 int start(VbgSet& set, Kind kind, const Packet& own) noexcept
 {
-    if (has_clock()) [[unlikely]] {
-        return start_by_clock(set, kind, own);
-    }
     const VbgSet::Guard guard(set);
-    return result(set.start(process_vbgs()->circuit(), kind, own));
-}
-
-[[gnu::noinline]] int poll_by_clock(VbgSet& set, Kind kind, Packet& packet) noexcept
-{
-    ClockedCall call;
-    const int rc = set.poll(process_vbgs()->circuit(), kind, packet);
-    if (rc == UTOFU_ERR_NOT_COMPLETED) {
-        call.found_nothing();
-    } else {
-        call.wait_until(packet.time);
-        (void)call.spend(figures::found);
-    }
-    return result(rc);
+    const int code = result(set.start(process_vbgs()->circuit(), kind, own));
+    return instruments == 0 ? code : watched(set, code, kind, true);
 }
 
 int poll(utofu_vbg_id_t vbg_id, unsigned long flags, Kind kind, Packet& packet) noexcept
@@ -66,10 +62,8 @@ int poll(utofu_vbg_id_t vbg_id, unsigned long flags, Kind kind, Packet& packet) 
         return fail(UTOFU_ERR_INVALID_FLAGS);
     }
     const VbgSet::Guard guard(*set);
-    if (has_clock()) [[unlikely]] {
-        return poll_by_clock(*set, kind, packet);
-    }
-    return result(set->poll(process_vbgs()->circuit(), kind, packet));
+    const int code = result(set->poll(process_vbgs()->circuit(), kind, packet));
+    return instruments == 0 ? code : watched(*set, code, kind, false);
 }
 
 // Joins the job if need be: what alloc, and only alloc, may be the first to do.

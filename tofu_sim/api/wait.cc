@@ -3,11 +3,12 @@
 // Called by: programs that looked the symbols up. Calls: job/doorbell, tni/vcq.
 #include "api/exports.h"
 
-#include "clock/clock.h"
 #include "job/doorbell.h"
 #include "job/flows.h"
+#include "job/instruments.h"
 #include "tni/engine.h"
 #include "tni/session.h"
+#include "trace/recorder.h"
 
 #include "config.h"
 
@@ -70,7 +71,15 @@ int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms)
         return 1;
     }
     announced = false;
-    return timeout_ms != 0 && sleep_until_rung(own, announced_count, timeout_ms) ? 1 : 0;
+    const bool traced = (instruments & instrument_trace) != 0;
+    if (traced) {
+        trace::poll_in_vain();
+    }
+    const bool rung = timeout_ms != 0 && sleep_until_rung(own, announced_count, timeout_ms);
+    if (traced) {
+        trace::poll_in_vain();
+    }
+    return rung ? 1 : 0;
 }
 
 int tofu_sim_wake(void)
@@ -99,20 +108,6 @@ int tofu_sim_query_statistics(utofu_tni_id_t tni_id, struct tofu_sim_tni_statist
     statistics->operations = sum.operations;
     statistics->bytes = sum.bytes_out + sum.bytes_back;
     return UTOFU_SUCCESS;
-}
-
-int tofu_sim_seen(const void* address, size_t length)
-{
-    if (!has_clock()) {
-        return 0;
-    }
-    clock_seen(address, length);
-    return 1;
-}
-
-uint64_t tofu_sim_time(void)
-{
-    return has_clock() ? clock_now() : 0;
 }
 
 } // extern "C"

@@ -45,6 +45,8 @@ class Job {
     [[nodiscard]] uint32_t incarnation() const noexcept { return incarnation_; }
     [[nodiscard]] const Placement& placement() const noexcept { return placement_; }
     [[nodiscard]] uint64_t start_time() const noexcept { return start_time_; }
+    // Of the job: JobHeader.
+    [[nodiscard]] uint64_t born() const noexcept { return reinterpret_cast<const JobHeader*>(file_data_)->born; }
 
     // Copies from the file without touching a page that does not exist yet. False or nothing: the file can't be read
     // now, which says nothing about what is in it.
@@ -68,9 +70,6 @@ class Job {
     // State of the gates of all nodes, job_gates_offset in the file; pages of a TNI exist once they were backed.
     [[nodiscard]] std::byte* gate_area() const noexcept;
     [[nodiscard]] int back_gates(uint32_t node, unsigned tni) noexcept;
-    // The same for when the TNIs and links of all nodes are busy.
-    [[nodiscard]] std::byte* clock_area() const noexcept;
-    [[nodiscard]] int back_clock(uint32_t node) noexcept;
 
   private:
     [[nodiscard]] int open_directory(const char* name) noexcept;

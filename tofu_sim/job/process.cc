@@ -3,15 +3,16 @@
 // Called by: api/, tni/, barrier/. Calls: job/, memory/ (which runs the service thread).
 #include "job/process.h"
 
-#include "clock/clock.h"
 #include "job/descriptors.h"
 #include "job/doorbell.h"
 #include "job/instruments.h"
 #include "job/liveness.h"
 #include "job/report.h"
+#include "trace/recorder.h"
 
 #include <utofu.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -106,16 +107,35 @@ int Process::join() noexcept
         report("no descriptor left to look for peers with: %s; raise the limit (ulimit -n)", std::strerror(errno));
         rc = UTOFU_ERR_OUT_OF_RESOURCE;
     }
+    if (rc == UTOFU_SUCCESS && environment_.trace[0] != '\0') {
+        rc = open_trace();
+    }
     if (rc == UTOFU_SUCCESS) {
-        if (environment_.clock) {
-            start_clock(*this, environment_.cpu_permille);
-        }
         job_.unlock();
     } else {
         memory_.reset();
         job_.give_up();
         segment_.destroy();
     }
+    return rc;
+}
+
+int Process::open_trace() noexcept
+{
+    const Placement& place = job_.placement();
+    trace::Owner owner{};
+    owner.pattern = environment_.trace;
+    owner.limit_bytes = uint64_t{environment_.trace_mib} << 20;
+    owner.job = environment_.job;
+    owner.born = job_.born();
+    owner.rank = place.rank;
+    owner.node = place.node;
+    owner.size = environment_.size.value_or(0);
+    owner.ppn = environment_.ppn;
+    std::copy_n(environment_.topology.units().data(), std::size(owner.shape), owner.shape);
+    owner.wraps = environment_.topology.wraps();
+    const int rc = trace::open(owner);
+    instruments |= rc == UTOFU_SUCCESS ? uint32_t{instrument_trace} : 0;
     return rc;
 }
 
@@ -140,6 +160,7 @@ void Process::leave() noexcept
         return;
     }
     finish_vcqs_at_exit();
+    trace::leave();
     state_.store_release(left_state);
     SegmentHeader& header = segment_.header();
     // Release: from here on posts to us end with MRQ_PEER (partner: is_alive).
@@ -167,10 +188,8 @@ void Process::leave() noexcept
 
 void Process::reset_in_child() noexcept
 {
-    if (has_clock()) {
-        reset_clock_in_child();
-    }
     instruments = 0;
+    trace::forget_in_child();
     reset_vcqs_in_child();
     reset_vbgs_in_child();
     segment_.file.close();

@@ -47,6 +47,7 @@ class Process {
     enum State : uint32_t { outside_state, joined_state, failed_state, left_state };
 
     [[nodiscard]] int join() noexcept;
+    [[nodiscard]] int open_trace() noexcept;
 
     SharedWord<uint32_t> state_{outside_state};
     int error_ = 0;

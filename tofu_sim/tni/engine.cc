@@ -14,17 +14,26 @@ int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
 int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata) noexcept
 {
     const Watch watch = (vcq.special & Vcq::watched) != 0 ? watch_post(vcq, descriptor, remote) : Watch{};
+    const uint32_t position = vcq.toq_tail;
     if ((vcq.special & Vcq::session) != 0) {
-        return post_session(vcq, descriptor, remote, cbdata, watch);
+        const int rc = post_session(vcq, descriptor, remote, cbdata);
+        if (rc == UTOFU_SUCCESS) {
+            watch_posted(vcq, descriptor, watch, {0, false, position});
+        }
+        return rc;
     }
     if ((vcq.special & Vcq::chaos) != 0) {
         post_chaos(vcq, descriptor, remote, cbdata, watch);
+        watch_posted(vcq, descriptor, watch, {0, false, position});
         return UTOFU_SUCCESS;
     }
-    const uint32_t position = vcq.toq_tail++;
+    vcq.toq_tail++;
     Execution e{vcq, descriptor, remote};
     execute(e);
+    const bool failed = e.tcq_error != UTOFU_SUCCESS || e.mrq_error != UTOFU_SUCCESS;
+    const Done outcome = {watch_moment(), failed, position};
     finish(e, cbdata, position, &watch);
+    watch_posted(vcq, descriptor, watch, outcome);
     return UTOFU_SUCCESS;
 }
 
@@ -42,6 +51,13 @@ namespace {
 
 [[gnu::noinline]] int poll_tcq_by_detour(Vcq& vcq, void*& cbdata) noexcept
 {
+    if ((vcq.special & Vcq::session) != 0) {
+        const int result = poll_tcq_session(vcq, cbdata);
+        if ((vcq.special & Vcq::watched) != 0) {
+            watch_poll_tcq(vcq, result, {});
+        }
+        return result;
+    }
     const bool chaos = (vcq.special & Vcq::chaos) != 0;
     if (chaos) {
         stir_chaos(vcq);
@@ -51,9 +67,7 @@ namespace {
     }
     Stamp stamp{};
     int result = UTOFU_ERR_NOT_FOUND;
-    if ((vcq.special & Vcq::session) != 0) {
-        result = poll_tcq_session(vcq, cbdata, stamp);
-    } else if (vcq.tcq.empty()) {
+    if (vcq.tcq.empty()) {
         vcq.toq_head = chaos ? settled_chaos(vcq) : vcq.toq_tail; // as below; or what has got so far
     } else {
         stamp = take_tcq_stamp(vcq);
@@ -134,19 +148,16 @@ constexpr uint32_t fill_look = 64;
     return result;
 }
 
-[[gnu::always_inline]] inline int take_mrq(Vcq& vcq, utofu_mrq_notice& notice, Stamp* stamp = nullptr) noexcept
+[[gnu::always_inline]] inline int take_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept
 {
     // Our own notices first: that of a put must not come after the peer's answer to it.
     if (const uint32_t count = vcq.local_notices.size(); count != 0) {
         const int result = deliver(vcq.local_notices.front().entry, notice);
-        if (stamp != nullptr) {
-            *stamp = take_local_stamp(vcq);
-        }
         vcq.local_notices.pop();
         return count % fill_look == 0 ? look_at_fill(vcq, result) : result;
     }
     MrqEntry entry;
-    switch (vcq.mrq.poll(vcq.mrq_head, entry, stamp)) {
+    switch (vcq.mrq.poll(vcq.mrq_head, entry)) {
     case MrqRing::Poll::found:
         vcq.claimed_polls = 0;
         deliver(entry, notice);
@@ -165,9 +176,13 @@ constexpr uint32_t fill_look = 64;
             return UTOFU_ERR_NOT_FOUND;
         }
     }
+    const bool watched = (vcq.special & Vcq::watched) != 0;
     Stamp stamp{};
-    const int result = take_mrq(vcq, notice, &stamp);
-    if ((vcq.special & Vcq::watched) != 0) {
+    if (watched) {
+        stamp = vcq.local_notices.empty() ? vcq.mrq.take_stamp(vcq.mrq_head) : take_local_stamp(vcq);
+    }
+    const int result = take_mrq(vcq, notice);
+    if (watched) {
         watch_poll_mrq(vcq, result, stamp, notice);
     }
     return result;

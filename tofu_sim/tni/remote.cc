@@ -5,7 +5,6 @@
 
 #include "job/flows.h"
 #include "job/process.h"
-#include "job/real_time.h"
 #include "job/report.h"
 
 #include <bit>
@@ -67,7 +66,7 @@ Directory& directory() noexcept
 time_t seconds_now() noexcept
 {
     timespec now{};
-    read_real_time(now);
+    (void)::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     return now.tv_sec;
 }
 

@@ -281,6 +281,7 @@ int create_vcq(unsigned tni, int wanted, unsigned long flags, utofu_vcq_hdl_t& h
     self.segment().header().vcq_alive[vcq.index].owner.store_release(
         alive_vcq(self.service_tid(), mode == CqMode::session));
     vcq.live.store_release(1);
+    watch_vcq(vcq, true);
     if ((vcq.special & Vcq::chaos) != 0) {
         vcq.carried_on.store_release(1);
     }
@@ -306,6 +307,7 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
         return UTOFU_ERR_INVALID_VCQ_HDL;
     }
     vcq->live.store_release(0);
+    watch_vcq(*vcq, false);
     if (!self.joined()) {
         return UTOFU_SUCCESS; // at exit, after the job was left: the CQ may be somebody else's by now
     }

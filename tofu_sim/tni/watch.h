@@ -5,42 +5,52 @@
 // All out of line, on the slow road that Vcq::watched leads to.
 #pragma once
 
-#include "clock/network.h"
 #include "tni/descriptor.h"
-#include "tni/remote.h"
 #include "tni/vcq.h"
-
-#include <unordered_map>
 
 namespace tofu::sim {
 
 // Of one instruction: when it gets where, by the virtual clock (picoseconds; zeros without it), and its number in the
 // trace.
 struct Watch {
-    Picoseconds posted = 0; // the call begins
-    Picoseconds started = 0; // the TNI hears of it
-    Times times;
+    uint64_t posted = 0;  // the call begins
+    uint64_t sent = 0;    // TCQ entry: the source may be reused
+    uint64_t arrived = 0; // data at the target
+    uint64_t noted = 0;   // remote notice
+    uint64_t told = 0;    // local notice
     uint64_t origin = 0;
+    uint64_t began = 0; // by the trace's clock: the call
 };
 
-// Where the VCQ has sent to, and when what it sent last arrives there (strong order).
-struct WatchedWay {
-    Way way;
-    Picoseconds arrived = 0;
+// What became of an instruction, for the trace.
+struct Done {
+    uint64_t arrived; // by the trace's clock, 0: it will be told by watch_arrival or watch_relay
+    bool failed;
+    uint32_t position; // in the TOQ
 };
 
 // Beside the private queues of the VCQ: a stamp for each entry there.
 struct Watched {
     PrivateRing<Stamp> tcq;
     PrivateRing<Stamp> local_notices;
-    std::unordered_map<uint64_t, WatchedWay> ways; // by source, target and path
 };
 
 // When the VCQ is created: false without memory.
 [[nodiscard]] bool open_watch(Vcq& vcq) noexcept;
 
+// The VCQ is complete, or about to be freed.
+void watch_vcq(const Vcq& vcq, bool opened) noexcept;
+
 // An instruction is posted and about to be carried out; not afterwards, since its target may see the bytes at once.
 [[nodiscard]] Watch watch_post(Vcq& vcq, const Descriptor& descriptor, const Remote* remote) noexcept;
+
+// When the instruction has been carried out and nobody was told of it yet; 0 without a trace.
+[[nodiscard]] uint64_t watch_moment() noexcept;
+void watch_posted(const Vcq& vcq, const Descriptor& descriptor, const Watch& watch, const Done& outcome) noexcept;
+// The adversarial mode has carried out what was posted at that position.
+void watch_arrival(const Vcq& vcq, const Descriptor& descriptor, const Done& outcome) noexcept;
+// We have carried out what waited in a VCQ of session mode.
+void watch_relay(uint32_t node, unsigned index, const Descriptor& descriptor, bool failed) noexcept;
 
 // The entry that the VCQ takes out of its own queue next; zeros if it is not watched.
 [[nodiscard]] inline Stamp take_tcq_stamp(Vcq& vcq) noexcept
@@ -75,11 +85,6 @@ inline void stamp_local(Vcq& vcq, const Stamp& stamp) noexcept
         vcq.watch->local_notices.push(stamp);
     }
 }
-
-// A descriptor of a session mode VCQ that begins at `start`: `from` is the VCQ it was posted to, `poster` the one whose
-// thread carries it out.
-[[nodiscard]] Times watch_session(Vcq& poster, const Remote& from, const Descriptor& descriptor, const Remote* to,
-                                  Picoseconds start) noexcept;
 
 // The ends of polls: an entry or a notice with this stamp was found, or nothing (UTOFU_ERR_NOT_FOUND).
 void watch_poll_tcq(Vcq& vcq, int result, const Stamp& stamp) noexcept;

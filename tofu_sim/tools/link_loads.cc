@@ -24,48 +24,32 @@ FlowCounters sum_of_path(const FlowTable& table, unsigned place, unsigned path) 
 
 } // namespace
 
-void LinkLoads::add(const FlowTable& table, uint32_t node)
+void LinkLoads::add(uint32_t from, uint32_t to, unsigned path, const FlowCounters& sum)
 {
-    if (node >= topology_.num_nodes()) {
+    if (from >= topology_.num_nodes() || to >= topology_.num_nodes() || path >= path_ids ||
+        !Topology::contains_path(decode_path(path)) || (sum.operations == 0 && sum.packets == 0)) {
         return;
     }
-    const Coords from = topology_.coords_of(node);
-    for (unsigned place = 0; place < max_flow_nodes; place++) {
-        // Acquire: no more than a moment's look; partner is flow_place.
-        const uint32_t there = table.nodes[place].load_acquire();
-        if (there == 0 || there > topology_.num_nodes()) {
-            continue;
-        }
-        for (unsigned id = 0; id < path_ids; id++) {
-            const PathCoords path = decode_path(id);
-            const FlowCounters sum = sum_of_path(table, place, id);
-            if (!Topology::contains_path(path)) {
-                continue;
-            }
-            add_packets(node, there - 1, id, sum.packets);
-            if (sum.operations == 0) {
-                continue;
-            }
-            for (const Link& link : route(topology_, from, path, topology_.coords_of(there - 1))) {
-                LinkLoad& out = loads_[{link.node, link.port}];
-                out.operations += sum.operations;
-                out.bytes += sum.bytes_out;
-                if (sum.bytes_back != 0) {
-                    const Link back = opposite(topology_, link);
-                    loads_[{back.node, back.port}].bytes += sum.bytes_back;
-                }
-            }
+    for (const Link& link : route(topology_, topology_.coords_of(from), decode_path(path), topology_.coords_of(to))) {
+        LinkLoad& out = loads_[{link.node, link.port}];
+        out.operations += sum.operations;
+        out.bytes += sum.bytes_out;
+        out.packets += sum.packets;
+        if (sum.bytes_back != 0) {
+            const Link back = opposite(topology_, link);
+            loads_[{back.node, back.port}].bytes += sum.bytes_back;
         }
     }
 }
 
-void LinkLoads::add_packets(uint32_t from, uint32_t to, unsigned path, uint64_t packets)
+void LinkLoads::add(const FlowTable& table, uint32_t node)
 {
-    if (packets == 0) {
-        return;
-    }
-    for (const Link& link : route(topology_, topology_.coords_of(from), decode_path(path), topology_.coords_of(to))) {
-        loads_[{link.node, link.port}].packets += packets;
+    for (unsigned place = 0; place < max_flow_nodes; place++) {
+        // Acquire: no more than a moment's look; partner is flow_place.
+        const uint32_t there = table.nodes[place].load_acquire();
+        for (unsigned id = 0; there != 0 && id < path_ids; id++) {
+            add(node, there - 1, id, sum_of_path(table, place, id));
+        }
     }
 }
 
@@ -77,11 +61,10 @@ void LinkLoads::add(const TniGates& gates, uint32_t tni)
         const GateRef target = gate.dst[static_cast<unsigned>(Input::packet)].load_relaxed();
         const uint32_t path = gate.path.load_relaxed();
         if ((version & 1) != 0 || gate.configured.load_relaxed() == 0 || node >= topology_.num_nodes() ||
-            target >= topology_.num_nodes() * gates_per_node || path >= path_ids ||
-            !Topology::contains_path(decode_path(path))) {
+            target >= topology_.num_nodes() * gates_per_node) {
             continue;
         }
-        add_packets(node, node_of_gate(target), path, last_round(gate.out, epoch_of_version(version)));
+        add(node, node_of_gate(target), path, {0, 0, 0, last_round(gate.out, epoch_of_version(version))});
     }
 }
 

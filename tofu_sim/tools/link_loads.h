@@ -26,6 +26,8 @@ class LinkLoads {
 
     explicit LinkLoads(const Topology& topology) noexcept : topology_(topology) {}
 
+    // What one node has sent another by a path; nothing is added for places that do not exist.
+    void add(uint32_t from, uint32_t to, unsigned path, const FlowCounters& sum);
     // What a process at `node` has posted; nothing in the table is trusted.
     void add(const FlowTable& table, uint32_t node);
     // What the gates of a TNI (node * tnis_per_node + TNI) have sent since they were set; trusted as little.
@@ -34,8 +36,6 @@ class LinkLoads {
     [[nodiscard]] const Map& by_link() const noexcept { return loads_; }
 
   private:
-    void add_packets(uint32_t from, uint32_t to, unsigned path, uint64_t packets);
-
     Topology topology_;
     Map loads_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the tofu-sim command: run, show, clean (man/tofu-sim.1).
-// Called by: the user, our tests. Calls: tools/run, tools/show, tools/clean.
+// Role: the tofu-sim command: run, show, trace, clean (man/tofu-sim.1).
+// Called by: the user, our tests. Calls: tools/run, tools/show, tools/trace, tools/clean.
 #include "tools/command.h"
 
 #include <cstdio>
@@ -11,6 +11,7 @@ namespace {
 constexpr char help_text[] =
     "usage: tofu-sim run -n N [options] PROGRAM [ARGUMENTS]\n"
     "       tofu-sim show [--vcqs] [JOB...]\n"
+    "       tofu-sim trace [options] FILE|DIRECTORY...\n"
     "       tofu-sim clean [JOB...]\n"
     "\n"
     "run: starts N processes of one job on the simulated interconnect, without MPI.\n"
@@ -20,8 +21,6 @@ constexpr char help_text[] =
     "  --ppn P               processes of a node, 1 to 54 (TOFU_SIM_PPN)\n"
     "  --job NAME            job to start or to join (default: a new name)\n"
     "  --chaos SEED[:LIST]   adversarial mode (TOFU_SIM_CHAOS)\n"
-    "  --clock               virtual time, that of Tofu-D (TOFU_SIM_CLOCK), for programs too\n"
-    "  --cpu FACTOR          computing takes so many times longer there than here (TOFU_SIM_CPU)\n"
     "  --timeout SECONDS     kill everything then, and exit with 124\n"
     "  --library-path DIR    put DIR in front of LD_LIBRARY_PATH\n"
     "\n"
@@ -31,6 +30,13 @@ constexpr char help_text[] =
     "input unless that is a terminal, the others read nothing.\n"
     "\n"
     "show: lists jobs, their processes, where these sit, their queues and counts.\n"
+    "\n"
+    "trace: puts the files of TOFU_SIM_TRACE together; prints a summary, or writes (- is standard\n"
+    "output):\n"
+    "  --json FILE           Chrome's trace events, for ui.perfetto.dev\n"
+    "  --otf2 DIRECTORY      Open Trace Format 2, for Vampir and others\n"
+    "  --goal FILE           GOAL, for LogGOPSim and others\n"
+    "\n"
     "clean: removes what jobs without a running process left behind.\n";
 
 } // namespace
@@ -55,9 +61,12 @@ int main(int argc, char** argv)
     if (std::strcmp(name, "show") == 0) {
         return show_command(words);
     }
+    if (std::strcmp(name, "trace") == 0) {
+        return trace_command(words);
+    }
     if (std::strcmp(name, "clean") == 0) {
         return clean_command(words);
     }
-    std::fprintf(stderr, "tofu-sim: no command '%s': use run, show, clean or --help\n", name);
+    std::fprintf(stderr, "tofu-sim: no command '%s': use run, show, trace, clean or --help\n", name);
     return exit_usage;
 }

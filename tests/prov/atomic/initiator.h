@@ -29,6 +29,7 @@ inline constexpr std::uint64_t locks_at = 0xf000;
 struct Initiator {
     tofu::vcq::Backend backend{fake::functions(), {}, 1};
     tofu::vcq::Vcq vcq;
+    tofu::Pending pending;
     std::unique_ptr<AtomicRunner> runner;
     Ends ends;
 
@@ -36,13 +37,15 @@ struct Initiator {
     {
         Net::now().area = locks_at - tofu::directory::locks_offset;
         EXPECT_EQ(vcq.open(backend, 0, false, {}), 0);
-        runner = std::make_unique<AtomicRunner>(vcq);
+        runner = std::make_unique<AtomicRunner>(vcq, pending);
     }
     ~Initiator() { vcq.close(); } // before the runner goes, as the endpoint does
 
     void round()
     {
         vcq.poll();
+        if (!pending.empty())
+            pending.resume();
         if (runner->wants_progress())
             runner->progress();
     }
@@ -71,6 +74,7 @@ inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
     op->reports = static_cast<const tofu::Reports*>(static_cast<void*>(&who.ends));
     op->completion.context = context;
     op->home = 1;
+    op->line.key = 1;
     op->kernel = tofu::kernel_of(s.op, s.type);
     op->method = tofu::lookup(family_of(s.op), s.op, s.type);
     op->op = s.op;

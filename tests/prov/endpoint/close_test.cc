@@ -14,33 +14,14 @@
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
-#include <rdma/providers/fi_prov.h>
 
+#include "prov/lib/library.h"
 #include "prov/lib/objects.h"
-#include "vcq/backend.h"
 #include "vcq/vcq.h"
-
-// Libfabric's two calls that lead to a provider lead to the one that is linked in.
-extern "C" fi_provider* fi_prov_ini(void);
-static fi_provider& linked()
-{
-    static fi_provider& provider = *fi_prov_ini();
-    return provider;
-}
-extern "C" int fi_getinfo(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
-                          const fi_info* hints, fi_info** info)
-{
-    return linked().getinfo(version, node, service, flags, hints, info);
-}
-extern "C" int fi_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context)
-{
-    return linked().fabric(attr, fabric, context);
-}
 
 namespace {
 
 using namespace tofu::test;
-using tofu::vcq::Backend;
 using tofu::vcq::Functions;
 
 /// What the library does with posts.
@@ -67,23 +48,6 @@ struct Late {
     }
 };
 Late late;
-
-template <auto Member>
-struct Delayed;
-template <class... Rest, int (*Functions::*Member)(utofu_vcq_hdl_t, Rest...)>
-struct Delayed<Member> {
-    static void install(Functions& functions)
-    {
-        next = functions.*Member;
-        functions.*Member = [](utofu_vcq_hdl_t vcq, Rest... rest) -> int {
-            if (!late.on)
-                return next(vcq, rest...);
-            late.posts.push_back({vcq, [=] { return next(vcq, rest...); }});
-            return UTOFU_SUCCESS;
-        };
-    }
-    static inline int (*next)(utofu_vcq_hdl_t, Rest...);
-};
 
 Functions library; ///< as it is
 
@@ -125,19 +89,17 @@ int dereg_mem(utofu_vcq_hdl_t vcq, utofu_stadd_t stadd, unsigned long flags)
 struct LateLibrary : testing::Environment {
     void SetUp() override
     {
-        linked();
         tofu::vcq::Vcq::patience = std::chrono::milliseconds(200);
-        int error = 0;
-        auto* backend = const_cast<Backend*>(Backend::get(error));
-        ASSERT_EQ(error, 0);
-        auto& functions = const_cast<Functions&>(backend->functions());
+        auto& functions = library_functions();
         library = functions;
-        Delayed<&Functions::put>::install(functions);
-        Delayed<&Functions::get>::install(functions);
-        Delayed<&Functions::armw4>::install(functions);
-        Delayed<&Functions::armw8>::install(functions);
-        Delayed<&Functions::cswap4>::install(functions);
-        Delayed<&Functions::cswap8>::install(functions);
+        constexpr auto delayed = [](auto next, utofu_vcq_hdl_t vcq, auto... rest) -> int {
+            if (!late.on)
+                return next(vcq, rest...);
+            late.posts.push_back({vcq, [=] { return next(vcq, rest...); }});
+            return UTOFU_SUCCESS;
+        };
+        surround<delayed, &Functions::put, &Functions::get, &Functions::armw4, &Functions::armw8, &Functions::cswap4,
+                 &Functions::cswap8>(functions);
         functions.put_piggyback = put_piggyback;
         functions.poll_mrq = poll_mrq;
         functions.free_vcq = free_vcq;

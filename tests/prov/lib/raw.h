@@ -8,7 +8,7 @@
 #include <utofu.h>
 
 #include "crowd.h"
-#include "ring/wire.h"
+#include "message/packet.h"
 
 namespace tofu::test {
 

@@ -24,8 +24,7 @@ constexpr std::uint64_t source = 77;
 
 /// What one peer knows of its messages is a number.
 struct FakePeer final : SrxPeer {
-    FakePeer(ReceiveQueue& queue, const Binding& rx, const Counters& counters, const Peers& av)
-        : SrxPeer(rx, counters, av), queue(queue)
+    FakePeer(ReceiveQueue& queue, const RxContext& rx, fid_av* av) : SrxPeer(rx, Peers::of(av)), queue(queue)
     {
         EXPECT_EQ(queue.join(*this), 0);
     }
@@ -109,8 +108,8 @@ struct Match : testing::Test {
     {
         cq = objects.open_queue();
         counter = objects.open_counter();
-        rx.cq = &CompletionQueue::of(cq);
-        counters.recv = &Counter::of(counter);
+        rx.binding.cq = &CompletionQueue::of(cq);
+        rx.counters.recv = &Counter::of(counter);
         EXPECT_TRUE(queue.valid());
     }
     ssize_t receive(std::uint64_t tag, void* context, std::uint64_t flags = 0, std::size_t length = 64)
@@ -139,11 +138,10 @@ struct Match : testing::Test {
     Objects objects;
     fid_cq* cq = nullptr;
     fid_cntr* counter = nullptr;
-    Binding rx;
-    Counters counters;
+    RxContext rx;
     std::size_t min_multi_recv = 16;
     ReceiveQueue queue{true, min_multi_recv};
-    FakePeer peer{queue, rx, counters, *static_cast<Peers*>(objects.av)};
+    FakePeer peer{queue, rx, objects.av};
     char buffer[64];
     iovec iov{};
     int one = 0, two = 0;
@@ -247,7 +245,7 @@ TEST_F(Match, ClaimedMessageIsOfItsContextAlone)
 /// One peer leaves: of the two that share the queue only its messages go, a claimed one too.
 TEST_F(Match, PeerThatLeavesTakesItsMessagesAlong)
 {
-    FakePeer other{queue, rx, counters, *static_cast<Peers*>(objects.av)};
+    FakePeer other{queue, rx, objects.av};
     peer.arrive(1, 5);
     other.arrive(2, 5);
     peer.arrive(3, 5);

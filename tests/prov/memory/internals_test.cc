@@ -21,10 +21,9 @@
 #include "atomic/runner.h"
 #include "memory/bounce.h"
 #include "memory/directory.h"
-#include "prov/lib/linked.h"
+#include "prov/lib/library.h"
 #include "prov/lib/objects.h"
 #include "rma/engine.h"
-#include "vcq/backend.h"
 
 namespace {
 
@@ -138,11 +137,7 @@ int free_vcq(utofu_vcq_hdl_t vcq)
 struct Watch : testing::Environment {
     void SetUp() override
     {
-        linked();
-        int error = 0;
-        auto* backend = tofu::vcq::Backend::get(error);
-        ASSERT_EQ(error, 0);
-        auto& functions = const_cast<Functions&>(backend->functions());
+        auto& functions = library_functions();
         library = functions;
         functions.reg_mem = reg_mem;
         functions.reg_mem_with_stag = reg_mem_with_stag;

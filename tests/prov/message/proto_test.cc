@@ -11,6 +11,7 @@
 
 #include "match/iov.h"
 #include "match/match.h"
+#include "message/packet.h"
 #include "ring/wire.h"
 
 namespace tofu::proto {
@@ -66,8 +67,6 @@ TEST(Wire, FuzzedSlotsNeverLeadOutside)
         std::size_t length = 0;
         if (p.type == Type::eager)
             length = p.control.length;
-        else if (p.type == Type::hello)
-            length = sizeof(Hello);
         else if (p.type == Type::rts)
             length = sizeof(Rts) + p.control.length * sizeof(Segment);
         if (p.body != nullptr) {

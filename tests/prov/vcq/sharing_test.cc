@@ -16,14 +16,12 @@
 
 #include <rdma/fi_rma.h>
 
-#include "prov/lib/linked.h"
+#include "prov/lib/library.h"
 #include "prov/lib/objects.h"
-#include "vcq/backend.h"
 
 namespace {
 
 using namespace tofu::test;
-using tofu::vcq::Backend;
 using tofu::vcq::Functions;
 
 constexpr unsigned cqs_per_tni = 16;
@@ -67,22 +65,6 @@ class Visit {
     std::atomic<int>* users_ = nullptr;
 };
 
-template <auto Member>
-struct Watched;
-/// STADD management and one-sided communication: the calls that begin with a VCQ.
-template <class... Rest, int (*Functions::*Member)(utofu_vcq_hdl_t, Rest...)>
-struct Watched<Member> {
-    static void install(Functions& functions)
-    {
-        next = functions.*Member;
-        functions.*Member = [](utofu_vcq_hdl_t vcq, Rest... rest) -> int {
-            const Visit visit(vcq);
-            return next(vcq, rest...);
-        };
-    }
-    static inline int (*next)(utofu_vcq_hdl_t, Rest...);
-};
-
 Functions library; ///< as it is
 
 int create(utofu_tni_id_t tni, unsigned long flags, utofu_vcq_hdl_t* vcq)
@@ -121,28 +103,18 @@ struct Crowded : testing::Environment {
     void SetUp() override
     {
         setenv("TOFU_SIM_PPN", "48", 1);
-        linked();
-        int error = 0;
-        auto* backend = const_cast<Backend*>(Backend::get(error));
-        ASSERT_EQ(error, 0);
-        auto& functions = const_cast<Functions&>(backend->functions());
+        auto& functions = library_functions();
         library = functions;
         functions.create_vcq = create;
         functions.free_vcq = destroy;
-        Watched<&Functions::reg_mem>::install(functions);
-        Watched<&Functions::reg_mem_with_stag>::install(functions);
-        Watched<&Functions::dereg_mem>::install(functions);
-        Watched<&Functions::put>::install(functions);
-        Watched<&Functions::put_piggyback>::install(functions);
-        Watched<&Functions::put_piggyback8>::install(functions);
-        Watched<&Functions::get>::install(functions);
-        Watched<&Functions::armw4>::install(functions);
-        Watched<&Functions::armw8>::install(functions);
-        Watched<&Functions::cswap4>::install(functions);
-        Watched<&Functions::cswap8>::install(functions);
-        Watched<&Functions::post_toq>::install(functions);
-        Watched<&Functions::poll_tcq>::install(functions);
-        Watched<&Functions::poll_mrq>::install(functions);
+        // STADD management and one-sided communication: the calls that begin with a VCQ.
+        constexpr auto watched = [](auto next, utofu_vcq_hdl_t vcq, auto... rest) {
+            const Visit visit(vcq);
+            return next(vcq, rest...);
+        };
+        surround_posts<watched>(functions);
+        surround<watched, &Functions::reg_mem, &Functions::reg_mem_with_stag, &Functions::dereg_mem,
+                 &Functions::poll_tcq, &Functions::poll_mrq>(functions);
     }
 };
 const testing::Environment* const crowded = testing::AddGlobalTestEnvironment(new Crowded);

@@ -16,9 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "prov/lib/linked.h"
+#include "prov/lib/library.h"
 #include "prov/lib/session.h"
-#include "vcq/backend.h"
 
 namespace {
 
@@ -113,41 +112,16 @@ namespace tofu::test {
 namespace {
 
 using sim::test::expect_processes;
-using vcq::Backend;
-using vcq::Functions;
-
-template <auto Member>
-struct Counted;
-template <class... Rest, int (*Functions::*Member)(utofu_vcq_hdl_t, Rest...)>
-struct Counted<Member> {
-    static void install(Functions& functions)
-    {
-        next = functions.*Member;
-        functions.*Member = [](utofu_vcq_hdl_t vcq, Rest... rest) -> int {
-            before_post();
-            return next(vcq, rest...);
-        };
-    }
-    static inline int (*next)(utofu_vcq_hdl_t, Rest...);
-};
 
 void count_posts()
 {
-    linked();
-    int error = 0;
-    auto* const backend = const_cast<Backend*>(Backend::get(error));
-    ASSERT_EQ(error, 0);
-    auto& functions = const_cast<Functions&>(backend->functions());
-    Counted<&Functions::put>::install(functions);
-    Counted<&Functions::put_piggyback>::install(functions);
-    Counted<&Functions::put_piggyback8>::install(functions);
-    Counted<&Functions::get>::install(functions);
-    Counted<&Functions::armw4>::install(functions);
-    Counted<&Functions::armw8>::install(functions);
-    Counted<&Functions::cswap4>::install(functions);
-    Counted<&Functions::cswap8>::install(functions);
-    Counted<&Functions::post_toq>::install(functions);
-    Counted<&Functions::free_vcq>::install(functions);
+    constexpr auto counted = [](auto next, utofu_vcq_hdl_t vcq, auto... rest) {
+        before_post();
+        return next(vcq, rest...);
+    };
+    auto& functions = library_functions();
+    surround_posts<counted>(functions);
+    surround<counted, &vcq::Functions::free_vcq>(functions);
 }
 
 /// The machine's clock, in seconds.

@@ -53,7 +53,7 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
             (call.family == Family::base || call.result) &&
             (call.family != Family::compare || call.compare)) [[likely]] {
             const ssize_t rc =
-                !engine.short_way().is_open() ? submit_by_directory(tx, how, call)
+                !engine.access().at_once() ? submit_by_directory(tx, how, call)
                 : call.silent && engine.short_inject() ? inject_native(tx, how, call)
                                                        : submit_native(tx, how, call);
             if (rc != not_native) [[likely]]

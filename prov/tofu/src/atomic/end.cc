@@ -40,32 +40,39 @@ Post AtomicRunner::post_event(AtomicOp& op) noexcept
     return posted;
 }
 
+/// As post_event(), for an operation whose target is still to be told; what it lacks.
+Lack AtomicRunner::notify_target(AtomicOp& op) noexcept
+{
+    switch (post_event(op)) {
+    case Post::done: op.event_posted = true; break;
+    case Post::busy:
+        if (!closing_)
+            return Lack::room;
+        abandon(op, FI_ECANCELED, 0);
+        break;
+    case Post::error: abandon(op, fi_error_of(vcq_.last_error()), vcq_.last_error()); break;
+    }
+    return Lack::nothing;
+}
+
 /// All words have ended, and with them the operation, unless the target is still to be told.
 void AtomicRunner::finish(AtomicOp& op) noexcept
 {
-    if (op.event != AtomicEvent::none && !op.event_posted && op.err == 0) {
-        switch (post_event(op)) {
-        case Post::done:
-            op.event_posted = true;
-            if (op.pending != 0)
-                return;
-            break;
-        case Post::busy:
-            if (closing_) {
-                abandon(op, FI_ECANCELED, 0);
-                break;
-            }
-            op.next = events_;
-            events_ = &op;
-            return;
-        case Post::error: abandon(op, fi_error_of(vcq_.last_error()), vcq_.last_error()); break;
-        }
-    }
     if (op.multi && op.words != 0) {
         (op.loop_prev ? op.loop_prev->loop_next : looping_) = op.loop_next;
         if (op.loop_next)
             op.loop_next->loop_prev = op.loop_prev;
+        op.words = 0; // it has taken effect: who waits for that goes before its notice
     }
+    if (op.event != AtomicEvent::none && !op.event_posted && op.err == 0) {
+        op.step = AtomicOp::Step::notifying;
+        if (const Lack lack = notify_target(op); lack != Lack::nothing) {
+            waiting_.push(op, op.line.key, lack);
+            return;
+        }
+    }
+    if (op.event_posted && op.pending != 0) // its notice comes
+        return;
     if (op.err != 0 && op.by_directory && says_stale(op.prov_errno)) [[unlikely]] {
         const int rc = resolve_(*engine_, op, true);
         if (!op.retried && !op.took_effect && !closing_ && (rc == 0 || rc == -FI_EAGAIN)) {
@@ -96,31 +103,8 @@ void AtomicRunner::begin_again(AtomicOp& op) noexcept
     op.at_target = 0;
     op.in_target = op.started = 0;
     op.words = 0;
-    op.next = stale_;
-    stale_ = &op;
-}
-
-void AtomicRunner::resolve_stale() noexcept
-{
-    // Takes the list: who has to wait longer puts itself back.
-    AtomicOp* op = stale_;
-    stale_ = nullptr;
-    while (op) {
-        AtomicOp* const next = op->next;
-        op->next = nullptr;
-        const int rc = closing_ ? -FI_ECANCELED : resolve_(*engine_, *op, false);
-        if (rc == -FI_EAGAIN || rc == -FI_ENOMEM) {
-            op->next = stale_;
-            stale_ = op;
-        } else if (rc != 0) {
-            op->err = -rc;
-            end(*op);
-        } else {
-            --outstanding_; // submit() counts it again
-            submit(op, false);
-        }
-        op = next;
-    }
+    op.step = AtomicOp::Step::resolving;
+    waiting_.push(op, op.line.key, Lack::peer);
 }
 
 void AtomicRunner::event_done(vcq::Waiter* self, const Notice& notice) noexcept

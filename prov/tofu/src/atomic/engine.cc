@@ -74,6 +74,7 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
     describe(op, tx, call.family, call.context, !call.silent && tx.binding().reports(call.flags));
     const Datatype& type = datatypes[call.type];
     op.home = peer.home;
+    op.line.key = Pending::line_of(peer);
     op.to = call.to;
     op.access = access_of(call.family, call.op);
     op.align = type.align;
@@ -105,17 +106,15 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
 constexpr int misaligned = 1;
 
 /// Finds out where the targets are. 0, misaligned, or what RemoteKeys says.
-int find_targets(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer)
+int find_targets(AtomicOp& op, RemoteAccess& access, const Call& call, const Peer& peer)
 {
     for (std::size_t i = 0; i < call.remotes; ++i) {
         const fi_rma_ioc& remote = call.remote[i];
         if (remote.count == 0)
             continue;
         AtomicOp::Piece& target = op.target[op.targets];
-        op.by_directory |= tx.remote_keys().by_directory(remote.key);
-        const int rc = AtomicEngine::of(tx).resolve(peer, remote.key, remote.addr,
-                                                  remote.count * op.size,
-                                                  access_of(call.family, call.op), target.at);
+        op.by_directory |= access.by_directory(remote.key);
+        const int rc = access.resolve(peer, remote.key, remote.addr, remote.count * op.size, op.access, target.at);
         if (rc != 0)
             return rc;
         if (target.at.stadd & (datatypes[call.type].align - 1u))
@@ -126,18 +125,6 @@ int find_targets(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer
         ++op.targets;
     }
     return 0;
-}
-
-/// For the event at the target. 0, -FI_EAGAIN, -FI_ENOMEM, or the operation's error.
-[[gnu::noinline]] int pay(AtomicOp& op, TxContext& tx, const Peer& peer)
-{
-    EventPurse* purse = nullptr;
-    const int rc = tx.pay_for_event(peer, purse);
-    if (rc == 0)
-        op.purse = purse;
-    else if (purse != nullptr)
-        op.prov_errno = purse->prov_errno;
-    return rc;
 }
 
 /// Rounds of progress that an injected operation of several round trips gets before its call returns.
@@ -159,18 +146,18 @@ constexpr unsigned inject_polls = 64;
 /// refused.
 int resolve_anew(AtomicEngine& engine, AtomicOp& op, bool refuted) noexcept
 {
-    TxContext& tx = engine.context();
-    const Peer* const peer = tx.peers().find(op.to);
+    RemoteAccess& access = engine.access();
+    const Peer* const peer = engine.context().peers().find(op.to);
     if (!peer)
         return -FI_EINVAL;
     for (unsigned i = 0; i < op.targets; ++i) {
         AtomicOp::Piece& target = op.target[i];
         if (refuted) {
-            (void)tx.remote_keys().refuted(*peer, target.key);
+            (void)access.refuted(*peer, target.key);
             continue;
         }
         const int rc =
-            engine.resolve(*peer, target.key, target.address, target.elements * op.size, op.access, target.at);
+            access.resolve(*peer, target.key, target.address, target.elements * op.size, op.access, target.at);
         if (rc != 0)
             return rc;
         if (target.at.stadd & (op.align - 1u))
@@ -181,7 +168,7 @@ int resolve_anew(AtomicEngine& engine, AtomicOp& op, bool refuted) noexcept
 
 } // namespace
 
-AtomicEngine::AtomicEngine(TxContext& tx) noexcept : tx_(tx), runner_(tx.vcq())
+AtomicEngine::AtomicEngine(TxContext& tx) noexcept : tx_(tx), access_(tx.peers(), tx.remote_keys(), runner_.crossing()), runner_(tx.vcq(), tx.pending())
 {
 }
 
@@ -194,7 +181,6 @@ int AtomicEngine::open() noexcept
     runner_.set_resolve(&resolve_anew, *this);
     native_flags_ = vcq::Vcq::delivered_flags(runner_.ordered(), false);
     inject_flags_ = vcq::Vcq::flags_of(runner_.ordered(), false);
-    short_way_.open(tx_.peers(), tx_.remote_keys());
     short_inject_ = tx_.counters().write == nullptr && !tx_.shares_vcq();
     return 0;
 }
@@ -238,17 +224,17 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
     const auto again = [&] {
         tx.progress();
         op->targets = 0;
-        return find_targets(*op, tx, call, *peer);
+        return find_targets(*op, access_, call, *peer);
     };
     const auto forget = [&] {
         bool some = false;
         for (std::size_t i = 0; i < call.remotes; ++i)
-            some |= tx.remote_keys().refuted(*peer, call.remote[i].key);
+            some |= access_.refuted(*peer, call.remote[i].key);
         return some;
     };
-    int rc = settle_keys(find_targets(*op, tx, call, *peer), again, forget);
+    int rc = RemoteAccess::settle(find_targets(*op, access_, call, *peer), again, forget);
     if (rc == 0 && op->event != AtomicEvent::none) [[unlikely]]
-        rc = pay(*op, tx, *peer);
+        rc = tx.pay_for_event(*peer, op->purse, op->prov_errno);
     if (rc == 0) [[likely]] {
         if (call.flags & FI_INJECT)
             submit_injected(tx, *op);
@@ -256,24 +242,13 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
             runner_.submit(op, false);
         return 0;
     }
-    const bool of_the_peer = rc != -FI_EAGAIN && rc != -FI_ENOMEM && rc != misaligned;
+    const bool of_the_peer = !refuses_call(rc) && rc != misaligned;
     if (of_the_peer) { // a matter of the peer's memory: an error of the operation, not of the call
         op->err = -rc;
         complete(*op);
     }
     runner_.release(op);
     return of_the_peer ? 0 : rc == misaligned ? -FI_EINVAL : rc;
-}
-
-int AtomicEngine::resolve(const Peer& peer, std::uint64_t key, std::uint64_t address,
-                          std::size_t length, std::uint64_t access, Target& target) noexcept
-{
-    const int rc = tx_.remote_keys().resolve(peer, key, address, length, access, target);
-    if (rc == 0 && target.vcq != peer.home && !runner_.crossing().begun()) [[unlikely]] {
-        runner_.crossing().begin();
-        short_way_.shut();
-    }
-    return rc;
 }
 
 /// The operation that failed on the short way as one of the long way; null where there is no room for it.

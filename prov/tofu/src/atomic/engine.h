@@ -63,9 +63,11 @@ class AtomicEngine final : public Engine {
             runner_.progress();
     }
     [[nodiscard]] bool all_has_left() const noexcept override { return runner_.outstanding() == 0; }
-    /// Towards any peer.
-    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override { return runner_.outstanding() == 0; }
+    /// What is under way to others counts, too: it ends soon.
+    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override { return runner_.under_way() == 0; }
     [[nodiscard]] bool needs_polls() const noexcept override { return runner_.outstanding() != 0; }
+    /// Else what ends now would begin what waits.
+    void close() noexcept override { runner_.close(); }
     void lost(int utofu_code, vcq::Orphan kind, utofu_vcq_id_t) noexcept override
     {
         if (kind == vcq::Orphan::armw && unattended_)
@@ -79,14 +81,11 @@ class AtomicEngine final : public Engine {
     /// `op`.
     [[gnu::cold]] void native_failed(const QuickOp& op, unsigned size, bool entry, bool kept,
                                      int code) noexcept;
-    /// Where [address, address + length) of the peer is, as RemoteKeys::resolve().
-    [[nodiscard]] int resolve(const Peer& peer, std::uint64_t key, std::uint64_t address,
-                              std::size_t length, std::uint64_t access, Target& target) noexcept;
     /// An ARMW goes out that nobody waits for; an orphan's error may be its.
     void unattended() noexcept { unattended_ = true; }
     [[nodiscard]] unsigned long native_flags() const noexcept { return native_flags_; }
     [[nodiscard]] unsigned long inject_flags() const noexcept { return inject_flags_; }
-    [[nodiscard]] const ShortWay& short_way() const noexcept { return short_way_; }
+    [[nodiscard]] RemoteAccess& access() noexcept { return access_; }
     /// What goes out unattended can be neither counted nor tried again.
     [[nodiscard]] bool short_inject() const noexcept { return short_inject_; }
 
@@ -96,7 +95,7 @@ class AtomicEngine final : public Engine {
     TxContext& tx_;
     unsigned long native_flags_ = 0;
     unsigned long inject_flags_ = 0;
-    ShortWay short_way_;
+    RemoteAccess access_;
     bool short_inject_ = false;
     bool unattended_ = false;
     AtomicRunner runner_;

@@ -148,20 +148,31 @@ inline constexpr ssize_t not_native = 1;
                          : vcq.armw4(peer, code, static_cast<std::uint32_t>(operand), stadd, as);
 }
 
+/// What all short ways ask: an aligned target to which it may go now.
+template <bool listed>
+[[gnu::always_inline]] inline const Peer* find_target(AtomicEngine& engine, Native how, const PlainCall& call,
+                                                      Target& target) noexcept
+{
+    const Peer* const peer =
+        listed ? engine.access().resolve_known(call.to, call.key, call.address, how.size,
+                                               access_of(call.family, call.op), target)
+               : engine.access().resolve_at_once(call.to, call.key, call.address, target);
+    const bool goes = peer != nullptr && !(target.stadd & (how.size - 1u)) && // a complex number across two words
+                      engine.runner().open_for_native(listed ? peer->home : target.vcq);
+    return goes ? peer : nullptr;
+}
+
 /// Where keys are biases, which makes the target known at once and for good.
 [[gnu::always_inline]] inline ssize_t submit_native(TxContext& tx, Native how,
                                                     const PlainCall& call) noexcept
 {
     AtomicEngine& engine = AtomicEngine::of(tx);
     Target target;
-    if (engine.short_way().resolve(call.to, call.key, call.address, target) == nullptr ||
-        (target.stadd & (how.size - 1u))) [[unlikely]] // an error, or a complex number across two words
+    if (find_target<false>(engine, how, call, target) == nullptr) [[unlikely]]
         return not_native;
     const std::uint8_t place = tx.vcq().next_place();
     if (place == 0) [[unlikely]]
         return refused(tx, vcq::Post::busy);
-    if (!engine.runner().open_for_native(target.vcq)) [[unlikely]]
-        return not_native;
     QuickOp& op = tx.quick()[place];
     const bool base = call.family == Family::base;
     op.notify = native_end<false>(base, how.size, !call.silent && tx.binding().reports(call.flags));
@@ -183,8 +194,7 @@ inline constexpr ssize_t not_native = 1;
 {
     AtomicEngine& engine = AtomicEngine::of(tx);
     Target target;
-    if (engine.short_way().resolve(call.to, call.key, call.address, target) == nullptr ||
-        (target.stadd & (how.size - 1u)) || !engine.runner().open_for_native(target.vcq)) [[unlikely]]
+    if (find_target<false>(engine, how, call, target) == nullptr) [[unlikely]]
         return not_native;
     engine.unattended();
     const auto code = static_cast<utofu_armw_op>(how.code);
@@ -200,16 +210,13 @@ inline constexpr ssize_t not_native = 1;
 [[gnu::noinline]] inline ssize_t submit_by_directory(TxContext& tx, Native how, PlainCall call) noexcept
 {
     AtomicEngine& engine = AtomicEngine::of(tx);
-    const Peer* const peer = tx.peers().find(call.to);
+    Target target{};
+    const Peer* const peer = find_target<true>(engine, how, call, target);
+    if (peer == nullptr) [[unlikely]]
+        return not_native;
     const std::uint8_t place = tx.vcq().next_place();
     if (place == 0) [[unlikely]]
         return refused(tx, vcq::Post::busy);
-    Target target{};
-    if (peer == nullptr || peer->counts_events || !engine.runner().open_for_native(peer->home) ||
-        engine.resolve(*peer, call.key, call.address, how.size, access_of(call.family, call.op),
-                       target) != 0 ||
-        (target.stadd & (how.size - 1u))) [[unlikely]]
-        return not_native;
     if (!engine.runner().native_may_go_to(peer->home, target.vcq)) [[unlikely]]
         return refused(tx, vcq::Post::busy);
     QuickOp& op = tx.quick()[place];

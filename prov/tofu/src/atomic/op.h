@@ -14,8 +14,8 @@
 #include "atomic/table.h"
 #include "memory/pages.h"
 #include "remote/event_credits.h"
-#include "remote/keys.h"
-#include "transfer/lines.h"
+#include "remote/access.h"
+#include "transfer/pending.h"
 #include "transfer/request.h"
 
 namespace tofu {
@@ -86,7 +86,13 @@ enum class AtomicEvent : std::uint8_t { none, write, read, fetch };
 
 /// An operation that is not one ARMW of one element (transfer/quick.h). `pending` counts flights, plus one until all words have
 /// been started.
-struct AtomicOp : Request {
+struct AtomicOp : Request, PendingOp {
+    enum class Step : std::uint8_t {
+        resolving, ///< a key was stale -> starting: all are known anew; -> ended: one was refused
+        starting,  ///< -> notifying: every word has ended; -> resolving; -> ended
+        notifying, ///< the notice at the target found no room -> ended: it was posted
+        ended
+    };
     struct Piece {
         Target at;
         std::size_t elements;
@@ -97,8 +103,7 @@ struct AtomicOp : Request {
     fi_addr_t to;
     std::uint64_t access;       ///< that the target's regions must allow
     class AtomicRunner* runner;
-    InLine<AtomicOp> line;      ///< while it is not wholly started
-    AtomicOp* next;             ///< in one of the runner's lists
+    Step step;
     AtomicOp* loop_next;        ///< among the operations with loops, see AtomicRunner::looping_
     AtomicOp* loop_prev;
     utofu_vcq_id_t home;        ///< the target's home VCQ, by which it is told from others

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The runner: cuts atomic operations into words at the target, carries out each word by an ARMW or a loop of CSWAPs,
-// and completes the operation when the last word has ended. Its parts: words.cc (the lines of those who wait,
+// and completes the operation when the last word has ended. Its parts: words.cc (those that wait,
 // the cutting, native ARMWs), loop.cc (loops), span.cc (neighbouring words that loop), row.cc
 // (ARMWs in a row), end.cc (ends). Called by atomic under the endpoint's lock and, through waiters, by the poll
 // of its VCQ; calls vcq and request.
@@ -13,7 +13,7 @@
 #include "atomic/op.h"
 #include "atomic/wide.h"
 #include "transfer/crossing.h"
-#include "transfer/lines.h"
+#include "transfer/pending.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -34,7 +34,7 @@ class AtomicRunner {
     /// Flights that one CSWAP carries at most: bounds the work of one notice.
     static constexpr unsigned max_batch = 64;
 
-    explicit AtomicRunner(vcq::Vcq& vcq) noexcept;
+    AtomicRunner(vcq::Vcq& vcq, Pending& pending) noexcept;
     AtomicRunner(const AtomicRunner&) = delete;
     AtomicRunner& operator=(const AtomicRunner&) = delete;
 
@@ -84,12 +84,13 @@ class AtomicRunner {
         begin_again(*op);
     }
 
-    /// Operations under way or queued.
+    /// Operations that have not ended, and those of them that do not wait in a line.
     [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
+    [[nodiscard]] std::size_t under_way() const noexcept { return outstanding_ - waiting_.size(); }
+    /// Some of those under way have to be posted again.
     [[nodiscard]] bool wants_progress() const noexcept
     {
-        return outstanding_ != 0 &&
-               (!waiting_.empty() || again_ || spans_ || events_ || stale_ || wide_.wants_progress());
+        return outstanding_ != 0 && (again_ || spans_ || wide_.wants_progress());
     }
     void progress() noexcept;
     void close() noexcept;
@@ -101,6 +102,7 @@ class AtomicRunner {
     [[nodiscard]] std::uint32_t random() noexcept;
 
   private:
+    static const Pending::Stream::Steps steps;
     static void word_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     static void loop_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     static void got_word(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
@@ -125,7 +127,11 @@ class AtomicRunner {
     void settle_word(Flight& f, std::uint64_t before, int code) noexcept;
     void finish(AtomicOp& op) noexcept;
     void begin_again(AtomicOp& op) noexcept;
-    void resolve_stale() noexcept;
+    void prepare(AtomicOp& op, bool inject) noexcept;
+    [[nodiscard]] Lack go_on(AtomicOp& op) noexcept;
+    [[nodiscard]] Lack notify_target(AtomicOp& op) noexcept;
+    void through(AtomicOp& op) noexcept;
+    void cancel(AtomicOp& op) noexcept;
     void end(AtomicOp& op) noexcept;
 
     // --- rows (row.cc)
@@ -181,15 +187,13 @@ class AtomicRunner {
     std::uint32_t random_ = 0;
     std::size_t outstanding_ = 0;
     AtomicOp* looping_ = nullptr;    ///< operations with loops, started and not completed
-    Lines<AtomicOp> waiting_;        ///< not wholly started, in lines by home VCQ
-    AtomicOp* events_ = nullptr;     ///< ended but for their notice at the target, which was refused
+    Pending::Stream waiting_;        ///< not wholly started, or ended but for their notice at the target
     Flight* again_ = nullptr;        ///< to post (again) when due
     Flight* again_end_ = nullptr;
     Span* spans_ = nullptr;          ///< to go on with
     Resolve resolve_ = nullptr;
     AtomicEngine* engine_ = nullptr; ///< for resolve_
     const AtomicOp* watched_ = nullptr; ///< compared, never read
-    AtomicOp* stale_ = nullptr;      ///< to begin again once their keys are known
     AtomicScratch scratch_;
     Scratch<max_spans, Span::most * 8> span_scratch_;
     WideRunner wide_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The runner's common part: the lines of those who wait, the cutting into words, and native ARMWs.
+// The runner's common part: operations that wait, the cutting into words, and native ARMWs.
 // Called by atomic and by the poll of the VCQ; calls vcq and, for loops, loop.cc; ends are in end.cc.
 #include "atomic/runner.h"
 
@@ -12,9 +12,18 @@ namespace tofu {
 using vcq::Notice;
 using vcq::Post;
 
-AtomicRunner::AtomicRunner(vcq::Vcq& vcq) noexcept
+constexpr Pending::Stream::Steps AtomicRunner::steps{
+    [](void* runner, PendingOp& op) noexcept {
+        return static_cast<AtomicRunner*>(runner)->go_on(static_cast<AtomicOp&>(op));
+    },
+    [](void* runner, PendingOp& op) noexcept { static_cast<AtomicRunner*>(runner)->through(static_cast<AtomicOp&>(op)); },
+    [](void* runner, PendingOp& op) noexcept { static_cast<AtomicRunner*>(runner)->cancel(static_cast<AtomicOp&>(op)); },
+};
+
+AtomicRunner::AtomicRunner(vcq::Vcq& vcq, Pending& pending) noexcept
     : vcq_(vcq), crossing_(vcq),
       random_(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) >> 4) | 1),
+      waiting_(pending, this, steps),
       scratch_(vcq), span_scratch_(vcq), wide_(*this, vcq, scratch_)
 {
 }
@@ -28,7 +37,7 @@ AtomicOp* AtomicRunner::alloc() noexcept
     op->notify = &event_done; // the operation itself waits for its event only
     op->err = op->prov_errno = 0;
     op->purse = nullptr;
-    op->next = op->loop_next = op->loop_prev = nullptr;
+    op->loop_next = op->loop_prev = nullptr;
     op->strong = op->event_posted = op->by_get = false;
     op->event = AtomicEvent::none;
     op->by_directory = op->retried = op->took_effect = false;
@@ -47,7 +56,7 @@ void AtomicRunner::release(AtomicOp* op) noexcept
     ops_.release(op);
 }
 
-// --- the lines
+// --- those that wait
 
 bool AtomicRunner::loops_at(utofu_vcq_id_t home) const noexcept
 {
@@ -64,13 +73,60 @@ bool AtomicRunner::may_start(const AtomicOp& op) const noexcept
     return !ordered_ || !loops_at(op.home);
 }
 
+void AtomicRunner::prepare(AtomicOp& op, bool inject) noexcept
+{
+    op.step = AtomicOp::Step::starting;
+    op.pending = 1;
+    op.row = nullptr;
+    op.in_row = fits_row(op);
+    // A span reads the lists after its Get.
+    op.in_spans = op.method == Method::loop && op.total * op.size >= least_span && !inject;
+}
+
+/// The next steps of an operation that had to wait; what it lacks then.
+Lack AtomicRunner::go_on(AtomicOp& op) noexcept
+{
+    switch (op.step) {
+    case AtomicOp::Step::resolving: {
+        const int rc = resolve_(*engine_, op, false);
+        if (rc == -FI_EAGAIN || rc == -FI_ENOMEM)
+            return Lack::peer;
+        if (rc != 0) {
+            op.err = -rc;
+            op.step = AtomicOp::Step::ended;
+            return Lack::nothing;
+        }
+        prepare(op, false);
+        [[fallthrough]];
+    }
+    case AtomicOp::Step::starting: return start(op);
+    case AtomicOp::Step::notifying: return notify_target(op);
+    case AtomicOp::Step::ended: break;
+    }
+    return Lack::nothing;
+}
+
+void AtomicRunner::through(AtomicOp& op) noexcept
+{
+    switch (op.step) {
+    case AtomicOp::Step::starting: all_started(op); break;
+    case AtomicOp::Step::notifying: finish(op); break;
+    case AtomicOp::Step::resolving:
+    case AtomicOp::Step::ended: end(op); break;
+    }
+}
+
+void AtomicRunner::cancel(AtomicOp& op) noexcept
+{
+    abandon(op, FI_ECANCELED, 0);
+    if (op.step == AtomicOp::Step::starting && op.row != nullptr)
+        leave_row(*op.row);
+    through(op);
+}
+
 void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
 {
-    op->pending = 1;
-    op->row = nullptr;
-    op->in_row = fits_row(*op);
-    // A span reads the lists after its Get.
-    op->in_spans = op->method == Method::loop && op->total * op->size >= least_span && !inject;
+    prepare(*op, inject);
     ++outstanding_;
     if (inject) {
         // Whoever ends while we start is not given back before we have looked: one more reference.
@@ -78,11 +134,11 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
         if (op->by_directory) // may have to begin again
             keep_injected(*op);
     }
-    const Lack lack = waiting_.holds(op->home) ? Lack::peer : start(*op);
+    const Lack lack = waiting_.holds(op->line.key) ? Lack::peer : start(*op);
     if (lack == Lack::nothing) [[likely]]
         all_started(*op);
     else
-        waiting_.push(*op, op->home, lack);
+        waiting_.push(*op, op->line.key, lack);
     if (!inject)
         return;
     if (op->started < op->total && !op->copy)
@@ -398,34 +454,16 @@ void AtomicRunner::progress() noexcept
     ++tick_;
     if (again_)
         retry_posts();
-    if (stale_)
-        resolve_stale();
     if (wide_.wants_progress())
         wide_.progress();
     if (spans_)
         go_on_with_spans();
-    while (AtomicOp* const op = events_) {
-        events_ = op->next;
-        op->next = nullptr;
-        AtomicOp* const rest = events_;
-        finish(*op);
-        if (events_ != rest) // still busy: it has put itself back
-            break;
-    }
-    waiting_.resume([this](AtomicOp& op) { return start(op); }, [this](AtomicOp& op) { all_started(op); });
 }
 
 void AtomicRunner::close() noexcept
 {
     closing_ = true;
-    while (!waiting_.empty())
-        waiting_.resume([](AtomicOp&) { return Lack::nothing; },
-                        [this](AtomicOp& op) {
-                            abandon(op, FI_ECANCELED, 0);
-                            if (op.row != nullptr)
-                                leave_row(*op.row);
-                            all_started(op);
-                        });
+    waiting_.cancel();
     while (Flight* const f = again_) {
         again_ = f->next;
         f->next = nullptr;
@@ -436,12 +474,6 @@ void AtomicRunner::close() noexcept
     }
     go_on_with_spans(); // for the last time
     wide_.close();
-    resolve_stale();
-    while (AtomicOp* const op = events_) {
-        events_ = op->next;
-        op->next = nullptr;
-        finish(*op);
-    }
 }
 
 } // namespace tofu

@@ -19,14 +19,16 @@ class Engine {
     enum Kind : std::uint8_t { rma, atomic, messages };
     static constexpr unsigned kinds = 3;
 
-    /// No operation of it is under way to this peer, and none waits. A fence may go on then.
+    /// No operation of it is under way to this peer. With those that wait (transfer/pending.h) it is what a fence asks.
     [[nodiscard]] virtual bool idle_towards(const Peer& peer) const noexcept = 0;
-    /// Nothing that was taken still has to leave. The context may be closed then.
+    /// Nothing that was taken still has to leave. The context may be closed at once then.
     [[nodiscard]] virtual bool all_has_left() const noexcept = 0;
-    /// Something was taken that goes on by polls only.
+    /// Something is under way that goes on by polls only.
     [[nodiscard]] virtual bool needs_polls() const noexcept { return false; }
     /// Has the peer taken (`matched`: and given to receives) what was sent to it? False: it is asked; ask again.
     [[nodiscard]] virtual bool settled(const Peer&, bool) noexcept { return true; }
+    /// From now on nothing is begun; what waits is cancelled.
+    virtual void close() noexcept = 0;
     /// A communication without a waiter failed, towards the VCQ `peer`; perhaps one of the engine.
     virtual void lost(int utofu_code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept = 0;
 

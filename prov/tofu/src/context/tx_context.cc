@@ -75,8 +75,11 @@ void TxContext::set_number(unsigned number, unsigned identity) noexcept
     identity_ = identity;
 }
 
-void TxContext::return_credits() noexcept
+void TxContext::close() noexcept
 {
+    for (Engine* engine : {engines_[Engine::messages], engines_[Engine::atomic], engines_[Engine::rma]})
+        if (engine != nullptr)
+            engine->close();
     if (event_credits_)
         event_credits_->close();
 }
@@ -95,8 +98,9 @@ void TxContext::drop_memory() noexcept
 
 bool TxContext::all_has_left() const noexcept
 {
-    return std::all_of(std::begin(engines_), std::end(engines_),
-                       [](const Engine* e) { return e == nullptr || e->all_has_left(); });
+    return pending_.empty() && std::all_of(std::begin(engines_), std::end(engines_), [](const Engine* e) {
+               return e == nullptr || e->all_has_left();
+           });
 }
 
 // --- what waits
@@ -112,7 +116,7 @@ bool TxContext::fence_passed(fi_addr_t to, std::uint64_t flags) noexcept
                            [&](Engine* e) { return e == nullptr || holds(*e); });
     };
     const auto passed = [&] {
-        return vcq_->idle() && all([&](Engine& e) { return e.idle_towards(*peer); }) && flushed(*peer) &&
+        return vcq_->idle() && !pending_.waits_for(*peer) && all([&](Engine& e) { return e.idle_towards(*peer); }) && flushed(*peer) &&
                (!settles || all([&](Engine& e) { return e.settled(*peer, (flags & FI_MATCH_COMPLETE) != 0); }));
     };
     for (unsigned i = 0; i < rounds_of_a_call; i++) {
@@ -141,16 +145,16 @@ void TxContext::on_flush(vcq::Waiter* flush, const vcq::Notice&) noexcept
     static_cast<Flush*>(flush)->under_way = false;
 }
 
-int TxContext::pay_for_event(const Peer& peer, EventPurse*& purse) noexcept
+int TxContext::pay_for_event(const Peer& peer, EventPurse*& purse, int& prov_errno) noexcept
 {
     if (!event_credits_) [[unlikely]]
         event_credits_.reset(new (std::nothrow) EventCredits(*vcq_, number_));
     if (!event_credits_) [[unlikely]]
         return -FI_ENOMEM;
-    int ret = event_credits_->pay(peer, purse);
+    int ret = event_credits_->pay(peer, purse, prov_errno);
     for (unsigned i = 0; ret == -FI_EAGAIN && i < rounds_of_a_call; i++) {
         progress();
-        ret = event_credits_->pay(peer, purse);
+        ret = event_credits_->pay(peer, purse, prov_errno);
     }
     return ret;
 }
@@ -158,7 +162,7 @@ int TxContext::pay_for_event(const Peer& peer, EventPurse*& purse) noexcept
 bool TxContext::wants_polls() const noexcept
 {
     return plan_.domain->auto_progress().thread_is_due() &&
-           (event_credits_ != nullptr || std::any_of(std::begin(engines_), std::end(engines_), [](const Engine* e) {
+           (event_credits_ != nullptr || !pending_.empty() || std::any_of(std::begin(engines_), std::end(engines_), [](const Engine* e) {
                 return e != nullptr && e->needs_polls();
             }));
 }

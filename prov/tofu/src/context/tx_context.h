@@ -14,6 +14,7 @@
 #include "context/engine.h"
 #include "memory/local_memory.h"
 #include "provider/lock.h"
+#include "transfer/pending.h"
 #include "transfer/quick.h"
 #include "transfer/reports.h"
 #include "vcq/vcq.h"
@@ -63,8 +64,8 @@ class TxContext {
     [[nodiscard]] bool open_quick() noexcept { return quick_.open(*this); }
     /// From now on failures are silent.
     void set_closing() noexcept { reports_.closing = true; }
-    /// Gives back what it has at peers; before the VCQ is drained.
-    void return_credits() noexcept;
+    /// Ends what waits, and gives back what it has at peers; before the VCQ is drained.
+    void close() noexcept;
     /// Behind the engines' end. drop_memory(): what it has before there are any.
     void drop_engines() noexcept;
     void drop_memory() noexcept;
@@ -92,14 +93,16 @@ class TxContext {
     [[nodiscard]] LocalMemory& local_memory() noexcept { return *local_memory_; }
     /// STADDs of peers' regions by key.
     [[nodiscard]] RemoteKeys& remote_keys() noexcept { return *remote_keys_; }
+    /// What was accepted and can't go on yet.
+    [[nodiscard]] Pending& pending() noexcept { return pending_; }
     /// What rma and atomic keep by places of vcq()'s window.
     [[nodiscard]] QuickOps& quick() noexcept { return quick_; }
     /// The engine of this kind, or null where the caps do not ask for it.
     [[nodiscard]] Engine* engine(Engine::Kind kind) noexcept { return engines_[kind]; }
     /// What events at peers are paid from; null before the first.
     [[nodiscard]] EventCredits* event_credits() noexcept { return event_credits_.get(); }
-    /// Pays for one event at the peer, as EventCredits::pay(), after some rounds of progress if need be.
-    [[nodiscard]] int pay_for_event(const Peer& peer, EventPurse*& purse) noexcept;
+    /// EventCredits::pay(), after some rounds of progress if need be.
+    [[nodiscard]] int pay_for_event(const Peer& peer, EventPurse*& purse, int& prov_errno) noexcept;
     /// A Round for a caller that holds lock() already. To be called before a refusal (-FI_EAGAIN), so that a program
     /// that does nothing but retry makes progress, and before the entry has changed anything, since waiters run inside.
     bool progress() noexcept { return plan_.round(plan_.owner); }
@@ -129,6 +132,7 @@ class TxContext {
     vcq::Vcq* vcq_ = nullptr; ///< its own, or that of a shared transmit context
     Peers* peers_ = nullptr;
     Reports reports_;
+    Pending pending_;
     Engine* engines_[Engine::kinds] = {};
     QuickOps quick_;
     std::unique_ptr<LocalMemory> local_memory_;

@@ -175,7 +175,7 @@ int tofu_ep_setopt(fid_t f, int level, int name, const void* value, size_t lengt
 ssize_t tofu_ep_rx_size_left(struct fid_ep* ep) noexcept
 {
     Endpoint& endpoint = Endpoint::of(ep);
-    return endpoint.enabled() ? static_cast<ssize_t>(endpoint.rx_attr().size) : -FI_EOPBADSTATE;
+    return endpoint.enabled() ? static_cast<ssize_t>(endpoint.rx_context().attr.size) : -FI_EOPBADSTATE;
 }
 
 int tofu_ep_getname(fid_t f, void* address, size_t* length) noexcept

@@ -18,8 +18,8 @@ namespace tofu {
         return;
     if (enabled_) [[likely]] {
         (void)tx_.vcq().poll_inline();
-        if (rma_)
-            rma_->progress();
+        if (!tx_.pending().empty()) [[unlikely]]
+            tx_.pending().resume();
         if (atomic_)
             atomic_->progress();
         if (messages_ && queue.reader_waits())

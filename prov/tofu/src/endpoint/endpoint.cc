@@ -158,12 +158,12 @@ int Endpoint::make_engines() noexcept
     const bool writes = part_ != Part::receive && (expand(caps()) & FI_WRITE) != 0;
     const bool data = (caps() & FI_RMA) != 0 && (writes || rx_.binding.cq != nullptr);
     if (messages || data) {
-        messages_.reset(new (std::nothrow) proto::Messenger(*this));
+        messages_.reset(new (std::nothrow) proto::Messenger(tx_, rx_));
         if (!messages_)
             return -FI_ENOMEM;
         if (int ret = messages_->open(); ret != 0)
             return ret;
-        tx_.add(Engine::messages, *messages_);
+        tx_.add(Engine::messages, messages_->sender());
     }
     if (part_ == Part::receive)
         return 0; // others write here without us
@@ -202,7 +202,7 @@ void Endpoint::choose_operations() noexcept
                                                             : &ops_of_missing.tagged);
     fid_ep::rma = (caps() & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
     fid_ep::atomic = (caps() & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
-    receives = messages_ != nullptr ? &messages_->queue() : nullptr;
+    receives = messages_ != nullptr ? &messages_->receiver().queue() : nullptr;
 }
 
 int Endpoint::enable() noexcept
@@ -278,8 +278,8 @@ bool Endpoint::round(void* self) noexcept
     if (!ep.enabled_)
         return false;
     const bool some = ep.tx_.vcq().poll() != 0;
-    if (ep.rma_)
-        ep.rma_->progress();
+    if (!ep.tx_.pending().empty()) [[unlikely]]
+        ep.tx_.pending().resume();
     if (ep.atomic_)
         ep.atomic_->progress();
     if (ep.messages_)
@@ -294,7 +294,7 @@ bool Endpoint::round(void* self) noexcept
 ssize_t Endpoint::cancel(void* context) noexcept
 {
     std::lock_guard guard(tx_.lock());
-    return messages_ ? messages_->cancel(context) : -FI_ENOENT;
+    return messages_ ? messages_->receiver().cancel(context) : -FI_ENOENT;
 }
 
 // --- close
@@ -321,11 +321,7 @@ bool Endpoint::stop() noexcept
         std::lock_guard guard(tx_.lock());
         tx_.set_closing();
         let_all_leave();
-        if (messages_)
-            messages_->leave();
-        if (atomic_)
-            atomic_->runner().close(); // else what ends now would begin what is queued
-        tx_.return_credits();
+        tx_.close();
         quiet = tx_.shares_vcq() ? tx_.vcq().quiesce() : tx_.vcq().drain();
         enabled_ = false;
         if (messages_)

@@ -62,16 +62,6 @@ class Endpoint final : public EndpointFace, public Pollable {
     /// By the plan: opens a VCQ, unless one is to be shared. 0 or -FI_E*.
     static int make(DomainBase& domain, const EndpointPlan& plan, fid_ep** ep) noexcept;
     static Endpoint& of(fid_ep* e) noexcept { return *static_cast<EndpointFace*>(e)->endpoint; }
-    /// Default operation flags of this fid (endpoint or alias).
-    static std::uint64_t tx_flags_of(fid_ep* e) noexcept
-    {
-        return static_cast<EndpointFace*>(e)->tx_flags;
-    }
-    static std::uint64_t rx_flags_of(fid_ep* e) noexcept
-    {
-        return static_cast<EndpointFace*>(e)->rx_flags;
-    }
-
     [[nodiscard]] TxContext& tx_context() noexcept { return tx_; }
     [[nodiscard]] RxContext& rx_context() noexcept { return rx_; }
     [[nodiscard]] DomainBase& domain() const noexcept { return tx_.domain(); }
@@ -79,24 +69,8 @@ class Endpoint final : public EndpointFace, public Pollable {
     [[nodiscard]] EndpointAddress address() const noexcept;
     [[nodiscard]] bool enabled() const noexcept { return enabled_; }
 
-    // --- for messages, until they take the contexts
-    [[nodiscard]] Peers& av() noexcept { return tx_.peers(); }
-    [[nodiscard]] unsigned identity() const noexcept { return tx_.identity(); }
     [[nodiscard]] Part part() const noexcept { return part_; }
     [[nodiscard]] std::uint64_t caps() const noexcept { return tx_.caps(); }
-    [[nodiscard]] Lock& lock() noexcept { return tx_.lock(); }
-    [[nodiscard]] vcq::Vcq& vcq() noexcept { return tx_.vcq(); }
-    [[nodiscard]] proto::ReceiveQueue* shared_receives() noexcept { return rx_.shared; }
-    [[nodiscard]] LocalMemory& local_memory() noexcept { return tx_.local_memory(); }
-    [[nodiscard]] const Binding& tx() const noexcept { return tx_.binding(); }
-    [[nodiscard]] const Binding& rx() const noexcept { return rx_.binding; }
-    /// Null unless the caps ask for FI_MSG or FI_TAGGED or for remote CQ data.
-    [[nodiscard]] proto::Messenger* messenger() noexcept { return messages_.get(); }
-    [[nodiscard]] const fi_tx_attr& tx_attr() const noexcept { return tx_.attr(); }
-    [[nodiscard]] const fi_rx_attr& rx_attr() const noexcept { return rx_.attr; }
-    [[nodiscard]] const std::size_t& min_multi_recv() const noexcept { return rx_.min_multi_recv; }
-    bool progress_locked() noexcept { return tx_.progress(); }
-    [[nodiscard]] bool fence_passed(fi_addr_t to, std::uint64_t flags) noexcept { return tx_.fence_passed(to, flags); }
 
     /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock, or returns at once
     /// where another thread holds it and `patient` is not asked for. True where the VCQ had something.

@@ -202,7 +202,7 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
             break;
     }
     if (a == nullptr) {
-        if (CompletionQueue* cq = !members_.empty() ? members_[0]->rx.cq : nullptr)
+        if (CompletionQueue* cq = !members_.empty() ? members_[0]->rx.binding.cq : nullptr)
             cq->write_error({.context = call.context,
                              .flags = FI_RECV | (call.tagged ? FI_TAGGED : FI_MSG),
                              .tag = call.tag},
@@ -266,7 +266,7 @@ bool ReceiveQueue::discard(Unexpected& kept, const RecvCall& call) noexcept
 /// The answer to FI_PEEK that found a message.
 void ReceiveQueue::report(const RecvCall& call, const Unexpected& m) noexcept
 {
-    if (CompletionQueue* cq = m.peer->rx.cq)
+    if (CompletionQueue* cq = m.peer->rx.binding.cq)
         cq->write({.context = call.context,
                    .flags = FI_RECV | (m.tagged ? FI_TAGGED : FI_MSG) | (m.has_data ? FI_REMOTE_CQ_DATA : 0),
                    .length = m.length,
@@ -288,12 +288,12 @@ ssize_t ReceiveQueue::cancel(void* context) noexcept
     auto& r = *static_cast<RecvRequest*>(p);
     withdraw(r);
     if (!members_.empty()) {
-        if (CompletionQueue* cq = members_[0]->rx.cq)
+        if (CompletionQueue* cq = members_[0]->rx.binding.cq)
             cq->write_error({.context = context,
                              .flags = FI_RECV | (r.tagged ? FI_TAGGED : FI_MSG),
                              .tag = r.tag},
                             FI_ECANCELED, 0);
-        if (Counter* counter = members_[0]->counters.recv)
+        if (Counter* counter = members_[0]->rx.counters.recv)
             counter->count_error();
     }
     if (r.users == 0)

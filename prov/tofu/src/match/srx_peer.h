@@ -4,18 +4,15 @@
 // finds its receive at once.
 #pragma once
 
-#include "match/entry.h"
 #include "address/peers.h"
-#include "queue/binding.h"
+#include "context/rx_context.h"
+#include "match/entry.h"
 
 namespace tofu::proto {
 
 class SrxPeer {
   public:
-    SrxPeer(const Binding& rx, const RxCounters& counters, const Peers& peers) noexcept
-        : rx(rx), counters(counters), peers(peers)
-    {
-    }
+    SrxPeer(const RxContext& rx, const Peers& peers) noexcept : rx(rx), peers(peers) {}
     SrxPeer(const SrxPeer&) = delete;
     SrxPeer& operator=(const SrxPeer&) = delete;
 
@@ -32,8 +29,7 @@ class SrxPeer {
     virtual void progress(bool everywhere) noexcept = 0;
 
     /// What is told of receives that no message takes, and who sources are.
-    const Binding& rx;
-    const RxCounters& counters;
+    const RxContext& rx;
     const Peers& peers;
 
   protected:

@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Sends that found no room at their peer and wait here, in their order, until it has read (tx_attr.size of
 // fi_endpoint(3) bounds them): a program that posts and then waits for its completions need not be refused. Part of the
-// messenger.
-#include "message/messenger.h"
+// sender.
+#include "message/sender.h"
 
 #include <algorithm>
 #include <utility>
 
 #include <rdma/fi_errno.h>
 
-#include "endpoint/endpoint.h"
 #include "queue/cntr.h"
 
 namespace tofu::proto {
 
 /// Who injects has no completion that would tell when the message has left, and may never call again; whoever is told
 /// makes progress until then.
-bool Messenger::can_wait(const SendCall& call) const noexcept
+bool Sender::can_wait(const SendCall& call) const noexcept
 {
     if (call.silent || (call.flags & FI_INJECT) != 0)
         return false;
-    const Binding& tx = ep_.tx();
-    return (tx.cq != nullptr && tx.reports(call.flags)) || ep_.tx_context().counters().send != nullptr;
+    const Binding& tx = tx_.binding();
+    return (tx.cq != nullptr && tx.reports(call.flags)) || tx_.counters().send != nullptr;
 }
 
-[[gnu::noinline]] ssize_t Messenger::put_aside(const SendCall& call) noexcept
+[[gnu::noinline]] ssize_t Sender::put_aside(const SendCall& call) noexcept
 {
-    Channel* ch = nullptr;
+    Destination* ch = nullptr;
     if (int ret = channel_to(call.dest, ch); ret != 0)
         return ret;
     if (ch->state == ChannelState::failed && ch->backlog == nullptr)
@@ -54,7 +53,7 @@ bool Messenger::can_wait(const SendCall& call) const noexcept
 }
 
 /// As many of a channel's as find room, but not so many that others starve.
-void Messenger::work_off(Channel& ch) noexcept
+void Sender::work_off(Destination& ch) noexcept
 {
     constexpr unsigned in_a_round = 32;
     Backlogged* first = std::exchange(ch.backlog, nullptr); // try_send() lets nobody pass it
@@ -65,8 +64,8 @@ void Messenger::work_off(Channel& ch) noexcept
         ch.outstanding--;
         if (ret != 0) { // it was taken: an entry tells
             Request failed;
-            failed.cq = ep_.tx().cq;
-            failed.counter = ep_.tx_context().counters().send;
+            failed.cq = tx_.binding().cq;
+            failed.counter = tx_.counters().send;
             failed.completion = {.context = first->call.context,
                                  .flags = FI_SEND | ((first->call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG)};
             failed.err = static_cast<int>(-ret);
@@ -78,7 +77,7 @@ void Messenger::work_off(Channel& ch) noexcept
     ch.backlog = first;
 }
 
-[[gnu::noinline]] void Messenger::work_off() noexcept
+[[gnu::noinline]] void Sender::work_off() noexcept
 {
     for (std::size_t i = congested_.size(); i-- > 0;) {
         work_off(*congested_[i]);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the calls of fi_msg and fi_tagged have in common: checks of arguments, the endpoint's lock, the way into
-// the messenger. Used by msg.cc and tagged.cc only.
+// What the calls of fi_msg and fi_tagged have in common: checks of arguments, the context's lock, the way into
+// the sender and the receive queue. Used by msg.cc and tagged.cc only.
 #pragma once
 
 #include <mutex>
 
 #include <rdma/fi_errno.h>
 
-#include "endpoint/endpoint.h"
+#include "context/face.h"
 #include "match/iov.h"
+#include "match/receive_queue.h"
 #include "message/send.h"
 #include "provider/limits.h"
 
@@ -18,32 +19,33 @@ namespace tofu::proto {
 inline constexpr std::uint64_t foreign_flags = FI_TRIGGER | FI_MULTICAST;
 
 /// The long way of one buffer. A copy of the call, which then need not lie in memory on the short way.
-[[gnu::noinline]] inline ssize_t send_buffer(Endpoint& ep, SendCall call, const void* buf,
+[[gnu::noinline]] inline ssize_t send_buffer(Sender& sender, SendCall call, const void* buf,
                                              std::size_t length, void* desc) noexcept
 {
     if (length > limits::max_msg_size) [[unlikely]]
         return -FI_EMSGSIZE;
     if (((call.flags & FI_INJECT) || call.silent) && length > limits::inject_size) [[unlikely]]
         return -FI_EMSGSIZE;
-    if (ep.messenger()->send_slot(call, buf, length)) [[likely]]
+    if (sender.send_slot(call, buf, length)) [[likely]]
         return 0;
     const iovec iov{const_cast<void*>(buf), length};
     call.iov = &iov;
     call.desc = &desc;
     call.count = 1;
     call.length = length;
-    return ep.messenger()->send(call);
+    return sender.send(call);
 }
 
 /// Sends one buffer: `call` has everything but the segments.
 [[gnu::always_inline]] inline ssize_t enter_send(fid_ep* fid, const SendCall& call, const void* buf,
                                                  std::size_t length, void* desc) noexcept
 {
-    Endpoint& ep = Endpoint::of(fid);
-    std::lock_guard guard(ep.lock());
-    if (ep.messenger()->send_short(call, buf, length)) [[likely]]
+    TxContext& tx = *EndpointFace::of(fid).tx;
+    std::lock_guard guard(tx.lock());
+    Sender& sender = Sender::of(tx);
+    if (sender.send_short(call, buf, length)) [[likely]]
         return 0;
-    return send_buffer(ep, call, buf, length, desc);
+    return send_buffer(sender, call, buf, length, desc);
 }
 
 inline ssize_t enter_send(fid_ep* fid, SendCall& call, const iovec* iov, void** desc,
@@ -60,16 +62,16 @@ inline ssize_t enter_send(fid_ep* fid, SendCall& call, const iovec* iov, void** 
     call.iov = iov;
     call.desc = desc;
     call.count = count;
-    Endpoint& ep = Endpoint::of(fid);
-    std::lock_guard guard(ep.lock());
-    return ep.messenger()->send(call);
+    TxContext& tx = *EndpointFace::of(fid).tx;
+    std::lock_guard guard(tx.lock());
+    return Sender::of(tx).send(call);
 }
 
 /// Receives into one buffer: `call` has everything but the segments.
 [[gnu::always_inline]] inline ssize_t enter_recv(fid_ep* fid, const RecvCall& call, void* buf,
                                                  std::size_t length, void* desc) noexcept
 {
-    EndpointFace& face = *static_cast<EndpointFace*>(fid);
+    EndpointFace& face = EndpointFace::of(fid);
     std::lock_guard guard(*face.receive_lock);
     return face.receives->recv_one(call, buf, length, desc);
 }
@@ -83,7 +85,7 @@ inline ssize_t enter_recv(fid_ep* fid, const RecvCall& call) noexcept
     std::size_t total;
     if (!total_length(call.iov, call.count, total)) [[unlikely]]
         return -FI_EINVAL;
-    EndpointFace& face = *static_cast<EndpointFace*>(fid);
+    EndpointFace& face = EndpointFace::of(fid);
     std::lock_guard guard(*face.receive_lock);
     return face.receives->recv(call);
 }

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The receiving side of a rendezvous: Gets from the sender's memory straight into the user's, then FIN. Part of
-// the messenger; calls vcq and the endpoint's local registrations.
-#include "message/messenger.h"
+// the receiver; calls vcq and the endpoint's local registrations.
+#include "message/receiver.h"
 
 #include <cstring>
 
 #include <rdma/fi_errno.h>
 
-#include "endpoint/endpoint.h"
 #include "provider/error.h"
 
 namespace tofu::proto {
 
-Fetch* Messenger::make_fetch(const Message& message) noexcept
+Fetch* Receiver::make_fetch(const Message& message) noexcept
 {
     Fetch* f = fetches_.alloc();
     if (f == nullptr)
@@ -23,7 +22,7 @@ Fetch* Messenger::make_fetch(const Message& message) noexcept
     f->live = true;
     f->next = nullptr;
     f->message = message;
-    message.in->held++;
+    message.in->users++;
     f->into_count = 0;
     f->ref_count = 0;
     f->from_index = 0;
@@ -41,7 +40,7 @@ Fetch* Messenger::make_fetch(const Message& message) noexcept
     return f;
 }
 
-void Messenger::start(Fetch& f) noexcept
+void Receiver::start(Fetch& f) noexcept
 {
     f.doubtful &= f.to_fetch != 0;
     if (f.doubtful)
@@ -52,14 +51,14 @@ void Messenger::start(Fetch& f) noexcept
 
 /// A message that had to wait: its sender may have closed its endpoint, or died, and another may have got its VCQ IDs
 /// and steering tags since. Its FIN word, under a number that no other endpoint gives it, says whether it still waits.
-void Messenger::ask(Fetch& f) noexcept
+void Receiver::ask(Fetch& f) noexcept
 {
-    f.answer = bounces_.alloc(sizeof(FinWord));
+    f.answer = port_.bounces.alloc(sizeof(FinWord));
     if (f.answer.data == nullptr) {
         wait(f);
         return;
     }
-    const Inbound& in = *f.message.in;
+    const Source& in = *f.message.in;
     f.pending++;
     const vcq::Post post = vcq_.get(in.home, f.answer.stadd, in.area + fin_offset(f.message.fin.fin), sizeof(FinWord),
                                     {.when = vcq::When::delivered, .waiter = &f});
@@ -70,15 +69,15 @@ void Messenger::ask(Fetch& f) noexcept
         answered(f, {vcq_.last_error(), 0});
         return;
     }
-    bounces_.release(f.answer);
+    port_.bounces.release(f.answer);
     wait(f);
 }
 
-void Messenger::answered(Fetch& f, const vcq::Notice& notice) noexcept
+void Receiver::answered(Fetch& f, const vcq::Notice& notice) noexcept
 {
     FinWord word;
     std::memcpy(&word, f.answer.data, sizeof word);
-    bounces_.release(f.answer);
+    port_.bounces.release(f.answer);
     f.doubtful = false;
     f.lost = notice.code != UTOFU_SUCCESS || word != fin_word(f.message.fin.seq, fin_pending);
     if (f.lost) {
@@ -86,12 +85,12 @@ void Messenger::answered(Fetch& f, const vcq::Notice& notice) noexcept
         f.prov_errno = notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER;
         f.err = notice.code != UTOFU_SUCCESS ? fi_error_of(notice.code) : FI_EHOSTDOWN;
     }
-    if (open_)
+    if (port_.open)
         advance(f);
 }
 
 /// Posts as many Gets as there is room for. Afterwards `f` may be gone.
-void Messenger::advance(Fetch& f) noexcept
+void Receiver::advance(Fetch& f) noexcept
 {
     f.pending++; // ours, so that no notice ends it meanwhile
     while (f.to_fetch != 0)
@@ -105,7 +104,7 @@ void Messenger::advance(Fetch& f) noexcept
 }
 
 /// One Get: as far as the sender's segment, the user's segment and the TNI allow. False: no room now.
-bool Messenger::get_piece(Fetch& f) noexcept
+bool Receiver::get_piece(Fetch& f) noexcept
 {
     while (f.into_offset == f.into[f.into_index].iov_len) {
         f.into_index++;
@@ -114,7 +113,7 @@ bool Messenger::get_piece(Fetch& f) noexcept
     const Segment& from = f.message.segments[f.from_index];
     const iovec& into = f.into[f.into_index];
     if (f.ref_count == f.into_index) {
-        const int ret = ep_.local_memory().acquire(into.iov_base, into.iov_len, false,
+        const int ret = tx_.local_memory().acquire(into.iov_base, into.iov_len, false,
                                                    f.refs[f.ref_count], f.desc[f.ref_count]);
         if (ret == -FI_EAGAIN)
             return false;
@@ -151,10 +150,10 @@ bool Messenger::get_piece(Fetch& f) noexcept
     return true;
 }
 
-void Messenger::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void Receiver::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
     auto& f = *static_cast<Fetch*>(waiter);
-    Messenger& m = *f.owner;
+    Receiver& m = *f.owner;
     if (f.doubtful) [[unlikely]] {
         f.pending--;
         m.answered(f, notice);
@@ -166,14 +165,14 @@ void Messenger::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
         f.to_fetch = 0;
     }
     f.pending--;
-    if (f.pending == 0 && f.to_fetch == 0 && !f.waiting && m.open_)
+    if (f.pending == 0 && f.to_fetch == 0 && !f.waiting && m.port_.open)
         m.finish(f);
 }
 
 /// All bytes are here, or will never be: tell the sender, then the application.
-void Messenger::finish(Fetch& f) noexcept
+void Receiver::finish(Fetch& f) noexcept
 {
-    Inbound& in = *f.message.in;
+    Source& in = *f.message.in;
     const FinWord word = fin_word(f.message.fin.seq, static_cast<std::uint32_t>(f.err));
     if (!f.lost && vcq_.put_inline(in.home, &word, in.area + fin_offset(f.message.fin.fin), sizeof word, {}) ==
                        vcq::Post::busy) {
@@ -181,7 +180,7 @@ void Messenger::finish(Fetch& f) noexcept
         return;
     }
     for (unsigned i = 0; i < f.ref_count; i++)
-        ep_.local_memory().release(f.refs[i]);
+        tx_.local_memory().release(f.refs[i]);
     if (f.receive != nullptr)
         received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr,
                  f.err == 0 ? f.length : 0, f.err, f.prov_errno);
@@ -190,7 +189,7 @@ void Messenger::finish(Fetch& f) noexcept
     fetches_.release(&f);
 }
 
-void Messenger::wait(Fetch& f) noexcept
+void Receiver::wait(Fetch& f) noexcept
 {
     f.waiting = true;
     f.next = nullptr;
@@ -200,8 +199,7 @@ void Messenger::wait(Fetch& f) noexcept
     *end = &f;
 }
 
-/// Once per round: those that found no room go on, in their order.
-void Messenger::resume_fetches() noexcept
+void Receiver::resume_fetches() noexcept
 {
     Fetch* list = waiting_fetches_;
     waiting_fetches_ = nullptr;
@@ -216,6 +214,25 @@ void Messenger::resume_fetches() noexcept
         else if (f.pending == 0)
             finish(f);
     }
+}
+
+void Receiver::part_from_queue() noexcept
+{
+    if (own_queue_)
+        return; // which goes with us
+    waiting_fetches_ = nullptr;
+    fetches_.each([this](Fetch& f) {
+        if (!f.live)
+            return;
+        for (unsigned i = 0; i < f.ref_count; i++)
+            tx_.local_memory().release(f.refs[i]);
+        f.live = false;
+        if (f.receive != nullptr)
+            received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, 0,
+                     FI_ECANCELED, 0);
+        let_go(*f.message.in);
+    });
+    queue_.leave(*this);
 }
 
 } // namespace tofu::proto

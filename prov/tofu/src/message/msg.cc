@@ -16,7 +16,7 @@ using proto::SendCall;
 ssize_t msg_recv(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t source,
                  void* context) noexcept
 {
-    const RecvCall call{.source = source, .flags = Endpoint::rx_flags_of(ep), .context = context};
+    const RecvCall call{.source = source, .flags = EndpointFace::of(ep).rx_flags, .context = context};
     return enter_recv(ep, call, buf, len, desc);
 }
 
@@ -24,7 +24,7 @@ ssize_t msg_recvv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_ad
                   void* context) noexcept
 {
     RecvCall call{.iov = iov, .desc = desc, .count = count, .source = source,
-                  .flags = Endpoint::rx_flags_of(ep), .context = context};
+                  .flags = EndpointFace::of(ep).rx_flags, .context = context};
     return enter_recv(ep, call);
 }
 
@@ -38,14 +38,14 @@ ssize_t msg_recvmsg(fid_ep* ep, const fi_msg* msg, uint64_t flags) noexcept
 ssize_t msg_send(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t dest,
                  void* context) noexcept
 {
-    SendCall call{.dest = dest, .flags = Endpoint::tx_flags_of(ep), .context = context};
+    SendCall call{.dest = dest, .flags = EndpointFace::of(ep).tx_flags, .context = context};
     return enter_send(ep, call, buf, len, desc);
 }
 
 ssize_t msg_sendv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t dest,
                   void* context) noexcept
 {
-    SendCall call{.dest = dest, .flags = Endpoint::tx_flags_of(ep), .context = context};
+    SendCall call{.dest = dest, .flags = EndpointFace::of(ep).tx_flags, .context = context};
     return enter_send(ep, call, iov, desc, count);
 }
 
@@ -66,7 +66,7 @@ ssize_t msg_inject(fid_ep* ep, const void* buf, size_t len, fi_addr_t dest) noex
 ssize_t msg_senddata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data,
                      fi_addr_t dest, void* context) noexcept
 {
-    SendCall call{.dest = dest, .data = data, .flags = Endpoint::tx_flags_of(ep),
+    SendCall call{.dest = dest, .data = data, .flags = EndpointFace::of(ep).tx_flags,
                   .context = context, .packet_flags = proto::flag_data};
     return enter_send(ep, call, buf, len, desc);
 }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What all sends share, and the short way of one: a packet that a piggyback Put carries, to the peer of the last one,
 // complete when the call returns. It is built word by word, as the Put reads it. Included by entry.h, so that what is
-// constant in a call of fi_msg or fi_tagged is so here, and by the messenger's parts; calls vcq, cq and cntr.
+// constant in a call of fi_msg or fi_tagged is so here, and by the sender's parts; calls vcq, cq and cntr.
 #pragma once
 
-#include "endpoint/endpoint.h"
-#include "message/messenger.h"
+#include "message/sender.h"
 #include "queue/cntr.h"
+#include "queue/cq.h"
 
 namespace tofu::proto {
 
-inline constexpr std::size_t inline_limit = 32; // caps().max_piggyback_size, checked by Messenger::open()
 /// Operation flags of a send that is not over when its packet is out.
 inline constexpr std::uint64_t levels = FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 
@@ -44,32 +43,32 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
 }
 
 /// The bytes are on their way and the buffer is the user's again: what FI_INJECT_COMPLETE means.
-[[gnu::always_inline]] inline void Messenger::report_sent(const SendCall& call) noexcept
+[[gnu::always_inline]] inline void Sender::report_sent(const SendCall& call) noexcept
 {
-    const Binding& tx = ep_.tx();
+    const Binding& tx = tx_.binding();
     if (!call.silent && tx.reports(call.flags))
         tx.cq->write(call.context, FI_SEND | ((call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG));
-    if (Counter* counter = ep_.tx_context().counters().send)
+    if (Counter* counter = tx_.counters().send)
         counter->count();
 }
 
 /// The channel used last, if it is this call's and a packet may go out and be done with at once. Else null.
-[[gnu::always_inline]] inline Channel* Messenger::open_channel(const SendCall& call) const noexcept
+[[gnu::always_inline]] inline Destination* Sender::open_channel(const SendCall& call) const noexcept
 {
-    Channel* const ch = last_channel_;
-    if ((call.flags & (levels | FI_FENCE)) != 0 || call.dest != last_dest_ || ch == nullptr ||
-        ch->peer.generation != last_peer_->generation || ch->state != ChannelState::open ||
-        ch->deferred_size != 0 || ch->backlog != nullptr || ch->free_slots() == 0) [[unlikely]]
+    if ((call.flags & (levels | FI_FENCE)) != 0) [[unlikely]]
         return nullptr;
-    return ch;
+    auto* const to = static_cast<Destination*>(out_.last(call.dest));
+    if (to == nullptr || to->state != ChannelState::open || to->deferred.size != 0 || to->backlog != nullptr ||
+        to->free_slots() == 0) [[unlikely]]
+        return nullptr;
+    return to;
 }
 
-[[gnu::always_inline]] inline bool Messenger::send_short(const SendCall& call, const void* data,
-                                                         std::size_t length) noexcept
+[[gnu::always_inline]] inline bool Sender::send_short(const SendCall& call, const void* data, std::size_t length) noexcept
 {
     if (length > inline_limit - overhead(call.packet_flags))
         return false;
-    Channel* const ch = open_channel(call);
+    Destination* const ch = open_channel(call);
     if (ch == nullptr) [[unlikely]]
         return false;
     alignas(8) std::byte image[inline_limit]; // the end of a slot
@@ -94,12 +93,11 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
 }
 
 /// The same for what fits into a slot.
-[[gnu::always_inline]] inline bool Messenger::send_slot(const SendCall& call, const void* data,
-                                                        std::size_t length) noexcept
+[[gnu::always_inline]] inline bool Sender::send_slot(const SendCall& call, const void* data, std::size_t length) noexcept
 {
     if (length > inline_room(call.packet_flags))
         return false;
-    Channel* const ch = open_channel(call);
+    Destination* const ch = open_channel(call);
     Hold* const block = ch != nullptr ? hold(slot_size) : nullptr;
     if (block == nullptr) [[unlikely]]
         return false;
@@ -123,7 +121,7 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
 }
 
 /// One slot has gone out.
-[[gnu::always_inline]] inline void Messenger::sent(Channel& ch, const SendCall& call) noexcept
+[[gnu::always_inline]] inline void Sender::sent(Destination& ch, const SendCall& call) noexcept
 {
     ch.next_seq++;
     report_sent(call);

@@ -19,7 +19,7 @@ ssize_t tagged_recv(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t sou
                     uint64_t ignore, void* context) noexcept
 {
     const RecvCall call{.source = source, .tag = tag, .ignore = ignore,
-                        .flags = Endpoint::rx_flags_of(ep), .context = context, .tagged = true};
+                        .flags = EndpointFace::of(ep).rx_flags, .context = context, .tagged = true};
     return enter_recv(ep, call, buf, len, desc);
 }
 
@@ -27,7 +27,7 @@ ssize_t tagged_recvv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi
                      uint64_t tag, uint64_t ignore, void* context) noexcept
 {
     RecvCall call{.iov = iov, .desc = desc, .count = count, .source = source, .tag = tag,
-                  .ignore = ignore, .flags = Endpoint::rx_flags_of(ep), .context = context,
+                  .ignore = ignore, .flags = EndpointFace::of(ep).rx_flags, .context = context,
                   .tagged = true};
     return enter_recv(ep, call);
 }
@@ -43,7 +43,7 @@ ssize_t tagged_recvmsg(fid_ep* ep, const fi_msg_tagged* msg, uint64_t flags) noe
 ssize_t tagged_send(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t dest,
                     uint64_t tag, void* context) noexcept
 {
-    SendCall call{.dest = dest, .tag = tag, .flags = Endpoint::tx_flags_of(ep),
+    SendCall call{.dest = dest, .tag = tag, .flags = EndpointFace::of(ep).tx_flags,
                   .context = context, .packet_flags = flag_tag};
     return enter_send(ep, call, buf, len, desc);
 }
@@ -51,7 +51,7 @@ ssize_t tagged_send(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr
 ssize_t tagged_sendv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t dest,
                      uint64_t tag, void* context) noexcept
 {
-    SendCall call{.dest = dest, .tag = tag, .flags = Endpoint::tx_flags_of(ep),
+    SendCall call{.dest = dest, .tag = tag, .flags = EndpointFace::of(ep).tx_flags,
                   .context = context, .packet_flags = flag_tag};
     return enter_send(ep, call, iov, desc, count);
 }
@@ -75,7 +75,7 @@ ssize_t tagged_inject(fid_ep* ep, const void* buf, size_t len, fi_addr_t dest,
 ssize_t tagged_senddata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data,
                         fi_addr_t dest, uint64_t tag, void* context) noexcept
 {
-    SendCall call{.dest = dest, .tag = tag, .data = data, .flags = Endpoint::tx_flags_of(ep),
+    SendCall call{.dest = dest, .tag = tag, .data = data, .flags = EndpointFace::of(ep).tx_flags,
                   .context = context, .packet_flags = flag_tag | flag_data};
     return enter_send(ep, call, buf, len, desc);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Sends that are not over when the call returns: those that wait for their arrival, and the sending side of a
-// rendezvous; and the FIN words that end what waits for a peer. Part of the messenger; called by send.cc; calls vcq.
+// rendezvous; and the FIN words that end what waits for a peer. Part of the sender; called by send.cc; calls vcq.
 #include "message/send.h"
 
 #include <algorithm>
@@ -21,37 +21,37 @@ bool leads_to(const Channel& ch, const Peer& peer) noexcept
 }
 } // namespace
 
-bool Messenger::idle_towards(const Peer& peer) const noexcept
+bool Sender::idle_towards(const Peer& peer) const noexcept
 {
     if (waiting_fin_.empty() && all_has_left())
         return true;
-    return std::none_of(channels_.begin(), channels_.end(), [&](const Channel* ch) {
-        return (ch->outstanding != 0 || ch->deferred_size != 0) && leads_to(*ch, peer);
+    return std::none_of(out_.channels().begin(), out_.channels().end(), [&](const Channel* ch) {
+        return (ch->outstanding != 0 || ch->deferred.size != 0) && leads_to(*ch, peer);
     });
 }
 
 /// The completion of a fenced operation says of those before it that they have reached its level, too, whatever theirs
 /// was (fi_cq(3), FI_FENCE). A ring is read in order, so a packet behind them is answered when they have been taken.
-bool Messenger::settled(const Peer& peer, bool matched) noexcept
+bool Sender::settled(const Peer& peer, bool matched) noexcept
 {
     bool all = true;
-    for (Channel* ch : channels_) {
-        if (!leads_to(*ch, peer) || ch->state == ChannelState::failed || ch->settled[matched] == ch->next_seq)
+    for (Channel* ch : out_.channels()) {
+        if (!leads_to(*ch, peer) || ch->state == ChannelState::failed || ch->mark[matched] == ch->next_seq)
             continue;
         const bool has_ring = ch->state == ChannelState::open || ch->state == ChannelState::leaving;
-        if (!has_ring && (!matched || contact(*ch) != -FI_EAGAIN)) // matched: what a former ring brought may still wait
+        if (!has_ring && (!matched || out_.contact(*ch) != -FI_EAGAIN)) // matched: what a former ring brought may still wait
             continue;
         all = false;
         if (ch->state == ChannelState::open)
-            ask_settled(*ch, matched);
+            ask_settled(static_cast<Destination&>(*ch), matched);
     }
     return all;
 }
 
 /// Without room it is tried again.
-void Messenger::ask_settled(Channel& ch, bool matched) noexcept
+void Sender::ask_settled(Destination& ch, bool matched) noexcept
 {
-    if (!flush(ch) || !room(ch, 1))
+    if (!out_.flush(ch) || !out_.room(ch, 1))
         return;
     SendRequest* const request = make_request(ch, {.silent = true});
     if (request == nullptr)
@@ -62,19 +62,19 @@ void Messenger::ask_settled(Channel& ch, bool matched) noexcept
     PacketWriter packet(image + sizeof image);
     packet.control(Type::fence, static_cast<std::uint8_t>(flag_ack | (matched ? flag_match : 0)), 0, ch.next_seq);
     packet.put(Ack{request->fin, request->seq});
-    if (const vcq::Post post = put_small(ch, packet, nullptr); post != vcq::Post::done) {
-        (void)post_failed(ch, post);
+    if (const vcq::Post post = out_.put(ch, packet, nullptr); post != vcq::Post::done) {
+        (void)out_.post_failed(ch, post);
         drop(*request);
         return;
     }
     ch.next_seq++;
-    ch.settled[0] = ch.next_seq; // as soon as nothing is outstanding
+    ch.mark[0] = ch.next_seq; // as soon as nothing is outstanding
     if (matched)
-        ch.settled[1] = ch.next_seq;
+        ch.mark[1] = ch.next_seq;
     await_fin(*request);
 }
 
-ssize_t Messenger::send_tracked(Channel& ch, const SendCall& call, std::uint64_t level) noexcept
+ssize_t Sender::send_tracked(Destination& ch, const SendCall& call, std::uint64_t level) noexcept
 {
     SendRequest* request = make_request(ch, call);
     if (request == nullptr)
@@ -98,10 +98,10 @@ ssize_t Messenger::send_tracked(Channel& ch, const SendCall& call, std::uint64_t
     return ret;
 }
 
-ssize_t Messenger::send_rendezvous(Channel& ch, const SendCall& call) noexcept
+ssize_t Sender::send_rendezvous(Destination& ch, const SendCall& call) noexcept
 {
-    if (!room(ch, 1))
-        return ch.state == ChannelState::failed ? -ch.err : -FI_EAGAIN;
+    if (!out_.room(ch, 1))
+        return Outbound::refusal(ch);
     SendRequest* request = make_request(ch, call);
     if (request == nullptr)
         return -FI_EAGAIN;
@@ -110,7 +110,7 @@ ssize_t Messenger::send_rendezvous(Channel& ch, const SendCall& call) noexcept
         if (call.iov[i].iov_len == 0)
             continue;
         const unsigned n = request->ref_count;
-        if (int ret = ep_.local_memory().acquire(call.iov[i].iov_base, call.iov[i].iov_len, true,
+        if (int ret = tx_.local_memory().acquire(call.iov[i].iov_base, call.iov[i].iov_len, true,
                                                  request->refs[n],
                                                  call.desc != nullptr ? call.desc[i] : nullptr);
             ret != 0) {
@@ -129,7 +129,7 @@ ssize_t Messenger::send_rendezvous(Channel& ch, const SendCall& call) noexcept
     return 0;
 }
 
-ssize_t Messenger::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
+ssize_t Sender::put_rts(Destination& ch, const SendCall& call, SendRequest& request,
                            const Segment* segments) noexcept
 {
     Hold* block = hold(slot_size);
@@ -143,23 +143,23 @@ ssize_t Messenger::put_rts(Channel& ch, const SendCall& call, SendRequest& reque
         packet.put(segments[i]);
     packet.put(Rts{vcq_.id()});
     // release: the receiver Gets it when the message had to wait there, before it Gets from our segments
-    area_.fin(request.fin).store(fin_word(request.seq, fin_pending), std::memory_order_release);
+    rings_.port.area.fin(request.fin).store(fin_word(request.seq, fin_pending), std::memory_order_release);
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
-        return post_failed(ch, post);
+        return out_.post_failed(ch, post);
     ch.next_seq++;
     return 0;
 }
 
 // --- requests
 
-SendRequest* Messenger::make_request(Channel& ch, const SendCall& call) noexcept
+SendRequest* Sender::make_request(Destination& ch, const SendCall& call) noexcept
 {
-    SendRequest* r = sends_.alloc();
+    SendRequest* r = requests_.alloc();
     if (r == nullptr)
         return nullptr;
     if (!r->numbered) {
         if (!waiting_fin_.reserve(fins_made_ + 1)) {
-            sends_.release(r);
+            requests_.release(r);
             return nullptr;
         }
         r->numbered = true;
@@ -168,39 +168,39 @@ SendRequest* Messenger::make_request(Channel& ch, const SendCall& call) noexcept
     }
     r->notify = on_delivered;
     r->owner = this;
-    r->channel = &ch;
+    r->to = &ch;
     r->seq++;
     r->ref_count = 0;
     r->block = nullptr;
     r->awaits_fin = false;
-    r->reports = &ep_.tx_context().reports();
-    r->cq = ep_.tx().cq;
-    r->counter = ep_.tx_context().counters().send;
+    r->reports = &tx_.reports();
+    r->cq = tx_.binding().cq;
+    r->counter = tx_.counters().send;
     r->completion = {.context = call.context,
                      .flags = FI_SEND | ((call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG)};
-    r->wants_entry = !call.silent && ep_.tx().reports(call.flags);
+    r->wants_entry = !call.silent && tx_.binding().reports(call.flags);
     r->err = 0;
     r->prov_errno = 0;
     return r;
 }
 
-void Messenger::await_fin(SendRequest& r) noexcept
+void Sender::await_fin(SendRequest& r) noexcept
 {
     r.awaits_fin = true;
-    r.channel->outstanding++;
+    r.to->outstanding++;
     r.place = static_cast<std::uint32_t>(waiting_fin_.size());
     waiting_fin_.push_reserved(&r);
 }
 
 /// Gives a request back that never came to anything.
-void Messenger::drop(SendRequest& r) noexcept
+void Sender::drop(SendRequest& r) noexcept
 {
     for (unsigned i = 0; i < r.ref_count; i++)
-        ep_.local_memory().release(r.refs[i]);
-    sends_.release(&r);
+        tx_.local_memory().release(r.refs[i]);
+    requests_.release(&r);
 }
 
-void Messenger::end(SendRequest& r, int err, int prov_errno) noexcept
+void Sender::end(SendRequest& r, int err, int prov_errno) noexcept
 {
     if (r.awaits_fin) {
         SendRequest* last = waiting_fin_.back();
@@ -209,31 +209,40 @@ void Messenger::end(SendRequest& r, int err, int prov_errno) noexcept
         waiting_fin_.pop_back();
     }
     if (err != 0) // nobody fetches it any more
-        area_.fin(r.fin).store(0, std::memory_order_release);
-    r.channel->outstanding--;
+        rings_.port.area.fin(r.fin).store(0, std::memory_order_release);
+    r.to->outstanding--;
     r.err = err;
     r.prov_errno = prov_errno;
     complete(r);
     drop(r);
 }
 
-void Messenger::on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void Sender::channel_failed(Channel& ch, vcq::Waiter* waiter) noexcept
+{
+    if (waiter != nullptr)
+        end(*static_cast<SendRequest*>(static_cast<Request*>(waiter)), ch.err, ch.prov_errno);
+    for (std::size_t i = waiting_fin_.size(); i-- > 0;)
+        if (i < waiting_fin_.size() && waiting_fin_[i]->to == &ch)
+            end(*waiting_fin_[i], ch.err, ch.prov_errno);
+}
+
+void Sender::on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
     auto& r = *static_cast<SendRequest*>(static_cast<Request*>(waiter));
-    Messenger& m = *r.owner;
+    Sender& m = *r.owner;
     if (r.block != nullptr)
         m.release(*r.block);
     r.block = nullptr;
-    if (!m.open_)
+    if (!m.rings_.port.open)
         return;
-    Channel& ch = *r.channel;
+    Channel& ch = *r.to;
     if (notice.code != UTOFU_SUCCESS)
-        m.fail(ch, fi_error_of(notice.code), notice.code);
+        m.out_.fail(ch, fi_error_of(notice.code), notice.code);
     m.end(r, notice.code == UTOFU_SUCCESS ? 0 : fi_error_of(notice.code), notice.code);
 }
 
 /// Looks at the FIN words that are awaited; a bounded number of them each time.
-void Messenger::poll_fins() noexcept
+void Sender::poll_fins() noexcept
 {
     constexpr std::size_t in_a_round = 32;
     std::size_t n = waiting_fin_.size();
@@ -249,7 +258,7 @@ void Messenger::poll_fins() noexcept
             return;
         SendRequest& r = *waiting_fin_[next_fin_];
         // acquire: pairs with the peer's Put of the word; its Gets ended before
-        const FinWord word = area_.fin(r.fin).load(std::memory_order_acquire);
+        const FinWord word = rings_.port.area.fin(r.fin).load(std::memory_order_acquire);
         const auto status = static_cast<std::uint32_t>(word);
         if (static_cast<std::uint32_t>(word >> 32) != r.seq || status == fin_pending) {
             next_fin_++;

@@ -59,14 +59,14 @@ EventPurse* EventCredits::purse_of(const Peer& peer) noexcept
     return last_ = found;
 }
 
-int EventCredits::pay(const Peer& peer, EventPurse*& purse) noexcept
+int EventCredits::pay(const Peer& peer, EventPurse*& purse, int& prov_errno) noexcept
 {
     EventPurse* const p = purse_of(peer);
     if (p == nullptr) [[unlikely]]
         return -FI_ENOMEM;
     p->used = true;
     if (p->err != 0) [[unlikely]] {
-        purse = p; // for its prov_errno; nothing is paid
+        prov_errno = p->prov_errno;
         return -std::exchange(p->err, 0);
     }
     if (p->held <= p->batch / 2)

@@ -61,9 +61,9 @@ class EventCredits {
     /// `number`: of the endpoint, for the log.
     EventCredits(vcq::Vcq& vcq, unsigned number) noexcept;
 
-    /// Pays for one event at `peer`: 0; -FI_EAGAIN: credits have been asked for, or there are none; another -FI_E*: an
-    /// error of the operation, with `purse` null or its prov_errno.
-    [[nodiscard]] int pay(const Peer& peer, EventPurse*& purse) noexcept;
+    /// Pays for one event at `peer`: 0, and `purse` has paid; -FI_EAGAIN: credits have been asked for, or there are none;
+    /// -FI_ENOMEM; another -FI_E*: an error of the operation, with `prov_errno`.
+    [[nodiscard]] int pay(const Peer& peer, EventPurse*& purse, int& prov_errno) noexcept;
     /// Gives back what has not been used for a while. Once per round.
     void progress() noexcept
     {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// From a key of fi_mr and a remote address to where a communication goes: VCQ and steering address at the peer. Used by
-// rma and atomic under the endpoint's lock; calls vcq.
+// From a key of fi_mr and a remote address to where a communication goes: VCQ and steering address at the peer. Asked
+// through access.h under the context's lock; calls vcq.
 //
 // Remote addressing is one addition: STADD of the target = bias + remote address, where bias comes from the key. A key
 // of ours (FI_MR_PROV_KEY) *is* the bias: STADD minus base address with FI_MR_VIRT_ADDR, the STADD itself with offsets.
@@ -30,26 +30,7 @@ struct Target {
     utofu_stadd_t stadd;
 };
 
-/// Brings the resolving of a call's keys to an answer. `ret` is what the first attempt said. While a lookup is under
-/// way, `again` (progress, and another attempt) is called for some rounds. An answer "outside the region" or "not
-/// allowed" may concern a region that has been replaced under the same key since; so it only counts once the key has
-/// been read anew. `forget` drops what is known of the keys for that, and answers false where keys never change.
-/// Returns what the last attempt said; -FI_EAGAIN: the caller has to be called again.
-template <class Again, class Forget>
-[[nodiscard]] int settle_keys(int ret, Again&& again, Forget&& forget)
-{
-    unsigned polls = 64;
-    const bool final = ret == 0 || ret == -FI_EAGAIN || ret == -FI_ENOMEM || ret == -FI_EKEYREJECTED;
-    if (!final && forget()) [[unlikely]] {
-        ret = -FI_EAGAIN;
-        polls = 1u << 16; // enough to get the answer now: a later call would start by forgetting again
-    }
-    for (; ret == -FI_EAGAIN && polls != 0; polls--)
-        ret = again();
-    return ret;
-}
-
-/// What peers' keys stand for, as one endpoint knows it. Under the endpoint's lock. A key of the provider's
+/// What peers' keys stand for, as one context knows it. Under its lock. A key of the provider's
 /// choice is resolved by an addition; others are read from the peer's directory by a Get with the endpoint's VCQ and
 /// remembered in a bounded table.
 class RemoteKeys {
@@ -80,14 +61,13 @@ class RemoteKeys {
     {
         return !provider_keys_ || directory::is_listed(key);
     }
-
-  private:
-    friend class ShortWay;
     /// Where a key that is a bias leads.
     static Target by_bias(const Peer& peer, std::uint64_t key, std::uint64_t address) noexcept
     {
         return {peer.home, key + address};
     }
+
+  private:
     struct Lookup;
     struct Known;
     /// An annex of a peer, by its number.
@@ -121,37 +101,6 @@ class RemoteKeys {
     unsigned evicted_ = 0;
     Array<std::unique_ptr<Lookup>> lookups_;
     SpareNodeMap<std::map, Annex, utofu_vcq_id_t> annexes_; ///< of peers, proved to be theirs
-};
-
-/// The door to peers' memory for what is a single communication and is never tried again. All short ways of rma and
-/// atomic go through it, so that what they may not do is decided in one place; who finds it shut goes the long way,
-/// which does it or says why not. An engine has one, under the endpoint's lock.
-class ShortWay {
-  public:
-    /// Open where keys are the provider's.
-    void open(const Peers& av, const RemoteKeys& keys) noexcept
-    {
-        av_ = &av;
-        open_ = !keys.by_directory();
-    }
-    /// For good: an annex was met, and the short ways do not look where the last operation went.
-    void shut() noexcept { open_ = false; }
-    [[nodiscard]] bool is_open() const noexcept { return open_; }
-    /// The peer, and where [address, ...) of it is; null: shut for this peer or this key. A key that is no bias has to
-    /// be looked up, an event at a peer that counts them has to be paid for.
-    [[nodiscard, gnu::always_inline]] const Peer* resolve(fi_addr_t to, std::uint64_t key, std::uint64_t address,
-                                                          Target& target) const noexcept
-    {
-        const Peer* const peer = av_->find(to);
-        if (!open_ || peer == nullptr || peer->counts_events || directory::is_listed(key)) [[unlikely]]
-            return nullptr;
-        target = RemoteKeys::by_bias(*peer, key, address);
-        return peer;
-    }
-
-  private:
-    const Peers* av_ = nullptr;
-    bool open_ = false;
 };
 
 } // namespace tofu

@@ -14,7 +14,6 @@
 
 #include "provider/array.h"
 #include "provider/log.h"
-#include "queue/domain_base.h"
 
 namespace tofu::proto {
 
@@ -122,7 +121,7 @@ void Area::drop_spare() noexcept
     spare().empty();
 }
 
-int Area::open(DomainBase& domain, unsigned index, const Geometry& geometry) noexcept
+int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned index, const Geometry& geometry) noexcept
 {
     const Pages pages = spare().take(geometry.size());
     if (pages.base == nullptr)
@@ -131,18 +130,19 @@ int Area::open(DomainBase& domain, unsigned index, const Geometry& geometry) noe
     fd_ = pages.fd;
     geometry_ = geometry;
     const AreaHeader header{area_magic,     wire_version,        static_cast<std::uint16_t>(index),
-                            geometry.ring_count, domain.nonce(), geometry.ring_slots,
+                            geometry.ring_count, nonce, geometry.ring_slots,
                             0};
     std::memcpy(base_, &header, sizeof header); // before any peer can see it
-    std::lock_guard guard(domain.home_lock());
-    if (int ret = domain.home().reg_with_stag(base_, pages.bytes, endpoint_stag(index), stadd_); ret != 0) {
+    std::lock_guard guard(home_lock);
+    if (int ret = home.reg_with_stag(base_, pages.bytes, endpoint_stag(index), stadd_); ret != 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: its message area of %zu bytes could not be registered: "
                                   "set FI_TOFU_RINGS lower\n", index, pages.bytes);
         spare().give(pages);
         base_ = nullptr;
         return ret;
     }
-    domain_ = &domain;
+    home_ = &home;
+    home_lock_ = &home_lock;
     return 0;
 }
 
@@ -151,8 +151,8 @@ void Area::close() noexcept
     if (base_ == nullptr)
         return;
     {
-        std::lock_guard guard(domain_->home_lock());
-        domain_->home().dereg(stadd_);
+        std::lock_guard guard(*home_lock_);
+        home_->dereg(stadd_);
     }
     spare().give({base_, geometry_.size(), fd_});
     base_ = nullptr;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An endpoint's message area: the memory that its peers write to (wire.h). Made by the messenger; calls the
-// home VCQ to register it. Pages are touched only where a peer talks.
+// An endpoint's message area: the memory that its peers write to (wire.h). Made by Rings; calls the home
+// VCQ to register it. Pages are touched only where a peer talks.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "provider/lock.h"
 #include "ring/wire.h"
-
-namespace tofu {
-class DomainBase;
-}
+#include "vcq/vcq.h"
 
 namespace tofu::proto {
 
@@ -24,7 +22,8 @@ class Area {
 
     /// Maps the area and registers it under the reserved STag of endpoint `index`. Takes the home lock. 0 or
     /// -FI_E*.
-    [[nodiscard]] int open(DomainBase& domain, unsigned index, const Geometry& geometry) noexcept;
+    [[nodiscard]] int open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned index,
+                           const Geometry& geometry) noexcept;
     void close() noexcept;
     /// Gives back what closed areas have left to later ones. Any thread.
     static void drop_spare() noexcept;
@@ -65,7 +64,8 @@ class Area {
         return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_ + offset));
     }
 
-    DomainBase* domain_ = nullptr;
+    vcq::Vcq* home_ = nullptr;
+    Lock* home_lock_ = nullptr;
     int fd_ = -1;
     std::byte* base_ = nullptr;
     std::uint64_t stadd_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Which channel an address leads to: by place of the address vector and receive context (fi_rx_addr), in pages that are
-// made at first use. Part of the messenger, under the endpoint's lock; calls nothing.
+// made at first use. Part of Outbound, under the endpoint's lock; calls nothing.
 #pragma once
 
 #include <algorithm>

@@ -1,161 +1,137 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The watch over peers that are silent while something waits for them, and over claims that nobody stands behind.
-// Part of the messenger; calls vcq.
-#include "message/messenger.h"
-
-#include <algorithm>
+// Part of Outbound and of Inbound; calls vcq.
+#include <cstring>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
-#include "endpoint/endpoint.h"
-#include "memory/region.h"
+#include "memory/directory.h"
+#include "ring/inbound.h"
+#include "ring/outbound.h"
 
 namespace tofu::proto {
 
-/// Asks for a sign of life where something waits for a peer, and of one sender after the other; of claimants that
-/// have not said HELLO all the time.
-void Messenger::watch() noexcept
+bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept
 {
-    constexpr unsigned at_once = 64;
-    unsigned asked = 0;
-    for (std::size_t i = 0; i < channels_.size() && asked < at_once; i++) {
+    AreaHeader header;
+    std::memcpy(&header, answer.data, sizeof header);
+    return header.magic == area_magic && header.nonce == nonce;
+}
+
+// --- receivers
+
+void Outbound::watch(unsigned at_once) noexcept
+{
+    for (std::size_t i = 0; i < channels_.size() && at_once != 0; i++) {
         Channel& ch = *channels_[next_asked_++ % channels_.size()];
         if (ch.outstanding == 0 && ch.starved == 0 && ch.state != ChannelState::leaving)
             continue;
         ch.starved = 0;
         start_probe(ch);
-        asked++;
+        at_once--;
     }
+}
+
+void Outbound::start_probe(Channel& ch) noexcept
+{
+    if (!ch.life.under_way && ch.state != ChannelState::failed && ch.area != 0)
+        (void)port_.ask(ch.life, ch.peer.home, ch.area, sizeof(AreaHeader));
+}
+
+void Outbound::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    Channel& ch = *static_cast<Inquiry<Channel>*>(waiter)->of;
+    Outbound& out = *ch.owner;
+    const bool lives = notice.code == UTOFU_SUCCESS && same_process(ch.life.answer, ch.peer.nonce);
+    out.port_.end(ch.life);
+    if (out.port_.open && !lives)
+        out.fail(ch, FI_EHOSTDOWN, notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER);
+}
+
+// --- senders
+
+void Inbound::watch(unsigned at_once) noexcept
+{
     if (polls_.empty())
         return;
     next_watched_ = (next_watched_ + 1) % polls_.size();
-    start_probe(*inbound_[polls_[next_watched_].ring]);
+    start_probe(*rings_[polls_[next_watched_].ring]);
     for (const Poll& poll : polls_) {
-        Inbound& in = *inbound_[poll.ring];
-        if (!in.greeted && asked < at_once) {
-            start_probe(in);
-            asked++;
+        Ring& ring = *rings_[poll.ring];
+        if (!ring.greeted && at_once != 0) {
+            start_probe(ring);
+            at_once--;
         }
     }
 }
 
-bool Messenger::same_process(const Bounce& scratch, std::uint64_t nonce) const noexcept
+void Inbound::peer_failed(utofu_vcq_id_t home) noexcept
 {
-    AreaHeader header;
-    std::memcpy(&header, scratch.data, sizeof header);
-    return header.magic == area_magic && header.nonce == nonce;
-}
-
-void Messenger::start_probe(Channel& ch) noexcept
-{
-    if (ch.probing || ch.state == ChannelState::failed || ch.area == 0)
-        return;
-    ch.life_scratch = bounces_.alloc(sizeof(AreaHeader));
-    if (ch.life_scratch.data == nullptr)
-        return;
-    ch.probing = true;
-    if (vcq_.get(ch.peer.home, ch.life_scratch.stadd, ch.area, sizeof(AreaHeader),
-                 {.when = vcq::When::delivered, .waiter = &ch.life}) == vcq::Post::done)
-        return;
-    ch.probing = false;
-    bounces_.release(ch.life_scratch);
-    ch.life_scratch = {};
-}
-
-void Messenger::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
-{
-    Channel& ch = *static_cast<Channel::Step*>(waiter)->channel;
-    Messenger& m = *ch.owner;
-    const bool lives =
-        notice.code == UTOFU_SUCCESS && m.same_process(ch.life_scratch, ch.peer.nonce);
-    m.bounces_.release(ch.life_scratch);
-    ch.life_scratch = {};
-    ch.probing = false;
-    if (m.open_ && !lives)
-        m.fail(ch, FI_EHOSTDOWN, notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER);
+    for (std::size_t i = polls_.size(); i-- > 0;)
+        if (Ring& ring = *rings_[polls_[i].ring]; ring.home == home)
+            start_probe(ring);
 }
 
 /// A claimant without HELLO has not said which of its endpoints it is: its domain is asked.
-void Messenger::start_probe(Inbound& in) noexcept
+void Inbound::start_probe(Ring& ring) noexcept
 {
-    if (in.probing)
+    if (ring.life.under_way)
         return;
-    utofu_stadd_t from = in.area;
+    utofu_stadd_t from = ring.area;
     std::size_t size = sizeof(AreaHeader);
-    if (!in.greeted) {
-        if (vcq_.query_stadd(in.home, directory_stag, from) != 0) {
-            set_gone(in); // no VCQ ID at all
+    if (!ring.greeted) {
+        if (port_.self.vcq.query_stadd(ring.home, directory_stag, from) != 0) {
+            set_gone(ring); // no VCQ ID at all
             return;
         }
         from += directory::contacts_offset;
         size = sizeof(directory::Contacts);
     }
-    in.scratch = bounces_.alloc(sizeof(AreaHeader));
-    if (in.scratch.data == nullptr)
-        return;
-    in.life.notify = on_inbound_life;
-    in.life.inbound = &in;
-    in.probing = true;
-    in.asked_domain = !in.greeted;
-    const vcq::Post post = vcq_.get(in.home, in.scratch.stadd, from, size,
-                                    {.when = vcq::When::delivered, .waiter = &in.life});
-    if (post == vcq::Post::done)
-        return;
-    in.probing = false;
-    bounces_.release(in.scratch);
-    in.scratch = {};
-    if (post == vcq::Post::error)
-        set_gone(in);
+    ring.asked_domain = !ring.greeted;
+    if (port_.ask(ring.life, ring.home, from, size) == vcq::Post::error)
+        set_gone(ring);
 }
 
 /// What it had sent before is still taken.
-void Messenger::set_gone(Inbound& in) noexcept
+void Inbound::set_gone(Ring& ring) noexcept
 {
-    if (in.gone)
-        return;
-    in.gone = true;
-    gone_++;
+    gone_ += !std::exchange(ring.gone, true);
 }
 
 /// What an answer, or that there is none, says of a sender.
-bool Messenger::shows_death(const Inbound& in, const vcq::Notice& notice) const noexcept
+bool Inbound::shows_death(const Ring& ring, const vcq::Notice& notice) const noexcept
 {
     if (notice.code == UTOFU_ERR_MRQ_PEER)
         return true;
     // Another nonce, or no such area: another process has the VCQ ID, or the endpoint was closed.
-    if (!in.asked_domain)
+    if (!ring.asked_domain)
         return notice.code == UTOFU_ERR_MRQ_RMT_STADD ||
-               (notice.code == UTOFU_SUCCESS && !same_process(in.scratch, in.nonce));
-    if (in.greeted)
+               (notice.code == UTOFU_SUCCESS && !same_process(ring.life.answer, ring.nonce));
+    if (ring.greeted)
         return false; // it has greeted meanwhile
     if (notice.code == UTOFU_ERR_MRQ_RMT_STADD)
         return true; // no domain of ours
     if (notice.code != UTOFU_SUCCESS)
         return false;
     directory::Contacts contacts;
-    std::memcpy(&contacts, in.scratch.data, sizeof contacts);
-    // acquire: when the count was 0, the HELLO of an honest claim had arrived
-    const std::uint64_t word = std::atomic_ref<std::uint64_t>(*polls_[in.place].word)
-                                   .load(std::memory_order_acquire);
-    return contacts.claims == 0 && static_cast<std::uint32_t>(word >> 32) != in.next_seq;
+    std::memcpy(&contacts, ring.life.answer.data, sizeof contacts);
+    // When the count was 0, the HELLO of an honest claim had arrived.
+    return contacts.claims == 0 && !arrived(read(polls_[ring.place]), polls_[ring.place]);
 }
 
-void Messenger::on_inbound_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void Inbound::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
-    auto* step = static_cast<Inbound::Step*>(waiter);
-    Inbound& in = *step->inbound;
-    Messenger& m = *in.owner;
-    const bool gone = m.open_ && !in.closing && m.shows_death(in, notice);
-    m.bounces_.release(in.scratch);
-    in.scratch = {};
-    in.probing = false;
-    if (!m.open_)
+    Ring& ring = *static_cast<Inquiry<Ring>*>(waiter)->of;
+    Inbound& in = *ring.owner;
+    const bool gone = in.port_.open && !ring.closing && in.shows_death(ring, notice);
+    in.port_.end(ring.life);
+    if (!in.port_.open)
         return;
-    if (in.closing) {
-        m.close_ring(in);
-    } else if (gone) {
-        m.set_gone(in);
-    }
+    if (ring.closing)
+        in.close_ring(ring);
+    else if (gone)
+        in.set_gone(ring);
 }
 
 } // namespace tofu::proto

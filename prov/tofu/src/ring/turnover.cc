@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How rings and channels change hands while their owners live, so that neither the number of senders of an endpoint
-// nor that of its receivers is limited. Part of the messenger; calls vcq.
+// nor that of its receivers is limited. Part of Outbound and of Inbound; calls vcq.
 //
 // S sends to R; the ring lies at R. S has it from its CSWAP on, until R has taken S's BYE and has written `closed`
 // into S's return block. Only S says BYE, so nobody writes to a ring after its turnover; only R frees the claim
@@ -30,13 +30,8 @@
 // 13. A hostile S keeps its ring, floods it or says BYE in the middle: its own ring, its own loss. It wishes all the
 //     time: R asks for at most a few rings every few milliseconds.
 // 14. A hostile R says `closed` or give_back at will: `closed` counts only after BYE; S comes back by a new claim.
-#include "message/messenger.h"
-
-#include <rdma/fi_errno.h>
-
-#include "endpoint/endpoint.h"
-#include "provider/error.h"
-#include "queue/domain_base.h"
+#include "ring/inbound.h"
+#include "ring/outbound.h"
 
 namespace tofu::proto {
 
@@ -48,14 +43,14 @@ constexpr unsigned leaving_at_once = 64;
 // --- the sender
 
 /// Reads what the peer wrote into the return block.
-void Messenger::check_return(Channel& ch) noexcept
+void Outbound::check_return(Channel& ch) noexcept
 {
     // acquire: pairs with the peer's Put of the block; `consumed` was written with it
-    const std::uint64_t status = area_.status(ch.number).load(std::memory_order_acquire);
+    const std::uint64_t status = port_.area.status(ch.number).load(std::memory_order_acquire);
     if (static_cast<std::uint32_t>(status >> 32) != ch.serial)
         return; // nothing yet
     const auto consumed =
-        static_cast<std::uint32_t>(area_.consumed(ch.number).load(std::memory_order_acquire));
+        static_cast<std::uint32_t>(port_.area.consumed(ch.number).load(std::memory_order_acquire));
     const std::uint32_t sent = ch.next_seq - 1;
     ch.consumed = believed(consumed, sent, ch.consumed);
     switch (static_cast<ReturnStatus>(static_cast<std::uint32_t>(status))) {
@@ -71,29 +66,32 @@ void Messenger::check_return(Channel& ch) noexcept
     }
 }
 
+vcq::Post Outbound::put_bye(Channel& ch, std::uint16_t kind) noexcept
+{
+    std::byte image[inline_limit];
+    PacketWriter packet(image + sizeof image);
+    packet.control(Type::bye, 0, kind, ch.next_seq);
+    return put(ch, packet, nullptr);
+}
+
 /// Gives the ring back. False: not now, for want of credit or of room in the queue of the TNI.
-bool Messenger::say_bye(Channel& ch) noexcept
+bool Outbound::say_bye(Channel& ch) noexcept
 {
     if (ch.state != ChannelState::open || !flush(ch) || ch.free_slots() == 0)
         return false;
-    std::byte image[32];
-    PacketWriter packet(image + sizeof image);
-    packet.control(Type::bye, 0, bye_for_now, ch.next_seq);
-    const vcq::Post post = put_small(ch, packet, nullptr);
-    if (post != vcq::Post::done) {
+    if (const vcq::Post post = put_bye(ch, bye_for_now); post != vcq::Post::done) {
         (void)post_failed(ch, post);
         return false;
     }
-    for (std::uint32_t& settled : ch.settled)
-        settled += settled == ch.next_seq;
+    for (std::uint32_t& mark : ch.mark)
+        mark += mark == ch.next_seq;
     ch.next_seq++;
     ch.leave = false;
     ch.state = ChannelState::leaving;
     return true;
 }
 
-/// What peers wrote to us without being asked, of so many channels.
-void Messenger::look_at_returns(std::size_t most) noexcept
+void Outbound::look_at_returns(std::size_t most) noexcept
 {
     for (std::size_t i = 0; i < most && i < channels_.size(); i++) {
         Channel& ch = *channels_[next_return_++ % channels_.size()];
@@ -106,9 +104,9 @@ void Messenger::look_at_returns(std::size_t most) noexcept
 }
 
 /// Is there nothing left by which a peer, or a notice, could touch the channel? (Case 11.)
-bool Messenger::reusable(const Channel& ch) noexcept
+bool Outbound::reusable(const Channel& ch) noexcept
 {
-    if (ch.outstanding != 0 || ch.probing || ch.contacting || ch.counted || ch.deferred_size != 0)
+    if (ch.outstanding != 0 || ch.life.under_way || ch.contact.under_way || ch.contact.counted || ch.deferred.size != 0)
         return false;
     switch (ch.state) {
     case ChannelState::idle:
@@ -123,7 +121,7 @@ bool Messenger::reusable(const Channel& ch) noexcept
 }
 
 /// A channel for another peer when all are made. Null: none now, but some are being given up.
-[[gnu::noinline]] Channel* Messenger::reuse_channel() noexcept
+[[gnu::noinline]] Channel* Outbound::reuse_channel() noexcept
 {
     const std::size_t n = channels_.size();
     unsigned leaving = 0;
@@ -140,9 +138,9 @@ bool Messenger::reusable(const Channel& ch) noexcept
         ch.leave = false;
         ch.err = ch.prov_errno = 0;
         ch.ring = ch.area = 0;
-        ch.probe = 0;
+        ch.contact.tried = 0;
         ch.starved = 0;
-        ch.settled[0] = ch.settled[1] = ch.next_seq;
+        ch.mark[0] = ch.mark[1] = ch.next_seq;
         return &ch;
     }
     // Those unused since the hand last passed go first; all of them would be used in a while, so the first will do.
@@ -164,66 +162,51 @@ bool Messenger::reusable(const Channel& ch) noexcept
     return nullptr;
 }
 
-/// No place of the address vector leads to the channel any more.
-void Messenger::unlink(Channel& ch) noexcept
-{
-    if (last_channel_ == &ch) {
-        last_channel_ = nullptr;
-        last_dest_ = FI_ADDR_NOTAVAIL;
-    }
-    if (!ch.aliased) {
-        channel_of_.leave(ep_.av().place_of(ch.dest), ep_.av().context_of(ch.dest));
-        return;
-    }
-    channel_of_.leave(ch);
-    ch.aliased = false;
-}
-
 // --- the receiver
 
 /// A sender has found no free ring.
-[[gnu::noinline]] void Messenger::on_wish() noexcept
+[[gnu::noinline]] void Inbound::on_wish() noexcept
 {
-    const unsigned count = area_.geometry().ring_count;
+    const unsigned count = geometry_.ring_count;
     for (unsigned i = 0; i < count; i++)
-        if (inbound_[i] == nullptr && area_.claim(i).load(std::memory_order_relaxed) == 0) {
-            area_.set_hint(i + 1); // it has not looked everywhere
+        if (rings_[i] == nullptr && port_.area.claim(i).load(std::memory_order_relaxed) == 0) {
+            port_.area.set_hint(i + 1); // it has not looked everywhere
             return;
         }
     ask_back();
 }
 
 /// Asks for the rings of senders that were silent since the last time, else for any.
-void Messenger::ask_back() noexcept
+void Inbound::ask_back() noexcept
 {
     const std::size_t n = polls_.size();
     unsigned asked = 0, probed = 0;
     for (std::size_t i = 0; i < 2 * n && asked < asked_at_once && (i < n || asked == 0); i++) {
-        Inbound& in = *inbound_[polls_[ask_hand_++ % n].ring];
-        if (!in.greeted || in.asked) {
+        Ring& ring = *rings_[polls_[ask_hand_++ % n].ring];
+        if (!ring.greeted || ring.asked) {
             if (i < n && probed++ < asked_at_once)
-                start_probe(in); // does it not answer because it is dead?
+                start_probe(ring); // does it not answer because it is dead?
             continue;
         }
-        if (i < n && in.seen_seq != in.next_seq) {
-            in.seen_seq = in.next_seq;
+        if (i < n && ring.seen_seq != ring.next_seq) {
+            ring.seen_seq = ring.next_seq;
             continue;
         }
-        in.asked = true;
-        in.status = ReturnStatus::give_back;
-        report(in);
+        ring.asked = true;
+        ring.status = ReturnStatus::give_back;
+        report(ring);
         asked++;
     }
 }
 
 /// The answer to a BYE. False: no room in the queue of the TNI.
-bool Messenger::farewell(Inbound& in) noexcept
+bool Inbound::farewell(Ring& ring) noexcept
 {
-    const ReturnBlock block{in.next_seq, static_cast<std::uint32_t>(ReturnStatus::closed), in.serial};
-    if (vcq_.put_inline(in.home, &block, in.returns, sizeof block, {.strong_order = true}) ==
+    const ReturnBlock block{ring.next_seq, static_cast<std::uint32_t>(ReturnStatus::closed), ring.serial};
+    if (port_.self.vcq.put_inline(ring.home, &block, ring.returns, sizeof block, {.strong_order = true}) ==
         vcq::Post::busy)
         return false;
-    ring_bell(in.home, in.area, Bell::status);
+    port_.ring_bell(ring.home, ring.area, Bell::status);
     return true;
 }
 

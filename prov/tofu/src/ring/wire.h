@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What endpoints write into each other's message areas: geometry, packets and their coding. The words and tables
-// are in docs/wire-protocol.md; both change together with wire_version. Used by ring and message only; calls nothing.
+// What endpoints write into each other's message areas: geometry, slots, and the packets of the rings themselves. The
+// words and tables are in docs/wire-protocol.md; both change together with wire_version. Used by ring and message only;
+// calls nothing.
 #pragma once
 
 #include <bit>
@@ -160,6 +161,7 @@ constexpr std::uint32_t seq_base(std::uint64_t nonce)
     return static_cast<std::uint32_t>((nonce * 0x9e3779b97f4a7c15) >> 33) & ~(max_ring_slots - 1);
 }
 
+/// Of packets; all but hello and bye are those of the protocol above (message/packet.h).
 enum class Type : std::uint8_t {
     none = 0,
     hello = 1,     ///< first packet in a claimed ring
@@ -174,12 +176,6 @@ enum class Type : std::uint8_t {
 /// Control::length of a BYE: is ReturnStatus::closed waited for?
 inline constexpr std::uint16_t bye_for_good = 0; ///< no: the area it would be written to is about to go
 inline constexpr std::uint16_t bye_for_now = 1;  ///< yes: only the ring is given back
-
-
-inline constexpr std::uint8_t flag_tag = 1;  ///< a tagged message; the tag is in the packet
-inline constexpr std::uint8_t flag_data = 2; ///< remote CQ data is in the packet
-inline constexpr std::uint8_t flag_ack = 4;  ///< an Ack is in the packet: write the FIN word when taken
-inline constexpr std::uint8_t flag_match = 8;///< with flag_ack: only when matched (FI_MATCH_COMPLETE)
 
 /// The last 8 bytes of a packet and of its slot, written last; the receiver polls `seq`.
 struct Control {
@@ -200,24 +196,6 @@ struct Hello {
     std::uint16_t serial;       ///< to be echoed in ReturnBlock::check
 };
 static_assert(sizeof(Hello) == 24);
-
-struct Ack {
-    std::uint32_t fin;
-    std::uint32_t seq;
-};
-static_assert(sizeof(Ack) == 8);
-
-/// A piece of the payload of a rendezvous in the sender's memory.
-struct Segment {
-    std::uint64_t stadd;
-    std::uint64_t length;
-};
-inline constexpr unsigned max_segments = 4;
-
-/// Body of an RTS, before its segments.
-struct Rts {
-    std::uint64_t vcq; ///< the STADDs belong to it
-};
 
 /// Builds a packet that ends at `end` (of a slot, or of its image), from its end to its start: control, data, tag,
 /// ack, body.
@@ -251,28 +229,6 @@ class PacketWriter {
     std::byte* end_;
     std::size_t size_ = 0;
 };
-
-/// Bytes of a packet before its payload is added.
-constexpr std::size_t overhead(std::uint8_t flags)
-{
-    return sizeof(Control) + ((flags & flag_tag) ? 8 : 0) + ((flags & flag_data) ? 8 : 0) +
-           ((flags & flag_ack) ? sizeof(Ack) : 0);
-}
-constexpr std::size_t inline_room(std::uint8_t flags) { return slot_size - overhead(flags); }
-
-/// A packet as read out of a slot, its lengths checked against the slot.
-struct Packet {
-    Control control;
-    Type type = Type::none;
-    std::uint64_t tag = 0;
-    std::uint64_t data = 0;
-    Ack ack{};
-    const std::byte* body = nullptr; ///< eager: payload; hello, rts, write_data: their structures
-};
-
-/// False for bytes that are no packet. `slot` is read as it lies in the area: its owner never writes it while
-/// the receiver has not reported it, but a hostile one might, so that everything is copied or bounded.
-[[nodiscard]] bool decode(const std::byte* slot, Packet& packet) noexcept;
 
 /// The slots of a long eager message whose header is slot use number `seq` .
 struct LongSlots {

@@ -9,7 +9,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "message/messenger.h"
+#include "message/sender.h"
 #include "provider/error.h"
 #include "provider/limits.h"
 #include "remote/event_credits.h"
@@ -41,10 +41,18 @@ void gather(std::byte* to, const iovec* from, std::size_t count) noexcept
 
 } // namespace
 
+constexpr Pending::Stream::Steps RmaEngine::steps{
+    [](void* engine, PendingOp& op) noexcept { return static_cast<RmaEngine*>(engine)->go_on(static_cast<RmaOp&>(op)); },
+    [](void* engine, PendingOp& op) noexcept { static_cast<RmaEngine*>(engine)->through(static_cast<RmaOp&>(op)); },
+    [](void* engine, PendingOp& op) noexcept { static_cast<RmaEngine*>(engine)->cancel(static_cast<RmaOp&>(op)); },
+};
+
 RmaEngine::RmaEngine(TxContext& tx) noexcept
     : tx_(tx),
       vcq_(tx.vcq()),
       crossing_(tx.vcq()),
+      access_(tx.peers(), tx.remote_keys(), crossing_),
+      waiting_(tx.pending(), this, steps),
       ops_(std::max<std::size_t>(tx.attr().size, 64)),
       bounces_(tx.vcq())
 {
@@ -62,13 +70,10 @@ int RmaEngine::open() noexcept
     inject_flags_ = vcq::Vcq::flags_of(strong_writes_, false);
     write_flags_ = vcq::Vcq::delivered_flags(strong_writes_, false);
     read_flags_ = vcq::Vcq::delivered_flags(strong_reads_, false);
-    short_way_.open(tx_.peers(), tx_.remote_keys());
     // What goes out unattended can be neither counted nor tried again.
     plain_inject_ = tx_.counters().write == nullptr && !tx_.shares_vcq();
-    if ((order & order_behind_writes) != 0) {
-        crossing_.order_reads();
-        short_way_.shut(); // which does not look what was done last
-    }
+    if ((order & order_behind_writes) != 0)
+        access_.order_reads();
     return 0;
 }
 
@@ -132,9 +137,9 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     op.last.notify = on_last;
     op.last.op = &op;
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
-    op.by_directory = tx_.remote_keys().by_directory();
-    for (std::size_t i = 0; i < call.remote_count && !op.by_directory; i++)
-        op.by_directory = directory::is_listed(call.remote[i].key);
+    op.by_directory = false;
+    for (std::size_t i = 0; i < call.remote_count; i++)
+        op.by_directory |= access_.by_directory(call.remote[i].key);
     op.data_at_once = call.silent && !op.by_directory;
     // In one Put, so that a late failure is told once; of an event it must be known that it will not come.
     op.sent_suffices = !call.read && !op.by_directory && (call.flags & FI_INJECT_COMPLETE) != 0 &&
@@ -155,20 +160,13 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
 /// Where all remote segments are: 0, -FI_EAGAIN, or what becomes the operation's error.
 int RmaEngine::resolve(RmaOp& op) noexcept
 {
-    RemoteKeys& keys = tx_.remote_keys();
     const std::uint64_t access = op.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
     for (unsigned i = 0; i < op.remote_count; i++) {
         const fi_rma_iov& remote = op.remote[i];
         if (remote.len == 0)
             continue;
-        if (int ret = keys.resolve(op.peer, remote.key, remote.addr, remote.len, access,
-                                   op.remote_at[i]);
-            ret != 0)
+        if (int ret = access_.resolve(op.peer, remote.key, remote.addr, remote.len, access, op.remote_at[i]); ret != 0)
             return ret;
-        if (op.remote_at[i].vcq != op.peer.home && !crossing_.begun()) [[unlikely]] {
-            crossing_.begin();
-            short_way_.shut();
-        }
     }
     return 0;
 }
@@ -178,7 +176,7 @@ bool RmaEngine::forget_keys(const RmaOp& op) noexcept
 {
     bool some = false;
     for (unsigned i = 0; i < op.remote_count; i++)
-        some |= tx_.remote_keys().refuted(op.peer, op.remote[i].key);
+        some |= access_.refuted(op.peer, op.remote[i].key);
     return some;
 }
 
@@ -225,9 +223,9 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
     if (peer == nullptr) [[unlikely]]
         return -FI_EINVAL;
     // Whoever has to wait keeps its place: nobody overtakes it towards its peer.
-    if (waiting_.holds(line_of(*peer))) [[unlikely]] {
+    if (waiting_.holds(Pending::line_of(*peer))) [[unlikely]] {
         tx_.progress();
-        if (waiting_.holds(line_of(*peer)))
+        if (waiting_.holds(Pending::line_of(*peer)))
             return -FI_EAGAIN;
     }
     if ((call.flags & FI_FENCE) && !tx_.fence_passed(call.to, call.flags)) [[unlikely]]
@@ -245,28 +243,18 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
             tx_.progress();
             return resolve(*op);
         };
-        int ret = settle_keys(resolve(*op), again, [&] { return forget_keys(*op); });
-        if (ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
-            drop(*op);
-            return ret;
-        }
-        if (ret != 0) { // a matter of the peer's memory: an error of the operation, not of the call
+        int ret = RemoteAccess::settle(resolve(*op), again, [&] { return forget_keys(*op); });
+        if (ret == 0 && op->remote_notice) [[unlikely]]
+            ret = tx_.pay_for_event(op->peer, op->purse, op->prov_errno);
+        if (ret != 0 && !refuses_call(ret)) { // a matter of the peer's memory: an error of the operation, not of the call
             op->err = -ret;
             op->posted = total;
             finish(*op);
             return 0;
         }
-        if (ret = op->remote_notice ? pay(*op) : 0; ret != 0) [[unlikely]] {
-            if (ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
-                drop(*op);
-                return ret;
-            }
-            op->err = -ret; // of the peer
-            op->posted = total;
-            finish(*op);
-            return 0;
-        }
-        if (ret = attach(*op, call); ret != 0) [[unlikely]] {
+        if (ret == 0)
+            ret = attach(*op, call);
+        if (ret != 0) [[unlikely]] {
             drop(*op);
             return ret;
         }

@@ -15,9 +15,8 @@
 #include "memory/bounce.h"
 #include "memory/local_memory.h"
 #include "memory/pages.h"
-#include "remote/keys.h"
-#include "transfer/crossing.h"
-#include "transfer/lines.h"
+#include "remote/access.h"
+#include "transfer/pending.h"
 #include "transfer/request.h"
 
 namespace tofu {
@@ -35,7 +34,7 @@ inline constexpr std::size_t rma_inject_limit = BouncePool::large_size; ///< bou
 class RmaEngine;
 
 /// One fi_read or fi_write in any of its forms, from the call to its completion.
-struct RmaOp : Request {
+struct RmaOp : Request, PendingOp {
     /// The waiter of the last communication, which is the one that the target counts. It has a waiter of its own, since
     /// it leaves no event when it fails.
     struct Last : vcq::Waiter {
@@ -64,7 +63,7 @@ struct RmaOp : Request {
     bool by_directory = false;  ///< a key was looked up, and may have to be once more
     bool fenced = false;        ///< FI_FENCE
     bool retried = false;
-    bool queued = false; ///< in a line, which alone may finish it then
+    bool queued = false; ///< it is pending, and its line alone may finish it
     std::uint8_t local_count = 0;
     std::uint8_t remote_count = 0;
     std::uint8_t acquired = 0; ///< of refs
@@ -75,7 +74,6 @@ struct RmaOp : Request {
     LocalRef refs[rma_iov_limit] = {};
     fi_rma_iov remote[rma_remote_limit] = {};
     Target remote_at[rma_remote_limit] = {};
-    InLine<RmaOp> line{};  ///< of those that could not go on
 };
 
 /// The operations under way of one context; all under its lock.
@@ -117,12 +115,6 @@ class RmaEngine final : public Engine {
     [[nodiscard]] ssize_t read_quickly(void* to, std::size_t length, fi_addr_t from,
                                        std::uint64_t address, std::uint64_t key, void* context,
                                        std::uint64_t flags) noexcept;
-    /// Goes on with operations that had to wait for room.
-    void progress() noexcept
-    {
-        if (!waiting_.empty()) [[unlikely]]
-            resume();
-    }
     /// Behind the end of its endpoint: who is told of something from now on does nothing.
     void mute() noexcept
     {
@@ -130,11 +122,11 @@ class RmaEngine final : public Engine {
     }
     [[nodiscard]] bool all_has_left() const noexcept override { return ops_.in_use() == 0; }
     /// What is under way to others counts, too: it ends soon.
-    [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept override
+    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override
     {
-        return ops_.in_use() == waiting_.size() && !waiting_.has_line(line_of(peer));
+        return ops_.in_use() == waiting_.size();
     }
-    [[nodiscard]] bool needs_polls() const noexcept override { return !waiting_.empty(); }
+    void close() noexcept override { waiting_.cancel(); }
     void lost(int utofu_code, vcq::Orphan kind, utofu_vcq_id_t) noexcept override
     {
         if (kind == vcq::Orphan::write && unattended_)
@@ -142,9 +134,9 @@ class RmaEngine final : public Engine {
     }
 
   private:
+    static const Pending::Stream::Steps steps;
     static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     static void on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
-    [[nodiscard]] int pay(RmaOp& op) noexcept;
     static void refund(RmaOp& op) noexcept;
     template <bool read, bool entry>
     static void quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
@@ -154,14 +146,17 @@ class RmaEngine final : public Engine {
     void describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept;
     [[nodiscard]] int resolve(RmaOp& op) noexcept;
     [[nodiscard]] bool forget_keys(const RmaOp& op) noexcept;
-    [[nodiscard]] bool may_go_to(const RmaOp& op, unsigned segment) noexcept;
+    [[nodiscard]] bool in_turn(const RmaOp& op, unsigned segment) noexcept;
+    [[nodiscard]] bool goes_at_once(const void* buffer, std::size_t length, std::size_t limit, fi_addr_t to,
+                                    std::uint64_t address, std::uint64_t key, Target& target) const noexcept;
     [[nodiscard]] int attach(RmaOp& op, const Call& call) noexcept;
     [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
     void send_data_at_once(RmaOp& op) noexcept;
     [[nodiscard]] Lack post_some(RmaOp& op) noexcept;
     [[nodiscard]] vcq::Post post_piece(RmaOp& op, unsigned segment, std::size_t at, std::size_t& length) noexcept;
-    void resume() noexcept;
     [[nodiscard]] Lack go_on(RmaOp& op) noexcept;
+    void through(RmaOp& op) noexcept;
+    void cancel(RmaOp& op) noexcept;
     [[nodiscard]] ssize_t send_data(const RmaOp& op) noexcept;
     [[nodiscard]] Lack notify_peer(RmaOp& op) noexcept;
     void finish(RmaOp& op) noexcept;
@@ -169,29 +164,23 @@ class RmaEngine final : public Engine {
     void give_back(RmaOp& op) noexcept;
     void drop(RmaOp& op) noexcept;
     void enqueue(RmaOp& op, Lack lack) noexcept;
-    /// The key of the line for a peer's endpoint, whichever place of the address vector leads there: the order of calls
-    /// is kept among the operations of a line.
-    static std::uint64_t line_of(const Peer& peer) noexcept
-    {
-        return peer.home ^ std::uint64_t{peer.index} << 56;
-    }
 
     // What fi_inject_write looks at, together.
     TxContext& tx_;
     vcq::Vcq& vcq_;
-    ShortWay short_way_;
+    Crossing crossing_;
+    RemoteAccess access_;
     bool plain_inject_ = false; ///< fi_inject_write may go out unattended
     std::size_t max_inline_ = 0;
     unsigned long inject_flags_ = 0;
     unsigned long write_flags_ = 0;
     unsigned long read_flags_ = 0;
-    Lines<RmaOp> waiting_; ///< those that could not go on
+    Pending::Stream waiting_; ///< those that can't go on
 
     // Where quick reads land, by places of the window; made and registered at first use.
     OwnMemory landing_;
     utofu_stadd_t landing_stadd_ = 0;
 
-    Crossing crossing_;
     Pool<RmaOp> ops_;
     BouncePool bounces_;
     std::size_t max_piece_ = 0;
@@ -201,12 +190,20 @@ class RmaEngine final : public Engine {
     bool unattended_ = false;    ///< a write has been sent of whose end nobody is told unless it fails
 };
 
+/// What all short ways ask: one segment of at most `limit` bytes, and none of 0, to where it may go now.
+[[gnu::always_inline]] inline bool RmaEngine::goes_at_once(const void* buffer, std::size_t length, std::size_t limit,
+                                                           fi_addr_t to, std::uint64_t address, std::uint64_t key,
+                                                           Target& target) const noexcept
+{
+    return length - 1 < limit && buffer != nullptr && access_.resolve_at_once(to, key, address, target) != nullptr &&
+           !waiting_.may_hold(target.vcq);
+}
+
 [[gnu::always_inline]] inline ssize_t RmaEngine::inject_quickly(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                                                                 std::uint64_t key) noexcept
 {
     Target target;
-    if (plain_inject_ && length - 1 < max_inline_ && data != nullptr &&
-        short_way_.resolve(to, key, address, target) != nullptr && !waiting_.may_hold(target.vcq)) [[likely]] {
+    if (plain_inject_ && goes_at_once(data, length, max_inline_, to, address, key, target)) [[likely]] {
         unattended_ = true;
         if (vcq_.put_unattended<vcq::Orphan::write>(target.vcq, data, target.stadd, length, inject_flags_) ==
             vcq::Post::done) [[likely]]

@@ -9,7 +9,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "message/messenger.h"
+#include "message/sender.h"
 #include "provider/error.h"
 #include "remote/event_credits.h"
 
@@ -41,7 +41,7 @@ Lack RmaEngine::post_some(RmaOp& op) noexcept
         unsigned segment = 0;
         while (at >= op.remote[segment].len)
             at -= op.remote[segment++].len;
-        if (crossing_.begun() && !may_go_to(op, segment)) [[unlikely]]
+        if (crossing_.begun() && !in_turn(op, segment)) [[unlikely]]
             return Lack::peer;
         std::size_t length = 0;
         const vcq::Post post = post_piece(op, segment, at, length);
@@ -60,12 +60,12 @@ Lack RmaEngine::post_some(RmaOp& op) noexcept
 }
 
 /// Order across the VCQs of a peer: that of operations where it was promised, and the event of one behind its bytes.
-bool RmaEngine::may_go_to(const RmaOp& op, unsigned segment) noexcept
+bool RmaEngine::in_turn(const RmaOp& op, unsigned segment) noexcept
 {
     const utofu_vcq_id_t vcq = op.remote_at[segment].vcq;
     if (op.remote_notice && segment != 0 && op.remote_at[segment - 1].vcq != vcq && op.pending != 0)
         return false;
-    return !(strong_writes_ || strong_reads_ || op.fenced) || crossing_.pass(op.peer.home, vcq, op.read);
+    return !(strong_writes_ || strong_reads_ || op.fenced) || access_.may_go_to(op.peer.home, vcq, op.read);
 }
 
 /// Posts the longest piece at op.posted, which is byte `at` of the peer's segment `r`, that is one segment here, one
@@ -123,18 +123,6 @@ void RmaEngine::on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
     on_notice(&op, notice);
 }
 
-/// For the event that the operation leaves at its target. 0, -FI_EAGAIN, -FI_ENOMEM, or the operation's error.
-int RmaEngine::pay(RmaOp& op) noexcept
-{
-    EventPurse* purse = nullptr;
-    const int ret = tx_.pay_for_event(op.peer, purse);
-    if (ret == 0)
-        op.purse = purse;
-    else if (purse != nullptr)
-        op.prov_errno = purse->prov_errno;
-    return ret;
-}
-
 void RmaEngine::refund(RmaOp& op) noexcept
 {
     if (op.purse != nullptr && !op.event_posted)
@@ -142,41 +130,42 @@ void RmaEngine::refund(RmaOp& op) noexcept
     op.purse = nullptr;
 }
 
-void RmaEngine::resume() noexcept
+void RmaEngine::through(RmaOp& op) noexcept
 {
-    waiting_.resume([this](RmaOp& op) { return go_on(op); },
-                    [this](RmaOp& op) {
-                        op.queued = false;
-                        if (op.step == RmaOp::Step::ended)
-                            end(op);
-                        else if (op.pending == 0)
-                            finish(op);
-                    });
+    op.queued = false;
+    if (op.step == RmaOp::Step::ended)
+        end(op);
+    else if (op.pending == 0)
+        finish(op);
+}
+
+/// What has been posted of it still ends.
+void RmaEngine::cancel(RmaOp& op) noexcept
+{
+    if (op.err == 0)
+        op.err = FI_ECANCELED;
+    op.retried = true; // and is not tried again
+    op.posted = op.total;
+    through(op);
 }
 
 /// The next steps of an operation that had to wait; what it lacks then.
 Lack RmaEngine::go_on(RmaOp& op) noexcept
 {
     switch (op.step) {
-    case RmaOp::Step::resolving:
-        if (int ret = resolve(op); ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
+    case RmaOp::Step::resolving: {
+        int ret = resolve(op);
+        if (ret == 0 && op.remote_notice && op.purse == nullptr)
+            ret = tx_.event_credits()->pay(op.peer, op.purse, op.prov_errno);
+        if (refuses_call(ret))
             return Lack::peer;
-        } else if (ret != 0) {
+        if (ret != 0) {
             op.err = -ret;
             op.posted = op.total;
         }
-        if (op.remote_notice && op.purse == nullptr && op.posted != op.total) {
-            const int ret = tx_.event_credits()->pay(op.peer, op.purse);
-            if (ret == -FI_EAGAIN || ret == -FI_ENOMEM)
-                return Lack::peer;
-            if (ret != 0) {
-                op.err = -ret;
-                op.posted = op.total;
-                op.purse = nullptr; // it has not paid
-            }
-        }
         op.step = RmaOp::Step::posting;
         [[fallthrough]];
+    }
     case RmaOp::Step::posting:
         return post_some(op);
     case RmaOp::Step::notifying:
@@ -191,9 +180,9 @@ Lack RmaEngine::go_on(RmaOp& op) noexcept
 /// order behind what went to an annex; where there are none, that is done here.
 ssize_t RmaEngine::send_data(const RmaOp& op) noexcept
 {
-    if (op.total == 0 && strong_writes_ && !crossing_.pass(op.peer.home, op.peer.home)) [[unlikely]]
+    if (op.total == 0 && strong_writes_ && !access_.may_go_to(op.peer.home, op.peer.home)) [[unlikely]]
         return -FI_EAGAIN;
-    return proto::Messenger::of(tx_).write_data(op.to, op.data, op.total);
+    return proto::Sender::of(tx_).write_data(op.to, op.data, op.total);
 }
 
 /// Tells the target of the CQ data, if the messenger has room for the peer.
@@ -266,7 +255,7 @@ void RmaEngine::drop(RmaOp& op) noexcept
 void RmaEngine::enqueue(RmaOp& op, Lack lack) noexcept
 {
     op.queued = true;
-    waiting_.push(op, line_of(op.peer), lack);
+    waiting_.push(op, Pending::line_of(op.peer), lack);
 }
 
 } // namespace tofu

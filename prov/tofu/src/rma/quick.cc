@@ -63,9 +63,7 @@ ssize_t RmaEngine::write_quickly(const void* data, std::size_t length, fi_addr_t
                                  std::uint64_t flags) noexcept
 {
     Target target;
-    // A length of 0 becomes the largest one.
-    if (length - 1 >= max_inline_ || data == nullptr || (flags & long_flags) != 0 ||
-        short_way_.resolve(to, key, address, target) == nullptr || waiting_.may_hold(target.vcq)) [[unlikely]]
+    if ((flags & long_flags) != 0 || !goes_at_once(data, length, max_inline_, to, address, key, target)) [[unlikely]]
         return not_quick;
     const std::uint8_t place = vcq_.next_place();
     if (place == 0) [[unlikely]]
@@ -82,8 +80,7 @@ ssize_t RmaEngine::read_quickly(void* to, std::size_t length, fi_addr_t from, st
                                 std::uint64_t key, void* context, std::uint64_t flags) noexcept
 {
     Target target;
-    if (length - 1 >= max_quick_read || to == nullptr || (flags & long_flags) != 0 ||
-        short_way_.resolve(from, key, address, target) == nullptr || waiting_.may_hold(target.vcq) ||
+    if ((flags & long_flags) != 0 || !goes_at_once(to, length, max_quick_read, from, address, key, target) ||
         (!landing_ && !make_landing())) [[unlikely]]
         return not_quick;
     const std::uint8_t place = vcq_.next_place();

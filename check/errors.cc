@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What is not registered, not there yet, or gone: whether it is told, by which code, or never. See checks.h.
+#include <csignal>
+#include <cstring>
+
+#include <unistd.h>
+
+#include "checks.h"
+
+namespace tofu::check {
+namespace {
+
+constexpr unsigned unused_stag = 5;
+
+enum class Kind { put, get, armw };
+
+int post_to(Link& link, Kind kind, utofu_vcq_id_t peer, utofu_stadd_t stadd, unsigned long flags, std::uint64_t edata)
+{
+    std::uint64_t value = 1;
+    return link.vcq.try_post([&] {
+        switch (kind) {
+        case Kind::put:
+            return link.u.put_piggyback(link.vcq.handle(), peer, &value, stadd, 8, edata, flags, nullptr);
+        case Kind::get: return link.u.get(link.vcq.handle(), peer, link.stadd, stadd, 8, edata, flags, nullptr);
+        case Kind::armw:
+            return link.u.armw8(link.vcq.handle(), peer, UTOFU_ARMW_OP_OR, 0, stadd, edata, flags, nullptr);
+        }
+        return static_cast<int>(UTOFU_ERR_FATAL);
+    });
+}
+
+utofu_stadd_t stadd_of(const Link& link, unsigned stag)
+{
+    utofu_stadd_t stadd = 0;
+    must(link.u.query_stadd(link.peer, stag, &stadd), "utofu_query_stadd");
+    return stadd;
+}
+
+/// Does the VCQ still work? Ends the check where it does not.
+void go_on(Link& link)
+{
+    link.put_word(7, 64, local_mrq, 9);
+    if (const auto notice = link.vcq.must_mrq(); notice.edata != 9)
+        throw Stop{fails("behind the error comes one more notice, EDATA %lu", notice.edata)};
+}
+
+Finding judge(int code)
+{
+    const std::string name = code_name(code);
+    if (code == UTOFU_SUCCESS)
+        return fails("success");
+    if (code <= UTOFU_ERR_MRQ_OTHER && code >= UTOFU_ERR_MRQ_RMT_LENGTH)
+        return code == UTOFU_ERR_MRQ_RMT_STADD || code == UTOFU_ERR_MRQ_PEER
+                   ? holds("%s", name.c_str())
+                   : weaker("%s, where ERR_MRQ_RMT_STADD or ERR_MRQ_PEER was expected", name.c_str());
+    return weaker("%s, not by the MRQ", name.c_str());
+}
+
+template <Kind kind>
+Finding unregistered(Side& side)
+{
+    Link link(side, page);
+    Finding finding;
+    if (side.rank() == 0) {
+        const int posted = post_to(link, kind, link.peer, stadd_of(link, unused_stag), local_mrq, 3);
+        try {
+            finding = judge(posted != UTOFU_SUCCESS ? posted : link.vcq.next_answer(answer_time()));
+        } catch (const Silence&) {
+            finding = fails("nothing in %g seconds: it never ends", answer_time());
+        }
+        if (finding.verdict != Verdict::fails)
+            go_on(link);
+    }
+    link.together();
+    return finding;
+}
+
+Finding own_memory(Side& side)
+{
+    Link link(side, page);
+    Finding finding;
+    if (side.rank() == 0) {
+        const Memory gone(page);
+        const utofu_stadd_t stadd = link.vcq.reg(gone.at(), 4096);
+        link.vcq.dereg(stadd);
+        int code = link.vcq.try_post([&] {
+            return side.u.put(link.vcq.handle(), link.peer, stadd, link.peer_stadd, 64, 3, local_mrq, nullptr);
+        });
+        try {
+            if (code == UTOFU_SUCCESS)
+                code = link.vcq.next_answer(answer_time());
+            finding = code == UTOFU_SUCCESS ? fails("a Put from memory that was given back succeeds")
+                                            : holds("%s", code_name(code).c_str());
+        } catch (const Silence&) {
+            finding = fails("nothing in %g seconds: it never ends", answer_time());
+        }
+        if (finding.verdict != Verdict::fails)
+            go_on(link);
+    }
+    link.together();
+    return finding;
+}
+
+Finding not_yet(Side& side)
+{
+    Link link(side, page);
+    const auto try_it = [&] {
+        try {
+            const int posted = post_to(link, Kind::get, link.peer, stadd_of(link, unused_stag), local_mrq, 3);
+            return posted != UTOFU_SUCCESS ? posted : link.vcq.next_answer(answer_time());
+        } catch (const Silence&) {
+            return static_cast<int>(UTOFU_ERR_NOT_COMPLETED);
+        }
+    };
+    int early = UTOFU_SUCCESS;
+    if (side.rank() == 0)
+        early = try_it();
+    link.together();
+    utofu_stadd_t stadd = 0;
+    if (side.rank() == 1) {
+        link.memory.store(4096, 77);
+        must(side.u.reg_mem_with_stag(link.vcq.handle(), link.memory.at(4096), 256, unused_stag, 0, &stadd),
+             "utofu_reg_mem_with_stag");
+    }
+    link.together();
+    int late = UTOFU_SUCCESS;
+    if (side.rank() == 0)
+        late = try_it();
+    link.together();
+    if (side.rank() != 0)
+        return {};
+    const std::string seen = text("before it is registered: %s; behind: %s", code_name(early).c_str(),
+                                  code_name(late).c_str());
+    const bool good = early != UTOFU_SUCCESS && early != UTOFU_ERR_NOT_COMPLETED && late == UTOFU_SUCCESS &&
+                      link.memory.load() == 77;
+    return good ? holds("%s", seen.c_str()) : fails("%s", seen.c_str());
+}
+
+Finding unattended(Side& side)
+{
+    Link link(side, page);
+    Finding finding;
+    if (side.rank() == 0) {
+        if (post_to(link, Kind::put, link.peer, stadd_of(link, unused_stag), 0, 200) != UTOFU_SUCCESS)
+            return holds("refused at once");
+        try {
+            const Told told = link.vcq.next_mrq(answer_time());
+            finding = told.code != UTOFU_SUCCESS && told.notice.edata == 200 && told.notice.vcq_id == link.peer
+                          ? holds("%s, with its EDATA and its VCQ ID", code_name(told.code).c_str())
+                          : fails("%s with EDATA %lu and VCQ ID %#lx", code_name(told.code).c_str(), told.notice.edata,
+                                  told.notice.vcq_id);
+        } catch (const Silence&) {
+            finding = fails("nothing in %g seconds", answer_time());
+        }
+    }
+    link.together();
+    return finding;
+}
+
+Finding told_apart(Side& side)
+{
+    Link link(side, page);
+    Finding finding;
+    if (side.rank() == 0) {
+        const utofu_stadd_t wrong = stadd_of(link, unused_stag);
+        constexpr unsigned n = 60;
+        for (unsigned i = 1; i <= n; i++)
+            (void)post_to(link, i % 2 == 0 ? Kind::put : Kind::armw, link.peer, i % 3 == 0 ? wrong : link.peer_stadd + 64,
+                          local_mrq, i);
+        bool seen[n + 1] = {};
+        finding = holds("%u posts, each third fails and says so by its EDATA", n);
+        for (unsigned i = 1; i <= n; i++) {
+            const Told told = link.vcq.next_mrq(answer_time());
+            const std::uint64_t edata = told.notice.edata;
+            if (edata == 0 || edata > n || seen[edata] || (told.code != UTOFU_SUCCESS) != (edata % 3 == 0))
+                return fails("notice %u: EDATA %lu, %s", i, edata, code_name(told.code).c_str());
+            seen[edata] = true;
+        }
+    }
+    link.together();
+    return finding;
+}
+
+Finding freed(Side& side)
+{
+    Link link(side, page);
+    link.together();
+    if (side.rank() == 1)
+        must(link.vcq.free(), "utofu_free_vcq with a registration");
+    link.together();
+    Finding finding;
+    if (side.rank() == 0) {
+        std::string seen;
+        for (const Kind kind : {Kind::get, Kind::put, Kind::armw}) {
+            int code = post_to(link, kind, link.peer, link.peer_stadd, local_mrq, 3);
+            try {
+                if (code == UTOFU_SUCCESS)
+                    code = link.vcq.next_answer(answer_time());
+            } catch (const Silence&) {
+                code = UTOFU_ERR_NOT_COMPLETED;
+            }
+            if (code == UTOFU_SUCCESS || code == UTOFU_ERR_NOT_COMPLETED)
+                finding.verdict = Verdict::fails;
+            seen += text("%s%s: %s", seen.empty() ? "" : ", ",
+                         kind == Kind::get ? "Get" : kind == Kind::put ? "Put" : "ARMW",
+                         code == UTOFU_ERR_NOT_COMPLETED ? "nothing" : code_name(code).c_str());
+            if (code == UTOFU_ERR_NOT_COMPLETED)
+                break;
+        }
+        finding = finding.verdict == Verdict::fails ? fails("%s", seen.c_str()) : holds("%s", seen.c_str());
+    }
+    link.together();
+    return finding;
+}
+
+Finding killed(Side& side)
+{
+    Link link(side, page);
+    if (side.rank() == 1) {
+        link.together();
+        side.meeting.leave_finding({});
+        std::raise(SIGKILL);
+    }
+    link.together();
+    // Until its system has noticed, its memory may still be there.
+    int code = UTOFU_SUCCESS;
+    unsigned before = 0;
+    try {
+        for (Patience patience("an error", 2 * answer_time()); code == UTOFU_SUCCESS; patience.next(), before++) {
+            code = post_to(link, Kind::get, link.peer, link.peer_stadd, local_mrq, 3);
+            if (code == UTOFU_SUCCESS)
+                code = link.vcq.next_answer(answer_time());
+        }
+    } catch (const Silence& silence) {
+        return fails("%s of a Get at a killed process does not come", silence.what.c_str());
+    }
+    Finding finding = judge(code);
+    finding.seen += text(" behind %u that still found its memory", before - 1);
+    return finding;
+}
+
+constexpr Check list[] = {
+    {"error-own-memory", "a Put from memory that is not registered fails", "vcq/vcq", 2, own_memory},
+    {"error-put", "a Put to a STag that is not there ends with an error", "rma, ring (life), endpoint's end", 2,
+     unregistered<Kind::put>},
+    {"error-get", "a Get from a STag that is not there ends with an error", "ring/contact, message/fetch", 2,
+     unregistered<Kind::get>},
+    {"error-armw", "an ARMW to a STag that is not there ends with an error", "atomic, ring/contact, vcq fences", 2,
+     unregistered<Kind::armw>},
+    {"error-not-yet", "a reserved STag that comes later can be tried again", "ring/contact", 2, not_yet},
+    {"error-unattended", "a failure that nobody waits for is told", "vcq/vcq (orphans)", 2, unattended},
+    {"error-told-apart", "a failure carries its EDATA, and others go on", "vcq/vcq (window)", 2, told_apart},
+    {"error-freed", "what goes to a VCQ that was freed ends with an error", "ring/life, message/fetch", 2, freed},
+    {"error-killed", "what goes to a process that was killed ends with an error", "ring/life, message", 2, killed},
+};
+
+} // namespace
+
+std::span<const Check> error_checks()
+{
+    return list;
+}
+
+} // namespace tofu::check

@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What is seen before what: order of communications, of the bytes of one, of notices and data. See checks.h.
+// What is never seen in some hundred tries may still be possible: "holds" means no more than that.
+#include <algorithm>
+#include <cstring>
+
+#include <unistd.h>
+
+#include "checks.h"
+
+namespace tofu::check {
+namespace {
+
+constexpr std::size_t slots = 16;
+constexpr std::size_t slot = 8192;
+constexpr std::size_t ack = slots * slot; ///< a word of process 0
+constexpr std::size_t room = ack + page;
+
+/// Process 0 posts to each slot, process 1 looks at each as soon as it can and says when it has seen all.
+template <class Post, class Look>
+void in_batches(Link& link, unsigned rounds, Post&& post, Look&& look)
+{
+    for (std::uint64_t round = 1; round <= rounds; round++)
+        if (link.rank() == 0) {
+            for (std::size_t i = 0; i < slots; i++)
+                post(i * slot, round * slots + i);
+            link.await(ack, round, "the other process's answer");
+        } else {
+            for (std::size_t i = 0; i < slots; i++)
+                look(i * slot, round * slots + i);
+            link.put_word(round, ack, strong);
+        }
+    link.together();
+}
+
+void fill(const Link& link, std::size_t at, std::size_t length, std::uint64_t value)
+{
+    for (std::size_t i = 0; i < length; i += 8)
+        link.memory.word(at + i) = value;
+}
+/// Words that have not this value.
+std::size_t others(const Link& link, std::size_t at, std::size_t length, std::uint64_t value)
+{
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < length; i += 8)
+        n += link.memory.load(at + i, std::memory_order_relaxed) != value ? 1 : 0;
+    return n;
+}
+std::size_t length_of(std::uint64_t value)
+{
+    constexpr std::size_t lengths[] = {16, 40, 256, 264, 1000, 2048, 4104, 7936};
+    return lengths[value % std::size(lengths)];
+}
+
+Finding strong_behind(Side& side)
+{
+    Link link(side, room);
+    std::size_t early = 0;
+    in_batches(
+        link, 40,
+        [&](std::size_t at, std::uint64_t value) {
+            fill(link, at, length_of(value), value);
+            link.put(at, at, length_of(value), 0);
+            link.put_word(value, at + slot - 8, strong);
+        },
+        [&](std::size_t at, std::uint64_t value) {
+            link.await(at + slot - 8, value, "a word behind a Put");
+            early += others(link, at, length_of(value), value) != 0 ? 1 : 0;
+        });
+    if (side.rank() == 0)
+        return {};
+    return early == 0 ? holds("640 Puts of 16 to 7936 bytes, each there when the word behind it was")
+                      : fails("%zu of 640 times the word came before what was posted before it", early);
+}
+
+Finding last_word(Side& side)
+{
+    Link link(side, room);
+    std::size_t early = 0;
+    in_batches(
+        link, 40,
+        [&](std::size_t at, std::uint64_t value) {
+            fill(link, at, length_of(value), value);
+            link.put(at, at, length_of(value), strong);
+        },
+        [&](std::size_t at, std::uint64_t value) {
+            link.await(at + length_of(value) - 8, value, "the last word of a Put");
+            early += others(link, at, length_of(value), value) != 0 ? 1 : 0;
+        });
+    if (side.rank() == 0)
+        return {};
+    return early == 0 ? holds("640 Puts of 16 to 7936 bytes")
+                      : fails("%zu of 640 times the last word of a Put came before others", early);
+}
+
+Finding whole_lines(Side& side)
+{
+    Link link(side, room);
+    std::size_t torn = 0;
+    in_batches(
+        link, 40,
+        [&](std::size_t at, std::uint64_t value) {
+            fill(link, at, line, value);
+            link.put(at, at, line, 0);
+        },
+        [&](std::size_t at, std::uint64_t value) {
+            link.await(at + value % 32 * 8, value, "a word of a line");
+            torn += others(link, at, line, value) != 0 ? 1 : 0;
+            for (std::size_t i = 0; i < line; i += 8) // what is still on its way would come upon the next one
+                link.await(at + i, value, "the rest of a line");
+        });
+    if (side.rank() == 0)
+        return {};
+    return torn == 0 ? holds("640 lines of 256 bytes, looked at by any of their words")
+                     : weaker("%zu of 640 lines of 256 bytes were seen in part", torn);
+}
+
+Finding whole_words(Side& side)
+{
+    Link link(side, page);
+    constexpr std::uint64_t ones = 0x0101010101010101;
+    constexpr unsigned n = 2000;
+    constexpr std::size_t turn = 4096; ///< process 0 tells process 1 here that it has read enough
+    std::uint64_t torn = 0;
+    std::uint64_t looks = 0;
+    const auto look = [&](std::size_t at) {
+        const std::uint64_t seen = link.memory.load(at, std::memory_order_relaxed);
+        torn += seen != (seen & 0xff) * ones ? 1 : 0;
+        looks++;
+        return seen;
+    };
+    if (side.rank() == 0) {
+        for (unsigned i = 1; i <= n; i++) {
+            const std::uint64_t value = i == n ? ones * 255 : ones * (i % 250);
+            if (i % 2 == 0) {
+                fill(link, 1024, 64, value);
+                link.put(1024, 0, 64, strong | local_mrq, 1);
+                link.vcq.must_mrq(); // the source may be filled again
+            } else {
+                link.put_word(value, 0, strong);
+            }
+        }
+        for (unsigned i = 0; i < n / 4; i++) {
+            link.get(2048, 512, 64, local_mrq, 1);
+            link.vcq.must_mrq();
+            for (std::size_t at = 2048; at < 2048 + 64; at += 8)
+                (void)look(at);
+        }
+        link.put_word(1, turn, strong);
+    } else {
+        for (Patience patience("the last of the words"); look(0) != ones * 255;) {
+            for (std::size_t at = 8; at < 64; at += 8)
+                (void)look(at);
+            patience.next();
+        }
+        std::uint64_t i = 0;
+        for (Patience patience("the reader"); link.memory.load(turn) == 0; patience.next(), i++)
+            for (std::size_t at = 512; at < 512 + 64; at += 8)
+                std::atomic_ref<std::uint64_t>(link.memory.word(at)).store(i % 256 * ones, std::memory_order_relaxed);
+    }
+    link.together();
+    if (torn != 0)
+        return fails("%lu of %lu aligned words of 8 bytes were seen in part", torn, looks);
+    return side.rank() == 1 ? holds("%lu looks at words that Puts change, %u Gets of words that the CPU changes", looks,
+                                    n / 4)
+                            : Finding{};
+}
+
+Finding plain_order(Side& side)
+{
+    Link link(side, room);
+    std::size_t early = 0;
+    in_batches(
+        link, 40,
+        [&](std::size_t at, std::uint64_t value) {
+            link.put_word(value, at, 0);
+            link.put_word(value, at + 1024, 0);
+        },
+        [&](std::size_t at, std::uint64_t value) {
+            link.await(at + 1024, value, "the second of two Puts");
+            early += link.memory.load(at) != value ? 1 : 0;
+            link.await(at, value, "the first of two Puts");
+        });
+    if (side.rank() == 0)
+        return {};
+    return early == 0 ? holds("640 pairs of Puts without the flag kept their order")
+                      : weaker("%zu of 640 times the later of two Puts without the flag was seen first", early);
+}
+
+Finding write_after_write(Side& side)
+{
+    constexpr std::uint64_t n = 2000;
+    Link link(side, page);
+    std::uint64_t before = 0;
+    std::size_t back = 0;
+    if (side.rank() == 0)
+        for (std::uint64_t i = 1; i <= n; i++)
+            link.put_word(i, 0, strong);
+    else
+        for (Patience patience("the last of the Puts"); before != n; patience.next()) {
+            const std::uint64_t seen = link.memory.load();
+            back += seen < before ? 1 : 0;
+            before = seen;
+        }
+    link.together();
+    if (side.rank() == 0)
+        return {};
+    if (link.memory.load() != n)
+        return fails("the last of %lu Puts to one word is not the last: %lu", n, link.memory.load());
+    return back == 0 ? holds("%lu Puts to one word, never one behind its successor", n)
+                     : fails("%zu times an earlier Put was seen behind a later one", back);
+}
+
+constexpr unsigned tries = 600;
+
+/// Process 0 alone is active. `post` posts the i-th pair, of which a Get or an ARMW tells by slot or notice i.
+template <class Post>
+void alone(Link& link, unsigned notices_each, Post&& post, std::vector<std::uint64_t>* old_values = nullptr)
+{
+    if (link.rank() == 0)
+        for (std::uint64_t i = 1; i <= tries; i++) {
+            post(i);
+            if (i % 32 == 0 || i == tries)
+                for (unsigned n = (i % 32 == 0 ? 32 : static_cast<unsigned>(i % 32)) * notices_each; n != 0; n--) {
+                    const auto notice = link.vcq.must_mrq();
+                    if (old_values != nullptr)
+                        old_values->push_back(notice.rmt_value);
+                }
+        }
+    link.together();
+}
+
+Finding write_after_read(Side& side)
+{
+    Link link(side, page);
+    alone(link, 1, [&](std::uint64_t i) {
+        link.get(1024 + 8 * i, 0, 8, strong | local_mrq, 1);
+        link.put_word(i, 0, strong);
+    });
+    if (side.rank() != 0)
+        return {};
+    unsigned late = 0;
+    for (std::uint64_t i = 1; i <= tries; i++)
+        late += link.memory.load(1024 + 8 * i) >= i ? 1 : 0;
+    return late == 0 ? holds("%u Gets read nothing of the Put behind them", tries)
+                     : fails("%u of %u Gets read what a later Put has written", late, tries);
+}
+
+Finding read_after_write(Side& side)
+{
+    Link link(side, page);
+    alone(link, 1, [&](std::uint64_t i) {
+        link.put_word(i, 0, strong);
+        link.get(1024 + 8 * i, 0, 8, strong | local_mrq, 1);
+    });
+    if (side.rank() != 0)
+        return {};
+    unsigned early = 0;
+    for (std::uint64_t i = 1; i <= tries; i++)
+        early += link.memory.load(1024 + 8 * i) < i ? 1 : 0;
+    return early == 0 ? holds("%u Gets in strong order read what the Put before them wrote", tries)
+                      : weaker("%u of %u Gets in strong order read before an earlier Put had written", early, tries);
+}
+
+Finding read_after_read(Side& side)
+{
+    Link link(side, page);
+    if (side.rank() == 1) {
+        std::uint64_t i = 0;
+        for (Patience patience("the reader"); link.memory.load(8) == 0; patience.next())
+            link.memory.store(0, ++i);
+        link.together();
+        return {};
+    }
+    for (std::uint64_t i = 0; i < tries; i++) {
+        link.get(1024 + 8 * i, 0, 8, strong | local_mrq, 1);
+        if (i % 32 == 31 || i + 1 == tries)
+            for (std::uint64_t n = i % 32 + 1; n != 0; n--)
+                link.vcq.must_mrq();
+    }
+    link.put_word(1, 8, strong);
+    link.together();
+    unsigned back = 0;
+    for (std::uint64_t i = 1; i < tries; i++)
+        back += link.memory.load(1024 + 8 * i) < link.memory.load(1024 + 8 * (i - 1)) ? 1 : 0;
+    return back == 0 ? holds("%u Gets of a counter, the last one %lu", tries, link.memory.load(1024 + 8 * (tries - 1)))
+                     : fails("%u of %u Gets read an older value than the one before", back, tries);
+}
+
+Finding armw_behind_armw(Side& side)
+{
+    Link link(side, page);
+    std::vector<std::uint64_t> old;
+    alone(link, 1, [&](std::uint64_t) { link.armw(UTOFU_ARMW_OP_ADD, 1, 0, strong | local_mrq, 1); }, &old);
+    if (side.rank() != 0)
+        return {};
+    for (std::uint64_t i = 0; i < tries; i++)
+        if (old[i] != i)
+            return fails("ARMW %lu found %lu", i, old[i]);
+    return holds("%u ARMWs, each found what the one before had left", tries);
+}
+
+Finding armw_behind_put(Side& side)
+{
+    Link link(side, page);
+    std::vector<std::uint64_t> old;
+    alone(
+        link, 1,
+        [&](std::uint64_t i) {
+            link.put_word(i, 0, strong);
+            link.armw(UTOFU_ARMW_OP_OR, 0, 0, strong | local_mrq, 1);
+        },
+        &old);
+    if (side.rank() != 0)
+        return {};
+    unsigned early = 0;
+    for (std::uint64_t i = 0; i < tries; i++)
+        early += old[i] != i + 1 ? 1 : 0;
+    return early == 0 ? holds("%u ARMWs found what the Put before them wrote", tries)
+                      : weaker("%u of %u ARMWs read before an earlier Put had written", early, tries);
+}
+
+Finding fence(Side& side)
+{
+    constexpr std::size_t half = 4 * page;
+    Link link(side, 2 * half + page);
+    Finding finding;
+    if (side.rank() == 0) {
+        finding = holds("20 times 4 Puts of 64 KiB without a notice, read back behind the fence's");
+        for (std::uint64_t round = 1; round <= 20; round++) {
+            fill(link, 0, half, round);
+            for (std::size_t at = 0; at < half; at += page)
+                link.put(at, at, page, 0);
+            link.armw(UTOFU_ARMW_OP_OR, 0, 2 * half, strong | local_mrq, 1);
+            link.vcq.must_mrq();
+            link.get(half, 0, half, local_mrq, 2);
+            link.vcq.must_mrq();
+            std::atomic_thread_fence(std::memory_order_acquire);
+            if (const std::size_t n = others(link, half, half, round); n != 0)
+                return fails("behind the fence's notice %zu of %zu words had not arrived", n, half / 8);
+        }
+    }
+    link.together();
+    return finding;
+}
+
+Finding notice_order(Side& side)
+{
+    Link link(side, page);
+    Finding finding;
+    if (side.rank() == 0) {
+        finding = holds("1000 notices of Puts, Gets and ARMWs mixed");
+        constexpr std::uint64_t n = 1000;
+        std::uint64_t told = 0;
+        for (std::uint64_t i = 0; i < n; i++) {
+            const std::uint64_t edata = i % 250 + 1;
+            if (i % 3 == 0)
+                link.put(0, 8192, i % 2 == 0 ? 4096 : 8, local_mrq, edata);
+            else if (i % 3 == 1)
+                link.get(16384, 8192, i % 2 == 0 ? 4096 : 8, local_mrq, edata);
+            else
+                link.armw(UTOFU_ARMW_OP_ADD, 1, 32768, local_mrq, edata);
+            while (i + 1 - told > (i + 1 == n ? 0 : 200)) {
+                const utofu_mrq_notice notice = link.vcq.must_mrq();
+                if (notice.edata != told % 250 + 1)
+                    return fails("notice %lu is that of post EDATA %lu, not %lu", told, notice.edata, told % 250 + 1);
+                told++;
+            }
+        }
+    }
+    link.together();
+    return finding;
+}
+
+/// Data looked at behind their notice, with a fence of our own in between or without.
+template <bool fenced>
+std::size_t notice_before_data(Link& link)
+{
+    constexpr std::size_t length = 2048;
+    std::size_t early = 0;
+    in_batches(
+        link, 40,
+        [&](std::size_t at, std::uint64_t value) {
+            fill(link, at, length, value);
+            link.put(at, at, length, remote_mrq, at / slot + 1);
+        },
+        [&](std::size_t, std::uint64_t value) {
+            const utofu_mrq_notice notice = link.vcq.must_mrq();
+            if constexpr (fenced)
+                std::atomic_thread_fence(std::memory_order_acquire);
+            const std::size_t at = (notice.edata - 1) % slots * slot;
+            early += others(link, at, length, value / slots * slots + at / slot) != 0 ? 1 : 0;
+        });
+    return early;
+}
+
+Finding notice_then_data(Side& side)
+{
+    Link link(side, room);
+    const std::size_t early = notice_before_data<true>(link);
+    if (side.rank() == 0)
+        return {};
+    return early == 0 ? holds("640 notices of Puts, the bytes there behind an acquire fence")
+                      : fails("%zu of 640 notices came before the bytes they tell of", early);
+}
+
+Finding acquire(Side& side)
+{
+    Link link(side, room);
+    const std::size_t early = notice_before_data<false>(link);
+    if (side.rank() == 0)
+        return {};
+    return early == 0 ? holds("640 notices of Puts, the bytes there without a fence of the caller's")
+                      : weaker("%zu of 640 times utofu_poll_mrq() has not acquired what the notice tells of", early);
+}
+
+Finding polls(Side& side)
+{
+    Link link(side, page);
+    unsigned missed = 0;
+    if (side.rank() == 0)
+        for (unsigned round = 0; round < 8; round++) {
+            for (unsigned i = 0; i < 16; i++)
+                link.put_word(i, 8 * i, tcq | local_mrq, 1);
+            usleep(10000);
+            unsigned found = 0;
+            Told told;
+            for (Patience patience("16 notices"); found < 16; patience.next())
+                if (link.vcq.read_mrq(told))
+                    found++;
+                else
+                    missed++;
+            for (unsigned i = 0; i < 16; i++)
+                (void)link.vcq.next_tcq();
+        }
+    link.together();
+    if (side.rank() != 0)
+        return {};
+    return missed == 0 ? holds("128 notices found at the first look, 10 ms behind their posts")
+                       : weaker("%u looks found nothing 10 ms behind the posts, and a later one did", missed);
+}
+
+Finding freed_under_way(Side& side)
+{
+    constexpr std::size_t n = 64;
+    Link link(side, n * 4096 + page);
+    unsigned arrived = 0;
+    for (unsigned round = 1; round <= 4; round++) {
+        fill(link, 0, n * 4096, round);
+        if (side.rank() == 1)
+            std::memset(link.memory.at(), 0, n * 4096);
+        link.together();
+        if (side.rank() == 0) {
+            Vcq short_lived(side, side.tni());
+            const utofu_stadd_t from = short_lived.reg(link.memory.at(), n * 4096);
+            for (std::size_t i = 0; i < n; i++)
+                short_lived.post([&] {
+                    return side.u.put(short_lived.handle(), link.peer, from + i * 4096, link.peer_stadd + i * 4096, 4096,
+                                      0, 0, nullptr);
+                });
+            must(short_lived.free(), "utofu_free_vcq with posts under way");
+        }
+        link.together();
+        if (side.rank() == 1) {
+            try {
+                for (Patience patience("all", 0.3); others(link, 0, n * 4096, round) != 0; patience.next())
+                    ;
+            } catch (const Silence&) {
+            }
+            for (std::size_t i = 0; i < n; i++)
+                arrived += others(link, i * 4096, 4096, round) == 0 ? 1 : 0;
+        }
+        link.together();
+    }
+    if (side.rank() == 0)
+        return {};
+    return arrived == 4 * n ? holds("256 Puts of 4 KiB arrived whose VCQ was freed behind them")
+                            : weaker("%u of 256 Puts arrived whose VCQ was freed behind them", arrived);
+}
+
+constexpr Check list[] = {
+    {"strong-order", "what is posted in strong order is written after all before it", "ring, message, rma", 2,
+     strong_behind},
+    {"last-word", "the last 8 bytes of a Put in strong order come last", "ring (guide 6.1.3.1)", 2, last_word},
+    {"whole-words", "an aligned word of 8 bytes is seen whole", "ring, atomic, remote/event_credits", 2, whole_words},
+    {"whole-lines", "a line of 256 bytes is seen whole", "none (docs/wire-protocol.md, \"Slots and packets\")", 2,
+     whole_lines},
+    {"plain-order", "Puts without the strong order flag keep their order", "none: each part that needs it sets the flag", 2,
+     plain_order},
+    {"write-after-write", "of Puts to one word in strong order the last one stays", "rma, ring (reports)", 2,
+     write_after_write},
+    {"write-after-read", "a Put in strong order writes after an earlier Get has read", "rma (FI_ORDER_RMA_WAR)", 2,
+     write_after_read},
+    {"read-after-read", "Gets in strong order read one after the other", "rma (FI_ORDER_RMA_RAR)", 2, read_after_read},
+    {"read-after-write", "a Get in strong order reads after an earlier Put has written",
+     "none: transfer/crossing waits where it was promised", 2, read_after_write},
+    {"armw-after-armw", "ARMWs in strong order take effect one after the other", "atomic (FI_ORDER_ATOMIC_RAW)", 2,
+     armw_behind_armw},
+    {"armw-after-put", "an ARMW in strong order reads what an earlier Put has written", "none", 2, armw_behind_put},
+    {"fence", "behind the notice of an ARMW in strong order all earlier Puts have arrived", "vcq/silent, transfer/crossing",
+     2, fence},
+    {"notice-order", "local notices of one remote VCQ come in the order of posting", "atomic/row", 2, notice_order},
+    {"notice-then-data", "a notice comes after the bytes it tells of", "memory/region (events), rma", 2, notice_then_data},
+    {"acquire", "utofu_poll_mrq() acquires what the notice tells of", "none: vcq/vcq has a fence of its own", 2, acquire},
+    {"polls", "a poll finds what is there", "none: it is polled again", 2, polls},
+    {"free-vcq", "what was posted arrives although its VCQ is freed", "none: vcq/vcq drains before", 2, freed_under_way},
+};
+
+} // namespace
+
+std::span<const Check> order_checks()
+{
+    return list;
+}
+
+} // namespace tofu::check

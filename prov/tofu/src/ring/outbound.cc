@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Channels: by address, their packets, their end. See outbound.h.
+#include "ring/outbound.h"
+
+#include <cstring>
+
+#include "provider/error.h"
+#include "provider/log.h"
+
+namespace tofu::proto {
+
+// --- by address
+
+int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
+{
+    const Peer& peer = target.peer;
+    Channel* found = channel_of_.find(target.place, target.context);
+    if (found == nullptr || found->peer.home != peer.home || found->peer.nonce != peer.nonce ||
+        found->peer.index != peer.index + target.context) [[unlikely]]
+        if (int ret = make_channel(target, found); ret != 0)
+            return ret;
+    found->peer.generation = peer.generation; // of two places that lead here, the one used last
+    last_address_ = target.address;
+    last_peer_ = &peer;
+    last_ = channel = found;
+    return 0;
+}
+
+[[gnu::noinline]] int Outbound::make_channel(const Target& target, Channel*& channel) noexcept
+{
+    const Peer& peer = target.peer;
+    if (target.context > peer.further)
+        return -FI_EINVAL; // the number may be another endpoint's
+    const unsigned index = peer.index + target.context;
+    // The same endpoint may stand in the address vector more than once: it has one ring, and one order.
+    Channel* made = nullptr;
+    for (Channel* ch : channels_)
+        if (ch->peer.home == peer.home && ch->peer.nonce == peer.nonce && ch->peer.index == index)
+            made = ch;
+    if (made != nullptr) {
+        made->aliased |= made->place != target.place || made->context != target.context;
+    } else if (!channels_.reserve(channels_.size() + 1)) {
+        return -FI_ENOMEM;
+    } else if ((made = port_.protocol.make_channel()) != nullptr) {
+        made->owner = this;
+        made->number = static_cast<std::uint16_t>(channels_.size());
+        made->serial = static_cast<std::uint16_t>((port_.self.nonce >> 16) + made->number);
+        made->contact.notify = on_contact;
+        made->life.notify = on_life;
+        made->contact.of = made->life.of = made;
+        channels_.push_reserved(made);
+    } else if ((made = reuse_channel()) == nullptr) {
+        return -FI_EAGAIN;
+    }
+    if (!made->aliased) {
+        made->place = target.place;
+        made->context = target.context;
+    }
+    made->peer = peer;
+    made->peer.index = static_cast<std::uint16_t>(index);
+    if (!channel_of_.enter(target.place, target.context, *made))
+        return -FI_ENOMEM; // the next call finds the channel
+    channel = made;
+    return 0;
+}
+
+/// No place of the address vector leads to the channel any more.
+void Outbound::unlink(Channel& ch) noexcept
+{
+    if (last_ == &ch)
+        last_ = nullptr;
+    if (ch.aliased)
+        channel_of_.leave(ch);
+    else
+        channel_of_.leave(ch.place, ch.context);
+    ch.aliased = false;
+}
+
+// --- packets
+
+/// There seems to be no room: the return block knows.
+[[gnu::noinline]] bool Outbound::look_for_room(Channel& ch, std::uint32_t slots) noexcept
+{
+    check_return(ch);
+    if (ch.leave && ch.state == ChannelState::open && say_bye(ch)) [[unlikely]]
+        return false; // who sends and never looks round comes by here once in a ring
+    if (ch.free_slots() >= slots && ch.state == ChannelState::open)
+        return true;
+    ch.starved++;
+    return false;
+}
+
+void Outbound::defer(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept
+{
+    std::memcpy(ch.deferred.image, packet.data(), packet.size());
+    ch.deferred.size = static_cast<std::uint8_t>(packet.size());
+    ch.deferred.seq = ch.next_seq;
+    ch.deferred.waiter = delivered;
+    deferred_++;
+}
+
+bool Outbound::flush(Channel& ch) noexcept
+{
+    Channel::Deferred& packet = ch.deferred;
+    if (packet.size == 0)
+        return ch.state == ChannelState::open;
+    Control control;
+    std::memcpy(&control, packet.image + packet.size - sizeof control, sizeof control);
+    // The peer need not look for new rings: it is told. And we want to know when it knows (turnover.cc, case 2).
+    const bool hello = control.type == static_cast<std::uint8_t>(Type::hello);
+    vcq::Waiter* const waiter = hello ? &ch.contact : packet.waiter;
+    if (hello)
+        ch.contact.under_way = true; // the notice may come within the post
+    const vcq::Post post = port_.self.vcq.put_inline(
+        ch.peer.home, packet.image, ch.slot(packet.seq) + slot_size - packet.size, packet.size,
+        {.when = waiter != nullptr ? vcq::When::delivered : vcq::When::never, .strong_order = true, .waiter = waiter});
+    if (post != vcq::Post::done) {
+        if (hello)
+            ch.contact.under_way = false;
+        (void)post_failed(ch, post);
+        return false;
+    }
+    packet.size = 0;
+    packet.waiter = nullptr;
+    deferred_--;
+    if (hello)
+        port_.ring_bell(ch.peer.home, ch.area, Bell::contact);
+    return true;
+}
+
+void Outbound::flush_all() noexcept
+{
+    if (deferred_ != 0)
+        for (Channel* ch : channels_)
+            if (ch->deferred.size != 0 && ch->state == ChannelState::open)
+                (void)flush(*ch);
+}
+
+[[gnu::noinline]] int Outbound::post_failed(Channel& ch, vcq::Post post) noexcept
+{
+    if (post == vcq::Post::busy)
+        return -FI_EAGAIN;
+    const int code = port_.self.vcq.last_error();
+    fail(ch, fi_error_of(code), code);
+    return -ch.err;
+}
+
+// --- the end
+
+[[gnu::noinline]] void Outbound::fail(Channel& ch, int err, int prov_errno) noexcept
+{
+    if (ch.state == ChannelState::failed)
+        return;
+    ch.state = ChannelState::failed;
+    ch.err = err != 0 ? err : FI_EIO;
+    ch.prov_errno = prov_errno;
+    if (ch.deferred.size != 0) {
+        ch.deferred.size = 0;
+        deferred_--;
+    }
+    if (!ch.contact.under_way)
+        uncount_claim(ch);
+    TOFU_INFO(FI_LOG_EP_DATA, "endpoint %u: peer 0x%llx lost: %s\n", port_.self.index,
+              static_cast<unsigned long long>(ch.peer.home), fi_strerror(ch.err));
+    port_.protocol.channel_failed(ch, std::exchange(ch.deferred.waiter, nullptr));
+}
+
+void Outbound::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
+{
+    for (Channel* ch : channels_) {
+        if (ch->peer.home != home || (ch->state != ChannelState::open && ch->state != ChannelState::leaving))
+            continue;
+        // Reports and FINs go to areas of other endpoints of the peer's, too, which may have been closed; and what
+        // failed may have been an injected write with a bad key.
+        if (says_stale(utofu_code))
+            start_probe(*ch);
+        else
+            fail(*ch, fi_error_of(utofu_code), utofu_code);
+    }
+}
+
+void Outbound::leave() noexcept
+{
+    for (Channel* ch : channels_) {
+        if (ch->state != ChannelState::open || !flush(*ch) || !room(*ch, 1))
+            continue; // the peer finds out by its watch
+        (void)put_bye(*ch, bye_for_good);
+        ch->state = ChannelState::failed;
+        ch->err = FI_ESHUTDOWN;
+    }
+}
+
+} // namespace tofu::proto

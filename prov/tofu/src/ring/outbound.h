@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What an endpoint sends: channels to its peers. How a ring at a peer is won, the room in it, how it is given back, and
+// how it is lost with the peer. What goes into a ring is the protocol's business, which fills slots in their order and
+// counts them (sent). Under the endpoint's lock; calls vcq.
+//
+//   outbound.cc  channels, packets;  contact.cc  how a ring is won;  turnover.cc  how it is given back;  life.cc  the watch
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+#include <sys/types.h>
+
+#include "provider/array.h"
+#include "ring/channel.h"
+#include "ring/channel_table.h"
+#include "ring/port.h"
+
+namespace tofu::proto {
+
+inline constexpr std::size_t inline_limit = 32; // caps().max_piggyback_size, checked by Rings::open()
+
+/// Where a channel leads: what the address vector says of an address.
+struct Target {
+    std::uint64_t address; ///< tells it from others; all bits: none
+    const Peer& peer;
+    std::uint64_t place;   ///< of the address vector,
+    unsigned context;      ///< and the receive context
+};
+
+class Outbound {
+  public:
+    Outbound(Port& port, int context_bits) noexcept : port_(port), channel_of_(context_bits) {}
+
+    // --- hot
+    /// The channel of the last channel_to(), where that address leads to it still; else null.
+    [[nodiscard, gnu::always_inline]] Channel* last(std::uint64_t address) const noexcept
+    {
+        if (address != last_address_ || last_ == nullptr || last_->peer.generation != last_peer_->generation) [[unlikely]]
+            return nullptr;
+        return last_;
+    }
+    /// Is there room for that many slots? Where there is none the channel may have failed meanwhile.
+    [[nodiscard]] bool room(Channel& ch, std::uint32_t slots) noexcept
+    {
+        return ch.free_slots() >= slots || look_for_room(ch, slots);
+    }
+
+    // --- channels
+    /// 0, -FI_EINVAL (no such context), -FI_ENOMEM, -FI_EAGAIN (all channels are in use).
+    [[nodiscard]] int channel_to(const Target& target, Channel*& channel) noexcept;
+    /// Goes on with what stands between us and an open channel. 0 when it is open now; -FI_EAGAIN; why it has failed.
+    [[nodiscard]] int contact(Channel& ch) noexcept;
+    /// Where contact() says -FI_EAGAIN: two round trips, which it may be worth waiting for.
+    [[nodiscard]] static bool soon(const Channel& ch) noexcept
+    {
+        return ch.state == ChannelState::reading || ch.state == ChannelState::claiming ||
+               ch.state == ChannelState::leaving;
+    }
+    /// Why nothing can be sent: -FI_EAGAIN, or the error of a channel that has failed.
+    [[nodiscard]] static int refusal(const Channel& ch) noexcept
+    {
+        return ch.state == ChannelState::failed ? -ch.err : -FI_EAGAIN;
+    }
+    [[nodiscard]] const Array<Channel*>& channels() const noexcept { return channels_; }
+    /// The channel is of no use any more.
+    void fail(Channel& ch, int err, int prov_errno) noexcept;
+
+    // --- packets. Of an open channel with nothing deferred and with room.
+    /// A packet of at most inline_limit bytes into the next slot. `delivered`, if any, is told when it has arrived.
+    [[nodiscard]] vcq::Post put(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept
+    {
+        return port_.self.vcq.put_inline(ch.peer.home, packet.data(), ch.slot(ch.next_seq) + slot_size - packet.size(),
+                                         packet.size(),
+                                         {.when = delivered != nullptr ? vcq::When::delivered : vcq::When::never,
+                                          .strong_order = true,
+                                          .waiter = delivered});
+    }
+    /// A packet for the next slot that the TNI has no room for and that can't be taken back.
+    void defer(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept;
+    /// Sends the packet that had to wait. True when none is waiting any more.
+    [[nodiscard]] bool flush(Channel& ch) noexcept;
+    [[nodiscard]] bool deferred() const noexcept { return deferred_ != 0; }
+    /// What a failed post means for the channel: -FI_EAGAIN, or why it has failed now.
+    [[nodiscard]] int post_failed(Channel& ch, vcq::Post post) noexcept;
+
+    // --- from Rings
+    void flush_all() noexcept;
+    /// What peers wrote to us without being asked, of so many channels.
+    void look_at_returns(std::size_t most) noexcept;
+    /// Asks for a sign of life where something waits for a peer.
+    void watch(unsigned at_once) noexcept;
+    void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
+    /// Says BYE to all; nothing is posted afterwards.
+    void leave() noexcept;
+    /// Claims whose HELLO will never come: their rings are free.
+    void give_up_claims() noexcept;
+
+  private:
+    // outbound.cc
+    [[nodiscard]] int make_channel(const Target& target, Channel*& channel) noexcept;
+    [[nodiscard]] bool look_for_room(Channel& ch, std::uint32_t slots) noexcept;
+    [[nodiscard]] vcq::Post put_bye(Channel& ch, std::uint16_t kind) noexcept;
+    // contact.cc
+    void start_reading(Channel& ch) noexcept;
+    void start_claiming(Channel& ch) noexcept;
+    void pause(Channel& ch, unsigned ms) noexcept;
+    void greet(Channel& ch) noexcept;
+    [[nodiscard]] std::uint32_t next_guess(const Channel& ch) const noexcept;
+    void count_claim(Channel& ch) noexcept;
+    void uncount_claim(Channel& ch) noexcept;
+    void on_header(Channel& ch, const vcq::Notice& notice) noexcept;
+    void on_claim(Channel& ch, const vcq::Notice& notice) noexcept;
+    void on_hello(Channel& ch, const vcq::Notice& notice) noexcept;
+    static void on_contact(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    // turnover.cc
+    void check_return(Channel& ch) noexcept;
+    [[nodiscard]] bool say_bye(Channel& ch) noexcept;
+    [[nodiscard]] Channel* reuse_channel() noexcept;
+    [[nodiscard]] static bool reusable(const Channel& ch) noexcept;
+    void unlink(Channel& ch) noexcept;
+    // life.cc
+    void start_probe(Channel& ch) noexcept;
+    static void on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    Port& port_;
+    // The channel used last, or null, and the place of the address vector that led to it.
+    std::uint64_t last_address_ = ~std::uint64_t{0};
+    const Peer* last_peer_ = nullptr;
+    Channel* last_ = nullptr;
+    ChannelTable channel_of_; ///< by address
+    Array<Channel*> channels_;
+    unsigned deferred_ = 0;       ///< channels with a deferred packet
+    std::size_t next_return_ = 0; ///< the return block looked at next
+    std::size_t reuse_hand_ = 0;  ///< where a channel to reuse is looked for next
+    std::size_t next_asked_ = 0;  ///< of the watch
+};
+
+} // namespace tofu::proto

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The rings' beginning and end, and what rounds of progress do now and then. See rings.h.
+#include "ring/rings.h"
+
+#include <ctime>
+
+#include <rdma/fi_errno.h>
+
+#include "provider/log.h"
+
+namespace tofu::proto {
+
+namespace {
+
+constexpr std::size_t returns_per_tick = 64; // their notices may have been lost
+constexpr std::uint64_t tick_ms = 4;
+constexpr std::uint64_t watch_ms = 100;
+constexpr unsigned watched_at_once = 64;
+
+std::uint64_t milliseconds() noexcept
+{
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1000 + static_cast<std::uint64_t>(now.tv_nsec) / 1000000;
+}
+
+} // namespace
+
+Rings::~Rings()
+{
+    port.open = false;
+    out.give_up_claims();
+}
+
+int Rings::open(std::size_t ring_count, std::size_t ring_slots) noexcept
+{
+    const Local& self = port.self;
+    const utofu_onesided_caps& caps = self.home.backend().caps();
+    if (caps.max_piggyback_size < inline_limit || caps.max_putget_size < slot_size ||
+        caps.num_reserved_stags <= endpoint_stag(self.index)) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: this uTofu library has no piggyback of 32 bytes or no "
+                                  "reserved STag %u, which messages need: use another one (FI_TOFU_BACKEND)\n",
+                  self.index, endpoint_stag(self.index));
+        return -FI_ENOSYS;
+    }
+    const Geometry geometry{static_cast<std::uint32_t>(ring_count), static_cast<std::uint32_t>(ring_slots)};
+    if (!geometry.valid())
+        return -FI_EINVAL;
+    if (int ret = in.open(geometry); ret != 0)
+        return ret;
+    port.now = milliseconds();
+    if (int ret = port.area.open(self.home, self.home_lock, self.nonce, self.index, geometry); ret != 0)
+        return ret;
+    port.open = true;
+    return 0;
+}
+
+void Rings::leave() noexcept
+{
+    if (port.open)
+        out.leave();
+    port.open = false;
+}
+
+void Rings::catch_up() noexcept
+{
+    // seq_cst: pairs with the peer's Put; what is announced from now on rings again
+    const std::uint64_t bells = port.area.bells().exchange(0, std::memory_order_seq_cst);
+    if (rung(bells, Bell::contact))
+        in.scan_claims();
+    if (rung(bells, Bell::status))
+        out.look_at_returns(out.channels().size());
+    wished_ |= rung(bells, Bell::wish);
+    if (wished_)
+        slow_round();
+    out.flush_all();
+    in.catch_up();
+}
+
+void Rings::slow_round() noexcept
+{
+    port.now = milliseconds();
+    if (port.now - last_tick_ < tick_ms)
+        return;
+    last_tick_ = port.now;
+    in.close_gone();
+    port.protocol.tick();
+    in.scan_claims();
+    out.look_at_returns(returns_per_tick);
+    if (wished_)
+        in.on_wish();
+    wished_ = false;
+    if (port.now - last_watch_ < watch_ms)
+        return;
+    last_watch_ = port.now;
+    out.watch(watched_at_once);
+    in.watch(watched_at_once);
+}
+
+void Rings::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
+{
+    if (!port.open || home == 0)
+        return;
+    out.peer_failed(home, utofu_code);
+    in.peer_failed(home);
+}
+
+void Port::ring_bell(utofu_vcq_id_t home, utofu_stadd_t at, Bell bell) noexcept
+{
+    constexpr std::uint16_t rings = 1;
+    static_assert(sizeof rings == bell_size);
+    (void)self.vcq.put_inline(home, &rings, at + bell_offset(bell), sizeof rings, {.strong_order = true});
+}
+
+} // namespace tofu::proto

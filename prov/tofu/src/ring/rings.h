@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The rings of one endpoint: ordered packets from live peers, and room to send to them. Knows nothing of tags, sends and
+// receives: the protocol above (Protocol, Inbound::poll) gives packets their meaning. Under the endpoint's lock, but for
+// open() and close_area(); calls vcq.
+#pragma once
+
+#include <cstdint>
+
+#include "ring/inbound.h"
+#include "ring/outbound.h"
+#include "ring/port.h"
+
+namespace tofu::proto {
+
+class Rings {
+  public:
+    /// `in` is made later, over `port`.
+    Rings(const Local& self, Protocol& protocol, int context_bits, Inbound& in) noexcept
+        : port(self, protocol), out(port, context_bits), in(in)
+    {
+    }
+    Rings(const Rings&) = delete;
+    Rings& operator=(const Rings&) = delete;
+    ~Rings();
+
+    /// Makes the area, with so many rings for peers. 0 or -FI_E*. Takes the home lock.
+    [[nodiscard]] int open(std::size_t ring_count, std::size_t ring_slots) noexcept;
+    /// Says BYE to all peers; nothing is posted afterwards.
+    void leave() noexcept;
+    /// Behind that and the last notice: peers reach the area no more. Takes the home lock.
+    void close_area() noexcept { port.area.close(); }
+
+    /// Does something of ours wait for catch_up(), or of Inbound's (behind())? Asked in every round of progress.
+    [[nodiscard, gnu::always_inline]] bool behind() const noexcept
+    {
+        // relaxed: catch_up() reads it again
+        return out.deferred() || wished_ || port.area.bells().load(std::memory_order_relaxed) != 0;
+    }
+    /// Packets and reports that found no room in the queue of the TNI; what peers rang for.
+    void catch_up() noexcept;
+    /// What is looked at every few milliseconds. To be called in every 64th round or so.
+    void slow_round() noexcept;
+    /// A communication nobody waited for failed: is the peer gone?
+    void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
+
+    Port port;
+    Outbound out;
+    Inbound& in;
+
+  private:
+    bool wished_ = false; ///< a peer finds no free ring here, and rang
+    std::uint64_t last_tick_ = 0;
+    std::uint64_t last_watch_ = 0;
+};
+
+} // namespace tofu::proto

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The pending queue of a tx context: operations that were accepted and can't go on yet. It alone decides what waits
+// behind what, and with it what is refused, what a fence waits for and what a close has to end. Filled by the engines,
+// resumed by the context's rounds of progress, all under the context's lock; calls back the engines.
+//
+// There is one FIFO, a line, for each peer and stream. A stream is one engine's operations: order is promised among
+// them, not between streams (limits::msg_order), so that a write whose CQ data find no room in a stopped peer's ring
+// holds up no atomic there. The cases, by which tests/prov/transfer/pending_test.cc is ordered:
+//
+//  1. Nothing waits. A call goes at once; one test is all that it pays.
+//  2. An operation of the stream waits for the same peer. A later one waits behind it, or is refused (-FI_EAGAIN).
+//  3. Operations wait for other peers, or in other streams. The call goes at once, after one bit more.
+//  4. An operation waits for what all peers share: room in the TOQ or in the window. All of the stream wait, else those
+//     that need less would take it all.
+//  5. A round tries the first of each line, and those behind it as long as they go; a bounded number of lines, and
+//     further ones the next time. No peer's line starves another's.
+//  6. What could leave may have to wait once more: its key was stale, its event finds no room, its CQ data are due. It
+//     goes to the end of its line.
+//  7. A fence towards a peer waits for the lines of that peer in all streams, and for no others.
+//  8. A close makes progress until nothing waits, for a bounded time (endpoint). What still waits then is cancelled,
+//     each line in its order, and nothing of it is begun any more.
+//
+// Not here is what has left and waits for an answer only: notices, FIN words of messages, the back-off of atomics under
+// way. Nobody waits behind it; fences ask the engines for it (context/engine.h), and a close drops it.
+//
+// Lines hang in a hash table of 64 buckets and are told apart by their keys.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "address/peers.h"
+
+namespace tofu {
+
+/// What an operation is still missing.
+enum class Lack : std::uint8_t {
+    nothing,
+    peer, ///< something that depends on its peer
+    room  ///< room in a queue that all peers share
+};
+
+/// An operation that may have to wait, as its line sees it.
+struct PendingOp {
+    struct Place {
+        PendingOp* next = nullptr;      ///< the operation behind it
+        PendingOp* next_line = nullptr; ///< in the first of a line: the first of the bucket's next line
+        PendingOp* last = nullptr;      ///< in the first of a line: the last of it
+        std::uint64_t key = 0;          ///< of the line
+    } line{};
+};
+
+class Pending {
+  public:
+    class Stream;
+
+    /// Nothing waits in any stream.
+    [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+    /// One bounded round of all streams.
+    void resume() noexcept;
+    /// Does anything wait for this peer (case 7)?
+    [[nodiscard]] bool waits_for(const Peer& peer) const noexcept;
+
+    /// The line of a peer's endpoint, whichever place of the address vector leads there.
+    [[nodiscard]] static std::uint64_t line_of(const Peer& peer) noexcept
+    {
+        return peer.home ^ std::uint64_t{peer.index} << 56;
+    }
+
+  private:
+    std::size_t size_ = 0; ///< operations
+    Stream* first_ = nullptr;
+};
+
+/// The lines of one engine.
+class Pending::Stream {
+  public:
+    /// What the engine does with the first of a line: goes on and says what it lacks; then, when it has left the line
+    /// (and may get in line again), what comes next; or, instead of both, what becomes of it at the end.
+    struct Steps {
+        Lack (*go_on)(void* engine, PendingOp& op) noexcept;
+        void (*through)(void* engine, PendingOp& op) noexcept;
+        void (*cancelled)(void* engine, PendingOp& op) noexcept;
+    };
+    /// Belongs to `queue` as long as it lives.
+    Stream(Pending& queue, void* engine, const Steps& steps) noexcept;
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+    ~Stream();
+
+    [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    /// A quick look for the fast paths. False: an operation with this key may go at once, and so may one whose key
+    /// differs in the top byte alone. True: holds() has to be asked.
+    [[nodiscard]] bool may_hold(std::uint64_t key) const noexcept
+    {
+        if (size_ == 0) [[likely]]
+            return false;
+        return (closed_ >> bucket_of(key) & 1) != 0;
+    }
+    /// Must a new operation with this key wait behind others?
+    [[nodiscard]] bool holds(std::uint64_t key) const noexcept
+    {
+        return may_hold(key) && (full_ || find(key) != nullptr);
+    }
+    /// Does anything wait in this line? Leaves out that other lines may wait for room.
+    [[nodiscard]] bool has_line(std::uint64_t key) const noexcept { return !empty() && find(key) != nullptr; }
+
+    /// Puts an operation at the end of its line; `lack` is what it misses.
+    void push(PendingOp& op, std::uint64_t key, Lack lack) noexcept;
+    /// A bounded round.
+    void resume() noexcept;
+    /// Cancels all that wait.
+    void cancel() noexcept;
+
+  private:
+    friend class Pending;
+    static constexpr unsigned buckets = 64;
+
+    static constexpr unsigned bucket_of(std::uint64_t key) noexcept
+    {
+        return static_cast<unsigned>((key << 8) * 0x9e3779b97f4a7c15u >> 58);
+    }
+    [[nodiscard]] PendingOp* find(std::uint64_t key) const noexcept
+    {
+        PendingOp* first = first_[bucket_of(key)];
+        while (first != nullptr && first->line.key != key)
+            first = first->line.next_line;
+        return first;
+    }
+    void close(bool full) noexcept;
+    [[nodiscard]] bool walk(unsigned bucket) noexcept;
+    void take_out(PendingOp** line) noexcept;
+
+    std::size_t size_ = 0;     ///< operations
+    std::uint64_t closed_ = 0; ///< buckets whose new operations may have to wait: used_, or all where full_
+    bool full_ = false;        ///< an operation waits for room
+    unsigned hand_ = 0;        ///< the bucket that is tried next
+    std::uint64_t used_ = 0;   ///< buckets with lines
+    PendingOp* first_[buckets] = {}; ///< the first operation of the first line in each
+    Pending& queue_;
+    Stream* next_stream_;
+    void* engine_;
+    Steps steps_;
+};
+
+} // namespace tofu

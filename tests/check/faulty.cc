@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A uTofu library with one fault (FAULT), for the test of tofu-check: it is linked to the simulator's, which dlsym()
+// finds behind it, and redefines what is faulty over the twins that profilers use.
+// Called by: check/tofu-check. Calls: putofu_*.
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include <putofu.h>
+#include <unistd.h>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+bool has(const char* fault)
+{
+    const char* const wanted = std::getenv("FAULT");
+    return wanted != nullptr && std::strcmp(wanted, fault) == 0;
+}
+const bool unordered = has("unordered");
+const bool silent = has("silent");
+const bool mixed_up = has("mixed-up");
+const bool other_stag = has("other-stag");
+const bool other_refusal = has("other-refusal");
+const bool dies = has("dies");
+const bool hangs = has("hangs");
+const bool late_copy = has("late-copy");
+const bool writable = has("writable");
+
+unsigned long flags_of(unsigned long flags)
+{
+    return unordered ? flags & ~UTOFU_ONESIDED_FLAG_STRONG_ORDER : flags;
+}
+
+} // namespace
+
+EXPORT int utofu_put(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, utofu_stadd_t from, utofu_stadd_t to, std::size_t length,
+                     std::uint64_t edata, unsigned long flags, void* cbdata)
+{
+    return putofu_put(vcq, peer, from, to, length, edata, flags_of(flags), cbdata);
+}
+
+EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, void* data, utofu_stadd_t to,
+                               std::size_t length, std::uint64_t edata, unsigned long flags, void* cbdata)
+{
+    static unsigned char before[32];
+    static std::size_t had;
+    unsigned char now[32];
+    std::memcpy(now, data, length);
+    if (late_copy && had == length) // the bytes of the call before this one
+        data = before;
+    const int code = putofu_put_piggyback(vcq, peer, data, to, length, edata, flags_of(flags), cbdata);
+    std::memcpy(before, now, length);
+    had = length;
+    return code;
+}
+
+EXPORT int utofu_armw8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
+                       utofu_stadd_t to, std::uint64_t edata, unsigned long flags, void* cbdata)
+{
+    return putofu_armw8(vcq, peer, op, operand, to, edata, flags_of(flags), cbdata);
+}
+
+EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq, unsigned long flags, utofu_mrq_notice* notice)
+{
+    const int code = putofu_poll_mrq(vcq, flags, notice);
+    if (silent && code <= UTOFU_ERR_MRQ_OTHER && code >= UTOFU_ERR_MRQ_RMT_LENGTH)
+        return UTOFU_ERR_NOT_FOUND;
+    if (mixed_up && code == UTOFU_SUCCESS)
+        notice->edata ^= 1;
+    return code;
+}
+
+EXPORT int utofu_query_stadd(utofu_vcq_id_t vcq, unsigned stag, utofu_stadd_t* stadd)
+{
+    const int code = putofu_query_stadd(vcq, stag, stadd);
+    if (other_stag)
+        *stadd += 256;
+    return code;
+}
+
+EXPORT int utofu_create_vcq(utofu_tni_id_t tni, unsigned long flags, utofu_vcq_hdl_t* vcq)
+{
+    const int code = putofu_create_vcq(tni, flags, vcq);
+    return other_refusal && code == UTOFU_ERR_FULL ? UTOFU_ERR_OUT_OF_RESOURCE : code;
+}
+
+EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq, void* address, std::size_t size, unsigned long flags, utofu_stadd_t* stadd)
+{
+    static char other[65536];
+    if (writable && (flags & UTOFU_REG_MEM_FLAG_READ_ONLY) != 0 && size <= sizeof other)
+        return putofu_reg_mem(vcq, other, size, 0, stadd);
+    return putofu_reg_mem(vcq, address, size, flags, stadd);
+}
+
+EXPORT int utofu_query_my_coords(std::uint8_t coords[])
+{
+    if (dies)
+        std::abort();
+    while (hangs)
+        pause();
+    return putofu_query_my_coords(coords);
+}

@@ -1,0 +1,121 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# tofu-check over the simulator, where all holds; over the adversarial one, where it names what is weaker; over
+# libraries with a fault, which it finds; and as a launcher starts it.
+# Called by: make check. Calls: check/tofu-check, tofu-sim, tests/check/libfaulty.so.
+set -u
+build=${TOFU_TOP_BUILDDIR:?set by make check}
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
+check=$build/check/tofu-check
+library=$build/tofu_sim/.libs/libtofucom.so
+faulty=$build/tests/check/.libs/libfaulty.so
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export TMPDIR=$scratch TOFU_SIM_PPN=2
+
+# Who is what in the last report.
+names() # VERDICT
+{
+    sed -n "s/^$1  *\([a-z-]*\) .*/\1/p" "$scratch/report" | tr '\n' ' '
+}
+report() # OPTIONS
+{
+    "$check" --library "$library" "$@" >"$scratch/report" 2>&1
+}
+shown()
+{
+    [ "$failures" = "$1" ] || cat "$scratch/report"
+}
+
+"$check" --list | sed 's/ .*//' | sort >"$scratch/names"
+expect "docs/fugaku.md names checks that there are" "" "$(grep -oE '`(error|reg|vcq|armw)-[a-z-]+`|`fence`|`acquire`|`largest`' \
+    "$TOFU_TOP_SRCDIR/docs/fugaku.md" | tr -d '`' | sort -u | comm -23 - "$scratch/names" | tr '\n' ' ')"
+rm "$scratch/names"
+
+before=$failures
+report
+expect "over the simulator it passes" 0 $?
+all=$("$check" --list | wc -l)
+expect "every check is in the report" "$all" "$(grep -cE '^(holds|weaker|fails|not tried) ' "$scratch/report")"
+expect "nothing fails" "" "$(names fails)"
+expect "all was tried" "" "$(names 'not tried')"
+# Outside the adversarial mode the simulator's lines may be seen in part, and two looks be far apart (tofu_sim(7)).
+expect "and holds" "" "$(names weaker | sed 's/whole-lines //; s/polls //')"
+expect "with figures" 8 "$(grep -c 'Tofu-D: ' "$scratch/report")"
+shown "$before"
+
+# What each freedom takes away. All of them have Puts without strong order overtake each other.
+for pair in late:plain-order drop:free-vcq raw:read-after-write poll:polls torn:whole-lines; do
+    before=$failures
+    TOFU_SIM_CHAOS=7:${pair%:*} report --no-figures
+    expect "chaos ${pair%:*}: nothing fails" "0 " "$? $(names fails)"
+    expect "chaos ${pair%:*}: ${pair#*:} is weaker" yes "$(names weaker | grep -qw -- "${pair#*:}" && echo yes)"
+    shown "$before"
+done
+before=$failures
+TOFU_SIM_CHAOS=7:raw report --only read-after-write,free-vcq --no-figures
+expect "what a freedom leaves alone holds" "free-vcq " "$(names holds)"
+shown "$before"
+
+# Faults, and who notices. In time that the answer to an error takes, 0.6 seconds here.
+find_fault() # FAULT NAMES-THAT-FAIL CHECKS
+{
+    before=$failures
+    library=$faulty FAULT=$1 report --patience 1 --no-figures --only "$3"
+    expect "fault $1: status" 1 $?
+    expect "fault $1: who fails" "$2 " "$(names fails)"
+    shown "$before"
+}
+TOFU_SIM_CHAOS=3:late find_fault unordered "strong-order last-word write-after-write" \
+    strong-order,last-word,write-after-write,edata
+find_fault silent "error-put error-get error-unattended" error-put,error-get,error-unattended,error-own-memory
+find_fault mixed-up "notice-fields notice-order error-told-apart" notice-fields,notice-order,error-told-apart,armw-ops
+find_fault other-stag reserved-stags reserved-stags,reg-bounds
+find_fault other-refusal vcq-full vcq-full,vcq-exclusive
+find_fault late-copy "put-any-length piggyback" put-any-length,piggyback,largest
+find_fault writable reg-read-only reg-read-only,reg-bounds
+find_fault dies vcq-id vcq-id,tnis
+expect "a process that dies is told with its signal" 1 "$(grep -c 'ended by signal 6' "$scratch/report")"
+before=$failures
+library=$faulty FAULT=hangs report --patience 0.2 --no-figures --only vcq-id,tnis
+expect "one that hangs is ended" "1 vcq-id  tnis " "$? $(names fails) $(names holds)"
+shown "$before"
+before=$failures
+library=libc.so.6 report --no-figures --only functions,tnis
+expect "a library of something else" "1 functions  tnis " "$? $(names fails) $(names 'not tried')"
+library=/none/libtofucom.so report
+expect "no library" "2 1" "$? $(grep -c '/none/libtofucom.so.*--library' "$scratch/report")"
+shown "$before"
+
+# Two processes of a launcher, and more than two: the first one reports. On other nodes of the simulator.
+some=functions,vcq-two-processes,strong-order,error-get,error-killed
+launch() # PROCESSES OPTIONS
+{
+    local n=$1
+    shift
+    TOFU_SIM_PPN= "$build/tofu_sim/tools/tofu-sim" run -n "$n" --timeout 60 "$check" --library "$library" \
+        --only "$some" --no-figures "$@" >"$scratch/report" 2>&1
+}
+for n in 2 3; do
+    before=$failures
+    launch $n --meet "$scratch/meet"
+    expect "$n processes of a launcher" "0 4 1" "$? $(grep -c ^holds "$scratch/report") $(grep -c '^not tried' "$scratch/report")"
+    expect "their directory is empty behind them" "" "$(ls "$scratch/meet")"
+    shown "$before"
+done
+before=$failures
+some=functions,strong-order,error-get
+launch 2 --meet "$scratch/meet" --here
+expect "in the launcher's own processes" "0 3" "$? $(grep -c ^holds "$scratch/report")"
+launch 2
+expect "a launcher without a directory" "2 yes" "$? $(grep -q 'a launcher has started this: --meet' "$scratch/report" && echo yes)"
+: >"$scratch/meet/here.0"
+launch 2 --meet "$scratch/meet" --patience 0.1
+expect "a directory that was used" "2 yes" "$? $(grep -q 'wants a new directory' "$scratch/report" && echo yes)"
+report --only no-such-check
+expect "a check that there is not" "2 1" "$? $(grep -c 'no check is called no-such-check' "$scratch/report")"
+report --nonsense
+expect "an option that there is not" 2 $?
+shown "$before"
+expect "nothing is left" "meet report " "$(ls "$scratch" | tr '\n' ' ')"
+exit $((failures != 0))

@@ -1,0 +1,28 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# A program of others, NetPIPE over Open MPI, recorded without being changed.
+# Called by: make check. Calls: tools/mpi, NPopenmpi, tofu-sim, python3.
+set -u
+top=${TOFU_TOP_SRCDIR:?set by make check}
+. "$top/tools/mpi"
+. "$top/tests/lib/expect"
+netpipe=$(command -v NPopenmpi) || { echo "skipped: no NPopenmpi (install netpipe-openmpi)"; exit 77; }
+tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+export TOFU_SIM_TRACE=$scratch
+run_mpi 100 2 "$netpipe" -u 65536 -n 20 -o np.out >log 2>&1 || { tail -n 40 log; exit 1; }
+expect "each rank has a trace" 2 "$(find . -name '*.trace' | wc -l)"
+"$tofu_sim" trace --json run.json --goal run.goal . || exit 1
+"$tofu_sim" trace . >summary
+cat summary
+expect "both ranks are in it" 2 "$(grep -c '^  rank [01] node ' summary)"
+expect "and the links between them" yes "$(grep -q '^  link (0,0,0,0,0,[01]) C: ' summary && echo yes)"
+expect "waits know their rank" yes "$([ "$(grep -c '"name":"wait for rank [01]"' run.json)" -gt 100 ] && echo yes)"
+if command -v python3 >/dev/null; then
+    python3 -m json.tool run.json >/dev/null
+    expect "a parser of JSON reads it" 0 $?
+fi
+[ "$failures" = 0 ] || exit 1

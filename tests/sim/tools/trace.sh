@@ -1,0 +1,133 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# TOFU_SIM_TRACE and tofu-sim trace: jobs are recorded, and what is written can be read by those it is meant for.
+# Called by: make check. Calls: tofu-sim, the examples, python3 (JSON), otf2-print where it is there.
+set -u
+tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
+examples=${TOFU_TOP_BUILDDIR:?set by make check}/tofu_sim/examples
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 99
+run()
+{
+    "$tofu_sim" run --timeout 60 "$@"
+}
+# What both sides of a pair of figures in a GOAL file must agree on.
+unmatched()
+{
+    awk '/^rank/ { rank = $2 }
+         $2 == "send" { key = rank " " $5 " " $7 " " $3; n[key]++ }
+         $2 == "recv" { key = $5 " " rank " " $7 " " $3; n[key]-- }
+         END { for (k in n) if (n[k] != 0) bad++; print bad + 0 }' "$1"
+}
+# Perfetto's rules: slices of a track nest; each arrow begins and ends in a slice.
+cat >judge.py <<'EOF_PY'
+import json, sys
+trace = json.load(open(sys.argv[1]))
+slices, begins, ends, kinds = {}, {}, {}, {}
+for event in trace["traceEvents"]:
+    kinds[event["ph"]] = kinds.get(event["ph"], 0) + 1
+    track = (event["pid"], event.get("tid"))
+    if event["ph"] == "X":
+        start = round(event["ts"] * 1000)
+        slices.setdefault(track, []).append((start, start + round(event["dur"] * 1000)))
+    elif event["ph"] in "sf":
+        (begins if event["ph"] == "s" else ends)[event["id"]] = (track, round(event["ts"] * 1000))
+bad = 0
+for track, list_ in slices.items():
+    list_.sort(key=lambda s: (s[0], -s[1]))
+    stack = []
+    for start, end in list_:
+        while stack and stack[-1] <= start:
+            stack.pop()
+        bad += bool(stack) and end > stack[-1]
+        stack.append(end)
+starts = {track: {start for start, end in list_} for track, list_ in slices.items()}
+for track, time in list(begins.values()) + list(ends.values()):
+    bad += time not in starts.get(track, ())
+bad += begins.keys() != ends.keys()
+bad += any(begins[i][1] > ends[i][1] for i in begins if i in ends)
+print(bad, len(begins), kinds.get("X", 0) > 0)
+EOF_PY
+
+mkdir put
+TOFU_SIM_TRACE=put run -n 2 "$examples/put_stride" >/dev/null
+expect "a traced job ends well" 0 $?
+expect "there is a trace of each process" 2 "$(find put -name '*.trace' | wc -l)"
+"$tofu_sim" trace put >summary
+expect "its summary names the job's shape" 1 "$(grep -c '2 processes on 1x1x1 (12 nodes)' summary)"
+expect "and the link between the two" 1 "$(grep -c '^  link (0,0,0,0,0,[01]) C: ' summary | sed 's/2/1/')"
+"$tofu_sim" trace --json put.json --goal=put.goal put
+expect "Chrome's JSON and GOAL are written" 0 $?
+expect "no unfinished file is left" 0 "$(find . -name '*.part' | wc -l)"
+if command -v python3 >/dev/null; then
+    python3 -m json.tool put.json >/dev/null
+    expect "a parser of JSON reads it" 0 $?
+    read -r bad arrows any < <(python3 judge.py put.json)
+    expect "slices nest, arrows have both ends, in time" "0 True" "$bad $any"
+    expect "there are arrows" yes "$([ "$arrows" -gt 5 ] && echo yes)"
+else
+    echo "skipped: no python3 to read JSON with"
+fi
+expect "each recv of GOAL has its send" 0 "$(unmatched put.goal)"
+expect "and there are some" yes "$([ "$(grep -c ': send' put.goal)" -gt 5 ] && echo yes)"
+expect "a label that is required is there" 0 "$(awk '/^rank/ { delete l } /^l[0-9]+:/ { l[substr($1, 1, length($1) - 1)] = 1 }
+    /requires/ && !(($1 in l) && ($3 in l)) { n++ } END { print n + 0 }' put.goal)"
+if "$tofu_sim" trace --otf2 put.otf2 put 2>refusal; then
+    if command -v otf2-print >/dev/null; then
+        otf2-print put.otf2/run.otf2 >printed 2>warned
+        expect "otf2-print reads OTF2" 0 $?
+        expect "without a warning" "" "$(cat warned)"
+        expect "puts stand in it" yes "$([ "$(grep -c '^RMA_PUT' printed)" -gt 2 ] && echo yes)"
+        expect "regions are left as often as entered" "$(grep -c '^ENTER' printed)" "$(grep -c '^LEAVE' printed)"
+    else
+        echo "skipped: no otf2-print (install otf2-tools)"
+    fi
+    "$tofu_sim" trace --otf2 put.otf2 put 2>/dev/null
+    expect "what is there is not written over" 1 $?
+else
+    expect "without OTF2 a line says what to install" 1 "$(grep -c 'install libopen-trace-format2-dev' refusal)"
+fi
+
+# Other ways through the TNI: barriers, atomics, a queue of session mode, the adversarial mode, a name by a pattern.
+TOFU_SIM_TRACE=gates.%r run -n 3 "$examples/barrier_ring" >/dev/null && "$tofu_sim" trace --json gates.json gates.[0-2]
+expect "barriers stand in a trace" yes "$([ "$(grep -c '"cat":"gates"' gates.json)" -gt 3 ] && echo yes)"
+TOFU_SIM_TRACE=armw.%r run -n 3 "$examples/armw_tickets" >/dev/null && "$tofu_sim" trace --goal armw.goal armw.[0-2]
+expect "atomics ask and are answered" 0 "$(unmatched armw.goal)"
+TOFU_SIM_TRACE=session run -n 3 "$examples/session_pipeline" >/dev/null && "$tofu_sim" trace --json session.json session.[0-2]
+expect "what a put starts in a queue of session mode arrives" yes \
+    "$([ "$(grep -c '"cat":"arrival","name":"put"' session.json)" -gt 3 ] && echo yes)"
+TOFU_SIM_TRACE=chaos run -n 2 --chaos 7 "$examples/put_pingpong_mrq" >/dev/null &&
+    "$tofu_sim" trace --json chaos.json chaos.[01]
+expect "late puts arrive" yes "$([ "$(grep -c '"cat":"arrival","name":"put"' chaos.json)" -gt 100 ] && echo yes)"
+if command -v python3 >/dev/null; then
+    for file in gates session chaos; do
+        read -r bad _ < <(python3 judge.py $file.json)
+        expect "$file: slices nest, arrows have both ends" 0 "$bad"
+    done
+fi
+
+# A process that is killed leaves what it did.
+TOFU_SIM_TRACE=killed run -n 2 sh -c 'test $TOFU_SIM_RANK = 1 && exec '"$examples/put_pingpong_mrq"'
+    '"$examples/put_pingpong_mrq"' & pid=$!
+    until [ $(cat killed.[01] 2>/dev/null | wc -c) -gt 10000 ] && [ -s killed.0 ] && [ -s killed.1 ]; do kill -0 $pid || exit 1; done; kill -KILL $pid; wait $pid' >/dev/null 2>&1
+"$tofu_sim" trace killed.* >summary 2>warnings
+expect "a killed process is told" yes "$(grep -q 'did not end in good order' warnings && echo yes)"
+expect "and its trace read" yes "$(grep -q 'rank 0 node .*KILLED' summary && echo yes)"
+
+# Values that can't be.
+TOFU_SIM_TRACE=nowhere/at/all run -n 2 "$examples/put_stride" >/dev/null 2>said
+expect "a directory that is not there is told" yes "$(grep -q "can't create .*give a directory that exists" said && echo yes)"
+TOFU_SIM_TRACE=x TOFU_SIM_TRACE_MIB=0 run -n 2 "$examples/put_stride" >/dev/null 2>said
+expect "and a size that makes no sense" yes "$(grep -q 'TOFU_SIM_TRACE_MIB=0: give the MiB' said && echo yes)"
+"$tofu_sim" trace >/dev/null 2>said
+expect "trace without files" "2 1" "$? $(grep -c 'trace needs the files' said)"
+mkdir empty
+"$tofu_sim" trace empty >/dev/null 2>said
+expect "a directory without traces" "1 1" "$? $(grep -c 'has no file \*.trace' said)"
+"$tofu_sim" trace put/* killed.1 >/dev/null 2>said
+expect "traces of two jobs" "1 1" "$? $(grep -c 'is of job .*give the files of one run' said)"
+
+[ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
+echo "all checks passed"

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: a run in figures. See summary.h.
+// Called by: tools/trace, tools/page. Calls: trace/run, tools/link_loads.
+#include "tools/summary.h"
+
+#include "tools/exports.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace tofu::sim::tools {
+
+using namespace trace;
+
+LinkLoads loads_of(const Run& run)
+{
+    std::map<std::tuple<uint32_t, uint32_t, uint8_t>, FlowCounters> flows;
+    for (const Transfer& transfer : run.transfers) {
+        if (transfer.to_node != nobody && transfer.arrived != 0) {
+            FlowCounters& sum = flows[{transfer.from_node, transfer.to_node, transfer.path}];
+            sum.operations += transfer.count;
+            (transfer.op == Op::get ? sum.bytes_back : sum.bytes_out) += transfer.bytes;
+        }
+    }
+    LinkLoads loads(run.topology);
+    for (const auto& [way, sum] : flows) {
+        const auto& [from, to, path] = way;
+        loads.add(from, to, path, sum);
+    }
+    return loads;
+}
+
+std::vector<HotLink> hottest_links(const LinkLoads& loads, size_t most)
+{
+    std::vector<HotLink> links;
+    for (const auto& [place, load] : loads.by_link()) {
+        if (load.bytes + load.operations + load.packets != 0) {
+            links.push_back({place, load});
+        }
+    }
+    const auto hotter = [](const HotLink& a, const HotLink& b) {
+        return std::tuple(a.load.bytes, a.load.operations, a.load.packets) >
+               std::tuple(b.load.bytes, b.load.operations, b.load.packets);
+    };
+    std::stable_sort(links.begin(), links.end(), hotter);
+    links.resize(std::min(links.size(), most));
+    return links;
+}
+
+std::string link_name(const Topology& topology, const LinkLoads::Place& place)
+{
+    return node_label(topology, place.first) + " " + port_name(place.second);
+}
+
+std::vector<Times> times_of(const Run& run)
+{
+    std::map<std::pair<uint32_t, uint32_t>, Times> by_thread;
+    for (const Transfer& transfer : run.transfers) {
+        by_thread[{transfer.from, transfer.thread}].posting += transfer.returned - transfer.posted;
+    }
+    for (const Wait& wait : run.waits) {
+        by_thread[{wait.process, wait.thread}].waiting += wait.ended - wait.began;
+    }
+    std::vector<Times> times(run.processes.size());
+    for (const auto& [place, thread] : by_thread) {
+        Times& best = times[place.first];
+        if (thread.posting + thread.waiting >= best.posting + best.waiting) {
+            best = thread;
+        }
+    }
+    for (size_t i = 0; i < times.size(); i++) {
+        times[i].total = std::max(run.processes[i].ended - run.processes[i].began, times[i].posting + times[i].waiting);
+    }
+    return times;
+}
+
+std::string bytes_text(uint64_t bytes)
+{
+    static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    double value = static_cast<double>(bytes);
+    unsigned unit = 0;
+    while (value >= 1024 && unit + 1 < std::size(units)) {
+        value /= 1024;
+        unit++;
+    }
+    char text[32];
+    const bool whole = unit == 0 || value >= 100 || value == static_cast<double>(static_cast<uint64_t>(value));
+    std::snprintf(text, sizeof text, whole ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    return text;
+}
+
+std::string time_text(uint64_t ns)
+{
+    static constexpr const char* units[] = {"ns", "us", "ms", "s"};
+    double value = static_cast<double>(ns);
+    unsigned unit = 0;
+    while (value >= 1000 && unit + 1 < std::size(units)) {
+        value /= 1000;
+        unit++;
+    }
+    char text[32];
+    const bool whole = unit == 0 || value >= 100 || value == static_cast<double>(static_cast<uint64_t>(value));
+    std::snprintf(text, sizeof text, whole ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    return text;
+}
+
+std::string count_text(uint64_t count)
+{
+    const std::string digits = std::to_string(count);
+    std::string text;
+    for (size_t i = 0; i < digits.size(); i++) {
+        if (i != 0 && (digits.size() - i) % 3 == 0) {
+            text += ',';
+        }
+        text += digits[i];
+    }
+    return text;
+}
+
+void print_summary(const Run& run, std::FILE* to)
+{
+    uint64_t bytes = 0;
+    for (const Transfer& transfer : run.transfers) {
+        bytes += transfer.bytes;
+    }
+    const auto units = run.topology.units();
+    std::fprintf(to, "job %s: %zu processes on %ux%ux%u (%u nodes), %s of %s time\n", run.job.c_str(),
+                 run.processes.size(), units[0], units[1], units[2], run.topology.num_nodes(),
+                 time_text(run.length).c_str(), run.clock == ClockKind::real ? "real" : "Tofu-D's");
+    std::fprintf(to, "%s operations, %s\n", count_text(run.transfers.size()).c_str(), bytes_text(bytes).c_str());
+    const auto times = times_of(run);
+    for (uint32_t i = 0; i < times.size(); i++) {
+        const double total = static_cast<double>(std::max<uint64_t>(times[i].total, 1));
+        const double posting = 100 * static_cast<double>(times[i].posting) / total;
+        const double waiting = 100 * static_cast<double>(times[i].waiting) / total;
+        std::fprintf(to, "  rank %s node %s: %s, posting %.1f %%, waiting %.1f %%, the rest computing%s\n",
+                     process_label(run, i).c_str(), node_label(run.topology, run.processes[i].node).c_str(),
+                     time_text(times[i].total).c_str(), posting, waiting, run.processes[i].killed ? ", KILLED" : "");
+    }
+    for (const HotLink& link : hottest_links(loads_of(run), 10)) {
+        std::fprintf(to, "  link %s: %llu operations, %llu bytes\n", link_name(run.topology, link.place).c_str(),
+                     static_cast<unsigned long long>(link.load.operations),
+                     static_cast<unsigned long long>(link.load.bytes));
+    }
+}
+
+} // namespace tofu::sim::tools

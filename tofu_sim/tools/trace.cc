@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: tofu-sim trace: puts the traces of a job's processes together and turns them into something to look at.
+// Called by: tools/main.cc. Calls: trace/run, tools/exports, tools/summary.
+#include "tools/command.h"
+#include "tools/exports.h"
+#include "tools/output.h"
+#include "tools/summary.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <dirent.h>
+#include <memory>
+#include <sys/stat.h>
+
+namespace tofu::sim::tools {
+namespace {
+
+struct Options {
+    const char* json = nullptr;
+    const char* otf2 = nullptr;
+    const char* goal = nullptr;
+    std::vector<std::string> paths;
+
+    [[nodiscard]] bool nothing_to_write() const noexcept
+    {
+        return json == nullptr && otf2 == nullptr && goal == nullptr;
+    }
+};
+
+int complain(const std::string& what)
+{
+    std::fprintf(stderr, "tofu-sim: %s\n", what.c_str());
+    return exit_failure;
+}
+
+// Files as they are; of a directory, those that are named *.trace.
+std::string add_path(const char* word, std::vector<std::string>& paths)
+{
+    struct stat status {};
+    if (::stat(word, &status) != 0 || !S_ISDIR(status.st_mode)) {
+        paths.emplace_back(word);
+        return {};
+    }
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(word), ::closedir);
+    if (!directory) {
+        return std::string(word) + ": " + std::strerror(errno);
+    }
+    const size_t before = paths.size();
+    while (const dirent* const entry = ::readdir(directory.get())) {
+        const std::string name = entry->d_name;
+        if (name.find(".trace") != std::string::npos) {
+            paths.push_back(std::string(word) + "/" + name);
+        }
+    }
+    std::sort(paths.begin() + static_cast<ptrdiff_t>(before), paths.end());
+    return paths.size() != before ? std::string() : std::string(word) + " has no file *.trace; give the files themselves";
+}
+
+int parse(std::span<char* const> words, Options& options)
+{
+    struct Option {
+        const char* name;
+        const char*& value;
+    };
+    const Option known[] = {{"--json", options.json}, {"--otf2", options.otf2}, {"--goal", options.goal}};
+    for (size_t i = 0; i < words.size(); i++) {
+        const std::string_view word = words[i];
+        if (word[0] != '-' || word == "-") {
+            if (const std::string problem = add_path(words[i], options.paths); !problem.empty()) {
+                return complain(problem);
+            }
+            continue;
+        }
+        const size_t equals = word.find('=');
+        const auto* const option = std::find_if(std::begin(known), std::end(known), [&](const Option& o) {
+            return word.substr(0, equals) == o.name;
+        });
+        if (option == std::end(known)) {
+            std::fprintf(stderr, "tofu-sim: trace has no option %s: see tofu-sim --help\n", words[i]);
+            return exit_usage;
+        }
+        if (equals != std::string_view::npos) {
+            option->value = words[i] + equals + 1;
+        } else if (i + 1 < words.size()) {
+            option->value = words[++i];
+        } else {
+            std::fprintf(stderr, "tofu-sim: %s: its value is missing\n", option->name);
+            return exit_usage;
+        }
+    }
+    if (options.paths.empty()) {
+        std::fputs("tofu-sim: trace needs the files that TOFU_SIM_TRACE has named, or their directory\n", stderr);
+        return exit_usage;
+    }
+    return 0;
+}
+
+} // namespace
+
+int trace_command(std::span<char* const> words)
+{
+    Options options;
+    if (const int status = parse(words, options); status != 0) {
+        return status;
+    }
+    trace::Run run;
+    std::vector<std::string> warnings;
+    if (const std::string problem = trace::read_run(options.paths, run, warnings); !problem.empty()) {
+        return complain(problem);
+    }
+    for (const std::string& warning : warnings) {
+        std::fprintf(stderr, "tofu-sim: %s\n", warning.c_str());
+    }
+    std::string problem;
+    const auto to_file = [&](const char* name, auto&& write) {
+        if (name != nullptr && problem.empty()) {
+            problem = write_file(name, write);
+        }
+    };
+    to_file(options.json, [&](std::FILE* to) { write_chrome(run, to); });
+    to_file(options.goal, [&](std::FILE* to) { write_goal(run, to); });
+    if (options.otf2 != nullptr && problem.empty()) {
+        problem = write_otf2(run, options.otf2);
+    }
+    if (!problem.empty()) {
+        return complain(problem);
+    }
+    if (options.nothing_to_write()) {
+        print_summary(run, stdout);
+    }
+    return 0;
+}
+
+} // namespace tofu::sim::tools

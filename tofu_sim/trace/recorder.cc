@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: writes what this process does into its trace. See recorder.h.
+// Called by: tni/, api/, job/process. Calls: trace/format, job/report, files.
+#include "trace/recorder.h"
+
+#include "job/descriptors.h"
+#include "job/report.h"
+
+#include <utofu.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+#include <new>
+#include <string_view>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tofu::sim::trace {
+namespace {
+
+constexpr size_t path_room = 4096;
+
+struct File {
+    std::byte* base = nullptr;
+    uint64_t limit_chunks = 0;
+    dev_t device = 0;
+    ino_t inode = 0;
+    char path[path_room] = {};
+    bool full = false; // of the disk, or of what was allowed
+    std::mutex growing;
+};
+
+File file;
+// Counts forks and files: what a thread remembers of another one is void.
+SharedWord<uint32_t> epoch{1};
+
+// The chunk of a thread.
+struct Lane {
+    Record* next = nullptr;
+    Record* end = nullptr;
+    uint32_t epoch = 0;
+    bool waiting = false; // *next is the record of a wait that goes on
+};
+thread_local Lane lane;
+
+FileHeader& header() noexcept
+{
+    return *reinterpret_cast<FileHeader*>(file.base);
+}
+
+// Appends text to `path`; false: no room.
+bool append(char (&path)[path_room], std::string_view text) noexcept
+{
+    const size_t length = std::strlen(path);
+    if (length + text.size() >= path_room) {
+        return false;
+    }
+    std::memcpy(path + length, text.data(), text.size());
+    path[length + text.size()] = '\0';
+    return true;
+}
+
+template <typename Number>
+bool append_number(char (&path)[path_room], Number number) noexcept
+{
+    char text[24];
+    std::snprintf(text, sizeof text, "%lld", static_cast<long long>(number));
+    return append(path, text);
+}
+
+// From the user's pattern to the name of this process's file: absolute, for the program may go elsewhere.
+bool make_path(const Owner& owner, char (&path)[path_room]) noexcept
+{
+    path[0] = '\0';
+    if (owner.pattern[0] != '/' &&
+        (::getcwd(path, path_room) == nullptr || !append(path, "/"))) {
+        return false;
+    }
+    bool told_apart = false;
+    for (const char* c = owner.pattern; *c != '\0'; c++) {
+        bool fits = false;
+        if (*c == '%' && c[1] == 'r') {
+            fits = append_number(path, owner.rank);
+        } else if (*c == '%' && c[1] == 'p') {
+            fits = append_number(path, ::getpid());
+        } else if (*c == '%' && c[1] == 'j') {
+            fits = append(path, owner.job);
+        } else {
+            if (!append(path, {c, 1})) {
+                return false;
+            }
+            continue;
+        }
+        told_apart = told_apart || c[1] != 'j';
+        c++;
+        if (!fits) {
+            return false;
+        }
+    }
+    struct stat status {};
+    const size_t length = std::strlen(path);
+    if (path[length - 1] == '/' || (::stat(path, &status) == 0 && S_ISDIR(status.st_mode))) {
+        return (path[length - 1] == '/' || append(path, "/")) && append(path, owner.job) && append(path, ".") &&
+               append_number(path, owner.rank) && append(path, ".trace");
+    }
+    return told_apart || (append(path, ".") && append_number(path, owner.rank));
+}
+
+enum class Found : uint8_t { nothing, old_trace, of_this_job, something_else };
+
+Found look_at(const char* path, const Owner& owner) noexcept
+{
+    const BriefFile old(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (!old.is_open()) {
+        return errno == ENOENT ? Found::nothing : Found::something_else;
+    }
+    FileHeader there{};
+    struct stat status {};
+    if (::fstat(old.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+        return Found::something_else;
+    }
+    if (status.st_size == 0) {
+        return Found::old_trace;
+    }
+    if (::pread(old.get(), &there, sizeof there, 0) != ssize_t{sizeof there} || there.magic != file_magic) {
+        return Found::something_else;
+    }
+    return there.born == owner.born && there.pid != ::getpid() ? Found::of_this_job : Found::old_trace;
+}
+
+// Creates the file under a name that no other process of the job has: one that joined with a rank that was there before
+// gets its number added. What an earlier run has left makes room. -1: errno says why; EEXIST: it is no trace.
+int create_file(const Owner& owner, char (&path)[path_room]) noexcept
+{
+    for (unsigned attempt = 0; attempt < 4; attempt++) {
+        const int fd = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (fd >= 0 || errno != EEXIST) {
+            return fd;
+        }
+        switch (look_at(path, owner)) {
+        case Found::nothing: break;
+        case Found::old_trace: (void)::unlink(path); break;
+        case Found::of_this_job:
+            if (!append(path, ".") || !append_number(path, ::getpid())) {
+                errno = ENAMETOOLONG;
+                return -1;
+            }
+            break;
+        case Found::something_else: errno = EEXIST; return -1;
+        }
+    }
+    errno = EEXIST;
+    return -1;
+}
+
+// Real blocks, for a store into a file without room on its disk ends the process.
+int back(int fd, uint64_t from, uint64_t bytes) noexcept
+{
+    return ::posix_fallocate(fd, static_cast<off_t>(from), static_cast<off_t>(bytes));
+}
+
+void fill_header(FileHeader& to, const Owner& owner) noexcept
+{
+    to.version = format_version;
+    to.header_bytes = header_bytes;
+    to.chunk_bytes = chunk_bytes;
+    to.record_bytes = sizeof(Record);
+    to.born = owner.born;
+    to.started = now();
+    to.clock = ClockKind::real;
+    to.pid = ::getpid();
+    to.rank = owner.rank;
+    to.node = owner.node;
+    to.size = owner.size;
+    to.ppn = owner.ppn;
+    std::memcpy(to.shape, owner.shape, sizeof to.shape);
+    to.wraps = owner.wraps;
+    std::snprintf(to.job, sizeof to.job, "%s", owner.job);
+    std::snprintf(to.name, sizeof to.name, "%s", program_invocation_short_name);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    __atomic_store_n(&to.magic, file_magic, __ATOMIC_RELEASE); // partner: trace/reader
+}
+
+// Room for chunk number `number`; under `growing`. The file is opened by its name: a program closes descriptors that it
+// does not know, and few are left in others.
+int back_chunk(uint64_t number) noexcept
+{
+    const BriefFile again(file.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (!again.is_open()) {
+        return errno;
+    }
+    struct stat status {};
+    if (::fstat(again.get(), &status) != 0 || status.st_dev != file.device || status.st_ino != file.inode) {
+        return ENOENT; // somebody has removed it
+    }
+    return back(again.get(), header_bytes + number * chunk_bytes, chunk_bytes);
+}
+
+// A chunk for this thread; false: there is no more room.
+[[gnu::noinline]] bool take_chunk() noexcept
+{
+    const std::lock_guard guard(file.growing);
+    lane.epoch = epoch.load_acquire();
+    lane.next = lane.end = nullptr;
+    lane.waiting = false;
+    if (file.base == nullptr || file.full) {
+        return false;
+    }
+    const uint64_t number = header().chunks.load_relaxed();
+    if (number >= file.limit_chunks) {
+        file.full = true;
+        report("the trace %.300s is full after %llu MiB: what follows is not recorded; allow more by TOFU_SIM_TRACE_MIB",
+               file.path, static_cast<unsigned long long>((number * chunk_bytes) >> 20));
+        return false;
+    }
+    if (const int error = back_chunk(number); error != 0) {
+        file.full = true;
+        report("the trace %.300s can't grow: %s; what follows is not recorded", file.path, std::strerror(error));
+        return false;
+    }
+    auto* const chunk = reinterpret_cast<ChunkHeader*>(file.base + header_bytes + number * chunk_bytes);
+    chunk->thread = static_cast<uint32_t>(::gettid());
+    __atomic_store_n(&chunk->magic, chunk_magic, __ATOMIC_RELEASE);
+    header().chunks.store_release(number + 1);
+    lane.next = reinterpret_cast<Record*>(chunk + 1);
+    lane.end = lane.next + records_per_chunk;
+    return true;
+}
+
+// Is there room for a record at lane.next?
+bool has_room() noexcept
+{
+    if (lane.epoch == epoch.load_relaxed() && lane.next != lane.end) [[likely]] {
+        return true;
+    }
+    if (take_chunk()) {
+        return true;
+    }
+    if (file.base != nullptr) {
+        (void)header().lost.fetch_add(1);
+    }
+    return false;
+}
+
+// All words of a record but the last, then that. Readers may be at it: atomic, and in this order.
+void store(Record* to, const Record& record) noexcept
+{
+    uint64_t words[sizeof(Record) / 8];
+    std::memcpy(words, &record, sizeof words);
+    auto* const at = reinterpret_cast<uint64_t*>(to);
+    for (unsigned i = 0; i < 3; i++) {
+        __atomic_store_n(&at[i], words[i], __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&at[3], words[3], __ATOMIC_RELEASE); // partner: trace/reader
+}
+
+uint64_t length_of(const Record& wait) noexcept
+{
+    return uint64_t{wait.arrival} << 32 | wait.duration;
+}
+
+void set_length(Record& wait, uint64_t length) noexcept
+{
+    wait.duration = static_cast<uint32_t>(length);
+    wait.arrival = static_cast<uint32_t>(length >> 32);
+}
+
+// What ends a wait, and from whom it came.
+struct Ending {
+    End end;
+    uint64_t peer;
+};
+
+Ending ending_of(const Record& record) noexcept
+{
+    switch (record.type) {
+    case Type::notice: return {End::notice, record.peer};
+    case Type::tcq: return {End::tcq, 0};
+    case Type::barrier_done: return {End::barrier, record.peer};
+    case Type::post:
+    case Type::barrier: return {End::post, 0};
+    default: return {End::other, 0};
+    }
+}
+
+// What the simulator does for others meanwhile is not the program's doing.
+bool ends_wait(Type type) noexcept
+{
+    return type != Type::arrival && type != Type::relay;
+}
+
+// What was found at `time` ends the wait there; anything else where the last poll was.
+void end_wait(const Ending& ending, uint64_t time) noexcept
+{
+    Record wait = *lane.next;
+    lane.waiting = false;
+    const bool found = ending.end != End::post && ending.end != End::other;
+    if (found && time > wait.time) {
+        set_length(wait, time - wait.time);
+    }
+    if (length_of(wait) == 0) { // a single look: its place is the next record's
+        __atomic_store_n(reinterpret_cast<uint64_t*>(lane.next) + 3, 0, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_RELEASE);
+        return;
+    }
+    wait.peer = ending.peer;
+    wait.what = static_cast<uint8_t>(ending.end);
+    store(lane.next++, wait);
+}
+
+} // namespace
+
+uint64_t now() noexcept
+{
+    timespec time{};
+    (void)::clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+int open(const Owner& owner) noexcept
+{
+    char path[path_room];
+    if (!make_path(owner, path)) {
+        report("TOFU_SIM_TRACE=%.80s: the name is too long; give a shorter one", owner.pattern);
+        return UTOFU_ERR_INVALID_ARG;
+    }
+    const int fd = create_file(owner, path);
+    if (fd < 0) {
+        const int error = errno;
+        if (error == EEXIST) {
+            report("TOFU_SIM_TRACE: %.300s is there and no trace; remove it or give another name", path);
+        } else {
+            report("TOFU_SIM_TRACE: can't create %.300s: %s; give a directory that exists, or a file in one", path,
+                   std::strerror(error));
+        }
+        return UTOFU_ERR_INVALID_ARG;
+    }
+    const uint64_t chunks = std::max<uint64_t>(owner.limit_bytes / chunk_bytes, 1);
+    struct stat status {};
+    int error = back(fd, 0, header_bytes);
+    void* base = MAP_FAILED;
+    if (error == 0 && ::fstat(fd, &status) == 0) {
+        // As large as it may become: what lies behind the end of the file is not touched before it is there.
+        base = ::mmap(nullptr, header_bytes + chunks * chunk_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                      fd, 0);
+        error = base == MAP_FAILED ? errno : 0;
+    }
+    ::close(fd);
+    if (base == MAP_FAILED) {
+        (void)::unlink(path);
+        report("TOFU_SIM_TRACE: can't map %.300s: %s; give a file on another disk, or a smaller TOFU_SIM_TRACE_MIB",
+               path, std::strerror(error));
+        return UTOFU_ERR_OUT_OF_RESOURCE;
+    }
+    (void)::madvise(base, header_bytes + chunks * chunk_bytes, MADV_DONTFORK);
+    const std::lock_guard guard(file.growing);
+    file.base = static_cast<std::byte*>(base);
+    file.limit_chunks = chunks;
+    file.device = status.st_dev;
+    file.inode = status.st_ino;
+    file.full = false;
+    std::memcpy(file.path, path, sizeof path);
+    fill_header(header(), owner);
+    return UTOFU_SUCCESS;
+}
+
+bool is_open() noexcept
+{
+    return file.base != nullptr;
+}
+
+void leave() noexcept
+{
+    if (file.base == nullptr) {
+        return;
+    }
+    if (lane.waiting && lane.epoch == epoch.load_relaxed()) {
+        end_wait({End::other, 0}, 0);
+    }
+    header().ended.store_release(now());
+}
+
+void forget_in_child() noexcept
+{
+    // The mapping is not there (MADV_DONTFORK).
+    epoch.store_release(epoch.load_relaxed() + 1);
+    file.base = nullptr;
+    new (&file.growing) std::mutex;
+}
+
+void add(const Record& record) noexcept
+{
+    if (!has_room()) [[unlikely]] {
+        return;
+    }
+    if (lane.waiting && !ends_wait(record.type) && lane.next + 1 != lane.end) {
+        store(lane.next + 1, *lane.next); // goes on behind it
+    } else if (lane.waiting) {
+        end_wait(ending_of(record), record.time);
+        if (!has_room()) {
+            return;
+        }
+    }
+    store(lane.next++, record);
+}
+
+void poll_in_vain() noexcept
+{
+    if (!has_room()) [[unlikely]] {
+        return;
+    }
+    const uint64_t time = now();
+    if (lane.waiting) {
+        __atomic_store_n(reinterpret_cast<uint64_t*>(lane.next) + 2, time - lane.next->time, __ATOMIC_RELAXED);
+        return;
+    }
+    Record wait{};
+    wait.time = time;
+    wait.type = Type::wait;
+    store(lane.next, wait);
+    lane.waiting = true;
+}
+
+} // namespace tofu::sim::trace

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: writes what this process does into its trace (TOFU_SIM_TRACE).
+// Called by: tni/watch, api/, job/process. Calls: trace/format, job/report, files.
+//
+// Any thread at any time. A record is four stores into a mapped file; each 2047 of them one system call. What does not
+// fit any more is counted.
+#pragma once
+
+#include "trace/format.h"
+
+namespace tofu::sim::trace {
+
+struct Owner {
+    const char* pattern;
+    uint64_t limit_bytes;
+    const char* job;
+    uint64_t born;
+    uint32_t rank;
+    uint32_t node;
+    uint32_t size;
+    uint32_t ppn;
+    uint8_t shape[3];
+    uint8_t wraps;
+};
+
+// Starts recording: UTOFU_SUCCESS, or an error that was reported.
+[[nodiscard]] int open(const Owner& owner) noexcept;
+[[nodiscard]] bool is_open() noexcept;
+// The process leaves its job: the file says so.
+void leave() noexcept;
+// In a forked child, which has no trace until it joins a job itself.
+void forget_in_child() noexcept;
+
+// Of the clock that all processes of the job have in common.
+[[nodiscard]] uint64_t now() noexcept;
+
+// Ends a wait, if one goes on, and adds the record; `arrival` and `relay` end none.
+void add(const Record& record) noexcept;
+// A poll found nothing.
+void poll_in_vain() noexcept;
+
+} // namespace tofu::sim::trace
