@@ -21,7 +21,7 @@ struct RxContext {
     fi_rx_attr attr{};   ///< as granted
     std::size_t min_multi_recv = 64;         ///< FI_OPT_MIN_MULTI_RECV
     proto::ReceiveQueue* shared = nullptr;   ///< the receives of a shared context; null: the context's own
-    bool is_open = true; ///< false: peers send nothing here, a transmit context of a scalable endpoint
+    bool is_open = true; ///< false: peers send nothing here, and nothing is posted: a transmit context of a scalable endpoint
 };
 
 } // namespace tofu

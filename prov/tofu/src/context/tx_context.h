@@ -39,6 +39,7 @@ class TxContext {
         Lock* lock = nullptr; ///< shared with others; null: one of its own
         Round round = nullptr;
         void* owner = nullptr; ///< of `round`
+        bool is_open = true;   ///< false: the application posts nothing, a receive context of a scalable endpoint
     };
 
     TxContext() noexcept;
@@ -69,8 +70,9 @@ class TxContext {
     /// Behind the engines' end. drop_memory(): what it has before there are any.
     void drop_engines() noexcept;
     void drop_memory() noexcept;
+    [[nodiscard]] bool is_open() const noexcept { return plan_.is_open; }
+    /// False: that of a shared transmit context will be used, and none has been bound yet.
     [[nodiscard]] bool has_vcq() const noexcept { return vcq_ != nullptr; }
-    [[nodiscard]] vcq::Vcq* vcq_or_null() noexcept { return vcq_; }
     /// Nothing that was taken still has to leave. What waits for an answer of its peer alone has left.
     [[nodiscard]] bool all_has_left() const noexcept;
     [[nodiscard]] Reports& reports() noexcept { return reports_; }

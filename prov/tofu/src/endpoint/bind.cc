@@ -60,7 +60,7 @@ int Endpoint::bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept
         return -FI_EBADFLAGS;
     const bool tx = (flags & FI_TRANSMIT) != 0;
     const bool rx = (flags & FI_RECV) != 0;
-    if ((tx && part_ == Part::receive) || (rx && part_ == Part::transmit))
+    if ((tx && !tx_.is_open()) || (rx && !rx_.is_open))
         return -FI_EINVAL;
     if ((!tx && !rx) || (tx && tx_.binding().cq != nullptr) || (rx && rx_.binding.cq != nullptr))
         return -FI_EINVAL;
@@ -81,8 +81,7 @@ int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
         return -FI_EDOMAIN;
     if (flags == 0 || (flags & ~(tx_counts | rx_counts)) != 0)
         return flags == 0 ? -FI_EINVAL : -FI_EBADFLAGS;
-    if ((part_ == Part::receive && (flags & tx_counts) != 0) ||
-        (part_ == Part::transmit && (flags & rx_counts) != 0))
+    if ((!tx_.is_open() && (flags & tx_counts) != 0) || (!rx_.is_open && (flags & rx_counts) != 0))
         return -FI_EINVAL;
     const std::pair<std::uint64_t, Counter**> slots[] = {
         {FI_SEND, &tx_.reports().counters.send},
@@ -120,12 +119,12 @@ int Endpoint::bind_shared(SharedTransmit& shared) noexcept
 {
     if (&shared.domain() != &domain())
         return -FI_EDOMAIN;
-    if (!wants_shared_tx_ || shared_tx_ != nullptr)
+    if (tx_.has_vcq()) // one of its own, or that of another
         return -FI_EINVAL;
-    if (int ret = shared.join(*this); ret != 0)
+    if (int ret = shared.join(tx_); ret != 0)
         return ret;
     if (int ret = tx_.share_vcq(shared.vcq()); ret != 0) {
-        shared.leave(*this);
+        shared.leave(tx_);
         return ret;
     }
     shared_tx_ = &shared;
@@ -136,7 +135,7 @@ int Endpoint::bind_shared(SharedReceive& shared) noexcept
 {
     if (&shared.domain() != &domain())
         return -FI_EDOMAIN;
-    if (!wants_shared_rx_ || shared_rx_ != nullptr)
+    if (!shares_rx_ || shared_rx_ != nullptr)
         return -FI_EINVAL;
     shared.hold();
     shared_rx_ = &shared;
@@ -193,7 +192,7 @@ void Endpoint::unbind() noexcept
         if (*slot != nullptr)
             std::exchange(*slot, nullptr)->release();
     if (shared_tx_ != nullptr)
-        std::exchange(shared_tx_, nullptr)->leave(*this);
+        std::exchange(shared_tx_, nullptr)->leave(tx_);
     if (shared_rx_ != nullptr)
         std::exchange(shared_rx_, nullptr)->release();
     if (Peers* const av = tx_.peers_or_null(); av != nullptr)
@@ -207,7 +206,7 @@ int Endpoint::check_bound() const noexcept
 {
     if (tx_.peers_or_null() == nullptr)
         return -FI_ENOAV;
-    if ((wants_shared_tx_ && shared_tx_ == nullptr) || (wants_shared_rx_ && shared_rx_ == nullptr))
+    if (!tx_.has_vcq() || (shares_rx_ && shared_rx_ == nullptr))
         return -FI_EOPBADSTATE;
     if (shared_rx_ != nullptr && !shared_rx_->agrees(tx_.peers()))
         return -FI_EINVAL;
@@ -216,7 +215,7 @@ int Endpoint::check_bound() const noexcept
     const std::uint64_t directions = caps() & (FI_SEND | FI_RECV | FI_READ | FI_WRITE |
                                               FI_REMOTE_READ | FI_REMOTE_WRITE);
     const bool transmits =
-        part_ != Part::receive &&
+        tx_.is_open() &&
         (directions == 0 || (directions & (FI_SEND | FI_READ | FI_WRITE)) != 0);
     const bool bound = tx_.binding().cq != nullptr || tx_.counters().send != nullptr ||
                        tx_.counters().read != nullptr || tx_.counters().write != nullptr;

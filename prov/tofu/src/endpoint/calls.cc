@@ -97,22 +97,12 @@ int Endpoint::alias(const EndpointFace& of, struct fid** made, std::uint64_t fla
     return 0;
 }
 
-int Endpoint::get_option(int level, int name, void* value, std::size_t* length) noexcept
+namespace {
+
+int give_size(std::size_t answer, void* value, std::size_t* length) noexcept
 {
-    if (level != FI_OPT_ENDPOINT)
-        return -FI_ENOPROTOOPT;
     if (value == nullptr || length == nullptr)
         return -FI_EINVAL;
-    std::size_t answer = 0;
-    switch (name) {
-    case FI_OPT_MIN_MULTI_RECV: answer = rx_.min_multi_recv; break;
-    case FI_OPT_CM_DATA_SIZE: answer = 0; break; // no connections
-    case FI_OPT_TX_SIZE: answer = tx_.attr().size; break;
-    case FI_OPT_RX_SIZE: answer = rx_.attr.size; break;
-    case FI_OPT_FI_HMEM_P2P:
-    case FI_OPT_XPU_TRIGGER: return -FI_EOPNOTSUPP; // no memory of devices
-    default: return -FI_ENOPROTOOPT;
-    }
     const std::size_t room = *length;
     *length = sizeof(answer);
     if (room < sizeof(answer))
@@ -121,16 +111,45 @@ int Endpoint::get_option(int level, int name, void* value, std::size_t* length) 
     return 0;
 }
 
-int Endpoint::set_option(int level, int name, const void* value, std::size_t length) noexcept
+} // namespace
+
+int get_multi_recv(std::size_t kept, int level, int name, void* value, std::size_t* length) noexcept
+{
+    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV)
+        return -FI_ENOPROTOOPT;
+    return give_size(kept, value, length);
+}
+
+int set_multi_recv(std::size_t& kept, int level, int name, const void* value, std::size_t length) noexcept
+{
+    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV)
+        return -FI_ENOPROTOOPT;
+    if (value == nullptr || length != sizeof(kept))
+        return -FI_EINVAL;
+    std::memcpy(&kept, value, sizeof(kept));
+    return 0;
+}
+
+int Endpoint::get_option(int level, int name, void* value, std::size_t* length) noexcept
 {
     if (level != FI_OPT_ENDPOINT)
         return -FI_ENOPROTOOPT;
-    if (name != FI_OPT_MIN_MULTI_RECV)
-        return name == FI_OPT_FI_HMEM_P2P ? -FI_EOPNOTSUPP : -FI_ENOPROTOOPT;
-    if (value == nullptr || length != sizeof(rx_.min_multi_recv))
-        return -FI_EINVAL;
-    std::memcpy(&rx_.min_multi_recv, value, sizeof(rx_.min_multi_recv));
-    return 0;
+    switch (name) {
+    case FI_OPT_CM_DATA_SIZE: return give_size(0, value, length); // no connections
+    case FI_OPT_TX_SIZE: return give_size(tx_.attr().size, value, length);
+    case FI_OPT_RX_SIZE: return give_size(rx_.attr.size, value, length);
+    case FI_OPT_FI_HMEM_P2P:
+    case FI_OPT_XPU_TRIGGER: // no memory of devices
+        return value == nullptr || length == nullptr ? -FI_EINVAL : -FI_EOPNOTSUPP;
+    default: return get_multi_recv(rx_.min_multi_recv, level, name, value, length);
+    }
+}
+
+int Endpoint::set_option(int level, int name, const void* value, std::size_t length) noexcept
+{
+    if (level == FI_OPT_ENDPOINT && name == FI_OPT_FI_HMEM_P2P)
+        return -FI_EOPNOTSUPP;
+    return set_multi_recv(rx_.min_multi_recv, level, name, value, length);
 }
 
 // --- shims

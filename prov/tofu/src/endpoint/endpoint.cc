@@ -90,8 +90,7 @@ int Endpoint::make(DomainBase& domain, const EndpointPlan& plan, fid_ep** ep) no
 
 int Endpoint::set_up(DomainBase& domain, const EndpointPlan& plan) noexcept
 {
-    static constexpr std::size_t classes[] = {FI_CLASS_EP, FI_CLASS_TX_CTX, FI_CLASS_RX_CTX};
-    fid.fclass = classes[static_cast<unsigned>(plan.part)];
+    fid.fclass = !plan.receives ? FI_CLASS_TX_CTX : !plan.sends ? FI_CLASS_RX_CTX : FI_CLASS_EP;
     fid.context = plan.context;
     fid.ops = &endpoint_fid_ops;
     fid_ep::ops = &endpoint_ops;
@@ -99,12 +98,11 @@ int Endpoint::set_up(DomainBase& domain, const EndpointPlan& plan) noexcept
     msg = &ops_of_disabled.msg;
     fid_ep::rma = &ops_of_disabled.rma;
     tagged = &ops_of_disabled.tagged;
-    fid_ep::atomic = (plan.caps & FI_ATOMIC) && plan.part != Part::receive ? queries_alone() : &ops_of_disabled.atomic;
+    fid_ep::atomic = (plan.caps & FI_ATOMIC) && plan.sends ? queries_alone() : &ops_of_disabled.atomic;
     collective = &no_collective_ops;
     endpoint = this;
     EndpointFace::tx = &tx_;
 
-    part_ = plan.part;
     parent_ = plan.parent;
     slot_ = plan.slot;
     address_format_ = plan.address_format;
@@ -113,22 +111,20 @@ int Endpoint::set_up(DomainBase& domain, const EndpointPlan& plan) noexcept
     rx_flags = plan.rx.op_flags;
     rx_.attr = plan.rx;
     rx_.min_multi_recv = plan.min_multi_recv;
-    rx_.is_open = part_ != Part::transmit;
-    wants_shared_tx_ = plan.shares_tx;
-    wants_shared_rx_ = plan.shares_rx;
-    const bool shares = wants_shared_tx_ || wants_shared_rx_ || domain.model().serialised;
-    tx_.set_up({&domain, plan.tx, plan.caps, shares ? &domain.shared_lock() : nullptr, round, this});
+    rx_.is_open = plan.receives;
+    shares_rx_ = plan.shares_rx;
+    const bool shares_lock = plan.shares_tx || plan.shares_rx || domain.model().serialised;
+    tx_.set_up({&domain, plan.tx, plan.caps, shares_lock ? &domain.shared_lock() : nullptr, round, this, plan.sends});
     receive_lock = &tx_.lock();
-    if (!wants_shared_tx_)
+    if (!plan.shares_tx)
         if (int ret = tx_.open_vcq(); ret != 0)
             return ret;
     unsigned number = plan.number;
-    if (part_ != Part::receive) { // whose number is one of its scalable endpoint's
+    if (plan.sends) { // else it is one of its scalable endpoint's
         if (int ret = domain.take_numbers(1, number); ret != 0) {
             tx_.detach();
             return ret;
         }
-        numbered_ = true;
     }
     tx_.set_number(number, parent_ != nullptr ? parent_->address().index : number);
     domain.regions().add_counters(number, rx_.counters);
@@ -155,7 +151,7 @@ int Endpoint::make_engines() noexcept
 {
     const bool messages = (caps() & (FI_MSG | FI_TAGGED)) != 0;
     // An RMA endpoint takes part in messages for the data of remote completions alone: its own, and its peers'.
-    const bool writes = part_ != Part::receive && (expand(caps()) & FI_WRITE) != 0;
+    const bool writes = tx_.is_open() && (expand(caps()) & FI_WRITE) != 0;
     const bool data = (caps() & FI_RMA) != 0 && (writes || rx_.binding.cq != nullptr);
     if (messages || data) {
         messages_.reset(new (std::nothrow) proto::Messenger(tx_, rx_));
@@ -165,7 +161,7 @@ int Endpoint::make_engines() noexcept
             return ret;
         tx_.add(Engine::messages, messages_->sender());
     }
-    if (part_ == Part::receive)
+    if (!tx_.is_open())
         return 0; // others write here without us
     if ((caps() & (FI_ATOMIC | FI_RMA)) != 0 && !tx_.open_quick())
         return -FI_ENOMEM;
@@ -195,11 +191,10 @@ void Endpoint::choose_operations() noexcept
     static const fi_ops_msg msg_of[] = {msg_ops, halved(msg_ops, true), halved(msg_ops, false)};
     static const fi_ops_tagged tagged_of[] = {tagged_ops, halved(tagged_ops, true),
                                               halved(tagged_ops, false)};
-    const auto part = static_cast<unsigned>(shared_rx_ != nullptr ? Part::transmit : part_);
-    const bool sends = part_ != Part::receive;
-    msg = const_cast<fi_ops_msg*>((caps() & FI_MSG) ? &msg_of[part] : &ops_of_missing.msg);
-    tagged = const_cast<fi_ops_tagged*>((caps() & FI_TAGGED) ? &tagged_of[part]
-                                                            : &ops_of_missing.tagged);
+    const bool sends = tx_.is_open();
+    const unsigned half = !rx_.is_open || shared_rx_ != nullptr ? 1 : sends ? 0 : 2;
+    msg = const_cast<fi_ops_msg*>((caps() & FI_MSG) ? &msg_of[half] : &ops_of_missing.msg);
+    tagged = const_cast<fi_ops_tagged*>((caps() & FI_TAGGED) ? &tagged_of[half] : &ops_of_missing.tagged);
     fid_ep::rma = (caps() & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
     fid_ep::atomic = (caps() & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
     receives = messages_ != nullptr ? &messages_->receiver().queue() : nullptr;
@@ -248,9 +243,9 @@ int Endpoint::enable() noexcept
 /// Under the service name that it was opened for.
 int Endpoint::announce() noexcept
 {
-    names::Announcement& name = part_ == Part::receive ? parent_->announcement() : announcement_;
+    names::Announcement& name = tx_.is_open() ? announcement_ : parent_->announcement();
     int ret = 0;
-    if (part_ == Part::receive)
+    if (!tx_.is_open())
         ret = parent_->announce();
     else if (name_key_ != 0)
         ret = name.open(name_key_, address());
@@ -371,10 +366,10 @@ int Endpoint::close() noexcept
     }
     tx_.close_vcq();
     unbind();
-    if (numbered_)
+    if (tx_.is_open())
         domain.give_back_numbers(index(), 1);
     if (parent_ != nullptr)
-        parent_->drop_context(part_, slot_);
+        parent_->drop_context(tx_.is_open(), slot_);
     if (stays) {
         shared->keep(*this);
         return 0;

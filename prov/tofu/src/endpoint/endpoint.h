@@ -31,9 +31,6 @@ namespace proto {
 class Messenger;
 }
 
-/// A whole endpoint, or one context of a scalable endpoint: the same engines, for one direction.
-enum class Part : std::uint8_t { whole, transmit, receive };
-
 /// What an endpoint or a context is made of.
 struct EndpointPlan {
     std::uint64_t caps = 0;
@@ -41,7 +38,8 @@ struct EndpointPlan {
     fi_rx_attr rx{};
     std::uint32_t address_format = FI_FORMAT_UNSPEC;
     std::uint64_t name_key = 0; ///< the service name it was opened for (info/names.h), 0: none
-    Part part = Part::whole;
+    bool sends = true;    ///< what the application may do with it: one direction only of a context
+    bool receives = true;
     unsigned number = 0;                ///< of a receive context
     unsigned slot = 0;                  ///< of a context in its scalable endpoint
     ScalableEndpoint* parent = nullptr; ///< of a context
@@ -69,7 +67,6 @@ class Endpoint final : public EndpointFace, public Pollable {
     [[nodiscard]] EndpointAddress address() const noexcept;
     [[nodiscard]] bool enabled() const noexcept { return enabled_; }
 
-    [[nodiscard]] Part part() const noexcept { return part_; }
     [[nodiscard]] std::uint64_t caps() const noexcept { return tx_.caps(); }
 
     /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock, or returns at once
@@ -126,12 +123,9 @@ class Endpoint final : public EndpointFace, public Pollable {
     bool enabled_ = false;
     SharedTransmit* shared_tx_ = nullptr;
     SharedReceive* shared_rx_ = nullptr;
-    Part part_ = Part::whole;
     unsigned slot_ = 0; ///< of a context
     ScalableEndpoint* parent_ = nullptr; ///< of a context
-    bool wants_shared_tx_ = false; ///< FI_SHARED_CONTEXT
-    bool wants_shared_rx_ = false;
-    bool numbered_ = false; ///< its number goes back to the domain
+    bool shares_rx_ = false;       ///< FI_SHARED_CONTEXT: its receives will be those of a shared context
     bool listed_ = false; ///< in the progress sets of what it is bound to
     std::atomic<int> aliases_{0};
     EventQueue* eq_ = nullptr; ///< held so that it is not closed first

@@ -2,7 +2,6 @@
 // See scalable.h. fi_endpoint(3), "Scalable endpoints".
 #include "endpoint/scalable.h"
 
-#include <cstring>
 #include <new>
 
 #include <rdma/fi_errno.h>
@@ -45,12 +44,12 @@ int tofu_sep_setopt(fid_t f, int level, int name, const void* value, size_t leng
 int tofu_sep_tx_ctx(struct fid_ep* ep, int index, struct fi_tx_attr* attr, struct fid_ep** tx,
                     void* context) noexcept
 {
-    return ScalableEndpoint::of(ep).open_context(Part::transmit, index, attr, nullptr, tx, context);
+    return ScalableEndpoint::of(ep).open_context(true, index, attr, nullptr, tx, context);
 }
 int tofu_sep_rx_ctx(struct fid_ep* ep, int index, struct fi_rx_attr* attr, struct fid_ep** rx,
                     void* context) noexcept
 {
-    return ScalableEndpoint::of(ep).open_context(Part::receive, index, nullptr, attr, rx, context);
+    return ScalableEndpoint::of(ep).open_context(false, index, nullptr, attr, rx, context);
 }
 int tofu_sep_getname(fid_t f, void* address, size_t* length) noexcept
 {
@@ -169,15 +168,15 @@ int ScalableEndpoint::announce() noexcept
 
 // --- contexts
 
-int ScalableEndpoint::open_context(Part part, int slot, fi_tx_attr* tx, fi_rx_attr* rx, fid_ep** ep,
+int ScalableEndpoint::open_context(bool sends, int slot, fi_tx_attr* tx, fi_rx_attr* rx, fid_ep** ep,
                                    void* context) noexcept
 {
-    const bool sends = part == Part::transmit;
     if (ep == nullptr || slot < 0 || static_cast<unsigned>(slot) >= (sends ? tx_count_ : rx_count_))
         return -FI_EINVAL;
     EndpointPlan plan = plan_;
     plan.name_key = 0; // the name is ours
-    plan.part = part;
+    plan.sends = sends;
+    plan.receives = !sends;
     plan.slot = static_cast<unsigned>(slot);
     plan.number = first_ + plan.slot;
     plan.context = context;
@@ -210,10 +209,10 @@ int ScalableEndpoint::open_context(Part part, int slot, fi_tx_attr* tx, fi_rx_at
     return 0;
 }
 
-void ScalableEndpoint::drop_context(Part part, unsigned slot) noexcept
+void ScalableEndpoint::drop_context(bool sends, unsigned slot) noexcept
 {
     std::lock_guard guard(mutex_);
-    if (part == Part::transmit)
+    if (sends)
         tx_[slot] = Slot::free;
     else
         rx_[slot] = Slot::closed;
@@ -244,27 +243,13 @@ int ScalableEndpoint::control(int command, void*) noexcept
 
 int ScalableEndpoint::get_option(int level, int name, void* value, std::size_t* length) noexcept
 {
-    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV)
-        return -FI_ENOPROTOOPT;
-    if (value == nullptr || length == nullptr)
-        return -FI_EINVAL;
-    const std::size_t room = *length;
-    *length = sizeof(plan_.min_multi_recv);
-    if (room < sizeof(plan_.min_multi_recv))
-        return -FI_ETOOSMALL;
-    std::memcpy(value, &plan_.min_multi_recv, sizeof(plan_.min_multi_recv));
-    return 0;
+    return get_multi_recv(plan_.min_multi_recv, level, name, value, length);
 }
 
 /// For contexts opened from now on.
 int ScalableEndpoint::set_option(int level, int name, const void* value, std::size_t length) noexcept
 {
-    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV)
-        return -FI_ENOPROTOOPT;
-    if (value == nullptr || length != sizeof(plan_.min_multi_recv))
-        return -FI_EINVAL;
-    std::memcpy(&plan_.min_multi_recv, value, sizeof(plan_.min_multi_recv));
-    return 0;
+    return set_multi_recv(plan_.min_multi_recv, level, name, value, length);
 }
 
 int ScalableEndpoint::close() noexcept

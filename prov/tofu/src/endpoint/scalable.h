@@ -37,11 +37,11 @@ class ScalableEndpoint final : public fid_ep {
     int announce() noexcept;
     [[nodiscard]] names::Announcement& announcement() noexcept { return announcement_; }
     /// A context was closed.
-    void drop_context(Part part, unsigned slot) noexcept;
+    void drop_context(bool sends, unsigned slot) noexcept;
 
     // --- the calls of fi_ep's operation tables
-    int open_context(Part part, int slot, fi_tx_attr* tx, fi_rx_attr* rx, fid_ep** ep,
-                     void* context) noexcept;
+    /// By its attributes, which may be null: of one direction.
+    int open_context(bool sends, int slot, fi_tx_attr* tx, fi_rx_attr* rx, fid_ep** ep, void* context) noexcept;
     int bind(struct fid* object, std::uint64_t flags) noexcept;
     int control(int command, void* argument) noexcept;
     int name(void* address, std::size_t* length) const noexcept;

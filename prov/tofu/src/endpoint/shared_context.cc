@@ -2,7 +2,6 @@
 // See shared_context.h. fi_endpoint(3), "Shared contexts".
 #include "endpoint/shared_context.h"
 
-#include <cstring>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -128,16 +127,16 @@ int SharedTransmit::open(fid_domain* domain, fi_tx_attr* attr, fid_stx** stx, vo
     return 0;
 }
 
-int SharedTransmit::join(Endpoint& endpoint) noexcept
+int SharedTransmit::join(TxContext& context) noexcept
 {
     std::lock_guard guard(domain_->shared_lock());
-    return endpoints_.push(&endpoint) ? 0 : -FI_ENOMEM;
+    return contexts_.push(&context) ? 0 : -FI_ENOMEM;
 }
 
-void SharedTransmit::leave(Endpoint& endpoint) noexcept
+void SharedTransmit::leave(TxContext& context) noexcept
 {
     std::lock_guard guard(domain_->shared_lock());
-    endpoints_.erase(&endpoint);
+    contexts_.erase(&context);
 }
 
 void SharedTransmit::keep(Endpoint& endpoint) noexcept
@@ -149,15 +148,15 @@ void SharedTransmit::keep(Endpoint& endpoint) noexcept
 /// Whose communication it was nobody knows: each looks whether it has to do with the peer.
 void SharedTransmit::on_orphan(void* self, int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept
 {
-    for (Endpoint* endpoint : static_cast<SharedTransmit*>(self)->endpoints_)
-        endpoint->tx_context().lost(code, kind, peer);
+    for (TxContext* context : static_cast<SharedTransmit*>(self)->contexts_)
+        context->lost(code, kind, peer);
 }
 
 int SharedTransmit::close() noexcept
 {
     {
         std::lock_guard guard(domain_->shared_lock());
-        if (!endpoints_.empty())
+        if (!contexts_.empty())
             return -FI_EBUSY;
         vcq_.drain();
     }
@@ -172,9 +171,9 @@ int SharedTransmit::close() noexcept
 // --- receive
 
 SharedReceive::SharedReceive(DomainBase& domain, const fi_rx_attr& attr) noexcept
-    : domain_(&domain), attr_(attr),
-      queue_((attr.caps & FI_DIRECTED_RECV) != 0, min_multi_recv_)
+    : domain_(&domain), queue_((attr.caps & FI_DIRECTED_RECV) != 0, rx_.min_multi_recv)
 {
+    rx_.attr = attr;
 }
 
 int SharedReceive::open(fid_domain* domain, fi_rx_attr* attr, fid_ep** ep, void* context) noexcept
@@ -228,27 +227,13 @@ ssize_t SharedReceive::cancel(void* context) noexcept
 
 int SharedReceive::get_option(int level, int name, void* value, std::size_t* length) noexcept
 {
-    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV)
-        return -FI_ENOPROTOOPT;
-    if (value == nullptr || length == nullptr)
-        return -FI_EINVAL;
-    const std::size_t room = *length;
-    *length = sizeof(min_multi_recv_);
-    if (room < sizeof(min_multi_recv_))
-        return -FI_ETOOSMALL;
-    std::memcpy(value, &min_multi_recv_, sizeof(min_multi_recv_));
-    return 0;
+    return get_multi_recv(rx_.min_multi_recv, level, name, value, length);
 }
 
 int SharedReceive::set_option(int level, int name, const void* value, std::size_t length) noexcept
 {
-    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV)
-        return -FI_ENOPROTOOPT;
-    if (value == nullptr || length != sizeof(min_multi_recv_))
-        return -FI_EINVAL;
     std::lock_guard guard(*receive_lock);
-    std::memcpy(&min_multi_recv_, value, sizeof(min_multi_recv_));
-    return 0;
+    return set_multi_recv(rx_.min_multi_recv, level, name, value, length);
 }
 
 int SharedReceive::close() noexcept

@@ -33,8 +33,8 @@ class SharedTransmit final : public fid_stx {
     /// Posts and polls under the shared lock.
     [[nodiscard]] vcq::Vcq& vcq() noexcept { return vcq_; }
     /// By endpoints, as they are bound and closed. Takes the shared lock.
-    [[nodiscard]] int join(Endpoint& endpoint) noexcept;
-    void leave(Endpoint& endpoint) noexcept;
+    [[nodiscard]] int join(TxContext& context) noexcept;
+    void leave(TxContext& context) noexcept;
     /// Takes over a closed endpoint some of whose notices never came: it goes when the VCQ does. Takes the shared lock.
     void keep(Endpoint& endpoint) noexcept;
     int close() noexcept;
@@ -45,7 +45,7 @@ class SharedTransmit final : public fid_stx {
 
     DomainBase* domain_ = nullptr;
     vcq::Vcq vcq_;
-    Array<Endpoint*> endpoints_; ///< under the shared lock
+    Array<TxContext*> contexts_; ///< that post from it; under the shared lock
     Endpoint* kept_ = nullptr;         ///< likewise
 };
 
@@ -66,15 +66,14 @@ class SharedReceive final : public EndpointFace, public Counted {
     ssize_t cancel(void* context) noexcept;
     int get_option(int level, int name, void* value, std::size_t* length) noexcept;
     int set_option(int level, int name, const void* value, std::size_t length) noexcept;
-    [[nodiscard]] std::size_t size() const noexcept { return attr_.size; }
+    [[nodiscard]] std::size_t size() const noexcept { return rx_.attr.size; }
     int close() noexcept;
 
   private:
     SharedReceive(DomainBase& domain, const fi_rx_attr& attr) noexcept;
 
     DomainBase* domain_;
-    fi_rx_attr attr_;
-    std::size_t min_multi_recv_ = 64;
+    RxContext rx_; ///< its rules; each endpoint has a queue and counters of its own
     const Peers* av_ = nullptr; ///< under the shared lock
     proto::ReceiveQueue queue_;
 };
