@@ -243,6 +243,11 @@ inline int reg_mem(utofu_vcq_hdl_t, void* addr, std::size_t size, unsigned long,
     *stadd = reinterpret_cast<std::uintptr_t>(addr);
     return UTOFU_SUCCESS;
 }
+inline int reg_mem_with_stag(utofu_vcq_hdl_t h, void* addr, std::size_t size, unsigned, unsigned long flags,
+                             utofu_stadd_t* stadd)
+{
+    return reg_mem(h, addr, size, flags, stadd);
+}
 inline int dereg_mem(utofu_vcq_hdl_t, utofu_stadd_t, unsigned long) { return UTOFU_SUCCESS; }
 inline int post_toq(utofu_vcq_hdl_t, void*, std::size_t, void*) { return UTOFU_SUCCESS; }
 inline int poll_tcq(utofu_vcq_hdl_t, unsigned long, void**) { return UTOFU_ERR_NOT_FOUND; }
@@ -272,6 +277,7 @@ inline tofu::vcq::Functions functions()
     f.put_piggyback = put_piggyback;
     f.query_stadd = query_stadd;
     f.reg_mem = reg_mem;
+    f.reg_mem_with_stag = reg_mem_with_stag;
     f.dereg_mem = dereg_mem;
     f.poll_tcq = poll_tcq;
     f.poll_mrq = poll_mrq;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Units of the message protocol that need no network: packets, slots of long messages, the matcher against a
-// plain list. Calls ring/wire, match/match.
+// The matcher beside a list that is searched from its start; copies between bytes and segments. Calls match/match,
+// match/iov.
 #include <cstring>
 #include <list>
 #include <memory>
@@ -11,112 +11,9 @@
 
 #include "match/iov.h"
 #include "match/match.h"
-#include "message/packet.h"
-#include "ring/wire.h"
 
 namespace tofu::proto {
 namespace {
-
-alignas(8) std::byte slot[slot_size];
-
-TEST(Wire, ReadsWhatItWrote)
-{
-    std::memset(slot, 0x55, sizeof slot);
-    PacketWriter w(slot + slot_size);
-    w.control(Type::eager, flag_tag | flag_data | flag_ack, 5, 77);
-    w.put64(0xda7a);
-    w.put64(0x7a9);
-    w.put(Ack{3, 9});
-    std::memcpy(w.reserve(5), "hello", 5);
-    EXPECT_EQ(w.size(), 40u);
-    Packet p;
-    ASSERT_TRUE(decode(slot, p));
-    EXPECT_EQ(p.type, Type::eager);
-    EXPECT_EQ(p.control.seq, 77u);
-    EXPECT_EQ(p.data, 0xda7au);
-    EXPECT_EQ(p.tag, 0x7a9u);
-    EXPECT_EQ(p.ack.fin, 3u);
-    EXPECT_EQ(p.ack.seq, 9u);
-    EXPECT_EQ(std::memcmp(p.body, "hello", 5), 0);
-}
-
-TEST(Wire, TaggedEightBytesFitIntoADescriptor)
-{
-    EXPECT_LE(overhead(flag_tag) + 8, 32u);
-    EXPECT_LE(overhead(0) + 24, 32u);
-}
-
-TEST(Wire, FuzzedSlotsNeverLeadOutside)
-{
-    std::mt19937_64 random(1);
-    unsigned good = 0;
-    for (int round = 0; round < 200000; round++) {
-        for (std::size_t i = 0; i < slot_size; i += 8) {
-            const std::uint64_t v = random();
-            std::memcpy(slot + i, &v, 8);
-        }
-        slot[slot_size - 8] = static_cast<std::byte>(random() % 9); // mostly a type
-        slot[slot_size - 7] = static_cast<std::byte>(random() % 18);
-        if (random() % 2)
-            slot[slot_size - 5] = std::byte{0};
-        Packet p;
-        if (!decode(slot, p))
-            continue;
-        good++;
-        EXPECT_LT(p.ack.fin, fin_count);
-        std::size_t length = 0;
-        if (p.type == Type::eager)
-            length = p.control.length;
-        else if (p.type == Type::rts)
-            length = sizeof(Rts) + p.control.length * sizeof(Segment);
-        if (p.body != nullptr) {
-            ASSERT_GE(p.body, slot);
-            ASSERT_LE(p.body + length, slot + slot_size - sizeof(Control));
-        }
-    }
-    EXPECT_GT(good, 1000u);
-}
-
-TEST(Wire, LongMessagesStayInTheRingAndWithinCredits)
-{
-    const Geometry g{1, 64};
-    ASSERT_TRUE(g.valid());
-    for (std::uint32_t seq = 1; seq <= 128; seq++)
-        for (std::uint32_t length = 1; length <= g.eager_limit(); length += 61) {
-            const LongSlots s = long_slots(seq, length, g.ring_slots);
-            EXPECT_LE(s.first + s.count, g.ring_slots);
-            EXPECT_GE(s.count * slot_size, length);
-            // What may be unreported never keeps a message out for ever.
-            EXPECT_LE(s.total, g.ring_slots - (g.report_after() - 1));
-            const std::uint32_t header = (seq - 1) % g.ring_slots;
-            EXPECT_TRUE(header < s.first || header >= s.first + s.count);
-        }
-}
-
-/// A slot that was never used holds 0: no packet may be expected there under that number.
-TEST(Wire, NoSlotIsFirstUsedAsNumberZero)
-{
-    std::uint64_t inverse = 1; // of the factor, by Newton's method
-    for (int i = 0; i < 6; i++)
-        inverse *= 2 - 0x9e3779b97f4a7c15u * inverse;
-    for (std::uint64_t base : {0xfffff000u, 0x7ffff000u, 0u, 0x12345000u}) {
-        const std::uint32_t first = seq_base(inverse * (base << 32));
-        for (std::uint32_t n = 1; n <= max_ring_slots; n++)
-            ASSERT_NE(first + n, 0u) << base;
-    }
-}
-
-TEST(Wire, GeometryIsChecked)
-{
-    EXPECT_FALSE((Geometry{0, 64}).valid());
-    EXPECT_FALSE((Geometry{8, 48}).valid());
-    EXPECT_FALSE((Geometry{8, 8}).valid());
-    EXPECT_FALSE((Geometry{max_ring_count + 1, 64}).valid());
-    const Geometry g{512, 64};
-    EXPECT_EQ(g.rings() % 65536, 0u);
-    EXPECT_GE(g.rings(), g.claim(511) + 8);
-    EXPECT_EQ(seq_base(0x1234567890abcdef) % max_ring_slots, 0u);
-}
 
 TEST(Iov, GathersAndScatters)
 {
