@@ -6,38 +6,46 @@
 #include "job/flows.h"
 #include "topology/ids.h"
 
+#include <algorithm>
+
 namespace tofu::sim::tools {
 namespace {
 
-FlowCounters sum_of_path(const FlowTable& table, unsigned place, unsigned path) noexcept
+// Sums know how many packets there were at least: an operation has one, and answers are those of gets.
+Flow sum_of_path(const FlowTable& table, unsigned place, unsigned path) noexcept
 {
-    FlowCounters sum{};
+    Flow sum;
     visit_flow_rows(table, [&](unsigned, const FlowCounters* flows) {
         const FlowCounters& flow = flows[place * path_ids + path];
         sum.operations += flow.operations;
         sum.bytes_out += flow.bytes_out;
         sum.bytes_back += flow.bytes_back;
-        sum.packets += flow.packets;
+        sum.barrier_packets += flow.packets;
     });
+    sum.packets_out = std::max(sum.operations, packets_of(sum.bytes_out));
+    sum.packets_back = packets_of(sum.bytes_back);
     return sum;
 }
 
 } // namespace
 
-void LinkLoads::add(uint32_t from, uint32_t to, unsigned path, const FlowCounters& sum)
+void LinkLoads::add(uint32_t from, uint32_t to, unsigned path, const Flow& sum)
 {
     if (from >= topology_.num_nodes() || to >= topology_.num_nodes() || path >= path_ids ||
-        !Topology::contains_path(decode_path(path)) || (sum.operations == 0 && sum.packets == 0)) {
+        !Topology::contains_path(decode_path(path)) || (sum.operations == 0 && sum.barrier_packets == 0)) {
         return;
     }
     for (const Link& link : route(topology_, topology_.coords_of(from), decode_path(path), topology_.coords_of(to))) {
         LinkLoad& out = loads_[{link.node, link.port}];
         out.operations += sum.operations;
         out.bytes += sum.bytes_out;
-        out.packets += sum.packets;
-        if (sum.bytes_back != 0) {
+        out.packets += sum.barrier_packets;
+        out.data_packets += sum.packets_out;
+        if (sum.packets_back != 0) {
             const Link back = opposite(topology_, link);
-            loads_[{back.node, back.port}].bytes += sum.bytes_back;
+            LinkLoad& answers = loads_[{back.node, back.port}];
+            answers.bytes += sum.bytes_back;
+            answers.data_packets += sum.packets_back;
         }
     }
 }
@@ -64,7 +72,7 @@ void LinkLoads::add(const TniGates& gates, uint32_t tni)
             target >= topology_.num_nodes() * gates_per_node) {
             continue;
         }
-        add(node, node_of_gate(target), path, {0, 0, 0, last_round(gate.out, epoch_of_version(version))});
+        add(node, node_of_gate(target), path, {.barrier_packets = last_round(gate.out, epoch_of_version(version))});
     }
 }
 

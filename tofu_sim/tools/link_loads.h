@@ -17,7 +17,25 @@ struct LinkLoad {
     uint64_t operations = 0; // whose instruction passed the link
     uint64_t bytes = 0;      // payload of puts, and of gets on their way back
     uint64_t packets = 0;    // of barriers
+    uint64_t data_packets = 0; // of operations and their answers
 };
+
+// What went from one node to another by a path, and back.
+struct Flow {
+    uint64_t operations = 0;
+    uint64_t bytes_out = 0;
+    uint64_t bytes_back = 0;
+    uint64_t barrier_packets = 0;
+    uint64_t packets_out = 0;
+    uint64_t packets_back = 0;
+};
+
+// The least number of packets that take so many bytes.
+inline constexpr uint64_t packet_bytes = 1920;
+[[nodiscard]] constexpr uint64_t packets_of(uint64_t bytes) noexcept
+{
+    return (bytes + packet_bytes - 1) / packet_bytes;
+}
 
 class LinkLoads {
   public:
@@ -27,7 +45,7 @@ class LinkLoads {
     explicit LinkLoads(const Topology& topology) noexcept : topology_(topology) {}
 
     // What one node has sent another by a path; nothing is added for places that do not exist.
-    void add(uint32_t from, uint32_t to, unsigned path, const FlowCounters& sum);
+    void add(uint32_t from, uint32_t to, unsigned path, const Flow& sum);
     // What a process at `node` has posted; nothing in the table is trusted.
     void add(const FlowTable& table, uint32_t node);
     // What the gates of a TNI (node * tnis_per_node + TNI) have sent since they were set; trusted as little.

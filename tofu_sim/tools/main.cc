@@ -10,7 +10,7 @@ namespace {
 
 constexpr char help_text[] =
     "usage: tofu-sim run -n N [options] PROGRAM [ARGUMENTS]\n"
-    "       tofu-sim show [--vcqs] [JOB...]\n"
+    "       tofu-sim show [options] [JOB...]\n"
     "       tofu-sim trace [options] FILE|DIRECTORY...\n"
     "       tofu-sim clean [JOB...]\n"
     "\n"
@@ -29,13 +29,20 @@ constexpr char help_text[] =
     "for a signal). INT, TERM, HUP, QUIT, USR1 and USR2 are passed on. Process 0 reads standard\n"
     "input unless that is a terminal, the others read nothing.\n"
     "\n"
-    "show: lists jobs, their processes, where these sit, their queues and counts.\n"
+    "show: lists jobs, their processes, where these sit, their queues and counts; or instead of that:\n"
+    "  --vcqs                adds each VCQ with its queue\n"
+    "  --svg FILE            the network of one job, its links coloured by what they carried\n"
+    "  --counters            port by port what can be read on the machine\n"
+    "\n"
     "\n"
     "trace: puts the files of TOFU_SIM_TRACE together; prints a summary, or writes (- is standard\n"
     "output):\n"
     "  --json FILE           Chrome's trace events, for ui.perfetto.dev\n"
     "  --otf2 DIRECTORY      Open Trace Format 2, for Vampir and others\n"
     "  --goal FILE           GOAL, for LogGOPSim and others\n"
+    "  --html FILE           a page with all pictures that needs nothing else\n"
+    "  --svg DIRECTORY       these pictures one by one: network, timeline, waits, sizes\n"
+    "  --counters FILE       as show --counters, exact\n"
     "\n"
     "clean: removes what jobs without a running process left behind.\n";
 

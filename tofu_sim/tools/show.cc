@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: tofu-sim show: jobs, processes, where they sit, their VCQs, how full queues are, counts.
-// Called by: tools/main.cc. Calls: tools/job_files, tools/link_loads, topology/, tni/ (layout).
+// Role: tofu-sim show: jobs, processes, where they sit, their VCQs, how full queues are, counts; a picture.
+// Called by: tools/main.cc. Calls: tools/job_files, tools/link_loads, tools/pictures, topology/, tni/ (layout).
 //
 // Everything is read while its owners write it: figures are a moment's, and nothing is trusted
 // beyond what job_files checks.
@@ -10,11 +10,15 @@
 #include "tools/command.h"
 #include "tools/job_files.h"
 #include "tools/link_loads.h"
+#include "tools/output.h"
+#include "tools/pictures.h"
 #include "topology/ids.h"
 #include "topology/topology.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 
 namespace tofu::sim::tools {
 namespace {
@@ -203,17 +207,66 @@ void show_job(const JobView& job, bool vcqs)
     show_links(loads, topology);
 }
 
+// What its links carry and who sits where, as a picture or port by port.
+int show_network(const JobView& job, bool counters, const char* svg)
+{
+    if (!job.header) {
+        std::fprintf(stderr, "tofu-sim: job '%s' has no readable file: see tofu-sim clean\n", job.name.c_str());
+        return exit_failure;
+    }
+    const Topology topology = topology_of(*job.header);
+    NetworkView view{.job = job.name,
+                     .topology = topology,
+                     .loads = LinkLoads(topology),
+                     .ranks = std::vector<std::vector<std::string>>(topology.num_nodes())};
+    for (const ProcessView& process : read_processes(job)) {
+        SegmentView segment;
+        if (process.running && process.entry.node < topology.num_nodes()) {
+            view.ranks[process.entry.node].push_back(std::to_string(process.entry.rank));
+            if (segment.open(process)) {
+                view.loads.add(segment_flows(segment.base()), process.entry.node);
+            }
+        }
+    }
+    visit_gates(job, [&](uint32_t tni, const TniGates& gates) { view.loads.add(gates, tni); });
+    if (counters) {
+        std::printf("# %s\n", job.name.c_str());
+        print_counters(topology, view.loads, false, stdout);
+    }
+    if (svg == nullptr) {
+        return 0;
+    }
+    const std::string picture = draw_network(view);
+    const std::string problem = write_file(svg, [&](std::FILE* to) { std::fputs(picture.c_str(), to); });
+    if (!problem.empty()) {
+        std::fprintf(stderr, "tofu-sim: %s\n", problem.c_str());
+        return exit_failure;
+    }
+    return 0;
+}
+
 } // namespace
 
 int show_command(std::span<char* const> words)
 {
-    bool vcqs = false;
+    bool vcqs = false, counters = false;
+    const char* svg = nullptr;
     std::vector<std::string> names;
-    for (const char* const word : words) {
-        if (std::strcmp(word, "--vcqs") == 0) {
+    for (size_t i = 0; i < words.size(); i++) {
+        const std::string_view word = words[i];
+        if (word == "--vcqs") {
             vcqs = true;
+        } else if (word == "--counters") {
+            counters = true;
+        } else if (word.starts_with("--svg=")) {
+            svg = words[i] + word.find('=') + 1;
+        } else if (word == "--svg" && i + 1 < words.size()) {
+            svg = words[++i];
+        } else if (word == "--svg") {
+            std::fputs("tofu-sim: --svg: give the file to write, or -\n", stderr);
+            return exit_usage;
         } else if (word[0] == '-') {
-            std::fprintf(stderr, "tofu-sim: show has no option %s: see tofu-sim --help\n", word);
+            std::fprintf(stderr, "tofu-sim: show has no option %s: see tofu-sim --help\n", words[i]);
             return exit_usage;
         } else {
             names.emplace_back(word);
@@ -227,10 +280,16 @@ int show_command(std::span<char* const> words)
             std::printf("no jobs in %s\n", base_path().c_str());
         }
     }
+    if (svg != nullptr && names.size() != 1) {
+        std::fprintf(stderr, "tofu-sim: --svg shows one job, and there are %zu: name it\n", names.size());
+        return exit_usage;
+    }
     int status = 0;
     for (const std::string& name : names) {
         const auto job = base.is_open() ? open_job(base, name) : std::nullopt;
-        if (job) {
+        if (job && (counters || svg != nullptr)) {
+            status = std::max(status, show_network(*job, counters, svg));
+        } else if (job) {
             show_job(*job, vcqs);
         } else if (!all) {
             std::fprintf(stderr, "tofu-sim: no job '%s' in %s\n", name.c_str(),

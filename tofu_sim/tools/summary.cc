@@ -15,12 +15,16 @@ using namespace trace;
 
 LinkLoads loads_of(const Run& run)
 {
-    std::map<std::tuple<uint32_t, uint32_t, uint8_t>, FlowCounters> flows;
+    std::map<std::tuple<uint32_t, uint32_t, uint8_t>, Flow> flows;
     for (const Transfer& transfer : run.transfers) {
         if (transfer.to_node != nobody && transfer.arrived != 0) {
-            FlowCounters& sum = flows[{transfer.from_node, transfer.to_node, transfer.path}];
+            Flow& sum = flows[{transfer.from_node, transfer.to_node, transfer.path}];
+            const bool get = transfer.op == Op::get, atomic = transfer.op >= Op::armw4 && transfer.op <= Op::cswap8;
+            const uint64_t packets = std::max<uint64_t>(packets_of(transfer.bytes), 1);
             sum.operations += transfer.count;
-            (transfer.op == Op::get ? sum.bytes_back : sum.bytes_out) += transfer.bytes;
+            (get ? sum.bytes_back : sum.bytes_out) += transfer.bytes;
+            sum.packets_out += get || atomic ? transfer.count : packets;
+            sum.packets_back += get ? packets : atomic ? transfer.count : 0; // the answer
         }
     }
     LinkLoads loads(run.topology);
@@ -46,6 +50,32 @@ std::vector<HotLink> hottest_links(const LinkLoads& loads, size_t most)
     std::stable_sort(links.begin(), links.end(), hotter);
     links.resize(std::min(links.size(), most));
     return links;
+}
+
+void print_counters(const Topology& topology, const LinkLoads& loads, bool exact, std::FILE* to)
+{
+    struct Port {
+        LinkLoad sent;
+        LinkLoad received;
+    };
+    std::map<LinkLoads::Place, Port> ports;
+    for (const auto& [place, load] : loads.by_link()) {
+        const Link there = opposite(topology, {place.first, place.second});
+        ports[place].sent = load;
+        ports[{there.node, there.port}].received = load;
+    }
+    std::fprintf(to,
+                 "# Packets of up to %u bytes of payload%s, those of barriers among them; bytes / 16 without headers. Cycles\n"
+                 "# without credit, of each of 4 virtual channels, are unknown: links carry all at once here.\n"
+                 "# node (x,y,z,a,b,c)  port  sent: packets    bytes/16  received: packets    bytes/16  no credit\n",
+                 static_cast<unsigned>(packet_bytes), exact ? "" : ", at least: of operations only sums are known");
+    const auto packets = [](const LinkLoad& load) { return static_cast<unsigned long long>(load.data_packets + load.packets); };
+    const auto units = [](const LinkLoad& load) { return static_cast<unsigned long long>((load.bytes + 15) / 16); };
+    for (const auto& [place, port] : ports) {
+        std::fprintf(to, "  %-19s  %-4s  %13llu  %10llu  %17llu  %10llu  ? ? ? ?\n",
+                     node_label(topology, place.first).c_str(), port_name(place.second), packets(port.sent),
+                     units(port.sent), packets(port.received), units(port.received));
+    }
 }
 
 std::string link_name(const Topology& topology, const LinkLoads::Place& place)

@@ -21,6 +21,10 @@ struct HotLink {
 // Those with the most bytes, and then operations, first; of those that carried anything.
 [[nodiscard]] std::vector<HotLink> hottest_links(const LinkLoads& loads, size_t most);
 
+// Port by port what users can read on the machine: packets and bytes / 16, sent and received. `exact`: each operation is
+// known, and not only their sum.
+void print_counters(const Topology& topology, const LinkLoads& loads, bool exact, std::FILE* to);
+
 // "(0,0,0,0,1,0) B+".
 [[nodiscard]] std::string link_name(const Topology& topology, const LinkLoads::Place& place);
 

@@ -4,6 +4,7 @@
 #include "tools/command.h"
 #include "tools/exports.h"
 #include "tools/output.h"
+#include "tools/pictures.h"
 #include "tools/summary.h"
 
 #include <algorithm>
@@ -20,11 +21,15 @@ struct Options {
     const char* json = nullptr;
     const char* otf2 = nullptr;
     const char* goal = nullptr;
+    const char* svg = nullptr;
+    const char* html = nullptr;
+    const char* counters = nullptr;
     std::vector<std::string> paths;
 
     [[nodiscard]] bool nothing_to_write() const noexcept
     {
-        return json == nullptr && otf2 == nullptr && goal == nullptr;
+        return json == nullptr && otf2 == nullptr && goal == nullptr && svg == nullptr && html == nullptr &&
+               counters == nullptr;
     }
 };
 
@@ -63,7 +68,9 @@ int parse(std::span<char* const> words, Options& options)
         const char* name;
         const char*& value;
     };
-    const Option known[] = {{"--json", options.json}, {"--otf2", options.otf2}, {"--goal", options.goal}};
+    const Option known[] = {{"--json", options.json}, {"--otf2", options.otf2}, {"--goal", options.goal},
+                            {"--svg", options.svg},   {"--html", options.html},
+                            {"--counters", options.counters}};
     for (size_t i = 0; i < words.size(); i++) {
         const std::string_view word = words[i];
         if (word[0] != '-' || word == "-") {
@@ -96,6 +103,25 @@ int parse(std::span<char* const> words, Options& options)
     return 0;
 }
 
+// Into a directory, which is made if need be.
+std::string write_pictures(const trace::Run& run, const std::string& directory)
+{
+    if (::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST) {
+        return "can't make " + directory + ": " + std::strerror(errno);
+    }
+    const std::pair<const char*, std::string> pictures[] = {{"network", draw_network(network_of(run))},
+                                                            {"timeline", draw_timeline(run)},
+                                                            {"waits", draw_waits(run)},
+                                                            {"sizes", draw_sizes(run)}};
+    for (const auto& [name, picture] : pictures) {
+        const auto write = [&picture = picture](std::FILE* to) { std::fputs(picture.c_str(), to); };
+        if (const std::string problem = write_file(directory + "/" + name + ".svg", write); !problem.empty()) {
+            return problem;
+        }
+    }
+    return {};
+}
+
 } // namespace
 
 int trace_command(std::span<char* const> words)
@@ -122,6 +148,11 @@ int trace_command(std::span<char* const> words)
     to_file(options.goal, [&](std::FILE* to) { write_goal(run, to); });
     if (options.otf2 != nullptr && problem.empty()) {
         problem = write_otf2(run, options.otf2);
+    }
+    to_file(options.counters, [&](std::FILE* to) { print_counters(run.topology, loads_of(run), true, to); });
+    to_file(options.html, [&](std::FILE* to) { write_page(run, warnings, to); });
+    if (options.svg != nullptr && problem.empty()) {
+        problem = write_pictures(run, options.svg);
     }
     if (!problem.empty()) {
         return complain(problem);

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: pictures of a job: its network, its time, its messages; and a page with all of them.
+// Called by: tools/show, tools/trace. Calls: tools/svg, tools/summary.
+#pragma once
+
+#include "tools/summary.h"
+#include "trace/run.h"
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace tofu::sim::tools {
+
+// What the links of a job have carried, and who sits where.
+struct NetworkView {
+    std::string job;
+    Topology topology;
+    LinkLoads loads;
+    std::vector<std::vector<std::string>> ranks; // by node
+    uint64_t length = 0; // of the run in ns, 0: unknown
+    trace::ClockKind clock = trace::ClockKind::real;
+};
+[[nodiscard]] NetworkView network_of(const trace::Run& run);
+
+// The torus with its links coloured by bytes, and the ten hottest links named.
+[[nodiscard]] std::string draw_network(const NetworkView& view);
+
+// What each process did when, and the longest waits with whom they were for.
+[[nodiscard]] std::string draw_timeline(const trace::Run& run);
+
+// Who waited how long for whom.
+[[nodiscard]] std::string draw_waits(const trace::Run& run);
+
+// How many operations, and how many bytes, by size.
+[[nodiscard]] std::string draw_sizes(const trace::Run& run);
+
+// All of them in one HTML file that needs nothing else.
+void write_page(const trace::Run& run, const std::vector<std::string>& warnings, std::FILE* to);
+
+} // namespace tofu::sim::tools
