@@ -17,7 +17,7 @@ flags="-std=c++20 -g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-saniti
 simulator="barrier descriptor job mrq post stag"
 provider="keys packet words"
 all="$simulator $provider"
-provider_sources="memory/directory memory/pages remote/keys ring/wire vcq/places vcq/silent vcq/vcq"
+provider_sources="memory/directory memory/pages remote/keys ring/wire vcq/places vcq/unsignaled vcq/vcq"
 
 compile() # SOURCE OBJECT [FLAGS]
 {

@@ -342,9 +342,9 @@ TEST(AtomicEvents, OneNoticePerOperationAtItsEnd)
             }
         ASSERT_TRUE(run({&who[0], &who[1]}));
         EXPECT_EQ(net.remote_notices.size(), 8u);
-        for (auto& [type, stadd, unattended] : net.remote_notices) {
+        for (auto& [type, stadd, unsignaled] : net.remote_notices) {
             EXPECT_EQ(type, UTOFU_MRQ_TYPE_RMT_ARMW);
-            EXPECT_FALSE(unattended);
+            EXPECT_FALSE(unsignaled);
         }
     }
 }

@@ -285,7 +285,7 @@ TEST(RmaClose, ErrorsThatComeWithTheCloseAreNotReported)
         for (unsigned way = 0; way < 6; way++) {
             Options options;
             options.caps = FI_RMA | FI_ATOMIC;
-            options.counters = way % 2 == 1; // with a counter nothing goes out unattended
+            options.counters = way % 2 == 1; // with a counter nothing goes out unsignaled
             Session s(rank, options);
             const auto there = s.share(words, sizeof words, FI_REMOTE_READ)[1]; // a write to it fails
             if (rank.number == 1)

@@ -50,7 +50,7 @@ void replace(Session& s, const Window& w)
     }
 }
 
-TEST(Fence, WhatFollowsItReplacesWhatWentUnattended)
+TEST(Fence, WhatFollowsItReplacesWhatWentUnsignaled)
 {
     setenv("TOFU_SIM_CHAOS", "1", 1);
     for (int mode : {FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY, 0})

@@ -160,8 +160,8 @@ struct VcqTest : testing::Test {
                   [](void* self, const RemoteNotice& n) noexcept {
                       static_cast<VcqTest*>(self)->remote.push_back(n);
                   },
-                  [](void* self, int code, Orphan kind, utofu_vcq_id_t) noexcept {
-                      static_cast<VcqTest*>(self)->orphans.push_back({code, kind});
+                  [](void* self, int code, Unsignaled kind, utofu_vcq_id_t) noexcept {
+                      static_cast<VcqTest*>(self)->unsignaled_errors.push_back({code, kind});
                   }};
         EXPECT_EQ(vcq.open(backend, 1, true, sink), 0);
     }
@@ -176,7 +176,7 @@ struct VcqTest : testing::Test {
     }
     Backend backend{functions(), caps(), 4};
     std::vector<RemoteNotice> remote;
-    std::vector<std::pair<int, Orphan>> orphans;
+    std::vector<std::pair<int, Unsignaled>> unsignaled_errors;
     Vcq vcq;
 };
 
@@ -309,14 +309,14 @@ TEST_F(VcqTest, AnErrorOfTheTcqEndsAPostThatWaitsForTheMrq)
     EXPECT_EQ(vcq.window_free(), places);
 }
 
-TEST_F(VcqTest, ErrorsOfUnattendedPostsReachTheSink)
+TEST_F(VcqTest, ErrorsOfUnsignaledPostsReachTheSink)
 {
-    ASSERT_EQ(vcq.put_unattended(5, "", 0x20, 1, 0), Post::done);
-    ASSERT_EQ(vcq.put_unattended<Orphan::write>(5, "", 0x20, 1, 0), Post::done);
-    ASSERT_EQ(vcq.armw8_unattended(5, UTOFU_ARMW_OP_ADD, 1, 0x20, 0), Post::done);
-    ASSERT_EQ(vcq.put(5, 0x10, 0x20, 100, {.kind = Orphan::write}), Post::done);
-    std::vector<std::pair<int, Orphan>> expected;
-    const Orphan kinds[] = {Orphan::message, Orphan::write, Orphan::armw, Orphan::write};
+    ASSERT_EQ(vcq.put_unsignaled(5, "", 0x20, 1, 0), Post::done);
+    ASSERT_EQ(vcq.put_unsignaled<Unsignaled::write>(5, "", 0x20, 1, 0), Post::done);
+    ASSERT_EQ(vcq.armw8_unsignaled(5, UTOFU_ARMW_OP_ADD, 1, 0x20, 0), Post::done);
+    ASSERT_EQ(vcq.put(5, 0x10, 0x20, 100, {.kind = Unsignaled::write}), Post::done);
+    std::vector<std::pair<int, Unsignaled>> expected;
+    const Unsignaled kinds[] = {Unsignaled::message, Unsignaled::write, Unsignaled::armw, Unsignaled::write};
     for (unsigned i = 0; i < 4; i++) {
         const auto& posted = script.posted[i];
         script.tcq.push_back({UTOFU_ERR_TCQ_STADD, posted.cbdata});
@@ -326,9 +326,9 @@ TEST_F(VcqTest, ErrorsOfUnattendedPostsReachTheSink)
         expected.push_back({UTOFU_ERR_MRQ_RMT_STADD, kinds[i]});
     }
     poll_thoroughly();
-    std::sort(orphans.begin(), orphans.end());
+    std::sort(unsignaled_errors.begin(), unsignaled_errors.end());
     std::sort(expected.begin(), expected.end());
-    EXPECT_EQ(orphans, expected);
+    EXPECT_EQ(unsignaled_errors, expected);
 }
 
 TEST_F(VcqTest, NothingAPeerWritesNamesOurPlaces)
@@ -365,7 +365,7 @@ TEST_F(VcqTest, AFailingPollEndsTheRound)
         script.mrq.push_back({UTOFU_ERR_FATAL, notice(UTOFU_MRQ_TYPE_LCL_PUT, 0)});
     EXPECT_EQ(vcq.poll(10), 0u);
     EXPECT_EQ(vcq.last_error(), UTOFU_ERR_FATAL);
-    EXPECT_TRUE(orphans.empty());
+    EXPECT_TRUE(unsignaled_errors.empty());
 }
 
 TEST_F(VcqTest, AWaiterMayPostAgain)
@@ -409,11 +409,11 @@ TEST_F(VcqTest, ClosingFencesEachPeerThatPostsWentToWithoutNotice)
     const std::uint64_t word = 0;
     for (unsigned round = 0; round < 2; round++)
         for (utofu_vcq_id_t peer = 1000; peer < 1000 + peers; peer++)
-            ASSERT_EQ(vcq.put_unattended(peer, &word, 0x20, 8, 0), Post::done);
+            ASSERT_EQ(vcq.put_unsignaled(peer, &word, 0x20, 8, 0), Post::done);
     ASSERT_EQ(vcq.put(3, 0x10, 0x20, 100, {When::sent, false, false, &told}), Post::done);
     script.tcq.push_back({UTOFU_SUCCESS, script.posted.back().cbdata});
     ASSERT_EQ(vcq.put(4, 0x10, 0x20, 100, {When::delivered, false, false, &told}), Post::done); // needs none
-    ASSERT_EQ(vcq.put_unattended(nowhere, &word, 0x20, 8, 0), Post::done);
+    ASSERT_EQ(vcq.put_unsignaled(nowhere, &word, 0x20, 8, 0), Post::done);
     vcq.close();
     EXPECT_EQ(told.notices.size(), 2u);
     const auto to = fences();
@@ -428,24 +428,24 @@ TEST_F(VcqTest, AFenceCoversWhatWasPostedBefore)
     script.answers = true;
     Told fence;
     const std::uint64_t word = 0;
-    EXPECT_FALSE(vcq.is_silent_towards(5));
-    ASSERT_EQ(vcq.put_unattended(5, &word, 0x20, 8, 0), Post::done);
-    EXPECT_TRUE(vcq.is_silent_towards(5));
-    EXPECT_FALSE(vcq.is_silent_towards(6));
+    EXPECT_FALSE(vcq.has_unsignaled_to(5));
+    ASSERT_EQ(vcq.put_unsignaled(5, &word, 0x20, 8, 0), Post::done);
+    EXPECT_TRUE(vcq.has_unsignaled_to(5));
+    EXPECT_FALSE(vcq.has_unsignaled_to(6));
     script.answer = UTOFU_ERR_BUSY;
     EXPECT_EQ(vcq.fence(5, fence), Post::busy);
-    EXPECT_TRUE(vcq.is_silent_towards(5));
+    EXPECT_TRUE(vcq.has_unsignaled_to(5));
     script.answer = UTOFU_SUCCESS;
     EXPECT_EQ(vcq.fence(5, fence), Post::done);
-    EXPECT_FALSE(vcq.is_silent_towards(5));
+    EXPECT_FALSE(vcq.has_unsignaled_to(5));
     EXPECT_EQ(vcq.fence(nowhere, fence), Post::error);
     vcq.poll();
     EXPECT_EQ(fence.notices.size(), 1u);
     vcq.close();
     EXPECT_EQ(fences(), std::vector<utofu_vcq_id_t>{5}); // it needed no other
     ASSERT_EQ(vcq.open(backend, 1, true, {}), 0);
-    ASSERT_EQ(vcq.armw8_unattended(5, UTOFU_ARMW_OP_ADD, 1, 8, 0), Post::done);
-    EXPECT_TRUE(vcq.is_silent_towards(5)); // again
+    ASSERT_EQ(vcq.armw8_unsignaled(5, UTOFU_ARMW_OP_ADD, 1, 8, 0), Post::done);
+    EXPECT_TRUE(vcq.has_unsignaled_to(5)); // again
     vcq.close();
     EXPECT_EQ(fences(), (std::vector<utofu_vcq_id_t>{5, 5}));
 }

@@ -14,7 +14,7 @@ using vcq::Notice;
 using vcq::Post;
 
 /// Tells the target that an operation has ended: by an ARMW that changes nothing where it counts as a write, the same
-/// with nobody waiting for it where it fetched and wrote (no other ARMW that notifies is unattended), by a Get of one
+/// with nobody waiting for it where it fetched and wrote (no other ARMW that notifies is unsignaled), by a Get of one
 /// byte where it only read.
 Post AtomicRunner::post_event(AtomicOp& op) noexcept
 {
@@ -26,7 +26,7 @@ Post AtomicRunner::post_event(AtomicOp& op) noexcept
     const utofu_stadd_t word = at & ~utofu_stadd_t{3};
     if (op.event == AtomicEvent::fetch) {
         op.pending = 0;
-        return vcq_.armw4_unattended(vcq, UTOFU_ARMW_OP_OR, 0, word, vcq::Vcq::remote_notice(true));
+        return vcq_.armw4_unsignaled(vcq, UTOFU_ARMW_OP_OR, 0, word, vcq::Vcq::remote_notice(true));
     }
     op.pending = 1;
     if (op.event == AtomicEvent::write)

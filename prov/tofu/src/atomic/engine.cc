@@ -87,7 +87,7 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
     op.reads_operand = uses_operand(call.op);
     op.reads_compare = call.family == Family::compare;
     op.fetches = call.family != Family::base;
-    // A fence waits for what is attended; the flag orders it behind what was not (inject).
+    // A fence waits for what is signaled; the flag orders it behind what is not (inject).
     op.strong = (call.flags & FI_FENCE) || AtomicEngine::of(tx).runner().ordered();
     op.event = !peer.counts_events             ? AtomicEvent::none
                : call.family == Family::base   ? AtomicEvent::write

@@ -68,10 +68,10 @@ class AtomicEngine final : public Engine {
     [[nodiscard]] bool needs_polls() const noexcept override { return runner_.outstanding() != 0; }
     /// Else what ends now would begin what waits.
     void close() noexcept override { runner_.close(); }
-    void lost(int utofu_code, vcq::Orphan kind, utofu_vcq_id_t) noexcept override
+    void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t) noexcept override
     {
-        if (kind == vcq::Orphan::armw && unattended_)
-            tx_.report_orphan(FI_ATOMIC | FI_WRITE, utofu_code);
+        if (kind == vcq::Unsignaled::armw && posted_unsignaled_)
+            tx_.report_unsignaled_error(FI_ATOMIC | FI_WRITE, utofu_code);
     }
     [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
     [[nodiscard]] TxContext& context() noexcept { return tx_; }
@@ -81,12 +81,12 @@ class AtomicEngine final : public Engine {
     /// `op`.
     [[gnu::cold]] void native_failed(const QuickOp& op, unsigned size, bool entry, bool kept,
                                      int code) noexcept;
-    /// An ARMW goes out that nobody waits for; an orphan's error may be its.
-    void unattended() noexcept { unattended_ = true; }
+    /// An unsignaled ARMW goes out; an unsignaled error may be its.
+    void unsignaled() noexcept { posted_unsignaled_ = true; }
     [[nodiscard]] unsigned long native_flags() const noexcept { return native_flags_; }
     [[nodiscard]] unsigned long inject_flags() const noexcept { return inject_flags_; }
     [[nodiscard]] RemoteAccess& access() noexcept { return access_; }
-    /// What goes out unattended can be neither counted nor tried again.
+    /// What goes out unsignaled can be neither counted nor tried again.
     [[nodiscard]] bool short_inject() const noexcept { return short_inject_; }
 
   private:
@@ -97,7 +97,7 @@ class AtomicEngine final : public Engine {
     unsigned long inject_flags_ = 0;
     RemoteAccess access_;
     bool short_inject_ = false;
-    bool unattended_ = false;
+    bool posted_unsignaled_ = false;
     AtomicRunner runner_;
 };
 

@@ -134,7 +134,7 @@ inline constexpr ssize_t not_native = 1;
 /// The post itself, towards `stadd` at `peer`.
 [[gnu::always_inline]] inline vcq::Post post_native(vcq::Vcq& vcq, Native how, const PlainCall& call,
                                                     utofu_vcq_id_t peer, utofu_stadd_t stadd,
-                                                    const vcq::Attended& as) noexcept
+                                                    const vcq::Signaled& as) noexcept
 {
     const std::uint64_t operand = how.reads ? 0 : word_at(call.operand, how.size);
     if (call.family == Family::compare) {
@@ -188,7 +188,7 @@ template <bool listed>
     return posted == vcq::Post::done ? 0 : refused(tx, posted);
 }
 
-/// An injected operation that nobody counts needs no notice at all: one ARMW, and its failure is an orphan's.
+/// An injected operation that nobody counts needs no notice at all: one unsignaled ARMW.
 [[gnu::always_inline]] inline ssize_t inject_native(TxContext& tx, Native how,
                                                     const PlainCall& call) noexcept
 {
@@ -196,12 +196,12 @@ template <bool listed>
     Target target;
     if (find_target<false>(engine, how, call, target) == nullptr) [[unlikely]]
         return not_native;
-    engine.unattended();
+    engine.unsignaled();
     const auto code = static_cast<utofu_armw_op>(how.code);
     const std::uint64_t operand = word_at(call.operand, how.size);
     const vcq::Post posted =
-        how.size == 8 ? tx.vcq().armw8_unattended(target.vcq, code, operand, target.stadd, engine.inject_flags())
-                      : tx.vcq().armw4_unattended(target.vcq, code, static_cast<std::uint32_t>(operand),
+        how.size == 8 ? tx.vcq().armw8_unsignaled(target.vcq, code, operand, target.stadd, engine.inject_flags())
+                      : tx.vcq().armw4_unsignaled(target.vcq, code, static_cast<std::uint32_t>(operand),
                                                   target.stadd, engine.inject_flags());
     return posted == vcq::Post::done ? 0 : refused(tx, posted);
 }

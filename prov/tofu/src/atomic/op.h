@@ -136,7 +136,7 @@ struct AtomicOp : Request, PendingOp {
     Pieces compare;
     Pieces result;
     struct Row* row;            ///< under way, see row.cc
-    bool in_row;                ///< one ARMW an element, all in one row
+    bool in_batch;                ///< one ARMW an element, all in one row
     bool in_spans;              ///< its loops may take many words at a time
     std::unique_ptr<std::byte[]> copy; ///< of what is left of injected data
     Piece target[max_atomic_iov];

@@ -70,7 +70,7 @@ bool AtomicRunner::fits_row(const AtomicOp& op) noexcept
     return true;
 }
 
-bool AtomicRunner::open_row(AtomicOp& op) noexcept
+bool AtomicRunner::open_batch(AtomicOp& op) noexcept
 {
     if (vcq_.window_free() <= window_reserve + 1u)
         return false;
@@ -84,7 +84,7 @@ bool AtomicRunner::open_row(AtomicOp& op) noexcept
     row->posted = row->broken = false;
     row->announced = row->told = row->failed = 0;
     // Where it fetches, one notice too many is announced as long as there is something to post.
-    row->place = op.fetches ? vcq_.open_row(row, 1) : vcq_.open_row(&row->lost, vcq::Vcq::endless);
+    row->place = op.fetches ? vcq_.open_batch(row, 1) : vcq_.open_batch(&row->lost, vcq::Vcq::endless);
     if (row->place == 0) {
         rows_.release(row);
         return false;
@@ -95,13 +95,13 @@ bool AtomicRunner::open_row(AtomicOp& op) noexcept
 }
 
 /// Posts what can be posted now. False when something is left for later.
-bool AtomicRunner::start_row(AtomicOp& op) noexcept
+bool AtomicRunner::start_batch(AtomicOp& op) noexcept
 {
     if (op.row != nullptr && op.row->broken) [[unlikely]]
         return end_broken(*op.row);
     if (op.started == op.total)
         return true;
-    if (op.row == nullptr && !open_row(op))
+    if (op.row == nullptr && !open_batch(op))
         return false;
     Row& row = *op.row;
     while (op.started < op.total) {
@@ -127,13 +127,13 @@ bool AtomicRunner::start_row(AtomicOp& op) noexcept
             advance(op, done);
         if (posted == Post::done)
             continue;
-        vcq_.start_row();
+        vcq_.start_batch();
         if (posted == Post::busy)
             return false;
         return row_failed(op, vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER);
     }
     row.posted = true;
-    if (op.fetches && !vcq_.shorten_row(row.place) && row.told == row.announced)
+    if (op.fetches && !vcq_.shorten_batch(row.place) && row.told == row.announced)
         end_row(row); // nothing of it is on its way any more
     return true;
 }
@@ -170,16 +170,16 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
         const std::byte* const by = run_of<Word>(op.operand, first + i, run, operands);
         const utofu_stadd_t at = stadd + i * sizeof(Word);
         const bool more = i + run < n;
-        i += swaps ? vcq_.row_cswaps<Word>(row.place, home, run_of<Word>(op.compare, first + i, run, compares), by,
+        i += swaps ? vcq_.batch_cswaps<Word>(row.place, home, run_of<Word>(op.compare, first + i, run, compares), by,
                                            at, run, flags, more, posted)
-                   : vcq_.row_armws<Word>(row.place, home, code, by, at, run, flags, more, posted);
+                   : vcq_.batch_armws<Word>(row.place, home, code, by, at, run, flags, more, posted);
     }
     row.announced += static_cast<std::uint32_t>(i);
     if (op.fetches)
-        vcq_.extend_row(row.place, static_cast<unsigned>(i));
+        vcq_.extend_batch(row.place, static_cast<unsigned>(i));
     if (posted == Post::done && to_the_end) {
         // A CSWAP operation always fetches: this is an ARMW with one operand.
-        const vcq::Attended how{&row, vcq::Vcq::delivered_flags(true, false)};
+        const vcq::Signaled how{&row, vcq::Vcq::delivered_flags(true, false)};
         Word operand = 0;
         op.operand.gather(&operand, first + i, 1, sizeof(Word));
         const utofu_stadd_t at = stadd + i * sizeof(Word);
@@ -190,7 +190,7 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
     return i;
 }
 
-/// A post was refused for good: nothing more of the row is posted. As start_row().
+/// A post was refused for good: nothing more of the row is posted. As start_batch().
 bool AtomicRunner::row_failed(AtomicOp& op, int code) noexcept
 {
     Row& row = *op.row;
@@ -208,11 +208,11 @@ bool AtomicRunner::row_failed(AtomicOp& op, int code) noexcept
 }
 
 /// What was posted of a broken row may still fail: an ARMW that changes nothing, in place of the last, tells when it
-/// can't any more. As start_row().
+/// can't any more. As start_batch().
 bool AtomicRunner::end_broken(Row& row) noexcept
 {
     AtomicOp& op = *row.op;
-    const vcq::Attended how{&row, vcq::Vcq::delivered_flags(true, false)};
+    const vcq::Signaled how{&row, vcq::Vcq::delivered_flags(true, false)};
     switch (vcq_.armw4(op.target[0].at.vcq, UTOFU_ARMW_OP_OR, 0, op.target[0].at.stadd, how)) {
     case Post::busy: return false;
     case Post::done: row.posted = true; return true;
@@ -228,12 +228,12 @@ void AtomicRunner::leave_row(Row& row) noexcept
     AtomicOp& op = *row.op;
     row.posted = true;
     if (op.fetches) {
-        if (!vcq_.shorten_row(row.place) && row.told == row.announced)
+        if (!vcq_.shorten_batch(row.place) && row.told == row.announced)
             end_row(row); // else with the last notice
         return;
     }
     // A late failure must not meet another owner of the place.
-    vcq_.forsake_row(row.place, &row.lost);
+    vcq_.abandon_batch(row.place, &row.lost);
     row.op = nullptr;
     op.row = nullptr;
     (void)settle(op, UTOFU_SUCCESS); // not the last: whoever calls has one
@@ -279,7 +279,7 @@ void AtomicRunner::row_lost(vcq::Waiter* self, const Notice& notice) noexcept
 void AtomicRunner::end_row(Row& row) noexcept
 {
     AtomicOp& op = *row.op;
-    vcq_.close_row(row.place, op.fetches ? static_cast<vcq::Waiter*>(&row) : &row.lost);
+    vcq_.close_batch(row.place, op.fetches ? static_cast<vcq::Waiter*>(&row) : &row.lost);
     op.row = nullptr;
     rows_.release(&row);
     if (settle(op, UTOFU_SUCCESS))

@@ -138,8 +138,8 @@ class AtomicRunner {
     static void row_told(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     static void row_lost(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     [[nodiscard]] static bool fits_row(const AtomicOp& op) noexcept;
-    [[nodiscard]] bool start_row(AtomicOp& op) noexcept;
-    [[nodiscard]] bool open_row(AtomicOp& op) noexcept;
+    [[nodiscard]] bool start_batch(AtomicOp& op) noexcept;
+    [[nodiscard]] bool open_batch(AtomicOp& op) noexcept;
     template <class Word>
     [[nodiscard]] std::size_t post_run(AtomicOp& op, std::size_t n, vcq::Post& posted) noexcept;
     void skip_to_last(AtomicOp& op) noexcept;

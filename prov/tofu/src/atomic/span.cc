@@ -62,7 +62,7 @@ bool AtomicRunner::start_span(AtomicOp& op, const Target& at, std::size_t left) 
     s->lost.reset();
     ++op.pending;
     const std::size_t elements = s->elements;
-    const vcq::Attended how{s, vcq::Vcq::delivered_flags(op.strong, false)};
+    const vcq::Signaled how{s, vcq::Vcq::delivered_flags(op.strong, false)};
     const Post posted = vcq_.get(at.vcq, span_scratch_.stadd(scratch), s->at.stadd, s->words * 8, how);
     if (posted != Post::done) [[unlikely]]
         release_span(*s);
@@ -103,16 +103,16 @@ void AtomicRunner::post_span(Span& s) noexcept
 {
     constexpr unsigned long flags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
     if (s.place == 0)
-        s.place = vcq_.open_row(&s, s.words);
+        s.place = vcq_.open_batch(&s, s.words);
     const bool open = s.place != 0;
     Post posted = Post::busy;
     if (open && !closing_)
         s.posted += static_cast<std::uint32_t>(
-            vcq_.row_cswaps<std::uint64_t>(s.place, s.at.vcq, bytes(s.found + s.posted), bytes(s.desired + s.posted),
+            vcq_.batch_cswaps<std::uint64_t>(s.place, s.at.vcq, bytes(s.found + s.posted), bytes(s.desired + s.posted),
                                            s.at.stadd + s.posted * 8, s.words - s.posted, flags, false, posted));
     if (posted == Post::done) [[likely]]
         return;
-    vcq_.start_row();
+    vcq_.start_batch();
     if (posted == Post::busy && !closing_) {
         go_on_later(s);
         return;
@@ -120,7 +120,7 @@ void AtomicRunner::post_span(Span& s) noexcept
     s.code = closing_ ? UTOFU_ERR_MRQ_OTHER : vcq_.last_error();
     for (; s.words > s.posted; --s.words)
         if (open)
-            (void)vcq_.shorten_row(s.place);
+            (void)vcq_.shorten_batch(s.place);
     if (s.told == s.words)
         all_told(s);
 }

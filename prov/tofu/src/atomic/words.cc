@@ -78,7 +78,7 @@ void AtomicRunner::prepare(AtomicOp& op, bool inject) noexcept
     op.step = AtomicOp::Step::starting;
     op.pending = 1;
     op.row = nullptr;
-    op.in_row = fits_row(op);
+    op.in_batch = fits_row(op);
     // A span reads the lists after its Get.
     op.in_spans = op.method == Method::loop && op.total * op.size >= least_span && !inject;
 }
@@ -196,10 +196,10 @@ Lack AtomicRunner::start(AtomicOp& op) noexcept
 {
     if (!may_start(op))
         return Lack::peer;
-    if (op.in_row) {
+    if (op.in_batch) {
         if (op.started != op.total && !may_go_on(op))
             return Lack::peer;
-        return start_row(op) ? Lack::nothing : Lack::room;
+        return start_batch(op) ? Lack::nothing : Lack::room;
     }
     while (op.started < op.total) {
         if (!may_go_on(op) || (op.in_spans && meets_span(op)))

@@ -30,7 +30,7 @@ class Engine {
     /// From now on nothing is begun; what waits is cancelled.
     virtual void close() noexcept = 0;
     /// A communication without a waiter failed, towards the VCQ `peer`; perhaps one of the engine.
-    virtual void lost(int utofu_code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept = 0;
+    virtual void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept = 0;
 
   protected:
     ~Engine() = default;

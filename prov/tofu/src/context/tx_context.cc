@@ -38,7 +38,7 @@ void TxContext::set_up(const Plan& plan) noexcept
 int TxContext::open_vcq() noexcept
 {
     DomainBase& domain = *plan_.domain;
-    const vcq::Sink sink{this, nullptr, on_orphan};
+    const vcq::Sink sink{this, nullptr, on_unsignaled_error};
     if (int ret = own_vcq_.open(domain.backend(), domain.next_spread(), domain.safe_vcqs(), sink); ret != 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: no VCQ on any TNI of this node: close endpoints or run fewer "
                                   "processes per node\n");
@@ -131,7 +131,7 @@ bool TxContext::fence_passed(fi_addr_t to, std::uint64_t flags) noexcept
 /// operation need not be in strong order.
 bool TxContext::flushed(const Peer& peer) noexcept
 {
-    if (flush_.under_way || !vcq_->is_silent_towards(peer.home))
+    if (flush_.under_way || !vcq_->has_unsignaled_to(peer.home))
         return !flush_.under_way;
     flush_.notify = on_flush;
     const vcq::Post post = vcq_->fence(peer.home, flush_);
@@ -174,19 +174,19 @@ void TxContext::call_for_polls() noexcept
 
 // --- what failed and nobody waits for
 
-void TxContext::on_orphan(void* self, int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept
+void TxContext::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
 {
     static_cast<TxContext*>(self)->lost(code, kind, peer);
 }
 
-void TxContext::lost(int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept
+void TxContext::lost(int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
 {
     for (Engine* engine : engines_)
         if (engine != nullptr)
             engine->lost(code, kind, peer);
 }
 
-void TxContext::report_orphan(std::uint64_t op_flags, int utofu_code) noexcept
+void TxContext::report_unsignaled_error(std::uint64_t op_flags, int utofu_code) noexcept
 {
     if (reports_.closing)
         return;

@@ -116,9 +116,9 @@ class TxContext {
     [[nodiscard]] bool wants_polls() const noexcept;
     void call_for_polls() noexcept;
     /// Reports a communication without a waiter that failed: one error entry, one count.
-    void report_orphan(std::uint64_t op_flags, int utofu_code) noexcept;
+    void report_unsignaled_error(std::uint64_t op_flags, int utofu_code) noexcept;
     /// A communication without a waiter failed, towards `peer`: tells the engines, one of which may have posted it.
-    void lost(int utofu_code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept;
+    void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept;
 
   private:
     /// The ARMW of a fence: when it has ended, so has all that was posted to the peer's home before.
@@ -128,7 +128,7 @@ class TxContext {
     [[nodiscard]] int use(vcq::Vcq& vcq) noexcept;
     [[nodiscard]] bool flushed(const Peer& peer) noexcept;
     static void on_flush(vcq::Waiter* flush, const vcq::Notice& notice) noexcept;
-    static void on_orphan(void* self, int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept;
+    static void on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept;
 
     Lock* lock_ = &own_lock_;
     vcq::Vcq* vcq_ = nullptr; ///< its own, or that of a shared transmit context

@@ -111,7 +111,7 @@ int SharedTransmit::open(fid_domain* domain, fi_tx_attr* attr, fid_stx** stx, vo
         return -FI_ENOMEM;
     made->domain_ = &owner;
     if (int ret = made->vcq_.open(owner.backend(), owner.next_spread(), owner.safe_vcqs(),
-                                  vcq::Sink{made, nullptr, on_orphan});
+                                  vcq::Sink{made, nullptr, on_unsignaled_error});
         ret != 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "shared transmit context: no VCQ on any TNI of this node: close endpoints "
                                   "or run fewer processes per node\n");
@@ -146,7 +146,7 @@ void SharedTransmit::keep(Endpoint& endpoint) noexcept
 }
 
 /// Whose communication it was nobody knows: each looks whether it has to do with the peer.
-void SharedTransmit::on_orphan(void* self, int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept
+void SharedTransmit::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
 {
     for (TxContext* context : static_cast<SharedTransmit*>(self)->contexts_)
         context->lost(code, kind, peer);

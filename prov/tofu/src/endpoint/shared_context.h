@@ -41,7 +41,7 @@ class SharedTransmit final : public fid_stx {
 
   private:
     SharedTransmit() = default;
-    static void on_orphan(void* self, int code, vcq::Orphan kind, utofu_vcq_id_t peer) noexcept;
+    static void on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept;
 
     DomainBase* domain_ = nullptr;
     vcq::Vcq vcq_;

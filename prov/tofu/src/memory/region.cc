@@ -199,7 +199,7 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
         return;
     const MemoryRegion& region = *hit;
     // The end of an atomic that fetched, and wrote (AtomicEvent::fetch): both for the region.
-    const bool fetched = word && notice.unattended;
+    const bool fetched = word && notice.unsignaled;
     const bool reads = fetched || notice.type == UTOFU_MRQ_TYPE_RMT_GET;
     const bool writes = notice.type != UTOFU_MRQ_TYPE_RMT_GET;
     if (reads && region.read_counter_ != nullptr)

@@ -111,7 +111,7 @@ class Sender final : public Engine {
     /// False: it is asked; its answer is waited for as that of a send, and the question is repeated.
     [[nodiscard]] bool settled(const Peer& peer, bool matched) noexcept override;
     /// Whoever posted it: is the peer gone?
-    void lost(int utofu_code, vcq::Orphan, utofu_vcq_id_t peer) noexcept override { rings_.peer_failed(peer, utofu_code); }
+    void lost(int utofu_code, vcq::Unsignaled, utofu_vcq_id_t peer) noexcept override { rings_.peer_failed(peer, utofu_code); }
 
     // --- of Protocol
     /// Room for what has to be known of so many peers. False: no memory.

@@ -160,7 +160,7 @@ int Domain::set_up(FabricBase& fabric, const fi_info& info, void* context) noexc
 
     // VCQs of the process may share a CQ, where calls under different locks meet (guide 2.5): thread-safe.
     error = home_.open(*backend_, next_spread(), true,
-                       vcq::Sink{.owner = this, .remote = on_remote, .orphan_error = nullptr});
+                       vcq::Sink{.owner = this, .remote = on_remote, .unsignaled_error = nullptr});
     if (error != 0) {
         TOFU_WARN(FI_LOG_DOMAIN,
                   "domain: no VCQ on any TNI of this node (%s): close domains or run fewer processes per node\n",

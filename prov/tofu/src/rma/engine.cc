@@ -70,7 +70,7 @@ int RmaEngine::open() noexcept
     inject_flags_ = vcq::Vcq::flags_of(strong_writes_, false);
     write_flags_ = vcq::Vcq::delivered_flags(strong_writes_, false);
     read_flags_ = vcq::Vcq::delivered_flags(strong_reads_, false);
-    // What goes out unattended can be neither counted nor tried again.
+    // What goes out unsignaled can be neither counted nor tried again.
     plain_inject_ = tx_.counters().write == nullptr && !tx_.shares_vcq();
     if ((order & order_behind_writes) != 0)
         access_.order_reads();
@@ -128,7 +128,7 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     op.data = call.data;
     op.step = RmaOp::Step::posting;
     op.read = call.read;
-    // A fence waits for what is attended (submit); the flag orders it behind what was not.
+    // A fence waits for what is signaled (submit); the flag orders it behind what is not.
     op.fenced = (call.flags & FI_FENCE) != 0;
     op.strong_order = (call.read ? strong_reads_ : strong_writes_) || op.fenced;
     op.remote_notice = peer.counts_events;
@@ -145,7 +145,7 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     op.sent_suffices = !call.read && !op.by_directory && (call.flags & FI_INJECT_COMPLETE) != 0 &&
                        call.local_count <= 1 && call.remote_count <= 1 && total <= max_piece_ &&
                        !op.remote_notice;
-    unattended_ |= op.sent_suffices;
+    posted_unsignaled_ |= op.sent_suffices;
     op.retried = false;
     op.local_count = static_cast<std::uint8_t>(call.local_count);
     op.remote_count = static_cast<std::uint8_t>(call.remote_count);

@@ -127,10 +127,10 @@ class RmaEngine final : public Engine {
         return ops_.in_use() == waiting_.size();
     }
     void close() noexcept override { waiting_.cancel(); }
-    void lost(int utofu_code, vcq::Orphan kind, utofu_vcq_id_t) noexcept override
+    void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t) noexcept override
     {
-        if (kind == vcq::Orphan::write && unattended_)
-            tx_.report_orphan(FI_RMA | FI_WRITE, utofu_code);
+        if (kind == vcq::Unsignaled::write && posted_unsignaled_)
+            tx_.report_unsignaled_error(FI_RMA | FI_WRITE, utofu_code);
     }
 
   private:
@@ -170,7 +170,7 @@ class RmaEngine final : public Engine {
     vcq::Vcq& vcq_;
     Crossing crossing_;
     RemoteAccess access_;
-    bool plain_inject_ = false; ///< fi_inject_write may go out unattended
+    bool plain_inject_ = false; ///< fi_inject_write may go out unsignaled
     std::size_t max_inline_ = 0;
     unsigned long inject_flags_ = 0;
     unsigned long write_flags_ = 0;
@@ -187,7 +187,7 @@ class RmaEngine final : public Engine {
     std::size_t inject_size_ = 0;
     bool strong_writes_ = false; ///< order asked for by tx_attr.msg_order
     bool strong_reads_ = false;
-    bool unattended_ = false;    ///< a write has been sent of whose end nobody is told unless it fails
+    bool posted_unsignaled_ = false;    ///< a write has been sent of whose end nobody is told unless it fails
 };
 
 /// What all short ways ask: one segment of at most `limit` bytes, and none of 0, to where it may go now.
@@ -204,8 +204,8 @@ class RmaEngine final : public Engine {
 {
     Target target;
     if (plain_inject_ && goes_at_once(data, length, max_inline_, to, address, key, target)) [[likely]] {
-        unattended_ = true;
-        if (vcq_.put_unattended<vcq::Orphan::write>(target.vcq, data, target.stadd, length, inject_flags_) ==
+        posted_unsignaled_ = true;
+        if (vcq_.put_unsignaled<vcq::Unsignaled::write>(target.vcq, data, target.stadd, length, inject_flags_) ==
             vcq::Post::done) [[likely]]
             return 0;
     }

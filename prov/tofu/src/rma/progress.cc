@@ -91,7 +91,7 @@ vcq::Post RmaEngine::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
         local = op.refs[l].stadd + in;
     }
     vcq::How how{op.sent_suffices ? vcq::When::sent : vcq::When::delivered, op.strong_order, false, &op,
-                 vcq::Orphan::write};
+                 vcq::Unsignaled::write};
     const bool last = op.remote_notice && op.posted + length == op.total;
     if (last) {
         // One event for the operation, after all of its bytes.

@@ -71,7 +71,7 @@ ssize_t RmaEngine::write_quickly(const void* data, std::size_t length, fi_addr_t
     QuickOp& op = tx_.quick()[place];
     op.notify = tx_.binding().reports(flags) ? &quick_done<false, true> : &quick_done<false, false>;
     op.user_context = context;
-    const vcq::Attended how{&op, write_flags_};
+    const vcq::Signaled how{&op, write_flags_};
     const vcq::Post posted = vcq_.put_inline(target.vcq, data, target.stadd, length, how);
     return posted == vcq::Post::done ? 0 : quick_refused(posted);
 }
@@ -91,7 +91,7 @@ ssize_t RmaEngine::read_quickly(void* to, std::size_t length, fi_addr_t from, st
     op.user_context = context;
     op.result = to;
     op.length = length;
-    const vcq::Attended how{&op, read_flags_};
+    const vcq::Signaled how{&op, read_flags_};
     const vcq::Post posted = vcq_.get(target.vcq, landing_stadd_ + place * max_quick_read,
                                       target.stadd, length, how);
     return posted == vcq::Post::done ? 0 : quick_refused(posted);

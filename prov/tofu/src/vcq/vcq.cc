@@ -96,7 +96,7 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     sink_ = sink;
     closing_ = false;
     sent_pending_ = 0;
-    forsaken_ = 0;
+    abandoned_ = 0;
     for (unsigned n = 1; n < window_size; n++)
         window_[n] = {nullptr, static_cast<std::uint8_t>((n + 1) % window_size), 1};
     first_free_ = 1;
@@ -153,11 +153,11 @@ bool Vcq::drain() noexcept
     last_error_ = UTOFU_ERR_MRQ_OTHER; // why posts are refused from now on: an error is never UTOFU_SUCCESS
     std::size_t hand = 0;
     const bool quiet = await([&] {
-        silent_.visit(hand, [this](utofu_vcq_id_t peer) { return post_fence(peer, nobody) != Post::busy; });
-        return silent_.empty() && idle();
+        unsignaled_.visit(hand, [this](utofu_vcq_id_t peer) { return post_fence(peer, nobody) != Post::busy; });
+        return unsignaled_.empty() && idle();
     });
     give_up(true);
-    forsaken_ = 0;
+    abandoned_ = 0;
     return quiet;
 }
 
@@ -181,7 +181,7 @@ void Vcq::close() noexcept
     places::forget(handle_);
     handle_ = 0;
     id_ = 0;
-    silent_.clear();
+    unsignaled_.clear();
 }
 
 // --- posts
@@ -204,10 +204,10 @@ Post Vcq::refuse(int code, When when, std::uint64_t edata) noexcept
 Post Vcq::post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
 {
     utofu_stadd_t area = 0;
-    const Attended how{&waiter, delivered_flags(true, false)};
+    const Signaled how{&waiter, delivered_flags(true, false)};
     Ticket ticket;
     if (query_stadd(peer, fence_stag, area) != 0) { // no VCQ of this machine: nothing is there
-        silent_.fenced(peer);
+        unsignaled_.fenced(peer);
         return Post::error;
     }
     if (!admit(how, peer, ticket))
@@ -216,11 +216,11 @@ Post Vcq::post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
                                        ticket.flags, ticket.cbdata);
     const Post posted = code == UTOFU_SUCCESS ? Post::done : refuse(code, When::delivered, ticket.edata);
     if (posted != Post::busy)
-        silent_.fenced(peer);
+        unsignaled_.fenced(peer);
     return posted;
 }
 
-std::uint8_t Vcq::open_row(Waiter* waiter, unsigned notices) noexcept
+std::uint8_t Vcq::open_batch(Waiter* waiter, unsigned notices) noexcept
 {
     const std::uint8_t number = first_free_;
     if (number == 0 || closing_)
@@ -294,13 +294,13 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
         waiter->notify(waiter, Notice{code, 0});
         return;
     }
-    orphaned(code, cbdata == armw_mark ? Orphan::armw : cbdata == write_mark ? Orphan::write : Orphan::message, 0);
+    report_unsignaled_error(code, cbdata == armw_mark ? Unsignaled::armw : cbdata == write_mark ? Unsignaled::write : Unsignaled::message, 0);
 }
 
-void Vcq::orphaned(int code, Orphan kind, utofu_vcq_id_t peer) noexcept
+void Vcq::report_unsignaled_error(int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept
 {
-    if (sink_.orphan_error != nullptr)
-        sink_.orphan_error(sink_.owner, code, kind, peer);
+    if (sink_.unsignaled_error != nullptr)
+        sink_.unsignaled_error(sink_.owner, code, kind, peer);
 }
 
 void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept

@@ -13,7 +13,7 @@
 #include <utofu.h>
 
 #include "vcq/backend.h"
-#include "vcq/silent.h"
+#include "vcq/unsignaled.h"
 
 namespace tofu::vcq {
 
@@ -43,13 +43,13 @@ struct Waiter {
 
 /// Which notice completes a communication (guide 2.2.10).
 enum class When : std::uint8_t {
-    never,    ///< nobody waits; an error still reaches Sink::orphan_error
+    never,    ///< nobody waits; an error still reaches Sink::unsignaled_error
     sent,     ///< TCQ: the source may be reused
     delivered ///< local MRQ: it took effect at the target (Put, ARMW) or here (Get)
 };
 
-/// What a communication was that failed and that nobody waited for.
-enum class Orphan : std::uint8_t {
+/// What an unsignaled communication was, one whose effect no notice tells: for the report of its failure.
+enum class Unsignaled : std::uint8_t {
     message, ///< or another part of the protocols
     write,   ///< the application's, which has no other way to hear of it
     armw     ///< likewise
@@ -61,11 +61,11 @@ struct How {
     bool strong_order = false;  ///< after all earlier posts to the same remote VCQ (guide 6.1.3.1)
     bool remote_notice = false; ///< an MRQ notice at the target as well
     Waiter* waiter = nullptr;   ///< required unless `when` is never
-    Orphan kind = Orphan::message; ///< unless `when` is delivered: message or write
+    Unsignaled kind = Unsignaled::message; ///< unless `when` is delivered: message or write
 };
 
-/// The same for a post with When::delivered whose owner keeps its flags (Vcq::delivered_flags) ready.
-struct Attended {
+/// The same for a signaled post (When::delivered) whose owner keeps its flags (Vcq::delivered_flags) ready.
+struct Signaled {
     Waiter* waiter;
     unsigned long flags;
 };
@@ -75,7 +75,7 @@ struct RemoteNotice {
     std::uint8_t type;    ///< UTOFU_MRQ_TYPE_RMT_*
     utofu_vcq_id_t peer;  ///< posting VCQ of the peer
     utofu_stadd_t stadd;  ///< RMT_PUT, RMT_GET: end of the bytes; RMT_ARMW: their start
-    bool unattended;      ///< nobody at the peer waits for its end (EDATA 0)
+    bool unsignaled;      ///< nobody at the peer waits for its end (EDATA 0)
 };
 
 /// The owner's side of a poll: what is not the answer to a waiter.
@@ -84,7 +84,7 @@ struct Sink {
     /// May be null: remote notices are then dropped.
     void (*remote)(void* owner, const RemoteNotice& notice) noexcept = nullptr;
     /// A communication nobody waited for failed, towards `peer` (0: not known). May be null.
-    void (*orphan_error)(void* owner, int code, Orphan kind, utofu_vcq_id_t peer) noexcept = nullptr;
+    void (*unsignaled_error)(void* owner, int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept = nullptr;
 };
 
 /// Owns one VCQ handle. Not thread-safe: its owner's lock serialises all calls.
@@ -127,7 +127,7 @@ class Vcq {
     [[nodiscard]] int last_error() const noexcept { return last_error_; }
 
     // --- posts, inlined into the engines. Lengths are within the limits of Backend::caps(): the caller splits. `how`
-    // is a How or an Attended.
+    // is a How or a Signaled.
     template <class Way = How>
     [[nodiscard, gnu::always_inline]] Post put(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
                            std::size_t length, const Way& how) noexcept
@@ -191,29 +191,29 @@ class Vcq {
     /// places (transfer/quick.h) needs no allocation of its own.
     [[nodiscard]] std::uint8_t next_place() const noexcept { return first_free_; }
 
-    // --- posts that nobody waits for, as short as they can be; their errors reach Sink::orphan_error.
-    template <Orphan kind = Orphan::message>
-    [[nodiscard]] Post put_unattended(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
+    // --- unsignaled posts: nobody waits for them. As short as they can be; their errors reach Sink::unsignaled_error.
+    template <Unsignaled kind = Unsignaled::message>
+    [[nodiscard]] Post put_unsignaled(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
                                       std::size_t length, unsigned long flags) noexcept
     {
-        if (!silent_.note(peer)) [[unlikely]]
+        if (!unsignaled_.note(peer)) [[unlikely]]
             return Post::busy;
-        return unattended(functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote, length,
+        return unsignaled(functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote, length,
                                                     edata_of(kind), flags, mark_of(kind)));
     }
-    [[nodiscard]] Post armw8_unattended(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
+    [[nodiscard]] Post armw8_unsignaled(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
                                         utofu_stadd_t remote, unsigned long flags) noexcept
     {
-        if (!silent_.note(peer)) [[unlikely]]
+        if (!unsignaled_.note(peer)) [[unlikely]]
             return Post::busy;
-        return unattended(functions_->armw8(handle_, peer, op, operand, remote, 0, flags, armw_mark));
+        return unsignaled(functions_->armw8(handle_, peer, op, operand, remote, 0, flags, armw_mark));
     }
-    [[nodiscard]] Post armw4_unattended(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand,
+    [[nodiscard]] Post armw4_unsignaled(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand,
                                         utofu_stadd_t remote, unsigned long flags) noexcept
     {
-        if (!silent_.note(peer)) [[unlikely]]
+        if (!unsignaled_.note(peer)) [[unlikely]]
             return Post::busy;
-        return unattended(functions_->armw4(handle_, peer, op, operand, remote, 0, flags, armw_mark));
+        return unsignaled(functions_->armw4(handle_, peer, op, operand, remote, 0, flags, armw_mark));
     }
     /// Posts an ARMW that changes nothing, in strong order: with its notice, whatever that says, all that was posted to
     /// the peer before has taken effect or never will (guide 2.2.10). Post::error: nothing can be posted to the peer.
@@ -222,8 +222,8 @@ class Vcq {
         return closing_ ? pausing_ ? Post::busy : Post::error : post_fence(peer, waiter);
     }
     /// Has something been posted to the peer without a notice of its effect, and no fence behind it?
-    [[nodiscard]] bool is_silent_towards(utofu_vcq_id_t peer) const noexcept { return silent_.has(peer); }
-    /// The flags of a post for an Attended.
+    [[nodiscard]] bool has_unsignaled_to(utofu_vcq_id_t peer) const noexcept { return unsignaled_.has(peer); }
+    /// The flags of a post for a Signaled.
     static constexpr unsigned long delivered_flags(bool strong_order, bool remote_notice) noexcept
     {
         return flags_of(strong_order, remote_notice) | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
@@ -240,35 +240,35 @@ class Vcq {
                Vcq::remote_notice(remote_notice);
     }
 
-    // --- rows: posts to one peer that share one place. Notices of posts to the same remote VCQ come in the
+    // --- batches: posts to one peer that share one place. Notices of posts to the same remote VCQ come in the
     // order of the posts (guide 2.2.10), so that the waiter can count.
     static constexpr unsigned endless = 0xffff;
-    /// Takes a place for `notices` notices, or for as many as come until close_row(). 0: none is free.
-    [[nodiscard]] std::uint8_t open_row(Waiter* waiter, unsigned notices) noexcept;
+    /// Takes a place for `notices` notices, or for as many as come until close_batch(). 0: none is free.
+    [[nodiscard]] std::uint8_t open_batch(Waiter* waiter, unsigned notices) noexcept;
     /// More notices will come.
-    void extend_row(std::uint8_t row, unsigned more) noexcept
+    void extend_batch(std::uint8_t batch, unsigned more) noexcept
     {
-        window_[row].expected = static_cast<std::uint16_t>(window_[row].expected + more);
+        window_[batch].expected = static_cast<std::uint16_t>(window_[batch].expected + more);
     }
-    /// One notice of those announced will not come. False: it was the last one, and the row is closed.
-    bool shorten_row(std::uint8_t row) noexcept { return !one_less(window_[row]); }
+    /// One notice of those announced will not come. False: it was the last one, and the batch is closed.
+    bool shorten_batch(std::uint8_t batch) noexcept { return !one_less(window_[batch]); }
     /// Frees the place, if it is still that of `waiter`: no notice will come for it any more.
-    void close_row(std::uint8_t row, const Waiter* waiter) noexcept
+    void close_batch(std::uint8_t batch, const Waiter* waiter) noexcept
     {
-        if (window_[row].waiter == waiter)
-            give_back(row);
+        if (window_[batch].waiter == waiter)
+            give_back(batch);
     }
-    /// For an endless row whose operation is over, but for which failures may still arrive at any time: its place is
+    /// For an endless batch whose operation is over, but for which failures may still arrive at any time: its place is
     /// not freed, so that they meet nobody else, and idle() does not count it.
-    void forsake_row(std::uint8_t row, const Waiter* waiter) noexcept
+    void abandon_batch(std::uint8_t batch, const Waiter* waiter) noexcept
     {
-        if (window_[row].waiter == waiter)
-            forsaken_++;
+        if (window_[batch].waiter == waiter)
+            abandoned_++;
     }
-    /// ARMWs of a row on `n` neighbouring words: how many were posted; `posted` says what stopped them. They may start
+    /// ARMWs of a batch on `n` neighbouring words: how many were posted; `posted` says what stopped them. They may start
     /// together, and with what follows where there is `more`.
     template <class Word>
-    [[nodiscard]] std::size_t row_armws(std::uint8_t row, utofu_vcq_id_t peer, utofu_armw_op op,
+    [[nodiscard]] std::size_t batch_armws(std::uint8_t batch, utofu_vcq_id_t peer, utofu_armw_op op,
                                         const std::byte* operands, utofu_stadd_t remote, std::size_t n,
                                         unsigned long flags, bool more, Post& posted) noexcept
     {
@@ -278,15 +278,15 @@ class Vcq {
             else
                 return f->armw4;
         }();
-        return in_row(n, flags, more, posted,
-                      [=, handle = handle_, place = &window_[row]](std::size_t i, unsigned long all) {
+        return in_batch(n, flags, more, posted,
+                      [=, handle = handle_, place = &window_[batch]](std::size_t i, unsigned long all) {
                           Word operand;
                           std::memcpy(&operand, operands + i * sizeof(Word), sizeof(Word));
-                          return armw(handle, peer, op, operand, remote + i * sizeof(Word), row, all, place);
+                          return armw(handle, peer, op, operand, remote + i * sizeof(Word), batch, all, place);
                       });
     }
     template <class Word>
-    [[nodiscard]] std::size_t row_cswaps(std::uint8_t row, utofu_vcq_id_t peer, const std::byte* compares,
+    [[nodiscard]] std::size_t batch_cswaps(std::uint8_t batch, utofu_vcq_id_t peer, const std::byte* compares,
                                          const std::byte* swaps, utofu_stadd_t remote, std::size_t n,
                                          unsigned long flags, bool more, Post& posted) noexcept
     {
@@ -296,16 +296,16 @@ class Vcq {
             else
                 return f->cswap4;
         }();
-        return in_row(n, flags, more, posted,
-                      [=, handle = handle_, place = &window_[row]](std::size_t i, unsigned long all) {
+        return in_batch(n, flags, more, posted,
+                      [=, handle = handle_, place = &window_[batch]](std::size_t i, unsigned long all) {
                           Word compare, swap;
                           std::memcpy(&compare, compares + i * sizeof(Word), sizeof(Word));
                           std::memcpy(&swap, swaps + i * sizeof(Word), sizeof(Word));
-                          return cswap(handle, peer, compare, swap, remote + i * sizeof(Word), row, all, place);
+                          return cswap(handle, peer, compare, swap, remote + i * sizeof(Word), batch, all, place);
                       });
     }
     /// Starts what was posted with `more` and then not followed by anything.
-    void start_row() noexcept
+    void start_batch() noexcept
     {
         if (functions_->post_toq != nullptr)
             (void)functions_->post_toq(handle_, nullptr, 0, nullptr);
@@ -332,7 +332,7 @@ class Vcq {
     /// No post is under way that somebody waits for.
     [[nodiscard]] bool idle() const noexcept
     {
-        return free_count_ + forsaken_ == window_size - 1 && sent_pending_ == 0;
+        return free_count_ + abandoned_ == window_size - 1 && sent_pending_ == 0;
     }
 
     // EDATA is one byte (caps: max_edata_size 1); 0 and 255 mean "nobody waits": 254 usable places.
@@ -347,13 +347,13 @@ class Vcq {
     alignas(8) static inline char armw_mark[8] = {};
     alignas(8) static inline char write_mark[8] = {};
     static constexpr std::uint64_t write_edata = window_size;
-    static constexpr std::uint64_t edata_of(Orphan kind) noexcept { return kind == Orphan::write ? write_edata : 0; }
-    static constexpr void* mark_of(Orphan kind) noexcept { return kind == Orphan::write ? write_mark : nullptr; }
+    static constexpr std::uint64_t edata_of(Unsignaled kind) noexcept { return kind == Unsignaled::write ? write_edata : 0; }
+    static constexpr void* mark_of(Unsignaled kind) noexcept { return kind == Unsignaled::write ? write_mark : nullptr; }
     /// `waiter` is null where the place is free. The address of a place is the cbdata of its post.
     struct alignas(8) Place {
         Waiter* waiter;
         std::uint8_t next_free;
-        std::uint16_t expected = 1; ///< notices until it is free again; 1 but for rows
+        std::uint16_t expected = 1; ///< notices until it is free again; 1 but for batches
     };
     struct Ticket {
         std::uint64_t edata;
@@ -362,7 +362,7 @@ class Vcq {
     };
 
     static constexpr When when_of(const How& how) noexcept { return how.when; }
-    static constexpr When when_of(const Attended&) noexcept { return When::delivered; }
+    static constexpr When when_of(const Signaled&) noexcept { return When::delivered; }
     template <class Way, class Call>
     [[nodiscard, gnu::always_inline]] Post post(const Way& how, utofu_vcq_id_t peer, Call&& call) noexcept
     {
@@ -378,12 +378,12 @@ class Vcq {
     template <class Done>
     [[nodiscard]] bool await(Done&& done) noexcept;
     void give_up(bool for_good) noexcept;
-    [[nodiscard]] Post unattended(int code) noexcept
+    [[nodiscard]] Post unsignaled(int code) noexcept
     {
         return code == UTOFU_SUCCESS ? Post::done : refuse(code, When::never, 0);
     }
     [[nodiscard, gnu::always_inline]] bool admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
-    [[nodiscard, gnu::always_inline]] bool admit(const Attended& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
+    [[nodiscard, gnu::always_inline]] bool admit(const Signaled& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
     [[gnu::noinline, gnu::cold]] Post refuse(int code, When when, std::uint64_t edata) noexcept;
     void give_back(std::uint8_t number) noexcept
     {
@@ -394,9 +394,9 @@ class Vcq {
         first_free_ = number;
         free_count_++;
     }
-    /// Posts those of a row; `post` has the number and the flags of one.
+    /// Posts those of a batch; `post` has the number and the flags of one.
     template <class One>
-    [[gnu::always_inline]] std::size_t in_row(std::size_t n, unsigned long flags, bool more, Post& posted,
+    [[gnu::always_inline]] std::size_t in_batch(std::size_t n, unsigned long flags, bool more, Post& posted,
                                               One&& post) noexcept
     {
         posted = Post::done;
@@ -424,7 +424,7 @@ class Vcq {
     {
         return free_count_ != window_size - 1 || sink_.remote != nullptr;
     }
-    [[gnu::cold]] void orphaned(int code, Orphan kind, utofu_vcq_id_t peer) noexcept;
+    [[gnu::cold]] void report_unsignaled_error(int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept;
     [[gnu::noinline]] unsigned poll_tcq(unsigned budget) noexcept;
     [[gnu::noinline, gnu::cold]] unsigned poll_failures() noexcept;
     void on_tcq(int code, void* cbdata) noexcept;
@@ -442,10 +442,10 @@ class Vcq {
     bool giving_up_ = false;         ///< waiters of lost notices are being told
     bool tcq_wanted_ = false;        ///< the next poll looks into the TCQ
     std::uint8_t polls_ = 0;
-    std::uint8_t forsaken_ = 0;      ///< places of forsaken rows, which are not free
+    std::uint8_t abandoned_ = 0;      ///< places of abandoned batches, which are not free
     int last_error_ = 0;
     Sink sink_{};
-    SilentPeers silent_;
+    UnsignaledPeers unsignaled_;
     const Backend* backend_ = nullptr;
     Place window_[window_size] = {};
 };
@@ -453,7 +453,7 @@ class Vcq {
 // --- inline part
 
 /// Fills in what the call of uTofu wants. False: no place is free.
-inline bool Vcq::admit(const Attended& how, utofu_vcq_id_t, Ticket& ticket) noexcept
+inline bool Vcq::admit(const Signaled& how, utofu_vcq_id_t, Ticket& ticket) noexcept
 {
     const std::uint8_t number = first_free_;
     if (number == 0) [[unlikely]]
@@ -471,8 +471,8 @@ inline bool Vcq::admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noex
 {
     const unsigned long flags = flags_of(how.strong_order, how.remote_notice);
     if (how.when == When::delivered)
-        return admit(Attended{how.waiter, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, peer, ticket);
-    if (!silent_.note(peer)) [[unlikely]]
+        return admit(Signaled{how.waiter, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, peer, ticket);
+    if (!unsignaled_.note(peer)) [[unlikely]]
         return false;
     ticket = {edata_of(how.kind), flags, mark_of(how.kind)};
     if (how.when == When::sent) {
@@ -498,10 +498,10 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
     // Places are matched one by one: notices keep their order only per remote VCQ (guide 2.2.10).
     if (notice.edata == 0 || notice.edata >= window_size) [[unlikely]] {
         if (code != UTOFU_SUCCESS)
-            orphaned(code,
-                     type == UTOFU_MRQ_TYPE_LCL_ARMW ? Orphan::armw
-                     : notice.edata == write_edata   ? Orphan::write
-                                                     : Orphan::message,
+            report_unsignaled_error(code,
+                     type == UTOFU_MRQ_TYPE_LCL_ARMW ? Unsignaled::armw
+                     : notice.edata == write_edata   ? Unsignaled::write
+                                                     : Unsignaled::message,
                      notice.vcq_id);
         return;
     }

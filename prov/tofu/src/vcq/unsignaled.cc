@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See silent.h.
-#include "vcq/silent.h"
+// See unsignaled.h.
+#include "vcq/unsignaled.h"
 
 #include <algorithm>
 #include <new>
@@ -8,7 +8,7 @@
 
 namespace tofu::vcq {
 
-bool SilentPeers::note_slowly(utofu_vcq_id_t peer) noexcept
+bool UnsignaledPeers::note_slowly(utofu_vcq_id_t peer) noexcept
 {
     if (2 * (used_ + 1) > size_ && !grow())
         return false;
@@ -17,33 +17,33 @@ bool SilentPeers::note_slowly(utofu_vcq_id_t peer) noexcept
         entry.peer = peer;
         used_++;
     }
-    if (!std::exchange(entry.silent, true))
-        silent_++;
+    if (!std::exchange(entry.unsignaled, true))
+        unsignaled_++;
     recent_[place_of(peer)] = peer;
     return true;
 }
 
-void SilentPeers::fenced(utofu_vcq_id_t peer) noexcept
+void UnsignaledPeers::fenced(utofu_vcq_id_t peer) noexcept
 {
     if (!has(peer))
         return;
-    table_[find(peer)].silent = false;
-    silent_--;
+    table_[find(peer)].unsignaled = false;
+    unsignaled_--;
     if (last_ == peer)
         last_ = none;
     if (recent_[place_of(peer)] == peer)
         recent_[place_of(peer)] = none;
 }
 
-void SilentPeers::clear() noexcept
+void UnsignaledPeers::clear() noexcept
 {
     std::fill(std::begin(recent_), std::end(recent_), none);
     last_ = none;
     table_.reset();
-    size_ = used_ = silent_ = 0;
+    size_ = used_ = unsignaled_ = 0;
 }
 
-bool SilentPeers::grow() noexcept
+bool UnsignaledPeers::grow() noexcept
 {
     const std::size_t size = std::max<std::size_t>(16, size_ * 2);
     std::unique_ptr<Entry[]> made(new (std::nothrow) Entry[size]);

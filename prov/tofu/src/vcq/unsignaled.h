@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Which remote VCQs have posts under way of whose effect no notice will tell: those posted to without one since the
-// last fence. Part of the VCQ, under its owner's lock; calls nothing.
+// Which remote VCQs have unsignaled posts under way, that is, posts of whose effect no notice will tell: those posted to
+// without a notice since the last fence. Part of the VCQ, under its owner's lock; calls nothing.
 //
 // A post to the peer of the last one pays for one comparison, another for a look into a small cache of those that are
 // noted. What the cache loses is still in the table.
@@ -14,9 +14,9 @@
 
 namespace tofu::vcq {
 
-class SilentPeers {
+class UnsignaledPeers {
   public:
-    SilentPeers() noexcept { clear(); }
+    UnsignaledPeers() noexcept { clear(); }
 
     /// Before a post without a notice. False: no memory, the post must not be made.
     [[nodiscard, gnu::always_inline]] bool note(utofu_vcq_id_t peer) noexcept
@@ -28,23 +28,23 @@ class SilentPeers {
     [[nodiscard]] bool has(utofu_vcq_id_t peer) const noexcept
     {
         const std::size_t at = find(peer);
-        return size_ != 0 && table_[at].peer == peer && table_[at].silent;
+        return size_ != 0 && table_[at].peer == peer && table_[at].unsignaled;
     }
-    [[nodiscard]] bool empty() const noexcept { return silent_ == 0; }
+    [[nodiscard]] bool empty() const noexcept { return unsignaled_ == 0; }
     void clear() noexcept;
     /// Calls `fence(peer)` for each as long as it answers true. `hand` is where to go on; begin with 0.
     template <class Fence>
     void visit(std::size_t& hand, Fence&& fence)
     {
         for (; hand < size_; hand++)
-            if (table_[hand].silent && !fence(table_[hand].peer))
+            if (table_[hand].unsignaled && !fence(table_[hand].peer))
                 return;
     }
 
   private:
     struct Entry {
         utofu_vcq_id_t peer = none;
-        bool silent = false;
+        bool unsignaled = false;
     };
     static constexpr utofu_vcq_id_t none = ~utofu_vcq_id_t{0}; // no VCQ has this ID
     static constexpr unsigned cached_log2 = 6;
@@ -72,12 +72,12 @@ class SilentPeers {
     [[nodiscard]] bool note_slowly(utofu_vcq_id_t peer) noexcept;
     [[nodiscard]] bool grow() noexcept;
 
-    utofu_vcq_id_t last_ = none;              ///< the one noted last, while it is silent
-    utofu_vcq_id_t recent_[1 << cached_log2]; ///< some of those that are silent
+    utofu_vcq_id_t last_ = none;              ///< the one noted last, while it has unsignaled posts
+    utofu_vcq_id_t recent_[1 << cached_log2]; ///< some of those that have
     std::unique_ptr<Entry[]> table_;          ///< all that ever were; a power of two, half of it free
     std::size_t size_ = 0;
     std::size_t used_ = 0;
-    std::size_t silent_ = 0;
+    std::size_t unsignaled_ = 0;
 };
 
 } // namespace tofu::vcq
