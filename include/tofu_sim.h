@@ -63,6 +63,21 @@ struct tofu_sim_tni_statistics {
  */
 int tofu_sim_query_statistics(utofu_tni_id_t tni_id, struct tofu_sim_tni_statistics* statistics);
 
+/**
+ * Says to the virtual clock (TOFU_SIM_CLOCK, see tofu_sim(7)) that the program has just found these bytes of its memory
+ * written by a put, get or ARMW for which it waits without a notice: the clock moves to when they arrived, where that is
+ * known. From the first call on, memory counts as seen by these calls alone; without them, all that has arrived counts as
+ * seen at the next call of uTofu.
+ *
+ * Returns 1; 0 where there is no clock, and calling it is of no use.
+ *
+ * Any thread, one that has called uTofu before.
+ */
+int tofu_sim_seen(const void* address, size_t length);
+
+/** What time it is by the virtual clock of this process, in picoseconds; 0 where there is none. Any thread. */
+uint64_t tofu_sim_time(void);
+
 #ifdef __cplusplus
 }
 #endif

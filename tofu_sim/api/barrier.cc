@@ -4,11 +4,13 @@
 #include "api/exports.h"
 
 #include "barrier/process_vbgs.h"
+#include "clock/clock.h"
 #include "job/instruments.h"
 #include "topology/ids.h"
 #include "trace/recorder.h"
 
 #include <algorithm>
+#include <optional>
 
 using namespace tofu::sim;
 
@@ -45,11 +47,39 @@ int result(int code) noexcept
     return code;
 }
 
+[[gnu::noinline]] int start_watched(VbgSet& set, Kind kind, Packet own) noexcept
+{
+    std::optional<ClockedCall> call;
+    if (has_clock()) {
+        call.emplace();
+        own.time = Network::gate_start(call->spend(figures::post_call), kind != Kind::barrier);
+    }
+    const VbgSet::Guard guard(set);
+    return watched(set, result(set.start(process_vbgs()->circuit(), kind, own)), kind, true);
+}
+
 int start(VbgSet& set, Kind kind, const Packet& own) noexcept
 {
+    if (instruments != 0) [[unlikely]] {
+        return start_watched(set, kind, own);
+    }
     const VbgSet::Guard guard(set);
-    const int code = result(set.start(process_vbgs()->circuit(), kind, own));
-    return instruments == 0 ? code : watched(set, code, kind, true);
+    return result(set.start(process_vbgs()->circuit(), kind, own));
+}
+
+[[gnu::noinline]] int poll_watched(VbgSet& set, Kind kind, Packet& packet) noexcept
+{
+    const int rc = set.poll(process_vbgs()->circuit(), kind, packet);
+    if (has_clock()) {
+        ClockedCall call;
+        if (rc == UTOFU_ERR_NOT_COMPLETED) {
+            call.found_nothing();
+        } else {
+            call.wait_until(packet.time);
+            (void)call.spend(figures::found);
+        }
+    }
+    return watched(set, result(rc), kind, false);
 }
 
 int poll(utofu_vbg_id_t vbg_id, unsigned long flags, Kind kind, Packet& packet) noexcept
@@ -62,8 +92,10 @@ int poll(utofu_vbg_id_t vbg_id, unsigned long flags, Kind kind, Packet& packet) 
         return fail(UTOFU_ERR_INVALID_FLAGS);
     }
     const VbgSet::Guard guard(*set);
-    const int code = result(set->poll(process_vbgs()->circuit(), kind, packet));
-    return instruments == 0 ? code : watched(*set, code, kind, false);
+    if (instruments != 0) [[unlikely]] {
+        return poll_watched(*set, kind, packet);
+    }
+    return result(set->poll(process_vbgs()->circuit(), kind, packet));
 }
 
 // Joins the job if need be: what alloc, and only alloc, may be the first to do.

@@ -3,6 +3,7 @@
 // Called by: programs. Calls: memory/ through the VCQ.
 #include "api/exports.h"
 
+#include "clock/clock.h"
 #include "tni/remote.h"
 #include "tni/vcq.h"
 
@@ -25,6 +26,15 @@ int code_of(RegisterStatus status) noexcept
     case RegisterStatus::out_of_memory: return UTOFU_ERR_OUT_OF_MEMORY;
     }
     return UTOFU_ERR_FATAL;
+}
+
+// `bytes`: of which pages are pinned.
+int done(RegisterStatus status, size_t bytes) noexcept
+{
+    if (has_clock()) [[unlikely]] {
+        clock_registration(bytes);
+    }
+    return checked(code_of(status));
 }
 
 int check_region(const Vcq* vcq, const void* addr, size_t size, unsigned long flags,
@@ -57,7 +67,7 @@ int putofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned lo
         return fail(rc);
     }
     const bool read_only = (flags & UTOFU_REG_MEM_FLAG_READ_ONLY) != 0;
-    return checked(code_of(vcq->registrations->add(addr, size, read_only, no_slot, stadd)));
+    return done(vcq->registrations->add(addr, size, read_only, no_slot, stadd), size);
 }
 
 int putofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned int stag,
@@ -77,7 +87,7 @@ int putofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, u
         return fail(UTOFU_ERR_INVALID_STAG);
     }
     const bool read_only = (flags & UTOFU_REG_MEM_FLAG_READ_ONLY) != 0;
-    return checked(code_of(vcq->registrations->add(addr, size, read_only, stag, stadd)));
+    return done(vcq->registrations->add(addr, size, read_only, stag, stadd), size);
 }
 
 int putofu_query_stadd(utofu_vcq_id_t vcq_id, unsigned int stag, utofu_stadd_t* stadd)
@@ -109,7 +119,7 @@ int putofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long
     if (flags != 0) {
         return fail(UTOFU_ERR_INVALID_FLAGS);
     }
-    return checked(code_of(vcq->registrations->remove(stadd)));
+    return done(vcq->registrations->remove(stadd), 0);
 }
 
 } // extern "C"

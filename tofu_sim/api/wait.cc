@@ -3,6 +3,7 @@
 // Called by: programs that looked the symbols up. Calls: job/doorbell, tni/vcq.
 #include "api/exports.h"
 
+#include "clock/clock.h"
 #include "job/doorbell.h"
 #include "job/flows.h"
 #include "job/instruments.h"
@@ -108,6 +109,20 @@ int tofu_sim_query_statistics(utofu_tni_id_t tni_id, struct tofu_sim_tni_statist
     statistics->operations = sum.operations;
     statistics->bytes = sum.bytes_out + sum.bytes_back;
     return UTOFU_SUCCESS;
+}
+
+int tofu_sim_seen(const void* address, size_t length)
+{
+    if (!has_clock()) {
+        return 0;
+    }
+    clock_seen(address, length);
+    return 1;
+}
+
+uint64_t tofu_sim_time(void)
+{
+    return has_clock() ? clock_now() : 0;
 }
 
 } // extern "C"

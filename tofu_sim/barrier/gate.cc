@@ -3,12 +3,16 @@
 // Called by: barrier/circuit, barrier/vbg. Calls: barrier/reduce.
 #include "barrier/gate.h"
 
+#include "clock/clock.h"
+
+#include <algorithm>
 #include <atomic>
 
 namespace tofu::sim {
 namespace {
 
 constexpr uint32_t mismatch_bit = 1u << 7;
+constexpr uint32_t timed_bit = 1u << 8;
 
 constexpr uint64_t tagged(Tag tag, uint32_t payload) noexcept
 {
@@ -43,10 +47,14 @@ void publish(OutputSlot& slot, Tag tag, const Packet& packet) noexcept
     if (packet.op == ReduceOp::bfpsum && !put(slot.half[slot_status_at], tag, packet.bfp_status)) {
         return;
     }
+    if (packet.time != 0 && (!put(slot.half[slot_time_at], tag, static_cast<uint32_t>(packet.time)) ||
+                             !put(slot.half[slot_time_at + 1], tag, static_cast<uint32_t>(packet.time >> 32)))) [[unlikely]] {
+        return;
+    }
     // Last: its acquiring readers find all halves of this round, or of a later one (partner: fetch).
     (void)put(slot.head, tag,
               static_cast<uint32_t>(packet.op) | uint32_t{packet.count} << 4 |
-                  (packet.mismatch ? mismatch_bit : 0));
+                  (packet.mismatch ? mismatch_bit : 0) | (packet.time != 0 ? timed_bit : 0));
 }
 
 Fetched fetch(const OutputSlot& slot, Tag tag, Packet& packet) noexcept
@@ -78,6 +86,14 @@ Fetched fetch(const OutputSlot& slot, Tag tag, Packet& packet) noexcept
             return Fetched::lost;
         }
         result.bfp_status = static_cast<uint32_t>(status);
+    }
+    if ((payload & timed_bit) != 0) [[unlikely]] {
+        const uint64_t low = slot.half[slot_time_at].load_acquire();
+        const uint64_t high = slot.half[slot_time_at + 1].load_acquire();
+        if (tag_of(low) != tag || tag_of(high) != tag) {
+            return Fetched::lost;
+        }
+        result.time = high << 32 | static_cast<uint32_t>(low);
     }
     packet = result;
     return Fetched::ready;
@@ -257,6 +273,16 @@ bool Gates::fired(GateRef gate, Tag tag) const noexcept
     return found == tag || later(found, tag);
 }
 
+// By the virtual clock: when what `source` sent at `sent` is an input of this gate.
+Picoseconds Gates::time_here(GateRef gate, GateRef source, Input input, Picoseconds sent) const noexcept
+{
+    GateSetting setting;
+    if (input == Input::signal || !has_clock() || !read(source, setting)) {
+        return sent;
+    }
+    return Network::gate_input(sent, clock_network().hops(node_of_gate(source), setting.path, node_of_gate(gate)));
+}
+
 Fired Gates::fire(GateRef gate, const GateSetting& setting, uint32_t round) const noexcept
 {
     const Tag tag = Tag::of(setting.epoch, round);
@@ -264,6 +290,7 @@ Fired Gates::fire(GateRef gate, const GateSetting& setting, uint32_t round) cons
         return Fired::before;
     }
     Packet result;
+    Picoseconds last = 0; // input
     bool any = false;
     for (const Input input : {Input::packet, Input::signal}) {
         const GateRef src = setting.src[static_cast<unsigned>(input)];
@@ -282,12 +309,16 @@ Fired Gates::fire(GateRef gate, const GateSetting& setting, uint32_t round) cons
         if (fetched == Fetched::lost) {
             return fired(gate, tag) ? Fired::before : Fired::lost;
         }
+        if (packet.time != 0) [[unlikely]] {
+            last = std::max(last, time_here(gate, src, input, packet.time));
+        }
         result = any ? combine(result, packet) : packet;
         any = true;
     }
     if (!any) {
         return Fired::waiting; // nothing comes in here, so nothing goes out
     }
+    result.time = last == 0 || is_start_gate(gate) ? last : Network::gate_output(last);
     OutputSlot& slot = inward_slots(gate)[round % slots_per_output];
     publish(slot, tag, result);
     return Fired::now;

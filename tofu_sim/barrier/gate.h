@@ -73,6 +73,7 @@ class Gates {
     [[nodiscard]] TniGates& tni(GateRef gate) const noexcept;
     [[nodiscard]] GateState& state(GateRef gate) const noexcept;
     [[nodiscard]] OutputSlot* inward_slots(GateRef gate) const noexcept;
+    [[nodiscard]] uint64_t time_here(GateRef gate, GateRef source, Input input, uint64_t sent) const noexcept;
     [[nodiscard]] bool offset_of(GateRef gate, const GateSetting& setting, Input input,
                                  GateSetting& source, uint32_t& offset) const noexcept;
 

@@ -40,6 +40,7 @@ struct Packet {
     // BFPSUM: 10 bits for each element: position of the highest digit + 1 (0: none) in 7 bits, then
     // saw +infinity, saw -infinity, saw something other than -0. A NaN is both infinities.
     uint32_t bfp_status = 0;
+    uint64_t time = 0; // by the virtual clock: when it was sent, or came in; 0 without one
     // Integers: one word an element. BFPSUM: bfp_digits an element, highest first.
     uint64_t words[max_packet_words] = {};
 

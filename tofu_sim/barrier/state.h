@@ -46,13 +46,15 @@ static_assert(later_round(0, 0xffffff) && !later_round(0xffffff, 0) && !later_ro
 static_assert(later(Tag::of(0, 1), Tag::of(255, 9)) && later(Tag::of(3, 0), Tag::of(3, 0xffffff)));
 
 // An output. Bits 63-32 of a word: Tag; bits 31-0: payload. Payload of the head, which is written last: operation
-// (bits 0-3), elements (4-6), mismatch (7). Half words: data words low half first, then the status of BFPSUM.
+// (bits 0-3), elements (4-6), mismatch (7), timed (8). Half words: data words low half first, then the status of BFPSUM,
+// then the time of a timed one.
 inline constexpr unsigned slot_status_at = 2 * max_packet_words;
+inline constexpr unsigned slot_time_at = slot_status_at + 1;
 struct alignas(64) OutputSlot {
     SharedWord<uint64_t> head;
     SharedWord<uint64_t> half[31];
 };
-static_assert(sizeof(OutputSlot) == 256 && slot_status_at < 31);
+static_assert(sizeof(OutputSlot) == 256 && slot_time_at + 1 < 31);
 
 [[nodiscard]] constexpr Tag tag_of(uint64_t word) noexcept
 {

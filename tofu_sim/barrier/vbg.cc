@@ -3,11 +3,11 @@
 // Called by: api/barrier. Calls: barrier/circuit, a VbgHost (job/).
 #include "barrier/vbg.h"
 
+#include "job/real_time.h"
 #include "topology/ids.h"
 
 #include <algorithm>
 #include <bit>
-#include <ctime>
 #include <sched.h>
 
 namespace tofu::sim {
@@ -32,13 +32,6 @@ void count_packets(const Circuit& circuit, GateRef gate, uint64_t packets) noexc
         setting.configured && target != null_gate) {
         circuit.host().count_packets(circuit.host().context, target, setting.path, packets);
     }
-}
-
-uint64_t now_ns() noexcept
-{
-    timespec now{};
-    (void)::clock_gettime(CLOCK_MONOTONIC, &now);
-    return uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
 }
 
 } // namespace
@@ -114,7 +107,7 @@ int VbgSet::poll(const Circuit& circuit, Kind kind, Packet& result) noexcept
 // A round has ended after yields: were they worth it?
 void VbgSet::learn() noexcept
 {
-    patience_ = now_ns() - slow_since_ns_ < soon_ns ? std::min(patience_ * 4, max_patience)
+    patience_ = real_time_ns() - slow_since_ns_ < soon_ns ? std::min(patience_ * 4, max_patience)
                                                     : std::max(patience_ / 2, min_patience);
 }
 
@@ -122,14 +115,14 @@ void VbgSet::learn() noexcept
 [[gnu::noinline]] int VbgSet::poll_slowly(const Circuit& circuit, Packet& result) noexcept
 {
     if (fruitless_ == patience_) {
-        slow_since_ns_ = now_ns();
+        slow_since_ns_ = real_time_ns();
         look_pause_ns_ = first_look_ns;
         next_look_ns_ = slow_since_ns_ + first_look_ns;
     }
     const uint32_t waited = fruitless_ - patience_;
     bool look_for_dead = false;
     if (waited % 64 == 63) {
-        const uint64_t now = now_ns();
+        const uint64_t now = real_time_ns();
         if (now >= next_look_ns_) {
             look_for_dead = true;
             look_pause_ns_ = std::min(look_pause_ns_ * 2, longest_pause_ns);

@@ -3,6 +3,8 @@
 // Called by: tni/engine (rings), api/wait (sleeps). Calls: futex, membarrier, on the slow side only.
 #include "job/doorbell.h"
 
+#include "job/real_time.h"
+
 #include <algorithm>
 #include <climits>
 #include <ctime>
@@ -21,9 +23,7 @@ SharedWord<uint32_t> no_barrier{0};
 
 int64_t now_ns() noexcept
 {
-    timespec now{};
-    (void)::clock_gettime(CLOCK_MONOTONIC, &now);
-    return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+    return static_cast<int64_t>(real_time_ns());
 }
 
 } // namespace

@@ -3,6 +3,7 @@
 // Called by: job/process.cc when the process joins its job. Calls: topology/, job/report.
 #include "job/environment.h"
 
+#include "clock/factor.h"
 #include "job/layout.h"
 #include "job/report.h"
 
@@ -180,6 +181,16 @@ constexpr Variable variables[] = {
     {"TOFU_SIM_TRACE_MIB",
      [](Environment& e, const char* text) noexcept { return take_number(text, 1, 1 << 20, e.trace_mib); },
      "give the MiB that a process's trace may grow to, 1 to 1048576"},
+    {"TOFU_SIM_CLOCK",
+     [](Environment& e, const char* text) noexcept { return e.clock = std::strcmp(text, "tofud") == 0; },
+     "give tofud for a virtual clock with the times of Tofu-D, or nothing"},
+    {"TOFU_SIM_CPU",
+     [](Environment& e, const char* text) noexcept {
+         const auto factor = parse_factor(text);
+         e.cpu_permille = factor.value_or(0);
+         return factor.has_value();
+     },
+     factor_expected},
     {"UTOFU_NUM_MRQ_ENTRIES",
      [](Environment& e, const char* text) noexcept { return take_entries(text, e.mrq_entries); },
      "give a number of entries, 2048 (2Ki) to 2097152 (2Mi)"},
@@ -241,6 +252,10 @@ int Environment::read() noexcept
             report("%s=%.80s: %s", variable.name, text, variable.expected);
             return UTOFU_ERR_INVALID_ARG;
         }
+    }
+    if (clock && chaos) {
+        report("TOFU_SIM_CLOCK and TOFU_SIM_CHAOS: the adversarial mode has no times; unset one of them");
+        return UTOFU_ERR_INVALID_ARG;
     }
     return UTOFU_SUCCESS;
 }

@@ -23,6 +23,8 @@ struct Environment {
     uint32_t session_cqs = 3;   // CQs of a TNI that session mode VCQs may have
     bool keep_session_cqs = false; // and that others must leave to them: asked for, not the default
     std::optional<Chaos> chaos; // the adversarial mode
+    bool clock = false;         // a virtual clock: Tofu-D's
+    uint32_t cpu_permille = 3000; // how much longer than here computing takes there
     bool swap_protect = false;  // registered memory is locked
     char trace[256] = ""; // file names (trace/recorder.h); none: nothing is recorded
     uint32_t trace_mib = 64; // as large as one may become

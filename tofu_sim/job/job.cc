@@ -202,6 +202,7 @@ int Job::start_file(const Environment& environment) noexcept
     std::memcpy(header.shape, environment.topology.units().data(), sizeof header.shape);
     header.wraps = environment.topology.wraps();
     header.ppn = environment.ppn;
+    header.clock = environment.clock ? 1 : 0;
     header.pid_namespace = pid_namespace_;
     timespec now{};
     (void)::clock_gettime(CLOCK_REALTIME, &now);
@@ -246,6 +247,12 @@ int Job::check_file(const Environment& environment, const JobHeader& header) noe
                name_, header.shape[0], header.shape[1], header.shape[2],
                (header.wraps & 1) != 0 ? "x" : "", (header.wraps & 2) != 0 ? "y" : "",
                (header.wraps & 4) != 0 ? "z" : "", header.ppn, units[0], units[1], units[2]);
+        return UTOFU_ERR_INVALID_ARG;
+    }
+    if (header.clock != (environment.clock ? 1 : 0)) {
+        report("job '%s' has %s virtual clock since its first process, this one has %s: give all processes "
+               "TOFU_SIM_CLOCK=tofud or none, or choose another TOFU_SIM_JOB",
+               name_, header.clock != 0 ? "a" : "no", environment.clock ? "one" : "none");
         return UTOFU_ERR_INVALID_ARG;
     }
     return UTOFU_SUCCESS;
@@ -550,6 +557,16 @@ int Job::back_gates(uint32_t node, unsigned tni) noexcept
 {
     const size_t index = size_t{node} * tnis_per_node + tni;
     return back_pages(job_gates_offset(num_nodes_) + index * tni_gates_bytes, tni_gates_bytes);
+}
+
+std::byte* Job::clock_area() const noexcept
+{
+    return file_data_ + job_clock_offset(num_nodes_);
+}
+
+int Job::back_clock(uint32_t node) noexcept
+{
+    return back_pages(job_clock_offset(num_nodes_) + node * clock_node_bytes, clock_node_bytes);
 }
 
 } // namespace tofu::sim

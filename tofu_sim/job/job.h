@@ -70,6 +70,9 @@ class Job {
     // State of the gates of all nodes, job_gates_offset in the file; pages of a TNI exist once they were backed.
     [[nodiscard]] std::byte* gate_area() const noexcept;
     [[nodiscard]] int back_gates(uint32_t node, unsigned tni) noexcept;
+    // The same for when the TNIs and links of all nodes are busy.
+    [[nodiscard]] std::byte* clock_area() const noexcept;
+    [[nodiscard]] int back_clock(uint32_t node) noexcept;
 
   private:
     [[nodiscard]] int open_directory(const char* name) noexcept;

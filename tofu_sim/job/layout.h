@@ -59,7 +59,7 @@ inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
 inline constexpr uint64_t job_magic = 0x746f66752d6a6f62;     // "tofu-job"
 inline constexpr uint64_t segment_magic = 0x746f66752d736567; // "tofu-seg"
-inline constexpr uint32_t layout_version = 6;
+inline constexpr uint32_t layout_version = 7;
 
 struct JobHeader {
     uint64_t magic; // written last: a file without it is not yet a job
@@ -71,7 +71,8 @@ struct JobHeader {
     uint64_t file_bytes;
     uint64_t pid_namespace; // of its processes: nobody else can tell whether they run
     uint64_t born;          // nanoseconds since 1970: tells jobs of one name apart
-    uint8_t reserved[16];
+    uint8_t clock;          // 1: its processes have a virtual clock
+    uint8_t reserved[15];
 };
 static_assert(sizeof(JobHeader) == 64);
 
@@ -124,9 +125,16 @@ inline constexpr size_t tni_gates_bytes = 40960;
 {
     return (job_nodes_offset + num_nodes * sizeof(NodeEntry) + 4095) & ~size_t{4095};
 }
-[[nodiscard]] constexpr size_t job_file_bytes(size_t num_nodes) noexcept
+// When the TNIs and links of a node are busy (clock/network), for the virtual clock. Backed on use.
+inline constexpr size_t clock_node_bytes = 8192;
+
+[[nodiscard]] constexpr size_t job_clock_offset(size_t num_nodes) noexcept
 {
     return job_gates_offset(num_nodes) + num_nodes * tnis_per_node * tni_gates_bytes;
+}
+[[nodiscard]] constexpr size_t job_file_bytes(size_t num_nodes) noexcept
+{
+    return job_clock_offset(num_nodes) + num_nodes * clock_node_bytes;
 }
 
 constexpr bool is_sound_header(const JobHeader& header, uint64_t file_bytes) noexcept
@@ -140,7 +148,7 @@ constexpr bool is_sound_header(const JobHeader& header, uint64_t file_bytes) noe
 // ---- The segment of a process ----
 
 inline constexpr size_t service_area_bytes = size_t{1} << 20;     // memory/: mailbox and tables
-inline constexpr size_t barrier_area_bytes = size_t{1} << 20;     // barrier/: state of the gates
+inline constexpr size_t clock_area_bytes = size_t{1} << 20;       // clock/: when bytes have arrived
 inline constexpr size_t vcq_control_bytes = 4096;                 // queue positions, session state
 inline constexpr size_t stag_table_bytes = size_t{1} << 20;       // memory/: STag table of one VCQ
 inline constexpr size_t vcq_queue_bytes = size_t{1} << 20;        // session mode: shared TOQ and TCQ
@@ -196,8 +204,8 @@ struct SegmentHeader {
 static_assert(sizeof(SegmentHeader) <= 4096 && offsetof(SegmentHeader, sleepers) == 64);
 
 inline constexpr size_t segment_service_offset = 4096;
-inline constexpr size_t segment_barrier_offset = segment_service_offset + service_area_bytes;
-inline constexpr size_t segment_flows_offset = segment_barrier_offset + barrier_area_bytes;
+inline constexpr size_t segment_clock_offset = segment_service_offset + service_area_bytes;
+inline constexpr size_t segment_flows_offset = segment_clock_offset + clock_area_bytes;
 static_assert(segment_flows_offset % alignof(FlowTable) == 0);
 inline constexpr size_t segment_vcqs_offset =
     (segment_flows_offset + sizeof(FlowTable) + 0xfffff) & ~size_t{0xfffff};

@@ -3,6 +3,7 @@
 // Called by: api/, tni/, barrier/. Calls: job/, memory/ (which runs the service thread).
 #include "job/process.h"
 
+#include "clock/clock.h"
 #include "job/descriptors.h"
 #include "job/doorbell.h"
 #include "job/instruments.h"
@@ -107,12 +108,16 @@ int Process::join() noexcept
         report("no descriptor left to look for peers with: %s; raise the limit (ulimit -n)", std::strerror(errno));
         rc = UTOFU_ERR_OUT_OF_RESOURCE;
     }
+    if (rc == UTOFU_SUCCESS && environment_.clock) {
+        start_clock(*this, environment_.cpu_permille);
+    }
     if (rc == UTOFU_SUCCESS && environment_.trace[0] != '\0') {
         rc = open_trace();
     }
     if (rc == UTOFU_SUCCESS) {
         job_.unlock();
     } else {
+        instruments = 0;
         memory_.reset();
         job_.give_up();
         segment_.destroy();
@@ -188,6 +193,9 @@ void Process::leave() noexcept
 
 void Process::reset_in_child() noexcept
 {
+    if (has_clock()) {
+        reset_clock_in_child();
+    }
     instruments = 0;
     trace::forget_in_child();
     reset_vcqs_in_child();

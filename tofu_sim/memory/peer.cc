@@ -5,6 +5,7 @@
 
 #include "job/descriptors.h"
 #include "job/liveness.h"
+#include "job/real_time.h"
 #include "job/segment.h"
 #include "memory/service.h"
 
@@ -36,9 +37,7 @@ uint32_t most_windows() noexcept
 
 int64_t now_ms() noexcept
 {
-    timespec time;
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    return int64_t(time.tv_sec) * 1000 + time.tv_nsec / 1000000;
+    return static_cast<int64_t>(real_time_ns() / 1'000'000);
 }
 
 // The kernel's own file of shared anonymous and System V memory, which nobody can truncate: it has no name that

@@ -16,6 +16,7 @@ struct SessionControl {
     alignas(64) SharedWord<uint64_t> arrived; // added to by everybody
     alignas(64) SharedWord<uint64_t> done;    // written by the runner
     SharedWord<uint64_t> progress;            // number * 8 + SessionPhase of the one that runs
+    SharedWord<uint64_t> arrived_at;          // when the last put arrived that starts descriptors (clock/)
 };
 
 struct VcqControl {
@@ -27,7 +28,10 @@ static_assert(sizeof(VcqControl) <= vcq_control_bytes);
 struct alignas(64) SessionSlot {
     std::byte descriptor[64]; // as of encode_descriptor; read with decode_descriptor only
     int32_t result;           // of the TCQ entry, when done
-    uint8_t reserved[60];
+    uint32_t reserved0;
+    uint64_t posted_at; // by the virtual clock
+    Stamp done;         // of the TCQ entry
+    uint8_t reserved[32];
 };
 static_assert(sizeof(SessionSlot) * toq_entries <= vcq_queue_bytes);
 

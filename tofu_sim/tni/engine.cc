@@ -16,7 +16,7 @@ int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void*
     const Watch watch = (vcq.special & Vcq::watched) != 0 ? watch_post(vcq, descriptor, remote) : Watch{};
     const uint32_t position = vcq.toq_tail;
     if ((vcq.special & Vcq::session) != 0) {
-        const int rc = post_session(vcq, descriptor, remote, cbdata);
+        const int rc = post_session(vcq, descriptor, remote, cbdata, watch);
         if (rc == UTOFU_SUCCESS) {
             watch_posted(vcq, descriptor, watch, {0, false, position});
         }
@@ -51,13 +51,6 @@ namespace {
 
 [[gnu::noinline]] int poll_tcq_by_detour(Vcq& vcq, void*& cbdata) noexcept
 {
-    if ((vcq.special & Vcq::session) != 0) {
-        const int result = poll_tcq_session(vcq, cbdata);
-        if ((vcq.special & Vcq::watched) != 0) {
-            watch_poll_tcq(vcq, result, {});
-        }
-        return result;
-    }
     const bool chaos = (vcq.special & Vcq::chaos) != 0;
     if (chaos) {
         stir_chaos(vcq);
@@ -67,7 +60,9 @@ namespace {
     }
     Stamp stamp{};
     int result = UTOFU_ERR_NOT_FOUND;
-    if (vcq.tcq.empty()) {
+    if ((vcq.special & Vcq::session) != 0) {
+        result = poll_tcq_session(vcq, cbdata, stamp);
+    } else if (vcq.tcq.empty()) {
         vcq.toq_head = chaos ? settled_chaos(vcq) : vcq.toq_tail; // as below; or what has got so far
     } else {
         stamp = take_tcq_stamp(vcq);
@@ -148,16 +143,19 @@ constexpr uint32_t fill_look = 64;
     return result;
 }
 
-[[gnu::always_inline]] inline int take_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept
+[[gnu::always_inline]] inline int take_mrq(Vcq& vcq, utofu_mrq_notice& notice, Stamp* stamp = nullptr) noexcept
 {
     // Our own notices first: that of a put must not come after the peer's answer to it.
     if (const uint32_t count = vcq.local_notices.size(); count != 0) {
         const int result = deliver(vcq.local_notices.front().entry, notice);
+        if (stamp != nullptr) {
+            *stamp = take_local_stamp(vcq);
+        }
         vcq.local_notices.pop();
         return count % fill_look == 0 ? look_at_fill(vcq, result) : result;
     }
     MrqEntry entry;
-    switch (vcq.mrq.poll(vcq.mrq_head, entry)) {
+    switch (vcq.mrq.poll(vcq.mrq_head, entry, stamp)) {
     case MrqRing::Poll::found:
         vcq.claimed_polls = 0;
         deliver(entry, notice);
@@ -176,13 +174,9 @@ constexpr uint32_t fill_look = 64;
             return UTOFU_ERR_NOT_FOUND;
         }
     }
-    const bool watched = (vcq.special & Vcq::watched) != 0;
     Stamp stamp{};
-    if (watched) {
-        stamp = vcq.local_notices.empty() ? vcq.mrq.take_stamp(vcq.mrq_head) : take_local_stamp(vcq);
-    }
-    const int result = take_mrq(vcq, notice);
-    if (watched) {
+    const int result = take_mrq(vcq, notice, &stamp);
+    if ((vcq.special & Vcq::watched) != 0) {
         watch_poll_mrq(vcq, result, stamp, notice);
     }
     return result;

@@ -213,27 +213,27 @@ TOFU_SIM_HOT void finish(Execution& e, void* cbdata, uint32_t position, const Wa
         if (arrived) [[likely]] {
             if ((e.d.flags & notice_remote) != 0) {
                 if (watch != nullptr) {
-                    notify_remote(*e.remote, e.vcq.me, remote_entry(e.d, e.vcq.id), {watch->noted, watch->origin});
+                    notify_remote(*e.remote, e.vcq.me, remote_entry(e.d, e.vcq.id), {watch->times.noted, watch->origin});
                 } else {
                     notify_remote(*e.remote, e.vcq.me, remote_entry(e.d, e.vcq.id));
                 }
             }
             ring_doorbell(*e.remote->header);
             if (e.d.sps != 0 && e.remote->session && e.d.op == Op::put) [[unlikely]] {
-                start_session(e.vcq, *e.remote, e.d.sps);
+                start_session(e.vcq, *e.remote, e.d.sps, watch != nullptr ? watch->times.arrived : 0);
             }
         }
         if (!arrived || (e.d.flags & notice_local) != 0) {
             notify_local(e);
             if (watch != nullptr) {
-                stamp_local(e.vcq, {watch->told, watch->origin});
+                stamp_local(e.vcq, {watch->times.told, watch->origin});
             }
         }
     }
     if (!sent || (e.d.flags & notice_tcq) != 0) {
         e.vcq.tcq.push({cbdata, position, e.tcq_error});
         if (watch != nullptr) {
-            stamp_tcq(e.vcq, {watch->sent, watch->origin});
+            stamp_tcq(e.vcq, {watch->times.sent, watch->origin});
         }
     }
     count(flow_of(e.vcq, e.remote, e.d), e.d.op, e.d.length);

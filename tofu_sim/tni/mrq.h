@@ -167,7 +167,8 @@ class MrqRing {
 
     // The owner only. `head` is its position. On `claimed` the entry at head is being written by
     // claimant_at(head); the caller decides when to ask whether that process is alive, and aborts.
-    [[nodiscard]] Poll poll(uint64_t& head, MrqEntry& entry) noexcept
+    // `stamp`, unless null, takes the entry's out, so that who pushes without one does not leave that of a lap ago.
+    [[nodiscard, gnu::always_inline]] Poll poll(uint64_t& head, MrqEntry& entry, Stamp* stamp = nullptr) noexcept
     {
         MrqSlot& slot = slots_[head & mask()];
         const uint64_t lap = head >> log2_;
@@ -179,22 +180,14 @@ class MrqRing {
             return Poll::claimed;
         }
         entry = slot.entry;
+        if (stamp != nullptr) {
+            *stamp = std::exchange(slot.stamp, Stamp{});
+        }
         head++;
         control_->head_hint.store_relaxed(head);
         // Release: the copy is done before a writer may claim the slot (partner: claim's load).
         slot.state.store_release(MrqState::make(lap + 1, MrqState::empty));
         return Poll::found;
-    }
-
-    // The owner only, before poll: the stamp of the entry that it will find, taken out, so that who pushes without one
-    // does not leave that of a lap ago. Zeros if there is none to find.
-    [[nodiscard]] Stamp take_stamp(uint64_t head) noexcept
-    {
-        MrqSlot& slot = slots_[head & mask()];
-        if (slot.state.load_acquire() != MrqState::make(head >> log2_, MrqState::full)) { // partner: publish
-            return {};
-        }
-        return std::exchange(slot.stamp, Stamp{});
     }
 
     // Who holds the claim at head; nothing sensible if the state is not a claim of this lap (R4: `valid` false).

@@ -5,6 +5,7 @@
 
 #include "job/flows.h"
 #include "job/process.h"
+#include "job/real_time.h"
 #include "job/report.h"
 
 #include <bit>
@@ -66,7 +67,7 @@ Directory& directory() noexcept
 time_t seconds_now() noexcept
 {
     timespec now{};
-    (void)::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    read_real_time(now);
     return now.tv_sec;
 }
 

@@ -121,6 +121,10 @@ void run_one(Session& s, uint64_t number) noexcept
     Remote* to = nullptr;
     const bool found = find_remote(d.rmt_vcq_id, to) == RemoteStatus::found;
     Outcome outcome;
+    // It was there, and so was a put that starts it.
+    const Times times = watch_session(s.poster, s.target, d, found ? to : nullptr,
+                                      std::max(slot.posted_at, s.control.arrived_at.load_acquire()));
+    slot.done = {times.sent, slot.done.origin};
     if (phase == fresh) {
         outcome = relay(s, d, found ? to : nullptr);
         slot.result = outcome.tcq_error;
@@ -136,14 +140,15 @@ void run_one(Session& s, uint64_t number) noexcept
     const bool arrived = sent && outcome.mrq_error == UTOFU_SUCCESS && phase != failed;
     if (arrived && phase < told_remote && found) {
         if ((d.flags & notice_remote) != 0 &&
-            !to->mrq.push(s.poster.me, remote_entry(d, with_default_path(s.target.key)))) {
+            !to->mrq.push(s.poster.me, remote_entry(d, with_default_path(s.target.key)),
+                          {times.noted, slot.done.origin})) {
             report_remote_overflow(*to);
         }
         ring_doorbell(*to->header);
         set_progress(s, number, told_remote);
     }
     if (sent && phase < told_local && (!arrived || (d.flags & notice_local) != 0)) {
-        if (!s.target.mrq.push(s.poster.me, local_entry(d, 0, outcome.mrq_error))) {
+        if (!s.target.mrq.push(s.poster.me, local_entry(d, 0, outcome.mrq_error), {times.told, slot.done.origin})) {
             report_remote_overflow(s.target);
         }
         set_progress(s, number, arrived ? told_local : failed);
@@ -151,7 +156,7 @@ void run_one(Session& s, uint64_t number) noexcept
     // Along the chain. A runner killed between here and `done` leaves its successor to count again: a put too
     // many may start, which is better than a chain that stands still.
     if (arrived && d.sps != 0 && found && to->session) {
-        start_session(s.poster, *to, d.sps);
+        start_session(s.poster, *to, d.sps, times.arrived);
     }
 }
 
@@ -208,15 +213,18 @@ Remote* own_remote(Vcq& vcq) noexcept
 
 } // namespace
 
-void start_session(Vcq& poster, Remote& target, unsigned sps) noexcept
+void start_session(Vcq& poster, Remote& target, unsigned sps, uint64_t when) noexcept
 {
     Session s(poster, target);
+    uint64_t last = s.control.arrived_at.load_relaxed();
+    while (last < when && !s.control.arrived_at.compare_exchange(last, when)) {
+    }
     (void)s.control.arrived.fetch_add(sps);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     run(s);
 }
 
-int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void* cbdata) noexcept
+int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void* cbdata, const Watch& watch) noexcept
 {
     if (descriptor.op != Op::put && descriptor.op != Op::nop) {
         return UTOFU_ERR_NOT_SUPPORTED; // undefined by the guide
@@ -228,6 +236,8 @@ int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void*
     Session s(vcq, *self);
     SessionSlot& slot = s.slots[vcq.toq_tail % toq_entries];
     (void)encode_descriptor(descriptor, slot.descriptor);
+    slot.posted_at = watch.started;
+    slot.done = {0, watch.origin};
     vcq.session_cbdata[vcq.toq_tail % toq_entries] = {
         cbdata, (descriptor.flags & notice_tcq) != 0, descriptor.length,
         &flow_of(vcq, to, descriptor)};
@@ -239,7 +249,7 @@ int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void*
     return UTOFU_SUCCESS;
 }
 
-int poll_tcq_session(Vcq& vcq, void*& cbdata) noexcept
+int poll_tcq_session(Vcq& vcq, void*& cbdata, Stamp& stamp) noexcept
 {
     std::byte* const region = Process::self().segment().vcq_region(vcq.index);
     SessionControl& control = vcq_control(region).session;
@@ -252,6 +262,7 @@ int poll_tcq_session(Vcq& vcq, void*& cbdata) noexcept
         count(*callback.flow, Op::put, callback.length);
         if (callback.notice || result != UTOFU_SUCCESS) {
             cbdata = callback.cbdata;
+            stamp = slots[position].done;
             return result;
         }
     }

@@ -20,13 +20,17 @@
 
 namespace tofu::sim {
 
+struct Watch;
+
 // A put with this SPS has arrived at `target`, a session mode VCQ: runs what it starts.
-void start_session(Vcq& poster, Remote& target, unsigned sps) noexcept;
+// `when`: by the virtual clock.
+void start_session(Vcq& poster, Remote& target, unsigned sps, uint64_t when = 0) noexcept;
 
 // The owner's side. Posting: UTOFU_SUCCESS, UTOFU_ERR_NOT_SUPPORTED for what can't be started by a put. The
 // caller has checked that the TOQ has room. `to`: the descriptor's remote, or null.
-[[nodiscard]] int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void* cbdata) noexcept;
-[[nodiscard]] int poll_tcq_session(Vcq& vcq, void*& cbdata) noexcept;
+[[nodiscard]] int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void* cbdata,
+                               const Watch& watch) noexcept;
+[[nodiscard]] int poll_tcq_session(Vcq& vcq, void*& cbdata, Stamp& stamp) noexcept;
 
 // Would poll_tcq_session find something to look at?
 [[nodiscard]] bool has_tcq_session(const Vcq& vcq) noexcept;

@@ -3,6 +3,8 @@
 // Called by: tni/. Calls: the instruments.
 #include "tni/watch.h"
 
+#include "clock/arrivals.h"
+#include "clock/clock.h"
 #include "job/instruments.h"
 #include "tni/notices.h"
 #include "topology/ids.h"
@@ -54,14 +56,107 @@ namespace {
     return record;
 }
 
+// A VCQ that an instruction leaves from or goes to.
+struct Place {
+    uint32_t node;
+    uint8_t tni;
+};
+
+Place place_of(uint64_t vcq_id) noexcept
+{
+    return {Process::self().topology().node_of(decode_coords(vcq_id)), static_cast<uint8_t>(decode_tni(vcq_id))};
+}
+
+WatchedWay& find_way(Watched& watched, uint32_t from, uint32_t to, unsigned path) noexcept
+{
+    const uint64_t key = uint64_t{from} << 32 | uint64_t{to} << 4 | path; // a node has 18 bits
+    const auto known = watched.ways.find(key);
+    return known != watched.ways.end() ? known->second
+                                       : watched.ways.emplace(key, WatchedWay{clock_network().way(from, path, to)})
+                                             .first->second;
+}
+
+Transit::Kind kind_of(Op op) noexcept
+{
+    switch (op) {
+    case Op::put: return Transit::Kind::put;
+    case Op::put_piggyback: return Transit::Kind::piggyback;
+    case Op::get: return Transit::Kind::get;
+    case Op::armw4: case Op::armw8: case Op::cswap4: case Op::cswap8: case Op::nop: break;
+    }
+    return Transit::Kind::armw;
+}
+
+Times carry(Watched& watched, uint64_t from_id, const Descriptor& d, Picoseconds start) noexcept
+{
+    const Place from = place_of(from_id);
+    const Place to = place_of(d.rmt_vcq_id);
+    // A path in the flags wins over that of the ID (guide 3.7.1).
+    const unsigned path = d.path != 0 ? d.path : static_cast<unsigned>(d.rmt_vcq_id >> 28 & 0xf);
+    WatchedWay& way = find_way(watched, from.node, to.node, path);
+    Times times = clock_network().carry(way.way, {kind_of(d.op), d.gap, d.mtu, d.length, from.tni, to.tni}, start);
+    // With strong order, written after all that was posted before to that VCQ by that path (guide 2.2.10).
+    if ((d.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0 && times.arrived < way.arrived) {
+        const Picoseconds later = way.arrived - times.arrived;
+        times.arrived += later;
+        times.noted += later;
+        times.told += later;
+    }
+    way.arrived = std::max(way.arrived, times.arrived);
+    return times;
+}
+
+// Before the bytes are there: a program may look at memory instead of waiting for a notice.
+void note_arrival(AddressCache& addresses, const RemoteVcq& vcq, std::byte* segment, uint64_t stadd, const Descriptor& d,
+                  const Times& times, uint32_t notice) noexcept
+{
+    uint64_t address = 0;
+    const uint32_t length = is_put(d.op) || d.op == Op::get ? d.length : 8;
+    const uint32_t registered = d.op == Op::armw4 || d.op == Op::cswap4 ? 4 : length;
+    if (length != 0 && addresses.check(vcq, stadd, registered, Need::write, &address) == AccessStatus::ok) {
+        segment_arrivals(segment).note(address, registered, times.arrived, (d.flags & notice) != 0);
+    }
+}
+
+void note_arrival(Vcq& vcq, const RemoteVcq& source, const Descriptor& d, const Remote& to, const Times& times) noexcept
+{
+    if (d.op == Op::get) {
+        note_arrival(*vcq.addresses, source, Process::self().segment().base, d.lcl_stadd, d, times, notice_local);
+    } else {
+        note_arrival(*vcq.addresses, to.memory, to.peer->base, d.rmt_stadd, d, times, notice_remote);
+    }
+}
+
 } // namespace
 
-Watch watch_post(Vcq&, const Descriptor&, const Remote*) noexcept
+Watch watch_post(Vcq& vcq, const Descriptor& d, const Remote* remote) noexcept
 {
     Watch watch;
     watch.began = watch_moment();
+    if (has_clock()) {
+        ClockedCall call;
+        watch.posted = clock_now();
+        watch.started = call.spend(figures::post_call);
+        watch.times = {watch.started, watch.started, watch.started, watch.started};
+        // One of session mode begins when a put starts it: watch_session.
+        if (d.op != Op::nop && remote != nullptr && (vcq.special & Vcq::session) == 0) {
+            watch.times = carry(*vcq.watch, vcq.id, d, watch.started);
+            note_arrival(vcq, vcq.own_memory, d, *remote, watch.times);
+        }
+    }
     return watch;
 }
+
+Times watch_session(Vcq& poster, const Remote& from, const Descriptor& d, const Remote* to, Picoseconds start) noexcept
+{
+    if (!has_clock() || poster.watch == nullptr || to == nullptr) {
+        return {start, start, start, start};
+    }
+    const Times times = carry(*poster.watch, from.key, d, start);
+    note_arrival(poster, from.memory, d, *to, times);
+    return times;
+}
+
 
 uint64_t watch_moment() noexcept
 {
@@ -74,7 +169,8 @@ void watch_posted(const Vcq& vcq, const Descriptor& d, const Watch& watch, const
         return;
     }
     const bool late = outcome.arrived == 0;
-    const uint64_t length = late ? 0 : outcome.arrived - watch.began;
+    const uint64_t arrived = has_clock() ? watch.times.arrived / 1000 : outcome.arrived;
+    const uint64_t length = late ? 0 : arrived - watch.began;
     trace::Record record{};
     record.time = watch.began;
     // A path in the flags wins over that of the ID (guide 3.7.1).
@@ -110,8 +206,26 @@ void watch_relay(uint32_t node, unsigned index, const Descriptor& d, bool failed
     trace::add(record);
 }
 
-void watch_poll_tcq(Vcq& vcq, int result, const Stamp&) noexcept
+namespace {
+
+void move_clock(int result, const Stamp& stamp) noexcept
 {
+    if (has_clock()) {
+        ClockedCall call;
+        if (result == UTOFU_ERR_NOT_FOUND) {
+            call.found_nothing();
+        } else {
+            call.wait_until(stamp.time);
+            (void)call.spend(figures::found);
+        }
+    }
+}
+
+} // namespace
+
+void watch_poll_tcq(Vcq& vcq, int result, const Stamp& stamp) noexcept
+{
+    move_clock(result, stamp);
     if (!traces()) {
         return;
     }
@@ -122,8 +236,9 @@ void watch_poll_tcq(Vcq& vcq, int result, const Stamp&) noexcept
     }
 }
 
-void watch_poll_mrq(Vcq& vcq, int result, const Stamp&, const utofu_mrq_notice& notice) noexcept
+void watch_poll_mrq(Vcq& vcq, int result, const Stamp& stamp, const utofu_mrq_notice& notice) noexcept
 {
+    move_clock(result, stamp);
     if (!traces()) {
         return;
     }

@@ -5,19 +5,21 @@
 // All out of line, on the slow road that Vcq::watched leads to.
 #pragma once
 
+#include "clock/network.h"
 #include "tni/descriptor.h"
+#include "tni/remote.h"
 #include "tni/vcq.h"
+
+#include <unordered_map>
 
 namespace tofu::sim {
 
 // Of one instruction: when it gets where, by the virtual clock (picoseconds; zeros without it), and its number in the
 // trace.
 struct Watch {
-    uint64_t posted = 0;  // the call begins
-    uint64_t sent = 0;    // TCQ entry: the source may be reused
-    uint64_t arrived = 0; // data at the target
-    uint64_t noted = 0;   // remote notice
-    uint64_t told = 0;    // local notice
+    Picoseconds posted = 0; // the call begins
+    Picoseconds started = 0; // the TNI hears of it
+    Times times;
     uint64_t origin = 0;
     uint64_t began = 0; // by the trace's clock: the call
 };
@@ -29,10 +31,17 @@ struct Done {
     uint32_t position; // in the TOQ
 };
 
+// Where the VCQ has sent to, and when what it sent last arrives there (strong order).
+struct WatchedWay {
+    Way way;
+    Picoseconds arrived = 0;
+};
+
 // Beside the private queues of the VCQ: a stamp for each entry there.
 struct Watched {
     PrivateRing<Stamp> tcq;
     PrivateRing<Stamp> local_notices;
+    std::unordered_map<uint64_t, WatchedWay> ways; // by source, target and path
 };
 
 // When the VCQ is created: false without memory.
@@ -85,6 +94,11 @@ inline void stamp_local(Vcq& vcq, const Stamp& stamp) noexcept
         vcq.watch->local_notices.push(stamp);
     }
 }
+
+// A descriptor of a session mode VCQ that begins at `start`: `from` is the VCQ it was posted to, `poster` the one whose
+// thread carries it out.
+[[nodiscard]] Times watch_session(Vcq& poster, const Remote& from, const Descriptor& descriptor, const Remote* to,
+                                  Picoseconds start) noexcept;
 
 // The ends of polls: an entry or a notice with this stamp was found, or nothing (UTOFU_ERR_NOT_FOUND).
 void watch_poll_tcq(Vcq& vcq, int result, const Stamp& stamp) noexcept;

@@ -21,6 +21,8 @@ constexpr char help_text[] =
     "  --ppn P               processes of a node, 1 to 54 (TOFU_SIM_PPN)\n"
     "  --job NAME            job to start or to join (default: a new name)\n"
     "  --chaos SEED[:LIST]   adversarial mode (TOFU_SIM_CHAOS)\n"
+    "  --clock               virtual time, that of Tofu-D (TOFU_SIM_CLOCK), for programs too\n"
+    "  --cpu FACTOR          computing takes so many times longer there than here (TOFU_SIM_CPU)\n"
     "  --timeout SECONDS     kill everything then, and exit with 124\n"
     "  --library-path DIR    put DIR in front of LD_LIBRARY_PATH\n"
     "\n"

@@ -3,6 +3,7 @@
 // Called by: tools/main.cc. Calls: tools/launcher, topology/ (to check shapes), tools/job_files.
 #include "tools/command.h"
 
+#include "clock/factor.h"
 #include "job/freedoms.h"
 #include "tools/job_files.h"
 #include "tools/launcher.h"
@@ -15,6 +16,8 @@
 #include <string>
 #include <unistd.h>
 
+#define CLOCK_LIBRARY "libtofu-sim-clock.so"
+
 namespace tofu::sim::tools {
 namespace {
 
@@ -25,6 +28,8 @@ struct Options {
     const char* ppn = nullptr;
     const char* job = nullptr;
     const char* chaos = nullptr;
+    bool clock = false;
+    const char* cpu = nullptr;
     const char* library_path = nullptr;
     std::chrono::milliseconds timeout{0};
     std::span<char* const> program;
@@ -91,6 +96,11 @@ int set_option(Options& options, std::string_view name, const char* value)
             return refuse(name, value, chaos_expected);
         }
         options.chaos = value;
+    } else if (name == "--cpu") {
+        if (!parse_factor(value)) {
+            return refuse(name, value, factor_expected);
+        }
+        options.cpu = value;
     } else if (name == "--library-path") {
         options.library_path = value;
     } else if (name == "--timeout") {
@@ -111,6 +121,10 @@ int parse(std::span<char* const> words, Options& options)
         if (word == "--") {
             break;
         }
+        if (word == "--clock") {
+            options.clock = true;
+            continue;
+        }
         const size_t equals = word.starts_with("--") ? word.find('=') : std::string_view::npos;
         const char* value = nullptr;
         if (equals != std::string_view::npos) {
@@ -125,6 +139,9 @@ int parse(std::span<char* const> words, Options& options)
         }
     }
     options.program = words.subspan(i);
+    if (options.clock && options.chaos != nullptr) {
+        return refuse("--chaos", options.chaos, "the adversarial mode has no times: leave --clock away");
+    }
     if (options.processes == 0 || options.program.empty()) {
         std::fputs("tofu-sim: run needs -n N and a program: see tofu-sim --help\n", stderr);
         return exit_usage;
@@ -144,7 +161,32 @@ std::string unique_job_name()
     return name;
 }
 
-void export_environment(const Options& options, const std::string& job)
+std::string with_former(std::string text, const char* name)
+{
+    if (const char* const old = std::getenv(name); old != nullptr && *old != '\0') {
+        text += std::string(":") + old;
+    }
+    return text;
+}
+
+// What gives programs virtual time: beside the command as it was installed, or in the build tree.
+std::string find_clock_library()
+{
+    char self[4096];
+    const ssize_t length = ::readlink("/proc/self/exe", self, sizeof self);
+    const std::string_view path(self, length > 0 ? static_cast<size_t>(length) : 0);
+    const std::string directory(path.substr(0, path.rfind('/')));
+    for (const std::string& candidate : {std::string(TOFU_SIM_LIBDIR "/" CLOCK_LIBRARY),
+                                         directory + "/../lib/" CLOCK_LIBRARY,
+                                         directory + "/../.libs/" CLOCK_LIBRARY}) {
+        if (::access(candidate.c_str(), R_OK) == 0) {
+            return candidate;
+        }
+    }
+    return {};
+}
+
+void export_environment(const Options& options, const std::string& job, const std::string& clock_library)
 {
     const auto put = [](const char* name, const char* value) {
         if (value != nullptr) {
@@ -157,13 +199,13 @@ void export_environment(const Options& options, const std::string& job)
     put("TOFU_SIM_TORUS", options.torus);
     put("TOFU_SIM_PPN", options.ppn);
     put("TOFU_SIM_CHAOS", options.chaos);
+    put("TOFU_SIM_CPU", options.cpu);
+    if (options.clock) {
+        put("TOFU_SIM_CLOCK", "tofud");
+        put("LD_PRELOAD", with_former(clock_library, "LD_PRELOAD").c_str());
+    }
     if (options.library_path != nullptr) {
-        std::string path = options.library_path;
-        if (const char* const old = std::getenv("LD_LIBRARY_PATH");
-            old != nullptr && *old != '\0') {
-            path += std::string(":") + old;
-        }
-        put("LD_LIBRARY_PATH", path.c_str());
+        put("LD_LIBRARY_PATH", with_former(options.library_path, "LD_LIBRARY_PATH").c_str());
     }
 }
 
@@ -176,7 +218,11 @@ int run_command(std::span<char* const> words)
         return status;
     }
     const std::string job = options.job != nullptr ? options.job : unique_job_name();
-    export_environment(options, job);
+    const std::string clock_library = options.clock ? find_clock_library() : std::string();
+    if (options.clock && clock_library.empty()) {
+        return refuse("--clock", "", "there is no " CLOCK_LIBRARY " in " TOFU_SIM_LIBDIR ": install it");
+    }
+    export_environment(options, job, clock_library);
     Launcher launcher(options.processes, options.program, options.timeout);
     const int status = launcher.run();
     // What the last process could not take away because it was killed. A job that others joined by

@@ -3,6 +3,7 @@
 // Called by: tni/, api/, job/process. Calls: trace/format, job/report, files.
 #include "trace/recorder.h"
 
+#include "clock/clock.h"
 #include "job/descriptors.h"
 #include "job/report.h"
 
@@ -317,6 +318,9 @@ void end_wait(const Ending& ending, uint64_t time) noexcept
 
 uint64_t now() noexcept
 {
+    if (has_clock()) {
+        return clock_now() / 1000;
+    }
     timespec time{};
     (void)::clock_gettime(CLOCK_MONOTONIC, &time);
     return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: when a TNI or a link is busy, in memory that all processes of a job share.
+// Called by: clock/network, tests. Calls: nothing.
+#include "clock/calendar.h"
+
+#include <algorithm>
+#include <sched.h>
+
+namespace tofu::sim {
+namespace {
+
+constexpr unsigned spins = 256;
+constexpr unsigned yields = 4096; // then its holder is dead, or as good as dead
+
+class Holder {
+  public:
+    explicit Holder(Calendar& calendar) noexcept : calendar_(calendar)
+    {
+        for (unsigned i = 0; i < spins + yields; i++) {
+            uint32_t free = 0;
+            if (calendar_.lock.compare_exchange(free, 1)) {
+                return;
+            }
+            if (i >= spins) {
+                (void)::sched_yield();
+            }
+        }
+        calendar_.lock.store_release(1);
+    }
+    ~Holder() { calendar_.lock.store_release(0); } // partner: the next one's compare_exchange
+    Holder(const Holder&) = delete;
+    Holder& operator=(const Holder&) = delete;
+
+  private:
+    Calendar& calendar_;
+};
+
+// What a killed holder left, or a peer wrote that knows no better.
+void put_in_order(Calendar& c) noexcept
+{
+    bool good = c.count <= Calendar::most;
+    for (uint32_t i = 0; good && i < c.count; i++) {
+        good = c.busy[i].begin < c.busy[i].end && (i == 0 || c.busy[i - 1].end < c.busy[i].begin);
+    }
+    if (!good) {
+        c.count = 0;
+    }
+}
+
+bool is_crowded(const Calendar& c, Picoseconds from, int feeder) noexcept
+{
+    for (uint32_t i = 0; i < c.count; i++) {
+        const Interval& busy = c.busy[i];
+        if (busy.begin <= from && from <= busy.end) {
+            return c.fed[feeder] < busy.begin &&
+                   std::count_if(c.fed, c.fed + Calendar::feeders,
+                                 [&](Picoseconds fed) { return fed >= busy.begin; }) >= figures::crowd;
+        }
+    }
+    return false;
+}
+
+// The intervals between `first` and `end` of `busy` become one with `added`.
+void merge(Calendar& c, Interval added) noexcept
+{
+    Interval result[Calendar::most + 1];
+    uint32_t count = 0;
+    bool done = false;
+    for (uint32_t i = 0; i < c.count; i++) {
+        const Interval& old = c.busy[i];
+        if (old.end < added.begin) {
+            result[count++] = old;
+        } else if (old.begin > added.end) {
+            if (!done) {
+                result[count++] = added;
+                done = true;
+            }
+            result[count++] = old;
+        } else {
+            added.begin = std::min(added.begin, old.begin);
+            added.end = std::max(added.end, old.end);
+        }
+    }
+    if (!done) {
+        result[count++] = added;
+    }
+    const uint32_t dropped = count > Calendar::most ? count - Calendar::most : 0;
+    std::copy(result + dropped, result + count, c.busy);
+    c.count = count - dropped;
+}
+
+} // namespace
+
+Interval enter(Calendar& c, Picoseconds from, Picoseconds work, int feeder) noexcept
+{
+    const Holder holder(c);
+    put_in_order(c);
+    if (feeder != no_feeder && is_crowded(c, from, feeder)) {
+        work += figures::crowd_pause;
+    }
+    bool begun = false;
+    Interval taken{from, from};
+    Picoseconds at = from;
+    Picoseconds left = work;
+    const auto take = [&](Picoseconds part) {
+        taken.begin = begun ? taken.begin : at;
+        begun = true;
+        at += part;
+        left -= part;
+    };
+    for (uint32_t i = 0; i < c.count && left != 0; i++) {
+        const Interval& next = c.busy[i];
+        if (next.begin > at) {
+            take(std::min(left, next.begin - at));
+        }
+        if (left != 0) {
+            at = std::max(at, next.end);
+        }
+    }
+    if (left != 0) {
+        take(left);
+    }
+    taken.end = at;
+    merge(c, taken);
+    c.used += work;
+    if (feeder != no_feeder) {
+        c.fed[feeder] = std::max(c.fed[feeder], taken.end);
+    }
+    return taken;
+}
+
+} // namespace tofu::sim

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: when a TNI or a link is busy, in memory that all processes of a job share.
+// Called by: clock/network, tests. Calls: nothing.
+//
+// Who posts says at once when his message will pass everywhere, and processes come in the order of real time, not of
+// the virtual one: one who is ahead must not take the link from one who comes after him for an earlier time. So a
+// calendar has intervals, and work goes into the gaps between them, in parts if need be, from the time on when it is
+// there. Neighbours merge, so few are enough; beyond `most`, the earliest are forgotten.
+//
+// A process may be killed while it holds the lock: who waits too long takes it away. What it left is put in order
+// before use; a wrong time is the worst that can come of it.
+#pragma once
+
+#include "clock/figures.h"
+#include "job/shared_word.h"
+
+#include <cstdint>
+
+namespace tofu::sim {
+
+struct Interval {
+    Picoseconds begin;
+    Picoseconds end;
+};
+
+struct alignas(64) Calendar {
+    static constexpr unsigned most = 11;
+    static constexpr unsigned feeders = 6; // TNIs of a node
+
+    SharedWord<uint32_t> lock;
+    uint32_t count;
+    Interval busy[most];      // in order, apart from each other
+    Picoseconds fed[feeders]; // of a port: until when each TNI of its node has used it
+    uint64_t used;            // time in use, all told
+};
+static_assert(sizeof(Calendar) == 256);
+
+inline constexpr int no_feeder = -1;
+
+// Enters `work`, ready at `from`: when its first part begins and its last ends. It takes longer where it is the first
+// of `feeder`, a TNI of the port's node, since the port was last idle, and too many others have come (figures::crowd).
+[[nodiscard]] Interval enter(Calendar& calendar, Picoseconds from, Picoseconds work, int feeder = no_feeder) noexcept;
+
+} // namespace tofu::sim

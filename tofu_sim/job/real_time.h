@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: this machine's time, for waits of the simulator's own, whatever clock_gettime tells the program.
+// Called by: job/, tni/, memory/, barrier/. Calls: the kernel.
+#pragma once
+
+#include "job/instruments.h"
+
+#include <cstdint>
+#include <ctime>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace tofu::sim {
+
+// CLOCK_MONOTONIC. With the virtual clock, clock_gettime may be the preloaded library's (clock/preload.cc).
+inline void read_real_time(timespec& now) noexcept
+{
+    if ((instruments & instrument_clock) != 0) [[unlikely]] {
+        (void)::syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+    } else {
+        (void)::clock_gettime(CLOCK_MONOTONIC, &now);
+    }
+}
+[[nodiscard]] inline uint64_t real_time_ns() noexcept
+{
+    timespec now{};
+    read_real_time(now);
+    return uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
+}
+
+} // namespace tofu::sim
