@@ -26,7 +26,8 @@ constexpr bool can_count = false;
 
 namespace {
 
-constexpr int calls = 256; ///< counted of each path
+constexpr int calls = 256; ///< of each path
+constexpr int batch = 32;  ///< counted together: some have what the provider does every 64th round at most, others not
 constexpr std::size_t memory_bytes = 1 << 16;
 
 using namespace tofu::bench;
@@ -94,6 +95,11 @@ class Paths {
         for (Side* side : {&a_, &b_})
             (void)fi_cq_read(side->cq, nullptr, 0);
     }
+    static void end_of(int call, const char* name)
+    {
+        if (call >= 0 && (call + 1) % batch == 0)
+            COUNT_END(name);
+    }
     // f() posts one operation at A that ends in `entries` entries of its CQ; a message is received
     // by B.
     template <class F>
@@ -117,8 +123,8 @@ class Paths {
             a_.finish(entries);
             b_.finish(message);
             look_around();
+            end_of(i, name);
         }
-        COUNT_END(name);
     }
     void receives()
     {
@@ -131,8 +137,8 @@ class Paths {
             check(ret, "fi_trecv");
             again([&] { return fi_tinject(a_.end, a_.memory, 8, a_.peer, 1); }, "fi_tinject");
             b_.finish(1);
+            end_of(i, "fi_trecv");
         }
-        COUNT_END("fi_trecv");
     }
     template <class Before>
     void read(const char* name, Side& side, ssize_t wanted, Before&& before)
@@ -147,8 +153,8 @@ class Paths {
                 COUNT_TOGGLE();
             if (n != wanted)
                 check(-FI_EOTHER, name);
+            end_of(i, name);
         }
-        COUNT_END(name);
     }
     void reads()
     {
@@ -183,6 +189,6 @@ int main()
         return 77;
     }
     Paths().run();
-    std::printf("calls\t%d\n", calls);
+    std::printf("calls\t%d\n", batch);
     return 0;
 }
