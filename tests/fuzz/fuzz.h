@@ -67,6 +67,7 @@ void descriptor(Input input); // decoder of TOQ descriptors
 void job(Input input);        // the job file and the counts of a segment, as tofu-sim show reads them
 void mrq(Input input);        // message receive queues, as owner and as writer
 void post(Input input);       // utofu_post_toq, session mode and polls in a job, over nonsense in the own segment
+void trace(Input input);      // files of TOFU_SIM_TRACE, and what is made of them
 void stag(Input input);       // STag tables, extents and backings of a peer
 
 // Of the provider, which is another program (TOFU_FUZZ_PROVIDER): the two share no code.
@@ -85,6 +86,7 @@ inline constexpr Target targets[] = {
 #else
     {"barrier", barrier, 4000}, {"descriptor", descriptor, 100'000}, {"job", job, 300},
     {"mrq", mrq, 20'000},       {"post", post, 4000},                {"stag", stag, 3000},
+    {"trace", trace, 1000},
 #endif
 };
 

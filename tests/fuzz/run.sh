@@ -13,8 +13,11 @@ directory=${FUZZ_DIR:-$PWD/fuzz-build}
 compiler=${CLANGXX:-clang++}
 config=${FUZZ_CONFIG:-$PWD}     # where config.h is
 flags="-std=c++20 -g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -DHAVE_CONFIG_H
- -I$config -I$top/include -I$top/tofu_sim -I$top/tests/fuzz -pthread"
-simulator="barrier descriptor job mrq post stag"
+ -I$config -I$top/include -I$top/tofu_sim -I$top/tests -I$top/tests/fuzz -pthread"
+simulator="barrier descriptor job mrq post stag trace"
+tools="tofu_sim/tools/chrome.cc tofu_sim/tools/goal.cc tofu_sim/tools/page.cc tofu_sim/tools/picture_network.cc
+ tofu_sim/tools/picture_sizes.cc tofu_sim/tools/picture_time.cc tofu_sim/tools/summary.cc tofu_sim/tools/svg.cc
+ tofu_sim/trace/reader.cc tofu_sim/trace/run.cc"
 provider="keys packet words"
 all="$simulator $provider"
 provider_sources="memory/directory memory/pages remote/keys ring/wire vcq/places vcq/unsignaled vcq/vcq"
@@ -34,7 +37,7 @@ build()
     local objects=()
     local source object
     for source in $(grep -ho 'tofu_sim/[a-z_/]*\.cc' "$top/tofu_sim/Makefile.include" | grep -v link_as_cxx) \
-        tofu_sim/tools/job_files.cc tofu_sim/tools/link_loads.cc \
+        tofu_sim/tools/job_files.cc tofu_sim/tools/link_loads.cc $tools \
         $(printf 'tests/fuzz/%s.cc ' $simulator); do
         object=$directory/$(echo "$source" | tr / - | sed 's/cc$/o/')
         compile "$top/$source" "$object"
