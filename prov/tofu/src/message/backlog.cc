@@ -5,7 +5,6 @@
 #include "message/sender.h"
 
 #include <algorithm>
-#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -25,16 +24,17 @@ bool Sender::can_wait(const SendCall& call) const noexcept
 
 [[gnu::noinline]] ssize_t Sender::put_aside(const SendCall& call) noexcept
 {
-    Destination* ch = nullptr;
+    Channel* ch = nullptr;
     if (int ret = channel_to(call.dest, ch); ret != 0)
         return ret;
-    if (ch->state == ChannelState::failed && ch->backlog == nullptr)
+    const std::uint64_t line = Pending::line_of(ch->peer);
+    if (ch->state == ChannelState::failed && !waiting_.has_line(line))
         return -ch->err;
-    Backlogged* const made = backlog_.alloc();
+    PendingSend* const made = backlog_.alloc();
     if (made == nullptr)
         return -FI_EAGAIN;
-    made->next = nullptr;
     made->call = call;
+    made->to = ch;
     std::copy_n(call.iov, call.count, made->iov);
     made->call.iov = made->iov;
     if (call.desc != nullptr) {
@@ -42,50 +42,41 @@ bool Sender::can_wait(const SendCall& call) const noexcept
         made->call.desc = made->desc;
     }
     ch->outstanding++; // it is not given to another peer meanwhile
-    if (ch->backlog == nullptr) {
-        ch->backlog = made;
-        congested_.push_reserved(ch);
-    } else {
-        ch->backlog_end->next = made;
-    }
-    ch->backlog_end = made;
+    waiting_.push(*made, line, Lack::peer);
     return 0;
 }
 
-/// As many of a channel's as find room, but not so many that others starve.
-void Sender::work_off(Destination& ch) noexcept
+constexpr Pending::Stream::Steps Sender::steps{
+    [](void* sender, PendingOp& op) noexcept { return static_cast<Sender*>(sender)->go_on(static_cast<PendingSend&>(op)); },
+    [](void* sender, PendingOp& op) noexcept { static_cast<Sender*>(sender)->through(static_cast<PendingSend&>(op)); },
+    [](void* sender, PendingOp& op) noexcept { static_cast<Sender*>(sender)->give_back(static_cast<PendingSend&>(op)); },
+};
+
+Lack Sender::go_on(PendingSend& send) noexcept
 {
-    constexpr unsigned in_a_round = 32;
-    Backlogged* first = std::exchange(ch.backlog, nullptr); // try_send() lets nobody pass it
-    for (unsigned n = 0; n < in_a_round && first != nullptr; n++) {
-        const ssize_t ret = try_send(first->call);
-        if (ret == -FI_EAGAIN)
-            break;
-        ch.outstanding--;
-        if (ret != 0) { // it was taken: an entry tells
-            Request failed;
-            failed.cq = tx_.binding().cq;
-            failed.counter = tx_.counters().send;
-            failed.completion = {.context = first->call.context,
-                                 .flags = FI_SEND | ((first->call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG)};
-            failed.err = static_cast<int>(-ret);
-            failed.prov_errno = ch.prov_errno;
-            complete(failed);
-        }
-        backlog_.release(std::exchange(first, first->next));
-    }
-    ch.backlog = first;
+    send.ret = try_send(send.call, true);
+    return send.ret == -FI_EAGAIN ? Lack::peer : Lack::nothing;
 }
 
-[[gnu::noinline]] void Sender::work_off() noexcept
+void Sender::through(PendingSend& send) noexcept
 {
-    for (std::size_t i = congested_.size(); i-- > 0;) {
-        work_off(*congested_[i]);
-        if (congested_[i]->backlog == nullptr) {
-            congested_[i] = congested_.back();
-            congested_.pop_back();
-        }
+    if (send.ret != 0) { // it was taken: an entry tells
+        Request failed;
+        failed.cq = tx_.binding().cq;
+        failed.counter = tx_.counters().send;
+        failed.completion = {.context = send.call.context,
+                             .flags = FI_SEND | ((send.call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG)};
+        failed.err = static_cast<int>(-send.ret);
+        failed.prov_errno = send.to->prov_errno;
+        complete(failed);
     }
+    give_back(send);
+}
+
+void Sender::give_back(PendingSend& send) noexcept
+{
+    send.to->outstanding--;
+    backlog_.release(&send);
 }
 
 } // namespace tofu::proto

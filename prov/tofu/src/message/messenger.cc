@@ -45,7 +45,7 @@ int Messenger::open() noexcept
 
 Channel* Messenger::make_channel() noexcept
 {
-    return sender_.reserve(destinations_.in_use() + 1) ? destinations_.alloc() : nullptr;
+    return channels_.alloc();
 }
 
 std::unique_ptr<Ring> Messenger::make_ring() noexcept

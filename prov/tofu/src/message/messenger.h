@@ -41,7 +41,7 @@ class Messenger final : private Protocol {
 
     TxContext& tx_;
     RxContext& rx_;
-    Pool<Destination> destinations_{return_count};
+    Pool<Channel> channels_{return_count};
     Rings rings_;
     Sender sender_;
     Receiver receiver_;

@@ -82,8 +82,6 @@ void Messenger::progress() noexcept
     if (rings_.behind() || receiver_.behind()) [[unlikely]]
         rings_.catch_up();
     receiver_.poll<Receiver>();
-    if (sender_.congested()) [[unlikely]]
-        sender_.work_off();
     if (sender_.waits())
         sender_.poll_fins();
     if (receiver_.waits()) [[unlikely]]

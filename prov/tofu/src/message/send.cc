@@ -26,7 +26,7 @@ std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
 } // namespace
 
 Sender::Sender(TxContext& tx, Rings& rings) noexcept
-    : tx_(tx), rings_(rings), out_(rings.out), vcq_(tx.vcq()),
+    : tx_(tx), rings_(rings), out_(rings.out), vcq_(tx.vcq()), waiting_(tx.pending(), this, steps),
       requests_(at_most(tx.attr().size, fin_count)), backlog_(at_most(tx.attr().size, limits::tx_size)),
       first_seq_(serial(rings.port.self.nonce))
 {
@@ -58,14 +58,14 @@ ssize_t Sender::send(const SendCall& call) noexcept
     for (unsigned round = 0; ret == -FI_EAGAIN && round < contact_rounds; round++) {
         tx_.progress();
         ret = try_send(call);
-        Destination* ch;
+        Channel* ch;
         if (ret != -FI_EAGAIN || channel_to(call.dest, ch) != 0 || !Outbound::soon(*ch))
             break;
     }
     return ret == -FI_EAGAIN && can_wait(call) ? put_aside(call) : ret;
 }
 
-int Sender::channel_to(fi_addr_t dest, Destination*& to) noexcept
+int Sender::channel_to(fi_addr_t dest, Channel*& to) noexcept
 {
     Channel* ch = out_.last(dest);
     if (ch == nullptr) [[unlikely]] {
@@ -76,22 +76,23 @@ int Sender::channel_to(fi_addr_t dest, Destination*& to) noexcept
         if (int ret = out_.channel_to({dest, *peer, peers.place_of(dest), peers.context_of(dest)}, ch); ret != 0)
             return ret;
     }
-    to = static_cast<Destination*>(ch);
+    to = ch;
     return 0;
 }
 
-ssize_t Sender::try_send(const SendCall& call) noexcept
+/// `is_first`: it waits already, and nobody before it.
+ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
 {
-    Destination* found = open_channel(call);
+    Channel* found = open_channel(call);
     if (found == nullptr) [[unlikely]] {
         if (int ret = channel_to(call.dest, found); ret != 0)
             return ret;
-        if (found->backlog != nullptr)
+        if (!is_first && waiting_.has_line(Pending::line_of(found->peer)))
             return -FI_EAGAIN;
         if (int ret = out_.contact(*found); ret != 0)
             return ret;
     }
-    Destination& ch = *found;
+    Channel& ch = *found;
     if (ch.deferred.size != 0 && !out_.flush(ch)) [[unlikely]]
         return Outbound::refusal(ch);
     if (call.length > ch.geometry.eager_limit())
@@ -105,7 +106,7 @@ ssize_t Sender::try_send(const SendCall& call) noexcept
 }
 
 /// One message into the ring. `delivered`, if any, is told when it has arrived there.
-ssize_t Sender::put_packet(Destination& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
+ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
                               SendRequest* delivered) noexcept
 {
     const std::size_t padded = (call.length + 7) & ~std::size_t{7};
@@ -139,7 +140,7 @@ ssize_t Sender::put_packet(Destination& ch, const SendCall& call, const Ack* ack
 }
 
 /// A packet built in a block. The block is given back here when nothing was posted.
-vcq::Post Sender::put_block(Destination& ch, const PacketWriter& packet, Hold& block,
+vcq::Post Sender::put_block(Channel& ch, const PacketWriter& packet, Hold& block,
                                SendRequest* delivered) noexcept
 {
     const utofu_stadd_t from = block.block.stadd + slot_size - packet.size();
@@ -162,7 +163,7 @@ vcq::Post Sender::put_block(Destination& ch, const PacketWriter& packet, Hold& b
 static_assert(max_eager <= BouncePool::large_size);
 
 /// Payload into the slots behind, then the header in order: it is seen last.
-ssize_t Sender::put_long(Destination& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
+ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
                             SendRequest* delivered) noexcept
 {
     const auto length = static_cast<std::uint32_t>(call.length);
@@ -196,10 +197,10 @@ ssize_t Sender::put_long(Destination& ch, const SendCall& call, const Ack* ack, 
 
 ssize_t Sender::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept
 {
-    Destination* ch;
+    Channel* ch;
     if (int ret = channel_to(to, ch); ret != 0)
         return ret;
-    if (ch->backlog != nullptr)
+    if (waiting_.has_line(Pending::line_of(ch->peer)))
         return -FI_EAGAIN;
     if (ch->state != ChannelState::open)
         if (int ret = out_.contact(*ch); ret != 0)

@@ -53,13 +53,13 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
 }
 
 /// The channel used last, if it is this call's and a packet may go out and be done with at once. Else null.
-[[gnu::always_inline]] inline Destination* Sender::open_channel(const SendCall& call) const noexcept
+[[gnu::always_inline]] inline Channel* Sender::open_channel(const SendCall& call) const noexcept
 {
     if ((call.flags & (levels | FI_FENCE)) != 0) [[unlikely]]
         return nullptr;
-    auto* const to = static_cast<Destination*>(out_.last(call.dest));
-    if (to == nullptr || to->state != ChannelState::open || to->deferred.size != 0 || to->backlog != nullptr ||
-        to->free_slots() == 0) [[unlikely]]
+    auto* const to = out_.last(call.dest);
+    if (to == nullptr || to->state != ChannelState::open || to->deferred.size != 0 ||
+        waiting_.may_hold(to->peer.home) || to->free_slots() == 0) [[unlikely]]
         return nullptr;
     return to;
 }
@@ -68,7 +68,7 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
 {
     if (length > inline_limit - overhead(call.packet_flags))
         return false;
-    Destination* const ch = open_channel(call);
+    Channel* const ch = open_channel(call);
     if (ch == nullptr) [[unlikely]]
         return false;
     alignas(8) std::byte image[inline_limit]; // the end of a slot
@@ -97,7 +97,7 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
 {
     if (length > inline_room(call.packet_flags))
         return false;
-    Destination* const ch = open_channel(call);
+    Channel* const ch = open_channel(call);
     Hold* const block = ch != nullptr ? hold(slot_size) : nullptr;
     if (block == nullptr) [[unlikely]]
         return false;
@@ -121,7 +121,7 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
 }
 
 /// One slot has gone out.
-[[gnu::always_inline]] inline void Sender::sent(Destination& ch, const SendCall& call) noexcept
+[[gnu::always_inline]] inline void Sender::sent(Channel& ch, const SendCall& call) noexcept
 {
     ch.next_seq++;
     report_sent(call);

@@ -41,18 +41,12 @@ struct SendCall {
 };
 
 /// A send that was taken when there was no room for it (backlog.cc).
-struct Backlogged {
-    Backlogged* next = nullptr;
+struct PendingSend : PendingOp {
     SendCall call{};
+    Channel* to = nullptr;
+    ssize_t ret = 0; ///< of the last try
     iovec iov[max_segments] = {};
     void* desc[max_segments] = {};
-};
-
-/// What we keep of a peer. The marks of its channel are what fences have found: [0] all before it has been taken, [1]
-/// and matched.
-struct Destination : Channel {
-    Backlogged* backlog = nullptr; ///< sends that were taken and not yet sent, in their order: nobody overtakes them
-    Backlogged* backlog_end = nullptr; ///< the last of them
 };
 
 /// A bounce block for packets on their way out.
@@ -65,7 +59,7 @@ struct Hold : vcq::Waiter {
 /// A send that is not over when the call returns.
 struct SendRequest : Request {
     Sender* owner = nullptr;
-    Destination* to = nullptr;
+    Channel* to = nullptr;
     std::uint32_t fin = 0;     ///< its FIN word; fixed for the life of the object
     std::uint32_t seq = 0;     ///< of the use of that word
     std::uint32_t place = 0;   ///< in the list of those that wait for FIN
@@ -76,6 +70,7 @@ struct SendRequest : Request {
     LocalRef refs[max_segments] = {};
 };
 
+/// The marks of a channel are what fences have found: [0] all before it has been taken, [1] and matched.
 class Sender final : public Engine {
   public:
     static Sender& of(TxContext& tx) noexcept { return static_cast<Sender&>(*tx.engine(messages)); }
@@ -97,14 +92,16 @@ class Sender final : public Engine {
 
     // --- progress
     [[nodiscard, gnu::always_inline]] bool waits() const noexcept { return !waiting_fin_.empty(); }
-    [[nodiscard, gnu::always_inline]] bool congested() const noexcept { return !congested_.empty(); }
     void poll_fins() noexcept;
-    void work_off() noexcept;
 
     // --- of Engine
-    void close() noexcept override { rings_.leave(); }
-    /// No packet waits for room to leave.
-    [[nodiscard]] bool all_has_left() const noexcept override { return !rings_.out.deferred() && congested_.empty(); }
+    void close() noexcept override
+    {
+        waiting_.cancel();
+        rings_.leave();
+    }
+    /// No header waits for room to leave.
+    [[nodiscard]] bool all_has_left() const noexcept override { return !rings_.out.deferred(); }
     /// No send to the peer waits for it, or for room to leave.
     [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept override;
     /// Where that holds: has the peer taken (matched: and given to receives) what was sent to it, at whatever level?
@@ -114,24 +111,23 @@ class Sender final : public Engine {
     void lost(int utofu_code, vcq::Unsignaled, utofu_vcq_id_t peer) noexcept override { rings_.peer_failed(peer, utofu_code); }
 
     // --- of Protocol
-    /// Room for what has to be known of so many peers. False: no memory.
-    [[nodiscard]] bool reserve(std::size_t peers) noexcept { return congested_.reserve(peers); }
     void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept;
 
   private:
+    static const Pending::Stream::Steps steps;
     // send.h, send.cc
-    [[nodiscard]] int channel_to(fi_addr_t dest, Destination*& to) noexcept;
-    [[nodiscard]] Destination* open_channel(const SendCall& call) const noexcept;
-    [[nodiscard]] ssize_t try_send(const SendCall& call) noexcept;
+    [[nodiscard]] int channel_to(fi_addr_t dest, Channel*& to) noexcept;
+    [[nodiscard]] Channel* open_channel(const SendCall& call) const noexcept;
+    [[nodiscard]] ssize_t try_send(const SendCall& call, bool is_first = false) noexcept;
     [[nodiscard]] ssize_t send_again(const SendCall& call) noexcept;
-    [[nodiscard]] ssize_t put_packet(Destination& to, const SendCall& call, const Ack* ack, std::uint8_t flags,
+    [[nodiscard]] ssize_t put_packet(Channel& to, const SendCall& call, const Ack* ack, std::uint8_t flags,
                                      SendRequest* delivered) noexcept;
-    [[nodiscard]] vcq::Post put_block(Destination& to, const PacketWriter& packet, Hold& block,
+    [[nodiscard]] vcq::Post put_block(Channel& to, const PacketWriter& packet, Hold& block,
                                       SendRequest* delivered) noexcept;
-    [[nodiscard]] ssize_t put_long(Destination& to, const SendCall& call, const Ack* ack, std::uint8_t flags,
+    [[nodiscard]] ssize_t put_long(Channel& to, const SendCall& call, const Ack* ack, std::uint8_t flags,
                                    SendRequest* delivered) noexcept;
     void report_sent(const SendCall& call) noexcept;
-    void sent(Destination& to, const SendCall& call) noexcept;
+    void sent(Channel& to, const SendCall& call) noexcept;
     [[nodiscard]] Hold* hold(std::size_t size) noexcept
     {
         Hold* h = holds_for(size).alloc();
@@ -147,31 +143,33 @@ class Sender final : public Engine {
     void release(Hold& block) noexcept { holds_for(block.size).release(&block); }
     static void on_block_sent(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     // tracked.cc
-    [[nodiscard]] ssize_t send_tracked(Destination& to, const SendCall& call, std::uint64_t level) noexcept;
-    [[nodiscard]] ssize_t send_rendezvous(Destination& to, const SendCall& call) noexcept;
-    [[nodiscard]] ssize_t put_rts(Destination& to, const SendCall& call, SendRequest& request,
+    [[nodiscard]] ssize_t send_tracked(Channel& to, const SendCall& call, std::uint64_t level) noexcept;
+    [[nodiscard]] ssize_t send_rendezvous(Channel& to, const SendCall& call) noexcept;
+    [[nodiscard]] ssize_t put_rts(Channel& to, const SendCall& call, SendRequest& request,
                                   const Segment* segments) noexcept;
-    [[nodiscard]] SendRequest* make_request(Destination& to, const SendCall& call) noexcept;
+    [[nodiscard]] SendRequest* make_request(Channel& to, const SendCall& call) noexcept;
     void await_fin(SendRequest& request) noexcept;
     void end(SendRequest& request, int err, int prov_errno) noexcept;
     void drop(SendRequest& request) noexcept;
-    void ask_settled(Destination& to, bool matched) noexcept;
+    void ask_settled(Channel& to, bool matched) noexcept;
     static void on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     // backlog.cc
     [[nodiscard]] bool can_wait(const SendCall& call) const noexcept;
     [[nodiscard]] ssize_t put_aside(const SendCall& call) noexcept;
-    void work_off(Destination& to) noexcept;
+    [[nodiscard]] Lack go_on(PendingSend& send) noexcept;
+    void through(PendingSend& send) noexcept;
+    void give_back(PendingSend& send) noexcept;
 
     TxContext& tx_;
     Rings& rings_;
     Outbound& out_;
     vcq::Vcq& vcq_;
+    Pending::Stream waiting_; ///< those that were taken and have not been sent: nobody overtakes them
     Pool<SendRequest> requests_;
     // Each keeps its block; a quarter of all blocks is left for headers of peers.
     Pool<Hold> small_holds_{BouncePool::blocks_of[0] / 4 * 3};
     Pool<Hold> large_holds_{BouncePool::blocks_of[1] / 4 * 3};
-    Pool<Backlogged> backlog_;
-    Array<Destination*> congested_; ///< those with a backlog; room for all
+    Pool<PendingSend> backlog_;
     Array<SendRequest*> waiting_fin_; ///< room for all that were made
     std::size_t next_fin_ = 0;   ///< where the next round of polling FIN words starts
     std::uint32_t fins_made_ = 0;

@@ -43,13 +43,13 @@ bool Sender::settled(const Peer& peer, bool matched) noexcept
             continue;
         all = false;
         if (ch->state == ChannelState::open)
-            ask_settled(static_cast<Destination&>(*ch), matched);
+            ask_settled(static_cast<Channel&>(*ch), matched);
     }
     return all;
 }
 
 /// Without room it is tried again.
-void Sender::ask_settled(Destination& ch, bool matched) noexcept
+void Sender::ask_settled(Channel& ch, bool matched) noexcept
 {
     if (!out_.flush(ch) || !out_.room(ch, 1))
         return;
@@ -74,7 +74,7 @@ void Sender::ask_settled(Destination& ch, bool matched) noexcept
     await_fin(*request);
 }
 
-ssize_t Sender::send_tracked(Destination& ch, const SendCall& call, std::uint64_t level) noexcept
+ssize_t Sender::send_tracked(Channel& ch, const SendCall& call, std::uint64_t level) noexcept
 {
     SendRequest* request = make_request(ch, call);
     if (request == nullptr)
@@ -98,7 +98,7 @@ ssize_t Sender::send_tracked(Destination& ch, const SendCall& call, std::uint64_
     return ret;
 }
 
-ssize_t Sender::send_rendezvous(Destination& ch, const SendCall& call) noexcept
+ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
 {
     if (!out_.room(ch, 1))
         return Outbound::refusal(ch);
@@ -129,7 +129,7 @@ ssize_t Sender::send_rendezvous(Destination& ch, const SendCall& call) noexcept
     return 0;
 }
 
-ssize_t Sender::put_rts(Destination& ch, const SendCall& call, SendRequest& request,
+ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
                            const Segment* segments) noexcept
 {
     Hold* block = hold(slot_size);
@@ -152,7 +152,7 @@ ssize_t Sender::put_rts(Destination& ch, const SendCall& call, SendRequest& requ
 
 // --- requests
 
-SendRequest* Sender::make_request(Destination& ch, const SendCall& call) noexcept
+SendRequest* Sender::make_request(Channel& ch, const SendCall& call) noexcept
 {
     SendRequest* r = requests_.alloc();
     if (r == nullptr)

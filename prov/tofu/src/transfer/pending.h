@@ -4,8 +4,8 @@
 // resumed by the context's rounds of progress, all under the context's lock; calls back the engines.
 //
 // There is one FIFO, a line, for each peer and stream. A stream is one engine's operations: order is promised among
-// them, not between streams (limits::msg_order), so that a write whose CQ data find no room in a stopped peer's ring
-// holds up no atomic there. The cases, by which tests/prov/transfer/pending_test.cc is ordered:
+// them, not between streams (limits::msg_order), so that a message or the CQ data of a write that find no room in a
+// stopped peer's ring hold up no atomic there. The cases, by which tests/prov/transfer/pending_test.cc is ordered:
 //
 //  1. Nothing waits. A call goes at once; one test is all that it pays.
 //  2. An operation of the stream waits for the same peer. A later one waits behind it, or is refused (-FI_EAGAIN).
@@ -21,7 +21,9 @@
 //     each line in its order, and nothing of it is begun any more.
 //
 // Not here is what has left and waits for an answer only: notices, FIN words of messages, the back-off of atomics under
-// way. Nobody waits behind it; fences ask the engines for it (context/engine.h), and a close drops it.
+// way. Nobody waits behind it; fences ask the engines for it (context/engine.h), and a close drops it. Nor is the header
+// of a long message whose payload lies in the peer's ring already: it is part of the channel, which sends nothing else
+// before it (ring/channel.h).
 //
 // Lines hang in a hash table of 64 buckets and are told apart by their keys.
 #pragma once
