@@ -2,6 +2,10 @@
 /*
  * tofu_sim.h: what the simulated libtofucom.so offers beyond uTofu. All of it is optional: look the
  * symbols up with dlsym() and do without where they are missing, as in the real library.
+ *
+ * From version 1.0 on, and throughout version 1: what is declared here keeps its name, its parameters, its layout and
+ * its meaning, and stays. What is added has a name of its own; no structure grows. So a program that was compiled
+ * with this header runs with each later library of version 1, and with an earlier one as far as that has the symbols.
  */
 #ifndef TOFU_SIM_H_
 #define TOFU_SIM_H_

@@ -34,4 +34,41 @@ AC_DEFUN([TOFU_CONFIGURE_PROV], [
      UTOFU_CFLAGS="-I$with_utofu/include"],
     [UTOFU_CFLAGS='-I$(top_srcdir)/include'])
   AC_SUBST([UTOFU_CFLAGS])
+
+  # A provider for systems older than this one. What libtool links as C++ names libstdc++.so itself, so this is linked
+  # as C, with the archive. prov/tofu/old_system.c is for what the C library has renewed since 2.28. The suite links one
+  # always (tests/prov/whole/portable.sh).
+  AC_ARG_ENABLE([portable],
+    [AS_HELP_STRING([--enable-portable], [a provider that wants no newer system than glibc 2.28, and no libstdc++.so])],
+    [], [enable_portable=no])
+  tofu_libstdcxx=`$CXX -print-file-name=libstdc++.a`
+  AS_IF([test -f "$tofu_libstdcxx"], [tofu_can_be_portable=yes],
+    [tofu_can_be_portable=no
+     AS_IF([test "$enable_portable" != no],
+       [AC_MSG_ERROR([--enable-portable: $CXX has no libstdc++.a: install it, or do without the option])])])
+  PORTABLE_LDFLAGS="-Wc,-static-libgcc -Wl,$tofu_libstdcxx,-lm"
+  AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <features.h>]], [[
+      #if __GLIBC_PREREQ(2, 29)
+      #error newer
+      #endif]])], [],
+    [# Before 2.34 they were in libraries of their own, which must be there when the module is loaded.
+     PORTABLE_LDFLAGS="$PORTABLE_LDFLAGS -Wl,--no-as-needed,-l:libpthread.so.0,-l:libdl.so.2,--as-needed"
+     for tofu_name in dlopen dlsym dlclose dlerror dladdr pthread_create pthread_join pthread_detach \
+         pthread_mutex_trylock pthread_once pthread_key_create __pthread_key_create pthread_key_delete \
+         pthread_getspecific pthread_setspecific pthread_sigmask pthread_setname_np pthread_cond_clockwait \
+         fstat arc4random __isoc23_strtol __isoc23_strtoul __isoc23_strtoll __isoc23_strtoull __isoc23_sscanf; do
+       PORTABLE_LDFLAGS="$PORTABLE_LDFLAGS -Wl,--wrap=$tofu_name"
+     done])
+  TOFU_MODULE_TAG=CXX
+  AS_IF([test "$enable_portable" != no],
+    [TOFU_MODULE_TAG=CC
+     TOFU_MODULE_LDFLAGS=$PORTABLE_LDFLAGS
+     TOFU_PROGRAM_LDFLAGS="-static-libstdc++ -static-libgcc"])
+  AC_SUBST([enable_portable])
+  AC_SUBST([PORTABLE_LDFLAGS])
+  AC_SUBST([TOFU_MODULE_TAG])
+  AC_SUBST([TOFU_MODULE_LDFLAGS])
+  AC_SUBST([TOFU_PROGRAM_LDFLAGS])
+  AM_CONDITIONAL([PORTABLE], [test "$enable_portable" != no])
+  AM_CONDITIONAL([CAN_BE_PORTABLE], [test "$tofu_can_be_portable" = yes])
 ])

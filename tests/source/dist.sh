@@ -18,6 +18,7 @@ cd "$top" || exit 99
     find bench check docs fabtests include man prov tests tofu_sim tools -name '*.*' -type f \
         -regex '.*\.\(cc\|c\|h\|sh\|md\|hex\|map\|svg\|include\|exclude\|test\|known\|[17]\)'
     grep -rlIE --exclude='*.*' -m 1 '^#!/bin/' bench tests tools
+    git ls-files NEWS debian spack 2>/dev/null
 } | grep -vE '/\.(libs|deps)/' | sort -u >"$scratch/there"
 missing=$(comm -13 "$scratch/packed" "$scratch/there")
 [ -z "$missing" ] || { printf 'FAIL: not in EXTRA_DIST nor any _SOURCES:\n%s\n' "$missing"; exit 1; }

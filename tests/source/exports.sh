@@ -22,6 +22,10 @@ if [ -e "$library" ]; then
         echo "$symbols" | grep -qx "utofu_$name W" || fail "utofu_$name is not a weak symbol"
         echo "$symbols" | grep -qx "putofu_$name T" || fail "putofu_$name is not a strong symbol"
     done
+    # What tofu_sim.h has had since version 1.0 stays.
+    for name in version job wait wake query_statistics; do
+        echo "$symbols" | grep -qx "tofu_sim_$name T" || fail "tofu_sim_$name, promised for version 1, is not exported"
+    done
     # Nothing else: whatever a library exports, somebody's program collides with.
     others=$(echo "$symbols" | awk '{print $1}' | grep -vE '^p?utofu_[a-z0-9_]+$|^tofu_sim_[a-z_]+$')
     [ -z "$others" ] || fail "exported besides: $(echo "$others" | tr '\n' ' ')"

@@ -4,8 +4,10 @@
 // May call: include/utofu.h, include/putofu.h; no function of uTofu is called.
 #include "abi.h"
 
+#include <cstddef>
 #include <cstdio>
 #include <putofu.h>
+#include <tofu_sim.h>
 #include <type_traits>
 
 extern "C" unsigned utofu_abi_functions_seen_by_c(void);
@@ -169,6 +171,19 @@ constexpr bool has_type = std::is_same_v<Expected, Actual>;
     static_assert(has_type<void(int*, int*), decltype(utofu_query_utofu_version)>);
     static_assert(has_type<int(uint8_t*), decltype(utofu_query_my_coords)>);
     static_assert(has_type<void(const char*), decltype(utofu_get_last_error)>);
+}
+
+/// What tofu_sim.h promises for version 1: names are in tests/source/exports.sh.
+[[maybe_unused]] void promised()
+{
+    static_assert(has_type<const char*(), decltype(tofu_sim_version)>);
+    static_assert(has_type<const char*(), decltype(tofu_sim_job)>);
+    static_assert(has_type<int(utofu_vcq_hdl_t*, size_t, int), decltype(tofu_sim_wait)>);
+    static_assert(has_type<int(), decltype(tofu_sim_wake)>);
+    static_assert(has_type<int(utofu_tni_id_t, tofu_sim_tni_statistics*), decltype(tofu_sim_query_statistics)>);
+    static_assert(sizeof(tofu_sim_tni_statistics) == 16);
+    static_assert(offsetof(tofu_sim_tni_statistics, operations) == 0);
+    static_assert(offsetof(tofu_sim_tni_statistics, bytes) == 8);
 }
 
 constexpr unsigned count_functions()

@@ -162,7 +162,7 @@ fi_info* make(std::uint32_t version, int mr_mode, std::size_t vcqs, const fi_inf
         ok = fill_domain(*info->domain_attr, mr_mode, vcqs,
                          hints != nullptr ? hints->domain_attr : nullptr);
         info->fabric_attr->name = strdup(fabric_name); // prov_name stays null: libfabric fills it in
-        info->fabric_attr->prov_version = FI_VERSION(0, 1);
+        info->fabric_attr->prov_version = FI_VERSION(1, 0);
         info->fabric_attr->api_version = version;
         ok = ok && info->fabric_attr->name != nullptr &&
              (hints == nullptr ||

@@ -12,7 +12,7 @@
 namespace tofu {
 
 fi_provider provider = {
-    .version = FI_VERSION(0, 1),
+    .version = FI_VERSION(1, 0),
     .fi_version = 0, // filled in by fi_prov_ini
     .context = {},
     .name = "tofu",

@@ -1,0 +1,47 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# The provider of --enable-portable: it asks for nothing that glibc 2.28 has not, brings libstdc++ and libgcc along, and
+# works: through libfabric's tools, and the tests of messages and of sleeping.
+# Called by: make check. Calls: objdump, nm, fi_info, tests/prov_msg_processes, tests/prov_objects.
+set -u
+build=${TOFU_TOP_BUILDDIR:?set by make check}
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
+newest=2.28
+
+look() # MODULE
+{
+    [ -e "$1" ] || { expect "$1 was built" yes no; return; }
+    local later libraries
+    later=$(objdump -T "$1" | awk -v newest="$newest" '
+        match($0, /GLIBC_[0-9.]+/) {
+            split(substr($0, RSTART + 6, RLENGTH - 6), version, ".")
+            split(newest, limit, ".")
+            if (version[1] + 0 > limit[1] + 0 || (version[1] == limit[1] && version[2] + 0 > limit[2] + 0))
+                print $NF
+        }' | tr '\n' ' ')
+    expect "no symbol beyond glibc $newest" "" "$later"
+    libraries=$(objdump -p "$1" | awk '$1 == "NEEDED" {print $2}')
+    expect "some are looked at" yes "$(objdump -T "$1" | grep -q 'GLIBC_.* memcpy$' && echo yes)"
+    expect "no libstdc++ or libgcc of the machine" "" "$(grep -E 'stdc|gcc' <<<"$libraries")"
+    expect "libfabric and the C library" 2 "$(grep -cE '^lib(fabric\.so\.1|c\.so\.6)$' <<<"$libraries")"
+    expect "it exports its one function" "fi_prov_ini " "$(nm -D --defined-only "$1" | awk '{print $3}' | sed 's/@.*//' | tr '\n' ' ')"
+    expect "it loads with every symbol bound" 0 "$(LD_BIND_NOW=1 LD_PRELOAD=$1 true >/dev/null 2>&1; echo $?)"
+}
+
+portable=$build/tests/prov/.libs
+look "$portable/libtofu-fi.so"
+[ "${TOFU_PORTABLE:-no}" = no ] || look "$build/prov/tofu/.libs/libtofu-fi.so"
+
+export FI_PROVIDER_PATH=$portable FI_PROVIDER=tofu
+if command -v fi_info >/dev/null; then
+    expect "libfabric finds it" 0 "$(timeout 20 fi_info -p tofu >/dev/null 2>&1; echo $?)"
+fi
+for each in 'prov_msg_processes Message.A*-Message.AllToAll*:Message.AStorm*' 'prov_objects *-*DeathTest*'; do
+    read -r program filter <<<"$each"
+    if [ -x "$build/tests/$program" ]; then
+        said=$("$build/tests/$program" --gtest_filter="$filter" 2>&1)
+        expect "$program over it" 0 $?
+        [ "$failures" = 0 ] || tail -n 40 <<<"$said"
+    fi
+done
+exit $((failures != 0))
