@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: memory is reached on systems that refuse userfaultfd, process_vm_*, or queries of mappings.
+// Role: memory is reached on systems that refuse userfaultfd, process_vm_*, queries of mappings, or populating.
 // Called by: make check. Calls: harness, seccomp.
 #include "harness.h"
 
@@ -14,9 +14,10 @@
 namespace tofu::sim::test {
 namespace {
 
-enum Denied : unsigned { userfault = 1, process_copy = 2, map_query = 4, thread_query = 8 };
+enum Denied : unsigned { userfault = 1, process_copy = 2, map_query = 4, thread_query = 8, populate = 16, features = 32 };
 
 constexpr uint32_t userfault_new = 0xaa00;     // USERFAULTFD_IOC_NEW on /dev/userfaultfd
+constexpr uint32_t userfault_api = 0xc018aa3f; // UFFDIO_API: a kernel without the features asked for says EINVAL
 constexpr uint32_t procmap_query = 0xc0686611; // PROCMAP_QUERY on /proc/self/maps
 
 // Refuses system calls in this process and its threads, from now on.
@@ -37,11 +38,20 @@ void deny(unsigned what)
     }
     if ((what & thread_query) != 0)
         refuse(SYS_get_robust_list, EPERM);
+    if ((what & populate) != 0) { // MADV_POPULATE_READ and _WRITE: where it is another call, the next five are left out
+        program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 6));
+        load(offsetof(seccomp_data, args) + 2 * sizeof(uint64_t));
+        refuse(22, EINVAL);
+        refuse(23, EINVAL);
+        program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    }
     program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 1, 0));
     program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
     load(offsetof(seccomp_data, args) + sizeof(uint64_t)); // the request; low half first
     if ((what & userfault) != 0)
         refuse(userfault_new, EPERM);
+    if ((what & features) != 0)
+        refuse(userfault_api, EINVAL);
     if ((what & map_query) != 0)
         refuse(procmap_query, ENOTTY);
     program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
@@ -92,6 +102,13 @@ TEST(MemoryDenied, WithMappingsReadAsText)
 {
     exercise_without(map_query, 100000);
     exercise_without(map_query | userfault | process_copy, 100000);
+}
+
+// What has come since Linux 4.18 (RHEL 8): write protection by userfaultfd, queries of mappings, populating.
+TEST(MemoryDenied, OnTheKernelOfRHEL8)
+{
+    exercise_without(features | map_query | populate, 200);
+    exercise_without(features | map_query | populate, 100000);
 }
 
 } // namespace
