@@ -19,7 +19,7 @@ namespace fake {
 struct Net {
     struct Post {
         unsigned vcq;
-        int kind; ///< 0 armw, 1 cswap, 2 get, 3 put
+        int kind; ///< 0 armw, 1 cswap, 2 get, 3 put of `data`, 4 put of what `local` says
         int op;
         unsigned width;
         std::uint64_t operand;
@@ -31,6 +31,7 @@ struct Net {
         unsigned long flags;
         unsigned char data[32];
         std::uint64_t number = 0; ///< in the order of its VCQ's posts
+        void* cbdata = nullptr;   ///< of kind 4
     };
     /// A notice that waits for those of earlier posts (guide 2.2.10).
     struct Held {
@@ -46,6 +47,7 @@ struct Net {
         std::deque<Held> held;
         std::deque<Post> posted; ///< not carried out yet
         std::deque<std::pair<int, utofu_mrq_notice>> mrq;
+        std::deque<void*> tcq;
     };
 
     static constexpr std::uint64_t base = 0x10000;
@@ -126,17 +128,19 @@ struct Net {
         utofu_mrq_notice notice{};
         int code = UTOFU_SUCCESS;
         notice.notice_type = p.kind == 2   ? UTOFU_MRQ_TYPE_LCL_GET
-                             : p.kind == 3 ? UTOFU_MRQ_TYPE_LCL_PUT
+                             : p.kind >= 3 ? UTOFU_MRQ_TYPE_LCL_PUT
                                            : UTOFU_MRQ_TYPE_LCL_ARMW;
         notice.edata = p.edata;
+        if (p.flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE)
+            vcqs[p.vcq].tcq.push_back(p.cbdata);
         if (broken && p.stadd == broken) {
             code = UTOFU_ERR_MRQ_RMT_STADD;
         } else if (p.kind == 2) {
             std::memcpy(reinterpret_cast<void*>(p.local), at(p.stadd), p.width);
         } else if (read_only_all) {
             code = UTOFU_ERR_MRQ_RMT_STADD;
-        } else if (p.kind == 3) {
-            std::memcpy(at(p.stadd), p.data, p.width);
+        } else if (p.kind >= 3) {
+            std::memcpy(at(p.stadd), p.kind == 3 ? p.data : reinterpret_cast<const void*>(p.local), p.width);
         } else {
             std::uint64_t old = 0, made = 0;
             std::memcpy(&old, at(p.stadd), p.width);
@@ -224,6 +228,11 @@ inline int get(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_stadd_t local, utof
 {
     return Net::now().post({unsigned(h - 1), 2, 0, unsigned(length), 0, 0, remote, local, peer, edata, flags, {}, 0});
 }
+inline int put(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote, std::size_t length,
+               std::uint64_t edata, unsigned long flags, void* cbdata)
+{
+    return Net::now().post({unsigned(h - 1), 4, 0, unsigned(length), 0, 0, remote, local, peer, edata, flags, {}, 0, cbdata});
+}
 inline int put_piggyback(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, void* data, utofu_stadd_t remote,
                          std::size_t length, std::uint64_t edata, unsigned long flags, void*)
 {
@@ -250,7 +259,15 @@ inline int reg_mem_with_stag(utofu_vcq_hdl_t h, void* addr, std::size_t size, un
 }
 inline int dereg_mem(utofu_vcq_hdl_t, utofu_stadd_t, unsigned long) { return UTOFU_SUCCESS; }
 inline int post_toq(utofu_vcq_hdl_t, void*, std::size_t, void*) { return UTOFU_SUCCESS; }
-inline int poll_tcq(utofu_vcq_hdl_t, unsigned long, void**) { return UTOFU_ERR_NOT_FOUND; }
+inline int poll_tcq(utofu_vcq_hdl_t h, unsigned long, void** cbdata)
+{
+    auto& tcq = Net::now().vcqs[h - 1].tcq;
+    if (tcq.empty())
+        return UTOFU_ERR_NOT_FOUND;
+    *cbdata = tcq.front();
+    tcq.pop_front();
+    return UTOFU_SUCCESS;
+}
 inline int poll_mrq(utofu_vcq_hdl_t h, unsigned long, utofu_mrq_notice* notice)
 {
     auto& mrq = Net::now().vcqs[h - 1].mrq;
@@ -274,6 +291,7 @@ inline tofu::vcq::Functions functions()
     f.cswap8 = cswap8;
     f.post_toq = post_toq;
     f.get = get;
+    f.put = put;
     f.put_piggyback = put_piggyback;
     f.query_stadd = query_stadd;
     f.reg_mem = reg_mem;

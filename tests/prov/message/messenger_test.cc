@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The message protocol of one endpoint (message/messenger) over a network inside the process: the test plays the peer,
+// which reads and writes message areas. Rings that are full, packets that can't be, peers that answer with errors or not
+// at all. The domain is made up; nothing of an endpoint is there but its two contexts.
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <rdma/fi_errno.h>
+
+#include "context/rx_context.h"
+#include "context/tx_context.h"
+#include "memory/region.h"
+#include "message/messenger.h"
+#include "message/send.h"
+#include "prov/lib/fake_net.h"
+#include "queue/cq.h"
+#include "queue/domain_base.h"
+
+namespace tofu::proto {
+namespace {
+
+using fake::Net;
+
+constexpr std::uint64_t own_nonce = 0x1111222233334444, peer_nonce = 0x5555666677778888;
+constexpr utofu_vcq_id_t peer_home = 77;
+constexpr unsigned own_index = 3, peer_index = 5;
+constexpr std::uint32_t ring_slots = 16;
+constexpr Geometry geometry{1, ring_slots};
+constexpr std::uint64_t source_at = 0x40000; ///< the peer's memory for a rendezvous
+
+utofu_onesided_caps caps()
+{
+    utofu_onesided_caps c{};
+    c.max_piggyback_size = 32;
+    c.max_putget_size = 1 << 24;
+    c.num_reserved_stags = 256;
+    return c;
+}
+
+struct FakeDomain final : DomainBase {
+    FakeDomain() : table(*this), backend(fake::functions(), caps(), 1)
+    {
+        model_.serialised = true;
+        backend_ = &backend;
+        nonce_ = own_nonce;
+        regions_ = &table;
+        home_lock_.set_enabled(false);
+        shared_lock_.set_enabled(false);
+        EXPECT_EQ(home_.open(backend, 0, false, {}), 0);
+        EXPECT_EQ(table.open(), 0);
+    }
+    ~FakeDomain() { table.close(); }
+    bool progress_home(bool) noexcept override { return false; }
+    std::size_t homes(utofu_vcq_hdl_t*, std::size_t) noexcept override { return 0; }
+
+    RegionTable table;
+    vcq::Backend backend;
+};
+
+struct Messages : testing::Test {
+    Messages()
+    {
+        setenv("FI_TOFU_RINGS", "1", 1);
+        setenv("FI_TOFU_RING_SLOTS", "16", 1);
+        Net::reset(1);
+        net().prompt = true;
+        net().memory.resize(source_at + 65536);
+        domain.emplace();
+        fi_cq_attr attr{};
+        attr.format = FI_CQ_FORMAT_TAGGED;
+        EXPECT_EQ(CompletionQueue::open(&*domain, &attr, &cq, nullptr), 0);
+        peers.emplace(*domain);
+        EXPECT_TRUE(peers->open(0));
+        EndpointAddress address{};
+        address.magic = address_magic;
+        address.version = wire_version;
+        address.home = peer_home;
+        address.nonce = peer_nonce;
+        address.index = peer_index;
+        EXPECT_EQ(peers->insert(address, to), 0);
+        peers->changed();
+        EXPECT_EQ(vcq.open(domain->backend, 0, false, {}), 0);
+        fi_tx_attr tx_attr{};
+        tx_attr.size = 4;
+        tx.emplace();
+        tx->set_up({&*domain, tx_attr, FI_TAGGED | FI_MSG | FI_SOURCE | FI_DIRECTED_RECV, &domain->shared_lock(), round,
+                    this});
+        EXPECT_EQ(tx->share_vcq(vcq), 0);
+        tx->use(&*peers);
+        tx->set_number(own_index, own_index);
+        tx->reports().binding.cq = rx.binding.cq = &CompletionQueue::of(cq);
+        messages.emplace(*tx, rx);
+        EXPECT_EQ(messages->open(), 0);
+        tx->add(Engine::messages, messages->sender());
+        unsetenv("FI_TOFU_RINGS");
+        unsetenv("FI_TOFU_RING_SLOTS");
+        put(0, AreaHeader{area_magic, wire_version, peer_index, 1, peer_nonce, ring_slots, 0});
+        own_ = static_cast<std::byte*>(net().registered.back().first);
+    }
+    ~Messages() override
+    {
+        messages->leave();
+        vcq.drain();
+        messages->part_from_queue();
+        messages->close_area();
+        messages.reset();
+        tx->detach();
+        tx.reset();
+        vcq.close();
+        EXPECT_EQ(fi_close(&cq->fid), 0);
+        peers.reset();
+        domain.reset();
+    }
+    static bool round(void* self) noexcept
+    {
+        auto& m = *static_cast<Messages*>(self);
+        const bool some = m.vcq.poll() != 0;
+        m.messages->progress();
+        return some;
+    }
+    void run(unsigned rounds = 70)
+    {
+        while (rounds-- > 0)
+            round(this);
+    }
+    static Net& net() { return Net::now(); }
+    template <class T>
+    void put(std::uint64_t offset, const T& value)
+    {
+        std::memcpy(net().memory.data() + offset, &value, sizeof value);
+    }
+    template <class T>
+    T get(std::uint64_t offset)
+    {
+        T value;
+        std::memcpy(&value, net().memory.data() + offset, sizeof value);
+        return value;
+    }
+    /// The next entry, as text: "sent", "5 bytes", "error N", or "nothing".
+    std::string entry()
+    {
+        fi_cq_tagged_entry e{};
+        const ssize_t n = fi_cq_read(cq, &e, 1);
+        if (n == 1)
+            return (e.flags & FI_SEND) ? "sent" : std::to_string(e.len) + " bytes";
+        fi_cq_err_entry error{};
+        if (n == -FI_EAVAIL && fi_cq_readerr(cq, &error, 0) == 1)
+            return "error " + std::to_string(error.err);
+        return "nothing";
+    }
+
+    // --- we send
+    ssize_t send(const void* data, std::size_t length, std::uint64_t flags = 0)
+    {
+        const iovec iov{const_cast<void*>(data), length};
+        SendCall call{.iov = &iov, .count = 1, .length = length, .dest = to, .tag = 7, .flags = flags};
+        call.packet_flags = flag_tag;
+        return messages->sender().send(call);
+    }
+    /// What the peer finds in slot `n` of its ring.
+    bool found(unsigned n, Packet& packet)
+    {
+        return decode(reinterpret_cast<std::byte*>(net().memory.data() + geometry.ring(0) + (n % ring_slots) * slot_size),
+                      packet) &&
+               packet.control.seq == seq_base(peer_nonce) + 1 + n;
+    }
+    std::atomic_ref<std::uint64_t> word(std::uint64_t offset)
+    {
+        return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(own_ + offset));
+    }
+    void fin(const Ack& ack, std::uint32_t status) { word(fin_offset(ack.fin)).store(fin_word(ack.seq, status)); }
+    /// The peer has taken so many slots.
+    void credit(std::uint32_t slots, std::uint16_t serial)
+    {
+        word(return_offset(0)).store(seq_base(peer_nonce) + slots);
+        word(return_offset(0) + offsetof(ReturnBlock, status)).store(std::uint64_t{serial} << 32);
+    }
+    std::uint16_t serial() { return get<Hello>(geometry.ring(0) + slot_size - sizeof(Control) - sizeof(Hello)).serial; }
+
+    // --- we receive
+    void greet()
+    {
+        word(geometry.claim(0)).store(peer_home);
+        const Hello h{peer_nonce, own_nonce, wire_version, peer_index, peer_index, 2, 9};
+        write(0, Type::hello, 0, 0, [&](PacketWriter& w) { w.put(h); });
+        word(bells_offset).store(~0ull);
+    }
+    template <class Body>
+    void write(std::uint32_t n, Type type, std::uint8_t flags, std::size_t length, Body&& body)
+    {
+        alignas(8) std::byte image[slot_size];
+        PacketWriter w(image + slot_size);
+        w.control(type, flags, length, seq_base(own_nonce) + 1 + n);
+        body(w);
+        std::byte* const end = own_ + geometry.ring(0) + (n % ring_slots + 1) * slot_size;
+        std::memcpy(end - w.size(), w.data(), w.size());
+    }
+    void arrive(std::uint32_t n, std::uint64_t tag, const std::string& text)
+    {
+        write(n, Type::eager, flag_tag, text.size(), [&](PacketWriter& w) {
+            w.put64(tag);
+            std::memcpy(w.reserve(text.size()), text.data(), text.size());
+        });
+    }
+    void offer(std::uint32_t n, std::uint64_t tag, const Ack& ack, std::vector<Segment> segments)
+    {
+        write(n, Type::rts, flag_tag | flag_ack, segments.size(), [&](PacketWriter& w) {
+            w.put64(tag);
+            w.put(ack);
+            for (std::size_t i = segments.size(); i-- > 0;)
+                w.put(segments[i]);
+            w.put(Rts{peer_home});
+        });
+    }
+    ssize_t receive(std::uint64_t tag, std::uint64_t flags = 0, std::size_t room = sizeof buffer)
+    {
+        const iovec iov{buffer, room};
+        return messages->receiver().queue().recv(
+            {.iov = &iov, .count = 1, .source = to, .tag = tag, .flags = flags, .context = this, .tagged = true});
+    }
+    FinWord answered(const Ack& ack) { return get<FinWord>(fin_offset(ack.fin)); }
+
+    std::optional<FakeDomain> domain;
+    vcq::Vcq vcq;
+    std::optional<Peers> peers;
+    std::optional<TxContext> tx;
+    RxContext rx;
+    std::optional<Messenger> messages;
+    fid_cq* cq = nullptr;
+    fi_addr_t to = 0;
+    std::byte* own_ = nullptr; ///< our area
+    char buffer[8192] = {};
+};
+
+// --- sends
+
+TEST_F(Messages, AShortOneIsOverWhenItsPacketIsOut)
+{
+    ASSERT_EQ(send("hello", 5), 0);
+    EXPECT_EQ(entry(), "sent");
+    Packet p;
+    ASSERT_TRUE(found(1, p));
+    EXPECT_EQ(p.tag, 7u);
+    EXPECT_EQ(std::memcmp(p.body, "hello", 5), 0);
+}
+
+TEST_F(Messages, ALongerOneTakesAsManySlotsAsItNeeds)
+{
+    std::memset(buffer, 'x', sizeof buffer);
+    ASSERT_EQ(send(buffer, 200), 0);
+    ASSERT_EQ(send(buffer, 700), 0);
+    ASSERT_EQ(send("end", 3), 0);
+    Packet p;
+    ASSERT_TRUE(found(1, p));
+    EXPECT_EQ(p.control.length, 200u);
+    ASSERT_TRUE(found(2, p));
+    EXPECT_EQ(p.type, Type::long_eager);
+    EXPECT_EQ(get<char>(geometry.ring(0) + 3 * slot_size + 699), 'x');
+    ASSERT_TRUE(found(6, p));
+    EXPECT_EQ(std::memcmp(p.body, "end", 3), 0);
+}
+
+/// The ring is full: as many as tx_attr.size wait, who injects is refused, and all leave in their order.
+TEST_F(Messages, WhatFindsNoRoomWaitsInItsOrder)
+{
+    const char* const text = "abcdefghijklmnopqrstuvw";
+    for (unsigned n = 1; n < ring_slots + 4; n++)
+        ASSERT_EQ(send(text + n, 1), 0);
+    EXPECT_EQ(send("!", 1), -FI_EAGAIN);
+    EXPECT_EQ(send("!", 1, FI_INJECT), -FI_EAGAIN);
+    EXPECT_FALSE(messages->sender().all_has_left());
+    const std::uint16_t claim = serial();
+    credit(3, claim);
+    run(1);
+    credit(8, claim);
+    ASSERT_EQ(send(text + ring_slots + 4, 1), 0); // there is room: it passes nobody
+    run(1);
+    EXPECT_TRUE(messages->sender().all_has_left());
+    for (unsigned n = ring_slots; n <= ring_slots + 4; n++) {
+        Packet p;
+        ASSERT_TRUE(found(n, p));
+        EXPECT_EQ(static_cast<char>(p.body[0]), text[n]);
+    }
+}
+
+TEST_F(Messages, ARendezvousEndsByTheAnswerToItAndNoOther)
+{
+    ASSERT_EQ(send(buffer, sizeof buffer), 0);
+    Packet p;
+    ASSERT_TRUE(found(1, p));
+    ASSERT_EQ(p.type, Type::rts);
+    EXPECT_EQ(word(fin_offset(p.ack.fin)).load(), fin_word(p.ack.seq, fin_pending));
+    Segment segment;
+    std::memcpy(&segment, p.body + sizeof(Rts), sizeof segment);
+    EXPECT_EQ(segment.length, sizeof buffer);
+    fin({p.ack.fin, p.ack.seq - 1}, 0);
+    run();
+    EXPECT_EQ(entry(), "nothing");
+    fin(p.ack, 0);
+    run();
+    EXPECT_EQ(entry(), "sent");
+    ASSERT_EQ(send(buffer, sizeof buffer), 0);
+    ASSERT_TRUE(found(2, p));
+    fin(p.ack, FI_ENOMEM);
+    run();
+    EXPECT_EQ(entry(), "error " + std::to_string(FI_EREMOTEIO));
+}
+
+TEST_F(Messages, APeerThatDiesEndsWhatWaitsForIt)
+{
+    ASSERT_EQ(send(buffer, sizeof buffer), 0);
+    ASSERT_EQ(send("x", 1, FI_DELIVERY_COMPLETE), 0);
+    messages->sender().lost(UTOFU_ERR_MRQ_PEER, {}, peer_home);
+    EXPECT_EQ(entry(), "error " + std::to_string(FI_EHOSTDOWN));
+    EXPECT_EQ(entry(), "error " + std::to_string(FI_EHOSTDOWN));
+    EXPECT_EQ(send("x", 1), -FI_EHOSTDOWN);
+    EXPECT_EQ(entry(), "nothing");
+}
+
+TEST_F(Messages, AFenceAsksOnceAndIsAnsweredForAllBefore)
+{
+    const Peer& peer = *peers->find(to);
+    ASSERT_EQ(send("x", 1), 0);
+    EXPECT_TRUE(messages->sender().idle_towards(peer));
+    EXPECT_FALSE(messages->sender().settled(peer, false));
+    EXPECT_FALSE(messages->sender().idle_towards(peer)) << "the question is under way";
+    Packet p;
+    ASSERT_TRUE(found(2, p));
+    EXPECT_EQ(p.type, Type::fence);
+    fin(p.ack, 0);
+    run();
+    EXPECT_TRUE(messages->sender().settled(peer, false));
+    EXPECT_EQ(entry(), "sent");
+    EXPECT_EQ(entry(), "nothing") << "no operation of the application";
+}
+
+// --- receives
+
+TEST_F(Messages, AMessageFindsItsReceiveSoonerOrLater)
+{
+    greet();
+    ASSERT_EQ(receive(1), 0);
+    arrive(1, 1, "first");
+    arrive(2, 2, "second!");
+    run();
+    EXPECT_EQ(entry(), "5 bytes");
+    EXPECT_EQ(entry(), "nothing");
+    ASSERT_EQ(receive(2), 0);
+    EXPECT_EQ(entry(), "7 bytes");
+    EXPECT_EQ(std::memcmp(buffer, "second!", 7), 0);
+}
+
+TEST_F(Messages, ARendezvousIsFetchedAndAnswered)
+{
+    greet();
+    const Ack ack{11, 5};
+    std::memset(net().memory.data() + source_at, 'r', 3000);
+    ASSERT_EQ(receive(1), 0);
+    offer(1, 1, ack, {{Net::base + source_at, 1000}, {Net::base + source_at + 1000, 2000}});
+    run();
+    EXPECT_EQ(entry(), "3000 bytes");
+    EXPECT_EQ(buffer[2999], 'r');
+    EXPECT_EQ(answered(ack), fin_word(5, 0));
+    ASSERT_EQ(receive(1, 0, 100), 0); // cut off: the sender has done its part
+    offer(2, 1, {11, 6}, {{Net::base + source_at, 1000}});
+    run();
+    EXPECT_EQ(entry(), "error " + std::to_string(FI_ETRUNC));
+    EXPECT_EQ(answered(ack), fin_word(6, 0));
+}
+
+TEST_F(Messages, AGetThatFailsIsToldToBoth)
+{
+    greet();
+    net().broken = Net::base + source_at;
+    ASSERT_EQ(receive(1), 0);
+    offer(1, 1, {11, 5}, {{Net::base + source_at, 1000}});
+    run();
+    const std::string said = entry();
+    EXPECT_EQ(said.substr(0, 6), "error ");
+    EXPECT_EQ(answered({11, 5}), fin_word(5, static_cast<std::uint32_t>(std::stoi(said.substr(6)))));
+}
+
+/// It came before its receive; meanwhile its sender has given up: its memory may be another's.
+TEST_F(Messages, ALateReceiveAsksWhetherTheSenderStillWaits)
+{
+    greet();
+    const Ack ack{11, 5};
+    put(fin_offset(ack.fin), fin_word(ack.seq, fin_pending));
+    offer(1, 1, ack, {{Net::base + source_at, 1000}});
+    offer(2, 1, {12, 5}, {{Net::base + source_at, 1000}});
+    run();
+    ASSERT_EQ(receive(1), 0);
+    run();
+    EXPECT_EQ(entry(), "1000 bytes");
+    ASSERT_EQ(receive(1), 0);
+    run();
+    EXPECT_EQ(entry(), "error " + std::to_string(FI_EHOSTDOWN));
+    EXPECT_EQ(answered({12, 5}), 0u) << "nobody is told";
+}
+
+TEST_F(Messages, AnAnswerThatFindsNoRoomIsGivenLater)
+{
+    greet();
+    ASSERT_EQ(receive(1), 0);
+    run(); // the ring is known
+    write(1, Type::eager, flag_tag | flag_ack, 0, [](PacketWriter& w) {
+        w.put64(1);
+        w.put(Ack{11, 5});
+    });
+    net().busy_percent = 100;
+    run();
+    EXPECT_EQ(entry(), "nothing") << "the packet stays: its sender has to be told";
+    net().busy_percent = 0;
+    run();
+    EXPECT_EQ(entry(), "0 bytes");
+    EXPECT_EQ(answered({11, 5}), fin_word(5, 0));
+}
+
+TEST_F(Messages, AFenceForMatchedMessagesWaitsForTheirReceives)
+{
+    greet();
+    arrive(1, 1, "early");
+    write(2, Type::fence, flag_ack | flag_match, 0, [](PacketWriter& w) { w.put(Ack{11, 5}); });
+    write(3, Type::fence, flag_ack, 0, [](PacketWriter& w) { w.put(Ack{12, 5}); });
+    run();
+    EXPECT_EQ(answered({11, 5}), 0u);
+    EXPECT_EQ(answered({12, 5}), fin_word(5, 0)) << "taken it is";
+    ASSERT_EQ(receive(1), 0);
+    messages->receiver().answer_fences();
+    EXPECT_EQ(answered({11, 5}), fin_word(5, 0));
+}
+
+TEST_F(Messages, PacketsThatCannotBeAreDroppedAndNothingElse)
+{
+    greet();
+    ASSERT_EQ(receive(1), 0);
+    offer(1, 1, {11, 5}, {{Net::base + source_at, 0}});                      // a segment of nothing
+    offer(2, 1, {fin_count, 5}, {{Net::base + source_at, 8}});               // no such FIN word
+    offer(3, 1, {11, 5}, {{0, limits::max_msg_size}, {0, limits::max_msg_size}}); // more than a message
+    write(4, Type::long_eager, flag_tag, 0, [](PacketWriter& w) { w.put64(1); });
+    write(5, Type::long_eager, flag_tag, max_eager + 1, [](PacketWriter& w) { w.put64(1); });
+    write(6, Type::eager, flag_tag, slot_size, [](PacketWriter& w) { w.put64(1); });
+    write(7, static_cast<Type>(200), 0, 0, [](PacketWriter&) {});
+    write(8, Type::write_data, 0, 0, [](PacketWriter& w) { w.put64(8); }); // without its data
+    run();
+    EXPECT_EQ(entry(), "nothing");
+    arrive(9, 1, "sound");
+    run();
+    EXPECT_EQ(entry(), "5 bytes");
+}
+
+} // namespace
+} // namespace tofu::proto
