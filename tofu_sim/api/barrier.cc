@@ -75,6 +75,9 @@ int start(VbgSet& set, Kind kind, const Packet& own) noexcept
         if (rc == UTOFU_ERR_NOT_COMPLETED) {
             call.found_nothing();
         } else {
+            if ((instruments & instrument_trace) != 0 && packet.time > clock_now()) {
+                trace::begin_wait(trace::now());
+            }
             call.wait_until(packet.time);
             (void)call.spend(figures::found);
         }

@@ -5,6 +5,7 @@
 
 #include "clock/arrivals.h"
 #include "job/process.h"
+#include "trace/recorder.h"
 
 #include <atomic>
 #include <bitset>
@@ -87,6 +88,16 @@ void move_to(Picoseconds when) noexcept
     }
 }
 
+// For bytes that no notice tells of.
+void wait_in_memory(Picoseconds when) noexcept
+{
+    const Picoseconds before = clock_now();
+    if ((instruments & instrument_trace) != 0 && when > before) {
+        trace::add_wait(before / 1000, when / 1000);
+    }
+    move_to(when);
+}
+
 bool back(void* context, uint32_t node) noexcept
 {
     std::atomic<uint8_t>& backed = state.backed[node];
@@ -158,7 +169,7 @@ ClockedCall::ClockedCall(Memory memory) noexcept
     const Picoseconds last = looks ? state.arrivals->last() : 0;
     if (last > clock_now()) {
         // What it did since its last call was to look for this.
-        move_to(last);
+        wait_in_memory(last);
         spend(figures::found);
     } else if (state.cpu_permille != 0 && thread.has_called) {
         const uint64_t passed = processor_time_ns() - thread.computed_ns;
@@ -194,7 +205,7 @@ void clock_seen(const void* address, size_t length) noexcept
 {
     state.tells_what_it_sees.store(true, std::memory_order_relaxed);
     ClockedCall call(ClockedCall::Memory::as_told);
-    call.wait_until(state.arrivals->when(reinterpret_cast<uint64_t>(address), length));
+    wait_in_memory(state.arrivals->when(reinterpret_cast<uint64_t>(address), length));
     (void)call.spend(figures::found);
 }
 

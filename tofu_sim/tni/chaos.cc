@@ -54,7 +54,7 @@ bool step_remote(Vcq& vcq, size_t index) noexcept
     }
     p.remote_told = true;
     if ((vcq.special & Vcq::watched) != 0) {
-        watch_arrival(vcq, p.d, {0, p.failed(), p.position});
+        watch_arrival(vcq, p.d, {false, 0, p.failed(), p.position});
     }
     if (p.failed() || p.d.op == Op::nop) {
         return true;

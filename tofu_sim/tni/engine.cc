@@ -18,20 +18,20 @@ int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void*
     if ((vcq.special & Vcq::session) != 0) {
         const int rc = post_session(vcq, descriptor, remote, cbdata, watch);
         if (rc == UTOFU_SUCCESS) {
-            watch_posted(vcq, descriptor, watch, {0, false, position});
+            watch_posted(vcq, descriptor, watch, {true, 0, false, position});
         }
         return rc;
     }
     if ((vcq.special & Vcq::chaos) != 0) {
         post_chaos(vcq, descriptor, remote, cbdata, watch);
-        watch_posted(vcq, descriptor, watch, {0, false, position});
+        watch_posted(vcq, descriptor, watch, {true, 0, false, position});
         return UTOFU_SUCCESS;
     }
     vcq.toq_tail++;
     Execution e{vcq, descriptor, remote};
     execute(e);
     const bool failed = e.tcq_error != UTOFU_SUCCESS || e.mrq_error != UTOFU_SUCCESS;
-    const Done outcome = {watch_moment(), failed, position};
+    const Done outcome = {false, watch_moment(), failed, position};
     finish(e, cbdata, position, &watch);
     watch_posted(vcq, descriptor, watch, outcome);
     return UTOFU_SUCCESS;

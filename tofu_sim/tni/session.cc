@@ -135,7 +135,7 @@ void run_one(Session& s, uint64_t number) noexcept
     const bool sent = outcome.tcq_error == UTOFU_SUCCESS;
     if (instruments != 0) {
         const bool good = sent && outcome.mrq_error == UTOFU_SUCCESS && found;
-        watch_relay(segment_header(s.target.peer->base).node, s.target.index, d, !good);
+        watch_relay({segment_header(s.target.peer->base).node, s.target.index, times.arrived, !good}, d);
     }
     const bool arrived = sent && outcome.mrq_error == UTOFU_SUCCESS && phase != failed;
     if (arrived && phase < told_remote && found) {

@@ -136,6 +136,7 @@ Watch watch_post(Vcq& vcq, const Descriptor& d, const Remote* remote) noexcept
     if (has_clock()) {
         ClockedCall call;
         watch.posted = clock_now();
+        watch.began = watch.posted / 1000;
         watch.started = call.spend(figures::post_call);
         watch.times = {watch.started, watch.started, watch.started, watch.started};
         // One of session mode begins when a put starts it: watch_session.
@@ -168,16 +169,19 @@ void watch_posted(const Vcq& vcq, const Descriptor& d, const Watch& watch, const
     if (!traces()) {
         return;
     }
-    const bool late = outcome.arrived == 0;
-    const uint64_t arrived = has_clock() ? watch.times.arrived / 1000 : outcome.arrived;
-    const uint64_t length = late ? 0 : arrived - watch.began;
+    // By the virtual clock a call is over long before what it posts arrives; in real time it carries it out.
+    const auto since_then = [&](uint64_t time) {
+        return static_cast<uint32_t>(std::min<uint64_t>(time - std::min(time, watch.began), UINT32_MAX));
+    };
+    const uint32_t call = since_then(has_clock() ? watch.started / 1000 : outcome.late ? trace::now() : outcome.arrived);
+    const uint32_t arrival = has_clock() ? since_then(watch.times.arrived / 1000) : call;
     trace::Record record{};
     record.time = watch.began;
     // A path in the flags wins over that of the ID (guide 3.7.1).
     record.peer = d.path != 0 ? vcq_key(d.rmt_vcq_id) | uint64_t{d.path} << 28 : d.rmt_vcq_id;
-    record.duration = static_cast<uint32_t>(std::min<uint64_t>(length, UINT32_MAX));
-    record.arrival = late ? outcome.position : record.duration;
-    record.bytes = traced_bytes(d, outcome.failed) | (late ? trace::flag_late : 0);
+    record.duration = call;
+    record.arrival = outcome.late ? outcome.position : arrival;
+    record.bytes = traced_bytes(d, outcome.failed) | (outcome.late ? trace::flag_late : 0);
     record.vcq = static_cast<uint16_t>(vcq.index);
     record.type = trace::Type::post;
     record.what = static_cast<uint8_t>(d.op);
@@ -195,14 +199,15 @@ void watch_arrival(const Vcq& vcq, const Descriptor& d, const Done& outcome) noe
     trace::add(record);
 }
 
-void watch_relay(uint32_t node, unsigned index, const Descriptor& d, bool failed) noexcept
+void watch_relay(const Relayed& relayed, const Descriptor& d) noexcept
 {
     if (!traces()) {
         return;
     }
-    trace::Record record = record_of(trace::Type::relay, d.rmt_vcq_id, index, static_cast<uint8_t>(d.op));
-    record.duration = node;
-    record.bytes = traced_bytes(d, failed);
+    trace::Record record = record_of(trace::Type::relay, d.rmt_vcq_id, relayed.index, static_cast<uint8_t>(d.op));
+    record.time = has_clock() ? relayed.arrived / 1000 : record.time;
+    record.duration = relayed.node;
+    record.bytes = traced_bytes(d, relayed.failed);
     trace::add(record);
 }
 
@@ -215,6 +220,9 @@ void move_clock(int result, const Stamp& stamp) noexcept
         if (result == UTOFU_ERR_NOT_FOUND) {
             call.found_nothing();
         } else {
+            if (traces() && stamp.time > clock_now()) {
+                trace::begin_wait(trace::now());
+            }
             call.wait_until(stamp.time);
             (void)call.spend(figures::found);
         }

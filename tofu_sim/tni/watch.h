@@ -26,7 +26,8 @@ struct Watch {
 
 // What became of an instruction, for the trace.
 struct Done {
-    uint64_t arrived; // by the trace's clock, 0: it will be told by watch_arrival or watch_relay
+    bool late;        // it will be told by watch_arrival or watch_relay
+    uint64_t arrived; // by the trace's clock
     bool failed;
     uint32_t position; // in the TOQ
 };
@@ -59,7 +60,13 @@ void watch_posted(const Vcq& vcq, const Descriptor& descriptor, const Watch& wat
 // The adversarial mode has carried out what was posted at that position.
 void watch_arrival(const Vcq& vcq, const Descriptor& descriptor, const Done& outcome) noexcept;
 // We have carried out what waited in a VCQ of session mode.
-void watch_relay(uint32_t node, unsigned index, const Descriptor& descriptor, bool failed) noexcept;
+struct Relayed {
+    uint32_t node; // of that VCQ
+    unsigned index;
+    Picoseconds arrived; // by the virtual clock
+    bool failed;
+};
+void watch_relay(const Relayed& relayed, const Descriptor& descriptor) noexcept;
 
 // The entry that the VCQ takes out of its own queue next; zeros if it is not watched.
 [[nodiscard]] inline Stamp take_tcq_stamp(Vcq& vcq) noexcept

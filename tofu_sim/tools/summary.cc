@@ -66,7 +66,7 @@ void print_counters(const Topology& topology, const LinkLoads& loads, bool exact
     }
     std::fprintf(to,
                  "# Packets of up to %u bytes of payload%s, those of barriers among them; bytes / 16 without headers. Cycles\n"
-                 "# without credit, of each of 4 virtual channels, are unknown: links carry all at once here.\n"
+                 "# without credit, of each of 4 virtual channels, are unknown: nobody counts them here.\n"
                  "# node (x,y,z,a,b,c)  port  sent: packets    bytes/16  received: packets    bytes/16  no credit\n",
                  static_cast<unsigned>(packet_bytes), exact ? "" : ", at least: of operations only sums are known");
     const auto packets = [](const LinkLoad& load) { return static_cast<unsigned long long>(load.data_packets + load.packets); };

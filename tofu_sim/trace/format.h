@@ -79,9 +79,10 @@ struct Record {
     // A VCQ ID, with the path that was taken: where a post goes, whose notice it is. Of wait: the notice's, or 0. Of
     // barrier and barrier_done: tells rounds of different gates apart.
     uint64_t peer;
-    // post: of the call, and from `time` until the instruction took effect at the target, or its toq position if late.
+    // post: of the call, and from `time` until the instruction took effect at the target (by the virtual clock a get's bytes
+    // were here), or its toq position if late.
     // arrival: none, and the toq position. relay: node of the VCQ whose instruction it was, none. wait: both together
-    // are its length. notice: from its arrival until it was found, where the clock tells; both together.
+    // are its length.
     uint32_t duration;
     uint32_t arrival;
     uint32_t bytes; // payload, of an atomic operation how many in a row; with flags

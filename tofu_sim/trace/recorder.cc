@@ -173,7 +173,7 @@ void fill_header(FileHeader& to, const Owner& owner) noexcept
     to.record_bytes = sizeof(Record);
     to.born = owner.born;
     to.started = now();
-    to.clock = ClockKind::real;
+    to.clock = has_clock() ? ClockKind::virtual_tofud : ClockKind::real;
     to.pid = ::getpid();
     to.rank = owner.rank;
     to.node = owner.node;
@@ -423,11 +423,29 @@ void poll_in_vain() noexcept
         __atomic_store_n(reinterpret_cast<uint64_t*>(lane.next) + 2, time - lane.next->time, __ATOMIC_RELAXED);
         return;
     }
+    begin_wait(time);
+}
+
+void begin_wait(uint64_t since) noexcept
+{
+    if (!has_room() || lane.waiting) {
+        return;
+    }
     Record wait{};
-    wait.time = time;
+    wait.time = since;
     wait.type = Type::wait;
     store(lane.next, wait);
     lane.waiting = true;
+}
+
+void add_wait(uint64_t since, uint64_t until) noexcept
+{
+    begin_wait(since);
+    if (lane.waiting) {
+        __atomic_store_n(reinterpret_cast<uint64_t*>(lane.next) + 2, until - std::min(until, lane.next->time),
+                         __ATOMIC_RELAXED);
+        end_wait({End::other, 0}, until);
+    }
 }
 
 } // namespace tofu::sim::trace

@@ -257,7 +257,9 @@ class Builder {
     [[nodiscard]] uint32_t last_arrival(uint32_t process, uint64_t from, uint64_t until, uint32_t sender) const
     {
         const auto& list = run_.arrivals[process];
-        auto at = std::upper_bound(list.begin(), list.end(), until, [this](uint64_t time, uint32_t number) {
+        // A poster's bytes are seen a little before it has read the clock behind them.
+        const uint64_t slack = run_.clock == ClockKind::real ? 1000 : 1;
+        auto at = std::upper_bound(list.begin(), list.end(), until + slack, [this](uint64_t time, uint32_t number) {
             return time < run_.transfers[number].arrived;
         });
         while (at != list.begin()) {
@@ -266,7 +268,8 @@ class Builder {
             if (transfer.arrived < from) {
                 return nobody;
             }
-            if (sender != nobody ? transfer.from == sender : transfer.from != process) {
+            if (transfer.posted <= until && transfer.op != Op::get &&
+                (sender != nobody ? transfer.from == sender : transfer.from != process)) {
                 return number;
             }
         }

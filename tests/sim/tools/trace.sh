@@ -108,6 +108,35 @@ if command -v python3 >/dev/null; then
     done
 fi
 
+# By the virtual clock: a put of 1500 bytes to the next node takes what the model says, whatever this machine does.
+for session in 1 2; do
+    mkdir clock$session
+    TOFU_SIM_CLOCK=tofud TOFU_SIM_CPU=0 TOFU_SIM_TRACE=clock$session run -n 2 "$examples/put_pingpong_mrq" >/dev/null
+    "$tofu_sim" trace --json clock$session.json clock$session
+done
+"$tofu_sim" trace clock1 >summary
+expect "the times are Tofu-D's" 1 "$(grep -c "of Tofu-D's time$" summary)"
+if command -v python3 >/dev/null; then
+    read -r bad _ < <(python3 judge.py clock1.json)
+    expect "slices nest, arrows have both ends" 0 "$bad"
+    cat >flights.py <<'EOF_PY'
+import json, sys
+found = set()
+for name in sys.argv[1:]:
+    begins, ends, puts = {}, {}, set()
+    for event in json.load(open(name))["traceEvents"]:
+        if event["ph"] == "X" and event["name"] == "put" and event["cat"] == "post" and event["args"]["bytes"] == 1500:
+            puts.add((event["pid"], event["ts"]))
+        elif event["ph"] in "sf":
+            (begins if event["ph"] == "s" else ends)[event["id"]] = event
+    found |= {round(1000 * (ends[i]["ts"] - b["ts"])) for i, b in begins.items() if (b["pid"], b["ts"]) in puts}
+# Picoseconds are cut to nanoseconds.
+print(len(found) > 0 and max(found) - min(found) <= 1 and 900 < min(found) < 1600, sorted(found))
+EOF_PY
+    read -r same flights < <(python3 flights.py clock1.json clock2.json)
+    expect "and those of all such puts of two runs are the same ($flights ns)" True "$same"
+fi
+
 # A process that is killed leaves what it did.
 TOFU_SIM_TRACE=killed run -n 2 sh -c 'test $TOFU_SIM_RANK = 1 && exec '"$examples/put_pingpong_mrq"'
     '"$examples/put_pingpong_mrq"' & pid=$!
