@@ -136,7 +136,7 @@ Finding not_yet(Side& side)
     return good ? holds("%s", seen.c_str()) : fails("%s", seen.c_str());
 }
 
-Finding unattended(Side& side)
+Finding unsignaled(Side& side)
 {
     Link link(side, page);
     Finding finding;
@@ -248,7 +248,7 @@ constexpr Check list[] = {
     {"error-armw", "an ARMW to a STag that is not there ends with an error", "atomic, ring/contact, vcq fences", 2,
      unregistered<Kind::armw>},
     {"error-not-yet", "a reserved STag that comes later can be tried again", "ring/contact", 2, not_yet},
-    {"error-unattended", "a failure that nobody waits for is told", "vcq/vcq (orphans)", 2, unattended},
+    {"error-unsignaled", "a failure that nobody waits for is told", "vcq/vcq (orphans)", 2, unsignaled},
     {"error-told-apart", "a failure carries its EDATA, and others go on", "vcq/vcq (window)", 2, told_apart},
     {"error-freed", "what goes to a VCQ that was freed ends with an error", "ring/life, message/fetch", 2, freed},
     {"error-killed", "what goes to a process that was killed ends with an error", "ring/life, message", 2, killed},

@@ -68,7 +68,7 @@ find_fault() # FAULT NAMES-THAT-FAIL CHECKS
 }
 TOFU_SIM_CHAOS=3:late find_fault unordered "strong-order last-word write-after-write" \
     strong-order,last-word,write-after-write,edata
-find_fault silent "error-put error-get error-unattended" error-put,error-get,error-unattended,error-own-memory
+find_fault silent "error-put error-get error-unsignaled" error-put,error-get,error-unsignaled,error-own-memory
 find_fault mixed-up "notice-fields notice-order error-told-apart" notice-fields,notice-order,error-told-apart,armw-ops
 find_fault other-stag reserved-stags reserved-stags,reg-bounds
 find_fault other-refusal vcq-full vcq-full,vcq-exclusive
