@@ -205,24 +205,8 @@ int tofu_ep_getname(fid_t f, void* address, size_t* length) noexcept
 
 } // namespace
 
-fi_ops endpoint_fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = tofu_ep_close,
-    .bind = tofu_ep_bind,
-    .control = tofu_ep_control,
-    .ops_open = refuses<-FI_ENOSYS>,
-    .tostr = nullptr,
-    .ops_set = nullptr,
-};
-fi_ops alias_fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = tofu_alias_close,
-    .bind = refuses<-FI_EINVAL>,
-    .control = tofu_ep_control,
-    .ops_open = refuses<-FI_ENOSYS>,
-    .tostr = nullptr,
-    .ops_set = nullptr,
-};
+fi_ops endpoint_fid_ops = object_ops({.close = tofu_ep_close, .bind = tofu_ep_bind, .control = tofu_ep_control});
+fi_ops alias_fid_ops = object_ops({.close = tofu_alias_close, .bind = refuses<-FI_EINVAL>, .control = tofu_ep_control});
 fi_ops_ep endpoint_ops = {
     .size = sizeof(fi_ops_ep),
     .cancel = tofu_ep_cancel,

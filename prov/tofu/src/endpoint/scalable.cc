@@ -57,15 +57,7 @@ int tofu_sep_getname(fid_t f, void* address, size_t* length) noexcept
 }
 }
 
-fi_ops fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = tofu_sep_close,
-    .bind = tofu_sep_bind,
-    .control = tofu_sep_control,
-    .ops_open = refuses<-FI_ENOSYS>,
-    .tostr = nullptr,
-    .ops_set = nullptr,
-};
+fi_ops fid_ops = object_ops({.close = tofu_sep_close, .bind = tofu_sep_bind, .control = tofu_sep_control});
 
 fi_ops_ep ep_ops = {
     .size = sizeof(fi_ops_ep),

@@ -54,24 +54,10 @@ ssize_t tofu_srx_size_left(struct fid_ep* ep) noexcept
 }
 }
 
-fi_ops transmit_fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = tofu_stx_close,
-    .bind = refuses<-FI_EINVAL>, // queues and counters are those of the endpoints (fi_endpoint(3))
-    .control = refuses<-FI_ENOSYS>,
-    .ops_open = refuses<-FI_ENOSYS>,
-    .tostr = nullptr,
-    .ops_set = nullptr,
-};
-fi_ops receive_fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = tofu_srx_close,
-    .bind = refuses<-FI_EINVAL>, // queues and counters are those of the endpoints (fi_endpoint(3))
-    .control = tofu_srx_control,
-    .ops_open = refuses<-FI_ENOSYS>,
-    .tostr = nullptr,
-    .ops_set = nullptr,
-};
+// queues and counters are those of the endpoints (fi_endpoint(3))
+fi_ops transmit_fid_ops = object_ops({.close = tofu_stx_close, .bind = refuses<-FI_EINVAL>});
+// queues and counters are those of the endpoints (fi_endpoint(3))
+fi_ops receive_fid_ops = object_ops({.close = tofu_srx_close, .bind = refuses<-FI_EINVAL>, .control = tofu_srx_control});
 fi_ops_ep transmit_ops = {
     .size = sizeof(fi_ops_ep),
     .cancel = refuses<-FI_EOPNOTSUPP>,

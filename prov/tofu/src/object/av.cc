@@ -78,15 +78,7 @@ const char* to_text(fid_av* av, const void* address, char* text, std::size_t* le
     return text;
 }
 
-fi_ops fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_av,
-    .bind = bind_av,
-    .control = refuses<-FI_ENOSYS>,
-    .ops_open = refuses<-FI_ENOSYS>,
-    .tostr = nullptr,
-    .ops_set = nullptr,
-};
+fi_ops fid_ops = object_ops({.close = close_av, .bind = bind_av});
 
 // What newer releases add at the end stays null: libfabric then answers -FI_ENOSYS itself.
 #pragma GCC diagnostic push

@@ -70,15 +70,7 @@ int query_domain_atomic(fid_domain*, fi_datatype type, fi_op op, fi_atomic_attr*
     return query_atomic(type, op, attr, flags);
 }
 
-fi_ops fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_domain,
-    .bind = bind_domain,
-    .control = control_domain,
-    .ops_open = refuses<-FI_ENOSYS>,
-    .tostr = nullptr,
-    .ops_set = nullptr,
-};
+fi_ops fid_ops = object_ops({.close = close_domain, .bind = bind_domain, .control = control_domain});
 
 fi_ops_domain domain_ops = {
     .size = sizeof(fi_ops_domain),

@@ -29,15 +29,7 @@ int close_fabric(struct fid* fid) noexcept
     return 0;
 }
 
-fi_ops fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_fabric,
-    .bind = refuses<-FI_ENOSYS>,
-    .control = refuses<-FI_ENOSYS>,
-    .ops_open = refuses<-FI_ENOSYS>,
-    .tostr = nullptr,
-    .ops_set = nullptr,
-};
+fi_ops fid_ops = object_ops({.close = close_fabric});
 
 fi_ops_fabric fabric_ops = {
     .size = sizeof(fi_ops_fabric),

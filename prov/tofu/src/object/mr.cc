@@ -99,8 +99,7 @@ int tofu_mr_control(struct fid* f, int command, void* argument) noexcept
     }
 }
 
-fi_ops region_fid_ops = {sizeof(fi_ops), tofu_mr_close, tofu_mr_bind, tofu_mr_control,
-                         refuses<-FI_ENOSYS>, nullptr, nullptr};
+fi_ops region_fid_ops = object_ops({.close = tofu_mr_close, .bind = tofu_mr_bind, .control = tofu_mr_control});
 
 int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags,
                     struct fid_mr** mr) noexcept

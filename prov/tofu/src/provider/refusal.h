@@ -3,6 +3,11 @@
 // without a look, so each has to hold a function. Used wherever such tables are filled in; calls nothing.
 #pragma once
 
+#include <cstdint>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_errno.h>
+
 namespace tofu {
 
 /// One function for each signature.
@@ -26,5 +31,17 @@ struct Refusal {
 /// For a slot: the call does nothing and answers `code`, a negative FI_E*.
 template <int code>
 inline constexpr Refusal<code> refuses{};
+
+/// The calls of fid_ops, which every object has (fi_close(3), fi_control(3) and the fi_*_bind of each). Those that are
+/// not named answer -FI_ENOSYS.
+struct ObjectCalls {
+    int (*close)(struct fid* object);
+    int (*bind)(struct fid* object, struct fid* other, std::uint64_t flags) = refuses<-FI_ENOSYS>;
+    int (*control)(struct fid* object, int command, void* argument) = refuses<-FI_ENOSYS>;
+};
+constexpr fi_ops object_ops(const ObjectCalls& calls) noexcept
+{
+    return {sizeof(fi_ops), calls.close, calls.bind, calls.control, refuses<-FI_ENOSYS>, nullptr, nullptr};
+}
 
 } // namespace tofu

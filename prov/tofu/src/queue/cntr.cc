@@ -68,15 +68,7 @@ int wait(fid_cntr* cntr, std::uint64_t threshold, int timeout) noexcept
     return Counter::of(cntr).wait(threshold, timeout);
 }
 
-fi_ops fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_cntr,
-    .bind = refuses<-FI_ENOSYS>,
-    .control = control_cntr,
-    .ops_open = refuses<-FI_ENOSYS>,
-    .tostr = nullptr,
-    .ops_set = nullptr,
-};
+fi_ops fid_ops = object_ops({.close = close_cntr, .control = control_cntr});
 
 fi_ops_cntr cntr_ops = {
     .size = sizeof(fi_ops_cntr),

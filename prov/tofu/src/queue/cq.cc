@@ -95,15 +95,7 @@ const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer, std::
     return text;
 }
 
-fi_ops fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_cq,
-    .bind = refuses<-FI_ENOSYS>,
-    .control = control_cq,
-    .ops_open = refuses<-FI_ENOSYS>,
-    .tostr = nullptr,
-    .ops_set = nullptr,
-};
+fi_ops fid_ops = object_ops({.close = close_cq, .control = control_cq});
 
 fi_ops_cq cq_ops = {
     .size = sizeof(fi_ops_cq),

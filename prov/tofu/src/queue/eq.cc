@@ -54,15 +54,7 @@ const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::
     return text;
 }
 
-fi_ops fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_eq,
-    .bind = refuses<-FI_ENOSYS>,
-    .control = control_eq,
-    .ops_open = refuses<-FI_ENOSYS>,
-    .tostr = nullptr,
-    .ops_set = nullptr,
-};
+fi_ops fid_ops = object_ops({.close = close_eq, .control = control_eq});
 
 fi_ops_eq eq_ops = {
     .size = sizeof(fi_ops_eq),

@@ -56,26 +56,10 @@ int poll_remove(fid_poll* set, struct fid* object, std::uint64_t flags) noexcept
     return flags != 0 ? -FI_EBADFLAGS : PollSet::of(set).remove(object);
 }
 
-fi_ops wait_fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_wait_set,
-    .bind = refuses<-FI_ENOSYS>,
-    .control = control_wait_set,
-    .ops_open = refuses<-FI_ENOSYS>,
-    .tostr = nullptr,
-    .ops_set = nullptr,
-};
+fi_ops wait_fid_ops = object_ops({.close = close_wait_set, .control = control_wait_set});
 fi_ops_wait wait_ops = {.size = sizeof(fi_ops_wait), .wait = wait};
 
-fi_ops poll_fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_poll_set,
-    .bind = refuses<-FI_ENOSYS>,
-    .control = refuses<-FI_ENOSYS>,
-    .ops_open = refuses<-FI_ENOSYS>,
-    .tostr = nullptr,
-    .ops_set = nullptr,
-};
+fi_ops poll_fid_ops = object_ops({.close = close_poll_set});
 fi_ops_poll poll_ops = {
     .size = sizeof(fi_ops_poll), .poll = poll, .poll_add = poll_add, .poll_del = poll_remove};
 
