@@ -66,13 +66,17 @@ OLD(int, pthread_sigmask, FIRST, int how, const sigset_t* set, sigset_t* before)
 }
 OLD(int, pthread_setname_np, NAMED, pthread_t thread, const char* name) { return old_pthread_setname_np(thread, name); }
 
-/* fstat() has had a name of its own since 2.33. */
-extern int old_fxstat(int version, int file, struct stat* found);
-__asm__(".symver old_fxstat,__fxstat@" FIRST);
-int __wrap_fstat(int file, struct stat* found)
-{
-    return old_fxstat(STAT_VERSION, file, found);
-}
+/* These have had names of their own since 2.33. */
+#define STAT(name, old, type)                                                                                          \
+    extern int old_##name(int version, type which, struct stat* found);                                                \
+    __asm__(".symver old_" #name "," old "@" FIRST);                                                                   \
+    int __wrap_##name(type which, struct stat* found)                                                                  \
+    {                                                                                                                  \
+        return old_##name(STAT_VERSION, which, found);                                                                 \
+    }
+STAT(stat, "__xstat", const char*)
+STAT(lstat, "__lxstat", const char*)
+STAT(fstat, "__fxstat", int)
 
 /* Since 2.30. The clock of a condition is CLOCK_REALTIME unless its attribute says other: so until then by that one. A
    clock that is set meanwhile makes this wait longer or shorter, as it does every program of that system. */
