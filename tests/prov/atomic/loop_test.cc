@@ -137,7 +137,7 @@ TEST(AtomicRounds, UncontendedMinTakesOneOrTwoRoundTrips)
     EXPECT_EQ(net.swaps, 1u) << "the last seen value was right";
 }
 
-TEST(AtomicRounds, FlightsOfOneEndpointShareACswap)
+TEST(AtomicRounds, WordOperationsOfOneEndpointShareACswap)
 {
     Net::reset(2);
     Initiator who;

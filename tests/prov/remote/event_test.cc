@@ -248,7 +248,7 @@ TEST(Events, NoCreditIsLostOrMade)
     });
 }
 
-/// What a purse holds and nobody uses goes back while its endpoint is polled.
+/// What an account holds and nobody uses goes back while its endpoint is polled.
 TEST(Events, IdleCreditsGoBack)
 {
     expect_processes(2, [](const Rank& rank) {

@@ -88,8 +88,8 @@ void AtomicRunner::end(AtomicOp& op) noexcept
     --outstanding_;
     if (watched_ == &op)
         watched_ = nullptr;
-    if (op.purse != nullptr && !op.event_posted)
-        op.purse->refund();
+    if (op.account != nullptr && !op.event_posted)
+        op.account->refund();
     complete(op);
     release(&op);
 }

@@ -168,7 +168,8 @@ int resolve_anew(AtomicEngine& engine, AtomicOp& op, bool refuted) noexcept
 
 } // namespace
 
-AtomicEngine::AtomicEngine(TxContext& tx) noexcept : tx_(tx), access_(tx.peers(), tx.remote_keys(), runner_.crossing()), runner_(tx.vcq(), tx.pending())
+AtomicEngine::AtomicEngine(TxContext& tx) noexcept
+    : tx_(tx), runner_(tx.vcq(), tx.pending()), access_(tx.peers(), tx.remote_keys(), runner_.vcq_order())
 {
 }
 
@@ -234,7 +235,7 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
     };
     int rc = RemoteAccess::settle(find_targets(*op, access_, call, *peer), again, forget);
     if (rc == 0 && op->event != AtomicEvent::none) [[unlikely]]
-        rc = tx.pay_for_event(*peer, op->purse, op->prov_errno);
+        rc = tx.pay_for_event(*peer, op->account, op->prov_errno);
     if (rc == 0) [[likely]] {
         if (call.flags & FI_INJECT)
             submit_injected(tx, *op);

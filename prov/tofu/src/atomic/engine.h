@@ -95,10 +95,10 @@ class AtomicEngine final : public Engine {
     TxContext& tx_;
     unsigned long native_flags_ = 0;
     unsigned long inject_flags_ = 0;
-    RemoteAccess access_;
     bool short_inject_ = false;
     bool posted_unsignaled_ = false;
     AtomicRunner runner_;
+    RemoteAccess access_; ///< in the runner's order
 };
 
 } // namespace tofu

@@ -4,15 +4,15 @@
 // A loop needs the word's value. Instead of reading it first it swaps on a guess: what was last seen there,
 // else what the operation itself expects, else zero. A right guess costs one round trip, a wrong one
 // brings the value. The answer `found` of a CSWAP that expected `expect` and would have written f(expect):
-//   1. found == expect: it was written; the flights end with what they found.
+//   1. found == expect: it was written; the word operations end with what they found.
 //   2. found != expect, f(found) == found: nothing is to be written; the operation took effect at the
 //      instant of that CSWAP, as a read. (FI_MIN that does not lower, FI_CSWAP_NE that finds equal ...)
 //   3. else: again with found, at once the first times, then after a random pause that grows with each
 //      loss up to a bound, then without any: of many initiators each gets through.
 //   4. the CSWAP failed: all it carried fail with its code.
-// Flights of one endpoint on one word do not fight each other: the first leads, the others wait behind it
-// in its slot, and each CSWAP carries the flights that wait: f is the composition of theirs, oldest first,
-// and each gets the value between its predecessors and itself. Flights on different words that meet in a slot
+// Word operations of one endpoint on one word do not fight each other: the first leads, the others wait behind it
+// in its slot, and each CSWAP carries the word operations that wait: f is the composition of theirs, oldest first,
+// and each gets the value between its predecessors and itself. Word operations on different words that meet in a slot
 // wait too, but are not carried.
 #include "atomic/runner.h"
 
@@ -23,13 +23,13 @@ using vcq::Post;
 
 namespace {
 
-/// Losses after which a flight begins to pause, the bound of the pause in calls of progress(), and the losses after
-/// which it does not pause any more: those who lost often go before those who came last.
+/// Losses after which a word operation begins to pause, the bound of the pause in calls of progress(), and the losses
+/// after which it does not pause any more: those who lost often go before those who came last.
 constexpr unsigned losses_at_once = 2;
 constexpr unsigned max_pause_log2 = 4;
 constexpr unsigned losses_of_the_old = 8;
 
-std::uint64_t applied(const Flight& f, std::uint64_t value) noexcept
+std::uint64_t applied(const WordOp& f, std::uint64_t value) noexcept
 {
     const AtomicOp& op = *f.op;
     auto* const word = reinterpret_cast<std::byte*>(&value);
@@ -39,18 +39,18 @@ std::uint64_t applied(const Flight& f, std::uint64_t value) noexcept
     return value;
 }
 
-bool same_word(const WordSlot& slot, const Flight& f) noexcept
+bool same_word(const WordSlot& slot, const WordOp& f) noexcept
 {
     return slot.word == f.word && slot.vcq == f.vcq && slot.width == f.width;
 }
 
-bool same_word(const Flight& a, const Flight& b) noexcept
+bool same_word(const WordOp& a, const WordOp& b) noexcept
 {
     return a.word == b.word && a.vcq == b.vcq && a.width == b.width;
 }
 
 /// What to compare with first.
-std::uint64_t first_guess(const WordSlot& slot, const Flight& f) noexcept
+std::uint64_t first_guess(const WordSlot& slot, const WordOp& f) noexcept
 {
     if (same_word(slot, f))
         return slot.value;
@@ -59,7 +59,7 @@ std::uint64_t first_guess(const WordSlot& slot, const Flight& f) noexcept
 
 } // namespace
 
-WordSlot& AtomicRunner::slot_of(const Flight& f) noexcept
+WordSlot& AtomicRunner::slot_of(const WordOp& f) noexcept
 {
     // Words of one array lie in different slots; other peers are spread by a multiplication.
     const std::uint64_t mixed = (f.word >> 3) + (f.vcq * 0x9e3779b97f4a7c15u >> 48);
@@ -67,7 +67,7 @@ WordSlot& AtomicRunner::slot_of(const Flight& f) noexcept
 }
 
 /// Where the word was looked at already it had `found`.
-Post AtomicRunner::begin_loop(Flight& f, const std::uint64_t* found) noexcept
+Post AtomicRunner::begin_loop(WordOp& f, const std::uint64_t* found) noexcept
 {
     if (!slots_) [[unlikely]] {
         slots_.reset(new (std::nothrow) WordSlot[slot_count]);
@@ -82,31 +82,31 @@ Post AtomicRunner::begin_loop(Flight& f, const std::uint64_t* found) noexcept
         slot.last_waiting = &f;
         return Post::done;
     }
-    f.batch = 1;
-    compute_batch(f, found != nullptr ? *found : first_guess(slot, f));
-    const Post posted = post_batch(f);
+    f.group = 1;
+    compute_group(f, found != nullptr ? *found : first_guess(slot, f));
+    const Post posted = post_group(f);
     if (posted == Post::done)
         slot.active = &f;
     return posted;
 }
 
 /// Prepares the leader's CSWAP for a word that holds `value`, carrying those who wait for the same word.
-void AtomicRunner::compute_batch(Flight& leader, std::uint64_t value) noexcept
+void AtomicRunner::compute_group(WordOp& leader, std::uint64_t value) noexcept
 {
     leader.expect = value;
     leader.before = value;
     value = applied(leader, value);
     unsigned n = 1;
-    Flight* f = leader.slot->active == &leader ? leader.slot->waiting : nullptr;
-    for (; f && n < max_batch && same_word(*f, leader); f = f->next, ++n) {
+    WordOp* f = leader.slot->active == &leader ? leader.slot->waiting : nullptr;
+    for (; f && n < max_group && same_word(*f, leader); f = f->next, ++n) {
         f->before = value;
         value = applied(*f, value);
     }
-    leader.batch = static_cast<std::uint16_t>(n);
+    leader.group = static_cast<std::uint16_t>(n);
     leader.desired = value;
 }
 
-Post AtomicRunner::post_batch(Flight& leader) noexcept
+Post AtomicRunner::post_group(WordOp& leader) noexcept
 {
     vcq::How how;
     how.when = vcq::When::delivered;
@@ -120,19 +120,19 @@ Post AtomicRunner::post_batch(Flight& leader) noexcept
 
 void AtomicRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept
 {
-    Flight* const f = static_cast<Flight*>(self);
+    WordOp* const f = static_cast<WordOp*>(self);
     AtomicRunner* const runner = f->op->runner;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
-        runner->end_batch(*f, 0, notice.code); // case 4
+        runner->end_group(*f, 0, notice.code); // case 4
         return;
     }
     if (notice.value == f->expect) { // case 1
-        runner->end_batch(*f, f->desired, UTOFU_SUCCESS);
+        runner->end_group(*f, f->desired, UTOFU_SUCCESS);
         return;
     }
-    runner->compute_batch(*f, notice.value);
+    runner->compute_group(*f, notice.value);
     if (f->desired == notice.value) { // case 2
-        runner->end_batch(*f, notice.value, UTOFU_SUCCESS);
+        runner->end_group(*f, notice.value, UTOFU_SUCCESS);
         return;
     }
     // case 3
@@ -149,21 +149,21 @@ void AtomicRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept
 }
 
 /// Posts a prepared CSWAP, or leaves that to progress().
-void AtomicRunner::repost(Flight& leader) noexcept
+void AtomicRunner::repost(WordOp& leader) noexcept
 {
-    switch (post_batch(leader)) {
+    switch (post_group(leader)) {
     case Post::done: break;
     case Post::busy:
         if (closing_)
-            end_batch(leader, 0, UTOFU_ERR_MRQ_OTHER);
+            end_group(leader, 0, UTOFU_ERR_MRQ_OTHER);
         else
             post_later(leader, tick_);
         break;
-    case Post::error: end_batch(leader, 0, vcq_.last_error()); break;
+    case Post::error: end_group(leader, 0, vcq_.last_error()); break;
     }
 }
 
-void AtomicRunner::post_later(Flight& f, std::uint32_t due) noexcept
+void AtomicRunner::post_later(WordOp& f, std::uint32_t due) noexcept
 {
     f.due = due;
     f.next = nullptr;
@@ -173,11 +173,11 @@ void AtomicRunner::post_later(Flight& f, std::uint32_t due) noexcept
 
 void AtomicRunner::retry_posts() noexcept
 {
-    // Takes the list, since posting again may put flights back on it.
-    Flight* f = again_;
+    // Takes the list, since posting again may put word operations back on it.
+    WordOp* f = again_;
     again_ = again_end_ = nullptr;
     while (f) {
-        Flight* const next = f->next;
+        WordOp* const next = f->next;
         f->next = nullptr;
         // Signed difference: ticks wrap.
         if (static_cast<std::int32_t>(tick_ - f->due) < 0)
@@ -193,8 +193,8 @@ void AtomicRunner::retry_posts() noexcept
 }
 
 /// The leader's CSWAP has ended, with the word now holding `value`, or has failed with `code`: ends all it
-/// carried and lets the next flight of the slot lead.
-void AtomicRunner::end_batch(Flight& leader, std::uint64_t value, int code) noexcept
+/// carried and lets the next word operation of the slot lead.
+void AtomicRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexcept
 {
     WordSlot& slot = *leader.slot;
     if (code == UTOFU_SUCCESS) {
@@ -203,11 +203,11 @@ void AtomicRunner::end_batch(Flight& leader, std::uint64_t value, int code) noex
         slot.width = leader.width;
         slot.value = value;
     }
-    // The slot is settled before anybody hears of an end: completions may start new flights.
-    Flight* done = slot.waiting;
-    Flight* rest = done;
-    Flight* last = nullptr;
-    for (unsigned n = 1; n < leader.batch; ++n)
+    // The slot is settled before anybody hears of an end: completions may start new word operations.
+    WordOp* done = slot.waiting;
+    WordOp* rest = done;
+    WordOp* last = nullptr;
+    for (unsigned n = 1; n < leader.group; ++n)
         last = rest, rest = rest->next;
     if (last)
         last->next = nullptr;
@@ -222,13 +222,13 @@ void AtomicRunner::end_batch(Flight& leader, std::uint64_t value, int code) noex
     }
     settle_word(leader, leader.before, code);
     while (done) {
-        Flight* const next = done->next;
+        WordOp* const next = done->next;
         settle_word(*done, done->before, code);
         done = next;
     }
     if (rest) {
-        rest->batch = 1;
-        compute_batch(*rest, first_guess(slot, *rest));
+        rest->group = 1;
+        compute_group(*rest, first_guess(slot, *rest));
         repost(*rest);
     }
 }

@@ -84,8 +84,8 @@ class Pieces {
 /// fetching one is a read (fi_endpoint(3)); for those of regions it writes (fi_mr(3), fi_mr_bind).
 enum class AtomicEvent : std::uint8_t { none, write, read, fetch };
 
-/// An operation that is not one ARMW of one element (transfer/quick.h). `pending` counts flights, plus one until all words have
-/// been started.
+/// An operation that is not one ARMW of one element (transfer/quick.h). `pending` counts word operations, plus one until
+/// all words have been started.
 struct AtomicOp : Request, PendingOp {
     enum class Step : std::uint8_t {
         resolving, ///< a key was stale -> starting: all are known anew; -> ended: one was refused
@@ -120,7 +120,7 @@ struct AtomicOp : Request, PendingOp {
     bool strong;                ///< strong order on first posts (message order was promised)
     AtomicEvent event;          ///< as what the target counts it
     bool event_posted;          ///< and has not failed
-    EventPurse* purse;          ///< that has paid for it; null where nobody has to
+    EventAccount* account;          ///< that has paid for it; null where nobody has to
     bool by_directory;          ///< a key was looked up, and may have to be once more
     bool retried;               ///< with keys looked up anew
     bool took_effect;           ///< at least one word: it can't be retried as a whole
@@ -135,17 +135,17 @@ struct AtomicOp : Request, PendingOp {
     Pieces operand;
     Pieces compare;
     Pieces result;
-    struct Row* row;            ///< under way, see row.cc
-    bool in_batch;                ///< one ARMW an element, all in one row
+    struct Batch* batch;            ///< under way, see batch.cc
+    bool in_batch;                ///< one ARMW an element, all in one batch
     bool in_spans;              ///< its loops may take many words at a time
     std::unique_ptr<std::byte[]> copy; ///< of what is left of injected data
     Piece target[max_atomic_iov];
 };
 
 /// One aligned word at the target under way: up to eight elements of one operation.
-struct Flight : vcq::Waiter {
+struct WordOp : vcq::Waiter {
     AtomicOp* op;
-    Flight* next;             ///< in a slot's chain or the list of those to post again
+    WordOp* next;             ///< in a slot's chain or the list of those to post again
     std::size_t first;        ///< number of the first element
     utofu_vcq_id_t vcq;       ///< of the target
     utofu_stadd_t word;       ///< aligned to `width`
@@ -155,22 +155,22 @@ struct Flight : vcq::Waiter {
     bool loops;
     std::uint8_t scratch;     ///< place its Get writes to; see AtomicScratch
     std::uint16_t attempts;   ///< lost CSWAPs
-    std::uint16_t batch;      ///< leader: flights of the chain, itself included, that its CSWAP carries
+    std::uint16_t group;      ///< leader: those of the chain, itself included, that its CSWAP carries
     std::uint32_t due;        ///< tick of the next post
     struct WordSlot* slot;
     std::uint64_t operand;    ///< the elements' operands, at their places in the word
     std::uint64_t compare;
-    std::uint64_t before;     ///< the word as this flight found it
+    std::uint64_t before;     ///< the word as this one found it
     std::uint64_t expect;     ///< leader: what the CSWAP in the air compares with
     std::uint64_t desired;    ///< leader: what it swaps in
 };
 
-/// The elements of an operation as ARMWs in a row (row.cc). Each tells its end where the operation fetches,
+/// The elements of an operation as ARMWs in a batch (batch.cc). Each tells its end where the operation fetches,
 /// else the last one does.
-struct Row : vcq::Waiter {
+struct Batch : vcq::Waiter {
     /// Is told of failures among those that nobody waits for.
     struct Lost : vcq::Waiter {
-        Row* row;
+        Batch* batch;
     };
     AtomicOp* op;
     Lost lost;
@@ -178,7 +178,7 @@ struct Row : vcq::Waiter {
     bool posted;              ///< all of the operation
     bool broken;              ///< a post was refused for good: what is left is to hear of those before it
     std::uint32_t announced;  ///< posted, but for a last one that tells the end; notices, where it fetches
-    std::uint32_t told;       ///< notices that have come
+    std::uint32_t arrived;       ///< notices that have come
     std::uint32_t failed;     ///< of those that nobody waits for
 };
 
@@ -239,7 +239,7 @@ using AtomicScratch = Scratch<128, 32>;
 struct Span : vcq::Waiter {
     static constexpr std::size_t most = 128; ///< words
     std::uint64_t* found;     ///< the words as they were found last; the Get writes them
-    std::uint32_t told;
+    std::uint32_t arrived;
     std::uint32_t words;      ///< to be told of
     std::bitset<most> lost;   ///< words whose CSWAP found another value
     std::uint32_t failed;     ///< those that failed ...
@@ -263,9 +263,9 @@ struct WordSlot {
     utofu_stadd_t word = 0;
     std::uint64_t value = 0;      ///< last seen; a guess, nothing more
     std::uint8_t width = 0;
-    Flight* active = nullptr;     ///< the leader: has a CSWAP in the air or waits to post one
-    Flight* waiting = nullptr;    ///< those behind it, oldest first
-    Flight* last_waiting = nullptr;
+    WordOp* active = nullptr;     ///< the leader: has a CSWAP in the air or waits to post one
+    WordOp* waiting = nullptr;    ///< those behind it, oldest first
+    WordOp* last_waiting = nullptr;
 };
 
 } // namespace tofu

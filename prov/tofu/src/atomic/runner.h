@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The runner: cuts atomic operations into words at the target, carries out each word by an ARMW or a loop of CSWAPs,
 // and completes the operation when the last word has ended. Its parts: words.cc (those that wait,
-// the cutting, native ARMWs), loop.cc (loops), span.cc (neighbouring words that loop), row.cc
-// (ARMWs in a row), end.cc (ends). Called by atomic under the endpoint's lock and, through waiters, by the poll
+// the cutting, native ARMWs), loop.cc (loops), span.cc (neighbouring words that loop), batch.cc
+// (ARMWs in a batch), end.cc (ends). Called by atomic under the endpoint's lock and, through waiters, by the poll
 // of its VCQ; calls vcq and request.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 #include "atomic/op.h"
 #include "atomic/wide.h"
-#include "transfer/crossing.h"
+#include "transfer/vcq_order.h"
 #include "transfer/pending.h"
 #include "vcq/vcq.h"
 
@@ -25,14 +25,14 @@ class AtomicRunner {
     /// Completion places left to the endpoint's other engines.
     static constexpr unsigned window_reserve = 48;
     static constexpr std::size_t max_ops = 512;
-    static constexpr std::size_t max_flights = 1024;
-    static constexpr std::size_t max_rows = 64;
+    static constexpr std::size_t max_word_ops = 1024;
+    static constexpr std::size_t max_batches = 64;
     static constexpr std::size_t max_spans = 8;
-    /// How many notices a row may have on their way when it is the only one. Several rows share: all max_rows of them
-    /// have 5000 at most, far below what an MRQ holds for the VCQs of its CQ.
+    /// How many notices a batch may have on their way when it is the only one. Several batches share: all max_batches of
+    /// them have 5000 at most, far below what an MRQ holds for the VCQs of its CQ.
     static constexpr std::uint32_t max_announced = 1024;
-    /// Flights that one CSWAP carries at most: bounds the work of one notice.
-    static constexpr unsigned max_batch = 64;
+    /// Word operations that one CSWAP carries at most: bounds the work of one notice.
+    static constexpr unsigned max_group = 64;
 
     AtomicRunner(vcq::Vcq& vcq, Pending& pending) noexcept;
     AtomicRunner(const AtomicRunner&) = delete;
@@ -60,10 +60,10 @@ class AtomicRunner {
     /// May it go to this VCQ of the peer at `home` now? Where order was promised, a change of the VCQ has to wait.
     [[nodiscard]] bool native_may_go_to(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
     {
-        return !ordered_ || crossing_.pass(home, vcq);
+        return !ordered_ || vcq_order_.pass(home, vcq);
     }
     /// Keeps the order towards a peer that has several VCQs.
-    [[nodiscard]] Crossing& crossing() noexcept { return crossing_; }
+    [[nodiscard]] VcqOrder& vcq_order() noexcept { return vcq_order_; }
     // --- everything else
     /// Null when too many are under way (-FI_EAGAIN for the caller).
     [[nodiscard]] AtomicOp* alloc() noexcept;
@@ -113,18 +113,18 @@ class AtomicRunner {
     [[nodiscard]] bool may_go_on(const AtomicOp& op) noexcept;
     [[nodiscard]] Lack start(AtomicOp& op) noexcept;
     [[nodiscard]] bool start_word(AtomicOp& op) noexcept;
-    void cut_word(const AtomicOp& op, const Target& at, std::size_t left, Flight& f) const noexcept;
-    [[nodiscard]] Flight* new_flight(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept;
-    [[nodiscard]] vcq::Post post_native(Flight& f) noexcept;
-    [[nodiscard]] vcq::Post post_swap(Flight& f, vcq::How how) noexcept;
-    [[nodiscard]] vcq::Post get_word(Flight& f) noexcept;
+    void cut_word(const AtomicOp& op, const Target& at, std::size_t left, WordOp& f) const noexcept;
+    [[nodiscard]] WordOp* new_word_op(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept;
+    [[nodiscard]] vcq::Post post_native(WordOp& f) noexcept;
+    [[nodiscard]] vcq::Post post_swap(WordOp& f, vcq::How how) noexcept;
+    [[nodiscard]] vcq::Post get_word(WordOp& f) noexcept;
     [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
     [[nodiscard]] bool took(AtomicOp& op, vcq::Post posted, std::size_t elements) noexcept;
     void advance(AtomicOp& op, std::size_t elements) noexcept;
     void keep_injected(AtomicOp& op) noexcept;
     void abandon(AtomicOp& op, int err, int code) noexcept;
     void all_started(AtomicOp& op) noexcept;
-    void settle_word(Flight& f, std::uint64_t before, int code) noexcept;
+    void settle_word(WordOp& f, std::uint64_t before, int code) noexcept;
     void finish(AtomicOp& op) noexcept;
     void begin_again(AtomicOp& op) noexcept;
     void prepare(AtomicOp& op, bool inject) noexcept;
@@ -134,23 +134,23 @@ class AtomicRunner {
     void cancel(AtomicOp& op) noexcept;
     void end(AtomicOp& op) noexcept;
 
-    // --- rows (row.cc)
-    static void row_told(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
-    static void row_lost(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
-    [[nodiscard]] static bool fits_row(const AtomicOp& op) noexcept;
+    // --- batches (batch.cc)
+    static void batch_notice(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void batch_lost(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] static bool fits_batch(const AtomicOp& op) noexcept;
     [[nodiscard]] bool start_batch(AtomicOp& op) noexcept;
     [[nodiscard]] bool open_batch(AtomicOp& op) noexcept;
     template <class Word>
     [[nodiscard]] std::size_t post_run(AtomicOp& op, std::size_t n, vcq::Post& posted) noexcept;
     void skip_to_last(AtomicOp& op) noexcept;
-    [[nodiscard]] bool row_failed(AtomicOp& op, int code) noexcept;
-    [[nodiscard]] bool end_broken(Row& row) noexcept;
-    void leave_row(Row& row) noexcept;
-    void end_row(Row& row) noexcept;
+    [[nodiscard]] bool batch_failed(AtomicOp& op, int code) noexcept;
+    [[nodiscard]] bool end_broken(Batch& batch) noexcept;
+    void leave_batch(Batch& batch) noexcept;
+    void end_batch(Batch& batch) noexcept;
 
     // --- spans (span.cc)
     static void got_span(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
-    static void span_told(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void span_notice(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     [[nodiscard]] static bool is_span(const AtomicOp& op, std::size_t left) noexcept
     {
         return op.in_spans && left * op.size >= least_span;
@@ -158,7 +158,7 @@ class AtomicRunner {
     [[nodiscard]] bool meets_span(const AtomicOp& op) noexcept;
     [[nodiscard]] bool start_span(AtomicOp& op, const Target& at, std::size_t left) noexcept;
     void post_span(Span& span) noexcept;
-    void all_told(Span& span) noexcept;
+    void all_arrived(Span& span) noexcept;
     void end_span(Span& span) noexcept;
     [[nodiscard]] vcq::Post retry_word(Span& span) noexcept;
     void release_span(Span& span) noexcept;
@@ -166,13 +166,13 @@ class AtomicRunner {
     void go_on_with_spans() noexcept;
 
     // --- loops
-    [[nodiscard]] WordSlot& slot_of(const Flight& f) noexcept;
-    [[nodiscard]] vcq::Post begin_loop(Flight& f, const std::uint64_t* found = nullptr) noexcept;
-    [[nodiscard]] vcq::Post post_batch(Flight& leader) noexcept;
-    void compute_batch(Flight& leader, std::uint64_t value) noexcept;
-    void repost(Flight& leader) noexcept;
-    void end_batch(Flight& leader, std::uint64_t value, int code) noexcept;
-    void post_later(Flight& f, std::uint32_t due) noexcept;
+    [[nodiscard]] WordSlot& slot_of(const WordOp& f) noexcept;
+    [[nodiscard]] vcq::Post begin_loop(WordOp& f, const std::uint64_t* found = nullptr) noexcept;
+    [[nodiscard]] vcq::Post post_group(WordOp& leader) noexcept;
+    void compute_group(WordOp& leader, std::uint64_t value) noexcept;
+    void repost(WordOp& leader) noexcept;
+    void end_group(WordOp& leader, std::uint64_t value, int code) noexcept;
+    void post_later(WordOp& f, std::uint32_t due) noexcept;
     void retry_posts() noexcept;
 
     static constexpr unsigned slot_count = 512;
@@ -180,7 +180,7 @@ class AtomicRunner {
     static constexpr std::size_t least_span = 128;
 
     vcq::Vcq& vcq_;
-    Crossing crossing_;
+    VcqOrder vcq_order_;
     bool ordered_ = false;
     bool closing_ = false;
     std::uint32_t tick_ = 0;         ///< counts calls of progress(): the clock of the back-off
@@ -188,8 +188,8 @@ class AtomicRunner {
     std::size_t outstanding_ = 0;
     AtomicOp* looping_ = nullptr;    ///< operations with loops, started and not completed
     Pending::Stream waiting_;        ///< not wholly started, or ended but for their notice at the target
-    Flight* again_ = nullptr;        ///< to post (again) when due
-    Flight* again_end_ = nullptr;
+    WordOp* again_ = nullptr;        ///< to post (again) when due
+    WordOp* again_end_ = nullptr;
     Span* spans_ = nullptr;          ///< to go on with
     Resolve resolve_ = nullptr;
     AtomicEngine* engine_ = nullptr; ///< for resolve_
@@ -198,8 +198,8 @@ class AtomicRunner {
     Scratch<max_spans, Span::most * 8> span_scratch_;
     WideRunner wide_;
     Pool<AtomicOp> ops_{max_ops};
-    Pool<Flight> flights_{max_flights};
-    Pool<Row> rows_{max_rows};
+    Pool<WordOp> word_ops_{max_word_ops};
+    Pool<Batch> batches_{max_batches};
     Pool<Span> span_pool_{max_spans};
     std::unique_ptr<WordSlot[]> slots_;
 };

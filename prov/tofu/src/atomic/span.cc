@@ -3,7 +3,7 @@
 // the VCQ; calls vcq and, for words that lost, loop.cc.
 //
 // One Get guesses for all words, where a loop of its own would guess for each; it need not be atomic, since each word
-// is swapped by a CSWAP of its own. These are a row: one place of the window, and the n-th notice is the n-th word's
+// is swapped by a CSWAP of its own. These are a batch: one place of the window, and the n-th notice is the n-th word's
 // (guide 2.2.10). A word that has changed since the Get goes on as a loop, from the value that its CSWAP found.
 #include "atomic/runner.h"
 
@@ -58,7 +58,7 @@ bool AtomicRunner::start_span(AtomicOp& op, const Target& at, std::size_t left) 
     s->place = 0;
     s->code = UTOFU_SUCCESS;
     s->found = reinterpret_cast<std::uint64_t*>(span_scratch_.data(scratch));
-    s->posted = s->told = s->failed = s->tried = 0;
+    s->posted = s->arrived = s->failed = s->tried = 0;
     s->lost.reset();
     ++op.pending;
     const std::size_t elements = s->elements;
@@ -81,7 +81,7 @@ void AtomicRunner::got_span(vcq::Waiter* self, const Notice& notice) noexcept
     Span& s = *static_cast<Span*>(self);
     AtomicOp& op = *s.op;
     AtomicRunner& runner = *op.runner;
-    s.notify = &span_told;
+    s.notify = &span_notice;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
         s.code = notice.code;
         s.words = 0;
@@ -121,25 +121,25 @@ void AtomicRunner::post_span(Span& s) noexcept
     for (; s.words > s.posted; --s.words)
         if (open)
             (void)vcq_.shorten_batch(s.place);
-    if (s.told == s.words)
-        all_told(s);
+    if (s.arrived == s.words)
+        all_arrived(s);
 }
 
-void AtomicRunner::span_told(vcq::Waiter* self, const Notice& notice) noexcept
+void AtomicRunner::span_notice(vcq::Waiter* self, const Notice& notice) noexcept
 {
     Span& s = *static_cast<Span*>(self);
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
         s.code = notice.code;
         ++s.failed;
-    } else if (s.found[s.told] != notice.value) [[unlikely]] {
-        s.found[s.told] = notice.value;
-        s.lost[s.told] = true;
+    } else if (s.found[s.arrived] != notice.value) [[unlikely]] {
+        s.found[s.arrived] = notice.value;
+        s.lost[s.arrived] = true;
     }
-    if (++s.told == s.words) [[unlikely]]
-        s.op->runner->all_told(s);
+    if (++s.arrived == s.words) [[unlikely]]
+        s.op->runner->all_arrived(s);
 }
 
-void AtomicRunner::all_told(Span& s) noexcept
+void AtomicRunner::all_arrived(Span& s) noexcept
 {
     AtomicOp& op = *s.op;
     op.took_effect |= s.lost.count() + s.failed < s.words;
@@ -179,9 +179,9 @@ Post AtomicRunner::retry_word(Span& s) noexcept
     AtomicOp& op = *s.op;
     const std::size_t byte = s.tried == 0 ? s.offset : s.tried * 8; // of its first element
     const std::size_t before = (byte - s.offset) / op.size;
-    Flight* const f = vcq_.window_free() <= window_reserve
+    WordOp* const f = vcq_.window_free() <= window_reserve
                           ? nullptr
-                          : new_flight(op, s.first + before, {s.at.vcq, s.at.stadd + byte}, s.elements - before);
+                          : new_word_op(op, s.first + before, {s.at.vcq, s.at.stadd + byte}, s.elements - before);
     if (f == nullptr)
         return Post::busy;
     std::uint64_t found = 0;
@@ -190,7 +190,7 @@ Post AtomicRunner::retry_word(Span& s) noexcept
     ++op.pending;
     const Post posted = f->loops ? begin_loop(*f, &found) : post_native(*f);
     if (posted != Post::done) {
-        flights_.release(f);
+        word_ops_.release(f);
         --op.pending;
     }
     return posted;
@@ -209,7 +209,7 @@ void AtomicRunner::go_on_with_spans() noexcept
     spans_ = nullptr;
     while (s) {
         Span* const next = s->next;
-        if (s->told == s->words)
+        if (s->arrived == s->words)
             end_span(*s);
         else
             post_span(*s);

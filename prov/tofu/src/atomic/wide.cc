@@ -14,7 +14,7 @@ namespace tofu {
 using vcq::Notice;
 using vcq::Post;
 using Clock = std::chrono::steady_clock;
-using State = WideFlight::State;
+using State = WideOp::State;
 
 namespace {
 
@@ -61,17 +61,17 @@ Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) n
     utofu_stadd_t locks = 0;
     if (!lock_table(element.vcq, locks))
         return Post::error;
-    WideFlight* const f = flights_.alloc();
+    WideOp* const f = word_ops_.alloc();
     if (!f)
         return Post::busy;
     f->place = scratch_.alloc();
     if (f->place == 0) {
-        flights_.release(f);
+        word_ops_.release(f);
         return Post::busy;
     }
     f->lock.notify = &lock_answer;
     f->data.notify = &data_answer;
-    f->lock.flight = f->data.flight = f;
+    f->lock.op = f->data.op = f;
     f->op = &op;
     f->next = nullptr;
     f->first = first;
@@ -103,8 +103,8 @@ Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) n
     return Post::done;
 }
 
-/// Does what the flight's state asks for as far as the VCQ takes it; the rest is left to progress().
-void WideRunner::go_on(WideFlight& f) noexcept
+/// Does what the operation's state asks for as far as the VCQ takes it; the rest is left to progress().
+void WideRunner::go_on(WideOp& f) noexcept
 {
     switch (f.state) {
     case State::waiting:
@@ -143,7 +143,7 @@ void WideRunner::go_on(WideFlight& f) noexcept
 }
 
 /// False: refused; `code` says whether for good.
-bool WideRunner::post_lock(WideFlight& f) noexcept
+bool WideRunner::post_lock(WideOp& f) noexcept
 {
     f.token = next_token();
     vcq::How how;
@@ -160,7 +160,7 @@ bool WideRunner::post_lock(WideFlight& f) noexcept
     return true;
 }
 
-bool WideRunner::post_get(WideFlight& f) noexcept
+bool WideRunner::post_get(WideOp& f) noexcept
 {
     vcq::How how;
     how.when = vcq::When::delivered;
@@ -177,7 +177,7 @@ bool WideRunner::post_get(WideFlight& f) noexcept
 }
 
 /// Puts the new value unless that is the old one, and frees the lock behind it. False: not all of it yet.
-bool WideRunner::post_put(WideFlight& f) noexcept
+bool WideRunner::post_put(WideOp& f) noexcept
 {
     vcq::How how;
     how.when = vcq::When::delivered;
@@ -210,7 +210,7 @@ bool WideRunner::post_put(WideFlight& f) noexcept
 
 void WideRunner::lock_answer(vcq::Waiter* self, const Notice& notice) noexcept
 {
-    WideFlight& f = *static_cast<WideFlight::Part*>(self)->flight;
+    WideOp& f = *static_cast<WideOp::Part*>(self)->op;
     WideRunner& runner = f.op->runner->wide();
     --f.in_air;
     if (f.state == State::locking) {
@@ -230,7 +230,7 @@ void WideRunner::lock_answer(vcq::Waiter* self, const Notice& notice) noexcept
 
 /// The freeing. Where it finds another token the lease was over before: what was written then may have met the work of
 /// others, which is told as an error; where nothing was written, nothing has happened.
-void WideRunner::judge_free(WideFlight& f, const Notice& notice) noexcept
+void WideRunner::judge_free(WideOp& f, const Notice& notice) noexcept
 {
     const bool held = notice.code == UTOFU_SUCCESS && notice.value == f.token;
     if (!held && f.code == UTOFU_SUCCESS) {
@@ -244,13 +244,13 @@ void WideRunner::judge_free(WideFlight& f, const Notice& notice) noexcept
         end(f);
 }
 
-bool WideRunner::lease_may_be_gone(const WideFlight& f) noexcept
+bool WideRunner::lease_may_be_gone(const WideOp& f) noexcept
 {
     return f.code == UTOFU_SUCCESS && now() - f.posted_at > hold_at_most;
 }
 
 /// Takes the lock, or renews it, and reads the element anew.
-void WideRunner::begin_again(WideFlight& f, std::uint64_t expect) noexcept
+void WideRunner::begin_again(WideOp& f, std::uint64_t expect) noexcept
 {
     f.expect = expect;
     f.state = State::waiting;
@@ -259,7 +259,7 @@ void WideRunner::begin_again(WideFlight& f, std::uint64_t expect) noexcept
 
 void WideRunner::data_answer(vcq::Waiter* self, const Notice& notice) noexcept
 {
-    WideFlight& f = *static_cast<WideFlight::Part*>(self)->flight;
+    WideOp& f = *static_cast<WideOp::Part*>(self)->op;
     WideRunner& runner = f.op->runner->wide();
     --f.in_air;
     if (notice.code != UTOFU_SUCCESS && f.code == UTOFU_SUCCESS)
@@ -284,7 +284,7 @@ void WideRunner::data_answer(vcq::Waiter* self, const Notice& notice) noexcept
 }
 
 /// CSWAP and Get have ended.
-void WideRunner::judge_lock(WideFlight& f) noexcept
+void WideRunner::judge_lock(WideOp& f) noexcept
 {
     if (f.lock_won) {
         f.state = f.have_data || f.code != UTOFU_SUCCESS ? State::got : State::reading;
@@ -306,7 +306,7 @@ void WideRunner::judge_lock(WideFlight& f) noexcept
 }
 
 /// Lock and value are here, or an error of the Get, which frees the lock again.
-void WideRunner::compute(WideFlight& f) noexcept
+void WideRunner::compute(WideOp& f) noexcept
 {
     const AtomicOp& op = *f.op;
     f.state = State::putting;
@@ -320,7 +320,7 @@ void WideRunner::compute(WideFlight& f) noexcept
     go_on(f);
 }
 
-void WideRunner::later(WideFlight& f, std::uint32_t ticks) noexcept
+void WideRunner::later(WideOp& f, std::uint32_t ticks) noexcept
 {
     if (closing_) { // nobody will go on with it; a lock it may have is a lease
         if (f.code == UTOFU_SUCCESS)
@@ -338,7 +338,7 @@ void WideRunner::later(WideFlight& f, std::uint32_t ticks) noexcept
     again_end_ = &f;
 }
 
-void WideRunner::end(WideFlight& f) noexcept
+void WideRunner::end(WideOp& f) noexcept
 {
     f.state = State::ended;
     AtomicOp& op = *f.op;
@@ -346,14 +346,14 @@ void WideRunner::end(WideFlight& f) noexcept
         op.result.scatter(scratch_.data(f.place), f.first, 1, op.size);
     scratch_.release(f.place);
     Slot& slot = slots_[f.slot];
-    WideFlight* const rest = slot.waiting;
+    WideOp* const rest = slot.waiting;
     slot.active = rest;
     if (rest) {
         slot.waiting = rest->next;
         rest->next = nullptr;
     }
     const int code = f.code;
-    flights_.release(&f);
+    word_ops_.release(&f);
     runner_.settle_wide(op, code);
     if (rest)
         go_on(*rest);
@@ -362,10 +362,10 @@ void WideRunner::end(WideFlight& f) noexcept
 void WideRunner::progress() noexcept
 {
     ++tick_;
-    WideFlight* f = again_;
+    WideOp* f = again_;
     again_ = again_end_ = nullptr;
     while (f) {
-        WideFlight* const next = f->next;
+        WideOp* const next = f->next;
         f->next = nullptr;
         f->listed = false;
         if (static_cast<std::int32_t>(tick_ - f->due) < 0)
@@ -379,7 +379,7 @@ void WideRunner::progress() noexcept
 void WideRunner::close() noexcept
 {
     closing_ = true;
-    while (WideFlight* const f = again_) {
+    while (WideOp* const f = again_) {
         again_ = f->next;
         f->next = nullptr;
         f->listed = false;

@@ -40,7 +40,7 @@ constexpr unsigned index_of(utofu_stadd_t element) noexcept
 } // namespace locks
 
 /// One wide element under way.
-struct WideFlight {
+struct WideOp {
     enum class State : std::uint8_t {
         locking, ///< CSWAP (and Get) in the air -> got | waiting (somebody holds it)
         waiting, ///< for the next try -> locking
@@ -50,13 +50,13 @@ struct WideFlight {
         ended
     };
     struct Part : vcq::Waiter {
-        WideFlight* flight;
+        WideOp* op;
     };
 
     Part lock;  ///< hears of CSWAPs on the lock word
     Part data;  ///< hears of Gets and Puts
     AtomicOp* op;
-    WideFlight* next;          ///< in its slot's chain or the list of those to go on
+    WideOp* next;          ///< in its slot's chain or the list of those to go on
     std::size_t first;         ///< number of the element
     utofu_vcq_id_t vcq;        ///< of the target, for element and lock word
     utofu_stadd_t element;
@@ -86,7 +86,7 @@ struct WideFlight {
 
 class WideRunner {
   public:
-    static constexpr std::size_t max_flights = 96;
+    static constexpr std::size_t max_word_ops = 96;
     static constexpr std::chrono::milliseconds break_after{1000};
     static constexpr std::chrono::milliseconds hold_at_most{300};
     /// Replaced by tests.
@@ -102,26 +102,26 @@ class WideRunner {
 
   private:
     struct Slot {
-        WideFlight* active = nullptr;
-        WideFlight* waiting = nullptr;
-        WideFlight* last = nullptr;
+        WideOp* active = nullptr;
+        WideOp* waiting = nullptr;
+        WideOp* last = nullptr;
     };
     static constexpr unsigned slot_count = 128;
 
     static void lock_answer(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     static void data_answer(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     [[nodiscard]] bool lock_table(utofu_vcq_id_t vcq, utofu_stadd_t& base) noexcept;
-    void go_on(WideFlight& f) noexcept;
-    [[nodiscard]] bool post_lock(WideFlight& f) noexcept;
-    [[nodiscard]] bool post_get(WideFlight& f) noexcept;
-    [[nodiscard]] bool post_put(WideFlight& f) noexcept;
-    void judge_lock(WideFlight& f) noexcept;
-    void compute(WideFlight& f) noexcept;
-    [[nodiscard]] static bool lease_may_be_gone(const WideFlight& f) noexcept;
-    void begin_again(WideFlight& f, std::uint64_t expect) noexcept;
-    void judge_free(WideFlight& f, const vcq::Notice& notice) noexcept;
-    void later(WideFlight& f, std::uint32_t ticks) noexcept;
-    void end(WideFlight& f) noexcept;
+    void go_on(WideOp& f) noexcept;
+    [[nodiscard]] bool post_lock(WideOp& f) noexcept;
+    [[nodiscard]] bool post_get(WideOp& f) noexcept;
+    [[nodiscard]] bool post_put(WideOp& f) noexcept;
+    void judge_lock(WideOp& f) noexcept;
+    void compute(WideOp& f) noexcept;
+    [[nodiscard]] static bool lease_may_be_gone(const WideOp& f) noexcept;
+    void begin_again(WideOp& f, std::uint64_t expect) noexcept;
+    void judge_free(WideOp& f, const vcq::Notice& notice) noexcept;
+    void later(WideOp& f, std::uint32_t ticks) noexcept;
+    void end(WideOp& f) noexcept;
     [[nodiscard]] std::uint64_t next_token() noexcept;
 
     AtomicRunner& runner_;
@@ -132,10 +132,10 @@ class WideRunner {
     bool closing_ = false;
     utofu_vcq_id_t last_vcq_ = 0; ///< of the table found last
     utofu_stadd_t last_base_ = 0;
-    WideFlight* again_ = nullptr;
-    WideFlight* again_end_ = nullptr;
+    WideOp* again_ = nullptr;
+    WideOp* again_end_ = nullptr;
     Slot slots_[slot_count];
-    Pool<WideFlight> flights_{max_flights};
+    Pool<WideOp> word_ops_{max_word_ops};
 };
 
 } // namespace tofu

@@ -21,7 +21,7 @@ constexpr Pending::Stream::Steps AtomicRunner::steps{
 };
 
 AtomicRunner::AtomicRunner(vcq::Vcq& vcq, Pending& pending) noexcept
-    : vcq_(vcq), crossing_(vcq),
+    : vcq_(vcq), vcq_order_(vcq),
       random_(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) >> 4) | 1),
       waiting_(pending, this, steps),
       scratch_(vcq), span_scratch_(vcq), wide_(*this, vcq, scratch_)
@@ -36,7 +36,7 @@ AtomicOp* AtomicRunner::alloc() noexcept
     op->runner = this;
     op->notify = &event_done; // the operation itself waits for its event only
     op->err = op->prov_errno = 0;
-    op->purse = nullptr;
+    op->account = nullptr;
     op->loop_next = op->loop_prev = nullptr;
     op->strong = op->event_posted = op->by_get = false;
     op->event = AtomicEvent::none;
@@ -77,8 +77,8 @@ void AtomicRunner::prepare(AtomicOp& op, bool inject) noexcept
 {
     op.step = AtomicOp::Step::starting;
     op.pending = 1;
-    op.row = nullptr;
-    op.in_batch = fits_row(op);
+    op.batch = nullptr;
+    op.in_batch = fits_batch(op);
     // A span reads the lists after its Get.
     op.in_spans = op.method == Method::loop && op.total * op.size >= least_span && !inject;
 }
@@ -119,8 +119,8 @@ void AtomicRunner::through(AtomicOp& op) noexcept
 void AtomicRunner::cancel(AtomicOp& op) noexcept
 {
     abandon(op, FI_ECANCELED, 0);
-    if (op.step == AtomicOp::Step::starting && op.row != nullptr)
-        leave_row(*op.row);
+    if (op.step == AtomicOp::Step::starting && op.batch != nullptr)
+        leave_batch(*op.batch);
     through(op);
 }
 
@@ -187,8 +187,8 @@ void AtomicRunner::abandon(AtomicOp& op, int err, int code) noexcept
 /// Order across the VCQs of a peer, where it was promised.
 bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
 {
-    return !crossing_.begun() || !op.strong ||
-           crossing_.pass(op.home, op.target[op.at_target].at.vcq);
+    return !vcq_order_.begun() || !op.strong ||
+           vcq_order_.pass(op.home, op.target[op.at_target].at.vcq);
 }
 
 /// Starts what can be started now of an operation; what it lacks then.
@@ -220,7 +220,7 @@ void AtomicRunner::all_started(AtomicOp& op) noexcept
 
 /// The word of the element at `at`, the first of `left` neighbours: as many of them as one ARMW can serve. Atomicity is
 /// per element, so that neighbours in one word may share it.
-void AtomicRunner::cut_word(const AtomicOp& op, const Target& at, std::size_t left, Flight& f) const noexcept
+void AtomicRunner::cut_word(const AtomicOp& op, const Target& at, std::size_t left, WordOp& f) const noexcept
 {
     const bool single = op.method == Method::add || op.method == Method::cswap;
     const unsigned in8 = static_cast<unsigned>(at.stadd & 7);
@@ -238,10 +238,10 @@ void AtomicRunner::cut_word(const AtomicOp& op, const Target& at, std::size_t le
     f.elements = static_cast<std::uint8_t>(n);
 }
 
-/// A flight for the word of the element number `first`, which is at `at` with `left` neighbours. Null: none is free.
-Flight* AtomicRunner::new_flight(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept
+/// A word operation for the element number `first`, which is at `at` with `left` neighbours. Null: none is free.
+WordOp* AtomicRunner::new_word_op(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept
 {
-    Flight* const f = flights_.alloc();
+    WordOp* const f = word_ops_.alloc();
     if (!f)
         return nullptr;
     f->op = &op;
@@ -280,14 +280,14 @@ bool AtomicRunner::start_word(AtomicOp& op) noexcept
         return ++op.pending, took(op, wide_.start(op, op.started, at), 1);
     if (is_span(op, left))
         return start_span(op, at, left);
-    Flight* const f = new_flight(op, op.started, at, left);
+    WordOp* const f = new_word_op(op, op.started, at, left);
     if (!f)
         return false;
     ++op.pending;
     const Post posted = f->loops ? begin_loop(*f) : op.by_get ? get_word(*f) : post_native(*f);
     const unsigned elements = f->elements;
     if (posted != Post::done) [[unlikely]]
-        flights_.release(f);
+        word_ops_.release(f);
     return took(op, posted, elements);
 }
 
@@ -333,7 +333,7 @@ void AtomicRunner::advance(AtomicOp& op, std::size_t elements) noexcept
     }
 }
 
-Post AtomicRunner::post_native(Flight& f) noexcept
+Post AtomicRunner::post_native(WordOp& f) noexcept
 {
     const AtomicOp& op = *f.op;
     vcq::How how;
@@ -371,7 +371,7 @@ Post AtomicRunner::post_native(Flight& f) noexcept
     return posted;
 }
 
-Post AtomicRunner::post_swap(Flight& f, vcq::How how) noexcept
+Post AtomicRunner::post_swap(WordOp& f, vcq::How how) noexcept
 {
     if (how.remote_notice)
         f.op->event_posted = true;
@@ -386,7 +386,7 @@ Post AtomicRunner::post_swap(Flight& f, vcq::How how) noexcept
 
 void AtomicRunner::word_done(vcq::Waiter* self, const Notice& notice) noexcept
 {
-    Flight* const f = static_cast<Flight*>(self);
+    WordOp* const f = static_cast<WordOp*>(self);
     AtomicRunner* const runner = f->op->runner;
     if (notice.code != UTOFU_SUCCESS && f->op->op == FI_ATOMIC_READ && !runner->closing_) [[unlikely]] {
         // An ARMW may not touch memory registered for reading only (guide 3.6.2.1), a Get may. Nobody but
@@ -401,7 +401,7 @@ void AtomicRunner::word_done(vcq::Waiter* self, const Notice& notice) noexcept
     runner->settle_word(*f, notice.value, notice.code);
 }
 
-Post AtomicRunner::get_word(Flight& f) noexcept
+Post AtomicRunner::get_word(WordOp& f) noexcept
 {
     f.notify = &got_word;
     if (f.scratch == 0 && (f.scratch = scratch_.alloc()) == 0)
@@ -421,7 +421,7 @@ Post AtomicRunner::get_word(Flight& f) noexcept
 
 void AtomicRunner::got_word(vcq::Waiter* self, const Notice& notice) noexcept
 {
-    Flight* const f = static_cast<Flight*>(self);
+    WordOp* const f = static_cast<WordOp*>(self);
     AtomicRunner* const runner = f->op->runner;
     std::uint64_t value = 0;
     std::memcpy(&value, runner->scratch_.data(f->scratch), f->width);
@@ -429,8 +429,8 @@ void AtomicRunner::got_word(vcq::Waiter* self, const Notice& notice) noexcept
     runner->settle_word(*f, value, notice.code);
 }
 
-/// The end of one word, whose content was `before`. The flight is gone afterwards, and perhaps the operation.
-void AtomicRunner::settle_word(Flight& f, std::uint64_t before, int code) noexcept
+/// The end of one word, whose content was `before`. The word operation is gone afterwards, and perhaps the operation.
+void AtomicRunner::settle_word(WordOp& f, std::uint64_t before, int code) noexcept
 {
     AtomicOp& op = *f.op;
     if (code == UTOFU_SUCCESS) [[likely]] {
@@ -442,7 +442,7 @@ void AtomicRunner::settle_word(Flight& f, std::uint64_t before, int code) noexce
         abandon(op, fi_error_of(code), code);
         op.event_posted &= !left_no_event(code);
     }
-    flights_.release(&f);
+    word_ops_.release(&f);
     if (settle(op, code))
         finish(op);
 }
@@ -464,11 +464,11 @@ void AtomicRunner::close() noexcept
 {
     closing_ = true;
     waiting_.cancel();
-    while (Flight* const f = again_) {
+    while (WordOp* const f = again_) {
         again_ = f->next;
         f->next = nullptr;
         if (f->loops)
-            end_batch(*f, 0, UTOFU_ERR_MRQ_OTHER);
+            end_group(*f, 0, UTOFU_ERR_MRQ_OTHER);
         else
             settle_word(*f, 0, UTOFU_ERR_MRQ_OTHER);
     }

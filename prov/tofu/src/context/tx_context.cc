@@ -111,13 +111,14 @@ bool TxContext::fence_passed(fi_addr_t to, std::uint64_t flags) noexcept
     if (peer == nullptr)
         return true; // there is none: whoever asks finds out
     const bool settles = (flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0;
+    const bool matched = (flags & FI_MATCH_COMPLETE) != 0;
     const auto all = [&](auto&& holds) {
         return std::all_of(std::begin(engines_), std::end(engines_),
                            [&](Engine* e) { return e == nullptr || holds(*e); });
     };
     const auto passed = [&] {
-        return vcq_->idle() && !pending_.waits_for(*peer) && all([&](Engine& e) { return e.idle_towards(*peer); }) && flushed(*peer) &&
-               (!settles || all([&](Engine& e) { return e.settled(*peer, (flags & FI_MATCH_COMPLETE) != 0); }));
+        return vcq_->idle() && !pending_.waits_for(*peer) && all([&](Engine& e) { return e.idle_towards(*peer); }) &&
+               flushed(*peer) && (!settles || all([&](Engine& e) { return e.settled(*peer, matched); }));
     };
     for (unsigned i = 0; i < rounds_of_a_call; i++) {
         if (passed())
@@ -145,16 +146,16 @@ void TxContext::on_flush(vcq::Waiter* flush, const vcq::Notice&) noexcept
     static_cast<Flush*>(flush)->under_way = false;
 }
 
-int TxContext::pay_for_event(const Peer& peer, EventPurse*& purse, int& prov_errno) noexcept
+int TxContext::pay_for_event(const Peer& peer, EventAccount*& account, int& prov_errno) noexcept
 {
     if (!event_credits_) [[unlikely]]
         event_credits_.reset(new (std::nothrow) EventCredits(*vcq_, number_));
     if (!event_credits_) [[unlikely]]
         return -FI_ENOMEM;
-    int ret = event_credits_->pay(peer, purse, prov_errno);
+    int ret = event_credits_->pay(peer, account, prov_errno);
     for (unsigned i = 0; ret == -FI_EAGAIN && i < rounds_of_a_call; i++) {
         progress();
-        ret = event_credits_->pay(peer, purse, prov_errno);
+        ret = event_credits_->pay(peer, account, prov_errno);
     }
     return ret;
 }

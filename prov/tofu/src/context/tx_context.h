@@ -23,7 +23,7 @@ namespace tofu {
 
 class DomainBase;
 class EventCredits;
-struct EventPurse;
+struct EventAccount;
 class Peers;
 class RemoteKeys;
 
@@ -104,12 +104,17 @@ class TxContext {
     /// What events at peers are paid from; null before the first.
     [[nodiscard]] EventCredits* event_credits() noexcept { return event_credits_.get(); }
     /// EventCredits::pay(), after some rounds of progress if need be.
-    [[nodiscard]] int pay_for_event(const Peer& peer, EventPurse*& purse, int& prov_errno) noexcept;
+    [[nodiscard]] int pay_for_event(const Peer& peer, EventAccount*& account, int& prov_errno) noexcept;
     /// A Round for a caller that holds lock() already. To be called before a refusal (-FI_EAGAIN), so that a program
     /// that does nothing but retry makes progress, and before the entry has changed anything, since waiters run inside.
     bool progress() noexcept { return plan_.round(plan_.owner); }
     /// FI_FENCE: no operation before it is under way to the peer that `to` names, after some rounds of progress if need
-    /// be, and all have reached the level that `flags` ask for.
+    /// be, and all have reached the level that `flags` ask for. That is so when
+    ///  1. no communication of the VCQ is under way whose end anybody waits for, to whatever peer: that ends soon;
+    ///  2. nothing waits for the peer in the pending queue;
+    ///  3. no engine has something under way to the peer that it alone knows of, such as a rendezvous;
+    ///  4. what was posted to the peer without anybody waiting for its end has taken effect: an ARMW behind it has;
+    ///  5. where more is asked for than delivery to memory, the peer says that it has taken the messages.
     [[nodiscard]] bool fence_passed(fi_addr_t to, std::uint64_t flags) noexcept;
     /// Something was accepted that goes on by polls only, and the domain has nobody yet who polls by himself
     /// (FI_PROGRESS_AUTO): call_for_polls() once the lock is released.

@@ -45,7 +45,7 @@ inline constexpr std::uint64_t rx_op_flags = FI_COMPLETION | FI_MULTI_RECV;
 
 /// Every remote access goes from one VCQ to the peer's home VCQ, so that the strong-order flag keeps these
 /// (guide 6.1.3.1); it is used only where tx_attr.msg_order asks for more than FI_ORDER_SAS. Reads behind writes,
-/// and order between a peer's home and its annexes, are kept by fences (transfer/crossing.h).
+/// and order between a peer's home and its annexes, are kept by fences (transfer/vcq_order.h).
 inline constexpr std::uint64_t msg_order =
     FI_ORDER_SAS | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW |
     FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The one door to peers' memory: from an address and a key of a call to where a communication goes, and whether it may
 // go there now. rma and atomic have one each and reach remote memory by it alone, on their short ways too. Under the
-// context's lock; calls remote_keys and crossing.
+// context's lock; calls remote_keys and vcq_order.
 //
 // A short way is an operation that is one communication and is never tried again. What it may not do is decided here,
 // once: whoever finds the door shut goes the long way, which does it or says why not.
@@ -14,7 +14,7 @@
 
 #include "address/peers.h"
 #include "remote/keys.h"
-#include "transfer/crossing.h"
+#include "transfer/vcq_order.h"
 
 namespace tofu {
 
@@ -23,15 +23,15 @@ constexpr bool refuses_call(int ret) noexcept { return ret == -FI_EAGAIN || ret 
 
 class RemoteAccess {
   public:
-    /// `crossing`: the order of the engine's communications towards a peer with annexes.
-    RemoteAccess(const Peers& peers, RemoteKeys& keys, Crossing& crossing) noexcept
-        : peers_(peers), at_once_(!keys.by_directory()), keys_(keys), crossing_(crossing)
+    /// `vcq_order`: the order of the engine's communications towards a peer with annexes.
+    RemoteAccess(const Peers& peers, RemoteKeys& keys, VcqOrder& vcq_order) noexcept
+        : peers_(peers), at_once_(!keys.by_directory()), keys_(keys), vcq_order_(vcq_order)
     {
     }
     /// Reads are ordered behind writes: no short way, for these do not look what was done last.
     void order_reads() noexcept
     {
-        crossing_.order_reads();
+        vcq_order_.order_reads();
         at_once_ = false;
     }
 
@@ -73,10 +73,10 @@ class RemoteAccess {
     [[nodiscard]] bool by_directory(std::uint64_t key) const noexcept { return keys_.by_directory(key); }
 
     /// May a communication of an operation in order with others go to `vcq` of the peer at `home` now? False: try again
-    /// after a poll. As Crossing::pass().
+    /// after a poll. As VcqOrder::pass().
     [[nodiscard]] bool may_go_to(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads = false) noexcept
     {
-        return crossing_.pass(home, vcq, reads);
+        return vcq_order_.pass(home, vcq, reads);
     }
 
     /// Brings the resolving of a call's keys to an answer. `ret` is what the first attempt said. While a lookup is under
@@ -101,14 +101,14 @@ class RemoteAccess {
   private:
     [[gnu::noinline, gnu::cold]] void meet_annex() noexcept
     {
-        crossing_.begin();
+        vcq_order_.begin();
         at_once_ = false;
     }
 
     const Peers& peers_;
     bool at_once_;
     RemoteKeys& keys_;
-    Crossing& crossing_;
+    VcqOrder& vcq_order_;
 };
 
 } // namespace tofu

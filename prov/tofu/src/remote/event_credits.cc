@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint64_t tick_ms = 100;
 constexpr std::uint8_t idle_ticks = 10;      // then what is held goes back
-constexpr std::size_t purses_per_tick = 256;
+constexpr std::size_t accounts_per_tick = 256;
 constexpr std::uint32_t most_skips = 256;    // rounds between two looks into an empty pool
 constexpr unsigned closing_polls = 256;
 
@@ -35,18 +35,19 @@ std::uint64_t milliseconds() noexcept
 
 EventCredits::EventCredits(vcq::Vcq& vcq, unsigned number) noexcept : vcq_(vcq), number_(number) {}
 
-/// Null: no memory. A process that got the VCQ ID of an earlier one has a purse of its own.
-EventPurse* EventCredits::purse_of(const Peer& peer) noexcept
+/// Null: no memory. A process that got the VCQ ID of an earlier one has an account of its own.
+EventAccount* EventCredits::account_of(const Peer& peer) noexcept
 {
     if (last_ != nullptr && last_->home == peer.home && last_->nonce == peer.nonce) [[likely]]
         return last_;
     if (!by_home_.ready())
         return nullptr;
-    EventPurse*& found = (*by_home_)[peer.home];
+    EventAccount*& found = (*by_home_)[peer.home];
     if (found == nullptr || found->nonce != peer.nonce) {
-        auto made = std::unique_ptr<EventPurse>(new (std::nothrow) EventPurse);
+        auto made = std::unique_ptr<EventAccount>(new (std::nothrow) EventAccount);
         utofu_stadd_t directory = 0;
-        if (made == nullptr || !purses_.reserve(purses_.size() + 1) || vcq_.query_stadd(peer.home, directory_stag, directory) != 0)
+        if (made == nullptr || !accounts_.reserve(accounts_.size() + 1) ||
+            vcq_.query_stadd(peer.home, directory_stag, directory) != 0)
             return nullptr;
         made->notify = on_answer;
         made->owner = this;
@@ -54,14 +55,14 @@ EventPurse* EventCredits::purse_of(const Peer& peer) noexcept
         made->nonce = peer.nonce;
         made->pool = directory + event_pool::offset;
         found = made.get();
-        purses_.push_reserved(std::move(made));
+        accounts_.push_reserved(std::move(made));
     }
     return last_ = found;
 }
 
-int EventCredits::pay(const Peer& peer, EventPurse*& purse, int& prov_errno) noexcept
+int EventCredits::pay(const Peer& peer, EventAccount*& account, int& prov_errno) noexcept
 {
-    EventPurse* const p = purse_of(peer);
+    EventAccount* const p = account_of(peer);
     if (p == nullptr) [[unlikely]]
         return -FI_ENOMEM;
     p->used = true;
@@ -74,12 +75,12 @@ int EventCredits::pay(const Peer& peer, EventPurse*& purse, int& prov_errno) noe
     if (p->held == 0)
         return -FI_EAGAIN;
     p->held--;
-    purse = p;
+    account = p;
     return 0;
 }
 
 /// Asks for the next batch, unless something is under way.
-void EventCredits::ask(EventPurse& p) noexcept
+void EventCredits::ask(EventAccount& p) noexcept
 {
     if (p.owed != 0)
         give(p);
@@ -95,7 +96,7 @@ void EventCredits::ask(EventPurse& p) noexcept
         p.moving = 0;
 }
 
-void EventCredits::give(EventPurse& p) noexcept
+void EventCredits::give(EventAccount& p) noexcept
 {
     if (p.under_way || p.owed == 0)
         return;
@@ -108,7 +109,7 @@ void EventCredits::give(EventPurse& p) noexcept
     }
 }
 
-bool EventCredits::post(EventPurse& p, std::int64_t credits) noexcept
+bool EventCredits::post(EventAccount& p, std::int64_t credits) noexcept
 {
     p.under_way = true; // the notice may come within the post
     const vcq::Post posted =
@@ -126,7 +127,7 @@ bool EventCredits::post(EventPurse& p, std::int64_t credits) noexcept
 
 void EventCredits::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
-    EventPurse& p = *static_cast<EventPurse*>(waiter);
+    EventAccount& p = *static_cast<EventAccount*>(waiter);
     p.under_way = false;
     if (notice.code != UTOFU_SUCCESS) { // the peer is gone, and its pool with it
         if (!p.giving) {
@@ -145,7 +146,7 @@ void EventCredits::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noe
 
 /// What the pool held when p.moving were taken. Nothing in it is trusted: another domain, or somebody who writes where
 /// nobody should, may be behind it.
-void EventCredits::judge(EventPurse& p, std::uint64_t word) noexcept
+void EventCredits::judge(EventAccount& p, std::uint64_t word) noexcept
 {
     const std::uint32_t asked = std::exchange(p.moving, 0);
     if (!event_pool::sound(word, p.nonce)) {
@@ -178,8 +179,8 @@ void EventCredits::tick() noexcept
     if (now - last_tick_ < tick_ms)
         return;
     last_tick_ = now;
-    for (std::size_t i = 0; i < purses_.size() && i < purses_per_tick; i++) {
-        EventPurse& p = *purses_[next_++ % purses_.size()];
+    for (std::size_t i = 0; i < accounts_.size() && i < accounts_per_tick; i++) {
+        EventAccount& p = *accounts_[next_++ % accounts_.size()];
         p.idle = p.used ? std::uint8_t{0} : static_cast<std::uint8_t>(std::min(p.idle + 1, int{idle_ticks}));
         p.used = false;
         if (p.idle == idle_ticks)
@@ -190,10 +191,10 @@ void EventCredits::tick() noexcept
 
 void EventCredits::close() noexcept
 {
-    for (auto& purse : purses_) {
-        for (unsigned i = 0; i < closing_polls && (purse->under_way || purse->held + purse->owed != 0); i++) {
-            purse->owed += std::exchange(purse->held, 0);
-            give(*purse);
+    for (auto& account : accounts_) {
+        for (unsigned i = 0; i < closing_polls && (account->under_way || account->held + account->owed != 0); i++) {
+            account->owed += std::exchange(account->held, 0);
+            give(*account);
             (void)vcq_.poll();
         }
     }

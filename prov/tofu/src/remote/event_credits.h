@@ -28,7 +28,7 @@ constexpr bool left_no_event(int utofu_code) noexcept
 }
 
 /// What an endpoint has of one domain's credits.
-struct EventPurse : vcq::Waiter {
+struct EventAccount : vcq::Waiter {
     class EventCredits* owner = nullptr;
     std::uint64_t home = 0;
     std::uint64_t nonce = 0;
@@ -50,7 +50,7 @@ struct EventPurse : vcq::Waiter {
     void refund() noexcept { held++; }
 };
 
-/// All purses of an endpoint; under its lock. Made for the first operation at a peer that counts events.
+/// All accounts of an endpoint; under its lock. Made for the first operation at a peer that counts events.
 class EventCredits {
   public:
     /// 1/64 of what is left is taken at a time, at least 1, so that holders who rest leave most to others; at most
@@ -61,9 +61,9 @@ class EventCredits {
     /// `number`: of the endpoint, for the log.
     EventCredits(vcq::Vcq& vcq, unsigned number) noexcept;
 
-    /// Pays for one event at `peer`: 0, and `purse` has paid; -FI_EAGAIN: credits have been asked for, or there are none;
-    /// -FI_ENOMEM; another -FI_E*: an error of the operation, with `prov_errno`.
-    [[nodiscard]] int pay(const Peer& peer, EventPurse*& purse, int& prov_errno) noexcept;
+    /// Pays for one event at `peer`: 0, and `account` has paid; -FI_EAGAIN: credits have been asked for, or there are
+    /// none; -FI_ENOMEM; another -FI_E*: an error of the operation, with `prov_errno`.
+    [[nodiscard]] int pay(const Peer& peer, EventAccount*& account, int& prov_errno) noexcept;
     /// Gives back what has not been used for a while. Once per round.
     void progress() noexcept
     {
@@ -75,19 +75,19 @@ class EventCredits {
 
   private:
     static constexpr unsigned rounds_per_look = 64;
-    [[nodiscard]] EventPurse* purse_of(const Peer& peer) noexcept;
-    void ask(EventPurse& purse) noexcept;
-    void give(EventPurse& purse) noexcept;
-    [[nodiscard]] bool post(EventPurse& purse, std::int64_t credits) noexcept;
+    [[nodiscard]] EventAccount* account_of(const Peer& peer) noexcept;
+    void ask(EventAccount& account) noexcept;
+    void give(EventAccount& account) noexcept;
+    [[nodiscard]] bool post(EventAccount& account, std::int64_t credits) noexcept;
     static void on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
-    void judge(EventPurse& purse, std::uint64_t word) noexcept;
+    void judge(EventAccount& account, std::uint64_t word) noexcept;
     [[gnu::noinline]] void tick() noexcept;
 
     vcq::Vcq& vcq_;
     unsigned number_;
-    EventPurse* last_ = nullptr;
-    SpareNodeMap<std::map, std::uint64_t, EventPurse*> by_home_; ///< the latest of each
-    Array<std::unique_ptr<EventPurse>> purses_;
+    EventAccount* last_ = nullptr;
+    SpareNodeMap<std::map, std::uint64_t, EventAccount*> by_home_; ///< the latest of each
+    Array<std::unique_ptr<EventAccount>> accounts_;
     std::size_t next_ = 0; ///< looked at next by tick()
     std::uint32_t rounds_ = 0;
     std::uint64_t last_tick_ = 0; ///< milliseconds

@@ -50,8 +50,8 @@ constexpr Pending::Stream::Steps RmaEngine::steps{
 RmaEngine::RmaEngine(TxContext& tx) noexcept
     : tx_(tx),
       vcq_(tx.vcq()),
-      crossing_(tx.vcq()),
-      access_(tx.peers(), tx.remote_keys(), crossing_),
+      vcq_order_(tx.vcq()),
+      access_(tx.peers(), tx.remote_keys(), vcq_order_),
       waiting_(tx.pending(), this, steps),
       ops_(std::max<std::size_t>(tx.attr().size, 64)),
       bounces_(tx.vcq())
@@ -133,7 +133,7 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     op.strong_order = (call.read ? strong_reads_ : strong_writes_) || op.fenced;
     op.remote_notice = peer.counts_events;
     op.event_posted = false;
-    op.purse = nullptr;
+    op.account = nullptr;
     op.last.notify = on_last;
     op.last.op = &op;
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
@@ -245,7 +245,7 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
         };
         int ret = RemoteAccess::settle(resolve(*op), again, [&] { return forget_keys(*op); });
         if (ret == 0 && op->remote_notice) [[unlikely]]
-            ret = tx_.pay_for_event(op->peer, op->purse, op->prov_errno);
+            ret = tx_.pay_for_event(op->peer, op->account, op->prov_errno);
         if (ret != 0 && !refuses_call(ret)) { // a matter of the peer's memory: an error of the operation, not of the call
             op->err = -ret;
             op->posted = total;

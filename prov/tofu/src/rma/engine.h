@@ -21,7 +21,7 @@
 
 namespace tofu {
 
-struct EventPurse;
+struct EventAccount;
 
 /// The table of endpoints that may use RMA.
 extern fi_ops_rma rma_ops;
@@ -48,7 +48,7 @@ struct RmaOp : Request, PendingOp {
     };
     RmaEngine* engine = nullptr;
     Last last{};
-    EventPurse* purse = nullptr; ///< that has paid for the event
+    EventAccount* account = nullptr; ///< that has paid for the event
     Peer peer{};
     fi_addr_t to = FI_ADDR_NOTAVAIL;
     std::uint64_t data = 0; ///< for the target's CQ
@@ -168,7 +168,7 @@ class RmaEngine final : public Engine {
     // What fi_inject_write looks at, together.
     TxContext& tx_;
     vcq::Vcq& vcq_;
-    Crossing crossing_;
+    VcqOrder vcq_order_;
     RemoteAccess access_;
     bool plain_inject_ = false; ///< fi_inject_write may go out unsignaled
     std::size_t max_inline_ = 0;

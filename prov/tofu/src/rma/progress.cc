@@ -41,7 +41,7 @@ Lack RmaEngine::post_some(RmaOp& op) noexcept
         unsigned segment = 0;
         while (at >= op.remote[segment].len)
             at -= op.remote[segment++].len;
-        if (crossing_.begun() && !in_turn(op, segment)) [[unlikely]]
+        if (vcq_order_.begun() && !in_turn(op, segment)) [[unlikely]]
             return Lack::peer;
         std::size_t length = 0;
         const vcq::Post post = post_piece(op, segment, at, length);
@@ -125,9 +125,9 @@ void RmaEngine::on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 
 void RmaEngine::refund(RmaOp& op) noexcept
 {
-    if (op.purse != nullptr && !op.event_posted)
-        op.purse->refund();
-    op.purse = nullptr;
+    if (op.account != nullptr && !op.event_posted)
+        op.account->refund();
+    op.account = nullptr;
 }
 
 void RmaEngine::through(RmaOp& op) noexcept
@@ -155,8 +155,8 @@ Lack RmaEngine::go_on(RmaOp& op) noexcept
     switch (op.step) {
     case RmaOp::Step::resolving: {
         int ret = resolve(op);
-        if (ret == 0 && op.remote_notice && op.purse == nullptr)
-            ret = tx_.event_credits()->pay(op.peer, op.purse, op.prov_errno);
+        if (ret == 0 && op.remote_notice && op.account == nullptr)
+            ret = tx_.event_credits()->pay(op.peer, op.account, op.prov_errno);
         if (refuses_call(ret))
             return Lack::peer;
         if (ret != 0) {
@@ -204,7 +204,7 @@ void RmaEngine::finish(RmaOp& op) noexcept
         // Puts and Gets may be repeated: the same bytes go to the same places.
         op.retried = true;
         if (op.event_posted) // it has come, though earlier bytes have not
-            op.purse = nullptr;
+            op.account = nullptr;
         op.event_posted = false;
         op.err = 0;
         op.prov_errno = 0;

@@ -20,11 +20,11 @@
 
 namespace tofu {
 
-class Crossing {
+class VcqOrder {
   public:
-    explicit Crossing(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
-    Crossing(const Crossing&) = delete;
-    Crossing& operator=(const Crossing&) = delete;
+    explicit VcqOrder(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
+    VcqOrder(const VcqOrder&) = delete;
+    VcqOrder& operator=(const VcqOrder&) = delete;
 
     /// A peer's annex was met: from now on communications pass() where order was promised.
     void begin() noexcept { begun_ = true; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Rows of ARMWs over a network with an adversary: their notices, failures and ends (atomic/row.cc). Run by make
+// Batches of ARMWs over a network with an adversary: their notices, failures and ends (atomic/batch.cc). Run by make
 // check; links the runner, the kernels and the VCQ.
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 using namespace tofu::test;
 
-/// A row of sums, one for each word of the operand from `offset` on; it fetches where there is a place for results.
+/// A batch of sums, one for each word of the operand from `offset` on; it fetches where there is a place for results.
 void sum(Initiator& who, std::vector<std::uint64_t>& operand, std::vector<std::uint64_t>* result, void* context,
          bool inject = false, std::uint64_t offset = 0)
 {
@@ -32,7 +32,7 @@ Net& narrow_network(unsigned seed, bool busy)
     return net;
 }
 
-TEST(AtomicRows, OneNoticeAndTwoPlacesServeASum)
+TEST(AtomicBatches, OneNoticeAndTwoPlacesServeASum)
 {
     Net::reset(5);
     Initiator who;
@@ -57,7 +57,7 @@ TEST(AtomicRows, OneNoticeAndTwoPlacesServeASum)
     }
 }
 
-TEST(AtomicRows, FetchedValuesBelongToTheirElements)
+TEST(AtomicBatches, FetchedValuesBelongToTheirElements)
 {
     for (unsigned seed = 1; seed <= 10; ++seed) {
         Net::reset(seed);
@@ -84,7 +84,7 @@ TEST(AtomicRows, FetchedValuesBelongToTheirElements)
     }
 }
 
-TEST(AtomicRows, AFailureInTheMiddleIsOneFailure)
+TEST(AtomicBatches, AFailureInTheMiddleIsOneFailure)
 {
     for (unsigned seed = 1; seed <= 20; ++seed) {
         Net& net = narrow_network(seed, seed % 2 != 0);
@@ -101,7 +101,7 @@ TEST(AtomicRows, AFailureInTheMiddleIsOneFailure)
     }
 }
 
-TEST(AtomicRows, OneRefusedForGoodLeavesNothingBehind)
+TEST(AtomicBatches, OneRefusedForGoodLeavesNothingBehind)
 {
     for (unsigned seed = 1; seed <= 20; ++seed) {
         Net& net = narrow_network(seed, seed % 2 != 0);
@@ -126,7 +126,7 @@ TEST(AtomicRows, OneRefusedForGoodLeavesNothingBehind)
     }
 }
 
-TEST(AtomicRows, AQueueThatTakesNothingMoreIsIdleAllTheSame)
+TEST(AtomicBatches, AQueueThatTakesNothingMoreIsIdleAllTheSame)
 {
     Net::reset(7);
     Initiator who;
@@ -134,7 +134,7 @@ TEST(AtomicRows, AQueueThatTakesNothingMoreIsIdleAllTheSame)
     std::vector<std::uint64_t> operand(100, 1);
     int context = 0;
     for (unsigned i = 0; i < 20; ++i) {
-        net.refused_from = net.posts + 10; // in the middle of the row, and what would end it as well
+        net.refused_from = net.posts + 10; // in the middle of the batch, and what would end it as well
         sum(who, operand, nullptr, &context);
         net.refused_from = 0;
         ASSERT_TRUE(run({&who}));
@@ -144,7 +144,7 @@ TEST(AtomicRows, AQueueThatTakesNothingMoreIsIdleAllTheSame)
     EXPECT_EQ(who.vcq.window_free(), tofu::vcq::Vcq::window_size - 1 - 20); // a late failure meets no other owner
 }
 
-TEST(AtomicRows, HalfPostedOnesEndWithTheRunner)
+TEST(AtomicBatches, HalfPostedOnesEndWithTheRunner)
 {
     for (const bool fetches : {false, true}) {
         Net::reset(8);
@@ -161,7 +161,7 @@ TEST(AtomicRows, HalfPostedOnesEndWithTheRunner)
     }
 }
 
-TEST(AtomicRows, EndWithTheVcq)
+TEST(AtomicBatches, EndWithTheVcq)
 {
     Net::reset(6);
     std::vector<std::uint64_t> operand(100, 1), result(100);

@@ -5,7 +5,7 @@
 // An operation that fetches asks for a notice of each ARMW: they come in the order of the posts (guide 2.2.10), so
 // the n-th notice has the n-th value. One that does not fetch asks for the last one's alone. That has the strong
 // order flag: it takes effect after all others have (guide 6.1.3.1), and so does its notice. Failures are told
-// without being asked for, to a place of their own, and before the last one's notice. A row that meets a full TOQ
+// without being asked for, to a place of their own, and before the last one's notice. A batch that meets a full TOQ
 // stays open and is continued by progress().
 #include "atomic/runner.h"
 
@@ -22,7 +22,7 @@ using vcq::Post;
 
 namespace {
 
-/// Fewer elements are not worth a row.
+/// Fewer elements are not worth a batch.
 constexpr std::size_t least = 4;
 
 utofu_armw_op code_of(Method method) noexcept
@@ -54,7 +54,7 @@ const std::byte* run_of(const Pieces& list, std::size_t number, std::size_t n, s
 } // namespace
 
 /// Reads go word by word, since one that meets memory for reading only is done by Get.
-bool AtomicRunner::fits_row(const AtomicOp& op) noexcept
+bool AtomicRunner::fits_batch(const AtomicOp& op) noexcept
 {
     if (op.total < least || (op.size != 4 && op.size != 8) || op.by_get)
         return false;
@@ -63,7 +63,7 @@ bool AtomicRunner::fits_row(const AtomicOp& op) noexcept
     case Method::bits_or: case Method::bits_xor: case Method::bits_and: break;
     case Method::read: case Method::loop: case Method::wide: case Method::none: return false;
     }
-    // The notices of a row keep their order at one VCQ only.
+    // The notices of a batch keep their order at one VCQ only.
     for (unsigned i = 0; i < op.targets; ++i)
         if (op.target[i].at.stadd & (op.size - 1u) || op.target[i].at.vcq != op.target[0].at.vcq)
             return false;
@@ -74,22 +74,22 @@ bool AtomicRunner::open_batch(AtomicOp& op) noexcept
 {
     if (vcq_.window_free() <= window_reserve + 1u)
         return false;
-    Row* const row = rows_.alloc();
-    if (row == nullptr)
+    Batch* const batch = batches_.alloc();
+    if (batch == nullptr)
         return false;
-    row->notify = &row_told;
-    row->op = &op;
-    row->lost.notify = &row_lost;
-    row->lost.row = row;
-    row->posted = row->broken = false;
-    row->announced = row->told = row->failed = 0;
+    batch->notify = &batch_notice;
+    batch->op = &op;
+    batch->lost.notify = &batch_lost;
+    batch->lost.batch = batch;
+    batch->posted = batch->broken = false;
+    batch->announced = batch->arrived = batch->failed = 0;
     // Where it fetches, one notice too many is announced as long as there is something to post.
-    row->place = op.fetches ? vcq_.open_batch(row, 1) : vcq_.open_batch(&row->lost, vcq::Vcq::endless);
-    if (row->place == 0) {
-        rows_.release(row);
+    batch->place = op.fetches ? vcq_.open_batch(batch, 1) : vcq_.open_batch(&batch->lost, vcq::Vcq::endless);
+    if (batch->place == 0) {
+        batches_.release(batch);
         return false;
     }
-    op.row = row;
+    op.batch = batch;
     ++op.pending;
     return true;
 }
@@ -97,13 +97,13 @@ bool AtomicRunner::open_batch(AtomicOp& op) noexcept
 /// Posts what can be posted now. False when something is left for later.
 bool AtomicRunner::start_batch(AtomicOp& op) noexcept
 {
-    if (op.row != nullptr && op.row->broken) [[unlikely]]
-        return end_broken(*op.row);
+    if (op.batch != nullptr && op.batch->broken) [[unlikely]]
+        return end_broken(*op.batch);
     if (op.started == op.total)
         return true;
-    if (op.row == nullptr && !open_batch(op))
+    if (op.batch == nullptr && !open_batch(op))
         return false;
-    Row& row = *op.row;
+    Batch& batch = *op.batch;
     while (op.started < op.total) {
         if (op.err != 0) [[unlikely]] { // each failure fills the MRQ
             if (op.fetches) {
@@ -115,7 +115,7 @@ bool AtomicRunner::start_batch(AtomicOp& op) noexcept
         const AtomicOp::Piece& target = op.target[op.at_target];
         std::size_t n = target.elements - op.in_target;
         if (op.fetches) {
-            const std::size_t most = max_announced / rows_.in_use(), out = row.announced - row.told;
+            const std::size_t most = max_announced / batches_.in_use(), out = batch.announced - batch.arrived;
             n = std::min<std::size_t>(n, most > out ? most - out : 0);
         }
         if (n == 0)
@@ -130,15 +130,15 @@ bool AtomicRunner::start_batch(AtomicOp& op) noexcept
         vcq_.start_batch();
         if (posted == Post::busy)
             return false;
-        return row_failed(op, vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER);
+        return batch_failed(op, vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER);
     }
-    row.posted = true;
-    if (op.fetches && !vcq_.shorten_batch(row.place) && row.told == row.announced)
-        end_row(row); // nothing of it is on its way any more
+    batch.posted = true;
+    if (op.fetches && !vcq_.shorten_batch(batch.place) && batch.arrived == batch.announced)
+        end_batch(batch); // nothing of it is on its way any more
     return true;
 }
 
-/// The last element ends the row, also where others have failed.
+/// The last element ends the batch, also where others have failed.
 void AtomicRunner::skip_to_last(AtomicOp& op) noexcept
 {
     op.at_target = static_cast<std::uint8_t>(op.targets - 1);
@@ -150,7 +150,7 @@ void AtomicRunner::skip_to_last(AtomicOp& op) noexcept
 template <class Word>
 std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noexcept
 {
-    Row& row = *op.row;
+    Batch& batch = *op.batch;
     const utofu_vcq_id_t home = op.target[op.at_target].at.vcq;
     const utofu_stadd_t stadd = op.target[op.at_target].at.stadd + op.in_target * sizeof(Word);
     const bool swaps = op.method == Method::cswap;
@@ -170,16 +170,16 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
         const std::byte* const by = run_of<Word>(op.operand, first + i, run, operands);
         const utofu_stadd_t at = stadd + i * sizeof(Word);
         const bool more = i + run < n;
-        i += swaps ? vcq_.batch_cswaps<Word>(row.place, home, run_of<Word>(op.compare, first + i, run, compares), by,
+        i += swaps ? vcq_.batch_cswaps<Word>(batch.place, home, run_of<Word>(op.compare, first + i, run, compares), by,
                                            at, run, flags, more, posted)
-                   : vcq_.batch_armws<Word>(row.place, home, code, by, at, run, flags, more, posted);
+                   : vcq_.batch_armws<Word>(batch.place, home, code, by, at, run, flags, more, posted);
     }
-    row.announced += static_cast<std::uint32_t>(i);
+    batch.announced += static_cast<std::uint32_t>(i);
     if (op.fetches)
-        vcq_.extend_batch(row.place, static_cast<unsigned>(i));
+        vcq_.extend_batch(batch.place, static_cast<unsigned>(i));
     if (posted == Post::done && to_the_end) {
         // A CSWAP operation always fetches: this is an ARMW with one operand.
-        const vcq::Signaled how{&row, vcq::Vcq::delivered_flags(true, false)};
+        const vcq::Signaled how{&batch, vcq::Vcq::delivered_flags(true, false)};
         Word operand = 0;
         op.operand.gather(&operand, first + i, 1, sizeof(Word));
         const utofu_stadd_t at = stadd + i * sizeof(Word);
@@ -190,67 +190,67 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
     return i;
 }
 
-/// A post was refused for good: nothing more of the row is posted. As start_batch().
-bool AtomicRunner::row_failed(AtomicOp& op, int code) noexcept
+/// A post was refused for good: nothing more of the batch is posted. As start_batch().
+bool AtomicRunner::batch_failed(AtomicOp& op, int code) noexcept
 {
-    Row& row = *op.row;
+    Batch& batch = *op.batch;
     const bool under_way = op.started != 0;
     abandon(op, fi_error_of(code), code);
     if (!op.fetches && under_way) {
-        row.broken = true;
-        return end_broken(row);
+        batch.broken = true;
+        return end_broken(batch);
     }
     if (op.fetches)
-        leave_row(row);
+        leave_batch(batch);
     else
-        end_row(row);
+        end_batch(batch);
     return true;
 }
 
-/// What was posted of a broken row may still fail: an ARMW that changes nothing, in place of the last, tells when it
+/// What was posted of a broken batch may still fail: an ARMW that changes nothing, in place of the last, tells when it
 /// can't any more. As start_batch().
-bool AtomicRunner::end_broken(Row& row) noexcept
+bool AtomicRunner::end_broken(Batch& batch) noexcept
 {
-    AtomicOp& op = *row.op;
-    const vcq::Signaled how{&row, vcq::Vcq::delivered_flags(true, false)};
+    AtomicOp& op = *batch.op;
+    const vcq::Signaled how{&batch, vcq::Vcq::delivered_flags(true, false)};
     switch (vcq_.armw4(op.target[0].at.vcq, UTOFU_ARMW_OP_OR, 0, op.target[0].at.stadd, how)) {
     case Post::busy: return false;
-    case Post::done: row.posted = true; return true;
+    case Post::done: batch.posted = true; return true;
     case Post::error: break;
     }
-    leave_row(row);
+    leave_batch(batch);
     return true;
 }
 
-/// Ends a row that was not wholly posted, and that nothing more can be posted of.
-void AtomicRunner::leave_row(Row& row) noexcept
+/// Ends a batch that was not wholly posted, and that nothing more can be posted of.
+void AtomicRunner::leave_batch(Batch& batch) noexcept
 {
-    AtomicOp& op = *row.op;
-    row.posted = true;
+    AtomicOp& op = *batch.op;
+    batch.posted = true;
     if (op.fetches) {
-        if (!vcq_.shorten_batch(row.place) && row.told == row.announced)
-            end_row(row); // else with the last notice
+        if (!vcq_.shorten_batch(batch.place) && batch.arrived == batch.announced)
+            end_batch(batch); // else with the last notice
         return;
     }
     // A late failure must not meet another owner of the place.
-    vcq_.abandon_batch(row.place, &row.lost);
-    row.op = nullptr;
-    op.row = nullptr;
+    vcq_.abandon_batch(batch.place, &batch.lost);
+    batch.op = nullptr;
+    op.batch = nullptr;
     (void)settle(op, UTOFU_SUCCESS); // not the last: whoever calls has one
 }
 
 /// A notice: of the next element where it fetches, else of the last.
-void AtomicRunner::row_told(vcq::Waiter* self, const Notice& notice) noexcept
+void AtomicRunner::batch_notice(vcq::Waiter* self, const Notice& notice) noexcept
 {
-    Row& row = *static_cast<Row*>(self);
-    AtomicOp& op = *row.op;
-    const std::size_t number = row.told++;
+    Batch& batch = *static_cast<Batch*>(self);
+    AtomicOp& op = *batch.op;
+    const std::size_t number = batch.arrived++;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
         if (op.err == 0) {
             op.err = fi_error_of(notice.code);
             op.prov_errno = notice.code;
         }
-        if (!op.fetches && row.failed != row.announced)
+        if (!op.fetches && batch.failed != batch.announced)
             op.took_effect = true; // some may have
     } else {
         op.took_effect = true;
@@ -261,27 +261,27 @@ void AtomicRunner::row_told(vcq::Waiter* self, const Notice& notice) noexcept
                 op.result.scatter(&notice.value, number, 1, op.size);
         }
     }
-    if (row.posted ? row.told == row.announced || !op.fetches : !op.fetches)
-        op.runner->end_row(row);
+    if (batch.posted ? batch.arrived == batch.announced || !op.fetches : !op.fetches)
+        op.runner->end_batch(batch);
 }
 
-void AtomicRunner::row_lost(vcq::Waiter* self, const Notice& notice) noexcept
+void AtomicRunner::batch_lost(vcq::Waiter* self, const Notice& notice) noexcept
 {
-    Row& row = *static_cast<Row::Lost*>(self)->row;
-    AtomicOp* const op = row.op;
-    row.failed++;
+    Batch& batch = *static_cast<Batch::Lost*>(self)->batch;
+    AtomicOp* const op = batch.op;
+    batch.failed++;
     if (op != nullptr && notice.code != UTOFU_SUCCESS && op->err == 0) {
         op->err = fi_error_of(notice.code);
         op->prov_errno = notice.code;
     }
 }
 
-void AtomicRunner::end_row(Row& row) noexcept
+void AtomicRunner::end_batch(Batch& batch) noexcept
 {
-    AtomicOp& op = *row.op;
-    vcq_.close_batch(row.place, op.fetches ? static_cast<vcq::Waiter*>(&row) : &row.lost);
-    op.row = nullptr;
-    rows_.release(&row);
+    AtomicOp& op = *batch.op;
+    vcq_.close_batch(batch.place, op.fetches ? static_cast<vcq::Waiter*>(&batch) : &batch.lost);
+    op.batch = nullptr;
+    batches_.release(&batch);
     if (settle(op, UTOFU_SUCCESS))
         finish(op);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Order across the VCQs of a peer: when a fence goes out, where to, and what waits for it. Run by make check; links
-// crossing.cc, vcq/vcq.cc over a scripted network.
-#include "transfer/crossing.h"
+// vcq_order.cc, vcq/vcq.cc over a scripted network.
+#include "transfer/vcq_order.h"
 
 #include <gtest/gtest.h>
 
@@ -9,21 +9,21 @@
 
 namespace {
 
-using tofu::Crossing;
+using tofu::VcqOrder;
 using fake::Net;
 
 constexpr utofu_vcq_id_t home = 1;
 constexpr utofu_vcq_id_t annex = 2;
 constexpr utofu_vcq_id_t other = 9;
 
-struct CrossingTest : testing::Test {
-    CrossingTest()
+struct VcqOrderTest : testing::Test {
+    VcqOrderTest()
     {
         Net::reset(1);
         EXPECT_EQ(vcq.open(backend, 0, false, {}), 0);
-        crossing.begin();
+        vcq_order.begin();
     }
-    ~CrossingTest() override { vcq.close(); } // before what its notices are told to
+    ~VcqOrderTest() override { vcq.close(); } // before what its notices are told to
     /// The fences under way go to these.
     static std::vector<utofu_vcq_id_t> fences()
     {
@@ -42,73 +42,73 @@ struct CrossingTest : testing::Test {
     }
     tofu::vcq::Backend backend{fake::functions(), {}, 1};
     tofu::vcq::Vcq vcq;
-    Crossing crossing{vcq};
+    VcqOrder vcq_order{vcq};
     using Fences = std::vector<utofu_vcq_id_t>;
 };
 
-TEST_F(CrossingTest, NobodyPaysWhoHasMetNoAnnex)
+TEST_F(VcqOrderTest, NobodyPaysWhoHasMetNoAnnex)
 {
-    Crossing unused(vcq);
+    VcqOrder unused(vcq);
     EXPECT_TRUE(unused.pass(home, home));
     EXPECT_TRUE(unused.pass(home, annex));
-    EXPECT_TRUE(crossing.pass(home, home));
-    EXPECT_TRUE(crossing.pass(other, other));
+    EXPECT_TRUE(vcq_order.pass(home, home));
+    EXPECT_TRUE(vcq_order.pass(other, other));
     EXPECT_EQ(fences(), Fences{});
 }
 
-TEST_F(CrossingTest, WhatWentHomeBeforeTheFirstAnnexIsWaitedFor)
+TEST_F(VcqOrderTest, WhatWentHomeBeforeTheFirstAnnexIsWaitedFor)
 {
-    EXPECT_FALSE(crossing.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(home, annex));
     EXPECT_EQ(fences(), Fences{home});
-    EXPECT_FALSE(crossing.pass(home, annex));
-    EXPECT_FALSE(crossing.pass(home, home)); // or it would overtake who waits
-    EXPECT_TRUE(crossing.pass(other, other));
+    EXPECT_FALSE(vcq_order.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(home, home)); // or it would overtake who waits
+    EXPECT_TRUE(vcq_order.pass(other, other));
     EXPECT_EQ(fences(), Fences{home});
     arrive();
-    EXPECT_TRUE(crossing.pass(home, annex));
-    EXPECT_TRUE(crossing.pass(home, annex));
+    EXPECT_TRUE(vcq_order.pass(home, annex));
+    EXPECT_TRUE(vcq_order.pass(home, annex));
     EXPECT_EQ(fences(), Fences{});
 }
 
-TEST_F(CrossingTest, EachChangeOfTheVcqFencesTheFormer)
+TEST_F(VcqOrderTest, EachChangeOfTheVcqFencesTheFormer)
 {
-    EXPECT_FALSE(crossing.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(home, annex));
     arrive();
-    EXPECT_TRUE(crossing.pass(home, annex));
-    EXPECT_FALSE(crossing.pass(home, home));
+    EXPECT_TRUE(vcq_order.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(home, home));
     EXPECT_EQ(fences(), Fences{annex});
     arrive();
-    EXPECT_TRUE(crossing.pass(home, annex)); // whoever comes first, all has taken effect
-    EXPECT_FALSE(crossing.pass(home, 3));
+    EXPECT_TRUE(vcq_order.pass(home, annex)); // whoever comes first, all has taken effect
+    EXPECT_FALSE(vcq_order.pass(home, 3));
     EXPECT_EQ(fences(), Fences{annex});
 }
 
-TEST_F(CrossingTest, AFullQueueIsTriedAgain)
+TEST_F(VcqOrderTest, AFullQueueIsTriedAgain)
 {
     Net::now().busy_percent = 100;
-    EXPECT_FALSE(crossing.pass(home, annex));
-    EXPECT_FALSE(crossing.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(home, annex));
     Net::now().busy_percent = 0;
     EXPECT_EQ(fences(), Fences{});
-    EXPECT_FALSE(crossing.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(home, annex));
     EXPECT_EQ(fences(), Fences{home});
 }
 
-TEST_F(CrossingTest, AVcqThatIsGoneHoldsNobodyUp)
+TEST_F(VcqOrderTest, AVcqThatIsGoneHoldsNobodyUp)
 {
     Net::now().broken = Net::base + tofu::vcq::fence_offset;
-    EXPECT_FALSE(crossing.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(home, annex));
     arrive();
-    EXPECT_TRUE(crossing.pass(home, annex));
+    EXPECT_TRUE(vcq_order.pass(home, annex));
     Net::now().refused = Net::now().broken;
-    EXPECT_TRUE(crossing.pass(home, home));
+    EXPECT_TRUE(vcq_order.pass(home, home));
 }
 
 /// Guide 2.2.10: strong order lets a Get read before an earlier Put has written; the three other pairs it keeps.
-TEST_F(CrossingTest, AReadBehindAWriteIsFencedWhereItWasPromised)
+TEST_F(VcqOrderTest, AReadBehindAWriteIsFencedWhereItWasPromised)
 {
     constexpr bool reads = true;
-    Crossing raw(vcq);
+    VcqOrder raw(vcq);
     raw.order_reads();
     EXPECT_TRUE(raw.pass(home, home, reads));
     EXPECT_TRUE(raw.pass(home, home, reads));

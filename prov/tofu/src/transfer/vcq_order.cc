@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See crossing.h.
-#include "transfer/crossing.h"
+// See vcq_order.h.
+#include "transfer/vcq_order.h"
 
 namespace tofu {
 
-bool Crossing::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept
+bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept
 {
     auto found = ways_->find(home);
     if (found == ways_->end()) {
@@ -34,7 +34,7 @@ bool Crossing::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) no
 }
 
 /// Also where it failed: what can't be reached has nothing that could be overtaken.
-void Crossing::on_fence(vcq::Waiter* waiter, const vcq::Notice&) noexcept
+void VcqOrder::on_fence(vcq::Waiter* waiter, const vcq::Notice&) noexcept
 {
     Way& way = *static_cast<Way*>(waiter);
     way.fenced = false;
