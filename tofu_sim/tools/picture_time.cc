@@ -45,7 +45,7 @@ std::vector<uint32_t> main_threads(const Run& run)
     return threads;
 }
 
-// How much of each column of time a process spends on what.
+// How much of each column of time the processes of a row spend on what.
 struct Share {
     float post = 0;
     float wait = 0;
@@ -54,9 +54,9 @@ struct Share {
 
 class Shares {
   public:
-    explicit Shares(const Run& run)
-        : length_(static_cast<double>(std::max<uint64_t>(run.length, 1))),
-          rows_(run.processes.size(), std::vector<Share>(columns))
+    Shares(const Run& run, size_t rows)
+        : length_(static_cast<double>(std::max<uint64_t>(run.length, 1))), processes_(run.processes.size()),
+          rows_(rows, std::vector<Share>(columns))
     {
         const auto threads = main_threads(run);
         for (uint32_t i = 0; i < run.processes.size(); i++) {
@@ -73,29 +73,32 @@ class Shares {
             }
         }
     }
-    [[nodiscard]] const Share& at(size_t process, unsigned column) const { return rows_[process][column]; }
+    [[nodiscard]] const Share& at(size_t row, unsigned column) const { return rows_[row][column]; }
 
   private:
     void add(uint32_t process, uint64_t began, uint64_t ended, float Share::*what)
     {
         const double from = static_cast<double>(began) / length_ * columns;
         const double to = std::min(static_cast<double>(ended) / length_ * columns, double{columns});
+        std::vector<Share>& row = rows_[size_t{process} * rows_.size() / processes_];
         for (auto column = static_cast<unsigned>(from); column < columns && column < to; column++) {
             const double part = std::min(to, column + 1.0) - std::max(from, double(column));
-            rows_[process][column].*what += static_cast<float>(part);
+            row[column].*what += static_cast<float>(part);
         }
     }
 
     double length_;
+    size_t processes_;
     std::vector<std::vector<Share>> rows_;
 };
 
 class Timeline {
   public:
-    explicit Timeline(const Run& run) : run_(run), shares_(run), singly_(run.processes.size() <= most_rows)
+    explicit Timeline(const Run& run)
+        : run_(run), singly_(run.processes.size() <= most_rows),
+          rows_(singly_ ? run.processes.size() : std::min(run.processes.size(), most_bands)), shares_(run, rows_)
     {
         const size_t count = run.processes.size();
-        rows_ = singly_ ? count : std::min(count, most_bands);
         row_height_ = singly_ ? std::clamp(640.0 / double(count), 15.0, 34.0) : std::max(560.0 / double(rows_), 4.0);
     }
 
@@ -213,18 +216,15 @@ class Timeline {
         const size_t count = run_.processes.size();
         constexpr unsigned wide = 4; // points of a cell
         for (size_t band = 0; band < rows_; band++) {
-            const size_t first = band * count / rows_, last = (band + 1) * count / rows_;
             std::string before;
             unsigned began = 0;
             for (unsigned column = 0; column <= columns; column += wide) {
                 std::string colour;
                 if (column + wide <= columns) {
                     float waiting = 0, alive = 0;
-                    for (size_t process = first; process < last; process++) {
-                        for (unsigned c = column; c < column + wide; c++) {
-                            waiting += shares_.at(process, c).wait;
-                            alive += shares_.at(process, c).alive;
-                        }
+                    for (unsigned c = column; c < column + wide; c++) {
+                        waiting += shares_.at(band, c).wait;
+                        alive += shares_.at(band, c).alive;
                     }
                     // Tenths, so that neighbours are often the same and the picture small.
                     colour = alive <= 0 ? "" : wait_colour(std::round(20.0 * double(waiting / alive)) / 20);
@@ -286,9 +286,9 @@ class Timeline {
     }
 
     const Run& run_;
-    Shares shares_;
     bool singly_;
     size_t rows_;
+    Shares shares_;
     double row_height_;
     static constexpr double top_ = 106;
 };
