@@ -189,7 +189,7 @@ struct Messages : testing::Test {
         word(geometry.claim(0)).store(peer_home);
         const Hello h{peer_nonce, own_nonce, wire_version, peer_index, peer_index, 2, 9};
         write(0, Type::hello, 0, 0, [&](PacketWriter& w) { w.put(h); });
-        word(bells_offset).store(~0ull);
+        word(doorbells_offset).store(~0ull);
     }
     template <class Body>
     void write(std::uint32_t n, Type type, std::uint8_t flags, std::size_t length, Body&& body)

@@ -133,7 +133,7 @@ std::size_t attack(unsigned seed)
             for (unsigned sent = 0; sent < packets; sent += raw.geometry().ring_slots) {
                 fill_a_ring(s, raw, random);
                 const std::uint64_t nonsense = random();
-                raw.put(bells_offset, &nonsense, 8, true);
+                raw.put(doorbells_offset, &nonsense, 8, true);
                 // Words of peers that the victim does not talk to.
                 raw.put(return_offset(500 + random() % 500), &nonsense, 8, true);
                 raw.put(fin_offset(500 + random() % 500), &nonsense, 8, true);

@@ -206,7 +206,7 @@ TEST_F(RingsTest, ContactClaimsARingAndSaysHello)
     const Control c = found(ch.contact.ring, 0);
     EXPECT_EQ(c.type, static_cast<std::uint8_t>(Type::hello));
     EXPECT_EQ(c.seq, seq_base(peer_nonce) + 1);
-    EXPECT_TRUE(rung(get<std::uint64_t>(bells_offset), Bell::contact));
+    EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::contact));
     EXPECT_EQ(claims, 0u) << "the HELLO has landed";
     EXPECT_EQ(ch.free_slots(), ring_slots - 1);
     EXPECT_EQ(rings->out.last(peer_index), &ch);
@@ -258,7 +258,7 @@ TEST_F(RingsTest, WithoutAFreeRingThePeerIsAskedForOne)
     Channel* ch = channel();
     EXPECT_EQ(contact(*ch, 64), -FI_EAGAIN);
     EXPECT_EQ(ch->state, ChannelState::pausing);
-    EXPECT_TRUE(rung(get<std::uint64_t>(bells_offset), Bell::wish));
+    EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::ring_wanted));
     EXPECT_EQ(claims, 0u);
     put(geometry.claim(2), std::uint64_t{0});
     rings->port.now += 100;
@@ -586,15 +586,15 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
         greet(ring, h);
     }
     look();
-    rings->in.on_wish(); // the first look finds that all have sent since
+    rings->in.on_ring_wanted(); // the first look finds that all have sent since
     say(1, 1, 1);
     look();
-    rings->in.on_wish();
+    rings->in.on_ring_wanted();
     unsigned asked = 0;
     for (unsigned ring = 0; ring < ring_count; ring++)
         asked += get<ReturnBlock>(return_offset(2 + ring)).status == static_cast<std::uint32_t>(ReturnStatus::give_back);
     EXPECT_GE(asked, 1u);
-    EXPECT_TRUE(rung(get<std::uint64_t>(bells_offset), Bell::status));
+    EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::status));
 }
 
 /// Behind leave() nothing that comes changes anything.

@@ -28,7 +28,7 @@ Fetch* Receiver::make_fetch(const Message& message) noexcept
     f->from_index = 0;
     f->into_index = 0;
     f->waiting = false;
-    f->doubtful = message.kept;
+    f->unverified = message.kept;
     f->lost = false;
     f->from_offset = 0;
     f->into_offset = 0;
@@ -42,8 +42,8 @@ Fetch* Receiver::make_fetch(const Message& message) noexcept
 
 void Receiver::start(Fetch& f) noexcept
 {
-    f.doubtful &= f.to_fetch != 0;
-    if (f.doubtful)
+    f.unverified &= f.to_fetch != 0;
+    if (f.unverified)
         ask(f);
     else
         advance(f);
@@ -78,7 +78,7 @@ void Receiver::answered(Fetch& f, const vcq::Notice& notice) noexcept
     FinWord word;
     std::memcpy(&word, f.answer.data, sizeof word);
     port_.bounces.release(f.answer);
-    f.doubtful = false;
+    f.unverified = false;
     f.lost = notice.code != UTOFU_SUCCESS || word != fin_word(f.message.fin.seq, fin_pending);
     if (f.lost) {
         f.to_fetch = 0;
@@ -154,7 +154,7 @@ void Receiver::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexce
 {
     auto& f = *static_cast<Fetch*>(waiter);
     Receiver& m = *f.owner;
-    if (f.doubtful) [[unlikely]] {
+    if (f.unverified) [[unlikely]] {
         f.pending--;
         m.answered(f, notice);
         return;
@@ -207,7 +207,7 @@ void Receiver::resume_fetches() noexcept
         Fetch& f = *list;
         list = f.next;
         f.waiting = false;
-        if (f.doubtful)
+        if (f.unverified)
             ask(f);
         else if (f.to_fetch != 0)
             advance(f);

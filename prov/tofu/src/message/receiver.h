@@ -83,7 +83,7 @@ struct Fetch : vcq::Waiter {
     std::uint8_t from_index = 0;   ///< position of the next Get
     std::uint8_t into_index = 0;
     bool waiting = false;          ///< in the list
-    bool doubtful = false;         ///< does the sender still wait for it? To be asked before the first Get
+    bool unverified = false;         ///< does the sender still wait for it? To be asked before the first Get
     bool lost = false;             ///< it does not: no FIN
     std::uint64_t from_offset = 0;
     std::uint64_t into_offset = 0;
@@ -92,7 +92,7 @@ struct Fetch : vcq::Waiter {
     std::uint32_t pending = 0;
     int err = 0;
     int prov_errno = 0;
-    Bounce answer{};               ///< of `doubtful`
+    Bounce answer{};               ///< of `unverified`
     LocalRef refs[max_segments] = {};
 };
 

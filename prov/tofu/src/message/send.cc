@@ -116,10 +116,10 @@ ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, st
         return Outbound::refusal(ch);
     const bool small = padded + overhead(flags) <= inline_limit;
     alignas(8) std::byte image[inline_limit]; // the end of a slot
-    Hold* block = nullptr;
+    PacketBuffer* block = nullptr;
     std::byte* end = image + inline_limit;
     if (!small) {
-        block = hold(slot_size);
+        block = alloc_buffer(slot_size);
         if (block == nullptr)
             return -FI_EAGAIN;
         end = block->block.data + slot_size;
@@ -140,7 +140,7 @@ ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, st
 }
 
 /// A packet built in a block. The block is given back here when nothing was posted.
-vcq::Post Sender::put_block(Channel& ch, const PacketWriter& packet, Hold& block,
+vcq::Post Sender::put_block(Channel& ch, const PacketWriter& packet, PacketBuffer& block,
                                SendRequest* delivered) noexcept
 {
     const utofu_stadd_t from = block.block.stadd + slot_size - packet.size();
@@ -170,7 +170,7 @@ ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std:
     const LongSlots slots = long_slots(ch.next_seq, length, ch.slots);
     if (!out_.room(ch, slots.total)) [[unlikely]]
         return Outbound::refusal(ch);
-    Hold* block = hold(call.length);
+    PacketBuffer* block = alloc_buffer(call.length);
     if (block == nullptr)
         return -FI_EAGAIN;
     gather(block->block.data, call.iov, call.count, call.length);
@@ -218,26 +218,26 @@ ssize_t Sender::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t lengt
     return 0;
 }
 
-// --- bounce blocks
+// --- buffers of packets
 
-/// A block for a Hold that has none yet.
-[[gnu::cold]] Hold* Sender::furnish(Hold& h, std::size_t size) noexcept
+/// A block for a PacketBuffer that has none yet.
+[[gnu::cold]] PacketBuffer* Sender::register_buffer(PacketBuffer& buffer, std::size_t size) noexcept
 {
-    h.size = size;
-    h.block = rings_.port.bounces.alloc(size);
-    if (h.block.data == nullptr) {
-        release(h);
+    buffer.size = size;
+    buffer.block = rings_.port.bounces.alloc(size);
+    if (buffer.block.data == nullptr) {
+        release(buffer);
         return nullptr;
     }
-    h.notify = on_block_sent;
-    h.owner = this;
-    return &h;
+    buffer.notify = on_buffer_sent;
+    buffer.owner = this;
+    return &buffer;
 }
 
-void Sender::on_block_sent(vcq::Waiter* waiter, const vcq::Notice&) noexcept
+void Sender::on_buffer_sent(vcq::Waiter* waiter, const vcq::Notice&) noexcept
 {
-    auto* block = static_cast<Hold*>(waiter); // a failure shows at the channel, by the MRQ
-    block->owner->release(*block);
+    auto& buffer = *static_cast<PacketBuffer*>(waiter); // a failure shows at the channel, by the MRQ
+    buffer.owner->release(buffer);
 }
 
 } // namespace tofu::proto

@@ -98,7 +98,7 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
     if (length > inline_room(call.packet_flags))
         return false;
     Channel* const ch = open_channel(call);
-    Hold* const block = ch != nullptr ? hold(slot_size) : nullptr;
+    PacketBuffer* const block = ch != nullptr ? alloc_buffer(slot_size) : nullptr;
     if (block == nullptr) [[unlikely]]
         return false;
     PacketWriter packet(block->block.data + slot_size);

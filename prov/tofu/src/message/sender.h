@@ -50,7 +50,7 @@ struct PendingSend : PendingOp {
 };
 
 /// A bounce block for packets on their way out.
-struct Hold : vcq::Waiter {
+struct PacketBuffer : vcq::Waiter {
     Sender* owner = nullptr;
     Bounce block{};       ///< kept from its first use on
     std::size_t size = 0; ///< asked for then
@@ -66,7 +66,7 @@ struct SendRequest : Request {
     std::uint8_t ref_count = 0;
     bool numbered = false;
     bool awaits_fin = false;
-    Hold* block = nullptr; ///< its bounce block, where its own notice frees it
+    PacketBuffer* block = nullptr; ///< its bounce block, where its own notice frees it
     LocalRef refs[max_segments] = {};
 };
 
@@ -122,26 +122,26 @@ class Sender final : public Engine {
     [[nodiscard]] ssize_t send_again(const SendCall& call) noexcept;
     [[nodiscard]] ssize_t put_packet(Channel& to, const SendCall& call, const Ack* ack, std::uint8_t flags,
                                      SendRequest* delivered) noexcept;
-    [[nodiscard]] vcq::Post put_block(Channel& to, const PacketWriter& packet, Hold& block,
+    [[nodiscard]] vcq::Post put_block(Channel& to, const PacketWriter& packet, PacketBuffer& block,
                                       SendRequest* delivered) noexcept;
     [[nodiscard]] ssize_t put_long(Channel& to, const SendCall& call, const Ack* ack, std::uint8_t flags,
                                    SendRequest* delivered) noexcept;
     void report_sent(const SendCall& call) noexcept;
     void sent(Channel& to, const SendCall& call) noexcept;
-    [[nodiscard]] Hold* hold(std::size_t size) noexcept
+    [[nodiscard]] PacketBuffer* alloc_buffer(std::size_t size) noexcept
     {
-        Hold* h = holds_for(size).alloc();
-        if (h != nullptr && h->block.data == nullptr) [[unlikely]]
-            return furnish(*h, size);
-        return h;
+        PacketBuffer* buffer = buffers_for(size).alloc();
+        if (buffer != nullptr && buffer->block.data == nullptr) [[unlikely]]
+            return register_buffer(*buffer, size);
+        return buffer;
     }
-    [[nodiscard]] Hold* furnish(Hold& hold, std::size_t size) noexcept;
-    [[nodiscard]] Pool<Hold>& holds_for(std::size_t size) noexcept
+    [[nodiscard]] PacketBuffer* register_buffer(PacketBuffer& buffer, std::size_t size) noexcept;
+    [[nodiscard]] Pool<PacketBuffer>& buffers_for(std::size_t size) noexcept
     {
-        return size <= BouncePool::small_size ? small_holds_ : large_holds_;
+        return size <= BouncePool::small_size ? small_buffers_ : large_buffers_;
     }
-    void release(Hold& block) noexcept { holds_for(block.size).release(&block); }
-    static void on_block_sent(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    void release(PacketBuffer& buffer) noexcept { buffers_for(buffer.size).release(&buffer); }
+    static void on_buffer_sent(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     // tracked.cc
     [[nodiscard]] ssize_t send_tracked(Channel& to, const SendCall& call, std::uint64_t level) noexcept;
     [[nodiscard]] ssize_t send_rendezvous(Channel& to, const SendCall& call) noexcept;
@@ -167,8 +167,8 @@ class Sender final : public Engine {
     Pending::Stream waiting_; ///< those that were taken and have not been sent: nobody overtakes them
     Pool<SendRequest> requests_;
     // Each keeps its block; a quarter of all blocks is left for headers of peers.
-    Pool<Hold> small_holds_{BouncePool::blocks_of[0] / 4 * 3};
-    Pool<Hold> large_holds_{BouncePool::blocks_of[1] / 4 * 3};
+    Pool<PacketBuffer> small_buffers_{BouncePool::blocks_of[0] / 4 * 3};
+    Pool<PacketBuffer> large_buffers_{BouncePool::blocks_of[1] / 4 * 3};
     Pool<PendingSend> backlog_;
     Array<SendRequest*> waiting_fin_; ///< room for all that were made
     std::size_t next_fin_ = 0;   ///< where the next round of polling FIN words starts

@@ -132,7 +132,7 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
 ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
                            const Segment* segments) noexcept
 {
-    Hold* block = hold(slot_size);
+    PacketBuffer* block = alloc_buffer(slot_size);
     if (block == nullptr)
         return -FI_EAGAIN;
     PacketWriter packet(block->block.data + slot_size);

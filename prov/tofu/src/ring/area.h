@@ -43,8 +43,8 @@ class Area {
     {
         return word(return_offset(n));
     }
-    /// All Bells, each put there behind what it announces.
-    [[nodiscard]] std::atomic_ref<std::uint64_t> bells() const noexcept { return word(bells_offset); }
+    /// All doorbells, each put there behind what it announces.
+    [[nodiscard]] std::atomic_ref<std::uint64_t> doorbells() const noexcept { return word(doorbells_offset); }
     /// ring_slots and, above, AreaHeader::hint.
     void set_hint(std::uint32_t hint) noexcept
     {

@@ -158,7 +158,7 @@ void Outbound::on_claim(Channel& ch, const vcq::Notice& notice) noexcept
         return;
     }
     // No ring is free there: it shall ask for some. Rung again after the next look, so nothing is checked.
-    port_.ring_bell(ch.peer.home, ch.area, Bell::wish);
+    port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::ring_wanted);
     pause(ch, full_pause_ms);
 }
 

@@ -110,7 +110,7 @@ void Inbound::close_gone() noexcept
         take_hello(ring);
         return true;
     }
-    if (c.length == bye_for_now && !farewell(ring))
+    if (c.length == bye_for_now && !answer_bye(ring))
         return false;
     close_ring(ring);
     return true;
@@ -167,7 +167,7 @@ void Inbound::report(Ring& ring) noexcept
     const vcq::Post post =
         port_.self.vcq.put_inline(ring.home, &block, ring.returns, sizeof block, {.strong_order = true});
     if (ring.status != ReturnStatus::open) [[unlikely]]
-        port_.ring_bell(ring.home, ring.area, Bell::status);
+        port_.ring_doorbell(ring.home, ring.area, Doorbell::status);
     if (post == vcq::Post::done) [[likely]]
         ring.reported = ring.next_seq - 1;
     ring.report_due = post == vcq::Post::busy;

@@ -64,7 +64,7 @@ class Inbound {
     /// Rings whose senders died and whose packets have all been taken.
     void close_gone() noexcept;
     /// A sender has found no free ring.
-    void on_wish() noexcept;
+    void on_ring_wanted() noexcept;
     /// Asks one sender after the other for a sign of life; claimants that have not said HELLO all the time.
     void watch(unsigned at_once) noexcept;
     void peer_failed(utofu_vcq_id_t home) noexcept;
@@ -106,7 +106,7 @@ class Inbound {
     void refuse(Ring& ring, ReturnStatus status) noexcept;
     // turnover.cc
     void ask_back() noexcept;
-    [[nodiscard]] bool farewell(Ring& ring) noexcept;
+    [[nodiscard]] bool answer_bye(Ring& ring) noexcept;
     // life.cc
     void start_probe(Ring& ring) noexcept;
     void set_gone(Ring& ring) noexcept;

@@ -124,7 +124,7 @@ bool Outbound::flush(Channel& ch) noexcept
     packet.waiter = nullptr;
     deferred_--;
     if (hello)
-        port_.ring_bell(ch.peer.home, ch.area, Bell::contact);
+        port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::contact);
     return true;
 }
 

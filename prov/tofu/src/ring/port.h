@@ -54,7 +54,7 @@ struct Port {
 
     /// Behind what it announces, which is in order with it. Where the TNI has no room for it the peer finds out in one of
     /// its slow rounds.
-    void ring_bell(utofu_vcq_id_t home, utofu_stadd_t at, Bell bell) noexcept;
+    void ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept;
     /// A Get of `size` bytes for `inquiry`, at most one. Busy where all blocks are out, too.
     template <class Of>
     [[nodiscard]] vcq::Post ask(Inquiry<Of>& inquiry, utofu_vcq_id_t home, utofu_stadd_t from, std::size_t size) noexcept

@@ -65,13 +65,13 @@ void Rings::leave() noexcept
 void Rings::catch_up() noexcept
 {
     // seq_cst: pairs with the peer's Put; what is announced from now on rings again
-    const std::uint64_t bells = port.area.bells().exchange(0, std::memory_order_seq_cst);
-    if (rung(bells, Bell::contact))
+    const std::uint64_t doorbells = port.area.doorbells().exchange(0, std::memory_order_seq_cst);
+    if (rung(doorbells, Doorbell::contact))
         in.scan_claims();
-    if (rung(bells, Bell::status))
+    if (rung(doorbells, Doorbell::status))
         out.look_at_returns(out.channels().size());
-    wished_ |= rung(bells, Bell::wish);
-    if (wished_)
+    ring_wanted_ |= rung(doorbells, Doorbell::ring_wanted);
+    if (ring_wanted_)
         slow_round();
     out.flush_all();
     in.catch_up();
@@ -87,9 +87,9 @@ void Rings::slow_round() noexcept
     port.protocol.tick();
     in.scan_claims();
     out.look_at_returns(returns_per_tick);
-    if (wished_)
-        in.on_wish();
-    wished_ = false;
+    if (ring_wanted_)
+        in.on_ring_wanted();
+    ring_wanted_ = false;
     if (port.now - last_watch_ < watch_ms)
         return;
     last_watch_ = port.now;
@@ -105,11 +105,11 @@ void Rings::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
     in.peer_failed(home);
 }
 
-void Port::ring_bell(utofu_vcq_id_t home, utofu_stadd_t at, Bell bell) noexcept
+void Port::ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept
 {
     constexpr std::uint16_t rings = 1;
-    static_assert(sizeof rings == bell_size);
-    (void)self.vcq.put_inline(home, &rings, at + bell_offset(bell), sizeof rings, {.strong_order = true});
+    static_assert(sizeof rings == doorbell_size);
+    (void)self.vcq.put_inline(home, &rings, at + doorbell_offset(bell), sizeof rings, {.strong_order = true});
 }
 
 } // namespace tofu::proto

@@ -27,8 +27,8 @@
 // 11. S uses the return block for another peer: only after `closed` or when R is gone, so no late report of R can hide
 //     one of the other's. Every claim has a serial number of its own besides.
 // 12. S has no credit for its BYE: R is not done with the ring either, and will report.
-// 13. A hostile S keeps its ring, floods it or says BYE in the middle: its own ring, its own loss. It wishes all the
-//     time: R asks for at most a few rings every few milliseconds.
+// 13. A hostile S keeps its ring, floods it or says BYE in the middle: its own ring, its own loss. It asks for rings
+//     all the time: R asks for at most a few back every few milliseconds.
 // 14. A hostile R says `closed` or give_back at will: `closed` counts only after BYE; S comes back by a new claim.
 #include "ring/inbound.h"
 #include "ring/outbound.h"
@@ -165,7 +165,7 @@ bool Outbound::reusable(const Channel& ch) noexcept
 // --- the receiver
 
 /// A sender has found no free ring.
-[[gnu::noinline]] void Inbound::on_wish() noexcept
+[[gnu::noinline]] void Inbound::on_ring_wanted() noexcept
 {
     const unsigned count = geometry_.ring_count;
     for (unsigned i = 0; i < count; i++)
@@ -200,13 +200,13 @@ void Inbound::ask_back() noexcept
 }
 
 /// The answer to a BYE. False: no room in the queue of the TNI.
-bool Inbound::farewell(Ring& ring) noexcept
+bool Inbound::answer_bye(Ring& ring) noexcept
 {
     const ReturnBlock block{ring.next_seq, static_cast<std::uint32_t>(ReturnStatus::closed), ring.serial};
     if (port_.self.vcq.put_inline(ring.home, &block, ring.returns, sizeof block, {.strong_order = true}) ==
         vcq::Post::busy)
         return false;
-    port_.ring_bell(ring.home, ring.area, Bell::status);
+    port_.ring_doorbell(ring.home, ring.area, Doorbell::status);
     return true;
 }
 

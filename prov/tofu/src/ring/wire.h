@@ -37,21 +37,21 @@ static_assert(sizeof(AreaHeader) == 32 && std::is_trivially_copyable_v<AreaHeade
 
 /// Three fields of 2 bytes that peers Put anything but 0 into and that the owner looks at as one word of 8 in each
 /// round: what a notice would tell, without one, since notices pile up at an owner that does not run.
-inline constexpr std::uint64_t bells_offset = 64;
-enum class Bell : std::uint8_t {
-    wish = 0,    ///< a sender finds all rings taken: the owner asks for rings back
+inline constexpr std::uint64_t doorbells_offset = 64;
+enum class Doorbell : std::uint8_t {
+    ring_wanted = 0, ///< a sender finds all rings taken: the owner asks for rings back
     contact = 1, ///< a ring has been claimed, and its HELLO is there
     status = 2   ///< a return block says more than how far the peer is
 };
-inline constexpr std::size_t bell_size = 2;
-constexpr std::uint64_t bell_offset(Bell bell)
+inline constexpr std::size_t doorbell_size = 2;
+constexpr std::uint64_t doorbell_offset(Doorbell bell)
 {
-    return bells_offset + static_cast<unsigned>(bell) * bell_size;
+    return doorbells_offset + static_cast<unsigned>(bell) * doorbell_size;
 }
 /// Has it been rung, as the word says?
-constexpr bool rung(std::uint64_t bells, Bell bell)
+constexpr bool rung(std::uint64_t doorbells, Doorbell bell)
 {
-    return (bells >> (8 * bell_size * static_cast<unsigned>(bell)) & 0xffff) != 0;
+    return (doorbells >> (8 * doorbell_size * static_cast<unsigned>(bell)) & 0xffff) != 0;
 }
 
 /// Where a receiver tells a sender about the sender's ring. One per outgoing channel, in the sender's area.
