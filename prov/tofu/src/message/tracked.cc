@@ -264,6 +264,8 @@ void Sender::poll_fins() noexcept
             next_fin_++;
             continue;
         }
+        if (const auto seen = rings_.port.self.vcq.backend().functions().seen; seen != nullptr)
+            (void)seen(rings_.port.area.fin_address(r.fin), sizeof word);
         end(r, status == 0 ? 0 : FI_EREMOTEIO, static_cast<int>(status)); // another one takes its place
     }
 }

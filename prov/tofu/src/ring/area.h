@@ -39,6 +39,7 @@ class Area {
     {
         return word(fin_offset(n));
     }
+    [[nodiscard]] const void* fin_address(unsigned n) const noexcept { return base_ + fin_offset(n); }
     [[nodiscard]] std::atomic_ref<std::uint64_t> consumed(unsigned n) const noexcept
     {
         return word(return_offset(n));

@@ -16,6 +16,7 @@ namespace tofu::proto {
 int Inbound::open(const Geometry& geometry) noexcept
 {
     geometry_ = geometry;
+    seen_ = port_.self.vcq.backend().functions().seen;
     rings_.reset(new (std::nothrow) std::unique_ptr<Ring>[geometry.ring_count]);
     return rings_ != nullptr ? 0 : -FI_ENOMEM;
 }

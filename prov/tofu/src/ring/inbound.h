@@ -114,6 +114,7 @@ class Inbound {
     static void on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
     Port& port_;
+    int (*seen_)(const void* address, std::size_t size) = nullptr; ///< to the simulator's clock
     Geometry geometry_{};
     std::unique_ptr<std::unique_ptr<Ring>[]> rings_; ///< by number
     Array<Poll> polls_;
@@ -177,6 +178,8 @@ template <class Up>
     Up& up = static_cast<Up&>(*this);
     for (unsigned taken = 0; taken < batch; taken++) {
         std::uint32_t slots = 1;
+        if (seen_ != nullptr) [[unlikely]]
+            (void)seen_(ring.control(ring.next_seq, geometry_.ring_slots), sizeof control);
         if (!up.take_short(ring, control, slots)) {
             const auto type = std::bit_cast<Control>(control).type;
             const bool own = !ring.greeted || type == static_cast<std::uint8_t>(Type::hello) ||

@@ -123,6 +123,7 @@ const char* fill(const Library& library, Functions& f)
     f.wait = reinterpret_cast<decltype(f.wait)>(library.symbol("tofu_sim_wait"));
     f.job = reinterpret_cast<decltype(f.job)>(library.symbol("tofu_sim_job"));
     f.wake = reinterpret_cast<decltype(f.wake)>(library.symbol("tofu_sim_wake"));
+    f.seen = reinterpret_cast<decltype(f.seen)>(library.symbol("tofu_sim_seen"));
     return missing;
 }
 
@@ -232,6 +233,8 @@ int Backend::load()
                      path_);
         return -FI_ENODATA;
     }
+    if (functions_.seen != nullptr && functions_.seen(nullptr, 0) == 0)
+        functions_.seen = nullptr;
     library.keep();
     TOFU_INFO(FI_LOG_CORE, "backend %s, %zu TNIs\n", path_, tni_count_);
     return 0;

@@ -42,6 +42,9 @@ struct Functions {
     int (*wake)();
     /// Optional as well: the name of the process's job, within which alone peers reach each other.
     const char* (*job)();
+    /// Optional as well, and null where there is no virtual clock to be told: these bytes, which are polled without a
+    /// notice, were found written.
+    int (*seen)(const void* address, std::size_t size);
 };
 
 /// A loaded uTofu library and what its TNIs can do. Never unloaded: peers may still reach our memory
