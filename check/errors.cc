@@ -19,8 +19,7 @@ int post_to(Link& link, Kind kind, utofu_vcq_id_t peer, utofu_stadd_t stadd, uns
     std::uint64_t value = 1;
     return link.vcq.try_post([&] {
         switch (kind) {
-        case Kind::put:
-            return link.u.put_piggyback(link.vcq.handle(), peer, &value, stadd, 8, edata, flags, nullptr);
+        case Kind::put: return link.u.put_piggyback(link.vcq.handle(), peer, &value, stadd, 8, edata, flags, nullptr);
         case Kind::get: return link.u.get(link.vcq.handle(), peer, link.stadd, stadd, 8, edata, flags, nullptr);
         case Kind::armw:
             return link.u.armw8(link.vcq.handle(), peer, UTOFU_ARMW_OP_OR, 0, stadd, edata, flags, nullptr);
@@ -129,10 +128,10 @@ Finding not_yet(Side& side)
     link.together();
     if (side.rank() != 0)
         return {};
-    const std::string seen = text("before it is registered: %s; behind: %s", code_name(early).c_str(),
-                                  code_name(late).c_str());
-    const bool good = early != UTOFU_SUCCESS && early != UTOFU_ERR_NOT_COMPLETED && late == UTOFU_SUCCESS &&
-                      link.memory.load() == 77;
+    const std::string seen =
+        text("before it is registered: %s; behind: %s", code_name(early).c_str(), code_name(late).c_str());
+    const bool good =
+        early != UTOFU_SUCCESS && early != UTOFU_ERR_NOT_COMPLETED && late == UTOFU_SUCCESS && link.memory.load() == 77;
     return good ? holds("%s", seen.c_str()) : fails("%s", seen.c_str());
 }
 
@@ -165,8 +164,8 @@ Finding told_apart(Side& side)
         const utofu_stadd_t wrong = stadd_of(link, unused_stag);
         constexpr unsigned n = 60;
         for (unsigned i = 1; i <= n; i++)
-            (void)post_to(link, i % 2 == 0 ? Kind::put : Kind::armw, link.peer, i % 3 == 0 ? wrong : link.peer_stadd + 64,
-                          local_mrq, i);
+            (void)post_to(link, i % 2 == 0 ? Kind::put : Kind::armw, link.peer,
+                          i % 3 == 0 ? wrong : link.peer_stadd + 64, local_mrq, i);
         bool seen[n + 1] = {};
         finding = holds("%u posts, each third fails and says so by its EDATA", n);
         for (unsigned i = 1; i <= n; i++) {
@@ -202,7 +201,9 @@ Finding freed(Side& side)
             if (code == UTOFU_SUCCESS || code == UTOFU_ERR_NOT_COMPLETED)
                 finding.verdict = Verdict::fails;
             seen += text("%s%s: %s", seen.empty() ? "" : ", ",
-                         kind == Kind::get ? "Get" : kind == Kind::put ? "Put" : "ARMW",
+                         kind == Kind::get   ? "Get"
+                         : kind == Kind::put ? "Put"
+                                             : "ARMW",
                          code == UTOFU_ERR_NOT_COMPLETED ? "nothing" : code_name(code).c_str());
             if (code == UTOFU_ERR_NOT_COMPLETED)
                 break;

@@ -65,8 +65,8 @@ Finding measure(Side& side)
         };
         note("Get of 8 bytes, round trip", round_trip([&] { link.get(64, 64, 8, local_mrq, 1); }), "us",
              "Tofu-D: 1.48 to 1.80");
-        note("ARMW of 8 bytes, round trip",
-             round_trip([&] { link.armw(UTOFU_ARMW_OP_ADD, 1, 64, local_mrq, 1); }), "us", "Tofu-D: 1.32 to 1.63");
+        note("ARMW of 8 bytes, round trip", round_trip([&] { link.armw(UTOFU_ARMW_OP_ADD, 1, 64, local_mrq, 1); }),
+             "us", "Tofu-D: 1.32 to 1.63");
         note("the call of a Put of 8 bytes", median([&] {
                  const auto start = Clock::now();
                  for (unsigned i = 0; i < n; i++)

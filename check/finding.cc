@@ -58,10 +58,11 @@ TOFU_CHECK_MAKER(not_tried)
 #undef TOFU_CHECK_MAKER
 
 Patience::Patience(const char* what, double limit) noexcept
-    : what_(what), end_(std::chrono::steady_clock::now() +
-                        std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                            std::chrono::duration<double>(limit)))
-{}
+    : what_(what),
+      end_(std::chrono::steady_clock::now() +
+           std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(limit)))
+{
+}
 
 void Patience::next()
 {

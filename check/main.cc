@@ -24,12 +24,12 @@ namespace {
 
 struct Options {
     std::string library = "libtofucom.so";
-    std::string meet;       ///< empty: both processes are ours
-    std::string only;       ///< names by commas; empty: all
-    std::string worker;     ///< the check that this process is a worker of
+    std::string meet;   ///< empty: both processes are ours
+    std::string only;   ///< names by commas; empty: all
+    std::string worker; ///< the check that this process is a worker of
     int rank = -1;
     bool pair = false;
-    bool here = false;      ///< no processes of its own: the checks run in the launcher's
+    bool here = false; ///< no processes of its own: the checks run in the launcher's
     bool list = false;
     bool figures = true;
     bool verbose = false;
@@ -221,12 +221,11 @@ void print_head(const Options& options)
             library.query_tofu_version(&tofu_major, &tofu_minor);
         utsname system{};
         (void)uname(&system);
-        std::printf("tofu-check %s: %s, uTofu %d.%d, Tofu %d.%d%s%s\n", TOFU_CHECK_VERSION, options.library.c_str(), major,
-                    minor, tofu_major, tofu_minor, library.simulator_version != nullptr ? ", simulator " : "",
+        std::printf("tofu-check %s: %s, uTofu %d.%d, Tofu %d.%d%s%s\n", TOFU_CHECK_VERSION, options.library.c_str(),
+                    major, minor, tofu_major, tofu_minor, library.simulator_version != nullptr ? ", simulator " : "",
                     library.simulator_version != nullptr ? library.simulator_version() : "");
         std::printf("%s %s %s, pages of %ld bytes, %s\n\n", system.sysname, system.release, system.machine,
-                    sysconf(_SC_PAGESIZE),
-                    options.rank < 0 ? "two processes of this node" : "processes of a launcher");
+                    sysconf(_SC_PAGESIZE), options.rank < 0 ? "two processes of this node" : "processes of a launcher");
         std::fflush(stdout);
         _exit(0);
     }

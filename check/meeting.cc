@@ -43,8 +43,7 @@ std::string Meeting::path(int rank, std::string_view what) const
 std::vector<std::uint64_t> Meeting::swap(const std::vector<std::uint64_t>& mine)
 {
     const std::string number = std::to_string(meetings_++);
-    write_file(path(rank_, number),
-               {reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(std::uint64_t)});
+    write_file(path(rank_, number), {reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(std::uint64_t)});
     const std::string awaited = path(1 - rank_, number);
     std::optional<std::string> heard;
     unsigned pause = 20;

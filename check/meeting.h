@@ -18,7 +18,8 @@ class Meeting {
     /// Files of this check: DIR/CHECK.*.
     Meeting(std::string directory, std::string check, int rank)
         : stem_(std::move(directory) + "/" + std::move(check) + "."), rank_(rank)
-    {}
+    {
+    }
 
     [[nodiscard]] int rank() const noexcept { return rank_; }
     /// Waits for the other's words, while it lives; throws Silence, or Stop without a verdict where it has stopped.

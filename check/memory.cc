@@ -13,7 +13,6 @@
 namespace tofu::check {
 namespace {
 
-
 /// A failure that both sides see; silence is told, not thrown.
 std::string outcome(Vcq& vcq, int posted)
 {
@@ -77,7 +76,8 @@ Finding reserved_stags(Side& side)
         utofu_stadd_t asked = 0;
         must(side.u.query_stadd(link.peer, stags[i], &asked), "utofu_query_stadd of a peer's");
         if (asked != theirs.at(i))
-            return fails("STag %u of the peer is %#lx, not %#lx as utofu_query_stadd says", stags[i], theirs.at(i), asked);
+            return fails("STag %u of the peer is %#lx, not %#lx as utofu_query_stadd says", stags[i], theirs.at(i),
+                         asked);
     }
     if (side.rank() == 0) {
         std::uint64_t value = 0x1234567890abcdef;
@@ -137,7 +137,8 @@ Finding many_regions(Side& side)
     int refusal = UTOFU_SUCCESS;
     while (made.size() < most) {
         utofu_stadd_t stadd = 0;
-        if (refusal = side.u.reg_mem(vcq.handle(), memory.at(made.size() * step), 8, 0, &stadd); refusal != UTOFU_SUCCESS)
+        if (refusal = side.u.reg_mem(vcq.handle(), memory.at(made.size() * step), 8, 0, &stadd);
+            refusal != UTOFU_SUCCESS)
             break;
         made.push_back(stadd);
         different.insert(stadd);
@@ -176,9 +177,9 @@ Finding largest_key(Side& side)
     const utofu_stadd_t stadd = vcq.reg(memory.at(), 4096);
     // A key is STADD - address; keys with the top bit are the provider's own (docs/architecture.md, "Annexes").
     const std::uint64_t bias = stadd - reinterpret_cast<std::uintptr_t>(memory.at());
-    return bias >> 63 == 0 ? holds("STADD %#lx of address %p", stadd, static_cast<void*>(memory.at()))
-                           : weaker("STADD %#lx of address %p: keys have to be looked up", stadd,
-                                    static_cast<void*>(memory.at()));
+    return bias >> 63 == 0
+               ? holds("STADD %#lx of address %p", stadd, static_cast<void*>(memory.at()))
+               : weaker("STADD %#lx of address %p: keys have to be looked up", stadd, static_cast<void*>(memory.at()));
 }
 
 alignas(64) const char constant[4096] = "bytes that nobody may write";
@@ -327,14 +328,16 @@ constexpr Check list[] = {
      "memory/region_table, which copes with two STADDs", 2, registered_twice},
     {"reg-inside", "what lies inside a registration has its STADD",
      "none: memory/registration_cache only avoids what follows from it", 2, registered_inside},
-    {"reg-full", "a VCQ without a free STag answers ERR_FULL; 6144 regions before that", "memory/annexes", 1, many_regions},
+    {"reg-full", "a VCQ without a free STag answers ERR_FULL; 6144 regions before that", "memory/annexes", 1,
+     many_regions},
     {"reg-again", "a STADD that was given back is not given again at once",
      "none: remote/keys can't see it (docs/wire-protocol.md, \"Regions\")", 1, stadd_again},
     {"reg-key", "STADD less address leaves the top bit of a key free", "none: memory/region looks it up then", 1,
      largest_key},
     {"reg-read-only", "memory for reading only refuses Put and ARMW, and allows Get", "memory/region, atomic/engine", 2,
      read_only},
-    {"reg-bounds", "what lies behind a region is refused, to the byte", "memory/region (to the page: rights)", 2, bounds},
+    {"reg-bounds", "what lies behind a region is refused, to the byte", "memory/region (to the page: rights)", 2,
+     bounds},
     {"reg-given-back", "memory that was given back is refused", "remote/keys, message/fetch", 2, given_back},
     {"reg-unmapped", "memory that is not mapped can't be registered", "memory/region (FI_EFAULT)", 1, unmapped},
     {"fork", "after fork the parent's registrations go on; the child has what is not registered", "memory/pages", 2,

@@ -73,9 +73,9 @@ Finding coordinates(Side& side)
     must(side.u.query_my_coords(mine), "utofu_query_my_coords");
     must(side.u.query_vcq_info(vcq.id(), of_vcq, &tni, &cq, &extra), "utofu_query_vcq_info");
     if (std::memcmp(mine, of_vcq, sizeof mine) != 0 || tni != side.tni() || vcq.id() == 0)
-        return fails("VCQ ID %#lx names TNI %u at %u,%u,%u,%u,%u,%u; this is TNI %u at %u,%u,%u,%u,%u,%u", vcq.id(), tni,
-                     of_vcq[0], of_vcq[1], of_vcq[2], of_vcq[3], of_vcq[4], of_vcq[5], side.tni(), mine[0], mine[1],
-                     mine[2], mine[3], mine[4], mine[5]);
+        return fails("VCQ ID %#lx names TNI %u at %u,%u,%u,%u,%u,%u; this is TNI %u at %u,%u,%u,%u,%u,%u", vcq.id(),
+                     tni, of_vcq[0], of_vcq[1], of_vcq[2], of_vcq[3], of_vcq[4], of_vcq[5], side.tni(), mine[0],
+                     mine[1], mine[2], mine[3], mine[4], mine[5]);
     return holds("VCQ ID %#lx, TNI %u, CQ %u, extra value %u", vcq.id(), tni, cq, extra);
 }
 
@@ -239,12 +239,13 @@ constexpr Check list[] = {
     {"caps-alike", "all TNIs offer the same", "none: the least counts (vcq/backend)", 1, caps_alike},
     {"vcq-id", "a VCQ ID is not 0 and names node and TNI", "address, ring/contact, vcq/places", 1, coordinates},
     {"vcq-each-tni", "each TNI gives VCQs, plain and thread-safe", "vcq/places", 1, every_tni},
-    {"vcq-full", "IDs differ; a TNI without a free VCQ answers ERR_FULL, and the next one is asked", "vcq/vcq (open)", 1,
-     vcqs_full},
+    {"vcq-full", "IDs differ; a TNI without a free VCQ answers ERR_FULL, and the next one is asked", "vcq/vcq (open)",
+     1, vcqs_full},
     {"vcq-exclusive", "VCQs with a CQ of their own can be had", "none: they save the library's lock (vcq/vcq)", 1,
      exclusive_vcqs},
     {"vcq-again", "VCQs that are freed can be created again", "endpoint, memory/annexes", 1, opened_again},
-    {"vcq-two-processes", "two processes of a node have different CQs on one TNI", "vcq/places (guide 4.1.2)", 2, own_cq},
+    {"vcq-two-processes", "two processes of a node have different CQs on one TNI", "vcq/places (guide 4.1.2)", 2,
+     own_cq},
     {"vcq-threads", "thread-safe VCQs that share a CQ serve two threads", "vcq/vcq (guide 2.5)", 1, two_threads},
 };
 

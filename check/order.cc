@@ -161,9 +161,9 @@ Finding whole_words(Side& side)
     link.together();
     if (torn != 0)
         return fails("%lu of %lu aligned words of 8 bytes were seen in part", torn, looks);
-    return side.rank() == 1 ? holds("%lu looks at words that Puts change, %u Gets of words that the CPU changes", looks,
-                                    n / 4)
-                            : Finding{};
+    return side.rank() == 1
+               ? holds("%lu looks at words that Puts change, %u Gets of words that the CPU changes", looks, n / 4)
+               : Finding{};
 }
 
 Finding plain_order(Side& side)
@@ -291,7 +291,8 @@ Finding armw_behind_armw(Side& side)
 {
     Link link(side, page);
     std::vector<std::uint64_t> old;
-    alone(link, 1, [&](std::uint64_t) { link.armw(UTOFU_ARMW_OP_ADD, 1, 0, strong | local_mrq, 1); }, &old);
+    alone(
+        link, 1, [&](std::uint64_t) { link.armw(UTOFU_ARMW_OP_ADD, 1, 0, strong | local_mrq, 1); }, &old);
     if (side.rank() != 0)
         return {};
     for (std::uint64_t i = 0; i < tries; i++)
@@ -455,8 +456,8 @@ Finding freed_under_way(Side& side)
             const utofu_stadd_t from = short_lived.reg(link.memory.at(), n * 4096);
             for (std::size_t i = 0; i < n; i++)
                 short_lived.post([&] {
-                    return side.u.put(short_lived.handle(), link.peer, from + i * 4096, link.peer_stadd + i * 4096, 4096,
-                                      0, 0, nullptr);
+                    return side.u.put(short_lived.handle(), link.peer, from + i * 4096, link.peer_stadd + i * 4096,
+                                      4096, 0, 0, nullptr);
                 });
             must(short_lived.free(), "utofu_free_vcq with posts under way");
         }
@@ -485,8 +486,8 @@ constexpr Check list[] = {
     {"whole-words", "an aligned word of 8 bytes is seen whole", "ring, atomic, remote/event_credits", 2, whole_words},
     {"whole-lines", "a line of 256 bytes is seen whole", "none (docs/wire-protocol.md, \"Slots and packets\")", 2,
      whole_lines},
-    {"plain-order", "Puts without the strong order flag keep their order", "none: each part that needs it sets the flag", 2,
-     plain_order},
+    {"plain-order", "Puts without the strong order flag keep their order",
+     "none: each part that needs it sets the flag", 2, plain_order},
     {"write-after-write", "of Puts to one word in strong order the last one stays", "rma, ring (reports)", 2,
      write_after_write},
     {"write-after-read", "a Put in strong order writes after an earlier Get has read", "rma (FI_ORDER_RMA_WAR)", 2,
@@ -497,13 +498,16 @@ constexpr Check list[] = {
     {"armw-after-armw", "ARMWs in strong order take effect one after the other", "atomic (FI_ORDER_ATOMIC_RAW)", 2,
      armw_behind_armw},
     {"armw-after-put", "an ARMW in strong order reads what an earlier Put has written", "none", 2, armw_behind_put},
-    {"fence", "behind the notice of an ARMW in strong order all earlier Puts have arrived", "vcq/silent, transfer/crossing",
-     2, fence},
+    {"fence", "behind the notice of an ARMW in strong order all earlier Puts have arrived",
+     "vcq/silent, transfer/crossing", 2, fence},
     {"notice-order", "local notices of one remote VCQ come in the order of posting", "atomic/row", 2, notice_order},
-    {"notice-then-data", "a notice comes after the bytes it tells of", "memory/region (events), rma", 2, notice_then_data},
-    {"acquire", "utofu_poll_mrq() acquires what the notice tells of", "none: vcq/vcq has a fence of its own", 2, acquire},
+    {"notice-then-data", "a notice comes after the bytes it tells of", "memory/region (events), rma", 2,
+     notice_then_data},
+    {"acquire", "utofu_poll_mrq() acquires what the notice tells of", "none: vcq/vcq has a fence of its own", 2,
+     acquire},
     {"polls", "a poll finds what is there", "none: it is polled again", 2, polls},
-    {"free-vcq", "what was posted arrives although its VCQ is freed", "none: vcq/vcq drains before", 2, freed_under_way},
+    {"free-vcq", "what was posted arrives although its VCQ is freed", "none: vcq/vcq drains before", 2,
+     freed_under_way},
 };
 
 } // namespace

@@ -26,8 +26,8 @@ Finding every_length(Side& side)
                 model[to + i] = *link.memory.at(from + i) = static_cast<std::uint8_t>(dice());
             if (round % 3 == 0 && length <= side.caps.max_piggyback_size)
                 link.vcq.post([&] {
-                    return side.u.put_piggyback(link.vcq.handle(), link.peer, link.memory.at(from), link.peer_stadd + to,
-                                                length, 1, local_mrq, nullptr);
+                    return side.u.put_piggyback(link.vcq.handle(), link.peer, link.memory.at(from),
+                                                link.peer_stadd + to, length, 1, local_mrq, nullptr);
                 });
             else
                 link.put(from, to, length, local_mrq, 1);
@@ -52,8 +52,8 @@ Finding piggyback(Side& side)
         for (std::uint64_t i = 0; i < 500; i++) {
             std::fill(std::begin(words), std::end(words), i + 1);
             link.vcq.post([&] {
-                return side.u.put_piggyback(link.vcq.handle(), link.peer, words, link.peer_stadd + i * 32, 32, 1, strong,
-                                            nullptr);
+                return side.u.put_piggyback(link.vcq.handle(), link.peer, words, link.peer_stadd + i * 32, 32, 1,
+                                            strong, nullptr);
             });
             std::fill(std::begin(words), std::end(words), ~std::uint64_t{0});
         }
@@ -196,8 +196,9 @@ Finding toq_full(Side& side)
         const std::uint64_t before = link.vcq.must_mrq().rmt_value;
         if (before != posted)
             return fails("%u posts were accepted, %lu took effect", posted, before);
-        finding = code == UTOFU_SUCCESS ? holds("20000 posts, and it is not full")
-                                        : holds("%u posts, then ERR_BUSY without effect; reading the TCQ makes room", posted);
+        finding = code == UTOFU_SUCCESS
+                      ? holds("20000 posts, and it is not full")
+                      : holds("%u posts, then ERR_BUSY without effect; reading the TCQ makes room", posted);
     }
     link.together();
     return finding;
@@ -242,8 +243,8 @@ Finding armw_ops(Side& side)
         };
         const auto cswap = [&](std::uint64_t compare, std::uint64_t swap) {
             link.vcq.post([&] {
-                return side.u.cswap8(link.vcq.handle(), link.peer, compare, swap, link.peer_stadd, 1, strong | local_mrq,
-                                     nullptr);
+                return side.u.cswap8(link.vcq.handle(), link.peer, compare, swap, link.peer_stadd, 1,
+                                     strong | local_mrq, nullptr);
             });
         };
         constexpr unsigned long flags = strong | local_mrq;
@@ -266,8 +267,8 @@ Finding armw_ops(Side& side)
         armw4(UTOFU_ARMW_OP_ADD, 0x20000000);
         expect("ADD of 4 bytes", 0xf0f0f0f0);
         link.vcq.post([&] {
-            return side.u.cswap4(link.vcq.handle(), link.peer, 0x10f0f0f0, 9, link.peer_stadd + 64, 1, strong | local_mrq,
-                                 nullptr);
+            return side.u.cswap4(link.vcq.handle(), link.peer, 0x10f0f0f0, 9, link.peer_stadd + 64, 1,
+                                 strong | local_mrq, nullptr);
         });
         expect("CSWAP of 4 bytes", 0x10f0f0f0);
     }
@@ -290,9 +291,8 @@ Finding armw_atomic(Side& side)
     link.together();
     std::vector<std::uint64_t> had;
     const auto add_by = [&](Vcq& vcq, utofu_vcq_id_t target, utofu_stadd_t stadd) {
-        vcq.post([&] {
-            return side.u.armw8(vcq.handle(), target, UTOFU_ARMW_OP_ADD, 1, stadd, 1, local_mrq, nullptr);
-        });
+        vcq.post(
+            [&] { return side.u.armw8(vcq.handle(), target, UTOFU_ARMW_OP_ADD, 1, stadd, 1, local_mrq, nullptr); });
     };
     for (unsigned i = 0; i < each; i++)
         if (side.rank() == 0) {
@@ -310,7 +310,8 @@ Finding armw_atomic(Side& side)
     std::sort(had.begin(), had.end());
     for (std::uint64_t i = 0; i < had.size(); i++)
         if (had[i] != i)
-            return fails("of %zu additions by two TNIs and a CPU one found %lu where %lu was left", had.size(), had[i], i);
+            return fails("of %zu additions by two TNIs and a CPU one found %lu where %lu was left", had.size(), had[i],
+                         i);
     return holds("%zu additions by two TNIs and a CPU, each old value once", had.size());
 }
 
@@ -356,13 +357,15 @@ constexpr Check list[] = {
      piggyback},
     {"largest", "the largest Put and Get of the caps come to their end", "rma, message/fetch", 2, largest},
     {"edata", "254 communications at a time are told apart by one byte", "vcq/vcq (window)", 2, edata},
-    {"notice-fields", "notices say type, STADD, VCQ and old value as the guide has it", "vcq/vcq, memory/region", 2, fields},
+    {"notice-fields", "notices say type, STADD, VCQ and old value as the guide has it", "vcq/vcq, memory/region", 2,
+     fields},
     {"tcq-order", "TCQ entries come in the order of posting, with their cbdata", "vcq/vcq", 2, tcq_order},
     {"toq-full", "a full TOQ refuses without effect", "vcq/vcq", 2, toq_full},
     {"delay-start", "utofu_post_toq of nothing starts what was delayed", "atomic/row", 2, delay_start},
-    {"armw-ops", "all ARMWs of 4 and 8 bytes give the right word and the old value", "atomic, ring/contact", 2, armw_ops},
-    {"armw-atomic", "ARMWs of several TNIs and atomics of the CPU exclude each other", "memory/annexes, remote/event_credits",
-     2, armw_atomic},
+    {"armw-ops", "all ARMWs of 4 and 8 bytes give the right word and the old value", "atomic, ring/contact", 2,
+     armw_ops},
+    {"armw-atomic", "ARMWs of several TNIs and atomics of the CPU exclude each other",
+     "memory/annexes, remote/event_credits", 2, armw_atomic},
     {"loopback", "a process can communicate with itself", "info (FI_LOCAL_COMM)", 1, loopback},
     {"many-notices", "an MRQ has room for 65,536 notices of peers", "memory/event_pool", 2, many_notices},
 };

@@ -129,16 +129,15 @@ class Link {
     const Library& u;
     Memory memory;
     Vcq vcq;
-    utofu_stadd_t stadd;       ///< of memory
+    utofu_stadd_t stadd; ///< of memory
     utofu_vcq_id_t peer = 0;
     utofu_stadd_t peer_stadd = 0;
 
     [[nodiscard]] int rank() const noexcept { return side.rank(); }
     void put(std::size_t from, std::size_t to, std::size_t length, unsigned long flags, std::uint64_t edata = 0)
     {
-        vcq.post([&] {
-            return u.put(vcq.handle(), peer, stadd + from, peer_stadd + to, length, edata, flags, nullptr);
-        });
+        vcq.post(
+            [&] { return u.put(vcq.handle(), peer, stadd + from, peer_stadd + to, length, edata, flags, nullptr); });
     }
     void put_word(std::uint64_t value, std::size_t to, unsigned long flags, std::uint64_t edata = 0)
     {
@@ -148,15 +147,12 @@ class Link {
     }
     void get(std::size_t into, std::size_t from, std::size_t length, unsigned long flags, std::uint64_t edata = 0)
     {
-        vcq.post([&] {
-            return u.get(vcq.handle(), peer, stadd + into, peer_stadd + from, length, edata, flags, nullptr);
-        });
+        vcq.post(
+            [&] { return u.get(vcq.handle(), peer, stadd + into, peer_stadd + from, length, edata, flags, nullptr); });
     }
     void armw(utofu_armw_op op, std::uint64_t operand, std::size_t at, unsigned long flags, std::uint64_t edata = 0)
     {
-        vcq.post([&] {
-            return u.armw8(vcq.handle(), peer, op, operand, peer_stadd + at, edata, flags, nullptr);
-        });
+        vcq.post([&] { return u.armw8(vcq.handle(), peer, op, operand, peer_stadd + at, edata, flags, nullptr); });
     }
     /// Waits until a word of own memory has this value.
     void await(std::size_t offset, std::uint64_t value, const char* what) const;

@@ -86,7 +86,8 @@ EXPORT int utofu_create_vcq(utofu_tni_id_t tni, unsigned long flags, utofu_vcq_h
     return other_refusal && code == UTOFU_ERR_FULL ? UTOFU_ERR_OUT_OF_RESOURCE : code;
 }
 
-EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq, void* address, std::size_t size, unsigned long flags, utofu_stadd_t* stadd)
+EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq, void* address, std::size_t size, unsigned long flags,
+                         utofu_stadd_t* stadd)
 {
     static char other[65536];
     if (writable && (flags & UTOFU_REG_MEM_FLAG_READ_ONLY) != 0 && size <= sizeof other)
