@@ -33,6 +33,8 @@ struct Late {
     bool on = false;     ///< posts are carried out later
     bool never = false;  ///< or not at all
     unsigned refuse = 0; ///< so many short Puts find the TOQ full
+    unsigned accept = ~0u;    ///< and all behind so many more
+    std::int64_t credits = 0; ///< of events: what ARMWs have put into pools, or taken
     std::deque<Post> posts;
     std::size_t lost = 0;               ///< that a freed VCQ still had
     std::size_t deregistered_early = 0; ///< while the VCQ had some
@@ -56,6 +58,10 @@ int put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, void* data, utofu_st
 {
     if (late.refuse != 0) {
         late.refuse--;
+        return UTOFU_ERR_BUSY;
+    }
+    if (late.accept != ~0u && late.accept-- == 0) {
+        late.accept = 0;
         return UTOFU_ERR_BUSY;
     }
     if (!late.on)
@@ -100,6 +106,14 @@ struct LateLibrary : testing::Environment {
         };
         surround<delayed, &Functions::put, &Functions::get, &Functions::armw4, &Functions::armw8, &Functions::cswap4,
                  &Functions::cswap8>(functions);
+        constexpr auto counted = [](auto next, utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, utofu_armw_op op,
+                                    std::uint64_t operand, auto... rest) -> int {
+            const int ret = next(vcq, peer, op, operand, rest...);
+            if (ret == UTOFU_SUCCESS && op == UTOFU_ARMW_OP_ADD)
+                late.credits += static_cast<std::int64_t>(operand);
+            return ret;
+        };
+        surround<counted, &Functions::armw8>(functions);
         functions.put_piggyback = put_piggyback;
         functions.poll_mrq = poll_mrq;
         functions.free_vcq = free_vcq;
@@ -112,7 +126,7 @@ constexpr std::size_t most = 1 << 20;
 
 /// A sender, which is closed, a receiver, and memory of theirs.
 struct Close : testing::Test {
-    Close() : o(wishes()), tx(o.open_queue()), rx(o.open_queue()), in(most), out(most, 'x'), memory(most)
+    explicit Close(std::uint64_t more_caps = 0) : o(wishes(more_caps)), tx(o.open_queue()), rx(o.open_queue()), in(most), out(most, 'x'), memory(most)
     {
         late = {};
         receiver = o.add(rx, rx);
@@ -129,10 +143,10 @@ struct Close : testing::Test {
         EXPECT_EQ(fi_close(&region->fid), 0);
         EXPECT_EQ(fi_close(&large->fid), 0);
     }
-    static Wishes wishes()
+    static Wishes wishes(std::uint64_t more_caps)
     {
         Wishes w;
-        w.caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+        w.caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | more_caps;
         w.mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
         return w;
     }
@@ -236,6 +250,29 @@ TEST_F(Close, AHeaderThatHasToWaitIsNotLeftBehind)
     close(ep);
     EXPECT_EQ(late.refuse, 0u);
     expect_message(3000, 3, true);
+}
+
+struct CloseWithEvents : Close {
+    CloseWithEvents() : Close(FI_RMA_EVENT) {}
+};
+
+/// The first half of a write is out, and the TOQ full for good: the event of the second half was paid for.
+TEST_F(CloseWithEvents, AWriteThatCanNotLeaveGivesItsCreditBack)
+{
+    fid_ep* const ep = open_sender();
+    const std::uint64_t key = fi_mr_key(region);
+    const iovec from{out.data(), 16};
+    const fi_rma_iov to[] = {{base, 8, key}, {base + 64, 8, key}};
+    fi_msg_rma write{};
+    write.msg_iov = &from;
+    write.iov_count = 1;
+    write.rma_iov = to;
+    write.rma_iov_count = 2;
+    late.accept = 1;
+    Objects::post(tx, [&] { return fi_writemsg(ep, &write, 0); });
+    EXPECT_LT(late.credits, 0);
+    close(ep);
+    EXPECT_EQ(late.credits, 0);
 }
 
 TEST_F(Close, InjectedWritesArrive)
