@@ -9,7 +9,10 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include <unistd.h>
 
 #include "traffic.h"
 
@@ -70,6 +73,13 @@ const std::vector<Knob>& knobs()
          {"0", "14155777", "4294967294", much, "-1", "x"}, "1 to 14155776"},
         {"TOFU_SIM_CHAOS", Side::any, {"0:late", "18446744073709551615:late,drop,poll", "7:late,drop,poll,torn", "0", "1", ""}, Refusal::join,
          {"18446744073709551616", much, "-1", "x", "7:", "7:x", ":late"}, "0 to 18446744073709551615"},
+        {"TOFU_SIM_CLOCK", Side::all, {"tofud", ""}, Refusal::join, {"tofu", "1", "off", " tofud"}, "tofud"},
+        {"TOFU_SIM_CPU", Side::all, {"0", "0.001", "3", "1000", ""}, Refusal::join, {"1001", much, "-1", "x", "0.0001"},
+         "0 to 1000"},
+        {"TOFU_SIM_TRACE", Side::any, {"@directory", "@directory/%j-%r.trace", ""}, Refusal::join,
+         {"/no/such/directory/x", "/proc/x"}, "TOFU_SIM_TRACE"},
+        {"TOFU_SIM_TRACE_MIB", Side::any, {"1", "64", "1048576", ""}, Refusal::join, {"0", "1048577", much, "-1", "x"},
+         "1 to 1048576"},
         {"UTOFU_NUM_MRQ_ENTRIES", Side::any, {"0", "2048", "2Ki", "2mi", "2097152", much, ""}, Refusal::join,
          {"-1", "x", "2K", "2KiB"}, "2048 (2Ki) to 2097152 (2Mi)"},
         {"UTOFU_NUM_MRQ_ENTRIES_SESSION", Side::any, {"0", "2048", "2Mi", much, ""}, Refusal::join, {"-1", "x", "2K"},
@@ -81,9 +91,29 @@ const std::vector<Knob>& knobs()
     return all;
 }
 
-/// "@64" is a name of 64 characters that begins with the job's own.
+/// A directory that goes with the process that made it.
+const std::string& scratch()
+{
+    struct Directory {
+        std::string path = std::filesystem::temp_directory_path() / "knobs.XXXXXX";
+        const pid_t owner = getpid();
+        Directory() { EXPECT_NE(mkdtemp(path.data()), nullptr); }
+        ~Directory()
+        {
+            if (getpid() == owner)
+                std::filesystem::remove_all(path);
+        }
+    };
+    static const Directory directory;
+    return directory.path;
+}
+
+/// "@64" is a name of 64 characters that begins with the job's own; "@directory" one that exists.
 std::string text_of(const std::string& value)
 {
+    constexpr std::string_view directory = "@directory";
+    if (value.compare(0, directory.size(), directory) == 0)
+        return scratch() + value.substr(directory.size());
     if (value.empty() || value[0] != '@')
         return value;
     const char* const job = std::getenv("TOFU_TEST_JOB_PREFIX");
@@ -97,6 +127,7 @@ class Knobs : public testing::TestWithParam<Knob> {};
 TEST_P(Knobs, CarryAllTrafficOverTheirRange)
 {
     const Knob& knob = GetParam();
+    (void)scratch(); // made here, not by the processes of the test
     for (const std::string& value : knob.legal)
         for (const bool both : {false, true}) {
             if ((knob.side == Side::all && !both) || (knob.side == Side::by_itself && both))
