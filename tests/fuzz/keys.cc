@@ -4,11 +4,11 @@
 // what an entry said. Called by: tests/fuzz. Calls: remote/keys over a scripted library.
 #include "fuzz.h"
 
-#include "memory/directory.h"
 #include "address/peers.h"
+#include "memory/directory.h"
+#include "prov/lib/gets.h"
 #include "remote/keys.h"
 
-#include <deque>
 #include <rdma/fi_errno.h>
 #include <vector>
 
@@ -30,7 +30,7 @@ constexpr std::uint64_t nonce = 0xfeedface;
 struct Liar {
     Input* input = nullptr;
     unsigned gets = 0;
-    std::deque<std::pair<int, std::uint64_t>> done;
+    tofu::test::EndedGets done;
     std::vector<Entry> said; ///< entries with right sums
 
     void bucket(void* to)
@@ -78,14 +78,7 @@ Liar* liar;
 
 vcq::Functions functions()
 {
-    vcq::Functions f{};
-    f.create_vcq = [](utofu_tni_id_t, unsigned long, utofu_vcq_hdl_t* h) -> int { return *h = 1, UTOFU_SUCCESS; };
-    f.free_vcq = [](utofu_vcq_hdl_t) -> int { return UTOFU_SUCCESS; };
-    f.query_vcq_id = [](utofu_vcq_hdl_t, utofu_vcq_id_t* id) -> int { return *id = 1, UTOFU_SUCCESS; };
-    f.reg_mem = [](utofu_vcq_hdl_t, void* a, std::size_t, unsigned long, utofu_stadd_t* s) -> int {
-        return *s = reinterpret_cast<std::uintptr_t>(a), UTOFU_SUCCESS;
-    };
-    f.dereg_mem = [](utofu_vcq_hdl_t, utofu_stadd_t, unsigned long) -> int { return UTOFU_SUCCESS; };
+    vcq::Functions f = tofu::test::functions_of_gets();
     f.query_stadd = [](utofu_vcq_id_t vcq, unsigned, utofu_stadd_t* s) -> int {
         return *s = 0x100000, vcq % 7 == 3 ? UTOFU_ERR_INVALID_VCQ_ID : UTOFU_SUCCESS;
     };
@@ -94,17 +87,6 @@ vcq::Functions functions()
         liar->get(reinterpret_cast<void*>(local), length);
         liar->done.emplace_back(liar->input->below(16) == 0 ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_SUCCESS, edata);
         return UTOFU_SUCCESS;
-    };
-    f.poll_tcq = [](utofu_vcq_hdl_t, unsigned long, void**) -> int { return UTOFU_ERR_NOT_FOUND; };
-    f.poll_mrq = [](utofu_vcq_hdl_t, unsigned long, utofu_mrq_notice* n) -> int {
-        if (liar->done.empty())
-            return UTOFU_ERR_NOT_FOUND;
-        *n = {};
-        n->notice_type = UTOFU_MRQ_TYPE_LCL_GET;
-        n->edata = liar->done.front().second;
-        const int code = liar->done.front().first;
-        liar->done.pop_front();
-        return code;
     };
     return f;
 }
@@ -116,6 +98,7 @@ void keys(Input input)
     Liar own;
     own.input = &input;
     liar = &own;
+    tofu::test::ended_gets = &own.done;
     static vcq::Backend backend{functions(), utofu_onesided_caps{}, 1};
     static vcq::Vcq vcq;
     static const bool open = vcq.open(backend, 0, false, {}) == 0;

@@ -143,6 +143,15 @@ void rejoin_last_job(const std::function<void(const Rank&)>& body)
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;
 }
 
+void clear_last_job()
+{
+    rejoin_last_job([](const Rank&) {
+        utofu_vcq_hdl_t vcq = 0;
+        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_free_vcq(vcq), UTOFU_SUCCESS);
+    });
+}
+
 void expect_processes(unsigned size, const std::function<void(const Rank&)>& body)
 {
     const auto exits = run_processes(size, body);

@@ -50,6 +50,9 @@ void expect_processes(unsigned size, const std::function<void(const Rank&)>& bod
 // One process in the job of the last run, which must succeed.
 void rejoin_last_job(const std::function<void(const Rank&)>& body);
 
+// The last one out clears up; where the survivors left without, one that comes in and goes.
+void clear_last_job();
+
 // Does a directory of the job of the last run exist, this user's or the ordinary one's?
 [[nodiscard]] bool job_is_left();
 

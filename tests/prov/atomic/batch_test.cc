@@ -25,9 +25,7 @@ void sum(Initiator& who, std::vector<std::uint64_t>& operand, std::vector<std::u
 /// A network that refuses one post in three where `busy`.
 Net& narrow_network(unsigned seed, bool busy)
 {
-    Net::reset(seed);
-    Net& net = Net::now();
-    net.window = 4;
+    Net& net = Net::reset(seed, 4);
     net.busy_percent = busy ? 30 : 0;
     return net;
 }

@@ -65,8 +65,7 @@ TEST_P(EveryPair, MatchesTheOracleAtAnyPlaceAndLength)
         EXPECT_FALSE(tofu::kernel_of(op, type));
         return;
     }
-    Net::reset(static_cast<unsigned>(op * 100 + type));
-    Net& net = Net::now();
+    Net& net = Net::reset(static_cast<unsigned>(op * 100 + type));
     Initiator who;
     net.window = 8;
     net.busy_percent = 20;
@@ -181,10 +180,7 @@ TEST(AtomicRounds, LeavesPlacesToTheOtherEngines)
 TEST(AtomicContention, EveryUpdateIsAppliedOnce)
 {
     for (unsigned seed = 1; seed <= 20; ++seed) {
-        Net::reset(seed);
-        Net& net = Net::now();
-        net.window = 6;
-        net.busy_percent = 10;
+        Net& net = Net::reset(seed, 6, 10);
         Initiator who[4];
         constexpr unsigned each = 50;
         std::uint16_t one = 1;
@@ -214,9 +210,7 @@ TEST(AtomicContention, EveryUpdateIsAppliedOnce)
 /// an old value to a new one; with distinct values the chain is the order.
 TEST(AtomicContention, FloatSumsLoseNothing)
 {
-    Net::reset(77);
-    Net& net = Net::now();
-    net.window = 4;
+    Net::reset(77, 4);
     Initiator who[4];
     constexpr unsigned each = 200;
     double one = 1.0;
@@ -232,8 +226,7 @@ TEST(AtomicContention, FloatSumsLoseNothing)
 
 TEST(AtomicContention, EachInitiatorGetsThrough)
 {
-    Net::reset(5);
-    Net& net = Net::now();
+    Net& net = Net::reset(5);
     Initiator who[8];
     // Each keeps one multiplication under way; nobody may be left far behind.
     std::uint64_t factor = 3, start = 1, result[8];
@@ -257,10 +250,7 @@ TEST(AtomicContention, EachInitiatorGetsThrough)
 TEST(AtomicOrder, LaterOperationsSeeEarlierOnes)
 {
     for (unsigned seed = 1; seed < 30; ++seed) {
-        Net::reset(seed);
-        Net& net = Net::now();
-        net.window = 8;
-        net.busy_percent = 15;
+        Net& net = Net::reset(seed, 8, 15);
         Initiator who;
         who.runner->set_ordered(true);
         std::uint64_t model = 5;
@@ -283,10 +273,7 @@ TEST(AtomicOrder, LaterOperationsSeeEarlierOnes)
 
 TEST(AtomicRead, MemoryForReadingOnlyIsReadByGet)
 {
-    Net::reset(21);
-    Net& net = Net::now();
-    net.window = 8;
-    net.busy_percent = 30;
+    Net& net = Net::reset(21, 8, 30);
     net.read_only_all = true;
     Initiator who;
     for (unsigned i = 0; i < 4096; ++i)
@@ -305,9 +292,7 @@ TEST(AtomicRead, MemoryForReadingOnlyIsReadByGet)
 TEST(AtomicErrors, AFailedOperationEndsOnce)
 {
     for (unsigned seed = 1; seed < 20; ++seed) {
-        Net::reset(seed);
-        Net& net = Net::now();
-        net.window = 8;
+        Net& net = Net::reset(seed, 8);
         net.broken = Net::base + 80;
         Initiator who;
         std::vector<std::uint64_t> operand(100, 2), result(100);
@@ -327,10 +312,7 @@ TEST(AtomicErrors, AFailedOperationEndsOnce)
 TEST(AtomicEvents, OneNoticePerOperationAtItsEnd)
 {
     for (unsigned seed = 1; seed < 20; ++seed) {
-        Net::reset(seed);
-        Net& net = Net::now();
-        net.window = 8;
-        net.busy_percent = 30;
+        Net& net = Net::reset(seed, 8, 30);
         Initiator who[2];
         std::vector<std::uint64_t> operand(20, 2);
         for (unsigned w = 0; w < 2; ++w)
@@ -351,8 +333,7 @@ TEST(AtomicEvents, OneNoticePerOperationAtItsEnd)
 
 TEST(AtomicEvents, FetchingEndsWithAnArmwThatNobodyAttendsReadingWithAGet)
 {
-    Net::reset(31);
-    Net& net = Net::now();
+    Net& net = Net::reset(31);
     net.busy_percent = 30;
     Initiator who;
     std::vector<std::uint8_t> operand(300, 2), result(300);
@@ -373,9 +354,7 @@ TEST(AtomicEvents, FetchingEndsWithAnArmwThatNobodyAttendsReadingWithAGet)
 
 TEST(AtomicLists, CutsOfAllListsMayDiffer)
 {
-    Net::reset(9);
-    Net& net = Net::now();
-    net.window = 8;
+    Net& net = Net::reset(9, 8);
     Initiator who;
     std::vector<std::uint8_t> a(40), b(40), r(40);
     for (unsigned i = 0; i < 40; ++i)
@@ -427,8 +406,7 @@ TEST(AtomicClose, WhatIsLeftEndsWithAnError)
 TEST(AtomicClose, WhatCannotGoOnIsNoSuccess)
 {
     for (const fi_datatype type : {FI_UINT64, FI_UINT128}) {
-        Net::reset(12);
-        Net& net = Net::now();
+        Net& net = Net::reset(12);
         Initiator who;
         const std::uint64_t operand[2] = {2, 0};
         net.memory[0] = 7; // not what is guessed

@@ -110,10 +110,7 @@ TEST(AtomicSpans, OfOneEndpointDoNotMeet)
 TEST(AtomicSpans, EveryUpdateIsAppliedOnce)
 {
     for (unsigned seed = 1; seed <= 10; ++seed) {
-        Net::reset(seed);
-        Net& net = Net::now();
-        net.window = 6;
-        net.busy_percent = 10;
+        Net& net = Net::reset(seed, 6, 10);
         Initiator who[3];
         constexpr unsigned each = 8;
         std::vector<std::int16_t> ones(n, 1);
@@ -139,9 +136,7 @@ TEST(AtomicSpans, EveryUpdateIsAppliedOnce)
 TEST(AtomicSpans, AFailureIsOneFailure)
 {
     for (unsigned seed = 1; seed <= 20; ++seed) {
-        Net::reset(seed);
-        Net& net = Net::now();
-        net.window = 4;
+        Net& net = Net::reset(seed, 4);
         net.busy_percent = seed % 2 ? 30 : 0;
         (seed % 4 < 2 ? net.broken : net.refused) = Net::base + (seed % 3 == 0 ? 0 : 8 * 17); // the Get, or a CSWAP
         Initiator who;
@@ -164,10 +159,7 @@ TEST(AtomicSpans, AFailureIsOneFailure)
 TEST(AtomicSpans, EndWithTheRunnerAtAnyTime)
 {
     for (unsigned seed = 1; seed <= 60; ++seed) {
-        Net::reset(seed);
-        Net& net = Net::now();
-        net.window = 4;
-        net.busy_percent = 20;
+        Net& net = Net::reset(seed, 4, 20);
         std::vector<double> operand(n, 1), result(n);
         int first = 0, second = 0;
         Initiator who;
@@ -220,10 +212,7 @@ TEST(AtomicSpans, InjectedOperandsAreTheCallers)
 TEST(AtomicSpans, KeepTheOrderThatWasPromised)
 {
     for (unsigned seed = 1; seed <= 4; ++seed) {
-        Net::reset(seed);
-        Net& net = Net::now();
-        net.window = 8;
-        net.busy_percent = 15;
+        Net& net = Net::reset(seed, 8, 15);
         Initiator who;
         who.runner->set_ordered(true);
         std::vector<std::uint64_t> model(n, 5), by(n, 3);

@@ -18,10 +18,7 @@ using namespace tofu::test;
 TEST(AtomicContention, WideSumsLoseNothing)
 {
     for (unsigned seed = 1; seed < 10; ++seed) {
-        Net::reset(seed);
-        Net& net = Net::now();
-        net.window = 4;
-        net.busy_percent = 20;
+        Net::reset(seed, 4, 20);
         Initiator who[4];
         constexpr unsigned each = 40;
         long double one[2] = {1.0L, 2.0L};
@@ -41,8 +38,7 @@ TEST(AtomicContention, WideSumsLoseNothing)
 
 TEST(AtomicWide, TheLockOfADeadHolderIsBroken)
 {
-    Net::reset(3);
-    Net& net = Net::now();
+    Net& net = Net::reset(3);
     Initiator who;
     const std::uint64_t element = 32, token = 0x1234567;
     std::memcpy(&net.memory[locks_at + 8 * tofu::locks::index_of(Net::base + element)], &token, 8);
@@ -71,8 +67,7 @@ struct Time {
 /// adds 7, and leaves. Returns the code it ended with, and the sum.
 std::pair<int, __int128> oversleep(bool put_is_refused, std::chrono::milliseconds sleep)
 {
-    Net::reset(5);
-    Net& net = Net::now();
+    Net& net = Net::reset(5);
     Time time;
     Initiator who;
     const std::uint64_t element = 32;

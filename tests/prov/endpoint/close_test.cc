@@ -381,13 +381,7 @@ TEST_F(Close, AlsoWhereOthersShareTheVcq)
 {
     fid_stx* shared = nullptr;
     ASSERT_EQ(fi_stx_context(o.domain, nullptr, &shared, nullptr), 0);
-    o.info->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
-    fid_ep* ep = nullptr;
-    ASSERT_EQ(fi_endpoint(o.domain, o.info, &ep, nullptr), 0);
-    ASSERT_EQ(fi_ep_bind(ep, &shared->fid, 0), 0);
-    ASSERT_EQ(fi_ep_bind(ep, &o.av->fid, 0), 0);
-    ASSERT_EQ(fi_ep_bind(ep, &tx->fid, FI_TRANSMIT | FI_RECV), 0);
-    ASSERT_EQ(fi_enable(ep), 0);
+    fid_ep* const ep = o.open_sharing(shared, tx);
     late.on = late.never = true;
     const iovec local{out.data(), 20000};
     const fi_rma_iov remote{large_base, 20000, fi_mr_key(large)};

@@ -73,6 +73,15 @@ struct Group {
         EXPECT_EQ(entry.op_context, &word);
     }
 
+    /// All of its endpoints, into the address vector.
+    [[nodiscard]] std::vector<fi_addr_t> insert() const
+    {
+        std::vector<fi_addr_t> at;
+        for (fid_ep* one : ep)
+            at.push_back(base.insert(&one->fid));
+        return at;
+    }
+
     const Base& base;
     fid_stx* stx = nullptr;
     fid_ep* srx = nullptr;
@@ -86,9 +95,7 @@ TEST(SharedContexts, AReceiveServesWhicheverEndpointIsSentTo)
     expect_processes(1, [](const Rank&) {
         Base base(caps, 0, FI_SHARED_CONTEXT, FI_SHARED_CONTEXT);
         Group g(base, 3);
-        fi_addr_t at[3];
-        for (unsigned i = 0; i < 3; i++)
-            at[i] = base.insert(&g.ep[i]->fid);
+        const auto at = g.insert();
         std::array<std::uint64_t, 9> in{};
         for (std::uint64_t& word : in)
             ASSERT_EQ(fi_recv(g.srx, &word, sizeof word, nullptr, FI_ADDR_UNSPEC, &word), 0);
@@ -210,9 +217,7 @@ TEST(SharedContexts, AnEndpointThatGoesTakesNothingFromTheOthers)
     expect_processes(1, [](const Rank&) {
         Base base(caps, 0, FI_SHARED_CONTEXT, FI_SHARED_CONTEXT);
         Group g(base, 3);
-        fi_addr_t at[3];
-        for (unsigned i = 0; i < 3; i++)
-            at[i] = base.insert(&g.ep[i]->fid);
+        const auto at = g.insert();
         EXPECT_EQ(fi_close(&g.stx->fid), -FI_EBUSY);
         EXPECT_EQ(fi_close(&g.srx->fid), -FI_EBUSY);
         // Messages through all three come early; one long, whose bytes are still the sender's.

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "hints.h"
+#include "prov/lib/hints.h"
 
 namespace {
 

@@ -48,14 +48,9 @@ const End ends[] = {
 /// What fi_getinfo says of a wish; what it grants.
 int ask(const End& end, std::size_t wish, std::size_t& granted)
 {
-    fi_info* hints = fi_allocinfo();
-    hints->fabric_attr->prov_name = strdup("tofu");
-    end.of(*hints) = wish;
-    fi_info* info = nullptr;
-    const int ret = fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &info);
-    fi_freeinfo(hints);
-    granted = ret == 0 ? end.of(*info) : 0;
-    fi_freeinfo(info);
+    int ret = 0;
+    const Info info = tofu::test::ask([&](fi_info& hints) { end.of(hints) = wish; }, FI_VERSION(1, 17), &ret);
+    granted = info != nullptr ? end.of(*info) : 0;
     return ret;
 }
 

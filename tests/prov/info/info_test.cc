@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "hints.h"
+#include "prov/lib/hints.h"
 
 namespace {
 

@@ -17,14 +17,10 @@ constexpr std::size_t address_size = 24;
 
 fi_info* find(const std::string& service, std::uint64_t flags)
 {
-    fi_info* hints = fi_allocinfo();
-    hints->fabric_attr->prov_name = strdup("tofu");
-    hints->ep_attr->type = FI_EP_RDM;
-    fi_info* found = nullptr;
-    const int rc = fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", service.c_str(), flags, hints, &found);
-    fi_freeinfo(hints);
+    int rc = 0;
+    Info found = ask([](fi_info&) {}, FI_VERSION(1, 17), &rc, "127.0.0.1", service.c_str(), flags);
     EXPECT_EQ(rc, 0) << fi_strerror(-rc);
-    return rc == 0 ? found : nullptr;
+    return found.release();
 }
 
 /// Announces itself, tells its address by words 3 * rank ... of the board, and stays until all have looked.

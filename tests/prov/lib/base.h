@@ -20,15 +20,12 @@ struct Base {
                   fi_threading threading = FI_THREAD_COMPLETION)
         : bits(rx_bits)
     {
-        fi_info* hints = fi_allocinfo();
-        hints->fabric_attr->prov_name = strdup("tofu");
-        hints->caps = caps;
-        hints->ep_attr->type = FI_EP_RDM;
-        hints->ep_attr->tx_ctx_cnt = tx_count;
-        hints->ep_attr->rx_ctx_cnt = rx_count;
-        hints->domain_attr->threading = threading;
-        check(fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &info), "fi_getinfo");
-        fi_freeinfo(hints);
+        info = must_find([&](fi_info& hints) {
+            hints.caps = caps;
+            hints.ep_attr->tx_ctx_cnt = tx_count;
+            hints.ep_attr->rx_ctx_cnt = rx_count;
+            hints.domain_attr->threading = threading;
+        });
         check(fi_fabric(info->fabric_attr, &fabric, nullptr), "fi_fabric");
         check(fi_domain(fabric, info, &domain, nullptr), "fi_domain");
         fi_av_attr attr{};

@@ -72,12 +72,15 @@ struct Net {
         static Net net;
         return net;
     }
-    static void reset(unsigned seed)
+    static Net& reset(unsigned seed, unsigned window = 1, unsigned busy_percent = 0)
     {
         now() = Net{};
         tofu::vcq::Vcq::patience = std::chrono::milliseconds(50);
         now().random.seed(seed);
         now().vcqs.reserve(64);
+        now().window = window;
+        now().busy_percent = busy_percent;
+        return now();
     }
 
     unsigned char* at(std::uint64_t stadd) { return memory.data() + (stadd - base); }

@@ -19,6 +19,8 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
+#include "hints.h"
+
 namespace tofu::test {
 
 /// What the objects are opened with.
@@ -37,18 +39,16 @@ class Objects {
   public:
     explicit Objects(const Wishes& wishes = {})
     {
-        fi_info* hints = fi_allocinfo();
-        hints->fabric_attr->prov_name = strdup("tofu");
-        hints->caps = wishes.caps;
-        hints->ep_attr->type = FI_EP_RDM;
-        hints->addr_format = wishes.addr_format;
-        hints->domain_attr->mr_mode = wishes.mr_mode;
-        hints->domain_attr->threading = wishes.threading;
-        hints->domain_attr->data_progress = wishes.progress;
         const bool named = !wishes.service.empty();
-        must(fi_getinfo(wishes.version, nullptr, named ? wishes.service.c_str() : nullptr,
-                        named ? FI_SOURCE : 0, hints, &info));
-        fi_freeinfo(hints);
+        info = must_find(
+            [&](fi_info& hints) {
+                hints.caps = wishes.caps;
+                hints.addr_format = wishes.addr_format;
+                hints.domain_attr->mr_mode = wishes.mr_mode;
+                hints.domain_attr->threading = wishes.threading;
+                hints.domain_attr->data_progress = wishes.progress;
+            },
+            wishes.version, named ? wishes.service.c_str() : nullptr, named ? FI_SOURCE : 0);
         must(fi_fabric(info->fabric_attr, &fabric, nullptr));
         must(fi_domain(fabric, info, &domain, nullptr));
         fi_av_attr attr{};
@@ -73,6 +73,18 @@ class Objects {
         }
     }
 
+    /// An endpoint that sends through a shared context. Nobody has its address; the caller closes it.
+    fid_ep* open_sharing(fid_stx* context, fid_cq* cq)
+    {
+        info->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
+        fid_ep* ep = nullptr;
+        must(fi_endpoint(domain, info, &ep, nullptr));
+        must(fi_ep_bind(ep, &context->fid, 0));
+        must(fi_ep_bind(ep, &av->fid, 0));
+        must(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV));
+        must(fi_enable(ep));
+        return ep;
+    }
     fid_cq* open_queue(fi_wait_obj wait = FI_WAIT_NONE, fi_cq_format format = FI_CQ_FORMAT_TAGGED,
                        std::size_t size = 0, fid_wait* set = nullptr)
     {

@@ -17,6 +17,7 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
+#include "hints.h"
 #include "lib/harness.h"
 
 namespace tofu::test {
@@ -51,18 +52,15 @@ class Session {
   public:
     Session(const Rank& rank, const Options& options = {}) : rank(rank), options(options)
     {
-        fi_info* hints = fi_allocinfo();
-        hints->fabric_attr->prov_name = strdup("tofu");
-        hints->caps = options.caps;
-        hints->ep_attr->type = FI_EP_RDM;
-        hints->domain_attr->mr_mode = options.mr_mode;
-        hints->domain_attr->threading = options.threading;
-        hints->domain_attr->data_progress = options.progress;
-        hints->tx_attr->msg_order = options.tx_order;
-        hints->tx_attr->op_flags = options.tx_op_flags;
-        hints->rx_attr->msg_order = options.tx_order;
-        check(fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &info), "fi_getinfo");
-        fi_freeinfo(hints);
+        info = must_find([&](fi_info& hints) {
+            hints.caps = options.caps;
+            hints.domain_attr->mr_mode = options.mr_mode;
+            hints.domain_attr->threading = options.threading;
+            hints.domain_attr->data_progress = options.progress;
+            hints.tx_attr->msg_order = options.tx_order;
+            hints.tx_attr->op_flags = options.tx_op_flags;
+            hints.rx_attr->msg_order = options.tx_order;
+        });
         check(fi_fabric(info->fabric_attr, &fabric, nullptr), "fi_fabric");
         check(fi_domain(fabric, info, &domain, nullptr), "fi_domain");
         fi_av_attr av_attr{};

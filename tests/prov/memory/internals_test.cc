@@ -287,14 +287,8 @@ TEST(Internals, GoWithTheEndpointWhoseContextStays)
     fid_stx* shared = nullptr;
     ASSERT_EQ(fi_stx_context(o.domain, nullptr, &shared, nullptr), 0);
     fid_cq* cq = o.open_queue();
-    o.info->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
     const std::size_t before = internals.size();
-    fid_ep* ep = nullptr;
-    ASSERT_EQ(fi_endpoint(o.domain, o.info, &ep, nullptr), 0);
-    ASSERT_EQ(fi_ep_bind(ep, &shared->fid, 0), 0);
-    ASSERT_EQ(fi_ep_bind(ep, &o.av->fid, 0), 0);
-    ASSERT_EQ(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
-    ASSERT_EQ(fi_enable(ep), 0);
+    fid_ep* const ep = o.open_sharing(shared, cq);
     char name[64];
     std::size_t length = sizeof(name);
     ASSERT_EQ(fi_getname(&ep->fid, name, &length), 0);

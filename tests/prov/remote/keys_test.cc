@@ -5,15 +5,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include <rdma/fi_errno.h>
 
-#include "memory/directory.h"
 #include "address/peers.h"
+#include "memory/directory.h"
+#include "prov/lib/gets.h"
 #include "remote/keys.h"
 
 namespace tofu {
@@ -92,7 +92,7 @@ struct Peerside {
     static constexpr utofu_stadd_t second_at = 0x900000;
     std::vector<Bucket> first = std::vector<Bucket>(1u << directory::first_log2, bucket_of());
     std::vector<Bucket> second;
-    std::deque<std::pair<int, std::uint64_t>> done; ///< local MRQ notices to come
+    test::EndedGets done;
     unsigned gets = 0;
     unsigned torn_reads = 0; ///< the next so many are caught half written
     int fail = UTOFU_SUCCESS;
@@ -135,14 +135,7 @@ Peerside* reached;
 
 vcq::Functions functions()
 {
-    vcq::Functions f{};
-    f.create_vcq = [](utofu_tni_id_t, unsigned long, utofu_vcq_hdl_t* h) -> int { return *h = 1, UTOFU_SUCCESS; };
-    f.free_vcq = [](utofu_vcq_hdl_t) -> int { return UTOFU_SUCCESS; };
-    f.query_vcq_id = [](utofu_vcq_hdl_t, utofu_vcq_id_t* id) -> int { return *id = 1, UTOFU_SUCCESS; };
-    f.reg_mem = [](utofu_vcq_hdl_t, void* a, std::size_t, unsigned long, utofu_stadd_t* s) -> int {
-        return *s = reinterpret_cast<std::uintptr_t>(a), UTOFU_SUCCESS;
-    };
-    f.dereg_mem = [](utofu_vcq_hdl_t, utofu_stadd_t, unsigned long) -> int { return UTOFU_SUCCESS; };
+    vcq::Functions f = test::functions_of_gets();
     f.query_stadd = [](utofu_vcq_id_t vcq, unsigned, utofu_stadd_t* s) -> int {
         return *s = Peerside::first_at, vcq == no_vcq ? UTOFU_ERR_INVALID_VCQ_ID : UTOFU_SUCCESS;
     };
@@ -161,17 +154,6 @@ vcq::Functions functions()
         reached->done.emplace_back(reached->fail, edata);
         return UTOFU_SUCCESS;
     };
-    f.poll_tcq = [](utofu_vcq_hdl_t, unsigned long, void**) -> int { return UTOFU_ERR_NOT_FOUND; };
-    f.poll_mrq = [](utofu_vcq_hdl_t, unsigned long, utofu_mrq_notice* n) -> int {
-        if (reached->done.empty())
-            return UTOFU_ERR_NOT_FOUND;
-        *n = {};
-        n->notice_type = UTOFU_MRQ_TYPE_LCL_GET;
-        n->edata = reached->done.front().second;
-        const int code = reached->done.front().first;
-        reached->done.pop_front();
-        return code;
-    };
     return f;
 }
 
@@ -179,6 +161,7 @@ struct KeysTest : testing::Test {
     KeysTest()
     {
         reached = &peerside;
+        test::ended_gets = &peerside.done;
         EXPECT_EQ(vcq.open(backend, 0, false, {}), 0);
         keys = std::make_unique<RemoteKeys>(vcq, false);
     }

@@ -228,12 +228,7 @@ TEST(Turnover, OwnersOfRingsAreKilledAtManyInstants)
     const unsigned kills = more != nullptr ? static_cast<unsigned>(std::atoi(more)) : 3;
     for (unsigned i = 0; i < kills && !testing::Test::HasFailure(); i++)
         kill_owners(i * 3471 % 20000);
-    // The last one out clears up: the survivors left without.
-    sim::test::rejoin_last_job([](const Rank&) {
-        utofu_vcq_hdl_t vcq = 0;
-        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
-        EXPECT_EQ(utofu_free_vcq(vcq), UTOFU_SUCCESS);
-    });
+    sim::test::clear_last_job();
 }
 
 } // namespace

@@ -236,13 +236,7 @@ TEST_F(Sharing, AThreadMayStartBehindASharedTransmitContext)
     fid_cq* tx = o.open_queue();
     fid_cq* rx = o.open_queue(FI_WAIT_FD);
     fid_ep* receiver = o.add(rx, rx);
-    o.info->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
-    fid_ep* sender = nullptr;
-    ASSERT_EQ(fi_endpoint(o.domain, o.info, &sender, nullptr), 0);
-    ASSERT_EQ(fi_ep_bind(sender, &shared->fid, 0), 0);
-    ASSERT_EQ(fi_ep_bind(sender, &o.av->fid, 0), 0);
-    ASSERT_EQ(fi_ep_bind(sender, &tx->fid, FI_TRANSMIT | FI_RECV), 0);
-    ASSERT_EQ(fi_enable(sender), 0);
+    fid_ep* const sender = o.open_sharing(shared, tx);
     for (unsigned i = 0; i < 200; i++)
         traffic.round(i, tx, sender, rx, receiver, 0, [&] { sleep_on(o.fabric, rx); });
     EXPECT_EQ(fi_close(&sender->fid), 0);

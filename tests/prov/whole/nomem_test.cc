@@ -30,6 +30,7 @@ void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
 void* __libc_realloc(void*, std::size_t);
 void* __libc_memalign(std::size_t, std::size_t);
+void __libc_free(void*);
 }
 
 namespace {
@@ -139,14 +140,14 @@ TOFU_EXPORTED void* operator new[](std::size_t size, std::align_val_t alignment,
 {
     return fails(__builtin_return_address(0)) ? nullptr : __libc_memalign(static_cast<std::size_t>(alignment), size);
 }
-TOFU_EXPORTED void operator delete(void* memory) noexcept { std::free(memory); }
-TOFU_EXPORTED void operator delete[](void* memory) noexcept { std::free(memory); }
-TOFU_EXPORTED void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-TOFU_EXPORTED void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-TOFU_EXPORTED void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-TOFU_EXPORTED void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-TOFU_EXPORTED void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-TOFU_EXPORTED void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+TOFU_EXPORTED void operator delete(void* memory) noexcept { __libc_free(memory); }
+TOFU_EXPORTED void operator delete[](void* memory) noexcept { __libc_free(memory); }
+TOFU_EXPORTED void operator delete(void* memory, std::size_t) noexcept { __libc_free(memory); }
+TOFU_EXPORTED void operator delete[](void* memory, std::size_t) noexcept { __libc_free(memory); }
+TOFU_EXPORTED void operator delete(void* memory, std::align_val_t) noexcept { __libc_free(memory); }
+TOFU_EXPORTED void operator delete[](void* memory, std::align_val_t) noexcept { __libc_free(memory); }
+TOFU_EXPORTED void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { __libc_free(memory); }
+TOFU_EXPORTED void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { __libc_free(memory); }
 
 namespace {
 
@@ -228,18 +229,13 @@ bool succeeded(std::initializer_list<fid_cq*> from, unsigned count = 1)
 fi_info* info_for(std::uint64_t caps, int mr_mode, fi_progress progress, std::size_t tx_contexts = 1,
                   std::size_t rx_contexts = 1)
 {
-    fi_info* hints = fi_allocinfo();
-    hints->fabric_attr->prov_name = strdup("tofu");
-    hints->caps = caps;
-    hints->ep_attr->type = FI_EP_RDM;
-    hints->ep_attr->tx_ctx_cnt = tx_contexts;
-    hints->ep_attr->rx_ctx_cnt = rx_contexts;
-    hints->domain_attr->mr_mode = mr_mode;
-    hints->domain_attr->data_progress = progress;
-    fi_info* info = nullptr;
-    Session::check(fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &info), "fi_getinfo");
-    fi_freeinfo(hints);
-    return info;
+    return must_find([&](fi_info& hints) {
+        hints.caps = caps;
+        hints.ep_attr->tx_ctx_cnt = tx_contexts;
+        hints.ep_attr->rx_ctx_cnt = rx_contexts;
+        hints.domain_attr->mr_mode = mr_mode;
+        hints.domain_attr->data_progress = progress;
+    });
 }
 
 /// What every scenario has: an event queue, a wait set, a domain, addresses, a queue and a counter.

@@ -19,6 +19,17 @@
 namespace tofu::sim::test {
 namespace {
 
+// Forks a child that does this and nothing else: did it find all well? Allocates nothing itself.
+template <typename Body>
+bool child_is_well(Body&& body)
+{
+    const pid_t child = ::fork();
+    if (child == 0)
+        ::_exit(body() ? 0 : 1);
+    int status = -1;
+    return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
 TEST(MemoryFork, ChildOfForkHasItsOwnCopy)
 {
     lead([](Node& node, Leader& peer) {
@@ -90,11 +101,7 @@ TEST(MemoryFork, AChildOfForkTouchesNothingOfItsParentsHeap)
         ASSERT_NE(before, MAP_FAILED);
         for (int round = 0; round < 3; ++round) { // the first one lets the parent's side allocate what it needs
             std::memcpy(before, start, bytes);
-            const pid_t child = ::fork();
-            if (child == 0)
-                ::_exit(0);
-            int status = -1;
-            const bool ended = ::waitpid(child, &status, 0) == child && status == 0;
+            const bool ended = child_is_well([] { return true; });
             const bool same = std::memcmp(before, start, bytes) == 0;
             EXPECT_TRUE(ended);
             EXPECT_TRUE(same || round == 0);
@@ -150,15 +157,11 @@ TEST(MemoryFork, ForkFromAStackThatWasMoved)
             const utofu_stadd_t stadd = node.add(const_cast<uint64_t*>(words), sizeof words);
             for (size_t i = 0; i < 2048; i += 512)
                 EXPECT_EQ(peer.ask(add_one, stadd + i * 8), UTOFU_SUCCESS);
-            const pid_t child = ::fork();
-            if (child == 0) {
+            EXPECT_TRUE(child_is_well([&] {
                 for (auto& word : words)
                     word = word * 2;
-                ::_exit(words[0] == 8 && words[1] == 6 ? 0 : 1);
-            }
-            int status = -1;
-            EXPECT_EQ(::waitpid(child, &status, 0), child);
-            EXPECT_EQ(status, 0);
+                return words[0] == 8 && words[1] == 6;
+            }));
             EXPECT_EQ(words[0], 4u);
             EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS); // still works after
             EXPECT_EQ(words[0], 5u);
@@ -205,12 +208,7 @@ TEST(MemoryFork, AChildOfForkDoesNotEndItsParentsThreads)
                       nullptr),
                   0);
         ::pthread_attr_destroy(&attributes);
-        const pid_t child = ::fork();
-        if (child == 0)
-            ::_exit(0);
-        int status = -1;
-        EXPECT_EQ(::waitpid(child, &status, 0), child);
-        EXPECT_EQ(status, 0);
+        EXPECT_TRUE(child_is_well([] { return true; }));
         if (::pthread_tryjoin_np(other, nullptr) != EBUSY) {
             ADD_FAILURE() << "a thread that runs is taken for one that has ended";
             ::_exit(1);
@@ -241,12 +239,7 @@ TEST(MemoryFork, AChildOfForkLeavesTheArenasOfItsParentsThreadsAlone)
         ASSERT_TRUE(wait_until([&] { return stadd.load() != 0; }));
         for (int i = 0; i < 3; ++i)
             ASSERT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS);
-        const pid_t child = ::fork();
-        if (child == 0)
-            ::_exit(0);
-        int status = -1;
-        EXPECT_EQ(::waitpid(child, &status, 0), child);
-        EXPECT_EQ(status, 0);
+        EXPECT_TRUE(child_is_well([] { return true; }));
         over = true;
         other.join();
     });
@@ -256,30 +249,18 @@ TEST(MemoryFork, AChildOfForkLeavesTheArenasOfItsParentsThreadsAlone)
 TEST(MemoryFork, HandlersOfOthersRunWithTheChildsOwnPages)
 {
     static std::vector<uint64_t> words;
-    expect_processes(2, [&](const Rank& rank) {
-        ASSERT_EQ(::pthread_atfork(nullptr, nullptr, [] { std::fill(words.begin(), words.end(), 99); }), 0);
-        Node node;
-        rank.set(rank.number, node.id);
-        rank.barrier();
-        if (rank.number == 1) {
-            follow(rank, node);
-            return;
-        }
-        Leader peer{rank};
-        words.assign(10000, 5);
-        const utofu_stadd_t stadd = node.add(words.data(), words.size() * 8);
-        ASSERT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS);
-        const pid_t child = ::fork();
-        if (child == 0)
-            ::_exit(words[1] == 99 ? 0 : 1);
-        int status = -1;
-        EXPECT_EQ(::waitpid(child, &status, 0), child);
-        EXPECT_EQ(status, 0);
-        EXPECT_EQ(words[0], 6u);
-        EXPECT_EQ(words[1], 5u);
-        node.remove(stadd);
-        peer.ask(stop);
-    });
+    lead(
+        [](Node& node, Leader& peer) {
+            words.assign(10000, 5);
+            const utofu_stadd_t stadd = node.add(words.data(), words.size() * 8);
+            ASSERT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS);
+            EXPECT_TRUE(child_is_well([] { return words[1] == 99; }));
+            EXPECT_EQ(words[0], 6u);
+            EXPECT_EQ(words[1], 5u);
+            node.remove(stadd);
+        },
+        As::is,
+        [] { ASSERT_EQ(::pthread_atfork(nullptr, nullptr, [] { std::fill(words.begin(), words.end(), 99); }), 0); });
 }
 
 } // namespace

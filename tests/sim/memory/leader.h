@@ -51,10 +51,12 @@ struct Leader {
 /// As whoever runs the test, or as an ordinary user, whose moves can't hold up the kernel.
 enum class As { is, ordinary };
 
-/// Two processes with a node each: `body` in rank 0, and rank 1 at its service.
-inline void lead(const std::function<void(Node&, Leader&)>& body, As user = As::is)
+/// Two processes with a node each: `body` in rank 0, and rank 1 at its service. `first`: before any call of uTofu.
+inline void lead(const std::function<void(Node&, Leader&)>& body, As user = As::is,
+                 const std::function<void()>& first = [] {})
 {
     expect_processes(2, [&](const Rank& rank) {
+        first();
         if (user == As::ordinary) {
             ASSERT_EQ(become_ordinary(), "");
         }

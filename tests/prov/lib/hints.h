@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What fi_getinfo answers to hints. Used by {info,consumers}_test.cc; calls libfabric.
+// What fi_getinfo answers to hints. Called by tests/prov; calls libfabric.
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -47,6 +49,19 @@ inline Info ask(const std::function<void(fi_info&)>& fill, std::uint32_t version
     if (error != nullptr)
         *error = result;
     return Info(result == 0 ? found : nullptr);
+}
+
+/// The first answer, without which there is no test. The caller frees it.
+inline fi_info* must_find(const std::function<void(fi_info&)>& fill, std::uint32_t version = FI_VERSION(1, 17),
+                          const char* service = nullptr, std::uint64_t flags = 0)
+{
+    int error = 0;
+    Info found = ask(fill, version, &error, nullptr, service, flags);
+    if (found == nullptr) {
+        std::fprintf(stderr, "fi_getinfo: %s\n", fi_strerror(-error));
+        std::_Exit(1);
+    }
+    return found.release();
 }
 
 inline bool refused(const std::function<void(fi_info&)>& fill)
