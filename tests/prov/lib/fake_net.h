@@ -64,6 +64,7 @@ struct Net {
     std::uint64_t area = 0;      ///< what lies under reserved STags
     std::size_t posts = 0;
     std::size_t swaps = 0;
+    std::size_t strays = 0; ///< accesses beyond the memory, which fail
     std::vector<std::tuple<std::uint8_t, std::uint64_t, bool>> remote_notices; ///< type, STADD, EDATA is 0
     std::vector<std::pair<void*, std::size_t>> registered;
 
@@ -136,7 +137,9 @@ struct Net {
         notice.edata = p.edata;
         if (p.flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE)
             vcqs[p.vcq].tcq.push_back(p.cbdata);
-        if (broken && p.stadd == broken) {
+        const bool stray = p.stadd < base || p.stadd + p.width > base + memory.size();
+        strays += stray;
+        if (stray || (broken && p.stadd == broken)) {
             code = UTOFU_ERR_MRQ_RMT_STADD;
         } else if (p.kind == 2) {
             std::memcpy(reinterpret_cast<void*>(p.local), at(p.stadd), p.width);

@@ -505,6 +505,7 @@ TEST_F(RingsTest, WhatCannotBeIsDroppedAndNothingElse)
     look();
     EXPECT_TRUE(above->taken.empty());
     EXPECT_EQ(count_rings(), 1u);
+    EXPECT_EQ(net().strays, 0u) << "a report to a sender that has not said where it wants them";
     write(0, 5, Type::hello, 0, &right, sizeof right);
     write(0, 6, Type::hello, 0, &right, sizeof right); // again
     write(0, 7, Type::bye, 7);

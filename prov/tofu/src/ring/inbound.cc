@@ -163,6 +163,8 @@ void Inbound::blank(const Ring& ring, std::uint32_t slots) noexcept
 /// Tells the sender how far we are. When it can't be told now, the next slow round tries again.
 void Inbound::report(Ring& ring) noexcept
 {
+    if (!ring.greeted) [[unlikely]]
+        return; // it has not said where its return block is
     const ReturnBlock block{ring.next_seq - 1, static_cast<std::uint32_t>(ring.status), ring.serial};
     // In order: an earlier report that lands later would hide this one for good.
     const vcq::Post post =
