@@ -10,8 +10,7 @@
 
 #include "endpoint/calls.h"
 #include "info/info.h"
-#include "message/msg.h"
-#include "message/tagged.h"
+#include "message/calls.h"
 #include "provider/limits.h"
 #include "provider/log.h"
 #include "provider/refusal.h"

@@ -16,27 +16,12 @@ Fetch* Receiver::make_fetch(const Message& message) noexcept
     Fetch* f = fetches_.alloc();
     if (f == nullptr)
         return nullptr;
-    f->notify = on_fetched;
+    *f = Fetch{{on_fetched}};
     f->owner = this;
-    f->receive = nullptr;
     f->live = true;
-    f->next = nullptr;
     f->message = message;
-    message.in->users++;
-    f->into_count = 0;
-    f->ref_count = 0;
-    f->from_index = 0;
-    f->into_index = 0;
-    f->waiting = false;
     f->unverified = message.kept;
-    f->lost = false;
-    f->from_offset = 0;
-    f->into_offset = 0;
-    f->to_fetch = 0;
-    f->length = 0;
-    f->pending = 0;
-    f->err = 0;
-    f->prov_errno = 0;
+    message.in->users++;
     return f;
 }
 

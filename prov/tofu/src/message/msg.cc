@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The calls of fi_msg(3): thin shims over the messenger. See msg.h.
-#include "message/msg.h"
+// The calls of fi_msg(3): thin shims over the sender and the receive queue.
+#include "message/calls.h"
 
 #include "message/entry.h"
 

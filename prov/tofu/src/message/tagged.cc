@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The calls of fi_tagged(3): thin shims over the messenger. See tagged.h.
-#include "message/tagged.h"
+// The calls of fi_tagged(3): thin shims over the sender and the receive queue.
+#include "message/calls.h"
 
 #include "message/entry.h"
 
