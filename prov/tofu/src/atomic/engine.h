@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_atomic: the atomics of an endpoint, from a call to the runner that carries it out. Entered by the application
-// through atomic_ops and by the endpoint's progress; calls av, remote_keys, request, the runner.
+// fi_atomic: the atomics of a context, from a call to the runner that carries it out. Entered by the application
+// through atomic_ops and by rounds of progress; calls peers, remote/access, request, the runner.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class AtomicEngine final : public Engine {
     };
 
     explicit AtomicEngine(TxContext& tx) noexcept;
-    /// Reads the endpoint's orders: with FI_ORDER_ATOMIC_* (or the plain FI_ORDER_RAR ... WAW) each operation
+    /// Reads the context's orders: with FI_ORDER_ATOMIC_* (or the plain FI_ORDER_RAR ... WAW) each operation
     /// takes effect after the earlier ones to the same peer. 0.
     [[nodiscard]] int open() noexcept;
 
@@ -55,7 +55,7 @@ class AtomicEngine final : public Engine {
     /// 0 or a refusal without any effect; what goes wrong later is an error entry.
     [[nodiscard]] ssize_t submit(const Call& call) noexcept;
 
-    /// Continues operations that met a full queue, back off or wait for a fence. The endpoint calls it in
+    /// Continues words of operations under way that have to be posted again. The endpoint calls it in
     /// each of its rounds, after polling its VCQ.
     void progress() noexcept
     {

@@ -182,7 +182,7 @@ struct Batch : vcq::Waiter {
     std::uint32_t failed;     ///< of those that nobody waits for
 };
 
-/// Registered memory of an endpoint into which Gets of its atomics write, in places of one size; made at first use, and
+/// Registered memory of a context into which Gets of its atomics write, in places of one size; made at first use, and
 /// given back with this.
 template <std::uint8_t places, std::size_t place_size>
 class Scratch {
@@ -257,7 +257,7 @@ struct Span : vcq::Waiter {
     std::uint64_t desired[most];
 };
 
-/// Where CSWAP loops of one endpoint on one word meet, and what was last seen there.
+/// Where CSWAP loops of one context on one word meet, and what was last seen there.
 struct WordSlot {
     utofu_vcq_id_t vcq = 0;
     utofu_stadd_t word = 0;

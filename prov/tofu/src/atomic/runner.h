@@ -2,7 +2,7 @@
 // The runner: cuts atomic operations into words at the target, carries out each word by an ARMW or a loop of CSWAPs,
 // and completes the operation when the last word has ended. Its parts: words.cc (those that wait,
 // the cutting, native ARMWs), loop.cc (loops), span.cc (neighbouring words that loop), batch.cc
-// (ARMWs in a batch), end.cc (ends). Called by atomic under the endpoint's lock and, through waiters, by the poll
+// (ARMWs in a batch), end.cc (ends). Called by atomic under the context's lock and, through waiters, by the poll
 // of its VCQ; calls vcq and request.
 #pragma once
 
@@ -22,7 +22,7 @@ class AtomicEngine;
 
 class AtomicRunner {
   public:
-    /// Completion places left to the endpoint's other engines.
+    /// Completion places left to the context's other engines.
     static constexpr unsigned window_reserve = 48;
     static constexpr std::size_t max_ops = 512;
     static constexpr std::size_t max_word_ops = 1024;

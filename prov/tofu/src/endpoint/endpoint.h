@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_endpoint (FI_EP_RDM): a posting VCQ, the objects bound to it, and the engines that use them. Called by
-// the application through the operation tables of rma, atomic, msg and tagged; calls those engines.
+// fi_endpoint (FI_EP_RDM): a tx context and an rx context, the objects bound to them, and the engines that use them; the
+// same with one of the two open as a context of a scalable endpoint. Called by the application and, for progress, by
+// queues and counters; calls the engines.
 #pragma once
 
 #include <atomic>
@@ -49,10 +50,9 @@ struct EndpointPlan {
     void* context = nullptr;
 };
 
-/// The engines, AtomicEngine, RmaEngine and proto::Messenger, are made by enable() where the caps ask for
-/// them; each has a constructor (Endpoint&), `int open()` (0 or -FI_E*), and `void progress() noexcept`, called
-/// under lock() once per round of progress() after the VCQ was polled. The endpoint's VCQ is closed before
-/// the engines go, so that no waiter of theirs is called afterwards.
+/// The engines, AtomicEngine, RmaEngine and proto::Messenger, are made by enable() where the caps ask for them. A round of
+/// progress polls the VCQ, resumes what is pending, and asks each engine that has something to do. The VCQ is closed
+/// before the engines go, so that no waiter of theirs is called afterwards.
 class Endpoint final : public EndpointFace, public Pollable {
   public:
     /// fi_endpoint(3); holds the domain. 0, -FI_EINVAL (another type of endpoint among others), or as make().

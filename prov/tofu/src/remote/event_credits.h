@@ -27,7 +27,7 @@ constexpr bool left_no_event(int utofu_code) noexcept
            (utofu_code <= UTOFU_ERR_TCQ_OTHER && utofu_code >= UTOFU_ERR_TCQ_LENGTH);
 }
 
-/// What an endpoint has of one domain's credits.
+/// What a context has of one domain's credits.
 struct EventAccount : vcq::Waiter {
     class EventCredits* owner = nullptr;
     std::uint64_t home = 0;
@@ -50,7 +50,7 @@ struct EventAccount : vcq::Waiter {
     void refund() noexcept { held++; }
 };
 
-/// All accounts of an endpoint; under its lock. Made for the first operation at a peer that counts events.
+/// All accounts of a context; under its lock. Made for the first operation at a peer that counts events.
 class EventCredits {
   public:
     /// 1/64 of what is left is taken at a time, at least 1, so that holders who rest leave most to others; at most

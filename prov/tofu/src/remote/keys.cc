@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Keys of peers' regions: the table of those known, and the lookups that read a peer's directory by Get.
-// Called by rma and atomic under the endpoint's lock; calls vcq.
+// Called through access.h under the context's lock; calls vcq.
 //
 // A lookup is a row of Gets, of which each says what the next one is (docs/wire-protocol.md, "Regions"): the key's
 // bucket of the first table; its two buckets of the second; where the entry names an annex that is not known yet, the

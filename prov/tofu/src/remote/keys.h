@@ -31,7 +31,7 @@ struct Target {
 };
 
 /// What peers' keys stand for, as one context knows it. Under its lock. A key of the provider's
-/// choice is resolved by an addition; others are read from the peer's directory by a Get with the endpoint's VCQ and
+/// choice is resolved by an addition; others are read from the peer's directory by a Get with the context's VCQ and
 /// remembered in a bounded table.
 class RemoteKeys {
   public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_rma(3): the calls of the application, each a shim over RmaEngine::submit. Called through rma_ops; takes
-// the endpoint's lock.
+// the context's lock.
 #include <mutex>
 
 #include <rdma/fi_errno.h>
@@ -24,7 +24,7 @@ constexpr std::uint64_t write_flags = FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MOR
 constexpr std::uint64_t read_flags = FI_COMPLETION | FI_MORE | FI_FENCE | FI_DELIVERY_COMPLETE |
                                      FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE | priority;
 
-/// Calls under the endpoint's lock; what was taken may need somebody who polls.
+/// Calls under the context's lock; what was taken may need somebody who polls.
 template <class Call>
 ssize_t under_lock(TxContext& tx, Call&& call) noexcept
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How a read or write is taken in: checked, its keys and buffers found, and launched (progress.cc has the rest of
-// its life). See engine.h. Called by calls.cc under the endpoint's lock; calls vcq, remote_keys, local_memory,
+// its life). See engine.h. Called by calls.cc under the context's lock; calls vcq, remote/access, local_memory,
 // messenger.
 #include "rma/engine.h"
 

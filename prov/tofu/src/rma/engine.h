@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_rma: reads and writes of peers' memory, each a row of Puts or Gets. Entered by the application through
-// rma_ops and by the endpoint's progress; calls vcq, remote_keys, local_memory, the messenger (CQ data).
+// rma_ops and by the context's pending queue; calls vcq, remote/access, local_memory, the sender (CQ data).
 #pragma once
 
 #include <cstddef>

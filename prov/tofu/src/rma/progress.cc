@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The life of a read or write that was taken in: posted piece by piece, paid for where its target counts events,
-// retried where a key was stale, completed. See engine.h. Called by engine.cc, the poll of the VCQ and the endpoint's
-// progress, under the endpoint's lock; calls vcq, remote_keys, local_memory, messenger, event_credits.
+// retried where a key was stale, completed. See engine.h. Called by engine.cc, the poll of the VCQ and the pending
+// queue, under the context's lock; calls vcq, remote/access, local_memory, the sender, event_credits.
 #include "rma/engine.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The short way of reads and writes: one segment, one communication, nothing to try again. Called by calls.cc
-// under the endpoint's lock; calls vcq and cq.
+// under the context's lock; calls vcq and cq.
 #include <cstring>
 #include <utility>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Short operations: those that are a single communication, such as fi_write of 8 bytes or one native atomic. What has
-// to be remembered until the notice comes lies in an array with one record for each place of the endpoint's completion
-// window, so that nothing is allocated. Filled in and ended by rma and atomic under the endpoint's lock; calls nothing.
+// to be remembered until the notice comes lies in an array with one record for each place of the VCQ's completion
+// window, so that nothing is allocated. Filled in and ended by rma and atomic under the context's lock; calls nothing.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ struct alignas(64) QuickOp : vcq::Waiter {
 };
 static_assert(sizeof(QuickOp) == 128);
 
-/// All of an endpoint, one for each place of the window.
+/// All of a context, one for each place of the window.
 class QuickOps {
   public:
     /// False: no memory.

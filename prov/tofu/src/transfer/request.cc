@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The end of an operation: one entry where one is wanted or due, one count. Called by the engines' waiters under
-// the endpoint's lock; calls cq and cntr.
+// the context's lock; calls cq and cntr.
 #include "transfer/request.h"
 
 #include "queue/cntr.h"

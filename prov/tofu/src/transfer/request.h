@@ -36,7 +36,7 @@ inline bool settle(Request& request, int utofu_code) noexcept;
 void complete(Request& request) noexcept;
 
 /// A bounded pool of requests of one kind; alloc() is null when all are under way (-FI_EAGAIN for the
-/// caller). Memory comes in chunks as it is first needed and stays. Under the endpoint's lock.
+/// caller). Memory comes in chunks as it is first needed and stays. Under the context's lock.
 template <class T>
 class Pool {
   public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Order towards a peer whose regions are reached by several VCQs, its home and annexes of it. Used by rma and atomic,
-// each for its own operations, under the endpoint's lock; calls vcq.
+// each for its own operations, under the context's lock; calls vcq.
 //
 // Also the order of a read behind a write, where that was promised: strong order has reading wait for reading, and
 // writing for writing (guide 2.2.10), so that a Get may read before an earlier Put has written.
