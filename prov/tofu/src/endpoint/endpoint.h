@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_endpoint (FI_EP_RDM): a tx context and an rx context, the objects bound to them, and the engines that use them; the
-// same with one of the two open as a context of a scalable endpoint. Called by the application and, for progress, by
-// queues and counters; calls the engines.
+// fi_endpoint (FI_EP_RDM): a tx context and an rx context, the objects bound to them, and the engines that use them;
+// the same with one of the two open as a context of a scalable endpoint. Called by the application and, for progress,
+// by queues and counters; calls the engines.
 #pragma once
 
 #include <atomic>
@@ -50,8 +50,8 @@ struct EndpointPlan {
     void* context = nullptr;
 };
 
-/// The engines, AtomicEngine, RmaEngine and proto::Messenger, are made by enable() where the caps ask for them. A round of
-/// progress polls the VCQ, resumes what is pending, and asks each engine that has something to do. The VCQ is closed
+/// The engines, AtomicEngine, RmaEngine and proto::Messenger, are made by enable() where the caps ask for them. A round
+/// of progress polls the VCQ, resumes what is pending, and asks each engine that has something to do. The VCQ is closed
 /// before the engines go, so that no waiter of theirs is called afterwards.
 class Endpoint final : public EndpointFace, public Pollable {
   public:
