@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Copies between one row of bytes and a user's segments. Used by the messenger; calls nothing.
+// Copies between contiguous bytes and a user's segments. Used by message and match; calls nothing.
 #pragma once
 
 #include <algorithm>

@@ -16,8 +16,8 @@ class SrxPeer {
     SrxPeer(const SrxPeer&) = delete;
     SrxPeer& operator=(const SrxPeer&) = delete;
 
-    /// start_msg, start_tag: the message has found its receive, and goes on into it. False: there is no room now, nothing
-    /// has happened.
+    /// start_msg, start_tag: the message has found its receive, and goes on into it. False: there is no room now,
+    /// nothing has happened.
     [[nodiscard]] virtual bool start(RecvRequest& receive, Unexpected& message) noexcept = 0;
     /// discard_msg, discard_tag: nobody wants it; its sender is told as if it had been received. False as above.
     [[nodiscard]] virtual bool discard(Unexpected& message) noexcept = 0;

@@ -51,8 +51,8 @@ struct Packet {
     const std::byte* body = nullptr; ///< eager: payload; rts, write_data: their structures
 };
 
-/// False for bytes that are no packet of a message. `slot` is read as it lies in the area: its owner never writes it while
-/// the receiver has not reported it, but a hostile one might, so that everything is copied or bounded.
+/// False for bytes that are no packet of a message. `slot` is read as it lies in the area: its owner never writes it
+/// while the receiver has not reported it, but a hostile one might, so that everything is copied or bounded.
 [[nodiscard]] bool decode(const std::byte* slot, Packet& packet) noexcept;
 
 } // namespace tofu::proto

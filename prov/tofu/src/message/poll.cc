@@ -10,7 +10,8 @@
 namespace tofu::proto {
 
 /// One message, all the way. All that decides is in `control`, which was read once.
-[[gnu::always_inline]] inline bool Receiver::take_short(Ring& ring, std::uint64_t control, std::uint32_t& slots) noexcept
+[[gnu::always_inline]] inline bool Receiver::take_short(Ring& ring, std::uint64_t control,
+                                                        std::uint32_t& slots) noexcept
 {
     auto& in = static_cast<Source&>(ring);
     const auto c = std::bit_cast<Control>(control);

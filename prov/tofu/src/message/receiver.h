@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving half of the message protocol: packets out of rings (ring/inbound.h) into receives (match), the Gets of a
-// rendezvous, acknowledgements. Reports to the receive side's queue and counter. Nothing of a packet is trusted. Under the
-// endpoint's lock.
+// The receiving half of the message protocol: packets out of rings (ring/inbound.h) into receives (match), the Gets of
+// a rendezvous, acknowledgements. Reports to the receive side's queue and counter. Nothing of a packet is trusted.
+// Under the endpoint's lock.
 //
 //   poll.cc  the short way of a message;  receive.cc  all other packets;  fetch.cc  the receiving side of a rendezvous
 #pragma once
@@ -60,7 +60,8 @@ struct Message {
     std::uint64_t vcq = 0;              ///< rts
     Segment segments[max_segments] = {};
 
-    /// What stays of it where it has to wait for its receive: a Kept, and behind that its payload, or the body of its RTS.
+    /// What stays of it where it has to wait for its receive: a Kept, and behind that its payload, or the body of its
+    /// RTS.
     [[nodiscard]] std::size_t kept_size() const noexcept
     {
         return sizeof(Kept) + (type == Type::rts ? sizeof vcq + segment_count * sizeof(Segment) : length);

@@ -64,7 +64,8 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
     return to;
 }
 
-[[gnu::always_inline]] inline bool Sender::send_short(const SendCall& call, const void* data, std::size_t length) noexcept
+[[gnu::always_inline]] inline bool Sender::send_short(const SendCall& call, const void* data,
+                                                      std::size_t length) noexcept
 {
     if (length > inline_limit - overhead(call.packet_flags))
         return false;
@@ -93,7 +94,8 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
 }
 
 /// The same for what fits into a slot.
-[[gnu::always_inline]] inline bool Sender::send_slot(const SendCall& call, const void* data, std::size_t length) noexcept
+[[gnu::always_inline]] inline bool Sender::send_slot(const SendCall& call, const void* data,
+                                                      std::size_t length) noexcept
 {
     if (length > inline_room(call.packet_flags))
         return false;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The sending half of the message protocol: eager messages, requests that wait for their peer, the backlog, fences, and
-// the data of RMA writes. Fills slots of channels (ring/outbound.h) and reports to the transmit side's queue and counter.
-// Under the endpoint's lock.
+// the data of RMA writes. Fills slots of channels (ring/outbound.h) and reports to the transmit side's queue and
+// counter. Under the endpoint's lock.
 //
-//   send.h, send.cc  what goes into a ring;  tracked.cc  sends that wait for the peer;  backlog.cc  sends that wait for room
+//   send.h, send.cc  what goes into a ring;  tracked.cc  sends that wait for the peer
+//   backlog.cc  sends that wait for room
 #pragma once
 
 #include <cstddef>
@@ -108,7 +109,10 @@ class Sender final : public Engine {
     /// False: it is asked; its answer is waited for as that of a send, and the question is repeated.
     [[nodiscard]] bool settled(const Peer& peer, bool matched) noexcept override;
     /// Whoever posted it: is the peer gone?
-    void lost(int utofu_code, vcq::Unsignaled, utofu_vcq_id_t peer) noexcept override { rings_.peer_failed(peer, utofu_code); }
+    void lost(int utofu_code, vcq::Unsignaled, utofu_vcq_id_t peer) noexcept override
+    {
+        rings_.peer_failed(peer, utofu_code);
+    }
 
     // --- of Protocol
     void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept;

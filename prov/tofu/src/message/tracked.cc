@@ -39,7 +39,8 @@ bool Sender::settled(const Peer& peer, bool matched) noexcept
         if (!leads_to(*ch, peer) || ch->state == ChannelState::failed || ch->mark[matched] == ch->next_seq)
             continue;
         const bool has_ring = ch->state == ChannelState::open || ch->state == ChannelState::leaving;
-        if (!has_ring && (!matched || out_.contact(*ch) != -FI_EAGAIN)) // matched: what a former ring brought may still wait
+        // Matched: what a former ring brought may still wait.
+        if (!has_ring && (!matched || out_.contact(*ch) != -FI_EAGAIN))
             continue;
         all = false;
         if (ch->state == ChannelState::open)

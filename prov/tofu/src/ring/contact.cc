@@ -108,7 +108,8 @@ void Outbound::on_header(Channel& ch, const vcq::Notice& notice) noexcept
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "endpoint %u: peer 0x%llx claims %u rings of %u slots, which cannot be: use the same release of the "
                   "provider on all nodes\n",
-                  port_.self.index, static_cast<unsigned long long>(ch.peer.home), header.ring_count, header.ring_slots);
+                  port_.self.index, static_cast<unsigned long long>(ch.peer.home), header.ring_count,
+                  header.ring_slots);
         fail(ch, FI_EIO, 0);
         return;
     }

@@ -27,8 +27,8 @@ class Inbound {
     [[nodiscard]] int open(const Geometry& geometry) noexcept;
 
     /// Takes packets out of rings, a bounded number. Up, the protocol's class that derives from this one, has
-    ///   bool take_short(Ring&, std::uint64_t control, std::uint32_t& slots): the packet with this control word, if that
-    ///     can be done at once; `slots` is 1 and may be made more. False: nothing has happened.
+    ///   bool take_short(Ring&, std::uint64_t control, std::uint32_t& slots): the packet with this control word, if
+    ///     that can be done at once; `slots` is 1 and may be made more. False: nothing has happened.
     ///   bool take(Ring&, std::uint32_t& slots): the same for all others; false: the packet stays, there is no room.
     template <class Up>
     void poll() noexcept;

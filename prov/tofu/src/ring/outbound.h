@@ -3,7 +3,8 @@
 // how it is lost with the peer. What goes into a ring is the protocol's business, which fills slots in their order and
 // counts them (sent). Under the endpoint's lock; calls vcq.
 //
-//   outbound.cc  channels, packets;  contact.cc  how a ring is won;  turnover.cc  how it is given back;  life.cc  the watch
+//   outbound.cc  channels, packets;  contact.cc  how a ring is won
+//   turnover.cc  how it is given back;  life.cc  the watch
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,8 @@ class Outbound {
     /// The channel of the last channel_to(), where that address leads to it still; else null.
     [[nodiscard, gnu::always_inline]] Channel* last(std::uint64_t address) const noexcept
     {
-        if (address != last_address_ || last_ == nullptr || last_->peer.generation != last_peer_->generation) [[unlikely]]
+        if (address != last_address_ || last_ == nullptr ||
+            last_->peer.generation != last_peer_->generation) [[unlikely]]
             return nullptr;
         return last_;
     }

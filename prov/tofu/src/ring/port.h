@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the two directions of an endpoint's rings share: who we are, the area, the clock; and the protocol above, as they
-// see it. Calls nothing.
+// What the two directions of an endpoint's rings share: who we are, the area, the clock; and the protocol above, as
+// they see it. Calls nothing.
 #pragma once
 
 #include <atomic>
@@ -52,12 +52,13 @@ struct Port {
     bool open = false;     ///< else notices change nothing any more
     std::uint64_t now = 0; ///< milliseconds, as of the last slow round
 
-    /// Behind what it announces, which is in order with it. Where the TNI has no room for it the peer finds out in one of
-    /// its slow rounds.
+    /// Behind what it announces, which is in order with it. Where the TNI has no room for it the peer finds out in one
+    /// of its slow rounds.
     void ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept;
     /// A Get of `size` bytes for `inquiry`, at most one. Busy where all blocks are out, too.
     template <class Of>
-    [[nodiscard]] vcq::Post ask(Inquiry<Of>& inquiry, utofu_vcq_id_t home, utofu_stadd_t from, std::size_t size) noexcept
+    [[nodiscard]] vcq::Post ask(Inquiry<Of>& inquiry, utofu_vcq_id_t home, utofu_stadd_t from,
+                                std::size_t size) noexcept
     {
         inquiry.answer = bounces.alloc(size);
         if (inquiry.answer.data == nullptr)

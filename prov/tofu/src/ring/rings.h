@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rings of one endpoint: ordered packets from live peers, and room to send to them. Knows nothing of tags, sends and
-// receives: the protocol above (Protocol, Inbound::poll) gives packets their meaning. Under the endpoint's lock, but for
-// open() and close_area(); calls vcq.
+// The rings of one endpoint: ordered packets from live peers, and room to send to them. Knows nothing of tags, sends
+// and receives: the protocol above (Protocol, Inbound::poll) gives packets their meaning. Under the endpoint's lock,
+// but for open() and close_area(); calls vcq.
 #pragma once
 
 #include <cstdint>

@@ -90,8 +90,8 @@ inline constexpr std::uint64_t claims_offset = fins_offset + fin_count * sizeof(
 inline constexpr unsigned min_ring_slots = 16;
 inline constexpr unsigned max_ring_slots = 4096;
 inline constexpr unsigned max_ring_count = 65536;
-/// No payload through a ring is longer, however large the peer says its rings are: the sender gathers it into a block of
-/// its own first (BouncePool::large_size), and Control::length has 16 bits.
+/// No payload through a ring is longer, however large the peer says its rings are: the sender gathers it into a block
+/// of its own first (BouncePool::large_size), and Control::length has 16 bits.
 inline constexpr std::uint32_t max_eager = 8192;
 
 /// Offsets of what depends on the geometry.
@@ -136,8 +136,8 @@ enum class Heading : std::uint8_t {
     other_process, ///< its VCQ ID belongs to another one by now
     impossible     ///< rings that cannot be
 };
-/// `geometry` and `ring`, the one to try first, are those of the header where it is usable; `ring` may be none, ring_count
-/// that is, and is never beyond.
+/// `geometry` and `ring`, the one to try first, are those of the header where it is usable; `ring` may be none,
+/// ring_count that is, and is never beyond.
 [[nodiscard]] Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index,
                                   Geometry& geometry, std::uint32_t& ring) noexcept;
 

@@ -284,7 +284,7 @@ ssize_t RmaEngine::launch(RmaOp& op) noexcept
 }
 
 /// An inject has no completion that its caller would wait for, so nothing may be left to later progress: the data
-/// goes out behind the bytes, by the strong order of the messenger's Puts (guide 6.1.3.1). Where the peer has no
+/// goes out behind the bytes, by the strong order of the sender's Puts (guide 6.1.3.1). Where the peer has no
 /// room, or is met for the first time, that is tried for a while; then progress() has to do it.
 void RmaEngine::send_data_at_once(RmaOp& op) noexcept
 {

@@ -43,7 +43,7 @@ struct RmaOp : Request, PendingOp {
     enum class Step : std::uint8_t {
         resolving, ///< -> posting: all keys known; -> ended: a key was refused
         posting,   ///< -> ended: every byte is posted and every notice came; -> resolving: a key was stale
-        notifying, ///< -> ended: the messenger took the CQ data
+        notifying, ///< -> ended: the sender took the CQ data
         ended
     };
     RmaEngine* engine = nullptr;

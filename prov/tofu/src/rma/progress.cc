@@ -176,7 +176,7 @@ Lack RmaEngine::go_on(RmaOp& op) noexcept
     return Lack::nothing;
 }
 
-/// Hands the CQ data to the messenger, whose packets go to the peer's home. Bytes of the operation have seen to the
+/// Hands the CQ data to the sender, whose packets go to the peer's home. Bytes of the operation have seen to the
 /// order behind what went to an annex; where there are none, that is done here.
 ssize_t RmaEngine::send_data(const RmaOp& op) noexcept
 {
