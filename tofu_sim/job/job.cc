@@ -451,10 +451,12 @@ void Job::leave() noexcept
     const bool locked = directory >= 0 && lock_for(directory, 5);
     slot(process_).used.store_release(0);
     unlock_slot(file_.get(), process_);
-    // Nobody comes after the last one to clean up, and who was killed takes a moment to vanish.
+    // Nobody comes after the last one to clean up, and who was killed takes a moment to vanish: tens of milliseconds where
+    // many want the processor.
     constexpr timespec pause{0, 1'000'000};
+    constexpr int most_looks = 500;
     Life life = locked ? job_life(FileNow(*this).get()) : Life::unknown;
-    for (int looks = 0; locked && life == Life::unknown && looks < 20; looks++) {
+    for (int looks = 0; locked && life == Life::unknown && looks < most_looks; looks++) {
         (void)::nanosleep(&pause, nullptr);
         life = job_life(FileNow(*this).get());
     }
