@@ -16,8 +16,8 @@ struct Peer;
 /// Everything under the context's lock.
 class Engine {
   public:
-    enum Kind : std::uint8_t { rma, atomic, messages };
-    static constexpr unsigned kinds = 3;
+    enum Kind : std::uint8_t { rma, atomic, messages, collectives };
+    static constexpr unsigned kinds = 4;
 
     /// No operation of it is under way to this peer. With those that wait (transfer/pending.h) it is what a fence asks.
     [[nodiscard]] virtual bool idle_towards(const Peer& peer) const noexcept = 0;

@@ -77,7 +77,7 @@ void TxContext::set_number(unsigned number, unsigned identity) noexcept
 
 void TxContext::close() noexcept
 {
-    for (Engine* engine : {engines_[Engine::messages], engines_[Engine::atomic], engines_[Engine::rma]})
+    for (Engine* engine : {engines_[Engine::messages], engines_[Engine::atomic], engines_[Engine::rma], engines_[Engine::collectives]})
         if (engine != nullptr)
             engine->close();
     if (event_credits_)

@@ -9,6 +9,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "collective/engine.h"
 #include "endpoint/shared_context.h"
 #include "memory/region.h"
 #include "queue/eq.h"
@@ -168,6 +169,8 @@ int Endpoint::list() noexcept
         if (error == 0)
             error = set.add(*this);
     });
+    if (error == 0 && eq_ != nullptr && collectives_)
+        error = eq_->add(*this);
     if (error != 0)
         unlist();
     return error;
@@ -177,6 +180,8 @@ void Endpoint::unlist() noexcept
 {
     if (listed_)
         visit_progress_sets([this](ProgressSet& set) { set.remove(*this); });
+    if (listed_ && eq_ != nullptr)
+        eq_->remove(*this);
     listed_ = false;
 }
 

@@ -197,6 +197,11 @@ ssize_t tofu_ep_rx_size_left(struct fid_ep* ep) noexcept
     return endpoint.enabled() ? static_cast<ssize_t>(endpoint.rx_context().attr.size) : -FI_EOPBADSTATE;
 }
 
+int tofu_ep_join(struct fid_ep* ep, const void* address, uint64_t flags, struct fid_mc** mc, void* context) noexcept
+{
+    return Endpoint::of(ep).join(address, flags, mc, context);
+}
+
 int tofu_ep_getname(fid_t f, void* address, size_t* length) noexcept
 {
     return endpoint_of(f).name(address, length);
@@ -218,6 +223,10 @@ fi_ops_ep endpoint_ops = {
     // Sends are refused for many reasons, of which some are the peer's: no number is a promise.
     .tx_size_left = refuses<-FI_ENOSYS>,
 };
-fi_ops_cm endpoint_cm_ops = cm_ops_with(tofu_ep_getname);
+fi_ops_cm endpoint_cm_ops = [] {
+    fi_ops_cm ops = cm_ops_with(tofu_ep_getname);
+    ops.join = tofu_ep_join;
+    return ops;
+}();
 
 } // namespace tofu

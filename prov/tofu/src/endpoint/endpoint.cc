@@ -15,6 +15,7 @@
 
 #include "address/address.h"
 #include "atomic/engine.h"
+#include "collective/engine.h"
 #include "endpoint/calls.h"
 #include "endpoint/scalable.h"
 #include "endpoint/shared_context.h"
@@ -180,6 +181,12 @@ int Endpoint::make_engines() noexcept
             return ret;
         tx_.add(Engine::rma, *rma_);
     }
+    if ((caps() & FI_COLLECTIVE) && parent_ == nullptr) {
+        collectives_.reset(new (std::nothrow) coll::Collectives(tx_));
+        if (!collectives_)
+            return -FI_ENOMEM;
+        tx_.add(Engine::collectives, *collectives_);
+    }
     return 0;
 }
 
@@ -196,6 +203,7 @@ void Endpoint::choose_operations() noexcept
     tagged = const_cast<fi_ops_tagged*>((caps() & FI_TAGGED) ? &tagged_of[half] : &ops_of_missing.tagged);
     fid_ep::rma = (caps() & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
     fid_ep::atomic = (caps() & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
+    collective = collectives_ != nullptr ? &coll::collective_ops : &no_collective_ops;
     receives = messages_ != nullptr ? &messages_->receiver().queue() : nullptr;
 }
 
@@ -278,11 +286,27 @@ bool Endpoint::round(void* self) noexcept
         ep.atomic_->progress();
     if (ep.messages_)
         ep.messages_->progress();
+    if (ep.collectives_) [[unlikely]]
+        ep.collectives_->progress();
     if (EventCredits* const credits = ep.tx_.event_credits(); credits != nullptr) [[unlikely]]
         credits->progress();
     if (ep.named_ != nullptr && ++ep.rounds_ % rounds_per_finder_look == 0) [[unlikely]]
         ep.named_->clear();
     return some;
+}
+
+/// fi_join (fi_cm(3)): of collective groups alone, by an endpoint that is one address.
+int Endpoint::join(const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept
+{
+    if ((flags & FI_COLLECTIVE) == 0)
+        return -FI_ENOSYS; // no multicast
+    if (!enabled_)
+        return -FI_EOPBADSTATE;
+    if (!collectives_)
+        return -FI_EOPNOTSUPP;
+    if (eq_ == nullptr)
+        return -FI_ENOEQ;
+    return collectives_->join(*eq_, address, flags, mc, context);
 }
 
 ssize_t Endpoint::cancel(void* context) noexcept
@@ -333,6 +357,7 @@ void Endpoint::drop_engines() noexcept
     rma_.reset();
     atomic_.reset();
     messages_.reset();
+    collectives_.reset();
     tx_.drop_engines();
 }
 
@@ -345,7 +370,7 @@ void Endpoint::drop_memory() noexcept
 
 int Endpoint::close() noexcept
 {
-    if (aliases_.load(std::memory_order_acquire) != 0)
+    if (aliases_.load(std::memory_order_acquire) != 0 || (collectives_ && collectives_->in_use()))
         return -FI_EBUSY;
     // Nobody polls it any more, then no peer's notice comes, then what is under way ends.
     unlist();
@@ -356,6 +381,8 @@ int Endpoint::close() noexcept
     const bool quiet = stop();
     if (!quiet) // nothing of ours may be given back while a communication may reach it
         tx_.close_vcq();
+    if (collectives_)
+        collectives_->bury_all();
     const bool stays = !quiet && shared != nullptr;
     if (!stays) {
         drop_engines();

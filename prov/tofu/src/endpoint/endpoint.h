@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include <rdma/fi_cm.h>
 #include <rdma/fi_endpoint.h>
 
 #include "address/peers.h"
@@ -28,6 +29,9 @@ class RmaEngine;
 class ScalableEndpoint;
 class SharedReceive;
 class SharedTransmit;
+namespace coll {
+class Collectives;
+}
 namespace proto {
 class Messenger;
 }
@@ -83,6 +87,7 @@ class Endpoint final : public EndpointFace, public Pollable {
     int control(int command, void* argument, EndpointFace& face) noexcept;
     int alias(const EndpointFace& of, struct fid** made, std::uint64_t flags) noexcept;
     int name(void* address, std::size_t* length) const noexcept;
+    int join(const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept;
     ssize_t cancel(void* context) noexcept;
     int get_option(int level, int name, void* value, std::size_t* length) noexcept;
     int set_option(int level, int name, const void* value, std::size_t length) noexcept;
@@ -120,6 +125,7 @@ class Endpoint final : public EndpointFace, public Pollable {
     std::unique_ptr<RmaEngine> rma_;
     std::unique_ptr<AtomicEngine> atomic_;
     std::unique_ptr<proto::Messenger> messages_;
+    std::unique_ptr<coll::Collectives> collectives_;
     bool enabled_ = false;
     SharedTransmit* shared_tx_ = nullptr;
     SharedReceive* shared_rx_ = nullptr;

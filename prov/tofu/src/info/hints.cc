@@ -69,7 +69,7 @@ bool fits_domain(const fi_domain_attr& hint) noexcept
         return refuse("domain_attr->max_err_data");
     if (hint.mr_key_size > limits::mr_key_size)
         return refuse("domain_attr->mr_key_size");
-    if ((hint.caps & ~limits::domain_caps) != 0)
+    if ((hint.caps & ~(limits::domain_caps | FI_COLLECTIVE)) != 0)
         return refuse("domain_attr->caps");
     if (hint.max_ep_tx_ctx > limits::max_contexts || hint.max_ep_rx_ctx > limits::max_contexts ||
         hint.max_ep_stx_ctx > max_endpoints || hint.max_ep_srx_ctx > max_endpoints)

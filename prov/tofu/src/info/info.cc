@@ -110,7 +110,7 @@ bool fill_domain(fi_domain_attr& domain, int mr_mode, std::size_t vcqs, const fi
     domain.mr_iov_limit = limits::mr_iov_limit;
     domain.mr_cnt = limits::mr_count;
     domain.max_err_data = limits::max_err_data;
-    domain.caps = limits::domain_caps;
+    domain.caps = limits::domain_caps | FI_COLLECTIVE; // MPICH looks for it here
     return domain.name != nullptr;
 }
 

@@ -77,8 +77,17 @@ constexpr std::size_t annex_offset(unsigned number) noexcept
 }
 /// That number's place has the word for fences (vcq/vcq.h): ARMWs that change nothing.
 static_assert(vcq::fence_stag == directory_stag && vcq::fence_offset == annex_offset(0));
+/// Behind these, under the same STag: where the table of collective groups is (collective/doors.h), once there is one.
+inline constexpr std::size_t doors_offset = annexes_offset + annexes_bytes;
+inline constexpr std::size_t doors_bytes = 256;
+struct DoorsLine {
+    std::uint64_t nonce; ///< of the domain
+    std::uint64_t stadd; ///< of the table, with the home VCQ; 0: none yet
+    std::uint64_t check; ///< over both
+};
+static_assert(sizeof(DoorsLine) == 24 && std::is_trivially_copyable_v<DoorsLine>);
 /// All under the STag.
-inline constexpr std::size_t area_bytes = annexes_offset + annexes_bytes;
+inline constexpr std::size_t area_bytes = doors_offset + doors_bytes;
 
 constexpr std::uint64_t mix(std::uint64_t x) noexcept
 {
@@ -87,6 +96,10 @@ constexpr std::uint64_t mix(std::uint64_t x) noexcept
     x ^= x >> 29;
     x *= 0xbf58476d1ce4e5b9u;
     return x ^ (x >> 32);
+}
+constexpr std::uint64_t check_of_doors(std::uint64_t stadd, std::uint64_t nonce) noexcept
+{
+    return mix(mix(stadd) + nonce) | 1;
 }
 /// Where an entry of the second table may lie; of the first, the first choice alone.
 inline constexpr unsigned choices = 2;

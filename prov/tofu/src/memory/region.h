@@ -59,6 +59,9 @@ class RegionTable {
     /// Contacts::claims, counted by the domain's endpoints under their own locks. Valid from open() to close().
     [[nodiscard]] std::atomic_ref<std::uint64_t> claims() const noexcept;
 
+    /// The domain's table of collective groups is there for peers. Under the home lock.
+    void point_to_doors(utofu_stadd_t stadd) noexcept;
+
     /// Every LocalMemory of the domain whose registrations end with a region's (fi_close of a region).
     /// 0 or -FI_ENOMEM.
     [[nodiscard]] int attach(LocalMemory& memory, Lock& lock) noexcept;

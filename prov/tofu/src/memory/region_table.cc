@@ -35,6 +35,11 @@ constexpr unsigned choices_in(unsigned log2) noexcept
     return log2 == directory::first_log2 ? 1 : directory::choices;
 }
 
+directory::DoorsLine& doors_line(const OwnMemory& area) noexcept
+{
+    return *reinterpret_cast<directory::DoorsLine*>(area.get() + directory::doors_offset);
+}
+
 } // namespace
 
 RegionTable::RegionTable(DomainBase& domain) noexcept : domain_(domain), annexes_(domain, *this) {}
@@ -50,6 +55,7 @@ int RegionTable::open() noexcept
         return -FI_ENOMEM;
     point_to({});
     contacts()->nonce = domain_.nonce(); // before any peer can see it
+    doors_line(tables_[0].memory).nonce = domain_.nonce();
     event_pool().store(event_pool::word(domain_.nonce(), event_pool::capacity()), std::memory_order_relaxed);
     const OwnMemory& area = tables_[0].memory;
     if (int ret = domain_.home().reg_with_stag(area.get(), area.size(), directory_stag, tables_[0].stadd); ret != 0) {
@@ -58,6 +64,14 @@ int RegionTable::open() noexcept
     }
     annexes_.open(area.get());
     return 0;
+}
+
+void RegionTable::point_to_doors(utofu_stadd_t stadd) noexcept
+{
+    directory::DoorsLine& line = doors_line(tables_[0].memory);
+    put_word(line.stadd, std::uint64_t{stadd});
+    // Partner: Get of coll::Group::look, by its check.
+    put_word(line.check, directory::check_of_doors(stadd, line.nonce), std::memory_order_release);
 }
 
 directory::Contacts* RegionTable::contacts() const noexcept

@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "collective/set.h"
 #include "info/info.h"
 #include "info/names.h"
 #include "provider/log.h"
@@ -91,7 +92,7 @@ fi_ops_av av_ops = {
     .remove = remove,
     .lookup = look_up,
     .straddr = to_text,
-    .av_set = nullptr,
+    .av_set = coll::AvSet::open,
 };
 #pragma GCC diagnostic pop
 

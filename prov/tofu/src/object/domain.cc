@@ -13,6 +13,8 @@
 #include <sys/random.h>
 
 #include "atomic/table.h"
+#include "collective/doors.h"
+#include "collective/support.h"
 #include "endpoint/endpoint.h"
 #include "endpoint/scalable.h"
 #include "endpoint/shared_context.h"
@@ -83,7 +85,7 @@ fi_ops_domain domain_ops = {
     .stx_ctx = SharedTransmit::open,
     .srx_ctx = SharedReceive::open,
     .query_atomic = query_domain_atomic,
-    .query_collective = refuses<-FI_ENOSYS>,
+    .query_collective = coll::query,
     .endpoint2 = nullptr,
 };
 
@@ -163,6 +165,10 @@ int Domain::set_up(FabricBase& fabric, const fi_info& info, void* context) noexc
     if (own_regions_ == nullptr)
         return -FI_ENOMEM;
     regions_ = own_regions_.get();
+    own_doors_.reset(new (std::nothrow) coll::Doors(*this));
+    if (own_doors_ == nullptr)
+        return -FI_ENOMEM;
+    doors_ = own_doors_.get();
     error = auto_progress_.open(*this);
     if (error == 0)
         error = regions_->open();
@@ -201,6 +207,7 @@ int Domain::close() noexcept
         events_->release();
     auto_progress_.close();
     regions_->close();
+    doors_->close();
     home_.close();
     fabric_->release();
     delete this;

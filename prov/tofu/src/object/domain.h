@@ -37,6 +37,7 @@ class Domain final : public DomainBase {
 
     FabricBase* fabric_ = nullptr;
     std::unique_ptr<RegionTable> own_regions_;
+    std::unique_ptr<coll::Doors> own_doors_;
 };
 
 } // namespace tofu

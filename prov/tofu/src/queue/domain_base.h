@@ -20,6 +20,9 @@ namespace tofu {
 
 class EventQueue;
 class RegionTable;
+namespace coll {
+class Doors;
+}
 
 /// What the domain was opened with, reduced to what its objects ask again and again.
 struct DomainModel {
@@ -63,6 +66,8 @@ class DomainBase : public fid_domain, public Counted {
     void give_back_numbers(unsigned first, unsigned count) noexcept;
     /// memory/region.h
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
+    /// collective/doors.h
+    [[nodiscard]] coll::Doors& doors() noexcept { return *doors_; }
 
     /// The one endpoint lock of all endpoints that share a context with others (endpoint/shared_context.h), or of all
     /// endpoints where the domain is serialised.
@@ -88,6 +93,7 @@ class DomainBase : public fid_domain, public Counted {
     Lock shared_lock_;
     vcq::Vcq home_;
     RegionTable* regions_ = nullptr;
+    coll::Doors* doors_ = nullptr;
 
   private:
     EndpointNumbers numbers_;

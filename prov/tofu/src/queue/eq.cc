@@ -13,6 +13,7 @@
 #include "provider/fabric_base.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
+#include "queue/progress.h"
 
 namespace tofu {
 namespace {
@@ -198,8 +199,34 @@ ssize_t EventQueue::take(std::uint32_t* event, void* buffer, std::size_t length,
 
 ssize_t EventQueue::read(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags)
 {
-    std::lock_guard guard(mutex_);
+    std::unique_lock guard(mutex_);
+    if (empty()) {
+        guard.unlock();
+        (void)poll();
+        guard.lock();
+    }
     return take(event, buffer, length, flags);
+}
+
+int EventQueue::add(Pollable& endpoint) noexcept
+{
+    std::lock_guard guard(polled_mutex_);
+    return polled_.push(&endpoint) ? 0 : -FI_ENOMEM;
+}
+
+void EventQueue::remove(Pollable& endpoint) noexcept
+{
+    std::lock_guard guard(polled_mutex_);
+    (void)polled_.erase(&endpoint);
+}
+
+/// False: there is nobody to poll.
+bool EventQueue::poll() noexcept
+{
+    std::lock_guard guard(polled_mutex_);
+    for (Pollable* const endpoint : polled_)
+        (void)endpoint->progress(false);
+    return !polled_.empty();
 }
 
 ssize_t EventQueue::read_error(fi_eq_err_entry* entry, std::uint64_t flags)
@@ -228,12 +255,22 @@ ssize_t EventQueue::wait_and_read(std::uint32_t* event, void* buffer, std::size_
 {
     if (!wait_.blocks())
         return -FI_EINVAL;
+    using namespace std::chrono;
+    const auto end = steady_clock::now() + milliseconds(timeout_ms);
+    constexpr milliseconds slice{1}; // between polls, where there is somebody to poll
     std::unique_lock guard(mutex_);
-    auto some = [this] { return !empty(); };
-    if (timeout_ms < 0)
-        arrived_.wait(guard, some);
-    else
-        arrived_.wait_for(guard, std::chrono::milliseconds(timeout_ms), some);
+    const auto some = [this] { return !empty(); };
+    while (!some() && (timeout_ms < 0 || steady_clock::now() < end)) {
+        guard.unlock();
+        const bool polled = poll();
+        guard.lock();
+        if (polled)
+            arrived_.wait_for(guard, slice, some);
+        else if (timeout_ms < 0)
+            arrived_.wait(guard, some);
+        else
+            arrived_.wait_until(guard, end, some);
+    }
     return take(event, buffer, length, flags);
 }
 

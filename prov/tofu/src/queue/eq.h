@@ -10,12 +10,14 @@
 #include <rdma/fi_eq.h>
 #include <sys/types.h>
 
+#include "provider/array.h"
 #include "provider/counted.h"
 #include "queue/wait.h"
 
 namespace tofu {
 
 class FabricBase;
+class Pollable;
 
 class EventQueue final : public fid_eq, public Counted {
   public:
@@ -28,6 +30,11 @@ class EventQueue final : public fid_eq, public Counted {
     /// error FI_EOVERRUN.
     void post(std::uint32_t event, const fi_eq_entry& entry);
     void post_error(const fi_eq_err_entry& error);
+
+    /// Whoever reads the queue and finds nothing makes progress of this one: events of endpoints are joins, which go on
+    /// by polls (fi_domain(3), control_progress). 0 or -FI_ENOMEM.
+    [[nodiscard]] int add(Pollable& endpoint) noexcept;
+    void remove(Pollable& endpoint) noexcept;
 
     // --- the calls of fi_eq's operation table
     ssize_t read(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags);
@@ -54,12 +61,15 @@ class EventQueue final : public fid_eq, public Counted {
     /// 0 or -FI_ENOMEM.
     int append(std::uint32_t type, const void* bytes, std::size_t size, const fi_eq_err_entry& error);
     [[nodiscard]] bool empty() const noexcept { return first_ == nullptr && !overrun_; }
+    [[nodiscard]] bool poll() noexcept;
     void drop_first() noexcept;
     void overrun() noexcept;
     void wake() noexcept;
 
     FabricBase& fabric_;
     bool writable_;
+    std::mutex polled_mutex_; ///< before locks of endpoints; these before mutex_
+    Array<Pollable*> polled_;
     std::mutex mutex_;
     std::condition_variable arrived_;
     Event* first_ = nullptr;

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_collective(3): the calls of the application, thin entries over Collectives::submit. Called through collective_ops;
+// takes the context's lock.
+#include <mutex>
+
+#include <rdma/fi_errno.h>
+
+#include "collective/engine.h"
+#include "context/face.h"
+#include "provider/refusal.h"
+
+namespace tofu::coll {
+namespace {
+
+ssize_t submit(fid_ep* fid, const Collectives::Call& call) noexcept
+{
+    TxContext& tx = *EndpointFace::of(fid).tx;
+    ssize_t ret = 0;
+    bool needs_polls = false;
+    {
+        std::lock_guard<Lock> guard(tx.lock());
+        ret = Collectives::of(tx).submit(call);
+        needs_polls = tx.wants_polls();
+    }
+    if (needs_polls) [[unlikely]]
+        tx.call_for_polls();
+    return ret;
+}
+
+/// The root is a rank in the group. One that can't be is refused.
+constexpr unsigned root_of(fi_addr_t address) noexcept { return address < ~0u ? static_cast<unsigned>(address) : ~0u; }
+
+ssize_t barrier2(fid_ep* ep, fi_addr_t group, uint64_t flags, void* context) noexcept
+{
+    return submit(ep, {{}, nullptr, nullptr, group, flags, context});
+}
+ssize_t barrier(fid_ep* ep, fi_addr_t group, void* context) noexcept
+{
+    return barrier2(ep, group, EndpointFace::of(ep).tx_flags & ~FI_INJECT, context);
+}
+ssize_t broadcast(fid_ep* ep, void* buf, size_t count, void*, fi_addr_t group, fi_addr_t root, fi_datatype type,
+                  uint64_t flags, void* context) noexcept
+{
+    return submit(ep, {{FI_BROADCAST, type, FI_NOOP, count, root_of(root)}, nullptr, buf, group, flags, context});
+}
+ssize_t alltoall(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
+                 fi_datatype type, uint64_t flags, void* context) noexcept
+{
+    return submit(ep, {{FI_ALLTOALL, type, FI_NOOP, count, 0}, buf, result, group, flags, context});
+}
+ssize_t allreduce(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
+                  fi_datatype type, fi_op op, uint64_t flags, void* context) noexcept
+{
+    return submit(ep, {{FI_ALLREDUCE, type, op, count, 0}, buf, result, group, flags, context});
+}
+ssize_t allgather(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
+                  fi_datatype type, uint64_t flags, void* context) noexcept
+{
+    return submit(ep, {{FI_ALLGATHER, type, FI_NOOP, count, 0}, buf, result, group, flags, context});
+}
+ssize_t reduce_scatter(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
+                       fi_datatype type, fi_op op, uint64_t flags, void* context) noexcept
+{
+    return submit(ep, {{FI_REDUCE_SCATTER, type, op, count, 0}, buf, result, group, flags, context});
+}
+ssize_t reduce(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
+               fi_addr_t root, fi_datatype type, fi_op op, uint64_t flags, void* context) noexcept
+{
+    return submit(ep, {{FI_REDUCE, type, op, count, root_of(root)}, buf, result, group, flags, context});
+}
+ssize_t scatter(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
+                fi_addr_t root, fi_datatype type, uint64_t flags, void* context) noexcept
+{
+    return submit(ep, {{FI_SCATTER, type, FI_NOOP, count, root_of(root)}, buf, result, group, flags, context});
+}
+ssize_t gather(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
+               fi_addr_t root, fi_datatype type, uint64_t flags, void* context) noexcept
+{
+    return submit(ep, {{FI_GATHER, type, FI_NOOP, count, root_of(root)}, buf, result, group, flags, context});
+}
+
+} // namespace
+
+fi_ops_collective collective_ops = {
+    .size = sizeof(fi_ops_collective),
+    .barrier = barrier,
+    .broadcast = broadcast,
+    .alltoall = alltoall,
+    .allreduce = allreduce,
+    .allgather = allgather,
+    .reduce_scatter = reduce_scatter,
+    .reduce = reduce,
+    .scatter = scatter,
+    .gather = gather,
+    .msg = refuses<-FI_ENOSYS>, // no manual page tells of it, and no call of libfabric leads here
+    .barrier2 = barrier2,
+};
+
+} // namespace tofu::coll

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Where the members of a group find each other's memory: a table of the groups that a domain's endpoints have joined,
+// which peers read by Get (docs/wire-protocol.md, "Collective groups"). Owned by the domain; used by groups; calls vcq.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <utofu.h>
+
+#include "memory/directory.h"
+#include "memory/pages.h"
+#include "provider/array.h"
+
+namespace tofu {
+class DomainBase;
+}
+
+namespace tofu::coll {
+
+/// One group of one endpoint. Words are written by the owner alone; `check` tells a line that was read whole.
+struct DoorLine {
+    std::uint64_t key;   ///< of the group and of the member (key_of)
+    std::uint64_t stadd; ///< of the member's slab, with the home VCQ; gone: the member has given up
+    std::uint64_t check; ///< over both and the domain's nonce; 0 in a free line
+    std::uint64_t reserved;
+    static constexpr std::uint64_t gone = 0;
+};
+struct DoorRow {
+    static constexpr unsigned lines = 8;
+    DoorLine line[lines];
+};
+static_assert(sizeof(DoorRow) == 256 && std::is_trivially_copyable_v<DoorRow>);
+inline constexpr unsigned door_rows = 256;
+/// A line lies in one of these rows, counted from that of its key.
+inline constexpr unsigned door_choices = 8;
+constexpr std::uint64_t door_offset(std::uint64_t key, unsigned choice) noexcept
+{
+    return (key + choice) % door_rows * sizeof(DoorRow);
+}
+constexpr std::uint64_t check_of(const DoorLine& line, std::uint64_t nonce) noexcept
+{
+    return directory::mix(directory::mix(line.key ^ nonce) + line.stadd) | 1;
+}
+
+/// All calls take the home lock.
+class Doors {
+  public:
+    explicit Doors(DomainBase& domain) noexcept : domain_(domain) {}
+    /// Registers a member's memory for its peers, and writes its line. 0 or -FI_E* (-FI_ENOSPC: too many groups).
+    [[nodiscard]] int open(std::uint64_t key, OwnMemory& slab, utofu_stadd_t& stadd) noexcept;
+    /// The line goes; or stays, and says that the member has given up, where peers may still look for it.
+    void shut(std::uint64_t key, bool given_up) noexcept;
+    /// Gives the memory back. `quiet`: no peer writes there any more; else it stays until the domain is closed, for
+    /// whatever was registered under the same tag meanwhile would be hit.
+    void release(OwnMemory&& slab, utofu_stadd_t stadd, bool quiet) noexcept;
+    /// Before the home VCQ is closed: deregisters. The memory goes with this, behind the VCQ.
+    void close() noexcept;
+
+  private:
+    struct Left {
+        OwnMemory memory;
+        utofu_stadd_t stadd = 0;
+    };
+    [[nodiscard]] int make() noexcept;
+    [[nodiscard]] DoorLine* seek(std::uint64_t key, bool free) noexcept;
+    static void write(DoorLine& line, std::uint64_t key, std::uint64_t stadd, std::uint64_t check) noexcept;
+
+    DomainBase& domain_;
+    OwnMemory table_;
+    utofu_stadd_t stadd_ = 0;
+    Array<Left> left_;
+};
+
+} // namespace tofu::coll

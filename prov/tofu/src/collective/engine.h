@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_collective(3): the groups of a context, and the calls on them. Entered by the application through collective_ops and
+// fi_join, and by the endpoint's progress; calls group, plan, set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fi_collective.h>
+
+#include "collective/group.h"
+#include "context/tx_context.h"
+#include "provider/array.h"
+#include "transfer/request.h"
+
+namespace tofu {
+class EventQueue;
+}
+
+namespace tofu::coll {
+
+/// The table of endpoints that may use collectives.
+extern fi_ops_collective collective_ops;
+
+class Collectives final : public tofu::Engine {
+  public:
+    static Collectives& of(TxContext& tx) noexcept { return static_cast<Collectives&>(*tx.engine(collectives)); }
+    explicit Collectives(TxContext& tx) noexcept;
+    ~Collectives();
+
+    // --- without the context's lock, since these take the home lock
+    /// fi_join_collective(3): 0, -FI_EINVAL (a set that is none, or where this endpoint or a member is not once),
+    /// -FI_EBADFLAGS, -FI_ENOSPC, -FI_ENOMEM; what fails later is told to `events`.
+    int join(EventQueue& events, const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept;
+    int close(Group& group) noexcept;
+    /// Behind the end of the VCQ: what groups that were closed have left.
+    void bury_all() noexcept;
+    /// A group is open, so that the endpoint can't be closed.
+    [[nodiscard]] bool in_use() const noexcept { return open_ != 0; }
+
+    // --- under the lock
+    struct Call {
+        Shape shape;
+        const void* in = nullptr;
+        void* out = nullptr;
+        fi_addr_t group = FI_ADDR_NOTAVAIL;
+        std::uint64_t flags = 0;
+        void* context = nullptr;
+    };
+    /// 0 or a refusal without any effect.
+    [[nodiscard]] ssize_t submit(const Call& call) noexcept;
+    void progress() noexcept
+    {
+        if (busy_ != nullptr) [[unlikely]]
+            work();
+    }
+    /// The group has something to do.
+    void wake(Group& group) noexcept;
+    /// An operation of a group has ended.
+    void end(CollectiveOp& op) noexcept;
+
+    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override { return all_has_left(); }
+    [[nodiscard]] bool all_has_left() const noexcept override;
+    [[nodiscard]] bool needs_polls() const noexcept override { return busy_ != nullptr; }
+    void close() noexcept override {}
+    void lost(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {} // its puts all have waiters
+
+  private:
+    /// How often a list of members was joined: which of its groups the next one is.
+    struct Count {
+        std::uint64_t list;
+        std::uint64_t joins;
+    };
+    void work() noexcept;
+    [[nodiscard]] Group* find(fi_addr_t address) const noexcept;
+    [[nodiscard]] int collect(const fi_collective_addr& address, Array<Peer>& members, std::uint64_t& list,
+                              unsigned& rank) const noexcept;
+    [[nodiscard]] int enter(Group& group) noexcept;
+    void bury_gone() noexcept;
+
+    TxContext& tx_;
+    Pool<CollectiveOp> ops_;
+    Group* first_ = nullptr; ///< of all, those that were closed and are not buried, too
+    Group* busy_ = nullptr;  ///< those with something to do
+    unsigned open_ = 0;
+    std::uint64_t serial_ = 0;
+    Array<Group*> by_number_; ///< open ones, by the low bits of their address; null: free
+    Array<Count> counts_;
+};
+
+} // namespace tofu::coll

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See plan.h. Every collective ends in a round before which each member has heard, at first or second hand, from every
+// other: none completes before all have called (fi_collective(3)). Where the data do not see to that, a barrier follows.
+#include "collective/plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include <rdma/fi_errno.h>
+
+#include "atomic/table.h"
+#include "collective/support.h"
+#include "memory/directory.h"
+
+namespace tofu::coll {
+
+namespace {
+/// Reductions of vectors longer than this go round a ring: each byte then travels twice, not once for each doubling.
+constexpr std::size_t doubling_limit = 16384;
+/// Shorter slices are not worth as many rounds as there are members.
+constexpr std::size_t ring_slice = 1024;
+/// Memory of our own that relays of gather, scatter and all to all take at most, where the group is not very large.
+constexpr std::size_t relay_limit = std::size_t{1} << 20;
+} // namespace
+
+// --- views
+
+std::size_t View::block(unsigned i) const noexcept
+{
+    if (bit >= 0) {
+        const unsigned low = i & ((1u << bit) - 1);
+        return std::size_t{i - low} * 2 + (std::size_t{1} << bit) + low;
+    }
+    return (std::size_t{first} + i) % ring;
+}
+
+template <class Visit>
+void View::each(std::size_t at, std::size_t size, Visit&& visit) const noexcept
+{
+    for (std::size_t done = 0; done < size;) {
+        const std::size_t offset = at % piece;
+        const std::size_t take = std::min(size - done, piece - offset);
+        visit(base + block(static_cast<unsigned>(at / piece)) * stride + offset, done, take);
+        done += take;
+        at += take;
+    }
+}
+
+void View::read(std::size_t at, void* to, std::size_t size) const noexcept
+{
+    each(at, size, [&](const std::byte* here, std::size_t done, std::size_t take) {
+        std::memcpy(static_cast<std::byte*>(to) + done, here, take);
+    });
+}
+
+void View::write(std::size_t at, const void* from, std::size_t size) const noexcept
+{
+    each(at, size, [&](std::byte* here, std::size_t done, std::size_t take) {
+        std::memcpy(here, static_cast<const std::byte*>(from) + done, take);
+    });
+}
+
+// --- what is common
+
+std::uint32_t signature_of(const Shape& s) noexcept
+{
+    std::uint64_t all = directory::mix(static_cast<std::uint64_t>(s.coll) + 1);
+    for (const std::uint64_t word : {static_cast<std::uint64_t>(s.type), static_cast<std::uint64_t>(s.op),
+                                     std::uint64_t{s.count}, std::uint64_t{s.root}})
+        all = directory::mix(all ^ (word + 0x632be59bd9b4e019u));
+    return static_cast<std::uint32_t>(all) | 1;
+}
+
+void Plan::add_send(Round& round, unsigned lane, const View& view) noexcept
+{
+    Transfer& t = round.send[round.sends++];
+    t = {};
+    t.view = view;
+    t.lane = static_cast<std::uint8_t>(lane);
+}
+
+void Plan::add_receive(Round& round, unsigned lane, const View& view, Take take, std::uint8_t behind) noexcept
+{
+    Transfer& t = round.receive[round.receives++];
+    t = {};
+    t.view = view;
+    t.lane = static_cast<std::uint8_t>(lane);
+    t.take = take;
+    t.behind = behind;
+}
+
+void Plan::combine(std::byte* mine, std::byte* theirs, std::size_t bytes, Take take) const noexcept
+{
+    if (take == Take::left) {
+        kernel_(mine, theirs, nullptr, bytes / size_);
+    } else {
+        kernel_(theirs, mine, nullptr, bytes / size_);
+        std::memcpy(mine, theirs, bytes);
+    }
+}
+
+bool Plan::make_own(std::size_t bytes) noexcept
+{
+    if (bytes == 0)
+        return true;
+    own_.reset(new (std::nothrow) std::byte[bytes]);
+    work_ = own_.get();
+    return own_ != nullptr;
+}
+
+int Plan::open(const Shape& shape, unsigned rank, unsigned members, const void* in, void* out) noexcept
+{
+    shape_ = shape;
+    rank_ = rank;
+    n_ = members;
+    bits_ = bits_of(members);
+    in_ = static_cast<std::byte*>(const_cast<void*>(in)); // views write to what is received only
+    out_ = static_cast<std::byte*>(out);
+    work_ = out_;
+    own_.reset();
+    step_ = 0;
+    at_ = 0;
+    confirming_ = false;
+    if (shape.coll == FI_BARRIER || shape.count == 0) {
+        way_ = Way::barrier;
+        return 0;
+    }
+    size_ = datatypes[shape.type].size;
+    bytes_ = shape.count * size_;
+    kernel_ = reduces(shape.coll) ? kernel_of(shape.op, shape.type) : nullptr;
+    turned_ = (rank + members - shape.root) % members;
+    reach_ = turned_ == 0 ? bits_ : static_cast<unsigned>(std::countr_zero(turned_));
+    subtree_ = static_cast<unsigned>(std::min<std::uint64_t>(std::uint64_t{1} << reach_, members - turned_));
+    way_ = Way::tree;
+    // Relays hold pieces of as many blocks as there are members below them; chunks of a segment follow each other.
+    segment_ = std::min(bytes_, std::max(relay_limit / members / chunk * chunk, chunk));
+    bool have = true;
+    switch (shape.coll) {
+    case FI_BROADCAST:
+    case FI_REDUCE:
+        segment_ = std::min(bytes_, chunk);
+        if (shape.coll == FI_REDUCE && turned_ != 0)
+            have = make_own(segment_);
+        break;
+    case FI_ALLREDUCE:
+        way_ = bytes_ > doubling_limit && bytes_ / members >= ring_slice ? Way::ring : Way::doubling;
+        std::memmove(out_, in_, bytes_);
+        break;
+    case FI_REDUCE_SCATTER:
+        way_ = bytes_ * members > doubling_limit && bytes_ >= ring_slice ? Way::ring : Way::doubling;
+        have = make_own(bytes_ * members);
+        if (have)
+            std::memcpy(work_, in_, bytes_ * members);
+        break;
+    case FI_ALLGATHER:
+        way_ = Way::gather_all;
+        std::memmove(out_ + rank * bytes_, in_, bytes_);
+        break;
+    case FI_GATHER:
+    case FI_SCATTER:
+        if (turned_ != 0)
+            have = make_own(segment_ * subtree_);
+        break;
+    case FI_ALLTOALL:
+        way_ = Way::exchange;
+        have = make_own(segment_ * members);
+        break;
+    default: break;
+    }
+    return have ? 0 : -FI_ENOMEM;
+}
+
+bool Plan::next(Round& round) noexcept
+{
+    do {
+        round.sends = round.receives = 0;
+        if (!(confirming_ ? barrier(round) : fill(round)))
+            return false;
+    } while (round.sends + round.receives == 0);
+    return true;
+}
+
+bool Plan::fill(Round& round) noexcept
+{
+    switch (way_) {
+    case Way::barrier: return barrier(round);
+    case Way::doubling: return doubling(round);
+    case Way::ring: return ring(round);
+    case Way::gather_all: return allgather(round);
+    case Way::exchange: return alltoall(round);
+    case Way::tree: break;
+    }
+    switch (shape_.coll) {
+    case FI_BROADCAST: return broadcast(round);
+    case FI_REDUCE: return reduce(round);
+    case FI_GATHER: return gather(round);
+    default: return scatter(round);
+    }
+}
+
+/// To the next piece of the blocks. False: that was the last one.
+bool Plan::next_segment() noexcept
+{
+    step_ = 0;
+    at_ += segment_;
+    if (at_ >= bytes_)
+        return false;
+    segment_ = std::min(segment_, bytes_ - at_);
+    return true;
+}
+
+/// The data have gone one way; nobody completes before all have called.
+bool Plan::confirm(Round& round) noexcept
+{
+    confirming_ = true;
+    step_ = 0;
+    return barrier(round);
+}
+
+// --- the collectives: each call fills in round number step_, or none
+
+/// Dissemination: after round k a member has heard from the 2^(k + 1) - 1 below it.
+bool Plan::barrier(Round& round) noexcept
+{
+    if (step_ == bits_)
+        return false;
+    add_send(round, up(step_), {});
+    add_receive(round, down(step_), {});
+    step_++;
+    return true;
+}
+
+/// Down a binomial tree, chunk behind chunk.
+bool Plan::broadcast(Round& round) noexcept
+{
+    if (step_ == 2 && !next_segment())
+        return confirm(round);
+    const View view = flat(out_ + at_, segment_);
+    if (step_++ == 0) {
+        if (turned_ != 0)
+            add_receive(round, down(reach_), view);
+        return true;
+    }
+    for (unsigned k = reach_; k-- > 0;)
+        if (turned_ + (std::uint64_t{1} << k) < n_)
+            add_send(round, up(k), view);
+    return true;
+}
+
+/// Up the same tree. The order of the sum: own, then the children's from the nearest on.
+bool Plan::reduce(Round& round) noexcept
+{
+    if (step_ == bits_ + 1 && !next_segment())
+        return confirm(round);
+    std::byte* const mine = turned_ == 0 ? out_ + at_ : work_;
+    if (step_ == 0 && mine != in_ + at_)
+        std::memcpy(mine, in_ + at_, segment_);
+    const unsigned k = step_++;
+    const View view = flat(mine, segment_);
+    if (k < reach_ && turned_ + (std::uint64_t{1} << k) < n_)
+        add_receive(round, up(k), view, Take::left);
+    else if (k == bits_ && turned_ != 0)
+        add_send(round, down(reach_), view);
+    return true;
+}
+
+/// Recursive doubling among the first 2^m members; each further one lends its operand to the one 2^m below. Both of a
+/// pair compute lower op upper, so that all have the same bits.
+bool Plan::doubling(Round& round) noexcept
+{
+    const bool slices = shape_.coll == FI_REDUCE_SCATTER;
+    const View view = flat(work_, slices ? bytes_ * n_ : bytes_);
+    const auto m = static_cast<unsigned>(std::bit_width(n_)) - 1;
+    const unsigned whole = 1u << m;
+    const bool extra = rank_ >= whole;
+    const bool helps = rank_ + whole < n_;
+    const unsigned step = step_++;
+    if (step == 0) {
+        if (extra)
+            add_send(round, down(m), view);
+        else if (helps)
+            add_receive(round, up(m), view, Take::left);
+    } else if (step <= m) {
+        const unsigned k = step - 1;
+        if (!extra) {
+            const bool upper = (rank_ >> k & 1) != 0;
+            const unsigned lane = upper ? down(k) : up(k);
+            add_send(round, lane, view);
+            add_receive(round, lane, view, upper ? Take::right : Take::left, 0);
+        }
+    } else if (step == m + 1) {
+        if (extra)
+            add_receive(round, down(m), view);
+        else if (helps)
+            add_send(round, up(m), view);
+    } else {
+        if (slices)
+            std::memcpy(out_, work_ + rank_ * bytes_, bytes_);
+        return false;
+    }
+    return true;
+}
+
+std::size_t Plan::begin_of(std::uint64_t block) const noexcept
+{
+    const std::uint64_t each = shape_.count / n_;
+    return (block * each + std::min<std::uint64_t>(block, shape_.count % n_)) * size_;
+}
+
+/// A member's slice of the vector.
+View Plan::part(unsigned block) const noexcept
+{
+    if (shape_.coll == FI_REDUCE_SCATTER)
+        return flat(work_ + block * bytes_, bytes_);
+    return flat(work_ + begin_of(block), begin_of(std::uint64_t{block} + 1) - begin_of(block));
+}
+
+/// Slices go upwards round the ring: n - 1 rounds add to them, and for an allreduce n - 1 more tell the sums. Slice b
+/// is summed from member b + 1 on, and ends at member b.
+bool Plan::ring(Round& round) noexcept
+{
+    const unsigned step = step_++;
+    const auto slice = [&](unsigned back) { return part((rank_ + 2 * n_ - back) % n_); };
+    if (step < n_ - 1) {
+        add_send(round, up(0), slice(step + 1));
+        add_receive(round, down(0), slice(step + 2), Take::right);
+        return true;
+    }
+    if (shape_.coll == FI_REDUCE_SCATTER) {
+        std::memcpy(out_, work_ + rank_ * bytes_, bytes_);
+        return false;
+    }
+    const unsigned told = step - (n_ - 1);
+    if (told == n_ - 1)
+        return false;
+    add_send(round, up(0), slice(told));
+    add_receive(round, down(0), slice(told + 1));
+    return true;
+}
+
+/// Doubling: in round k a member has the blocks of 2^k, from its own on, and gets those of the next 2^k (Bruck).
+bool Plan::allgather(Round& round) noexcept
+{
+    if (step_ == bits_)
+        return false;
+    const unsigned k = step_++;
+    const unsigned have = 1u << k;
+    const unsigned some = std::min(have, n_ - have);
+    add_send(round, down(k), {out_, bytes_, bytes_, rank_, some, n_});
+    add_receive(round, up(k), {out_, bytes_, bytes_, (rank_ + have) % n_, some, n_});
+    return true;
+}
+
+/// Up the tree, a piece of each block at a time.
+bool Plan::gather(Round& round) noexcept
+{
+    if (step_ == 2 && !next_segment())
+        return confirm(round);
+    const bool root = turned_ == 0;
+    const View all{root ? out_ + at_ : work_, root ? bytes_ : segment_, segment_, root ? rank_ : 0, subtree_,
+                   root ? n_ : subtree_};
+    if (step_++ == 0) {
+        std::byte* const mine = all.base + all.first * all.stride;
+        if (mine != in_ + at_)
+            std::memcpy(mine, in_ + at_, segment_);
+        for (unsigned k = 0; k < reach_; k++) {
+            const std::uint64_t child = std::uint64_t{1} << k;
+            if (child >= subtree_)
+                break;
+            View below = all;
+            below.first = static_cast<unsigned>((all.first + child) % all.ring);
+            below.count = static_cast<unsigned>(std::min<std::uint64_t>(child, subtree_ - child));
+            add_receive(round, up(k), below);
+        }
+    } else if (!root) {
+        add_send(round, down(reach_), all);
+    }
+    return true;
+}
+
+/// Down the tree likewise.
+bool Plan::scatter(Round& round) noexcept
+{
+    if (step_ == 2 && !next_segment())
+        return confirm(round);
+    const bool root = turned_ == 0;
+    const View all{root ? in_ + at_ : work_, root ? bytes_ : segment_, segment_, root ? rank_ : 0, subtree_,
+                   root ? n_ : subtree_};
+    if (step_++ == 0) {
+        if (!root)
+            add_receive(round, down(reach_), all);
+        return true;
+    }
+    const std::byte* const mine = all.base + all.first * all.stride;
+    if (out_ + at_ != mine)
+        std::memcpy(out_ + at_, mine, segment_);
+    for (unsigned k = reach_; k-- > 0;) {
+        const std::uint64_t child = std::uint64_t{1} << k;
+        if (child >= subtree_)
+            continue;
+        View below = all;
+        below.first = static_cast<unsigned>((all.first + child) % all.ring);
+        below.count = static_cast<unsigned>(std::min<std::uint64_t>(child, subtree_ - child));
+        add_send(round, up(k), below);
+    }
+    return true;
+}
+
+/// Bruck: a block for the member d above goes by the bits of d.
+bool Plan::alltoall(Round& round) noexcept
+{
+    if (step_ == 0)
+        for (unsigned i = 0; i < n_; i++)
+            std::memcpy(work_ + i * segment_, in_ + (rank_ + i) % n_ * bytes_ + at_, segment_);
+    if (step_ == bits_) {
+        for (unsigned i = 0; i < n_; i++)
+            std::memcpy(out_ + (rank_ + n_ - i) % n_ * bytes_ + at_, work_ + i * segment_, segment_);
+        return next_segment(); // with an empty round
+    }
+    const unsigned k = step_++;
+    unsigned some = 0; // blocks whose number has the bit
+    for (unsigned i = 0; i < n_; i++)
+        some += i >> k & 1;
+    const View view{work_, segment_, segment_, 0, some, n_, static_cast<int>(k)};
+    add_send(round, up(k), view);
+    add_receive(round, down(k), view, Take::copy, 0);
+    return true;
+}
+
+} // namespace tofu::coll

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What one member does in a collective: rounds of transfers with members at distances that are powers of two, and what
+// it copies between them. Pure: knows of ranks and memory, not of the network. Used by group.cc; calls kernels of atomic.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <rdma/fi_collective.h>
+
+#include "atomic/kernel.h"
+
+namespace tofu::coll {
+
+/// A member reaches those at rank ± 2^k (modulo the group), each by a lane: number 2k upwards, 2k + 1 downwards.
+inline constexpr unsigned max_bits = 20;
+inline constexpr unsigned max_lanes = 2 * max_bits;
+constexpr unsigned up(unsigned bit) noexcept { return 2 * bit; }
+constexpr unsigned down(unsigned bit) noexcept { return 2 * bit + 1; }
+/// The other end of a lane has this number there.
+constexpr unsigned mirror(unsigned lane) noexcept { return lane ^ 1; }
+/// Bits of distances in a group of `n`: the least with 2^bits >= n.
+constexpr unsigned bits_of(unsigned n) noexcept
+{
+    unsigned bits = 0;
+    while ((std::uint64_t{1} << bits) < n)
+        bits++;
+    return bits;
+}
+constexpr unsigned member_at(unsigned lane, unsigned rank, unsigned n) noexcept
+{
+    const std::uint64_t distance = std::uint64_t{1} << lane / 2;
+    return static_cast<unsigned>((rank + (lane % 2 == 0 ? distance : n - distance)) % n);
+}
+
+/// Payload of one message: a multiple of every datatype's size.
+inline constexpr std::size_t chunk = 4064;
+static_assert(chunk % 32 == 0);
+
+/// Pieces of an array of blocks, one behind the other as a stream of bytes.
+struct View {
+    std::byte* base = nullptr;
+    std::size_t stride = 0; ///< of blocks
+    std::size_t piece = 0;  ///< bytes of each
+    unsigned first = 0;     ///< block
+    unsigned count = 1;     ///< of blocks
+    unsigned ring = 1;      ///< blocks are counted modulo this
+    int bit = -1;           ///< >= 0: those with this bit set in their number, from the lowest on
+
+    [[nodiscard]] std::size_t bytes() const noexcept { return piece * count; }
+    void read(std::size_t at, void* to, std::size_t size) const noexcept;
+    void write(std::size_t at, const void* from, std::size_t size) const noexcept;
+
+  private:
+    [[nodiscard]] std::size_t block(unsigned i) const noexcept;
+    template <class Visit>
+    void each(std::size_t at, std::size_t size, Visit&& visit) const noexcept;
+};
+
+/// What is done with what arrives.
+enum class Take : std::uint8_t {
+    copy,
+    left, ///< mine = mine op theirs
+    right ///< mine = theirs op mine
+};
+
+struct Transfer {
+    View view;
+    std::size_t done = 0; ///< bytes
+    bool over = false;    ///< an empty one, too, is one message
+    std::uint8_t lane = 0;
+    Take take = Take::copy;
+    /// Of a receive: of this round's send, which reads the same memory, each chunk goes before. Number of that, or none.
+    static constexpr std::uint8_t none = 0xff;
+    std::uint8_t behind = none;
+};
+
+/// They go on side by side; the next round begins when all are over: sends have been copied out, receives taken.
+struct Round {
+    unsigned sends = 0;
+    unsigned receives = 0;
+    Transfer send[max_bits + 1];
+    Transfer receive[max_bits + 1];
+};
+
+/// What all members have to agree on.
+struct Shape {
+    fi_collective_op coll = FI_BARRIER;
+    fi_datatype type = FI_VOID;
+    fi_op op = FI_NOOP;
+    std::size_t count = 0;
+    unsigned root = 0;
+};
+/// Not 0.
+[[nodiscard]] std::uint32_t signature_of(const Shape& shape) noexcept;
+
+/// One collective of one member.
+class Plan {
+  public:
+    /// `in` and `out` as the call's buf and result; of a broadcast `out` alone. 0 or -FI_ENOMEM.
+    [[nodiscard]] int open(const Shape& shape, unsigned rank, unsigned members, const void* in, void* out) noexcept;
+    void close() noexcept { own_.reset(); }
+    /// Fills in the next round that is not empty. False: the collective is over.
+    [[nodiscard]] bool next(Round& round) noexcept;
+    /// Applies the operation to `bytes` at `mine`, by Take::left or right; `theirs` is overwritten.
+    void combine(std::byte* mine, std::byte* theirs, std::size_t bytes, Take take) const noexcept;
+    [[nodiscard]] std::size_t element() const noexcept { return size_; }
+
+  private:
+    enum class Way : std::uint8_t { barrier, tree, doubling, ring, gather_all, exchange };
+    [[nodiscard]] bool fill(Round& round) noexcept;
+    [[nodiscard]] bool barrier(Round& round) noexcept;
+    [[nodiscard]] bool broadcast(Round& round) noexcept;
+    [[nodiscard]] bool reduce(Round& round) noexcept;
+    [[nodiscard]] bool doubling(Round& round) noexcept;
+    [[nodiscard]] bool ring(Round& round) noexcept;
+    [[nodiscard]] bool allgather(Round& round) noexcept;
+    [[nodiscard]] bool gather(Round& round) noexcept;
+    [[nodiscard]] bool scatter(Round& round) noexcept;
+    [[nodiscard]] bool alltoall(Round& round) noexcept;
+    [[nodiscard]] bool next_segment() noexcept;
+    [[nodiscard]] bool confirm(Round& round) noexcept;
+    [[nodiscard]] View flat(std::byte* at, std::size_t bytes) const noexcept { return {at, 0, bytes}; }
+    [[nodiscard]] View part(unsigned block) const noexcept;
+    [[nodiscard]] std::size_t begin_of(std::uint64_t block) const noexcept;
+    static void add_send(Round& round, unsigned lane, const View& view) noexcept;
+    static void add_receive(Round& round, unsigned lane, const View& view, Take take = Take::copy,
+                            std::uint8_t behind = Transfer::none) noexcept;
+    [[nodiscard]] bool make_own(std::size_t bytes) noexcept;
+
+    Shape shape_;
+    Way way_ = Way::barrier;
+    Kernel kernel_ = nullptr;
+    unsigned rank_ = 0;
+    unsigned n_ = 1;
+    unsigned bits_ = 0;
+    unsigned turned_ = 0;  ///< rank counted from the root
+    unsigned reach_ = 0;   ///< bits of distances to children in the tree; of the parent, where there is one
+    unsigned subtree_ = 1; ///< members at and below this one in the tree
+    std::size_t size_ = 1; ///< of an element
+    std::size_t bytes_ = 0; ///< of a block: what one member contributes or gets
+    std::size_t segment_ = 0; ///< bytes of a block that go at a time
+    std::size_t at_ = 0;      ///< of the segment in the block
+    unsigned step_ = 0;
+    bool confirming_ = false;
+    std::byte* in_ = nullptr;
+    std::byte* out_ = nullptr;
+    std::byte* work_ = nullptr; ///< own_ or out_
+    std::unique_ptr<std::byte[]> own_;
+};
+
+} // namespace tofu::coll
