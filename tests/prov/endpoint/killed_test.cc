@@ -417,7 +417,9 @@ bool lose(const Way& way, Phase last, unsigned before, bool notice)
     });
     for (const unsigned r : {closer, witness}) {
         EXPECT_TRUE(exits[r].success()) << r << ": " << exits[r].errors;
-        EXPECT_EQ(exits[r].errors, "") << r;
+        // The simulator may take a process whose threads are still ending for one that has closed its files, and says so.
+        EXPECT_TRUE(exits[r].errors.empty() || exits[r].errors.find("runs, but can't be reached") != std::string::npos)
+            << r << ": " << exits[r].errors;
     }
     EXPECT_TRUE(WIFSIGNALED(exits[victim].status)) << exits[victim].errors;
     if (sim::test::job_is_left()) // the last thread of the victim may end after the survivors have left
