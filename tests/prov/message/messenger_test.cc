@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -320,6 +321,24 @@ TEST_F(Messages, APeerThatDiesEndsWhatWaitsForIt)
     EXPECT_EQ(entry(), "error " + std::to_string(FI_EHOSTDOWN));
     EXPECT_EQ(entry(), "error " + std::to_string(FI_EHOSTDOWN));
     EXPECT_EQ(send("x", 1), -FI_EHOSTDOWN);
+    EXPECT_EQ(entry(), "nothing");
+}
+
+/// It has closed its endpoint behind its answer, and something else of ours finds that out before the word is looked at.
+TEST_F(Messages, WhatAPeerAnsweredBeforeItLeftStands)
+{
+    ASSERT_EQ(send(buffer, sizeof buffer), 0);
+    Packet answered_one, refused_one;
+    ASSERT_TRUE(found(1, answered_one));
+    ASSERT_EQ(send(buffer, sizeof buffer), 0);
+    ASSERT_TRUE(found(2, refused_one));
+    ASSERT_EQ(send(buffer, sizeof buffer), 0);
+    fin(answered_one.ack, 0);
+    fin(refused_one.ack, FI_ENOMEM);
+    messages->sender().lost(UTOFU_ERR_MRQ_PEER, {}, peer_home);
+    std::multiset<std::string> ends{entry(), entry(), entry()};
+    EXPECT_EQ(ends, (std::multiset<std::string>{"sent", "error " + std::to_string(FI_EREMOTEIO),
+                                                "error " + std::to_string(FI_EHOSTDOWN)}));
     EXPECT_EQ(entry(), "nothing");
 }
 

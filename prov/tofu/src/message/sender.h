@@ -153,6 +153,7 @@ class Sender final : public Engine {
                                   const Segment* segments) noexcept;
     [[nodiscard]] SendRequest* make_request(Channel& to, const SendCall& call) noexcept;
     void await_fin(SendRequest& request) noexcept;
+    [[nodiscard]] bool take_fin(SendRequest& request) noexcept;
     void end(SendRequest& request, int err, int prov_errno) noexcept;
     void drop(SendRequest& request) noexcept;
     void ask_settled(Channel& to, bool matched) noexcept;

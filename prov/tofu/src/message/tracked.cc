@@ -222,8 +222,9 @@ void Sender::channel_failed(Channel& ch, vcq::Waiter* waiter) noexcept
 {
     if (waiter != nullptr)
         end(*static_cast<SendRequest*>(static_cast<Request*>(waiter)), ch.err, ch.prov_errno);
+    // A peer that has closed its endpoint has answered before: what its FIN words say stands.
     for (std::size_t i = waiting_fin_.size(); i-- > 0;)
-        if (i < waiting_fin_.size() && waiting_fin_[i]->to == &ch)
+        if (i < waiting_fin_.size() && waiting_fin_[i]->to == &ch && !take_fin(*waiting_fin_[i]))
             end(*waiting_fin_[i], ch.err, ch.prov_errno);
 }
 
@@ -242,6 +243,20 @@ void Sender::on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexce
     m.end(r, notice.code == UTOFU_SUCCESS ? 0 : fi_error_of(notice.code), notice.code);
 }
 
+/// Ends the request if its FIN word has come. False: it has not.
+bool Sender::take_fin(SendRequest& r) noexcept
+{
+    // acquire: pairs with the peer's Put of the word; its Gets ended before
+    const FinWord word = rings_.port.area.fin(r.fin).load(std::memory_order_acquire);
+    const auto status = static_cast<std::uint32_t>(word);
+    if (static_cast<std::uint32_t>(word >> 32) != r.seq || status == fin_pending)
+        return false;
+    if (const auto seen = rings_.port.self.vcq.backend().functions().seen; seen != nullptr)
+        (void)seen(rings_.port.area.fin_address(r.fin), sizeof word);
+    end(r, status == 0 ? 0 : FI_EREMOTEIO, static_cast<int>(status));
+    return true;
+}
+
 /// Looks at the FIN words that are awaited; a bounded number of them each time.
 void Sender::poll_fins() noexcept
 {
@@ -257,17 +272,8 @@ void Sender::poll_fins() noexcept
             next_fin_ = 0;
         if (waiting_fin_.empty())
             return;
-        SendRequest& r = *waiting_fin_[next_fin_];
-        // acquire: pairs with the peer's Put of the word; its Gets ended before
-        const FinWord word = rings_.port.area.fin(r.fin).load(std::memory_order_acquire);
-        const auto status = static_cast<std::uint32_t>(word);
-        if (static_cast<std::uint32_t>(word >> 32) != r.seq || status == fin_pending) {
+        if (!take_fin(*waiting_fin_[next_fin_])) // else another one takes its place
             next_fin_++;
-            continue;
-        }
-        if (const auto seen = rings_.port.self.vcq.backend().functions().seen; seen != nullptr)
-            (void)seen(rings_.port.area.fin_address(r.fin), sizeof word);
-        end(r, status == 0 ? 0 : FI_EREMOTEIO, static_cast<int>(status)); // another one takes its place
     }
 }
 
