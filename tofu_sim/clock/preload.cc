@@ -9,6 +9,7 @@
 #include <cstring>
 #include <ctime>
 #include <dlfcn.h>
+#include <initializer_list>
 #include <sys/time.h>
 
 namespace {

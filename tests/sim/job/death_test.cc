@@ -324,8 +324,10 @@ TEST(SimDeath, AProcessThatCallsExecHasLeftTheJob)
             const std::string path = "/proc/" + std::to_string(pid) + "/exe";
             return ::readlink(path.c_str(), name, sizeof name - 1) > 0 && std::strstr(name, "_processes") == nullptr;
         }));
+        // The kernel shows the new program a moment before it closes the old one's files.
         utofu_vcq_hdl_t vcq = 0;
-        EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq), UTOFU_SUCCESS);
+        EXPECT_TRUE(wait_until(
+            [&] { return utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq) == UTOFU_SUCCESS; }));
         ::kill(pid, SIGKILL);
     });
     ::unsetenv("TOFU_SIM_PPN");
