@@ -17,9 +17,9 @@
 #include "memory/region.h"
 #include "message/messenger.h"
 #include "message/send.h"
+#include "progress/domain_base.h"
 #include "prov/lib/fake_net.h"
 #include "queue/cq.h"
-#include "queue/domain_base.h"
 
 namespace tofu::proto {
 namespace {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What comes in the middle of fi_trywait is heard, by whichever object and in whichever order they are looked at
-// (queue/wait_set.cc). The provider is linked in: its wait objects here belong to owners that let things come when they
+// (queue/poll_set.cc). The provider is linked in: its wait objects here belong to owners that let things come when they
 // are looked at. Run by make check; wake_flag_test.cc has all orders of the steps.
 #include <gtest/gtest.h>
 
 #include <poll.h>
 
+#include "progress/wait.h"
 #include "prov/lib/linked.h"
 #include "prov/lib/objects.h"
-#include "queue/wait.h"
-#include "queue/wait_set.h"
+#include "queue/poll_set.h"
 
 // Wait sets: deprecated since libfabric 2, and still there.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

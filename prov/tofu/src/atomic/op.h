@@ -12,9 +12,9 @@
 
 #include "atomic/kernel.h"
 #include "atomic/table.h"
-#include "memory/pages.h"
-#include "remote/event_credits.h"
+#include "local/pages.h"
 #include "remote/access.h"
+#include "remote/event_credits.h"
 #include "transfer/pending.h"
 #include "transfer/request.h"
 

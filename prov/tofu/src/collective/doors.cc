@@ -11,8 +11,8 @@
 #include <rdma/fi_errno.h>
 
 #include "memory/region.h"
+#include "progress/domain_base.h"
 #include "provider/log.h"
-#include "queue/domain_base.h"
 
 namespace tofu::coll {
 

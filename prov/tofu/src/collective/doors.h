@@ -9,8 +9,8 @@
 
 #include <utofu.h>
 
+#include "local/pages.h"
 #include "memory/directory.h"
-#include "memory/pages.h"
 #include "provider/array.h"
 
 namespace tofu {

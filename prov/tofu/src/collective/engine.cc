@@ -13,8 +13,8 @@
 #include "atomic/table.h"
 #include "collective/set.h"
 #include "collective/support.h"
+#include "progress/domain_base.h"
 #include "provider/log.h"
-#include "queue/domain_base.h"
 
 namespace tofu::coll {
 

@@ -13,7 +13,7 @@
 #include "address/peers.h"
 #include "collective/doors.h"
 #include "collective/plan.h"
-#include "memory/pages.h"
+#include "local/pages.h"
 #include "provider/array.h"
 #include "transfer/request.h"
 #include "vcq/vcq.h"

@@ -10,10 +10,10 @@
 
 #include "address/peers.h"
 #include "memory/region.h"
+#include "progress/domain_base.h"
 #include "provider/error.h"
 #include "provider/log.h"
 #include "queue/cq.h"
-#include "queue/domain_base.h"
 #include "remote/event_credits.h"
 #include "remote/keys.h"
 

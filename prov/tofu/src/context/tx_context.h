@@ -12,7 +12,7 @@
 #include <rdma/fi_endpoint.h>
 
 #include "context/engine.h"
-#include "memory/local_memory.h"
+#include "local/local_memory.h"
 #include "provider/lock.h"
 #include "transfer/pending.h"
 #include "transfer/quick.h"

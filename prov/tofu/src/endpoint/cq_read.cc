@@ -6,8 +6,8 @@
 #include "atomic/engine.h"
 #include "endpoint/endpoint.h"
 #include "message/messenger.h"
+#include "progress/progress.h"
 #include "queue/cq.h"
-#include "queue/progress.h"
 #include "rma/engine.h"
 
 namespace tofu {

@@ -17,9 +17,9 @@
 #include "context/rx_context.h"
 #include "context/tx_context.h"
 #include "info/names.h"
+#include "progress/domain_base.h"
+#include "progress/progress.h"
 #include "queue/cq.h"
-#include "queue/domain_base.h"
-#include "queue/progress.h"
 
 namespace tofu {
 

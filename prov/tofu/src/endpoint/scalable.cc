@@ -9,9 +9,9 @@
 #include "address/peers.h"
 #include "endpoint/calls.h"
 #include "info/info.h"
+#include "progress/domain_base.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
-#include "queue/domain_base.h"
 
 namespace tofu {
 

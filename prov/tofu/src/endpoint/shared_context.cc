@@ -11,10 +11,10 @@
 #include "endpoint/calls.h"
 #include "info/info.h"
 #include "message/calls.h"
+#include "progress/domain_base.h"
 #include "provider/limits.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
-#include "queue/domain_base.h"
 
 namespace tofu {
 

@@ -12,10 +12,10 @@
 
 #include "info/hints.h"
 #include "info/names.h"
+#include "progress/domain_base.h"
 #include "provider/fabric_base.h"
 #include "provider/limits.h"
 #include "provider/log.h"
-#include "queue/domain_base.h"
 #include "vcq/backend.h"
 
 namespace tofu {

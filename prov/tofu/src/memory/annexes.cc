@@ -10,8 +10,8 @@
 
 #include "address/address.h"
 #include "memory/region.h"
+#include "progress/domain_base.h"
 #include "provider/log.h"
-#include "queue/domain_base.h"
 
 namespace tofu {
 

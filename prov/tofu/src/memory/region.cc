@@ -8,8 +8,8 @@
 
 #include <rdma/fi_errno.h>
 
+#include "progress/domain_base.h"
 #include "queue/cntr.h"
-#include "queue/domain_base.h"
 
 namespace tofu {
 

@@ -17,12 +17,12 @@
 
 #include <rdma/fi_domain.h>
 
+#include "local/local_memory.h"
+#include "local/mr.h"
+#include "local/pages.h"
 #include "memory/annexes.h"
 #include "memory/directory.h"
 #include "memory/event_counters.h"
-#include "memory/local_memory.h"
-#include "memory/mr.h"
-#include "memory/pages.h"
 #include "provider/array.h"
 #include "provider/lock.h"
 #include "provider/spare_node.h"

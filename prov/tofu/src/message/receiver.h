@@ -14,8 +14,8 @@
 
 #include "context/rx_context.h"
 #include "context/tx_context.h"
+#include "local/local_memory.h"
 #include "match/receive_queue.h"
-#include "memory/local_memory.h"
 #include "message/packet.h"
 #include "ring/rings.h"
 #include "transfer/request.h"

@@ -14,8 +14,8 @@
 #include <sys/uio.h>
 
 #include "context/tx_context.h"
-#include "memory/bounce.h"
-#include "memory/local_memory.h"
+#include "local/bounce.h"
+#include "local/local_memory.h"
 #include "message/packet.h"
 #include "provider/array.h"
 #include "provider/limits.h"

@@ -7,8 +7,8 @@
 
 #include <rdma/fi_errno.h>
 
+#include "progress/domain_base.h"
 #include "provider/error.h"
-#include "queue/domain_base.h"
 
 namespace tofu::proto {
 

@@ -15,9 +15,9 @@
 #include "collective/set.h"
 #include "info/info.h"
 #include "info/names.h"
+#include "progress/domain_base.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
-#include "queue/domain_base.h"
 #include "queue/eq.h"
 
 namespace tofu {

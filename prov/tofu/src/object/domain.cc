@@ -30,7 +30,7 @@
 #include "queue/cntr.h"
 #include "queue/cq.h"
 #include "queue/eq.h"
-#include "queue/wait_set.h"
+#include "queue/poll_set.h"
 
 namespace tofu {
 namespace {

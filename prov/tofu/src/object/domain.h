@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_domain: opens and closes what the objects of a domain share (queue/domain_base.h), and polls the VCQs at which
+// fi_domain: opens and closes what the objects of a domain share (progress/domain_base.h), and polls the VCQs at which
 // peers reach it. Called by fabric and the application; calls vcq, region.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 #include <rdma/fi_domain.h>
 
-#include "queue/domain_base.h"
+#include "progress/domain_base.h"
 
 namespace tofu {
 

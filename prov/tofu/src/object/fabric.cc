@@ -11,10 +11,11 @@
 
 #include "info/info.h"
 #include "object/domain.h"
+#include "progress/wait_set.h"
 #include "provider/fabric_base.h"
 #include "provider/refusal.h"
 #include "queue/eq.h"
-#include "queue/wait_set.h"
+#include "queue/poll_set.h"
 
 namespace tofu {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "endpoint/endpoint.h"
 #include "memory/region.h"
+#include "progress/domain_base.h"
 #include "provider/refusal.h"
 #include "queue/cntr.h"
-#include "queue/domain_base.h"
 #include "queue/eq.h"
 
 namespace tofu {

@@ -8,9 +8,9 @@
 
 #include <rdma/fi_eq.h>
 
+#include "progress/progress.h"
+#include "progress/wait.h"
 #include "provider/counted.h"
-#include "queue/progress.h"
-#include "queue/wait.h"
 
 namespace tofu {
 

@@ -11,10 +11,10 @@
 #include <rdma/fi_eq.h>
 #include <sys/types.h>
 
+#include "progress/progress.h"
+#include "progress/wait.h"
 #include "provider/counted.h"
 #include "provider/lock.h"
-#include "queue/progress.h"
-#include "queue/wait.h"
 
 namespace tofu {
 

@@ -10,10 +10,10 @@
 
 #include <rdma/fi_errno.h>
 
+#include "progress/progress.h"
 #include "provider/fabric_base.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
-#include "queue/progress.h"
 
 namespace tofu {
 namespace {

@@ -10,9 +10,9 @@
 #include <rdma/fi_eq.h>
 #include <sys/types.h>
 
+#include "progress/wait.h"
 #include "provider/array.h"
 #include "provider/counted.h"
-#include "queue/wait.h"
 
 namespace tofu {
 

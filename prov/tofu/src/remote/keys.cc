@@ -15,7 +15,7 @@
 #include <rdma/fi_errno.h>
 
 #include "address/address.h"
-#include "memory/pages.h"
+#include "local/pages.h"
 #include "transfer/request.h"
 
 namespace tofu {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "address/peers.h"
-#include "memory/bounce.h"
+#include "local/bounce.h"
 #include "ring/wire.h"
 #include "vcq/vcq.h"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "memory/bounce.h"
+#include "local/bounce.h"
 #include "provider/lock.h"
 #include "ring/area.h"
 #include "ring/channel.h"

@@ -12,9 +12,9 @@
 
 #include "address/peers.h"
 #include "context/tx_context.h"
-#include "memory/bounce.h"
-#include "memory/local_memory.h"
-#include "memory/pages.h"
+#include "local/bounce.h"
+#include "local/local_memory.h"
+#include "local/pages.h"
 #include "remote/access.h"
 #include "transfer/pending.h"
 #include "transfer/request.h"

@@ -10,10 +10,10 @@
 #include <rdma/fi_domain.h>
 
 #include "address/numbers.h"
+#include "progress/auto_progress.h"
 #include "provider/counted.h"
 #include "provider/lock.h"
 #include "provider/open_list.h"
-#include "queue/auto_progress.h"
 #include "vcq/vcq.h"
 
 namespace tofu {

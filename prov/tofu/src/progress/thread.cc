@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See progress_thread.h.
-#include "queue/progress_thread.h"
+// See thread.h.
+#include "progress/thread.h"
 
 #include <algorithm>
 #include <csignal>
@@ -9,9 +9,9 @@
 
 #include <rdma/fi_errno.h>
 
+#include "progress/progress.h"
+#include "progress/wait.h"
 #include "provider/log.h"
-#include "queue/progress.h"
-#include "queue/wait.h"
 
 namespace tofu {
 

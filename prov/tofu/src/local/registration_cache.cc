@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See registration_cache.h.
-#include "memory/registration_cache.h"
+#include "local/registration_cache.h"
 
 #include <algorithm>
 #include <cstring>
 #include <ctime>
 #include <new>
 
-#include "memory/pages.h"
+#include "local/pages.h"
 #include "provider/log.h"
 #include "provider/param.h"
 

@@ -19,7 +19,7 @@
 #include <rdma/fi_rma.h>
 
 #include "atomic/runner.h"
-#include "memory/bounce.h"
+#include "local/bounce.h"
 #include "memory/directory.h"
 #include "prov/lib/library.h"
 #include "prov/lib/objects.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See pages.h. What a chunk holds is written down on the heap: nothing else lies in registered pages, and a child of
 // fork, which does not have them, can still ask.
-#include "memory/pages.h"
+#include "local/pages.h"
 
 #include <algorithm>
 #include <bitset>

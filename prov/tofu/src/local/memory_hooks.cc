@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See memory_hooks.h. The interface of libucm is declared here by its numbers (ucm/api/ucm.h of UCX 1.8 to 1.18), so
 // that building needs no UCX.
-#include "memory/memory_hooks.h"
+#include "local/memory_hooks.h"
 
 #include <cstddef>
 #include <cstdio>

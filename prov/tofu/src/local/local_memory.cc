@@ -6,12 +6,12 @@
 // registration cache. A buffer inside a region keeps the region's registration until the region is closed, which
 // RegionTable tells by forget(). So many regions at a time: those of a program with tens of thousands would use up the
 // steering tags of the VCQ, and buffers in the others are registered as if they lay in none.
-#include "memory/local_memory.h"
+#include "local/local_memory.h"
 
 #include <rdma/fi_errno.h>
 
-#include "memory/mr.h"
-#include "memory/registration_cache.h"
+#include "local/mr.h"
+#include "local/registration_cache.h"
 
 namespace tofu {
 

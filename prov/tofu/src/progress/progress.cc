@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See progress.h.
-#include "queue/progress.h"
+#include "progress/progress.h"
 
 #include <algorithm>
 #include <mutex>
 
-#include "queue/domain_base.h"
+#include "progress/domain_base.h"
 
 namespace tofu {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See domain_base.h.
-#include "queue/domain_base.h"
+#include "progress/domain_base.h"
 
 #include <mutex>
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <mutex>
 
+#include "progress/thread.h"
 #include "provider/lock.h"
-#include "queue/progress_thread.h"
 
 namespace tofu {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See wait.h.
-#include "queue/wait.h"
+#include "progress/wait.h"
 
 #include <algorithm>
 #include <ctime>
@@ -10,11 +10,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "queue/domain_base.h"
+#include "progress/domain_base.h"
+#include "progress/progress.h"
+#include "progress/wait_set.h"
+#include "progress/wake_flag.h"
 #include "provider/log.h"
-#include "queue/wake_flag.h"
-#include "queue/progress.h"
-#include "queue/wait_set.h"
 
 namespace tofu {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A descriptor with a flag in front of it that saves system calls: any number of threads raise it, any may clear it, and
-// no wake-up is lost. Used by wait and wait_set; tests/prov/queue/wake_flag_test.cc runs this very code in every order of
+// no wake-up is lost. Used by wait and wait_set; tests/prov/progress/wake_flag_test.cc runs this very code in every order of
 // its steps. Calls what it is given.
 //
 // Whoever finds the flag set does not write to the descriptor. So while the flag is set, the descriptor is readable, or

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The flag of wait objects (queue/wake_flag.h), its own code in every order of its steps: ringers, waiters that poll the
+// The flag of wait objects (progress/wake_flag.h), its own code in every order of its steps: ringers, waiters that poll the
 // descriptor, members of a wait set. Calls tests/lib/model.h.
 #include <gtest/gtest.h>
 
 #include <cstdint>
 
 #include "lib/model.h"
-#include "queue/wake_flag.h"
+#include "progress/wake_flag.h"
 
 namespace {
 

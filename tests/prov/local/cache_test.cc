@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The registration cache over a library that pins pages as hardware does: memory is replaced between transfers in
 // every way the C library has, and what the cache hands out must be of the pages that are there now.
-// Run by make check; links memory/local_memory.cc, registration_cache.cc, memory_hooks.cc, vcq/vcq.cc.
+// Run by make check; links local/local_memory.cc, registration_cache.cc, memory_hooks.cc, vcq/vcq.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
-#include "memory/local_memory.h"
-#include "memory/registration_cache.h"
+#include "local/local_memory.h"
+#include "local/registration_cache.h"
 #include "provider/log.h"
 #include "provider/param.h"
 

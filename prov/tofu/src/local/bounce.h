@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "memory/pages.h"
+#include "local/pages.h"
 #include "provider/array.h"
 #include "vcq/vcq.h"
 

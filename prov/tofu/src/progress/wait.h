@@ -2,7 +2,7 @@
 // Waiting. A blocked reader of ours sleeps until something may have come for one of its VCQs: the backend wakes
 // it where it can (tofu_sim_wait), else it polls with growing pauses. An application that waits by its own means
 // (a descriptor, a mutex with a condition) is woken by a WakeSignal, which whoever makes progress raises; while there is
-// one, a thread of the domain makes progress (progress_thread.h). Called by cq, cntr, eq, wait_set.
+// one, a thread of the domain makes progress (thread.h). Called by cq, cntr, eq, wait_set.
 #pragma once
 
 #include <atomic>

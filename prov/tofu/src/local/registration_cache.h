@@ -12,7 +12,7 @@
 #include <memory>
 #include <utility>
 
-#include "memory/memory_hooks.h"
+#include "local/memory_hooks.h"
 #include "vcq/vcq.h"
 
 namespace tofu {

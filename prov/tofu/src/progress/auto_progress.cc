@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See auto_progress.h.
-#include "queue/auto_progress.h"
+#include "progress/auto_progress.h"
 
 #include <new>
 
 #include <rdma/fi_errno.h>
 
-#include "queue/domain_base.h"
-#include "queue/progress.h"
+#include "progress/domain_base.h"
+#include "progress/progress.h"
 
 namespace tofu {
 
