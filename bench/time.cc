@@ -7,6 +7,7 @@
 #include "job/layout.h"
 #include "topology/ids.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <functional>

@@ -9,6 +9,7 @@
 #include "clock/figures.h"
 #include "job/layout.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace tofu::sim {

@@ -7,6 +7,7 @@
 #include "job/process.h"
 #include "trace/recorder.h"
 
+#include <algorithm>
 #include <atomic>
 #include <bitset>
 #include <ctime>

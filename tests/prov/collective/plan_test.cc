@@ -3,6 +3,7 @@
 // Called by: make check (tests/prov_units). Calls: collective/plan, model.
 #include "collective/plan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <map>

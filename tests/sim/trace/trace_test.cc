@@ -7,6 +7,7 @@
 
 #include <utofu.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
