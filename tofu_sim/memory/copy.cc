@@ -10,58 +10,16 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#include <unistd.h>
 #endif
 
 namespace tofu::sim {
 namespace {
 
-// Measured (bench/memory): vectors win below, the string instruction beyond.
+// Measured (bench/memory_bench): vectors win below, the string instruction to about half the last cache level,
+// stores past the cache beyond.
 constexpr size_t string_from = 1024;
 
 #if defined(__x86_64__)
-
-// Who fills many buffers in turn, more than the last cache level holds, finds none of them there when he comes back: a
-// store would fetch each line from memory only to overwrite it. Stores past the cache take two thirds of the time then,
-// and who reads the bytes afterwards pays what was saved, no more. Which buffers come back, and after how many bytes, is
-// remembered for those of this thread that were filled last; a buffer that is met for the first time is for the cache.
-constexpr size_t past_cache_from = size_t{256} << 10;
-const uint64_t out_of_cache = [] {
-    const long bytes = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
-    return uint64_t(bytes > 0 ? bytes : 32 << 20) / 4; // sources are there, too, and other processes
-}();
-struct Filled {
-    uintptr_t buffer = 0;
-    uint64_t before = 0; // bytes that this thread had filled by then
-};
-thread_local Filled filled[64];
-thread_local uint64_t filled_bytes = 0;
-
-bool is_out_of_cache(const std::byte* to, size_t length) noexcept
-{
-    const uintptr_t buffer = reinterpret_cast<uintptr_t>(to);
-    Filled& last = filled[(buffer >> 12) * 0x9e3779b97f4a7c15u >> 58];
-    const bool out = last.buffer == buffer && filled_bytes - last.before >= out_of_cache;
-    last = {buffer, filled_bytes};
-    filled_bytes += length;
-    return out;
-}
-
-// Whole lines, which begin at `to`.
-TOFU_SIM_AS_DEVICE void copy_past_cache(std::byte* to, const std::byte* from, size_t length) noexcept
-{
-    for (; length != 0; length -= 64, to += 64, from += 64) {
-        const auto* const four = reinterpret_cast<const __m128i*>(from);
-        const __m128i a = _mm_loadu_si128(four), b = _mm_loadu_si128(four + 1);
-        const __m128i c = _mm_loadu_si128(four + 2), d = _mm_loadu_si128(four + 3);
-        auto* const line = reinterpret_cast<__m128i*>(to);
-        _mm_stream_si128(line, a);
-        _mm_stream_si128(line + 1, b);
-        _mm_stream_si128(line + 2, c);
-        _mm_stream_si128(line + 3, d);
-    }
-    _mm_sfence();
-}
 
 // A cache line in one store, or what of it is to be written: a reader that polls the last line then takes it away
 // from us once, and not between two stores into it, which costs another transfer.
@@ -138,13 +96,6 @@ TOFU_SIM_AS_DEVICE inline void copy_tail(std::byte* to, const std::byte* from, s
 TOFU_SIM_AS_DEVICE void copy_body(std::byte* to, const std::byte* from, size_t length) noexcept
 {
 #if defined(__x86_64__)
-    if (length >= past_cache_from && is_out_of_cache(to, length)) {
-        const size_t head = -reinterpret_cast<uintptr_t>(to) & 63, lines = (length - head) & ~size_t{63};
-        copy_small(to, from, head);
-        copy_past_cache(to + head, from + head, lines);
-        copy_small(to + head + lines, from + head + lines, length - head - lines);
-        return;
-    }
     if (length >= string_from) {
         asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
         _mm_sfence(); // string stores may become visible in any order among themselves

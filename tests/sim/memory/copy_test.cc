@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <unistd.h>
@@ -38,29 +37,6 @@ TEST(MemoryCopy, EverySizeAndAlignmentIsExact)
                     ASSERT_EQ(target[size + i], std::byte{0xee}) << size << ' ' << shift;
                 }
             }
-}
-
-// Buffers that come back when the cache has forgotten them are filled past it.
-TEST(MemoryCopy, BuffersOutOfTheCacheAreExactToo)
-{
-    const long cache = std::max(32l << 20, ::sysconf(_SC_LEVEL3_CACHE_SIZE));
-    const size_t size = size_t(cache) / 48; // 24 buffers hold half of it
-    std::vector<std::byte> from(size + 64);
-    for (size_t i = 0; i < from.size(); ++i)
-        from[i] = std::byte(i * 131 + i / 256);
-    std::vector<std::vector<std::byte>> to(24, std::vector<std::byte>(size + 256));
-    for (int round = 0; round < 3; ++round)
-        for (size_t n = 0; n < to.size(); ++n) {
-            const size_t length = size - 7 * n;
-            const std::byte* const source = from.data() + (round * 5 + n) % 64;
-            std::fill_n(to[n].begin(), 128, std::byte{0xee});
-            std::fill_n(to[n].end() - 256, 256, std::byte{0xee});
-            std::byte* const target = to[n].data() + 64 + n % 65;
-            copy_bytes(target, source, length, n % 2 == 0 ? CopyOrder::relaxed : CopyOrder::last_line);
-            ASSERT_EQ(std::memcmp(target, source, length), 0) << round << ' ' << n;
-            ASSERT_EQ(target[-1], std::byte{0xee});
-            ASSERT_EQ(to[n].back(), std::byte{0xee});
-        }
 }
 
 // The ways of both kinds of processors: one call for all pieces, and a call for each with a barrier between.
