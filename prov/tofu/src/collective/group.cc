@@ -247,7 +247,11 @@ bool Group::all_agree() noexcept
             }
             break;
         }
-        if (contradicts(lane)) {
+        const std::uint32_t now = now_;
+        const bool contradiction = contradicts(lane);
+        if (now != now_)
+            return false; // the peer was found dead
+        if (contradiction) {
             fail(FI_EINVAL, UTOFU_ERR_BARRIER_MISMATCH);
             return false;
         }

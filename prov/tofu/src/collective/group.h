@@ -192,7 +192,12 @@ class Group final : public fid_mc {
     [[nodiscard]] bool passed_by(const Lane& lane) const noexcept;
     [[nodiscard]] bool send_some(Transfer& t, bool& moved) noexcept;
     [[nodiscard]] bool receive_some(Transfer& t, bool& moved) noexcept;
-    [[nodiscard]] bool head(Lane& lane, Tail& tail) noexcept;
+    enum class Head : std::uint8_t {
+        none,
+        there,
+        later ///< so much was dropped that the rest comes in another call
+    };
+    [[nodiscard]] Head head(Lane& lane, Tail& tail) noexcept;
     void take(Lane& lane) noexcept;
 
     // operations

@@ -105,7 +105,7 @@ bool Group::contradicts(Lane& lane) noexcept
     const std::uint64_t other = std::atomic_ref(area(lane).probe).load(std::memory_order_acquire);
     Tail tail;
     return (op_of(other) == now_ && other != 0 && static_cast<std::uint32_t>(other) != first_->signature) ||
-           (head(lane, tail) && tail.op == now_ && tail.signature != first_->signature);
+           (head(lane, tail) == Head::there && tail.op == now_ && tail.signature != first_->signature);
 }
 
 /// The peer takes part in the operation no more.
@@ -170,20 +170,23 @@ bool Group::send_some(Transfer& t, bool& moved) noexcept
     return true;
 }
 
-/// The next message of the lane, without those of operations that have ended here. False: there is none.
-bool Group::head(Lane& lane, Tail& tail) noexcept
+/// The next message of the lane, without those of operations that have ended here: at most as many as there are slots
+/// are dropped in a call, for a peer that goes on sending them is not to hold us.
+Group::Head Group::head(Lane& lane, Tail& tail) noexcept
 {
-    for (;;) {
+    const std::uint32_t now = now_;
+    for (unsigned dropped = 0; dropped < slots && now == now_; dropped++) { // else the peer was found dead
         const std::uint32_t message = lane.taken + 1;
         Tail& at = area(lane).slot[message % slots].tail;
         // Acquire: the rest was put before. Partner: the sender's put in strong order.
         if (std::atomic_ref(at.number).load(std::memory_order_acquire) != message)
-            return false;
+            return Head::none;
         std::memcpy(&tail, &at, sizeof(tail));
         if (static_cast<std::int32_t>(tail.op - now_) >= 0)
-            return true;
+            return Head::there;
         take(lane);
     }
+    return Head::later;
 }
 
 void Group::take(Lane& lane) noexcept
@@ -206,9 +209,10 @@ bool Group::receive_some(Transfer& t, bool& moved) noexcept
         if (before != nullptr && !before->over && before->done <= t.done)
             return false;
         Tail tail;
-        if (!head(lane, tail)) {
+        const Head found = head(lane, tail);
+        if (found != Head::there) {
             // The word first, then the lane once more: its last message was put before the word.
-            if (in_vain_ != 0 && passed_by(lane) && !head(lane, tail))
+            if (found == Head::none && in_vain_ != 0 && passed_by(lane) && head(lane, tail) == Head::none)
                 fail(FI_EINVAL, UTOFU_ERR_BARRIER_MISMATCH);
             return false;
         }
