@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What is not registered, not there yet, or gone: whether it is told, by which code, or never. See checks.h.
 #include <csignal>
-#include <cstring>
+#include <string>
+#include <utility>
 
 #include <unistd.h>
 
@@ -11,22 +12,6 @@ namespace tofu::check {
 namespace {
 
 constexpr unsigned unused_stag = 5;
-
-enum class Kind { put, get, armw };
-
-int post_to(Link& link, Kind kind, utofu_vcq_id_t peer, utofu_stadd_t stadd, unsigned long flags, std::uint64_t edata)
-{
-    std::uint64_t value = 1;
-    return link.vcq.try_post([&] {
-        switch (kind) {
-        case Kind::put: return link.u.put_piggyback(link.vcq.handle(), peer, &value, stadd, 8, edata, flags, nullptr);
-        case Kind::get: return link.u.get(link.vcq.handle(), peer, link.stadd, stadd, 8, edata, flags, nullptr);
-        case Kind::armw:
-            return link.u.armw8(link.vcq.handle(), peer, UTOFU_ARMW_OP_OR, 0, stadd, edata, flags, nullptr);
-        }
-        return static_cast<int>(UTOFU_ERR_FATAL);
-    });
-}
 
 utofu_stadd_t stadd_of(const Link& link, unsigned stag)
 {
@@ -55,18 +40,19 @@ Finding judge(int code)
     return weaker("%s, not by the MRQ", name.c_str());
 }
 
-template <Kind kind>
+Finding never_ends()
+{
+    return fails("nothing in %g seconds: it never ends", answer_time());
+}
+
+template <Access kind>
 Finding unregistered(Side& side)
 {
     Link link(side, page);
     Finding finding;
     if (side.rank() == 0) {
-        const int posted = post_to(link, kind, link.peer, stadd_of(link, unused_stag), local_mrq, 3);
-        try {
-            finding = judge(posted != UTOFU_SUCCESS ? posted : link.vcq.next_answer(answer_time()));
-        } catch (const Silence&) {
-            finding = fails("nothing in %g seconds: it never ends", answer_time());
-        }
+        const int code = link.access(kind, link.peer, stadd_of(link, unused_stag));
+        finding = code == UTOFU_ERR_NOT_COMPLETED ? never_ends() : judge(code);
         if (finding.verdict != Verdict::fails)
             go_on(link);
     }
@@ -82,17 +68,12 @@ Finding own_memory(Side& side)
         const Memory gone(page);
         const utofu_stadd_t stadd = link.vcq.reg(gone.at(), 4096);
         link.vcq.dereg(stadd);
-        int code = link.vcq.try_post([&] {
+        const int code = link.vcq.end_of(link.vcq.try_post([&] {
             return side.u.put(link.vcq.handle(), link.peer, stadd, link.peer_stadd, 64, 3, local_mrq, nullptr);
-        });
-        try {
-            if (code == UTOFU_SUCCESS)
-                code = link.vcq.next_answer(answer_time());
-            finding = code == UTOFU_SUCCESS ? fails("a Put from memory that was given back succeeds")
-                                            : holds("%s", code_name(code).c_str());
-        } catch (const Silence&) {
-            finding = fails("nothing in %g seconds: it never ends", answer_time());
-        }
+        }));
+        finding = code == UTOFU_SUCCESS             ? fails("a Put from memory that was given back succeeds")
+                  : code == UTOFU_ERR_NOT_COMPLETED ? never_ends()
+                                                    : holds("%s", code_name(code).c_str());
         if (finding.verdict != Verdict::fails)
             go_on(link);
     }
@@ -103,14 +84,7 @@ Finding own_memory(Side& side)
 Finding not_yet(Side& side)
 {
     Link link(side, page);
-    const auto try_it = [&] {
-        try {
-            const int posted = post_to(link, Kind::get, link.peer, stadd_of(link, unused_stag), local_mrq, 3);
-            return posted != UTOFU_SUCCESS ? posted : link.vcq.next_answer(answer_time());
-        } catch (const Silence&) {
-            return static_cast<int>(UTOFU_ERR_NOT_COMPLETED);
-        }
-    };
+    const auto try_it = [&] { return link.access(Access::get, link.peer, stadd_of(link, unused_stag)); };
     int early = UTOFU_SUCCESS;
     if (side.rank() == 0)
         early = try_it();
@@ -140,7 +114,7 @@ Finding unsignaled(Side& side)
     Link link(side, page);
     Finding finding;
     if (side.rank() == 0) {
-        if (post_to(link, Kind::put, link.peer, stadd_of(link, unused_stag), 0, 200) != UTOFU_SUCCESS)
+        if (link.try_post(Access::put, link.peer, stadd_of(link, unused_stag), 0, 200) != UTOFU_SUCCESS)
             return holds("refused at once");
         try {
             const Told told = link.vcq.next_mrq(answer_time());
@@ -164,8 +138,8 @@ Finding told_apart(Side& side)
         const utofu_stadd_t wrong = stadd_of(link, unused_stag);
         constexpr unsigned n = 60;
         for (unsigned i = 1; i <= n; i++)
-            (void)post_to(link, i % 2 == 0 ? Kind::put : Kind::armw, link.peer,
-                          i % 3 == 0 ? wrong : link.peer_stadd + 64, local_mrq, i);
+            (void)link.try_post(i % 2 == 0 ? Access::put : Access::armw, link.peer,
+                                i % 3 == 0 ? wrong : link.peer_stadd + 64, local_mrq, i);
         bool seen[n + 1] = {};
         finding = holds("%u posts, each third fails and says so by its EDATA", n);
         for (unsigned i = 1; i <= n; i++) {
@@ -190,22 +164,15 @@ Finding freed(Side& side)
     Finding finding;
     if (side.rank() == 0) {
         std::string seen;
-        for (const Kind kind : {Kind::get, Kind::put, Kind::armw}) {
-            int code = post_to(link, kind, link.peer, link.peer_stadd, local_mrq, 3);
-            try {
-                if (code == UTOFU_SUCCESS)
-                    code = link.vcq.next_answer(answer_time());
-            } catch (const Silence&) {
-                code = UTOFU_ERR_NOT_COMPLETED;
-            }
-            if (code == UTOFU_SUCCESS || code == UTOFU_ERR_NOT_COMPLETED)
+        constexpr std::pair<Access, const char*> kinds[] = {
+            {Access::get, "Get"}, {Access::put, ", Put"}, {Access::armw, ", ARMW"}};
+        for (const auto& [kind, name] : kinds) {
+            const int code = link.access(kind, link.peer, link.peer_stadd);
+            const bool silent = code == UTOFU_ERR_NOT_COMPLETED;
+            seen += text("%s: %s", name, silent ? "nothing" : code_name(code).c_str());
+            if (code == UTOFU_SUCCESS || silent)
                 finding.verdict = Verdict::fails;
-            seen += text("%s%s: %s", seen.empty() ? "" : ", ",
-                         kind == Kind::get   ? "Get"
-                         : kind == Kind::put ? "Put"
-                                             : "ARMW",
-                         code == UTOFU_ERR_NOT_COMPLETED ? "nothing" : code_name(code).c_str());
-            if (code == UTOFU_ERR_NOT_COMPLETED)
+            if (silent)
                 break;
         }
         finding = finding.verdict == Verdict::fails ? fails("%s", seen.c_str()) : holds("%s", seen.c_str());
@@ -227,14 +194,13 @@ Finding killed(Side& side)
     int code = UTOFU_SUCCESS;
     unsigned before = 0;
     try {
-        for (Patience patience("an error", 2 * answer_time()); code == UTOFU_SUCCESS; patience.next(), before++) {
-            code = post_to(link, Kind::get, link.peer, link.peer_stadd, local_mrq, 3);
-            if (code == UTOFU_SUCCESS)
-                code = link.vcq.next_answer(answer_time());
-        }
+        for (Patience patience("an error", 2 * answer_time()); code == UTOFU_SUCCESS; patience.next(), before++)
+            code = link.access(Access::get, link.peer, link.peer_stadd);
     } catch (const Silence& silence) {
         return fails("%s of a Get at a killed process does not come", silence.what.c_str());
     }
+    if (code == UTOFU_ERR_NOT_COMPLETED)
+        return never_ends();
     Finding finding = judge(code);
     finding.seen += text(" behind %u that still found its memory", before - 1);
     return finding;
@@ -243,11 +209,11 @@ Finding killed(Side& side)
 constexpr Check list[] = {
     {"error-own-memory", "a Put from memory that is not registered fails", "vcq/vcq", 2, own_memory},
     {"error-put", "a Put to a STag that is not there ends with an error", "rma, ring (life), endpoint's end", 2,
-     unregistered<Kind::put>},
+     unregistered<Access::put>},
     {"error-get", "a Get from a STag that is not there ends with an error", "ring/contact, message/fetch", 2,
-     unregistered<Kind::get>},
+     unregistered<Access::get>},
     {"error-armw", "an ARMW to a STag that is not there ends with an error", "atomic, ring/contact, vcq fences", 2,
-     unregistered<Kind::armw>},
+     unregistered<Access::armw>},
     {"error-not-yet", "a reserved STag that comes later can be tried again", "ring/contact", 2, not_yet},
     {"error-unsignaled", "a failure that nobody waits for is told", "vcq/vcq (orphans)", 2, unsignaled},
     {"error-told-apart", "a failure carries its EDATA, and others go on", "vcq/vcq (window)", 2, told_apart},

@@ -13,16 +13,9 @@
 namespace tofu::check {
 namespace {
 
-/// A failure that both sides see; silence is told, not thrown.
-std::string outcome(Vcq& vcq, int posted)
+std::string outcome(int code)
 {
-    if (posted != UTOFU_SUCCESS)
-        return text("refused by %s", code_name(posted).c_str());
-    try {
-        return code_name(vcq.next_answer(answer_time()));
-    } catch (const Silence&) {
-        return "no answer";
-    }
+    return code == UTOFU_ERR_NOT_COMPLETED ? "no answer" : code_name(code);
 }
 bool is_refused(const std::string& what)
 {
@@ -103,12 +96,8 @@ Finding registered_twice(Side& side)
     link.vcq.dereg(first);
     const auto theirs = side.meeting.swap({second});
     std::string what;
-    if (side.rank() == 0) {
-        std::uint64_t value = 1;
-        what = outcome(link.vcq, link.vcq.try_post([&] {
-            return side.u.put_piggyback(link.vcq.handle(), link.peer, &value, theirs.at(0), 8, 1, local_mrq, nullptr);
-        }));
-    }
+    if (side.rank() == 0)
+        what = outcome(link.access(Access::put, link.peer, theirs.at(0)));
     link.together();
     if (side.rank() != 0)
         return {};
@@ -191,16 +180,9 @@ Finding read_only(Side& side)
     const auto theirs = side.meeting.swap({fixed});
     std::string put, armw, get;
     if (side.rank() == 0) {
-        std::uint64_t value = 1;
-        put = outcome(link.vcq, link.vcq.try_post([&] {
-            return side.u.put_piggyback(link.vcq.handle(), link.peer, &value, theirs.at(0), 8, 1, local_mrq, nullptr);
-        }));
-        armw = outcome(link.vcq, link.vcq.try_post([&] {
-            return side.u.armw8(link.vcq.handle(), link.peer, UTOFU_ARMW_OP_OR, 0, theirs.at(0), 1, local_mrq, nullptr);
-        }));
-        get = outcome(link.vcq, link.vcq.try_post([&] {
-            return side.u.get(link.vcq.handle(), link.peer, link.stadd, theirs.at(0), 8, 1, local_mrq, nullptr);
-        }));
+        put = outcome(link.access(Access::put, link.peer, theirs.at(0)));
+        armw = outcome(link.access(Access::armw, link.peer, theirs.at(0)));
+        get = outcome(link.access(Access::get, link.peer, theirs.at(0)));
     }
     link.together();
     if (side.rank() != 0)
@@ -219,10 +201,7 @@ Finding bounds(Side& side)
     std::string within, just, far;
     if (side.rank() == 0) {
         const auto try_at = [&](std::size_t offset) {
-            return outcome(link.vcq, link.vcq.try_post([&] {
-                return side.u.get(link.vcq.handle(), theirs.at(1), link.stadd, theirs.at(0) + offset, 8, 1, local_mrq,
-                                  nullptr);
-            }));
+            return outcome(link.access(Access::get, theirs.at(1), theirs.at(0) + offset));
         };
         within = try_at(4096);
         just = try_at(4096 + 8);
@@ -245,11 +224,7 @@ Finding given_back(Side& side)
     utofu_stadd_t stadd = link.vcq.reg(memory.at(), 4096);
     const auto theirs = side.meeting.swap({stadd});
     std::string before, after;
-    const auto try_it = [&] {
-        return outcome(link.vcq, link.vcq.try_post([&] {
-            return side.u.get(link.vcq.handle(), link.peer, link.stadd, theirs.at(0), 8, 1, local_mrq, nullptr);
-        }));
-    };
+    const auto try_it = [&] { return outcome(link.access(Access::get, link.peer, theirs.at(0))); };
     if (side.rank() == 0)
         before = try_it();
     link.together();

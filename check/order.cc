@@ -16,21 +16,37 @@ constexpr std::size_t slot = 8192;
 constexpr std::size_t ack = slots * slot; ///< a word of process 0
 constexpr std::size_t room = ack + page;
 
-/// Process 0 posts to each slot, process 1 looks at each as soon as it can and says when it has seen all.
+/// What a check says: `good`, or "N of M" and `bad`, which is as heavy as `otherwise`.
+struct Words {
+    const char* good;
+    Verdict otherwise;
+    const char* bad;
+    [[nodiscard]] Finding of(std::size_t wrong, std::size_t tried) const
+    {
+        return wrong == 0 ? holds("%zu %s", tried, good) : Finding{otherwise, text("%zu of %zu %s", wrong, tried, bad)};
+    }
+};
+
+/// Process 0 posts to each slot, process 1 looks at each as soon as it can and says when it has seen all. A look that
+/// returns true has seen what should not be.
 template <class Post, class Look>
-void in_batches(Link& link, unsigned rounds, Post&& post, Look&& look)
+Finding in_batches(Side& side, const Words& words, Post&& post, Look&& look)
 {
+    constexpr std::uint64_t rounds = 40;
+    Link link(side, room);
+    std::size_t wrong = 0;
     for (std::uint64_t round = 1; round <= rounds; round++)
         if (link.rank() == 0) {
             for (std::size_t i = 0; i < slots; i++)
-                post(i * slot, round * slots + i);
+                post(link, i * slot, round * slots + i);
             link.await(ack, round, "the other process's answer");
         } else {
             for (std::size_t i = 0; i < slots; i++)
-                look(i * slot, round * slots + i);
+                wrong += look(link, i * slot, round * slots + i) ? 1 : 0;
             link.put_word(round, ack, strong);
         }
     link.together();
+    return link.rank() == 0 ? Finding{} : words.of(wrong, rounds * slots);
 }
 
 void fill(const Link& link, std::size_t at, std::size_t length, std::uint64_t value)
@@ -54,65 +70,50 @@ std::size_t length_of(std::uint64_t value)
 
 Finding strong_behind(Side& side)
 {
-    Link link(side, room);
-    std::size_t early = 0;
-    in_batches(
-        link, 40,
-        [&](std::size_t at, std::uint64_t value) {
+    return in_batches(
+        side,
+        {"Puts of 16 to 7936 bytes, each there when the word behind it was", Verdict::fails,
+         "times the word came before what was posted before it"},
+        [](Link& link, std::size_t at, std::uint64_t value) {
             fill(link, at, length_of(value), value);
             link.put(at, at, length_of(value), 0);
             link.put_word(value, at + slot - 8, strong);
         },
-        [&](std::size_t at, std::uint64_t value) {
+        [](Link& link, std::size_t at, std::uint64_t value) {
             link.await(at + slot - 8, value, "a word behind a Put");
-            early += others(link, at, length_of(value), value) != 0 ? 1 : 0;
+            return others(link, at, length_of(value), value) != 0;
         });
-    if (side.rank() == 0)
-        return {};
-    return early == 0 ? holds("640 Puts of 16 to 7936 bytes, each there when the word behind it was")
-                      : fails("%zu of 640 times the word came before what was posted before it", early);
 }
 
 Finding last_word(Side& side)
 {
-    Link link(side, room);
-    std::size_t early = 0;
-    in_batches(
-        link, 40,
-        [&](std::size_t at, std::uint64_t value) {
+    return in_batches(
+        side, {"Puts of 16 to 7936 bytes", Verdict::fails, "times the last word of a Put came before others"},
+        [](Link& link, std::size_t at, std::uint64_t value) {
             fill(link, at, length_of(value), value);
             link.put(at, at, length_of(value), strong);
         },
-        [&](std::size_t at, std::uint64_t value) {
+        [](Link& link, std::size_t at, std::uint64_t value) {
             link.await(at + length_of(value) - 8, value, "the last word of a Put");
-            early += others(link, at, length_of(value), value) != 0 ? 1 : 0;
+            return others(link, at, length_of(value), value) != 0;
         });
-    if (side.rank() == 0)
-        return {};
-    return early == 0 ? holds("640 Puts of 16 to 7936 bytes")
-                      : fails("%zu of 640 times the last word of a Put came before others", early);
 }
 
 Finding whole_lines(Side& side)
 {
-    Link link(side, room);
-    std::size_t torn = 0;
-    in_batches(
-        link, 40,
-        [&](std::size_t at, std::uint64_t value) {
+    return in_batches(
+        side, {"lines of 256 bytes, looked at by any of their words", Verdict::weaker, "lines were seen in part"},
+        [](Link& link, std::size_t at, std::uint64_t value) {
             fill(link, at, line, value);
             link.put(at, at, line, 0);
         },
-        [&](std::size_t at, std::uint64_t value) {
+        [](Link& link, std::size_t at, std::uint64_t value) {
             link.await(at + value % 32 * 8, value, "a word of a line");
-            torn += others(link, at, line, value) != 0 ? 1 : 0;
+            const bool torn = others(link, at, line, value) != 0;
             for (std::size_t i = 0; i < line; i += 8) // what is still on its way would come upon the next one
                 link.await(at + i, value, "the rest of a line");
+            return torn;
         });
-    if (side.rank() == 0)
-        return {};
-    return torn == 0 ? holds("640 lines of 256 bytes, looked at by any of their words")
-                     : weaker("%zu of 640 lines of 256 bytes were seen in part", torn);
 }
 
 Finding whole_words(Side& side)
@@ -168,23 +169,20 @@ Finding whole_words(Side& side)
 
 Finding plain_order(Side& side)
 {
-    Link link(side, room);
-    std::size_t early = 0;
-    in_batches(
-        link, 40,
-        [&](std::size_t at, std::uint64_t value) {
+    return in_batches(
+        side,
+        {"pairs of Puts without the flag kept their order", Verdict::weaker,
+         "times the later of two Puts without the flag was seen first"},
+        [](Link& link, std::size_t at, std::uint64_t value) {
             link.put_word(value, at, 0);
             link.put_word(value, at + 1024, 0);
         },
-        [&](std::size_t at, std::uint64_t value) {
+        [](Link& link, std::size_t at, std::uint64_t value) {
             link.await(at + 1024, value, "the second of two Puts");
-            early += link.memory.load(at) != value ? 1 : 0;
+            const bool early = link.memory.load(at) != value;
             link.await(at, value, "the first of two Puts");
+            return early;
         });
-    if (side.rank() == 0)
-        return {};
-    return early == 0 ? holds("640 pairs of Puts without the flag kept their order")
-                      : weaker("%zu of 640 times the later of two Puts without the flag was seen first", early);
 }
 
 Finding write_after_write(Side& side)
@@ -213,53 +211,54 @@ Finding write_after_write(Side& side)
 
 constexpr unsigned tries = 600;
 
-/// Process 0 alone is active. `post` posts the i-th pair, of which a Get or an ARMW tells by slot or notice i.
-template <class Post>
-void alone(Link& link, unsigned notices_each, Post&& post, std::vector<std::uint64_t>* old_values = nullptr)
+/// Process 0 alone is active. `post` posts the i-th pair, of which a Get or an ARMW tells: what it has read is wrong or
+/// not. A Get reads into the i-th word from `read_into` on; the notice of an ARMW brings the old value.
+constexpr std::size_t read_into = 1024;
+template <class Post, class Wrong>
+Finding alone(Side& side, bool armw, const Words& words, Post&& post, Wrong&& is_wrong)
 {
+    Link link(side, page);
+    std::size_t wrong = 0;
     if (link.rank() == 0)
-        for (std::uint64_t i = 1; i <= tries; i++) {
-            post(i);
-            if (i % 32 == 0 || i == tries)
-                for (unsigned n = (i % 32 == 0 ? 32 : static_cast<unsigned>(i % 32)) * notices_each; n != 0; n--) {
-                    const auto notice = link.vcq.must_mrq();
-                    if (old_values != nullptr)
-                        old_values->push_back(notice.rmt_value);
-                }
+        for (std::uint64_t i = 1, told = 1; i <= tries; i++) {
+            post(link, i);
+            for (; (i % 32 == 0 || i == tries) && told <= i; told++) {
+                const std::uint64_t old = link.vcq.must_mrq().rmt_value;
+                wrong += is_wrong(told, armw ? old : link.memory.load(read_into + 8 * told)) ? 1 : 0;
+            }
         }
     link.together();
+    return link.rank() != 0 ? Finding{} : words.of(wrong, tries);
+}
+
+void get_word(Link& link, std::uint64_t i)
+{
+    link.get(read_into + 8 * i, 0, 8, strong | local_mrq, 1);
 }
 
 Finding write_after_read(Side& side)
 {
-    Link link(side, page);
-    alone(link, 1, [&](std::uint64_t i) {
-        link.get(1024 + 8 * i, 0, 8, strong | local_mrq, 1);
-        link.put_word(i, 0, strong);
-    });
-    if (side.rank() != 0)
-        return {};
-    unsigned late = 0;
-    for (std::uint64_t i = 1; i <= tries; i++)
-        late += link.memory.load(1024 + 8 * i) >= i ? 1 : 0;
-    return late == 0 ? holds("%u Gets read nothing of the Put behind them", tries)
-                     : fails("%u of %u Gets read what a later Put has written", late, tries);
+    return alone(
+        side, false,
+        {"Gets read nothing of the Put behind them", Verdict::fails, "Gets read what a later Put has written"},
+        [](Link& link, std::uint64_t i) {
+            get_word(link, i);
+            link.put_word(i, 0, strong);
+        },
+        [](std::uint64_t i, std::uint64_t read) { return read >= i; });
 }
 
 Finding read_after_write(Side& side)
 {
-    Link link(side, page);
-    alone(link, 1, [&](std::uint64_t i) {
-        link.put_word(i, 0, strong);
-        link.get(1024 + 8 * i, 0, 8, strong | local_mrq, 1);
-    });
-    if (side.rank() != 0)
-        return {};
-    unsigned early = 0;
-    for (std::uint64_t i = 1; i <= tries; i++)
-        early += link.memory.load(1024 + 8 * i) < i ? 1 : 0;
-    return early == 0 ? holds("%u Gets in strong order read what the Put before them wrote", tries)
-                      : weaker("%u of %u Gets in strong order read before an earlier Put had written", early, tries);
+    return alone(
+        side, false,
+        {"Gets in strong order read what the Put before them wrote", Verdict::weaker,
+         "Gets in strong order read before an earlier Put had written"},
+        [](Link& link, std::uint64_t i) {
+            link.put_word(i, 0, strong);
+            get_word(link, i);
+        },
+        [](std::uint64_t i, std::uint64_t read) { return read < i; });
 }
 
 Finding read_after_read(Side& side)
@@ -289,36 +288,24 @@ Finding read_after_read(Side& side)
 
 Finding armw_behind_armw(Side& side)
 {
-    Link link(side, page);
-    std::vector<std::uint64_t> old;
-    alone(
-        link, 1, [&](std::uint64_t) { link.armw(UTOFU_ARMW_OP_ADD, 1, 0, strong | local_mrq, 1); }, &old);
-    if (side.rank() != 0)
-        return {};
-    for (std::uint64_t i = 0; i < tries; i++)
-        if (old[i] != i)
-            return fails("ARMW %lu found %lu", i, old[i]);
-    return holds("%u ARMWs, each found what the one before had left", tries);
+    return alone(
+        side, true,
+        {"ARMWs, each found what the one before had left", Verdict::fails,
+         "ARMWs found another value than they should"},
+        [](Link& link, std::uint64_t) { link.armw(UTOFU_ARMW_OP_ADD, 1, 0, strong | local_mrq, 1); },
+        [](std::uint64_t i, std::uint64_t old) { return old != i - 1; });
 }
 
 Finding armw_behind_put(Side& side)
 {
-    Link link(side, page);
-    std::vector<std::uint64_t> old;
-    alone(
-        link, 1,
-        [&](std::uint64_t i) {
+    return alone(
+        side, true,
+        {"ARMWs found what the Put before them wrote", Verdict::weaker, "ARMWs read before an earlier Put had written"},
+        [](Link& link, std::uint64_t i) {
             link.put_word(i, 0, strong);
             link.armw(UTOFU_ARMW_OP_OR, 0, 0, strong | local_mrq, 1);
         },
-        &old);
-    if (side.rank() != 0)
-        return {};
-    unsigned early = 0;
-    for (std::uint64_t i = 0; i < tries; i++)
-        early += old[i] != i + 1 ? 1 : 0;
-    return early == 0 ? holds("%u ARMWs found what the Put before them wrote", tries)
-                      : weaker("%u of %u ARMWs read before an earlier Put had written", early, tries);
+        [](std::uint64_t i, std::uint64_t old) { return old != i; });
 }
 
 Finding fence(Side& side)
@@ -375,44 +362,26 @@ Finding notice_order(Side& side)
 
 /// Data looked at behind their notice, with a fence of our own in between or without.
 template <bool fenced>
-std::size_t notice_before_data(Link& link)
+Finding notice_then_data(Side& side)
 {
     constexpr std::size_t length = 2048;
-    std::size_t early = 0;
-    in_batches(
-        link, 40,
-        [&](std::size_t at, std::uint64_t value) {
+    return in_batches(
+        side,
+        fenced ? Words{"notices of Puts, the bytes there behind an acquire fence", Verdict::fails,
+                       "notices came before the bytes they tell of"}
+               : Words{"notices of Puts, the bytes there without a fence of the caller's", Verdict::weaker,
+                       "times utofu_poll_mrq() has not acquired what the notice tells of"},
+        [](Link& link, std::size_t at, std::uint64_t value) {
             fill(link, at, length, value);
             link.put(at, at, length, remote_mrq, at / slot + 1);
         },
-        [&](std::size_t, std::uint64_t value) {
+        [](Link& link, std::size_t, std::uint64_t value) {
             const utofu_mrq_notice notice = link.vcq.must_mrq();
             if constexpr (fenced)
                 std::atomic_thread_fence(std::memory_order_acquire);
             const std::size_t at = (notice.edata - 1) % slots * slot;
-            early += others(link, at, length, value / slots * slots + at / slot) != 0 ? 1 : 0;
+            return others(link, at, length, value / slots * slots + at / slot) != 0;
         });
-    return early;
-}
-
-Finding notice_then_data(Side& side)
-{
-    Link link(side, room);
-    const std::size_t early = notice_before_data<true>(link);
-    if (side.rank() == 0)
-        return {};
-    return early == 0 ? holds("640 notices of Puts, the bytes there behind an acquire fence")
-                      : fails("%zu of 640 notices came before the bytes they tell of", early);
-}
-
-Finding acquire(Side& side)
-{
-    Link link(side, room);
-    const std::size_t early = notice_before_data<false>(link);
-    if (side.rank() == 0)
-        return {};
-    return early == 0 ? holds("640 notices of Puts, the bytes there without a fence of the caller's")
-                      : weaker("%zu of 640 times utofu_poll_mrq() has not acquired what the notice tells of", early);
 }
 
 Finding polls(Side& side)
@@ -502,9 +471,9 @@ constexpr Check list[] = {
      "vcq/silent, transfer/crossing", 2, fence},
     {"notice-order", "local notices of one remote VCQ come in the order of posting", "atomic/row", 2, notice_order},
     {"notice-then-data", "a notice comes after the bytes it tells of", "memory/region (events), rma", 2,
-     notice_then_data},
+     notice_then_data<true>},
     {"acquire", "utofu_poll_mrq() acquires what the notice tells of", "none: vcq/vcq has a fence of its own", 2,
-     acquire},
+     notice_then_data<false>},
     {"polls", "a poll finds what is there", "none: it is polled again", 2, polls},
     {"free-vcq", "what was posted arrives although its VCQ is freed", "none: vcq/vcq drains before", 2,
      freed_under_way},

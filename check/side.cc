@@ -101,12 +101,39 @@ int Vcq::next_answer(double limit)
     }
 }
 
+int Vcq::end_of(int posted)
+{
+    try {
+        return posted != UTOFU_SUCCESS ? posted : next_answer(answer_time());
+    } catch (const Silence&) {
+        return UTOFU_ERR_NOT_COMPLETED;
+    }
+}
+
 Link::Link(Side& s, std::size_t bytes, unsigned long reg_flags)
     : side(s), u(s.u), memory(bytes), vcq(s, s.tni()), stadd(vcq.reg(memory.at(), memory.size(), reg_flags))
 {
     const auto theirs = s.meeting.swap({vcq.id(), stadd});
     peer = theirs.at(0);
     peer_stadd = theirs.at(1);
+}
+
+int Link::try_post(Access kind, utofu_vcq_id_t to, utofu_stadd_t at, unsigned long flags, std::uint64_t edata)
+{
+    std::uint64_t value = 1;
+    return vcq.try_post([&] {
+        switch (kind) {
+        case Access::put: return u.put_piggyback(vcq.handle(), to, &value, at, 8, edata, flags, nullptr);
+        case Access::get: return u.get(vcq.handle(), to, stadd, at, 8, edata, flags, nullptr);
+        case Access::armw: return u.armw8(vcq.handle(), to, UTOFU_ARMW_OP_OR, 0, at, edata, flags, nullptr);
+        }
+        return static_cast<int>(UTOFU_ERR_FATAL);
+    });
+}
+
+int Link::access(Access kind, utofu_vcq_id_t to, utofu_stadd_t at, std::uint64_t edata)
+{
+    return vcq.end_of(try_post(kind, to, at, local_mrq, edata));
 }
 
 void Link::await(std::size_t offset, std::uint64_t value, const char* what) const

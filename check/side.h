@@ -110,6 +110,8 @@ class Vcq {
     utofu_mrq_notice must_mrq();
     /// What tells of a failed communication first, by whichever queue. Throws Silence.
     [[nodiscard]] int next_answer(double limit);
+    /// The end of a post, or why it was refused; UTOFU_ERR_NOT_COMPLETED where none comes.
+    [[nodiscard]] int end_of(int posted);
     bool read_tcq();
     [[nodiscard]] bool read_mrq(Told& told);
 
@@ -119,6 +121,8 @@ class Vcq {
     utofu_vcq_id_t id_ = 0;
     std::deque<Sent> sent_;
 };
+
+enum class Access { put, get, armw };
 
 /// A VCQ with registered memory at each side, which know each other.
 class Link {
@@ -154,6 +158,12 @@ class Link {
     {
         vcq.post([&] { return u.armw8(vcq.handle(), peer, op, operand, peer_stadd + at, edata, flags, nullptr); });
     }
+    /// One access to 8 bytes of a peer's, from or into the start of own memory, its notice wanted: how it ended, by
+    /// which code the post was refused, or UTOFU_ERR_NOT_COMPLETED where nothing tells of it.
+    [[nodiscard]] int access(Access kind, utofu_vcq_id_t to, utofu_stadd_t at, std::uint64_t edata = 3);
+    /// Without waiting for the end, and with any flags.
+    [[nodiscard]] int try_post(Access kind, utofu_vcq_id_t to, utofu_stadd_t at, unsigned long flags,
+                               std::uint64_t edata);
     /// Waits until a word of own memory has this value.
     void await(std::size_t offset, std::uint64_t value, const char* what) const;
     void together() { side.meeting.together(); }
