@@ -54,6 +54,18 @@ int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms);
  */
 int tofu_sim_wake(void);
 
+/**
+ * Says that the calling thread has looked around in vain for a while. Where the job has more processes than processors
+ * they may run on, the thread gives way to those who could run: it yields, and after many calls in a row, if it has done
+ * nothing else between them, sleeps as by tofu_sim_wait(), some milliseconds at most. Elsewhere nothing happens.
+ *
+ * @param times  which call in a row it is, since something was found last
+ * @return 1: gave way; 0: each process can have a processor of its own
+ *
+ * Any thread. Two loads where nothing happens. Polls of a receive queue that find nothing do it by themselves.
+ */
+int tofu_sim_give_way(unsigned times);
+
 /** What this process has posted on one TNI since it started. */
 struct tofu_sim_tni_statistics {
     uint64_t operations; /**< instructions carried out, errors included */

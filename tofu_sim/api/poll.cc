@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: guide 3.7.4 and 3.7.5: confirming completion.
-// Called by: programs; the hot path. Calls: tni/engine.
+// Called by: programs; the hot path. Calls: tni/engine, job/crowd.
 #include "api/exports.h"
+#include "job/crowd.h"
+#include "job/process.h"
 #include "tni/engine.h"
 
 using namespace tofu::sim;
@@ -32,6 +34,16 @@ int count_cq(utofu_vcq_hdl_t vcq_hdl, size_t* count, Count&& count_vcq) noexcept
     return UTOFU_SUCCESS;
 }
 
+// What others write comes once they have a processor, and whoever polls may have the one they need.
+constexpr uint32_t polls_before_way = 64;
+
+[[gnu::noinline]] int after_vain_polls(int result) noexcept
+{
+    Process& self = Process::self();
+    (void)give_way(self.job().crowd(), self.segment().header(), 0);
+    return result;
+}
+
 } // namespace
 
 extern "C" {
@@ -58,8 +70,14 @@ int putofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct uto
     if (flags != 0 || notice == nullptr) [[unlikely]] {
         return fail(flags != 0 ? UTOFU_ERR_INVALID_FLAGS : UTOFU_ERR_INVALID_POINTER);
     }
-    const VcqGuard guard(*vcq);
-    return poll_mrq(*vcq, *notice);
+    int result = UTOFU_SUCCESS;
+    {
+        const VcqGuard guard(*vcq);
+        result = poll_mrq(*vcq, *notice);
+    }
+    const uint32_t in_vain = result == UTOFU_ERR_NOT_FOUND ? vcq->vain_polls.load_relaxed() + 1 : 0;
+    vcq->vain_polls.store_relaxed(in_vain);
+    return in_vain % polls_before_way == 0 && in_vain != 0 ? after_vain_polls(result) : result;
 }
 
 int putofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t* count)

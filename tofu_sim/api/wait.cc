@@ -4,6 +4,7 @@
 #include "api/exports.h"
 
 #include "clock/clock.h"
+#include "job/crowd.h"
 #include "job/doorbell.h"
 #include "job/flows.h"
 #include "job/instruments.h"
@@ -20,10 +21,6 @@
 using namespace tofu::sim;
 
 namespace {
-
-// The calling thread's announcement: the bell's count when it was made, or none.
-thread_local bool announced = false;
-thread_local uint32_t announced_count = 0;
 
 bool has_notices(Vcq& vcq) noexcept
 {
@@ -65,22 +62,14 @@ int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms)
             return 1;
         }
     }
-    SegmentHeader& own = self.segment().header();
-    if (!announced || own.doorbell.load_acquire() != announced_count) {
-        announced_count = announce_sleeper(own);
-        announced = true;
-        return 1;
-    }
-    announced = false;
     const bool traced = (instruments & instrument_trace) != 0;
-    if (traced) {
-        trace::poll_in_vain();
-    }
-    const bool rung = timeout_ms != 0 && sleep_until_rung(own, announced_count, timeout_ms);
-    if (traced) {
-        trace::poll_in_vain();
-    }
-    return rung ? 1 : 0;
+    return doze(self.segment().header(), timeout_ms, traced ? trace::poll_in_vain : nullptr) ? 1 : 0;
+}
+
+int tofu_sim_give_way(unsigned times)
+{
+    Process& self = Process::self();
+    return self.joined() && give_way(self.job().crowd(), self.segment().header(), times) ? 1 : 0;
 }
 
 int tofu_sim_wake(void)

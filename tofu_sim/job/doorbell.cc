@@ -21,6 +21,10 @@ constexpr int64_t unsure_ns = 1'000'000;       // where the kernel has no barrie
 
 SharedWord<uint32_t> no_barrier{0};
 
+// The calling thread's announcement: the bell's count when it was made, or none.
+thread_local bool announced = false;
+thread_local uint32_t announced_count = 0;
+
 int64_t now_ns() noexcept
 {
     return static_cast<int64_t>(real_time_ns());
@@ -74,6 +78,24 @@ bool sleep_until_rung(SegmentHeader& own, uint32_t announced, int timeout_ms) no
         }
     }
     return true;
+}
+
+bool doze(SegmentHeader& own, int timeout_ms, void (*asleep)() noexcept) noexcept
+{
+    if (!announced || own.doorbell.load_acquire() != announced_count) {
+        announced_count = announce_sleeper(own);
+        announced = true;
+        return true;
+    }
+    announced = false;
+    if (asleep != nullptr) {
+        asleep();
+    }
+    const bool rung = timeout_ms != 0 && sleep_until_rung(own, announced_count, timeout_ms);
+    if (asleep != nullptr) {
+        asleep();
+    }
+    return rung;
 }
 
 } // namespace tofu::sim

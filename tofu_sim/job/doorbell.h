@@ -35,4 +35,8 @@ void register_poster() noexcept;
 [[nodiscard]] uint32_t announce_sleeper(SegmentHeader& own) noexcept;
 [[nodiscard]] bool sleep_until_rung(SegmentHeader& own, uint32_t announced, int timeout_ms) noexcept;
 
+// Both in turn, of the calling thread: the first call announces and returns true, for the thread to look around; the next
+// sleeps. `asleep` is called before and after the sleep, where there is one.
+[[nodiscard]] bool doze(SegmentHeader& own, int timeout_ms, void (*asleep)() noexcept = nullptr) noexcept;
+
 } // namespace tofu::sim

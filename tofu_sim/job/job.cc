@@ -7,6 +7,7 @@
 #include "job/job.h"
 
 #include "job/base_directory.h"
+#include "job/crowd.h"
 #include "job/liveness.h"
 #include "job/report.h"
 #include "job/segment.h"
@@ -410,7 +411,9 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
         return rc;
     }
     ProcessSlot& s = slot(process_);
-    s.used.store_release(0); // while it is filled it is nobody's
+    if (s.used.exchange(0) != 0) { // while it is filled it is nobody's
+        leave_crowd(crowd()); // for who was killed
+    }
     incarnation_ = s.incarnation.load_relaxed() + 1;
     s.incarnation.store_relaxed(incarnation_);
     s.pid = ::getpid();
@@ -423,6 +426,7 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
     s.holds_lock = locked ? 1 : 0;
     std::snprintf(s.name, sizeof s.name, "%s", program_invocation_short_name);
     s.used.store_release(1);
+    enter_crowd(crowd());
     joined_ = true;
     return UTOFU_SUCCESS;
 }
@@ -450,6 +454,7 @@ void Job::leave() noexcept
     const int directory = kept >= 0 ? kept : directory_.is_file(opened) ? opened : -1;
     const bool locked = directory >= 0 && lock_for(directory, 5);
     slot(process_).used.store_release(0);
+    leave_crowd(crowd());
     unlock_slot(file_.get(), process_);
     // Nobody comes after the last one to clean up, and who was killed takes a moment to vanish: tens of milliseconds where
     // many want the processor.
@@ -476,6 +481,7 @@ void Job::give_up() noexcept
     if (joined_) {
         joined_ = false;
         slot(process_).used.store_release(0);
+        leave_crowd(crowd());
     }
     unlock_slot(file_.get(), process_);
     if (job_life(file_.get()) == Life::gone) {

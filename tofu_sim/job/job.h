@@ -56,6 +56,7 @@ class Job {
     // Of the process of that slot and incarnation (its low `bits`).
     [[nodiscard]] Life life(uint32_t process, uint32_t incarnation, unsigned bits) const noexcept;
 
+    [[nodiscard]] Crowd& crowd() const noexcept { return *reinterpret_cast<Crowd*>(file_data_ + job_crowd_offset); }
     // Our own node's entry, mapped and backed.
     [[nodiscard]] NodeEntry& own_node() const noexcept;
 

@@ -59,7 +59,7 @@ inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
 inline constexpr uint64_t job_magic = 0x746f66752d6a6f62;     // "tofu-job"
 inline constexpr uint64_t segment_magic = 0x746f66752d736567; // "tofu-seg"
-inline constexpr uint32_t layout_version = 7;
+inline constexpr uint32_t layout_version = 8;
 
 struct JobHeader {
     uint64_t magic; // written last: a file without it is not yet a job
@@ -75,6 +75,15 @@ struct JobHeader {
     uint8_t reserved[15];
 };
 static_assert(sizeof(JobHeader) == 64);
+
+// Behind the header: how many processes the job has, and how many processors they may run on, all together (job/crowd).
+// Written under the job's lock, read without.
+struct Crowd {
+    SharedWord<uint32_t> processes;
+    SharedWord<uint32_t> processors;
+    uint64_t mask[16]; // of the processors, as the kernel numbers them
+};
+inline constexpr size_t job_crowd_offset = 64;
 
 // Are the numbers of a header of this version such as its first process writes?
 [[nodiscard]] constexpr bool is_sound_header(const JobHeader& header, uint64_t file_bytes) noexcept;
@@ -115,6 +124,7 @@ struct NodeEntry {
 };
 
 inline constexpr size_t job_slots_offset = 4096;
+static_assert(job_crowd_offset >= sizeof(JobHeader) && job_crowd_offset + sizeof(Crowd) <= job_slots_offset);
 inline constexpr size_t job_nodes_offset = job_slots_offset + max_processes * sizeof(ProcessSlot);
 
 // The state of the barrier gates (barrier/state.h), by node and TNI. It stays when an owner dies, so that what

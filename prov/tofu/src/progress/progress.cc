@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <mutex>
 
+#include <sched.h>
+
 #include "progress/domain_base.h"
 
 namespace tofu {
@@ -51,6 +53,15 @@ bool ProgressSet::look_everywhere(bool patient) noexcept
     for (Pollable* endpoint : endpoints_)
         some |= endpoint->progress(patient);
     return some;
+}
+
+/// The backend knows whether there are more processes than cores; without it, a peer may need this core that has not
+/// answered for long.
+void ProgressSet::give_way(unsigned looks) noexcept
+{
+    const auto crowded = domain_.backend().functions().give_way;
+    if ((crowded == nullptr || crowded(looks / full_round) == 0) && looks >= patience && looks % yield_every == 0)
+        sched_yield();
 }
 
 std::size_t ProgressSet::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstddef>
 
-#include <sched.h>
 #include <utofu.h>
 
 #include "provider/array.h"
@@ -53,20 +52,21 @@ class ProgressSet {
     [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept;
 
     // --- A reader that polls occupies its core. Where more processes run than there are cores, the peer that it waits
-    // for may need that core: after a while of looking in vain, the reader yields. Any thread; the count is a hint.
+    // for may need that core: after a while of looking in vain, the reader gives way. Any thread; the count is a hint.
     void found() noexcept { in_vain_.store(0, std::memory_order_relaxed); }
     void found_nothing() noexcept
     {
         const unsigned looks = in_vain_.load(std::memory_order_relaxed) + 1;
         in_vain_.store(looks, std::memory_order_relaxed);
-        if (looks >= patience && looks % yield_every == 0) [[unlikely]]
-            sched_yield();
+        if (looks % full_round == 0) [[unlikely]]
+            give_way(looks);
     }
 
   private:
     // Under lock_.
     bool look_everywhere(bool patient = false) noexcept;
     void look_in_turn(const CompletionQueue& queue) noexcept;
+    void give_way(unsigned looks) noexcept;
 
     static constexpr unsigned patience = 4096; ///< some 20 us: answers that are under way come sooner
     static constexpr unsigned yield_every = 256;

@@ -121,6 +121,7 @@ const char* fill(const Library& library, Functions& f)
     TOFU_RESOLVE(query_my_coords);
 #undef TOFU_RESOLVE
     f.wait = reinterpret_cast<decltype(f.wait)>(library.symbol("tofu_sim_wait"));
+    f.give_way = reinterpret_cast<decltype(f.give_way)>(library.symbol("tofu_sim_give_way"));
     f.job = reinterpret_cast<decltype(f.job)>(library.symbol("tofu_sim_job"));
     f.wake = reinterpret_cast<decltype(f.wake)>(library.symbol("tofu_sim_wake"));
     f.seen = reinterpret_cast<decltype(f.seen)>(library.symbol("tofu_sim_seen"));

@@ -40,6 +40,9 @@ struct Functions {
     int (*wait)(utofu_vcq_hdl_t* vcqs, std::size_t count, int timeout_ms);
     /// Optional as well: ends the sleep of this process's threads in wait().
     int (*wake)();
+    /// Optional as well: a thread has looked in vain, for the `times`-th time in a row, and gives way where there are more
+    /// processes than processors. 0: there are not, and nothing has happened.
+    int (*give_way)(unsigned times);
     /// Optional as well: the name of the process's job, within which alone peers reach each other.
     const char* (*job)();
     /// Optional as well, and null where there is no virtual clock to be told: these bytes, which are polled without a

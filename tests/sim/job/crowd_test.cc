@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: more processes than processors: who looks in vain yields, and sleeps in the end (job/crowd).
+// Called by: make check. Calls: the public interface and the extras.
+#include "lib/harness.h"
+
+#include <gtest/gtest.h>
+#include <tofu_sim.h>
+
+#include <chrono>
+#include <fstream>
+#include <sched.h>
+#include <string>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <vector>
+
+namespace tofu::sim::test {
+namespace {
+
+std::vector<int> own_processors()
+{
+    cpu_set_t own;
+    std::vector<int> found;
+    if (::sched_getaffinity(0, sizeof own, &own) == 0) {
+        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+            if (CPU_ISSET(cpu, &own)) {
+                found.push_back(cpu);
+            }
+        }
+    }
+    return found;
+}
+
+// Before the first call of uTofu: a process counts with what it may run on then.
+void stay_on(int processor)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+}
+
+struct Port {
+    Port()
+    {
+        EXPECT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_reg_mem(vcq, const_cast<uint64_t*>(&word), 8, 0, &stadd), UTOFU_SUCCESS);
+    }
+    void publish(const Rank& rank) const
+    {
+        rank.set(2 * rank.number, id);
+        rank.set(2 * rank.number + 1, stadd);
+        rank.barrier();
+    }
+    void put(const Rank& rank, unsigned to, uint64_t value) const
+    {
+        EXPECT_EQ(posted([&] {
+                      return utofu_put_piggyback8(vcq, rank.get(2 * to), value, rank.get(2 * to + 1), 8, 0,
+                                                  UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr);
+                  }),
+                  UTOFU_SUCCESS);
+        void* cbdata = nullptr;
+        (void)utofu_poll_tcq(vcq, 0, &cbdata);
+    }
+    alignas(8) static volatile uint64_t word;
+    utofu_vcq_hdl_t vcq = 0;
+    utofu_vcq_id_t id = 0;
+    utofu_stadd_t stadd = 0;
+};
+volatile uint64_t Port::word = 0;
+
+uint64_t sleeps()
+{
+    rusage usage{};
+    (void)::getrusage(RUSAGE_THREAD, &usage);
+    return static_cast<uint64_t>(usage.ru_nvcsw);
+}
+
+bool is_zombie(uint64_t pid)
+{
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    std::string text;
+    std::getline(stat, text);
+    const size_t name_end = text.rfind(')');
+    return name_end != std::string::npos && text.compare(name_end + 2, 1, "Z") == 0;
+}
+
+TEST(SimCrowd, GivesWayWhileTheJobHasMoreProcessesThanProcessors)
+{
+    expect_processes(3, [](const Rank& rank) {
+        ASSERT_NO_FATAL_FAILURE(stay_on(own_processors().front()));
+        EXPECT_EQ(tofu_sim_give_way(0), 0) << "not of a job yet";
+        ASSERT_NE(tofu_sim_job(), nullptr);
+        rank.barrier();
+        EXPECT_EQ(tofu_sim_give_way(0), 1);
+        rank.barrier();
+        if (rank.number == 0) { // the others leave
+            EXPECT_TRUE(wait_until([] { return tofu_sim_give_way(0) == 0; }));
+        }
+    });
+}
+
+TEST(SimCrowd, NobodyGivesWayWhoHasAProcessor)
+{
+    const std::vector<int> processors = own_processors();
+    if (processors.size() < 2) {
+        GTEST_SKIP() << "one processor only";
+    }
+    expect_processes(2, [&](const Rank& rank) {
+        ASSERT_NO_FATAL_FAILURE(stay_on(processors[rank.number])); // as MPI binds: two, by all together
+        ASSERT_NE(tofu_sim_job(), nullptr);
+        rank.barrier();
+        EXPECT_EQ(tofu_sim_give_way(0), 0);
+        EXPECT_EQ(tofu_sim_give_way(1000), 0);
+        rank.barrier();
+    });
+}
+
+TEST(SimCrowd, WhoWasKilledDoesNotCountOnceItsPlaceIsTaken)
+{
+    const std::vector<int> processors = own_processors();
+    if (processors.size() < 2) {
+        GTEST_SKIP() << "one processor only";
+    }
+    expect_processes(3, [&](const Rank& rank) {
+        constexpr unsigned victim = 10; // word of the board
+        ASSERT_NO_FATAL_FAILURE(stay_on(processors[rank.number % 2]));
+        if (rank.number == 2) {
+            ASSERT_NE(tofu_sim_job(), nullptr);
+            rank.set(victim, static_cast<uint64_t>(::getpid()));
+            rank.barrier();
+            ::_exit(0); // without leaving
+        }
+        if (rank.number == 0) {
+            ASSERT_NE(tofu_sim_job(), nullptr);
+        }
+        rank.barrier();
+        if (rank.number == 0) {
+            EXPECT_TRUE(wait_until([&] { return rank.get(victim) == 0; }));
+        } else {
+            EXPECT_TRUE(wait_until([&] { return is_zombie(rank.get(victim)); }));
+            ASSERT_NE(tofu_sim_job(), nullptr);
+            rank.set(victim, 0);
+        }
+        EXPECT_EQ(tofu_sim_give_way(0), 0);
+        EXPECT_TRUE(wait_until([&] { // the barrier is for three
+            rank.set(11 + rank.number, 1);
+            return rank.get(11) + rank.get(12) == 2;
+        }));
+    });
+}
+
+// Without it a round takes the time slice of who looks, and some hundred thousand looks.
+TEST(SimCrowd, PollsInVainGiveTheProcessorToThePeer)
+{
+    expect_processes(2, [](const Rank& rank) {
+        ASSERT_NO_FATAL_FAILURE(stay_on(own_processors().front()));
+        const Port port;
+        port.publish(rank);
+        constexpr uint64_t rounds = 400;
+        uint64_t in_vain = 0;
+        utofu_mrq_notice notice;
+        for (uint64_t round = 0; round < rounds; round++) {
+            if (rank.number == round % 2) {
+                port.put(rank, 1 - rank.number, round);
+                continue;
+            }
+            EXPECT_TRUE(wait_until([&] {
+                for (unsigned look = 0; look < 1000; look++, in_vain++) {
+                    if (utofu_poll_mrq(port.vcq, 0, &notice) == UTOFU_SUCCESS) {
+                        return true;
+                    }
+                }
+                return false;
+            }));
+        }
+        EXPECT_LT(in_vain / rounds, 5000u);
+        rank.barrier();
+    });
+}
+
+TEST(SimCrowd, WhoLooksInVainForLongSleepsUntilSomethingArrives)
+{
+    expect_processes(2, [](const Rank& rank) {
+        ASSERT_NO_FATAL_FAILURE(stay_on(own_processors().front()));
+        const Port port;
+        port.publish(rank);
+        constexpr unsigned slept = 10; // word of the board
+        if (rank.number == 0) {
+            const uint64_t before = sleeps();
+            // Not wait_until, which sleeps by itself.
+            const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(40);
+            for (unsigned times = 0; Port::word == 0; times++) {
+                ASSERT_LT(std::chrono::steady_clock::now(), end);
+                EXPECT_EQ(tofu_sim_give_way(times), 1);
+                rank.set(slept, sleeps() - before);
+            }
+        } else {
+            EXPECT_TRUE(wait_until([&] {
+                (void)::sched_yield();
+                return rank.get(slept) != 0;
+            }));
+            port.put(rank, 0, 1);
+        }
+        rank.barrier();
+    });
+}
+
+} // namespace
+} // namespace tofu::sim::test
