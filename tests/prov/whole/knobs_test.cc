@@ -59,6 +59,7 @@ const std::vector<Knob>& knobs()
          {"0", "1", "8", "15", "17", "8192", much, "-16", "x"}, "power of two from 16 to 4096"},
         {"FI_TOFU_UNEXPECTED_BYTES", Side::any, {"0", "1", "65536", "281474976710656", ""}, Refusal::domain,
          {"281474976710657", much, "-1", "1M", "x"}, "0 to 281474976710656"},
+        {"FI_TOFU_STATS", Side::any, {"0", ""} /* 1: object/statistics_test.cc */, Refusal::domain, {"2", "-1", "yes"}, "0 to 1"},
         {"FI_TOFU_MR_CACHE", Side::any, {"auto", "on", "off", "yes", "no", "0", "1", ""}, Refusal::domain,
          {"2", "of", "auto on", " ", "ON", "-1"}, "auto on"},
         {"FI_TOFU_BACKEND", Side::any, {}, Refusal::getinfo, {"nonsense", "0", "/no/such/library"}, ""},

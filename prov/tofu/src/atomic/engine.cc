@@ -219,7 +219,7 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
     AtomicOp* const op = runner_.alloc();
     if (!op) {
         tx.progress();
-        return -FI_EAGAIN;
+        return tx.again(Stat::again_operations);
     }
     fill_in(*op, tx, call, *peer, total);
     const auto again = [&] {

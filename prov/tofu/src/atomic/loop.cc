@@ -136,6 +136,8 @@ void AtomicRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept
         return;
     }
     // case 3
+    runner->vcq_.statistics().count(Stat::loop_retry);
+    TOFU_PROBE(retry, f->word, f->attempts);
     const unsigned losses = f->attempts;
     if (losses < losses_of_the_old)
         ++f->attempts;

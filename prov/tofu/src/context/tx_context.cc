@@ -38,7 +38,7 @@ void TxContext::set_up(const Plan& plan) noexcept
 int TxContext::open_vcq() noexcept
 {
     DomainBase& domain = *plan_.domain;
-    const vcq::Sink sink{this, nullptr, on_unsignaled_error};
+    const vcq::Sink sink{this, nullptr, on_unsignaled_error, &domain.statistics()};
     if (int ret = own_vcq_.open(domain.backend(), domain.next_spread(), domain.safe_vcqs(), sink); ret != 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: no VCQ on any TNI of this node: close endpoints or run fewer "
                                   "processes per node\n");
@@ -125,7 +125,10 @@ bool TxContext::fence_passed(fi_addr_t to, std::uint64_t flags) noexcept
             return true;
         progress();
     }
-    return passed();
+    if (passed())
+        return true;
+    (void)again(Stat::again_fence);
+    return false;
 }
 
 /// Posts without a waiter (inject, messages sent at once) may still be on their way, and what follows the fenced

@@ -108,6 +108,12 @@ class TxContext {
     /// A Round for a caller that holds lock() already. To be called before a refusal (-FI_EAGAIN), so that a program
     /// that does nothing but retry makes progress, and before the entry has changed anything, since waiters run inside.
     bool progress() noexcept { return plan_.round(plan_.owner); }
+    /// -FI_EAGAIN, and its cause counted.
+    [[nodiscard]] int again(Stat cause) noexcept
+    {
+        vcq_->statistics().count(cause);
+        return -FI_EAGAIN;
+    }
     /// FI_FENCE: no operation before it is under way to the peer that `to` names, after some rounds of progress if need
     /// be, and all have reached the level that `flags` ask for. That is so when
     ///  1. no communication of the VCQ is under way whose end anybody waits for, to whatever peer: that ends soon;

@@ -96,7 +96,7 @@ int SharedTransmit::open(fid_domain* domain, fi_tx_attr* attr, fid_stx** stx, vo
         return -FI_ENOMEM;
     made->domain_ = &owner;
     if (int ret = made->vcq_.open(owner.backend(), owner.next_spread(), owner.safe_vcqs(),
-                                  vcq::Sink{made, nullptr, on_unsignaled_error});
+                                  vcq::Sink{made, nullptr, on_unsignaled_error, &owner.statistics()});
         ret != 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "shared transmit context: no VCQ on any TNI of this node: close endpoints "
                                   "or run fewer processes per node\n");

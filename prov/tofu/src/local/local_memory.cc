@@ -38,14 +38,17 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
         cache_asked_for_ = true;
         cache_ = RegistrationCache::make(vcq_);
     }
-    if (cache_ != nullptr && acquire_cached(address, length, read_only, ref) == 0)
+    if (cache_ != nullptr && acquire_cached(address, length, read_only, ref) == 0) {
+        vcq_.statistics().count(Stat::cache_hit);
         return 0;
+    }
     if (first_free_ == 0 && !transient_.reserve(transient_.size() + 2))
         return -FI_ENOMEM;
     utofu_stadd_t stadd = 0;
     int ret = vcq_.reg(address, length, read_only, stadd);
     if (ret == -FI_ENOSPC && cache_ != nullptr && cache_->trim())
         ret = vcq_.reg(address, length, read_only, stadd);
+    vcq_.statistics().count(ret == -FI_ENOSPC ? Stat::again_stag : Stat::registration);
     if (ret != 0)
         return ret == -FI_ENOSPC ? -FI_EAGAIN : ret;
     std::uint32_t slot = first_free_;

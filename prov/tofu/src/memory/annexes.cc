@@ -52,7 +52,8 @@ int Annexes::add() noexcept
         if (made == nullptr)
             return -FI_ENOMEM;
         ret = made->vcq.open(domain_.backend(), domain_.next_spread(), true,
-                             vcq::Sink{.owner = made.get(), .remote = on_remote, .unsignaled_error = nullptr});
+                             vcq::Sink{.owner = made.get(), .remote = on_remote, .unsignaled_error = nullptr,
+                                       .book = &domain_.statistics()});
     }
     utofu_stadd_t stadd = 0;
     if (ret == 0)

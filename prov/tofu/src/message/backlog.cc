@@ -32,7 +32,7 @@ bool Sender::can_wait(const SendCall& call) const noexcept
         return -ch->err;
     PendingSend* const made = backlog_.alloc();
     if (made == nullptr)
-        return -FI_EAGAIN;
+        return tx_.again(Stat::again_operations);
     made->call = call;
     made->to = ch;
     std::copy_n(call.iov, call.count, made->iov);
@@ -42,6 +42,7 @@ bool Sender::can_wait(const SendCall& call) const noexcept
         made->call.desc = made->desc;
     }
     ch->outstanding++; // it is not given to another peer meanwhile
+    vcq_.statistics().count(Stat::send_waited);
     waiting_.push(*made, line, Lack::peer);
     return 0;
 }

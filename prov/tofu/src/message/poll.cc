@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "message/messenger.h"
+#include "provider/probe.h"
 #include "queue/cntr.h"
 
 namespace tofu::proto {
@@ -62,6 +63,7 @@ namespace tofu::proto {
                       .source = wants_source_ ? source_of(in) : FI_ADDR_NOTAVAIL});
     if (Counter* counter = rx_.counters.recv)
         counter->count();
+    TOFU_PROBE(match, r->context);
     queue_.withdraw(*r);
     queue_.free_entry(*r);
     return true;

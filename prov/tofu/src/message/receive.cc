@@ -10,6 +10,7 @@
 
 #include "match/iov.h"
 #include "provider/limits.h"
+#include "provider/probe.h"
 #include "queue/cntr.h"
 
 namespace tofu::proto {
@@ -183,6 +184,7 @@ bool Receiver::deliver(Message& m) noexcept
 /// Hands a message to a posted receive.
 bool Receiver::give(RecvRequest& r, Message& m) noexcept
 {
+    TOFU_PROBE(match, r.context);
     if (m.type == Type::rts) {
         Fetch* f = make_fetch(m);
         if (f == nullptr)
@@ -274,6 +276,8 @@ bool Receiver::keep(Message& m) noexcept
     kept->peer = this;
     m.in->users++;
     queue_.queue_entry(*kept);
+    vcq_.statistics().count(Stat::unexpected);
+    vcq_.statistics().count(Stat::unexpected_bytes, m.length);
     return true;
 }
 

@@ -88,7 +88,7 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
         if (int ret = channel_to(call.dest, found); ret != 0)
             return ret;
         if (!is_first && waiting_.has_line(Pending::line_of(found->peer)))
-            return -FI_EAGAIN;
+            return tx_.again(Stat::again_behind);
         if (int ret = out_.contact(*found); ret != 0)
             return ret;
     }
@@ -135,6 +135,7 @@ ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, st
                                  : put_block(ch, packet, *block, delivered);
     if (post != vcq::Post::done) [[unlikely]]
         return out_.post_failed(ch, post);
+    vcq_.statistics().count(small ? Stat::send_short : Stat::send_slot);
     ch.next_seq++;
     return 0;
 }
@@ -191,6 +192,7 @@ ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std:
         // The payload lies in slots that count as free: its header may not be left behind.
         out_.defer(ch, packet, delivered);
     }
+    vcq_.statistics().count(Stat::send_long);
     ch.next_seq += slots.total;
     return 0;
 }
@@ -201,7 +203,7 @@ ssize_t Sender::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t lengt
     if (int ret = channel_to(to, ch); ret != 0)
         return ret;
     if (waiting_.has_line(Pending::line_of(ch->peer)))
-        return -FI_EAGAIN;
+        return tx_.again(Stat::again_behind);
     if (ch->state != ChannelState::open)
         if (int ret = out_.contact(*ch); ret != 0)
             return ret;

@@ -89,6 +89,7 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
         packet.size(), vcq::Vcq::flags_of(true, false));
     if (post != vcq::Post::done) [[unlikely]]
         return false;
+    vcq_.statistics().count(Stat::send_short);
     sent(*ch, call);
     return true;
 }
@@ -118,6 +119,7 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
         release(*block);
         return false;
     }
+    vcq_.statistics().count(Stat::send_slot);
     sent(*ch, call);
     return true;
 }

@@ -79,7 +79,7 @@ ssize_t Sender::send_tracked(Channel& ch, const SendCall& call, std::uint64_t le
 {
     SendRequest* request = make_request(ch, call);
     if (request == nullptr)
-        return -FI_EAGAIN;
+        return tx_.again(Stat::again_operations);
     ssize_t ret;
     if (level & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) {
         const Ack ack{request->fin, request->seq};
@@ -105,7 +105,7 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
         return Outbound::refusal(ch);
     SendRequest* request = make_request(ch, call);
     if (request == nullptr)
-        return -FI_EAGAIN;
+        return tx_.again(Stat::again_operations);
     Segment segments[max_segments];
     for (std::size_t i = 0; i < call.count; i++) {
         if (call.iov[i].iov_len == 0)
@@ -126,6 +126,7 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
         drop(*request);
         return ret;
     }
+    vcq_.statistics().count(Stat::send_rendezvous);
     await_fin(*request);
     return 0;
 }

@@ -21,6 +21,7 @@
 #include "info/info.h"
 #include "memory/region.h"
 #include "object/av.h"
+#include "object/extension.h"
 #include "object/mr.h"
 #include "provider/fabric_base.h"
 #include "provider/limits.h"
@@ -72,7 +73,10 @@ int query_domain_atomic(fid_domain*, fi_datatype type, fi_op op, fi_atomic_attr*
     return query_atomic(type, op, attr, flags);
 }
 
-fi_ops fid_ops = object_ops({.close = close_domain, .bind = bind_domain, .control = control_domain});
+fi_ops fid_ops = object_ops({.close = close_domain,
+                             .bind = bind_domain,
+                             .control = control_domain,
+                             .open_ops = open_extension});
 
 fi_ops_domain domain_ops = {
     .size = sizeof(fi_ops_domain),
@@ -154,7 +158,7 @@ int Domain::set_up(FabricBase& fabric, const fi_info& info, void* context) noexc
 
     // VCQs of the process may share a CQ, where calls under different locks meet (guide 2.5): thread-safe.
     error = home_.open(*backend_, next_spread(), true,
-                       vcq::Sink{.owner = this, .remote = on_remote, .unsignaled_error = nullptr});
+                       vcq::Sink{.owner = this, .remote = on_remote, .unsignaled_error = nullptr, .book = &statistics()});
     if (error != 0) {
         TOFU_WARN(FI_LOG_DOMAIN,
                   "domain: no VCQ on any TNI of this node (%s): close domains or run fewer processes per node\n",
@@ -209,6 +213,8 @@ int Domain::close() noexcept
     regions_->close();
     doors_->close();
     home_.close();
+    if (param_size("stats", 0) != 0)
+        statistics().print();
     fabric_->release();
     delete this;
     return 0;

@@ -14,6 +14,7 @@
 #include "provider/counted.h"
 #include "provider/lock.h"
 #include "provider/open_list.h"
+#include "provider/statistics.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -64,6 +65,7 @@ class DomainBase : public fid_domain, public Counted {
     /// home lock.
     [[nodiscard]] int take_numbers(unsigned count, unsigned& first) noexcept;
     void give_back_numbers(unsigned first, unsigned count) noexcept;
+    [[nodiscard]] StatisticsBook& statistics() noexcept { return statistics_; }
     /// memory/region.h
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
     /// collective/doors.h
@@ -91,6 +93,7 @@ class DomainBase : public fid_domain, public Counted {
     AutoProgress auto_progress_;
     Lock home_lock_;
     Lock shared_lock_;
+    StatisticsBook statistics_; ///< before the VCQs that it adds up
     vcq::Vcq home_;
     RegionTable* regions_ = nullptr;
     coll::Doors* doors_ = nullptr;

@@ -217,6 +217,8 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
 
 void WaitObject::wake() noexcept
 {
+    if (owner_.domain != nullptr)
+        owner_.domain->statistics().count(Stat::wake_up);
     if (signal_ != nullptr)
         signal_->raise();
     // Without the backend's help sleeps are short (Sleeper).

@@ -46,6 +46,8 @@ constexpr Variable variables[] = {
     {"unexpected_bytes", "FI_TOFU_UNEXPECTED_BYTES", Kind::number, 0, std::size_t{1} << 48, "",
      "Bound of the memory for messages that come before their receive, per endpoint, up to 2^48; with more, senders "
      "are held back, those of the message that is awaited as well (default: what memory there is)"},
+    {"stats", "FI_TOFU_STATS", Kind::number, 0, 1, "",
+     "1: print what was counted when a domain is closed; fi_tofu(7), STATISTICS (default: 0)"},
     {"mr_cache", "FI_TOFU_MR_CACHE", Kind::word, 0, 0, "auto on yes 1 off no 0 ",
      "Keep registrations of local buffers while their pages stay the same: auto (where registering "
      "is dear), on, off; needs libucm of UCX (default: auto)"},

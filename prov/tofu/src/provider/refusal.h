@@ -38,10 +38,12 @@ struct ObjectCalls {
     int (*close)(struct fid* object);
     int (*bind)(struct fid* object, struct fid* other, std::uint64_t flags) = refuses<-FI_ENOSYS>;
     int (*control)(struct fid* object, int command, void* argument) = refuses<-FI_ENOSYS>;
+    int (*open_ops)(struct fid* object, const char* name, std::uint64_t flags, void** ops,
+                    void* context) = refuses<-FI_ENOSYS>;
 };
 constexpr fi_ops object_ops(const ObjectCalls& calls) noexcept
 {
-    return {sizeof(fi_ops), calls.close, calls.bind, calls.control, refuses<-FI_ENOSYS>, nullptr, nullptr};
+    return {sizeof(fi_ops), calls.close, calls.bind, calls.control, calls.open_ops, nullptr, nullptr};
 }
 
 } // namespace tofu

@@ -15,6 +15,7 @@
 #include "progress/wait.h"
 #include "provider/counted.h"
 #include "provider/lock.h"
+#include "provider/probe.h"
 
 namespace tofu {
 
@@ -41,9 +42,9 @@ class CompletionQueue final : public fid_cq, public Counted {
 
     /// Never fails: beyond its size the queue grows (slow path). Where there is no memory for that, an error entry
     /// FI_EOVERRUN stands for those that are lost. Takes the queue's lock; callers hold at most home and endpoint locks.
-    void write(const Completion& completion) noexcept { write_fields(completion); }
+    [[gnu::always_inline]] void write(const Completion& completion) noexcept { write_fields(completion); }
     /// The entry of an operation that has nothing to tell but its context: reads, writes, atomics.
-    void write(void* context, std::uint64_t flags) noexcept
+    [[gnu::always_inline]] void write(void* context, std::uint64_t flags) noexcept
     {
         write_fields({context, flags, 0, nullptr, 0, 0, FI_ADDR_NOTAVAIL});
     }
@@ -96,6 +97,7 @@ class CompletionQueue final : public fid_cq, public Counted {
     };
     [[gnu::always_inline]] void write_fields(const Completion& completion) noexcept
     {
+        TOFU_PROBE(complete, this, completion.context);
         if (reader_.room != 0 && head_ == tail_) [[likely]] { // what lies in the ring is older
             hand_over(completion);
             return;

@@ -72,8 +72,10 @@ int EventCredits::pay(const Peer& peer, EventAccount*& account, int& prov_errno)
     }
     if (p->held <= p->batch / 2)
         ask(*p);
-    if (p->held == 0)
+    if (p->held == 0) {
+        vcq_.statistics().count(Stat::again_credit);
         return -FI_EAGAIN;
+    }
     p->held--;
     account = p;
     return 0;

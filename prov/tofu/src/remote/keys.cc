@@ -182,6 +182,7 @@ bool RemoteKeys::refuted(const Peer& peer, std::uint64_t key) noexcept
     if (!by_directory(key))
         return false;
     if (Known* known = recall(peer.home, peer.nonce, key)) {
+        vcq_.statistics().count(Stat::key_stale);
         known->home = 0;
         known_count_--;
     }
@@ -197,8 +198,10 @@ int RemoteKeys::look_up(const Peer& peer, std::uint64_t key) noexcept
         if (l->state == Lookup::State::idle || l->home != peer.home || l->nonce != peer.nonce ||
             l->key != key)
             continue;
-        if (l->state == Lookup::State::running)
+        if (l->state == Lookup::State::running) {
+            vcq_.statistics().count(Stat::again_key);
             return -FI_EAGAIN;
+        }
         l->state = Lookup::State::idle; // its failure is told once; the next call asks again
         return l->result;
     }
@@ -210,6 +213,7 @@ int RemoteKeys::look_up(const Peer& peer, std::uint64_t key) noexcept
     lookup->nonce = peer.nonce;
     lookup->key = key;
     lookup->tries = 0;
+    vcq_.statistics().count(Stat::key_lookup);
     lookup->step = Lookup::Step::first;
     return ask_directory(*lookup, peer.home,
                          directory::bucket_of(key, directory::first_log2) * sizeof(Bucket),

@@ -37,7 +37,10 @@ constexpr std::uint64_t absent_limit_ms = 10000; // a peer that has an address e
     case ChannelState::reading:
     case ChannelState::claiming: break;
     }
-    return ch.state == ChannelState::failed ? -ch.err : -FI_EAGAIN;
+    if (ch.state == ChannelState::failed)
+        return -ch.err;
+    port_.self.vcq.statistics().count(Stat::again_contact);
+    return -FI_EAGAIN;
 }
 
 void Outbound::start_reading(Channel& ch) noexcept
@@ -219,6 +222,8 @@ void Outbound::greet(Channel& ch) noexcept
     defer(ch, packet, nullptr);
     ch.next_seq++;
     ch.state = ChannelState::open;
+    port_.self.vcq.statistics().count(Stat::ring_claimed);
+    TOFU_PROBE(claim, ch.peer.home, ch.contact.ring);
     (void)flush(ch);
 }
 

@@ -87,6 +87,7 @@ void Outbound::unlink(Channel& ch) noexcept
     if (ch.free_slots() >= slots && ch.state == ChannelState::open)
         return true;
     ch.starved++;
+    port_.self.vcq.statistics().count(Stat::again_ring);
     return false;
 }
 
@@ -151,6 +152,8 @@ void Outbound::flush_all() noexcept
 {
     if (ch.state == ChannelState::failed)
         return;
+    if (ch.state == ChannelState::open || ch.state == ChannelState::leaving)
+        port_.self.vcq.statistics().count(Stat::ring_lost);
     ch.state = ChannelState::failed;
     ch.err = err != 0 ? err : FI_EIO;
     ch.prov_errno = prov_errno;

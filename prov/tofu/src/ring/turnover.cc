@@ -88,6 +88,7 @@ bool Outbound::say_bye(Channel& ch) noexcept
     ch.next_seq++;
     ch.leave = false;
     ch.state = ChannelState::leaving;
+    port_.self.vcq.statistics().count(Stat::ring_returned);
     return true;
 }
 

@@ -226,7 +226,7 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
     if (waiting_.holds(Pending::line_of(*peer))) [[unlikely]] {
         tx_.progress();
         if (waiting_.holds(Pending::line_of(*peer)))
-            return -FI_EAGAIN;
+            return tx_.again(Stat::again_behind);
     }
     if ((call.flags & FI_FENCE) && !tx_.fence_passed(call.to, call.flags)) [[unlikely]]
         return -FI_EAGAIN;
@@ -235,7 +235,7 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
         tx_.progress();
         op = ops_.alloc();
         if (op == nullptr)
-            return -FI_EAGAIN;
+            return tx_.again(Stat::again_operations);
     }
     describe(*op, call, *peer, total);
     if (total != 0) {

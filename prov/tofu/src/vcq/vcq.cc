@@ -94,6 +94,8 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     handle_ = handle;
     id_ = id;
     sink_ = sink;
+    if (sink.book != nullptr)
+        sink.book->add(statistics_);
     closing_ = false;
     sent_pending_ = 0;
     abandoned_ = 0;
@@ -178,6 +180,8 @@ void Vcq::close() noexcept
         return;
     drain();
     functions_->free_vcq(handle_);
+    if (sink_.book != nullptr)
+        sink_.book->remove(statistics_);
     places::forget(handle_);
     handle_ = 0;
     id_ = 0;
@@ -186,6 +190,15 @@ void Vcq::close() noexcept
 
 // --- posts
 
+/// There is no place for its notice or peer, or the VCQ is closing.
+Post Vcq::not_admitted() noexcept
+{
+    if (closing_ && !pausing_)
+        return Post::error;
+    statistics_.count(Stat::again_post);
+    return Post::busy;
+}
+
 Post Vcq::refuse(int code, When when, std::uint64_t edata) noexcept
 {
     if (when == When::delivered)
@@ -193,6 +206,7 @@ Post Vcq::refuse(int code, When when, std::uint64_t edata) noexcept
     else if (when == When::sent)
         sent_pending_--;
     if (code == UTOFU_ERR_BUSY) {
+        statistics_.count(Stat::again_post);
         tcq_wanted_ = true; // reading it makes room in the TOQ (guide 3.7)
         return Post::busy;
     }

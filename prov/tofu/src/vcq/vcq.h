@@ -12,6 +12,8 @@
 
 #include <utofu.h>
 
+#include "provider/probe.h"
+#include "provider/statistics.h"
 #include "vcq/backend.h"
 #include "vcq/unsignaled.h"
 
@@ -85,6 +87,7 @@ struct Sink {
     void (*remote)(void* owner, const RemoteNotice& notice) noexcept = nullptr;
     /// A communication nobody waited for failed, towards `peer` (0: not known). May be null.
     void (*unsignaled_error)(void* owner, int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept = nullptr;
+    StatisticsBook* book = nullptr; ///< adds up what is counted; null: nobody reads it
 };
 
 /// Owns one VCQ handle. Not thread-safe: its owner's lock serialises all calls.
@@ -125,6 +128,8 @@ class Vcq {
     [[nodiscard]] utofu_vcq_id_t id() const noexcept { return id_; }
     [[nodiscard]] const Backend& backend() const noexcept { return *backend_; }
     [[nodiscard]] int last_error() const noexcept { return last_error_; }
+    /// Of all that goes by this VCQ, whichever room counts it.
+    [[nodiscard]] Statistics& statistics() noexcept { return statistics_; }
 
     // --- posts, inlined into the engines. Lengths are within the limits of Backend::caps(): the caller splits. `how`
     // is a How or a Signaled.
@@ -193,26 +198,29 @@ class Vcq {
 
     // --- unsignaled posts: nobody waits for them. As short as they can be; their errors reach Sink::unsignaled_error.
     template <Unsignaled kind = Unsignaled::message>
-    [[nodiscard]] Post put_unsignaled(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
+    [[nodiscard, gnu::always_inline]] Post put_unsignaled(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
                                       std::size_t length, unsigned long flags) noexcept
     {
         if (!unsignaled_.note(peer)) [[unlikely]]
-            return Post::busy;
+            return not_admitted();
+        TOFU_PROBE(post, this, peer);
         return unsignaled(functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote, length,
                                                     edata_of(kind), flags, mark_of(kind)));
     }
-    [[nodiscard]] Post armw8_unsignaled(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
+    [[nodiscard, gnu::always_inline]] Post armw8_unsignaled(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
                                         utofu_stadd_t remote, unsigned long flags) noexcept
     {
         if (!unsignaled_.note(peer)) [[unlikely]]
-            return Post::busy;
+            return not_admitted();
+        TOFU_PROBE(post, this, peer);
         return unsignaled(functions_->armw8(handle_, peer, op, operand, remote, 0, flags, armw_mark));
     }
-    [[nodiscard]] Post armw4_unsignaled(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand,
+    [[nodiscard, gnu::always_inline]] Post armw4_unsignaled(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand,
                                         utofu_stadd_t remote, unsigned long flags) noexcept
     {
         if (!unsignaled_.note(peer)) [[unlikely]]
-            return Post::busy;
+            return not_admitted();
+        TOFU_PROBE(post, this, peer);
         return unsignaled(functions_->armw4(handle_, peer, op, operand, remote, 0, flags, armw_mark));
     }
     /// Posts an ARMW that changes nothing, in strong order: with its notice, whatever that says, all that was posted to
@@ -368,7 +376,8 @@ class Vcq {
     {
         Ticket ticket;
         if (closing_ || !admit(how, peer, ticket)) [[unlikely]]
-            return closing_ && !pausing_ ? Post::error : Post::busy;
+            return not_admitted();
+        TOFU_PROBE(post, this, peer);
         const int code = call(ticket);
         if (code == UTOFU_SUCCESS) [[likely]]
             return Post::done;
@@ -384,6 +393,7 @@ class Vcq {
     }
     [[nodiscard, gnu::always_inline]] bool admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
     [[nodiscard, gnu::always_inline]] bool admit(const Signaled& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
+    [[gnu::noinline, gnu::cold]] Post not_admitted() noexcept;
     [[gnu::noinline, gnu::cold]] Post refuse(int code, When when, std::uint64_t edata) noexcept;
     void give_back(std::uint8_t number) noexcept
     {
@@ -447,6 +457,7 @@ class Vcq {
     Sink sink_{};
     UnsignaledPeers unsignaled_;
     const Backend* backend_ = nullptr;
+    Statistics statistics_;
     Place window_[window_size] = {};
 };
 

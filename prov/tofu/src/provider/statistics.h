@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What happened, counted (fi_tofu(7), "STATISTICS"): each VCQ has a block, which those who post from it count into under
+// its owner's lock; a domain's book adds them up, those of closed VCQs too. Counted by all rooms above; read by
+// object/domain. Calls nothing.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+namespace tofu {
+
+/// Names and meanings: statistics.cc, in this order.
+enum class Stat : std::uint8_t {
+    send_short, send_slot, send_long, send_rendezvous, send_waited,
+    ring_claimed, ring_returned, ring_lost,
+    again_post, again_ring, again_contact, again_operations, again_behind, again_key, again_credit, again_fence,
+    again_stag,
+    unexpected, unexpected_bytes,
+    registration, cache_hit,
+    key_lookup, key_stale,
+    loop_retry,
+    wake_up,
+    count
+};
+inline constexpr std::size_t stats = static_cast<std::size_t>(Stat::count);
+
+class StatisticsBook;
+
+/// One VCQ's, counted under the lock of the VCQ's owner; read by any thread meanwhile.
+class Statistics {
+  public:
+    void count(Stat stat, std::uint64_t n = 1) noexcept
+    {
+        std::atomic<std::uint64_t>& value = at(stat);
+        value.store(value.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); // one writer: no lock prefix
+    }
+
+  private:
+    friend class StatisticsBook;
+    [[nodiscard]] std::atomic<std::uint64_t>& at(Stat stat) noexcept { return values_[static_cast<std::size_t>(stat)]; }
+
+    std::atomic<std::uint64_t> values_[stats] = {};
+    Statistics* next_ = nullptr;
+};
+
+/// A domain's. Any thread.
+class StatisticsBook {
+  public:
+    using Sums = std::array<std::uint64_t, stats>;
+    struct Row {
+        const char* name;
+        const char* meaning;
+    };
+    [[nodiscard]] static const std::array<Row, stats>& rows() noexcept;
+
+    void add(Statistics& block) noexcept;
+    /// Its counts stay in the sums; the block begins at 0 again.
+    void remove(Statistics& block) noexcept;
+    /// What belongs to no VCQ.
+    void count(Stat stat, std::uint64_t n = 1) noexcept { kept_.at(stat).fetch_add(n, std::memory_order_relaxed); }
+    [[nodiscard]] Sums sums() noexcept;
+    /// One table to stderr of what is not 0, in one write, since all ranks of a job do so at the same time.
+    void print() noexcept;
+
+  private:
+    std::mutex mutex_;
+    Statistics* first_ = nullptr; ///< of open VCQs
+    Statistics kept_;             ///< of closed ones
+};
+
+} // namespace tofu
