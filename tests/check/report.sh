@@ -64,6 +64,14 @@ TOFU_SIM_CHAOS=7:raw report --only read-after-write,free-vcq --no-figures
 expect "what a freedom leaves alone holds" "free-vcq " "$(names holds)"
 shown "$before"
 
+# Where nobody parts the control queues of a node.
+for pair in refuse:weaker meet:fails; do
+    before=$failures
+    TOFU_SIM_CQS=${pair%:*} report --no-figures --only vcq-two-processes,vcq-id
+    expect "CQs that are not parted, ${pair%:*}" "vcq-two-processes " "$(names "${pair#*:}")"
+    shown "$before"
+done
+
 # Faults, and who notices. In time that the answer to an error takes, 0.6 seconds here.
 find_fault() # FAULT NAMES-THAT-FAIL CHECKS
 {

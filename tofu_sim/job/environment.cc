@@ -9,12 +9,14 @@
 
 #include <utofu.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 
 namespace tofu::sim {
 namespace {
@@ -191,6 +193,15 @@ constexpr Variable variables[] = {
          return factor.has_value();
      },
      factor_expected},
+    {"TOFU_SIM_CQS",
+     [](Environment& e, const char* text) noexcept {
+         constexpr const char* names[] = {"shares", "refuse", "meet"};
+         const auto named = std::find_if(std::begin(names), std::end(names),
+                                         [text](const char* name) { return std::strcmp(name, text) == 0; });
+         e.cq_sharing = static_cast<CqSharing>(named - std::begin(names));
+         return named != std::end(names);
+     },
+     "say shares (each process of a node has CQs of its own), refuse or meet (nobody has seen to that)"},
     {"UTOFU_NUM_MRQ_ENTRIES",
      [](Environment& e, const char* text) noexcept { return take_entries(text, e.mrq_entries); },
      "give a number of entries, 2048 (2Ki) to 2097152 (2Mi)"},

@@ -11,6 +11,13 @@
 
 namespace tofu::sim {
 
+// Who sees to it that no two processes of a node take the same CQ (guide 4.1.2).
+enum class CqSharing : uint8_t {
+    shares, // somebody has given each its share of them, as the vendor's MPI_Init does
+    refuse, // nobody: each takes the lowest of the TNI that it does not have, and who comes second is refused
+    meet,   // nobody: both have it, and what is sent there goes to who came first
+};
+
 struct Environment {
     char job[65] = "default"; // a file name
     Topology topology;
@@ -25,6 +32,7 @@ struct Environment {
     std::optional<Chaos> chaos; // the adversarial mode
     bool clock = false;         // a virtual clock: Tofu-D's
     uint32_t cpu_permille = 3000; // how much longer than here computing takes there
+    CqSharing cq_sharing = CqSharing::shares;
     bool swap_protect = false;  // registered memory is locked
     char trace[256] = ""; // file names (trace/recorder.h); none: nothing is recorded
     uint32_t trace_mib = 64; // as large as one may become

@@ -122,7 +122,8 @@ std::optional<Placement> place_process(const Environment& environment, uint32_t 
         place.node = rank % nodes;
         place.local_rank = rank / nodes;
     }
-    place.cq_share = share_of_cqs(ppn, place.local_rank);
+    place.cq_share =
+        environment.cq_sharing == CqSharing::shares ? share_of_cqs(ppn, place.local_rank) : share_of_cqs(1, 0);
     return place;
 }
 
@@ -530,14 +531,24 @@ bool Job::claim_cq(unsigned cq_of_node, CqMode mode, uint8_t components) noexcep
     return word.compare_exchange(seen, cq_word(mode, components));
 }
 
+bool Job::owns_cq(unsigned cq_of_node) const noexcept
+{
+    const OwnerWord owner = OwnerWord::decode(own_node().cqs[cq_of_node].word.load_acquire());
+    return owner.taken && owner.process == process_ && owner.incarnation == (incarnation_ & 0xffff);
+}
+
 void Job::update_cq(unsigned cq_of_node, CqMode mode, uint8_t components) noexcept
 {
-    own_node().cqs[cq_of_node].word.store_release(cq_word(mode, components));
+    if (owns_cq(cq_of_node)) { // not where two have met
+        own_node().cqs[cq_of_node].word.store_release(cq_word(mode, components));
+    }
 }
 
 void Job::release_cq(unsigned cq_of_node) noexcept
 {
-    own_node().cqs[cq_of_node].word.store_release(0);
+    if (owns_cq(cq_of_node)) {
+        own_node().cqs[cq_of_node].word.store_release(0);
+    }
 }
 
 bool Job::claim_gate(unsigned gate_of_node) noexcept

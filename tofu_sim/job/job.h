@@ -64,6 +64,7 @@ class Job {
     [[nodiscard]] bool claim_cq(unsigned cq_of_node, CqMode mode, uint8_t components) noexcept;
     void update_cq(unsigned cq_of_node, CqMode mode, uint8_t components) noexcept;
     void release_cq(unsigned cq_of_node) noexcept;
+    [[nodiscard]] bool owns_cq(unsigned cq_of_node) const noexcept;
 
     // The same for a barrier gate of the own node.
     [[nodiscard]] bool claim_gate(unsigned gate_of_node) noexcept;

@@ -175,11 +175,7 @@ void Process::leave() noexcept
     header.alive.owner.store_release(0);
     NodeEntry& node = job_.own_node();
     for (unsigned cq = 0; cq < cqs_per_node; cq++) {
-        const OwnerWord owner = OwnerWord::decode(node.cqs[cq].word.load_acquire());
-        if (owner.taken && owner.process == job_.process() &&
-            owner.incarnation == (job_.incarnation() & 0xffff)) {
-            job_.release_cq(cq);
-        }
+        job_.release_cq(cq);
     }
     for (GateWord& gate : node.gates) {
         const OwnerWord owner = OwnerWord::decode(gate.word.load_acquire());

@@ -94,11 +94,17 @@ int claim_new_cq(Process& self, unsigned tni, CqMode mode, uint8_t components) n
     const uint64_t share = self.job().placement().cq_share;
     for (unsigned i = 0; i < cqs_per_tni; i++) {
         const unsigned cq = tni * cqs_per_tni + (mode == CqMode::session ? cqs_per_tni - 1 - i : i);
-        if ((share >> cq & 1) != 0 && own_cqs[cq].mode == CqMode::none &&
-            self.job().claim_cq(cq, mode, components)) {
+        if ((share >> cq & 1) == 0 || own_cqs[cq].mode != CqMode::none) {
+            continue;
+        }
+        const CqSharing sharing = self.environment().cq_sharing;
+        if (self.job().claim_cq(cq, mode, components) || sharing == CqSharing::meet) {
             own_cqs[cq].mode = mode;
             own_cqs[cq].components = components;
             return static_cast<int>(cq);
+        }
+        if (sharing == CqSharing::refuse) {
+            return UTOFU_ERR_OUT_OF_RESOURCE;
         }
     }
     return UTOFU_ERR_FULL;

@@ -16,10 +16,6 @@
 #include "prov/lib/gets.h"
 #include "remote/keys.h"
 
-namespace tofu {
-int fi_error_of(int code) noexcept { return code == 0 ? 0 : FI_EIO; }
-} // namespace tofu
-
 namespace {
 
 using namespace tofu;
@@ -294,7 +290,7 @@ TEST_F(KeysTest, AnotherPeersAnnexOfTheNumberIsAnother)
 TEST_F(KeysTest, ADeadPeerIsNotAnUnknownKey)
 {
     peerside.fail = UTOFU_ERR_MRQ_PEER;
-    EXPECT_EQ(ask(7), -FI_EIO); // what fi_error_of of this test says
+    EXPECT_EQ(ask(7), -FI_EHOSTDOWN);
     peerside.fail = UTOFU_ERR_MRQ_RMT_STADD;
     EXPECT_EQ(ask(7), -FI_EKEYREJECTED);
 }

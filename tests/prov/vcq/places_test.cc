@@ -91,7 +91,7 @@ int refused()
         const Place in = take(backend(), Traffic::in), out = take(backend(), Traffic::out);
         if (in.held || out.held)
             return 2;
-        if (in.number != 3 + i || out.number != 3 + i || tni_of(in, 6) != (3 + i) % 6 || tni_of(out, 6) != 5 - (3 + i) % 6)
+        if (in.number != 3 + i || out.number != 3 + i || tni_of(in) != (3 + i) % 6 || tni_of(out) != 5 - (3 + i) % 6)
             return 3;
         give(in);
         give(out);

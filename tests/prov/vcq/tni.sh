@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # The processes of a node take its six TNIs evenly (prov/tofu/src/vcq/places.h), whatever their number, and what one
-# had is taken again when it has ended or was killed.
+# had is taken again when it has ended or was killed. Where nobody gives each process its control queues (guide 4.1.2),
+# who would share one with another is refused, and FI_TOFU_PPN gives each its TNIs.
 # Called by: make check. Calls: tests/tni_subject, tofu-sim show.
 set -u
 tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
@@ -16,6 +17,7 @@ declare -A input pid
 start() # name, endpoints
 {
     local word output
+    rm -f "$scratch/$1".*
     mkfifo "$scratch/$1.in" "$scratch/$1.out"
     (
         for word in "${input[@]}"; do # else those before would not see their end
@@ -34,6 +36,7 @@ finish() # name
 {
     local fd=${input[$1]}
     exec {fd}>&-
+    unset "input[$1]"
     wait "${pid[$1]}"
     expect "$1 ends well" 0 $?
 }
@@ -66,5 +69,45 @@ done
 start g 11
 expect "alone it uses all of them too" "2 2 2 2 2 2 " "$(spread)"
 finish g
+
+refused() # what it says
+{
+    "$subject" 1 </dev/null >"$scratch/said" 2>&1
+    expect "$TOFU_SIM_CQS: one more is refused" "1 1" "$? $(grep -c -- "$1" "$scratch/said")"
+}
+export TOFU_SIM_PPN=8
+for TOFU_SIM_CQS in refuse meet; do
+    export TOFU_SIM_CQS TOFU_SIM_JOB=$job-$TOFU_SIM_CQS
+    job=$TOFU_SIM_JOB
+    for name in a b c; do
+        start $name 1
+    done
+    expect "$TOFU_SIM_CQS: three processes have a TNI for each VCQ" "1 1 1 1 1 1 " "$(spread)"
+    case $TOFU_SIM_CQS in
+    refuse) refused 'cannot go on: -' ;;
+    meet) refused "control queue [0-9]* of TNI [0-9] is another process's already.*set FI_TOFU_PPN" ;;
+    esac
+    expect "$TOFU_SIM_CQS: the three have what they had" "1 1 1 1 1 1 " "$(spread)"
+    for name in a b c; do
+        finish $name
+    done
+    export FI_TOFU_PPN=6
+    for name in a b c d e f; do
+        start $name 2
+    done
+    expect "$TOFU_SIM_CQS: six processes have a TNI each" "3 3 3 3 3 3 " "$(spread)"
+    refused 'FI_TOFU_PPN=6: other processes of the node have all 6 TNIs'
+    finish c
+    start g 2
+    expect "$TOFU_SIM_CQS: the TNI of one that ended is taken" "3 3 3 3 3 3 " "$(spread)"
+    for name in a b d e f g; do
+        finish $name
+    done
+    export FI_TOFU_PPN=2
+    start a 2
+    expect "$TOFU_SIM_CQS: two processes have three TNIs each" "1 1 1 0 0 0 " "$(spread)"
+    finish a
+    unset FI_TOFU_PPN
+done
 [ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
 echo "all checks passed"

@@ -43,6 +43,9 @@ constexpr Variable variables[] = {
     {"ring_slots", "FI_TOFU_RING_SLOTS", Kind::power_of_two, 16, 4096, "",
      "Slots of 256 bytes of a ring, a power of two from 16 to 4096; a quarter of them, and at most "
      "8 KiB, is the longest message that is sent at once (default: 64)"},
+    {"ppn", "FI_TOFU_PPN", Kind::number, 1, 16, "",
+     "Processes of a node where nobody gives each its control queues (no MPI_Init of the vendor's MPI): each takes as "
+     "many TNIs for itself as there are for so many, and who comes later is refused (default: all take all in turn)"},
     {"unexpected_bytes", "FI_TOFU_UNEXPECTED_BYTES", Kind::number, 0, std::size_t{1} << 48, "",
      "Bound of the memory for messages that come before their receive, per endpoint, up to 2^48; with more, senders "
      "are held back, those of the message that is awaited as well (default: what memory there is)"},

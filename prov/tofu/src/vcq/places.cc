@@ -3,22 +3,28 @@
 // places of all nodes and jobs, which the simulator has several of on one machine.
 #include "vcq/places.h"
 
+#include <algorithm>
 #include <array>
 #include <bitset>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "provider/log.h"
+#include "provider/param.h"
 
 namespace tofu::vcq::places {
 namespace {
 
 constexpr unsigned most = 1024;    ///< places of a kind: a node of Tofu-D has 432 VCQs with eight to a CQ
 constexpr unsigned tries = 8;      ///< to open the file, where others remove it at the same time
+constexpr unsigned cqs_of_tni = 64;  ///< at most
 constexpr std::size_t owners = 1024; ///< VCQs of a process whose place is remembered
 
 /// The process's number on its node, as launchers tell it: Open MPI and PMIx, MPICH's Hydra, PALS, Slurm, Flux.
@@ -35,8 +41,11 @@ unsigned local_rank() noexcept
     return 0;
 }
 
-/// Stands for the node within its job: where the bytes of its places begin.
-off_t first_byte(const Backend& backend, Traffic traffic) noexcept
+/// What a byte stands for: a place of VCQs of a kind (the values of Traffic), a CQ, or the TNIs of one process.
+enum class Bytes : unsigned { in, out, cqs, shares };
+
+/// Stands for the node within its job: where its bytes of a kind begin.
+off_t first_byte(const Backend& backend, Bytes bytes) noexcept
 {
     const Functions& f = backend.functions();
     std::uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
@@ -48,17 +57,30 @@ off_t first_byte(const Backend& backend, Traffic traffic) noexcept
         (void)f.query_my_coords(coords);
     for (const std::uint8_t coordinate : coords)
         add(coordinate);
-    return static_cast<off_t>((hash & 0xffffffffffff) * 2 + static_cast<unsigned>(traffic)) * most;
+    return static_cast<off_t>((hash & 0xffffffffffff) * 4 + static_cast<unsigned>(bytes)) * most;
 }
 
-bool lock(int file, short type, off_t from, off_t bytes) noexcept
+/// Where the CQ of a VCQ is among those of the node; `most` where nothing tells.
+unsigned number_of_cq(const Backend& backend, utofu_vcq_id_t vcq, utofu_tni_id_t& tni, utofu_cq_id_t& cq) noexcept
+{
+    std::uint8_t coords[6] = {};
+    std::uint16_t extra = 0;
+    const auto query = backend.functions().query_vcq_info;
+    if (query == nullptr || query(vcq, coords, &tni, &cq, &extra) != UTOFU_SUCCESS || cq >= cqs_of_tni ||
+        tni >= most / cqs_of_tni)
+        return most;
+    return tni * cqs_of_tni + cq;
+}
+
+/// F_OFD_GETLK: could it be had?
+bool lock(int file, short type, off_t from, off_t bytes, int command = F_OFD_SETLK) noexcept
 {
     struct flock request{};
     request.l_type = type;
     request.l_whence = SEEK_SET;
     request.l_start = from;
     request.l_len = bytes;
-    return fcntl(file, F_OFD_SETLK, &request) == 0;
+    return fcntl(file, command, &request) == 0 && (command == F_OFD_SETLK || request.l_type == F_UNLCK);
 }
 
 class Table {
@@ -68,24 +90,38 @@ class Table {
         std::lock_guard guard(mutex_);
         renew_after_fork();
         const auto kind = static_cast<unsigned>(traffic);
-        const off_t first = first_byte(backend, traffic);
+        const off_t first = first_byte(backend, static_cast<Bytes>(kind));
+        const auto tnis = static_cast<unsigned>(backend.tni_count());
+        const auto processes = static_cast<unsigned>(param_size("ppn", 0));
+        const unsigned span = processes == 0 ? tnis : std::max(tnis / processes, 1u);
         for (unsigned attempt = 0; attempt < tries && open(); attempt++) {
+            if (processes != 0 && !take_share(backend, tnis / span)) {
+                drop();
+                complain(
+                    "tofu: FI_TOFU_PPN=%u: other processes of the node have all %u TNIs: start no more than so many",
+                    processes, tnis);
+                return {traffic, 0, false, 0, 0};
+            }
             for (unsigned n = 0; n < most; n++) {
-                // The locks of one description do not meet each other: what is ours already we know.
-                if (held_[kind][n] || !lock(file_, F_WRLCK, first + n, 1))
+                // The locks of one description do not meet each other: what is ours already we know. Nobody else
+                // counts where the TNIs are our own.
+                if (held_[kind][n] || (!share_ && !lock(file_, F_WRLCK, first + n, 1)))
                     continue;
                 if (users_ == 0 && is_removed()) // between our open() and the lock: nobody else will look there
                     break;
                 held_[kind].set(n);
                 first_[kind] = first;
                 users_++;
-                return {traffic, n, true};
+                return {traffic, n, true, share_.value_or(0) * span, span};
             }
             if (users_ != 0)
                 break; // all are taken
             drop();
         }
-        return {traffic, (local_rank() + blind_[kind]++) % most, false};
+        // The launcher's number says which TNIs, or which of them.
+        const unsigned rank = processes == 0 ? 0 : share_.value_or(local_rank()) % (tnis / span);
+        const unsigned number = ((processes == 0 ? local_rank() : 0) + blind_[kind]++) % most;
+        return {traffic, number, false, rank * span, span};
     }
 
     void give(const Place& place) noexcept
@@ -123,7 +159,41 @@ class Table {
                 owner.vcq = 0;
                 return owner.place;
             }
-        return {Traffic::in, 0, false};
+        return {Traffic::in, 0, false, 0, 0};
+    }
+
+    bool claim(const Backend& backend, utofu_vcq_id_t vcq) noexcept
+    {
+        utofu_tni_id_t tni = 0;
+        utofu_cq_id_t cq = 0;
+        const unsigned number = number_of_cq(backend, vcq, tni, cq);
+        std::lock_guard guard(mutex_);
+        if (number == most || file_ < 0 || owner_ != getpid())
+            return true; // nobody can say
+        if (vcqs_of_cq_[number] == 0 && !lock(file_, F_WRLCK, first_byte(backend, Bytes::cqs) + number, 1)) {
+            complain("tofu: control queue %u of TNI %u is another process's already (uTofu User's Guide 4.1.2): set "
+                     "FI_TOFU_PPN to the processes of a node, or start them so that each has queues of its own",
+                     cq, tni);
+            return false;
+        }
+        vcqs_of_cq_[number]++;
+        return true;
+    }
+    void release(const Backend& backend, utofu_vcq_id_t vcq) noexcept
+    {
+        utofu_tni_id_t tni = 0;
+        utofu_cq_id_t cq = 0;
+        const unsigned number = number_of_cq(backend, vcq, tni, cq);
+        std::lock_guard guard(mutex_);
+        if (number != most && file_ >= 0 && owner_ == getpid() && vcqs_of_cq_[number] != 0 &&
+            --vcqs_of_cq_[number] == 0)
+            (void)lock(file_, F_UNLCK, first_byte(backend, Bytes::cqs) + number, 1);
+    }
+    bool is_own(const Backend& backend, utofu_tni_id_t tni) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        const off_t first = first_byte(backend, Bytes::cqs) + tni * off_t{cqs_of_tni};
+        return file_ < 0 || lock(file_, F_WRLCK, first, cqs_of_tni, F_OFD_GETLK);
     }
 
   private:
@@ -164,6 +234,17 @@ class Table {
         if (file_ >= 0)
             ::close(file_);
         file_ = -1;
+        share_.reset(); // the locks go with the file
+        vcqs_of_cq_ = {};
+    }
+    /// Which part of the TNIs, of so many, is this process's alone. False: others have all.
+    bool take_share(const Backend& backend, unsigned parts) noexcept
+    {
+        const off_t first = first_byte(backend, Bytes::shares);
+        for (unsigned n = 0; n < parts && !share_; n++)
+            if (lock(file_, F_WRLCK, first + n, 1))
+                share_ = n;
+        return share_.has_value();
     }
 
     std::mutex mutex_;
@@ -172,6 +253,8 @@ class Table {
     unsigned users_ = 0;
     unsigned blind_[2] = {};
     off_t first_[2] = {};
+    std::optional<unsigned> share_;
+    std::array<std::uint16_t, most> vcqs_of_cq_{};
     std::array<std::bitset<most>, 2> held_;
     std::array<Owner, owners> owners_{};
     char path_[64] = {};
@@ -189,6 +272,21 @@ Place take(const Backend& backend, Traffic traffic) noexcept
 void give(const Place& place) noexcept
 {
     table.give(place);
+}
+
+bool claim(const Backend& backend, utofu_vcq_id_t vcq) noexcept
+{
+    return table.claim(backend, vcq);
+}
+
+void release(const Backend& backend, utofu_vcq_id_t vcq) noexcept
+{
+    table.release(backend, vcq);
+}
+
+bool is_own(const Backend& backend, utofu_tni_id_t tni) noexcept
+{
+    return table.is_own(backend, tni);
 }
 
 void keep(const Place& place, utofu_vcq_hdl_t vcq) noexcept

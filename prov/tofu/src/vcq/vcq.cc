@@ -33,29 +33,53 @@ constexpr unsigned exclusive_most = 6;
 /// Of an MRQ taken in a row.
 constexpr unsigned most_notices = 1 << 16;
 
-/// On the first TNI with room from number `spread` on.
-int create(const Functions& f, const Backend& backend, unsigned spread, unsigned long flags,
-           utofu_vcq_hdl_t& handle) noexcept
+struct Made {
+    utofu_vcq_hdl_t handle = 0;
+    utofu_vcq_id_t id = 0;
+};
+
+void unmake(const Backend& backend, const Made& made) noexcept
 {
-    const std::size_t tnis = backend.tni_count();
+    backend.functions().free_vcq(made.handle);
+    places::release(backend, made.id);
+}
+
+/// On the first TNI of the place that gives one whose CQ no other process has. Once it has given one that another has,
+/// nobody has parted the CQs of this node, and TNIs where others are are left alone.
+int create(const Backend& backend, const places::Place& place, unsigned long flags, Made& made) noexcept
+{
+    const Functions& f = backend.functions();
     int code = UTOFU_ERR_FULL;
-    for (std::size_t i = 0; i < tnis; i++) {
-        code = f.create_vcq(backend.tnis()[(spread + i) % tnis], flags, &handle);
-        if (code != UTOFU_ERR_FULL) // made, or another TNI would not do better
+    for (std::size_t i = 0, met = 0; i < place.span; i++) {
+        const utofu_tni_id_t tni = backend.tnis()[places::tni_of(place, i)];
+        if (met != 0 && !places::is_own(backend, tni))
+            continue;
+        if (const int why = f.create_vcq(tni, flags, &made.handle); why != UTOFU_SUCCESS) {
+            code = met != 0 ? code : why;
+            continue;
+        }
+        if (code = f.query_vcq_id(made.handle, &made.id); code != UTOFU_SUCCESS) {
+            f.free_vcq(made.handle);
             break;
+        }
+        if (places::claim(backend, made.id))
+            break;
+        f.free_vcq(made.handle);
+        code = UTOFU_ERR_USED;
+        met++;
     }
     return code;
 }
 
 /// On a CQ of its own, unless the process would then have none to share: a process may have a single CQ (48 on a node
 /// of Fugaku), and uTofu tells nobody how many. So one more VCQ is made for a moment.
-int create_alone(const Functions& f, const Backend& backend, unsigned spread, utofu_vcq_hdl_t& handle) noexcept
+int create_alone(const Backend& backend, const places::Place& place, Made& made) noexcept
 {
-    if (const int code = create(f, backend, spread, UTOFU_VCQ_FLAG_EXCLUSIVE, handle); code != UTOFU_SUCCESS)
+    if (const int code = create(backend, place, UTOFU_VCQ_FLAG_EXCLUSIVE, made); code != UTOFU_SUCCESS)
         return code;
-    utofu_vcq_hdl_t another = 0;
-    const int code = create(f, backend, spread, UTOFU_VCQ_FLAG_THREAD_SAFE, another);
-    f.free_vcq(code == UTOFU_SUCCESS ? another : handle);
+    Made another;
+    const int code = create(backend, place, UTOFU_VCQ_FLAG_THREAD_SAFE, another);
+    unmake(backend, code == UTOFU_SUCCESS ? another : made);
     return code;
 }
 
@@ -67,32 +91,27 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
 {
     if (is_open() || backend.tni_count() == 0)
         return -FI_EINVAL;
-    const Functions& f = backend.functions();
-    utofu_vcq_hdl_t handle = 0;
-    int code = UTOFU_ERR_FULL;
     // The first VCQ of a domain is its home, which peers send to.
-    const places::Place place =
-        places::take(backend, spread == 0 ? places::Traffic::in : places::Traffic::out);
-    const auto tni = static_cast<unsigned>(places::tni_of(place, backend.tni_count()));
+    const places::Place place = places::take(backend, spread == 0 ? places::Traffic::in : places::Traffic::out);
+    if (place.span == 0)
+        return -FI_EBUSY;
+    Made made;
+    int code = UTOFU_ERR_FULL;
     // Alone on its CQ, a VCQ needs no lock of the library's beside that of its owner (guide 3.3.4.1). Such CQs
     // are few: only the first VCQs of a domain.
     if (thread_safe && spread < exclusive_most)
-        code = create_alone(f, backend, tni, handle);
-    if (code != UTOFU_SUCCESS)
-        code = create(f, backend, tni, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, handle);
-    utofu_vcq_id_t id = 0;
-    if (code == UTOFU_SUCCESS)
-        if (code = f.query_vcq_id(handle, &id); code != UTOFU_SUCCESS)
-            f.free_vcq(handle);
+        code = create_alone(backend, place, made);
+    if (code != UTOFU_SUCCESS && code != UTOFU_ERR_USED)
+        code = create(backend, place, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, made);
     if (code != UTOFU_SUCCESS) {
         places::give(place);
         return fi_code_of(code);
     }
-    places::keep(place, handle);
+    places::keep(place, made.handle);
     backend_ = &backend;
-    functions_ = &f;
-    handle_ = handle;
-    id_ = id;
+    functions_ = &backend.functions();
+    handle_ = made.handle;
+    id_ = made.id;
     sink_ = sink;
     if (sink.book != nullptr)
         sink.book->add(statistics_);
@@ -179,7 +198,7 @@ void Vcq::close() noexcept
     if (!is_open())
         return;
     drain();
-    functions_->free_vcq(handle_);
+    unmake(*backend_, {handle_, id_});
     if (sink_.book != nullptr)
         sink_.book->remove(statistics_);
     places::forget(handle_);
