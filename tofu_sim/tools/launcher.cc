@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: starts N processes of a program, watches over them, and leaves none behind.
-// Called by: tools/run.cc. Calls: fork, exec, signals.
+// Called by: tools/run.cc. Calls: tools/turns, fork, exec, signals.
 //
 // Each process leads a process group, so that one signal reaches what it starts itself, and dies
 // with us (PR_SET_PDEATHSIG). Whatever escapes that by changing its group comes back to us as the
@@ -8,6 +8,7 @@
 #include "tools/launcher.h"
 
 #include "tools/command.h"
+#include "tools/turns.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -82,7 +83,10 @@ int Launcher::run()
         std::perror("tofu-sim: pipe");
         return exit_failure;
     }
-    if (!start_all()) {
+    ShortTurns turns(pids_.size());
+    if (start_all()) {
+        turns.start();
+    } else {
         end_all(SIGKILL, exit_failure);
     }
     watch();

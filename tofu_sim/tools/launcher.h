@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: starts N processes of a program, watches over them, and leaves none behind.
-// Called by: tools/run.cc. Calls: fork, exec, signals.
+// Called by: tools/run.cc. Calls: tools/turns, fork, exec, signals.
 #pragma once
 
 #include <chrono>

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: short turns for processes that outnumber the processors, whatever they do with them.
+// Called by: tools/launcher. Calls: the kernel's scheduler.
+#include "tools/turns.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <system_error>
+#include <unistd.h>
+
+namespace tofu::sim::tools {
+namespace {
+
+constexpr long turn_ns = 100'000; // the kernel's least
+
+// struct sched_attr of the kernel's first version, which headers have under changing names.
+struct SchedAttributes {
+    uint32_t size;
+    uint32_t policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime;
+    uint64_t deadline;
+    uint64_t period;
+};
+static_assert(sizeof(SchedAttributes) == 48);
+
+// Kernels before 6.12 take it and do nothing.
+void ask_for_short_slices() noexcept
+{
+    SchedAttributes own{};
+    if (::syscall(SYS_sched_getattr, 0, &own, sizeof own, 0) == 0 && own.policy == SCHED_OTHER) {
+        own.size = sizeof own;
+        own.runtime = turn_ns;
+        (void)::syscall(SYS_sched_setattr, 0, &own, 0);
+    }
+}
+
+} // namespace
+
+ShortTurns::ShortTurns(size_t processes)
+{
+    cpu_set_t own;
+    if (::sched_getaffinity(0, sizeof own, &own) != 0 || static_cast<size_t>(CPU_COUNT(&own)) >= processes) {
+        return;
+    }
+    for (int processor = 0; processor < CPU_SETSIZE; processor++) {
+        if (CPU_ISSET(processor, &own)) {
+            processors_.push_back(processor);
+        }
+    }
+    ask_for_short_slices();
+    std::fprintf(stderr, "tofu-sim: more processes (%zu) than processors (%zu): they take turns of 0.1 ms\n", processes,
+                 processors_.size());
+}
+
+ShortTurns::~ShortTurns()
+{
+    over_.store(true, std::memory_order_relaxed);
+    for (std::thread& thread : threads_) {
+        thread.join();
+    }
+}
+
+void ShortTurns::start()
+{
+    for (const int processor : processors_) {
+        try {
+            threads_.emplace_back([this, processor] { wake_on(processor); });
+        } catch (const std::system_error&) {
+            return; // turns are longer then
+        }
+    }
+}
+
+void ShortTurns::wake_on(int processor) const noexcept
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+    (void)::prctl(PR_SET_TIMERSLACK, 1);
+    if (::sched_setaffinity(0, sizeof one, &one) != 0) {
+        return; // it has been taken from us
+    }
+    constexpr timespec turn{0, turn_ns};
+    while (!over_.load(std::memory_order_relaxed)) {
+        (void)::nanosleep(&turn, nullptr);
+    }
+}
+
+} // namespace tofu::sim::tools

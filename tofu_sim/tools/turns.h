@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: short turns for processes that outnumber the processors, whatever they do with them.
+// Called by: tools/launcher. Calls: the kernel's scheduler.
+//
+// A program that spins on its own memory calls nothing, so nobody can make it give way, and the kernel lets it run until
+// its time slice is over or, where slices end with the clock's tick, for 4 ms. We ask for slices of 0.1 ms (Linux 6.12 and
+// later), and on each processor a thread of ours wakes up as often: that is when the kernel looks whose turn it is.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <thread>
+#include <vector>
+
+namespace tofu::sim::tools {
+
+class ShortTurns {
+  public:
+    // Before the first process is started, which inherits the slices: says on stderr what it does where `processes`
+    // outnumber the processors, else nothing.
+    explicit ShortTurns(size_t processes);
+    ~ShortTurns();
+    ShortTurns(const ShortTurns&) = delete;
+    ShortTurns& operator=(const ShortTurns&) = delete;
+
+    // After the last process has been forked.
+    void start();
+
+  private:
+    void wake_on(int processor) const noexcept;
+
+    std::vector<int> processors_; // none: each process has one
+    std::vector<std::thread> threads_;
+    std::atomic<bool> over_{false};
+};
+
+} // namespace tofu::sim::tools
