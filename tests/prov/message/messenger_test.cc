@@ -42,8 +42,10 @@ utofu_onesided_caps caps()
     return c;
 }
 
+FabricBase fabric;
+
 struct FakeDomain final : DomainBase {
-    FakeDomain() : table(*this), backend(fake::functions(), caps(), 1)
+    FakeDomain() : DomainBase(fabric), table(*this), backend(fake::functions(), caps(), 1)
     {
         model_.serialised = true;
         backend_ = &backend;

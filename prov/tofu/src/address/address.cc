@@ -68,24 +68,25 @@ std::uint64_t name_key_of(const fi_info& info) noexcept
     return source.magic == address_magic && source.home == 0 ? source.nonce : 0;
 }
 
-int give_address(const EndpointAddress& own, std::uint32_t format, void* buffer,
-                 std::size_t* length) noexcept
+AddressForm::AddressForm(const EndpointAddress& address, bool textual) noexcept
+    : size(textual ? address_text_size : sizeof(address))
+{
+    if (textual)
+        address_to_text(address, bytes);
+    else
+        std::memcpy(bytes, &address, sizeof(address));
+}
+
+int give_address(const EndpointAddress& own, std::uint32_t format, void* buffer, std::size_t* length) noexcept
 {
     if (length == nullptr)
         return -FI_EINVAL;
-    char text[address_text_size];
-    const void* form = &own;
-    std::size_t size = sizeof(own);
-    if (format == FI_ADDR_STR) {
-        address_to_text(own, text);
-        form = text;
-        size = std::strlen(text) + 1;
-    }
+    const AddressForm form(own, format == FI_ADDR_STR);
     const std::size_t room = *length;
-    *length = size;
-    if (buffer == nullptr || room < size)
+    *length = form.size;
+    if (buffer == nullptr || room < form.size)
         return -FI_ETOOSMALL;
-    std::memcpy(buffer, form, size);
+    std::memcpy(buffer, form.bytes, form.size);
     return 0;
 }
 

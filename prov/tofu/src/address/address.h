@@ -57,6 +57,12 @@ bool address_from_text(const char* text, EndpointAddress& address) noexcept;
 /// The same for an address that no endpoint has yet (names::placeholder).
 bool placeholder_from_text(const char* text, EndpointAddress& address) noexcept;
 
+/// An address as the application has it: as bytes, or, with FI_ADDR_STR, as text.
+struct AddressForm {
+    AddressForm(const EndpointAddress& address, bool textual) noexcept;
+    std::size_t size;
+    char bytes[address_text_size];
+};
 /// fi_getname(3): the address in the format of an info. 0, -FI_ETOOSMALL, -FI_EINVAL.
 int give_address(const EndpointAddress& own, std::uint32_t format, void* buffer,
                  std::size_t* length) noexcept;

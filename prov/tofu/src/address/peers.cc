@@ -70,7 +70,7 @@ struct Peers::Index {
     std::size_t used = 0; ///< slots that are not free
 };
 
-Peers::Peers(const DomainBase& domain) noexcept : domain_(domain) {}
+Peers::Peers(Counted& domain) noexcept : Object(&domain, FI_CLASS_AV) {}
 
 Peers::~Peers()
 {

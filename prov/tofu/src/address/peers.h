@@ -13,8 +13,8 @@
 #include <rdma/fi_domain.h>
 
 #include "address/address.h"
-#include "provider/counted.h"
 #include "provider/lock.h"
+#include "provider/object.h"
 
 namespace tofu {
 
@@ -32,18 +32,13 @@ struct Peer {
 
 /// Places lie in chunks that never move, so that find() needs no lock; a place is filled before its number is told to
 /// anybody.
-class Peers : public fid_av, public Counted {
+class Peers : public Object<Peers, fid_av, DomainBase> {
   public:
-    explicit Peers(const DomainBase& domain) noexcept;
-    static Peers& of(fid_av* a) noexcept { return *static_cast<Peers*>(a); }
-    Peers(const Peers&) = delete;
-    Peers& operator=(const Peers&) = delete;
+    explicit Peers(Counted& domain) noexcept;
     ~Peers();
     static constexpr int max_rx_bits = 32; ///< leaves more places than there can be
     /// Addresses have `rx_bits` bits, at most max_rx_bits, for receive contexts (fi_av(3), rx_ctx_bits). False: no memory.
     [[nodiscard]] bool open(int rx_bits) noexcept;
-
-    [[nodiscard]] const DomainBase& domain() const noexcept { return domain_; }
 
     /// The peer behind an address of the application, whichever receive context it names, or null where it is
     /// none. Any thread, beside insertions too.
@@ -98,7 +93,6 @@ class Peers : public fid_av, public Counted {
     void note(std::size_t number) noexcept;
     void make_index() noexcept;
 
-    const DomainBase& domain_;
     fi_addr_t place_mask_ = ~fi_addr_t{0}; ///< without the bits of receive contexts
     int rx_bits_ = 0;                      ///< how many those are
     bool duplicates_ = false;   ///< a peer has more than one place in the index's answer

@@ -55,7 +55,7 @@ int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
 
 int Endpoint::bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept
 {
-    if (&cq.domain() != &domain())
+    if (&cq.owner() != &domain())
         return -FI_EDOMAIN;
     if (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION))
         return -FI_EBADFLAGS;
@@ -78,7 +78,7 @@ int Endpoint::bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept
 
 int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
 {
-    if (&counter.domain() != &domain())
+    if (&counter.owner() != &domain())
         return -FI_EDOMAIN;
     if (flags == 0 || (flags & ~(tx_counts | rx_counts)) != 0)
         return flags == 0 ? -FI_EINVAL : -FI_EBADFLAGS;
@@ -107,7 +107,7 @@ int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
 
 int Endpoint::bind_addresses(Peers& av) noexcept
 {
-    if (&av.domain() != &domain())
+    if (&av.owner() != &domain())
         return -FI_EDOMAIN;
     if (tx_.peers_or_null() != nullptr)
         return -FI_EINVAL;

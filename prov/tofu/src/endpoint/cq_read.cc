@@ -53,7 +53,7 @@ namespace tofu {
     }
 }
 
-ssize_t CompletionQueue::read(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+ssize_t CompletionQueue::read_from(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
 {
     if (count == 0) [[unlikely]] { // how programs ask for progress
         progress_.run();
@@ -77,12 +77,12 @@ ssize_t CompletionQueue::read(void* buffer, std::size_t count, fi_addr_t* source
         return -FI_EAGAIN;
     }
     progress_.found();
-    return take_(*this, buffer, count, sources);
+    return take({buffer, sources, count, 0});
 }
 
 ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count) noexcept
 {
-    return CompletionQueue::of(cq).read(buffer, count, nullptr);
+    return CompletionQueue::of(cq).read_from(buffer, count, nullptr);
 }
 
 } // namespace tofu

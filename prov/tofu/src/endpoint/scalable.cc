@@ -219,7 +219,7 @@ int ScalableEndpoint::bind(struct fid* object, std::uint64_t flags) noexcept
     if (object == nullptr || object->fclass != FI_CLASS_AV || flags != 0 || av_ != nullptr)
         return -FI_EINVAL;
     Peers& av = Peers::of(reinterpret_cast<fid_av*>(object));
-    if (&av.domain() != domain_)
+    if (&av.owner() != domain_)
         return -FI_EDOMAIN;
     av_ = &av;
     av_->hold();

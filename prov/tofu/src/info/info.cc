@@ -216,11 +216,8 @@ bool set_address(const fi_info& info, const EndpointAddress& address, void*& to,
 {
     std::free(to);
     to = nullptr;
-    if (info.addr_format != FI_ADDR_STR)
-        return copy_address(&address, sizeof(address), to, length);
-    char text[address_text_size];
-    address_to_text(address, text);
-    return copy_address(text, sizeof(text), to, length);
+    const AddressForm form(address, info.addr_format == FI_ADDR_STR);
+    return copy_address(form.bytes, form.size, to, length);
 }
 
 bool set_addresses(fi_info& info, const Ends& ends) noexcept

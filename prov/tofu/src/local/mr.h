@@ -8,6 +8,7 @@
 
 #include <rdma/fi_domain.h>
 
+#include "provider/object.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -18,14 +19,16 @@ struct RxCounters;
 
 /// One region of memory (fi_mr). Registered with the domain's home VCQ, or an annex of it, where peers may reach it
 /// (FI_REMOTE_READ, FI_REMOTE_WRITE), read-only unless they may write.
-class MemoryRegion final : public fid_mr {
+class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
   public:
-    explicit MemoryRegion(DomainBase& domain) noexcept : domain_(domain) {}
-    static MemoryRegion& of(fid_mr* m) noexcept { return *static_cast<MemoryRegion*>(m); }
+    MemoryRegion(Counted& domain, fi_ops& calls) noexcept : Object(&domain, FI_CLASS_MR)
+    {
+        fid.ops = &calls;
+        mem_desc = this;
+    }
     /// The region behind a `desc` of the application (fi_mr_desc), or null for a null desc.
     static MemoryRegion* of_desc(void* desc) noexcept { return static_cast<MemoryRegion*>(desc); }
 
-    [[nodiscard]] DomainBase& domain() const noexcept { return domain_; }
     [[nodiscard]] bool covers(const void* address, std::size_t length) const noexcept
     {
         auto offset = reinterpret_cast<std::uintptr_t>(address) - base_;
@@ -38,7 +41,6 @@ class MemoryRegion final : public fid_mr {
 
   private:
     friend class RegionTable;
-    DomainBase& domain_;
     std::uintptr_t base_ = 0;
     std::size_t length_ = 0;
     utofu_stadd_t stadd_ = 0; ///< with the VCQ number home_; meaningless unless reachable_

@@ -15,83 +15,32 @@
 #include "collective/set.h"
 #include "info/info.h"
 #include "info/names.h"
-#include "progress/domain_base.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
-#include "queue/eq.h"
 
 namespace tofu {
 
 namespace {
 
-AddressVector& of_fid(struct fid* fid) noexcept
-{
-    return AddressVector::of(reinterpret_cast<fid_av*>(fid));
-}
-
-int close_av(struct fid* fid) noexcept
-{
-    return of_fid(fid).close();
-}
-int bind_av(struct fid* fid, struct fid* object, std::uint64_t flags) noexcept
-{
-    if (object == nullptr || object->fclass != FI_CLASS_EQ || flags != 0)
-        return -FI_EINVAL;
-    return of_fid(fid).bind(EventQueue::of(reinterpret_cast<fid_eq*>(object)));
-}
-int insert(fid_av* av, const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
-           void* context) noexcept
-{
-    return AddressVector::of(av).insert(addresses, count, places, flags, context);
-}
-int insert_service(fid_av* av, const char* node, const char* service, fi_addr_t* place, std::uint64_t flags,
-                   void* context) noexcept
-{
-    return AddressVector::of(av).insert_named(node, service, place, flags, context);
-}
 int insert_symmetric(fid_av*, const char*, std::size_t, const char*, std::size_t, fi_addr_t*, std::uint64_t,
                      void*) noexcept
 {
     TOFU_WARN(FI_LOG_AV, "address vector: no addresses follow from names here: insert what fi_getname gave\n");
     return -FI_ENOSYS;
 }
-int remove(fid_av* av, fi_addr_t* places, std::size_t count, std::uint64_t flags) noexcept
-{
-    return AddressVector::of(av).remove(places, count, flags);
-}
-int look_up(fid_av* av, fi_addr_t place, void* address, std::size_t* length) noexcept
-{
-    return AddressVector::of(av).copy(place, address, length);
-}
-const char* to_text(fid_av* av, const void* address, char* text, std::size_t* length) noexcept
-{
-    EndpointAddress binary{};
-    char full[address_text_size];
-    if (AddressVector::of(av).textual()) {
-        std::snprintf(full, sizeof(full), "%s", static_cast<const char*>(address));
-    } else {
-        std::memcpy(&binary, address, sizeof(binary));
-        address_to_text(binary, full);
-    }
-    if (*length > 0)
-        std::snprintf(text, *length, "%s", full);
-    *length = std::strlen(full) + 1;
-    return text;
-}
-
-fi_ops fid_ops = object_ops({.close = close_av, .bind = bind_av});
+fi_ops fid_ops = object_ops({.close = close_object<AddressVector>, .bind = calls<&AddressVector::bind>});
 
 // What newer releases add at the end stays null: libfabric then answers -FI_ENOSYS itself.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 fi_ops_av av_ops = {
     .size = sizeof(fi_ops_av),
-    .insert = insert,
-    .insertsvc = insert_service,
+    .insert = calls<&AddressVector::insert>,
+    .insertsvc = calls<&AddressVector::insert_named>,
     .insertsym = insert_symmetric,
-    .remove = remove,
-    .lookup = look_up,
-    .straddr = to_text,
+    .remove = calls<&AddressVector::remove>,
+    .lookup = calls<&AddressVector::look_up>,
+    .straddr = calls<&AddressVector::to_text>,
     .av_set = coll::AvSet::open,
 };
 #pragma GCC diagnostic pop
@@ -109,12 +58,18 @@ ssize_t copy_readable(const char* from, void* to, std::size_t size) noexcept
 
 } // namespace
 
-AddressVector::AddressVector(DomainBase& domain, bool textual) noexcept
-    : Peers(domain), domain_(domain), textual_(textual)
+AddressVector::AddressVector(DomainBase& domain) noexcept : Peers(domain), textual_(domain.model().textual_addresses)
 {
+    fid.ops = &fid_ops;
+    ops = &av_ops;
 }
 
 int AddressVector::open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context) noexcept
+{
+    return create<AddressVector>(DomainBase::of(domain), attr, av, context);
+}
+
+int AddressVector::set_up(fi_av_attr* attr) noexcept
 {
     if (attr == nullptr || (attr->type != FI_AV_UNSPEC && attr->type != FI_AV_MAP && attr->type != FI_AV_TABLE))
         return -FI_EINVAL;
@@ -126,43 +81,19 @@ int AddressVector::open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void*
         return -FI_ENOSYS; // address vectors shared by name
     if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > max_rx_bits)
         return -FI_EINVAL;
-    DomainBase& owner = DomainBase::of(domain);
-    auto* made = new (std::nothrow) AddressVector(owner, owner.model().textual_addresses);
-    if (made == nullptr)
+    if (!Peers::open(attr->rx_ctx_bits))
         return -FI_ENOMEM;
-    made->asynchronous_ = (attr->flags & FI_EVENT) != 0;
-    if (!made->Peers::open(attr->rx_ctx_bits)) {
-        delete made;
-        return -FI_ENOMEM;
-    }
-    made->fid.fclass = FI_CLASS_AV;
-    made->fid.context = context;
-    made->fid.ops = &fid_ops;
-    made->ops = &av_ops;
+    asynchronous_ = (attr->flags & FI_EVENT) != 0;
     if (attr->type == FI_AV_UNSPEC)
         attr->type = FI_AV_TABLE;
-    owner.hold();
-    *av = made;
     return 0;
 }
 
-int AddressVector::close() noexcept
+int AddressVector::bind(struct fid* object, std::uint64_t flags) noexcept
 {
-    if (in_use())
-        return -FI_EBUSY;
-    if (events_ != nullptr)
-        events_->release();
-    domain_.release();
-    delete this;
-    return 0;
-}
-
-int AddressVector::bind(EventQueue& events) noexcept
-{
-    if (events_ != nullptr)
+    if (object == nullptr || object->fclass != FI_CLASS_EQ || flags != 0 || events_ != nullptr)
         return -FI_EINVAL;
-    events_ = &events;
-    events.hold();
+    events_ = &EventQueue::of(object);
     return 0;
 }
 
@@ -193,18 +124,44 @@ static void complete(EndpointAddress& address) noexcept
         address = {};
 }
 
-int AddressVector::may_insert(std::uint64_t flags) const noexcept
+/// Inserts what `address_of` says of each number. The answer is how many were inserted, or, where the vector was opened
+/// with FI_EVENT, 0 and an event that carries the number.
+template <class AddressOf>
+int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_t flags, void* context,
+                              AddressOf&& address_of) noexcept
 {
     // FI_AV_USER_ID would have to come back with each receive: refused rather than forgotten
     if ((flags & ~(FI_MORE | FI_SYNC_ERR)) != 0)
         return -FI_EBADFLAGS;
-    return asynchronous_ && events_ == nullptr ? -FI_ENOEQ : 0;
-}
-
-/// FI_SYNC_ERR: where to write what became of each address, or null.
-int* AddressVector::errors_at(std::uint64_t flags, void* context) const noexcept
-{
-    return (flags & FI_SYNC_ERR) != 0 && !asynchronous_ ? static_cast<int*>(context) : nullptr;
+    if (asynchronous_ && events_ == nullptr)
+        return -FI_ENOEQ;
+    int* const errors = (flags & FI_SYNC_ERR) != 0 && !asynchronous_ ? static_cast<int*>(context) : nullptr;
+    std::uint64_t inserted = 0;
+    for (std::size_t i = 0; i < count; i++) {
+        const EndpointAddress address = address_of(i);
+        fi_addr_t place = FI_ADDR_NOTAVAIL;
+        const int error = address.sound() ? Peers::insert(address, place) : FI_EINVAL;
+        if (error == FI_EINVAL)
+            TOFU_INFO(FI_LOG_AV, "address %zu of fi_av_insert is no address of this version (%u)\n", i, wire_version);
+        if (places != nullptr)
+            places[i] = error == 0 ? place : FI_ADDR_NOTAVAIL;
+        if (errors != nullptr)
+            errors[i] = error;
+        inserted += error == 0;
+        if (error != 0 && asynchronous_) {
+            fi_eq_err_entry entry{};
+            entry.fid = &fid;
+            entry.context = context;
+            entry.data = i;
+            entry.err = error;
+            events_->post_error(entry);
+        }
+    }
+    changed();
+    if (!asynchronous_)
+        return static_cast<int>(inserted);
+    events_->post(FI_AV_COMPLETE, {&fid, context, inserted});
+    return 0;
 }
 
 int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
@@ -212,11 +169,7 @@ int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* p
 {
     if (addresses == nullptr && count != 0)
         return -FI_EINVAL;
-    if (int ret = may_insert(flags); ret != 0)
-        return ret;
-    int* const errors = errors_at(flags, context);
-    int inserted = 0;
-    for (std::size_t i = 0; i < count; i++) {
+    return insert_all(count, places, flags, context, [&](std::size_t i) {
         EndpointAddress address{};
         char text[address_text_size];
         if (!textual_)
@@ -225,13 +178,8 @@ int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* p
                  !(address_from_text(text, address) || placeholder_from_text(text, address)))
             address = {};
         complete(address);
-        const int error = insert_one(address, places != nullptr ? places + i : nullptr, context, i);
-        inserted += error == 0;
-        if (errors != nullptr)
-            errors[i] = error;
-    }
-    changed();
-    return finish(inserted, context);
+        return address;
+    });
 }
 
 int AddressVector::insert_named(const char* node, const char* service, fi_addr_t* place, std::uint64_t flags,
@@ -241,52 +189,12 @@ int AddressVector::insert_named(const char* node, const char* service, fi_addr_t
     // the text of an address has no service
     if (node == nullptr || (service != nullptr && address_from_text(node, address)))
         return -FI_EINVAL;
-    if (int ret = may_insert(flags); ret != 0)
-        return ret;
-    if (!find_peer(node, service, address))
-        address = {};
-    const int error = insert_one(address, place, context, 0);
-    if (int* const errors = errors_at(flags, context); errors != nullptr)
-        *errors = error;
-    changed();
-    return finish(error == 0, context);
+    return insert_all(1, place, flags, context, [&](std::size_t) {
+        return find_peer(node, service, address) ? address : EndpointAddress{};
+    });
 }
 
-/// What the insertion answers: the number inserted, or, where the vector was opened with FI_EVENT, 0 and an event
-/// that carries the number.
-int AddressVector::finish(int inserted, void* context) noexcept
-{
-    if (!asynchronous_)
-        return inserted;
-    events_->post(FI_AV_COMPLETE, {&fid, context, static_cast<std::uint64_t>(inserted)});
-    return 0;
-}
-
-/// Returns 0 or a positive FI_E*.
-int AddressVector::insert_one(const EndpointAddress& address, fi_addr_t* result, void* context,
-                              std::size_t number) noexcept
-{
-    fi_addr_t index = FI_ADDR_NOTAVAIL;
-    int error = FI_EINVAL;
-    if (address.sound())
-        error = Peers::insert(address, index);
-    else
-        TOFU_INFO(FI_LOG_AV, "address %zu of fi_av_insert is no address of this version (%u)\n", number,
-                  wire_version);
-    if (result != nullptr)
-        *result = error == 0 ? index : FI_ADDR_NOTAVAIL;
-    if (error != 0 && asynchronous_) {
-        fi_eq_err_entry entry{};
-        entry.fid = &fid;
-        entry.context = context;
-        entry.data = number;
-        entry.err = error;
-        events_->post_error(entry);
-    }
-    return error;
-}
-
-int AddressVector::remove(const fi_addr_t* places, std::size_t count, std::uint64_t flags) noexcept
+int AddressVector::remove(fi_addr_t* places, std::size_t count, std::uint64_t flags) noexcept
 {
     if (flags != 0)
         return -FI_EBADFLAGS;
@@ -296,30 +204,33 @@ int AddressVector::remove(const fi_addr_t* places, std::size_t count, std::uint6
     return 0;
 }
 
-int AddressVector::copy(fi_addr_t number, void* address, std::size_t* length) const noexcept
+int AddressVector::look_up(fi_addr_t place, void* address, std::size_t* length) noexcept
 {
-    const Peer* peer = find(number);
+    const Peer* peer = find(place);
     if (peer == nullptr)
         return -FI_EINVAL;
-    const EndpointAddress binary{address_magic,
-                                 wire_version,
-                                 peer->counts_events ? address_counts_events : std::uint8_t{0},
-                                 static_cast<std::uint8_t>(peer->index),
-                                 peer->further,
-                                 peer->home,
-                                 peer->nonce};
-    char text[address_text_size];
-    const void* from = &binary;
-    std::size_t size = sizeof(binary);
-    if (textual_) {
-        address_to_text(binary, text);
-        from = text;
-        size = sizeof(text);
-    }
+    const AddressForm form({address_magic, wire_version, peer->counts_events ? address_counts_events : std::uint8_t{0},
+                            static_cast<std::uint8_t>(peer->index), peer->further, peer->home, peer->nonce},
+                           textual_);
     if (address != nullptr)
-        std::memcpy(address, from, std::min(*length, size));
-    *length = size;
+        std::memcpy(address, form.bytes, std::min(*length, form.size));
+    *length = form.size;
     return 0;
+}
+
+/// fi_av_straddr(3)
+const char* AddressVector::to_text(const void* address, char* text, std::size_t* length) noexcept
+{
+    EndpointAddress binary{};
+    char made[address_text_size];
+    const char* full = static_cast<const char*>(address);
+    if (!textual_) {
+        std::memcpy(&binary, address, sizeof(binary));
+        address_to_text(binary, made);
+        full = made;
+    }
+    *length = static_cast<std::size_t>(std::snprintf(text, *length, "%s", full)) + 1;
+    return text;
 }
 
 } // namespace tofu

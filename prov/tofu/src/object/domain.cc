@@ -23,7 +23,6 @@
 #include "object/av.h"
 #include "object/extension.h"
 #include "object/mr.h"
-#include "provider/fabric_base.h"
 #include "provider/limits.h"
 #include "provider/log.h"
 #include "provider/param.h"
@@ -39,17 +38,6 @@ namespace {
 /// FI_REG_MR by number: libfabric 2 deprecates the name.
 constexpr std::uint64_t reg_mr = std::uint64_t{1} << 59;
 
-int close_domain(struct fid* fid) noexcept
-{
-    return Domain::of(reinterpret_cast<fid_domain*>(fid)).close();
-}
-int bind_domain(struct fid* fid, struct fid* object, std::uint64_t flags) noexcept
-{
-    if (object == nullptr || object->fclass != FI_CLASS_EQ)
-        return -FI_EINVAL;
-    return Domain::of(reinterpret_cast<fid_domain*>(fid))
-        .bind(EventQueue::of(reinterpret_cast<fid_eq*>(object)), flags);
-}
 /// A raw key is the key itself (raw_attr in memory/region.cc), which any process can use as it is.
 int map_raw_key(const struct fi_mr_map_raw* map) noexcept
 {
@@ -73,8 +61,8 @@ int query_domain_atomic(fid_domain*, fi_datatype type, fi_op op, fi_atomic_attr*
     return query_atomic(type, op, attr, flags);
 }
 
-fi_ops fid_ops = object_ops({.close = close_domain,
-                             .bind = bind_domain,
+fi_ops fid_ops = object_ops({.close = calls<&Domain::close>,
+                             .bind = calls<&Domain::bind>,
                              .control = control_domain,
                              .open_ops = open_extension});
 
@@ -100,7 +88,13 @@ constinit std::atomic<const Domain*> unsafe_domain{nullptr};
 
 } // namespace
 
-Domain::Domain() noexcept = default;
+Domain::Domain(FabricBase& fabric) noexcept : DomainBase(fabric)
+{
+    fid.ops = &fid_ops;
+    ops = &domain_ops;
+    mr = &region_ops;
+}
+
 Domain::~Domain()
 {
     if (!safe_vcqs_)
@@ -109,27 +103,21 @@ Domain::~Domain()
 
 int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context) noexcept
 {
-    if (info->domain_attr == nullptr || info->fabric_attr == nullptr)
-        return -FI_EINVAL;
-    if (info->domain_attr->name != nullptr && std::strcmp(info->domain_attr->name, domain_name()) != 0) {
-        TOFU_WARN(FI_LOG_DOMAIN, "domain: there is no %s: use %s\n", info->domain_attr->name, domain_name());
-        return -FI_EINVAL;
-    }
-    auto* made = new (std::nothrow) Domain;
-    if (made == nullptr)
-        return -FI_ENOMEM;
-    const int error = made->set_up(FabricBase::of(fabric), *info, context);
-    if (error != 0) {
-        delete made;
-        return error;
-    }
-    all().add(*made);
-    *domain = made;
-    return 0;
+    const int error = create<Domain>(FabricBase::of(fabric), info, domain, context);
+    if (error == 0)
+        all().add(of(*domain));
+    return error;
 }
 
-int Domain::set_up(FabricBase& fabric, const fi_info& info, void* context) noexcept
+int Domain::set_up(const fi_info* wish) noexcept
 {
+    if (wish == nullptr || wish->domain_attr == nullptr || wish->fabric_attr == nullptr)
+        return -FI_EINVAL;
+    const fi_info& info = *wish;
+    if (info.domain_attr->name != nullptr && std::strcmp(info.domain_attr->name, domain_name()) != 0) {
+        TOFU_WARN(FI_LOG_DOMAIN, "domain: there is no %s: use %s\n", info.domain_attr->name, domain_name());
+        return -FI_EINVAL;
+    }
     int error = check_params();
     if (error != 0)
         return error;
@@ -174,31 +162,21 @@ int Domain::set_up(FabricBase& fabric, const fi_info& info, void* context) noexc
         return -FI_ENOMEM;
     doors_ = own_doors_.get();
     error = auto_progress_.open(*this);
-    if (error == 0)
-        error = regions_->open();
-    if (error != 0)
-        return error;
-
-    fid.fclass = FI_CLASS_DOMAIN;
-    fid.context = context;
-    fid.ops = &fid_ops;
-    ops = &domain_ops;
-    mr = &region_ops;
-    fabric_ = &fabric;
-    fabric_->hold();
-    return 0;
+    return error == 0 ? regions_->open() : error;
 }
 
 /// fi_domain(3): the queue for asynchronous events of the domain, of which registrations are the only ones.
-int Domain::bind(EventQueue& events, std::uint64_t flags) noexcept
+int Domain::bind(struct fid* object, std::uint64_t flags) noexcept
 {
+    if (object == nullptr || object->fclass != FI_CLASS_EQ)
+        return -FI_EINVAL;
     if ((flags & ~reg_mr) != 0)
         return -FI_EBADFLAGS;
     if (events_ != nullptr)
         return -FI_EINVAL;
-    events.hold();
-    events_ = &events;
-    reports_regions_ = (flags & reg_mr) != 0;
+    events_ = &EventQueue::of(object);
+    if ((flags & reg_mr) != 0)
+        registration_events_ = events_;
     return 0;
 }
 
@@ -207,15 +185,12 @@ int Domain::close() noexcept
     if (in_use())
         return -FI_EBUSY;
     all().remove(*this);
-    if (events_ != nullptr)
-        events_->release();
     auto_progress_.close();
     regions_->close();
     doors_->close();
     home_.close();
     if (param_size("stats", 0) != 0)
         statistics().print();
-    fabric_->release();
     delete this;
     return 0;
 }

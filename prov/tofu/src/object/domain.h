@@ -13,29 +13,31 @@
 
 namespace tofu {
 
-class FabricBase;
+class EventQueue;
 class RegionTable;
 
 class Domain final : public DomainBase {
   public:
-    /// fi_domain(3); holds the fabric. 0, -FI_EINVAL, -FI_ENOMEM, or an error of the backend, the home VCQ or the
-    /// thread.
+    explicit Domain(FabricBase& fabric) noexcept;
+    ~Domain();
+    /// fi_domain(3). 0, -FI_EINVAL, -FI_ENOMEM, or an error of the backend, the home VCQ or the thread.
     static int open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context) noexcept;
+    [[nodiscard]] int set_up(const fi_info* info) noexcept;
     static Domain& of(fid_domain* d) noexcept { return *static_cast<Domain*>(d); }
 
     bool progress_home(bool patient) noexcept override;
     [[nodiscard]] std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
-    int bind(EventQueue& events, std::uint64_t flags) noexcept;
+    /// Where registrations report (fi_domain_bind, FI_REG_MR); null: they are synchronous.
+    [[nodiscard]] EventQueue* registration_events() const noexcept { return registration_events_; }
+    int bind(struct fid* object, std::uint64_t flags) noexcept;
     int close() noexcept;
 
   private:
-    Domain() noexcept;
-    ~Domain();
-    int set_up(FabricBase& fabric, const fi_info& info, void* context) noexcept;
     static void on_remote(void* self, const vcq::RemoteNotice& notice) noexcept;
 
-    FabricBase* fabric_ = nullptr;
+    Held<EventQueue> events_;
+    EventQueue* registration_events_ = nullptr;
     std::unique_ptr<RegionTable> own_regions_;
     std::unique_ptr<coll::Doors> own_doors_;
 };

@@ -22,11 +22,11 @@ namespace {
 
 int close_fabric(struct fid* fid) noexcept
 {
-    auto* fabric = &FabricBase::of(reinterpret_cast<fid_fabric*>(fid));
-    if (fabric->in_use())
+    auto& fabric = FabricBase::of(fid);
+    if (fabric.in_use())
         return -FI_EBUSY;
-    FabricBase::all().remove(*fabric);
-    delete fabric;
+    FabricBase::all().remove(fabric);
+    delete &fabric;
     return 0;
 }
 
@@ -51,7 +51,6 @@ int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexce
     auto* made = new (std::nothrow) FabricBase;
     if (made == nullptr)
         return -FI_ENOMEM;
-    made->fid.fclass = FI_CLASS_FABRIC;
     made->fid.context = context;
     made->fid.ops = &fid_ops;
     made->ops = &fabric_ops;

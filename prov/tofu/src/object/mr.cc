@@ -4,13 +4,14 @@
 #include "object/mr.h"
 
 #include <cstring>
+#include <memory>
 #include <new>
 
 #include <rdma/fi_errno.h>
 
 #include "endpoint/endpoint.h"
 #include "memory/region.h"
-#include "progress/domain_base.h"
+#include "object/domain.h"
 #include "provider/refusal.h"
 #include "queue/cntr.h"
 #include "queue/eq.h"
@@ -24,11 +25,6 @@ constexpr std::uint64_t all_rights =
     remote_rights | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE;
 /// What kinds of operations there are is no right, but programs name kinds beside the rights (LCI: FI_RMA).
 constexpr std::uint64_t kinds = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
-
-MemoryRegion& region_of(struct fid* f) noexcept
-{
-    return MemoryRegion::of(reinterpret_cast<fid_mr*>(f));
-}
 
 /// The raw key of a region is its key, and its base address (fi_mr_raw_attr).
 int raw_attr(const MemoryRegion& region, struct fi_mr_raw_attr* attr) noexcept
@@ -50,16 +46,16 @@ int bind_counter(MemoryRegion& region, Counter& counter, std::uint64_t flags) no
 {
     if ((flags & ~remote_rights) || flags == 0)
         return -FI_EBADFLAGS;
-    if (&counter.domain() != &region.domain())
+    if (&counter.owner() != &region.owner())
         return -FI_EDOMAIN;
-    return region.domain().regions().bind(region, counter, flags);
+    return region.owner().regions().bind(region, counter, flags);
 }
 
 int bind_endpoint(MemoryRegion& region, Endpoint& endpoint) noexcept
 {
-    if (&endpoint.domain() != &region.domain())
+    if (&endpoint.domain() != &region.owner())
         return -FI_EINVAL;
-    region.domain().regions().bind(region, endpoint.index(), endpoint.rx_context().counters);
+    region.owner().regions().bind(region, endpoint.index(), endpoint.rx_context().counters);
     return 0;
 }
 
@@ -67,10 +63,8 @@ extern "C" {
 
 int tofu_mr_close(struct fid* f) noexcept
 {
-    MemoryRegion& region = region_of(f);
-    DomainBase& domain = region.domain();
-    domain.regions().remove(region);
-    domain.release();
+    MemoryRegion& region = MemoryRegion::of(f);
+    region.owner().regions().remove(region);
     delete &region;
     return 0;
 }
@@ -80,8 +74,8 @@ int tofu_mr_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept
     if (object == nullptr)
         return -FI_EINVAL;
     switch (object->fclass) {
-    case FI_CLASS_CNTR: return bind_counter(region_of(f), Counter::of(reinterpret_cast<fid_cntr*>(object)), flags);
-    case FI_CLASS_EP: return bind_endpoint(region_of(f), Endpoint::of(reinterpret_cast<fid_ep*>(object)));
+    case FI_CLASS_CNTR: return bind_counter(MemoryRegion::of(f), Counter::of(object), flags);
+    case FI_CLASS_EP: return bind_endpoint(MemoryRegion::of(f), Endpoint::of(reinterpret_cast<fid_ep*>(object)));
     default: return -FI_EINVAL;
     }
 }
@@ -93,7 +87,7 @@ int tofu_mr_control(struct fid* f, int command, void* argument) noexcept
     case FI_REFRESH: // the pages behind a region follow the address space by themselves
         return 0;
     case FI_GET_RAW_MR:
-        return raw_attr(region_of(f), static_cast<struct fi_mr_raw_attr*>(argument));
+        return raw_attr(MemoryRegion::of(f), static_cast<struct fi_mr_raw_attr*>(argument));
     default:
         return -FI_ENOSYS;
     }
@@ -114,22 +108,16 @@ int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags
         return -FI_EINVAL;
     if (flags & ~FI_RMA_EVENT) // neither persistent memory nor that of devices is offered
         return -FI_EBADFLAGS;
-    DomainBase& domain = DomainBase::of(reinterpret_cast<fid_domain*>(f));
-    auto* region = new (std::nothrow) MemoryRegion(domain);
+    Domain& domain = Domain::of(reinterpret_cast<fid_domain*>(f));
+    std::unique_ptr<MemoryRegion> region(new (std::nothrow) MemoryRegion(domain, region_fid_ops));
     if (region == nullptr)
         return -FI_ENOMEM;
-    region->fid.fclass = FI_CLASS_MR;
     region->fid.context = attr->context;
-    region->fid.ops = &region_fid_ops;
-    region->mem_desc = region;
-    if (int ret = domain.regions().add(*region, *attr); ret != 0) {
-        delete region;
+    if (int ret = domain.regions().add(*region, *attr); ret != 0)
         return ret;
-    }
-    domain.hold();
-    *mr = region; // before the event can be read (fi_mr(3))
+    *mr = region.release(); // before the event can be read (fi_mr(3))
     if (EventQueue* const events = domain.registration_events(); events != nullptr)
-        events->post(FI_MR_COMPLETE, {&region->fid, attr->context, 0});
+        events->post(FI_MR_COMPLETE, {&(*mr)->fid, attr->context, 0});
     return 0;
 }
 

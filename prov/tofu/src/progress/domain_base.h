@@ -11,7 +11,7 @@
 
 #include "address/numbers.h"
 #include "progress/auto_progress.h"
-#include "provider/counted.h"
+#include "provider/fabric_base.h"
 #include "provider/lock.h"
 #include "provider/open_list.h"
 #include "provider/statistics.h"
@@ -19,7 +19,6 @@
 
 namespace tofu {
 
-class EventQueue;
 class RegionTable;
 namespace coll {
 class Doors;
@@ -36,9 +35,9 @@ struct DomainModel {
     std::uint32_t api_version = 0;
 };
 
-class DomainBase : public fid_domain, public Counted {
+class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
   public:
-    static DomainBase& of(fid_domain* d) noexcept { return *static_cast<DomainBase*>(d); }
+    explicit DomainBase(FabricBase& fabric) noexcept : Object(&fabric, FI_CLASS_DOMAIN) {}
     /// Those open in this process.
     static OpenList<DomainBase>& all() noexcept;
 
@@ -76,8 +75,6 @@ class DomainBase : public fid_domain, public Counted {
     [[nodiscard]] Lock& shared_lock() noexcept { return shared_lock_; }
     /// Progress without calls of the application, and the locks that it makes necessary.
     [[nodiscard]] AutoProgress& auto_progress() noexcept { return auto_progress_; }
-    /// Where registrations report (fi_domain_bind, FI_REG_MR); null: they are synchronous.
-    [[nodiscard]] EventQueue* registration_events() const noexcept { return reports_regions_ ? events_ : nullptr; }
 
     DomainBase* next_open = nullptr; ///< the list's
 
@@ -85,8 +82,6 @@ class DomainBase : public fid_domain, public Counted {
     ~DomainBase() = default;
 
     DomainModel model_{};
-    EventQueue* events_ = nullptr;
-    bool reports_regions_ = false;
     bool safe_vcqs_ = true;
     const vcq::Backend* backend_ = nullptr;
     std::uint64_t nonce_ = 0;

@@ -159,15 +159,21 @@ void WakeSignal::clear() noexcept
     wake_flag::clear(raised_, line);
 }
 
-int WakeSignal::hand_out(void* argument) noexcept
+int WakeSignal::control(fi_wait_obj kind, int command, void* argument) noexcept
 {
+    if (command != FI_GETWAITOBJ && command != FI_GETWAIT)
+        return -FI_ENOSYS;
     if (argument == nullptr)
         return -FI_EINVAL;
-    switch (kind_) {
-    case FI_WAIT_FD: *static_cast<int*>(argument) = descriptor_; return 0;
-    case FI_WAIT_MUTEX_COND: *static_cast<fi_mutex_cond*>(argument) = {&mutex_, &condition_}; return 0;
-    default: return -FI_ENODATA;
-    }
+    if (command == FI_GETWAITOBJ)
+        *static_cast<fi_wait_obj*>(argument) = kind;
+    else if (kind_ == FI_WAIT_FD)
+        *static_cast<int*>(argument) = descriptor_;
+    else if (kind_ == FI_WAIT_MUTEX_COND)
+        *static_cast<fi_mutex_cond*>(argument) = {&mutex_, &condition_};
+    else
+        return -FI_ENODATA;
+    return 0;
 }
 
 // --- WaitObject
@@ -235,19 +241,6 @@ bool WaitObject::look() noexcept
     if (some && signal_ != nullptr)
         signal_->raise_again();
     return some;
-}
-
-int WaitObject::control(int command, void* argument) noexcept
-{
-    switch (command) {
-    case FI_GETWAITOBJ:
-        if (argument == nullptr)
-            return -FI_EINVAL;
-        *static_cast<fi_wait_obj*>(argument) = kind_;
-        return 0;
-    case FI_GETWAIT: return own_.hand_out(argument);
-    default: return -FI_ENOSYS;
-    }
 }
 
 } // namespace tofu

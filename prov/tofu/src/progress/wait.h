@@ -83,8 +83,9 @@ class WakeSignal {
         if (kind_ == FI_WAIT_FD)
             raise();
     }
-    /// FI_GETWAIT. 0, or -FI_ENODATA where there is nothing to hand out.
-    [[nodiscard]] int hand_out(void* argument) noexcept;
+    /// FI_GETWAITOBJ, of an object that says `kind`, and FI_GETWAIT. 0, -FI_EINVAL, -FI_ENODATA where there is nothing to
+    /// hand out, -FI_ENOSYS for other commands.
+    [[nodiscard]] int control(fi_wait_obj kind, int command, void* argument) noexcept;
     [[nodiscard]] static bool offers(fi_wait_obj kind) noexcept
     {
         return kind == FI_WAIT_FD || kind == FI_WAIT_MUTEX_COND;
@@ -154,8 +155,7 @@ class WaitObject {
     [[nodiscard]] bool look() noexcept;
     /// The wait set whose signal is this object's, or null: clear() there is one for all its members.
     [[nodiscard]] WaitSet* set_of_signal() const noexcept { return signal_ != nullptr ? set_ : nullptr; }
-    /// FI_GETWAIT and FI_GETWAITOBJ; -FI_ENOSYS for other commands.
-    [[nodiscard]] int control(int command, void* argument) noexcept;
+    [[nodiscard]] int control(int command, void* argument) noexcept { return own_.control(kind_, command, argument); }
     [[nodiscard]] const Owner& owner() const noexcept { return owner_; }
 
   private:

@@ -2,93 +2,63 @@
 // See wait_set.h. All of it is slow path.
 #include "progress/wait_set.h"
 
-#include <algorithm>
-#include <new>
-
 #include <rdma/fi_errno.h>
 
 #include "progress/domain_base.h"
 #include "progress/progress.h"
-#include "provider/fabric_base.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
 
 namespace tofu {
 namespace {
 
-WaitSet& wait_set_of(struct fid* fid) noexcept
-{
-    return WaitSet::of(reinterpret_cast<fid_wait*>(fid));
-}
-int close_wait_set(struct fid* fid) noexcept
-{
-    return wait_set_of(fid).close();
-}
-int control_wait_set(struct fid* fid, int command, void* argument) noexcept
-{
-    return wait_set_of(fid).control(command, argument);
-}
-int wait(fid_wait* set, int timeout) noexcept
-{
-    return WaitSet::of(set).wait(timeout);
-}
-
-fi_ops wait_fid_ops = object_ops({.close = close_wait_set, .control = control_wait_set});
-fi_ops_wait wait_ops = {.size = sizeof(fi_ops_wait), .wait = wait};
+fi_ops wait_fid_ops = object_ops({.close = close_object<WaitSet>, .control = calls<&WaitSet::control>});
+fi_ops_wait wait_ops = {.size = sizeof(fi_ops_wait), .wait = calls<&WaitSet::wait>};
 
 } // namespace
 
+WaitSet::WaitSet(FabricBase& fabric) noexcept : Object(&fabric, FI_CLASS_WAIT)
+{
+    fid.ops = &wait_fid_ops;
+    ops = &wait_ops;
+}
+
 int WaitSet::open(fid_fabric* fabric, fi_wait_attr* attr, fid_wait** set) noexcept
+{
+    return create<WaitSet>(FabricBase::of(fabric), attr, set, nullptr);
+}
+
+int WaitSet::set_up(const fi_wait_attr* attr) noexcept
 {
     static constexpr fi_wait_attr defaults{FI_WAIT_UNSPEC, 0};
     const fi_wait_attr& wish = attr != nullptr ? *attr : defaults;
-    if (set == nullptr || wish.flags != 0)
+    if (wish.flags != 0)
         return -FI_EINVAL;
-    const bool plain = wish.wait_obj == FI_WAIT_UNSPEC || wish.wait_obj == FI_WAIT_YIELD;
-    if (!plain && !WakeSignal::offers(wish.wait_obj)) {
-        TOFU_INFO(FI_LOG_EQ, "wait set: wait object %d is not offered\n", wish.wait_obj);
-        return -FI_ENOSYS;
-    }
-    FabricBase& owner = FabricBase::of(fabric);
-    auto* made = new (std::nothrow) WaitSet(owner, wish.wait_obj);
-    if (made == nullptr)
-        return -FI_ENOMEM;
-    if (!plain)
-        if (int error = made->signal_.open(wish.wait_obj); error != 0) {
-            delete made;
-            return error;
-        }
-    made->fid.fclass = FI_CLASS_WAIT;
-    made->fid.context = nullptr;
-    made->fid.ops = &wait_fid_ops;
-    made->ops = &wait_ops;
-    owner.hold();
-    *set = made;
-    return 0;
-}
-
-int WaitSet::close() noexcept
-{
-    {
-        std::lock_guard guard(mutex_);
-        if (!members_.empty())
-            return -FI_EBUSY;
-    }
-    fabric_.release();
-    delete this;
-    return 0;
+    kind_ = wish.wait_obj;
+    if (kind_ == FI_WAIT_UNSPEC || kind_ == FI_WAIT_YIELD)
+        return 0;
+    if (!WakeSignal::offers(kind_))
+        TOFU_INFO(FI_LOG_EQ, "wait set: wait object %d is not offered\n", kind_);
+    return signal_.open(kind_);
 }
 
 int WaitSet::add(WaitObject& member) noexcept
 {
     std::lock_guard guard(mutex_);
-    return members_.push(&member) ? 0 : -FI_ENOMEM;
+    if (!members_.push(&member))
+        return -FI_ENOMEM;
+    hold();
+    return 0;
 }
 
 void WaitSet::remove(WaitObject& member) noexcept
 {
-    std::lock_guard guard(mutex_);
-    members_.erase(&member);
+    {
+        std::lock_guard guard(mutex_);
+        if (!members_.erase(&member))
+            return;
+    }
+    release(); // it may be closed from here on
 }
 
 /// None is left out: its wake-up was cleared with those of the others.
@@ -127,19 +97,6 @@ int WaitSet::wait(int timeout_ms) noexcept
         }
         if (!sleeper.sleep(sets, count))
             return -FI_ETIMEDOUT;
-    }
-}
-
-int WaitSet::control(int command, void* argument) noexcept
-{
-    switch (command) {
-    case FI_GETWAITOBJ:
-        if (argument == nullptr)
-            return -FI_EINVAL;
-        *static_cast<fi_wait_obj*>(argument) = kind_;
-        return 0;
-    case FI_GETWAIT: return signal_.hand_out(argument);
-    default: return -FI_ENOSYS;
     }
 }
 

@@ -10,18 +10,17 @@
 
 #include "progress/wait.h"
 #include "provider/array.h"
+#include "provider/fabric_base.h"
 
 namespace tofu {
 
-class FabricBase;
-
 /// fi_wait_open. Queues and counters join when they are opened with FI_WAIT_SET, and leave when they are closed.
-class WaitSet final : public fid_wait {
+class WaitSet final : public Object<WaitSet, fid_wait, FabricBase> {
   public:
-    /// Holds the fabric. 0, -FI_EINVAL, -FI_ENOSYS (a wait object that is not offered), -FI_ENOMEM, or an error of the
-    /// signal.
-    static int open(fid_fabric* fabric, fi_wait_attr* attr, fid_wait** set) noexcept;
-    static WaitSet& of(fid_wait* w) noexcept { return *static_cast<WaitSet*>(w); }
+    explicit WaitSet(FabricBase& fabric) noexcept;
+    [[nodiscard]] static int open(fid_fabric* fabric, fi_wait_attr* attr, fid_wait** set) noexcept;
+    /// 0, -FI_EINVAL, -FI_ENOSYS (a wait object that is not offered), or an error of the signal.
+    [[nodiscard]] int set_up(const fi_wait_attr* attr) noexcept;
 
     /// What its members raise; null where the application waits by fi_wait alone.
     [[nodiscard]] WakeSignal* wake_signal() noexcept { return WakeSignal::offers(kind_) ? &signal_ : nullptr; }
@@ -34,14 +33,10 @@ class WaitSet final : public fid_wait {
     void clear() noexcept { signal_.clear(); }
     /// Makes progress for all members; true where one has something.
     [[nodiscard]] bool look() noexcept;
-    int control(int command, void* argument) noexcept;
-    int close() noexcept;
+    int control(int command, void* argument) noexcept { return signal_.control(kind_, command, argument); }
 
   private:
-    WaitSet(FabricBase& fabric, fi_wait_obj kind) noexcept : fabric_(fabric), kind_(kind) {}
-
-    FabricBase& fabric_;
-    fi_wait_obj kind_;
+    fi_wait_obj kind_ = FI_WAIT_UNSPEC;
     WakeSignal signal_;
     std::mutex mutex_;
     Array<WaitObject*> members_;

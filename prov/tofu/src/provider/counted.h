@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <utility>
 
 namespace tofu {
 
@@ -11,12 +12,37 @@ namespace tofu {
 class Counted {
   public:
     void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
-    void release() noexcept { users_.fetch_sub(1, std::memory_order_relaxed); }
-    [[nodiscard]] int users() const noexcept { return users_.load(std::memory_order_relaxed); }
+    /// release: what its user has done with it comes before its end (partner: users())
+    void release() noexcept { users_.fetch_sub(1, std::memory_order_release); }
+    [[nodiscard]] int users() const noexcept { return users_.load(std::memory_order_acquire); }
     [[nodiscard]] bool in_use() const noexcept { return users() != 0; }
 
   private:
     std::atomic<int> users_{0};
+};
+
+/// An object that is used from here, or none.
+template <class T>
+class Held {
+  public:
+    Held() = default;
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+    ~Held() { *this = nullptr; }
+    /// Lets go of the one before.
+    Held& operator=(T* object) noexcept
+    {
+        if (object != nullptr)
+            object->hold();
+        if (T* const before = std::exchange(object_, object); before != nullptr)
+            before->release();
+        return *this;
+    }
+    operator T*() const noexcept { return object_; }
+    T* operator->() const noexcept { return object_; }
+
+  private:
+    T* object_ = nullptr;
 };
 
 } // namespace tofu

@@ -4,14 +4,14 @@
 
 #include <rdma/fabric.h>
 
-#include "provider/counted.h"
+#include "provider/object.h"
 #include "provider/open_list.h"
 
 namespace tofu {
 
-class FabricBase : public fid_fabric, public Counted {
+class FabricBase : public Object<FabricBase, fid_fabric, Counted> {
   public:
-    static FabricBase& of(fid_fabric* f) noexcept { return *static_cast<FabricBase*>(f); }
+    FabricBase() noexcept : Object(nullptr, FI_CLASS_FABRIC) {}
     /// Those open in this process.
     static OpenList<FabricBase>& all() noexcept
     {

@@ -2,8 +2,6 @@
 // See cntr.h. fi_cntr(3).
 #include "queue/cntr.h"
 
-#include <new>
-
 #include <rdma/fi_errno.h>
 
 #include "progress/domain_base.h"
@@ -14,15 +12,38 @@
 namespace tofu {
 namespace {
 
-Counter& of_fid(struct fid* fid) noexcept
+fi_ops fid_ops = object_ops({.close = close_object<Counter>, .control = calls<&Counter::control>});
+
+fi_ops_cntr cntr_ops = {
+    .size = sizeof(fi_ops_cntr),
+    .read = calls<&Counter::read>,
+    .readerr = calls<&Counter::read_errors>,
+    .add = calls<&Counter::add>,
+    .set = calls<&Counter::set>,
+    .wait = calls<&Counter::wait>,
+    .adderr = calls<&Counter::add_errors>,
+    .seterr = calls<&Counter::set_errors>,
+};
+
+} // namespace
+
+Counter::Counter(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_CNTR), progress_(domain)
 {
-    return Counter::of(reinterpret_cast<fid_cntr*>(fid));
+    fid.ops = &fid_ops;
+    ops = &cntr_ops;
 }
-int close_cntr(struct fid* fid) noexcept
+
+int Counter::set_up(const fi_cntr_attr* attr) noexcept
 {
-    return of_fid(fid).close();
+    const fi_cntr_attr& wish = given(attr);
+    if (wish.events != FI_CNTR_EVENTS_COMP)
+        return -FI_ENOSYS;
+    if (wish.flags != 0)
+        return -FI_EINVAL;
+    return wait_.open({this, ready, &progress_, &owner()}, wish.wait_obj, wish.wait_set);
 }
-int control_cntr(struct fid* fid, int command, void* argument) noexcept
+
+int Counter::control(int command, void* argument) noexcept
 {
     auto* const flags = static_cast<std::uint64_t*>(argument);
     switch (command) {
@@ -32,92 +53,8 @@ int control_cntr(struct fid* fid, int command, void* argument) noexcept
         *flags = 0;
         return 0;
     case FI_SETOPSFLAG: return flags == nullptr || *flags != 0 ? -FI_EINVAL : 0;
-    default: return of_fid(fid).wait_object().control(command, argument);
+    default: return wait_.control(command, argument);
     }
-}
-std::uint64_t read(fid_cntr* cntr) noexcept
-{
-    return Counter::of(cntr).read();
-}
-std::uint64_t read_errors(fid_cntr* cntr) noexcept
-{
-    return Counter::of(cntr).read_errors();
-}
-int add(fid_cntr* cntr, std::uint64_t value) noexcept
-{
-    Counter::of(cntr).add(value);
-    return 0;
-}
-int set(fid_cntr* cntr, std::uint64_t value) noexcept
-{
-    Counter::of(cntr).set(value);
-    return 0;
-}
-int add_errors(fid_cntr* cntr, std::uint64_t value) noexcept
-{
-    Counter::of(cntr).count_error(value);
-    return 0;
-}
-int set_errors(fid_cntr* cntr, std::uint64_t value) noexcept
-{
-    Counter::of(cntr).set_errors(value);
-    return 0;
-}
-int wait(fid_cntr* cntr, std::uint64_t threshold, int timeout) noexcept
-{
-    return Counter::of(cntr).wait(threshold, timeout);
-}
-
-fi_ops fid_ops = object_ops({.close = close_cntr, .control = control_cntr});
-
-fi_ops_cntr cntr_ops = {
-    .size = sizeof(fi_ops_cntr),
-    .read = read,
-    .readerr = read_errors,
-    .add = add,
-    .set = set,
-    .wait = wait,
-    .adderr = add_errors,
-    .seterr = set_errors,
-};
-
-} // namespace
-
-Counter::Counter(DomainBase& domain) noexcept : domain_(domain), progress_(domain) {}
-
-int Counter::open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) noexcept
-{
-    static constexpr fi_cntr_attr defaults{};
-    const fi_cntr_attr& wish = attr != nullptr ? *attr : defaults;
-    if (wish.events != FI_CNTR_EVENTS_COMP)
-        return -FI_ENOSYS;
-    if (wish.flags != 0)
-        return -FI_EINVAL;
-    DomainBase& owner = DomainBase::of(domain);
-    auto* made = new (std::nothrow) Counter(owner);
-    if (made == nullptr)
-        return -FI_ENOMEM;
-    const WaitObject::Owner self{made, ready, &made->progress_, &owner};
-    if (int error = made->wait_.open(self, wish.wait_obj, wish.wait_set); error != 0) {
-        delete made;
-        return error;
-    }
-    made->fid.fclass = FI_CLASS_CNTR;
-    made->fid.context = context;
-    made->fid.ops = &fid_ops;
-    made->ops = &cntr_ops;
-    owner.hold();
-    *cntr = made;
-    return 0;
-}
-
-int Counter::close() noexcept
-{
-    if (in_use())
-        return -FI_EBUSY;
-    domain_.release();
-    delete this;
-    return 0;
 }
 
 std::uint64_t Counter::read() noexcept
@@ -162,7 +99,7 @@ int Counter::wait(std::uint64_t threshold, int timeout_ms) noexcept
     const std::uint64_t errors = errors_.load(std::memory_order_acquire);
     const Deadline deadline(timeout_ms);
     const WaitObject::Blocked blocked(wait_);
-    Sleeper sleeper(&domain_.backend().functions(), deadline, wait_.yields());
+    Sleeper sleeper(&owner().backend().functions(), deadline, wait_.yields());
     ProgressSet* const sets[] = {&progress_};
     for (;;) {
         progress_.run(true); // patient: see Sleeper
@@ -176,7 +113,7 @@ int Counter::wait(std::uint64_t threshold, int timeout_ms) noexcept
     }
 }
 
-bool Counter::changed_since_poll() noexcept
+bool Counter::news() noexcept
 {
     progress_.run();
     const std::uint64_t value = value_.load(std::memory_order_acquire);

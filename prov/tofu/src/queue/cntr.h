@@ -10,19 +10,18 @@
 
 #include "progress/progress.h"
 #include "progress/wait.h"
-#include "provider/counted.h"
+#include "provider/object.h"
 
 namespace tofu {
 
 class DomainBase;
 
-class Counter final : public fid_cntr, public Counted {
+class Counter final : public Object<Counter, fid_cntr, DomainBase> {
   public:
-    /// fi_cntr_open(3); holds the domain. 0, -FI_EINVAL, -FI_ENOSYS (events or a wait object that are not offered),
-    /// -FI_ENOMEM, or an error of the wait object.
-    static int open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) noexcept;
-    [[nodiscard]] const DomainBase& domain() const noexcept { return domain_; }
-    static Counter& of(fid_cntr* c) noexcept { return *static_cast<Counter*>(c); }
+    explicit Counter(DomainBase& domain) noexcept;
+    /// fi_cntr_open(3). 0, -FI_EINVAL, -FI_ENOSYS (events or a wait object that are not offered), or an error of the wait
+    /// object.
+    [[nodiscard]] int set_up(const fi_cntr_attr* attr) noexcept;
 
     /// Any thread. Release: who reads the count sees what the operation wrote (partner: read()).
     void count(std::uint64_t n = 1) noexcept
@@ -43,19 +42,18 @@ class Counter final : public fid_cntr, public Counted {
     std::uint64_t read_errors() noexcept;
     void add(std::uint64_t value) noexcept;
     void set(std::uint64_t value) noexcept;
+    void add_errors(std::uint64_t value) noexcept { count_error(value); }
     void set_errors(std::uint64_t value) noexcept;
+    int control(int command, void* argument) noexcept;
     int wait(std::uint64_t threshold, int timeout_ms) noexcept;
     [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
     /// For poll sets: makes progress; true where one of the values is not what it was at the last call, or
     /// at the last fi_cntr_set or fi_cntr_add (fi_poll(3)).
-    [[nodiscard]] bool changed_since_poll() noexcept;
-    int close() noexcept;
+    [[nodiscard]] bool news() noexcept;
 
   private:
-    explicit Counter(DomainBase& domain) noexcept;
     static bool ready(void* self) noexcept;
 
-    DomainBase& domain_;
     ProgressSet progress_;
     std::atomic<std::uint64_t> value_{0};
     std::atomic<std::uint64_t> errors_{0};

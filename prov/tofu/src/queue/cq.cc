@@ -27,63 +27,11 @@ constexpr std::size_t smallest_ring = 64;
 constexpr std::size_t err_source_offset = 80;
 static_assert(offsetof(fi_cq_err_entry, err_data_size) + sizeof(std::size_t) == err_source_offset);
 
-CompletionQueue& of_fid(struct fid* fid) noexcept
-{
-    return CompletionQueue::of(reinterpret_cast<fid_cq*>(fid));
-}
+/// Of entries, by format.
+constexpr std::size_t entry_sizes[] = {sizeof(fi_cq_entry), sizeof(fi_cq_entry), sizeof(fi_cq_msg_entry),
+                                       sizeof(fi_cq_data_entry), sizeof(fi_cq_tagged_entry)};
+static_assert(FI_CQ_FORMAT_CONTEXT == 1 && FI_CQ_FORMAT_MSG == 2 && FI_CQ_FORMAT_DATA == 3 && FI_CQ_FORMAT_TAGGED == 4);
 
-// --- formats: each is a prefix of the next but one, fi_cq(3)
-inline void copy(const Completion& c, fi_cq_entry& to) noexcept
-{
-    to = {c.context};
-}
-inline void copy(const Completion& c, fi_cq_msg_entry& to) noexcept
-{
-    to = {c.context, c.flags, c.length};
-}
-inline void copy(const Completion& c, fi_cq_data_entry& to) noexcept
-{
-    to = {c.context, c.flags, c.length, c.buffer, c.data};
-}
-inline void copy(const Completion& c, fi_cq_tagged_entry& to) noexcept
-{
-    to = {c.context, c.flags, c.length, c.buffer, c.data, c.tag};
-}
-
-// --- shims
-int close_cq(struct fid* fid) noexcept
-{
-    return of_fid(fid).close();
-}
-int control_cq(struct fid* fid, int command, void* argument) noexcept
-{
-    return of_fid(fid).wait_object().control(command, argument);
-}
-ssize_t read_from(fid_cq* cq, void* buffer, std::size_t count, fi_addr_t* sources) noexcept
-{
-    return CompletionQueue::of(cq).read(buffer, count, sources);
-}
-ssize_t read_error(fid_cq* cq, fi_cq_err_entry* entry, std::uint64_t flags) noexcept
-{
-    return CompletionQueue::of(cq).read_error(entry, flags);
-}
-ssize_t wait_and_read(fid_cq* cq, void* buffer, std::size_t count, const void* condition, int timeout) noexcept
-{
-    return CompletionQueue::of(cq).wait_and_read(buffer, count, nullptr, condition, timeout);
-}
-ssize_t wait_and_read_from(fid_cq* cq, void* buffer, std::size_t count, fi_addr_t* sources,
-                           const void* condition, int timeout) noexcept
-{
-    return CompletionQueue::of(cq).wait_and_read(buffer, count, sources, condition, timeout);
-}
-int signal(fid_cq* cq) noexcept
-{
-    // fi_cq(3): "only available if the CQ was configured with a wait object"
-    if (CompletionQueue::of(cq).wait_object().kind() == FI_WAIT_NONE)
-        return -FI_ENOSYS;
-    CompletionQueue::of(cq).signal();
-    return 0;
-}
 const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer, std::size_t length) noexcept
 {
     // uTofu's codes are negative; the positive ones are FI_E* that the receiver of a message had (FI_EREMOTEIO).
@@ -95,84 +43,52 @@ const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer, std::
     return text;
 }
 
-fi_ops fid_ops = object_ops({.close = close_cq, .control = control_cq});
+fi_ops fid_ops = object_ops({.close = close_object<CompletionQueue>, .control = calls<&CompletionQueue::control>});
 
 fi_ops_cq cq_ops = {
     .size = sizeof(fi_ops_cq),
     .read = read_cq,
-    .readfrom = read_from,
-    .readerr = read_error,
-    .sread = wait_and_read,
-    .sreadfrom = wait_and_read_from,
-    .signal = signal,
+    .readfrom = calls<&CompletionQueue::read_from>,
+    .readerr = calls<&CompletionQueue::read_error>,
+    .sread = calls<&CompletionQueue::wait_and_read>,
+    .sreadfrom = calls<&CompletionQueue::wait_and_read_from>,
+    .signal = calls<&CompletionQueue::signal>,
     .strerror = error_text,
 };
 
 } // namespace
 
-CompletionQueue::CompletionQueue(DomainBase& domain, const fi_cq_attr& attr) noexcept
-    : domain_(domain), take_(take<fi_cq_entry>), entry_size_(sizeof(fi_cq_entry)),
-      threshold_(attr.wait_cond == FI_CQ_COND_THRESHOLD), progress_(domain)
+CompletionQueue::CompletionQueue(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_CQ), progress_(domain)
 {
-    switch (attr.format) {
-    case FI_CQ_FORMAT_UNSPEC:
-    case FI_CQ_FORMAT_CONTEXT: break;
-    case FI_CQ_FORMAT_MSG: take_ = take<fi_cq_msg_entry>; entry_size_ = sizeof(fi_cq_msg_entry); break;
-    case FI_CQ_FORMAT_DATA: take_ = take<fi_cq_data_entry>; entry_size_ = sizeof(fi_cq_data_entry); break;
-    case FI_CQ_FORMAT_TAGGED: take_ = take<fi_cq_tagged_entry>; entry_size_ = sizeof(fi_cq_tagged_entry); break;
-    }
-    domain_.auto_progress().adopt(lock_);
+    fid.ops = &fid_ops;
+    ops = &cq_ops;
+    domain.auto_progress().adopt(lock_);
 }
 
 CompletionQueue::~CompletionQueue()
 {
-    domain_.auto_progress().drop(lock_);
+    owner().auto_progress().drop(lock_);
 }
 
-int CompletionQueue::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context) noexcept
+int CompletionQueue::set_up(const fi_cq_attr* attr) noexcept
 {
-    static constexpr fi_cq_attr defaults{};
-    const fi_cq_attr& wish = attr != nullptr ? *attr : defaults;
+    const fi_cq_attr& wish = given(attr);
     if (wish.format < FI_CQ_FORMAT_UNSPEC || wish.format > FI_CQ_FORMAT_TAGGED)
         return -FI_ENOSYS;
     // fi_cq(3): the condition is ignored where nobody waits
     const bool bad_condition = wish.wait_cond < FI_CQ_COND_NONE || wish.wait_cond > FI_CQ_COND_THRESHOLD;
     if ((wish.flags & ~FI_AFFINITY) != 0 || (bad_condition && wish.wait_obj != FI_WAIT_NONE))
         return -FI_EINVAL;
-    DomainBase& owner = DomainBase::of(domain);
-    auto* made = new (std::nothrow) CompletionQueue(owner, wish);
-    if (made == nullptr)
-        return -FI_ENOMEM;
+    entry_size_ = entry_sizes[wish.format];
+    threshold_ = wish.wait_cond == FI_CQ_COND_THRESHOLD;
     // Small at first: it grows to what is outstanding, whatever size was asked for.
     const std::size_t size =
         std::bit_ceil(std::clamp(wish.size != 0 ? wish.size : default_size, smallest_ring, default_size));
-    made->ring_.reset(new (std::nothrow) Slot[size]);
-    if (made->ring_ == nullptr) {
-        delete made;
+    ring_.reset(new (std::nothrow) Slot[size]);
+    if (ring_ == nullptr)
         return -FI_ENOMEM;
-    }
-    made->mask_ = size - 1;
-    const WaitObject::Owner self{made, ready, &made->progress_, &owner};
-    if (int error = made->wait_.open(self, wish.wait_obj, wish.wait_set); error != 0) {
-        delete made;
-        return error;
-    }
-    made->fid.fclass = FI_CLASS_CQ;
-    made->fid.context = context;
-    made->fid.ops = &fid_ops;
-    made->ops = &cq_ops;
-    owner.hold();
-    *cq = made;
-    return 0;
-}
-
-int CompletionQueue::close() noexcept
-{
-    if (in_use())
-        return -FI_EBUSY;
-    domain_.release();
-    delete this;
-    return 0;
+    mask_ = size - 1;
+    return wait_.open({this, ready, &progress_, &owner()}, wish.wait_obj, wish.wait_set);
 }
 
 // --- writing
@@ -218,32 +134,20 @@ void CompletionQueue::write_error(const Completion& completion, int err, int pro
 
 // --- reading
 
-template <class Entry>
-ssize_t CompletionQueue::take(CompletionQueue& cq, void* buffer, std::size_t count,
-                              fi_addr_t* sources) noexcept
+ssize_t CompletionQueue::take(Reader reader) noexcept
 {
-    std::lock_guard guard(cq.lock_);
-    auto* const to = static_cast<Entry*>(buffer);
-    std::uint64_t head = cq.head_;
-    const std::uint64_t tail = cq.tail_;
-    std::size_t taken = 0;
-    for (; taken < count && head != tail; taken++, head++) {
-        const Slot& slot = cq.ring_[head & cq.mask_];
-        if (slot.err != 0) [[unlikely]]
-            break;
-        copy(slot.completion, to[taken]);
-        if (sources != nullptr)
-            sources[taken] = slot.completion.source;
-    }
-    if (taken > 0) {
-        // From the start where nothing is left, so that short bursts stay in the same cache lines. Relaxed: for
-        // who holds no lock both are hints.
-        if (head == tail)
-            std::atomic_ref(cq.tail_).store(head = 0, std::memory_order_relaxed);
-        std::atomic_ref(cq.head_).store(head, std::memory_order_relaxed);
-        return static_cast<ssize_t>(taken);
-    }
-    return head != tail && cq.ring_[head & cq.mask_].err != 0 ? -FI_EAVAIL : -FI_EAGAIN;
+    std::lock_guard guard(lock_);
+    std::uint64_t head = head_;
+    for (; reader.room != 0 && head != tail_ && ring_[head & mask_].err == 0; head++)
+        hand_over(ring_[head & mask_].completion, reader);
+    if (reader.taken == 0)
+        return head != tail_ && ring_[head & mask_].err != 0 ? -FI_EAVAIL : -FI_EAGAIN;
+    // From the start where nothing is left, so that short bursts stay in the same cache lines. Relaxed: for who holds
+    // no lock both are hints.
+    if (head == tail_)
+        std::atomic_ref(tail_).store(head = 0, std::memory_order_relaxed);
+    std::atomic_ref(head_).store(head, std::memory_order_relaxed);
+    return static_cast<ssize_t>(reader.taken);
 }
 
 ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexcept
@@ -263,11 +167,11 @@ ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexc
     entry->err = slot.err;
     entry->prov_errno = slot.prov_errno;
     // A member of the structure since 1.20; whoever asked for an older interface has no room for it.
-    if (FI_VERSION_GE(domain_.model().api_version, FI_VERSION(1, 20)))
+    if (FI_VERSION_GE(owner().model().api_version, FI_VERSION(1, 20)))
         std::memcpy(reinterpret_cast<char*>(entry) + err_source_offset, &c.source, sizeof(c.source));
     // Callers of 1.5 and later may give a buffer for provider data in err_data, and its size in a member that is not
     // there before; there is no data of ours.
-    const bool sized = FI_VERSION_GE(domain_.model().api_version, FI_VERSION(1, 5));
+    const bool sized = FI_VERSION_GE(owner().model().api_version, FI_VERSION(1, 5));
     if (!sized || entry->err_data_size == 0)
         entry->err_data = nullptr;
     if (sized)
@@ -276,8 +180,8 @@ ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexc
     return 1;
 }
 
-ssize_t CompletionQueue::wait_and_read(void* buffer, std::size_t count, fi_addr_t* sources,
-                                       const void* condition, int timeout_ms) noexcept
+ssize_t CompletionQueue::wait_and_read_from(void* buffer, std::size_t count, fi_addr_t* sources,
+                                            const void* condition, int timeout_ms) noexcept
 {
     if (!wait_.blocks())
         return -FI_EINVAL; // fi_cq(3): blocking reads need a wait object
@@ -287,13 +191,13 @@ ssize_t CompletionQueue::wait_and_read(void* buffer, std::size_t count, fi_addr_
             : 1;
     const Deadline deadline(timeout_ms);
     const WaitObject::Blocked blocked(wait_);
-    Sleeper sleeper(&domain_.backend().functions(), deadline, wait_.yields());
+    Sleeper sleeper(&owner().backend().functions(), deadline, wait_.yields());
     ProgressSet* const sets[] = {&progress_};
     char* to = static_cast<char*>(buffer);
     std::size_t taken = 0;
     for (;;) {
         const ssize_t got =
-            read(to + taken * entry_size_, count - taken, sources != nullptr ? sources + taken : nullptr);
+            read_from(to + taken * entry_size_, count - taken, sources != nullptr ? sources + taken : nullptr);
         if (got > 0)
             taken += static_cast<std::size_t>(got);
         if (taken >= wanted)
@@ -309,13 +213,16 @@ ssize_t CompletionQueue::wait_and_read(void* buffer, std::size_t count, fi_addr_
     }
 }
 
-void CompletionQueue::signal() noexcept
+int CompletionQueue::signal() noexcept
 {
+    if (wait_.kind() == FI_WAIT_NONE)
+        return -FI_ENOSYS; // fi_cq(3): "only available if the CQ was configured with a wait object"
     signals_.fetch_add(1, std::memory_order_release);
     wait_.signal();
+    return 0;
 }
 
-bool CompletionQueue::look() noexcept
+bool CompletionQueue::news() noexcept
 {
     if (empty())
         progress_.run();

@@ -13,15 +13,15 @@
 
 #include "progress/progress.h"
 #include "progress/wait.h"
-#include "provider/counted.h"
 #include "provider/lock.h"
+#include "provider/object.h"
 #include "provider/probe.h"
 
 namespace tofu {
 
 class DomainBase;
 
-/// A successful completion in the widest format; the queue stores what its format needs.
+/// A successful completion in the widest format; a reader gets what its format has.
 struct Completion {
     void* context = nullptr;
     std::uint64_t flags = 0; ///< FI_SEND | FI_TAGGED, FI_RMA | FI_WRITE, ... as the manual page fi_cq(3) says
@@ -32,13 +32,13 @@ struct Completion {
     fi_addr_t source = FI_ADDR_NOTAVAIL;
 };
 
-class CompletionQueue final : public fid_cq, public Counted {
+class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase> {
   public:
-    /// fi_cq_open(3); holds the domain. 0, -FI_EINVAL, -FI_ENOSYS (a format or a wait object that is not offered),
-    /// -FI_ENOMEM, or an error of the wait object.
-    static int open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context) noexcept;
-    [[nodiscard]] const DomainBase& domain() const noexcept { return domain_; }
-    static CompletionQueue& of(fid_cq* c) noexcept { return *static_cast<CompletionQueue*>(c); }
+    explicit CompletionQueue(DomainBase& domain) noexcept;
+    ~CompletionQueue();
+    /// fi_cq_open(3). 0, -FI_EINVAL, -FI_ENOSYS (a format or a wait object that is not offered), -FI_ENOMEM, or an error
+    /// of the wait object.
+    [[nodiscard]] int set_up(const fi_cq_attr* attr) noexcept;
 
     /// Never fails: beyond its size the queue grows (slow path). Where there is no memory for that, an error entry
     /// FI_EOVERRUN stands for those that are lost. Takes the queue's lock; callers hold at most home and endpoint locks.
@@ -63,15 +63,19 @@ class CompletionQueue final : public fid_cq, public Counted {
     /// The reader whose call makes progress has received nothing yet.
     [[nodiscard]] bool reader_waits() const noexcept { return empty() && reader_.taken == 0; }
     // --- the calls of fi_cq's operation table
-    ssize_t read(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
+    ssize_t read_from(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
     ssize_t read_error(fi_cq_err_entry* entry, std::uint64_t flags) noexcept;
-    ssize_t wait_and_read(void* buffer, std::size_t count, fi_addr_t* sources, const void* condition,
-                          int timeout_ms) noexcept;
-    void signal() noexcept;
+    ssize_t wait_and_read(void* buffer, std::size_t count, const void* condition, int timeout_ms) noexcept
+    {
+        return wait_and_read_from(buffer, count, nullptr, condition, timeout_ms);
+    }
+    ssize_t wait_and_read_from(void* buffer, std::size_t count, fi_addr_t* sources, const void* condition,
+                               int timeout_ms) noexcept;
+    int signal() noexcept;
+    int control(int command, void* argument) noexcept { return wait_.control(command, argument); }
     [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
     /// For poll sets: makes progress where the queue is empty; true where it is not.
-    [[nodiscard]] bool look() noexcept;
-    int close() noexcept;
+    [[nodiscard]] bool news() noexcept;
 
   private:
     /// An entry of the ring; `err` 0 for a success.
@@ -81,14 +85,8 @@ class CompletionQueue final : public fid_cq, public Counted {
         int prov_errno;
         std::size_t overflow_length;
     };
-    using Take = ssize_t (*)(CompletionQueue& cq, void* buffer, std::size_t count,
-                             fi_addr_t* sources) noexcept;
-
-    CompletionQueue(DomainBase& domain, const fi_cq_attr& attr) noexcept;
-    ~CompletionQueue();
     static bool ready(void* self) noexcept;
-    /// Where entries go while a reader that needs no lock makes progress: straight into its buffer instead of through
-    /// the ring. Set within read() only.
+    /// Where the entries of a call go.
     struct Reader {
         void* to = nullptr;
         fi_addr_t* sources = nullptr;
@@ -99,17 +97,17 @@ class CompletionQueue final : public fid_cq, public Counted {
     {
         TOFU_PROBE(complete, this, completion.context);
         if (reader_.room != 0 && head_ == tail_) [[likely]] { // what lies in the ring is older
-            hand_over(completion);
+            hand_over(completion, reader_);
             return;
         }
         lock_.lock();
         put().completion = completion;
         written();
     }
-    [[gnu::always_inline]] void hand_over(const Completion& c) noexcept
+    [[gnu::always_inline]] void hand_over(const Completion& c, Reader& reader) const noexcept
     {
         // Each format is a prefix of the next, fi_cq(3).
-        auto* const to = static_cast<fi_cq_tagged_entry*>(reader_.to);
+        auto* const to = static_cast<fi_cq_tagged_entry*>(reader.to);
         to->op_context = c.context;
         if (entry_size_ > sizeof(fi_cq_entry)) {
             to->flags = c.flags;
@@ -121,11 +119,11 @@ class CompletionQueue final : public fid_cq, public Counted {
         }
         if (entry_size_ > sizeof(fi_cq_data_entry))
             to->tag = c.tag;
-        if (reader_.sources != nullptr)
-            reader_.sources[reader_.taken] = c.source;
-        reader_.to = static_cast<char*>(reader_.to) + entry_size_;
-        reader_.room--;
-        reader_.taken++;
+        if (reader.sources != nullptr)
+            reader.sources[reader.taken] = c.source;
+        reader.to = static_cast<char*>(reader.to) + entry_size_;
+        reader.room--;
+        reader.taken++;
     }
     /// The next free slot, marked as a success; under lock_. The last one of the ring is left for an overrun.
     [[nodiscard]] Slot& put() noexcept
@@ -146,15 +144,13 @@ class CompletionQueue final : public fid_cq, public Counted {
     }
     [[nodiscard, gnu::noinline]] Slot& put_beyond() noexcept;
     [[nodiscard]] bool grow() noexcept;
-    template <class Entry>
-    [[nodiscard]] static ssize_t take(CompletionQueue& cq, void* buffer, std::size_t count,
-                                      fi_addr_t* sources) noexcept;
+    [[nodiscard]] ssize_t take(Reader reader) noexcept;
 
-    DomainBase& domain_;
-    Take take_;              ///< by format
-    std::size_t entry_size_; ///< by format
-    bool threshold_;         ///< FI_CQ_COND_THRESHOLD
+    std::size_t entry_size_ = 0; ///< by format
+    bool threshold_ = false;     ///< FI_CQ_COND_THRESHOLD
     Lock lock_;
+    /// A reader that needs no lock while it makes progress: entries go straight into its buffer instead of through the
+    /// ring. Set within read_from() only.
     Reader reader_;
     std::unique_ptr<Slot[]> ring_;
     std::size_t mask_ = 0;

@@ -11,42 +11,12 @@
 #include <rdma/fi_errno.h>
 
 #include "progress/progress.h"
-#include "provider/fabric_base.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
 
 namespace tofu {
 namespace {
 
-EventQueue& of_fid(struct fid* fid) noexcept
-{
-    return EventQueue::of(reinterpret_cast<fid_eq*>(fid));
-}
-int close_eq(struct fid* fid) noexcept
-{
-    return of_fid(fid).close();
-}
-int control_eq(struct fid* fid, int command, void* argument) noexcept
-{
-    return of_fid(fid).wait_object().control(command, argument);
-}
-ssize_t read(fid_eq* eq, std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept
-{
-    return EventQueue::of(eq).read(event, buffer, length, flags);
-}
-ssize_t read_error(fid_eq* eq, fi_eq_err_entry* entry, std::uint64_t flags) noexcept
-{
-    return EventQueue::of(eq).read_error(entry, flags);
-}
-ssize_t write(fid_eq* eq, std::uint32_t event, const void* buffer, std::size_t length, std::uint64_t) noexcept
-{
-    return EventQueue::of(eq).write(event, buffer, length);
-}
-ssize_t wait_and_read(fid_eq* eq, std::uint32_t* event, void* buffer, std::size_t length, int timeout,
-                      std::uint64_t flags) noexcept
-{
-    return EventQueue::of(eq).wait_and_read(event, buffer, length, timeout, flags);
-}
 const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::size_t length) noexcept
 {
     const char* text = fi_strerror(prov_errno);
@@ -55,50 +25,32 @@ const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::
     return text;
 }
 
-fi_ops fid_ops = object_ops({.close = close_eq, .control = control_eq});
+fi_ops fid_ops = object_ops({.close = close_object<EventQueue>, .control = calls<&EventQueue::control>});
 
 fi_ops_eq eq_ops = {
     .size = sizeof(fi_ops_eq),
-    .read = read,
-    .readerr = read_error,
-    .write = write,
-    .sread = wait_and_read,
+    .read = calls<&EventQueue::read>,
+    .readerr = calls<&EventQueue::read_error>,
+    .write = calls<&EventQueue::write>,
+    .sread = calls<&EventQueue::wait_and_read>,
     .strerror = error_text,
 };
 
 } // namespace
 
-int EventQueue::open(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq, void* context) noexcept
+EventQueue::EventQueue(FabricBase& fabric) noexcept : Object(&fabric, FI_CLASS_EQ)
 {
-    static constexpr fi_eq_attr defaults{};
-    const fi_eq_attr& wish = attr != nullptr ? *attr : defaults;
-    if (eq == nullptr || (wish.flags & ~(FI_WRITE | FI_AFFINITY)) != 0)
-        return -FI_EINVAL;
-    FabricBase& owner = FabricBase::of(fabric);
-    auto* made = new (std::nothrow) EventQueue(owner, (wish.flags & FI_WRITE) != 0);
-    if (made == nullptr)
-        return -FI_ENOMEM;
-    const WaitObject::Owner self{made, ready, nullptr, nullptr};
-    if (int error = made->wait_.open(self, wish.wait_obj, wish.wait_set); error != 0) {
-        delete made;
-        return error;
-    }
-    made->fid.fclass = FI_CLASS_EQ;
-    made->fid.context = context;
-    made->fid.ops = &fid_ops;
-    made->ops = &eq_ops;
-    owner.hold();
-    *eq = made;
-    return 0;
+    fid.ops = &fid_ops;
+    ops = &eq_ops;
 }
 
-int EventQueue::close() noexcept
+int EventQueue::set_up(const fi_eq_attr* attr) noexcept
 {
-    if (in_use())
-        return -FI_EBUSY;
-    fabric_.release();
-    delete this;
-    return 0;
+    const fi_eq_attr& wish = given(attr);
+    if ((wish.flags & ~(FI_WRITE | FI_AFFINITY)) != 0)
+        return -FI_EINVAL;
+    writable_ = (wish.flags & FI_WRITE) != 0;
+    return wait_.open({this, ready, nullptr, nullptr}, wish.wait_obj, wish.wait_set);
 }
 
 bool EventQueue::ready(void* self) noexcept
@@ -116,7 +68,7 @@ EventQueue::~EventQueue()
         drop_first();
 }
 
-int EventQueue::append(std::uint32_t type, const void* bytes, std::size_t size, const fi_eq_err_entry& error)
+int EventQueue::append(std::uint32_t type, const void* bytes, std::size_t size, const fi_eq_err_entry& error) noexcept
 {
     void* const memory = size <= SIZE_MAX - sizeof(Event) ? std::malloc(sizeof(Event) + size) : nullptr;
     if (memory == nullptr)
@@ -147,28 +99,17 @@ void EventQueue::wake() noexcept
     wait_.signal();
 }
 
-void EventQueue::post(std::uint32_t event, const fi_eq_entry& entry)
+void EventQueue::post(std::uint32_t type, const void* bytes, std::size_t size, const fi_eq_err_entry& error) noexcept
 {
-    if (append(event, &entry, sizeof(entry), {}) != 0)
-        overrun();
+    if (append(type, bytes, size, error) != 0) {
+        TOFU_WARN(FI_LOG_EQ, "event queue: no memory for an event: it is lost\n");
+        std::lock_guard guard(mutex_);
+        overrun_ = true;
+    }
     wake();
 }
 
-void EventQueue::post_error(const fi_eq_err_entry& error)
-{
-    if (append(0, nullptr, 0, error) != 0)
-        overrun();
-    wake();
-}
-
-void EventQueue::overrun() noexcept
-{
-    TOFU_WARN(FI_LOG_EQ, "event queue: no memory for an event: it is lost\n");
-    std::lock_guard guard(mutex_);
-    overrun_ = true;
-}
-
-ssize_t EventQueue::write(std::uint32_t event, const void* buffer, std::size_t length)
+ssize_t EventQueue::write(std::uint32_t event, const void* buffer, std::size_t length, std::uint64_t) noexcept
 {
     if (!writable_ || (buffer == nullptr && length != 0))
         return -FI_EINVAL; // fi_eq(3): only queues opened with FI_WRITE
@@ -180,7 +121,7 @@ ssize_t EventQueue::write(std::uint32_t event, const void* buffer, std::size_t l
 
 // --- reading
 
-ssize_t EventQueue::take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags)
+ssize_t EventQueue::take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept
 {
     if (first_ == nullptr)
         return overrun_ ? -FI_EAVAIL : -FI_EAGAIN;
@@ -197,7 +138,7 @@ ssize_t EventQueue::take(std::uint32_t* event, void* buffer, std::size_t length,
     return size;
 }
 
-ssize_t EventQueue::read(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags)
+ssize_t EventQueue::read(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept
 {
     std::unique_lock guard(mutex_);
     if (empty()) {
@@ -229,7 +170,7 @@ bool EventQueue::poll() noexcept
     return !polled_.empty();
 }
 
-ssize_t EventQueue::read_error(fi_eq_err_entry* entry, std::uint64_t flags)
+ssize_t EventQueue::read_error(fi_eq_err_entry* entry, std::uint64_t flags) noexcept
 {
     std::lock_guard guard(mutex_);
     if (first_ != nullptr ? first_->error.err == 0 : !overrun_)
@@ -251,7 +192,7 @@ ssize_t EventQueue::read_error(fi_eq_err_entry* entry, std::uint64_t flags)
 }
 
 ssize_t EventQueue::wait_and_read(std::uint32_t* event, void* buffer, std::size_t length, int timeout_ms,
-                                  std::uint64_t flags)
+                                  std::uint64_t flags) noexcept
 {
     if (!wait_.blocks())
         return -FI_EINVAL;

@@ -12,24 +12,24 @@
 
 #include "progress/wait.h"
 #include "provider/array.h"
-#include "provider/counted.h"
+#include "provider/fabric_base.h"
+#include "provider/object.h"
 
 namespace tofu {
 
-class FabricBase;
 class Pollable;
 
-class EventQueue final : public fid_eq, public Counted {
+class EventQueue final : public Object<EventQueue, fid_eq, FabricBase> {
   public:
-    /// fi_eq_open(3); holds the fabric. 0, -FI_EINVAL, -FI_ENOMEM, or an error of the wait object (-FI_ENOSYS: not
-    /// offered).
-    static int open(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq, void* context) noexcept;
-    static EventQueue& of(fid_eq* e) noexcept { return *static_cast<EventQueue*>(e); }
+    explicit EventQueue(FabricBase& fabric) noexcept;
+    ~EventQueue();
+    /// fi_eq_open(3). 0, -FI_EINVAL, or an error of the wait object (-FI_ENOSYS: not offered).
+    [[nodiscard]] int set_up(const fi_eq_attr* attr) noexcept;
 
     /// An event of the provider's own, or an error in its place. Any thread. Without memory for it the reader finds an
     /// error FI_EOVERRUN.
-    void post(std::uint32_t event, const fi_eq_entry& entry);
-    void post_error(const fi_eq_err_entry& error);
+    void post(std::uint32_t event, const fi_eq_entry& entry) noexcept { post(event, &entry, sizeof(entry), {}); }
+    void post_error(const fi_eq_err_entry& error) noexcept { post(0, nullptr, 0, error); }
 
     /// Whoever reads the queue and finds nothing makes progress of this one: events of endpoints are joins, which go on
     /// by polls (fi_domain(3), control_progress). 0 or -FI_ENOMEM.
@@ -37,13 +37,13 @@ class EventQueue final : public fid_eq, public Counted {
     void remove(Pollable& endpoint) noexcept;
 
     // --- the calls of fi_eq's operation table
-    ssize_t read(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags);
-    ssize_t read_error(fi_eq_err_entry* entry, std::uint64_t flags);
+    ssize_t read(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept;
+    ssize_t read_error(fi_eq_err_entry* entry, std::uint64_t flags) noexcept;
     ssize_t wait_and_read(std::uint32_t* event, void* buffer, std::size_t length, int timeout_ms,
-                          std::uint64_t flags);
-    ssize_t write(std::uint32_t event, const void* buffer, std::size_t length);
+                          std::uint64_t flags) noexcept;
+    ssize_t write(std::uint32_t event, const void* buffer, std::size_t length, std::uint64_t flags) noexcept;
+    int control(int command, void* argument) noexcept { return wait_.control(command, argument); }
     [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
-    int close() noexcept;
 
   private:
     struct Event {
@@ -54,20 +54,17 @@ class EventQueue final : public fid_eq, public Counted {
 
         [[nodiscard]] char* bytes() noexcept { return reinterpret_cast<char*>(this + 1); }
     };
-    EventQueue(FabricBase& fabric, bool writable) noexcept : fabric_(fabric), writable_(writable) {}
-    ~EventQueue();
     static bool ready(void* self) noexcept;
-    ssize_t take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags);
+    ssize_t take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept;
+    void post(std::uint32_t type, const void* bytes, std::size_t size, const fi_eq_err_entry& error) noexcept;
     /// 0 or -FI_ENOMEM.
-    int append(std::uint32_t type, const void* bytes, std::size_t size, const fi_eq_err_entry& error);
+    int append(std::uint32_t type, const void* bytes, std::size_t size, const fi_eq_err_entry& error) noexcept;
     [[nodiscard]] bool empty() const noexcept { return first_ == nullptr && !overrun_; }
     [[nodiscard]] bool poll() noexcept;
     void drop_first() noexcept;
-    void overrun() noexcept;
     void wake() noexcept;
 
-    FabricBase& fabric_;
-    bool writable_;
+    bool writable_ = false; ///< FI_WRITE
     std::mutex polled_mutex_; ///< before locks of endpoints; these before mutex_
     Array<Pollable*> polled_;
     std::mutex mutex_;

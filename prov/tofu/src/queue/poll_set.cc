@@ -3,11 +3,9 @@
 #include "queue/poll_set.h"
 
 #include <algorithm>
-#include <new>
 
 #include <rdma/fi_errno.h>
 
-#include "progress/domain_base.h"
 #include "progress/progress.h"
 #include "progress/wait_set.h"
 #include "provider/refusal.h"
@@ -18,100 +16,65 @@
 namespace tofu {
 namespace {
 
-PollSet& poll_set_of(struct fid* fid) noexcept
-{
-    return PollSet::of(reinterpret_cast<fid_poll*>(fid));
-}
-int close_poll_set(struct fid* fid) noexcept
-{
-    return poll_set_of(fid).close();
-}
-int poll(fid_poll* set, void** contexts, int count) noexcept
-{
-    return PollSet::of(set).poll(contexts, count);
-}
-int poll_add(fid_poll* set, struct fid* object, std::uint64_t flags) noexcept
-{
-    return flags != 0 ? -FI_EBADFLAGS : PollSet::of(set).add(object);
-}
-int poll_remove(fid_poll* set, struct fid* object, std::uint64_t flags) noexcept
-{
-    return flags != 0 ? -FI_EBADFLAGS : PollSet::of(set).remove(object);
-}
-
-fi_ops poll_fid_ops = object_ops({.close = close_poll_set});
+fi_ops poll_fid_ops = object_ops({.close = close_object<PollSet>});
 fi_ops_poll poll_ops = {
-    .size = sizeof(fi_ops_poll), .poll = poll, .poll_add = poll_add, .poll_del = poll_remove};
+    .size = sizeof(fi_ops_poll),
+    .poll = calls<&PollSet::poll>,
+    .poll_add = calls<&PollSet::add>,
+    .poll_del = calls<&PollSet::remove>,
+};
 
-WaitSet& wait_set_of(struct fid* fid) noexcept
+/// Tells `visit` of a completion queue or a counter. False: it is neither.
+template <class Visit>
+bool visit_source(struct fid* fid, Visit&& visit) noexcept
 {
-    return WaitSet::of(reinterpret_cast<fid_wait*>(fid));
-}
-CompletionQueue& queue_of(struct fid* fid) noexcept
-{
-    return CompletionQueue::of(reinterpret_cast<fid_cq*>(fid));
-}
-Counter& counter_of(struct fid* fid) noexcept
-{
-    return Counter::of(reinterpret_cast<fid_cntr*>(fid));
+    if (fid == nullptr || (fid->fclass != FI_CLASS_CQ && fid->fclass != FI_CLASS_CNTR))
+        return false;
+    fid->fclass == FI_CLASS_CQ ? visit(CompletionQueue::of(fid)) : visit(Counter::of(fid));
+    return true;
 }
 
 } // namespace
 
+PollSet::PollSet(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_POLL)
+{
+    fid.ops = &poll_fid_ops;
+    ops = &poll_ops;
+}
+
 int PollSet::open(fid_domain* domain, fi_poll_attr* attr, fid_poll** set) noexcept
 {
-    if (set == nullptr || (attr != nullptr && attr->flags != 0))
-        return -FI_EINVAL;
-    DomainBase& owner = DomainBase::of(domain);
-    auto* made = new (std::nothrow) PollSet(owner);
-    if (made == nullptr)
-        return -FI_ENOMEM;
-    made->fid.fclass = FI_CLASS_POLL;
-    made->fid.context = nullptr;
-    made->fid.ops = &poll_fid_ops;
-    made->ops = &poll_ops;
-    owner.hold();
-    *set = made;
-    return 0;
+    return create<PollSet>(DomainBase::of(domain), attr, set, nullptr);
 }
 
-int PollSet::close() noexcept
+/// Members use the set, and it uses them: neither is closed before they have parted (fi_poll(3)).
+int PollSet::add(struct fid* object, std::uint64_t flags) noexcept
 {
-    {
-        std::lock_guard guard(mutex_);
-        if (!members_.empty())
-            return -FI_EBUSY;
-    }
-    domain_.release();
-    delete this;
-    return 0;
-}
-
-int PollSet::add(struct fid* object) noexcept
-{
-    if (object == nullptr || (object->fclass != FI_CLASS_CQ && object->fclass != FI_CLASS_CNTR))
-        return -FI_EINVAL;
+    if (flags != 0)
+        return -FI_EBADFLAGS;
     std::lock_guard guard(mutex_);
     if (std::find(members_.begin(), members_.end(), object) != members_.end())
         return 0;
-    if (!members_.push(object))
+    if (!members_.reserve(members_.size() + 1))
         return -FI_ENOMEM;
-    if (object->fclass == FI_CLASS_CQ)
-        queue_of(object).hold();
-    else
-        counter_of(object).hold();
+    if (!visit_source(object, [](auto& source) { source.hold(); }))
+        return -FI_EINVAL;
+    members_.push_reserved(object);
+    hold();
     return 0;
 }
 
-int PollSet::remove(struct fid* object) noexcept
+int PollSet::remove(struct fid* object, std::uint64_t flags) noexcept
 {
-    std::lock_guard guard(mutex_);
-    if (!members_.erase(object))
-        return -FI_EINVAL;
-    if (object->fclass == FI_CLASS_CQ)
-        queue_of(object).release();
-    else
-        counter_of(object).release();
+    if (flags != 0)
+        return -FI_EBADFLAGS;
+    {
+        std::lock_guard guard(mutex_);
+        if (!members_.erase(object))
+            return -FI_EINVAL;
+    }
+    visit_source(object, [](auto& source) { source.release(); });
+    release(); // it may be closed from here on
     return 0;
 }
 
@@ -119,15 +82,13 @@ int PollSet::poll(void** contexts, int count) noexcept
 {
     int found = 0;
     std::lock_guard guard(mutex_);
-    for (struct fid* object : members_) {
-        const bool is_queue = object->fclass == FI_CLASS_CQ;
-        if (found == count) { // no room to tell of it, but all make progress (fi_poll(3))
-            (is_queue ? queue_of(object).progress() : counter_of(object).progress()).run();
-            continue;
-        }
-        if (is_queue ? queue_of(object).look() : counter_of(object).changed_since_poll())
-            contexts[found++] = object->context;
-    }
+    for (struct fid* object : members_)
+        visit_source(object, [&](auto& source) {
+            if (found == count) // no room to tell of it, but all make progress (fi_poll(3))
+                source.progress().run();
+            else if (source.news())
+                contexts[found++] = object->context;
+        });
     return found;
 }
 
@@ -137,37 +98,32 @@ int try_wait(fid_fabric*, struct fid** fids, int count) noexcept
 {
     if (count < 0 || (fids == nullptr && count > 0))
         return -FI_EINVAL;
-    struct Object {
-        WaitObject* single;
-        WaitSet* set; ///< where `single` is null
-    };
-    const auto alone_or_set = [](WaitObject& object) -> Object {
-        WaitSet* const set = object.set_of_signal();
-        return set != nullptr ? Object{nullptr, set} : Object{&object, nullptr};
-    };
-    const auto object_of = [&](struct fid* fid) -> Object {
-        if (fid == nullptr)
-            return {nullptr, nullptr};
-        switch (fid->fclass) {
-        case FI_CLASS_CQ: return alone_or_set(queue_of(fid).wait_object());
-        case FI_CLASS_CNTR: return alone_or_set(counter_of(fid).wait_object());
-        case FI_CLASS_EQ: return alone_or_set(EventQueue::of(reinterpret_cast<fid_eq*>(fid)).wait_object());
-        case FI_CLASS_WAIT: return {nullptr, &wait_set_of(fid)};
-        default: return {nullptr, nullptr};
-        }
+    // In a wait set the signal is the set's, and all its members are looked at.
+    const auto visit = [](struct fid* fid, auto&& look_at) {
+        const auto alone_or_set = [&](auto& source) {
+            if (WaitSet* const set = source.wait_object().set_of_signal(); set != nullptr)
+                look_at(*set);
+            else
+                look_at(source.wait_object());
+        };
+        if (visit_source(fid, alone_or_set))
+            return true;
+        if (fid != nullptr && fid->fclass == FI_CLASS_EQ)
+            alone_or_set(EventQueue::of(fid));
+        else if (fid != nullptr && fid->fclass == FI_CLASS_WAIT)
+            look_at(WaitSet::of(fid));
+        else
+            return false;
+        return true;
     };
     for (int i = 0; i < count; i++)
-        if (const Object object = object_of(fids[i]); object.single == nullptr && object.set == nullptr)
+        if (!visit(fids[i], [](auto&) {}))
             return -FI_EINVAL;
-    for (int i = 0; i < count; i++) {
-        const Object object = object_of(fids[i]);
-        object.single != nullptr ? object.single->clear() : object.set->clear();
-    }
+    for (int i = 0; i < count; i++)
+        visit(fids[i], [](auto& object) { object.clear(); });
     bool some = false;
-    for (int i = 0; i < count; i++) {
-        const Object object = object_of(fids[i]);
-        some |= object.single != nullptr ? object.single->look() : object.set->look();
-    }
+    for (int i = 0; i < count; i++)
+        visit(fids[i], [&](auto& object) { some |= object.look(); });
     return some ? -FI_EAGAIN : 0;
 }
 

@@ -8,28 +8,26 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_eq.h>
 
+#include "progress/domain_base.h"
 #include "provider/array.h"
+#include "provider/object.h"
 
 namespace tofu {
 
-class DomainBase;
-
 /// fi_poll_open: a list to be looked at by one call.
-class PollSet final : public fid_poll {
+class PollSet final : public Object<PollSet, fid_poll, DomainBase> {
   public:
-    /// Holds the domain. 0, -FI_EINVAL, -FI_ENOMEM.
-    static int open(fid_domain* domain, fi_poll_attr* attr, fid_poll** set) noexcept;
-    static PollSet& of(fid_poll* p) noexcept { return *static_cast<PollSet*>(p); }
+    explicit PollSet(DomainBase& domain) noexcept;
+    /// 0 or -FI_EINVAL.
+    [[nodiscard]] static int open(fid_domain* domain, fi_poll_attr* attr, fid_poll** set) noexcept;
+    [[nodiscard]] int set_up(const fi_poll_attr* attr) noexcept { return given(attr).flags != 0 ? -FI_EINVAL : 0; }
 
-    int add(struct fid* object) noexcept;
-    int remove(struct fid* object) noexcept;
+    // --- the calls of fi_poll's operation table
+    int add(struct fid* object, std::uint64_t flags) noexcept;
+    int remove(struct fid* object, std::uint64_t flags) noexcept;
     int poll(void** contexts, int count) noexcept;
-    int close() noexcept;
 
   private:
-    explicit PollSet(DomainBase& domain) noexcept : domain_(domain) {}
-
-    DomainBase& domain_;
     std::mutex mutex_;
     Array<struct fid*> members_;
 };
