@@ -143,7 +143,7 @@ class TxContext {
 
     Lock* lock_ = &own_lock_;
     vcq::Vcq* vcq_ = nullptr; ///< its own, or that of a shared transmit context
-    Peers* peers_ = nullptr;
+    Held<Peers> peers_;
     Reports reports_;
     Pending pending_;
     Engine* engines_[Engine::kinds] = {};

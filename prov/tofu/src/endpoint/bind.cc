@@ -3,7 +3,6 @@
 // See endpoint.h. Called through the operation tables and by endpoint.cc; calls the objects bound.
 #include "endpoint/endpoint.h"
 
-#include <algorithm>
 #include <initializer_list>
 #include <utility>
 
@@ -31,23 +30,21 @@ int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
         return -FI_EOPBADSTATE;
     switch (object->fclass) {
     case FI_CLASS_CQ:
-        return bind_queue(CompletionQueue::of(reinterpret_cast<fid_cq*>(object)), flags);
+        return bind_queue(CompletionQueue::of(object), flags);
     case FI_CLASS_CNTR:
-        return bind_counter(Counter::of(reinterpret_cast<fid_cntr*>(object)), flags);
+        return bind_counter(Counter::of(object), flags);
     case FI_CLASS_AV:
-        return parent_ != nullptr // which has one for all contexts
-                   ? -FI_EINVAL
-                   : bind_addresses(Peers::of(reinterpret_cast<fid_av*>(object)));
+        return plan_.parent != nullptr ? -FI_EINVAL // which has one for all contexts
+                                       : bind_addresses(Peers::of(object));
     case FI_CLASS_EQ: // an RDM endpoint raises no events of its own; the binding is allowed
         if (eq_ != nullptr)
             return -FI_EINVAL;
-        eq_ = &EventQueue::of(reinterpret_cast<fid_eq*>(object));
-        eq_->hold();
+        eq_ = &EventQueue::of(object);
         return 0;
     case FI_CLASS_STX_CTX:
-        return bind_shared(SharedTransmit::of(reinterpret_cast<fid_stx*>(object)));
+        return bind_shared(SharedTransmit::of(object));
     case FI_CLASS_SRX_CTX:
-        return bind_shared(SharedReceive::of(reinterpret_cast<fid_ep*>(object)));
+        return bind_shared(SharedReceive::of(object));
     default:
         return -FI_EINVAL;
     }
@@ -55,7 +52,7 @@ int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
 
 int Endpoint::bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept
 {
-    if (&cq.owner() != &domain())
+    if (&cq.owner() != &owner())
         return -FI_EDOMAIN;
     if (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION))
         return -FI_EBADFLAGS;
@@ -71,54 +68,54 @@ int Endpoint::bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept
             continue;
         side->cq = &cq;
         side->selective = selective;
-        cq.hold();
     }
     return 0;
 }
 
+std::array<Endpoint::CounterSlot, 6> Endpoint::counter_slots() noexcept
+{
+    TxCounters& out = tx_.reports().counters;
+    RxCounters& in = rx_.counters;
+    return {{{FI_SEND, out.send},
+             {FI_RECV, in.recv},
+             {FI_READ, out.read},
+             {FI_WRITE, out.write},
+             {FI_REMOTE_READ, in.remote_read},
+             {FI_REMOTE_WRITE, in.remote_write}}};
+}
+
 int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
 {
-    if (&counter.owner() != &domain())
+    if (&counter.owner() != &owner())
         return -FI_EDOMAIN;
     if (flags == 0 || (flags & ~(tx_counts | rx_counts)) != 0)
         return flags == 0 ? -FI_EINVAL : -FI_EBADFLAGS;
     if ((!tx_.is_open() && (flags & tx_counts) != 0) || (!rx_.is_open && (flags & rx_counts) != 0))
         return -FI_EINVAL;
-    const std::pair<std::uint64_t, Counter**> slots[] = {
-        {FI_SEND, &tx_.reports().counters.send},
-        {FI_RECV, &rx_.counters.recv},
-        {FI_READ, &tx_.reports().counters.read},
-        {FI_WRITE, &tx_.reports().counters.write},
-        {FI_REMOTE_READ, &rx_.counters.remote_read},
-        {FI_REMOTE_WRITE, &rx_.counters.remote_write},
-    };
-    for (auto [flag, slot] : slots)
-        if ((flags & flag) != 0 && *slot != nullptr)
+    for (const CounterSlot& slot : counter_slots())
+        if ((flags & slot.flag) != 0 && slot.counter != nullptr)
             return -FI_EINVAL;
-    for (auto [flag, slot] : slots)
-        if ((flags & flag) != 0) {
-            *slot = &counter;
-            counter.hold();
-        }
+    for (const CounterSlot& slot : counter_slots())
+        if ((flags & slot.flag) != 0)
+            slot.counter = &counter;
     if ((flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0)
-        domain().regions().count_everything(index());
+        owner().regions().count_everything(index());
     return 0;
 }
 
 int Endpoint::bind_addresses(Peers& av) noexcept
 {
-    if (&av.owner() != &domain())
+    if (&av.owner() != &owner())
         return -FI_EDOMAIN;
     if (tx_.peers_or_null() != nullptr)
         return -FI_EINVAL;
     tx_.use(&av);
-    av.hold();
     return 0;
 }
 
 int Endpoint::bind_shared(SharedTransmit& shared) noexcept
 {
-    if (&shared.domain() != &domain())
+    if (&shared.owner() != &owner())
         return -FI_EDOMAIN;
     if (tx_.has_vcq()) // one of its own, or that of another
         return -FI_EINVAL;
@@ -134,31 +131,27 @@ int Endpoint::bind_shared(SharedTransmit& shared) noexcept
 
 int Endpoint::bind_shared(SharedReceive& shared) noexcept
 {
-    if (&shared.domain() != &domain())
+    if (&shared.owner() != &owner())
         return -FI_EDOMAIN;
-    if (!shares_rx_ || shared_rx_ != nullptr)
+    if (!plan_.shares_rx || shared_rx_ != nullptr)
         return -FI_EINVAL;
-    shared.hold();
     shared_rx_ = &shared;
     rx_.shared = &shared.queue();
     return 0;
 }
 
-/// The domain's set, and each queue and counter once, however many of its sides the endpoint is bound to.
+/// The domain's set, and those of all queues and counters. Some of them may be one, which has the endpoint once all the
+/// same.
 template <class Visit>
 void Endpoint::visit_progress_sets(Visit&& visit) noexcept
 {
-    visit(domain().auto_progress().everything());
-    if (tx_.binding().cq != nullptr)
-        visit(tx_.binding().cq->progress());
-    if (rx_.binding.cq != nullptr && rx_.binding.cq != tx_.binding().cq)
-        visit(rx_.binding.cq->progress());
-    const TxCounters& out = tx_.counters();
-    const RxCounters& in = rx_.counters;
-    Counter* all[] = {out.send, in.recv, out.read, out.write, in.remote_read, in.remote_write};
-    for (Counter** c = std::begin(all); c != std::end(all); ++c)
-        if (*c != nullptr && std::find(std::begin(all), c, *c) == c)
-            visit((*c)->progress());
+    visit(owner().auto_progress().everything());
+    for (const Binding* side : {&tx_.binding(), &std::as_const(rx_.binding)})
+        if (side->cq != nullptr)
+            visit(side->cq->progress());
+    for (const CounterSlot& slot : counter_slots())
+        if (slot.counter != nullptr)
+            visit(slot.counter->progress());
 }
 
 int Endpoint::list() noexcept
@@ -188,43 +181,31 @@ void Endpoint::unlist() noexcept
 void Endpoint::unbind() noexcept
 {
     unlist();
-    for (Binding* side : {&tx_.reports().binding, &rx_.binding})
-        if (side->cq != nullptr)
-            std::exchange(side->cq, nullptr)->release();
-    TxCounters& out = tx_.reports().counters;
-    RxCounters& in = rx_.counters;
-    for (Counter** slot : {&out.send, &in.recv, &out.read, &out.write, &in.remote_read, &in.remote_write})
-        if (*slot != nullptr)
-            std::exchange(*slot, nullptr)->release();
+    tx_.reports().binding.cq = nullptr;
+    rx_.binding.cq = nullptr;
+    for (const CounterSlot& slot : counter_slots())
+        slot.counter = nullptr;
     if (shared_tx_ != nullptr)
         std::exchange(shared_tx_, nullptr)->leave(tx_);
-    if (shared_rx_ != nullptr)
-        std::exchange(shared_rx_, nullptr)->release();
-    if (Peers* const av = tx_.peers_or_null(); av != nullptr)
-        av->release();
+    shared_rx_ = nullptr;
     tx_.use(nullptr);
-    if (eq_ != nullptr)
-        std::exchange(eq_, nullptr)->release();
+    eq_ = nullptr;
 }
 
-int Endpoint::check_bound() const noexcept
+int Endpoint::check_bound() noexcept
 {
     if (tx_.peers_or_null() == nullptr)
         return -FI_ENOAV;
-    if (!tx_.has_vcq() || (shares_rx_ && shared_rx_ == nullptr))
+    if (!tx_.has_vcq() || (plan_.shares_rx && shared_rx_ == nullptr))
         return -FI_EOPBADSTATE;
     if (shared_rx_ != nullptr && !shared_rx_->agrees(tx_.peers()))
         return -FI_EINVAL;
     // A side that can complete operations of its own needs where to report. Receives without a queue or a counter
     // are possible (fi_endpoint(3) asks for queues of the operations that are used): nobody sees them end.
-    const std::uint64_t directions = caps() & (FI_SEND | FI_RECV | FI_READ | FI_WRITE |
-                                              FI_REMOTE_READ | FI_REMOTE_WRITE);
-    const bool transmits =
-        tx_.is_open() &&
-        (directions == 0 || (directions & (FI_SEND | FI_READ | FI_WRITE)) != 0);
-    const bool bound = tx_.binding().cq != nullptr || tx_.counters().send != nullptr ||
-                       tx_.counters().read != nullptr || tx_.counters().write != nullptr;
-    if (transmits && !bound)
+    const std::uint64_t directions = caps() & (tx_counts | rx_counts);
+    const bool transmits = tx_.is_open() && (directions == 0 || (directions & tx_counts) != 0);
+    const TxCounters& out = tx_.counters();
+    if (transmits && tx_.binding().cq == nullptr && out.send == nullptr && out.read == nullptr && out.write == nullptr)
         return -FI_ENOCQ;
     return 0;
 }

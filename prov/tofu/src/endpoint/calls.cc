@@ -17,11 +17,7 @@ namespace tofu {
 
 namespace {
 
-EndpointFace& face_of(struct fid* f) noexcept
-{
-    return *static_cast<EndpointFace*>(reinterpret_cast<fid_ep*>(f));
-}
-Endpoint& endpoint_of(struct fid* f) noexcept { return *face_of(f).endpoint; }
+EndpointFace& face_of(struct fid* f) noexcept { return EndpointFace::of(reinterpret_cast<fid_ep*>(f)); }
 
 constexpr std::uint64_t both_sides = FI_TRANSMIT | FI_RECV;
 
@@ -92,7 +88,7 @@ int Endpoint::alias(const EndpointFace& of, struct fid** made, std::uint64_t fla
         delete face;
         return ret;
     }
-    aliases_.fetch_add(1, std::memory_order_relaxed);
+    hold();
     *made = &face->fid;
     return 0;
 }
@@ -152,80 +148,43 @@ int Endpoint::set_option(int level, int name, const void* value, std::size_t len
     return set_multi_recv(rx_.min_multi_recv, level, name, value, length);
 }
 
-// --- shims
+ssize_t Endpoint::rx_size_left() noexcept
+{
+    return enabled_ ? static_cast<ssize_t>(rx_.attr.size) : -FI_EOPBADSTATE;
+}
+
+// --- tables
 
 namespace {
 
-extern "C" {
-
-int tofu_ep_close(struct fid* f) noexcept { return endpoint_of(f).close(); }
-
-int tofu_alias_close(struct fid* f) noexcept
+int close_alias(struct fid* f) noexcept
 {
     EndpointFace& face = face_of(f);
-    face.endpoint->drop_alias();
+    face.endpoint->release();
     delete &face;
     return 0;
 }
 
-int tofu_ep_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept
-{
-    return endpoint_of(f).bind(object, flags);
-}
-
-int tofu_ep_control(struct fid* f, int command, void* argument) noexcept
+int control_face(struct fid* f, int command, void* argument) noexcept
 {
     EndpointFace& face = face_of(f);
     return face.endpoint->control(command, argument, face);
 }
 
-ssize_t tofu_ep_cancel(fid_t f, void* context) noexcept { return endpoint_of(f).cancel(context); }
-
-int tofu_ep_getopt(fid_t f, int level, int name, void* value, size_t* length) noexcept
-{
-    return endpoint_of(f).get_option(level, name, value, length);
-}
-
-int tofu_ep_setopt(fid_t f, int level, int name, const void* value, size_t length) noexcept
-{
-    return endpoint_of(f).set_option(level, name, value, length);
-}
-
-ssize_t tofu_ep_rx_size_left(struct fid_ep* ep) noexcept
-{
-    Endpoint& endpoint = Endpoint::of(ep);
-    return endpoint.enabled() ? static_cast<ssize_t>(endpoint.rx_context().attr.size) : -FI_EOPBADSTATE;
-}
-
-int tofu_ep_join(struct fid_ep* ep, const void* address, uint64_t flags, struct fid_mc** mc, void* context) noexcept
-{
-    return Endpoint::of(ep).join(address, flags, mc, context);
-}
-
-int tofu_ep_getname(fid_t f, void* address, size_t* length) noexcept
-{
-    return endpoint_of(f).name(address, length);
-}
-}
-
 } // namespace
 
-fi_ops endpoint_fid_ops = object_ops({.close = tofu_ep_close, .bind = tofu_ep_bind, .control = tofu_ep_control});
-fi_ops alias_fid_ops = object_ops({.close = tofu_alias_close, .bind = refuses<-FI_EINVAL>, .control = tofu_ep_control});
-fi_ops_ep endpoint_ops = {
-    .size = sizeof(fi_ops_ep),
-    .cancel = tofu_ep_cancel,
-    .getopt = tofu_ep_getopt,
-    .setopt = tofu_ep_setopt,
-    .tx_ctx = refuses<-FI_ENOSYS>,
-    .rx_ctx = refuses<-FI_ENOSYS>,
-    .rx_size_left = tofu_ep_rx_size_left,
-    // Sends are refused for many reasons, of which some are the peer's: no number is a promise.
-    .tx_size_left = refuses<-FI_ENOSYS>,
-};
+fi_ops endpoint_fid_ops =
+    object_ops({.close = calls<&Endpoint::close>, .bind = calls<&Endpoint::bind>, .control = control_face});
+fi_ops alias_fid_ops = object_ops({.close = close_alias, .bind = refuses<-FI_EINVAL>, .control = control_face});
+// Sends are refused for many reasons, of which some are the peer's: no number of those left is a promise.
+fi_ops_ep endpoint_ops = context_ops({.cancel = calls<&Endpoint::cancel>,
+                                      .getopt = calls<&Endpoint::get_option>,
+                                      .setopt = calls<&Endpoint::set_option>,
+                                      .rx_size_left = calls<&Endpoint::rx_size_left>,
+                                      .tx_size_left = refuses<-FI_ENOSYS>});
 fi_ops_cm endpoint_cm_ops = [] {
-    fi_ops_cm ops = cm_ops_with(tofu_ep_getname);
-    ops.join = tofu_ep_join;
+    fi_ops_cm ops = cm_ops_with(calls<&Endpoint::name>);
+    ops.join = calls<&Endpoint::join>;
     return ops;
 }();
 

@@ -12,13 +12,14 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
+#include "provider/refusal.h"
+
 namespace tofu {
 
 extern fi_ops endpoint_fid_ops;
 extern fi_ops alias_fid_ops;
 extern fi_ops_ep endpoint_ops;
 extern fi_ops_cm endpoint_cm_ops;
-extern fi_ops_collective no_collective_ops;
 
 /// Before fi_enable each call answers -FI_EOPBADSTATE, after it those that the caps leave out -FI_EOPNOTSUPP.
 struct RefusingOps {
@@ -26,9 +27,11 @@ struct RefusingOps {
     fi_ops_rma rma;
     fi_ops_tagged tagged;
     fi_ops_atomic atomic;
+    fi_ops_collective collective;
 };
 extern RefusingOps ops_of_disabled;
 extern RefusingOps ops_of_missing;
+void refuse_all(fid_ep& ep, RefusingOps& ops) noexcept;
 
 /// The calls of one direction only: those of the other answer -FI_EOPNOTSUPP.
 fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept;
@@ -37,6 +40,20 @@ fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept;
 /// -FI_EINVAL, -FI_ETOOSMALL.
 int get_multi_recv(std::size_t kept, int level, int name, void* value, std::size_t* length) noexcept;
 int set_multi_recv(std::size_t& kept, int level, int name, const void* value, std::size_t length) noexcept;
+/// The calls of fi_ops_ep. Those that are not named answer -FI_EOPNOTSUPP, options -FI_ENOPROTOOPT.
+struct ContextCalls {
+    ssize_t (*cancel)(fid_t, void*) = refuses<-FI_EOPNOTSUPP>;
+    int (*getopt)(fid_t, int, int, void*, std::size_t*) = refuses<-FI_ENOPROTOOPT>;
+    int (*setopt)(fid_t, int, int, const void*, std::size_t) = refuses<-FI_ENOPROTOOPT>;
+    int (*tx_ctx)(fid_ep*, int, fi_tx_attr*, fid_ep**, void*) = refuses<-FI_ENOSYS>;
+    int (*rx_ctx)(fid_ep*, int, fi_rx_attr*, fid_ep**, void*) = refuses<-FI_ENOSYS>;
+    ssize_t (*rx_size_left)(fid_ep*) = refuses<-FI_EOPNOTSUPP>;
+    ssize_t (*tx_size_left)(fid_ep*) = refuses<-FI_EOPNOTSUPP>;
+};
+constexpr fi_ops_ep context_ops(const ContextCalls& c) noexcept
+{
+    return {sizeof(fi_ops_ep), c.cancel, c.getopt, c.setopt, c.tx_ctx, c.rx_ctx, c.rx_size_left, c.tx_size_left};
+}
 /// Connection management, none, with fi_getname by this function.
 fi_ops_cm cm_ops_with(int (*getname)(fid_t, void*, size_t*)) noexcept;
 

@@ -50,69 +50,56 @@ fi_ops_atomic* queries_alone() noexcept
 }
 } // namespace
 
-Endpoint::Endpoint() noexcept = default;
+Endpoint::Endpoint(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_EP)
+{
+    fid.ops = &endpoint_fid_ops;
+    fid_ep::ops = &endpoint_ops;
+    cm = &endpoint_cm_ops;
+    refuse_all(*this, ops_of_disabled);
+    endpoint = this;
+    EndpointFace::tx = &tx_;
+}
+
 Endpoint::~Endpoint() = default;
 
 // --- open
 
-int Endpoint::open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context) noexcept
+int EndpointPlan::take(const fi_info* info) noexcept
 {
-    if (domain == nullptr || ep == nullptr || info == nullptr || info->ep_attr == nullptr)
+    if (info == nullptr || info->ep_attr == nullptr ||
+        (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_UNSPEC))
         return -FI_EINVAL;
-    if (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_UNSPEC)
-        return -FI_EINVAL;
-    EndpointPlan plan;
-    plan.shares_tx = info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT;
-    plan.shares_rx = info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
-    plan.caps = info->caps;
-    if (info->tx_attr != nullptr)
-        plan.tx = *info->tx_attr;
-    if (info->rx_attr != nullptr)
-        plan.rx = *info->rx_attr;
-    plan.address_format = info->addr_format;
-    plan.name_key = name_key_of(*info);
-    plan.context = context;
-    return make(DomainBase::of(domain), plan, ep);
-}
-
-int Endpoint::make(DomainBase& domain, const EndpointPlan& plan, fid_ep** ep) noexcept
-{
-    auto* made = new (std::nothrow) Endpoint;
-    if (made == nullptr)
-        return -FI_ENOMEM;
-    if (int ret = made->set_up(domain, plan); ret != 0) {
-        delete made;
-        return ret;
-    }
-    *ep = made;
+    caps = info->caps;
+    tx = given(info->tx_attr);
+    rx = given(info->rx_attr);
+    address_format = info->addr_format;
+    name_key = name_key_of(*info);
+    shares_tx = info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT;
+    shares_rx = info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
     return 0;
 }
 
-int Endpoint::set_up(DomainBase& domain, const EndpointPlan& plan) noexcept
+int Endpoint::set_up(const fi_info* info) noexcept
 {
-    fid.fclass = !plan.receives ? FI_CLASS_TX_CTX : !plan.sends ? FI_CLASS_RX_CTX : FI_CLASS_EP;
-    fid.context = plan.context;
-    fid.ops = &endpoint_fid_ops;
-    fid_ep::ops = &endpoint_ops;
-    cm = &endpoint_cm_ops;
-    msg = &ops_of_disabled.msg;
-    fid_ep::rma = &ops_of_disabled.rma;
-    tagged = &ops_of_disabled.tagged;
-    fid_ep::atomic = (plan.caps & FI_ATOMIC) && plan.sends ? queries_alone() : &ops_of_disabled.atomic;
-    collective = &no_collective_ops;
-    endpoint = this;
-    EndpointFace::tx = &tx_;
+    EndpointPlan plan;
+    const int ret = plan.take(info);
+    return ret == 0 ? set_up(&plan) : ret;
+}
 
-    parent_ = plan.parent;
-    slot_ = plan.slot;
-    address_format_ = plan.address_format;
-    name_key_ = plan.name_key;
+int Endpoint::set_up(const EndpointPlan* wish) noexcept
+{
+    plan_ = *wish;
+    const EndpointPlan& plan = plan_;
+    DomainBase& domain = owner();
+    if (!plan.sends || !plan.receives)
+        fid.fclass = plan.sends ? FI_CLASS_TX_CTX : FI_CLASS_RX_CTX;
+    if ((plan.caps & FI_ATOMIC) && plan.sends)
+        fid_ep::atomic = queries_alone();
     tx_flags = plan.tx.op_flags;
     rx_flags = plan.rx.op_flags;
     rx_.attr = plan.rx;
     rx_.min_multi_recv = plan.min_multi_recv;
     rx_.is_open = plan.receives;
-    shares_rx_ = plan.shares_rx;
     const bool shares_lock = plan.shares_tx || plan.shares_rx || domain.model().serialised;
     tx_.set_up({&domain, plan.tx, plan.caps, shares_lock ? &domain.shared_lock() : nullptr, round, this, plan.sends});
     receive_lock = &tx_.lock();
@@ -126,26 +113,41 @@ int Endpoint::set_up(DomainBase& domain, const EndpointPlan& plan) noexcept
             return ret;
         }
     }
-    tx_.set_number(number, parent_ != nullptr ? parent_->address().index : number);
+    tx_.set_number(number, plan.parent != nullptr ? plan.parent->address().index : number);
     domain.regions().add_counters(number, rx_.counters);
-    domain.hold();
     return 0;
 }
 
 EndpointAddress Endpoint::address() const noexcept
 {
-    if (parent_ != nullptr)
-        return parent_->address();
-    return {address_magic, wire_version,        address_flags(caps()), static_cast<std::uint8_t>(index()), 0,
-            domain().home_id(), domain().nonce()};
+    if (plan_.parent != nullptr)
+        return plan_.parent->address();
+    return {address_magic, wire_version,       address_flags(caps()), static_cast<std::uint8_t>(index()), 0,
+            owner().home_id(), owner().nonce()};
 }
 
 int Endpoint::name(void* buffer, std::size_t* length) const noexcept
 {
-    return give_address(address(), address_format_, buffer, length);
+    return give_address(address(), plan_.address_format, buffer, length);
 }
 
 // --- enable
+
+template <class T, class... More>
+int Endpoint::make_engine(std::unique_ptr<T>& engine, Engine::Kind kind, More&... more) noexcept
+{
+    engine.reset(new (std::nothrow) T(tx_, more...));
+    if (engine == nullptr)
+        return -FI_ENOMEM;
+    if constexpr (requires { engine->open(); })
+        if (int ret = engine->open(); ret != 0)
+            return ret;
+    if constexpr (requires { engine->sender(); })
+        tx_.add(kind, engine->sender());
+    else
+        tx_.add(kind, *engine);
+    return 0;
+}
 
 int Endpoint::make_engines() noexcept
 {
@@ -153,41 +155,18 @@ int Endpoint::make_engines() noexcept
     // An RMA endpoint takes part in messages for the data of remote completions alone: its own, and its peers'.
     const bool writes = tx_.is_open() && (expand(caps()) & FI_WRITE) != 0;
     const bool data = (caps() & FI_RMA) != 0 && (writes || rx_.binding.cq != nullptr);
-    if (messages || data) {
-        messages_.reset(new (std::nothrow) proto::Messenger(tx_, rx_));
-        if (!messages_)
-            return -FI_ENOMEM;
-        if (int ret = messages_->open(); ret != 0)
-            return ret;
-        tx_.add(Engine::messages, messages_->sender());
-    }
-    if (!tx_.is_open())
-        return 0; // others write here without us
+    int ret = messages || data ? make_engine(messages_, Engine::messages, rx_) : 0;
+    if (ret != 0 || !tx_.is_open())
+        return ret; // where nothing is posted others write here without us
     if ((caps() & (FI_ATOMIC | FI_RMA)) != 0 && !tx_.open_quick())
         return -FI_ENOMEM;
-    if (caps() & FI_ATOMIC) {
-        atomic_.reset(new (std::nothrow) AtomicEngine(tx_));
-        if (!atomic_)
-            return -FI_ENOMEM;
-        if (int ret = atomic_->open(); ret != 0)
-            return ret;
-        tx_.add(Engine::atomic, *atomic_);
-    }
-    if (caps() & FI_RMA) {
-        rma_.reset(new (std::nothrow) RmaEngine(tx_));
-        if (!rma_)
-            return -FI_ENOMEM;
-        if (int ret = rma_->open(); ret != 0)
-            return ret;
-        tx_.add(Engine::rma, *rma_);
-    }
-    if ((caps() & FI_COLLECTIVE) && parent_ == nullptr) {
-        collectives_.reset(new (std::nothrow) coll::Collectives(tx_));
-        if (!collectives_)
-            return -FI_ENOMEM;
-        tx_.add(Engine::collectives, *collectives_);
-    }
-    return 0;
+    if (caps() & FI_ATOMIC)
+        ret = make_engine(atomic_, Engine::atomic);
+    if (ret == 0 && (caps() & FI_RMA))
+        ret = make_engine(rma_, Engine::rma);
+    if (ret == 0 && (caps() & FI_COLLECTIVE) && plan_.parent == nullptr)
+        ret = make_engine(collectives_, Engine::collectives);
+    return ret;
 }
 
 void Endpoint::choose_operations() noexcept
@@ -203,7 +182,7 @@ void Endpoint::choose_operations() noexcept
     tagged = const_cast<fi_ops_tagged*>((caps() & FI_TAGGED) ? &tagged_of[half] : &ops_of_missing.tagged);
     fid_ep::rma = (caps() & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
     fid_ep::atomic = (caps() & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
-    collective = collectives_ != nullptr ? &coll::collective_ops : &no_collective_ops;
+    collective = collectives_ != nullptr ? &coll::collective_ops : &ops_of_missing.collective;
     receives = messages_ != nullptr ? &messages_->receiver().queue() : nullptr;
 }
 
@@ -211,8 +190,8 @@ int Endpoint::enable() noexcept
 {
     if (enabled_)
         return -FI_EOPBADSTATE;
-    if (parent_ != nullptr && tx_.peers_or_null() == nullptr)
-        if (Peers* av = parent_->av(); av != nullptr)
+    if (plan_.parent != nullptr && tx_.peers_or_null() == nullptr)
+        if (Peers* av = plan_.parent->av(); av != nullptr)
             if (int ret = bind_addresses(*av); ret != 0)
                 return ret;
     if (int ret = check_bound(); ret != 0)
@@ -222,7 +201,7 @@ int Endpoint::enable() noexcept
     // rest calls for the thread when there is something for it to do (needs_polls()).
     if (ret == 0 && ((caps() & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) || (messages_ && rx_.binding.cq != nullptr) ||
                      tx_.remote_keys().by_directory()))
-        ret = domain().auto_progress().go_on_alone();
+        ret = owner().auto_progress().go_on_alone();
     if (ret == 0)
         ret = list(); // to be passed over until it is enabled
     if (ret == 0)
@@ -250,12 +229,12 @@ int Endpoint::enable() noexcept
 /// Under the service name that it was opened for.
 int Endpoint::announce() noexcept
 {
-    names::Announcement& name = tx_.is_open() ? announcement_ : parent_->announcement();
+    names::Announcement& name = tx_.is_open() ? announcement_ : plan_.parent->announcement();
     int ret = 0;
     if (!tx_.is_open())
-        ret = parent_->announce();
-    else if (name_key_ != 0)
-        ret = name.open(name_key_, address());
+        ret = plan_.parent->announce();
+    else if (plan_.name_key != 0)
+        ret = name.open(plan_.name_key, address());
     named_ = name.is_open() ? &name : nullptr;
     return ret;
 }
@@ -370,12 +349,11 @@ void Endpoint::drop_memory() noexcept
 
 int Endpoint::close() noexcept
 {
-    if (aliases_.load(std::memory_order_acquire) != 0 || (collectives_ && collectives_->in_use()))
+    if (in_use() || (collectives_ && collectives_->in_use()))
         return -FI_EBUSY;
     // Nobody polls it any more, then no peer's notice comes, then what is under way ends.
     unlist();
-    DomainBase& domain = tx_.domain();
-    domain.regions().remove_counters(index());
+    owner().regions().remove_counters(index());
     tx_.detach();
     SharedTransmit* const shared = shared_tx_;
     const bool quiet = stop();
@@ -393,25 +371,22 @@ int Endpoint::close() noexcept
     tx_.close_vcq();
     unbind();
     if (tx_.is_open())
-        domain.give_back_numbers(index(), 1);
-    if (parent_ != nullptr)
-        parent_->drop_context(tx_.is_open(), slot_);
+        owner().give_back_numbers(index(), 1);
+    if (plan_.parent != nullptr)
+        plan_.parent->drop_context(tx_.is_open(), plan_.slot);
     if (stays) {
         shared->keep(*this);
         return 0;
     }
-    domain.release();
     delete this;
     return 0;
 }
 
 void Endpoint::bury() noexcept
 {
-    DomainBase& domain = tx_.domain();
     drop_engines();
     drop_memory();
     delete this;
-    domain.release();
 }
 
 } // namespace tofu

@@ -4,7 +4,7 @@
 // by queues and counters; calls the engines.
 #pragma once
 
-#include <atomic>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,6 +38,9 @@ class Messenger;
 
 /// What an endpoint or a context is made of.
 struct EndpointPlan {
+    /// As fi_endpoint(3) and fi_scalable_ep ask for it. 0 or -FI_EINVAL (another type of endpoint among others).
+    [[nodiscard]] int take(const fi_info* info) noexcept;
+
     std::uint64_t caps = 0;
     fi_tx_attr tx{};
     fi_rx_attr rx{};
@@ -51,27 +54,26 @@ struct EndpointPlan {
     bool shares_tx = false; ///< fi_endpoint(3), FI_SHARED_CONTEXT: a shared context will be bound
     bool shares_rx = false;
     std::size_t min_multi_recv = 64;
-    void* context = nullptr;
 };
 
 /// The engines, AtomicEngine, RmaEngine and proto::Messenger, are made by enable() where the caps ask for them. A round
 /// of progress polls the VCQ, resumes what is pending, and asks each engine that has something to do. The VCQ is closed
-/// before the engines go, so that no waiter of theirs is called afterwards.
-class Endpoint final : public EndpointFace, public Pollable {
+/// before the engines go, so that no waiter of theirs is called afterwards. Its users are its aliases.
+class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>, public Pollable {
   public:
-    /// fi_endpoint(3); holds the domain. 0, -FI_EINVAL (another type of endpoint among others), or as make().
-    static int open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context) noexcept;
-    /// By the plan: opens a VCQ, unless one is to be shared. 0 or -FI_E*.
-    static int make(DomainBase& domain, const EndpointPlan& plan, fid_ep** ep) noexcept;
+    explicit Endpoint(DomainBase& domain) noexcept;
+    ~Endpoint();
+    /// fi_endpoint(3). -FI_EINVAL, or as the next.
+    [[nodiscard]] int set_up(const fi_info* info) noexcept;
+    /// Opens a VCQ, unless one is to be shared. 0 or -FI_E*.
+    [[nodiscard]] int set_up(const EndpointPlan* plan) noexcept;
+    /// Also of an alias.
     static Endpoint& of(fid_ep* e) noexcept { return *static_cast<EndpointFace*>(e)->endpoint; }
+    static Endpoint& of(struct fid* f) noexcept { return of(reinterpret_cast<fid_ep*>(f)); }
     [[nodiscard]] TxContext& tx_context() noexcept { return tx_; }
     [[nodiscard]] RxContext& rx_context() noexcept { return rx_; }
-    [[nodiscard]] DomainBase& domain() const noexcept { return tx_.domain(); }
     [[nodiscard]] unsigned index() const noexcept { return tx_.number(); }
     [[nodiscard]] EndpointAddress address() const noexcept;
-    [[nodiscard]] bool enabled() const noexcept { return enabled_; }
-
-    [[nodiscard]] std::uint64_t caps() const noexcept { return tx_.caps(); }
 
     /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock, or returns at once
     /// where another thread holds it and `patient` is not asked for. True where the VCQ had something.
@@ -91,15 +93,18 @@ class Endpoint final : public EndpointFace, public Pollable {
     ssize_t cancel(void* context) noexcept;
     int get_option(int level, int name, void* value, std::size_t* length) noexcept;
     int set_option(int level, int name, const void* value, std::size_t length) noexcept;
+    ssize_t rx_size_left() noexcept;
     /// Behind close(), of one whose memory the VCQ of a shared transmit context may still reach: that has been freed.
     void bury() noexcept;
     Endpoint* next_kept = nullptr; ///< among those that such a context keeps
-    void drop_alias() noexcept { aliases_.fetch_sub(1, std::memory_order_relaxed); }
 
   private:
-    Endpoint() noexcept;
-    ~Endpoint();
-    int set_up(DomainBase& domain, const EndpointPlan& plan) noexcept;
+    struct CounterSlot {
+        std::uint64_t flag; ///< of fi_ep_bind
+        Held<Counter>& counter;
+    };
+    [[nodiscard]] std::array<CounterSlot, 6> counter_slots() noexcept;
+    [[nodiscard]] std::uint64_t caps() const noexcept { return tx_.caps(); }
     int bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept;
     int bind_counter(Counter& counter, std::uint64_t flags) noexcept;
     int bind_addresses(Peers& av) noexcept;
@@ -110,16 +115,19 @@ class Endpoint final : public EndpointFace, public Pollable {
     [[nodiscard]] bool stop() noexcept;
     void drop_engines() noexcept;
     void drop_memory() noexcept;
-    int check_bound() const noexcept;
+    int check_bound() noexcept;
     template <class Visit>
     void visit_progress_sets(Visit&& visit) noexcept;
     [[nodiscard]] int list() noexcept;
     void unlist() noexcept;
     void choose_operations() noexcept;
     int make_engines() noexcept;
+    template <class T, class... More>
+    int make_engine(std::unique_ptr<T>& engine, Engine::Kind kind, More&... more) noexcept;
     int announce() noexcept;
     void unbind() noexcept;
 
+    EndpointPlan plan_{};
     TxContext tx_;
     RxContext rx_;
     std::unique_ptr<RmaEngine> rma_;
@@ -128,15 +136,9 @@ class Endpoint final : public EndpointFace, public Pollable {
     std::unique_ptr<coll::Collectives> collectives_;
     bool enabled_ = false;
     SharedTransmit* shared_tx_ = nullptr;
-    SharedReceive* shared_rx_ = nullptr;
-    unsigned slot_ = 0; ///< of a context
-    ScalableEndpoint* parent_ = nullptr; ///< of a context
-    bool shares_rx_ = false;       ///< FI_SHARED_CONTEXT: its receives will be those of a shared context
+    Held<SharedReceive> shared_rx_;
     bool listed_ = false; ///< in the progress sets of what it is bound to
-    std::atomic<int> aliases_{0};
-    EventQueue* eq_ = nullptr; ///< held so that it is not closed first
-    std::uint32_t address_format_ = FI_FORMAT_UNSPEC;
-    std::uint64_t name_key_ = 0; ///< the service name it was opened for (info/names.h), 0: none
+    Held<EventQueue> eq_;
     names::Announcement announcement_;
     names::Announcement* named_ = nullptr; ///< it, or that of its scalable endpoint, while finders connect to it
     unsigned rounds_ = 0;                  ///< of progress, where it has a name

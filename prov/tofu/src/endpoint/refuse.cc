@@ -14,11 +14,13 @@ template <int code>
 constexpr RefusingOps refusing() noexcept
 {
     constexpr auto no = refuses<code>;
+    constexpr auto never = refuses<-FI_ENOSYS>;
     return {
         {sizeof(fi_ops_msg), no, no, no, no, no, no, no, no, no},
         {sizeof(fi_ops_rma), no, no, no, no, no, no, no, no, no},
         {sizeof(fi_ops_tagged), no, no, no, no, no, no, no, no, no},
         {sizeof(fi_ops_atomic), no, no, no, no, no, no, no, no, no, no, no, no, no},
+        {sizeof(fi_ops_collective), never, never, never, never, never, never, never, never, never, never, never},
     };
 }
 
@@ -40,19 +42,22 @@ Ops half_of(Ops ops, bool sends) noexcept
 RefusingOps ops_of_disabled = refusing<-FI_EOPBADSTATE>();
 RefusingOps ops_of_missing = refusing<-FI_EOPNOTSUPP>();
 
+void refuse_all(fid_ep& ep, RefusingOps& ops) noexcept
+{
+    ep.msg = &ops.msg;
+    ep.rma = &ops.rma;
+    ep.tagged = &ops.tagged;
+    ep.atomic = &ops.atomic;
+    ep.collective = &ops.collective;
+}
+
 fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept { return half_of(ops, sends); }
 fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept { return half_of(ops, sends); }
 
-namespace {
-constexpr auto nosys = refuses<-FI_ENOSYS>;
-}
-
 fi_ops_cm cm_ops_with(int (*getname)(fid_t, void*, size_t*)) noexcept
 {
+    constexpr auto nosys = refuses<-FI_ENOSYS>;
     return {sizeof(fi_ops_cm), nosys, getname, nosys, nosys, nosys, nosys, nosys, nosys, nosys};
 }
-
-fi_ops_collective no_collective_ops = {sizeof(fi_ops_collective), nosys, nosys, nosys, nosys, nosys,
-                                       nosys, nosys, nosys, nosys, nosys, nosys};
 
 } // namespace tofu

@@ -2,7 +2,9 @@
 // See scalable.h. fi_endpoint(3), "Scalable endpoints".
 #include "endpoint/scalable.h"
 
-#include <new>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -17,60 +19,16 @@ namespace tofu {
 
 namespace {
 
-ScalableEndpoint& scalable_of(struct fid* f) noexcept
-{
-    return ScalableEndpoint::of(reinterpret_cast<fid_ep*>(f));
-}
+fi_ops fid_ops = object_ops({.close = close_object<ScalableEndpoint>,
+                             .bind = calls<&ScalableEndpoint::bind>,
+                             .control = calls<&ScalableEndpoint::control>});
 
-extern "C" {
+fi_ops_ep ep_ops = context_ops({.getopt = calls<&ScalableEndpoint::get_option>,
+                                .setopt = calls<&ScalableEndpoint::set_option>,
+                                .tx_ctx = calls<&ScalableEndpoint::open_context<fi_tx_attr>>,
+                                .rx_ctx = calls<&ScalableEndpoint::open_context<fi_rx_attr>>});
 
-int tofu_sep_close(struct fid* f) noexcept { return scalable_of(f).close(); }
-int tofu_sep_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept
-{
-    return scalable_of(f).bind(object, flags);
-}
-int tofu_sep_control(struct fid* f, int command, void* argument) noexcept
-{
-    return scalable_of(f).control(command, argument);
-}
-int tofu_sep_getopt(fid_t f, int level, int name, void* value, size_t* length) noexcept
-{
-    return scalable_of(f).get_option(level, name, value, length);
-}
-int tofu_sep_setopt(fid_t f, int level, int name, const void* value, size_t length) noexcept
-{
-    return scalable_of(f).set_option(level, name, value, length);
-}
-int tofu_sep_tx_ctx(struct fid_ep* ep, int index, struct fi_tx_attr* attr, struct fid_ep** tx,
-                    void* context) noexcept
-{
-    return ScalableEndpoint::of(ep).open_context(true, index, attr, nullptr, tx, context);
-}
-int tofu_sep_rx_ctx(struct fid_ep* ep, int index, struct fi_rx_attr* attr, struct fid_ep** rx,
-                    void* context) noexcept
-{
-    return ScalableEndpoint::of(ep).open_context(false, index, nullptr, attr, rx, context);
-}
-int tofu_sep_getname(fid_t f, void* address, size_t* length) noexcept
-{
-    return scalable_of(f).name(address, length);
-}
-}
-
-fi_ops fid_ops = object_ops({.close = tofu_sep_close, .bind = tofu_sep_bind, .control = tofu_sep_control});
-
-fi_ops_ep ep_ops = {
-    .size = sizeof(fi_ops_ep),
-    .cancel = refuses<-FI_EOPNOTSUPP>,
-    .getopt = tofu_sep_getopt,
-    .setopt = tofu_sep_setopt,
-    .tx_ctx = tofu_sep_tx_ctx,
-    .rx_ctx = tofu_sep_rx_ctx,
-    .rx_size_left = refuses<-FI_EOPNOTSUPP>,
-    .tx_size_left = refuses<-FI_EOPNOTSUPP>,
-};
-
-fi_ops_cm cm_ops = cm_ops_with(tofu_sep_getname);
+fi_ops_cm cm_ops = cm_ops_with(calls<&ScalableEndpoint::name>);
 
 /// Contexts that an info asks for; none is one (fi_endpoint(3), tx_ctx_cnt). 0: more than there can be.
 unsigned contexts_in(std::size_t asked) noexcept
@@ -80,56 +38,36 @@ unsigned contexts_in(std::size_t asked) noexcept
 
 } // namespace
 
-int ScalableEndpoint::open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context) noexcept
+ScalableEndpoint::ScalableEndpoint(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_SEP)
 {
-    if (domain == nullptr || ep == nullptr || info == nullptr || info->ep_attr == nullptr)
-        return -FI_EINVAL;
-    if (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_UNSPEC)
-        return -FI_EINVAL;
-    auto* made = new (std::nothrow) ScalableEndpoint;
-    if (made == nullptr)
-        return -FI_ENOMEM;
-    if (int ret = made->set_up(DomainBase::of(domain), *info, context); ret != 0) {
-        delete made;
-        return ret;
-    }
-    *ep = made;
-    return 0;
+    fid.ops = &fid_ops;
+    ops = &ep_ops;
+    cm = &cm_ops;
+    refuse_all(*this, ops_of_missing);
 }
 
-int ScalableEndpoint::set_up(DomainBase& domain, const fi_info& info, void* context) noexcept
+ScalableEndpoint::~ScalableEndpoint()
 {
-    tx_count_ = contexts_in(info.ep_attr->tx_ctx_cnt);
-    rx_count_ = contexts_in(info.ep_attr->rx_ctx_cnt);
-    if (tx_count_ == 0 || rx_count_ == 0) {
+    if (rx_count_ != 0)
+        owner().give_back_numbers(first_, rx_count_);
+}
+
+int ScalableEndpoint::set_up(const fi_info* info) noexcept
+{
+    if (int ret = plan_.take(info); ret != 0)
+        return ret;
+    plan_.parent = this;
+    tx_count_ = contexts_in(info->ep_attr->tx_ctx_cnt);
+    const unsigned rx_count = contexts_in(info->ep_attr->rx_ctx_cnt);
+    if (tx_count_ == 0 || rx_count == 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "scalable endpoint: it has 1 to %u contexts of either kind, none of them "
                                   "shared: set tx_ctx_cnt and rx_ctx_cnt accordingly\n",
                   limits::max_contexts);
         return -FI_EINVAL;
     }
-    plan_.caps = info.caps;
-    if (info.tx_attr != nullptr)
-        plan_.tx = *info.tx_attr;
-    if (info.rx_attr != nullptr)
-        plan_.rx = *info.rx_attr;
-    plan_.address_format = info.addr_format;
-    plan_.name_key = name_key_of(info);
-    plan_.parent = this;
-    if (int ret = domain.take_numbers(rx_count_, first_); ret != 0)
-        return ret;
-    fid.fclass = FI_CLASS_SEP;
-    fid.context = context;
-    fid.ops = &fid_ops;
-    ops = &ep_ops;
-    cm = &cm_ops;
-    msg = &ops_of_missing.msg;
-    rma = &ops_of_missing.rma;
-    tagged = &ops_of_missing.tagged;
-    atomic = &ops_of_missing.atomic;
-    collective = &no_collective_ops;
-    domain_ = &domain;
-    domain.hold();
-    return 0;
+    const int ret = owner().take_numbers(rx_count, first_);
+    rx_count_ = ret == 0 ? rx_count : 0;
+    return ret;
 }
 
 EndpointAddress ScalableEndpoint::address() const noexcept
@@ -139,8 +77,8 @@ EndpointAddress ScalableEndpoint::address() const noexcept
             address_flags(plan_.caps),
             static_cast<std::uint8_t>(first_),
             static_cast<std::uint8_t>(rx_count_ - 1),
-            domain_->home_id(),
-            domain_->nonce()};
+            owner().home_id(),
+            owner().nonce()};
 }
 
 int ScalableEndpoint::name(void* buffer, std::size_t* length) const noexcept
@@ -160,10 +98,11 @@ int ScalableEndpoint::announce() noexcept
 
 // --- contexts
 
-int ScalableEndpoint::open_context(bool sends, int slot, fi_tx_attr* tx, fi_rx_attr* rx, fid_ep** ep,
-                                   void* context) noexcept
+template <class Attr>
+int ScalableEndpoint::open_context(int slot, Attr* attr, fid_ep** ep, void* context) noexcept
 {
-    if (ep == nullptr || slot < 0 || static_cast<unsigned>(slot) >= (sends ? tx_count_ : rx_count_))
+    constexpr bool sends = std::is_same_v<Attr, fi_tx_attr>;
+    if (slot < 0 || static_cast<unsigned>(slot) >= (sends ? tx_count_ : rx_count_))
         return -FI_EINVAL;
     EndpointPlan plan = plan_;
     plan.name_key = 0; // the name is ours
@@ -171,13 +110,10 @@ int ScalableEndpoint::open_context(bool sends, int slot, fi_tx_attr* tx, fi_rx_a
     plan.receives = !sends;
     plan.slot = static_cast<unsigned>(slot);
     plan.number = first_ + plan.slot;
-    plan.context = context;
-    if (tx != nullptr && !narrow_tx(*tx, plan_.caps, plan.tx))
+    Attr& granted = std::get<Attr&>(std::tie(plan.tx, plan.rx));
+    if (attr != nullptr && !narrow(*attr, plan_.caps, granted))
         return -FI_EINVAL;
-    if (rx != nullptr && !narrow_rx(*rx, plan_.caps, plan.rx))
-        return -FI_EINVAL;
-    const std::uint64_t own = sends ? (tx != nullptr ? plan.tx.caps : plan_.caps) & limits::tx_caps
-                                    : (rx != nullptr ? plan.rx.caps : plan_.caps) & limits::rx_caps;
+    const std::uint64_t own = (attr != nullptr ? granted.caps : plan_.caps) & (sends ? limits::tx_caps : limits::rx_caps);
     plan.caps = own | (plan_.caps & limits::domain_caps);
 
     std::lock_guard guard(mutex_);
@@ -188,27 +124,25 @@ int ScalableEndpoint::open_context(bool sends, int slot, fi_tx_attr* tx, fi_rx_a
                                       : "was closed and cannot be had again: open another one");
         return place == Slot::open ? -FI_EBUSY : -FI_EOPBADSTATE;
     }
-    fid_ep* made = nullptr;
-    if (int ret = Endpoint::make(*domain_, plan, &made); ret != 0)
+    if (int ret = create<Endpoint>(owner(), &std::as_const(plan), ep, context); ret != 0)
         return ret;
     place = Slot::open;
-    contexts_.fetch_add(1, std::memory_order_relaxed);
-    if (tx != nullptr)
-        *tx = plan.tx;
-    if (rx != nullptr)
-        *rx = plan.rx;
-    *ep = made;
+    hold();
+    if (attr != nullptr)
+        *attr = granted;
     return 0;
 }
 
 void ScalableEndpoint::drop_context(bool sends, unsigned slot) noexcept
 {
-    std::lock_guard guard(mutex_);
-    if (sends)
-        tx_[slot] = Slot::free;
-    else
-        rx_[slot] = Slot::closed;
-    contexts_.fetch_sub(1, std::memory_order_release); // partner: close()
+    {
+        std::lock_guard guard(mutex_);
+        if (sends)
+            tx_[slot] = Slot::free;
+        else
+            rx_[slot] = Slot::closed;
+    }
+    release(); // it may be closed from here on
 }
 
 // --- the rest of its life
@@ -218,11 +152,10 @@ int ScalableEndpoint::bind(struct fid* object, std::uint64_t flags) noexcept
     // Queues and counters belong to contexts (fi_endpoint(3), fi_scalable_ep_bind).
     if (object == nullptr || object->fclass != FI_CLASS_AV || flags != 0 || av_ != nullptr)
         return -FI_EINVAL;
-    Peers& av = Peers::of(reinterpret_cast<fid_av*>(object));
-    if (&av.owner() != domain_)
+    Peers& av = Peers::of(object);
+    if (&av.owner() != &owner())
         return -FI_EDOMAIN;
     av_ = &av;
-    av_->hold();
     return 0;
 }
 
@@ -242,18 +175,6 @@ int ScalableEndpoint::get_option(int level, int name, void* value, std::size_t* 
 int ScalableEndpoint::set_option(int level, int name, const void* value, std::size_t length) noexcept
 {
     return set_multi_recv(plan_.min_multi_recv, level, name, value, length);
-}
-
-int ScalableEndpoint::close() noexcept
-{
-    if (contexts_.load(std::memory_order_acquire) != 0) // partner: drop_context()
-        return -FI_EBUSY;
-    if (av_ != nullptr)
-        av_->release();
-    domain_->give_back_numbers(first_, rx_count_);
-    domain_->release();
-    delete this;
-    return 0;
 }
 
 } // namespace tofu

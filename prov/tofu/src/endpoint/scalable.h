@@ -4,7 +4,6 @@
 // the application; calls domain, endpoint.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -22,13 +21,13 @@ class Peers;
 class DomainBase;
 
 /// Receive context i is the domain's endpoint number `first + i`: fi_rx_addr names it by adding. A transmit context
-/// has any number; its HELLO says whose address it stands for.
-class ScalableEndpoint final : public fid_ep {
+/// has any number; its HELLO says whose address it stands for. Its users are its contexts.
+class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBase> {
   public:
-    /// fi_scalable_ep(3); holds the domain. 0, -FI_EINVAL, -FI_ENOMEM, -FI_ENOSPC (the domain has not that many numbers
-    /// left).
-    static int open(fid_domain* domain, fi_info* info, fid_ep** ep, void* context) noexcept;
-    static ScalableEndpoint& of(fid_ep* e) noexcept { return *static_cast<ScalableEndpoint*>(e); }
+    explicit ScalableEndpoint(DomainBase& domain) noexcept;
+    ~ScalableEndpoint();
+    /// fi_scalable_ep(3). 0, -FI_EINVAL, -FI_ENOSPC (the domain has not that many numbers left).
+    [[nodiscard]] int set_up(const fi_info* info) noexcept;
 
     [[nodiscard]] EndpointAddress address() const noexcept;
     /// Null before fi_scalable_ep_bind.
@@ -40,33 +39,28 @@ class ScalableEndpoint final : public fid_ep {
     void drop_context(bool sends, unsigned slot) noexcept;
 
     // --- the calls of fi_ep's operation tables
-    /// By its attributes, which may be null: of one direction.
-    int open_context(bool sends, int slot, fi_tx_attr* tx, fi_rx_attr* rx, fid_ep** ep, void* context) noexcept;
+    /// By its attributes, fi_tx_attr or fi_rx_attr, which may be null: of one direction.
+    template <class Attr>
+    int open_context(int slot, Attr* attr, fid_ep** ep, void* context) noexcept;
     int bind(struct fid* object, std::uint64_t flags) noexcept;
     int control(int command, void* argument) noexcept;
     int name(void* address, std::size_t* length) const noexcept;
     int get_option(int level, int name, void* value, std::size_t* length) noexcept;
     int set_option(int level, int name, const void* value, std::size_t length) noexcept;
-    int close() noexcept;
 
   private:
     /// A closed receive context is not opened again: peers may still write to its rings.
     enum class Slot : std::uint8_t { free, open, closed };
 
-    ScalableEndpoint() = default;
-    int set_up(DomainBase& domain, const fi_info& info, void* context) noexcept;
-
-    DomainBase* domain_ = nullptr;
-    Peers* av_ = nullptr;
+    Held<Peers> av_;
     EndpointPlan plan_{}; ///< what contexts inherit
     unsigned first_ = 0;  ///< number of receive context 0
-    unsigned tx_count_ = 1;
-    unsigned rx_count_ = 1;
+    unsigned tx_count_ = 0;
+    unsigned rx_count_ = 0; ///< 0: no numbers have been taken
     std::mutex mutex_; ///< of the three below
     Slot tx_[limits::max_contexts] = {};
     Slot rx_[limits::max_contexts] = {};
     bool announced_ = false;
-    std::atomic<int> contexts_{0};
     names::Announcement announcement_;
 };
 

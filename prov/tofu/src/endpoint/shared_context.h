@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -15,7 +16,6 @@
 #include "endpoint/endpoint.h"
 #include "match/receive_queue.h"
 #include "provider/array.h"
-#include "provider/counted.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -23,13 +23,14 @@ namespace tofu {
 class Peers;
 class DomainBase;
 
-class SharedTransmit final : public fid_stx {
+/// Its users are the contexts that post from it.
+class SharedTransmit final : public Object<SharedTransmit, fid_stx, DomainBase> {
   public:
-    /// fi_stx_context(3); holds the domain. 0, -FI_EINVAL, -FI_ENOMEM, or an error of its VCQ.
-    static int open(fid_domain* domain, fi_tx_attr* attr, fid_stx** stx, void* context) noexcept;
-    static SharedTransmit& of(fid_stx* s) noexcept { return *static_cast<SharedTransmit*>(s); }
+    explicit SharedTransmit(DomainBase& domain) noexcept;
+    ~SharedTransmit();
+    /// fi_stx_context(3). 0, -FI_EINVAL, or an error of its VCQ.
+    [[nodiscard]] int set_up(const fi_tx_attr* attr) noexcept;
 
-    [[nodiscard]] DomainBase& domain() noexcept { return *domain_; }
     /// Posts and polls under the shared lock.
     [[nodiscard]] vcq::Vcq& vcq() noexcept { return vcq_; }
     /// By endpoints, as they are bound and closed. Takes the shared lock.
@@ -37,27 +38,23 @@ class SharedTransmit final : public fid_stx {
     void leave(TxContext& context) noexcept;
     /// Takes over a closed endpoint some of whose notices never came: it goes when the VCQ does. Takes the shared lock.
     void keep(Endpoint& endpoint) noexcept;
-    int close() noexcept;
 
   private:
-    SharedTransmit() = default;
     static void on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept;
 
-    DomainBase* domain_ = nullptr;
     vcq::Vcq vcq_;
-    Array<TxContext*> contexts_; ///< that post from it; under the shared lock
+    Array<TxContext*> contexts_; ///< under the shared lock
     Endpoint* kept_ = nullptr;         ///< likewise
 };
 
 /// The application posts receives to it as to an endpoint.
-class SharedReceive final : public EndpointFace, public Counted {
+class SharedReceive final : public Object<SharedReceive, fid_ep, DomainBase, EndpointFace> {
   public:
-    /// fi_srx_context(3); holds the domain. 0, -FI_EINVAL, -FI_ENOMEM.
-    static int open(fid_domain* domain, fi_rx_attr* attr, fid_ep** ep, void* context) noexcept;
-    static SharedReceive& of(fid_ep* e) noexcept { return *static_cast<SharedReceive*>(e); }
+    explicit SharedReceive(DomainBase& domain) noexcept;
+    /// fi_srx_context(3). 0, -FI_EINVAL, -FI_ENOMEM.
+    [[nodiscard]] int set_up(const fi_rx_attr* attr) noexcept;
 
-    [[nodiscard]] DomainBase& domain() noexcept { return *domain_; }
-    [[nodiscard]] proto::ReceiveQueue& queue() noexcept { return queue_; }
+    [[nodiscard]] proto::ReceiveQueue& queue() noexcept { return *queue_; }
     /// Endpoints that receive through it use one address vector (fi_endpoint(3), "Shared contexts"): the first enabled
     /// says which. False: another one.
     [[nodiscard]] bool agrees(const Peers& av) noexcept;
@@ -66,16 +63,12 @@ class SharedReceive final : public EndpointFace, public Counted {
     ssize_t cancel(void* context) noexcept;
     int get_option(int level, int name, void* value, std::size_t* length) noexcept;
     int set_option(int level, int name, const void* value, std::size_t length) noexcept;
-    [[nodiscard]] std::size_t size() const noexcept { return rx_.attr.size; }
-    int close() noexcept;
+    ssize_t size_left() noexcept { return static_cast<ssize_t>(rx_.attr.size); }
 
   private:
-    SharedReceive(DomainBase& domain, const fi_rx_attr& attr) noexcept;
-
-    DomainBase* domain_;
     RxContext rx_; ///< its rules; each endpoint has a queue and counters of its own
     const Peers* av_ = nullptr; ///< under the shared lock
-    proto::ReceiveQueue queue_;
+    std::optional<proto::ReceiveQueue> queue_;
 };
 
 } // namespace tofu

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <type_traits>
 
 #include "info/info.h"
 #include "provider/limits.h"
@@ -12,10 +13,19 @@
 namespace tofu {
 namespace {
 
-bool refuse(const char* attribute) noexcept
+/// What a hint asks for, and whether it can be had.
+struct Ask {
+    bool possible;
+    const char* attribute;
+};
+bool possible(const char* structure, std::initializer_list<Ask> asks) noexcept
 {
-    TOFU_INFO(FI_LOG_CORE, "no match: %s\n", attribute);
-    return false;
+    for (const Ask& ask : asks)
+        if (!ask.possible) {
+            TOFU_INFO(FI_LOG_CORE, "no match: %s%s\n", structure, ask.attribute);
+            return false;
+        }
+    return true;
 }
 
 constexpr std::uint64_t remote_caps = FI_REMOTE_READ | FI_REMOTE_WRITE;
@@ -25,56 +35,48 @@ bool is_target(std::uint64_t caps) noexcept
     return (caps & (FI_RMA | FI_ATOMIC)) != 0 && (expand(caps) & remote_caps) != 0;
 }
 
-bool fits_ep(const fi_ep_attr& hint) noexcept
+bool can_have(std::size_t contexts) noexcept
 {
-    if (hint.type != FI_EP_UNSPEC && hint.type != FI_EP_RDM)
-        return refuse("ep_attr->type");
-    if (hint.protocol != FI_PROTO_UNSPEC && hint.protocol != protocol)
-        return refuse("ep_attr->protocol");
-    if (hint.protocol == protocol && hint.protocol_version > wire_version)
-        return refuse("ep_attr->protocol_version");
-    if (hint.max_msg_size > limits::max_msg_size)
-        return refuse("ep_attr->max_msg_size");
-    if (hint.msg_prefix_size != 0)
-        return refuse("ep_attr->msg_prefix_size");
-    if (hint.max_order_raw_size > limits::max_msg_size ||
-        hint.max_order_war_size > limits::max_msg_size ||
-        hint.max_order_waw_size > limits::max_msg_size)
-        return refuse("ep_attr->max_order_*_size");
-    for (std::size_t contexts : {hint.tx_ctx_cnt, hint.rx_ctx_cnt})
-        if (contexts > limits::max_contexts && contexts != FI_SHARED_CONTEXT)
-            return refuse("ep_attr->*x_ctx_cnt");
-    if (hint.auth_key_size != 0)
-        return refuse("ep_attr->auth_key_size");
-    return true; // mem_tag_format: every structure of 64 bits is one of ours
+    return contexts <= limits::max_contexts || contexts == FI_SHARED_CONTEXT;
 }
 
-bool fits_domain(const fi_domain_attr& hint) noexcept
+/// mem_tag_format: every structure of 64 bits is one of ours.
+bool fits(const fi_ep_attr& hint) noexcept
 {
-    if (hint.name != nullptr && std::strcmp(hint.name, domain_name()) != 0)
-        return refuse("domain_attr->name");
-    if (hint.av_type != FI_AV_UNSPEC && hint.av_type != FI_AV_MAP && hint.av_type != FI_AV_TABLE)
-        return refuse("domain_attr->av_type");
-    if (hint.cq_data_size > limits::cq_data_size)
-        return refuse("domain_attr->cq_data_size");
-    if (hint.auth_key_size != 0)
-        return refuse("domain_attr->auth_key_size");
-    if (hint.cq_cnt > limits::object_count || hint.cntr_cnt > limits::object_count)
-        return refuse("domain_attr->cq_cnt, cntr_cnt");
-    if (hint.mr_iov_limit > limits::mr_iov_limit)
-        return refuse("domain_attr->mr_iov_limit");
-    if (hint.ep_cnt > max_endpoints)
-        return refuse("domain_attr->ep_cnt");
-    if (hint.max_err_data > limits::max_err_data)
-        return refuse("domain_attr->max_err_data");
-    if (hint.mr_key_size > limits::mr_key_size)
-        return refuse("domain_attr->mr_key_size");
-    if ((hint.caps & ~(limits::domain_caps | FI_COLLECTIVE)) != 0)
-        return refuse("domain_attr->caps");
-    if (hint.max_ep_tx_ctx > limits::max_contexts || hint.max_ep_rx_ctx > limits::max_contexts ||
-        hint.max_ep_stx_ctx > max_endpoints || hint.max_ep_srx_ctx > max_endpoints)
-        return refuse("domain_attr->max_ep_*_ctx");
-    return true;
+    return possible("ep_attr->", {
+        {hint.type == FI_EP_UNSPEC || hint.type == FI_EP_RDM, "type"},
+        {hint.protocol == FI_PROTO_UNSPEC || hint.protocol == protocol, "protocol"},
+        {hint.protocol != protocol || hint.protocol_version <= wire_version, "protocol_version"},
+        {hint.max_msg_size <= limits::max_msg_size, "max_msg_size"},
+        {hint.msg_prefix_size == 0, "msg_prefix_size"},
+        {hint.max_order_raw_size <= limits::max_msg_size, "max_order_raw_size"},
+        {hint.max_order_war_size <= limits::max_msg_size, "max_order_war_size"},
+        {hint.max_order_waw_size <= limits::max_msg_size, "max_order_waw_size"},
+        {can_have(hint.tx_ctx_cnt), "tx_ctx_cnt"},
+        {can_have(hint.rx_ctx_cnt), "rx_ctx_cnt"},
+        {hint.auth_key_size == 0, "auth_key_size"},
+    });
+}
+
+bool fits(const fi_domain_attr& hint) noexcept
+{
+    return possible("domain_attr->", {
+        {hint.name == nullptr || std::strcmp(hint.name, domain_name()) == 0, "name"},
+        {hint.av_type == FI_AV_UNSPEC || hint.av_type == FI_AV_MAP || hint.av_type == FI_AV_TABLE, "av_type"},
+        {hint.cq_data_size <= limits::cq_data_size, "cq_data_size"},
+        {hint.auth_key_size == 0, "auth_key_size"},
+        {hint.cq_cnt <= limits::object_count, "cq_cnt"},
+        {hint.cntr_cnt <= limits::object_count, "cntr_cnt"},
+        {hint.mr_iov_limit <= limits::mr_iov_limit, "mr_iov_limit"},
+        {hint.ep_cnt <= max_endpoints, "ep_cnt"},
+        {hint.max_err_data <= limits::max_err_data, "max_err_data"},
+        {hint.mr_key_size <= limits::mr_key_size, "mr_key_size"},
+        {(hint.caps & ~(limits::domain_caps | FI_COLLECTIVE)) == 0, "caps"},
+        {hint.max_ep_tx_ctx <= limits::max_contexts, "max_ep_tx_ctx"},
+        {hint.max_ep_rx_ctx <= limits::max_contexts, "max_ep_rx_ctx"},
+        {hint.max_ep_stx_ctx <= max_endpoints, "max_ep_stx_ctx"},
+        {hint.max_ep_srx_ctx <= max_endpoints, "max_ep_srx_ctx"},
+    });
 }
 
 } // namespace
@@ -104,61 +106,44 @@ std::uint64_t orders_for(std::uint64_t caps) noexcept
     return limits::msg_order | (mixed ? 0 : limits::unmixed_msg_order);
 }
 
-bool fits_tx(const fi_tx_attr& hint, std::uint64_t caps) noexcept
+/// total_buffered_recv: a hint that a provider may ignore. FI_NAMED_RX_CTX is the sender's; MPICH names it for its
+/// receive contexts too.
+template <class Attr>
+bool fits(const Attr& hint, std::uint64_t caps) noexcept
 {
-    if ((hint.caps & ~(caps & (limits::tx_caps | limits::domain_caps))) != 0)
-        return refuse("tx_attr->caps");
-    if ((hint.op_flags & ~limits::tx_op_flags) != 0)
-        return refuse("tx_attr->op_flags");
-    if ((hint.msg_order & ~orders_for(caps)) != 0)
-        return refuse("tx_attr->msg_order");
-    if (hint.comp_order != 0)
-        return refuse("tx_attr->comp_order");
-    if (hint.inject_size > limits::inject_size)
-        return refuse("tx_attr->inject_size");
-    if (hint.size > limits::tx_size)
-        return refuse("tx_attr->size");
-    if (hint.iov_limit > limits::iov_limit)
-        return refuse("tx_attr->iov_limit");
-    if (hint.rma_iov_limit > limits::rma_iov_limit)
-        return refuse("tx_attr->rma_iov_limit");
-    return true;
+    constexpr bool sends = std::is_same_v<Attr, fi_tx_attr>;
+    constexpr std::uint64_t side = sends ? limits::tx_caps : limits::rx_caps | FI_NAMED_RX_CTX;
+    const char* const structure = sends ? "tx_attr->" : "rx_attr->";
+    const bool common = possible(structure, {
+        {(hint.caps & ~(caps & (side | limits::domain_caps))) == 0, "caps"},
+        {(hint.op_flags & ~(sends ? limits::tx_op_flags : limits::rx_op_flags)) == 0, "op_flags"},
+        {(hint.msg_order & ~orders_for(caps)) == 0, "msg_order"},
+        {hint.comp_order == 0, "comp_order"},
+        {hint.size <= (sends ? limits::tx_size : limits::rx_size), "size"},
+        {hint.iov_limit <= limits::iov_limit, "iov_limit"},
+    });
+    if constexpr (sends)
+        return common && possible(structure, {{hint.inject_size <= limits::inject_size, "inject_size"},
+                                              {hint.rma_iov_limit <= limits::rma_iov_limit, "rma_iov_limit"}});
+    else
+        return common;
 }
-
-bool fits_rx(const fi_rx_attr& hint, std::uint64_t caps) noexcept
-{
-    // FI_NAMED_RX_CTX is the sender's; MPICH names it for its receive contexts too.
-    if ((hint.caps & ~(caps & (limits::rx_caps | limits::domain_caps | FI_NAMED_RX_CTX))) != 0)
-        return refuse("rx_attr->caps");
-    if ((hint.op_flags & ~limits::rx_op_flags) != 0)
-        return refuse("rx_attr->op_flags");
-    if ((hint.msg_order & ~orders_for(caps)) != 0)
-        return refuse("rx_attr->msg_order");
-    if (hint.comp_order != 0)
-        return refuse("rx_attr->comp_order");
-    if (hint.size > limits::rx_size)
-        return refuse("rx_attr->size");
-    if (hint.iov_limit > limits::iov_limit)
-        return refuse("rx_attr->iov_limit");
-    return true; // total_buffered_recv: a hint that a provider may ignore
-}
+template bool fits(const fi_tx_attr&, std::uint64_t) noexcept;
+template bool fits(const fi_rx_attr&, std::uint64_t) noexcept;
 
 bool fits(const fi_info* hints) noexcept
 {
     if (hints == nullptr)
         return true;
-    if ((hints->caps & ~limits::all_caps) != 0)
-        return refuse("caps");
-    if (hints->addr_format != FI_FORMAT_UNSPEC && hints->addr_format != FI_ADDR_STR)
-        return refuse("addr_format");
+    const char* const fabric = hints->fabric_attr != nullptr ? hints->fabric_attr->name : nullptr;
     const std::uint64_t caps = granted_caps(hints);
-    if (hints->fabric_attr != nullptr && hints->fabric_attr->name != nullptr &&
-        std::strcmp(hints->fabric_attr->name, fabric_name) != 0)
-        return refuse("fabric_attr->name");
-    return (hints->tx_attr == nullptr || fits_tx(*hints->tx_attr, caps)) &&
-           (hints->rx_attr == nullptr || fits_rx(*hints->rx_attr, caps)) &&
-           (hints->ep_attr == nullptr || fits_ep(*hints->ep_attr)) &&
-           (hints->domain_attr == nullptr || fits_domain(*hints->domain_attr));
+    return possible("", {{(hints->caps & ~limits::all_caps) == 0, "caps"},
+                         {hints->addr_format == FI_FORMAT_UNSPEC || hints->addr_format == FI_ADDR_STR, "addr_format"},
+                         {fabric == nullptr || std::strcmp(fabric, fabric_name) == 0, "fabric_attr->name"}}) &&
+           (hints->tx_attr == nullptr || fits(*hints->tx_attr, caps)) &&
+           (hints->rx_attr == nullptr || fits(*hints->rx_attr, caps)) &&
+           (hints->ep_attr == nullptr || fits(*hints->ep_attr)) &&
+           (hints->domain_attr == nullptr || fits(*hints->domain_attr));
 }
 
 bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, int& mode) noexcept

@@ -25,8 +25,9 @@ enum class KeyStyle { provider, user };
 /// Whether all that the hints ask for can be had. A false leaves a line at info level that names the attribute. mr_mode
 /// and the objects that are named are not looked at: see mr_mode_for, and get_info.
 [[nodiscard]] bool fits(const fi_info* hints) noexcept;
-[[nodiscard]] bool fits_tx(const fi_tx_attr& hint, std::uint64_t caps) noexcept;
-[[nodiscard]] bool fits_rx(const fi_rx_attr& hint, std::uint64_t caps) noexcept;
+/// The same of fi_tx_attr or fi_rx_attr, with these capabilities.
+template <class Attr>
+[[nodiscard]] bool fits(const Attr& hint, std::uint64_t caps) noexcept;
 
 /// What mr_mode the caller gets for this style of keys, or false where it rules the style out. A hint of 0 rules
 /// nothing out before version 1.5 (fi_mr(3), FI_MR_UNSPEC); since then the caller may set only what it can do.

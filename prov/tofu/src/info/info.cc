@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include <rdma/fi_errno.h>
@@ -40,24 +41,19 @@ std::uint64_t granted_order(std::uint64_t caps, const std::uint64_t* hint) noexc
     return *hint != 0 ? *hint : FI_ORDER_SAS;
 }
 
-void fill_tx(fi_tx_attr& tx, std::uint64_t caps, const fi_tx_attr* hint) noexcept
+template <class Attr>
+void fill(Attr& attr, std::uint64_t caps, const Attr* hint) noexcept
 {
-    tx.caps = caps & limits::tx_caps;
-    tx.op_flags = hint != nullptr ? hint->op_flags : 0;
-    tx.msg_order = granted_order(caps, hint != nullptr ? &hint->msg_order : nullptr);
-    tx.inject_size = limits::inject_size;
-    tx.size = hint != nullptr && hint->size != 0 ? hint->size : limits::tx_size;
-    tx.iov_limit = limits::iov_limit;
-    tx.rma_iov_limit = limits::rma_iov_limit;
-}
-
-void fill_rx(fi_rx_attr& rx, std::uint64_t caps, const fi_rx_attr* hint) noexcept
-{
-    rx.caps = caps & limits::rx_caps;
-    rx.op_flags = hint != nullptr ? hint->op_flags : 0;
-    rx.msg_order = granted_order(caps, hint != nullptr ? &hint->msg_order : nullptr);
-    rx.size = hint != nullptr && hint->size != 0 ? hint->size : limits::rx_size;
-    rx.iov_limit = limits::iov_limit;
+    constexpr bool sends = std::is_same_v<Attr, fi_tx_attr>;
+    attr.caps = caps & (sends ? limits::tx_caps : limits::rx_caps);
+    attr.op_flags = hint != nullptr ? hint->op_flags : 0;
+    attr.msg_order = granted_order(caps, hint != nullptr ? &hint->msg_order : nullptr);
+    attr.size = hint != nullptr && hint->size != 0 ? hint->size : sends ? limits::tx_size : limits::rx_size;
+    attr.iov_limit = limits::iov_limit;
+    if constexpr (sends) {
+        attr.inject_size = limits::inject_size;
+        attr.rma_iov_limit = limits::rma_iov_limit;
+    }
 }
 
 void fill_ep(fi_ep_attr& ep, const fi_ep_attr* hint) noexcept
@@ -156,8 +152,8 @@ fi_info* make(std::uint32_t version, int mr_mode, std::size_t vcqs, const fi_inf
     bool ok = info->tx_attr != nullptr && info->rx_attr != nullptr && info->ep_attr != nullptr &&
               info->domain_attr != nullptr && info->fabric_attr != nullptr;
     if (ok) {
-        fill_tx(*info->tx_attr, caps, hints != nullptr ? hints->tx_attr : nullptr);
-        fill_rx(*info->rx_attr, caps, hints != nullptr ? hints->rx_attr : nullptr);
+        fill<fi_tx_attr>(*info->tx_attr, caps, hints != nullptr ? hints->tx_attr : nullptr);
+        fill<fi_rx_attr>(*info->rx_attr, caps, hints != nullptr ? hints->rx_attr : nullptr);
         fill_ep(*info->ep_attr, hints != nullptr ? hints->ep_attr : nullptr);
         ok = fill_domain(*info->domain_attr, mr_mode, vcqs,
                          hints != nullptr ? hints->domain_attr : nullptr);
@@ -245,23 +241,16 @@ bool set_instances(fi_info& info, const fi_info* hints) noexcept
 
 } // namespace
 
-bool narrow_tx(const fi_tx_attr& asked, std::uint64_t caps, fi_tx_attr& granted) noexcept
+template <class Attr>
+bool narrow(const Attr& asked, std::uint64_t caps, Attr& granted) noexcept
 {
-    if (!fits_tx(asked, caps))
+    if (!fits(asked, caps))
         return false;
-    const std::uint64_t own = asked.caps != 0 ? asked.caps : caps;
-    fill_tx(granted, expand(own), &asked);
+    fill(granted, expand(asked.caps != 0 ? asked.caps : caps), &asked);
     return true;
 }
-
-bool narrow_rx(const fi_rx_attr& asked, std::uint64_t caps, fi_rx_attr& granted) noexcept
-{
-    if (!fits_rx(asked, caps))
-        return false;
-    const std::uint64_t own = asked.caps != 0 ? asked.caps : caps;
-    fill_rx(granted, expand(own), &asked);
-    return true;
-}
+template bool narrow(const fi_tx_attr&, std::uint64_t, fi_tx_attr&) noexcept;
+template bool narrow(const fi_rx_attr&, std::uint64_t, fi_rx_attr&) noexcept;
 
 const char* domain_name() noexcept
 {

@@ -25,8 +25,8 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
 [[nodiscard]] bool find_peer(const char* node, const char* service, EndpointAddress& peer) noexcept;
 
 /// What a context gets that asks for `asked` and has `caps` at most (fi_endpoint(3)): `granted` holds what it would
-/// inherit, and then what it has. False: more than can be had.
-[[nodiscard]] bool narrow_tx(const fi_tx_attr& asked, std::uint64_t caps, fi_tx_attr& granted) noexcept;
-[[nodiscard]] bool narrow_rx(const fi_rx_attr& asked, std::uint64_t caps, fi_rx_attr& granted) noexcept;
+/// inherit, and then what it has. False: more than can be had. Of fi_tx_attr and fi_rx_attr.
+template <class Attr>
+[[nodiscard]] bool narrow(const Attr& asked, std::uint64_t caps, Attr& granted) noexcept;
 
 } // namespace tofu

@@ -202,7 +202,7 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
             break;
     }
     if (a == nullptr) {
-        if (CompletionQueue* cq = !members_.empty() ? members_[0]->rx.binding.cq : nullptr)
+        if (CompletionQueue* cq = !members_.empty() ? members_[0]->rx.binding.cq.get() : nullptr)
             cq->write_error({.context = call.context,
                              .flags = FI_RECV | (call.tagged ? FI_TAGGED : FI_MSG),
                              .tag = call.tag},

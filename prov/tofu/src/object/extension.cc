@@ -18,7 +18,7 @@ int read_statistics(struct fid* domain, struct fi_tofu_statistic* list, std::siz
 {
     if (domain == nullptr || domain->fclass != FI_CLASS_DOMAIN || count == nullptr || (list == nullptr && *count != 0))
         return -FI_EINVAL;
-    const auto sums = DomainBase::of(reinterpret_cast<fid_domain*>(domain)).statistics().sums();
+    const auto sums = DomainBase::of(domain).statistics().sums();
     const auto& rows = StatisticsBook::rows();
     for (std::size_t i = 0; i < std::min(*count, stats); i++)
         list[i] = {rows[i].name, rows[i].meaning, sums[i]};

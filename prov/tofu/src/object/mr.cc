@@ -53,7 +53,7 @@ int bind_counter(MemoryRegion& region, Counter& counter, std::uint64_t flags) no
 
 int bind_endpoint(MemoryRegion& region, Endpoint& endpoint) noexcept
 {
-    if (&endpoint.domain() != &region.owner())
+    if (&endpoint.owner() != &region.owner())
         return -FI_EINVAL;
     region.owner().regions().bind(region, endpoint.index(), endpoint.rx_context().counters);
     return 0;
@@ -75,7 +75,7 @@ int tofu_mr_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept
         return -FI_EINVAL;
     switch (object->fclass) {
     case FI_CLASS_CNTR: return bind_counter(MemoryRegion::of(f), Counter::of(object), flags);
-    case FI_CLASS_EP: return bind_endpoint(MemoryRegion::of(f), Endpoint::of(reinterpret_cast<fid_ep*>(object)));
+    case FI_CLASS_EP: return bind_endpoint(MemoryRegion::of(f), Endpoint::of(object));
     default: return -FI_EINVAL;
     }
 }

@@ -39,6 +39,7 @@ class Held {
         return *this;
     }
     operator T*() const noexcept { return object_; }
+    T* get() const noexcept { return object_; }
     T* operator->() const noexcept { return object_; }
 
   private:

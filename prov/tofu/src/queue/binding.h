@@ -8,14 +8,13 @@
 #include <rdma/fi_endpoint.h>
 
 #include "queue/cntr.h"
+#include "queue/cq.h"
 
 namespace tofu {
 
-class CompletionQueue;
-
 /// Which completions an endpoint's side reports, from fi_ep_bind and the tx/rx attributes.
 struct Binding {
-    CompletionQueue* cq = nullptr;
+    Held<CompletionQueue> cq;
     bool selective = false; ///< FI_SELECTIVE_COMPLETION: only with FI_COMPLETION
 
     /// Does a success with these operation flags reach the queue (fi_cq(3))?
@@ -27,16 +26,12 @@ struct Binding {
 
 /// The counters that operations can be counted by (fi_endpoint(3), fi_ep_bind).
 struct TxCounters {
-    Counter* send = nullptr;
-    Counter* read = nullptr;
-    Counter* write = nullptr;
+    Held<Counter> send, read, write;
 };
 
 /// Those of what arrives.
 struct RxCounters {
-    Counter* recv = nullptr;
-    Counter* remote_read = nullptr;
-    Counter* remote_write = nullptr;
+    Held<Counter> recv, remote_read, remote_write;
 
     /// A peer read from (or wrote to) memory of the domain: counts for FI_RMA_EVENT.
     void count_remote(bool read) const noexcept
