@@ -48,11 +48,13 @@ void enter_crowd(Crowd& crowd) noexcept
     std::memcpy(crowd.mask, words, sizeof words);
     crowd.processors.store_relaxed(processors);
     (void)crowd.processes.fetch_add(1);
+    (void)crowd.changes.fetch_add(1);
 }
 
 void leave_crowd(Crowd& crowd) noexcept
 {
     (void)crowd.processes.fetch_add(~uint32_t{0}); // also by who could not get the lock
+    (void)crowd.changes.fetch_add(1);
 }
 
 bool give_way(const Crowd& crowd, SegmentHeader& own, unsigned times) noexcept

@@ -9,6 +9,8 @@
 #include "job/base_directory.h"
 #include "job/crowd.h"
 #include "job/liveness.h"
+#include "job/patience.h"
+#include "job/real_time.h"
 #include "job/report.h"
 #include "job/segment.h"
 #include "job/sweep.h"
@@ -65,18 +67,32 @@ int open_job_directory(int base, const char* name, const char* shown, int& fd) n
     return UTOFU_SUCCESS;
 }
 
-bool lock_for(int fd, int seconds) noexcept
+// How often processes have joined or left the job of a directory; 0 where it has no file yet.
+uint32_t changes_in(int directory) noexcept
 {
-    timespec pause{0, 200'000};
-    for (int waited_us = 0; waited_us < seconds * 1'000'000; waited_us += 200) {
-        if (::flock(fd, LOCK_EX | LOCK_NB) == 0) {
+    Crowd crowd{};
+    const int fd = ::openat(directory, job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    const bool there = fd >= 0 && ::pread(fd, &crowd, sizeof crowd, job_crowd_offset) == ssize_t{sizeof crowd};
+    if (fd >= 0) {
+        ::close(fd);
+    }
+    return there ? crowd.changes.raw : 0;
+}
+
+// Waits as long as others get on, and `seconds` more.
+bool lock_for(int directory, int seconds) noexcept
+{
+    Patience patience(real_time_ns(), uint64_t(seconds) * 1'000'000'000, 0);
+    do {
+        if (::flock(directory, LOCK_EX | LOCK_NB) == 0) {
             return true;
         }
         if (errno != EWOULDBLOCK && errno != EINTR) {
             return false;
         }
-        ::nanosleep(&pause, nullptr);
-    }
+        const timespec pause{0, static_cast<long>(patience.pause_ns())};
+        (void)::nanosleep(&pause, nullptr);
+    } while (patience.lasts(real_time_ns(), changes_in(directory)));
     return false;
 }
 

@@ -81,6 +81,8 @@ static_assert(sizeof(JobHeader) == 64);
 struct Crowd {
     SharedWord<uint32_t> processes;
     SharedWord<uint32_t> processors;
+    SharedWord<uint32_t> changes; // how often somebody joined or left
+    uint32_t reserved;
     uint64_t mask[16]; // of the processors, as the kernel numbers them
 };
 inline constexpr size_t job_crowd_offset = 64;

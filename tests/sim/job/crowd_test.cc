@@ -7,10 +7,13 @@
 #include <tofu_sim.h>
 
 #include <chrono>
+#include <fcntl.h>
 #include <fstream>
 #include <sched.h>
 #include <string>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -204,6 +207,36 @@ TEST(SimCrowd, WhoLooksInVainForLongSleepsUntilSomethingArrives)
             port.put(rank, 0, 1);
         }
         rank.barrier();
+    });
+}
+
+// 256 ranks that start on two processors: those who waited for their turn to join took the processors from who had it,
+// each by thousands of looks a second.
+TEST(SimCrowd, WhoWaitsToJoinLooksSeldom)
+{
+    expect_processes(2, [](const Rank& rank) {
+        constexpr unsigned asked = 10; // words of the board
+        constexpr unsigned joined = 11;
+        if (rank.number == 1) {
+            (void)wait_until([&] { return rank.get(asked) != 0; });
+            const uint64_t before = sleeps();
+            ASSERT_NE(tofu_sim_job(), nullptr);
+            EXPECT_LT(sleeps() - before, 200u);
+            rank.set(joined, 1);
+            return;
+        }
+        const char* const job = tofu_sim_job();
+        ASSERT_NE(job, nullptr);
+        const std::string path = "/dev/shm/tofu-sim-" + std::to_string(::geteuid()) + "/" + job;
+        const int directory = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        ASSERT_GE(directory, 0);
+        ASSERT_EQ(::flock(directory, LOCK_EX), 0);
+        rank.set(asked, 1);
+        // Not a wait for something: what the other does in it is counted.
+        std::this_thread::sleep_for(std::chrono::milliseconds(600));
+        EXPECT_EQ(rank.get(joined), 0u);
+        ::close(directory);
+        EXPECT_TRUE(wait_until([&] { return rank.get(joined) != 0; }));
     });
 }
 

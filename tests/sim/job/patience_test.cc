@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: how long and how often a process looks whose turn it is to join.
+// Called by: make check. Calls: job/patience.
+#include "job/patience.h"
+
+#include <gtest/gtest.h>
+
+namespace tofu::sim {
+namespace {
+
+TEST(SimPatience, LastsAsLongAsOthersGetOn)
+{
+    Patience patience(1000, 100, 7);
+    EXPECT_TRUE(patience.lasts(1099, 7));
+    EXPECT_FALSE(Patience(patience).lasts(1100, 7));
+    EXPECT_TRUE(patience.lasts(1100, 8)) << "somebody has joined";
+    EXPECT_TRUE(patience.lasts(1199, 8));
+    EXPECT_TRUE(patience.lasts(1250, 9));
+    EXPECT_FALSE(patience.lasts(1350, 9));
+}
+
+TEST(SimPatience, LooksLessAndLessOften)
+{
+    Patience patience(0, 1, 0);
+    uint64_t waited_ns = 0;
+    unsigned looks = 0;
+    for (; waited_ns < 1'000'000'000; looks++) {
+        const uint32_t pause = patience.pause_ns();
+        EXPECT_LE(pause, Patience::longest_pause_ns);
+        waited_ns += pause;
+    }
+    EXPECT_LT(looks, 50u) << "in a second";
+    EXPECT_EQ(patience.pause_ns(), Patience::longest_pause_ns);
+}
+
+} // namespace
+} // namespace tofu::sim
