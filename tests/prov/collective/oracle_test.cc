@@ -2,7 +2,9 @@
 // Role: random collectives in random groups, several at a time, against a sequential model.
 // Called by: make check (tests/prov_collective_processes). Calls: circle.
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
+#include <string>
 
 #include "prov/collective/circle.h"
 
@@ -82,14 +84,33 @@ void random_groups(const Rank& rank, std::uint64_t seed, unsigned rounds, std::s
     }
 }
 
-TEST(Collectives, RandomOnesInRandomGroupsEndAsTheModelSays)
+/// Over gates where they can, and by Puts alone.
+struct Collectives : testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Gates, Collectives, testing::Values("on", "off"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(Collectives, RandomOnesInRandomGroupsEndAsTheModelSays)
 {
-    expect_processes(5, [](const Rank& rank) { random_groups(rank, 11, 12, 300); });
+    expect_processes(5, [](const Rank& rank) {
+        setenv("FI_TOFU_GATES", GetParam(), 1);
+        random_groups(rank, 11, 12, 300);
+    });
 }
 
-TEST(Collectives, LongVectorsToo)
+TEST_P(Collectives, LongVectorsToo)
 {
-    expect_processes(4, [](const Rank& rank) { random_groups(rank, 12, 4, 30000); });
+    expect_processes(4, [](const Rank& rank) {
+        setenv("FI_TOFU_GATES", GetParam(), 1);
+        random_groups(rank, 12, 4, 30000);
+    });
+}
+
+TEST(CollectivesOfANode, OfSeveralProcessesOfANodeToo)
+{
+    expect_processes(7, [](const Rank& rank) {
+        setenv("TOFU_SIM_PPN", "3", 1);
+        random_groups(rank, 13, 4, 60);
+    });
 }
 
 } // namespace

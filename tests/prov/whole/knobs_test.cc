@@ -63,6 +63,8 @@ const std::vector<Knob>& knobs()
         {"FI_TOFU_STATS", Side::any, {"0", ""} /* 1: object/statistics_test.cc */, Refusal::domain, {"2", "-1", "yes"}, "0 to 1"},
         {"FI_TOFU_MR_CACHE", Side::any, {"auto", "on", "off", "yes", "no", "0", "1", ""}, Refusal::domain,
          {"2", "of", "auto on", " ", "ON", "-1"}, "auto on"},
+        {"FI_TOFU_GATES", Side::any, {"auto", "on", "off", "yes", "no", "0", "1", ""}, Refusal::domain,
+         {"2", "of", "on off", " ", "OFF", "-1"}, "auto on"},
         {"FI_TOFU_BACKEND", Side::any, {}, Refusal::getinfo, {"nonsense", "0", "/no/such/library"}, ""},
         {"TOFU_SIM_JOB", Side::all, {"a", "_", "@64", ""}, Refusal::join, {"@65", ".a", "a/b", "a b", "\xc3\xa4"}, "up to 64"},
         {"TOFU_SIM_SHAPE", Side::all, {"1x1x1", "255x1x1", "32x32x21", ""}, Refusal::join,

@@ -75,17 +75,19 @@ void Doors::shut(std::uint64_t key, bool given_up) noexcept
         write(*line, key, DoorLine::gone, given_up ? check_of({key, DoorLine::gone, 0, 0}, domain_.nonce()) : 0);
 }
 
-void Doors::release(OwnMemory&& slab, utofu_stadd_t stadd, bool quiet) noexcept
+void Doors::release(OwnMemory&& slab, utofu_stadd_t stadd, vcq::Gates& gates, bool quiet) noexcept
 {
     std::lock_guard guard(domain_.home_lock());
     OwnMemory mine = std::move(slab);
     if (quiet) {
+        gates.free();
         domain_.home().dereg(stadd);
         return;
     }
     Left left;
     left.memory = std::move(mine);
     left.stadd = stadd;
+    left.gates = gates;
     if (!left_.reserve(left_.size() + 1))
         (void)new (std::nothrow) OwnMemory(std::move(left.memory)); // without memory to note it in it is never given back
     else
@@ -95,8 +97,10 @@ void Doors::release(OwnMemory&& slab, utofu_stadd_t stadd, bool quiet) noexcept
 void Doors::close() noexcept
 {
     std::lock_guard guard(domain_.home_lock());
-    for (const Left& left : left_)
+    for (Left& left : left_) {
+        left.gates.free();
         domain_.home().dereg(left.stadd);
+    }
     if (table_)
         domain_.home().dereg(stadd_);
 }

@@ -12,6 +12,7 @@
 #include "local/pages.h"
 #include "memory/directory.h"
 #include "provider/array.h"
+#include "vcq/gates.h"
 
 namespace tofu {
 class DomainBase;
@@ -53,15 +54,16 @@ class Doors {
     /// The line goes; or stays, and says that the member has given up, where peers may still look for it.
     void shut(std::uint64_t key, bool given_up) noexcept;
     /// Gives the memory back. `quiet`: no peer writes there any more; else it stays until the domain is closed, for
-    /// whatever was registered under the same tag meanwhile would be hit.
-    void release(OwnMemory&& slab, utofu_stadd_t stadd, bool quiet) noexcept;
-    /// Before the home VCQ is closed: deregisters. The memory goes with this, behind the VCQ.
+    /// whatever was registered under the same tag meanwhile would be hit, and so do the gates, for packets come to them.
+    void release(OwnMemory&& slab, utofu_stadd_t stadd, vcq::Gates& gates, bool quiet) noexcept;
+    /// Before the home VCQ is closed: deregisters, frees gates. The memory goes with this, behind the VCQ.
     void close() noexcept;
 
   private:
     struct Left {
         OwnMemory memory;
         utofu_stadd_t stadd = 0;
+        vcq::Gates gates;
     };
     [[nodiscard]] int make() noexcept;
     [[nodiscard]] DoorLine* seek(std::uint64_t key, bool free) noexcept;

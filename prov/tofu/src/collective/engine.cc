@@ -301,11 +301,9 @@ ssize_t Collectives::submit(const Call& call) noexcept
         if (op == nullptr)
             return -FI_EAGAIN;
     }
-    if (int ret = op->plan.open(shape, group->rank(), group->size(), call.in, call.out); ret != 0) {
-        ops_.release(op);
-        return ret;
-    }
     op->shape = shape;
+    op->in = call.in;
+    op->out = call.out;
     op->reports = &tx_.reports();
     op->cq = tx_.binding().cq;
     op->counter = tx_.counters().write;
@@ -315,9 +313,10 @@ ssize_t Collectives::submit(const Call& call) noexcept
     op->wants_entry = tx_.binding().reports(call.flags);
     op->err = 0;
     op->prov_errno = 0;
-    wake(*group);
-    group->submit(*op);
-    return 0;
+    const int ret = group->submit(*op);
+    if (ret != 0)
+        ops_.release(op);
+    return ret;
 }
 
 void Collectives::end(CollectiveOp& op) noexcept

@@ -26,6 +26,7 @@ constexpr unsigned rounds_at_once = 32;     // of an operation, in one round of 
 constexpr unsigned rounds_per_look = 8;     // rounds in vain between two looks at everybody's words
 constexpr unsigned rounds_per_clock = 1024; // and between two looks at the clock
 constexpr std::uint64_t probe_after_ms = 10;
+constexpr unsigned probes_overtaken = 100; // that a round of gates has to end which a neighbour is done with
 
 int close_group(struct fid* fid) noexcept
 {
@@ -78,7 +79,7 @@ int Group::open(Array<Peer>&& members) noexcept
         return ret;
     door_open_ = true;
     unknown_ = lane_count_;
-    return 0;
+    return take_gates();
 }
 
 int Group::register_local() noexcept
@@ -105,12 +106,12 @@ void Group::shut_door(bool given_up) noexcept
 void Group::bury(bool quiet) noexcept
 {
     if (slab_)
-        tx_.domain().doors().release(std::move(slab_), slab_stadd_, quiet);
+        tx_.domain().doors().release(std::move(slab_), slab_stadd_, gates_, quiet);
 }
 
 bool Group::gone() const noexcept
 {
-    return in_flight_ == 0 && !owes_ && std::all_of(lanes_.get(), lanes_.get() + lane_count_, [&](const Lane& lane) {
+    return in_flight_ == 0 && !owes_ && gates_.count() == 0 && std::all_of(lanes_.get(), lanes_.get() + lane_count_, [&](const Lane& lane) {
                return lane.step == Lane::Step::lost || kind_of(word_from(lane)) == Word::left;
            });
 }
@@ -118,7 +119,7 @@ bool Group::gone() const noexcept
 void Group::leave() noexcept
 {
     state_ = State::left;
-    tell(Word::left, now_, FI_ECANCELED);
+    tell(Word::left, now_, 0);
     if (first_ == &opening_)
         pop();
     while (first_ != nullptr)
@@ -130,18 +131,26 @@ void Group::leave() noexcept
 void Group::append(CollectiveOp& op) noexcept
 {
     op.next = nullptr;
-    op.signature = signature_of(op.shape);
+    op.round = 0;
+    // Members that are not of one mind about the way are to hear of it.
+    op.signature = signature_of(op.shape) | (op.native.rounds != 0 ? 0x80000000u : 0);
     *end_ = &op;
     end_ = &op.next;
 }
 
-void Group::submit(CollectiveOp& op) noexcept
+int Group::submit(CollectiveOp& op) noexcept
 {
+    op.native = over_gates_ ? native_of(op.shape, size()) : Native{};
+    if (op.native.rounds == 0)
+        if (int ret = op.plan.open(op.shape, rank(), size(), op.in, op.out); ret != 0)
+            return ret;
     append(op);
+    engine_.wake(*this);
     if (state_ == State::broken)
         end_first(broken_err_, broken_code_);
     else if (first_ == &op)
         run();
+    return 0;
 }
 
 CollectiveOp& Group::pop() noexcept
@@ -152,6 +161,7 @@ CollectiveOp& Group::pop() noexcept
         end_ = &first_;
     begun_ = false;
     in_vain_ = 0;
+    overtaken_ = 0;
     return op;
 }
 
@@ -160,10 +170,12 @@ void Group::end_first(int err, int prov_errno) noexcept
     CollectiveOp& op = pop();
     now_++;
     if (&op == &opening_) {
-        end_join(err, prov_errno);
+        end_opening(err, prov_errno);
         return;
     }
     op.plan.close();
+    if (err == 0)
+        tx_.vcq().statistics().count(op.native.rounds != 0 ? Stat::collective_gates : Stat::collective_puts);
     op.err = err;
     op.prov_errno = prov_errno;
     engine_.end(op);
@@ -176,14 +188,21 @@ void Group::progress() noexcept
     if (unknown_ != 0)
         find_members();
     if (unknown_ == 0 && state_ == State::joining && first_ == nullptr)
-        begin_last_barrier();
+        begin_opening();
     if (first_ != nullptr)
         run();
+    if (waits_for_leaves())
+        hear_leaves();
 }
 
 void Group::run() noexcept
 {
     for (unsigned i = 0; first_ != nullptr && i < rounds_at_once; i++) {
+        if (first_->native.rounds != 0) {
+            if (!step_over_gates())
+                return;
+            continue;
+        }
         if (!begun_ && !first_->plan.next(round_)) {
             end_first(0, 0);
             continue;
@@ -203,7 +222,7 @@ void Group::run() noexcept
             begun_ = false;
             in_vain_ = 0;
         } else if (!moved) {
-            wait();
+            wait(rounds_per_look);
             return;
         } else {
             in_vain_ = 0;
@@ -212,15 +231,17 @@ void Group::run() noexcept
 }
 
 /// Nothing has moved: is there a reason?
-void Group::wait() noexcept
+void Group::wait(unsigned per_look) noexcept
 {
-    if (++in_vain_ % rounds_per_look == 0 && !all_agree())
+    if (++in_vain_ % per_look == 0 && !all_agree())
         return;
     if (in_vain_ % rounds_per_clock != 0)
         return;
     if (const std::uint64_t now = clock_ms(); now >= probed_ + probe_after_ms) {
         probed_ = now;
         probe();
+        if (first_ != nullptr && first_->native.rounds != 0 && (overtaken_ = overtaken() ? overtaken_ + 1 : 0) == probes_overtaken)
+            fail(FI_EINVAL, UTOFU_ERR_BARRIER_MISMATCH);
     }
 }
 
@@ -269,7 +290,10 @@ void Group::fail(int err, int prov_errno) noexcept
         return;
     }
     tell(Word::failed, now_, err);
-    end_first(err, prov_errno);
+    const std::uint32_t now = now_;
+    retire_gates();
+    if (now == now_)
+        end_first(err, prov_errno);
 }
 
 void Group::break_up(int err, int prov_errno) noexcept
@@ -284,7 +308,7 @@ void Group::break_up(int err, int prov_errno) noexcept
     broken_code_ = prov_errno;
     tell(Word::broken, now_, err);
     if (joining && first_ == nullptr)
-        end_join(err, prov_errno);
+        end_opening(err, prov_errno);
     while (first_ != nullptr)
         end_first(err, prov_errno);
 }

@@ -9,13 +9,17 @@
 #include <memory>
 
 #include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
 
 #include "address/peers.h"
 #include "collective/doors.h"
 #include "collective/plan.h"
+#include "gates/circuit.h"
+#include "gates/native.h"
 #include "local/pages.h"
 #include "provider/array.h"
 #include "transfer/request.h"
+#include "vcq/gates.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -27,6 +31,7 @@ namespace tofu::coll {
 
 class Collectives;
 
+inline constexpr unsigned polls_per_look = 64; ///< of gates between two looks at everybody's words
 /// Slow path.
 [[nodiscard]] std::uint64_t clock_ms() noexcept;
 
@@ -70,6 +75,8 @@ constexpr int error_of(std::uint64_t word) noexcept
 {
     return std::max(1, static_cast<int>(word & 0xffff));
 }
+/// Of Word::left: 2^this members from the peer down have left.
+constexpr unsigned heard_of(std::uint64_t word) noexcept { return static_cast<unsigned>(word & 0xff); }
 struct LaneArea {
     std::uint64_t taken; ///< messages that the peer has taken of those sent to it
     std::uint64_t word;  ///< the peer's word_of
@@ -79,11 +86,15 @@ struct LaneArea {
 };
 static_assert(sizeof(LaneArea) == 256 + slots * 4096);
 
-/// A collective under way or waiting.
+/// A collective under way or waiting: by a plan, or over gates.
 struct CollectiveOp : Request {
     CollectiveOp* next = nullptr;
     Plan plan;
     Shape shape;
+    Native native; ///< no rounds: by the plan
+    const void* in = nullptr;
+    void* out = nullptr;
+    unsigned round = 0; ///< of the gates
     std::uint32_t signature = 0;
 };
 
@@ -115,10 +126,10 @@ class Group final : public fid_mc {
     /// progress() has something to do.
     [[nodiscard]] bool busy() const noexcept
     {
-        return first_ != nullptr || owes_ || unknown_ != 0 || state_ == State::joining;
+        return first_ != nullptr || owes_ || unknown_ != 0 || state_ == State::joining || waits_for_leaves();
     }
-    /// Takes an operation, whose plan is open.
-    void submit(CollectiveOp& op) noexcept;
+    /// Takes an operation. 0, or -FI_ENOMEM and it has not.
+    [[nodiscard]] int submit(CollectiveOp& op) noexcept;
     /// fi_close: what is under way is cancelled, the others are told.
     void leave() noexcept;
     [[nodiscard]] bool leaving() const noexcept { return state_ == State::left; }
@@ -175,10 +186,11 @@ class Group final : public fid_mc {
 
     // joining
     void find_members() noexcept;
-    void begin_last_barrier() noexcept;
+    void begin_opening() noexcept;
     void lose(Lane& lane, int err, int prov_errno) noexcept;
     void look(Lane& lane) noexcept;
     void looked(Lane& lane, int code) noexcept;
+    void end_opening(int err, int prov_errno) noexcept;
     void end_join(int err, int prov_errno) noexcept;
     static void on_read(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     static void on_put(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
@@ -200,12 +212,24 @@ class Group final : public fid_mc {
     [[nodiscard]] Head head(Lane& lane, Tail& tail) noexcept;
     void take(Lane& lane) noexcept;
 
+    // gates
+    [[nodiscard]] int take_gates() noexcept;
+    [[nodiscard]] bool wire() noexcept;
+    [[nodiscard]] bool step_over_gates() noexcept;
+    void retire_gates() noexcept;
+    [[nodiscard]] bool overtaken() const noexcept;
+    [[nodiscard]] bool waits_for_leaves() const noexcept
+    {
+        return state_ == State::left && gates_.count() != 0 && (broken_err_ == 0 || broken_err_ == FI_ESHUTDOWN);
+    }
+    void hear_leaves() noexcept;
+
     // operations
     void append(CollectiveOp& op) noexcept;
     CollectiveOp& pop() noexcept;
     void end_first(int err, int prov_errno) noexcept;
     void run() noexcept;
-    void wait() noexcept;
+    void wait(unsigned per_look) noexcept;
     [[nodiscard]] bool all_agree() noexcept;
     void fail(int err, int prov_errno) noexcept;
     void break_up(int err, int prov_errno) noexcept;
@@ -228,7 +252,24 @@ class Group final : public fid_mc {
     std::uint32_t now_ = 0; ///< number of first_, 0 the barrier of the join; or of the next operation
     CollectiveOp* first_ = nullptr;
     CollectiveOp** end_ = &first_;
-    CollectiveOp opening_; ///< the barrier that ends the join
+    CollectiveOp opening_; ///< what ends the join
+    /// What is agreed on by the operations that end it.
+    enum class Opening : std::uint8_t {
+        asks,     ///< -> tells: all have gates; -> over: somebody has none
+        tells,    ///< everybody's gates -> confirms
+        confirms, ///< -> over: the circuit is there, or somebody's could not be wired
+        over
+    };
+    Opening stage_ = Opening::asks;
+    bool over_gates_ = false;   ///< operations that gates can do go over them
+    unsigned overtaken_ = 0;    ///< probes since a neighbour was first seen behind the operation
+    unsigned heard_ = 0;        ///< of 2^heard_ members from this one down that all have left
+    std::uint64_t agreed_ = 0;  ///< by all, in the stages that ask
+    unsigned width_ = 0;        ///< gates of the member that has most
+    vcq::Gates gates_;
+    std::unique_ptr<Circuit> circuit_;       ///< until the join ends
+    std::unique_ptr<utofu_vbg_id_t[]> row_;  ///< our gates, `width_`; until then, likewise
+    std::unique_ptr<utofu_vbg_id_t[]> rows_; ///< everybody's
     Array<Peer> members_;
     std::unique_ptr<Lane[]> lanes_;
     OwnMemory slab_;      ///< LaneArea by lane, registered with the home VCQ

@@ -26,11 +26,38 @@ void Group::find_members() noexcept
         look(lanes_[i]);
 }
 
-/// All neighbours are known; and a join ends when all members have called.
-void Group::begin_last_barrier() noexcept
+/// All neighbours are known; and a join ends when all members have called, and agree on the way that operations go.
+void Group::begin_opening() noexcept
 {
-    (void)opening_.plan.open(opening_.shape, rank(), size(), nullptr, nullptr);
+    const bool rows = stage_ == Opening::tells;
+    opening_.shape = rows ? Shape{FI_ALLGATHER, FI_UINT64, FI_NOOP, width_, 0} : Shape{FI_ALLREDUCE, FI_UINT64, FI_BAND, 1, 0};
+    // Neither of them needs memory.
+    (void)opening_.plan.open(opening_.shape, rank(), size(), rows ? row_.get() : &agreed_, rows ? rows_.get() : &agreed_);
     append(opening_);
+}
+
+void Group::end_opening(int err, int prov_errno) noexcept
+{
+    switch (err != 0 ? Opening::over : stage_) {
+    case Opening::asks: stage_ = agreed_ != 0 ? Opening::tells : Opening::over; break;
+    case Opening::tells:
+        agreed_ = wire();
+        stage_ = Opening::confirms;
+        break;
+    case Opening::confirms:
+        over_gates_ = agreed_ != 0;
+        stage_ = Opening::over;
+        break;
+    case Opening::over: stage_ = Opening::over; break;
+    }
+    if (stage_ != Opening::over)
+        return; // begin_opening() goes on
+    if (err == 0 && !over_gates_)
+        gates_.free(); // nobody sends anything to them
+    circuit_.reset();
+    row_.reset();
+    rows_.reset();
+    end_join(err, prov_errno);
 }
 
 void Group::lose(Lane& lane, int err, int prov_errno) noexcept

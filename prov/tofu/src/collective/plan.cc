@@ -70,7 +70,7 @@ std::uint32_t signature_of(const Shape& s) noexcept
     for (const std::uint64_t word : {static_cast<std::uint64_t>(s.type), static_cast<std::uint64_t>(s.op),
                                      std::uint64_t{s.count}, std::uint64_t{s.root}})
         all = directory::mix(all ^ (word + 0x632be59bd9b4e019u));
-    return static_cast<std::uint32_t>(all) | 1;
+    return (static_cast<std::uint32_t>(all) & 0x7fffffff) | 1;
 }
 
 void Plan::add_send(Round& round, unsigned lane, const View& view) noexcept

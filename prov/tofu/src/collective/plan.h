@@ -10,6 +10,7 @@
 #include <rdma/fi_collective.h>
 
 #include "atomic/kernel.h"
+#include "gates/shape.h"
 
 namespace tofu::coll {
 
@@ -84,15 +85,7 @@ struct Round {
     Transfer receive[max_bits + 1];
 };
 
-/// What all members have to agree on.
-struct Shape {
-    fi_collective_op coll = FI_BARRIER;
-    fi_datatype type = FI_VOID;
-    fi_op op = FI_NOOP;
-    std::size_t count = 0;
-    unsigned root = 0;
-};
-/// Not 0.
+/// Not 0. Bit 31 is left to whoever tells ways apart.
 [[nodiscard]] std::uint32_t signature_of(const Shape& shape) noexcept;
 
 /// One collective of one member.

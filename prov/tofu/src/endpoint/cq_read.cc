@@ -4,6 +4,7 @@
 #include <rdma/fi_errno.h>
 
 #include "atomic/engine.h"
+#include "collective/engine.h"
 #include "endpoint/endpoint.h"
 #include "message/messenger.h"
 #include "progress/progress.h"
@@ -24,6 +25,8 @@ namespace tofu {
             atomic_->progress();
         if (messages_ && queue.reader_waits())
             messages_->progress();
+        if (collectives_) [[unlikely]]
+            collectives_->progress();
     }
     tx_.lock().unlock();
 }

@@ -54,6 +54,8 @@ constexpr Variable variables[] = {
     {"mr_cache", "FI_TOFU_MR_CACHE", Kind::word, 0, 0, "auto on yes 1 off no 0 ",
      "Keep registrations of local buffers while their pages stay the same: auto (where registering "
      "is dear), on, off; needs libucm of UCX (default: auto)"},
+    {"gates", "FI_TOFU_GATES", Kind::word, 0, 0, "auto on yes 1 off no 0 ",
+     "Barrier gates for collective groups: auto or on (where all members get some), off (default: auto)"},
 };
 
 /// Null: not set, or empty.

@@ -37,6 +37,8 @@ const std::array<StatisticsBook::Row, stats>& StatisticsBook::rows() noexcept
         {"key_stale", "keys that a peer had closed meanwhile, looked up anew"},
         {"loop_retry", "CSWAPs of atomics repeated, since another had changed the word"},
         {"wake_up", "wake-ups of threads that slept on a queue, a counter or a descriptor"},
+        {"collective_gates", "collectives that barrier gates carried out"},
+        {"collective_puts", "collectives by Puts"},
     }};
     return all;
 }

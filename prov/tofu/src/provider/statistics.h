@@ -23,6 +23,7 @@ enum class Stat : std::uint8_t {
     key_lookup, key_stale,
     loop_retry,
     wake_up,
+    collective_gates, collective_puts,
     count
 };
 inline constexpr std::size_t stats = static_cast<std::size_t>(Stat::count);

@@ -120,6 +120,21 @@ const char* fill(const Library& library, Functions& f)
     TOFU_RESOLVE(poll_mrq);
     TOFU_RESOLVE(query_my_coords);
 #undef TOFU_RESOLVE
+    const char* ignored = nullptr;
+#define TOFU_RESOLVE(name) resolve(library, f.name, "utofu_" #name, ignored)
+    TOFU_RESOLVE(get_barrier_tnis);
+    TOFU_RESOLVE(query_barrier_caps);
+    TOFU_RESOLVE(alloc_vbg);
+    TOFU_RESOLVE(free_vbg);
+    TOFU_RESOLVE(set_vbg);
+    TOFU_RESOLVE(query_vbg_info);
+    TOFU_RESOLVE(barrier);
+    TOFU_RESOLVE(poll_barrier);
+    TOFU_RESOLVE(reduce_uint64);
+    TOFU_RESOLVE(poll_reduce_uint64);
+    TOFU_RESOLVE(reduce_double);
+    TOFU_RESOLVE(poll_reduce_double);
+#undef TOFU_RESOLVE
     f.wait = reinterpret_cast<decltype(f.wait)>(library.symbol("tofu_sim_wait"));
     f.give_way = reinterpret_cast<decltype(f.give_way)>(library.symbol("tofu_sim_give_way"));
     f.job = reinterpret_cast<decltype(f.job)>(library.symbol("tofu_sim_job"));

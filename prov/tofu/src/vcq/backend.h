@@ -34,6 +34,19 @@ struct Functions {
     TOFU_FUNCTION(poll_tcq);
     TOFU_FUNCTION(poll_mrq);
     TOFU_FUNCTION(query_my_coords);
+    // Barrier gates, optional: null where the library has none, and collectives then work without.
+    TOFU_FUNCTION(get_barrier_tnis);
+    TOFU_FUNCTION(query_barrier_caps);
+    TOFU_FUNCTION(alloc_vbg);
+    TOFU_FUNCTION(free_vbg);
+    TOFU_FUNCTION(set_vbg);
+    TOFU_FUNCTION(query_vbg_info);
+    TOFU_FUNCTION(barrier);
+    TOFU_FUNCTION(poll_barrier);
+    TOFU_FUNCTION(reduce_uint64);
+    TOFU_FUNCTION(poll_reduce_uint64);
+    TOFU_FUNCTION(reduce_double);
+    TOFU_FUNCTION(poll_reduce_double);
 #undef TOFU_FUNCTION
     /// Optional extra of the simulator (tofu_sim.h); null elsewhere: sleep until a notice or a put may
     /// have come for one of `count` VCQs. The provider does without it by polling with growing pauses.

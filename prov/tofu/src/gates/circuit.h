@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// How the gates of a group are wired to a barrier circuit (uTofu guide 2.3.2): a tree within each node, a butterfly
+// between the first members of all nodes. Pure: each member computes the same from where the members are. Used by groups
+// as they join; calls nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "provider/array.h"
+#include "vcq/gates.h"
+
+namespace tofu::coll {
+
+/// One end of a connection. `gate` of a member counts its own, the start/end gate is 0.
+struct GateAt {
+    static constexpr unsigned none = ~0u;
+    unsigned member = none;
+    unsigned gate = 0;
+};
+/// The four ends of a gate; signals stay with the member.
+struct GatePlan {
+    unsigned signal_from = GateAt::none;
+    unsigned signal_to = GateAt::none;
+    GateAt packet_from;
+    GateAt packet_to;
+};
+
+class Circuit {
+  public:
+    /// Wires of one member.
+    struct Wires {
+        unsigned count = 0;
+        GatePlan gate[64];
+    };
+    /// Room for so many members. False: no memory.
+    [[nodiscard]] bool reserve(std::size_t members) noexcept;
+    /// The next one, by rank.
+    void add(const vcq::Coords& coords) noexcept;
+    /// All are there: sorts them. False: no memory.
+    [[nodiscard]] bool lay() noexcept;
+
+    /// The gates of a member; more than Gates::most can't be had.
+    void wires_of(unsigned rank, Wires& wires) const noexcept;
+    /// Of the member that has most.
+    [[nodiscard]] unsigned most_gates() const noexcept;
+    /// Number of the member among those of its node.
+    [[nodiscard]] unsigned index_in_node(unsigned rank) const noexcept { return seats_[place_[rank]].index; }
+    [[nodiscard]] unsigned nodes() const noexcept { return static_cast<unsigned>(first_.size()) - 1; }
+
+  private:
+    struct Seat {
+        std::uint64_t key; ///< of the node: the order of nodes
+        std::uint32_t rank;
+        std::uint32_t node;  ///< by that order
+        std::uint32_t index; ///< in the node, by rank
+    };
+    enum class Does : std::uint8_t { send, join, replace };
+    /// What a member does in a round, one after the other: sends what it has, joins what comes to that, or has from now on
+    /// what comes.
+    struct Action {
+        Does does;
+        std::uint32_t peer;
+    };
+    struct Program {
+        unsigned count = 0;
+        Action action[128];
+        void add(Does does, std::uint32_t peer) noexcept { action[count++] = {does, peer}; }
+    };
+    void program_of(unsigned rank, Program& program) const noexcept;
+    static unsigned gate_of(const Program& program, unsigned peer, bool sends) noexcept;
+    template <class Visit>
+    static unsigned walk(const Program& program, Visit&& visit) noexcept;
+
+    Array<Seat> seats_;          ///< sorted
+    Array<std::uint32_t> place_; ///< in seats_, by rank
+    Array<std::uint32_t> first_; ///< seat of each node, and one behind the last
+};
+
+} // namespace tofu::coll

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What a collective is asked for, as all members have to agree on it. Used by native and by the room collective; calls
+// nothing.
+#pragma once
+
+#include <cstddef>
+
+#include <rdma/fi_collective.h>
+
+namespace tofu::coll {
+
+struct Shape {
+    fi_collective_op coll = FI_BARRIER;
+    fi_datatype type = FI_VOID;
+    fi_op op = FI_NOOP;
+    std::size_t count = 0;
+    unsigned root = 0;
+};
+
+} // namespace tofu::coll

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: groups over barrier gates: how many operations went which way, gates that run out and come back, sums of numbers
+// that depend on their order. Called by: make check (tests/prov_collective_processes). Calls: circle, the uTofu library.
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dlfcn.h>
+#include <rdma/fi_ext_tofu.h>
+#include <utofu.h>
+
+#include "prov/collective/circle.h"
+
+namespace tofu::test {
+namespace {
+
+using sim::test::expect_processes;
+
+/// The library that the provider has loaded.
+template <class F>
+F library(const char* name)
+{
+    static void* const handle = dlopen(std::getenv("FI_TOFU_BACKEND"), RTLD_NOW);
+    return reinterpret_cast<F>(dlsym(handle, name));
+}
+#define LIBRARY(name) library<decltype(&name)>(#name)
+
+/// All start/end gates of this node but `kept` of TNI 0.
+struct Hoard {
+    explicit Hoard(unsigned kept)
+    {
+        for (utofu_tni_id_t tni = 0; tni < 6; tni++)
+            while (take(tni)) {
+            }
+        give(kept);
+    }
+    bool take(utofu_tni_id_t tni)
+    {
+        utofu_vbg_id_t id = 0;
+        if (LIBRARY(utofu_alloc_vbg)(tni, 1, 0, &id) != UTOFU_SUCCESS)
+            return false;
+        held.push_back(id);
+        return true;
+    }
+    void give(unsigned some)
+    {
+        for (; some != 0 && !held.empty(); some--) {
+            EXPECT_EQ(LIBRARY(utofu_free_vbg)(&held.front(), 1), UTOFU_SUCCESS);
+            held.erase(held.begin());
+        }
+    }
+    std::vector<utofu_vbg_id_t> held;
+};
+
+void use(Circle& circle, fid_mc* mc, unsigned members)
+{
+    std::uint64_t one = 1, sum = 0;
+    ASSERT_EQ(fi_allreduce(circle.session.ep, &one, 1, nullptr, &sum, nullptr, fi_mc_addr(mc), FI_UINT64, FI_SUM, 0, mc), 0);
+    circle.session.expect(mc, FI_COLLECTIVE);
+    EXPECT_EQ(sum, members);
+}
+
+/// Collectives that have gone over gates, and by Puts, since the last call.
+using Ways = std::pair<std::uint64_t, std::uint64_t>;
+Ways ways_since(const Circle& circle, Ways& last)
+{
+    fi_tofu_ops_statistics* ops = nullptr;
+    Session::check(fi_open_ops(&circle.session.domain->fid, FI_TOFU_STATISTICS, 0, reinterpret_cast<void**>(&ops), nullptr),
+                   "fi_open_ops");
+    fi_tofu_statistic list[100];
+    std::size_t count = std::size(list);
+    Session::check(ops->read(&circle.session.domain->fid, list, &count), "read");
+    Ways now;
+    for (std::size_t i = 0; i < count; i++) {
+        if (list[i].name == std::string("collective_gates"))
+            now.first = list[i].value;
+        if (list[i].name == std::string("collective_puts"))
+            now.second = list[i].value;
+    }
+    const Ways gone{now.first - last.first, now.second - last.second};
+    last = now;
+    return gone;
+}
+const Ways over_gates{1, 0}, by_puts{0, 1};
+
+TEST(GroupsOverGates, GoBySoftwareWhileAMemberHasNoGatesAndComeBackToThem)
+{
+    expect_processes(3, [](const Rank& rank) {
+        setenv("TOFU_SIM_PPN", "1", 1);
+        Circle circle(rank);
+        Ways last;
+        fid_mc* const first = circle.join(circle.all());
+        use(circle, first, 3);
+        EXPECT_EQ(ways_since(circle, last), over_gates);
+        fid_mc* second = nullptr;
+        {
+            Hoard hoard(rank.number == 1 ? 0 : 1000);
+            circle.session.barrier();
+            second = circle.join(circle.all());
+            use(circle, second, 3);
+            EXPECT_EQ(ways_since(circle, last), by_puts);
+            circle.session.barrier();
+            hoard.give(1000);
+            circle.session.barrier();
+        }
+        fid_mc* const third = circle.join(circle.all());
+        use(circle, third, 3);
+        EXPECT_EQ(ways_since(circle, last), over_gates);
+        for (fid_mc* mc : {first, second, third})
+            circle.leave(mc);
+    });
+}
+
+TEST(GroupsOverGates, GatesOfClosedGroupsAreThereForTheNext)
+{
+    expect_processes(3, [](const Rank& rank) {
+        setenv("TOFU_SIM_PPN", "1", 1);
+        Circle circle(rank);
+        Ways last;
+        Hoard hoard(1); // enough for one group at a time
+        for (int i = 0; i < 4; i++) {
+            circle.session.barrier();
+            fid_mc* const mc = circle.join(circle.all());
+            use(circle, mc, 3);
+            EXPECT_EQ(ways_since(circle, last), over_gates) << "group " << i;
+            circle.leave(mc);
+            // The gates go when all have left and have told each other.
+            unsigned found = 0;
+            EXPECT_TRUE(wait_until([&] {
+                (void)fi_cq_read(circle.session.cq, nullptr, 0);
+                for (utofu_tni_id_t tni = 0; tni < 6 && found == 0; tni++)
+                    found = hoard.take(tni);
+                return found != 0 && (rank.set(700 + rank.number, i + 1), rank.get(700) > unsigned(i)) &&
+                       rank.get(701) > unsigned(i) && rank.get(702) > unsigned(i);
+            }));
+            hoard.give(found);
+        }
+        hoard.give(1000);
+    });
+}
+
+/// The same bits for all members and each time; what they are where the numbers leave no choice.
+void sums_of_numbers(const Rank& rank)
+{
+    using L = std::numeric_limits<double>;
+    Circle circle(rank);
+    fid_mc* const mc = circle.join(circle.all());
+    const auto sum = [&](double value, fi_op op = FI_SUM) {
+        double result = 0;
+        EXPECT_EQ(fi_allreduce(circle.session.ep, &value, 1, nullptr, &result, nullptr, fi_mc_addr(mc), FI_DOUBLE, op, 0, mc),
+                  0);
+        circle.session.expect(mc, FI_COLLECTIVE);
+        return result;
+    };
+    const unsigned me = rank.number;
+    std::uint64_t bits[2];
+    for (int time = 0; time < 2; time++) {
+        const double values[] = {1e16, 1.0, -1e16, 0.1, 3e-300};
+        const double result = sum(values[me]);
+        std::memcpy(&bits[time], &result, 8);
+        rank.set(700 + me, bits[time]);
+        circle.session.barrier();
+        for (unsigned r = 0; r < rank.size; r++)
+            EXPECT_EQ(rank.get(700 + r), bits[time]);
+        circle.session.barrier();
+    }
+    EXPECT_EQ(bits[0], bits[1]);
+    const auto expect_nan = [&](double value) { EXPECT_TRUE(std::isnan(sum(value))); };
+    expect_nan(me == 3 ? L::quiet_NaN() : 1);
+    expect_nan(me == 0 ? L::infinity() : me == 4 ? -L::infinity() : 1);
+    EXPECT_EQ(sum(me == 2 ? -L::infinity() : 1e300), -L::infinity());
+    EXPECT_TRUE(std::signbit(sum(-0.0)));
+    EXPECT_FALSE(std::signbit(sum(me == 1 ? 0.0 : -0.0)));
+    EXPECT_EQ(sum(L::denorm_min()), 5 * L::denorm_min());
+    EXPECT_EQ(sum(me == 0 ? L::min() : me == 1 ? -L::denorm_min() : 0), L::min() - L::denorm_min());
+    EXPECT_EQ(sum(L::max()), L::infinity());
+    EXPECT_EQ(sum(me == 4 ? -L::infinity() : double(me), FI_MIN), -L::infinity());
+    EXPECT_EQ(sum(me == 4 ? L::denorm_min() : -0.0, FI_MAX), L::denorm_min());
+}
+
+TEST(GroupsOverGates, SumsHaveTheSameBitsForAllAndEachTime)
+{
+    expect_processes(5, sums_of_numbers);
+}
+
+TEST(GroupsByPuts, SumsHaveTheSameBitsForAllAndEachTime)
+{
+    expect_processes(5, [](const Rank& rank) {
+        setenv("FI_TOFU_GATES", "off", 1);
+        sums_of_numbers(rank);
+    });
+}
+
+} // namespace
+} // namespace tofu::test
