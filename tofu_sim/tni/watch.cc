@@ -42,7 +42,8 @@ namespace {
     const bool atomic = d.op >= Op::armw4 && d.op <= Op::cswap8;
     return (atomic ? 1 : d.length) | (failed ? trace::flag_failed : 0) |
            ((d.flags & notice_remote) != 0 ? trace::flag_told : 0) |
-           ((d.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0 ? trace::flag_strong : 0);
+           ((d.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0 ? trace::flag_strong : 0) |
+           ((d.flags & notice_tcq) != 0 ? trace::flag_tcq : 0) | ((d.flags & notice_local) != 0 ? trace::flag_mine : 0);
 }
 
 [[nodiscard]] trace::Record record_of(trace::Type type, uint64_t peer, unsigned vcq, uint8_t what) noexcept

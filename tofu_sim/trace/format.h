@@ -16,7 +16,7 @@ namespace tofu::sim::trace {
 
 inline constexpr uint64_t file_magic = 0x6361727475666f74;  // "tofutrac"
 inline constexpr uint32_t chunk_magic = 0x6b6e6863;         // "chnk"
-inline constexpr uint32_t format_version = 1;
+inline constexpr uint32_t format_version = 2;
 
 enum class ClockKind : uint32_t { real = 0, virtual_tofud = 1 };
 
@@ -73,6 +73,8 @@ inline constexpr uint32_t flag_late = 1u << 24;   // a record `arrival` or `rela
 inline constexpr uint32_t flag_failed = 1u << 25; // nothing arrived
 inline constexpr uint32_t flag_told = 1u << 26;   // with a notice to the target
 inline constexpr uint32_t flag_strong = 1u << 27; // strong order
+inline constexpr uint32_t flag_tcq = 1u << 28;    // with an entry of the TCQ
+inline constexpr uint32_t flag_mine = 1u << 29;   // with a notice to who posted it
 
 struct Record {
     uint64_t time;

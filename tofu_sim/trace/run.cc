@@ -3,6 +3,7 @@
 // Called by: tools/ (trace, pictures), tests. Calls: trace/reader, topology/.
 #include "trace/run.h"
 
+#include "job/layout.h"
 #include "topology/ids.h"
 
 #include <utofu.h>
@@ -121,8 +122,10 @@ class Builder {
             }
             break;
         case Type::notice:
-            run_.notices.push_back({time, process, event.thread, owners_.find(record.peer, time), record.what});
+            run_.notices.push_back({time, process, event.thread, owners_.find(record.peer, time), record.vcq,
+                                    record.what});
             break;
+        case Type::tcq: run_.entries.push_back({time, process, event.thread, record.vcq}); break;
         case Type::barrier:
             open_gates_[record.peer] = run_.gates.size();
             run_.gates.push_back({time, 0, process, event.thread, Round{record.what}});
@@ -135,7 +138,6 @@ class Builder {
             break;
         case Type::open_vcq:
         case Type::close_vcq:
-        case Type::tcq:
         case Type::none: break;
         }
     }
@@ -162,6 +164,10 @@ class Builder {
         transfer.path = static_cast<uint8_t>(record.peer >> 28 & 0xf);
         transfer.failed = (record.bytes & flag_failed) != 0;
         transfer.told = (record.bytes & flag_told) != 0;
+        transfer.mine = (record.bytes & flag_mine) != 0;
+        transfer.tcq = (record.bytes & flag_tcq) != 0;
+        transfer.from_tni = static_cast<uint8_t>(record.vcq / (vcqs_per_node / tnis_per_node));
+        transfer.to_tni = static_cast<uint8_t>(decode_tni(record.peer) % tnis_per_node);
         if ((record.bytes & flag_late) != 0) {
             // From its process's own posts; those of session mode are found again by the VCQ.
             late_[{record.vcq, record.arrival}] = run_.transfers.size();

@@ -48,6 +48,10 @@ struct Transfer {
     Op op;
     bool failed;
     bool told; // with a notice to the target
+    bool mine; // and one to who posted it
+    bool tcq;  // and an entry of its TCQ
+    uint8_t from_tni;
+    uint8_t to_tni;
 };
 
 struct Wait {
@@ -65,7 +69,16 @@ struct Notice {
     uint32_t process;
     uint32_t thread;
     uint32_t peer;
+    uint16_t vcq;
     uint8_t type; // utofu_mrq_notice_type
+};
+
+// Of the TCQ, found by a poll.
+struct Entry {
+    uint64_t time;
+    uint32_t process;
+    uint32_t thread;
+    uint16_t vcq;
 };
 
 struct Gates {
@@ -95,6 +108,7 @@ struct Run {
     std::vector<Transfer> transfers; // by `posted`
     std::vector<Wait> waits;        // by process, and then `began`
     std::vector<Notice> notices;    // by time
+    std::vector<Entry> entries;     // by process and time
     std::vector<Gates> gates;       // by `began`
     std::vector<Computation> computations; // by process, thread and `began`
 
