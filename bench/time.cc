@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: published figures of Tofu-D beside what the virtual clock's model makes of them: the tables of docs/time-model.md.
-// Called by: people, tests/bench/time.sh. Calls: clock/network; no process, no job.
+// Called by: people, tests/bench/time.sh. Calls: clock/network, replay/gates; no process, no job.
 //
 // usage: time            prints the tables; status 1 if a row is further off than its bar
 #include "clock/network.h"
 #include "job/layout.h"
+#include "replay/gates.h"
 #include "topology/ids.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -256,48 +256,6 @@ void print_sharing()
 
 // ---- Barrier gates ----
 
-// A butterfly over all nodes, along A, X, B, Y, C and Z: in each stage a gate for the packet of the partner and of its
-// own. B has three: two stages in which each sends to the next and to the one after it.
-double gates(std::array<uint8_t, 3> units, bool sums)
-{
-    const Topology topology(units, 7);
-    Machine m({1, 1, 1});
-    const Network network(topology, nullptr, nullptr, nullptr);
-    const uint32_t nodes = topology.num_nodes();
-    std::vector<Picoseconds> sent(nodes, Network::gate_start(figures::post_call, sums));
-    const auto stage = [&](const std::function<Coords(Coords)>& partner_of) {
-        std::vector<Picoseconds> next(nodes);
-        for (uint32_t node = 0; node < nodes; node++) {
-            const Coords here = topology.coords_of(node);
-            const Coords there = partner_of(here);
-            const uint32_t partner = topology.node_of(there);
-            const size_t hops = network.hops(partner, encode_path({here[3], here[4], here[5]}), node);
-            next[node] = Network::gate_output(std::max(sent[node], Network::gate_input(sent[partner], hops)));
-        }
-        sent.swap(next);
-    };
-    const auto butterfly = [&](unsigned axis, unsigned length) {
-        for (unsigned distance = 1; distance < length; distance *= 2) {
-            stage([&](Coords c) {
-                c[axis] = static_cast<uint8_t>(c[axis] ^ distance);
-                return c;
-            });
-        }
-    };
-    butterfly(3, 2);
-    butterfly(0, units[0]);
-    for (const uint8_t step : {1, 2}) {
-        stage([&](Coords c) {
-            c[4] = static_cast<uint8_t>((c[4] + step) % 3);
-            return c;
-        });
-    }
-    butterfly(1, units[1]);
-    butterfly(5, 2);
-    butterfly(2, units[2]);
-    return us(*std::max_element(sent.begin(), sent.end()) + figures::found);
-}
-
 void print_gates()
 {
     title("Barrier gates, 4 processes a node", 0.10);
@@ -313,7 +271,7 @@ void print_gates()
     for (const bool sums : {false, true}) {
         for (const auto& r : rows) {
             row(std::string(sums ? "sum of a double, " : "barrier, ") + r.processes + " processes", sums ? r.sum : r.barrier,
-                gates(r.units, sums), "us", 0.10, sums && &r != rows ? Origin::predicted : Origin::calibrated);
+                us(replay::time_of_gates(Topology(r.units, 7), sums)), "us", 0.10, sums && &r != rows ? Origin::predicted : Origin::calibrated);
         }
     }
 }

@@ -12,4 +12,12 @@ AC_DEFUN([TOFU_CONFIGURE_SIM], [
     PKG_CHECK_MODULES([OTF2], [otf2],
       [AC_DEFINE([HAVE_OTF2], [1], [OTF2's library is there])],
       [AC_MSG_NOTICE([no OTF2: tofu-sim trace writes all formats but that (install libopen-trace-format2-dev)])])])
+  AC_ARG_WITH([simgrid],
+    [AS_HELP_STRING([--without-simgrid], [build tofu-sim without SimGrid, which its replay needs])],
+    [], [with_simgrid=yes])
+  AS_IF([test "$enable_sim" = yes && test "$with_simgrid" != no], [
+    PKG_CHECK_MODULES([SIMGRID], [simgrid >= 3.32],
+      [have_simgrid=yes],
+      [AC_MSG_NOTICE([no SimGrid: tofu-sim replay only says so (install libsimgrid-dev)])])])
+  AM_CONDITIONAL([HAVE_SIMGRID], [test "$have_simgrid" = yes])
 ])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the tofu-sim command: run, show, trace, clean (man/tofu-sim.1).
-// Called by: the user, our tests. Calls: tools/run, tools/show, tools/trace, tools/clean.
+// Role: the tofu-sim command: run, show, trace, replay, clean (man/tofu-sim.1).
+// Called by: the user, our tests. Calls: tools/run, tools/show, tools/trace, tools/replay, tools/clean.
 #include "tools/command.h"
 
 #include <cstdio>
@@ -12,6 +12,8 @@ constexpr char help_text[] =
     "usage: tofu-sim run -n N [options] PROGRAM [ARGUMENTS]\n"
     "       tofu-sim show [options] [JOB...]\n"
     "       tofu-sim trace [options] FILE|DIRECTORY...\n"
+    "       tofu-sim replay [options] FILE|DIRECTORY...\n"
+    "       tofu-sim replay [options] --pattern NAME\n"
     "       tofu-sim clean [JOB...]\n"
     "\n"
     "run: starts N processes of one job on the simulated interconnect, without MPI.\n"
@@ -36,7 +38,6 @@ constexpr char help_text[] =
     "  --svg FILE            the network of one job, its links coloured by what they carried\n"
     "  --counters            port by port what can be read on the machine\n"
     "\n"
-    "\n"
     "trace: puts the files of TOFU_SIM_TRACE together; prints a summary, or writes (- is standard\n"
     "output):\n"
     "  --json FILE           Chrome's trace events, for ui.perfetto.dev\n"
@@ -45,6 +46,18 @@ constexpr char help_text[] =
     "  --html FILE           a page with all pictures that needs nothing else\n"
     "  --svg DIRECTORY       these pictures one by one: network, timeline, waits, sizes\n"
     "  --counters FILE       as show --counters, exact\n"
+    "\n"
+    "replay: the same traffic on another network, or a pattern without a trace; prints times, the hottest\n"
+    "links and the bisection's share. Needs SimGrid.\n"
+    "  --shape, --torus, --ppn  as for run, up to 24x23x24 (158,976 nodes); default: as recorded\n"
+    "  --placement WHICH     order of nodes, or random:SEED\n"
+    "  --paths WHICH         recorded, spread, target or source: which corner a route turns at\n"
+    "  --link GB/S           of a link and a TNI (Tofu-D: 6.8)\n"
+    "  --cpu FACTOR          computing takes so many times longer than recorded\n"
+    "  --share N             messages that meet which SimGrid gets at a time; others take turns (5000)\n"
+    "  --pattern NAME        pingpong, ring, alltoall, butterfly, barrier, broadcast, allreduce, gates,\n"
+    "                        gates-sum, halo3, halo6\n"
+    "  -n N, --bytes B, --rounds R  its processes, bytes of a message, and how often\n"
     "\n"
     "clean: removes what jobs without a running process left behind.\n";
 
@@ -73,9 +86,12 @@ int main(int argc, char** argv)
     if (std::strcmp(name, "trace") == 0) {
         return trace_command(words);
     }
+    if (std::strcmp(name, "replay") == 0) {
+        return replay_command(words);
+    }
     if (std::strcmp(name, "clean") == 0) {
         return clean_command(words);
     }
-    std::fprintf(stderr, "tofu-sim: no command '%s': use run, show, trace, clean or --help\n", name);
+    std::fprintf(stderr, "tofu-sim: no command '%s': use run, show, trace, replay, clean or --help\n", name);
     return exit_usage;
 }

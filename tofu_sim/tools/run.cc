@@ -7,6 +7,7 @@
 #include "job/freedoms.h"
 #include "tools/job_files.h"
 #include "tools/launcher.h"
+#include "tools/libraries.h"
 #include "topology/topology.h"
 
 #include <cstdio>
@@ -169,23 +170,6 @@ std::string with_former(std::string text, const char* name)
     return text;
 }
 
-// What gives programs virtual time: beside the command as it was installed, or in the build tree.
-std::string find_clock_library()
-{
-    char self[4096];
-    const ssize_t length = ::readlink("/proc/self/exe", self, sizeof self);
-    const std::string_view path(self, length > 0 ? static_cast<size_t>(length) : 0);
-    const std::string directory(path.substr(0, path.rfind('/')));
-    for (const std::string& candidate : {std::string(TOFU_SIM_LIBDIR "/" CLOCK_LIBRARY),
-                                         directory + "/../lib/" CLOCK_LIBRARY,
-                                         directory + "/../.libs/" CLOCK_LIBRARY}) {
-        if (::access(candidate.c_str(), R_OK) == 0) {
-            return candidate;
-        }
-    }
-    return {};
-}
-
 void export_environment(const Options& options, const std::string& job, const std::string& clock_library)
 {
     const auto put = [](const char* name, const char* value) {
@@ -218,7 +202,7 @@ int run_command(std::span<char* const> words)
         return status;
     }
     const std::string job = options.job != nullptr ? options.job : unique_job_name();
-    const std::string clock_library = options.clock ? find_clock_library() : std::string();
+    const std::string clock_library = options.clock ? find_library(CLOCK_LIBRARY) : std::string();
     if (options.clock && clock_library.empty()) {
         return refuse("--clock", "", "there is no " CLOCK_LIBRARY " in " TOFU_SIM_LIBDIR ": install it");
     }

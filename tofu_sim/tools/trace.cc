@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: tofu-sim trace: puts the traces of a job's processes together and turns them into something to look at.
-// Called by: tools/main.cc. Calls: trace/run, tools/exports, tools/summary.
+// Called by: tools/main.cc. Calls: trace/run, tools/exports, tools/summary, tools/trace_files.
 #include "tools/command.h"
 #include "tools/exports.h"
 #include "tools/output.h"
 #include "tools/pictures.h"
 #include "tools/summary.h"
+#include "tools/trace_files.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <dirent.h>
-#include <memory>
 #include <sys/stat.h>
 
 namespace tofu::sim::tools {
@@ -39,29 +38,6 @@ int complain(const std::string& what)
     return exit_failure;
 }
 
-// Files as they are; of a directory, those that are named *.trace.
-std::string add_path(const char* word, std::vector<std::string>& paths)
-{
-    struct stat status {};
-    if (::stat(word, &status) != 0 || !S_ISDIR(status.st_mode)) {
-        paths.emplace_back(word);
-        return {};
-    }
-    const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(word), ::closedir);
-    if (!directory) {
-        return std::string(word) + ": " + std::strerror(errno);
-    }
-    const size_t before = paths.size();
-    while (const dirent* const entry = ::readdir(directory.get())) {
-        const std::string name = entry->d_name;
-        if (name.find(".trace") != std::string::npos) {
-            paths.push_back(std::string(word) + "/" + name);
-        }
-    }
-    std::sort(paths.begin() + static_cast<ptrdiff_t>(before), paths.end());
-    return paths.size() != before ? std::string() : std::string(word) + " has no file *.trace; give the files themselves";
-}
-
 int parse(std::span<char* const> words, Options& options)
 {
     struct Option {
@@ -74,7 +50,7 @@ int parse(std::span<char* const> words, Options& options)
     for (size_t i = 0; i < words.size(); i++) {
         const std::string_view word = words[i];
         if (word[0] != '-' || word == "-") {
-            if (const std::string problem = add_path(words[i], options.paths); !problem.empty()) {
+            if (const std::string problem = add_trace_files(words[i], options.paths); !problem.empty()) {
                 return complain(problem);
             }
             continue;

@@ -1,0 +1,116 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# tofu-sim replay: what the virtual clock says of a run it says too, and patterns take what the model says, up to the
+# whole machine. Called by: make check. Calls: tofu-sim, the examples, tests/clock_subject.
+set -u
+tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
+build=${TOFU_TOP_BUILDDIR:?set by make check}
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 99
+replay()
+{
+    "$tofu_sim" replay "$@" >out 2>err
+}
+# "(TIME) us" behind a word, in nanoseconds.
+time_of()
+{
+    sed -n "s/.*$1 \([0-9.e+]*\) us.*/\1/p" out | awk '{ printf "%.0f\n", $1 * 1000 }'
+}
+within() # PERCENT A B
+{
+    awk -v p="$1" -v a="$2" -v b="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; if (a > 0 && d * 100 <= p * b) print "yes"; else print a " " b }'
+}
+record() # NAME PROCESSES PROGRAM ARGUMENTS
+{
+    mkdir "$1"
+    TOFU_SIM_TRACE=$1 TOFU_SIM_CLOCK=tofud TOFU_SIM_CPU=0 "$tofu_sim" run --timeout 60 -n "$2" "${@:3}" </dev/null >said 2>&1 ||
+        { cat said; exit 1; }
+}
+
+# Where there is no SimGrid: the command without what came with it.
+cp "$tofu_sim" alone
+./alone replay --pattern ring 2>err
+expect "without SimGrid a line says what to install" "1 1" "$? $(grep -c 'install libsimgrid-dev' err)"
+
+# Lines that need none.
+replay
+expect "neither a trace nor a pattern" "2 1" "$? $(grep -c 'or a --pattern' err)"
+replay --pattern rings
+expect "a pattern that is none" "2 1" "$? $(grep -c 'give pingpong, ring, alltoall' err)"
+replay --pattern ring -n 30
+expect "a shape that does not hold the processes" "2 1" \
+    "$? $(grep -c '30 processes, 1 of a node, need 30 nodes and 1x1x1 has 12: give a larger --shape or a --ppn of 3' err)"
+replay --pattern ring --shape 25x23x24x
+expect "a shape that is none" "2 1" "$? $(grep -c 'such as 4x6x2' err)"
+for pair in "--ppn 55" "--torus q" "--placement here" "--paths best" "--link 0" "--cpu fast" "--bytes 16777216" "--rounds 0"; do
+    # shellcheck disable=SC2086
+    replay --pattern ring $pair
+    expect "$pair" "2 1" "$? $(grep -c ': give ' err)"
+done
+replay --pattern gates --shape 8x8x16 --torus xyz
+expect "a barrier by gates takes what was published for 49,152 processes" yes "$(within 10 "$(time_of nodes\ of\ 8x8x16:)" 8270)"
+record pair 2 "$build/tests/clock_subject" 16640
+replay pair --shape 1x1x1 --ppn 1 --placement random:3 --rounds
+expect "an option without its value" "2 1" "$? $(grep -c 'value is missing' err)"
+cp -r pair cut
+for file in cut/*; do truncate -s 100 "$file"; done
+replay cut
+expect "traces that are cut off" "1 1" "$? $(grep -c 'cut off in its header' err)"
+cp -r pair old
+for file in old/*; do printf '\001' | dd of="$file" bs=1 seek=8 conv=notrunc 2>dd.log; done
+replay old
+expect "traces of another version" "1 1" "$? $(grep -c 'has version 1, this tofu-sim reads 2; use' err)"
+
+if ! [ -e "$build/tofu_sim/.libs/libtofu-sim-simgrid.so" ]; then
+    [ "$failures" = 0 ] || exit 1
+    echo "skipped: the rest needs SimGrid (install libsimgrid-dev and configure again)"
+    exit 77
+fi
+
+# What the clock has seen, played again.
+record mrq 2 "$build/tofu_sim/examples/put_pingpong_mrq"
+record memory 2 "$build/tofu_sim/examples/put_pingpong_memory"
+record stride 2 "$build/tofu_sim/examples/put_stride"
+record armw 5 "$build/tofu_sim/examples/armw_tickets"
+record gates 6 "$build/tofu_sim/examples/barrier_ring"
+for name in pair mrq memory stride armw gates; do
+    replay $name
+    expect "$name: it comes to its end" "0 1" "$? $(grep -c 'as recorded' out)"
+    expect "$name: clock and replay agree" yes "$(within 10 "$(time_of recorded:)" "$(time_of recorded\ with)")"
+done
+# 400 messages of 2.6 us on a link: at half the speed these take twice as long.
+replay pair
+before=$(time_of recorded:)
+replay pair --link 3.4
+expect "at half the speed links take twice as long" yes "$(within 5 "$(($(time_of recorded:) - before))" $((404 * 2625)))"
+replay pair --shape 4x1x1 --placement random:5
+hops=$(awk '/^  link/ { n++ } END { print n }' out)
+expect "elsewhere each further hop costs 77.5 ns" yes \
+    "$(within 20 "$(($(time_of nodes\):) - before))" $((404 * (hops - 2) / 2 * 775 / 10)))"
+replay pair --ppn 2
+expect "on one node there is no hop" 0 "$(grep -c '^  link' out)"
+
+# Patterns: bench/time's rows of 8 and 16,640 bytes, and the two flows that share a link.
+replay --pattern pingpong -n 2
+expect "a ping-pong of 8 bytes" yes "$(within 1 "$(time_of B:)" 980)"
+replay --pattern pingpong -n 2 --bytes 16640
+expect "and of 16,640" yes "$(within 1 "$(time_of B:)" 3836)"
+for pattern in ring alltoall butterfly barrier broadcast allreduce halo3 halo6; do
+    replay --pattern $pattern --shape 2x2x2 --torus x --ppn 2 --bytes 3000 --rounds 2
+    expect "$pattern comes to its end" "0 1" "$? $(grep -c "^$pattern of 192 processes on 2x2x2" out)"
+done
+replay --pattern allreduce --bytes 100000
+expect "an allreduce of slices" 0 $?
+replay --pattern alltoall --bytes 100000 --rounds 11
+shared=$(time_of B:)
+expect "what meets is shared out" yes "$(grep -q 'SimGrid [34].* shared out [1-9]' out && echo yes)"
+replay --pattern alltoall --bytes 100000 --rounds 11 --share 0
+expect "or takes turns" yes "$(grep -q '[1-9][0-9]* took turns' out && echo yes)"
+expect "which takes as long, or nearly" yes "$(within 25 "$(time_of B:)" "$shared")"
+replay --pattern ring --shape 24x23x24 --torus xyz --rounds 1
+expect "158,976 nodes" "0 1" "$? $(grep -c '^ring of 158976 processes on 24x23x24 (158976 nodes)' out)"
+
+[ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
+echo "all checks passed"

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: how long a barrier or a reduction by barrier gates takes over a whole shape (docs/time-model.md).
+// Called by: tools/replay, bench/time. Calls: clock/network.
+#pragma once
+
+#include "clock/network.h"
+
+namespace tofu::sim::replay {
+
+// From the call to the poll that finds its end. A stage for each doubling of the distance along A, X, B, Y, C and Z.
+[[nodiscard]] Picoseconds time_of_gates(const Topology& topology, bool sums);
+
+} // namespace tofu::sim::replay

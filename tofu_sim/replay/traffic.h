@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: instructions of many nodes on their way, by the figures of the clock (docs/time-model.md): one event after the
+// other, in the order of virtual time. What goes its way alone takes what the figures say; what meets something else
+// shares with it.
+// Called by: replay/player. Calls: replay/fluid, clock/figures, topology/.
+#pragma once
+
+#include "clock/network.h"
+#include "replay/fluid.h"
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <utility>
+#include <vector>
+
+namespace tofu::sim::replay {
+
+// What waits for an instruction knows it by a key; 0: nobody does.
+using Key = uint64_t;
+
+struct Message {
+    uint32_t from = 0; // nodes
+    uint32_t to = 0;
+    uint32_t length = 0;
+    Transit::Kind kind = Transit::Kind::put;
+    uint8_t from_tni = 0;
+    uint8_t to_tni = 0;
+    uint8_t path = 0; // its ID
+    // As in clock/network's Times.
+    Key sent = 0;
+    Key arrived = 0;
+    Key noted = 0;
+    Key told = 0;
+};
+
+// Of a node: what its TNIs send, what they get, and what leaves it.
+inline constexpr uint32_t resources_per_node = 2 * Calendar::feeders + ports_per_node;
+
+// What a cable has carried in one direction.
+struct Carried {
+    uint64_t bytes = 0; // payload
+    Picoseconds busy = 0;
+};
+
+class Traffic {
+  public:
+    // `slower`: how many times longer than on Tofu-D a link takes for a byte. `fluid` shares out up to `most` streams at
+    // a time; further ones that meet others take turns, in the order in which they come (0: all do).
+    Traffic(const Topology& topology, double slower, Fluid& fluid, size_t most);
+
+    std::function<void(Key, Picoseconds)> happened;
+
+    // The TNI hears of it at `start`, which may be later than the last event.
+    void carry(const Message& message, Picoseconds start);
+    // `happened` will be called.
+    void remind(Key key, Picoseconds when) { push({when, 0, Kind::signal, 0, key}); }
+    // Until nothing is on its way.
+    void run();
+
+    [[nodiscard]] const Carried& carried(uint32_t node, Port port) const noexcept;
+    [[nodiscard]] uint64_t messages() const noexcept { return messages_; }
+    [[nodiscard]] uint64_t shared() const noexcept { return shared_; }
+    [[nodiscard]] uint64_t took_turns() const noexcept { return took_turns_; }
+
+  private:
+    enum class Kind : uint8_t { ready, over, signal };
+    struct Event {
+        Picoseconds time;
+        uint64_t number; // those of one time in the order in which they were made
+        Kind kind;
+        uint32_t stream;
+        Key key; // of `over`: the stream's generation
+        friend bool operator>(const Event& a, const Event& b) noexcept
+        {
+            return a.time != b.time ? a.time > b.time : a.number > b.number;
+        }
+    };
+    struct Stream {
+        Message message;
+        std::vector<uint32_t> resources; // TNI, links, TNI
+        Picoseconds work = 0;
+        Picoseconds started = 0;
+        uint32_t next = 0; // behind it at the same TNI, + 1
+        uint32_t generation = 0; // its end is another one's since then
+        bool answer = false;
+        bool packet = false; // one, which is too short to be shared out: it takes as many times longer as there are streams
+    };
+    struct Resource {
+        uint32_t streams = 0;
+        uint32_t alone = 0; // the only one, + 1, while nobody else is asked about it
+        Picoseconds free_at = 0; // where streams take turns
+        Carried carried; // of a port
+    };
+    struct Sender {
+        uint32_t first = 0; // + 1; sends now
+        uint32_t last = 0;
+    };
+
+    void push(Event event);
+    void handle(const Event& event);
+    void wake_up();
+    [[nodiscard]] bool asks(const Message& message) const noexcept;
+    void make_stream(const Message& message, bool answer, Picoseconds ready);
+    void line_up(uint32_t id);
+    void begin(uint32_t id);
+    void hand_over(uint32_t id);
+    void share(uint32_t id, Picoseconds work);
+    void end(uint32_t id);
+    void signal(Key key, Picoseconds when);
+    [[nodiscard]] Picoseconds stream_time(uint32_t length) const noexcept;
+    [[nodiscard]] bool is_crowded(uint32_t port, uint8_t tni) noexcept;
+
+    Topology topology_;
+    double slower_;
+    Fluid& fluid_;
+    size_t most_;
+    std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+    uint64_t numbers_ = 0;
+    Picoseconds now_ = 0;
+    static constexpr Picoseconds never = std::numeric_limits<Picoseconds>::max();
+    Picoseconds alarm_ = never;
+    bool in_fluid_ = false;
+    size_t sharing_ = 0; // streams that `fluid` has
+    std::vector<std::pair<uint32_t, Picoseconds>> to_share_; // at `now_`
+    std::vector<Stream> streams_;
+    std::vector<uint32_t> spare_;
+    std::vector<Resource> resources_;
+    std::vector<uint8_t> fed_; // of a port: which TNIs of its node have used it since it was idle
+    std::vector<Sender> senders_;
+    uint64_t messages_ = 0;
+    uint64_t shared_ = 0;
+    uint64_t took_turns_ = 0;
+};
+
+} // namespace tofu::sim::replay

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: where libraries are that came with this command.
+// Called by: tools/run, tools/replay. Calls: files.
+#pragma once
+
+#include <string>
+
+namespace tofu::sim::tools {
+
+// As it was installed, or in the build tree; empty: it is not there. `place` is a directory of the library directory's.
+[[nodiscard]] std::string find_library(const std::string& name, const std::string& place = {});
+
+} // namespace tofu::sim::tools

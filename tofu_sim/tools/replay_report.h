@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: what the links of a replayed network had to do: the hottest ones, and the bisection.
+// Called by: tools/replay. Calls: replay/traffic, tools/summary.
+#pragma once
+
+#include "replay/traffic.h"
+
+#include <cstdio>
+
+namespace tofu::sim::tools {
+
+void print_network(const Topology& topology, const replay::Traffic& traffic, Picoseconds length, std::FILE* to);
+
+} // namespace tofu::sim::tools

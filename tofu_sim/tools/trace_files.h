@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: which traces a word of the command line means.
+// Called by: tools/trace, tools/replay. Calls: files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tofu::sim::tools {
+
+// A file as it is; of a directory, those that are named *.trace. Empty, or what went wrong.
+[[nodiscard]] std::string add_trace_files(const char* word, std::vector<std::string>& paths);
+
+} // namespace tofu::sim::tools
