@@ -328,6 +328,12 @@ uint64_t now() noexcept
 
 int open(const Owner& owner) noexcept
 {
+    // A rank behind the name of a device would make a file among the devices.
+    struct stat named {};
+    if (::stat(owner.pattern, &named) == 0 && !S_ISREG(named.st_mode) && !S_ISDIR(named.st_mode)) {
+        report("TOFU_SIM_TRACE=%.80s is a device, a pipe or a socket; give a directory, or the name of a file", owner.pattern);
+        return UTOFU_ERR_INVALID_ARG;
+    }
     char path[path_room];
     if (!make_path(owner, path)) {
         report("TOFU_SIM_TRACE=%.80s: the name is too long; give a shorter one", owner.pattern);

@@ -148,6 +148,14 @@ expect "and its trace read" yes "$(grep -q 'rank 0 node .*KILLED' summary && ech
 # Values that can't be.
 TOFU_SIM_TRACE=nowhere/at/all run -n 2 "$examples/put_stride" >/dev/null 2>said
 expect "a directory that is not there is told" yes "$(grep -q "can't create .*give a directory that exists" said && echo yes)"
+mkfifo pipe
+for name in /dev/null pipe; do
+    TOFU_SIM_TRACE=$name run -n 2 "$examples/put_stride" >/dev/null 2>said
+    status=$?
+    expect "$name is no place for a trace" "yes yes" \
+        "$([ $status != 0 ] && echo yes) $(grep -q "TOFU_SIM_TRACE=$name is a device, a pipe or a socket; give" said && echo yes)"
+    expect "and no file is made beside it" no "$([ -e $name.0 ] || [ -e $name.1 ] && echo yes || echo no)"
+done
 TOFU_SIM_TRACE=x TOFU_SIM_TRACE_MIB=0 run -n 2 "$examples/put_stride" >/dev/null 2>said
 expect "and a size that makes no sense" yes "$(grep -q 'TOFU_SIM_TRACE_MIB=0: give the MiB' said && echo yes)"
 "$tofu_sim" trace >/dev/null 2>said
