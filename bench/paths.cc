@@ -8,8 +8,10 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <initializer_list>
 #include <rdma/fi_atomic.h>
+#include <rdma/fi_collective.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
@@ -82,6 +84,8 @@ class Paths {
             [&] { return fi_tsend(a_.end, a_.memory, 64, desc, a_.peer, 1, &context_); }, true);
         receives();
         reads();
+        barriers("fi_barrier over gates", "fi_cq_read, entry of a barrier over gates", "on");
+        barriers("fi_barrier by Puts", "fi_cq_read, entry of a barrier by Puts", "off");
     }
 
   private:
@@ -174,6 +178,83 @@ class Paths {
                 "fi_trecv");
             again([&] { return fi_tinject(a_.end, a_.memory, 8, a_.peer, 1); }, "fi_tinject");
         });
+    }
+
+    /// One member of a group of two.
+    struct Member {
+        explicit Member(Side& side)
+        {
+            const std::uint64_t caps = side.info->caps;
+            side.info->caps |= FI_COLLECTIVE;
+            fi_eq_attr attr{};
+            check(fi_eq_open(side.fabric, &attr, &eq, nullptr), "fi_eq_open");
+            check(fi_endpoint(side.domain, side.info, &end, nullptr), "fi_endpoint");
+            check(fi_ep_bind(end, &side.av->fid, 0), "fi_ep_bind");
+            check(fi_ep_bind(end, &side.cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
+            check(fi_ep_bind(end, &eq->fid, 0), "fi_ep_bind");
+            check(fi_enable(end), "fi_enable");
+            side.info->caps = caps;
+        }
+        void join(Side& side, fid_ep* first, fid_ep* second)
+        {
+            fi_av_set_attr attr{};
+            attr.count = 2;
+            attr.start_addr = attr.end_addr = FI_ADDR_NOTAVAIL;
+            check(fi_av_set(side.av, &attr, &set, nullptr), "fi_av_set");
+            for (fid_ep* one : {first, second})
+                check(fi_av_set_insert(set, side.insert(one)), "fi_av_set_insert");
+            check(fi_join_collective(end, FI_ADDR_NOTAVAIL, set, 0, &group, nullptr), "fi_join_collective");
+        }
+        bool joined()
+        {
+            std::uint32_t event = 0;
+            fi_eq_entry entry{};
+            return fi_eq_read(eq, &event, &entry, sizeof(entry), 0) > 0;
+        }
+        ~Member()
+        {
+            for (struct fid* one : {&group->fid, &set->fid, &end->fid, &eq->fid})
+                fi_close(one);
+        }
+        fid_eq* eq = nullptr;
+        fid_ep* end = nullptr;
+        fid_av_set* set = nullptr;
+        fid_mc* group = nullptr;
+    };
+    /// The call of the first of two members, and its last read.
+    void barriers(const char* name, const char* name_of_read, const char* gates)
+    {
+        setenv("FI_TOFU_GATES", gates, 1);
+        Member a(a_), b(b_);
+        a.join(a_, a.end, b.end);
+        b.join(b_, a.end, b.end);
+        bool done[2] = {};
+        for (long polls = 0; !done[0] || !done[1]; ++polls) {
+            done[0] = done[0] || a.joined();
+            done[1] = done[1] || b.joined();
+            check(polls > Objects::patience ? -FI_ETIMEDOUT : 0, name);
+        }
+        fi_cq_tagged_entry entry;
+        for (const bool counts_read : {false, true})
+            for (int i = -calls; i < calls; ++i) {
+                const auto toggle = [&](bool wanted) {
+                    if (i >= 0 && wanted)
+                        COUNT_TOGGLE();
+                };
+                toggle(!counts_read);
+                ssize_t ret = fi_barrier(a.end, fi_mc_addr(a.group), &context_);
+                toggle(!counts_read);
+                check(ret, name);
+                check(fi_barrier(b.end, fi_mc_addr(b.group), &context_), name);
+                toggle(counts_read);
+                ret = fi_cq_read(a_.cq, &entry, 1);
+                toggle(counts_read);
+                if (ret != 1)
+                    a_.finish(1);
+                b_.finish(1);
+                look_around();
+                end_of(i, counts_read ? name_of_read : name);
+            }
     }
 
     Side a_, b_;

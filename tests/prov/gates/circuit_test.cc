@@ -4,6 +4,7 @@
 #include "gates/circuit.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
 #include <utility>
@@ -145,9 +146,20 @@ TEST(Circuit, AFullNodeOfAProcessForEachCoreHasEnoughGates)
     EXPECT_LE(circuit.most_gates(), vcq::Gates::most);
 }
 
+TEST(Circuit, BoxesOfAllSizesAndBoxesWithoutSomePlanes)
+{
+    for (const auto& [x, y, z] : {std::array{1u, 1u, 1u}, {3u, 1u, 1u}, {5u, 3u, 1u}, {7u, 1u, 2u}})
+        expect_circuit(box(x, y, z));
+    std::vector<Node> some = box(5, 3, 1);
+    std::erase_if(some, [](const Node& node) { return node.coords[0] == 2 || node.coords[4] == 1; });
+    expect_circuit(some);
+    some.pop_back(); // no box any more
+    expect_circuit(some);
+}
+
 TEST(Circuit, StepsOfAFullBoxStayInOneDimension)
 {
-    std::vector<Node> members = box(4, 2, 8);
+    std::vector<Node> members = box(3, 2, 6);
     std::shuffle(members.begin(), members.end(), std::mt19937_64(3));
     Circuit circuit;
     ASSERT_TRUE(circuit.reserve(members.size()));

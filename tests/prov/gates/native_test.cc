@@ -112,8 +112,10 @@ TEST(Native, LimitsOfOneRoundAreThoseOfTheTable)
         EXPECT_EQ(rounds(coll, FI_UINT64, FI_SUM, ~std::size_t{0} / 8), 0);
     }
     EXPECT_EQ(rounds(FI_ALLGATHER, FI_UINT8, FI_NOOP, 1), 0);
-    EXPECT_EQ(native_of({FI_ALLREDUCE, FI_DOUBLE, FI_SUM, 15, 0}, 4096).rounds, 5);
-    EXPECT_EQ(native_of({FI_ALLREDUCE, FI_DOUBLE, FI_SUM, 16, 0}, 4096).rounds, 0);
+    EXPECT_EQ(native_of({FI_ALLREDUCE, FI_DOUBLE, FI_SUM, 9, 0}, 4096).rounds, 3);
+    EXPECT_EQ(native_of({FI_ALLREDUCE, FI_DOUBLE, FI_SUM, 10, 0}, 4096).rounds, 0);
+    EXPECT_EQ(native_of({FI_REDUCE, FI_DOUBLE, FI_SUM, 15, 0}, 4096).rounds, 5);
+    EXPECT_EQ(native_of({FI_REDUCE, FI_DOUBLE, FI_SUM, 16, 0}, 4096).rounds, 0);
 }
 
 template <class T>

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See circuit.h. Gates for each process cost log2 n relay gates each, of the 192 of a node; a tree within the node costs two
-// for each process but the first, which alone takes part in the butterfly: at 27,648 nodes of four processes 22 relay gates
+// for each process but the first, which alone takes part in the butterfly: at 27,648 nodes of four processes 24 relay gates
 // of a node instead of 64, for two more relays on the way (0.3 us of 12).
 #include "gates/circuit.h"
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 namespace tofu::coll {
 
 namespace {
 
-/// The order of nodes: what differs in a low bit of the place is near. Powers of two lie along A, C, X, Y, Z, so that a
-/// step of the butterfly stays in one dimension; the three along B are highest, where the last third are guests of the first.
+/// Lowest first: A, C, X, Y, Z, B.
+constexpr unsigned axis_of[] = {3, 5, 0, 1, 2, 4};
+
+/// The order of nodes: what differs little in its place is near.
 std::uint64_t key_of(const vcq::Coords& c) noexcept
 {
     std::uint64_t key = 0;
-    for (const unsigned axis : {4u, 2u, 1u, 0u, 5u, 3u})
-        key = key << 8 | c[axis];
+    for (unsigned i = 0; i < std::size(axis_of); i++)
+        key |= std::uint64_t{c[axis_of[i]]} << 8 * i;
     return key;
 }
 
@@ -45,17 +48,70 @@ bool Circuit::lay() noexcept
     }
     for (std::uint32_t i = 0; i < seats_.size(); i++)
         place_[seats_[i].rank] = i;
-    return first_.push(static_cast<std::uint32_t>(seats_.size()));
+    if (!first_.push(static_cast<std::uint32_t>(seats_.size())))
+        return false;
+    measure_box();
+    return true;
 }
 
-/// Up the tree of the node, through the butterfly (guide, figure 2.17), down the tree.
+/// Nodes that fill a box, whatever lies between its planes, are numbered along its axes; others by one number.
+void Circuit::measure_box() noexcept
+{
+    std::uint64_t box = 1;
+    for (unsigned i = 0; i < axes; i++) {
+        bool there[256] = {};
+        for (std::uint32_t node = 0; node < nodes(); node++)
+            there[seats_[first_[node]].key >> 8 * i & 0xff] = true;
+        digits_[i] = static_cast<std::uint32_t>(std::count(there, there + 256, true));
+        box *= digits_[i]; // below 2^48
+    }
+    if (box == nodes())
+        return;
+    std::fill(digits_, digits_ + axes, 1);
+    digits_[0] = nodes();
+}
+
+/// A butterfly along each axis, among as many as a power of two has; each beyond that is a guest (guide, figure 2.17): it
+/// gives what it has to one of these, before, and gets the result from it, behind. A node is a guest along one axis, and
+/// takes in those of its own along the axes before.
+void Circuit::between_nodes(std::uint32_t node, Program& program) const noexcept
+{
+    std::uint32_t guests[axes];
+    unsigned has = 0;
+    std::uint32_t stride = 1;
+    bool guest = false;
+    for (unsigned i = 0; i < axes && !guest; stride *= digits_[i++]) {
+        const std::uint32_t at = node / stride % digits_[i];
+        const std::uint32_t core = std::bit_floor(digits_[i]);
+        guest = at >= core;
+        if (guest) {
+            program.add(Does::send, leader(node - core * stride));
+            program.add(Does::replace, leader(node - core * stride));
+        } else if (at + core < digits_[i]) {
+            guests[has++] = leader(node + core * stride);
+            program.add(Does::join, guests[has - 1]);
+        }
+    }
+    stride = 1;
+    for (unsigned i = 0; i < axes && !guest; stride *= digits_[i++]) {
+        const std::uint32_t at = node / stride % digits_[i];
+        for (std::uint32_t bit = 1; bit < std::bit_floor(digits_[i]); bit *= 2) {
+            const std::uint32_t other = leader(node - at * stride + (at ^ bit) * stride);
+            program.add(Does::send, other);
+            program.add(Does::join, other);
+        }
+    }
+    while (has != 0)
+        program.add(Does::send, guests[--has]);
+}
+
+/// Up the tree of the node, from node to node, down the tree.
 void Circuit::program_of(unsigned rank, Program& program) const noexcept
 {
     const Seat& seat = seats_[place_[rank]];
     const std::uint32_t first = first_[seat.node];
     const std::uint32_t here = first_[seat.node + 1] - first; // members on this node
     const auto local = [&](std::uint32_t index) { return seats_[first + index].rank; };
-    const auto leader = [&](std::uint32_t node) { return seats_[first_[node]].rank; };
     std::uint32_t reach = 1; // distance of the next child
     for (; (seat.index & reach) == 0 && seat.index + reach < here; reach *= 2)
         program.add(Does::join, local(seat.index + reach));
@@ -64,22 +120,7 @@ void Circuit::program_of(unsigned rank, Program& program) const noexcept
         program.add(Does::send, parent);
         program.add(Does::replace, parent);
     } else {
-        const std::uint32_t node = seat.node;
-        const std::uint32_t core = std::bit_floor(nodes());
-        if (node >= core) {
-            program.add(Does::send, leader(node - core));
-            program.add(Does::replace, leader(node - core));
-        } else {
-            const bool host = node + core < nodes();
-            if (host)
-                program.add(Does::join, leader(node + core));
-            for (std::uint32_t bit = 1; bit < core; bit *= 2) {
-                program.add(Does::send, leader(node ^ bit));
-                program.add(Does::join, leader(node ^ bit));
-            }
-            if (host)
-                program.add(Does::send, leader(node + core));
-        }
+        between_nodes(seat.node, program);
     }
     while (reach > 1) {
         reach /= 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How the gates of a group are wired to a barrier circuit (uTofu guide 2.3.2): a tree within each node, a butterfly
-// between the first members of all nodes. Pure: each member computes the same from where the members are. Used by groups
+// along each axis between the first members of all nodes. Pure: each member computes the same from where the members are. Used by groups
 // as they join; calls nothing.
 #pragma once
 
@@ -67,7 +67,10 @@ class Circuit {
         Action action[128];
         void add(Does does, std::uint32_t peer) noexcept { action[count++] = {does, peer}; }
     };
+    void measure_box() noexcept;
+    void between_nodes(std::uint32_t node, Program& program) const noexcept;
     void program_of(unsigned rank, Program& program) const noexcept;
+    [[nodiscard]] std::uint32_t leader(std::uint32_t node) const noexcept { return seats_[first_[node]].rank; }
     static unsigned gate_of(const Program& program, unsigned peer, bool sends) noexcept;
     template <class Visit>
     static unsigned walk(const Program& program, Visit&& visit) noexcept;
@@ -75,6 +78,9 @@ class Circuit {
     Array<Seat> seats_;          ///< sorted
     Array<std::uint32_t> place_; ///< in seats_, by rank
     Array<std::uint32_t> first_; ///< seat of each node, and one behind the last
+    /// Nodes are numbered by these digits, the first is the lowest: along the axes of a box, or one for all.
+    static constexpr unsigned axes = 6;
+    std::uint32_t digits_[axes] = {1, 1, 1, 1, 1, 1};
 };
 
 } // namespace tofu::coll

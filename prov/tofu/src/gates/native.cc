@@ -133,11 +133,12 @@ Native reduction(const Shape& s) noexcept
     }
 }
 
-/// Rounds on gates that are faster than software: that takes log2 n trips of some 1.3 us, a round 1 us and 0.35 us for each
-/// bit of n. Among thousands 5 are what the interconnect's own MPI gains by.
-unsigned most_rounds(unsigned members) noexcept
+/// Rounds on gates that are faster than software (bench/collective). An allreduce takes log2 n trips of Puts; a reduction
+/// or a broadcast twice as many, for nobody may end before all have called.
+unsigned most_rounds(fi_collective_op coll, unsigned members) noexcept
 {
-    return std::clamp<unsigned>(static_cast<unsigned>(std::bit_width(members)) / 2, 1, 5);
+    const auto half = static_cast<unsigned>(std::bit_width(members)) / 2;
+    return std::clamp(half, 1u, coll == FI_ALLREDUCE ? 3u : 5u);
 }
 
 } // namespace
@@ -151,7 +152,7 @@ Native native_of(const Shape& shape, unsigned members) noexcept
         native = {Form::bytes, UTOFU_REDUCE_OP_SUM, words * 8, 0, shape.count * datatypes[shape.type].size};
     else if (shape.coll == FI_ALLREDUCE || shape.coll == FI_REDUCE)
         native = reduction(shape);
-    if (native.form == Form::none || native.total > std::size_t{most_rounds(members)} * native.each)
+    if (native.form == Form::none || native.total > std::size_t{most_rounds(shape.coll, members)} * native.each)
         return {};
     native.rounds = static_cast<std::uint16_t>((native.total + native.each - 1) / native.each);
     return native;
