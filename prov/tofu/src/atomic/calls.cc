@@ -9,13 +9,18 @@
 
 #include "atomic/native.h"
 #include "context/face.h"
+#include "context/later.h"
+#include "progress/domain_base.h"
 
 namespace tofu {
 namespace {
 
 ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
 {
-    TxContext& tx = *EndpointFace::of(fid).tx;
+    EndpointFace& face = EndpointFace::of(fid);
+    TxContext& tx = *face.tx;
+    if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
+        return tx.domain().later().take(face, call);
     ssize_t ret = 0;
     bool needs_polls = false;
     {
@@ -47,7 +52,7 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
     std::unique_lock<Lock> guard(tx.lock());
     AtomicEngine& engine = AtomicEngine::of(tx);
     if (static_cast<unsigned>(call.op) < op_count && static_cast<unsigned>(call.type) < datatype_count &&
-        call.count == 1 && !(call.flags & FI_FENCE)) [[likely]] {
+        call.count == 1 && !(call.flags & (FI_FENCE | FI_TRIGGER))) [[likely]] {
         const Native how = natives[static_cast<unsigned>(call.family)][native_index(call.op, call.type)];
         if (how.size != 0 && (call.operand || how.reads) &&
             (call.family == Family::base || call.result) &&

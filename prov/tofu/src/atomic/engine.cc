@@ -32,37 +32,6 @@ constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
     request.prov_errno = 0;
 }
 
-/// Checks what can be checked without peer and key. Elements in all, or -FI_E*.
-ssize_t check(const TxContext& tx, const Call& call)
-{
-    if (call.flags & ~AtomicEngine::known_flags)
-        return call.flags & FI_TAGGED ? -FI_EOPNOTSUPP : -FI_EBADFLAGS;
-    if (!call.remote || call.remotes == 0 || call.remotes > max_atomic_iov)
-        return -FI_EINVAL;
-    std::size_t total = 0;
-    for (std::size_t i = 0; i < call.remotes; ++i) {
-        if (call.remote[i].count > max_atomic_bytes)
-            return -FI_EMSGSIZE;
-        total += call.remote[i].count;
-    }
-    const auto n = static_cast<ssize_t>(total);
-    const std::pair<bool, ssize_t> lists[] = {
-        {uses_operand(call.op), AtomicEngine::elements_of(call.operand, call.operands)},
-        {call.family != Family::base, AtomicEngine::elements_of(call.result, call.results)},
-        {call.family == Family::compare, AtomicEngine::elements_of(call.compare, call.compares)}};
-    for (const auto& [used, elements] : lists)
-        if (used && elements != n)
-            return elements == -FI_EMSGSIZE ? -FI_EMSGSIZE : -FI_EINVAL;
-    if (total == 0) // the page: between 1 and the maximum
-        return -FI_EINVAL;
-    if (total > max_count(call.type))
-        return -FI_EMSGSIZE;
-    if ((call.flags & FI_INJECT) && uses_operand(call.op) &&
-        total * datatypes[call.type].size > tx.attr().inject_size)
-        return -FI_EMSGSIZE;
-    return n;
-}
-
 void add_all(Pieces& pieces, const fi_ioc* list, std::size_t n)
 {
     for (std::size_t i = 0; i < n; ++i)
@@ -203,12 +172,42 @@ ssize_t AtomicEngine::elements_of(const fi_ioc* list, std::size_t n) noexcept
     return static_cast<ssize_t>(total);
 }
 
+ssize_t AtomicEngine::check(const Call& call) const noexcept
+{
+    if (lookup(call.family, call.op, call.type) == Method::none)
+        return -FI_EOPNOTSUPP;
+    if (call.flags & ~AtomicEngine::known_flags)
+        return call.flags & FI_TAGGED ? -FI_EOPNOTSUPP : -FI_EBADFLAGS;
+    if (!call.remote || call.remotes == 0 || call.remotes > max_atomic_iov)
+        return -FI_EINVAL;
+    std::size_t total = 0;
+    for (std::size_t i = 0; i < call.remotes; ++i) {
+        if (call.remote[i].count > max_atomic_bytes)
+            return -FI_EMSGSIZE;
+        total += call.remote[i].count;
+    }
+    const auto n = static_cast<ssize_t>(total);
+    const std::pair<bool, ssize_t> lists[] = {
+        {uses_operand(call.op), AtomicEngine::elements_of(call.operand, call.operands)},
+        {call.family != Family::base, AtomicEngine::elements_of(call.result, call.results)},
+        {call.family == Family::compare, AtomicEngine::elements_of(call.compare, call.compares)}};
+    for (const auto& [used, elements] : lists)
+        if (used && elements != n)
+            return elements == -FI_EMSGSIZE ? -FI_EMSGSIZE : -FI_EINVAL;
+    if (total == 0) // the page: between 1 and the maximum
+        return -FI_EINVAL;
+    if (total > max_count(call.type))
+        return -FI_EMSGSIZE;
+    if ((call.flags & FI_INJECT) && uses_operand(call.op) &&
+        total * datatypes[call.type].size > tx_.attr().inject_size)
+        return -FI_EMSGSIZE;
+    return n;
+}
+
 ssize_t AtomicEngine::submit(const Call& call) noexcept
 {
     TxContext& tx = tx_;
-    if (lookup(call.family, call.op, call.type) == Method::none)
-        return -FI_EOPNOTSUPP;
-    const ssize_t total = check(tx, call);
+    const ssize_t total = check(call);
     if (total < 0)
         return total;
     const Peer* const peer = tx.peers().find(call.to);

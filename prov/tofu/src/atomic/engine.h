@@ -18,28 +18,30 @@ struct QuickOp;
 /// The endpoint's operation table (fid_ep::atomic): every entry is filled.
 extern fi_ops_atomic atomic_ops;
 
+/// Everything one call says, in the widest form.
+struct AtomicCall {
+    Family family;
+    fi_op op;
+    fi_datatype type;
+    const fi_ioc* operand;
+    std::size_t operands;
+    const fi_ioc* compare;
+    std::size_t compares;
+    const fi_ioc* result;
+    std::size_t results;
+    const fi_rma_ioc* remote;
+    std::size_t remotes;
+    fi_addr_t to;
+    void* context;
+    std::uint64_t flags;
+    bool silent; ///< fi_inject_atomic: no entry on success
+};
+
 /// The atomics of one context. Everything under its lock.
 class AtomicEngine final : public Engine {
   public:
     static AtomicEngine& of(TxContext& tx) noexcept { return static_cast<AtomicEngine&>(*tx.engine(atomic)); }
-    /// Everything one call says, in the widest form.
-    struct Call {
-        Family family;
-        fi_op op;
-        fi_datatype type;
-        const fi_ioc* operand;
-        std::size_t operands;
-        const fi_ioc* compare;
-        std::size_t compares;
-        const fi_ioc* result;
-        std::size_t results;
-        const fi_rma_ioc* remote;
-        std::size_t remotes;
-        fi_addr_t to;
-        void* context;
-        std::uint64_t flags;
-        bool silent; ///< fi_inject_atomic: no entry on success
-    };
+    using Call = AtomicCall;
 
     explicit AtomicEngine(TxContext& tx) noexcept;
     /// Reads the context's orders: with FI_ORDER_ATOMIC_* (or the plain FI_ORDER_RAR ... WAW) each operation
@@ -54,6 +56,8 @@ class AtomicEngine final : public Engine {
     [[nodiscard]] static ssize_t elements_of(const fi_ioc* list, std::size_t n) noexcept;
     /// 0 or a refusal without any effect; what goes wrong later is an error entry.
     [[nodiscard]] ssize_t submit(const Call& call) noexcept;
+    /// What can be said of a call without its peer: its elements in all, or the refusal.
+    [[nodiscard]] ssize_t check(const Call& call) const noexcept;
 
     /// Continues words of operations under way that have to be posted again. The endpoint calls it in
     /// each of its rounds, after polling its VCQ.

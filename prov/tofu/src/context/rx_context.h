@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include <rdma/fi_endpoint.h>
 
@@ -20,7 +21,21 @@ struct RxContext {
     RxCounters counters{};
     fi_rx_attr attr{};   ///< as granted
     std::size_t min_multi_recv = 64;         ///< FI_OPT_MIN_MULTI_RECV
+    CompletionQueue* relay = nullptr;        ///< of receives with FI_TRIGGER, deferred work (trigger/work.h)
     proto::ReceiveQueue* shared = nullptr;   ///< the receives of a shared context; null: the context's own
+    /// Where a receive with these flags ends.
+    [[nodiscard]] CompletionQueue* queue_of(std::uint64_t flags) const noexcept
+    {
+        return (flags & FI_TRIGGER) != 0 ? relay : binding.cq.get();
+    }
+    [[nodiscard]] Counter* counter_of(std::uint64_t flags) const noexcept
+    {
+        return (flags & FI_TRIGGER) != 0 ? nullptr : counters.recv.get();
+    }
+    [[nodiscard]] bool reports(std::uint64_t flags) const noexcept
+    {
+        return (flags & FI_TRIGGER) != 0 || binding.reports(flags);
+    }
     bool is_open = true; ///< false: peers send nothing here, and nothing is posted: a transmit context of a scalable endpoint
 };
 

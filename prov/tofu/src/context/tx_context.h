@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include <rdma/fi_endpoint.h>
 
@@ -100,7 +101,7 @@ class TxContext {
     /// What rma and atomic keep by places of vcq()'s window.
     [[nodiscard]] QuickOps& quick() noexcept { return quick_; }
     /// The engine of this kind, or null where the caps do not ask for it.
-    [[nodiscard]] Engine* engine(Engine::Kind kind) noexcept { return engines_[kind]; }
+    [[nodiscard]] Engine* engine(Engine::Kind kind) const noexcept { return engines_[kind]; }
     /// What events at peers are paid from; null before the first.
     [[nodiscard]] EventCredits* event_credits() noexcept { return event_credits_.get(); }
     /// EventCredits::pay(), after some rounds of progress if need be.
@@ -113,6 +114,20 @@ class TxContext {
     {
         vcq_->statistics().count(cause);
         return -FI_EAGAIN;
+    }
+    /// Has `post` post an operation that reports to `queue`, successes too, instead of where the context is bound to.
+    /// No progress is made inside: others would report there as well.
+    template <class Post>
+    ssize_t post_elsewhere(CompletionQueue& queue, Post&& post) noexcept
+    {
+        Reports elsewhere;
+        elsewhere.binding.cq = &queue;
+        Reports own = std::exchange(reports_, std::move(elsewhere));
+        const Round round = std::exchange(plan_.round, [](void*) noexcept { return false; });
+        const ssize_t ret = post();
+        reports_ = std::move(own);
+        plan_.round = round;
+        return ret;
     }
     /// FI_FENCE: no operation before it is under way to the peer that `to` names, after some rounds of progress if need
     /// be, and all have reached the level that `flags` ask for. That is so when

@@ -39,7 +39,8 @@ int set_side(EndpointFace& face, std::uint64_t word) noexcept
     if (side == nullptr)
         return -FI_EINVAL;
     const std::uint64_t flags = word & ~both_sides;
-    const std::uint64_t offered = side == &face.tx_flags ? limits::tx_op_flags : limits::rx_op_flags;
+    const std::uint64_t offered = (side == &face.tx_flags ? limits::tx_op_flags : limits::rx_op_flags) |
+                                  (face.tx->caps() & FI_TRIGGER);
     if ((flags & ~offered) != 0)
         return -FI_EBADFLAGS;
     *side = flags;

@@ -16,6 +16,7 @@
 #include "address/address.h"
 #include "atomic/engine.h"
 #include "collective/engine.h"
+#include "context/later.h"
 #include "endpoint/calls.h"
 #include "endpoint/scalable.h"
 #include "endpoint/shared_context.h"
@@ -151,6 +152,11 @@ int Endpoint::make_engine(std::unique_ptr<T>& engine, Engine::Kind kind, More&..
 
 int Endpoint::make_engines() noexcept
 {
+    if ((caps() & FI_TRIGGER) != 0) {
+        if (int ret = owner().later().open(); ret != 0)
+            return ret;
+        rx_.relay = owner().later().relay();
+    }
     const bool messages = (caps() & (FI_MSG | FI_TAGGED)) != 0;
     // An RMA endpoint takes part in messages for the data of remote completions alone: its own, and its peers'.
     const bool writes = tx_.is_open() && (expand(caps()) & FI_WRITE) != 0;
@@ -290,8 +296,13 @@ int Endpoint::join(const void* address, std::uint64_t flags, fid_mc** mc, void* 
 
 ssize_t Endpoint::cancel(void* context) noexcept
 {
-    std::lock_guard guard(tx_.lock());
-    return messages_ ? messages_->receiver().cancel(context) : -FI_ENOENT;
+    ssize_t ret = -FI_ENOENT;
+    {
+        std::lock_guard guard(tx_.lock());
+        if (messages_)
+            ret = messages_->receiver().cancel(context);
+    }
+    return ret == -FI_ENOENT && (caps() & FI_TRIGGER) != 0 ? owner().later().cancel(tx_, context) : ret;
 }
 
 // --- close
@@ -357,6 +368,8 @@ int Endpoint::close() noexcept
     tx_.detach();
     SharedTransmit* const shared = shared_tx_;
     const bool quiet = stop();
+    if ((caps() & FI_TRIGGER) != 0)
+        owner().later().forget(tx_, quiet);
     if (!quiet) // nothing of ours may be given back while a communication may reach it
         tx_.close_vcq();
     if (collectives_)

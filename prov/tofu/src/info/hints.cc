@@ -94,9 +94,9 @@ std::uint64_t expand(std::uint64_t caps) noexcept
 std::uint64_t granted_caps(const fi_info* hints) noexcept
 {
     // fi_getinfo(3): secondary capabilities come unasked if they cost nothing. Events at the target do: each access
-    // leaves a notice there, and a target that does not look loses its queue.
+    // leaves a notice there, and a target that does not look loses its queue. So does the look for FI_TRIGGER in calls.
     if (hints == nullptr || hints->caps == 0)
-        return limits::all_caps & ~FI_RMA_EVENT;
+        return limits::all_caps & ~(FI_RMA_EVENT | FI_TRIGGER);
     return expand(hints->caps) | limits::domain_caps;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "context/later.h"
 #include "match/iov.h"
 #include "provider/param.h"
 #include "queue/cntr.h"
@@ -83,6 +84,8 @@ int ReceiveQueue::find_source(fi_addr_t source, std::uint64_t& key) noexcept
 
 ssize_t ReceiveQueue::recv_slowly(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept
 {
+    if ((call.flags & FI_TRIGGER) != 0)
+        return for_later;
     const iovec iov{buffer, length};
     call.iov = &iov;
     call.desc = &desc;
@@ -288,12 +291,13 @@ ssize_t ReceiveQueue::cancel(void* context) noexcept
     auto& r = *static_cast<RecvRequest*>(p);
     withdraw(r);
     if (!members_.empty()) {
-        if (CompletionQueue* cq = members_[0]->rx.binding.cq)
+        const RxContext& rx = members_[0]->rx;
+        if (CompletionQueue* cq = rx.queue_of(r.flags))
             cq->write_error({.context = context,
                              .flags = FI_RECV | (r.tagged ? FI_TAGGED : FI_MSG),
                              .tag = r.tag},
                             FI_ECANCELED, 0);
-        if (Counter* counter = members_[0]->rx.counters.recv)
+        if (Counter* counter = rx.counter_of(r.flags))
             counter->count_error();
     }
     if (r.users == 0)

@@ -36,14 +36,14 @@ class ReceiveQueue {
 
     // --- entries. 0 or a refusal without effect (-FI_EAGAIN: progress and retry).
     [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept;
-    /// The same for one buffer, which stands for the segments of `call`. Inline where nothing came early and nothing
-    /// special is asked for.
+    /// The same for one buffer, which stands for the segments of `call`, or for_later (FI_TRIGGER). Inline where nothing
+    /// came early and nothing special is asked for.
     [[nodiscard, gnu::always_inline]] ssize_t recv_one(const RecvCall& call, void* buffer,
                                                        std::size_t length, void* desc) noexcept
     {
         Matcher& matching = matcher(call.tagged);
         std::uint64_t key;
-        if ((call.flags & (FI_PEEK | FI_CLAIM | FI_MULTI_RECV)) != 0 || matching.first() != nullptr ||
+        if ((call.flags & (FI_PEEK | FI_CLAIM | FI_MULTI_RECV | FI_TRIGGER)) != 0 || matching.first() != nullptr ||
             source_key(call.source, key) != 0) [[unlikely]]
             return recv_slowly(call, buffer, length, desc);
         void* const memory = pool_.alloc(RecvRequest::size_with(1));
@@ -87,6 +87,8 @@ class ReceiveQueue {
     /// Does a message of this source that came through `peer` wait for its receive?
     [[nodiscard]] bool holds(const SrxPeer& peer, std::uint64_t source) const noexcept;
     [[nodiscard]] bool directed() const noexcept { return directed_; }
+    /// The first one's that joined; null: none has.
+    [[nodiscard]] const RxContext* context() const noexcept { return members_.empty() ? nullptr : &members_[0]->rx; }
 
   private:
     /// A message that FI_PEEK | FI_CLAIM took out of the matcher.

@@ -13,10 +13,10 @@
 namespace tofu::proto {
 
 /// Who injects has no completion that would tell when the message has left, and may never call again; whoever is told
-/// makes progress until then.
+/// makes progress until then. Deferred work (FI_TRIGGER) waits where it is, and reports elsewhere.
 bool Sender::can_wait(const SendCall& call) const noexcept
 {
-    if (call.silent || (call.flags & FI_INJECT) != 0)
+    if (call.silent || (call.flags & (FI_INJECT | FI_TRIGGER)) != 0)
         return false;
     const Binding& tx = tx_.binding();
     return (tx.cq != nullptr && tx.reports(call.flags)) || tx_.counters().send != nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What the calls of fi_msg and fi_tagged have in common: checks of arguments, the context's lock, the way into
-// the sender and the receive queue. Used by msg.cc and tagged.cc only.
+// the sender and the receive queue. Used by msg.cc and tagged.cc, and its checks by trigger.
 #pragma once
 
 #include <mutex>
@@ -8,15 +8,34 @@
 #include <rdma/fi_errno.h>
 
 #include "context/face.h"
+#include "context/later.h"
 #include "match/iov.h"
 #include "match/receive_queue.h"
 #include "message/send.h"
+#include "progress/domain_base.h"
 #include "provider/limits.h"
 
 namespace tofu::proto {
 
-/// Flags that make another operation of a call, which is not offered (fi_trigger(3), fi_msg(3)).
-inline constexpr std::uint64_t foreign_flags = FI_TRIGGER | FI_MULTICAST;
+/// Flags that make another operation of a call, which is not offered (fi_msg(3)).
+inline constexpr std::uint64_t foreign_flags = FI_MULTICAST;
+
+/// A call with FI_TRIGGER, and one buffer of it.
+template <class Call>
+[[gnu::noinline]] ssize_t take_later(fid_ep* fid, const Call& call) noexcept
+{
+    EndpointFace& face = EndpointFace::of(fid);
+    return face.tx != nullptr ? face.tx->domain().later().take(face, call) : -FI_EBADFLAGS;
+}
+template <class Call>
+[[gnu::noinline]] ssize_t take_later(fid_ep* fid, Call call, const void* buf, std::size_t length, void* desc) noexcept
+{
+    const iovec iov{const_cast<void*>(buf), length};
+    call.iov = &iov;
+    call.desc = &desc;
+    call.count = 1;
+    return take_later(fid, call);
+}
 
 /// The long way of one buffer. A copy of the call, which then need not lie in memory on the short way.
 [[gnu::noinline]] inline ssize_t send_buffer(Sender& sender, SendCall call, const void* buf,
@@ -28,6 +47,8 @@ inline constexpr std::uint64_t foreign_flags = FI_TRIGGER | FI_MULTICAST;
         return -FI_EMSGSIZE;
     if (sender.send_slot(call, buf, length)) [[likely]]
         return 0;
+    if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
+        return for_later;
     const iovec iov{const_cast<void*>(buf), length};
     call.iov = &iov;
     call.desc = &desc;
@@ -41,27 +62,49 @@ inline constexpr std::uint64_t foreign_flags = FI_TRIGGER | FI_MULTICAST;
                                                  std::size_t length, void* desc) noexcept
 {
     TxContext& tx = *EndpointFace::of(fid).tx;
-    std::lock_guard guard(tx.lock());
-    Sender& sender = Sender::of(tx);
-    if (sender.send_short(call, buf, length)) [[likely]]
-        return 0;
-    return send_buffer(sender, call, buf, length, desc);
+    ssize_t ret = 0;
+    {
+        std::lock_guard guard(tx.lock());
+        Sender& sender = Sender::of(tx);
+        if (sender.send_short(call, buf, length)) [[likely]]
+            return 0;
+        ret = send_buffer(sender, call, buf, length, desc);
+    }
+    return ret == for_later ? take_later(fid, call, buf, length, desc) : ret;
+}
+
+/// Of the segments and flags of a call. 0 and its length, or the refusal.
+inline int check(SendCall& call) noexcept
+{
+    if (call.flags & foreign_flags)
+        return -FI_EBADFLAGS;
+    if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr))
+        return -FI_EINVAL;
+    if (!total_length(call.iov, call.count, call.length) || call.length > limits::max_msg_size)
+        return -FI_EMSGSIZE;
+    return (call.flags & FI_INJECT) && call.length > limits::inject_size ? -FI_EMSGSIZE : 0;
+}
+
+inline int check(const RecvCall& call) noexcept
+{
+    if (call.flags & foreign_flags) [[unlikely]]
+        return -FI_EBADFLAGS;
+    if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr)) [[unlikely]]
+        return -FI_EINVAL;
+    std::size_t total;
+    return total_length(call.iov, call.count, total) ? 0 : -FI_EINVAL;
 }
 
 inline ssize_t enter_send(fid_ep* fid, SendCall& call, const iovec* iov, void** desc,
                           std::size_t count) noexcept
 {
-    if (call.flags & foreign_flags)
-        return -FI_EBADFLAGS;
-    if (count > limits::iov_limit || (count != 0 && iov == nullptr))
-        return -FI_EINVAL;
-    if (!total_length(iov, count, call.length) || call.length > limits::max_msg_size)
-        return -FI_EMSGSIZE;
-    if ((call.flags & FI_INJECT) && call.length > limits::inject_size)
-        return -FI_EMSGSIZE;
     call.iov = iov;
     call.desc = desc;
     call.count = count;
+    if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
+        return take_later(fid, call);
+    if (int ret = check(call); ret != 0) [[unlikely]]
+        return ret;
     TxContext& tx = *EndpointFace::of(fid).tx;
     std::lock_guard guard(tx.lock());
     return Sender::of(tx).send(call);
@@ -72,19 +115,20 @@ inline ssize_t enter_send(fid_ep* fid, SendCall& call, const iovec* iov, void** 
                                                  std::size_t length, void* desc) noexcept
 {
     EndpointFace& face = EndpointFace::of(fid);
-    std::lock_guard guard(*face.receive_lock);
-    return face.receives->recv_one(call, buf, length, desc);
+    ssize_t ret = 0;
+    {
+        std::lock_guard guard(*face.receive_lock);
+        ret = face.receives->recv_one(call, buf, length, desc);
+    }
+    return ret == for_later ? take_later(fid, call, buf, length, desc) : ret;
 }
 
 inline ssize_t enter_recv(fid_ep* fid, const RecvCall& call) noexcept
 {
-    if (call.flags & foreign_flags) [[unlikely]]
-        return -FI_EBADFLAGS;
-    if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr)) [[unlikely]]
-        return -FI_EINVAL;
-    std::size_t total;
-    if (!total_length(call.iov, call.count, total)) [[unlikely]]
-        return -FI_EINVAL;
+    if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
+        return take_later(fid, call);
+    if (int ret = check(call); ret != 0) [[unlikely]]
+        return ret;
     EndpointFace& face = EndpointFace::of(fid);
     std::lock_guard guard(*face.receive_lock);
     return face.receives->recv(call);

@@ -233,15 +233,15 @@ void Receiver::received(RecvRequest& r, const Message& m, void* buffer, std::siz
         err = FI_ETRUNC;
         overflow = m.length - length;
     }
-    CompletionQueue* cq = rx_.binding.cq;
-    Counter* counter = rx_.counters.recv;
+    CompletionQueue* cq = rx_.queue_of(r.flags);
+    Counter* counter = rx_.counter_of(r.flags);
     if (err != 0) [[unlikely]] {
         if (cq != nullptr)
             cq->write_error(entry, err, prov_errno, overflow);
         if (counter != nullptr)
             counter->count_error();
     } else {
-        if (cq != nullptr && (rx_.binding.reports(r.flags) || (entry.flags & FI_MULTI_RECV)))
+        if (cq != nullptr && (rx_.reports(r.flags) || (entry.flags & FI_MULTI_RECV)))
             cq->write(entry);
         if (counter != nullptr)
             counter->count();

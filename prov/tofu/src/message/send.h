@@ -55,7 +55,7 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
 /// The channel used last, if it is this call's and a packet may go out and be done with at once. Else null.
 [[gnu::always_inline]] inline Channel* Sender::open_channel(const SendCall& call) const noexcept
 {
-    if ((call.flags & (levels | FI_FENCE)) != 0) [[unlikely]]
+    if ((call.flags & (levels | FI_FENCE | FI_TRIGGER)) != 0) [[unlikely]]
         return nullptr;
     auto* const to = out_.last(call.dest);
     if (to == nullptr || to->state != ChannelState::open || to->deferred.size != 0 ||

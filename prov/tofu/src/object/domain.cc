@@ -31,6 +31,7 @@
 #include "queue/cq.h"
 #include "queue/eq.h"
 #include "queue/poll_set.h"
+#include "trigger/work.h"
 
 namespace tofu {
 namespace {
@@ -48,11 +49,17 @@ int map_raw_key(const struct fi_mr_map_raw* map) noexcept
     std::memcpy(map->key, map->raw_key, sizeof(*map->key));
     return 0;
 }
-int control_domain(struct fid*, int command, void* argument) noexcept
+int control_domain(struct fid* fid, int command, void* argument) noexcept
 {
     switch (command) {
     case FI_MAP_RAW_MR: return map_raw_key(static_cast<const struct fi_mr_map_raw*>(argument));
     case FI_UNMAP_KEY: return argument != nullptr ? 0 : -FI_EINVAL;
+    case FI_QUEUE_WORK:
+    case FI_CANCEL_WORK:
+    case FI_FLUSH_WORK:
+        return Domain::of(reinterpret_cast<fid_domain*>(fid))
+            .work()
+            .control(command, static_cast<const fi_deferred_work*>(argument));
     default: return -FI_ENOSYS;
     }
 }
@@ -141,6 +148,7 @@ int Domain::set_up(const fi_info* wish) noexcept
     model_.api_version = info.fabric_attr->api_version;
     auto_progress_.adopt(home_lock_);
     auto_progress_.adopt(shared_lock_);
+    auto_progress_.adopt(work_lock_);
     if (getrandom(&nonce_, sizeof(nonce_), 0) != sizeof(nonce_) || nonce_ == 0)
         nonce_ = reinterpret_cast<std::uintptr_t>(this) | 1;
 
@@ -161,6 +169,10 @@ int Domain::set_up(const fi_info* wish) noexcept
     if (own_doors_ == nullptr)
         return -FI_ENOMEM;
     doors_ = own_doors_.get();
+    own_work_.reset(new (std::nothrow) WorkQueue(*this));
+    if (own_work_ == nullptr)
+        return -FI_ENOMEM;
+    later_ = own_work_.get();
     error = auto_progress_.open(*this);
     return error == 0 ? regions_->open() : error;
 }
@@ -186,6 +198,7 @@ int Domain::close() noexcept
         return -FI_EBUSY;
     all().remove(*this);
     auto_progress_.close();
+    own_work_.reset();
     regions_->close();
     doors_->close();
     home_.close();
@@ -205,6 +218,8 @@ bool Domain::progress_home(bool patient) noexcept
     some |= regions_->annexes().poll();
     regions_->return_credits();
     home_lock_.unlock();
+    if (has_work()) [[unlikely]]
+        own_work_->progress();
     return some;
 }
 

@@ -15,6 +15,7 @@ namespace tofu {
 
 class EventQueue;
 class RegionTable;
+class WorkQueue;
 
 class Domain final : public DomainBase {
   public:
@@ -28,6 +29,7 @@ class Domain final : public DomainBase {
     bool progress_home(bool patient) noexcept override;
     [[nodiscard]] std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
+    [[nodiscard]] WorkQueue& work() noexcept { return *own_work_; }
     /// Where registrations report (fi_domain_bind, FI_REG_MR); null: they are synchronous.
     [[nodiscard]] EventQueue* registration_events() const noexcept { return registration_events_; }
     int bind(struct fid* object, std::uint64_t flags) noexcept;
@@ -40,6 +42,7 @@ class Domain final : public DomainBase {
     EventQueue* registration_events_ = nullptr;
     std::unique_ptr<RegionTable> own_regions_;
     std::unique_ptr<coll::Doors> own_doors_;
+    std::unique_ptr<WorkQueue> own_work_;
 };
 
 } // namespace tofu

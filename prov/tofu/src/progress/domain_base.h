@@ -19,6 +19,7 @@
 
 namespace tofu {
 
+class Later;
 class RegionTable;
 namespace coll {
 class Doors;
@@ -69,6 +70,11 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
     /// collective/doors.h
     [[nodiscard]] coll::Doors& doors() noexcept { return *doors_; }
+    /// trigger/work.h: operations that wait for counters, their lock, and how many there are or are under way.
+    [[nodiscard]] Later& later() noexcept { return *later_; }
+    [[nodiscard]] Lock& work_lock() noexcept { return work_lock_; }
+    [[nodiscard]] bool has_work() const noexcept { return work_count_.load(std::memory_order_relaxed) != 0; }
+    void count_work(int more) noexcept { work_count_.fetch_add(more, std::memory_order_relaxed); }
 
     /// The one endpoint lock of all endpoints that share a context with others (endpoint/shared_context.h), or of all
     /// endpoints where the domain is serialised.
@@ -88,12 +94,15 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     AutoProgress auto_progress_;
     Lock home_lock_;
     Lock shared_lock_;
+    Lock work_lock_;
     StatisticsBook statistics_; ///< before the VCQs that it adds up
     vcq::Vcq home_;
     RegionTable* regions_ = nullptr;
     coll::Doors* doors_ = nullptr;
+    Later* later_ = nullptr;
 
   private:
+    std::atomic<int> work_count_{0};
     EndpointNumbers numbers_;
     std::atomic<unsigned> spread_{0};
 };

@@ -26,8 +26,12 @@ template <class T>
 class Held {
   public:
     Held() = default;
-    Held(const Held&) = delete;
-    Held& operator=(const Held&) = delete;
+    Held(Held&& from) noexcept : object_(std::exchange(from.object_, nullptr)) {}
+    Held& operator=(Held&& from) noexcept
+    {
+        std::swap(object_, from.object_);
+        return *this;
+    }
     ~Held() { *this = nullptr; }
     /// Lets go of the one before.
     Held& operator=(T* object) noexcept

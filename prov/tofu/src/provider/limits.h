@@ -32,10 +32,11 @@ inline constexpr unsigned max_contexts = 64; ///< of one kind, of a scalable end
 inline constexpr std::uint64_t tag_format = ~std::uint64_t{0};
 
 inline constexpr std::uint64_t tx_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ |
-                                         FI_WRITE | FI_FENCE | FI_NAMED_RX_CTX | FI_COLLECTIVE;
+                                         FI_WRITE | FI_FENCE | FI_NAMED_RX_CTX | FI_COLLECTIVE | FI_TRIGGER;
 inline constexpr std::uint64_t rx_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV |
                                          FI_REMOTE_READ | FI_REMOTE_WRITE | FI_DIRECTED_RECV |
-                                         FI_SOURCE | FI_MULTI_RECV | FI_RMA_EVENT | FI_COLLECTIVE;
+                                         FI_SOURCE | FI_MULTI_RECV | FI_RMA_EVENT | FI_COLLECTIVE |
+                                         FI_TRIGGER;
 inline constexpr std::uint64_t domain_caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
 inline constexpr std::uint64_t all_caps = tx_caps | rx_caps | domain_caps;
 

@@ -10,7 +10,8 @@
 namespace tofu {
 
 /// A spin lock that yields. Sections are short and never sleep; a holder that lost its time slice is the
-/// only reason to wait long, hence the yield. Lock order: progress set -> home -> endpoint -> completion queue.
+/// only reason to wait long, hence the yield. Lock order: progress set -> home -> work queue -> endpoint ->
+/// completion queue.
 class Lock {
   public:
     /// Off where the application's calls come one at a time and no thread of ours meets them (AutoProgress::adopt).

@@ -2,6 +2,8 @@
 // See cntr.h. fi_cntr(3).
 #include "queue/cntr.h"
 
+#include <mutex>
+
 #include <rdma/fi_errno.h>
 
 #include "progress/domain_base.h"
@@ -12,7 +14,7 @@
 namespace tofu {
 namespace {
 
-fi_ops fid_ops = object_ops({.close = close_object<Counter>, .control = calls<&Counter::control>});
+fi_ops fid_ops = object_ops({.close = calls<&Counter::close>, .control = calls<&Counter::control>});
 
 fi_ops_cntr cntr_ops = {
     .size = sizeof(fi_ops_cntr),
@@ -79,19 +81,46 @@ void Counter::add(std::uint64_t value) noexcept
 {
     count(value);
     polled_value_.store(value_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    changed();
 }
 
 void Counter::set(std::uint64_t value) noexcept
 {
-    value_.store(value, std::memory_order_release);
+    assign(value);
     polled_value_.store(value, std::memory_order_relaxed);
-    wait_.signal();
+    changed();
+}
+
+void Counter::add_errors(std::uint64_t value) noexcept
+{
+    count_error(value);
+    changed();
 }
 
 void Counter::set_errors(std::uint64_t value) noexcept
 {
     errors_.store(value, std::memory_order_release);
     wait_.signal();
+    changed();
+}
+
+/// By the application: what waits for that is started.
+void Counter::changed() noexcept
+{
+    if (owner().has_work()) [[unlikely]]
+        (void)owner().progress_home(false);
+}
+
+int Counter::close() noexcept
+{
+    {
+        // Whoever has just counted the end of deferred work uses it no more when the lock is free.
+        std::lock_guard guard(owner().work_lock());
+        if (in_use())
+            return -FI_EBUSY;
+    }
+    delete this;
+    return 0;
 }
 
 int Counter::wait(std::uint64_t threshold, int timeout_ms) noexcept

@@ -15,6 +15,7 @@
 namespace tofu {
 
 class DomainBase;
+struct Work;
 
 class Counter final : public Object<Counter, fid_cntr, DomainBase> {
   public:
@@ -35,14 +36,29 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
         wait_.signal();
     }
 
+    void assign(std::uint64_t value) noexcept
+    {
+        value_.store(value, std::memory_order_release);
+        wait_.signal();
+    }
+
     [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
+
+    // --- for what waits for it (trigger/work.h), by threshold; under DomainBase::work_lock()
+    Work* works = nullptr;
+    Counter* next_trigger = nullptr; ///< among the counters that something waits for
+    /// fi_trigger(3): successes and errors together.
+    [[nodiscard]] bool has_reached(std::uint64_t threshold) const noexcept
+    {
+        return value_.load(std::memory_order_acquire) + errors_.load(std::memory_order_acquire) >= threshold;
+    }
 
     // --- the calls of fi_cntr's operation table
     std::uint64_t read() noexcept;
     std::uint64_t read_errors() noexcept;
     void add(std::uint64_t value) noexcept;
     void set(std::uint64_t value) noexcept;
-    void add_errors(std::uint64_t value) noexcept { count_error(value); }
+    void add_errors(std::uint64_t value) noexcept;
     void set_errors(std::uint64_t value) noexcept;
     int control(int command, void* argument) noexcept;
     int wait(std::uint64_t threshold, int timeout_ms) noexcept;
@@ -50,8 +66,10 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     /// For poll sets: makes progress; true where one of the values is not what it was at the last call, or
     /// at the last fi_cntr_set or fi_cntr_add (fi_poll(3)).
     [[nodiscard]] bool news() noexcept;
+    int close() noexcept;
 
   private:
+    void changed() noexcept;
     static bool ready(void* self) noexcept;
 
     ProgressSet progress_;

@@ -150,6 +150,18 @@ ssize_t CompletionQueue::take(Reader reader) noexcept
     return static_cast<ssize_t>(reader.taken);
 }
 
+bool CompletionQueue::take(Slot& entry) noexcept
+{
+    if (empty())
+        return false;
+    std::lock_guard guard(lock_);
+    if (head_ == tail_)
+        return false;
+    entry = ring_[head_ & mask_];
+    std::atomic_ref(head_).store(head_ + 1, std::memory_order_relaxed);
+    return true;
+}
+
 ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexcept
 {
     std::lock_guard guard(lock_);

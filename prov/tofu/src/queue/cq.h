@@ -34,6 +34,13 @@ struct Completion {
 
 class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase> {
   public:
+    /// An entry of the ring; `err` 0 for a success.
+    struct Slot {
+        Completion completion;
+        int err;
+        int prov_errno;
+        std::size_t overflow_length;
+    };
     explicit CompletionQueue(DomainBase& domain) noexcept;
     ~CompletionQueue();
     /// fi_cq_open(3). 0, -FI_EINVAL, -FI_ENOSYS (a format or a wait object that is not offered), -FI_ENOMEM, or an error
@@ -60,6 +67,8 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
         return std::atomic_ref(tail_).load(std::memory_order_relaxed) ==
                std::atomic_ref(head_).load(std::memory_order_relaxed);
     }
+    /// The next entry, a success or an error, of a queue of our own. False: there is none.
+    [[nodiscard]] bool take(Slot& entry) noexcept;
     /// The reader whose call makes progress has received nothing yet.
     [[nodiscard]] bool reader_waits() const noexcept { return empty() && reader_.taken == 0; }
     // --- the calls of fi_cq's operation table
@@ -78,13 +87,6 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     [[nodiscard]] bool news() noexcept;
 
   private:
-    /// An entry of the ring; `err` 0 for a success.
-    struct Slot {
-        Completion completion;
-        int err;
-        int prov_errno;
-        std::size_t overflow_length;
-    };
     static bool ready(void* self) noexcept;
     /// Where the entries of a call go.
     struct Reader {

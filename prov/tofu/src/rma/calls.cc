@@ -6,23 +6,13 @@
 #include <rdma/fi_errno.h>
 
 #include "context/face.h"
+#include "context/later.h"
+#include "progress/domain_base.h"
 #include "rma/engine.h"
 
 namespace tofu {
 
 namespace {
-
-#ifdef FI_PRIORITY
-constexpr std::uint64_t priority = FI_PRIORITY; // a hint without effect here
-#else
-constexpr std::uint64_t priority = 0; // libfabric 2 has no such flag
-#endif
-
-constexpr std::uint64_t write_flags = FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MORE | FI_INJECT |
-                                      FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
-                                      FI_DELIVERY_COMPLETE | FI_FENCE | priority;
-constexpr std::uint64_t read_flags = FI_COMPLETION | FI_MORE | FI_FENCE | FI_DELIVERY_COMPLETE |
-                                     FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE | priority;
 
 /// Calls under the context's lock; what was taken may need somebody who polls.
 template <class Call>
@@ -42,7 +32,10 @@ ssize_t under_lock(TxContext& tx, Call&& call) noexcept
 
 ssize_t submit(fid_ep* ep, const RmaEngine::Call& call) noexcept
 {
-    return under_lock(*EndpointFace::of(ep).tx, [&](RmaEngine& engine) { return engine.submit(call); });
+    EndpointFace& face = EndpointFace::of(ep);
+    if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
+        return face.tx->domain().later().take(face, call);
+    return under_lock(*face.tx, [&](RmaEngine& engine) { return engine.submit(call); });
 }
 
 [[gnu::noinline]] ssize_t inject(TxContext& tx, const void* data, std::size_t length, fi_addr_t to,
@@ -63,7 +56,8 @@ ssize_t plain(fid_ep* ep, const iovec* iov, void** desc, std::size_t count, fi_a
     for (std::size_t i = 0; i < count; i++)
         length += iov[i].iov_len;
     const fi_rma_iov remote{address, length, key};
-    const std::uint64_t defaults = EndpointFace::of(ep).tx_flags & (read ? read_flags : write_flags);
+    const std::uint64_t defaults =
+        EndpointFace::of(ep).tx_flags & (RmaEngine::known_flags(read) | (silent ? 0 : FI_TRIGGER));
     return submit(ep, {iov, desc, count, &remote, 1, to, context, data, defaults | flags, read,
                        silent});
 }
@@ -72,7 +66,7 @@ ssize_t message(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags, bool rea
 {
     if (msg == nullptr)
         return -FI_EINVAL;
-    if (flags & ~(read ? read_flags : write_flags))
+    if (flags & ~(RmaEngine::known_flags(read) | FI_TRIGGER))
         return -FI_EBADFLAGS;
     return submit(ep, {msg->msg_iov, msg->desc, msg->iov_count, msg->rma_iov, msg->rma_iov_count,
                        msg->addr, msg->context, msg->data, flags, read, false});

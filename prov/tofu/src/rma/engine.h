@@ -76,30 +76,47 @@ struct RmaOp : Request, PendingOp {
     Target remote_at[rma_remote_limit] = {};
 };
 
+/// What a call asked for, before anything has been taken for it.
+struct RmaCall {
+    const iovec* local;
+    void* const* desc; ///< may be null
+    std::size_t local_count;
+    const fi_rma_iov* remote;
+    std::size_t remote_count;
+    fi_addr_t to;
+    void* context;
+    std::uint64_t data;
+    std::uint64_t flags; ///< operation flags, FI_INJECT, FI_FENCE, FI_REMOTE_CQ_DATA, ...
+    bool read;
+    bool silent; ///< fi_inject_*: no entry on success
+};
+
 /// The operations under way of one context; all under its lock.
 class RmaEngine final : public Engine {
   public:
     static RmaEngine& of(TxContext& tx) noexcept { return static_cast<RmaEngine&>(*tx.engine(rma)); }
-    /// What a call asked for, before anything has been taken for it.
-    struct Call {
-        const iovec* local;
-        void* const* desc; ///< may be null
-        std::size_t local_count;
-        const fi_rma_iov* remote;
-        std::size_t remote_count;
-        fi_addr_t to;
-        void* context;
-        std::uint64_t data;
-        std::uint64_t flags; ///< operation flags, FI_INJECT, FI_FENCE, FI_REMOTE_CQ_DATA, ...
-        bool read;
-        bool silent; ///< fi_inject_*: no entry on success
-    };
+    using Call = RmaCall;
+
+    /// Flags of operations that calls may name.
+    [[nodiscard]] static constexpr std::uint64_t known_flags(bool read) noexcept
+    {
+#ifdef FI_PRIORITY
+        constexpr std::uint64_t priority = FI_PRIORITY; // a hint without effect here
+#else
+        constexpr std::uint64_t priority = 0; // libfabric 2 has no such flag
+#endif
+        constexpr std::uint64_t both = FI_COMPLETION | FI_MORE | FI_FENCE | FI_DELIVERY_COMPLETE |
+                                       FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE | priority;
+        return read ? both : both | FI_REMOTE_CQ_DATA | FI_INJECT;
+    }
 
     explicit RmaEngine(TxContext& tx) noexcept;
     ~RmaEngine();
     int open() noexcept;
     /// 0 or a refusal without any effect; what goes wrong later is an error entry.
     [[nodiscard]] ssize_t submit(const Call& call) noexcept;
+    /// What can be said of a call without its peer: 0 and its bytes in all, or the refusal.
+    [[nodiscard]] int check(const Call& call, std::size_t& total) const noexcept;
     /// fi_inject_write of bytes that fit into a descriptor.
     [[nodiscard]] ssize_t inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                                  std::uint64_t key) noexcept;
@@ -142,7 +159,6 @@ class RmaEngine final : public Engine {
     static void quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     [[nodiscard]] ssize_t quick_refused(vcq::Post posted) noexcept;
     [[nodiscard, gnu::noinline]] bool make_landing() noexcept;
-    [[nodiscard]] int check(const Call& call, std::size_t& total) const noexcept;
     void describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept;
     [[nodiscard]] int resolve(RmaOp& op) noexcept;
     [[nodiscard]] bool forget_keys(const RmaOp& op) noexcept;

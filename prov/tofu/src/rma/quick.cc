@@ -13,7 +13,7 @@ namespace tofu {
 namespace {
 
 /// What must not be asked for: other levels of completion, and what takes more than one communication.
-constexpr std::uint64_t long_flags = FI_INJECT | FI_FENCE | FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE;
+constexpr std::uint64_t long_flags = FI_INJECT | FI_FENCE | FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE | FI_TRIGGER;
 
 } // namespace
 

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The operations that can wait for a counter, in the form in which the engines take them: made of the structures that
+// fi_sendmsg and its like are given. Used by work.cc and calls.cc; calls nothing.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include <rdma/fi_trigger.h>
+
+#include "atomic/engine.h"
+#include "match/entry.h"
+#include "message/sender.h"
+#include "rma/engine.h"
+
+namespace tofu::trigger {
+
+/// fi_op_cntr, of Work::counter.
+struct CounterCall {
+    std::uint64_t value;
+    bool add; ///< else the counter is set
+};
+
+using Call = std::variant<CounterCall, proto::SendCall, proto::RecvCall, RmaCall, AtomicCall>;
+
+[[nodiscard]] constexpr std::uint8_t data_of(std::uint64_t flags) noexcept
+{
+    return (flags & FI_REMOTE_CQ_DATA) != 0 ? proto::flag_data : 0;
+}
+[[nodiscard]] inline proto::SendCall send_of(const fi_msg& m, std::uint64_t flags) noexcept
+{
+    return {.iov = m.msg_iov, .desc = m.desc, .count = m.iov_count, .dest = m.addr, .data = m.data, .flags = flags,
+            .context = m.context, .packet_flags = data_of(flags)};
+}
+[[nodiscard]] inline proto::SendCall send_of(const fi_msg_tagged& m, std::uint64_t flags) noexcept
+{
+    return {.iov = m.msg_iov, .desc = m.desc, .count = m.iov_count, .dest = m.addr, .tag = m.tag, .data = m.data,
+            .flags = flags, .context = m.context,
+            .packet_flags = static_cast<std::uint8_t>(proto::flag_tag | data_of(flags))};
+}
+[[nodiscard]] inline proto::RecvCall recv_of(const fi_msg& m, std::uint64_t flags) noexcept
+{
+    return {.iov = m.msg_iov, .desc = m.desc, .count = m.iov_count, .source = m.addr, .flags = flags,
+            .context = m.context};
+}
+[[nodiscard]] inline proto::RecvCall recv_of(const fi_msg_tagged& m, std::uint64_t flags) noexcept
+{
+    return {.iov = m.msg_iov, .desc = m.desc, .count = m.iov_count, .source = m.addr, .tag = m.tag,
+            .ignore = m.ignore, .flags = flags, .context = m.context, .tagged = true};
+}
+[[nodiscard]] inline RmaCall rma_of(const fi_msg_rma& m, std::uint64_t flags, bool read) noexcept
+{
+    return {m.msg_iov, m.desc, m.iov_count, m.rma_iov, m.rma_iov_count, m.addr, m.context, m.data, flags, read, false};
+}
+[[nodiscard]] inline AtomicCall atomic_of(Family family, const fi_msg_atomic& m, std::uint64_t flags,
+                                          const fi_msg_fetch& fetch = {}, const fi_msg_compare& compare = {}) noexcept
+{
+    return {family, m.op, m.datatype, m.msg_iov, m.iov_count, compare.msg_iov, compare.iov_count, fetch.msg_iov,
+            fetch.iov_count, m.rma_iov, m.rma_iov_count, m.addr, m.context, flags, false};
+}
+
+} // namespace tofu::trigger

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// How a call that will be made later is taken in: what its engine would refuse is refused now, its lists are copied.
+// Part of the work queue; calls the engines' checks.
+#include "trigger/work.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include <rdma/fi_errno.h>
+
+#include "context/rx_context.h"
+#include "message/entry.h"
+
+namespace tofu {
+
+using proto::RecvCall;
+using proto::SendCall;
+using trigger::CounterCall;
+
+namespace {
+
+/// Points `list` at a copy.
+template <class T>
+void copy(const T*& list, std::size_t count, T* to) noexcept
+{
+    list = list != nullptr ? (std::copy_n(list, count, to), to) : nullptr;
+}
+void copy(void* const*& list, std::size_t count, void** to) noexcept
+{
+    list = list != nullptr ? (std::copy_n(list, count, to), to) : nullptr;
+}
+
+/// Of FI_INJECT: the bytes too, which become one segment. False: no memory.
+bool copy_bytes(Work& w, SendCall& call) noexcept
+{
+    w.payload.reset(new (std::nothrow) std::byte[call.length + 1]);
+    if (w.payload == nullptr)
+        return false;
+    proto::gather(w.payload.get(), w.local, call.count, call.length);
+    w.local[0] = {w.payload.get(), call.length};
+    call.count = 1;
+    call.desc = nullptr;
+    return true;
+}
+bool copy_bytes(Work& w, RmaCall& call, std::size_t length) noexcept
+{
+    SendCall all{.count = call.local_count, .length = length};
+    const bool done = copy_bytes(w, all);
+    call.local_count = 1;
+    call.desc = nullptr;
+    return done;
+}
+bool copy_bytes(Work& w, std::size_t count, std::size_t bytes, std::size_t size) noexcept
+{
+    w.payload.reset(new (std::nothrow) std::byte[2 * bytes]);
+    std::byte* to = w.payload.get();
+    for (fi_ioc* const list : {w.operand, w.compare})
+        for (std::size_t i = 0; to != nullptr && i < count; i++)
+            if (const std::size_t n = list[i].count * size; list[i].addr != nullptr && n != 0) {
+                std::memcpy(to, list[i].addr, n);
+                list[i].addr = to;
+                to += n;
+            }
+    return to != nullptr;
+}
+
+int keep(Work&, const EndpointFace&, CounterCall&) noexcept { return -FI_EINVAL; } // of no endpoint
+
+int keep(Work& w, const EndpointFace&, SendCall& call) noexcept
+{
+    const TxContext& tx = *w.tx;
+    const bool tagged = (call.packet_flags & proto::flag_tag) != 0;
+    if (!tx.is_open() || (tx.caps() & (tagged ? FI_TAGGED : FI_MSG)) == 0)
+        return -FI_EOPNOTSUPP;
+    if (int ret = proto::check(call); ret != 0)
+        return ret;
+    copy(call.iov, call.count, w.local);
+    copy(call.desc, call.count, w.desc);
+    w.cq = tx.binding().cq;
+    w.counter = tx.counters().send.get();
+    w.completion.flags = FI_SEND | (tagged ? FI_TAGGED : FI_MSG);
+    w.completion.tag = call.tag;
+    if (w.request == nullptr)
+        return (call.flags & FI_INJECT) == 0 || copy_bytes(w, call) ? 0 : -FI_ENOMEM;
+    call.flags |= FI_TRIGGER; // it does not wait behind others' backs (Sender::can_wait)
+    call.context = &w;
+    return 0;
+}
+
+int keep(Work& w, const EndpointFace& face, RecvCall& call) noexcept
+{
+    const RxContext* const rx = face.receives != nullptr ? face.receives->context() : nullptr;
+    if (rx == nullptr || !rx->is_open || rx->shared != nullptr ||
+        (w.tx->caps() & (call.tagged ? FI_TAGGED : FI_MSG)) == 0)
+        return -FI_EOPNOTSUPP;
+    if (int ret = proto::check(call); ret != 0)
+        return ret;
+    if ((call.flags & (FI_PEEK | FI_CLAIM | FI_DISCARD)) != 0)
+        return -FI_EBADFLAGS;
+    copy(call.iov, call.count, w.local);
+    copy(call.desc, call.count, w.desc);
+    w.receives = face.receives;
+    w.cq = rx->binding.cq;
+    w.counter = rx->counters.recv.get();
+    w.completion.flags = FI_RECV | (call.tagged ? FI_TAGGED : FI_MSG);
+    w.completion.tag = call.tag;
+    if (w.request == nullptr)
+        return 0;
+    if ((call.flags & FI_MULTI_RECV) != 0) // which ends more than once
+        return -FI_ENOSYS;
+    call.flags |= FI_TRIGGER;
+    call.context = &w;
+    if (call.count == 1) // the short way of a message, which does not look at the flags, leaves out such
+        w.local[call.count++] = {};
+    return 0;
+}
+
+int keep(Work& w, const EndpointFace&, RmaCall& call) noexcept
+{
+    const TxContext& tx = *w.tx;
+    if (tx.engine(Engine::rma) == nullptr)
+        return -FI_EOPNOTSUPP;
+    if ((call.flags & ~RmaEngine::known_flags(call.read)) != 0)
+        return -FI_EBADFLAGS;
+    std::size_t length = 0;
+    if (int ret = RmaEngine::of(*w.tx).check(call, length); ret != 0)
+        return ret;
+    copy(call.local, call.local_count, w.local);
+    copy(call.desc, call.local_count, w.desc);
+    copy(call.remote, call.remote_count, w.remote);
+    w.cq = tx.binding().cq;
+    w.counter = (call.read ? tx.counters().read : tx.counters().write).get();
+    w.completion.flags = FI_RMA | (call.read ? FI_READ : FI_WRITE);
+    if (w.request == nullptr && (call.flags & FI_INJECT) != 0 && !copy_bytes(w, call, length))
+        return -FI_ENOMEM;
+    if (w.request != nullptr)
+        call.context = &w;
+    return 0;
+}
+
+int keep(Work& w, const EndpointFace&, AtomicCall& call) noexcept
+{
+    const TxContext& tx = *w.tx;
+    if (tx.engine(Engine::atomic) == nullptr)
+        return -FI_EOPNOTSUPP;
+    const ssize_t elements = AtomicEngine::of(*w.tx).check(call);
+    if (elements < 0)
+        return static_cast<int>(elements);
+    const bool base = call.family == Family::base;
+    copy(call.operand, call.op != FI_ATOMIC_READ ? call.operands : 0, w.operand);
+    copy(call.compare, call.family == Family::compare ? call.compares : 0, w.compare);
+    copy(call.result, base ? 0 : call.results, w.result);
+    copy(call.remote, call.remotes, w.remote_words);
+    w.cq = tx.binding().cq;
+    w.counter = (base ? tx.counters().write : tx.counters().read).get();
+    w.completion.flags = FI_ATOMIC | (base ? FI_WRITE : FI_READ);
+    const std::size_t size = datatypes[call.type].size;
+    if (w.request == nullptr && (call.flags & FI_INJECT) != 0 &&
+        !copy_bytes(w, max_atomic_iov, static_cast<std::size_t>(elements) * size, size))
+        return -FI_ENOMEM;
+    if (w.request != nullptr)
+        call.context = &w;
+    return 0;
+}
+
+} // namespace
+
+int WorkQueue::keep(Work& w, const EndpointFace& face) noexcept
+{
+    return std::visit(
+        [&](auto& call) {
+            if constexpr (requires { call.context; }) {
+                w.completion.context = call.context;
+                w.wants_entry = (call.flags & FI_COMPLETION) != 0;
+            }
+            return tofu::keep(w, face, call);
+        },
+        w.call);
+}
+
+} // namespace tofu

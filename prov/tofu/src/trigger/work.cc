@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See work.h.
+#include "trigger/work.h"
+
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+#include "match/receive_queue.h"
+#include "message/sender.h"
+#include "progress/domain_base.h"
+#include "provider/log.h"
+#include "queue/cntr.h"
+
+namespace tofu {
+
+namespace {
+
+void insert(Work& work, Work** at) noexcept
+{
+    work.next = *at;
+    work.link = at;
+    if (work.next != nullptr)
+        work.next->link = &work.next;
+    *at = &work;
+}
+void take_out(Work& work) noexcept
+{
+    *work.link = work.next;
+    if (work.next != nullptr)
+        work.next->link = work.link;
+}
+
+} // namespace
+
+WorkQueue::~WorkQueue()
+{
+    while (lost_ != nullptr)
+        delete std::exchange(lost_, lost_->next);
+    if (relay_ != nullptr)
+        domain_.hold(); // see open()
+}
+
+int WorkQueue::open() noexcept
+{
+    std::lock_guard guard(domain_.work_lock());
+    if (relay_ != nullptr)
+        return 0;
+    std::unique_ptr<CompletionQueue> made(new (std::nothrow) CompletionQueue(domain_));
+    if (made == nullptr)
+        return -FI_ENOMEM;
+    if (int ret = made->set_up(nullptr); ret != 0)
+        return ret;
+    relay_ = std::move(made);
+    domain_.release(); // it does not keep the application from closing the domain
+    return 0;
+}
+
+// --- taking it in
+
+int WorkQueue::counter_of(fid_cntr* fid, Held<Counter>& counter) const noexcept
+{
+    if (fid == nullptr || fid->fid.fclass != FI_CLASS_CNTR)
+        return -FI_EINVAL;
+    if (&Counter::of(fid).owner() != &domain_)
+        return -FI_EDOMAIN;
+    counter = &Counter::of(fid);
+    return 0;
+}
+
+int WorkQueue::join(Work& work, fid_ep* ep) const noexcept
+{
+    if (ep == nullptr || (ep->fid.fclass != FI_CLASS_EP && ep->fid.fclass != FI_CLASS_TX_CTX &&
+                          ep->fid.fclass != FI_CLASS_RX_CTX))
+        return -FI_EINVAL;
+    const EndpointFace& face = EndpointFace::of(ep);
+    if (&face.tx->domain() != &domain_)
+        return -FI_EDOMAIN;
+    if ((face.tx->caps() & FI_TRIGGER) == 0)
+        return -FI_EOPNOTSUPP;
+    work.tx = face.tx;
+    return keep(work, face);
+}
+
+/// FI_QUEUE_WORK as a Work of ours, but for the counters.
+int WorkQueue::make(const fi_deferred_work& request, Work& work) noexcept
+{
+    using namespace trigger;
+    const auto& op = request.op;
+    if (op.msg == nullptr) // whichever it is
+        return -FI_EINVAL;
+    const auto plain = [](std::uint64_t flags) { return flags & ~FI_TRIGGER; };
+    fid_ep* ep = nullptr;
+    switch (request.op_type) {
+    case FI_OP_CNTR_SET:
+    case FI_OP_CNTR_ADD:
+        if (int ret = counter_of(op.cntr->cntr, work.counter); ret != 0)
+            return ret;
+        work.call = CounterCall{op.cntr->value, request.op_type == FI_OP_CNTR_ADD};
+        return request.completion_cntr == nullptr ? 0 : -FI_EINVAL;
+    case FI_OP_RECV: ep = op.msg->ep; work.call = recv_of(op.msg->msg, plain(op.msg->flags)); break;
+    case FI_OP_SEND: ep = op.msg->ep; work.call = send_of(op.msg->msg, plain(op.msg->flags)); break;
+    case FI_OP_TRECV: ep = op.tagged->ep; work.call = recv_of(op.tagged->msg, plain(op.tagged->flags)); break;
+    case FI_OP_TSEND: ep = op.tagged->ep; work.call = send_of(op.tagged->msg, plain(op.tagged->flags)); break;
+    case FI_OP_READ: ep = op.rma->ep; work.call = rma_of(op.rma->msg, plain(op.rma->flags), true); break;
+    case FI_OP_WRITE: ep = op.rma->ep; work.call = rma_of(op.rma->msg, plain(op.rma->flags), false); break;
+    case FI_OP_ATOMIC:
+        ep = op.atomic->ep;
+        work.call = atomic_of(Family::base, op.atomic->msg, plain(op.atomic->flags));
+        break;
+    case FI_OP_FETCH_ATOMIC:
+        ep = op.fetch_atomic->ep;
+        work.call = atomic_of(Family::fetch, op.fetch_atomic->msg, plain(op.fetch_atomic->flags),
+                              op.fetch_atomic->fetch);
+        break;
+    case FI_OP_COMPARE_ATOMIC:
+        ep = op.compare_atomic->ep;
+        work.call = atomic_of(Family::compare, op.compare_atomic->msg, plain(op.compare_atomic->flags),
+                              op.compare_atomic->fetch, op.compare_atomic->compare);
+        break;
+    default: return -FI_EINVAL; // what an application wrote is no enum of ours
+    }
+    if (int ret = join(work, ep); ret != 0)
+        return ret;
+    work.counter = nullptr;
+    return request.completion_cntr == nullptr ? 0 : counter_of(request.completion_cntr, work.counter);
+}
+
+int WorkQueue::wait_for(fid_cntr* counter, std::uint64_t threshold, Work& work) const noexcept
+{
+    work.threshold = threshold;
+    return counter_of(counter, work.trigger);
+}
+
+int WorkQueue::control(int command, const fi_deferred_work* request) noexcept
+{
+    std::unique_lock guard(domain_.work_lock(), std::defer_lock);
+    if (command == FI_FLUSH_WORK) {
+        guard.lock();
+        return flush(request);
+    }
+    if (request == nullptr)
+        return -FI_EINVAL;
+    if (command == FI_CANCEL_WORK) {
+        guard.lock();
+        return cancel(*request);
+    }
+    std::unique_ptr<Work> work(new (std::nothrow) Work);
+    if (work == nullptr)
+        return -FI_ENOMEM;
+    work->request = request;
+    int ret = wait_for(request->triggering_cntr, request->threshold, *work);
+    if (ret == 0)
+        ret = make(*request, *work);
+    if (ret == 0)
+        ret = domain_.auto_progress().go_on_alone();
+    if (ret != 0) {
+        TOFU_WARN(FI_LOG_DOMAIN,
+                  "deferred work: operation %d is refused (%s): it needs counters and an enabled endpoint of this "
+                  "domain, opened with FI_TRIGGER and what the operation asks for\n",
+                  static_cast<int>(request->op_type), fi_strerror(-ret));
+        return ret;
+    }
+    guard.lock();
+    admit(std::move(work));
+    return 0;
+}
+
+ssize_t WorkQueue::post_later(EndpointFace& face, const trigger::Call& call, const void* context) noexcept
+{
+    if ((face.tx->caps() & FI_TRIGGER) == 0)
+        return -FI_EBADFLAGS;
+    const auto* const when = static_cast<const fi_triggered_context*>(context);
+    if (when == nullptr)
+        return -FI_EINVAL;
+    if (when->event_type != FI_TRIGGER_THRESHOLD)
+        return -FI_ENOSYS;
+    std::unique_ptr<Work> work(new (std::nothrow) Work);
+    if (work == nullptr)
+        return -FI_ENOMEM;
+    work->call = call;
+    int ret = wait_for(when->trigger.threshold.cntr, when->trigger.threshold.threshold, *work);
+    if (ret == 0)
+        ret = join(*work, &face);
+    if (ret == 0)
+        ret = domain_.auto_progress().go_on_alone();
+    if (ret != 0)
+        return ret;
+    std::lock_guard guard(domain_.work_lock());
+    admit(std::move(work));
+    return 0;
+}
+
+/// By threshold, and among equal ones in the order of the calls (fi_trigger(3)).
+void WorkQueue::admit(std::unique_ptr<Work> work) noexcept
+{
+    Counter& trigger = *work->trigger;
+    if (trigger.works == nullptr) {
+        trigger.next_trigger = triggers_;
+        triggers_ = &trigger;
+    }
+    Work** at = &trigger.works;
+    while (*at != nullptr && (*at)->threshold <= work->threshold)
+        at = &(*at)->next;
+    insert(*work.release(), at);
+    domain_.count_work(1);
+    start_due();
+}
+
+// --- taking it back
+
+template <class Wanted>
+Work* WorkQueue::find_waiting(Wanted&& wanted) noexcept
+{
+    for (Counter* c = triggers_; c != nullptr; c = c->next_trigger)
+        for (Work* w = c->works; w != nullptr; w = w->next)
+            if (wanted(*w))
+                return w;
+    return nullptr;
+}
+
+int WorkQueue::cancel(const fi_deferred_work& request) noexcept
+{
+    Work* const found = find_waiting([&](const Work& w) { return w.request == &request; });
+    if (found == nullptr)
+        return -FI_ENOENT;
+    drop(*found);
+    return 0;
+}
+
+/// All, or what waits for the counter that `which` names.
+int WorkQueue::flush(const fi_deferred_work* which) noexcept
+{
+    Held<Counter> only;
+    if (which != nullptr && which->triggering_cntr != nullptr)
+        if (int ret = counter_of(which->triggering_cntr, only); ret != 0)
+            return ret;
+    while (Work* const found = find_waiting([&only](const Work& w) {
+               return w.request != nullptr && (only == nullptr || w.trigger == only.get());
+           }))
+        drop(*found);
+    return 0;
+}
+
+ssize_t WorkQueue::cancel(const TxContext& tx, const void* context) noexcept
+{
+    std::lock_guard guard(domain_.work_lock());
+    Work* found = find_waiting([&](const Work& w) {
+        return w.request == nullptr && w.tx == &tx && w.completion.context == context;
+    });
+    if (found != nullptr) {
+        end(*found, found->completion, FI_ECANCELED, 0, 0);
+        return 0;
+    }
+    for (Work* w = under_way_; w != nullptr; w = w->next)
+        if (w->tx == &tx && w->receives != nullptr && w->completion.context == context) {
+            std::lock_guard receiving(w->tx->lock());
+            return w->receives->cancel(w);
+        }
+    return -FI_ENOENT;
+}
+
+void WorkQueue::forget(const TxContext& tx, bool quiet) noexcept
+{
+    std::lock_guard guard(domain_.work_lock());
+    while (Work* const found = find_waiting([&](const Work& w) { return w.tx == &tx; }))
+        drop(*found);
+    take_ends();
+    for (Work *w = under_way_, *next = nullptr; w != nullptr; w = next) {
+        next = w->next;
+        if (w->tx == &tx)
+            quiet ? drop(*w) : lose(*w);
+    }
+}
+
+/// Takes it off its list; nobody need hear of it any more.
+void WorkQueue::leave(Work& work) noexcept
+{
+    take_out(work);
+    if (work.trigger == nullptr)
+        return;
+    if (work.trigger->works == nullptr) {
+        Counter** link = &triggers_;
+        while (*link != work.trigger)
+            link = &(*link)->next_trigger;
+        *link = work.trigger->next_trigger;
+    }
+    work.trigger = nullptr;
+}
+
+void WorkQueue::drop(Work& work) noexcept
+{
+    leave(work);
+    if (work.tx != nullptr || std::holds_alternative<trigger::CounterCall>(work.call)) // else it is counted no more
+        domain_.count_work(-1);
+    delete &work;
+}
+
+/// Its entry may still come, and says where it is.
+void WorkQueue::lose(Work& work) noexcept
+{
+    leave(work);
+    work.counter = nullptr;
+    work.tx = nullptr;
+    work.cq = nullptr;
+    domain_.count_work(-1);
+    insert(work, &lost_);
+}
+
+// --- its time
+
+void WorkQueue::progress() noexcept
+{
+    // The rounds below come back here; and another thread that is at it does what is to be done.
+    if (in_progress_.exchange(true, std::memory_order_acquire))
+        return;
+    (void)domain_.auto_progress().everything().run(); // whatever queue the application reads
+    {
+        std::lock_guard guard(domain_.work_lock());
+        take_ends();
+        start_due();
+    }
+    in_progress_.store(false, std::memory_order_release);
+}
+
+void WorkQueue::start_due() noexcept
+{
+    for (bool some = true; some;) { // one may count for others
+        some = false;
+        for (Counter *c = triggers_, *next = nullptr; c != nullptr; c = next) {
+            next = c->next_trigger;
+            while (c->works != nullptr && c->has_reached(c->works->threshold) && start(*c->works))
+                some = true;
+        }
+    }
+}
+
+/// False: there is no room for it now.
+bool WorkQueue::start(Work& work) noexcept
+{
+    const ssize_t ret = post(work);
+    if (ret == -FI_EAGAIN)
+        return false;
+    if (ret != 0) {
+        end(work, work.completion, static_cast<int>(-ret), 0, 0);
+    } else if (work.request == nullptr || work.tx == nullptr) {
+        drop(work); // it ends as any other of its endpoint, or has ended
+    } else {
+        leave(work);
+        insert(work, &under_way_);
+    }
+    return true;
+}
+
+ssize_t WorkQueue::post(Work& work) noexcept
+{
+    if (const auto* const op = std::get_if<trigger::CounterCall>(&work.call)) {
+        op->add ? work.counter->count(op->value) : work.counter->assign(op->value);
+        return 0;
+    }
+    TxContext& tx = *work.tx;
+    struct Post {
+        Work& work;
+        ssize_t operator()(const trigger::CounterCall&) const noexcept { return 0; }
+        ssize_t operator()(const proto::SendCall& c) const noexcept { return proto::Sender::of(*work.tx).send(c); }
+        ssize_t operator()(const proto::RecvCall& c) const noexcept { return work.receives->recv(c); }
+        ssize_t operator()(const RmaCall& c) const noexcept { return RmaEngine::of(*work.tx).submit(c); }
+        ssize_t operator()(const AtomicCall& c) const noexcept { return AtomicEngine::of(*work.tx).submit(c); }
+    };
+    std::lock_guard guard(tx.lock());
+    const auto call = [&] { return std::visit(Post{work}, work.call); };
+    return work.request != nullptr ? tx.post_elsewhere(*relay_, call) : call();
+}
+
+// --- its end
+
+void WorkQueue::take_ends() noexcept
+{
+    CompletionQueue::Slot entry;
+    while (relay_ != nullptr && relay_->take(entry))
+        end(*static_cast<Work*>(entry.completion.context), entry.completion, entry.err, entry.prov_errno,
+            entry.overflow_length);
+}
+
+void WorkQueue::end(Work& work, Completion entry, int err, int prov_errno, std::size_t overflow) noexcept
+{
+    entry.context = work.completion.context;
+    if (work.cq != nullptr && err != 0)
+        work.cq->write_error(entry, err, prov_errno, overflow);
+    else if (work.cq != nullptr && work.wants_entry)
+        work.cq->write(entry);
+    if (work.counter != nullptr)
+        err != 0 ? work.counter->count_error() : work.counter->count();
+    drop(work); // behind the count: who closes the counter then waits for us (Counter::close)
+}
+
+} // namespace tofu

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Operations that wait until a counter has reached a threshold (fi_trigger(3)): deferred work of a domain
+// (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER. Called by the domain, by its rounds of progress, and by
+// calls with that flag (context/later.h); posts through the engines and reports to counters and queues.
+//
+// Deferred work reports to a counter of its own instead of where its endpoint is bound to. It is posted so that its end
+// is an entry of a queue of ours, the relay, from which a round of progress takes it. A domain without such operations
+// pays one load in each round.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <sys/uio.h>
+
+#include "context/face.h"
+#include "context/later.h"
+#include "provider/counted.h"
+#include "provider/limits.h"
+#include "queue/cntr.h"
+#include "queue/cq.h"
+#include "trigger/call.h"
+
+namespace tofu {
+
+class DomainBase;
+
+/// An operation that waits for its counter or, if it is deferred work, for its end. It has copies of all lists of its
+/// call, since the application may use theirs again.
+struct Work {
+    Work* next = nullptr;
+    Work** link = nullptr;                     ///< what points to it
+    const fi_deferred_work* request = nullptr; ///< by which the application names it; null: by FI_TRIGGER
+    Held<Counter> trigger;                     ///< while it waits
+    std::uint64_t threshold = 0;
+    Held<Counter> counter;                     ///< told of its end, or, of FI_TRIGGER, of its failure to begin
+    TxContext* tx = nullptr;                   ///< of its endpoint; null: the operation is a counter's
+    proto::ReceiveQueue* receives = nullptr;   ///< of a receive
+    CompletionQueue* cq = nullptr;             ///< of its endpoint's side
+    bool wants_entry = false;                  ///< there, where it is deferred: FI_COMPLETION
+    Completion completion{};                   ///< what an entry of ours says
+    trigger::Call call;
+
+    iovec local[limits::iov_limit] = {};
+    void* desc[limits::iov_limit] = {};
+    fi_rma_iov remote[rma_remote_limit] = {};
+    fi_ioc operand[max_atomic_iov] = {};
+    fi_ioc compare[max_atomic_iov] = {};
+    fi_ioc result[max_atomic_iov] = {};
+    fi_rma_ioc remote_words[max_atomic_iov] = {};
+    std::unique_ptr<std::byte[]> payload; ///< FI_INJECT with FI_TRIGGER: the application's buffer is its own again
+};
+
+/// Of a domain. Everything but the constructor takes DomainBase::work_lock(), which comes before endpoints' locks; any
+/// thread.
+class WorkQueue final : public Later {
+  public:
+    explicit WorkQueue(DomainBase& domain) noexcept : domain_(domain) {}
+    ~WorkQueue();
+    /// FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK of fi_control. 0, -FI_EINVAL, -FI_EDOMAIN, -FI_EBADFLAGS,
+    /// -FI_EMSGSIZE, -FI_EOPNOTSUPP, -FI_ENOSYS (a receive that would end several times), -FI_ENOENT (nothing to
+    /// cancel), -FI_ENOMEM.
+    int control(int command, const fi_deferred_work* request) noexcept;
+    // --- of Later
+    [[nodiscard]] int open() noexcept override;
+    [[nodiscard]] CompletionQueue* relay() const noexcept override { return relay_.get(); }
+    ssize_t cancel(const TxContext& tx, const void* context) noexcept override;
+    void forget(const TxContext& tx, bool quiet) noexcept override;
+    ssize_t take(EndpointFace& face, const proto::SendCall& call) noexcept override { return defer(face, call); }
+    ssize_t take(EndpointFace& face, const proto::RecvCall& call) noexcept override { return defer(face, call); }
+    ssize_t take(EndpointFace& face, const RmaCall& call) noexcept override { return defer(face, call); }
+    ssize_t take(EndpointFace& face, const AtomicCall& call) noexcept override { return defer(face, call); }
+    /// Where the domain has work: polls all its endpoints, starts what is due, reports what has ended.
+    void progress() noexcept;
+
+  private:
+    template <class Call>
+    ssize_t defer(EndpointFace& face, Call call) noexcept
+    {
+        call.flags &= ~FI_TRIGGER;
+        return post_later(face, call, call.context);
+    }
+    ssize_t post_later(EndpointFace& face, const trigger::Call& call, const void* context) noexcept;
+    [[nodiscard]] int make(const fi_deferred_work& request, Work& work) noexcept;
+    [[nodiscard]] int wait_for(fid_cntr* counter, std::uint64_t threshold, Work& work) const noexcept;
+    [[nodiscard]] int counter_of(fid_cntr* fid, Held<Counter>& counter) const noexcept;
+    [[nodiscard]] int join(Work& work, fid_ep* ep) const noexcept;
+    /// keep.cc. 0, or what the engine would refuse the call with.
+    [[nodiscard]] static int keep(Work& work, const EndpointFace& face) noexcept;
+    void admit(std::unique_ptr<Work> work) noexcept;
+    int cancel(const fi_deferred_work& request) noexcept;
+    int flush(const fi_deferred_work* which) noexcept;
+    void start_due() noexcept;
+    [[nodiscard]] bool start(Work& work) noexcept;
+    [[nodiscard]] ssize_t post(Work& work) noexcept;
+    void take_ends() noexcept;
+    void end(Work& work, Completion entry, int err, int prov_errno, std::size_t overflow) noexcept;
+    void leave(Work& work) noexcept;
+    void drop(Work& work) noexcept;
+    void lose(Work& work) noexcept;
+    template <class Wanted>
+    Work* find_waiting(Wanted&& wanted) noexcept;
+
+    DomainBase& domain_;
+    std::unique_ptr<CompletionQueue> relay_;
+    Counter* triggers_ = nullptr; ///< counters that something waits for
+    Work* under_way_ = nullptr;   ///< deferred work that was posted
+    Work* lost_ = nullptr;        ///< whose endpoint has gone, and which the hardware may still end
+    std::atomic<bool> in_progress_{false};
+};
+
+} // namespace tofu

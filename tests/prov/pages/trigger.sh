@@ -1,0 +1,10 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# fi_trigger(3) on our provider, plain and with an adversarial interconnect. Called by: make check. Calls:
+# fabtests/fi_trigger_pages.
+set -u
+program=fi_trigger_pages
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/prov/pages/pages"
+run
+TOFU_SIM_CHAOS=21 run -k -s 4
+exit $result
