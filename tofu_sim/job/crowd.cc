@@ -17,7 +17,7 @@ namespace {
 // A yield costs a microsecond, and each process of the crowd that is in our way runs meanwhile. To sleep and to be woken
 // costs the sleeper and whoever wakes it some five: worth it once many rounds of yields have shown that those who run
 // have nothing for us.
-constexpr unsigned yields_before_sleep = 32;
+constexpr unsigned yields_before_sleep = 64;
 constexpr int longest_sleep_ms = 8;
 // Of the thread's own time between two calls: more, and it does something else but look.
 constexpr int64_t busy_ns = 100'000;

@@ -59,8 +59,10 @@ bool ProgressSet::look_everywhere(bool patient) noexcept
 /// answered for long.
 void ProgressSet::give_way(unsigned looks) noexcept
 {
-    const auto crowded = domain_.backend().functions().give_way;
-    if ((crowded == nullptr || crowded(looks / full_round) == 0) && looks >= patience && looks % yield_every == 0)
+    const auto ask = domain_.backend().functions().give_way;
+    const bool crowded = ask != nullptr && ask(looks / (between_in_crowd + 1)) != 0;
+    between_.store(crowded ? between_in_crowd : between, std::memory_order_relaxed);
+    if (!crowded && looks >= patience && looks % yield_every == 0)
         sched_yield();
 }
 

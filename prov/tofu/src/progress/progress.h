@@ -58,7 +58,7 @@ class ProgressSet {
     {
         const unsigned looks = in_vain_.load(std::memory_order_relaxed) + 1;
         in_vain_.store(looks, std::memory_order_relaxed);
-        if (looks % full_round == 0) [[unlikely]]
+        if ((looks & between_.load(std::memory_order_relaxed)) == 0) [[unlikely]]
             give_way(looks);
     }
 
@@ -71,10 +71,14 @@ class ProgressSet {
     static constexpr unsigned patience = 4096; ///< some 20 us: answers that are under way come sooner
     static constexpr unsigned yield_every = 256;
     static constexpr unsigned full_round = 16;
+    // Looks between two questions whether to give way, less one: some 0.2 us where it was right to give way.
+    static constexpr unsigned between = 15;
+    static constexpr unsigned between_in_crowd = 3;
 
     DomainBase& domain_;
     Lock lock_;
     std::atomic<unsigned> in_vain_{0};
+    std::atomic<unsigned> between_{between};
     unsigned looks_ = 0;   ///< under lock_
     std::size_t next_ = 0; ///< the endpoint that a look begins with
     Array<Pollable*> endpoints_;
