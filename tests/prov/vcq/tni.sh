@@ -14,7 +14,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 declare -A input pid
-start() # name, endpoints
+start() # name, endpoints, contexts of a scalable endpoint
 {
     local word output
     rm -f "$scratch/$1".*
@@ -23,7 +23,7 @@ start() # name, endpoints
         for word in "${input[@]}"; do # else those before would not see their end
             exec {word}>&-
         done
-        exec "$subject" "$2" <"$scratch/$1.in" >"$scratch/$1.out"
+        exec "$subject" "$2" "${3:-0}" <"$scratch/$1.in" >"$scratch/$1.out"
     ) &
     pid[$1]=$!
     exec {word}>"$scratch/$1.in" {output}<"$scratch/$1.out"
@@ -69,6 +69,12 @@ done
 start g 11
 expect "alone it uses all of them too" "2 2 2 2 2 2 " "$(spread)"
 finish g
+start h 0 5
+expect "contexts of a scalable endpoint have a TNI each" "1 1 1 1 1 1 " "$(spread)"
+start i 0 5
+expect "also those of two processes" "2 2 2 2 2 2 " "$(spread)"
+finish h
+finish i
 
 refused() # what it says
 {
