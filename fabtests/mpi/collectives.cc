@@ -4,6 +4,7 @@
 #include "harness.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 
 namespace mpitest {
@@ -30,6 +31,28 @@ size_t at(int index)
 }
 
 } // namespace
+
+void coll_short(const World& world)
+{
+    const auto n = std::int64_t{world.size};
+    for (std::int64_t round = 0; round < 3; round++) {
+        MPITEST_CALL(MPI_Barrier(world.comm));
+        const std::int64_t mine = world.rank + round;
+        std::int64_t sum = 0;
+        MPITEST_CALL(MPI_Allreduce(&mine, &sum, 1, MPI_INT64_T, MPI_SUM, world.comm));
+        MPITEST_CHECK(sum == n * (n - 1) / 2 + n * round);
+        std::vector<std::int64_t> out(at(world.size)), in(at(world.size), -1);
+        for (std::int64_t r = 0; r < n; r++) {
+            out[static_cast<std::size_t>(r)] = (round * n + world.rank) * n + r;
+        }
+        MPITEST_CALL(MPI_Alltoall(out.data(), 1, MPI_INT64_T, in.data(), 1, MPI_INT64_T, world.comm));
+        bool good = true;
+        for (std::int64_t r = 0; r < n; r++) {
+            good = good && in[static_cast<std::size_t>(r)] == (round * n + r) * n + world.rank;
+        }
+        MPITEST_CHECK(good);
+    }
+}
 
 void coll_basic(const World& world)
 {

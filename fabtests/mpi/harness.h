@@ -65,6 +65,7 @@ void datatype_struct(const World& world);
 void datatype_indexed(const World& world);
 void datatype_truncation(const World& world);
 void coll_basic(const World& world);
+void coll_short(const World& world);
 void coll_vectors(const World& world);
 void coll_operations(const World& world);
 void coll_nonblocking(const World& world);

@@ -47,6 +47,7 @@ constexpr Part parts[] = {
     {"datatype_struct", "structures, resized, contiguous", datatype_struct},
     {"datatype_indexed", "indexed, hindexed, subarray, pack and unpack", datatype_indexed},
     {"datatype_truncation", "a message too long is MPI_ERR_TRUNCATE", datatype_truncation},
+    {"coll_short", "barrier, allreduce and alltoall of 8 bytes: what hundreds of ranks end with, too", coll_short},
     {"coll_basic", "barrier, bcast, gather, scatter, allgather, alltoall", coll_basic},
     {"coll_vectors", "gatherv, scatterv, allgatherv, alltoallv", coll_vectors},
     {"coll_operations", "reduce, allreduce, scan, exscan, reduce_scatter; all operations",
