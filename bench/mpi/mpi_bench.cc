@@ -2,10 +2,11 @@
 // Role: small MPI benchmarks: latency, bandwidth, message rate, collectives, windows. Called by:
 // bench/mpi/run, people, through mpirun. Calls: MPI.
 //
-// usage: mpi_bench TRANSPORT [p2p|collectives|windows]...
+// usage: mpi_bench TRANSPORT [start|p2p|collectives|crowd|windows]...
 // One line for bench/report for each figure: the median of five tries of some milliseconds.
 // TRANSPORT is what the lines call what was measured.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <mpi.h>
@@ -76,26 +77,29 @@ void ping_pong(std::size_t size)
     say("latency", size, "ns", seconds / 2 * 1e9);
 }
 
-// Seconds of one message in windows that are answered by an empty one.
-double stream(std::size_t size, int window)
+// Seconds of one message in windows that are answered by an empty one: from each rank of the first `pairs` to one of the
+// next.
+double stream(std::size_t size, int window, int pairs = 1)
 {
+    const bool sends = rank < pairs;
+    const int other = sends ? rank + pairs : rank - pairs;
     std::vector<MPI_Request> requests(static_cast<std::size_t>(window));
     double seconds = time_of([&](long n) {
-        for (long i = 0; i < n && rank < 2; ++i) {
+        for (long i = 0; i < n && rank < 2 * pairs; ++i) {
             for (int slot = 0; slot < window; ++slot) {
                 char* at = memory.data() + std::size_t(slot) * size % memory_bytes;
-                if (rank == 0)
-                    MPI_Isend(at, int(size), MPI_CHAR, 1, 2, MPI_COMM_WORLD,
+                if (sends)
+                    MPI_Isend(at, int(size), MPI_CHAR, other, 2, MPI_COMM_WORLD,
                               &requests[std::size_t(slot)]);
                 else
-                    MPI_Irecv(at, int(size), MPI_CHAR, 0, 2, MPI_COMM_WORLD,
+                    MPI_Irecv(at, int(size), MPI_CHAR, other, 2, MPI_COMM_WORLD,
                               &requests[std::size_t(slot)]);
             }
             MPI_Waitall(window, requests.data(), MPI_STATUSES_IGNORE);
-            if (rank == 0)
-                MPI_Recv(nullptr, 0, MPI_CHAR, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            if (sends)
+                MPI_Recv(nullptr, 0, MPI_CHAR, other, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             else
-                MPI_Send(nullptr, 0, MPI_CHAR, 0, 3, MPI_COMM_WORLD);
+                MPI_Send(nullptr, 0, MPI_CHAR, other, 3, MPI_COMM_WORLD);
         }
     });
     return seconds / window;
@@ -110,6 +114,15 @@ void point_to_point()
     say("message rate", 64, "M/s", 1e-6 / stream(64, window_size));
 }
 
+void barrier()
+{
+    double seconds = time_of([](long n) {
+        for (long i = 0; i < n; ++i)
+            MPI_Barrier(MPI_COMM_WORLD);
+    });
+    say("barrier", 0, "ns", seconds * 1e9);
+}
+
 void collectives()
 {
     for (std::size_t count : {std::size_t{1}, std::size_t{128}, 8 * KiB}) {
@@ -121,11 +134,36 @@ void collectives()
         });
         say("allreduce", count * sizeof(double), "ns", seconds * 1e9);
     }
-    double seconds = time_of([](long n) {
-        for (long i = 0; i < n; ++i)
-            MPI_Barrier(MPI_COMM_WORLD);
-    });
-    say("barrier", 0, "ns", seconds * 1e9);
+    barrier();
+}
+
+// What more ranks than processors do to each other: collectives by size, and pairs that send windows at a time.
+void crowd()
+{
+    char* const in = memory.data();
+    char* const out = in + memory_bytes / 2;
+    const MPI_Comm world = MPI_COMM_WORLD;
+    auto collective = [](const char* name, std::size_t size, auto&& call) {
+        say(name, size, "ns", 1e9 * time_of([&](long n) {
+            for (long i = 0; i < n; ++i)
+                call(int(size));
+        }));
+    };
+    for (std::size_t size : {std::size_t{8}, KiB, 16 * KiB, 64 * KiB, MiB}) {
+        collective("allreduce", size, [&](int bytes) {
+            MPI_Allreduce(in, out, bytes / int(sizeof(double)), MPI_DOUBLE, MPI_SUM, world);
+        });
+        collective("alltoall", size, [&](int bytes) {
+            MPI_Alltoall(in, bytes, MPI_CHAR, out, bytes, MPI_CHAR, world);
+        });
+        collective("bcast", size, [&](int bytes) { MPI_Bcast(in, bytes, MPI_CHAR, 0, world); });
+        collective("allgather", size, [&](int bytes) {
+            MPI_Allgather(in, bytes, MPI_CHAR, out, bytes, MPI_CHAR, world);
+        });
+    }
+    barrier();
+    for (std::size_t size : {std::size_t{8}, 4 * KiB, 64 * KiB})
+        say("pairs", size, "M/s", 1e-6 * (ranks / 2) / stream(size, 32, ranks / 2));
 }
 
 // Rank 0 works on rank 1's window; the others wait in a barrier.
@@ -177,22 +215,28 @@ void windows()
 
 int main(int argc, char** argv)
 {
+    const auto start = std::chrono::steady_clock::now();
     MPI_Init(&argc, &argv);
+    const std::chrono::duration<double, std::milli> init = std::chrono::steady_clock::now() - start;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (argc < 3 || ranks < 2) {
         std::fprintf(stderr,
-                     "usage: mpirun -n RANKS mpi_bench TRANSPORT [p2p|collectives|windows]...\n");
+                     "usage: mpirun -n RANKS mpi_bench TRANSPORT [start|p2p|collectives|crowd|windows]...\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     transport = argv[1];
     std::memset(memory.data(), 1, memory_bytes);
     for (int i = 2; i < argc; ++i) {
         std::string part = argv[i];
-        if (part == "p2p")
+        if (part == "start")
+            say("MPI_Init", 0, "ms", init.count());
+        else if (part == "p2p")
             point_to_point();
         else if (part == "collectives")
             collectives();
+        else if (part == "crowd")
+            crowd();
         else if (part == "windows")
             windows();
     }
