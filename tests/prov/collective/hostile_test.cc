@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a member that writes whatever it likes into the memory of another, as fast as that one reads.
+// Role: a member that writes whatever it likes into the memory of another, as fast as that one reads; gates that are not
+// what they should be.
 // Called by: make check (tests/prov_collective_linked). Calls: circle, the provider linked in, its library surrounded.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <string>
+
+#include <rdma/fi_ext_tofu.h>
 
 #include "collective/group.h"
 #include "prov/collective/circle.h"
@@ -75,6 +80,62 @@ TEST(HostileMember, MessagesOfEndedOperationsHoldNobodyInACall)
             EXPECT_EQ(circle.error_of(mc), FI_ECANCELED);
         }
         circle.session.barrier();
+    });
+}
+
+/// Whether a group's operation goes over gates; it ends well either way.
+std::uint64_t over_gates(const Rank& rank)
+{
+    Circle circle(rank);
+    circle.barrier(circle.join(circle.all()));
+    fi_tofu_ops_statistics* ops = nullptr;
+    Session::check(fi_open_ops(&circle.session.domain->fid, FI_TOFU_STATISTICS, 0, reinterpret_cast<void**>(&ops), nullptr),
+                   "fi_open_ops");
+    fi_tofu_statistic list[100];
+    std::size_t count = std::size(list);
+    Session::check(ops->read(&circle.session.domain->fid, list, &count), "read");
+    for (std::size_t i = 0; i < count; i++)
+        if (list[i].name == std::string("collective_gates"))
+            return list[i].value;
+    return ~std::uint64_t{0};
+}
+
+TEST(HostileMember, ACircuitThatOneCannotWireIsUsedByNobody)
+{
+    expect_processes(3, [](const Rank& rank) {
+        if (rank.number == 1)
+            library_functions().set_vbg = [](utofu_vbg_setting*, std::size_t) -> int { return UTOFU_ERR_INVALID_VBG_ID; };
+        EXPECT_EQ(over_gates(rank), 0u);
+    });
+}
+
+decltype(vcq::Functions::query_vbg_info) true_info;
+
+TEST(HostileMember, GatesOfAnotherNodeAreNotBelieved)
+{
+    expect_processes(3, [](const Rank& rank) {
+        setenv("TOFU_SIM_PPN", "1", 1);
+        if (rank.number == 1) { // whoever says so, a gate of its is somewhere else
+            auto& functions = library_functions();
+            true_info = functions.query_vbg_info;
+            functions.query_vbg_info = [](utofu_vbg_id_t id, std::uint8_t* coords, utofu_tni_id_t* tni, utofu_bg_id_t* bg,
+                                          std::uint16_t* extra) -> int {
+                const int code = true_info(id, coords, tni, bg, extra);
+                coords[3] ^= 1;
+                return code;
+            };
+        }
+        EXPECT_EQ(over_gates(rank), 0u);
+    });
+}
+
+TEST(HostileMember, ALibraryWithoutGatesDoesWithout)
+{
+    expect_processes(3, [](const Rank& rank) {
+        EXPECT_EQ(over_gates(rank), 1u); // the others below have them
+        if (rank.number == 2)
+            library_functions().alloc_vbg = nullptr;
+        EXPECT_EQ(over_gates(rank), 0u);
     });
 }
 
