@@ -23,6 +23,7 @@ struct Check {
 [[nodiscard]] std::span<const Check> post_checks();   ///< communications, queues, notices
 [[nodiscard]] std::span<const Check> order_checks();  ///< what is seen before what
 [[nodiscard]] std::span<const Check> error_checks();  ///< what is not registered, not there, or gone
+[[nodiscard]] std::span<const Check> gate_checks();   ///< barrier circuits
 [[nodiscard]] std::vector<Check> all_checks();
 
 /// Lines of figures, as process 0 measures them: name, value, what Tofu-D had.

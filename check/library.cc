@@ -19,6 +19,9 @@ bool Library::load(const char* path, std::string& why)
         missing += " utofu_" #name;
     TOFU_CHECK_FUNCTIONS(X)
 #undef X
+#define X(name) this->name = reinterpret_cast<decltype(this->name)>(dlsym(handle, "utofu_" #name));
+    TOFU_CHECK_GATE_FUNCTIONS(X)
+#undef X
     query_utofu_version = reinterpret_cast<decltype(query_utofu_version)>(dlsym(handle, "utofu_query_utofu_version"));
     query_tofu_version = reinterpret_cast<decltype(query_tofu_version)>(dlsym(handle, "utofu_query_tofu_version"));
     simulator_version = reinterpret_cast<decltype(simulator_version)>(dlsym(handle, "tofu_sim_version"));

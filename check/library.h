@@ -34,9 +34,24 @@ namespace tofu::check {
     X(poll_mrq)                                                                                                        \
     X(query_my_coords)
 
+/// Those of barrier gates, without which collectives work by Puts. Null where the library has none.
+#define TOFU_CHECK_GATE_FUNCTIONS(X)                                                                                   \
+    X(get_barrier_tnis)                                                                                                \
+    X(alloc_vbg)                                                                                                       \
+    X(free_vbg)                                                                                                        \
+    X(set_vbg)                                                                                                         \
+    X(query_vbg_info)                                                                                                  \
+    X(barrier)                                                                                                         \
+    X(poll_barrier)                                                                                                    \
+    X(reduce_uint64)                                                                                                   \
+    X(poll_reduce_uint64)                                                                                              \
+    X(reduce_double)                                                                                                   \
+    X(poll_reduce_double)
+
 struct Library {
 #define X(name) decltype(&::utofu_##name) name = nullptr;
     TOFU_CHECK_FUNCTIONS(X)
+    TOFU_CHECK_GATE_FUNCTIONS(X)
 #undef X
     /// Not called by the provider; for the head of the report. May be null.
     void (*query_utofu_version)(int*, int*) = nullptr;

@@ -27,6 +27,7 @@ const bool dies = has("dies");
 const bool hangs = has("hangs");
 const bool late_copy = has("late-copy");
 const bool writable = has("writable");
+const bool gates = has("gates");
 
 unsigned long flags_of(unsigned long flags)
 {
@@ -54,6 +55,19 @@ EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, void* d
     std::memcpy(before, now, length);
     had = length;
     return code;
+}
+
+EXPORT int utofu_poll_reduce_uint64(utofu_vbg_id_t gate, unsigned long flags, std::uint64_t data[])
+{
+    const int code = putofu_poll_reduce_uint64(gate, flags, data);
+    if (gates && code == UTOFU_SUCCESS)
+        data[0] &= 0xffffffff;
+    return code;
+}
+
+EXPORT int utofu_free_vbg(utofu_vbg_id_t ids[], std::size_t count)
+{
+    return gates ? UTOFU_SUCCESS : putofu_free_vbg(ids, count);
 }
 
 EXPORT int utofu_armw8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,

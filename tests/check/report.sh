@@ -89,6 +89,7 @@ find_fault other-stag reserved-stags reserved-stags,reg-bounds
 find_fault other-refusal vcq-full vcq-full,vcq-exclusive
 find_fault late-copy "put-any-length piggyback" put-any-length,piggyback,largest
 find_fault writable reg-read-only reg-read-only,reg-bounds
+find_fault gates "gates gates-again" gates,gates-again,tnis
 find_fault dies vcq-id vcq-id,tnis
 expect "a process that dies is told with its signal" 1 "$(grep -c 'ended by signal 6' "$scratch/report")"
 before=$failures
