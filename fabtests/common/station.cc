@@ -42,6 +42,8 @@ Station::~Station()
         CHECK(world_, fi_close(&tx_->fid) == 0);
     if (av_ != nullptr)
         CHECK(world_, fi_close(&av_->fid) == 0);
+    if (eq_ != nullptr)
+        CHECK(world_, fi_close(&eq_->fid) == 0);
 }
 
 int Station::open_queues()
@@ -99,6 +101,10 @@ int Station::open()
         if (rc == 0)
             rc = fi_ep_bind(ep_, &rx_->fid, FI_RECV | selective);
     }
+    fi_eq_attr events{};
+    events.wait_obj = FI_WAIT_NONE;
+    if (rc == 0 && options_.events && (rc = fi_eq_open(world_.fabric(), &events, &eq_, nullptr)) == 0)
+        rc = fi_ep_bind(ep_, &eq_->fid, 0);
     if (rc == 0)
         rc = open_counters();
     if (rc == 0 && options_.min_multi_recv != 0)

@@ -23,6 +23,7 @@ struct StationOptions {
     std::uint64_t counters = 0;      ///< FI_SEND | FI_RECV | ...: one counter for each
     fi_wait_obj counter_wait = FI_WAIT_NONE;
     std::size_t min_multi_recv = 0;
+    bool events = false;             ///< bound to an event queue
     bool knows_others = true;        ///< their addresses are in the address vector
 };
 
@@ -47,6 +48,7 @@ class Station final : public Polled {
     fid_av* av() { return av_; }
     fid_cq* tx() { return tx_; }
     fid_cq* rx() { return rx_; }
+    fid_eq* eq() { return eq_; } ///< StationOptions::events
     fid_cntr* counter(std::uint64_t flag);
     fi_addr_t peer(unsigned rank) const { return addresses_[rank]; }
     void poll() override;
@@ -78,6 +80,7 @@ class Station final : public Polled {
     fid_av* av_ = nullptr;
     fid_cq* tx_ = nullptr;
     fid_cq* rx_ = nullptr;
+    fid_eq* eq_ = nullptr;
     fid_cntr* counters_[counter_kinds] = {};
     fid_ep* ep_ = nullptr;
     fi_addr_t addresses_[max_ranks] = {};
