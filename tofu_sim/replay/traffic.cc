@@ -13,17 +13,13 @@
 namespace tofu::sim::replay {
 namespace {
 
-constexpr uint32_t sender(uint32_t node, unsigned tni) noexcept
+constexpr uint32_t receiver(uint32_t node, unsigned tni) noexcept
 {
     return node * resources_per_node + tni;
 }
-constexpr uint32_t receiver(uint32_t node, unsigned tni) noexcept
-{
-    return node * resources_per_node + tnis_per_node + tni;
-}
 constexpr uint32_t port_of(const Link& link) noexcept
 {
-    return link.node * resources_per_node + 2 * tnis_per_node + static_cast<uint32_t>(link.port);
+    return link.node * resources_per_node + tnis_per_node + static_cast<uint32_t>(link.port);
 }
 
 } // namespace
@@ -135,7 +131,7 @@ void Traffic::make_stream(const Message& message, bool answer, Picoseconds ready
     stream.resources.clear();
     const uint32_t from = answer ? message.to : message.from;
     const uint32_t to = answer ? message.from : message.to;
-    stream.resources.push_back(sender(from, answer ? message.to_tni : message.from_tni));
+    stream.sender = from * tnis_per_node + (answer ? message.to_tni : message.from_tni);
     if (from != to) {
         const Coords there = topology_.coords_of(message.to);
         auto links = route(topology_, topology_.coords_of(message.from), decode_path(message.path), there);
@@ -161,6 +157,7 @@ void Traffic::handle(const Event& event)
     now_ = std::max(now_, event.time);
     switch (event.kind) {
     case Kind::ready: line_up(event.stream); break;
+    case Kind::left: leave(event.stream); break;
     case Kind::over:
         if (streams_[event.stream].generation == event.key) {
             end(event.stream);
@@ -170,25 +167,31 @@ void Traffic::handle(const Event& event)
     }
 }
 
-// A TNI sends one message behind the other.
 void Traffic::line_up(uint32_t id)
 {
-    const Stream& stream = streams_[id];
-    const uint32_t place = stream.resources.front();
-    Sender& queue = senders_[size_t{place / resources_per_node} * tnis_per_node + place % resources_per_node];
-    if (queue.first == 0) {
-        queue.first = queue.last = id + 1;
+    Sender& sender = senders_[streams_[id].sender];
+    if (!sender.busy) {
         begin(id);
-    } else {
-        streams_[queue.last - 1].next = id + 1;
-        queue.last = id + 1;
+        return;
+    }
+    (sender.first == 0 ? sender.first : streams_[sender.last - 1].next) = id + 1;
+    sender.last = id + 1;
+}
+
+void Traffic::leave(uint32_t number)
+{
+    Sender& sender = senders_[number];
+    sender.busy = false;
+    if (const uint32_t next = sender.first; next != 0) {
+        sender.first = streams_[next - 1].next;
+        begin(next - 1);
     }
 }
 
 // The first of a TNI since the port was idle, and as many others as share it without loss are there.
 bool Traffic::is_crowded(uint32_t port, uint8_t tni) noexcept
 {
-    const uint32_t place = port % resources_per_node - 2 * tnis_per_node;
+    const uint32_t place = port % resources_per_node - tnis_per_node;
     uint8_t& fed = fed_[size_t{port / resources_per_node} * ports_per_node + place];
     if (resources_[port].streams == 0) {
         fed = 0;
@@ -203,8 +206,12 @@ void Traffic::begin(uint32_t id)
 {
     Stream& stream = streams_[id];
     stream.started = now_;
-    if (stream.resources.size() > 2 &&
-        is_crowded(stream.resources[1], static_cast<uint8_t>(stream.resources.front() % resources_per_node))) {
+    senders_[stream.sender].busy = true;
+    const Picoseconds sent = now_ + stream.work;
+    signal(stream.answer ? stream.message.noted : stream.message.sent, sent + figures::notice);
+    push({sent, 0, Kind::left, stream.sender, 0});
+    if (stream.resources.size() > 1 &&
+        is_crowded(stream.resources.front(), static_cast<uint8_t>(stream.sender % tnis_per_node))) {
         stream.work += figures::crowd_pause;
     }
     uint32_t others = 0; // where there are most
@@ -276,20 +283,15 @@ void Traffic::end(uint32_t id)
         resources_[place].streams--;
         resources_[place].alone = resources_[place].alone == id + 1 ? 0 : resources_[place].alone;
     }
-    const uint32_t place = stream.resources.front();
-    Sender& queue = senders_[size_t{place / resources_per_node} * tnis_per_node + place % resources_per_node];
-    queue.first = stream.next;
-    queue.last = stream.next == 0 ? 0 : queue.last;
     const Message message = stream.message;
     const bool answer = stream.answer;
-    const size_t hops = stream.resources.size() - 2;
+    const size_t hops = stream.resources.size() - 1;
     spare_.push_back(id);
     // As in Network::carry.
     const Picoseconds way = figures::wire + hops * figures::hop;
     const Picoseconds there = now_ + way;
     if (!asks(message)) {
         const Picoseconds arrived = there + figures::write;
-        signal(message.sent, now_ + figures::notice);
         signal(message.arrived, arrived);
         signal(message.noted, arrived + figures::notice);
         signal(message.told, arrived + way + stream_time(0) + figures::notice);
@@ -298,18 +300,13 @@ void Traffic::end(uint32_t id)
         const Picoseconds ready =
             there + (armw ? figures::armw
                           : figures::first_packet(std::max<uint32_t>(message.length, 1), figures::largest_packet));
-        signal(message.sent, now_ + figures::notice);
         signal(armw ? message.arrived : 0, ready);
         make_stream(message, true, ready);
     } else {
         const bool armw = message.kind == Transit::Kind::armw;
         const Picoseconds here = there + (armw ? 0 : figures::write);
         signal(armw ? 0 : message.arrived, here);
-        signal(message.noted, now_ + figures::notice);
         signal(message.told, here + figures::notice);
-    }
-    if (queue.first != 0) {
-        begin(queue.first - 1);
     }
 }
 

@@ -35,8 +35,8 @@ struct Message {
     Key told = 0;
 };
 
-// Of a node: what its TNIs send, what they get, and what leaves it.
-inline constexpr uint32_t resources_per_node = 2 * Calendar::feeders + ports_per_node;
+// Of a node: what its TNIs get, and what leaves it.
+inline constexpr uint32_t resources_per_node = Calendar::feeders + ports_per_node;
 
 // What a cable has carried in one direction.
 struct Carried {
@@ -65,12 +65,12 @@ class Traffic {
     [[nodiscard]] uint64_t took_turns() const noexcept { return took_turns_; }
 
   private:
-    enum class Kind : uint8_t { ready, over, signal };
+    enum class Kind : uint8_t { ready, left, over, signal };
     struct Event {
         Picoseconds time;
         uint64_t number; // those of one time in the order in which they were made
         Kind kind;
-        uint32_t stream;
+        uint32_t stream; // of `left`: the sender
         Key key; // of `over`: the stream's generation
         friend bool operator>(const Event& a, const Event& b) noexcept
         {
@@ -79,10 +79,11 @@ class Traffic {
     };
     struct Stream {
         Message message;
-        std::vector<uint32_t> resources; // TNI, links, TNI
+        uint32_t sender = 0;
+        std::vector<uint32_t> resources; // links, and the TNI that gets it
         Picoseconds work = 0;
         Picoseconds started = 0;
-        uint32_t next = 0; // behind it at the same TNI, + 1
+        uint32_t next = 0; // behind it, + 1, at the same TNI
         uint32_t generation = 0; // its end is another one's since then
         bool answer = false;
         bool packet = false; // one, which is too short to be shared out: it takes as many times longer as there are streams
@@ -93,9 +94,10 @@ class Traffic {
         Picoseconds free_at = 0; // where streams take turns
         Carried carried; // of a port
     };
-    struct Sender {
-        uint32_t first = 0; // + 1; sends now
+    struct Sender { // a TNI: one message leaves it behind the other, also where it has to wait farther on
+        uint32_t first = 0; // + 1; of those that wait
         uint32_t last = 0;
+        bool busy = false;
     };
 
     void push(Event event);
@@ -107,6 +109,7 @@ class Traffic {
     void begin(uint32_t id);
     void hand_over(uint32_t id);
     void share(uint32_t id, Picoseconds work);
+    void leave(uint32_t sender);
     void end(uint32_t id);
     void signal(Key key, Picoseconds when);
     [[nodiscard]] Picoseconds stream_time(uint32_t length) const noexcept;
