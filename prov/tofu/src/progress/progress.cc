@@ -59,6 +59,8 @@ bool ProgressSet::look_everywhere(bool patient) noexcept
 /// answered for long.
 void ProgressSet::give_way(unsigned looks) noexcept
 {
+    if (looks <= between_in_crowd + 1) // programs that yield between two looks, as Open MPI does, need no more of it
+        return;
     const auto ask = domain_.backend().functions().give_way;
     const bool crowded = ask != nullptr && ask(looks / (between_in_crowd + 1)) != 0;
     between_.store(crowded ? between_in_crowd : between, std::memory_order_relaxed);
