@@ -12,13 +12,6 @@
 #include <rdma/fi_errno.h>
 #include <vector>
 
-namespace tofu {
-int fi_error_of(int code) noexcept
-{
-    return code == 0 ? 0 : FI_EIO;
-}
-} // namespace tofu
-
 namespace tofu::sim::fuzz {
 namespace {
 
