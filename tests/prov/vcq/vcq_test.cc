@@ -309,6 +309,54 @@ TEST_F(VcqTest, AnErrorOfTheTcqEndsAPostThatWaitsForTheMrq)
     EXPECT_EQ(vcq.window_free(), places);
 }
 
+/// Within a time in which nothing of these tests can be under way any more.
+template <class Done>
+bool polled_until(Vcq& vcq, Done&& done)
+{
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!done() && std::chrono::steady_clock::now() < end)
+        vcq.poll();
+    return done();
+}
+struct LostTest : VcqTest {
+    LostTest() { Vcq::lost_after = std::chrono::milliseconds(20); }
+    ~LostTest() override { Vcq::lost_after = before; }
+    std::chrono::milliseconds before = Vcq::lost_after;
+};
+
+TEST_F(LostTest, WhatNeverEndsIsTakenAsFailed)
+{
+    Told lost;
+    ASSERT_EQ(put(lost), Post::done);
+    ASSERT_TRUE(polled_until(vcq, [&] { return !lost.notices.empty(); }));
+    EXPECT_EQ(lost.notices[0].code, UTOFU_ERR_MRQ_RMT_STADD);
+    EXPECT_TRUE(vcq.idle());
+    EXPECT_EQ(vcq.window_free(), places - 1); // its notice may still come, and is not another's
+    Told next;
+    ASSERT_EQ(put(next), Post::done);
+    ASSERT_NE(script.posted[0].edata, script.posted[1].edata);
+    script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, script.posted[1].edata)});
+    script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, script.posted[0].edata)});
+    poll_thoroughly();
+    ASSERT_EQ(next.notices.size(), 1u);
+    EXPECT_EQ(next.notices[0].code, UTOFU_SUCCESS);
+    EXPECT_EQ(lost.notices.size(), 1u);
+    vcq.poll();
+    EXPECT_EQ(vcq.window_free(), places);
+}
+
+TEST_F(LostTest, PlacesOfTheLostAreUsedAgainWhenThereIsNoOther)
+{
+    std::vector<Told> lost(places);
+    for (Told& who : lost)
+        ASSERT_EQ(put(who), Post::done);
+    ASSERT_TRUE(polled_until(vcq, [&] { return lost.back().notices.size() == 1; }));
+    EXPECT_TRUE(vcq.idle());
+    ASSERT_TRUE(polled_until(vcq, [&] { return vcq.window_free() == places; }));
+    for (const Told& who : lost)
+        EXPECT_EQ(who.notices.size(), 1u);
+}
+
 TEST_F(VcqTest, ErrorsOfUnsignaledPostsReachTheSink)
 {
     ASSERT_EQ(vcq.put_unsignaled(5, "", 0x20, 1, 0), Post::done);

@@ -3,10 +3,13 @@
 // Called by endpoints, protocols and the domain under their locks; calls the backend's function table.
 #include "vcq/vcq.h"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 
 #include <rdma/fi_errno.h>
 
+#include "provider/log.h"
 #include "vcq/places.h"
 
 namespace tofu::vcq {
@@ -117,7 +120,6 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
         sink.book->add(statistics_);
     closing_ = false;
     sent_pending_ = 0;
-    abandoned_ = 0;
     for (unsigned n = 1; n < window_size; n++)
         window_[n] = {nullptr, static_cast<std::uint8_t>((n + 1) % window_size), 1};
     first_free_ = 1;
@@ -147,23 +149,64 @@ bool Vcq::await(Done&& done) noexcept
     return true;
 }
 
-/// Tells those whose notices have not come. For good, their places are free again; else these are not given back, so
-/// that a late notice is not taken for another's.
-void Vcq::give_up(bool for_good) noexcept
+/// Tells those of an age whose notices have not come. For good, their places are free again; else these are not given
+/// back, so that a late notice is not taken for another's.
+void Vcq::give_up(int code, bool for_good, std::uint16_t least_age) noexcept
 {
     giving_up_ = true;
     for (unsigned n = 1; n < window_size; n++) {
-        Waiter* const waiter = window_[n].waiter;
-        if (waiter == nullptr || waiter == &nobody)
+        Place& place = window_[n];
+        Waiter* const waiter = place.waiter;
+        if (waiter == nullptr || place.age < least_age || (place.age == forgotten && least_age != 0))
             continue;
-        const unsigned missing = window_[n].expected == endless ? 1 : window_[n].expected;
-        window_[n].waiter = &nobody;
+        const unsigned missing = place.expected == endless ? 1 : place.expected;
+        place.age = forgotten;
+        if (waiter == &nobody)
+            continue;
+        place.waiter = &nobody;
         if (for_good)
             give_back(static_cast<std::uint8_t>(n));
         for (unsigned i = 0; i < missing; i++)
-            waiter->notify(waiter, Notice{UTOFU_ERR_MRQ_OTHER, 0});
+            waiter->notify(waiter, Notice{code, 0});
     }
     giving_up_ = false;
+}
+
+bool Vcq::nobody_waits() const noexcept
+{
+    return std::all_of(std::begin(window_) + 1, std::end(window_),
+                       [](const Place& place) { return place.waiter == nullptr || place.age == forgotten; });
+}
+
+/// From time to time: what never ends is taken for an access to a STag that is not there. Its place is used again only
+/// when there is no other.
+void Vcq::watch() noexcept
+{
+    const auto now = std::chrono::steady_clock::now();
+    if (giving_up_ || now < watch_at_)
+        return;
+    watch_at_ = now + lost_after / (lost_age - 1);
+    const bool used_up = free_count_ == 0;
+    bool some = false;
+    for (unsigned n = 1; n < window_size; n++) {
+        Place& place = window_[n];
+        if (place.waiter == &nobody && place.age == forgotten && used_up)
+            give_back(static_cast<std::uint8_t>(n));
+        else if (place.waiter != nullptr && place.age != forgotten && place.expected != endless)
+            some |= ++place.age >= lost_age;
+    }
+    // Who has not polled for as long may find them in the queue.
+    for (unsigned taken = window_size, i = 0; some && taken >= window_size && i < most_notices / window_size; i++)
+        taken = poll(window_size);
+    if (!some || std::none_of(std::begin(window_), std::end(window_), [](const Place& place) {
+            return place.waiter != nullptr && place.age >= lost_age && place.age != forgotten;
+        }))
+        return;
+    TOFU_WARN(FI_LOG_EP_DATA,
+              "vcq 0x%llx: some communications have not ended for %lld ms: taken as failed; does the "
+              "peer live, and what they reach?\n",
+              static_cast<unsigned long long>(id_), static_cast<long long>(lost_after.count()));
+    give_up(UTOFU_ERR_MRQ_RMT_STADD, false, lost_age);
 }
 
 bool Vcq::drain() noexcept
@@ -177,8 +220,7 @@ bool Vcq::drain() noexcept
         unsignaled_.visit(hand, [this](utofu_vcq_id_t peer) { return post_fence(peer, nobody) != Post::busy; });
         return unsignaled_.empty() && idle();
     });
-    give_up(true);
-    abandoned_ = 0;
+    give_up(UTOFU_ERR_MRQ_OTHER, true);
     return quiet;
 }
 
@@ -188,7 +230,7 @@ bool Vcq::quiesce() noexcept
         return true;
     closing_ = pausing_ = true;
     const bool quiet = await([this] { return idle(); });
-    give_up(false);
+    give_up(UTOFU_ERR_MRQ_OTHER, false);
     closing_ = pausing_ = false;
     return quiet;
 }
@@ -276,6 +318,8 @@ unsigned Vcq::poll(unsigned budget) noexcept
 unsigned Vcq::poll_tcq(unsigned budget) noexcept
 {
     tcq_wanted_ = false;
+    if (polls_ == 0 && free_count_ != window_size - 1)
+        watch();
     for (unsigned taken = 0; taken < budget; taken++) {
         void* cbdata = nullptr;
         const int code = functions_->poll_tcq(handle_, 0, &cbdata);

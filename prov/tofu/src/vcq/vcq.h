@@ -98,6 +98,9 @@ class Vcq {
     static constexpr unsigned poll_budget = 32;
     /// How long drain() and quiesce() wait behind the last notice that came. Tests wait less.
     static inline std::chrono::milliseconds patience{2000};
+    /// What has been under way for so long does not end any more: what lies at a STag that is not there, or no longer,
+    /// need not be told by every library. A TNI answers within milliseconds, also for a process that is stopped.
+    static inline std::chrono::milliseconds lost_after{5000};
 
     Vcq() = default;
     Vcq(const Vcq&) = delete;
@@ -257,6 +260,7 @@ class Vcq {
     void extend_batch(std::uint8_t batch, unsigned more) noexcept
     {
         window_[batch].expected = static_cast<std::uint16_t>(window_[batch].expected + more);
+        window_[batch].age = 0;
     }
     /// One notice of those announced will not come. False: it was the last one, and the batch is closed.
     bool shorten_batch(std::uint8_t batch) noexcept { return !one_less(window_[batch]); }
@@ -271,7 +275,7 @@ class Vcq {
     void abandon_batch(std::uint8_t batch, const Waiter* waiter) noexcept
     {
         if (window_[batch].waiter == waiter)
-            abandoned_++;
+            window_[batch].age = forgotten;
     }
     /// ARMWs of a batch on `n` neighbouring words: how many were posted; `posted` says what stopped them. They may start
     /// together, and with what follows where there is `more`.
@@ -340,7 +344,7 @@ class Vcq {
     /// No post is under way that somebody waits for.
     [[nodiscard]] bool idle() const noexcept
     {
-        return free_count_ + abandoned_ == window_size - 1 && sent_pending_ == 0;
+        return sent_pending_ == 0 && (free_count_ == window_size - 1 || nobody_waits());
     }
 
     // EDATA is one byte (caps: max_edata_size 1); 0 and 255 mean "nobody waits": 254 usable places.
@@ -362,7 +366,11 @@ class Vcq {
         Waiter* waiter;
         std::uint8_t next_free;
         std::uint16_t expected = 1; ///< notices until it is free again; 1 but for batches
+        std::uint16_t age = 0;      ///< how many times watch() has seen it taken, or `forgotten`
     };
+    /// Nobody waits for its notices any more; not free, so that they meet nobody else.
+    static constexpr std::uint16_t forgotten = 0xffff;
+    static constexpr std::uint16_t lost_age = 3;
     struct Ticket {
         std::uint64_t edata;
         unsigned long flags;
@@ -386,7 +394,9 @@ class Vcq {
     [[nodiscard]] Post post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept;
     template <class Done>
     [[nodiscard]] bool await(Done&& done) noexcept;
-    void give_up(bool for_good) noexcept;
+    void give_up(int code, bool for_good, std::uint16_t least_age = 0) noexcept;
+    [[nodiscard, gnu::cold]] bool nobody_waits() const noexcept;
+    [[gnu::cold]] void watch() noexcept;
     [[nodiscard]] Post unsignaled(int code) noexcept
     {
         return code == UTOFU_SUCCESS ? Post::done : refuse(code, When::never, 0);
@@ -400,6 +410,7 @@ class Vcq {
         Place& place = window_[number];
         place.waiter = nullptr;
         place.expected = 1;
+        place.age = 0;
         place.next_free = first_free_;
         first_free_ = number;
         free_count_++;
@@ -425,6 +436,8 @@ class Vcq {
     {
         if (place.expected == endless)
             return false;
+        if (place.age != forgotten)
+            place.age = 0;
         if (--place.expected != 0)
             return false;
         give_back(static_cast<std::uint8_t>(&place - window_));
@@ -452,11 +465,11 @@ class Vcq {
     bool giving_up_ = false;         ///< waiters of lost notices are being told
     bool tcq_wanted_ = false;        ///< the next poll looks into the TCQ
     std::uint8_t polls_ = 0;
-    std::uint8_t abandoned_ = 0;      ///< places of abandoned batches, which are not free
     int last_error_ = 0;
     Sink sink_{};
     UnsignaledPeers unsignaled_;
     const Backend* backend_ = nullptr;
+    std::chrono::steady_clock::time_point watch_at_; ///< not before
     Statistics statistics_;
     Place window_[window_size] = {};
 };
