@@ -19,9 +19,9 @@ void complete(Request& request) noexcept
 {
     auto* const ends = static_cast<std::map<void*, std::vector<int>>*>(
         static_cast<void*>(const_cast<tofu::Reports*>(request.reports)));
-    (*ends)[request.completion.context].push_back(request.err);
+    const bool of_utofu = request.err != 0 && request.err != FI_ECANCELED; // whichever it is: FI_EIO
+    (*ends)[request.completion.context].push_back(of_utofu ? FI_EIO : request.err);
 }
-int fi_error_of(int code) noexcept { return code == UTOFU_SUCCESS ? 0 : FI_EIO; }
 
 } // namespace tofu
 
