@@ -13,13 +13,11 @@
 #include <sys/random.h>
 
 #include "atomic/table.h"
-#include "collective/doors.h"
 #include "collective/support.h"
 #include "endpoint/endpoint.h"
 #include "endpoint/scalable.h"
 #include "endpoint/shared_context.h"
 #include "info/info.h"
-#include "memory/region.h"
 #include "object/av.h"
 #include "object/extension.h"
 #include "object/mr.h"
@@ -29,9 +27,7 @@
 #include "provider/refusal.h"
 #include "queue/cntr.h"
 #include "queue/cq.h"
-#include "queue/eq.h"
 #include "queue/poll_set.h"
-#include "trigger/work.h"
 
 namespace tofu {
 namespace {
@@ -100,6 +96,9 @@ Domain::Domain(FabricBase& fabric) noexcept : DomainBase(fabric)
     fid.ops = &fid_ops;
     ops = &domain_ops;
     mr = &region_ops;
+    regions_ = &own_regions_;
+    doors_ = &own_doors_;
+    later_ = &*own_work_;
 }
 
 Domain::~Domain()
@@ -161,20 +160,7 @@ int Domain::set_up(const fi_info* wish) noexcept
                   fi_strerror(-error));
         return error;
     }
-    own_regions_.reset(new (std::nothrow) RegionTable(*this));
-    if (own_regions_ == nullptr)
-        return -FI_ENOMEM;
-    regions_ = own_regions_.get();
-    own_doors_.reset(new (std::nothrow) coll::Doors(*this));
-    if (own_doors_ == nullptr)
-        return -FI_ENOMEM;
-    doors_ = own_doors_.get();
-    own_work_.reset(new (std::nothrow) WorkQueue(*this));
-    if (own_work_ == nullptr)
-        return -FI_ENOMEM;
-    later_ = own_work_.get();
-    error = auto_progress_.open(*this);
-    return error == 0 ? regions_->open() : error;
+    return regions_->open();
 }
 
 /// fi_domain(3): the queue for asynchronous events of the domain, of which registrations are the only ones.

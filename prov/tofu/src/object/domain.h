@@ -5,17 +5,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <optional>
+#include <utility>
 
 #include <rdma/fi_domain.h>
 
+#include "collective/doors.h"
+#include "memory/region.h"
 #include "progress/domain_base.h"
+#include "queue/eq.h"
+#include "trigger/work.h"
 
 namespace tofu {
-
-class EventQueue;
-class RegionTable;
-class WorkQueue;
 
 class Domain final : public DomainBase {
   public:
@@ -40,9 +41,9 @@ class Domain final : public DomainBase {
 
     Held<EventQueue> events_;
     EventQueue* registration_events_ = nullptr;
-    std::unique_ptr<RegionTable> own_regions_;
-    std::unique_ptr<coll::Doors> own_doors_;
-    std::unique_ptr<WorkQueue> own_work_;
+    RegionTable own_regions_{*this};
+    coll::Doors own_doors_{*this};
+    std::optional<WorkQueue> own_work_{std::in_place, *this}; ///< till close()
 };
 
 } // namespace tofu

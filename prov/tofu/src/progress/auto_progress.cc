@@ -2,49 +2,63 @@
 // See auto_progress.h.
 #include "progress/auto_progress.h"
 
-#include <new>
+#include <csignal>
+#include <cstring>
+#include <ctime>
 
 #include <rdma/fi_errno.h>
 
 #include "progress/domain_base.h"
-#include "progress/progress.h"
+#include "progress/wait.h"
+#include "provider/log.h"
 
 namespace tofu {
 
-AutoProgress::AutoProgress() noexcept = default;
-AutoProgress::~AutoProgress() = default;
-
 void AutoProgress::choose(bool serialised, bool wanted) noexcept
 {
+    std::lock_guard guard(mutex_);
     locks_are_on_ = !serialised;
+    locks_.set_enabled(locks_are_on_);
     thread_is_due_.store(wanted, std::memory_order_relaxed); // here and below: the mutex orders all else
 }
 
-int AutoProgress::open(DomainBase& domain) noexcept
+void AutoProgress::adopt(Lock& lock) noexcept
 {
-    domain_ = &domain;
-    everything_.reset(new (std::nothrow) ProgressSet(domain));
-    return everything_ != nullptr ? 0 : -FI_ENOMEM;
+    std::lock_guard guard(mutex_);
+    lock.set_enabled(locks_are_on_);
+    locks_.add(lock);
 }
+
+void AutoProgress::drop(Lock& lock) noexcept
+{
+    std::lock_guard guard(mutex_);
+    locks_.remove(lock);
+}
+
+// --- users of the thread
 
 int AutoProgress::need_thread(WakeSignal* signal) noexcept
 {
     std::lock_guard guard(mutex_);
-    if (thread_users_ == 0) {
+    if (users_ == 0) {
         // From here on the thread meets the application's calls.
-        if (!locks_are_on_) {
-            locks_are_on_ = true;
-            locks_.enable();
-        }
-        if (int error = thread_.start(*everything_, domain_->backend().functions()); error != 0)
+        locks_are_on_ = true;
+        locks_.set_enabled(true);
+        if (int error = start(); error != 0)
             return error;
     }
-    const int error = signal != nullptr ? thread_.attend(*signal) : 0;
-    if (error == 0)
-        thread_users_++;
-    else if (thread_users_ == 0)
-        thread_.stop();
-    return error;
+    users_++;
+    if (signal == nullptr)
+        return 0;
+    {
+        std::lock_guard signals(signals_mutex_);
+        if (signals_.push(signal)) {
+            signal->attend(true);
+            return 0;
+        }
+    }
+    leave();
+    return -FI_ENOMEM;
 }
 
 int AutoProgress::go_on_alone() noexcept
@@ -60,23 +74,82 @@ int AutoProgress::go_on_alone() noexcept
 void AutoProgress::dismiss_thread(WakeSignal* signal) noexcept
 {
     std::lock_guard guard(mutex_);
-    if (signal != nullptr)
-        thread_.leave(*signal);
-    if (--thread_users_ == 0)
-        thread_.stop();
+    {
+        std::lock_guard signals(signals_mutex_);
+        if (signals_.erase(signal))
+            signal->attend(false);
+    }
+    leave();
 }
 
-void AutoProgress::adopt(Lock& lock) noexcept
+void AutoProgress::close() noexcept
 {
     std::lock_guard guard(mutex_);
-    lock.set_enabled(locks_are_on_);
-    locks_.add(lock);
+    while (users_ != 0)
+        leave();
 }
 
-void AutoProgress::drop(Lock& lock) noexcept
+void AutoProgress::leave() noexcept
 {
-    std::lock_guard guard(mutex_);
-    locks_.remove(lock);
+    if (--users_ != 0)
+        return;
+    stop_.store(true, std::memory_order_relaxed); // partner: run(); the join orders all else
+    pthread_join(thread_, nullptr);
+}
+
+// --- the thread
+
+int AutoProgress::start() noexcept
+{
+    stop_.store(false, std::memory_order_relaxed);
+    // The application's signals are for its own threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(&thread_, nullptr, body, this);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (error != 0) {
+        TOFU_WARN(FI_LOG_DOMAIN,
+                  "domain: no thread for automatic progress (%s): raise the limit (ulimit -u), or use manual "
+                  "progress and FI_WAIT_UNSPEC\n",
+                  std::strerror(error));
+        return -FI_ENOMEM; // not -FI_EAGAIN: it would be asked for again at once
+    }
+    pthread_setname_np(thread_, "tofu-progress");
+    return 0;
+}
+
+void* AutoProgress::body(void* self)
+{
+    static_cast<AutoProgress*>(self)->run();
+    return nullptr;
+}
+
+void AutoProgress::run() noexcept
+{
+    static constexpr timespec soon{0, 50000};
+    const Deadline never(-1);
+    Sleeper sleeper(&domain_.backend().functions(), never);
+    ProgressSet* sets[] = {&everything_};
+    while (!stop_.load(std::memory_order_relaxed)) {
+        const bool some = everything_.run(true);
+        if (!repeat_signals())
+            nanosleep(&soon, nullptr);
+        else if (some)
+            sleeper.restart();
+        else
+            (void)sleeper.sleep(sets, 1);
+    }
+}
+
+/// False where a ring is still owed: an application holds the mutex of its wait object.
+bool AutoProgress::repeat_signals() noexcept
+{
+    std::lock_guard guard(signals_mutex_);
+    bool all = true;
+    for (WakeSignal* signal : signals_)
+        all = signal->repeat() && all;
+    return all;
 }
 
 } // namespace tofu

@@ -91,7 +91,7 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     bool safe_vcqs_ = true;
     const vcq::Backend* backend_ = nullptr;
     std::uint64_t nonce_ = 0;
-    AutoProgress auto_progress_;
+    AutoProgress auto_progress_{*this};
     Lock home_lock_;
     Lock shared_lock_;
     Lock work_lock_;

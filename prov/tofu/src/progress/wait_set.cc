@@ -4,10 +4,10 @@
 
 #include <rdma/fi_errno.h>
 
-#include "progress/domain_base.h"
 #include "progress/progress.h"
 #include "provider/log.h"
 #include "provider/refusal.h"
+#include "vcq/backend.h"
 
 namespace tofu {
 namespace {
@@ -75,14 +75,9 @@ int WaitSet::wait(int timeout_ms) noexcept
 {
     static constexpr std::size_t most = 64;
     const Deadline deadline(timeout_ms);
-    const vcq::Functions* functions = nullptr;
-    {
-        std::lock_guard guard(mutex_);
-        for (WaitObject* member : members_)
-            if (member->owner().domain != nullptr)
-                functions = &member->owner().domain->backend().functions();
-    }
-    Sleeper sleeper(functions, deadline, kind_ == FI_WAIT_YIELD);
+    int error = 0;
+    const vcq::Backend* const backend = vcq::Backend::get(error);
+    Sleeper sleeper(backend != nullptr ? &backend->functions() : nullptr, deadline, kind_ == FI_WAIT_YIELD);
     for (;;) {
         clear();
         if (look())

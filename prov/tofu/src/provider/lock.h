@@ -79,10 +79,10 @@ class LockList {
                 return;
             }
     }
-    void enable() noexcept
+    void set_enabled(bool on) noexcept
     {
         for (Lock* lock = first_; lock != nullptr; lock = lock->next_)
-            lock->set_enabled(true);
+            lock->set_enabled(on);
     }
 
   private:
