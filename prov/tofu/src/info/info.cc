@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -32,23 +33,23 @@ T* allocate() noexcept
     return static_cast<T*>(std::calloc(1, sizeof(T) + 256));
 }
 
-/// Without hints: all that can be had, which is what a caller compares with its wishes. With hints that name no
-/// order: that of messages, for the others cost a flag on each transfer.
-std::uint64_t granted_order(std::uint64_t caps, const std::uint64_t* hint) noexcept
+/// What a hint says, or `otherwise` where it leaves that open, by its zero.
+template <class T>
+T asked(T hint, T otherwise) noexcept
 {
-    if (hint == nullptr)
-        return orders_for(caps);
-    return *hint != 0 ? *hint : FI_ORDER_SAS;
+    return hint != T{} ? hint : otherwise;
 }
 
 template <class Attr>
-void fill(Attr& attr, std::uint64_t caps, const Attr* hint) noexcept
+void fill(Attr& attr, std::uint64_t caps, const std::type_identity_t<Attr>* hint) noexcept
 {
     constexpr bool sends = std::is_same_v<Attr, fi_tx_attr>;
     attr.caps = caps & (sends ? limits::tx_caps : limits::rx_caps);
-    attr.op_flags = hint != nullptr ? hint->op_flags : 0;
-    attr.msg_order = granted_order(caps, hint != nullptr ? &hint->msg_order : nullptr);
-    attr.size = hint != nullptr && hint->size != 0 ? hint->size : sends ? limits::tx_size : limits::rx_size;
+    attr.op_flags = given(hint).op_flags;
+    // Without hints: all that can be had, which is what a caller compares with its wishes. With hints that name no order:
+    // that of messages, for the others cost a flag on each transfer.
+    attr.msg_order = hint == nullptr ? orders_for(caps) : asked(hint->msg_order, std::uint64_t{FI_ORDER_SAS});
+    attr.size = asked(given(hint).size, sends ? limits::tx_size : limits::rx_size);
     attr.iov_limit = limits::iov_limit;
     if constexpr (sends) {
         attr.inject_size = limits::inject_size;
@@ -56,7 +57,7 @@ void fill(Attr& attr, std::uint64_t caps, const Attr* hint) noexcept
     }
 }
 
-void fill_ep(fi_ep_attr& ep, const fi_ep_attr* hint) noexcept
+void fill_ep(fi_ep_attr& ep, const fi_ep_attr& wish) noexcept
 {
     ep.type = FI_EP_RDM;
     ep.protocol = protocol;
@@ -65,30 +66,24 @@ void fill_ep(fi_ep_attr& ep, const fi_ep_attr* hint) noexcept
     ep.max_order_raw_size = limits::max_msg_size;
     ep.max_order_war_size = limits::max_msg_size;
     ep.max_order_waw_size = limits::max_msg_size;
-    ep.mem_tag_format =
-        hint != nullptr && hint->mem_tag_format != 0 ? hint->mem_tag_format : limits::tag_format;
-    ep.tx_ctx_cnt = hint != nullptr && hint->tx_ctx_cnt != 0 ? hint->tx_ctx_cnt : 1;
-    ep.rx_ctx_cnt = hint != nullptr && hint->rx_ctx_cnt != 0 ? hint->rx_ctx_cnt : 1;
+    ep.mem_tag_format = asked(wish.mem_tag_format, limits::tag_format);
+    ep.tx_ctx_cnt = asked(wish.tx_ctx_cnt, std::size_t{1});
+    ep.rx_ctx_cnt = asked(wish.rx_ctx_cnt, std::size_t{1});
 }
 
-template <class E>
-E asked(E hint, E unspecified, E otherwise) noexcept
-{
-    return hint != unspecified ? hint : otherwise;
-}
+static_assert(FI_THREAD_UNSPEC == 0 && FI_RM_UNSPEC == 0 && FI_AV_UNSPEC == 0);
 
-bool fill_domain(fi_domain_attr& domain, int mr_mode, std::size_t vcqs, const fi_domain_attr* hint) noexcept
+/// Without a name where there is no memory.
+void fill_domain(fi_domain_attr& domain, int mr_mode, std::size_t vcqs, const fi_domain_attr& wish) noexcept
 {
-    static constexpr fi_domain_attr none{};
-    const fi_domain_attr& wish = hint != nullptr ? *hint : none;
     domain.name = strdup(domain_name());
-    domain.threading = asked(wish.threading, FI_THREAD_UNSPEC, FI_THREAD_SAFE);
+    domain.threading = asked(wish.threading, FI_THREAD_SAFE);
     // Automatic progress costs a thread per domain: for those who ask for it.
     domain.control_progress =
         wish.control_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
     domain.data_progress = wish.data_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
-    domain.resource_mgmt = asked(wish.resource_mgmt, FI_RM_UNSPEC, FI_RM_ENABLED);
-    domain.av_type = asked(wish.av_type, FI_AV_UNSPEC, FI_AV_TABLE);
+    domain.resource_mgmt = asked(wish.resource_mgmt, FI_RM_ENABLED);
+    domain.av_type = asked(wish.av_type, FI_AV_TABLE);
     domain.mr_mode = mr_mode;
     domain.mr_key_size = limits::mr_key_size;
     domain.cq_data_size = limits::cq_data_size;
@@ -107,7 +102,6 @@ bool fill_domain(fi_domain_attr& domain, int mr_mode, std::size_t vcqs, const fi
     domain.mr_cnt = limits::mr_count;
     domain.max_err_data = limits::max_err_data;
     domain.caps = limits::domain_caps | FI_COLLECTIVE; // MPICH looks for it here
-    return domain.name != nullptr;
 }
 
 bool copy_address(const void* from, std::size_t length, void*& to, std::size_t& to_length) noexcept
@@ -123,55 +117,21 @@ bool copy_address(const void* from, std::size_t length, void*& to, std::size_t& 
 }
 
 /// For a half-made info; fi_freeinfo would import a version of libfabric's symbol.
-void release(fi_info* info) noexcept
-{
-    if (info->domain_attr != nullptr)
-        std::free(info->domain_attr->name);
-    if (info->fabric_attr != nullptr)
-        std::free(info->fabric_attr->name);
-    for (void* part : {static_cast<void*>(info->tx_attr), static_cast<void*>(info->rx_attr),
-                       static_cast<void*>(info->ep_attr), static_cast<void*>(info->domain_attr),
-                       static_cast<void*>(info->fabric_attr), info->src_addr, info->dest_addr,
-                       static_cast<void*>(info)})
-        std::free(part);
-}
-
-fi_info* make(std::uint32_t version, int mr_mode, std::size_t vcqs, const fi_info* hints) noexcept
-{
-    auto* info = allocate<fi_info>();
-    if (info == nullptr)
-        return nullptr;
-    const std::uint64_t caps = granted_caps(hints);
-    info->caps = caps;
-    info->addr_format = hints != nullptr ? hints->addr_format : static_cast<std::uint32_t>(FI_FORMAT_UNSPEC);
-    info->tx_attr = allocate<fi_tx_attr>();
-    info->rx_attr = allocate<fi_rx_attr>();
-    info->ep_attr = allocate<fi_ep_attr>();
-    info->domain_attr = allocate<fi_domain_attr>();
-    info->fabric_attr = allocate<fi_fabric_attr>();
-    bool ok = info->tx_attr != nullptr && info->rx_attr != nullptr && info->ep_attr != nullptr &&
-              info->domain_attr != nullptr && info->fabric_attr != nullptr;
-    if (ok) {
-        fill<fi_tx_attr>(*info->tx_attr, caps, hints != nullptr ? hints->tx_attr : nullptr);
-        fill<fi_rx_attr>(*info->rx_attr, caps, hints != nullptr ? hints->rx_attr : nullptr);
-        fill_ep(*info->ep_attr, hints != nullptr ? hints->ep_attr : nullptr);
-        ok = fill_domain(*info->domain_attr, mr_mode, vcqs,
-                         hints != nullptr ? hints->domain_attr : nullptr);
-        info->fabric_attr->name = strdup(fabric_name); // prov_name stays null: libfabric fills it in
-        info->fabric_attr->prov_version = FI_VERSION(1, 0);
-        info->fabric_attr->api_version = version;
-        ok = ok && info->fabric_attr->name != nullptr &&
-             (hints == nullptr ||
-              (copy_address(hints->src_addr, hints->src_addrlen, info->src_addr, info->src_addrlen) &&
-               copy_address(hints->dest_addr, hints->dest_addrlen, info->dest_addr,
-                            info->dest_addrlen)));
+struct Release {
+    void operator()(fi_info* info) const noexcept
+    {
+        if (info->domain_attr != nullptr)
+            std::free(info->domain_attr->name);
+        if (info->fabric_attr != nullptr)
+            std::free(info->fabric_attr->name);
+        for (void* part : {static_cast<void*>(info->tx_attr), static_cast<void*>(info->rx_attr),
+                           static_cast<void*>(info->ep_attr), static_cast<void*>(info->domain_attr),
+                           static_cast<void*>(info->fabric_attr), info->src_addr, info->dest_addr,
+                           static_cast<void*>(info)})
+            std::free(part);
     }
-    if (!ok) {
-        release(info);
-        return nullptr;
-    }
-    return info;
-}
+};
+using Info = std::unique_ptr<fi_info, Release>;
 
 /// What node, service and flags of fi_getinfo stand for.
 struct Ends {
@@ -207,36 +167,60 @@ bool find_ends(const char* node, const char* service, std::uint64_t flags, Ends&
     return ends.to_peer = true;
 }
 
-/// Replaces an address of an info by one of ours, in the format of the info.
-bool set_address(const fi_info& info, const EndpointAddress& address, void*& to, std::size_t& length) noexcept
+/// What all infos of one answer have in common.
+struct Answer {
+    std::uint32_t version;
+    const fi_info& wish; ///< the hints, or all zeroes
+    bool any;            ///< there are no hints
+    std::size_t vcqs;
+    Ends ends;
+    fid_fabric* fabric; ///< fi_fabric(3), fi_domain(3): the open ones that the hints name, or else the first ones
+    fid_domain* domain;
+};
+
+bool fill_addresses(fi_info& info, const Ends& ends, const fi_info& wish) noexcept
 {
-    std::free(to);
-    to = nullptr;
-    const AddressForm form(address, info.addr_format == FI_ADDR_STR);
-    return copy_address(form.bytes, form.size, to, length);
+    const bool textual = info.addr_format == FI_ADDR_STR;
+    const AddressForm source(ends.source, textual);
+    const AddressForm destination(ends.destination, textual);
+    const bool ours = wish.src_addr == nullptr || ends.source_named;
+    return copy_address(ours ? source.bytes : wish.src_addr, ours ? source.size : wish.src_addrlen, info.src_addr,
+                        info.src_addrlen) &&
+           (ends.to_peer ? copy_address(destination.bytes, destination.size, info.dest_addr, info.dest_addrlen)
+                         : ends.destination_named ||
+                               copy_address(wish.dest_addr, wish.dest_addrlen, info.dest_addr, info.dest_addrlen));
 }
 
-bool set_addresses(fi_info& info, const Ends& ends) noexcept
+/// Null: no memory.
+Info make(const Answer& answer, int mr_mode) noexcept
 {
-    if (ends.destination_named) {
-        std::free(std::exchange(info.dest_addr, nullptr));
-        info.dest_addrlen = 0;
-    }
-    return ((info.src_addr != nullptr && !ends.source_named) ||
-            set_address(info, ends.source, info.src_addr, info.src_addrlen)) &&
-           (!ends.to_peer || set_address(info, ends.destination, info.dest_addr, info.dest_addrlen));
-}
-
-/// fi_fabric(3), fi_domain(3): the open instances that the hints name, or else the first ones. False: what they name is
-/// not ours.
-bool set_instances(fi_info& info, const fi_info* hints) noexcept
-{
-    const fid_fabric* const fabric = hints && hints->fabric_attr ? hints->fabric_attr->fabric : nullptr;
-    const fid_domain* const domain = hints && hints->domain_attr ? hints->domain_attr->domain : nullptr;
-    info.fabric_attr->fabric = FabricBase::all().find(fabric);
-    info.domain_attr->domain = DomainBase::all().find(domain);
-    return (fabric == nullptr || info.fabric_attr->fabric != nullptr) &&
-           (domain == nullptr || info.domain_attr->domain != nullptr);
+    Info info(allocate<fi_info>());
+    if (info == nullptr)
+        return nullptr;
+    const fi_info& wish = answer.wish;
+    info->caps = granted_caps(answer.any ? nullptr : &wish);
+    info->addr_format = wish.addr_format;
+    info->tx_attr = allocate<fi_tx_attr>();
+    info->rx_attr = allocate<fi_rx_attr>();
+    info->ep_attr = allocate<fi_ep_attr>();
+    info->domain_attr = allocate<fi_domain_attr>();
+    info->fabric_attr = allocate<fi_fabric_attr>();
+    if (info->tx_attr == nullptr || info->rx_attr == nullptr || info->ep_attr == nullptr ||
+        info->domain_attr == nullptr || info->fabric_attr == nullptr)
+        return nullptr;
+    fill(*info->tx_attr, info->caps, wish.tx_attr);
+    fill(*info->rx_attr, info->caps, wish.rx_attr);
+    fill_ep(*info->ep_attr, given(wish.ep_attr));
+    fill_domain(*info->domain_attr, mr_mode, answer.vcqs, given(wish.domain_attr));
+    info->domain_attr->domain = answer.domain;
+    info->fabric_attr->fabric = answer.fabric;
+    info->fabric_attr->name = strdup(fabric_name); // prov_name stays null: libfabric fills it in
+    info->fabric_attr->prov_version = FI_VERSION(1, 0);
+    info->fabric_attr->api_version = answer.version;
+    if (info->domain_attr->name == nullptr || info->fabric_attr->name == nullptr ||
+        !fill_addresses(*info, answer.ends, wish))
+        return nullptr;
+    return info;
 }
 
 } // namespace
@@ -275,50 +259,43 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     Ends ends;
     if (!fits(hints) || !find_ends(node, service, flags, ends))
         return -FI_ENODATA;
+    const fi_info& wish = given(hints);
+    fid_fabric* const named_fabric = given(wish.fabric_attr).fabric;
+    fid_domain* const named_domain = given(wish.domain_attr).domain;
+    FabricBase* const fabric = FabricBase::all().find(named_fabric);
+    DomainBase* const domain = DomainBase::all().find(named_domain);
+    if ((named_fabric != nullptr && fabric == nullptr) || (named_domain != nullptr && domain == nullptr)) {
+        TOFU_INFO(FI_LOG_CORE, "no match: the fabric or domain in the hints is not one of ours\n");
+        return -FI_ENODATA;
+    }
     int error = 0;
     const vcq::Backend* backend = vcq::Backend::get(error);
     if (backend == nullptr)
         return error == -FI_EINVAL || error == -FI_ENOSYS ? error : -FI_ENODATA;
     const std::size_t vcqs = backend->tni_count() * cqs_per_tni * backend->caps().num_cmp_ids;
+    const Answer answer{version, wish, hints == nullptr, vcqs, ends, fabric, domain};
 
-    // A caller that names the three mode bits gets the style that saves lookups first; any other may not
-    // handle them and gets the one without duties first. Without remote access to memory they are the same.
-    const int hint = hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
-    const bool able = (hint & limits::provider_mr_mode) == limits::provider_mr_mode;
-    const KeyStyle styles[] = {able ? KeyStyle::provider : KeyStyle::user,
-                               able ? KeyStyle::user : KeyStyle::provider};
-    fi_info* first = nullptr;
-    fi_info** end = &first;
-    for (KeyStyle style : styles) {
+    // A caller that names the three mode bits gets the style that saves lookups; any other may not handle them and gets
+    // the one without duties first. Without remote access to memory they are the same. Not both for whoever is able:
+    // Open MPI's common code deals infos that differ in mr_mode alone out to its ranks in turn, as if each were an
+    // interface, and ranks with different styles of keys can't use each other's.
+    const bool able = (given(wish.domain_attr).mr_mode & limits::provider_mr_mode) == limits::provider_mr_mode;
+    Info first;
+    for (KeyStyle style : {able ? KeyStyle::provider : KeyStyle::user, KeyStyle::provider}) {
         int mode = 0;
-        // Not both for whoever is able: Open MPI's common code deals infos that differ in mr_mode alone out
-        // to its ranks in turn, as if each were an interface, and ranks with different styles of keys
-        // can't use each other's.
-        if ((able && style == KeyStyle::user) || !mr_mode_for(style, version, hints, mode))
+        if (!mr_mode_for(style, version, hints, mode) || (first != nullptr && first->domain_attr->mr_mode == mode))
             continue;
-        if (first != nullptr && first->domain_attr->mr_mode == mode)
-            continue;
-        fi_info* made = make(version, mode, vcqs, hints);
-        if (made != nullptr && !set_instances(*made, hints)) {
-            TOFU_INFO(FI_LOG_CORE, "no match: the fabric or domain in the hints is not one of ours\n");
-            release(made);
-            break;
-        }
-        if (made != nullptr && !set_addresses(*made, ends)) {
-            release(made);
-            made = nullptr;
-        }
-        if (made == nullptr) {
-            if (first == nullptr)
-                return -FI_ENOMEM;
-            break;
-        }
-        *end = made;
-        end = &made->next;
+        Info made = make(answer, mode);
+        if (made == nullptr && first == nullptr)
+            return -FI_ENOMEM;
+        if (first == nullptr)
+            first = std::move(made);
+        else
+            first->next = made.release();
     }
     if (first == nullptr)
         return -FI_ENODATA;
-    *info = first;
+    *info = first.release();
     return 0;
 }
 
