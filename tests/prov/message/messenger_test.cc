@@ -92,10 +92,11 @@ struct Messages : testing::Test {
         tx.emplace();
         tx->set_up({&*domain, tx_attr, FI_TAGGED | FI_MSG | FI_SOURCE | FI_DIRECTED_RECV, &domain->shared_lock(), round,
                     this});
-        EXPECT_EQ(tx->share_vcq(vcq), 0);
+        EXPECT_EQ(tx->post_from(vcq), 0);
         tx->use(&*peers);
         tx->set_number(own_index, own_index);
-        tx->reports().binding.cq = rx.binding.cq = &CompletionQueue::of(cq);
+        tx->reports().binding.cq = &CompletionQueue::of(cq);
+        rx.binding.cq = &CompletionQueue::of(cq);
         messages.emplace(*tx, rx);
         EXPECT_EQ(messages->open(), 0);
         tx->add(Engine::messages, messages->sender());
@@ -114,6 +115,7 @@ struct Messages : testing::Test {
         tx->detach();
         tx.reset();
         vcq.close();
+        rx.binding.cq = nullptr;
         EXPECT_EQ(fi_close(&cq->fid), 0);
         peers.reset();
         domain.reset();

@@ -24,7 +24,7 @@ void address_to_text(const EndpointAddress& address, char* text) noexcept
                   address.flags, address.further, address.index, address.nonce);
 }
 
-static bool scan(const char* text, EndpointAddress& address) noexcept
+bool scan_address(const char* text, EndpointAddress& address) noexcept
 {
     std::uint64_t home = 0, nonce = 0;
     unsigned index = 0;
@@ -44,12 +44,7 @@ static bool scan(const char* text, EndpointAddress& address) noexcept
 
 bool address_from_text(const char* text, EndpointAddress& address) noexcept
 {
-    return scan(text, address) && address.home != 0 && address.sound();
-}
-
-bool placeholder_from_text(const char* text, EndpointAddress& address) noexcept
-{
-    return scan(text, address) && address.home == 0;
+    return scan_address(text, address) && address.home != 0 && address.sound();
 }
 
 std::uint64_t name_key_of(const fi_info& info) noexcept
@@ -60,8 +55,7 @@ std::uint64_t name_key_of(const fi_info& info) noexcept
     if (info.addr_format == FI_ADDR_STR) {
         char text[address_text_size] = {}; // the application's need not end with a zero
         std::memcpy(text, info.src_addr, std::min(info.src_addrlen, sizeof(text) - 1));
-        if (!placeholder_from_text(text, source))
-            return 0;
+        (void)scan_address(text, source);
     } else if (info.src_addrlen == sizeof(source)) {
         std::memcpy(&source, info.src_addr, sizeof(source));
     }

@@ -54,8 +54,8 @@ inline constexpr std::size_t address_text_size = 7 + 16 + 1 + 6 + 1 + 16 + 1;
 void address_to_text(const EndpointAddress& address, char* text) noexcept;
 /// False where the text is no address of this version.
 bool address_from_text(const char* text, EndpointAddress& address) noexcept;
-/// The same for an address that no endpoint has yet (names::placeholder).
-bool placeholder_from_text(const char* text, EndpointAddress& address) noexcept;
+/// Reads what may be sound(), or one that no endpoint has yet (names::placeholder). False, and nothing is written: neither.
+bool scan_address(const char* text, EndpointAddress& address) noexcept;
 
 /// An address as the application has it: as bytes, or, with FI_ADDR_STR, as text.
 struct AddressForm {

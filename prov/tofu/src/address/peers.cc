@@ -35,19 +35,20 @@ struct Peers::Index {
                 return slot;
         }
     }
-    enum class Added { yes, twice, no_memory };
-    /// Twice: the peer has a place already.
-    [[nodiscard]] Added add(const Peers& peers, std::size_t number) noexcept
+    /// False: no memory.
+    [[nodiscard]] bool add(const Peers& peers, std::size_t number) noexcept
     {
         if ((used + 1) * 4 > size * 3 && !grow(peers))
-            return Added::no_memory;
+            return false;
         const Peer& peer = *peers.place(number);
         std::uint32_t& slot = find(peers, peer.home, peer.nonce, peer.index);
-        if (slot != free)
-            return Added::twice;
-        slot = static_cast<std::uint32_t>(number + 1);
-        used++;
-        return Added::yes;
+        if (slot == free) {
+            slot = static_cast<std::uint32_t>(number + 1);
+            used++;
+        } else {
+            duplicates = true;
+        }
+        return true;
     }
     [[nodiscard]] bool grow(const Peers& peers) noexcept
     {
@@ -68,6 +69,7 @@ struct Peers::Index {
     std::unique_ptr<std::uint32_t[]> slots;
     std::size_t size = 0; ///< a power of two
     std::size_t used = 0; ///< slots that are not free
+    bool duplicates = false; ///< a peer has more than one place, of which this names the first
 };
 
 Peers::Peers(Counted& domain) noexcept : Object(&domain, FI_CLASS_AV) {}
@@ -124,8 +126,8 @@ int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
     peer->generation = ++uses_;
     // release: find() sees the other members with it
     std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
-    if (index_ != nullptr)
-        note(number);
+    if (index_ != nullptr && !index_->add(*this, number))
+        index_.reset(); // until somebody asks again
     return 0;
 }
 
@@ -140,7 +142,7 @@ int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
         Peer* peer = place(number);
         if (peer->home == 0)
             continue; // named twice
-        if (duplicates_)
+        if (index_ != nullptr && index_->duplicates)
             index_.reset(); // another place may have to answer for this peer: made anew when asked
         if (index_ != nullptr)
             if (std::uint32_t& slot = index_->find(*this, peer->home, peer->nonce, peer->index); slot != Index::free)
@@ -153,25 +155,14 @@ int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
     return 0;
 }
 
-/// Into the index; without memory there is none until somebody asks again.
-void Peers::note(std::size_t number) noexcept
-{
-    switch (index_->add(*this, number)) {
-    case Index::Added::yes: break;
-    case Index::Added::twice: duplicates_ = true; break;
-    case Index::Added::no_memory: index_.reset(); break;
-    }
-}
-
 void Peers::make_index() noexcept
 {
     index_.reset(new (std::nothrow) Index);
-    duplicates_ = false;
-    for (std::size_t i = 0; index_ != nullptr && i < size(); i++)
-        if (find(i) != nullptr)
-            note(i);
-    if (index_ != nullptr && index_->size == 0 && !index_->grow(*this))
+    if (index_ != nullptr && !index_->grow(*this))
         index_.reset();
+    for (std::size_t i = 0; index_ != nullptr && i < size(); i++)
+        if (find(i) != nullptr && !index_->add(*this, i))
+            index_.reset();
 }
 
 fi_addr_t Peers::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept

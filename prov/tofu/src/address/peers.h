@@ -90,12 +90,10 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
         return chunk != nullptr ? chunk + number % chunk_size : nullptr;
     }
     [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
-    void note(std::size_t number) noexcept;
     void make_index() noexcept;
 
     fi_addr_t place_mask_ = ~fi_addr_t{0}; ///< without the bits of receive contexts
     int rx_bits_ = 0;                      ///< how many those are
-    bool duplicates_ = false;   ///< a peer has more than one place in the index's answer
     std::size_t free_places_ = 0;
     std::size_t first_free_ = 0; ///< no free place lies below it
     std::uint32_t uses_ = 0;     ///< of places, ever

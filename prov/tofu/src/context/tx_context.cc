@@ -44,12 +44,10 @@ int TxContext::open_vcq() noexcept
                                   "processes per node\n");
         return ret;
     }
-    return use(own_vcq_);
+    return post_from(own_vcq_);
 }
 
-int TxContext::share_vcq(vcq::Vcq& vcq) noexcept { return use(vcq); }
-
-int TxContext::use(vcq::Vcq& vcq) noexcept
+int TxContext::post_from(vcq::Vcq& vcq) noexcept
 {
     local_memory_.reset(new (std::nothrow) LocalMemory(vcq));
     remote_keys_.reset(new (std::nothrow) RemoteKeys(vcq, plan_.domain->model().provider_keys));

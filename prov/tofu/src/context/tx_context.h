@@ -53,7 +53,7 @@ class TxContext {
     /// Opens a VCQ of its own and uses it. 0 or -FI_E*.
     [[nodiscard]] int open_vcq() noexcept;
     /// Uses that of a shared transmit context. 0 or -FI_ENOMEM.
-    [[nodiscard]] int share_vcq(vcq::Vcq& vcq) noexcept;
+    [[nodiscard]] int post_from(vcq::Vcq& vcq) noexcept;
     /// Its own; nothing reaches memory by it any more.
     void close_vcq() noexcept { own_vcq_.close(); }
     /// The region table gives nothing to it any more.
@@ -151,7 +151,6 @@ class TxContext {
     struct Flush : vcq::Waiter {
         bool under_way = false;
     };
-    [[nodiscard]] int use(vcq::Vcq& vcq) noexcept;
     [[nodiscard]] bool flushed(const Peer& peer) noexcept;
     static void on_flush(vcq::Waiter* flush, const vcq::Notice& notice) noexcept;
     static void on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept;

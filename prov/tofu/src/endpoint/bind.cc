@@ -121,7 +121,7 @@ int Endpoint::bind_shared(SharedTransmit& shared) noexcept
         return -FI_EINVAL;
     if (int ret = shared.join(tx_); ret != 0)
         return ret;
-    if (int ret = tx_.share_vcq(shared.vcq()); ret != 0) {
+    if (int ret = tx_.post_from(shared.vcq()); ret != 0) {
         shared.leave(tx_);
         return ret;
     }

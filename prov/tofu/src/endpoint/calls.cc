@@ -4,6 +4,7 @@
 #include "endpoint/calls.h"
 
 #include <cstring>
+#include <initializer_list>
 #include <new>
 
 #include <rdma/fi_errno.h>
@@ -94,27 +95,21 @@ int Endpoint::alias(const EndpointFace& of, struct fid** made, std::uint64_t fla
     return 0;
 }
 
-namespace {
-
-int give_size(std::size_t answer, void* value, std::size_t* length) noexcept
+int get_options(std::initializer_list<Option> has, int level, int name, void* value, std::size_t* length) noexcept
 {
-    if (value == nullptr || length == nullptr)
-        return -FI_EINVAL;
-    const std::size_t room = *length;
-    *length = sizeof(answer);
-    if (room < sizeof(answer))
-        return -FI_ETOOSMALL;
-    std::memcpy(value, &answer, sizeof(answer));
-    return 0;
-}
-
-} // namespace
-
-int get_multi_recv(std::size_t kept, int level, int name, void* value, std::size_t* length) noexcept
-{
-    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV)
-        return -FI_ENOPROTOOPT;
-    return give_size(kept, value, length);
+    for (const Option& option : has) {
+        if (level != FI_OPT_ENDPOINT || name != option.name)
+            continue;
+        if (value == nullptr || length == nullptr)
+            return -FI_EINVAL;
+        const std::size_t room = *length;
+        *length = sizeof(option.value);
+        if (room < sizeof(option.value))
+            return -FI_ETOOSMALL;
+        std::memcpy(value, &option.value, sizeof(option.value));
+        return 0;
+    }
+    return -FI_ENOPROTOOPT;
 }
 
 int set_multi_recv(std::size_t& kept, int level, int name, const void* value, std::size_t length) noexcept
@@ -129,17 +124,13 @@ int set_multi_recv(std::size_t& kept, int level, int name, const void* value, st
 
 int Endpoint::get_option(int level, int name, void* value, std::size_t* length) noexcept
 {
-    if (level != FI_OPT_ENDPOINT)
-        return -FI_ENOPROTOOPT;
-    switch (name) {
-    case FI_OPT_CM_DATA_SIZE: return give_size(0, value, length); // no connections
-    case FI_OPT_TX_SIZE: return give_size(tx_.attr().size, value, length);
-    case FI_OPT_RX_SIZE: return give_size(rx_.attr.size, value, length);
-    case FI_OPT_FI_HMEM_P2P:
-    case FI_OPT_XPU_TRIGGER: // no memory of devices
+    if (level == FI_OPT_ENDPOINT && (name == FI_OPT_FI_HMEM_P2P || name == FI_OPT_XPU_TRIGGER)) // no memory of devices
         return value == nullptr || length == nullptr ? -FI_EINVAL : -FI_EOPNOTSUPP;
-    default: return get_multi_recv(rx_.min_multi_recv, level, name, value, length);
-    }
+    return get_options({{FI_OPT_CM_DATA_SIZE, 0}, // no connections
+                        {FI_OPT_TX_SIZE, tx_.attr().size},
+                        {FI_OPT_RX_SIZE, rx_.attr.size},
+                        {FI_OPT_MIN_MULTI_RECV, rx_.min_multi_recv}},
+                       level, name, value, length);
 }
 
 int Endpoint::set_option(int level, int name, const void* value, std::size_t length) noexcept

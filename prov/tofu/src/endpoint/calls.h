@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
@@ -36,9 +37,13 @@ void refuse_all(fid_ep& ep, RefusingOps& ops) noexcept;
 /// The calls of one direction only: those of the other answer -FI_EOPNOTSUPP.
 fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept;
 fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept;
-/// FI_OPT_MIN_MULTI_RECV and no other option (fi_endpoint(3)), read and written where it is kept. 0, -FI_ENOPROTOOPT,
-/// -FI_EINVAL, -FI_ETOOSMALL.
-int get_multi_recv(std::size_t kept, int level, int name, void* value, std::size_t* length) noexcept;
+/// fi_getopt(3) of an object that has these at FI_OPT_ENDPOINT. 0, -FI_ENOPROTOOPT, -FI_EINVAL, -FI_ETOOSMALL.
+struct Option {
+    int name;
+    std::size_t value;
+};
+int get_options(std::initializer_list<Option> has, int level, int name, void* value, std::size_t* length) noexcept;
+/// fi_setopt(3) of one that takes FI_OPT_MIN_MULTI_RECV alone. 0, -FI_ENOPROTOOPT, -FI_EINVAL.
 int set_multi_recv(std::size_t& kept, int level, int name, const void* value, std::size_t length) noexcept;
 /// The calls of fi_ops_ep. Those that are not named answer -FI_EOPNOTSUPP, options -FI_ENOPROTOOPT.
 struct ContextCalls {

@@ -168,7 +168,7 @@ int ScalableEndpoint::control(int command, void*) noexcept
 
 int ScalableEndpoint::get_option(int level, int name, void* value, std::size_t* length) noexcept
 {
-    return get_multi_recv(plan_.min_multi_recv, level, name, value, length);
+    return get_options({{FI_OPT_MIN_MULTI_RECV, plan_.min_multi_recv}}, level, name, value, length);
 }
 
 /// For contexts opened from now on.

@@ -142,7 +142,7 @@ ssize_t SharedReceive::cancel(void* context) noexcept
 
 int SharedReceive::get_option(int level, int name, void* value, std::size_t* length) noexcept
 {
-    return get_multi_recv(rx_.min_multi_recv, level, name, value, length);
+    return get_options({{FI_OPT_MIN_MULTI_RECV, rx_.min_multi_recv}}, level, name, value, length);
 }
 
 int SharedReceive::set_option(int level, int name, const void* value, std::size_t length) noexcept

@@ -38,10 +38,13 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
         cache_asked_for_ = true;
         cache_ = RegistrationCache::make(vcq_);
     }
-    if (cache_ != nullptr && acquire_cached(address, length, read_only, ref) == 0) {
-        vcq_.statistics().count(Stat::cache_hit);
-        return 0;
-    }
+    if (cache_ != nullptr)
+        if (const unsigned number = cache_->acquire(reinterpret_cast<std::uintptr_t>(address), length, read_only, ref.stadd);
+            number != RegistrationCache::none) {
+            ref.cache_slot = cached | number;
+            vcq_.statistics().count(Stat::cache_hit);
+            return 0;
+        }
     if (first_free_ == 0 && !transient_.reserve(transient_.size() + 2))
         return -FI_ENOMEM;
     utofu_stadd_t stadd = 0;
@@ -62,18 +65,6 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
     }
     transient_[slot] = {stadd, in_use};
     ref = {stadd, slot};
-    return 0;
-}
-
-int LocalMemory::acquire_cached(const void* address, std::size_t length, bool read_only,
-                                LocalRef& ref) noexcept
-{
-    utofu_stadd_t stadd = 0;
-    const unsigned number =
-        cache_->acquire(reinterpret_cast<std::uintptr_t>(address), length, read_only, stadd);
-    if (number == RegistrationCache::none)
-        return -FI_ENOENT;
-    ref = {stadd, cached | number};
     return 0;
 }
 

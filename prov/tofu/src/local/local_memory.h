@@ -56,8 +56,6 @@ class LocalMemory {
     /// -FI_ENOSPC: the region is not among those whose registration is kept.
     [[nodiscard]] int acquire_region(const MemoryRegion& region, const void* address, bool read_only,
                                      LocalRef& ref) noexcept;
-    [[nodiscard]] int acquire_cached(const void* address, std::size_t length, bool read_only,
-                                     LocalRef& ref) noexcept;
     static constexpr std::uint32_t cached = 0x80000000; ///< in cache_slot: a number of the cache's
     vcq::Vcq& vcq_;
     std::unique_ptr<RegistrationCache> cache_;

@@ -9,12 +9,11 @@
 #include <rdma/fi_domain.h>
 
 #include "provider/object.h"
+#include "queue/cntr.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
 
-class Counter;
-class DomainBase;
 struct RxCounters;
 
 /// One region of memory (fi_mr). Registered with the domain's home VCQ, or an annex of it, where peers may reach it
@@ -49,8 +48,8 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     std::uint64_t serial_ = 0;
     bool reachable_ = false;
     bool published_ = false; ///< has an entry in the directory
-    Counter* write_counter_ = nullptr;
-    Counter* read_counter_ = nullptr;
+    Held<Counter> write_counter_;
+    Held<Counter> read_counter_;
     /// Of the endpoint that counts its events; perhaps closed: valid while they are those of number endpoint_number_.
     const RxCounters* endpoint_counters_ = nullptr;
     unsigned endpoint_number_ = 0;

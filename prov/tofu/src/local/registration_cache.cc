@@ -3,8 +3,8 @@
 #include "local/registration_cache.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
-#include <ctime>
 #include <new>
 
 #include "local/pages.h"
@@ -17,31 +17,24 @@ namespace {
 
 /// Looking for a registration and asking whether it is good takes a tenth of this. What costs not much more is not
 /// worth patching the C library for.
-constexpr long cheap_ns = 1500;
-
-long nanoseconds() noexcept
-{
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000L + now.tv_nsec;
-}
+constexpr std::chrono::nanoseconds cheap{1500};
 
 /// The best of a few registrations of 64 KiB, given back at once.
-long cost_of_registration(vcq::Vcq& vcq) noexcept
+std::chrono::nanoseconds cost_of_registration(vcq::Vcq& vcq) noexcept
 {
     constexpr std::size_t size = 65536;
     const OwnMemory memory(size);
     if (!memory)
-        return 0;
+        return {};
     std::memset(memory.get(), 0, size); // pages, not the making of them
-    long best = 1000000000;
+    std::chrono::nanoseconds best = std::chrono::seconds(1);
     for (int i = 0; i < 8; i++) {
-        const long start = nanoseconds();
+        const auto start = std::chrono::steady_clock::now();
         utofu_stadd_t stadd = 0;
         if (vcq.reg(memory.get(), size, false, stadd) != 0)
             break;
         vcq.dereg(stadd);
-        best = std::min(best, nanoseconds() - start);
+        best = std::min<std::chrono::nanoseconds>(best, std::chrono::steady_clock::now() - start);
     }
     return best;
 }
@@ -78,7 +71,7 @@ std::unique_ptr<RegistrationCache> RegistrationCache::make(vcq::Vcq& vcq) noexce
     limits.bytes = core_size("mr_cache_max_size", limits.bytes);
     if (limits.count == 0 || limits.bytes == 0 || !hooks_allowed())
         return nullptr;
-    if (std::strcmp(asked, "auto") == 0 && cost_of_registration(vcq) < cheap_ns)
+    if (std::strcmp(asked, "auto") == 0 && cost_of_registration(vcq) < cheap)
         return nullptr;
     MemoryHooks* hooks = MemoryHooks::get();
     if (hooks == nullptr)

@@ -9,7 +9,6 @@
 #include <rdma/fi_errno.h>
 
 #include "progress/domain_base.h"
-#include "queue/cntr.h"
 
 namespace tofu {
 
@@ -140,16 +139,11 @@ void RegionTable::remove(MemoryRegion& region) noexcept
         std::lock_guard guard(domain_.home_lock());
         part(region);
     }
-    {
-        std::lock_guard guard(users_lock_);
-        for (const User& user : users_) {
-            std::lock_guard own(*user.lock);
-            user.memory->forget(region.serial_);
-        }
+    std::lock_guard guard(users_lock_);
+    for (const User& user : users_) {
+        std::lock_guard own(*user.lock);
+        user.memory->forget(region.serial_);
     }
-    for (Counter* counter : {region.write_counter_, region.read_counter_})
-        if (counter != nullptr)
-            counter->release();
 }
 
 int RegionTable::bind(MemoryRegion& region, Counter& counter, std::uint64_t rights) noexcept
@@ -158,14 +152,10 @@ int RegionTable::bind(MemoryRegion& region, Counter& counter, std::uint64_t righ
     if (((rights & FI_REMOTE_WRITE) && region.write_counter_ != nullptr) ||
         ((rights & FI_REMOTE_READ) && region.read_counter_ != nullptr))
         return -FI_EINVAL;
-    if (rights & FI_REMOTE_WRITE) {
+    if (rights & FI_REMOTE_WRITE)
         region.write_counter_ = &counter;
-        counter.hold();
-    }
-    if (rights & FI_REMOTE_READ) {
+    if (rights & FI_REMOTE_READ)
         region.read_counter_ = &counter;
-        counter.hold();
-    }
     return 0;
 }
 

@@ -174,9 +174,8 @@ int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* p
         char text[address_text_size];
         if (!textual_)
             std::memcpy(&address, static_cast<const char*>(addresses) + i * sizeof(address), sizeof(address));
-        else if (!text_at(addresses, i, text) ||
-                 !(address_from_text(text, address) || placeholder_from_text(text, address)))
-            address = {};
+        else if (text_at(addresses, i, text))
+            (void)scan_address(text, address);
         complete(address);
         return address;
     });

@@ -59,26 +59,20 @@ constexpr Entry table[] = {
     {UTOFU_ERR_FATAL, FI_EIO, "fatal error of the uTofu library"},
 };
 
-const Entry* find(int code) noexcept
+constexpr Entry unknown{0, FI_EIO, "unknown uTofu code"};
+
+const Entry& entry_of(int code) noexcept
 {
     for (const Entry& entry : table)
         if (entry.utofu == code)
-            return &entry;
-    return nullptr;
+            return entry;
+    return unknown;
 }
 
 } // namespace
 
-int fi_error_of(int utofu_code) noexcept
-{
-    const Entry* entry = find(utofu_code);
-    return entry != nullptr ? entry->fi : FI_EIO;
-}
+int fi_error_of(int utofu_code) noexcept { return entry_of(utofu_code).fi; }
 
-const char* utofu_text(int utofu_code) noexcept
-{
-    const Entry* entry = find(utofu_code);
-    return entry != nullptr ? entry->text : "unknown uTofu code";
-}
+const char* utofu_text(int utofu_code) noexcept { return entry_of(utofu_code).text; }
 
 } // namespace tofu

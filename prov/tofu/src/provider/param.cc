@@ -126,11 +126,6 @@ int check_params() noexcept
     return 0;
 }
 
-const char* param_backend() noexcept
-{
-    return param_string("backend", "auto");
-}
-
 const char* param_string(const char* name, const char* otherwise) noexcept
 {
     std::size_t number = 0;

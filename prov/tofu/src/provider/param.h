@@ -14,9 +14,6 @@ void define_params() noexcept;
 /// endpoint is enabled; an empty value is none.
 [[nodiscard]] int check_params() noexcept;
 
-/// FI_TOFU_BACKEND, or "auto".
-const char* param_backend() noexcept;
-
 /// FI_TOFU_<NAME>, or `otherwise` where it is not set, empty, or what check_params() refuses.
 const char* param_string(const char* name, const char* otherwise) noexcept;
 

@@ -186,7 +186,7 @@ bool provider_alone_asked_for() noexcept
 
 int Backend::load()
 {
-    const char* wanted = param_backend();
+    const char* wanted = param_string("backend", "auto");
     const bool automatic = std::strcmp(wanted, "auto") == 0;
     Library library;
     if (automatic || std::strcmp(wanted, "utofu") == 0) {
