@@ -89,7 +89,7 @@ int refused()
         return 1;
     for (unsigned i = 0; i < 3; i++) {
         const Place in = take(backend(), Traffic::in), out = take(backend(), Traffic::out);
-        if (in.held || out.held)
+        if (in.holder || out.holder)
             return 2;
         if (in.number != 3 + i || out.number != 3 + i || tni_of(in) != (3 + i) % 6 || tni_of(out) != 5 - (3 + i) % 6)
             return 3;
@@ -105,11 +105,11 @@ TEST(Places, AFileOfThisUserIsUsedAndGoesWithTheLast)
 {
     const int result = apart([] {
         const Place a = take(backend(), Traffic::in), b = take(backend(), Traffic::in);
-        if (!a.held || !b.held || a.number != 0 || b.number != 1 || access(path().c_str(), F_OK) != 0)
+        if (!a.holder || !b.holder || a.number != 0 || b.number != 1 || access(path().c_str(), F_OK) != 0)
             return 1;
         give(a);
         const Place c = take(backend(), Traffic::in);
-        if (!c.held || c.number != 0)
+        if (!c.holder || c.number != 0)
             return 2;
         give(b);
         give(c);
@@ -173,7 +173,7 @@ TEST(Places, TheLaunchersNumberByAnyOfItsNames)
                 return 10;
             setenv(name, "5", 1);
             const Place place = take(backend(), Traffic::in);
-            return !place.held && place.number == 5 ? 0 : 1;
+            return !place.holder && place.number == 5 ? 0 : 1;
         });
         SKIP_IF_DENIED(result);
         EXPECT_EQ(result, 0) << name;
@@ -189,7 +189,7 @@ TEST(Places, WhatIsNoNumberIsNotTheLaunchers)
             setenv("PMIX_LOCAL_RANK", text, 1);
             setenv("SLURM_LOCALID", "2", 1); // the next that is one
             const Place place = take(backend(), Traffic::in);
-            return !place.held && place.number == 2 ? 0 : 1;
+            return !place.holder && place.number == 2 ? 0 : 1;
         });
         SKIP_IF_DENIED(result);
         EXPECT_EQ(result, 0) << '"' << text << '"';

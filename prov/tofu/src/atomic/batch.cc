@@ -25,19 +25,6 @@ namespace {
 /// Fewer elements are not worth a batch.
 constexpr std::size_t least = 4;
 
-utofu_armw_op code_of(Method method) noexcept
-{
-    switch (method) {
-    case Method::swap: return UTOFU_ARMW_OP_SWAP;
-    case Method::bits_or: return UTOFU_ARMW_OP_OR;
-    case Method::bits_xor: return UTOFU_ARMW_OP_XOR;
-    case Method::bits_and: return UTOFU_ARMW_OP_AND;
-    case Method::add: case Method::cswap: case Method::read: case Method::loop: case Method::wide:
-    case Method::none: break;
-    }
-    return UTOFU_ARMW_OP_ADD;
-}
-
 /// Elements of a list that is in pieces, handed on at a time.
 constexpr std::size_t gathered = 64;
 
@@ -56,13 +43,8 @@ const std::byte* run_of(const Pieces& list, std::size_t number, std::size_t n, s
 /// Reads go word by word, since one that meets memory for reading only is done by Get.
 bool AtomicRunner::fits_batch(const AtomicOp& op) noexcept
 {
-    if (op.total < least || (op.size != 4 && op.size != 8) || op.by_get)
+    if (op.total < least || (op.size != 4 && op.size != 8) || !is_one_armw(op.method) || op.method == Method::read)
         return false;
-    switch (op.method) {
-    case Method::add: case Method::swap: case Method::cswap:
-    case Method::bits_or: case Method::bits_xor: case Method::bits_and: break;
-    case Method::read: case Method::loop: case Method::wide: case Method::none: return false;
-    }
     // The notices of a batch keep their order at one VCQ only.
     for (unsigned i = 0; i < op.targets; ++i)
         if (op.target[i].at.stadd & (op.size - 1u) || op.target[i].at.vcq != op.target[0].at.vcq)
@@ -130,7 +112,7 @@ bool AtomicRunner::start_batch(AtomicOp& op) noexcept
         vcq_.start_batch();
         if (posted == Post::busy)
             return false;
-        return batch_failed(op, vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER);
+        return batch_failed(op, vcq_.last_error());
     }
     batch.posted = true;
     if (op.fetches && !vcq_.shorten_batch(batch.place) && batch.arrived == batch.announced)
@@ -151,10 +133,11 @@ template <class Word>
 std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noexcept
 {
     Batch& batch = *op.batch;
-    const utofu_vcq_id_t home = op.target[op.at_target].at.vcq;
+    vcq::Words words{};
+    words.peer = op.target[op.at_target].at.vcq;
+    words.op = armw_of(op.method);
     const utofu_stadd_t stadd = op.target[op.at_target].at.stadd + op.in_target * sizeof(Word);
     const bool swaps = op.method == Method::cswap;
-    const utofu_armw_op code = code_of(op.method);
     const unsigned long flags = vcq::Vcq::flags_of(op.strong, false) |
                                 (op.fetches ? UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE : 0);
     const std::size_t first = op.started;
@@ -166,13 +149,14 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
     const bool flat = op.operand.flat() != nullptr && (!swaps || op.compare.flat() != nullptr);
     std::size_t i = 0;
     while (i < plain && posted == Post::done) {
-        const std::size_t run = flat ? plain - i : std::min(plain - i, gathered);
-        const std::byte* const by = run_of<Word>(op.operand, first + i, run, operands);
-        const utofu_stadd_t at = stadd + i * sizeof(Word);
-        const bool more = i + run < n;
-        i += swaps ? vcq_.batch_cswaps<Word>(batch.place, home, run_of<Word>(op.compare, first + i, run, compares), by,
-                                           at, run, flags, more, posted)
-                   : vcq_.batch_armws<Word>(batch.place, home, code, by, at, run, flags, more, posted);
+        words.n = flat ? plain - i : std::min(plain - i, gathered);
+        words.remote = stadd + i * sizeof(Word);
+        words.operands = run_of<Word>(op.operand, first + i, words.n, operands);
+        if (swaps)
+            words.compares = run_of<Word>(op.compare, first + i, words.n, compares);
+        const bool more = i + words.n < n;
+        i += swaps ? vcq_.post_batch<Word, true>(batch.place, words, flags, more, posted)
+                   : vcq_.post_batch<Word, false>(batch.place, words, flags, more, posted);
     }
     batch.announced += static_cast<std::uint32_t>(i);
     if (op.fetches)
@@ -182,9 +166,7 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
         const vcq::Signaled how{&batch, vcq::Vcq::delivered_flags(true, false)};
         Word operand = 0;
         op.operand.gather(&operand, first + i, 1, sizeof(Word));
-        const utofu_stadd_t at = stadd + i * sizeof(Word);
-        posted = sizeof(Word) == 8 ? vcq_.armw8(home, code, operand, at, how)
-                                   : vcq_.armw4(home, code, static_cast<std::uint32_t>(operand), at, how);
+        posted = vcq_.armw(sizeof(Word), words.peer, words.op, operand, stadd + i * sizeof(Word), how);
         i += posted == Post::done ? 1 : 0;
     }
     return i;
@@ -213,7 +195,7 @@ bool AtomicRunner::end_broken(Batch& batch) noexcept
 {
     AtomicOp& op = *batch.op;
     const vcq::Signaled how{&batch, vcq::Vcq::delivered_flags(true, false)};
-    switch (vcq_.armw4(op.target[0].at.vcq, UTOFU_ARMW_OP_OR, 0, op.target[0].at.stadd, how)) {
+    switch (vcq_.armw(4, op.target[0].at.vcq, UTOFU_ARMW_OP_OR, 0, op.target[0].at.stadd, how)) {
     case Post::busy: return false;
     case Post::done: batch.posted = true; return true;
     case Post::error: break;

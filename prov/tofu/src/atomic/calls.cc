@@ -60,7 +60,7 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
             const ssize_t rc =
                 !engine.access().at_once() ? submit_by_directory(tx, how, call)
                 : call.silent && engine.short_inject() ? inject_native(tx, how, call)
-                                                       : submit_native(tx, how, call);
+                                                       : submit_native<false>(tx, how, call);
             if (rc != not_native) [[likely]]
                 return rc;
         }

@@ -18,19 +18,17 @@ using vcq::Post;
 /// byte where it only read.
 Post AtomicRunner::post_event(AtomicOp& op) noexcept
 {
-    vcq::How how;
-    how.when = vcq::When::delivered;
-    how.remote_notice = true;
-    how.waiter = &op;
+    const vcq::Signaled how{&op, vcq::Vcq::delivered_flags(false, true)};
     const auto [vcq, at] = op.target[0].at;
     const utofu_stadd_t word = at & ~utofu_stadd_t{3};
     if (op.event == AtomicEvent::fetch) {
         op.pending = 0;
-        return vcq_.armw4_unsignaled(vcq, UTOFU_ARMW_OP_OR, 0, word, vcq::Vcq::remote_notice(true));
+        return vcq_.armw(4, vcq, UTOFU_ARMW_OP_OR, 0, word,
+                         vcq::Silent{vcq::Unsignaled::armw, vcq::Vcq::flags_of(false, true)});
     }
     op.pending = 1;
     if (op.event == AtomicEvent::write)
-        return vcq_.armw4(vcq, UTOFU_ARMW_OP_OR, 0, word, how);
+        return vcq_.armw(4, vcq, UTOFU_ARMW_OP_OR, 0, word, how);
     op.scratch = scratch_.alloc();
     if (op.scratch == 0)
         return Post::busy;

@@ -108,14 +108,8 @@ void AtomicRunner::compute_group(WordOp& leader, std::uint64_t value) noexcept
 
 Post AtomicRunner::post_group(WordOp& leader) noexcept
 {
-    vcq::How how;
-    how.when = vcq::When::delivered;
-    how.strong_order = leader.op->strong;
-    how.waiter = &leader;
-    if (leader.width == 8)
-        return vcq_.cswap8(leader.vcq, leader.expect, leader.desired, leader.word, how);
-    return vcq_.cswap4(leader.vcq, static_cast<std::uint32_t>(leader.expect),
-                       static_cast<std::uint32_t>(leader.desired), leader.word, how);
+    const vcq::Signaled how{&leader, vcq::Vcq::delivered_flags(leader.op->strong, false)};
+    return vcq_.cswap(leader.width, leader.vcq, leader.expect, leader.desired, leader.word, how);
 }
 
 void AtomicRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept

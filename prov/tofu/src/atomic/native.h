@@ -42,11 +42,10 @@ constexpr std::uint64_t access_of(Family family, fi_op op)
 }
 
 /// How the short way does a pair, where it does: by one ARMW of the element's own width.
-struct Native {
+struct alignas(4) Native {  // one register
     std::uint8_t size = 0; ///< 4 or 8; 0: it does not
-    bool cswap = false;
-    bool reads = false; ///< takes no operand
-    std::uint8_t code = 0;  ///< utofu_armw_op, unless cswap
+    std::uint8_t code = 0; ///< utofu_armw_op, unless the method is cswap
+    bool reads = false;    ///< takes no operand
 };
 
 constexpr unsigned native_index(unsigned op, unsigned type) { return op * datatype_count + type; }
@@ -57,21 +56,11 @@ inline constexpr auto natives = [] {
     for (const Family family : {Family::base, Family::fetch, Family::compare})
         for (unsigned op = 0; op < op_count; ++op)
             for (unsigned type = 0; type < datatype_count; ++type) {
-                const Method method =
-                    lookup(family, static_cast<fi_op>(op), static_cast<fi_datatype>(type));
-                Native n{datatypes[type].size, false, false, 0};
-                switch (method) {
-                case Method::add: n.code = UTOFU_ARMW_OP_ADD; break;
-                case Method::swap: n.code = UTOFU_ARMW_OP_SWAP; break;
-                case Method::read: n.code = UTOFU_ARMW_OP_OR, n.reads = true; break;
-                case Method::bits_or: n.code = UTOFU_ARMW_OP_OR; break;
-                case Method::bits_xor: n.code = UTOFU_ARMW_OP_XOR; break;
-                case Method::bits_and: n.code = UTOFU_ARMW_OP_AND; break;
-                case Method::cswap: n.cswap = true; break;
-                case Method::none: case Method::loop: case Method::wide: n.size = 0; break;
-                }
-                if (n.size == 4 || n.size == 8)
-                    t[static_cast<unsigned>(family)][native_index(op, type)] = n;
+                const std::uint8_t size = datatypes[type].size;
+                const Method method = lookup(family, static_cast<fi_op>(op), static_cast<fi_datatype>(type));
+                if (is_one_armw(method) && (size == 4 || size == 8))
+                    t[static_cast<unsigned>(family)][native_index(op, type)] = {size, static_cast<std::uint8_t>(armw_of(method)),
+                                                                            method == Method::read};
             }
     return t;
 }();
@@ -131,21 +120,15 @@ inline constexpr ssize_t not_native = 1;
     return -FI_EAGAIN;
 }
 
-/// The post itself, towards `stadd` at `peer`.
+/// The post itself.
+template <class Way>
 [[gnu::always_inline]] inline vcq::Post post_native(vcq::Vcq& vcq, Native how, const PlainCall& call,
-                                                    utofu_vcq_id_t peer, utofu_stadd_t stadd,
-                                                    const vcq::Signaled& as) noexcept
+                                                    const Target& target, const Way& as) noexcept
 {
     const std::uint64_t operand = how.reads ? 0 : word_at(call.operand, how.size);
-    if (call.family == Family::compare) {
-        const std::uint64_t compare = word_at(call.compare, how.size);
-        return how.size == 8 ? vcq.cswap8(peer, compare, operand, stadd, as)
-                             : vcq.cswap4(peer, static_cast<std::uint32_t>(compare),
-                                          static_cast<std::uint32_t>(operand), stadd, as);
-    }
-    const auto code = static_cast<utofu_armw_op>(how.code);
-    return how.size == 8 ? vcq.armw8(peer, code, operand, stadd, as)
-                         : vcq.armw4(peer, code, static_cast<std::uint32_t>(operand), stadd, as);
+    if (call.family == Family::compare)
+        return vcq.cswap(how.size, target.vcq, word_at(call.compare, how.size), operand, target.stadd, as);
+    return vcq.armw(how.size, target.vcq, static_cast<utofu_armw_op>(how.code), operand, target.stadd, as);
 }
 
 /// What all short ways ask: an aligned target to which it may go now.
@@ -162,83 +145,62 @@ template <bool listed>
     return goes ? peer : nullptr;
 }
 
-/// Where keys are biases, which makes the target known at once and for good.
-[[gnu::always_inline]] inline ssize_t submit_native(TxContext& tx, Native how,
-                                                    const PlainCall& call) noexcept
-{
-    AtomicEngine& engine = AtomicEngine::of(tx);
-    Target target;
-    if (find_target<false>(engine, how, call, target) == nullptr) [[unlikely]]
-        return not_native;
-    const std::uint8_t place = tx.vcq().next_place();
-    if (place == 0) [[unlikely]]
-        return refused(tx, vcq::Post::busy);
-    QuickOp& op = tx.quick()[place];
-    const bool base = call.family == Family::base;
-    op.notify = native_end<false>(base, how.size, !call.silent && tx.binding().reports(call.flags));
-    op.user_context = call.context;
-    if (!base) {
-        op.result = call.result;
-        op.home = target.vcq;
-        op.stadd = target.stadd;
-        op.reads = how.reads;
-    }
-    const vcq::Post posted =
-        post_native(tx.vcq(), how, call, target.vcq, target.stadd, {&op, engine.native_flags()});
-    return posted == vcq::Post::done ? 0 : refused(tx, posted);
-}
-
 /// An injected operation that nobody counts needs no notice at all: one unsignaled ARMW.
-[[gnu::always_inline]] inline ssize_t inject_native(TxContext& tx, Native how,
-                                                    const PlainCall& call) noexcept
+[[gnu::always_inline]] inline ssize_t inject_native(TxContext& tx, Native how, const PlainCall& call) noexcept
 {
     AtomicEngine& engine = AtomicEngine::of(tx);
     Target target;
     if (find_target<false>(engine, how, call, target) == nullptr) [[unlikely]]
         return not_native;
     engine.unsignaled();
-    const auto code = static_cast<utofu_armw_op>(how.code);
-    const std::uint64_t operand = word_at(call.operand, how.size);
     const vcq::Post posted =
-        how.size == 8 ? tx.vcq().armw8_unsignaled(target.vcq, code, operand, target.stadd, engine.inject_flags())
-                      : tx.vcq().armw4_unsignaled(target.vcq, code, static_cast<std::uint32_t>(operand),
-                                                  target.stadd, engine.inject_flags());
+        post_native(tx.vcq(), how, call, target, vcq::Silent{vcq::Unsignaled::armw, engine.inject_flags()});
     return posted == vcq::Post::done ? 0 : refused(tx, posted);
 }
 
-/// The same where keys are looked up: what stands behind a key may change, so all of the call is kept.
-[[gnu::noinline]] inline ssize_t submit_by_directory(TxContext& tx, Native how, PlainCall call) noexcept
+/// Where keys are biases, which makes the target known at once and for good; or where they are `listed` in a directory:
+/// what stands behind a key may change, so all of the call is kept.
+template <bool listed>
+[[gnu::always_inline]] inline ssize_t submit_native(TxContext& tx, Native how, const PlainCall& call) noexcept
 {
     AtomicEngine& engine = AtomicEngine::of(tx);
-    Target target{};
-    const Peer* const peer = find_target<true>(engine, how, call, target);
+    Target target;
+    const Peer* const peer = find_target<listed>(engine, how, call, target);
     if (peer == nullptr) [[unlikely]]
         return not_native;
     const std::uint8_t place = tx.vcq().next_place();
     if (place == 0) [[unlikely]]
         return refused(tx, vcq::Post::busy);
-    if (!engine.runner().native_may_go_to(peer->home, target.vcq)) [[unlikely]]
+    if (listed && !engine.runner().native_may_go_to(peer->home, target.vcq)) [[unlikely]]
         return refused(tx, vcq::Post::busy);
     QuickOp& op = tx.quick()[place];
-    op.notify = native_end<true>(call.family == Family::base, how.size,
-                                 !call.silent && tx.binding().reports(call.flags));
+    const bool base = call.family == Family::base;
+    op.notify = native_end<listed>(base, how.size, !call.silent && tx.binding().reports(call.flags));
     op.user_context = call.context;
-    op.result = call.result;
-    op.home = peer->home;
-    op.vcq = target.vcq;
-    op.stadd = target.stadd;
-    op.reads = how.reads;
-    op.key = call.key;
-    op.address = call.address;
-    op.to = call.to;
-    op.operand = how.reads ? 0 : word_at(call.operand, how.size);
-    op.compare = call.family == Family::compare ? word_at(call.compare, how.size) : 0;
-    op.family = static_cast<std::uint8_t>(call.family);
-    op.op = static_cast<std::uint8_t>(call.op);
-    op.type = static_cast<std::uint8_t>(call.type);
+    if (!base || listed) {
+        op.result = call.result;
+        op.home = listed ? peer->home : target.vcq;
+        op.stadd = target.stadd;
+        op.reads = how.reads;
+    }
+    if constexpr (listed) {
+        op.vcq = target.vcq;
+        op.key = call.key;
+        op.address = call.address;
+        op.to = call.to;
+        op.operand = how.reads ? 0 : word_at(call.operand, how.size);
+        op.compare = call.family == Family::compare ? word_at(call.compare, how.size) : 0;
+        op.family = static_cast<std::uint8_t>(call.family);
+        op.op = static_cast<std::uint8_t>(call.op);
+        op.type = static_cast<std::uint8_t>(call.type);
+    }
     const vcq::Post posted =
-        post_native(tx.vcq(), how, call, target.vcq, target.stadd, {&op, engine.native_flags()});
+        post_native(tx.vcq(), how, call, target, vcq::Signaled{&op, engine.native_flags()});
     return posted == vcq::Post::done ? 0 : refused(tx, posted);
+}
+[[gnu::noinline]] inline ssize_t submit_by_directory(TxContext& tx, Native how, PlainCall call) noexcept
+{
+    return submit_native<true>(tx, how, call);
 }
 
 } // namespace tofu

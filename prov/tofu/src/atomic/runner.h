@@ -116,7 +116,6 @@ class AtomicRunner {
     void cut_word(const AtomicOp& op, const Target& at, std::size_t left, WordOp& f) const noexcept;
     [[nodiscard]] WordOp* new_word_op(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept;
     [[nodiscard]] vcq::Post post_native(WordOp& f) noexcept;
-    [[nodiscard]] vcq::Post post_swap(WordOp& f, vcq::How how) noexcept;
     [[nodiscard]] vcq::Post get_word(WordOp& f) noexcept;
     [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
     [[nodiscard]] bool took(AtomicOp& op, vcq::Post posted, std::size_t elements) noexcept;

@@ -107,9 +107,11 @@ void AtomicRunner::post_span(Span& s) noexcept
     const bool open = s.place != 0;
     Post posted = Post::busy;
     if (open && !closing_)
-        s.posted += static_cast<std::uint32_t>(
-            vcq_.batch_cswaps<std::uint64_t>(s.place, s.at.vcq, bytes(s.found + s.posted), bytes(s.desired + s.posted),
-                                           s.at.stadd + s.posted * 8, s.words - s.posted, flags, false, posted));
+        s.posted += static_cast<std::uint32_t>(vcq_.post_batch<std::uint64_t, true>(
+            s.place,
+            {s.at.vcq, s.at.stadd + s.posted * 8, s.words - s.posted, {}, bytes(s.desired + s.posted),
+             bytes(s.found + s.posted)},
+            flags, false, posted));
     if (posted == Post::done) [[likely]]
         return;
     vcq_.start_batch();

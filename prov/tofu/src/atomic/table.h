@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include <rdma/fi_atomic.h>
+#include <utofu.h>
 
 namespace tofu {
 
@@ -24,6 +25,22 @@ enum class Method : std::uint8_t {
     loop,  ///< compute here, CSWAP the aligned word, again with what came back
     wide   ///< more than one word: under a lock word of the target (wide.h)
 };
+
+/// One ARMW of the element's own width is enough.
+constexpr bool is_one_armw(Method method) { return method > Method::none && method <= Method::cswap; }
+
+/// What the ARMW does that carries the method out on a word, where it is one.
+constexpr utofu_armw_op armw_of(Method method)
+{
+    switch (method) {
+    case Method::swap: return UTOFU_ARMW_OP_SWAP;
+    case Method::read: case Method::bits_or: return UTOFU_ARMW_OP_OR;
+    case Method::bits_xor: return UTOFU_ARMW_OP_XOR;
+    case Method::bits_and: return UTOFU_ARMW_OP_AND;
+    case Method::add: case Method::cswap: case Method::loop: case Method::wide: case Method::none: break;
+    }
+    return UTOFU_ARMW_OP_ADD;
+}
 
 /// The three families of calls, which allow different operations (fi_atomic(3)).
 enum class Family : std::uint8_t { base, fetch, compare };

@@ -146,14 +146,11 @@ void WideRunner::go_on(WideOp& f) noexcept
 bool WideRunner::post_lock(WideOp& f) noexcept
 {
     f.token = next_token();
-    vcq::How how;
-    how.when = vcq::When::delivered;
-    how.strong_order = f.op->strong;
-    how.waiter = &f.lock;
     f.posted_at = now();
-    const Post posted = vcq_.cswap8(f.vcq, f.expect, f.token, f.lock_word, how);
+    const vcq::Signaled how{&f.lock, vcq::Vcq::delivered_flags(f.op->strong, false)};
+    const Post posted = vcq_.cswap(8, f.vcq, f.expect, f.token, f.lock_word, how);
     if (posted == Post::error)
-        f.code = vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
+        f.code = vcq_.last_error();
     if (posted != Post::done)
         return false;
     ++f.in_air;
@@ -162,14 +159,11 @@ bool WideRunner::post_lock(WideOp& f) noexcept
 
 bool WideRunner::post_get(WideOp& f) noexcept
 {
-    vcq::How how;
-    how.when = vcq::When::delivered;
-    how.strong_order = true; // the element is read after the CSWAP has read the lock (guide 2.2.10)
-    how.waiter = &f.data;
-    const Post posted =
-        vcq_.get(f.vcq, scratch_.stadd(f.place), f.element, f.op->size, how);
+    // The element is read after the CSWAP has read the lock: strong order (guide 2.2.10).
+    const vcq::Signaled how{&f.data, vcq::Vcq::delivered_flags(true, false)};
+    const Post posted = vcq_.get(f.vcq, scratch_.stadd(f.place), f.element, f.op->size, how);
     if (posted == Post::error && f.state == State::reading)
-        f.code = vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
+        f.code = vcq_.last_error();
     if (posted != Post::done)
         return false;
     ++f.in_air;
@@ -179,12 +173,9 @@ bool WideRunner::post_get(WideOp& f) noexcept
 /// Puts the new value unless that is the old one, and frees the lock behind it. False: not all of it yet.
 bool WideRunner::post_put(WideOp& f) noexcept
 {
-    vcq::How how;
-    how.when = vcq::When::delivered;
-    how.strong_order = true; // freed after the element was written
+    constexpr unsigned long flags = vcq::Vcq::delivered_flags(true, false); // freed after the element was written
     if (!f.put_posted) {
-        how.waiter = &f.data;
-        const Post posted = vcq_.put_inline(f.vcq, f.value, f.element, f.op->size, how);
+        const Post posted = vcq_.put_inline(f.vcq, f.value, f.element, f.op->size, vcq::Signaled{&f.data, flags});
         if (posted == Post::busy)
             return false;
         f.put_posted = true;
@@ -195,15 +186,14 @@ bool WideRunner::post_put(WideOp& f) noexcept
             f.code = vcq_.last_error();
     }
     if (!f.free_posted) {
-        how.waiter = &f.lock;
-        const Post posted = vcq_.cswap8(f.vcq, f.token, 0, f.lock_word, how);
+        const Post posted = vcq_.cswap(8, f.vcq, f.token, 0, f.lock_word, vcq::Signaled{&f.lock, flags});
         if (posted == Post::busy)
             return false;
         f.free_posted = true;
         if (posted == Post::done)
             ++f.in_air;
         else if (f.wrote && f.code == UTOFU_SUCCESS) // the lease runs out, but nobody says whether it has
-            f.code = vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
+            f.code = vcq_.last_error();
     }
     return true;
 }

@@ -301,8 +301,7 @@ bool AtomicRunner::took(AtomicOp& op, Post posted, std::size_t elements) noexcep
     --op.pending;
     if (posted == Post::busy)
         return false;
-    const int code = vcq_.last_error() ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
-    abandon(op, fi_error_of(code), code);
+    abandon(op, fi_error_of(vcq_.last_error()), vcq_.last_error());
     return true;
 }
 
@@ -335,52 +334,21 @@ void AtomicRunner::advance(AtomicOp& op, std::size_t elements) noexcept
 
 Post AtomicRunner::post_native(WordOp& f) noexcept
 {
-    const AtomicOp& op = *f.op;
-    vcq::How how;
-    how.when = vcq::When::delivered;
-    how.strong_order = op.strong;
-    how.waiter = &f;
-    // One word only: its ARMW is the operation's end, and tells the target so by itself.
-    how.remote_notice = op.event == AtomicEvent::write && f.elements == op.total;
+    AtomicOp& op = *f.op;
     f.notify = &word_done;
-    utofu_armw_op code = UTOFU_ARMW_OP_ADD;
+    // One word only: its ARMW is the operation's end, and tells the target so by itself.
+    op.event_posted = op.event == AtomicEvent::write && f.elements == op.total;
+    const vcq::Signaled how{&f, vcq::Vcq::delivered_flags(op.strong, op.event_posted)};
     std::uint64_t operand = f.operand;
-    switch (op.method) {
-    case Method::swap: code = UTOFU_ARMW_OP_SWAP; break;
-    case Method::read: code = UTOFU_ARMW_OP_OR; operand = 0; break;
-    case Method::bits_or: code = UTOFU_ARMW_OP_OR; break;
-    case Method::bits_xor: code = UTOFU_ARMW_OP_XOR; break;
-    case Method::bits_and: {
-        code = UTOFU_ARMW_OP_AND;
+    if (op.method == Method::bits_and) {
         const unsigned bits = f.elements * op.size * 8u;
         const std::uint64_t ours = bits == 64 ? ~0ull : ((1ull << bits) - 1) << (f.offset * 8);
         operand |= ~ours;
-        break;
     }
-    case Method::cswap: return post_swap(f, how);
-    case Method::add: case Method::loop: // loop: a small sum at the end of its word
-    case Method::none: case Method::wide: break;
-    }
-    if (how.remote_notice)
-        f.op->event_posted = true;
-    const Post posted = f.width == 8
-        ? vcq_.armw8(f.vcq, code, operand, f.word, how)
-        : vcq_.armw4(f.vcq, code, static_cast<std::uint32_t>(operand), f.word, how);
-    if (posted != Post::done)
-        f.op->event_posted = false;
-    return posted;
-}
-
-Post AtomicRunner::post_swap(WordOp& f, vcq::How how) noexcept
-{
-    if (how.remote_notice)
-        f.op->event_posted = true;
-    const Post posted = f.width == 8
-        ? vcq_.cswap8(f.vcq, f.compare, f.operand, f.word, how)
-        : vcq_.cswap4(f.vcq, static_cast<std::uint32_t>(f.compare),
-                      static_cast<std::uint32_t>(f.operand), f.word, how);
-    if (posted != Post::done)
-        f.op->event_posted = false;
+    const Post posted = op.method == Method::cswap
+                            ? vcq_.cswap(f.width, f.vcq, f.compare, operand, f.word, how)
+                            : vcq_.armw(f.width, f.vcq, armw_of(op.method), operand, f.word, how);
+    op.event_posted &= posted == Post::done;
     return posted;
 }
 
@@ -406,12 +374,8 @@ Post AtomicRunner::get_word(WordOp& f) noexcept
     f.notify = &got_word;
     if (f.scratch == 0 && (f.scratch = scratch_.alloc()) == 0)
         return Post::busy;
-    vcq::How how;
-    how.when = vcq::When::delivered;
-    how.strong_order = f.op->strong;
-    how.waiter = &f;
-    const Post posted =
-        vcq_.get(f.vcq, scratch_.stadd(f.scratch), f.word, f.width, how);
+    const vcq::Signaled how{&f, vcq::Vcq::delivered_flags(f.op->strong, false)};
+    const Post posted = vcq_.get(f.vcq, scratch_.stadd(f.scratch), f.word, f.width, how);
     if (posted != Post::done) {
         scratch_.release(f.scratch);
         f.scratch = 0;

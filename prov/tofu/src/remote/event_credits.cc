@@ -115,13 +115,13 @@ bool EventCredits::post(EventAccount& p, std::int64_t credits) noexcept
 {
     p.under_way = true; // the notice may come within the post
     const vcq::Post posted =
-        vcq_.armw8(p.home, UTOFU_ARMW_OP_ADD, static_cast<std::uint64_t>(credits), p.pool,
-                   {.when = vcq::When::delivered, .waiter = &p});
+        vcq_.armw(8, p.home, UTOFU_ARMW_OP_ADD, static_cast<std::uint64_t>(credits), p.pool,
+                  {.when = vcq::When::delivered, .waiter = &p});
     if (posted == vcq::Post::done)
         return true;
     p.under_way = false;
     if (posted == vcq::Post::error) {
-        p.prov_errno = vcq_.last_error() != 0 ? vcq_.last_error() : UTOFU_ERR_MRQ_OTHER;
+        p.prov_errno = vcq_.last_error();
         p.err = fi_error_of(p.prov_errno);
     }
     return false;

@@ -134,7 +134,7 @@ void Outbound::start_claiming(Channel& ch) noexcept
     ch.state = ChannelState::claiming;
     ch.contact.under_way = true;
     const auto post =
-        port_.self.vcq.cswap8(ch.peer.home, 0, port_.self.home.id(), ch.area + ch.geometry.claim(ch.contact.ring),
+        port_.self.vcq.cswap(8, ch.peer.home, 0, port_.self.home.id(), ch.area + ch.geometry.claim(ch.contact.ring),
                     {.when = vcq::When::delivered, .waiter = &ch.contact});
     if (post == vcq::Post::done)
         return;

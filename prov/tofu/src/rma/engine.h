@@ -221,7 +221,7 @@ class RmaEngine final : public Engine {
     Target target;
     if (plain_inject_ && goes_at_once(data, length, max_inline_, to, address, key, target)) [[likely]] {
         posted_unsignaled_ = true;
-        if (vcq_.put_unsignaled<vcq::Unsignaled::write>(target.vcq, data, target.stadd, length, inject_flags_) ==
+        if (vcq_.put_inline(target.vcq, data, target.stadd, length, vcq::Silent{vcq::Unsignaled::write, inject_flags_}) ==
             vcq::Post::done) [[likely]]
             return 0;
     }

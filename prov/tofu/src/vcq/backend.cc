@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -23,51 +24,38 @@ namespace {
 constexpr const char* library_name = "libtofucom.so";
 constexpr const char* simulator_mark = "tofu_sim_version"; ///< exported by our library only
 
-/// A library while it is being looked at; closed again unless it is kept.
-class Library {
-  public:
-    Library() = default;
-    explicit Library(const char* path) : handle_(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {}
-    Library(const Library&) = delete;
-    Library(Library&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-    Library& operator=(Library&& other) noexcept
-    {
-        std::swap(handle_, other.handle_);
-        return *this;
-    }
-    ~Library()
-    {
-        if (handle_ != nullptr)
-            dlclose(handle_);
-    }
-    explicit operator bool() const noexcept { return handle_ != nullptr; }
-    [[nodiscard]] void* symbol(const char* name) const noexcept { return dlsym(handle_, name); }
-    [[nodiscard]] bool is_simulator() const noexcept { return symbol(simulator_mark) != nullptr; }
-    void keep() noexcept { handle_ = nullptr; }
-
-  private:
-    void* handle_ = nullptr;
+struct Close {
+    void operator()(void* handle) const noexcept { dlclose(handle); }
 };
+/// A library while it is being looked at; closed again unless it is kept.
+using Library = std::unique_ptr<void, Close>;
+
+Library open(const char* path) { return Library(dlopen(path, RTLD_NOW | RTLD_LOCAL)); }
+
+bool is_simulator(const Library& library) noexcept { return dlsym(library.get(), simulator_mark) != nullptr; }
 
 /// Our simulator: beside this module or above it (the build tree and an installation with
 /// $libdir/libfabric/libtofu-fi.so), else where `make install` puts it, else the loader's path.
 Library find_simulator(char* path, std::size_t size)
 {
+    Library library;
+    const auto is_there = [&] {
+        library = open(path);
+        return library && is_simulator(library);
+    };
     Dl_info self{};
     if (dladdr(reinterpret_cast<void*>(&find_simulator), &self) != 0 && self.dli_fname != nullptr) {
         const char* slash = std::strrchr(self.dli_fname, '/');
         const int length = slash != nullptr ? static_cast<int>(slash - self.dli_fname) : 0;
         for (const char* up : {"", "/.."}) {
             std::snprintf(path, size, "%.*s%s/%s", length, self.dli_fname, up, library_name);
-            Library library(path);
-            if (library && library.is_simulator())
+            if (is_there())
                 return library;
         }
     }
     for (const char* place : {TOFU_LIBDIR "/libtofucom.so", library_name}) {
         std::snprintf(path, size, "%s", place);
-        Library library(path);
-        if (library && library.is_simulator())
+        if (is_there())
             return library;
     }
     path[0] = '\0';
@@ -77,69 +65,34 @@ Library find_simulator(char* path, std::size_t size)
 /// The machine's own library: found by the loader, and not ours.
 Library find_real()
 {
-    Library library(library_name);
-    if (library && library.is_simulator())
-        return {};
-    return library;
+    Library library = open(library_name);
+    return library && !is_simulator(library) ? std::move(library) : Library();
 }
 
 template <class F>
-bool resolve(const Library& library, F& function, const char* name, const char*& missing)
+void resolve(const Library& library, F& function, const char* name, const char*& missing)
 {
-    function = reinterpret_cast<F>(library.symbol(name));
+    function = reinterpret_cast<F>(dlsym(library.get(), name));
     if (function == nullptr && missing == nullptr)
         missing = name;
-    return function != nullptr;
 }
 
 /// Fills the table; names the first symbol that is not there.
 const char* fill(const Library& library, Functions& f)
 {
     const char* missing = nullptr;
-#define TOFU_RESOLVE(name) resolve(library, f.name, "utofu_" #name, missing)
-    TOFU_RESOLVE(get_onesided_tnis);
-    TOFU_RESOLVE(query_onesided_caps);
-    TOFU_RESOLVE(create_vcq);
-    TOFU_RESOLVE(free_vcq);
-    TOFU_RESOLVE(query_vcq_id);
-    TOFU_RESOLVE(query_vcq_info);
-    TOFU_RESOLVE(reg_mem);
-    TOFU_RESOLVE(reg_mem_with_stag);
-    TOFU_RESOLVE(query_stadd);
-    TOFU_RESOLVE(dereg_mem);
-    TOFU_RESOLVE(put);
-    TOFU_RESOLVE(put_piggyback);
-    TOFU_RESOLVE(put_piggyback8);
-    TOFU_RESOLVE(get);
-    TOFU_RESOLVE(armw4);
-    TOFU_RESOLVE(armw8);
-    TOFU_RESOLVE(cswap4);
-    TOFU_RESOLVE(cswap8);
-    TOFU_RESOLVE(post_toq);
-    TOFU_RESOLVE(poll_tcq);
-    TOFU_RESOLVE(poll_mrq);
-    TOFU_RESOLVE(query_my_coords);
+#define TOFU_RESOLVE(name) resolve(library, f.name, "utofu_" #name, missing);
+    TOFU_FUNCTIONS(TOFU_RESOLVE)
 #undef TOFU_RESOLVE
-    const char* ignored = nullptr;
-#define TOFU_RESOLVE(name) resolve(library, f.name, "utofu_" #name, ignored)
-    TOFU_RESOLVE(get_barrier_tnis);
-    TOFU_RESOLVE(query_barrier_caps);
-    TOFU_RESOLVE(alloc_vbg);
-    TOFU_RESOLVE(free_vbg);
-    TOFU_RESOLVE(set_vbg);
-    TOFU_RESOLVE(query_vbg_info);
-    TOFU_RESOLVE(barrier);
-    TOFU_RESOLVE(poll_barrier);
-    TOFU_RESOLVE(reduce_uint64);
-    TOFU_RESOLVE(poll_reduce_uint64);
-    TOFU_RESOLVE(reduce_double);
-    TOFU_RESOLVE(poll_reduce_double);
+    const char* optional = nullptr;
+#define TOFU_RESOLVE(name) resolve(library, f.name, "utofu_" #name, optional);
+    TOFU_GATE_FUNCTIONS(TOFU_RESOLVE)
 #undef TOFU_RESOLVE
-    f.wait = reinterpret_cast<decltype(f.wait)>(library.symbol("tofu_sim_wait"));
-    f.give_way = reinterpret_cast<decltype(f.give_way)>(library.symbol("tofu_sim_give_way"));
-    f.job = reinterpret_cast<decltype(f.job)>(library.symbol("tofu_sim_job"));
-    f.wake = reinterpret_cast<decltype(f.wake)>(library.symbol("tofu_sim_wake"));
-    f.seen = reinterpret_cast<decltype(f.seen)>(library.symbol("tofu_sim_seen"));
+    resolve(library, f.wait, "tofu_sim_wait", optional);
+    resolve(library, f.give_way, "tofu_sim_give_way", optional);
+    resolve(library, f.job, "tofu_sim_job", optional);
+    resolve(library, f.wake, "tofu_sim_wake", optional);
+    resolve(library, f.seen, "tofu_sim_seen", optional);
     return missing;
 }
 
@@ -195,7 +148,7 @@ int Backend::load()
             std::snprintf(path_, sizeof(path_), "%s", library_name);
             if (automatic && (fill(library, functions_) != nullptr ||
                               query_tnis(functions_, tnis_, tni_count_, caps_) != 0))
-                library = Library(); // installed, but there is no Tofu interface on this machine
+                library.reset(); // installed, but there is no Tofu interface on this machine
         } else if (!automatic) {
             complain("FI_TOFU_BACKEND=utofu, but the loader finds no libtofucom.so of a Tofu "
                       "machine: set LD_LIBRARY_PATH, or FI_TOFU_BACKEND=sim for the simulator");
@@ -232,7 +185,7 @@ int Backend::load()
             return -FI_EINVAL;
         }
         std::snprintf(path_, sizeof(path_), "%s", wanted);
-        library = Library(wanted);
+        library = open(wanted);
         if (!library) {
             complain("FI_TOFU_BACKEND: %s: give the path of a uTofu library", dlerror());
             return -FI_ENODATA;
@@ -251,7 +204,7 @@ int Backend::load()
     }
     if (functions_.seen != nullptr && functions_.seen(nullptr, 0) == 0)
         functions_.seen = nullptr;
-    library.keep();
+    (void)library.release(); // kept: peers may still reach our memory through its threads
     TOFU_INFO(FI_LOG_CORE, "backend %s, %zu TNIs\n", path_, tni_count_);
     return 0;
 }

@@ -9,44 +9,51 @@
 
 namespace tofu::vcq {
 
-/// The functions of uTofu that the provider calls. Each has the type of its declaration in utofu.h.
+/// The functions of uTofu that the provider calls: `each(name)` for every one.
+#define TOFU_FUNCTIONS(each) \
+    each(get_onesided_tnis) \
+    each(query_onesided_caps) \
+    each(create_vcq) \
+    each(free_vcq) \
+    each(query_vcq_id) \
+    each(query_vcq_info) \
+    each(reg_mem) \
+    each(reg_mem_with_stag) \
+    each(query_stadd) \
+    each(dereg_mem) \
+    each(put) \
+    each(put_piggyback) \
+    each(put_piggyback8) \
+    each(get) \
+    each(armw4) \
+    each(armw8) \
+    each(cswap4) \
+    each(cswap8) \
+    each(post_toq) \
+    each(poll_tcq) \
+    each(poll_mrq) \
+    each(query_my_coords)
+
+/// Those of barrier gates, optional: null where the library has none, and collectives then work without.
+#define TOFU_GATE_FUNCTIONS(each) \
+    each(get_barrier_tnis) \
+    each(query_barrier_caps) \
+    each(alloc_vbg) \
+    each(free_vbg) \
+    each(set_vbg) \
+    each(query_vbg_info) \
+    each(barrier) \
+    each(poll_barrier) \
+    each(reduce_uint64) \
+    each(poll_reduce_uint64) \
+    each(reduce_double) \
+    each(poll_reduce_double)
+
+/// They, each with the type of its declaration in utofu.h.
 struct Functions {
-#define TOFU_FUNCTION(name) decltype(&::utofu_##name) name
-    TOFU_FUNCTION(get_onesided_tnis);
-    TOFU_FUNCTION(query_onesided_caps);
-    TOFU_FUNCTION(create_vcq);
-    TOFU_FUNCTION(free_vcq);
-    TOFU_FUNCTION(query_vcq_id);
-    TOFU_FUNCTION(query_vcq_info);
-    TOFU_FUNCTION(reg_mem);
-    TOFU_FUNCTION(reg_mem_with_stag);
-    TOFU_FUNCTION(query_stadd);
-    TOFU_FUNCTION(dereg_mem);
-    TOFU_FUNCTION(put);
-    TOFU_FUNCTION(put_piggyback);
-    TOFU_FUNCTION(put_piggyback8);
-    TOFU_FUNCTION(get);
-    TOFU_FUNCTION(armw4);
-    TOFU_FUNCTION(armw8);
-    TOFU_FUNCTION(cswap4);
-    TOFU_FUNCTION(cswap8);
-    TOFU_FUNCTION(post_toq);
-    TOFU_FUNCTION(poll_tcq);
-    TOFU_FUNCTION(poll_mrq);
-    TOFU_FUNCTION(query_my_coords);
-    // Barrier gates, optional: null where the library has none, and collectives then work without.
-    TOFU_FUNCTION(get_barrier_tnis);
-    TOFU_FUNCTION(query_barrier_caps);
-    TOFU_FUNCTION(alloc_vbg);
-    TOFU_FUNCTION(free_vbg);
-    TOFU_FUNCTION(set_vbg);
-    TOFU_FUNCTION(query_vbg_info);
-    TOFU_FUNCTION(barrier);
-    TOFU_FUNCTION(poll_barrier);
-    TOFU_FUNCTION(reduce_uint64);
-    TOFU_FUNCTION(poll_reduce_uint64);
-    TOFU_FUNCTION(reduce_double);
-    TOFU_FUNCTION(poll_reduce_double);
+#define TOFU_FUNCTION(name) decltype(&::utofu_##name) name;
+    TOFU_FUNCTIONS(TOFU_FUNCTION)
+    TOFU_GATE_FUNCTIONS(TOFU_FUNCTION)
 #undef TOFU_FUNCTION
     /// Optional extra of the simulator (tofu_sim.h); null elsewhere: sleep until a notice or a put may
     /// have come for one of `count` VCQs. The provider does without it by polling with growing pauses.

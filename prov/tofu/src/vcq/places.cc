@@ -25,7 +25,6 @@ namespace {
 constexpr unsigned most = 1024;    ///< places of a kind: a node of Tofu-D has 432 VCQs with eight to a CQ
 constexpr unsigned tries = 8;      ///< to open the file, where others remove it at the same time
 constexpr unsigned cqs_of_tni = 64;  ///< at most
-constexpr std::size_t owners = 1024; ///< VCQs of a process whose place is remembered
 
 /// The process's number on its node, as launchers tell it: Open MPI and PMIx, MPICH's Hydra, PALS, Slurm, Flux.
 unsigned local_rank() noexcept
@@ -100,7 +99,7 @@ class Table {
                 complain(
                     "tofu: FI_TOFU_PPN=%u: other processes of the node have all %u TNIs: start no more than so many",
                     processes, tnis);
-                return {traffic, 0, false, 0, 0};
+                return {traffic, 0, 0, 0, 0};
             }
             for (unsigned n = 0; n < most; n++) {
                 // The locks of one description do not meet each other: what is ours already we know. Nobody else
@@ -112,7 +111,7 @@ class Table {
                 held_[kind].set(n);
                 first_[kind] = first;
                 users_++;
-                return {traffic, n, true, share_.value_or(0) * span, span};
+                return {traffic, n, owner_, share_.value_or(0) * span, span};
             }
             if (users_ != 0)
                 break; // all are taken
@@ -121,17 +120,15 @@ class Table {
         // The launcher's number says which TNIs, or which of them.
         const unsigned rank = processes == 0 ? 0 : share_.value_or(local_rank()) % (tnis / span);
         const unsigned number = ((processes == 0 ? local_rank() : 0) + blind_[kind]++) % most;
-        return {traffic, number, false, rank * span, span};
+        return {traffic, number, 0, rank * span, span};
     }
 
     void give(const Place& place) noexcept
     {
-        if (!place.held)
+        if (place.holder != getpid()) // nobody holds it, or the parent of this process
             return;
         std::lock_guard guard(mutex_);
         const auto kind = static_cast<unsigned>(place.traffic);
-        if (owner_ != getpid() || !held_[kind][place.number])
-            return;
         held_[kind].reset(place.number);
         (void)lock(file_, F_UNLCK, first_[kind] + place.number, 1);
         // The last one of all puts out the light: nobody else has a byte.
@@ -140,26 +137,6 @@ class Table {
                 (void)unlink(path_);
             drop();
         }
-    }
-
-    void keep(const Place& place, utofu_vcq_hdl_t vcq) noexcept
-    {
-        std::lock_guard guard(mutex_);
-        for (Owner& owner : owners_)
-            if (owner.vcq == 0) {
-                owner = {vcq, place};
-                return;
-            }
-    }
-    Place forget(utofu_vcq_hdl_t vcq) noexcept
-    {
-        std::lock_guard guard(mutex_);
-        for (Owner& owner : owners_)
-            if (owner.vcq == vcq) {
-                owner.vcq = 0;
-                return owner.place;
-            }
-        return {Traffic::in, 0, false, 0, 0};
     }
 
     bool claim(const Backend& backend, utofu_vcq_id_t vcq) noexcept
@@ -197,11 +174,6 @@ class Table {
     }
 
   private:
-    struct Owner {
-        utofu_vcq_hdl_t vcq;
-        Place place;
-    };
-
     /// A child of fork shares the description, and with it the parent's places: it takes a file of its own.
     void renew_after_fork() noexcept
     {
@@ -210,7 +182,6 @@ class Table {
         owner_ = getpid();
         drop();
         held_ = {};
-        owners_ = {};
         users_ = 0;
     }
     bool open() noexcept
@@ -256,7 +227,6 @@ class Table {
     std::optional<unsigned> share_;
     std::array<std::uint16_t, most> vcqs_of_cq_{};
     std::array<std::bitset<most>, 2> held_;
-    std::array<Owner, owners> owners_{};
     char path_[64] = {};
 };
 
@@ -287,16 +257,6 @@ void release(const Backend& backend, utofu_vcq_id_t vcq) noexcept
 bool is_own(const Backend& backend, utofu_tni_id_t tni) noexcept
 {
     return table.is_own(backend, tni);
-}
-
-void keep(const Place& place, utofu_vcq_hdl_t vcq) noexcept
-{
-    table.keep(place, vcq);
-}
-
-void forget(utofu_vcq_hdl_t vcq) noexcept
-{
-    give(table.forget(vcq));
 }
 
 } // namespace tofu::vcq::places

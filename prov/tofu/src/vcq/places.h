@@ -10,20 +10,22 @@
 
 #include <cstddef>
 
+#include <sys/types.h>
+
 #include "vcq/backend.h"
 
 namespace tofu::vcq::places {
 
 enum class Traffic : unsigned { in, out };
 
-/// A place of the node that this process holds from now on, on one of its `span` TNIs from `first` on. Any thread.
 struct Place {
     Traffic traffic;
     unsigned number;
-    bool held; ///< give() takes it back
+    pid_t holder; ///< the process that has to give() it; 0: nobody
     unsigned first;
     unsigned span; ///< 0: there is none, as was complained of
 };
+/// A place of the node that this process holds from now on, on one of its `span` TNIs from `first` on. Any thread.
 [[nodiscard]] Place take(const Backend& backend, Traffic traffic) noexcept;
 void give(const Place& place) noexcept;
 
@@ -39,9 +41,5 @@ void give(const Place& place) noexcept;
 void release(const Backend& backend, utofu_vcq_id_t vcq) noexcept;
 /// No other process of the node has claimed a CQ of this TNI.
 [[nodiscard]] bool is_own(const Backend& backend, utofu_tni_id_t tni) noexcept;
-
-/// Remembers whose place it is, until forget() gives it back.
-void keep(const Place& place, utofu_vcq_hdl_t vcq) noexcept;
-void forget(utofu_vcq_hdl_t vcq) noexcept;
 
 } // namespace tofu::vcq::places

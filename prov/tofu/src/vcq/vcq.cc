@@ -9,28 +9,12 @@
 
 #include <rdma/fi_errno.h>
 
+#include "provider/error.h"
 #include "provider/log.h"
-#include "vcq/places.h"
 
 namespace tofu::vcq {
 
 namespace {
-
-int fi_code_of(int code) noexcept
-{
-    switch (code) {
-    case UTOFU_SUCCESS: return 0;
-    case UTOFU_ERR_FULL: return -FI_ENOSPC;
-    case UTOFU_ERR_OUT_OF_MEMORY:
-    case UTOFU_ERR_OUT_OF_RESOURCE: return -FI_ENOMEM;
-    case UTOFU_ERR_USED:
-    case UTOFU_ERR_BUSY: return -FI_EBUSY;
-    case UTOFU_ERR_NOT_AVAILABLE:
-    case UTOFU_ERR_NOT_SUPPORTED: return -FI_EOPNOTSUPP;
-    case UTOFU_ERR_INVALID_ADDRESS: return -FI_EFAULT;
-    default: return -FI_EINVAL;
-    }
-}
 
 constexpr unsigned exclusive_most = 6;
 /// Of an MRQ taken in a row.
@@ -108,9 +92,9 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
         code = create(backend, place, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, made);
     if (code != UTOFU_SUCCESS) {
         places::give(place);
-        return fi_code_of(code);
+        return -fi_error_of(code);
     }
-    places::keep(place, made.handle);
+    place_ = place;
     backend_ = &backend;
     functions_ = &backend.functions();
     handle_ = made.handle;
@@ -243,7 +227,7 @@ void Vcq::close() noexcept
     unmake(*backend_, {handle_, id_});
     if (sink_.book != nullptr)
         sink_.book->remove(statistics_);
-    places::forget(handle_);
+    places::give(place_);
     handle_ = 0;
     id_ = 0;
     unsignaled_.clear();
@@ -251,11 +235,9 @@ void Vcq::close() noexcept
 
 // --- posts
 
-/// There is no place for its notice or peer, or the VCQ is closing.
-Post Vcq::not_admitted() noexcept
+/// There is no place for its notice or peer.
+Post Vcq::no_room() noexcept
 {
-    if (closing_ && !pausing_)
-        return Post::error;
     statistics_.count(Stat::again_post);
     return Post::busy;
 }
@@ -279,17 +261,10 @@ Post Vcq::refuse(int code, When when, std::uint64_t edata) noexcept
 Post Vcq::post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
 {
     utofu_stadd_t area = 0;
-    const Signaled how{&waiter, delivered_flags(true, false)};
-    Ticket ticket;
-    if (query_stadd(peer, fence_stag, area) != 0) { // no VCQ of this machine: nothing is there
-        unsignaled_.fenced(peer);
-        return Post::error;
-    }
-    if (!admit(how, peer, ticket))
-        return Post::busy;
-    const int code = functions_->armw8(handle_, peer, UTOFU_ARMW_OP_OR, 0, area + fence_offset, ticket.edata,
-                                       ticket.flags, ticket.cbdata);
-    const Post posted = code == UTOFU_SUCCESS ? Post::done : refuse(code, When::delivered, ticket.edata);
+    Post posted = Post::error; // no VCQ of this machine: nothing is there
+    if (query_stadd(peer, fence_stag, area) == 0)
+        posted = post_even_closing(Signaled{&waiter, delivered_flags(true, false)}, &Functions::armw8, peer,
+                                   UTOFU_ARMW_OP_OR, std::uint64_t{0}, area + fence_offset);
     if (posted != Post::busy)
         unsignaled_.fenced(peer);
     return posted;
@@ -297,14 +272,9 @@ Post Vcq::post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
 
 std::uint8_t Vcq::open_batch(Waiter* waiter, unsigned notices) noexcept
 {
-    const std::uint8_t number = first_free_;
-    if (number == 0 || closing_)
-        return 0;
-    Place& place = window_[number];
-    first_free_ = place.next_free;
-    free_count_--;
-    place.waiter = waiter;
-    place.expected = static_cast<std::uint16_t>(notices);
+    const std::uint8_t number = closing_ ? std::uint8_t{0} : take_place(waiter);
+    if (number != 0)
+        window_[number].expected = static_cast<std::uint16_t>(notices);
     return number;
 }
 
@@ -339,14 +309,11 @@ unsigned Vcq::poll_tcq(unsigned budget) noexcept
 /// to a peer that is gone for example, and an MRQ that overflows ends the process (guide, chapter 7).
 unsigned Vcq::poll_failures() noexcept
 {
+    utofu_mrq_notice notice;
+    int code = UTOFU_SUCCESS;
     unsigned taken = 0;
-    for (; taken < most_notices; taken++) {
-        utofu_mrq_notice notice;
-        const int code = functions_->poll_mrq(handle_, 0, &notice);
-        if (code != UTOFU_SUCCESS && (code > UTOFU_ERR_MRQ_OTHER || code < UTOFU_ERR_MRQ_RMT_LENGTH))
-            break; // there is none, or the poll itself failed
+    for (; taken < most_notices && next_notice(notice, code); taken++)
         on_mrq(code, notice);
-    }
     return taken;
 }
 
@@ -398,29 +365,28 @@ void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept
 
 // --- registrations
 
-int Vcq::reg(const void* addr, std::size_t size, bool read_only, utofu_stadd_t& stadd) noexcept
+/// `stadd` is written on success only.
+template <class Function, class... Args>
+int Vcq::made(utofu_stadd_t& stadd, Function Functions::*function, Args... args) noexcept
 {
     utofu_stadd_t made = 0;
-    const int code = functions_->reg_mem(handle_, const_cast<void*>(addr), size,
-                                         read_only ? UTOFU_REG_MEM_FLAG_READ_ONLY : 0, &made);
-    if (code != UTOFU_SUCCESS) {
+    const int code = (functions_->*function)(args..., &made);
+    if (code == UTOFU_SUCCESS)
+        stadd = made;
+    else
         last_error_ = code;
-        return fi_code_of(code);
-    }
-    stadd = made;
-    return 0;
+    return -fi_error_of(code);
+}
+
+int Vcq::reg(const void* addr, std::size_t size, bool read_only, utofu_stadd_t& stadd) noexcept
+{
+    return made(stadd, &Functions::reg_mem, handle_, const_cast<void*>(addr), size,
+                read_only ? UTOFU_REG_MEM_FLAG_READ_ONLY : 0);
 }
 
 int Vcq::reg_with_stag(void* addr, std::size_t size, unsigned stag, utofu_stadd_t& stadd) noexcept
 {
-    utofu_stadd_t made = 0;
-    const int code = functions_->reg_mem_with_stag(handle_, addr, size, stag, 0, &made);
-    if (code != UTOFU_SUCCESS) {
-        last_error_ = code;
-        return fi_code_of(code);
-    }
-    stadd = made;
-    return 0;
+    return made(stadd, &Functions::reg_mem_with_stag, handle_, addr, size, stag, 0);
 }
 
 void Vcq::dereg(utofu_stadd_t stadd) noexcept
@@ -429,14 +395,9 @@ void Vcq::dereg(utofu_stadd_t stadd) noexcept
         functions_->dereg_mem(handle_, stadd, 0);
 }
 
-int Vcq::query_stadd(utofu_vcq_id_t vcq, unsigned stag, utofu_stadd_t& stadd) const noexcept
+int Vcq::query_stadd(utofu_vcq_id_t vcq, unsigned stag, utofu_stadd_t& stadd) noexcept
 {
-    utofu_stadd_t found = 0;
-    const int code = functions_->query_stadd(vcq, stag, &found);
-    if (code != UTOFU_SUCCESS)
-        return fi_code_of(code);
-    stadd = found;
-    return 0;
+    return made(stadd, &Functions::query_stadd, vcq, stag);
 }
 
 } // namespace tofu::vcq

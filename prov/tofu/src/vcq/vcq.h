@@ -9,12 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include <utofu.h>
 
 #include "provider/probe.h"
 #include "provider/statistics.h"
 #include "vcq/backend.h"
+#include "vcq/places.h"
 #include "vcq/unsignaled.h"
 
 namespace tofu::vcq {
@@ -23,7 +25,7 @@ namespace tofu::vcq {
 enum class Post : int {
     done, ///< under way; the notice asked for will come
     busy, ///< TOQ full or no free place in the completion window
-    error ///< refused for good; Vcq::last_error() has the uTofu code
+    error ///< refused for good; Vcq::last_error() has the uTofu code, which is not UTOFU_SUCCESS
 };
 
 /// Every VCQ that others post to has a word for fences, under this STag at this offset (memory/directory.h).
@@ -70,6 +72,22 @@ struct How {
 struct Signaled {
     Waiter* waiter;
     unsigned long flags;
+};
+
+/// The same for a post that nobody waits for, with flags of Vcq::flags_of.
+struct Silent {
+    Unsignaled kind;
+    unsigned long flags;
+};
+
+/// Neighbouring words of a peer, all of one width, and what ARMWs one behind the other do to them.
+struct Words {
+    utofu_vcq_id_t peer;
+    utofu_stadd_t remote;
+    std::size_t n;
+    utofu_armw_op op;          ///< unless they are CSWAPs, with ...
+    const std::byte* operands;
+    const std::byte* compares; ///< ... these
 };
 
 /// A notice written by a peer's communication, for whoever owns the VCQ. Nothing in it is trusted.
@@ -135,97 +153,47 @@ class Vcq {
     [[nodiscard]] Statistics& statistics() noexcept { return statistics_; }
 
     // --- posts, inlined into the engines. Lengths are within the limits of Backend::caps(): the caller splits. `how`
-    // is a How or a Signaled.
+    // is a How, a Signaled or a Silent; errors of what nobody waits for reach Sink::unsignaled_error.
     template <class Way = How>
     [[nodiscard, gnu::always_inline]] Post put(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
-                           std::size_t length, const Way& how) noexcept
+                                               std::size_t length, const Way& how) noexcept
     {
-        return post(how, peer, [&](const Ticket& t) {
-            return functions_->put(handle_, peer, local, remote, length, t.edata, t.flags, t.cbdata);
-        });
+        return post(how, &Functions::put, peer, local, remote, length);
     }
     /// At most caps().max_piggyback_size (32) bytes, copied before the call returns.
     template <class Way = How>
     [[nodiscard, gnu::always_inline]] Post put_inline(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
-                                  std::size_t length, const Way& how) noexcept
+                                                      std::size_t length, const Way& how) noexcept
     {
         // The table's function reads the bytes only; its type lacks the const.
-        return post(how, peer, [&](const Ticket& t) {
-            return functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote, length,
-                                             t.edata, t.flags, t.cbdata);
-        });
+        return post(how, &Functions::put_piggyback, peer, const_cast<void*>(data), remote, length);
     }
     template <class Way = How>
     [[nodiscard, gnu::always_inline]] Post get(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
-                           std::size_t length, const Way& how) noexcept
+                                               std::size_t length, const Way& how) noexcept
     {
-        return post(how, peer, [&](const Ticket& t) {
-            return functions_->get(handle_, peer, local, remote, length, t.edata, t.flags, t.cbdata);
-        });
+        return post(how, &Functions::get, peer, local, remote, length);
+    }
+    /// On a word of `width` bytes, 4 or 8; so is the next.
+    template <class Way = How>
+    [[nodiscard, gnu::always_inline]] Post armw(unsigned width, utofu_vcq_id_t peer, utofu_armw_op op,
+                                                std::uint64_t operand, utofu_stadd_t remote, const Way& how) noexcept
+    {
+        return width == 8 ? post(how, &Functions::armw8, peer, op, operand, remote)
+                          : post(how, &Functions::armw4, peer, op, static_cast<std::uint32_t>(operand), remote);
     }
     template <class Way = How>
-    [[nodiscard, gnu::always_inline]] Post armw4(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand,
-                             utofu_stadd_t remote, const Way& how) noexcept
+    [[nodiscard, gnu::always_inline]] Post cswap(unsigned width, utofu_vcq_id_t peer, std::uint64_t compare,
+                                                 std::uint64_t swap, utofu_stadd_t remote, const Way& how) noexcept
     {
-        return post(how, peer, [&](const Ticket& t) {
-            return functions_->armw4(handle_, peer, op, operand, remote, t.edata, t.flags, t.cbdata);
-        });
-    }
-    template <class Way = How>
-    [[nodiscard, gnu::always_inline]] Post armw8(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
-                             utofu_stadd_t remote, const Way& how) noexcept
-    {
-        return post(how, peer, [&](const Ticket& t) {
-            return functions_->armw8(handle_, peer, op, operand, remote, t.edata, t.flags, t.cbdata);
-        });
-    }
-    template <class Way = How>
-    [[nodiscard, gnu::always_inline]] Post cswap4(utofu_vcq_id_t peer, std::uint32_t compare, std::uint32_t swap,
-                              utofu_stadd_t remote, const Way& how) noexcept
-    {
-        return post(how, peer, [&](const Ticket& t) {
-            return functions_->cswap4(handle_, peer, compare, swap, remote, t.edata, t.flags, t.cbdata);
-        });
-    }
-    template <class Way = How>
-    [[nodiscard, gnu::always_inline]] Post cswap8(utofu_vcq_id_t peer, std::uint64_t compare, std::uint64_t swap,
-                              utofu_stadd_t remote, const Way& how) noexcept
-    {
-        return post(how, peer, [&](const Ticket& t) {
-            return functions_->cswap8(handle_, peer, compare, swap, remote, t.edata, t.flags, t.cbdata);
-        });
+        return width == 8 ? post(how, &Functions::cswap8, peer, compare, swap, remote)
+                          : post(how, &Functions::cswap4, peer, static_cast<std::uint32_t>(compare),
+                                 static_cast<std::uint32_t>(swap), remote);
     }
     /// The place that the next post with When::delivered takes, or 0: none is free. What its owner keeps by
     /// places (transfer/quick.h) needs no allocation of its own.
     [[nodiscard]] std::uint8_t next_place() const noexcept { return first_free_; }
 
-    // --- unsignaled posts: nobody waits for them. As short as they can be; their errors reach Sink::unsignaled_error.
-    template <Unsignaled kind = Unsignaled::message>
-    [[nodiscard, gnu::always_inline]] Post put_unsignaled(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
-                                      std::size_t length, unsigned long flags) noexcept
-    {
-        if (!unsignaled_.note(peer)) [[unlikely]]
-            return not_admitted();
-        TOFU_PROBE(post, this, peer);
-        return unsignaled(functions_->put_piggyback(handle_, peer, const_cast<void*>(data), remote, length,
-                                                    edata_of(kind), flags, mark_of(kind)));
-    }
-    [[nodiscard, gnu::always_inline]] Post armw8_unsignaled(utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
-                                        utofu_stadd_t remote, unsigned long flags) noexcept
-    {
-        if (!unsignaled_.note(peer)) [[unlikely]]
-            return not_admitted();
-        TOFU_PROBE(post, this, peer);
-        return unsignaled(functions_->armw8(handle_, peer, op, operand, remote, 0, flags, armw_mark));
-    }
-    [[nodiscard, gnu::always_inline]] Post armw4_unsignaled(utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t operand,
-                                        utofu_stadd_t remote, unsigned long flags) noexcept
-    {
-        if (!unsignaled_.note(peer)) [[unlikely]]
-            return not_admitted();
-        TOFU_PROBE(post, this, peer);
-        return unsignaled(functions_->armw4(handle_, peer, op, operand, remote, 0, flags, armw_mark));
-    }
     /// Posts an ARMW that changes nothing, in strong order: with its notice, whatever that says, all that was posted to
     /// the peer before has taken effect or never will (guide 2.2.10). Post::error: nothing can be posted to the peer.
     [[nodiscard]] Post fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
@@ -277,44 +245,35 @@ class Vcq {
         if (window_[batch].waiter == waiter)
             window_[batch].age = forgotten;
     }
-    /// ARMWs of a batch on `n` neighbouring words: how many were posted; `posted` says what stopped them. They may start
+    /// ARMWs of a batch, on words of the type: how many were posted; `posted` says what stopped them. They may start
     /// together, and with what follows where there is `more`.
-    template <class Word>
-    [[nodiscard]] std::size_t batch_armws(std::uint8_t batch, utofu_vcq_id_t peer, utofu_armw_op op,
-                                        const std::byte* operands, utofu_stadd_t remote, std::size_t n,
-                                        unsigned long flags, bool more, Post& posted) noexcept
+    template <class Word, bool swaps>
+    [[nodiscard, gnu::always_inline]] std::size_t post_batch(std::uint8_t batch, const Words& words,
+                                                             unsigned long flags, bool more, Post& posted) noexcept
     {
-        const auto armw = [f = functions_] {
-            if constexpr (sizeof(Word) == 8)
-                return f->armw8;
-            else
-                return f->armw4;
-        }();
-        return in_batch(n, flags, more, posted,
-                      [=, handle = handle_, place = &window_[batch]](std::size_t i, unsigned long all) {
-                          Word operand;
-                          std::memcpy(&operand, operands + i * sizeof(Word), sizeof(Word));
-                          return armw(handle, peer, op, operand, remote + i * sizeof(Word), batch, all, place);
-                      });
-    }
-    template <class Word>
-    [[nodiscard]] std::size_t batch_cswaps(std::uint8_t batch, utofu_vcq_id_t peer, const std::byte* compares,
-                                         const std::byte* swaps, utofu_stadd_t remote, std::size_t n,
-                                         unsigned long flags, bool more, Post& posted) noexcept
-    {
-        const auto cswap = [f = functions_] {
-            if constexpr (sizeof(Word) == 8)
-                return f->cswap8;
-            else
-                return f->cswap4;
-        }();
-        return in_batch(n, flags, more, posted,
-                      [=, handle = handle_, place = &window_[batch]](std::size_t i, unsigned long all) {
-                          Word compare, swap;
-                          std::memcpy(&compare, compares + i * sizeof(Word), sizeof(Word));
-                          std::memcpy(&swap, swaps + i * sizeof(Word), sizeof(Word));
-                          return cswap(handle, peer, compare, swap, remote + i * sizeof(Word), batch, all, place);
-                      });
+        const utofu_vcq_hdl_t handle = handle_; // it, and the rest, do not change by a post
+        const auto [peer, first, n, op, operands, compares] = words;
+        const auto word = [](const std::byte* from, std::size_t i) {
+            Word value;
+            std::memcpy(&value, from + i * sizeof(Word), sizeof(Word));
+            return value;
+        };
+        const auto [armw, cswap] = word_functions<Word>();
+        Place* const place = &window_[batch];
+        posted = Post::done;
+        for (std::size_t i = 0; i < n; ++i) {
+            const bool held = more || i + 1 < n;
+            const unsigned long all = flags | (held ? UTOFU_ONESIDED_FLAG_DELAY_START : 0);
+            const utofu_stadd_t remote = first + i * sizeof(Word);
+            const Word operand = word(operands, i);
+            const int code = swaps ? cswap(handle, peer, word(compares, i), operand, remote, batch, all, place)
+                                   : armw(handle, peer, op, operand, remote, batch, all, place);
+            if (code != UTOFU_SUCCESS) [[unlikely]] {
+                posted = refuse(code, When::never, 0);
+                return i;
+            }
+        }
+        return n;
     }
     /// Starts what was posted with `more` and then not followed by anything.
     void start_batch() noexcept
@@ -336,8 +295,7 @@ class Vcq {
                                     utofu_stadd_t& stadd) noexcept;
     void dereg(utofu_stadd_t stadd) noexcept;
     /// STADD of a reserved STag of any VCQ, also a remote one (guide 3.6.1.3). 0 or -FI_E*.
-    [[nodiscard]] int query_stadd(utofu_vcq_id_t vcq, unsigned stag,
-                                  utofu_stadd_t& stadd) const noexcept;
+    [[nodiscard]] int query_stadd(utofu_vcq_id_t vcq, unsigned stag, utofu_stadd_t& stadd) noexcept;
 
     /// How many more posts with When::delivered the completion window takes now.
     [[nodiscard]] unsigned window_free() const noexcept { return free_count_; }
@@ -360,7 +318,10 @@ class Vcq {
     alignas(8) static inline char write_mark[8] = {};
     static constexpr std::uint64_t write_edata = window_size;
     static constexpr std::uint64_t edata_of(Unsignaled kind) noexcept { return kind == Unsignaled::write ? write_edata : 0; }
-    static constexpr void* mark_of(Unsignaled kind) noexcept { return kind == Unsignaled::write ? write_mark : nullptr; }
+    static constexpr void* mark_of(Unsignaled kind) noexcept
+    {
+        return kind == Unsignaled::write ? write_mark : kind == Unsignaled::armw ? armw_mark : nullptr;
+    }
     /// `waiter` is null where the place is free. The address of a place is the cbdata of its post.
     struct alignas(8) Place {
         Waiter* waiter;
@@ -379,17 +340,35 @@ class Vcq {
 
     static constexpr When when_of(const How& how) noexcept { return how.when; }
     static constexpr When when_of(const Signaled&) noexcept { return When::delivered; }
-    template <class Way, class Call>
-    [[nodiscard, gnu::always_inline]] Post post(const Way& how, utofu_vcq_id_t peer, Call&& call) noexcept
+    static constexpr When when_of(const Silent&) noexcept { return When::never; }
+    template <class Way, class Function, class... Args>
+    [[nodiscard, gnu::always_inline]] Post post(const Way& how, Function Functions::*function, utofu_vcq_id_t peer,
+                                                Args... args) noexcept
+    {
+        if (closing_) [[unlikely]]
+            return pausing_ ? no_room() : Post::error;
+        return post_even_closing(how, function, peer, args...);
+    }
+    template <class Way, class Function, class... Args>
+    [[nodiscard, gnu::always_inline]] Post post_even_closing(const Way& how, Function Functions::*function,
+                                                             utofu_vcq_id_t peer, Args... args) noexcept
     {
         Ticket ticket;
-        if (closing_ || !admit(how, peer, ticket)) [[unlikely]]
-            return not_admitted();
+        if (!admit(how, peer, ticket)) [[unlikely]]
+            return no_room();
         TOFU_PROBE(post, this, peer);
-        const int code = call(ticket);
+        const int code = (functions_->*function)(handle_, peer, args..., ticket.edata, ticket.flags, ticket.cbdata);
         if (code == UTOFU_SUCCESS) [[likely]]
             return Post::done;
         return refuse(code, when_of(how), ticket.edata);
+    }
+    template <class Word>
+    [[nodiscard]] auto word_functions() const noexcept
+    {
+        if constexpr (sizeof(Word) == 8)
+            return std::pair(functions_->armw8, functions_->cswap8);
+        else
+            return std::pair(functions_->armw4, functions_->cswap4);
     }
     [[nodiscard]] Post post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept;
     template <class Done>
@@ -397,13 +376,11 @@ class Vcq {
     void give_up(int code, bool for_good, std::uint16_t least_age = 0) noexcept;
     [[nodiscard, gnu::cold]] bool nobody_waits() const noexcept;
     [[gnu::cold]] void watch() noexcept;
-    [[nodiscard]] Post unsignaled(int code) noexcept
-    {
-        return code == UTOFU_SUCCESS ? Post::done : refuse(code, When::never, 0);
-    }
     [[nodiscard, gnu::always_inline]] bool admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
     [[nodiscard, gnu::always_inline]] bool admit(const Signaled& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
-    [[gnu::noinline, gnu::cold]] Post not_admitted() noexcept;
+    [[nodiscard, gnu::always_inline]] bool admit(const Silent& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
+    [[nodiscard, gnu::always_inline]] std::uint8_t take_place(Waiter* waiter) noexcept;
+    [[gnu::noinline, gnu::cold]] Post no_room() noexcept;
     [[gnu::noinline, gnu::cold]] Post refuse(int code, When when, std::uint64_t edata) noexcept;
     void give_back(std::uint8_t number) noexcept
     {
@@ -414,22 +391,6 @@ class Vcq {
         place.next_free = first_free_;
         first_free_ = number;
         free_count_++;
-    }
-    /// Posts those of a batch; `post` has the number and the flags of one.
-    template <class One>
-    [[gnu::always_inline]] std::size_t in_batch(std::size_t n, unsigned long flags, bool more, Post& posted,
-                                              One&& post) noexcept
-    {
-        posted = Post::done;
-        for (std::size_t i = 0; i < n; ++i) {
-            const bool held = more || i + 1 < n;
-            const int code = post(i, flags | (held ? UTOFU_ONESIDED_FLAG_DELAY_START : 0));
-            if (code != UTOFU_SUCCESS) [[unlikely]] {
-                posted = refuse(code, When::never, 0);
-                return i;
-            }
-        }
-        return n;
     }
     /// A notice of a place has come, or never will. True where it was the last one.
     bool one_less(Place& place) noexcept
@@ -447,9 +408,12 @@ class Vcq {
     {
         return free_count_ != window_size - 1 || sink_.remote != nullptr;
     }
+    template <class Function, class... Args>
+    [[nodiscard]] int made(utofu_stadd_t& stadd, Function Functions::*function, Args... args) noexcept;
     [[gnu::cold]] void report_unsignaled_error(int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept;
     [[gnu::noinline]] unsigned poll_tcq(unsigned budget) noexcept;
     [[gnu::noinline, gnu::cold]] unsigned poll_failures() noexcept;
+    [[nodiscard, gnu::always_inline]] bool next_notice(utofu_mrq_notice& notice, int& code) noexcept;
     void on_tcq(int code, void* cbdata) noexcept;
     [[gnu::always_inline]] void on_mrq(int code, const utofu_mrq_notice& notice) noexcept;
     void on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept;
@@ -470,25 +434,39 @@ class Vcq {
     UnsignaledPeers unsignaled_;
     const Backend* backend_ = nullptr;
     std::chrono::steady_clock::time_point watch_at_; ///< not before
+    places::Place place_{};          ///< on the node
     Statistics statistics_;
     Place window_[window_size] = {};
 };
 
 // --- inline part
 
-/// Fills in what the call of uTofu wants. False: no place is free.
-inline bool Vcq::admit(const Signaled& how, utofu_vcq_id_t, Ticket& ticket) noexcept
+/// Number of the place taken, 0: none is free.
+inline std::uint8_t Vcq::take_place(Waiter* waiter) noexcept
 {
     const std::uint8_t number = first_free_;
     if (number == 0) [[unlikely]]
-        return false;
-    // The place is taken before the post: its notice may be there before the call returns.
+        return 0;
     Place& place = window_[number];
     first_free_ = place.next_free;
     free_count_--;
-    place.waiter = how.waiter;
-    ticket = {number, how.flags, &place};
-    return true;
+    place.waiter = waiter;
+    return number;
+}
+
+/// Fills in what the call of uTofu wants. False: no place is free, or no memory.
+inline bool Vcq::admit(const Signaled& how, utofu_vcq_id_t, Ticket& ticket) noexcept
+{
+    // The place is taken before the post: its notice may be there before the call returns.
+    const std::uint8_t number = take_place(how.waiter);
+    ticket = {number, how.flags, &window_[number]};
+    return number != 0;
+}
+
+inline bool Vcq::admit(const Silent& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept
+{
+    ticket = {edata_of(how.kind), how.flags, mark_of(how.kind)};
+    return unsignaled_.note(peer);
 }
 
 inline bool Vcq::admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept
@@ -496,9 +474,8 @@ inline bool Vcq::admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noex
     const unsigned long flags = flags_of(how.strong_order, how.remote_notice);
     if (how.when == When::delivered)
         return admit(Signaled{how.waiter, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, peer, ticket);
-    if (!unsignaled_.note(peer)) [[unlikely]]
+    if (!admit(Silent{how.kind, flags}, peer, ticket)) [[unlikely]]
         return false;
-    ticket = {edata_of(how.kind), flags, mark_of(how.kind)};
     if (how.when == When::sent) {
         ticket.cbdata =
             reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(how.waiter) | sent_bit);
@@ -540,6 +517,19 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
     waiter->notify(waiter, Notice{code, type == UTOFU_MRQ_TYPE_LCL_ARMW ? notice.rmt_value : 0});
 }
 
+/// The next of the MRQ. False: there is none, or the poll itself failed.
+inline bool Vcq::next_notice(utofu_mrq_notice& notice, int& code) noexcept
+{
+    code = functions_->poll_mrq(handle_, 0, &notice);
+    if (code == UTOFU_SUCCESS) [[likely]]
+        return true;
+    if (code <= UTOFU_ERR_MRQ_OTHER && code >= UTOFU_ERR_MRQ_RMT_LENGTH)
+        return true;
+    if (code != UTOFU_ERR_NOT_FOUND) [[unlikely]]
+        last_error_ = code;
+    return false;
+}
+
 inline unsigned Vcq::poll_inline(unsigned budget) noexcept
 {
     if (!is_open()) [[unlikely]]
@@ -553,23 +543,15 @@ inline unsigned Vcq::poll_inline(unsigned budget) noexcept
     // Where the TOQ has room again, what was posted must not have filled the MRQ with failures.
     if (!mrq_is_due() && !makes_room) [[likely]]
         return taken;
-    for (unsigned i = 0; i < budget; i++, taken++) {
-        utofu_mrq_notice notice;
-        const int code = functions_->poll_mrq(handle_, 0, &notice);
-        if (code == UTOFU_ERR_NOT_FOUND)
-            break;
-        if (code != UTOFU_SUCCESS &&
-            (code > UTOFU_ERR_MRQ_OTHER || code < UTOFU_ERR_MRQ_RMT_LENGTH)) [[unlikely]] {
-            last_error_ = code;
-            break;
-        }
+    utofu_mrq_notice notice;
+    int code = UTOFU_SUCCESS;
+    for (unsigned i = 0; i < budget && next_notice(notice, code); i++) {
+        taken++;
         on_mrq(code, notice);
         if (code != UTOFU_SUCCESS) [[unlikely]]
-            return taken + 1 + poll_failures();
-        if (!mrq_is_due()) { // nobody waits for another one
-            taken++;
+            return taken + poll_failures();
+        if (!mrq_is_due()) // nobody waits for another one
             break;
-        }
     }
     return taken;
 }
