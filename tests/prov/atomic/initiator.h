@@ -30,6 +30,9 @@ struct Initiator {
     tofu::vcq::Backend backend{fake::functions(), {}, 1};
     tofu::vcq::Vcq vcq;
     tofu::Pending pending;
+    tofu::RemoteKeys keys{vcq, true};
+    // The targets are known: nobody asks for a peer.
+    tofu::RemoteAccess access{vcq, *static_cast<const tofu::Peers*>(static_cast<void*>(&pending)), keys};
     std::unique_ptr<AtomicRunner> runner;
     Ends ends;
 
@@ -37,7 +40,7 @@ struct Initiator {
     {
         Net::now().area = locks_at - tofu::directory::locks_offset;
         EXPECT_EQ(vcq.open(backend, 0, false, {}), 0);
-        runner = std::make_unique<AtomicRunner>(vcq, pending);
+        runner = std::make_unique<AtomicRunner>(vcq, pending, access);
     }
     ~Initiator() { vcq.close(); } // before the runner goes, as the endpoint does
 
@@ -73,7 +76,7 @@ inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
         return nullptr;
     op->reports = static_cast<const tofu::Reports*>(static_cast<void*>(&who.ends));
     op->completion.context = context;
-    op->home = 1;
+    op->peer.home = 1;
     op->line.key = 1;
     op->kernel = tofu::kernel_of(s.op, s.type);
     op->method = tofu::lookup(family_of(s.op), s.op, s.type);
@@ -92,8 +95,8 @@ inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
         op->compare.add(s.compare, s.count);
     if (s.result)
         op->result.add(s.result, s.count);
-    op->target[0] = {{1, Net::base + s.offset}, s.count, 0, 0};
-    op->targets = 1;
+    op->add(0, s.count * op->size, 0);
+    op->target[0].at = {1, Net::base + s.offset};
     return op;
 }
 

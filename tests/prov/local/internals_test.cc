@@ -276,7 +276,7 @@ TEST(Internals, ShareNoPageWithTheHeap)
     EXPECT_TRUE(was_seen(BouncePool::blocks_of[0] * BouncePool::small_size));
     EXPECT_TRUE(was_seen(BouncePool::blocks_of[1] * BouncePool::large_size));
     EXPECT_TRUE(was_seen(tofu::vcq::Vcq::window_size * tofu::max_quick_read));
-    EXPECT_TRUE(was_seen(std::size_t{128} * 32));                                                     // AtomicScratch
+    EXPECT_TRUE(was_seen(std::size_t{128} * 32));                                                     // words of atomics
     EXPECT_TRUE(was_seen(tofu::AtomicRunner::max_spans * tofu::Span::most * sizeof(std::uint64_t))); // of spans
 }
 

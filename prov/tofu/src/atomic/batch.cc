@@ -63,12 +63,10 @@ bool AtomicRunner::open_batch(AtomicOp& op) noexcept
     batch->op = &op;
     batch->lost.notify = &batch_lost;
     batch->lost.batch = batch;
-    batch->posted = batch->broken = false;
-    batch->announced = batch->arrived = batch->failed = 0;
     // Where it fetches, one notice too many is announced as long as there is something to post.
     batch->place = op.fetches ? vcq_.open_batch(batch, 1) : vcq_.open_batch(&batch->lost, vcq::Vcq::endless);
     if (batch->place == 0) {
-        batches_.release(batch);
+        batches_.renew(batch);
         return false;
     }
     op.batch = batch;
@@ -94,8 +92,7 @@ bool AtomicRunner::start_batch(AtomicOp& op) noexcept
             }
             skip_to_last(op);
         }
-        const AtomicOp::Piece& target = op.target[op.at_target];
-        std::size_t n = target.elements - op.in_target;
+        std::size_t n = op.left();
         if (op.fetches) {
             const std::size_t most = max_announced / batches_.in_use(), out = batch.announced - batch.arrived;
             n = std::min<std::size_t>(n, most > out ? most - out : 0);
@@ -124,7 +121,7 @@ bool AtomicRunner::start_batch(AtomicOp& op) noexcept
 void AtomicRunner::skip_to_last(AtomicOp& op) noexcept
 {
     op.at_target = static_cast<std::uint8_t>(op.targets - 1);
-    op.in_target = op.target[op.at_target].elements - 1;
+    op.in_target = op.target[op.at_target].length - op.size;
     op.started = op.total - 1;
 }
 
@@ -134,9 +131,9 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
 {
     Batch& batch = *op.batch;
     vcq::Words words{};
-    words.peer = op.target[op.at_target].at.vcq;
+    words.peer = op.next().vcq;
     words.op = armw_of(op.method);
-    const utofu_stadd_t stadd = op.target[op.at_target].at.stadd + op.in_target * sizeof(Word);
+    const utofu_stadd_t stadd = op.next().stadd;
     const bool swaps = op.method == Method::cswap;
     const unsigned long flags = vcq::Vcq::flags_of(op.strong, false) |
                                 (op.fetches ? UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE : 0);
@@ -263,7 +260,7 @@ void AtomicRunner::end_batch(Batch& batch) noexcept
     AtomicOp& op = *batch.op;
     vcq_.close_batch(batch.place, op.fetches ? static_cast<vcq::Waiter*>(&batch) : &batch.lost);
     op.batch = nullptr;
-    batches_.release(&batch);
+    batches_.renew(&batch);
     if (settle(op, UTOFU_SUCCESS))
         finish(op);
 }

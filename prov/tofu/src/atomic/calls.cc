@@ -15,22 +15,15 @@
 namespace tofu {
 namespace {
 
+using List = AtomicEngine::List;
+
 ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
 {
     EndpointFace& face = EndpointFace::of(fid);
     TxContext& tx = *face.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
         return tx.domain().later().take(face, call);
-    ssize_t ret = 0;
-    bool needs_polls = false;
-    {
-        std::lock_guard<Lock> guard(tx.lock());
-        ret = AtomicEngine::of(tx).submit(call);
-        needs_polls = tx.wants_polls();
-    }
-    if (needs_polls) [[unlikely]]
-        tx.call_for_polls();
-    return ret;
+    return tx.take([&] { return AtomicEngine::of(tx).submit(call); });
 }
 
 // --- one piece here and there
@@ -41,8 +34,8 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
     const fi_ioc compare{const_cast<void*>(call.compare), call.count};
     const fi_ioc result{call.result, call.count};
     const fi_rma_ioc remote{call.address, call.count, call.key};
-    return submit(fid, {call.family, call.op, call.type, &operand, 1, &compare, 1, &result, 1, &remote, 1, call.to,
-                        call.context, call.flags, call.silent});
+    const fi_msg_atomic msg{&operand, nullptr, 1, call.to, &remote, 1, call.type, call.op, call.context, 0};
+    return submit(fid, {call.family, msg, {&compare, 1}, {&result, 1}, call.flags, call.silent});
 }
 
 /// Inlined into each entry, and handed on as a copy, so that what an entry knows of its call stays in registers.
@@ -102,102 +95,83 @@ ssize_t compwrite(fid_ep* ep, const void* buf, size_t count, void*, const void* 
                       context, EndpointFace::of(ep).tx_flags, false});
 }
 
-/// The remote side of the v calls: one piece, as long as the local list.
-fi_rma_ioc remote_of(const fi_ioc* list, size_t n, uint64_t addr, uint64_t key)
+/// The calls of lists: one piece at the peer, as long as they are.
+ssize_t lists(fid_ep* ep, Family family, fi_msg_atomic msg, uint64_t addr, uint64_t key, const List& compare,
+              const List& result) noexcept
 {
-    const ssize_t total = AtomicEngine::elements_of(list, n);
-    return {addr, total < 0 ? 0 : static_cast<size_t>(total), key};
+    const ssize_t total = AtomicEngine::elements_of(family == Family::base ? List{msg.msg_iov, msg.iov_count} : result);
+    const fi_rma_ioc remote{addr, total < 0 ? 0 : static_cast<size_t>(total), key};
+    msg.rma_iov = &remote;
+    msg.rma_iov_count = 1;
+    return submit(ep, {family, msg, compare, result, EndpointFace::of(ep).tx_flags, false});
 }
 
-ssize_t writev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_addr_t to, uint64_t addr,
-               uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
+ssize_t writev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
+               fi_datatype type, fi_op op, void* context) noexcept
 {
-    const fi_rma_ioc remote = remote_of(iov, count, addr, key);
-    return submit(ep, {Family::base, op, type, iov, count, nullptr, 0, nullptr, 0, &remote, 1, to,
-                       context, EndpointFace::of(ep).tx_flags, false});
+    return lists(ep, Family::base, {iov, nullptr, count, to, nullptr, 0, type, op, context, 0}, addr, key, {}, {});
 }
 
-ssize_t readwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_ioc* result, void**,
-                   size_t results, fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type,
+ssize_t readwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_ioc* result, void**, size_t results,
+                   fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
+{
+    return lists(ep, Family::fetch, {iov, nullptr, count, to, nullptr, 0, type, op, context, 0}, addr, key, {},
+                 {result, results});
+}
+
+ssize_t compwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, const fi_ioc* compare, void**, size_t compares,
+                   fi_ioc* result, void**, size_t results, fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type,
                    fi_op op, void* context) noexcept
 {
-    const fi_rma_ioc remote = remote_of(result, results, addr, key);
-    return submit(ep, {Family::fetch, op, type, iov, count, nullptr, 0, result, results, &remote, 1,
-                       to, context, EndpointFace::of(ep).tx_flags, false});
-}
-
-ssize_t compwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, const fi_ioc* compare,
-                   void**, size_t compares, fi_ioc* result, void**, size_t results, fi_addr_t to,
-                   uint64_t addr, uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
-{
-    const fi_rma_ioc remote = remote_of(iov, count, addr, key);
-    return submit(ep, {Family::compare, op, type, iov, count, compare, compares, result, results,
-                       &remote, 1, to, context, EndpointFace::of(ep).tx_flags, false});
+    return lists(ep, Family::compare, {iov, nullptr, count, to, nullptr, 0, type, op, context, 0}, addr, key,
+                 {compare, compares}, {result, results});
 }
 
 /// A list of one element.
-bool is_one(const fi_ioc* list, size_t n) { return list && n == 1 && list->count == 1; }
+bool is_one(const List& list) { return list.at && list.n == 1 && list.at->count == 1; }
 
-ssize_t submit_message(fid_ep* ep, Family family, const fi_msg_atomic* msg, const fi_ioc* compare,
-                       size_t compares, const fi_ioc* result, size_t results,
-                       uint64_t flags) noexcept
+ssize_t message(fid_ep* ep, Family family, const fi_msg_atomic* msg, const List& compare, const List& result,
+                uint64_t flags) noexcept
 {
     if (!msg)
         return -FI_EINVAL;
     const bool read = msg->op == FI_ATOMIC_READ;
     if (msg->rma_iov_count == 1 && msg->rma_iov && msg->rma_iov->count == 1 && !(flags & ~AtomicEngine::known_flags) &&
-        (read || is_one(msg->msg_iov, msg->iov_count)) &&
-        (family == Family::base || is_one(result, results)) &&
-        (family != Family::compare || is_one(compare, compares)))
+        (read || is_one({msg->msg_iov, msg->iov_count})) && (family == Family::base || is_one(result)) &&
+        (family != Family::compare || is_one(compare)))
         return plain(ep, {family, msg->op, msg->datatype, read ? nullptr : msg->msg_iov->addr,
-                          family == Family::compare ? compare->addr : nullptr,
-                          family == Family::base ? nullptr : result->addr, 1, msg->addr,
+                          family == Family::compare ? compare.at->addr : nullptr,
+                          family == Family::base ? nullptr : result.at->addr, 1, msg->addr,
                           msg->rma_iov->addr, msg->rma_iov->key, msg->context, flags, false});
-    return submit(ep, {family, msg->op, msg->datatype, msg->msg_iov, msg->iov_count, compare,
-                       compares, result, results, msg->rma_iov, msg->rma_iov_count, msg->addr,
-                       msg->context, flags, false});
+    return submit(ep, {family, *msg, compare, result, flags, false});
 }
 
 ssize_t writemsg(fid_ep* ep, const fi_msg_atomic* msg, uint64_t flags) noexcept
 {
-    return submit_message(ep, Family::base, msg, nullptr, 0, nullptr, 0, flags);
+    return message(ep, Family::base, msg, {}, {}, flags);
 }
 
 ssize_t readwritemsg(fid_ep* ep, const fi_msg_atomic* msg, fi_ioc* result, void**, size_t results,
                      uint64_t flags) noexcept
 {
-    return submit_message(ep, Family::fetch, msg, nullptr, 0, result, results, flags);
+    return message(ep, Family::fetch, msg, {}, {result, results}, flags);
 }
 
 ssize_t compwritemsg(fid_ep* ep, const fi_msg_atomic* msg, const fi_ioc* compare, void**,
                      size_t compares, fi_ioc* result, void**, size_t results,
                      uint64_t flags) noexcept
 {
-    return submit_message(ep, Family::compare, msg, compare, compares, result, results, flags);
+    return message(ep, Family::compare, msg, {compare, compares}, {result, results}, flags);
 }
 
-int valid(fi_datatype type, fi_op op, size_t* count, std::uint64_t flags)
+template <uint64_t family>
+int valid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
 {
     fi_atomic_attr attr{};
-    const int rc = query_atomic(type, op, &attr, flags);
+    const int rc = query_atomic(type, op, &attr, family);
     if (rc == 0 && count)
         *count = attr.count;
     return rc;
-}
-
-int writevalid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
-{
-    return valid(type, op, count, 0);
-}
-
-int readwritevalid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
-{
-    return valid(type, op, count, FI_FETCH_ATOMIC);
-}
-
-int compwritevalid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
-{
-    return valid(type, op, count, FI_COMPARE_ATOMIC);
 }
 
 } // namespace
@@ -214,9 +188,9 @@ fi_ops_atomic atomic_ops = {
     .compwrite = compwrite,
     .compwritev = compwritev,
     .compwritemsg = compwritemsg,
-    .writevalid = writevalid,
-    .readwritevalid = readwritevalid,
-    .compwritevalid = compwritevalid,
+    .writevalid = valid<0>,
+    .readwritevalid = valid<FI_FETCH_ATOMIC>,
+    .compwritevalid = valid<FI_COMPARE_ATOMIC>,
 };
 
 } // namespace tofu

@@ -29,10 +29,10 @@ Post AtomicRunner::post_event(AtomicOp& op) noexcept
     op.pending = 1;
     if (op.event == AtomicEvent::write)
         return vcq_.armw(4, vcq, UTOFU_ARMW_OP_OR, 0, word, how);
-    op.scratch = scratch_.alloc();
-    if (op.scratch == 0)
+    op.scratch = scratch_.alloc(1);
+    if (op.scratch.data == nullptr)
         return Post::busy;
-    const Post posted = vcq_.get(vcq, scratch_.stadd(op.scratch), at, 1, how);
+    const Post posted = vcq_.get(vcq, op.scratch.stadd, at, 1, how);
     if (posted != Post::done)
         scratch_.release(op.scratch);
     return posted;
@@ -44,7 +44,7 @@ Lack AtomicRunner::notify_target(AtomicOp& op) noexcept
     switch (post_event(op)) {
     case Post::done: op.event_posted = true; break;
     case Post::busy:
-        if (!closing_)
+        if (!agenda_.closed())
             return Lack::room;
         abandon(op, FI_ECANCELED, 0);
         break;
@@ -72,8 +72,8 @@ void AtomicRunner::finish(AtomicOp& op) noexcept
     if (op.event_posted && op.pending != 0) // its notice comes
         return;
     if (op.err != 0 && op.by_directory && says_stale(op.prov_errno)) [[unlikely]] {
-        const int rc = resolve_(*engine_, op, true);
-        if (!op.retried && !op.took_effect && !closing_ && (rc == 0 || rc == -FI_EAGAIN)) {
+        (void)access_.refuted(op);
+        if (!op.retried && !op.took_effect && !agenda_.closed()) {
             begin_again(op);
             return;
         }
@@ -86,8 +86,7 @@ void AtomicRunner::end(AtomicOp& op) noexcept
     --outstanding_;
     if (watched_ == &op)
         watched_ = nullptr;
-    if (op.account != nullptr && !op.event_posted)
-        op.account->refund();
+    op.refund();
     complete(op);
     release(&op);
 }

@@ -32,68 +32,47 @@ constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
     request.prov_errno = 0;
 }
 
-void add_all(Pieces& pieces, const fi_ioc* list, std::size_t n)
+void add_all(Pieces& pieces, const AtomicEngine::List& list)
 {
-    for (std::size_t i = 0; i < n; ++i)
-        pieces.add(list[i].addr, list[i].count);
+    for (std::size_t i = 0; i < list.n; ++i)
+        pieces.add(list.at[i].addr, list.at[i].count);
 }
 
 void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ssize_t total)
 {
-    describe(op, tx, call.family, call.context, !call.silent && tx.binding().reports(call.flags));
-    const Datatype& type = datatypes[call.type];
-    op.home = peer.home;
+    const fi_msg_atomic& msg = call.msg;
+    describe(op, tx, call.family, msg.context, !call.silent && tx.binding().reports(call.flags));
+    const Datatype& type = datatypes[msg.datatype];
+    op.peer = peer;
     op.line.key = Pending::line_of(peer);
-    op.to = call.to;
-    op.access = access_of(call.family, call.op);
+    op.access = access_of(call.family, msg.op);
     op.align = type.align;
-    op.kernel = kernel_of(call.op, call.type);
-    op.method = lookup(call.family, call.op, call.type);
-    op.op = call.op;
+    op.kernel = kernel_of(msg.op, msg.datatype);
+    op.method = lookup(call.family, msg.op, msg.datatype);
+    op.op = msg.op;
     op.size = type.size;
-    op.integer = type.kind == Class::sign || type.kind == Class::nosign;
-    op.multi = op.method == Method::loop || op.method == Method::wide || call.type == FI_FLOAT_COMPLEX;
-    op.reads_operand = uses_operand(call.op);
+    op.integer = type.kind == Class::integer;
+    op.multi = op.method == Method::loop || op.method == Method::wide || msg.datatype == FI_FLOAT_COMPLEX;
+    op.reads_operand = uses_operand(msg.op);
     op.reads_compare = call.family == Family::compare;
     op.fetches = call.family != Family::base;
     // A fence waits for what is signaled; the flag orders it behind what is not (inject).
     op.strong = (call.flags & FI_FENCE) || AtomicEngine::of(tx).runner().ordered();
     op.event = !peer.counts_events             ? AtomicEvent::none
                : call.family == Family::base   ? AtomicEvent::write
-               : call.op == FI_ATOMIC_READ     ? AtomicEvent::read
+               : msg.op == FI_ATOMIC_READ      ? AtomicEvent::read
                                                : AtomicEvent::fetch;
     op.total = static_cast<std::size_t>(total);
     if (op.reads_operand)
-        add_all(op.operand, call.operand, call.operands);
+        add_all(op.operand, call.operand());
     if (op.reads_compare)
-        add_all(op.compare, call.compare, call.compares);
+        add_all(op.compare, call.compare);
     if (op.fetches)
-        add_all(op.result, call.result, call.results);
-}
-
-/// find_targets() found an element that is not aligned to its size.
-constexpr int misaligned = 1;
-
-/// Finds out where the targets are. 0, misaligned, or what RemoteKeys says.
-int find_targets(AtomicOp& op, RemoteAccess& access, const Call& call, const Peer& peer)
-{
-    for (std::size_t i = 0; i < call.remotes; ++i) {
-        const fi_rma_ioc& remote = call.remote[i];
-        if (remote.count == 0)
-            continue;
-        AtomicOp::Piece& target = op.target[op.targets];
-        op.by_directory |= access.by_directory(remote.key);
-        const int rc = access.resolve(peer, remote.key, remote.addr, remote.count * op.size, op.access, target.at);
-        if (rc != 0)
-            return rc;
-        if (target.at.stadd & (datatypes[call.type].align - 1u))
-            return misaligned;
-        target.elements = remote.count;
-        target.key = remote.key;
-        target.address = remote.addr;
-        ++op.targets;
+        add_all(op.result, call.result);
+    for (std::size_t i = 0; i < msg.rma_iov_count; ++i) {
+        op.add(msg.rma_iov[i].addr, msg.rma_iov[i].count * type.size, msg.rma_iov[i].key);
+        op.by_directory |= AtomicEngine::of(tx).access().by_directory(msg.rma_iov[i].key);
     }
-    return 0;
 }
 
 /// Rounds of progress that an injected operation of several round trips gets before its call returns.
@@ -111,34 +90,10 @@ constexpr unsigned inject_polls = 64;
     runner.unwatch();
 }
 
-/// AtomicRunner::Resolve: keys that are looked up are read from the peer's directory anew after an access by them was
-/// refused.
-int resolve_anew(AtomicEngine& engine, AtomicOp& op, bool refuted) noexcept
-{
-    RemoteAccess& access = engine.access();
-    const Peer* const peer = engine.context().peers().find(op.to);
-    if (!peer)
-        return -FI_EINVAL;
-    for (unsigned i = 0; i < op.targets; ++i) {
-        AtomicOp::Piece& target = op.target[i];
-        if (refuted) {
-            (void)access.refuted(*peer, target.key);
-            continue;
-        }
-        const int rc =
-            access.resolve(*peer, target.key, target.address, target.elements * op.size, op.access, target.at);
-        if (rc != 0)
-            return rc;
-        if (target.at.stadd & (op.align - 1u))
-            return -FI_EINVAL;
-    }
-    return refuted ? -FI_EAGAIN : 0;
-}
-
 } // namespace
 
 AtomicEngine::AtomicEngine(TxContext& tx) noexcept
-    : tx_(tx), runner_(tx.vcq(), tx.pending()), access_(tx.peers(), tx.remote_keys(), runner_.vcq_order())
+    : tx_(tx), access_(tx.vcq(), tx.peers(), tx.remote_keys()), runner_(tx.vcq(), tx.pending(), access_)
 {
 }
 
@@ -148,7 +103,6 @@ int AtomicEngine::open() noexcept
                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
     runner_.set_ordered((tx_.attr().msg_order & orders) != 0);
-    runner_.set_resolve(&resolve_anew, *this);
     native_flags_ = vcq::Vcq::delivered_flags(runner_.ordered(), false);
     inject_flags_ = vcq::Vcq::flags_of(runner_.ordered(), false);
     short_inject_ = tx_.counters().write == nullptr && !tx_.shares_vcq();
@@ -157,49 +111,50 @@ int AtomicEngine::open() noexcept
 
 // --- taking a call in
 
-ssize_t AtomicEngine::elements_of(const fi_ioc* list, std::size_t n) noexcept
+ssize_t AtomicEngine::elements_of(const List& list) noexcept
 {
-    if (!list || n == 0 || n > max_atomic_iov)
+    if (!list.at || list.n == 0 || list.n > max_atomic_iov)
         return -FI_EINVAL;
     std::size_t total = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-        if (!list[i].addr && list[i].count)
+    for (std::size_t i = 0; i < list.n; ++i) {
+        if (!list.at[i].addr && list.at[i].count)
             return -FI_EINVAL;
-        if (list[i].count > max_atomic_bytes)
+        if (list.at[i].count > max_atomic_bytes)
             return -FI_EMSGSIZE;
-        total += list[i].count;
+        total += list.at[i].count;
     }
     return static_cast<ssize_t>(total);
 }
 
 ssize_t AtomicEngine::check(const Call& call) const noexcept
 {
-    if (lookup(call.family, call.op, call.type) == Method::none)
+    if (lookup(call.family, call.msg.op, call.msg.datatype) == Method::none)
         return -FI_EOPNOTSUPP;
     if (call.flags & ~AtomicEngine::known_flags)
         return call.flags & FI_TAGGED ? -FI_EOPNOTSUPP : -FI_EBADFLAGS;
-    if (!call.remote || call.remotes == 0 || call.remotes > max_atomic_iov)
+    const fi_msg_atomic& msg = call.msg;
+    if (!msg.rma_iov || msg.rma_iov_count == 0 || msg.rma_iov_count > max_atomic_iov)
         return -FI_EINVAL;
     std::size_t total = 0;
-    for (std::size_t i = 0; i < call.remotes; ++i) {
-        if (call.remote[i].count > max_atomic_bytes)
+    for (std::size_t i = 0; i < msg.rma_iov_count; ++i) {
+        if (msg.rma_iov[i].count > max_atomic_bytes)
             return -FI_EMSGSIZE;
-        total += call.remote[i].count;
+        total += msg.rma_iov[i].count;
     }
     const auto n = static_cast<ssize_t>(total);
     const std::pair<bool, ssize_t> lists[] = {
-        {uses_operand(call.op), AtomicEngine::elements_of(call.operand, call.operands)},
-        {call.family != Family::base, AtomicEngine::elements_of(call.result, call.results)},
-        {call.family == Family::compare, AtomicEngine::elements_of(call.compare, call.compares)}};
+        {uses_operand(msg.op), AtomicEngine::elements_of(call.operand())},
+        {call.family != Family::base, AtomicEngine::elements_of(call.result)},
+        {call.family == Family::compare, AtomicEngine::elements_of(call.compare)}};
     for (const auto& [used, elements] : lists)
         if (used && elements != n)
             return elements == -FI_EMSGSIZE ? -FI_EMSGSIZE : -FI_EINVAL;
     if (total == 0) // the page: between 1 and the maximum
         return -FI_EINVAL;
-    if (total > max_count(call.type))
+    if (total > max_count(msg.datatype))
         return -FI_EMSGSIZE;
-    if ((call.flags & FI_INJECT) && uses_operand(call.op) &&
-        total * datatypes[call.type].size > tx_.attr().inject_size)
+    if ((call.flags & FI_INJECT) && uses_operand(msg.op) &&
+        total * datatypes[msg.datatype].size > tx_.attr().inject_size)
         return -FI_EMSGSIZE;
     return n;
 }
@@ -210,10 +165,10 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
     const ssize_t total = check(call);
     if (total < 0)
         return total;
-    const Peer* const peer = tx.peers().find(call.to);
+    const Peer* const peer = tx.peers().find(call.msg.addr);
     if (!peer)
         return -FI_EINVAL;
-    if ((call.flags & FI_FENCE) && !tx.fence_passed(call.to, call.flags))
+    if ((call.flags & FI_FENCE) && !tx.fence_passed(call.msg.addr, call.flags))
         return -FI_EAGAIN;
     AtomicOp* const op = runner_.alloc();
     if (!op) {
@@ -221,20 +176,13 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
         return tx.again(Stat::again_operations);
     }
     fill_in(*op, tx, call, *peer, total);
-    const auto again = [&] {
-        tx.progress();
-        op->targets = 0;
-        return find_targets(*op, access_, call, *peer);
-    };
-    const auto forget = [&] {
-        bool some = false;
-        for (std::size_t i = 0; i < call.remotes; ++i)
-            some |= access_.refuted(*peer, call.remote[i].key);
-        return some;
-    };
-    int rc = RemoteAccess::settle(find_targets(*op, access_, call, *peer), again, forget);
+    int rc = access_.resolve_now(*op, [&] { tx.progress(); });
+    if (rc == misaligned) [[unlikely]] {
+        runner_.release(op);
+        return -FI_EINVAL;
+    }
     if (rc == 0 && op->event != AtomicEvent::none) [[unlikely]]
-        rc = tx.pay_for_event(*peer, op->account, op->prov_errno);
+        rc = tx.pay_for_event(op->peer, op->account, op->prov_errno);
     if (rc == 0) [[likely]] {
         if (call.flags & FI_INJECT)
             submit_injected(tx, *op);
@@ -242,18 +190,23 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
             runner_.submit(op, false);
         return 0;
     }
-    const bool of_the_peer = !refuses_call(rc) && rc != misaligned;
-    if (of_the_peer) { // a matter of the peer's memory: an error of the operation, not of the call
-        op->err = -rc;
+    if (!refuses_call(rc)) { // a matter of the peer's memory: an error of the operation, not of the call
+        op->err = -std::exchange(rc, 0);
         complete(*op);
     }
     runner_.release(op);
-    return of_the_peer ? 0 : rc == misaligned ? -FI_EINVAL : rc;
+    return rc;
 }
 
 /// The operation that failed on the short way as one of the long way; null where there is no room for it.
 AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, unsigned size, bool entry, bool kept) noexcept
 {
+    Peer peer{};
+    if (const Peer* const known = kept ? tx_.peers().find(quick.to) : nullptr; known)
+        peer = *known;
+    else if (kept)
+        return nullptr;
+    peer.home = quick.home;
     AtomicOp* const op = runner_.alloc();
     if (!op)
         return nullptr;
@@ -265,6 +218,7 @@ AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, unsigned size, bool entry
     fi_ioc operand{nullptr, 1};
     fi_ioc compare{nullptr, 1};
     const fi_ioc result{quick.result, 1};
+    const fi_rma_ioc remote = kept ? fi_rma_ioc{quick.address, 1, quick.key} : fi_rma_ioc{0, 1, 0};
     if (kept) { // the buffers of an injected operation are gone
         op->copy.reset(new (std::nothrow) std::byte[16]);
         if (!op->copy) {
@@ -276,16 +230,10 @@ AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, unsigned size, bool entry
         operand.addr = op->copy.get();
         compare.addr = op->copy.get() + 8;
     }
-    Peer peer{};
-    peer.home = quick.home;
-    fill_in(*op, tx_,
-            {family, code, type, &operand, 1, &compare, 1, &result, 1, nullptr, 0,
-             kept ? quick.to : FI_ADDR_UNSPEC, quick.user_context, 0, false},
-            peer, 1);
+    const fi_msg_atomic msg{&operand, nullptr, 1, FI_ADDR_UNSPEC, &remote, 1, type, code, quick.user_context, 0};
+    fill_in(*op, tx_, {family, msg, {&compare, 1}, {&result, 1}, 0, false}, peer, 1);
     op->wants_entry = entry;
-    op->by_directory = kept;
-    op->target[0] = {{kept ? quick.vcq : quick.home, quick.stadd}, 1, quick.key, quick.address};
-    op->targets = 1;
+    op->target[0].at = {kept ? quick.vcq : quick.home, quick.stadd};
     return op;
 }
 
@@ -301,7 +249,7 @@ void AtomicEngine::native_failed(const QuickOp& failed, unsigned size, bool entr
                 op->by_get = true;
                 runner_.submit(op, false);
             } else {
-                (void)resolve_anew(*this, *op, true);
+                (void)access_.refuted(*op);
                 runner_.submit_anew(op);
             }
             return;

@@ -18,23 +18,19 @@ struct QuickOp;
 /// The endpoint's operation table (fid_ep::atomic): every entry is filled.
 extern fi_ops_atomic atomic_ops;
 
+struct AtomicList {
+    const fi_ioc* at;
+    std::size_t n;
+};
 /// Everything one call says, in the widest form.
 struct AtomicCall {
     Family family;
-    fi_op op;
-    fi_datatype type;
-    const fi_ioc* operand;
-    std::size_t operands;
-    const fi_ioc* compare;
-    std::size_t compares;
-    const fi_ioc* result;
-    std::size_t results;
-    const fi_rma_ioc* remote;
-    std::size_t remotes;
-    fi_addr_t to;
-    void* context;
+    fi_msg_atomic msg;
+    AtomicList compare;
+    AtomicList result;
     std::uint64_t flags;
     bool silent; ///< fi_inject_atomic: no entry on success
+    [[nodiscard]] AtomicList operand() const noexcept { return {msg.msg_iov, msg.iov_count}; }
 };
 
 /// The atomics of one context. Everything under its lock.
@@ -42,6 +38,7 @@ class AtomicEngine final : public Engine {
   public:
     static AtomicEngine& of(TxContext& tx) noexcept { return static_cast<AtomicEngine&>(*tx.engine(atomic)); }
     using Call = AtomicCall;
+    using List = AtomicList;
 
     explicit AtomicEngine(TxContext& tx) noexcept;
     /// Reads the context's orders: with FI_ORDER_ATOMIC_* (or the plain FI_ORDER_RAR ... WAW) each operation
@@ -53,7 +50,7 @@ class AtomicEngine final : public Engine {
         FI_COMPLETION | FI_MORE | FI_INJECT | FI_FENCE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
         FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
     /// Elements of a list, -FI_EINVAL where the list is none, -FI_EMSGSIZE where they are more than any call takes.
-    [[nodiscard]] static ssize_t elements_of(const fi_ioc* list, std::size_t n) noexcept;
+    [[nodiscard]] static ssize_t elements_of(const List& list) noexcept;
     /// 0 or a refusal without any effect; what goes wrong later is an error entry.
     [[nodiscard]] ssize_t submit(const Call& call) noexcept;
     /// What can be said of a call without its peer: its elements in all, or the refusal.
@@ -101,8 +98,8 @@ class AtomicEngine final : public Engine {
     unsigned long inject_flags_ = 0;
     bool short_inject_ = false;
     bool posted_unsignaled_ = false;
+    RemoteAccess access_;
     AtomicRunner runner_;
-    RemoteAccess access_; ///< in the runner's order
 };
 
 } // namespace tofu

@@ -14,12 +14,6 @@
 namespace tofu {
 namespace {
 
-using FloatComplex = _Complex float;
-using DoubleComplex = _Complex double;
-using LongDoubleComplex = _Complex long double;
-using Int128 = __int128;
-using Uint128 = unsigned __int128;
-
 template <class T>
 T load(const void* p) noexcept
 {
@@ -28,21 +22,13 @@ T load(const void* p) noexcept
     return value;
 }
 
-template <class T>
-constexpr bool is_complex = std::is_same_v<T, FloatComplex> || std::is_same_v<T, DoubleComplex> ||
-                            std::is_same_v<T, LongDoubleComplex>;
-template <class T>
-constexpr bool is_real = std::is_floating_point_v<T>;
-template <class T>
-constexpr bool is_integer = !is_complex<T> && !is_real<T>;
-
 /// Writes the value and no padding: that of a long double would be bytes of this stack, and they would travel.
 template <class T>
 void store(void* p, T value) noexcept
 {
     // x86: 64 bits of mantissa and two bytes more, 16 in memory. Elsewhere a long double has no padding.
     constexpr bool padded = std::numeric_limits<long double>::digits == 64;
-    if constexpr (padded && is_complex<T> && sizeof(T) == 2 * sizeof(long double)) {
+    if constexpr (padded && std::is_same_v<T, _Complex long double>) {
         store<long double>(p, __real__ value);
         store<long double>(static_cast<std::byte*>(p) + sizeof(long double), __imag__ value);
     } else {
@@ -50,90 +36,53 @@ void store(void* p, T value) noexcept
     }
 }
 
-/// The unsigned type in which an integer's arithmetic is done, wide enough that the promotion to int
-/// cannot overflow either (two 16-bit factors do not fit an int).
+/// The type in which a datatype's arithmetic is done: of an integer an unsigned one, wide enough that the promotion to
+/// int cannot overflow either (two 16-bit factors do not fit an int).
 template <class T>
-struct Wrap {
-    using type = std::conditional_t<sizeof(T) <= 4, std::uint32_t,
-                                    std::conditional_t<sizeof(T) == 8, std::uint64_t, Uint128>>;
-};
+using Arithmetic =
+    std::conditional_t<class_of<T> != Class::integer, T,
+                       std::conditional_t<sizeof(T) <= 4, std::uint32_t,
+                                          std::conditional_t<sizeof(T) == 8, std::uint64_t, unsigned __int128>>>;
 
-template <class T>
-T sum(T a, T b) noexcept
-{
-    if constexpr (is_integer<T>) {
-        using W = typename Wrap<T>::type;
-        return static_cast<T>(static_cast<W>(a) + static_cast<W>(b));
-    } else {
-        return a + b;
-    }
-}
+/// FI_MIN and FI_MAX compare the operand, the CSWAPs their comparand; those that do are written or not as they are.
+template <fi_op op>
+constexpr bool by_order = op == FI_MIN || op == FI_MAX;
+template <fi_op op>
+constexpr bool conditional = by_order<op> || (op >= FI_CSWAP && op <= FI_CSWAP_GT);
 
-template <class T>
-T product(T a, T b) noexcept
-{
-    if constexpr (is_integer<T>) {
-        using W = typename Wrap<T>::type;
-        return static_cast<T>(static_cast<W>(a) * static_cast<W>(b));
-    } else {
-        return a * b;
-    }
-}
-
-template <class T>
-bool truth(T a) noexcept
-{
-    if constexpr (is_complex<T>)
-        return __real__ a != 0 || __imag__ a != 0;
-    else
-        return a != 0;
-}
-
-template <class T>
-T from_bool(bool b) noexcept
-{
-    return static_cast<T>(b ? 1 : 0);
-}
-
-/// New value of the element, or no change: what the page's `if` decides.
+/// What the page's `if` says.
 template <fi_op op, class T>
-bool decide(T target, T operand, T compare) noexcept
+bool decide(T target, T compare) noexcept
 {
-    if constexpr (op == FI_MIN)
-        return operand < target;
-    else if constexpr (op == FI_MAX)
-        return operand > target;
-    else if constexpr (op == FI_CSWAP)
+    if constexpr (op == FI_CSWAP)
         return compare == target;
     else if constexpr (op == FI_CSWAP_NE)
         return compare != target;
     else if constexpr (op == FI_CSWAP_LE)
         return compare <= target;
-    else if constexpr (op == FI_CSWAP_LT)
+    else if constexpr (op == FI_CSWAP_LT || op == FI_MIN)
         return compare < target;
     else if constexpr (op == FI_CSWAP_GE)
         return compare >= target;
     else
-        return compare > target; // FI_CSWAP_GT
+        return compare > target; // FI_CSWAP_GT, FI_MAX
 }
 
-template <fi_op op>
-constexpr bool conditional = op == FI_MIN || op == FI_MAX || (op >= FI_CSWAP && op <= FI_CSWAP_GT);
-
 template <fi_op op, class T>
-T combine(T target, T operand, T compare) noexcept
+T combine(T target, T operand, [[maybe_unused]] T compare) noexcept
 {
-    (void)compare;
+    using A = Arithmetic<T>;
+    [[maybe_unused]] const bool is = target != T{}, by = operand != T{};
     if constexpr (op == FI_SUM)
-        return sum(target, operand);
+        return static_cast<T>(static_cast<A>(target) + static_cast<A>(operand));
     else if constexpr (op == FI_PROD)
-        return product(target, operand);
+        return static_cast<T>(static_cast<A>(target) * static_cast<A>(operand));
     else if constexpr (op == FI_LOR)
-        return from_bool<T>(truth(target) || truth(operand));
+        return static_cast<T>(is || by ? 1 : 0);
     else if constexpr (op == FI_LAND)
-        return from_bool<T>(truth(target) && truth(operand));
+        return static_cast<T>(is && by ? 1 : 0);
     else if constexpr (op == FI_LXOR)
-        return from_bool<T>(truth(target) != truth(operand));
+        return static_cast<T>(is != by ? 1 : 0);
     else if constexpr (op == FI_BOR)
         return static_cast<T>(target | operand);
     else if constexpr (op == FI_BAND)
@@ -147,17 +96,13 @@ T combine(T target, T operand, T compare) noexcept
 template <fi_op op, class T>
 [[gnu::always_inline]] inline void apply_one(void* target, const void* operand, const void* compare) noexcept
 {
-    if constexpr (op == FI_ATOMIC_READ) {
-        (void)target, (void)operand, (void)compare;
-    } else if constexpr (op == FI_ATOMIC_WRITE) {
+    if constexpr (op == FI_ATOMIC_WRITE) {
         std::memcpy(target, operand, sizeof(T)); // bits, not values: a signalling NaN stays one
     } else if constexpr (conditional<op>) {
-        const T against = op == FI_MIN || op == FI_MAX ? T{} : load<T>(compare);
-        if (decide<op, T>(load<T>(target), load<T>(operand), against))
+        if (decide<op, T>(load<T>(target), load<T>(by_order<op> ? operand : compare)))
             std::memcpy(target, operand, sizeof(T));
-    } else {
-        const T against = op == FI_MSWAP ? load<T>(compare) : T{};
-        store(target, combine<op, T>(load<T>(target), load<T>(operand), against));
+    } else if constexpr (op != FI_ATOMIC_READ) {
+        store(target, combine<op, T>(load<T>(target), load<T>(operand), op == FI_MSWAP ? load<T>(compare) : T{}));
     }
 }
 
@@ -171,47 +116,24 @@ void apply(void* targets, const void* operands, const void* compares, std::size_
         apply_one<op, T>(target, operand, compare);
 }
 
-using Row = std::array<Kernel, op_count>;
-
-template <fi_op op, class T>
+template <class T, std::size_t op>
 constexpr Kernel kernel_or_null()
 {
-    constexpr Class kind = is_complex<T> ? Class::complex : is_real<T> ? Class::real : Class::sign;
-    if constexpr (meaningful(op, kind))
-        return &apply<op, T>;
+    if constexpr (meaningful(static_cast<fi_op>(op), class_of<T>))
+        return &apply<static_cast<fi_op>(op), T>;
     else
         return nullptr;
 }
 
 template <class T, std::size_t... op>
-constexpr Row row_of(std::index_sequence<op...>)
+constexpr std::array<Kernel, op_count> row_of(std::index_sequence<op...>)
 {
-    return {kernel_or_null<static_cast<fi_op>(op), T>()...};
+    return {kernel_or_null<T, op>()...};
 }
 
-template <class T>
-constexpr Row row = row_of<T>(std::make_index_sequence<op_count>{});
-
-constexpr std::array<Row, datatype_count> kernels = [] {
-    std::array<Row, datatype_count> t{};
-    t[FI_INT8] = row<std::int8_t>;
-    t[FI_UINT8] = row<std::uint8_t>;
-    t[FI_INT16] = row<std::int16_t>;
-    t[FI_UINT16] = row<std::uint16_t>;
-    t[FI_INT32] = row<std::int32_t>;
-    t[FI_UINT32] = row<std::uint32_t>;
-    t[FI_INT64] = row<std::int64_t>;
-    t[FI_UINT64] = row<std::uint64_t>;
-    t[FI_FLOAT] = row<float>;
-    t[FI_DOUBLE] = row<double>;
-    t[FI_FLOAT_COMPLEX] = row<FloatComplex>;
-    t[FI_DOUBLE_COMPLEX] = row<DoubleComplex>;
-    t[FI_LONG_DOUBLE] = row<long double>;
-    t[FI_LONG_DOUBLE_COMPLEX] = row<LongDoubleComplex>;
-    t[FI_INT128] = row<Int128>;
-    t[FI_UINT128] = row<Uint128>;
-    return t;
-}();
+constexpr auto kernels = []<class... T>(std::tuple<T...>*) {
+    return std::array{row_of<T>(std::make_index_sequence<op_count>{})...};
+}(static_cast<Types*>(nullptr));
 
 } // namespace
 

@@ -16,6 +16,8 @@
 // wait too, but are not carried.
 #include "atomic/runner.h"
 
+#include <algorithm>
+
 namespace tofu {
 
 using vcq::Notice;
@@ -78,8 +80,7 @@ Post AtomicRunner::begin_loop(WordOp& f, const std::uint64_t* found) noexcept
     f.slot = &slot;
     f.notify = &loop_done;
     if (slot.active) {
-        (slot.waiting ? slot.last_waiting->next : slot.waiting) = &f;
-        slot.last_waiting = &f;
+        slot.queue_up(f);
         return Post::done;
     }
     f.group = 1;
@@ -140,8 +141,7 @@ void AtomicRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept
         return;
     }
     const unsigned log2 = losses - losses_at_once + 1;
-    runner->post_later(*f, runner->tick_ + runner->random() %
-                                               (1u << (log2 < max_pause_log2 ? log2 : max_pause_log2)));
+    runner->agenda_.add(*f, 1u << std::min(log2, max_pause_log2));
 }
 
 /// Posts a prepared CSWAP, or leaves that to progress().
@@ -150,42 +150,30 @@ void AtomicRunner::repost(WordOp& leader) noexcept
     switch (post_group(leader)) {
     case Post::done: break;
     case Post::busy:
-        if (closing_)
+        if (agenda_.closed())
             end_group(leader, 0, UTOFU_ERR_MRQ_OTHER);
         else
-            post_later(leader, tick_);
+            agenda_.add(leader);
         break;
     case Post::error: end_group(leader, 0, vcq_.last_error()); break;
     }
 }
 
-void AtomicRunner::post_later(WordOp& f, std::uint32_t due) noexcept
+void AtomicRunner::go_on_with_word(Deferred& word) noexcept
 {
-    f.due = due;
-    f.next = nullptr;
-    (again_ ? again_end_->next : again_) = &f;
-    again_end_ = &f;
-}
-
-void AtomicRunner::retry_posts() noexcept
-{
-    // Takes the list, since posting again may put word operations back on it.
-    WordOp* f = again_;
-    again_ = again_end_ = nullptr;
-    while (f) {
-        WordOp* const next = f->next;
-        f->next = nullptr;
-        // Signed difference: ticks wrap.
-        if (static_cast<std::int32_t>(tick_ - f->due) < 0)
-            post_later(*f, f->due);
-        else if (f->loops)
-            repost(*f);
-        else if (const Post posted = get_word(*f); posted == Post::busy)
-            post_later(*f, tick_);
-        else if (posted == Post::error)
-            settle_word(*f, 0, vcq_.last_error());
-        f = next;
-    }
+    WordOp& f = static_cast<WordOp&>(word);
+    AtomicRunner& runner = *f.op->runner;
+    const bool closed = runner.agenda_.closed();
+    if (f.loops && closed)
+        runner.end_group(f, 0, UTOFU_ERR_MRQ_OTHER);
+    else if (f.loops)
+        runner.repost(f);
+    else if (closed)
+        runner.settle_word(f, 0, UTOFU_ERR_MRQ_OTHER);
+    else if (const Post posted = runner.get_word(f); posted == Post::busy)
+        runner.agenda_.add(f);
+    else if (posted == Post::error)
+        runner.settle_word(f, 0, runner.vcq_.last_error());
 }
 
 /// The leader's CSWAP has ended, with the word now holding `value`, or has failed with `code`: ends all it
@@ -210,12 +198,7 @@ void AtomicRunner::end_group(WordOp& leader, std::uint64_t value, int code) noex
     else
         done = nullptr;
     slot.waiting = rest;
-    slot.active = nullptr;
-    if (rest) {
-        slot.active = rest;
-        slot.waiting = rest->next;
-        rest->next = nullptr;
-    }
+    slot.pass();
     settle_word(leader, leader.before, code);
     while (done) {
         WordOp* const next = done->next;
@@ -227,14 +210,6 @@ void AtomicRunner::end_group(WordOp& leader, std::uint64_t value, int code) noex
         compute_group(*rest, first_guess(slot, *rest));
         repost(*rest);
     }
-}
-
-std::uint32_t AtomicRunner::random() noexcept
-{
-    random_ ^= random_ << 13;
-    random_ ^= random_ >> 17;
-    random_ ^= random_ << 5;
-    return random_;
 }
 
 } // namespace tofu

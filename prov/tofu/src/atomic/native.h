@@ -119,6 +119,16 @@ inline constexpr ssize_t not_native = 1;
     tx.progress();
     return -FI_EAGAIN;
 }
+/// The answer to any. A refusal is never not_native: what the long way would need is not kept for it.
+[[gnu::always_inline]] inline ssize_t answer(TxContext& tx, vcq::Post posted) noexcept
+{
+    if (posted == vcq::Post::done) [[likely]]
+        return 0;
+    const ssize_t refusal = refused(tx, posted);
+    if (refusal >= 0)
+        __builtin_unreachable();
+    return refusal;
+}
 
 /// The post itself.
 template <class Way>
@@ -155,7 +165,7 @@ template <bool listed>
     engine.unsignaled();
     const vcq::Post posted =
         post_native(tx.vcq(), how, call, target, vcq::Silent{vcq::Unsignaled::armw, engine.inject_flags()});
-    return posted == vcq::Post::done ? 0 : refused(tx, posted);
+    return answer(tx, posted);
 }
 
 /// Where keys are biases, which makes the target known at once and for good; or where they are `listed` in a directory:
@@ -170,9 +180,9 @@ template <bool listed>
         return not_native;
     const std::uint8_t place = tx.vcq().next_place();
     if (place == 0) [[unlikely]]
-        return refused(tx, vcq::Post::busy);
+        return answer(tx, vcq::Post::busy);
     if (listed && !engine.runner().native_may_go_to(peer->home, target.vcq)) [[unlikely]]
-        return refused(tx, vcq::Post::busy);
+        return answer(tx, vcq::Post::busy);
     QuickOp& op = tx.quick()[place];
     const bool base = call.family == Family::base;
     op.notify = native_end<listed>(base, how.size, !call.silent && tx.binding().reports(call.flags));
@@ -196,7 +206,7 @@ template <bool listed>
     }
     const vcq::Post posted =
         post_native(tx.vcq(), how, call, target, vcq::Signaled{&op, engine.native_flags()});
-    return posted == vcq::Post::done ? 0 : refused(tx, posted);
+    return answer(tx, posted);
 }
 [[gnu::noinline]] inline ssize_t submit_by_directory(TxContext& tx, Native how, PlainCall call) noexcept
 {

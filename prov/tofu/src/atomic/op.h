@@ -8,13 +8,12 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <utility>
 
+#include "atomic/agenda.h"
 #include "atomic/kernel.h"
 #include "atomic/table.h"
-#include "local/pages.h"
+#include "local/bounce.h"
 #include "remote/access.h"
-#include "remote/event_credits.h"
 #include "transfer/pending.h"
 #include "transfer/request.h"
 
@@ -86,83 +85,75 @@ enum class AtomicEvent : std::uint8_t { none, write, read, fetch };
 
 /// An operation that is not one ARMW of one element (transfer/quick.h). `pending` counts word operations, plus one until
 /// all words have been started.
-struct AtomicOp : Request, PendingOp {
+struct AtomicOp : Request, PendingOp, RemoteSide {
     enum class Step : std::uint8_t {
         resolving, ///< a key was stale -> starting: all are known anew; -> ended: one was refused
         starting,  ///< -> notifying: every word has ended; -> resolving; -> ended
         notifying, ///< the notice at the target found no room -> ended: it was posted
         ended
     };
-    struct Piece {
-        Target at;
-        std::size_t elements;
-        std::uint64_t key;
-        std::uint64_t address;  ///< what the application said; `at` follows from it and the key
-    };
 
-    fi_addr_t to;
-    std::uint64_t access;       ///< that the target's regions must allow
     class AtomicRunner* runner;
-    Step step;
-    AtomicOp* loop_next;        ///< among the operations with loops, see AtomicRunner::looping_
-    AtomicOp* loop_prev;
-    utofu_vcq_id_t home;        ///< the target's home VCQ, by which it is told from others
+    Step step = Step::starting;
+    AtomicOp* loop_next = nullptr; ///< among the operations with loops, see AtomicRunner::looping_
+    AtomicOp* loop_prev = nullptr;
     Kernel kernel;
     Method method;
     fi_op op;
-    std::uint8_t size;          ///< of an element
-    std::uint8_t align;         ///< of an element at the target
+    std::uint8_t size;             ///< of an element
     bool integer;
-    bool multi;                 ///< takes more than one round trip: later ones in order must wait
+    bool multi;                    ///< takes more than one round trip: later ones in order must wait
     bool reads_operand;
     bool reads_compare;
     bool fetches;
-    bool strong;                ///< strong order on first posts (message order was promised)
-    AtomicEvent event;          ///< as what the target counts it
-    bool event_posted;          ///< and has not failed
-    EventAccount* account;          ///< that has paid for it; null where nobody has to
-    bool by_directory;          ///< a key was looked up, and may have to be once more
-    bool retried;               ///< with keys looked up anew
-    bool took_effect;           ///< at least one word: it can't be retried as a whole
-    bool by_get;                ///< FI_ATOMIC_READ of a region that only allows reading
-    std::uint8_t scratch;       ///< place of the Get that is its notice at the target
-    std::uint8_t targets;       ///< entries of target[]
-    std::uint8_t at_target;     ///< cursor: entry of target[] ...
-    std::size_t in_target;      ///< ... and element in it, of the next word
-    std::size_t started;        ///< elements in words started so far
-    std::size_t total;
-    std::uint32_t words;        ///< started so far
+    bool strong = false;           ///< strong order on first posts (message order was promised)
+    AtomicEvent event = AtomicEvent::none; ///< as what the target counts it
+    bool took_effect = false;      ///< at least one word: it can't be retried as a whole
+    bool by_get = false;           ///< FI_ATOMIC_READ of a region that only allows reading
+    Bounce scratch;                ///< of the Get that is its notice at the target
+    std::uint8_t at_target = 0;    ///< cursor: entry of target[] ...
+    std::size_t in_target = 0;     ///< ... and byte of it, of the next word
+    std::size_t started = 0;       ///< elements in words started so far
+    std::size_t total = 0;
+    std::uint32_t words = 0;       ///< started so far
     Pieces operand;
     Pieces compare;
     Pieces result;
-    struct Batch* batch;            ///< under way, see batch.cc
-    bool in_batch;                ///< one ARMW an element, all in one batch
-    bool in_spans;              ///< its loops may take many words at a time
+    struct Batch* batch = nullptr; ///< under way, see batch.cc
+    bool in_batch = false;         ///< one ARMW an element, all in one batch
+    bool in_spans = false;         ///< its loops may take many words at a time
     std::unique_ptr<std::byte[]> copy; ///< of what is left of injected data
-    Piece target[max_atomic_iov];
+
+    /// Where the next word is ...
+    [[nodiscard]] Target next() const noexcept
+    {
+        return {target[at_target].at.vcq, target[at_target].at.stadd + in_target};
+    }
+    /// ... and how many elements there are from there on.
+    [[nodiscard]] std::size_t left() const noexcept { return (target[at_target].length - in_target) / size; }
 };
+static_assert(max_atomic_iov <= RemoteSide::most);
 
 /// One aligned word at the target under way: up to eight elements of one operation.
-struct WordOp : vcq::Waiter {
+struct WordOp : vcq::Waiter, Deferred {
     AtomicOp* op;
-    WordOp* next;             ///< in a slot's chain or the list of those to post again
-    std::size_t first;        ///< number of the first element
-    utofu_vcq_id_t vcq;       ///< of the target
-    utofu_stadd_t word;       ///< aligned to `width`
-    std::uint8_t width;       ///< 4 or 8
-    std::uint8_t offset;      ///< of the first element in the word
+    WordOp* next = nullptr;     ///< in a slot's chain
+    std::size_t first;          ///< number of the first element
+    utofu_vcq_id_t vcq;         ///< of the target
+    utofu_stadd_t word;         ///< aligned to `width`
+    std::uint8_t width;         ///< 4 or 8
+    std::uint8_t offset;        ///< of the first element in the word
     std::uint8_t elements;
     bool loops;
-    std::uint8_t scratch;     ///< place its Get writes to; see AtomicScratch
-    std::uint16_t attempts;   ///< lost CSWAPs
-    std::uint16_t group;      ///< leader: those of the chain, itself included, that its CSWAP carries
-    std::uint32_t due;        ///< tick of the next post
-    struct WordSlot* slot;
-    std::uint64_t operand;    ///< the elements' operands, at their places in the word
-    std::uint64_t compare;
-    std::uint64_t before;     ///< the word as this one found it
-    std::uint64_t expect;     ///< leader: what the CSWAP in the air compares with
-    std::uint64_t desired;    ///< leader: what it swaps in
+    Bounce scratch;             ///< where its Get writes to
+    std::uint16_t attempts = 0; ///< lost CSWAPs
+    std::uint16_t group;        ///< leader: those of the chain, itself included, that its CSWAP carries
+    struct WordSlot* slot = nullptr;
+    std::uint64_t operand = 0;  ///< the elements' operands, at their places in the word
+    std::uint64_t compare = 0;
+    std::uint64_t before;       ///< the word as this one found it
+    std::uint64_t expect;       ///< leader: what the CSWAP in the air compares with
+    std::uint64_t desired;      ///< leader: what it swaps in
 };
 
 /// The elements of an operation as ARMWs in a batch (batch.cc). Each tells its end where the operation fetches,
@@ -174,98 +165,42 @@ struct Batch : vcq::Waiter {
     };
     AtomicOp* op;
     Lost lost;
-    std::uint8_t place;       ///< in the window: of all where it fetches, else of the failures
-    bool posted;              ///< all of the operation
-    bool broken;              ///< a post was refused for good: what is left is to hear of those before it
-    std::uint32_t announced;  ///< posted, but for a last one that tells the end; notices, where it fetches
-    std::uint32_t arrived;       ///< notices that have come
-    std::uint32_t failed;     ///< of those that nobody waits for
+    std::uint8_t place;          ///< in the window: of all where it fetches, else of the failures
+    bool posted = false;         ///< all of the operation
+    bool broken = false;         ///< a post was refused for good: what is left is to hear of those before it
+    std::uint32_t announced = 0; ///< posted, but for a last one that tells the end; notices, where it fetches
+    std::uint32_t arrived = 0;   ///< notices that have come
+    std::uint32_t failed = 0;    ///< of those that nobody waits for
 };
-
-/// Registered memory of a context into which Gets of its atomics write, in places of one size; made at first use, and
-/// given back with this.
-template <std::uint8_t places, std::size_t place_size>
-class Scratch {
-  public:
-    explicit Scratch(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
-    ~Scratch()
-    {
-        if (memory_)
-            vcq_.dereg(stadd_);
-    }
-
-    /// Number of a free place, from 1 on, or 0: none now.
-    [[nodiscard]] std::uint8_t alloc() noexcept
-    {
-        if (!memory_ && !make()) [[unlikely]]
-            return 0;
-        return free_count_ == 0 ? 0 : free_[--free_count_];
-    }
-    void release(std::uint8_t place) noexcept { free_[free_count_++] = place; }
-    [[nodiscard]] utofu_stadd_t stadd(std::uint8_t place) const noexcept
-    {
-        return stadd_ + (place - 1u) * place_size;
-    }
-    [[nodiscard]] std::byte* data(std::uint8_t place) const noexcept
-    {
-        return memory_.get() + (place - 1u) * place_size;
-    }
-
-  private:
-    [[gnu::noinline]] bool make() noexcept
-    {
-        OwnMemory made(places * place_size);
-        if (!made || vcq_.reg(made.get(), made.size(), false, stadd_) != 0)
-            return false;
-        memory_ = std::move(made);
-        while (free_count_ < places)
-            free_[free_count_] = static_cast<std::uint8_t>(free_count_ + 1), ++free_count_;
-        return true;
-    }
-
-    vcq::Vcq& vcq_;
-    OwnMemory memory_;
-    utofu_stadd_t stadd_ = 0;
-    std::uint8_t free_[places];
-    std::uint8_t free_count_ = 0;
-};
-
-/// For single words and wide elements.
-using AtomicScratch = Scratch<128, 32>;
 
 /// Neighbouring words of one operation that loop, under way together (span.cc).
-struct Span : vcq::Waiter {
+struct Span : vcq::Waiter, Deferred {
     static constexpr std::size_t most = 128; ///< words
-    std::uint64_t* found;     ///< the words as they were found last; the Get writes them
-    std::uint32_t arrived;
+    std::uint32_t arrived = 0;
     std::uint32_t words;      ///< to be told of
     std::bitset<most> lost;   ///< words whose CSWAP found another value
-    std::uint32_t failed;     ///< those that failed ...
-    int code;                 ///< ... and why the last one did
+    std::uint32_t failed = 0; ///< those that failed ...
+    int code = UTOFU_SUCCESS; ///< ... and why the last one did
     AtomicOp* op = nullptr;   ///< null while it is in the pool
-    Span* next;               ///< in the list of those to go on with
     std::size_t first;        ///< number of the first element
     std::size_t elements;
     Target at;                ///< of the first word, aligned to 8
     std::uint8_t offset;      ///< of the first element in it
-    std::uint8_t scratch;     ///< place of `found`
-    std::uint8_t place;       ///< in the window, of its CSWAPs; 0 before
-    std::uint32_t posted;     ///< CSWAPs
-    std::uint32_t tried;      ///< in the end: words looked at whether they have to be tried again
+    Bounce scratch;           ///< the words as they were found last; the Get writes them
+    std::uint8_t place = 0;   ///< in the window, of its CSWAPs; 0 before
+    std::uint32_t posted = 0; ///< CSWAPs
+    std::uint32_t tried = 0;  ///< in the end: words looked at whether they have to be tried again
     std::uint64_t desired[most];
+    [[nodiscard]] std::uint64_t* found() const noexcept { return reinterpret_cast<std::uint64_t*>(scratch.data); }
 };
 
-/// Where CSWAP loops of one context on one word meet, and what was last seen there.
-struct WordSlot {
+/// Where CSWAP loops of one context on one word meet, and what was last seen there. Active is the leader, which has a
+/// CSWAP in the air or waits to post one.
+struct WordSlot : Turns<WordOp> {
     utofu_vcq_id_t vcq = 0;
     utofu_stadd_t word = 0;
     std::uint64_t value = 0;      ///< last seen; a guess, nothing more
     std::uint8_t width = 0;
-    WordOp* active = nullptr;     ///< the leader: has a CSWAP in the air or waits to post one
-    WordOp* waiting = nullptr;    ///< those behind it, oldest first
-    WordOp* last_waiting = nullptr;
 };
 
 } // namespace tofu

@@ -12,13 +12,11 @@
 
 #include "atomic/op.h"
 #include "atomic/wide.h"
-#include "transfer/vcq_order.h"
+#include "remote/access.h"
 #include "transfer/pending.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
-
-class AtomicEngine;
 
 class AtomicRunner {
   public:
@@ -34,22 +32,13 @@ class AtomicRunner {
     /// Word operations that one CSWAP carries at most: bounds the work of one notice.
     static constexpr unsigned max_group = 64;
 
-    AtomicRunner(vcq::Vcq& vcq, Pending& pending) noexcept;
+    AtomicRunner(vcq::Vcq& vcq, Pending& pending, RemoteAccess& access) noexcept;
     AtomicRunner(const AtomicRunner&) = delete;
     AtomicRunner& operator=(const AtomicRunner&) = delete;
 
     /// Each operation takes effect after the earlier ones to the same peer.
     void set_ordered(bool on) noexcept { ordered_ = on; }
     [[nodiscard]] bool ordered() const noexcept { return ordered_; }
-
-    /// Finds the targets of an operation again whose keys were looked up. `refuted`: the TNI has refused what the keys
-    /// stood for. 0, -FI_EAGAIN (under way), or the operation's error.
-    using Resolve = int (*)(AtomicEngine& engine, AtomicOp& op, bool refuted) noexcept;
-    void set_resolve(Resolve resolve, AtomicEngine& engine) noexcept
-    {
-        resolve_ = resolve;
-        engine_ = &engine;
-    }
 
     // --- one element, one ARMW
     /// May an operation towards the peer at `home` be posted at once? False: others have to go before it.
@@ -60,14 +49,12 @@ class AtomicRunner {
     /// May it go to this VCQ of the peer at `home` now? Where order was promised, a change of the VCQ has to wait.
     [[nodiscard]] bool native_may_go_to(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
     {
-        return !ordered_ || vcq_order_.pass(home, vcq);
+        return !ordered_ || access_.may_go_to(home, vcq);
     }
-    /// Keeps the order towards a peer that has several VCQs.
-    [[nodiscard]] VcqOrder& vcq_order() noexcept { return vcq_order_; }
     // --- everything else
     /// Null when too many are under way (-FI_EAGAIN for the caller).
     [[nodiscard]] AtomicOp* alloc() noexcept;
-    void release(AtomicOp* op) noexcept;
+    void release(AtomicOp* op) noexcept { ops_.renew(op); }
     /// Takes the operation over: starts what can be started now, progress() does the rest. With `inject` the
     /// operand and compare lists are not read any more when the call returns.
     void submit(AtomicOp* op, bool inject) noexcept;
@@ -90,16 +77,15 @@ class AtomicRunner {
     /// Some of those under way have to be posted again.
     [[nodiscard]] bool wants_progress() const noexcept
     {
-        return outstanding_ != 0 && (again_ || spans_ || wide_.wants_progress());
+        return outstanding_ != 0 && !agenda_.empty();
     }
-    void progress() noexcept;
+    void progress() noexcept { agenda_.round(); }
     void close() noexcept;
 
     // --- for the wide elements
     [[nodiscard]] WideRunner& wide() noexcept { return wide_; }
     /// The end of one wide element.
     void settle_wide(AtomicOp& op, int code) noexcept;
-    [[nodiscard]] std::uint32_t random() noexcept;
 
   private:
     static const Pending::Stream::Steps steps;
@@ -161,8 +147,7 @@ class AtomicRunner {
     void end_span(Span& span) noexcept;
     [[nodiscard]] vcq::Post retry_word(Span& span) noexcept;
     void release_span(Span& span) noexcept;
-    void go_on_later(Span& span) noexcept;
-    void go_on_with_spans() noexcept;
+    static void go_on_with_span(Deferred& span) noexcept;
 
     // --- loops
     [[nodiscard]] WordSlot& slot_of(const WordOp& f) noexcept;
@@ -171,30 +156,21 @@ class AtomicRunner {
     void compute_group(WordOp& leader, std::uint64_t value) noexcept;
     void repost(WordOp& leader) noexcept;
     void end_group(WordOp& leader, std::uint64_t value, int code) noexcept;
-    void post_later(WordOp& f, std::uint32_t due) noexcept;
-    void retry_posts() noexcept;
+    static void go_on_with_word(Deferred& word) noexcept;
 
     static constexpr unsigned slot_count = 512;
     /// Bytes of neighbouring elements from which on they loop as a span: its Get is one more round trip, shared by all.
     static constexpr std::size_t least_span = 128;
 
     vcq::Vcq& vcq_;
-    VcqOrder vcq_order_;
+    RemoteAccess& access_;           ///< in the runner's order
     bool ordered_ = false;
-    bool closing_ = false;
-    std::uint32_t tick_ = 0;         ///< counts calls of progress(): the clock of the back-off
-    std::uint32_t random_ = 0;
     std::size_t outstanding_ = 0;
     AtomicOp* looping_ = nullptr;    ///< operations with loops, started and not completed
     Pending::Stream waiting_;        ///< not wholly started, or ended but for their notice at the target
-    WordOp* again_ = nullptr;        ///< to post (again) when due
-    WordOp* again_end_ = nullptr;
-    Span* spans_ = nullptr;          ///< to go on with
-    Resolve resolve_ = nullptr;
-    AtomicEngine* engine_ = nullptr; ///< for resolve_
+    Agenda agenda_;                  ///< what goes on in later rounds; closed at the end
     const AtomicOp* watched_ = nullptr; ///< compared, never read
-    AtomicScratch scratch_;
-    Scratch<max_spans, Span::most * 8> span_scratch_;
+    BouncePool scratch_;             ///< where Gets write to: words and wide elements, spans
     WideRunner wide_;
     Pool<AtomicOp> ops_{max_ops};
     Pool<WordOp> word_ops_{max_word_ops};

@@ -24,15 +24,14 @@ std::byte* bytes(std::uint64_t* words) noexcept { return reinterpret_cast<std::b
 /// waits.
 bool AtomicRunner::meets_span(const AtomicOp& op) noexcept
 {
-    const AtomicOp::Piece& target = op.target[op.at_target];
-    const std::size_t left = target.elements - op.in_target;
-    if (!is_span(op, left))
+    if (!is_span(op, op.left()))
         return false;
-    const utofu_stadd_t from = target.at.stadd + op.in_target * op.size;
-    const utofu_stadd_t to = from + std::min(left * op.size, Span::most * 8);
+    const utofu_vcq_id_t peer = op.next().vcq;
+    const utofu_stadd_t from = op.next().stadd;
+    const utofu_stadd_t to = from + std::min(op.left() * op.size, Span::most * 8);
     bool meets = false;
     span_pool_.each([&](const Span& s) {
-        meets |= s.op != nullptr && s.at.vcq == target.at.vcq && s.at.stadd < to && from < s.at.stadd + s.words * 8;
+        meets |= s.op != nullptr && s.at.vcq == peer && s.at.stadd < to && from < s.at.stadd + s.words * 8;
     });
     return meets;
 }
@@ -40,30 +39,26 @@ bool AtomicRunner::meets_span(const AtomicOp& op) noexcept
 /// Gets the words of the next of the operation's `left` elements at `at`. False: not now.
 bool AtomicRunner::start_span(AtomicOp& op, const Target& at, std::size_t left) noexcept
 {
-    const std::uint8_t scratch = span_scratch_.alloc();
-    Span* const s = scratch != 0 ? span_pool_.alloc() : nullptr;
-    if (s == nullptr) {
-        if (scratch != 0)
-            span_scratch_.release(scratch);
+    Span* const s = span_pool_.alloc();
+    if (s == nullptr)
+        return false;
+    s->scratch = scratch_.alloc(Span::most * 8);
+    if (s->scratch.data == nullptr) {
+        span_pool_.renew(s);
         return false;
     }
     s->notify = &got_span;
+    s->go_on = &go_on_with_span;
     s->op = &op;
     s->offset = static_cast<std::uint8_t>(at.stadd & 7);
     s->at = {at.vcq, at.stadd - s->offset};
     s->first = op.started;
     s->elements = std::min<std::size_t>(left, (Span::most * 8 - s->offset) / op.size);
     s->words = static_cast<std::uint32_t>((s->offset + s->elements * op.size + 7) / 8);
-    s->scratch = scratch;
-    s->place = 0;
-    s->code = UTOFU_SUCCESS;
-    s->found = reinterpret_cast<std::uint64_t*>(span_scratch_.data(scratch));
-    s->posted = s->arrived = s->failed = s->tried = 0;
-    s->lost.reset();
     ++op.pending;
     const std::size_t elements = s->elements;
     const vcq::Signaled how{s, vcq::Vcq::delivered_flags(op.strong, false)};
-    const Post posted = vcq_.get(at.vcq, span_scratch_.stadd(scratch), s->at.stadd, s->words * 8, how);
+    const Post posted = vcq_.get(at.vcq, s->scratch.stadd, s->at.stadd, s->words * 8, how);
     if (posted != Post::done) [[unlikely]]
         release_span(*s);
     return took(op, posted, elements);
@@ -71,9 +66,8 @@ bool AtomicRunner::start_span(AtomicOp& op, const Target& at, std::size_t left) 
 
 void AtomicRunner::release_span(Span& s) noexcept
 {
-    s.op = nullptr;
-    span_scratch_.release(s.scratch);
-    span_pool_.release(&s);
+    scratch_.release(s.scratch);
+    span_pool_.renew(&s);
 }
 
 void AtomicRunner::got_span(vcq::Waiter* self, const Notice& notice) noexcept
@@ -93,7 +87,7 @@ void AtomicRunner::got_span(vcq::Waiter* self, const Notice& notice) noexcept
         op.operand.gather(operands, s.first, s.elements, op.size);
     if (op.reads_compare)
         op.compare.gather(compares, s.first, s.elements, op.size);
-    std::memcpy(s.desired, s.found, s.words * 8);
+    std::memcpy(s.desired, s.found(), s.words * 8);
     op.kernel(bytes(s.desired) + s.offset, operands, compares, s.elements);
     runner.post_span(s);
 }
@@ -106,20 +100,20 @@ void AtomicRunner::post_span(Span& s) noexcept
         s.place = vcq_.open_batch(&s, s.words);
     const bool open = s.place != 0;
     Post posted = Post::busy;
-    if (open && !closing_)
+    if (open && !agenda_.closed())
         s.posted += static_cast<std::uint32_t>(vcq_.post_batch<std::uint64_t, true>(
             s.place,
             {s.at.vcq, s.at.stadd + s.posted * 8, s.words - s.posted, {}, bytes(s.desired + s.posted),
-             bytes(s.found + s.posted)},
+             bytes(s.found() + s.posted)},
             flags, false, posted));
     if (posted == Post::done) [[likely]]
         return;
     vcq_.start_batch();
-    if (posted == Post::busy && !closing_) {
-        go_on_later(s);
+    if (posted == Post::busy && !agenda_.closed()) {
+        agenda_.add(s);
         return;
     }
-    s.code = closing_ ? UTOFU_ERR_MRQ_OTHER : vcq_.last_error();
+    s.code = agenda_.closed() ? UTOFU_ERR_MRQ_OTHER : vcq_.last_error();
     for (; s.words > s.posted; --s.words)
         if (open)
             (void)vcq_.shorten_batch(s.place);
@@ -133,8 +127,8 @@ void AtomicRunner::span_notice(vcq::Waiter* self, const Notice& notice) noexcept
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
         s.code = notice.code;
         ++s.failed;
-    } else if (s.found[s.arrived] != notice.value) [[unlikely]] {
-        s.found[s.arrived] = notice.value;
+    } else if (s.found()[s.arrived] != notice.value) [[unlikely]] {
+        s.found()[s.arrived] = notice.value;
         s.lost[s.arrived] = true;
     }
     if (++s.arrived == s.words) [[unlikely]]
@@ -146,7 +140,7 @@ void AtomicRunner::all_arrived(Span& s) noexcept
     AtomicOp& op = *s.op;
     op.took_effect |= s.lost.count() + s.failed < s.words;
     if (op.fetches) // those that lost write theirs once more
-        op.result.scatter(bytes(s.found) + s.offset, s.first, s.elements, op.size);
+        op.result.scatter(s.scratch.data + s.offset, s.first, s.elements, op.size);
     end_span(s);
 }
 
@@ -159,13 +153,13 @@ void AtomicRunner::end_span(Span& s) noexcept
     for (; s.tried < s.words && s.code == UTOFU_SUCCESS; ++s.tried) {
         if (!s.lost[s.tried])
             continue;
-        const Post posted = closing_ ? Post::error : retry_word(s);
+        const Post posted = agenda_.closed() ? Post::error : retry_word(s);
         if (posted == Post::busy) {
-            go_on_later(s);
+            agenda_.add(s);
             return;
         }
         if (posted == Post::error)
-            s.code = closing_ ? UTOFU_ERR_MRQ_OTHER : vcq_.last_error();
+            s.code = agenda_.closed() ? UTOFU_ERR_MRQ_OTHER : vcq_.last_error();
     }
     const int code = s.code;
     release_span(s);
@@ -187,36 +181,25 @@ Post AtomicRunner::retry_word(Span& s) noexcept
     if (f == nullptr)
         return Post::busy;
     std::uint64_t found = 0;
-    std::memcpy(&found, bytes(s.found) + (f->word - s.at.stadd), f->width);
+    std::memcpy(&found, s.scratch.data + (f->word - s.at.stadd), f->width);
     f->attempts = 1;
     ++op.pending;
     const Post posted = f->loops ? begin_loop(*f, &found) : post_native(*f);
     if (posted != Post::done) {
-        word_ops_.release(f);
+        word_ops_.renew(f);
         --op.pending;
     }
     return posted;
 }
 
-void AtomicRunner::go_on_later(Span& s) noexcept
+void AtomicRunner::go_on_with_span(Deferred& span) noexcept
 {
-    s.next = spans_;
-    spans_ = &s;
-}
-
-void AtomicRunner::go_on_with_spans() noexcept
-{
-    // Takes the list: who has to wait longer puts itself back.
-    Span* s = spans_;
-    spans_ = nullptr;
-    while (s) {
-        Span* const next = s->next;
-        if (s->arrived == s->words)
-            end_span(*s);
-        else
-            post_span(*s);
-        s = next;
-    }
+    Span& s = static_cast<Span&>(span);
+    AtomicRunner& runner = *s.op->runner;
+    if (s.arrived == s.words)
+        runner.end_span(s);
+    else
+        runner.post_span(s);
 }
 
 } // namespace tofu

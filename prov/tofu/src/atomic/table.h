@@ -3,9 +3,12 @@
 // entries choose and from which all queries answer. Used by atomic and by the domain; calls nothing.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
+#include <type_traits>
 
 #include <rdma/fi_atomic.h>
 #include <utofu.h>
@@ -53,42 +56,37 @@ inline constexpr std::size_t max_atomic_bytes = std::size_t{1} << 20;
 /// Entries of each iov list of an atomic call.
 inline constexpr std::size_t max_atomic_iov = 8;
 
-/// What the datatypes are, in fi_datatype's order.
-enum class Class : std::uint8_t { sign, nosign, real, complex };
+/// The datatypes in C, in fi_datatype's order.
+using Types = std::tuple<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t,
+                         std::int64_t, std::uint64_t, float, double, _Complex float, _Complex double, long double,
+                         _Complex long double, __int128, unsigned __int128>;
+static_assert(FI_INT8 == 0 && FI_FLOAT == 8 && FI_FLOAT_COMPLEX == 10 && FI_LONG_DOUBLE == 12 && FI_INT128 == 14 &&
+              std::tuple_size_v<Types> == datatype_count);
+
+enum class Class : std::uint8_t { integer, real, complex };
+template <class T>
+inline constexpr Class class_of = std::is_floating_point_v<T>                         ? Class::real
+                                  : std::is_same_v<T, _Complex float> || std::is_same_v<T, _Complex double> ||
+                                          std::is_same_v<T, _Complex long double>     ? Class::complex
+                                                                                      : Class::integer;
 struct Datatype {
     std::uint8_t size;  ///< bytes
     std::uint8_t align; ///< least alignment of an element at the target
     Class kind;
 };
 
-inline constexpr std::array<Datatype, datatype_count> datatypes = [] {
-    std::array<Datatype, datatype_count> t{};
-    t[FI_INT8] = {1, 1, Class::sign};
-    t[FI_UINT8] = {1, 1, Class::nosign};
-    t[FI_INT16] = {2, 2, Class::sign};
-    t[FI_UINT16] = {2, 2, Class::nosign};
-    t[FI_INT32] = {4, 4, Class::sign};
-    t[FI_UINT32] = {4, 4, Class::nosign};
-    t[FI_INT64] = {8, 8, Class::sign};
-    t[FI_UINT64] = {8, 8, Class::nosign};
-    t[FI_FLOAT] = {4, 4, Class::real};
-    t[FI_DOUBLE] = {8, 8, Class::real};
-    // In C a complex number is aligned like its parts (6.2.5, 13).
-    t[FI_FLOAT_COMPLEX] = {8, 4, Class::complex};
-    t[FI_DOUBLE_COMPLEX] = {16, 8, Class::complex};
-    t[FI_LONG_DOUBLE] = {sizeof(long double), 8, Class::real};
-    t[FI_LONG_DOUBLE_COMPLEX] = {2 * sizeof(long double), 8, Class::complex};
-    t[FI_INT128] = {16, 8, Class::sign};
-    t[FI_UINT128] = {16, 8, Class::nosign};
-    return t;
-}();
+inline constexpr auto datatypes = []<class... T>(std::tuple<T...>*) {
+    // In C a complex number is aligned like its parts (6.2.5, 13); nothing needs more than 8 bytes here.
+    return std::array{Datatype{sizeof(T), std::min<std::size_t>(sizeof(T) / (class_of<T> == Class::complex ? 2 : 1), 8),
+                               class_of<T>}...};
+}(static_cast<Types*>(nullptr));
 
 /// Whether the pseudo-code of the page means anything for the datatype.
 constexpr bool meaningful(fi_op op, Class kind)
 {
     switch (op) {
     case FI_BOR: case FI_BAND: case FI_BXOR: case FI_MSWAP:
-        return kind == Class::sign || kind == Class::nosign;
+        return kind == Class::integer;
     case FI_MIN: case FI_MAX: // complex numbers have no order
     case FI_CSWAP_LE: case FI_CSWAP_LT: case FI_CSWAP_GE: case FI_CSWAP_GT:
         return kind != Class::complex;
@@ -100,7 +98,7 @@ constexpr bool meaningful(fi_op op, Class kind)
 constexpr Method method_of(fi_op op, fi_datatype type)
 {
     const Datatype& d = datatypes[type];
-    const bool integer = d.kind == Class::sign || d.kind == Class::nosign;
+    const bool integer = d.kind == Class::integer;
     if (!meaningful(op, d.kind))
         return Method::none;
     if (d.size > 8)

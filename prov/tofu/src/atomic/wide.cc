@@ -30,11 +30,6 @@ constexpr unsigned max_pause_log2 = 7;
 
 } // namespace
 
-WideRunner::WideRunner(AtomicRunner& runner, vcq::Vcq& vcq, AtomicScratch& scratch) noexcept
-    : runner_(runner), vcq_(vcq), scratch_(scratch), token_(0)
-{
-}
-
 std::uint64_t WideRunner::next_token() noexcept
 {
     if (token_ == 0) [[unlikely]]
@@ -64,41 +59,39 @@ Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) n
     WideOp* const f = word_ops_.alloc();
     if (!f)
         return Post::busy;
-    f->place = scratch_.alloc();
-    if (f->place == 0) {
-        word_ops_.release(f);
+    f->before = scratch_.alloc(WideOp::most);
+    if (f->before.data == nullptr) {
+        word_ops_.renew(f);
         return Post::busy;
     }
+    f->go_on = [](Deferred& self) noexcept {
+        WideOp& op = static_cast<WideOp&>(self);
+        WideRunner& runner = op.op->runner->wide();
+        if (runner.agenda_.closed())
+            runner.later(op);
+        else
+            runner.go_on(op);
+    };
     f->lock.notify = &lock_answer;
     f->data.notify = &data_answer;
     f->lock.op = f->data.op = f;
     f->op = &op;
-    f->next = nullptr;
     f->first = first;
     f->vcq = element.vcq;
     f->element = element.stadd;
     const unsigned index = locks::index_of(element.stadd);
     f->lock_word = locks + index * sizeof(std::uint64_t);
-    f->expect = f->seen = 0;
-    f->attempts = 0;
-    f->in_air = 0;
-    f->listed = false;
-    f->code = UTOFU_SUCCESS;
-    f->state = State::waiting;
     if (op.reads_operand)
         op.operand.gather(f->operand, first, 1, op.size);
     if (op.reads_compare)
         op.compare.gather(f->compare, first, 1, op.size);
     // Our own do not fight each other for a lock: one tries, the others queue up behind it.
-    f->slot = static_cast<std::uint8_t>((index + (op.home * 0x9e3779b97f4a7c15u >> 60) * locks::count) %
-                                        slot_count);
-    Slot& slot = slots_[f->slot];
-    if (slot.active) {
-        (slot.waiting ? slot.last->next : slot.waiting) = f;
-        slot.last = f;
+    f->slot = &slots_[(index + (op.peer.home * 0x9e3779b97f4a7c15u >> 60) * locks::count) % slot_count];
+    if (f->slot->active) {
+        f->slot->queue_up(*f);
         return Post::done;
     }
-    slot.active = f;
+    f->slot->active = f;
     go_on(*f);
     return Post::done;
 }
@@ -112,29 +105,22 @@ void WideRunner::go_on(WideOp& f) noexcept
         f.have_data = f.lock_won = f.put_posted = f.free_posted = f.wrote = false;
         if (!post_lock(f)) {
             f.state = State::waiting;
-            if (f.code == UTOFU_SUCCESS)
-                later(f, 0);
-            else
-                end(f);
+            refused(f);
             return;
         }
         // With the Get refused the lock is taken first, and the Get follows.
         (void)post_get(f);
         return;
     case State::reading:
-        if (!post_get(f)) {
-            if (f.code == UTOFU_SUCCESS)
-                later(f, 0);
-            else
-                end(f);
-        }
+        if (!post_get(f))
+            refused(f);
         return;
     case State::got: compute(f); return;
     case State::putting:
         if (!f.put_posted && lease_may_be_gone(f))
             begin_again(f, f.token);
         else if (!post_put(f))
-            later(f, 0);
+            later(f);
         else if (f.in_air == 0)
             end(f);
         return;
@@ -161,7 +147,7 @@ bool WideRunner::post_get(WideOp& f) noexcept
 {
     // The element is read after the CSWAP has read the lock: strong order (guide 2.2.10).
     const vcq::Signaled how{&f.data, vcq::Vcq::delivered_flags(true, false)};
-    const Post posted = vcq_.get(f.vcq, scratch_.stadd(f.place), f.element, f.op->size, how);
+    const Post posted = vcq_.get(f.vcq, f.before.stadd, f.element, f.op->size, how);
     if (posted == Post::error && f.state == State::reading)
         f.code = vcq_.last_error();
     if (posted != Post::done)
@@ -224,7 +210,7 @@ void WideRunner::judge_free(WideOp& f, const Notice& notice) noexcept
 {
     const bool held = notice.code == UTOFU_SUCCESS && notice.value == f.token;
     if (!held && f.code == UTOFU_SUCCESS) {
-        if (!f.wrote && notice.code == UTOFU_SUCCESS && !closing_) {
+        if (!f.wrote && notice.code == UTOFU_SUCCESS && !agenda_.closed()) {
             begin_again(f, 0);
             return;
         }
@@ -281,7 +267,7 @@ void WideRunner::judge_lock(WideOp& f) noexcept
         go_on(f);
         return;
     }
-    if (f.code != UTOFU_SUCCESS || closing_) { // the lock itself, or the element, cannot be reached
+    if (f.code != UTOFU_SUCCESS || agenda_.closed()) { // the lock itself, or the element, cannot be reached
         if (f.code == UTOFU_SUCCESS)
             f.code = UTOFU_ERR_MRQ_OTHER;
         end(f);
@@ -289,10 +275,9 @@ void WideRunner::judge_lock(WideOp& f) noexcept
     }
     f.expect = now() - f.seen_since >= break_after ? f.seen : 0;
     f.state = State::waiting;
-    const unsigned log2 = f.attempts < max_pause_log2 ? f.attempts : max_pause_log2;
+    later(f, 1u << f.attempts);
     if (f.attempts < max_pause_log2)
         ++f.attempts;
-    later(f, runner_.random() % (1u << log2));
 }
 
 /// Lock and value are here, or an error of the Get, which frees the lock again.
@@ -302,17 +287,25 @@ void WideRunner::compute(WideOp& f) noexcept
     f.state = State::putting;
     f.put_posted = true; // unless there is something to put
     if (f.code == UTOFU_SUCCESS) {
-        std::byte* const before = scratch_.data(f.place);
-        std::memcpy(f.value, before, op.size);
+        std::memcpy(f.value, f.before.data, op.size);
         op.kernel(f.value, f.operand, f.compare, 1);
-        f.put_posted = std::memcmp(f.value, before, op.size) == 0;
+        f.put_posted = std::memcmp(f.value, f.before.data, op.size) == 0;
     }
     go_on(f);
 }
 
-void WideRunner::later(WideOp& f, std::uint32_t ticks) noexcept
+/// A post was refused: `code` says whether for good.
+void WideRunner::refused(WideOp& f) noexcept
 {
-    if (closing_) { // nobody will go on with it; a lock it may have is a lease
+    if (f.code == UTOFU_SUCCESS)
+        later(f);
+    else
+        end(f);
+}
+
+void WideRunner::later(WideOp& f, std::uint32_t within) noexcept
+{
+    if (agenda_.closed()) { // nobody will go on with it; a lock it may have is a lease
         if (f.code == UTOFU_SUCCESS)
             f.code = UTOFU_ERR_MRQ_OTHER;
         if (f.in_air == 0)
@@ -321,11 +314,7 @@ void WideRunner::later(WideOp& f, std::uint32_t ticks) noexcept
             f.put_posted = f.free_posted = true, f.state = State::putting;
         return;
     }
-    f.due = tick_ + ticks;
-    f.next = nullptr;
-    f.listed = true;
-    (again_ ? again_end_->next : again_) = &f;
-    again_end_ = &f;
+    agenda_.add(f, within);
 }
 
 void WideRunner::end(WideOp& f) noexcept
@@ -333,48 +322,14 @@ void WideRunner::end(WideOp& f) noexcept
     f.state = State::ended;
     AtomicOp& op = *f.op;
     if (f.code == UTOFU_SUCCESS && op.fetches)
-        op.result.scatter(scratch_.data(f.place), f.first, 1, op.size);
-    scratch_.release(f.place);
-    Slot& slot = slots_[f.slot];
-    WideOp* const rest = slot.waiting;
-    slot.active = rest;
-    if (rest) {
-        slot.waiting = rest->next;
-        rest->next = nullptr;
-    }
+        op.result.scatter(f.before.data, f.first, 1, op.size);
+    scratch_.release(f.before);
+    WideOp* const rest = f.slot->pass();
     const int code = f.code;
-    word_ops_.release(&f);
+    word_ops_.renew(&f);
     runner_.settle_wide(op, code);
     if (rest)
         go_on(*rest);
-}
-
-void WideRunner::progress() noexcept
-{
-    ++tick_;
-    WideOp* f = again_;
-    again_ = again_end_ = nullptr;
-    while (f) {
-        WideOp* const next = f->next;
-        f->next = nullptr;
-        f->listed = false;
-        if (static_cast<std::int32_t>(tick_ - f->due) < 0)
-            later(*f, f->due - tick_);
-        else
-            go_on(*f);
-        f = next;
-    }
-}
-
-void WideRunner::close() noexcept
-{
-    closing_ = true;
-    while (WideOp* const f = again_) {
-        again_ = f->next;
-        f->next = nullptr;
-        f->listed = false;
-        later(*f, 0);
-    }
 }
 
 } // namespace tofu

@@ -40,7 +40,8 @@ constexpr unsigned index_of(utofu_stadd_t element) noexcept
 } // namespace locks
 
 /// One wide element under way.
-struct WideOp {
+struct WideOp : Deferred {
+    static constexpr std::size_t most = 32; ///< bytes
     enum class State : std::uint8_t {
         locking, ///< CSWAP (and Get) in the air -> got | waiting (somebody holds it)
         waiting, ///< for the next try -> locking
@@ -56,32 +57,30 @@ struct WideOp {
     Part lock;  ///< hears of CSWAPs on the lock word
     Part data;  ///< hears of Gets and Puts
     AtomicOp* op;
-    WideOp* next;          ///< in its slot's chain or the list of those to go on
+    WideOp* next = nullptr;    ///< in its slot's chain
     std::size_t first;         ///< number of the element
     utofu_vcq_id_t vcq;        ///< of the target, for element and lock word
     utofu_stadd_t element;
     utofu_stadd_t lock_word;
-    std::uint64_t expect;      ///< what the CSWAP compares with: 0, or a token to be broken or renewed
+    std::uint64_t expect = 0;  ///< what the CSWAP compares with: 0, or a token to be broken or renewed
     std::uint64_t token;
-    std::uint64_t seen;        ///< a stranger's token ...
+    std::uint64_t seen = 0;    ///< a stranger's token ...
     std::chrono::steady_clock::time_point seen_since; ///< ... and since when
     std::chrono::steady_clock::time_point posted_at;  ///< the last CSWAP that took or renewed the lock
-    std::uint32_t due;
-    std::uint16_t attempts;
-    std::uint8_t slot;
-    std::uint8_t place;        ///< of AtomicScratch
-    std::uint8_t in_air;
-    State state;
-    bool listed;               ///< in the list of those to go on
+    std::uint8_t attempts = 0;
+    Turns<WideOp>* slot;
+    Bounce before;             ///< the element as it was found
+    std::uint8_t in_air = 0;
+    State state = State::waiting;
     bool lock_won;
     bool have_data;
     bool put_posted;
     bool wrote;                ///< the Put was posted
     bool free_posted;
-    int code;
-    alignas(16) std::byte value[32];
-    std::byte operand[32];
-    std::byte compare[32];
+    int code = UTOFU_SUCCESS;
+    alignas(16) std::byte value[most];
+    std::byte operand[most];
+    std::byte compare[most];
 };
 
 class WideRunner {
@@ -92,20 +91,15 @@ class WideRunner {
     /// Replaced by tests.
     static inline std::chrono::steady_clock::time_point (*now)() noexcept = &std::chrono::steady_clock::now;
 
-    WideRunner(AtomicRunner& runner, vcq::Vcq& vcq, AtomicScratch& scratch) noexcept;
+    WideRunner(AtomicRunner& runner, vcq::Vcq& vcq, BouncePool& scratch, Agenda& agenda) noexcept
+        : runner_(runner), vcq_(vcq), scratch_(scratch), agenda_(agenda)
+    {
+    }
 
     /// Takes over the element number `first` at `element`. busy: not now, nothing has happened.
     [[nodiscard]] vcq::Post start(AtomicOp& op, std::size_t first, const Target& element) noexcept;
-    [[nodiscard]] bool wants_progress() const noexcept { return again_ != nullptr; }
-    void progress() noexcept;
-    void close() noexcept;
 
   private:
-    struct Slot {
-        WideOp* active = nullptr;
-        WideOp* waiting = nullptr;
-        WideOp* last = nullptr;
-    };
     static constexpr unsigned slot_count = 128;
 
     static void lock_answer(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
@@ -120,21 +114,19 @@ class WideRunner {
     [[nodiscard]] static bool lease_may_be_gone(const WideOp& f) noexcept;
     void begin_again(WideOp& f, std::uint64_t expect) noexcept;
     void judge_free(WideOp& f, const vcq::Notice& notice) noexcept;
-    void later(WideOp& f, std::uint32_t ticks) noexcept;
+    void later(WideOp& f, std::uint32_t within = 1) noexcept;
+    void refused(WideOp& f) noexcept;
     void end(WideOp& f) noexcept;
     [[nodiscard]] std::uint64_t next_token() noexcept;
 
     AtomicRunner& runner_;
     vcq::Vcq& vcq_;
-    AtomicScratch& scratch_;
-    std::uint64_t token_;
-    std::uint32_t tick_ = 0;
-    bool closing_ = false;
+    BouncePool& scratch_;
+    Agenda& agenda_;
+    std::uint64_t token_ = 0;
     utofu_vcq_id_t last_vcq_ = 0; ///< of the table found last
     utofu_stadd_t last_base_ = 0;
-    WideOp* again_ = nullptr;
-    WideOp* again_end_ = nullptr;
-    Slot slots_[slot_count];
+    Turns<WideOp> slots_[slot_count];
     Pool<WideOp> word_ops_{max_word_ops};
 };
 

@@ -20,40 +20,20 @@ constexpr Pending::Stream::Steps AtomicRunner::steps{
     [](void* runner, PendingOp& op) noexcept { static_cast<AtomicRunner*>(runner)->cancel(static_cast<AtomicOp&>(op)); },
 };
 
-AtomicRunner::AtomicRunner(vcq::Vcq& vcq, Pending& pending) noexcept
-    : vcq_(vcq), vcq_order_(vcq),
-      random_(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) >> 4) | 1),
-      waiting_(pending, this, steps),
-      scratch_(vcq), span_scratch_(vcq), wide_(*this, vcq, scratch_)
+AtomicRunner::AtomicRunner(vcq::Vcq& vcq, Pending& pending, RemoteAccess& access) noexcept
+    : vcq_(vcq), access_(access), waiting_(pending, this, steps),
+      scratch_(vcq, {WideOp::most, 128}, {Span::most * 8, max_spans}), wide_(*this, vcq, scratch_, agenda_)
 {
 }
 
 AtomicOp* AtomicRunner::alloc() noexcept
 {
-    AtomicOp* op = ops_.alloc();
-    if (!op) [[unlikely]]
-        return nullptr;
-    op->runner = this;
-    op->notify = &event_done; // the operation itself waits for its event only
-    op->err = op->prov_errno = 0;
-    op->account = nullptr;
-    op->loop_next = op->loop_prev = nullptr;
-    op->strong = op->event_posted = op->by_get = false;
-    op->event = AtomicEvent::none;
-    op->by_directory = op->retried = op->took_effect = false;
-    op->targets = op->at_target = 0;
-    op->in_target = op->started = op->total = 0;
-    op->words = 0;
-    op->operand.clear();
-    op->compare.clear();
-    op->result.clear();
+    AtomicOp* const op = ops_.alloc();
+    if (op) [[likely]] {
+        op->runner = this;
+        op->notify = &event_done; // the operation itself waits for its event only
+    }
     return op;
-}
-
-void AtomicRunner::release(AtomicOp* op) noexcept
-{
-    op->copy.reset();
-    ops_.release(op);
 }
 
 // --- those that wait
@@ -61,7 +41,7 @@ void AtomicRunner::release(AtomicOp* op) noexcept
 bool AtomicRunner::loops_at(utofu_vcq_id_t home) const noexcept
 {
     for (const AtomicOp* op = looping_; op; op = op->loop_next)
-        if (op->home == home)
+        if (op->peer.home == home)
             return true;
     return false;
 }
@@ -70,7 +50,7 @@ bool AtomicRunner::may_start(const AtomicOp& op) const noexcept
 {
     if (op.words != 0) // has started already
         return true;
-    return !ordered_ || !loops_at(op.home);
+    return !ordered_ || !loops_at(op.peer.home);
 }
 
 void AtomicRunner::prepare(AtomicOp& op, bool inject) noexcept
@@ -88,11 +68,11 @@ Lack AtomicRunner::go_on(AtomicOp& op) noexcept
 {
     switch (op.step) {
     case AtomicOp::Step::resolving: {
-        const int rc = resolve_(*engine_, op, false);
-        if (rc == -FI_EAGAIN || rc == -FI_ENOMEM)
+        const int rc = access_.resolve(op);
+        if (refuses_call(rc))
             return Lack::peer;
         if (rc != 0) {
-            op.err = -rc;
+            op.err = rc == misaligned ? FI_EINVAL : -rc;
             op.step = AtomicOp::Step::ended;
             return Lack::nothing;
         }
@@ -187,8 +167,7 @@ void AtomicRunner::abandon(AtomicOp& op, int err, int code) noexcept
 /// Order across the VCQs of a peer, where it was promised.
 bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
 {
-    return !vcq_order_.begun() || !op.strong ||
-           vcq_order_.pass(op.home, op.target[op.at_target].at.vcq);
+    return !op.strong || access_.may_go_to(op.peer.home, op.next().vcq);
 }
 
 /// Starts what can be started now of an operation; what it lacks then.
@@ -245,13 +224,9 @@ WordOp* AtomicRunner::new_word_op(AtomicOp& op, std::size_t first, const Target&
     if (!f)
         return nullptr;
     f->op = &op;
-    f->next = nullptr;
-    f->attempts = 0;
-    f->due = 0;
-    f->slot = nullptr;
+    f->go_on = &go_on_with_word;
     f->first = first;
     cut_word(op, at, left, *f);
-    f->operand = f->compare = 0;
     if (op.reads_operand)
         op.operand.gather(reinterpret_cast<std::byte*>(&f->operand) + f->offset, f->first,
                           f->elements, op.size);
@@ -263,7 +238,6 @@ WordOp* AtomicRunner::new_word_op(AtomicOp& op, std::size_t first, const Target&
                          f->elements == 1 && f->offset + op.size == f->width &&
                          op.integer;
     f->loops = op.method == Method::loop && !top_sum;
-    f->scratch = 0;
     return f;
 }
 
@@ -272,9 +246,8 @@ bool AtomicRunner::start_word(AtomicOp& op) noexcept
 {
     if (vcq_.window_free() <= window_reserve)
         return false;
-    const AtomicOp::Piece& target = op.target[op.at_target];
-    const Target at{target.at.vcq, target.at.stadd + op.in_target * op.size};
-    const std::size_t left = target.elements - op.in_target;
+    const Target at = op.next();
+    const std::size_t left = op.left();
     const bool across = op.size == 8 && (at.stadd & 7) != 0; // two words
     if (op.method == Method::wide || across) [[unlikely]]
         return ++op.pending, took(op, wide_.start(op, op.started, at), 1);
@@ -287,7 +260,7 @@ bool AtomicRunner::start_word(AtomicOp& op) noexcept
     const Post posted = f->loops ? begin_loop(*f) : op.by_get ? get_word(*f) : post_native(*f);
     const unsigned elements = f->elements;
     if (posted != Post::done) [[unlikely]]
-        word_ops_.release(f);
+        word_ops_.renew(f);
     return took(op, posted, elements);
 }
 
@@ -325,8 +298,8 @@ void AtomicRunner::advance(AtomicOp& op, std::size_t elements) noexcept
         looping_ = &op;
     }
     op.started += elements;
-    op.in_target += elements;
-    if (op.in_target == op.target[op.at_target].elements) {
+    op.in_target += elements * op.size;
+    if (op.in_target == op.target[op.at_target].length) {
         ++op.at_target;
         op.in_target = 0;
     }
@@ -356,13 +329,13 @@ void AtomicRunner::word_done(vcq::Waiter* self, const Notice& notice) noexcept
 {
     WordOp* const f = static_cast<WordOp*>(self);
     AtomicRunner* const runner = f->op->runner;
-    if (notice.code != UTOFU_SUCCESS && f->op->op == FI_ATOMIC_READ && !runner->closing_) [[unlikely]] {
+    if (notice.code != UTOFU_SUCCESS && f->op->op == FI_ATOMIC_READ && !runner->agenda_.closed()) [[unlikely]] {
         // An ARMW may not touch memory registered for reading only (guide 3.6.2.1), a Get may. Nobody but
         // the owner's CPU writes there, and the TNI reads an aligned word within one cache line.
         f->op->by_get = true;
         switch (runner->get_word(*f)) {
         case Post::done: return;
-        case Post::busy: runner->post_later(*f, runner->tick_); return;
+        case Post::busy: runner->agenda_.add(*f); return;
         case Post::error: break;
         }
     }
@@ -372,14 +345,13 @@ void AtomicRunner::word_done(vcq::Waiter* self, const Notice& notice) noexcept
 Post AtomicRunner::get_word(WordOp& f) noexcept
 {
     f.notify = &got_word;
-    if (f.scratch == 0 && (f.scratch = scratch_.alloc()) == 0)
+    f.scratch = scratch_.alloc(sizeof(std::uint64_t));
+    if (f.scratch.data == nullptr)
         return Post::busy;
     const vcq::Signaled how{&f, vcq::Vcq::delivered_flags(f.op->strong, false)};
-    const Post posted = vcq_.get(f.vcq, scratch_.stadd(f.scratch), f.word, f.width, how);
-    if (posted != Post::done) {
+    const Post posted = vcq_.get(f.vcq, f.scratch.stadd, f.word, f.width, how);
+    if (posted != Post::done)
         scratch_.release(f.scratch);
-        f.scratch = 0;
-    }
     return posted;
 }
 
@@ -388,7 +360,7 @@ void AtomicRunner::got_word(vcq::Waiter* self, const Notice& notice) noexcept
     WordOp* const f = static_cast<WordOp*>(self);
     AtomicRunner* const runner = f->op->runner;
     std::uint64_t value = 0;
-    std::memcpy(&value, runner->scratch_.data(f->scratch), f->width);
+    std::memcpy(&value, f->scratch.data, f->width);
     runner->scratch_.release(f->scratch);
     runner->settle_word(*f, value, notice.code);
 }
@@ -406,38 +378,18 @@ void AtomicRunner::settle_word(WordOp& f, std::uint64_t before, int code) noexce
         abandon(op, fi_error_of(code), code);
         op.event_posted &= !left_no_event(code);
     }
-    word_ops_.release(&f);
+    word_ops_.renew(&f);
     if (settle(op, code))
         finish(op);
 }
 
-// --- progress
-
-void AtomicRunner::progress() noexcept
-{
-    ++tick_;
-    if (again_)
-        retry_posts();
-    if (wide_.wants_progress())
-        wide_.progress();
-    if (spans_)
-        go_on_with_spans();
-}
+// --- the end
 
 void AtomicRunner::close() noexcept
 {
-    closing_ = true;
+    agenda_.close();
     waiting_.cancel();
-    while (WordOp* const f = again_) {
-        again_ = f->next;
-        f->next = nullptr;
-        if (f->loops)
-            end_group(*f, 0, UTOFU_ERR_MRQ_OTHER);
-        else
-            settle_word(*f, 0, UTOFU_ERR_MRQ_OTHER);
-    }
-    go_on_with_spans(); // for the last time
-    wide_.close();
+    agenda_.finish();
 }
 
 } // namespace tofu

@@ -137,6 +137,18 @@ class TxContext {
     ///  4. what was posted to the peer without anybody waiting for its end has taken effect: an ARMW behind it has;
     ///  5. where more is asked for than delivery to memory, the peer says that it has taken the messages.
     [[nodiscard]] bool fence_passed(fi_addr_t to, std::uint64_t flags) noexcept;
+    /// Takes a call in under lock(): what was accepted may need somebody who polls.
+    template <class Call>
+    ssize_t take(Call&& call) noexcept
+    {
+        lock_->lock();
+        const ssize_t ret = call();
+        const bool needs_polls = wants_polls();
+        lock_->unlock();
+        if (needs_polls) [[unlikely]]
+            call_for_polls();
+        return ret;
+    }
     /// Something was accepted that goes on by polls only, and the domain has nobody yet who polls by himself
     /// (FI_PROGRESS_AUTO): call_for_polls() once the lock is released.
     [[nodiscard]] bool wants_polls() const noexcept;

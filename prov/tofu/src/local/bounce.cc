@@ -18,26 +18,23 @@ bool BouncePool::make(unsigned kind) noexcept
     Slab& slab = slabs_[kind];
     if (slab.memory)
         return false; // made already: all in use
-    OwnMemory memory(blocks_of[kind] * size_of[kind]);
-    if (!memory || !slab.free.reserve(blocks_of[kind]) ||
+    OwnMemory memory(kinds_[kind].blocks * kinds_[kind].size);
+    if (!memory || !slab.free.reserve(kinds_[kind].blocks) ||
         vcq_.reg(memory.get(), memory.size(), false, slab.stadd) != 0)
         return false;
     slab.memory = std::move(memory);
-    for (unsigned i = blocks_of[kind]; i-- > 0;)
+    for (unsigned i = kinds_[kind].blocks; i-- > 0;)
         slab.free.push_reserved(i);
     return true;
 }
 
 Bounce BouncePool::alloc(std::size_t size) noexcept
 {
-    const unsigned first = size <= small_size ? 0 : 1;
-    if (size > large_size)
-        return {};
-    for (unsigned kind = first; kind < 2; kind++) {
+    for (unsigned kind = 0; kind < 2; kind++) {
         Slab& slab = slabs_[kind];
-        if (slab.free.empty() && !make(kind))
+        if (size > kinds_[kind].size || (slab.free.empty() && !make(kind)))
             continue;
-        const std::size_t offset = slab.free.back() * size_of[kind];
+        const std::size_t offset = slab.free.back() * kinds_[kind].size;
         slab.free.pop_back();
         return {slab.memory.get() + offset, slab.stadd + offset};
     }
@@ -49,10 +46,10 @@ void BouncePool::release(const Bounce& block) noexcept
     for (unsigned kind = 0; kind < 2; kind++) {
         Slab& slab = slabs_[kind];
         std::byte* const data = slab.memory.get();
-        if (data == nullptr || block.data < data || block.data >= data + blocks_of[kind] * size_of[kind])
+        if (data == nullptr || block.data < data || block.data >= data + kinds_[kind].blocks * kinds_[kind].size)
             continue;
         slab.free.push_reserved(static_cast<std::uint32_t>((block.data - data) /
-                                                       static_cast<std::ptrdiff_t>(size_of[kind])));
+                                                       static_cast<std::ptrdiff_t>(kinds_[kind].size)));
         return;
     }
 }

@@ -25,13 +25,23 @@ class BouncePool {
     static constexpr std::size_t small_size = 512;
     static constexpr std::size_t large_size = 8192;
     static constexpr unsigned blocks_of[2] = {256, 32};
+    /// Blocks of one size, a slab.
+    struct Kind {
+        std::size_t size;
+        unsigned blocks;
+    };
 
-    explicit BouncePool(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
+    explicit BouncePool(vcq::Vcq& vcq) noexcept
+        : BouncePool(vcq, {small_size, blocks_of[0]}, {large_size, blocks_of[1]})
+    {
+    }
+    /// The smaller first.
+    BouncePool(vcq::Vcq& vcq, Kind small, Kind large) noexcept : vcq_(vcq), kinds_{small, large} {}
     BouncePool(const BouncePool&) = delete;
     BouncePool& operator=(const BouncePool&) = delete;
     ~BouncePool();
 
-    /// A block of at least `size` (at most large_size) bytes, or one without data when all are in use.
+    /// A block of at least `size` (at most those of a large one) bytes, or one without data when all are in use.
     [[nodiscard]] Bounce alloc(std::size_t size) noexcept;
     void release(const Bounce& block) noexcept;
 
@@ -41,10 +51,10 @@ class BouncePool {
         utofu_stadd_t stadd = 0;
         Array<std::uint32_t> free;
     };
-    static constexpr std::size_t size_of[2] = {small_size, large_size};
     [[nodiscard]] bool make(unsigned kind) noexcept;
 
     vcq::Vcq& vcq_;
+    Kind kinds_[2];
     Slab slabs_[2];
 };
 

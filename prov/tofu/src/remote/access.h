@@ -13,6 +13,7 @@
 #include <rdma/fi_errno.h>
 
 #include "address/peers.h"
+#include "remote/event_credits.h"
 #include "remote/keys.h"
 #include "transfer/vcq_order.h"
 
@@ -21,11 +22,48 @@ namespace tofu {
 /// The call is refused, and nothing has happened. Other errors of resolve() are the operation's.
 constexpr bool refuses_call(int ret) noexcept { return ret == -FI_EAGAIN || ret == -FI_ENOMEM; }
 
+/// The remote side of an operation: pieces of one peer's memory, as the call names them and where they are, and the event
+/// that the operation is to a target that counts.
+struct RemoteSide {
+    struct Piece {
+        Target at;
+        std::size_t length;
+        std::uint64_t key;
+        std::uint64_t address; ///< what the application said; `at` follows from it and the key
+    };
+    static constexpr std::size_t most = 8;
+
+    Peer peer{};
+    std::uint64_t access = 0;        ///< that its regions must allow
+    std::uint8_t align = 1;          ///< of each piece at the peer
+    EventAccount* account = nullptr; ///< that has paid for the event; null where nobody has to
+    bool event_posted = false;       ///< and has not failed
+    bool by_directory = false;       ///< a key was looked up, and may have to be once more
+    bool retried = false;            ///< with keys looked up anew
+    std::uint8_t targets = 0;        ///< entries of target[]
+    Piece target[most];
+
+    void add(std::uint64_t address, std::size_t length, std::uint64_t key) noexcept
+    {
+        if (length != 0)
+            target[targets++] = {{}, length, key, address};
+    }
+    /// The event that was paid for will not come, unless it was posted.
+    void refund() noexcept
+    {
+        if (account != nullptr && !event_posted)
+            account->refund();
+        account = nullptr;
+    }
+};
+
+/// An answer of RemoteAccess::resolve(): a piece is not aligned.
+inline constexpr int misaligned = 1;
+
 class RemoteAccess {
   public:
-    /// `vcq_order`: the order of the engine's communications towards a peer with annexes.
-    RemoteAccess(const Peers& peers, RemoteKeys& keys, VcqOrder& vcq_order) noexcept
-        : peers_(peers), at_once_(!keys.by_directory()), keys_(keys), vcq_order_(vcq_order)
+    RemoteAccess(vcq::Vcq& vcq, const Peers& peers, RemoteKeys& keys) noexcept
+        : peers_(peers), at_once_(!keys.by_directory()), keys_(keys), vcq_order_(vcq)
     {
     }
     /// Reads are ordered behind writes: no short way, for these do not look what was done last.
@@ -58,7 +96,58 @@ class RemoteAccess {
                    : nullptr;
     }
 
-    /// As RemoteKeys::resolve(), for every other way.
+    /// Where all pieces are, for every other way: as RemoteKeys::resolve(), or `misaligned`.
+    [[nodiscard]] int resolve(RemoteSide& side) noexcept
+    {
+        int ret = 0;
+        for (unsigned i = 0; i < side.targets && ret == 0; i++) {
+            RemoteSide::Piece& piece = side.target[i];
+            ret = resolve(side.peer, piece.key, piece.address, piece.length, side.access, piece.at);
+            if (ret == 0 && (piece.at.stadd & (side.align - 1u)) != 0) [[unlikely]]
+                ret = misaligned;
+        }
+        return ret;
+    }
+    /// The same for a new call, whose caller makes `progress` as long as a lookup is under way, for some rounds. An answer
+    /// "outside the region", "not allowed" or "misaligned" may concern a region that has been replaced under the same key since; so it
+    /// only counts once the key has been read anew. -FI_EAGAIN: the caller has to be called again.
+    template <class Progress>
+    [[nodiscard]] int resolve_now(RemoteSide& side, Progress&& progress) noexcept
+    {
+        int ret = resolve(side);
+        unsigned polls = 64;
+        const bool final = ret == 0 || refuses_call(ret) || ret == -FI_EKEYREJECTED;
+        if (!final && refuted(side)) [[unlikely]] {
+            ret = -FI_EAGAIN;
+            polls = 1u << 16; // enough to get the answer now: a later call would start by forgetting again
+        }
+        for (; ret == -FI_EAGAIN && polls != 0; polls--) {
+            progress();
+            ret = resolve(side);
+        }
+        return ret;
+    }
+    /// As RemoteKeys::refuted(), for all keys: true where some may have changed.
+    bool refuted(const RemoteSide& side) noexcept
+    {
+        bool some = false;
+        for (unsigned i = 0; i < side.targets; i++)
+            some |= keys_.refuted(side.peer, side.target[i].key);
+        return some;
+    }
+
+    /// This key has to be looked up, and perhaps once more after refuted().
+    [[nodiscard]] bool by_directory(std::uint64_t key) const noexcept { return keys_.by_directory(key); }
+    /// The order across VCQs of a peer has to be seen to.
+    [[nodiscard]] bool is_ordering() const noexcept { return vcq_order_.begun(); }
+    /// May a communication of an operation in order with others go to `vcq` of the peer at `home` now? False: try again
+    /// after a poll. As VcqOrder::pass().
+    [[nodiscard]] bool may_go_to(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads = false) noexcept
+    {
+        return vcq_order_.pass(home, vcq, reads);
+    }
+
+  private:
     [[nodiscard]] int resolve(const Peer& peer, std::uint64_t key, std::uint64_t address, std::size_t length,
                               std::uint64_t access, Target& target) noexcept
     {
@@ -67,38 +156,6 @@ class RemoteAccess {
             meet_annex();
         return ret;
     }
-    /// As RemoteKeys::refuted().
-    bool refuted(const Peer& peer, std::uint64_t key) noexcept { return keys_.refuted(peer, key); }
-    /// Operations with this key may have to be tried again after refuted().
-    [[nodiscard]] bool by_directory(std::uint64_t key) const noexcept { return keys_.by_directory(key); }
-
-    /// May a communication of an operation in order with others go to `vcq` of the peer at `home` now? False: try again
-    /// after a poll. As VcqOrder::pass().
-    [[nodiscard]] bool may_go_to(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads = false) noexcept
-    {
-        return vcq_order_.pass(home, vcq, reads);
-    }
-
-    /// Brings the resolving of a call's keys to an answer. `ret` is what the first attempt said. While a lookup is under
-    /// way, `again` (progress, and another attempt) is called for some rounds. An answer "outside the region" or "not
-    /// allowed" may concern a region that has been replaced under the same key since; so it only counts once the key has
-    /// been read anew. `forget` drops what is known of the keys for that, and answers false where keys never change.
-    /// Returns what the last attempt said; -FI_EAGAIN: the caller has to be called again.
-    template <class Again, class Forget>
-    [[nodiscard]] static int settle(int ret, Again&& again, Forget&& forget)
-    {
-        unsigned polls = 64;
-        const bool final = ret == 0 || refuses_call(ret) || ret == -FI_EKEYREJECTED;
-        if (!final && forget()) [[unlikely]] {
-            ret = -FI_EAGAIN;
-            polls = 1u << 16; // enough to get the answer now: a later call would start by forgetting again
-        }
-        for (; ret == -FI_EAGAIN && polls != 0; polls--)
-            ret = again();
-        return ret;
-    }
-
-  private:
     [[gnu::noinline, gnu::cold]] void meet_annex() noexcept
     {
         vcq_order_.begin();
@@ -108,7 +165,7 @@ class RemoteAccess {
     const Peers& peers_;
     bool at_once_;
     RemoteKeys& keys_;
-    VcqOrder& vcq_order_;
+    VcqOrder vcq_order_; ///< of the engine's communications towards a peer with annexes
 };
 
 } // namespace tofu

@@ -14,52 +14,64 @@ namespace tofu {
 
 namespace {
 
-/// Calls under the context's lock; what was taken may need somebody who polls.
-template <class Call>
-ssize_t under_lock(TxContext& tx, Call&& call) noexcept
-{
-    bool needs_polls = false;
-    ssize_t ret = 0;
-    {
-        std::lock_guard guard(tx.lock());
-        ret = call(RmaEngine::of(tx));
-        needs_polls = tx.wants_polls();
-    }
-    if (needs_polls) [[unlikely]]
-        tx.call_for_polls();
-    return ret;
-}
-
 ssize_t submit(fid_ep* ep, const RmaEngine::Call& call) noexcept
 {
     EndpointFace& face = EndpointFace::of(ep);
+    TxContext& tx = *face.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
-        return face.tx->domain().later().take(face, call);
-    return under_lock(*face.tx, [&](RmaEngine& engine) { return engine.submit(call); });
+        return tx.domain().later().take(face, call);
+    return tx.take([&] { return RmaEngine::of(tx).submit(call); });
 }
 
-[[gnu::noinline]] ssize_t inject(TxContext& tx, const void* data, std::size_t length, fi_addr_t to,
-                                 std::uint64_t address, std::uint64_t key) noexcept
-{
-    return under_lock(tx,
-                      [&](RmaEngine& engine) { return engine.inject(data, length, to, address, key); });
-}
-
-/// The calls with one remote segment and the endpoint's default flags.
-ssize_t plain(fid_ep* ep, const iovec* iov, void** desc, std::size_t count, fi_addr_t to,
-              std::uint64_t address, std::uint64_t key, void* context, bool read,
-              std::uint64_t flags = 0, std::uint64_t data = 0, bool silent = false) noexcept
+/// The calls with one remote segment, as long as the local ones, and the endpoint's default flags.
+ssize_t plain(fid_ep* ep, bool read, fi_msg_rma msg, std::uint64_t address, std::uint64_t key, std::uint64_t flags = 0,
+              bool silent = false) noexcept
 {
     std::size_t length = 0;
-    if (count > rma_iov_limit || (count != 0 && iov == nullptr))
+    if (msg.iov_count > rma_iov_limit || (msg.iov_count != 0 && msg.msg_iov == nullptr))
         return -FI_EINVAL;
-    for (std::size_t i = 0; i < count; i++)
-        length += iov[i].iov_len;
+    for (std::size_t i = 0; i < msg.iov_count; i++)
+        length += msg.msg_iov[i].iov_len;
     const fi_rma_iov remote{address, length, key};
+    msg.rma_iov = &remote;
+    msg.rma_iov_count = 1;
     const std::uint64_t defaults =
         EndpointFace::of(ep).tx_flags & (RmaEngine::known_flags(read) | (silent ? 0 : FI_TRIGGER));
-    return submit(ep, {iov, desc, count, &remote, 1, to, context, data, defaults | flags, read,
-                       silent});
+    return submit(ep, {msg, defaults | flags, read, silent});
+}
+
+/// The same with one local segment.
+ssize_t single(fid_ep* ep, bool read, const void* buf, std::size_t length, void* desc, fi_addr_t to,
+               std::uint64_t address, std::uint64_t key, void* context, std::uint64_t data = 0,
+               std::uint64_t flags = 0, bool silent = false) noexcept
+{
+    const iovec iov{const_cast<void*>(buf), length};
+    return plain(ep, read, {&iov, &desc, 1, to, nullptr, 0, context, data}, address, key, flags, silent);
+}
+
+/// fi_inject_write that takes more than one communication, which knows no defaults.
+[[gnu::noinline]] ssize_t injected(fid_ep* ep, const void* buf, std::size_t length, fi_addr_t to, std::uint64_t address,
+                                   std::uint64_t key) noexcept
+{
+    const iovec iov{const_cast<void*>(buf), length};
+    const fi_rma_iov remote{address, length, key};
+    const fi_msg_rma msg{&iov, nullptr, 1, to, &remote, 1, nullptr, 0};
+    return submit(ep, {msg, FI_INJECT, false, true});
+}
+
+template <bool read>
+[[gnu::always_inline]] inline ssize_t quick(fid_ep* ep, void* buf, std::size_t length, void* desc, fi_addr_t to,
+                                            std::uint64_t address, std::uint64_t key, void* context) noexcept
+{
+    TxContext& tx = *EndpointFace::of(ep).tx;
+    {
+        std::lock_guard guard(tx.lock());
+        const ssize_t ret = RmaEngine::of(tx).go_quickly<read>(buf, length, to, address, key, context,
+                                                               EndpointFace::of(ep).tx_flags);
+        if (ret != RmaEngine::not_quick) [[likely]]
+            return ret;
+    }
+    return single(ep, read, buf, length, desc, to, address, key, context);
 }
 
 ssize_t message(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags, bool read) noexcept
@@ -68,8 +80,7 @@ ssize_t message(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags, bool rea
         return -FI_EINVAL;
     if (flags & ~(RmaEngine::known_flags(read) | FI_TRIGGER))
         return -FI_EBADFLAGS;
-    return submit(ep, {msg->msg_iov, msg->desc, msg->iov_count, msg->rma_iov, msg->rma_iov_count,
-                       msg->addr, msg->context, msg->data, flags, read, false});
+    return submit(ep, {*msg, flags, read, false});
 }
 
 extern "C" {
@@ -77,22 +88,13 @@ extern "C" {
 ssize_t tofu_read(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t from, uint64_t addr,
                   uint64_t key, void* context) noexcept
 {
-    TxContext& tx = *EndpointFace::of(ep).tx;
-    {
-        std::lock_guard guard(tx.lock());
-        const ssize_t ret = RmaEngine::of(tx).read_quickly(buf, len, from, addr, key, context,
-                                                               EndpointFace::of(ep).tx_flags);
-        if (ret != RmaEngine::not_quick) [[likely]]
-            return ret;
-    }
-    const iovec iov{buf, len};
-    return plain(ep, &iov, &desc, 1, from, addr, key, context, true);
+    return quick<true>(ep, buf, len, desc, from, addr, key, context);
 }
 
 ssize_t tofu_readv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t from,
                    uint64_t addr, uint64_t key, void* context) noexcept
 {
-    return plain(ep, iov, desc, count, from, addr, key, context, true);
+    return plain(ep, true, {iov, desc, count, from, nullptr, 0, context, 0}, addr, key);
 }
 
 ssize_t tofu_readmsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
@@ -103,22 +105,13 @@ ssize_t tofu_readmsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
 ssize_t tofu_write(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t to, uint64_t addr,
                    uint64_t key, void* context) noexcept
 {
-    TxContext& tx = *EndpointFace::of(ep).tx;
-    {
-        std::lock_guard guard(tx.lock());
-        const ssize_t ret = RmaEngine::of(tx).write_quickly(buf, len, to, addr, key, context,
-                                                                EndpointFace::of(ep).tx_flags);
-        if (ret != RmaEngine::not_quick) [[likely]]
-            return ret;
-    }
-    const iovec iov{const_cast<void*>(buf), len};
-    return plain(ep, &iov, &desc, 1, to, addr, key, context, false);
+    return quick<false>(ep, const_cast<void*>(buf), len, desc, to, addr, key, context);
 }
 
 ssize_t tofu_writev(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t to,
                     uint64_t addr, uint64_t key, void* context) noexcept
 {
-    return plain(ep, iov, desc, count, to, addr, key, context, false);
+    return plain(ep, false, {iov, desc, count, to, nullptr, 0, context, 0}, addr, key);
 }
 
 ssize_t tofu_writemsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
@@ -136,22 +129,19 @@ ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to,
         if (ret != RmaEngine::not_quick) [[likely]]
             return ret;
     }
-    return inject(tx, buf, len, to, addr, key);
+    return injected(ep, buf, len, to, addr, key);
 }
 
 ssize_t tofu_writedata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data,
                        fi_addr_t to, uint64_t addr, uint64_t key, void* context) noexcept
 {
-    const iovec iov{const_cast<void*>(buf), len};
-    return plain(ep, &iov, &desc, 1, to, addr, key, context, false, FI_REMOTE_CQ_DATA, data);
+    return single(ep, false, buf, len, desc, to, addr, key, context, data, FI_REMOTE_CQ_DATA);
 }
 
 ssize_t tofu_inject_writedata(fid_ep* ep, const void* buf, size_t len, uint64_t data, fi_addr_t to,
                               uint64_t addr, uint64_t key) noexcept
 {
-    const iovec iov{const_cast<void*>(buf), len};
-    return plain(ep, &iov, nullptr, 1, to, addr, key, nullptr, false,
-                 FI_REMOTE_CQ_DATA | FI_INJECT, data, true);
+    return single(ep, false, buf, len, nullptr, to, addr, key, nullptr, data, FI_REMOTE_CQ_DATA | FI_INJECT, true);
 }
 }
 

@@ -50,8 +50,7 @@ constexpr Pending::Stream::Steps RmaEngine::steps{
 RmaEngine::RmaEngine(TxContext& tx) noexcept
     : tx_(tx),
       vcq_(tx.vcq()),
-      vcq_order_(tx.vcq()),
-      access_(tx.peers(), tx.remote_keys(), vcq_order_),
+      access_(tx.vcq(), tx.peers(), tx.remote_keys()),
       waiting_(tx.pending(), this, steps),
       ops_(std::max<std::size_t>(tx.attr().size, 64)),
       bounces_(tx.vcq())
@@ -81,20 +80,20 @@ int RmaEngine::open() noexcept
 
 int RmaEngine::check(const Call& call, std::size_t& total) const noexcept
 {
-    if (call.local_count > rma_iov_limit || call.remote_count > rma_remote_limit ||
-        (call.local_count != 0 && call.local == nullptr) ||
-        (call.remote_count != 0 && call.remote == nullptr))
+    const fi_msg_rma& msg = call.msg;
+    if (msg.iov_count > rma_iov_limit || msg.rma_iov_count > rma_remote_limit ||
+        (msg.iov_count != 0 && msg.msg_iov == nullptr) || (msg.rma_iov_count != 0 && msg.rma_iov == nullptr))
         return -FI_EINVAL;
     std::size_t local = 0;
     std::size_t remote = 0;
-    for (std::size_t i = 0; i < call.local_count; i++) {
-        if (call.local[i].iov_base == nullptr && call.local[i].iov_len != 0)
+    for (std::size_t i = 0; i < msg.iov_count; i++) {
+        if (msg.msg_iov[i].iov_base == nullptr && msg.msg_iov[i].iov_len != 0)
             return -FI_EINVAL;
-        if (__builtin_add_overflow(local, call.local[i].iov_len, &local))
+        if (__builtin_add_overflow(local, msg.msg_iov[i].iov_len, &local))
             return -FI_EMSGSIZE;
     }
-    for (std::size_t i = 0; i < call.remote_count; i++)
-        if (__builtin_add_overflow(remote, call.remote[i].len, &remote))
+    for (std::size_t i = 0; i < msg.rma_iov_count; i++)
+        if (__builtin_add_overflow(remote, msg.rma_iov[i].len, &remote))
             return -FI_EMSGSIZE;
     if (local != remote)
         return -FI_EINVAL;
@@ -110,74 +109,39 @@ int RmaEngine::check(const Call& call, std::size_t& total) const noexcept
 
 void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept
 {
-    const TxCounters& counters = tx_.counters();
+    const fi_msg_rma& msg = call.msg;
     op.notify = on_notice;
     op.reports = &tx_.reports();
     op.engine = this;
     op.cq = tx_.binding().cq;
-    op.counter = call.read ? counters.read : counters.write;
-    op.completion = {};
-    op.completion.context = call.context;
+    op.counter = call.read ? tx_.counters().read : tx_.counters().write;
+    op.completion.context = msg.context;
     op.completion.flags = FI_RMA | (call.read ? FI_READ : FI_WRITE);
-    op.pending = 0;
     op.wants_entry = !call.silent && tx_.binding().reports(call.flags);
-    op.err = 0;
-    op.prov_errno = 0;
     op.peer = peer;
-    op.to = call.to;
-    op.data = call.data;
-    op.step = RmaOp::Step::posting;
+    op.access = call.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
+    for (std::size_t i = 0; i < msg.rma_iov_count; i++) {
+        op.add(msg.rma_iov[i].addr, msg.rma_iov[i].len, msg.rma_iov[i].key);
+        op.by_directory |= access_.by_directory(msg.rma_iov[i].key);
+    }
+    op.to = msg.addr;
+    op.data = msg.data;
     op.read = call.read;
     // A fence waits for what is signaled (submit); the flag orders it behind what is not.
     op.fenced = (call.flags & FI_FENCE) != 0;
     op.strong_order = (call.read ? strong_reads_ : strong_writes_) || op.fenced;
     op.remote_notice = peer.counts_events;
-    op.event_posted = false;
-    op.account = nullptr;
     op.last.notify = on_last;
     op.last.op = &op;
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
-    op.by_directory = false;
-    for (std::size_t i = 0; i < call.remote_count; i++)
-        op.by_directory |= access_.by_directory(call.remote[i].key);
     op.data_at_once = call.silent && !op.by_directory;
     // In one Put, so that a late failure is told once; of an event it must be known that it will not come.
     op.sent_suffices = !call.read && !op.by_directory && (call.flags & FI_INJECT_COMPLETE) != 0 &&
-                       call.local_count <= 1 && call.remote_count <= 1 && total <= max_piece_ &&
-                       !op.remote_notice;
+                       msg.iov_count <= 1 && msg.rma_iov_count <= 1 && total <= max_piece_ && !op.remote_notice;
     posted_unsignaled_ |= op.sent_suffices;
-    op.retried = false;
-    op.local_count = static_cast<std::uint8_t>(call.local_count);
-    op.remote_count = static_cast<std::uint8_t>(call.remote_count);
-    op.acquired = 0;
-    op.bounce = {};
+    op.local_count = static_cast<std::uint8_t>(msg.iov_count);
     op.total = total;
-    op.posted = 0;
-    std::copy_n(call.local, call.local_count, op.local);
-    std::copy_n(call.remote, call.remote_count, op.remote);
-}
-
-/// Where all remote segments are: 0, -FI_EAGAIN, or what becomes the operation's error.
-int RmaEngine::resolve(RmaOp& op) noexcept
-{
-    const std::uint64_t access = op.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
-    for (unsigned i = 0; i < op.remote_count; i++) {
-        const fi_rma_iov& remote = op.remote[i];
-        if (remote.len == 0)
-            continue;
-        if (int ret = access_.resolve(op.peer, remote.key, remote.addr, remote.len, access, op.remote_at[i]); ret != 0)
-            return ret;
-    }
-    return 0;
-}
-
-/// True where they may have changed.
-bool RmaEngine::forget_keys(const RmaOp& op) noexcept
-{
-    bool some = false;
-    for (unsigned i = 0; i < op.remote_count; i++)
-        some |= access_.refuted(op.peer, op.remote[i].key);
-    return some;
+    std::copy_n(msg.msg_iov, msg.iov_count, op.local);
 }
 
 /// Where the TNI finds the local bytes: in the descriptor, in a block of ours, in the user's buffers.
@@ -185,12 +149,12 @@ int RmaEngine::attach(RmaOp& op, const Call& call) noexcept
 {
     const bool keep = (call.flags & FI_INJECT) != 0; // the user's buffer is gone when we return
     if (!op.read && op.total <= max_inline_) {
-        const bool one_piece = op.local_count <= 1 && op.remote_count <= 1;
+        const bool one_piece = op.local_count <= 1 && op.targets <= 1;
         if (!keep || (one_piece && !op.by_directory))
             return 0;
     }
-    const bool in_region =
-        call.desc != nullptr && call.local_count != 0 && call.desc[0] != nullptr;
+    void* const* const desc = call.msg.desc;
+    const bool in_region = desc != nullptr && op.local_count != 0 && desc[0] != nullptr;
     if (op.total <= (in_region && !keep ? copy_limit_in_region : copy_limit)) {
         op.bounce = bounces_.alloc(op.total);
         if (op.bounce.data != nullptr) {
@@ -207,7 +171,7 @@ int RmaEngine::attach(RmaOp& op, const Call& call) noexcept
             continue;
         if (int ret = tx_.local_memory().acquire(
                 op.local[i].iov_base, op.local[i].iov_len, !op.read, op.refs[i],
-                call.desc != nullptr ? call.desc[i] : nullptr);
+                desc != nullptr ? desc[i] : nullptr);
             ret != 0)
             return ret;
     }
@@ -219,7 +183,7 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
     std::size_t total = 0;
     if (int ret = check(call, total); ret != 0) [[unlikely]]
         return ret;
-    const Peer* peer = tx_.peers().find(call.to);
+    const Peer* peer = tx_.peers().find(call.msg.addr);
     if (peer == nullptr) [[unlikely]]
         return -FI_EINVAL;
     // Whoever has to wait keeps its place: nobody overtakes it towards its peer.
@@ -228,7 +192,7 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
         if (waiting_.holds(Pending::line_of(*peer)))
             return tx_.again(Stat::again_behind);
     }
-    if ((call.flags & FI_FENCE) && !tx_.fence_passed(call.to, call.flags)) [[unlikely]]
+    if ((call.flags & FI_FENCE) && !tx_.fence_passed(call.msg.addr, call.flags)) [[unlikely]]
         return -FI_EAGAIN;
     RmaOp* op = ops_.alloc();
     if (op == nullptr) [[unlikely]] {
@@ -239,11 +203,7 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
     }
     describe(*op, call, *peer, total);
     if (total != 0) {
-        const auto again = [&] {
-            tx_.progress();
-            return resolve(*op);
-        };
-        int ret = RemoteAccess::settle(resolve(*op), again, [&] { return forget_keys(*op); });
+        int ret = access_.resolve_now(*op, [this] { tx_.progress(); });
         if (ret == 0 && op->remote_notice) [[unlikely]]
             ret = tx_.pay_for_event(op->peer, op->account, op->prov_errno);
         if (ret != 0 && !refuses_call(ret)) { // a matter of the peer's memory: an error of the operation, not of the call
@@ -300,14 +260,6 @@ void RmaEngine::send_data_at_once(RmaOp& op) noexcept
         op.remote_data = false;
     }
     op.pending--;
-}
-
-ssize_t RmaEngine::inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
-                          std::uint64_t key) noexcept
-{
-    const iovec local{const_cast<void*>(data), length};
-    const fi_rma_iov remote{address, length, key};
-    return submit({&local, nullptr, 1, &remote, 1, to, nullptr, 0, FI_INJECT, false, true});
 }
 
 } // namespace tofu

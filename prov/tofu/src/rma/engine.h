@@ -21,8 +21,6 @@
 
 namespace tofu {
 
-struct EventAccount;
-
 /// The table of endpoints that may use RMA.
 extern fi_ops_rma rma_ops;
 
@@ -34,7 +32,7 @@ inline constexpr std::size_t rma_inject_limit = BouncePool::large_size; ///< bou
 class RmaEngine;
 
 /// One fi_read or fi_write in any of its forms, from the call to its completion.
-struct RmaOp : Request, PendingOp {
+struct RmaOp : Request, PendingOp, RemoteSide {
     /// The waiter of the last communication, which is the one that the target counts. It has a waiter of its own, since
     /// it leaves no event when it fails.
     struct Last : vcq::Waiter {
@@ -48,44 +46,30 @@ struct RmaOp : Request, PendingOp {
     };
     RmaEngine* engine = nullptr;
     Last last{};
-    EventAccount* account = nullptr; ///< that has paid for the event
-    Peer peer{};
     fi_addr_t to = FI_ADDR_NOTAVAIL;
     std::uint64_t data = 0; ///< for the target's CQ
     Step step = Step::posting;
     bool read = false;
     bool strong_order = false;
     bool remote_notice = false; ///< the target counts RMA events
-    bool event_posted = false;  ///< `last` is, and has not failed
     bool remote_data = false;   ///< `data` goes to the target's CQ
     bool data_at_once = false;  ///< behind the bytes, not after their delivery
     bool sent_suffices = false; ///< FI_INJECT_COMPLETE
-    bool by_directory = false;  ///< a key was looked up, and may have to be once more
     bool fenced = false;        ///< FI_FENCE
-    bool retried = false;
     bool queued = false; ///< it is pending, and its line alone may finish it
     std::uint8_t local_count = 0;
-    std::uint8_t remote_count = 0;
     std::uint8_t acquired = 0; ///< of refs
     Bounce bounce{};           ///< if it has one, all local bytes are there
     std::size_t total = 0;
     std::size_t posted = 0;
-    iovec local[rma_iov_limit] = {};
-    LocalRef refs[rma_iov_limit] = {};
-    fi_rma_iov remote[rma_remote_limit] = {};
-    Target remote_at[rma_remote_limit] = {};
+    iovec local[rma_iov_limit];
+    LocalRef refs[rma_iov_limit];
 };
+static_assert(rma_remote_limit <= RemoteSide::most);
 
 /// What a call asked for, before anything has been taken for it.
 struct RmaCall {
-    const iovec* local;
-    void* const* desc; ///< may be null
-    std::size_t local_count;
-    const fi_rma_iov* remote;
-    std::size_t remote_count;
-    fi_addr_t to;
-    void* context;
-    std::uint64_t data;
+    fi_msg_rma msg;      ///< its desc may be null
     std::uint64_t flags; ///< operation flags, FI_INJECT, FI_FENCE, FI_REMOTE_CQ_DATA, ...
     bool read;
     bool silent; ///< fi_inject_*: no entry on success
@@ -117,21 +101,15 @@ class RmaEngine final : public Engine {
     [[nodiscard]] ssize_t submit(const Call& call) noexcept;
     /// What can be said of a call without its peer: 0 and its bytes in all, or the refusal.
     [[nodiscard]] int check(const Call& call, std::size_t& total) const noexcept;
-    /// fi_inject_write of bytes that fit into a descriptor.
-    [[nodiscard]] ssize_t inject(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
-                                 std::uint64_t key) noexcept;
-    /// The same where it is one communication that nobody waits for, or not_quick.
+    /// fi_inject_write where it is one communication that nobody waits for, or not_quick.
     [[nodiscard]] ssize_t inject_quickly(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                                          std::uint64_t key) noexcept;
     /// fi_write and fi_read of one segment, keys that are biases and default completion level: one
     /// communication, at most max_inline_ or max_quick_read bytes. `not_quick` where nothing was done: submit() will.
     static constexpr ssize_t not_quick = 1;
-    [[nodiscard]] ssize_t write_quickly(const void* data, std::size_t length, fi_addr_t to,
-                                        std::uint64_t address, std::uint64_t key, void* context,
-                                        std::uint64_t flags) noexcept;
-    [[nodiscard]] ssize_t read_quickly(void* to, std::size_t length, fi_addr_t from,
-                                       std::uint64_t address, std::uint64_t key, void* context,
-                                       std::uint64_t flags) noexcept;
+    template <bool read>
+    [[nodiscard]] ssize_t go_quickly(void* buffer, std::size_t length, fi_addr_t to, std::uint64_t address,
+                                     std::uint64_t key, void* context, std::uint64_t flags) noexcept;
     /// Behind the end of its endpoint: who is told of something from now on does nothing.
     void mute() noexcept
     {
@@ -154,14 +132,11 @@ class RmaEngine final : public Engine {
     static const Pending::Stream::Steps steps;
     static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     static void on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
-    static void refund(RmaOp& op) noexcept;
     template <bool read, bool entry>
     static void quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     [[nodiscard]] ssize_t quick_refused(vcq::Post posted) noexcept;
     [[nodiscard, gnu::noinline]] bool make_landing() noexcept;
     void describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept;
-    [[nodiscard]] int resolve(RmaOp& op) noexcept;
-    [[nodiscard]] bool forget_keys(const RmaOp& op) noexcept;
     [[nodiscard]] bool in_turn(const RmaOp& op, unsigned segment) noexcept;
     [[nodiscard]] bool goes_at_once(const void* buffer, std::size_t length, std::size_t limit, fi_addr_t to,
                                     std::uint64_t address, std::uint64_t key, Target& target) const noexcept;
@@ -184,7 +159,6 @@ class RmaEngine final : public Engine {
     // What fi_inject_write looks at, together.
     TxContext& tx_;
     vcq::Vcq& vcq_;
-    VcqOrder vcq_order_;
     RemoteAccess access_;
     bool plain_inject_ = false; ///< fi_inject_write may go out unsignaled
     std::size_t max_inline_ = 0;

@@ -39,9 +39,9 @@ Lack RmaEngine::post_some(RmaOp& op) noexcept
         }
         std::size_t at = op.posted;
         unsigned segment = 0;
-        while (at >= op.remote[segment].len)
-            at -= op.remote[segment++].len;
-        if (vcq_order_.begun() && !in_turn(op, segment)) [[unlikely]]
+        while (at >= op.target[segment].length)
+            at -= op.target[segment++].length;
+        if (access_.is_ordering() && !in_turn(op, segment)) [[unlikely]]
             return Lack::peer;
         std::size_t length = 0;
         const vcq::Post post = post_piece(op, segment, at, length);
@@ -62,8 +62,8 @@ Lack RmaEngine::post_some(RmaOp& op) noexcept
 /// Order across the VCQs of a peer: that of operations where it was promised, and the event of one behind its bytes.
 bool RmaEngine::in_turn(const RmaOp& op, unsigned segment) noexcept
 {
-    const utofu_vcq_id_t vcq = op.remote_at[segment].vcq;
-    if (op.remote_notice && segment != 0 && op.remote_at[segment - 1].vcq != vcq && op.pending != 0)
+    const utofu_vcq_id_t vcq = op.target[segment].at.vcq;
+    if (op.remote_notice && segment != 0 && op.target[segment - 1].at.vcq != vcq && op.pending != 0)
         return false;
     return !(strong_writes_ || strong_reads_ || op.fenced) || access_.may_go_to(op.peer.home, vcq, op.read);
 }
@@ -72,9 +72,9 @@ bool RmaEngine::in_turn(const RmaOp& op, unsigned segment) noexcept
 /// there, and one transfer.
 vcq::Post RmaEngine::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size_t& length) noexcept
 {
-    const utofu_vcq_id_t peer = op.remote_at[r].vcq;
-    const utofu_stadd_t remote = op.remote_at[r].stadd + at;
-    length = std::min(op.remote[r].len - at, max_piece_);
+    const utofu_vcq_id_t peer = op.target[r].at.vcq;
+    const utofu_stadd_t remote = op.target[r].at.stadd + at;
+    length = std::min(op.target[r].length - at, max_piece_);
 
     const std::byte* bytes = nullptr;
     utofu_stadd_t local = 0;
@@ -123,13 +123,6 @@ void RmaEngine::on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
     on_notice(&op, notice);
 }
 
-void RmaEngine::refund(RmaOp& op) noexcept
-{
-    if (op.account != nullptr && !op.event_posted)
-        op.account->refund();
-    op.account = nullptr;
-}
-
 void RmaEngine::through(RmaOp& op) noexcept
 {
     op.queued = false;
@@ -154,7 +147,7 @@ Lack RmaEngine::go_on(RmaOp& op) noexcept
 {
     switch (op.step) {
     case RmaOp::Step::resolving: {
-        int ret = resolve(op);
+        int ret = access_.resolve(op);
         if (ret == 0 && op.remote_notice && op.account == nullptr)
             ret = tx_.event_credits()->pay(op.peer, op.account, op.prov_errno);
         if (refuses_call(ret))
@@ -200,7 +193,7 @@ Lack RmaEngine::notify_peer(RmaOp& op) noexcept
 /// Every byte is posted and every notice came.
 void RmaEngine::finish(RmaOp& op) noexcept
 {
-    if (op.err != 0 && !op.retried && says_stale(op.prov_errno) && forget_keys(op)) [[unlikely]] {
+    if (op.err != 0 && !op.retried && says_stale(op.prov_errno) && access_.refuted(op)) [[unlikely]] {
         // Puts and Gets may be repeated: the same bytes go to the same places.
         op.retried = true;
         if (op.event_posted) // it has come, though earlier bytes have not
@@ -229,9 +222,9 @@ void RmaEngine::finish(RmaOp& op) noexcept
 void RmaEngine::end(RmaOp& op) noexcept
 {
     op.step = RmaOp::Step::ended;
-    refund(op);
+    op.refund();
     complete(op);
-    ops_.release(&op);
+    ops_.renew(&op);
 }
 
 void RmaEngine::give_back(RmaOp& op) noexcept
@@ -248,8 +241,8 @@ void RmaEngine::give_back(RmaOp& op) noexcept
 void RmaEngine::drop(RmaOp& op) noexcept
 {
     give_back(op);
-    refund(op);
-    ops_.release(&op);
+    op.refund();
+    ops_.renew(&op);
 }
 
 void RmaEngine::enqueue(RmaOp& op, Lack lack) noexcept

@@ -58,44 +58,37 @@ ssize_t RmaEngine::quick_refused(vcq::Post posted) noexcept
     return -FI_EAGAIN;
 }
 
-ssize_t RmaEngine::write_quickly(const void* data, std::size_t length, fi_addr_t to,
-                                 std::uint64_t address, std::uint64_t key, void* context,
-                                 std::uint64_t flags) noexcept
+template <bool read>
+ssize_t RmaEngine::go_quickly(void* buffer, std::size_t length, fi_addr_t to, std::uint64_t address, std::uint64_t key,
+                              void* context, std::uint64_t flags) noexcept
 {
     Target target;
-    if ((flags & long_flags) != 0 || !goes_at_once(data, length, max_inline_, to, address, key, target)) [[unlikely]]
+    if ((flags & long_flags) != 0 ||
+        !goes_at_once(buffer, length, read ? max_quick_read : max_inline_, to, address, key, target) ||
+        (read && !landing_ && !make_landing())) [[unlikely]]
         return not_quick;
     const std::uint8_t place = vcq_.next_place();
     if (place == 0) [[unlikely]]
         return quick_refused(vcq::Post::busy);
     QuickOp& op = tx_.quick()[place];
-    op.notify = tx_.binding().reports(flags) ? &quick_done<false, true> : &quick_done<false, false>;
+    op.notify = tx_.binding().reports(flags) ? &quick_done<read, true> : &quick_done<read, false>;
     op.user_context = context;
-    const vcq::Signaled how{&op, write_flags_};
-    const vcq::Post posted = vcq_.put_inline(target.vcq, data, target.stadd, length, how);
+    const vcq::Signaled how{&op, read ? read_flags_ : write_flags_};
+    vcq::Post posted;
+    if constexpr (read) {
+        op.result = buffer;
+        op.length = length;
+        posted = vcq_.get(target.vcq, landing_stadd_ + place * max_quick_read, target.stadd, length, how);
+    } else {
+        posted = vcq_.put_inline(target.vcq, buffer, target.stadd, length, how);
+    }
     return posted == vcq::Post::done ? 0 : quick_refused(posted);
 }
 
-ssize_t RmaEngine::read_quickly(void* to, std::size_t length, fi_addr_t from, std::uint64_t address,
-                                std::uint64_t key, void* context, std::uint64_t flags) noexcept
-{
-    Target target;
-    if ((flags & long_flags) != 0 || !goes_at_once(to, length, max_quick_read, from, address, key, target) ||
-        (!landing_ && !make_landing())) [[unlikely]]
-        return not_quick;
-    const std::uint8_t place = vcq_.next_place();
-    if (place == 0) [[unlikely]]
-        return quick_refused(vcq::Post::busy);
-    QuickOp& op = tx_.quick()[place];
-    op.notify = tx_.binding().reports(flags) ? &quick_done<true, true> : &quick_done<true, false>;
-    op.user_context = context;
-    op.result = to;
-    op.length = length;
-    const vcq::Signaled how{&op, read_flags_};
-    const vcq::Post posted = vcq_.get(target.vcq, landing_stadd_ + place * max_quick_read,
-                                      target.stadd, length, how);
-    return posted == vcq::Post::done ? 0 : quick_refused(posted);
-}
+template ssize_t RmaEngine::go_quickly<true>(void*, std::size_t, fi_addr_t, std::uint64_t, std::uint64_t, void*,
+                                             std::uint64_t) noexcept;
+template ssize_t RmaEngine::go_quickly<false>(void*, std::size_t, fi_addr_t, std::uint64_t, std::uint64_t, void*,
+                                              std::uint64_t) noexcept;
 
 RmaEngine::~RmaEngine()
 {

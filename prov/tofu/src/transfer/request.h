@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 
 #include "provider/array.h"
 #include "queue/cq.h"
@@ -50,6 +51,12 @@ class Pool {
         return free_[--free_count_];
     }
     void release(T* item) noexcept { free_[free_count_++] = item; }
+    /// Takes back an item that is as new when it is given out again.
+    void renew(T* item) noexcept
+    {
+        std::destroy_at(item);
+        release(::new (item) T);
+    }
     /// Every item ever made, those in use and those that are free.
     template <class Visit>
     void each(Visit&& visit)

@@ -21,6 +21,16 @@ struct CounterCall {
     bool add; ///< else the counter is set
 };
 
+/// The application's context of a call.
+template <class Call>
+[[nodiscard]] void* context_of(const Call& call) noexcept
+{
+    if constexpr (requires { call.msg; })
+        return call.msg.context;
+    else
+        return call.context;
+}
+
 using Call = std::variant<CounterCall, proto::SendCall, proto::RecvCall, RmaCall, AtomicCall>;
 
 [[nodiscard]] constexpr std::uint8_t data_of(std::uint64_t flags) noexcept
@@ -50,13 +60,12 @@ using Call = std::variant<CounterCall, proto::SendCall, proto::RecvCall, RmaCall
 }
 [[nodiscard]] inline RmaCall rma_of(const fi_msg_rma& m, std::uint64_t flags, bool read) noexcept
 {
-    return {m.msg_iov, m.desc, m.iov_count, m.rma_iov, m.rma_iov_count, m.addr, m.context, m.data, flags, read, false};
+    return {m, flags, read, false};
 }
 [[nodiscard]] inline AtomicCall atomic_of(Family family, const fi_msg_atomic& m, std::uint64_t flags,
                                           const fi_msg_fetch& fetch = {}, const fi_msg_compare& compare = {}) noexcept
 {
-    return {family, m.op, m.datatype, m.msg_iov, m.iov_count, compare.msg_iov, compare.iov_count, fetch.msg_iov,
-            fetch.iov_count, m.rma_iov, m.rma_iov_count, m.addr, m.context, flags, false};
+    return {family, m, {compare.msg_iov, compare.iov_count}, {fetch.msg_iov, fetch.iov_count}, flags, false};
 }
 
 } // namespace tofu::trigger

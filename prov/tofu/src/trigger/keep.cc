@@ -45,10 +45,10 @@ bool copy_bytes(Work& w, SendCall& call) noexcept
 }
 bool copy_bytes(Work& w, RmaCall& call, std::size_t length) noexcept
 {
-    SendCall all{.count = call.local_count, .length = length};
+    SendCall all{.count = call.msg.iov_count, .length = length};
     const bool done = copy_bytes(w, all);
-    call.local_count = 1;
-    call.desc = nullptr;
+    call.msg.iov_count = 1;
+    call.msg.desc = nullptr;
     return done;
 }
 bool copy_bytes(Work& w, std::size_t count, std::size_t bytes, std::size_t size) noexcept
@@ -126,16 +126,17 @@ int keep(Work& w, const EndpointFace&, RmaCall& call) noexcept
     std::size_t length = 0;
     if (int ret = RmaEngine::of(*w.tx).check(call, length); ret != 0)
         return ret;
-    copy(call.local, call.local_count, w.local);
-    copy(call.desc, call.local_count, w.desc);
-    copy(call.remote, call.remote_count, w.remote);
+    copy(call.msg.msg_iov, call.msg.iov_count, w.local);
+    if (call.msg.desc != nullptr)
+        call.msg.desc = (std::copy_n(call.msg.desc, call.msg.iov_count, w.desc), w.desc);
+    copy(call.msg.rma_iov, call.msg.rma_iov_count, w.remote);
     w.cq = tx.binding().cq;
     w.counter = (call.read ? tx.counters().read : tx.counters().write).get();
     w.completion.flags = FI_RMA | (call.read ? FI_READ : FI_WRITE);
     if (w.request == nullptr && (call.flags & FI_INJECT) != 0 && !copy_bytes(w, call, length))
         return -FI_ENOMEM;
     if (w.request != nullptr)
-        call.context = &w;
+        call.msg.context = &w;
     return 0;
 }
 
@@ -148,19 +149,19 @@ int keep(Work& w, const EndpointFace&, AtomicCall& call) noexcept
     if (elements < 0)
         return static_cast<int>(elements);
     const bool base = call.family == Family::base;
-    copy(call.operand, call.op != FI_ATOMIC_READ ? call.operands : 0, w.operand);
-    copy(call.compare, call.family == Family::compare ? call.compares : 0, w.compare);
-    copy(call.result, base ? 0 : call.results, w.result);
-    copy(call.remote, call.remotes, w.remote_words);
+    copy(call.msg.msg_iov, call.msg.op != FI_ATOMIC_READ ? call.msg.iov_count : 0, w.operand);
+    copy(call.compare.at, call.family == Family::compare ? call.compare.n : 0, w.compare);
+    copy(call.result.at, base ? 0 : call.result.n, w.result);
+    copy(call.msg.rma_iov, call.msg.rma_iov_count, w.remote_words);
     w.cq = tx.binding().cq;
     w.counter = (base ? tx.counters().write : tx.counters().read).get();
     w.completion.flags = FI_ATOMIC | (base ? FI_WRITE : FI_READ);
-    const std::size_t size = datatypes[call.type].size;
+    const std::size_t size = datatypes[call.msg.datatype].size;
     if (w.request == nullptr && (call.flags & FI_INJECT) != 0 &&
         !copy_bytes(w, max_atomic_iov, static_cast<std::size_t>(elements) * size, size))
         return -FI_ENOMEM;
     if (w.request != nullptr)
-        call.context = &w;
+        call.msg.context = &w;
     return 0;
 }
 
@@ -170,8 +171,8 @@ int WorkQueue::keep(Work& w, const EndpointFace& face) noexcept
 {
     return std::visit(
         [&](auto& call) {
-            if constexpr (requires { call.context; }) {
-                w.completion.context = call.context;
+            if constexpr (requires { call.flags; }) {
+                w.completion.context = trigger::context_of(call);
                 w.wants_entry = (call.flags & FI_COMPLETION) != 0;
             }
             return tofu::keep(w, face, call);

@@ -80,7 +80,7 @@ class WorkQueue final : public Later {
     ssize_t defer(EndpointFace& face, Call call) noexcept
     {
         call.flags &= ~FI_TRIGGER;
-        return post_later(face, call, call.context);
+        return post_later(face, call, trigger::context_of(call));
     }
     ssize_t post_later(EndpointFace& face, const trigger::Call& call, const void* context) noexcept;
     [[nodiscard]] int make(const fi_deferred_work& request, Work& work) noexcept;
