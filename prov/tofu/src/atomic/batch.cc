@@ -46,10 +46,9 @@ bool AtomicRunner::fits_batch(const AtomicOp& op) noexcept
     if (op.total < least || (op.size != 4 && op.size != 8) || !is_one_armw(op.method) || op.method == Method::read)
         return false;
     // The notices of a batch keep their order at one VCQ only.
-    for (unsigned i = 0; i < op.targets; ++i)
-        if (op.target[i].at.stadd & (op.size - 1u) || op.target[i].at.vcq != op.target[0].at.vcq)
-            return false;
-    return true;
+    return std::all_of(op.target, op.target + op.targets, [&](const AtomicOp::Piece& piece) {
+        return (piece.at.stadd & (op.size - 1u)) == 0 && piece.at.vcq == op.target[0].at.vcq;
+    });
 }
 
 bool AtomicRunner::open_batch(AtomicOp& op) noexcept
@@ -109,7 +108,7 @@ bool AtomicRunner::start_batch(AtomicOp& op) noexcept
         vcq_.start_batch();
         if (posted == Post::busy)
             return false;
-        return batch_failed(op, vcq_.last_error());
+        return batch_failed(op);
     }
     batch.posted = true;
     if (op.fetches && !vcq_.shorten_batch(batch.place) && batch.arrived == batch.announced)
@@ -170,11 +169,11 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
 }
 
 /// A post was refused for good: nothing more of the batch is posted. As start_batch().
-bool AtomicRunner::batch_failed(AtomicOp& op, int code) noexcept
+bool AtomicRunner::batch_failed(AtomicOp& op) noexcept
 {
     Batch& batch = *op.batch;
     const bool under_way = op.started != 0;
-    abandon(op, fi_error_of(code), code);
+    abandon(op, vcq_.last_error());
     if (!op.fetches && under_way) {
         batch.broken = true;
         return end_broken(batch);
@@ -225,10 +224,7 @@ void AtomicRunner::batch_notice(vcq::Waiter* self, const Notice& notice) noexcep
     AtomicOp& op = *batch.op;
     const std::size_t number = batch.arrived++;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
-        if (op.err == 0) {
-            op.err = fi_error_of(notice.code);
-            op.prov_errno = notice.code;
-        }
+        note(op, notice.code);
         if (!op.fetches && batch.failed != batch.announced)
             op.took_effect = true; // some may have
     } else {
@@ -247,12 +243,9 @@ void AtomicRunner::batch_notice(vcq::Waiter* self, const Notice& notice) noexcep
 void AtomicRunner::batch_lost(vcq::Waiter* self, const Notice& notice) noexcept
 {
     Batch& batch = *static_cast<Batch::Lost*>(self)->batch;
-    AtomicOp* const op = batch.op;
     batch.failed++;
-    if (op != nullptr && notice.code != UTOFU_SUCCESS && op->err == 0) {
-        op->err = fi_error_of(notice.code);
-        op->prov_errno = notice.code;
-    }
+    if (batch.op != nullptr)
+        note(*batch.op, notice.code);
 }
 
 void AtomicRunner::end_batch(Batch& batch) noexcept
@@ -261,8 +254,7 @@ void AtomicRunner::end_batch(Batch& batch) noexcept
     vcq_.close_batch(batch.place, op.fetches ? static_cast<vcq::Waiter*>(&batch) : &batch.lost);
     op.batch = nullptr;
     batches_.renew(&batch);
-    if (settle(op, UTOFU_SUCCESS))
-        finish(op);
+    end_one(op, UTOFU_SUCCESS);
 }
 
 } // namespace tofu

@@ -50,10 +50,8 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
         if (how.size != 0 && (call.operand || how.reads) &&
             (call.family == Family::base || call.result) &&
             (call.family != Family::compare || call.compare)) [[likely]] {
-            const ssize_t rc =
-                !engine.access().at_once() ? submit_by_directory(tx, how, call)
-                : call.silent && engine.short_inject() ? inject_native(tx, how, call)
-                                                       : submit_native<false>(tx, how, call);
+            const ssize_t rc = engine.access().at_once() ? submit_native<false>(tx, how, call)
+                                                         : submit_by_directory(tx, how, call);
             if (rc != not_native) [[likely]]
                 return rc;
         }

@@ -48,7 +48,7 @@ Lack AtomicRunner::notify_target(AtomicOp& op) noexcept
             return Lack::room;
         abandon(op, FI_ECANCELED, 0);
         break;
-    case Post::error: abandon(op, fi_error_of(vcq_.last_error()), vcq_.last_error()); break;
+    case Post::error: abandon(op, vcq_.last_error()); break;
     }
     return Lack::nothing;
 }

@@ -18,19 +18,8 @@ using Call = AtomicEngine::Call;
 
 constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
 
-[[gnu::always_inline]] inline void describe(Request& request, TxContext& tx, Family family, void* context,
-                                            bool entry) noexcept
-{
-    const bool base = family == Family::base;
-    request.reports = &tx.reports();
-    request.cq = tx.binding().cq;
-    request.counter = base ? tx.counters().write : tx.counters().read;
-    request.completion.context = context;
-    request.completion.flags = FI_ATOMIC | (base ? FI_WRITE : FI_READ);
-    request.wants_entry = entry;
-    request.err = 0;
-    request.prov_errno = 0;
-}
+/// Of the entry (fi_cq(3)).
+constexpr std::uint64_t entry_flags(Family family) { return FI_ATOMIC | (family == Family::base ? FI_WRITE : FI_READ); }
 
 void add_all(Pieces& pieces, const AtomicEngine::List& list)
 {
@@ -41,7 +30,8 @@ void add_all(Pieces& pieces, const AtomicEngine::List& list)
 void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ssize_t total)
 {
     const fi_msg_atomic& msg = call.msg;
-    describe(op, tx, call.family, msg.context, !call.silent && tx.binding().reports(call.flags));
+    op.report_to(tx.reports(), entry_flags(call.family), msg.context,
+                 !call.silent && tx.binding().reports(call.flags));
     const Datatype& type = datatypes[msg.datatype];
     op.peer = peer;
     op.line.key = Pending::line_of(peer);
@@ -51,7 +41,7 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
     op.method = lookup(call.family, msg.op, msg.datatype);
     op.op = msg.op;
     op.size = type.size;
-    op.integer = type.kind == Class::integer;
+    op.integer = is_integer(type.kind);
     op.multi = op.method == Method::loop || op.method == Method::wide || msg.datatype == FI_FLOAT_COMPLEX;
     op.reads_operand = uses_operand(msg.op);
     op.reads_compare = call.family == Family::compare;
@@ -255,7 +245,7 @@ void AtomicEngine::native_failed(const QuickOp& failed, unsigned size, bool entr
             return;
         }
     Request request;
-    describe(request, tx_, size == 0 ? Family::base : Family::fetch, quick.user_context, entry);
+    request.report_to(tx_.reports(), entry_flags(size == 0 ? Family::base : Family::fetch), quick.user_context, entry);
     request.err = fi_error_of(code);
     request.prov_errno = code;
     complete(request);

@@ -75,7 +75,6 @@ class AtomicEngine final : public Engine {
             tx_.report_unsignaled_error(FI_ATOMIC | FI_WRITE, utofu_code);
     }
     [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
-    [[nodiscard]] TxContext& context() noexcept { return tx_; }
 
     // --- for the short way (native.h)
     /// One ARMW of it failed: reported, or done again the long way where that may help. `kept`: all of the call is in

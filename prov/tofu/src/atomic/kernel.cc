@@ -40,7 +40,7 @@ void store(void* p, T value) noexcept
 /// int cannot overflow either (two 16-bit factors do not fit an int).
 template <class T>
 using Arithmetic =
-    std::conditional_t<class_of<T> != Class::integer, T,
+    std::conditional_t<!is_integer(class_of<T>()), T,
                        std::conditional_t<sizeof(T) <= 4, std::uint32_t,
                                           std::conditional_t<sizeof(T) == 8, std::uint64_t, unsigned __int128>>>;
 
@@ -119,7 +119,7 @@ void apply(void* targets, const void* operands, const void* compares, std::size_
 template <class T, std::size_t op>
 constexpr Kernel kernel_or_null()
 {
-    if constexpr (meaningful(static_cast<fi_op>(op), class_of<T>))
+    if constexpr (meaningful(static_cast<fi_op>(op), class_of<T>()))
         return &apply<static_cast<fi_op>(op), T>;
     else
         return nullptr;

@@ -17,6 +17,7 @@
 #include "atomic/runner.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tofu {
 
@@ -41,15 +42,7 @@ std::uint64_t applied(const WordOp& f, std::uint64_t value) noexcept
     return value;
 }
 
-bool same_word(const WordSlot& slot, const WordOp& f) noexcept
-{
-    return slot.word == f.word && slot.vcq == f.vcq && slot.width == f.width;
-}
-
-bool same_word(const WordOp& a, const WordOp& b) noexcept
-{
-    return a.word == b.word && a.vcq == b.vcq && a.width == b.width;
-}
+bool same_word(const RemoteWord& a, const RemoteWord& b) noexcept { return a == b; }
 
 /// What to compare with first.
 std::uint64_t first_guess(const WordSlot& slot, const WordOp& f) noexcept
@@ -182,22 +175,15 @@ void AtomicRunner::end_group(WordOp& leader, std::uint64_t value, int code) noex
 {
     WordSlot& slot = *leader.slot;
     if (code == UTOFU_SUCCESS) {
-        slot.vcq = leader.vcq;
-        slot.word = leader.word;
-        slot.width = leader.width;
+        static_cast<RemoteWord&>(slot) = leader;
         slot.value = value;
     }
     // The slot is settled before anybody hears of an end: completions may start new word operations.
-    WordOp* done = slot.waiting;
-    WordOp* rest = done;
-    WordOp* last = nullptr;
+    WordOp** end = &slot.waiting;
     for (unsigned n = 1; n < leader.group; ++n)
-        last = rest, rest = rest->next;
-    if (last)
-        last->next = nullptr;
-    else
-        done = nullptr;
-    slot.waiting = rest;
+        end = &(*end)->next;
+    WordOp* const rest = std::exchange(*end, nullptr);
+    WordOp* done = std::exchange(slot.waiting, rest);
     slot.pass();
     settle_word(leader, leader.before, code);
     while (done) {

@@ -155,19 +155,6 @@ template <bool listed>
     return goes ? peer : nullptr;
 }
 
-/// An injected operation that nobody counts needs no notice at all: one unsignaled ARMW.
-[[gnu::always_inline]] inline ssize_t inject_native(TxContext& tx, Native how, const PlainCall& call) noexcept
-{
-    AtomicEngine& engine = AtomicEngine::of(tx);
-    Target target;
-    if (find_target<false>(engine, how, call, target) == nullptr) [[unlikely]]
-        return not_native;
-    engine.unsignaled();
-    const vcq::Post posted =
-        post_native(tx.vcq(), how, call, target, vcq::Silent{vcq::Unsignaled::armw, engine.inject_flags()});
-    return answer(tx, posted);
-}
-
 /// Where keys are biases, which makes the target known at once and for good; or where they are `listed` in a directory:
 /// what stands behind a key may change, so all of the call is kept.
 template <bool listed>
@@ -178,6 +165,11 @@ template <bool listed>
     const Peer* const peer = find_target<listed>(engine, how, call, target);
     if (peer == nullptr) [[unlikely]]
         return not_native;
+    if (!listed && call.silent && engine.short_inject()) { // nobody counts it: it needs no notice at all
+        engine.unsignaled();
+        return answer(tx, post_native(tx.vcq(), how, call, target,
+                                      vcq::Silent{vcq::Unsignaled::armw, engine.inject_flags()}));
+    }
     const std::uint8_t place = tx.vcq().next_place();
     if (place == 0) [[unlikely]]
         return answer(tx, vcq::Post::busy);

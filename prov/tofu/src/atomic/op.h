@@ -134,14 +134,19 @@ struct AtomicOp : Request, PendingOp, RemoteSide {
 };
 static_assert(max_atomic_iov <= RemoteSide::most);
 
-/// One aligned word at the target under way: up to eight elements of one operation.
-struct WordOp : vcq::Waiter, Deferred {
+/// An aligned word at a peer.
+struct RemoteWord {
+    utofu_vcq_id_t vcq = 0;
+    utofu_stadd_t word = 0;
+    std::uint8_t width = 0; ///< 4 or 8
+    bool operator==(const RemoteWord&) const = default;
+};
+
+/// One word at the target under way: up to eight elements of one operation.
+struct WordOp : vcq::Waiter, Deferred, RemoteWord {
     AtomicOp* op;
     WordOp* next = nullptr;     ///< in a slot's chain
     std::size_t first;          ///< number of the first element
-    utofu_vcq_id_t vcq;         ///< of the target
-    utofu_stadd_t word;         ///< aligned to `width`
-    std::uint8_t width;         ///< 4 or 8
     std::uint8_t offset;        ///< of the first element in the word
     std::uint8_t elements;
     bool loops;
@@ -196,11 +201,8 @@ struct Span : vcq::Waiter, Deferred {
 
 /// Where CSWAP loops of one context on one word meet, and what was last seen there. Active is the leader, which has a
 /// CSWAP in the air or waits to post one.
-struct WordSlot : Turns<WordOp> {
-    utofu_vcq_id_t vcq = 0;
-    utofu_stadd_t word = 0;
-    std::uint64_t value = 0;      ///< last seen; a guess, nothing more
-    std::uint8_t width = 0;
+struct WordSlot : Turns<WordOp>, RemoteWord {
+    std::uint64_t value = 0; ///< last seen; a guess, nothing more
 };
 
 } // namespace tofu

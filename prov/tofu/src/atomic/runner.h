@@ -84,8 +84,8 @@ class AtomicRunner {
 
     // --- for the wide elements
     [[nodiscard]] WideRunner& wide() noexcept { return wide_; }
-    /// The end of one wide element.
-    void settle_wide(AtomicOp& op, int code) noexcept;
+    /// The end of one word or wide element. The operation may be gone afterwards.
+    void settle_part(AtomicOp& op, int code) noexcept;
 
   private:
     static const Pending::Stream::Steps steps;
@@ -95,7 +95,6 @@ class AtomicRunner {
     static void event_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
 
     [[nodiscard]] bool loops_at(utofu_vcq_id_t home) const noexcept;
-    [[nodiscard]] bool may_start(const AtomicOp& op) const noexcept;
     [[nodiscard]] bool may_go_on(const AtomicOp& op) noexcept;
     [[nodiscard]] Lack start(AtomicOp& op) noexcept;
     [[nodiscard]] bool start_word(AtomicOp& op) noexcept;
@@ -108,7 +107,8 @@ class AtomicRunner {
     void advance(AtomicOp& op, std::size_t elements) noexcept;
     void keep_injected(AtomicOp& op) noexcept;
     void abandon(AtomicOp& op, int err, int code) noexcept;
-    void all_started(AtomicOp& op) noexcept;
+    void abandon(AtomicOp& op, int code) noexcept;
+    void end_one(AtomicOp& op, int code) noexcept;
     void settle_word(WordOp& f, std::uint64_t before, int code) noexcept;
     void finish(AtomicOp& op) noexcept;
     void begin_again(AtomicOp& op) noexcept;
@@ -128,7 +128,7 @@ class AtomicRunner {
     template <class Word>
     [[nodiscard]] std::size_t post_run(AtomicOp& op, std::size_t n, vcq::Post& posted) noexcept;
     void skip_to_last(AtomicOp& op) noexcept;
-    [[nodiscard]] bool batch_failed(AtomicOp& op, int code) noexcept;
+    [[nodiscard]] bool batch_failed(AtomicOp& op) noexcept;
     [[nodiscard]] bool end_broken(Batch& batch) noexcept;
     void leave_batch(Batch& batch) noexcept;
     void end_batch(Batch& batch) noexcept;

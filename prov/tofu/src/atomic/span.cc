@@ -164,9 +164,8 @@ void AtomicRunner::end_span(Span& s) noexcept
     const int code = s.code;
     release_span(s);
     if (code != UTOFU_SUCCESS) [[unlikely]]
-        abandon(op, fi_error_of(code), code);
-    if (settle(op, code))
-        finish(op);
+        abandon(op, code);
+    end_one(op, code);
 }
 
 /// The word number `tried` once more, from what was found there.

@@ -63,12 +63,19 @@ using Types = std::tuple<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t,
 static_assert(FI_INT8 == 0 && FI_FLOAT == 8 && FI_FLOAT_COMPLEX == 10 && FI_LONG_DOUBLE == 12 && FI_INT128 == 14 &&
               std::tuple_size_v<Types> == datatype_count);
 
-enum class Class : std::uint8_t { integer, real, complex };
+enum class Class : std::uint8_t { sign, nosign, real, complex };
+constexpr bool is_integer(Class kind) { return kind == Class::sign || kind == Class::nosign; }
 template <class T>
-inline constexpr Class class_of = std::is_floating_point_v<T>                         ? Class::real
-                                  : std::is_same_v<T, _Complex float> || std::is_same_v<T, _Complex double> ||
-                                          std::is_same_v<T, _Complex long double>     ? Class::complex
-                                                                                      : Class::integer;
+constexpr Class class_of()
+{
+    if constexpr (std::is_floating_point_v<T>)
+        return Class::real;
+    else if constexpr (std::is_same_v<T, _Complex float> || std::is_same_v<T, _Complex double> ||
+                       std::is_same_v<T, _Complex long double>)
+        return Class::complex;
+    else
+        return static_cast<T>(-1) < T{} ? Class::sign : Class::nosign;
+}
 struct Datatype {
     std::uint8_t size;  ///< bytes
     std::uint8_t align; ///< least alignment of an element at the target
@@ -77,8 +84,8 @@ struct Datatype {
 
 inline constexpr auto datatypes = []<class... T>(std::tuple<T...>*) {
     // In C a complex number is aligned like its parts (6.2.5, 13); nothing needs more than 8 bytes here.
-    return std::array{Datatype{sizeof(T), std::min<std::size_t>(sizeof(T) / (class_of<T> == Class::complex ? 2 : 1), 8),
-                               class_of<T>}...};
+    return std::array{Datatype{sizeof(T), std::min<std::size_t>(sizeof(T) / (class_of<T>() == Class::complex ? 2 : 1), 8),
+                               class_of<T>()}...};
 }(static_cast<Types*>(nullptr));
 
 /// Whether the pseudo-code of the page means anything for the datatype.
@@ -86,7 +93,7 @@ constexpr bool meaningful(fi_op op, Class kind)
 {
     switch (op) {
     case FI_BOR: case FI_BAND: case FI_BXOR: case FI_MSWAP:
-        return kind == Class::integer;
+        return is_integer(kind);
     case FI_MIN: case FI_MAX: // complex numbers have no order
     case FI_CSWAP_LE: case FI_CSWAP_LT: case FI_CSWAP_GE: case FI_CSWAP_GT:
         return kind != Class::complex;
@@ -98,7 +105,7 @@ constexpr bool meaningful(fi_op op, Class kind)
 constexpr Method method_of(fi_op op, fi_datatype type)
 {
     const Datatype& d = datatypes[type];
-    const bool integer = d.kind == Class::integer;
+    const bool integer = is_integer(d.kind);
     if (!meaningful(op, d.kind))
         return Method::none;
     if (d.size > 8)

@@ -38,23 +38,10 @@ std::uint64_t WideRunner::next_token() noexcept
     return token_;
 }
 
-bool WideRunner::lock_table(utofu_vcq_id_t vcq, utofu_stadd_t& base) noexcept
-{
-    if (vcq != last_vcq_) {
-        utofu_stadd_t area = 0;
-        if (vcq_.query_stadd(vcq, directory_stag, area) != 0)
-            return false;
-        last_vcq_ = vcq;
-        last_base_ = area + directory::locks_offset;
-    }
-    base = last_base_;
-    return true;
-}
-
 Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) noexcept
 {
-    utofu_stadd_t locks = 0;
-    if (!lock_table(element.vcq, locks))
+    utofu_stadd_t directory = 0;
+    if (vcq_.query_stadd(element.vcq, directory_stag, directory) != 0)
         return Post::error;
     WideOp* const f = word_ops_.alloc();
     if (!f)
@@ -80,7 +67,7 @@ Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) n
     f->vcq = element.vcq;
     f->element = element.stadd;
     const unsigned index = locks::index_of(element.stadd);
-    f->lock_word = locks + index * sizeof(std::uint64_t);
+    f->lock_word = directory + directory::locks_offset + index * sizeof(std::uint64_t);
     if (op.reads_operand)
         op.operand.gather(f->operand, first, 1, op.size);
     if (op.reads_compare)
@@ -96,64 +83,46 @@ Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) n
     return Post::done;
 }
 
-/// Does what the operation's state asks for as far as the VCQ takes it; the rest is left to progress().
+/// Does what the operation's state asks for as far as the VCQ takes it; the rest is left to later rounds.
 void WideRunner::go_on(WideOp& f) noexcept
 {
-    switch (f.state) {
-    case State::waiting:
-        f.state = State::locking;
-        f.have_data = f.lock_won = f.put_posted = f.free_posted = f.wrote = false;
-        if (!post_lock(f)) {
-            f.state = State::waiting;
-            refused(f);
-            return;
-        }
-        // With the Get refused the lock is taken first, and the Get follows.
-        (void)post_get(f);
-        return;
-    case State::reading:
-        if (!post_get(f))
-            refused(f);
-        return;
-    case State::got: compute(f); return;
-    case State::putting:
-        if (!f.put_posted && lease_may_be_gone(f))
-            begin_again(f, f.token);
-        else if (!post_put(f))
-            later(f);
-        else if (f.in_air == 0)
-            end(f);
-        return;
-    case State::locking: case State::ended: return;
-    }
+    if (f.state == State::waiting)
+        post_lock(f);
+    else if (!f.put_posted && f.code == UTOFU_SUCCESS && now() - f.posted_at > hold_at_most) // the lease may be gone
+        begin_again(f, f.token);
+    else if (!post_put(f))
+        later(f);
+    else if (f.in_air == 0)
+        end(f);
 }
 
-/// False: refused; `code` says whether for good.
-bool WideRunner::post_lock(WideOp& f) noexcept
+/// Counts what is under way, and notes why nothing will be. False: refused.
+bool WideRunner::took(WideOp& f, Post posted) noexcept
 {
+    if (posted == Post::done)
+        ++f.in_air;
+    else if (posted == Post::error && f.code == UTOFU_SUCCESS)
+        f.code = vcq_.last_error();
+    return posted == Post::done;
+}
+
+/// Takes the lock, or renews it, and reads the element in the same round trip.
+void WideRunner::post_lock(WideOp& f) noexcept
+{
+    f.have_data = f.lock_won = f.put_posted = f.free_posted = f.wrote = false;
     f.token = next_token();
     f.posted_at = now();
-    const vcq::Signaled how{&f.lock, vcq::Vcq::delivered_flags(f.op->strong, false)};
-    const Post posted = vcq_.cswap(8, f.vcq, f.expect, f.token, f.lock_word, how);
-    if (posted == Post::error)
-        f.code = vcq_.last_error();
-    if (posted != Post::done)
-        return false;
-    ++f.in_air;
-    return true;
-}
-
-bool WideRunner::post_get(WideOp& f) noexcept
-{
-    // The element is read after the CSWAP has read the lock: strong order (guide 2.2.10).
-    const vcq::Signaled how{&f.data, vcq::Vcq::delivered_flags(true, false)};
-    const Post posted = vcq_.get(f.vcq, f.before.stadd, f.element, f.op->size, how);
-    if (posted == Post::error && f.state == State::reading)
-        f.code = vcq_.last_error();
-    if (posted != Post::done)
-        return false;
-    ++f.in_air;
-    return true;
+    const vcq::Signaled first{&f.lock, vcq::Vcq::delivered_flags(f.op->strong, false)};
+    // Strong order: after the CSWAP has read the lock (guide 2.2.10).
+    const vcq::Signaled second{&f.data, vcq::Vcq::delivered_flags(true, false)};
+    if (took(f, vcq_.cswap(8, f.vcq, f.expect, f.token, f.lock_word, first))) {
+        f.state = State::locking;
+        (void)took(f, vcq_.get(f.vcq, f.before.stadd, f.element, f.op->size, second)); // else the lock is renewed
+    } else if (f.code == UTOFU_SUCCESS) {
+        later(f);
+    } else {
+        end(f);
+    }
 }
 
 /// Puts the new value unless that is the old one, and frees the lock behind it. False: not all of it yet.
@@ -165,21 +134,15 @@ bool WideRunner::post_put(WideOp& f) noexcept
         if (posted == Post::busy)
             return false;
         f.put_posted = true;
-        f.wrote = posted == Post::done;
-        if (posted == Post::done)
-            ++f.in_air;
-        else
-            f.code = vcq_.last_error();
+        f.wrote = took(f, posted);
     }
     if (!f.free_posted) {
         const Post posted = vcq_.cswap(8, f.vcq, f.token, 0, f.lock_word, vcq::Signaled{&f.lock, flags});
         if (posted == Post::busy)
             return false;
         f.free_posted = true;
-        if (posted == Post::done)
-            ++f.in_air;
-        else if (f.wrote && f.code == UTOFU_SUCCESS) // the lease runs out, but nobody says whether it has
-            f.code = vcq_.last_error();
+        if (posted == Post::done || f.wrote) // else the lease runs out, but nobody says whether it has
+            (void)took(f, posted);
     }
     return true;
 }
@@ -189,19 +152,20 @@ void WideRunner::lock_answer(vcq::Waiter* self, const Notice& notice) noexcept
     WideOp& f = *static_cast<WideOp::Part*>(self)->op;
     WideRunner& runner = f.op->runner->wide();
     --f.in_air;
-    if (f.state == State::locking) {
-        if (notice.code != UTOFU_SUCCESS)
-            f.code = notice.code;
-        f.lock_won = notice.code == UTOFU_SUCCESS && notice.value == f.expect;
-        if (!f.lock_won && notice.code == UTOFU_SUCCESS && notice.value != f.seen) {
-            f.seen = notice.value;
-            f.seen_since = now();
-        }
-        if (f.in_air == 0)
-            runner.judge_lock(f);
+    if (f.state == State::putting) {
+        runner.judge_free(f, notice);
         return;
     }
-    runner.judge_free(f, notice);
+    if (notice.code != UTOFU_SUCCESS) {
+        f.code = notice.code;
+    } else if (notice.value == f.expect) {
+        f.lock_won = true;
+    } else if (notice.value != f.seen) {
+        f.seen = notice.value;
+        f.seen_since = now();
+    }
+    if (f.in_air == 0)
+        runner.judge_lock(f);
 }
 
 /// The freeing. Where it finds another token the lease was over before: what was written then may have met the work of
@@ -220,11 +184,6 @@ void WideRunner::judge_free(WideOp& f, const Notice& notice) noexcept
         end(f);
 }
 
-bool WideRunner::lease_may_be_gone(const WideOp& f) noexcept
-{
-    return f.code == UTOFU_SUCCESS && now() - f.posted_at > hold_at_most;
-}
-
 /// Takes the lock, or renews it, and reads the element anew.
 void WideRunner::begin_again(WideOp& f, std::uint64_t expect) noexcept
 {
@@ -238,43 +197,35 @@ void WideRunner::data_answer(vcq::Waiter* self, const Notice& notice) noexcept
     WideOp& f = *static_cast<WideOp::Part*>(self)->op;
     WideRunner& runner = f.op->runner->wide();
     --f.in_air;
-    if (notice.code != UTOFU_SUCCESS && f.code == UTOFU_SUCCESS)
+    f.have_data = notice.code == UTOFU_SUCCESS;
+    if (!f.have_data && f.code == UTOFU_SUCCESS)
         f.code = notice.code;
-    switch (f.state) {
-    case State::locking:
-        f.have_data = notice.code == UTOFU_SUCCESS;
-        if (f.in_air == 0)
-            runner.judge_lock(f);
+    if (f.in_air != 0)
         return;
-    case State::reading:
-        f.have_data = notice.code == UTOFU_SUCCESS;
-        f.state = State::got;
-        runner.compute(f);
-        return;
-    case State::putting:
-        if (f.in_air == 0 && f.put_posted && f.free_posted)
-            runner.end(f);
-        return;
-    case State::waiting: case State::got: case State::ended: return; // nothing is in the air
-    }
+    if (f.state == State::locking)
+        runner.judge_lock(f);
+    else if (f.put_posted && f.free_posted)
+        runner.end(f);
 }
 
 /// CSWAP and Get have ended.
 void WideRunner::judge_lock(WideOp& f) noexcept
 {
-    if (f.lock_won) {
-        f.state = f.have_data || f.code != UTOFU_SUCCESS ? State::got : State::reading;
-        go_on(f);
+    if (f.lock_won && (f.have_data || f.code != UTOFU_SUCCESS)) {
+        compute(f);
         return;
     }
-    if (f.code != UTOFU_SUCCESS || agenda_.closed()) { // the lock itself, or the element, cannot be reached
-        if (f.code == UTOFU_SUCCESS)
-            f.code = UTOFU_ERR_MRQ_OTHER;
+    if (f.code != UTOFU_SUCCESS) { // the lock itself cannot be reached
         end(f);
         return;
     }
-    f.expect = now() - f.seen_since >= break_after ? f.seen : 0;
     f.state = State::waiting;
+    if (f.lock_won) { // the Get found no room
+        f.expect = f.token;
+        later(f);
+        return;
+    }
+    f.expect = now() - f.seen_since >= break_after ? f.seen : 0;
     later(f, 1u << f.attempts);
     if (f.attempts < max_pause_log2)
         ++f.attempts;
@@ -294,15 +245,6 @@ void WideRunner::compute(WideOp& f) noexcept
     go_on(f);
 }
 
-/// A post was refused: `code` says whether for good.
-void WideRunner::refused(WideOp& f) noexcept
-{
-    if (f.code == UTOFU_SUCCESS)
-        later(f);
-    else
-        end(f);
-}
-
 void WideRunner::later(WideOp& f, std::uint32_t within) noexcept
 {
     if (agenda_.closed()) { // nobody will go on with it; a lock it may have is a lease
@@ -319,7 +261,6 @@ void WideRunner::later(WideOp& f, std::uint32_t within) noexcept
 
 void WideRunner::end(WideOp& f) noexcept
 {
-    f.state = State::ended;
     AtomicOp& op = *f.op;
     if (f.code == UTOFU_SUCCESS && op.fetches)
         op.result.scatter(f.before.data, f.first, 1, op.size);
@@ -327,7 +268,7 @@ void WideRunner::end(WideOp& f) noexcept
     WideOp* const rest = f.slot->pass();
     const int code = f.code;
     word_ops_.renew(&f);
-    runner_.settle_wide(op, code);
+    runner_.settle_part(op, code);
     if (rest)
         go_on(*rest);
 }

@@ -43,12 +43,9 @@ constexpr unsigned index_of(utofu_stadd_t element) noexcept
 struct WideOp : Deferred {
     static constexpr std::size_t most = 32; ///< bytes
     enum class State : std::uint8_t {
-        locking, ///< CSWAP (and Get) in the air -> got | waiting (somebody holds it)
         waiting, ///< for the next try -> locking
-        reading, ///< has the lock, the Get had to be posted apart -> got
-        got,     ///< has lock and value -> putting | locking (lease ran out)
-        putting, ///< Put and the freeing CSWAP in the air or to be posted -> ended
-        ended
+        locking, ///< CSWAP and Get in the air -> putting | waiting (somebody holds it, or the Get found no room)
+        putting  ///< Put and the freeing CSWAP in the air or to be posted -> waiting (lease ran out)
     };
     struct Part : vcq::Waiter {
         WideOp* op;
@@ -104,18 +101,15 @@ class WideRunner {
 
     static void lock_answer(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     static void data_answer(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
-    [[nodiscard]] bool lock_table(utofu_vcq_id_t vcq, utofu_stadd_t& base) noexcept;
     void go_on(WideOp& f) noexcept;
-    [[nodiscard]] bool post_lock(WideOp& f) noexcept;
-    [[nodiscard]] bool post_get(WideOp& f) noexcept;
+    [[nodiscard]] bool took(WideOp& f, vcq::Post posted) noexcept;
+    void post_lock(WideOp& f) noexcept;
     [[nodiscard]] bool post_put(WideOp& f) noexcept;
     void judge_lock(WideOp& f) noexcept;
     void compute(WideOp& f) noexcept;
-    [[nodiscard]] static bool lease_may_be_gone(const WideOp& f) noexcept;
     void begin_again(WideOp& f, std::uint64_t expect) noexcept;
     void judge_free(WideOp& f, const vcq::Notice& notice) noexcept;
     void later(WideOp& f, std::uint32_t within = 1) noexcept;
-    void refused(WideOp& f) noexcept;
     void end(WideOp& f) noexcept;
     [[nodiscard]] std::uint64_t next_token() noexcept;
 
@@ -124,8 +118,6 @@ class WideRunner {
     BouncePool& scratch_;
     Agenda& agenda_;
     std::uint64_t token_ = 0;
-    utofu_vcq_id_t last_vcq_ = 0; ///< of the table found last
-    utofu_stadd_t last_base_ = 0;
     Turns<WideOp> slots_[slot_count];
     Pool<WideOp> word_ops_{max_word_ops};
 };

@@ -46,13 +46,6 @@ bool AtomicRunner::loops_at(utofu_vcq_id_t home) const noexcept
     return false;
 }
 
-bool AtomicRunner::may_start(const AtomicOp& op) const noexcept
-{
-    if (op.words != 0) // has started already
-        return true;
-    return !ordered_ || !loops_at(op.peer.home);
-}
-
 void AtomicRunner::prepare(AtomicOp& op, bool inject) noexcept
 {
     op.step = AtomicOp::Step::starting;
@@ -89,7 +82,7 @@ Lack AtomicRunner::go_on(AtomicOp& op) noexcept
 void AtomicRunner::through(AtomicOp& op) noexcept
 {
     switch (op.step) {
-    case AtomicOp::Step::starting: all_started(op); break;
+    case AtomicOp::Step::starting: end_one(op, UTOFU_SUCCESS); break;
     case AtomicOp::Step::notifying: finish(op); break;
     case AtomicOp::Step::resolving:
     case AtomicOp::Step::ended: end(op); break;
@@ -116,15 +109,14 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
     }
     const Lack lack = waiting_.holds(op->line.key) ? Lack::peer : start(*op);
     if (lack == Lack::nothing) [[likely]]
-        all_started(*op);
+        end_one(*op, UTOFU_SUCCESS);
     else
         waiting_.push(*op, op->line.key, lack);
     if (!inject)
         return;
     if (op->started < op->total && !op->copy)
         keep_injected(*op);
-    if (settle(*op, UTOFU_SUCCESS))
-        finish(*op);
+    end_one(*op, UTOFU_SUCCESS);
 }
 
 /// Copies what has not been read of the operand and compare lists. Slow path: others wait, or the window was full.
@@ -163,6 +155,7 @@ void AtomicRunner::abandon(AtomicOp& op, int err, int code) noexcept
     }
     op.started = op.total;
 }
+void AtomicRunner::abandon(AtomicOp& op, int code) noexcept { abandon(op, fi_error_of(code), code); }
 
 /// Order across the VCQs of a peer, where it was promised.
 bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
@@ -173,7 +166,7 @@ bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
 /// Starts what can be started now of an operation; what it lacks then.
 Lack AtomicRunner::start(AtomicOp& op) noexcept
 {
-    if (!may_start(op))
+    if (op.words == 0 && ordered_ && loops_at(op.peer.home))
         return Lack::peer;
     if (op.in_batch) {
         if (op.started != op.total && !may_go_on(op))
@@ -189,9 +182,10 @@ Lack AtomicRunner::start(AtomicOp& op) noexcept
     return Lack::nothing;
 }
 
-void AtomicRunner::all_started(AtomicOp& op) noexcept
+/// One of those that `pending` counts has ended.
+void AtomicRunner::end_one(AtomicOp& op, int code) noexcept
 {
-    if (settle(op, UTOFU_SUCCESS))
+    if (settle(op, code))
         finish(op);
 }
 
@@ -274,18 +268,17 @@ bool AtomicRunner::took(AtomicOp& op, Post posted, std::size_t elements) noexcep
     --op.pending;
     if (posted == Post::busy)
         return false;
-    abandon(op, fi_error_of(vcq_.last_error()), vcq_.last_error());
+    abandon(op, vcq_.last_error());
     return true;
 }
 
-void AtomicRunner::settle_wide(AtomicOp& op, int code) noexcept
+void AtomicRunner::settle_part(AtomicOp& op, int code) noexcept
 {
     if (code != UTOFU_SUCCESS)
-        abandon(op, fi_error_of(code), code);
+        abandon(op, code);
     else
         op.took_effect = true;
-    if (settle(op, code))
-        finish(op);
+    end_one(op, code);
 }
 
 void AtomicRunner::advance(AtomicOp& op, std::size_t elements) noexcept
@@ -370,17 +363,14 @@ void AtomicRunner::settle_word(WordOp& f, std::uint64_t before, int code) noexce
 {
     AtomicOp& op = *f.op;
     if (code == UTOFU_SUCCESS) [[likely]] {
-        op.took_effect = true;
         if (op.fetches)
             op.result.scatter(reinterpret_cast<const std::byte*>(&before) + f.offset, f.first,
                               f.elements, op.size);
     } else {
-        abandon(op, fi_error_of(code), code);
         op.event_posted &= !left_no_event(code);
     }
     word_ops_.renew(&f);
-    if (settle(op, code))
-        finish(op);
+    settle_part(op, code);
 }
 
 // --- the end

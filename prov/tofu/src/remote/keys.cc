@@ -42,10 +42,8 @@ T read_once(const T& answer) noexcept
 }
 } // namespace
 
-struct alignas(64) RemoteKeys::Known {
-    std::uint64_t home = 0; ///< the peer's; 0: a free place
-    std::uint64_t nonce = 0;
-    std::uint64_t key = 0;
+/// `home` 0: a free place.
+struct alignas(64) RemoteKeys::Known : Name {
     utofu_vcq_id_t vcq = 0; ///< that home or one of its annexes
     std::uint64_t bias = 0;
     std::uint64_t begin = 0;
@@ -54,7 +52,7 @@ struct alignas(64) RemoteKeys::Known {
 };
 
 /// One key being looked up: Gets into answer(), which is registered as long as the lookup lives.
-struct RemoteKeys::Lookup : vcq::Waiter {
+struct RemoteKeys::Lookup : vcq::Waiter, Name {
     enum class State { idle, running, failed };
     enum class Step {
         first,  ///< the bucket of the first table -> second | annex
@@ -66,9 +64,6 @@ struct RemoteKeys::Lookup : vcq::Waiter {
     RemoteKeys* owner = nullptr;
     State state = State::idle;
     Step step = Step::first;
-    std::uint64_t home = 0;
-    std::uint64_t nonce = 0;
-    std::uint64_t key = 0;
     utofu_stadd_t table = 0; ///< the second one, and its size
     unsigned log2 = 0;
     int result = 0;          ///< of a failed one, for who asks next
@@ -99,21 +94,17 @@ RemoteKeys::~RemoteKeys()
 
 // --- the table
 
-RemoteKeys::Known* RemoteKeys::group_of(std::uint64_t home, std::uint64_t nonce,
-                                        std::uint64_t key) noexcept
+RemoteKeys::Known* RemoteKeys::group_of(const Name& name) noexcept
 {
-    const std::uint64_t hash = directory::mix(home ^ nonce ^ directory::mix(key));
+    const std::uint64_t hash = directory::mix(name.home ^ name.nonce ^ directory::mix(name.key));
     return &known_[hash & (known_size_ - 1) & ~(group_size - 1)];
 }
 
-RemoteKeys::Known* RemoteKeys::recall(std::uint64_t home, std::uint64_t nonce,
-                                      std::uint64_t key) noexcept
+RemoteKeys::Known* RemoteKeys::recall(const Name& name) noexcept
 {
-    if (known_ == nullptr)
-        return nullptr;
-    Known* group = group_of(home, nonce, key);
-    for (std::size_t i = 0; i < group_size; i++)
-        if (group[i].key == key && group[i].home == home && group[i].nonce == nonce)
+    Known* const group = known_ != nullptr ? group_of(name) : nullptr;
+    for (std::size_t i = 0; i < group_size && group != nullptr; i++)
+        if (name == group[i])
             return &group[i];
     return nullptr;
 }
@@ -128,8 +119,8 @@ bool RemoteKeys::remember(const Known& known) noexcept
         known_size_ = first_known;
     }
     for (;;) {
-        Known* group = group_of(known.home, known.nonce, known.key);
-        Known* place = recall(known.home, known.nonce, known.key);
+        Known* group = group_of(known);
+        Known* place = recall(known);
         for (std::size_t i = 0; i < group_size && place == nullptr; i++)
             if (group[i].home == 0) {
                 place = &group[i];
@@ -158,11 +149,12 @@ int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::u
                                      std::size_t length, std::uint64_t access,
                                      Target& target) noexcept
 {
-    const Known* known = recall(peer.home, peer.nonce, key);
+    const Name name{peer.home, peer.nonce, key};
+    const Known* known = recall(name);
     if (known == nullptr) [[unlikely]] {
-        if (int ret = look_up(peer, key); ret != 0)
+        if (int ret = look_up(name); ret != 0)
             return ret;
-        known = recall(peer.home, peer.nonce, key);
+        known = recall(name);
         if (known == nullptr)
             return -FI_EAGAIN;
     }
@@ -181,7 +173,7 @@ bool RemoteKeys::refuted(const Peer& peer, std::uint64_t key) noexcept
 {
     if (!by_directory(key))
         return false;
-    if (Known* known = recall(peer.home, peer.nonce, key)) {
+    if (Known* known = recall({peer.home, peer.nonce, key})) {
         vcq_.statistics().count(Stat::key_stale);
         known->home = 0;
         known_count_--;
@@ -192,11 +184,10 @@ bool RemoteKeys::refuted(const Peer& peer, std::uint64_t key) noexcept
 // --- lookups
 
 /// 0 when the key became known at once; else why not yet, or why never.
-int RemoteKeys::look_up(const Peer& peer, std::uint64_t key) noexcept
+int RemoteKeys::look_up(const Name& name) noexcept
 {
     for (auto& l : lookups_) {
-        if (l->state == Lookup::State::idle || l->home != peer.home || l->nonce != peer.nonce ||
-            l->key != key)
+        if (l->state == Lookup::State::idle || name != *l)
             continue;
         if (l->state == Lookup::State::running) {
             vcq_.statistics().count(Stat::again_key);
@@ -209,14 +200,12 @@ int RemoteKeys::look_up(const Peer& peer, std::uint64_t key) noexcept
     Lookup* lookup = free_lookup(error);
     if (lookup == nullptr)
         return error;
-    lookup->home = peer.home;
-    lookup->nonce = peer.nonce;
-    lookup->key = key;
+    static_cast<Name&>(*lookup) = name;
     lookup->tries = 0;
     vcq_.statistics().count(Stat::key_lookup);
     lookup->step = Lookup::Step::first;
-    return ask_directory(*lookup, peer.home,
-                         directory::bucket_of(key, directory::first_log2) * sizeof(Bucket),
+    return ask_directory(*lookup, name.home,
+                         directory::bucket_of(name.key, directory::first_log2) * sizeof(Bucket),
                          sizeof(Bucket));
 }
 
@@ -266,7 +255,7 @@ int RemoteKeys::ask(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexc
     lookup.state = Lookup::State::running;
     const vcq::Post post =
         vcq_.get(lookup.vcq, lookup.stadd, stadd, size,
-                 {.when = vcq::When::delivered, .strong_order = false, .remote_notice = false, .waiter = &lookup});
+                 {.when = vcq::When::delivered, .waiter = &lookup});
     if (post == vcq::Post::done)
         return -FI_EAGAIN;
     lookup.state = Lookup::State::idle;
@@ -354,7 +343,7 @@ int RemoteKeys::learn(Lookup& lookup) noexcept
         }
         vcq = annex->second;
     }
-    const Known known{lookup.home, lookup.nonce, lookup.key, vcq, entry.bias, entry.begin, entry.length, entry.rights};
+    const Known known{lookup, vcq, entry.bias, entry.begin, entry.length, entry.rights};
     return remember(known) ? 0 : -FI_ENOMEM;
 }
 

@@ -68,6 +68,13 @@ class RemoteKeys {
     }
 
   private:
+    /// What names a region: a peer that got the VCQ ID of an earlier one has another nonce.
+    struct Name {
+        std::uint64_t home = 0; ///< the peer's
+        std::uint64_t nonce = 0;
+        std::uint64_t key = 0;
+        bool operator==(const Name&) const = default;
+    };
     struct Lookup;
     struct Known;
     /// An annex of a peer, by its number.
@@ -80,7 +87,7 @@ class RemoteKeys {
     [[nodiscard]] int resolve_by_directory(const Peer& peer, std::uint64_t key,
                                            std::uint64_t address, std::size_t length,
                                            std::uint64_t access, Target& target) noexcept;
-    [[nodiscard]] int look_up(const Peer& peer, std::uint64_t key) noexcept;
+    [[nodiscard]] int look_up(const Name& name) noexcept;
     [[nodiscard]] Lookup* free_lookup(int& error) noexcept;
     [[nodiscard]] int ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset,
                                     std::size_t size) noexcept;
@@ -90,8 +97,8 @@ class RemoteKeys {
     [[nodiscard]] int read_bucket(Lookup& lookup) noexcept;
     [[nodiscard]] int learn(Lookup& lookup) noexcept;
     [[nodiscard]] bool remember(const Known& known) noexcept;
-    [[nodiscard]] Known* group_of(std::uint64_t home, std::uint64_t nonce, std::uint64_t key) noexcept;
-    [[nodiscard]] Known* recall(std::uint64_t home, std::uint64_t nonce, std::uint64_t key) noexcept;
+    [[nodiscard]] Known* group_of(const Name& name) noexcept;
+    [[nodiscard]] Known* recall(const Name& name) noexcept;
 
     vcq::Vcq& vcq_;
     bool provider_keys_;

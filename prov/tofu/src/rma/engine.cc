@@ -111,13 +111,9 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
 {
     const fi_msg_rma& msg = call.msg;
     op.notify = on_notice;
-    op.reports = &tx_.reports();
+    op.report_to(tx_.reports(), FI_RMA | (call.read ? FI_READ : FI_WRITE), msg.context,
+                 !call.silent && tx_.binding().reports(call.flags));
     op.engine = this;
-    op.cq = tx_.binding().cq;
-    op.counter = call.read ? tx_.counters().read : tx_.counters().write;
-    op.completion.context = msg.context;
-    op.completion.flags = FI_RMA | (call.read ? FI_READ : FI_WRITE);
-    op.wants_entry = !call.silent && tx_.binding().reports(call.flags);
     op.peer = peer;
     op.access = call.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
     for (std::size_t i = 0; i < msg.rma_iov_count; i++) {

@@ -23,14 +23,9 @@ void RmaEngine::quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
     const QuickOp& op = *static_cast<QuickOp*>(waiter);
     TxContext& tx = *op.context;
     constexpr std::uint64_t flags = FI_RMA | (read ? FI_READ : FI_WRITE);
-    Counter* const counter = read ? tx.counters().read : tx.counters().write;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
         Request request;
-        request.reports = &tx.reports();
-        request.cq = tx.binding().cq;
-        request.counter = counter;
-        request.completion.context = op.user_context;
-        request.completion.flags = flags;
+        request.report_to(tx.reports(), flags, op.user_context, entry);
         request.err = fi_error_of(notice.code);
         request.prov_errno = notice.code;
         complete(request);
@@ -46,7 +41,7 @@ void RmaEngine::quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
     }
     if constexpr (entry)
         tx.binding().cq->write(op.user_context, flags);
-    if (counter != nullptr)
+    if (Counter* const counter = read ? tx.counters().read : tx.counters().write)
         counter->count();
 }
 

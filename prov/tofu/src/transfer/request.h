@@ -28,6 +28,10 @@ struct Request : vcq::Waiter {
     bool wants_entry = false;    ///< success is reported to the CQ (selective completion, fi_cq(3))
     int err = 0;                 ///< positive FI_E* of the first failure
     int prov_errno = 0;          ///< its uTofu code
+
+    /// Says where the end of an access to a peer's memory is reported: `flags` are those of its entry (fi_cq(3)), and tell
+    /// its counter.
+    void report_to(const Reports& to, std::uint64_t flags, void* context, bool entry) noexcept;
 };
 
 /// Notes the outcome of one communication. Returns true when it was the last one.
@@ -96,12 +100,18 @@ class Pool {
 
 int fi_error_of(int utofu_code) noexcept; // provider/error.h
 
-inline bool settle(Request& request, int utofu_code) noexcept
+/// Notes a failure, if it is one and the first.
+inline void note(Request& request, int utofu_code) noexcept
 {
     if (utofu_code != UTOFU_SUCCESS && request.err == 0) [[unlikely]] {
         request.err = fi_error_of(utofu_code);
         request.prov_errno = utofu_code;
     }
+}
+
+inline bool settle(Request& request, int utofu_code) noexcept
+{
+    note(request, utofu_code);
     return --request.pending == 0;
 }
 

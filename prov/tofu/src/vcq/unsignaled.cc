@@ -19,7 +19,6 @@ bool UnsignaledPeers::note_slowly(utofu_vcq_id_t peer) noexcept
     }
     if (!std::exchange(entry.unsignaled, true))
         unsignaled_++;
-    recent_[place_of(peer)] = peer;
     return true;
 }
 
@@ -31,13 +30,10 @@ void UnsignaledPeers::fenced(utofu_vcq_id_t peer) noexcept
     unsignaled_--;
     if (last_ == peer)
         last_ = none;
-    if (recent_[place_of(peer)] == peer)
-        recent_[place_of(peer)] = none;
 }
 
 void UnsignaledPeers::clear() noexcept
 {
-    std::fill(std::begin(recent_), std::end(recent_), none);
     last_ = none;
     table_.reset();
     size_ = used_ = unsignaled_ = 0;

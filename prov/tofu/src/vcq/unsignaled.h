@@ -2,8 +2,7 @@
 // Which remote VCQs have unsignaled posts under way, that is, posts of whose effect no notice will tell: those posted to
 // without a notice since the last fence. Part of the VCQ, under its owner's lock; calls nothing.
 //
-// A post to the peer of the last one pays for one comparison, another for a look into a small cache of those that are
-// noted. What the cache loses is still in the table.
+// A post to the peer of the last one pays for one comparison, another for a look into a table.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +15,6 @@ namespace tofu::vcq {
 
 class UnsignaledPeers {
   public:
-    UnsignaledPeers() noexcept { clear(); }
-
     /// Before a post without a notice. False: no memory, the post must not be made.
     [[nodiscard, gnu::always_inline]] bool note(utofu_vcq_id_t peer) noexcept
     {
@@ -47,12 +44,7 @@ class UnsignaledPeers {
         bool unsignaled = false;
     };
     static constexpr utofu_vcq_id_t none = ~utofu_vcq_id_t{0}; // no VCQ has this ID
-    static constexpr unsigned cached_log2 = 6;
 
-    static constexpr std::size_t place_of(utofu_vcq_id_t peer) noexcept
-    {
-        return peer * 0x9e3779b97f4a7c15u >> (64 - cached_log2);
-    }
     /// Its entry, or the free one where it belongs. Not for an empty table.
     [[nodiscard]] std::size_t find(utofu_vcq_id_t peer) const noexcept
     {
@@ -64,7 +56,7 @@ class UnsignaledPeers {
     /// Not the last one.
     [[gnu::noinline]] bool note_other(utofu_vcq_id_t peer) noexcept
     {
-        if (recent_[place_of(peer)] != peer && !note_slowly(peer))
+        if (!has(peer) && !note_slowly(peer))
             return false;
         last_ = peer;
         return true;
@@ -73,8 +65,7 @@ class UnsignaledPeers {
     [[nodiscard]] bool grow() noexcept;
 
     utofu_vcq_id_t last_ = none;              ///< the one noted last, while it has unsignaled posts
-    utofu_vcq_id_t recent_[1 << cached_log2]; ///< some of those that have
-    std::unique_ptr<Entry[]> table_;          ///< all that ever were; a power of two, half of it free
+    std::unique_ptr<Entry[]> table_; ///< all that ever were; a power of two, half of it free
     std::size_t size_ = 0;
     std::size_t used_ = 0;
     std::size_t unsignaled_ = 0;

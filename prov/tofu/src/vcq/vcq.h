@@ -207,16 +207,11 @@ class Vcq {
     {
         return flags_of(strong_order, remote_notice) | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
     }
-    /// What the flags of a post need besides where the target is to have a notice.
-    static constexpr unsigned long remote_notice(bool wanted) noexcept
-    {
-        return wanted ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0;
-    }
     /// The flags of a post that nobody waits for.
     static constexpr unsigned long flags_of(bool strong_order, bool remote_notice) noexcept
     {
         return (strong_order ? UTOFU_ONESIDED_FLAG_STRONG_ORDER : 0) |
-               Vcq::remote_notice(remote_notice);
+               (remote_notice ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0);
     }
 
     // --- batches: posts to one peer that share one place. Notices of posts to the same remote VCQ come in the
