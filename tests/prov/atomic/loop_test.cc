@@ -286,7 +286,7 @@ TEST(AtomicRead, MemoryForReadingOnlyIsReadByGet)
     std::uint16_t one = 1;
     who.runner->submit(make(who, {FI_SUM, FI_UINT16, 6, 1, &one, nullptr, seen.data()}), false);
     ASSERT_TRUE(run({&who}));
-    EXPECT_EQ(who.ends[nullptr], (std::vector<int>{0, FI_EKEYREJECTED}));
+    EXPECT_EQ(who.ends[nullptr], (std::vector<int>{0, FI_EIO}));
 }
 
 TEST(AtomicErrors, AFailedOperationEndsOnce)

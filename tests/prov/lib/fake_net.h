@@ -90,7 +90,7 @@ struct Net {
     {
         ++posts;
         if ((refused_from && posts >= refused_from) || (refused && p.stadd == refused))
-            return UTOFU_ERR_FATAL;
+            return UTOFU_ERR_INVALID_ARG;
         if (random() % 100 < busy_percent)
             return UTOFU_ERR_BUSY;
         if (p.kind < 2 && p.stadd % p.width != 0)
@@ -140,7 +140,7 @@ struct Net {
         const bool stray = p.stadd < base || p.stadd + p.width > base + memory.size();
         strays += stray;
         if (stray || (broken && p.stadd == broken)) {
-            code = stray ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_ERR_MRQ_OTHER;
+            code = UTOFU_ERR_MRQ_RMT_STADD;
         } else if (p.kind == 2) {
             std::memcpy(reinterpret_cast<void*>(p.local), at(p.stadd), p.width);
         } else if (read_only_all) {

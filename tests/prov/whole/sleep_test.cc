@@ -122,6 +122,7 @@ void count_posts()
     auto& functions = library_functions();
     surround_posts<counted>(functions);
     surround<counted, &vcq::Functions::free_vcq>(functions);
+    functions.give_way = nullptr; // the night passes as others look, who would sleep for most of it
 }
 
 /// The machine's clock, in seconds.

@@ -181,6 +181,7 @@ constexpr bool has_type = std::is_same_v<Expected, Actual>;
     static_assert(has_type<int(utofu_vcq_hdl_t*, size_t, int), decltype(tofu_sim_wait)>);
     static_assert(has_type<int(), decltype(tofu_sim_wake)>);
     static_assert(has_type<int(utofu_tni_id_t, tofu_sim_tni_statistics*), decltype(tofu_sim_query_statistics)>);
+    static_assert(has_type<int(unsigned), decltype(tofu_sim_give_way)>);
     static_assert(has_type<int(const void*, size_t), decltype(tofu_sim_seen)>);
     static_assert(has_type<uint64_t(), decltype(tofu_sim_time)>);
     static_assert(sizeof(tofu_sim_tni_statistics) == 16);
