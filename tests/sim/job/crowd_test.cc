@@ -8,7 +8,9 @@
 
 #include <chrono>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sched.h>
 #include <string>
 #include <sys/file.h>
@@ -80,9 +82,16 @@ uint64_t sleeps()
     return static_cast<uint64_t>(usage.ru_nvcsw);
 }
 
+// All its threads have ended: while one is left its files are open, and with them the lock that says it lives.
 bool is_zombie(uint64_t pid)
 {
-    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    const std::string directory = "/proc/" + std::to_string(pid);
+    std::error_code error;
+    const std::filesystem::directory_iterator tasks(directory + "/task", error);
+    if (error || std::distance(begin(tasks), end(tasks)) != 1) {
+        return false;
+    }
+    std::ifstream stat(directory + "/stat");
     std::string text;
     std::getline(stat, text);
     const size_t name_end = text.rfind(')');
