@@ -41,8 +41,7 @@ void check(const std::byte* slot)
         break;
     case Type::fence: require((p.control.flags & flag_ack) != 0, "somebody to answer"); break;
     case Type::hello:
-    case Type::bye:
-    case Type::visit: require(false, "no packet of the rings' own"); break;
+    case Type::bye: require(false, "no packet of the rings' own"); break;
     case Type::none: break;
     }
 }
