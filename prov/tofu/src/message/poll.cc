@@ -76,7 +76,6 @@ void Receiver::progress(bool everywhere) noexcept
         return;
     }
     scan_claims();
-    take_visits();
     poll<Receiver>();
 }
 

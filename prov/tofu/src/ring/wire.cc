@@ -11,9 +11,7 @@ Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t
         return Heading::other_version;
     if (header.nonce != nonce || header.index != index)
         return Heading::other_process;
-    if (header.visit_slots > max_visit_slots)
-        return Heading::impossible;
-    const Geometry claimed{header.ring_count, header.ring_slots, static_cast<std::uint32_t>(header.visit_slots)};
+    const Geometry claimed{header.ring_count, header.ring_slots};
     if (!claimed.valid())
         return Heading::impossible;
     geometry = claimed;
