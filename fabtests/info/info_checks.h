@@ -47,6 +47,5 @@ void info_instances(World& world);      ///< fabric_attr.fabric, domain_attr.dom
 void info_fabric(World& world);         ///< fi_fabric, fi_close
 void info_domain(World& world);         ///< fi_domain, fi_domain_bind, fi_open_ops, fi_set_ops
 void info_domain_busy(World& world);    ///< fi_close
-void info_no_triggers(World& world);    ///< fi_trigger(3)
 
 } // namespace fabtests

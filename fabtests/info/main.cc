@@ -313,7 +313,6 @@ constexpr Case cases[] = {
     {"fabric", info_fabric},
     {"domain", info_domain},
     {"domain_busy", info_domain_busy},
-    {"no_triggers", info_no_triggers},
 };
 
 } // namespace

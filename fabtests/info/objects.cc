@@ -6,7 +6,6 @@
 #include <string>
 
 #include <rdma/fi_tagged.h>
-#include <rdma/fi_trigger.h>
 
 // Poll sets: deprecated since libfabric 2, and still there.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -230,33 +229,6 @@ void info_domain_busy(World& w)
         }
         CHECK(w, fi_close(&domain->fid) == 0);
     }
-}
-
-/// fi_trigger(3): FI_TRIGGER is not offered; operations that ask for it are refused and not done at once
-void info_no_triggers(World& w)
-{
-    if (!w.ours())
-        return;
-    Ask a(w);
-    a.hints->caps = FI_MSG | FI_TRIGGER;
-    CHECK(w, a() == -FI_ENODATA);
-    fi_deferred_work work{};
-    work.op_type = FI_OP_SEND;
-    CHECK(w, fi_control(&w.domain()->fid, FI_QUEUE_WORK, &work) == -FI_ENOSYS);
-    CHECK(w, fi_control(&w.domain()->fid, FI_CANCEL_WORK, &work) == -FI_ENOSYS);
-    fi_triggered_context context{};
-    context.event_type = FI_TRIGGER_THRESHOLD;
-    context.trigger.threshold.cntr = w.writes();
-    context.trigger.threshold.threshold = 1;
-    iovec piece{w.local(), 8};
-    fi_msg_tagged message{};
-    message.msg_iov = &piece;
-    message.iov_count = 1;
-    message.addr = w.peer(w.rank());
-    message.context = &context;
-    CHECK(w, fi_tsendmsg(w.ep(), &message, FI_TRIGGER | FI_COMPLETION) == -FI_EBADFLAGS);
-    CHECK(w, fi_trecvmsg(w.ep(), &message, FI_TRIGGER | FI_COMPLETION) == -FI_EBADFLAGS);
-    CHECK(w, w.quiet());
 }
 
 } // namespace fabtests
