@@ -220,7 +220,8 @@ TEST(SimPost, RefusesBadParametersWithoutEffect)
         EXPECT_EQ(utofu_reg_mem(vcq, &word, 0, 0, &at), UTOFU_ERR_INVALID_SIZE);
         EXPECT_EQ(utofu_reg_mem(vcq, &word, 8, 2, &at), UTOFU_ERR_INVALID_FLAGS);
         EXPECT_EQ(utofu_reg_mem(vcq, &word, 8, 0, nullptr), UTOFU_ERR_INVALID_POINTER);
-        EXPECT_EQ(utofu_reg_mem_with_stag(vcq, &word, 256, 256, 0, &at), UTOFU_ERR_INVALID_ADDRESS);
+        void* const odd = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(&word) | 8); // of no line's start
+        EXPECT_EQ(utofu_reg_mem_with_stag(vcq, odd, 256, 256, 0, &at), UTOFU_ERR_INVALID_ADDRESS);
         void* cbdata = nullptr;
         utofu_mrq_notice notice;
         EXPECT_EQ(utofu_poll_tcq(vcq, 1, &cbdata), UTOFU_ERR_INVALID_FLAGS);
