@@ -20,7 +20,7 @@ tools="tofu_sim/tools/chrome.cc tofu_sim/tools/goal.cc tofu_sim/tools/page.cc to
  tofu_sim/trace/reader.cc tofu_sim/trace/run.cc"
 provider="keys packet words"
 all="$simulator $provider"
-provider_sources="memory/directory local/pages remote/keys ring/wire vcq/places vcq/unsignaled vcq/vcq"
+provider_sources="memory/directory local/pages remote/keys area/wire vcq/places vcq/unsignaled vcq/vcq"
 
 compile() # SOURCE OBJECT [FLAGS]
 {

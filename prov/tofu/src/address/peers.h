@@ -13,8 +13,8 @@
 #include <rdma/fi_domain.h>
 
 #include "address/address.h"
+#include "fid/object.h"
 #include "provider/lock.h"
-#include "provider/object.h"
 
 namespace tofu {
 

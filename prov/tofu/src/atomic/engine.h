@@ -8,8 +8,8 @@
 #include <rdma/fi_atomic.h>
 
 #include "atomic/runner.h"
-#include "atomic/table.h"
 #include "context/tx_context.h"
+#include "kernel/table.h"
 
 namespace tofu {
 

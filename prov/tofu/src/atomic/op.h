@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "atomic/agenda.h"
-#include "atomic/kernel.h"
-#include "atomic/table.h"
+#include "kernel/kernel.h"
+#include "kernel/table.h"
 #include "local/bounce.h"
 #include "remote/access.h"
 #include "transfer/pending.h"

@@ -7,7 +7,7 @@
 
 #include "collective/engine.h"
 #include "context/face.h"
-#include "provider/refusal.h"
+#include "fid/refusal.h"
 
 namespace tofu::coll {
 namespace {

@@ -10,9 +10,9 @@
 
 #include <rdma/fi_errno.h>
 
-#include "atomic/table.h"
 #include "collective/set.h"
 #include "collective/support.h"
+#include "kernel/table.h"
 #include "progress/domain_base.h"
 #include "provider/log.h"
 

@@ -12,10 +12,10 @@
 
 #include "collective/engine.h"
 #include "context/tx_context.h"
+#include "fid/refusal.h"
 #include "progress/domain_base.h"
 #include "provider/error.h"
 #include "provider/log.h"
-#include "provider/refusal.h"
 #include "queue/eq.h"
 
 namespace tofu::coll {

@@ -10,8 +10,8 @@
 
 #include <rdma/fi_errno.h>
 
-#include "atomic/table.h"
 #include "collective/support.h"
+#include "kernel/table.h"
 #include "memory/directory.h"
 
 namespace tofu::coll {

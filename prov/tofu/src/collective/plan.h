@@ -9,8 +9,8 @@
 
 #include <rdma/fi_collective.h>
 
-#include "atomic/kernel.h"
 #include "gates/shape.h"
+#include "kernel/kernel.h"
 
 namespace tofu::coll {
 

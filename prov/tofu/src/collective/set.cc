@@ -9,8 +9,8 @@
 
 #include <rdma/fi_errno.h>
 
+#include "fid/refusal.h"
 #include "provider/log.h"
-#include "provider/refusal.h"
 
 namespace tofu::coll {
 

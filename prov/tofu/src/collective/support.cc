@@ -4,8 +4,8 @@
 
 #include <rdma/fi_errno.h>
 
-#include "atomic/kernel.h"
-#include "atomic/table.h"
+#include "kernel/kernel.h"
+#include "kernel/table.h"
 
 namespace tofu::coll {
 

@@ -10,8 +10,8 @@
 #include <rdma/fi_errno.h>
 
 #include "endpoint/endpoint.h"
+#include "fid/refusal.h"
 #include "provider/limits.h"
-#include "provider/refusal.h"
 #include "rma/engine.h"
 
 namespace tofu {

@@ -13,7 +13,7 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
-#include "provider/refusal.h"
+#include "fid/refusal.h"
 
 namespace tofu {
 

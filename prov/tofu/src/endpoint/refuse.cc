@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Operation tables whose every call refuses (provider/refusal.h), and those of which one direction does.
+// Operation tables whose every call refuses (fid/refusal.h), and those of which one direction does.
 // Used by endpoint.cc. Calls nothing.
 #include <rdma/fi_errno.h>
 
 #include "endpoint/calls.h"
-#include "provider/refusal.h"
+#include "fid/refusal.h"
 
 namespace tofu {
 

@@ -10,10 +10,10 @@
 
 #include "address/peers.h"
 #include "endpoint/calls.h"
+#include "fid/refusal.h"
 #include "info/info.h"
 #include "progress/domain_base.h"
 #include "provider/log.h"
-#include "provider/refusal.h"
 
 namespace tofu {
 

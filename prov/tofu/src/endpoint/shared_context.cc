@@ -8,12 +8,12 @@
 #include <rdma/fi_errno.h>
 
 #include "endpoint/calls.h"
+#include "fid/refusal.h"
 #include "info/info.h"
 #include "message/calls.h"
 #include "progress/domain_base.h"
 #include "provider/limits.h"
 #include "provider/log.h"
-#include "provider/refusal.h"
 
 namespace tofu {
 

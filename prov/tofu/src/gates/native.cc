@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-#include "atomic/table.h"
+#include "kernel/table.h"
 
 namespace tofu::coll {
 

@@ -12,10 +12,10 @@
 
 #include <rdma/fi_errno.h>
 
+#include "fid/fabric_base.h"
 #include "info/hints.h"
 #include "info/names.h"
 #include "progress/domain_base.h"
-#include "provider/fabric_base.h"
 #include "provider/limits.h"
 #include "provider/log.h"
 #include "vcq/backend.h"

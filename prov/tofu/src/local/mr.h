@@ -8,7 +8,7 @@
 
 #include <rdma/fi_domain.h>
 
-#include "provider/object.h"
+#include "fid/object.h"
 #include "queue/cntr.h"
 #include "vcq/vcq.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What stands in the slots of a ring (ring/wire.h): messages, answers that are asked for, data of RMA writes. The words
+// What stands in the slots of a ring (area/wire.h): messages, answers that are asked for, data of RMA writes. The words
 // and tables are in docs/wire-protocol.md. Used by message only; calls nothing.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "ring/wire.h"
+#include "area/wire.h"
 
 namespace tofu::proto {
 

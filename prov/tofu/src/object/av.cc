@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "collective/set.h"
+#include "fid/refusal.h"
 #include "info/info.h"
 #include "info/names.h"
 #include "provider/log.h"
-#include "provider/refusal.h"
 
 namespace tofu {
 

@@ -12,19 +12,19 @@
 #include <rdma/fi_errno.h>
 #include <sys/random.h>
 
-#include "atomic/table.h"
 #include "collective/support.h"
 #include "endpoint/endpoint.h"
 #include "endpoint/scalable.h"
 #include "endpoint/shared_context.h"
+#include "fid/refusal.h"
 #include "info/info.h"
+#include "kernel/table.h"
 #include "object/av.h"
 #include "object/extension.h"
 #include "object/mr.h"
 #include "provider/limits.h"
 #include "provider/log.h"
 #include "provider/param.h"
-#include "provider/refusal.h"
 #include "queue/cntr.h"
 #include "queue/cq.h"
 #include "queue/poll_set.h"

@@ -9,11 +9,11 @@
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 
+#include "fid/fabric_base.h"
+#include "fid/refusal.h"
 #include "info/info.h"
 #include "object/domain.h"
 #include "progress/wait_set.h"
-#include "provider/fabric_base.h"
-#include "provider/refusal.h"
 #include "queue/eq.h"
 #include "queue/poll_set.h"
 

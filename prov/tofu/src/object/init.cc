@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The one symbol libfabric looks for, and the provider's description. Called by libfabric when it loads the
-// module; calls param and, before it is unloaded, ring/area. Everything else begins with getinfo.
+// module; calls param and, before it is unloaded, area/area. Everything else begins with getinfo.
 #include <rdma/fabric.h>
 
+#include "area/area.h"
 #include "info/info.h"
 #include "object/fabric.h"
 #include "provider/log.h"
 #include "provider/param.h"
-#include "ring/area.h"
 
 namespace tofu {
 

@@ -10,9 +10,9 @@
 #include <rdma/fi_errno.h>
 
 #include "endpoint/endpoint.h"
+#include "fid/refusal.h"
 #include "memory/region.h"
 #include "object/domain.h"
-#include "provider/refusal.h"
 #include "queue/cntr.h"
 #include "queue/eq.h"
 

@@ -10,10 +10,10 @@
 #include <rdma/fi_domain.h>
 
 #include "address/numbers.h"
+#include "fid/fabric_base.h"
+#include "fid/open_list.h"
 #include "progress/auto_progress.h"
-#include "provider/fabric_base.h"
 #include "provider/lock.h"
-#include "provider/open_list.h"
 #include "provider/statistics.h"
 #include "vcq/vcq.h"
 

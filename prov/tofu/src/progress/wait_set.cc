@@ -4,9 +4,9 @@
 
 #include <rdma/fi_errno.h>
 
+#include "fid/refusal.h"
 #include "progress/progress.h"
 #include "provider/log.h"
-#include "provider/refusal.h"
 #include "vcq/backend.h"
 
 namespace tofu {

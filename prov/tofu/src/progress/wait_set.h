@@ -8,9 +8,9 @@
 
 #include <rdma/fi_eq.h>
 
+#include "fid/fabric_base.h"
 #include "progress/wait.h"
 #include "provider/array.h"
-#include "provider/fabric_base.h"
 
 namespace tofu {
 

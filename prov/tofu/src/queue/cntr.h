@@ -8,9 +8,9 @@
 
 #include <rdma/fi_eq.h>
 
+#include "fid/object.h"
 #include "progress/progress.h"
 #include "progress/wait.h"
-#include "provider/object.h"
 
 namespace tofu {
 

@@ -12,11 +12,11 @@
 
 #include <rdma/fi_errno.h>
 
+#include "fid/refusal.h"
 #include "progress/domain_base.h"
 #include "progress/wait.h"
 #include "provider/error.h"
 #include "provider/log.h"
-#include "provider/refusal.h"
 
 namespace tofu {
 namespace {

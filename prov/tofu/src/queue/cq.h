@@ -11,10 +11,10 @@
 #include <rdma/fi_eq.h>
 #include <sys/types.h>
 
+#include "fid/object.h"
 #include "progress/progress.h"
 #include "progress/wait.h"
 #include "provider/lock.h"
-#include "provider/object.h"
 #include "provider/probe.h"
 
 namespace tofu {

@@ -10,9 +10,9 @@
 
 #include <rdma/fi_errno.h>
 
+#include "fid/refusal.h"
 #include "progress/progress.h"
 #include "provider/log.h"
-#include "provider/refusal.h"
 
 namespace tofu {
 namespace {

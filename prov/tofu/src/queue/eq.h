@@ -10,10 +10,10 @@
 #include <rdma/fi_eq.h>
 #include <sys/types.h>
 
+#include "fid/fabric_base.h"
+#include "fid/object.h"
 #include "progress/wait.h"
 #include "provider/array.h"
-#include "provider/fabric_base.h"
-#include "provider/object.h"
 
 namespace tofu {
 

@@ -6,9 +6,9 @@
 
 #include <rdma/fi_errno.h>
 
+#include "fid/refusal.h"
 #include "progress/progress.h"
 #include "progress/wait_set.h"
-#include "provider/refusal.h"
 #include "queue/cntr.h"
 #include "queue/cq.h"
 #include "queue/eq.h"

@@ -8,9 +8,9 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_eq.h>
 
+#include "fid/object.h"
 #include "progress/domain_base.h"
 #include "provider/array.h"
-#include "provider/object.h"
 
 namespace tofu {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "address/peers.h"
+#include "area/wire.h"
 #include "local/bounce.h"
-#include "ring/wire.h"
 #include "vcq/vcq.h"
 
 namespace tofu::proto {

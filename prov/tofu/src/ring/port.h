@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "area/area.h"
 #include "local/bounce.h"
 #include "provider/lock.h"
-#include "ring/area.h"
 #include "ring/channel.h"
 #include "vcq/vcq.h"
 

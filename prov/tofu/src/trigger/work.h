@@ -17,7 +17,7 @@
 
 #include "context/face.h"
 #include "context/later.h"
-#include "provider/counted.h"
+#include "fid/counted.h"
 #include "provider/limits.h"
 #include "queue/cntr.h"
 #include "queue/cq.h"

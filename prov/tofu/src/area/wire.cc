@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Reading the header of a peer's area. Called by Outbound; calls nothing.
-#include "ring/wire.h"
+#include "area/wire.h"
 
 namespace tofu::proto {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Answers to what is supported, from the table. Called by the endpoint's and the domain's operation tables;
 // calls nothing.
-#include "atomic/table.h"
+#include "kernel/table.h"
 
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>

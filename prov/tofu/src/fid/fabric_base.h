@@ -4,8 +4,8 @@
 
 #include <rdma/fabric.h>
 
-#include "provider/object.h"
-#include "provider/open_list.h"
+#include "fid/object.h"
+#include "fid/open_list.h"
 
 namespace tofu {
 

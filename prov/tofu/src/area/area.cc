@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Mapping and registering a message area. See area.h.
-#include "ring/area.h"
+#include "area/area.h"
 
 #include <algorithm>
 #include <cstring>

@@ -12,7 +12,7 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
-#include "provider/counted.h"
+#include "fid/counted.h"
 
 namespace tofu {
 

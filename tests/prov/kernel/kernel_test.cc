@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Every kernel against the oracle on edge values, and the table of methods against the page.
-// Run by make check; links atomic/kernel.cc and atomic/table.cc.
+// Run by make check; links kernel/kernel.cc and kernel/table.cc.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,8 +11,8 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
-#include "atomic/kernel.h"
-#include "atomic/table.h"
+#include "kernel/kernel.h"
+#include "kernel/table.h"
 #include "oracle.h"
 
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Slots and areas as both sides of a ring compute them. Calls ring/wire.
+// Slots and areas as both sides of a ring compute them. Calls area/wire.
 #include <gtest/gtest.h>
 
-#include "ring/wire.h"
+#include "area/wire.h"
 
 namespace tofu::proto {
 namespace {

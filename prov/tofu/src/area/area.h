@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "area/wire.h"
 #include "provider/lock.h"
-#include "ring/wire.h"
 #include "vcq/vcq.h"
 
 namespace tofu::proto {

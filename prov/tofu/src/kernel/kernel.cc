@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The kernels of all operations and datatypes, and the table that finds them. Called by atomic's engines;
 // calls nothing.
-#include "atomic/kernel.h"
+#include "kernel/kernel.h"
 
 #include <array>
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "atomic/table.h"
+#include "kernel/table.h"
 
 namespace tofu {
 namespace {
