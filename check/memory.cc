@@ -298,7 +298,7 @@ Finding fork_and_go_on(Side& side)
 constexpr Check list[] = {
     {"reg-any-address", "any address and length can be registered, and STADDs be added to", "memory/region, rma", 2,
      any_address},
-    {"reserved-stags", "a reserved STag's STADD is known beforehand", "ring/area, memory/directory", 2, reserved_stags},
+    {"reserved-stags", "a reserved STag's STADD is known beforehand", "area/area, memory/directory", 2, reserved_stags},
     {"reg-twice", "memory registered twice has one STADD, and lasts until both are given back",
      "memory/region_table, which copes with two STADDs", 2, registered_twice},
     {"reg-inside", "what lies inside a registration has its STADD",
