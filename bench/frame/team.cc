@@ -18,7 +18,7 @@ namespace {
 
 constexpr double start_bound_ns = 20e9;
 constexpr double case_bound_ns = 4e9;
-constexpr int max_starts = 6;
+constexpr int most_failures = 6;
 
 } // namespace
 
@@ -62,24 +62,26 @@ void Team::child(int side)
     }
 }
 
-void Team::start()
+void Team::start(int sides)
 {
+    sides_ = sides;
     ++starts_;
     void* memory =
         mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return;
     control_ = new (memory) Control;
-    control_->sides = max_sides;
+    control_->sides = sides;
     transport_.reset(make_());
     std::fflush(nullptr);
-    for (int side = 0; side < max_sides; ++side)
+    for (int side = 0; side < sides; ++side)
         if ((pid_[side] = fork()) == 0)
             child(side);
     double bound = now_ns() + start_bound_ns;
-    while (control_->ready.load() < max_sides) {
+    while (control_->ready.load() < sides) {
         if (exited() || now_ns() > bound) {
             std::fprintf(stderr, "bench: %s is left out: it did not come up\n", name_.c_str());
+            ++failures_;
             end();
             return;
         }
@@ -129,8 +131,10 @@ void Team::leave()
 
 double Team::run(const Case& what, std::size_t size, std::size_t iterations)
 {
-    if (!alive_ && starts_ > 0 && starts_ < max_starts)
-        start();
+    if (alive_ && sides_ != what.sides)
+        leave();
+    if (!alive_ && failures_ < most_failures)
+        start(what.sides);
     if (!alive_ || iterations == 0)
         return -1;
     Control& control = *control_;
@@ -145,7 +149,7 @@ double Team::run(const Case& what, std::size_t size, std::size_t iterations)
     std::uint32_t round = control.round.fetch_add(1, std::memory_order_acq_rel) + 1;
     double bound = now_ns() + case_bound_ns;
     auto done = [&] {
-        return std::all_of(std::begin(control.side), std::end(control.side), [&](auto& side) {
+        return std::all_of(control.side, control.side + sides_, [&](auto& side) {
             return side.done.load(std::memory_order_acquire) >= round;
         });
     };
@@ -153,6 +157,7 @@ double Team::run(const Case& what, std::size_t size, std::size_t iterations)
         if (exited() || now_ns() > bound) {
             std::fprintf(stderr, "bench: %s failed in \"%s\", %zu bytes\n", name_.c_str(),
                          what.name, size);
+            ++failures_;
             end();
             return -1;
         }

@@ -20,10 +20,11 @@ class Team {
     ~Team(); ///< lets the processes clean up and ends them
 
     [[nodiscard]] const std::string& name() const { return name_; }
-    /// Starts the processes; says so on stderr where they don't come up.
-    void start();
+    /// Starts as many processes as sides; says so on stderr where they don't come up.
+    void start(int sides = 2);
     /// Runs a case once and returns its figure in the case's unit, -1 where it is not offered or
-    /// failed. A team that fails is ended and started again, a few times.
+    /// failed. A team that fails is ended and started again, a few times;
+    /// one of another number of processes than the case has sides, too: whoever only waits would count with the crowd.
     double run(const Case& what, std::size_t size, std::size_t iterations);
     /// Finds how many iterations of the case take about `target_ns`; 0 where it is not offered.
     std::size_t calibrate(const Case& what, std::size_t size, double target_ns);
@@ -40,7 +41,9 @@ class Team {
     Control* control_ = nullptr;
     pid_t pid_[max_sides];
     bool alive_ = false;
+    int sides_ = 0;
     int starts_ = 0;
+    int failures_ = 0;
 };
 
 } // namespace tofu::bench

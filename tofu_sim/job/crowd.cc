@@ -22,11 +22,31 @@ constexpr int longest_sleep_ms = 8;
 // Of the thread's own time between two calls: more, and it does something else but look.
 constexpr int64_t busy_ns = 100'000;
 
-int64_t thread_time_ns() noexcept
+// Another process that ran meanwhile took longer: two switches and its own look.
+constexpr int64_t alone_ns = 1'500;
+constexpr unsigned most_left_out = 63;
+
+int64_t time_ns(clockid_t clock) noexcept
 {
     timespec now{};
-    (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    (void)::clock_gettime(clock, &now);
     return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// Many of a crowd may sleep, and the processor be ours alone: yields that came back at once are followed by ever fewer,
+// until one lets somebody run.
+void yield_to_somebody() noexcept
+{
+    thread_local unsigned interval = 0;
+    thread_local unsigned left_out = 0;
+    if (left_out < interval) {
+        ++left_out;
+        return;
+    }
+    const int64_t before = time_ns(CLOCK_MONOTONIC);
+    (void)::sched_yield();
+    interval = time_ns(CLOCK_MONOTONIC) - before < alone_ns ? std::min(2 * interval + 1, most_left_out) : 0;
+    left_out = 0;
 }
 
 } // namespace
@@ -63,16 +83,14 @@ bool give_way(const Crowd& crowd, SegmentHeader& own, unsigned times) noexcept
         return false;
     }
     thread_local int64_t left_at = 0;
-    if (times < yields_before_sleep) {
-        (void)::sched_yield();
-    } else if (thread_time_ns() - left_at > busy_ns) {
-        (void)::sched_yield();
+    if (times < yields_before_sleep || time_ns(CLOCK_THREAD_CPUTIME_ID) - left_at > busy_ns) {
+        yield_to_somebody();
     } else {
         const unsigned shift = std::min((times - yields_before_sleep) / 4, 3u);
         (void)doze(own, std::min(1 << shift, longest_sleep_ms));
     }
     if (times + 1 >= yields_before_sleep) {
-        left_at = thread_time_ns();
+        left_at = time_ns(CLOCK_THREAD_CPUTIME_ID);
     }
     return true;
 }
