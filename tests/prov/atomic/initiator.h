@@ -13,7 +13,7 @@
 
 #include "atomic/runner.h"
 #include "memory/directory.h"
-#include "oracle.h"
+#include "prov/kernel/oracle.h"
 #include "prov/lib/fake_net.h"
 
 namespace tofu::test {
