@@ -102,7 +102,9 @@ void trace(Input input)
     write_chrome(run, files.nowhere);
     write_goal(run, files.nowhere);
     print_summary(run, files.nowhere);
-    print_counters(run.topology, loads_of(run), true, files.nowhere);
+    LinkLoads loads = loads_of(run);
+    add_credit(run, loads, input.below(20000));
+    print_counters(run.topology, loads, true, files.nowhere);
     write_page(run, warnings, files.nowhere);
     (void)std::fflush(files.nowhere);
 }

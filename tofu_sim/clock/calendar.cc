@@ -1,39 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: when a TNI or a link is busy, in memory that all processes of a job share.
-// Called by: clock/network, tests. Calls: nothing.
+// Called by: clock/network, tests. Calls: clock/holder.
 #include "clock/calendar.h"
 
+#include "clock/holder.h"
+
 #include <algorithm>
-#include <sched.h>
 
 namespace tofu::sim {
 namespace {
-
-constexpr unsigned spins = 256;
-constexpr unsigned yields = 4096; // then its holder is dead, or as good as dead
-
-class Holder {
-  public:
-    explicit Holder(Calendar& calendar) noexcept : calendar_(calendar)
-    {
-        for (unsigned i = 0; i < spins + yields; i++) {
-            uint32_t free = 0;
-            if (calendar_.lock.compare_exchange(free, 1)) {
-                return;
-            }
-            if (i >= spins) {
-                (void)::sched_yield();
-            }
-        }
-        calendar_.lock.store_release(1);
-    }
-    ~Holder() { calendar_.lock.store_release(0); } // partner: the next one's compare_exchange
-    Holder(const Holder&) = delete;
-    Holder& operator=(const Holder&) = delete;
-
-  private:
-    Calendar& calendar_;
-};
 
 // What a killed holder left, or a peer wrote that knows no better.
 void put_in_order(Calendar& c) noexcept
@@ -93,7 +68,7 @@ void merge(Calendar& c, Interval added) noexcept
 
 Interval enter(Calendar& c, Picoseconds from, Picoseconds work, int feeder) noexcept
 {
-    const Holder holder(c);
+    const Holder holder(c.lock);
     put_in_order(c);
     if (feeder != no_feeder && is_crowded(c, from, feeder)) {
         work += figures::crowd_pause;

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: when a TNI or a link is busy, in memory that all processes of a job share.
-// Called by: clock/network, tests. Calls: nothing.
+// Called by: clock/network, tests. Calls: clock/holder.
 //
 // Who posts says at once when his message will pass everywhere, and processes come in the order of real time, not of
 // the virtual one: one who is ahead must not take the link from one who comes after him for an earlier time. So a
 // calendar has intervals, and work goes into the gaps between them, in parts if need be, from the time on when it is
 // there. Neighbours merge, so few are enough; beyond `most`, the earliest are forgotten.
-//
-// A process may be killed while it holds the lock: who waits too long takes it away. What it left is put in order
-// before use; a wrong time is the worst that can come of it.
 #pragma once
 
 #include "clock/figures.h"

@@ -135,12 +135,12 @@ int read_for_program(uint64_t* picoseconds) noexcept
 
 } // namespace
 
-void start_clock(Process& process, uint32_t cpu_permille) noexcept
+void start_clock(Process& process, uint32_t cpu_permille, uint32_t buffer) noexcept
 {
     state.cpu_permille = cpu_permille;
     state.reading_ns = cpu_permille != 0 ? time_of_a_reading() : 0;
     state.arrivals = &segment_arrivals(process.segment().base);
-    new (network_storage) Network(process.topology(), process.job().clock_area(), back, &process);
+    new (network_storage) Network(process.topology(), process.job().clock_area(), back, &process, buffer);
     instruments |= instrument_clock;
     thread.has_called = true;
     thread.computed_ns = processor_time_ns();

@@ -14,8 +14,8 @@ namespace tofu::sim {
 
 class Process;
 
-// While the process joins its job. `cpu_permille`: TOFU_SIM_CPU.
-void start_clock(Process& process, uint32_t cpu_permille) noexcept;
+// While the process joins its job. `cpu_permille`: TOFU_SIM_CPU; `buffer`: TOFU_SIM_CHANNEL_BUFFER.
+void start_clock(Process& process, uint32_t cpu_permille, uint32_t buffer) noexcept;
 void reset_clock_in_child() noexcept;
 
 [[nodiscard]] inline bool has_clock() noexcept

@@ -34,6 +34,8 @@ inline constexpr Picoseconds hop = 77'500;
 inline constexpr uint32_t largest_packet = 1920;  // payload (guide 2.2.9)
 inline constexpr uint32_t packet_overhead = 132;  // bytes of a link's time that a packet takes besides its payload
 inline constexpr uint32_t request_bytes = 16;     // of a get or an ARMW, on its way to the target
+// Of a virtual channel at the receiving end of a link, in bytes as they pass it. Assumed: see docs/time-model.md.
+inline constexpr uint32_t channel_buffer = 4096;
 inline constexpr unsigned crowd = 4;              // TNIs of a node that share a port without loss
 inline constexpr Picoseconds crowd_pause = 790'000; // what the port loses when one more comes while it is busy
 

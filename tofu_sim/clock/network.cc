@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: when an instruction gets where: what it occupies on its way, and for how long (docs/time-model.md).
-// Called by: clock/clock, bench/time, tests. Calls: clock/calendar, topology/.
+// Called by: clock/clock, bench/time, tests. Calls: clock/calendar, clock/credit, topology/.
 #include "clock/network.h"
 
 #include "job/layout.h"
@@ -11,8 +11,8 @@ namespace tofu::sim {
 static_assert(sizeof(NodeCalendars) <= clock_node_bytes && Calendar::feeders == tnis_per_node);
 
 Network::Network(const Topology& topology, std::byte* area, bool (*back)(void* context, uint32_t node) noexcept,
-                 void* context) noexcept
-    : topology_(topology), area_(area), back_(back), context_(context)
+                 void* context, uint32_t buffer) noexcept
+    : topology_(topology), area_(area), back_(back), context_(context), room_(figures::link_time(buffer))
 {
 }
 
@@ -49,6 +49,19 @@ NodeCalendars* Network::node_at(uint32_t node) noexcept
     return reinterpret_cast<NodeCalendars*>(area_ + size_t{node} * clock_node_bytes);
 }
 
+// What stays behind links[number - 1] for longer than it takes to come.
+void Network::stand_behind(const Stream& s, size_t number, const Standing& standing, Picoseconds work) noexcept
+{
+    if (number == 0 || standing.left.end <= standing.came.end) {
+        return;
+    }
+    const Link& link = s.links[number - 1];
+    if (NodeCalendars* const node = node_at(link.node)) {
+        const unsigned channel = channel_of(topology_, s.links, number - 1, s.answer);
+        account(node->credit[static_cast<unsigned>(link.port)][channel], standing, work, room_);
+    }
+}
+
 // Head and tail of the stream, one calendar after the other. A link passes on what it gets at once: the tail comes
 // behind the head by the time that the slowest of them needs. Nobody holds up who comes before him on the way.
 Network::Flight Network::send(const Stream& s, Picoseconds start) noexcept
@@ -64,9 +77,11 @@ Network::Flight Network::send(const Stream& s, Picoseconds start) noexcept
     Picoseconds head = out.begin + figures::wire / 2;
     Picoseconds tail = sent + figures::wire / 2;
     int feeder = static_cast<int>(s.from_tni);
-    for (const Link& link : s.links) {
+    for (size_t i = 0; i < s.links.size(); i++) {
+        const Link& link = s.links[i];
         if (NodeCalendars* const node = node_at(link.node)) {
             const Interval pass = enter(node->ports[static_cast<unsigned>(link.port)], head, work, feeder);
+            stand_behind(s, i, {{head, tail}, pass}, work);
             head = pass.begin;
             tail = std::max(tail, pass.end);
         }
@@ -75,6 +90,7 @@ Network::Flight Network::send(const Stream& s, Picoseconds start) noexcept
         feeder = no_feeder;
     }
     const Interval in = enter(to->in[s.to_tni], head, work);
+    stand_behind(s, s.links.size(), {{head, tail}, in}, work);
     return {sent, std::max(tail, in.end) + figures::wire - figures::wire / 2};
 }
 
@@ -83,7 +99,7 @@ Times Network::carry(const Way& way, const Transit& t, Picoseconds start) noexce
     const uint32_t mtu = t.mtu == 0 ? figures::largest_packet : t.mtu;
     const bool asks = t.kind == Transit::Kind::get || t.kind == Transit::Kind::armw;
     const auto out = [&](uint32_t length) {
-        return Stream{way.from, t.from_tni, way.to, t.to_tni, way.links, length, mtu, t.gap};
+        return Stream{way.from, t.from_tni, way.to, t.to_tni, way.links, length, mtu, t.gap, false};
     };
     Picoseconds ready = start + figures::fetch;
     if (!asks) {
@@ -100,7 +116,7 @@ Times Network::carry(const Way& way, const Transit& t, Picoseconds start) noexce
                                                      ? figures::armw
                                                      : figures::first_packet(std::max<uint32_t>(t.length, 1), mtu));
     const uint32_t length = t.kind == Transit::Kind::armw ? sizeof(uint64_t) : t.length;
-    const Flight answer = send({way.to, t.to_tni, way.from, t.from_tni, way.back, length, mtu, t.gap}, there);
+    const Flight answer = send({way.to, t.to_tni, way.from, t.from_tni, way.back, length, mtu, t.gap, true}, there);
     const bool armw = t.kind == Transit::Kind::armw;
     const Picoseconds here = answer.arrived + (armw ? 0 : figures::write);
     return {request.sent + figures::notice, armw ? there : here, answer.sent + figures::notice,

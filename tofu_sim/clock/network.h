@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: when an instruction gets where: what it occupies on its way, and for how long (docs/time-model.md).
-// Called by: clock/clock, bench/time, tests. Calls: clock/calendar, topology/.
+// Called by: clock/clock, bench/time, tests. Calls: clock/calendar, clock/credit, topology/.
 #pragma once
 
 #include "clock/calendar.h"
+#include "clock/credit.h"
 #include "topology/route.h"
 
 #include <cstddef>
@@ -16,6 +17,7 @@ struct NodeCalendars {
     Calendar out[6]; // of a TNI: what it sends
     Calendar in[6];
     Calendar ports[ports_per_node]; // what leaves the node there
+    Credit credit[ports_per_node][virtual_channels];
 };
 
 // A route, looked up once.
@@ -47,8 +49,9 @@ struct Times {
 class Network {
   public:
     // `area`: num_nodes of clock_node_bytes each, zeros at first. `back` makes sure that those of a node exist.
+    // `buffer`: bytes of a virtual channel.
     Network(const Topology& topology, std::byte* area, bool (*back)(void* context, uint32_t node) noexcept,
-            void* context) noexcept;
+            void* context, uint32_t buffer = figures::channel_buffer) noexcept;
 
     [[nodiscard]] Way way(uint32_t from, unsigned path_id, uint32_t to) const;
 
@@ -87,15 +90,18 @@ class Network {
         uint32_t length;
         uint32_t mtu;
         unsigned gap;
+        bool answer;
     };
 
     [[nodiscard]] NodeCalendars* node_at(uint32_t node) noexcept;
+    void stand_behind(const Stream& stream, size_t link, const Standing& standing, Picoseconds work) noexcept;
     [[nodiscard]] Flight send(const Stream& stream, Picoseconds start) noexcept;
 
     Topology topology_;
     std::byte* area_;
     bool (*back_)(void* context, uint32_t node) noexcept;
     void* context_;
+    Picoseconds room_; // of a channel's buffer
 };
 
 } // namespace tofu::sim

@@ -3,6 +3,7 @@
 // Called by: job/process.cc when the process joins its job. Calls: topology/, job/report.
 #include "job/environment.h"
 
+#include "clock/credit.h"
 #include "clock/factor.h"
 #include "job/layout.h"
 #include "job/report.h"
@@ -193,6 +194,9 @@ constexpr Variable variables[] = {
          return factor.has_value();
      },
      factor_expected},
+    {"TOFU_SIM_CHANNEL_BUFFER",
+     [](Environment& e, const char* text) noexcept { return take_number(text, 0, most_channel_buffer, e.channel_buffer); },
+     channel_buffer_expected},
     {"TOFU_SIM_CQS",
      [](Environment& e, const char* text) noexcept {
          constexpr const char* names[] = {"shares", "refuse", "meet"};

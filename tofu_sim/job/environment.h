@@ -3,6 +3,7 @@
 // Called by: job/process.cc when the process joins its job. Calls: topology/, job/report.
 #pragma once
 
+#include "clock/figures.h"
 #include "job/freedoms.h"
 #include "topology/topology.h"
 
@@ -32,6 +33,7 @@ struct Environment {
     std::optional<Chaos> chaos; // the adversarial mode
     bool clock = false;         // a virtual clock: Tofu-D's
     uint32_t cpu_permille = 3000; // how much longer than here computing takes there
+    uint32_t channel_buffer = figures::channel_buffer;
     CqSharing cq_sharing = CqSharing::shares;
     bool swap_protect = false;  // registered memory is locked
     char trace[256] = ""; // file names (trace/recorder.h); none: nothing is recorded

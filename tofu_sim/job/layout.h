@@ -59,7 +59,7 @@ inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
 inline constexpr uint64_t job_magic = 0x746f66752d6a6f62;     // "tofu-job"
 inline constexpr uint64_t segment_magic = 0x746f66752d736567; // "tofu-seg"
-inline constexpr uint32_t layout_version = 8;
+inline constexpr uint32_t layout_version = 9;
 
 struct JobHeader {
     uint64_t magic; // written last: a file without it is not yet a job
@@ -137,8 +137,8 @@ inline constexpr size_t tni_gates_bytes = 40960;
 {
     return (job_nodes_offset + num_nodes * sizeof(NodeEntry) + 4095) & ~size_t{4095};
 }
-// When the TNIs and links of a node are busy (clock/network), for the virtual clock. Backed on use.
-inline constexpr size_t clock_node_bytes = 8192;
+// When the TNIs and links of a node are busy, and how long without credit (clock/network), for the virtual clock. Backed on use.
+inline constexpr size_t clock_node_bytes = 16384;
 
 [[nodiscard]] constexpr size_t job_clock_offset(size_t num_nodes) noexcept
 {

@@ -109,7 +109,7 @@ int Process::join() noexcept
         rc = UTOFU_ERR_OUT_OF_RESOURCE;
     }
     if (rc == UTOFU_SUCCESS && environment_.clock) {
-        start_clock(*this, environment_.cpu_permille);
+        start_clock(*this, environment_.cpu_permille, environment_.channel_buffer);
     }
     if (rc == UTOFU_SUCCESS && environment_.trace[0] != '\0') {
         rc = open_trace();

@@ -65,6 +65,27 @@ bool header_is_sound(const JobHeader& header, off_t file_size)
     return header.version == layout_version && is_sound_header(header, static_cast<uint64_t>(file_size));
 }
 
+// An array of the job's file, `stride` bytes from one to the next; only those that have been written.
+template <typename T>
+void visit_backed(const JobView& job, size_t area, size_t stride, uint32_t count,
+                  const std::function<void(uint32_t, const T&)>& visit)
+{
+    const auto one = std::make_unique<T>();
+    for (uint32_t i = 0; i < count; i++) {
+        // Most have never been touched, and reading would touch none of them either.
+        const off_t data = ::lseek(job.file.get(), static_cast<off_t>(area + i * stride), SEEK_DATA);
+        if (data < static_cast<off_t>(area)) {
+            return;
+        }
+        i = static_cast<uint32_t>((static_cast<size_t>(data) - area) / stride);
+        if (i >= count || ::pread(job.file.get(), one.get(), sizeof(T), static_cast<off_t>(area + i * stride)) !=
+                              static_cast<ssize_t>(sizeof(T))) {
+            return;
+        }
+        visit(i, *one);
+    }
+}
+
 } // namespace
 
 File& File::operator=(File&& other) noexcept
@@ -160,25 +181,17 @@ NodeEntry read_node(const JobView& job, uint32_t node)
 
 void visit_gates(const JobView& job, const std::function<void(uint32_t, const TniGates&)>& visit)
 {
-    if (!job.header) {
-        return;
+    if (job.header) {
+        visit_backed<TniGates>(job, job_gates_offset(job.header->num_nodes), tni_gates_bytes,
+                               job.header->num_nodes * tnis_per_node, visit);
     }
-    const uint32_t num_tnis = job.header->num_nodes * tnis_per_node;
-    const auto area = static_cast<off_t>(job_gates_offset(job.header->num_nodes));
-    const auto gates = std::make_unique<TniGates>();
-    uint32_t tni = 0;
-    while (tni < num_tnis) {
-        // Most have never been touched, and reading would touch none of them either.
-        const off_t data = ::lseek(job.file.get(), area + off_t{tni} * off_t{tni_gates_bytes}, SEEK_DATA);
-        if (data < area) {
-            return;
-        }
-        tni = static_cast<uint32_t>((data - area) / off_t{tni_gates_bytes});
-        const off_t at = area + off_t{tni} * off_t{tni_gates_bytes};
-        if (tni >= num_tnis || ::pread(job.file.get(), gates.get(), sizeof *gates, at) != ssize_t{sizeof *gates}) {
-            return;
-        }
-        visit(tni++, *gates);
+}
+
+void visit_calendars(const JobView& job, const std::function<void(uint32_t, const NodeCalendars&)>& visit)
+{
+    if (job.header && job.header->clock != 0) {
+        visit_backed<NodeCalendars>(job, job_clock_offset(job.header->num_nodes), clock_node_bytes,
+                                    job.header->num_nodes, visit);
     }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "barrier/state.h"
+#include "clock/network.h"
 #include "job/layout.h"
 
 #include <cstdint>
@@ -58,6 +59,9 @@ struct ProcessView {
 
 // The gates of TNIs of which any has been set, by number of the TNI: node * tnis_per_node + tni. They are large.
 void visit_gates(const JobView& job, const std::function<void(uint32_t tni, const TniGates& gates)>& visit);
+
+// The calendars of nodes that something has passed, where the job has a virtual clock.
+void visit_calendars(const JobView& job, const std::function<void(uint32_t node, const NodeCalendars& calendars)>& visit);
 
 // A read-only mapping of the segment of a running process.
 class SegmentView {

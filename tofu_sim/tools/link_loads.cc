@@ -76,4 +76,15 @@ void LinkLoads::add(const TniGates& gates, uint32_t tni)
     }
 }
 
+void LinkLoads::add(const NodeCalendars& calendars, uint32_t node)
+{
+    for (unsigned port = 0; node < topology_.num_nodes() && port < ports_per_node; port++) {
+        for (unsigned channel = 0; channel < virtual_channels; channel++) {
+            if (const Picoseconds without = calendars.credit[port][channel].without; without != 0) {
+                loads_[{node, static_cast<Port>(port)}].without_credit[channel] += without;
+            }
+        }
+    }
+}
+
 } // namespace tofu::sim::tools

@@ -4,9 +4,11 @@
 #pragma once
 
 #include "barrier/state.h"
+#include "clock/network.h"
 #include "job/layout.h"
 #include "topology/route.h"
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -18,6 +20,7 @@ struct LinkLoad {
     uint64_t bytes = 0;      // payload of puts, and of gets on their way back
     uint64_t packets = 0;    // of barriers
     uint64_t data_packets = 0; // of operations and their answers
+    std::array<Picoseconds, virtual_channels> without_credit{};
 };
 
 // What went from one node to another by a path, and back.
@@ -51,11 +54,18 @@ class LinkLoads {
     // What the gates of a TNI (node * tnis_per_node + TNI) have sent since they were set; trusted as little.
     void add(const TniGates& gates, uint32_t tni);
 
+    // How long the ports of a node were without credit, by the virtual clock.
+    void add(const NodeCalendars& calendars, uint32_t node);
+    // Whether anybody has counted that.
+    void know_credit() noexcept { knows_credit_ = true; }
+    [[nodiscard]] bool knows_credit() const noexcept { return knows_credit_; }
+
     [[nodiscard]] const Map& by_link() const noexcept { return loads_; }
 
   private:
     Topology topology_;
     Map loads_;
+    bool knows_credit_ = false;
 };
 
 } // namespace tofu::sim::tools

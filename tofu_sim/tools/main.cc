@@ -46,6 +46,7 @@ constexpr char help_text[] =
     "  --html FILE           a page with all pictures that needs nothing else\n"
     "  --svg DIRECTORY       these pictures one by one: network, timeline, waits, sizes\n"
     "  --counters FILE       as show --counters, exact\n"
+    "  --channel-buffer B    bytes of a port's virtual channel, for its cycles without credit\n"
     "\n"
     "replay: the same traffic on another network, or a pattern without a trace; prints times, the hottest\n"
     "links and the bisection's share. Needs SimGrid.\n"

@@ -229,6 +229,10 @@ int show_network(const JobView& job, bool counters, const char* svg)
         }
     }
     visit_gates(job, [&](uint32_t tni, const TniGates& gates) { view.loads.add(gates, tni); });
+    if (job.header->clock != 0) {
+        view.loads.know_credit();
+        visit_calendars(job, [&](uint32_t node, const NodeCalendars& at) { view.loads.add(at, node); });
+    }
     if (counters) {
         std::printf("# %s\n", job.name.c_str());
         print_counters(topology, view.loads, false, stdout);

@@ -14,6 +14,10 @@ namespace tofu::sim::tools {
 // What the links carried that a trace knows of.
 [[nodiscard]] LinkLoads loads_of(const trace::Run& run);
 
+// And how long their ports were without credit: what was recorded, carried once more in the order of its virtual time.
+// Nothing where there was none. `buffer`: bytes of a virtual channel.
+void add_credit(const trace::Run& run, LinkLoads& loads, uint32_t buffer);
+
 struct HotLink {
     LinkLoads::Place place;
     LinkLoad load;
@@ -21,7 +25,7 @@ struct HotLink {
 // Those with the most bytes, and then operations, first; of those that carried anything.
 [[nodiscard]] std::vector<HotLink> hottest_links(const LinkLoads& loads, size_t most);
 
-// Port by port what users can read on the machine: packets and bytes / 16, sent and received. `exact`: each operation is
+// Port by port what users can read on the machine: packets and bytes / 16, sent and received, cycles without credit. `exact`: each operation is
 // known, and not only their sum.
 void print_counters(const Topology& topology, const LinkLoads& loads, bool exact, std::FILE* to);
 

@@ -9,6 +9,7 @@
 #include "tools/trace_files.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <sys/stat.h>
@@ -23,6 +24,8 @@ struct Options {
     const char* svg = nullptr;
     const char* html = nullptr;
     const char* counters = nullptr;
+    const char* channel_buffer = nullptr;
+    uint32_t buffer = figures::channel_buffer;
     std::vector<std::string> paths;
 
     [[nodiscard]] bool nothing_to_write() const noexcept
@@ -46,7 +49,7 @@ int parse(std::span<char* const> words, Options& options)
     };
     const Option known[] = {{"--json", options.json}, {"--otf2", options.otf2}, {"--goal", options.goal},
                             {"--svg", options.svg},   {"--html", options.html},
-                            {"--counters", options.counters}};
+                            {"--counters", options.counters}, {"--channel-buffer", options.channel_buffer}};
     for (size_t i = 0; i < words.size(); i++) {
         const std::string_view word = words[i];
         if (word[0] != '-' || word == "-") {
@@ -69,6 +72,13 @@ int parse(std::span<char* const> words, Options& options)
             option->value = words[++i];
         } else {
             std::fprintf(stderr, "tofu-sim: %s: its value is missing\n", option->name);
+            return exit_usage;
+        }
+    }
+    if (const char* const text = options.channel_buffer; text != nullptr) {
+        const auto [end, error] = std::from_chars(text, text + std::strlen(text), options.buffer);
+        if (error != std::errc() || *end != '\0' || options.buffer > most_channel_buffer) {
+            std::fprintf(stderr, "tofu-sim: --channel-buffer: %s\n", channel_buffer_expected);
             return exit_usage;
         }
     }
@@ -125,7 +135,11 @@ int trace_command(std::span<char* const> words)
     if (options.otf2 != nullptr && problem.empty()) {
         problem = write_otf2(run, options.otf2);
     }
-    to_file(options.counters, [&](std::FILE* to) { print_counters(run.topology, loads_of(run), true, to); });
+    to_file(options.counters, [&](std::FILE* to) {
+        LinkLoads loads = loads_of(run);
+        add_credit(run, loads, options.buffer);
+        print_counters(run.topology, loads, true, to);
+    });
     to_file(options.html, [&](std::FILE* to) { write_page(run, warnings, to); });
     if (options.svg != nullptr && problem.empty()) {
         problem = write_pictures(run, options.svg);

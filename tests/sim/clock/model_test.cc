@@ -10,7 +10,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -195,6 +197,165 @@ TEST(ClockNetwork, AGetComesBackOverTheSameCables)
     const auto port = static_cast<unsigned>(Port::a);
     EXPECT_LT(m.network.calendars(0)->ports[port].used, 100'000u); // the request
     EXPECT_GT(m.network.calendars(peer)->ports[port].used, 150'000'000u);
+}
+
+// ---- Credit ----
+
+constexpr Picoseconds room = figures::link_time(figures::channel_buffer);
+
+Picoseconds without_credit(Machine& m, const Coords& node, Port port, unsigned channel)
+{
+    return m.network.calendars(m.topology.node_of(node))->credit[static_cast<unsigned>(port)][channel].without;
+}
+Picoseconds without_credit(Machine& m)
+{
+    Picoseconds sum = 0;
+    for (uint32_t node = 0; node < m.topology.num_nodes(); node++) {
+        for (const auto& port : m.network.calendars(node)->credit) {
+            for (const Credit& channel : port) {
+                sum += channel.without;
+            }
+        }
+    }
+    return sum;
+}
+
+constexpr Coords b0{0, 0, 0, 0, 0, 0}, x1{1, 0, 0, 0, 0, 0}, x2{2, 0, 0, 0, 0, 0}, x3{3, 0, 0, 0, 0, 0};
+
+TEST(ClockCredit, NobodyWaitsForItWhereNothingMeets)
+{
+    Machine m({4, 1, 1});
+    Picoseconds at = 0;
+    for (const uint32_t length : {8u, 1920u, 65536u, 1u << 20}) {
+        at = m.carry(b0, x3, put_of(length), at).told;
+        Transit slow = put_of(length);
+        slow.gap = 8;
+        slow.mtu = 256;
+        at = m.carry(b0, x3, slow, at).told;
+        at = m.carry(x3, b0, {.kind = Kind::get, .length = length}, at).told;
+        at = m.carry(b0, b0, put_of(length), at).told;
+    }
+    // Two TNIs of one node wait for its port, behind which everything goes on.
+    (void)m.carry(b0, x3, put_of(1 << 20), at);
+    (void)m.carry(b0, x3, {.length = 1 << 20, .from_tni = 1, .to_tni = 1}, at);
+    EXPECT_EQ(without_credit(m), 0u);
+}
+
+// One of two streams that want the link from x1 to x2 comes from afar: while the other has the link, it stands still, but
+// for what the buffer takes.
+TEST(ClockCredit, WhoMeetsAnotherStreamStandsStillMeanwhile)
+{
+    Machine m({4, 1, 1});
+    const Picoseconds work = figures::stream_time(1 << 20, figures::largest_packet);
+    (void)m.carry(x1, x3, {.length = 1 << 20, .from_tni = 1, .to_tni = 1});
+    (void)m.carry(b0, x3, put_of(1 << 20));
+    const auto counted = static_cast<double>(without_credit(m, b0, Port::x_plus, 0));
+    EXPECT_NEAR(counted, static_cast<double>(work - room), 0.01 * static_cast<double>(work));
+    EXPECT_EQ(without_credit(m), without_credit(m, b0, Port::x_plus, 0)); // no other port
+    EXPECT_EQ(credit_cycles(1'000'000'000), 425'000u);
+}
+
+// Two flows of many messages share a link evenly: the one from afar stands still half of the time.
+TEST(ClockCredit, TwoFlowsOverOneLinkCostTheFarOneHalfOfItsTime)
+{
+    Machine m({4, 1, 1});
+    constexpr unsigned rounds = 40;
+    constexpr uint32_t length = 32768;
+    Picoseconds over = 0;
+    for (unsigned i = 0; i < rounds; i++) {
+        over = std::max(over, m.carry(b0, x3, put_of(length)).arrived);
+        over = std::max(over, m.carry(x1, x3, {.length = length, .from_tni = 1, .to_tni = 1}).arrived);
+    }
+    const auto counted = static_cast<double>(without_credit(m, b0, Port::x_plus, 0));
+    EXPECT_NEAR(counted, 0.5 * static_cast<double>(over), 0.05 * static_cast<double>(over));
+    EXPECT_EQ(without_credit(m, x1, Port::x_plus, 0), 0u); // what is passed on meets nothing
+}
+
+TEST(ClockCredit, AnIncastStopsWhoComesLater)
+{
+    Machine m({4, 1, 1});
+    constexpr uint32_t length = 1 << 20;
+    const Picoseconds work = figures::stream_time(length, figures::largest_packet);
+    const Coords from[] = {{3, 0, 0, 1, 0, 0}, {3, 0, 0, 0, 1, 0}, {3, 0, 0, 0, 0, 1}};
+    for (const Coords& node : from) {
+        (void)m.carry(node, x3, put_of(length));
+    }
+    // By A, B and C: the second waits for the first, the third for both.
+    const auto expect = [&](const Coords& node, Port port, Picoseconds waits) {
+        EXPECT_NEAR(static_cast<double>(without_credit(m, node, port, 0)), static_cast<double>(waits),
+                    0.01 * static_cast<double>(work));
+    };
+    expect(from[0], Port::a, 0);
+    expect(from[1], Port::b_minus, work - room);
+    expect(from[2], Port::c, 2 * work - room);
+}
+
+TEST(ClockCredit, WhatFitsIntoTheBufferStopsNobody)
+{
+    Machine m({4, 1, 1});
+    (void)m.carry(x1, x3, {.length = 1 << 20, .from_tni = 1, .to_tni = 1});
+    (void)m.carry(b0, x3, put_of(1920));
+    EXPECT_EQ(without_credit(m), 0u);
+    (void)m.carry(b0, x3, put_of(1920)); // 4,104 bytes of 4,096
+    EXPECT_GT(without_credit(m), 0u);
+    // The rest are as many as there is time for.
+    for (unsigned i = 0; i < 100; i++) {
+        (void)m.carry(b0, x3, put_of(8));
+    }
+    EXPECT_LT(without_credit(m), figures::stream_time(1 << 20, figures::largest_packet) + 101 * room);
+}
+
+TEST(ClockCredit, NeverCountsMoreThanTimeHasPassed)
+{
+    Machine m({4, 2, 1});
+    uint32_t state = 7;
+    const auto below = [&](uint32_t limit) { return (state = state * 1664525 + 1013904223) / 65536 % limit; };
+    Picoseconds last = 0;
+    for (unsigned i = 0; i < 3000; i++) {
+        const uint32_t to = below(3);
+        const Way way = m.network.way(below(m.topology.num_nodes()), below(12), to);
+        const auto kind = static_cast<Kind>(below(4));
+        const uint32_t length = kind == Kind::armw ? 8 : 1 + below(1 << below(17));
+        const Transit transit{.kind = kind, .length = length, .from_tni = static_cast<uint8_t>(below(6))};
+        last = std::max(last, m.network.carry(way, transit, Picoseconds{i} * 100'000).told);
+    }
+    EXPECT_GT(without_credit(m), 0u);
+    for (uint32_t node = 0; node < m.topology.num_nodes(); node++) {
+        for (const auto& port : m.network.calendars(node)->credit) {
+            for (const Credit& channel : port) {
+                EXPECT_LE(channel.without, last);
+            }
+        }
+    }
+}
+
+TEST(ClockCredit, GoesOnAfterNonsense)
+{
+    Machine m({4, 1, 1});
+    Credit& credit = const_cast<NodeCalendars*>(m.network.calendars(m.topology.node_of(b0)))->credit[0][0];
+    credit.count = 99;
+    credit.lock.store_relaxed(1); // nobody will let go of it
+    (void)m.carry(x1, x3, {.length = 1 << 20, .from_tni = 1, .to_tni = 1});
+    (void)m.carry(b0, x3, put_of(1 << 20));
+    EXPECT_LE(credit.count, Credit::most);
+    EXPECT_GT(credit.without, 0u);
+}
+
+TEST(ClockCredit, ChannelsAreOfTheWayOutAndBackAndOfItsLastPart)
+{
+    const Topology torus({4, 4, 4}, 7);
+    const auto channels = [&](const Coords& from, const PathCoords& path, const Coords& to, bool answer) {
+        std::vector<Link> links = route(torus, from, path, to);
+        std::string text;
+        for (size_t i = 0; i < links.size(); i++) {
+            text += static_cast<char>('0' + channel_of(torus, links, i, answer));
+        }
+        return text;
+    };
+    EXPECT_EQ(channels({0, 0, 0, 0, 0, 0}, {1, 0, 0}, {2, 1, 0, 1, 1, 1}, false), "000011"); // A X X Y | B C
+    EXPECT_EQ(channels({3, 3, 0, 0, 0, 0}, {0, 0, 0}, {1, 3, 1, 0, 0, 0}, false), "110");    // around the end of X, Z
+    EXPECT_EQ(channels({2, 0, 0, 0, 0, 0}, {0, 0, 0}, {0, 0, 0, 0, 0, 0}, true), "23");
+    EXPECT_EQ(channels({0, 0, 0, 0, 0, 0}, {1, 0, 1}, {0, 0, 0, 0, 0, 1}, false), "001"); // A C | A
 }
 
 } // namespace

@@ -4,8 +4,11 @@
 //
 // usage: clock_subject BYTES. Each two ranks, 2n and 2n + 1, play; rank 0 prints the time of one way: in nanoseconds, and
 // by gettimeofday, which has microseconds, in tenths of one.
+// clock_subject BYTES RANKS: all others send to rank 0 at once, 8 messages each; it says when they are there and stays
+// until its input ends.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <sched.h>
 #include <sys/time.h>
@@ -14,6 +17,7 @@
 namespace {
 
 constexpr unsigned rounds = 200;
+constexpr unsigned volley = 8;
 constexpr size_t most = 1 << 20;
 constexpr unsigned component = 3;
 constexpr unsigned stag = 7;
@@ -60,6 +64,32 @@ bool find_peer(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, utofu_stadd_t stadd)
     return false;
 }
 
+int take_all(utofu_vcq_hdl_t vcq, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (!wait(vcq, UTOFU_MRQ_TYPE_RMT_PUT)) {
+            return 3;
+        }
+    }
+    std::puts("there");
+    (void)std::fflush(stdout);
+    (void)std::getchar();
+    return 0;
+}
+
+template <typename Put>
+int send_all(utofu_vcq_hdl_t vcq, const Put& put)
+{
+    bool good = true;
+    for (unsigned i = 0; i < volley; i++) {
+        good = good && put(UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE);
+    }
+    for (unsigned i = 0; i < volley; i++) {
+        good = good && wait(vcq, UTOFU_MRQ_TYPE_LCL_PUT);
+    }
+    return good ? 0 : 3;
+}
+
 } // namespace
 
 int main(int argc, char** argv)
@@ -75,14 +105,23 @@ int main(int argc, char** argv)
         utofu_query_my_coords(coords) != UTOFU_SUCCESS) {
         return 1;
     }
+    const unsigned ranks = argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 0;
+    if (ranks != 0 && rank == 0) {
+        return take_all(vcq, (ranks - 1) * volley);
+    }
     coords[5] ^= 1; // nodes of 2n and 2n + 1
+    if (ranks != 0) {
+        std::memset(coords, 0, sizeof coords);
+    }
     if (utofu_construct_vcq_id(coords, 0, 0, component, &peer) != UTOFU_SUCCESS || !find_peer(vcq, peer, stadd)) {
         return 2;
     }
-    const auto put = [&] {
-        return utofu_put(vcq, peer, stadd + most, stadd, bytes, 0, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr) ==
-               UTOFU_SUCCESS;
+    const auto put = [&](unsigned long flags = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) {
+        return utofu_put(vcq, peer, stadd + most, stadd, bytes, 0, flags, nullptr) == UTOFU_SUCCESS;
     };
+    if (ranks != 0) {
+        return send_all(vcq, put);
+    }
     double begin = 0, begin_day = 0;
     for (unsigned round = 0; round <= rounds; round++) {
         if (round == 1) { // the first brings the clocks together

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: a lock in memory that processes share, of which any may be killed while it holds it: who waits too long takes it
+// away. What it protects is put in order before use; a wrong time is the worst that can come of it.
+// Called by: clock/calendar, clock/credit. Calls: nothing.
+#pragma once
+
+#include "job/shared_word.h"
+
+#include <cstdint>
+#include <sched.h>
+
+namespace tofu::sim {
+
+class Holder {
+  public:
+    explicit Holder(SharedWord<uint32_t>& lock) noexcept : lock_(lock)
+    {
+        for (unsigned i = 0; i < spins + yields; i++) {
+            uint32_t free = 0;
+            if (lock_.compare_exchange(free, 1)) {
+                return;
+            }
+            if (i >= spins) {
+                (void)::sched_yield();
+            }
+        }
+        lock_.store_release(1);
+    }
+    ~Holder() { lock_.store_release(0); } // partner: the next one's compare_exchange
+    Holder(const Holder&) = delete;
+    Holder& operator=(const Holder&) = delete;
+
+  private:
+    static constexpr unsigned spins = 256;
+    static constexpr unsigned yields = 4096; // then its holder is dead, or as good as dead
+
+    SharedWord<uint32_t>& lock_;
+};
+
+} // namespace tofu::sim
