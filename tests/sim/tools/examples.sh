@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # The examples under tofu-sim run, in order and with an adversary: each checks its own result.
 # Called by: make check. Calls: tofu-sim, tofu_sim/examples/*.
-set -u
-tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
-examples=${TOFU_TOP_BUILDDIR:?set by make check}/tofu_sim/examples
-failures=0
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/sim/tools/start"
+examples=$build/tofu_sim/examples
 
 try()
 {
@@ -26,4 +24,4 @@ for name in put_pingpong_mrq put_pingpong_memory get_status armw_tickets put_str
 done
 try barrier_ring -n 12
 try session_pipeline -n 12
-[ "$failures" = 0 ]
+finish

@@ -2,13 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # Pictures of a job that runs and of traces, with 12 and with 4,116 nodes; a browser says whether they can be read.
 # Called by: make check. Calls: tofu-sim, tests/trace_maker, tests/show_subject, python3, chromium where it is there.
-set -u
-tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
-build=${TOFU_TOP_BUILDDIR:?set by make check}
-. "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 99
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/sim/tools/start"
 wellformed()
 {
     python3 -c 'import sys, xml.dom.minidom as d; [d.parse(f) for f in sys.argv[1:]]' "$@"
@@ -80,5 +74,4 @@ document.body.textContent = "JUDGED " + texts + " texts, " + bad.length + " bad:
 done
 [ -n "$browser" ] || echo "skipped: no chromium to look at the pages with"
 
-[ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
-echo "all checks passed"
+finish

@@ -2,13 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # tofu-sim replay: what the virtual clock says of a run it says too, and patterns take what the model says, up to the
 # whole machine. Called by: make check. Calls: tofu-sim, the examples, tests/clock_subject.
-set -u
-tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
-build=${TOFU_TOP_BUILDDIR:?set by make check}
-. "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 99
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/sim/tools/start"
 replay()
 {
     "$tofu_sim" replay "$@" >out 2>err
@@ -112,5 +106,4 @@ expect "which takes a similar time" yes "$(within 50 "$(time_of B:)" "$shared")"
 replay --pattern ring --shape 24x23x24 --torus xyz --rounds 1
 expect "158,976 nodes" "0 1" "$? $(grep -c '^ring of 158976 processes on 24x23x24 (158976 nodes)' out)"
 
-[ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
-echo "all checks passed"
+finish

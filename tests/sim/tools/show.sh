@@ -8,35 +8,32 @@ set -u
 if [ -z "${TOFU_SHOW_ALONE:-}" ] && unshare --mount true 2>/dev/null; then
     TOFU_SHOW_ALONE=1 exec unshare --mount sh -c 'mount -t tmpfs tmpfs /dev/shm; exec "$@"' sh bash "$0"
 fi
-tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
-subject=${TOFU_TOP_BUILDDIR:?set by make check}/tests/show_subject
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/sim/tools/start"
+subject=$build/tests/show_subject
 job=${TOFU_TEST_JOB_PREFIX:?set by tests/bounded}-a
 base=/dev/shm/tofu-sim-$(id -u)
-. "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
 shown()
 {
-    "$tofu_sim" show --vcqs "$1" >"$scratch/shown" 2>&1
-    cat "$scratch/shown"
+    "$tofu_sim" show --vcqs "$1" >shown 2>&1
+    cat shown
 }
 
-mkfifo "$scratch/input" "$scratch/output"
+mkfifo input output
 UTOFU_NUM_MRQ_ENTRIES_SESSION=2048 "$tofu_sim" run -n 1 --timeout 60 --job "$job" --shape 1x2x1 --torus y "$subject" \
-    <"$scratch/input" >"$scratch/output" &
+    <input >output &
 launcher=$!
-exec 5>"$scratch/input" 6<"$scratch/output"
+exec 5>input 6<output
 read -r -t 30 word <&6
 expect "the subject runs" ready "${word:-}"
 
 shown "$job"
-expect "the job's shape" 1 "$(grep -c "^$job: shape 1x2x1 (24 nodes), torus 'y', 1 processes" "$scratch/shown")"
-expect "the process and its place" 1 "$(grep -c '^  rank 0 pid [0-9]* show_subject node 0 (0,0,0,0,0,0) 3 vcqs' "$scratch/shown")"
-expect "counts of the TNI it used" 1 "$(grep -c '^    tni 2: 5 operations, 320 bytes' "$scratch/shown")"
-expect "the VCQ with its unread notices" 1 "$(grep -c 'tni 2 cq [0-9]* component 0 free mrq 4/131072' "$scratch/shown")"
+expect "the job's shape" 1 "$(grep -c "^$job: shape 1x2x1 (24 nodes), torus 'y', 1 processes" shown)"
+expect "the process and its place" 1 "$(grep -c '^  rank 0 pid [0-9]* show_subject node 0 (0,0,0,0,0,0) 3 vcqs' shown)"
+expect "counts of the TNI it used" 1 "$(grep -c '^    tni 2: 5 operations, 320 bytes' shown)"
+expect "the VCQ with its unread notices" 1 "$(grep -c 'tni 2 cq [0-9]* component 0 free mrq 4/131072' shown)"
 expect "the VCQ of session mode, whose queue is smaller" 1 \
-    "$(grep -c 'tni 2 cq [0-9]* component 0 session mrq 0/2048$' "$scratch/shown")"
-expect "the VCQ of component 5" 1 "$(grep -c 'tni 3 cq [0-9]* component 5 free mrq 0/131072' "$scratch/shown")"
+    "$(grep -c 'tni 2 cq [0-9]* component 0 session mrq 0/2048$' shown)"
+expect "the VCQ of component 5" 1 "$(grep -c 'tni 3 cq [0-9]* component 5 free mrq 0/131072' shown)"
 expect "it is listed" 1 "$("$tofu_sim" show | grep -c "^$job: ")"
 "$tofu_sim" clean "$job" >/dev/null
 expect "clean leaves a living job alone" "1 yes" "$? $([ -e "$base/$job" ] && echo yes)"
@@ -54,12 +51,12 @@ expect "nor one of another version" "1 yes" "$? $([ -e "$base/$job/job" ] && ech
 
 # Processes of another PID namespace can't tell whether it lives: they leave it alone and stay out of it.
 if unshare --pid --fork --mount-proc true 2>/dev/null; then
-    TOFU_SIM_JOB="$job-b" unshare --pid --fork --mount-proc "$subject" </dev/null >/dev/null 2>"$scratch/errors"
+    TOFU_SIM_JOB="$job-b" unshare --pid --fork --mount-proc "$subject" </dev/null >/dev/null 2>errors
     expect "a job of its own starts there" 0 $?
     expect "and sweeps no job of this namespace away" yes "$([ -e "$base/$job/job" ] && echo yes)"
     TOFU_SIM_JOB="$job" TOFU_SIM_SHAPE=1x2x1 TOFU_SIM_TORUS=y unshare --pid --fork --mount-proc "$subject" \
-        </dev/null >/dev/null 2>"$scratch/errors"
-    expect "nobody joins from there" "1 1" "$? $(grep -c 'runs in another PID namespace' "$scratch/errors")"
+        </dev/null >/dev/null 2>errors
+    expect "nobody joins from there" "1 1" "$? $(grep -c 'runs in another PID namespace' errors)"
     unshare --pid --fork --mount-proc "$tofu_sim" clean "$job" >/dev/null 2>&1
     expect "nor cleans it" yes "$([ -e "$base/$job/job" ] && echo yes)"
 else
@@ -67,7 +64,7 @@ else
 fi
 
 # Killed with its launcher, nobody is left who could tidy up.
-pid=$(sed -n 's/^  rank 0 pid \([0-9]*\) .*/\1/p' "$scratch/shown")
+pid=$(sed -n 's/^  rank 0 pid \([0-9]*\) .*/\1/p' shown)
 kill -KILL $launcher
 wait $launcher 2>/dev/null
 exec 5>&-
@@ -76,7 +73,7 @@ for _ in $(seq 100); do
     read -r -t 0.1 word <&6
 done
 shown "$job"
-expect "a dead process is told" 1 "$(grep -c 'rank 0 pid .* DEAD$' "$scratch/shown")"
+expect "a dead process is told" 1 "$(grep -c 'rank 0 pid .* DEAD$' shown)"
 "$tofu_sim" clean "$job" >/dev/null
 # (or the start of somebody else's job just did)
 expect "clean removes a dead job" no "$([ -e "$base/$job" ] && echo yes || echo no)"
@@ -84,9 +81,9 @@ expect "clean removes a dead job" no "$([ -e "$base/$job" ] && echo yes || echo 
 # Two processes, neighbours along Y; the first goes to the second by way of b = 2.
 "$tofu_sim" run -n 13 --timeout 60 --job "$job" --shape 1x2x1 sh -c \
     'case $TOFU_SIM_RANK in 0) exec '"$subject"' reach;; 12) exec '"$subject"' be-reached;; esac' \
-    <"$scratch/input" >"$scratch/output" &
+    <input >output &
 launcher=$!
-exec 5>"$scratch/input" 6<"$scratch/output"
+exec 5>input 6<output
 read -r -t 30 word <&6
 expect "the target runs" ready "${word:-}"
 echo go >&5
@@ -100,8 +97,8 @@ expect "links of the way there, and of the way back for what was got" \
 (0,0,0,0,2,0) B+: 0 operations, 30 bytes
 (0,1,0,0,0,0) B-: 0 operations, 30 bytes
 (0,1,0,0,2,0) Y-: 0 operations, 30 bytes
-(0,1,0,0,2,0) B+: 2 operations, 100 bytes, 4 barrier packets" "$(sed -n 's/^  link //p' "$scratch/shown")"
-expect "what found nobody counts for the TNI alone" 1 "$(grep -c '^    tni 4: 3 operations, 142 bytes' "$scratch/shown")"
+(0,1,0,0,2,0) B+: 2 operations, 100 bytes, 4 barrier packets" "$(sed -n 's/^  link //p' shown)"
+expect "what found nobody counts for the TNI alone" 1 "$(grep -c '^    tni 4: 3 operations, 142 bytes' shown)"
 exec 5>&-
 kill -TERM $launcher
 wait $launcher
@@ -111,7 +108,7 @@ expect "both end when told" 143 $?
 mkdir -m 700 -p "$base/$job"
 head -c 5000 /dev/urandom >"$base/$job/job"
 shown "$job"
-expect "rubbish is told" 1 "$(grep -c "^$job: without a readable file" "$scratch/shown")"
+expect "rubbish is told" 1 "$(grep -c "^$job: without a readable file" shown)"
 "$tofu_sim" clean "$job" >/dev/null
 expect "and removed" "0 no" "$? $([ -e "$base/$job" ] && echo yes || echo no)"
 
@@ -122,5 +119,4 @@ expect "and removed" "0 no" "$? $([ -e "$base/$job" ] && echo yes || echo no)"
 expect "status of a job with a killed process" 137 $?
 expect "nothing is left of it" no "$([ -e "$base/$job" ] && echo yes || echo no)"
 
-[ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
-echo "all checks passed"
+finish

@@ -2,13 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # TOFU_SIM_TRACE and tofu-sim trace: jobs are recorded, and what is written can be read by those it is meant for.
 # Called by: make check. Calls: tofu-sim, the examples, python3 (JSON), otf2-print where it is there.
-set -u
-tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
-examples=${TOFU_TOP_BUILDDIR:?set by make check}/tofu_sim/examples
-. "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 99
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/sim/tools/start"
+examples=$build/tofu_sim/examples
 run()
 {
     "$tofu_sim" run --timeout 60 "$@"
@@ -166,5 +161,4 @@ expect "a directory without traces" "1 1" "$? $(grep -c 'has no file \*.trace' s
 "$tofu_sim" trace put/* killed.1 >/dev/null 2>said
 expect "traces of two jobs" "1 1" "$? $(grep -c 'is of job .*give the files of one run' said)"
 
-[ "$failures" = 0 ] || { echo "$failures checks failed"; exit 1; }
-echo "all checks passed"
+finish
