@@ -73,6 +73,7 @@ void stag(Input input);       // STag tables, extents and backings of a peer
 // Of the provider, which is another program (TOFU_FUZZ_PROVIDER): the two share no code.
 void keys(Input input);   // a peer's directory of regions, as a lookup reads it
 void packet(Input input); // a slot of a ring
+void visit(Input input);  // a slot of a visitor
 void words(Input input);  // headers of areas, counts of return blocks
 
 struct Target {
@@ -82,7 +83,8 @@ struct Target {
 };
 inline constexpr Target targets[] = {
 #ifdef TOFU_FUZZ_PROVIDER
-    {"keys", keys, 10'000},    {"packet", packet, 4000}, {"words", words, 10'000},
+    {"keys", keys, 10'000},    {"packet", packet, 4000}, {"visit", visit, 4000},
+    {"words", words, 10'000},
 #else
     {"barrier", barrier, 4000}, {"descriptor", descriptor, 100'000}, {"job", job, 300},
     {"mrq", mrq, 20'000},       {"post", post, 4000},                {"stag", stag, 3000},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: a slot of a ring holds anything, and may change while it is read; what decode() lets through lies
-// within the slot. Called by: tests/fuzz. Calls: message/packet.
+// Role: fuzz targets: a slot of a ring, or of a visitor, holds anything, and may change while it is read; what decode()
+// lets through lies within the slot, and of a visitor's slot the copy. Called by: tests/fuzz. Calls: message/packet, area.
 #include "fuzz.h"
 #include "scribbler.h"
 
@@ -41,9 +41,51 @@ void check(const std::byte* slot)
         break;
     case Type::fence: require((p.control.flags & flag_ack) != 0, "somebody to answer"); break;
     case Type::hello:
-    case Type::bye: require(false, "no packet of the rings' own"); break;
+    case Type::bye:
+    case Type::visit: require(false, "no packet of the rings' own"); break;
     case Type::none: break;
     }
+}
+
+/// Mostly of a known type.
+Control control(Input& input)
+{
+    Control control{};
+    control.type = input.below(8) != 0 ? std::uint8_t(input.below(9)) : input.take<std::uint8_t>();
+    control.flags = input.below(4) != 0 ? std::uint8_t(input.below(16)) : input.take<std::uint8_t>();
+    control.length = std::uint16_t(input.number(slot_size));
+    control.seq = input.take<std::uint32_t>();
+    return control;
+}
+
+constexpr std::uint64_t nonce = 0xfeedface;
+
+void check_visit(const std::byte* slot)
+{
+    Envelope envelope{};
+    alignas(8) std::byte packet[slot_size];
+    if (!read_visit(slot + slot_size, nonce, envelope, packet))
+        return;
+    require(envelope.who.target_nonce == nonce && envelope.who.version == wire_version, "one that means us");
+    require(envelope.who.index < max_endpoints, "an endpoint that can be");
+    check(packet);
+    Packet p{};
+    if (!decode(packet, p))
+        return;
+    require(p.type == Type::eager || p.type == Type::rts || p.type == Type::write_data, "what can be a visit");
+    require(p.body == nullptr || p.body >= packet, "a body in the copy");
+}
+
+/// A slot of anything, and while somebody writes on.
+template <class Check>
+void look(Input& input, std::byte* slot, Check&& check)
+{
+    check(slot);
+    if (input.below(64) != 0)
+        return;
+    const Scribbler scribbler(slot, slot_size, input.take<std::uint32_t>());
+    for (unsigned i = 0; i < 200; i++)
+        check(slot);
 }
 
 } // namespace
@@ -52,20 +94,31 @@ void packet(Input input)
 {
     alignas(slot_size) static std::byte slot[slot_size];
     while (!input.empty()) {
-        // The control word first, where it lies last: mostly of a known type.
-        Control control{};
-        control.type = input.below(8) != 0 ? std::uint8_t(input.below(8)) : input.take<std::uint8_t>();
-        control.flags = input.below(4) != 0 ? std::uint8_t(input.below(16)) : input.take<std::uint8_t>();
-        control.length = std::uint16_t(input.number(slot_size));
-        control.seq = input.take<std::uint32_t>();
-        input.fill(slot, slot_size - sizeof control);
-        std::memcpy(slot + slot_size - sizeof control, &control, sizeof control);
-        check(slot);
-        if (input.below(64) == 0) { // and while somebody writes on
-            const Scribbler scribbler(slot, slot_size, input.take<std::uint32_t>());
-            for (unsigned i = 0; i < 200; i++)
-                check(slot);
-        }
+        const Control last = control(input); // it is drawn first
+        input.fill(slot, slot_size - sizeof last);
+        std::memcpy(slot + slot_size - sizeof last, &last, sizeof last);
+        look(input, slot, check);
+    }
+}
+
+void visit(Input input)
+{
+    alignas(slot_size) static std::byte slot[slot_size];
+    while (!input.empty()) {
+        const Control inner = control(input);
+        Envelope envelope{input.take<std::uint64_t>(), input.take<Hello>(), control(input)};
+        const std::uint8_t lies = input.take<std::uint8_t>();
+        if ((lies & 1) == 0)
+            envelope.who.target_nonce = nonce;
+        if ((lies & 2) == 0)
+            envelope.who.version = wire_version;
+        if ((lies & 4) == 0)
+            envelope.control.type = static_cast<std::uint8_t>(Type::visit);
+        input.fill(slot, slot_size);
+        std::byte* const cover = slot + slot_size - sizeof envelope;
+        std::memcpy(cover, &envelope, sizeof envelope);
+        std::memcpy(cover - sizeof inner, &inner, sizeof inner);
+        look(input, slot, check_visit);
     }
 }
 

@@ -18,9 +18,9 @@ simulator="barrier descriptor job mrq post stag trace"
 tools="tofu_sim/tools/chrome.cc tofu_sim/tools/goal.cc tofu_sim/tools/page.cc tofu_sim/tools/picture_network.cc
  tofu_sim/tools/picture_sizes.cc tofu_sim/tools/picture_time.cc tofu_sim/tools/summary.cc tofu_sim/tools/svg.cc
  tofu_sim/trace/reader.cc tofu_sim/trace/run.cc"
-provider="keys packet words"
+provider="keys packet visit words"
 all="$simulator $provider"
-provider_sources="memory/directory local/pages remote/keys area/wire vcq/places vcq/unsignaled vcq/vcq"
+provider_sources="memory/directory local/pages remote/keys area/wire message/packet vcq/places vcq/unsignaled vcq/vcq"
 
 compile() # SOURCE OBJECT [FLAGS]
 {
@@ -44,7 +44,7 @@ build()
         objects+=("$object")
     done
     local theirs=()
-    for source in $(printf 'prov/tofu/src/%s.cc ' $provider_sources) $(printf 'tests/fuzz/%s.cc ' $provider); do
+    for source in $(printf 'prov/tofu/src/%s.cc ' $provider_sources) $(printf 'tests/fuzz/%s.cc ' ${provider/visit/}); do # packet.cc has it
         object=$directory/$(echo "$source" | tr / - | sed 's/cc$/o/')
         compile "$top/$source" "$object" "-I$top/prov/tofu/src ${LIBFABRIC_CFLAGS:-}"
         theirs+=("$object")

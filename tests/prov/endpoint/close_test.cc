@@ -156,12 +156,16 @@ struct Close : testing::Test {
         greet(ep);
         return ep;
     }
-    /// A first message, for which a ring is won.
+    /// Talks until it has a ring, so that what is posted next needs no answer of the library first.
     void greet(fid_ep* ep)
     {
-        Objects::post(rx, [&] { return fi_trecv(receiver, in.data(), most, nullptr, FI_ADDR_UNSPEC, 0, 0, &in); });
-        Objects::post(tx, [&] { return fi_tinject(ep, out.data(), 8, 0, 0); });
-        expect(rx, &in);
+        const std::uint64_t rings = o.counted("ring_claimed");
+        for (unsigned messages = 0; o.counted("ring_claimed") == rings; messages++) {
+            ASSERT_LT(messages, 1000u) << "no ring";
+            Objects::post(rx, [&] { return fi_trecv(receiver, in.data(), most, nullptr, FI_ADDR_UNSPEC, 0, 0, &in); });
+            Objects::post(tx, [&] { return fi_tinject(ep, out.data(), 8, 0, 0); });
+            expect(rx, &in);
+        }
     }
     void expect(fid_cq* cq, void* context)
     {
@@ -226,6 +230,35 @@ TEST_F(Close, InjectedMessagesArrive)
     }
 }
 
+/// Who has no ring, and closes as soon as his packet was taken: it arrives, whenever the library carries it out.
+TEST_F(Close, VisitsArrive)
+{
+    for (std::size_t size : {0, 8, 192}) {
+        fid_ep* const ep = o.add(tx, tx);
+        late.on = true;
+        Objects::post(tx, [&] { return fi_tinject(ep, out.data(), size, 0, 5); });
+        EXPECT_FALSE(late.posts.empty());
+        close(ep);
+        late.on = false;
+        EXPECT_EQ(late.lost, 0u);
+        EXPECT_EQ(late.deregistered_early, 0u);
+        expect_message(size, 5, true);
+    }
+    EXPECT_EQ(o.counted("ring_claimed"), 0u);
+    EXPECT_EQ(o.counted("send_visit"), 3u);
+}
+
+/// No slot is given out, and none ever will be: who injects is told to try again, and closing ends.
+TEST_F(Close, AVisitThatIsNotAnsweredHoldsNobodyUp)
+{
+    fid_ep* const ep = o.add(tx, tx);
+    late.on = late.never = true;
+    EXPECT_EQ(fi_tinject(ep, out.data(), 8, 0, 5), -FI_EAGAIN);
+    EXPECT_EQ(fi_tinject(ep, out.data(), 8, 1, 5), -FI_EAGAIN) << "to another one";
+    close(ep);
+    EXPECT_EQ(late.deregistered_early, 0u);
+}
+
 TEST_F(Close, SendsThatWereReportedArrive)
 {
     fi_cq_tagged_entry entry{};
@@ -268,6 +301,7 @@ TEST_F(CloseWithEvents, AWriteThatCanNotLeaveGivesItsCreditBack)
     write.iov_count = 1;
     write.rma_iov = to;
     write.rma_iov_count = 2;
+    late.credits = 0; // a gate is a word of its own
     late.accept = 1;
     Objects::post(tx, [&] { return fi_writemsg(ep, &write, 0); });
     EXPECT_LT(late.credits, 0);

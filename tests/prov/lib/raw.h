@@ -26,7 +26,7 @@ class RawPeer {
         EXPECT_EQ(utofu_reg_mem(vcq_, &bytes_, sizeof bytes_, 0, &own_), UTOFU_SUCCESS);
         proto::AreaHeader header{};
         get(0, &header, sizeof header);
-        geometry_ = {header.ring_count, header.ring_slots};
+        geometry_ = {header.ring_count, header.ring_slots, static_cast<std::uint32_t>(header.visit_slots)};
     }
     RawPeer(const RawPeer&) = delete;
     RawPeer& operator=(const RawPeer&) = delete;
@@ -60,6 +60,13 @@ class RawPeer {
     {
         return finish([&](std::uint64_t edata, unsigned long flags) {
             return utofu_cswap8(vcq_, victim_.home, from, to, area_ + offset, edata, flags, nullptr);
+        });
+    }
+    /// Likewise.
+    std::uint64_t add(std::uint64_t offset, std::uint64_t value)
+    {
+        return finish([&](std::uint64_t edata, unsigned long flags) {
+            return utofu_armw8(vcq_, victim_.home, UTOFU_ARMW_OP_ADD, value, area_ + offset, edata, flags, nullptr);
         });
     }
 

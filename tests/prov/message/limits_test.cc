@@ -114,7 +114,7 @@ void meet_a_liar(std::uint32_t rings, std::uint32_t slots, bool possible)
         s.barrier();
         const auto near = pattern(4000, 1), far = pattern(100000, 2);
         if (!possible) {
-            EXPECT_EQ(s.post([&] { return fi_tinject(s.ep, far.data(), 8, 0, 1); }), -FI_EIO);
+            EXPECT_EQ(s.post([&] { return fi_tsend(s.ep, near.data(), near.size(), nullptr, 0, 1, &s); }), -FI_EIO);
             return;
         }
         // The first makes a block, of 8 KiB, which what is longer must not find.

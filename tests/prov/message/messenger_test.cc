@@ -30,8 +30,8 @@ constexpr std::uint64_t own_nonce = 0x1111222233334444, peer_nonce = 0x555566667
 constexpr utofu_vcq_id_t peer_home = 77;
 constexpr unsigned own_index = 3, peer_index = 5;
 constexpr std::uint32_t ring_slots = 16;
-constexpr Geometry geometry{1, ring_slots};
-constexpr std::uint64_t source_at = 0x40000; ///< the peer's memory for a rendezvous
+constexpr Geometry geometry{1, ring_slots, 1024};
+constexpr std::uint64_t source_at = 0x80000; ///< the peer's memory for a rendezvous
 
 utofu_onesided_caps caps()
 {
@@ -102,7 +102,7 @@ struct Messages : testing::Test {
         tx->add(Engine::messages, messages->sender());
         unsetenv("FI_TOFU_RINGS");
         unsetenv("FI_TOFU_RING_SLOTS");
-        put(0, AreaHeader{area_magic, wire_version, peer_index, 1, peer_nonce, ring_slots, 0});
+        put(0, AreaHeader{area_magic, wire_version, peer_index, 1, peer_nonce, ring_slots, 0, geometry.visit_slots});
         own_ = static_cast<std::byte*>(net().registered.back().first);
     }
     ~Messages() override
@@ -223,6 +223,33 @@ struct Messages : testing::Test {
             w.put(Rts{peer_home});
         });
     }
+    // --- without a ring
+    void open_gate() { put(gate_offset, gate_word(peer_nonce, 0, geometry.visit_slots)); }
+    /// What the peer finds in slot `n` of its visitors', in front of the envelope.
+    bool visited(unsigned n, Packet& packet)
+    {
+        const std::uint64_t end = visits_offset + (n + 1) * slot_size - sizeof(Envelope);
+        const auto envelope = get<Envelope>(end);
+        return envelope.control.type == static_cast<std::uint8_t>(Type::visit) && envelope.who.nonce == own_nonce &&
+               decode(reinterpret_cast<std::byte*>(net().memory.data() + end - slot_size), packet);
+    }
+    /// A visit to us.
+    template <class Body>
+    void come(Type type, std::uint8_t flags, std::size_t length, Body&& body)
+    {
+        const std::uint64_t taken = word(gate_offset).fetch_add(gate_step);
+        const std::uint32_t seq = visit_seq(taken);
+        alignas(8) std::byte image[slot_size];
+        PacketWriter w(image + slot_size);
+        w.put(Envelope{peer_home,
+                       {peer_nonce, own_nonce, wire_version, peer_index, peer_index, 0, 0},
+                       {static_cast<std::uint8_t>(Type::visit), 0, 0, seq}});
+        w.control(type, flags, length, seq);
+        body(w);
+        std::memcpy(own_ + visits_offset + (gate_next(taken) + 1) * slot_size - w.size(), w.data(), w.size());
+        word(doorbells_offset).store(~0ull);
+    }
+
     ssize_t receive(std::uint64_t tag, std::uint64_t flags = 0, std::size_t room = sizeof buffer)
     {
         const iovec iov{buffer, room};
@@ -269,6 +296,73 @@ TEST_F(Messages, ALongerOneTakesAsManySlotsAsItNeeds)
     EXPECT_EQ(get<char>(geometry.ring(0) + 3 * slot_size + 699), 'x');
     ASSERT_TRUE(found(6, p));
     EXPECT_EQ(std::memcmp(p.body, "end", 3), 0);
+}
+
+TEST_F(Messages, WithoutARingWhatFitsIntoOnePacketGoesAsAVisit)
+{
+    open_gate();
+    ASSERT_EQ(send("hello", 5), 0);
+    ASSERT_EQ(send(buffer, 192, FI_INJECT), 0);
+    ASSERT_EQ(send(buffer, 184, FI_DELIVERY_COMPLETE), 0);
+    EXPECT_EQ(entry(), "sent");
+    EXPECT_EQ(entry(), "sent");
+    EXPECT_EQ(entry(), "nothing");
+    Packet p;
+    ASSERT_TRUE(visited(0, p));
+    EXPECT_EQ(p.tag, 7u);
+    EXPECT_EQ(std::memcmp(p.body, "hello", 5), 0);
+    ASSERT_TRUE(visited(1, p));
+    EXPECT_EQ(p.control.length, 192u);
+    ASSERT_TRUE(visited(2, p));
+    ASSERT_EQ(p.control.flags, flag_tag | flag_ack);
+    fin(p.ack, 0);
+    run(2);
+    EXPECT_EQ(entry(), "sent");
+    ssize_t ret = -FI_EAGAIN;
+    for (unsigned n = 0; n < 4 && ret == -FI_EAGAIN; n++, run(1))
+        ret = messages->sender().write_data(to, 99, 4096);
+    ASSERT_EQ(ret, 0);
+    ASSERT_TRUE(visited(3, p));
+    EXPECT_EQ(p.type, Type::write_data);
+    EXPECT_EQ(p.data, 99u);
+    EXPECT_EQ(word(geometry.claim(0)).load(), 0u);
+    EXPECT_EQ(get<std::uint64_t>(geometry.claim(0)), 0u) << "no ring was asked for";
+}
+
+TEST_F(Messages, WithoutARingWhatIsFetchedAnywayIsOfferedByAVisit)
+{
+    open_gate();
+    const std::vector<char> text(max_eager + 1, 'y');
+    ASSERT_EQ(send(text.data(), text.size()), 0);
+    Packet p;
+    ASSERT_TRUE(visited(0, p));
+    ASSERT_EQ(p.type, Type::rts);
+    fin(p.ack, 0);
+    run(2);
+    EXPECT_EQ(entry(), "sent");
+    ASSERT_EQ(send(buffer, 700), 0) << "and what lies between needs a ring";
+    EXPECT_NE(get<std::uint64_t>(geometry.claim(0)), 0u);
+    ASSERT_TRUE(found(1, p));
+    EXPECT_EQ(p.type, Type::long_eager);
+}
+
+/// Visits are no part of a ring: a fence asks through a ring behind them.
+TEST_F(Messages, AFenceWaitsForVisitsToo)
+{
+    open_gate();
+    const Peer* const peer = peers->find(to);
+    EXPECT_TRUE(messages->sender().settled(*peer, false));
+    ASSERT_EQ(send("a", 1), 0);
+    for (unsigned n = 0; n < 20 && !messages->sender().waits(); n++) {
+        EXPECT_FALSE(messages->sender().settled(*peer, false));
+        run(1);
+    }
+    Packet p;
+    ASSERT_TRUE(found(1, p));
+    EXPECT_EQ(p.type, Type::fence);
+    fin(p.ack, 0);
+    run(2);
+    EXPECT_TRUE(messages->sender().settled(*peer, false));
 }
 
 /// The ring is full: as many as tx_attr.size wait, who injects is refused, and all leave in their order.
@@ -377,6 +471,44 @@ TEST_F(Messages, AMessageFindsItsReceiveSoonerOrLater)
     ASSERT_EQ(receive(2), 0);
     EXPECT_EQ(entry(), "7 bytes");
     EXPECT_EQ(std::memcmp(buffer, "second!", 7), 0);
+}
+
+TEST_F(Messages, VisitsFindTheirReceivesSoonerOrLater)
+{
+    const auto say = [&](std::uint64_t tag, const char* text, std::uint8_t flags = 0, const Ack& ack = {}) {
+        come(Type::eager, static_cast<std::uint8_t>(flag_tag | flags), std::strlen(text), [&](PacketWriter& w) {
+            w.put64(tag);
+            if (flags != 0)
+                w.put(ack);
+            std::memcpy(w.reserve(std::strlen(text)), text, std::strlen(text));
+        });
+    };
+    ASSERT_EQ(receive(1), 0);
+    say(1, "expected");
+    run(1);
+    EXPECT_EQ(entry(), "8 bytes");
+    EXPECT_EQ(std::memcmp(buffer, "expected", 8), 0);
+    say(2, "late", flag_ack | flag_match, {5, 6});
+    say(3, "never");
+    run(1);
+    EXPECT_EQ(answered({5, 6}), 0u);
+    ASSERT_EQ(receive(2), 0);
+    EXPECT_EQ(entry(), "4 bytes");
+    EXPECT_EQ(answered({5, 6}), fin_word(6, 0)) << "who sent is known as long as that";
+
+    const std::vector<char> text(10000, 'z');
+    std::memcpy(net().memory.data() + source_at, text.data(), text.size());
+    ASSERT_EQ(receive(4), 0);
+    come(Type::rts, flag_tag | flag_ack, 1, [&](PacketWriter& w) {
+        w.put64(4);
+        w.put(Ack{7, 8});
+        w.put(Segment{Net::base + source_at, 8000});
+        w.put(Rts{peer_home});
+    });
+    run(3);
+    EXPECT_EQ(entry(), "8000 bytes");
+    EXPECT_EQ(buffer[7999], 'z');
+    EXPECT_EQ(answered({7, 8}), fin_word(8, 0));
 }
 
 TEST_F(Messages, ARendezvousIsFetchedAndAnswered)

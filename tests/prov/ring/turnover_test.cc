@@ -130,6 +130,10 @@ TEST(Turnover, WishesDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
             return;
         }
         Crowd crowd(s, senders);
+        RawPeer raw(s, 0); // all that visitors could have is taken: rings are wished for
+        const std::uint64_t full = proto::gate_word(raw.victim().nonce, raw.geometry().visit_slots,
+                                                    raw.geometry().visit_slots);
+        raw.put(proto::gate_offset, &full, sizeof full);
         // 100 wishes each 5 ms: a queue of 2048 entries lasts for 100 ms.
         const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(600);
         std::uint32_t through = 0;
@@ -156,7 +160,7 @@ TEST(Turnover, ClaimsThatNobodyStandsBehindAreFreed)
     expect_processes(3, [](const Rank& rank) {
         setenv("FI_TOFU_RINGS", "4", 1);
         Session s(rank, crowd_options());
-        std::uint64_t word = 5;
+        std::uint64_t word[100] = {5}; // too long for a visit
         if (rank.number == 1) {
             RawPeer raw(s, 0);
             for (unsigned ring = 0; ring < 4; ring++)
@@ -165,15 +169,66 @@ TEST(Turnover, ClaimsThatNobodyStandsBehindAreFreed)
         } else if (rank.number == 2) {
             while (rank.get(1000) != 1)
                 fi_cq_read(s.cq, nullptr, 0);
-            ASSERT_EQ(s.post([&] { return fi_inject(s.ep, &word, 8, 0); }), 0);
+            ASSERT_EQ(s.post([&] { return fi_send(s.ep, word, sizeof word, nullptr, 0, word); }), 0);
             EXPECT_TRUE(sim::test::wait_until([&] { // what was posted is on its way only while we poll
                 fi_cq_read(s.cq, nullptr, 0);
                 return rank.get(1001) == 1;
             }));
         } else {
+            ASSERT_EQ(fi_recv(s.ep, word, sizeof word, nullptr, FI_ADDR_UNSPEC, word), 0);
+            s.expect(word, FI_RECV);
+            rank.set(1001, 1);
+        }
+    });
+}
+
+/// Cases 2 and 3 of ring/visitors.h: slots that are taken at the gate and not filled, for as long as others fill many
+/// times as many as there are; then one of them is filled after all.
+TEST(Turnover, SlotsOfStoppedVisitorsAreSetAside)
+{
+    expect_processes(3, [](const Rank& rank) {
+        constexpr std::uint32_t many = 5000;
+        constexpr unsigned stopped = 100;
+        setenv("FI_TOFU_RINGS", "1", 1);
+        Session s(rank, crowd_options());
+        if (rank.number == 0) {
+            s.barrier();
+            take_notes(s, 4, many / 4);
+            rank.set(1000, 1);
+            std::uint64_t word = 0;
             ASSERT_EQ(fi_recv(s.ep, &word, 8, nullptr, FI_ADDR_UNSPEC, &word), 0);
             s.expect(&word, FI_RECV);
-            rank.set(1001, 1);
+            EXPECT_EQ(word, 77u);
+        } else if (rank.number == 1) {
+            RawPeer raw(s, 0);
+            std::uint64_t gate = 0;
+            for (unsigned i = 0; i < stopped; i++)
+                gate = raw.add(proto::gate_offset, proto::gate_step);
+            s.barrier();
+            ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1000) == 1; }));
+            const EndpointAddress own = address_of(s.ep);
+            const std::uint32_t seq = proto::visit_seq(gate);
+            struct {
+                std::uint64_t body = 77;
+                proto::Control control;
+                proto::Envelope envelope;
+            } late;
+            late.control = {static_cast<std::uint8_t>(proto::Type::eager), 0, 8, seq};
+            late.envelope = {own.home,
+                             {own.nonce, raw.victim().nonce, wire_version, static_cast<std::uint8_t>(own.index),
+                              static_cast<std::uint8_t>(own.index), 0, 0},
+                             {static_cast<std::uint8_t>(proto::Type::visit), 0, 0, seq}};
+            static_assert(sizeof late == 56);
+            raw.put(proto::visits_offset + (proto::gate_next(gate) + 1) * proto::slot_size - sizeof late, &late,
+                    sizeof late);
+        } else {
+            s.barrier();
+            Crowd crowd(s, 4);
+            for (std::uint32_t number = 0; number < many / 4; number++)
+                for (std::uint32_t e = 0; e < 4; e++) {
+                    const Note note{e, number};
+                    ASSERT_EQ(s.post([&] { return fi_inject(crowd.endpoints[e], &note, sizeof note, 0); }), 0);
+                }
         }
     });
 }

@@ -131,8 +131,9 @@ int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned in
     geometry_ = geometry;
     const AreaHeader header{area_magic,     wire_version,        static_cast<std::uint16_t>(index),
                             geometry.ring_count, nonce, geometry.ring_slots,
-                            0};
+                            0,                   geometry.visit_slots};
     std::memcpy(base_, &header, sizeof header); // before any peer can see it
+    *gate() = gate_word(nonce, 0, geometry.visit_slots);
     std::lock_guard guard(home_lock);
     if (int ret = home.reg_with_stag(base_, pages.bytes, endpoint_stag(index), stadd_); ret != 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: its message area of %zu bytes could not be registered: "

@@ -30,6 +30,7 @@ class Area {
 
     [[nodiscard]] const Geometry& geometry() const noexcept { return geometry_; }
     [[nodiscard]] std::byte* ring(unsigned n) const noexcept { return base_ + geometry_.ring(n); }
+    [[nodiscard]] std::byte* visits() const noexcept { return base_ + visits_offset; }
     /// Words written by peers' TNIs; each access is the partner of their Put or ARMW.
     [[nodiscard]] std::atomic_ref<std::uint64_t> claim(unsigned n) const noexcept
     {
@@ -46,6 +47,10 @@ class Area {
     }
     /// All doorbells, each put there behind what it announces.
     [[nodiscard]] std::atomic_ref<std::uint64_t> doorbells() const noexcept { return word(doorbells_offset); }
+    [[nodiscard]] std::uint64_t* gate() const noexcept
+    {
+        return reinterpret_cast<std::uint64_t*>(base_ + gate_offset);
+    }
     /// ring_slots and, above, AreaHeader::hint.
     void set_hint(std::uint32_t hint) noexcept
     {

@@ -32,8 +32,9 @@ struct AreaHeader {
     std::uint64_t nonce;      ///< of the domain: tells this process from earlier ones with the same VCQ ID
     std::uint32_t ring_slots; ///< slots of a ring, a power of two
     std::uint32_t hint;       ///< 1 + a ring that was free a moment ago, or 0
+    std::uint64_t visit_slots; ///< slots of visitors, which lie in front of the claim words
 };
-static_assert(sizeof(AreaHeader) == 32 && std::is_trivially_copyable_v<AreaHeader>);
+static_assert(sizeof(AreaHeader) == 40 && std::is_trivially_copyable_v<AreaHeader>);
 
 /// Three fields of 2 bytes that peers Put anything but 0 into and that the owner looks at as one word of 8 in each
 /// round: what a notice would tell, without one, since notices pile up at an owner that does not run.
@@ -41,18 +42,22 @@ inline constexpr std::uint64_t doorbells_offset = 64;
 enum class Doorbell : std::uint8_t {
     ring_wanted = 0, ///< a sender finds all rings taken: the owner asks for rings back
     contact = 1, ///< a ring has been claimed, and its HELLO is there
-    status = 2   ///< a return block says more than how far the peer is
+    status = 2,  ///< a return block says more than how far the peer is
+    visit = 3    ///< a visitor's packet is there
 };
 inline constexpr std::size_t doorbell_size = 2;
 constexpr std::uint64_t doorbell_offset(Doorbell bell)
 {
     return doorbells_offset + static_cast<unsigned>(bell) * doorbell_size;
 }
-/// Has it been rung, as the word says?
-constexpr bool rung(std::uint64_t doorbells, Doorbell bell)
+/// What was put there, as the word says: 0 where nobody rang.
+constexpr std::uint16_t how_rung(std::uint64_t doorbells, Doorbell bell)
 {
-    return (doorbells >> (8 * doorbell_size * static_cast<unsigned>(bell)) & 0xffff) != 0;
+    return static_cast<std::uint16_t>(doorbells >> (8 * doorbell_size * static_cast<unsigned>(bell)));
 }
+constexpr bool rung(std::uint64_t doorbells, Doorbell bell) { return how_rung(doorbells, bell) != 0; }
+/// Of ring_wanted: who comes often as a visitor would like to have a ring; or he needs one to go on.
+inline constexpr std::uint16_t wish = 1, need = 2;
 
 /// Where a receiver tells a sender about the sender's ring. One per outgoing channel, in the sender's area.
 struct ReturnBlock {
@@ -85,7 +90,10 @@ inline constexpr unsigned return_count = 1024;
 inline constexpr unsigned fin_count = 1024;
 inline constexpr std::uint64_t returns_offset = 256;
 inline constexpr std::uint64_t fins_offset = returns_offset + return_count * return_stride;
-inline constexpr std::uint64_t claims_offset = fins_offset + fin_count * sizeof(FinWord);
+/// Slots of visitors, who have no ring here (visitors.h).
+inline constexpr std::uint64_t visits_offset = fins_offset + fin_count * sizeof(FinWord);
+static_assert(visits_offset % slot_size == 0);
+inline constexpr unsigned max_visit_slots = 4096;
 
 inline constexpr unsigned min_ring_slots = 16;
 inline constexpr unsigned max_ring_slots = 4096;
@@ -98,15 +106,16 @@ inline constexpr std::uint32_t max_eager = 8192;
 struct Geometry {
     std::uint32_t ring_count = 0;
     std::uint32_t ring_slots = 0;
+    std::uint32_t visit_slots = 0;
 
     [[nodiscard]] constexpr bool valid() const
     {
         return ring_count >= 1 && ring_count <= max_ring_count && std::has_single_bit(ring_slots) &&
-               ring_slots >= min_ring_slots && ring_slots <= max_ring_slots;
+               ring_slots >= min_ring_slots && ring_slots <= max_ring_slots && visit_slots <= max_visit_slots;
     }
     [[nodiscard]] constexpr std::uint64_t claim(unsigned ring) const
     {
-        return claims_offset + std::uint64_t{ring} * 8;
+        return visits_offset + std::uint64_t{visit_slots} * slot_size + std::uint64_t{ring} * 8;
     }
     [[nodiscard]] constexpr std::uint64_t rings() const
     {
@@ -161,6 +170,24 @@ constexpr std::uint32_t seq_base(std::uint64_t nonce)
     return static_cast<std::uint32_t>((nonce * 0x9e3779b97f4a7c15) >> 33) & ~(max_ring_slots - 1);
 }
 
+/// The gate, where a sender without a ring takes a visitor's slot: {the slot that comes next: 24 bits, the end of those
+/// on offer: 16, check: 24}. Who adds gate_step has the slot that was next, if it is before the end; else there is none.
+inline constexpr std::uint64_t gate_offset = 128;
+inline constexpr std::uint64_t gate_step = std::uint64_t{1} << 40;
+constexpr std::uint32_t gate_next(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 40); }
+constexpr std::uint32_t gate_end(std::uint64_t word) { return word >> 24 & 0xffff; }
+/// Whose gate it is: one of this version (5 bits), by the domain's nonce (19).
+constexpr std::uint32_t gate_check(std::uint64_t nonce) { return (wire_version & 31u) << 19 | seq_base(nonce) >> 12; }
+constexpr bool gate_speaks(std::uint64_t word) { return (word >> 19 & 31) == (wire_version & 31); }
+constexpr bool gate_is_of(std::uint64_t word, std::uint64_t nonce) { return (word & 0xffffff) == gate_check(nonce); }
+constexpr std::uint64_t gate_word(std::uint64_t nonce, std::uint32_t next, std::uint32_t end)
+{
+    return std::uint64_t{next} << 40 | std::uint64_t{end} << 24 | gate_check(nonce);
+}
+/// The sequence number of all packets behind that gate: the first one of a ring, so that a visitor's slot is read as one.
+constexpr std::uint32_t visit_seq(std::uint64_t word) { return static_cast<std::uint32_t>(word & 0x7ffff) * 4096 + 1; }
+static_assert(max_ring_slots == 4096);
+
 /// Of packets; all but hello and bye are those of the protocol above (message/packet.h).
 enum class Type : std::uint8_t {
     none = 0,
@@ -170,7 +197,8 @@ enum class Type : std::uint8_t {
     rts = 4,       ///< rendezvous: the receiver fetches the payload
     write_data = 5,///< remote CQ data of an RMA write: no receive is consumed
     bye = 6,       ///< last packet: the ring is free again
-    fence = 7      ///< FIN when everything before it has been taken; with flag_match, when it has been matched
+    fence = 7,     ///< FIN when everything before it has been taken; with flag_match, when it has been matched
+    visit = 8      ///< the envelope of a visitor's packet, which stands in front of it
 };
 
 /// Control::length of a BYE: is ReturnStatus::closed waited for?
@@ -196,6 +224,19 @@ struct Hello {
     std::uint16_t serial;       ///< to be echoed in ReturnBlock::check
 };
 static_assert(sizeof(Hello) == 24);
+
+/// Behind a visitor's packet, at the end of the slot.
+struct Envelope {
+    std::uint64_t home; ///< the sender's
+    Hello who;          ///< return_index and serial are of no use
+    Control control;    ///< written last
+};
+static_assert(sizeof(Envelope) == 40);
+
+/// A visitor's slot, which ends at `end`, as one of a ring: `packet` gets what stands in front of the envelope, a copy
+/// that nobody changes any more. False: it is none for the domain with `nonce`.
+[[nodiscard]] bool read_visit(const std::byte* end, std::uint64_t nonce, Envelope& envelope,
+                              std::byte (&packet)[slot_size]) noexcept;
 
 /// Builds a packet that ends at `end` (of a slot, or of its image), from its end to its start: control, data, tag,
 /// ack, body.

@@ -14,6 +14,8 @@ namespace tofu::proto {
 
 namespace {
 
+constexpr std::size_t visit_slots = 1024; // 256 KiB: so many peers may come at a time
+
 Local local(TxContext& tx) noexcept
 {
     DomainBase& domain = tx.domain();
@@ -34,11 +36,12 @@ int Messenger::open() noexcept
     if (int ret = check_params(); ret != 0)
         return ret;
     // Nobody sends to a transmit context, nor data to an endpoint of RMA alone that has nowhere to tell them.
-    const bool receives = (tx_.caps() & (FI_MSG | FI_TAGGED)) != 0 || rx_.binding.cq != nullptr;
-    const std::size_t rings = !rx_.is_open || !receives ? 1 : param_size("rings", 512);
+    const bool receives = rx_.is_open && ((tx_.caps() & (FI_MSG | FI_TAGGED)) != 0 || rx_.binding.cq != nullptr);
+    const std::size_t rings = receives ? param_size("rings", 512) : 1;
     if (!receiver_.queue().valid())
         return -FI_ENOMEM;
-    if (int ret = rings_.open(rings, param_size("ring_slots", 64)); ret != 0)
+    const std::size_t visits = receives ? visit_slots : 1;
+    if (int ret = rings_.open(rings, param_size("ring_slots", 64), visits); ret != 0)
         return ret;
     return receiver_.join_queue();
 }

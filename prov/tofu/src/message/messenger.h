@@ -37,6 +37,11 @@ class Messenger final : private Protocol {
         sender_.channel_failed(channel, waiter);
     }
     std::unique_ptr<Ring> make_ring() noexcept override;
+    bool take_visit(Ring& visit) noexcept override
+    {
+        std::uint32_t slots = 1;
+        return receiver_.take(visit, slots);
+    }
     void tick() noexcept override { receiver_.answer_fences(); }
 
     TxContext& tx_;

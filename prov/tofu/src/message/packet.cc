@@ -73,6 +73,7 @@ bool decode(const std::byte* slot, Packet& p) noexcept
         return (flags & ~flag_match) == flag_ack && p.control.length == 0;
     case Type::hello: // the rings' own
     case Type::bye:
+    case Type::visit:
     case Type::none:
         return false;
     }

@@ -76,6 +76,7 @@ void Receiver::progress(bool everywhere) noexcept
         return;
     }
     scan_claims();
+    take_visits();
     poll<Receiver>();
 }
 

@@ -65,6 +65,7 @@ bool Receiver::take(Ring& ring, std::uint32_t& slots) noexcept
     case Type::fence: return take_fence(in, packet);
     case Type::hello: // none that decode() lets through
     case Type::bye:
+    case Type::visit:
     case Type::none: break;
     }
     return true;

@@ -19,6 +19,21 @@ std::uint32_t serial(std::uint64_t nonce) noexcept
     return static_cast<std::uint32_t>(nonce) + 0x9e3779b9 * made.fetch_add(1, std::memory_order_relaxed);
 }
 
+/// Without a ring, as one packet: itself, or an RTS. What lies between goes into several slots of a ring.
+bool can_visit(const SendCall& call) noexcept
+{
+    const bool waits = (call.flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0;
+    return call.length > max_eager ||
+           ((call.length + 7) & ~std::size_t{7}) + overhead(call.packet_flags | (waits ? flag_ack : 0)) +
+                   sizeof(Envelope) <= slot_size;
+}
+
+/// Where a packet ends in its block.
+std::size_t packet_end(const Channel& ch) noexcept
+{
+    return slot_size - Outbound::envelope_size(ch);
+}
+
 std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
 {
     return asked != 0 && asked < limit ? asked : limit;
@@ -50,7 +65,7 @@ ssize_t Sender::send(const SendCall& call) noexcept
 }
 
 /// A refusal is not given before some progress was tried: many a program polls only what it waits for. First
-/// contact takes two round trips; it is waited for a little, as programs expect no refusal of a first send.
+/// contact takes one or two round trips; it is waited for a little, as programs expect no refusal of a first send.
 [[gnu::noinline]] ssize_t Sender::send_again(const SendCall& call) noexcept
 {
     constexpr unsigned contact_rounds = 512;
@@ -89,13 +104,13 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
             return ret;
         if (!is_first && waiting_.has_line(Pending::line_of(found->peer)))
             return tx_.again(Stat::again_behind);
-        if (int ret = out_.contact(*found); ret != 0)
+        if (int ret = out_.approach(*found, can_visit(call)); ret != 0)
             return ret;
     }
     Channel& ch = *found;
     if (ch.deferred.size != 0 && !out_.flush(ch)) [[unlikely]]
         return Outbound::refusal(ch);
-    if (call.length > ch.geometry.eager_limit())
+    if (call.length > (ch.state == ChannelState::open ? ch.geometry.eager_limit() : max_eager))
         return send_rendezvous(ch, call);
     if ((call.flags & levels) != 0 && !call.silent)
         return send_tracked(ch, call, call.flags & levels);
@@ -110,11 +125,12 @@ ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, st
                               SendRequest* delivered) noexcept
 {
     const std::size_t padded = (call.length + 7) & ~std::size_t{7};
-    if (padded + overhead(flags) > slot_size)
+    const std::size_t envelope = Outbound::envelope_size(ch);
+    if (padded + overhead(flags) + envelope > slot_size)
         return put_long(ch, call, ack, flags, delivered);
     if (!out_.room(ch, 1)) [[unlikely]]
         return Outbound::refusal(ch);
-    const bool small = padded + overhead(flags) <= inline_limit;
+    const bool small = padded + overhead(flags) <= inline_limit && envelope == 0;
     alignas(8) std::byte image[inline_limit]; // the end of a slot
     PacketBuffer* block = nullptr;
     std::byte* end = image + inline_limit;
@@ -122,10 +138,10 @@ ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, st
         block = alloc_buffer(slot_size);
         if (block == nullptr)
             return -FI_EAGAIN;
-        end = block->block.data + slot_size;
+        end = block->block.data + packet_end(ch);
     }
     PacketWriter packet(end);
-    write_frame(packet, Type::eager, call, ack, flags, call.length, ch.next_seq);
+    write_frame(packet, Type::eager, call, ack, flags, call.length, Outbound::seq(ch));
     if (padded != 0) {
         std::byte* to = packet.reserve(padded);
         std::memset(to + padded - 8, 0, 8); // no byte of ours beyond the payload
@@ -135,24 +151,26 @@ ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, st
                                  : put_block(ch, packet, *block, delivered);
     if (post != vcq::Post::done) [[unlikely]]
         return out_.post_failed(ch, post);
-    vcq_.statistics().count(small ? Stat::send_short : Stat::send_slot);
-    ch.next_seq++;
+    if (envelope == 0)
+        vcq_.statistics().count(small ? Stat::send_short : Stat::send_slot);
+    out_.sent(ch);
     return 0;
 }
 
-/// A packet built in a block. The block is given back here when nothing was posted.
+/// A packet built in a block, the envelope behind it. The block is given back here when nothing was posted.
 vcq::Post Sender::put_block(Channel& ch, const PacketWriter& packet, PacketBuffer& block,
                                SendRequest* delivered) noexcept
 {
-    const utofu_stadd_t from = block.block.stadd + slot_size - packet.size();
-    const utofu_stadd_t to = ch.slot(ch.next_seq) + slot_size - packet.size();
+    const std::size_t size = packet.size() + Outbound::envelope_size(ch);
+    out_.seal(ch, block.block.data + packet_end(ch));
     vcq::How how{.when = vcq::When::sent, .strong_order = true, .waiter = &block};
     if (delivered != nullptr) {
         delivered->block = &block;
         how.when = vcq::When::delivered;
         how.waiter = delivered;
     }
-    const vcq::Post post = vcq_.put(ch.peer.home, from, to, packet.size(), how);
+    const vcq::Post post = vcq_.put(ch.peer.home, block.block.stadd + slot_size - size,
+                                    Outbound::slot_end(ch) - size, size, how);
     if (post != vcq::Post::done) [[unlikely]] {
         if (delivered != nullptr)
             delivered->block = nullptr;
@@ -205,18 +223,23 @@ ssize_t Sender::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t lengt
     if (waiting_.has_line(Pending::line_of(ch->peer)))
         return tx_.again(Stat::again_behind);
     if (ch->state != ChannelState::open)
-        if (int ret = out_.contact(*ch); ret != 0)
+        if (int ret = out_.approach(*ch, true); ret != 0)
             return ret;
     if ((ch->deferred.size != 0 && !out_.flush(*ch)) || !out_.room(*ch, 1))
         return Outbound::refusal(*ch);
     alignas(8) std::byte image[inline_limit];
-    PacketWriter packet(image + inline_limit);
-    packet.control(Type::write_data, flag_data, 0, ch->next_seq);
+    const bool visits = ch->state != ChannelState::open;
+    PacketBuffer* const block = visits ? alloc_buffer(slot_size) : nullptr;
+    if (visits && block == nullptr)
+        return -FI_EAGAIN;
+    PacketWriter packet(visits ? block->block.data + packet_end(*ch) : image + inline_limit);
+    packet.control(Type::write_data, flag_data, 0, Outbound::seq(*ch));
     packet.put64(data);
     packet.put64(length);
-    if (vcq::Post post = out_.put(*ch, packet, nullptr); post != vcq::Post::done)
+    const vcq::Post post = visits ? put_block(*ch, packet, *block, nullptr) : out_.put(*ch, packet, nullptr);
+    if (post != vcq::Post::done)
         return out_.post_failed(*ch, post);
-    ch->next_seq++;
+    out_.sent(*ch);
     return 0;
 }
 

@@ -124,7 +124,7 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
     return true;
 }
 
-/// One slot has gone out.
+/// One slot of a ring has gone out.
 [[gnu::always_inline]] inline void Sender::sent(Channel& ch, const SendCall& call) noexcept
 {
     ch.next_seq++;

@@ -101,8 +101,8 @@ class Sender final : public Engine {
         waiting_.cancel();
         rings_.leave();
     }
-    /// No header waits for room to leave.
-    [[nodiscard]] bool all_has_left() const noexcept override { return !rings_.out.deferred(); }
+    /// No header waits for room to leave, and no slot that would stay empty is asked for.
+    [[nodiscard]] bool all_has_left() const noexcept override { return !out_.deferred() && !out_.asks(); }
     /// No send to the peer waits for it, or for room to leave.
     [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept override;
     /// Where that holds: has the peer taken (matched: and given to receives) what was sent to it, at whatever level?

@@ -39,8 +39,8 @@ bool Sender::settled(const Peer& peer, bool matched) noexcept
         if (!leads_to(*ch, peer) || ch->state == ChannelState::failed || ch->mark[matched] == ch->next_seq)
             continue;
         const bool has_ring = ch->state == ChannelState::open || ch->state == ChannelState::leaving;
-        // Matched: what a former ring brought may still wait.
-        if (!has_ring && (!matched || out_.contact(*ch) != -FI_EAGAIN))
+        // Matched: what a former ring brought may still wait. Visits: they are behind us when we have a ring.
+        if (!has_ring && ((!matched && !ch->visit.made) || out_.contact(*ch) != -FI_EAGAIN))
             continue;
         all = false;
         if (ch->state == ChannelState::open)
@@ -137,10 +137,10 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
     PacketBuffer* block = alloc_buffer(slot_size);
     if (block == nullptr)
         return -FI_EAGAIN;
-    PacketWriter packet(block->block.data + slot_size);
+    PacketWriter packet(block->block.data + slot_size - Outbound::envelope_size(ch));
     const auto flags = static_cast<std::uint8_t>(call.packet_flags | flag_ack);
     const Ack ack{request.fin, request.seq};
-    write_frame(packet, Type::rts, call, &ack, flags, request.ref_count, ch.next_seq);
+    write_frame(packet, Type::rts, call, &ack, flags, request.ref_count, Outbound::seq(ch));
     for (unsigned i = request.ref_count; i-- > 0;)
         packet.put(segments[i]);
     packet.put(Rts{vcq_.id()});
@@ -148,7 +148,7 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
     rings_.port.area.fin(request.fin).store(fin_word(request.seq, fin_pending), std::memory_order_release);
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
         return out_.post_failed(ch, post);
-    ch.next_seq++;
+    out_.sent(ch);
     return 0;
 }
 

@@ -38,7 +38,7 @@ constexpr Variable variables[] = {
      "The uTofu library to use: auto (the machine's own where a Tofu interface answers, else none; the "
      "simulator where FI_PROVIDER is tofu alone), utofu, sim, or the path of a library (default: auto)"},
     {"rings", "FI_TOFU_RINGS", Kind::number, 1, 65536, "",
-     "Rings of an endpoint's message area, 1 to 65536: how many peers can send to it at a time; memory is "
+     "Rings of an endpoint's message area, 1 to 65536: how many peers have one at a time; memory is "
      "taken as they do (default: 512)"},
     {"ring_slots", "FI_TOFU_RING_SLOTS", Kind::power_of_two, 16, 4096, "",
      "Slots of 256 bytes of a ring, a power of two from 16 to 4096; a quarter of them, and at most "

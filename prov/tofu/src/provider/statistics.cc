@@ -16,6 +16,7 @@ const std::array<StatisticsBook::Row, stats>& StatisticsBook::rows() noexcept
         {"send_slot", "sends by one slot of the peer's ring"},
         {"send_long", "sends by several slots"},
         {"send_rendezvous", "sends whose bytes the peer fetched"},
+        {"send_visit", "packets of sends that went without a ring"},
         {"send_waited", "sends that were taken and had to wait, for room at the peer or for first contact"},
         {"ring_claimed", "rings won at peers"},
         {"ring_returned", "rings given back, since peers wanted them for others"},

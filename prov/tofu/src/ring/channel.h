@@ -66,9 +66,24 @@ struct Channel {
         std::uint32_t ring = 0;  ///< whose claim word is tried
         std::uint32_t tried = 0; ///< claim words
         bool counted = false;    ///< in the domain's count of claims without HELLO
+        bool needed = false;     ///< without a ring nothing goes on
         std::uint64_t pause_until = 0; ///< milliseconds
         std::uint64_t first_try = 0;
     } contact{};
+    /// How a packet goes without a ring (visit.cc). `under_way`: the gate is asked for a slot, or read.
+    struct Visit : Inquiry<Channel> {
+        utofu_stadd_t slot = 0;  ///< ours, for one packet; 0: none
+        std::uint32_t seq = 0;   ///< of what is put there
+        bool reads = false;      ///< the gate is read
+        bool full = false;       ///< it had no slot: it is read before it is asked again
+        bool barred = false;     ///< it is not what was expected: the header will tell why
+        bool lingers = false;    ///< the slot was there when channels were looked at last
+        bool made = false;       ///< packets went so that the peer may not have taken yet
+        std::uint32_t pause = 0; ///< rounds without reading a gate that was full,
+        std::uint32_t rounds = 0;///< and those that are left
+        std::uint32_t count = 0; ///< packets since a ring was last tried for,
+        std::uint32_t enough = 0;///< and how many there are to be before the next try; 0: the least
+    } visit{};
     Inquiry<Channel> life{}; ///< is the peer alive?
     /// A packet that found no room in the queue of the TNI and may not be left behind.
     struct Deferred {

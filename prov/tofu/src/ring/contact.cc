@@ -116,6 +116,7 @@ void Outbound::on_header(Channel& ch, const vcq::Notice& notice) noexcept
         fail(ch, FI_EIO, 0);
         return;
     }
+    ch.visit.barred = false;
     ch.contact.ring = free_ring < ch.geometry.ring_count ? free_ring : next_guess(ch);
     start_claiming(ch);
 }
@@ -162,8 +163,9 @@ void Outbound::on_claim(Channel& ch, const vcq::Notice& notice) noexcept
         return;
     }
     // No ring is free there: it shall ask for some. Rung again after the next look, so nothing is checked.
-    port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::ring_wanted);
+    port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::ring_wanted, ch.contact.needed ? need : wish);
     pause(ch, full_pause_ms);
+    try_later(ch);
 }
 
 /// The HELLO has arrived: from now on the peer knows whose ring it is.
@@ -225,6 +227,7 @@ void Outbound::greet(Channel& ch) noexcept
     port_.self.vcq.statistics().count(Stat::ring_claimed);
     TOFU_PROBE(claim, ch.peer.home, ch.contact.ring);
     (void)flush(ch);
+    dismiss(ch);
 }
 
 } // namespace tofu::proto

@@ -107,25 +107,26 @@ void Inbound::close_gone() noexcept
         bad_packet(ring, "unreadable");
         return true;
     }
-    if (hello) {
-        take_hello(ring);
-        return true;
-    }
+    if (hello)
+        return take_hello(ring);
     if (c.length == bye_for_now && !answer_bye(ring))
         return false;
     close_ring(ring);
     return true;
 }
 
-void Inbound::take_hello(Ring& ring) noexcept
+bool Inbound::take_hello(Ring& ring) noexcept
 {
     Hello hello;
     std::memcpy(&hello, slot(ring, ring.next_seq) + slot_size - sizeof(Control) - sizeof hello, sizeof hello);
+    take_visits(); // those of this sender were put before (visitors.h, case 10)
+    if (is_refused(ring.home, hello))
+        return false;
     utofu_stadd_t area = 0;
     if (hello.return_index >= return_count || hello.index >= max_endpoints ||
         port_.self.vcq.query_stadd(ring.home, endpoint_stag(hello.index), area) != 0) {
         bad_packet(ring, "HELLO that makes no sense");
-        return;
+        return true;
     }
     ring.area = area;
     ring.returns = area + return_offset(hello.return_index);
@@ -135,10 +136,11 @@ void Inbound::take_hello(Ring& ring) noexcept
     if (hello.version != wire_version || hello.target_nonce != port_.self.nonce) {
         refuse(ring, hello.version != wire_version ? ReturnStatus::refused_version : ReturnStatus::refused_nonce);
         close_ring(ring);
-        return;
+        return true;
     }
     ring.key = peer_key(ring.home, ring.nonce, ring.identity);
     ring.greeted = true;
+    return true;
 }
 
 [[gnu::noinline]] void Inbound::bad_packet(const Ring& ring, const char* what) noexcept
@@ -190,6 +192,8 @@ void Inbound::refuse(Ring& ring, ReturnStatus status) noexcept
 
 void Inbound::catch_up() noexcept
 {
+    if (!refused_.empty())
+        take_visits();
     if (!reports_due_)
         return;
     reports_due_ = false;

@@ -4,6 +4,7 @@
 // vcq.
 //
 //   inbound.cc  rings come and go, reports;  turnover.cc  rings are asked back;  life.cc  the watch
+//   visitors.cc  packets of those who have no ring
 #pragma once
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include "provider/array.h"
 #include "ring/channel.h"
 #include "ring/port.h"
+#include "ring/visitors.h"
 
 namespace tofu::proto {
 
@@ -25,6 +27,8 @@ class Inbound {
     Inbound& operator=(const Inbound&) = delete;
     /// 0 or -FI_ENOMEM.
     [[nodiscard]] int open(const Geometry& geometry) noexcept;
+    /// Behind that, when there is an area. False: no memory.
+    [[nodiscard]] bool open_visitors() noexcept;
 
     /// Takes packets out of rings, a bounded number. Up, the protocol's class that derives from this one, has
     ///   bool take_short(Ring&, std::uint64_t control, std::uint32_t& slots): the packet with this control word, if
@@ -56,15 +60,17 @@ class Inbound {
     }
     /// New rings, and those of claimants that died before their HELLO.
     void scan_claims() noexcept;
+    /// Packets of visitors.
+    void take_visits() noexcept;
 
     // --- from Rings
-    [[nodiscard]] bool behind() const noexcept { return reports_due_; }
-    /// Reports that found no room in the queue of the TNI.
+    [[nodiscard]] bool behind() const noexcept { return reports_due_ || !refused_.empty(); }
+    /// Reports that found no room in the queue of the TNI, visits that the protocol had none for.
     void catch_up() noexcept;
     /// Rings whose senders died and whose packets have all been taken.
     void close_gone() noexcept;
     /// A sender has found no free ring.
-    void on_ring_wanted() noexcept;
+    void on_ring_wanted(bool urgent) noexcept;
     /// Asks one sender after the other for a sign of life; claimants that have not said HELLO all the time.
     void watch(unsigned at_once) noexcept;
     void peer_failed(utofu_vcq_id_t home) noexcept;
@@ -99,13 +105,17 @@ class Inbound {
     [[nodiscard]] unsigned empty(Ring& ring, std::uint64_t control) noexcept;
     // inbound.cc
     [[nodiscard]] bool take_own(Ring& ring, std::uint64_t control) noexcept;
-    void take_hello(Ring& ring) noexcept;
+    [[nodiscard]] bool take_hello(Ring& ring) noexcept;
     void open_ring(unsigned number) noexcept;
     void close_ring(Ring& ring) noexcept;
     void report(Ring& ring) noexcept;
     void refuse(Ring& ring, ReturnStatus status) noexcept;
+    // visitors.cc
+    [[nodiscard]] bool take_visit(const std::byte* end) noexcept;
+    [[nodiscard]] bool take_visit(Ring& visit, const Envelope& envelope, std::byte* packet) noexcept;
+    [[nodiscard]] bool is_refused(std::uint64_t home, const Hello& who) const noexcept;
     // turnover.cc
-    void ask_back() noexcept;
+    void ask_back(bool urgent) noexcept;
     [[nodiscard]] bool answer_bye(Ring& ring) noexcept;
     // life.cc
     void start_probe(Ring& ring) noexcept;
@@ -122,6 +132,9 @@ class Inbound {
     std::size_t hot_ = 0;
     unsigned gone_ = 0; ///< rings of senders that are no more
     bool reports_due_ = false;
+    bool refuse_all_ = false;       ///< no memory for `refused_`
+    Visitors visitors_;
+    Array<std::uint64_t> refused_;  ///< senders of visits that stay where they are
     bool bad_packets_ = false;      ///< there was one
     std::size_t ask_hand_ = 0;      ///< where rings are asked back next
     std::size_t next_watched_ = 0;

@@ -46,8 +46,9 @@ int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
         made->number = static_cast<std::uint16_t>(channels_.size());
         made->serial = static_cast<std::uint16_t>((port_.self.nonce >> 16) + made->number);
         made->contact.notify = on_contact;
+        made->visit.notify = on_visit;
         made->life.notify = on_life;
-        made->contact.of = made->life.of = made;
+        made->contact.of = made->visit.of = made->life.of = made;
         channels_.push_reserved(made);
     } else if ((made = reuse_channel()) == nullptr) {
         return -FI_EAGAIN;
@@ -81,6 +82,8 @@ void Outbound::unlink(Channel& ch) noexcept
 /// There seems to be no room: the return block knows.
 [[gnu::noinline]] bool Outbound::look_for_room(Channel& ch, std::uint32_t slots) noexcept
 {
+    if (ch.state != ChannelState::open && ch.visit.slot != 0)
+        return slots == 1;
     check_return(ch);
     if (ch.leave && ch.state == ChannelState::open && say_bye(ch)) [[unlikely]]
         return false; // who sends and never looks round comes by here once in a ring
@@ -185,6 +188,7 @@ void Outbound::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
 void Outbound::leave() noexcept
 {
     for (Channel* ch : channels_) {
+        dismiss(*ch);
         if (ch->state != ChannelState::open || !flush(*ch) || !room(*ch, 1))
             continue; // the peer finds out by its watch
         (void)put_bye(*ch, bye_for_good);

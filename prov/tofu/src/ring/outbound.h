@@ -3,7 +3,7 @@
 // how it is lost with the peer. What goes into a ring is the protocol's business, which fills slots in their order and
 // counts them (sent). Under the endpoint's lock; calls vcq.
 //
-//   outbound.cc  channels, packets;  contact.cc  how a ring is won
+//   outbound.cc  channels, packets;  contact.cc  how a ring is won;  visit.cc  packets without one
 //   turnover.cc  how it is given back;  life.cc  the watch
 #pragma once
 
@@ -55,10 +55,12 @@ class Outbound {
     [[nodiscard]] int channel_to(const Target& target, Channel*& channel) noexcept;
     /// Goes on with what stands between us and an open channel. 0 when it is open now; -FI_EAGAIN; why it has failed.
     [[nodiscard]] int contact(Channel& ch) noexcept;
-    /// Where contact() says -FI_EAGAIN: two round trips, which it may be worth waiting for.
+    /// The same for the next packet, which goes as a visit where there is no ring and `may_visit` says that it can.
+    [[nodiscard]] int approach(Channel& ch, bool may_visit) noexcept;
+    /// Where these say -FI_EAGAIN: one or two round trips, which it may be worth waiting for.
     [[nodiscard]] static bool soon(const Channel& ch) noexcept
     {
-        return ch.state == ChannelState::reading || ch.state == ChannelState::claiming ||
+        return ch.visit.under_way || ch.state == ChannelState::reading || ch.state == ChannelState::claiming ||
                ch.state == ChannelState::leaving;
     }
     /// Why nothing can be sent: -FI_EAGAIN, or the error of a channel that has failed.
@@ -70,7 +72,31 @@ class Outbound {
     /// The channel is of no use any more.
     void fail(Channel& ch, int err, int prov_errno) noexcept;
 
-    // --- packets. Of an open channel with nothing deferred and with room.
+    // --- packets. Of an open channel with nothing deferred and with room; or of one with a visitor's slot, to which
+    // only what is said to be for both applies.
+    /// For both: the sequence number of the next packet, and what stands between it and the end of the slot.
+    [[nodiscard]] static std::uint32_t seq(const Channel& ch) noexcept
+    {
+        return ch.state == ChannelState::open ? ch.next_seq : ch.visit.seq;
+    }
+    [[nodiscard]] static std::size_t envelope_size(const Channel& ch) noexcept
+    {
+        return ch.state == ChannelState::open ? 0 : sizeof(Envelope);
+    }
+    /// Where the slot ends.
+    [[nodiscard]] static utofu_stadd_t slot_end(const Channel& ch) noexcept
+    {
+        return (ch.state == ChannelState::open ? ch.slot(ch.next_seq) : ch.visit.slot) + slot_size;
+    }
+    /// Writes the envelope, if there is one.
+    void seal(const Channel& ch, std::byte* at) const noexcept;
+    /// A packet has gone out.
+    void sent(Channel& ch) noexcept
+    {
+        if (ch.state != ChannelState::open) [[unlikely]]
+            visited(ch);
+        ch.next_seq++;
+    }
     /// A packet of at most inline_limit bytes into the next slot. `delivered`, if any, is told when it has arrived.
     [[nodiscard]] vcq::Post put(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept
     {
@@ -85,6 +111,8 @@ class Outbound {
     /// Sends the packet that had to wait. True when none is waiting any more.
     [[nodiscard]] bool flush(Channel& ch) noexcept;
     [[nodiscard]] bool deferred() const noexcept { return deferred_ != 0; }
+    /// Is a slot of a visitor's asked for?
+    [[nodiscard]] bool asks() const noexcept { return asking_ != 0; }
     /// What a failed post means for the channel: -FI_EAGAIN, or why it has failed now.
     [[nodiscard]] int post_failed(Channel& ch, vcq::Post post) noexcept;
 
@@ -117,6 +145,14 @@ class Outbound {
     void on_claim(Channel& ch, const vcq::Notice& notice) noexcept;
     void on_hello(Channel& ch, const vcq::Notice& notice) noexcept;
     static void on_contact(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    // visit.cc
+    [[nodiscard]] int visit(Channel& ch) noexcept;
+    void on_gate(Channel& ch, std::uint64_t word) noexcept;
+    void visited(Channel& ch) noexcept;
+    void dismiss(Channel& ch) noexcept;
+    static void try_later(Channel& ch) noexcept;
+    [[nodiscard]] vcq::Post put_empty(Channel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept;
+    static void on_visit(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     // turnover.cc
     void check_return(Channel& ch) noexcept;
     [[nodiscard]] bool say_bye(Channel& ch) noexcept;
@@ -135,6 +171,7 @@ class Outbound {
     ChannelTable channel_of_; ///< by address
     Array<Channel*> channels_;
     unsigned deferred_ = 0;       ///< channels with a deferred packet
+    unsigned asking_ = 0;         ///< channels that wait for a visitor's slot
     std::size_t next_return_ = 0; ///< the return block looked at next
     std::size_t reuse_hand_ = 0;  ///< where a channel to reuse is looked for next
     std::size_t next_asked_ = 0;  ///< of the watch

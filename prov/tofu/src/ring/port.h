@@ -26,7 +26,7 @@ struct Local {
     std::atomic_ref<std::uint64_t> claims; ///< the domain's count of those without HELLO, which peers Get
 };
 
-/// The protocol above. None of this is called for a packet: those go by Inbound::poll.
+/// The protocol above. None of this is called for a packet in a ring: those go by Inbound::poll.
 class Protocol {
   public:
     /// For a further peer, or null: there are as many as there may be.
@@ -35,6 +35,8 @@ class Protocol {
     virtual void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept = 0;
     /// Null: no memory.
     [[nodiscard]] virtual std::unique_ptr<Ring> make_ring() noexcept = 0;
+    /// A visitor's packet, as Inbound::poll() would hand it on: `visit` is a ring of this one slot. False: it stays.
+    [[nodiscard]] virtual bool take_visit(Ring& visit) noexcept = 0;
     /// Some milliseconds have passed.
     virtual void tick() noexcept = 0;
 
@@ -54,7 +56,7 @@ struct Port {
 
     /// Behind what it announces, which is in order with it. Where the TNI has no room for it the peer finds out in one
     /// of its slow rounds.
-    void ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept;
+    void ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell, std::uint16_t how = 1) noexcept;
     /// A Get of `size` bytes for `inquiry`, at most one. Busy where all blocks are out, too.
     template <class Of>
     [[nodiscard]] vcq::Post ask(Inquiry<Of>& inquiry, utofu_vcq_id_t home, utofu_stadd_t from,

@@ -2,6 +2,7 @@
 // The rings' beginning and end, and what rounds of progress do now and then. See rings.h.
 #include "ring/rings.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include <rdma/fi_errno.h>
@@ -32,7 +33,7 @@ Rings::~Rings()
     out.give_up_claims();
 }
 
-int Rings::open(std::size_t ring_count, std::size_t ring_slots) noexcept
+int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t visit_slots) noexcept
 {
     const Local& self = port.self;
     const utofu_onesided_caps& caps = self.home.backend().caps();
@@ -43,7 +44,8 @@ int Rings::open(std::size_t ring_count, std::size_t ring_slots) noexcept
                   self.index, endpoint_stag(self.index));
         return -FI_ENOSYS;
     }
-    const Geometry geometry{static_cast<std::uint32_t>(ring_count), static_cast<std::uint32_t>(ring_slots)};
+    const Geometry geometry{static_cast<std::uint32_t>(ring_count), static_cast<std::uint32_t>(ring_slots),
+                            static_cast<std::uint32_t>(visit_slots)};
     if (!geometry.valid())
         return -FI_EINVAL;
     if (int ret = in.open(geometry); ret != 0)
@@ -51,6 +53,8 @@ int Rings::open(std::size_t ring_count, std::size_t ring_slots) noexcept
     port.now = milliseconds();
     if (int ret = port.area.open(self.home, self.home_lock, self.nonce, self.index, geometry); ret != 0)
         return ret;
+    if (!in.open_visitors())
+        return -FI_ENOMEM;
     port.open = true;
     return 0;
 }
@@ -70,8 +74,10 @@ void Rings::catch_up() noexcept
         in.scan_claims();
     if (rung(doorbells, Doorbell::status))
         out.look_at_returns(out.channels().size());
-    ring_wanted_ |= rung(doorbells, Doorbell::ring_wanted);
-    if (ring_wanted_)
+    if (rung(doorbells, Doorbell::visit))
+        in.take_visits();
+    ring_wanted_ = std::max(ring_wanted_, how_rung(doorbells, Doorbell::ring_wanted));
+    if (ring_wanted_ != 0)
         slow_round();
     out.flush_all();
     in.catch_up();
@@ -86,10 +92,11 @@ void Rings::slow_round() noexcept
     in.close_gone();
     port.protocol.tick();
     in.scan_claims();
+    in.take_visits();
     out.look_at_returns(returns_per_tick);
-    if (ring_wanted_)
-        in.on_ring_wanted();
-    ring_wanted_ = false;
+    if (ring_wanted_ != 0)
+        in.on_ring_wanted(ring_wanted_ != wish);
+    ring_wanted_ = 0;
     if (port.now - last_watch_ < watch_ms)
         return;
     last_watch_ = port.now;
@@ -105,11 +112,10 @@ void Rings::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
     in.peer_failed(home);
 }
 
-void Port::ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept
+void Port::ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell, std::uint16_t how) noexcept
 {
-    constexpr std::uint16_t rings = 1;
-    static_assert(sizeof rings == doorbell_size);
-    (void)self.vcq.put_inline(home, &rings, at + doorbell_offset(bell), sizeof rings, {.strong_order = true});
+    static_assert(sizeof how == doorbell_size);
+    (void)self.vcq.put_inline(home, &how, at + doorbell_offset(bell), sizeof how, {.strong_order = true});
 }
 
 } // namespace tofu::proto

@@ -23,8 +23,8 @@ class Rings {
     Rings& operator=(const Rings&) = delete;
     ~Rings();
 
-    /// Makes the area, with so many rings for peers. 0 or -FI_E*. Takes the home lock.
-    [[nodiscard]] int open(std::size_t ring_count, std::size_t ring_slots) noexcept;
+    /// Makes the area, with so many rings for peers and slots for visitors. 0 or -FI_E*. Takes the home lock.
+    [[nodiscard]] int open(std::size_t ring_count, std::size_t ring_slots, std::size_t visit_slots) noexcept;
     /// Says BYE to all peers; nothing is posted afterwards.
     void leave() noexcept;
     /// Behind that and the last notice: peers reach the area no more. Takes the home lock.
@@ -34,7 +34,7 @@ class Rings {
     [[nodiscard, gnu::always_inline]] bool behind() const noexcept
     {
         // relaxed: catch_up() reads it again
-        return out.deferred() || ring_wanted_ || port.area.doorbells().load(std::memory_order_relaxed) != 0;
+        return out.deferred() || ring_wanted_ != 0 || port.area.doorbells().load(std::memory_order_relaxed) != 0;
     }
     /// Packets and reports that found no room in the queue of the TNI; what peers rang for.
     void catch_up() noexcept;
@@ -48,7 +48,7 @@ class Rings {
     Inbound& in;
 
   private:
-    bool ring_wanted_ = false; ///< a peer finds no free ring here, and rang
+    std::uint16_t ring_wanted_ = 0; ///< a peer finds no free ring here, and rang
     std::uint64_t last_tick_ = 0;
     std::uint64_t last_watch_ = 0;
 };

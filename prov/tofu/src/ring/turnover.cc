@@ -30,6 +30,8 @@
 // 13. A hostile S keeps its ring, floods it or says BYE in the middle: its own ring, its own loss. It asks for rings
 //     all the time: R asks for at most a few back every few milliseconds.
 // 14. A hostile R says `closed` or give_back at will: `closed` counts only after BYE; S comes back by a new claim.
+#include <utility>
+
 #include "ring/inbound.h"
 #include "ring/outbound.h"
 
@@ -57,8 +59,11 @@ void Outbound::check_return(Channel& ch) noexcept
     case ReturnStatus::open: break;
     case ReturnStatus::give_back: ch.leave |= ch.state == ChannelState::open; break;
     case ReturnStatus::closed:
-        if (ch.state == ChannelState::leaving)
+        if (ch.state == ChannelState::leaving) {
             ch.state = ChannelState::idle;
+            ch.visit.made = false; // it has taken all
+            ch.visit.count = 0;
+        }
         break;
     case ReturnStatus::refused_version: fail(ch, FI_ECONNREFUSED, 0); break;
     case ReturnStatus::refused_nonce: fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); break;
@@ -96,6 +101,8 @@ void Outbound::look_at_returns(std::size_t most) noexcept
 {
     for (std::size_t i = 0; i < most && i < channels_.size(); i++) {
         Channel& ch = *channels_[next_return_++ % channels_.size()];
+        if (ch.visit.slot != 0 && std::exchange(ch.visit.lingers, true))
+            dismiss(ch);
         if (ch.state != ChannelState::open && ch.state != ChannelState::leaving)
             continue;
         check_return(ch);
@@ -107,7 +114,8 @@ void Outbound::look_at_returns(std::size_t most) noexcept
 /// Is there nothing left by which a peer, or a notice, could touch the channel? (Case 11.)
 bool Outbound::reusable(const Channel& ch) noexcept
 {
-    if (ch.outstanding != 0 || ch.life.under_way || ch.contact.under_way || ch.contact.counted || ch.deferred.size != 0)
+    if (ch.outstanding != 0 || ch.life.under_way || ch.contact.under_way || ch.contact.counted ||
+        ch.deferred.size != 0 || ch.visit.under_way || ch.visit.slot != 0)
         return false;
     switch (ch.state) {
     case ChannelState::idle:
@@ -141,6 +149,8 @@ bool Outbound::reusable(const Channel& ch) noexcept
         ch.ring = ch.area = 0;
         ch.contact.tried = 0;
         ch.starved = 0;
+        ch.visit.full = ch.visit.barred = ch.visit.made = false;
+        ch.visit.count = ch.visit.enough = ch.visit.pause = ch.visit.rounds = 0;
         ch.mark[0] = ch.mark[1] = ch.next_seq;
         return &ch;
     }
@@ -166,7 +176,7 @@ bool Outbound::reusable(const Channel& ch) noexcept
 // --- the receiver
 
 /// A sender has found no free ring.
-[[gnu::noinline]] void Inbound::on_ring_wanted() noexcept
+[[gnu::noinline]] void Inbound::on_ring_wanted(bool urgent) noexcept
 {
     const unsigned count = geometry_.ring_count;
     for (unsigned i = 0; i < count; i++)
@@ -174,15 +184,15 @@ bool Outbound::reusable(const Channel& ch) noexcept
             port_.area.set_hint(i + 1); // it has not looked everywhere
             return;
         }
-    ask_back();
+    ask_back(urgent);
 }
 
-/// Asks for the rings of senders that were silent since the last time, else for any.
-void Inbound::ask_back() noexcept
+/// Asks for the rings of senders that were silent since the last time; where it is urgent and there are none, for any.
+void Inbound::ask_back(bool urgent) noexcept
 {
     const std::size_t n = polls_.size();
     unsigned asked = 0, probed = 0;
-    for (std::size_t i = 0; i < 2 * n && asked < asked_at_once && (i < n || asked == 0); i++) {
+    for (std::size_t i = 0; i < 2 * n && asked < asked_at_once && (i < n || (urgent && asked == 0)); i++) {
         Ring& ring = *rings_[polls_[ask_hand_++ % n].ring];
         if (!ring.greeted || ring.asked) {
             if (i < n && probed++ < asked_at_once)

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Slots of visitors as they come and go (see visitors.h), and their packets on the way to the protocol, which is part of
+// Inbound. Calls vcq.
+#include "ring/visitors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "ring/inbound.h"
+
+namespace tofu::proto {
+
+bool Visitors::open(std::byte* slots, std::uint32_t count, std::uint64_t* gate, std::uint64_t nonce) noexcept
+{
+    slots_ = slots;
+    gate_ = gate;
+    nonce_ = nonce;
+    count_ = end_ = count;
+    seq_ = visit_seq(gate_word(nonce, 0, 0));
+    is_out_.reset(new (std::nothrow) bool[count]());
+    return is_out_ != nullptr && out_.reserve(count);
+}
+
+void Visitors::note_handed_out() noexcept
+{
+    // acquire: what a slot is looked for after this was handed out before
+    const std::uint64_t word = std::atomic_ref<std::uint64_t>(*gate_).load(std::memory_order_acquire);
+    for (const std::uint32_t now = std::min(gate_next(word), end_); next_ < now; next_++) {
+        is_out_[next_] = true;
+        out_.push_reserved({static_cast<std::uint16_t>(next_), false});
+    }
+}
+
+/// The next run of free slots behind the last one, if there is any.
+void Visitors::offer() noexcept
+{
+    const bool* const all = is_out_.get();
+    std::uint32_t first = static_cast<std::uint32_t>(std::find(all + end_, all + count_, false) - all);
+    if (first == count_)
+        first = static_cast<std::uint32_t>(std::find(all, all + count_, false) - all);
+    if (first == count_)
+        return;
+    next_ = first;
+    end_ = static_cast<std::uint32_t>(std::find(all + first, all + count_, true) - all);
+    // An atomic instruction, for ARMWs of peers (guide 2.2.5). release: behind the clearing of the slots
+    (void)std::atomic_ref<std::uint64_t>(*gate_).exchange(gate_word(nonce_, next_, end_), std::memory_order_acq_rel);
+}
+
+// --- packets
+
+bool Inbound::open_visitors() noexcept
+{
+    return visitors_.open(port_.area.visits(), geometry_.visit_slots, port_.area.gate(), port_.self.nonce);
+}
+
+void Inbound::take_visits() noexcept
+{
+    refused_.clear();
+    refuse_all_ = false;
+    visitors_.take_arrived([this](const std::byte* end) { return take_visit(end); });
+}
+
+/// Of one endpoint, whatever address it is known by.
+bool Inbound::is_refused(std::uint64_t home, const Hello& who) const noexcept
+{
+    return refuse_all_ ||
+           std::find(refused_.begin(), refused_.end(), peer_key(home, who.nonce, who.index)) != refused_.end();
+}
+
+/// False: it stays, with what comes behind it of the same sender.
+bool Inbound::take_visit(const std::byte* end) noexcept
+{
+    if (seen_ != nullptr) [[unlikely]]
+        (void)seen_(end - sizeof(Control), sizeof(Control));
+    Control control;
+    std::memcpy(&control, end - sizeof control, sizeof control);
+    if (control.type == static_cast<std::uint8_t>(Type::none))
+        return true; // its sender had no use for it
+    Envelope envelope;
+    alignas(8) std::byte packet[slot_size];
+    const bool good = read_visit(end, port_.self.nonce, envelope, packet);
+    if (good && is_refused(envelope.home, envelope.who))
+        return false;
+    std::unique_ptr<Ring> visit = port_.protocol.make_ring();
+    if (visit == nullptr || !take_visit(*visit, envelope, good ? packet : nullptr)) {
+        refuse_all_ |= !refused_.push(peer_key(envelope.home, envelope.who.nonce, envelope.who.index));
+        return false;
+    }
+    if (visit->users != 0) {
+        visit->parted = true; // it goes with the last of them
+        (void)visit.release();
+    }
+    return true;
+}
+
+/// The packet, or null where it is none, as the only one of a ring.
+bool Inbound::take_visit(Ring& visit, const Envelope& envelope, std::byte* packet) noexcept
+{
+    const Hello& who = envelope.who;
+    visit.owner = this;
+    visit.base = packet;
+    visit.next_seq = visit_seq(gate_word(port_.self.nonce, 0, 0));
+    visit.number = visit.place = no_place;
+    visit.greeted = true;
+    visit.home = envelope.home;
+    visit.nonce = who.nonce;
+    visit.identity = who.identity;
+    visit.key = peer_key(visit.home, visit.nonce, visit.identity);
+    if (packet == nullptr || port_.self.vcq.query_stadd(visit.home, endpoint_stag(who.index), visit.area) != 0) {
+        bad_packet(visit, "that makes no sense");
+        return true;
+    }
+    return port_.protocol.take_visit(visit);
+}
+
+} // namespace tofu::proto

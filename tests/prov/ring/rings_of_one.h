@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the rings of one endpoint (ring/rings) over a network inside the process: the test plays the peer, which reads
+// and writes the two message areas, and the protocol above. Called by tests/prov/ring. Calls: fake_net, ring.
+#pragma once
+
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <rdma/fi_errno.h>
+
+#include "prov/lib/fake_net.h"
+#include "ring/rings.h"
+
+namespace tofu::proto {
+
+using fake::Net;
+
+inline constexpr std::uint64_t own_nonce = 0x1111222233334444, peer_nonce = 0x5555666677778888;
+inline constexpr utofu_vcq_id_t peer_home = 77;
+inline constexpr unsigned own_index = 3, peer_index = 5;
+inline constexpr std::uint32_t ring_count = 4, ring_slots = 16, visit_slots = 4;
+inline constexpr Geometry geometry{ring_count, ring_slots, visit_slots};
+
+/// The protocol above: notes what it is told, and takes packets while it has room.
+struct Above final : Protocol {
+    struct In final : Inbound {
+        explicit In(Above& above) : Inbound(above.rings.port), above(above) {}
+        bool take_short(Ring&, std::uint64_t, std::uint32_t&) noexcept { return false; }
+        bool take(Ring& ring, std::uint32_t&) noexcept
+        {
+            if (above.room == 0)
+                return false;
+            above.room--;
+            std::uint64_t body = 0;
+            std::memcpy(&body, slot(ring, ring.next_seq) + slot_size - 16, sizeof body);
+            above.taken.push_back(body);
+            above.last = &ring;
+            return true;
+        }
+        Above& above;
+    };
+    explicit Above(const Local& self) : rings(self, *this, 0, in), in(*this) {}
+    Channel* make_channel() noexcept override { return made < most_channels ? &channels[made++] : nullptr; }
+    void channel_failed(Channel& ch, vcq::Waiter* waiter) noexcept override
+    {
+        failures.push_back(ch.err);
+        lost = waiter;
+    }
+    std::unique_ptr<Ring> make_ring() noexcept override { return std::make_unique<Ring>(); }
+    bool take_visit(Ring& visit) noexcept override
+    {
+        std::uint32_t slots = 1;
+        const bool here = visit.home != unwanted && in.take(visit, slots);
+        last = nullptr; // it goes with the visit
+        return here;
+    }
+    void tick() noexcept override { ticks++; }
+
+    static constexpr std::size_t most_channels = 2;
+    Channel channels[most_channels];
+    std::size_t made = 0;
+    Rings rings;
+    In in;
+    std::vector<int> failures;
+    vcq::Waiter* lost = nullptr;
+    std::vector<std::uint64_t> taken;
+    Ring* last = nullptr;
+    unsigned room = 1000;
+    utofu_vcq_id_t unwanted = 0; ///< whose visits there is no room for
+    unsigned ticks = 0;
+};
+
+struct RingsTest : testing::Test {
+    RingsTest()
+    {
+        Net::reset(1);
+        net().prompt = true;
+        net().memory.resize(geometry.size() + 65536);
+        caps.max_piggyback_size = 32;
+        caps.max_putget_size = 1 << 24;
+        caps.num_reserved_stags = 256;
+        backend.emplace(fake::functions(), caps, 1);
+        EXPECT_EQ(home.open(*backend, 0, false, {}), 0);
+        EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
+        lock.set_enabled(false);
+        above.emplace(Local{vcq, home, lock, own_nonce, own_index, own_index, std::atomic_ref(claims)});
+        rings = &above->rings;
+        EXPECT_EQ(rings->open(ring_count, ring_slots, visit_slots), 0);
+        put(0, header());
+        put(gate_offset, gate_word(peer_nonce, 0, visit_slots));
+    }
+    ~RingsTest() override
+    {
+        rings->leave();
+        vcq.drain();
+        rings->close_area();
+        above.reset();
+    }
+    static AreaHeader header(std::uint16_t index = peer_index)
+    {
+        return {area_magic, wire_version, index, ring_count, peer_nonce, ring_slots, 0, visit_slots};
+    }
+    static Net& net() { return Net::now(); }
+    template <class T>
+    void put(std::uint64_t offset, const T& value)
+    {
+        std::memcpy(net().memory.data() + offset, &value, sizeof value);
+    }
+    template <class T>
+    T get(std::uint64_t offset)
+    {
+        T value;
+        std::memcpy(&value, net().memory.data() + offset, sizeof value);
+        return value;
+    }
+    Area& area() { return rings->port.area; }
+    void poll()
+    {
+        while (vcq.poll() != 0) {
+        }
+    }
+
+    // --- we send
+    Channel* channel(std::uint16_t index = peer_index)
+    {
+        peer = {peer_home, peer_nonce, index, 0, false, 1};
+        Channel* ch = nullptr;
+        status = rings->out.channel_to({index, peer, index, 0}, ch);
+        return ch;
+    }
+    /// Goes on with the contact until it says something else than -FI_EAGAIN, so many times at most.
+    int contact(Channel& ch, unsigned rounds = 8)
+    {
+        int ret = -FI_EAGAIN;
+        for (unsigned i = 0; i < rounds && ret == -FI_EAGAIN; i++) {
+            ret = rings->out.contact(ch);
+            poll();
+        }
+        return ret;
+    }
+    Channel& open_channel()
+    {
+        Channel* ch = channel();
+        EXPECT_EQ(contact(*ch), 0);
+        poll();
+        return *ch;
+    }
+    vcq::Post send(Channel& ch, std::uint64_t body = 0)
+    {
+        std::byte image[inline_limit];
+        PacketWriter packet(image + sizeof image);
+        packet.control(Type::eager, 0, 8, ch.next_seq);
+        packet.put64(body);
+        const vcq::Post post = rings->out.put(ch, packet, nullptr);
+        ch.next_seq += post == vcq::Post::done;
+        return post;
+    }
+    /// The control word that the peer finds in slot `n` of a ring of its own.
+    Control found(unsigned ring, unsigned n)
+    {
+        return get<Control>(geometry.ring(ring) + (n % ring_slots + 1) * slot_size - sizeof(Control));
+    }
+    std::uint64_t claim_at_peer(unsigned ring) { return get<std::uint64_t>(geometry.claim(ring)); }
+    void answer(Channel& ch, std::uint32_t consumed, ReturnStatus status)
+    {
+        area().consumed(ch.number).store(consumed);
+        area().status(ch.number).store(std::uint64_t{ch.serial} << 32 | static_cast<std::uint32_t>(status));
+    }
+
+    // --- we receive
+    void claim(unsigned ring, std::uint64_t by = peer_home) { area().claim(ring).store(by); }
+    void write(unsigned ring, std::uint32_t n, Type type, std::uint16_t length, const void* body = nullptr,
+               std::size_t size = 0, std::uint8_t flags = 0)
+    {
+        const std::uint32_t seq = seq_base(own_nonce) + 1 + n;
+        std::byte* const end = area().ring(ring) + (n % ring_slots + 1) * slot_size;
+        if (size != 0)
+            std::memcpy(end - sizeof(Control) - size, body, size);
+        const Control control{static_cast<std::uint8_t>(type), flags, length, seq};
+        std::memcpy(end - sizeof control, &control, sizeof control);
+    }
+    Hello hello() const { return {peer_nonce, own_nonce, wire_version, peer_index, peer_index, 2, 9}; }
+    void greet(unsigned ring, const Hello& h) { write(ring, 0, Type::hello, 0, &h, sizeof h); }
+    void say(unsigned ring, std::uint32_t n, std::uint64_t body) { write(ring, n, Type::eager, 8, &body, sizeof body); }
+    void look()
+    {
+        rings->in.scan_claims();
+        above->in.poll<Above::In>();
+        poll();
+    }
+    ReturnBlock returned() { return get<ReturnBlock>(return_offset(2)); }
+    std::size_t count_rings()
+    {
+        std::size_t n = 0;
+        above->in.each([&](Ring&) { n++; });
+        return n;
+    }
+
+    utofu_onesided_caps caps{};
+    std::optional<vcq::Backend> backend;
+    vcq::Vcq home, vcq;
+    Lock lock;
+    alignas(8) std::uint64_t claims = 0;
+    Peer peer{};
+    int status = 0;
+    std::optional<Above> above;
+    Rings* rings = nullptr;
+};
+
+} // namespace tofu::proto
