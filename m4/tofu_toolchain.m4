@@ -32,11 +32,11 @@ AC_DEFUN([TOFU_GTEST], [
   AM_CONDITIONAL([HAVE_GTEST], [test "$tofu_have_gtest" = yes])
 ])
 
-# TOFU_MPI: an MPI library for the programs in fabtests/mpi, optional. MPI_CFLAGS and MPI_LIBS can be
+# TOFU_MPI: an MPI library for the programs in fabtests/mpi and for mpi/, optional. MPI_CFLAGS and MPI_LIBS can be
 # given; else Open MPI's or MPICH's pkg-config file, else what the mpicc wrapper says.
 AC_DEFUN([TOFU_MPI], [
   AC_ARG_WITH([mpi],
-    [AS_HELP_STRING([--without-mpi], [do not build the MPI programs in fabtests/mpi])],
+    [AS_HELP_STRING([--without-mpi], [do not build the MPI programs and libtofu-mpi.so])],
     [], [with_mpi=yes])
   tofu_have_mpi=no
   AS_IF([test "$with_mpi" != no], [

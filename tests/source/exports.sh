@@ -51,5 +51,16 @@ if [ -e "$provider" ]; then
     fi
     echo "libtofu-fi.so: exports fi_prov_ini only"
 fi
+preload=$build/mpi/.libs/libtofu-mpi.so
+if [ -e "$preload" ]; then
+    exported=$(nm -D --defined-only "$preload" | awk '{print $3}' | sort | tr '\n' ' ')
+    [ "$exported" = "MPI_Allreduce MPI_Barrier MPI_Bcast MPI_Finalize MPI_Init MPI_Init_thread MPI_Reduce " ] ||
+        fail "libtofu-mpi.so exports: $exported"
+    # Whoever asks itself, by MPI_*, would be asked again.
+    if nm -D --undefined-only "$preload" | grep -qw 'MPI_[A-Za-z_]*'; then
+        fail "libtofu-mpi.so calls MPI by names that are not those for profiling"
+    fi
+    echo "libtofu-mpi.so: exports what it takes over"
+fi
 [ -e "$library" ] || [ -e "$provider" ] || { echo "neither library was built"; exit 77; }
 [ "$failures" = 0 ] || exit 1

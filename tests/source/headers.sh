@@ -7,7 +7,7 @@ set -u
 top=${TOFU_TOP_SRCDIR:?set by make check}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-folders="include tofu_sim prov/tofu/src tests . bench bench/frame check" # of quoted includes
+folders="include tofu_sim prov/tofu/src tests . bench bench/frame check mpi" # of quoted includes
 export top scratch folders
 
 check()
@@ -36,7 +36,7 @@ check()
 export -f check
 
 cd "$top" || exit 99
-find tofu_sim check prov tests fabtests bench -name '*.cc' -exec grep -H -m 1 '^#include' {} + |
+find tofu_sim check prov tests fabtests bench mpi -name '*.cc' -exec grep -H -m 1 '^#include' {} + |
     sed -n 's/^\([^:]*\):#include "\(.*\)"$/\1 \2/p' |
     while read -r source header; do
         for folder in "${source%/*}" $folders; do
@@ -45,11 +45,11 @@ find tofu_sim check prov tests fabtests bench -name '*.cc' -exec grep -H -m 1 '^
     done | grep -v '^include/' | sort -u >"$scratch/first"
 twice=$(xargs grep -L '^#pragma once' <"$scratch/first")
 [ -z "$twice" ] || { echo "FAIL no #pragma once: $twice"; exit 1; }
-find include tofu_sim check prov tests fabtests bench -name '*.h' | sort | comm -23 - "$scratch/first" >"$scratch/all"
+find include tofu_sim check prov tests fabtests bench mpi -name '*.h' | sort | comm -23 - "$scratch/first" >"$scratch/all"
 if [ "${TOFU_HAVE_MPI:-yes}" = yes ]; then
     cp "$scratch/all" "$scratch/list"
 else
-    grep -v '^fabtests/mpi/' "$scratch/all" >"$scratch/list"
+    grep -vE '^(fabtests/)?mpi/' "$scratch/all" >"$scratch/list"
 fi
 if ! [ -s "$scratch/list" ]; then
     echo "no headers found in $top"

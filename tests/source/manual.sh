@@ -28,6 +28,10 @@ done
 for name in $(grep -ohE '\b(TOFU_SIM|UTOFU_NUM|UTOFU_SWAP)_[A-Z_]+' man/tofu_sim.7 | sort -u); do
     echo "$sim" | grep -qx "$name" || fail "man/tofu_sim.7 has $name, which nothing reads"
 done
+for name in $(grep -ohE '"TOFU_MPI_[A-Z]+"' mpi/preload.cc | tr -d '"'); do in_page tofu-mpi.7 "$name"; done
+for name in $(grep -ohE '\bTOFU_MPI_[A-Z]+' man/tofu-mpi.7 | sort -u); do
+    grep -q "\"$name\"" mpi/preload.cc || fail "man/tofu-mpi.7 has $name, which nothing reads"
+done
 # Options of tofu-sim: as its help lists them.
 for option in $(sed -n 's/^ *"  \(--[a-z-]*\) .*/\1/p' tofu_sim/tools/main.cc); do
     grep -q -- "$(echo "$option" | sed 's/-/\\\\-/g')" man/tofu-sim.1 || fail "$option is not in man/tofu-sim.1"

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See group.h.
+#include "group.h"
+
+#include <cstddef>
+#include <memory>
+#include <new>
+
+#include <rdma/fi_collective.h>
+
+#include "channel.h"
+
+namespace tofu_mpi {
+
+namespace {
+
+/// Do all members say so? MPI's own reduction, since the communicator has no other yet.
+bool all(MPI_Comm comm, bool mine) noexcept
+{
+    int good = mine ? 1 : 0;
+    return PMPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS && good == 1;
+}
+
+} // namespace
+
+void Groups::open() noexcept
+{
+    if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, drop, &key_, this) != MPI_SUCCESS)
+        able_ = false;
+}
+
+void Groups::close() noexcept
+{
+    while (first_ != nullptr)
+        leave(*first_);
+    if (key_ != MPI_KEYVAL_INVALID)
+        PMPI_Comm_free_keyval(&key_);
+}
+
+Group* Groups::find(MPI_Comm comm) noexcept
+{
+    void* value = nullptr;
+    int present = 0;
+    if (PMPI_Comm_get_attr(comm, key_, &value, &present) != MPI_SUCCESS)
+        return &none_; // and MPI tells why
+    return present != 0 ? static_cast<Group*>(value) : found(comm);
+}
+
+/// Of a communicator that was not seen before. Members find the same: they see the same members, and vote on the rest.
+Group* Groups::found(MPI_Comm comm) noexcept
+{
+    int inter = 0;
+    Group seen;
+    PMPI_Comm_test_inter(comm, &inter);
+    PMPI_Comm_rank(comm, &seen.rank);
+    PMPI_Comm_size(comm, &seen.size);
+    Group* group = &none_;
+    if (inter == 0 && seen.size > 1) {
+        group = new (std::nothrow) Group(seen);
+        std::unique_ptr<int[]> ranks(new (std::nothrow) int[static_cast<std::size_t>(seen.size)]);
+        if (group == nullptr || ranks == nullptr)
+            PMPI_Abort(MPI_COMM_WORLD, 1); // the others would wait for our vote
+        group->next = first_;
+        first_ = group;
+        if (channel_.members(comm, ranks.get(), seen.size))
+            join(comm, ranks.get(), *group);
+    }
+    // Without the attribute the next call would be a first one here alone.
+    if (PMPI_Comm_set_attr(comm, key_, group) != MPI_SUCCESS)
+        PMPI_Abort(MPI_COMM_WORLD, 1);
+    return group;
+}
+
+/// A join ends only when all members have called; so all must have been able to, and all must have come to its end.
+void Groups::join(MPI_Comm comm, const int* ranks, Group& group) noexcept
+{
+    fid_mc* mc = nullptr;
+    able_ = able_ && channel_.join(ranks, group.size, mc) == 0;
+    if (all(comm, able_) && all(comm, channel_.joined(*mc))) {
+        group.mc = mc;
+        group.address = fi_mc_addr(mc);
+    } else if (mc != nullptr) {
+        (void)fi_close(&mc->fid);
+    }
+}
+
+void Groups::leave(Group& group) noexcept
+{
+    for (Group** at = &first_; *at != nullptr; at = &(*at)->next)
+        if (*at == &group) {
+            *at = group.next;
+            break;
+        }
+    if (group.mc != nullptr)
+        (void)fi_close(&group.mc->fid);
+    group.mc = nullptr;
+}
+
+/// The communicator goes: MPI_Comm_free, MPI_Comm_disconnect, or the end of MPI behind close().
+int Groups::drop(MPI_Comm, int, void* value, void* groups) noexcept
+{
+    auto& self = *static_cast<Groups*>(groups);
+    auto* group = static_cast<Group*>(value);
+    if (group == &self.none_)
+        return MPI_SUCCESS;
+    self.leave(*group);
+    self.last_comm_ = MPI_COMM_NULL;
+    self.last_ = &self.none_;
+    delete group;
+    return MPI_SUCCESS;
+}
+
+} // namespace tofu_mpi
