@@ -15,8 +15,9 @@ config=${FUZZ_CONFIG:-$PWD}     # where config.h is
 flags="-std=c++20 -g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -DHAVE_CONFIG_H
  -I$config -I$top/include -I$top/tofu_sim -I$top/tests -I$top/tests/fuzz -pthread"
 simulator="barrier descriptor job mrq post stag trace"
-tools="tofu_sim/tools/chrome.cc tofu_sim/tools/goal.cc tofu_sim/tools/page.cc tofu_sim/tools/picture_network.cc
- tofu_sim/tools/picture_sizes.cc tofu_sim/tools/picture_time.cc tofu_sim/tools/summary.cc tofu_sim/tools/svg.cc
+tools="tofu_sim/tools/chrome.cc tofu_sim/tools/goal.cc tofu_sim/tools/page.cc tofu_sim/tools/picture_bundles.cc
+ tofu_sim/tools/picture_cables.cc tofu_sim/tools/picture_network.cc tofu_sim/tools/picture_sizes.cc
+ tofu_sim/tools/picture_time.cc tofu_sim/tools/summary.cc tofu_sim/tools/svg.cc
  tofu_sim/trace/reader.cc tofu_sim/trace/run.cc"
 provider="keys packet visit words"
 all="$simulator $provider"

@@ -15,8 +15,7 @@
 namespace tofu::sim {
 namespace {
 
-// Measured (bench/memory_bench): vectors win below, the string instruction to about half the last cache level,
-// stores past the cache beyond.
+// Measured (bench/memory_bench): vectors win below, the string instruction from there on.
 constexpr size_t string_from = 1024;
 
 #if defined(__x86_64__)

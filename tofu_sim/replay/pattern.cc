@@ -171,27 +171,37 @@ class AllReduce final : public Pattern {
     }
 };
 
-// Nodes are numbered as they come; a process talks to those of its number on the neighbours.
+// Nodes are numbered as they come; a process talks to those of its number on the neighbours, up and down each axis.
 class Halo : public Pattern {
   public:
     using Pattern::Pattern;
 
   protected:
-    void exchange(uint32_t process, const std::vector<Coords>& neighbours, Steps& steps) const
+    void fill(uint32_t process, uint32_t, Steps& steps) const final
     {
+        const Coords here = placement_.topology().coords_of(process / placement_.ppn());
         unsigned messages = 0;
-        for (const Coords& there : neighbours) {
-            const uint32_t to = placement_.topology().node_of(there) * placement_.ppn() + process % placement_.ppn();
-            if (to < size() && to != process) {
-                steps.send(to, 0, bytes());
-                messages++;
+        for (unsigned axis = 0; axis < axes(); axis++) {
+            for (const bool up : {true, false}) {
+                Coords there = here;
+                if (!step(there, axis, up)) {
+                    continue;
+                }
+                const uint32_t to = placement_.topology().node_of(there) * placement_.ppn() + process % placement_.ppn();
+                if (to < size() && to != process) {
+                    steps.send(to, 0, bytes());
+                    messages++;
+                }
             }
         }
         if (messages != 0) {
             steps.receive(0, messages);
         }
     }
-    // False: the grid ends here.
+    [[nodiscard]] virtual unsigned axes() const noexcept = 0;
+    // To the neighbour. False: the grid ends here.
+    [[nodiscard]] virtual bool step(Coords& at, unsigned axis, bool up) const noexcept = 0;
+
     [[nodiscard]] static bool step_along(unsigned& at, unsigned length, bool wraps, bool up) noexcept
     {
         if (!wraps && (up ? at + 1 == length : at == 0)) {
@@ -209,25 +219,18 @@ class Halo3 final : public Halo {
     using Halo::Halo;
 
   protected:
-    void fill(uint32_t process, uint32_t, Steps& steps) const override
+    [[nodiscard]] unsigned axes() const noexcept override { return 3; }
+    [[nodiscard]] bool step(Coords& c, unsigned axis, bool up) const noexcept override
     {
         const Topology& topology = placement_.topology();
-        const Coords here = topology.coords_of(process / placement_.ppn());
-        std::vector<Coords> neighbours;
-        for (unsigned axis = 0; axis < 3; axis++) {
-            const unsigned inner = unit_shape[axis], length = topology.units()[axis] * inner;
-            const bool wraps = (topology.wraps() >> axis & 1) != 0;
-            for (const bool up : {true, false}) {
-                unsigned at = here[axis] * inner + turned(here[axis], here[3 + axis], inner);
-                if (step_along(at, length, wraps, up)) {
-                    Coords there = here;
-                    there[axis] = static_cast<uint8_t>(at / inner);
-                    there[3 + axis] = static_cast<uint8_t>(turned(at / inner, at % inner, inner));
-                    neighbours.push_back(there);
-                }
-            }
+        const unsigned inner = unit_shape[axis];
+        unsigned at = c[axis] * inner + turned(c[axis], c[3 + axis], inner);
+        if (!step_along(at, topology.units()[axis] * inner, (topology.wraps() >> axis & 1) != 0, up)) {
+            return false;
         }
-        exchange(process, neighbours, steps);
+        c[axis] = static_cast<uint8_t>(at / inner);
+        c[3 + axis] = static_cast<uint8_t>(turned(at / inner, at % inner, inner));
+        return true;
     }
 
   private:
@@ -242,24 +245,18 @@ class Halo6 final : public Halo {
     using Halo::Halo;
 
   protected:
-    void fill(uint32_t process, uint32_t, Steps& steps) const override
+    [[nodiscard]] unsigned axes() const noexcept override { return 6; }
+    [[nodiscard]] bool step(Coords& c, unsigned axis, bool up) const noexcept override
     {
         const Topology& topology = placement_.topology();
-        const Coords here = topology.coords_of(process / placement_.ppn());
-        std::vector<Coords> neighbours;
-        for (unsigned axis = 0; axis < 6; axis++) {
-            const unsigned length = axis < 3 ? topology.units()[axis] : unit_shape[axis - 3];
-            const bool wraps = axis == 4 || (axis < 3 && (topology.wraps() >> axis & 1) != 0);
-            for (const bool up : {true, false}) {
-                unsigned at = here[axis];
-                if (step_along(at, length, wraps && length > 2, up)) {
-                    Coords there = here;
-                    there[axis] = static_cast<uint8_t>(at);
-                    neighbours.push_back(there);
-                }
-            }
+        const unsigned length = axis < 3 ? topology.units()[axis] : unit_shape[axis - 3];
+        const bool wraps = axis == 4 || (axis < 3 && (topology.wraps() >> axis & 1) != 0);
+        unsigned at = c[axis];
+        if (!step_along(at, length, wraps && length > 2, up)) {
+            return false;
         }
-        exchange(process, neighbours, steps);
+        c[axis] = static_cast<uint8_t>(at);
+        return true;
     }
 };
 
