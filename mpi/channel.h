@@ -55,7 +55,7 @@ class Channel {
     [[nodiscard]] int poll() noexcept;
     void progress_of_mpi() noexcept;
 
-    static constexpr unsigned polls_per_probe = 32; ///< an MPI_Iprobe costs several of our polls
+    static constexpr unsigned polls_per_test = 32; ///< MPI's progress costs several of our polls
 
     fi_info* info_ = nullptr;
     fid_fabric* fabric_ = nullptr;
@@ -64,8 +64,9 @@ class Channel {
     fid_eq* eq_ = nullptr;
     fid_cq* cq_ = nullptr;
     fid_ep* ep_ = nullptr;
-    unsigned polls_ = 0;             ///< across operations, so that MPI gets its turn behind many short ones too
-    MPI_Comm quiet_ = MPI_COMM_NULL; ///< of this process alone, without any message: a probe there only makes progress
+    unsigned polls_ = 0;                   ///< across operations, so that MPI gets its turn behind many short ones too
+    MPI_Comm own_ = MPI_COMM_NULL;         ///< of this process alone
+    MPI_Request never_ = MPI_REQUEST_NULL; ///< a receive there, until close(): testing it only makes progress
     MPI_Group world_ = MPI_GROUP_NULL;
 };
 

@@ -112,7 +112,8 @@ void reduce(const Call& call, MPI_Datatype type, Op op, MPI_Op mpi_op)
         expected[at] = sum;
     }
     const bool gets = call.everybody || call.rank == call.root;
-    const bool in_place = call.in_place && gets;
+    // MPICH 4.0.2 copies from MPI_IN_PLACE in MPI_Reduce of long vectors.
+    const bool in_place = call.in_place && gets && (call.everybody || n * sizeof(T) <= 1024);
     if (in_place)
         std::copy_n(in.begin(), n, out.begin());
     const void* const from = in_place ? MPI_IN_PLACE : in.data();
