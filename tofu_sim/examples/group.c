@@ -119,6 +119,8 @@ void group_begin(struct group* group, int least)
     must(utofu_query_vcq_info(id, coords, &tni, &cq, &extra), "utofu_query_vcq_info");
     for (int r = 0; r < group->size; r++) {
         uint8_t peer[6] = {0, 0, 0, (uint8_t)(r / 6), (uint8_t)(r / 2 % 3), (uint8_t)(r % 2)};
+        require(r != group->rank || memcmp(peer, coords, sizeof peer) == 0,
+                "start one process on a node of the first unit, without --ppn");
         must(utofu_construct_vcq_id(peer, tni, cq, component, &group->peers[r]), "utofu_construct_vcq_id");
         must(utofu_set_vcq_id_path(&group->peers[r], NULL), "utofu_set_vcq_id_path");
     }

@@ -24,4 +24,6 @@ for name in put_pingpong_mrq put_pingpong_memory get_status armw_tickets put_str
 done
 try barrier_ring -n 12
 try session_pipeline -n 12
+"$tofu_sim" run -n 4 --ppn 2 --timeout 60 "$examples/armw_tickets" 2>said </dev/null
+expect "two on a node: which is told at once" "1 yes" "$? $(grep -q '^start one process on a node' said && echo yes)"
 finish
