@@ -184,11 +184,13 @@ inline constexpr unsigned path_ids = 16;
 inline constexpr unsigned max_flow_nodes = 4096;
 inline constexpr unsigned flow_rows = vcqs_per_node + 1;
 inline constexpr unsigned barrier_flows = vcqs_per_node;
+inline constexpr size_t largest_page = 65536; // aarch64; rights are given by the page
 struct FlowTable {
     SharedWord<uint32_t> nodes[max_flow_nodes]; // number + 1, or 0: free; stored once
     SharedWord<uint32_t> used[flow_rows];       // not 0: the row has been written. Looking at others would back them
-    alignas(4096) FlowCounters flows[flow_rows][max_flow_nodes * path_ids]; // place * path_ids + path ID
+    alignas(largest_page) FlowCounters flows[flow_rows][max_flow_nodes * path_ids]; // place * path_ids + path ID
 };
+static_assert(sizeof(FlowTable::flows[0]) % largest_page == 0);
 
 struct SegmentHeader {
     uint64_t magic;
@@ -217,8 +219,8 @@ static_assert(sizeof(SegmentHeader) <= 4096 && offsetof(SegmentHeader, sleepers)
 
 inline constexpr size_t segment_service_offset = 4096;
 inline constexpr size_t segment_clock_offset = segment_service_offset + service_area_bytes;
-inline constexpr size_t segment_flows_offset = segment_clock_offset + clock_area_bytes;
-static_assert(segment_flows_offset % alignof(FlowTable) == 0);
+inline constexpr size_t segment_flows_offset =
+    (segment_clock_offset + clock_area_bytes + largest_page - 1) & ~(largest_page - 1);
 inline constexpr size_t segment_vcqs_offset =
     (segment_flows_offset + sizeof(FlowTable) + 0xfffff) & ~size_t{0xfffff};
 

@@ -104,11 +104,12 @@ uint32_t ProcessMemory::Impl::enter_backing(const Vma& vma)
     Backing& entry = area().backings[num_backings];
     entry.sequence.store_relaxed(1);
     __atomic_thread_fence(__ATOMIC_RELEASE); // partner: PeerProcess, read_backing
-    entry.kind = uint32_t(sealed ? BackingKind::sealed : BackingKind::unsealed);
-    entry.fd = fd.release(); // kept for the life of the process: peers open it when they first need it
-    entry.device = status.st_dev;
-    entry.inode = status.st_ino;
-    entry.bytes = uint64_t(status.st_size);
+    const auto put = [](auto& word, auto value) { __atomic_store_n(&word, value, __ATOMIC_RELAXED); };
+    put(entry.kind, uint32_t(sealed ? BackingKind::sealed : BackingKind::unsealed));
+    put(entry.fd, fd.release()); // kept for the life of the process: peers open it when they first need it
+    put(entry.device, status.st_dev);
+    put(entry.inode, status.st_ino);
+    put(entry.bytes, uint64_t(status.st_size));
     entry.sequence.store_release(2);
     return num_backings++;
 }

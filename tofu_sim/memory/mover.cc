@@ -34,7 +34,6 @@ namespace {
 
 constexpr uint64_t window_bytes = uint64_t{1} << 38; // more than a mapping here can grow
 constexpr size_t windows_at_rest = 64; // free ones, before the first of them is used again
-constexpr uint64_t page = 4096;
 constexpr size_t mappings_per_run = 2; // its own, and the other half of what it lies in
 
 // The raw system call: the sanitizers' interceptor of mmap would forget what it knows about the range.
@@ -48,7 +47,7 @@ __attribute__((no_sanitize("address", "thread"))) bool all_zero(const void* byte
 {
     const auto* words = static_cast<const uint64_t*>(bytes);
     uint64_t any = 0;
-    for (size_t i = 0; i < page / sizeof(uint64_t) && any == 0; i += 8)
+    for (size_t i = 0; i < page_bytes / sizeof(uint64_t) && any == 0; i += 8)
         for (size_t j = 0; j < 8; ++j)
             any |= words[i + j];
     return any == 0;
@@ -226,12 +225,12 @@ bool Mover::copy_pages(int file, uint64_t address, uint64_t length, uint64_t off
     uint64_t done = 0;
     while (done < length) {
         if (all_zero(reinterpret_cast<const void*>(address + done))) {
-            done += page; // a hole reads as zero
+            done += page_bytes; // a hole reads as zero
             continue;
         }
-        uint64_t end = done + page;
+        uint64_t end = done + page_bytes;
         while (end < length && !all_zero(reinterpret_cast<const void*>(address + end)))
-            end += page;
+            end += page_bytes;
         while (done < end) {
             // The bare call: whole pages are copied, and a sanitizer's wrapper would take the bytes between
             // the program's objects for an overflow.

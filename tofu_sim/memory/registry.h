@@ -23,13 +23,12 @@
 
 namespace tofu::sim {
 
-inline constexpr uint64_t page_bytes = 4096;
 inline constexpr uint64_t move_chunk_bytes = uint64_t{256} << 10; // a writer waits at most for one of these
 // Where system calls that write into pages being moved fail (UFFD_USER_MODE_ONLY), the moment must be short.
-inline constexpr uint64_t short_chunk_bytes = uint64_t{32} << 10;
+inline const uint64_t short_chunk_bytes = page_bytes < uint64_t{32} << 10 ? uint64_t{32} << 10 : page_bytes;
 
-[[nodiscard]] constexpr uint64_t page_floor(uint64_t value) noexcept { return value & ~(page_bytes - 1); }
-[[nodiscard]] constexpr uint64_t page_ceil(uint64_t value) noexcept { return page_floor(value + page_bytes - 1); }
+[[nodiscard]] inline uint64_t page_floor(uint64_t value) noexcept { return value & ~(page_bytes - 1); }
+[[nodiscard]] inline uint64_t page_ceil(uint64_t value) noexcept { return page_floor(value + page_bytes - 1); }
 
 struct ProcessMemory::Impl {
     std::mutex mutex;

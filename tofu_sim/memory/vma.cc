@@ -89,7 +89,7 @@ bool parse_line(const char* line, Vma* vma, std::string* name)
     const char* text = name_at > 0 ? line + name_at : "";
     vma->page_bytes = std::strstr(text, "/anon_hugepage") != nullptr || std::strstr(text, "/hugepages") != nullptr
                           ? 2u << 20
-                          : 4096;
+                          : uint32_t(page_bytes);
     if (name != nullptr) {
         name->assign(text);
         while (!name->empty() && name->back() == '\n')

@@ -6,9 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 namespace tofu::sim {
+
+// The system's: 4, 16 or 64 KiB on aarch64.
+inline const uint64_t page_bytes = uint64_t(::sysconf(_SC_PAGESIZE));
 
 // One mapping. Device and inode are 0 for private anonymous memory.
 struct Vma {
@@ -18,7 +22,7 @@ struct Vma {
     uint64_t inode = 0;
     uint32_t device_major = 0;
     uint32_t device_minor = 0;
-    uint32_t page_bytes = 4096;
+    uint32_t page_bytes = uint32_t(sim::page_bytes);
     bool readable = false;
     bool writable = false;
     bool executable = false;

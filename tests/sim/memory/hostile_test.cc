@@ -24,7 +24,7 @@ namespace tofu::sim {
 namespace {
 
 constexpr size_t mrq_entries = 2048;
-constexpr size_t page = 4096;
+const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 
 // A segment of this process that nobody serves: whatever is not mapped ends with peer_gone at once.
 class HostilePeer {

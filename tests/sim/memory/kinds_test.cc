@@ -15,7 +15,7 @@
 namespace tofu::sim::test {
 namespace {
 
-constexpr size_t page = 4096;
+const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 
 struct alignas(8) Words {
     uint64_t word[4096]; // 32 KiB

@@ -19,7 +19,7 @@
 namespace tofu::sim::test {
 namespace {
 
-constexpr size_t page = 4096;
+const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 
 TEST(MemoryLife, StaddOfAFreedRegistrationStaysAnError)
 {
@@ -143,7 +143,7 @@ TEST(MemoryLife, ReallocKeepsMovedPagesApart)
 TEST(MemoryLife, RemappedMemoryIsNeverTheOld)
 {
     lead([](Node& node, Leader& peer) {
-        constexpr size_t bytes = 64 * page;
+        const size_t bytes = 64 * page;
         void* at = nullptr;
         for (uint64_t i = 0; i < 50; ++i) {
             const int kind = i % 2 == 0 ? MAP_PRIVATE : MAP_SHARED;
@@ -279,7 +279,7 @@ TEST(MemoryLife, ScatteredMovesLeaveMappingsForTheProgram)
             return;
         }
         const int rights = PROT_READ | PROT_WRITE;
-        constexpr size_t bytes = 2 * page * batch * batches;
+        const size_t bytes = 2 * page * batch * batches;
         auto* const memory = static_cast<char*>(::mmap(nullptr, bytes, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         ASSERT_NE(memory, MAP_FAILED);
         for (size_t round = 0; round < batches; ++round) {

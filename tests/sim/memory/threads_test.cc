@@ -24,7 +24,8 @@
 namespace tofu::sim::test {
 namespace {
 
-constexpr size_t page = 4096;
+constexpr size_t largest_page = 65536; // on aarch64
+const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 constexpr size_t words_used = 8; // by a peer, as a futex, and by a child
 
 using Use = std::function<void(uint64_t*)>;
@@ -64,7 +65,7 @@ void on_file(const Use& use, int flags)
 // The page of the peer's words is the page of the frames of signals.
 void on_signal_stack(const Use& use)
 {
-    constexpr size_t bytes = 16 * page;
+    const size_t bytes = 16 * page;
     auto* const base = static_cast<char*>(
         ::mmap(nullptr, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     stack_t before = {};
@@ -88,7 +89,7 @@ void on_coroutine(const Use& use)
 alignas(64) thread_local uint64_t of_thread[words_used];
 alignas(64) uint64_t* const of_first_thread = of_thread;
 alignas(64) uint64_t initialised[words_used] = {1};
-alignas(page) uint64_t zeroed[2 * page / 8]; // its first page may belong to the file
+alignas(largest_page) uint64_t zeroed[2 * largest_page / 8]; // its first page may belong to the file
 
 constexpr Kind kinds[] = {
     {"Heap",
@@ -107,7 +108,7 @@ constexpr Kind kinds[] = {
     {"SignalStack", on_signal_stack},
     {"StackOfACoroutine", on_coroutine},
     {"Initialised", [](const Use& use) { use(initialised); }},
-    {"Zeroed", [](const Use& use) { use(zeroed + page / 8); }},
+    {"Zeroed", [](const Use& use) { use(zeroed + largest_page / 8); }},
     {"PrivateMapping", [](const Use& use) { on_mapping(use, MAP_PRIVATE | MAP_ANONYMOUS, -1); }},
     {"SharedMapping", [](const Use& use) { on_mapping(use, MAP_SHARED | MAP_ANONYMOUS, -1); }},
     {"HugePage", [](const Use& use) { on_mapping(use, huge_page_flags, -1, huge_page); }},
@@ -250,7 +251,7 @@ TEST(MemoryThreadsLimits, StacksStayWhereTheyAreAlsoWithoutDescriptors)
     if (!memory_moves())
         GTEST_SKIP() << "nothing moves here";
     lead([&](Node& node, Leader& peer) {
-        alignas(page) static uint64_t other[2 * page / 8];
+        alignas(largest_page) static uint64_t other[2 * largest_page / 8];
         std::atomic<uint64_t*> of_owner{nullptr};
         std::atomic<bool> over{false};
         std::thread owner([&] {

@@ -13,7 +13,7 @@
 namespace tofu::sim {
 namespace {
 
-constexpr uint64_t page = 4096;
+const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 
 TEST(MemoryVma, TextAndQueryAgreeOnEveryMapping)
 {
