@@ -44,8 +44,9 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     /// none. Any thread, beside insertions too.
     [[nodiscard]] const Peer* find(fi_addr_t address) const noexcept
     {
-        const Peer* peer = place(place_of(address));
-        return peer != nullptr && peer->home != 0 ? peer : nullptr;
+        Peer* const peer = place(place_of(address));
+        // acquire: the other members (partner: insert())
+        return peer != nullptr && std::atomic_ref(peer->home).load(std::memory_order_acquire) != 0 ? peer : nullptr;
     }
     /// The place that an address names.
     [[nodiscard]] std::uint64_t place_of(fi_addr_t address) const noexcept { return address & place_mask_; }
