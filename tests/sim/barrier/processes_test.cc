@@ -118,7 +118,8 @@ void finish_round(const Member& member, unsigned seed, int round, int members)
             ASSERT_EQ(words[i], expected(seed, round, plan, members, i)) << "operation " << plan.op;
             continue;
         }
-        __float128 sum = 0; // wide enough for these summands to be added without loss
+        typedef float Quad __attribute__((mode(TF))); // wide enough for these summands to be added without loss
+        Quad sum = 0;
         for (int m = 0; m < members; m++) {
             sum += as_double(input(seed, round, m, i));
         }

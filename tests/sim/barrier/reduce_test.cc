@@ -173,7 +173,8 @@ TEST(Bfpsum, ErrorIsBoundedByTheLargestSummand)
     std::mt19937_64 random(4);
     for (int i = 0; i < 200; i++) {
         std::vector<double> values;
-        __float128 exact = 0;
+        typedef float Quad __attribute__((mode(TF))); // __float128; a long double on aarch64
+        Quad exact = 0;
         double largest = 0;
         for (int n = 0; n < 48; n++) {
             values.push_back(std::ldexp(static_cast<double>(static_cast<int64_t>(random())),
