@@ -2,7 +2,7 @@
 // Role: small MPI benchmarks: latency, bandwidth, message rate, collectives, windows. Called by:
 // bench/mpi/run, people, through mpirun. Calls: MPI.
 //
-// usage: mpi_bench TRANSPORT [start|p2p|collectives|crowd|windows]...
+// usage: mpi_bench TRANSPORT [start|p2p|collectives|short|crowd|windows]...
 // One line for bench/report for each figure: the median of five tries of some milliseconds.
 // TRANSPORT is what the lines call what was measured.
 #include <algorithm>
@@ -22,13 +22,14 @@ constexpr std::size_t memory_bytes = 16 * MiB;
 constexpr int window_size = 64;
 
 const char* transport = "";
+const char* section = "MPI";
 int rank = 0, ranks = 0;
 std::vector<char> memory(memory_bytes);
 
 void say(const char* name, std::size_t bytes, const char* unit, double value)
 {
     if (rank == 0)
-        std::printf("MPI\t%s\t%zu\t%d\t%s\t%s\t%.5g\n", name, bytes, ranks, unit, transport, value);
+        std::printf("%s\t%s\t%zu\t%d\t%s\t%s\t%.5g\n", section, name, bytes, ranks, unit, transport, value);
 }
 
 // Seconds of one of `f(n)`'s n repetitions: as many as fill a try, agreed on by all.
@@ -137,6 +138,31 @@ void collectives()
     barrier();
 }
 
+// What tofu-mpi(7) takes to the provider.
+void short_collectives()
+{
+    section = "MPI collectives";
+    char* const in = memory.data();
+    char* const out = in + memory_bytes / 2;
+    const auto each = [](const char* name, std::size_t size, auto&& call) {
+        say(name, size, "ns", 1e9 * time_of([&](long n) {
+            for (long i = 0; i < n; ++i)
+                call(int(size));
+        }));
+    };
+    barrier();
+    for (std::size_t size : {std::size_t{8}, std::size_t{48}, KiB}) {
+        each("allreduce", size, [&](int bytes) {
+            MPI_Allreduce(in, out, bytes / int(sizeof(long)), MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+        });
+        each("reduce", size, [&](int bytes) {
+            MPI_Reduce(in, out, bytes / int(sizeof(long)), MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+        });
+        each("bcast", size, [&](int bytes) { MPI_Bcast(in, bytes, MPI_CHAR, 0, MPI_COMM_WORLD); });
+    }
+    section = "MPI";
+}
+
 // What more ranks than processors do to each other: collectives by size, and pairs that send windows at a time.
 void crowd()
 {
@@ -222,7 +248,7 @@ int main(int argc, char** argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (argc < 3 || ranks < 2) {
         std::fprintf(stderr,
-                     "usage: mpirun -n RANKS mpi_bench TRANSPORT [start|p2p|collectives|crowd|windows]...\n");
+                     "usage: mpirun -n RANKS mpi_bench TRANSPORT [start|p2p|collectives|short|crowd|windows]...\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     transport = argv[1];
@@ -235,6 +261,8 @@ int main(int argc, char** argv)
             point_to_point();
         else if (part == "collectives")
             collectives();
+        else if (part == "short")
+            short_collectives();
         else if (part == "crowd")
             crowd();
         else if (part == "windows")
