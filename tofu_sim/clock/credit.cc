@@ -44,7 +44,8 @@ Picoseconds time_of(const Credit& c, Picoseconds passed) noexcept
         return c.left[i].when;
     }
     const auto& before = c.left[i - 1];
-    const double part = static_cast<double>(passed - before.passed) / static_cast<double>(c.left[i].passed - before.passed);
+    const double part =
+        static_cast<double>(passed - before.passed) / static_cast<double>(c.left[i].passed - before.passed);
     return before.when + static_cast<Picoseconds>(part * static_cast<double>(c.left[i].when - before.when));
 }
 
