@@ -117,6 +117,9 @@ void write_and_read(World& w)
     CHECK(w, fi_eq_read(q.eq, &event, small, sizeof small, 0) == -FI_ETOOSMALL);
     std::uint64_t number = 0;
     CHECK(w, q.read(number) == whole && number == 7); // it was not lost
+    CHECK(w, q.write(8) == whole); // without a buffer, as libfabric's queues and its fi_multinode_coll have it
+    CHECK(w, fi_eq_read(q.eq, &event, nullptr, 0, FI_PEEK) == 0 && event == FI_NOTIFY);
+    CHECK(w, fi_eq_read(q.eq, nullptr, nullptr, 0, 0) == 0 && q.empty());
     std::memset(large, 'l', sizeof large);
     CHECK(w, fi_eq_write(q.eq, FI_NOTIFY, large, sizeof large, 0) == sizeof large);
     CHECK(w, fi_eq_write(q.eq, FI_NOTIFY, nullptr, 0, 0) == 0);

@@ -127,15 +127,17 @@ ssize_t EventQueue::take(std::uint32_t* event, void* buffer, std::size_t length,
         return overrun_ ? -FI_EAVAIL : -FI_EAGAIN;
     if (first_->error.err != 0)
         return -FI_EAVAIL;
-    if (length < first_->size)
+    // Without a buffer it is only asked which event there is, as libfabric's own queues let one do.
+    const std::size_t size = buffer != nullptr ? first_->size : 0;
+    if (length < size)
         return -FI_ETOOSMALL;
-    const auto size = static_cast<ssize_t>(first_->size);
-    *event = first_->type;
+    if (event != nullptr)
+        *event = first_->type;
     if (size > 0)
-        std::memcpy(buffer, first_->bytes(), first_->size);
+        std::memcpy(buffer, first_->bytes(), size);
     if ((flags & FI_PEEK) == 0)
         drop_first();
-    return size;
+    return static_cast<ssize_t>(size);
 }
 
 ssize_t EventQueue::read(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept
