@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: groups over barrier gates: how many operations went which way, gates that run out and come back, sums of numbers
 // that depend on their order. Called by: make check (tests/prov_collective_processes). Calls: circle, the uTofu library.
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -142,8 +143,60 @@ TEST(GroupsOverGates, GatesOfClosedGroupsAreThereForTheNext)
     });
 }
 
+/// Gates compare their own operation alone (guide 3.8): what else differs is told by the words that the data leave free.
+TEST(GroupsOverGates, MembersThatCallDifferentThingsAllGetOneError)
+{
+    struct Pair {
+        Case one, other;
+    };
+    const Case u64{FI_ALLREDUCE, FI_UINT64, FI_SUM, 2, 0, 4, 0};
+    const auto with = [](Case c, fi_datatype type, fi_op op, std::size_t count) {
+        c.type = type;
+        c.op = op;
+        c.count = count;
+        return c;
+    };
+    Case broadcast = u64, reduce = with(u64, FI_DOUBLE, FI_MIN, 2);
+    broadcast.coll = FI_BROADCAST;
+    reduce.coll = FI_REDUCE;
+    Case broadcast_of_1 = broadcast, reduce_to_1 = reduce;
+    broadcast_of_1.root = reduce_to_1.root = 1;
+    const std::vector<Pair> pairs = {
+        {u64, broadcast},
+        {broadcast, broadcast_of_1},
+        {reduce, reduce_to_1},
+        {reduce, with(u64, FI_DOUBLE, FI_MIN, 2)},
+        {with(u64, FI_UINT64, FI_MIN, 4), with(u64, FI_UINT64, FI_MAX, 4)},
+        {with(u64, FI_INT32, FI_MAX, 1), with(u64, FI_INT64, FI_MAX, 1)},
+        {with(u64, FI_UINT64, FI_BAND, 1), with(u64, FI_UINT8, FI_LAND, 1)},
+        {with(u64, FI_UINT64, FI_BOR, 1), with(u64, FI_UINT8, FI_BOR, 8)},
+        {with(u64, FI_DOUBLE, FI_SUM, 2), with(u64, FI_FLOAT, FI_SUM, 2)},
+        {with(u64, FI_DOUBLE, FI_SUM, 2), with(u64, FI_DOUBLE_COMPLEX, FI_SUM, 1)},
+        {with(u64, FI_UINT64, FI_SUM, 1), with(u64, FI_UINT64, FI_BXOR, 1)}, // this one the gates find
+    };
+    expect_processes(4, [&](const Rank& rank) {
+        Circle circle(rank);
+        Ways last;
+        for (std::size_t i = 0; i < pairs.size(); i++) {
+            fid_mc* const mc = circle.join(circle.all());
+            use(circle, mc, rank.size);
+            EXPECT_EQ(ways_since(circle, last), over_gates);
+            // One of them, or two and two.
+            const bool other = i % 2 == 0 ? rank.number == i % 4 : rank.number % 2 != 0;
+            std::uint64_t in[8] = {}, out[8] = {};
+            ASSERT_EQ(circle.call(other ? pairs[i].other : pairs[i].one, mc, in, out, &circle), 0);
+            EXPECT_EQ(circle.error_of(&circle), FI_EINVAL) << "pair " << i;
+            circle.session.barrier();
+            circle.barrier(mc); // the group lives on, without gates
+            EXPECT_EQ(ways_since(circle, last), by_puts);
+            circle.session.expect_silence();
+            circle.leave(mc);
+        }
+    });
+}
+
 /// The same bits for all members and each time; what they are where the numbers leave no choice.
-void sums_of_numbers(const Rank& rank)
+void sums_of_numbers(const Rank& rank, bool gates)
 {
     using L = std::numeric_limits<double>;
     Circle circle(rank);
@@ -179,18 +232,34 @@ void sums_of_numbers(const Rank& rank)
     EXPECT_EQ(sum(L::max()), L::infinity());
     EXPECT_EQ(sum(me == 4 ? -L::infinity() : double(me), FI_MIN), -L::infinity());
     EXPECT_EQ(sum(me == 4 ? L::denorm_min() : -0.0, FI_MAX), L::denorm_min());
+    for (unsigned none = 0; none < rank.size; none++) { // whoever it is
+        const double least = sum(me == none ? L::quiet_NaN() : me + 1.0, FI_MIN);
+        const double most = sum(me == none ? -L::quiet_NaN() : me + 1.0, FI_MAX);
+        rank.set(700 + me, std::bit_cast<std::uint64_t>(least));
+        circle.session.barrier();
+        for (unsigned r = 0; r < rank.size; r++)
+            EXPECT_EQ(rank.get(700 + r), rank.get(700));
+        circle.session.barrier();
+        if (gates) { // fi_tofu(7): by Puts no comparison with it holds, and what is left depends on who has it
+            EXPECT_EQ(least, none == 0 ? 2 : 1);
+            EXPECT_EQ(most, none == 4 ? 4 : 5);
+        }
+    }
+    EXPECT_TRUE(std::isnan(sum(L::quiet_NaN(), FI_MIN)));
+    EXPECT_TRUE(!gates || std::signbit(sum(me == 3 ? -0.0 : 0.0, FI_MIN)));
+    EXPECT_FALSE(gates && std::signbit(sum(me == 3 ? 0.0 : -0.0, FI_MAX)));
 }
 
 TEST(GroupsOverGates, SumsHaveTheSameBitsForAllAndEachTime)
 {
-    expect_processes(5, sums_of_numbers);
+    expect_processes(5, [](const Rank& rank) { sums_of_numbers(rank, true); });
 }
 
 TEST(GroupsByPuts, SumsHaveTheSameBitsForAllAndEachTime)
 {
     expect_processes(5, [](const Rank& rank) {
         setenv("FI_TOFU_GATES", "off", 1);
-        sums_of_numbers(rank);
+        sums_of_numbers(rank, false);
     });
 }
 

@@ -33,9 +33,9 @@ void combine(utofu_reduce_op op, GateData& all, const GateData& one, unsigned us
         }
 }
 
-/// All rounds; false: the signatures differ.
+/// All rounds; false: the signatures differ, as `each` member finds.
 bool run(const Shape& shape, const Native& native, const std::vector<Bytes>& in, std::vector<Bytes>& out,
-         const std::vector<std::uint32_t>& signatures)
+         const std::vector<std::uint32_t>& signatures, std::vector<bool>* each = nullptr)
 {
     const auto n = static_cast<unsigned>(in.size());
     bool good = true;
@@ -52,8 +52,13 @@ bool run(const Shape& shape, const Native& native, const std::vector<Bytes>& in,
             else
                 combine(native.op, all, one, used);
         }
-        for (unsigned m = 0; m < n; m++)
-            good &= unpack(native, shape, round, out[m].empty() ? nullptr : out[m].data(), signatures[m], n, all);
+        for (unsigned m = 0; m < n; m++) {
+            const bool one =
+                unpack(native, shape, round, out[m].empty() ? nullptr : out[m].data(), signatures[m], n, all);
+            good &= one;
+            if (each != nullptr)
+                each->push_back(one);
+        }
     }
     return good;
 }
@@ -165,13 +170,41 @@ TEST(Native, NumbersKeepTheirOrderAndNoneIsIgnored)
     EXPECT_EQ(extreme<std::uint64_t>(FI_UINT64, FI_MAX, {0, ~std::uint64_t{0}}), ~std::uint64_t{0});
 }
 
-TEST(Native, SumsAndBroadcastsOfMembersThatDisagreeAreFound)
+/// Each of four members alone hears of it, whoever of them calls something else.
+void expect_found(const Shape& shape)
 {
-    const Shape shape{FI_BROADCAST, FI_UINT8, FI_NOOP, 40, 0};
-    const std::vector<Bytes> in(4, Bytes(40, std::byte{1}));
-    std::vector<Bytes> out(4, Bytes(40));
-    EXPECT_TRUE(run(shape, native_of(shape, 4), in, out, {77, 77, 77, 77}));
-    EXPECT_FALSE(run(shape, native_of(shape, 4), in, out, {77, 77, 79, 77}));
+    const std::vector<Bytes> in(4, Bytes(48, std::byte{1}));
+    const Native native = native_of(shape, 4);
+    ASSERT_EQ(native.rounds, 1) << "type " << shape.type << " op " << shape.op;
+    // Equal, even among two and two, and such as differ in single bits of theirs.
+    for (const std::uint32_t other : {0x80000000u, 0x80012346u, 0xffffffffu, 0x80012344u, 0x80092345u})
+        for (unsigned mask = 0; mask < 16; mask++) {
+            std::vector<std::uint32_t> signatures(4, 0x80012345u);
+            for (unsigned m = 0; m < 4; m++)
+                if ((mask >> m & 1) != 0)
+                    signatures[m] = other;
+            std::vector<Bytes> out(4, Bytes(48));
+            std::vector<bool> good;
+            run(shape, native, in, out, signatures, &good);
+            EXPECT_EQ(good, std::vector<bool>(4, mask == 0 || mask == 15))
+                << "type " << shape.type << " op " << shape.op << " other " << other << " mask " << mask;
+        }
+}
+
+TEST(Native, MembersThatDisagreeAllFindItWhereThereIsRoom)
+{
+    expect_found({FI_BROADCAST, FI_UINT8, FI_NOOP, 40, 0});
+    for (const fi_collective_op coll : {FI_ALLREDUCE, FI_REDUCE}) {
+        expect_found({coll, FI_INT32, FI_SUM, 5, 0});
+        expect_found({coll, FI_FLOAT, FI_SUM, 2, 0});
+        expect_found({coll, FI_DOUBLE_COMPLEX, FI_SUM, 1, 0});
+        for (const fi_op op : {FI_MIN, FI_MAX})
+            expect_found({coll, FI_DOUBLE, op, 4, 0});
+        for (const fi_op op : {FI_LAND, FI_LOR})
+            expect_found({coll, FI_INT8, op, 320 / 8, 0});
+        for (const fi_op op : {FI_BAND, FI_BOR})
+            expect_found({coll, FI_UINT64, op, 5, 0});
+    }
 }
 
 } // namespace

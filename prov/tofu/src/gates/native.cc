@@ -91,8 +91,25 @@ void store_truth(fi_datatype type, std::byte* at, bool value) noexcept
         store_real(is_float(type), at, value);
 }
 
-/// A sum has a word left for the signature of its operation, behind so many.
-bool sealed(const Native& n, unsigned used) noexcept { return n.op == UTOFU_REDUCE_OP_SUM && used < words; }
+/// Puts behind `used` words what is there of the signature when so many members that agree are combined, if there is room:
+/// where one does not agree, every member finds something else than that. Returns the words with it. An exclusive or can't
+/// tell: of two signatures that occur an even number of times each nothing remains.
+unsigned seal(const Native& n, unsigned used, std::uint32_t signature, unsigned members, vcq::GateData& data) noexcept
+{
+    const std::uint64_t own = signature;
+    constexpr std::uint64_t part = 0xfffff; // its sum is exact as a double, however many members there are
+    if (n.op == UTOFU_REDUCE_OP_SUM && used < words) {
+        data.word[used++] = own * members;
+    } else if ((n.op == UTOFU_REDUCE_OP_BAND || n.op == UTOFU_REDUCE_OP_BOR) && used < words) {
+        data.word[used++] = own | ~own << 32; // a bit that is not everybody's ends like its complement
+    } else if (n.op == UTOFU_REDUCE_OP_MAX && used + 1 < words) {
+        data.word[used++] = own;
+        data.word[used++] = ~own; // the greatest and the least
+    } else if (n.op == UTOFU_REDUCE_OP_BFPSUM && used < vcq::GateData::reals) {
+        data.real[used++] = static_cast<double>((own & part) * members);
+    }
+    return used;
+}
 
 unsigned words_of(const Native& n, std::size_t size) noexcept
 {
@@ -164,7 +181,6 @@ unsigned pack(const Native& n, const Shape& shape, unsigned round, const std::by
     const std::size_t at = n.at(round);
     const std::size_t size = n.size(round);
     const std::size_t element = n.form == Form::barrier ? 0 : datatypes[shape.type].size;
-    unsigned used = words_of(n, size);
     std::memset(&data, 0, sizeof(data));
     switch (n.form) {
     case Form::none:
@@ -193,9 +209,7 @@ unsigned pack(const Native& n, const Shape& shape, unsigned round, const std::by
         break;
     }
     }
-    if (sealed(n, used))
-        data.word[used++] = signature;
-    return used;
+    return seal(n, words_of(n, size), signature, 1, data);
 }
 
 bool unpack(const Native& n, const Shape& shape, unsigned round, std::byte* out, std::uint32_t signature,
@@ -204,7 +218,9 @@ bool unpack(const Native& n, const Shape& shape, unsigned round, std::byte* out,
     const std::size_t at = n.at(round);
     const std::size_t size = n.size(round);
     const unsigned used = words_of(n, size);
-    if (sealed(n, used) && data.word[used] != std::uint64_t{signature} * members)
+    vcq::GateData agreed{};
+    const unsigned end = seal(n, used, signature, members, agreed);
+    if (!std::equal(data.word + used, data.word + end, agreed.word + used))
         return false;
     if (out == nullptr || n.form == Form::barrier)
         return true;

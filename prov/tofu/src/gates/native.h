@@ -39,11 +39,11 @@ struct Native {
 /// Form::none where gates can't, or software is faster among so many members.
 [[nodiscard]] Native native_of(const Shape& shape, unsigned members) noexcept;
 
-/// The operand of a round, of `in` (null: this member has nothing to give); returns the number of words or doubles. Where a
-/// sum leaves a word free the signature goes with it.
+/// The operand of a round, of `in` (null: this member has nothing to give); returns the number of words or doubles. Where
+/// the operation can tell, and leaves room, the signature goes with it.
 [[nodiscard]] unsigned pack(const Native& native, const Shape& shape, unsigned round, const std::byte* in,
                             std::uint32_t signature, vcq::GateData& data) noexcept;
-/// The result goes to `out` (null: to nobody). False: the members' signatures differ.
+/// The result goes to `out` (null: to nobody). False, for all members: their signatures differ.
 [[nodiscard]] bool unpack(const Native& native, const Shape& shape, unsigned round, std::byte* out,
                           std::uint32_t signature, unsigned members, const vcq::GateData& data) noexcept;
 
