@@ -252,11 +252,7 @@ void check_bad_conditions(World& w)
     if (!w.ours())
         return;
     Count counter(w);
-    fid_domain* other = nullptr;
-    fid_cntr* foreign = nullptr;
-    fi_info* info = w.further_info();
-    fi_cntr_attr attr{};
-    CHECK(w, fi_domain(w.fabric(), info, &other, nullptr) == 0 && fi_cntr_open(other, &attr, &foreign, nullptr) == 0);
+    const Foreign foreign(w);
     for (const fi_op_type type : transfers) {
         fi_triggered_context context = when(counter, 1);
         Operation op(w, type, &context);
@@ -265,7 +261,7 @@ void check_bad_conditions(World& w)
         context = when(counter, 1);
         context.trigger.threshold.cntr = nullptr;
         CHECK(w, op.call(FI_TRIGGER) == -FI_EINVAL);
-        context.trigger.threshold.cntr = foreign;
+        context.trigger.threshold.cntr = foreign.counter;
         CHECK(w, op.call(FI_TRIGGER) == -FI_EDOMAIN);
         context = when(counter, 1);
         CHECK(w, op.call(FI_TRIGGER | FI_MULTICAST) == -FI_EBADFLAGS);
@@ -275,8 +271,6 @@ void check_bad_conditions(World& w)
         op.msg.iov_count = op.tagged.iov_count = op.rma.iov_count = op.atomic.iov_count = 99;
         CHECK(w, op.call(FI_TRIGGER) == -FI_EINVAL);
     }
-    CHECK(w, fi_close(&foreign->fid) == 0 && fi_close(&other->fid) == 0);
-    fi_freeinfo(info);
     counter.add(1);
     CHECK(w, w.quiet());
 }

@@ -24,6 +24,18 @@ bool Count::reaches(std::uint64_t value) const
     return fi_cntr_wait(counter_, value, static_cast<int>(1000 * w_.patience())) == 0;
 }
 
+Foreign::Foreign(World& world) : w(world), info(w.further_info())
+{
+    fi_cntr_attr attr{};
+    CHECK(w, fi_domain(w.fabric(), info, &domain, nullptr) == 0 && fi_cntr_open(domain, &attr, &counter, nullptr) == 0);
+}
+
+Foreign::~Foreign()
+{
+    CHECK(w, fi_close(&counter->fid) == 0 && fi_close(&domain->fid) == 0);
+    fi_freeinfo(info);
+}
+
 namespace {
 // Where things are in the region and in the local buffers.
 constexpr std::size_t out = 0, in = 1024, words = 2048, results = 3072;

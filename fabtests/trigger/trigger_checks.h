@@ -30,6 +30,18 @@ class Count {
     fid_cntr* counter_ = nullptr;
 };
 
+/// A domain beside the world's, and a counter there.
+struct Foreign {
+    explicit Foreign(World& w);
+    Foreign(const Foreign&) = delete;
+    ~Foreign();
+
+    World& w;
+    fi_info* info; ///< for further endpoints of the world's own domain, too
+    fid_domain* domain = nullptr;
+    fid_cntr* counter = nullptr;
+};
+
 inline constexpr std::size_t op_size = 96;     ///< bytes of a message, of a read and of a write
 inline constexpr std::uint64_t op_tag = 0x7a9; ///< of tagged ones
 inline constexpr std::uint64_t word_before = 40, operand = 2; ///< of atomics: 42 by a sum, 2 by a swap where it is 40
