@@ -21,6 +21,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <rdma/fi_collective.h>
+#include <rdma/fi_trigger.h>
+
 #include "prov/lib/session.h"
 
 #define TOFU_EXPORTED __attribute__((visibility("default")))
@@ -436,6 +439,107 @@ void contexts(fi_info* info)
     fi_freeinfo(shared);
 }
 
+/// Calls until the operation has ended without want of memory; each way it ends once.
+template <class Call>
+void until_done(const char* what, fid_cq* cq, unsigned ends, Call&& call)
+{
+    for (bool done = false; !done && !testing::Test::HasFailure();) {
+        call(what);
+        done = succeeded({cq}, ends);
+    }
+}
+
+/// What waits for a counter, by requests and by calls, what is taken back of it, and a group of one member.
+void later(fi_info* info)
+{
+    Objects o(info);
+    static std::vector<std::uint64_t> window(64), words(64, 1), results(64);
+    fid_ep* ep = nullptr;
+    open("fi_endpoint", [&] { return fi_endpoint(o.domain, info, &ep, nullptr); });
+    for (struct fid* const bound : {&o.av->fid, &o.eq->fid})
+        open("bind", [&] { return fi_ep_bind(ep, bound, 0); });
+    open("bind", [&] { return fi_ep_bind(ep, &o.cq->fid, FI_TRANSMIT | FI_RECV); });
+    open("fi_enable", [&] { return fi_enable(ep); });
+    const fi_addr_t self = o.insert(&ep->fid);
+    fid_mr* mr = nullptr;
+    open("fi_mr_reg", [&] {
+        return fi_mr_reg(o.domain, window.data(), 512, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 5, 0, &mr, nullptr);
+    });
+    fid_cntr* done = nullptr;
+    fi_cntr_attr attr{};
+    open("fi_cntr_open", [&] { return fi_cntr_open(o.domain, &attr, &done, nullptr); });
+
+    iovec iov{words.data(), 64};
+    fi_ioc from{words.data(), 8}, landing{results.data(), 8};
+    fi_rma_iov remote{reinterpret_cast<std::uintptr_t>(window.data()), 64, fi_mr_key(mr)};
+    fi_rma_ioc counted{remote.addr, 8, remote.key};
+    fi_op_rma write{ep, {&iov, nullptr, 1, self, &remote, 1, &iov, 0}, FI_COMPLETION};
+    fi_op_fetch_atomic sum{ep, {&from, nullptr, 1, self, &counted, 1, FI_UINT64, FI_SUM, &from, 0},
+                           {&landing, nullptr, 1}, FI_COMPLETION};
+    fi_deferred_work first{}, second{}, never{};
+    first.triggering_cntr = o.counter;
+    first.completion_cntr = done;
+    first.op_type = FI_OP_WRITE;
+    first.op.rma = &write;
+    never = second = first;
+    second.op_type = FI_OP_FETCH_ATOMIC;
+    second.op.fetch_atomic = &sum;
+    never.threshold = ~0u;
+    fi_triggered_context context{};
+    context.event_type = FI_TRIGGER_THRESHOLD;
+    std::uint64_t ends = 0;
+    until_done("deferred", o.cq, 3, [&](const char* what) {
+        ends += 2;
+        first.threshold = second.threshold = fi_cntr_read(o.counter) + 1;
+        context.trigger.threshold = {o.counter, first.threshold};
+        fi_msg_rma msg = write.msg;
+        msg.context = &context;
+        for (fi_deferred_work* const work : {&first, &second, &never})
+            must(what, [&] { return fi_control(&o.domain->fid, FI_QUEUE_WORK, work); });
+        must(what, [&] { return fi_writemsg(ep, &msg, FI_TRIGGER | FI_INJECT | FI_COMPLETION); });
+        EXPECT_EQ(fi_control(&o.domain->fid, FI_CANCEL_WORK, &never), 0);
+        EXPECT_EQ(fi_control(&o.domain->fid, FI_CANCEL_WORK, &never), -FI_ENOENT);
+        fi_cntr_add(o.counter, 1);
+    });
+    EXPECT_EQ(fi_cntr_read(done) + fi_cntr_readerr(done), ends);
+    EXPECT_NE(window[0], 0u);
+
+    fid_av_set* set = nullptr;
+    fi_av_set_attr all{};
+    all.count = 1;
+    all.start_addr = all.end_addr = FI_ADDR_NOTAVAIL;
+    open("fi_av_set", [&] { return fi_av_set(o.av, &all, &set, nullptr); });
+    open("fi_av_set_insert", [&] { return fi_av_set_insert(set, self); });
+    fid_mc* mc = nullptr;
+    for (bool joined = false; !joined && !testing::Test::HasFailure();) {
+        open("fi_join_collective", [&] { return fi_join_collective(ep, FI_ADDR_NOTAVAIL, set, 0, &mc, nullptr); });
+        std::uint32_t event = 0;
+        fi_eq_entry entry{};
+        fi_eq_err_entry error{};
+        ssize_t got = 0;
+        unsigned polls = 0;
+        EXPECT_TRUE(wait_until([&] {
+            got = fi_eq_read(o.eq, &event, &entry, sizeof(entry), 0);
+            if (got == -FI_EAGAIN && ++polls > 1000)
+                heal();
+            return got != -FI_EAGAIN;
+        }));
+        joined = got > 0;
+        if (!joined) { // the join's end, or that it is lost
+            EXPECT_EQ(fi_eq_readerr(o.eq, &error, 0), static_cast<ssize_t>(sizeof(error)));
+            EXPECT_TRUE(error.err == FI_ENOMEM || error.err == FI_EOVERRUN) << error.err;
+            EXPECT_EQ(fi_close(&mc->fid), 0);
+        }
+    }
+    for (const fi_op op : {FI_SUM, FI_PROD})
+        until_done("fi_allreduce", o.cq, 1, [&](const char* what) {
+            must(what, [&] {
+                return fi_allreduce(ep, words.data(), 8, nullptr, results.data(), nullptr, fi_mc_addr(mc), FI_UINT64, op, 0, &iov);
+            }, o.cq);
+        });
+    close_all({&mc->fid, &set->fid, &mr->fid, &ep->fid, &done->fid});
+}
+
 /// Each allocation of a scenario fails.
 void starve(void (*scenario)(fi_info*), fi_info* info)
 {
@@ -478,6 +582,16 @@ TEST(NoMemory, IsAnAnswerWithKeysOfTheUserEventsAndAThread)
     expect_processes(1, [](const Rank&) {
         fi_info* info = info_for(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RMA_EVENT, 0, FI_PROGRESS_AUTO);
         starve(one_endpoint, info);
+        fi_freeinfo(info);
+    });
+}
+
+TEST(NoMemory, IsAnAnswerOfWhatIsDoneLaterAndOfGroups)
+{
+    expect_processes(1, [](const Rank&) {
+        fi_info* info = info_for(FI_RMA | FI_ATOMIC | FI_TRIGGER | FI_COLLECTIVE,
+                                 FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY, FI_PROGRESS_MANUAL);
+        starve(later, info);
         fi_freeinfo(info);
     });
 }
