@@ -11,7 +11,7 @@ run -n 3 -s 3
 TOFU_SIM_CHAOS=32 run -k -s 5
 
 declare -A cases named
-for one in fi_mapping fi_atomic_pages fi_cntr_pages; do
+for one in fi_mapping fi_atomic_pages fi_cntr_pages fi_collective_pages fi_trigger_pages; do
     for name in $("$TOFU_TOP_BUILDDIR/fabtests/$one" -l); do
         cases[$one/$name]=1
     done
@@ -19,7 +19,7 @@ done
 rows=0
 while IFS= read -r row; do
     case $row in
-        '|---'* | '| kfabric |'* | '| UCX |'*) continue ;;
+        '|---'* | '| kfabric |'* | '| UCX |'* | '| call |'*) continue ;;
     esac
     test=$(sed -n 's/.*| `\([a-z_]*\/[a-z0-9_]*\)` |$/\1/p' <<<"$row")
     rows=$((rows + 1))
