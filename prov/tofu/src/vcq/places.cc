@@ -59,16 +59,21 @@ off_t first_byte(const Backend& backend, Bytes bytes) noexcept
     return static_cast<off_t>((hash & 0xffffffffffff) * 4 + static_cast<unsigned>(bytes)) * most;
 }
 
-/// Where the CQ of a VCQ is among those of the node; `most` where nothing tells.
-unsigned number_of_cq(const Backend& backend, utofu_vcq_id_t vcq, utofu_tni_id_t& tni, utofu_cq_id_t& cq) noexcept
+struct Cq {
+    utofu_tni_id_t tni = 0;
+    utofu_cq_id_t number = 0;
+    unsigned place = most; ///< among those of the node; `most` where nothing tells
+};
+Cq cq_of(const Backend& backend, utofu_vcq_id_t vcq) noexcept
 {
+    Cq cq;
     std::uint8_t coords[6] = {};
     std::uint16_t extra = 0;
     const auto query = backend.functions().query_vcq_info;
-    if (query == nullptr || query(vcq, coords, &tni, &cq, &extra) != UTOFU_SUCCESS || cq >= cqs_of_tni ||
-        tni >= most / cqs_of_tni)
-        return most;
-    return tni * cqs_of_tni + cq;
+    if (query != nullptr && query(vcq, coords, &cq.tni, &cq.number, &extra) == UTOFU_SUCCESS &&
+        cq.number < cqs_of_tni && cq.tni < most / cqs_of_tni)
+        cq.place = cq.tni * cqs_of_tni + cq.number;
+    return cq;
 }
 
 /// F_OFD_GETLK: could it be had?
@@ -82,181 +87,151 @@ bool lock(int file, short type, off_t from, off_t bytes, int command = F_OFD_SET
     return fcntl(file, command, &request) == 0 && (command == F_OFD_SETLK || request.l_type == F_UNLCK);
 }
 
-class Table {
-  public:
-    Place take(const Backend& backend, Traffic traffic) noexcept
-    {
-        std::lock_guard guard(mutex_);
-        renew_after_fork();
-        const auto kind = static_cast<unsigned>(traffic);
-        const off_t first = first_byte(backend, static_cast<Bytes>(kind));
-        const auto tnis = static_cast<unsigned>(backend.tni_count());
-        const auto processes = static_cast<unsigned>(param_size("ppn", 0));
-        const unsigned span = processes == 0 ? tnis : std::max(tnis / processes, 1u);
-        for (unsigned attempt = 0; attempt < tries && open(); attempt++) {
-            if (processes != 0 && !take_share(backend, tnis / span)) {
-                drop();
-                complain(
-                    "tofu: FI_TOFU_PPN=%u: other processes of the node have all %u TNIs: start no more than so many",
-                    processes, tnis);
-                return {traffic, 0, 0, 0, 0};
-            }
-            for (unsigned n = 0; n < most; n++) {
-                // The locks of one description do not meet each other: what is ours already we know. Nobody else
-                // counts where the TNIs are our own.
-                if (held_[kind][n] || (!share_ && !lock(file_, F_WRLCK, first + n, 1)))
-                    continue;
-                if (users_ == 0 && is_removed()) // between our open() and the lock: nobody else will look there
-                    break;
-                held_[kind].set(n);
-                first_[kind] = first;
-                users_++;
-                return {traffic, n, owner_, share_.value_or(0) * span, span};
-            }
-            if (users_ != 0)
-                break; // all are taken
-            drop();
-        }
-        // The launcher's number says which TNIs, or which of them.
-        const unsigned rank = processes == 0 ? 0 : share_.value_or(local_rank()) % (tnis / span);
-        const unsigned number = ((processes == 0 ? local_rank() : 0) + blind_[kind]++) % most;
-        return {traffic, number, 0, rank * span, span};
-    }
+// What this process holds, under the mutex.
+constinit std::mutex mutex;
+pid_t owner = 0;
+int file = -1;
+char path[64] = {};
+unsigned users = 0;
+unsigned blind[2] = {};
+off_t first_of[2] = {};
+constinit std::optional<unsigned> share;
+std::array<std::uint16_t, most> vcqs_of_cq{};
+constinit std::array<std::bitset<most>, 2> held;
 
-    void give(const Place& place) noexcept
-    {
-        if (place.holder != getpid()) // nobody holds it, or the parent of this process
-            return;
-        std::lock_guard guard(mutex_);
-        const auto kind = static_cast<unsigned>(place.traffic);
-        held_[kind].reset(place.number);
-        (void)lock(file_, F_UNLCK, first_[kind] + place.number, 1);
-        // The last one of all puts out the light: nobody else has a byte.
-        if (--users_ == 0) {
-            if (lock(file_, F_WRLCK, 0, 0) && !is_removed())
-                (void)unlink(path_);
-            drop();
-        }
-    }
+void drop() noexcept
+{
+    if (file >= 0)
+        ::close(file);
+    file = -1;
+    share.reset(); // the locks go with the file
+    vcqs_of_cq = {};
+}
 
-    bool claim(const Backend& backend, utofu_vcq_id_t vcq) noexcept
-    {
-        utofu_tni_id_t tni = 0;
-        utofu_cq_id_t cq = 0;
-        const unsigned number = number_of_cq(backend, vcq, tni, cq);
-        std::lock_guard guard(mutex_);
-        if (number == most || file_ < 0 || owner_ != getpid())
-            return true; // nobody can say
-        if (vcqs_of_cq_[number] == 0 && !lock(file_, F_WRLCK, first_byte(backend, Bytes::cqs) + number, 1)) {
-            complain("tofu: control queue %u of TNI %u is another process's already (uTofu User's Guide 4.1.2): set "
-                     "FI_TOFU_PPN to the processes of a node, or start them so that each has queues of its own",
-                     cq, tni);
-            return false;
-        }
-        vcqs_of_cq_[number]++;
+/// A child of fork shares the description, and with it the parent's places: it takes a file of its own.
+void renew_after_fork() noexcept
+{
+    if (owner == getpid())
+        return;
+    owner = getpid();
+    drop();
+    held = {};
+    users = 0;
+}
+
+bool open() noexcept
+{
+    if (file >= 0)
         return true;
-    }
-    void release(const Backend& backend, utofu_vcq_id_t vcq) noexcept
-    {
-        utofu_tni_id_t tni = 0;
-        utofu_cq_id_t cq = 0;
-        const unsigned number = number_of_cq(backend, vcq, tni, cq);
-        std::lock_guard guard(mutex_);
-        if (number != most && file_ >= 0 && owner_ == getpid() && vcqs_of_cq_[number] != 0 &&
-            --vcqs_of_cq_[number] == 0)
-            (void)lock(file_, F_UNLCK, first_byte(backend, Bytes::cqs) + number, 1);
-    }
-    bool is_own(const Backend& backend, utofu_tni_id_t tni) noexcept
-    {
-        std::lock_guard guard(mutex_);
-        const off_t first = first_byte(backend, Bytes::cqs) + tni * off_t{cqs_of_tni};
-        return file_ < 0 || lock(file_, F_WRLCK, first, cqs_of_tni, F_OFD_GETLK);
-    }
-
-  private:
-    /// A child of fork shares the description, and with it the parent's places: it takes a file of its own.
-    void renew_after_fork() noexcept
-    {
-        if (owner_ == getpid())
-            return;
-        owner_ = getpid();
+    std::snprintf(path, sizeof(path), "/dev/shm/tofu-fi-%u", geteuid());
+    file = ::open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    struct stat found{};
+    if (file >= 0 && (fstat(file, &found) != 0 || found.st_uid != geteuid() || !S_ISREG(found.st_mode)))
         drop();
-        held_ = {};
-        users_ = 0;
-    }
-    bool open() noexcept
-    {
-        if (file_ >= 0)
-            return true;
-        std::snprintf(path_, sizeof(path_), "/dev/shm/tofu-fi-%u", geteuid());
-        file_ = ::open(path_, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-        struct stat found{};
-        if (file_ >= 0 && (fstat(file_, &found) != 0 || found.st_uid != geteuid() || !S_ISREG(found.st_mode)))
-            drop();
-        return file_ >= 0;
-    }
-    [[nodiscard]] bool is_removed() const noexcept
-    {
-        struct stat found{};
-        return fstat(file_, &found) != 0 || found.st_nlink == 0;
-    }
-    void drop() noexcept
-    {
-        if (file_ >= 0)
-            ::close(file_);
-        file_ = -1;
-        share_.reset(); // the locks go with the file
-        vcqs_of_cq_ = {};
-    }
-    /// Which part of the TNIs, of so many, is this process's alone. False: others have all.
-    bool take_share(const Backend& backend, unsigned parts) noexcept
-    {
-        const off_t first = first_byte(backend, Bytes::shares);
-        for (unsigned n = 0; n < parts && !share_; n++)
-            if (lock(file_, F_WRLCK, first + n, 1))
-                share_ = n;
-        return share_.has_value();
-    }
+    return file >= 0;
+}
 
-    std::mutex mutex_;
-    pid_t owner_ = 0;
-    int file_ = -1;
-    unsigned users_ = 0;
-    unsigned blind_[2] = {};
-    off_t first_[2] = {};
-    std::optional<unsigned> share_;
-    std::array<std::uint16_t, most> vcqs_of_cq_{};
-    std::array<std::bitset<most>, 2> held_;
-    char path_[64] = {};
-};
+bool is_removed() noexcept
+{
+    struct stat found{};
+    return fstat(file, &found) != 0 || found.st_nlink == 0;
+}
 
-constinit Table table;
+/// Which part of the TNIs, of so many, is this process's alone. False: others have all.
+bool take_share(const Backend& backend, unsigned parts) noexcept
+{
+    const off_t first = first_byte(backend, Bytes::shares);
+    for (unsigned n = 0; n < parts && !share; n++)
+        if (lock(file, F_WRLCK, first + n, 1))
+            share = n;
+    return share.has_value();
+}
 
 } // namespace
 
 Place take(const Backend& backend, Traffic traffic) noexcept
 {
-    return table.take(backend, traffic);
+    std::lock_guard guard(mutex);
+    renew_after_fork();
+    const auto kind = static_cast<unsigned>(traffic);
+    const off_t first = first_byte(backend, static_cast<Bytes>(kind));
+    const auto tnis = static_cast<unsigned>(backend.tni_count());
+    const auto processes = static_cast<unsigned>(param_size("ppn", 0));
+    const unsigned span = processes == 0 ? tnis : std::max(tnis / processes, 1u);
+    for (unsigned attempt = 0; attempt < tries && open(); attempt++) {
+        if (processes != 0 && !take_share(backend, tnis / span)) {
+            drop();
+            complain("tofu: FI_TOFU_PPN=%u: other processes of the node have all %u TNIs: start no more than so many",
+                     processes, tnis);
+            return {traffic, 0, 0, 0, 0};
+        }
+        for (unsigned n = 0; n < most; n++) {
+            // The locks of one description do not meet each other: what is ours already we know. Nobody else counts
+            // where the TNIs are our own.
+            if (held[kind][n] || (!share && !lock(file, F_WRLCK, first + n, 1)))
+                continue;
+            if (users == 0 && is_removed()) // between our open() and the lock: nobody else will look there
+                break;
+            held[kind].set(n);
+            first_of[kind] = first;
+            users++;
+            return {traffic, n, owner, share.value_or(0) * span, span};
+        }
+        if (users != 0)
+            break; // all are taken
+        drop();
+    }
+    // The launcher's number says which TNIs, or which of them.
+    const unsigned rank = processes == 0 ? 0 : share.value_or(local_rank()) % (tnis / span);
+    const unsigned number = ((processes == 0 ? local_rank() : 0) + blind[kind]++) % most;
+    return {traffic, number, 0, rank * span, span};
 }
 
 void give(const Place& place) noexcept
 {
-    table.give(place);
+    if (place.holder != getpid()) // nobody holds it, or the parent of this process
+        return;
+    std::lock_guard guard(mutex);
+    const auto kind = static_cast<unsigned>(place.traffic);
+    held[kind].reset(place.number);
+    (void)lock(file, F_UNLCK, first_of[kind] + place.number, 1);
+    if (--users != 0)
+        return;
+    // The last one of all puts out the light: nobody else has a byte.
+    if (lock(file, F_WRLCK, 0, 0) && !is_removed())
+        (void)unlink(path);
+    drop();
 }
 
 bool claim(const Backend& backend, utofu_vcq_id_t vcq) noexcept
 {
-    return table.claim(backend, vcq);
+    const Cq cq = cq_of(backend, vcq);
+    std::lock_guard guard(mutex);
+    if (cq.place == most || file < 0 || owner != getpid())
+        return true; // nobody can say
+    if (vcqs_of_cq[cq.place] == 0 && !lock(file, F_WRLCK, first_byte(backend, Bytes::cqs) + cq.place, 1)) {
+        complain("tofu: control queue %u of TNI %u is another process's already (uTofu User's Guide 4.1.2): set "
+                 "FI_TOFU_PPN to the processes of a node, or start them so that each has queues of its own",
+                 cq.number, cq.tni);
+        return false;
+    }
+    vcqs_of_cq[cq.place]++;
+    return true;
 }
 
 void release(const Backend& backend, utofu_vcq_id_t vcq) noexcept
 {
-    table.release(backend, vcq);
+    const Cq cq = cq_of(backend, vcq);
+    std::lock_guard guard(mutex);
+    if (cq.place != most && file >= 0 && owner == getpid() && vcqs_of_cq[cq.place] != 0 && --vcqs_of_cq[cq.place] == 0)
+        (void)lock(file, F_UNLCK, first_byte(backend, Bytes::cqs) + cq.place, 1);
 }
 
 bool is_own(const Backend& backend, utofu_tni_id_t tni) noexcept
 {
-    return table.is_own(backend, tni);
+    std::lock_guard guard(mutex);
+    const off_t first = first_byte(backend, Bytes::cqs) + tni * off_t{cqs_of_tni};
+    return file < 0 || lock(file, F_WRLCK, first, cqs_of_tni, F_OFD_GETLK);
 }
 
 } // namespace tofu::vcq::places
