@@ -90,11 +90,11 @@ inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
     op->strong = who.runner->ordered();
     op->total = s.count;
     if (op->reads_operand)
-        op->operand.add(s.operand, s.count);
+        op->operand.add(s.operand, s.count * op->size);
     if (op->reads_compare)
-        op->compare.add(s.compare, s.count);
+        op->compare.add(s.compare, s.count * op->size);
     if (s.result)
-        op->result.add(s.result, s.count);
+        op->result.add(s.result, s.count * op->size);
     op->add(0, s.count * op->size, 0);
     op->target[0].at = {1, Net::base + s.offset};
     return op;

@@ -277,7 +277,7 @@ TEST(Internals, ShareNoPageWithTheHeap)
     EXPECT_TRUE(was_seen(BouncePool::blocks_of[1] * BouncePool::large_size));
     EXPECT_TRUE(was_seen(tofu::vcq::Vcq::window_size * tofu::max_quick_read));
     EXPECT_TRUE(was_seen(std::size_t{128} * 32));                                                     // words of atomics
-    EXPECT_TRUE(was_seen(tofu::AtomicRunner::max_spans * tofu::Span::most * sizeof(std::uint64_t))); // of spans
+    EXPECT_TRUE(was_seen(tofu::SpanRunner::max_spans * tofu::Span::most * sizeof(std::uint64_t))); // of spans
 }
 
 /// The VCQ of a shared context lives on, and what was registered with it for an endpoint goes with the endpoint.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The matcher beside a list that is searched from its start; copies between bytes and segments. Calls match/match,
-// match/iov.
+// local/iov.
 #include <cstring>
 #include <list>
 #include <memory>
@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "match/iov.h"
+#include "local/iov.h"
 #include "match/match.h"
 
 namespace tofu::proto {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Rows: the elements of an operation as ARMWs one behind the other, with one place of the completion window for
-// all of them. Called by the runner (words.cc) and by the poll of the VCQ; calls vcq.
+// ARMWs in a batch. See parts.h.
 //
 // An operation that fetches asks for a notice of each ARMW: they come in the order of the posts (guide 2.2.10), so
 // the n-th notice has the n-th value. One that does not fetch asks for the last one's alone. That has the strong
@@ -10,10 +9,6 @@
 #include "atomic/runner.h"
 
 #include <algorithm>
-
-#include <rdma/fi_errno.h>
-
-#include "provider/error.h"
 
 namespace tofu {
 
@@ -38,10 +33,18 @@ const std::byte* run_of(const Pieces& list, std::size_t number, std::size_t n, s
     return memory;
 }
 
+/// The last element ends the batch, also where others have failed.
+void skip_to_last(AtomicOp& op) noexcept
+{
+    op.at_target = static_cast<std::uint8_t>(op.targets - 1);
+    op.in_target = op.target[op.at_target].length - op.size;
+    op.started = op.total - 1;
+}
+
 } // namespace
 
 /// Reads go word by word, since one that meets memory for reading only is done by Get.
-bool AtomicRunner::fits_batch(const AtomicOp& op) noexcept
+bool BatchRunner::fits(const AtomicOp& op) noexcept
 {
     if (op.total < least || (op.size != 4 && op.size != 8) || !is_one_armw(op.method) || op.method == Method::read)
         return false;
@@ -51,21 +54,21 @@ bool AtomicRunner::fits_batch(const AtomicOp& op) noexcept
     });
 }
 
-bool AtomicRunner::open_batch(AtomicOp& op) noexcept
+bool BatchRunner::open(AtomicOp& op) noexcept
 {
-    if (vcq_.window_free() <= window_reserve + 1u)
+    if (!ops_.has_room(1))
         return false;
-    Batch* const batch = batches_.alloc();
+    Batch* const batch = pool_.alloc();
     if (batch == nullptr)
         return false;
-    batch->notify = &batch_notice;
+    batch->notify = &on_notice;
     batch->op = &op;
-    batch->lost.notify = &batch_lost;
+    batch->lost.notify = &on_lost;
     batch->lost.batch = batch;
     // Where it fetches, one notice too many is announced as long as there is something to post.
-    batch->place = op.fetches ? vcq_.open_batch(batch, 1) : vcq_.open_batch(&batch->lost, vcq::Vcq::endless);
+    batch->place = op.fetches ? ops_.vcq.open_batch(batch, 1) : ops_.vcq.open_batch(&batch->lost, vcq::Vcq::endless);
     if (batch->place == 0) {
-        batches_.renew(batch);
+        pool_.renew(batch);
         return false;
     }
     op.batch = batch;
@@ -73,14 +76,13 @@ bool AtomicRunner::open_batch(AtomicOp& op) noexcept
     return true;
 }
 
-/// Posts what can be posted now. False when something is left for later.
-bool AtomicRunner::start_batch(AtomicOp& op) noexcept
+bool BatchRunner::start(AtomicOp& op) noexcept
 {
     if (op.batch != nullptr && op.batch->broken) [[unlikely]]
         return end_broken(*op.batch);
     if (op.started == op.total)
         return true;
-    if (op.batch == nullptr && !open_batch(op))
+    if (op.batch == nullptr && !open(op))
         return false;
     Batch& batch = *op.batch;
     while (op.started < op.total) {
@@ -93,7 +95,7 @@ bool AtomicRunner::start_batch(AtomicOp& op) noexcept
         }
         std::size_t n = op.left();
         if (op.fetches) {
-            const std::size_t most = max_announced / batches_.in_use(), out = batch.announced - batch.arrived;
+            const std::size_t most = max_announced / pool_.in_use(), out = batch.announced - batch.arrived;
             n = std::min<std::size_t>(n, most > out ? most - out : 0);
         }
         if (n == 0)
@@ -102,31 +104,23 @@ bool AtomicRunner::start_batch(AtomicOp& op) noexcept
         const std::size_t done = op.size == 8 ? post_run<std::uint64_t>(op, n, posted)
                                               : post_run<std::uint32_t>(op, n, posted);
         if (done != 0)
-            advance(op, done);
+            ops_.advance(op, done);
         if (posted == Post::done)
             continue;
-        vcq_.start_batch();
+        ops_.vcq.start_batch();
         if (posted == Post::busy)
             return false;
-        return batch_failed(op);
+        return failed(op);
     }
     batch.posted = true;
-    if (op.fetches && !vcq_.shorten_batch(batch.place) && batch.arrived == batch.announced)
-        end_batch(batch); // nothing of it is on its way any more
+    if (op.fetches && !ops_.vcq.shorten_batch(batch.place) && batch.arrived == batch.announced)
+        end(batch); // nothing of it is on its way any more
     return true;
-}
-
-/// The last element ends the batch, also where others have failed.
-void AtomicRunner::skip_to_last(AtomicOp& op) noexcept
-{
-    op.at_target = static_cast<std::uint8_t>(op.targets - 1);
-    op.in_target = op.target[op.at_target].length - op.size;
-    op.started = op.total - 1;
 }
 
 /// Posts up to `n` elements of the current target. How many it posted; `posted` says what stopped it.
 template <class Word>
-std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noexcept
+std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noexcept
 {
     Batch& batch = *op.batch;
     vcq::Words words{};
@@ -151,74 +145,73 @@ std::size_t AtomicRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) no
         if (swaps)
             words.compares = run_of<Word>(op.compare, first + i, words.n, compares);
         const bool more = i + words.n < n;
-        i += swaps ? vcq_.post_batch<Word, true>(batch.place, words, flags, more, posted)
-                   : vcq_.post_batch<Word, false>(batch.place, words, flags, more, posted);
+        i += swaps ? ops_.vcq.post_batch<Word, true>(batch.place, words, flags, more, posted)
+                   : ops_.vcq.post_batch<Word, false>(batch.place, words, flags, more, posted);
     }
     batch.announced += static_cast<std::uint32_t>(i);
     if (op.fetches)
-        vcq_.extend_batch(batch.place, static_cast<unsigned>(i));
+        ops_.vcq.extend_batch(batch.place, static_cast<unsigned>(i));
     if (posted == Post::done && to_the_end) {
         // A CSWAP operation always fetches: this is an ARMW with one operand.
         const vcq::Signaled how{&batch, vcq::Vcq::delivered_flags(true, false)};
         Word operand = 0;
         op.operand.gather(&operand, first + i, 1, sizeof(Word));
-        posted = vcq_.armw(sizeof(Word), words.peer, words.op, operand, stadd + i * sizeof(Word), how);
+        posted = ops_.vcq.armw(sizeof(Word), words.peer, words.op, operand, stadd + i * sizeof(Word), how);
         i += posted == Post::done ? 1 : 0;
     }
     return i;
 }
 
-/// A post was refused for good: nothing more of the batch is posted. As start_batch().
-bool AtomicRunner::batch_failed(AtomicOp& op) noexcept
+/// A post was refused for good: nothing more of the batch is posted. As start().
+bool BatchRunner::failed(AtomicOp& op) noexcept
 {
     Batch& batch = *op.batch;
     const bool under_way = op.started != 0;
-    abandon(op, vcq_.last_error());
+    ops_.abandon(op, ops_.vcq.last_error());
     if (!op.fetches && under_way) {
         batch.broken = true;
         return end_broken(batch);
     }
     if (op.fetches)
-        leave_batch(batch);
+        leave(batch);
     else
-        end_batch(batch);
+        end(batch);
     return true;
 }
 
 /// What was posted of a broken batch may still fail: an ARMW that changes nothing, in place of the last, tells when it
-/// can't any more. As start_batch().
-bool AtomicRunner::end_broken(Batch& batch) noexcept
+/// can't any more. As start().
+bool BatchRunner::end_broken(Batch& batch) noexcept
 {
     AtomicOp& op = *batch.op;
     const vcq::Signaled how{&batch, vcq::Vcq::delivered_flags(true, false)};
-    switch (vcq_.armw(4, op.target[0].at.vcq, UTOFU_ARMW_OP_OR, 0, op.target[0].at.stadd, how)) {
+    switch (ops_.vcq.armw(4, op.target[0].at.vcq, UTOFU_ARMW_OP_OR, 0, op.target[0].at.stadd, how)) {
     case Post::busy: return false;
     case Post::done: batch.posted = true; return true;
     case Post::error: break;
     }
-    leave_batch(batch);
+    leave(batch);
     return true;
 }
 
-/// Ends a batch that was not wholly posted, and that nothing more can be posted of.
-void AtomicRunner::leave_batch(Batch& batch) noexcept
+void BatchRunner::leave(Batch& batch) noexcept
 {
     AtomicOp& op = *batch.op;
     batch.posted = true;
     if (op.fetches) {
-        if (!vcq_.shorten_batch(batch.place) && batch.arrived == batch.announced)
-            end_batch(batch); // else with the last notice
+        if (!ops_.vcq.shorten_batch(batch.place) && batch.arrived == batch.announced)
+            end(batch); // else with the last notice
         return;
     }
     // A late failure must not meet another owner of the place.
-    vcq_.abandon_batch(batch.place, &batch.lost);
+    ops_.vcq.abandon_batch(batch.place, &batch.lost);
     batch.op = nullptr;
     op.batch = nullptr;
     (void)settle(op, UTOFU_SUCCESS); // not the last: whoever calls has one
 }
 
 /// A notice: of the next element where it fetches, else of the last.
-void AtomicRunner::batch_notice(vcq::Waiter* self, const Notice& notice) noexcept
+void BatchRunner::on_notice(vcq::Waiter* self, const Notice& notice) noexcept
 {
     Batch& batch = *static_cast<Batch*>(self);
     AtomicOp& op = *batch.op;
@@ -237,10 +230,10 @@ void AtomicRunner::batch_notice(vcq::Waiter* self, const Notice& notice) noexcep
         }
     }
     if (batch.posted ? batch.arrived == batch.announced || !op.fetches : !op.fetches)
-        op.runner->end_batch(batch);
+        op.runner->batches().end(batch);
 }
 
-void AtomicRunner::batch_lost(vcq::Waiter* self, const Notice& notice) noexcept
+void BatchRunner::on_lost(vcq::Waiter* self, const Notice& notice) noexcept
 {
     Batch& batch = *static_cast<Batch::Lost*>(self)->batch;
     batch.failed++;
@@ -248,13 +241,13 @@ void AtomicRunner::batch_lost(vcq::Waiter* self, const Notice& notice) noexcept
         note(*batch.op, notice.code);
 }
 
-void AtomicRunner::end_batch(Batch& batch) noexcept
+void BatchRunner::end(Batch& batch) noexcept
 {
     AtomicOp& op = *batch.op;
-    vcq_.close_batch(batch.place, op.fetches ? static_cast<vcq::Waiter*>(&batch) : &batch.lost);
+    ops_.vcq.close_batch(batch.place, op.fetches ? static_cast<vcq::Waiter*>(&batch) : &batch.lost);
     op.batch = nullptr;
-    batches_.renew(&batch);
-    end_one(op, UTOFU_SUCCESS);
+    pool_.renew(&batch);
+    ops_.end_one(op, UTOFU_SUCCESS);
 }
 
 } // namespace tofu

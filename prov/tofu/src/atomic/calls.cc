@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_atomic(3): the calls of the application, thin entries over two ways: native.h for a single element that one
-// ARMW serves, AtomicEngine::submit for everything else. Called through atomic_ops; takes the endpoint's lock.
+// ARMW serves, AtomicEngine::submit for everything else. Called through atomic_ops; takes the context's lock.
 #include "atomic/engine.h"
 
 #include <mutex>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How an atomic operation is taken in: checked, its keys and targets found, and handed to the runner; and what becomes
-// of one that failed on the short way (native.h). See engine.h. Called by calls.cc under the endpoint's
-// lock and by the short way; calls av, remote_keys, request and the runner.
+// of one that failed on the short way (native.h). See engine.h.
 #include "atomic/engine.h"
 
 #include <utility>
@@ -21,10 +20,10 @@ constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
 /// Of the entry (fi_cq(3)).
 constexpr std::uint64_t entry_flags(Family family) { return FI_ATOMIC | (family == Family::base ? FI_WRITE : FI_READ); }
 
-void add_all(Pieces& pieces, const AtomicEngine::List& list)
+void add_all(Pieces& pieces, const AtomicEngine::List& list, std::size_t size)
 {
     for (std::size_t i = 0; i < list.n; ++i)
-        pieces.add(list.at[i].addr, list.at[i].count);
+        pieces.add(list.at[i].addr, list.at[i].count * size);
 }
 
 void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ssize_t total)
@@ -54,11 +53,11 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
                                                : AtomicEvent::fetch;
     op.total = static_cast<std::size_t>(total);
     if (op.reads_operand)
-        add_all(op.operand, call.operand());
+        add_all(op.operand, call.operand(), type.size);
     if (op.reads_compare)
-        add_all(op.compare, call.compare);
+        add_all(op.compare, call.compare, type.size);
     if (op.fetches)
-        add_all(op.result, call.result);
+        add_all(op.result, call.result, type.size);
     for (std::size_t i = 0; i < msg.rma_iov_count; ++i) {
         op.add(msg.rma_iov[i].addr, msg.rma_iov[i].count * type.size, msg.rma_iov[i].key);
         op.by_directory |= AtomicEngine::of(tx).access().by_directory(msg.rma_iov[i].key);
@@ -72,12 +71,13 @@ constexpr unsigned inject_polls = 64;
 /// here, as if they were ARMWs. Bounded: what meets a slow peer or a rival goes on in later rounds.
 [[gnu::noinline]] void submit_injected(TxContext& tx, AtomicOp& op) noexcept
 {
-    AtomicRunner& runner = AtomicEngine::of(tx).runner();
-    runner.watch(&op);
-    runner.submit(&op, true);
-    for (unsigned i = 0; i < inject_polls && runner.watched(); ++i)
+    bool ended = false;
+    op.ended = &ended;
+    AtomicEngine::of(tx).runner().submit(&op, true);
+    for (unsigned i = 0; i < inject_polls && !ended; ++i)
         tx.progress();
-    runner.unwatch();
+    if (!ended)
+        op.ended = nullptr;
 }
 
 } // namespace
@@ -244,11 +244,7 @@ void AtomicEngine::native_failed(const QuickOp& failed, unsigned size, bool entr
             }
             return;
         }
-    Request request;
-    request.report_to(tx_.reports(), entry_flags(size == 0 ? Family::base : Family::fetch), quick.user_context, entry);
-    request.err = fi_error_of(code);
-    request.prov_errno = code;
-    complete(request);
+    report_failure(tx_.reports(), entry_flags(size == 0 ? Family::base : Family::fetch), quick.user_context, code);
 }
 
 } // namespace tofu

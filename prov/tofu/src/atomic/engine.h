@@ -72,7 +72,7 @@ class AtomicEngine final : public Engine {
     void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t) noexcept override
     {
         if (kind == vcq::Unsignaled::armw && posted_unsignaled_)
-            tx_.report_unsignaled_error(FI_ATOMIC | FI_WRITE, utofu_code);
+            report_failure(tx_.reports(), FI_ATOMIC | FI_WRITE, nullptr, utofu_code);
     }
     [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// CSWAP loops. Called by the runner (words.cc) and by the poll of the VCQ; calls vcq.
+// CSWAP loops. See parts.h.
 //
 // A loop needs the word's value. Instead of reading it first it swaps on a guess: what was last seen there,
 // else what the operation itself expects, else zero. A right guess costs one round trip, a wrong one
@@ -54,7 +54,7 @@ std::uint64_t first_guess(const WordSlot& slot, const WordOp& f) noexcept
 
 } // namespace
 
-WordSlot& AtomicRunner::slot_of(const WordOp& f) noexcept
+WordSlot& WordRunner::slot_of(const WordOp& f) noexcept
 {
     // Words of one array lie in different slots; other peers are spread by a multiplication.
     const std::uint64_t mixed = (f.word >> 3) + (f.vcq * 0x9e3779b97f4a7c15u >> 48);
@@ -62,7 +62,7 @@ WordSlot& AtomicRunner::slot_of(const WordOp& f) noexcept
 }
 
 /// Where the word was looked at already it had `found`.
-Post AtomicRunner::begin_loop(WordOp& f, const std::uint64_t* found) noexcept
+Post WordRunner::begin_loop(WordOp& f, const std::uint64_t* found) noexcept
 {
     if (!slots_) [[unlikely]] {
         slots_.reset(new (std::nothrow) WordSlot[slot_count]);
@@ -85,7 +85,7 @@ Post AtomicRunner::begin_loop(WordOp& f, const std::uint64_t* found) noexcept
 }
 
 /// Prepares the leader's CSWAP for a word that holds `value`, carrying those who wait for the same word.
-void AtomicRunner::compute_group(WordOp& leader, std::uint64_t value) noexcept
+void WordRunner::compute_group(WordOp& leader, std::uint64_t value) noexcept
 {
     leader.expect = value;
     leader.before = value;
@@ -100,16 +100,16 @@ void AtomicRunner::compute_group(WordOp& leader, std::uint64_t value) noexcept
     leader.desired = value;
 }
 
-Post AtomicRunner::post_group(WordOp& leader) noexcept
+Post WordRunner::post_group(WordOp& leader) noexcept
 {
     const vcq::Signaled how{&leader, vcq::Vcq::delivered_flags(leader.op->strong, false)};
-    return vcq_.cswap(leader.width, leader.vcq, leader.expect, leader.desired, leader.word, how);
+    return ops_.vcq.cswap(leader.width, leader.vcq, leader.expect, leader.desired, leader.word, how);
 }
 
-void AtomicRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept
+void WordRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept
 {
     WordOp* const f = static_cast<WordOp*>(self);
-    AtomicRunner* const runner = f->op->runner;
+    WordRunner* const runner = &f->op->runner->words();
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
         runner->end_group(*f, 0, notice.code); // case 4
         return;
@@ -124,7 +124,7 @@ void AtomicRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept
         return;
     }
     // case 3
-    runner->vcq_.statistics().count(Stat::loop_retry);
+    runner->ops_.vcq.statistics().count(Stat::loop_retry);
     TOFU_PROBE(retry, f->word, f->attempts);
     const unsigned losses = f->attempts;
     if (losses < losses_of_the_old)
@@ -134,44 +134,44 @@ void AtomicRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept
         return;
     }
     const unsigned log2 = losses - losses_at_once + 1;
-    runner->agenda_.add(*f, 1u << std::min(log2, max_pause_log2));
+    runner->ops_.agenda.add(*f, 1u << std::min(log2, max_pause_log2));
 }
 
 /// Posts a prepared CSWAP, or leaves that to progress().
-void AtomicRunner::repost(WordOp& leader) noexcept
+void WordRunner::repost(WordOp& leader) noexcept
 {
     switch (post_group(leader)) {
     case Post::done: break;
     case Post::busy:
-        if (agenda_.closed())
+        if (ops_.agenda.closed())
             end_group(leader, 0, UTOFU_ERR_MRQ_OTHER);
         else
-            agenda_.add(leader);
+            ops_.agenda.add(leader);
         break;
-    case Post::error: end_group(leader, 0, vcq_.last_error()); break;
+    case Post::error: end_group(leader, 0, ops_.vcq.last_error()); break;
     }
 }
 
-void AtomicRunner::go_on_with_word(Deferred& word) noexcept
+void WordRunner::go_on(Deferred& word) noexcept
 {
     WordOp& f = static_cast<WordOp&>(word);
-    AtomicRunner& runner = *f.op->runner;
-    const bool closed = runner.agenda_.closed();
+    WordRunner& runner = f.op->runner->words();
+    const bool closed = runner.ops_.agenda.closed();
     if (f.loops && closed)
         runner.end_group(f, 0, UTOFU_ERR_MRQ_OTHER);
     else if (f.loops)
         runner.repost(f);
     else if (closed)
-        runner.settle_word(f, 0, UTOFU_ERR_MRQ_OTHER);
+        runner.settle(f, 0, UTOFU_ERR_MRQ_OTHER);
     else if (const Post posted = runner.get_word(f); posted == Post::busy)
-        runner.agenda_.add(f);
+        runner.ops_.agenda.add(f);
     else if (posted == Post::error)
-        runner.settle_word(f, 0, runner.vcq_.last_error());
+        runner.settle(f, 0, runner.ops_.vcq.last_error());
 }
 
 /// The leader's CSWAP has ended, with the word now holding `value`, or has failed with `code`: ends all it
 /// carried and lets the next word operation of the slot lead.
-void AtomicRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexcept
+void WordRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexcept
 {
     WordSlot& slot = *leader.slot;
     if (code == UTOFU_SUCCESS) {
@@ -185,10 +185,10 @@ void AtomicRunner::end_group(WordOp& leader, std::uint64_t value, int code) noex
     WordOp* const rest = std::exchange(*end, nullptr);
     WordOp* done = std::exchange(slot.waiting, rest);
     slot.pass();
-    settle_word(leader, leader.before, code);
+    settle(leader, leader.before, code);
     while (done) {
         WordOp* const next = done->next;
-        settle_word(*done, done->before, code);
+        settle(*done, done->before, code);
         done = next;
     }
     if (rest) {

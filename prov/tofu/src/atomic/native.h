@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The short way of an atomic: one element that one ARMW serves, from the call to the entry. Inlined into the
-// entries of calls.cc, so that what an entry knows of its call costs nothing; calls av, remote_keys, vcq and,
-// where it does not end well, the engine.
+// The short way of an atomic: one element that one ARMW serves, from the call to the entry. Inlined into the entries of
+// calls.cc, so that what an entry knows of its call costs nothing; calls peers, remote/access, vcq and, where it does not
+// end well, the engine.
 #pragma once
 
 #include <array>

@@ -9,11 +9,12 @@
 #include <cstring>
 #include <memory>
 
-#include "atomic/agenda.h"
 #include "kernel/kernel.h"
 #include "kernel/table.h"
 #include "local/bounce.h"
+#include "local/iov.h"
 #include "remote/access.h"
+#include "transfer/agenda.h"
 #include "transfer/pending.h"
 #include "transfer/request.h"
 
@@ -23,60 +24,37 @@ namespace tofu {
 class Pieces {
   public:
     void clear() noexcept { count_ = 0; }
-    void add(void* address, std::size_t elements) noexcept
+    void add(void* address, std::size_t bytes) noexcept
     {
-        if (elements != 0)
-            piece_[count_++] = {static_cast<std::byte*>(address), elements};
+        if (bytes != 0)
+            piece_[count_++] = {address, bytes};
     }
 
     /// The memory of element 0 where the list is one piece, else null.
     [[nodiscard]] std::byte* flat() const noexcept
     {
-        return count_ == 1 ? piece_[0].address : nullptr;
+        return count_ == 1 ? static_cast<std::byte*>(piece_[0].iov_base) : nullptr;
     }
     /// Copies `n` elements from number `first` on into `out`, one after the other.
     void gather(void* out, std::size_t first, std::size_t n, std::size_t size) const noexcept
     {
         if (count_ == 1) [[likely]]
-            std::memcpy(out, piece_[0].address + first * size, n * size);
+            std::memcpy(out, flat() + first * size, n * size);
         else
-            walk(static_cast<std::byte*>(out), first, n, size, false);
+            tofu::gather(static_cast<std::byte*>(out), piece_, count_, n * size, first * size);
     }
     /// The other way round.
     void scatter(const void* in, std::size_t first, std::size_t n, std::size_t size) const noexcept
     {
         if (count_ == 1) [[likely]]
-            std::memcpy(piece_[0].address + first * size, in, n * size);
+            std::memcpy(flat() + first * size, in, n * size);
         else
-            walk(static_cast<std::byte*>(const_cast<void*>(in)), first, n, size, true);
+            (void)tofu::scatter(piece_, count_, static_cast<const std::byte*>(in), n * size, first * size);
     }
 
   private:
-    struct Piece {
-        std::byte* address;
-        std::size_t elements;
-    };
-
-    void walk(std::byte* flat, std::size_t first, std::size_t n, std::size_t size,
-              bool out) const noexcept
-    {
-        for (unsigned i = 0; i < count_ && n != 0; ++i) {
-            const Piece& p = piece_[i];
-            if (first >= p.elements) {
-                first -= p.elements;
-                continue;
-            }
-            const std::size_t take = n < p.elements - first ? n : p.elements - first;
-            std::byte* const at = p.address + first * size;
-            std::memcpy(out ? at : flat, out ? flat : at, take * size);
-            flat += take * size;
-            n -= take;
-            first = 0;
-        }
-    }
-
     unsigned count_ = 0;
-    Piece piece_[max_atomic_iov];
+    iovec piece_[max_atomic_iov];
 };
 
 /// What an operation is to a target that counts (FI_RMA_EVENT): one notice at its end. For counters of endpoints a
@@ -94,8 +72,9 @@ struct AtomicOp : Request, PendingOp, RemoteSide {
     };
 
     class AtomicRunner* runner;
+    bool* ended = nullptr;         ///< is told of the end
     Step step = Step::starting;
-    AtomicOp* loop_next = nullptr; ///< among the operations with loops, see AtomicRunner::looping_
+    AtomicOp* loop_next = nullptr; ///< among the operations with loops, see AtomicOps
     AtomicOp* loop_prev = nullptr;
     Kernel kernel;
     Method method;

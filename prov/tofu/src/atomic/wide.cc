@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Wide elements under lock words; see wide.h for the protocol. Called by the runner and by the poll of the
-// VCQ under the endpoint's lock; calls vcq.
+// Wide elements under lock words; see wide.h for the protocol.
 #include "atomic/wide.h"
 
 #include <unistd.h>
@@ -41,20 +40,20 @@ std::uint64_t WideRunner::next_token() noexcept
 Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) noexcept
 {
     utofu_stadd_t directory = 0;
-    if (vcq_.query_stadd(element.vcq, directory_stag, directory) != 0)
+    if (ops_.vcq.query_stadd(element.vcq, directory_stag, directory) != 0)
         return Post::error;
-    WideOp* const f = word_ops_.alloc();
+    WideOp* const f = pool_.alloc();
     if (!f)
         return Post::busy;
-    f->before = scratch_.alloc(WideOp::most);
+    f->before = ops_.scratch.alloc(WideOp::most);
     if (f->before.data == nullptr) {
-        word_ops_.renew(f);
+        pool_.renew(f);
         return Post::busy;
     }
     f->go_on = [](Deferred& self) noexcept {
         WideOp& op = static_cast<WideOp&>(self);
         WideRunner& runner = op.op->runner->wide();
-        if (runner.agenda_.closed())
+        if (runner.ops_.agenda.closed())
             runner.later(op);
         else
             runner.go_on(op);
@@ -102,7 +101,7 @@ bool WideRunner::took(WideOp& f, Post posted) noexcept
     if (posted == Post::done)
         ++f.in_air;
     else if (posted == Post::error && f.code == UTOFU_SUCCESS)
-        f.code = vcq_.last_error();
+        f.code = ops_.vcq.last_error();
     return posted == Post::done;
 }
 
@@ -115,9 +114,9 @@ void WideRunner::post_lock(WideOp& f) noexcept
     const vcq::Signaled first{&f.lock, vcq::Vcq::delivered_flags(f.op->strong, false)};
     // Strong order: after the CSWAP has read the lock (guide 2.2.10).
     const vcq::Signaled second{&f.data, vcq::Vcq::delivered_flags(true, false)};
-    if (took(f, vcq_.cswap(8, f.vcq, f.expect, f.token, f.lock_word, first))) {
+    if (took(f, ops_.vcq.cswap(8, f.vcq, f.expect, f.token, f.lock_word, first))) {
         f.state = State::locking;
-        (void)took(f, vcq_.get(f.vcq, f.before.stadd, f.element, f.op->size, second)); // else the lock is renewed
+        (void)took(f, ops_.vcq.get(f.vcq, f.before.stadd, f.element, f.op->size, second)); // else the lock is renewed
     } else if (f.code == UTOFU_SUCCESS) {
         later(f);
     } else {
@@ -130,14 +129,14 @@ bool WideRunner::post_put(WideOp& f) noexcept
 {
     constexpr unsigned long flags = vcq::Vcq::delivered_flags(true, false); // freed after the element was written
     if (!f.put_posted) {
-        const Post posted = vcq_.put_inline(f.vcq, f.value, f.element, f.op->size, vcq::Signaled{&f.data, flags});
+        const Post posted = ops_.vcq.put_inline(f.vcq, f.value, f.element, f.op->size, vcq::Signaled{&f.data, flags});
         if (posted == Post::busy)
             return false;
         f.put_posted = true;
         f.wrote = took(f, posted);
     }
     if (!f.free_posted) {
-        const Post posted = vcq_.cswap(8, f.vcq, f.token, 0, f.lock_word, vcq::Signaled{&f.lock, flags});
+        const Post posted = ops_.vcq.cswap(8, f.vcq, f.token, 0, f.lock_word, vcq::Signaled{&f.lock, flags});
         if (posted == Post::busy)
             return false;
         f.free_posted = true;
@@ -174,7 +173,7 @@ void WideRunner::judge_free(WideOp& f, const Notice& notice) noexcept
 {
     const bool held = notice.code == UTOFU_SUCCESS && notice.value == f.token;
     if (!held && f.code == UTOFU_SUCCESS) {
-        if (!f.wrote && notice.code == UTOFU_SUCCESS && !agenda_.closed()) {
+        if (!f.wrote && notice.code == UTOFU_SUCCESS && !ops_.agenda.closed()) {
             begin_again(f, 0);
             return;
         }
@@ -247,7 +246,7 @@ void WideRunner::compute(WideOp& f) noexcept
 
 void WideRunner::later(WideOp& f, std::uint32_t within) noexcept
 {
-    if (agenda_.closed()) { // nobody will go on with it; a lock it may have is a lease
+    if (ops_.agenda.closed()) { // nobody will go on with it; a lock it may have is a lease
         if (f.code == UTOFU_SUCCESS)
             f.code = UTOFU_ERR_MRQ_OTHER;
         if (f.in_air == 0)
@@ -256,7 +255,7 @@ void WideRunner::later(WideOp& f, std::uint32_t within) noexcept
             f.put_posted = f.free_posted = true, f.state = State::putting;
         return;
     }
-    agenda_.add(f, within);
+    ops_.agenda.add(f, within);
 }
 
 void WideRunner::end(WideOp& f) noexcept
@@ -264,11 +263,11 @@ void WideRunner::end(WideOp& f) noexcept
     AtomicOp& op = *f.op;
     if (f.code == UTOFU_SUCCESS && op.fetches)
         op.result.scatter(f.before.data, f.first, 1, op.size);
-    scratch_.release(f.before);
+    ops_.scratch.release(f.before);
     WideOp* const rest = f.slot->pass();
     const int code = f.code;
-    word_ops_.renew(&f);
-    runner_.settle_part(op, code);
+    pool_.renew(&f);
+    ops_.settle_part(op, code);
     if (rest)
         go_on(*rest);
 }

@@ -21,12 +21,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "atomic/op.h"
-#include "vcq/vcq.h"
+#include "atomic/ops.h"
 
 namespace tofu {
-
-class AtomicRunner;
 
 /// The lock words of a home VCQ.
 namespace locks {
@@ -88,10 +85,7 @@ class WideRunner {
     /// Replaced by tests.
     static inline std::chrono::steady_clock::time_point (*now)() noexcept = &std::chrono::steady_clock::now;
 
-    WideRunner(AtomicRunner& runner, vcq::Vcq& vcq, BouncePool& scratch, Agenda& agenda) noexcept
-        : runner_(runner), vcq_(vcq), scratch_(scratch), agenda_(agenda)
-    {
-    }
+    explicit WideRunner(AtomicOps& ops) noexcept : ops_(ops) {}
 
     /// Takes over the element number `first` at `element`. busy: not now, nothing has happened.
     [[nodiscard]] vcq::Post start(AtomicOp& op, std::size_t first, const Target& element) noexcept;
@@ -113,13 +107,10 @@ class WideRunner {
     void end(WideOp& f) noexcept;
     [[nodiscard]] std::uint64_t next_token() noexcept;
 
-    AtomicRunner& runner_;
-    vcq::Vcq& vcq_;
-    BouncePool& scratch_;
-    Agenda& agenda_;
+    AtomicOps& ops_;
     std::uint64_t token_ = 0;
     Turns<WideOp> slots_[slot_count];
-    Pool<WideOp> word_ops_{max_word_ops};
+    Pool<WideOp> pool_{max_word_ops};
 };
 
 } // namespace tofu

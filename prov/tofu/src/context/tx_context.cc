@@ -3,7 +3,6 @@
 #include "context/tx_context.h"
 
 #include <algorithm>
-#include <mutex>
 #include <new>
 
 #include <rdma/fi_errno.h>
@@ -11,9 +10,7 @@
 #include "address/peers.h"
 #include "memory/region.h"
 #include "progress/domain_base.h"
-#include "provider/error.h"
 #include "provider/log.h"
-#include "queue/cq.h"
 #include "remote/event_credits.h"
 #include "remote/keys.h"
 
@@ -186,18 +183,6 @@ void TxContext::lost(int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexce
     for (Engine* engine : engines_)
         if (engine != nullptr)
             engine->lost(code, kind, peer);
-}
-
-void TxContext::report_unsignaled_error(std::uint64_t op_flags, int utofu_code) noexcept
-{
-    if (reports_.closing)
-        return;
-    Completion completion;
-    completion.flags = op_flags;
-    if (CompletionQueue* const cq = binding().cq; cq != nullptr)
-        cq->write_error(completion, fi_error_of(utofu_code), utofu_code);
-    if (Counter* const counter = counters().write; counter != nullptr)
-        counter->count_error();
 }
 
 } // namespace tofu

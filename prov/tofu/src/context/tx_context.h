@@ -17,7 +17,7 @@
 #include "provider/lock.h"
 #include "transfer/pending.h"
 #include "transfer/quick.h"
-#include "transfer/reports.h"
+#include "transfer/request.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -153,8 +153,6 @@ class TxContext {
     /// (FI_PROGRESS_AUTO): call_for_polls() once the lock is released.
     [[nodiscard]] bool wants_polls() const noexcept;
     void call_for_polls() noexcept;
-    /// Reports a communication without a waiter that failed: one error entry, one count.
-    void report_unsignaled_error(std::uint64_t op_flags, int utofu_code) noexcept;
     /// A communication without a waiter failed, towards `peer`: tells the engines, one of which may have posted it.
     void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept;
 

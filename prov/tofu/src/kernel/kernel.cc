@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The kernels of all operations and datatypes, and the table that finds them. Called by atomic's engines;
-// calls nothing.
+// The kernels of all operations and datatypes, and the table that finds them. See kernel.h.
 #include "kernel/kernel.h"
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Slabs of registered blocks. See bounce.h. Called by rma and messages under the endpoint's lock; calls vcq.
+// Slabs of registered blocks. See bounce.h.
 #include "local/bounce.h"
 
 #include <utility>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Registered blocks that small transfers pass through: copying a few KiB is cheaper than registering the
-// user's buffer, which is a system call on the hardware. Used by rma and messages; calls vcq, pages. Under the endpoint's
-// lock.
+// Registered blocks that small transfers pass through: copying a few KiB is cheaper than registering the user's buffer,
+// which is a system call on the hardware. Used by rma, atomic and messages under the context's lock; calls vcq, pages.
 #pragma once
 
 #include <cstddef>

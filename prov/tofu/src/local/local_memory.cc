@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Registrations of local buffers with one posting VCQ. Called by rma, atomic and the message protocol under
-// the lock of the VCQ's owner; calls vcq.
+// See local_memory.h.
 //
-// A buffer without a region is registered for one transfer, and nothing can go stale, or it is kept by the
-// registration cache. A buffer inside a region keeps the region's registration until the region is closed, which
-// RegionTable tells by forget(). So many regions at a time: those of a program with tens of thousands would use up the
-// steering tags of the VCQ, and buffers in the others are registered as if they lay in none.
+// A buffer without a region is registered for one transfer, after which nothing can be stale, or the registration cache
+// keeps it. For a buffer inside a region the whole region is registered, until it is closed, which RegionTable tells by
+// forget(). That is done for max_kept regions at a time: those of a program with tens of thousands would use up the
+// steering tags of the VCQ. Buffers in the others are registered as if they lay in none.
 #include "local/local_memory.h"
 
 #include <rdma/fi_errno.h>

@@ -30,8 +30,7 @@ struct RecvCall {
 
 /// A posted receive. Its buffers stand behind it.
 struct RecvRequest : Posted {
-    struct Buffer {
-        iovec iov;
+    struct Buffer : iovec {
         void* desc;
     };
     bool tagged = false;

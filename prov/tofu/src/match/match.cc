@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Matching by kinds of receives; see match.h. Called by the receiver; calls nothing.
+// Matching by kinds of receives. See match.h.
 #include "match/match.h"
 
 namespace tofu::proto {

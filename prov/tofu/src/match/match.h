@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Which receive takes which message. Messages match in the order they came from a peer, receives in the order
-// they were posted (fi_tagged(3)). Called by the receiver under the endpoint's lock; calls nothing.
+// they were posted (fi_tagged(3)). Called by the receive queue under its lock; calls nothing.
 //
 // Cost. A posted receive belongs to a *kind*: its mask of ignored bits, and whether it names its source. A
 // message looks once per kind in use into a hash table, whatever the number of receives, and takes the oldest

@@ -3,11 +3,8 @@
 // receive_queue.h. Calls the matcher, and the peer through which a message came.
 #include "match/receive_queue.h"
 
-#include <algorithm>
-#include <cstdlib>
-
 #include "context/later.h"
-#include "match/iov.h"
+#include "local/iov.h"
 #include "provider/param.h"
 #include "queue/cntr.h"
 #include "queue/cq.h"
@@ -16,22 +13,13 @@ namespace tofu::proto {
 
 std::size_t RecvRequest::take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept
 {
-    std::size_t skip = used;
-    std::size_t left = want;
+    const std::size_t before = used;
     into_count = 0;
-    for (unsigned i = 0; i < count && left != 0; i++) {
-        const iovec& iov = buffers()[i].iov;
-        if (skip >= iov.iov_len) {
-            skip -= iov.iov_len;
-            continue;
-        }
-        const std::size_t n = std::min(iov.iov_len - skip, left);
-        into[into_count++] = {static_cast<std::byte*>(iov.iov_base) + skip, n};
-        skip = 0;
-        left -= n;
-    }
-    used += want - left;
-    return want - left;
+    visit_bytes(buffers(), count, before, want, [&](std::byte* bytes, std::size_t n) {
+        into[into_count++] = {bytes, n};
+        used += n;
+    });
+    return used - before;
 }
 
 ReceiveQueue::ReceiveQueue(bool directed, const std::size_t& min_multi_recv) noexcept

@@ -9,7 +9,7 @@
 
 #include "context/face.h"
 #include "context/later.h"
-#include "match/iov.h"
+#include "local/iov.h"
 #include "match/receive_queue.h"
 #include "message/send.h"
 #include "progress/domain_base.h"

@@ -46,7 +46,7 @@ namespace tofu::proto {
     RecvRequest* const r = queue_.get_entry(tagged, in.key, tag);
     if (r == nullptr || r->multi || r->count != 1 || c.length > r->length) [[unlikely]]
         return false;
-    void* const buffer = r->buffers()->iov.iov_base;
+    void* const buffer = r->buffers()->iov_base;
     if (c.length != 0)
         std::memcpy(buffer, payload, c.length);
     if (is_long) [[unlikely]]

@@ -8,7 +8,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "match/iov.h"
+#include "local/iov.h"
 #include "provider/limits.h"
 #include "provider/probe.h"
 #include "queue/cntr.h"

@@ -7,7 +7,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "match/iov.h"
+#include "local/iov.h"
 
 namespace tofu::proto {
 

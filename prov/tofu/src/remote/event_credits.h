@@ -12,6 +12,7 @@
 
 #include "memory/event_pool.h"
 #include "provider/array.h"
+#include "provider/error.h"
 #include "provider/spare_node.h"
 #include "vcq/vcq.h"
 
@@ -20,11 +21,9 @@ namespace tofu {
 struct Peer;
 
 /// A communication failed in such a way that it left no notice at the target.
-constexpr bool left_no_event(int utofu_code) noexcept
+inline bool left_no_event(int utofu_code) noexcept
 {
-    return utofu_code == UTOFU_ERR_MRQ_RMT_STADD || utofu_code == UTOFU_ERR_MRQ_RMT_MEMORY ||
-           utofu_code == UTOFU_ERR_MRQ_RMT_LENGTH ||
-           (utofu_code <= UTOFU_ERR_TCQ_OTHER && utofu_code >= UTOFU_ERR_TCQ_LENGTH);
+    return says_stale(utofu_code) || (utofu_code <= UTOFU_ERR_TCQ_OTHER && utofu_code >= UTOFU_ERR_TCQ_LENGTH);
 }
 
 /// What a context has of one domain's credits.

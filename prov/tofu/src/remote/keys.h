@@ -14,8 +14,6 @@
 #include <map>
 #include <memory>
 
-#include <rdma/fi_errno.h>
-
 #include "address/peers.h"
 #include "memory/directory.h"
 #include "provider/array.h"

@@ -23,7 +23,8 @@ ssize_t submit(fid_ep* ep, const RmaEngine::Call& call) noexcept
     return tx.take([&] { return RmaEngine::of(tx).submit(call); });
 }
 
-/// The calls with one remote segment, as long as the local ones, and the endpoint's default flags.
+/// The calls with one remote segment, as long as the local ones, and the endpoint's default flags, which those of inject
+/// (`silent`) do not know.
 ssize_t plain(fid_ep* ep, bool read, fi_msg_rma msg, std::uint64_t address, std::uint64_t key, std::uint64_t flags = 0,
               bool silent = false) noexcept
 {
@@ -35,28 +36,17 @@ ssize_t plain(fid_ep* ep, bool read, fi_msg_rma msg, std::uint64_t address, std:
     const fi_rma_iov remote{address, length, key};
     msg.rma_iov = &remote;
     msg.rma_iov_count = 1;
-    const std::uint64_t defaults =
-        EndpointFace::of(ep).tx_flags & (RmaEngine::known_flags(read) | (silent ? 0 : FI_TRIGGER));
-    return submit(ep, {msg, defaults | flags, read, silent});
+    const std::uint64_t defaults = EndpointFace::of(ep).tx_flags & (RmaEngine::known_flags(read) | FI_TRIGGER);
+    return submit(ep, {msg, silent ? flags : defaults | flags, read, silent});
 }
 
 /// The same with one local segment.
-ssize_t single(fid_ep* ep, bool read, const void* buf, std::size_t length, void* desc, fi_addr_t to,
+[[gnu::noinline]] ssize_t single(fid_ep* ep, bool read, const void* buf, std::size_t length, void* desc, fi_addr_t to,
                std::uint64_t address, std::uint64_t key, void* context, std::uint64_t data = 0,
                std::uint64_t flags = 0, bool silent = false) noexcept
 {
     const iovec iov{const_cast<void*>(buf), length};
     return plain(ep, read, {&iov, &desc, 1, to, nullptr, 0, context, data}, address, key, flags, silent);
-}
-
-/// fi_inject_write that takes more than one communication, which knows no defaults.
-[[gnu::noinline]] ssize_t injected(fid_ep* ep, const void* buf, std::size_t length, fi_addr_t to, std::uint64_t address,
-                                   std::uint64_t key) noexcept
-{
-    const iovec iov{const_cast<void*>(buf), length};
-    const fi_rma_iov remote{address, length, key};
-    const fi_msg_rma msg{&iov, nullptr, 1, to, &remote, 1, nullptr, 0};
-    return submit(ep, {msg, FI_INJECT, false, true});
 }
 
 template <bool read>
@@ -129,7 +119,7 @@ ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to,
         if (ret != RmaEngine::not_quick) [[likely]]
             return ret;
     }
-    return injected(ep, buf, len, to, addr, key);
+    return single(ep, false, buf, len, nullptr, to, addr, key, nullptr, 0, FI_INJECT, true);
 }
 
 ssize_t tofu_writedata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data,

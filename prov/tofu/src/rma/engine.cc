@@ -5,12 +5,11 @@
 #include "rma/engine.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include <rdma/fi_errno.h>
 
+#include "local/iov.h"
 #include "message/sender.h"
-#include "provider/error.h"
 #include "provider/limits.h"
 #include "remote/event_credits.h"
 
@@ -30,14 +29,6 @@ constexpr std::uint64_t order_of_writes = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_O
 constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
 constexpr std::uint64_t order_of_reads = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RAR |
                                          FI_ORDER_RMA_RAR | FI_ORDER_RAS;
-
-/// Copies a row of segments into one block.
-void gather(std::byte* to, const iovec* from, std::size_t count) noexcept
-{
-    for (std::size_t i = 0; i < count; to += from[i].iov_len, i++)
-        if (from[i].iov_len != 0)
-            std::memcpy(to, from[i].iov_base, from[i].iov_len);
-}
 
 } // namespace
 
@@ -84,14 +75,13 @@ int RmaEngine::check(const Call& call, std::size_t& total) const noexcept
     if (msg.iov_count > rma_iov_limit || msg.rma_iov_count > rma_remote_limit ||
         (msg.iov_count != 0 && msg.msg_iov == nullptr) || (msg.rma_iov_count != 0 && msg.rma_iov == nullptr))
         return -FI_EINVAL;
+    if (std::any_of(msg.msg_iov, msg.msg_iov + msg.iov_count,
+                    [](const iovec& segment) { return segment.iov_base == nullptr && segment.iov_len != 0; }))
+        return -FI_EINVAL;
     std::size_t local = 0;
     std::size_t remote = 0;
-    for (std::size_t i = 0; i < msg.iov_count; i++) {
-        if (msg.msg_iov[i].iov_base == nullptr && msg.msg_iov[i].iov_len != 0)
-            return -FI_EINVAL;
-        if (__builtin_add_overflow(local, msg.msg_iov[i].iov_len, &local))
-            return -FI_EMSGSIZE;
-    }
+    if (!total_length(msg.msg_iov, msg.iov_count, local))
+        return -FI_EMSGSIZE;
     for (std::size_t i = 0; i < msg.rma_iov_count; i++)
         if (__builtin_add_overflow(remote, msg.rma_iov[i].len, &remote))
             return -FI_EMSGSIZE;
@@ -155,7 +145,7 @@ int RmaEngine::attach(RmaOp& op, const Call& call) noexcept
         op.bounce = bounces_.alloc(op.total);
         if (op.bounce.data != nullptr) {
             if (!op.read)
-                gather(op.bounce.data, op.local, op.local_count);
+                gather(op.bounce.data, op.local, op.local_count, op.total);
             return 0;
         }
         if (keep)

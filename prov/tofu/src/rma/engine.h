@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include <rdma/fi_rma.h>
 #include <sys/uio.h>
@@ -125,7 +124,7 @@ class RmaEngine final : public Engine {
     void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t) noexcept override
     {
         if (kind == vcq::Unsignaled::write && posted_unsignaled_)
-            tx_.report_unsignaled_error(FI_RMA | FI_WRITE, utofu_code);
+            report_failure(tx_.reports(), FI_RMA | FI_WRITE, nullptr, utofu_code);
     }
 
   private:

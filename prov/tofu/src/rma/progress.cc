@@ -5,27 +5,15 @@
 #include "rma/engine.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include <rdma/fi_errno.h>
 
+#include "local/iov.h"
 #include "message/sender.h"
 #include "provider/error.h"
 #include "remote/event_credits.h"
 
 namespace tofu {
-
-namespace {
-
-/// Copies one block into a row of segments.
-void scatter(const iovec* to, std::size_t count, const std::byte* from) noexcept
-{
-    for (std::size_t i = 0; i < count; from += to[i].iov_len, i++)
-        if (to[i].iov_len != 0)
-            std::memcpy(to[i].iov_base, from, to[i].iov_len);
-}
-
-} // namespace
 
 // --- posting
 
@@ -48,8 +36,7 @@ Lack RmaEngine::post_some(RmaOp& op) noexcept
         if (post == vcq::Post::busy)
             return Lack::room;
         if (post == vcq::Post::error) [[unlikely]] {
-            op.prov_errno = tx_.vcq().last_error();
-            op.err = fi_error_of(op.prov_errno);
+            note(op, tx_.vcq().last_error());
             op.posted = op.total;
             break;
         }
@@ -207,7 +194,7 @@ void RmaEngine::finish(RmaOp& op) noexcept
         return;
     }
     if (op.bounce.data != nullptr && op.read && op.err == 0)
-        scatter(op.local, op.local_count, op.bounce.data);
+        scatter(op.local, op.local_count, op.bounce.data, op.total);
     give_back(op);
     if (op.remote_data && op.err == 0) {
         op.step = RmaOp::Step::notifying;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The short way of reads and writes: one segment, one communication, nothing to try again. Called by calls.cc
-// under the context's lock; calls vcq and cq.
+// The short way of reads and writes: one segment, one communication, nothing to try again. See engine.h. Called by
+// calls.cc under the context's lock; calls vcq and cq.
 #include <cstring>
 #include <utility>
 
 #include <rdma/fi_errno.h>
 
-#include "provider/error.h"
 #include "rma/engine.h"
 
 namespace tofu {
@@ -24,11 +23,7 @@ void RmaEngine::quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
     TxContext& tx = *op.context;
     constexpr std::uint64_t flags = FI_RMA | (read ? FI_READ : FI_WRITE);
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
-        Request request;
-        request.report_to(tx.reports(), flags, op.user_context, entry);
-        request.err = fi_error_of(notice.code);
-        request.prov_errno = notice.code;
-        complete(request);
+        report_failure(tx.reports(), flags, op.user_context, notice.code);
         return;
     }
     if constexpr (read) {

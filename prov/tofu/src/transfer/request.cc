@@ -3,9 +3,6 @@
 // the context's lock; calls cq and cntr.
 #include "transfer/request.h"
 
-#include "queue/cntr.h"
-#include "transfer/reports.h"
-
 namespace tofu {
 
 void complete(Request& request) noexcept

@@ -9,13 +9,17 @@
 #include <new>
 
 #include "provider/array.h"
-#include "queue/cq.h"
+#include "queue/binding.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
 
-class Counter;
-struct Reports;
+/// Where the operations of a tx context report to.
+struct Reports {
+    Binding binding{}; ///< the completion queue
+    TxCounters counters{};
+    bool closing = false; ///< what fails from now on is discarded without a word (fi_endpoint(3), fi_close)
+};
 
 /// Common part of all requests. One or more communications (`pending`) end, then the operation completes
 /// once: an entry in the CQ if one is wanted or if it failed, and one count.
@@ -31,7 +35,15 @@ struct Request : vcq::Waiter {
 
     /// Says where the end of an access to a peer's memory is reported: `flags` are those of its entry (fi_cq(3)), and tell
     /// its counter.
-    void report_to(const Reports& to, std::uint64_t flags, void* context, bool entry) noexcept;
+    void report_to(const Reports& to, std::uint64_t flags, void* context, bool entry) noexcept
+    {
+        reports = &to;
+        cq = to.binding.cq.get();
+        counter = (flags & FI_READ) != 0 ? to.counters.read.get() : to.counters.write.get();
+        completion.context = context;
+        completion.flags = flags;
+        wants_entry = entry;
+    }
 };
 
 /// Notes the outcome of one communication. Returns true when it was the last one.
@@ -39,6 +51,8 @@ inline bool settle(Request& request, int utofu_code) noexcept;
 
 /// Reports the request (entry, count). The caller gives it back to its pool afterwards.
 void complete(Request& request) noexcept;
+/// Reports the failure of an operation that has no request: `flags` are those of its entry (Request::report_to).
+void report_failure(const Reports& to, std::uint64_t flags, void* context, int utofu_code) noexcept;
 
 /// A bounded pool of requests of one kind; alloc() is null when all are under way (-FI_EAGAIN for the
 /// caller). Memory comes in chunks as it is first needed and stays. Under the context's lock.

@@ -37,7 +37,7 @@ bool copy_bytes(Work& w, SendCall& call) noexcept
     w.payload.reset(new (std::nothrow) std::byte[call.length + 1]);
     if (w.payload == nullptr)
         return false;
-    proto::gather(w.payload.get(), w.local, call.count, call.length);
+    gather(w.payload.get(), w.local, call.count, call.length);
     w.local[0] = {w.payload.get(), call.length};
     call.count = 1;
     call.desc = nullptr;

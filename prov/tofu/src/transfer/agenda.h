@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What parts of atomics have to do in a later round of progress: what found no room, at once; who lost against others,
-// after a random pause. Filled and asked by the runner's parts under the context's lock; calls them.
+// after a random pause. Filled and asked by atomic under the context's lock; calls it back.
 #pragma once
 
 #include <cstdint>

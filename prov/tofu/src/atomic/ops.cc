@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See ops.h. At its end an operation notifies a target that counts events; what a stale key refused is begun again, the
+// rest is completed.
+#include "atomic/ops.h"
+
+#include <rdma/fi_errno.h>
+
+#include "atomic/runner.h"
+#include "provider/error.h"
+
+namespace tofu {
+
+using vcq::Notice;
+using vcq::Post;
+
+AtomicOps::AtomicOps(vcq::Vcq& vcq, Pending& pending, RemoteAccess& access, AtomicRunner& runner) noexcept
+    : vcq(vcq), access(access), scratch(vcq, {WideOp::most, 128}, {Span::most * 8, SpanRunner::max_spans}),
+      runner_(runner), waiting_(pending, &runner, AtomicRunner::steps)
+{
+}
+
+AtomicOp* AtomicOps::alloc() noexcept
+{
+    AtomicOp* const op = ops_.alloc();
+    if (op) [[likely]] {
+        op->runner = &runner_;
+        op->notify = &event_done; // the operation itself waits for its event only
+    }
+    return op;
+}
+
+bool AtomicOps::find_loop(utofu_vcq_id_t home) const noexcept
+{
+    for (const AtomicOp* op = looping_; op; op = op->loop_next)
+        if (op->peer.home == home)
+            return true;
+    return false;
+}
+
+// --- what has been started
+
+bool AtomicOps::took(AtomicOp& op, Post posted, std::size_t elements) noexcept
+{
+    if (posted == Post::done) [[likely]] {
+        advance(op, elements);
+        return true;
+    }
+    --op.pending;
+    if (posted == Post::busy)
+        return false;
+    abandon(op, vcq.last_error());
+    return true;
+}
+
+void AtomicOps::advance(AtomicOp& op, std::size_t elements) noexcept
+{
+    if (op.words++ == 0 && op.multi) {
+        op.loop_next = looping_;
+        op.loop_prev = nullptr;
+        if (looping_)
+            looping_->loop_prev = &op;
+        looping_ = &op;
+    }
+    op.started += elements;
+    op.in_target += elements * op.size;
+    if (op.in_target == op.target[op.at_target].length) {
+        ++op.at_target;
+        op.in_target = 0;
+    }
+}
+
+void AtomicOps::abandon(AtomicOp& op, int err, int code) noexcept
+{
+    if (op.err == 0) {
+        op.err = err;
+        op.prov_errno = code;
+    }
+    op.started = op.total;
+}
+void AtomicOps::abandon(AtomicOp& op, int code) noexcept { abandon(op, fi_error_of(code), code); }
+
+void AtomicOps::end_one(AtomicOp& op, int code) noexcept
+{
+    if (settle(op, code))
+        finish(op);
+}
+
+void AtomicOps::settle_part(AtomicOp& op, int code) noexcept
+{
+    if (code != UTOFU_SUCCESS)
+        abandon(op, code);
+    else
+        op.took_effect = true;
+    end_one(op, code);
+}
+
+// --- the end
+
+/// Tells the target that an operation has ended: by an ARMW that changes nothing where it counts as a write, the same
+/// with nobody waiting for it where it fetched and wrote (no other ARMW that notifies is unsignaled), by a Get of one
+/// byte where it only read.
+Post AtomicOps::post_event(AtomicOp& op) noexcept
+{
+    const vcq::Signaled how{&op, vcq::Vcq::delivered_flags(false, true)};
+    const auto [peer, at] = op.target[0].at;
+    const utofu_stadd_t word = at & ~utofu_stadd_t{3};
+    if (op.event == AtomicEvent::fetch) {
+        op.pending = 0;
+        return vcq.armw(4, peer, UTOFU_ARMW_OP_OR, 0, word,
+                         vcq::Silent{vcq::Unsignaled::armw, vcq::Vcq::flags_of(false, true)});
+    }
+    op.pending = 1;
+    if (op.event == AtomicEvent::write)
+        return vcq.armw(4, peer, UTOFU_ARMW_OP_OR, 0, word, how);
+    op.scratch = scratch.alloc(1);
+    if (op.scratch.data == nullptr)
+        return Post::busy;
+    const Post posted = vcq.get(peer, op.scratch.stadd, at, 1, how);
+    if (posted != Post::done)
+        scratch.release(op.scratch);
+    return posted;
+}
+
+/// As post_event(), for an operation whose target is still to be told; what it lacks.
+Lack AtomicOps::notify_target(AtomicOp& op) noexcept
+{
+    switch (post_event(op)) {
+    case Post::done: op.event_posted = true; break;
+    case Post::busy:
+        if (!agenda.closed())
+            return Lack::room;
+        abandon(op, FI_ECANCELED, 0);
+        break;
+    case Post::error: abandon(op, vcq.last_error()); break;
+    }
+    return Lack::nothing;
+}
+
+/// All words have ended, and with them the operation, unless the target is still to be told.
+void AtomicOps::finish(AtomicOp& op) noexcept
+{
+    if (op.multi && op.words != 0) {
+        (op.loop_prev ? op.loop_prev->loop_next : looping_) = op.loop_next;
+        if (op.loop_next)
+            op.loop_next->loop_prev = op.loop_prev;
+        op.words = 0; // it has taken effect: who waits for that goes before its notice
+    }
+    if (op.event != AtomicEvent::none && !op.event_posted && op.err == 0) {
+        op.step = AtomicOp::Step::notifying;
+        if (const Lack lack = notify_target(op); lack != Lack::nothing) {
+            waiting_.push(op, op.line.key, lack);
+            return;
+        }
+    }
+    if (op.event_posted && op.pending != 0) // its notice comes
+        return;
+    if (op.err != 0 && op.by_directory && says_stale(op.prov_errno)) [[unlikely]] {
+        (void)access.refuted(op);
+        if (!op.retried && !op.took_effect && !agenda.closed()) {
+            begin_again(op);
+            return;
+        }
+    }
+    end(op);
+}
+
+void AtomicOps::end(AtomicOp& op) noexcept
+{
+    --outstanding_;
+    if (op.ended != nullptr)
+        *op.ended = true;
+    op.refund();
+    complete(op);
+    release(&op);
+}
+
+/// A key may stand for another region than it did: what was refused as a whole may be done again, once.
+void AtomicOps::begin_again(AtomicOp& op) noexcept
+{
+    op.retried = true;
+    op.err = op.prov_errno = 0;
+    op.event_posted = op.by_get = false;
+    op.at_target = 0;
+    op.in_target = op.started = 0;
+    op.words = 0;
+    op.step = AtomicOp::Step::resolving;
+    waiting_.push(op, op.line.key, Lack::peer);
+}
+
+void AtomicOps::event_done(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    AtomicOp* const op = static_cast<AtomicOp*>(self);
+    if (op->event == AtomicEvent::read)
+        op->runner->ops().scratch.release(op->scratch);
+    op->event_posted = !left_no_event(notice.code);
+    if (settle(*op, notice.code))
+        op->runner->ops().finish(*op);
+}
+
+} // namespace tofu

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The atomic operations under way of one context: those that wait, how far each has been started, and how it ends; and
+// what the parts share that carry them out (parts.h, wide.h). Called by these and by the runner under
+// the context's lock; calls vcq, request, remote/access.
+#pragma once
+
+#include <cstddef>
+
+#include "atomic/op.h"
+#include "remote/access.h"
+#include "transfer/pending.h"
+#include "vcq/vcq.h"
+
+namespace tofu {
+
+class AtomicOps {
+  public:
+    static constexpr std::size_t max_ops = 512;
+    /// Completion places left to the context's other engines.
+    static constexpr unsigned window_reserve = 48;
+
+    AtomicOps(vcq::Vcq& vcq, Pending& pending, RemoteAccess& access, AtomicRunner& runner) noexcept;
+    AtomicOps(const AtomicOps&) = delete;
+    AtomicOps& operator=(const AtomicOps&) = delete;
+
+    /// Null when too many are under way.
+    [[nodiscard]] AtomicOp* alloc() noexcept;
+    void release(AtomicOp* op) noexcept { ops_.renew(op); }
+    /// From now on until its end it is under way.
+    void take_over() noexcept { ++outstanding_; }
+    [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
+    /// Those that wait to be started, or to notify their targets.
+    [[nodiscard]] Pending::Stream& waiting() noexcept { return waiting_; }
+    [[nodiscard]] const Pending::Stream& waiting() const noexcept { return waiting_; }
+    /// Does an operation of several round trips go on at this peer?
+    [[nodiscard]] bool loops_at(utofu_vcq_id_t home) const noexcept
+    {
+        return looping_ != nullptr && find_loop(home);
+    }
+
+    // --- for the parts
+    vcq::Vcq& vcq;
+    RemoteAccess& access; ///< in the runner's order
+    Agenda agenda;        ///< what goes on in later rounds; closed at the end
+    BouncePool scratch;   ///< where Gets write to: words and wide elements, spans
+
+    /// Is there room in the window for one more communication, and `more`?
+    [[nodiscard]] bool has_room(unsigned more = 0) const noexcept { return vcq.window_free() > window_reserve + more; }
+    /// What became of a post of `elements`, which `pending` counts already. False: it was refused, and nothing has changed.
+    [[nodiscard]] bool took(AtomicOp& op, vcq::Post posted, std::size_t elements) noexcept;
+    /// So many more elements have been started.
+    void advance(AtomicOp& op, std::size_t elements) noexcept;
+    /// Stops an operation that has failed: no further word is started.
+    void abandon(AtomicOp& op, int err, int code) noexcept;
+    void abandon(AtomicOp& op, int code) noexcept;
+    /// One of those that `pending` counts has ended. The operation may be gone afterwards.
+    void end_one(AtomicOp& op, int code) noexcept;
+    /// The end of one word or wide element, likewise.
+    void settle_part(AtomicOp& op, int code) noexcept;
+
+    // --- for the runner
+    /// As Pending::Stream::Steps::go_on of one that notifies its target.
+    [[nodiscard]] Lack notify_target(AtomicOp& op) noexcept;
+    void finish(AtomicOp& op) noexcept;
+    void begin_again(AtomicOp& op) noexcept;
+    void end(AtomicOp& op) noexcept;
+
+  private:
+    static void event_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] bool find_loop(utofu_vcq_id_t home) const noexcept;
+    [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
+
+    AtomicRunner& runner_;
+    std::size_t outstanding_ = 0;
+    AtomicOp* looping_ = nullptr; ///< of several round trips, started and not completed
+    Pending::Stream waiting_;
+    Pool<AtomicOp> ops_{max_ops};
+};
+
+} // namespace tofu
