@@ -32,13 +32,7 @@ bool scan_address(const char* text, EndpointAddress& address) noexcept
     if (std::sscanf(text, "tofu://%16" SCNx64 ".%6x.%16" SCNx64 "%n", &home, &index, &nonce, &end) != 3 ||
         text[end] != '\0')
         return false;
-    address = {address_magic,
-               wire_version,
-               static_cast<std::uint8_t>(index >> 16),
-               static_cast<std::uint8_t>(index),
-               static_cast<std::uint8_t>(index >> 8),
-               home,
-               nonce};
+    address = make_address(home, nonce, index & 0xff, index >> 8 & 0xff, index >> 16);
     return true;
 }
 

@@ -69,6 +69,13 @@ int give_address(const EndpointAddress& own, std::uint32_t format, void* buffer,
 /// The service name that fi_getinfo left in the source address of an info (names.h), 0 where there is none.
 std::uint64_t name_key_of(const fi_info& info) noexcept;
 
+/// An address of this version.
+[[nodiscard]] constexpr EndpointAddress make_address(std::uint64_t home, std::uint64_t nonce, unsigned index,
+                                                     unsigned further = 0, unsigned flags = 0) noexcept
+{
+    return {address_magic, wire_version, static_cast<std::uint8_t>(flags), static_cast<std::uint8_t>(index),
+            static_cast<std::uint8_t>(further), home, nonce};
+}
 /// An address that an endpoint of this version can have. Bytes of the application's are not trusted.
 constexpr bool EndpointAddress::sound() const noexcept
 {

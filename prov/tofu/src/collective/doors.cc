@@ -26,7 +26,7 @@ int Doors::make() noexcept
     if (int ret = domain_.home().reg(made.get(), made.size(), false, stadd_); ret != 0)
         return ret;
     table_ = std::move(made);
-    domain_.regions().point_to_doors(stadd_);
+    domain_.regions().directory().point_to_doors(stadd_);
     return 0;
 }
 

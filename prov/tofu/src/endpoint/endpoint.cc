@@ -3,13 +3,9 @@
 // calls.cc and by the objects it is bound to; calls vcq, the engines, domain, av, cq, cntr.
 #include "endpoint/endpoint.h"
 
-#include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <initializer_list>
 #include <mutex>
 #include <new>
-#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -21,12 +17,10 @@
 #include "endpoint/scalable.h"
 #include "endpoint/shared_context.h"
 #include "info/hints.h"
-#include "info/info.h"
 #include "memory/directory.h"
 #include "memory/region.h"
 #include "message/calls.h"
 #include "message/messenger.h"
-#include "provider/log.h"
 #include "queue/eq.h"
 #include "remote/event_credits.h"
 #include "remote/keys.h"
@@ -123,8 +117,7 @@ EndpointAddress Endpoint::address() const noexcept
 {
     if (plan_.parent != nullptr)
         return plan_.parent->address();
-    return {address_magic, wire_version,       address_flags(caps()), static_cast<std::uint8_t>(index()), 0,
-            owner().home_id(), owner().nonce()};
+    return make_address(owner().home_id(), owner().nonce(), index(), 0, address_flags(caps()));
 }
 
 int Endpoint::name(void* buffer, std::size_t* length) const noexcept

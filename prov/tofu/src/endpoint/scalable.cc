@@ -72,13 +72,7 @@ int ScalableEndpoint::set_up(const fi_info* info) noexcept
 
 EndpointAddress ScalableEndpoint::address() const noexcept
 {
-    return {address_magic,
-            wire_version,
-            address_flags(plan_.caps),
-            static_cast<std::uint8_t>(first_),
-            static_cast<std::uint8_t>(rx_count_ - 1),
-            owner().home_id(),
-            owner().nonce()};
+    return make_address(owner().home_id(), owner().nonce(), first_, rx_count_ - 1, address_flags(plan_.caps));
 }
 
 int ScalableEndpoint::name(void* buffer, std::size_t* length) const noexcept

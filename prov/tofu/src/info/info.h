@@ -3,7 +3,6 @@
 // info that comes back, by domain and endpoint. Calls backend.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include <rdma/fabric.h>

@@ -17,7 +17,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "info/info.h"
 #include "provider/log.h"
 #include "vcq/backend.h"
 

@@ -17,7 +17,7 @@ namespace tofu::names {
 /// The source address of fi_getinfo: no endpoint has it yet. `key` 0: nobody is to find it by name.
 [[nodiscard]] constexpr EndpointAddress placeholder(std::uint64_t key) noexcept
 {
-    return {address_magic, wire_version, 0, 0, 0, 0, key};
+    return make_address(0, key, 0);
 }
 
 /// Is `node` this machine: one of its addresses, or a name of one? May ask the resolver, unless names are ruled out

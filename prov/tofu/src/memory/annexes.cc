@@ -78,7 +78,7 @@ void Annexes::announce(const Annex& annex) noexcept
 {
     auto& line = *reinterpret_cast<directory::AnnexLine*>(area_ + directory::annex_offset(annex.number));
     std::atomic_ref<utofu_vcq_id_t>(line.vcq).store(annex.vcq.id(), std::memory_order_relaxed);
-    // release: partner is the Get of RemoteKeys::ask_for_annex
+    // release: partner is the Get of RemoteKeys::ask_directory
     std::atomic_ref<std::uint64_t>(line.check)
         .store(directory::check_of_annex(annex.vcq.id(), annex.number, domain_.nonce()),
                std::memory_order_release);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The directory of regions as a reader sees it: checks and search in one bucket that came by Get. Called by
-// region_table.cc (owner) and remote/keys.cc (peers). Calls nothing. Nothing in a bucket is trusted.
+// own_directory.cc (owner) and remote/keys.cc (peers). Calls nothing. Nothing in a bucket is trusted.
 #include "memory/directory.h"
 
 #include <initializer_list>

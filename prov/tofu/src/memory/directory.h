@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What peers read and write of a domain as a whole, under the reserved STag `directory_stag` of each of its homes: the
 // directory of regions, the lock words of wide atomics, contacts, annexes. Layout of shared memory and how a reader
-// checks it. Used by the owner (region_table.cc, annexes.cc) and by peers (remote/keys.cc, transfer/vcq_order.cc,
+// checks it. Used by the owner (own_directory, annexes) and by peers (remote/keys.cc, transfer/vcq_order.cc,
 // atomic/wide.cc, message, ring); calls nothing.
 #pragma once
 

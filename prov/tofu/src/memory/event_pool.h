@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The word from which peers take credits for the events that they leave in a domain's MRQ (event_credits.h). Used by
-// the owner, region_table, and by event_credits; calls nothing. Nothing read from it is trusted.
+// the owner, own_directory, and by event_credits; calls nothing. Nothing read from it is trusted.
 #pragma once
 
 #include <cstdint>
 
-#include "memory/region.h"
+#include "memory/directory.h"
 
 namespace tofu {
 

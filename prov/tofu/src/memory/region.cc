@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How peers reach a region, and what they did to it: steering tags, keys, remote events. Called by object/mr.cc; calls
-// the home VCQ under the home lock, and the directory (region_table.cc).
+// the home VCQ under the home lock, and the directory.
 #include "memory/region.h"
 
 #include <algorithm>
@@ -22,6 +22,24 @@ constexpr std::uintptr_t word_mask = 7;
 constexpr utofu_stadd_t nowhere = std::uint64_t{0xffffff} << 40;
 
 } // namespace
+
+RegionTable::RegionTable(DomainBase& domain) noexcept : domain_(domain), directory_(domain), annexes_(domain, *this) {}
+
+RegionTable::~RegionTable() { close(); }
+
+int RegionTable::open() noexcept
+{
+    const int ret = directory_.open();
+    if (ret == 0)
+        annexes_.open(directory_.area());
+    return ret;
+}
+
+void RegionTable::close() noexcept
+{
+    annexes_.close();
+    directory_.close();
+}
 
 // --- regions come and go
 
@@ -112,14 +130,26 @@ int RegionTable::give_key(MemoryRegion& region) noexcept
         if (listed)
             region.key = next_listed_++; // never given to another: what is stale stays an error
     }
-    return listed ? publish(region) : 0;
+    if (!listed)
+        return 0;
+    directory::Entry entry{};
+    entry.key = region.key;
+    entry.bias = bias_of(region);
+    entry.begin = domain_.model().virtual_addresses ? region.base_ : 0;
+    entry.length = region.length_;
+    entry.rights = static_cast<std::uint16_t>(((region.access_ & FI_REMOTE_READ) ? directory::right_read : 0) |
+                                              ((region.access_ & FI_REMOTE_WRITE) ? directory::right_write : 0));
+    entry.home = static_cast<std::uint16_t>(region.home_);
+    const int ret = directory_.publish(entry);
+    region.published_ = ret == 0;
+    return ret;
 }
 
 /// Undoes reach(): first nobody finds it any more, then nobody reaches it.
 void RegionTable::part(const MemoryRegion& region) noexcept
 {
     if (region.published_)
-        withdraw(region);
+        directory_.withdraw(region.key);
     if (!domain_.model().provider_keys)
         by_key_->erase(region.key);
     if (!region.reachable_)
@@ -230,6 +260,11 @@ void RegionTable::detach(LocalMemory& memory) noexcept
 {
     std::lock_guard guard(users_lock_);
     users_.erase({&memory, nullptr});
+}
+
+std::uint64_t RegionTable::bias_of(const MemoryRegion& region) const noexcept
+{
+    return domain_.model().virtual_addresses ? region.stadd_ - region.base_ : region.stadd_;
 }
 
 } // namespace tofu

@@ -1,28 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The regions of a domain, and the directory in which peers find those that have a key of the user's choice.
-// Called by the domain (home notices) and object/mr.cc; calls vcq.
-//
-// The directory lies under the reserved STag `directory_stag` of the home VCQ: 64 buckets of 256 bytes. A key
-// belongs to one bucket by its hash; a peer reads that bucket by one Get. Entries that do not fit into the first
-// table lie in a second one, each in one of two buckets; it grows, and each bucket of the first says where it is.
-// Nothing is ever moved within a table, and a table that was replaced stays readable until the domain is closed.
+// The regions of a domain: how peers reach each, and what they did to it. Called by the domain (home notices) and object/mr.cc; calls vcq.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <utility>
 
 #include <rdma/fi_domain.h>
 
 #include "local/local_memory.h"
 #include "local/mr.h"
-#include "local/pages.h"
 #include "memory/annexes.h"
 #include "memory/directory.h"
 #include "memory/event_counters.h"
+#include "memory/own_directory.h"
 #include "provider/array.h"
 #include "provider/lock.h"
 #include "provider/spare_node.h"
@@ -53,14 +45,11 @@ class RegionTable {
     void return_credits() noexcept
     {
         if (counted_events_ != 0) [[unlikely]]
-            fill_pool();
+            directory_.refill_pool(std::exchange(counted_events_, 0));
     }
 
-    /// Contacts::claims, counted by the domain's endpoints under their own locks. Valid from open() to close().
-    [[nodiscard]] std::atomic_ref<std::uint64_t> claims() const noexcept;
-
-    /// The domain's table of collective groups is there for peers. Under the home lock.
-    void point_to_doors(utofu_stadd_t stadd) noexcept;
+    /// What peers read of the domain; under the home lock but for claims().
+    [[nodiscard]] OwnDirectory& directory() noexcept { return directory_; }
 
     /// Every LocalMemory of the domain whose registrations end with a region's (fi_close of a region).
     /// 0 or -FI_ENOMEM.
@@ -84,12 +73,6 @@ class RegionTable {
     void count_everything(unsigned endpoint) noexcept;
 
   private:
-    struct Table {
-        OwnMemory memory;
-        directory::Bucket* buckets = nullptr; ///< in it
-        unsigned log2 = 0;
-        utofu_stadd_t stadd = 0;
-    };
     struct User {
         LocalMemory* memory;
         Lock* lock;
@@ -101,28 +84,14 @@ class RegionTable {
     [[nodiscard]] bool shares_tag(const MemoryRegion& region) const noexcept;
     [[nodiscard]] int give_key(MemoryRegion& region) noexcept;
     void part(const MemoryRegion& region) noexcept;
-    [[nodiscard]] int publish(MemoryRegion& region) noexcept;
-    void withdraw(const MemoryRegion& region) noexcept;
-    /// A free entry of the key's bucket, of two of them in the emptier one, or null.
-    [[nodiscard]] static directory::Entry* room(const Table& table, std::uint64_t key) noexcept;
-    /// The key's entry, or null.
-    [[nodiscard]] static directory::Entry* seek(const Table& table, std::uint64_t key) noexcept;
-    [[nodiscard]] int grow() noexcept;
-    [[nodiscard]] bool refill(const Table& from, const Table& to) noexcept;
-    void point_to(const Table& second) noexcept;
-    [[nodiscard]] directory::Contacts* contacts() const noexcept;
-    [[nodiscard]] std::atomic_ref<std::uint64_t> event_pool() const noexcept;
-    void fill_pool() noexcept;
-    [[nodiscard]] int make_table(unsigned log2, Table& table) const noexcept;
-    static void store(directory::Entry& to, const directory::Entry& value) noexcept;
     [[nodiscard]] std::uint64_t bias_of(const MemoryRegion& region) const noexcept;
 
     /// An STADD and the number of the home it is one of.
     using Place = std::pair<unsigned, utofu_stadd_t>;
 
     DomainBase& domain_;
+    OwnDirectory directory_;
     Annexes annexes_;
-    Array<Table> tables_; ///< [0] the first; back() the second; between them those replaced
     SpareNodeMap<std::map, std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
     SpareNodeMap<std::multimap, Place, MemoryRegion*> by_place_;  ///< those that peers may reach
     std::size_t longest_ = 0; ///< bytes of a region, ever: none that begins further before an address reaches it
@@ -131,7 +100,6 @@ class RegionTable {
     Lock users_lock_;
     std::uint64_t next_serial_ = 1;
     std::uint64_t next_listed_ = directory::listed_bit; ///< keys of the provider's choice that are no bias
-    std::uint32_t generation_ = 0;
     std::uint64_t counted_events_ = 0; ///< not yet back in the pool
 };
 

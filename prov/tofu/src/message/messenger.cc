@@ -20,7 +20,7 @@ Local local(TxContext& tx) noexcept
 {
     DomainBase& domain = tx.domain();
     return {tx.vcq(),    domain.home(), domain.home_lock(),         domain.nonce(),
-            tx.number(), tx.identity(), domain.regions().claims()};
+            tx.number(), tx.identity(), domain.regions().directory().claims()};
 }
 
 } // namespace

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
-#include <new>
 
 #include <rdma/fi_errno.h>
 #include <sys/uio.h>
@@ -208,9 +206,8 @@ int AddressVector::look_up(fi_addr_t place, void* address, std::size_t* length) 
     const Peer* peer = find(place);
     if (peer == nullptr)
         return -FI_EINVAL;
-    const AddressForm form({address_magic, wire_version, peer->counts_events ? address_counts_events : std::uint8_t{0},
-                            static_cast<std::uint8_t>(peer->index), peer->further, peer->home, peer->nonce},
-                           textual_);
+    const unsigned flags = peer->counts_events ? address_counts_events : 0;
+    const AddressForm form(make_address(peer->home, peer->nonce, peer->index, peer->further, flags), textual_);
     if (address != nullptr)
         std::memcpy(address, form.bytes, std::min(*length, form.size));
     *length = form.size;

@@ -2,10 +2,8 @@
 // See domain.h.
 #include "object/domain.h"
 
-#include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <new>
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
@@ -20,8 +18,6 @@
 #include "info/info.h"
 #include "kernel/table.h"
 #include "object/av.h"
-#include "object/extension.h"
-#include "object/mr.h"
 #include "provider/limits.h"
 #include "provider/log.h"
 #include "provider/param.h"
@@ -35,7 +31,7 @@ namespace {
 /// FI_REG_MR by number: libfabric 2 deprecates the name.
 constexpr std::uint64_t reg_mr = std::uint64_t{1} << 59;
 
-/// A raw key is the key itself (raw_attr in memory/region.cc), which any process can use as it is.
+/// A raw key is the key itself (raw_attr in object/mr.cc), which any process can use as it is.
 int map_raw_key(const struct fi_mr_map_raw* map) noexcept
 {
     if (map == nullptr || map->raw_key == nullptr || map->key == nullptr || map->key_size != sizeof(*map->key))

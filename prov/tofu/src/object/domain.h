@@ -18,6 +18,12 @@
 
 namespace tofu {
 
+/// What a domain offers beyond libfabric's interfaces (rdma/fi_ext_tofu.h): fi_open_ops(3). 0, -FI_EINVAL, or -FI_ENOSYS
+/// for a name that is not known.
+int open_extension(struct fid* domain, const char* name, std::uint64_t flags, void** ops, void* context) noexcept;
+/// fi_mr(3): the table that a domain hands out for memory regions.
+extern fi_ops_mr region_ops;
+
 class Domain final : public DomainBase {
   public:
     explicit Domain(FabricBase& fabric) noexcept;

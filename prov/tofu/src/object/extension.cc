@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See extension.h.
-#include "object/extension.h"
-
+// What a domain offers beyond libfabric's interfaces (rdma/fi_ext_tofu.h). Called through the table of domain.cc; calls
+// statistics.
 #include <algorithm>
 #include <cstring>
 
@@ -9,7 +8,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_ext_tofu.h>
 
-#include "progress/domain_base.h"
+#include "object/domain.h"
 
 namespace tofu {
 namespace {

@@ -2,13 +2,12 @@
 // Waiting. A blocked reader of ours sleeps until something may have come for one of its VCQs: the backend wakes
 // it where it can (tofu_sim_wait), else it polls with growing pauses. An application that waits by its own means
 // (a descriptor, a mutex with a condition) is woken by a WakeSignal, which whoever makes progress raises; while there is
-// one, a thread of the domain makes progress (thread.h). Called by cq, cntr, eq, wait_set.
+// one, a thread of the domain makes progress (auto_progress.h). Called by cq, cntr, eq, wait_set.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 
 #include <pthread.h>
 #include <rdma/fi_domain.h>
@@ -121,7 +120,6 @@ class WaitObject {
     [[nodiscard]] int open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexcept;
 
     [[nodiscard]] fi_wait_obj kind() const noexcept { return kind_; }
-    [[nodiscard]] bool yields() const noexcept { return kind_ == FI_WAIT_YIELD; }
     /// May fi_cq_sread and its like block on it (fi_cq(3))?
     [[nodiscard]] bool blocks() const noexcept { return kind_ != FI_WAIT_NONE && kind_ != FI_WAIT_SET; }
     /// Somebody may wait who is not in a blocking call of this object: on a descriptor, a condition, or a wait set.
@@ -134,16 +132,20 @@ class WaitObject {
         if (signal_ != nullptr || sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]]
             wake();
     }
-    /// A thread that blocks on the object (fi_cq_sread, fi_cntr_wait), for as long as it does.
+    /// A thread that blocks on a queue or counter (fi_cq_sread, fi_cntr_wait), for as long as it does.
     class Blocked {
       public:
-        explicit Blocked(WaitObject& wait) noexcept : wait_(wait) { wait_.sleepers_.fetch_add(1); }
+        Blocked(WaitObject& wait, int timeout_ms) noexcept;
         ~Blocked() { wait_.sleepers_.fetch_sub(1); }
         Blocked(const Blocked&) = delete;
         Blocked& operator=(const Blocked&) = delete;
+        /// Between two patient looks: Sleeper::sleep().
+        [[nodiscard]] bool sleep() noexcept { return sleeper_.sleep(&wait_.owner_.progress, 1); }
 
       private:
         WaitObject& wait_;
+        const Deadline deadline_;
+        Sleeper sleeper_;
     };
     // --- fi_trywait: first clear() of all objects, then look() at all of them (wake_flag.h)
     void clear() noexcept

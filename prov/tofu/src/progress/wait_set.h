@@ -3,7 +3,6 @@
 // fabric; calls the wait objects of its members.
 #pragma once
 
-#include <atomic>
 #include <mutex>
 
 #include <rdma/fi_eq.h>

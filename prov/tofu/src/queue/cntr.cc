@@ -9,7 +9,6 @@
 #include "fid/refusal.h"
 #include "progress/domain_base.h"
 #include "progress/wait.h"
-#include "provider/log.h"
 
 namespace tofu {
 namespace {
@@ -126,10 +125,7 @@ int Counter::close() noexcept
 int Counter::wait(std::uint64_t threshold, int timeout_ms) noexcept
 {
     const std::uint64_t errors = errors_.load(std::memory_order_acquire);
-    const Deadline deadline(timeout_ms);
-    const WaitObject::Blocked blocked(wait_);
-    Sleeper sleeper(&owner().backend().functions(), deadline, wait_.yields());
-    ProgressSet* const sets[] = {&progress_};
+    WaitObject::Blocked blocked(wait_, timeout_ms);
     for (;;) {
         progress_.run(true); // patient: see Sleeper
         if (value_.load(std::memory_order_acquire) >= threshold)
@@ -137,7 +133,7 @@ int Counter::wait(std::uint64_t threshold, int timeout_ms) noexcept
         // fi_cntr(3): an error while waiting ends the wait
         if (errors_.load(std::memory_order_acquire) != errors)
             return -FI_EAVAIL;
-        if (!sleeper.sleep(sets, 1))
+        if (!blocked.sleep())
             return -FI_ETIMEDOUT;
     }
 }

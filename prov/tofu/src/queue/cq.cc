@@ -201,10 +201,7 @@ ssize_t CompletionQueue::wait_and_read_from(void* buffer, std::size_t count, fi_
         threshold_ && condition != nullptr
             ? std::clamp<std::size_t>(reinterpret_cast<std::uintptr_t>(condition), 1, std::max<std::size_t>(count, 1))
             : 1;
-    const Deadline deadline(timeout_ms);
-    const WaitObject::Blocked blocked(wait_);
-    Sleeper sleeper(&owner().backend().functions(), deadline, wait_.yields());
-    ProgressSet* const sets[] = {&progress_};
+    WaitObject::Blocked blocked(wait_, timeout_ms);
     char* to = static_cast<char*>(buffer);
     std::size_t taken = 0;
     for (;;) {
@@ -220,7 +217,7 @@ ssize_t CompletionQueue::wait_and_read_from(void* buffer, std::size_t count, fi_
         if (signals != 0 && signals_.compare_exchange_strong(signals, signals - 1))
             return taken > 0 ? static_cast<ssize_t>(taken) : -FI_EAGAIN;
         progress_.run(true); // patient: see Sleeper
-        if (empty() && !sleeper.sleep(sets, 1))
+        if (empty() && !blocked.sleep())
             return taken > 0 ? static_cast<ssize_t>(taken) : -FI_EAGAIN;
     }
 }

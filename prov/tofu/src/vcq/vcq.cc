@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Posts and polls of one VCQ, and the window that tells whose notice an MRQ entry is. See vcq.h.
-// Called by endpoints, protocols and the domain under their locks; calls the backend's function table.
 #include "vcq/vcq.h"
 
 #include <algorithm>

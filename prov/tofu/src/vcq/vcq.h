@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A virtual control queue: posts one-sided communications and turns the entries of its TCQ and MRQ into
 // calls of whoever waits for them. The only code of the provider that calls utofu_* is in this directory.
-// Called by endpoints, protocols and the domain; calls the backend's function table.
+// Called by the engines, contexts and the domain; calls the backend's function table.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The owner's side of the directory of regions: entries go in and out, the second table grows. Called by
-// region.cc under the home lock; calls vcq. Readers are peers' TNIs, at any time.
+// See own_directory.h. Readers are peers' TNIs, at any time.
+#include "memory/own_directory.h"
+
 #include <atomic>
 #include <cstring>
 #include <utility>
@@ -9,7 +10,6 @@
 
 #include "address/address.h"
 #include "memory/event_pool.h"
-#include "memory/region.h"
 #include "progress/domain_base.h"
 #include "provider/log.h"
 
@@ -24,7 +24,7 @@ namespace {
 template <class T>
 void put_word(T& word, T value, std::memory_order order = std::memory_order_relaxed) noexcept
 {
-    std::atomic_ref<T>(word).store(value, order); // partner: Get of RemoteKeys::start, by its check
+    std::atomic_ref<T>(word).store(value, order); // partner: Get of RemoteKeys::ask, by its check
 }
 
 static_assert(table_stag(directory::first_log2 + 1) > endpoint_stag(max_endpoints - 1) &&
@@ -35,18 +35,9 @@ constexpr unsigned choices_in(unsigned log2) noexcept
     return log2 == directory::first_log2 ? 1 : directory::choices;
 }
 
-directory::DoorsLine& doors_line(const OwnMemory& area) noexcept
-{
-    return *reinterpret_cast<directory::DoorsLine*>(area.get() + directory::doors_offset);
-}
-
 } // namespace
 
-RegionTable::RegionTable(DomainBase& domain) noexcept : domain_(domain), annexes_(domain, *this) {}
-
-RegionTable::~RegionTable() { close(); }
-
-int RegionTable::open() noexcept
+int OwnDirectory::open() noexcept
 {
     Table first;
     if (int ret = make_table(directory::first_log2, first); ret != 0)
@@ -54,57 +45,43 @@ int RegionTable::open() noexcept
     if (!tables_.push(std::move(first)))
         return -FI_ENOMEM;
     point_to({});
-    contacts()->nonce = domain_.nonce(); // before any peer can see it
-    doors_line(tables_[0].memory).nonce = domain_.nonce();
-    event_pool().store(event_pool::word(domain_.nonce(), event_pool::capacity()), std::memory_order_relaxed);
-    const OwnMemory& area = tables_[0].memory;
-    if (int ret = domain_.home().reg_with_stag(area.get(), area.size(), directory_stag, tables_[0].stadd); ret != 0) {
+    // before any peer can see it
+    at<directory::Contacts>(directory::contacts_offset).nonce = domain_.nonce();
+    at<directory::DoorsLine>(directory::doors_offset).nonce = domain_.nonce();
+    at<std::uint64_t>(event_pool::offset) = event_pool::word(domain_.nonce(), event_pool::capacity());
+    const int ret = domain_.home().reg_with_stag(area(), directory::area_bytes, directory_stag, tables_[0].stadd);
+    if (ret != 0)
         tables_.clear();
-        return ret;
-    }
-    annexes_.open(area.get());
-    return 0;
+    return ret;
 }
 
-void RegionTable::point_to_doors(utofu_stadd_t stadd) noexcept
+void OwnDirectory::close() noexcept
 {
-    directory::DoorsLine& line = doors_line(tables_[0].memory);
-    put_word(line.stadd, std::uint64_t{stadd});
-    // Partner: Get of coll::Group::look, by its check.
-    put_word(line.check, directory::check_of_doors(stadd, line.nonce), std::memory_order_release);
-}
-
-directory::Contacts* RegionTable::contacts() const noexcept
-{
-    return reinterpret_cast<directory::Contacts*>(tables_[0].memory.get() + directory::contacts_offset);
-}
-
-std::atomic_ref<std::uint64_t> RegionTable::event_pool() const noexcept
-{
-    return std::atomic_ref<std::uint64_t>(
-        *reinterpret_cast<std::uint64_t*>(tables_[0].memory.get() + event_pool::offset));
-}
-
-void RegionTable::fill_pool() noexcept
-{
-    // release: partner of peers' ARMWs, with which it is atomic (guide 2.2.5); the entries are out of the MRQ
-    event_pool().fetch_add(std::exchange(counted_events_, 0), std::memory_order_release);
-}
-
-std::atomic_ref<std::uint64_t> RegionTable::claims() const noexcept
-{
-    return std::atomic_ref<std::uint64_t>(contacts()->claims);
-}
-
-void RegionTable::close() noexcept
-{
-    annexes_.close();
     for (const Table& table : tables_)
         domain_.home().dereg(table.stadd);
     tables_.clear();
 }
 
-int RegionTable::make_table(unsigned log2, Table& table) const noexcept
+void OwnDirectory::point_to_doors(utofu_stadd_t stadd) noexcept
+{
+    auto& line = at<directory::DoorsLine>(directory::doors_offset);
+    put_word(line.stadd, std::uint64_t{stadd});
+    // Partner: Get of coll::Group::look, by its check.
+    put_word(line.check, directory::check_of_doors(stadd, line.nonce), std::memory_order_release);
+}
+
+void OwnDirectory::refill_pool(std::uint64_t events) noexcept
+{
+    // release: partner of peers' ARMWs, with which it is atomic (guide 2.2.5); the entries are out of the MRQ
+    std::atomic_ref(at<std::uint64_t>(event_pool::offset)).fetch_add(events, std::memory_order_release);
+}
+
+std::atomic_ref<std::uint64_t> OwnDirectory::claims() const noexcept
+{
+    return std::atomic_ref(at<directory::Contacts>(directory::contacts_offset).claims);
+}
+
+int OwnDirectory::make_table(unsigned log2, Table& table) const noexcept
 {
     table.log2 = log2;
     table.memory = OwnMemory(log2 == directory::first_log2 ? directory::area_bytes : sizeof(Bucket) << log2);
@@ -118,7 +95,7 @@ int RegionTable::make_table(unsigned log2, Table& table) const noexcept
     return 0;
 }
 
-Entry* RegionTable::room(const Table& table, std::uint64_t key) noexcept
+Entry* OwnDirectory::room(const Table& table, std::uint64_t key) noexcept
 {
     Entry* found = nullptr;
     unsigned most = 0; // free ones beside it
@@ -137,7 +114,7 @@ Entry* RegionTable::room(const Table& table, std::uint64_t key) noexcept
     return found;
 }
 
-Entry* RegionTable::seek(const Table& table, std::uint64_t key) noexcept
+Entry* OwnDirectory::seek(const Table& table, std::uint64_t key) noexcept
 {
     for (unsigned choice = 0; choice < choices_in(table.log2); choice++)
         for (Entry& entry : table.buckets[directory::bucket_of(key, table.log2, choice)].entry)
@@ -147,7 +124,7 @@ Entry* RegionTable::seek(const Table& table, std::uint64_t key) noexcept
 }
 
 /// The check goes last: an entry that is caught between is empty to its reader, or torn.
-void RegionTable::store(Entry& to, const Entry& value) noexcept
+void OwnDirectory::store(Entry& to, const Entry& value) noexcept
 {
     put_word(to.key, value.key);
     put_word(to.bias, value.bias);
@@ -160,7 +137,7 @@ void RegionTable::store(Entry& to, const Entry& value) noexcept
 }
 
 /// Tells every bucket of the first table where the second one is.
-void RegionTable::point_to(const Table& second) noexcept
+void OwnDirectory::point_to(const Table& second) noexcept
 {
     const std::uint32_t check = directory::check_of(second.stadd, second.log2, domain_.nonce());
     const Table& first = tables_[0];
@@ -172,7 +149,7 @@ void RegionTable::point_to(const Table& second) noexcept
     }
 }
 
-bool RegionTable::refill(const Table& from, const Table& to) noexcept
+bool OwnDirectory::refill(const Table& from, const Table& to) noexcept
 {
     for (std::size_t i = 0; i < std::size_t{1} << from.log2; i++)
         for (const Entry& entry : from.buckets[i].entry) {
@@ -186,7 +163,7 @@ bool RegionTable::refill(const Table& from, const Table& to) noexcept
     return true;
 }
 
-int RegionTable::grow() noexcept
+int OwnDirectory::grow() noexcept
 {
     if (!tables_.reserve(tables_.size() + 1))
         return -FI_ENOMEM;
@@ -210,45 +187,30 @@ int RegionTable::grow() noexcept
     return -FI_ENOSPC;
 }
 
-int RegionTable::publish(MemoryRegion& region) noexcept
+int OwnDirectory::publish(Entry entry) noexcept
 {
-    Entry value{};
-    value.key = region.key;
-    value.bias = bias_of(region);
-    value.begin = domain_.model().virtual_addresses ? region.base_ : 0;
-    value.length = region.length_;
-    value.rights = static_cast<std::uint16_t>(
-        ((region.access_ & FI_REMOTE_READ) ? directory::right_read : 0) |
-        ((region.access_ & FI_REMOTE_WRITE) ? directory::right_write : 0));
-    value.home = static_cast<std::uint16_t>(region.home_);
-    value.generation = ++generation_;
-    value.check = directory::check_of(value, domain_.nonce());
-    Entry* place = room(tables_[0], region.key);
+    entry.generation = ++generation_;
+    entry.check = directory::check_of(entry, domain_.nonce());
+    Entry* place = room(tables_[0], entry.key);
     while (place == nullptr) {
         if (tables_.size() > 1)
-            place = room(tables_.back(), region.key);
+            place = room(tables_.back(), entry.key);
         if (place != nullptr)
             break;
         if (int ret = grow(); ret != 0)
             return ret;
     }
-    store(*place, value);
-    region.published_ = true;
+    store(*place, entry);
     return 0;
 }
 
-void RegionTable::withdraw(const MemoryRegion& region) noexcept
+void OwnDirectory::withdraw(std::uint64_t key) noexcept
 {
-    Entry* entry = seek(tables_[0], region.key);
+    Entry* entry = seek(tables_[0], key);
     if (entry == nullptr && tables_.size() > 1)
-        entry = seek(tables_.back(), region.key);
+        entry = seek(tables_.back(), key);
     if (entry != nullptr)
         put_word(entry->check, std::uint64_t{0}, std::memory_order_release);
-}
-
-std::uint64_t RegionTable::bias_of(const MemoryRegion& region) const noexcept
-{
-    return domain_.model().virtual_addresses ? region.stadd_ - region.base_ : region.stadd_;
 }
 
 } // namespace tofu
