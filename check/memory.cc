@@ -300,9 +300,9 @@ constexpr Check list[] = {
      any_address},
     {"reserved-stags", "a reserved STag's STADD is known beforehand", "area/area, memory/directory", 2, reserved_stags},
     {"reg-twice", "memory registered twice has one STADD, and lasts until both are given back",
-     "memory/region_table, which copes with two STADDs", 2, registered_twice},
+     "memory/region, which copes with two STADDs", 2, registered_twice},
     {"reg-inside", "what lies inside a registration has its STADD",
-     "none: memory/registration_cache only avoids what follows from it", 2, registered_inside},
+     "none: local/registration_cache only avoids what follows from it", 2, registered_inside},
     {"reg-full", "a VCQ without a free STag answers ERR_FULL; 6144 regions before that", "memory/annexes", 1,
      many_regions},
     {"reg-again", "a STADD that was given back is not given again at once",
@@ -315,7 +315,7 @@ constexpr Check list[] = {
      bounds},
     {"reg-given-back", "memory that was given back is refused", "remote/keys, message/fetch", 2, given_back},
     {"reg-unmapped", "memory that is not mapped can't be registered", "memory/region (FI_EFAULT)", 1, unmapped},
-    {"fork", "after fork the parent's registrations go on; the child has what is not registered", "memory/pages", 2,
+    {"fork", "after fork the parent's registrations go on; the child has what is not registered", "local/pages", 2,
      fork_and_go_on},
 };
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # The rooms of the provider include each other in one direction: the order is read from docs/architecture.md, and an
-# include against it fails.
+# include against it fails. What documents, comments and tofu-check name of the rooms, as ROOM/FILE, is there.
 # Called by: make check.
 set -u
 top=${TOFU_TOP_SRCDIR:?set by make check}
@@ -24,4 +24,14 @@ found=$(cd "$top/prov/tofu/src" && grep -o '^#include "[a-z_]*/[^"]*"' -r --incl
 while read -r line; do
     [ -z "$line" ] || { echo "FAIL: against the order: $line"; result=1; }
 done <<<"$found"
+
+rooms=$(echo $order | tr ' ' '|')
+while IFS=: read -r file line name; do
+    name=${name//[^a-z_0-9\/]/}
+    for top_of in prov/tofu/src tofu_sim; do
+        compgen -G "$top/$top_of/${name}.*" >/dev/null && continue 2
+    done
+    echo "FAIL: $file:$line: there is no $name"
+    result=1
+done < <(cd "$top" && grep -rnoE "(^|[ \`(\"])($rooms)/[a-z_0-9]+" check docs/*.md prov/tofu/src README.md)
 exit $result
