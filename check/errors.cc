@@ -48,37 +48,31 @@ Finding never_ends()
 template <Access kind>
 Finding unregistered(Side& side)
 {
-    Link link(side, page);
-    Finding finding;
-    if (side.rank() == 0) {
+    return by_first(side, [&](Link& link) -> Finding {
         const int code = link.access(kind, link.peer, stadd_of(link, unused_stag));
-        finding = code == UTOFU_ERR_NOT_COMPLETED ? never_ends() : judge(code);
+        Finding finding = code == UTOFU_ERR_NOT_COMPLETED ? never_ends() : judge(code);
         if (finding.verdict != Verdict::fails)
             go_on(link);
-    }
-    link.together();
-    return finding;
+        return finding;
+    });
 }
 
 Finding own_memory(Side& side)
 {
-    Link link(side, page);
-    Finding finding;
-    if (side.rank() == 0) {
+    return by_first(side, [&](Link& link) -> Finding {
         const Memory gone(page);
         const utofu_stadd_t stadd = link.vcq.reg(gone.at(), 4096);
         link.vcq.dereg(stadd);
         const int code = link.vcq.end_of(link.vcq.try_post([&] {
             return side.u.put(link.vcq.handle(), link.peer, stadd, link.peer_stadd, 64, 3, local_mrq, nullptr);
         }));
-        finding = code == UTOFU_SUCCESS             ? fails("a Put from memory that was given back succeeds")
-                  : code == UTOFU_ERR_NOT_COMPLETED ? never_ends()
-                                                    : holds("%s", code_name(code).c_str());
-        if (finding.verdict != Verdict::fails)
-            go_on(link);
-    }
-    link.together();
-    return finding;
+        if (code == UTOFU_SUCCESS)
+            return fails("a Put from memory that was given back succeeds");
+        if (code == UTOFU_ERR_NOT_COMPLETED)
+            return never_ends();
+        go_on(link);
+        return holds("%s", code_name(code).c_str());
+    });
 }
 
 Finding not_yet(Side& side)
@@ -111,37 +105,30 @@ Finding not_yet(Side& side)
 
 Finding unsignaled(Side& side)
 {
-    Link link(side, page);
-    Finding finding;
-    if (side.rank() == 0) {
+    return by_first(side, [&](Link& link) -> Finding {
         if (link.try_post(Access::put, link.peer, stadd_of(link, unused_stag), 0, 200) != UTOFU_SUCCESS)
             return holds("refused at once");
         try {
             const Told told = link.vcq.next_mrq(answer_time());
-            finding = told.code != UTOFU_SUCCESS && told.notice.edata == 200 && told.notice.vcq_id == link.peer
+            return told.code != UTOFU_SUCCESS && told.notice.edata == 200 && told.notice.vcq_id == link.peer
                           ? holds("%s, with its EDATA and its VCQ ID", code_name(told.code).c_str())
                           : fails("%s with EDATA %lu and VCQ ID %#lx", code_name(told.code).c_str(), told.notice.edata,
                                   told.notice.vcq_id);
         } catch (const Silence&) {
-            finding = fails("nothing in %g seconds", answer_time());
+            return fails("nothing in %g seconds", answer_time());
         }
-    }
-    link.together();
-    return finding;
+    });
 }
 
 Finding told_apart(Side& side)
 {
-    Link link(side, page);
-    Finding finding;
-    if (side.rank() == 0) {
+    return by_first(side, [&](Link& link) -> Finding {
         const utofu_stadd_t wrong = stadd_of(link, unused_stag);
         constexpr unsigned n = 60;
         for (unsigned i = 1; i <= n; i++)
             (void)link.try_post(i % 2 == 0 ? Access::put : Access::armw, link.peer,
                                 i % 3 == 0 ? wrong : link.peer_stadd + 64, local_mrq, i);
         bool seen[n + 1] = {};
-        finding = holds("%u posts, each third fails and says so by its EDATA", n);
         for (unsigned i = 1; i <= n; i++) {
             const Told told = link.vcq.next_mrq(answer_time());
             const std::uint64_t edata = told.notice.edata;
@@ -149,9 +136,8 @@ Finding told_apart(Side& side)
                 return fails("notice %u: EDATA %lu, %s", i, edata, code_name(told.code).c_str());
             seen[edata] = true;
         }
-    }
-    link.together();
-    return finding;
+        return holds("%u posts, each third fails and says so by its EDATA", n);
+    });
 }
 
 Finding freed(Side& side)

@@ -334,10 +334,7 @@ Finding fence(Side& side)
 
 Finding notice_order(Side& side)
 {
-    Link link(side, page);
-    Finding finding;
-    if (side.rank() == 0) {
-        finding = holds("1000 notices of Puts, Gets and ARMWs mixed");
+    return by_first(side, [&](Link& link) -> Finding {
         constexpr std::uint64_t n = 1000;
         std::uint64_t told = 0;
         for (std::uint64_t i = 0; i < n; i++) {
@@ -355,9 +352,8 @@ Finding notice_order(Side& side)
                 told++;
             }
         }
-    }
-    link.together();
-    return finding;
+        return holds("1000 notices of Puts, Gets and ARMWs mixed");
+    });
 }
 
 /// Data looked at behind their notice, with a fence of our own in between or without.

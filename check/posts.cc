@@ -93,13 +93,10 @@ Finding largest(Side& side)
 
 Finding edata(Side& side)
 {
-    Link link(side, page);
-    Finding finding;
-    if (side.rank() == 0) {
+    return by_first(side, [&](Link& link) -> Finding {
         bool seen[256] = {};
         for (unsigned i = 1; i < 255; i++)
             link.put_word(i, 8 * i, local_mrq, i);
-        finding = holds("254 at a time, each told once by its own notice");
         for (unsigned i = 1; i < 255; i++) {
             const utofu_mrq_notice notice = link.vcq.must_mrq();
             if (notice.edata == 0 || notice.edata > 254 || seen[notice.edata] ||
@@ -107,9 +104,8 @@ Finding edata(Side& side)
                 return fails("notice %u has type %u and EDATA %#lx", i, notice.notice_type, notice.edata);
             seen[notice.edata] = true;
         }
-    }
-    link.together();
-    return finding;
+        return holds("254 at a time, each told once by its own notice");
+    });
 }
 
 Finding fields(Side& side)
@@ -155,11 +151,8 @@ Finding fields(Side& side)
 
 Finding tcq_order(Side& side)
 {
-    Link link(side, page);
-    Finding finding;
-    if (side.rank() == 0) {
+    return by_first(side, [&](Link& link) -> Finding {
         static char marks[1000];
-        finding = holds("1000 entries in the order of posting");
         for (unsigned i = 0; i < 1000; i++)
             link.vcq.post([&] {
                 return side.u.put(link.vcq.handle(), link.peer, link.stadd, link.peer_stadd, i % 3 == 0 ? 4096 : 8, 0,
@@ -171,16 +164,13 @@ Finding tcq_order(Side& side)
                 return fails("entry %td: %s, of post %td", &mark - marks, code_name(sent.code).c_str(),
                              static_cast<char*>(sent.cbdata) - marks);
         }
-    }
-    link.together();
-    return finding;
+        return holds("1000 entries in the order of posting");
+    });
 }
 
 Finding toq_full(Side& side)
 {
-    Link link(side, page);
-    Finding finding;
-    if (side.rank() == 0) {
+    return by_first(side, [&](Link& link) -> Finding {
         // Nothing is read until it is full. Each post adds one to a word: a refused one must not have.
         unsigned posted = 0;
         int code = UTOFU_SUCCESS;
@@ -196,28 +186,22 @@ Finding toq_full(Side& side)
         const std::uint64_t before = link.vcq.must_mrq().rmt_value;
         if (before != posted)
             return fails("%u posts were accepted, %lu took effect", posted, before);
-        finding = code == UTOFU_SUCCESS
-                      ? holds("20000 posts, and it is not full")
-                      : holds("%u posts, then ERR_BUSY without effect; reading the TCQ makes room", posted);
-    }
-    link.together();
-    return finding;
+        return code == UTOFU_SUCCESS
+                   ? holds("20000 posts, and it is not full")
+                   : holds("%u posts, then ERR_BUSY without effect; reading the TCQ makes room", posted);
+    });
 }
 
 Finding delay_start(Side& side)
 {
-    Link link(side, page);
-    Finding finding;
-    if (side.rank() == 0) {
+    return by_first(side, [&](Link& link) -> Finding {
         for (unsigned i = 0; i < 32; i++)
             link.armw(UTOFU_ARMW_OP_ADD, 1, 0, UTOFU_ONESIDED_FLAG_DELAY_START | local_mrq, i + 1);
         link.vcq.post([&] { return side.u.post_toq(link.vcq.handle(), nullptr, 0, nullptr); });
         for (unsigned i = 0; i < 32; i++)
             link.vcq.must_mrq();
-        finding = holds("32 delayed ARMWs start by utofu_post_toq with nothing to post");
-    }
-    link.together();
-    return finding;
+        return holds("32 delayed ARMWs start by utofu_post_toq with nothing to post");
+    });
 }
 
 Finding armw_ops(Side& side)

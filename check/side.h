@@ -9,6 +9,7 @@
 #include <deque>
 #include <vector>
 
+#include "finding.h"
 #include "library.h"
 #include "meeting.h"
 
@@ -168,5 +169,15 @@ class Link {
     void await(std::size_t offset, std::uint64_t value, const char* what) const;
     void together() { side.meeting.together(); }
 };
+
+/// What process 0 finds over a link of one page; the other one waits for its end.
+template <class Body>
+Finding by_first(Side& side, Body&& body)
+{
+    Link link(side, page);
+    const Finding finding = side.rank() == 0 ? body(link) : Finding{};
+    link.together();
+    return finding;
+}
 
 } // namespace tofu::check
