@@ -246,6 +246,23 @@ inline int put_piggyback(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, void* data, uto
     std::memcpy(p.data, data, length);
     return Net::now().post(p);
 }
+/// What a fixture over the net has at hand: the net, and values in its memory.
+struct OverNet {
+    static Net& net() { return Net::now(); }
+    template <class T>
+    static void put(std::uint64_t offset, const T& value)
+    {
+        std::memcpy(net().memory.data() + offset, &value, sizeof value);
+    }
+    template <class T>
+    static T get(std::uint64_t offset)
+    {
+        T value;
+        std::memcpy(&value, net().memory.data() + offset, sizeof value);
+        return value;
+    }
+};
+
 /// Any reserved STag: `area` in the memory.
 inline int query_stadd(utofu_vcq_id_t, unsigned, utofu_stadd_t* stadd)
 {

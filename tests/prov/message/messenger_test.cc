@@ -64,7 +64,7 @@ struct FakeDomain final : DomainBase {
     vcq::Backend backend;
 };
 
-struct Messages : testing::Test {
+struct Messages : testing::Test, fake::OverNet {
     Messages()
     {
         setenv("FI_TOFU_RINGS", "1", 1);
@@ -133,19 +133,6 @@ struct Messages : testing::Test {
     {
         while (rounds-- > 0)
             round(this);
-    }
-    static Net& net() { return Net::now(); }
-    template <class T>
-    void put(std::uint64_t offset, const T& value)
-    {
-        std::memcpy(net().memory.data() + offset, &value, sizeof value);
-    }
-    template <class T>
-    T get(std::uint64_t offset)
-    {
-        T value;
-        std::memcpy(&value, net().memory.data() + offset, sizeof value);
-        return value;
     }
     /// The next entry, as text: "sent", "5 bytes", "error N", or "nothing".
     std::string entry()

@@ -72,7 +72,7 @@ struct Above final : Protocol {
     unsigned ticks = 0;
 };
 
-struct RingsTest : testing::Test {
+struct RingsTest : testing::Test, fake::OverNet {
     RingsTest()
     {
         Net::reset(1);
@@ -101,19 +101,6 @@ struct RingsTest : testing::Test {
     static AreaHeader header(std::uint16_t index = peer_index)
     {
         return {area_magic, wire_version, index, ring_count, peer_nonce, ring_slots, 0, visit_slots};
-    }
-    static Net& net() { return Net::now(); }
-    template <class T>
-    void put(std::uint64_t offset, const T& value)
-    {
-        std::memcpy(net().memory.data() + offset, &value, sizeof value);
-    }
-    template <class T>
-    T get(std::uint64_t offset)
-    {
-        T value;
-        std::memcpy(&value, net().memory.data() + offset, sizeof value);
-        return value;
     }
     Area& area() { return rings->port.area; }
     void poll()
