@@ -78,6 +78,8 @@ const std::vector<Knob>& knobs()
         {"TOFU_SIM_CHAOS", Side::any, {"0:late", "18446744073709551615:late,drop,poll", "7:late,drop,poll,torn", "0", "1", ""}, Refusal::join,
          {"18446744073709551616", much, "-1", "x", "7:", "7:x", ":late"}, "0 to 18446744073709551615"},
         {"TOFU_SIM_CLOCK", Side::all, {"tofud", ""}, Refusal::join, {"tofu", "1", "off", " tofud"}, "tofud"},
+        {"TOFU_SIM_CHANNEL_BUFFER", Side::any, {"0", "4096", "1048576", ""}, Refusal::join,
+         {"1048577", much, "-1", "x"}, "0 to 1048576"},
         {"TOFU_SIM_CPU", Side::all, {"0", "0.001", "3", "1000", ""}, Refusal::join, {"1001", much, "-1", "x", "0.0001"},
          "0 to 1000"},
         {"TOFU_SIM_CQS", Side::all, {"shares", "refuse", "meet", ""}, Refusal::join, {"share", "1", " meet"}, "refuse or meet"},
