@@ -103,8 +103,6 @@ void attributes(World& w)
     CHECK(w, fi_av_open(w.domain(), &attr, &av, nullptr) < 0);
     if (!w.ours())
         return;
-    attr.flags = 0;
-    CHECK(w, fi_av_open(w.domain(), &attr, &av, nullptr) == -FI_ENOSYS); // no shared ones: said, not ignored
     attr.name = nullptr;
     attr.flags = FI_READ;
     CHECK(w, fi_av_open(w.domain(), &attr, &av, nullptr) == -FI_EINVAL);
@@ -118,6 +116,68 @@ void attributes(World& w)
     attr.rx_ctx_bits = 0;
     attr.type = static_cast<fi_av_type>(7);
     CHECK(w, fi_av_open(w.domain(), &attr, &av, nullptr) == -FI_EINVAL);
+}
+
+/// name, FI_READ, map_addr: one process fills a vector, the others read it; who still has it open keeps it
+void shared(World& w)
+{
+    if (!w.has(FI_SHARED_AV))
+        return;
+    const std::string name = "tofu-pages-shared";
+    fi_av_attr attr{};
+    attr.type = FI_AV_TABLE;
+    attr.name = name.c_str();
+    attr.flags = FI_READ;
+    fid_av* av = nullptr;
+    const bool fills = w.rank() == 0;
+    if (fills) {
+        CHECK(w, fi_av_open(w.domain(), &attr, &av, nullptr) < 0); // "the AV must exist"
+        attr.flags = 0;
+        CHECK(w, fi_av_open(w.domain(), &attr, &av, nullptr) == 0);
+    }
+    w.barrier();
+    if (!fills)
+        CHECK(w, fi_av_open(w.domain(), &attr, &av, nullptr) == 0);
+    if (av == nullptr)
+        return;
+    const auto* const numbers = static_cast<const fi_addr_t*>(attr.map_addr);
+    CHECK(w, numbers != nullptr);
+    const Addresses all(w);
+    std::array<fi_addr_t, max_ranks> places{};
+    if (fills)
+        CHECK(w, fi_av_insert(av, all.array(), w.ranks(), places.data(), 0, nullptr) == int(w.ranks()));
+    else if (w.ours())
+        CHECK(w, fi_av_insert(av, all.array(), w.ranks(), places.data(), 0, nullptr) == -FI_EACCES);
+    w.barrier();
+    const auto holds = [&](fi_addr_t place, unsigned rank) {
+        unsigned char back[64] = {};
+        std::size_t size = sizeof back;
+        return fi_av_lookup(av, place, back, &size) == 0 &&
+               std::memcmp(back, w.shared().name[rank], w.shared().name_length[rank]) == 0;
+    };
+    for (unsigned r = 0; r < w.ranks() && numbers != nullptr; ++r) {
+        CHECK(w, !fills || numbers[r] == places[r]);
+        CHECK(w, holds(numbers[r], r));
+    }
+    fi_addr_t gone = 1;
+    if (!fills && w.ours())
+        CHECK(w, fi_av_remove(av, &gone, 1, 0) == -FI_EACCES);
+    w.barrier();
+    if (fills)
+        CHECK(w, fi_av_remove(av, &gone, 1, 0) == 0);
+    w.barrier();
+    CHECK(w, !holds(1, 1) && holds(0, 0));
+    w.barrier();
+    if (fills)
+        CHECK(w, fi_close(&av->fid) == 0);
+    w.barrier();
+    if (!fills) {
+        CHECK(w, holds(0, 0));
+        CHECK(w, fi_close(&av->fid) == 0);
+    }
+    w.barrier();
+    attr.flags = FI_READ;
+    CHECK(w, fi_av_open(w.domain(), &attr, &av, nullptr) < 0); // all have closed it
 }
 
 /// FI_AV_TABLE, fi_av_insert: indices from 0 on, across calls, whether or not they are asked for
@@ -444,6 +504,7 @@ void user_id(World& w)
 
 constexpr Case cases[] = {
     {"attributes", attributes},
+    {"shared", shared},
     {"table", table},
     {"several", several},
     {"lookup", lookup},

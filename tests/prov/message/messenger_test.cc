@@ -77,7 +77,6 @@ struct Messages : testing::Test, fake::OverNet {
         attr.format = FI_CQ_FORMAT_TAGGED;
         EXPECT_EQ(CompletionQueue::open(&*domain, &attr, &cq, nullptr), 0);
         peers.emplace(*domain);
-        EXPECT_TRUE(peers->open(0));
         EndpointAddress address{};
         address.magic = address_magic;
         address.version = wire_version;

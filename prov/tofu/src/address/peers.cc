@@ -31,7 +31,7 @@ struct Peers::Index {
     {
         for (std::size_t at = hash(home, nonce, index);; at++) {
             std::uint32_t& slot = slots[at & (size - 1)];
-            if (slot == free || (slot != gone && same(*peers.place(slot - 1), home, nonce, index)))
+            if (slot == free || (slot != gone && same(*peers.store_.at(slot - 1), home, nonce, index)))
                 return slot;
         }
     }
@@ -40,7 +40,7 @@ struct Peers::Index {
     {
         if ((used + 1) * 4 > size * 3 && !grow(peers))
             return false;
-        const Peer& peer = *peers.place(number);
+        const Peer& peer = *peers.store_.at(number);
         std::uint32_t& slot = find(peers, peer.home, peer.nonce, peer.index);
         if (slot == free) {
             slot = static_cast<std::uint32_t>(number + 1);
@@ -70,52 +70,40 @@ struct Peers::Index {
     std::size_t size = 0; ///< a power of two
     std::size_t used = 0; ///< slots that are not free
     bool duplicates = false; ///< a peer has more than one place, of which this names the first
+    std::uint32_t generation = 0; ///< of the vector when this was made
 };
 
 Peers::Peers(Counted& domain) noexcept : Object(&domain, FI_CLASS_AV) {}
 
-Peers::~Peers()
-{
-    for (std::size_t i = 0; chunks_ != nullptr && i < max_chunks; i++)
-        delete[] chunks_[i].load(std::memory_order_relaxed);
-}
+Peers::~Peers() = default;
 
-bool Peers::open(int rx_bits) noexcept
+void Peers::set_rx_bits(int bits) noexcept
 {
-    rx_bits_ = rx_bits;
-    place_mask_ = ~fi_addr_t{0} >> rx_bits;
-    chunks_.reset(new (std::nothrow) std::atomic<Peer*>[max_chunks]());
-    return chunks_ != nullptr;
+    rx_bits_ = bits;
+    place_mask_ = ~fi_addr_t{0} >> bits;
 }
 
 /// A free place: the lowest one removed, else a new one. Null: full or no memory.
 Peer* Peers::take(fi_addr_t& number) noexcept
 {
-    if (free_places_ > 0)
-        for (std::size_t i = first_free_; i < size(); i++)
-            if (Peer* peer = place(i); peer->home == 0) {
-                free_places_--;
-                first_free_ = i + 1;
+    PeerStore::Head& head = store_.head();
+    if (head.free_places > 0)
+        for (std::size_t i = head.first_free; i < size(); i++)
+            if (Peer* peer = store_.at(i); peer->home == 0) {
+                head.free_places--;
+                head.first_free = i + 1;
                 number = i;
                 return peer;
             }
-    const std::size_t next = size();
-    if (next == chunk_size * max_chunks)
+    if (!store_.make_next())
         return nullptr;
-    if (next % chunk_size == 0 && place(next) == nullptr) {
-        Peer* chunk = new (std::nothrow) Peer[chunk_size]();
-        if (chunk == nullptr)
-            return nullptr;
-        chunks_[next / chunk_size].store(chunk, std::memory_order_release);
-    }
-    size_.store(next + 1, std::memory_order_release);
-    number = next;
-    return place(next);
+    number = head.size.fetch_add(1, std::memory_order_release);
+    return store_.at(number);
 }
 
 int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
 {
-    std::lock_guard guard(lock_);
+    std::lock_guard guard(store_);
     Peer* const peer = take(number);
     if (peer == nullptr)
         return FI_ENOMEM;
@@ -123,7 +111,7 @@ int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
     peer->index = address.index;
     peer->further = address.further;
     peer->counts_events = address.flags & address_counts_events;
-    peer->generation = ++uses_;
+    peer->generation = ++store_.head().uses;
     // release: find() sees the other members with it
     std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
     if (index_ != nullptr && !index_->add(*this, number))
@@ -133,13 +121,13 @@ int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
 
 int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
 {
-    std::lock_guard guard(lock_);
+    std::lock_guard guard(store_);
     for (std::size_t i = 0; i < count; i++)
         if (find(places[i]) == nullptr)
             return -FI_EINVAL;
     for (std::size_t i = 0; i < count; i++) {
         const std::size_t number = place_of(places[i]);
-        Peer* peer = place(number);
+        Peer* peer = store_.at(number);
         if (peer->home == 0)
             continue; // named twice
         if (index_ != nullptr && index_->duplicates)
@@ -147,32 +135,38 @@ int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
         if (index_ != nullptr)
             if (std::uint32_t& slot = index_->find(*this, peer->home, peer->nonce, peer->index); slot != Index::free)
                 slot = Index::gone;
-        peer->generation = ++uses_; // who has sent there looks again
+        peer->generation = ++store_.head().uses; // who has sent there looks again
         std::atomic_ref(peer->home).store(0, std::memory_order_release);
-        free_places_++;
-        first_free_ = std::min(first_free_, number);
+        PeerStore::Head& head = store_.head();
+        head.free_places++;
+        head.first_free = std::min(head.first_free, number);
     }
     return 0;
 }
 
 void Peers::make_index() noexcept
 {
+    const std::uint32_t seen = generation();
     index_.reset(new (std::nothrow) Index);
     if (index_ != nullptr && !index_->grow(*this))
         index_.reset();
     for (std::size_t i = 0; index_ != nullptr && i < size(); i++)
         if (find(i) != nullptr && !index_->add(*this, i))
             index_.reset();
+    if (index_ != nullptr)
+        index_->generation = seen;
 }
 
 fi_addr_t Peers::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
 {
-    std::lock_guard guard(lock_);
+    std::lock_guard guard(store_);
+    if (store_.is_shared() && index_ != nullptr && index_->generation != generation())
+        index_.reset(); // another process has changed the vector
     if (index_ == nullptr)
         make_index();
     if (index_ == nullptr) { // no memory: one after the other
         for (std::size_t i = 0; i < size(); i++)
-            if (find(i) != nullptr && Index::same(*place(i), home, nonce, index))
+            if (find(i) != nullptr && Index::same(*store_.at(i), home, nonce, index))
                 return i;
         return FI_ADDR_NOTAVAIL;
     }

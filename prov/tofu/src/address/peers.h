@@ -13,38 +13,28 @@
 #include <rdma/fi_domain.h>
 
 #include "address/address.h"
+#include "address/store.h"
 #include "fid/object.h"
-#include "provider/lock.h"
 
 namespace tofu {
 
 class DomainBase;
 
-/// One peer. `home` 0 marks a free place.
-struct Peer {
-    std::uint64_t home;
-    std::uint64_t nonce;
-    std::uint16_t index;      ///< endpoint number in its domain
-    std::uint8_t further;     ///< receive contexts behind the first, at the numbers that follow
-    bool counts_events;       ///< operations that target it carry a notice (address_counts_events)
-    std::uint32_t generation; ///< number of this use of the place, unique in the vector: tells caches of a removal
-};
-
-/// Places lie in chunks that never move, so that find() needs no lock; a place is filled before its number is told to
-/// anybody.
+/// A place is filled before its number is told to anybody: find() needs no lock.
 class Peers : public Object<Peers, fid_av, DomainBase> {
   public:
     explicit Peers(Counted& domain) noexcept;
     ~Peers();
     static constexpr int max_rx_bits = 32; ///< leaves more places than there can be
-    /// Addresses have `rx_bits` bits, at most max_rx_bits, for receive contexts (fi_av(3), rx_ctx_bits). False: no memory.
-    [[nodiscard]] bool open(int rx_bits) noexcept;
+    /// Addresses have `bits` bits, at most max_rx_bits, for receive contexts (fi_av(3), rx_ctx_bits). Before the first
+    /// insertion.
+    void set_rx_bits(int bits) noexcept;
 
     /// The peer behind an address of the application, whichever receive context it names, or null where it is
     /// none. Any thread, beside insertions too.
     [[nodiscard]] const Peer* find(fi_addr_t address) const noexcept
     {
-        Peer* const peer = place(place_of(address));
+        Peer* const peer = store_.at(place_of(address));
         // acquire: the other members (partner: insert())
         return peer != nullptr && std::atomic_ref(peer->home).load(std::memory_order_acquire) != 0 ? peer : nullptr;
     }
@@ -63,46 +53,33 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     /// Changes with every insertion and removal.
     [[nodiscard]] std::uint32_t generation() const noexcept
     {
-        return generation_.load(std::memory_order_acquire);
+        return store_.head().generation.load(std::memory_order_acquire);
     }
     /// One past the highest address in use.
-    [[nodiscard]] std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
+    [[nodiscard]] std::size_t size() const noexcept { return store_.head().size.load(std::memory_order_acquire); }
 
     // --- insertion and removal, any thread. Whoever has changed something calls changed() once behind it.
     /// A sound address gets a place: 0, or a positive FI_ENOMEM (also where there are as many as there can be).
     [[nodiscard]] int insert(const EndpointAddress& address, fi_addr_t& number) noexcept;
     /// All or none: 0 or -FI_EINVAL where one names no peer.
     [[nodiscard]] int remove(const fi_addr_t* places, std::size_t count) noexcept;
-    void changed() noexcept { generation_.fetch_add(1, std::memory_order_release); }
+    void changed() noexcept { store_.head().generation.fetch_add(1, std::memory_order_release); }
+
+  protected:
+    [[nodiscard]] PeerStore& store() noexcept { return store_; }
 
   private:
     struct Index;
-    static constexpr std::size_t chunk_size = 1024; ///< peers in a chunk
-    static constexpr std::size_t max_chunks = 4096; ///< 4 Mi peers
     static constexpr int max_context_bits = 8;      ///< no peer has more
     static_assert(max_endpoints <= 1u << max_context_bits);
 
-    [[nodiscard]] Peer* place(std::size_t number) const noexcept
-    {
-        // acquire: the chunk's zeroes, and a filled place, come before its number is known (partner: take())
-        Peer* chunk = number / chunk_size < max_chunks
-                          ? chunks_[number / chunk_size].load(std::memory_order_acquire)
-                          : nullptr;
-        return chunk != nullptr ? chunk + number % chunk_size : nullptr;
-    }
     [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
     void make_index() noexcept;
 
     fi_addr_t place_mask_ = ~fi_addr_t{0}; ///< without the bits of receive contexts
     int rx_bits_ = 0;                      ///< how many those are
-    std::size_t free_places_ = 0;
-    std::size_t first_free_ = 0; ///< no free place lies below it
-    std::uint32_t uses_ = 0;     ///< of places, ever
-    Lock lock_;                  ///< of insertions, removals and the index
-    std::atomic<std::uint32_t> generation_{0};
-    std::atomic<std::size_t> size_{0};
-    std::unique_ptr<std::atomic<Peer*>[]> chunks_;
-    std::unique_ptr<Index> index_;
+    PeerStore store_;
+    std::unique_ptr<Index> index_; ///< under the store's lock
 };
 
 } // namespace tofu

@@ -26,16 +26,6 @@ namespace {
 constexpr std::size_t prefix_size = 64; ///< its text with the final zero: 53 at most
 constexpr unsigned most_at_once = 4096; ///< connections; what the kernel keeps by default
 
-/// Stands for the job: processes of another one are out of reach, whatever their names. 0 where the machine has one
-/// job at a time.
-std::uint64_t job_key() noexcept
-{
-    int error = 0;
-    const vcq::Backend* const backend = vcq::Backend::get(error);
-    const char* const job = backend && backend->functions().job ? backend->functions().job() : nullptr;
-    return job != nullptr ? key_of(job) : 0;
-}
-
 /// "tofu-fi/USER/JOB/KEY/", what all names under a key begin with.
 int prefix_of(std::uint64_t key, char* text, std::size_t size) noexcept
 {
@@ -87,6 +77,14 @@ bool is_loopback(const sockaddr* a) noexcept
 }
 
 } // namespace
+
+std::uint64_t job_key() noexcept
+{
+    int error = 0;
+    const vcq::Backend* const backend = vcq::Backend::get(error);
+    const char* const job = backend && backend->functions().job ? backend->functions().job() : nullptr;
+    return job != nullptr ? key_of(job) : 0;
+}
 
 std::uint64_t key_of(const char* service) noexcept
 {

@@ -11,6 +11,10 @@
 
 namespace tofu::names {
 
+/// Stands for the job: processes of another one are out of reach, whatever their names. 0 where the machine has one job
+/// at a time.
+[[nodiscard]] std::uint64_t job_key() noexcept;
+
 /// What stands for a service name in an address that is still to be given: a hash, never 0.
 [[nodiscard]] std::uint64_t key_of(const char* service) noexcept;
 

@@ -3,6 +3,7 @@
 #include "object/av.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 
@@ -75,16 +76,32 @@ int AddressVector::set_up(fi_av_attr* attr) noexcept
         return -FI_EBADFLAGS;
     if (attr->name == nullptr && (attr->flags & FI_READ) != 0)
         return -FI_EINVAL;
-    if (attr->name != nullptr)
-        return -FI_ENOSYS; // address vectors shared by name
     if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > max_rx_bits)
         return -FI_EINVAL;
-    if (!Peers::open(attr->rx_ctx_bits))
-        return -FI_ENOMEM;
+    set_rx_bits(attr->rx_ctx_bits);
+    if (attr->name != nullptr)
+        if (int ret = share(*attr); ret != 0)
+            return ret;
     asynchronous_ = (attr->flags & FI_EVENT) != 0;
     if (attr->type == FI_AV_UNSPEC)
         attr->type = FI_AV_TABLE;
     return 0;
+}
+
+/// The vector of a name is one for each user, job and node; its addresses are numbers, whatever its type.
+int AddressVector::share(fi_av_attr& attr) noexcept
+{
+    char path[64];
+    std::snprintf(path, sizeof(path), "/dev/shm/tofu-fi-av-%u-%016" PRIx64, geteuid(),
+                  names::key_of(attr.name) ^ names::job_key());
+    const int ret = store().share(path, (attr.flags & FI_READ) != 0);
+    if (ret == -FI_ENOENT)
+        TOFU_WARN(FI_LOG_AV, "address vector \"%s\": nobody has it open, and FI_READ makes none\n", attr.name);
+    else if (ret != 0)
+        TOFU_WARN(FI_LOG_AV, "address vector \"%s\": %s is of another user, or there is no memory for it\n", attr.name,
+                  path);
+    attr.map_addr = ret == 0 ? store().numbers() : attr.map_addr;
+    return ret;
 }
 
 int AddressVector::bind(struct fid* object, std::uint64_t flags) noexcept
@@ -133,6 +150,8 @@ int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_
         return -FI_EBADFLAGS;
     if (asynchronous_ && events_ == nullptr)
         return -FI_ENOEQ;
+    if (!store().can_change())
+        return -FI_EACCES;
     int* const errors = (flags & FI_SYNC_ERR) != 0 && !asynchronous_ ? static_cast<int*>(context) : nullptr;
     std::uint64_t inserted = 0;
     for (std::size_t i = 0; i < count; i++) {
@@ -195,6 +214,8 @@ int AddressVector::remove(fi_addr_t* places, std::size_t count, std::uint64_t fl
 {
     if (flags != 0)
         return -FI_EBADFLAGS;
+    if (!store().can_change())
+        return -FI_EACCES;
     if (int ret = Peers::remove(places, count); ret != 0)
         return ret;
     changed();

@@ -19,7 +19,7 @@ class AddressVector final : public Peers {
   public:
     explicit AddressVector(DomainBase& domain) noexcept;
     static int open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context) noexcept;
-    /// fi_av_open(3). 0, -FI_EINVAL, -FI_EBADFLAGS, -FI_ENOSYS (a name: vectors are not shared between processes),
+    /// fi_av_open(3). 0, -FI_EINVAL, -FI_EBADFLAGS, -FI_ENOENT (FI_READ of a name that nobody has open), -FI_EACCES,
     /// -FI_ENOMEM.
     [[nodiscard]] int set_up(fi_av_attr* attr) noexcept;
     static AddressVector& of(fid_av* a) noexcept { return *static_cast<AddressVector*>(a); }
@@ -35,6 +35,7 @@ class AddressVector final : public Peers {
     int bind(struct fid* object, std::uint64_t flags) noexcept;
 
   private:
+    [[nodiscard]] int share(fi_av_attr& attr) noexcept;
     [[nodiscard]] static bool text_at(const void* addresses, std::size_t number, char* text) noexcept;
     template <class AddressOf>
     [[nodiscard]] int insert_all(std::size_t count, fi_addr_t* places, std::uint64_t flags, void* context,

@@ -37,7 +37,7 @@ inline constexpr std::uint64_t rx_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC
                                          FI_REMOTE_READ | FI_REMOTE_WRITE | FI_DIRECTED_RECV |
                                          FI_SOURCE | FI_MULTI_RECV | FI_RMA_EVENT | FI_COLLECTIVE |
                                          FI_TRIGGER;
-inline constexpr std::uint64_t domain_caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+inline constexpr std::uint64_t domain_caps = FI_LOCAL_COMM | FI_REMOTE_COMM | FI_SHARED_AV;
 inline constexpr std::uint64_t all_caps = tx_caps | rx_caps | domain_caps;
 
 inline constexpr std::uint64_t tx_op_flags = FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE |

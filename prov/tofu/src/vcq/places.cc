@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See places.h. fcntl(2), open file description locks. The file is empty and one for each user: its bytes are the
+// See places.h. The file is empty and one for each user: its bytes are the
 // places of all nodes and jobs, which the simulator has several of on one machine.
 #include "vcq/places.h"
 
@@ -12,11 +12,10 @@
 #include <mutex>
 #include <optional>
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "provider/log.h"
+#include "provider/node_file.h"
 #include "provider/param.h"
 
 namespace tofu::vcq::places {
@@ -76,22 +75,10 @@ Cq cq_of(const Backend& backend, utofu_vcq_id_t vcq) noexcept
     return cq;
 }
 
-/// F_OFD_GETLK: could it be had?
-bool lock(int file, short type, off_t from, off_t bytes, int command = F_OFD_SETLK) noexcept
-{
-    struct flock request{};
-    request.l_type = type;
-    request.l_whence = SEEK_SET;
-    request.l_start = from;
-    request.l_len = bytes;
-    return fcntl(file, command, &request) == 0 && (command == F_OFD_SETLK || request.l_type == F_UNLCK);
-}
-
 // What this process holds, under the mutex.
 constinit std::mutex mutex;
 pid_t owner = 0;
-int file = -1;
-char path[64] = {};
+constinit NodeFile file;
 unsigned users = 0;
 unsigned blind[2] = {};
 off_t first_of[2] = {};
@@ -101,9 +88,7 @@ constinit std::array<std::bitset<most>, 2> held;
 
 void drop() noexcept
 {
-    if (file >= 0)
-        ::close(file);
-    file = -1;
+    file.close();
     share.reset(); // the locks go with the file
     vcqs_of_cq = {};
 }
@@ -121,20 +106,9 @@ void renew_after_fork() noexcept
 
 bool open() noexcept
 {
-    if (file >= 0)
-        return true;
+    char path[64];
     std::snprintf(path, sizeof(path), "/dev/shm/tofu-fi-%u", geteuid());
-    file = ::open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    struct stat found{};
-    if (file >= 0 && (fstat(file, &found) != 0 || found.st_uid != geteuid() || !S_ISREG(found.st_mode)))
-        drop();
-    return file >= 0;
-}
-
-bool is_removed() noexcept
-{
-    struct stat found{};
-    return fstat(file, &found) != 0 || found.st_nlink == 0;
+    return file.is_open() || file.open(path);
 }
 
 /// Which part of the TNIs, of so many, is this process's alone. False: others have all.
@@ -142,7 +116,7 @@ bool take_share(const Backend& backend, unsigned parts) noexcept
 {
     const off_t first = first_byte(backend, Bytes::shares);
     for (unsigned n = 0; n < parts && !share; n++)
-        if (lock(file, F_WRLCK, first + n, 1))
+        if (file.lock(F_WRLCK, first + n, 1))
             share = n;
     return share.has_value();
 }
@@ -168,9 +142,9 @@ Place take(const Backend& backend, Traffic traffic) noexcept
         for (unsigned n = 0; n < most; n++) {
             // The locks of one description do not meet each other: what is ours already we know. Nobody else counts
             // where the TNIs are our own.
-            if (held[kind][n] || (!share && !lock(file, F_WRLCK, first + n, 1)))
+            if (held[kind][n] || (!share && !file.lock(F_WRLCK, first + n, 1)))
                 continue;
-            if (users == 0 && is_removed()) // between our open() and the lock: nobody else will look there
+            if (users == 0 && file.is_removed()) // between our open() and the lock: nobody else will look there
                 break;
             held[kind].set(n);
             first_of[kind] = first;
@@ -194,12 +168,12 @@ void give(const Place& place) noexcept
     std::lock_guard guard(mutex);
     const auto kind = static_cast<unsigned>(place.traffic);
     held[kind].reset(place.number);
-    (void)lock(file, F_UNLCK, first_of[kind] + place.number, 1);
+    (void)file.lock(F_UNLCK, first_of[kind] + place.number, 1);
     if (--users != 0)
         return;
     // The last one of all puts out the light: nobody else has a byte.
-    if (lock(file, F_WRLCK, 0, 0) && !is_removed())
-        (void)unlink(path);
+    if (file.lock(F_WRLCK, 0, 0))
+        file.remove();
     drop();
 }
 
@@ -207,9 +181,9 @@ bool claim(const Backend& backend, utofu_vcq_id_t vcq) noexcept
 {
     const Cq cq = cq_of(backend, vcq);
     std::lock_guard guard(mutex);
-    if (cq.place == most || file < 0 || owner != getpid())
+    if (cq.place == most || !file.is_open() || owner != getpid())
         return true; // nobody can say
-    if (vcqs_of_cq[cq.place] == 0 && !lock(file, F_WRLCK, first_byte(backend, Bytes::cqs) + cq.place, 1)) {
+    if (vcqs_of_cq[cq.place] == 0 && !file.lock(F_WRLCK, first_byte(backend, Bytes::cqs) + cq.place, 1)) {
         complain("tofu: control queue %u of TNI %u is another process's already (uTofu User's Guide 4.1.2): set "
                  "FI_TOFU_PPN to the processes of a node, or start them so that each has queues of its own",
                  cq.number, cq.tni);
@@ -223,15 +197,15 @@ void release(const Backend& backend, utofu_vcq_id_t vcq) noexcept
 {
     const Cq cq = cq_of(backend, vcq);
     std::lock_guard guard(mutex);
-    if (cq.place != most && file >= 0 && owner == getpid() && vcqs_of_cq[cq.place] != 0 && --vcqs_of_cq[cq.place] == 0)
-        (void)lock(file, F_UNLCK, first_byte(backend, Bytes::cqs) + cq.place, 1);
+    if (cq.place != most && file.is_open() && owner == getpid() && vcqs_of_cq[cq.place] != 0 && --vcqs_of_cq[cq.place] == 0)
+        (void)file.lock(F_UNLCK, first_byte(backend, Bytes::cqs) + cq.place, 1);
 }
 
 bool is_own(const Backend& backend, utofu_tni_id_t tni) noexcept
 {
     std::lock_guard guard(mutex);
     const off_t first = first_byte(backend, Bytes::cqs) + tni * off_t{cqs_of_tni};
-    return file < 0 || lock(file, F_WRLCK, first, cqs_of_tni, F_OFD_GETLK);
+    return !file.is_open() || file.lock(F_WRLCK, first, cqs_of_tni, F_OFD_GETLK);
 }
 
 } // namespace tofu::vcq::places

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See store.h. The file: head, addresses by number, places; as long as it can become, and empty where nothing was written.
+// Its first byte is locked by whoever changes it, its second by all who have it open.
+#include "address/store.h"
+
+#include <cstdlib>
+#include <mutex>
+
+#include <fcntl.h>
+#include <rdma/fi_errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace tofu {
+namespace {
+
+constexpr unsigned tries = 8; ///< to open the file, where others remove it at the same time
+constexpr off_t turn_byte = 0;
+constexpr off_t users_byte = 1;
+
+constexpr std::size_t numbers_at = 4096;
+constexpr std::size_t places_at = numbers_at + PeerStore::most * sizeof(fi_addr_t);
+constexpr std::size_t file_size = places_at + PeerStore::most * sizeof(Peer);
+static_assert(sizeof(PeerStore::Head) <= numbers_at && std::atomic<std::uint64_t>::is_always_lock_free);
+
+} // namespace
+
+PeerStore::~PeerStore()
+{
+    if (mapped_ == nullptr) {
+        for (std::atomic<Peer*>& chunk : chunks_)
+            std::free(chunk.load(std::memory_order_relaxed));
+        return;
+    }
+    (void)munmap(mapped_, file_size);
+    if (owner_ == getpid() && file_.lock(F_WRLCK, users_byte, 1)) // nobody else has it
+        file_.remove();
+    file_.close();
+}
+
+int PeerStore::share(const char* path, bool as_reader) noexcept
+{
+    for (unsigned attempt = 0; attempt < tries; attempt++) {
+        if (!file_.open(path))
+            return -FI_EACCES;
+        // Whoever is alone makes the file, whatever those who were killed have left in it.
+        bool usable = false;
+        if (file_.lock(F_WRLCK, users_byte, 1)) {
+            usable = !as_reader && ftruncate(file_.descriptor(), 0) == 0 && fill(0, numbers_at) &&
+                     ftruncate(file_.descriptor(), file_size) == 0 && !file_.is_removed();
+            if (!usable && !file_.is_removed()) {
+                file_.remove();
+                file_.close();
+                return as_reader ? -FI_ENOENT : -FI_ENOMEM;
+            }
+            usable = usable && file_.lock(F_RDLCK, users_byte, 1);
+        } else {
+            usable = file_.lock(F_RDLCK, users_byte, 1, F_OFD_SETLKW) && !file_.is_removed();
+        }
+        reader_ = as_reader;
+        if (usable && map())
+            return 0;
+        file_.close();
+        if (usable)
+            return -FI_ENOMEM;
+    }
+    return -FI_EACCES;
+}
+
+bool PeerStore::map() noexcept
+{
+    void* const memory = mmap(nullptr, file_size, reader_ ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                              file_.descriptor(), 0);
+    if (memory == MAP_FAILED)
+        return false;
+    mapped_ = static_cast<char*>(memory);
+    owner_ = getpid();
+    head_ = reinterpret_cast<Head*>(mapped_);
+    auto* const places = reinterpret_cast<Peer*>(mapped_ + places_at);
+    for (unsigned chunk = 0; chunk < chunks; chunk++)
+        chunks_[chunk].store(places + (first_chunk << chunk) - first_chunk, std::memory_order_relaxed);
+    return true;
+}
+
+/// A write where the file system is full would kill the process: the memory is asked for before.
+bool PeerStore::fill(std::size_t from, std::size_t bytes) noexcept
+{
+    return posix_fallocate(file_.descriptor(), static_cast<off_t>(from), static_cast<off_t>(bytes)) == 0;
+}
+
+fi_addr_t* PeerStore::numbers() const noexcept
+{
+    return mapped_ != nullptr ? reinterpret_cast<fi_addr_t*>(mapped_ + numbers_at) : nullptr;
+}
+
+void PeerStore::lock() noexcept
+{
+    lock_.lock();
+    if (is_shared() && can_change())
+        (void)file_.lock(F_WRLCK, turn_byte, 1, F_OFD_SETLKW);
+}
+
+void PeerStore::unlock() noexcept
+{
+    if (is_shared() && can_change())
+        (void)file_.lock(F_UNLCK, turn_byte, 1);
+    lock_.unlock();
+}
+
+bool PeerStore::make_next() noexcept
+{
+    const std::size_t next = head_->size.load(std::memory_order_relaxed);
+    if (next >= most)
+        return false;
+    if (is_shared()) {
+        if (next % file_step == 0 && (!fill(numbers_at + next * sizeof(fi_addr_t), file_step * sizeof(fi_addr_t)) ||
+                                      !fill(places_at + next * sizeof(Peer), file_step * sizeof(Peer))))
+            return false;
+        numbers()[next] = next;
+        return true;
+    }
+    if (at(next) != nullptr)
+        return true;
+    const auto chunk = static_cast<unsigned>(std::bit_width(next + first_chunk) - std::bit_width(first_chunk));
+    chunks_[chunk].store(static_cast<Peer*>(std::calloc(first_chunk << chunk, sizeof(Peer))), std::memory_order_release);
+    return at(next) != nullptr;
+}
+
+} // namespace tofu

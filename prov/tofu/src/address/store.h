@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Where the peers of an address vector lie: in memory of the process or, where the vector has a name (fi_av(3)), in a file
+// that the processes of a node share. Used by Peers; calls provider/node_file.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fabric.h>
+
+#include "provider/lock.h"
+#include "provider/node_file.h"
+
+namespace tofu {
+
+/// One peer. `home` 0 marks a free place.
+struct Peer {
+    std::uint64_t home;
+    std::uint64_t nonce;
+    std::uint16_t index;      ///< endpoint number in its domain
+    std::uint8_t further;     ///< receive contexts behind the first, at the numbers that follow
+    bool counts_events;       ///< operations that target it carry a notice (address_counts_events)
+    std::uint32_t generation; ///< number of this use of the place, unique in the vector: tells caches of a removal
+};
+
+/// Places lie in chunks, each twice as long as the one before, that never move: at() needs no lock.
+class PeerStore {
+    static constexpr std::size_t first_chunk = 1024; ///< places
+    static constexpr unsigned chunks = 13;
+
+  public:
+    /// 8.4 million: 158,976 nodes of 48 endpoints each have room.
+    static constexpr std::size_t most = first_chunk * ((std::size_t{1} << chunks) - 1);
+
+    /// What changes with the places. All but the atomics: under lock().
+    struct Head {
+        std::atomic<std::uint64_t> size;        ///< places that were ever filled
+        std::atomic<std::uint32_t> generation;  ///< changes with every insertion and removal
+        std::uint32_t uses;                     ///< of places, ever
+        std::uint64_t free_places;              ///< below size
+        std::uint64_t first_free;               ///< no free place lies below it
+    };
+
+    PeerStore() = default;
+    PeerStore(const PeerStore&) = delete;
+    PeerStore& operator=(const PeerStore&) = delete;
+    ~PeerStore();
+
+    /// Shares the places with all who name the same file, which whoever comes first makes and the last one removes; before
+    /// the first insertion. A reader changes nothing, and finds a file that somebody has open. 0, -FI_ENOENT (a reader is
+    /// alone), -FI_EACCES (a file of others), -FI_ENOMEM.
+    [[nodiscard]] int share(const char* path, bool as_reader) noexcept;
+    [[nodiscard]] bool is_shared() const noexcept { return mapped_ != nullptr; }
+    [[nodiscard]] bool can_change() const noexcept { return !reader_; }
+    /// The addresses by their number, for those who look for them in memory (fi_av_attr, map_addr); null unless shared.
+    [[nodiscard]] fi_addr_t* numbers() const noexcept;
+
+    [[nodiscard]] Peer* at(std::uint64_t number) const noexcept
+    {
+        const std::uint64_t n = number + first_chunk;
+        const auto chunk = static_cast<unsigned>(std::bit_width(n) - std::bit_width(first_chunk)); // of FI_ADDR_UNSPEC: none
+        // acquire: the chunk's zeroes, and a filled place, come before its number is known (partner: make())
+        Peer* const places = chunk < chunks ? chunks_[chunk].load(std::memory_order_acquire) : nullptr;
+        return places != nullptr ? places + (n - (first_chunk << chunk)) : nullptr;
+    }
+    [[nodiscard]] Head& head() const noexcept { return *head_; }
+
+    // --- the turn of whoever changes something, among the threads and processes
+    void lock() noexcept;
+    void unlock() noexcept;
+    /// Memory for the next place, which is number head().size. Under lock(). False: none, or as many as there can be.
+    [[nodiscard]] bool make_next() noexcept;
+
+  private:
+    static constexpr std::size_t file_step = 1024; ///< places that the file grows by
+    [[nodiscard]] bool map() noexcept;
+    [[nodiscard]] bool fill(std::size_t from, std::size_t bytes) noexcept;
+
+    std::atomic<Peer*> chunks_[chunks] = {};
+    Head own_{};
+    Head* head_ = &own_;
+    Lock lock_;
+    NodeFile file_;
+    char* mapped_ = nullptr;
+    bool reader_ = false;
+    pid_t owner_ = 0; ///< a child of fork shares the parent's locks: it removes nothing
+};
+
+} // namespace tofu

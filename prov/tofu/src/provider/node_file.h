@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A file in memory that the processes of a user share on their node, and locks on its bytes, which the kernel frees with
+// their holder. Used by vcq/places and address/store. fcntl(2), open file description locks.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/types.h>
+
+namespace tofu {
+
+/// Its owner closes it: one that lives as long as the process leaves that to the kernel.
+class NodeFile {
+  public:
+    NodeFile() = default;
+    NodeFile(const NodeFile&) = delete;
+    NodeFile& operator=(const NodeFile&) = delete;
+
+    /// Opens the file, and makes it where it is not there. False: it can't be had, or is not a file of our user's.
+    [[nodiscard]] bool open(const char* path) noexcept;
+    [[nodiscard]] bool is_open() const noexcept { return file_ >= 0; }
+    [[nodiscard]] int descriptor() const noexcept { return file_; }
+    /// Its name is gone, or leads to another file by now.
+    [[nodiscard]] bool is_removed() const noexcept;
+    void remove() noexcept;
+    void close() noexcept;
+
+    /// F_RDLCK, F_WRLCK or F_UNLCK of so many bytes (0: all that follow). F_OFD_SETLK and F_OFD_SETLKW: is it done?
+    /// F_OFD_GETLK: could it be had? The locks of one process do not meet each other.
+    bool lock(short type, off_t from, off_t bytes, int command = F_OFD_SETLK) noexcept;
+
+  private:
+    int file_ = -1;
+    char path_[64] = {};
+};
+
+} // namespace tofu
