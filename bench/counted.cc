@@ -14,6 +14,7 @@
 #include <deque>
 #include <dlfcn.h>
 #include <map>
+#include <utility>
 #include <utofu.h>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -35,6 +36,7 @@ struct Pending {
 
 struct State {
     std::map<utofu_vcq_hdl_t, int> side_of;
+    std::map<std::pair<utofu_vcq_hdl_t, utofu_stadd_t>, std::size_t> registered; // bytes
     std::map<utofu_vcq_hdl_t, std::deque<Pending>> notices; // local ones come in the order of posts
     double link_free[wire_sides] = {};
 };
@@ -108,6 +110,21 @@ void posted(utofu_vcq_hdl_t vcq, Kind kind, std::uint64_t out, std::uint64_t bac
 
 } // namespace
 
+namespace {
+
+int registered(int code, utofu_vcq_hdl_t vcq, size_t size, const utofu_stadd_t* stadd)
+{
+    if (code != UTOFU_SUCCESS)
+        return code;
+    WireCounts& side = counted_wire.side[state.side_of[vcq]];
+    side.registrations++;
+    side.registered += std::int64_t(size);
+    state.registered[{vcq, *stadd}] = size;
+    return code;
+}
+
+} // namespace
+
 EXPORT int utofu_create_vcq(utofu_tni_id_t tni, unsigned long flags, utofu_vcq_hdl_t* vcq)
 {
     REAL(utofu_create_vcq);
@@ -121,8 +138,25 @@ EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq, void* address, size_t size, unsign
                          utofu_stadd_t* stadd)
 {
     REAL(utofu_reg_mem);
-    counted_wire.side[state.side_of[vcq]].registrations++;
-    return next(vcq, address, size, flags, stadd);
+    return registered(next(vcq, address, size, flags, stadd), vcq, size, stadd);
+}
+
+EXPORT int utofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq, void* address, size_t size, unsigned int stag,
+                                   unsigned long flags, utofu_stadd_t* stadd)
+{
+    REAL(utofu_reg_mem_with_stag);
+    return registered(next(vcq, address, size, stag, flags, stadd), vcq, size, stadd);
+}
+
+EXPORT int utofu_dereg_mem(utofu_vcq_hdl_t vcq, utofu_stadd_t stadd, unsigned long flags)
+{
+    REAL(utofu_dereg_mem);
+    const auto found = state.registered.find({vcq, stadd});
+    if (found != state.registered.end()) {
+        counted_wire.side[state.side_of[vcq]].registered -= std::int64_t(found->second);
+        state.registered.erase(found);
+    }
+    return next(vcq, stadd, flags);
 }
 
 EXPORT int utofu_put(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t local,
@@ -246,15 +280,9 @@ HAND_ON(utofu_query_vcq_info,
         (utofu_vcq_id_t id, uint8_t coords[], utofu_tni_id_t* tni, utofu_cq_id_t* cq,
          uint16_t* extra),
         (id, coords, tni, cq, extra))
-HAND_ON(utofu_reg_mem_with_stag,
-        (utofu_vcq_hdl_t vcq, void* address, size_t size, unsigned int stag, unsigned long flags,
-         utofu_stadd_t* stadd),
-        (vcq, address, size, stag, flags, stadd))
 HAND_ON(utofu_post_toq, (utofu_vcq_hdl_t vcq, void* descriptors, size_t size, void* data),
         (vcq, descriptors, size, data))
 HAND_ON(utofu_query_stadd, (utofu_vcq_id_t vcq, unsigned int stag, utofu_stadd_t* stadd),
         (vcq, stag, stadd))
-HAND_ON(utofu_dereg_mem, (utofu_vcq_hdl_t vcq, utofu_stadd_t stadd, unsigned long flags),
-        (vcq, stadd, flags))
 HAND_ON(utofu_poll_tcq, (utofu_vcq_hdl_t vcq, unsigned long flags, void** data), (vcq, flags, data))
 HAND_ON(utofu_query_my_coords, (uint8_t coords[]), (coords))

@@ -2,16 +2,20 @@
 // Role: how much memory the provider takes for each thing a program may have many of.
 // Called by: bench/run, people. Calls: libfabric, fork, /proc.
 //
-// Two processes. The measured one makes many of a thing and divides the growth of its resident
-// memory by their number; that counts pages of shared memory (message areas, queues) where they are
-// touched. The other one has the endpoints that it talks to.
+// Two processes. The measured one makes many of a thing and divides what it then has more by their number: of resident
+// memory, which in the simulator has the touched pages of peers' areas too; of the heap; and, in a second run with
+// libcounted.so in between, of registered memory, which a TNI pins. The other one has the endpoints that it talks to.
+#include "counted.h"
 #include "frame/objects.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
+#include <malloc.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 #include <signal.h>
@@ -27,7 +31,7 @@ namespace {
 constexpr int peers = 64;
 constexpr int endpoints = 33; ///< the first one also pays for what they share
 constexpr int messages = 100; ///< to each peer: more than a ring has slots
-constexpr std::size_t addresses = 158976;
+constexpr std::size_t addresses = 158976; ///< nodes of Fugaku
 constexpr std::size_t regions = 5000;
 constexpr std::size_t unexpected = 2000;
 constexpr std::size_t page = 4096;
@@ -41,6 +45,13 @@ struct Board {
     std::uint64_t key, base;
 };
 
+/// Bytes of each kind; those that are not looked at stay 0.
+struct Bytes {
+    double resident = 0, heap = 0, registered = 0;
+};
+
+const Wire* wire = nullptr; ///< of libcounted.so, where that is in between
+
 double resident()
 {
     long all = 0, pages = 0;
@@ -49,6 +60,14 @@ double resident()
         check(-FI_EIO, "/proc/self/statm");
     std::fclose(file);
     return double(pages) * double(sysconf(_SC_PAGESIZE));
+}
+
+Bytes bytes()
+{
+    if (wire != nullptr)
+        return {0, 0, double(wire->side[0].registered)};
+    const struct mallinfo2 heap = mallinfo2();
+    return {resident(), double(heap.uordblks + heap.hblkhd), 0};
 }
 
 // Both processes keep their messages moving while they wait for each other.
@@ -109,7 +128,7 @@ class Measured {
   public:
     explicit Measured(Board& board) : board_(board)
     {
-        double before = resident();
+        Bytes before = bytes();
         domain_ = new Objects(Objects::Keys::of_the_provider, queue_size);
         say("process with a domain, an AV and a CQ", 1, before);
     }
@@ -118,7 +137,7 @@ class Measured {
     void run()
     {
         domain_->add_endpoint();
-        double before = resident();
+        Bytes before = bytes();
         for (int i = 1; i < endpoints; ++i)
             domain_->add_endpoint();
         say("endpoint", endpoints - 1, before);
@@ -131,13 +150,20 @@ class Measured {
     }
 
   private:
-    static void say(const char* what, double count, double before)
+    static void say(const char* what, double count, const Bytes& before)
     {
-        std::printf("Memory\t%s\t0\t1\tbytes\ttofu\t%.0f\n", what,
-                    max(0, (resident() - before) / count));
+        const Bytes now = bytes();
+        const auto row = [&](const char* kind, double more) {
+            std::printf("Memory\t%s\t0\t1\tbytes\t%s\t%.0f\n", what, kind, std::max(0.0, more / count));
+        };
+        if (wire == nullptr) {
+            row("resident", now.resident - before.resident);
+            row("heap", now.heap - before.heap);
+        } else {
+            row("registered", now.registered - before.registered);
+        }
         std::fflush(stdout);
     }
-    static double max(double a, double b) { return a > b ? a : b; }
 
     // Addresses are made from a peer's own: another home VCQ each, in the second eight bytes.
     void insert()
@@ -154,7 +180,7 @@ class Measured {
         attr.type = FI_AV_TABLE;
         attr.count = addresses;
         fid_av* av = nullptr;
-        double before = resident();
+        Bytes before = bytes();
         check(fi_av_open(domain_->domain, &attr, &av, nullptr), "fi_av_open");
         check(fi_av_insert(av, many.data(), addresses, nullptr, 0, nullptr), "fi_av_insert");
         say("peer in the AV", double(addresses), before);
@@ -166,7 +192,7 @@ class Measured {
     void talk()
     {
         board_.step.store(2);
-        double before = resident();
+        Bytes before = bytes();
         for (int i = 0; i < messages; ++i)
             for (fi_addr_t peer : peer_)
                 domain_->post("fi_tinject", *domain_,
@@ -183,15 +209,15 @@ class Measured {
         board_.step.store(4);
         domain_->finish(messages);
         // ... and these for good: nothing is measured that used their memory again.
-        before = resident();
+        before = bytes();
         receive(4, 1);
         board_.step.store(5);
         domain_->finish(1);
         say("unexpected message of 64 B", double(unexpected), before);
-        before = resident();
+        before = bytes();
         receive(1, peers * messages);
         say("posted receive", peers * messages, before);
-        before = resident();
+        before = bytes();
         board_.step.store(6);
         domain_->finish(peers * messages);
         say("peer that sends", peers - 1, before);
@@ -199,13 +225,13 @@ class Measured {
     void hold()
     {
         char* memory = map_pages(regions * page);
-        double before = resident();
+        Bytes before = bytes();
         for (std::size_t i = 0; i < regions; ++i)
             domain_->add_region(memory + i * page, page, 100 + i);
         say("region", double(regions), before);
 
         // As many as are accepted without a look at the queue.
-        before = resident();
+        before = bytes();
         long writes = 0;
         while (writes < 100000 && fi_write(domain_->ep[1], memory_, 8, nullptr, peer_[0],
                                            board_.base, board_.key, &context_) == 0)
@@ -223,13 +249,19 @@ class Measured {
     fi_context context_{};
 };
 
-} // namespace
-
-int main()
+/// One run; `counted` and `library` as in wire.cc, or null.
+int run(const char* counted, const char* library)
 {
-    alarm(60);
-    setenv("TOFU_SIM_JOB", ("footprint-" + std::to_string(getpid())).c_str(), 1);
-    unsetenv("FI_PROVIDER");
+    if (counted != nullptr) {
+        setenv("COUNTED_LIBRARY", library, 1);
+        setenv("FI_TOFU_BACKEND", counted, 1);
+        void* handle = dlopen(counted, RTLD_NOW | RTLD_GLOBAL);
+        wire = handle != nullptr ? static_cast<const Wire*>(dlsym(handle, "counted_wire")) : nullptr;
+        if (wire == nullptr) {
+            std::fprintf(stderr, "footprint: %s\n", dlerror());
+            return 1;
+        }
+    }
     void* memory =
         mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
@@ -239,7 +271,7 @@ int main()
     if (other == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         serve(*board);
-        return 0;
+        std::_Exit(0);
     }
     {
         Measured measured(*board);
@@ -248,4 +280,18 @@ int main()
     int status = 0;
     waitpid(other, &status, 0);
     return status == 0 ? 0 : 1;
+}
+
+} // namespace
+
+int main(int argc, char** argv)
+{
+    if (argc != 1 && argc != 3) {
+        std::fprintf(stderr, "usage: footprint [LIBCOUNTED UTOFU_LIBRARY]\n");
+        return 2;
+    }
+    alarm(60);
+    setenv("TOFU_SIM_JOB", ("footprint-" + std::to_string(getpid())).c_str(), 1);
+    unsetenv("FI_PROVIDER");
+    return argc == 3 ? run(argv[1], argv[2]) : run(nullptr, nullptr);
 }

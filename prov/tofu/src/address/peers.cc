@@ -11,7 +11,7 @@
 namespace tofu {
 
 /// From an endpoint's identity back to its place. Made at the first question, kept up to date from then on. Open
-/// addressing over the places themselves: 4 to 8 bytes of it for a peer, since this is multiplied by the machine.
+/// addressing over the places themselves: 6 to 12 bytes of it for a peer, since this is multiplied by the machine.
 struct Peers::Index {
     static constexpr std::uint32_t free = 0; ///< else a place's number + 1, or
     static constexpr std::uint32_t gone = ~std::uint32_t{0};
@@ -53,7 +53,7 @@ struct Peers::Index {
     [[nodiscard]] bool grow(const Peers& peers) noexcept
     {
         static_assert(free == 0);
-        const std::size_t larger = std::max<std::size_t>(64, std::bit_ceil(peers.size() * 2));
+        const std::size_t larger = std::max<std::size_t>(64, std::bit_ceil(peers.size() + peers.size() / 2));
         std::unique_ptr<std::uint32_t[]> old(new (std::nothrow) std::uint32_t[larger]());
         if (old == nullptr)
             return false;
