@@ -13,11 +13,11 @@ inline constexpr int wire_sides = 2;
 /// side one hop after it was posted, a local MRQ notice comes back after two.
 struct WireCounts {
     std::uint64_t puts, gets, armws, registrations;
-    std::int64_t registered;  ///< bytes, at present
     std::uint64_t bytes_out;  ///< Puts, operands of ARMWs
     std::uint64_t bytes_back; ///< Gets, values of ARMWs
     std::uint64_t hops;       ///< clock in one-way trips
     double ns;                ///< clock in nanoseconds of Tofu-D between neighbours
+    std::int64_t registered;  ///< bytes, at present
 };
 
 /// What libcounted.so exports as "counted_wire".

@@ -136,7 +136,8 @@ class Operations {
                 now.puts - then.puts,           now.gets - then.gets,
                 now.armws - then.armws,         now.registrations - then.registrations,
                 now.bytes_out - then.bytes_out, now.bytes_back - then.bytes_back,
-                now.hops - then.hops,           now.ns - then.ns};
+                now.hops - then.hops,           now.ns - then.ns,
+                now.registered - then.registered};
         }
         return result;
     }

@@ -297,6 +297,30 @@ void threads(World& w)
         thread.join();
 }
 
+/// fi_nic(3): the interface of an info, of a copy of it, and as text; a copy lives without the original
+void nic(World& w)
+{
+    fi_info* twin = nullptr;
+    {
+        Ask a(w);
+        CHECK(w, a() == 0);
+        CHECK(w, a.info->nic != nullptr || !w.ours());
+        if (a.info->nic == nullptr)
+            return;
+        twin = fi_dupinfo(a.info);
+        CHECK(w, twin != nullptr && twin->nic != nullptr && twin->nic != a.info->nic);
+    }
+    const fid_nic& copy = *twin->nic;
+    CHECK(w, copy.fid.fclass == FI_CLASS_NIC);
+    CHECK(w, copy.device_attr != nullptr && copy.bus_attr != nullptr && copy.link_attr != nullptr);
+    if (w.ours()) {
+        CHECK(w, copy.device_attr->name != nullptr && copy.link_attr->network_type != nullptr);
+        CHECK(w, copy.link_attr->mtu == 1920 && copy.link_attr->speed == 54'400'000'000);
+        CHECK(w, std::string(fi_tostr(twin, FI_TYPE_INFO)).find("network_type: Tofu-D") != std::string::npos);
+    }
+    fi_freeinfo(twin);
+}
+
 constexpr Case cases[] = {
     {"lists", lists},
     {"versions", versions},
@@ -306,6 +330,7 @@ constexpr Case cases[] = {
     {"choices", choices},
     {"names", names},
     {"helpers", helpers},
+    {"nic", nic},
     {"threads", threads},
     {"addresses", info_addresses},
     {"text_addresses", info_text_addresses},

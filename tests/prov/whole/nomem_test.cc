@@ -422,7 +422,8 @@ void contexts(fi_info* info)
     open("fi_poll_del", [&] { return fi_poll_del(poll, &came->fid, 0); });
     close_all({&tx->fid, &rx->fid, &sep->fid, &poll->fid, &came->fid, &set->fid});
 
-    fi_info* shared = fi_dupinfo(info);
+    fi_info* shared = nullptr;
+    open("fi_dupinfo", [&] { return (shared = fi_dupinfo(info)) != nullptr ? 0 : -FI_ENOMEM; }); // copies our fid_nic
     shared->ep_attr->tx_ctx_cnt = shared->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
     fid_stx* stx = nullptr;
     fid_ep *srx = nullptr, *ep = nullptr;

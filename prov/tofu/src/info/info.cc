@@ -15,6 +15,7 @@
 #include "fid/fabric_base.h"
 #include "info/hints.h"
 #include "info/names.h"
+#include "info/nic.h"
 #include "progress/domain_base.h"
 #include "provider/limits.h"
 #include "provider/log.h"
@@ -74,8 +75,9 @@ void fill_ep(fi_ep_attr& ep, const fi_ep_attr& wish) noexcept
 static_assert(FI_THREAD_UNSPEC == 0 && FI_RM_UNSPEC == 0 && FI_AV_UNSPEC == 0);
 
 /// Without a name where there is no memory.
-void fill_domain(fi_domain_attr& domain, int mr_mode, std::size_t vcqs, const fi_domain_attr& wish) noexcept
+void fill_domain(fi_domain_attr& domain, int mr_mode, const vcq::Backend& backend, const fi_domain_attr& wish) noexcept
 {
+    const std::size_t vcqs = backend.tni_count() * cqs_per_tni * backend.caps().num_cmp_ids;
     domain.name = strdup(domain_name());
     domain.threading = asked(wish.threading, FI_THREAD_SAFE);
     // Automatic progress costs a thread per domain: for those who ask for it.
@@ -124,6 +126,8 @@ struct Release {
             std::free(info->domain_attr->name);
         if (info->fabric_attr != nullptr)
             std::free(info->fabric_attr->name);
+        if (info->nic != nullptr)
+            fi_close(&info->nic->fid);
         for (void* part : {static_cast<void*>(info->tx_attr), static_cast<void*>(info->rx_attr),
                            static_cast<void*>(info->ep_attr), static_cast<void*>(info->domain_attr),
                            static_cast<void*>(info->fabric_attr), info->src_addr, info->dest_addr,
@@ -172,7 +176,7 @@ struct Answer {
     std::uint32_t version;
     const fi_info& wish; ///< the hints, or all zeroes
     bool any;            ///< there are no hints
-    std::size_t vcqs;
+    const vcq::Backend& backend;
     Ends ends;
     fid_fabric* fabric; ///< fi_fabric(3), fi_domain(3): the open ones that the hints name, or else the first ones
     fid_domain* domain;
@@ -211,13 +215,14 @@ Info make(const Answer& answer, int mr_mode) noexcept
     fill(*info->tx_attr, info->caps, wish.tx_attr);
     fill(*info->rx_attr, info->caps, wish.rx_attr);
     fill_ep(*info->ep_attr, given(wish.ep_attr));
-    fill_domain(*info->domain_attr, mr_mode, answer.vcqs, given(wish.domain_attr));
+    fill_domain(*info->domain_attr, mr_mode, answer.backend, given(wish.domain_attr));
     info->domain_attr->domain = answer.domain;
     info->fabric_attr->fabric = answer.fabric;
     info->fabric_attr->name = strdup(fabric_name); // prov_name stays null: libfabric fills it in
     info->fabric_attr->prov_version = FI_VERSION(1, 0);
     info->fabric_attr->api_version = answer.version;
-    if (info->domain_attr->name == nullptr || info->fabric_attr->name == nullptr ||
+    info->nic = make_nic(answer.backend);
+    if (info->domain_attr->name == nullptr || info->fabric_attr->name == nullptr || info->nic == nullptr ||
         !fill_addresses(*info, answer.ends, wish))
         return nullptr;
     return info;
@@ -272,8 +277,7 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     const vcq::Backend* backend = vcq::Backend::get(error);
     if (backend == nullptr)
         return error == -FI_EINVAL || error == -FI_ENOSYS ? error : -FI_ENODATA;
-    const std::size_t vcqs = backend->tni_count() * cqs_per_tni * backend->caps().num_cmp_ids;
-    const Answer answer{version, wish, hints == nullptr, vcqs, ends, fabric, domain};
+    const Answer answer{version, wish, hints == nullptr, *backend, ends, fabric, domain};
 
     // A caller that names the three mode bits gets the style that saves lookups; any other may not handle them and gets
     // the one without duties first. Without remote access to memory they are the same. Not both for whoever is able:

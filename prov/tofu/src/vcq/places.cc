@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See places.h. The file is empty and one for each user: its bytes are the
-// places of all nodes and jobs, which the simulator has several of on one machine.
+// See places.h. The file is empty and one for each user: its bytes are the places of all nodes and jobs, which the
+// simulator has several of on one machine.
 #include "vcq/places.h"
 
 #include <algorithm>
