@@ -28,8 +28,8 @@ static_assert(sizeof(PeerStore::Head) <= numbers_at && std::atomic<std::uint64_t
 PeerStore::~PeerStore()
 {
     if (mapped_ == nullptr) {
-        for (std::atomic<Peer*>& chunk : chunks_)
-            std::free(chunk.load(std::memory_order_relaxed));
+        for (unsigned chunk = 0; chunk < chunks; chunk++)
+            std::free(at((first_chunk << chunk) - first_chunk));
         return;
     }
     (void)munmap(mapped_, file_size);
@@ -78,8 +78,14 @@ bool PeerStore::map() noexcept
     head_ = reinterpret_cast<Head*>(mapped_);
     auto* const places = reinterpret_cast<Peer*>(mapped_ + places_at);
     for (unsigned chunk = 0; chunk < chunks; chunk++)
-        chunks_[chunk].store(places + (first_chunk << chunk) - first_chunk, std::memory_order_relaxed);
+        set_chunk(chunk, places + (first_chunk << chunk) - first_chunk);
     return true;
+}
+
+void PeerStore::set_chunk(unsigned chunk, Peer* places) noexcept
+{
+    const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(places);
+    chunks_[chunk].store(first - (first_chunk << chunk) * sizeof(Peer), std::memory_order_release);
 }
 
 /// A write where the file system is full would kill the process: the memory is asked for before.
@@ -121,9 +127,11 @@ bool PeerStore::make_next() noexcept
     }
     if (at(next) != nullptr)
         return true;
-    const auto chunk = static_cast<unsigned>(std::bit_width(next + first_chunk) - std::bit_width(first_chunk));
-    chunks_[chunk].store(static_cast<Peer*>(std::calloc(first_chunk << chunk, sizeof(Peer))), std::memory_order_release);
-    return at(next) != nullptr;
+    const unsigned chunk = chunk_of(next + first_chunk);
+    auto* const places = static_cast<Peer*>(std::calloc(first_chunk << chunk, sizeof(Peer)));
+    if (places != nullptr)
+        set_chunk(chunk, places);
+    return places != nullptr;
 }
 
 } // namespace tofu

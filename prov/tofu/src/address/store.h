@@ -60,10 +60,10 @@ class PeerStore {
     [[nodiscard]] Peer* at(std::uint64_t number) const noexcept
     {
         const std::uint64_t n = number + first_chunk;
-        const auto chunk = static_cast<unsigned>(std::bit_width(n) - std::bit_width(first_chunk)); // of FI_ADDR_UNSPEC: none
-        // acquire: the chunk's zeroes, and a filled place, come before its number is known (partner: make())
-        Peer* const places = chunk < chunks ? chunks_[chunk].load(std::memory_order_acquire) : nullptr;
-        return places != nullptr ? places + (n - (first_chunk << chunk)) : nullptr;
+        const unsigned chunk = chunk_of(n); // of FI_ADDR_UNSPEC: none
+        // acquire: the chunk's zeroes, and a filled place, come before its number is known (partner: make_next())
+        const std::uintptr_t origin = chunk < chunks ? chunks_[chunk].load(std::memory_order_acquire) : 0;
+        return origin != 0 ? reinterpret_cast<Peer*>(origin + n * sizeof(Peer)) : nullptr;
     }
     [[nodiscard]] Head& head() const noexcept { return *head_; }
 
@@ -75,10 +75,16 @@ class PeerStore {
 
   private:
     static constexpr std::size_t file_step = 1024; ///< places that the file grows by
+    static constexpr unsigned chunk_of(std::uint64_t n) noexcept
+    {
+        return static_cast<unsigned>(std::bit_width(n | 1) - std::bit_width(first_chunk));
+    }
+    void set_chunk(unsigned chunk, Peer* places) noexcept;
     [[nodiscard]] bool map() noexcept;
     [[nodiscard]] bool fill(std::size_t from, std::size_t bytes) noexcept;
 
-    std::atomic<Peer*> chunks_[chunks] = {};
+    /// Where place -first_chunk would be if the chunk went on downwards; 0: there is no such chunk yet.
+    std::atomic<std::uintptr_t> chunks_[chunks] = {};
     Head own_{};
     Head* head_ = &own_;
     Lock lock_;
