@@ -26,7 +26,7 @@ Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
 
 Receiver::~Receiver()
 {
-    fetches_.each([this](Fetch& f) {
+    fetches_.each([](Fetch& f) {
         if (f.live)
             let_go(*f.message.in);
     });
