@@ -437,9 +437,12 @@ TEST(SimLimits, WhatIsReservedIsNeitherLockedNorCounted)
         if (rank.number == 2) {
             ::raise(SIGKILL);
         }
-        // Also of a peer that is dead, and of what is locked once everything is there.
+        // Also of a peer that is dead, and of what is locked once everything is there. It may take its time to die: the
+        // TOQ is emptied meanwhile.
         utofu_mrq_notice notice;
         EXPECT_TRUE(wait_until([&] {
+            void* sent = nullptr;
+            (void)utofu_poll_tcq(me.vcq, 0, &sent);
             (void)posted([&] {
                 return utofu_put_piggyback8(me.vcq, rank.get(4), 1, rank.get(5), 8, 0,
                                             UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
