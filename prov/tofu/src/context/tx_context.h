@@ -90,6 +90,7 @@ class TxContext {
     [[nodiscard]] unsigned identity() const noexcept { return identity_; }
     [[nodiscard]] std::uint64_t caps() const noexcept { return plan_.caps; }
     [[nodiscard]] const fi_tx_attr& attr() const noexcept { return plan_.attr; }
+    /// These three say something else while post_elsewhere() is at work.
     [[nodiscard]] const Reports& reports() const noexcept { return reports_; }
     [[nodiscard]] const Binding& binding() const noexcept { return reports_.binding; }
     [[nodiscard]] const TxCounters& counters() const noexcept { return reports_.counters; }

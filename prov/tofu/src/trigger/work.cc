@@ -81,6 +81,7 @@ int WorkQueue::join(Work& work, fid_ep* ep) const noexcept
     if ((face.tx->caps() & FI_TRIGGER) == 0)
         return -FI_EOPNOTSUPP;
     work.tx = face.tx;
+    std::lock_guard guard(face.tx->lock()); // whom it reports to is another while post_elsewhere() is at work
     return keep(work, face);
 }
 
