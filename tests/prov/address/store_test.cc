@@ -3,8 +3,9 @@
 // a word, files that are not ours. Run by make check. Calls address/store.
 #include "address/store.h"
 
+#include <chrono>
+#include <csignal>
 #include <map>
-#include <mutex>
 #include <new>
 #include <string>
 #include <vector>
@@ -34,8 +35,8 @@ bool is_there(const std::string& path)
 /// Fills the next place, as an address vector does.
 bool add(PeerStore& store, std::uint64_t home)
 {
-    const std::lock_guard guard(store);
-    if (!store.make_next())
+    const PeerStore::Turn turn(store);
+    if (!turn.is_taken() || !store.make_next())
         return false;
     const std::uint64_t number = store.head().size.fetch_add(1);
     *store.at(number) = Peer{home, ~home, 1, 0, false, ++store.head().uses};
@@ -149,8 +150,8 @@ TEST(PeerStore, WhoEndsInItsTurnHoldsNobodyUp)
         PeerStore own;
         if (own.share(path.c_str(), false) != 0)
             _exit(1);
-        own.lock();
-        _exit(own.make_next() ? 0 : 1); // between memory and number
+        const PeerStore::Turn turn(own);
+        _exit(turn.is_taken() && own.make_next() ? 0 : 1); // between memory and number
     }
     int status = -1;
     ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -158,6 +159,78 @@ TEST(PeerStore, WhoEndsInItsTurnHoldsNobodyUp)
     EXPECT_TRUE(add(store, 7));
     EXPECT_EQ(store.head().size, 1u);
     EXPECT_EQ(store.at(0)->home, 7u);
+}
+
+/// A process that has the turn, and is stopped until the guard goes.
+class Stopped {
+  public:
+    template <class Begin>
+    explicit Stopped(Begin&& begin) : child_(fork())
+    {
+        if (child_ == 0)
+            begin([] {
+                (void)raise(SIGSTOP);
+                _exit(0);
+            });
+        int status = 0;
+        EXPECT_EQ(waitpid(child_, &status, WUNTRACED), child_);
+        EXPECT_TRUE(WIFSTOPPED(status));
+    }
+    Stopped(const Stopped&) = delete;
+    ~Stopped()
+    {
+        (void)kill(child_, SIGKILL);
+        EXPECT_EQ(waitpid(child_, nullptr, 0), child_);
+    }
+
+  private:
+    pid_t child_;
+};
+
+class PeerStorePatience : public testing::Test {
+  protected:
+    PeerStorePatience() { PeerStore::patience = std::chrono::milliseconds(20); }
+    ~PeerStorePatience() override { PeerStore::patience = before_; }
+
+  private:
+    std::chrono::milliseconds before_ = PeerStore::patience;
+};
+
+TEST_F(PeerStorePatience, WhoIsStoppedInItsTurnIsNotWaitedForForEver)
+{
+    const std::string path = path_of_test();
+    PeerStore store;
+    ASSERT_EQ(store.share(path.c_str(), false), 0);
+    {
+        const Stopped process([&](auto stop) {
+            PeerStore own;
+            if (own.share(path.c_str(), false) != 0)
+                _exit(1);
+            const PeerStore::Turn turn(own);
+            stop();
+        });
+        EXPECT_FALSE(add(store, 7));
+        PeerStore reader;
+        EXPECT_EQ(reader.share(path.c_str(), true), 0) << "opening is no change";
+    }
+    EXPECT_TRUE(add(store, 7));
+}
+
+TEST_F(PeerStorePatience, WhoIsStoppedWhileItMakesTheFileIsNotWaitedForForEver)
+{
+    const std::string path = path_of_test();
+    {
+        const Stopped process([&](auto stop) {
+            tofu::NodeFile file;
+            if (!file.open(path.c_str()) || !file.lock(F_WRLCK, 1, 1)) // the byte of its users
+                _exit(1);
+            stop();
+        });
+        PeerStore store;
+        EXPECT_EQ(store.share(path.c_str(), false), -FI_EBUSY);
+    }
+    PeerStore store;
+    EXPECT_EQ(store.share(path.c_str(), false), 0);
 }
 
 TEST(PeerStore, WhatTheKilledHaveLeftIsForgotten)

@@ -2,7 +2,7 @@
 // See peers.h.
 #include "address/peers.h"
 
-#include <mutex>
+#include <chrono>
 #include <new>
 #include <utility>
 
@@ -70,7 +70,10 @@ struct Peers::Index {
     std::size_t size = 0; ///< a power of two
     std::size_t used = 0; ///< slots that are not free
     bool duplicates = false; ///< a peer has more than one place, of which this names the first
-    std::uint32_t generation = 0; ///< of the vector when this was made
+    // --- of a shared vector, of which it has seen the places below `seen` after so many uses of places (Head)
+    std::size_t seen = 0;
+    std::uint32_t uses = 0;
+    std::uint32_t generation = 0;
 };
 
 Peers::Peers(Counted& domain) noexcept : Object(&domain, FI_CLASS_AV) {}
@@ -103,7 +106,9 @@ Peer* Peers::take(fi_addr_t& number) noexcept
 
 int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
 {
-    std::lock_guard guard(store_);
+    const PeerStore::Turn turn(store_);
+    if (!turn.is_taken())
+        return FI_EBUSY;
     Peer* const peer = take(number);
     if (peer == nullptr)
         return FI_ENOMEM;
@@ -114,14 +119,16 @@ int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
     peer->generation = ++store_.head().uses;
     // release: find() sees the other members with it
     std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
-    if (index_ != nullptr && !index_->add(*this, number))
+    if (!store_.is_shared() && index_ != nullptr && !index_->add(*this, number))
         index_.reset(); // until somebody asks again
     return 0;
 }
 
 int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
 {
-    std::lock_guard guard(store_);
+    const PeerStore::Turn turn(store_);
+    if (!turn.is_taken())
+        return -FI_EBUSY;
     for (std::size_t i = 0; i < count; i++)
         if (find(places[i]) == nullptr)
             return -FI_EINVAL;
@@ -144,34 +151,43 @@ int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
     return 0;
 }
 
-void Peers::make_index() noexcept
+/// Other processes change a shared vector, too. What they have added behind the places that the index has seen is added to
+/// it; it is made anew where others were used again or given up: those are uses that the size does not tell. In turn.
+void Peers::update_index() noexcept
 {
-    const std::uint32_t seen = generation();
-    index_.reset(new (std::nothrow) Index);
-    if (index_ != nullptr && !index_->grow(*this))
-        index_.reset();
-    for (std::size_t i = 0; index_ != nullptr && i < size(); i++)
+    const std::uint32_t now = generation();
+    if (index_ != nullptr && (!store_.is_shared() || index_->generation == now))
+        return;
+    const std::uint32_t uses = store_.head().uses;
+    if (index_ == nullptr || uses - index_->uses != size() - index_->seen) {
+        index_.reset(new (std::nothrow) Index);
+        if (index_ != nullptr && !index_->grow(*this))
+            index_.reset();
+    }
+    for (std::size_t i = index_ != nullptr ? index_->seen : 0; index_ != nullptr && i < size(); i++)
         if (find(i) != nullptr && !index_->add(*this, i))
             index_.reset();
-    if (index_ != nullptr)
-        index_->generation = seen;
+    if (index_ == nullptr)
+        return;
+    index_->seen = size();
+    index_->uses = uses;
+    index_->generation = now;
 }
 
 fi_addr_t Peers::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
 {
-    std::lock_guard guard(store_);
-    if (store_.is_shared() && index_ != nullptr && index_->generation != generation())
-        index_.reset(); // another process has changed the vector
-    if (index_ == nullptr)
-        make_index();
-    if (index_ == nullptr) { // no memory: one after the other
-        for (std::size_t i = 0; i < size(); i++)
-            if (find(i) != nullptr && Index::same(*store_.at(i), home, nonce, index))
-                return i;
+    const PeerStore::Turn turn(store_, std::chrono::milliseconds(0)); // a receiver waits for nobody
+    if (turn.is_taken())
+        update_index();
+    if (index_ != nullptr)
+        if (const std::uint32_t slot = index_->find(*this, home, nonce, index); slot != Index::free)
+            return slot - 1;
+    if (index_ != nullptr && turn.is_taken())
         return FI_ADDR_NOTAVAIL;
-    }
-    const std::uint32_t slot = index_->find(*this, home, nonce, index);
-    return slot != Index::free ? slot - 1 : FI_ADDR_NOTAVAIL;
+    for (std::size_t i = 0; i < size(); i++) // no memory, or not our turn: one after the other
+        if (find(i) != nullptr && Index::same(*store_.at(i), home, nonce, index))
+            return i;
+    return FI_ADDR_NOTAVAIL;
 }
 
 } // namespace tofu

@@ -59,9 +59,10 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     [[nodiscard]] std::size_t size() const noexcept { return store_.head().size.load(std::memory_order_acquire); }
 
     // --- insertion and removal, any thread. Whoever has changed something calls changed() once behind it.
-    /// A sound address gets a place: 0, or a positive FI_ENOMEM (also where there are as many as there can be).
+    /// A sound address gets a place: 0, or a positive FI_ENOMEM (also where there are as many as there can be) or FI_EBUSY
+    /// (another process changes the vector, and is stopped).
     [[nodiscard]] int insert(const EndpointAddress& address, fi_addr_t& number) noexcept;
-    /// All or none: 0 or -FI_EINVAL where one names no peer.
+    /// All or none: 0, -FI_EINVAL where one names no peer, or -FI_EBUSY.
     [[nodiscard]] int remove(const fi_addr_t* places, std::size_t count) noexcept;
     void changed() noexcept { store_.head().generation.fetch_add(1, std::memory_order_release); }
 
@@ -74,12 +75,12 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     static_assert(max_endpoints <= 1u << max_context_bits);
 
     [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
-    void make_index() noexcept;
+    void update_index() noexcept;
 
     fi_addr_t place_mask_ = ~fi_addr_t{0}; ///< without the bits of receive contexts
     int rx_bits_ = 0;                      ///< how many those are
     PeerStore store_;
-    std::unique_ptr<Index> index_; ///< under the store's lock
+    std::unique_ptr<Index> index_; ///< in turn among the threads
 };
 
 } // namespace tofu

@@ -4,7 +4,6 @@
 #include "address/store.h"
 
 #include <cstdlib>
-#include <mutex>
 
 #include <fcntl.h>
 #include <rdma/fi_errno.h>
@@ -55,7 +54,11 @@ int PeerStore::share(const char* path, bool as_reader) noexcept
             }
             usable = usable && file_.lock(F_RDLCK, users_byte, 1);
         } else {
-            usable = file_.lock(F_RDLCK, users_byte, 1, F_OFD_SETLKW) && !file_.is_removed();
+            if (!file_.lock_within(patience, F_RDLCK, users_byte, 1)) {
+                file_.close();
+                return -FI_EBUSY;
+            }
+            usable = !file_.is_removed();
         }
         reader_ = as_reader;
         if (usable && map())
@@ -99,18 +102,18 @@ fi_addr_t* PeerStore::numbers() const noexcept
     return mapped_ != nullptr ? reinterpret_cast<fi_addr_t*>(mapped_ + numbers_at) : nullptr;
 }
 
-void PeerStore::lock() noexcept
+PeerStore::Turn::Turn(PeerStore& store, std::chrono::milliseconds patience) noexcept : store_(store)
 {
-    lock_.lock();
-    if (is_shared() && can_change())
-        (void)file_.lock(F_WRLCK, turn_byte, 1, F_OFD_SETLKW);
+    store_.lock_.lock();
+    taken_ = !store_.is_shared() ||
+             store_.file_.lock_within(patience, store_.can_change() ? F_WRLCK : F_RDLCK, turn_byte, 1);
 }
 
-void PeerStore::unlock() noexcept
+PeerStore::Turn::~Turn()
 {
-    if (is_shared() && can_change())
-        (void)file_.lock(F_UNLCK, turn_byte, 1);
-    lock_.unlock();
+    if (taken_ && store_.is_shared())
+        (void)store_.file_.lock(F_UNLCK, turn_byte, 1);
+    store_.lock_.unlock();
 }
 
 bool PeerStore::make_next() noexcept

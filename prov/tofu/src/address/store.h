@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -34,11 +35,11 @@ class PeerStore {
     /// 8.4 million: 158,976 nodes of 48 endpoints each have room.
     static constexpr std::size_t most = first_chunk * ((std::size_t{1} << chunks) - 1);
 
-    /// What changes with the places. All but the atomics: under lock().
+    /// What changes with the places. All but the atomics: in turn.
     struct Head {
         std::atomic<std::uint64_t> size;        ///< places that were ever filled
         std::atomic<std::uint32_t> generation;  ///< changes with every insertion and removal
-        std::uint32_t uses;                     ///< of places, ever
+        std::uint32_t uses;                     ///< of places: insertions and removals, ever
         std::uint64_t free_places;              ///< below size
         std::uint64_t first_free;               ///< no free place lies below it
     };
@@ -50,7 +51,7 @@ class PeerStore {
 
     /// Shares the places with all who name the same file, which whoever comes first makes and the last one removes; before
     /// the first insertion. A reader changes nothing, and finds a file that somebody has open. 0, -FI_ENOENT (a reader is
-    /// alone), -FI_EACCES (a file of others), -FI_ENOMEM.
+    /// alone), -FI_EACCES (a file of others), -FI_EBUSY (whoever makes it is stopped), -FI_ENOMEM.
     [[nodiscard]] int share(const char* path, bool as_reader) noexcept;
     [[nodiscard]] bool is_shared() const noexcept { return mapped_ != nullptr; }
     [[nodiscard]] bool can_change() const noexcept { return !reader_; }
@@ -67,10 +68,23 @@ class PeerStore {
     }
     [[nodiscard]] Head& head() const noexcept { return *head_; }
 
-    // --- the turn of whoever changes something, among the threads and processes
-    void lock() noexcept;
-    void unlock() noexcept;
-    /// Memory for the next place, which is number head().size. Under lock(). False: none, or as many as there can be.
+    /// How long a process waits for another that has the turn, and may be stopped. Tests wait less.
+    static inline std::chrono::milliseconds patience{2000};
+    /// The turn of whoever changes the places, among the threads of the process in any case and, where it is taken,
+    /// among the processes. A process that dies gives it back.
+    class Turn {
+      public:
+        /// Threads wait for each other; for other processes as long as `patience` says.
+        explicit Turn(PeerStore& store, std::chrono::milliseconds patience = PeerStore::patience) noexcept;
+        Turn(const Turn&) = delete;
+        ~Turn();
+        [[nodiscard]] bool is_taken() const noexcept { return taken_; }
+
+      private:
+        PeerStore& store_;
+        bool taken_;
+    };
+    /// Memory for the next place, which is number head().size. In turn. False: none, or as many as there can be.
     [[nodiscard]] bool make_next() noexcept;
 
   private:

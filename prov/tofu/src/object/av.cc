@@ -97,6 +97,9 @@ int AddressVector::share(fi_av_attr& attr) noexcept
     const int ret = store().share(path, (attr.flags & FI_READ) != 0);
     if (ret == -FI_ENOENT)
         TOFU_WARN(FI_LOG_AV, "address vector \"%s\": nobody has it open, and FI_READ makes none\n", attr.name);
+    else if (ret == -FI_EBUSY)
+        TOFU_WARN(FI_LOG_AV, "address vector \"%s\": %s is being made by a process that is stopped: continue or end it\n",
+                  attr.name, path);
     else if (ret != 0)
         TOFU_WARN(FI_LOG_AV, "address vector \"%s\": %s is of another user, or there is no memory for it\n", attr.name,
                   path);
@@ -154,10 +157,12 @@ int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_
         return -FI_EACCES;
     int* const errors = (flags & FI_SYNC_ERR) != 0 && !asynchronous_ ? static_cast<int*>(context) : nullptr;
     std::uint64_t inserted = 0;
+    int error = 0;
     for (std::size_t i = 0; i < count; i++) {
         const EndpointAddress address = address_of(i);
         fi_addr_t place = FI_ADDR_NOTAVAIL;
-        const int error = address.sound() ? Peers::insert(address, place) : FI_EINVAL;
+        // Whoever is stopped is waited for once.
+        error = error == FI_EBUSY ? error : address.sound() ? Peers::insert(address, place) : FI_EINVAL;
         if (error == FI_EINVAL)
             TOFU_INFO(FI_LOG_AV, "address %zu of fi_av_insert is no address of this version (%u)\n", i, wire_version);
         if (places != nullptr)
@@ -175,6 +180,8 @@ int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_
         }
     }
     changed();
+    if (error == FI_EBUSY)
+        TOFU_WARN(FI_LOG_AV, "a shared address vector: a process is stopped while it changes it: continue or end it\n");
     if (!asynchronous_)
         return static_cast<int>(inserted);
     events_->post(FI_AV_COMPLETE, {&fid, context, inserted});

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <thread>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -51,6 +52,19 @@ bool NodeFile::lock(short type, off_t from, off_t bytes, int command) noexcept
         ret = fcntl(file_, command, &request);
     while (ret != 0 && errno == EINTR);
     return ret == 0 && (command != F_OFD_GETLK || request.l_type == F_UNLCK);
+}
+
+bool NodeFile::lock_within(std::chrono::milliseconds patience, short type, off_t from, off_t bytes) noexcept
+{
+    using Clock = std::chrono::steady_clock;
+    for (const Clock::time_point end = Clock::now() + patience; !lock(type, from, bytes);) {
+        if (errno != EAGAIN && errno != EACCES) // fcntl(2): nobody has it, and it can't be had
+            return false;
+        if (Clock::now() >= end)
+            return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    return true;
 }
 
 } // namespace tofu

@@ -3,6 +3,8 @@
 // their holder. Used by vcq/places and address/store. fcntl(2), open file description locks.
 #pragma once
 
+#include <chrono>
+
 #include <fcntl.h>
 #include <sys/types.h>
 
@@ -24,9 +26,11 @@ class NodeFile {
     void remove() noexcept;
     void close() noexcept;
 
-    /// F_RDLCK, F_WRLCK or F_UNLCK of so many bytes (0: all that follow). F_OFD_SETLK and F_OFD_SETLKW: is it done?
-    /// F_OFD_GETLK: could it be had? The locks of one process do not meet each other.
+    /// F_RDLCK, F_WRLCK or F_UNLCK of so many bytes (0: all that follow). F_OFD_SETLK: is it done? F_OFD_GETLK: could it
+    /// be had? The locks of one process do not meet each other.
     bool lock(short type, off_t from, off_t bytes, int command = F_OFD_SETLK) noexcept;
+    /// The same, tried again while somebody else has it, who may be stopped: for so long.
+    bool lock_within(std::chrono::milliseconds patience, short type, off_t from, off_t bytes) noexcept;
 
   private:
     int file_ = -1;

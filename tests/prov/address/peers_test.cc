@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Who sent: the index of an address vector, also of one that others change meanwhile (processes, here vectors that share
+// a file). Run by make check. Calls address/peers.
+#include "address/peers.h"
+
+#include <csignal>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+using tofu::EndpointAddress;
+
+class Vector : public tofu::Peers {
+  public:
+    explicit Vector(tofu::Counted& domain) : Peers(domain) {}
+    using Peers::store;
+
+    [[nodiscard]] fi_addr_t add(std::uint64_t home)
+    {
+        EndpointAddress address{};
+        address.home = home;
+        address.nonce = ~home;
+        fi_addr_t number = FI_ADDR_NOTAVAIL;
+        EXPECT_EQ(insert(address, number), 0);
+        changed();
+        return number;
+    }
+    void drop(fi_addr_t number)
+    {
+        EXPECT_EQ(remove(&number, 1), 0);
+        changed();
+    }
+    [[nodiscard]] fi_addr_t who(std::uint64_t home) { return lookup(home, ~home, 0); }
+};
+
+class SharedVectors : public testing::Test {
+  protected:
+    SharedVectors() : path_("/dev/shm/tofu-peers-" + std::to_string(getpid()))
+    {
+        EXPECT_EQ(one.store().share(path_.c_str(), false), 0);
+        EXPECT_EQ(other.store().share(path_.c_str(), false), 0);
+    }
+    tofu::Counted domain;
+    Vector one{domain}, other{domain};
+    std::string path_;
+};
+
+/// Each change by one of them, each question to one of them: the answer is that of the list.
+TEST_F(SharedVectors, FindWhoeverIsInThem)
+{
+    std::mt19937 random(5);
+    std::vector<std::uint64_t> homes; // by number; 0: free
+    for (std::uint64_t step = 1; step <= 1500; step++) {
+        Vector& vector = random() % 2 == 0 ? one : other;
+        const std::size_t n = homes.empty() ? 0 : random() % homes.size();
+        if (random() % 4 != 0 || homes.empty() || homes[n] == 0) {
+            const fi_addr_t number = vector.add(step);
+            ASSERT_LE(number, homes.size());
+            homes.resize(std::max<std::size_t>(homes.size(), number + 1));
+            ASSERT_EQ(homes[number], 0u);
+            homes[number] = step;
+        } else {
+            vector.drop(n);
+            homes[n] = 0;
+        }
+        Vector& asked = random() % 2 == 0 ? one : other;
+        const std::size_t m = random() % homes.size();
+        if (homes[m] != 0) {
+            ASSERT_EQ(asked.who(homes[m]), m) << step;
+        }
+        ASSERT_EQ(asked.who(step + 1'000'000), FI_ADDR_NOTAVAIL);
+    }
+}
+
+/// A receiver waits for nobody, and finds those whom it did not know before, too.
+TEST_F(SharedVectors, AreAskedWhileWhoeverChangesThemIsStopped)
+{
+    const fi_addr_t before = other.add(1);
+    EXPECT_EQ(one.who(1), before);
+    const fi_addr_t behind = other.add(2);
+    const pid_t child = fork();
+    if (child == 0) {
+        Vector own(domain);
+        if (own.store().share(path_.c_str(), false) != 0)
+            _exit(1);
+        const tofu::PeerStore::Turn turn(own.store());
+        (void)raise(SIGSTOP);
+        _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+    ASSERT_TRUE(WIFSTOPPED(status));
+    EXPECT_EQ(one.who(1), before);
+    EXPECT_EQ(one.who(2), behind);
+    EXPECT_EQ(one.who(3), FI_ADDR_NOTAVAIL);
+    EXPECT_EQ(kill(child, SIGKILL), 0);
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(one.who(3), FI_ADDR_NOTAVAIL);
+    EXPECT_EQ(one.who(2), behind);
+}
+
+} // namespace
