@@ -3,6 +3,7 @@
 // target, between processes over the simulator. Run by make check. Calls libfabric.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -130,6 +131,30 @@ TEST(Rma, SelectiveCompletionReportsWhatIsFlagged)
         EXPECT_TRUE(wait_until([&] { return fi_cntr_read(s.counter[read_counter]) == 1; }));
         EXPECT_EQ(fi_cntr_read(s.counter[write_counter]), 6u);
         s.expect_silence();
+    });
+}
+
+/// fi_endpoint(3): the default flags are those of calls that have none of their own; fi_rma(3): an inject has no entry.
+TEST(Rma, InjectsKnowNothingOfDefaultFlags)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_MSG;
+        options.tx_op_flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
+        Session s(rank, options);
+        std::uint64_t window[2] = {};
+        const Window w = s.share(window, sizeof(window))[0];
+        std::uint64_t value = 9;
+        ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &value, 8, 0, w.base, w.key); }), 0);
+        ASSERT_EQ(s.post([&] { return fi_inject_writedata(s.ep, &value, 8, 77, 0, w.base + 8, w.key); }), 0);
+        fi_cq_data_entry entry{};
+        ASSERT_TRUE(s.next(entry));
+        EXPECT_EQ(entry.data, 77u);
+        EXPECT_EQ(entry.flags, std::uint64_t{FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA});
+        s.expect_silence();
+        EXPECT_TRUE(wait_until([&] { return std::atomic_ref(window[0]) == 9 && std::atomic_ref(window[1]) == 9; }));
+        ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 0, w.base, w.key, &s); }), 0);
+        s.expect(&s, FI_RMA | FI_WRITE);
     });
 }
 
