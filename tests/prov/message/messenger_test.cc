@@ -13,7 +13,7 @@
 #include <rdma/fi_errno.h>
 
 #include "context/rx_context.h"
-#include "context/tx_context.h"
+#include "context/own_tx_context.h"
 #include "memory/region.h"
 #include "message/messenger.h"
 #include "message/send.h"
@@ -98,7 +98,7 @@ struct Messages : testing::Test, fake::OverNet {
         rx.binding.cq = &CompletionQueue::of(cq);
         messages.emplace(*tx, rx);
         EXPECT_EQ(messages->open(), 0);
-        tx->add(Engine::messages, messages->sender());
+        tx->engines().add(Engine::messages, messages->sender());
         unsetenv("FI_TOFU_RINGS");
         unsetenv("FI_TOFU_RING_SLOTS");
         put(0, AreaHeader{area_magic, wire_version, peer_index, 1, peer_nonce, ring_slots, 0, geometry.visit_slots});
@@ -247,7 +247,7 @@ struct Messages : testing::Test, fake::OverNet {
     std::optional<FakeDomain> domain;
     vcq::Vcq vcq;
     std::optional<Peers> peers;
-    std::optional<TxContext> tx;
+    std::optional<OwnTxContext> tx;
     RxContext rx;
     std::optional<Messenger> messages;
     fid_cq* cq = nullptr;

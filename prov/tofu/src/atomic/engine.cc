@@ -30,7 +30,7 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
 {
     const fi_msg_atomic& msg = call.msg;
     op.report_to(tx.reports(), entry_flags(call.family), msg.context,
-                 !call.silent && tx.binding().reports(call.flags));
+                 !call.silent && tx.reports().binding.reports(call.flags));
     const Datatype& type = datatypes[msg.datatype];
     op.peer = peer;
     op.line.key = Pending::line_of(peer);
@@ -92,10 +92,10 @@ int AtomicEngine::open() noexcept
     constexpr std::uint64_t orders = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
-    runner_.set_ordered((tx_.attr().msg_order & orders) != 0);
+    runner_.set_ordered((tx_.plan().attr.msg_order & orders) != 0);
     native_flags_ = vcq::Vcq::delivered_flags(runner_.ordered(), false);
     inject_flags_ = vcq::Vcq::flags_of(runner_.ordered(), false);
-    short_inject_ = tx_.counters().write == nullptr && !tx_.shares_vcq();
+    short_inject_ = tx_.reports().counters.write == nullptr && !tx_.plan().shares_vcq;
     return 0;
 }
 
@@ -144,7 +144,7 @@ ssize_t AtomicEngine::check(const Call& call) const noexcept
     if (total > max_count(msg.datatype))
         return -FI_EMSGSIZE;
     if ((call.flags & FI_INJECT) && uses_operand(msg.op) &&
-        total * datatypes[msg.datatype].size > tx_.attr().inject_size)
+        total * datatypes[msg.datatype].size > tx_.plan().attr.inject_size)
         return -FI_EMSGSIZE;
     return n;
 }
@@ -158,7 +158,7 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
     const Peer* const peer = tx.peers().find(call.msg.addr);
     if (!peer)
         return -FI_EINVAL;
-    if ((call.flags & FI_FENCE) && !tx.fence_passed(call.msg.addr, call.flags))
+    if ((call.flags & FI_FENCE) && !tx.fence().passed(call.msg.addr, call.flags))
         return -FI_EAGAIN;
     AtomicOp* const op = runner_.alloc();
     if (!op) {

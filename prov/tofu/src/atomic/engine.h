@@ -36,7 +36,7 @@ struct AtomicCall {
 /// The atomics of one context. Everything under its lock.
 class AtomicEngine final : public Engine {
   public:
-    static AtomicEngine& of(TxContext& tx) noexcept { return static_cast<AtomicEngine&>(*tx.engine(atomic)); }
+    static AtomicEngine& of(TxContext& tx) noexcept { return static_cast<AtomicEngine&>(*tx.engines()[atomic]); }
     using Call = AtomicCall;
     using List = AtomicList;
 

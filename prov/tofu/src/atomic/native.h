@@ -79,8 +79,8 @@ void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept
     if constexpr (size != 0)
         std::memcpy(op.result, &notice.value, size);
     if constexpr (entry)
-        tx.binding().cq->write(op.user_context, FI_ATOMIC | (size == 0 ? FI_WRITE : FI_READ));
-    if (Counter* const counter = size == 0 ? tx.counters().write : tx.counters().read)
+        tx.reports().binding.cq->write(op.user_context, FI_ATOMIC | (size == 0 ? FI_WRITE : FI_READ));
+    if (Counter* const counter = size == 0 ? tx.reports().counters.write : tx.reports().counters.read)
         counter->count();
 }
 
@@ -177,7 +177,7 @@ template <bool listed>
         return answer(tx, vcq::Post::busy);
     QuickOp& op = tx.quick()[place];
     const bool base = call.family == Family::base;
-    op.notify = native_end<listed>(base, how.size, !call.silent && tx.binding().reports(call.flags));
+    op.notify = native_end<listed>(base, how.size, !call.silent && tx.reports().binding.reports(call.flags));
     op.user_context = call.context;
     if (!base || listed) {
         op.result = call.result;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_collective(3): the calls of the application, thin entries over Collectives::submit. Called through collective_ops;
 // takes the context's lock.
-#include <mutex>
-
 #include <rdma/fi_errno.h>
 
 #include "collective/engine.h"
@@ -15,16 +13,7 @@ namespace {
 ssize_t submit(fid_ep* fid, const Collectives::Call& call) noexcept
 {
     TxContext& tx = *EndpointFace::of(fid).tx;
-    ssize_t ret = 0;
-    bool needs_polls = false;
-    {
-        std::lock_guard<Lock> guard(tx.lock());
-        ret = Collectives::of(tx).submit(call);
-        needs_polls = tx.wants_polls();
-    }
-    if (needs_polls) [[unlikely]]
-        tx.call_for_polls();
-    return ret;
+    return tx.take([&] { return Collectives::of(tx).submit(call); });
 }
 
 /// The root is a rank in the group. One that can't be is refused.

@@ -45,7 +45,7 @@ bool needs_out(const Shape& shape, bool root) noexcept
 
 } // namespace
 
-Collectives::Collectives(TxContext& tx) noexcept : tx_(tx), ops_(std::max<std::size_t>(tx.attr().size, 1)) {}
+Collectives::Collectives(TxContext& tx) noexcept : tx_(tx), ops_(std::max<std::size_t>(tx.plan().attr.size, 1)) {}
 
 Collectives::~Collectives()
 {
@@ -90,7 +90,7 @@ int Collectives::collect(const fi_collective_addr& address, Array<Peer>& members
     for (unsigned i = 0; i < parents; i++)
         allowed.push_reserved(identity_of(parent->member(i)));
     std::sort(allowed.begin(), allowed.end());
-    const Peer self{tx_.domain().home_id(), tx_.domain().nonce(), static_cast<std::uint16_t>(tx_.identity()), 0, false, 0};
+    const Peer self{tx_.domain().home_id(), tx_.domain().nonce(), static_cast<std::uint16_t>(tx_.plan().identity), 0, false, 0};
     bool present = false;
     list = parents;
     for (const fi_addr_t at : set.members()) {
@@ -158,14 +158,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
         return ret;
     }
     *mc = group.release();
-    bool needs_polls = false;
-    {
-        std::lock_guard guard(tx_.lock());
-        needs_polls = tx_.wants_polls();
-    }
-    if (needs_polls)
-        tx_.call_for_polls();
-    return 0;
+    return static_cast<int>(tx_.take([] { return ssize_t{0}; }));
 }
 
 /// Into the lists, and on its way.
@@ -305,12 +298,12 @@ ssize_t Collectives::submit(const Call& call) noexcept
     op->in = call.in;
     op->out = call.out;
     op->reports = &tx_.reports();
-    op->cq = tx_.binding().cq;
-    op->counter = tx_.counters().write;
+    op->cq = tx_.reports().binding.cq;
+    op->counter = tx_.reports().counters.write;
     op->completion = {};
     op->completion.context = call.context;
     op->completion.flags = FI_COLLECTIVE;
-    op->wants_entry = tx_.binding().reports(call.flags);
+    op->wants_entry = tx_.reports().binding.reports(call.flags);
     op->err = 0;
     op->prov_errno = 0;
     const int ret = group->submit(*op);

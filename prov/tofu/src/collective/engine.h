@@ -24,7 +24,7 @@ extern fi_ops_collective collective_ops;
 
 class Collectives final : public tofu::Engine {
   public:
-    static Collectives& of(TxContext& tx) noexcept { return static_cast<Collectives&>(*tx.engine(collectives)); }
+    static Collectives& of(TxContext& tx) noexcept { return static_cast<Collectives&>(*tx.engines()[collectives]); }
     explicit Collectives(TxContext& tx) noexcept;
     ~Collectives();
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What a tx context asks of the engines that post from it (rma, atomic, messages): when a fence waits, at its end, and
-// when a communication that nobody waits for has failed. Implemented by the engines; none of it is on a hot path.
+// when a communication that nobody waits for has failed; and those that a context has. Implemented by the engines;
+// none of it is on a hot path.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include <utofu.h>
 
@@ -34,6 +37,36 @@ class Engine {
 
   protected:
     ~Engine() = default;
+};
+
+/// Those of one context: of each kind one at most, as the caps ask for it.
+class Engines {
+  public:
+    void add(Engine::Kind kind, Engine& engine) noexcept { engines_[kind] = &engine; }
+    void clear() noexcept { std::fill(std::begin(engines_), std::end(engines_), nullptr); }
+    /// May be null.
+    [[nodiscard]] Engine* operator[](Engine::Kind kind) const noexcept { return engines_[kind]; }
+    template <class Holds>
+    [[nodiscard]] bool all(Holds&& holds) const noexcept
+    {
+        return std::all_of(std::begin(engines_), std::end(engines_),
+                           [&](Engine* engine) { return engine == nullptr || holds(*engine); });
+    }
+    void close() const noexcept
+    {
+        for (Engine::Kind kind : {Engine::messages, Engine::atomic, Engine::rma, Engine::collectives})
+            if (engines_[kind] != nullptr)
+                engines_[kind]->close();
+    }
+    void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t peer) const noexcept
+    {
+        for (Engine* engine : engines_)
+            if (engine != nullptr)
+                engine->lost(utofu_code, kind, peer);
+    }
+
+  private:
+    Engine* engines_[Engine::kinds] = {};
 };
 
 } // namespace tofu

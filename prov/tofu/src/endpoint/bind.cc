@@ -58,9 +58,9 @@ int Endpoint::bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept
         return -FI_EBADFLAGS;
     const bool tx = (flags & FI_TRANSMIT) != 0;
     const bool rx = (flags & FI_RECV) != 0;
-    if ((tx && !tx_.is_open()) || (rx && !rx_.is_open))
+    if ((tx && !tx_.plan().is_open) || (rx && !rx_.is_open))
         return -FI_EINVAL;
-    if ((!tx && !rx) || (tx && tx_.binding().cq != nullptr) || (rx && rx_.binding.cq != nullptr))
+    if ((!tx && !rx) || (tx && tx_.reports().binding.cq != nullptr) || (rx && rx_.binding.cq != nullptr))
         return -FI_EINVAL;
     const bool selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
     for (auto [wanted, side] : {std::pair{tx, &tx_.reports().binding}, std::pair{rx, &rx_.binding}}) {
@@ -90,7 +90,7 @@ int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
         return -FI_EDOMAIN;
     if (flags == 0 || (flags & ~(tx_counts | rx_counts)) != 0)
         return flags == 0 ? -FI_EINVAL : -FI_EBADFLAGS;
-    if ((!tx_.is_open() && (flags & tx_counts) != 0) || (!rx_.is_open && (flags & rx_counts) != 0))
+    if ((!tx_.plan().is_open && (flags & tx_counts) != 0) || (!rx_.is_open && (flags & rx_counts) != 0))
         return -FI_EINVAL;
     for (const CounterSlot& slot : counter_slots())
         if ((flags & slot.flag) != 0 && slot.counter != nullptr)
@@ -107,7 +107,7 @@ int Endpoint::bind_addresses(Peers& av) noexcept
 {
     if (&av.owner() != &owner())
         return -FI_EDOMAIN;
-    if (tx_.peers_or_null() != nullptr)
+    if (tx_.has_peers())
         return -FI_EINVAL;
     tx_.use(&av);
     return 0;
@@ -146,7 +146,7 @@ template <class Visit>
 void Endpoint::visit_progress_sets(Visit&& visit) noexcept
 {
     visit(owner().auto_progress().everything());
-    for (const Binding* side : {&tx_.binding(), &std::as_const(rx_.binding)})
+    for (const Binding* side : {&tx_.reports().binding, &rx_.binding})
         if (side->cq != nullptr)
             visit(side->cq->progress());
     for (const CounterSlot& slot : counter_slots())
@@ -194,7 +194,7 @@ void Endpoint::unbind() noexcept
 
 int Endpoint::check_bound() noexcept
 {
-    if (tx_.peers_or_null() == nullptr)
+    if (!tx_.has_peers())
         return -FI_ENOAV;
     if (!tx_.has_vcq() || (plan_.shares_rx && shared_rx_ == nullptr))
         return -FI_EOPBADSTATE;
@@ -203,9 +203,9 @@ int Endpoint::check_bound() noexcept
     // A side that can complete operations of its own needs where to report. Receives without a queue or a counter
     // are possible (fi_endpoint(3) asks for queues of the operations that are used): nobody sees them end.
     const std::uint64_t directions = caps() & (tx_counts | rx_counts);
-    const bool transmits = tx_.is_open() && (directions == 0 || (directions & tx_counts) != 0);
-    const TxCounters& out = tx_.counters();
-    if (transmits && tx_.binding().cq == nullptr && out.send == nullptr && out.read == nullptr && out.write == nullptr)
+    const bool transmits = tx_.plan().is_open && (directions == 0 || (directions & tx_counts) != 0);
+    const TxCounters& out = tx_.reports().counters;
+    if (transmits && tx_.reports().binding.cq == nullptr && out.send == nullptr && out.read == nullptr && out.write == nullptr)
         return -FI_ENOCQ;
     return 0;
 }

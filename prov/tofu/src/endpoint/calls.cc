@@ -41,7 +41,7 @@ int set_side(EndpointFace& face, std::uint64_t word) noexcept
         return -FI_EINVAL;
     const std::uint64_t flags = word & ~both_sides;
     const std::uint64_t offered = (side == &face.tx_flags ? limits::tx_op_flags : limits::rx_op_flags) |
-                                  (face.tx->caps() & FI_TRIGGER);
+                                  (face.tx->plan().caps & FI_TRIGGER);
     if ((flags & ~offered) != 0)
         return -FI_EBADFLAGS;
     *side = flags;
@@ -127,7 +127,7 @@ int Endpoint::get_option(int level, int name, void* value, std::size_t* length) 
     if (level == FI_OPT_ENDPOINT && (name == FI_OPT_FI_HMEM_P2P || name == FI_OPT_XPU_TRIGGER)) // no memory of devices
         return value == nullptr || length == nullptr ? -FI_EINVAL : -FI_EOPNOTSUPP;
     return get_options({{FI_OPT_CM_DATA_SIZE, 0}, // no connections
-                        {FI_OPT_TX_SIZE, tx_.attr().size},
+                        {FI_OPT_TX_SIZE, tx_.plan().attr.size},
                         {FI_OPT_RX_SIZE, rx_.attr.size},
                         {FI_OPT_MIN_MULTI_RECV, rx_.min_multi_recv}},
                        level, name, value, length);

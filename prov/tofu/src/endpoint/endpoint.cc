@@ -96,7 +96,8 @@ int Endpoint::set_up(const EndpointPlan* wish) noexcept
     rx_.min_multi_recv = plan.min_multi_recv;
     rx_.is_open = plan.receives;
     const bool shares_lock = plan.shares_tx || plan.shares_rx || domain.model().serialised;
-    tx_.set_up({&domain, plan.tx, plan.caps, shares_lock ? &domain.shared_lock() : nullptr, round, this, plan.sends});
+    tx_.set_up({&domain, plan.tx, plan.caps, shares_lock ? &domain.shared_lock() : nullptr, round, this, plan.sends,
+                plan.shares_tx});
     receive_lock = &tx_.lock();
     if (!plan.shares_tx)
         if (int ret = tx_.open_vcq(); ret != 0)
@@ -137,9 +138,9 @@ int Endpoint::make_engine(std::unique_ptr<T>& engine, Engine::Kind kind, More&..
         if (int ret = engine->open(); ret != 0)
             return ret;
     if constexpr (requires { engine->sender(); })
-        tx_.add(kind, engine->sender());
+        tx_.engines().add(kind, engine->sender());
     else
-        tx_.add(kind, *engine);
+        tx_.engines().add(kind, *engine);
     return 0;
 }
 
@@ -152,12 +153,12 @@ int Endpoint::make_engines() noexcept
     }
     const bool messages = (caps() & (FI_MSG | FI_TAGGED)) != 0;
     // An RMA endpoint takes part in messages for the data of remote completions alone: its own, and its peers'.
-    const bool writes = tx_.is_open() && (expand(caps()) & FI_WRITE) != 0;
+    const bool writes = tx_.plan().is_open && (expand(caps()) & FI_WRITE) != 0;
     const bool data = (caps() & FI_RMA) != 0 && (writes || rx_.binding.cq != nullptr);
     int ret = messages || data ? make_engine(messages_, Engine::messages, rx_) : 0;
-    if (ret != 0 || !tx_.is_open())
+    if (ret != 0 || !tx_.plan().is_open)
         return ret; // where nothing is posted others write here without us
-    if ((caps() & (FI_ATOMIC | FI_RMA)) != 0 && !tx_.open_quick())
+    if ((caps() & (FI_ATOMIC | FI_RMA)) != 0 && !tx_.quick().open(tx_))
         return -FI_ENOMEM;
     if (caps() & FI_ATOMIC)
         ret = make_engine(atomic_, Engine::atomic);
@@ -175,7 +176,7 @@ void Endpoint::choose_operations() noexcept
     static const fi_ops_msg msg_of[] = {msg_ops, halved(msg_ops, true), halved(msg_ops, false)};
     static const fi_ops_tagged tagged_of[] = {tagged_ops, halved(tagged_ops, true),
                                               halved(tagged_ops, false)};
-    const bool sends = tx_.is_open();
+    const bool sends = tx_.plan().is_open;
     const unsigned half = !rx_.is_open || shared_rx_ != nullptr ? 1 : sends ? 0 : 2;
     msg = const_cast<fi_ops_msg*>((caps() & FI_MSG) ? &msg_of[half] : &ops_of_missing.msg);
     tagged = const_cast<fi_ops_tagged*>((caps() & FI_TAGGED) ? &tagged_of[half] : &ops_of_missing.tagged);
@@ -189,7 +190,7 @@ int Endpoint::enable() noexcept
 {
     if (enabled_)
         return -FI_EOPBADSTATE;
-    if (plan_.parent != nullptr && tx_.peers_or_null() == nullptr)
+    if (plan_.parent != nullptr && !tx_.has_peers())
         if (Peers* av = plan_.parent->av(); av != nullptr)
             if (int ret = bind_addresses(*av); ret != 0)
                 return ret;
@@ -228,9 +229,9 @@ int Endpoint::enable() noexcept
 /// Under the service name that it was opened for.
 int Endpoint::announce() noexcept
 {
-    names::Announcement& name = tx_.is_open() ? announcement_ : plan_.parent->announcement();
+    names::Announcement& name = tx_.plan().is_open ? announcement_ : plan_.parent->announcement();
     int ret = 0;
-    if (!tx_.is_open())
+    if (!tx_.plan().is_open)
         ret = plan_.parent->announce();
     else if (plan_.name_key != 0)
         ret = name.open(plan_.name_key, address());
@@ -320,10 +321,10 @@ bool Endpoint::stop() noexcept
     bool quiet;
     {
         std::lock_guard guard(tx_.lock());
-        tx_.set_closing();
+        tx_.reports().closing = true;
         let_all_leave();
         tx_.close();
-        quiet = tx_.shares_vcq() ? tx_.vcq().quiesce() : tx_.vcq().drain();
+        quiet = tx_.plan().shares_vcq ? tx_.vcq().quiesce() : tx_.vcq().drain();
         enabled_ = false;
         if (messages_)
             messages_->part_from_queue();
@@ -376,10 +377,10 @@ int Endpoint::close() noexcept
     }
     tx_.close_vcq();
     unbind();
-    if (tx_.is_open())
+    if (tx_.plan().is_open)
         owner().give_back_numbers(index(), 1);
     if (plan_.parent != nullptr)
-        plan_.parent->drop_context(tx_.is_open(), plan_.slot);
+        plan_.parent->drop_context(tx_.plan().is_open, plan_.slot);
     if (stays) {
         shared->keep(*this);
         return 0;

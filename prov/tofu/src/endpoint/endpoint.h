@@ -15,7 +15,7 @@
 #include "address/peers.h"
 #include "context/face.h"
 #include "context/rx_context.h"
-#include "context/tx_context.h"
+#include "context/own_tx_context.h"
 #include "info/names.h"
 #include "progress/domain_base.h"
 #include "progress/progress.h"
@@ -72,7 +72,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>
     static Endpoint& of(struct fid* f) noexcept { return of(reinterpret_cast<fid_ep*>(f)); }
     [[nodiscard]] TxContext& tx_context() noexcept { return tx_; }
     [[nodiscard]] RxContext& rx_context() noexcept { return rx_; }
-    [[nodiscard]] unsigned index() const noexcept { return tx_.number(); }
+    [[nodiscard]] unsigned index() const noexcept { return tx_.plan().number; }
     [[nodiscard]] EndpointAddress address() const noexcept;
 
     /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock, or returns at once
@@ -104,7 +104,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>
         Held<Counter>& counter;
     };
     [[nodiscard]] std::array<CounterSlot, 6> counter_slots() noexcept;
-    [[nodiscard]] std::uint64_t caps() const noexcept { return tx_.caps(); }
+    [[nodiscard]] std::uint64_t caps() const noexcept { return tx_.plan().caps; }
     int bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept;
     int bind_counter(Counter& counter, std::uint64_t flags) noexcept;
     int bind_addresses(Peers& av) noexcept;
@@ -128,7 +128,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>
     void unbind() noexcept;
 
     EndpointPlan plan_{};
-    TxContext tx_;
+    OwnTxContext tx_;
     RxContext rx_;
     std::unique_ptr<RmaEngine> rma_;
     std::unique_ptr<AtomicEngine> atomic_;

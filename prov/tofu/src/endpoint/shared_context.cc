@@ -98,7 +98,7 @@ void SharedTransmit::keep(Endpoint& endpoint) noexcept
 void SharedTransmit::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
 {
     for (TxContext* context : static_cast<SharedTransmit*>(self)->contexts_)
-        context->lost(code, kind, peer);
+        context->engines().lost(code, kind, peer);
 }
 
 // --- receive

@@ -18,8 +18,8 @@ bool Sender::can_wait(const SendCall& call) const noexcept
 {
     if (call.silent || (call.flags & (FI_INJECT | FI_TRIGGER)) != 0)
         return false;
-    const Binding& tx = tx_.binding();
-    return (tx.cq != nullptr && tx.reports(call.flags)) || tx_.counters().send != nullptr;
+    const Binding& tx = tx_.reports().binding;
+    return (tx.cq != nullptr && tx.reports(call.flags)) || tx_.reports().counters.send != nullptr;
 }
 
 [[gnu::noinline]] ssize_t Sender::put_aside(const SendCall& call) noexcept
@@ -63,8 +63,8 @@ void Sender::through(PendingSend& send) noexcept
 {
     if (send.ret != 0) { // it was taken: an entry tells
         Request failed;
-        failed.cq = tx_.binding().cq;
-        failed.counter = tx_.counters().send;
+        failed.cq = tx_.reports().binding.cq;
+        failed.counter = tx_.reports().counters.send;
         failed.completion = {.context = send.call.context,
                              .flags = FI_SEND | ((send.call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG)};
         failed.err = static_cast<int>(-send.ret);

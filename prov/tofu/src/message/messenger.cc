@@ -20,7 +20,7 @@ Local local(TxContext& tx) noexcept
 {
     DomainBase& domain = tx.domain();
     return {tx.vcq(),    domain.home(), domain.home_lock(),         domain.nonce(),
-            tx.number(), tx.identity(), domain.regions().directory().claims()};
+            tx.plan().number, tx.plan().identity, domain.regions().directory().claims()};
 }
 
 } // namespace
@@ -36,7 +36,7 @@ int Messenger::open() noexcept
     if (int ret = check_params(); ret != 0)
         return ret;
     // Nobody sends to a transmit context, nor data to an endpoint of RMA alone that has nowhere to tell them.
-    const bool receives = rx_.is_open && ((tx_.caps() & (FI_MSG | FI_TAGGED)) != 0 || rx_.binding.cq != nullptr);
+    const bool receives = rx_.is_open && ((tx_.plan().caps & (FI_MSG | FI_TAGGED)) != 0 || rx_.binding.cq != nullptr);
     const std::size_t rings = receives ? param_size("rings", 512) : 1;
     if (!receiver_.queue().valid())
         return -FI_ENOMEM;

@@ -17,10 +17,10 @@ namespace tofu::proto {
 
 Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
     : Inbound(port), SrxPeer(rx, tx.peers()), tx_(tx), rx_(rx), port_(port), vcq_(tx.vcq()),
-      wants_source_((tx.caps() & FI_SOURCE) != 0),
+      wants_source_((tx.plan().caps & FI_SOURCE) != 0),
       queue_(rx.shared != nullptr
                  ? *rx.shared
-                 : own_queue_.emplace((tx.caps() & FI_DIRECTED_RECV) != 0, rx.min_multi_recv))
+                 : own_queue_.emplace((tx.plan().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv))
 {
 }
 

@@ -42,7 +42,7 @@ std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
 
 Sender::Sender(TxContext& tx, Rings& rings) noexcept
     : tx_(tx), rings_(rings), out_(rings.out), vcq_(tx.vcq()), waiting_(tx.pending(), this, steps),
-      requests_(at_most(tx.attr().size, fin_count)), backlog_(at_most(tx.attr().size, limits::tx_size)),
+      requests_(at_most(tx.plan().attr.size, fin_count)), backlog_(at_most(tx.plan().attr.size, limits::tx_size)),
       first_seq_(serial(rings.port.self.nonce))
 {
 }
@@ -56,7 +56,7 @@ Sender::~Sender()
 
 ssize_t Sender::send(const SendCall& call) noexcept
 {
-    if ((call.flags & FI_FENCE) && !tx_.fence_passed(call.dest, call.flags)) [[unlikely]]
+    if ((call.flags & FI_FENCE) && !tx_.fence().passed(call.dest, call.flags)) [[unlikely]]
         return -FI_EAGAIN;
     const ssize_t ret = try_send(call);
     if (ret == -FI_EAGAIN) [[unlikely]]

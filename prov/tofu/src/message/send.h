@@ -45,10 +45,10 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
 /// The bytes are on their way and the buffer is the user's again: what FI_INJECT_COMPLETE means.
 [[gnu::always_inline]] inline void Sender::report_sent(const SendCall& call) noexcept
 {
-    const Binding& tx = tx_.binding();
+    const Binding& tx = tx_.reports().binding;
     if (!call.silent && tx.reports(call.flags))
         tx.cq->write(call.context, FI_SEND | ((call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG));
-    if (Counter* counter = tx_.counters().send)
+    if (Counter* counter = tx_.reports().counters.send)
         counter->count();
 }
 

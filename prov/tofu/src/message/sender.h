@@ -74,7 +74,7 @@ struct SendRequest : Request {
 /// The marks of a channel are what fences have found: [0] all before it has been taken, [1] and matched.
 class Sender final : public Engine {
   public:
-    static Sender& of(TxContext& tx) noexcept { return static_cast<Sender&>(*tx.engine(messages)); }
+    static Sender& of(TxContext& tx) noexcept { return static_cast<Sender&>(*tx.engines()[messages]); }
     Sender(TxContext& tx, Rings& rings) noexcept;
     Sender(const Sender&) = delete;
     Sender& operator=(const Sender&) = delete;

@@ -176,11 +176,11 @@ SendRequest* Sender::make_request(Channel& ch, const SendCall& call) noexcept
     r->block = nullptr;
     r->awaits_fin = false;
     r->reports = &tx_.reports();
-    r->cq = tx_.binding().cq;
-    r->counter = tx_.counters().send;
+    r->cq = tx_.reports().binding.cq;
+    r->counter = tx_.reports().counters.send;
     r->completion = {.context = call.context,
                      .flags = FI_SEND | ((call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG)};
-    r->wants_entry = !call.silent && tx_.binding().reports(call.flags);
+    r->wants_entry = !call.silent && tx_.reports().binding.reports(call.flags);
     r->err = 0;
     r->prov_errno = 0;
     return r;

@@ -43,7 +43,7 @@ RmaEngine::RmaEngine(TxContext& tx) noexcept
       vcq_(tx.vcq()),
       access_(tx.vcq(), tx.peers(), tx.remote_keys()),
       waiting_(tx.pending(), this, steps),
-      ops_(std::max<std::size_t>(tx.attr().size, 64)),
+      ops_(std::max<std::size_t>(tx.plan().attr.size, 64)),
       bounces_(tx.vcq())
 {
 }
@@ -53,15 +53,15 @@ int RmaEngine::open() noexcept
     const utofu_onesided_caps& caps = tx_.vcq().backend().caps();
     max_piece_ = caps.max_putget_size;
     max_inline_ = caps.max_piggyback_size;
-    inject_size_ = std::min(tx_.attr().inject_size, rma_inject_limit);
-    const std::uint64_t order = tx_.attr().msg_order;
+    inject_size_ = std::min(tx_.plan().attr.inject_size, rma_inject_limit);
+    const std::uint64_t order = tx_.plan().attr.msg_order;
     strong_writes_ = (order & order_of_writes) != 0;
     strong_reads_ = (order & order_of_reads) != 0;
     inject_flags_ = vcq::Vcq::flags_of(strong_writes_, false);
     write_flags_ = vcq::Vcq::delivered_flags(strong_writes_, false);
     read_flags_ = vcq::Vcq::delivered_flags(strong_reads_, false);
     // What goes out unsignaled can be neither counted nor tried again.
-    plain_inject_ = tx_.counters().write == nullptr && !tx_.shares_vcq();
+    plain_inject_ = tx_.reports().counters.write == nullptr && !tx_.plan().shares_vcq;
     if ((order & order_behind_writes) != 0)
         access_.order_reads();
     return 0;
@@ -91,7 +91,7 @@ int RmaEngine::check(const Call& call, std::size_t& total) const noexcept
         return -FI_EMSGSIZE;
     if ((call.flags & FI_INJECT) && (call.read || local > inject_size_))
         return call.read ? -FI_EBADFLAGS : -FI_EMSGSIZE;
-    if ((call.flags & FI_REMOTE_CQ_DATA) && tx_.engine(messages) == nullptr)
+    if ((call.flags & FI_REMOTE_CQ_DATA) && tx_.engines()[messages] == nullptr)
         return -FI_EOPNOTSUPP;
     total = local;
     return 0;
@@ -102,7 +102,7 @@ void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::siz
     const fi_msg_rma& msg = call.msg;
     op.notify = on_notice;
     op.report_to(tx_.reports(), FI_RMA | (call.read ? FI_READ : FI_WRITE), msg.context,
-                 !call.silent && tx_.binding().reports(call.flags));
+                 !call.silent && tx_.reports().binding.reports(call.flags));
     op.engine = this;
     op.peer = peer;
     op.access = call.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
@@ -178,7 +178,7 @@ ssize_t RmaEngine::submit(const Call& call) noexcept
         if (waiting_.holds(Pending::line_of(*peer)))
             return tx_.again(Stat::again_behind);
     }
-    if ((call.flags & FI_FENCE) && !tx_.fence_passed(call.msg.addr, call.flags)) [[unlikely]]
+    if ((call.flags & FI_FENCE) && !tx_.fence().passed(call.msg.addr, call.flags)) [[unlikely]]
         return -FI_EAGAIN;
     RmaOp* op = ops_.alloc();
     if (op == nullptr) [[unlikely]] {

@@ -77,7 +77,7 @@ struct RmaCall {
 /// The operations under way of one context; all under its lock.
 class RmaEngine final : public Engine {
   public:
-    static RmaEngine& of(TxContext& tx) noexcept { return static_cast<RmaEngine&>(*tx.engine(rma)); }
+    static RmaEngine& of(TxContext& tx) noexcept { return static_cast<RmaEngine&>(*tx.engines()[rma]); }
     using Call = RmaCall;
 
     /// Flags of operations that calls may name.

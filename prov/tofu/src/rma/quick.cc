@@ -35,8 +35,8 @@ void RmaEngine::quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
             std::memcpy(op.result, from, op.length);
     }
     if constexpr (entry)
-        tx.binding().cq->write(op.user_context, flags);
-    if (Counter* const counter = read ? tx.counters().read : tx.counters().write)
+        tx.reports().binding.cq->write(op.user_context, flags);
+    if (Counter* const counter = read ? tx.reports().counters.read : tx.reports().counters.write)
         counter->count();
 }
 
@@ -61,7 +61,7 @@ ssize_t RmaEngine::go_quickly(void* buffer, std::size_t length, fi_addr_t to, st
     if (place == 0) [[unlikely]]
         return quick_refused(vcq::Post::busy);
     QuickOp& op = tx_.quick()[place];
-    op.notify = tx_.binding().reports(flags) ? &quick_done<read, true> : &quick_done<read, false>;
+    op.notify = tx_.reports().binding.reports(flags) ? &quick_done<read, true> : &quick_done<read, false>;
     op.user_context = context;
     const vcq::Signaled how{&op, read ? read_flags_ : write_flags_};
     vcq::Post posted;

@@ -71,14 +71,14 @@ int keep(Work& w, const EndpointFace&, SendCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     const bool tagged = (call.packet_flags & proto::flag_tag) != 0;
-    if (!tx.is_open() || (tx.caps() & (tagged ? FI_TAGGED : FI_MSG)) == 0)
+    if (!tx.plan().is_open || (tx.plan().caps & (tagged ? FI_TAGGED : FI_MSG)) == 0)
         return -FI_EOPNOTSUPP;
     if (int ret = proto::check(call); ret != 0)
         return ret;
     copy(call.iov, call.count, w.local);
     copy(call.desc, call.count, w.desc);
-    w.cq = tx.binding().cq;
-    w.counter = tx.counters().send.get();
+    w.cq = tx.reports().binding.cq;
+    w.counter = tx.reports().counters.send.get();
     w.completion.flags = FI_SEND | (tagged ? FI_TAGGED : FI_MSG);
     w.completion.tag = call.tag;
     if (w.request == nullptr)
@@ -92,7 +92,7 @@ int keep(Work& w, const EndpointFace& face, RecvCall& call) noexcept
 {
     const RxContext* const rx = face.receives != nullptr ? face.receives->context() : nullptr;
     if (rx == nullptr || !rx->is_open || rx->shared != nullptr ||
-        (w.tx->caps() & (call.tagged ? FI_TAGGED : FI_MSG)) == 0)
+        (w.tx->plan().caps & (call.tagged ? FI_TAGGED : FI_MSG)) == 0)
         return -FI_EOPNOTSUPP;
     if (int ret = proto::check(call); ret != 0)
         return ret;
@@ -119,7 +119,7 @@ int keep(Work& w, const EndpointFace& face, RecvCall& call) noexcept
 int keep(Work& w, const EndpointFace&, RmaCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
-    if (tx.engine(Engine::rma) == nullptr)
+    if (tx.engines()[Engine::rma] == nullptr)
         return -FI_EOPNOTSUPP;
     if ((call.flags & ~RmaEngine::known_flags(call.read)) != 0)
         return -FI_EBADFLAGS;
@@ -130,8 +130,8 @@ int keep(Work& w, const EndpointFace&, RmaCall& call) noexcept
     if (call.msg.desc != nullptr)
         call.msg.desc = (std::copy_n(call.msg.desc, call.msg.iov_count, w.desc), w.desc);
     copy(call.msg.rma_iov, call.msg.rma_iov_count, w.remote);
-    w.cq = tx.binding().cq;
-    w.counter = (call.read ? tx.counters().read : tx.counters().write).get();
+    w.cq = tx.reports().binding.cq;
+    w.counter = (call.read ? tx.reports().counters.read : tx.reports().counters.write).get();
     w.completion.flags = FI_RMA | (call.read ? FI_READ : FI_WRITE);
     if (w.request == nullptr && (call.flags & FI_INJECT) != 0 && !copy_bytes(w, call, length))
         return -FI_ENOMEM;
@@ -143,7 +143,7 @@ int keep(Work& w, const EndpointFace&, RmaCall& call) noexcept
 int keep(Work& w, const EndpointFace&, AtomicCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
-    if (tx.engine(Engine::atomic) == nullptr)
+    if (tx.engines()[Engine::atomic] == nullptr)
         return -FI_EOPNOTSUPP;
     const ssize_t elements = AtomicEngine::of(*w.tx).check(call);
     if (elements < 0)
@@ -153,8 +153,8 @@ int keep(Work& w, const EndpointFace&, AtomicCall& call) noexcept
     copy(call.compare.at, call.family == Family::compare ? call.compare.n : 0, w.compare);
     copy(call.result.at, base ? 0 : call.result.n, w.result);
     copy(call.msg.rma_iov, call.msg.rma_iov_count, w.remote_words);
-    w.cq = tx.binding().cq;
-    w.counter = (base ? tx.counters().write : tx.counters().read).get();
+    w.cq = tx.reports().binding.cq;
+    w.counter = (base ? tx.reports().counters.write : tx.reports().counters.read).get();
     w.completion.flags = FI_ATOMIC | (base ? FI_WRITE : FI_READ);
     const std::size_t size = datatypes[call.msg.datatype].size;
     if (w.request == nullptr && (call.flags & FI_INJECT) != 0 &&

@@ -78,7 +78,7 @@ int WorkQueue::join(Work& work, fid_ep* ep) const noexcept
     const EndpointFace& face = EndpointFace::of(ep);
     if (&face.tx->domain() != &domain_)
         return -FI_EDOMAIN;
-    if ((face.tx->caps() & FI_TRIGGER) == 0)
+    if ((face.tx->plan().caps & FI_TRIGGER) == 0)
         return -FI_EOPNOTSUPP;
     work.tx = face.tx;
     std::lock_guard guard(face.tx->lock()); // whom it reports to is another while post_elsewhere() is at work
@@ -171,7 +171,7 @@ int WorkQueue::control(int command, const fi_deferred_work* request) noexcept
 
 ssize_t WorkQueue::post_later(EndpointFace& face, const trigger::Call& call, const void* context) noexcept
 {
-    if ((face.tx->caps() & FI_TRIGGER) == 0)
+    if ((face.tx->plan().caps & FI_TRIGGER) == 0)
         return -FI_EBADFLAGS;
     const auto* const when = static_cast<const fi_triggered_context*>(context);
     if (when == nullptr)

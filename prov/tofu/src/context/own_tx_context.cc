@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See own_tx_context.h.
+#include "context/own_tx_context.h"
+
+#include <new>
+
+#include <rdma/fi_errno.h>
+
+#include "address/peers.h"
+#include "memory/region.h"
+#include "progress/domain_base.h"
+#include "provider/log.h"
+#include "remote/event_credits.h"
+#include "remote/keys.h"
+
+namespace tofu {
+
+void OwnTxContext::set_up(const Plan& plan) noexcept
+{
+    plan_ = plan;
+    if (plan.lock != nullptr)
+        lock_ = plan.lock;
+}
+
+int OwnTxContext::open_vcq() noexcept
+{
+    const vcq::Sink sink{this, nullptr, on_unsignaled_error, &domain().statistics()};
+    if (int ret = own_vcq_.open(domain().backend(), domain().next_spread(), domain().safe_vcqs(), sink); ret != 0) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: no VCQ on any TNI of this node: close endpoints or run fewer "
+                                  "processes per node\n");
+        return ret;
+    }
+    return post_from(own_vcq_);
+}
+
+int OwnTxContext::post_from(vcq::Vcq& vcq) noexcept
+{
+    local_memory_.reset(new (std::nothrow) LocalMemory(vcq));
+    remote_keys_.reset(new (std::nothrow) RemoteKeys(vcq, domain().model().provider_keys));
+    if (local_memory_ == nullptr || remote_keys_ == nullptr)
+        return -FI_ENOMEM;
+    if (int ret = domain().regions().attach(*local_memory_, *lock_); ret != 0) {
+        local_memory_.reset();
+        return ret;
+    }
+    vcq_ = &vcq;
+    return 0;
+}
+
+void OwnTxContext::detach() noexcept
+{
+    if (local_memory_ != nullptr)
+        domain().regions().detach(*local_memory_);
+}
+
+void OwnTxContext::set_number(unsigned number, unsigned identity) noexcept
+{
+    plan_.number = number;
+    plan_.identity = identity;
+}
+
+bool OwnTxContext::all_has_left() const noexcept
+{
+    return pending_.empty() && engines_.all([](const Engine& e) { return e.all_has_left(); });
+}
+
+void OwnTxContext::close() noexcept
+{
+    engines_.close();
+    if (event_credits_)
+        event_credits_->close();
+}
+
+void OwnTxContext::drop_engines() noexcept
+{
+    engines_.clear();
+    event_credits_.reset();
+}
+
+void OwnTxContext::drop_memory() noexcept
+{
+    remote_keys_.reset();
+    local_memory_.reset();
+}
+
+void OwnTxContext::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
+{
+    static_cast<OwnTxContext*>(self)->engines_.lost(code, kind, peer);
+}
+
+} // namespace tofu
