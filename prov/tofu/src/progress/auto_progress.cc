@@ -11,6 +11,7 @@
 #include "progress/domain_base.h"
 #include "progress/wait.h"
 #include "provider/log.h"
+#include "provider/param.h"
 
 namespace tofu {
 
@@ -116,7 +117,21 @@ int AutoProgress::start() noexcept
         return -FI_ENOMEM; // not -FI_EAGAIN: it would be asked for again at once
     }
     pthread_setname_np(thread_, "tofu-progress");
+    settle();
     return 0;
+}
+
+/// Else the thread has the processors of its maker, which an MPI library often has bound to the one it computes on.
+void AutoProgress::settle() noexcept
+{
+    cpu_set_t cpus;
+    if (!param_cpus("progress_cpus", cpus))
+        return;
+    if (const int error = pthread_setaffinity_np(thread_, sizeof(cpus), &cpus); error != 0)
+        TOFU_WARN(FI_LOG_DOMAIN,
+                  "FI_TOFU_PROGRESS_CPUS: %s: none of these processors is ours; the thread of automatic progress stays "
+                  "where its maker is\n",
+                  std::strerror(error));
 }
 
 void* AutoProgress::body(void* self)

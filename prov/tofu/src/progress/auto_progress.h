@@ -45,6 +45,7 @@ class AutoProgress {
 
   private:
     [[nodiscard]] int start() noexcept;
+    void settle() noexcept;
     void leave() noexcept;
     static void* body(void* self);
     void run() noexcept;

@@ -4,9 +4,11 @@
 
 #include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
 
 #include <rdma/fi_errno.h>
 
@@ -20,6 +22,7 @@ enum class Kind : std::uint8_t {
     number,       ///< least to most
     power_of_two, ///< of these
     word,         ///< one of `words`
+    cpus,         ///< numbers of processors and ranges of them
     library       ///< vcq/backend tries it, and says what is wrong with it
 };
 
@@ -46,6 +49,9 @@ constexpr Variable variables[] = {
     {"ppn", "FI_TOFU_PPN", Kind::number, 1, 16, "",
      "Processes of a node where nobody gives each its control queues (no MPI_Init of the vendor's MPI): each takes as "
      "many TNIs for itself as there are for so many, and who comes later is refused (default: all take all in turn)"},
+    {"progress_cpus", "FI_TOFU_PROGRESS_CPUS", Kind::cpus, 0, CPU_SETSIZE - 1, "",
+     "Processors for the threads of automatic progress, such as 0,48-51, as taskset(1) takes them (default: those of the "
+     "thread that first needs one)"},
     {"unexpected_bytes", "FI_TOFU_UNEXPECTED_BYTES", Kind::number, 0, std::size_t{1} << 48, "",
      "Bound of the memory for messages that come before their receive, per endpoint, up to 2^48; with more, senders "
      "are held back, those of the message that is awaited as well (default: what memory there is)"},
@@ -65,10 +71,37 @@ const char* text_of(const char* name) noexcept
     return fi_param_get_str(&provider, name, &value) == 0 && value != nullptr && *value != '\0' ? value : nullptr;
 }
 
+/// "0,48-51". False: anything else, or none.
+bool read_cpus(const char* text, cpu_set_t& cpus) noexcept
+{
+    const char* const end = text + std::strlen(text);
+    CPU_ZERO(&cpus);
+    for (;; text++) {
+        unsigned first = 0;
+        std::from_chars_result got = std::from_chars(text, end, first);
+        unsigned last = first;
+        if (got.ec == std::errc{} && *got.ptr == '-')
+            got = std::from_chars(got.ptr + 1, end, last);
+        if (got.ec != std::errc{} || first > last || last >= CPU_SETSIZE)
+            return false;
+        for (unsigned cpu = first; cpu <= last; cpu++)
+            CPU_SET(cpu, &cpus);
+        if (got.ptr == end)
+            return true;
+        if (*got.ptr != ',')
+            return false;
+        text = got.ptr;
+    }
+}
+
 bool is_legal(const Variable& variable, const char* text, std::size_t& number) noexcept
 {
     switch (variable.kind) {
     case Kind::library: return true;
+    case Kind::cpus: {
+        cpu_set_t cpus;
+        return read_cpus(text, cpus);
+    }
     case Kind::word: {
         const std::size_t length = std::strlen(text);
         const char* at = std::strchr(text, ' ') != nullptr ? nullptr : std::strstr(variable.words, text);
@@ -116,7 +149,9 @@ int check_params() noexcept
         std::size_t number = 0;
         if (text == nullptr || is_legal(variable, text, number))
             continue;
-        if (variable.kind == Kind::word)
+        if (variable.kind == Kind::cpus)
+            complain("%s=%.80s: give processors from 0 to %zu, such as 0,48-51", variable.full, text, variable.most);
+        else if (variable.kind == Kind::word)
             complain("%s=%.80s: say one of these: %s", variable.full, text, variable.words);
         else
             complain("%s=%.80s: give a %s from %zu to %zu", variable.full, text,
@@ -137,6 +172,13 @@ std::size_t param_size(const char* name, std::size_t otherwise) noexcept
 {
     std::size_t number = 0;
     return legal_text_of(name, number) != nullptr ? number : otherwise;
+}
+
+bool param_cpus(const char* name, cpu_set_t& cpus) noexcept
+{
+    std::size_t number = 0;
+    const char* const text = legal_text_of(name, number);
+    return text != nullptr && read_cpus(text, cpus);
 }
 
 } // namespace tofu

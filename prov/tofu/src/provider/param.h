@@ -5,6 +5,8 @@
 
 #include <cstddef>
 
+#include <sched.h>
+
 namespace tofu {
 
 /// Declares the variables to libfabric, so that `fi_info -e` lists them.
@@ -19,5 +21,8 @@ const char* param_string(const char* name, const char* otherwise) noexcept;
 
 /// FI_TOFU_<NAME> as a number of things or bytes, or `otherwise` likewise.
 std::size_t param_size(const char* name, std::size_t otherwise) noexcept;
+
+/// FI_TOFU_<NAME> as processors. False: it is not set, empty, or refused likewise.
+[[nodiscard]] bool param_cpus(const char* name, cpu_set_t& cpus) noexcept;
 
 } // namespace tofu

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Automatic progress beside computation: a transfer by rendezvous ends though one side calls nothing meanwhile, and the
+// thread that sees to it sits where it is told to. Run by make check. Calls session.
+#include "prov/lib/session.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <rdma/fi_tagged.h>
+#include <sched.h>
+
+namespace tofu::test {
+namespace {
+
+using sim::test::expect_processes;
+using sim::test::run_processes;
+using sim::test::wait_until;
+
+Options automatic()
+{
+    Options options;
+    options.caps = FI_TAGGED;
+    options.progress = FI_PROGRESS_AUTO;
+    return options;
+}
+
+/// Computes, and calls nothing of libfabric, until `done`.
+template <class Done>
+void compute(Done&& done)
+{
+    EXPECT_TRUE(wait_until(done)) << "it did not go on by itself";
+}
+
+enum Word : unsigned { posted = 520, received };
+
+class Overlap : public testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(All, Overlap, testing::Bool(),
+                         [](const auto& info) { return info.param ? "ReceiveFirst" : "SendFirst"; });
+
+constexpr std::size_t length = 16 << 20;
+
+TEST_P(Overlap, TheSenderComputesMeanwhile)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Session s(rank, automatic());
+        std::vector<char> bytes(length, static_cast<char>(7 - rank.number));
+        const bool first = (rank.number == 1) == GetParam();
+        if (!first)
+            compute([&] { return rank.get(posted) == 1; });
+        if (rank.number == 0) {
+            ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, bytes.data(), length, nullptr, 1, 5, &s); }), 0);
+            rank.set(posted, 1);
+            compute([&] { return rank.get(received) == 1; });
+            s.expect(&s, FI_TAGGED | FI_SEND);
+        } else {
+            ASSERT_EQ(fi_trecv(s.ep, bytes.data(), length, nullptr, 0, 5, 0, &s), 0);
+            rank.set(posted, 1);
+            fi_cq_data_entry entry{};
+            EXPECT_TRUE(s.next(entry));
+            EXPECT_EQ(entry.len, length);
+            EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 7), std::ptrdiff_t{length});
+            rank.set(received, 1);
+        }
+    });
+}
+
+TEST_P(Overlap, TheReceiverComputesMeanwhile)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Session s(rank, automatic());
+        std::vector<char> bytes(length, static_cast<char>(7 - rank.number));
+        const bool first = (rank.number == 1) == GetParam();
+        if (!first)
+            compute([&] { return rank.get(posted) == 1; });
+        if (rank.number == 0) {
+            ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, bytes.data(), length, nullptr, 1, 5, &s); }), 0);
+            rank.set(posted, 1);
+            s.expect(&s, FI_TAGGED | FI_SEND);
+            rank.set(received, 1);
+        } else {
+            ASSERT_EQ(fi_trecv(s.ep, bytes.data(), length, nullptr, 0, 5, 0, &s), 0);
+            rank.set(posted, 1);
+            compute([&] { return rank.get(received) == 1; });
+            EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 7), std::ptrdiff_t{length}); // what was acknowledged is here
+            fi_cq_data_entry entry{};
+            EXPECT_TRUE(s.next(entry));
+            EXPECT_EQ(entry.len, length);
+        }
+    });
+}
+
+/// Of the progress thread; empty where there is none.
+cpu_set_t processors_of_thread()
+{
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::string name;
+        std::getline(std::ifstream(task.path() / "comm"), name);
+        if (name == "tofu-progress") {
+            EXPECT_EQ(sched_getaffinity(std::stoi(task.path().filename()), sizeof(cpus), &cpus), 0);
+        }
+    }
+    return cpus;
+}
+
+TEST(ProgressCpus, AreThoseThatWereAskedFor)
+{
+    expect_processes(1, [](const Rank& rank) {
+        cpu_set_t own, one;
+        ASSERT_EQ(sched_getaffinity(0, sizeof(own), &own), 0);
+        int last = CPU_SETSIZE - 1;
+        while (!CPU_ISSET(last, &own))
+            last--;
+        CPU_ZERO(&one);
+        CPU_SET(last, &one);
+        setenv("FI_TOFU_PROGRESS_CPUS", std::to_string(last).c_str(), 1);
+        Session s(rank, automatic());
+        const cpu_set_t found = processors_of_thread();
+        EXPECT_TRUE(CPU_EQUAL(&found, &one));
+        cpu_set_t now;
+        ASSERT_EQ(sched_getaffinity(0, sizeof(now), &now), 0);
+        EXPECT_TRUE(CPU_EQUAL(&now, &own)) << "the application's own thread stays where it is";
+    });
+}
+
+TEST(ProgressCpus, ThatAreNotThereAreSaidSo)
+{
+    const auto exits = run_processes(1, [](const Rank& rank) {
+        cpu_set_t own;
+        ASSERT_EQ(sched_getaffinity(0, sizeof(own), &own), 0);
+        ASSERT_FALSE(CPU_ISSET(1023, &own));
+        setenv("FI_TOFU_PROGRESS_CPUS", "1023", 1);
+        setenv("FI_LOG_LEVEL", "warn", 1);
+        Session s(rank, automatic());
+        const cpu_set_t found = processors_of_thread();
+        EXPECT_TRUE(CPU_EQUAL(&found, &own));
+    });
+    EXPECT_TRUE(exits[0].success()) << exits[0].errors;
+    EXPECT_NE(exits[0].errors.find("FI_TOFU_PROGRESS_CPUS"), std::string::npos) << exits[0].errors;
+}
+
+} // namespace
+} // namespace tofu::test
