@@ -186,6 +186,9 @@ void options(World& w)
     const int mode = FI_HMEM_P2P_REQUIRED; // "-FI_EOPNOTSUPP if the mode requested cannot be supported"
     CHECK(w, fi_setopt(ep, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &mode, sizeof mode) == -FI_EOPNOTSUPP);
     CHECK(w, fi_getopt(ep, FI_OPT_ENDPOINT, FI_OPT_XPU_TRIGGER, &value, &size) == -FI_EOPNOTSUPP);
+    const bool permitted = true; // FI_OPT_SHARED_MEMORY_PERMITTED
+    CHECK(w, fi_setopt(ep, FI_OPT_ENDPOINT, 11, &permitted, sizeof permitted) == 0);
+    CHECK(w, fi_setopt(ep, FI_OPT_ENDPOINT, 11, &value, sizeof value) == -FI_EINVAL);
 }
 
 /// One message to the next rank by `ep`, whose sends have an entry or not.

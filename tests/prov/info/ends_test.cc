@@ -139,5 +139,48 @@ TEST(Ends, OfTheVectorsOfACall)
     });
 }
 
+/// FI_OPT_MAX_*_SIZE and FI_OPT_INJECT_*_SIZE of libfabric 2: so much is taken, one byte more is not.
+TEST(Ends, AreThoseThatTheOptionsTell)
+{
+    expect_processes(1, [](const Rank& rank) {
+        enum : int { max_msg = 12, max_tagged, max_rma, max_atomic, inject_msg, inject_tagged, inject_rma, inject_atomic };
+        Options options;
+        options.caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+        Session s(rank, options);
+        const auto told = [&](int option) {
+            std::size_t value = 0, length = sizeof(value);
+            EXPECT_EQ(fi_getopt(&s.ep->fid, FI_OPT_ENDPOINT, option, &value, &length), 0) << option;
+            return value;
+        };
+        std::vector<std::uint8_t> memory(told(max_atomic) + 1), bytes(memory.size()), in(told(inject_msg));
+        const Window w = s.share(memory.data(), memory.size())[0];
+        std::uint8_t* const from = bytes.data();
+        const auto check = [&](int option, auto&& call) {
+            const std::size_t size = told(option);
+            EXPECT_GT(size, 0u) << option;
+            EXPECT_EQ(s.post([&] { return call(size); }), 0) << option;
+            EXPECT_EQ(call(size + 1), -FI_EMSGSIZE) << option;
+        };
+        ASSERT_EQ(fi_recv(s.ep, in.data(), in.size(), nullptr, 0, nullptr), 0);
+        ASSERT_EQ(fi_trecv(s.ep, in.data(), in.size(), nullptr, 0, 1, 0, nullptr), 0);
+        check(inject_msg, [&](std::size_t n) { return fi_inject(s.ep, from, n, 0); });
+        check(inject_tagged, [&](std::size_t n) { return fi_tinject(s.ep, from, n, 0, 1); });
+        check(inject_rma, [&](std::size_t n) { return fi_inject_write(s.ep, from, n, 0, w.base, w.key); });
+        check(inject_atomic, [&](std::size_t n) {
+            return fi_inject_atomic(s.ep, from, n, 0, w.base, w.key, FI_UINT8, FI_SUM);
+        });
+        check(max_atomic, [&](std::size_t n) {
+            return fi_atomic(s.ep, from, n, nullptr, 0, w.base, w.key, FI_UINT8, FI_ATOMIC_WRITE, nullptr);
+        });
+        fi_cq_data_entry entry{};
+        for (int i = 0; i < 3; i++) // the receives and the atomic
+            EXPECT_TRUE(s.next(entry));
+        EXPECT_EQ(told(max_msg), s.info->ep_attr->max_msg_size); // more than there is memory: OfTheVectorsOfACall
+        EXPECT_EQ(told(max_tagged), s.info->ep_attr->max_msg_size);
+        EXPECT_EQ(told(max_rma), s.info->ep_attr->max_msg_size);
+        s.expect_silence();
+    });
+}
+
 } // namespace
 } // namespace tofu::test

@@ -3,6 +3,7 @@
 // over Endpoint. Called through the tables at the end.
 #include "endpoint/calls.h"
 
+#include <algorithm>
 #include <cstring>
 #include <initializer_list>
 #include <new>
@@ -11,6 +12,7 @@
 
 #include "endpoint/endpoint.h"
 #include "fid/refusal.h"
+#include "kernel/table.h"
 #include "provider/limits.h"
 #include "rma/engine.h"
 
@@ -126,10 +128,19 @@ int Endpoint::get_option(int level, int name, void* value, std::size_t* length) 
 {
     if (level == FI_OPT_ENDPOINT && (name == FI_OPT_FI_HMEM_P2P || name == FI_OPT_XPU_TRIGGER)) // no memory of devices
         return value == nullptr || length == nullptr ? -FI_EINVAL : -FI_EOPNOTSUPP;
+    const fi_tx_attr& attr = tx_.plan().attr;
     return get_options({{FI_OPT_CM_DATA_SIZE, 0}, // no connections
-                        {FI_OPT_TX_SIZE, tx_.plan().attr.size},
+                        {FI_OPT_TX_SIZE, attr.size},
                         {FI_OPT_RX_SIZE, rx_.attr.size},
-                        {FI_OPT_MIN_MULTI_RECV, rx_.min_multi_recv}},
+                        {FI_OPT_MIN_MULTI_RECV, rx_.min_multi_recv},
+                        {opt_max_msg_size, limits::max_msg_size},
+                        {opt_max_tagged_size, limits::max_msg_size},
+                        {opt_max_rma_size, limits::max_msg_size},
+                        {opt_max_atomic_size, max_atomic_bytes},
+                        {opt_inject_msg_size, attr.inject_size},
+                        {opt_inject_tagged_size, attr.inject_size},
+                        {opt_inject_rma_size, std::min(attr.inject_size, rma_inject_limit)},
+                        {opt_inject_atomic_size, attr.inject_size}},
                        level, name, value, length);
 }
 
@@ -137,6 +148,8 @@ int Endpoint::set_option(int level, int name, const void* value, std::size_t len
 {
     if (level == FI_OPT_ENDPOINT && name == FI_OPT_FI_HMEM_P2P)
         return -FI_EOPNOTSUPP;
+    if (level == FI_OPT_ENDPOINT && name == opt_shared_memory_permitted) // none is used, whatever is permitted
+        return value == nullptr || length != sizeof(bool) ? -FI_EINVAL : 0;
     return set_multi_recv(rx_.min_multi_recv, level, name, value, length);
 }
 

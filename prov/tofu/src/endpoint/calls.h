@@ -37,6 +37,22 @@ void refuse_all(fid_ep& ep, RefusingOps& ops) noexcept;
 /// The calls of one direction only: those of the other answer -FI_EOPNOTSUPP.
 fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept;
 fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept;
+/// Options that libfabric 2 has added, whose headers need not be there.
+enum : int {
+    opt_shared_memory_permitted = 11, ///< bool
+    opt_max_msg_size,                 ///< bytes, as all that follow
+    opt_max_tagged_size,
+    opt_max_rma_size,
+    opt_max_atomic_size,
+    opt_inject_msg_size,
+    opt_inject_tagged_size,
+    opt_inject_rma_size,
+    opt_inject_atomic_size,
+};
+#if FI_MAJOR_VERSION >= 2
+static_assert(int{FI_OPT_SHARED_MEMORY_PERMITTED} == int{opt_shared_memory_permitted} &&
+              int{FI_OPT_INJECT_ATOMIC_SIZE} == int{opt_inject_atomic_size});
+#endif
 /// fi_getopt(3) of an object that has these at FI_OPT_ENDPOINT. 0, -FI_ENOPROTOOPT, -FI_EINVAL, -FI_ETOOSMALL.
 struct Option {
     int name;
