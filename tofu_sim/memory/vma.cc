@@ -172,12 +172,11 @@ void VmaQuery::all(std::vector<Vma>* vmas) const
 std::string VmaQuery::name(uint64_t address) const
 {
     Vma vma;
-    if (text_) {
-        std::string name;
-        return find_text(address, &vma, &name) && vma.start <= address ? name : std::string();
-    }
     char buffer[PATH_MAX + 32] = {}; // valgrind does not know that the kernel fills it
-    return query(fd_, address, 0, &vma, buffer, sizeof buffer) ? std::string(buffer) : std::string();
+    if (!text_ && query(fd_, address, 0, &vma, buffer, sizeof buffer))
+        return buffer;
+    std::string name;
+    return find_text(address, &vma, &name) && vma.start <= address ? name : std::string();
 }
 
 bool VmaQuery::find_text(uint64_t address, Vma* vma, std::string* name) const noexcept

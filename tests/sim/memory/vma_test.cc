@@ -78,9 +78,13 @@ TEST(MemoryVma, DescribesASharedFile)
     ASSERT_EQ(::fstat(fd, &status), 0);
     void* base = ::mmap(nullptr, 4 * page, PROT_READ, MAP_SHARED, fd, 2 * page);
     ASSERT_NE(base, MAP_FAILED);
-    for (const bool as_text : {false, true}) {
+    for (const bool closed : {false, true}) { // by a program that closes whatever it finds
+        const int next = ::dup(fd);
+        ::close(next);
         VmaQuery vmas;
-        vmas.force_text(as_text);
+        if (closed) {
+            ASSERT_EQ(::close(next), 0);
+        }
         Vma vma;
         ASSERT_TRUE(vmas.find(reinterpret_cast<uint64_t>(base) + page, &vma));
         EXPECT_EQ(vma.start, reinterpret_cast<uint64_t>(base));
