@@ -56,11 +56,12 @@ Life life_of(int job_file, struct flock lock) noexcept
     return lock.l_type == F_UNLCK ? Life::gone : Life::runs;
 }
 
-// The fields of /proc/<pid>/stat behind the program's name, which may hold anything.
+// The fields of /proc/<pid>/stat behind the program's name, which may hold anything. By its first thread, of which they
+// are: QEMU's user mode tells a child of fork its parent's start time where it asks for the file itself.
 const char* read_stat(int pid, char (&buffer)[1024]) noexcept
 {
-    char path[32];
-    std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    char path[48];
+    std::snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, pid);
     const BriefFile file(path, O_RDONLY);
     const ssize_t size = file.is_open() ? ::read(file.get(), buffer, sizeof buffer - 1) : -1;
     if (size <= 0) {
