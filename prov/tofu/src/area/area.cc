@@ -77,8 +77,12 @@ class Spare {
         if (owner_ != getpid()) // a child of fork
             left_.clear();
     }
-    /// All zero, and no memory used.
-    static bool clear(const Pages& pages) noexcept { return madvise(pages.base, pages.bytes, MADV_REMOVE) == 0; }
+    /// All zero, and no memory used. Not by MADV_REMOVE, which is the same but for QEMU's user mode: that takes advice
+    /// and does nothing.
+    static bool clear(const Pages& pages) noexcept
+    {
+        return fallocate(pages.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(pages.bytes)) == 0;
+    }
     static Pages make(std::size_t bytes) noexcept
     {
         Pages pages{nullptr, bytes, memfd_create("tofu-area", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
