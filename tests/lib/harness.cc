@@ -3,6 +3,7 @@
 // Called by: tests/sim, tests/prov. Calls: fork, gtest.
 #include "harness.h"
 
+#include <cerrno>
 #include <chrono>
 #include <climits>
 #include <csignal>
@@ -12,6 +13,7 @@
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <linux/futex.h>
+#include <linux/seccomp.h>
 #include <new>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -200,6 +202,12 @@ bool memory_moves()
     if (fd < 0)
         fd = device();
     return fd >= 0 && ::close(fd) == 0;
+}
+
+bool filters_calls()
+{
+    // Where filters are known, the one that is not there is what is wrong.
+    return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, nullptr) != 0 && errno == EFAULT;
 }
 
 bool wait_until(const std::function<bool()>& done)

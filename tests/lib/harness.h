@@ -60,6 +60,9 @@ void clear_last_job();
 // not.
 [[nodiscard]] bool memory_moves();
 
+// Can a process refuse itself system calls here (seccomp)? Not in QEMU's user mode.
+[[nodiscard]] bool filters_calls();
+
 // Makes this process, one of a test's, an ordinary user's without capabilities, as setpriv does. Empty, or why it
 // can't.
 [[nodiscard]] std::string become_ordinary();
