@@ -238,14 +238,14 @@ TEST_F(VcqTest, FlagsFollowHow)
     EXPECT_TRUE(vcq.idle());
 }
 
-constexpr unsigned places = Vcq::window_size - 1;
+constexpr unsigned places = Window::size - 1;
 
 TEST_F(VcqTest, NoticesOfDifferentPeersInAnyOrder)
 {
     Told who[places];
     for (Told& w : who)
         ASSERT_EQ(vcq.armw(8, 5, UTOFU_ARMW_OP_ADD, 1, 8, {When::delivered, false, false, &w}), Post::done);
-    EXPECT_EQ(vcq.window_free(), 0u);
+    EXPECT_EQ(vcq.window().free(), 0u);
     for (unsigned i = places; i-- > 0;)
         script.mrq.push_back(
             {UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_ARMW, script.posted[(i * 101) % places].edata,
@@ -256,7 +256,7 @@ TEST_F(VcqTest, NoticesOfDifferentPeersInAnyOrder)
         ASSERT_EQ(who[i].notices.size(), 1u);
         EXPECT_EQ(who[i].notices[0].value, 1000u + i);
     }
-    EXPECT_EQ(vcq.window_free(), places);
+    EXPECT_EQ(vcq.window().free(), places);
 }
 
 TEST_F(VcqTest, AFullWindowIsBusyAndHasNoEffect)
@@ -306,7 +306,7 @@ TEST_F(VcqTest, AnErrorOfTheTcqEndsAPostThatWaitsForTheMrq)
     script.tcq.push_back({UTOFU_ERR_TCQ_MEMORY, p.cbdata});
     poll_thoroughly();
     EXPECT_EQ(who.notices.size(), 1u);
-    EXPECT_EQ(vcq.window_free(), places);
+    EXPECT_EQ(vcq.window().free(), places);
 }
 
 /// Within a time in which nothing of these tests can be under way any more.
@@ -331,7 +331,7 @@ TEST_F(LostTest, WhatNeverEndsIsTakenAsFailed)
     ASSERT_TRUE(polled_until(vcq, [&] { return !lost.notices.empty(); }));
     EXPECT_EQ(lost.notices[0].code, UTOFU_ERR_MRQ_RMT_STADD);
     EXPECT_TRUE(vcq.idle());
-    EXPECT_EQ(vcq.window_free(), places - 1); // its notice may still come, and is not another's
+    EXPECT_EQ(vcq.window().free(), places - 1); // its notice may still come, and is not another's
     Told next;
     ASSERT_EQ(put(next), Post::done);
     ASSERT_NE(script.posted[0].edata, script.posted[1].edata);
@@ -342,7 +342,7 @@ TEST_F(LostTest, WhatNeverEndsIsTakenAsFailed)
     EXPECT_EQ(next.notices[0].code, UTOFU_SUCCESS);
     EXPECT_EQ(lost.notices.size(), 1u);
     vcq.poll();
-    EXPECT_EQ(vcq.window_free(), places);
+    EXPECT_EQ(vcq.window().free(), places);
 }
 
 TEST_F(LostTest, PlacesOfTheLostAreUsedAgainWhenThereIsNoOther)
@@ -352,7 +352,7 @@ TEST_F(LostTest, PlacesOfTheLostAreUsedAgainWhenThereIsNoOther)
         ASSERT_EQ(put(who), Post::done);
     ASSERT_TRUE(polled_until(vcq, [&] { return lost.back().notices.size() == 1; }));
     EXPECT_TRUE(vcq.idle());
-    ASSERT_TRUE(polled_until(vcq, [&] { return vcq.window_free() == places; }));
+    ASSERT_TRUE(polled_until(vcq, [&] { return vcq.window().free() == places; }));
     for (const Told& who : lost)
         EXPECT_EQ(who.notices.size(), 1u);
 }

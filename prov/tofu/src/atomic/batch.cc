@@ -66,7 +66,7 @@ bool BatchRunner::open(AtomicOp& op) noexcept
     batch->lost.notify = &on_lost;
     batch->lost.batch = batch;
     // Where it fetches, one notice too many is announced as long as there is something to post.
-    batch->place = op.fetches ? ops_.vcq.open_batch(batch, 1) : ops_.vcq.open_batch(&batch->lost, vcq::Vcq::endless);
+    batch->place = op.fetches ? ops_.vcq.open_batch(batch, 1) : ops_.vcq.open_batch(&batch->lost, vcq::Window::endless);
     if (batch->place == 0) {
         pool_.renew(batch);
         return false;
@@ -113,7 +113,7 @@ bool BatchRunner::start(AtomicOp& op) noexcept
         return failed(op);
     }
     batch.posted = true;
-    if (op.fetches && !ops_.vcq.shorten_batch(batch.place) && batch.arrived == batch.announced)
+    if (op.fetches && !ops_.vcq.window().shorten(batch.place) && batch.arrived == batch.announced)
         end(batch); // nothing of it is on its way any more
     return true;
 }
@@ -128,7 +128,7 @@ std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noe
     words.op = armw_of(op.method);
     const utofu_stadd_t stadd = op.next().stadd;
     const bool swaps = op.method == Method::cswap;
-    const unsigned long flags = vcq::Vcq::flags_of(op.strong, false) |
+    const unsigned long flags = vcq::flags_of(op.strong, false) |
                                 (op.fetches ? UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE : 0);
     const std::size_t first = op.started;
     // The last one of an operation that does not fetch tells its end, at a place of its own.
@@ -150,10 +150,10 @@ std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noe
     }
     batch.announced += static_cast<std::uint32_t>(i);
     if (op.fetches)
-        ops_.vcq.extend_batch(batch.place, static_cast<unsigned>(i));
+        ops_.vcq.window().extend(batch.place, static_cast<unsigned>(i));
     if (posted == Post::done && to_the_end) {
         // A CSWAP operation always fetches: this is an ARMW with one operand.
-        const vcq::Signaled how{&batch, vcq::Vcq::delivered_flags(true, false)};
+        const vcq::Signaled how{&batch, vcq::delivered_flags(true, false)};
         Word operand = 0;
         op.operand.gather(&operand, first + i, 1, sizeof(Word));
         posted = ops_.vcq.armw(sizeof(Word), words.peer, words.op, operand, stadd + i * sizeof(Word), how);
@@ -184,7 +184,7 @@ bool BatchRunner::failed(AtomicOp& op) noexcept
 bool BatchRunner::end_broken(Batch& batch) noexcept
 {
     AtomicOp& op = *batch.op;
-    const vcq::Signaled how{&batch, vcq::Vcq::delivered_flags(true, false)};
+    const vcq::Signaled how{&batch, vcq::delivered_flags(true, false)};
     switch (ops_.vcq.armw(4, op.target[0].at.vcq, UTOFU_ARMW_OP_OR, 0, op.target[0].at.stadd, how)) {
     case Post::busy: return false;
     case Post::done: batch.posted = true; return true;
@@ -199,14 +199,14 @@ void BatchRunner::leave(Batch& batch) noexcept
     AtomicOp& op = *batch.op;
     batch.posted = true;
     if (op.fetches) {
-        if (!ops_.vcq.shorten_batch(batch.place) && batch.arrived == batch.announced)
+        if (!ops_.vcq.window().shorten(batch.place) && batch.arrived == batch.announced)
             end(batch); // else with the last notice
         return;
     }
     // A late failure must not meet another owner of the place.
-    ops_.vcq.abandon_batch(batch.place, &batch.lost);
-    batch.op = nullptr;
+    ops_.vcq.window().abandon(batch.place, &batch.lost);
     op.batch = nullptr;
+    pool_.renew(&batch);
     (void)settle(op, UTOFU_SUCCESS); // not the last: whoever calls has one
 }
 
@@ -237,14 +237,13 @@ void BatchRunner::on_lost(vcq::Waiter* self, const Notice& notice) noexcept
 {
     Batch& batch = *static_cast<Batch::Lost*>(self)->batch;
     batch.failed++;
-    if (batch.op != nullptr)
-        note(*batch.op, notice.code);
+    note(*batch.op, notice.code);
 }
 
 void BatchRunner::end(Batch& batch) noexcept
 {
     AtomicOp& op = *batch.op;
-    ops_.vcq.close_batch(batch.place, op.fetches ? static_cast<vcq::Waiter*>(&batch) : &batch.lost);
+    ops_.vcq.window().close(batch.place, op.fetches ? static_cast<vcq::Waiter*>(&batch) : &batch.lost);
     op.batch = nullptr;
     pool_.renew(&batch);
     ops_.end_one(op, UTOFU_SUCCESS);

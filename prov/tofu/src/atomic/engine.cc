@@ -93,8 +93,8 @@ int AtomicEngine::open() noexcept
                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
     runner_.set_ordered((tx_.plan().attr.msg_order & orders) != 0);
-    native_flags_ = vcq::Vcq::delivered_flags(runner_.ordered(), false);
-    inject_flags_ = vcq::Vcq::flags_of(runner_.ordered(), false);
+    native_flags_ = vcq::delivered_flags(runner_.ordered(), false);
+    inject_flags_ = vcq::flags_of(runner_.ordered(), false);
     short_inject_ = tx_.reports().counters.write == nullptr && !tx_.plan().shares_vcq;
     return 0;
 }

@@ -102,7 +102,7 @@ void WordRunner::compute_group(WordOp& leader, std::uint64_t value) noexcept
 
 Post WordRunner::post_group(WordOp& leader) noexcept
 {
-    const vcq::Signaled how{&leader, vcq::Vcq::delivered_flags(leader.op->strong, false)};
+    const vcq::Signaled how{&leader, vcq::delivered_flags(leader.op->strong, false)};
     return ops_.vcq.cswap(leader.width, leader.vcq, leader.expect, leader.desired, leader.word, how);
 }
 

@@ -170,7 +170,7 @@ template <bool listed>
         return answer(tx, post_native(tx.vcq(), how, call, target,
                                       vcq::Silent{vcq::Unsignaled::armw, engine.inject_flags()}));
     }
-    const std::uint8_t place = tx.vcq().next_place();
+    const std::uint8_t place = tx.vcq().window().next();
     if (place == 0) [[unlikely]]
         return answer(tx, vcq::Post::busy);
     if (listed && !engine.runner().native_may_go_to(peer->home, target.vcq)) [[unlikely]]

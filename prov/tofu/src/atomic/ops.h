@@ -45,7 +45,7 @@ class AtomicOps {
     BouncePool scratch;   ///< where Gets write to: words and wide elements, spans
 
     /// Is there room in the window for one more communication, and `more`?
-    [[nodiscard]] bool has_room(unsigned more = 0) const noexcept { return vcq.window_free() > window_reserve + more; }
+    [[nodiscard]] bool has_room(unsigned more = 0) const noexcept { return vcq.window().free() > window_reserve + more; }
     /// What became of a post of `elements`, which `pending` counts already. False: it was refused, and nothing has changed.
     [[nodiscard]] bool took(AtomicOp& op, vcq::Post posted, std::size_t elements) noexcept;
     /// So many more elements have been started.

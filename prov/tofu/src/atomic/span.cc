@@ -52,7 +52,7 @@ bool SpanRunner::start(AtomicOp& op) noexcept
     s->words = static_cast<std::uint32_t>((s->offset + s->elements * op.size + 7) / 8);
     ++op.pending;
     const std::size_t elements = s->elements;
-    const vcq::Signaled how{s, vcq::Vcq::delivered_flags(op.strong, false)};
+    const vcq::Signaled how{s, vcq::delivered_flags(op.strong, false)};
     const Post posted = ops_.vcq.get(at.vcq, s->scratch.stadd, s->at.stadd, s->words * 8, how);
     if (posted != Post::done) [[unlikely]]
         release(*s);
@@ -111,7 +111,7 @@ void SpanRunner::post(Span& s) noexcept
     s.code = ops_.agenda.closed() ? UTOFU_ERR_MRQ_OTHER : ops_.vcq.last_error();
     for (; s.words > s.posted; --s.words)
         if (open)
-            (void)ops_.vcq.shorten_batch(s.place);
+            (void)ops_.vcq.window().shorten(s.place);
     if (s.arrived == s.words)
         all_arrived(s);
 }

@@ -111,9 +111,9 @@ void WideRunner::post_lock(WideOp& f) noexcept
     f.have_data = f.lock_won = f.put_posted = f.free_posted = f.wrote = false;
     f.token = next_token();
     f.posted_at = now();
-    const vcq::Signaled first{&f.lock, vcq::Vcq::delivered_flags(f.op->strong, false)};
+    const vcq::Signaled first{&f.lock, vcq::delivered_flags(f.op->strong, false)};
     // Strong order: after the CSWAP has read the lock (guide 2.2.10).
-    const vcq::Signaled second{&f.data, vcq::Vcq::delivered_flags(true, false)};
+    const vcq::Signaled second{&f.data, vcq::delivered_flags(true, false)};
     if (took(f, ops_.vcq.cswap(8, f.vcq, f.expect, f.token, f.lock_word, first))) {
         f.state = State::locking;
         (void)took(f, ops_.vcq.get(f.vcq, f.before.stadd, f.element, f.op->size, second)); // else the lock is renewed
@@ -127,7 +127,7 @@ void WideRunner::post_lock(WideOp& f) noexcept
 /// Puts the new value unless that is the old one, and frees the lock behind it. False: not all of it yet.
 bool WideRunner::post_put(WideOp& f) noexcept
 {
-    constexpr unsigned long flags = vcq::Vcq::delivered_flags(true, false); // freed after the element was written
+    constexpr unsigned long flags = vcq::delivered_flags(true, false); // freed after the element was written
     if (!f.put_posted) {
         const Post posted = ops_.vcq.put_inline(f.vcq, f.value, f.element, f.op->size, vcq::Signaled{&f.data, flags});
         if (posted == Post::busy)

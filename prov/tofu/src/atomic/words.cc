@@ -92,7 +92,7 @@ Post WordRunner::post_native(WordOp& f) noexcept
     f.notify = &word_done;
     // One word only: its ARMW is the operation's end, and tells the target so by itself.
     op.event_posted = op.event == AtomicEvent::write && f.elements == op.total;
-    const vcq::Signaled how{&f, vcq::Vcq::delivered_flags(op.strong, op.event_posted)};
+    const vcq::Signaled how{&f, vcq::delivered_flags(op.strong, op.event_posted)};
     std::uint64_t operand = f.operand;
     if (op.method == Method::bits_and) {
         const unsigned bits = f.elements * op.size * 8u;
@@ -129,7 +129,7 @@ Post WordRunner::get_word(WordOp& f) noexcept
     f.scratch = ops_.scratch.alloc(sizeof(std::uint64_t));
     if (f.scratch.data == nullptr)
         return Post::busy;
-    const vcq::Signaled how{&f, vcq::Vcq::delivered_flags(f.op->strong, false)};
+    const vcq::Signaled how{&f, vcq::delivered_flags(f.op->strong, false)};
     const Post posted = ops_.vcq.get(f.vcq, f.scratch.stadd, f.word, f.width, how);
     if (posted != Post::done)
         ops_.scratch.release(f.scratch);

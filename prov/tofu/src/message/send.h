@@ -86,7 +86,7 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
     }
     const vcq::Post post = vcq_.put_inline(
         ch->peer.home, packet.data(), ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
-        vcq::Silent{vcq::Unsignaled::message, vcq::Vcq::flags_of(true, false)});
+        vcq::Silent{vcq::Unsignaled::message, vcq::flags_of(true, false)});
     if (post != vcq::Post::done) [[unlikely]]
         return false;
     vcq_.statistics().count(Stat::send_short);

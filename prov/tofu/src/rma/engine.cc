@@ -57,9 +57,9 @@ int RmaEngine::open() noexcept
     const std::uint64_t order = tx_.plan().attr.msg_order;
     strong_writes_ = (order & order_of_writes) != 0;
     strong_reads_ = (order & order_of_reads) != 0;
-    inject_flags_ = vcq::Vcq::flags_of(strong_writes_, false);
-    write_flags_ = vcq::Vcq::delivered_flags(strong_writes_, false);
-    read_flags_ = vcq::Vcq::delivered_flags(strong_reads_, false);
+    inject_flags_ = vcq::flags_of(strong_writes_, false);
+    write_flags_ = vcq::delivered_flags(strong_writes_, false);
+    read_flags_ = vcq::delivered_flags(strong_reads_, false);
     // What goes out unsignaled can be neither counted nor tried again.
     plain_inject_ = tx_.reports().counters.write == nullptr && !tx_.plan().shares_vcq;
     if ((order & order_behind_writes) != 0)

@@ -57,7 +57,7 @@ ssize_t RmaEngine::go_quickly(void* buffer, std::size_t length, fi_addr_t to, st
         !goes_at_once(buffer, length, read ? max_quick_read : max_inline_, to, address, key, target) ||
         (read && !landing_ && !make_landing())) [[unlikely]]
         return not_quick;
-    const std::uint8_t place = vcq_.next_place();
+    const std::uint8_t place = vcq_.window().next();
     if (place == 0) [[unlikely]]
         return quick_refused(vcq::Post::busy);
     QuickOp& op = tx_.quick()[place];
@@ -88,7 +88,7 @@ RmaEngine::~RmaEngine()
 
 bool RmaEngine::make_landing() noexcept
 {
-    OwnMemory made(vcq::Vcq::window_size * max_quick_read);
+    OwnMemory made(vcq::Window::size * max_quick_read);
     if (!made || vcq_.reg(made.get(), made.size(), false, landing_stadd_) != 0)
         return false;
     landing_ = std::move(made);

@@ -43,8 +43,8 @@ class QuickOps {
     /// False: no memory.
     [[nodiscard]] bool open(TxContext& context) noexcept
     {
-        ops_.reset(new (std::nothrow) QuickOp[vcq::Vcq::window_size]);
-        for (unsigned i = 0; ops_ && i < vcq::Vcq::window_size; i++)
+        ops_.reset(new (std::nothrow) QuickOp[vcq::Window::size]);
+        for (unsigned i = 0; ops_ && i < vcq::Window::size; i++)
             ops_[i].context = &context;
         return ops_ != nullptr;
     }

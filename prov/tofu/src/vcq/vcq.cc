@@ -1,112 +1,28 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Posts and polls of one VCQ, and the window that tells whose notice an MRQ entry is. See vcq.h.
+// Polls of one VCQ, what does not end, and its close. See vcq.h.
 #include "vcq/vcq.h"
-
-#include <algorithm>
-#include <chrono>
-#include <iterator>
 
 #include <rdma/fi_errno.h>
 
-#include "provider/error.h"
 #include "provider/log.h"
 
 namespace tofu::vcq {
 
 namespace {
 
-constexpr unsigned exclusive_most = 6;
 /// Of an MRQ taken in a row.
 constexpr unsigned most_notices = 1 << 16;
 
-struct Made {
-    utofu_vcq_hdl_t handle = 0;
-    utofu_vcq_id_t id = 0;
-};
-
-void unmake(const Backend& backend, const Made& made) noexcept
-{
-    backend.functions().free_vcq(made.handle);
-    places::release(backend, made.id);
-}
-
-/// On the first TNI of the place that gives one whose CQ no other process has. Once it has given one that another has,
-/// nobody has parted the CQs of this node, and TNIs where others are are left alone.
-int create(const Backend& backend, const places::Place& place, unsigned long flags, Made& made) noexcept
-{
-    const Functions& f = backend.functions();
-    int code = UTOFU_ERR_FULL;
-    for (std::size_t i = 0, met = 0; i < place.span; i++) {
-        const utofu_tni_id_t tni = backend.tnis()[places::tni_of(place, i)];
-        if (met != 0 && !places::is_own(backend, tni))
-            continue;
-        if (const int why = f.create_vcq(tni, flags, &made.handle); why != UTOFU_SUCCESS) {
-            code = met != 0 ? code : why;
-            continue;
-        }
-        if (code = f.query_vcq_id(made.handle, &made.id); code != UTOFU_SUCCESS) {
-            f.free_vcq(made.handle);
-            break;
-        }
-        if (places::claim(backend, made.id))
-            break;
-        f.free_vcq(made.handle);
-        code = UTOFU_ERR_USED;
-        met++;
-    }
-    return code;
-}
-
-/// On a CQ of its own, unless the process would then have none to share: a process may have a single CQ (48 on a node
-/// of Fugaku), and uTofu tells nobody how many. So one more VCQ is made for a moment.
-int create_alone(const Backend& backend, const places::Place& place, Made& made) noexcept
-{
-    if (const int code = create(backend, place, UTOFU_VCQ_FLAG_EXCLUSIVE, made); code != UTOFU_SUCCESS)
-        return code;
-    Made another;
-    const int code = create(backend, place, UTOFU_VCQ_FLAG_THREAD_SAFE, another);
-    unmake(backend, code == UTOFU_SUCCESS ? another : made);
-    return code;
-}
-
-Waiter nobody{[](Waiter*, const Notice&) noexcept {}};
-
 } // namespace
 
-int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const Sink& sink)
+int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const Sink& sink) noexcept
 {
-    if (is_open() || backend.tni_count() == 0)
-        return -FI_EINVAL;
-    // The first VCQ of a domain is its home, which peers send to.
-    const places::Place place = places::take(backend, spread == 0 ? places::Traffic::in : places::Traffic::out);
-    if (place.span == 0)
-        return -FI_EBUSY;
-    Made made;
-    int code = UTOFU_ERR_FULL;
-    // Alone on its CQ, a VCQ needs no lock of the library's beside that of its owner (guide 3.3.4.1). Such CQs
-    // are few: only the first VCQs of a domain.
-    if (thread_safe && spread < exclusive_most)
-        code = create_alone(backend, place, made);
-    if (code != UTOFU_SUCCESS && code != UTOFU_ERR_USED)
-        code = create(backend, place, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, made);
-    if (code != UTOFU_SUCCESS) {
-        places::give(place);
-        return -fi_error_of(code);
-    }
-    place_ = place;
-    backend_ = &backend;
-    functions_ = &backend.functions();
-    handle_ = made.handle;
-    id_ = made.id;
+    if (int ret = make(backend, spread, thread_safe, sink.book); ret != 0)
+        return ret;
     sink_ = sink;
-    if (sink.book != nullptr)
-        sink.book->add(statistics_);
     closing_ = false;
     sent_pending_ = 0;
-    for (unsigned n = 1; n < window_size; n++)
-        window_[n] = {nullptr, static_cast<std::uint8_t>((n + 1) % window_size), 1};
-    first_free_ = 1;
-    free_count_ = window_size - 1;
+    window_.reset();
     return 0;
 }
 
@@ -118,10 +34,10 @@ bool Vcq::await(Done&& done) noexcept
     using Clock = std::chrono::steady_clock;
     const auto start = Clock::now();
     auto last = start;
-    unsigned late = most_notices / window_size;
+    unsigned late = most_notices / Window::size;
     for (std::uint32_t before = 0; !done();) {
-        const bool some = poll(window_size) != 0;
-        const std::uint32_t under_way = window_size - free_count_ + sent_pending_;
+        const bool some = poll(Window::size) != 0;
+        const std::uint32_t under_way = Window::size - window_.free() + sent_pending_;
         const auto now = Clock::now();
         if (under_way != before)
             last = now;
@@ -132,64 +48,32 @@ bool Vcq::await(Done&& done) noexcept
     return true;
 }
 
-/// Tells those of an age whose notices have not come. For good, their places are free again; else these are not given
-/// back, so that a late notice is not taken for another's.
-void Vcq::give_up(int code, bool for_good, std::uint16_t least_age) noexcept
+/// Window::give_up(). Memory that a communication may still reach stays registered.
+bool Vcq::give_up(int code, bool for_good, std::uint16_t least_age) noexcept
 {
-    giving_up_ = true;
-    for (unsigned n = 1; n < window_size; n++) {
-        Place& place = window_[n];
-        Waiter* const waiter = place.waiter;
-        if (waiter == nullptr || place.age < least_age || (place.age == forgotten && least_age != 0))
-            continue;
-        const unsigned missing = place.expected == endless ? 1 : place.expected;
-        place.age = forgotten;
-        if (waiter == &nobody)
-            continue;
-        place.waiter = &nobody;
-        if (for_good)
-            give_back(static_cast<std::uint8_t>(n));
-        for (unsigned i = 0; i < missing; i++)
-            waiter->notify(waiter, Notice{code, 0});
-    }
-    giving_up_ = false;
+    keeps_registrations_ = true;
+    const bool some = window_.give_up(code, for_good, least_age);
+    keeps_registrations_ = false;
+    return some;
 }
 
-bool Vcq::nobody_waits() const noexcept
-{
-    return std::all_of(std::begin(window_) + 1, std::end(window_),
-                       [](const Place& place) { return place.waiter == nullptr || place.age == forgotten; });
-}
-
-/// From time to time: what never ends is taken for an access to a STag that is not there. Its place is used again only
-/// when there is no other.
+/// From time to time: what never ends is taken for an access to a STag that is not there.
 void Vcq::watch() noexcept
 {
     const auto now = std::chrono::steady_clock::now();
-    if (giving_up_ || now < watch_at_)
+    if (keeps_registrations_ || now < watch_at_)
         return;
-    watch_at_ = now + lost_after / (lost_age - 1);
-    const bool used_up = free_count_ == 0;
-    bool some = false;
-    for (unsigned n = 1; n < window_size; n++) {
-        Place& place = window_[n];
-        if (place.waiter == &nobody && place.age == forgotten && used_up)
-            give_back(static_cast<std::uint8_t>(n));
-        else if (place.waiter != nullptr && place.age != forgotten && place.expected != endless)
-            some |= ++place.age >= lost_age;
-    }
+    watch_at_ = now + lost_after / (Window::lost_age - 1);
+    if (!window_.grow_older())
+        return;
     // Who has not polled for as long may find them in the queue.
-    for (unsigned taken = window_size, i = 0; some && taken >= window_size && i < most_notices / window_size; i++)
-        taken = poll(window_size);
-    if (!some || std::none_of(std::begin(window_), std::end(window_), [](const Place& place) {
-            return place.waiter != nullptr && place.age >= lost_age && place.age != forgotten;
-        }))
-        return;
-    TOFU_WARN(FI_LOG_EP_DATA,
-              "vcq 0x%llx: some communications have not ended for %lld ms: taken as failed; does the "
-              "peer live, and what they reach?\n",
-              static_cast<unsigned long long>(id_), static_cast<long long>(lost_after.count()));
-    give_up(UTOFU_ERR_MRQ_RMT_STADD, false, lost_age);
+    for (unsigned taken = Window::size, i = 0; taken >= Window::size && i < most_notices / Window::size; i++)
+        taken = poll(Window::size);
+    if (give_up(UTOFU_ERR_MRQ_RMT_STADD, false, Window::lost_age))
+        TOFU_WARN(FI_LOG_EP_DATA,
+                  "vcq 0x%llx: some communications have not ended for %lld ms: taken as failed; does the "
+                  "peer live, and what they reach?\n",
+                  static_cast<unsigned long long>(id()), static_cast<long long>(lost_after.count()));
 }
 
 bool Vcq::drain() noexcept
@@ -198,9 +82,10 @@ bool Vcq::drain() noexcept
         return true;
     closing_ = true;
     last_error_ = UTOFU_ERR_MRQ_OTHER; // why posts are refused from now on: an error is never UTOFU_SUCCESS
+    static constinit Waiter fenced{[](Waiter*, const Notice&) noexcept {}};
     std::size_t hand = 0;
     const bool quiet = await([&] {
-        unsignaled_.visit(hand, [this](utofu_vcq_id_t peer) { return post_fence(peer, nobody) != Post::busy; });
+        unsignaled_.visit(hand, [this](utofu_vcq_id_t peer) { return post_fence(peer, fenced) != Post::busy; });
         return unsignaled_.empty() && idle();
     });
     give_up(UTOFU_ERR_MRQ_OTHER, true);
@@ -223,58 +108,8 @@ void Vcq::close() noexcept
     if (!is_open())
         return;
     drain();
-    unmake(*backend_, {handle_, id_});
-    if (sink_.book != nullptr)
-        sink_.book->remove(statistics_);
-    places::give(place_);
-    handle_ = 0;
-    id_ = 0;
+    free();
     unsignaled_.clear();
-}
-
-// --- posts
-
-/// There is no place for its notice or peer.
-Post Vcq::no_room() noexcept
-{
-    statistics_.count(Stat::again_post);
-    return Post::busy;
-}
-
-Post Vcq::refuse(int code, When when, std::uint64_t edata) noexcept
-{
-    if (when == When::delivered)
-        give_back(static_cast<std::uint8_t>(edata));
-    else if (when == When::sent)
-        sent_pending_--;
-    if (code == UTOFU_ERR_BUSY) {
-        statistics_.count(Stat::again_post);
-        tcq_wanted_ = true; // reading it makes room in the TOQ (guide 3.7)
-        return Post::busy;
-    }
-    last_error_ = code;
-    return Post::error;
-}
-
-/// Also while the VCQ is closing.
-Post Vcq::post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
-{
-    utofu_stadd_t area = 0;
-    Post posted = Post::error; // no VCQ of this machine: nothing is there
-    if (query_stadd(peer, fence_stag, area) == 0)
-        posted = post_even_closing(Signaled{&waiter, delivered_flags(true, false)}, &Functions::armw8, peer,
-                                   UTOFU_ARMW_OP_OR, std::uint64_t{0}, area + fence_offset);
-    if (posted != Post::busy)
-        unsignaled_.fenced(peer);
-    return posted;
-}
-
-std::uint8_t Vcq::open_batch(Waiter* waiter, unsigned notices) noexcept
-{
-    const std::uint8_t number = closing_ ? std::uint8_t{0} : take_place(waiter);
-    if (number != 0)
-        window_[number].expected = static_cast<std::uint16_t>(notices);
-    return number;
 }
 
 // --- polls
@@ -287,7 +122,7 @@ unsigned Vcq::poll(unsigned budget) noexcept
 unsigned Vcq::poll_tcq(unsigned budget) noexcept
 {
     tcq_wanted_ = false;
-    if (polls_ == 0 && free_count_ != window_size - 1)
+    if (polls_ == 0 && !window_.all_free())
         watch();
     for (unsigned taken = 0; taken < budget; taken++) {
         void* cbdata = nullptr;
@@ -318,26 +153,26 @@ unsigned Vcq::poll_failures() noexcept
 
 void Vcq::on_tcq(int code, void* cbdata) noexcept
 {
-    const auto word = reinterpret_cast<std::uintptr_t>(cbdata);
-    if (word & sent_bit) {
-        auto* waiter = reinterpret_cast<Waiter*>(word & ~sent_bit);
+    const auto number = reinterpret_cast<std::uintptr_t>(cbdata);
+    if (number >= Mark::end) {
+        auto* const waiter = static_cast<Waiter*>(cbdata);
         sent_pending_--;
         waiter->notify(waiter, Notice{code, 0});
         return;
     }
     if (code == UTOFU_SUCCESS) [[likely]]
         return;
-    if (cbdata != nullptr && cbdata != armw_mark && cbdata != write_mark) {
-        // Never left the node, so its MRQ notice will not come (guide 2.2.12).
-        auto* place = static_cast<Place*>(cbdata);
-        Waiter* waiter = place->waiter;
-        if (waiter == nullptr)
-            return;
-        one_less(*place);
-        waiter->notify(waiter, Notice{code, 0});
+    if (number == 0 || number >= Window::size) {
+        report_unsignaled_error(code,
+                                number == Mark::armw    ? Unsignaled::armw
+                                : number == Mark::write ? Unsignaled::write
+                                                        : Unsignaled::message,
+                                0);
         return;
     }
-    report_unsignaled_error(code, cbdata == armw_mark ? Unsignaled::armw : cbdata == write_mark ? Unsignaled::write : Unsignaled::message, 0);
+    // Never left the node, so its MRQ notice will not come (guide 2.2.12).
+    if (Waiter* const waiter = window_.arrived(static_cast<std::uint8_t>(number)); waiter != nullptr)
+        waiter->notify(waiter, Notice{code, 0});
 }
 
 void Vcq::report_unsignaled_error(int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept
@@ -360,43 +195,6 @@ void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept
     default: // no type of the guide: nothing can be concluded from it
         return;
     }
-}
-
-// --- registrations
-
-/// `stadd` is written on success only.
-template <class Function, class... Args>
-int Vcq::made(utofu_stadd_t& stadd, Function Functions::*function, Args... args) noexcept
-{
-    utofu_stadd_t made = 0;
-    const int code = (functions_->*function)(args..., &made);
-    if (code == UTOFU_SUCCESS)
-        stadd = made;
-    else
-        last_error_ = code;
-    return -fi_error_of(code);
-}
-
-int Vcq::reg(const void* addr, std::size_t size, bool read_only, utofu_stadd_t& stadd) noexcept
-{
-    return made(stadd, &Functions::reg_mem, handle_, const_cast<void*>(addr), size,
-                read_only ? UTOFU_REG_MEM_FLAG_READ_ONLY : 0);
-}
-
-int Vcq::reg_with_stag(void* addr, std::size_t size, unsigned stag, utofu_stadd_t& stadd) noexcept
-{
-    return made(stadd, &Functions::reg_mem_with_stag, handle_, addr, size, stag, 0);
-}
-
-void Vcq::dereg(utofu_stadd_t stadd) noexcept
-{
-    if (is_open() && !giving_up_)
-        functions_->dereg_mem(handle_, stadd, 0);
-}
-
-int Vcq::query_stadd(utofu_vcq_id_t vcq, unsigned stag, utofu_stadd_t& stadd) noexcept
-{
-    return made(stadd, &Functions::query_stadd, vcq, stag);
 }
 
 } // namespace tofu::vcq
