@@ -373,7 +373,7 @@ int Endpoint::close() noexcept
         drop_engines();
         drop_memory();
     } else if (rma_) {
-        rma_->mute();
+        rma_->runner().mute();
     }
     tx_.close_vcq();
     unbind();

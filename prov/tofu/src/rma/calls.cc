@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_rma(3): the calls of the application, each a shim over RmaEngine::submit. Called through rma_ops; takes
+// fi_rma(3): the calls of the application, each a shim over RmaRunner::submit. Called through rma_ops; takes
 // the context's lock.
 #include <mutex>
 
@@ -14,13 +14,13 @@ namespace tofu {
 
 namespace {
 
-ssize_t submit(fid_ep* ep, const RmaEngine::Call& call) noexcept
+ssize_t submit(fid_ep* ep, const RmaCall& call) noexcept
 {
     EndpointFace& face = EndpointFace::of(ep);
     TxContext& tx = *face.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
         return tx.domain().later().take(face, call);
-    return tx.take([&] { return RmaEngine::of(tx).submit(call); });
+    return tx.take([&] { return RmaEngine::of(tx).runner().submit(call); });
 }
 
 /// The calls with one remote segment, as long as the local ones, and the endpoint's default flags, which those of inject
@@ -36,7 +36,7 @@ ssize_t plain(fid_ep* ep, bool read, fi_msg_rma msg, std::uint64_t address, std:
     const fi_rma_iov remote{address, length, key};
     msg.rma_iov = &remote;
     msg.rma_iov_count = 1;
-    const std::uint64_t defaults = EndpointFace::of(ep).tx_flags & (RmaEngine::known_flags(read) | FI_TRIGGER);
+    const std::uint64_t defaults = EndpointFace::of(ep).tx_flags & (known_rma_flags(read) | FI_TRIGGER);
     return submit(ep, {msg, silent ? flags : defaults | flags, read, silent});
 }
 
@@ -68,7 +68,7 @@ ssize_t message(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags, bool rea
 {
     if (msg == nullptr)
         return -FI_EINVAL;
-    if (flags & ~(RmaEngine::known_flags(read) | FI_TRIGGER))
+    if (flags & ~(known_rma_flags(read) | FI_TRIGGER))
         return -FI_EBADFLAGS;
     return submit(ep, {*msg, flags, read, false});
 }

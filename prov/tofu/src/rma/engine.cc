@@ -1,251 +1,111 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How a read or write is taken in: checked, its keys and buffers found, and launched (progress.cc has the rest of
-// its life). See engine.h. Called by calls.cc under the context's lock; calls vcq, remote/access, local_memory,
-// messenger.
+// The short way of reads and writes. See engine.h.
 #include "rma/engine.h"
 
-#include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
-#include "local/iov.h"
-#include "message/sender.h"
-#include "provider/limits.h"
-#include "remote/event_credits.h"
-
 namespace tofu {
-
 namespace {
 
-/// A copy is cheaper than a registration up to this many bytes, and than the lookup of a kept one up to
-/// the smaller.
-constexpr std::size_t copy_limit = BouncePool::large_size;
-constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
-/// Polls that an inject with CQ data spends on its first contact with a peer.
-constexpr unsigned contact_polls = 4096;
-
-constexpr std::uint64_t order_of_writes = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_WAR |
-                                          FI_ORDER_RMA_WAR | FI_ORDER_WAS;
-constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
-constexpr std::uint64_t order_of_reads = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RAR |
-                                         FI_ORDER_RMA_RAR | FI_ORDER_RAS;
+/// What must not be asked for: other levels of completion, and what takes more than one communication.
+constexpr std::uint64_t long_flags = FI_INJECT | FI_FENCE | FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE | FI_TRIGGER;
 
 } // namespace
-
-constexpr Pending::Stream::Steps RmaEngine::steps{
-    [](void* engine, PendingOp& op) noexcept { return static_cast<RmaEngine*>(engine)->go_on(static_cast<RmaOp&>(op)); },
-    [](void* engine, PendingOp& op) noexcept { static_cast<RmaEngine*>(engine)->through(static_cast<RmaOp&>(op)); },
-    [](void* engine, PendingOp& op) noexcept { static_cast<RmaEngine*>(engine)->cancel(static_cast<RmaOp&>(op)); },
-};
 
 RmaEngine::RmaEngine(TxContext& tx) noexcept
     : tx_(tx),
       vcq_(tx.vcq()),
       access_(tx.vcq(), tx.peers(), tx.remote_keys()),
-      waiting_(tx.pending(), this, steps),
-      ops_(std::max<std::size_t>(tx.plan().attr.size, 64)),
-      bounces_(tx.vcq())
+      // What goes out unsignaled can be neither counted nor tried again.
+      plain_inject_(tx.reports().counters.write == nullptr && !tx.plan().shares_vcq),
+      max_inline_(tx.vcq().backend().caps().max_piggyback_size),
+      inject_flags_(vcq::flags_of(orders_writes(tx), false)),
+      write_flags_(vcq::delivered_flags(orders_writes(tx), false)),
+      read_flags_(vcq::delivered_flags(orders_reads(tx), false)),
+      runner_(tx, access_)
 {
 }
 
-int RmaEngine::open() noexcept
+template <bool read, bool entry>
+void RmaEngine::quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
-    const utofu_onesided_caps& caps = tx_.vcq().backend().caps();
-    max_piece_ = caps.max_putget_size;
-    max_inline_ = caps.max_piggyback_size;
-    inject_size_ = std::min(tx_.plan().attr.inject_size, rma_inject_limit);
-    const std::uint64_t order = tx_.plan().attr.msg_order;
-    strong_writes_ = (order & order_of_writes) != 0;
-    strong_reads_ = (order & order_of_reads) != 0;
-    inject_flags_ = vcq::flags_of(strong_writes_, false);
-    write_flags_ = vcq::delivered_flags(strong_writes_, false);
-    read_flags_ = vcq::delivered_flags(strong_reads_, false);
-    // What goes out unsignaled can be neither counted nor tried again.
-    plain_inject_ = tx_.reports().counters.write == nullptr && !tx_.plan().shares_vcq;
-    if ((order & order_behind_writes) != 0)
-        access_.order_reads();
-    return 0;
+    const QuickOp& op = *static_cast<QuickOp*>(waiter);
+    TxContext& tx = *op.context;
+    constexpr std::uint64_t flags = FI_RMA | (read ? FI_READ : FI_WRITE);
+    if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
+        report_failure(tx.reports(), flags, op.user_context, notice.code);
+        return;
+    }
+    if constexpr (read) {
+        const std::byte* from =
+            RmaEngine::of(tx).landing_.get() + tx.quick().place_of(op) * max_quick_read;
+        if (op.length == 8) [[likely]]
+            std::memcpy(op.result, from, 8);
+        else
+            std::memcpy(op.result, from, op.length);
+    }
+    if constexpr (entry)
+        tx.reports().binding.cq->write(op.user_context, flags);
+    if (Counter* const counter = read ? tx.reports().counters.read : tx.reports().counters.write)
+        counter->count();
 }
 
-// --- taking a call in
-
-int RmaEngine::check(const Call& call, std::size_t& total) const noexcept
+ssize_t RmaEngine::quick_refused(vcq::Post posted) noexcept
 {
-    const fi_msg_rma& msg = call.msg;
-    if (msg.iov_count > rma_iov_limit || msg.rma_iov_count > rma_remote_limit ||
-        (msg.iov_count != 0 && msg.msg_iov == nullptr) || (msg.rma_iov_count != 0 && msg.rma_iov == nullptr))
-        return -FI_EINVAL;
-    if (std::any_of(msg.msg_iov, msg.msg_iov + msg.iov_count,
-                    [](const iovec& segment) { return segment.iov_base == nullptr && segment.iov_len != 0; }))
-        return -FI_EINVAL;
-    std::size_t local = 0;
-    std::size_t remote = 0;
-    if (!total_length(msg.msg_iov, msg.iov_count, local))
-        return -FI_EMSGSIZE;
-    for (std::size_t i = 0; i < msg.rma_iov_count; i++)
-        if (__builtin_add_overflow(remote, msg.rma_iov[i].len, &remote))
-            return -FI_EMSGSIZE;
-    if (local != remote)
-        return -FI_EINVAL;
-    if (local > limits::max_msg_size)
-        return -FI_EMSGSIZE;
-    if ((call.flags & FI_INJECT) && (call.read || local > inject_size_))
-        return call.read ? -FI_EBADFLAGS : -FI_EMSGSIZE;
-    if ((call.flags & FI_REMOTE_CQ_DATA) && tx_.engines()[messages] == nullptr)
-        return -FI_EOPNOTSUPP;
-    total = local;
-    return 0;
+    if (posted == vcq::Post::error)
+        return not_quick; // which meets the same, and reports it
+    tx_.progress();
+    return -FI_EAGAIN;
 }
 
-void RmaEngine::describe(RmaOp& op, const Call& call, const Peer& peer, std::size_t total) noexcept
+template <bool read>
+ssize_t RmaEngine::go_quickly(void* buffer, std::size_t length, fi_addr_t to, std::uint64_t address, std::uint64_t key,
+                              void* context, std::uint64_t flags) noexcept
 {
-    const fi_msg_rma& msg = call.msg;
-    op.notify = on_notice;
-    op.report_to(tx_.reports(), FI_RMA | (call.read ? FI_READ : FI_WRITE), msg.context,
-                 !call.silent && tx_.reports().binding.reports(call.flags));
-    op.engine = this;
-    op.peer = peer;
-    op.access = call.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
-    for (std::size_t i = 0; i < msg.rma_iov_count; i++) {
-        op.add(msg.rma_iov[i].addr, msg.rma_iov[i].len, msg.rma_iov[i].key);
-        op.by_directory |= access_.by_directory(msg.rma_iov[i].key);
+    Target target;
+    if ((flags & long_flags) != 0 ||
+        !goes_at_once(buffer, length, read ? max_quick_read : max_inline_, to, address, key, target) ||
+        (read && !landing_ && !make_landing())) [[unlikely]]
+        return not_quick;
+    const std::uint8_t place = vcq_.window().next();
+    if (place == 0) [[unlikely]]
+        return quick_refused(vcq::Post::busy);
+    QuickOp& op = tx_.quick()[place];
+    op.notify = tx_.reports().binding.reports(flags) ? &quick_done<read, true> : &quick_done<read, false>;
+    op.user_context = context;
+    const vcq::Signaled how{&op, read ? read_flags_ : write_flags_};
+    vcq::Post posted;
+    if constexpr (read) {
+        op.result = buffer;
+        op.length = length;
+        posted = vcq_.get(target.vcq, landing_stadd_ + place * max_quick_read, target.stadd, length, how);
+    } else {
+        posted = vcq_.put_inline(target.vcq, buffer, target.stadd, length, how);
     }
-    op.to = msg.addr;
-    op.data = msg.data;
-    op.read = call.read;
-    // A fence waits for what is signaled (submit); the flag orders it behind what is not.
-    op.fenced = (call.flags & FI_FENCE) != 0;
-    op.strong_order = (call.read ? strong_reads_ : strong_writes_) || op.fenced;
-    op.remote_notice = peer.counts_events;
-    op.last.notify = on_last;
-    op.last.op = &op;
-    op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
-    op.data_at_once = call.silent && !op.by_directory;
-    // In one Put, so that a late failure is told once; of an event it must be known that it will not come.
-    op.sent_suffices = !call.read && !op.by_directory && (call.flags & FI_INJECT_COMPLETE) != 0 &&
-                       msg.iov_count <= 1 && msg.rma_iov_count <= 1 && total <= max_piece_ && !op.remote_notice;
-    posted_unsignaled_ |= op.sent_suffices;
-    op.local_count = static_cast<std::uint8_t>(msg.iov_count);
-    op.total = total;
-    std::copy_n(msg.msg_iov, msg.iov_count, op.local);
+    return posted == vcq::Post::done ? 0 : quick_refused(posted);
 }
 
-/// Where the TNI finds the local bytes: in the descriptor, in a block of ours, in the user's buffers.
-int RmaEngine::attach(RmaOp& op, const Call& call) noexcept
+template ssize_t RmaEngine::go_quickly<true>(void*, std::size_t, fi_addr_t, std::uint64_t, std::uint64_t, void*,
+                                             std::uint64_t) noexcept;
+template ssize_t RmaEngine::go_quickly<false>(void*, std::size_t, fi_addr_t, std::uint64_t, std::uint64_t, void*,
+                                              std::uint64_t) noexcept;
+
+RmaEngine::~RmaEngine()
 {
-    const bool keep = (call.flags & FI_INJECT) != 0; // the user's buffer is gone when we return
-    if (!op.read && op.total <= max_inline_) {
-        const bool one_piece = op.local_count <= 1 && op.targets <= 1;
-        if (!keep || (one_piece && !op.by_directory))
-            return 0;
-    }
-    void* const* const desc = call.msg.desc;
-    const bool in_region = desc != nullptr && op.local_count != 0 && desc[0] != nullptr;
-    if (op.total <= (in_region && !keep ? copy_limit_in_region : copy_limit)) {
-        op.bounce = bounces_.alloc(op.total);
-        if (op.bounce.data != nullptr) {
-            if (!op.read)
-                gather(op.bounce.data, op.local, op.local_count, op.total);
-            return 0;
-        }
-        if (keep)
-            return -FI_EAGAIN;
-    }
-    for (unsigned i = 0; i < op.local_count; i++, op.acquired++) {
-        op.refs[i] = {};
-        if (op.local[i].iov_len == 0)
-            continue;
-        if (int ret = tx_.local_memory().acquire(
-                op.local[i].iov_base, op.local[i].iov_len, !op.read, op.refs[i],
-                desc != nullptr ? desc[i] : nullptr);
-            ret != 0)
-            return ret;
-    }
-    return 0;
+    if (landing_)
+        vcq_.dereg(landing_stadd_);
 }
 
-ssize_t RmaEngine::submit(const Call& call) noexcept
+bool RmaEngine::make_landing() noexcept
 {
-    std::size_t total = 0;
-    if (int ret = check(call, total); ret != 0) [[unlikely]]
-        return ret;
-    const Peer* peer = tx_.peers().find(call.msg.addr);
-    if (peer == nullptr) [[unlikely]]
-        return -FI_EINVAL;
-    // Whoever has to wait keeps its place: nobody overtakes it towards its peer.
-    if (waiting_.holds(Pending::line_of(*peer))) [[unlikely]] {
-        tx_.progress();
-        if (waiting_.holds(Pending::line_of(*peer)))
-            return tx_.again(Stat::again_behind);
-    }
-    if ((call.flags & FI_FENCE) && !tx_.fence().passed(call.msg.addr, call.flags)) [[unlikely]]
-        return -FI_EAGAIN;
-    RmaOp* op = ops_.alloc();
-    if (op == nullptr) [[unlikely]] {
-        tx_.progress();
-        op = ops_.alloc();
-        if (op == nullptr)
-            return tx_.again(Stat::again_operations);
-    }
-    describe(*op, call, *peer, total);
-    if (total != 0) {
-        int ret = access_.resolve_now(*op, [this] { tx_.progress(); });
-        if (ret == 0 && op->remote_notice) [[unlikely]]
-            ret = tx_.pay_for_event(op->peer, op->account, op->prov_errno);
-        if (ret != 0 && !refuses_call(ret)) { // a matter of the peer's memory: an error of the operation, not of the call
-            op->err = -ret;
-            op->posted = total;
-            finish(*op);
-            return 0;
-        }
-        if (ret == 0)
-            ret = attach(*op, call);
-        if (ret != 0) [[unlikely]] {
-            drop(*op);
-            return ret;
-        }
-    }
-    return launch(*op);
-}
-
-/// Posts a new operation. A refusal leaves nothing behind.
-ssize_t RmaEngine::launch(RmaOp& op) noexcept
-{
-    Lack lack = post_some(op);
-    if (lack != Lack::nothing && op.posted == 0) [[unlikely]] {
-        tx_.progress();
-        lack = post_some(op);
-        if (lack != Lack::nothing && op.posted == 0) {
-            drop(op);
-            return -FI_EAGAIN;
-        }
-    }
-    if (lack == Lack::nothing && op.remote_data && op.data_at_once)
-        send_data_at_once(op);
-    if (lack != Lack::nothing)
-        enqueue(op, lack);
-    else if (op.pending == 0)
-        finish(op);
-    return 0;
-}
-
-/// An inject has no completion that its caller would wait for, so nothing may be left to later progress: the data
-/// goes out behind the bytes, by the strong order of the sender's Puts (guide 6.1.3.1). Where the peer has no
-/// room, or is met for the first time, that is tried for a while; then progress() has to do it.
-void RmaEngine::send_data_at_once(RmaOp& op) noexcept
-{
-    op.pending++; // notices that come meanwhile do not end the operation
-    for (unsigned i = 0; i < contact_polls && op.remote_data; i++) {
-        const ssize_t ret = send_data(op);
-        if (ret == -FI_EAGAIN) {
-            tx_.progress();
-            continue;
-        }
-        if (ret != 0 && op.err == 0)
-            op.err = static_cast<int>(-ret);
-        op.remote_data = false;
-    }
-    op.pending--;
+    OwnMemory made(vcq::Window::size * max_quick_read);
+    if (!made || vcq_.reg(made.get(), made.size(), false, landing_stadd_) != 0)
+        return false;
+    landing_ = std::move(made);
+    return true;
 }
 
 } // namespace tofu

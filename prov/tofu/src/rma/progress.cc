@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The life of a read or write that was taken in: posted piece by piece, paid for where its target counts events,
-// retried where a key was stale, completed. See engine.h. Called by engine.cc, the poll of the VCQ and the pending
-// queue, under the context's lock; calls vcq, remote/access, local_memory, the sender, event_credits.
-#include "rma/engine.h"
+// retried where a key was stale, completed. See runner.h. Called by runner.cc, the poll of the VCQ and the pending queue.
+#include "rma/runner.h"
 
 #include <algorithm>
 
@@ -15,10 +14,26 @@
 
 namespace tofu {
 
+namespace {
+
+/// Polls that an inject with CQ data spends on its first contact with a peer.
+constexpr unsigned contact_polls = 4096;
+
+/// Hands the CQ data to the sender, whose packets go to the peer's home. Bytes of the operation have seen to the
+/// order behind what went to an annex; where there are none, that is done here.
+ssize_t send_data(TxContext& tx, RemoteAccess& access, const RmaOp& op) noexcept
+{
+    if (op.total == 0 && op.strong_order && !access.may_go_to(op.peer.home, op.peer.home)) [[unlikely]]
+        return -FI_EAGAIN;
+    return proto::Sender::of(tx).write_data(op.to, op.data, op.total);
+}
+
+} // namespace
+
 // --- posting
 
 /// Nothing is lacking when all is posted, or nothing more will be because of an error.
-Lack RmaEngine::post_some(RmaOp& op) noexcept
+Lack RmaRunner::post_some(RmaOp& op) noexcept
 {
     while (op.posted < op.total) {
         if (op.err != 0) [[unlikely]] {
@@ -47,7 +62,7 @@ Lack RmaEngine::post_some(RmaOp& op) noexcept
 }
 
 /// Order across the VCQs of a peer: that of operations where it was promised, and the event of one behind its bytes.
-bool RmaEngine::in_turn(const RmaOp& op, unsigned segment) noexcept
+bool RmaRunner::in_turn(const RmaOp& op, unsigned segment) noexcept
 {
     const utofu_vcq_id_t vcq = op.target[segment].at.vcq;
     if (op.remote_notice && segment != 0 && op.target[segment - 1].at.vcq != vcq && op.pending != 0)
@@ -57,11 +72,11 @@ bool RmaEngine::in_turn(const RmaOp& op, unsigned segment) noexcept
 
 /// Posts the longest piece at op.posted, which is byte `at` of the peer's segment `r`, that is one segment here, one
 /// there, and one transfer.
-vcq::Post RmaEngine::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size_t& length) noexcept
+vcq::Post RmaRunner::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size_t& length) noexcept
 {
     const utofu_vcq_id_t peer = op.target[r].at.vcq;
     const utofu_stadd_t remote = op.target[r].at.stadd + at;
-    length = std::min(op.target[r].length - at, max_piece_);
+    length = std::min(op.target[r].length - at, caps_.max_putget_size);
 
     const std::byte* bytes = nullptr;
     utofu_stadd_t local = 0;
@@ -88,7 +103,7 @@ vcq::Post RmaEngine::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
     }
     vcq::Vcq& vcq = tx_.vcq();
     const vcq::Post posted = op.read                 ? vcq.get(peer, local, remote, length, how)
-                             : length <= max_inline_ ? vcq.put_inline(peer, bytes, remote, length, how)
+                             : length <= caps_.max_piggyback_size ? vcq.put_inline(peer, bytes, remote, length, how)
                                                      : vcq.put(peer, local, remote, length, how);
     op.event_posted = last && posted == vcq::Post::done;
     return posted;
@@ -96,21 +111,21 @@ vcq::Post RmaEngine::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
 
 // --- progress
 
-void RmaEngine::on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void RmaRunner::on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
     auto& op = *static_cast<RmaOp*>(waiter);
     if (settle(op, notice.code) && op.posted == op.total && !op.queued)
-        op.engine->finish(op);
+        op.runner->finish(op);
 }
 
-void RmaEngine::on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void RmaRunner::on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
     RmaOp& op = *static_cast<RmaOp::Last*>(waiter)->op;
     op.event_posted = !left_no_event(notice.code);
     on_notice(&op, notice);
 }
 
-void RmaEngine::through(RmaOp& op) noexcept
+void RmaRunner::through(RmaOp& op) noexcept
 {
     op.queued = false;
     if (op.step == RmaOp::Step::ended)
@@ -120,7 +135,7 @@ void RmaEngine::through(RmaOp& op) noexcept
 }
 
 /// What has been posted of it still ends.
-void RmaEngine::cancel(RmaOp& op) noexcept
+void RmaRunner::cancel(RmaOp& op) noexcept
 {
     if (op.err == 0)
         op.err = FI_ECANCELED;
@@ -130,7 +145,7 @@ void RmaEngine::cancel(RmaOp& op) noexcept
 }
 
 /// The next steps of an operation that had to wait; what it lacks then.
-Lack RmaEngine::go_on(RmaOp& op) noexcept
+Lack RmaRunner::go_on(RmaOp& op) noexcept
 {
     switch (op.step) {
     case RmaOp::Step::resolving: {
@@ -156,19 +171,29 @@ Lack RmaEngine::go_on(RmaOp& op) noexcept
     return Lack::nothing;
 }
 
-/// Hands the CQ data to the sender, whose packets go to the peer's home. Bytes of the operation have seen to the
-/// order behind what went to an annex; where there are none, that is done here.
-ssize_t RmaEngine::send_data(const RmaOp& op) noexcept
+/// An inject has no completion that its caller would wait for, so nothing may be left to later progress: the data
+/// goes out behind the bytes, by the strong order of the sender's Puts (guide 6.1.3.1). Where the peer has no
+/// room, or is met for the first time, that is tried for a while; then progress() has to do it.
+void RmaRunner::send_data_at_once(RmaOp& op) noexcept
 {
-    if (op.total == 0 && strong_writes_ && !access_.may_go_to(op.peer.home, op.peer.home)) [[unlikely]]
-        return -FI_EAGAIN;
-    return proto::Sender::of(tx_).write_data(op.to, op.data, op.total);
+    op.pending++; // notices that come meanwhile do not end the operation
+    for (unsigned i = 0; i < contact_polls && op.remote_data; i++) {
+        const ssize_t ret = send_data(tx_, access_, op);
+        if (ret == -FI_EAGAIN) {
+            tx_.progress();
+            continue;
+        }
+        if (ret != 0 && op.err == 0)
+            op.err = static_cast<int>(-ret);
+        op.remote_data = false;
+    }
+    op.pending--;
 }
 
 /// Tells the target of the CQ data, if the messenger has room for the peer.
-Lack RmaEngine::notify_peer(RmaOp& op) noexcept
+Lack RmaRunner::notify_peer(RmaOp& op) noexcept
 {
-    const ssize_t ret = send_data(op);
+    const ssize_t ret = send_data(tx_, access_, op);
     if (ret == -FI_EAGAIN)
         return Lack::peer;
     if (ret != 0)
@@ -178,7 +203,7 @@ Lack RmaEngine::notify_peer(RmaOp& op) noexcept
 }
 
 /// Every byte is posted and every notice came.
-void RmaEngine::finish(RmaOp& op) noexcept
+void RmaRunner::finish(RmaOp& op) noexcept
 {
     if (op.err != 0 && !op.retried && says_stale(op.prov_errno) && access_.refuted(op)) [[unlikely]] {
         // Puts and Gets may be repeated: the same bytes go to the same places.
@@ -206,7 +231,7 @@ void RmaEngine::finish(RmaOp& op) noexcept
     end(op);
 }
 
-void RmaEngine::end(RmaOp& op) noexcept
+void RmaRunner::end(RmaOp& op) noexcept
 {
     op.step = RmaOp::Step::ended;
     op.refund();
@@ -214,7 +239,7 @@ void RmaEngine::end(RmaOp& op) noexcept
     ops_.renew(&op);
 }
 
-void RmaEngine::give_back(RmaOp& op) noexcept
+void RmaRunner::give_back(RmaOp& op) noexcept
 {
     if (op.bounce.data != nullptr)
         bounces_.release(op.bounce);
@@ -225,14 +250,14 @@ void RmaEngine::give_back(RmaOp& op) noexcept
 }
 
 /// Forgets an operation of which nothing was posted.
-void RmaEngine::drop(RmaOp& op) noexcept
+void RmaRunner::drop(RmaOp& op) noexcept
 {
     give_back(op);
     op.refund();
     ops_.renew(&op);
 }
 
-void RmaEngine::enqueue(RmaOp& op, Lack lack) noexcept
+void RmaRunner::enqueue(RmaOp& op, Lack lack) noexcept
 {
     op.queued = true;
     waiting_.push(op, Pending::line_of(op.peer), lack);

@@ -121,10 +121,10 @@ int keep(Work& w, const EndpointFace&, RmaCall& call) noexcept
     const TxContext& tx = *w.tx;
     if (tx.engines()[Engine::rma] == nullptr)
         return -FI_EOPNOTSUPP;
-    if ((call.flags & ~RmaEngine::known_flags(call.read)) != 0)
+    if ((call.flags & ~known_rma_flags(call.read)) != 0)
         return -FI_EBADFLAGS;
     std::size_t length = 0;
-    if (int ret = RmaEngine::of(*w.tx).check(call, length); ret != 0)
+    if (int ret = check(call, *w.tx, length); ret != 0)
         return ret;
     copy(call.msg.msg_iov, call.msg.iov_count, w.local);
     if (call.msg.desc != nullptr)

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// How a read or write is taken in: checked, its keys and buffers found, and launched (progress.cc has the rest of
+// its life). See runner.h.
+#include "rma/runner.h"
+
+#include <algorithm>
+
+#include <rdma/fi_errno.h>
+
+#include "local/iov.h"
+#include "provider/limits.h"
+#include "remote/event_credits.h"
+
+namespace tofu {
+
+namespace {
+
+/// A copy is cheaper than a registration up to this many bytes, and than the lookup of a kept one up to
+/// the smaller.
+constexpr std::size_t copy_limit = BouncePool::large_size;
+constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
+
+} // namespace
+
+constexpr Pending::Stream::Steps RmaRunner::steps{
+    [](void* runner, PendingOp& op) noexcept { return static_cast<RmaRunner*>(runner)->go_on(static_cast<RmaOp&>(op)); },
+    [](void* runner, PendingOp& op) noexcept { static_cast<RmaRunner*>(runner)->through(static_cast<RmaOp&>(op)); },
+    [](void* runner, PendingOp& op) noexcept { static_cast<RmaRunner*>(runner)->cancel(static_cast<RmaOp&>(op)); },
+};
+
+RmaRunner::RmaRunner(TxContext& tx, RemoteAccess& access) noexcept
+    : tx_(tx),
+      access_(access),
+      waiting_(tx.pending(), this, steps),
+      ops_(std::max<std::size_t>(tx.plan().attr.size, 64)),
+      bounces_(tx.vcq()),
+      caps_(tx.vcq().backend().caps()),
+      strong_writes_(orders_writes(tx)),
+      strong_reads_(orders_reads(tx))
+{
+    constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
+    if ((tx.plan().attr.msg_order & order_behind_writes) != 0)
+        access_.order_reads();
+}
+
+bool orders_writes(const TxContext& tx) noexcept
+{
+    constexpr std::uint64_t orders = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_WAR | FI_ORDER_RMA_WAR | FI_ORDER_WAS;
+    return (tx.plan().attr.msg_order & orders) != 0;
+}
+
+bool orders_reads(const TxContext& tx) noexcept
+{
+    constexpr std::uint64_t orders = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RAR | FI_ORDER_RMA_RAR | FI_ORDER_RAS;
+    return (tx.plan().attr.msg_order & orders) != 0;
+}
+
+// --- taking a call in
+
+int check(const RmaCall& call, const TxContext& tx, std::size_t& total) noexcept
+{
+    const fi_msg_rma& msg = call.msg;
+    if (msg.iov_count > rma_iov_limit || msg.rma_iov_count > rma_remote_limit ||
+        (msg.iov_count != 0 && msg.msg_iov == nullptr) || (msg.rma_iov_count != 0 && msg.rma_iov == nullptr))
+        return -FI_EINVAL;
+    if (std::any_of(msg.msg_iov, msg.msg_iov + msg.iov_count,
+                    [](const iovec& segment) { return segment.iov_base == nullptr && segment.iov_len != 0; }))
+        return -FI_EINVAL;
+    std::size_t local = 0;
+    std::size_t remote = 0;
+    if (!total_length(msg.msg_iov, msg.iov_count, local))
+        return -FI_EMSGSIZE;
+    for (std::size_t i = 0; i < msg.rma_iov_count; i++)
+        if (__builtin_add_overflow(remote, msg.rma_iov[i].len, &remote))
+            return -FI_EMSGSIZE;
+    if (local != remote)
+        return -FI_EINVAL;
+    if (local > limits::max_msg_size)
+        return -FI_EMSGSIZE;
+    if ((call.flags & FI_INJECT) && (call.read || local > std::min(tx.plan().attr.inject_size, rma_inject_limit)))
+        return call.read ? -FI_EBADFLAGS : -FI_EMSGSIZE;
+    if ((call.flags & FI_REMOTE_CQ_DATA) && tx.engines()[Engine::messages] == nullptr)
+        return -FI_EOPNOTSUPP;
+    total = local;
+    return 0;
+}
+
+void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::size_t total) noexcept
+{
+    const fi_msg_rma& msg = call.msg;
+    op.notify = on_notice;
+    op.report_to(tx_.reports(), FI_RMA | (call.read ? FI_READ : FI_WRITE), msg.context,
+                 !call.silent && tx_.reports().binding.reports(call.flags));
+    op.runner = this;
+    op.peer = peer;
+    op.access = call.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
+    for (std::size_t i = 0; i < msg.rma_iov_count; i++) {
+        op.add(msg.rma_iov[i].addr, msg.rma_iov[i].len, msg.rma_iov[i].key);
+        op.by_directory |= access_.by_directory(msg.rma_iov[i].key);
+    }
+    op.to = msg.addr;
+    op.data = msg.data;
+    op.read = call.read;
+    // A fence waits for what is signaled (submit); the flag orders it behind what is not.
+    op.fenced = (call.flags & FI_FENCE) != 0;
+    op.strong_order = (call.read ? strong_reads_ : strong_writes_) || op.fenced;
+    op.remote_notice = peer.counts_events;
+    op.last.notify = on_last;
+    op.last.op = &op;
+    op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
+    op.data_at_once = call.silent && !op.by_directory;
+    // In one Put, so that a late failure is told once; of an event it must be known that it will not come.
+    op.sent_suffices = !call.read && !op.by_directory && (call.flags & FI_INJECT_COMPLETE) != 0 &&
+                       msg.iov_count <= 1 && msg.rma_iov_count <= 1 && total <= caps_.max_putget_size && !op.remote_notice;
+    posted_unsignaled_ |= op.sent_suffices;
+    op.local_count = static_cast<std::uint8_t>(msg.iov_count);
+    op.total = total;
+    std::copy_n(msg.msg_iov, msg.iov_count, op.local);
+}
+
+/// Where the TNI finds the local bytes: in the descriptor, in a block of ours, in the user's buffers.
+int RmaRunner::attach(RmaOp& op, const RmaCall& call) noexcept
+{
+    const bool keep = (call.flags & FI_INJECT) != 0; // the user's buffer is gone when we return
+    if (!op.read && op.total <= caps_.max_piggyback_size) {
+        const bool one_piece = op.local_count <= 1 && op.targets <= 1;
+        if (!keep || (one_piece && !op.by_directory))
+            return 0;
+    }
+    void* const* const desc = call.msg.desc;
+    const bool in_region = desc != nullptr && op.local_count != 0 && desc[0] != nullptr;
+    if (op.total <= (in_region && !keep ? copy_limit_in_region : copy_limit)) {
+        op.bounce = bounces_.alloc(op.total);
+        if (op.bounce.data != nullptr) {
+            if (!op.read)
+                gather(op.bounce.data, op.local, op.local_count, op.total);
+            return 0;
+        }
+        if (keep)
+            return -FI_EAGAIN;
+    }
+    for (unsigned i = 0; i < op.local_count; i++, op.acquired++) {
+        op.refs[i] = {};
+        if (op.local[i].iov_len == 0)
+            continue;
+        if (int ret = tx_.local_memory().acquire(
+                op.local[i].iov_base, op.local[i].iov_len, !op.read, op.refs[i],
+                desc != nullptr ? desc[i] : nullptr);
+            ret != 0)
+            return ret;
+    }
+    return 0;
+}
+
+ssize_t RmaRunner::submit(const RmaCall& call) noexcept
+{
+    std::size_t total = 0;
+    if (int ret = check(call, tx_, total); ret != 0) [[unlikely]]
+        return ret;
+    const Peer* peer = tx_.peers().find(call.msg.addr);
+    if (peer == nullptr) [[unlikely]]
+        return -FI_EINVAL;
+    // Whoever has to wait keeps its place: nobody overtakes it towards its peer.
+    if (waiting_.holds(Pending::line_of(*peer))) [[unlikely]] {
+        tx_.progress();
+        if (waiting_.holds(Pending::line_of(*peer)))
+            return tx_.again(Stat::again_behind);
+    }
+    if ((call.flags & FI_FENCE) && !tx_.fence().passed(call.msg.addr, call.flags)) [[unlikely]]
+        return -FI_EAGAIN;
+    RmaOp* op = ops_.alloc();
+    if (op == nullptr) [[unlikely]] {
+        tx_.progress();
+        op = ops_.alloc();
+        if (op == nullptr)
+            return tx_.again(Stat::again_operations);
+    }
+    describe(*op, call, *peer, total);
+    if (total != 0) {
+        int ret = access_.resolve_now(*op, [this] { tx_.progress(); });
+        if (ret == 0 && op->remote_notice) [[unlikely]]
+            ret = tx_.pay_for_event(op->peer, op->account, op->prov_errno);
+        if (ret != 0 && !refuses_call(ret)) { // a matter of the peer's memory: an error of the operation, not of the call
+            op->err = -ret;
+            op->posted = total;
+            finish(*op);
+            return 0;
+        }
+        if (ret == 0)
+            ret = attach(*op, call);
+        if (ret != 0) [[unlikely]] {
+            drop(*op);
+            return ret;
+        }
+    }
+    return launch(*op);
+}
+
+/// Posts a new operation. A refusal leaves nothing behind.
+ssize_t RmaRunner::launch(RmaOp& op) noexcept
+{
+    Lack lack = post_some(op);
+    if (lack != Lack::nothing && op.posted == 0) [[unlikely]] {
+        tx_.progress();
+        lack = post_some(op);
+        if (lack != Lack::nothing && op.posted == 0) {
+            drop(op);
+            return -FI_EAGAIN;
+        }
+    }
+    if (lack == Lack::nothing && op.remote_data && op.data_at_once)
+        send_data_at_once(op);
+    if (lack != Lack::nothing)
+        enqueue(op, lack);
+    else if (op.pending == 0)
+        finish(op);
+    return 0;
+}
+
+} // namespace tofu

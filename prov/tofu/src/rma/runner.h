@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Reads and writes under way, each a row of Puts or Gets: taken in (runner.cc), posted piece by piece, paid for where
+// the target counts events, retried where a key was stale, completed (progress.cc). Called by calls.cc, deferred work
+// and the pending queue under the context's lock; calls vcq, remote/access, local_memory, the sender (CQ data).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "context/tx_context.h"
+#include "local/bounce.h"
+#include "remote/access.h"
+#include "rma/op.h"
+#include "transfer/pending.h"
+#include "transfer/request.h"
+
+namespace tofu {
+
+class RmaRunner {
+  public:
+    RmaRunner(TxContext& tx, RemoteAccess& access) noexcept;
+    /// 0 or a refusal without any effect; what goes wrong later is an error entry.
+    [[nodiscard]] ssize_t submit(const RmaCall& call) noexcept;
+    /// Operations that have not ended, and those of them that can't go on.
+    [[nodiscard]] std::size_t outstanding() const noexcept { return ops_.in_use(); }
+    [[nodiscard]] const Pending::Stream& waiting() const noexcept { return waiting_; }
+    /// A write has gone out of whose end nobody is told unless it fails.
+    [[nodiscard]] bool posted_unsignaled() const noexcept { return posted_unsignaled_; }
+    void close() noexcept { waiting_.cancel(); }
+    /// Behind the end of its endpoint: who is told of something from now on does nothing.
+    void mute() noexcept
+    {
+        ops_.each([](RmaOp& op) { op.notify = [](vcq::Waiter*, const vcq::Notice&) noexcept {}; });
+    }
+
+  private:
+    static const Pending::Stream::Steps steps;
+    static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    void describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::size_t total) noexcept;
+    [[nodiscard]] int attach(RmaOp& op, const RmaCall& call) noexcept;
+    [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
+    void send_data_at_once(RmaOp& op) noexcept;
+    [[nodiscard]] Lack post_some(RmaOp& op) noexcept;
+    [[nodiscard]] bool in_turn(const RmaOp& op, unsigned segment) noexcept;
+    [[nodiscard]] vcq::Post post_piece(RmaOp& op, unsigned segment, std::size_t at, std::size_t& length) noexcept;
+    [[nodiscard]] Lack go_on(RmaOp& op) noexcept;
+    void through(RmaOp& op) noexcept;
+    void cancel(RmaOp& op) noexcept;
+    [[nodiscard]] Lack notify_peer(RmaOp& op) noexcept;
+    void finish(RmaOp& op) noexcept;
+    void end(RmaOp& op) noexcept;
+    void give_back(RmaOp& op) noexcept;
+    void drop(RmaOp& op) noexcept;
+    void enqueue(RmaOp& op, Lack lack) noexcept;
+
+    TxContext& tx_;
+    RemoteAccess& access_;
+    Pending::Stream waiting_; ///< those that can't go on
+    Pool<RmaOp> ops_;
+    BouncePool bounces_;
+    const utofu_onesided_caps& caps_;
+    const bool strong_writes_; ///< order asked for by tx_attr.msg_order
+    const bool strong_reads_;
+    bool posted_unsignaled_ = false;
+};
+
+} // namespace tofu
