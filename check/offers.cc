@@ -237,7 +237,7 @@ constexpr Check list[] = {
     {"tnis", "there is a TNI for one-sided communication", "vcq/backend", 1, tnis},
     {"caps", "limits and operations are those of Tofu-D, or enough", "vcq/backend, ring, memory/directory", 1, caps},
     {"caps-alike", "all TNIs offer the same", "none: the least counts (vcq/backend)", 1, caps_alike},
-    {"vcq-id", "a VCQ ID is not 0 and names node and TNI", "address, ring/contact, vcq/places", 1, coordinates},
+    {"vcq-id", "a VCQ ID is not 0 and names node and TNI", "address, vcq/places", 1, coordinates},
     {"vcq-each-tni", "each TNI gives VCQs, plain and thread-safe", "vcq/places", 1, every_tni},
     {"vcq-full", "IDs differ; a TNI without a free VCQ answers ERR_FULL, and the next one is asked", "vcq/vcq (open)",
      1, vcqs_full},

@@ -25,6 +25,7 @@ void check(const std::byte* slot)
     switch (p.type) {
     case Type::eager: require(holds(p.control.length), "a payload in the slot"); break;
     case Type::rts:
+    case Type::far_eager:
         require(p.control.length >= 1 && p.control.length <= max_segments, "segments that a request has room for");
         require(holds(sizeof(Rts) + p.control.length * sizeof(Segment)), "segments in the slot");
         break;
@@ -40,9 +41,7 @@ void check(const std::byte* slot)
         }
         break;
     case Type::fence: require((p.control.flags & flag_ack) != 0, "somebody to answer"); break;
-    case Type::hello:
-    case Type::bye:
-    case Type::visit: require(false, "no packet of the rings' own"); break;
+    case Type::bye: require(false, "no packet of the rings' own"); break;
     case Type::none: break;
     }
 }
@@ -66,13 +65,16 @@ void check_visit(const std::byte* slot)
     alignas(8) std::byte packet[slot_size];
     if (!read_visit(slot + slot_size, nonce, envelope, packet))
         return;
-    require(envelope.who.target_nonce == nonce && envelope.who.version == wire_version, "one that means us");
-    require(envelope.who.index < max_endpoints, "an endpoint that can be");
+    require(envelope.target_nonce == nonce && envelope.version == wire_version, "one that means us");
+    require(envelope.index < max_endpoints, "an endpoint that can be");
+    require(envelope.return_index < return_count || envelope.return_index == no_return, "a return block that can be");
     check(packet);
     Packet p{};
     if (!decode(packet, p))
         return;
-    require(p.type == Type::eager || p.type == Type::rts || p.type == Type::write_data, "what can be a visit");
+    require(p.type == Type::eager || p.type == Type::far_eager || p.type == Type::rts || p.type == Type::write_data ||
+                p.type == Type::fence,
+            "what can be a visit");
     require(p.body == nullptr || p.body >= packet, "a body in the copy");
 }
 
@@ -105,19 +107,18 @@ void visit(Input input)
 {
     alignas(slot_size) static std::byte slot[slot_size];
     while (!input.empty()) {
-        const Control inner = control(input);
-        Envelope envelope{input.take<std::uint64_t>(), input.take<Hello>(), control(input)};
+        const Control last = control(input);
+        Envelope envelope = input.take<Envelope>();
         const std::uint8_t lies = input.take<std::uint8_t>();
         if ((lies & 1) == 0)
-            envelope.who.target_nonce = nonce;
+            envelope.target_nonce = nonce;
         if ((lies & 2) == 0)
-            envelope.who.version = wire_version;
+            envelope.version = wire_version;
         if ((lies & 4) == 0)
-            envelope.control.type = static_cast<std::uint8_t>(Type::visit);
+            envelope.return_index = (lies & 8) == 0 ? no_return : 5;
         input.fill(slot, slot_size);
-        std::byte* const cover = slot + slot_size - sizeof envelope;
-        std::memcpy(cover, &envelope, sizeof envelope);
-        std::memcpy(cover - sizeof inner, &inner, sizeof inner);
+        std::memcpy(slot + slot_size - sizeof last, &last, sizeof last);
+        std::memcpy(slot + slot_size - sizeof last - sizeof envelope, &envelope, sizeof envelope);
         look(input, slot, check_visit);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: headers of areas and counts of return blocks hold anything; what a sender believes of them lies
+// Role: fuzz target: headers of areas, grants and counts of return blocks hold anything; what a sender believes of them lies
 // within the area, and within what it has sent. Called by: tests/fuzz. Calls: area/wire.
 #include "fuzz.h"
 
@@ -20,24 +20,21 @@ void header(Input& input)
     if (input.below(8) != 0) { // mostly one that is looked at to its end
         read.magic = area_magic;
         read.version = wire_version;
-        read.nonce = nonce;
-        read.index = index;
-        read.ring_count = static_cast<std::uint32_t>(input.number(max_ring_count));
-        read.ring_slots = input.below(4) != 0 ? 1u << input.below(16) : read.ring_slots;
-        read.hint = static_cast<std::uint32_t>(input.number(read.ring_count));
     }
-    Geometry geometry{};
-    std::uint32_t ring = 0;
-    const Heading heading = read_header(read, nonce, index, geometry, ring);
-    require((heading == Heading::usable) == geometry.valid(), "a geometry where there is one, and none else");
-    if (heading != Heading::usable)
-        return;
-    require(read.magic == area_magic && read.version == wire_version && read.nonce == nonce && read.index == index,
+    require(read_header(read, nonce, index) != Heading::usable || (read.nonce == nonce && read.index == index),
             "the area that was meant");
-    require(ring <= geometry.ring_count, "a ring of the area, or none");
-    require(geometry.claim(geometry.ring_count) <= geometry.rings(), "claim words in front of the rings");
-    require(geometry.ring(geometry.ring_count) <= geometry.size(), "rings within the area");
-    require(geometry.eager_limit() <= max_eager && geometry.eager_limit() >= slot_size, "messages of our own length");
+}
+
+void grant(Input& input)
+{
+    const std::uint64_t slots = input.below(4) != 0 ? 1u << input.below(16) : input.take<std::uint32_t>();
+    const Grant grant = read_grant(slots << 32 | static_cast<std::uint32_t>(input.number(1 << 20)));
+    if (grant.slots == 0)
+        return;
+    require(Geometry{1, grant.slots}.valid(), "a ring that can be");
+    require(grant.first * slot_size >= visits_offset, "behind the words of others");
+    require(eager_limit_of(grant.slots) <= max_eager && eager_limit_of(grant.slots) >= slot_size,
+            "messages of our own length");
 }
 
 void count(Input& input)
@@ -57,10 +54,11 @@ void count(Input& input)
 void words(Input input)
 {
     while (!input.empty()) {
-        if (input.below(2) == 0)
-            header(input);
-        else
-            count(input);
+        switch (input.below(3)) {
+        case 0: header(input); break;
+        case 1: grant(input); break;
+        default: count(input); break;
+        }
     }
 }
 

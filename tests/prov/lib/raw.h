@@ -15,7 +15,8 @@ namespace tofu::test {
 class RawPeer {
   public:
     /// With a VCQ of its own, towards the endpoint that opened the session of rank `target`.
-    RawPeer(Session& session, unsigned target) : victim_(address_of_rank(session, target))
+    RawPeer(Session& session, unsigned target, unsigned rings = 1)
+        : victim_(address_of_rank(session, target)), geometry_{rings, 64, 1024}
     {
         utofu_tni_id_t* tnis = nullptr;
         std::size_t count = 0;
@@ -24,9 +25,6 @@ class RawPeer {
         std::free(tnis);
         EXPECT_EQ(utofu_query_stadd(victim_.home, endpoint_stag(victim_.index), &area_), UTOFU_SUCCESS);
         EXPECT_EQ(utofu_reg_mem(vcq_, &bytes_, sizeof bytes_, 0, &own_), UTOFU_SUCCESS);
-        proto::AreaHeader header{};
-        get(0, &header, sizeof header);
-        geometry_ = {header.ring_count, header.ring_slots, static_cast<std::uint32_t>(header.visit_slots)};
     }
     RawPeer(const RawPeer&) = delete;
     RawPeer& operator=(const RawPeer&) = delete;
@@ -84,10 +82,10 @@ class RawPeer {
     }
 
     EndpointAddress victim_;
+    proto::Geometry geometry_;
     utofu_vcq_hdl_t vcq_ = 0;
     utofu_stadd_t area_ = 0;
     utofu_stadd_t own_ = 0;
-    proto::Geometry geometry_{};
     alignas(256) std::uint8_t bytes_[256];
 };
 

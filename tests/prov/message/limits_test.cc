@@ -91,28 +91,42 @@ TEST(Limits, RingsBeyondTheirRangeAreRefusedWithALine)
     unsetenv("FI_LOG_LEVEL");
 }
 
-/// Rank 0's header says this of rings of 64 slots. Rank 1 believes what can be, and is not harmed.
-void meet_a_liar(std::uint32_t rings, std::uint32_t slots, bool possible)
+/// Rank 0 grants a ring at `first` of so many slots; it has 64. Rank 1 believes what can be, and is not harmed.
+void meet_a_liar(std::uint32_t first, std::uint32_t slots, bool possible)
 {
     const auto exits = run_processes(2, [=](const Rank& rank) {
         Session s(rank, crowd_options());
+        const auto near = pattern(4000, 1), far = pattern(100000, 2);
         if (rank.number == 0) {
-            RawPeer raw(s, 0);
-            raw.put(offsetof(proto::AreaHeader, ring_count), &rings, sizeof rings);
-            raw.put(offsetof(proto::AreaHeader, ring_slots), &slots, sizeof slots);
-            s.barrier();
+            RawPeer self(s, 0), other(s, 1);
+            ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1000) == 1; }));
+            proto::Envelope asks{}; // the fifth visit
+            self.get(proto::visits_offset + 5 * proto::slot_size - sizeof(proto::Control) - sizeof asks, &asks, sizeof asks);
+            ASSERT_LT(asks.return_index, proto::return_count);
+            proto::ReturnBlock said{}; // the truth, which clears the ring
+            ASSERT_TRUE(sim::test::wait_until([&] {
+                (void)fi_cq_read(s.cq, nullptr, 0);
+                other.get(proto::return_offset(asks.return_index), &said, sizeof said);
+                return said.check == asks.serial && said.status == static_cast<std::uint32_t>(proto::ReturnStatus::granted);
+            }));
+            const proto::ReturnBlock lie{proto::Grant{first, slots}.word(),
+                                         static_cast<std::uint32_t>(proto::ReturnStatus::granted), asks.serial};
+            other.put(proto::return_offset(asks.return_index), &lie, sizeof lie);
+            rank.set(1001, 1);
             if (possible) {
                 std::vector<std::uint8_t> in(100000);
                 ASSERT_EQ(fi_trecv(s.ep, in.data(), in.size(), nullptr, 1, 2, 0, &in), 0);
                 fi_cq_data_entry entry{};
                 ASSERT_TRUE(s.next(entry));
                 EXPECT_EQ(entry.len, in.size());
-                EXPECT_EQ(in, pattern(100000, 2));
+                EXPECT_EQ(in, far);
             }
             return;
         }
-        s.barrier();
-        const auto near = pattern(4000, 1), far = pattern(100000, 2);
+        for (unsigned n = 0; n < 5; n++)
+            ASSERT_EQ(s.post([&] { return fi_tinject(s.ep, &n, 4, 0, 9); }), 0);
+        rank.set(1000, 1);
+        ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1001) == 1; }));
         if (!possible) {
             EXPECT_EQ(s.post([&] { return fi_tsend(s.ep, near.data(), near.size(), nullptr, 0, 1, &s); }), -FI_EIO);
             return;
@@ -129,12 +143,13 @@ void meet_a_liar(std::uint32_t rings, std::uint32_t slots, bool possible)
     EXPECT_EQ(exits[1].errors.find("which cannot be") != std::string::npos, !possible) << exits[1].errors;
 }
 
-TEST(Limits, AHeaderThatLiesDecidesNothingOfTheSendersOwn)
+TEST(Limits, AGrantThatLiesDecidesNothingOfTheSendersOwn)
 {
     setenv("FI_LOG_LEVEL", "warn", 1);
-    meet_a_liar(1, 4096, true); // whose ring begins where the real ones do
-    for (const auto& [rings, slots] : {std::pair{0u, 64u}, {512u, 0u}, {512u, 48u}, {512u, 8192u}, {~0u, ~0u}})
-        meet_a_liar(rings, slots, false);
+    const auto first = static_cast<std::uint32_t>(proto::Geometry{512, 64, 1024}.rings() / proto::slot_size);
+    meet_a_liar(first, 4096, true); // it begins where the real one does
+    for (const auto& [at, slots] : {std::pair{0u, 64u}, {first, 0u}, {first, 48u}, {first, 8192u}, {~0u, ~0u}})
+        meet_a_liar(at, slots, false);
     unsetenv("FI_LOG_LEVEL");
 }
 

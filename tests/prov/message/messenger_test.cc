@@ -101,7 +101,8 @@ struct Messages : testing::Test, fake::OverNet {
         tx->engines().add(Engine::messages, messages->sender());
         unsetenv("FI_TOFU_RINGS");
         unsetenv("FI_TOFU_RING_SLOTS");
-        put(0, AreaHeader{area_magic, wire_version, peer_index, 1, peer_nonce, ring_slots, 0, geometry.visit_slots});
+        put(0, AreaHeader{area_magic, wire_version, peer_index, 0, peer_nonce});
+        open_gate();
         own_ = static_cast<std::byte*>(net().registered.back().first);
     }
     ~Messages() override
@@ -154,42 +155,63 @@ struct Messages : testing::Test, fake::OverNet {
         call.packet_flags = flag_tag;
         return messages->sender().send(call);
     }
-    /// What the peer finds in slot `n` of its ring.
+    /// Visits until a ring is asked for, which the peer grants.
+    void win_ring()
+    {
+        Envelope said{};
+        said.return_index = no_return;
+        for (unsigned n = 0; said.return_index == no_return; n++) {
+            ASSERT_LT(n, 20u);
+            open_gate();
+            ASSERT_EQ(send("visit", 5), 0);
+            EXPECT_EQ(entry(), "sent");
+            said = get<Envelope>(visits_offset + slot_size - sizeof(Control) - sizeof said);
+        }
+        serial = said.serial;
+        tell(Grant{static_cast<std::uint32_t>(geometry.ring(0) / slot_size), ring_slots}.word(), ReturnStatus::granted);
+        word(doorbells_offset).store(~0ull);
+        run(2);
+    }
+    /// What the peer finds in its ring as packet number `n`, from 1 on.
     bool found(unsigned n, Packet& packet)
     {
-        return decode(reinterpret_cast<std::byte*>(net().memory.data() + geometry.ring(0) + (n % ring_slots) * slot_size),
+        return decode(reinterpret_cast<std::byte*>(net().memory.data() + geometry.ring(0) +
+                                                   ((n - 1) % ring_slots) * slot_size),
                       packet) &&
-               packet.control.seq == seq_base(peer_nonce) + 1 + n;
+               packet.control.seq == seq_base(peer_nonce) + n;
     }
     std::atomic_ref<std::uint64_t> word(std::uint64_t offset)
     {
         return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(own_ + offset));
     }
     void fin(const Ack& ack, std::uint32_t status) { word(fin_offset(ack.fin)).store(fin_word(ack.seq, status)); }
-    /// The peer has taken so many slots.
-    void credit(std::uint32_t slots, std::uint16_t serial)
+    void tell(std::uint64_t consumed, ReturnStatus status)
     {
-        word(return_offset(0)).store(seq_base(peer_nonce) + slots);
-        word(return_offset(0) + offsetof(ReturnBlock, status)).store(std::uint64_t{serial} << 32);
+        word(return_offset(0)).store(consumed);
+        word(return_offset(0) + offsetof(ReturnBlock, status))
+            .store(std::uint64_t{serial} << 32 | static_cast<std::uint32_t>(status));
     }
-    std::uint16_t serial() { return get<Hello>(geometry.ring(0) + slot_size - sizeof(Control) - sizeof(Hello)).serial; }
+    /// The peer has taken so many slots.
+    void credit(std::uint32_t slots) { tell(seq_base(peer_nonce) + slots, ReturnStatus::open); }
 
     // --- we receive
+    /// The peer has a ring of ours.
     void greet()
     {
-        word(geometry.claim(0)).store(peer_home);
-        const Hello h{peer_nonce, own_nonce, wire_version, peer_index, peer_index, 2, 9};
-        write(0, Type::hello, 0, 0, [&](PacketWriter& w) { w.put(h); });
-        word(doorbells_offset).store(~0ull);
+        come(Type::fence, flag_ack, 0, [](PacketWriter& w) { w.put(Ack{1000, 1}); }, 2);
+        run(1);
+        EXPECT_EQ(get<ReturnBlock>(return_offset(2)).status, static_cast<std::uint32_t>(ReturnStatus::granted));
+        EXPECT_EQ(answered({1000, 1}), fin_word(1, 0));
     }
+    /// Number `n`, from 1 on.
     template <class Body>
     void write(std::uint32_t n, Type type, std::uint8_t flags, std::size_t length, Body&& body)
     {
         alignas(8) std::byte image[slot_size];
         PacketWriter w(image + slot_size);
-        w.control(type, flags, length, seq_base(own_nonce) + 1 + n);
+        w.control(type, flags, length, seq_base(own_nonce) + n);
         body(w);
-        std::byte* const end = own_ + geometry.ring(0) + (n % ring_slots + 1) * slot_size;
+        std::byte* const end = own_ + geometry.ring(0) + ((n - 1) % ring_slots + 1) * slot_size;
         std::memcpy(end - w.size(), w.data(), w.size());
     }
     void arrive(std::uint32_t n, std::uint64_t tag, const std::string& text)
@@ -211,29 +233,46 @@ struct Messages : testing::Test, fake::OverNet {
     }
     // --- without a ring
     void open_gate() { put(gate_offset, gate_word(peer_nonce, 0, geometry.visit_slots)); }
-    /// What the peer finds in slot `n` of its visitors', in front of the envelope.
+    /// What the peer finds in slot `n` of its visitors'.
     bool visited(unsigned n, Packet& packet)
     {
-        const std::uint64_t end = visits_offset + (n + 1) * slot_size - sizeof(Envelope);
-        const auto envelope = get<Envelope>(end);
-        return envelope.control.type == static_cast<std::uint8_t>(Type::visit) && envelope.who.nonce == own_nonce &&
-               decode(reinterpret_cast<std::byte*>(net().memory.data() + end - slot_size), packet);
+        Envelope envelope;
+        return read_visit(reinterpret_cast<std::byte*>(net().memory.data() + visits_offset + (n + 1) * slot_size),
+                          peer_nonce, envelope, visit_) &&
+               envelope.nonce == own_nonce && decode(visit_, packet);
     }
-    /// A visit to us.
+    /// A visit to us; it asks for a ring if there is a return block to tell.
     template <class Body>
-    void come(Type type, std::uint8_t flags, std::size_t length, Body&& body)
+    void come(Type type, std::uint8_t flags, std::size_t length, Body&& body, std::uint16_t tell = no_return)
     {
         const std::uint64_t taken = word(gate_offset).fetch_add(gate_step);
-        const std::uint32_t seq = visit_seq(taken);
         alignas(8) std::byte image[slot_size];
         PacketWriter w(image + slot_size);
-        w.put(Envelope{peer_home,
-                       {peer_nonce, own_nonce, wire_version, peer_index, peer_index, 0, 0},
-                       {static_cast<std::uint8_t>(Type::visit), 0, 0, seq}});
-        w.control(type, flags, length, seq);
+        w.control(type, flags, length, visit_seq(taken));
+        w.put(Envelope{peer_home, peer_nonce, own_nonce, wire_version, peer_index, peer_index, tell, 9});
         body(w);
         std::memcpy(own_ + visits_offset + (gate_next(taken) + 1) * slot_size - w.size(), w.data(), w.size());
         word(doorbells_offset).store(~0ull);
+    }
+
+    /// A message that the peer keeps for us, under number `fin` of its FIN words, which says that it `waits`.
+    void come_from_afar(std::uint64_t tag, std::uint32_t fin, std::initializer_list<Segment> segments, bool waits = true)
+    {
+        put(fin_offset(fin), fin_word(8, waits ? fin_pending : 0));
+        come(Type::far_eager, flag_tag | flag_ack, segments.size(), [&](PacketWriter& w) {
+            w.put64(tag);
+            w.put(Ack{fin, 8});
+            for (std::size_t i = segments.size(); i-- > 0;)
+                w.put(segments.begin()[i]);
+            w.put(Rts{peer_home});
+        });
+    }
+    void come_at_once(std::uint64_t tag)
+    {
+        come(Type::eager, flag_tag, 8, [&](PacketWriter& w) {
+            w.put64(tag);
+            w.put64(0);
+        });
     }
 
     ssize_t receive(std::uint64_t tag, std::uint64_t flags = 0, std::size_t room = sizeof buffer)
@@ -253,6 +292,8 @@ struct Messages : testing::Test, fake::OverNet {
     fid_cq* cq = nullptr;
     fi_addr_t to = 0;
     std::byte* own_ = nullptr; ///< our area
+    std::uint16_t serial = 0;  ///< under which our ring was granted
+    alignas(8) std::byte visit_[slot_size] = {};
     char buffer[8192] = {};
 };
 
@@ -260,6 +301,7 @@ struct Messages : testing::Test, fake::OverNet {
 
 TEST_F(Messages, AShortOneIsOverWhenItsPacketIsOut)
 {
+    win_ring();
     ASSERT_EQ(send("hello", 5), 0);
     EXPECT_EQ(entry(), "sent");
     Packet p;
@@ -270,6 +312,7 @@ TEST_F(Messages, AShortOneIsOverWhenItsPacketIsOut)
 
 TEST_F(Messages, ALongerOneTakesAsManySlotsAsItNeeds)
 {
+    win_ring();
     std::memset(buffer, 'x', sizeof buffer);
     ASSERT_EQ(send(buffer, 200), 0);
     ASSERT_EQ(send(buffer, 700), 0);
@@ -279,17 +322,16 @@ TEST_F(Messages, ALongerOneTakesAsManySlotsAsItNeeds)
     EXPECT_EQ(p.control.length, 200u);
     ASSERT_TRUE(found(2, p));
     EXPECT_EQ(p.type, Type::long_eager);
-    EXPECT_EQ(get<char>(geometry.ring(0) + 3 * slot_size + 699), 'x');
+    EXPECT_EQ(get<char>(geometry.ring(0) + 2 * slot_size + 699), 'x');
     ASSERT_TRUE(found(6, p));
     EXPECT_EQ(std::memcmp(p.body, "end", 3), 0);
 }
 
 TEST_F(Messages, WithoutARingWhatFitsIntoOnePacketGoesAsAVisit)
 {
-    open_gate();
     ASSERT_EQ(send("hello", 5), 0);
     ASSERT_EQ(send(buffer, 192, FI_INJECT), 0);
-    ASSERT_EQ(send(buffer, 184, FI_DELIVERY_COMPLETE), 0);
+    ASSERT_EQ(send(buffer, 192, FI_DELIVERY_COMPLETE), 0);
     EXPECT_EQ(entry(), "sent");
     EXPECT_EQ(entry(), "sent");
     EXPECT_EQ(entry(), "nothing");
@@ -311,31 +353,37 @@ TEST_F(Messages, WithoutARingWhatFitsIntoOnePacketGoesAsAVisit)
     ASSERT_TRUE(visited(3, p));
     EXPECT_EQ(p.type, Type::write_data);
     EXPECT_EQ(p.data, 99u);
-    EXPECT_EQ(word(geometry.claim(0)).load(), 0u);
-    EXPECT_EQ(get<std::uint64_t>(geometry.claim(0)), 0u) << "no ring was asked for";
 }
 
-TEST_F(Messages, WithoutARingWhatIsFetchedAnywayIsOfferedByAVisit)
+/// All that is longer is fetched, so that nothing needs a ring.
+TEST_F(Messages, WithoutARingWhatIsLongerIsOfferedByAVisit)
 {
-    open_gate();
     const std::vector<char> text(max_eager + 1, 'y');
-    ASSERT_EQ(send(text.data(), text.size()), 0);
+    unsigned n = 0;
+    for (const std::size_t size : {217, 700, 8192, 8193}) {
+        ASSERT_EQ(send(text.data(), size), 0);
+        Packet p;
+        ASSERT_TRUE(visited(n++, p)) << size;
+        const bool kept = size <= max_eager;
+        ASSERT_EQ(p.type, kept ? Type::far_eager : Type::rts);
+        EXPECT_EQ(entry(), kept ? "sent" : "nothing") << "it lies in a block of ours";
+        EXPECT_EQ(tx->all_has_left(), !kept) << "who closes waits for it";
+        fin(p.ack, 0);
+        run(2);
+        EXPECT_EQ(entry(), kept ? "nothing" : "sent");
+        EXPECT_TRUE(tx->all_has_left());
+    }
     Packet p;
-    ASSERT_TRUE(visited(0, p));
-    ASSERT_EQ(p.type, Type::rts);
+    ASSERT_EQ(send(text.data(), 700, FI_DELIVERY_COMPLETE), 0);
+    EXPECT_EQ(entry(), "nothing");
+    ASSERT_TRUE(visited(n, p));
     fin(p.ack, 0);
     run(2);
     EXPECT_EQ(entry(), "sent");
-    ASSERT_EQ(send(buffer, 700), 0) << "and what lies between needs a ring";
-    EXPECT_NE(get<std::uint64_t>(geometry.claim(0)), 0u);
-    ASSERT_TRUE(found(1, p));
-    EXPECT_EQ(p.type, Type::long_eager);
 }
 
-/// Visits are no part of a ring: a fence asks through a ring behind them.
 TEST_F(Messages, AFenceWaitsForVisitsToo)
 {
-    open_gate();
     const Peer* const peer = peers->find(to);
     EXPECT_TRUE(messages->sender().settled(*peer, false));
     ASSERT_EQ(send("a", 1), 0);
@@ -344,30 +392,43 @@ TEST_F(Messages, AFenceWaitsForVisitsToo)
         run(1);
     }
     Packet p;
-    ASSERT_TRUE(found(1, p));
+    ASSERT_TRUE(visited(1, p));
     EXPECT_EQ(p.type, Type::fence);
+    EXPECT_FALSE(messages->sender().idle_towards(*peer)) << "the question is under way";
     fin(p.ack, 0);
     run(2);
     EXPECT_TRUE(messages->sender().settled(*peer, false));
+    EXPECT_FALSE(messages->sender().settled(*peer, true)) << "that is another question";
+}
+
+/// What was sent before is behind the ring's first packet, and counts as sent to whoever asks there.
+TEST_F(Messages, AFenceInARingIsForVisitsToo)
+{
+    const Peer* const peer = peers->find(to);
+    win_ring();
+    EXPECT_FALSE(messages->sender().settled(*peer, false));
+    Packet p;
+    ASSERT_TRUE(found(1, p));
+    EXPECT_EQ(p.type, Type::fence);
 }
 
 /// The ring is full: as many as tx_attr.size wait, who injects is refused, and all leave in their order.
 TEST_F(Messages, WhatFindsNoRoomWaitsInItsOrder)
 {
-    const char* const text = "abcdefghijklmnopqrstuvw";
-    for (unsigned n = 1; n < ring_slots + 4; n++)
+    win_ring();
+    const char* const text = "abcdefghijklmnopqrstuvwxyz";
+    for (unsigned n = 1; n < ring_slots + 5; n++)
         ASSERT_EQ(send(text + n, 1), 0);
     EXPECT_EQ(send("!", 1), -FI_EAGAIN);
     EXPECT_EQ(send("!", 1, FI_INJECT), -FI_EAGAIN);
     EXPECT_FALSE(tx->all_has_left());
-    const std::uint16_t claim = serial();
-    credit(3, claim);
+    credit(2);
     run(1);
-    credit(8, claim);
-    ASSERT_EQ(send(text + ring_slots + 4, 1), 0); // there is room: it passes nobody
+    credit(7);
+    ASSERT_EQ(send(text + ring_slots + 5, 1), 0); // there is room: it passes nobody
     run(1);
     EXPECT_TRUE(tx->all_has_left());
-    for (unsigned n = ring_slots; n <= ring_slots + 4; n++) {
+    for (unsigned n = ring_slots + 1; n <= ring_slots + 5; n++) {
         Packet p;
         ASSERT_TRUE(found(n, p));
         EXPECT_EQ(static_cast<char>(p.body[0]), text[n]);
@@ -376,6 +437,7 @@ TEST_F(Messages, WhatFindsNoRoomWaitsInItsOrder)
 
 TEST_F(Messages, ARendezvousEndsByTheAnswerToItAndNoOther)
 {
+    win_ring();
     ASSERT_EQ(send(buffer, sizeof buffer), 0);
     Packet p;
     ASSERT_TRUE(found(1, p));
@@ -399,6 +461,7 @@ TEST_F(Messages, ARendezvousEndsByTheAnswerToItAndNoOther)
 
 TEST_F(Messages, APeerThatDiesEndsWhatWaitsForIt)
 {
+    win_ring();
     ASSERT_EQ(send(buffer, sizeof buffer), 0);
     ASSERT_EQ(send("x", 1, FI_DELIVERY_COMPLETE), 0);
     messages->sender().lost(UTOFU_ERR_MRQ_PEER, {}, peer_home);
@@ -411,6 +474,7 @@ TEST_F(Messages, APeerThatDiesEndsWhatWaitsForIt)
 /// It has closed its endpoint behind its answer, and something else of ours finds that out before the word is looked at.
 TEST_F(Messages, WhatAPeerAnsweredBeforeItLeftStands)
 {
+    win_ring();
     ASSERT_EQ(send(buffer, sizeof buffer), 0);
     Packet answered_one, refused_one;
     ASSERT_TRUE(found(1, answered_one));
@@ -428,6 +492,7 @@ TEST_F(Messages, WhatAPeerAnsweredBeforeItLeftStands)
 
 TEST_F(Messages, AFenceAsksOnceAndIsAnsweredForAllBefore)
 {
+    win_ring();
     const Peer& peer = *peers->find(to);
     ASSERT_EQ(send("x", 1), 0);
     EXPECT_TRUE(messages->sender().idle_towards(peer));
@@ -495,6 +560,85 @@ TEST_F(Messages, VisitsFindTheirReceivesSoonerOrLater)
     EXPECT_EQ(entry(), "8000 bytes");
     EXPECT_EQ(buffer[7999], 'z');
     EXPECT_EQ(answered({7, 8}), fin_word(8, 0));
+}
+
+/// What does not fit into a visit is in its order all the same: matched, and reported, before what came behind it.
+TEST_F(Messages, AMessageFromAfarKeepsItsPlace)
+{
+    std::memset(net().memory.data() + source_at, 'z', 3000);
+    ASSERT_EQ(receive(1), 0);
+    ASSERT_EQ(receive(2), 0);
+    come_from_afar(1, 7, {{Net::base + source_at, 1000}, {Net::base + source_at + 1000, 2000}});
+    come_at_once(2);
+    run();
+    EXPECT_EQ(entry(), "3000 bytes");
+    EXPECT_EQ(entry(), "8 bytes");
+    EXPECT_EQ(buffer[2999], 'z');
+    EXPECT_EQ(answered({7, 8}), fin_word(8, 0));
+}
+
+/// Nobody awaits it: it is taken, so that its sender need not keep it for longer.
+TEST_F(Messages, AMessageFromAfarIsTakenBeforeItsReceiveIsPosted)
+{
+    std::memset(net().memory.data() + source_at, 'z', max_eager);
+    come_from_afar(1, 7, {{Net::base + source_at, max_eager}});
+    run();
+    EXPECT_EQ(answered({7, 8}), fin_word(8, 0));
+    std::memset(net().memory.data() + source_at, 'n', max_eager);
+    ASSERT_EQ(receive(1), 0);
+    EXPECT_EQ(entry(), std::to_string(max_eager) + " bytes");
+    EXPECT_EQ(buffer[max_eager - 1], 'z');
+}
+
+/// Its sender has gone, and others may have its memory; or that can't be read, which the sender is told.
+TEST_F(Messages, AMessageFromAfarWhoseSenderDoesNotKeepItIsNone)
+{
+    ASSERT_EQ(receive(1), 0);
+    come_from_afar(1, 7, {{Net::base + source_at, 1000}}, false);
+    come_from_afar(1, 9, {{4096, 1000}});
+    come_at_once(1);
+    run();
+    EXPECT_EQ(entry(), "8 bytes");
+    EXPECT_EQ(answered({7, 8}), fin_word(8, 0)) << "as it was";
+    EXPECT_EQ(answered({9, 8}) >> 32, 8u);
+    EXPECT_NE(static_cast<std::uint32_t>(answered({9, 8})), fin_pending);
+    EXPECT_NE(static_cast<std::uint32_t>(answered({9, 8})), 0u);
+}
+
+/// More than are fetched at a time, and one whose slot was written over meanwhile: the others come.
+TEST_F(Messages, MessagesFromAfarAreFetchedSomeAtATime)
+{
+    for (std::uint32_t n = 0; n < 20; n++) {
+        ASSERT_EQ(receive(n), 0);
+        come_from_afar(n, n, {{Net::base + source_at, 1000}});
+    }
+    const std::uint32_t taken = gate_next(word(gate_offset).load()) - 20;
+    net().window = 1;
+    std::byte* const ack = own_ + visits_offset + (taken + 1) * slot_size - sizeof(Control) - sizeof(Envelope) - 8 - 8;
+    run(1);
+    const Ack other{900, 8};
+    std::memcpy(ack, &other, sizeof other);
+    run();
+    for (unsigned n = 1; n < 20; n++)
+        EXPECT_EQ(entry(), "1000 bytes");
+    EXPECT_EQ(entry(), "nothing");
+}
+
+TEST_F(Messages, AMessageFromAfarThatCannotBeIsDropped)
+{
+    ASSERT_EQ(receive(1), 0);
+    come_from_afar(1, 7, {{Net::base + source_at, 5000}, {Net::base + source_at, 5000}}); // longer than a slot may make it
+    come_from_afar(1, 7, {{Net::base + source_at, 0}});
+    greet();
+    write(1, Type::far_eager, flag_tag | flag_ack, 1, [&](PacketWriter& w) { // in a ring
+        w.put64(1);
+        w.put(Ack{7, 8});
+        w.put(Segment{Net::base + source_at, 1000});
+        w.put(Rts{peer_home});
+    });
+    run();
+    EXPECT_EQ(entry(), "nothing");
+    EXPECT_EQ(answered({7, 8}), fin_word(8, fin_pending));
 }
 
 TEST_F(Messages, ARendezvousIsFetchedAndAnswered)
@@ -572,6 +716,22 @@ TEST_F(Messages, AFenceForMatchedMessagesWaitsForTheirReceives)
     run();
     EXPECT_EQ(answered({11, 5}), 0u);
     EXPECT_EQ(answered({12, 5}), fin_word(5, 0)) << "taken it is";
+    ASSERT_EQ(receive(1), 0);
+    messages->receiver().answer_fences();
+    EXPECT_EQ(answered({11, 5}), fin_word(5, 0));
+}
+
+/// Also of one who has no ring, and asks again.
+TEST_F(Messages, AFenceOfAVisitorWaitsForTheReceivesToo)
+{
+    come(Type::eager, flag_tag, 8, [](PacketWriter& w) {
+        w.put64(1);
+        w.put64(0);
+    });
+    for (const std::uint32_t question : {4u, 5u})
+        come(Type::fence, flag_ack | flag_match, 0, [&](PacketWriter& w) { w.put(Ack{11, question}); });
+    run(1);
+    EXPECT_EQ(answered({11, 5}), 0u);
     ASSERT_EQ(receive(1), 0);
     messages->receiver().answer_fences();
     EXPECT_EQ(answered({11, 5}), fin_word(5, 0));

@@ -13,6 +13,7 @@ using namespace proto;
 
 constexpr unsigned packets = 6000;
 constexpr std::size_t guard = 256;
+constexpr std::uint16_t asked_at = 900; ///< a return block that its owner does not use
 
 /// A slot with a packet that is mostly near to being one.
 void make_packet(std::mt19937_64& random, std::uint32_t seq, std::uint8_t* slot)
@@ -29,31 +30,42 @@ void make_packet(std::mt19937_64& random, std::uint32_t seq, std::uint8_t* slot)
     std::memcpy(slot + slot_size - sizeof control, &control, sizeof control);
 }
 
-/// Claims a free ring, honestly or not, and fills it. The numbers of slots are right as far as a writer can know.
-void fill_a_ring(Session& s, RawPeer& raw, std::mt19937_64& random)
+/// A visit of nonsense, in our name or in another. Asks for a ring where `serial` says so.
+void visit(Session& s, RawPeer& raw, std::mt19937_64& random, std::uint16_t serial = 0)
 {
-    const Geometry& g = raw.geometry();
-    const auto ring = static_cast<unsigned>(random() % g.ring_count);
-    const std::uint64_t name = random() % 3 ? own_home(s) : random();
-    if (raw.cswap(g.claim(ring), 0, name) != 0)
-        return; // whoever writes into another's ring can say anything in its name
-    std::uint32_t seq = seq_base(raw.victim().nonce) + 1;
+    const std::uint64_t gate = raw.add(gate_offset, gate_step);
+    if (gate_next(gate) >= gate_end(gate))
+        return;
     std::uint8_t slot[slot_size];
-    make_packet(random, seq, slot);
-    const Control control{static_cast<std::uint8_t>(Type::hello), 0, 0, seq};
-    const Hello hello{random() % 4 ? address_of(s.ep).nonce : random(),
-                      random() % 8 ? raw.victim().nonce : random(),
-                      wire_version,
-                      static_cast<std::uint8_t>(random() % 4 ? address_of(s.ep).index : random()),
-                      static_cast<std::uint8_t>(random()),
-                      static_cast<std::uint16_t>(random() % 4 ? 900 : random()),
-                      static_cast<std::uint16_t>(random())};
-    std::memcpy(slot + slot_size - sizeof control, &control, sizeof control);
-    std::memcpy(slot + slot_size - sizeof control - sizeof hello, &hello, sizeof hello);
-    raw.put(g.ring(ring), slot, slot_size, true);
-    for (unsigned i = 1; i < g.ring_slots; i++) {
-        make_packet(random, ++seq, slot);
-        raw.put(g.ring(ring) + std::uint64_t{i} * slot_size, slot, slot_size);
+    make_packet(random, visit_seq(gate), slot);
+    const EndpointAddress own = address_of(s.ep);
+    Envelope envelope{own.home, own.nonce, raw.victim().nonce, wire_version, static_cast<std::uint8_t>(own.index),
+                      static_cast<std::uint8_t>(random()), serial != 0 ? asked_at : no_return, serial};
+    if (serial == 0) {
+        envelope.home = random() % 3 ? envelope.home : random();
+        envelope.nonce = random() % 4 ? envelope.nonce : random();
+        envelope.target_nonce = random() % 8 ? envelope.target_nonce : random();
+        envelope.index = random() % 4 ? envelope.index : static_cast<std::uint8_t>(random());
+        envelope.return_index = random() % 64 ? no_return : static_cast<std::uint16_t>(random());
+    }
+    std::memcpy(slot + slot_size - sizeof(Control) - sizeof envelope, &envelope, sizeof envelope);
+    raw.put(visits_offset + std::uint64_t{gate_next(gate)} * slot_size, slot, slot_size);
+}
+
+/// Wins a ring and fills it. The numbers of slots are right as far as a writer can know.
+void fill_a_ring(Session& s, RawPeer& raw, RawPeer& self, std::mt19937_64& random, std::uint16_t serial)
+{
+    visit(s, raw, random, serial);
+    ReturnBlock block{};
+    for (unsigned n = 0; n < 200 && block.check != serial; n++)
+        self.get(return_offset(asked_at), &block, sizeof block);
+    const Grant grant = read_grant(block.consumed);
+    if (block.check != serial || grant.slots == 0)
+        return; // whoever writes into another's ring can say anything in its name
+    std::uint8_t slot[slot_size];
+    for (std::uint32_t i = 0; i < grant.slots; i++) {
+        make_packet(random, seq_base(raw.victim().nonce) + 1 + i, slot);
+        raw.put((std::uint64_t{grant.first} + i) * slot_size, slot, slot_size);
     }
 }
 
@@ -127,11 +139,14 @@ std::size_t attack(unsigned seed)
             }
         } else {
             std::mt19937_64 random(seed);
-            RawPeer raw(s, 0);
+            RawPeer raw(s, 0), self(s, 2);
             // The honest rank has its ring: a ring that is taken from us while we fill it must not become its.
-            ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1002) != 0; }));
+            ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1002) > 50; }));
+            std::uint16_t serial = 0;
             for (unsigned sent = 0; sent < packets; sent += raw.geometry().ring_slots) {
-                fill_a_ring(s, raw, random);
+                fill_a_ring(s, raw, self, random, ++serial);
+                for (unsigned n = 0; n < 32; n++)
+                    visit(s, raw, random);
                 const std::uint64_t nonsense = random();
                 raw.put(doorbells_offset, &nonsense, 8, true);
                 // Words of peers that the victim does not talk to.
@@ -181,7 +196,7 @@ TEST(Hostile, RandomBytesAllOverTheAreaAreSurvived)
             return;
         }
         std::mt19937_64 random(7);
-        RawPeer raw(s, 0);
+        RawPeer raw(s, 0, 8);
         for (unsigned i = 0; i < 4000; i++) {
             std::uint8_t bytes[slot_size];
             make_packet(random, seq_base(raw.victim().nonce) + 1 + static_cast<std::uint32_t>(random() % 64), bytes);

@@ -85,7 +85,7 @@ struct RingsTest : testing::Test, fake::OverNet {
         EXPECT_EQ(home.open(*backend, 0, false, {}), 0);
         EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
         lock.set_enabled(false);
-        above.emplace(Local{vcq, home, lock, own_nonce, own_index, own_index, std::atomic_ref(claims)});
+        above.emplace(Local{vcq, home, lock, own_nonce, own_index, own_index});
         rings = &above->rings;
         EXPECT_EQ(rings->open(ring_count, ring_slots, visit_slots), 0);
         put(0, header());
@@ -100,7 +100,7 @@ struct RingsTest : testing::Test, fake::OverNet {
     }
     static AreaHeader header(std::uint16_t index = peer_index)
     {
-        return {area_magic, wire_version, index, ring_count, peer_nonce, ring_slots, 0, visit_slots};
+        return {area_magic, wire_version, index, 0, peer_nonce};
     }
     Area& area() { return rings->port.area; }
     void poll()
@@ -117,22 +117,56 @@ struct RingsTest : testing::Test, fake::OverNet {
         status = rings->out.channel_to({index, peer, index, 0}, ch);
         return ch;
     }
-    /// Goes on with the contact until it says something else than -FI_EAGAIN, so many times at most.
-    int contact(Channel& ch, unsigned rounds = 8)
+    /// Goes on until the channel says something else than -FI_EAGAIN, so many times at most.
+    int approach(Channel& ch, unsigned rounds = 8)
     {
         int ret = -FI_EAGAIN;
         for (unsigned i = 0; i < rounds && ret == -FI_EAGAIN; i++) {
-            ret = rings->out.contact(ch);
+            ret = rings->out.approach(ch);
             poll();
         }
         return ret;
     }
-    Channel& open_channel()
+    /// One packet into the slot that approach() has got.
+    void visit(Channel& ch, std::uint64_t body)
     {
-        Channel* ch = channel();
-        EXPECT_EQ(contact(*ch), 0);
+        alignas(8) std::byte image[slot_size];
+        PacketWriter packet(image + slot_size);
+        packet.control(Type::eager, 0, 8, Outbound::seq(ch));
+        packet.put(rings->out.envelope(ch));
+        packet.put64(body);
+        ASSERT_EQ(vcq.put(peer_home, reinterpret_cast<std::uintptr_t>(packet.data()),
+                          Outbound::slot_end(ch) - packet.size(), packet.size(), {.strong_order = true}),
+                  vcq::Post::done);
+        rings->out.sent(ch);
         poll();
-        return *ch;
+    }
+    /// Visits until one of the packets asks for a ring. The gate is put back, so that its slots last.
+    void ask(Channel& ch)
+    {
+        for (unsigned n = 0; n < 80 && !ch.visit.asked; n++) {
+            put(gate_offset, gate_word(peer_nonce, 0, visit_slots));
+            ASSERT_EQ(approach(ch), 0);
+            visit(ch, n);
+        }
+        ASSERT_TRUE(ch.visit.asked);
+    }
+    /// What the peer writes: this one of its rings is ours.
+    void grant(Channel& ch, unsigned ring, ReturnStatus status = ReturnStatus::granted)
+    {
+        area().consumed(ch.number).store(
+            Grant{static_cast<std::uint32_t>(geometry.ring(ring) / slot_size), ring_slots}.word());
+        area().status(ch.number).store(std::uint64_t{ch.serial} << 32 | static_cast<std::uint32_t>(status));
+    }
+    Channel& open_channel(std::uint16_t index = peer_index, unsigned ring = 0)
+    {
+        put(0, header(index));
+        Channel& ch = *channel(index);
+        ask(ch);
+        grant(ch, ring);
+        EXPECT_EQ(approach(ch), 0);
+        EXPECT_EQ(ch.state, ChannelState::open);
+        return ch;
     }
     vcq::Post send(Channel& ch, std::uint64_t body = 0)
     {
@@ -149,7 +183,6 @@ struct RingsTest : testing::Test, fake::OverNet {
     {
         return get<Control>(geometry.ring(ring) + (n % ring_slots + 1) * slot_size - sizeof(Control));
     }
-    std::uint64_t claim_at_peer(unsigned ring) { return get<std::uint64_t>(geometry.claim(ring)); }
     void answer(Channel& ch, std::uint32_t consumed, ReturnStatus status)
     {
         area().consumed(ch.number).store(consumed);
@@ -157,7 +190,44 @@ struct RingsTest : testing::Test, fake::OverNet {
     }
 
     // --- we receive
-    void claim(unsigned ring, std::uint64_t by = peer_home) { area().claim(ring).store(by); }
+    std::uint64_t gate() { return std::atomic_ref(*area().gate()).load(); }
+    static constexpr unsigned none = ~0u;
+    /// The slot that the next visitor gets, or none.
+    unsigned take_slot()
+    {
+        const std::uint64_t word = std::atomic_ref(*area().gate()).fetch_add(gate_step);
+        EXPECT_TRUE(gate_is_of(word, own_nonce));
+        return gate_next(word) < gate_end(word) ? gate_next(word) : none;
+    }
+    /// Of the peer that the test plays, who asks for no ring.
+    static Envelope envelope(utofu_vcq_id_t from = peer_home)
+    {
+        return {from, peer_nonce, own_nonce, wire_version, peer_index, peer_index, no_return, 9};
+    }
+    void come(unsigned slot, std::uint64_t body, const Envelope& who = envelope(), Type type = Type::eager)
+    {
+        ASSERT_LT(slot, visit_slots);
+        alignas(8) std::byte image[slot_size];
+        PacketWriter packet(image + slot_size);
+        packet.control(type, 0, 8, visit_seq(gate()));
+        packet.put(who);
+        packet.put64(body);
+        std::memcpy(area().visits() + (slot + 1) * slot_size - packet.size(), packet.data(), packet.size());
+    }
+    /// Somebody visits and asks for a ring; his packet is taken. Return block `at` of his is told.
+    void ask(std::uint64_t body, std::uint16_t at = 2, utofu_vcq_id_t from = peer_home)
+    {
+        Envelope who = envelope(from);
+        who.return_index = at;
+        unsigned slot = take_slot();
+        if (slot == none) {
+            rings->in.take_visits(); // the next run
+            slot = take_slot();
+        }
+        come(slot, body, who);
+        rings->in.take_visits();
+        poll();
+    }
     void write(unsigned ring, std::uint32_t n, Type type, std::uint16_t length, const void* body = nullptr,
                std::size_t size = 0, std::uint8_t flags = 0)
     {
@@ -168,16 +238,14 @@ struct RingsTest : testing::Test, fake::OverNet {
         const Control control{static_cast<std::uint8_t>(type), flags, length, seq};
         std::memcpy(end - sizeof control, &control, sizeof control);
     }
-    Hello hello() const { return {peer_nonce, own_nonce, wire_version, peer_index, peer_index, 2, 9}; }
-    void greet(unsigned ring, const Hello& h) { write(ring, 0, Type::hello, 0, &h, sizeof h); }
     void say(unsigned ring, std::uint32_t n, std::uint64_t body) { write(ring, n, Type::eager, 8, &body, sizeof body); }
     void look()
     {
-        rings->in.scan_claims();
         above->in.poll<Above::In>();
         poll();
     }
-    ReturnBlock returned() { return get<ReturnBlock>(return_offset(2)); }
+    ReturnBlock returned(unsigned at = 2) { return get<ReturnBlock>(return_offset(at)); }
+    static std::uint32_t number(ReturnStatus status) { return static_cast<std::uint32_t>(status); }
     std::size_t count_rings()
     {
         std::size_t n = 0;
@@ -189,7 +257,6 @@ struct RingsTest : testing::Test, fake::OverNet {
     std::optional<vcq::Backend> backend;
     vcq::Vcq home, vcq;
     Lock lock;
-    alignas(8) std::uint64_t claims = 0;
     Peer peer{};
     int status = 0;
     std::optional<Above> above;

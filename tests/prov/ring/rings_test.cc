@@ -5,124 +5,57 @@
 
 #include <gtest/gtest.h>
 
-#include "memory/directory.h"
 #include "prov/ring/rings_of_one.h"
 
 namespace tofu::proto {
 namespace {
 
-// --- contact
+// --- rings that are granted
 
-TEST_F(RingsTest, ContactClaimsARingAndSaysHello)
+TEST_F(RingsTest, WhoAskedGetsARingAndGoesOnThere)
 {
-    Channel& ch = open_channel();
-    EXPECT_EQ(claim_at_peer(ch.contact.ring), home.id());
-    const Control c = found(ch.contact.ring, 0);
-    EXPECT_EQ(c.type, static_cast<std::uint8_t>(Type::hello));
-    EXPECT_EQ(c.seq, seq_base(peer_nonce) + 1);
-    EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::contact));
-    EXPECT_EQ(claims, 0u) << "the HELLO has landed";
-    EXPECT_EQ(ch.free_slots(), ring_slots - 1);
+    Channel& ch = *channel();
+    ask(ch);
+    ch.mark[1] = ch.next_seq; // nothing sent since
+    grant(ch, 2);
+    EXPECT_EQ(approach(ch), 0);
+    EXPECT_EQ(ch.state, ChannelState::open);
+    EXPECT_EQ(ch.ring, ch.area + geometry.ring(2));
+    EXPECT_EQ(ch.free_slots(), ring_slots);
+    EXPECT_NE(ch.mark[0], ch.next_seq) << "the visits have not been taken for sure";
+    EXPECT_EQ(ch.mark[1], ch.next_seq);
+    ASSERT_EQ(send(ch), vcq::Post::done);
+    EXPECT_EQ(found(2, 0).seq, seq_base(peer_nonce) + 1);
     EXPECT_EQ(rings->out.last(peer_index), &ch);
     EXPECT_EQ(rings->out.last(peer_index + 1), nullptr);
+    rings->out.look_at_returns(1);
+    EXPECT_EQ(ch.free_slots(), ring_slots - 1) << "the grant that still stands there is no count";
 }
 
-TEST_F(RingsTest, AHeaderThatCannotBeFailsTheChannel)
+TEST_F(RingsTest, AGrantThatCannotBeFailsTheChannel)
 {
-    AreaHeader wrong = header();
-    wrong.version++;
-    put(0, wrong);
-    Channel* ch = channel();
-    EXPECT_EQ(contact(*ch), -FI_ECONNREFUSED);
-    EXPECT_EQ(contact(*ch), -FI_ECONNREFUSED) << "for good";
-    wrong = header(peer_index + 1);
-    wrong.ring_count = max_ring_count + 1;
-    put(0, wrong);
-    ch = channel(peer_index + 1);
-    EXPECT_EQ(contact(*ch), -FI_EIO);
-    EXPECT_EQ(above->failures, (std::vector<int>{FI_ECONNREFUSED, FI_EIO})) << "each is told once";
-    EXPECT_EQ(claims, 0u);
+    for (const Grant wrong : {Grant{0, ring_slots}, Grant{5000, 17}, Grant{5000, 2 * max_ring_slots}, Grant{5000, 0}})
+        EXPECT_EQ(read_grant(wrong.word()).slots, 0u);
+    Channel& ch = *channel();
+    ask(ch);
+    answer(ch, 5, ReturnStatus::granted);
+    EXPECT_EQ(approach(ch), -FI_EIO);
+    EXPECT_EQ(above->failures, std::vector<int>{FI_EIO});
 }
 
-TEST_F(RingsTest, AnotherProcessAtTheAddressIsNotTheOneMeant)
+/// turnover.cc, case 14.
+TEST_F(RingsTest, AGrantWithoutAQuestionIsNone)
 {
-    put(offsetof(AreaHeader, nonce), peer_nonce + 1);
-    Channel* ch = channel();
-    EXPECT_EQ(contact(*ch), -FI_EHOSTDOWN);
-    EXPECT_EQ(claim_at_peer(0) | claim_at_peer(1) | claim_at_peer(2) | claim_at_peer(3), 0u) << "nothing was written";
-}
-
-TEST_F(RingsTest, PeerWithoutAnAreaIsWaitedForAWhile)
-{
-    net().broken = Net::base;
-    Channel* ch = channel();
-    EXPECT_EQ(contact(*ch), -FI_EAGAIN);
-    EXPECT_EQ(ch->state, ChannelState::pausing);
-    rings->port.now += 2;
-    net().broken = 0;
-    EXPECT_EQ(contact(*ch), 0);
-
-    Channel* other = channel(peer_index + 1);
-    net().broken = Net::base;
-    EXPECT_EQ(contact(*other), -FI_EAGAIN);
-    rings->port.now += 20000;
-    EXPECT_NE(contact(*other), -FI_EAGAIN) << "not for ever";
-}
-
-TEST_F(RingsTest, WithoutAFreeRingThePeerIsAskedForOne)
-{
-    for (unsigned i = 0; i < ring_count; i++)
-        put(geometry.claim(i), std::uint64_t{4711});
-    Channel* ch = channel();
-    EXPECT_EQ(contact(*ch, 64), -FI_EAGAIN);
-    EXPECT_EQ(ch->state, ChannelState::pausing);
-    EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::ring_wanted));
-    EXPECT_EQ(claims, 0u);
-    put(geometry.claim(2), std::uint64_t{0});
-    rings->port.now += 100;
-    EXPECT_EQ(contact(*ch, 64), 0);
-    EXPECT_EQ(ch->contact.ring, 2u);
-}
-
-TEST_F(RingsTest, AFullQueueOfTheTniHoldsTheHelloBack)
-{
-    net().prompt = false;
-    Channel* ch = channel();
-    (void)rings->out.contact(*ch); // the header is asked for
-    net().step_all(1);
-    poll();
-    net().busy_percent = 100; // when the claim is answered nothing more leaves
-    net().step_all(1);
-    poll();
-    EXPECT_EQ(ch->state, ChannelState::open);
-    EXPECT_TRUE(rings->out.deferred());
-    EXPECT_FALSE(rings->out.flush(*ch));
-    EXPECT_EQ(claims, 1u) << "no peer takes the claim for one that nobody stands behind";
-    net().busy_percent = 0;
-    net().prompt = true;
-    rings->catch_up();
-    poll();
-    EXPECT_FALSE(rings->out.deferred());
-    EXPECT_EQ(found(ch->contact.ring, 0).type, static_cast<std::uint8_t>(Type::hello));
-    EXPECT_EQ(claims, 0u);
-}
-
-/// Also that of a channel that has failed meanwhile: the HELLO may land yet.
-TEST_F(RingsTest, AClaimIsCountedUntilItsHelloHasLanded)
-{
-    net().prompt = false;
-    Channel* ch = channel();
-    (void)rings->out.contact(*ch);
-    for (unsigned i = 0; i < 2; i++) { // the header, the claim
-        net().step_all(1);
-        poll();
-    }
-    ASSERT_EQ(ch->state, ChannelState::open);
-    rings->out.fail(*ch, FI_EHOSTDOWN, 0);
-    EXPECT_EQ(claims, 1u);
-    net().step_all(1);
-    poll();
-    EXPECT_EQ(claims, 0u);
+    Channel& ch = *channel();
+    ASSERT_EQ(approach(ch), 0);
+    grant(ch, 0);
+    rings->out.look_at_returns(1);
+    EXPECT_EQ(ch.state, ChannelState::idle);
+    ask(ch);
+    area().status(ch.number).store((std::uint64_t{ch.serial} - 1) << 32 |
+                                   static_cast<std::uint32_t>(ReturnStatus::granted)); // to an earlier one
+    rings->out.look_at_returns(1);
+    EXPECT_EQ(ch.state, ChannelState::idle);
 }
 
 // --- credits
@@ -164,51 +97,56 @@ TEST_F(RingsTest, APacketThatIsRefusedForGoodFailsTheChannel)
     EXPECT_EQ(Outbound::refusal(ch), -ch.err);
 }
 
-TEST_F(RingsTest, PeersRefuseByTheReturnBlock)
-{
-    Channel& ch = open_channel();
-    answer(ch, 0, ReturnStatus::refused_version);
-    rings->out.look_at_returns(1);
-    EXPECT_EQ(ch.state, ChannelState::failed);
-    EXPECT_EQ(above->failures, std::vector<int>{FI_ECONNREFUSED});
-}
-
 // --- turnover and death, of receivers
 
-TEST_F(RingsTest, ARingThatIsAskedBackIsLeftAndWonAgain)
+TEST_F(RingsTest, ARingThatIsAskedBackIsLeft)
 {
     Channel& ch = open_channel();
     ASSERT_EQ(send(ch), vcq::Post::done);
-    ch.mark[0] = ch.next_seq; // nothing sent since
     const std::uint16_t serial = ch.serial;
     answer(ch, ch.next_seq - 1, ReturnStatus::give_back);
     rings->out.look_at_returns(1);
     EXPECT_EQ(ch.state, ChannelState::leaving);
-    EXPECT_EQ(found(ch.contact.ring, 2).type, static_cast<std::uint8_t>(Type::bye));
-    EXPECT_EQ(found(ch.contact.ring, 2).length, bye_for_now);
-    EXPECT_EQ(contact(ch), -FI_EAGAIN) << "never two rings to one peer";
-    put(geometry.claim(ch.contact.ring), std::uint64_t{0});
+    EXPECT_EQ(found(0, 1).type, static_cast<std::uint8_t>(Type::bye));
+    EXPECT_EQ(found(0, 1).length, bye_for_now);
+    EXPECT_EQ(approach(ch), -FI_EAGAIN) << "never a slot and a ring of one peer";
     answer(ch, ch.next_seq - 1, ReturnStatus::closed);
-    EXPECT_EQ(contact(ch), 0);
-    EXPECT_EQ(ch.serial, serial + 1);
-    EXPECT_EQ(ch.mark[0], ch.next_seq);
+    EXPECT_EQ(approach(ch), 0);
+    EXPECT_EQ(ch.state, ChannelState::idle);
+    EXPECT_EQ(ch.mark[0], ch.next_seq) << "all has been taken";
     EXPECT_NE(ch.mark[1], ch.next_seq);
+    ask(ch);
+    EXPECT_EQ(ch.serial, serial + 1);
 }
 
+/// turnover.cc, case 6: the wish is seen before the grant.
+TEST_F(RingsTest, ARingThatIsAskedBackBeforeItWasUsedIsLeft)
+{
+    Channel& ch = *channel();
+    ask(ch);
+    grant(ch, 3, ReturnStatus::give_back);
+    rings->out.look_at_returns(1);
+    EXPECT_EQ(ch.state, ChannelState::leaving);
+    EXPECT_EQ(found(3, 0).type, static_cast<std::uint8_t>(Type::bye));
+}
+
+/// turnover.cc, case 11.
 TEST_F(RingsTest, ChannelsAreSharedByMorePeersThanThereAre)
 {
     Channel& first = open_channel();
-    put(0, header(peer_index + 1));
-    Channel* second = channel(peer_index + 1);
-    EXPECT_EQ(contact(*second), 0);
-    second->outstanding++; // something waits for its peer
+    Channel& second = open_channel(peer_index + 1, 1);
+    second.outstanding++; // something waits for its peer
     EXPECT_EQ(channel(peer_index + 2), nullptr);
     EXPECT_EQ(status, -FI_EAGAIN);
     EXPECT_EQ(first.state, ChannelState::leaving) << "the one that is idle is given up";
-    EXPECT_EQ(second->state, ChannelState::open);
+    EXPECT_EQ(second.state, ChannelState::open);
     answer(first, first.next_seq - 1, ReturnStatus::closed);
-    EXPECT_EQ(channel(peer_index + 2), &first);
+    ASSERT_EQ(channel(peer_index + 2), &first);
     EXPECT_EQ(first.peer.index, peer_index + 2);
+    ask(first);
+    EXPECT_EQ(channel(peer_index + 3), nullptr) << "an answer is to come, into its return block";
+    answer(first, 0, ReturnStatus::denied);
+    EXPECT_EQ(channel(peer_index + 3), &first);
 }
 
 TEST_F(RingsTest, APeerThatDiesInTheMiddleFailsWhatWaitsForIt)
@@ -228,36 +166,115 @@ TEST_F(RingsTest, APeerThatDiesInTheMiddleFailsWhatWaitsForIt)
     EXPECT_EQ(above->failures, std::vector<int>{FI_EHOSTDOWN});
 }
 
+TEST_F(RingsTest, APeerThatDiesBeforeItsAnswerFailsTheChannel)
+{
+    Channel& ch = *channel();
+    ask(ch);
+    put(offsetof(AreaHeader, nonce), peer_nonce + 1);
+    rings->out.watch(64);
+    poll();
+    EXPECT_EQ(ch.state, ChannelState::failed);
+    EXPECT_NE(channel(peer_index + 1), nullptr);
+    EXPECT_EQ(channel(peer_index + 2), &ch) << "nobody writes to its return block any more";
+}
+
 // --- what we receive
+
+TEST_F(RingsTest, WhoAsksForARingIsGrantedOne)
+{
+    ask(1);
+    EXPECT_EQ(above->taken, std::vector<std::uint64_t>{1}) << "the packet itself is one as any other";
+    EXPECT_EQ(count_rings(), 1u);
+    EXPECT_EQ(returned().status, number(ReturnStatus::granted));
+    EXPECT_EQ(returned().check, 9u);
+    const Grant grant = read_grant(returned().consumed);
+    EXPECT_EQ(grant.first * slot_size, geometry.ring(0));
+    EXPECT_EQ(grant.slots, ring_slots);
+    EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::status));
+    for (std::uint16_t n = 1; n < ring_count; n++)
+        ask(1, static_cast<std::uint16_t>(2 + n), peer_home + n);
+    EXPECT_EQ(count_rings(), ring_count);
+    ask(1, 10, peer_home + 10);
+    EXPECT_EQ(returned(10).status, number(ReturnStatus::denied));
+    EXPECT_EQ(returned(10).check, 9u);
+}
+
+/// turnover.cc, case 10, and visitors.h, 9: one answer, whatever becomes of the packet.
+TEST_F(RingsTest, AnAnswerThatFindsNoRoomIsGivenLaterAndOnce)
+{
+    for (std::uint16_t n = 0; n < ring_count; n++)
+        ask(1, static_cast<std::uint16_t>(2 + n), peer_home + n);
+    above->taken.clear();
+    net().busy_percent = 100;
+    ask(7, 10, peer_home + 10);
+    EXPECT_TRUE(above->taken.empty()) << "the visit stays: its sender has to be told";
+    EXPECT_TRUE(above->in.behind());
+    above->unwanted = peer_home + 10;
+    net().busy_percent = 0;
+    rings->catch_up();
+    EXPECT_EQ(returned(10).status, number(ReturnStatus::denied));
+    put(return_offset(10), ReturnBlock{});
+    above->unwanted = 0;
+    rings->catch_up();
+    EXPECT_EQ(above->taken, std::vector<std::uint64_t>{7});
+    EXPECT_EQ(returned(10).check, 0u) << "not again";
+}
+
+TEST_F(RingsTest, AGrantThatFindsNoRoomIsMadeUpFor)
+{
+    net().busy_percent = 100;
+    ask(1);
+    EXPECT_EQ(returned().check, 0u);
+    EXPECT_TRUE(above->in.behind());
+    net().busy_percent = 0;
+    rings->catch_up();
+    EXPECT_EQ(returned().status, number(ReturnStatus::granted));
+}
+
+/// turnover.cc, case 15: its endpoint was closed, and opened again.
+TEST_F(RingsTest, WhoAsksAgainHasNoRingAnyMore)
+{
+    ask(1);
+    say(0, 0, 2);
+    ask(3);
+    EXPECT_EQ(count_rings(), 2u);
+    look();
+    EXPECT_EQ(above->taken, (std::vector<std::uint64_t>{1, 3, 2})) << "what was sent is taken";
+    rings->in.close_gone();
+    EXPECT_EQ(count_rings(), 1u);
+    say(1, 0, 4);
+    look();
+    EXPECT_EQ(above->taken.back(), 4u);
+}
 
 TEST_F(RingsTest, PacketsComeInTheirOrderAndSlotsGoBack)
 {
-    claim(1);
-    greet(1, hello());
-    for (std::uint32_t n = 1; n <= 5; n++)
-        say(1, n, 100 + n);
+    ask(99);
+    for (std::uint32_t n = 0; n < 4; n++)
+        say(0, n, 101 + n);
     look();
-    EXPECT_EQ(above->taken, (std::vector<std::uint64_t>{101, 102, 103, 104, 105}));
+    EXPECT_EQ(above->taken, (std::vector<std::uint64_t>{99, 101, 102, 103, 104}));
     ASSERT_NE(above->last, nullptr);
     EXPECT_EQ(above->last->key, peer_key(peer_home, peer_nonce, peer_index));
     EXPECT_EQ(returned().check, 9u);
-    EXPECT_EQ(static_cast<std::uint32_t>(returned().consumed), seq_base(own_nonce) + 4) << "a quarter of the ring";
-    say(1, 7, 107); // the one before is not there yet
+    EXPECT_EQ(returned().status, number(ReturnStatus::open));
+    EXPECT_EQ(returned().consumed, seq_base(own_nonce) + 4) << "a quarter of the ring";
+    say(0, 5, 106); // the one before is not there yet
     look();
-    say(1, 6 + ring_slots, 222); // the right slot, the wrong time
+    say(0, 4 + ring_slots, 222); // the right slot, the wrong time
     look();
     EXPECT_EQ(above->taken.size(), 5u);
-    say(1, 6, 106);
+    say(0, 4, 105);
     look();
-    EXPECT_EQ(above->taken.back(), 107u);
+    EXPECT_EQ(above->taken.back(), 106u);
 }
 
 TEST_F(RingsTest, APacketStaysWhereThereIsNoRoomForIt)
 {
-    claim(0);
-    greet(0, hello());
-    say(0, 1, 1);
-    say(0, 2, 2);
+    ask(9);
+    above->taken.clear();
+    say(0, 0, 1);
+    say(0, 1, 2);
     above->room = 1;
     look();
     look();
@@ -269,27 +286,25 @@ TEST_F(RingsTest, APacketStaysWhereThereIsNoRoomForIt)
 
 TEST_F(RingsTest, AReportThatFindsNoRoomIsMadeUpFor)
 {
-    claim(0);
-    greet(0, hello());
-    for (std::uint32_t n = 1; n <= 3; n++)
+    ask(9);
+    for (std::uint32_t n = 0; n < 4; n++)
         say(0, n, n);
     net().busy_percent = 100;
     look();
-    EXPECT_EQ(above->taken.size(), 3u);
-    EXPECT_EQ(returned().check, 0u);
+    EXPECT_EQ(above->taken.size(), 5u);
+    EXPECT_EQ(returned().status, number(ReturnStatus::granted));
     EXPECT_TRUE(above->in.behind());
     net().busy_percent = 0;
     rings->catch_up();
-    EXPECT_EQ(static_cast<std::uint32_t>(returned().consumed), seq_base(own_nonce) + 4);
+    EXPECT_EQ(returned().consumed, seq_base(own_nonce) + 4);
     EXPECT_FALSE(above->in.behind());
 }
 
 TEST_F(RingsTest, AByeFreesTheRingAndIsAnswered)
 {
-    claim(2);
-    greet(2, hello());
-    say(2, 1, 1);
-    write(2, 2, Type::bye, bye_for_now);
+    ask(9);
+    say(0, 0, 1);
+    write(0, 1, Type::bye, bye_for_now);
     net().busy_percent = 100;
     look();
     EXPECT_EQ(count_rings(), 1u) << "there was no room for the answer: the BYE stays";
@@ -297,66 +312,39 @@ TEST_F(RingsTest, AByeFreesTheRingAndIsAnswered)
     above->last->users++; // a message of it is still kept
     look();
     EXPECT_EQ(count_rings(), 0u);
-    EXPECT_EQ(returned().status, static_cast<std::uint32_t>(ReturnStatus::closed));
-    EXPECT_EQ(area().claim(2).load(), 0u);
+    EXPECT_EQ(returned().status, number(ReturnStatus::closed));
     EXPECT_EQ(above->last->home, peer_home) << "who sent is known as long as there are messages";
     Inbound::let_go(*above->last);
-    claim(2, peer_home + 1);
+    ask(8, 3, peer_home + 1);
+    above->taken.clear();
     look();
-    EXPECT_EQ(above->taken.size(), 1u) << "no packet of the last owner is there any more";
+    EXPECT_TRUE(above->taken.empty()) << "no packet of the last owner is there any more";
+    say(0, 0, 5);
+    look();
+    EXPECT_EQ(above->taken, std::vector<std::uint64_t>{5});
 }
 
 TEST_F(RingsTest, WhatCannotBeIsDroppedAndNothingElse)
 {
-    claim(0);
-    say(0, 0, 1); // before HELLO
-    Hello wrong = hello();
-    wrong.return_index = return_count;
-    write(0, 1, Type::hello, 0, &wrong, sizeof wrong);
-    wrong = hello();
-    wrong.index = max_endpoints;
-    write(0, 2, Type::hello, 0, &wrong, sizeof wrong);
-    const Hello right = hello();
-    write(0, 3, Type::hello, 0, &right, sizeof right, 1); // a flag that it has not
-    write(0, 4, Type::bye, bye_for_now);
+    say(0, 0, 1); // nobody's ring
     look();
     EXPECT_TRUE(above->taken.empty());
-    EXPECT_EQ(count_rings(), 1u);
-    EXPECT_EQ(net().strays, 0u) << "a report to a sender that has not said where it wants them";
-    write(0, 5, Type::hello, 0, &right, sizeof right);
-    write(0, 6, Type::hello, 0, &right, sizeof right); // again
-    write(0, 7, Type::bye, 7);
-    say(0, 8, 42);
+    ask(9);
+    above->taken.clear();
+    write(0, 0, Type::bye, bye_for_now, nullptr, 0, 1); // a flag that it has not
+    write(0, 1, Type::bye, 7);
+    say(0, 2, 42);
     look();
     EXPECT_EQ(above->taken, std::vector<std::uint64_t>{42});
     EXPECT_EQ(count_rings(), 1u);
 }
 
-TEST_F(RingsTest, AHelloForAnEarlierProcessIsRefused)
-{
-    claim(0);
-    Hello h = hello();
-    h.target_nonce++;
-    greet(0, h);
-    look();
-    EXPECT_EQ(returned().status, static_cast<std::uint32_t>(ReturnStatus::refused_nonce));
-    EXPECT_EQ(count_rings(), 0u);
-    EXPECT_EQ(area().claim(0).load(), 0u);
-    claim(0);
-    h = hello();
-    h.version++;
-    greet(0, h);
-    look();
-    EXPECT_EQ(returned().status, static_cast<std::uint32_t>(ReturnStatus::refused_version));
-}
-
 TEST_F(RingsTest, WhatADeadSenderHadSentIsTakenBeforeItsRingIsFree)
 {
-    claim(0);
-    greet(0, hello());
-    look();
+    ask(9);
+    above->taken.clear();
     net().broken = Net::base; // its area is gone
-    say(0, 1, 1);
+    say(0, 0, 1);
     rings->in.peer_failed(peer_home);
     poll();
     rings->in.close_gone();
@@ -365,53 +353,33 @@ TEST_F(RingsTest, WhatADeadSenderHadSentIsTakenBeforeItsRingIsFree)
     rings->in.close_gone();
     EXPECT_EQ(above->taken, std::vector<std::uint64_t>{1});
     EXPECT_EQ(count_rings(), 0u);
-    EXPECT_EQ(area().claim(0).load(), 0u);
 }
 
-TEST_F(RingsTest, AClaimWithoutHelloIsFreeWhenItsDomainCountsNone)
-{
-    const auto counts = [&](std::uint64_t n) {
-        put(directory::contacts_offset, directory::Contacts{peer_nonce, n});
-    };
-    claim(3);
-    look();
-    counts(1);
-    rings->in.watch(64);
-    poll();
-    rings->in.close_gone();
-    EXPECT_EQ(area().claim(3).load(), peer_home) << "its HELLO is on its way";
-    counts(0);
-    rings->in.watch(64);
-    greet(3, hello()); // it comes while the answer does
-    poll();
-    rings->in.close_gone();
-    EXPECT_EQ(area().claim(3).load(), peer_home);
-    claim(1);
-    look();
-    rings->in.watch(64);
-    poll();
-    rings->in.close_gone();
-    EXPECT_EQ(area().claim(1).load(), 0u);
-    EXPECT_EQ(count_rings(), 1u);
-}
-
+/// turnover.cc, cases 2 and 6; a ring that was never used, too.
 TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
 {
-    for (unsigned ring = 0; ring < ring_count; ring++) {
-        claim(ring, peer_home + ring);
-        Hello h = hello();
-        h.return_index = static_cast<std::uint16_t>(2 + ring);
-        greet(ring, h);
-    }
+    for (std::uint16_t n = 0; n < ring_count; n++)
+        ask(1, static_cast<std::uint16_t>(2 + n), peer_home + n);
+    rings->in.ask_back();
+    const auto asked = [&] {
+        unsigned count = 0;
+        for (unsigned n = 0; n < ring_count; n++)
+            count += returned(2 + n).status == number(ReturnStatus::give_back);
+        return count;
+    };
+    for (unsigned look = 0; look < 4; look++)
+        rings->in.ask_back();
+    EXPECT_EQ(asked(), 0u) << "there was one for everybody";
+    ask(1, 10, peer_home + 10);
+    rings->in.ask_back(); // this look finds that all have sent since
+    EXPECT_EQ(asked(), 0u);
+    say(1, 0, 1);
     look();
-    rings->in.on_ring_wanted(true); // the first look finds that all have sent since
-    say(1, 1, 1);
-    look();
-    rings->in.on_ring_wanted(true);
-    unsigned asked = 0;
-    for (unsigned ring = 0; ring < ring_count; ring++)
-        asked += get<ReturnBlock>(return_offset(2 + ring)).status == static_cast<std::uint32_t>(ReturnStatus::give_back);
-    EXPECT_GE(asked, 1u);
+    ask(1, 10, peer_home + 10);
+    rings->in.ask_back();
+    EXPECT_EQ(asked(), ring_count - 1);
+    EXPECT_EQ(returned(3).status, number(ReturnStatus::granted)) << "who has sent keeps it";
+    EXPECT_NE(read_grant(returned(2).consumed).slots, 0u) << "and where it is, for who has not seen it yet";
     EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::status));
 }
 
@@ -420,9 +388,9 @@ TEST_F(RingsTest, LeavesWithAByeToAll)
 {
     Channel& ch = open_channel();
     rings->leave();
-    EXPECT_EQ(found(ch.contact.ring, 1).type, static_cast<std::uint8_t>(Type::bye));
-    EXPECT_EQ(found(ch.contact.ring, 1).length, bye_for_good);
-    EXPECT_EQ(rings->out.contact(ch), -FI_ESHUTDOWN);
+    EXPECT_EQ(found(0, 0).type, static_cast<std::uint8_t>(Type::bye));
+    EXPECT_EQ(found(0, 0).length, bye_for_good);
+    EXPECT_EQ(rings->out.approach(ch), -FI_ESHUTDOWN);
     rings->peer_failed(peer_home, UTOFU_ERR_MRQ_PEER);
     EXPECT_TRUE(above->failures.empty());
 }

@@ -114,9 +114,9 @@ TEST(Turnover, OneEndpointSendsToMorePeersThanItHasChannels)
     });
 }
 
-/// What senders want of an endpoint that gets no processor must not pile up in its receive queue, whose overflow would
+/// What senders ask of an endpoint that gets no processor must not pile up in its receive queue, whose overflow would
 /// end its process (guide, chapter 7).
-TEST(Turnover, WishesDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
+TEST(Turnover, VisitorsDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
 {
     expect_processes(2, [](const Rank& rank) {
         constexpr unsigned senders = 100;
@@ -130,11 +130,12 @@ TEST(Turnover, WishesDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
             return;
         }
         Crowd crowd(s, senders);
-        RawPeer raw(s, 0); // all that visitors could have is taken: rings are wished for
-        const std::uint64_t full = proto::gate_word(raw.victim().nonce, raw.geometry().visit_slots,
-                                                    raw.geometry().visit_slots);
+        RawPeer raw(s, 0); // all that visitors could have is taken
+        std::uint64_t open = 0;
+        raw.get(proto::gate_offset, &open, sizeof open);
+        const std::uint64_t full = proto::gate_word(raw.victim().nonce, 1024, 1024);
         raw.put(proto::gate_offset, &full, sizeof full);
-        // 100 wishes each 5 ms: a queue of 2048 entries lasts for 100 ms.
+        // 100 looks at the gate each 5 ms: would they leave notices, a queue of 2048 entries lasted for 100 ms.
         const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(600);
         std::uint32_t through = 0;
         while (std::chrono::steady_clock::now() < end)
@@ -146,6 +147,7 @@ TEST(Turnover, WishesDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
                     std::swap(crowd.endpoints[e], crowd.endpoints[through++]);
             }
         EXPECT_LT(through, senders);
+        raw.put(proto::gate_offset, &open, sizeof open);
         rank.set(1000, 1);
         for (; through < senders; through++) {
             const Note note{through, 0};
@@ -154,30 +156,36 @@ TEST(Turnover, WishesDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
     });
 }
 
-/// Case 2: a claim whose claimant is no more, under the name of a domain that lives.
-TEST(Turnover, ClaimsThatNobodyStandsBehindAreFreed)
+/// Case 3: rings that nobody uses, in the name of one who lives and does not look; they are asked back in vain.
+TEST(Turnover, RingsOfOneWhoDoesNotLookHoldNobodyUp)
 {
     expect_processes(3, [](const Rank& rank) {
-        setenv("FI_TOFU_RINGS", "4", 1);
+        setenv("FI_TOFU_RINGS", "1", 1);
         Session s(rank, crowd_options());
-        std::uint64_t word[100] = {5}; // too long for a visit
+        constexpr std::uint32_t notes = 400;
         if (rank.number == 1) {
             RawPeer raw(s, 0);
-            for (unsigned ring = 0; ring < 4; ring++)
-                raw.cswap(raw.geometry().claim(ring), 0, own_home(s));
+            const std::uint64_t gate = raw.add(proto::gate_offset, proto::gate_step);
+            const EndpointAddress own = address_of(s.ep);
+            const struct {
+                proto::Envelope envelope;
+                proto::Control control;
+            } asks{{own.home, own.nonce, raw.victim().nonce, wire_version, static_cast<std::uint8_t>(own.index),
+                    static_cast<std::uint8_t>(own.index), 900, 1},
+                   {static_cast<std::uint8_t>(proto::Type::eager), 0, 0, proto::visit_seq(gate)}};
+            raw.put(proto::visits_offset + (proto::gate_next(gate) + 1) * proto::slot_size - sizeof asks, &asks,
+                    sizeof asks);
             rank.set(1000, 1);
         } else if (rank.number == 2) {
-            while (rank.get(1000) != 1)
-                fi_cq_read(s.cq, nullptr, 0);
-            ASSERT_EQ(s.post([&] { return fi_send(s.ep, word, sizeof word, nullptr, 0, word); }), 0);
-            EXPECT_TRUE(sim::test::wait_until([&] { // what was posted is on its way only while we poll
-                fi_cq_read(s.cq, nullptr, 0);
-                return rank.get(1001) == 1;
-            }));
+            ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1001) == 1; }));
+            Crowd crowd(s, 1);
+            send_notes(crowd, 0, 0, notes);
         } else {
-            ASSERT_EQ(fi_recv(s.ep, word, sizeof word, nullptr, FI_ADDR_UNSPEC, word), 0);
-            s.expect(word, FI_RECV);
+            std::uint64_t word = 0;
+            ASSERT_EQ(fi_recv(s.ep, &word, 8, nullptr, FI_ADDR_UNSPEC, &word), 0);
+            s.expect(&word, FI_RECV);
             rank.set(1001, 1);
+            take_notes(s, 1, notes);
         }
     });
 }
@@ -207,18 +215,15 @@ TEST(Turnover, SlotsOfStoppedVisitorsAreSetAside)
             s.barrier();
             ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1000) == 1; }));
             const EndpointAddress own = address_of(s.ep);
-            const std::uint32_t seq = proto::visit_seq(gate);
-            struct {
+            const struct {
                 std::uint64_t body = 77;
-                proto::Control control;
                 proto::Envelope envelope;
-            } late;
-            late.control = {static_cast<std::uint8_t>(proto::Type::eager), 0, 8, seq};
-            late.envelope = {own.home,
-                             {own.nonce, raw.victim().nonce, wire_version, static_cast<std::uint8_t>(own.index),
-                              static_cast<std::uint8_t>(own.index), 0, 0},
-                             {static_cast<std::uint8_t>(proto::Type::visit), 0, 0, seq}};
-            static_assert(sizeof late == 56);
+                proto::Control control;
+            } late{77,
+                   {own.home, own.nonce, raw.victim().nonce, wire_version, static_cast<std::uint8_t>(own.index),
+                    static_cast<std::uint8_t>(own.index), proto::no_return, 0},
+                   {static_cast<std::uint8_t>(proto::Type::eager), 0, 8, proto::visit_seq(gate)}};
+            static_assert(sizeof late == 48);
             raw.put(proto::visits_offset + (proto::gate_next(gate) + 1) * proto::slot_size - sizeof late, &late,
                     sizeof late);
         } else {

@@ -133,9 +133,7 @@ int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned in
     base_ = pages.base;
     fd_ = pages.fd;
     geometry_ = geometry;
-    const AreaHeader header{area_magic,     wire_version,        static_cast<std::uint16_t>(index),
-                            geometry.ring_count, nonce, geometry.ring_slots,
-                            0,                   geometry.visit_slots};
+    const AreaHeader header{area_magic, wire_version, static_cast<std::uint16_t>(index), 0, nonce};
     std::memcpy(base_, &header, sizeof header); // before any peer can see it
     *gate() = gate_word(nonce, 0, geometry.visit_slots);
     std::lock_guard guard(home_lock);

@@ -32,10 +32,6 @@ class Area {
     [[nodiscard]] std::byte* ring(unsigned n) const noexcept { return base_ + geometry_.ring(n); }
     [[nodiscard]] std::byte* visits() const noexcept { return base_ + visits_offset; }
     /// Words written by peers' TNIs; each access is the partner of their Put or ARMW.
-    [[nodiscard]] std::atomic_ref<std::uint64_t> claim(unsigned n) const noexcept
-    {
-        return word(geometry_.claim(n));
-    }
     [[nodiscard]] std::atomic_ref<std::uint64_t> fin(unsigned n) const noexcept
     {
         return word(fin_offset(n));
@@ -50,13 +46,6 @@ class Area {
     [[nodiscard]] std::uint64_t* gate() const noexcept
     {
         return reinterpret_cast<std::uint64_t*>(base_ + gate_offset);
-    }
-    /// ring_slots and, above, AreaHeader::hint.
-    void set_hint(std::uint32_t hint) noexcept
-    {
-        // relaxed: a peer reads it by Get, and tries the ring by compare-and-swap
-        word(offsetof(AreaHeader, ring_slots))
-            .store(std::uint64_t{hint} << 32 | geometry_.ring_slots, std::memory_order_relaxed);
     }
     /// ReturnBlock::status and, above, ::check.
     [[nodiscard]] std::atomic_ref<std::uint64_t> status(unsigned n) const noexcept

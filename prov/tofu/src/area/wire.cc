@@ -4,34 +4,26 @@
 
 namespace tofu::proto {
 
-Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index, Geometry& geometry,
-                    std::uint32_t& ring) noexcept
+Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index) noexcept
 {
     if (header.magic != area_magic || header.version != wire_version)
         return Heading::other_version;
-    if (header.nonce != nonce || header.index != index)
-        return Heading::other_process;
-    if (header.visit_slots > max_visit_slots)
-        return Heading::impossible;
-    const Geometry claimed{header.ring_count, header.ring_slots, static_cast<std::uint32_t>(header.visit_slots)};
-    if (!claimed.valid())
-        return Heading::impossible;
-    geometry = claimed;
-    ring = header.hint - 1 < claimed.ring_count ? header.hint - 1 : claimed.ring_count;
-    return Heading::usable;
+    return header.nonce != nonce || header.index != index ? Heading::other_process : Heading::usable;
 }
 
 bool read_visit(const std::byte* end, std::uint64_t nonce, Envelope& envelope, std::byte (&packet)[slot_size]) noexcept
 {
-    std::memcpy(&envelope, end - sizeof envelope, sizeof envelope);
-    std::memset(packet, 0, sizeof envelope);
-    std::memcpy(packet + sizeof envelope, end - slot_size, slot_size - sizeof envelope);
     Control control;
-    std::memcpy(&control, packet + slot_size - sizeof control, sizeof control);
+    std::memcpy(&control, end - sizeof control, sizeof control);
+    std::memcpy(&envelope, end - sizeof control - sizeof envelope, sizeof envelope);
+    std::memset(packet, 0, sizeof envelope);
+    std::memcpy(packet + sizeof envelope, end - slot_size, slot_size - sizeof envelope - sizeof control);
+    std::memcpy(packet + slot_size - sizeof control, &control, sizeof control);
     const auto type = static_cast<Type>(control.type);
-    return envelope.control.type == static_cast<std::uint8_t>(Type::visit) && envelope.who.version == wire_version &&
-           envelope.who.target_nonce == nonce && envelope.who.index < max_endpoints &&
-           (type == Type::eager || type == Type::rts || type == Type::write_data);
+    return envelope.version == wire_version && envelope.target_nonce == nonce && envelope.index < max_endpoints &&
+           (envelope.return_index < return_count || envelope.return_index == no_return) &&
+           (type == Type::eager || type == Type::far_eager || type == Type::rts || type == Type::write_data ||
+            type == Type::fence);
 }
 
 } // namespace tofu::proto

@@ -23,58 +23,49 @@ static_assert(std::endian::native == std::endian::little, "the wire is little-en
 inline constexpr std::size_t slot_size = 256;
 inline constexpr std::uint64_t area_magic = 0x6165726155664f54; // "TOfUarea"
 
-/// First bytes of an area; a peer Gets it before it writes anything.
+/// First bytes of an area; a peer Gets it where the gate is not what it expects, and to see whether the owner lives.
 struct AreaHeader {
     std::uint64_t magic;
     std::uint16_t version;
     std::uint16_t index;      ///< of the endpoint in its domain
-    std::uint32_t ring_count; ///< number of claim words and of rings
+    std::uint32_t none;
     std::uint64_t nonce;      ///< of the domain: tells this process from earlier ones with the same VCQ ID
-    std::uint32_t ring_slots; ///< slots of a ring, a power of two
-    std::uint32_t hint;       ///< 1 + a ring that was free a moment ago, or 0
-    std::uint64_t visit_slots; ///< slots of visitors, which lie in front of the claim words
 };
-static_assert(sizeof(AreaHeader) == 40 && std::is_trivially_copyable_v<AreaHeader>);
+static_assert(sizeof(AreaHeader) == 24 && std::is_trivially_copyable_v<AreaHeader>);
 
-/// Three fields of 2 bytes that peers Put anything but 0 into and that the owner looks at as one word of 8 in each
+/// Two fields of 2 bytes that peers Put anything but 0 into and that the owner looks at as one word of 8 in each
 /// round: what a notice would tell, without one, since notices pile up at an owner that does not run.
 inline constexpr std::uint64_t doorbells_offset = 64;
 enum class Doorbell : std::uint8_t {
-    ring_wanted = 0, ///< a sender finds all rings taken: the owner asks for rings back
-    contact = 1, ///< a ring has been claimed, and its HELLO is there
-    status = 2,  ///< a return block says more than how far the peer is
-    visit = 3    ///< a visitor's packet is there
+    visit = 0, ///< a visitor's packet is there
+    status = 1 ///< a return block says more than how far the peer is
 };
 inline constexpr std::size_t doorbell_size = 2;
 constexpr std::uint64_t doorbell_offset(Doorbell bell)
 {
     return doorbells_offset + static_cast<unsigned>(bell) * doorbell_size;
 }
-/// What was put there, as the word says: 0 where nobody rang.
-constexpr std::uint16_t how_rung(std::uint64_t doorbells, Doorbell bell)
+/// Has it been rung, as the word says?
+constexpr bool rung(std::uint64_t doorbells, Doorbell bell)
 {
-    return static_cast<std::uint16_t>(doorbells >> (8 * doorbell_size * static_cast<unsigned>(bell)));
+    return (doorbells >> (8 * doorbell_size * static_cast<unsigned>(bell)) & 0xffff) != 0;
 }
-constexpr bool rung(std::uint64_t doorbells, Doorbell bell) { return how_rung(doorbells, bell) != 0; }
-/// Of ring_wanted: who comes often as a visitor would like to have a ring; or he needs one to go on.
-inline constexpr std::uint16_t wish = 1, need = 2;
 
 /// Where a receiver tells a sender about the sender's ring. One per outgoing channel, in the sender's area.
 struct ReturnBlock {
-    std::uint64_t consumed; ///< slots taken out of the ring since it was claimed
+    std::uint64_t consumed; ///< slots taken out of the ring; a Grant until its first packet has been
     std::uint32_t status;   ///< a ReturnStatus
-    std::uint32_t check;    ///< the claim's serial number as its HELLO gave it
+    std::uint32_t check;    ///< the serial number under which the ring was asked for
 };
 static_assert(sizeof(ReturnBlock) == 16);
 inline constexpr std::size_t return_stride = 64;
 
 enum class ReturnStatus : std::uint32_t {
     open = 0,
-    refused_version = 1, ///< another wire_version
-    refused_nonce = 2,   ///< meant for an earlier process
-    refused_hello = 3,   ///< a HELLO that makes no sense
-    give_back = 4,       ///< others starve: say BYE
-    closed = 5           ///< the answer to BYE, and the last that is written for this claim
+    granted = 1,   ///< this ring is yours
+    denied = 2,    ///< there is none now: ask again later
+    give_back = 3, ///< others starve: say BYE; also the first that is heard of a ring
+    closed = 4     ///< the answer to BYE, and the last that is written for this ring
 };
 
 /// The end of a rendezvous or of an acknowledged message, in the sender's area: (seq << 32) | status. The
@@ -102,6 +93,14 @@ inline constexpr unsigned max_ring_count = 65536;
 /// of its own first (BouncePool::large_size), and Control::length has 16 bits.
 inline constexpr std::uint32_t max_eager = 8192;
 
+/// Longest payload that goes through a ring. With it even a message that skips the ring's end (see long_slots) needs
+/// no more than half of the ring, while up to a quarter may be unreported.
+[[nodiscard]] constexpr std::uint32_t eager_limit_of(std::uint32_t ring_slots)
+{
+    constexpr auto limit = static_cast<std::uint32_t>(max_eager / slot_size);
+    return (ring_slots / 4 < limit ? ring_slots / 4 : limit) * slot_size;
+}
+
 /// Offsets of what depends on the geometry.
 struct Geometry {
     std::uint32_t ring_count = 0;
@@ -113,42 +112,44 @@ struct Geometry {
         return ring_count >= 1 && ring_count <= max_ring_count && std::has_single_bit(ring_slots) &&
                ring_slots >= min_ring_slots && ring_slots <= max_ring_slots && visit_slots <= max_visit_slots;
     }
-    [[nodiscard]] constexpr std::uint64_t claim(unsigned ring) const
-    {
-        return visits_offset + std::uint64_t{visit_slots} * slot_size + std::uint64_t{ring} * 8;
-    }
     [[nodiscard]] constexpr std::uint64_t rings() const
     {
         // 64 KiB pages of the hardware: no ring shares a page with words that others write often
-        return (claim(ring_count) + 65535) & ~std::uint64_t{65535};
+        return (visits_offset + std::uint64_t{visit_slots} * slot_size + 65535) & ~std::uint64_t{65535};
     }
     [[nodiscard]] constexpr std::uint64_t ring(unsigned n) const
     {
         return rings() + std::uint64_t{n} * ring_slots * slot_size;
     }
     [[nodiscard]] constexpr std::uint64_t size() const { return ring(ring_count); }
-    /// Longest payload that goes through a ring. With it even a message that skips the ring's end (see
-    /// long_slots) needs no more than half of the ring, while up to a quarter may be unreported.
-    [[nodiscard]] constexpr std::uint32_t eager_limit() const
-    {
-        constexpr auto limit = static_cast<std::uint32_t>(max_eager / slot_size);
-        return (ring_slots / 4 < limit ? ring_slots / 4 : limit) * slot_size;
-    }
+    [[nodiscard]] constexpr std::uint32_t eager_limit() const { return eager_limit_of(ring_slots); }
     /// Slots taken out before the receiver reports them.
     [[nodiscard]] constexpr std::uint32_t report_after() const { return ring_slots / 4; }
 };
+
+/// Where a ring is that its receiver has given us, as a return block says it: {number of its first slot in the area: 32
+/// bits, number of its slots: 32}.
+struct Grant {
+    std::uint32_t first = 0;
+    std::uint32_t slots = 0; ///< 0: not a ring that can be
+
+    [[nodiscard]] constexpr std::uint64_t word() const { return std::uint64_t{slots} << 32 | first; }
+};
+[[nodiscard]] constexpr Grant read_grant(std::uint64_t word)
+{
+    const Grant grant{static_cast<std::uint32_t>(word), static_cast<std::uint32_t>(word >> 32)};
+    const bool possible = std::has_single_bit(grant.slots) && grant.slots >= min_ring_slots &&
+                          grant.slots <= max_ring_slots && grant.first >= visits_offset / slot_size;
+    return possible ? grant : Grant{};
+}
 
 /// What the header of an area, which came by Get, says to who means endpoint `index` of the domain with `nonce`.
 enum class Heading : std::uint8_t {
     usable,
     other_version,
-    other_process, ///< its VCQ ID belongs to another one by now
-    impossible     ///< rings that cannot be
+    other_process ///< its VCQ ID belongs to another one by now
 };
-/// `geometry` and `ring`, the one to try first, are those of the header where it is usable; `ring` may be none,
-/// ring_count that is, and is never beyond.
-[[nodiscard]] Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index,
-                                  Geometry& geometry, std::uint32_t& ring) noexcept;
+[[nodiscard]] Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index) noexcept;
 
 /// How many slots of `sent` the receiver has taken, by its return block: what it `reported`, unless that goes backwards
 /// from what was believed `before` or beyond what was sent.
@@ -188,17 +189,16 @@ constexpr std::uint64_t gate_word(std::uint64_t nonce, std::uint32_t next, std::
 constexpr std::uint32_t visit_seq(std::uint64_t word) { return static_cast<std::uint32_t>(word & 0x7ffff) * 4096 + 1; }
 static_assert(max_ring_slots == 4096);
 
-/// Of packets; all but hello and bye are those of the protocol above (message/packet.h).
+/// Of packets; all but bye are those of the protocol above (message/packet.h).
 enum class Type : std::uint8_t {
-    none = 0,
-    hello = 1,     ///< first packet in a claimed ring
+    none = 0,      ///< in a visitor's slot: it was of no use
     eager = 2,     ///< the payload stands in the slot
     long_eager = 3,///< the payload stands in the slots behind
     rts = 4,       ///< rendezvous: the receiver fetches the payload
     write_data = 5,///< remote CQ data of an RMA write: no receive is consumed
     bye = 6,       ///< last packet: the ring is free again
     fence = 7,     ///< FIN when everything before it has been taken; with flag_match, when it has been matched
-    visit = 8      ///< the envelope of a visitor's packet, which stands in front of it
+    far_eager = 8, ///< of a visitor, longer than its slot: as eager, but the payload stands in the sender's memory
 };
 
 /// Control::length of a BYE: is ReturnStatus::closed waited for?
@@ -209,37 +209,34 @@ inline constexpr std::uint16_t bye_for_now = 1;  ///< yes: only the ring is give
 struct Control {
     std::uint8_t type;   ///< a Type
     std::uint8_t flags;
-    std::uint16_t length;///< eager, long_eager: bytes of payload; rts: segments; bye: bye_for_*
+    std::uint16_t length;///< eager, long_eager: bytes of payload; rts, far_eager: segments; bye: bye_for_*
     std::uint32_t seq;   ///< number of this slot's use: counts slots, from seq_base + 1
 };
 static_assert(sizeof(Control) == 8 && max_eager <= UINT16_MAX);
 
-struct Hello {
+/// Who sends, in the packet of a visitor: directly in front of the control word.
+struct Envelope {
+    std::uint64_t home;         ///< the sender's home VCQ
     std::uint64_t nonce;        ///< of the sender's domain
     std::uint64_t target_nonce; ///< of the domain it is meant for
     std::uint16_t version;
     std::uint8_t index;         ///< of the sending endpoint: whose area it is
     std::uint8_t identity;      ///< of the address its peers know: its own, or that of a scalable endpoint
-    std::uint16_t return_index; ///< which return block of the sender's area
+    std::uint16_t return_index; ///< a ring is asked for: which return block of the sender's area is told; or no_return
     std::uint16_t serial;       ///< to be echoed in ReturnBlock::check
 };
-static_assert(sizeof(Hello) == 24);
+static_assert(sizeof(Envelope) == 32);
+inline constexpr std::uint16_t no_return = 0xffff;
+/// Where that lies, before the end of the slot.
+inline constexpr std::size_t asks_before_end = sizeof(Control) + sizeof(Envelope) - offsetof(Envelope, return_index);
 
-/// Behind a visitor's packet, at the end of the slot.
-struct Envelope {
-    std::uint64_t home; ///< the sender's
-    Hello who;          ///< return_index and serial are of no use
-    Control control;    ///< written last
-};
-static_assert(sizeof(Envelope) == 40);
-
-/// A visitor's slot, which ends at `end`, as one of a ring: `packet` gets what stands in front of the envelope, a copy
+/// A visitor's slot, which ends at `end`, as one of a ring: `packet` gets what it would be without the envelope, a copy
 /// that nobody changes any more. False: it is none for the domain with `nonce`.
 [[nodiscard]] bool read_visit(const std::byte* end, std::uint64_t nonce, Envelope& envelope,
                               std::byte (&packet)[slot_size]) noexcept;
 
-/// Builds a packet that ends at `end` (of a slot, or of its image), from its end to its start: control, data, tag,
-/// ack, body.
+/// Builds a packet that ends at `end` (of a slot, or of its image), from its end to its start: control, envelope, data,
+/// tag, ack, body.
 class PacketWriter {
   public:
     explicit PacketWriter(std::byte* end) noexcept : end_(end) {}

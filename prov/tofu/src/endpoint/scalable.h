@@ -21,7 +21,7 @@ class Peers;
 class DomainBase;
 
 /// Receive context i is the domain's endpoint number `first + i`: fi_rx_addr names it by adding. A transmit context
-/// has any number; its HELLO says whose address it stands for. Its users are its contexts.
+/// has any number; its visits say whose address it stands for. Its users are its contexts.
 class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBase> {
   public:
     explicit ScalableEndpoint(DomainBase& domain) noexcept;

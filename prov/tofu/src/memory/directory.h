@@ -57,8 +57,8 @@ inline constexpr std::size_t locks_bytes = 256;
 inline constexpr std::size_t contacts_offset = locks_offset + locks_bytes;
 inline constexpr std::size_t contacts_bytes = 256;
 struct Contacts {
-    std::uint64_t nonce;  ///< of the domain
-    std::uint64_t claims; ///< claims on rings of peers whose HELLO may not have arrived yet (ring/contact.cc)
+    std::uint64_t nonce; ///< of the domain
+    std::uint64_t none;
 };
 static_assert(sizeof(Contacts) == 16 && std::is_trivially_copyable_v<Contacts>);
 

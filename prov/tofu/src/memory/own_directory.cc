@@ -76,11 +76,6 @@ void OwnDirectory::refill_pool(std::uint64_t events) noexcept
     std::atomic_ref(at<std::uint64_t>(event_pool::offset)).fetch_add(events, std::memory_order_release);
 }
 
-std::atomic_ref<std::uint64_t> OwnDirectory::claims() const noexcept
-{
-    return std::atomic_ref(at<directory::Contacts>(directory::contacts_offset).claims);
-}
-
 int OwnDirectory::make_table(unsigned log2, Table& table) const noexcept
 {
     table.log2 = log2;

@@ -29,8 +29,6 @@ class OwnDirectory {
 
     /// All under the STag, from open() to close().
     [[nodiscard]] std::byte* area() const noexcept { return tables_[0].memory.get(); }
-    /// Contacts::claims, likewise; counted by the domain's endpoints under their own locks.
-    [[nodiscard]] std::atomic_ref<std::uint64_t> claims() const noexcept;
     /// The domain's table of collective groups is there for peers.
     void point_to_doors(utofu_stadd_t stadd) noexcept;
     /// Puts back what so many events have cost (remote/event_credits.h).

@@ -48,7 +48,7 @@ class RegionTable {
             directory_.refill_pool(std::exchange(counted_events_, 0));
     }
 
-    /// What peers read of the domain; under the home lock but for claims().
+    /// What peers read of the domain; under the home lock.
     [[nodiscard]] OwnDirectory& directory() noexcept { return directory_; }
 
     /// Every LocalMemory of the domain whose registrations end with a region's (fi_close of a region).

@@ -6,7 +6,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "memory/region.h"
 #include "progress/domain_base.h"
 #include "provider/param.h"
 
@@ -19,8 +18,8 @@ constexpr std::size_t visit_slots = 1024; // 256 KiB: so many peers may come at 
 Local local(TxContext& tx) noexcept
 {
     DomainBase& domain = tx.domain();
-    return {tx.vcq(),    domain.home(), domain.home_lock(),         domain.nonce(),
-            tx.plan().number, tx.plan().identity, domain.regions().directory().claims()};
+    const auto& plan = tx.plan();
+    return {tx.vcq(), domain.home(), domain.home_lock(), domain.nonce(), plan.number, plan.identity};
 }
 
 } // namespace

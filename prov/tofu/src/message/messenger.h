@@ -39,6 +39,7 @@ class Messenger final : private Protocol {
     std::unique_ptr<Ring> make_ring() noexcept override;
     bool take_visit(Ring& visit) noexcept override
     {
+        static_cast<Source&>(visit).generation = ~0u; // of another sender perhaps
         std::uint32_t slots = 1;
         return receiver_.take(visit, slots);
     }

@@ -62,6 +62,7 @@ bool decode(const std::byte* slot, Packet& p) noexcept
     case Type::long_eager: // its length is checked against the ring
         return true;
     case Type::rts:
+    case Type::far_eager:
         if (p.control.length < 1 || p.control.length > max_segments || !(flags & flag_ack))
             return false;
         p.body = r.take_bytes(p.control.length * sizeof(Segment) + sizeof(Rts));
@@ -71,9 +72,7 @@ bool decode(const std::byte* slot, Packet& p) noexcept
         return p.body != nullptr && (flags & flag_data);
     case Type::fence:
         return (flags & ~flag_match) == flag_ack && p.control.length == 0;
-    case Type::hello: // the rings' own
-    case Type::bye:
-    case Type::visit:
+    case Type::bye: // the rings' own
     case Type::none:
         return false;
     }

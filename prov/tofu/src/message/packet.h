@@ -28,7 +28,7 @@ struct Segment {
 };
 inline constexpr unsigned max_segments = 4;
 
-/// Body of an RTS, before its segments.
+/// Body of an RTS or of a far eager message, before its segments.
 struct Rts {
     std::uint64_t vcq; ///< the STADDs belong to it
 };
@@ -48,7 +48,7 @@ struct Packet {
     std::uint64_t tag = 0;
     std::uint64_t data = 0;
     Ack ack{};
-    const std::byte* body = nullptr; ///< eager: payload; rts, write_data: their structures
+    const std::byte* body = nullptr; ///< eager: payload; others: their structures
 };
 
 /// False for bytes that are no packet of a message. `slot` is read as it lies in the area: its owner never writes it

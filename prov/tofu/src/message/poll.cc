@@ -18,7 +18,7 @@ namespace tofu::proto {
     const auto c = std::bit_cast<Control>(control);
     const bool is_long = c.type == static_cast<std::uint8_t>(Type::long_eager);
     if ((c.type != static_cast<std::uint8_t>(Type::eager) && !is_long) ||
-        (c.flags & ~(flag_tag | flag_data)) != 0 || !in.greeted) [[unlikely]]
+        (c.flags & ~(flag_tag | flag_data)) != 0 || !in.begun) [[unlikely]]
         return false;
     const Geometry& g = geometry();
     const auto* const end =
@@ -75,7 +75,6 @@ void Receiver::progress(bool everywhere) noexcept
         tx_.progress();
         return;
     }
-    scan_claims();
     take_visits();
     poll<Receiver>();
 }

@@ -3,6 +3,7 @@
 // area is trusted. Part of the receiver; calls vcq (FIN words) and completion queues.
 #include "message/receiver.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -17,7 +18,7 @@ namespace tofu::proto {
 
 Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
     : Inbound(port), SrxPeer(rx, tx.peers()), tx_(tx), rx_(rx), port_(port), vcq_(tx.vcq()),
-      wants_source_((tx.plan().caps & FI_SOURCE) != 0),
+      wants_source_((tx.plan().caps & FI_SOURCE) != 0), far_(port),
       queue_(rx.shared != nullptr
                  ? *rx.shared
                  : own_queue_.emplace((tx.plan().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv))
@@ -30,6 +31,8 @@ Receiver::~Receiver()
         if (f.live)
             let_go(*f.message.in);
     });
+    for (const Fence& fence : fences_)
+        let_go(*fence.in);
     if (own_queue_)
         queue_.leave(*this);
 }
@@ -60,19 +63,18 @@ bool Receiver::take(Ring& ring, std::uint32_t& slots) noexcept
     switch (packet.type) {
     case Type::eager:
     case Type::long_eager:
-    case Type::rts: return take_message(in, packet, slots);
+    case Type::rts:
+    case Type::far_eager: return take_message(in, packet, slots);
     case Type::write_data: take_write_data(in, packet); return true;
     case Type::fence: return take_fence(in, packet);
-    case Type::hello: // none that decode() lets through
-    case Type::bye:
-    case Type::visit:
+    case Type::bye: // none that decode() lets through
     case Type::none: break;
     }
     return true;
 }
 
 namespace {
-/// The body of an RTS. False: its segments can't be.
+/// The body of an RTS or of a far eager message. False: its segments can't be.
 bool read_rts(const Packet& packet, Message& m) noexcept
 {
     Rts rts;
@@ -115,9 +117,14 @@ bool Receiver::take_message(Source& in, const Packet& packet, std::uint32_t& slo
         const LongSlots where = long_slots(in.next_seq, packet.control.length, g.ring_slots);
         m.payload = in.base + std::size_t{where.first} * slot_size;
         slots = where.total;
-    } else if (packet.type == Type::rts && !read_rts(packet, m)) {
-        bad_packet(in, "of impossible segments");
-        return true;
+    } else if (packet.type != Type::eager) {
+        const bool far = packet.type == Type::far_eager;
+        if (!read_rts(packet, m) || (far && (in.number != no_place || m.length > max_eager))) {
+            bad_packet(in, "of impossible segments");
+            return true;
+        }
+        if (far)
+            return take_far(m);
     }
     if (!deliver(m)) {
         slots = 1;
@@ -125,6 +132,24 @@ bool Receiver::take_message(Source& in, const Packet& packet, std::uint32_t& slo
     }
     if (slots != 1)
         blank(in, slots);
+    return true;
+}
+
+/// Of a visit: with its payload the message is an eager one.
+bool Receiver::take_far(Message& m) noexcept
+{
+    FarPayload payload{m.in->home, m.in->area, m.fin, m.vcq, m.segment_count, m.length, {}};
+    std::copy_n(m.segments, m.segment_count, payload.segments);
+    switch (far_.look(payload, offers(), m.payload)) {
+    case FarPayloads::Stage::getting:
+    case FarPayloads::Stage::asking: return false;
+    case FarPayloads::Stage::lost: return true;
+    case FarPayloads::Stage::here: break;
+    }
+    m.type = Type::eager;
+    if (!deliver(m))
+        return false;
+    far_.release(payload);
     return true;
 }
 
@@ -144,22 +169,29 @@ bool Receiver::take_fence(Source& in, const Packet& packet) noexcept
 {
     if ((packet.control.flags & flag_match) == 0)
         return acknowledge(in, packet.ack);
-    in.fence = packet.ack; // a sender waits for one at a time
-    fences_due_ += !std::exchange(in.fence_due, true);
+    Fence* const end = fences_.begin() + fences_.size(); // a sender waits for one at a time
+    if (Fence* const old = std::find_if(fences_.begin(), end, [&](const Fence& f) { return f.in->key == in.key; });
+        old != end) {
+        old->ack = packet.ack;
+    } else {
+        if (!fences_.push({&in, packet.ack}))
+            return false;
+        in.users++;
+    }
     answer_fences();
     return true;
 }
 
 void Receiver::answer_fences() noexcept
 {
-    if (fences_due_ == 0)
-        return;
-    fences_due_ = 0;
-    each([this](Ring& ring) {
-        auto& in = static_cast<Source&>(ring);
-        in.fence_due = in.fence_due && (queue_.holds(*this, in.key) || !acknowledge(in, in.fence));
-        fences_due_ += in.fence_due;
-    });
+    std::size_t left = 0;
+    for (const Fence& fence : fences_)
+        if (queue_.holds(*this, fence.in->key) || !acknowledge(*fence.in, fence.ack))
+            fences_[left++] = fence;
+        else
+            let_go(*fence.in);
+    while (fences_.size() > left)
+        fences_.pop_back();
 }
 
 fi_addr_t Receiver::source_of(Source& in) noexcept

@@ -3,7 +3,8 @@
 // a rendezvous, acknowledgements. Reports to the receive side's queue and counter. Nothing of a packet is trusted.
 // Under the endpoint's lock.
 //
-//   poll.cc  the short way of a message;  receive.cc  all other packets;  fetch.cc  the receiving side of a rendezvous
+//   poll.cc  the short way of a message;  receive.cc  all other packets;  far.h  payloads of
+//   visits;  fetch.cc  the receiving side of a rendezvous
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,7 @@
 #include "context/tx_context.h"
 #include "local/local_memory.h"
 #include "match/receive_queue.h"
+#include "message/far.h"
 #include "message/packet.h"
 #include "ring/rings.h"
 #include "transfer/request.h"
@@ -26,10 +28,14 @@ class Receiver;
 
 /// A ring, and what we keep of its sender.
 struct Source : Ring {
-    bool fence_due = false;     ///< `fence` is answered when no message waits for a receive
-    Ack fence{};
     fi_addr_t address = FI_ADDR_NOTAVAIL; ///< as the address vector had it
     std::uint32_t generation = ~0u;       ///< then
+};
+
+/// Answered when no message of its sender waits for a receive.
+struct Fence {
+    Source* in = nullptr;
+    Ack ack{};
 };
 
 /// What a message that waits for its receive consists of besides (Unexpected::body).
@@ -133,6 +139,7 @@ class Receiver final : public Inbound, private SrxPeer {
 
     // receive.cc
     [[nodiscard]] bool take_message(Source& in, const Packet& packet, std::uint32_t& slots) noexcept;
+    [[nodiscard]] bool take_far(Message& message) noexcept;
     void take_write_data(Source& in, const Packet& packet) noexcept;
     [[nodiscard]] bool take_fence(Source& in, const Packet& packet) noexcept;
     [[nodiscard]] fi_addr_t source_of(Source& in) noexcept;
@@ -159,7 +166,8 @@ class Receiver final : public Inbound, private SrxPeer {
     vcq::Vcq& vcq_;
     std::size_t max_piece_ = 0; ///< of one Get
     bool wants_source_;         ///< FI_SOURCE
-    unsigned fences_due_ = 0;   ///< sources with one
+    Array<Fence> fences_;
+    FarPayloads far_;
     std::optional<ReceiveQueue> own_queue_; ///< none where the receives are those of a shared context
     ReceiveQueue& queue_;
     Pool<Fetch> fetches_{4096};

@@ -8,6 +8,7 @@
 #include <rdma/fi_errno.h>
 
 #include "local/iov.h"
+#include "provider/limits.h"
 
 namespace tofu::proto {
 
@@ -19,20 +20,14 @@ std::uint32_t serial(std::uint64_t nonce) noexcept
     return static_cast<std::uint32_t>(nonce) + 0x9e3779b9 * made.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Without a ring, as one packet: itself, or an RTS. What lies between goes into several slots of a ring.
-bool can_visit(const SendCall& call) noexcept
+/// Into one packet, with what says who sends it.
+bool fits_a_visit(const SendCall& call) noexcept
 {
-    const bool waits = (call.flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0;
-    return call.length > max_eager ||
-           ((call.length + 7) & ~std::size_t{7}) + overhead(call.packet_flags | (waits ? flag_ack : 0)) +
-                   sizeof(Envelope) <= slot_size;
+    const std::uint8_t ack = (call.flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0 ? flag_ack : 0;
+    return call.length <= slot_size && ((call.length + 7) & ~std::size_t{7}) + sizeof(Envelope) +
+                                               overhead(static_cast<std::uint8_t>(call.packet_flags | ack)) <= slot_size;
 }
-
-/// Where a packet ends in its block.
-std::size_t packet_end(const Channel& ch) noexcept
-{
-    return slot_size - Outbound::envelope_size(ch);
-}
+static_assert(limits::inject_size + sizeof(Envelope) + sizeof(Control) + 8 + 8 + sizeof(Ack) <= slot_size);
 
 std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
 {
@@ -104,13 +99,13 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
             return ret;
         if (!is_first && waiting_.has_line(Pending::line_of(found->peer)))
             return tx_.again(Stat::again_behind);
-        if (int ret = out_.approach(*found, can_visit(call)); ret != 0)
+        if (int ret = out_.approach(*found); ret != 0)
             return ret;
     }
     Channel& ch = *found;
     if (ch.deferred.size != 0 && !out_.flush(ch)) [[unlikely]]
         return Outbound::refusal(ch);
-    if (call.length > (ch.state == ChannelState::open ? ch.geometry.eager_limit() : max_eager))
+    if (ch.state == ChannelState::open ? call.length > eager_limit_of(ch.slots) : !fits_a_visit(call))
         return send_rendezvous(ch, call);
     if ((call.flags & levels) != 0 && !call.silent)
         return send_tracked(ch, call, call.flags & levels);
@@ -138,10 +133,11 @@ ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, st
         block = alloc_buffer(slot_size);
         if (block == nullptr)
             return -FI_EAGAIN;
-        end = block->block.data + packet_end(ch);
+        end = block->block.data + slot_size;
     }
     PacketWriter packet(end);
-    write_frame(packet, Type::eager, call, ack, flags, call.length, Outbound::seq(ch));
+    write_head(packet, ch, Type::eager, flags, call.length);
+    write_fields(packet, call, ack, flags);
     if (padded != 0) {
         std::byte* to = packet.reserve(padded);
         std::memset(to + padded - 8, 0, 8); // no byte of ours beyond the payload
@@ -157,12 +153,11 @@ ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, st
     return 0;
 }
 
-/// A packet built in a block, the envelope behind it. The block is given back here when nothing was posted.
+/// A packet built in a block. The block is given back here when nothing was posted.
 vcq::Post Sender::put_block(Channel& ch, const PacketWriter& packet, PacketBuffer& block,
                                SendRequest* delivered) noexcept
 {
-    const std::size_t size = packet.size() + Outbound::envelope_size(ch);
-    out_.seal(ch, block.block.data + packet_end(ch));
+    const std::size_t size = packet.size();
     vcq::How how{.when = vcq::When::sent, .strong_order = true, .waiter = &block};
     if (delivered != nullptr) {
         delivered->block = &block;
@@ -202,7 +197,8 @@ ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std:
     }
     std::byte image[inline_limit];
     PacketWriter packet(image + inline_limit);
-    write_frame(packet, Type::long_eager, call, ack, flags, call.length, ch.next_seq);
+    packet.control(Type::long_eager, flags, call.length, ch.next_seq);
+    write_fields(packet, call, ack, flags);
     post = out_.put(ch, packet, delivered);
     if (post == vcq::Post::error) [[unlikely]]
         return out_.post_failed(ch, post);
@@ -223,23 +219,38 @@ ssize_t Sender::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t lengt
     if (waiting_.has_line(Pending::line_of(ch->peer)))
         return tx_.again(Stat::again_behind);
     if (ch->state != ChannelState::open)
-        if (int ret = out_.approach(*ch, true); ret != 0)
+        if (int ret = out_.approach(*ch); ret != 0)
             return ret;
-    if ((ch->deferred.size != 0 && !out_.flush(*ch)) || !out_.room(*ch, 1))
-        return Outbound::refusal(*ch);
+    return put_words(*ch, Type::write_data, flag_data, data, length);
+}
+
+void Sender::write_head(PacketWriter& packet, Channel& ch, Type type, std::uint8_t flags, std::size_t length) noexcept
+{
+    packet.control(type, flags, length, Outbound::seq(ch));
+    if (ch.state != ChannelState::open) [[unlikely]]
+        packet.put(out_.envelope(ch));
+}
+
+/// A packet of two words at most.
+int Sender::put_words(Channel& ch, Type type, std::uint8_t flags, std::uint64_t first,
+                      std::optional<std::uint64_t> second) noexcept
+{
+    if ((ch.deferred.size != 0 && !out_.flush(ch)) || !out_.room(ch, 1))
+        return Outbound::refusal(ch);
     alignas(8) std::byte image[inline_limit];
-    const bool visits = ch->state != ChannelState::open;
+    const bool visits = ch.state != ChannelState::open;
     PacketBuffer* const block = visits ? alloc_buffer(slot_size) : nullptr;
     if (visits && block == nullptr)
         return -FI_EAGAIN;
-    PacketWriter packet(visits ? block->block.data + packet_end(*ch) : image + inline_limit);
-    packet.control(Type::write_data, flag_data, 0, Outbound::seq(*ch));
-    packet.put64(data);
-    packet.put64(length);
-    const vcq::Post post = visits ? put_block(*ch, packet, *block, nullptr) : out_.put(*ch, packet, nullptr);
+    PacketWriter packet(visits ? block->block.data + slot_size : image + inline_limit);
+    write_head(packet, ch, type, flags, 0);
+    packet.put64(first);
+    if (second)
+        packet.put64(*second);
+    const vcq::Post post = visits ? put_block(ch, packet, *block, nullptr) : out_.put(ch, packet, nullptr);
     if (post != vcq::Post::done)
-        return out_.post_failed(*ch, post);
-    out_.sent(*ch);
+        return out_.post_failed(ch, post);
+    out_.sent(ch);
     return 0;
 }
 

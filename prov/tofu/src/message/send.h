@@ -13,11 +13,9 @@ namespace tofu::proto {
 /// Operation flags of a send that is not over when its packet is out.
 inline constexpr std::uint64_t levels = FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 
-/// Control, data, tag, ack: what stands behind the payload.
-inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, const Ack* ack,
-                        std::uint8_t flags, std::size_t length, std::uint32_t seq) noexcept
+/// Data, tag, ack: what stands between the payload and the head.
+inline void write_fields(PacketWriter& packet, const SendCall& call, const Ack* ack, std::uint8_t flags) noexcept
 {
-    packet.control(type, flags, length, seq);
     if (flags & flag_data)
         packet.put64(call.data);
     if (flags & flag_tag)
@@ -74,7 +72,8 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
         return false;
     alignas(8) std::byte image[inline_limit]; // the end of a slot
     PacketWriter packet(image + inline_limit);
-    write_frame(packet, Type::eager, call, nullptr, call.packet_flags, length, ch->next_seq);
+    packet.control(Type::eager, call.packet_flags, length, ch->next_seq);
+    write_fields(packet, call, nullptr, call.packet_flags);
     std::byte* to = packet.reserve(length);
     const auto* from = static_cast<const std::byte*>(data);
     std::size_t left = length;
@@ -105,7 +104,8 @@ inline void write_frame(PacketWriter& packet, Type type, const SendCall& call, c
     if (block == nullptr) [[unlikely]]
         return false;
     PacketWriter packet(block->block.data + slot_size);
-    write_frame(packet, Type::eager, call, nullptr, call.packet_flags, length, ch->next_seq);
+    packet.control(Type::eager, call.packet_flags, length, ch->next_seq);
+    write_fields(packet, call, nullptr, call.packet_flags);
     if (length != 0) {
         std::byte* const to = packet.reserve(length);
         std::memset(to + (length + 7) / 8 * 8 - 8, 0, 8); // no byte of ours beyond the payload

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include <rdma/fi_domain.h>
 #include <sys/uio.h>
@@ -67,7 +68,7 @@ struct SendRequest : Request {
     std::uint8_t ref_count = 0;
     bool numbered = false;
     bool awaits_fin = false;
-    PacketBuffer* block = nullptr; ///< its bounce block, where its own notice frees it
+    PacketBuffer* block = nullptr; ///< its bounce block, where its own notice frees it, or its end
     LocalRef refs[max_segments] = {};
 };
 
@@ -101,8 +102,12 @@ class Sender final : public Engine {
         waiting_.cancel();
         rings_.leave();
     }
-    /// No header waits for room to leave, and no slot that would stay empty is asked for.
-    [[nodiscard]] bool all_has_left() const noexcept override { return !out_.deferred() && !out_.asks(); }
+    /// No header waits for room to leave, no slot that would stay empty is asked for, and of what was reported as sent all
+    /// has been fetched.
+    [[nodiscard]] bool all_has_left() const noexcept override
+    {
+        return !out_.deferred() && !out_.asks() && kept_ == 0;
+    }
     /// No send to the peer waits for it, or for room to leave.
     [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept override;
     /// Where that holds: has the peer taken (matched: and given to receives) what was sent to it, at whatever level?
@@ -130,6 +135,9 @@ class Sender final : public Engine {
                                       SendRequest* delivered) noexcept;
     [[nodiscard]] ssize_t put_long(Channel& to, const SendCall& call, const Ack* ack, std::uint8_t flags,
                                    SendRequest* delivered) noexcept;
+    void write_head(PacketWriter& packet, Channel& to, Type type, std::uint8_t flags, std::size_t length) noexcept;
+    [[nodiscard]] int put_words(Channel& to, Type type, std::uint8_t flags, std::uint64_t first,
+                                std::optional<std::uint64_t> second = {}) noexcept;
     void report_sent(const SendCall& call) noexcept;
     void sent(Channel& to, const SendCall& call) noexcept;
     [[nodiscard]] PacketBuffer* alloc_buffer(std::size_t size) noexcept
@@ -178,6 +186,7 @@ class Sender final : public Engine {
     Array<SendRequest*> waiting_fin_; ///< room for all that were made
     std::size_t next_fin_ = 0;   ///< where the next round of polling FIN words starts
     std::uint32_t fins_made_ = 0;
+    unsigned kept_ = 0;          ///< sends that were reported, and have not been fetched
     const std::uint32_t first_seq_; ///< of FIN words: an earlier endpoint's number fits nothing of ours
 };
 

@@ -4,9 +4,12 @@
 #include "message/send.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
+#include "local/iov.h"
 #include "progress/domain_base.h"
 #include "provider/error.h"
 
@@ -18,6 +21,12 @@ bool leads_to(const Channel& ch, const Peer& peer) noexcept
 {
     return ch.peer.home == peer.home && ch.peer.nonce == peer.nonce &&
            static_cast<unsigned>(ch.peer.index - peer.index) <= peer.further;
+}
+
+/// Does the receiver fetch it before it looks whose it is, as it would have it in a ring?
+bool is_far(const Channel& ch, const SendCall& call) noexcept
+{
+    return ch.state != ChannelState::open && call.length <= max_eager;
 }
 } // namespace
 
@@ -38,13 +47,12 @@ bool Sender::settled(const Peer& peer, bool matched) noexcept
     for (Channel* ch : out_.channels()) {
         if (!leads_to(*ch, peer) || ch->state == ChannelState::failed || ch->mark[matched] == ch->next_seq)
             continue;
-        const bool has_ring = ch->state == ChannelState::open || ch->state == ChannelState::leaving;
-        // Matched: what a former ring brought may still wait. Visits: they are behind us when we have a ring.
-        if (!has_ring && ((!matched && !ch->visit.made) || out_.contact(*ch) != -FI_EAGAIN))
+        const int ready = out_.approach(*ch);
+        if (ch->mark[matched] == ch->next_seq) // what a former ring brought was taken with it
             continue;
         all = false;
-        if (ch->state == ChannelState::open)
-            ask_settled(static_cast<Channel&>(*ch), matched);
+        if (ready == 0)
+            ask_settled(*ch, matched);
     }
     return all;
 }
@@ -52,23 +60,16 @@ bool Sender::settled(const Peer& peer, bool matched) noexcept
 /// Without room it is tried again.
 void Sender::ask_settled(Channel& ch, bool matched) noexcept
 {
-    if (!out_.flush(ch) || !out_.room(ch, 1))
-        return;
     SendRequest* const request = make_request(ch, {.silent = true});
     if (request == nullptr)
         return;
     request->cq = nullptr; // no operation of the application
     request->counter = nullptr;
-    std::byte image[inline_limit];
-    PacketWriter packet(image + sizeof image);
-    packet.control(Type::fence, static_cast<std::uint8_t>(flag_ack | (matched ? flag_match : 0)), 0, ch.next_seq);
-    packet.put(Ack{request->fin, request->seq});
-    if (const vcq::Post post = out_.put(ch, packet, nullptr); post != vcq::Post::done) {
-        (void)out_.post_failed(ch, post);
+    if (put_words(ch, Type::fence, static_cast<std::uint8_t>(flag_ack | (matched ? flag_match : 0)),
+                  std::bit_cast<std::uint64_t>(Ack{request->fin, request->seq})) != 0) {
         drop(*request);
         return;
     }
-    ch.next_seq++;
     ch.mark[0] = ch.next_seq; // as soon as nothing is outstanding
     if (matched)
         ch.mark[1] = ch.next_seq;
@@ -107,7 +108,17 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
     if (request == nullptr)
         return tx_.again(Stat::again_operations);
     Segment segments[max_segments];
-    for (std::size_t i = 0; i < call.count; i++) {
+    if (is_far(ch, call) && (call.silent || (call.flags & levels) == 0))
+        request->block = alloc_buffer(call.length);
+    const bool kept = request->block != nullptr;
+    if (kept) { // what would go into a ring is over at once here, too: it is fetched from a block of ours
+        Bounce& block = request->block->block;
+        gather(block.data, call.iov, call.count, call.length);
+        segments[0] = {block.stadd, call.length};
+        request->cq = nullptr;
+        request->counter = nullptr;
+    }
+    for (std::size_t i = 0; !kept && i < call.count; i++) {
         if (call.iov[i].iov_len == 0)
             continue;
         const unsigned n = request->ref_count;
@@ -127,7 +138,10 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
         return ret;
     }
     vcq_.statistics().count(Stat::send_rendezvous);
+    kept_ += kept;
     await_fin(*request);
+    if (kept)
+        report_sent(call);
     return 0;
 }
 
@@ -137,11 +151,15 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
     PacketBuffer* block = alloc_buffer(slot_size);
     if (block == nullptr)
         return -FI_EAGAIN;
-    PacketWriter packet(block->block.data + slot_size - Outbound::envelope_size(ch));
-    const auto flags = static_cast<std::uint8_t>(call.packet_flags | flag_ack);
+    PacketWriter packet(block->block.data + slot_size);
+    const bool far = is_far(ch, call);
+    const auto flags = static_cast<std::uint8_t>(call.packet_flags | flag_ack |
+                                                 (far && (call.flags & FI_MATCH_COMPLETE) ? flag_match : 0));
     const Ack ack{request.fin, request.seq};
-    write_frame(packet, Type::rts, call, &ack, flags, request.ref_count, Outbound::seq(ch));
-    for (unsigned i = request.ref_count; i-- > 0;)
+    const unsigned count = request.block != nullptr ? 1 : request.ref_count;
+    write_head(packet, ch, far ? Type::far_eager : Type::rts, flags, count);
+    write_fields(packet, call, &ack, flags);
+    for (unsigned i = count; i-- > 0;)
         packet.put(segments[i]);
     packet.put(Rts{vcq_.id()});
     // release: the receiver Gets it when the message had to wait there, before it Gets from our segments
@@ -199,6 +217,8 @@ void Sender::drop(SendRequest& r) noexcept
 {
     for (unsigned i = 0; i < r.ref_count; i++)
         tx_.local_memory().release(r.refs[i]);
+    if (r.block != nullptr)
+        release(*std::exchange(r.block, nullptr));
     requests_.release(&r);
 }
 
@@ -212,6 +232,7 @@ void Sender::end(SendRequest& r, int err, int prov_errno) noexcept
     }
     if (err != 0) // nobody fetches it any more
         rings_.port.area.fin(r.fin).store(0, std::memory_order_release);
+    kept_ -= r.awaits_fin && r.block != nullptr;
     r.to->outstanding--;
     r.err = err;
     r.prov_errno = prov_errno;

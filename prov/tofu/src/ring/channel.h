@@ -25,12 +25,11 @@ struct Inquiry : vcq::Waiter {
 };
 
 enum class ChannelState : std::uint8_t {
-    idle,     ///< -> reading: somebody wants to send
-    reading,  ///< the peer's header is on its way: -> claiming; -> failed: another version or process
-    claiming, ///< a CSWAP on a claim word is under way: -> open; -> claiming: the word was taken
-    pausing,  ///< no free ring or no area yet at the peer: -> reading, a little later
-    open,     ///< -> leaving: BYE was said; -> failed: a post failed or the peer refused us
-    leaving,  ///< -> idle: the peer has taken the BYE and writes nothing for this claim any more; -> failed
+    idle,     ///< packets are visits: -> open: a ring was granted; -> reading, -> pausing: the gate is not the one meant
+    reading,  ///< the peer's header is on its way and will tell why: -> failed
+    pausing,  ///< no area yet at the peer: -> idle, a little later; -> failed, much later
+    open,     ///< we have a ring: -> leaving: BYE was said; -> failed: a post failed
+    leaving,  ///< -> idle: the peer has taken the BYE and writes nothing of this ring any more; -> failed
     failed    ///< for good: this process of the peer is gone
 };
 
@@ -47,7 +46,7 @@ struct Channel {
     bool leave = false;         ///< BYE is to be said: the peer, or another peer of ours, needs the room
     bool aliased = false;       ///< several places of the address vector lead here
     std::uint16_t number = 0;
-    std::uint16_t serial = 0;   ///< of the claim
+    std::uint16_t serial = 0;   ///< under which a ring was asked for last
     int err = 0;                ///< of failed: FI_E*
     int prov_errno = 0;
     std::uint32_t outstanding = 0; ///< what the protocol waits for: the peer is watched, the channel stays its own
@@ -59,30 +58,22 @@ struct Channel {
     std::uint64_t place = 0;    ///< of the address vector that leads here,
     unsigned context = 0;       ///< and the receive context
     utofu_stadd_t area = 0;
-    Geometry geometry{};
 
-    /// How the ring is won (contact.cc).
-    struct Contact : Inquiry<Channel> {
-        std::uint32_t ring = 0;  ///< whose claim word is tried
-        std::uint32_t tried = 0; ///< claim words
-        bool counted = false;    ///< in the domain's count of claims without HELLO
-        bool needed = false;     ///< without a ring nothing goes on
-        std::uint64_t pause_until = 0; ///< milliseconds
-        std::uint64_t first_try = 0;
-    } contact{};
-    /// How a packet goes without a ring (visit.cc). `under_way`: the gate is asked for a slot, or read.
+    /// How a packet goes without a ring (visit.cc). `under_way`: the gate is asked for a slot, or it or the header read.
     struct Visit : Inquiry<Channel> {
         utofu_stadd_t slot = 0;  ///< ours, for one packet; 0: none
         std::uint32_t seq = 0;   ///< of what is put there
         bool reads = false;      ///< the gate is read
         bool full = false;       ///< it had no slot: it is read before it is asked again
-        bool barred = false;     ///< it is not what was expected: the header will tell why
         bool lingers = false;    ///< the slot was there when channels were looked at last
-        bool made = false;       ///< packets went so that the peer may not have taken yet
+        bool asks = false;       ///< the packet that is made asks for a ring
+        bool asked = false;      ///< one has; the answer is still to come
         std::uint32_t pause = 0; ///< rounds without reading a gate that was full,
         std::uint32_t rounds = 0;///< and those that are left
-        std::uint32_t count = 0; ///< packets since a ring was last tried for,
-        std::uint32_t enough = 0;///< and how many there are to be before the next try; 0: the least
+        std::uint32_t count = 0; ///< packets since a ring was last asked for,
+        std::uint32_t enough = 0;///< and how many there are to be before the next time; 0: the least
+        std::uint64_t pause_until = 0; ///< milliseconds: of a peer without an area,
+        std::uint64_t first_try = 0;   ///< since when it has been asked for; 0: it has not
     } visit{};
     Inquiry<Channel> life{}; ///< is the peer alive?
     /// A packet that found no room in the queue of the TNI and may not be left behind.
@@ -105,7 +96,7 @@ struct Channel {
 
 inline constexpr std::uint32_t no_place = ~std::uint32_t{0};
 
-/// A ring of our area, from its HELLO to its BYE; and who sends, as long as there are messages of his.
+/// A ring of our area, from its grant to its BYE; and who sends, as long as there are messages of his.
 struct Ring {
     virtual ~Ring() = default;
 
@@ -117,17 +108,17 @@ struct Ring {
     std::uint32_t number = 0;
     std::uint32_t place = 0;    ///< in the list that is polled
     std::uint32_t users = 0;    ///< messages of it that the protocol still has
-    bool greeted = false;       ///< HELLO was accepted
+    bool begun = false;         ///< its first packet has been taken, and all visits of its sender before that
     bool gone = false;          ///< the sender is no more: to be closed when its packets have been taken
     bool closing = false;       ///< to be closed when its probe has ended
     bool parted = false;        ///< closed: it goes with the last of its users
     bool asked = false;         ///< the sender was asked to give the ring back
     bool report_due = false;    ///< a report found no room in the queue of the TNI
-    bool asked_domain = false;  ///< `life` asks the claimant's domain, not its endpoint
-    std::uint8_t identity = 0;  ///< of the address that the sender is known by
+    std::uint8_t index = 0;     ///< of the sending endpoint,
+    std::uint8_t identity = 0;  ///< and of the address that it is known by
     std::uint16_t serial = 0;
-    ReturnStatus status = ReturnStatus::open; ///< what reports say
-    std::uint64_t home = 0;     ///< as claimed
+    ReturnStatus status = ReturnStatus::granted; ///< what reports say
+    std::uint64_t home = 0;     ///< of the sender
     std::uint64_t nonce = 0;
     std::uint64_t key = 0;      ///< who sends, as peer_key tells it
     utofu_stadd_t area = 0;     ///< of the sender

@@ -23,38 +23,7 @@ int Inbound::open(const Geometry& geometry) noexcept
 
 // --- rings come and go
 
-void Inbound::scan_claims() noexcept
-{
-    for (unsigned number = 0; number < geometry_.ring_count; number++)
-        // relaxed: open_ring() reads it again
-        if (rings_[number] == nullptr && port_.area.claim(number).load(std::memory_order_relaxed) != 0)
-            open_ring(number);
-}
-
-/// Somebody claimed this ring: from now on it is polled.
-void Inbound::open_ring(unsigned number) noexcept
-{
-    // acquire: pairs with the claimant's CSWAP
-    const std::uint64_t home = port_.area.claim(number).load(std::memory_order_acquire);
-    if (home == 0)
-        return;
-    std::unique_ptr<Ring> ring = port_.protocol.make_ring();
-    if (ring == nullptr || !polls_.reserve(polls_.size() + 1))
-        return; // one of the next rounds tries again
-    ring->owner = this;
-    ring->base = port_.area.ring(number);
-    ring->number = number;
-    ring->home = home;
-    ring->reported = seq_base(port_.self.nonce);
-    ring->next_seq = ring->reported + 1;
-    ring->life.notify = on_life;
-    ring->life.of = ring.get();
-    ring->place = static_cast<std::uint32_t>(polls_.size());
-    polls_.push_reserved({ring->control(ring->next_seq, geometry_.ring_slots), ring->next_seq, number});
-    rings_[number] = std::move(ring);
-}
-
-/// The claimant has left or died: the ring is free for the next one.
+/// The owner has left or died: the ring is free for the next one.
 void Inbound::close_ring(Ring& ring) noexcept
 {
     if (ring.place != no_place) {
@@ -71,12 +40,6 @@ void Inbound::close_ring(Ring& ring) noexcept
         ring.closing = true;
         return;
     }
-    const std::uint32_t slots = geometry_.ring_slots;
-    for (std::uint32_t seq = 1; seq <= slots; seq++) // the next claimant starts again
-        std::atomic_ref<std::uint64_t>(*ring.control(seq, slots)).store(0, std::memory_order_relaxed);
-    // release: pairs with the next claimant's CSWAP
-    port_.area.claim(ring.number).store(0, std::memory_order_release);
-    port_.area.set_hint(ring.number + 1);
     if (ring.users != 0) {
         ring.parted = true;
         (void)rings_[ring.number].release();
@@ -94,52 +57,29 @@ void Inbound::close_gone() noexcept
 
 // --- packets of ours
 
-/// HELLO, BYE, and whatever comes before HELLO. False: it stays, there is no room for the answer.
-[[gnu::noinline]] bool Inbound::take_own(Ring& ring, std::uint64_t control) noexcept
+/// The first packet of a ring comes behind the visits of its sender. False: some of them stay.
+[[gnu::noinline]] bool Inbound::begin(Ring& ring) noexcept
 {
-    const auto c = std::bit_cast<Control>(control);
-    const bool hello = c.type == static_cast<std::uint8_t>(Type::hello);
-    if (hello == ring.greeted) {
-        bad_packet(ring, hello ? "out of place" : "before its HELLO");
-        return true;
-    }
-    if (c.flags != 0 || c.length > (hello ? 0 : bye_for_now)) {
-        bad_packet(ring, "unreadable");
-        return true;
-    }
-    if (hello)
-        return take_hello(ring);
-    if (c.length == bye_for_now && !answer_bye(ring))
+    take_visits();
+    if (is_refused(peer_key(ring.home, ring.nonce, ring.index)))
         return false;
-    close_ring(ring);
+    ring.begun = true;
+    if (!ring.asked)
+        ring.status = ReturnStatus::open;
     return true;
 }
 
-bool Inbound::take_hello(Ring& ring) noexcept
+/// False: it stays, there is no room for the answer.
+[[gnu::noinline]] bool Inbound::take_bye(Ring& ring, std::uint64_t control) noexcept
 {
-    Hello hello;
-    std::memcpy(&hello, slot(ring, ring.next_seq) + slot_size - sizeof(Control) - sizeof hello, sizeof hello);
-    take_visits(); // those of this sender were put before (visitors.h, case 10)
-    if (is_refused(ring.home, hello))
+    const auto c = std::bit_cast<Control>(control);
+    if (c.flags != 0 || c.length > bye_for_now) {
+        bad_packet(ring, "unreadable");
+        return true;
+    }
+    if (c.length == bye_for_now && !answer_bye(ring))
         return false;
-    utofu_stadd_t area = 0;
-    if (hello.return_index >= return_count || hello.index >= max_endpoints ||
-        port_.self.vcq.query_stadd(ring.home, endpoint_stag(hello.index), area) != 0) {
-        bad_packet(ring, "HELLO that makes no sense");
-        return true;
-    }
-    ring.area = area;
-    ring.returns = area + return_offset(hello.return_index);
-    ring.identity = hello.identity;
-    ring.serial = hello.serial;
-    ring.nonce = hello.nonce;
-    if (hello.version != wire_version || hello.target_nonce != port_.self.nonce) {
-        refuse(ring, hello.version != wire_version ? ReturnStatus::refused_version : ReturnStatus::refused_nonce);
-        close_ring(ring);
-        return true;
-    }
-    ring.key = peer_key(ring.home, ring.nonce, ring.identity);
-    ring.greeted = true;
+    close_ring(ring);
     return true;
 }
 
@@ -165,9 +105,9 @@ void Inbound::blank(const Ring& ring, std::uint32_t slots) noexcept
 /// Tells the sender how far we are. When it can't be told now, the next slow round tries again.
 void Inbound::report(Ring& ring) noexcept
 {
-    if (!ring.greeted) [[unlikely]]
-        return; // it has not said where its return block is
-    const ReturnBlock block{ring.next_seq - 1, static_cast<std::uint32_t>(ring.status), ring.serial};
+    const Grant grant{static_cast<std::uint32_t>(geometry_.ring(ring.number) / slot_size), geometry_.ring_slots};
+    const ReturnBlock block{ring.begun ? ring.next_seq - 1 : grant.word(), static_cast<std::uint32_t>(ring.status),
+                            ring.serial};
     // In order: an earlier report that lands later would hide this one for good.
     const vcq::Post post =
         port_.self.vcq.put_inline(ring.home, &block, ring.returns, sizeof block, {.strong_order = true});
@@ -179,17 +119,6 @@ void Inbound::report(Ring& ring) noexcept
     reports_due_ |= ring.report_due;
 }
 
-void Inbound::refuse(Ring& ring, ReturnStatus status) noexcept
-{
-    TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: refused peer 0x%llx: %s\n", port_.self.index,
-              static_cast<unsigned long long>(ring.home),
-              status == ReturnStatus::refused_nonce
-                  ? "it means a process that has ended: exchange addresses anew"
-                  : "it speaks another wire protocol: use the same release of the provider on all nodes");
-    const ReturnBlock block{0, static_cast<std::uint32_t>(status), ring.serial};
-    (void)port_.self.vcq.put_inline(ring.home, &block, ring.returns, sizeof block, {});
-}
-
 void Inbound::catch_up() noexcept
 {
     if (!refused_.empty())
@@ -199,8 +128,7 @@ void Inbound::catch_up() noexcept
     reports_due_ = false;
     for (const Poll& poll : polls_) {
         Ring& ring = *rings_[poll.ring];
-        if (ring.greeted &&
-            (ring.report_due || ring.next_seq - 1 - ring.reported >= geometry_.report_after()))
+        if (ring.report_due || ring.next_seq - 1 - ring.reported >= geometry_.report_after())
             report(ring);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What an endpoint receives: the rings of its area, from their claim to their BYE. Packets go to the protocol in their
+// What an endpoint receives: the rings of its area, from their grant to their BYE, and the packets of visitors. Packets go to the protocol in their
 // order; slots go back when it has taken them. Nothing read from the area is trusted. Under the endpoint's lock; calls
 // vcq.
 //
@@ -58,8 +58,6 @@ class Inbound {
         for (const Poll& poll : polls_)
             visit(*rings_[poll.ring]);
     }
-    /// New rings, and those of claimants that died before their HELLO.
-    void scan_claims() noexcept;
     /// Packets of visitors.
     void take_visits() noexcept;
 
@@ -69,14 +67,16 @@ class Inbound {
     void catch_up() noexcept;
     /// Rings whose senders died and whose packets have all been taken.
     void close_gone() noexcept;
-    /// A sender has found no free ring.
-    void on_ring_wanted(bool urgent) noexcept;
-    /// Asks one sender after the other for a sign of life; claimants that have not said HELLO all the time.
-    void watch(unsigned at_once) noexcept;
+    /// Some rings, if there were none for somebody.
+    void ask_back() noexcept;
+    /// Asks one sender after the other for a sign of life.
+    void watch() noexcept;
     void peer_failed(utofu_vcq_id_t home) noexcept;
 
   protected:
     ~Inbound() = default;
+    /// How often the visits have been offered to the protocol.
+    [[nodiscard]] std::uint32_t offers() const noexcept { return offers_; }
 
   private:
     struct Poll {
@@ -104,23 +104,21 @@ class Inbound {
     template <class Up>
     [[nodiscard]] unsigned empty(Ring& ring, std::uint64_t control) noexcept;
     // inbound.cc
-    [[nodiscard]] bool take_own(Ring& ring, std::uint64_t control) noexcept;
-    [[nodiscard]] bool take_hello(Ring& ring) noexcept;
-    void open_ring(unsigned number) noexcept;
+    [[nodiscard]] bool take_bye(Ring& ring, std::uint64_t control) noexcept;
+    [[nodiscard]] bool begin(Ring& ring) noexcept;
     void close_ring(Ring& ring) noexcept;
     void report(Ring& ring) noexcept;
-    void refuse(Ring& ring, ReturnStatus status) noexcept;
     // visitors.cc
-    [[nodiscard]] bool take_visit(const std::byte* end) noexcept;
-    [[nodiscard]] bool take_visit(Ring& visit, const Envelope& envelope, std::byte* packet) noexcept;
-    [[nodiscard]] bool is_refused(std::uint64_t home, const Hello& who) const noexcept;
+    [[nodiscard]] bool take_visit(std::byte* end) noexcept;
+    [[nodiscard]] bool take_visit(const Envelope& who, const std::byte* packet, std::byte* end) noexcept;
+    [[nodiscard]] bool is_refused(std::uint64_t key) const noexcept;
     // turnover.cc
-    void ask_back(bool urgent) noexcept;
+    [[nodiscard]] bool answer(const Envelope& who, utofu_stadd_t area) noexcept;
     [[nodiscard]] bool answer_bye(Ring& ring) noexcept;
     // life.cc
     void start_probe(Ring& ring) noexcept;
     void set_gone(Ring& ring) noexcept;
-    [[nodiscard]] bool shows_death(const Ring& ring, const vcq::Notice& notice) const noexcept;
+    [[nodiscard]] static bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept;
     static void on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
     Port& port_;
@@ -133,7 +131,10 @@ class Inbound {
     unsigned gone_ = 0; ///< rings of senders that are no more
     bool reports_due_ = false;
     bool refuse_all_ = false;       ///< no memory for `refused_`
+    bool ring_wanted_ = false;      ///< there was none for somebody
+    std::uint32_t offers_ = 0;
     Visitors visitors_;
+    std::unique_ptr<Ring> visitor_; ///< by which visits are handed on
     Array<std::uint64_t> refused_;  ///< senders of visits that stay where they are
     bool bad_packets_ = false;      ///< there was one
     std::size_t ask_hand_ = 0;      ///< where rings are asked back next
@@ -194,10 +195,10 @@ template <class Up>
         if (seen_ != nullptr) [[unlikely]]
             (void)seen_(ring.control(ring.next_seq, geometry_.ring_slots), sizeof control);
         if (!up.take_short(ring, control, slots)) {
-            const auto type = std::bit_cast<Control>(control).type;
-            const bool own = !ring.greeted || type == static_cast<std::uint8_t>(Type::hello) ||
-                             type == static_cast<std::uint8_t>(Type::bye);
-            if (!(own ? take_own(ring, control) : up.take(ring, slots)))
+            if (!ring.begun && !begin(ring))
+                return taken;
+            const bool bye = std::bit_cast<Control>(control).type == static_cast<std::uint8_t>(Type::bye);
+            if (!(bye ? take_bye(ring, control) : up.take(ring, slots)))
                 return taken;
             if (ring.place == no_place) // it said BYE
                 return taken + 1;

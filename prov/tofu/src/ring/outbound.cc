@@ -2,6 +2,7 @@
 // Channels: by address, their packets, their end. See outbound.h.
 #include "ring/outbound.h"
 
+#include <atomic>
 #include <cstring>
 
 #include "provider/error.h"
@@ -44,11 +45,12 @@ int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
     } else if ((made = port_.protocol.make_channel()) != nullptr) {
         made->owner = this;
         made->number = static_cast<std::uint16_t>(channels_.size());
-        made->serial = static_cast<std::uint16_t>((port_.self.nonce >> 16) + made->number);
-        made->contact.notify = on_contact;
+        static std::atomic<std::uint16_t> serials{0}; // not those of an endpoint that had our number before
+        made->serial = static_cast<std::uint16_t>((port_.self.nonce >> 16) +
+                                                  serials.fetch_add(0x9e37, std::memory_order_relaxed));
         made->visit.notify = on_visit;
         made->life.notify = on_life;
-        made->contact.of = made->visit.of = made->life.of = made;
+        made->visit.of = made->life.of = made;
         channels_.push_reserved(made);
     } else if ((made = reuse_channel()) == nullptr) {
         return -FI_EAGAIN;
@@ -108,27 +110,18 @@ bool Outbound::flush(Channel& ch) noexcept
     Channel::Deferred& packet = ch.deferred;
     if (packet.size == 0)
         return ch.state == ChannelState::open;
-    Control control;
-    std::memcpy(&control, packet.image + packet.size - sizeof control, sizeof control);
-    // The peer need not look for new rings: it is told. And we want to know when it knows (turnover.cc, case 2).
-    const bool hello = control.type == static_cast<std::uint8_t>(Type::hello);
-    vcq::Waiter* const waiter = hello ? &ch.contact : packet.waiter;
-    if (hello)
-        ch.contact.under_way = true; // the notice may come within the post
     const vcq::Post post = port_.self.vcq.put_inline(
         ch.peer.home, packet.image, ch.slot(packet.seq) + slot_size - packet.size, packet.size,
-        {.when = waiter != nullptr ? vcq::When::delivered : vcq::When::never, .strong_order = true, .waiter = waiter});
+        {.when = packet.waiter != nullptr ? vcq::When::delivered : vcq::When::never,
+         .strong_order = true,
+         .waiter = packet.waiter});
     if (post != vcq::Post::done) {
-        if (hello)
-            ch.contact.under_way = false;
         (void)post_failed(ch, post);
         return false;
     }
     packet.size = 0;
     packet.waiter = nullptr;
     deferred_--;
-    if (hello)
-        port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::contact);
     return true;
 }
 
@@ -155,8 +148,11 @@ void Outbound::flush_all() noexcept
 {
     if (ch.state == ChannelState::failed)
         return;
-    if (ch.state == ChannelState::open || ch.state == ChannelState::leaving)
+    const bool has_ring = ch.state == ChannelState::open || ch.state == ChannelState::leaving;
+    if (has_ring)
         port_.self.vcq.statistics().count(Stat::ring_lost);
+    held_ -= has_ring || ch.visit.asked;
+    ch.visit.slot = 0; // it is set aside there
     ch.state = ChannelState::failed;
     ch.err = err != 0 ? err : FI_EIO;
     ch.prov_errno = prov_errno;
@@ -164,8 +160,6 @@ void Outbound::flush_all() noexcept
         ch.deferred.size = 0;
         deferred_--;
     }
-    if (!ch.contact.under_way)
-        uncount_claim(ch);
     TOFU_INFO(FI_LOG_EP_DATA, "endpoint %u: peer 0x%llx lost: %s\n", port_.self.index,
               static_cast<unsigned long long>(ch.peer.home), fi_strerror(ch.err));
     port_.protocol.channel_failed(ch, std::exchange(ch.deferred.waiter, nullptr));
@@ -174,7 +168,7 @@ void Outbound::flush_all() noexcept
 void Outbound::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
 {
     for (Channel* ch : channels_) {
-        if (ch->peer.home != home || (ch->state != ChannelState::open && ch->state != ChannelState::leaving))
+        if (ch->peer.home != home || ch->state == ChannelState::failed || ch->area == 0)
             continue;
         // Reports and FINs go to areas of other endpoints of the peer's, too, which may have been closed; and what
         // failed may have been an injected write with a bad key.

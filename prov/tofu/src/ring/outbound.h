@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What an endpoint sends: channels to its peers. How a ring at a peer is won, the room in it, how it is given back, and
-// how it is lost with the peer. What goes into a ring is the protocol's business, which fills slots in their order and
+// What an endpoint sends: channels to its peers. Packets without a ring, how one is won, the room in it, how it is given
+// back, and how it is lost with the peer. What goes into a ring is the protocol's business, which fills slots in their order and
 // counts them (sent). Under the endpoint's lock; calls vcq.
 //
-//   outbound.cc  channels, packets;  contact.cc  how a ring is won;  visit.cc  packets without one
-//   turnover.cc  how it is given back;  life.cc  the watch
+//   outbound.cc  channels, packets;  visit.cc  packets without a ring, how one is won;  turnover.cc  how it is given back
+//   life.cc  the watch
 #pragma once
 
 #include <cstddef>
@@ -53,15 +53,13 @@ class Outbound {
     // --- channels
     /// 0, -FI_EINVAL (no such context), -FI_ENOMEM, -FI_EAGAIN (all channels are in use).
     [[nodiscard]] int channel_to(const Target& target, Channel*& channel) noexcept;
-    /// Goes on with what stands between us and an open channel. 0 when it is open now; -FI_EAGAIN; why it has failed.
-    [[nodiscard]] int contact(Channel& ch) noexcept;
-    /// The same for the next packet, which goes as a visit where there is no ring and `may_visit` says that it can.
-    [[nodiscard]] int approach(Channel& ch, bool may_visit) noexcept;
-    /// Where these say -FI_EAGAIN: one or two round trips, which it may be worth waiting for.
+    /// Goes on with what stands between us and the next packet. 0: there is a ring, or a visitor's slot; -FI_EAGAIN; why
+    /// the channel has failed.
+    [[nodiscard]] int approach(Channel& ch) noexcept;
+    /// Where that says -FI_EAGAIN: one or two round trips, which it may be worth waiting for.
     [[nodiscard]] static bool soon(const Channel& ch) noexcept
     {
-        return ch.visit.under_way || ch.state == ChannelState::reading || ch.state == ChannelState::claiming ||
-               ch.state == ChannelState::leaving;
+        return ch.visit.under_way || ch.state == ChannelState::leaving;
     }
     /// Why nothing can be sent: -FI_EAGAIN, or the error of a channel that has failed.
     [[nodiscard]] static int refusal(const Channel& ch) noexcept
@@ -74,7 +72,7 @@ class Outbound {
 
     // --- packets. Of an open channel with nothing deferred and with room; or of one with a visitor's slot, to which
     // only what is said to be for both applies.
-    /// For both: the sequence number of the next packet, and what stands between it and the end of the slot.
+    /// For both: the sequence number of the next packet, and how much of its slot the envelope takes.
     [[nodiscard]] static std::uint32_t seq(const Channel& ch) noexcept
     {
         return ch.state == ChannelState::open ? ch.next_seq : ch.visit.seq;
@@ -88,8 +86,8 @@ class Outbound {
     {
         return (ch.state == ChannelState::open ? ch.slot(ch.next_seq) : ch.visit.slot) + slot_size;
     }
-    /// Writes the envelope, if there is one.
-    void seal(const Channel& ch, std::byte* at) const noexcept;
+    /// Of a packet without a ring: who sends it, and whether a ring is asked for.
+    [[nodiscard]] Envelope envelope(Channel& ch) noexcept;
     /// A packet has gone out.
     void sent(Channel& ch) noexcept
     {
@@ -125,38 +123,30 @@ class Outbound {
     void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
     /// Says BYE to all; nothing is posted afterwards.
     void leave() noexcept;
-    /// Claims whose HELLO will never come: their rings are free.
-    void give_up_claims() noexcept;
 
   private:
     // outbound.cc
     [[nodiscard]] int make_channel(const Target& target, Channel*& channel) noexcept;
     [[nodiscard]] bool look_for_room(Channel& ch, std::uint32_t slots) noexcept;
     [[nodiscard]] vcq::Post put_bye(Channel& ch, std::uint16_t kind) noexcept;
-    // contact.cc
-    void start_reading(Channel& ch) noexcept;
-    void start_claiming(Channel& ch) noexcept;
-    void pause(Channel& ch, unsigned ms) noexcept;
-    void greet(Channel& ch) noexcept;
-    [[nodiscard]] std::uint32_t next_guess(const Channel& ch) const noexcept;
-    void count_claim(Channel& ch) noexcept;
-    void uncount_claim(Channel& ch) noexcept;
-    void on_header(Channel& ch, const vcq::Notice& notice) noexcept;
-    void on_claim(Channel& ch, const vcq::Notice& notice) noexcept;
-    void on_hello(Channel& ch, const vcq::Notice& notice) noexcept;
-    static void on_contact(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     // visit.cc
     [[nodiscard]] int visit(Channel& ch) noexcept;
     void on_gate(Channel& ch, std::uint64_t word) noexcept;
+    void on_absence(Channel& ch, int code) noexcept;
+    void read_heading(Channel& ch) noexcept;
+    void on_heading(Channel& ch, const AreaHeader& header) noexcept;
+    [[nodiscard]] bool wants_ring(Channel& ch) noexcept;
     void visited(Channel& ch) noexcept;
+    static void ask_later(Channel& ch) noexcept;
     void dismiss(Channel& ch) noexcept;
-    static void try_later(Channel& ch) noexcept;
     [[nodiscard]] vcq::Post put_empty(Channel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept;
+    void on_grant(Channel& ch, const Grant& grant) noexcept;
     static void on_visit(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     // turnover.cc
     void check_return(Channel& ch) noexcept;
     [[nodiscard]] bool say_bye(Channel& ch) noexcept;
     [[nodiscard]] Channel* reuse_channel() noexcept;
+    void give_up_rings() noexcept;
     [[nodiscard]] static bool reusable(const Channel& ch) noexcept;
     void unlink(Channel& ch) noexcept;
     // life.cc
@@ -172,6 +162,7 @@ class Outbound {
     Array<Channel*> channels_;
     unsigned deferred_ = 0;       ///< channels with a deferred packet
     unsigned asking_ = 0;         ///< channels that wait for a visitor's slot
+    unsigned held_ = 0;           ///< channels with a ring, or that have asked for one
     std::size_t next_return_ = 0; ///< the return block looked at next
     std::size_t reuse_hand_ = 0;  ///< where a channel to reuse is looked for next
     std::size_t next_asked_ = 0;  ///< of the watch

@@ -23,7 +23,6 @@ struct Local {
     std::uint64_t nonce; ///< of the domain
     unsigned index;      ///< of the endpoint in it
     unsigned identity;   ///< of the address it is known by
-    std::atomic_ref<std::uint64_t> claims; ///< the domain's count of those without HELLO, which peers Get
 };
 
 /// The protocol above. None of this is called for a packet in a ring: those go by Inbound::poll.
@@ -56,7 +55,7 @@ struct Port {
 
     /// Behind what it announces, which is in order with it. Where the TNI has no room for it the peer finds out in one
     /// of its slow rounds.
-    void ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell, std::uint16_t how = 1) noexcept;
+    void ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept;
     /// A Get of `size` bytes for `inquiry`, at most one. Busy where all blocks are out, too.
     template <class Of>
     [[nodiscard]] vcq::Post ask(Inquiry<Of>& inquiry, utofu_vcq_id_t home, utofu_stadd_t from,

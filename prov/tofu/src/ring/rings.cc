@@ -30,7 +30,6 @@ std::uint64_t milliseconds() noexcept
 Rings::~Rings()
 {
     port.open = false;
-    out.give_up_claims();
 }
 
 int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t visit_slots) noexcept
@@ -70,15 +69,10 @@ void Rings::catch_up() noexcept
 {
     // seq_cst: pairs with the peer's Put; what is announced from now on rings again
     const std::uint64_t doorbells = port.area.doorbells().exchange(0, std::memory_order_seq_cst);
-    if (rung(doorbells, Doorbell::contact))
-        in.scan_claims();
     if (rung(doorbells, Doorbell::status))
         out.look_at_returns(out.channels().size());
     if (rung(doorbells, Doorbell::visit))
         in.take_visits();
-    ring_wanted_ = std::max(ring_wanted_, how_rung(doorbells, Doorbell::ring_wanted));
-    if (ring_wanted_ != 0)
-        slow_round();
     out.flush_all();
     in.catch_up();
 }
@@ -91,17 +85,14 @@ void Rings::slow_round() noexcept
     last_tick_ = port.now;
     in.close_gone();
     port.protocol.tick();
-    in.scan_claims();
     in.take_visits();
     out.look_at_returns(returns_per_tick);
-    if (ring_wanted_ != 0)
-        in.on_ring_wanted(ring_wanted_ != wish);
-    ring_wanted_ = 0;
+    in.ask_back();
     if (port.now - last_watch_ < watch_ms)
         return;
     last_watch_ = port.now;
     out.watch(watched_at_once);
-    in.watch(watched_at_once);
+    in.watch();
 }
 
 void Rings::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
@@ -112,10 +103,11 @@ void Rings::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
     in.peer_failed(home);
 }
 
-void Port::ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell, std::uint16_t how) noexcept
+void Port::ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept
 {
-    static_assert(sizeof how == doorbell_size);
-    (void)self.vcq.put_inline(home, &how, at + doorbell_offset(bell), sizeof how, {.strong_order = true});
+    constexpr std::uint16_t rings = 1;
+    static_assert(sizeof rings == doorbell_size);
+    (void)self.vcq.put_inline(home, &rings, at + doorbell_offset(bell), sizeof rings, {.strong_order = true});
 }
 
 } // namespace tofu::proto

@@ -34,7 +34,7 @@ class Rings {
     [[nodiscard, gnu::always_inline]] bool behind() const noexcept
     {
         // relaxed: catch_up() reads it again
-        return out.deferred() || ring_wanted_ != 0 || port.area.doorbells().load(std::memory_order_relaxed) != 0;
+        return out.deferred() || port.area.doorbells().load(std::memory_order_relaxed) != 0;
     }
     /// Packets and reports that found no room in the queue of the TNI; what peers rang for.
     void catch_up() noexcept;
@@ -48,7 +48,6 @@ class Rings {
     Inbound& in;
 
   private:
-    std::uint16_t ring_wanted_ = 0; ///< a peer finds no free ring here, and rang
     std::uint64_t last_tick_ = 0;
     std::uint64_t last_watch_ = 0;
 };

@@ -1,35 +1,40 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How rings and channels change hands while their owners live, so that neither the number of senders of an endpoint
-// nor that of its receivers is limited. Part of Outbound and of Inbound; calls vcq.
+// How rings come to those who talk much, and channels to those who are talked to, so that neither the number of senders
+// of an endpoint nor that of its receivers is limited. Part of Outbound and of Inbound; calls vcq.
 //
-// S sends to R; the ring lies at R. S has it from its CSWAP on, until R has taken S's BYE and has written `closed`
-// into S's return block. Only S says BYE, so nobody writes to a ring after its turnover; only R frees the claim
-// word. Posts of one VCQ to one other in strong order arrive in order: S's packets before its BYE, R's reports
-// before `closed`.
+// S sends to R; the ring lies at R, and only R gives it away. S asks for one with a visit (visitors.h) and is answered in
+// its return block: `granted` with the place of a ring, or `denied`. S has the ring from then on until R has taken S's
+// BYE and has written `closed` there. Only S says BYE, so nobody writes to a ring after its turnover. Posts of one VCQ to
+// one other in strong order arrive in order: S's packets before its BYE, R's reports before `closed`.
 //
-//  1. S dies before its CSWAP: nothing has happened.
-//  2. S dies after its CSWAP and before its HELLO. R finds the claim word, and Gets the count of claims under way from
-//     the domain that the word names. It counts S from before the CSWAP until the HELLO has arrived; when it is 0, or
-//     there is no such domain or VCQ any more, and the HELLO is not there, nobody stands behind the claim: R frees
-//     the ring. This holds where another process has got S's VCQ ID.
-//  3. S is merely slow between CSWAP and HELLO (stopped, or it makes no calls): the count is not 0, the ring stays S's.
-//  4. S dies between HELLO and BYE: R's probe finds out. R takes what was sent, then frees the ring. What was half
+//  1. S dies before its question arrives: nothing has happened.
+//  2. S dies behind its question: R grants a ring, and finds out as in 4.
+//  3. S sees the grant late (stopped, or it makes no calls): the ring stays S's. What it sends meanwhile are visits.
+//  4. S dies between grant and BYE: R's probe finds out. R takes what was sent, then frees the ring. What was half
 //     written is no packet: its control word, written last, is not there.
 //  5. S dies after its BYE: R takes it; the Put of `closed` fails, which concerns nobody; the ring is free.
 //  6. R asks for the ring back (give_back): S says BYE as soon as it sees that, in its progress or when it runs out
-//     of credit. What S sends until then is taken as ever. R does not depend on S: it asks others as well.
+//     of credit. What S sends until then is taken as ever. R does not depend on S: it asks others as well. Where S has
+//     not used the ring yet give_back says the grant again, for S may not have seen that.
 //  7. R asks, and S says BYE by itself at the same time: the request comes before `closed` in the same words, and
 //     counts for nothing while S waits for `closed`.
-//  8. S wants to send after BYE: it waits for `closed` and then claims anew. So a pair never has two rings, and order
-//     holds across turnovers.
-//  9. R dies or closes its endpoint before `closed`: S probes while it waits, and the channel fails.
-// 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round.
-// 11. S uses the return block for another peer: only after `closed` or when R is gone, so no late report of R can hide
-//     one of the other's. Every claim has a serial number of its own besides.
+//  8. S wants to send after BYE: it waits for `closed`, then its packets are visits. So a pair never has two rings, and
+//     order holds across turnovers.
+//  9. R dies or closes its endpoint before `closed`, or before its answer: S probes while it waits, and the channel fails.
+// 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round. Likewise for `denied`: the
+//     visit stays. A grant is reported as progress is, in a later round.
+// 11. S uses the return block for another peer: only when it has not asked, or after `denied` or `closed`, or when R is
+//     gone, so no late report of R can hide one of the other's. Every question has a serial number of its own besides.
 // 12. S has no credit for its BYE: R is not done with the ring either, and will report.
-// 13. A hostile S keeps its ring, floods it or says BYE in the middle: its own ring, its own loss. It asks for rings
-//     all the time: R asks for at most a few back every few milliseconds.
-// 14. A hostile R says `closed` or give_back at will: `closed` counts only after BYE; S comes back by a new claim.
+// 13. A hostile S keeps its ring, floods it or says BYE in the middle: its own ring, its own loss. It asks for rings in
+//     the names of many: each is one that R probes and frees. R asks for at most a few back every few milliseconds.
+// 14. A hostile R says anything: `closed` counts only after BYE, a grant only after a question, and where it cannot be the
+//     channel fails. Other words than its own S does not write to.
+// 15. S closes its endpoint before the answer, and opens it again under the same number: the grant meets another serial
+//     number there. S asks anew: who asks has no ring, so R frees what it has in its name, packets first.
+// 16. Order: packets in the ring are behind S's visits. R takes all visits before it takes the ring's first packet.
+#include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "ring/inbound.h"
@@ -48,26 +53,32 @@ constexpr unsigned leaving_at_once = 64;
 void Outbound::check_return(Channel& ch) noexcept
 {
     // acquire: pairs with the peer's Put of the block; `consumed` was written with it
-    const std::uint64_t status = port_.area.status(ch.number).load(std::memory_order_acquire);
-    if (static_cast<std::uint32_t>(status >> 32) != ch.serial)
+    const std::uint64_t word = port_.area.status(ch.number).load(std::memory_order_acquire);
+    if (static_cast<std::uint32_t>(word >> 32) != ch.serial)
         return; // nothing yet
-    const auto consumed =
-        static_cast<std::uint32_t>(port_.area.consumed(ch.number).load(std::memory_order_acquire));
-    const std::uint32_t sent = ch.next_seq - 1;
-    ch.consumed = believed(consumed, sent, ch.consumed);
-    switch (static_cast<ReturnStatus>(static_cast<std::uint32_t>(status))) {
-    case ReturnStatus::open: break;
-    case ReturnStatus::give_back: ch.leave |= ch.state == ChannelState::open; break;
-    case ReturnStatus::closed:
-        if (ch.state == ChannelState::leaving) {
-            ch.state = ChannelState::idle;
-            ch.visit.made = false; // it has taken all
-            ch.visit.count = 0;
+    const std::uint64_t consumed = port_.area.consumed(ch.number).load(std::memory_order_acquire);
+    const auto status = static_cast<ReturnStatus>(static_cast<std::uint32_t>(word));
+    if (ch.state == ChannelState::failed) {
+        ch.visit.asked &= status == ReturnStatus::open; // an answer was the last that is written
+        return;
+    }
+    if (ch.visit.asked) {
+        if (status == ReturnStatus::denied) {
+            ch.visit.asked = false;
+            held_--;
+            ask_later(ch);
+        } else if (status == ReturnStatus::granted || status == ReturnStatus::give_back) {
+            on_grant(ch, read_grant(consumed));
         }
-        break;
-    case ReturnStatus::refused_version: fail(ch, FI_ECONNREFUSED, 0); break;
-    case ReturnStatus::refused_nonce: fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); break;
-    case ReturnStatus::refused_hello: fail(ch, FI_EIO, 0); break;
+    } else if (consumed >> 32 == 0) { // no grant
+        ch.consumed = believed(static_cast<std::uint32_t>(consumed), ch.next_seq - 1, ch.consumed);
+    }
+    if (status == ReturnStatus::give_back) {
+        ch.leave |= ch.state == ChannelState::open;
+    } else if (status == ReturnStatus::closed && ch.state == ChannelState::leaving) {
+        ch.state = ChannelState::idle;
+        ch.mark[0] = ch.next_seq; // it has taken all
+        held_--;
     }
 }
 
@@ -103,7 +114,7 @@ void Outbound::look_at_returns(std::size_t most) noexcept
         Channel& ch = *channels_[next_return_++ % channels_.size()];
         if (ch.visit.slot != 0 && std::exchange(ch.visit.lingers, true))
             dismiss(ch);
-        if (ch.state != ChannelState::open && ch.state != ChannelState::leaving)
+        if (ch.state != ChannelState::open && ch.state != ChannelState::leaving && !ch.visit.asked)
             continue;
         check_return(ch);
         if (ch.leave)
@@ -114,15 +125,13 @@ void Outbound::look_at_returns(std::size_t most) noexcept
 /// Is there nothing left by which a peer, or a notice, could touch the channel? (Case 11.)
 bool Outbound::reusable(const Channel& ch) noexcept
 {
-    if (ch.outstanding != 0 || ch.life.under_way || ch.contact.under_way || ch.contact.counted ||
-        ch.deferred.size != 0 || ch.visit.under_way || ch.visit.slot != 0)
+    if (ch.outstanding != 0 || ch.life.under_way || ch.deferred.size != 0 || ch.visit.under_way || ch.visit.slot != 0)
         return false;
     switch (ch.state) {
     case ChannelState::idle:
-    case ChannelState::pausing: return true;
-    case ChannelState::failed: return ch.err == FI_EHOSTDOWN || ch.ring == 0;
+    case ChannelState::pausing: return !ch.visit.asked;
+    case ChannelState::failed: return ch.err == FI_EHOSTDOWN || (ch.ring == 0 && !ch.visit.asked);
     case ChannelState::reading:
-    case ChannelState::claiming:
     case ChannelState::open:
     case ChannelState::leaving: return false;
     }
@@ -133,12 +142,10 @@ bool Outbound::reusable(const Channel& ch) noexcept
 [[gnu::noinline]] Channel* Outbound::reuse_channel() noexcept
 {
     const std::size_t n = channels_.size();
-    unsigned leaving = 0;
     for (std::size_t i = 0; i < n; i++) {
         Channel& ch = *channels_[(reuse_hand_ + i) % n];
-        if (ch.state == ChannelState::leaving)
+        if (ch.visit.asked || ch.state == ChannelState::leaving)
             check_return(ch);
-        leaving += ch.state == ChannelState::leaving || ch.leave;
         if (!reusable(ch))
             continue;
         reuse_hand_ = (reuse_hand_ + i + 1) % n;
@@ -147,16 +154,25 @@ bool Outbound::reusable(const Channel& ch) noexcept
         ch.leave = false;
         ch.err = ch.prov_errno = 0;
         ch.ring = ch.area = 0;
-        ch.contact.tried = 0;
         ch.starved = 0;
-        ch.visit.full = ch.visit.barred = ch.visit.made = false;
+        ch.visit.full = ch.visit.asked = false;
         ch.visit.count = ch.visit.enough = ch.visit.pause = ch.visit.rounds = 0;
+        ch.visit.first_try = 0;
         ch.mark[0] = ch.mark[1] = ch.next_seq;
         return &ch;
     }
-    // Those unused since the hand last passed go first; all of them would be used in a while, so the first will do.
-    for (std::size_t i = 0, found = 0;
-         i < 2 * n && found < asked_at_once && leaving < leaving_at_once; i++) {
+    give_up_rings();
+    return nullptr;
+}
+
+/// Those unused since the hand last passed go first; all of them would be used in a while, so the first will do.
+void Outbound::give_up_rings() noexcept
+{
+    const std::size_t n = channels_.size();
+    auto leaving = static_cast<unsigned>(std::count_if(channels_.begin(), channels_.end(), [](const Channel* ch) {
+        return ch->state == ChannelState::leaving || ch->leave;
+    }));
+    for (std::size_t i = 0, found = 0; i < 2 * n && found < asked_at_once && leaving < leaving_at_once; i++) {
         Channel& ch = *channels_[reuse_hand_++ % n];
         if (ch.state != ChannelState::open || ch.outstanding != 0 || ch.leave)
             continue;
@@ -170,36 +186,69 @@ bool Outbound::reusable(const Channel& ch) noexcept
         found++;
         leaving++;
     }
-    return nullptr;
 }
 
 // --- the receiver
 
-/// A sender has found no free ring.
-[[gnu::noinline]] void Inbound::on_ring_wanted(bool urgent) noexcept
+/// The answer to a visitor that asks for a ring. False: no room in the queue of the TNI.
+bool Inbound::answer(const Envelope& who, utofu_stadd_t area) noexcept
 {
-    const unsigned count = geometry_.ring_count;
-    for (unsigned i = 0; i < count; i++)
-        if (rings_[i] == nullptr && port_.area.claim(i).load(std::memory_order_relaxed) == 0) {
-            port_.area.set_hint(i + 1); // it has not looked everywhere
-            return;
-        }
-    ask_back(urgent);
+    for (const Poll& poll : polls_) // case 15
+        if (Ring& old = *rings_[poll.ring]; old.home == who.home && old.nonce == who.nonce && old.index == who.index)
+            set_gone(old);
+    const utofu_stadd_t returns = area + return_offset(who.return_index);
+    unsigned number = 0;
+    while (number < geometry_.ring_count && rings_[number] != nullptr)
+        number++;
+    std::unique_ptr<Ring> ring = number < geometry_.ring_count ? port_.protocol.make_ring() : nullptr;
+    if (ring == nullptr || !polls_.reserve(polls_.size() + 1)) {
+        ring_wanted_ = true;
+        const ReturnBlock block{0, static_cast<std::uint32_t>(ReturnStatus::denied), who.serial};
+        if (port_.self.vcq.put_inline(who.home, &block, returns, sizeof block, {.strong_order = true}) ==
+            vcq::Post::busy)
+            return false;
+        port_.ring_doorbell(who.home, area, Doorbell::status);
+        return true;
+    }
+    ring->owner = this;
+    ring->base = port_.area.ring(number);
+    ring->number = number;
+    ring->home = who.home;
+    ring->nonce = who.nonce;
+    ring->index = who.index;
+    ring->identity = who.identity;
+    ring->key = peer_key(who.home, who.nonce, who.identity);
+    ring->serial = who.serial;
+    ring->area = area;
+    ring->returns = returns;
+    ring->reported = seq_base(port_.self.nonce);
+    ring->next_seq = ring->reported + 1;
+    ring->life.notify = on_life;
+    ring->life.of = ring.get();
+    for (std::uint32_t seq = 1; seq <= geometry_.ring_slots; seq++) // whatever stands there since its last owner
+        std::atomic_ref<std::uint64_t>(*ring->control(seq, geometry_.ring_slots)).store(0, std::memory_order_relaxed);
+    ring->place = static_cast<std::uint32_t>(polls_.size());
+    polls_.push_reserved({ring->control(ring->next_seq, geometry_.ring_slots), ring->next_seq, number});
+    rings_[number] = std::move(ring);
+    report(*rings_[number]);
+    return true;
 }
 
-/// Asks for the rings of senders that were silent since the last time; where it is urgent and there are none, for any.
-void Inbound::ask_back(bool urgent) noexcept
+/// There was none for somebody. Asks for the rings of senders that were silent since the last time.
+void Inbound::ask_back() noexcept
 {
+    if (!std::exchange(ring_wanted_, false))
+        return;
     const std::size_t n = polls_.size();
     unsigned asked = 0, probed = 0;
-    for (std::size_t i = 0; i < 2 * n && asked < asked_at_once && (i < n || (urgent && asked == 0)); i++) {
+    for (std::size_t i = 0; i < n && asked < asked_at_once; i++) {
         Ring& ring = *rings_[polls_[ask_hand_++ % n].ring];
-        if (!ring.greeted || ring.asked) {
-            if (i < n && probed++ < asked_at_once)
+        if (ring.asked) {
+            if (probed++ < asked_at_once)
                 start_probe(ring); // does it not answer because it is dead?
             continue;
         }
-        if (i < n && ring.seen_seq != ring.next_seq) {
+        if (ring.seen_seq != ring.next_seq) {
             ring.seen_seq = ring.next_seq;
             continue;
         }

@@ -1,52 +1,65 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Packets to a peer at which we have no ring: a slot is asked for at the gate, the packet is put there in an envelope
-// that says whose it is. The cases are numbered in visitors.h. Part of Outbound; calls vcq.
+// Packets to a peer at which we have no ring: a slot is asked for at the gate, the packet is put there with who sends it.
+// Who comes often asks for a ring with one of them. The cases are numbered in visitors.h. Part of Outbound; calls vcq.
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "provider/error.h"
+#include "provider/log.h"
+#include "provider/probe.h"
 #include "ring/outbound.h"
 
 namespace tofu::proto {
 
 namespace {
-constexpr std::uint32_t least_visits = 4, most_visits = 1024; // before a ring is tried for
-constexpr std::uint32_t longest_pause = 64;                   // rounds between two looks at a gate that is full
+constexpr std::uint32_t least_visits = 4, most_visits = 64; // before a ring is asked for, and again
+constexpr std::uint32_t most_unanswered = 64;               // visits behind one that asks
+constexpr std::uint32_t longest_pause = 64;                 // rounds between two looks at a gate that is full
+constexpr unsigned most_held = return_count / 4 * 3;        // rings: the other channels are for those who come now and then
+constexpr unsigned absent_pause_ms = 1;
+constexpr std::uint64_t absent_limit_ms = 10000; // a peer that has an address enables its endpoint soon
 } // namespace
 
-int Outbound::approach(Channel& ch, bool may_visit) noexcept
+[[gnu::noinline]] int Outbound::approach(Channel& ch) noexcept
 {
-    if (ch.state == ChannelState::leaving)
-        check_return(ch);
     Channel::Visit& v = ch.visit;
-    if (ch.state == ChannelState::open || ch.state == ChannelState::failed || ch.state == ChannelState::leaving)
-        return contact(ch);
-    if (v.slot != 0 && may_visit)
-        return 0;
-    ch.contact.needed = !may_visit || v.barred || v.full;
-    if (ch.contact.needed || v.count >= std::max(v.enough, least_visits))
-        if (const int ret = contact(ch); ret != -FI_EAGAIN)
+    if (v.asked || ch.state == ChannelState::leaving)
+        check_return(ch);
+    if (ch.state == ChannelState::pausing && port_.now >= v.pause_until)
+        ch.state = ChannelState::idle;
+    if (ch.state == ChannelState::idle) {
+        if (int ret = visit(ch); ret != -FI_EAGAIN)
             return ret;
-    const int ret = may_visit && !v.barred ? visit(ch) : -FI_EAGAIN;
-    if (ret == -FI_EAGAIN)
-        port_.self.vcq.statistics().count(Stat::again_contact);
-    return ret;
+    } else if (ch.state == ChannelState::reading && !v.under_way) {
+        read_heading(ch);
+    }
+    if (ch.state == ChannelState::open)
+        return 0;
+    if (ch.state == ChannelState::failed)
+        return -ch.err;
+    port_.self.vcq.statistics().count(Stat::again_contact);
+    return -FI_EAGAIN;
 }
 
 /// Asks the gate for a slot, or reads it. 0: there is one by now.
 int Outbound::visit(Channel& ch) noexcept
 {
     Channel::Visit& v = ch.visit;
+    if (v.slot != 0)
+        return 0;
     if (v.under_way)
         return -FI_EAGAIN;
-    if (ch.area == 0 && port_.self.vcq.query_stadd(ch.peer.home, endpoint_stag(ch.peer.index), ch.area) != 0) {
-        fail(ch, FI_EADDRNOTAVAIL, 0);
-        return -ch.err;
+    if (v.asked && v.count >= most_unanswered) {
+        ch.starved++;
+        return -FI_EAGAIN; // it takes nothing
     }
     if (v.full && v.rounds != 0) {
         v.rounds--;
         return -FI_EAGAIN;
+    }
+    if (ch.area == 0 && port_.self.vcq.query_stadd(ch.peer.home, endpoint_stag(ch.peer.index), ch.area) != 0) {
+        fail(ch, FI_EADDRNOTAVAIL, 0);
+        return -ch.err;
     }
     v.reads = v.full;
     vcq::Post post;
@@ -73,19 +86,37 @@ void Outbound::on_visit(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
     Outbound& out = *ch.owner;
     Channel::Visit& v = ch.visit;
     std::uint64_t word = notice.value;
+    AreaHeader header{};
     if (v.reads) {
         std::memcpy(&word, v.answer.data, sizeof word);
+        std::memcpy(&header, v.answer.data, sizeof header); // a block holds more than that
         out.port_.end(v);
     } else {
         v.under_way = false;
         out.asking_--;
     }
-    if (!out.port_.open)
+    if (!out.port_.open || ch.state == ChannelState::failed)
         return;
     if (notice.code != UTOFU_SUCCESS)
-        v.barred = true;
+        out.on_absence(ch, notice.code);
+    else if (ch.state == ChannelState::reading)
+        out.on_heading(ch, header);
     else
         out.on_gate(ch, word);
+}
+
+/// No such area: the peer's endpoint is not enabled yet, or it is no more.
+void Outbound::on_absence(Channel& ch, int code) noexcept
+{
+    Channel::Visit& v = ch.visit;
+    if (v.first_try == 0)
+        v.first_try = port_.now;
+    if (code != UTOFU_ERR_MRQ_RMT_STADD || port_.now - v.first_try >= absent_limit_ms) {
+        fail(ch, fi_error_of(code), code);
+    } else if (ch.state == ChannelState::idle || ch.state == ChannelState::reading) {
+        ch.state = ChannelState::pausing;
+        v.pause_until = port_.now + absent_pause_ms;
+    }
 }
 
 void Outbound::on_gate(Channel& ch, std::uint64_t word) noexcept
@@ -93,12 +124,15 @@ void Outbound::on_gate(Channel& ch, std::uint64_t word) noexcept
     Channel::Visit& v = ch.visit;
     const std::uint32_t next = gate_next(word);
     const bool some = next < gate_end(word);
-    v.barred = !gate_is_of(word, ch.peer.nonce);
     const utofu_stadd_t slot = ch.area + visits_offset + std::uint64_t{next} * slot_size;
-    if (v.barred && !v.reads && some && gate_speaks(word))
-        (void)put_empty(ch, slot, visit_seq(word)); // another process has the VCQ ID, and gave us a slot of its own
-    if (v.barred)
+    if (!gate_is_of(word, ch.peer.nonce)) {
+        if (!v.reads && some && gate_speaks(word))
+            (void)put_empty(ch, slot, visit_seq(word)); // another process has the VCQ ID, and gave us a slot of its own
+        if (ch.state == ChannelState::idle)
+            read_heading(ch);
         return;
+    }
+    v.first_try = 0;
     if (v.reads || !some) {
         v.full = !some;
         v.pause = v.full ? std::clamp(2 * v.pause, 1u, longest_pause) : 0;
@@ -108,33 +142,82 @@ void Outbound::on_gate(Channel& ch, std::uint64_t word) noexcept
     v.slot = slot;
     v.seq = visit_seq(word);
     v.lingers = false;
-    if (ch.state == ChannelState::open || ch.state == ChannelState::failed)
+    if (ch.state == ChannelState::open || ch.state == ChannelState::leaving)
         dismiss(ch);
 }
 
-void Outbound::seal(const Channel& ch, std::byte* at) const noexcept
+/// Why is the gate another one? Without room for the Get it is tried again.
+void Outbound::read_heading(Channel& ch) noexcept
 {
-    if (ch.state == ChannelState::open)
+    ch.state = ChannelState::reading;
+    ch.visit.reads = true;
+    if (port_.ask(ch.visit, ch.peer.home, ch.area, sizeof(AreaHeader)) == vcq::Post::error)
+        (void)post_failed(ch, vcq::Post::error);
+}
+
+void Outbound::on_heading(Channel& ch, const AreaHeader& header) noexcept
+{
+    switch (read_header(header, ch.peer.nonce, ch.peer.index)) {
+    case Heading::other_version:
+        TOFU_WARN(FI_LOG_EP_CTRL,
+                  "endpoint %u: peer 0x%llx speaks version %u of the wire protocol, this is %u: use the "
+                  "same release of the provider on all nodes\n",
+                  port_.self.index, static_cast<unsigned long long>(ch.peer.home), header.version,
+                  wire_version);
+        fail(ch, FI_ECONNREFUSED, 0);
         return;
-    const Envelope envelope{port_.self.home.id(),
-                            {port_.self.nonce, ch.peer.nonce, wire_version,
-                             static_cast<std::uint8_t>(port_.self.index),
-                             static_cast<std::uint8_t>(port_.self.identity), 0, 0},
-                            {static_cast<std::uint8_t>(Type::visit), 0, 0, ch.visit.seq}};
-    std::memcpy(at, &envelope, sizeof envelope);
+    case Heading::other_process: fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); return;
+    case Heading::usable:
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: the gate of peer 0x%llx is not what it can be: its memory is damaged\n",
+                  port_.self.index, static_cast<unsigned long long>(ch.peer.home));
+        fail(ch, FI_EIO, 0);
+        return;
+    }
+}
+
+// --- the packet
+
+Envelope Outbound::envelope(Channel& ch) noexcept
+{
+    const bool asks = wants_ring(ch);
+    if (asks) // before the packet leaves: the answer comes there
+        port_.area.status(ch.number).store(0, std::memory_order_release);
+    ch.visit.asks = asks;
+    return {port_.self.home.id(), port_.self.nonce, ch.peer.nonce, wire_version,
+            static_cast<std::uint8_t>(port_.self.index), static_cast<std::uint8_t>(port_.self.identity),
+            asks ? ch.number : no_return, static_cast<std::uint16_t>(ch.serial + 1)};
+}
+
+bool Outbound::wants_ring(Channel& ch) noexcept
+{
+    Channel::Visit& v = ch.visit;
+    if (v.asked || v.count < std::max(v.enough, least_visits))
+        return false;
+    if (held_ < most_held)
+        return true;
+    give_up_rings();
+    ask_later(ch);
+    return false;
 }
 
 [[gnu::noinline]] void Outbound::visited(Channel& ch) noexcept
 {
-    ch.visit.slot = 0;
-    ch.visit.made = true;
-    ch.visit.count++;
+    Channel::Visit& v = ch.visit;
+    v.slot = 0;
+    v.count++;
+    if (v.asks) {
+        v.asks = false;
+        v.asked = true;
+        v.count = 0;
+        ch.serial++;
+        held_++;
+    }
     port_.self.vcq.statistics().count(Stat::send_visit);
     port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::visit);
 }
 
-/// There was no ring: twice as many visits before the next try.
-void Outbound::try_later(Channel& ch) noexcept
+/// There was no ring: twice as many visits before the next time.
+void Outbound::ask_later(Channel& ch) noexcept
 {
     ch.visit.enough = std::clamp(2 * ch.visit.enough, 2 * least_visits, most_visits);
     ch.visit.count = 0;
@@ -152,6 +235,34 @@ vcq::Post Outbound::put_empty(Channel& ch, utofu_stadd_t slot, std::uint32_t seq
     const Control none{static_cast<std::uint8_t>(Type::none), 0, 0, seq};
     return port_.self.vcq.put_inline(ch.peer.home, &none, slot + slot_size - sizeof none, sizeof none,
                                      {.strong_order = true});
+}
+
+// --- the answer
+
+/// The ring is ours, if it can be one. What was sent before is behind us: it is taken before the ring's first packet.
+void Outbound::on_grant(Channel& ch, const Grant& grant) noexcept
+{
+    if (grant.slots == 0) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: peer 0x%llx grants a ring which cannot be: use the same release of the "
+                                  "provider on all nodes\n",
+                  port_.self.index, static_cast<unsigned long long>(ch.peer.home));
+        fail(ch, FI_EIO, 0);
+        return;
+    }
+    ch.visit.asked = false;
+    ch.visit.count = ch.visit.enough = 0;
+    ch.leave = false;
+    ch.starved = 0;
+    ch.ring = ch.area + std::uint64_t{grant.first} * slot_size;
+    ch.slots = grant.slots;
+    ch.consumed = seq_base(ch.peer.nonce);
+    for (std::uint32_t& mark : ch.mark)
+        mark = ch.consumed + 1 - (mark != ch.next_seq);
+    ch.next_seq = ch.consumed + 1;
+    ch.state = ChannelState::open;
+    port_.self.vcq.statistics().count(Stat::ring_claimed);
+    TOFU_PROBE(claim, ch.peer.home, grant.first);
+    dismiss(ch);
 }
 
 } // namespace tofu::proto

@@ -58,18 +58,18 @@ void Inbound::take_visits() noexcept
 {
     refused_.clear();
     refuse_all_ = false;
-    visitors_.take_arrived([this](const std::byte* end) { return take_visit(end); });
+    offers_++;
+    visitors_.take_arrived([this](std::byte* end) { return take_visit(end); });
 }
 
 /// Of one endpoint, whatever address it is known by.
-bool Inbound::is_refused(std::uint64_t home, const Hello& who) const noexcept
+bool Inbound::is_refused(std::uint64_t key) const noexcept
 {
-    return refuse_all_ ||
-           std::find(refused_.begin(), refused_.end(), peer_key(home, who.nonce, who.index)) != refused_.end();
+    return refuse_all_ || std::find(refused_.begin(), refused_.end(), key) != refused_.end();
 }
 
 /// False: it stays, with what comes behind it of the same sender.
-bool Inbound::take_visit(const std::byte* end) noexcept
+bool Inbound::take_visit(std::byte* end) noexcept
 {
     if (seen_ != nullptr) [[unlikely]]
         (void)seen_(end - sizeof(Control), sizeof(Control));
@@ -78,38 +78,46 @@ bool Inbound::take_visit(const std::byte* end) noexcept
     if (control.type == static_cast<std::uint8_t>(Type::none))
         return true; // its sender had no use for it
     Envelope envelope;
-    alignas(8) std::byte packet[slot_size];
+    alignas(8) std::byte packet[slot_size]; // a copy, which nobody changes any more
     const bool good = read_visit(end, port_.self.nonce, envelope, packet);
-    if (good && is_refused(envelope.home, envelope.who))
+    const std::uint64_t key = peer_key(envelope.home, envelope.nonce, envelope.index);
+    if (good && is_refused(key))
         return false;
-    std::unique_ptr<Ring> visit = port_.protocol.make_ring();
-    if (visit == nullptr || !take_visit(*visit, envelope, good ? packet : nullptr)) {
-        refuse_all_ |= !refused_.push(peer_key(envelope.home, envelope.who.nonce, envelope.who.index));
+    if (visitor_ == nullptr)
+        visitor_ = port_.protocol.make_ring();
+    if (visitor_ == nullptr || !take_visit(envelope, good ? packet : nullptr, end)) {
+        refuse_all_ |= !refused_.push(key);
         return false;
     }
-    if (visit->users != 0) {
-        visit->parted = true; // it goes with the last of them
-        (void)visit.release();
+    if (visitor_->users != 0) {
+        visitor_->parted = true; // it goes with the last of them
+        (void)visitor_.release();
     }
     return true;
 }
 
 /// The packet, or null where it is none, as the only one of a ring.
-bool Inbound::take_visit(Ring& visit, const Envelope& envelope, std::byte* packet) noexcept
+bool Inbound::take_visit(const Envelope& who, const std::byte* packet, std::byte* end) noexcept
 {
-    const Hello& who = envelope.who;
+    Ring& visit = *visitor_;
     visit.owner = this;
-    visit.base = packet;
+    visit.base = const_cast<std::byte*>(packet);
     visit.next_seq = visit_seq(gate_word(port_.self.nonce, 0, 0));
     visit.number = visit.place = no_place;
-    visit.greeted = true;
-    visit.home = envelope.home;
+    visit.begun = true;
+    visit.home = who.home;
     visit.nonce = who.nonce;
+    visit.index = who.index;
     visit.identity = who.identity;
-    visit.key = peer_key(visit.home, visit.nonce, visit.identity);
-    if (packet == nullptr || port_.self.vcq.query_stadd(visit.home, endpoint_stag(who.index), visit.area) != 0) {
+    visit.key = peer_key(who.home, who.nonce, who.identity);
+    if (packet == nullptr || port_.self.vcq.query_stadd(who.home, endpoint_stag(who.index), visit.area) != 0) {
         bad_packet(visit, "that makes no sense");
         return true;
+    }
+    if (who.return_index != no_return) {
+        if (!answer(who, visit.area))
+            return false;
+        std::memcpy(end - asks_before_end, &no_return, sizeof no_return); // once, if the packet has to stay
     }
     return port_.protocol.take_visit(visit);
 }

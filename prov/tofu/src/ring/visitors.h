@@ -11,7 +11,7 @@
 //     all other slots, go on. A slot of 256 bytes is lost by a death, until the endpoint is closed.
 //  3. S goes on after minutes: nobody else was ever given its slot, so its Put overwrites nothing. It is taken as ever.
 //  4. S dies in its Put: the control word, written last, is not there. As 2.
-//  5. S has no use for the slot (its ring came first, its operation was cancelled): it puts an empty envelope there.
+//  5. S has no use for the slot (its ring came first, its operation was cancelled): it puts an empty packet there.
 //  6. No slot is left: the ADD finds the end and hands out nothing. S does not add again before it has read that there are
 //     new ones, so each sender goes beyond the end once for each run: 24 bits are enough for 16 million.
 //  7. R offers a new run: only when the one before is handed out to its end, so no ADD can fall between two.
@@ -19,12 +19,14 @@
 //     order, guide 6.1.3.1). R looks at the slots that are out from the youngest to the oldest, and then takes what it has
 //     seen from the oldest on: what came before something seen was seen, too.
 //  9. One that can't be taken now stays; later ones of its sender stay with it (Inbound::take_visit), others go on.
-// 10. Order with S's ring: HELLO is put behind S's visits. R takes all visits before it takes the HELLO. S visits again
-//     only after `closed`, when R has taken all from the ring.
+// 10. Order with S's ring: its packets are put behind S's visits. R takes all visits before it takes the first of them
+//     (Inbound::begin). S visits again only after `closed`, when R has taken all from the ring.
 // 11. S means an earlier process: check and version in the gate's word say so; S fills the slot that it has taken there
-//     with an empty envelope. Where 19 bits of a nonce are equal by chance, the envelope has the whole.
+//     with an empty packet. Where 19 bits of a nonce are equal by chance, the envelope has the whole.
 // 12. A hostile S takes all slots and fills none: R has no visitors any more, its rings are as ever. It fills what it
 //     has not taken: as wherever it can write.
+// 13. An honest S does not take all slots either while R looks at none: from its fourth visit on it asks for a ring, every
+//     64 visits at least, and sends at most 64 before it has been answered.
 #pragma once
 
 #include <atomic>
