@@ -99,7 +99,7 @@ int Endpoint::bind_counter(Counter& counter, std::uint64_t flags) noexcept
         if ((flags & slot.flag) != 0)
             slot.counter = &counter;
     if ((flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0)
-        owner().regions().count_everything(index());
+        owner().regions().events().count_everything(index());
     return 0;
 }
 

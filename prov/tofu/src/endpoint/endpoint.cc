@@ -110,7 +110,7 @@ int Endpoint::set_up(const EndpointPlan* wish) noexcept
         }
     }
     tx_.set_number(number, plan.parent != nullptr ? plan.parent->address().index : number);
-    domain.regions().add_counters(number, rx_.counters);
+    domain.regions().events().add(number, rx_.counters);
     return 0;
 }
 
@@ -358,7 +358,7 @@ int Endpoint::close() noexcept
         return -FI_EBUSY;
     // Nobody polls it any more, then no peer's notice comes, then what is under way ends.
     unlist();
-    owner().regions().remove_counters(index());
+    owner().regions().events().remove(index());
     tx_.detach();
     SharedTransmit* const shared = shared_tx_;
     const bool quiet = stop();

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Which endpoints of a domain count what peers do to its regions (FI_RMA_EVENT). Owned by the region table, under the
-// home lock; calls counters.
+// home lock, which is taken here for endpoints; calls counters.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 #include <iterator>
+#include <mutex>
 
 #include "address/address.h"
+#include "provider/lock.h"
 #include "queue/binding.h"
 
 namespace tofu {
@@ -15,14 +17,25 @@ namespace tofu {
 /// By endpoint number. What is told of an endpoint is valid until it is removed.
 class EventCounters {
   public:
-    void add(unsigned number, const RxCounters& counters) noexcept { of_[number] = &counters; }
+    explicit EventCounters(Lock& home) noexcept : home_(home) {}
+    // These three take the lock.
+    void add(unsigned number, const RxCounters& counters) noexcept
+    {
+        std::lock_guard guard(home_);
+        of_[number] = &counters;
+    }
     void remove(unsigned number) noexcept
     {
+        std::lock_guard guard(home_);
         of_[number] = nullptr;
         everything_[number / 64] &= ~bit(number);
     }
     /// The endpoint counts the events of regions that are bound to no endpoint.
-    void count_everything(unsigned number) noexcept { everything_[number / 64] |= bit(number); }
+    void count_everything(unsigned number) noexcept
+    {
+        std::lock_guard guard(home_);
+        everything_[number / 64] |= bit(number);
+    }
     [[nodiscard]] bool has(unsigned number, const RxCounters* counters) const noexcept { return of_[number] == counters; }
 
     /// Of a region that is bound to none.
@@ -36,6 +49,7 @@ class EventCounters {
   private:
     static constexpr std::uint64_t bit(unsigned number) noexcept { return std::uint64_t{1} << number % 64; }
 
+    Lock& home_;
     const RxCounters* of_[max_endpoints] = {};
     std::uint64_t everything_[(max_endpoints + 63) / 64] = {}; ///< those of count_everything(), a bit each
 };

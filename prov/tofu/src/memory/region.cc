@@ -23,7 +23,10 @@ constexpr utofu_stadd_t nowhere = std::uint64_t{0xffffff} << 40;
 
 } // namespace
 
-RegionTable::RegionTable(DomainBase& domain) noexcept : domain_(domain), directory_(domain), annexes_(domain, *this) {}
+RegionTable::RegionTable(DomainBase& domain) noexcept
+    : domain_(domain), directory_(domain), annexes_(domain, *this), events_(domain.home_lock())
+{
+}
 
 RegionTable::~RegionTable() { close(); }
 
@@ -230,24 +233,6 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
         events_.count(reads);
     else if (events_.has(region.endpoint_number_, region.endpoint_counters_))
         region.endpoint_counters_->count_remote(reads);
-}
-
-void RegionTable::add_counters(unsigned endpoint, const RxCounters& counters) noexcept
-{
-    std::lock_guard guard(domain_.home_lock());
-    events_.add(endpoint, counters);
-}
-
-void RegionTable::remove_counters(unsigned endpoint) noexcept
-{
-    std::lock_guard guard(domain_.home_lock());
-    events_.remove(endpoint);
-}
-
-void RegionTable::count_everything(unsigned endpoint) noexcept
-{
-    std::lock_guard guard(domain_.home_lock());
-    events_.count_everything(endpoint);
 }
 
 int RegionTable::attach(LocalMemory& memory, Lock& lock) noexcept

@@ -66,11 +66,8 @@ class RegionTable {
     /// The events of the region are counted by this endpoint alone.
     void bind(MemoryRegion& region, unsigned endpoint, const RxCounters& counters) noexcept;
 
-    // --- endpoints that count what peers do (FI_RMA_EVENT), by number; `counters` until remove_counters()
-    void add_counters(unsigned endpoint, const RxCounters& counters) noexcept;
-    void remove_counters(unsigned endpoint) noexcept;
-    /// The endpoint counts the events of regions that are bound to no endpoint.
-    void count_everything(unsigned endpoint) noexcept;
+    /// Endpoints that count what peers do.
+    [[nodiscard]] EventCounters& events() noexcept { return events_; }
 
   private:
     struct User {
