@@ -23,7 +23,6 @@ namespace tofu::check {
     X(dereg_mem)                                                                                                       \
     X(put)                                                                                                             \
     X(put_piggyback)                                                                                                   \
-    X(put_piggyback8)                                                                                                  \
     X(get)                                                                                                             \
     X(armw4)                                                                                                           \
     X(armw8)                                                                                                           \

@@ -49,7 +49,7 @@ void feed_as_fast_as_it_is_taken()
             write_stale();
         return go_on(vcq, rest...);
     };
-    surround<answered, &vcq::Functions::put_piggyback, &vcq::Functions::put_piggyback8>(functions);
+    surround<answered, &vcq::Functions::put_piggyback>(functions);
 }
 
 TEST(HostileMember, MessagesOfEndedOperationsHoldNobodyInACall)

@@ -23,7 +23,6 @@ namespace tofu::vcq {
     each(dereg_mem) \
     each(put) \
     each(put_piggyback) \
-    each(put_piggyback8) \
     each(get) \
     each(armw4) \
     each(armw8) \

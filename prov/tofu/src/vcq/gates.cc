@@ -10,10 +10,9 @@ namespace {
 
 bool has_gates(const Functions& f) noexcept
 {
-    return f.get_barrier_tnis != nullptr && f.query_barrier_caps != nullptr && f.alloc_vbg != nullptr &&
-           f.free_vbg != nullptr && f.set_vbg != nullptr && f.query_vbg_info != nullptr && f.barrier != nullptr &&
-           f.poll_barrier != nullptr && f.reduce_uint64 != nullptr && f.poll_reduce_uint64 != nullptr &&
-           f.reduce_double != nullptr && f.poll_reduce_double != nullptr;
+#define TOFU_HAS(name) && f.name != nullptr
+    return true TOFU_GATE_FUNCTIONS(TOFU_HAS);
+#undef TOFU_HAS
 }
 
 bool suffices(const Functions& f, utofu_tni_id_t tni) noexcept

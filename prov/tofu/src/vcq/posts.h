@@ -101,6 +101,11 @@ struct Mark {
     {
         return kind == Unsignaled::write ? write : kind == Unsignaled::armw ? armw : 0;
     }
+    /// Of a number that names no place.
+    static constexpr Unsignaled kind_of(std::uintptr_t number) noexcept
+    {
+        return number == armw ? Unsignaled::armw : number == write ? Unsignaled::write : Unsignaled::message;
+    }
     static constexpr std::uint64_t edata_of(Unsignaled kind) noexcept { return kind == Unsignaled::write ? write : 0; }
     static void* cbdata_of(std::uintptr_t number) noexcept { return reinterpret_cast<void*>(number); }
 };

@@ -163,11 +163,7 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
     if (code == UTOFU_SUCCESS) [[likely]]
         return;
     if (number == 0 || number >= Window::size) {
-        report_unsignaled_error(code,
-                                number == Mark::armw    ? Unsignaled::armw
-                                : number == Mark::write ? Unsignaled::write
-                                                        : Unsignaled::message,
-                                0);
+        report_unsignaled_error(code, Mark::kind_of(number), 0);
         return;
     }
     // Never left the node, so its MRQ notice will not come (guide 2.2.12).

@@ -106,11 +106,8 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
     }
     if (notice.edata == 0 || notice.edata >= Window::size) [[unlikely]] {
         if (code != UTOFU_SUCCESS)
-            report_unsignaled_error(code,
-                     type == UTOFU_MRQ_TYPE_LCL_ARMW ? Unsignaled::armw
-                     : notice.edata == Mark::write   ? Unsignaled::write
-                                                     : Unsignaled::message,
-                     notice.vcq_id);
+            report_unsignaled_error(code, Mark::kind_of(type == UTOFU_MRQ_TYPE_LCL_ARMW ? Mark::armw : notice.edata),
+                                    notice.vcq_id);
         return;
     }
     if (Waiter* const waiter = window_.arrived(static_cast<std::uint8_t>(notice.edata)); waiter != nullptr) [[likely]]
