@@ -154,7 +154,7 @@ TEST(AtomicBatches, HalfPostedOnesEndWithTheRunner)
         ASSERT_GT(Net::now().posts, 1u);
         who.runner->close();
         who.vcq.close();
-        EXPECT_EQ(who.runner->outstanding(), 0u);
+        EXPECT_EQ(who.runner->ops.outstanding(), 0u);
         EXPECT_EQ(who.ends[&context], std::vector<int>{FI_ECANCELED});
     }
 }

@@ -49,8 +49,8 @@ struct Initiator {
         vcq.poll();
         if (!pending.empty())
             pending.resume();
-        if (runner->wants_progress())
-            runner->progress();
+        if (!runner->ops.agenda.empty())
+            runner->ops.agenda.round();
     }
 };
 
@@ -71,7 +71,7 @@ inline Family family_of(fi_op op)
 
 inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
 {
-    AtomicOp* op = who.runner->alloc();
+    AtomicOp* op = who.runner->ops.alloc();
     if (!op)
         return nullptr;
     op->reports = static_cast<const tofu::Reports*>(static_cast<void*>(&who.ends));
@@ -87,7 +87,7 @@ inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
     op->reads_operand = s.op != FI_ATOMIC_READ;
     op->reads_compare = s.op >= FI_CSWAP;
     op->fetches = s.result != nullptr;
-    op->strong = who.runner->ordered();
+    op->strong = who.runner->ordered;
     op->total = s.count;
     if (op->reads_operand)
         op->operand.add(s.operand, s.count * op->size);
@@ -95,7 +95,7 @@ inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
         op->compare.add(s.compare, s.count * op->size);
     if (s.result)
         op->result.add(s.result, s.count * op->size);
-    op->add(0, s.count * op->size, 0);
+    who.access.add(*op, 0, s.count * op->size, 0);
     op->target[0].at = {1, Net::base + s.offset};
     return op;
 }
@@ -110,7 +110,7 @@ inline bool run(std::vector<Initiator*> all, unsigned limit = 2000000)
         if (net.random() % 2)
             all[who]->round();
         if (i % 64 == 0 && std::all_of(all.begin(), all.end(),
-                                       [](auto* x) { return x->runner->outstanding() == 0; }))
+                                       [](auto* x) { return x->runner->ops.outstanding() == 0; }))
             return true;
     }
     return false;

@@ -236,7 +236,7 @@ TEST(AtomicContention, EachInitiatorGetsThrough)
         const unsigned w = net.random() % 8;
         net.step(unsigned(who[w].vcq.handle() - 1));
         who[w].round();
-        if (who[w].runner->outstanding() == 0) {
+        if (who[w].runner->ops.outstanding() == 0) {
             ++done[w];
             who[w].runner->submit(make(who[w], {FI_PROD, FI_UINT64, 0, 1, &factor, nullptr, &result[w]}),
                                   false);
@@ -252,7 +252,7 @@ TEST(AtomicOrder, LaterOperationsSeeEarlierOnes)
     for (unsigned seed = 1; seed < 30; ++seed) {
         Net& net = Net::reset(seed, 8, 15);
         Initiator who;
-        who.runner->set_ordered(true);
+        who.runner->ordered = true;
         std::uint64_t model = 5;
         std::memcpy(&net.memory[0], &model, 8);
         constexpr unsigned n = 100;
@@ -396,7 +396,7 @@ TEST(AtomicClose, WhatIsLeftEndsWithAnError)
                        false);
     who.runner->close();
     who.vcq.close();
-    EXPECT_EQ(who.runner->outstanding(), 0u);
+    EXPECT_EQ(who.runner->ops.outstanding(), 0u);
     EXPECT_EQ(who.ends[&first], std::vector<int>{FI_ECANCELED});
     EXPECT_EQ(who.ends[&second].size(), 1u);
     EXPECT_NE(who.ends[&second][0], 0);

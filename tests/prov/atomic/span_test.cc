@@ -176,7 +176,7 @@ TEST(AtomicSpans, EndWithTheRunnerAtAnyTime)
         if (seed % 12 != 0) // else some never end, which takes the VCQ its time
             Net::step_all(0);
         who.vcq.close();
-        EXPECT_EQ(who.runner->outstanding(), 0u);
+        EXPECT_EQ(who.runner->ops.outstanding(), 0u);
         EXPECT_EQ(who.ends[&first].size(), 1u);
         EXPECT_EQ(who.ends[&second].size(), 1u);
     }
@@ -214,7 +214,7 @@ TEST(AtomicSpans, KeepTheOrderThatWasPromised)
     for (unsigned seed = 1; seed <= 4; ++seed) {
         Net& net = Net::reset(seed, 8, 15);
         Initiator who;
-        who.runner->set_ordered(true);
+        who.runner->ordered = true;
         std::vector<std::uint64_t> model(n, 5), by(n, 3);
         std::memcpy(net.memory.data(), model.data(), 8 * n);
         std::vector<std::vector<std::uint64_t>> result(20, std::vector<std::uint64_t>(n)), expected = result;

@@ -230,7 +230,7 @@ void BatchRunner::on_notice(vcq::Waiter* self, const Notice& notice) noexcept
         }
     }
     if (batch.posted ? batch.arrived == batch.announced || !op.fetches : !op.fetches)
-        op.runner->batches().end(batch);
+        op.runner->batches.end(batch);
 }
 
 void BatchRunner::on_lost(vcq::Waiter* self, const Notice& notice) noexcept

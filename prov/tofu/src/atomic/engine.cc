@@ -46,7 +46,7 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
     op.reads_compare = call.family == Family::compare;
     op.fetches = call.family != Family::base;
     // A fence waits for what is signaled; the flag orders it behind what is not (inject).
-    op.strong = (call.flags & FI_FENCE) || AtomicEngine::of(tx).runner().ordered();
+    op.strong = (call.flags & FI_FENCE) || AtomicEngine::of(tx).runner().ordered;
     op.event = !peer.counts_events             ? AtomicEvent::none
                : call.family == Family::base   ? AtomicEvent::write
                : msg.op == FI_ATOMIC_READ      ? AtomicEvent::read
@@ -58,10 +58,8 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
         add_all(op.compare, call.compare, type.size);
     if (op.fetches)
         add_all(op.result, call.result, type.size);
-    for (std::size_t i = 0; i < msg.rma_iov_count; ++i) {
-        op.add(msg.rma_iov[i].addr, msg.rma_iov[i].count * type.size, msg.rma_iov[i].key);
-        op.by_directory |= AtomicEngine::of(tx).access().by_directory(msg.rma_iov[i].key);
-    }
+    for (std::size_t i = 0; i < msg.rma_iov_count; ++i)
+        AtomicEngine::of(tx).access().add(op, msg.rma_iov[i].addr, msg.rma_iov[i].count * type.size, msg.rma_iov[i].key);
 }
 
 /// Rounds of progress that an injected operation of several round trips gets before its call returns.
@@ -83,20 +81,17 @@ constexpr unsigned inject_polls = 64;
 } // namespace
 
 AtomicEngine::AtomicEngine(TxContext& tx) noexcept
-    : tx_(tx), access_(tx.vcq(), tx.peers(), tx.remote_keys()), runner_(tx.vcq(), tx.pending(), access_)
-{
-}
-
-int AtomicEngine::open() noexcept
+    : tx_(tx),
+      short_inject_(tx.reports().counters.write == nullptr && !tx.plan().shares_vcq),
+      access_(tx.vcq(), tx.peers(), tx.remote_keys()),
+      runner_(tx.vcq(), tx.pending(), access_)
 {
     constexpr std::uint64_t orders = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
-    runner_.set_ordered((tx_.plan().attr.msg_order & orders) != 0);
-    native_flags_ = vcq::delivered_flags(runner_.ordered(), false);
-    inject_flags_ = vcq::flags_of(runner_.ordered(), false);
-    short_inject_ = tx_.reports().counters.write == nullptr && !tx_.plan().shares_vcq;
-    return 0;
+    runner_.ordered = (tx.plan().attr.msg_order & orders) != 0;
+    native_flags_ = vcq::delivered_flags(runner_.ordered, false);
+    inject_flags_ = vcq::flags_of(runner_.ordered, false);
 }
 
 // --- taking a call in
@@ -160,7 +155,7 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
         return -FI_EINVAL;
     if ((call.flags & FI_FENCE) && !tx.fence().passed(call.msg.addr, call.flags))
         return -FI_EAGAIN;
-    AtomicOp* const op = runner_.alloc();
+    AtomicOp* const op = runner_.ops.alloc();
     if (!op) {
         tx.progress();
         return tx.again(Stat::again_operations);
@@ -168,7 +163,7 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
     fill_in(*op, tx, call, *peer, total);
     int rc = access_.resolve_now(*op, [&] { tx.progress(); });
     if (rc == misaligned) [[unlikely]] {
-        runner_.release(op);
+        runner_.ops.release(op);
         return -FI_EINVAL;
     }
     if (rc == 0 && op->event != AtomicEvent::none) [[unlikely]]
@@ -184,7 +179,7 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
         op->err = -std::exchange(rc, 0);
         complete(*op);
     }
-    runner_.release(op);
+    runner_.ops.release(op);
     return rc;
 }
 
@@ -197,7 +192,7 @@ AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, unsigned size, bool entry
     else if (kept)
         return nullptr;
     peer.home = quick.home;
-    AtomicOp* const op = runner_.alloc();
+    AtomicOp* const op = runner_.ops.alloc();
     if (!op)
         return nullptr;
     const Family family = size == 0 ? Family::base : kept ? Family{quick.family} : Family::fetch;
@@ -212,7 +207,7 @@ AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, unsigned size, bool entry
     if (kept) { // the buffers of an injected operation are gone
         op->copy.reset(new (std::nothrow) std::byte[16]);
         if (!op->copy) {
-            runner_.release(op);
+            runner_.ops.release(op);
             return nullptr;
         }
         std::memcpy(op->copy.get(), &quick.operand, 8);
@@ -240,7 +235,7 @@ void AtomicEngine::native_failed(const QuickOp& failed, unsigned size, bool entr
                 runner_.submit(op, false);
             } else {
                 (void)access_.refuted(*op);
-                runner_.submit_anew(op);
+                runner_.ops.begin_again(*op);
             }
             return;
         }

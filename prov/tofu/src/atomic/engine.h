@@ -40,10 +40,9 @@ class AtomicEngine final : public Engine {
     using Call = AtomicCall;
     using List = AtomicList;
 
+    /// With FI_ORDER_ATOMIC_* (or the plain FI_ORDER_RAR ... WAW) each operation takes effect after the earlier ones to
+    /// the same peer.
     explicit AtomicEngine(TxContext& tx) noexcept;
-    /// Reads the context's orders: with FI_ORDER_ATOMIC_* (or the plain FI_ORDER_RAR ... WAW) each operation
-    /// takes effect after the earlier ones to the same peer. 0.
-    [[nodiscard]] int open() noexcept;
 
     /// Flags of fi_atomicmsg and its like; with others a call is refused.
     static constexpr std::uint64_t known_flags =
@@ -60,13 +59,16 @@ class AtomicEngine final : public Engine {
     /// each of its rounds, after polling its VCQ.
     void progress() noexcept
     {
-        if (runner_.wants_progress()) [[unlikely]]
-            runner_.progress();
+        if (!runner_.ops.agenda.empty()) [[unlikely]]
+            runner_.ops.agenda.round();
     }
-    [[nodiscard]] bool all_has_left() const noexcept override { return runner_.outstanding() == 0; }
+    [[nodiscard]] bool all_has_left() const noexcept override { return runner_.ops.outstanding() == 0; }
     /// What is under way to others counts, too: it ends soon.
-    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override { return runner_.under_way() == 0; }
-    [[nodiscard]] bool needs_polls() const noexcept override { return runner_.outstanding() != 0; }
+    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override
+    {
+        return runner_.ops.outstanding() == runner_.ops.waiting().size();
+    }
+    [[nodiscard]] bool needs_polls() const noexcept override { return runner_.ops.outstanding() != 0; }
     /// Else what ends now would begin what waits.
     void close() noexcept override { runner_.close(); }
     void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t) noexcept override
@@ -93,9 +95,9 @@ class AtomicEngine final : public Engine {
     [[nodiscard]] AtomicOp* lengthen(const QuickOp& quick, unsigned size, bool entry, bool kept) noexcept;
 
     TxContext& tx_;
-    unsigned long native_flags_ = 0;
-    unsigned long inject_flags_ = 0;
-    bool short_inject_ = false;
+    unsigned long native_flags_;
+    unsigned long inject_flags_;
+    bool short_inject_;
     bool posted_unsignaled_ = false;
     RemoteAccess access_;
     AtomicRunner runner_;

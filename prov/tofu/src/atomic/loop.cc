@@ -42,12 +42,10 @@ std::uint64_t applied(const WordOp& f, std::uint64_t value) noexcept
     return value;
 }
 
-bool same_word(const RemoteWord& a, const RemoteWord& b) noexcept { return a == b; }
-
 /// What to compare with first.
 std::uint64_t first_guess(const WordSlot& slot, const WordOp& f) noexcept
 {
-    if (same_word(slot, f))
+    if (slot == RemoteWord{f})
         return slot.value;
     return f.op->op == FI_CSWAP ? f.compare : 0;
 }
@@ -92,7 +90,7 @@ void WordRunner::compute_group(WordOp& leader, std::uint64_t value) noexcept
     value = applied(leader, value);
     unsigned n = 1;
     WordOp* f = leader.slot->active == &leader ? leader.slot->waiting : nullptr;
-    for (; f && n < max_group && same_word(*f, leader); f = f->next, ++n) {
+    for (; f && n < max_group && *f == RemoteWord{leader}; f = f->next, ++n) {
         f->before = value;
         value = applied(*f, value);
     }
@@ -109,7 +107,7 @@ Post WordRunner::post_group(WordOp& leader) noexcept
 void WordRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept
 {
     WordOp* const f = static_cast<WordOp*>(self);
-    WordRunner* const runner = &f->op->runner->words();
+    WordRunner* const runner = &f->op->runner->words;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
         runner->end_group(*f, 0, notice.code); // case 4
         return;
@@ -155,7 +153,7 @@ void WordRunner::repost(WordOp& leader) noexcept
 void WordRunner::go_on(Deferred& word) noexcept
 {
     WordOp& f = static_cast<WordOp&>(word);
-    WordRunner& runner = f.op->runner->words();
+    WordRunner& runner = f.op->runner->words;
     const bool closed = runner.ops_.agenda.closed();
     if (f.loops && closed)
         runner.end_group(f, 0, UTOFU_ERR_MRQ_OTHER);

@@ -15,7 +15,7 @@ using vcq::Post;
 
 AtomicOps::AtomicOps(vcq::Vcq& vcq, Pending& pending, RemoteAccess& access, AtomicRunner& runner) noexcept
     : vcq(vcq), access(access), scratch(vcq, {WideOp::most, 128}, {Span::most * 8, SpanRunner::max_spans}),
-      runner_(runner), waiting_(pending, &runner, AtomicRunner::steps)
+      runner_(runner), waiting_(pending, &runner, Pending::Stream::steps_of<AtomicRunner, AtomicOp>)
 {
 }
 
@@ -166,7 +166,6 @@ void AtomicOps::finish(AtomicOp& op) noexcept
 
 void AtomicOps::end(AtomicOp& op) noexcept
 {
-    --outstanding_;
     if (op.ended != nullptr)
         *op.ended = true;
     op.refund();
@@ -191,10 +190,10 @@ void AtomicOps::event_done(vcq::Waiter* self, const Notice& notice) noexcept
 {
     AtomicOp* const op = static_cast<AtomicOp*>(self);
     if (op->event == AtomicEvent::read)
-        op->runner->ops().scratch.release(op->scratch);
+        op->runner->ops.scratch.release(op->scratch);
     op->event_posted = !left_no_event(notice.code);
     if (settle(*op, notice.code))
-        op->runner->ops().finish(*op);
+        op->runner->ops.finish(*op);
 }
 
 } // namespace tofu

@@ -26,9 +26,8 @@ class AtomicOps {
     /// Null when too many are under way.
     [[nodiscard]] AtomicOp* alloc() noexcept;
     void release(AtomicOp* op) noexcept { ops_.renew(op); }
-    /// From now on until its end it is under way.
-    void take_over() noexcept { ++outstanding_; }
-    [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
+    /// Those that have not ended.
+    [[nodiscard]] std::size_t outstanding() const noexcept { return ops_.in_use(); }
     /// Those that wait to be started, or to notify their targets.
     [[nodiscard]] Pending::Stream& waiting() noexcept { return waiting_; }
     [[nodiscard]] const Pending::Stream& waiting() const noexcept { return waiting_; }
@@ -71,7 +70,6 @@ class AtomicOps {
     [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
 
     AtomicRunner& runner_;
-    std::size_t outstanding_ = 0;
     AtomicOp* looping_ = nullptr; ///< of several round trips, started and not completed
     Pending::Stream waiting_;
     Pool<AtomicOp> ops_{max_ops};

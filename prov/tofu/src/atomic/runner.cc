@@ -8,14 +8,6 @@ namespace tofu {
 
 using vcq::Post;
 
-constexpr Pending::Stream::Steps AtomicRunner::steps{
-    [](void* runner, PendingOp& op) noexcept {
-        return static_cast<AtomicRunner*>(runner)->go_on(static_cast<AtomicOp&>(op));
-    },
-    [](void* runner, PendingOp& op) noexcept { static_cast<AtomicRunner*>(runner)->through(static_cast<AtomicOp&>(op)); },
-    [](void* runner, PendingOp& op) noexcept { static_cast<AtomicRunner*>(runner)->cancel(static_cast<AtomicOp&>(op)); },
-};
-
 void AtomicRunner::prepare(AtomicOp& op, bool inject) noexcept
 {
     op.step = AtomicOp::Step::starting;
@@ -31,7 +23,7 @@ Lack AtomicRunner::go_on(AtomicOp& op) noexcept
 {
     switch (op.step) {
     case AtomicOp::Step::resolving: {
-        const int rc = ops_.access.resolve(op);
+        const int rc = ops.access.resolve(op);
         if (refuses_call(rc))
             return Lack::peer;
         if (rc != 0) {
@@ -43,7 +35,7 @@ Lack AtomicRunner::go_on(AtomicOp& op) noexcept
         [[fallthrough]];
     }
     case AtomicOp::Step::starting: return start(op);
-    case AtomicOp::Step::notifying: return ops_.notify_target(op);
+    case AtomicOp::Step::notifying: return ops.notify_target(op);
     case AtomicOp::Step::ended: break;
     }
     return Lack::nothing;
@@ -52,41 +44,40 @@ Lack AtomicRunner::go_on(AtomicOp& op) noexcept
 void AtomicRunner::through(AtomicOp& op) noexcept
 {
     switch (op.step) {
-    case AtomicOp::Step::starting: ops_.end_one(op, UTOFU_SUCCESS); break;
-    case AtomicOp::Step::notifying: ops_.finish(op); break;
+    case AtomicOp::Step::starting: ops.end_one(op, UTOFU_SUCCESS); break;
+    case AtomicOp::Step::notifying: ops.finish(op); break;
     case AtomicOp::Step::resolving:
-    case AtomicOp::Step::ended: ops_.end(op); break;
+    case AtomicOp::Step::ended: ops.end(op); break;
     }
 }
 
 void AtomicRunner::cancel(AtomicOp& op) noexcept
 {
-    ops_.abandon(op, FI_ECANCELED, 0);
+    ops.abandon(op, FI_ECANCELED, 0);
     if (op.step == AtomicOp::Step::starting && op.batch != nullptr)
-        batches_.leave(*op.batch);
+        batches.leave(*op.batch);
     through(op);
 }
 
 void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
 {
     prepare(*op, inject);
-    ops_.take_over();
     if (inject) {
         // Whoever ends while we start is not given back before we have looked: one more reference.
         ++op->pending;
         if (op->by_directory) // may have to begin again
             keep_injected(*op);
     }
-    const Lack lack = ops_.waiting().holds(op->line.key) ? Lack::peer : start(*op);
+    const Lack lack = ops.waiting().holds(op->line.key) ? Lack::peer : start(*op);
     if (lack == Lack::nothing) [[likely]]
-        ops_.end_one(*op, UTOFU_SUCCESS);
+        ops.end_one(*op, UTOFU_SUCCESS);
     else
-        ops_.waiting().push(*op, op->line.key, lack);
+        ops.waiting().push(*op, op->line.key, lack);
     if (!inject)
         return;
     if (op->started < op->total && !op->copy)
         keep_injected(*op);
-    ops_.end_one(*op, UTOFU_SUCCESS);
+    ops.end_one(*op, UTOFU_SUCCESS);
 }
 
 /// Copies what has not been read of the operand and compare lists. Slow path: others wait, or the window was full.
@@ -98,7 +89,7 @@ void AtomicRunner::keep_injected(AtomicOp& op) noexcept
         return;
     op.copy.reset(new (std::nothrow) std::byte[left * op.size * lists]);
     if (!op.copy) {
-        ops_.abandon(op, FI_ENOMEM, 0);
+        ops.abandon(op, FI_ENOMEM, 0);
         return;
     }
     // The lists are addressed by element number: the pieces before the copy have no memory behind them any
@@ -119,21 +110,21 @@ void AtomicRunner::keep_injected(AtomicOp& op) noexcept
 /// Order across the VCQs of a peer, where it was promised.
 bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
 {
-    return !op.strong || ops_.access.may_go_to(op.peer.home, op.next().vcq);
+    return !op.strong || ops.access.may_go_to(op.peer.home, op.next().vcq);
 }
 
 /// Starts what can be started now of an operation; what it lacks then.
 Lack AtomicRunner::start(AtomicOp& op) noexcept
 {
-    if (op.words == 0 && ordered_ && ops_.loops_at(op.peer.home))
+    if (op.words == 0 && ordered && ops.loops_at(op.peer.home))
         return Lack::peer;
     if (op.in_batch) {
         if (op.started != op.total && !may_go_on(op))
             return Lack::peer;
-        return batches_.start(op) ? Lack::nothing : Lack::room;
+        return batches.start(op) ? Lack::nothing : Lack::room;
     }
     while (op.started < op.total) {
-        if (!may_go_on(op) || (SpanRunner::is_next(op) && spans_.meets_another(op)))
+        if (!may_go_on(op) || (SpanRunner::is_next(op) && spans.meets_another(op)))
             return Lack::peer;
         if (!start_next(op))
             return Lack::room;
@@ -144,20 +135,20 @@ Lack AtomicRunner::start(AtomicOp& op) noexcept
 /// Starts one word, or many that loop. False when nothing more can be posted now; the operation stays as it was.
 bool AtomicRunner::start_next(AtomicOp& op) noexcept
 {
-    if (!ops_.has_room())
+    if (!ops.has_room())
         return false;
     const Target at = op.next();
     const bool across = op.size == 8 && (at.stadd & 7) != 0; // two words
     if (op.method == Method::wide || across) [[unlikely]]
-        return ++op.pending, ops_.took(op, wide_.start(op, op.started, at), 1);
-    return SpanRunner::is_next(op) ? spans_.start(op) : words_.start(op);
+        return ++op.pending, ops.took(op, wide.start(op, op.started, at), 1);
+    return SpanRunner::is_next(op) ? spans.start(op) : words.start(op);
 }
 
 void AtomicRunner::close() noexcept
 {
-    ops_.agenda.close();
-    ops_.waiting().cancel();
-    ops_.agenda.finish();
+    ops.agenda.close();
+    ops.waiting().cancel();
+    ops.agenda.finish();
 }
 
 } // namespace tofu

@@ -69,7 +69,7 @@ void SpanRunner::on_get(vcq::Waiter* self, const Notice& notice) noexcept
 {
     Span& s = *static_cast<Span*>(self);
     AtomicOp& op = *s.op;
-    SpanRunner& runner = op.runner->spans();
+    SpanRunner& runner = op.runner->spans;
     s.notify = &on_notice;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
         s.code = notice.code;
@@ -127,7 +127,7 @@ void SpanRunner::on_notice(vcq::Waiter* self, const Notice& notice) noexcept
         s.lost[s.arrived] = true;
     }
     if (++s.arrived == s.words) [[unlikely]]
-        s.op->runner->spans().all_arrived(s);
+        s.op->runner->spans.all_arrived(s);
 }
 
 void SpanRunner::all_arrived(Span& s) noexcept
@@ -175,7 +175,7 @@ Post SpanRunner::retry_word(Span& s) noexcept
 void SpanRunner::go_on(Deferred& span) noexcept
 {
     Span& s = static_cast<Span&>(span);
-    SpanRunner& runner = s.op->runner->spans();
+    SpanRunner& runner = s.op->runner->spans;
     if (s.arrived == s.words)
         runner.end(s);
     else

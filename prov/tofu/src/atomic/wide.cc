@@ -52,7 +52,7 @@ Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) n
     }
     f->go_on = [](Deferred& self) noexcept {
         WideOp& op = static_cast<WideOp&>(self);
-        WideRunner& runner = op.op->runner->wide();
+        WideRunner& runner = op.op->runner->wide;
         if (runner.ops_.agenda.closed())
             runner.later(op);
         else
@@ -149,7 +149,7 @@ bool WideRunner::post_put(WideOp& f) noexcept
 void WideRunner::lock_answer(vcq::Waiter* self, const Notice& notice) noexcept
 {
     WideOp& f = *static_cast<WideOp::Part*>(self)->op;
-    WideRunner& runner = f.op->runner->wide();
+    WideRunner& runner = f.op->runner->wide;
     --f.in_air;
     if (f.state == State::putting) {
         runner.judge_free(f, notice);
@@ -194,7 +194,7 @@ void WideRunner::begin_again(WideOp& f, std::uint64_t expect) noexcept
 void WideRunner::data_answer(vcq::Waiter* self, const Notice& notice) noexcept
 {
     WideOp& f = *static_cast<WideOp::Part*>(self)->op;
-    WideRunner& runner = f.op->runner->wide();
+    WideRunner& runner = f.op->runner->wide;
     --f.in_air;
     f.have_data = notice.code == UTOFU_SUCCESS;
     if (!f.have_data && f.code == UTOFU_SUCCESS)

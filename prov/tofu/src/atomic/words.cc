@@ -109,7 +109,7 @@ Post WordRunner::post_native(WordOp& f) noexcept
 void WordRunner::word_done(vcq::Waiter* self, const Notice& notice) noexcept
 {
     WordOp* const f = static_cast<WordOp*>(self);
-    WordRunner* const runner = &f->op->runner->words();
+    WordRunner* const runner = &f->op->runner->words;
     if (notice.code != UTOFU_SUCCESS && f->op->op == FI_ATOMIC_READ && !runner->ops_.agenda.closed()) [[unlikely]] {
         // An ARMW may not touch memory registered for reading only (guide 3.6.2.1), a Get may. Nobody but
         // the owner's CPU writes there, and the TNI reads an aligned word within one cache line.
@@ -139,7 +139,7 @@ Post WordRunner::get_word(WordOp& f) noexcept
 void WordRunner::got_word(vcq::Waiter* self, const Notice& notice) noexcept
 {
     WordOp* const f = static_cast<WordOp*>(self);
-    WordRunner* const runner = &f->op->runner->words();
+    WordRunner* const runner = &f->op->runner->words;
     std::uint64_t value = 0;
     std::memcpy(&value, f->scratch.data, f->width);
     runner->ops_.scratch.release(f->scratch);

@@ -43,11 +43,6 @@ struct RemoteSide {
     std::uint8_t targets = 0;        ///< entries of target[]
     Piece target[most];
 
-    void add(std::uint64_t address, std::size_t length, std::uint64_t key) noexcept
-    {
-        if (length != 0)
-            target[targets++] = {{}, length, key, address};
-    }
     /// The event that was paid for will not come, unless it was posted.
     void refund() noexcept
     {
@@ -136,8 +131,14 @@ class RemoteAccess {
         return some;
     }
 
-    /// This key has to be looked up, and perhaps once more after refuted().
-    [[nodiscard]] bool by_directory(std::uint64_t key) const noexcept { return keys_.by_directory(key); }
+    /// One more piece of the side, unless it is empty. Whether a key has to be looked up, and perhaps once more after
+    /// refuted(), is noted.
+    void add(RemoteSide& side, std::uint64_t address, std::size_t length, std::uint64_t key) const noexcept
+    {
+        if (length != 0)
+            side.target[side.targets++] = {{}, length, key, address};
+        side.by_directory |= keys_.by_directory(key);
+    }
     /// The order across VCQs of a peer has to be seen to.
     [[nodiscard]] bool is_ordering() const noexcept { return vcq_order_.begun(); }
     /// May a communication of an operation in order with others go to `vcq` of the peer at `home` now? False: try again

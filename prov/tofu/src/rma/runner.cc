@@ -22,16 +22,10 @@ constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
 
 } // namespace
 
-constexpr Pending::Stream::Steps RmaRunner::steps{
-    [](void* runner, PendingOp& op) noexcept { return static_cast<RmaRunner*>(runner)->go_on(static_cast<RmaOp&>(op)); },
-    [](void* runner, PendingOp& op) noexcept { static_cast<RmaRunner*>(runner)->through(static_cast<RmaOp&>(op)); },
-    [](void* runner, PendingOp& op) noexcept { static_cast<RmaRunner*>(runner)->cancel(static_cast<RmaOp&>(op)); },
-};
-
 RmaRunner::RmaRunner(TxContext& tx, RemoteAccess& access) noexcept
     : tx_(tx),
       access_(access),
-      waiting_(tx.pending(), this, steps),
+      waiting_(tx.pending(), this, Pending::Stream::steps_of<RmaRunner, RmaOp>),
       ops_(std::max<std::size_t>(tx.plan().attr.size, 64)),
       bounces_(tx.vcq()),
       caps_(tx.vcq().backend().caps()),
@@ -94,10 +88,8 @@ void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::
     op.runner = this;
     op.peer = peer;
     op.access = call.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
-    for (std::size_t i = 0; i < msg.rma_iov_count; i++) {
-        op.add(msg.rma_iov[i].addr, msg.rma_iov[i].len, msg.rma_iov[i].key);
-        op.by_directory |= access_.by_directory(msg.rma_iov[i].key);
-    }
+    for (std::size_t i = 0; i < msg.rma_iov_count; i++)
+        access_.add(op, msg.rma_iov[i].addr, msg.rma_iov[i].len, msg.rma_iov[i].key);
     op.to = msg.addr;
     op.data = msg.data;
     op.read = call.read;

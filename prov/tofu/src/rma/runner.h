@@ -34,7 +34,7 @@ class RmaRunner {
     }
 
   private:
-    static const Pending::Stream::Steps steps;
+    friend class Pending::Stream;
     static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     static void on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     void describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::size_t total) noexcept;

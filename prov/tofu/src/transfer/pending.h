@@ -84,6 +84,13 @@ class Pending::Stream {
         void (*through)(void* engine, PendingOp& op) noexcept;
         void (*cancelled)(void* engine, PendingOp& op) noexcept;
     };
+    /// By functions of these names, with cancel() for the last; a class that has them for itself calls us its friend.
+    template <class Engine, class Op>
+    static constexpr Steps steps_of{
+        [](void* engine, PendingOp& op) noexcept { return static_cast<Engine*>(engine)->go_on(static_cast<Op&>(op)); },
+        [](void* engine, PendingOp& op) noexcept { static_cast<Engine*>(engine)->through(static_cast<Op&>(op)); },
+        [](void* engine, PendingOp& op) noexcept { static_cast<Engine*>(engine)->cancel(static_cast<Op&>(op)); },
+    };
     /// Belongs to `queue` as long as it lives.
     Stream(Pending& queue, void* engine, const Steps& steps) noexcept;
     Stream(const Stream&) = delete;
