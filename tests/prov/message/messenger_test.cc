@@ -18,6 +18,7 @@
 #include "message/messenger.h"
 #include "message/send.h"
 #include "progress/domain_base.h"
+#include "prov/lib/fake_domain.h"
 #include "prov/lib/fake_net.h"
 #include "queue/cq.h"
 
@@ -26,43 +27,12 @@ namespace {
 
 using fake::Net;
 
-constexpr std::uint64_t own_nonce = 0x1111222233334444, peer_nonce = 0x5555666677778888;
+constexpr std::uint64_t own_nonce = fake::domain_nonce, peer_nonce = 0x5555666677778888;
 constexpr utofu_vcq_id_t peer_home = 77;
 constexpr unsigned own_index = 3, peer_index = 5;
 constexpr std::uint32_t ring_slots = 16;
 constexpr Geometry geometry{1, ring_slots, 1024};
 constexpr std::uint64_t source_at = 0x80000; ///< the peer's memory for a rendezvous
-
-utofu_onesided_caps caps()
-{
-    utofu_onesided_caps c{};
-    c.max_piggyback_size = 32;
-    c.max_putget_size = 1 << 24;
-    c.num_reserved_stags = 256;
-    return c;
-}
-
-FabricBase fabric;
-
-struct FakeDomain final : DomainBase {
-    FakeDomain() : DomainBase(fabric), table(*this), backend(fake::functions(), caps(), 1)
-    {
-        model_.serialised = true;
-        backend_ = &backend;
-        nonce_ = own_nonce;
-        regions_ = &table;
-        home_lock_.set_enabled(false);
-        shared_lock_.set_enabled(false);
-        EXPECT_EQ(home_.open(backend, 0, false, {}), 0);
-        EXPECT_EQ(table.open(), 0);
-    }
-    ~FakeDomain() { table.close(); }
-    bool progress_home(bool) noexcept override { return false; }
-    std::size_t homes(utofu_vcq_hdl_t*, std::size_t) noexcept override { return 0; }
-
-    RegionTable table;
-    vcq::Backend backend;
-};
 
 struct Messages : testing::Test, fake::OverNet {
     Messages()
@@ -283,7 +253,7 @@ struct Messages : testing::Test, fake::OverNet {
     }
     FinWord answered(const Ack& ack) { return get<FinWord>(fin_offset(ack.fin)); }
 
-    std::optional<FakeDomain> domain;
+    std::optional<fake::Domain> domain;
     vcq::Vcq vcq;
     std::optional<Peers> peers;
     std::optional<OwnTxContext> tx;
