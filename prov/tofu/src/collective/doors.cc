@@ -40,7 +40,7 @@ DoorLine* Doors::seek(std::uint64_t key, bool free) noexcept
     return nullptr;
 }
 
-/// The check goes first and comes last. Partner: Get of Group::read_row.
+/// The check goes first and comes last. Partner: Get of Search::look.
 void Doors::write(DoorLine& line, std::uint64_t key, std::uint64_t stadd, std::uint64_t check) noexcept
 {
     std::atomic_ref(line.check).store(0, std::memory_order_seq_cst);

@@ -51,7 +51,7 @@ Collectives::~Collectives()
 {
     while (first_ != nullptr) {
         Group* const group = std::exchange(first_, first_->next);
-        group->deregister_local();
+        group->memory().deregister_local();
         delete group;
     }
 }
@@ -68,8 +68,7 @@ Group* Collectives::find(fi_addr_t address) const noexcept
 }
 
 /// The members of the set by rank, what is common to all joins of the same list, and who we are.
-int Collectives::collect(const fi_collective_addr& address, Array<Peer>& members, std::uint64_t& list,
-                         unsigned& rank) const noexcept
+int Collectives::collect(const fi_collective_addr& address, Roster& roster, std::uint64_t& list) const noexcept
 {
     if (address.set == nullptr || address.set->fid.fclass != FI_CLASS_AV_SET)
         return -FI_EINVAL;
@@ -84,11 +83,11 @@ int Collectives::collect(const fi_collective_addr& address, Array<Peer>& members
     }
     Array<std::uint64_t> names; // sorted, to find duplicates and those that are not in the parent
     Array<std::uint64_t> allowed;
-    const unsigned parents = parent != nullptr ? parent->size() : 0;
-    if (!members.reserve(set.members().size()) || !names.reserve(set.members().size()) || !allowed.reserve(parents))
+    const unsigned parents = parent != nullptr ? parent->roster().size() : 0;
+    if (!roster.members.reserve(set.members().size()) || !names.reserve(set.members().size()) || !allowed.reserve(parents))
         return -FI_ENOMEM;
     for (unsigned i = 0; i < parents; i++)
-        allowed.push_reserved(identity_of(parent->member(i)));
+        allowed.push_reserved(identity_of(parent->roster().members[i]));
     std::sort(allowed.begin(), allowed.end());
     const Peer self{tx_.domain().home_id(), tx_.domain().nonce(), static_cast<std::uint16_t>(tx_.plan().identity), 0, false, 0};
     bool present = false;
@@ -101,12 +100,12 @@ int Collectives::collect(const fi_collective_addr& address, Array<Peer>& members
         if (parent != nullptr && !std::binary_search(allowed.begin(), allowed.end(), name))
             return -FI_EINVAL;
         if (name == identity_of(self)) {
-            rank = static_cast<unsigned>(members.size());
+            roster.rank = roster.size();
             present = true;
         }
         list = directory::mix(list ^ name);
         names.push_reserved(name);
-        members.push_reserved(*peer);
+        roster.members.push_reserved(*peer);
     }
     std::sort(names.begin(), names.end());
     const bool twice = std::adjacent_find(names.begin(), names.end()) != names.end();
@@ -124,13 +123,12 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
     if (flags != FI_COLLECTIVE)
         return -FI_EBADFLAGS;
     bury_gone();
-    Array<Peer> members;
+    Roster roster;
     std::uint64_t list = 0;
-    unsigned rank = 0;
     std::uint64_t joins = 0;
     {
         std::lock_guard guard(tx_.lock());
-        if (int ret = collect(*static_cast<const fi_collective_addr*>(address), members, list, rank); ret != 0)
+        if (int ret = collect(*static_cast<const fi_collective_addr*>(address), roster, list); ret != 0)
             return ret;
         Count* const end = counts_.end();
         Count* count = std::find_if(counts_.begin(), end, [&](const Count& c) { return c.list == list; });
@@ -142,8 +140,8 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
         joins = count->joins++; // two threads that join the same members are the application's to order
     }
     const std::uint64_t key = directory::mix(list + joins * 0x9e3779b97f4a7c15u);
-    std::unique_ptr<Group> group(new (std::nothrow) Group(*this, tx_, {&events, key, rank, context}));
-    int ret = group == nullptr ? -FI_ENOMEM : group->open(std::move(members));
+    std::unique_ptr<Group> group(new (std::nothrow) Group(*this, tx_, {&events, key}, std::move(roster), context));
+    int ret = group == nullptr ? -FI_ENOMEM : group->open();
     if (ret == 0)
         ret = enter(*group);
     if (ret != 0) {
@@ -152,7 +150,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
             count.joins -= count.list == list; // as if there had been no call
         guard.unlock();
         if (group != nullptr) {
-            group->shut_door(false);
+            group->memory().shut_door(false);
             group->bury(true);
         }
         return ret;
@@ -174,7 +172,7 @@ int Collectives::enter(Group& group) noexcept
             return -FI_ENOMEM;
         place = &by_number_.back();
     }
-    if (int ret = group.register_local(); ret != 0)
+    if (int ret = group.memory().register_local(); ret != 0)
         return ret;
     group.fi_addr = group_bit | (serial_++ & serial_mask) << place_bits | static_cast<std::uint64_t>(place - by_number_.begin());
     *place = &group;
@@ -195,7 +193,7 @@ int Collectives::close(Group& group) noexcept
         open_--;
         group.leave();
     }
-    group.shut_door(!joined);
+    group.memory().shut_door(!joined);
     bury_gone();
     return 0;
 }
@@ -208,10 +206,10 @@ void Collectives::bury_gone() noexcept
         {
             std::lock_guard guard(tx_.lock());
             for (Group** at = &first_; *at != nullptr; at = &(*at)->next)
-                if ((*at)->leaving() && !(*at)->listed_busy && (*at)->gone()) {
+                if ((*at)->state() == Group::State::left && !(*at)->listed_busy && (*at)->gone()) {
                     found = *at;
                     *at = found->next;
-                    found->deregister_local();
+                    found->memory().deregister_local();
                     break;
                 }
         }
@@ -276,13 +274,13 @@ ssize_t Collectives::submit(const Call& call) noexcept
     const Shape& shape = call.shape;
     if (int ret = check_support(shape.coll, shape.type, shape.op); ret != 0)
         return ret;
-    if (shape.root >= group->size())
+    if (shape.root >= group->roster().size())
         return -FI_EINVAL;
     if (shape.coll != FI_BARRIER && shape.count != 0) {
-        const bool root = shape.root == group->rank();
+        const bool root = shape.root == group->roster().rank;
         std::size_t bytes = 0;
-        if (__builtin_mul_overflow(shape.count, datatypes[shape.type].size * std::size_t{group->size()}, &bytes) ||
-            bytes > max_bytes * group->size() || shape.count > max_bytes / datatypes[shape.type].size)
+        if (__builtin_mul_overflow(shape.count, datatypes[shape.type].size * std::size_t{group->roster().size()}, &bytes) ||
+            bytes > max_bytes * group->roster().size() || shape.count > max_bytes / datatypes[shape.type].size)
             return -FI_EMSGSIZE;
         if ((needs_in(shape, root) && call.in == nullptr) || (needs_out(shape, root) && call.out == nullptr))
             return -FI_EINVAL;
@@ -314,6 +312,8 @@ ssize_t Collectives::submit(const Call& call) noexcept
 
 void Collectives::end(CollectiveOp& op) noexcept
 {
+    if (op.err == 0)
+        tx_.vcq().statistics().count(op.native.rounds != 0 ? Stat::collective_gates : Stat::collective_puts);
     complete(op);
     ops_.release(&op);
 }

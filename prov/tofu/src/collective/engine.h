@@ -73,8 +73,7 @@ class Collectives final : public tofu::Engine {
     };
     void work() noexcept;
     [[nodiscard]] Group* find(fi_addr_t address) const noexcept;
-    [[nodiscard]] int collect(const fi_collective_addr& address, Array<Peer>& members, std::uint64_t& list,
-                              unsigned& rank) const noexcept;
+    [[nodiscard]] int collect(const fi_collective_addr& address, Roster& roster, std::uint64_t& list) const noexcept;
     [[nodiscard]] int enter(Group& group) noexcept;
     void bury_gone() noexcept;
 

@@ -66,7 +66,7 @@ void OwnDirectory::point_to_doors(utofu_stadd_t stadd) noexcept
 {
     auto& line = at<directory::DoorsLine>(directory::doors_offset);
     put_word(line.stadd, std::uint64_t{stadd});
-    // Partner: Get of coll::Group::look, by its check.
+    // Partner: Get of coll::Search::look, by its check.
     put_word(line.check, directory::check_of_doors(stadd, line.nonce), std::memory_order_release);
 }
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The operation under way, round by round of its plan; and while nothing moves, whether the neighbours give a reason.
+// Driven by group; calls lanes, plan.
+#pragma once
+
+#include <cstdint>
+
+#include "collective/lanes.h"
+#include "collective/operation.h"
+#include "collective/plan.h"
+
+namespace tofu::coll {
+
+class Rounds {
+  public:
+    explicit Rounds(Lanes& lanes) noexcept : lanes_(lanes) {}
+    /// Another operation comes.
+    void restart() noexcept
+    {
+        begun_ = false;
+        in_vain_ = overtaken_ = 0;
+    }
+    /// As much of the operation's round as can be done.
+    [[nodiscard]] Outcome step(CollectiveOp& op) noexcept;
+    /// Nothing has moved: is there a reason? Looks at neighbours once in `per_look` calls.
+    [[nodiscard]] Outcome wait(const CollectiveOp& op, unsigned per_look) noexcept;
+    void moved() noexcept { in_vain_ = 0; }
+
+  private:
+    [[nodiscard]] bool send_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept;
+    [[nodiscard]] bool receive_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept;
+    [[nodiscard]] bool contradicts(const CollectiveOp& op, Lane& lane) noexcept;
+    [[nodiscard]] bool overtaken() const noexcept;
+    [[nodiscard]] Outcome ask_all(const CollectiveOp& op) noexcept;
+
+    Lanes& lanes_;
+    bool begun_ = false;        ///< round_ belongs to the operation
+    unsigned in_vain_ = 0;      ///< rounds since something moved
+    unsigned overtaken_ = 0;    ///< probes since a neighbour was first seen behind the operation
+    std::uint64_t probed_ = 0;  ///< when
+    Round round_;
+};
+
+} // namespace tofu::coll
