@@ -22,6 +22,7 @@ struct RxContext {
     fi_rx_attr attr{};   ///< as granted
     std::size_t min_multi_recv = 64;         ///< FI_OPT_MIN_MULTI_RECV
     CompletionQueue* relay = nullptr;        ///< of receives with FI_TRIGGER, deferred work (trigger/work.h)
+    bool shares = false;                     ///< fi_endpoint(3), FI_SHARED_CONTEXT: `shared` has to be bound
     proto::ReceiveQueue* shared = nullptr;   ///< the receives of a shared context; null: the context's own
     /// Where a receive with these flags ends.
     [[nodiscard]] CompletionQueue* queue_of(std::uint64_t flags) const noexcept

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_endpoint(3), fi_cm(3), fi_control(3): the calls of the application on an endpoint or an alias of it, as shims
-// over Endpoint. Called through the tables at the end.
+// fi_endpoint(3), fi_cm(3), fi_control(3): the calls of the application on an endpoint or an alias of it, and what
+// needs no more than its contexts. Called through the tables at the end; calls Endpoint.
 #include "endpoint/calls.h"
 
 #include <algorithm>
@@ -50,18 +50,44 @@ int set_side(EndpointFace& face, std::uint64_t word) noexcept
     return 0;
 }
 
-} // namespace
+// --- fi_ops
 
-// --- what Endpoint does for them
-
-int Endpoint::control(int command, void* argument, EndpointFace& face) noexcept
+int add_alias(EndpointFace& of, struct fid** made, std::uint64_t flags) noexcept
 {
+    if (made == nullptr)
+        return -FI_EINVAL;
+    if (!of.endpoint->enabled())
+        return -FI_EOPBADSTATE;
+    auto* face = new (std::nothrow) EndpointFace(of);
+    if (face == nullptr)
+        return -FI_ENOMEM;
+    face->fid.ops = &alias_fid_ops;
+    if (int ret = set_side(*face, flags); ret != 0) {
+        delete face;
+        return ret;
+    }
+    of.endpoint->hold();
+    *made = &face->fid;
+    return 0;
+}
+
+int close_alias(struct fid* f) noexcept
+{
+    EndpointFace& face = face_of(f);
+    face.endpoint->release();
+    delete &face;
+    return 0;
+}
+
+int control(struct fid* f, int command, void* argument) noexcept
+{
+    EndpointFace& face = face_of(f);
     switch (command) {
     case FI_ENABLE:
-        return &face == this ? enable() : -FI_EINVAL;
+        return &face == face.endpoint ? face.endpoint->enable() : -FI_EINVAL;
     case FI_ALIAS: {
         auto* wanted = static_cast<struct fi_alias*>(argument);
-        return wanted == nullptr ? -FI_EINVAL : alias(face, wanted->fid, wanted->flags);
+        return wanted == nullptr ? -FI_EINVAL : add_alias(face, wanted->fid, wanted->flags);
     }
     case FI_GETOPSFLAG: {
         auto* word = static_cast<std::uint64_t*>(argument);
@@ -78,24 +104,51 @@ int Endpoint::control(int command, void* argument, EndpointFace& face) noexcept
     }
 }
 
-int Endpoint::alias(const EndpointFace& of, struct fid** made, std::uint64_t flags) noexcept
+// --- fi_ops_ep, fi_ops_cm
+
+int get_option(fid_t f, int level, int name, void* value, std::size_t* length) noexcept
 {
-    if (made == nullptr)
-        return -FI_EINVAL;
-    if (!enabled_)
-        return -FI_EOPBADSTATE;
-    auto* face = new (std::nothrow) EndpointFace(of);
-    if (face == nullptr)
-        return -FI_ENOMEM;
-    face->fid.ops = &alias_fid_ops;
-    if (int ret = set_side(*face, flags); ret != 0) {
-        delete face;
-        return ret;
-    }
-    hold();
-    *made = &face->fid;
-    return 0;
+    if (level == FI_OPT_ENDPOINT && (name == FI_OPT_FI_HMEM_P2P || name == FI_OPT_XPU_TRIGGER)) // no memory of devices
+        return value == nullptr || length == nullptr ? -FI_EINVAL : -FI_EOPNOTSUPP;
+    const fi_tx_attr& attr = Endpoint::of(f).tx_context().plan().attr;
+    const RxContext& rx = Endpoint::of(f).rx_context();
+    return get_options({{FI_OPT_CM_DATA_SIZE, 0}, // no connections
+                        {FI_OPT_TX_SIZE, attr.size},
+                        {FI_OPT_RX_SIZE, rx.attr.size},
+                        {FI_OPT_MIN_MULTI_RECV, rx.min_multi_recv},
+                        {opt_max_msg_size, limits::max_msg_size},
+                        {opt_max_tagged_size, limits::max_msg_size},
+                        {opt_max_rma_size, limits::max_msg_size},
+                        {opt_max_atomic_size, max_atomic_bytes},
+                        {opt_inject_msg_size, attr.inject_size},
+                        {opt_inject_tagged_size, attr.inject_size},
+                        {opt_inject_rma_size, std::min(attr.inject_size, rma_inject_limit)},
+                        {opt_inject_atomic_size, attr.inject_size}},
+                       level, name, value, length);
 }
+
+int set_option(fid_t f, int level, int name, const void* value, std::size_t length) noexcept
+{
+    if (level == FI_OPT_ENDPOINT && name == FI_OPT_FI_HMEM_P2P)
+        return -FI_EOPNOTSUPP;
+    if (level == FI_OPT_ENDPOINT && name == opt_shared_memory_permitted) // none is used, whatever is permitted
+        return value == nullptr || length != sizeof(bool) ? -FI_EINVAL : 0;
+    return set_multi_recv(Endpoint::of(f).rx_context().min_multi_recv, level, name, value, length);
+}
+
+ssize_t rx_size_left(fid_ep* e) noexcept
+{
+    Endpoint& endpoint = Endpoint::of(e);
+    return endpoint.enabled() ? static_cast<ssize_t>(endpoint.rx_context().attr.size) : -FI_EOPBADSTATE;
+}
+
+int get_name(fid_t f, void* address, std::size_t* length) noexcept
+{
+    const Endpoint& endpoint = Endpoint::of(f);
+    return give_address(endpoint.address(), endpoint.address_format(), address, length);
+}
+
+} // namespace
 
 int get_options(std::initializer_list<Option> has, int level, int name, void* value, std::size_t* length) noexcept
 {
@@ -124,71 +177,17 @@ int set_multi_recv(std::size_t& kept, int level, int name, const void* value, st
     return 0;
 }
 
-int Endpoint::get_option(int level, int name, void* value, std::size_t* length) noexcept
-{
-    if (level == FI_OPT_ENDPOINT && (name == FI_OPT_FI_HMEM_P2P || name == FI_OPT_XPU_TRIGGER)) // no memory of devices
-        return value == nullptr || length == nullptr ? -FI_EINVAL : -FI_EOPNOTSUPP;
-    const fi_tx_attr& attr = tx_.plan().attr;
-    return get_options({{FI_OPT_CM_DATA_SIZE, 0}, // no connections
-                        {FI_OPT_TX_SIZE, attr.size},
-                        {FI_OPT_RX_SIZE, rx_.attr.size},
-                        {FI_OPT_MIN_MULTI_RECV, rx_.min_multi_recv},
-                        {opt_max_msg_size, limits::max_msg_size},
-                        {opt_max_tagged_size, limits::max_msg_size},
-                        {opt_max_rma_size, limits::max_msg_size},
-                        {opt_max_atomic_size, max_atomic_bytes},
-                        {opt_inject_msg_size, attr.inject_size},
-                        {opt_inject_tagged_size, attr.inject_size},
-                        {opt_inject_rma_size, std::min(attr.inject_size, rma_inject_limit)},
-                        {opt_inject_atomic_size, attr.inject_size}},
-                       level, name, value, length);
-}
-
-int Endpoint::set_option(int level, int name, const void* value, std::size_t length) noexcept
-{
-    if (level == FI_OPT_ENDPOINT && name == FI_OPT_FI_HMEM_P2P)
-        return -FI_EOPNOTSUPP;
-    if (level == FI_OPT_ENDPOINT && name == opt_shared_memory_permitted) // none is used, whatever is permitted
-        return value == nullptr || length != sizeof(bool) ? -FI_EINVAL : 0;
-    return set_multi_recv(rx_.min_multi_recv, level, name, value, length);
-}
-
-ssize_t Endpoint::rx_size_left() noexcept
-{
-    return enabled_ ? static_cast<ssize_t>(rx_.attr.size) : -FI_EOPBADSTATE;
-}
-
-// --- tables
-
-namespace {
-
-int close_alias(struct fid* f) noexcept
-{
-    EndpointFace& face = face_of(f);
-    face.endpoint->release();
-    delete &face;
-    return 0;
-}
-
-int control_face(struct fid* f, int command, void* argument) noexcept
-{
-    EndpointFace& face = face_of(f);
-    return face.endpoint->control(command, argument, face);
-}
-
-} // namespace
-
 fi_ops endpoint_fid_ops =
-    object_ops({.close = calls<&Endpoint::close>, .bind = calls<&Endpoint::bind>, .control = control_face});
-fi_ops alias_fid_ops = object_ops({.close = close_alias, .bind = refuses<-FI_EINVAL>, .control = control_face});
+    object_ops({.close = calls<&Endpoint::close>, .bind = calls<&Endpoint::bind>, .control = control});
+fi_ops alias_fid_ops = object_ops({.close = close_alias, .bind = refuses<-FI_EINVAL>, .control = control});
 // Sends are refused for many reasons, of which some are the peer's: no number of those left is a promise.
 fi_ops_ep endpoint_ops = context_ops({.cancel = calls<&Endpoint::cancel>,
-                                      .getopt = calls<&Endpoint::get_option>,
-                                      .setopt = calls<&Endpoint::set_option>,
-                                      .rx_size_left = calls<&Endpoint::rx_size_left>,
+                                      .getopt = get_option,
+                                      .setopt = set_option,
+                                      .rx_size_left = rx_size_left,
                                       .tx_size_left = refuses<-FI_ENOSYS>});
 fi_ops_cm endpoint_cm_ops = [] {
-    fi_ops_cm ops = cm_ops_with(calls<&Endpoint::name>);
+    fi_ops_cm ops = cm_ops_with(get_name);
     ops.join = calls<&Endpoint::join>;
     return ops;
 }();

@@ -21,12 +21,12 @@ namespace tofu {
         (void)tx_.vcq().poll_inline();
         if (!tx_.pending().empty()) [[unlikely]]
             tx_.pending().resume();
-        if (atomic_)
-            atomic_->progress();
-        if (messages_ && queue.reader_waits())
-            messages_->progress();
-        if (collectives_) [[unlikely]]
-            collectives_->progress();
+        if (engines_.atomic)
+            engines_.atomic->progress();
+        if (engines_.messages && queue.reader_waits())
+            engines_.messages->progress();
+        if (engines_.collectives) [[unlikely]]
+            engines_.collectives->progress();
     }
     tx_.lock().unlock();
 }

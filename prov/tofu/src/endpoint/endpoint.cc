@@ -1,27 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The life of an endpoint: open, bind, enable, progress, close (fi_endpoint(3)). Called through the tables of
-// calls.cc and by the objects it is bound to; calls vcq, the engines, domain, av, cq, cntr.
+// The life of an endpoint: open, enable, progress, close (fi_endpoint(3)). Called through the tables of calls.cc and by
+// the objects it is bound to; calls its parts, vcq, the engines, domain.
 #include "endpoint/endpoint.h"
 
 #include <chrono>
 #include <mutex>
-#include <new>
 
 #include <rdma/fi_errno.h>
 
-#include "address/address.h"
 #include "atomic/engine.h"
 #include "collective/engine.h"
 #include "context/later.h"
 #include "endpoint/calls.h"
 #include "endpoint/scalable.h"
 #include "endpoint/shared_context.h"
-#include "info/hints.h"
-#include "memory/directory.h"
 #include "memory/region.h"
 #include "message/calls.h"
 #include "message/messenger.h"
-#include "queue/eq.h"
 #include "remote/event_credits.h"
 #include "remote/keys.h"
 #include "rma/engine.h"
@@ -29,8 +24,6 @@
 namespace tofu {
 
 namespace {
-constexpr unsigned rounds_per_finder_look = 256; // of progress; between them some thousand may find an endpoint by name
-
 /// Before fi_enable: what an endpoint will be able to do can be asked (fi_atomic(3)).
 fi_ops_atomic* queries_alone() noexcept
 {
@@ -95,6 +88,7 @@ int Endpoint::set_up(const EndpointPlan* wish) noexcept
     rx_.attr = plan.rx;
     rx_.min_multi_recv = plan.min_multi_recv;
     rx_.is_open = plan.receives;
+    rx_.shares = plan.shares_rx;
     const bool shares_lock = plan.shares_tx || plan.shares_rx || domain.model().serialised;
     tx_.set_up({&domain, plan.tx, plan.caps, shares_lock ? &domain.shared_lock() : nullptr, round, this, plan.sends,
                 plan.shares_tx});
@@ -118,56 +112,21 @@ EndpointAddress Endpoint::address() const noexcept
 {
     if (plan_.parent != nullptr)
         return plan_.parent->address();
-    return make_address(owner().home_id(), owner().nonce(), index(), 0, address_flags(caps()));
+    return make_address(owner().home_id(), owner().nonce(), tx_.plan().number, 0, address_flags(plan_.caps));
 }
 
-int Endpoint::name(void* buffer, std::size_t* length) const noexcept
+int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
 {
-    return give_address(address(), plan_.address_format, buffer, length);
+    if (object == nullptr)
+        return -FI_EINVAL;
+    if (enabled_)
+        return -FI_EOPBADSTATE;
+    if (plan_.parent != nullptr && object->fclass == FI_CLASS_AV)
+        return -FI_EINVAL; // it has one for all contexts
+    return bound_.add(object, flags);
 }
 
 // --- enable
-
-template <class T, class... More>
-int Endpoint::make_engine(std::unique_ptr<T>& engine, Engine::Kind kind, More&... more) noexcept
-{
-    engine.reset(new (std::nothrow) T(tx_, more...));
-    if (engine == nullptr)
-        return -FI_ENOMEM;
-    if constexpr (requires { engine->open(); })
-        if (int ret = engine->open(); ret != 0)
-            return ret;
-    if constexpr (requires { engine->sender(); })
-        tx_.engines().add(kind, engine->sender());
-    else
-        tx_.engines().add(kind, *engine);
-    return 0;
-}
-
-int Endpoint::make_engines() noexcept
-{
-    if ((caps() & FI_TRIGGER) != 0) {
-        if (int ret = owner().later().open(); ret != 0)
-            return ret;
-        rx_.relay = owner().later().relay();
-    }
-    const bool messages = (caps() & (FI_MSG | FI_TAGGED)) != 0;
-    // An RMA endpoint takes part in messages for the data of remote completions alone: its own, and its peers'.
-    const bool writes = tx_.plan().is_open && (expand(caps()) & FI_WRITE) != 0;
-    const bool data = (caps() & FI_RMA) != 0 && (writes || rx_.binding.cq != nullptr);
-    int ret = messages || data ? make_engine(messages_, Engine::messages, rx_) : 0;
-    if (ret != 0 || !tx_.plan().is_open)
-        return ret; // where nothing is posted others write here without us
-    if ((caps() & (FI_ATOMIC | FI_RMA)) != 0 && !tx_.quick().open(tx_))
-        return -FI_ENOMEM;
-    if (caps() & FI_ATOMIC)
-        ret = make_engine(atomic_, Engine::atomic);
-    if (ret == 0 && (caps() & FI_RMA))
-        ret = make_engine(rma_, Engine::rma);
-    if (ret == 0 && (caps() & FI_COLLECTIVE) && plan_.parent == nullptr)
-        ret = make_engine(collectives_, Engine::collectives);
-    return ret;
-}
 
 void Endpoint::choose_operations() noexcept
 {
@@ -176,14 +135,15 @@ void Endpoint::choose_operations() noexcept
     static const fi_ops_msg msg_of[] = {msg_ops, halved(msg_ops, true), halved(msg_ops, false)};
     static const fi_ops_tagged tagged_of[] = {tagged_ops, halved(tagged_ops, true),
                                               halved(tagged_ops, false)};
+    const std::uint64_t caps = plan_.caps;
     const bool sends = tx_.plan().is_open;
-    const unsigned half = !rx_.is_open || shared_rx_ != nullptr ? 1 : sends ? 0 : 2;
-    msg = const_cast<fi_ops_msg*>((caps() & FI_MSG) ? &msg_of[half] : &ops_of_missing.msg);
-    tagged = const_cast<fi_ops_tagged*>((caps() & FI_TAGGED) ? &tagged_of[half] : &ops_of_missing.tagged);
-    fid_ep::rma = (caps() & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
-    fid_ep::atomic = (caps() & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
-    collective = collectives_ != nullptr ? &coll::collective_ops : &ops_of_missing.collective;
-    receives = messages_ != nullptr ? &messages_->receiver().queue() : nullptr;
+    const unsigned half = !rx_.is_open || rx_.shared != nullptr ? 1 : sends ? 0 : 2;
+    msg = const_cast<fi_ops_msg*>((caps & FI_MSG) ? &msg_of[half] : &ops_of_missing.msg);
+    tagged = const_cast<fi_ops_tagged*>((caps & FI_TAGGED) ? &tagged_of[half] : &ops_of_missing.tagged);
+    fid_ep::rma = (caps & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
+    fid_ep::atomic = (caps & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
+    collective = engines_.collectives != nullptr ? &coll::collective_ops : &ops_of_missing.collective;
+    receives = engines_.messages != nullptr ? &engines_.messages->receiver().queue() : nullptr;
 }
 
 int Endpoint::enable() noexcept
@@ -192,50 +152,47 @@ int Endpoint::enable() noexcept
         return -FI_EOPBADSTATE;
     if (plan_.parent != nullptr && !tx_.has_peers())
         if (Peers* av = plan_.parent->av(); av != nullptr)
-            if (int ret = bind_addresses(*av); ret != 0)
+            if (int ret = bound_.add_addresses(*av); ret != 0)
                 return ret;
-    if (int ret = check_bound(); ret != 0)
+    if (int ret = bound_.check(); ret != 0)
         return ret;
-    int ret = make_engines();
+    auto& messages = engines_.messages;
+    int ret = engines_.make(tx_, rx_, plan_.parent == nullptr);
     // Messages, CQ data and events are taken by a poll, and what was refused for a stale key is tried again by one. The
     // rest calls for the thread when there is something for it to do (needs_polls()).
-    if (ret == 0 && ((caps() & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) || (messages_ && rx_.binding.cq != nullptr) ||
-                     tx_.remote_keys().by_directory()))
+    if (ret == 0 && ((plan_.caps & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) ||
+                     (messages && rx_.binding.cq != nullptr) || tx_.remote_keys().by_directory()))
         ret = owner().auto_progress().go_on_alone();
     if (ret == 0)
-        ret = list(); // to be passed over until it is enabled
+        ret = bound_.list(*this, engines_.collectives != nullptr); // to be passed over until it is enabled
     if (ret == 0)
         ret = announce();
     if (ret != 0) {
-        unlist();
-        if (messages_) {
-            std::lock_guard guard(tx_.lock());
-            messages_->leave();
-            messages_->part_from_queue();
+        bound_.unlist(*this);
+        if (messages) {
+            {
+                std::lock_guard guard(tx_.lock());
+                messages->leave();
+                messages->part_from_queue();
+            }
+            messages->close_area();
         }
-        if (messages_)
-            messages_->close_area();
-        drop_engines();
+        engines_.drop(tx_);
         return ret;
     }
     choose_operations();
-    {
-        std::lock_guard guard(tx_.lock());
-        enabled_ = true;
-    }
+    std::lock_guard guard(tx_.lock());
+    enabled_ = true;
     return 0;
 }
 
 /// Under the service name that it was opened for.
 int Endpoint::announce() noexcept
 {
-    names::Announcement& name = tx_.plan().is_open ? announcement_ : plan_.parent->announcement();
-    int ret = 0;
-    if (!tx_.plan().is_open)
-        ret = plan_.parent->announce();
-    else if (plan_.name_key != 0)
-        ret = name.open(plan_.name_key, address());
-    named_ = name.is_open() ? &name : nullptr;
+    if (tx_.plan().is_open)
+        return name_.open(plan_.name_key, address());
+    const int ret = plan_.parent->announce();
+    name_.share(plan_.parent->announcement());
     return ret;
 }
 
@@ -261,16 +218,16 @@ bool Endpoint::round(void* self) noexcept
     const bool some = ep.tx_.vcq().poll() != 0;
     if (!ep.tx_.pending().empty()) [[unlikely]]
         ep.tx_.pending().resume();
-    if (ep.atomic_)
-        ep.atomic_->progress();
-    if (ep.messages_)
-        ep.messages_->progress();
-    if (ep.collectives_) [[unlikely]]
-        ep.collectives_->progress();
+    const EndpointEngines& engines = ep.engines_;
+    if (engines.atomic)
+        engines.atomic->progress();
+    if (engines.messages)
+        engines.messages->progress();
+    if (engines.collectives) [[unlikely]]
+        engines.collectives->progress();
     if (EventCredits* const credits = ep.tx_.event_credits(); credits != nullptr) [[unlikely]]
         credits->progress();
-    if (ep.named_ != nullptr && ++ep.rounds_ % rounds_per_finder_look == 0) [[unlikely]]
-        ep.named_->clear();
+    ep.name_.progress();
     return some;
 }
 
@@ -281,11 +238,11 @@ int Endpoint::join(const void* address, std::uint64_t flags, fid_mc** mc, void* 
         return -FI_ENOSYS; // no multicast
     if (!enabled_)
         return -FI_EOPBADSTATE;
-    if (!collectives_)
+    if (!engines_.collectives)
         return -FI_EOPNOTSUPP;
-    if (eq_ == nullptr)
+    if (bound_.events() == nullptr)
         return -FI_ENOEQ;
-    return collectives_->join(*eq_, address, flags, mc, context);
+    return engines_.collectives->join(*bound_.events(), address, flags, mc, context);
 }
 
 ssize_t Endpoint::cancel(void* context) noexcept
@@ -293,24 +250,26 @@ ssize_t Endpoint::cancel(void* context) noexcept
     ssize_t ret = -FI_ENOENT;
     {
         std::lock_guard guard(tx_.lock());
-        if (messages_)
-            ret = messages_->receiver().cancel(context);
+        if (engines_.messages)
+            ret = engines_.messages->receiver().cancel(context);
     }
-    return ret == -FI_ENOENT && (caps() & FI_TRIGGER) != 0 ? owner().later().cancel(tx_, context) : ret;
+    return ret == -FI_ENOENT && (plan_.caps & FI_TRIGGER) != 0 ? owner().later().cancel(tx_, context) : ret;
 }
 
 // --- close
 
+namespace {
 /// What was injected or reported as sent, and what was taken, leaves: that needs progress, and at times that of the
 /// peer. Who is dead fails at once; who does not run holds us up no longer than this. What has not left then is
 /// outstanding and discarded (fi_endpoint(3), fi_close).
-void Endpoint::let_all_leave() noexcept
+void let_all_leave(OwnTxContext& tx) noexcept
 {
     constexpr std::chrono::seconds patience{1};
     const auto end = std::chrono::steady_clock::now() + patience;
-    while (enabled_ && !tx_.all_has_left() && std::chrono::steady_clock::now() < end)
-        tx_.progress();
+    while (!tx.all_has_left() && std::chrono::steady_clock::now() < end)
+        tx.progress();
 }
+} // namespace
 
 /// What is under way ends, nothing is begun any more. False: notices are missing, so memory that a communication may
 /// still reach has to stay until the VCQ is freed.
@@ -322,63 +281,52 @@ bool Endpoint::stop() noexcept
     {
         std::lock_guard guard(tx_.lock());
         tx_.reports().closing = true;
-        let_all_leave();
+        if (enabled_)
+            let_all_leave(tx_);
         tx_.close();
         quiet = tx_.plan().shares_vcq ? tx_.vcq().quiesce() : tx_.vcq().drain();
         enabled_ = false;
-        if (messages_)
-            messages_->part_from_queue();
+        if (engines_.messages)
+            engines_.messages->part_from_queue();
     }
-    if (messages_)
-        messages_->close_area(); // takes the home lock, which comes before ours
+    if (engines_.messages)
+        engines_.messages->close_area(); // takes the home lock, which comes before ours
     return quiet;
 }
 
-void Endpoint::drop_engines() noexcept
+void Endpoint::drop_all() noexcept
 {
-    // Registrations with a VCQ of others go under their lock.
-    std::lock_guard guard(tx_.lock());
-    rma_.reset();
-    atomic_.reset();
-    messages_.reset();
-    collectives_.reset();
-    tx_.drop_engines();
-}
-
-/// What an endpoint has before it is enabled; behind drop_engines().
-void Endpoint::drop_memory() noexcept
-{
+    engines_.drop(tx_);
     std::lock_guard guard(tx_.lock());
     tx_.drop_memory();
 }
 
 int Endpoint::close() noexcept
 {
-    if (in_use() || (collectives_ && collectives_->in_use()))
+    if (in_use() || (engines_.collectives && engines_.collectives->in_use()))
         return -FI_EBUSY;
     // Nobody polls it any more, then no peer's notice comes, then what is under way ends.
-    unlist();
-    owner().regions().events().remove(index());
+    bound_.unlist(*this);
+    const unsigned number = tx_.plan().number;
+    owner().regions().events().remove(number);
     tx_.detach();
-    SharedTransmit* const shared = shared_tx_;
+    SharedTransmit* const shared = bound_.shared_transmit();
     const bool quiet = stop();
-    if ((caps() & FI_TRIGGER) != 0)
+    if ((plan_.caps & FI_TRIGGER) != 0)
         owner().later().forget(tx_, quiet);
     if (!quiet) // nothing of ours may be given back while a communication may reach it
         tx_.close_vcq();
-    if (collectives_)
-        collectives_->bury_all();
+    if (engines_.collectives)
+        engines_.collectives->bury_all();
     const bool stays = !quiet && shared != nullptr;
-    if (!stays) {
-        drop_engines();
-        drop_memory();
-    } else if (rma_) {
-        rma_->runner().mute();
-    }
+    if (!stays)
+        drop_all();
+    else if (engines_.rma)
+        engines_.rma->runner().mute();
     tx_.close_vcq();
-    unbind();
+    bound_.drop_all();
     if (tx_.plan().is_open)
-        owner().give_back_numbers(index(), 1);
+        owner().give_back_numbers(number, 1);
     if (plan_.parent != nullptr)
         plan_.parent->drop_context(tx_.plan().is_open, plan_.slot);
     if (stays) {
@@ -391,8 +339,7 @@ int Endpoint::close() noexcept
 
 void Endpoint::bury() noexcept
 {
-    drop_engines();
-    drop_memory();
+    drop_all();
     delete this;
 }
 

@@ -4,37 +4,26 @@
 // by queues and counters; calls the engines.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include <rdma/fi_cm.h>
 #include <rdma/fi_endpoint.h>
 
-#include "address/peers.h"
+#include "address/address.h"
 #include "context/face.h"
 #include "context/rx_context.h"
 #include "context/own_tx_context.h"
-#include "info/names.h"
+#include "endpoint/bindings.h"
+#include "endpoint/engines.h"
+#include "endpoint/service_name.h"
 #include "progress/domain_base.h"
 #include "progress/progress.h"
 #include "queue/cq.h"
 
 namespace tofu {
 
-class AtomicEngine;
-class EventQueue;
-class RmaEngine;
 class ScalableEndpoint;
-class SharedReceive;
-class SharedTransmit;
-namespace coll {
-class Collectives;
-}
-namespace proto {
-class Messenger;
-}
 
 /// What an endpoint or a context is made of.
 struct EndpointPlan {
@@ -56,9 +45,8 @@ struct EndpointPlan {
     std::size_t min_multi_recv = 64;
 };
 
-/// The engines, AtomicEngine, RmaEngine and proto::Messenger, are made by enable() where the caps ask for them. A round
-/// of progress polls the VCQ, resumes what is pending, and asks each engine that has something to do. The VCQ is closed
-/// before the engines go, so that no waiter of theirs is called afterwards. Its users are its aliases.
+/// A round of progress polls the VCQ, resumes what is pending, and asks each engine that has something to do. The VCQ is
+/// closed before the engines go, so that no waiter of theirs is called afterwards. Its users are its aliases.
 class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>, public Pollable {
   public:
     explicit Endpoint(DomainBase& domain) noexcept;
@@ -72,8 +60,10 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>
     static Endpoint& of(struct fid* f) noexcept { return of(reinterpret_cast<fid_ep*>(f)); }
     [[nodiscard]] TxContext& tx_context() noexcept { return tx_; }
     [[nodiscard]] RxContext& rx_context() noexcept { return rx_; }
-    [[nodiscard]] unsigned index() const noexcept { return tx_.plan().number; }
     [[nodiscard]] EndpointAddress address() const noexcept;
+    /// FI_FORMAT of fi_getname.
+    [[nodiscard]] std::uint32_t address_format() const noexcept { return plan_.address_format; }
+    [[nodiscard]] bool enabled() const noexcept { return enabled_; }
 
     /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock, or returns at once
     /// where another thread holds it and `patient` is not asked for. True where the VCQ had something.
@@ -82,66 +72,30 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>
     /// progress() for the reader of `queue`: messages wait for another round where that is filled by now.
     void look(const CompletionQueue& queue) noexcept;
 
-    // --- the calls of fi_ep's operation tables (calls.cc)
+    // --- the calls of fi_ep's operation tables (calls.cc) that change what it is
     int bind(struct fid* object, std::uint64_t flags) noexcept;
     int enable() noexcept;
     int close() noexcept;
-    int control(int command, void* argument, EndpointFace& face) noexcept;
-    int alias(const EndpointFace& of, struct fid** made, std::uint64_t flags) noexcept;
-    int name(void* address, std::size_t* length) const noexcept;
     int join(const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept;
     ssize_t cancel(void* context) noexcept;
-    int get_option(int level, int name, void* value, std::size_t* length) noexcept;
-    int set_option(int level, int name, const void* value, std::size_t length) noexcept;
-    ssize_t rx_size_left() noexcept;
     /// Behind close(), of one whose memory the VCQ of a shared transmit context may still reach: that has been freed.
     void bury() noexcept;
     Endpoint* next_kept = nullptr; ///< among those that such a context keeps
 
   private:
-    struct CounterSlot {
-        std::uint64_t flag; ///< of fi_ep_bind
-        Held<Counter>& counter;
-    };
-    [[nodiscard]] std::array<CounterSlot, 6> counter_slots() noexcept;
-    [[nodiscard]] std::uint64_t caps() const noexcept { return tx_.plan().caps; }
-    int bind_queue(CompletionQueue& cq, std::uint64_t flags) noexcept;
-    int bind_counter(Counter& counter, std::uint64_t flags) noexcept;
-    int bind_addresses(Peers& av) noexcept;
-    int bind_shared(SharedTransmit& shared) noexcept;
-    int bind_shared(SharedReceive& shared) noexcept;
     static bool round(void* self) noexcept;
-    void let_all_leave() noexcept;
-    [[nodiscard]] bool stop() noexcept;
-    void drop_engines() noexcept;
-    void drop_memory() noexcept;
-    int check_bound() noexcept;
-    template <class Visit>
-    void visit_progress_sets(Visit&& visit) noexcept;
-    [[nodiscard]] int list() noexcept;
-    void unlist() noexcept;
     void choose_operations() noexcept;
-    int make_engines() noexcept;
-    template <class T, class... More>
-    int make_engine(std::unique_ptr<T>& engine, Engine::Kind kind, More&... more) noexcept;
     int announce() noexcept;
-    void unbind() noexcept;
+    [[nodiscard]] bool stop() noexcept;
+    void drop_all() noexcept;
 
     EndpointPlan plan_{};
     OwnTxContext tx_;
     RxContext rx_;
-    std::unique_ptr<RmaEngine> rma_;
-    std::unique_ptr<AtomicEngine> atomic_;
-    std::unique_ptr<proto::Messenger> messages_;
-    std::unique_ptr<coll::Collectives> collectives_;
+    EndpointEngines engines_;
     bool enabled_ = false;
-    SharedTransmit* shared_tx_ = nullptr;
-    Held<SharedReceive> shared_rx_;
-    bool listed_ = false; ///< in the progress sets of what it is bound to
-    Held<EventQueue> eq_;
-    names::Announcement announcement_;
-    names::Announcement* named_ = nullptr; ///< it, or that of its scalable endpoint, while finders connect to it
-    unsigned rounds_ = 0;                  ///< of progress, where it has a name
+    Bindings bound_{tx_, rx_};
+    ServiceName name_;
 };
 
 } // namespace tofu

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What an endpoint or a context is bound to (fi_endpoint(3), fi_ep_bind), and the progress sets that it is in for it.
+// Part of an endpoint; calls the objects bound.
+#pragma once
+
+#include <cstdint>
+
+#include <rdma/fi_endpoint.h>
+
+#include "context/own_tx_context.h"
+#include "context/rx_context.h"
+#include "progress/progress.h"
+
+namespace tofu {
+
+class EventQueue;
+class SharedReceive;
+class SharedTransmit;
+
+/// Queues, counters, addresses and a shared VCQ or queue of receives go to the two contexts, which use them.
+class Bindings {
+  public:
+    Bindings(OwnTxContext& tx, RxContext& rx) noexcept;
+    ~Bindings();
+    /// fi_ep_bind(3). 0, -FI_EINVAL, -FI_EDOMAIN, -FI_EBADFLAGS, -FI_ENOMEM.
+    [[nodiscard]] int add(struct fid* object, std::uint64_t flags) noexcept;
+    [[nodiscard]] int add_addresses(Peers& av) noexcept;
+    /// Before fi_enable: 0, or the refusal where something is missing or does not fit.
+    [[nodiscard]] int check() noexcept;
+    /// Into the progress sets of what is bound, and of the event queue where that is to be `told`. 0 or -FI_ENOMEM.
+    [[nodiscard]] int list(Pollable& endpoint, bool told) noexcept;
+    void unlist(Pollable& endpoint) noexcept;
+    void drop_all() noexcept;
+    /// Null: none.
+    [[nodiscard]] EventQueue* events() const noexcept { return eq_; }
+    [[nodiscard]] SharedTransmit* shared_transmit() const noexcept { return shared_tx_; }
+
+  private:
+    [[nodiscard]] int add_shared(SharedTransmit& shared) noexcept;
+    [[nodiscard]] int add_shared(SharedReceive& shared) noexcept;
+
+    OwnTxContext& tx_;
+    RxContext& rx_;
+    SharedTransmit* shared_tx_ = nullptr;
+    Held<SharedReceive> shared_rx_;
+    Held<EventQueue> eq_;
+    bool listed_ = false;
+};
+
+} // namespace tofu
