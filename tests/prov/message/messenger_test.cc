@@ -20,6 +20,7 @@
 #include "progress/domain_base.h"
 #include "prov/lib/fake_domain.h"
 #include "prov/lib/fake_net.h"
+#include "provider/limits.h"
 #include "queue/cq.h"
 
 namespace tofu::proto {
@@ -357,7 +358,7 @@ TEST_F(Messages, AFenceWaitsForVisitsToo)
     const Peer* const peer = peers->find(to);
     EXPECT_TRUE(messages->sender().settled(*peer, false));
     ASSERT_EQ(send("a", 1), 0);
-    for (unsigned n = 0; n < 20 && !messages->sender().waits(); n++) {
+    for (unsigned n = 0; n < 20 && !messages->sender().requests().awaits_any(); n++) {
         EXPECT_FALSE(messages->sender().settled(*peer, false));
         run(1);
     }

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Sends that found no room at their peer and wait here, in their order, until it has read (tx_attr.size of
-// fi_endpoint(3) bounds them): a program that posts and then waits for its completions need not be refused. Part of the
-// sender.
-#include "message/sender.h"
+// See backlog.h.
+#include "message/backlog.h"
 
 #include <algorithm>
 
 #include <rdma/fi_errno.h>
 
+#include "message/sender.h"
+#include "provider/limits.h"
 #include "queue/cntr.h"
 
 namespace tofu::proto {
 
+Backlog::Backlog(TxContext& tx, Sender& sender) noexcept
+    : tx_(tx), sender_(sender), waiting_(tx.pending(), this, steps),
+      pool_(at_most(tx.plan().attr.size, limits::tx_size))
+{
+}
+
 /// Who injects has no completion that would tell when the message has left, and may never call again; whoever is told
 /// makes progress until then. Deferred work (FI_TRIGGER) waits where it is, and reports elsewhere.
-bool Sender::can_wait(const SendCall& call) const noexcept
+bool Backlog::takes(const SendCall& call) const noexcept
 {
     if (call.silent || (call.flags & (FI_INJECT | FI_TRIGGER)) != 0)
         return false;
@@ -22,44 +28,41 @@ bool Sender::can_wait(const SendCall& call) const noexcept
     return (tx.cq != nullptr && tx.reports(call.flags)) || tx_.reports().counters.send != nullptr;
 }
 
-[[gnu::noinline]] ssize_t Sender::put_aside(const SendCall& call) noexcept
+[[gnu::noinline]] ssize_t Backlog::put_aside(Channel& ch, const SendCall& call) noexcept
 {
-    Channel* ch = nullptr;
-    if (int ret = channel_to(call.dest, ch); ret != 0)
-        return ret;
-    const std::uint64_t line = Pending::line_of(ch->peer);
-    if (ch->state == ChannelState::failed && !waiting_.has_line(line))
-        return -ch->err;
-    PendingSend* const made = backlog_.alloc();
+    const std::uint64_t line = Pending::line_of(ch.peer);
+    if (ch.state == ChannelState::failed && !waiting_.has_line(line))
+        return -ch.err;
+    PendingSend* const made = pool_.alloc();
     if (made == nullptr)
         return tx_.again(Stat::again_operations);
     made->call = call;
-    made->to = ch;
+    made->to = &ch;
     std::copy_n(call.iov, call.count, made->iov);
     made->call.iov = made->iov;
     if (call.desc != nullptr) {
         std::copy_n(call.desc, call.count, made->desc);
         made->call.desc = made->desc;
     }
-    ch->outstanding++; // it is not given to another peer meanwhile
-    vcq_.statistics().count(Stat::send_waited);
+    ch.outstanding++; // it is not given to another peer meanwhile
+    tx_.vcq().statistics().count(Stat::send_waited);
     waiting_.push(*made, line, Lack::peer);
     return 0;
 }
 
-constexpr Pending::Stream::Steps Sender::steps{
-    [](void* sender, PendingOp& op) noexcept { return static_cast<Sender*>(sender)->go_on(static_cast<PendingSend&>(op)); },
-    [](void* sender, PendingOp& op) noexcept { static_cast<Sender*>(sender)->through(static_cast<PendingSend&>(op)); },
-    [](void* sender, PendingOp& op) noexcept { static_cast<Sender*>(sender)->give_back(static_cast<PendingSend&>(op)); },
+constexpr Pending::Stream::Steps Backlog::steps{
+    [](void* self, PendingOp& op) noexcept { return static_cast<Backlog*>(self)->go_on(static_cast<PendingSend&>(op)); },
+    [](void* self, PendingOp& op) noexcept { static_cast<Backlog*>(self)->through(static_cast<PendingSend&>(op)); },
+    [](void* self, PendingOp& op) noexcept { static_cast<Backlog*>(self)->give_back(static_cast<PendingSend&>(op)); },
 };
 
-Lack Sender::go_on(PendingSend& send) noexcept
+Lack Backlog::go_on(PendingSend& send) noexcept
 {
-    send.ret = try_send(send.call, true);
+    send.ret = sender_.try_send(send.call, true);
     return send.ret == -FI_EAGAIN ? Lack::peer : Lack::nothing;
 }
 
-void Sender::through(PendingSend& send) noexcept
+void Backlog::through(PendingSend& send) noexcept
 {
     if (send.ret != 0) { // it was taken: an entry tells
         Request failed;
@@ -74,10 +77,10 @@ void Sender::through(PendingSend& send) noexcept
     give_back(send);
 }
 
-void Sender::give_back(PendingSend& send) noexcept
+void Backlog::give_back(PendingSend& send) noexcept
 {
     send.to->outstanding--;
-    backlog_.release(&send);
+    pool_.release(&send);
 }
 
 } // namespace tofu::proto

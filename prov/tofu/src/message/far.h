@@ -64,7 +64,7 @@ class FarPayloads {
     void release(Far& far) noexcept;
     static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
-    static constexpr unsigned at_once = 8; ///< the blocks that senders leave (Sender::large_buffers_)
+    static constexpr unsigned at_once = 8; ///< the blocks that senders leave (PacketBuffers)
 
     Port& port_;
     Pool<Far> fars_{at_once};

@@ -1,19 +1,41 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's, then FIN. Part of
-// the receiver; calls vcq and the endpoint's local registrations.
-#include "message/receiver.h"
+// See fetch.h.
+#include "message/fetch.h"
 
 #include <cstring>
 
 #include <rdma/fi_errno.h>
 
+#include "message/receiver.h"
 #include "provider/error.h"
 
 namespace tofu::proto {
 
-Fetch* Receiver::make_fetch(const Message& message) noexcept
+namespace {
+/// Pieces end at multiples of 64 KiB, the page of the hardware.
+std::size_t piece_of(std::size_t most) noexcept
 {
-    Fetch* f = fetches_.alloc();
+    return most >= 65536 ? most & ~std::size_t{65535} : most;
+}
+} // namespace
+
+Fetches::Fetches(TxContext& tx, Port& port, Receiver& receiver) noexcept
+    : tx_(tx), port_(port), vcq_(tx.vcq()), receiver_(receiver),
+      max_piece_(piece_of(tx.vcq().backend().caps().max_putget_size))
+{
+}
+
+Fetches::~Fetches()
+{
+    pool_.each([](Fetch& f) {
+        if (f.live)
+            Inbound::let_go(*f.message.in);
+    });
+}
+
+Fetch* Fetches::make(const Message& message) noexcept
+{
+    Fetch* f = pool_.alloc();
     if (f == nullptr)
         return nullptr;
     *f = Fetch{{on_fetched}};
@@ -25,7 +47,7 @@ Fetch* Receiver::make_fetch(const Message& message) noexcept
     return f;
 }
 
-void Receiver::start(Fetch& f) noexcept
+void Fetches::start(Fetch& f) noexcept
 {
     f.unverified &= f.to_fetch != 0;
     if (f.unverified)
@@ -36,7 +58,7 @@ void Receiver::start(Fetch& f) noexcept
 
 /// A message that had to wait: its sender may have closed its endpoint, or died, and another may have got its VCQ IDs
 /// and steering tags since. Its FIN word, under a number that no other endpoint gives it, says whether it still waits.
-void Receiver::ask(Fetch& f) noexcept
+void Fetches::ask(Fetch& f) noexcept
 {
     f.answer = port_.bounces.alloc(sizeof(FinWord));
     if (f.answer.data == nullptr) {
@@ -58,7 +80,7 @@ void Receiver::ask(Fetch& f) noexcept
     wait(f);
 }
 
-void Receiver::answered(Fetch& f, const vcq::Notice& notice) noexcept
+void Fetches::answered(Fetch& f, const vcq::Notice& notice) noexcept
 {
     FinWord word;
     std::memcpy(&word, f.answer.data, sizeof word);
@@ -75,7 +97,7 @@ void Receiver::answered(Fetch& f, const vcq::Notice& notice) noexcept
 }
 
 /// Posts as many Gets as there is room for. Afterwards `f` may be gone.
-void Receiver::advance(Fetch& f) noexcept
+void Fetches::advance(Fetch& f) noexcept
 {
     f.pending++; // ours, so that no notice ends it meanwhile
     while (f.to_fetch != 0)
@@ -89,7 +111,7 @@ void Receiver::advance(Fetch& f) noexcept
 }
 
 /// One Get: as far as the sender's segment, the user's segment and the TNI allow. False: no room now.
-bool Receiver::get_piece(Fetch& f) noexcept
+bool Fetches::get_piece(Fetch& f) noexcept
 {
     while (f.into_offset == f.into[f.into_index].iov_len) {
         f.into_index++;
@@ -135,10 +157,10 @@ bool Receiver::get_piece(Fetch& f) noexcept
     return true;
 }
 
-void Receiver::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void Fetches::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
     auto& f = *static_cast<Fetch*>(waiter);
-    Receiver& m = *f.owner;
+    Fetches& m = *f.owner;
     if (f.unverified) [[unlikely]] {
         f.pending--;
         m.answered(f, notice);
@@ -155,7 +177,7 @@ void Receiver::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexce
 }
 
 /// All bytes are here, or will never be: tell the sender, then the application.
-void Receiver::finish(Fetch& f) noexcept
+void Fetches::finish(Fetch& f) noexcept
 {
     Source& in = *f.message.in;
     const FinWord word = fin_word(f.message.fin.seq, static_cast<std::uint32_t>(f.err));
@@ -164,30 +186,36 @@ void Receiver::finish(Fetch& f) noexcept
         wait(f);
         return;
     }
-    for (unsigned i = 0; i < f.ref_count; i++)
-        tx_.local_memory().release(f.refs[i]);
-    if (f.receive != nullptr)
-        received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr,
-                 f.err == 0 ? f.length : 0, f.err, f.prov_errno);
-    f.live = false;
-    let_go(in);
-    fetches_.release(&f);
+    end(f, f.err == 0 ? f.length : 0, f.err, f.prov_errno);
+    pool_.release(&f);
 }
 
-void Receiver::wait(Fetch& f) noexcept
+/// For the application.
+void Fetches::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcept
+{
+    for (unsigned i = 0; i < f.ref_count; i++)
+        tx_.local_memory().release(f.refs[i]);
+    f.live = false;
+    if (f.receive != nullptr)
+        receiver_.received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, length, err,
+                           prov_errno);
+    Inbound::let_go(*f.message.in);
+}
+
+void Fetches::wait(Fetch& f) noexcept
 {
     f.waiting = true;
     f.next = nullptr;
-    Fetch** end = &waiting_fetches_;
+    Fetch** end = &waiting_;
     while (*end != nullptr)
         end = &(*end)->next;
     *end = &f;
 }
 
-void Receiver::resume_fetches() noexcept
+void Fetches::resume() noexcept
 {
-    Fetch* list = waiting_fetches_;
-    waiting_fetches_ = nullptr;
+    Fetch* list = waiting_;
+    waiting_ = nullptr;
     while (list != nullptr) {
         Fetch& f = *list;
         list = f.next;
@@ -201,23 +229,13 @@ void Receiver::resume_fetches() noexcept
     }
 }
 
-void Receiver::part_from_queue() noexcept
+void Fetches::cancel() noexcept
 {
-    if (own_queue_)
-        return; // which goes with us
-    waiting_fetches_ = nullptr;
-    fetches_.each([this](Fetch& f) {
-        if (!f.live)
-            return;
-        for (unsigned i = 0; i < f.ref_count; i++)
-            tx_.local_memory().release(f.refs[i]);
-        f.live = false;
-        if (f.receive != nullptr)
-            received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, 0,
-                     FI_ECANCELED, 0);
-        let_go(*f.message.in);
+    waiting_ = nullptr;
+    pool_.each([this](Fetch& f) {
+        if (f.live)
+            end(f, 0, FI_ECANCELED, 0);
     });
-    queue_.leave(*this);
 }
 
 } // namespace tofu::proto

@@ -34,7 +34,7 @@ class Messenger final : private Protocol {
     Channel* make_channel() noexcept override;
     void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept override
     {
-        sender_.channel_failed(channel, waiter);
+        sender_.requests().channel_failed(channel, waiter);
     }
     std::unique_ptr<Ring> make_ring() noexcept override;
     bool take_visit(Ring& visit) noexcept override

@@ -85,10 +85,10 @@ void Messenger::progress() noexcept
     if (rings_.behind() || receiver_.behind()) [[unlikely]]
         rings_.catch_up();
     receiver_.poll<Receiver>();
-    if (sender_.waits())
-        sender_.poll_fins();
-    if (receiver_.waits()) [[unlikely]]
-        receiver_.resume_fetches();
+    if (SendRequests& requests = sender_.requests(); requests.awaits_any())
+        requests.poll();
+    if (Fetches& fetches = receiver_.fetches(); fetches.waits()) [[unlikely]]
+        fetches.resume();
     if (++rounds_ % rounds_per_look == 0) [[unlikely]]
         rings_.slow_round();
 }

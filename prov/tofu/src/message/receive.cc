@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -16,21 +15,28 @@
 
 namespace tofu::proto {
 
+namespace {
+/// FIN for what asked for it. False: no room now.
+bool acknowledge(vcq::Vcq& vcq, const Source& in, const Ack& fin) noexcept
+{
+    const FinWord word = fin_word(fin.seq, 0);
+    const vcq::Post post = vcq.put_inline(in.home, &word, in.area + fin_offset(fin.fin), sizeof word, {});
+    return post != vcq::Post::busy;
+}
+} // namespace
+
 Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
-    : Inbound(port), SrxPeer(rx, tx.peers()), tx_(tx), rx_(rx), port_(port), vcq_(tx.vcq()),
+    : Inbound(port), SrxPeer(rx, tx.peers()), tx_(tx), rx_(rx), vcq_(tx.vcq()),
       wants_source_((tx.plan().caps & FI_SOURCE) != 0), far_(port),
       queue_(rx.shared != nullptr
                  ? *rx.shared
-                 : own_queue_.emplace((tx.plan().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv))
+                 : own_queue_.emplace((tx.plan().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
+      fetches_(tx, port, *this)
 {
 }
 
 Receiver::~Receiver()
 {
-    fetches_.each([](Fetch& f) {
-        if (f.live)
-            let_go(*f.message.in);
-    });
     for (const Fence& fence : fences_)
         let_go(*fence.in);
     if (own_queue_)
@@ -39,11 +45,16 @@ Receiver::~Receiver()
 
 int Receiver::join_queue() noexcept
 {
-    const std::size_t most = vcq_.backend().caps().max_putget_size;
-    // Pieces end at multiples of 64 KiB, the page of the hardware.
-    max_piece_ = most >= 65536 ? most & ~std::size_t{65535} : most;
     std::lock_guard guard(tx_.lock());
     return queue_.join(*this);
+}
+
+void Receiver::part_from_queue() noexcept
+{
+    if (own_queue_)
+        return; // which goes with us
+    fetches_.cancel();
+    queue_.leave(*this);
 }
 
 ssize_t Receiver::cancel(void* context) noexcept
@@ -168,7 +179,7 @@ void Receiver::take_write_data(Source& in, const Packet& packet) noexcept
 bool Receiver::take_fence(Source& in, const Packet& packet) noexcept
 {
     if ((packet.control.flags & flag_match) == 0)
-        return acknowledge(in, packet.ack);
+        return acknowledge(vcq_, in, packet.ack);
     Fence* const end = fences_.begin() + fences_.size(); // a sender waits for one at a time
     if (Fence* const old = std::find_if(fences_.begin(), end, [&](const Fence& f) { return f.in->key == in.key; });
         old != end) {
@@ -186,7 +197,7 @@ void Receiver::answer_fences() noexcept
 {
     std::size_t left = 0;
     for (const Fence& fence : fences_)
-        if (queue_.holds(*this, fence.in->key) || !acknowledge(*fence.in, fence.ack))
+        if (queue_.holds(*this, fence.in->key) || !acknowledge(vcq_, *fence.in, fence.ack))
             fences_[left++] = fence;
         else
             let_go(*fence.in);
@@ -219,7 +230,7 @@ bool Receiver::give(RecvRequest& r, Message& m) noexcept
 {
     TOFU_PROBE(match, r.context);
     if (m.type == Type::rts) {
-        Fetch* f = make_fetch(m);
+        Fetch* f = fetches_.make(m);
         if (f == nullptr)
             return false;
         f->receive = &r;
@@ -230,10 +241,10 @@ bool Receiver::give(RecvRequest& r, Message& m) noexcept
         r.users++;
         if (r.posted && r.exhausted())
             queue_.withdraw(r);
-        start(*f);
+        fetches_.start(*f);
         return true;
     }
-    if (m.ack && !acknowledge(*m.in, m.fin))
+    if (m.ack && !acknowledge(vcq_, *m.in, m.fin))
         return false;
     iovec into[max_segments];
     std::uint8_t count = 0;
@@ -246,7 +257,6 @@ bool Receiver::give(RecvRequest& r, Message& m) noexcept
     return true;
 }
 
-/// The end of a message for its receive: one entry, one count.
 void Receiver::received(RecvRequest& r, const Message& m, void* buffer, std::size_t length, int err,
                          int prov_errno) noexcept
 {
@@ -283,14 +293,6 @@ void Receiver::received(RecvRequest& r, const Message& m, void* buffer, std::siz
         queue_.free_entry(r);
 }
 
-/// FIN for what asked for it. False: no room now.
-bool Receiver::acknowledge(const Source& in, const Ack& fin) noexcept
-{
-    const FinWord word = fin_word(fin.seq, 0);
-    const vcq::Post post = vcq_.put_inline(in.home, &word, in.area + fin_offset(fin.fin), sizeof word, {});
-    return post != vcq::Post::busy;
-}
-
 /// Keeps a message until somebody wants it.
 bool Receiver::keep(Message& m) noexcept
 {
@@ -299,7 +301,7 @@ bool Receiver::keep(Message& m) noexcept
         return false;
     if (m.type != Type::rts && m.ack && !m.at_match) {
         // Delivered: it is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
-        if (!acknowledge(*m.in, m.fin)) {
+        if (!acknowledge(vcq_, *m.in, m.fin)) {
             queue_.free_entry(*kept);
             return false;
         }
@@ -372,10 +374,10 @@ bool Receiver::discard(Unexpected& kept) noexcept
 {
     const Message m = Message::unpack(kept);
     if (m.type != Type::rts)
-        return !m.ack || acknowledge(*m.in, m.fin);
-    Fetch* const f = make_fetch(m);
+        return !m.ack || acknowledge(vcq_, *m.in, m.fin);
+    Fetch* const f = fetches_.make(m);
     if (f != nullptr)
-        start(*f); // nothing to fetch: FIN
+        fetches_.start(*f); // nothing to fetch: FIN
     return f != nullptr;
 }
 

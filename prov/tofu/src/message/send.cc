@@ -3,8 +3,6 @@
 // sender; called by entry.h, tracked.cc and rma; calls vcq.
 #include "message/send.h"
 
-#include <atomic>
-
 #include <rdma/fi_errno.h>
 
 #include "local/iov.h"
@@ -13,13 +11,6 @@
 namespace tofu::proto {
 
 namespace {
-/// Tells the senders of this process apart, those with the same home VCQ and number too.
-std::uint32_t serial(std::uint64_t nonce) noexcept
-{
-    static std::atomic<std::uint32_t> made{0};
-    return static_cast<std::uint32_t>(nonce) + 0x9e3779b9 * made.fetch_add(1, std::memory_order_relaxed);
-}
-
 /// Into one packet, with what says who sends it.
 bool fits_a_visit(const SendCall& call) noexcept
 {
@@ -29,24 +20,12 @@ bool fits_a_visit(const SendCall& call) noexcept
 }
 static_assert(limits::inject_size + sizeof(Envelope) + sizeof(Control) + 8 + 8 + sizeof(Ack) <= slot_size);
 
-std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
-{
-    return asked != 0 && asked < limit ? asked : limit;
-}
 } // namespace
 
 Sender::Sender(TxContext& tx, Rings& rings) noexcept
-    : tx_(tx), rings_(rings), out_(rings.out), vcq_(tx.vcq()), waiting_(tx.pending(), this, steps),
-      requests_(at_most(tx.plan().attr.size, fin_count)), backlog_(at_most(tx.plan().attr.size, limits::tx_size)),
-      first_seq_(serial(rings.port.self.nonce))
+    : tx_(tx), rings_(rings), out_(rings.out), vcq_(tx.vcq()), buffers_(rings.port.bounces),
+      requests_(tx, rings, buffers_), backlog_(tx, *this)
 {
-}
-
-Sender::~Sender()
-{
-    for (SendRequest* r : waiting_fin_)
-        for (unsigned i = 0; i < r->ref_count; i++)
-            tx_.local_memory().release(r->refs[i]);
 }
 
 ssize_t Sender::send(const SendCall& call) noexcept
@@ -65,14 +44,18 @@ ssize_t Sender::send(const SendCall& call) noexcept
 {
     constexpr unsigned contact_rounds = 512;
     ssize_t ret = -FI_EAGAIN;
+    Channel* ch = nullptr;
     for (unsigned round = 0; ret == -FI_EAGAIN && round < contact_rounds; round++) {
         tx_.progress();
         ret = try_send(call);
-        Channel* ch;
         if (ret != -FI_EAGAIN || channel_to(call.dest, ch) != 0 || !Outbound::soon(*ch))
             break;
     }
-    return ret == -FI_EAGAIN && can_wait(call) ? put_aside(call) : ret;
+    if (ret != -FI_EAGAIN || !backlog_.takes(call))
+        return ret;
+    if (int error = channel_to(call.dest, ch); error != 0)
+        return error;
+    return backlog_.put_aside(*ch, call);
 }
 
 int Sender::channel_to(fi_addr_t dest, Channel*& to) noexcept
@@ -90,14 +73,13 @@ int Sender::channel_to(fi_addr_t dest, Channel*& to) noexcept
     return 0;
 }
 
-/// `is_first`: it waits already, and nobody before it.
 ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
 {
     Channel* found = open_channel(call);
     if (found == nullptr) [[unlikely]] {
         if (int ret = channel_to(call.dest, found); ret != 0)
             return ret;
-        if (!is_first && waiting_.has_line(Pending::line_of(found->peer)))
+        if (!is_first && backlog_.waiting().has_line(Pending::line_of(found->peer)))
             return tx_.again(Stat::again_behind);
         if (int ret = out_.approach(*found); ret != 0)
             return ret;
@@ -111,7 +93,7 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
         return send_tracked(ch, call, call.flags & levels);
     if (ssize_t ret = put_packet(ch, call, nullptr, call.packet_flags, nullptr); ret != 0) [[unlikely]]
         return ret;
-    report_sent(call);
+    report_sent(tx_, call);
     return 0;
 }
 
@@ -130,13 +112,13 @@ ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, st
     PacketBuffer* block = nullptr;
     std::byte* end = image + inline_limit;
     if (!small) {
-        block = alloc_buffer(slot_size);
+        block = buffers_.alloc(slot_size);
         if (block == nullptr)
             return -FI_EAGAIN;
         end = block->block.data + slot_size;
     }
     PacketWriter packet(end);
-    write_head(packet, ch, Type::eager, flags, call.length);
+    write_head(packet, out_, ch, Type::eager, flags, call.length);
     write_fields(packet, call, ack, flags);
     if (padded != 0) {
         std::byte* to = packet.reserve(padded);
@@ -169,7 +151,7 @@ vcq::Post Sender::put_block(Channel& ch, const PacketWriter& packet, PacketBuffe
     if (post != vcq::Post::done) [[unlikely]] {
         if (delivered != nullptr)
             delivered->block = nullptr;
-        release(block);
+        buffers_.release(block);
     }
     return post;
 }
@@ -184,7 +166,7 @@ ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std:
     const LongSlots slots = long_slots(ch.next_seq, length, ch.slots);
     if (!out_.room(ch, slots.total)) [[unlikely]]
         return Outbound::refusal(ch);
-    PacketBuffer* block = alloc_buffer(call.length);
+    PacketBuffer* block = buffers_.alloc(call.length);
     if (block == nullptr)
         return -FI_EAGAIN;
     gather(block->block.data, call.iov, call.count, call.length);
@@ -192,7 +174,7 @@ ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std:
                               ch.ring + std::uint64_t{slots.first} * slot_size, call.length,
                               {.when = vcq::When::sent, .waiter = block});
     if (post != vcq::Post::done) [[unlikely]] {
-        release(*block);
+        buffers_.release(*block);
         return out_.post_failed(ch, post);
     }
     std::byte image[inline_limit];
@@ -216,19 +198,12 @@ ssize_t Sender::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t lengt
     Channel* ch;
     if (int ret = channel_to(to, ch); ret != 0)
         return ret;
-    if (waiting_.has_line(Pending::line_of(ch->peer)))
+    if (backlog_.waiting().has_line(Pending::line_of(ch->peer)))
         return tx_.again(Stat::again_behind);
     if (ch->state != ChannelState::open)
         if (int ret = out_.approach(*ch); ret != 0)
             return ret;
     return put_words(*ch, Type::write_data, flag_data, data, length);
-}
-
-void Sender::write_head(PacketWriter& packet, Channel& ch, Type type, std::uint8_t flags, std::size_t length) noexcept
-{
-    packet.control(type, flags, length, Outbound::seq(ch));
-    if (ch.state != ChannelState::open) [[unlikely]]
-        packet.put(out_.envelope(ch));
 }
 
 /// A packet of two words at most.
@@ -239,11 +214,11 @@ int Sender::put_words(Channel& ch, Type type, std::uint8_t flags, std::uint64_t 
         return Outbound::refusal(ch);
     alignas(8) std::byte image[inline_limit];
     const bool visits = ch.state != ChannelState::open;
-    PacketBuffer* const block = visits ? alloc_buffer(slot_size) : nullptr;
+    PacketBuffer* const block = visits ? buffers_.alloc(slot_size) : nullptr;
     if (visits && block == nullptr)
         return -FI_EAGAIN;
     PacketWriter packet(visits ? block->block.data + slot_size : image + inline_limit);
-    write_head(packet, ch, type, flags, 0);
+    write_head(packet, out_, ch, type, flags, 0);
     packet.put64(first);
     if (second)
         packet.put64(*second);
@@ -252,28 +227,6 @@ int Sender::put_words(Channel& ch, Type type, std::uint8_t flags, std::uint64_t 
         return out_.post_failed(ch, post);
     out_.sent(ch);
     return 0;
-}
-
-// --- buffers of packets
-
-/// A block for a PacketBuffer that has none yet.
-[[gnu::cold]] PacketBuffer* Sender::register_buffer(PacketBuffer& buffer, std::size_t size) noexcept
-{
-    buffer.size = size;
-    buffer.block = rings_.port.bounces.alloc(size);
-    if (buffer.block.data == nullptr) {
-        release(buffer);
-        return nullptr;
-    }
-    buffer.notify = on_buffer_sent;
-    buffer.owner = this;
-    return &buffer;
-}
-
-void Sender::on_buffer_sent(vcq::Waiter* waiter, const vcq::Notice&) noexcept
-{
-    auto& buffer = *static_cast<PacketBuffer*>(waiter); // a failure shows at the channel, by the MRQ
-    buffer.owner->release(buffer);
 }
 
 } // namespace tofu::proto

@@ -24,6 +24,15 @@ inline void write_fields(PacketWriter& packet, const SendCall& call, const Ack* 
         packet.put(*ack);
 }
 
+/// What a packet ends with; behind it, where it goes without a ring, who sends it.
+inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type type, std::uint8_t flags,
+                       std::size_t length) noexcept
+{
+    packet.control(type, flags, length, Outbound::seq(to));
+    if (to.state != ChannelState::open) [[unlikely]]
+        packet.put(out.envelope(to));
+}
+
 /// The last 1 to 7 bytes of a payload as a word, zeros behind them.
 [[nodiscard]] inline std::uint64_t load_tail(const std::byte* from, std::size_t n) noexcept
 {
@@ -41,12 +50,12 @@ inline void write_fields(PacketWriter& packet, const SendCall& call, const Ack* 
 }
 
 /// The bytes are on their way and the buffer is the user's again: what FI_INJECT_COMPLETE means.
-[[gnu::always_inline]] inline void Sender::report_sent(const SendCall& call) noexcept
+[[gnu::always_inline]] inline void report_sent(const TxContext& context, const SendCall& call) noexcept
 {
-    const Binding& tx = tx_.reports().binding;
-    if (!call.silent && tx.reports(call.flags))
-        tx.cq->write(call.context, FI_SEND | ((call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG));
-    if (Counter* counter = tx_.reports().counters.send)
+    const Reports& reports = context.reports();
+    if (!call.silent && reports.binding.reports(call.flags))
+        reports.binding.cq->write(call.context, FI_SEND | ((call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG));
+    if (Counter* counter = reports.counters.send)
         counter->count();
 }
 
@@ -57,7 +66,7 @@ inline void write_fields(PacketWriter& packet, const SendCall& call, const Ack* 
         return nullptr;
     auto* const to = out_.last(call.dest);
     if (to == nullptr || to->state != ChannelState::open || to->deferred.size != 0 ||
-        waiting_.may_hold(to->peer.home) || to->free_slots() == 0) [[unlikely]]
+        backlog_.waiting().may_hold(to->peer.home) || to->free_slots() == 0) [[unlikely]]
         return nullptr;
     return to;
 }
@@ -89,7 +98,8 @@ inline void write_fields(PacketWriter& packet, const SendCall& call, const Ack* 
     if (post != vcq::Post::done) [[unlikely]]
         return false;
     vcq_.statistics().count(Stat::send_short);
-    sent(*ch, call);
+    ch->next_seq++;
+    report_sent(tx_, call);
     return true;
 }
 
@@ -100,7 +110,7 @@ inline void write_fields(PacketWriter& packet, const SendCall& call, const Ack* 
     if (length > inline_room(call.packet_flags))
         return false;
     Channel* const ch = open_channel(call);
-    PacketBuffer* const block = ch != nullptr ? alloc_buffer(slot_size) : nullptr;
+    PacketBuffer* const block = ch != nullptr ? buffers_.alloc(slot_size) : nullptr;
     if (block == nullptr) [[unlikely]]
         return false;
     PacketWriter packet(block->block.data + slot_size);
@@ -116,19 +126,13 @@ inline void write_fields(PacketWriter& packet, const SendCall& call, const Ack* 
         ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
         vcq::How{.when = vcq::When::sent, .strong_order = true, .waiter = block});
     if (post != vcq::Post::done) [[unlikely]] {
-        release(*block);
+        buffers_.release(*block);
         return false;
     }
     vcq_.statistics().count(Stat::send_slot);
-    sent(*ch, call);
+    ch->next_seq++;
+    report_sent(tx_, call);
     return true;
-}
-
-/// One slot of a ring has gone out.
-[[gnu::always_inline]] inline void Sender::sent(Channel& ch, const SendCall& call) noexcept
-{
-    ch.next_seq++;
-    report_sent(call);
 }
 
 } // namespace tofu::proto

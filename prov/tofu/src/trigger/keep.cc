@@ -83,7 +83,7 @@ int keep(Work& w, const EndpointFace&, SendCall& call) noexcept
     w.completion.tag = call.tag;
     if (w.request == nullptr)
         return (call.flags & FI_INJECT) == 0 || copy_bytes(w, call) ? 0 : -FI_ENOMEM;
-    call.flags |= FI_TRIGGER; // it does not wait behind others' backs (Sender::can_wait)
+    call.flags |= FI_TRIGGER; // it does not wait behind others' backs (Backlog::takes)
     call.context = &w;
     return 0;
 }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's, then FIN. Part of the
+// receiver, which is told of each end; calls vcq and the endpoint's local registrations.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <sys/uio.h>
+
+#include "context/tx_context.h"
+#include "local/local_memory.h"
+#include "message/message.h"
+#include "ring/port.h"
+#include "transfer/request.h"
+
+namespace tofu::proto {
+
+class Fetches;
+class Receiver;
+
+struct Fetch : vcq::Waiter {
+    Fetches* owner = nullptr;
+    RecvRequest* receive = nullptr;
+    Fetch* next = nullptr;         ///< among those that wait for room
+    Message message{};
+    iovec into[max_segments] = {};
+    void* desc[max_segments] = {};
+    std::uint8_t into_count = 0;
+    std::uint8_t ref_count = 0;
+    bool live = false;             ///< its end is still to come
+    std::uint8_t from_index = 0;   ///< position of the next Get
+    std::uint8_t into_index = 0;
+    bool waiting = false;          ///< in the list
+    bool unverified = false;         ///< does the sender still wait for it? To be asked before the first Get
+    bool lost = false;             ///< it does not: no FIN
+    std::uint64_t from_offset = 0;
+    std::uint64_t into_offset = 0;
+    std::size_t to_fetch = 0;      ///< bytes without a Get yet
+    std::size_t length = 0;        ///< bytes in all
+    std::uint32_t pending = 0;
+    int err = 0;
+    int prov_errno = 0;
+    Bounce answer{};               ///< of `unverified`
+    LocalRef refs[max_segments] = {};
+};
+
+class Fetches {
+  public:
+    Fetches(TxContext& tx, Port& port, Receiver& receiver) noexcept;
+    Fetches(const Fetches&) = delete;
+    Fetches& operator=(const Fetches&) = delete;
+    ~Fetches();
+
+    /// Null: too many are under way.
+    [[nodiscard]] Fetch* make(const Message& message) noexcept;
+    /// With what is to be fetched, and where to, filled in; nothing: FIN alone. Afterwards it may be gone.
+    void start(Fetch& fetch) noexcept;
+    [[nodiscard, gnu::always_inline]] bool waits() const noexcept { return waiting_ != nullptr; }
+    /// Once per round: those that found no room go on, in their order.
+    void resume() noexcept;
+    /// Behind the last notice: all end with FI_ECANCELED.
+    void cancel() noexcept;
+
+  private:
+    void ask(Fetch& fetch) noexcept;
+    void answered(Fetch& fetch, const vcq::Notice& notice) noexcept;
+    void advance(Fetch& fetch) noexcept;
+    [[nodiscard]] bool get_piece(Fetch& fetch) noexcept;
+    void finish(Fetch& fetch) noexcept;
+    void end(Fetch& fetch, std::size_t length, int err, int prov_errno) noexcept;
+    void wait(Fetch& fetch) noexcept;
+    static void on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    TxContext& tx_; ///< whose VCQ and local registrations fetch
+    Port& port_;
+    vcq::Vcq& vcq_;
+    Receiver& receiver_;
+    const std::size_t max_piece_; ///< of one Get
+    Pool<Fetch> pool_{4096};
+    Fetch* waiting_ = nullptr;
+};
+
+} // namespace tofu::proto

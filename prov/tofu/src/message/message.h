@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A message that has come, from its packet to its receive, and who sent it. Used by the receiver and its parts; calls
+// nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "match/receive_queue.h"
+#include "message/packet.h"
+#include "ring/inbound.h"
+
+namespace tofu::proto {
+
+/// A ring, and what we keep of its sender.
+struct Source : Ring {
+    fi_addr_t address = FI_ADDR_NOTAVAIL; ///< as the address vector had it
+    std::uint32_t generation = ~0u;       ///< then
+};
+
+/// What a message that waits for its receive consists of besides (Unexpected::body).
+struct Kept {
+    Source* in;
+    Ack fin;
+    Type type;
+    bool ack;
+    bool at_match;
+    std::uint8_t segment_count;
+};
+
+/// A message that is to be given to a receive, wherever its payload is.
+struct Message {
+    Type type = Type::none;
+    bool tagged = false;
+    bool has_data = false;
+    bool ack = false;     ///< FIN is due when it has been received,
+    bool at_match = false;///< and not before it has found its receive
+    bool kept = false;    ///< it came before its receive: its sender may have gone since
+    std::uint8_t segment_count = 0;
+    Ack fin{};
+    std::uint64_t tag = 0;
+    std::uint64_t data = 0;
+    std::size_t length = 0;
+    const std::byte* payload = nullptr; ///< eager
+    Source* in = nullptr;               ///< who sent it
+    std::uint64_t vcq = 0;              ///< rts
+    Segment segments[max_segments] = {};
+
+    /// What stays of it where it has to wait for its receive: a Kept, and behind that its payload, or the body of its
+    /// RTS.
+    [[nodiscard]] std::size_t kept_size() const noexcept
+    {
+        return sizeof(Kept) + (type == Type::rts ? sizeof vcq + segment_count * sizeof(Segment) : length);
+    }
+    void pack(Unexpected& to) const noexcept;
+    [[nodiscard]] static Message unpack(const Unexpected& from) noexcept;
+};
+
+} // namespace tofu::proto

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See requests.h.
+#include "message/requests.h"
+
+#include <atomic>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+#include "progress/domain_base.h"
+#include "provider/error.h"
+
+namespace tofu::proto {
+
+namespace {
+/// Tells the senders of this process apart, those with the same home VCQ and number too.
+std::uint32_t serial(std::uint64_t nonce) noexcept
+{
+    static std::atomic<std::uint32_t> made{0};
+    return static_cast<std::uint32_t>(nonce) + 0x9e3779b9 * made.fetch_add(1, std::memory_order_relaxed);
+}
+} // namespace
+
+SendRequests::SendRequests(TxContext& tx, Rings& rings, PacketBuffers& buffers) noexcept
+    : tx_(tx), rings_(rings), buffers_(buffers), pool_(at_most(tx.plan().attr.size, fin_count)),
+      first_seq_(serial(rings.port.self.nonce))
+{
+}
+
+SendRequests::~SendRequests()
+{
+    for (SendRequest* r : awaited_)
+        for (unsigned i = 0; i < r->ref_count; i++)
+            tx_.local_memory().release(r->refs[i]);
+}
+
+SendRequest* SendRequests::make(Channel& ch, const SendCall& call) noexcept
+{
+    SendRequest* r = pool_.alloc();
+    if (r == nullptr)
+        return nullptr;
+    if (!r->numbered) {
+        if (!awaited_.reserve(made_ + 1)) {
+            pool_.release(r);
+            return nullptr;
+        }
+        r->numbered = true;
+        r->fin = made_++;
+        r->seq = first_seq_;
+    }
+    r->notify = on_delivered;
+    r->owner = this;
+    r->to = &ch;
+    r->seq++;
+    r->ref_count = 0;
+    r->block = nullptr;
+    r->awaits_fin = false;
+    r->reports = &tx_.reports();
+    r->cq = tx_.reports().binding.cq;
+    r->counter = tx_.reports().counters.send;
+    r->completion = {.context = call.context,
+                     .flags = FI_SEND | ((call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG)};
+    r->wants_entry = !call.silent && tx_.reports().binding.reports(call.flags);
+    r->err = 0;
+    r->prov_errno = 0;
+    return r;
+}
+
+void SendRequests::await_fin(SendRequest& r) noexcept
+{
+    r.awaits_fin = true;
+    kept_ += r.block != nullptr;
+    r.to->outstanding++;
+    r.place = static_cast<std::uint32_t>(awaited_.size());
+    awaited_.push_reserved(&r);
+}
+
+void SendRequests::drop(SendRequest& r) noexcept
+{
+    for (unsigned i = 0; i < r.ref_count; i++)
+        tx_.local_memory().release(r.refs[i]);
+    if (r.block != nullptr)
+        buffers_.release(*std::exchange(r.block, nullptr));
+    pool_.release(&r);
+}
+
+void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
+{
+    if (r.awaits_fin) {
+        SendRequest* last = awaited_.back();
+        awaited_[r.place] = last;
+        last->place = r.place;
+        awaited_.pop_back();
+    }
+    if (err != 0) // nobody fetches it any more
+        rings_.port.area.fin(r.fin).store(0, std::memory_order_release);
+    kept_ -= r.awaits_fin && r.block != nullptr;
+    r.to->outstanding--;
+    r.err = err;
+    r.prov_errno = prov_errno;
+    complete(r);
+    drop(r);
+}
+
+void SendRequests::channel_failed(Channel& ch, vcq::Waiter* waiter) noexcept
+{
+    if (waiter != nullptr)
+        end(*static_cast<SendRequest*>(static_cast<Request*>(waiter)), ch.err, ch.prov_errno);
+    // A peer that has closed its endpoint has answered before: what its FIN words say stands.
+    for (std::size_t i = awaited_.size(); i-- > 0;)
+        if (i < awaited_.size() && awaited_[i]->to == &ch && !take_fin(*awaited_[i]))
+            end(*awaited_[i], ch.err, ch.prov_errno);
+}
+
+void SendRequests::on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    auto& r = *static_cast<SendRequest*>(static_cast<Request*>(waiter));
+    SendRequests& m = *r.owner;
+    if (r.block != nullptr)
+        m.buffers_.release(*r.block);
+    r.block = nullptr;
+    if (!m.rings_.port.open)
+        return;
+    Channel& ch = *r.to;
+    if (notice.code != UTOFU_SUCCESS)
+        m.rings_.out.fail(ch, fi_error_of(notice.code), notice.code);
+    m.end(r, notice.code == UTOFU_SUCCESS ? 0 : fi_error_of(notice.code), notice.code);
+}
+
+/// Ends the request if its FIN word has come. False: it has not.
+bool SendRequests::take_fin(SendRequest& r) noexcept
+{
+    // acquire: pairs with the peer's Put of the word; its Gets ended before
+    const FinWord word = rings_.port.area.fin(r.fin).load(std::memory_order_acquire);
+    const auto status = static_cast<std::uint32_t>(word);
+    if (static_cast<std::uint32_t>(word >> 32) != r.seq || status == fin_pending)
+        return false;
+    if (const auto seen = rings_.port.self.vcq.backend().functions().seen; seen != nullptr)
+        (void)seen(rings_.port.area.fin_address(r.fin), sizeof word);
+    end(r, status == 0 ? 0 : FI_EREMOTEIO, static_cast<int>(status));
+    return true;
+}
+
+void SendRequests::poll() noexcept
+{
+    constexpr std::size_t in_a_round = 32;
+    std::size_t n = awaited_.size();
+    if (n > in_a_round) {
+        n = in_a_round;
+    } else {
+        next_ = 0;
+    }
+    for (std::size_t i = 0; i < n; i++) {
+        if (next_ >= awaited_.size())
+            next_ = 0;
+        if (awaited_.empty())
+            return;
+        if (!take_fin(*awaited_[next_])) // else another one takes its place
+            next_++;
+    }
+}
+
+} // namespace tofu::proto

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Sends that are not over when the call returns, and the FIN words by which peers end them. Part of the sender; calls
+// the channels (ring/outbound.h) and reports to the transmit side's queue and counter.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <sys/uio.h>
+
+#include "context/tx_context.h"
+#include "local/local_memory.h"
+#include "message/buffers.h"
+#include "message/packet.h"
+#include "provider/array.h"
+#include "ring/rings.h"
+#include "transfer/request.h"
+
+namespace tofu::proto {
+
+class SendRequests;
+
+/// How many operations there may be at a time, of `asked` (tx_attr.size; 0: as many as there can be).
+constexpr std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
+{
+    return asked != 0 && asked < limit ? asked : limit;
+}
+
+/// One send in any of its forms.
+struct SendCall {
+    const iovec* iov = nullptr;
+    void* const* desc = nullptr; ///< may be null
+    std::size_t count = 0;
+    std::size_t length = 0;      ///< sum of iov
+    fi_addr_t dest = FI_ADDR_UNSPEC;
+    std::uint64_t tag = 0;
+    std::uint64_t data = 0;
+    std::uint64_t flags = 0;     ///< operation flags (fi_endpoint(3))
+    void* context = nullptr;
+    std::uint8_t packet_flags = 0; ///< flag_tag, flag_data
+    bool silent = false;           ///< fi_inject: no entry on success
+};
+
+/// What stays of it: it waits for the notice of its Put, or for FIN.
+struct SendRequest : Request {
+    SendRequests* owner = nullptr;
+    Channel* to = nullptr;
+    std::uint32_t fin = 0;     ///< its FIN word; fixed for the life of the object
+    std::uint32_t seq = 0;     ///< of the use of that word
+    std::uint32_t place = 0;   ///< in the list of those that wait for FIN
+    std::uint8_t ref_count = 0;
+    bool numbered = false;
+    bool awaits_fin = false;
+    PacketBuffer* block = nullptr; ///< its bounce block, where its own notice frees it, or its end
+    LocalRef refs[max_segments] = {};
+};
+
+class SendRequests {
+  public:
+    SendRequests(TxContext& tx, Rings& rings, PacketBuffers& buffers) noexcept;
+    SendRequests(const SendRequests&) = delete;
+    SendRequests& operator=(const SendRequests&) = delete;
+    ~SendRequests();
+
+    /// Null: too many are under way.
+    [[nodiscard]] SendRequest* make(Channel& to, const SendCall& call) noexcept;
+    /// Gives back one that never came to anything.
+    void drop(SendRequest& request) noexcept;
+    /// What it asked for is on its way: its FIN ends it, or the failure of its channel.
+    void await_fin(SendRequest& request) noexcept;
+    [[nodiscard, gnu::always_inline]] bool awaits_any() const noexcept { return !awaited_.empty(); }
+    /// Of what was reported as sent all has been fetched.
+    [[nodiscard]] bool all_fetched() const noexcept { return kept_ == 0; }
+    /// Looks at the FIN words that are awaited; a bounded number of them each time.
+    void poll() noexcept;
+    /// `waiter`: of a packet that was to go out, or null.
+    void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept;
+
+  private:
+    [[nodiscard]] bool take_fin(SendRequest& request) noexcept;
+    void end(SendRequest& request, int err, int prov_errno) noexcept;
+    static void on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    TxContext& tx_;
+    Rings& rings_;
+    PacketBuffers& buffers_;
+    Pool<SendRequest> pool_;
+    Array<SendRequest*> awaited_; ///< room for all that were made
+    std::size_t next_ = 0;        ///< where the next round of polling FIN words starts
+    std::uint32_t made_ = 0;
+    unsigned kept_ = 0;           ///< sends that were reported, and have not been fetched
+    const std::uint32_t first_seq_; ///< of FIN words: an earlier endpoint's number fits nothing of ours
+};
+
+} // namespace tofu::proto
