@@ -45,6 +45,16 @@ struct RecvRequest : Posted {
     std::size_t used = 0;    ///< multi: bytes given to messages
     std::size_t min_left = 0;///< multi: with less than this it is over
 
+    /// All but the segments.
+    void fill(const RecvCall& call, std::uint64_t key) noexcept
+    {
+        Posted::source = key;
+        tag = call.tag;
+        ignore = call.ignore;
+        context = call.context;
+        flags = call.flags;
+        tagged = call.tagged;
+    }
     [[nodiscard]] static constexpr std::size_t size_with(std::size_t count) noexcept
     {
         return sizeof(RecvRequest) + count * sizeof(Buffer);

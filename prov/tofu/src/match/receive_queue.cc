@@ -22,8 +22,25 @@ std::size_t RecvRequest::take(std::size_t want, iovec* into, std::uint8_t& into_
     return used - before;
 }
 
+namespace {
+std::uint64_t kind_of(bool tagged) noexcept { return FI_RECV | (tagged ? FI_TAGGED : FI_MSG); }
+
+/// The answer to FI_PEEK that found a message.
+void report(const RecvCall& call, const Unexpected& m) noexcept
+{
+    if (CompletionQueue* cq = m.peer->rx.binding.cq)
+        cq->write({.context = call.context,
+                   .flags = kind_of(m.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0),
+                   .length = m.length,
+                   .data = m.data,
+                   .tag = m.tag,
+                   .source = m.peer->source_of(m)});
+}
+} // namespace
+
 ReceiveQueue::ReceiveQueue(bool directed, const std::size_t& min_multi_recv) noexcept
-    : directed_(directed), min_multi_recv_(min_multi_recv), kept_limit_(param_size("unexpected_bytes", SIZE_MAX))
+    : min_multi_recv_(min_multi_recv), kept_limit_(param_size("unexpected_bytes", SIZE_MAX)),
+      sources_(directed, members_)
 {
 }
 
@@ -35,7 +52,7 @@ int ReceiveQueue::join(SrxPeer& peer) noexcept
 void ReceiveQueue::leave(SrxPeer& peer) noexcept
 {
     members_.erase(&peer);
-    last_source_ = FI_ADDR_UNSPEC;
+    sources_.forget();
     for (Matcher* m : {&tagged_, &plain_})
         for (Arrived* a = m->first(); a != nullptr;) {
             auto& kept = *static_cast<Unexpected*>(a);
@@ -54,7 +71,7 @@ void ReceiveQueue::leave(SrxPeer& peer) noexcept
     }
 }
 
-int ReceiveQueue::find_source(fi_addr_t source, std::uint64_t& key) noexcept
+int SourceKeys::look_up(fi_addr_t source, std::uint64_t& key) noexcept
 {
     if (members_.empty())
         return -FI_EINVAL;
@@ -86,7 +103,7 @@ ssize_t ReceiveQueue::recv(const RecvCall& call) noexcept
     if (call.flags & (FI_PEEK | FI_CLAIM)) [[unlikely]]
         return (call.flags & FI_PEEK) ? peek(call) : claim(call);
     std::uint64_t key;
-    if (int ret = source_key(call.source, key); ret != 0) [[unlikely]]
+    if (int ret = sources_.find(call.source, key); ret != 0) [[unlikely]]
         return ret;
     RecvRequest* r = make_receive(call, key);
     if (r == nullptr)
@@ -121,7 +138,7 @@ RecvRequest* ReceiveQueue::make_receive(const RecvCall& call, std::uint64_t key)
     if (memory == nullptr)
         return nullptr;
     auto* const r = ::new (memory) RecvRequest;
-    fill(*r, call, key);
+    r->fill(call, key);
     r->multi = (call.flags & FI_MULTI_RECV) != 0 && !call.tagged;
     r->min_left = r->multi ? min_multi_recv_ : 0;
     r->count = static_cast<std::uint8_t>(call.count);
@@ -181,7 +198,7 @@ void ReceiveQueue::end(Claim** link) noexcept
 ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
 {
     std::uint64_t key;
-    if (int ret = source_key(call.source, key); ret != 0)
+    if (int ret = sources_.find(call.source, key); ret != 0)
         return ret;
     Arrived* a = nullptr;
     // Who peeks in a loop finds the last answer in the queue and polls nothing else: new senders are looked for here.
@@ -195,7 +212,7 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
     if (a == nullptr) {
         if (CompletionQueue* cq = !members_.empty() ? members_[0]->rx.binding.cq.get() : nullptr)
             cq->write_error({.context = call.context,
-                             .flags = FI_RECV | (call.tagged ? FI_TAGGED : FI_MSG),
+                             .flags = kind_of(call.tagged),
                              .tag = call.tag},
                             FI_ENOMSG, 0);
         return 0;
@@ -254,18 +271,6 @@ bool ReceiveQueue::discard(Unexpected& kept, const RecvCall& call) noexcept
     return true;
 }
 
-/// The answer to FI_PEEK that found a message.
-void ReceiveQueue::report(const RecvCall& call, const Unexpected& m) noexcept
-{
-    if (CompletionQueue* cq = m.peer->rx.binding.cq)
-        cq->write({.context = call.context,
-                   .flags = FI_RECV | (m.tagged ? FI_TAGGED : FI_MSG) | (m.has_data ? FI_REMOTE_CQ_DATA : 0),
-                   .length = m.length,
-                   .data = m.data,
-                   .tag = m.tag,
-                   .source = m.peer->source_of(m)});
-}
-
 ssize_t ReceiveQueue::cancel(void* context) noexcept
 {
     auto wanted = [context](const Posted& p) {
@@ -282,7 +287,7 @@ ssize_t ReceiveQueue::cancel(void* context) noexcept
         const RxContext& rx = members_[0]->rx;
         if (CompletionQueue* cq = rx.queue_of(r.flags))
             cq->write_error({.context = context,
-                             .flags = FI_RECV | (r.tagged ? FI_TAGGED : FI_MSG),
+                             .flags = kind_of(r.tagged),
                              .tag = r.tag},
                             FI_ECANCELED, 0);
         if (Counter* counter = rx.counter_of(r.flags))

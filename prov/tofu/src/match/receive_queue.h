@@ -10,13 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 #include <sys/types.h>
 
 #include "match/entry.h"
 #include "match/match.h"
 #include "match/sized_pool.h"
+#include "match/source_keys.h"
 #include "match/srx_peer.h"
 #include "provider/array.h"
 
@@ -44,13 +44,13 @@ class ReceiveQueue {
         Matcher& matching = matcher(call.tagged);
         std::uint64_t key;
         if ((call.flags & (FI_PEEK | FI_CLAIM | FI_MULTI_RECV | FI_TRIGGER)) != 0 || matching.first() != nullptr ||
-            source_key(call.source, key) != 0) [[unlikely]]
+            sources_.find(call.source, key) != 0) [[unlikely]]
             return recv_slowly(call, buffer, length, desc);
         void* const memory = pool_.alloc(RecvRequest::size_with(1));
         if (memory == nullptr) [[unlikely]]
             return -FI_ENOMEM;
         auto* const r = ::new (memory) RecvRequest;
-        fill(*r, call, key);
+        r->fill(call, key);
         r->count = 1;
         r->length = length;
         ::new (r->buffers()) RecvRequest::Buffer{{buffer, length}, desc};
@@ -86,7 +86,7 @@ class ReceiveQueue {
     void free_entry(Unexpected& message) noexcept;
     /// Does a message of this source that came through `peer` wait for its receive?
     [[nodiscard]] bool holds(const SrxPeer& peer, std::uint64_t source) const noexcept;
-    [[nodiscard]] bool directed() const noexcept { return directed_; }
+    [[nodiscard]] bool directed() const noexcept { return sources_.directed(); }
     /// The first one's that joined; null: none has.
     [[nodiscard]] const RxContext* context() const noexcept { return members_.empty() ? nullptr : &members_[0]->rx; }
 
@@ -102,51 +102,24 @@ class ReceiveQueue {
     {
         return tagged ? tagged_ : plain_;
     }
-    /// What a receive from `source` compares. Without FI_DIRECTED_RECV the argument is ignored (fi_msg(3)).
-    [[nodiscard]] int source_key(fi_addr_t source, std::uint64_t& key) noexcept
-    {
-        key = any_source;
-        if (!directed_ || source == FI_ADDR_UNSPEC)
-            return 0;
-        if (source != last_source_ || members_[0]->peers.generation() != last_generation_) [[unlikely]]
-            return find_source(source, key);
-        key = last_key_;
-        return 0;
-    }
-    [[nodiscard, gnu::noinline]] int find_source(fi_addr_t source, std::uint64_t& key) noexcept;
     [[nodiscard, gnu::noinline]] ssize_t recv_slowly(RecvCall call, void* buffer, std::size_t length,
                                                      void* desc) noexcept;
-    /// All but the segments.
-    static void fill(RecvRequest& r, const RecvCall& call, std::uint64_t key) noexcept
-    {
-        r.Posted::source = key;
-        r.tag = call.tag;
-        r.ignore = call.ignore;
-        r.context = call.context;
-        r.flags = call.flags;
-        r.tagged = call.tagged;
-    }
     [[nodiscard]] ssize_t peek(const RecvCall& call) noexcept;
     [[nodiscard]] ssize_t claim(const RecvCall& call) noexcept;
     [[nodiscard]] RecvRequest* make_receive(const RecvCall& call, std::uint64_t key) noexcept;
     [[nodiscard]] bool discard(Unexpected& message, const RecvCall& call) noexcept;
     void forget(Unexpected& message) noexcept;
     void end(Claim** link) noexcept;
-    void report(const RecvCall& call, const Unexpected& message) noexcept;
 
     Matcher tagged_;
     Matcher plain_;
-    bool directed_; ///< FI_DIRECTED_RECV
-    // The source looked up last: valid as long as the address vector is what it was.
-    std::uint32_t last_generation_ = 0;
-    fi_addr_t last_source_ = FI_ADDR_UNSPEC;
-    std::uint64_t last_key_ = any_source;
     const std::size_t& min_multi_recv_;
     SizedPool pool_; ///< of receives and messages
     std::size_t kept_limit_; ///< bytes of unexpected messages
     std::size_t kept_bytes_ = 0;
     Claim* claims_ = nullptr;
     Array<SrxPeer*> members_;
+    SourceKeys sources_;
 };
 
 } // namespace tofu::proto
