@@ -11,8 +11,8 @@
 #include <rdma/fi_errno.h>
 
 #include "collective/set.h"
-#include "collective/support.h"
 #include "kernel/table.h"
+#include "plan/support.h"
 #include "progress/domain_base.h"
 #include "provider/log.h"
 

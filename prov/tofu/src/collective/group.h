@@ -9,11 +9,11 @@
 #include <rdma/fi_errno.h>
 
 #include "collective/joining.h"
-#include "collective/lanes.h"
-#include "collective/operation.h"
 #include "collective/over_gates.h"
 #include "collective/rounds.h"
-#include "collective/search.h"
+#include "lane/lanes.h"
+#include "lane/search.h"
+#include "plan/operation.h"
 
 namespace tofu {
 class TxContext;

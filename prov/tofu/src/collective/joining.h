@@ -8,9 +8,9 @@
 
 #include <rdma/fabric.h>
 
-#include "collective/operation.h"
 #include "collective/over_gates.h"
 #include "gates/circuit.h"
+#include "plan/operation.h"
 #include "vcq/backend.h"
 
 namespace tofu {

@@ -3,9 +3,9 @@
 // vcq/gates, lanes, rounds.
 #pragma once
 
-#include "collective/lanes.h"
-#include "collective/operation.h"
 #include "collective/rounds.h"
+#include "lane/lanes.h"
+#include "plan/operation.h"
 #include "vcq/gates.h"
 
 namespace tofu::coll {

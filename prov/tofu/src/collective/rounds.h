@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "collective/lanes.h"
-#include "collective/operation.h"
-#include "collective/plan.h"
+#include "lane/lanes.h"
+#include "plan/operation.h"
+#include "plan/plan.h"
 
 namespace tofu::coll {
 

@@ -77,7 +77,7 @@ constexpr std::size_t annex_offset(unsigned number) noexcept
 }
 /// That number's place has the word for fences (vcq/vcq.h): ARMWs that change nothing.
 static_assert(vcq::fence_stag == directory_stag && vcq::fence_offset == annex_offset(0));
-/// Behind these, under the same STag: where the table of collective groups is (collective/doors.h), once there is one.
+/// Behind these, under the same STag: where the table of collective groups is (lane/doors.h), once there is one.
 inline constexpr std::size_t doors_offset = annexes_offset + annexes_bytes;
 inline constexpr std::size_t doors_bytes = 256;
 struct DoorsLine {

@@ -10,7 +10,6 @@
 #include <rdma/fi_errno.h>
 #include <sys/random.h>
 
-#include "collective/support.h"
 #include "endpoint/endpoint.h"
 #include "endpoint/scalable.h"
 #include "endpoint/shared_context.h"
@@ -18,6 +17,7 @@
 #include "info/info.h"
 #include "kernel/table.h"
 #include "object/av.h"
+#include "plan/support.h"
 #include "provider/limits.h"
 #include "provider/log.h"
 #include "provider/param.h"

@@ -10,7 +10,7 @@
 
 #include <rdma/fi_domain.h>
 
-#include "collective/doors.h"
+#include "lane/doors.h"
 #include "memory/region.h"
 #include "progress/domain_base.h"
 #include "queue/eq.h"

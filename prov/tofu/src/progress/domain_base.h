@@ -68,7 +68,7 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     [[nodiscard]] StatisticsBook& statistics() noexcept { return statistics_; }
     /// memory/region.h
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
-    /// collective/doors.h
+    /// lane/doors.h
     [[nodiscard]] coll::Doors& doors() noexcept { return *doors_; }
     /// trigger/work.h: operations that wait for counters, their lock, and how many there are or are under way.
     [[nodiscard]] Later& later() noexcept { return *later_; }

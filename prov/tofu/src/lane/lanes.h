@@ -12,10 +12,10 @@
 #include <type_traits>
 
 #include "address/peers.h"
-#include "collective/doors.h"
-#include "collective/operation.h"
-#include "collective/plan.h"
+#include "lane/doors.h"
 #include "local/pages.h"
+#include "plan/operation.h"
+#include "plan/plan.h"
 #include "vcq/gates.h"
 #include "vcq/vcq.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See search.h.
-#include "collective/search.h"
+#include "lane/search.h"
 
 #include <cstddef>
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See lanes.h.
-#include "collective/lanes.h"
+#include "lane/lanes.h"
 
 #include <atomic>
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See support.h.
-#include "collective/support.h"
+#include "plan/support.h"
 
 #include <rdma/fi_errno.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the rounds of each collective, by a network of queues in one process whose members go on in any order.
-// Called by: make check (tests/prov_units). Calls: collective/plan, model.
-#include "collective/plan.h"
+// Called by: make check (tests/prov_units). Calls: plan/plan, model.
+#include "plan/plan.h"
 
 #include <algorithm>
 #include <cmath>

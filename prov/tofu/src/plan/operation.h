@@ -10,8 +10,8 @@
 #include <utofu.h>
 
 #include "address/peers.h"
-#include "collective/plan.h"
 #include "gates/native.h"
+#include "plan/plan.h"
 #include "provider/array.h"
 #include "transfer/request.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See plan.h. Every collective ends in a round before which each member has heard, at first or second hand, from every
 // other: none completes before all have called (fi_collective(3)). Where the data do not see to that, a barrier follows.
-#include "collective/plan.h"
+#include "plan/plan.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,9 +10,9 @@
 
 #include <rdma/fi_errno.h>
 
-#include "collective/support.h"
 #include "kernel/table.h"
 #include "memory/directory.h"
+#include "plan/support.h"
 
 namespace tofu::coll {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See doors.h.
-#include "collective/doors.h"
+#include "lane/doors.h"
 
 #include <atomic>
 #include <cstring>

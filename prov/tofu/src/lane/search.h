@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "collective/lanes.h"
+#include "lane/lanes.h"
 #include "memory/directory.h"
 #include "vcq/vcq.h"
 
