@@ -85,6 +85,10 @@ void posted(utofu_vcq_hdl_t vcq, Kind kind, std::uint64_t out, std::uint64_t bac
     WireCounts& mine = counted_wire.side[side];
     WireCounts& theirs = counted_wire.side[1 - side];
     mine.puts += kind == Kind::put || kind == Kind::put_inline;
+    // guide 2.2.11: what does not cover a line goes there with padding only, which only an inline Put may have
+    constexpr unsigned long whole_line = UTOFU_ONESIDED_FLAG_CACHE_INJECTION | UTOFU_ONESIDED_FLAG_PADDING;
+    mine.injected += (kind == Kind::put_inline && (flags & whole_line) == whole_line) ||
+                     (kind == Kind::put && (flags & UTOFU_ONESIDED_FLAG_CACHE_INJECTION) != 0);
     mine.gets += kind == Kind::get;
     mine.armws += kind == Kind::armw;
     mine.bytes_out += out;

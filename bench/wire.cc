@@ -135,6 +135,7 @@ class Operations {
             result.side[i] = {
                 now.puts - then.puts,           now.gets - then.gets,
                 now.armws - then.armws,         now.registrations - then.registrations,
+                now.injected - then.injected,
                 now.bytes_out - then.bytes_out, now.bytes_back - then.bytes_back,
                 now.hops - then.hops,           now.ns - then.ns,
                 now.registered - then.registered};
@@ -148,6 +149,7 @@ class Operations {
             std::printf("On the wire\t%s\t0\t2\t\t%s\t%.4g\n", name, column, value);
         };
         line("Puts", double(a.puts + b.puts));
+        line("into the cache", double(a.injected + b.injected));
         line("Gets", double(a.gets + b.gets));
         line("ARMWs", double(a.armws + b.armws));
         std::printf("On the wire\t%s\t0\t2\t\tbytes there\t%llu\n", name,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: how the adversarial mode moves data: late, piece by piece (torn: tni/pieces), read before what was posted
-// earlier has written (raw).
+// earlier has written (raw), with rubbish around it (padding).
 // Called by: tni/chaos. Calls: tni/execute, tni/remote, memory/.
 #include "tni/chaos_queue.h"
 
 #include "tni/execute.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -153,6 +154,19 @@ void write_here(Execution& e, const std::byte* bytes) noexcept
     copy_ordered(target, bytes, e.d.length);
 }
 
+// Guide 2.2.11: a piggybacked put with padding writes indefinite values before and behind its data, to the boundaries of
+// the cache lines. What is not registered there nobody sees.
+void pad(Vcq& vcq, const Pending& p, const Piece& piece, Remote& remote) noexcept
+{
+    std::byte rubbish[order_line_bytes];
+    std::memset(rubbish, static_cast<int>(vcq.chaos_queue->dice.below(256)), sizeof rubbish);
+    const uint64_t line = (p.d.rmt_stadd + piece.offset) / order_line_bytes * order_line_bytes;
+    const uint64_t begin = std::max(p.d.rmt_stadd, line);
+    const uint64_t end = std::min(p.d.rmt_stadd + p.d.length, line + order_line_bytes);
+    (void)vcq.addresses->put(remote.memory, line, rubbish, begin - line, CopyOrder::relaxed);
+    (void)vcq.addresses->put(remote.memory, end, rubbish, line + order_line_bytes - end, CopyOrder::relaxed);
+}
+
 void move_piece(Vcq& vcq, Pending& p) noexcept
 {
     const Piece piece = p.pieces.back();
@@ -174,6 +188,9 @@ void move_piece(Vcq& vcq, Pending& p) noexcept
         }
         break;
     case Op::put_piggyback:
+        if ((p.d.flags & UTOFU_ONESIDED_FLAG_PADDING) != 0 && vcq.chaos_queue->may(chaos_padding) && e.remote != nullptr) {
+            pad(vcq, p, piece, *e.remote);
+        }
         std::memmove(part.data, reinterpret_cast<const std::byte*>(p.d.data) + piece.offset, piece.length);
         execute_put_piggyback(e);
         break;

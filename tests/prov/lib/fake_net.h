@@ -146,6 +146,10 @@ struct Net {
         } else if (read_only_all) {
             code = UTOFU_ERR_MRQ_RMT_STADD;
         } else if (p.kind >= 3) {
+            if (p.flags & UTOFU_ONESIDED_FLAG_PADDING) { // anything into the rest of its line (guide 2.2.11)
+                const std::uint64_t line = (p.stadd - base) / 256 * 256;
+                std::memset(memory.data() + line, 0xee, std::min<std::size_t>(256, memory.size() - line));
+            }
             std::memcpy(at(p.stadd), p.kind == 3 ? p.data : reinterpret_cast<const void*>(p.local), p.width);
         } else {
             std::uint64_t old = 0, made = 0;

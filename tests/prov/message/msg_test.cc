@@ -32,9 +32,11 @@ std::vector<std::uint8_t> pattern(std::size_t size, unsigned seed)
 const std::size_t sizes[] = {0,    1,    8,    15,   16,   17,   24,   25,    216,   217,    232, 240,
                              241,  1000, 4095, 4096, 4097, 8192, 65536, 100001, 1 << 20, 17 << 20};
 
-TEST(Message, EveryLengthArrivesWhole)
+void exchange_every_length(const char* chaos)
 {
-    expect_processes(2, [](const Rank& rank) {
+    expect_processes(2, [&](const Rank& rank) {
+        if (*chaos != '\0')
+            setenv("TOFU_SIM_CHAOS", chaos, 1);
         Session s(rank, messages());
         const unsigned peer = 1 - rank.number;
         unsigned turn = 0;
@@ -58,6 +60,17 @@ TEST(Message, EveryLengthArrivesWhole)
             }
         }
     });
+}
+
+TEST(Message, EveryLengthArrivesWhole)
+{
+    exchange_every_length("");
+}
+
+/// What is put into the cache of who polls there has anything beside it (guide 2.2.11).
+TEST(Message, EveryLengthArrivesWholeWhateverStandsBesideIt)
+{
+    exchange_every_length("9:padding");
 }
 
 /// By each call that may be short, from any address, into receives that wait.

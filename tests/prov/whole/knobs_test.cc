@@ -77,7 +77,7 @@ const std::vector<Knob>& knobs()
          {"4294967295", much, "-1", "x"}, "0 to 4294967294"},
         {"TOFU_SIM_SIZE", Side::all, {"1", "2", "12", "13", "648", ""}, Refusal::join,
          {"0", "14155777", "4294967294", much, "-1", "x"}, "1 to 14155776"},
-        {"TOFU_SIM_CHAOS", Side::any, {"0:late", "18446744073709551615:late,drop,poll", "7:late,drop,poll,torn", "0", "1", ""}, Refusal::join,
+        {"TOFU_SIM_CHAOS", Side::any, {"0:late", "18446744073709551615:late,drop,poll", "7:late,drop,poll,torn,padding", "0", "1", ""}, Refusal::join,
          {"18446744073709551616", much, "-1", "x", "7:", "7:x", ":late"}, "0 to 18446744073709551615"},
         {"TOFU_SIM_CLOCK", Side::all, {"tofud", ""}, Refusal::join, {"tofu", "1", "off", " tofud"}, "tofud"},
         {"TOFU_SIM_CHANNEL_BUFFER", Side::any, {"0", "4096", "1048576", ""}, Refusal::join,

@@ -172,7 +172,7 @@ ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std:
     gather(block->block.data, call.iov, call.count, call.length);
     vcq::Post post = vcq_.put(ch.peer.home, block->block.stadd,
                               ch.ring + std::uint64_t{slots.first} * slot_size, call.length,
-                              {.when = vcq::When::sent, .waiter = block});
+                              {.when = vcq::When::sent, .waiter = block, .cache = vcq::into_cache});
     if (post != vcq::Post::done) [[unlikely]] {
         buffers_.release(*block);
         return out_.post_failed(ch, post);

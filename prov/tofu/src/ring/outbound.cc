@@ -114,7 +114,8 @@ bool Outbound::flush(Channel& ch) noexcept
         ch.peer.home, packet.image, ch.slot(packet.seq) + slot_size - packet.size, packet.size,
         {.when = packet.waiter != nullptr ? vcq::When::delivered : vcq::When::never,
          .strong_order = true,
-         .waiter = packet.waiter});
+         .waiter = packet.waiter,
+         .cache = vcq::whole_line});
     if (post != vcq::Post::done) {
         (void)post_failed(ch, post);
         return false;

@@ -102,7 +102,8 @@ class Outbound {
                                          packet.size(),
                                          {.when = delivered != nullptr ? vcq::When::delivered : vcq::When::never,
                                           .strong_order = true,
-                                          .waiter = delivered});
+                                          .waiter = delivered,
+                                          .cache = vcq::whole_line});
     }
     /// A packet for the next slot that the TNI has no room for and that can't be taken back.
     void defer(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept;

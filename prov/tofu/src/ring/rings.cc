@@ -37,9 +37,10 @@ int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t visi
     const Local& self = port.self;
     const utofu_onesided_caps& caps = self.home.backend().caps();
     if (caps.max_piggyback_size < inline_limit || caps.max_putget_size < slot_size ||
+        caps.cache_line_size > slot_size || // a slot's neighbours would be padding (vcq::whole_line)
         caps.num_reserved_stags <= endpoint_stag(self.index)) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: this uTofu library has no piggyback of 32 bytes or no "
-                                  "reserved STag %u, which messages need: use another one (FI_TOFU_BACKEND)\n",
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: this uTofu library has no piggyback of 32 bytes, cache lines longer than 256 "
+                                  "bytes, or no reserved STag %u, which messages need: use another one (FI_TOFU_BACKEND)\n",
                   self.index, endpoint_stag(self.index));
         return -FI_ENOSYS;
     }

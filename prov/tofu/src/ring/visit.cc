@@ -234,7 +234,7 @@ vcq::Post Outbound::put_empty(Channel& ch, utofu_stadd_t slot, std::uint32_t seq
 {
     const Control none{static_cast<std::uint8_t>(Type::none), 0, 0, seq};
     return port_.self.vcq.put_inline(ch.peer.home, &none, slot + slot_size - sizeof none, sizeof none,
-                                     {.strong_order = true});
+                                     {.strong_order = true, .cache = vcq::whole_line});
 }
 
 // --- the answer

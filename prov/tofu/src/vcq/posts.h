@@ -44,6 +44,11 @@ enum class Unsignaled : std::uint8_t {
     armw     ///< likewise
 };
 
+/// Of a put to where somebody polls. The lines that it covers go into the cache there (guide 2.2.11); or, of an inline put,
+/// the whole line, whose other bytes become anything.
+inline constexpr unsigned long into_cache = UTOFU_ONESIDED_FLAG_CACHE_INJECTION;
+inline constexpr unsigned long whole_line = into_cache | UTOFU_ONESIDED_FLAG_PADDING;
+
 /// How to post: which notices, in which order.
 struct How {
     When when = When::never;
@@ -51,6 +56,7 @@ struct How {
     bool remote_notice = false; ///< an MRQ notice at the target as well
     Waiter* waiter = nullptr;   ///< required unless `when` is never
     Unsignaled kind = Unsignaled::message; ///< unless `when` is delivered: message or write
+    unsigned long cache = 0;    ///< into_cache, whole_line
 };
 
 /// The same for a signaled post (When::delivered) whose owner keeps its flags (delivered_flags) ready.
@@ -279,7 +285,7 @@ inline bool Posts::admit(const Silent& how, utofu_vcq_id_t peer, Ticket& ticket)
 
 inline bool Posts::admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept
 {
-    const unsigned long flags = flags_of(how.strong_order, how.remote_notice);
+    const unsigned long flags = flags_of(how.strong_order, how.remote_notice) | how.cache;
     if (how.when == When::delivered)
         return admit(Signaled{how.waiter, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, peer, ticket);
     if (!admit(Silent{how.kind, flags}, peer, ticket)) [[unlikely]]
