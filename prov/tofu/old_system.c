@@ -12,6 +12,7 @@
 #if __GLIBC_PREREQ(2, 29) /* else nothing is to be done */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -23,10 +24,12 @@
 #if defined(__x86_64__)
 #define FIRST "GLIBC_2.2.5"
 #define NAMED "GLIBC_2.12" /* pthread_setname_np */
+#define BOUND "GLIBC_2.3.4" /* pthread_setaffinity_np */
 #define STAT_VERSION 1
 #elif defined(__aarch64__)
 #define FIRST "GLIBC_2.17"
 #define NAMED "GLIBC_2.17"
+#define BOUND "GLIBC_2.17"
 #define STAT_VERSION 0
 #else
 #error "--enable-portable knows x86_64 and aarch64: build on the system itself without it"
@@ -63,6 +66,10 @@ OLD(int, pthread_setspecific, FIRST, pthread_key_t key, const void* value) { ret
 OLD(int, pthread_sigmask, FIRST, int how, const sigset_t* set, sigset_t* before)
 {
     return old_pthread_sigmask(how, set, before);
+}
+OLD(int, pthread_setaffinity_np, BOUND, pthread_t thread, size_t size, const cpu_set_t* cpus)
+{
+    return old_pthread_setaffinity_np(thread, size, cpus);
 }
 OLD(int, pthread_setname_np, NAMED, pthread_t thread, const char* name) { return old_pthread_setname_np(thread, name); }
 
