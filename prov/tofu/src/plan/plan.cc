@@ -23,6 +23,8 @@ constexpr std::size_t doubling_limit = 16384;
 constexpr std::size_t ring_slice = 1024;
 /// Memory of our own that relays of gather, scatter and all to all take at most, where the group is not very large.
 constexpr std::size_t relay_limit = std::size_t{1} << 20;
+
+View flat(std::byte* at, std::size_t bytes) noexcept { return {at, 0, bytes}; }
 } // namespace
 
 // --- views
@@ -73,22 +75,14 @@ std::uint32_t signature_of(const Shape& s) noexcept
     return (static_cast<std::uint32_t>(all) & 0x7fffffff) | 1;
 }
 
-void Plan::add_send(Round& round, unsigned lane, const View& view) noexcept
+void Round::add_send(unsigned lane, const View& view) noexcept
 {
-    Transfer& t = round.send[round.sends++];
-    t = {};
-    t.view = view;
-    t.lane = static_cast<std::uint8_t>(lane);
+    send[sends++] = {.view = view, .lane = static_cast<std::uint8_t>(lane)};
 }
 
-void Plan::add_receive(Round& round, unsigned lane, const View& view, Take take, std::uint8_t behind) noexcept
+void Round::add_receive(unsigned lane, const View& view, Take take, std::uint8_t behind) noexcept
 {
-    Transfer& t = round.receive[round.receives++];
-    t = {};
-    t.view = view;
-    t.lane = static_cast<std::uint8_t>(lane);
-    t.take = take;
-    t.behind = behind;
+    receive[receives++] = {.view = view, .lane = static_cast<std::uint8_t>(lane), .take = take, .behind = behind};
 }
 
 void Plan::combine(std::byte* mine, std::byte* theirs, std::size_t bytes, Take take) const noexcept
@@ -122,7 +116,6 @@ int Plan::open(const Shape& shape, unsigned rank, unsigned members, const void* 
     own_.reset();
     step_ = 0;
     at_ = 0;
-    confirming_ = false;
     if (shape.coll == FI_BARRIER || shape.count == 0) {
         way_ = Way::barrier;
         return 0;
@@ -176,7 +169,7 @@ bool Plan::next(Round& round) noexcept
 {
     do {
         round.sends = round.receives = 0;
-        if (!(confirming_ ? barrier(round) : fill(round)))
+        if (!(fill(round)))
             return false;
     } while (round.sends + round.receives == 0);
     return true;
@@ -214,7 +207,7 @@ bool Plan::next_segment() noexcept
 /// The data have gone one way; nobody completes before all have called.
 bool Plan::confirm(Round& round) noexcept
 {
-    confirming_ = true;
+    way_ = Way::barrier;
     step_ = 0;
     return barrier(round);
 }
@@ -226,8 +219,8 @@ bool Plan::barrier(Round& round) noexcept
 {
     if (step_ == bits_)
         return false;
-    add_send(round, up(step_), {});
-    add_receive(round, down(step_), {});
+    round.add_send(up(step_), {});
+    round.add_receive(down(step_), {});
     step_++;
     return true;
 }
@@ -240,12 +233,12 @@ bool Plan::broadcast(Round& round) noexcept
     const View view = flat(out_ + at_, segment_);
     if (step_++ == 0) {
         if (turned_ != 0)
-            add_receive(round, down(reach_), view);
+            round.add_receive(down(reach_), view);
         return true;
     }
     for (unsigned k = reach_; k-- > 0;)
         if (turned_ + (std::uint64_t{1} << k) < n_)
-            add_send(round, up(k), view);
+            round.add_send(up(k), view);
     return true;
 }
 
@@ -260,9 +253,9 @@ bool Plan::reduce(Round& round) noexcept
     const unsigned k = step_++;
     const View view = flat(mine, segment_);
     if (k < reach_ && turned_ + (std::uint64_t{1} << k) < n_)
-        add_receive(round, up(k), view, Take::left);
+        round.add_receive(up(k), view, Take::left);
     else if (k == bits_ && turned_ != 0)
-        add_send(round, down(reach_), view);
+        round.add_send(down(reach_), view);
     return true;
 }
 
@@ -279,22 +272,22 @@ bool Plan::doubling(Round& round) noexcept
     const unsigned step = step_++;
     if (step == 0) {
         if (extra)
-            add_send(round, down(m), view);
+            round.add_send(down(m), view);
         else if (helps)
-            add_receive(round, up(m), view, Take::left);
+            round.add_receive(up(m), view, Take::left);
     } else if (step <= m) {
         const unsigned k = step - 1;
         if (!extra) {
             const bool upper = (rank_ >> k & 1) != 0;
             const unsigned lane = upper ? down(k) : up(k);
-            add_send(round, lane, view);
-            add_receive(round, lane, view, upper ? Take::right : Take::left, 0);
+            round.add_send(lane, view);
+            round.add_receive(lane, view, upper ? Take::right : Take::left, 0);
         }
     } else if (step == m + 1) {
         if (extra)
-            add_receive(round, down(m), view);
+            round.add_receive(down(m), view);
         else if (helps)
-            add_send(round, up(m), view);
+            round.add_send(up(m), view);
     } else {
         if (slices)
             std::memcpy(out_, work_ + rank_ * bytes_, bytes_);
@@ -303,18 +296,14 @@ bool Plan::doubling(Round& round) noexcept
     return true;
 }
 
-std::size_t Plan::begin_of(std::uint64_t block) const noexcept
-{
-    const std::uint64_t each = shape_.count / n_;
-    return (block * each + std::min<std::uint64_t>(block, shape_.count % n_)) * size_;
-}
-
 /// A member's slice of the vector.
 View Plan::part(unsigned block) const noexcept
 {
     if (shape_.coll == FI_REDUCE_SCATTER)
         return flat(work_ + block * bytes_, bytes_);
-    return flat(work_ + begin_of(block), begin_of(std::uint64_t{block} + 1) - begin_of(block));
+    const std::size_t each = shape_.count / n_;
+    const std::size_t longer = shape_.count % n_; // by an element: so many, the first ones
+    return flat(work_ + (block * each + std::min<std::size_t>(block, longer)) * size_, (each + (block < longer)) * size_);
 }
 
 /// Slices go upwards round the ring: n - 1 rounds add to them, and for an allreduce n - 1 more tell the sums. Slice b
@@ -324,8 +313,8 @@ bool Plan::ring(Round& round) noexcept
     const unsigned step = step_++;
     const auto slice = [&](unsigned back) { return part((rank_ + 2 * n_ - back) % n_); };
     if (step < n_ - 1) {
-        add_send(round, up(0), slice(step + 1));
-        add_receive(round, down(0), slice(step + 2), Take::right);
+        round.add_send(up(0), slice(step + 1));
+        round.add_receive(down(0), slice(step + 2), Take::right);
         return true;
     }
     if (shape_.coll == FI_REDUCE_SCATTER) {
@@ -335,8 +324,8 @@ bool Plan::ring(Round& round) noexcept
     const unsigned told = step - (n_ - 1);
     if (told == n_ - 1)
         return false;
-    add_send(round, up(0), slice(told));
-    add_receive(round, down(0), slice(told + 1));
+    round.add_send(up(0), slice(told));
+    round.add_receive(down(0), slice(told + 1));
     return true;
 }
 
@@ -348,8 +337,8 @@ bool Plan::allgather(Round& round) noexcept
     const unsigned k = step_++;
     const unsigned have = 1u << k;
     const unsigned some = std::min(have, n_ - have);
-    add_send(round, down(k), {out_, bytes_, bytes_, rank_, some, n_});
-    add_receive(round, up(k), {out_, bytes_, bytes_, (rank_ + have) % n_, some, n_});
+    round.add_send(down(k), {out_, bytes_, bytes_, rank_, some, n_});
+    round.add_receive(up(k), {out_, bytes_, bytes_, (rank_ + have) % n_, some, n_});
     return true;
 }
 
@@ -372,10 +361,10 @@ bool Plan::gather(Round& round) noexcept
             View below = all;
             below.first = static_cast<unsigned>((all.first + child) % all.ring);
             below.count = static_cast<unsigned>(std::min<std::uint64_t>(child, subtree_ - child));
-            add_receive(round, up(k), below);
+            round.add_receive(up(k), below);
         }
     } else if (!root) {
-        add_send(round, down(reach_), all);
+        round.add_send(down(reach_), all);
     }
     return true;
 }
@@ -390,7 +379,7 @@ bool Plan::scatter(Round& round) noexcept
                    root ? n_ : subtree_};
     if (step_++ == 0) {
         if (!root)
-            add_receive(round, down(reach_), all);
+            round.add_receive(down(reach_), all);
         return true;
     }
     const std::byte* const mine = all.base + all.first * all.stride;
@@ -403,7 +392,7 @@ bool Plan::scatter(Round& round) noexcept
         View below = all;
         below.first = static_cast<unsigned>((all.first + child) % all.ring);
         below.count = static_cast<unsigned>(std::min<std::uint64_t>(child, subtree_ - child));
-        add_send(round, up(k), below);
+        round.add_send(up(k), below);
     }
     return true;
 }
@@ -424,8 +413,8 @@ bool Plan::alltoall(Round& round) noexcept
     for (unsigned i = 0; i < n_; i++)
         some += i >> k & 1;
     const View view{work_, segment_, segment_, 0, some, n_, static_cast<int>(k)};
-    add_send(round, up(k), view);
-    add_receive(round, down(k), view, Take::copy, 0);
+    round.add_send(up(k), view);
+    round.add_receive(down(k), view, Take::copy, 0);
     return true;
 }
 

@@ -83,6 +83,9 @@ struct Round {
     unsigned receives = 0;
     Transfer send[max_bits + 1];
     Transfer receive[max_bits + 1];
+
+    void add_send(unsigned lane, const View& view) noexcept;
+    void add_receive(unsigned lane, const View& view, Take take = Take::copy, std::uint8_t behind = Transfer::none) noexcept;
 };
 
 /// Not 0. Bit 31 is left to whoever tells ways apart.
@@ -98,7 +101,6 @@ class Plan {
     [[nodiscard]] bool next(Round& round) noexcept;
     /// Applies the operation to `bytes` at `mine`, by Take::left or right; `theirs` is overwritten.
     void combine(std::byte* mine, std::byte* theirs, std::size_t bytes, Take take) const noexcept;
-    [[nodiscard]] std::size_t element() const noexcept { return size_; }
 
   private:
     enum class Way : std::uint8_t { barrier, tree, doubling, ring, gather_all, exchange };
@@ -114,12 +116,7 @@ class Plan {
     [[nodiscard]] bool alltoall(Round& round) noexcept;
     [[nodiscard]] bool next_segment() noexcept;
     [[nodiscard]] bool confirm(Round& round) noexcept;
-    [[nodiscard]] View flat(std::byte* at, std::size_t bytes) const noexcept { return {at, 0, bytes}; }
     [[nodiscard]] View part(unsigned block) const noexcept;
-    [[nodiscard]] std::size_t begin_of(std::uint64_t block) const noexcept;
-    static void add_send(Round& round, unsigned lane, const View& view) noexcept;
-    static void add_receive(Round& round, unsigned lane, const View& view, Take take = Take::copy,
-                            std::uint8_t behind = Transfer::none) noexcept;
     [[nodiscard]] bool make_own(std::size_t bytes) noexcept;
 
     Shape shape_;
@@ -136,7 +133,6 @@ class Plan {
     std::size_t segment_ = 0; ///< bytes of a block that go at a time
     std::size_t at_ = 0;      ///< of the segment in the block
     unsigned step_ = 0;
-    bool confirming_ = false;
     std::byte* in_ = nullptr;
     std::byte* out_ = nullptr;
     std::byte* work_ = nullptr; ///< own_ or out_
