@@ -18,32 +18,6 @@ constexpr std::uint64_t probe_after_ms = 10;
 constexpr unsigned probes_overtaken = 100; // that a round of gates has to end which a neighbour is done with
 } // namespace
 
-Outcome Rounds::step(CollectiveOp& op) noexcept
-{
-    if (!begun_ && !op.plan.next(round_))
-        return {over};
-    begun_ = true;
-    const std::uint32_t now = lanes_.now();
-    Outcome out{waits};
-    bool all = true;
-    const auto going = [&] { return out.kind != fails && now == lanes_.now(); };
-    // Sends first: a receive may wait for what it overwrites to have left.
-    for (unsigned t = 0; t < round_.sends && going(); t++)
-        all &= round_.send[t].over || send_some(op, round_.send[t], out);
-    for (unsigned t = 0; t < round_.receives && going(); t++)
-        all &= round_.receive[t].over || receive_some(op, round_.receive[t], out);
-    if (now != lanes_.now())
-        return {goes_on};
-    if (out.kind == fails)
-        return out;
-    if (all)
-        begun_ = false;
-    else if (out.kind == waits)
-        return wait(op, rounds_per_look);
-    in_vain_ = 0;
-    return {goes_on};
-}
-
 Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
 {
     if (++in_vain_ % per_look == 0)
@@ -112,7 +86,7 @@ Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
 }
 
 /// Posts as many chunks as there is room for. True: all of them.
-bool Rounds::send_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept
+[[gnu::always_inline]] inline bool Rounds::send_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept
 {
     Lane& lane = lanes_.all()[t.lane];
     const std::size_t bytes = t.view.bytes();
@@ -138,7 +112,7 @@ bool Rounds::send_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexce
 }
 
 /// Takes as many chunks as are there. True: all of them.
-bool Rounds::receive_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept
+[[gnu::always_inline]] inline bool Rounds::receive_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept
 {
     Lane& lane = lanes_.all()[t.lane];
     const std::size_t bytes = t.view.bytes();
@@ -175,6 +149,32 @@ bool Rounds::receive_some(const CollectiveOp& op, Transfer& t, Outcome& out) noe
             return false;
     }
     return true;
+}
+
+Outcome Rounds::step(CollectiveOp& op) noexcept
+{
+    if (!begun_ && !op.plan.next(round_))
+        return {over};
+    begun_ = true;
+    const std::uint32_t now = lanes_.now();
+    Outcome out{waits};
+    bool all = true;
+    const auto going = [&] { return out.kind != fails && now == lanes_.now(); };
+    // Sends first: a receive may wait for what it overwrites to have left.
+    for (unsigned t = 0; t < round_.sends && going(); t++)
+        all &= round_.send[t].over || send_some(op, round_.send[t], out);
+    for (unsigned t = 0; t < round_.receives && going(); t++)
+        all &= round_.receive[t].over || receive_some(op, round_.receive[t], out);
+    if (now != lanes_.now())
+        return {goes_on};
+    if (out.kind == fails)
+        return out;
+    if (all)
+        begun_ = false;
+    else if (out.kind == waits)
+        return wait(op, rounds_per_look);
+    in_vain_ = 0;
+    return {goes_on};
 }
 
 } // namespace tofu::coll

@@ -16,7 +16,6 @@ namespace tofu::coll {
 
 /// A member reaches those at rank ± 2^k (modulo the group), each by a lane: number 2k upwards, 2k + 1 downwards.
 inline constexpr unsigned max_bits = 20;
-inline constexpr unsigned max_lanes = 2 * max_bits;
 constexpr unsigned up(unsigned bit) noexcept { return 2 * bit; }
 constexpr unsigned down(unsigned bit) noexcept { return 2 * bit + 1; }
 /// The other end of a lane has this number there.
