@@ -53,11 +53,15 @@ build()
     done
     for target in $all; do
         compile "$top/tests/fuzz/entry.cc" "$directory/entry-$target.o" "-DTOFU_FUZZ_TARGET=$target"
+        local rest=()
         case " $provider " in
-        *" $target "*) parts=("${theirs[@]}") ;;
+        *" $target "*)
+            parts=("${theirs[@]}")
+            rest=("$config/prov/tofu/.libs/libprov.a" -lfabric -ldl) # what these call besides: logs, errors, numbers
+            ;;
         *) parts=("${objects[@]}") ;;
         esac
-        "$compiler" -fsanitize=fuzzer,address,undefined -pthread "${parts[@]}" "$directory/entry-$target.o" \
+        "$compiler" -fsanitize=fuzzer,address,undefined -pthread "${parts[@]}" "$directory/entry-$target.o" "${rest[@]}" \
             -o "$directory/$target"
     done
 }

@@ -188,9 +188,11 @@ inline constexpr size_t largest_page = 65536; // aarch64; rights are given by th
 struct FlowTable {
     SharedWord<uint32_t> nodes[max_flow_nodes]; // number + 1, or 0: free; stored once
     SharedWord<uint32_t> used[flow_rows];       // not 0: the row has been written. Looking at others would back them
-    alignas(largest_page) FlowCounters flows[flow_rows][max_flow_nodes * path_ids]; // place * path_ids + path ID
+    // No alignas: a mapping begins at a page of this system, not at one of the largest kind.
+    uint8_t unused[largest_page - sizeof(nodes) - sizeof(used)];
+    FlowCounters flows[flow_rows][max_flow_nodes * path_ids]; // place * path_ids + path ID
 };
-static_assert(sizeof(FlowTable::flows[0]) % largest_page == 0);
+static_assert(offsetof(FlowTable, flows) == largest_page && sizeof(FlowTable::flows[0]) % largest_page == 0);
 
 struct SegmentHeader {
     uint64_t magic;
