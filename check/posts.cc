@@ -337,7 +337,7 @@ Finding many_notices(Side& side)
 
 constexpr Check list[] = {
     {"put-any-length", "a Put writes its bytes and no others", "rma, ring", 2, every_length},
-    {"piggyback", "what goes out of the descriptor is copied before the call returns", "message/send, rma/engine", 2,
+    {"piggyback", "what goes out of the descriptor is copied before the call returns", "send/short, rma/engine", 2,
      piggyback},
     {"largest", "the largest Put and Get of the caps come to their end", "rma, message/fetch", 2, largest},
     {"edata", "254 communications at a time are told apart by one byte", "vcq/vcq (window)", 2, edata},

@@ -21,7 +21,7 @@ tools="tofu_sim/tools/chrome.cc tofu_sim/tools/goal.cc tofu_sim/tools/page.cc to
  tofu_sim/trace/reader.cc tofu_sim/trace/run.cc"
 provider="keys packet visit words"
 all="$simulator $provider"
-provider_sources="memory/directory local/pages remote/keys area/wire message/packet provider/node_file vcq/handle vcq/places
+provider_sources="memory/directory local/pages remote/keys area/wire area/packet provider/node_file vcq/handle vcq/places
  vcq/posts vcq/unsignaled vcq/vcq vcq/window"
 
 compile() # SOURCE OBJECT [FLAGS]

@@ -7,8 +7,8 @@
 
 #include <utofu.h>
 
+#include "area/packet.h"
 #include "crowd.h"
-#include "message/packet.h"
 
 namespace tofu::test {
 

@@ -16,7 +16,7 @@
 #include "context/own_tx_context.h"
 #include "memory/region.h"
 #include "message/messenger.h"
-#include "message/send.h"
+#include "send/short.h"
 #include "progress/domain_base.h"
 #include "prov/lib/fake_domain.h"
 #include "prov/lib/fake_net.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What endpoints write into each other's message areas: geometry, slots, and the packets of the rings themselves. The
-// words and tables are in docs/wire-protocol.md; both change together with wire_version. Used by ring and message only;
-// calls nothing.
+// words and tables are in docs/wire-protocol.md; both change together with wire_version. Used by ring and what
+// stands on it; calls nothing.
 #pragma once
 
 #include <bit>
@@ -189,7 +189,7 @@ constexpr std::uint64_t gate_word(std::uint64_t nonce, std::uint32_t next, std::
 constexpr std::uint32_t visit_seq(std::uint64_t word) { return static_cast<std::uint32_t>(word & 0x7ffff) * 4096 + 1; }
 static_assert(max_ring_slots == 4096);
 
-/// Of packets; all but bye are those of the protocol above (message/packet.h).
+/// Of packets; all but bye are those of the protocol above (area/packet.h).
 enum class Type : std::uint8_t {
     none = 0,      ///< in a visitor's slot: it was of no use
     eager = 2,     ///< the payload stands in the slot

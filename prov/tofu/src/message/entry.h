@@ -11,9 +11,9 @@
 #include "context/later.h"
 #include "local/iov.h"
 #include "match/receive_queue.h"
-#include "message/send.h"
 #include "progress/domain_base.h"
 #include "provider/limits.h"
+#include "send/short.h"
 
 namespace tofu::proto {
 

@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "area/packet.h"
 #include "local/bounce.h"
-#include "message/packet.h"
 #include "ring/port.h"
 #include "transfer/request.h"
 

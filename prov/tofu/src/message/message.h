@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "area/packet.h"
 #include "match/receive_queue.h"
-#include "message/packet.h"
 #include "ring/inbound.h"
 
 namespace tofu::proto {

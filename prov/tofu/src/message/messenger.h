@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The message protocol of one endpoint: fi_msg, fi_tagged, and the CQ data of RMA writes. It is put together here:
-// rings to peers (ring/rings.h), what is sent through them (sender.h), what comes out of them (receiver.h). Entered
+// rings to peers (ring/rings.h), what is sent through them (send/sender.h), what comes out of them (receiver.h). Entered
 // through msg and tagged, and by the endpoint's progress. All of it under the context's lock.
 #pragma once
 
@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "message/receiver.h"
-#include "message/sender.h"
 #include "ring/rings.h"
+#include "send/sender.h"
 
 namespace tofu::proto {
 

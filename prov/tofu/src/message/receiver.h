@@ -11,13 +11,13 @@
 #include <cstdint>
 #include <optional>
 
+#include "area/packet.h"
 #include "context/rx_context.h"
 #include "context/tx_context.h"
 #include "match/receive_queue.h"
 #include "message/far.h"
 #include "message/fetch.h"
 #include "message/message.h"
-#include "message/packet.h"
 #include "ring/rings.h"
 #include "transfer/request.h"
 

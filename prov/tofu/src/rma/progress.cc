@@ -8,9 +8,9 @@
 #include <rdma/fi_errno.h>
 
 #include "local/iov.h"
-#include "message/sender.h"
 #include "provider/error.h"
 #include "remote/event_credits.h"
+#include "send/sender.h"
 
 namespace tofu {
 

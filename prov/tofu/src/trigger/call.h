@@ -10,8 +10,8 @@
 
 #include "atomic/engine.h"
 #include "match/entry.h"
-#include "message/sender.h"
 #include "rma/engine.h"
+#include "send/sender.h"
 
 namespace tofu::trigger {
 

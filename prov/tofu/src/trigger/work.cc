@@ -9,10 +9,10 @@
 #include <rdma/fi_errno.h>
 
 #include "match/receive_queue.h"
-#include "message/sender.h"
 #include "progress/domain_base.h"
 #include "provider/log.h"
 #include "queue/cntr.h"
+#include "send/sender.h"
 
 namespace tofu {
 

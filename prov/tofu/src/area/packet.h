@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What stands in the slots of a ring (area/wire.h): messages, answers that are asked for, data of RMA writes. The words
-// and tables are in docs/wire-protocol.md. Used by message only; calls nothing.
+// and tables are in docs/wire-protocol.md. Used by send and message; calls nothing.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What goes into a peer's ring: eager messages in one slot or in several, and CQ data of RMA writes. Part of the
 // sender; called by entry.h, tracked.cc and rma; calls vcq.
-#include "message/send.h"
+#include "send/short.h"
 
 #include <rdma/fi_errno.h>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Packets of messages as they are written and read, whole and at random. Calls message/packet.
+// Packets of messages as they are written and read, whole and at random. Calls area/packet.
 #include <cstring>
 #include <random>
 
 #include <gtest/gtest.h>
 
-#include "message/packet.h"
+#include "area/packet.h"
 
 namespace tofu::proto {
 namespace {

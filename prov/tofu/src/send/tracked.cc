@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Sends that are not over when the call returns: those that wait for their arrival, and the sending side of a
-// rendezvous; and what a fence asks. Part of the sender; called by send.cc; calls vcq.
-#include "message/send.h"
+// rendezvous; and what a fence asks. Part of the sender; called by eager.cc; calls vcq.
+#include "send/short.h"
 
 #include <algorithm>
 #include <bit>

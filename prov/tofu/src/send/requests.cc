@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See requests.h.
-#include "message/requests.h"
+#include "send/requests.h"
 
 #include <atomic>
 #include <utility>

@@ -6,7 +6,7 @@
 
 #include <sys/uio.h>
 
-#include "message/requests.h"
+#include "send/requests.h"
 #include "transfer/pending.h"
 
 namespace tofu::proto {

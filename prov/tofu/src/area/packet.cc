@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Reading packets: the only place where bytes of a message written by a peer get a meaning. Called by the receiver;
 // calls nothing.
-#include "message/packet.h"
+#include "area/packet.h"
 
 namespace tofu::proto {
 

@@ -4,9 +4,9 @@
 // constant in a call of fi_msg or fi_tagged is so here, and by the sender's parts; calls vcq, cq and cntr.
 #pragma once
 
-#include "message/sender.h"
 #include "queue/cntr.h"
 #include "queue/cq.h"
+#include "send/sender.h"
 
 namespace tofu::proto {
 

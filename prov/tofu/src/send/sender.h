@@ -3,7 +3,7 @@
 // writes. Fills slots of channels (ring/outbound.h) and reports to the transmit side's queue and counter. Under the
 // endpoint's lock.
 //
-//   send.h, send.cc  what goes into a ring;  tracked.cc  sends that wait for the peer
+//   short.h, eager.cc  what goes into a ring;  tracked.cc  sends that wait for the peer
 //   buffers.h  blocks of packets;  requests.h  what waits for the peer;  backlog.h  what waits for room
 #pragma once
 
@@ -13,12 +13,12 @@
 
 #include <rdma/fi_domain.h>
 
+#include "area/packet.h"
 #include "context/tx_context.h"
-#include "message/backlog.h"
-#include "message/buffers.h"
-#include "message/packet.h"
-#include "message/requests.h"
 #include "ring/rings.h"
+#include "send/backlog.h"
+#include "send/buffers.h"
+#include "send/requests.h"
 
 namespace tofu::proto {
 
@@ -32,7 +32,7 @@ class Sender final : public Engine {
 
     // --- entries. 0 or a refusal without effect (-FI_EAGAIN: progress and retry).
     [[nodiscard]] ssize_t send(const SendCall& call) noexcept;
-    /// The short way of send() (send.h): one buffer that goes out in one piggyback Put at once. False: nothing
+    /// The short way of send() (short.h): one buffer that goes out in one piggyback Put at once. False: nothing
     /// has happened.
     [[nodiscard]] bool send_short(const SendCall& call, const void* data, std::size_t length) noexcept;
     /// Likewise, in one Put of a slot.
@@ -69,7 +69,7 @@ class Sender final : public Engine {
     }
 
   private:
-    // send.h, send.cc
+    // short.h, eager.cc
     [[nodiscard]] int channel_to(fi_addr_t dest, Channel*& to) noexcept;
     [[nodiscard]] Channel* open_channel(const SendCall& call) const noexcept;
     [[nodiscard]] ssize_t send_again(const SendCall& call) noexcept;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See backlog.h.
-#include "message/backlog.h"
+#include "send/backlog.h"
 
 #include <algorithm>
 
 #include <rdma/fi_errno.h>
 
-#include "message/sender.h"
 #include "provider/limits.h"
 #include "queue/cntr.h"
+#include "send/sender.h"
 
 namespace tofu::proto {
 

@@ -8,12 +8,12 @@
 
 #include <sys/uio.h>
 
+#include "area/packet.h"
 #include "context/tx_context.h"
 #include "local/local_memory.h"
-#include "message/buffers.h"
-#include "message/packet.h"
 #include "provider/array.h"
 #include "ring/rings.h"
+#include "send/buffers.h"
 #include "transfer/request.h"
 
 namespace tofu::proto {
