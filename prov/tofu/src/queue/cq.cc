@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
-#include <new>
 
 #include <rdma/fi_errno.h>
 
@@ -84,52 +83,18 @@ int CompletionQueue::set_up(const fi_cq_attr* attr) noexcept
     // Small at first: it grows to what is outstanding, whatever size was asked for.
     const std::size_t size =
         std::bit_ceil(std::clamp(wish.size != 0 ? wish.size : default_size, smallest_ring, default_size));
-    ring_.reset(new (std::nothrow) Slot[size]);
-    if (ring_ == nullptr)
+    if (!entries_.open(size))
         return -FI_ENOMEM;
-    mask_ = size - 1;
     return wait_.open({this, ready, &progress_, &owner()}, wish.wait_obj, wish.wait_set);
-}
-
-// --- writing
-
-/// Where the queue can't grow the entry in its last slot is an error, whatever became of its operation: its context is
-/// the first of those that are lost until there is room again.
-CompletionQueue::Slot& CompletionQueue::put_beyond() noexcept
-{
-    if (grow() || tail_ - head_ == mask_) {
-        Slot& slot = ring_[tail_ & mask_];
-        slot.err = tail_ - head_ == mask_ ? FI_EOVERRUN : 0;
-        slot.prov_errno = 0;
-        slot.overflow_length = 0;
-        return slot;
-    }
-    std::atomic_ref(tail_).store(tail_ - 1, std::memory_order_relaxed); // as it was, after written()
-    return lost_;
-}
-
-bool CompletionQueue::grow() noexcept
-{
-    const std::size_t size = (mask_ + 1) * 2;
-    std::unique_ptr<Slot[]> larger(new (std::nothrow) Slot[size]);
-    if (larger == nullptr) {
-        TOFU_WARN(FI_LOG_CQ, "completion queue: no memory for more than %zu entries: read it more often\n", mask_ + 1);
-        return false;
-    }
-    for (std::uint64_t i = head_; i != tail_; i++)
-        larger[i & (size - 1)] = ring_[i & mask_];
-    ring_ = std::move(larger);
-    mask_ = size - 1;
-    return true;
 }
 
 void CompletionQueue::write_error(const Completion& completion, int err, int prov_errno,
                                   std::size_t overflow_length) noexcept
 {
     lock_.lock();
-    Slot& slot = put();
-    slot = {completion, slot.err == 0 ? err : slot.err, prov_errno, overflow_length};
-    written();
+    entries_.put(CqEntry{completion, err, prov_errno, overflow_length});
+    lock_.unlock();
+    wait_.signal();
 }
 
 // --- reading
@@ -137,47 +102,45 @@ void CompletionQueue::write_error(const Completion& completion, int err, int pro
 ssize_t CompletionQueue::take(Reader reader) noexcept
 {
     std::lock_guard guard(lock_);
-    std::uint64_t head = head_;
-    for (; reader.room != 0 && head != tail_ && ring_[head & mask_].err == 0; head++)
-        hand_over(ring_[head & mask_].completion, reader);
+    const CqEntry* first = entries_.first();
+    for (; reader.room != 0 && first != nullptr && first->err == 0; first = entries_.first()) {
+        reader.take(first->completion, entry_size_);
+        entries_.pop();
+    }
     if (reader.taken == 0)
-        return head != tail_ && ring_[head & mask_].err != 0 ? -FI_EAVAIL : -FI_EAGAIN;
-    // From the start where nothing is left, so that short bursts stay in the same cache lines. Relaxed: for who holds
-    // no lock both are hints.
-    if (head == tail_)
-        std::atomic_ref(tail_).store(head = 0, std::memory_order_relaxed);
-    std::atomic_ref(head_).store(head, std::memory_order_relaxed);
+        return first != nullptr && first->err != 0 ? -FI_EAVAIL : -FI_EAGAIN;
     return static_cast<ssize_t>(reader.taken);
 }
 
-bool CompletionQueue::take(Slot& entry) noexcept
+bool CompletionQueue::take(CqEntry& entry) noexcept
 {
     if (empty())
         return false;
     std::lock_guard guard(lock_);
-    if (head_ == tail_)
+    const CqEntry* const first = entries_.first();
+    if (first == nullptr)
         return false;
-    entry = ring_[head_ & mask_];
-    std::atomic_ref(head_).store(head_ + 1, std::memory_order_relaxed);
+    entry = *first;
+    entries_.pop();
     return true;
 }
 
 ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexcept
 {
     std::lock_guard guard(lock_);
-    if (head_ == tail_ || ring_[head_ & mask_].err == 0)
+    const CqEntry* const first = entries_.first();
+    if (first == nullptr || first->err == 0)
         return -FI_EAGAIN;
-    const Slot& slot = ring_[head_ & mask_];
-    const Completion& c = slot.completion;
+    const Completion& c = first->completion;
     entry->op_context = c.context;
     entry->flags = c.flags;
     entry->len = c.length;
     entry->buf = c.buffer;
     entry->data = c.data;
     entry->tag = c.tag;
-    entry->olen = slot.overflow_length;
-    entry->err = slot.err;
-    entry->prov_errno = slot.prov_errno;
+    entry->olen = first->overflow_length;
+    entry->err = first->err;
+    entry->prov_errno = first->prov_errno;
     // A member of the structure since 1.20; whoever asked for an older interface has no room for it.
     if (FI_VERSION_GE(owner().model().api_version, FI_VERSION(1, 20)))
         std::memcpy(reinterpret_cast<char*>(entry) + err_source_offset, &c.source, sizeof(c.source));
@@ -188,7 +151,7 @@ ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexc
         entry->err_data = nullptr;
     if (sized)
         entry->err_data_size = 0;
-    std::atomic_ref(head_).store(head_ + 1, std::memory_order_relaxed);
+    entries_.pop();
     return 1;
 }
 
@@ -242,7 +205,7 @@ bool CompletionQueue::ready(void* self) noexcept
 {
     auto& cq = *static_cast<CompletionQueue*>(self);
     std::lock_guard guard(cq.lock_);
-    return cq.head_ != cq.tail_;
+    return !cq.entries_.empty();
 }
 
 } // namespace tofu

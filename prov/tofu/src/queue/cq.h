@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include <rdma/fi_eq.h>
 #include <sys/types.h>
@@ -16,31 +15,14 @@
 #include "progress/wait.h"
 #include "provider/lock.h"
 #include "provider/probe.h"
+#include "queue/entries.h"
 
 namespace tofu {
 
 class DomainBase;
 
-/// A successful completion in the widest format; a reader gets what its format has.
-struct Completion {
-    void* context = nullptr;
-    std::uint64_t flags = 0; ///< FI_SEND | FI_TAGGED, FI_RMA | FI_WRITE, ... as the manual page fi_cq(3) says
-    std::size_t length = 0;
-    void* buffer = nullptr;
-    std::uint64_t data = 0;
-    std::uint64_t tag = 0;
-    fi_addr_t source = FI_ADDR_NOTAVAIL;
-};
-
 class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase> {
   public:
-    /// An entry of the ring; `err` 0 for a success.
-    struct Slot {
-        Completion completion;
-        int err;
-        int prov_errno;
-        std::size_t overflow_length;
-    };
     explicit CompletionQueue(DomainBase& domain) noexcept;
     ~CompletionQueue();
     /// fi_cq_open(3). 0, -FI_EINVAL, -FI_ENOSYS (a format or a wait object that is not offered), -FI_ENOMEM, or an error
@@ -49,11 +31,22 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
 
     /// Never fails: beyond its size the queue grows (slow path). Where there is no memory for that, an error entry
     /// FI_EOVERRUN stands for those that are lost. Takes the queue's lock; callers hold at most home and endpoint locks.
-    [[gnu::always_inline]] void write(const Completion& completion) noexcept { write_fields(completion); }
+    [[gnu::always_inline]] void write(const Completion& completion) noexcept
+    {
+        TOFU_PROBE(complete, this, completion.context);
+        if (reader_.room != 0 && empty()) [[likely]] { // what lies in the ring is older
+            reader_.take(completion, entry_size_);
+            return;
+        }
+        lock_.lock();
+        entries_.put(completion);
+        lock_.unlock();
+        wait_.signal();
+    }
     /// The entry of an operation that has nothing to tell but its context: reads, writes, atomics.
     [[gnu::always_inline]] void write(void* context, std::uint64_t flags) noexcept
     {
-        write_fields({context, flags, 0, nullptr, 0, 0, FI_ADDR_NOTAVAIL});
+        write(Completion{context, flags, 0, nullptr, 0, 0, FI_ADDR_NOTAVAIL});
     }
     /// One error entry (fi_cq(3), struct fi_cq_err_entry); err is a positive FI_E*, prov_errno a uTofu code or,
     /// after FI_EREMOTEIO, the receiver's FI_E*.
@@ -62,13 +55,9 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
 
     [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
     /// Nothing to read. Any thread; only a hint where others read and write.
-    [[nodiscard]] bool empty() const noexcept
-    {
-        return std::atomic_ref(tail_).load(std::memory_order_relaxed) ==
-               std::atomic_ref(head_).load(std::memory_order_relaxed);
-    }
+    [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
     /// The next entry, a success or an error, of a queue of our own. False: there is none.
-    [[nodiscard]] bool take(Slot& entry) noexcept;
+    [[nodiscard]] bool take(CqEntry& entry) noexcept;
     /// The reader whose call makes progress has received nothing yet.
     [[nodiscard]] bool reader_waits() const noexcept { return empty() && reader_.taken == 0; }
     // --- the calls of fi_cq's operation table
@@ -94,58 +83,28 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
         fi_addr_t* sources = nullptr;
         std::size_t room = 0;
         std::size_t taken = 0;
+        [[gnu::always_inline]] void take(const Completion& c, std::size_t entry_size) noexcept
+        {
+            // Each format is a prefix of the next, fi_cq(3).
+            auto* const entry = static_cast<fi_cq_tagged_entry*>(to);
+            entry->op_context = c.context;
+            if (entry_size > sizeof(fi_cq_entry)) {
+                entry->flags = c.flags;
+                entry->len = c.length;
+            }
+            if (entry_size > sizeof(fi_cq_msg_entry)) {
+                entry->buf = c.buffer;
+                entry->data = c.data;
+            }
+            if (entry_size > sizeof(fi_cq_data_entry))
+                entry->tag = c.tag;
+            if (sources != nullptr)
+                sources[taken] = c.source;
+            to = static_cast<char*>(to) + entry_size;
+            room--;
+            taken++;
+        }
     };
-    [[gnu::always_inline]] void write_fields(const Completion& completion) noexcept
-    {
-        TOFU_PROBE(complete, this, completion.context);
-        if (reader_.room != 0 && head_ == tail_) [[likely]] { // what lies in the ring is older
-            hand_over(completion, reader_);
-            return;
-        }
-        lock_.lock();
-        put().completion = completion;
-        written();
-    }
-    [[gnu::always_inline]] void hand_over(const Completion& c, Reader& reader) const noexcept
-    {
-        // Each format is a prefix of the next, fi_cq(3).
-        auto* const to = static_cast<fi_cq_tagged_entry*>(reader.to);
-        to->op_context = c.context;
-        if (entry_size_ > sizeof(fi_cq_entry)) {
-            to->flags = c.flags;
-            to->len = c.length;
-        }
-        if (entry_size_ > sizeof(fi_cq_msg_entry)) {
-            to->buf = c.buffer;
-            to->data = c.data;
-        }
-        if (entry_size_ > sizeof(fi_cq_data_entry))
-            to->tag = c.tag;
-        if (reader.sources != nullptr)
-            reader.sources[reader.taken] = c.source;
-        reader.to = static_cast<char*>(reader.to) + entry_size_;
-        reader.room--;
-        reader.taken++;
-    }
-    /// The next free slot, marked as a success; under lock_. The last one of the ring is left for an overrun.
-    [[nodiscard]] Slot& put() noexcept
-    {
-        if (tail_ - head_ >= mask_) [[unlikely]]
-            return put_beyond();
-        Slot& slot = ring_[tail_ & mask_];
-        slot.err = 0;
-        return slot;
-    }
-    /// Publishes what put() gave, and unlocks.
-    void written() noexcept
-    {
-        // relaxed: empty() is only a hint, all else is under the lock
-        std::atomic_ref(tail_).store(tail_ + 1, std::memory_order_relaxed);
-        lock_.unlock();
-        wait_.signal();
-    }
-    [[nodiscard, gnu::noinline]] Slot& put_beyond() noexcept;
-    [[nodiscard]] bool grow() noexcept;
     [[nodiscard]] ssize_t take(Reader reader) noexcept;
 
     std::size_t entry_size_ = 0; ///< by format
@@ -154,12 +113,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     /// A reader that needs no lock while it makes progress: entries go straight into its buffer instead of through the
     /// ring. Set within read_from() only.
     Reader reader_;
-    std::unique_ptr<Slot[]> ring_;
-    std::size_t mask_ = 0;
-    Slot lost_{}; ///< takes what finds no room
-    // Counts of entries ever read and written; the ring holds those between.
-    mutable std::uint64_t head_ = 0;
-    mutable std::uint64_t tail_ = 0;
+    Entries entries_;
     ProgressSet progress_;
     std::atomic<unsigned> signals_{0};
     WaitObject wait_; ///< last: leaves its wait set and the thread before the rest goes

@@ -379,7 +379,7 @@ ssize_t WorkQueue::post(Work& work) noexcept
 
 void WorkQueue::take_ends() noexcept
 {
-    CompletionQueue::Slot entry;
+    CqEntry entry;
     while (relay_ != nullptr && relay_->take(entry))
         end(*static_cast<Work*>(entry.completion.context), entry.completion, entry.err, entry.prov_errno,
             entry.overflow_length);

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The entries of a completion queue that nobody has read yet, in their order: a ring that grows. Part of cq.h, under
+// the queue's lock; calls nothing.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <rdma/fabric.h>
+
+namespace tofu {
+
+/// A successful completion in the widest format; a reader gets what its format has.
+struct Completion {
+    void* context = nullptr;
+    std::uint64_t flags = 0; ///< FI_SEND | FI_TAGGED, FI_RMA | FI_WRITE, ... as the manual page fi_cq(3) says
+    std::size_t length = 0;
+    void* buffer = nullptr;
+    std::uint64_t data = 0;
+    std::uint64_t tag = 0;
+    fi_addr_t source = FI_ADDR_NOTAVAIL;
+};
+
+struct CqEntry {
+    Completion completion;
+    int err; ///< FI_E*; 0 for a success
+    int prov_errno;
+    std::size_t overflow_length;
+};
+
+class Entries {
+  public:
+    /// Room for `size`, a power of 2, at first. False: no memory.
+    [[nodiscard]] bool open(std::size_t size) noexcept;
+    /// Any thread; only a hint without the lock.
+    [[nodiscard]] bool empty() const noexcept
+    {
+        return std::atomic_ref(tail_).load(std::memory_order_relaxed) ==
+               std::atomic_ref(head_).load(std::memory_order_relaxed);
+    }
+    /// A success. Never fails: beyond its size the ring grows.
+    void put(const Completion& completion) noexcept
+    {
+        if (tail_ - head_ >= mask_) [[unlikely]]
+            return put(CqEntry{completion, 0, 0, 0});
+        CqEntry& entry = ring_[tail_ & mask_];
+        entry.completion = completion;
+        entry.err = 0;
+        set(tail_, tail_ + 1);
+    }
+    /// Likewise. Where the ring can't grow its last place gets an error FI_EOVERRUN with the context of the first that is
+    /// lost; the others are lost in silence until there is room again.
+    [[gnu::noinline]] void put(CqEntry entry) noexcept;
+    /// The oldest; null where there is none.
+    [[nodiscard]] const CqEntry* first() const noexcept { return head_ != tail_ ? &ring_[head_ & mask_] : nullptr; }
+    void pop() noexcept
+    {
+        set(head_, head_ + 1);
+        if (head_ == tail_) { // from the start: short bursts stay in the same cache lines
+            set(tail_, 0);
+            set(head_, 0);
+        }
+    }
+
+  private:
+    /// relaxed: empty() is only a hint, all else is under the lock
+    static void set(std::uint64_t& count, std::uint64_t value) noexcept
+    {
+        std::atomic_ref(count).store(value, std::memory_order_relaxed);
+    }
+    [[nodiscard]] bool grow() noexcept;
+
+    std::unique_ptr<CqEntry[]> ring_;
+    std::size_t mask_ = 0;
+    // Counts of entries read and written; the ring holds those between.
+    mutable std::uint64_t head_ = 0;
+    mutable std::uint64_t tail_ = 0;
+};
+
+} // namespace tofu
