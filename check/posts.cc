@@ -346,7 +346,7 @@ constexpr Check list[] = {
     {"tcq-order", "TCQ entries come in the order of posting, with their cbdata", "vcq/vcq", 2, tcq_order},
     {"toq-full", "a full TOQ refuses without effect", "vcq/vcq", 2, toq_full},
     {"delay-start", "utofu_post_toq of nothing starts what was delayed", "atomic/batch", 2, delay_start},
-    {"armw-ops", "all ARMWs of 4 and 8 bytes give the right word and the old value", "atomic, ring/visit", 2,
+    {"armw-ops", "all ARMWs of 4 and 8 bytes give the right word and the old value", "atomic, ring/visits", 2,
      armw_ops},
     {"armw-atomic", "ARMWs of several TNIs and atomics of the CPU exclude each other",
      "memory/annexes, remote/event_credits", 2, armw_atomic},

@@ -26,9 +26,9 @@ TEST_F(RingsTest, WhoAskedGetsARingAndGoesOnThere)
     EXPECT_EQ(ch.mark[1], ch.next_seq);
     ASSERT_EQ(send(ch), vcq::Post::done);
     EXPECT_EQ(found(2, 0).seq, seq_base(peer_nonce) + 1);
-    EXPECT_EQ(rings->out.last(peer_index), &ch);
-    EXPECT_EQ(rings->out.last(peer_index + 1), nullptr);
-    rings->out.look_at_returns(1);
+    EXPECT_EQ(rings->out.channels.last(peer_index), &ch);
+    EXPECT_EQ(rings->out.channels.last(peer_index + 1), nullptr);
+    rings->out.turnover.look_at_returns(1);
     EXPECT_EQ(ch.free_slots(), ring_slots - 1) << "the grant that still stands there is no count";
 }
 
@@ -49,12 +49,12 @@ TEST_F(RingsTest, AGrantWithoutAQuestionIsNone)
     Channel& ch = *channel();
     ASSERT_EQ(approach(ch), 0);
     grant(ch, 0);
-    rings->out.look_at_returns(1);
+    rings->out.turnover.look_at_returns(1);
     EXPECT_EQ(ch.state, ChannelState::idle);
     ask(ch);
     area().status(ch.number).store((std::uint64_t{ch.serial} - 1) << 32 |
                                    static_cast<std::uint32_t>(ReturnStatus::granted)); // to an earlier one
-    rings->out.look_at_returns(1);
+    rings->out.turnover.look_at_returns(1);
     EXPECT_EQ(ch.state, ChannelState::idle);
 }
 
@@ -94,7 +94,7 @@ TEST_F(RingsTest, APacketThatIsRefusedForGoodFailsTheChannel)
     EXPECT_EQ(ch.state, ChannelState::failed);
     EXPECT_EQ(above->lost, &waiter) << "its packet will never leave";
     EXPECT_FALSE(rings->out.deferred());
-    EXPECT_EQ(Outbound::refusal(ch), -ch.err);
+    EXPECT_EQ(ch.refusal(), -ch.err);
 }
 
 // --- turnover and death, of receivers
@@ -105,7 +105,7 @@ TEST_F(RingsTest, ARingThatIsAskedBackIsLeft)
     ASSERT_EQ(send(ch), vcq::Post::done);
     const std::uint16_t serial = ch.serial;
     answer(ch, ch.next_seq - 1, ReturnStatus::give_back);
-    rings->out.look_at_returns(1);
+    rings->out.turnover.look_at_returns(1);
     EXPECT_EQ(ch.state, ChannelState::leaving);
     EXPECT_EQ(found(0, 1).type, static_cast<std::uint8_t>(Type::bye));
     EXPECT_EQ(found(0, 1).length, bye_for_now);
@@ -125,7 +125,7 @@ TEST_F(RingsTest, ARingThatIsAskedBackBeforeItWasUsedIsLeft)
     Channel& ch = *channel();
     ask(ch);
     grant(ch, 3, ReturnStatus::give_back);
-    rings->out.look_at_returns(1);
+    rings->out.turnover.look_at_returns(1);
     EXPECT_EQ(ch.state, ChannelState::leaving);
     EXPECT_EQ(found(3, 0).type, static_cast<std::uint8_t>(Type::bye));
 }

@@ -87,13 +87,13 @@ TEST_F(VisitorsTest, ASlotOfNoUseIsGivenBackEmpty)
     put(gate_offset, gate_word(peer_nonce, 3, visit_slots));
     net().prompt = false;
     EXPECT_EQ(rings->out.approach(ch), -FI_EAGAIN);
-    EXPECT_TRUE(rings->out.asks()) << "closing waits for the answer";
+    EXPECT_TRUE(rings->out.visits.asks()) << "closing waits for the answer";
     grant(ch, 1);
     EXPECT_EQ(rings->out.approach(ch), 0) << "a ring";
     net().prompt = true;
     net().step_all(1);
     poll();
-    EXPECT_FALSE(rings->out.asks());
+    EXPECT_FALSE(rings->out.visits.asks());
     EXPECT_EQ(control_at_peer(3).type, static_cast<std::uint8_t>(Type::none));
     EXPECT_EQ(control_at_peer(3).seq, visit_seq(gate_word(peer_nonce, 0, 0)));
     EXPECT_EQ(ch.visit.slot, 0u);
@@ -102,13 +102,13 @@ TEST_F(VisitorsTest, ASlotOfNoUseIsGivenBackEmpty)
     put(0, header(peer_index + 1));
     Channel& other = *channel(peer_index + 1);
     ASSERT_EQ(approach(other), 0);
-    rings->out.look_at_returns(2);
+    rings->out.turnover.look_at_returns(2);
     EXPECT_NE(other.visit.slot, 0u) << "it may be wanted yet";
     net().busy_percent = 100;
-    rings->out.look_at_returns(2);
+    rings->out.turnover.look_at_returns(2);
     EXPECT_NE(other.visit.slot, 0u) << "the TNI has no room";
     net().busy_percent = 0;
-    rings->out.look_at_returns(2);
+    rings->out.turnover.look_at_returns(2);
     EXPECT_EQ(other.visit.slot, 0u);
     EXPECT_EQ(control_at_peer(1).seq, visit_seq(gate_word(peer_nonce, 0, 0)));
     ASSERT_EQ(approach(other), 0);
@@ -125,7 +125,7 @@ TEST_F(VisitorsTest, AGateWithoutSlotsIsReadUntilItHasSome)
     EXPECT_EQ(taken_at_peer(), visit_slots + 1) << "beyond the end once";
     put(gate_offset, gate_word(peer_nonce, 1, 2));
     EXPECT_EQ(approach(ch, 400), 0);
-    EXPECT_EQ(Outbound::slot_end(ch), ch.area + visits_offset + 2 * slot_size);
+    EXPECT_EQ(ch.slot_end(), ch.area + visits_offset + 2 * slot_size);
     EXPECT_EQ(taken_at_peer(), 2u);
 }
 
@@ -181,7 +181,7 @@ TEST_F(VisitorsTest, NothingIsVisitedWhileARingIsGivenBack)
 {
     Channel& ch = open_channel();
     answer(ch, ch.next_seq - 1, ReturnStatus::give_back);
-    rings->out.look_at_returns(1);
+    rings->out.turnover.look_at_returns(1);
     ASSERT_EQ(ch.state, ChannelState::leaving);
     put(gate_offset, gate_word(peer_nonce, 0, visit_slots));
     EXPECT_EQ(approach(ch), -FI_EAGAIN);

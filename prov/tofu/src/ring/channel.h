@@ -3,8 +3,11 @@
 // derives what it keeps of each. Data of Outbound and Inbound; calls nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+
+#include <rdma/fi_errno.h>
 
 #include "address/peers.h"
 #include "area/wire.h"
@@ -59,7 +62,7 @@ struct Channel {
     unsigned context = 0;       ///< and the receive context
     utofu_stadd_t area = 0;
 
-    /// How a packet goes without a ring (visit.cc). `under_way`: the gate is asked for a slot, or it or the header read.
+    /// How a packet goes without a ring (visits.cc). `under_way`: the gate is asked for a slot, or it or the header read.
     struct Visit : Inquiry<Channel> {
         utofu_stadd_t slot = 0;  ///< ours, for one packet; 0: none
         std::uint32_t seq = 0;   ///< of what is put there
@@ -74,6 +77,14 @@ struct Channel {
         std::uint32_t enough = 0;///< and how many there are to be before the next time; 0: the least
         std::uint64_t pause_until = 0; ///< milliseconds: of a peer without an area,
         std::uint64_t first_try = 0;   ///< since when it has been asked for; 0: it has not
+
+        static constexpr std::uint32_t least = 4, most = 64; ///< packets before a ring is asked for, and again
+        /// There was no ring: twice as many before the next time.
+        void ask_later() noexcept
+        {
+            enough = std::clamp(2 * enough, 2 * least, most);
+            count = 0;
+        }
     } visit{};
     Inquiry<Channel> life{}; ///< is the peer alive?
     /// A packet that found no room in the queue of the TNI and may not be left behind.
@@ -84,6 +95,25 @@ struct Channel {
         alignas(8) std::byte image[32];
     } deferred{};
 
+    /// Of the next packet, in a ring or a visitor's slot: its sequence number, how much of its slot the envelope takes,
+    /// and where the slot ends.
+    [[nodiscard]] std::uint32_t seq() const noexcept { return state == ChannelState::open ? next_seq : visit.seq; }
+    [[nodiscard]] std::size_t envelope_size() const noexcept
+    {
+        return state == ChannelState::open ? 0 : sizeof(Envelope);
+    }
+    [[nodiscard]] utofu_stadd_t slot_end() const noexcept
+    {
+        return (state == ChannelState::open ? slot(next_seq) : visit.slot) + slot_size;
+    }
+    /// Why nothing can be sent: -FI_EAGAIN, or the error of a channel that has failed.
+    [[nodiscard]] int refusal() const noexcept { return state == ChannelState::failed ? -err : -FI_EAGAIN; }
+    /// Where that says -FI_EAGAIN: one or two round trips, which it may be worth waiting for.
+    [[nodiscard]] bool soon() const noexcept { return visit.under_way || state == ChannelState::leaving; }
+    [[nodiscard]] bool is_to(const Peer& other, unsigned index) const noexcept
+    {
+        return peer.home == other.home && peer.nonce == other.nonce && peer.index == index;
+    }
     [[nodiscard]] std::uint32_t free_slots() const noexcept
     {
         return slots - (next_seq - 1 - consumed);

@@ -22,8 +22,8 @@ bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept
 
 void Outbound::watch(unsigned at_once) noexcept
 {
-    for (std::size_t i = 0; i < channels_.size() && at_once != 0; i++) {
-        Channel& ch = *channels_[next_asked_++ % channels_.size()];
+    for (std::size_t i = 0; i < channels.size() && at_once != 0; i++) {
+        Channel& ch = channels[next_asked_++ % channels.size()];
         if (ch.outstanding == 0 && ch.starved == 0 && ch.state != ChannelState::leaving && !ch.visit.asked)
             continue;
         ch.starved = 0;

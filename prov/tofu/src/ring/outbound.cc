@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Channels: by address, their packets, their end. See outbound.h.
+// See outbound.h.
 #include "ring/outbound.h"
 
 #include <atomic>
@@ -14,17 +14,8 @@ namespace tofu::proto {
 
 int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
 {
-    const Peer& peer = target.peer;
-    Channel* found = channel_of_.find(target.place, target.context);
-    if (found == nullptr || found->peer.home != peer.home || found->peer.nonce != peer.nonce ||
-        found->peer.index != peer.index + target.context) [[unlikely]]
-        if (int ret = make_channel(target, found); ret != 0)
-            return ret;
-    found->peer.generation = peer.generation; // of two places that lead here, the one used last
-    last_address_ = target.address;
-    last_peer_ = &peer;
-    last_ = channel = found;
-    return 0;
+    channel = channels.find(target);
+    return channel != nullptr ? 0 : make_channel(target, channel);
 }
 
 [[gnu::noinline]] int Outbound::make_channel(const Target& target, Channel*& channel) noexcept
@@ -34,25 +25,22 @@ int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
         return -FI_EINVAL; // the number may be another endpoint's
     const unsigned index = peer.index + target.context;
     // The same endpoint may stand in the address vector more than once: it has one ring, and one order.
-    Channel* made = nullptr;
-    for (Channel* ch : channels_)
-        if (ch->peer.home == peer.home && ch->peer.nonce == peer.nonce && ch->peer.index == index)
-            made = ch;
+    Channel* made = channels.to(peer, index);
     if (made != nullptr) {
         made->aliased |= made->place != target.place || made->context != target.context;
-    } else if (!channels_.reserve(channels_.size() + 1)) {
+    } else if (!channels.reserve()) {
         return -FI_ENOMEM;
     } else if ((made = port_.protocol.make_channel()) != nullptr) {
         made->owner = this;
-        made->number = static_cast<std::uint16_t>(channels_.size());
+        made->number = static_cast<std::uint16_t>(channels.size());
         static std::atomic<std::uint16_t> serials{0}; // not those of an endpoint that had our number before
         made->serial = static_cast<std::uint16_t>((port_.self.nonce >> 16) +
                                                   serials.fetch_add(0x9e37, std::memory_order_relaxed));
-        made->visit.notify = on_visit;
+        made->visit.notify = Visits::on_visit;
         made->life.notify = on_life;
         made->visit.of = made->life.of = made;
-        channels_.push_reserved(made);
-    } else if ((made = reuse_channel()) == nullptr) {
+        channels.add(*made);
+    } else if ((made = turnover.reuse()) == nullptr) {
         return -FI_EAGAIN;
     }
     if (!made->aliased) {
@@ -61,33 +49,31 @@ int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
     }
     made->peer = peer;
     made->peer.index = static_cast<std::uint16_t>(index);
-    if (!channel_of_.enter(target.place, target.context, *made))
+    if (!channels.enter(target, *made))
         return -FI_ENOMEM; // the next call finds the channel
     channel = made;
     return 0;
 }
 
-/// No place of the address vector leads to the channel any more.
-void Outbound::unlink(Channel& ch) noexcept
-{
-    if (last_ == &ch)
-        last_ = nullptr;
-    if (ch.aliased)
-        channel_of_.leave(ch);
-    else
-        channel_of_.leave(ch.place, ch.context);
-    ch.aliased = false;
-}
+// --- room
 
-// --- packets
+int Outbound::approach(Channel& ch) noexcept
+{
+    if (ch.visit.asked || ch.state == ChannelState::leaving)
+        turnover.check(ch);
+    const int ret = ch.state == ChannelState::open ? 0 : visits.step(ch);
+    if (ret == -FI_EAGAIN)
+        port_.self.vcq.statistics().count(Stat::again_contact);
+    return ret;
+}
 
 /// There seems to be no room: the return block knows.
 [[gnu::noinline]] bool Outbound::look_for_room(Channel& ch, std::uint32_t slots) noexcept
 {
     if (ch.state != ChannelState::open && ch.visit.slot != 0)
         return slots == 1;
-    check_return(ch);
-    if (ch.leave && ch.state == ChannelState::open && say_bye(ch)) [[unlikely]]
+    turnover.check(ch);
+    if (ch.leave && ch.state == ChannelState::open && turnover.say_bye(ch)) [[unlikely]]
         return false; // who sends and never looks round comes by here once in a ring
     if (ch.free_slots() >= slots && ch.state == ChannelState::open)
         return true;
@@ -95,6 +81,8 @@ void Outbound::unlink(Channel& ch) noexcept
     port_.self.vcq.statistics().count(Stat::again_ring);
     return false;
 }
+
+// --- packets
 
 void Outbound::defer(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept
 {
@@ -129,7 +117,7 @@ bool Outbound::flush(Channel& ch) noexcept
 void Outbound::flush_all() noexcept
 {
     if (deferred_ != 0)
-        for (Channel* ch : channels_)
+        for (Channel* ch : channels)
             if (ch->deferred.size != 0 && ch->state == ChannelState::open)
                 (void)flush(*ch);
 }
@@ -149,10 +137,7 @@ void Outbound::flush_all() noexcept
 {
     if (ch.state == ChannelState::failed)
         return;
-    const bool has_ring = ch.state == ChannelState::open || ch.state == ChannelState::leaving;
-    if (has_ring)
-        port_.self.vcq.statistics().count(Stat::ring_lost);
-    held_ -= has_ring || ch.visit.asked;
+    turnover.lost(ch);
     ch.visit.slot = 0; // it is set aside there
     ch.state = ChannelState::failed;
     ch.err = err != 0 ? err : FI_EIO;
@@ -168,7 +153,7 @@ void Outbound::flush_all() noexcept
 
 void Outbound::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
 {
-    for (Channel* ch : channels_) {
+    for (Channel* ch : channels) {
         if (ch->peer.home != home || ch->state == ChannelState::failed || ch->area == 0)
             continue;
         // Reports and FINs go to areas of other endpoints of the peer's, too, which may have been closed; and what
@@ -182,11 +167,11 @@ void Outbound::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
 
 void Outbound::leave() noexcept
 {
-    for (Channel* ch : channels_) {
-        dismiss(*ch);
+    for (Channel* ch : channels) {
+        visits.dismiss(*ch);
         if (ch->state != ChannelState::open || !flush(*ch) || !room(*ch, 1))
             continue; // the peer finds out by its watch
-        (void)put_bye(*ch, bye_for_good);
+        (void)turnover.put_bye(*ch, bye_for_good);
         ch->state = ChannelState::failed;
         ch->err = FI_ESHUTDOWN;
     }

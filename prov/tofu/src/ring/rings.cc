@@ -71,7 +71,7 @@ void Rings::catch_up() noexcept
     // seq_cst: pairs with the peer's Put; what is announced from now on rings again
     const std::uint64_t doorbells = port.area.doorbells().exchange(0, std::memory_order_seq_cst);
     if (rung(doorbells, Doorbell::status))
-        out.look_at_returns(out.channels().size());
+        out.turnover.look_at_returns(out.channels.size());
     if (rung(doorbells, Doorbell::visit))
         in.take_visits();
     out.flush_all();
@@ -87,7 +87,7 @@ void Rings::slow_round() noexcept
     in.close_gone();
     port.protocol.tick();
     in.take_visits();
-    out.look_at_returns(returns_per_tick);
+    out.turnover.look_at_returns(returns_per_tick);
     in.ask_back();
     if (port.now - last_watch_ < watch_ms)
         return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How rings come to those who talk much, and channels to those who are talked to, so that neither the number of senders
-// of an endpoint nor that of its receivers is limited. Part of Outbound and of Inbound; calls vcq.
+// of an endpoint nor that of its receivers is limited. See turnover.h; the receiver's side is part of Inbound.
 //
 // S sends to R; the ring lies at R, and only R gives it away. S asks for one with a visit (visitors.h) and is answered in
 // its return block: `granted` with the place of a ring, or `denied`. S has the ring from then on until R has taken S's
@@ -33,10 +33,16 @@
 // 15. S closes its endpoint before the answer, and opens it again under the same number: the grant meets another serial
 //     number there. S asks anew: who asks has no ring, so R frees what it has in its name, packets first.
 // 16. Order: packets in the ring are behind S's visits. R takes all visits before it takes the ring's first packet.
+#include "ring/turnover.h"
+
 #include <algorithm>
 #include <atomic>
 #include <utility>
 
+#include <rdma/fi_errno.h>
+
+#include "provider/log.h"
+#include "provider/probe.h"
 #include "ring/inbound.h"
 #include "ring/outbound.h"
 
@@ -45,12 +51,98 @@ namespace tofu::proto {
 namespace {
 constexpr unsigned asked_at_once = 8; // rings asked back, channels given up, in one go
 constexpr unsigned leaving_at_once = 64;
+constexpr unsigned most_held = return_count / 4 * 3; // rings: the other channels are for those who come now and then
+
+/// Is there nothing left by which a peer, or a notice, could touch the channel? (Case 11.)
+bool reusable(const Channel& ch) noexcept
+{
+    if (ch.outstanding != 0 || ch.life.under_way || ch.deferred.size != 0 || ch.visit.under_way || ch.visit.slot != 0)
+        return false;
+    switch (ch.state) {
+    case ChannelState::idle:
+    case ChannelState::pausing: return !ch.visit.asked;
+    case ChannelState::failed: return ch.err == FI_EHOSTDOWN || (ch.ring == 0 && !ch.visit.asked);
+    case ChannelState::reading:
+    case ChannelState::open:
+    case ChannelState::leaving: return false;
+    }
+    return false;
+}
+
+bool has_ring(const Channel& ch) noexcept
+{
+    return ch.state == ChannelState::open || ch.state == ChannelState::leaving;
+}
 } // namespace
 
 // --- the sender
 
-/// Reads what the peer wrote into the return block.
-void Outbound::check_return(Channel& ch) noexcept
+Envelope Turnover::envelope(Channel& ch) noexcept
+{
+    const bool asks = wants(ch);
+    if (asks) // before the packet leaves: the answer comes there
+        port_.area.status(ch.number).store(0, std::memory_order_release);
+    ch.visit.asks = asks;
+    return {port_.self.home.id(), port_.self.nonce, ch.peer.nonce, wire_version,
+            static_cast<std::uint8_t>(port_.self.index), static_cast<std::uint8_t>(port_.self.identity),
+            asks ? ch.number : no_return, static_cast<std::uint16_t>(ch.serial + 1)};
+}
+
+bool Turnover::wants(Channel& ch) noexcept
+{
+    Channel::Visit& v = ch.visit;
+    if (v.asked || v.count < std::max(v.enough, v.least))
+        return false;
+    if (held_ < most_held)
+        return true;
+    give_up();
+    v.ask_later();
+    return false;
+}
+
+[[gnu::noinline]] void Turnover::visited(Channel& ch) noexcept
+{
+    Channel::Visit& v = ch.visit;
+    v.slot = 0;
+    v.count++;
+    if (v.asks) {
+        v.asks = false;
+        v.asked = true;
+        v.count = 0;
+        ch.serial++;
+        held_++;
+    }
+    port_.self.vcq.statistics().count(Stat::send_visit);
+    port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::visit);
+}
+
+/// The ring is ours, if it can be one. What was sent before is behind us: it is taken before the ring's first packet.
+void Turnover::on_grant(Channel& ch, const Grant& grant) noexcept
+{
+    if (grant.slots == 0) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: peer 0x%llx grants a ring which cannot be: use the same release of the "
+                                  "provider on all nodes\n",
+                  port_.self.index, static_cast<unsigned long long>(ch.peer.home));
+        ch.owner->fail(ch, FI_EIO, 0);
+        return;
+    }
+    ch.visit.asked = false;
+    ch.visit.count = ch.visit.enough = 0;
+    ch.leave = false;
+    ch.starved = 0;
+    ch.ring = ch.area + std::uint64_t{grant.first} * slot_size;
+    ch.slots = grant.slots;
+    ch.consumed = seq_base(ch.peer.nonce);
+    for (std::uint32_t& mark : ch.mark)
+        mark = ch.consumed + 1 - (mark != ch.next_seq);
+    ch.next_seq = ch.consumed + 1;
+    ch.state = ChannelState::open;
+    port_.self.vcq.statistics().count(Stat::ring_claimed);
+    TOFU_PROBE(claim, ch.peer.home, grant.first);
+    visits_.dismiss(ch);
+}
+
+void Turnover::check(Channel& ch) noexcept
 {
     // acquire: pairs with the peer's Put of the block; `consumed` was written with it
     const std::uint64_t word = port_.area.status(ch.number).load(std::memory_order_acquire);
@@ -66,7 +158,7 @@ void Outbound::check_return(Channel& ch) noexcept
         if (status == ReturnStatus::denied) {
             ch.visit.asked = false;
             held_--;
-            ask_later(ch);
+            ch.visit.ask_later();
         } else if (status == ReturnStatus::granted || status == ReturnStatus::give_back) {
             on_grant(ch, read_grant(consumed));
         }
@@ -82,21 +174,20 @@ void Outbound::check_return(Channel& ch) noexcept
     }
 }
 
-vcq::Post Outbound::put_bye(Channel& ch, std::uint16_t kind) noexcept
+vcq::Post Turnover::put_bye(Channel& ch, std::uint16_t kind) noexcept
 {
     std::byte image[inline_limit];
     PacketWriter packet(image + sizeof image);
     packet.control(Type::bye, 0, kind, ch.next_seq);
-    return put(ch, packet, nullptr);
+    return ch.owner->put(ch, packet, nullptr);
 }
 
-/// Gives the ring back. False: not now, for want of credit or of room in the queue of the TNI.
-bool Outbound::say_bye(Channel& ch) noexcept
+bool Turnover::say_bye(Channel& ch) noexcept
 {
-    if (ch.state != ChannelState::open || !flush(ch) || ch.free_slots() == 0)
+    if (ch.state != ChannelState::open || !ch.owner->flush(ch) || ch.free_slots() == 0)
         return false;
     if (const vcq::Post post = put_bye(ch, bye_for_now); post != vcq::Post::done) {
-        (void)post_failed(ch, post);
+        (void)ch.owner->post_failed(ch, post);
         return false;
     }
     for (std::uint32_t& mark : ch.mark)
@@ -108,48 +199,31 @@ bool Outbound::say_bye(Channel& ch) noexcept
     return true;
 }
 
-void Outbound::look_at_returns(std::size_t most) noexcept
+void Turnover::look_at_returns(std::size_t most) noexcept
 {
     for (std::size_t i = 0; i < most && i < channels_.size(); i++) {
-        Channel& ch = *channels_[next_return_++ % channels_.size()];
+        Channel& ch = channels_[next_return_++ % channels_.size()];
         if (ch.visit.slot != 0 && std::exchange(ch.visit.lingers, true))
-            dismiss(ch);
-        if (ch.state != ChannelState::open && ch.state != ChannelState::leaving && !ch.visit.asked)
+            visits_.dismiss(ch);
+        if (!has_ring(ch) && !ch.visit.asked)
             continue;
-        check_return(ch);
+        check(ch);
         if (ch.leave)
             (void)say_bye(ch);
     }
 }
 
-/// Is there nothing left by which a peer, or a notice, could touch the channel? (Case 11.)
-bool Outbound::reusable(const Channel& ch) noexcept
-{
-    if (ch.outstanding != 0 || ch.life.under_way || ch.deferred.size != 0 || ch.visit.under_way || ch.visit.slot != 0)
-        return false;
-    switch (ch.state) {
-    case ChannelState::idle:
-    case ChannelState::pausing: return !ch.visit.asked;
-    case ChannelState::failed: return ch.err == FI_EHOSTDOWN || (ch.ring == 0 && !ch.visit.asked);
-    case ChannelState::reading:
-    case ChannelState::open:
-    case ChannelState::leaving: return false;
-    }
-    return false;
-}
-
-/// A channel for another peer when all are made. Null: none now, but some are being given up.
-[[gnu::noinline]] Channel* Outbound::reuse_channel() noexcept
+[[gnu::noinline]] Channel* Turnover::reuse() noexcept
 {
     const std::size_t n = channels_.size();
     for (std::size_t i = 0; i < n; i++) {
-        Channel& ch = *channels_[(reuse_hand_ + i) % n];
+        Channel& ch = channels_[(hand_ + i) % n];
         if (ch.visit.asked || ch.state == ChannelState::leaving)
-            check_return(ch);
+            check(ch);
         if (!reusable(ch))
             continue;
-        reuse_hand_ = (reuse_hand_ + i + 1) % n;
-        unlink(ch);
+        hand_ = (hand_ + i + 1) % n;
+        channels_.unlink(ch);
         ch.state = ChannelState::idle;
         ch.leave = false;
         ch.err = ch.prov_errno = 0;
@@ -161,19 +235,19 @@ bool Outbound::reusable(const Channel& ch) noexcept
         ch.mark[0] = ch.mark[1] = ch.next_seq;
         return &ch;
     }
-    give_up_rings();
+    give_up();
     return nullptr;
 }
 
 /// Those unused since the hand last passed go first; all of them would be used in a while, so the first will do.
-void Outbound::give_up_rings() noexcept
+void Turnover::give_up() noexcept
 {
     const std::size_t n = channels_.size();
     auto leaving = static_cast<unsigned>(std::count_if(channels_.begin(), channels_.end(), [](const Channel* ch) {
         return ch->state == ChannelState::leaving || ch->leave;
     }));
     for (std::size_t i = 0, found = 0; i < 2 * n && found < asked_at_once && leaving < leaving_at_once; i++) {
-        Channel& ch = *channels_[reuse_hand_++ % n];
+        Channel& ch = channels_[hand_++ % n];
         if (ch.state != ChannelState::open || ch.outstanding != 0 || ch.leave)
             continue;
         if (i < n && ch.seen_seq != ch.next_seq) {
@@ -181,11 +255,18 @@ void Outbound::give_up_rings() noexcept
             continue;
         }
         ch.leave = true;
-        check_return(ch); // credit
+        check(ch); // credit
         (void)say_bye(ch);
         found++;
         leaving++;
     }
+}
+
+void Turnover::lost(Channel& ch) noexcept
+{
+    if (has_ring(ch))
+        port_.self.vcq.statistics().count(Stat::ring_lost);
+    held_ -= has_ring(ch) || ch.visit.asked;
 }
 
 // --- the receiver

@@ -48,7 +48,7 @@ ssize_t Sender::send(const SendCall& call) noexcept
     for (unsigned round = 0; ret == -FI_EAGAIN && round < contact_rounds; round++) {
         tx_.progress();
         ret = try_send(call);
-        if (ret != -FI_EAGAIN || channel_to(call.dest, ch) != 0 || !Outbound::soon(*ch))
+        if (ret != -FI_EAGAIN || channel_to(call.dest, ch) != 0 || !ch->soon())
             break;
     }
     if (ret != -FI_EAGAIN || !backlog_.takes(call))
@@ -60,7 +60,7 @@ ssize_t Sender::send(const SendCall& call) noexcept
 
 int Sender::channel_to(fi_addr_t dest, Channel*& to) noexcept
 {
-    Channel* ch = out_.last(dest);
+    Channel* ch = out_.channels.last(dest);
     if (ch == nullptr) [[unlikely]] {
         const Peers& peers = tx_.peers();
         const Peer* peer = peers.find(dest);
@@ -86,7 +86,7 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
     }
     Channel& ch = *found;
     if (ch.deferred.size != 0 && !out_.flush(ch)) [[unlikely]]
-        return Outbound::refusal(ch);
+        return ch.refusal();
     if (ch.state == ChannelState::open ? call.length > eager_limit_of(ch.slots) : !fits_a_visit(call))
         return send_rendezvous(ch, call);
     if ((call.flags & levels) != 0 && !call.silent)
@@ -102,11 +102,11 @@ ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, st
                               SendRequest* delivered) noexcept
 {
     const std::size_t padded = (call.length + 7) & ~std::size_t{7};
-    const std::size_t envelope = Outbound::envelope_size(ch);
+    const std::size_t envelope = ch.envelope_size();
     if (padded + overhead(flags) + envelope > slot_size)
         return put_long(ch, call, ack, flags, delivered);
     if (!out_.room(ch, 1)) [[unlikely]]
-        return Outbound::refusal(ch);
+        return ch.refusal();
     const bool small = padded + overhead(flags) <= inline_limit && envelope == 0;
     alignas(8) std::byte image[inline_limit]; // the end of a slot
     PacketBuffer* block = nullptr;
@@ -147,7 +147,7 @@ vcq::Post Sender::put_block(Channel& ch, const PacketWriter& packet, PacketBuffe
         how.waiter = delivered;
     }
     const vcq::Post post = vcq_.put(ch.peer.home, block.block.stadd + slot_size - size,
-                                    Outbound::slot_end(ch) - size, size, how);
+                                    ch.slot_end() - size, size, how);
     if (post != vcq::Post::done) [[unlikely]] {
         if (delivered != nullptr)
             delivered->block = nullptr;
@@ -165,7 +165,7 @@ ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std:
     const auto length = static_cast<std::uint32_t>(call.length);
     const LongSlots slots = long_slots(ch.next_seq, length, ch.slots);
     if (!out_.room(ch, slots.total)) [[unlikely]]
-        return Outbound::refusal(ch);
+        return ch.refusal();
     PacketBuffer* block = buffers_.alloc(call.length);
     if (block == nullptr)
         return -FI_EAGAIN;
@@ -211,7 +211,7 @@ int Sender::put_words(Channel& ch, Type type, std::uint8_t flags, std::uint64_t 
                       std::optional<std::uint64_t> second) noexcept
 {
     if ((ch.deferred.size != 0 && !out_.flush(ch)) || !out_.room(ch, 1))
-        return Outbound::refusal(ch);
+        return ch.refusal();
     alignas(8) std::byte image[inline_limit];
     const bool visits = ch.state != ChannelState::open;
     PacketBuffer* const block = visits ? buffers_.alloc(slot_size) : nullptr;

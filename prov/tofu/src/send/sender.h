@@ -55,7 +55,7 @@ class Sender final : public Engine {
     /// has been fetched.
     [[nodiscard]] bool all_has_left() const noexcept override
     {
-        return !out_.deferred() && !out_.asks() && requests_.all_fetched();
+        return !out_.deferred() && !out_.visits.asks() && requests_.all_fetched();
     }
     /// No send to the peer waits for it, or for room to leave.
     [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept override;

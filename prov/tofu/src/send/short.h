@@ -28,9 +28,9 @@ inline void write_fields(PacketWriter& packet, const SendCall& call, const Ack* 
 inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type type, std::uint8_t flags,
                        std::size_t length) noexcept
 {
-    packet.control(type, flags, length, Outbound::seq(to));
+    packet.control(type, flags, length, to.seq());
     if (to.state != ChannelState::open) [[unlikely]]
-        packet.put(out.envelope(to));
+        packet.put(out.turnover.envelope(to));
 }
 
 /// The last 1 to 7 bytes of a payload as a word, zeros behind them.
@@ -64,7 +64,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
 {
     if ((call.flags & (levels | FI_FENCE | FI_TRIGGER)) != 0) [[unlikely]]
         return nullptr;
-    auto* const to = out_.last(call.dest);
+    auto* const to = out_.channels.last(call.dest);
     if (to == nullptr || to->state != ChannelState::open || to->deferred.size != 0 ||
         backlog_.waiting().may_hold(to->peer.home) || to->free_slots() == 0) [[unlikely]]
         return nullptr;

@@ -31,7 +31,7 @@ bool Sender::idle_towards(const Peer& peer) const noexcept
 {
     if (!requests_.awaits_any() && all_has_left())
         return true;
-    return std::none_of(out_.channels().begin(), out_.channels().end(), [&](const Channel* ch) {
+    return std::none_of(out_.channels.begin(), out_.channels.end(), [&](const Channel* ch) {
         return (ch->outstanding != 0 || ch->deferred.size != 0) && leads_to(*ch, peer);
     });
 }
@@ -41,7 +41,7 @@ bool Sender::idle_towards(const Peer& peer) const noexcept
 bool Sender::settled(const Peer& peer, bool matched) noexcept
 {
     bool all = true;
-    for (Channel* ch : out_.channels()) {
+    for (Channel* ch : out_.channels) {
         if (!leads_to(*ch, peer) || ch->state == ChannelState::failed || ch->mark[matched] == ch->next_seq)
             continue;
         const int ready = out_.approach(*ch);
@@ -100,7 +100,7 @@ ssize_t Sender::send_tracked(Channel& ch, const SendCall& call, std::uint64_t le
 ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
 {
     if (!out_.room(ch, 1))
-        return Outbound::refusal(ch);
+        return ch.refusal();
     SendRequest* request = requests_.make(ch, call);
     if (request == nullptr)
         return tx_.again(Stat::again_operations);

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The channels of an endpoint, and which one an address leads to. Part of Outbound, under the endpoint's lock; calls
+// nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "provider/array.h"
+#include "ring/channel.h"
+
+namespace tofu::proto {
+
+/// Where a channel leads: what the address vector says of an address.
+struct Target {
+    std::uint64_t address; ///< tells it from others; all bits: none
+    const Peer& peer;
+    std::uint64_t place;   ///< of the address vector,
+    unsigned context;      ///< and the receive context
+};
+
+/// By place of the address vector and receive context (fi_rx_addr), in pages that are made at first use.
+class ChannelTable {
+  public:
+    static constexpr std::size_t page_size = 1024; ///< places
+    static constexpr std::size_t most_places = std::size_t{1} << 32;
+
+    /// Contexts of a peer are those below 2^`context_bits`, at most 8.
+    explicit ChannelTable(int context_bits) noexcept : context_bits_(context_bits) {}
+
+    /// The channel entered for a place and a context, or null. Contexts out of bounds share the entry of another one:
+    /// the caller looks whose channel it is.
+    [[nodiscard]] Channel* find(std::uint64_t place, unsigned context) const noexcept
+    {
+        const std::size_t page = page_of(place, context);
+        return page < count_ && pages_[page] != nullptr ? pages_[page][place % page_size] : nullptr;
+    }
+    /// False: no memory, nothing has changed.
+    [[nodiscard]] bool enter(std::uint64_t place, unsigned context, Channel& channel) noexcept
+    {
+        const std::size_t page = page_of(place, context);
+        if (place >= most_places || (page >= count_ && !grow(page + 1)))
+            return false;
+        if (pages_[page] == nullptr)
+            pages_[page].reset(new (std::nothrow) Channel*[page_size]());
+        if (pages_[page] == nullptr)
+            return false;
+        pages_[page][place % page_size] = &channel;
+        return true;
+    }
+    void leave(std::uint64_t place, unsigned context) noexcept
+    {
+        if (find(place, context) != nullptr)
+            pages_[page_of(place, context)][place % page_size] = nullptr;
+    }
+    /// All entries of a channel.
+    void leave(const Channel& channel) noexcept
+    {
+        for (std::size_t page = 0; page < count_; page++)
+            if (pages_[page] != nullptr)
+                std::replace(&pages_[page][0], &pages_[page][page_size], const_cast<Channel*>(&channel),
+                             static_cast<Channel*>(nullptr));
+    }
+
+  private:
+    using Page = std::unique_ptr<Channel*[]>;
+    [[nodiscard]] std::size_t page_of(std::uint64_t place, unsigned context) const noexcept
+    {
+        return (place / page_size << context_bits_) + (context & ((1u << context_bits_) - 1));
+    }
+    [[nodiscard, gnu::noinline]] bool grow(std::size_t least) noexcept
+    {
+        const std::size_t count = std::max(least, 2 * count_);
+        std::unique_ptr<Page[]> more(new (std::nothrow) Page[count]);
+        if (more == nullptr)
+            return false;
+        std::move(pages_.get(), pages_.get() + count_, more.get());
+        pages_ = std::move(more);
+        count_ = count;
+        return true;
+    }
+
+    int context_bits_;
+    std::size_t count_ = 0;
+    std::unique_ptr<Page[]> pages_;
+};
+
+class Channels {
+  public:
+    explicit Channels(int context_bits) noexcept : by_address_(context_bits) {}
+    /// The channel of the last find() or enter(), where that address leads to it still; else null.
+    [[nodiscard, gnu::always_inline]] Channel* last(std::uint64_t address) const noexcept
+    {
+        if (address != last_address_ || last_ == nullptr ||
+            last_->peer.generation != last_peer_->generation) [[unlikely]]
+            return nullptr;
+        return last_;
+    }
+    /// The one entered for this target, or null.
+    [[nodiscard]] Channel* find(const Target& target) noexcept
+    {
+        Channel* const found = by_address_.find(target.place, target.context);
+        if (found == nullptr || !found->is_to(target.peer, target.peer.index + target.context)) [[unlikely]]
+            return nullptr;
+        note(target, *found);
+        return found;
+    }
+    /// The one to this endpoint, whatever address led there, or null.
+    [[nodiscard]] Channel* to(const Peer& peer, unsigned index) const noexcept
+    {
+        const auto found = std::find_if(all_.begin(), all_.end(),
+                                        [&](const Channel* ch) { return ch->is_to(peer, index); });
+        return found != all_.end() ? *found : nullptr;
+    }
+    /// Room for one more. False: no memory.
+    [[nodiscard]] bool reserve() noexcept { return all_.reserve(all_.size() + 1); }
+    void add(Channel& channel) noexcept { all_.push_reserved(&channel); }
+    /// The target leads to the channel from now on. False: no memory.
+    [[nodiscard]] bool enter(const Target& target, Channel& channel) noexcept
+    {
+        if (!by_address_.enter(target.place, target.context, channel))
+            return false;
+        note(target, channel);
+        return true;
+    }
+    /// No address leads to the channel any more.
+    void unlink(Channel& channel) noexcept
+    {
+        if (last_ == &channel)
+            last_ = nullptr;
+        if (channel.aliased)
+            by_address_.leave(channel);
+        else
+            by_address_.leave(channel.place, channel.context);
+        channel.aliased = false;
+    }
+    [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
+    [[nodiscard]] Channel& operator[](std::size_t number) const noexcept { return *all_[number]; }
+    [[nodiscard]] Channel* const* begin() const noexcept { return all_.begin(); }
+    [[nodiscard]] Channel* const* end() const noexcept { return all_.end(); }
+
+  private:
+    void note(const Target& target, Channel& channel) noexcept
+    {
+        channel.peer.generation = target.peer.generation; // of two places that lead here, the one used last
+        last_address_ = target.address;
+        last_peer_ = &target.peer;
+        last_ = &channel;
+    }
+
+    // The channel used last, or null, and the place of the address vector that led to it.
+    std::uint64_t last_address_ = ~std::uint64_t{0};
+    const Peer* last_peer_ = nullptr;
+    Channel* last_ = nullptr;
+    ChannelTable by_address_;
+    Array<Channel*> all_;
+};
+
+} // namespace tofu::proto
