@@ -105,4 +105,38 @@ TEST_F(SharedVectors, AreAskedWhileWhoeverChangesThemIsStopped)
     EXPECT_EQ(one.who(2), behind);
 }
 
+/// FI_AV_USER_ID.
+TEST(Peers, ANameLastsAsLongAsItsPlaceIsFilled)
+{
+    tofu::Counted domain;
+    Vector v(domain);
+    const fi_addr_t first = v.add(1), second = v.add(2);
+    EXPECT_EQ(v.name(second, 4711), 0);
+    EXPECT_EQ(v.who(1), first);
+    EXPECT_EQ(v.who(2), 4711u);
+    v.drop(second);
+    EXPECT_EQ(v.who(2), FI_ADDR_NOTAVAIL);
+    EXPECT_EQ(v.add(3), second);
+    EXPECT_EQ(v.who(3), second);
+}
+
+TEST(Peers, WatchersAreToldOfEachChange)
+{
+    tofu::Counted domain;
+    Vector v(domain);
+    unsigned told[2] = {};
+    tofu::Peers::Watcher watchers[2];
+    for (unsigned i = 0; i < 2; i++) {
+        watchers[i] = {[](void* count) noexcept { ++*static_cast<unsigned*>(count); }, &told[i]};
+        v.watch(watchers[i]);
+    }
+    (void)v.add(1);
+    v.unwatch(watchers[0]);
+    v.drop(0);
+    v.unwatch(watchers[1]);
+    (void)v.add(2);
+    EXPECT_EQ(told[0], 1u);
+    EXPECT_EQ(told[1], 2u);
+}
+
 } // namespace

@@ -3,6 +3,7 @@
 #include "address/peers.h"
 
 #include <chrono>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -117,6 +118,7 @@ int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
     peer->further = address.further;
     peer->counts_events = address.flags & address_counts_events;
     peer->generation = ++store_.head().uses;
+    forget_name(number);
     // release: find() sees the other members with it
     std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
     if (!store_.is_shared() && index_ != nullptr && !index_->add(*this, number))
@@ -174,7 +176,55 @@ void Peers::update_index() noexcept
     index_->generation = now;
 }
 
+int Peers::name(fi_addr_t number, fi_addr_t user_id) noexcept
+{
+    const std::lock_guard guard(user_mutex_);
+    while (user_ids_.size() <= number)
+        if (!user_ids_.push(user_ids_.size()))
+            return FI_ENOMEM;
+    user_ids_[number] = user_id;
+    return 0;
+}
+
+void Peers::forget_name(fi_addr_t number) noexcept
+{
+    const std::lock_guard guard(user_mutex_);
+    if (number < user_ids_.size())
+        user_ids_[number] = number;
+}
+
+void Peers::changed() noexcept
+{
+    store_.head().generation.fetch_add(1, std::memory_order_release);
+    const std::lock_guard guard(watch_mutex_);
+    for (const Watcher* w = watchers_; w != nullptr; w = w->next)
+        w->told(w->self);
+}
+
+void Peers::watch(Watcher& watcher) noexcept
+{
+    const std::lock_guard guard(watch_mutex_);
+    watcher.next = std::exchange(watchers_, &watcher);
+}
+
+void Peers::unwatch(Watcher& watcher) noexcept
+{
+    const std::lock_guard guard(watch_mutex_);
+    for (Watcher** link = &watchers_; *link != nullptr; link = &(*link)->next)
+        if (*link == &watcher) {
+            *link = watcher.next;
+            return;
+        }
+}
+
 fi_addr_t Peers::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+{
+    const fi_addr_t number = find_number(home, nonce, index);
+    const std::lock_guard guard(user_mutex_);
+    return number < user_ids_.size() ? user_ids_[number] : number;
+}
+
+fi_addr_t Peers::find_number(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
 {
     const PeerStore::Turn turn(store_, std::chrono::milliseconds(0)); // a receiver waits for nobody
     if (turn.is_taken())

@@ -9,12 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include <rdma/fi_domain.h>
 
 #include "address/address.h"
 #include "address/store.h"
 #include "fid/object.h"
+#include "provider/array.h"
 
 namespace tofu {
 
@@ -47,8 +49,9 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     }
     /// How many receive contexts of a peer addresses can tell apart, as a binary logarithm.
     [[nodiscard]] int context_bits() const noexcept { return std::min(rx_bits_, max_context_bits); }
-    /// Who sent: the address of endpoint `index` of the domain at `home`, or FI_ADDR_NOTAVAIL. Slow path (a hash table
-    /// made at first use): channels keep the answer together with generation(). Any thread.
+    /// Who sent: the address of endpoint `index` of the domain at `home`, or what the user has named that
+    /// (FI_AV_USER_ID), or FI_ADDR_NOTAVAIL. Slow path (a hash table made at first use): channels keep the answer together
+    /// with generation(). Any thread.
     [[nodiscard]] fi_addr_t lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept;
     /// Changes with every insertion and removal.
     [[nodiscard]] std::uint32_t generation() const noexcept
@@ -64,7 +67,19 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     [[nodiscard]] int insert(const EndpointAddress& address, fi_addr_t& number) noexcept;
     /// All or none: 0, -FI_EINVAL where one names no peer, or -FI_EBUSY.
     [[nodiscard]] int remove(const fi_addr_t* places, std::size_t count) noexcept;
-    void changed() noexcept { store_.head().generation.fetch_add(1, std::memory_order_release); }
+    void changed() noexcept;
+    /// FI_AV_USER_ID of fi_av_insert(3): what lookup() says of this place until it is filled anew. 0, or a positive
+    /// FI_ENOMEM.
+    [[nodiscard]] int name(fi_addr_t number, fi_addr_t user_id) noexcept;
+
+    /// Somebody who is told of each change of this process, in changed().
+    struct Watcher {
+        void (*told)(void* self) noexcept = nullptr;
+        void* self = nullptr;
+        Watcher* next = nullptr;
+    };
+    void watch(Watcher& watcher) noexcept;
+    void unwatch(Watcher& watcher) noexcept;
 
   protected:
     [[nodiscard]] PeerStore& store() noexcept { return store_; }
@@ -76,11 +91,17 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
 
     [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
     void update_index() noexcept;
+    void forget_name(fi_addr_t number) noexcept;
+    [[nodiscard]] fi_addr_t find_number(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept;
 
     fi_addr_t place_mask_ = ~fi_addr_t{0}; ///< without the bits of receive contexts
     int rx_bits_ = 0;                      ///< how many those are
     PeerStore store_;
     std::unique_ptr<Index> index_; ///< in turn among the threads
+    std::mutex user_mutex_;
+    Array<fi_addr_t> user_ids_; ///< by place; those beyond have none
+    std::mutex watch_mutex_;    ///< before the locks of those who are told
+    Watcher* watchers_ = nullptr;
 };
 
 } // namespace tofu

@@ -146,7 +146,8 @@ int Bindings::add_shared(SharedReceive& shared) noexcept
 {
     if (&shared.owner() != &tx_.domain())
         return -FI_EDOMAIN;
-    if (!rx_.shares || shared_rx_ != nullptr)
+    const bool may = rx_.shares || (shared.srx_owner() != nullptr && (tx_.plan().caps & FI_PEER) != 0);
+    if (!may || shared_rx_ != nullptr)
         return -FI_EINVAL;
     shared_rx_ = &shared;
     rx_.shared = &shared.queue();
@@ -179,6 +180,9 @@ void Bindings::unlist(Pollable& endpoint) noexcept
 
 void Bindings::drop_all() noexcept
 {
+    if (watcher_.told != nullptr)
+        tx_.peers().unwatch(watcher_);
+    watcher_.told = nullptr;
     tx_.reports().binding.cq = nullptr;
     rx_.binding.cq = nullptr;
     for (const CounterSlot& slot : counter_slots(tx_, rx_))
@@ -198,6 +202,11 @@ int Bindings::check() noexcept
         return -FI_EOPBADSTATE;
     if (shared_rx_ != nullptr && !shared_rx_->agrees(tx_.peers()))
         return -FI_EINVAL;
+    if (shared_rx_ != nullptr && shared_rx_->srx_owner() != nullptr && watcher_.told == nullptr) {
+        watcher_ = {[](void* owner) noexcept { static_cast<proto::SrxOwner*>(owner)->addresses_changed(); },
+                    shared_rx_->srx_owner()};
+        tx_.peers().watch(watcher_);
+    }
     // A side that can complete operations of its own needs where to report. Receives without a queue or a counter
     // are possible (fi_endpoint(3) asks for queues of the operations that are used): nobody sees them end.
     const std::uint64_t directions = tx_.plan().caps & (tx_counts | rx_counts);

@@ -7,6 +7,7 @@
 
 #include <rdma/fi_endpoint.h>
 
+#include "address/peers.h"
 #include "context/own_tx_context.h"
 #include "context/rx_context.h"
 #include "progress/progress.h"
@@ -43,6 +44,7 @@ class Bindings {
     RxContext& rx_;
     SharedTransmit* shared_tx_ = nullptr;
     Held<SharedReceive> shared_rx_;
+    Peers::Watcher watcher_; ///< for the owner of shared receives
     Held<EventQueue> eq_;
     bool listed_ = false;
 };

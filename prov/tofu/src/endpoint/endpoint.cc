@@ -89,7 +89,7 @@ int Endpoint::set_up(const EndpointPlan* wish) noexcept
     rx_.min_multi_recv = plan.min_multi_recv;
     rx_.is_open = plan.receives;
     rx_.shares = plan.shares_rx;
-    const bool shares_lock = plan.shares_tx || plan.shares_rx || domain.model().serialised;
+    const bool shares_lock = plan.shares_tx || plan.shares_rx || (plan.caps & FI_PEER) != 0 || domain.model().serialised;
     tx_.set_up({&domain, plan.tx, plan.caps, shares_lock ? &domain.shared_lock() : nullptr, round, this, plan.sends,
                 plan.shares_tx});
     receive_lock = &tx_.lock();

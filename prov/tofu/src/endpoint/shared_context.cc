@@ -116,6 +116,30 @@ SharedReceive::SharedReceive(DomainBase& domain) noexcept : Object(&domain, FI_C
     receive_lock = &domain.shared_lock();
 }
 
+int SharedReceive::open(fid_domain* domain, fi_rx_attr* attr, fid_ep** made, void* context) noexcept
+{
+    if ((given(attr).op_flags & FI_PEER) == 0)
+        return create<SharedReceive>(DomainBase::of(domain), attr, made, context);
+    return create<SharedReceive>(DomainBase::of(domain), peer::imported<peer::Srx>(context), made, nullptr);
+}
+
+int SharedReceive::set_up(peer::Srx* of_owner) noexcept
+{
+    if (of_owner == nullptr) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "FI_PEER: the context names no receives of an owner, or libfabric %u.%u has another "
+                                  "fi_peer(3): use 2.0 to 2.6\n",
+                  FI_MAJOR(provider.fi_version), FI_MINOR(provider.fi_version));
+        return -FI_EINVAL;
+    }
+    static fi_ops_ep closed_ops = context_ops({.cancel = refuses<-FI_ENOSYS>});
+    ops = &closed_ops;
+    static RefusingOps not_here = ops_of_missing;
+    refuse_all(*this, not_here);
+    queue_.emplace(false, rx_.min_multi_recv);
+    queue_->belong_to(owner_.emplace(*of_owner, *queue_, *receive_lock));
+    return queue_->valid() ? 0 : -FI_ENOMEM;
+}
+
 int SharedReceive::set_up(const fi_rx_attr* attr) noexcept
 {
     const fi_rx_attr& wish = given(attr); // all that there is, with sources heeded

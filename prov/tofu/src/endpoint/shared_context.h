@@ -14,6 +14,7 @@
 
 #include "endpoint/endpoint.h"
 #include "match/receive_queue.h"
+#include "match/srx_owner.h"
 #include "provider/array.h"
 #include "vcq/vcq.h"
 
@@ -50,8 +51,14 @@ class SharedTransmit final : public Object<SharedTransmit, fid_stx, DomainBase> 
 class SharedReceive final : public Object<SharedReceive, fid_ep, DomainBase, EndpointFace> {
   public:
     explicit SharedReceive(DomainBase& domain) noexcept;
-    /// fi_srx_context(3). 0, -FI_EINVAL, -FI_ENOMEM.
+    /// fi_srx_context(3), with FI_PEER in op_flags too: then `context` names another provider's receives (fi_peer(3)), and
+    /// nothing is posted here.
+    static int open(fid_domain* domain, fi_rx_attr* attr, fid_ep** made, void* context) noexcept;
+    /// 0, -FI_EINVAL, -FI_ENOMEM.
     [[nodiscard]] int set_up(const fi_rx_attr* attr) noexcept;
+    [[nodiscard]] int set_up(peer::Srx* owner) noexcept;
+    /// Null: the receives are its own.
+    [[nodiscard]] proto::SrxOwner* srx_owner() noexcept { return owner_ ? &*owner_ : nullptr; }
 
     [[nodiscard]] proto::ReceiveQueue& queue() noexcept { return *queue_; }
     /// Endpoints that receive through it use one address vector (fi_endpoint(3), "Shared contexts"): the first enabled
@@ -67,6 +74,7 @@ class SharedReceive final : public Object<SharedReceive, fid_ep, DomainBase, End
   private:
     RxContext rx_; ///< its rules; each endpoint has a queue and counters of its own
     const Peers* av_ = nullptr; ///< under the shared lock
+    std::optional<proto::SrxOwner> owner_;
     std::optional<proto::ReceiveQueue> queue_;
 };
 

@@ -9,6 +9,7 @@
 #include "info/info.h"
 #include "provider/limits.h"
 #include "provider/log.h"
+#include "provider/peer.h"
 
 namespace tofu {
 namespace {
@@ -34,6 +35,9 @@ bool is_target(std::uint64_t caps) noexcept
 {
     return (caps & (FI_RMA | FI_ATOMIC)) != 0 && (expand(caps) & remote_caps) != 0;
 }
+
+/// What an owner of ours asks for (fi_peer(3)). Nobody gets it unasked.
+std::uint64_t offered_to_owners() noexcept { return FI_AV_USER_ID | (peer::is_known() ? FI_PEER : 0); }
 
 bool can_have(std::size_t contexts) noexcept
 {
@@ -71,7 +75,7 @@ bool fits(const fi_domain_attr& hint) noexcept
         {hint.ep_cnt <= max_endpoints, "ep_cnt"},
         {hint.max_err_data <= limits::max_err_data, "max_err_data"},
         {hint.mr_key_size <= limits::mr_key_size, "mr_key_size"},
-        {(hint.caps & ~(limits::domain_caps | FI_COLLECTIVE)) == 0, "caps"},
+        {(hint.caps & ~(limits::domain_caps | FI_COLLECTIVE | (offered_to_owners() & FI_PEER))) == 0, "caps"},
         {hint.max_ep_tx_ctx <= limits::max_contexts, "max_ep_tx_ctx"},
         {hint.max_ep_rx_ctx <= limits::max_contexts, "max_ep_rx_ctx"},
         {hint.max_ep_stx_ctx <= max_endpoints, "max_ep_stx_ctx"},
@@ -95,9 +99,18 @@ std::uint64_t granted_caps(const fi_info* hints) noexcept
 {
     // fi_getinfo(3): secondary capabilities come unasked if they cost nothing. Events at the target do: each access
     // leaves a notice there, and a target that does not look loses its queue. So does the look for FI_TRIGGER in calls.
-    if (hints == nullptr || hints->caps == 0)
-        return limits::all_caps & ~(FI_RMA_EVENT | FI_TRIGGER);
-    return expand(hints->caps) | limits::domain_caps;
+    const std::uint64_t of_owner = owner_caps(hints);
+    if (hints == nullptr || (hints->caps & ~of_owner) == 0)
+        return (limits::all_caps & ~(FI_RMA_EVENT | FI_TRIGGER)) | of_owner;
+    return expand(hints->caps) | limits::domain_caps | of_owner;
+}
+
+std::uint64_t owner_caps(const fi_info* hints) noexcept
+{
+    if (hints == nullptr)
+        return 0;
+    const std::uint64_t of_domain = hints->domain_attr != nullptr ? hints->domain_attr->caps : 0;
+    return (hints->caps & (FI_PEER | FI_AV_USER_ID)) | (of_domain & FI_PEER);
 }
 
 std::uint64_t orders_for(std::uint64_t caps) noexcept
@@ -137,7 +150,11 @@ bool fits(const fi_info* hints) noexcept
         return true;
     const char* const fabric = hints->fabric_attr != nullptr ? hints->fabric_attr->name : nullptr;
     const std::uint64_t caps = granted_caps(hints);
-    return possible("", {{(hints->caps & ~limits::all_caps) == 0, "caps"},
+    // An owner says when there is progress, for it serialises that with its own (fi_peer(3), "Peer SRX").
+    const bool own_pace = (caps & FI_PEER) != 0 && hints->domain_attr != nullptr &&
+                          hints->domain_attr->data_progress == FI_PROGRESS_AUTO;
+    return possible("", {{(hints->caps & ~(limits::all_caps | offered_to_owners())) == 0, "caps"},
+                         {!own_pace, "domain_attr->data_progress"},
                          {hints->addr_format == FI_FORMAT_UNSPEC || hints->addr_format == FI_ADDR_STR, "addr_format"},
                          {fabric == nullptr || std::strcmp(fabric, fabric_name) == 0, "fabric_attr->name"}}) &&
            (hints->tx_attr == nullptr || fits(*hints->tx_attr, caps)) &&

@@ -19,6 +19,9 @@ enum class KeyStyle { provider, user };
 /// The capabilities that an info has which answers these hints; null: no hints.
 [[nodiscard]] std::uint64_t granted_caps(const fi_info* hints) noexcept;
 
+/// Of them, those that only a provider asks for which is to own our queues: FI_PEER, FI_AV_USER_ID.
+[[nodiscard]] std::uint64_t owner_caps(const fi_info* hints) noexcept;
+
 /// The message orders that can be had with these capabilities.
 [[nodiscard]] std::uint64_t orders_for(std::uint64_t caps) noexcept;
 

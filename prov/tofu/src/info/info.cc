@@ -216,6 +216,10 @@ Info make(const Answer& answer, int mr_mode) noexcept
     fill(*info->rx_attr, info->caps, wish.rx_attr);
     fill_ep(*info->ep_attr, given(wish.ep_attr));
     fill_domain(*info->domain_attr, mr_mode, answer.backend, given(wish.domain_attr));
+    if ((info->caps & FI_PEER) != 0) {
+        info->domain_attr->caps |= FI_PEER;
+        info->ep_attr->protocol_version = 1; // lnx takes it for that of its own protocol; addresses have ours
+    }
     info->domain_attr->domain = answer.domain;
     info->fabric_attr->fabric = answer.fabric;
     info->fabric_attr->name = strdup(fabric_name); // prov_name stays null: libfabric fills it in

@@ -78,6 +78,7 @@ struct RecvRequest : Posted {
 /// memory than it needs, as there may be many.
 struct Unexpected : Arrived {
     SrxPeer* peer = nullptr; ///< through whom it came
+    RecvRequest* owned = nullptr; ///< what another provider, whose receives they are, knows it by (match/srx_owner.h)
     bool tagged = false;
     bool has_data = false;
     bool claimed = false;    ///< by FI_PEEK | FI_CLAIM

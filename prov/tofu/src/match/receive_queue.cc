@@ -5,6 +5,7 @@
 
 #include "context/later.h"
 #include "local/iov.h"
+#include "match/srx_owner.h"
 #include "provider/param.h"
 #include "queue/cntr.h"
 #include "queue/cq.h"
@@ -53,13 +54,12 @@ void ReceiveQueue::leave(SrxPeer& peer) noexcept
 {
     members_.erase(&peer);
     sources_.forget();
-    for (Matcher* m : {&tagged_, &plain_})
-        for (Arrived* a = m->first(); a != nullptr;) {
-            auto& kept = *static_cast<Unexpected*>(a);
-            a = a->next;
-            if (kept.peer == &peer)
-                forget(kept);
-        }
+    if (owner_ != nullptr)
+        owner_->leave(peer);
+    visit_kept([&](Unexpected& kept) {
+        if (kept.peer == &peer)
+            forget(kept);
+    });
     for (Claim** link = &claims_; *link != nullptr;) {
         Unexpected& kept = *(*link)->message;
         if (kept.peer != &peer) {
@@ -177,9 +177,10 @@ bool ReceiveQueue::holds(const SrxPeer& peer, std::uint64_t source) const noexce
     return false;
 }
 
-/// A kept message has found its place: its memory goes back.
 void ReceiveQueue::forget(Unexpected& kept) noexcept
 {
+    if (kept.owned != nullptr) [[unlikely]]
+        owner_->forsake(kept);
     if (!kept.claimed)
         matcher(kept.tagged).drop(kept);
     kept.peer->forgotten(kept);

@@ -4,7 +4,8 @@
 // match; calls back the peer through which a message came (srx_peer.h).
 //
 // The two seams are those of a peer SRX in libfabric 2 (fi_peer(3)): get_entry is get_msg and get_tag, alloc_entry what
-// they give where no receive is posted, queue_entry is queue_msg and queue_tag; SrxPeer has start and discard.
+// they give where no receive is posted, queue_entry is queue_msg and queue_tag; SrxPeer has start and discard. So another
+// provider can take the application's place, and post its receives as their messages come (srx_owner.h).
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,8 @@
 #include "provider/array.h"
 
 namespace tofu::proto {
+
+class SrxOwner;
 
 /// Everything under the lock of the endpoints that it serves: endpoints with a shared context share theirs
 /// (DomainBase::shared_lock).
@@ -90,6 +93,40 @@ class ReceiveQueue {
     /// The first one's that joined; null: none has.
     [[nodiscard]] const RxContext* context() const noexcept { return members_.empty() ? nullptr : &members_[0]->rx; }
 
+    // --- where the receives are another provider's: null, they are the application's. What its part here needs.
+    void belong_to(SrxOwner& owner) noexcept { owner_ = &owner; }
+    [[nodiscard]] SrxOwner* owner() const noexcept { return owner_; }
+    [[nodiscard]] void* alloc_receive(std::size_t size) noexcept { return pool_.alloc(size); }
+    void free_receive(void* receive, std::size_t size) noexcept { pool_.release(receive, size); }
+    void post(RecvRequest& receive) noexcept
+    {
+        matcher(receive.tagged).post(receive);
+        receive.posted = true;
+    }
+    /// The first posted one that is wanted, or null.
+    template <class Wanted>
+    [[nodiscard]] RecvRequest* find_posted(Wanted wanted) const noexcept
+    {
+        const auto as_posted = [&](const Posted& p) {
+            return wanted(const_cast<RecvRequest&>(static_cast<const RecvRequest&>(p)));
+        };
+        Posted* const found = tagged_.find_posted(as_posted);
+        return static_cast<RecvRequest*>(found != nullptr ? found : plain_.find_posted(as_posted));
+    }
+    /// All that wait for their receives; `visit` may forget the one that it is called with.
+    template <class Visit>
+    void visit_kept(Visit visit) noexcept
+    {
+        for (Matcher* m : {&tagged_, &plain_})
+            for (Arrived* a = m->first(); a != nullptr;) {
+                auto& kept = *static_cast<Unexpected*>(a);
+                a = a->next;
+                visit(kept);
+            }
+    }
+    /// A kept message has found its place, or comes to nothing: its memory goes back.
+    void forget(Unexpected& message) noexcept;
+
   private:
     /// A message that FI_PEEK | FI_CLAIM took out of the matcher.
     struct Claim {
@@ -108,7 +145,6 @@ class ReceiveQueue {
     [[nodiscard]] ssize_t claim(const RecvCall& call) noexcept;
     [[nodiscard]] RecvRequest* make_receive(const RecvCall& call, std::uint64_t key) noexcept;
     [[nodiscard]] bool discard(Unexpected& message, const RecvCall& call) noexcept;
-    void forget(Unexpected& message) noexcept;
     void end(Claim** link) noexcept;
 
     Matcher tagged_;
@@ -118,6 +154,7 @@ class ReceiveQueue {
     std::size_t kept_limit_; ///< bytes of unexpected messages
     std::size_t kept_bytes_ = 0;
     Claim* claims_ = nullptr;
+    SrxOwner* owner_ = nullptr;
     Array<SrxPeer*> members_;
     SourceKeys sources_;
 };

@@ -43,7 +43,11 @@ class Messenger final : private Protocol {
         std::uint32_t slots = 1;
         return receiver_.take(visit, slots);
     }
-    void tick() noexcept override { receiver_.answer_fences(); }
+    void tick() noexcept override
+    {
+        receiver_.answer_fences();
+        receiver_.resume_owned();
+    }
 
     TxContext& tx_;
     RxContext& rx_;

@@ -9,6 +9,7 @@
 #include <rdma/fi_errno.h>
 
 #include "local/iov.h"
+#include "match/srx_owner.h"
 #include "provider/limits.h"
 #include "provider/probe.h"
 #include "queue/cntr.h"
@@ -27,7 +28,8 @@ bool acknowledge(vcq::Vcq& vcq, const Source& in, const Ack& fin) noexcept
 
 Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
     : Inbound(port), SrxPeer(rx, tx.peers()), tx_(tx), rx_(rx), vcq_(tx.vcq()),
-      wants_source_((tx.plan().caps & FI_SOURCE) != 0), far_(port),
+      wants_source_((tx.plan().caps & FI_SOURCE) != 0 || (rx.shared != nullptr && rx.shared->owner() != nullptr)),
+      far_(port),
       queue_(rx.shared != nullptr
                  ? *rx.shared
                  : own_queue_.emplace((tx.plan().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
@@ -222,7 +224,38 @@ bool Receiver::deliver(Message& m) noexcept
 {
     if (RecvRequest* r = queue_.get_entry(m.tagged, m.in->key, m.tag)) [[likely]]
         return give(*r, m);
-    return keep(m);
+    if (SrxOwner* const owner = queue_.owner(); owner != nullptr) [[unlikely]]
+        return ask(*owner, m);
+    return keep(m, nullptr);
+}
+
+/// The same where the receives are another provider's.
+bool Receiver::ask(SrxOwner& owner, Message& m) noexcept
+{
+    if (tx_.reports().closing)
+        return false; // as it closes us it may have closed its own
+    RecvRequest* r = nullptr;
+    switch (owner.ask(*this, {m.tagged, m.has_data, source_of(*m.in), m.length, m.tag, m.data}, r)) {
+    case SrxOwner::Answer::receive:
+        if (give(*r, m))
+            return true;
+        owner.hold(*r, m.in->key, m.tag);
+        return false;
+    case SrxOwner::Answer::none:
+        if (keep(m, r))
+            return true;
+        owner.done(*r, nullptr);
+        return false;
+    case SrxOwner::Answer::refused: return discard(m);
+    case SrxOwner::Answer::later: break;
+    }
+    return false;
+}
+
+void Receiver::resume_owned() noexcept
+{
+    if (SrxOwner* const owner = queue_.owner(); owner != nullptr) [[unlikely]]
+        owner->resume();
 }
 
 /// Hands a message to a posted receive.
@@ -289,12 +322,16 @@ void Receiver::received(RecvRequest& r, const Message& m, void* buffer, std::siz
         if (counter != nullptr)
             counter->count();
     }
-    if (over)
+    if (!over)
+        return;
+    if (SrxOwner* const owner = queue_.owner(); owner != nullptr) [[unlikely]]
+        owner->done(r, cq);
+    else
         queue_.free_entry(r);
 }
 
-/// Keeps a message until somebody wants it.
-bool Receiver::keep(Message& m) noexcept
+/// Keeps a message until somebody wants it; `owned`: whom another provider is to tell of that.
+bool Receiver::keep(Message& m, RecvRequest* owned) noexcept
 {
     Unexpected* const kept = queue_.alloc_entry(m.kept_size());
     if (kept == nullptr) [[unlikely]]
@@ -311,6 +348,8 @@ bool Receiver::keep(Message& m) noexcept
     kept->peer = this;
     m.in->users++;
     queue_.queue_entry(*kept);
+    if (owned != nullptr && !queue_.owner()->note(*kept, *owned)) [[unlikely]]
+        return true;
     vcq_.statistics().count(Stat::unexpected);
     vcq_.statistics().count(Stat::unexpected_bytes, m.length);
     return true;
@@ -370,9 +409,10 @@ bool Receiver::start(RecvRequest& receive, Unexpected& kept) noexcept
     return give(receive, m);
 }
 
-bool Receiver::discard(Unexpected& kept) noexcept
+bool Receiver::discard(Unexpected& kept) noexcept { return discard(Message::unpack(kept)); }
+
+bool Receiver::discard(const Message& m) noexcept
 {
-    const Message m = Message::unpack(kept);
     if (m.type != Type::rts)
         return !m.ack || acknowledge(vcq_, *m.in, m.fin);
     Fetch* const f = fetches_.make(m);

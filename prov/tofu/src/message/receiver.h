@@ -50,6 +50,8 @@ class Receiver final : public Inbound, private SrxPeer {
                   int prov_errno) noexcept;
     /// Those whose senders have no message here that waits for its receive: also none that came later, which is safe.
     void answer_fences() noexcept;
+    /// Of another provider's receives: those that found no room.
+    void resume_owned() noexcept;
 
     // --- of Inbound::poll
     [[nodiscard]] bool take_short(Ring& ring, std::uint64_t control, std::uint32_t& slots) noexcept;
@@ -69,7 +71,9 @@ class Receiver final : public Inbound, private SrxPeer {
     [[nodiscard]] bool take_fence(Source& in, const Packet& packet) noexcept;
     [[nodiscard]] fi_addr_t source_of(Source& in) noexcept;
     [[nodiscard]] bool deliver(Message& message) noexcept;
-    [[nodiscard]] bool keep(Message& message) noexcept;
+    [[nodiscard]] bool ask(SrxOwner& owner, Message& message) noexcept;
+    [[nodiscard]] bool discard(const Message& message) noexcept;
+    [[nodiscard]] bool keep(Message& message, RecvRequest* owned) noexcept;
     [[nodiscard]] bool give(RecvRequest& receive, Message& message) noexcept;
 
     TxContext& tx_;

@@ -148,9 +148,11 @@ template <class AddressOf>
 int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_t flags, void* context,
                               AddressOf&& address_of) noexcept
 {
-    // FI_AV_USER_ID would have to come back with each receive: refused rather than forgotten
-    if ((flags & ~(FI_MORE | FI_SYNC_ERR)) != 0)
+    if ((flags & ~(FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID)) != 0)
         return -FI_EBADFLAGS;
+    const bool named = (flags & FI_AV_USER_ID) != 0;
+    if (named && (places == nullptr || store().is_shared())) // other processes have names of their own
+        return places == nullptr ? -FI_EINVAL : -FI_ENOSYS;
     if (asynchronous_ && events_ == nullptr)
         return -FI_ENOEQ;
     if (!store().can_change())
@@ -163,6 +165,8 @@ int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_
         fi_addr_t place = FI_ADDR_NOTAVAIL;
         // Whoever is stopped is waited for once.
         error = error == FI_EBUSY ? error : address.sound() ? Peers::insert(address, place) : FI_EINVAL;
+        if (error == 0 && named && (error = name(place, places[i])) != 0)
+            (void)Peers::remove(&place, 1);
         if (error == FI_EINVAL)
             TOFU_INFO(FI_LOG_AV, "address %zu of fi_av_insert is no address of this version (%u)\n", i, wire_version);
         if (places != nullptr)

@@ -21,8 +21,7 @@
 #include "provider/limits.h"
 #include "provider/log.h"
 #include "provider/param.h"
-#include "queue/cntr.h"
-#include "queue/cq.h"
+#include "queue/peer_queue.h"
 #include "queue/poll_set.h"
 
 namespace tofu {
@@ -68,10 +67,10 @@ fi_ops fid_ops = object_ops({.close = calls<&Domain::close>,
 fi_ops_domain domain_ops = {
     .size = sizeof(fi_ops_domain),
     .av_open = AddressVector::open,
-    .cq_open = CompletionQueue::open,
+    .cq_open = open_queue,
     .endpoint = Endpoint::open,
     .scalable_ep = ScalableEndpoint::open,
-    .cntr_open = Counter::open,
+    .cntr_open = open_counter,
     .poll_open = PollSet::open,
     .stx_ctx = SharedTransmit::open,
     .srx_ctx = SharedReceive::open,
@@ -127,8 +126,9 @@ int Domain::set_up(const fi_info* wish) noexcept
     if (backend_ == nullptr)
         return error;
     const int mr_mode = info.domain_attr->mr_mode;
+    // With FI_PEER data_progress is manual, and there is nothing to control.
     const bool wants_thread = info.domain_attr->data_progress == FI_PROGRESS_AUTO ||
-                              info.domain_attr->control_progress == FI_PROGRESS_AUTO;
+                              (info.domain_attr->control_progress == FI_PROGRESS_AUTO && (info.caps & FI_PEER) == 0);
     // FI_THREAD_DOMAIN promises that the application serialises all that shares a domain; every other model lets
     // threads meet at the home VCQ, at a queue or at an endpoint.
     model_.serialised = info.domain_attr->threading == FI_THREAD_DOMAIN && !wants_thread;

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See peer_queue.h. An entry takes the ring that any queue has, so that no operation looks where it reports: the owner
+// drives progress by fi_cq_read without a buffer, and gets then what has come.
+#include "queue/peer_queue.h"
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+
+#include <rdma/fi_errno.h>
+
+#include "fid/refusal.h"
+#include "progress/domain_base.h"
+#include "provider/log.h"
+#include "provider/peer.h"
+#include "queue/cntr.h"
+#include "queue/cq.h"
+
+namespace tofu {
+namespace {
+
+/// Behind fid.context of one of ours: the application has no other use for it.
+struct QueueLink {
+    peer::Cq& owner;
+    std::mutex turn;
+    bool full = false; ///< the owner did not take `last`
+    CqEntry last{};
+
+    /// False: not now.
+    [[nodiscard]] bool give() noexcept
+    {
+        const Completion& c = last.completion;
+        if (last.err == 0)
+            return owner.owner->write(&owner, c.context, c.flags, c.length, c.buffer, c.data, c.tag, c.source) == 0;
+        // src_addr came with 1.20, behind what the header of 1.17 declares
+        struct {
+            fi_cq_err_entry known;
+            fi_addr_t source[2];
+        } error{};
+        fi_cq_err_entry& e = error.known;
+        e.op_context = c.context;
+        e.flags = c.flags;
+        e.len = c.length;
+        e.buf = c.buffer;
+        e.data = c.data;
+        e.tag = c.tag;
+        e.olen = last.overflow_length;
+        e.err = last.err;
+        e.prov_errno = last.prov_errno;
+        constexpr std::size_t source_offset = offsetof(fi_cq_err_entry, err_data_size) + sizeof(std::size_t);
+        std::memcpy(reinterpret_cast<char*>(&error) + source_offset, &c.source, sizeof(c.source));
+        return owner.owner->write_error(&owner, &e) == 0;
+    }
+};
+
+struct CounterLink {
+    peer::Cntr& owner;
+    std::mutex turn;
+    std::uint64_t told = 0;
+    std::uint64_t told_errors = 0;
+};
+
+template <class Link, class Handle>
+Link& link_of(Handle& object) noexcept
+{
+    return *static_cast<Link*>(object.fid.context);
+}
+
+/// fi_close of a T with such a Link.
+template <class T, class Link, int (*close)(struct fid*)>
+int close_linked(struct fid* fid) noexcept
+{
+    Link* const link = &link_of<Link>(T::of(fid));
+    const int ret = close(fid);
+    if (ret == 0)
+        delete link;
+    return ret;
+}
+
+ssize_t make_progress(fid_cq* cq, void*, std::size_t) noexcept
+{
+    CompletionQueue& queue = CompletionQueue::of(cq);
+    (void)queue.read_from(nullptr, 0, nullptr);
+    hand_on(queue);
+    return -FI_EAGAIN;
+}
+
+std::uint64_t make_progress(fid_cntr* cntr) noexcept
+{
+    Counter& counter = Counter::of(cntr);
+    CounterLink& link = link_of<CounterLink>(*cntr);
+    const std::lock_guard guard(link.turn);
+    for (const std::uint64_t now = counter.read(); link.told != now; link.told++)
+        link.owner.owner->inc(&link.owner);
+    for (const std::uint64_t now = counter.read_errors(); link.told_errors != now; link.told_errors++)
+        link.owner.owner->inc_error(&link.owner);
+    return 0;
+}
+
+constexpr auto never = refuses<-FI_ENOSYS>;
+int close_counter(struct fid* fid) noexcept { return Counter::of(fid).close(); }
+fi_ops queue_fid_ops =
+    object_ops({.close = close_linked<CompletionQueue, QueueLink, close_object<CompletionQueue>>});
+fi_ops counter_fid_ops = object_ops({.close = close_linked<Counter, CounterLink, close_counter>});
+fi_ops_cq* queue_ops(const fi_ops_cq& ordinary) noexcept
+{
+    static fi_ops_cq ops = {sizeof(fi_ops_cq), make_progress, never, never, never, never, never, ordinary.strerror};
+    return &ops;
+}
+fi_ops_cntr counter_ops = {sizeof(fi_ops_cntr), make_progress, never, never, never, never, never, never};
+
+/// An object of the owner's that `context` names, and one of ours with a Link to it in its context.
+template <class T, class Link, class Owned, class Attr>
+int open_linked(fid_domain* domain, const Attr& wish, typename T::Handle** made, void* context) noexcept
+{
+    Owned* const owner = peer::imported<Owned>(context);
+    if (owner == nullptr) {
+        TOFU_WARN(FI_LOG_DOMAIN, "FI_PEER: the context names no object of an owner, or libfabric %u.%u has another fi_peer(3): "
+                                 "use 2.0 to 2.6\n", FI_MAJOR(provider.fi_version), FI_MINOR(provider.fi_version));
+        return -FI_EINVAL;
+    }
+    Attr attr = wish;
+    attr.flags &= ~FI_PEER;
+    std::unique_ptr<Link> link(new (std::nothrow) Link{*owner, {}});
+    if (link == nullptr)
+        return -FI_ENOMEM;
+    const int ret = T::open(domain, &attr, made, link.get());
+    if (ret == 0)
+        (void)link.release(); // the object's
+    return ret;
+}
+
+} // namespace
+
+int open_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context) noexcept
+{
+    if ((given(attr).flags & FI_PEER) == 0)
+        return CompletionQueue::open(domain, attr, cq, context);
+    const int ret = open_linked<CompletionQueue, QueueLink, peer::Cq>(domain, *attr, cq, context);
+    if (ret == 0) {
+        (*cq)->fid.ops = &queue_fid_ops;
+        (*cq)->ops = queue_ops(*(*cq)->ops);
+    }
+    return ret;
+}
+
+int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) noexcept
+{
+    if ((given(attr).flags & FI_PEER) == 0)
+        return Counter::open(domain, attr, cntr, context);
+    const int ret = open_linked<Counter, CounterLink, peer::Cntr>(domain, *attr, cntr, context);
+    if (ret == 0) {
+        (*cntr)->fid.ops = &counter_fid_ops;
+        (*cntr)->ops = &counter_ops;
+    }
+    return ret;
+}
+
+void hand_on(CompletionQueue& queue) noexcept
+{
+    if (queue.fid.ops != &queue_fid_ops)
+        return;
+    QueueLink& link = link_of<QueueLink>(queue);
+    const std::lock_guard guard(link.turn);
+    while (link.full || queue.take(link.last)) {
+        link.full = !link.give();
+        if (link.full)
+            return;
+    }
+}
+
+} // namespace tofu
