@@ -203,8 +203,8 @@ constexpr Check list[] = {
     {"error-not-yet", "a reserved STag that comes later can be tried again", "ring/visits", 2, not_yet},
     {"error-unsignaled", "a failure that nobody waits for is told", "vcq/vcq (orphans)", 2, unsignaled},
     {"error-told-apart", "a failure carries its EDATA, and others go on", "vcq/vcq (window)", 2, told_apart},
-    {"error-freed", "what goes to a VCQ that was freed ends with an error", "ring/life, message/fetch", 2, freed},
-    {"error-killed", "what goes to a process that was killed ends with an error", "ring/life, message", 2, killed},
+    {"error-freed", "what goes to a VCQ that was freed ends with an error", "ring/outbound, message/fetch", 2, freed},
+    {"error-killed", "what goes to a process that was killed ends with an error", "ring/outbound, message", 2, killed},
 };
 
 } // namespace

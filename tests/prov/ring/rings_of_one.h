@@ -221,11 +221,11 @@ struct RingsTest : testing::Test, fake::OverNet {
         who.return_index = at;
         unsigned slot = take_slot();
         if (slot == none) {
-            rings->in.take_visits(); // the next run
+            rings->in.arrivals.take(); // the next run
             slot = take_slot();
         }
         come(slot, body, who);
-        rings->in.take_visits();
+        rings->in.arrivals.take();
         poll();
     }
     void write(unsigned ring, std::uint32_t n, Type type, std::uint16_t length, const void* body = nullptr,
@@ -246,12 +246,7 @@ struct RingsTest : testing::Test, fake::OverNet {
     }
     ReturnBlock returned(unsigned at = 2) { return get<ReturnBlock>(return_offset(at)); }
     static std::uint32_t number(ReturnStatus status) { return static_cast<std::uint32_t>(status); }
-    std::size_t count_rings()
-    {
-        std::size_t n = 0;
-        above->in.each([&](Ring&) { n++; });
-        return n;
-    }
+    std::size_t count_rings() { return above->in.grants.polls().size(); }
 
     utofu_onesided_caps caps{};
     std::optional<vcq::Backend> backend;

@@ -240,7 +240,7 @@ TEST_F(RingsTest, WhoAsksAgainHasNoRingAnyMore)
     EXPECT_EQ(count_rings(), 2u);
     look();
     EXPECT_EQ(above->taken, (std::vector<std::uint64_t>{1, 3, 2})) << "what was sent is taken";
-    rings->in.close_gone();
+    rings->in.grants.close_gone();
     EXPECT_EQ(count_rings(), 1u);
     say(1, 0, 4);
     look();
@@ -314,7 +314,7 @@ TEST_F(RingsTest, AByeFreesTheRingAndIsAnswered)
     EXPECT_EQ(count_rings(), 0u);
     EXPECT_EQ(returned().status, number(ReturnStatus::closed));
     EXPECT_EQ(above->last->home, peer_home) << "who sent is known as long as there are messages";
-    Inbound::let_go(*above->last);
+    above->last->let_go();
     ask(8, 3, peer_home + 1);
     above->taken.clear();
     look();
@@ -345,12 +345,12 @@ TEST_F(RingsTest, WhatADeadSenderHadSentIsTakenBeforeItsRingIsFree)
     above->taken.clear();
     net().broken = Net::base; // its area is gone
     say(0, 0, 1);
-    rings->in.peer_failed(peer_home);
+    rings->in.grants.peer_failed(peer_home);
     poll();
-    rings->in.close_gone();
+    rings->in.grants.close_gone();
     EXPECT_EQ(count_rings(), 1u) << "there is a packet still";
     look();
-    rings->in.close_gone();
+    rings->in.grants.close_gone();
     EXPECT_EQ(above->taken, std::vector<std::uint64_t>{1});
     EXPECT_EQ(count_rings(), 0u);
 }
@@ -360,7 +360,7 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
 {
     for (std::uint16_t n = 0; n < ring_count; n++)
         ask(1, static_cast<std::uint16_t>(2 + n), peer_home + n);
-    rings->in.ask_back();
+    rings->in.grants.ask_back();
     const auto asked = [&] {
         unsigned count = 0;
         for (unsigned n = 0; n < ring_count; n++)
@@ -368,15 +368,15 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
         return count;
     };
     for (unsigned look = 0; look < 4; look++)
-        rings->in.ask_back();
+        rings->in.grants.ask_back();
     EXPECT_EQ(asked(), 0u) << "there was one for everybody";
     ask(1, 10, peer_home + 10);
-    rings->in.ask_back(); // this look finds that all have sent since
+    rings->in.grants.ask_back(); // this look finds that all have sent since
     EXPECT_EQ(asked(), 0u);
     say(1, 0, 1);
     look();
     ask(1, 10, peer_home + 10);
-    rings->in.ask_back();
+    rings->in.grants.ask_back();
     EXPECT_EQ(asked(), ring_count - 1);
     EXPECT_EQ(returned(3).status, number(ReturnStatus::granted)) << "who has sent keeps it";
     EXPECT_NE(read_grant(returned(2).consumed).slots, 0u) << "and where it is, for who has not seen it yet";

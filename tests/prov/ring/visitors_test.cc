@@ -23,7 +23,7 @@ struct VisitorsTest : RingsTest {
     using Bodies = std::vector<std::uint64_t>;
     Bodies takes()
     {
-        rings->in.take_visits();
+        rings->in.arrivals.take();
         return std::exchange(above->taken, {});
     }
 };

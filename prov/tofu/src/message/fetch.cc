@@ -29,7 +29,7 @@ Fetches::~Fetches()
 {
     pool_.each([](Fetch& f) {
         if (f.live)
-            Inbound::let_go(*f.message.in);
+            f.message.in->let_go();
     });
 }
 
@@ -199,7 +199,7 @@ void Fetches::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcep
     if (f.receive != nullptr)
         receiver_.received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, length, err,
                            prov_errno);
-    Inbound::let_go(*f.message.in);
+    f.message.in->let_go();
 }
 
 void Fetches::wait(Fetch& f) noexcept

@@ -75,7 +75,7 @@ void Receiver::progress(bool everywhere) noexcept
         tx_.progress();
         return;
     }
-    take_visits();
+    arrivals.take();
     poll<Receiver>();
 }
 

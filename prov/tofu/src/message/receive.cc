@@ -40,7 +40,7 @@ Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
 Receiver::~Receiver()
 {
     for (const Fence& fence : fences_)
-        let_go(*fence.in);
+        fence.in->let_go();
     if (own_queue_)
         queue_.leave(*this);
 }
@@ -153,7 +153,7 @@ bool Receiver::take_far(Message& m) noexcept
 {
     FarPayload payload{m.in->home, m.in->area, m.fin, m.vcq, m.segment_count, m.length, {}};
     std::copy_n(m.segments, m.segment_count, payload.segments);
-    switch (far_.look(payload, offers(), m.payload)) {
+    switch (far_.look(payload, arrivals.offers(), m.payload)) {
     case FarPayloads::Stage::getting:
     case FarPayloads::Stage::asking: return false;
     case FarPayloads::Stage::lost: return true;
@@ -202,7 +202,7 @@ void Receiver::answer_fences() noexcept
         if (queue_.holds(*this, fence.in->key) || !acknowledge(vcq_, *fence.in, fence.ack))
             fences_[left++] = fence;
         else
-            let_go(*fence.in);
+            fence.in->let_go();
     while (fences_.size() > left)
         fences_.pop_back();
 }
@@ -423,7 +423,7 @@ bool Receiver::discard(const Message& m) noexcept
 
 void Receiver::forgotten(Unexpected& kept) noexcept
 {
-    let_go(*Message::unpack(kept).in);
+    Message::unpack(kept).in->let_go();
 }
 
 fi_addr_t Receiver::source_of(const Unexpected& kept) noexcept

@@ -16,7 +16,7 @@
 
 namespace tofu::proto {
 
-class Inbound;
+class Grants;
 class Outbound;
 
 /// A question to a peer's memory that is under way: one at a time of each kind.
@@ -130,7 +130,7 @@ inline constexpr std::uint32_t no_place = ~std::uint32_t{0};
 struct Ring {
     virtual ~Ring() = default;
 
-    Inbound* owner = nullptr;
+    Grants* owner = nullptr;
     std::byte* base = nullptr;
     std::uint32_t next_seq = 1;
     std::uint32_t reported = 0; ///< slots taken out that the sender knows of
@@ -155,6 +155,12 @@ struct Ring {
     utofu_stadd_t returns = 0;  ///< its return block
     Inquiry<Ring> life{};
 
+    /// The protocol has one message less of it. It is remembered no longer than these.
+    void let_go() noexcept
+    {
+        if (--users == 0 && parted)
+            delete this;
+    }
     /// Control word of slot number `seq`.
     [[nodiscard]] std::uint64_t* control(std::uint32_t seq, std::uint32_t slots) const noexcept
     {

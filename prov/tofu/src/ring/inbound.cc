@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Rings of our area: they come and go, their slots go back. See inbound.h.
+// See inbound.h.
 #include "ring/inbound.h"
 
 #include <bit>
 #include <cstring>
-#include <new>
 #include <utility>
-
-#include <rdma/fi_errno.h>
 
 #include "provider/log.h"
 
@@ -17,51 +14,14 @@ int Inbound::open(const Geometry& geometry) noexcept
 {
     geometry_ = geometry;
     seen_ = port_.self.vcq.backend().functions().seen;
-    rings_.reset(new (std::nothrow) std::unique_ptr<Ring>[geometry.ring_count]);
-    return rings_ != nullptr ? 0 : -FI_ENOMEM;
+    return grants.open(geometry);
 }
-
-// --- rings come and go
-
-/// The owner has left or died: the ring is free for the next one.
-void Inbound::close_ring(Ring& ring) noexcept
-{
-    if (ring.place != no_place) {
-        polls_[ring.place] = polls_.back();
-        rings_[polls_[ring.place].ring]->place = ring.place;
-        polls_.pop_back();
-        ring.place = no_place;
-    }
-    if (ring.gone) {
-        ring.gone = false;
-        gone_--;
-    }
-    if (ring.life.under_way) { // its notice will come back here
-        ring.closing = true;
-        return;
-    }
-    if (ring.users != 0) {
-        ring.parted = true;
-        (void)rings_[ring.number].release();
-        return;
-    }
-    retired_ = std::move(rings_[ring.number]); // `ring` is still looked at by our callers
-}
-
-void Inbound::close_gone() noexcept
-{
-    for (std::size_t i = polls_.size(); gone_ != 0 && i-- > 0;)
-        if (Ring& ring = *rings_[polls_[i].ring]; ring.gone && !arrived(read(polls_[i]), polls_[i]))
-            close_ring(ring);
-}
-
-// --- packets of ours
 
 /// The first packet of a ring comes behind the visits of its sender. False: some of them stay.
 [[gnu::noinline]] bool Inbound::begin(Ring& ring) noexcept
 {
-    take_visits();
-    if (is_refused(peer_key(ring.home, ring.nonce, ring.index)))
+    arrivals.take();
+    if (arrivals.refuses(peer_key(ring.home, ring.nonce, ring.index)))
         return false;
     ring.begun = true;
     if (!ring.asked)
@@ -77,9 +37,9 @@ void Inbound::close_gone() noexcept
         bad_packet(ring, "unreadable");
         return true;
     }
-    if (c.length == bye_for_now && !answer_bye(ring))
+    if (c.length == bye_for_now && !grants.answer_bye(ring))
         return false;
-    close_ring(ring);
+    grants.close(ring);
     return true;
 }
 
@@ -100,37 +60,12 @@ void Inbound::blank(const Ring& ring, std::uint32_t slots) noexcept
             .store(std::uint64_t{ring.next_seq} << 32, std::memory_order_relaxed);
 }
 
-// --- reports
-
-/// Tells the sender how far we are. When it can't be told now, the next slow round tries again.
-void Inbound::report(Ring& ring) noexcept
-{
-    const Grant grant{static_cast<std::uint32_t>(geometry_.ring(ring.number) / slot_size), geometry_.ring_slots};
-    const ReturnBlock block{ring.begun ? ring.next_seq - 1 : grant.word(), static_cast<std::uint32_t>(ring.status),
-                            ring.serial};
-    // In order: an earlier report that lands later would hide this one for good.
-    const vcq::Post post =
-        port_.self.vcq.put_inline(ring.home, &block, ring.returns, sizeof block, {.strong_order = true});
-    if (ring.status != ReturnStatus::open) [[unlikely]]
-        port_.ring_doorbell(ring.home, ring.area, Doorbell::status);
-    if (post == vcq::Post::done) [[likely]]
-        ring.reported = ring.next_seq - 1;
-    ring.report_due = post == vcq::Post::busy;
-    reports_due_ |= ring.report_due;
-}
-
 void Inbound::catch_up() noexcept
 {
-    if (!refused_.empty())
-        take_visits();
-    if (!reports_due_)
-        return;
-    reports_due_ = false;
-    for (const Poll& poll : polls_) {
-        Ring& ring = *rings_[poll.ring];
-        if (ring.report_due || ring.next_seq - 1 - ring.reported >= geometry_.report_after())
-            report(ring);
-    }
+    if (arrivals.any_refused())
+        arrivals.take();
+    if (grants.reports_due())
+        grants.report_late();
 }
 
 } // namespace tofu::proto

@@ -131,6 +131,36 @@ void Outbound::flush_all() noexcept
     return -ch.err;
 }
 
+// --- the watch
+
+void Outbound::watch(unsigned at_once) noexcept
+{
+    for (std::size_t i = 0; i < channels.size() && at_once != 0; i++) {
+        Channel& ch = channels[next_asked_++ % channels.size()];
+        if (ch.outstanding == 0 && ch.starved == 0 && ch.state != ChannelState::leaving && !ch.visit.asked)
+            continue;
+        ch.starved = 0;
+        start_probe(ch);
+        at_once--;
+    }
+}
+
+void Outbound::start_probe(Channel& ch) noexcept
+{
+    if (!ch.life.under_way && ch.state != ChannelState::failed && ch.area != 0)
+        (void)port_.ask(ch.life, ch.peer.home, ch.area, sizeof(AreaHeader));
+}
+
+void Outbound::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    Channel& ch = *static_cast<Inquiry<Channel>*>(waiter)->of;
+    Outbound& out = *ch.owner;
+    const bool lives = notice.code == UTOFU_SUCCESS && same_process(ch.life.answer, ch.peer.nonce);
+    out.port_.end(ch.life);
+    if (out.port_.open && !lives)
+        out.fail(ch, FI_EHOSTDOWN, notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER);
+}
+
 // --- the end
 
 [[gnu::noinline]] void Outbound::fail(Channel& ch, int err, int prov_errno) noexcept

@@ -4,7 +4,6 @@
 // endpoint's lock; calls vcq.
 //
 //   channels.h  who is talked to;  visits.h  packets without a ring;  turnover.h  how rings are won and given back
-//   life.cc  the watch
 #pragma once
 
 #include <cstddef>
@@ -83,10 +82,8 @@ class Outbound {
     void leave() noexcept;
 
   private:
-    // outbound.cc
     [[nodiscard]] int make_channel(const Target& target, Channel*& channel) noexcept;
     [[nodiscard]] bool look_for_room(Channel& ch, std::uint32_t slots) noexcept;
-    // life.cc
     void start_probe(Channel& ch) noexcept;
     static void on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 

@@ -3,6 +3,7 @@
 #include "ring/rings.h"
 
 #include <algorithm>
+#include <cstring>
 #include <ctime>
 
 #include <rdma/fi_errno.h>
@@ -53,7 +54,7 @@ int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t visi
     port.now = milliseconds();
     if (int ret = port.area.open(self.home, self.home_lock, self.nonce, self.index, geometry); ret != 0)
         return ret;
-    if (!in.open_visitors())
+    if (!in.arrivals.open(geometry))
         return -FI_ENOMEM;
     port.open = true;
     return 0;
@@ -73,7 +74,7 @@ void Rings::catch_up() noexcept
     if (rung(doorbells, Doorbell::status))
         out.turnover.look_at_returns(out.channels.size());
     if (rung(doorbells, Doorbell::visit))
-        in.take_visits();
+        in.arrivals.take();
     out.flush_all();
     in.catch_up();
 }
@@ -84,16 +85,16 @@ void Rings::slow_round() noexcept
     if (port.now - last_tick_ < tick_ms)
         return;
     last_tick_ = port.now;
-    in.close_gone();
+    in.grants.close_gone();
     port.protocol.tick();
-    in.take_visits();
+    in.arrivals.take();
     out.turnover.look_at_returns(returns_per_tick);
-    in.ask_back();
+    in.grants.ask_back();
     if (port.now - last_watch_ < watch_ms)
         return;
     last_watch_ = port.now;
     out.watch(watched_at_once);
-    in.watch();
+    in.grants.watch();
 }
 
 void Rings::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
@@ -101,7 +102,14 @@ void Rings::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
     if (!port.open || home == 0)
         return;
     out.peer_failed(home, utofu_code);
-    in.peer_failed(home);
+    in.grants.peer_failed(home);
+}
+
+bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept
+{
+    AreaHeader header;
+    std::memcpy(&header, answer.data, sizeof header);
+    return header.magic == area_magic && header.nonce == nonce;
 }
 
 void Port::ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How rings come to those who talk much, and channels to those who are talked to, so that neither the number of senders
-// of an endpoint nor that of its receivers is limited. See turnover.h; the receiver's side is part of Inbound.
+// of an endpoint nor that of its receivers is limited. See turnover.h; what R does is in grants.cc.
 //
 // S sends to R; the ring lies at R, and only R gives it away. S asks for one with a visit (visitors.h) and is answered in
 // its return block: `granted` with the place of a ring, or `denied`. S has the ring from then on until R has taken S's
@@ -43,13 +43,12 @@
 
 #include "provider/log.h"
 #include "provider/probe.h"
-#include "ring/inbound.h"
 #include "ring/outbound.h"
 
 namespace tofu::proto {
 
 namespace {
-constexpr unsigned asked_at_once = 8; // rings asked back, channels given up, in one go
+constexpr unsigned given_up_at_once = 8;
 constexpr unsigned leaving_at_once = 64;
 constexpr unsigned most_held = return_count / 4 * 3; // rings: the other channels are for those who come now and then
 
@@ -246,7 +245,7 @@ void Turnover::give_up() noexcept
     auto leaving = static_cast<unsigned>(std::count_if(channels_.begin(), channels_.end(), [](const Channel* ch) {
         return ch->state == ChannelState::leaving || ch->leave;
     }));
-    for (std::size_t i = 0, found = 0; i < 2 * n && found < asked_at_once && leaving < leaving_at_once; i++) {
+    for (std::size_t i = 0, found = 0; i < 2 * n && found < given_up_at_once && leaving < leaving_at_once; i++) {
         Channel& ch = channels_[hand_++ % n];
         if (ch.state != ChannelState::open || ch.outstanding != 0 || ch.leave)
             continue;
@@ -267,88 +266,6 @@ void Turnover::lost(Channel& ch) noexcept
     if (has_ring(ch))
         port_.self.vcq.statistics().count(Stat::ring_lost);
     held_ -= has_ring(ch) || ch.visit.asked;
-}
-
-// --- the receiver
-
-/// The answer to a visitor that asks for a ring. False: no room in the queue of the TNI.
-bool Inbound::answer(const Envelope& who, utofu_stadd_t area) noexcept
-{
-    for (const Poll& poll : polls_) // case 15
-        if (Ring& old = *rings_[poll.ring]; old.home == who.home && old.nonce == who.nonce && old.index == who.index)
-            set_gone(old);
-    const utofu_stadd_t returns = area + return_offset(who.return_index);
-    unsigned number = 0;
-    while (number < geometry_.ring_count && rings_[number] != nullptr)
-        number++;
-    std::unique_ptr<Ring> ring = number < geometry_.ring_count ? port_.protocol.make_ring() : nullptr;
-    if (ring == nullptr || !polls_.reserve(polls_.size() + 1)) {
-        ring_wanted_ = true;
-        const ReturnBlock block{0, static_cast<std::uint32_t>(ReturnStatus::denied), who.serial};
-        if (port_.self.vcq.put_inline(who.home, &block, returns, sizeof block, {.strong_order = true}) ==
-            vcq::Post::busy)
-            return false;
-        port_.ring_doorbell(who.home, area, Doorbell::status);
-        return true;
-    }
-    ring->owner = this;
-    ring->base = port_.area.ring(number);
-    ring->number = number;
-    ring->home = who.home;
-    ring->nonce = who.nonce;
-    ring->index = who.index;
-    ring->identity = who.identity;
-    ring->key = peer_key(who.home, who.nonce, who.identity);
-    ring->serial = who.serial;
-    ring->area = area;
-    ring->returns = returns;
-    ring->reported = seq_base(port_.self.nonce);
-    ring->next_seq = ring->reported + 1;
-    ring->life.notify = on_life;
-    ring->life.of = ring.get();
-    for (std::uint32_t seq = 1; seq <= geometry_.ring_slots; seq++) // whatever stands there since its last owner
-        std::atomic_ref<std::uint64_t>(*ring->control(seq, geometry_.ring_slots)).store(0, std::memory_order_relaxed);
-    ring->place = static_cast<std::uint32_t>(polls_.size());
-    polls_.push_reserved({ring->control(ring->next_seq, geometry_.ring_slots), ring->next_seq, number});
-    rings_[number] = std::move(ring);
-    report(*rings_[number]);
-    return true;
-}
-
-/// There was none for somebody. Asks for the rings of senders that were silent since the last time.
-void Inbound::ask_back() noexcept
-{
-    if (!std::exchange(ring_wanted_, false))
-        return;
-    const std::size_t n = polls_.size();
-    unsigned asked = 0, probed = 0;
-    for (std::size_t i = 0; i < n && asked < asked_at_once; i++) {
-        Ring& ring = *rings_[polls_[ask_hand_++ % n].ring];
-        if (ring.asked) {
-            if (probed++ < asked_at_once)
-                start_probe(ring); // does it not answer because it is dead?
-            continue;
-        }
-        if (ring.seen_seq != ring.next_seq) {
-            ring.seen_seq = ring.next_seq;
-            continue;
-        }
-        ring.asked = true;
-        ring.status = ReturnStatus::give_back;
-        report(ring);
-        asked++;
-    }
-}
-
-/// The answer to a BYE. False: no room in the queue of the TNI.
-bool Inbound::answer_bye(Ring& ring) noexcept
-{
-    const ReturnBlock block{ring.next_seq, static_cast<std::uint32_t>(ReturnStatus::closed), ring.serial};
-    if (port_.self.vcq.put_inline(ring.home, &block, ring.returns, sizeof block, {.strong_order = true}) ==
-        vcq::Post::busy)
-        return false;
-    port_.ring_doorbell(ring.home, ring.area, Doorbell::status);
-    return true;
 }
 
 } // namespace tofu::proto

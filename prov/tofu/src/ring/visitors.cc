@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Slots of visitors as they come and go (see visitors.h), and their packets on the way to the protocol, which is part of
-// Inbound. Calls vcq.
+// See visitors.h.
 #include "ring/visitors.h"
 
 #include <algorithm>
@@ -49,30 +48,30 @@ void Visitors::offer() noexcept
 
 // --- packets
 
-bool Inbound::open_visitors() noexcept
+bool Arrivals::open(const Geometry& geometry) noexcept
 {
-    return visitors_.open(port_.area.visits(), geometry_.visit_slots, port_.area.gate(), port_.self.nonce);
+    return visitors_.open(port_.area.visits(), geometry.visit_slots, port_.area.gate(), port_.self.nonce);
 }
 
-void Inbound::take_visits() noexcept
+void Arrivals::take() noexcept
 {
     refused_.clear();
     refuse_all_ = false;
     offers_++;
-    visitors_.take_arrived([this](std::byte* end) { return take_visit(end); });
+    visitors_.take_arrived([this](std::byte* end) { return take_one(end); });
 }
 
 /// Of one endpoint, whatever address it is known by.
-bool Inbound::is_refused(std::uint64_t key) const noexcept
+bool Arrivals::refuses(std::uint64_t key) const noexcept
 {
     return refuse_all_ || std::find(refused_.begin(), refused_.end(), key) != refused_.end();
 }
 
 /// False: it stays, with what comes behind it of the same sender.
-bool Inbound::take_visit(std::byte* end) noexcept
+bool Arrivals::take_one(std::byte* end) noexcept
 {
-    if (seen_ != nullptr) [[unlikely]]
-        (void)seen_(end - sizeof(Control), sizeof(Control));
+    if (in_.seen() != nullptr) [[unlikely]]
+        (void)in_.seen()(end - sizeof(Control), sizeof(Control));
     Control control;
     std::memcpy(&control, end - sizeof control, sizeof control);
     if (control.type == static_cast<std::uint8_t>(Type::none))
@@ -81,11 +80,11 @@ bool Inbound::take_visit(std::byte* end) noexcept
     alignas(8) std::byte packet[slot_size]; // a copy, which nobody changes any more
     const bool good = read_visit(end, port_.self.nonce, envelope, packet);
     const std::uint64_t key = peer_key(envelope.home, envelope.nonce, envelope.index);
-    if (good && is_refused(key))
+    if (good && refuses(key))
         return false;
     if (visitor_ == nullptr)
         visitor_ = port_.protocol.make_ring();
-    if (visitor_ == nullptr || !take_visit(envelope, good ? packet : nullptr, end)) {
+    if (visitor_ == nullptr || !take_one(envelope, good ? packet : nullptr, end)) {
         refuse_all_ |= !refused_.push(key);
         return false;
     }
@@ -97,10 +96,9 @@ bool Inbound::take_visit(std::byte* end) noexcept
 }
 
 /// The packet, or null where it is none, as the only one of a ring.
-bool Inbound::take_visit(const Envelope& who, const std::byte* packet, std::byte* end) noexcept
+bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept
 {
     Ring& visit = *visitor_;
-    visit.owner = this;
     visit.base = const_cast<std::byte*>(packet);
     visit.next_seq = visit_seq(gate_word(port_.self.nonce, 0, 0));
     visit.number = visit.place = no_place;
@@ -111,11 +109,11 @@ bool Inbound::take_visit(const Envelope& who, const std::byte* packet, std::byte
     visit.identity = who.identity;
     visit.key = peer_key(who.home, who.nonce, who.identity);
     if (packet == nullptr || port_.self.vcq.query_stadd(who.home, endpoint_stag(who.index), visit.area) != 0) {
-        bad_packet(visit, "that makes no sense");
+        in_.bad_packet(visit, "that makes no sense");
         return true;
     }
     if (who.return_index != no_return) {
-        if (!answer(who, visit.area))
+        if (!in_.grants.answer(who, visit.area))
             return false;
         std::memcpy(end - asks_before_end, &no_return, sizeof no_return); // once, if the packet has to stay
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Slots for those who have no ring here: a sender takes one at the gate by an ARMW ADD, and fills it by one Put. Which
 // slots are out, and which go on offer next. Nothing is known of who has a slot before he has filled it: it is his until
-// then, however long that takes, and nobody waits for it. Part of Inbound; calls nothing.
+// then, however long that takes, and nobody waits for it. And their packets, on the way to the protocol. Part of Inbound;
+// calls vcq.
 //
 // S sends, R owns the slots. R offers a run of free slots at a time: the ADD hands out one after the other, in an order
 // that R knows. A slot goes on offer again only after R has taken what it was handed out for.
@@ -18,7 +19,7 @@
 //  8. Order among visits of one S: each has its ADD behind the Put of the one before, and Puts arrive in order (strong
 //     order, guide 6.1.3.1). R looks at the slots that are out from the youngest to the oldest, and then takes what it has
 //     seen from the oldest on: what came before something seen was seen, too.
-//  9. One that can't be taken now stays; later ones of its sender stay with it (Inbound::take_visit), others go on.
+//  9. One that can't be taken now stays; later ones of its sender stay with it (Arrivals::refuses), others go on.
 // 10. Order with S's ring: its packets are put behind S's visits. R takes all visits before it takes the first of them
 //     (Inbound::begin). S visits again only after `closed`, when R has taken all from the ring.
 // 11. S means an earlier process: check and version in the gate's word say so; S fills the slot that it has taken there
@@ -34,10 +35,13 @@
 #include <cstdint>
 #include <memory>
 
-#include "provider/array.h"
 #include "area/wire.h"
+#include "provider/array.h"
+#include "ring/port.h"
 
 namespace tofu::proto {
+
+class Inbound;
 
 class Visitors {
   public:
@@ -90,6 +94,34 @@ class Visitors {
     std::uint32_t end_ = 0;  ///< to here
     Array<Out> out_;         ///< in the order in which they were handed out; room for all
     std::unique_ptr<bool[]> is_out_;
+};
+
+/// Packets of visitors: each is read once, checked, and handed on in the order of its sender. Those that the protocol
+/// has no room for stay where they are.
+class Arrivals {
+  public:
+    Arrivals(Inbound& in, Port& port) noexcept : in_(in), port_(port) {}
+    /// When there is an area. False: no memory.
+    [[nodiscard]] bool open(const Geometry& geometry) noexcept;
+    void take() noexcept;
+    /// Packets of the one with that peer_key(), under whatever address, have to stay ...
+    [[nodiscard]] bool refuses(std::uint64_t key) const noexcept;
+    /// ... or those of anybody.
+    [[nodiscard]] bool any_refused() const noexcept { return !refused_.empty(); }
+    /// How often packets have been offered to the protocol.
+    [[nodiscard]] std::uint32_t offers() const noexcept { return offers_; }
+
+  private:
+    [[nodiscard]] bool take_one(std::byte* end) noexcept;
+    [[nodiscard]] bool take_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept;
+
+    Inbound& in_;
+    Port& port_;
+    Visitors visitors_;
+    std::unique_ptr<Ring> visitor_; ///< by which packets are handed on
+    Array<std::uint64_t> refused_;  ///< senders of packets that stay
+    bool refuse_all_ = false;       ///< no memory for that
+    std::uint32_t offers_ = 0;
 };
 
 } // namespace tofu::proto
