@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_msg, fi_tagged: the tables that an enabled endpoint with FI_MSG or FI_TAGGED carries (msg.cc, tagged.cc). Entered
+// fi_msg, fi_tagged: the tables that an enabled endpoint with FI_MSG or FI_TAGGED carries (calls.cc). Entered
 // by the application; call the sender and the receive queue.
 #pragma once
 

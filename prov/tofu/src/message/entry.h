@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What the calls of fi_msg and fi_tagged have in common: checks of arguments, the context's lock, the way into
-// the sender and the receive queue. Used by msg.cc and tagged.cc, and its checks by trigger.
+// the sender and the receive queue. Used by calls.cc, and but for the ways in by trigger.
 #pragma once
 
 #include <mutex>
@@ -19,6 +19,33 @@ namespace tofu::proto {
 
 /// Flags that make another operation of a call, which is not offered (fi_msg(3)).
 inline constexpr std::uint64_t foreign_flags = FI_MULTICAST;
+
+/// What fi_sendmsg, fi_tsendmsg and their like are given.
+template <class Message>
+[[nodiscard]] SendCall send_of(const Message& m, std::uint64_t flags) noexcept
+{
+    SendCall call{.iov = m.msg_iov, .desc = m.desc, .count = m.iov_count, .dest = m.addr, .data = m.data,
+                  .flags = flags, .context = m.context};
+    if ((flags & FI_REMOTE_CQ_DATA) != 0)
+        call.packet_flags = flag_data;
+    if constexpr (requires { m.tag; }) {
+        call.tag = m.tag;
+        call.packet_flags |= flag_tag;
+    }
+    return call;
+}
+template <class Message>
+[[nodiscard]] RecvCall recv_of(const Message& m, std::uint64_t flags) noexcept
+{
+    RecvCall call{.iov = m.msg_iov, .desc = m.desc, .count = m.iov_count, .source = m.addr, .flags = flags,
+                  .context = m.context};
+    if constexpr (requires { m.tag; }) {
+        call.tag = m.tag;
+        call.ignore = m.ignore;
+        call.tagged = true;
+    }
+    return call;
+}
 
 /// A call with FI_TRIGGER, and one buffer of it.
 template <class Call>
@@ -95,12 +122,8 @@ inline int check(const RecvCall& call) noexcept
     return total_length(call.iov, call.count, total) ? 0 : -FI_EINVAL;
 }
 
-inline ssize_t enter_send(fid_ep* fid, SendCall& call, const iovec* iov, void** desc,
-                          std::size_t count) noexcept
+inline ssize_t enter_send(fid_ep* fid, SendCall call) noexcept
 {
-    call.iov = iov;
-    call.desc = desc;
-    call.count = count;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
         return take_later(fid, call);
     if (int ret = check(call); ret != 0) [[unlikely]]

@@ -9,10 +9,10 @@
 #include <rdma/fi_errno.h>
 
 #include "match/receive_queue.h"
+#include "message/entry.h"
 #include "progress/domain_base.h"
 #include "provider/log.h"
 #include "queue/cntr.h"
-#include "send/sender.h"
 
 namespace tofu {
 
@@ -88,38 +88,38 @@ int WorkQueue::join(Work& work, fid_ep* ep) const noexcept
 /// FI_QUEUE_WORK as a Work of ours, but for the counters.
 int WorkQueue::make(const fi_deferred_work& request, Work& work) noexcept
 {
-    using namespace trigger;
     const auto& op = request.op;
     if (op.msg == nullptr) // whichever it is
         return -FI_EINVAL;
     const auto plain = [](std::uint64_t flags) { return flags & ~FI_TRIGGER; };
+    const auto list = [](const auto& msg) { return AtomicEngine::List{msg.msg_iov, msg.iov_count}; };
     fid_ep* ep = nullptr;
     switch (request.op_type) {
     case FI_OP_CNTR_SET:
     case FI_OP_CNTR_ADD:
         if (int ret = counter_of(op.cntr->cntr, work.counter); ret != 0)
             return ret;
-        work.call = CounterCall{op.cntr->value, request.op_type == FI_OP_CNTR_ADD};
+        work.call = trigger::CounterCall{op.cntr->value, request.op_type == FI_OP_CNTR_ADD};
         return request.completion_cntr == nullptr ? 0 : -FI_EINVAL;
-    case FI_OP_RECV: ep = op.msg->ep; work.call = recv_of(op.msg->msg, plain(op.msg->flags)); break;
-    case FI_OP_SEND: ep = op.msg->ep; work.call = send_of(op.msg->msg, plain(op.msg->flags)); break;
-    case FI_OP_TRECV: ep = op.tagged->ep; work.call = recv_of(op.tagged->msg, plain(op.tagged->flags)); break;
-    case FI_OP_TSEND: ep = op.tagged->ep; work.call = send_of(op.tagged->msg, plain(op.tagged->flags)); break;
-    case FI_OP_READ: ep = op.rma->ep; work.call = rma_of(op.rma->msg, plain(op.rma->flags), true); break;
-    case FI_OP_WRITE: ep = op.rma->ep; work.call = rma_of(op.rma->msg, plain(op.rma->flags), false); break;
+    case FI_OP_RECV: ep = op.msg->ep; work.call = proto::recv_of(op.msg->msg, plain(op.msg->flags)); break;
+    case FI_OP_SEND: ep = op.msg->ep; work.call = proto::send_of(op.msg->msg, plain(op.msg->flags)); break;
+    case FI_OP_TRECV: ep = op.tagged->ep; work.call = proto::recv_of(op.tagged->msg, plain(op.tagged->flags)); break;
+    case FI_OP_TSEND: ep = op.tagged->ep; work.call = proto::send_of(op.tagged->msg, plain(op.tagged->flags)); break;
+    case FI_OP_READ: ep = op.rma->ep; work.call = RmaCall{op.rma->msg, plain(op.rma->flags), true, false}; break;
+    case FI_OP_WRITE: ep = op.rma->ep; work.call = RmaCall{op.rma->msg, plain(op.rma->flags), false, false}; break;
     case FI_OP_ATOMIC:
         ep = op.atomic->ep;
-        work.call = atomic_of(Family::base, op.atomic->msg, plain(op.atomic->flags));
+        work.call = AtomicCall{Family::base, op.atomic->msg, {}, {}, plain(op.atomic->flags), false};
         break;
     case FI_OP_FETCH_ATOMIC:
         ep = op.fetch_atomic->ep;
-        work.call = atomic_of(Family::fetch, op.fetch_atomic->msg, plain(op.fetch_atomic->flags),
-                              op.fetch_atomic->fetch);
+        work.call = AtomicCall{Family::fetch, op.fetch_atomic->msg, {}, list(op.fetch_atomic->fetch),
+                               plain(op.fetch_atomic->flags), false};
         break;
     case FI_OP_COMPARE_ATOMIC:
         ep = op.compare_atomic->ep;
-        work.call = atomic_of(Family::compare, op.compare_atomic->msg, plain(op.compare_atomic->flags),
-                              op.compare_atomic->fetch, op.compare_atomic->compare);
+        work.call = AtomicCall{Family::compare, op.compare_atomic->msg, list(op.compare_atomic->compare),
+                               list(op.compare_atomic->fetch), plain(op.compare_atomic->flags), false};
         break;
     default: return -FI_EINVAL; // what an application wrote is no enum of ours
     }
