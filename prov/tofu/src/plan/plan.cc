@@ -25,6 +25,16 @@ constexpr std::size_t ring_slice = 1024;
 constexpr std::size_t relay_limit = std::size_t{1} << 20;
 
 View flat(std::byte* at, std::size_t bytes) noexcept { return {at, 0, bytes}; }
+
+/// Of a subtree's blocks those of the child at distance 2^k; none where there is no child.
+View below(const View& all, unsigned k) noexcept
+{
+    const std::uint64_t child = std::uint64_t{1} << k;
+    View view = all;
+    view.first = static_cast<unsigned>((all.first + child) % all.ring);
+    view.count = child < all.count ? static_cast<unsigned>(std::min<std::uint64_t>(child, all.count - child)) : 0;
+    return view;
+}
 } // namespace
 
 // --- views
@@ -117,7 +127,7 @@ int Plan::open(const Shape& shape, unsigned rank, unsigned members, const void* 
     step_ = 0;
     at_ = 0;
     if (shape.coll == FI_BARRIER || shape.count == 0) {
-        way_ = Way::barrier;
+        way_ = &Plan::barrier;
         return 0;
     }
     size_ = datatypes[shape.type].size;
@@ -126,38 +136,40 @@ int Plan::open(const Shape& shape, unsigned rank, unsigned members, const void* 
     turned_ = (rank + members - shape.root) % members;
     reach_ = turned_ == 0 ? bits_ : static_cast<unsigned>(std::countr_zero(turned_));
     subtree_ = static_cast<unsigned>(std::min<std::uint64_t>(std::uint64_t{1} << reach_, members - turned_));
-    way_ = Way::tree;
     // Relays hold pieces of as many blocks as there are members below them; chunks of a segment follow each other.
     segment_ = std::min(bytes_, std::max(relay_limit / members / chunk * chunk, chunk));
     bool have = true;
     switch (shape.coll) {
     case FI_BROADCAST:
-    case FI_REDUCE:
+        way_ = &Plan::broadcast;
         segment_ = std::min(bytes_, chunk);
-        if (shape.coll == FI_REDUCE && turned_ != 0)
-            have = make_own(segment_);
+        break;
+    case FI_REDUCE:
+        way_ = &Plan::reduce;
+        segment_ = std::min(bytes_, chunk);
+        have = turned_ == 0 || make_own(segment_);
         break;
     case FI_ALLREDUCE:
-        way_ = bytes_ > doubling_limit && bytes_ / members >= ring_slice ? Way::ring : Way::doubling;
+        way_ = bytes_ > doubling_limit && bytes_ / members >= ring_slice ? &Plan::ring : &Plan::doubling;
         std::memmove(out_, in_, bytes_);
         break;
     case FI_REDUCE_SCATTER:
-        way_ = bytes_ * members > doubling_limit && bytes_ >= ring_slice ? Way::ring : Way::doubling;
+        way_ = bytes_ * members > doubling_limit && bytes_ >= ring_slice ? &Plan::ring : &Plan::doubling;
         have = make_own(bytes_ * members);
         if (have)
             std::memcpy(work_, in_, bytes_ * members);
         break;
     case FI_ALLGATHER:
-        way_ = Way::gather_all;
+        way_ = &Plan::allgather;
         std::memmove(out_ + rank * bytes_, in_, bytes_);
         break;
     case FI_GATHER:
     case FI_SCATTER:
-        if (turned_ != 0)
-            have = make_own(segment_ * subtree_);
+        way_ = shape.coll == FI_GATHER ? &Plan::gather : &Plan::scatter;
+        have = turned_ == 0 || make_own(segment_ * subtree_);
         break;
     case FI_ALLTOALL:
-        way_ = Way::exchange;
+        way_ = &Plan::alltoall;
         have = make_own(segment_ * members);
         break;
     default: break;
@@ -169,28 +181,10 @@ bool Plan::next(Round& round) noexcept
 {
     do {
         round.sends = round.receives = 0;
-        if (!(fill(round)))
+        if (!(this->*way_)(round))
             return false;
     } while (round.sends + round.receives == 0);
     return true;
-}
-
-bool Plan::fill(Round& round) noexcept
-{
-    switch (way_) {
-    case Way::barrier: return barrier(round);
-    case Way::doubling: return doubling(round);
-    case Way::ring: return ring(round);
-    case Way::gather_all: return allgather(round);
-    case Way::exchange: return alltoall(round);
-    case Way::tree: break;
-    }
-    switch (shape_.coll) {
-    case FI_BROADCAST: return broadcast(round);
-    case FI_REDUCE: return reduce(round);
-    case FI_GATHER: return gather(round);
-    default: return scatter(round);
-    }
 }
 
 /// To the next piece of the blocks. False: that was the last one.
@@ -207,7 +201,7 @@ bool Plan::next_segment() noexcept
 /// The data have gone one way; nobody completes before all have called.
 bool Plan::confirm(Round& round) noexcept
 {
-    way_ = Way::barrier;
+    way_ = &Plan::barrier;
     step_ = 0;
     return barrier(round);
 }
@@ -342,28 +336,28 @@ bool Plan::allgather(Round& round) noexcept
     return true;
 }
 
+/// A piece of each block of this member's subtree; `whole` is the root's array of blocks.
+View Plan::subtree(std::byte* whole) const noexcept
+{
+    const bool root = turned_ == 0;
+    return {root ? whole + at_ : work_, root ? bytes_ : segment_, segment_, root ? rank_ : 0, subtree_,
+            root ? n_ : subtree_};
+}
+
 /// Up the tree, a piece of each block at a time.
 bool Plan::gather(Round& round) noexcept
 {
     if (step_ == 2 && !next_segment())
         return confirm(round);
-    const bool root = turned_ == 0;
-    const View all{root ? out_ + at_ : work_, root ? bytes_ : segment_, segment_, root ? rank_ : 0, subtree_,
-                   root ? n_ : subtree_};
+    const View all = subtree(out_);
     if (step_++ == 0) {
         std::byte* const mine = all.base + all.first * all.stride;
         if (mine != in_ + at_)
             std::memcpy(mine, in_ + at_, segment_);
-        for (unsigned k = 0; k < reach_; k++) {
-            const std::uint64_t child = std::uint64_t{1} << k;
-            if (child >= subtree_)
-                break;
-            View below = all;
-            below.first = static_cast<unsigned>((all.first + child) % all.ring);
-            below.count = static_cast<unsigned>(std::min<std::uint64_t>(child, subtree_ - child));
-            round.add_receive(up(k), below);
-        }
-    } else if (!root) {
+        for (unsigned k = 0; k < reach_; k++)
+            if (const View view = below(all, k); view.count != 0)
+                round.add_receive(up(k), view);
+    } else if (turned_ != 0) {
         round.add_send(down(reach_), all);
     }
     return true;
@@ -374,26 +368,18 @@ bool Plan::scatter(Round& round) noexcept
 {
     if (step_ == 2 && !next_segment())
         return confirm(round);
-    const bool root = turned_ == 0;
-    const View all{root ? in_ + at_ : work_, root ? bytes_ : segment_, segment_, root ? rank_ : 0, subtree_,
-                   root ? n_ : subtree_};
+    const View all = subtree(in_);
     if (step_++ == 0) {
-        if (!root)
+        if (turned_ != 0)
             round.add_receive(down(reach_), all);
         return true;
     }
     const std::byte* const mine = all.base + all.first * all.stride;
     if (out_ + at_ != mine)
         std::memcpy(out_ + at_, mine, segment_);
-    for (unsigned k = reach_; k-- > 0;) {
-        const std::uint64_t child = std::uint64_t{1} << k;
-        if (child >= subtree_)
-            continue;
-        View below = all;
-        below.first = static_cast<unsigned>((all.first + child) % all.ring);
-        below.count = static_cast<unsigned>(std::min<std::uint64_t>(child, subtree_ - child));
-        round.add_send(up(k), below);
-    }
+    for (unsigned k = reach_; k-- > 0;)
+        if (const View view = below(all, k); view.count != 0)
+            round.add_send(up(k), view);
     return true;
 }
 

@@ -102,8 +102,8 @@ class Plan {
     void combine(std::byte* mine, std::byte* theirs, std::size_t bytes, Take take) const noexcept;
 
   private:
-    enum class Way : std::uint8_t { barrier, tree, doubling, ring, gather_all, exchange };
-    [[nodiscard]] bool fill(Round& round) noexcept;
+    /// Fills in round number step_, or none. False: the collective is over.
+    using Way = bool (Plan::*)(Round& round) noexcept;
     [[nodiscard]] bool barrier(Round& round) noexcept;
     [[nodiscard]] bool broadcast(Round& round) noexcept;
     [[nodiscard]] bool reduce(Round& round) noexcept;
@@ -116,10 +116,11 @@ class Plan {
     [[nodiscard]] bool next_segment() noexcept;
     [[nodiscard]] bool confirm(Round& round) noexcept;
     [[nodiscard]] View part(unsigned block) const noexcept;
+    [[nodiscard]] View subtree(std::byte* whole) const noexcept;
     [[nodiscard]] bool make_own(std::size_t bytes) noexcept;
 
     Shape shape_;
-    Way way_ = Way::barrier;
+    Way way_ = &Plan::barrier;
     Kernel kernel_ = nullptr;
     unsigned rank_ = 0;
     unsigned n_ = 1;
