@@ -77,7 +77,7 @@ class TxContext {
     [[nodiscard]] int pay_for_event(const Peer& peer, EventAccount*& account, int& prov_errno) noexcept;
     /// A Round for a caller that holds lock() already. To be called before a refusal (-FI_EAGAIN), so that a program
     /// that does nothing but retry makes progress, and before the entry has changed anything, since waiters run inside.
-    bool progress() noexcept { return plan_.round(plan_.owner); }
+    bool progress() noexcept { return progresses_ && plan_.round(plan_.owner); }
     /// -FI_EAGAIN, and its cause counted.
     [[nodiscard]] int again(Stat cause) noexcept
     {
@@ -92,10 +92,10 @@ class TxContext {
         Reports elsewhere;
         elsewhere.binding.cq = &queue;
         Reports own = std::exchange(reports_, std::move(elsewhere));
-        const Round round = std::exchange(plan_.round, [](void*) noexcept { return false; });
+        progresses_ = false;
         const ssize_t ret = post();
         reports_ = std::move(own);
-        plan_.round = round;
+        progresses_ = true;
         return ret;
     }
     /// Takes a call in, and the lock for it: what was accepted may need somebody who polls.
@@ -120,6 +120,7 @@ class TxContext {
     vcq::Vcq* vcq_ = nullptr; ///< its own, or that of a shared transmit context
     Held<Peers> peers_;
     Reports reports_;
+    bool progresses_ = true; ///< false while reports_ are others' (post_elsewhere)
     Pending pending_;
     Engines engines_;
     QuickOps quick_;
