@@ -22,7 +22,7 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
     EndpointFace& face = EndpointFace::of(fid);
     TxContext& tx = *face.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
-        return tx.domain().later().take(face, call);
+        return tx.domain().deferred().later->take(face, call);
     return tx.take([&] { return AtomicEngine::of(tx).submit(call); });
 }
 

@@ -9,7 +9,6 @@
 #include "address/peers.h"
 #include "memory/region.h"
 #include "progress/domain_base.h"
-#include "provider/log.h"
 #include "remote/event_credits.h"
 #include "remote/keys.h"
 
@@ -24,12 +23,9 @@ void OwnTxContext::set_up(const Plan& plan) noexcept
 
 int OwnTxContext::open_vcq() noexcept
 {
-    const vcq::Sink sink{this, nullptr, on_unsignaled_error, &domain().statistics()};
-    if (int ret = own_vcq_.open(domain().backend(), domain().next_spread(), domain().safe_vcqs(), sink); ret != 0) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: no VCQ on any TNI of this node: close endpoints or run fewer "
-                                  "processes per node\n");
+    const int ret = domain().open_vcq(own_vcq_, {.owner = this, .unsignaled_error = on_unsignaled_error});
+    if (ret != 0)
         return ret;
-    }
     return post_from(own_vcq_);
 }
 

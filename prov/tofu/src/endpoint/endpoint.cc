@@ -98,7 +98,7 @@ int Endpoint::set_up(const EndpointPlan* wish) noexcept
             return ret;
     unsigned number = plan.number;
     if (plan.sends) { // else it is one of its scalable endpoint's
-        if (int ret = domain.take_numbers(1, number); ret != 0) {
+        if (int ret = domain.numbers().take(1, number); ret != 0) {
             tx_.detach();
             return ret;
         }
@@ -253,7 +253,7 @@ ssize_t Endpoint::cancel(void* context) noexcept
         if (engines_.messages)
             ret = engines_.messages->receiver().cancel(context);
     }
-    return ret == -FI_ENOENT && (plan_.caps & FI_TRIGGER) != 0 ? owner().later().cancel(tx_, context) : ret;
+    return ret == -FI_ENOENT && (plan_.caps & FI_TRIGGER) != 0 ? owner().deferred().later->cancel(tx_, context) : ret;
 }
 
 // --- close
@@ -313,7 +313,7 @@ int Endpoint::close() noexcept
     SharedTransmit* const shared = bound_.shared_transmit();
     const bool quiet = stop();
     if ((plan_.caps & FI_TRIGGER) != 0)
-        owner().later().forget(tx_, quiet);
+        owner().deferred().later->forget(tx_, quiet);
     if (!quiet) // nothing of ours may be given back while a communication may reach it
         tx_.close_vcq();
     if (engines_.collectives)
@@ -326,7 +326,7 @@ int Endpoint::close() noexcept
     tx_.close_vcq();
     bound_.drop_all();
     if (tx_.plan().is_open)
-        owner().give_back_numbers(number, 1);
+        owner().numbers().give_back(number, 1);
     if (plan_.parent != nullptr)
         plan_.parent->drop_context(tx_.plan().is_open, plan_.slot);
     if (stays) {

@@ -46,7 +46,7 @@ int EndpointEngines::make(OwnTxContext& tx, RxContext& rx, bool joins) noexcept
 {
     const std::uint64_t caps = tx.plan().caps;
     if ((caps & FI_TRIGGER) != 0) {
-        Later& later = tx.domain().later();
+        Later& later = *tx.domain().deferred().later;
         if (int ret = later.open(); ret != 0)
             return ret;
         rx.relay = later.relay();

@@ -49,7 +49,7 @@ ScalableEndpoint::ScalableEndpoint(DomainBase& domain) noexcept : Object(&domain
 ScalableEndpoint::~ScalableEndpoint()
 {
     if (rx_count_ != 0)
-        owner().give_back_numbers(first_, rx_count_);
+        owner().numbers().give_back(first_, rx_count_);
 }
 
 int ScalableEndpoint::set_up(const fi_info* info) noexcept
@@ -65,7 +65,7 @@ int ScalableEndpoint::set_up(const fi_info* info) noexcept
                   limits::max_contexts);
         return -FI_EINVAL;
     }
-    const int ret = owner().take_numbers(rx_count, first_);
+    const int ret = owner().numbers().take(rx_count, first_);
     rx_count_ = ret == 0 ? rx_count : 0;
     return ret;
 }

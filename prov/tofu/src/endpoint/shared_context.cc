@@ -13,7 +13,6 @@
 #include "message/calls.h"
 #include "progress/domain_base.h"
 #include "provider/limits.h"
-#include "provider/log.h"
 
 namespace tofu {
 
@@ -61,13 +60,7 @@ int SharedTransmit::set_up(const fi_tx_attr* attr) noexcept
     fi_tx_attr granted{};
     if (attr != nullptr && !narrow(*attr, attr->caps != 0 ? attr->caps : limits::all_caps, granted))
         return -FI_EINVAL;
-    DomainBase& domain = owner();
-    const int ret = vcq_.open(domain.backend(), domain.next_spread(), domain.safe_vcqs(),
-                              vcq::Sink{this, nullptr, on_unsignaled_error, &domain.statistics()});
-    if (ret != 0)
-        TOFU_WARN(FI_LOG_EP_CTRL, "shared transmit context: no VCQ on any TNI of this node: close endpoints "
-                                  "or run fewer processes per node\n");
-    return ret;
+    return owner().open_vcq(vcq_, {.owner = this, .unsignaled_error = on_unsignaled_error});
 }
 
 int SharedTransmit::join(TxContext& context) noexcept

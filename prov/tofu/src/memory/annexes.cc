@@ -51,9 +51,7 @@ int Annexes::add() noexcept
         made.reset(new (std::nothrow) Annex{this, count_ + 1, {}});
         if (made == nullptr)
             return -FI_ENOMEM;
-        ret = made->vcq.open(domain_.backend(), domain_.next_spread(), true,
-                             vcq::Sink{.owner = made.get(), .remote = on_remote, .unsignaled_error = nullptr,
-                                       .book = &domain_.statistics()});
+        ret = domain_.open_vcq(made->vcq, {.owner = made.get(), .remote = on_remote}, true);
     }
     utofu_stadd_t stadd = 0;
     if (ret == 0)

@@ -52,7 +52,7 @@ template <class Call>
 [[gnu::noinline]] ssize_t take_later(fid_ep* fid, const Call& call) noexcept
 {
     EndpointFace& face = EndpointFace::of(fid);
-    return face.tx != nullptr ? face.tx->domain().later().take(face, call) : -FI_EBADFLAGS;
+    return face.tx != nullptr ? face.tx->domain().deferred().later->take(face, call) : -FI_EBADFLAGS;
 }
 template <class Call>
 [[gnu::noinline]] ssize_t take_later(fid_ep* fid, Call call, const void* buf, std::size_t length, void* desc) noexcept

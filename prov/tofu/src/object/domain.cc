@@ -93,7 +93,7 @@ Domain::Domain(FabricBase& fabric) noexcept : DomainBase(fabric)
     mr = &region_ops;
     regions_ = &own_regions_;
     doors_ = &own_doors_;
-    later_ = &*own_work_;
+    deferred_.later = &*own_work_;
 }
 
 Domain::~Domain()
@@ -143,19 +143,13 @@ int Domain::set_up(const fi_info* wish) noexcept
     model_.api_version = info.fabric_attr->api_version;
     auto_progress_.adopt(home_lock_);
     auto_progress_.adopt(shared_lock_);
-    auto_progress_.adopt(work_lock_);
+    auto_progress_.adopt(deferred_.lock);
     if (getrandom(&nonce_, sizeof(nonce_), 0) != sizeof(nonce_) || nonce_ == 0)
         nonce_ = reinterpret_cast<std::uintptr_t>(this) | 1;
 
-    // VCQs of the process may share a CQ, where calls under different locks meet (guide 2.5): thread-safe.
-    error = home_.open(*backend_, next_spread(), true,
-                       vcq::Sink{.owner = this, .remote = on_remote, .unsignaled_error = nullptr, .book = &statistics()});
-    if (error != 0) {
-        TOFU_WARN(FI_LOG_DOMAIN,
-                  "domain: no VCQ on any TNI of this node (%s): close domains or run fewer processes per node\n",
-                  fi_strerror(-error));
+    error = open_vcq(home_, {.owner = this, .remote = on_remote}, true);
+    if (error != 0)
         return error;
-    }
     return regions_->open();
 }
 
@@ -200,7 +194,7 @@ bool Domain::progress_home(bool patient) noexcept
     some |= regions_->annexes().poll();
     regions_->return_credits();
     home_lock_.unlock();
-    if (has_work()) [[unlikely]]
+    if (deferred_.any()) [[unlikely]]
         own_work_->progress();
     return some;
 }

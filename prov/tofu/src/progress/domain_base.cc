@@ -2,8 +2,6 @@
 // See domain_base.h.
 #include "progress/domain_base.h"
 
-#include <mutex>
-
 #include <rdma/fi_errno.h>
 
 #include "provider/log.h"
@@ -16,21 +14,17 @@ OpenList<DomainBase>& DomainBase::all() noexcept
     return list;
 }
 
-int DomainBase::take_numbers(unsigned count, unsigned& first) noexcept
+int DomainBase::open_vcq(vcq::Vcq& vcq, vcq::Sink sink, bool is_target) noexcept
 {
-    std::lock_guard guard(home_lock_);
-    first = numbers_.take(count);
-    if (first != EndpointNumbers::none)
-        return 0;
-    TOFU_WARN(FI_LOG_EP_CTRL, "domain: all its %u numbers for endpoints and receive contexts are in use: close some, or "
-                              "open another domain\n", unsigned{max_endpoints});
-    return -FI_ENOSPC;
-}
-
-void DomainBase::give_back_numbers(unsigned first, unsigned count) noexcept
-{
-    std::lock_guard guard(home_lock_);
-    numbers_.give_back(first, count);
+    sink.book = &statistics_;
+    const unsigned spread = spread_.fetch_add(1, std::memory_order_relaxed);
+    const int error = vcq.open(*backend_, spread, safe_vcqs_ || is_target, sink);
+    if (error != 0)
+        TOFU_WARN(FI_LOG_DOMAIN,
+                  "domain: no VCQ on any TNI of this node (%s): close endpoints or domains, or run fewer processes per "
+                  "node\n",
+                  fi_strerror(-error));
+    return error;
 }
 
 } // namespace tofu

@@ -36,6 +36,14 @@ struct DomainModel {
     std::uint32_t api_version = 0;
 };
 
+/// Operations that wait for counters (trigger/work.h).
+struct DeferredWork {
+    Later* later = nullptr;
+    Lock lock;                 ///< of all of it; before endpoints' locks
+    std::atomic<int> count{0}; ///< those that wait or are under way
+    [[nodiscard]] bool any() const noexcept { return count.load(std::memory_order_relaxed) != 0; }
+};
+
 class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
   public:
     explicit DomainBase(FabricBase& fabric) noexcept : Object(&fabric, FI_CLASS_DOMAIN) {}
@@ -44,10 +52,9 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
 
     [[nodiscard]] const DomainModel& model() const noexcept { return model_; }
     [[nodiscard]] const vcq::Backend& backend() const noexcept { return *backend_; }
-    /// Whether VCQs to post from are thread-safe ones: calls under different locks may meet at their CQ (guide 2.5).
-    [[nodiscard]] bool safe_vcqs() const noexcept { return safe_vcqs_; }
-    /// Spreads VCQs over TNIs and CQs.
-    [[nodiscard]] unsigned next_spread() noexcept { return spread_.fetch_add(1, std::memory_order_relaxed); }
+    /// Opens a VCQ, on the next TNI and CQ: one to post from, or one that is a target too, whose calls and those of others
+    /// are under different locks. 0 or -FI_E*.
+    [[nodiscard]] int open_vcq(vcq::Vcq& vcq, vcq::Sink sink, bool is_target = false) noexcept;
 
     // --- the home VCQ, target of all remote access to the domain's regions and endpoints: every call under home_lock()
     [[nodiscard]] Lock& home_lock() noexcept { return home_lock_; }
@@ -61,21 +68,13 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     /// Handles of those VCQs, at most `most`; returns how many. Takes the home lock.
     [[nodiscard]] virtual std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
 
-    /// `count` numbers in a row, for an endpoint or the receive contexts of a scalable one. 0 or -FI_ENOSPC. Takes the
-    /// home lock.
-    [[nodiscard]] int take_numbers(unsigned count, unsigned& first) noexcept;
-    void give_back_numbers(unsigned first, unsigned count) noexcept;
+    [[nodiscard]] EndpointNumbers& numbers() noexcept { return numbers_; }
     [[nodiscard]] StatisticsBook& statistics() noexcept { return statistics_; }
     /// memory/region.h
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
     /// lane/doors.h
     [[nodiscard]] coll::Doors& doors() noexcept { return *doors_; }
-    /// trigger/work.h: operations that wait for counters, their lock, and how many there are or are under way.
-    [[nodiscard]] Later& later() noexcept { return *later_; }
-    [[nodiscard]] Lock& work_lock() noexcept { return work_lock_; }
-    [[nodiscard]] bool has_work() const noexcept { return work_count_.load(std::memory_order_relaxed) != 0; }
-    void count_work(int more) noexcept { work_count_.fetch_add(more, std::memory_order_relaxed); }
-
+    [[nodiscard]] DeferredWork& deferred() noexcept { return deferred_; }
     /// The one endpoint lock of all endpoints that share a context with others (endpoint/shared_context.h), or of all
     /// endpoints where the domain is serialised.
     [[nodiscard]] Lock& shared_lock() noexcept { return shared_lock_; }
@@ -88,21 +87,19 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     ~DomainBase() = default;
 
     DomainModel model_{};
-    bool safe_vcqs_ = true;
+    bool safe_vcqs_ = true; ///< to post from: calls under different locks may meet at their CQ (guide 2.5)
     const vcq::Backend* backend_ = nullptr;
     std::uint64_t nonce_ = 0;
     AutoProgress auto_progress_{*this};
     Lock home_lock_;
     Lock shared_lock_;
-    Lock work_lock_;
     StatisticsBook statistics_; ///< before the VCQs that it adds up
     vcq::Vcq home_;
     RegionTable* regions_ = nullptr;
     coll::Doors* doors_ = nullptr;
-    Later* later_ = nullptr;
+    DeferredWork deferred_;
 
   private:
-    std::atomic<int> work_count_{0};
     EndpointNumbers numbers_;
     std::atomic<unsigned> spread_{0};
 };

@@ -106,7 +106,7 @@ void Counter::set_errors(std::uint64_t value) noexcept
 /// By the application: what waits for that is started.
 void Counter::changed() noexcept
 {
-    if (owner().has_work()) [[unlikely]]
+    if (owner().deferred().any()) [[unlikely]]
         (void)owner().progress_home(false);
 }
 
@@ -114,7 +114,7 @@ int Counter::close() noexcept
 {
     {
         // Whoever has just counted the end of deferred work uses it no more when the lock is free.
-        std::lock_guard guard(owner().work_lock());
+        std::lock_guard guard(owner().deferred().lock);
         if (in_use())
             return -FI_EBUSY;
     }

@@ -44,7 +44,7 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
 
     [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
 
-    // --- for what waits for it (trigger/work.h), by threshold; under DomainBase::work_lock()
+    // --- for what waits for it (trigger/work.h), by threshold; under DeferredWork::lock
     Work* works = nullptr;
     Counter* next_trigger = nullptr; ///< among the counters that something waits for
     /// fi_trigger(3): successes and errors together.

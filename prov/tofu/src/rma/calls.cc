@@ -19,7 +19,7 @@ ssize_t submit(fid_ep* ep, const RmaCall& call) noexcept
     EndpointFace& face = EndpointFace::of(ep);
     TxContext& tx = *face.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
-        return tx.domain().later().take(face, call);
+        return tx.domain().deferred().later->take(face, call);
     return tx.take([&] { return RmaEngine::of(tx).runner().submit(call); });
 }
 

@@ -21,12 +21,8 @@ using trigger::CounterCall;
 namespace {
 
 /// Points `list` at a copy.
-template <class T>
-void copy(const T*& list, std::size_t count, T* to) noexcept
-{
-    list = list != nullptr ? (std::copy_n(list, count, to), to) : nullptr;
-}
-void copy(void* const*& list, std::size_t count, void** to) noexcept
+template <class List, class T>
+void copy(List& list, std::size_t count, T* to) noexcept
 {
     list = list != nullptr ? (std::copy_n(list, count, to), to) : nullptr;
 }
@@ -65,9 +61,9 @@ bool copy_bytes(Work& w, std::size_t count, std::size_t bytes, std::size_t size)
     return to != nullptr;
 }
 
-int keep(Work&, const EndpointFace&, CounterCall&) noexcept { return -FI_EINVAL; } // of no endpoint
+int take_in(Work&, const EndpointFace&, CounterCall&) noexcept { return -FI_EINVAL; } // of no endpoint
 
-int keep(Work& w, const EndpointFace&, SendCall& call) noexcept
+int take_in(Work& w, const EndpointFace&, SendCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     const bool tagged = (call.packet_flags & proto::flag_tag) != 0;
@@ -88,7 +84,7 @@ int keep(Work& w, const EndpointFace&, SendCall& call) noexcept
     return 0;
 }
 
-int keep(Work& w, const EndpointFace& face, RecvCall& call) noexcept
+int take_in(Work& w, const EndpointFace& face, RecvCall& call) noexcept
 {
     const RxContext* const rx = face.receives != nullptr ? face.receives->context() : nullptr;
     if (rx == nullptr || !rx->is_open || rx->shared != nullptr ||
@@ -116,7 +112,7 @@ int keep(Work& w, const EndpointFace& face, RecvCall& call) noexcept
     return 0;
 }
 
-int keep(Work& w, const EndpointFace&, RmaCall& call) noexcept
+int take_in(Work& w, const EndpointFace&, RmaCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     if (tx.engines()[Engine::rma] == nullptr)
@@ -127,8 +123,7 @@ int keep(Work& w, const EndpointFace&, RmaCall& call) noexcept
     if (int ret = check(call, *w.tx, length); ret != 0)
         return ret;
     copy(call.msg.msg_iov, call.msg.iov_count, w.local);
-    if (call.msg.desc != nullptr)
-        call.msg.desc = (std::copy_n(call.msg.desc, call.msg.iov_count, w.desc), w.desc);
+    copy(call.msg.desc, call.msg.iov_count, w.desc);
     copy(call.msg.rma_iov, call.msg.rma_iov_count, w.remote);
     w.cq = tx.reports().binding.cq;
     w.counter = (call.read ? tx.reports().counters.read : tx.reports().counters.write).get();
@@ -140,7 +135,7 @@ int keep(Work& w, const EndpointFace&, RmaCall& call) noexcept
     return 0;
 }
 
-int keep(Work& w, const EndpointFace&, AtomicCall& call) noexcept
+int take_in(Work& w, const EndpointFace&, AtomicCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     if (tx.engines()[Engine::atomic] == nullptr)
@@ -167,7 +162,7 @@ int keep(Work& w, const EndpointFace&, AtomicCall& call) noexcept
 
 } // namespace
 
-int WorkQueue::keep(Work& w, const EndpointFace& face) noexcept
+int keep(Work& w, const EndpointFace& face) noexcept
 {
     return std::visit(
         [&](auto& call) {
@@ -175,7 +170,7 @@ int WorkQueue::keep(Work& w, const EndpointFace& face) noexcept
                 w.completion.context = trigger::context_of(call);
                 w.wants_entry = (call.flags & FI_COMPLETION) != 0;
             }
-            return tofu::keep(w, face, call);
+            return take_in(w, face, call);
         },
         w.call);
 }

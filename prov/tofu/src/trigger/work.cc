@@ -33,50 +33,23 @@ void take_out(Work& work) noexcept
         work.next->link = work.link;
 }
 
-} // namespace
-
-WorkQueue::~WorkQueue()
-{
-    while (lost_ != nullptr)
-        delete std::exchange(lost_, lost_->next);
-    if (relay_ != nullptr)
-        domain_.hold(); // see open()
-}
-
-int WorkQueue::open() noexcept
-{
-    std::lock_guard guard(domain_.work_lock());
-    if (relay_ != nullptr)
-        return 0;
-    std::unique_ptr<CompletionQueue> made(new (std::nothrow) CompletionQueue(domain_));
-    if (made == nullptr)
-        return -FI_ENOMEM;
-    if (int ret = made->set_up(nullptr); ret != 0)
-        return ret;
-    relay_ = std::move(made);
-    domain_.release(); // it does not keep the application from closing the domain
-    return 0;
-}
-
-// --- taking it in
-
-int WorkQueue::counter_of(fid_cntr* fid, Held<Counter>& counter) const noexcept
+int counter_of(const DomainBase& domain, fid_cntr* fid, Held<Counter>& counter) noexcept
 {
     if (fid == nullptr || fid->fid.fclass != FI_CLASS_CNTR)
         return -FI_EINVAL;
-    if (&Counter::of(fid).owner() != &domain_)
+    if (&Counter::of(fid).owner() != &domain)
         return -FI_EDOMAIN;
     counter = &Counter::of(fid);
     return 0;
 }
 
-int WorkQueue::join(Work& work, fid_ep* ep) const noexcept
+int join(const DomainBase& domain, Work& work, fid_ep* ep) noexcept
 {
     if (ep == nullptr || (ep->fid.fclass != FI_CLASS_EP && ep->fid.fclass != FI_CLASS_TX_CTX &&
                           ep->fid.fclass != FI_CLASS_RX_CTX))
         return -FI_EINVAL;
     const EndpointFace& face = EndpointFace::of(ep);
-    if (&face.tx->domain() != &domain_)
+    if (&face.tx->domain() != &domain)
         return -FI_EDOMAIN;
     if ((face.tx->plan().caps & FI_TRIGGER) == 0)
         return -FI_EOPNOTSUPP;
@@ -86,7 +59,7 @@ int WorkQueue::join(Work& work, fid_ep* ep) const noexcept
 }
 
 /// FI_QUEUE_WORK as a Work of ours, but for the counters.
-int WorkQueue::make(const fi_deferred_work& request, Work& work) noexcept
+int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) noexcept
 {
     const auto& op = request.op;
     if (op.msg == nullptr) // whichever it is
@@ -97,7 +70,7 @@ int WorkQueue::make(const fi_deferred_work& request, Work& work) noexcept
     switch (request.op_type) {
     case FI_OP_CNTR_SET:
     case FI_OP_CNTR_ADD:
-        if (int ret = counter_of(op.cntr->cntr, work.counter); ret != 0)
+        if (int ret = counter_of(domain, op.cntr->cntr, work.counter); ret != 0)
             return ret;
         work.call = trigger::CounterCall{op.cntr->value, request.op_type == FI_OP_CNTR_ADD};
         return request.completion_cntr == nullptr ? 0 : -FI_EINVAL;
@@ -123,21 +96,42 @@ int WorkQueue::make(const fi_deferred_work& request, Work& work) noexcept
         break;
     default: return -FI_EINVAL; // what an application wrote is no enum of ours
     }
-    if (int ret = join(work, ep); ret != 0)
+    if (int ret = join(domain, work, ep); ret != 0)
         return ret;
     work.counter = nullptr;
-    return request.completion_cntr == nullptr ? 0 : counter_of(request.completion_cntr, work.counter);
+    return request.completion_cntr == nullptr ? 0 : counter_of(domain, request.completion_cntr, work.counter);
 }
 
-int WorkQueue::wait_for(fid_cntr* counter, std::uint64_t threshold, Work& work) const noexcept
+} // namespace
+
+WorkQueue::~WorkQueue()
 {
-    work.threshold = threshold;
-    return counter_of(counter, work.trigger);
+    while (lost_ != nullptr)
+        delete std::exchange(lost_, lost_->next);
+    if (relay_ != nullptr)
+        domain_.hold(); // see open()
 }
+
+int WorkQueue::open() noexcept
+{
+    std::lock_guard guard(domain_.deferred().lock);
+    if (relay_ != nullptr)
+        return 0;
+    std::unique_ptr<CompletionQueue> made(new (std::nothrow) CompletionQueue(domain_));
+    if (made == nullptr)
+        return -FI_ENOMEM;
+    if (int ret = made->set_up(nullptr); ret != 0)
+        return ret;
+    relay_ = std::move(made);
+    domain_.release(); // it does not keep the application from closing the domain
+    return 0;
+}
+
+// --- taking it in
 
 int WorkQueue::control(int command, const fi_deferred_work* request) noexcept
 {
-    std::unique_lock guard(domain_.work_lock(), std::defer_lock);
+    std::unique_lock guard(domain_.deferred().lock, std::defer_lock);
     if (command == FI_FLUSH_WORK) {
         guard.lock();
         return flush(request);
@@ -152,9 +146,10 @@ int WorkQueue::control(int command, const fi_deferred_work* request) noexcept
     if (work == nullptr)
         return -FI_ENOMEM;
     work->request = request;
-    int ret = wait_for(request->triggering_cntr, request->threshold, *work);
+    work->threshold = request->threshold;
+    int ret = counter_of(domain_, request->triggering_cntr, work->trigger);
     if (ret == 0)
-        ret = make(*request, *work);
+        ret = make(domain_, *request, *work);
     if (ret == 0)
         ret = domain_.auto_progress().go_on_alone();
     if (ret != 0) {
@@ -182,14 +177,15 @@ ssize_t WorkQueue::post_later(EndpointFace& face, const trigger::Call& call, con
     if (work == nullptr)
         return -FI_ENOMEM;
     work->call = call;
-    int ret = wait_for(when->trigger.threshold.cntr, when->trigger.threshold.threshold, *work);
+    work->threshold = when->trigger.threshold.threshold;
+    int ret = counter_of(domain_, when->trigger.threshold.cntr, work->trigger);
     if (ret == 0)
-        ret = join(*work, &face);
+        ret = join(domain_, *work, &face);
     if (ret == 0)
         ret = domain_.auto_progress().go_on_alone();
     if (ret != 0)
         return ret;
-    std::lock_guard guard(domain_.work_lock());
+    std::lock_guard guard(domain_.deferred().lock);
     admit(std::move(work));
     return 0;
 }
@@ -206,7 +202,7 @@ void WorkQueue::admit(std::unique_ptr<Work> work) noexcept
     while (*at != nullptr && (*at)->threshold <= work->threshold)
         at = &(*at)->next;
     insert(*work.release(), at);
-    domain_.count_work(1);
+    ++domain_.deferred().count;
     start_due();
 }
 
@@ -236,7 +232,7 @@ int WorkQueue::flush(const fi_deferred_work* which) noexcept
 {
     Held<Counter> only;
     if (which != nullptr && which->triggering_cntr != nullptr)
-        if (int ret = counter_of(which->triggering_cntr, only); ret != 0)
+        if (int ret = counter_of(domain_, which->triggering_cntr, only); ret != 0)
             return ret;
     while (Work* const found = find_waiting([&only](const Work& w) {
                return w.request != nullptr && (only == nullptr || w.trigger == only.get());
@@ -247,7 +243,7 @@ int WorkQueue::flush(const fi_deferred_work* which) noexcept
 
 ssize_t WorkQueue::cancel(const TxContext& tx, const void* context) noexcept
 {
-    std::lock_guard guard(domain_.work_lock());
+    std::lock_guard guard(domain_.deferred().lock);
     Work* found = find_waiting([&](const Work& w) {
         return w.request == nullptr && w.tx == &tx && w.completion.context == context;
     });
@@ -265,7 +261,7 @@ ssize_t WorkQueue::cancel(const TxContext& tx, const void* context) noexcept
 
 void WorkQueue::forget(const TxContext& tx, bool quiet) noexcept
 {
-    std::lock_guard guard(domain_.work_lock());
+    std::lock_guard guard(domain_.deferred().lock);
     while (Work* const found = find_waiting([&](const Work& w) { return w.tx == &tx; }))
         drop(*found);
     take_ends();
@@ -295,7 +291,7 @@ void WorkQueue::drop(Work& work) noexcept
 {
     leave(work);
     if (work.tx != nullptr || std::holds_alternative<trigger::CounterCall>(work.call)) // else it is counted no more
-        domain_.count_work(-1);
+        --domain_.deferred().count;
     delete &work;
 }
 
@@ -306,7 +302,7 @@ void WorkQueue::lose(Work& work) noexcept
     work.counter = nullptr;
     work.tx = nullptr;
     work.cq = nullptr;
-    domain_.count_work(-1);
+    --domain_.deferred().count;
     insert(work, &lost_);
 }
 
@@ -319,7 +315,7 @@ void WorkQueue::progress() noexcept
         return;
     (void)domain_.auto_progress().everything().run(); // whatever queue the application reads
     {
-        std::lock_guard guard(domain_.work_lock());
+        std::lock_guard guard(domain_.deferred().lock);
         take_ends();
         start_due();
     }

@@ -53,7 +53,10 @@ struct Work {
     std::unique_ptr<std::byte[]> payload; ///< FI_INJECT with FI_TRIGGER: the application's buffer is its own again
 };
 
-/// Of a domain. Everything but the constructor takes DomainBase::work_lock(), which comes before endpoints' locks; any
+/// Takes a call in (keep.cc): copies its lists. 0, or what the engine would refuse it with.
+[[nodiscard]] int keep(Work& work, const EndpointFace& face) noexcept;
+
+/// Of a domain. Everything but the constructor takes DeferredWork::lock, which comes before endpoints' locks; any
 /// thread.
 class WorkQueue final : public Later {
   public:
@@ -83,12 +86,6 @@ class WorkQueue final : public Later {
         return post_later(face, call, trigger::context_of(call));
     }
     ssize_t post_later(EndpointFace& face, const trigger::Call& call, const void* context) noexcept;
-    [[nodiscard]] int make(const fi_deferred_work& request, Work& work) noexcept;
-    [[nodiscard]] int wait_for(fid_cntr* counter, std::uint64_t threshold, Work& work) const noexcept;
-    [[nodiscard]] int counter_of(fid_cntr* fid, Held<Counter>& counter) const noexcept;
-    [[nodiscard]] int join(Work& work, fid_ep* ep) const noexcept;
-    /// keep.cc. 0, or what the engine would refuse the call with.
-    [[nodiscard]] static int keep(Work& work, const EndpointFace& face) noexcept;
     void admit(std::unique_ptr<Work> work) noexcept;
     int cancel(const fi_deferred_work& request) noexcept;
     int flush(const fi_deferred_work* which) noexcept;
