@@ -13,20 +13,9 @@
 
 namespace tofu::coll {
 
-namespace {
-
-/// FI_TOFU_GATES
-bool refused() noexcept
-{
-    const char* const asked = param_string("gates", "auto");
-    return std::strcmp(asked, "0") == 0 || std::strcmp(asked, "no") == 0 || std::strcmp(asked, "off") == 0;
-}
-
-} // namespace
-
 int Joining::open(const Roster& roster) noexcept
 {
-    if (refused())
+    if (param_switch("gates") == Switch::off)
         return 0;
     circuit_.reset(new (std::nothrow) Circuit);
     if (!circuit_ || !circuit_->reserve(roster.size()))

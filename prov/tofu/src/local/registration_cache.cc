@@ -63,15 +63,15 @@ bool hooks_allowed() noexcept
 
 std::unique_ptr<RegistrationCache> RegistrationCache::make(vcq::Vcq& vcq) noexcept
 {
-    const char* asked = param_string("mr_cache", "auto");
-    if (std::strcmp(asked, "0") == 0 || std::strcmp(asked, "no") == 0 || std::strcmp(asked, "off") == 0)
+    const Switch asked = param_switch("mr_cache");
+    if (asked == Switch::off)
         return nullptr;
     Limits limits;
     limits.count = std::min<std::size_t>(core_size("mr_cache_max_count", limits.count), MemoryHooks::span_count);
     limits.bytes = core_size("mr_cache_max_size", limits.bytes);
     if (limits.count == 0 || limits.bytes == 0 || !hooks_allowed())
         return nullptr;
-    if (std::strcmp(asked, "auto") == 0 && cost_of_registration(vcq) < cheap)
+    if (asked == Switch::automatic && cost_of_registration(vcq) < cheap)
         return nullptr;
     MemoryHooks* hooks = MemoryHooks::get();
     if (hooks == nullptr)

@@ -2,13 +2,17 @@
 // See param.h.
 #include "provider/param.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -21,7 +25,7 @@ namespace {
 enum class Kind : std::uint8_t {
     number,       ///< least to most
     power_of_two, ///< of these
-    word,         ///< one of `words`
+    toggle,       ///< one of `switches`
     cpus,         ///< numbers of processors and ranges of them
     library       ///< vcq/backend tries it, and says what is wrong with it
 };
@@ -31,36 +35,39 @@ struct Variable {
     const char* full;  ///< as the user writes it
     Kind kind;
     std::size_t least, most;
-    const char* words; ///< with a space after each
     const char* help;
 };
 
+constexpr std::pair<std::string_view, Switch> switches[] = {
+    {"auto", Switch::automatic}, {"on", Switch::on},   {"yes", Switch::on}, {"1", Switch::on},
+    {"off", Switch::off},        {"no", Switch::off},  {"0", Switch::off}};
+
 // All as text: libfabric's own reading of numbers takes what is none for 0.
 constexpr Variable variables[] = {
-    {"backend", "FI_TOFU_BACKEND", Kind::library, 0, 0, "",
+    {"backend", "FI_TOFU_BACKEND", Kind::library, 0, 0,
      "The uTofu library to use: auto (the machine's own where a Tofu interface answers, else none; the "
      "simulator where FI_PROVIDER is tofu alone), utofu, sim, or the path of a library (default: auto)"},
-    {"rings", "FI_TOFU_RINGS", Kind::number, 1, 65536, "",
+    {"rings", "FI_TOFU_RINGS", Kind::number, 1, 65536,
      "Rings of an endpoint's message area, 1 to 65536: how many peers have one at a time; memory is "
      "taken as they do (default: 512)"},
-    {"ring_slots", "FI_TOFU_RING_SLOTS", Kind::power_of_two, 16, 4096, "",
+    {"ring_slots", "FI_TOFU_RING_SLOTS", Kind::power_of_two, 16, 4096,
      "Slots of 256 bytes of a ring, a power of two from 16 to 4096; a quarter of them, and at most "
      "8 KiB, is the longest message that is sent at once (default: 64)"},
-    {"ppn", "FI_TOFU_PPN", Kind::number, 1, 16, "",
+    {"ppn", "FI_TOFU_PPN", Kind::number, 1, 16,
      "Processes of a node where nobody gives each its control queues (no MPI_Init of the vendor's MPI): each takes as "
      "many TNIs for itself as there are for so many, and who comes later is refused (default: all take all in turn)"},
-    {"progress_cpus", "FI_TOFU_PROGRESS_CPUS", Kind::cpus, 0, CPU_SETSIZE - 1, "",
+    {"progress_cpus", "FI_TOFU_PROGRESS_CPUS", Kind::cpus, 0, CPU_SETSIZE - 1,
      "Processors for the threads of automatic progress, such as 0,48-51, as taskset(1) takes them (default: those of the "
      "thread that first needs one)"},
-    {"unexpected_bytes", "FI_TOFU_UNEXPECTED_BYTES", Kind::number, 0, std::size_t{1} << 48, "",
+    {"unexpected_bytes", "FI_TOFU_UNEXPECTED_BYTES", Kind::number, 0, std::size_t{1} << 48,
      "Bound of the memory for messages that come before their receive, per endpoint, up to 2^48; with more, senders "
      "are held back, those of the message that is awaited as well (default: what memory there is)"},
-    {"stats", "FI_TOFU_STATS", Kind::number, 0, 1, "",
+    {"stats", "FI_TOFU_STATS", Kind::number, 0, 1,
      "1: print what was counted when a domain is closed; fi_tofu(7), STATISTICS (default: 0)"},
-    {"mr_cache", "FI_TOFU_MR_CACHE", Kind::word, 0, 0, "auto on yes 1 off no 0 ",
+    {"mr_cache", "FI_TOFU_MR_CACHE", Kind::toggle, 0, 0,
      "Keep registrations of local buffers while their pages stay the same: auto (where registering "
      "is dear), on, off; needs libucm of UCX (default: auto)"},
-    {"gates", "FI_TOFU_GATES", Kind::word, 0, 0, "auto on yes 1 off no 0 ",
+    {"gates", "FI_TOFU_GATES", Kind::toggle, 0, 0,
      "Barrier gates for collective groups: auto or on (where all members get some), off (default: auto)"},
 };
 
@@ -102,14 +109,8 @@ bool is_legal(const Variable& variable, const char* text, std::size_t& number) n
         cpu_set_t cpus;
         return read_cpus(text, cpus);
     }
-    case Kind::word: {
-        const std::size_t length = std::strlen(text);
-        const char* at = std::strchr(text, ' ') != nullptr ? nullptr : std::strstr(variable.words, text);
-        for (; at != nullptr; at = std::strstr(at + 1, text))
-            if ((at == variable.words || at[-1] == ' ') && at[length] == ' ')
-                return true;
-        return false;
-    }
+    case Kind::toggle:
+        return std::any_of(std::begin(switches), std::end(switches), [text](const auto& s) { return s.first == text; });
     case Kind::number:
     case Kind::power_of_two: break;
     }
@@ -151,8 +152,8 @@ int check_params() noexcept
             continue;
         if (variable.kind == Kind::cpus)
             complain("%s=%.80s: give processors from 0 to %zu, such as 0,48-51", variable.full, text, variable.most);
-        else if (variable.kind == Kind::word)
-            complain("%s=%.80s: say one of these: %s", variable.full, text, variable.words);
+        else if (variable.kind == Kind::toggle)
+            complain("%s=%.80s: say one of these: auto on yes 1 off no 0", variable.full, text);
         else
             complain("%s=%.80s: give a %s from %zu to %zu", variable.full, text,
                      variable.kind == Kind::number ? "number" : "power of two", variable.least, variable.most);
@@ -172,6 +173,12 @@ std::size_t param_size(const char* name, std::size_t otherwise) noexcept
 {
     std::size_t number = 0;
     return legal_text_of(name, number) != nullptr ? number : otherwise;
+}
+
+Switch param_switch(const char* name) noexcept
+{
+    const std::string_view text = param_string(name, "auto");
+    return std::find_if(std::begin(switches), std::end(switches), [&](const auto& s) { return s.first == text; })->second;
 }
 
 bool param_cpus(const char* name, cpu_set_t& cpus) noexcept
