@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "message/message.h"
 #include "provider/error.h"
 
 namespace tofu::proto {
@@ -90,9 +91,7 @@ void FarPayloads::judge(Far& far) noexcept
         far.stage = waits ? Stage::here : Stage::lost;
         return;
     }
-    word = fin_word(far.what.fin.seq, static_cast<std::uint32_t>(fi_error_of(far.code)));
-    if (port_.self.vcq.put_inline(far.what.home, &word, far.what.area + fin_offset(far.what.fin.fin), sizeof word, {}) !=
-        vcq::Post::busy)
+    if (put_fin(port_.self.vcq, far.what.home, far.what.area, far.what.fin, fi_error_of(far.code)))
         far.stage = Stage::lost;
 }
 

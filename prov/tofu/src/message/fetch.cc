@@ -179,10 +179,8 @@ void Fetches::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcep
 /// All bytes are here, or will never be: tell the sender, then the application.
 void Fetches::finish(Fetch& f) noexcept
 {
-    Source& in = *f.message.in;
-    const FinWord word = fin_word(f.message.fin.seq, static_cast<std::uint32_t>(f.err));
-    if (!f.lost && vcq_.put_inline(in.home, &word, in.area + fin_offset(f.message.fin.fin), sizeof word, {}) ==
-                       vcq::Post::busy) {
+    const Source& in = *f.message.in;
+    if (!f.lost && !put_fin(vcq_, in.home, in.area, f.message.fin, f.err)) {
         wait(f);
         return;
     }

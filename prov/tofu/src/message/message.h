@@ -12,6 +12,14 @@
 
 namespace tofu::proto {
 
+/// Tells a sender how what waits for that FIN word has ended: 0 or FI_E*. False: no room now.
+[[nodiscard]] inline bool put_fin(vcq::Vcq& vcq, utofu_vcq_id_t home, utofu_stadd_t area, const Ack& fin,
+                                  int status) noexcept
+{
+    const FinWord word = fin_word(fin.seq, static_cast<std::uint32_t>(status));
+    return vcq.put_inline(home, &word, area + fin_offset(fin.fin), sizeof word, {}) != vcq::Post::busy;
+}
+
 /// A ring, and what we keep of its sender.
 struct Source : Ring {
     fi_addr_t address = FI_ADDR_NOTAVAIL; ///< as the address vector had it

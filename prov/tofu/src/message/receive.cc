@@ -16,16 +16,6 @@
 
 namespace tofu::proto {
 
-namespace {
-/// FIN for what asked for it. False: no room now.
-bool acknowledge(vcq::Vcq& vcq, const Source& in, const Ack& fin) noexcept
-{
-    const FinWord word = fin_word(fin.seq, 0);
-    const vcq::Post post = vcq.put_inline(in.home, &word, in.area + fin_offset(fin.fin), sizeof word, {});
-    return post != vcq::Post::busy;
-}
-} // namespace
-
 Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
     : Inbound(port), SrxPeer(rx, tx.peers()), tx_(tx), rx_(rx), vcq_(tx.vcq()),
       wants_source_((tx.plan().caps & FI_SOURCE) != 0 || (rx.shared != nullptr && rx.shared->owner() != nullptr)),
@@ -181,7 +171,7 @@ void Receiver::take_write_data(Source& in, const Packet& packet) noexcept
 bool Receiver::take_fence(Source& in, const Packet& packet) noexcept
 {
     if ((packet.control.flags & flag_match) == 0)
-        return acknowledge(vcq_, in, packet.ack);
+        return put_fin(vcq_, in.home, in.area, packet.ack, 0);
     Fence* const end = fences_.begin() + fences_.size(); // a sender waits for one at a time
     if (Fence* const old = std::find_if(fences_.begin(), end, [&](const Fence& f) { return f.in->key == in.key; });
         old != end) {
@@ -199,7 +189,7 @@ void Receiver::answer_fences() noexcept
 {
     std::size_t left = 0;
     for (const Fence& fence : fences_)
-        if (queue_.holds(*this, fence.in->key) || !acknowledge(vcq_, *fence.in, fence.ack))
+        if (queue_.holds(*this, fence.in->key) || !put_fin(vcq_, fence.in->home, fence.in->area, fence.ack, 0))
             fences_[left++] = fence;
         else
             fence.in->let_go();
@@ -277,7 +267,7 @@ bool Receiver::give(RecvRequest& r, Message& m) noexcept
         fetches_.start(*f);
         return true;
     }
-    if (m.ack && !acknowledge(vcq_, *m.in, m.fin))
+    if (m.ack && !put_fin(vcq_, m.in->home, m.in->area, m.fin, 0))
         return false;
     iovec into[max_segments];
     std::uint8_t count = 0;
@@ -338,7 +328,7 @@ bool Receiver::keep(Message& m, RecvRequest* owned) noexcept
         return false;
     if (m.type != Type::rts && m.ack && !m.at_match) {
         // Delivered: it is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
-        if (!acknowledge(vcq_, *m.in, m.fin)) {
+        if (!put_fin(vcq_, m.in->home, m.in->area, m.fin, 0)) {
             queue_.free_entry(*kept);
             return false;
         }
@@ -414,7 +404,7 @@ bool Receiver::discard(Unexpected& kept) noexcept { return discard(Message::unpa
 bool Receiver::discard(const Message& m) noexcept
 {
     if (m.type != Type::rts)
-        return !m.ack || acknowledge(vcq_, *m.in, m.fin);
+        return !m.ack || put_fin(vcq_, m.in->home, m.in->area, m.fin, 0);
     Fetch* const f = fetches_.make(m);
     if (f != nullptr)
         fetches_.start(*f); // nothing to fetch: FIN

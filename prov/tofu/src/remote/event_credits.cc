@@ -3,7 +3,6 @@
 #include "remote/event_credits.h"
 
 #include <algorithm>
-#include <ctime>
 #include <new>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "address/address.h"
 #include "address/peers.h"
 #include "provider/error.h"
+#include "provider/clock.h"
 #include "provider/log.h"
 
 namespace tofu {
@@ -23,13 +23,6 @@ constexpr std::uint8_t idle_ticks = 10;      // then what is held goes back
 constexpr std::size_t accounts_per_tick = 256;
 constexpr std::uint32_t most_skips = 256;    // rounds between two looks into an empty pool
 constexpr unsigned closing_polls = 256;
-
-std::uint64_t milliseconds() noexcept
-{
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1000 + static_cast<std::uint64_t>(now.tv_nsec) / 1000000;
-}
 
 } // namespace
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 
 #include <rdma/fi_errno.h>
 
+#include "provider/clock.h"
 #include "provider/log.h"
 
 namespace tofu::proto {
@@ -18,13 +18,6 @@ constexpr std::size_t returns_per_tick = 64; // their notices may have been lost
 constexpr std::uint64_t tick_ms = 4;
 constexpr std::uint64_t watch_ms = 100;
 constexpr unsigned watched_at_once = 64;
-
-std::uint64_t milliseconds() noexcept
-{
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1000 + static_cast<std::uint64_t>(now.tv_nsec) / 1000000;
-}
 
 } // namespace
 

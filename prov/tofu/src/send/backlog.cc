@@ -68,8 +68,7 @@ void Backlog::through(PendingSend& send) noexcept
         Request failed;
         failed.cq = tx_.reports().binding.cq;
         failed.counter = tx_.reports().counters.send;
-        failed.completion = {.context = send.call.context,
-                             .flags = FI_SEND | ((send.call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG)};
+        failed.completion = {.context = send.call.context, .flags = send.call.entry_flags()};
         failed.err = static_cast<int>(-send.ret);
         failed.prov_errno = send.to->prov_errno;
         complete(failed);

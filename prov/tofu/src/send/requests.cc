@@ -55,12 +55,8 @@ SendRequest* SendRequests::make(Channel& ch, const SendCall& call) noexcept
     r->ref_count = 0;
     r->block = nullptr;
     r->awaits_fin = false;
-    r->reports = &tx_.reports();
-    r->cq = tx_.reports().binding.cq;
-    r->counter = tx_.reports().counters.send;
-    r->completion = {.context = call.context,
-                     .flags = FI_SEND | ((call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG)};
-    r->wants_entry = !call.silent && tx_.reports().binding.reports(call.flags);
+    r->report_to(tx_.reports(), call.entry_flags(), call.context,
+                 !call.silent && tx_.reports().binding.reports(call.flags));
     r->err = 0;
     r->prov_errno = 0;
     return r;

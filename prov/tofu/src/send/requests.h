@@ -39,6 +39,12 @@ struct SendCall {
     void* context = nullptr;
     std::uint8_t packet_flags = 0; ///< flag_tag, flag_data
     bool silent = false;           ///< fi_inject: no entry on success
+
+    /// What its entry says of it (fi_cq(3)).
+    [[nodiscard]] std::uint64_t entry_flags() const noexcept
+    {
+        return FI_SEND | ((packet_flags & flag_tag) != 0 ? FI_TAGGED : FI_MSG);
+    }
 };
 
 /// What stays of it: it waits for the notice of its Put, or for FIN.

@@ -54,7 +54,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
 {
     const Reports& reports = context.reports();
     if (!call.silent && reports.binding.reports(call.flags))
-        reports.binding.cq->write(call.context, FI_SEND | ((call.packet_flags & flag_tag) ? FI_TAGGED : FI_MSG));
+        reports.binding.cq->write(call.context, call.entry_flags());
     if (Counter* counter = reports.counters.send)
         counter->count();
 }

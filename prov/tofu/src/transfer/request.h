@@ -33,13 +33,13 @@ struct Request : vcq::Waiter {
     int err = 0;                 ///< positive FI_E* of the first failure
     int prov_errno = 0;          ///< its uTofu code
 
-    /// Says where the end of an access to a peer's memory is reported: `flags` are those of its entry (fi_cq(3)), and tell
-    /// its counter.
+    /// Says where the end of an operation is reported: `flags` are those of its entry (fi_cq(3)), and tell its counter.
     void report_to(const Reports& to, std::uint64_t flags, void* context, bool entry) noexcept
     {
         reports = &to;
         cq = to.binding.cq.get();
-        counter = (flags & FI_READ) != 0 ? to.counters.read.get() : to.counters.write.get();
+        const TxCounters& counters = to.counters;
+        counter = ((flags & FI_SEND) != 0 ? counters.send : (flags & FI_READ) != 0 ? counters.read : counters.write).get();
         completion.context = context;
         completion.flags = flags;
         wants_entry = entry;

@@ -75,7 +75,7 @@ int take_in(Work& w, const EndpointFace&, SendCall& call) noexcept
     copy(call.desc, call.count, w.desc);
     w.cq = tx.reports().binding.cq;
     w.counter = tx.reports().counters.send.get();
-    w.completion.flags = FI_SEND | (tagged ? FI_TAGGED : FI_MSG);
+    w.completion.flags = call.entry_flags();
     w.completion.tag = call.tag;
     if (w.request == nullptr)
         return (call.flags & FI_INJECT) == 0 || copy_bytes(w, call) ? 0 : -FI_ENOMEM;
