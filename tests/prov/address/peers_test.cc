@@ -120,6 +120,28 @@ TEST(Peers, ANameLastsAsLongAsItsPlaceIsFilled)
     EXPECT_EQ(v.who(3), second);
 }
 
+/// For owners (fi_peer(3)), who compare places.
+TEST(Peers, WhoeverIsInsertedOnceAndAgainHasOnePlace)
+{
+    tofu::Counted domain;
+    Vector v(domain);
+    (void)v.add(1);
+    EndpointAddress address{};
+    address.home = 2;
+    address.nonce = ~address.home;
+    fi_addr_t at[3] = {};
+    for (fi_addr_t& place : at) {
+        ASSERT_EQ(v.insert_once(address, place), 0);
+        v.changed();
+        EXPECT_EQ(place, 1u);
+    }
+    EXPECT_EQ(v.remove(at, 2), 0);
+    EXPECT_EQ(v.who(2), 1u);
+    EXPECT_EQ(v.remove(at, 1), 0);
+    EXPECT_EQ(v.who(2), FI_ADDR_NOTAVAIL);
+    EXPECT_EQ(v.remove(at, 1), -FI_EINVAL);
+}
+
 TEST(Peers, WatchersAreToldOfEachChange)
 {
     tofu::Counted domain;

@@ -263,8 +263,15 @@ TEST(PeerReceives, ASourceIsKnownOnceItsAddressIs)
         constexpr fi_addr_t named = 0xabcdef;
         if (rank.number == 0) {
             fi_addr_t at = 0;
-            ASSERT_EQ(fi_av_insert(side.base.av, words, 1, &at, 0, nullptr), 1); // a place below that of send_all
-            ASSERT_EQ(fi_av_insert(side.base.av, words, 1, &at, 0, nullptr), 1);
+            std::uint64_t own[4] = {};
+            length = sizeof own;
+            check(fi_getname(&side.ep->fid, own, &length), "fi_getname");
+            ASSERT_EQ(fi_av_insert(side.base.av, own, 1, &at, 0, nullptr), 1);
+            for (int i = 0; i < 2; i++) {
+                ASSERT_EQ(fi_av_insert(side.base.av, words, 1, &at, 0, nullptr), 1);
+                EXPECT_EQ(at, 1u); // again: owners compare places
+            }
+            ASSERT_EQ(fi_av_remove(side.base.av, &at, 1, 0), 0); // once less
             send_all(side, {8, 8});
         } else {
             ASSERT_TRUE(side.keeps(2));

@@ -126,6 +126,29 @@ int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
     return 0;
 }
 
+int Peers::insert_once(const EndpointAddress& address, fi_addr_t& number) noexcept
+{
+    const fi_addr_t known = find_number(address.home, address.nonce, address.index);
+    if (known == FI_ADDR_NOTAVAIL)
+        return insert(address, number);
+    const std::lock_guard guard(user_mutex_);
+    while (more_uses_.size() <= known)
+        if (!more_uses_.push(0))
+            return FI_ENOMEM;
+    more_uses_[known]++;
+    number = known;
+    return 0;
+}
+
+bool Peers::has_more_uses(fi_addr_t number) noexcept
+{
+    const std::lock_guard guard(user_mutex_);
+    const bool more = number < more_uses_.size() && more_uses_[number] != 0;
+    if (more)
+        more_uses_[number]--;
+    return more;
+}
+
 int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
 {
     const PeerStore::Turn turn(store_);
@@ -137,8 +160,8 @@ int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
     for (std::size_t i = 0; i < count; i++) {
         const std::size_t number = place_of(places[i]);
         Peer* peer = store_.at(number);
-        if (peer->home == 0)
-            continue; // named twice
+        if (peer->home == 0 || has_more_uses(number))
+            continue; // named twice, or inserted
         if (index_ != nullptr && index_->duplicates)
             index_.reset(); // another place may have to answer for this peer: made anew when asked
         if (index_ != nullptr)

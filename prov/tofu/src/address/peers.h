@@ -65,6 +65,9 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     /// A sound address gets a place: 0, or a positive FI_ENOMEM (also where there are as many as there can be) or FI_EBUSY
     /// (another process changes the vector, and is stopped).
     [[nodiscard]] int insert(const EndpointAddress& address, fi_addr_t& number) noexcept;
+    /// Of one who is there already the place, which has to be removed once more: 0. Else as insert(). Of a vector that is
+    /// the process's own.
+    [[nodiscard]] int insert_once(const EndpointAddress& address, fi_addr_t& number) noexcept;
     /// All or none: 0, -FI_EINVAL where one names no peer, or -FI_EBUSY.
     [[nodiscard]] int remove(const fi_addr_t* places, std::size_t count) noexcept;
     void changed() noexcept;
@@ -92,6 +95,7 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
     void update_index() noexcept;
     void forget_name(fi_addr_t number) noexcept;
+    [[nodiscard]] bool has_more_uses(fi_addr_t number) noexcept;
     [[nodiscard]] fi_addr_t find_number(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept;
 
     fi_addr_t place_mask_ = ~fi_addr_t{0}; ///< without the bits of receive contexts
@@ -99,7 +103,8 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     PeerStore store_;
     std::unique_ptr<Index> index_; ///< in turn among the threads
     std::mutex user_mutex_;
-    Array<fi_addr_t> user_ids_; ///< by place; those beyond have none
+    Array<fi_addr_t> user_ids_;      ///< by place; those beyond have none
+    Array<std::uint32_t> more_uses_; ///< of places by insert_once(); those beyond have none
     std::mutex watch_mutex_;    ///< before the locks of those who are told
     Watcher* watchers_ = nullptr;
 };

@@ -142,6 +142,13 @@ static void complete(EndpointAddress& address) noexcept
         address = {};
 }
 
+/// An owner tells sources apart by their places, and inserts an address again for each of its users (Open MPI does so for
+/// intercommunicators): one address, one place.
+int AddressVector::place_for(const EndpointAddress& address, fi_addr_t& place) noexcept
+{
+    return owner().model().has_owner && !store().is_shared() ? insert_once(address, place) : Peers::insert(address, place);
+}
+
 /// Inserts what `address_of` says of each number. The answer is how many were inserted, or, where the vector was opened
 /// with FI_EVENT, 0 and an event that carries the number.
 template <class AddressOf>
@@ -164,7 +171,7 @@ int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_
         const EndpointAddress address = address_of(i);
         fi_addr_t place = FI_ADDR_NOTAVAIL;
         // Whoever is stopped is waited for once.
-        error = error == FI_EBUSY ? error : address.sound() ? Peers::insert(address, place) : FI_EINVAL;
+        error = error == FI_EBUSY ? error : address.sound() ? place_for(address, place) : FI_EINVAL;
         if (error == 0 && named && (error = name(place, places[i])) != 0)
             (void)Peers::remove(&place, 1);
         if (error == FI_EINVAL)

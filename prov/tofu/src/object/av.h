@@ -36,6 +36,7 @@ class AddressVector final : public Peers {
 
   private:
     [[nodiscard]] int share(fi_av_attr& attr) noexcept;
+    [[nodiscard]] int place_for(const EndpointAddress& address, fi_addr_t& place) noexcept;
     [[nodiscard]] static bool text_at(const void* addresses, std::size_t number, char* text) noexcept;
     template <class AddressOf>
     [[nodiscard]] int insert_all(std::size_t count, fi_addr_t* places, std::uint64_t flags, void* context,

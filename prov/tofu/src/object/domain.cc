@@ -140,6 +140,7 @@ int Domain::set_up(const fi_info* wish) noexcept
     model_.virtual_addresses = (mr_mode & (FI_MR_VIRT_ADDR | limits::mr_basic)) != 0;
     model_.provider_keys = (mr_mode & (FI_MR_PROV_KEY | limits::mr_basic)) != 0;
     model_.textual_addresses = info.addr_format == FI_ADDR_STR;
+    model_.has_owner = (info.caps & FI_PEER) != 0;
     model_.api_version = info.fabric_attr->api_version;
     auto_progress_.adopt(home_lock_);
     auto_progress_.adopt(shared_lock_);

@@ -33,6 +33,7 @@ struct DomainModel {
     bool virtual_addresses = false; ///< FI_MR_VIRT_ADDR: remote addresses are the target's addresses
     bool provider_keys = false;     ///< FI_MR_PROV_KEY
     bool textual_addresses = false; ///< FI_ADDR_STR
+    bool has_owner = false;         ///< FI_PEER: another provider compares sources by their addresses
     std::uint32_t api_version = 0;
 };
 
