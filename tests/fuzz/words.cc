@@ -28,11 +28,15 @@ void header(Input& input)
 void grant(Input& input)
 {
     const std::uint64_t slots = input.below(4) != 0 ? 1u << input.below(16) : input.take<std::uint32_t>();
-    const Grant grant = read_grant(slots << 32 | static_cast<std::uint32_t>(input.number(1 << 20)));
+    const unsigned index = input.below(2 * growing_endpoints);
+    const std::uint32_t part = input.below(2) != 0 ? Grant::further : 0;
+    const std::uint32_t first = static_cast<std::uint32_t>(input.number(1 << 20)) | part;
+    const Grant grant = read_grant(slots << 32 | first, index);
     if (grant.slots == 0)
         return;
     require(Geometry{1, grant.slots}.valid(), "a ring that can be");
-    require(grant.first * slot_size >= visits_offset, "behind the words of others");
+    require(grant.is_further() || grant.offset() >= visits_offset, "behind the words of others");
+    require(!grant.is_further() || index < growing_endpoints, "under an STag that is for rings");
     require(eager_limit_of(grant.slots) <= max_eager && eager_limit_of(grant.slots) >= slot_size,
             "messages of our own length");
 }

@@ -47,5 +47,23 @@ TEST(Wire, GeometryIsChecked)
     EXPECT_EQ(seq_base(0x1234567890abcdef) % max_ring_slots, 0u);
 }
 
+/// Owner and peers agree where rings are: those of the first part behind each other, the others under the further STag.
+TEST(Wire, EveryRingHasItsPlaceInWhatIsRegistered)
+{
+    for (const Geometry g : {Geometry{512, 64, 1024}, {1, 4096, 0}, {2, 4096, 0}, {300, 16, 0}, {65536, 4096, 0},
+                             {64, 64, 0}})
+        for (const unsigned index : {0u, growing_endpoints - 1, growing_endpoints, max_endpoints - 1}) {
+            const std::uint32_t first = g.first_rings(index);
+            EXPECT_TRUE(first >= 1 && first <= g.ring_count);
+            EXPECT_LE(g.ring(first) - g.ring(0), index < growing_endpoints ? 1u << 20 : g.size());
+            for (std::uint32_t n = 0; n < g.ring_count; n++) {
+                const Grant grant = read_grant(grant_of(g, index, n).word(), index);
+                ASSERT_EQ(grant.slots, g.ring_slots);
+                ASSERT_EQ(grant.is_further(), n >= first);
+                ASSERT_EQ(grant.offset(), n < first ? g.ring(n) : g.ring(n) - g.ring(first));
+            }
+        }
+}
+
 } // namespace
 } // namespace tofu::proto

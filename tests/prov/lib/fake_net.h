@@ -67,6 +67,7 @@ struct Net {
     std::size_t strays = 0; ///< accesses beyond the memory, which fail
     std::vector<std::tuple<std::uint8_t, std::uint64_t, bool>> remote_notices; ///< type, STADD, EDATA is 0
     std::vector<std::pair<void*, std::size_t>> registered;
+    unsigned refused_stag = ~0u; ///< that none is registered under
 
     static Net& now()
     {
@@ -279,10 +280,10 @@ inline int reg_mem(utofu_vcq_hdl_t, void* addr, std::size_t size, unsigned long,
     *stadd = reinterpret_cast<std::uintptr_t>(addr);
     return UTOFU_SUCCESS;
 }
-inline int reg_mem_with_stag(utofu_vcq_hdl_t h, void* addr, std::size_t size, unsigned, unsigned long flags,
+inline int reg_mem_with_stag(utofu_vcq_hdl_t h, void* addr, std::size_t size, unsigned stag, unsigned long flags,
                              utofu_stadd_t* stadd)
 {
-    return reg_mem(h, addr, size, flags, stadd);
+    return stag == Net::now().refused_stag ? UTOFU_ERR_FULL : reg_mem(h, addr, size, flags, stadd);
 }
 inline int dereg_mem(utofu_vcq_hdl_t, utofu_stadd_t, unsigned long) { return UTOFU_SUCCESS; }
 inline int post_toq(utofu_vcq_hdl_t, void*, std::size_t, void*) { return UTOFU_SUCCESS; }

@@ -74,6 +74,34 @@ TEST(Limits, RingsOfEverySizeCarryEveryProtocol)
         });
 }
 
+/// One ring is registered at first, the others when that one is taken: each sender has its own in the end.
+TEST(Limits, RingsRegisteredLateCarryMessagesToo)
+{
+    constexpr unsigned senders = 4, messages = 100;
+    expect_processes(1 + senders, [](const Rank& rank) {
+        setenv("FI_TOFU_RINGS", "4", 1);
+        setenv("FI_TOFU_RING_SLOTS", "4096", 1);
+        Session s(rank, crowd_options());
+        if (rank.number != 0) {
+            for (unsigned i = 0; i < messages; i++) {
+                const auto out = pattern(100, i);
+                ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, out.data(), out.size(), nullptr, 0, i, &s); }), 0);
+                s.expect(&s, FI_SEND);
+            }
+            s.barrier();
+            return;
+        }
+        std::vector<std::uint8_t> in(100);
+        for (unsigned i = 0; i < messages * senders; i++) {
+            in.assign(100, 0);
+            ASSERT_EQ(fi_trecv(s.ep, in.data(), in.size(), nullptr, 1 + i % senders, i / senders, 0, &in), 0);
+            s.expect(&in, FI_RECV);
+            ASSERT_EQ(in, pattern(100, i / senders));
+        }
+        s.barrier();
+    });
+}
+
 TEST(Limits, RingsBeyondTheirRangeAreRefusedWithALine)
 {
     setenv("FI_LOG_LEVEL", "warn", 1);

@@ -59,8 +59,8 @@ void fill_a_ring(Session& s, RawPeer& raw, RawPeer& self, std::mt19937_64& rando
     ReturnBlock block{};
     for (unsigned n = 0; n < 200 && block.check != serial; n++)
         self.get(return_offset(asked_at), &block, sizeof block);
-    const Grant grant = read_grant(block.consumed);
-    if (block.check != serial || grant.slots == 0)
+    const Grant grant = read_grant(block.consumed, self.victim().index);
+    if (block.check != serial || grant.slots == 0 || grant.is_further())
         return; // whoever writes into another's ring can say anything in its name
     std::uint8_t slot[slot_size];
     for (std::uint32_t i = 0; i < grant.slots; i++) {

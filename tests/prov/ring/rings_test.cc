@@ -34,8 +34,9 @@ TEST_F(RingsTest, WhoAskedGetsARingAndGoesOnThere)
 
 TEST_F(RingsTest, AGrantThatCannotBeFailsTheChannel)
 {
-    for (const Grant wrong : {Grant{0, ring_slots}, Grant{5000, 17}, Grant{5000, 2 * max_ring_slots}, Grant{5000, 0}})
-        EXPECT_EQ(read_grant(wrong.word()).slots, 0u);
+    for (const Grant wrong : {Grant{0, ring_slots}, Grant{5000, 17}, Grant{5000, 2 * max_ring_slots}, Grant{5000, 0},
+                              Grant{Grant::further, ring_slots}}) // of an endpoint that has no further STag
+        EXPECT_EQ(read_grant(wrong.word(), peer_index).slots, 0u);
     Channel& ch = *channel();
     ask(ch);
     answer(ch, 5, ReturnStatus::granted);
@@ -187,7 +188,7 @@ TEST_F(RingsTest, WhoAsksForARingIsGrantedOne)
     EXPECT_EQ(count_rings(), 1u);
     EXPECT_EQ(returned().status, number(ReturnStatus::granted));
     EXPECT_EQ(returned().check, 9u);
-    const Grant grant = read_grant(returned().consumed);
+    const Grant grant = read_grant(returned().consumed, own_index);
     EXPECT_EQ(grant.first * slot_size, geometry.ring(0));
     EXPECT_EQ(grant.slots, ring_slots);
     EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::status));
@@ -197,6 +198,38 @@ TEST_F(RingsTest, WhoAsksForARingIsGrantedOne)
     ask(1, 10, peer_home + 10);
     EXPECT_EQ(returned(10).status, number(ReturnStatus::denied));
     EXPECT_EQ(returned(10).check, 9u);
+}
+
+/// 1 MiB of rings is registered at first, the rest when these are taken.
+TEST_F(RingsTest, RingsAreRegisteredWhenTheyAreNeeded)
+{
+    constexpr Geometry large{6, max_ring_slots / 2, visit_slots};
+    constexpr unsigned index = growing_endpoints - 1;
+    for (const bool refused : {false, true}) {
+        above.emplace(Local{vcq, home, lock, own_nonce, index, index});
+        rings = &above->rings;
+        net().refused_stag = refused ? further_stag(index) : ~0u;
+        net().registered.clear();
+        ASSERT_EQ(rings->open(large.ring_count, large.ring_slots, visit_slots), 0);
+        const std::uint16_t at = refused ? 10 : 20; // blocks that the other one has not written
+        ask(1, at);
+        ask(1, at + 1, peer_home + 1);
+        ASSERT_EQ(net().registered.size(), 1u);
+        EXPECT_EQ(net().registered[0].second, large.ring(2));
+        EXPECT_FALSE(read_grant(returned(at + 1).consumed, index).is_further());
+        ask(1, at + 2, peer_home + 2);
+        EXPECT_EQ(returned(at + 2).status, number(refused ? ReturnStatus::denied : ReturnStatus::granted));
+        EXPECT_EQ(area().open_rings(), refused ? 2u : 6u);
+        if (!refused) {
+            ASSERT_EQ(net().registered.size(), 2u);
+            EXPECT_EQ(static_cast<std::byte*>(net().registered[1].first), area().ring(2));
+            EXPECT_EQ(net().registered[1].second, large.size() - large.ring(2));
+            EXPECT_TRUE(read_grant(returned(at + 2).consumed, index).is_further());
+        }
+        rings->leave();
+        ASSERT_TRUE(vcq.quiesce());
+        rings->close_area();
+    }
 }
 
 /// turnover.cc, case 10, and visitors.h, 9: one answer, whatever becomes of the packet.
@@ -379,7 +412,7 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
     rings->in.grants.ask_back();
     EXPECT_EQ(asked(), ring_count - 1);
     EXPECT_EQ(returned(3).status, number(ReturnStatus::granted)) << "who has sent keeps it";
-    EXPECT_NE(read_grant(returned(2).consumed).slots, 0u) << "and where it is, for who has not seen it yet";
+    EXPECT_NE(read_grant(returned(2).consumed, own_index).slots, 0u) << "and where it is, for who has not seen it yet";
     EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::status));
 }
 

@@ -15,7 +15,7 @@ namespace tofu {
 
 /// Version of everything that peers read of each other; docs/wire-protocol.md. Peers of another version
 /// are refused.
-inline constexpr std::uint16_t wire_version = 7;
+inline constexpr std::uint16_t wire_version = 8;
 
 struct EndpointAddress {
     std::uint32_t magic;   ///< address_magic
@@ -40,10 +40,13 @@ inline constexpr std::uint8_t address_counts_events = 1;
 inline constexpr std::uint32_t address_magic = 0x55664f54; // "TOfU"
 
 /// Reserved STags of a home VCQ, of which a TNI has 256: 0 for the directory of regions, 1 + index for each endpoint,
-/// the last ones for the directory's second tables, by the binary logarithm of their size.
+/// then those of what the first few endpoints register later, the last ones for the directory's second tables, by the
+/// binary logarithm of their size.
 inline constexpr unsigned directory_stag = 0;
 inline constexpr unsigned max_endpoints = 240;
 constexpr unsigned endpoint_stag(unsigned index) { return index + 1; }
+inline constexpr unsigned growing_endpoints = 5;
+constexpr unsigned further_stag(unsigned index) { return 1 + max_endpoints + index; }
 constexpr unsigned table_stag(unsigned log2) { return 239 + log2; }
 
 /// Length of an address as text, "tofu://HOME.INDEX.NONCE" in hexadecimal digits (INDEX: flags, further, index), with

@@ -133,13 +133,17 @@ int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned in
     base_ = pages.base;
     fd_ = pages.fd;
     geometry_ = geometry;
+    index_ = index;
+    full_ = false;
+    open_rings_ = geometry.first_rings(index);
     const AreaHeader header{area_magic, wire_version, static_cast<std::uint16_t>(index), 0, nonce};
     std::memcpy(base_, &header, sizeof header); // before any peer can see it
     *gate() = gate_word(nonce, 0, geometry.visit_slots);
     std::lock_guard guard(home_lock);
-    if (int ret = home.reg_with_stag(base_, pages.bytes, endpoint_stag(index), stadd_); ret != 0) {
+    const std::size_t bytes = geometry.ring(open_rings_);
+    if (int ret = home.reg_with_stag(base_, bytes, endpoint_stag(index), stadd_); ret != 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: its message area of %zu bytes could not be registered: "
-                                  "set FI_TOFU_RINGS lower\n", index, pages.bytes);
+                                  "set FI_TOFU_RINGS lower\n", index, bytes);
         spare().give(pages);
         base_ = nullptr;
         return ret;
@@ -149,6 +153,22 @@ int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned in
     return 0;
 }
 
+bool Area::grow() noexcept
+{
+    // Who comes here has the endpoint's lock, which comes after the home's.
+    if (open_rings_ == geometry_.ring_count || full_ || !home_lock_->try_lock())
+        return false;
+    const std::size_t bytes = geometry_.size() - geometry_.ring(open_rings_);
+    full_ = home_->reg_with_stag(ring(open_rings_), bytes, further_stag(index_), further_) != 0;
+    home_lock_->unlock();
+    if (full_)
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: %zu more bytes could not be registered: its senders take turns with %u "
+                                  "rings; set FI_TOFU_RINGS so\n", index_, bytes, open_rings_);
+    else
+        open_rings_ = geometry_.ring_count;
+    return !full_;
+}
+
 void Area::close() noexcept
 {
     if (base_ == nullptr)
@@ -156,6 +176,8 @@ void Area::close() noexcept
     {
         std::lock_guard guard(*home_lock_);
         home_->dereg(stadd_);
+        if (open_rings_ != geometry_.first_rings(index_))
+            home_->dereg(further_);
     }
     spare().give({base_, geometry_.size(), fd_});
     base_ = nullptr;

@@ -24,6 +24,11 @@ class Area {
     /// -FI_E*.
     [[nodiscard]] int open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned index,
                            const Geometry& geometry) noexcept;
+    /// Registers the rings that are not yet. False: there are none; or not now, the home is another thread's; or it
+    /// can't be done.
+    [[nodiscard]] bool grow() noexcept;
+    /// So many rings are registered.
+    [[nodiscard]] std::uint32_t open_rings() const noexcept { return open_rings_; }
     void close() noexcept;
     /// Gives back what closed areas have left to later ones. Any thread.
     static void drop_spare() noexcept;
@@ -64,6 +69,10 @@ class Area {
     int fd_ = -1;
     std::byte* base_ = nullptr;
     std::uint64_t stadd_ = 0;
+    std::uint64_t further_ = 0; ///< of the rings registered later
+    std::uint32_t open_rings_ = 0;
+    unsigned index_ = 0;
+    bool full_ = false; ///< these could not be
     Geometry geometry_{};
 };
 

@@ -4,6 +4,7 @@
 // stands on it; calls nothing.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -122,24 +123,43 @@ struct Geometry {
         return rings() + std::uint64_t{n} * ring_slots * slot_size;
     }
     [[nodiscard]] constexpr std::uint64_t size() const { return ring(ring_count); }
+    /// What is registered is pinned: the area of endpoint `index` is registered with so many rings, 1 MiB, at first.
+    /// The others follow under the further STag, if the endpoint has one.
+    [[nodiscard]] constexpr std::uint32_t first_rings(unsigned index) const
+    {
+        return index < growing_endpoints ? std::min(ring_count, max_ring_slots / ring_slots) : ring_count;
+    }
     [[nodiscard]] constexpr std::uint32_t eager_limit() const { return eager_limit_of(ring_slots); }
     /// Slots taken out before the receiver reports them.
     [[nodiscard]] constexpr std::uint32_t report_after() const { return ring_slots / 4; }
 };
 
-/// Where a ring is that its receiver has given us, as a return block says it: {number of its first slot in the area: 32
-/// bits, number of its slots: 32}.
+/// Where a ring is that its receiver has given us, as a return block says it: {number of its first slot in the area,
+/// or, with the highest bit, in what lies under the further STag: 32 bits, number of its slots: 32}.
 struct Grant {
+    static constexpr std::uint32_t further = std::uint32_t{1} << 31;
     std::uint32_t first = 0;
     std::uint32_t slots = 0; ///< 0: not a ring that can be
 
+    [[nodiscard]] constexpr bool is_further() const { return (first & further) != 0; }
+    /// From the STADD of the one or the other.
+    [[nodiscard]] constexpr std::uint64_t offset() const { return std::uint64_t{first & ~further} * slot_size; }
     [[nodiscard]] constexpr std::uint64_t word() const { return std::uint64_t{slots} << 32 | first; }
 };
-[[nodiscard]] constexpr Grant read_grant(std::uint64_t word)
+/// Of ring `n` of endpoint `index`.
+[[nodiscard]] constexpr Grant grant_of(const Geometry& geometry, unsigned index, std::uint32_t n)
+{
+    const std::uint32_t first = geometry.first_rings(index);
+    const std::uint64_t at = n < first ? geometry.ring(n) : geometry.ring(n) - geometry.ring(first);
+    return {static_cast<std::uint32_t>(at / slot_size) | (n < first ? 0 : Grant::further), geometry.ring_slots};
+}
+/// By the endpoint with that index.
+[[nodiscard]] constexpr Grant read_grant(std::uint64_t word, unsigned index)
 {
     const Grant grant{static_cast<std::uint32_t>(word), static_cast<std::uint32_t>(word >> 32)};
     const bool possible = std::has_single_bit(grant.slots) && grant.slots >= min_ring_slots &&
-                          grant.slots <= max_ring_slots && grant.first >= visits_offset / slot_size;
+                          grant.slots <= max_ring_slots &&
+                          (grant.is_further() ? index < growing_endpoints : grant.offset() >= visits_offset);
     return possible ? grant : Grant{};
 }
 

@@ -27,7 +27,7 @@ void put_word(T& word, T value, std::memory_order order = std::memory_order_rela
     std::atomic_ref<T>(word).store(value, order); // partner: Get of RemoteKeys::ask, by its check
 }
 
-static_assert(table_stag(directory::first_log2 + 1) > endpoint_stag(max_endpoints - 1) &&
+static_assert(table_stag(directory::first_log2 + 1) > further_stag(growing_endpoints - 1) &&
               table_stag(directory::max_log2) < 256);
 
 constexpr unsigned choices_in(unsigned log2) noexcept

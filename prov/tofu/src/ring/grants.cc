@@ -68,9 +68,10 @@ bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
             set_gone(old);
     const utofu_stadd_t returns = area + return_offset(who.return_index);
     unsigned number = 0;
-    while (number < geometry_.ring_count && rings_[number] != nullptr)
+    while (number < port_.area.open_rings() && rings_[number] != nullptr)
         number++;
-    std::unique_ptr<Ring> ring = number < geometry_.ring_count ? port_.protocol.make_ring() : nullptr;
+    const bool is_free = number < port_.area.open_rings() || port_.area.grow();
+    std::unique_ptr<Ring> ring = is_free ? port_.protocol.make_ring() : nullptr;
     if (ring == nullptr || !polls_.reserve(polls_.size() + 1)) {
         wanted_ = true;
         const ReturnBlock block{0, static_cast<std::uint32_t>(ReturnStatus::denied), who.serial};
@@ -143,7 +144,7 @@ bool Grants::answer_bye(Ring& ring) noexcept
 
 void Grants::report(Ring& ring) noexcept
 {
-    const Grant grant{static_cast<std::uint32_t>(geometry_.ring(ring.number) / slot_size), geometry_.ring_slots};
+    const Grant grant = grant_of(geometry_, port_.self.index, ring.number);
     const ReturnBlock block{ring.begun ? ring.next_seq - 1 : grant.word(), static_cast<std::uint32_t>(ring.status),
                             ring.serial};
     // In order: an earlier report that lands later would hide this one for good.

@@ -125,11 +125,16 @@ void Turnover::on_grant(Channel& ch, const Grant& grant) noexcept
         ch.owner->fail(ch, FI_EIO, 0);
         return;
     }
+    utofu_stadd_t part = ch.area;
+    if (grant.is_further() && port_.self.vcq.query_stadd(ch.peer.home, further_stag(ch.peer.index), part) != 0) {
+        ch.owner->fail(ch, FI_EADDRNOTAVAIL, 0);
+        return;
+    }
     ch.visit.asked = false;
     ch.visit.count = ch.visit.enough = 0;
     ch.leave = false;
     ch.starved = 0;
-    ch.ring = ch.area + std::uint64_t{grant.first} * slot_size;
+    ch.ring = part + grant.offset();
     ch.slots = grant.slots;
     ch.consumed = seq_base(ch.peer.nonce);
     for (std::uint32_t& mark : ch.mark)
@@ -159,7 +164,7 @@ void Turnover::check(Channel& ch) noexcept
             held_--;
             ch.visit.ask_later();
         } else if (status == ReturnStatus::granted || status == ReturnStatus::give_back) {
-            on_grant(ch, read_grant(consumed));
+            on_grant(ch, read_grant(consumed, ch.peer.index));
         }
     } else if (consumed >> 32 == 0) { // no grant
         ch.consumed = believed(static_cast<std::uint32_t>(consumed), ch.next_seq - 1, ch.consumed);
