@@ -65,8 +65,9 @@ void check_visit(const std::byte* slot)
     alignas(8) std::byte packet[slot_size];
     if (!read_visit(slot + slot_size, nonce, envelope, packet))
         return;
-    require(envelope.target_nonce == nonce && envelope.version == wire_version, "one that means us");
+    require(envelope.target_nonce == nonce && (envelope.speaks & 127) == wire_version, "one that means us");
     require(envelope.index < max_endpoints, "an endpoint that can be");
+    require(known_address(envelope).sound(), "an address that can be");
     require(envelope.return_index < return_count || envelope.return_index == no_return, "a return block that can be");
     check(packet);
     Packet p{};
@@ -113,7 +114,7 @@ void visit(Input input)
         if ((lies & 1) == 0)
             envelope.target_nonce = nonce;
         if ((lies & 2) == 0)
-            envelope.version = wire_version;
+            envelope.speaks = wire_version;
         if ((lies & 4) == 0)
             envelope.return_index = (lies & 8) == 0 ? no_return : 5;
         input.fill(slot, slot_size);

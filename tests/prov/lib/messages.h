@@ -64,7 +64,7 @@ struct Messages : testing::Test, fake::OverNet {
                     this});
         EXPECT_EQ(tx->post_from(vcq), 0);
         tx->use(&*peers);
-        tx->set_number(own_index, own_index);
+        tx->set_number(own_index, make_address(domain->home_id(), own_nonce, own_index));
         tx->reports().binding.cq = &CompletionQueue::of(cq);
         rx.binding.cq = &CompletionQueue::of(cq);
         messages.emplace(*tx, rx);
@@ -220,7 +220,7 @@ struct Messages : testing::Test, fake::OverNet {
         alignas(8) std::byte image[slot_size];
         PacketWriter w(image + slot_size);
         w.control(type, flags, length, visit_seq(taken));
-        w.put(Envelope{peer_home, peer_nonce, own_nonce, wire_version, peer_index, peer_index, tell, 9});
+        w.put(Envelope{peer_home, peer_nonce, own_nonce, wire_version, 0, peer_index, peer_index, tell, 9});
         body(w);
         std::memcpy(own_ + visits_offset + (gate_next(taken) + 1) * slot_size - w.size(), w.data(), w.size());
         word(doorbells_offset).store(~0ull);

@@ -39,7 +39,7 @@ void visit(Session& s, RawPeer& raw, std::mt19937_64& random, std::uint16_t seri
     std::uint8_t slot[slot_size];
     make_packet(random, visit_seq(gate), slot);
     const EndpointAddress own = address_of(s.ep);
-    Envelope envelope{own.home, own.nonce, raw.victim().nonce, wire_version, static_cast<std::uint8_t>(own.index),
+    Envelope envelope{own.home, own.nonce, raw.victim().nonce, wire_version, 0, static_cast<std::uint8_t>(own.index),
                       static_cast<std::uint8_t>(random()), serial != 0 ? asked_at : no_return, serial};
     if (serial == 0) {
         envelope.home = random() % 3 ? envelope.home : random();

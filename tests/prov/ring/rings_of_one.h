@@ -52,7 +52,7 @@ struct Above final : Protocol {
     bool take_visit(Ring& visit) noexcept override
     {
         std::uint32_t slots = 1;
-        const bool here = visit.home != unwanted && in.take(visit, slots);
+        const bool here = visit.known.home != unwanted && in.take(visit, slots);
         last = nullptr; // it goes with the visit
         return here;
     }
@@ -85,7 +85,7 @@ struct RingsTest : testing::Test, fake::OverNet {
         EXPECT_EQ(home.open(*backend, 0, false, {}), 0);
         EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
         lock.set_enabled(false);
-        above.emplace(Local{vcq, home, lock, own_nonce, own_index, own_index});
+        above.emplace(Local{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)});
         rings = &above->rings;
         EXPECT_EQ(rings->open(ring_count, ring_slots, visit_slots), 0);
         put(0, header());
@@ -202,7 +202,7 @@ struct RingsTest : testing::Test, fake::OverNet {
     /// Of the peer that the test plays, who asks for no ring.
     static Envelope envelope(utofu_vcq_id_t from = peer_home)
     {
-        return {from, peer_nonce, own_nonce, wire_version, peer_index, peer_index, no_return, 9};
+        return {from, peer_nonce, own_nonce, wire_version, 0, peer_index, peer_index, no_return, 9};
     }
     void come(unsigned slot, std::uint64_t body, const Envelope& who = envelope(), Type type = Type::eager)
     {

@@ -346,7 +346,7 @@ TEST_F(RingsTest, AByeFreesTheRingAndIsAnswered)
     look();
     EXPECT_EQ(count_rings(), 0u);
     EXPECT_EQ(returned().status, number(ReturnStatus::closed));
-    EXPECT_EQ(above->last->home, peer_home) << "who sent is known as long as there are messages";
+    EXPECT_EQ(above->last->known.home, peer_home) << "who sent is known as long as there are messages";
     above->last->let_go();
     ask(8, 3, peer_home + 1);
     above->taken.clear();

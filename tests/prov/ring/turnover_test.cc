@@ -170,7 +170,7 @@ TEST(Turnover, RingsOfOneWhoDoesNotLookHoldNobodyUp)
             const struct {
                 proto::Envelope envelope;
                 proto::Control control;
-            } asks{{own.home, own.nonce, raw.victim().nonce, wire_version, static_cast<std::uint8_t>(own.index),
+            } asks{{own.home, own.nonce, raw.victim().nonce, wire_version, 0, static_cast<std::uint8_t>(own.index),
                     static_cast<std::uint8_t>(own.index), 900, 1},
                    {static_cast<std::uint8_t>(proto::Type::eager), 0, 0, proto::visit_seq(gate)}};
             raw.put(proto::visits_offset + (proto::gate_next(gate) + 1) * proto::slot_size - sizeof asks, &asks,
@@ -220,7 +220,7 @@ TEST(Turnover, SlotsOfStoppedVisitorsAreSetAside)
                 proto::Envelope envelope;
                 proto::Control control;
             } late{77,
-                   {own.home, own.nonce, raw.victim().nonce, wire_version, static_cast<std::uint8_t>(own.index),
+                   {own.home, own.nonce, raw.victim().nonce, wire_version, 0, static_cast<std::uint8_t>(own.index),
                     static_cast<std::uint8_t>(own.index), proto::no_return, 0},
                    {static_cast<std::uint8_t>(proto::Type::eager), 0, 8, proto::visit_seq(gate)}};
             static_assert(sizeof late == 48);

@@ -41,6 +41,7 @@ TEST_F(VisitorsTest, APacketGoesWithoutARing)
     EXPECT_EQ(envelope.nonce, own_nonce);
     EXPECT_EQ(envelope.target_nonce, peer_nonce);
     EXPECT_EQ(envelope.index, own_index);
+    EXPECT_EQ(known_address(envelope).index, own_index);
     EXPECT_EQ(envelope.return_index, no_return) << "nothing is asked for";
     EXPECT_EQ(control_at_peer(0).seq, visit_seq(gate_word(peer_nonce, 0, 0)));
     EXPECT_EQ(get<std::uint64_t>(visits_offset + slot_size - sizeof(Control) - sizeof envelope - 8), 42u);
@@ -324,7 +325,8 @@ TEST_F(VisitorsTest, WhatCannotBeIsDropped)
         EXPECT_EQ(count_rings(), 0u);
     };
     bad([](Envelope& e) { e.target_nonce++; });
-    bad([](Envelope& e) { e.version++; });
+    bad([](Envelope& e) { e.speaks++; });
+    bad([](Envelope& e) { e.further = max_endpoints; });
     bad([](Envelope& e) { e.index = max_endpoints; });
     bad([](Envelope& e) { e.return_index = return_count; });
     const auto nothing = [](Envelope&) {};

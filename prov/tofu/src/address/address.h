@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "provider/limits.h"
+
 struct fi_info;
 
 namespace tofu {
@@ -66,6 +68,7 @@ struct AddressForm {
     std::size_t size;
     char bytes[address_text_size];
 };
+static_assert(address_text_size == limits::max_err_data);
 /// fi_getname(3): the address in the format of an info. 0, -FI_ETOOSMALL, -FI_EINVAL.
 int give_address(const EndpointAddress& own, std::uint32_t format, void* buffer,
                  std::size_t* length) noexcept;

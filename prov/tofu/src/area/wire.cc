@@ -20,7 +20,7 @@ bool read_visit(const std::byte* end, std::uint64_t nonce, Envelope& envelope, s
     std::memcpy(packet + sizeof envelope, end - slot_size, slot_size - sizeof envelope - sizeof control);
     std::memcpy(packet + slot_size - sizeof control, &control, sizeof control);
     const auto type = static_cast<Type>(control.type);
-    return envelope.version == wire_version && envelope.target_nonce == nonce && envelope.index < max_endpoints &&
+    return (envelope.speaks & 127) == wire_version && known_address(envelope).sound() && envelope.target_nonce == nonce && envelope.index < max_endpoints &&
            (envelope.return_index < return_count || envelope.return_index == no_return) &&
            (type == Type::eager || type == Type::far_eager || type == Type::rts || type == Type::write_data ||
             type == Type::fence);

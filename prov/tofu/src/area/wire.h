@@ -239,13 +239,23 @@ struct Envelope {
     std::uint64_t home;         ///< the sender's home VCQ
     std::uint64_t nonce;        ///< of the sender's domain
     std::uint64_t target_nonce; ///< of the domain it is meant for
-    std::uint16_t version;
+    std::uint8_t speaks;        ///< wire_version, and the flag of that address in the top bit
+    std::uint8_t further;       ///< as in the address that its peers know: its own, or that of a scalable endpoint
     std::uint8_t index;         ///< of the sending endpoint: whose area it is
-    std::uint8_t identity;      ///< of the address its peers know: its own, or that of a scalable endpoint
+    std::uint8_t identity;      ///< the index in that address
     std::uint16_t return_index; ///< a ring is asked for: which return block of the sender's area is told; or no_return
     std::uint16_t serial;       ///< to be echoed in ReturnBlock::check
 };
-static_assert(sizeof(Envelope) == 32);
+static_assert(sizeof(Envelope) == 32 && wire_version < 128 && address_counts_events == 1);
+constexpr std::uint8_t envelope_speaks(const EndpointAddress& known) noexcept
+{
+    return static_cast<std::uint8_t>(known.flags << 7 | wire_version);
+}
+/// What its sender is known by. Sound, where read_visit() has read it.
+constexpr EndpointAddress known_address(const Envelope& who) noexcept
+{
+    return make_address(who.home, who.nonce, who.identity, who.further, who.speaks >> 7);
+}
 inline constexpr std::uint16_t no_return = 0xffff;
 /// Where that lies, before the end of the slot.
 inline constexpr std::size_t asks_before_end = sizeof(Control) + sizeof(Envelope) - offsetof(Envelope, return_index);

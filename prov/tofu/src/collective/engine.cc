@@ -89,7 +89,7 @@ int Collectives::collect(const fi_collective_addr& address, Roster& roster, std:
     for (unsigned i = 0; i < parents; i++)
         allowed.push_reserved(identity_of(parent->roster().members[i]));
     std::sort(allowed.begin(), allowed.end());
-    const Peer self{tx_.domain().home_id(), tx_.domain().nonce(), static_cast<std::uint16_t>(tx_.plan().identity), 0, false, 0};
+    const Peer self{tx_.domain().home_id(), tx_.domain().nonce(), tx_.plan().known.index, 0, false, 0};
     bool present = false;
     list = parents;
     for (const fi_addr_t at : set.members()) {

@@ -49,10 +49,10 @@ void OwnTxContext::detach() noexcept
         domain().regions().detach(*local_memory_);
 }
 
-void OwnTxContext::set_number(unsigned number, unsigned identity) noexcept
+void OwnTxContext::set_number(unsigned number, const EndpointAddress& known) noexcept
 {
     plan_.number = number;
-    plan_.identity = identity;
+    plan_.known = known;
 }
 
 bool OwnTxContext::all_has_left() const noexcept

@@ -23,8 +23,8 @@ class OwnTxContext final : public TxContext {
     void detach() noexcept;
     void use(Peers* peers) noexcept { peers_ = peers; }
     [[nodiscard]] bool has_peers() const noexcept { return peers_ != nullptr; }
-    /// `number`: in the domain; `identity`: in the address that peers know, of a context that of its scalable endpoint.
-    void set_number(unsigned number, unsigned identity) noexcept;
+    /// `number`: in the domain; `known`: the address that peers know, of a context that of its scalable endpoint.
+    void set_number(unsigned number, const EndpointAddress& known) noexcept;
     using TxContext::reports;
     [[nodiscard]] Reports& reports() noexcept { return reports_; }
     using TxContext::engines;

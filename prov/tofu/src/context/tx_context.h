@@ -49,7 +49,7 @@ class TxContext {
         /// Other contexts post from the VCQ, too: of a failed post without a waiter nobody knows whose it was.
         bool shares_vcq = false;
         unsigned number = 0;   ///< in the domain
-        unsigned identity = 0; ///< the number in the address that peers know
+        EndpointAddress known{}; ///< the address that peers know: its own, or its scalable endpoint's
     };
 
     TxContext(const TxContext&) = delete;

@@ -103,16 +103,16 @@ int Endpoint::set_up(const EndpointPlan* wish) noexcept
             return ret;
         }
     }
-    tx_.set_number(number, plan.parent != nullptr ? plan.parent->address().index : number);
+    tx_.set_number(number, plan.parent != nullptr ? plan.parent->address()
+                                                  : make_address(domain.home_id(), domain.nonce(), number, 0,
+                                                                 address_flags(plan.caps)));
     domain.regions().events().add(number, rx_.counters);
     return 0;
 }
 
 EndpointAddress Endpoint::address() const noexcept
 {
-    if (plan_.parent != nullptr)
-        return plan_.parent->address();
-    return make_address(owner().home_id(), owner().nonce(), tx_.plan().number, 0, address_flags(plan_.caps));
+    return tx_.plan().known;
 }
 
 int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept

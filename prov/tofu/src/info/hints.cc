@@ -99,9 +99,10 @@ std::uint64_t granted_caps(const fi_info* hints) noexcept
 {
     // fi_getinfo(3): secondary capabilities come unasked if they cost nothing. Events at the target do: each access
     // leaves a notice there, and a target that does not look loses its queue. So does the look for FI_TRIGGER in calls.
+    // FI_SOURCE_ERR makes errors of what had been successes.
     const std::uint64_t of_owner = owner_caps(hints);
     if (hints == nullptr || (hints->caps & ~of_owner) == 0)
-        return (limits::all_caps & ~(FI_RMA_EVENT | FI_TRIGGER)) | of_owner;
+        return (limits::all_caps & ~(FI_RMA_EVENT | FI_TRIGGER | FI_SOURCE_ERR)) | of_owner;
     return expand(hints->caps) | limits::domain_caps | of_owner;
 }
 
@@ -153,7 +154,9 @@ bool fits(const fi_info* hints) noexcept
     // An owner says when there is progress, for it serialises that with its own (fi_peer(3), "Peer SRX").
     const bool own_pace = (caps & FI_PEER) != 0 && hints->domain_attr != nullptr &&
                           hints->domain_attr->data_progress == FI_PROGRESS_AUTO;
-    return possible("", {{(hints->caps & ~(limits::all_caps | offered_to_owners())) == 0, "caps"},
+    // fi_getinfo(3): with FI_SOURCE. The owner of a queue knows sources by its own vector.
+    const bool paired = (caps & FI_SOURCE_ERR) == 0 || (caps & (FI_SOURCE | FI_PEER)) == FI_SOURCE;
+    return possible("", {{(hints->caps & ~(limits::all_caps | offered_to_owners())) == 0 && paired, "caps"},
                          {!own_pace, "domain_attr->data_progress"},
                          {hints->addr_format == FI_FORMAT_UNSPEC || hints->addr_format == FI_ADDR_STR, "addr_format"},
                          {fabric == nullptr || std::strcmp(fabric, fabric_name) == 0, "fabric_attr->name"}}) &&

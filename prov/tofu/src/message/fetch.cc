@@ -67,7 +67,7 @@ void Fetches::ask(Fetch& f) noexcept
     }
     const Source& in = *f.message.in;
     f.pending++;
-    const vcq::Post post = vcq_.get(in.home, f.answer.stadd, in.area + fin_offset(f.message.fin.fin), sizeof(FinWord),
+    const vcq::Post post = vcq_.get(in.known.home, f.answer.stadd, in.area + fin_offset(f.message.fin.fin), sizeof(FinWord),
                                     {.when = vcq::When::delivered, .waiter = &f});
     if (post == vcq::Post::done) [[likely]]
         return; // `f` may be gone
@@ -180,7 +180,7 @@ void Fetches::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcep
 void Fetches::finish(Fetch& f) noexcept
 {
     const Source& in = *f.message.in;
-    if (!f.lost && !put_fin(vcq_, in.home, in.area, f.message.fin, f.err)) {
+    if (!f.lost && !put_fin(vcq_, in.known.home, in.area, f.message.fin, f.err)) {
         wait(f);
         return;
     }

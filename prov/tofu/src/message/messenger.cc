@@ -19,7 +19,7 @@ Local local(TxContext& tx) noexcept
 {
     DomainBase& domain = tx.domain();
     const auto& plan = tx.plan();
-    return {tx.vcq(), domain.home(), domain.home_lock(), domain.nonce(), plan.number, plan.identity};
+    return {tx.vcq(), domain.home(), domain.home_lock(), domain.nonce(), plan.number, plan.known};
 }
 
 } // namespace

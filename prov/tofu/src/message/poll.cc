@@ -43,6 +43,9 @@ namespace tofu::proto {
     const bool tagged = (c.flags & flag_tag) != 0;
     const std::uint64_t data = has_data ? *--field : 0;
     const std::uint64_t tag = tagged ? *--field : 0;
+    const fi_addr_t source = wants_source_ ? source_of(in) : FI_ADDR_NOTAVAIL;
+    if (wants_strangers_ && source == FI_ADDR_NOTAVAIL) [[unlikely]]
+        return false;
     RecvRequest* const r = queue_.get_entry(tagged, in.key, tag);
     if (r == nullptr || r->multi || r->count != 1 || c.length > r->length) [[unlikely]]
         return false;
@@ -60,7 +63,7 @@ namespace tofu::proto {
                       .buffer = buffer,
                       .data = data,
                       .tag = tag,
-                      .source = wants_source_ ? source_of(in) : FI_ADDR_NOTAVAIL});
+                      .source = source});
     if (Counter* counter = rx_.counters.recv)
         counter->count();
     TOFU_PROBE(match, r->context);

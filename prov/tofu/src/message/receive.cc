@@ -19,7 +19,7 @@ namespace tofu::proto {
 Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
     : Inbound(port), SrxPeer(rx, tx.peers()), tx_(tx), rx_(rx), vcq_(tx.vcq()),
       wants_source_((tx.plan().caps & FI_SOURCE) != 0 || (rx.shared != nullptr && rx.shared->owner() != nullptr)),
-      far_(port),
+      wants_strangers_((tx.plan().caps & FI_SOURCE_ERR) != 0), far_(port),
       queue_(rx.shared != nullptr
                  ? *rx.shared
                  : own_queue_.emplace((tx.plan().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
@@ -141,7 +141,7 @@ bool Receiver::take_message(Source& in, const Packet& packet, std::uint32_t& slo
 /// Of a visit: with its payload the message is an eager one.
 bool Receiver::take_far(Message& m) noexcept
 {
-    FarPayload payload{m.in->home, m.in->area, m.fin, m.vcq, m.segment_count, m.length, {}};
+    FarPayload payload{m.in->known.home, m.in->area, m.fin, m.vcq, m.segment_count, m.length, {}};
     std::copy_n(m.segments, m.segment_count, payload.segments);
     switch (far_.look(payload, arrivals.offers(), m.payload)) {
     case FarPayloads::Stage::getting:
@@ -160,18 +160,16 @@ void Receiver::take_write_data(Source& in, const Packet& packet) noexcept
 {
     std::uint64_t length;
     std::memcpy(&length, packet.body, sizeof length);
+    Completion entry{.flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA, .length = length, .data = packet.data};
     if (CompletionQueue* cq = rx_.binding.cq)
-        cq->write({.flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
-                   .length = length,
-                   .data = packet.data,
-                   .source = wants_source_ ? source_of(in) : FI_ADDR_NOTAVAIL});
+        report(*cq, entry, in);
 }
 
 /// All before it has been taken.
 bool Receiver::take_fence(Source& in, const Packet& packet) noexcept
 {
     if ((packet.control.flags & flag_match) == 0)
-        return put_fin(vcq_, in.home, in.area, packet.ack, 0);
+        return put_fin(vcq_, in.known.home, in.area, packet.ack, 0);
     Fence* const end = fences_.begin() + fences_.size(); // a sender waits for one at a time
     if (Fence* const old = std::find_if(fences_.begin(), end, [&](const Fence& f) { return f.in->key == in.key; });
         old != end) {
@@ -189,7 +187,7 @@ void Receiver::answer_fences() noexcept
 {
     std::size_t left = 0;
     for (const Fence& fence : fences_)
-        if (queue_.holds(*this, fence.in->key) || !put_fin(vcq_, fence.in->home, fence.in->area, fence.ack, 0))
+        if (queue_.holds(*this, fence.in->key) || !put_fin(vcq_, fence.in->known.home, fence.in->area, fence.ack, 0))
             fences_[left++] = fence;
         else
             fence.in->let_go();
@@ -201,10 +199,20 @@ fi_addr_t Receiver::source_of(Source& in) noexcept
 {
     const std::uint32_t generation = tx_.peers().generation();
     if (in.generation != generation) [[unlikely]] {
-        in.address = tx_.peers().lookup(in.home, in.nonce, in.identity);
+        in.address = tx_.peers().lookup(in.known.home, in.known.nonce, in.known.index);
         in.generation = generation;
     }
     return in.address;
+}
+
+void Receiver::report(CompletionQueue& cq, Completion& entry, Source& in) noexcept
+{
+    if (wants_source_)
+        entry.source = source_of(in);
+    if (wants_strangers_ && entry.source == FI_ADDR_NOTAVAIL)
+        cq.write_from_stranger(entry, in.known);
+    else
+        cq.write(entry);
 }
 
 // --- whose it is
@@ -267,7 +275,7 @@ bool Receiver::give(RecvRequest& r, Message& m) noexcept
         fetches_.start(*f);
         return true;
     }
-    if (m.ack && !put_fin(vcq_, m.in->home, m.in->area, m.fin, 0))
+    if (m.ack && !put_fin(vcq_, m.in->known.home, m.in->area, m.fin, 0))
         return false;
     iovec into[max_segments];
     std::uint8_t count = 0;
@@ -292,8 +300,7 @@ void Receiver::received(RecvRequest& r, const Message& m, void* buffer, std::siz
                      .length = length,
                      .buffer = buffer,
                      .data = m.data,
-                     .tag = m.tag,
-                     .source = wants_source_ ? source_of(*m.in) : FI_ADDR_NOTAVAIL};
+                     .tag = m.tag};
     std::size_t overflow = 0;
     if (err == 0 && length < m.length) {
         err = FI_ETRUNC;
@@ -302,13 +309,15 @@ void Receiver::received(RecvRequest& r, const Message& m, void* buffer, std::siz
     CompletionQueue* cq = rx_.queue_of(r.flags);
     Counter* counter = rx_.counter_of(r.flags);
     if (err != 0) [[unlikely]] {
+        if (wants_source_)
+            entry.source = source_of(*m.in);
         if (cq != nullptr)
             cq->write_error(entry, err, prov_errno, overflow);
         if (counter != nullptr)
             counter->count_error();
     } else {
         if (cq != nullptr && (rx_.reports(r.flags) || (entry.flags & FI_MULTI_RECV)))
-            cq->write(entry);
+            report(*cq, entry, *m.in);
         if (counter != nullptr)
             counter->count();
     }
@@ -328,7 +337,7 @@ bool Receiver::keep(Message& m, RecvRequest* owned) noexcept
         return false;
     if (m.type != Type::rts && m.ack && !m.at_match) {
         // Delivered: it is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
-        if (!put_fin(vcq_, m.in->home, m.in->area, m.fin, 0)) {
+        if (!put_fin(vcq_, m.in->known.home, m.in->area, m.fin, 0)) {
             queue_.free_entry(*kept);
             return false;
         }
@@ -404,7 +413,7 @@ bool Receiver::discard(Unexpected& kept) noexcept { return discard(Message::unpa
 bool Receiver::discard(const Message& m) noexcept
 {
     if (m.type != Type::rts)
-        return !m.ack || put_fin(vcq_, m.in->home, m.in->area, m.fin, 0);
+        return !m.ack || put_fin(vcq_, m.in->known.home, m.in->area, m.fin, 0);
     Fetch* const f = fetches_.make(m);
     if (f != nullptr)
         fetches_.start(*f); // nothing to fetch: FIN

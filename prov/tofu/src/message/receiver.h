@@ -70,6 +70,8 @@ class Receiver final : public Inbound, private SrxPeer {
     void take_write_data(Source& in, const Packet& packet) noexcept;
     [[nodiscard]] bool take_fence(Source& in, const Packet& packet) noexcept;
     [[nodiscard]] fi_addr_t source_of(Source& in) noexcept;
+    /// The entry of what has succeeded, its source not told yet.
+    void report(CompletionQueue& cq, Completion& entry, Source& in) noexcept;
     [[nodiscard]] bool deliver(Message& message) noexcept;
     [[nodiscard]] bool ask(SrxOwner& owner, Message& message) noexcept;
     [[nodiscard]] bool discard(const Message& message) noexcept;
@@ -80,6 +82,7 @@ class Receiver final : public Inbound, private SrxPeer {
     RxContext& rx_;
     vcq::Vcq& vcq_;
     bool wants_source_;         ///< FI_SOURCE
+    bool wants_strangers_;      ///< FI_SOURCE_ERR
     Array<Fence> fences_;
     FarPayloads far_;
     std::optional<ReceiveQueue> own_queue_; ///< none where the receives are those of a shared context

@@ -27,7 +27,7 @@ inline constexpr std::size_t mr_key_size = 8;
 inline constexpr std::size_t mr_iov_limit = 1;
 inline constexpr std::size_t mr_count = 16 * 6144; ///< STags of a home VCQ and 15 annexes (memory/annexes.h)
 inline constexpr std::size_t object_count = 65536; ///< completion queues, counters: bounded by memory only
-inline constexpr std::size_t max_err_data = 0;
+inline constexpr std::size_t max_err_data = 48; ///< a source that is in no address vector, as text (FI_SOURCE_ERR)
 inline constexpr unsigned max_contexts = 64; ///< of one kind, of a scalable endpoint
 inline constexpr std::uint64_t tag_format = ~std::uint64_t{0};
 
@@ -35,8 +35,8 @@ inline constexpr std::uint64_t tx_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC
                                          FI_WRITE | FI_FENCE | FI_NAMED_RX_CTX | FI_COLLECTIVE | FI_TRIGGER;
 inline constexpr std::uint64_t rx_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV |
                                          FI_REMOTE_READ | FI_REMOTE_WRITE | FI_DIRECTED_RECV |
-                                         FI_SOURCE | FI_MULTI_RECV | FI_RMA_EVENT | FI_COLLECTIVE |
-                                         FI_TRIGGER;
+                                         FI_SOURCE | FI_SOURCE_ERR | FI_MULTI_RECV | FI_RMA_EVENT |
+                                         FI_COLLECTIVE | FI_TRIGGER;
 inline constexpr std::uint64_t domain_caps = FI_LOCAL_COMM | FI_REMOTE_COMM | FI_SHARED_AV;
 inline constexpr std::uint64_t all_caps = tx_caps | rx_caps | domain_caps;
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <optional>
 
 #include <rdma/fi_errno.h>
 
@@ -97,6 +98,12 @@ void CompletionQueue::write_error(const Completion& completion, int err, int pro
     wait_.signal();
 }
 
+void CompletionQueue::write_from_stranger(const Completion& completion, const EndpointAddress& source) noexcept
+{
+    const CqEntry entry = CqEntry::from_stranger(completion, source);
+    write_error(entry.completion, entry.err, entry.prov_errno, entry.overflow_length);
+}
+
 // --- reading
 
 ssize_t CompletionQueue::take(Reader reader) noexcept
@@ -131,26 +138,34 @@ ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexc
     const CqEntry* const first = entries_.first();
     if (first == nullptr || first->err == 0)
         return -FI_EAGAIN;
-    const Completion& c = first->completion;
+    CqEntry told = *first;
+    std::optional<AddressForm> data;
+    if (told.is_from_stranger())
+        data.emplace(told.take_stranger(), owner().model().textual_addresses);
+    const Completion& c = told.completion;
     entry->op_context = c.context;
     entry->flags = c.flags;
     entry->len = c.length;
     entry->buf = c.buffer;
     entry->data = c.data;
     entry->tag = c.tag;
-    entry->olen = first->overflow_length;
-    entry->err = first->err;
-    entry->prov_errno = first->prov_errno;
+    entry->olen = told.overflow_length;
+    entry->err = told.err;
+    entry->prov_errno = told.prov_errno;
     // A member of the structure since 1.20; whoever asked for an older interface has no room for it.
     if (FI_VERSION_GE(owner().model().api_version, FI_VERSION(1, 20)))
         std::memcpy(reinterpret_cast<char*>(entry) + err_source_offset, &c.source, sizeof(c.source));
-    // Callers of 1.5 and later may give a buffer for provider data in err_data, and its size in a member that is not
-    // there before; there is no data of ours.
+    // Callers of 1.5 and later may give a buffer for our data in err_data, and its size in a member that is not there
+    // before. Others are lent ours until they read this queue's errors again.
     const bool sized = FI_VERSION_GE(owner().model().api_version, FI_VERSION(1, 5));
-    if (!sized || entry->err_data_size == 0)
-        entry->err_data = nullptr;
+    const bool lent = !sized || entry->err_data_size == 0;
+    const std::size_t size = !data ? 0 : lent ? data->size : std::min(entry->err_data_size, data->size);
+    if (lent)
+        entry->err_data = data ? err_data_ : nullptr;
+    if (data)
+        std::memcpy(entry->err_data, data->bytes, size);
     if (sized)
-        entry->err_data_size = 0;
+        entry->err_data_size = size;
     entries_.pop();
     return 1;
 }

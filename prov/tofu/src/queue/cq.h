@@ -10,6 +10,7 @@
 #include <rdma/fi_eq.h>
 #include <sys/types.h>
 
+#include "address/address.h"
 #include "fid/object.h"
 #include "progress/progress.h"
 #include "progress/wait.h"
@@ -52,6 +53,10 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     /// after FI_EREMOTEIO, the receiver's FI_E*.
     void write_error(const Completion& completion, int err, int prov_errno,
                      std::size_t overflow_length = 0) noexcept;
+
+    /// A success from somebody who is in no address vector (FI_SOURCE_ERR): an error entry FI_EADDRNOTAVAIL with the
+    /// address as its error data.
+    void write_from_stranger(const Completion& completion, const EndpointAddress& source) noexcept;
 
     [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
     /// Nothing to read. Any thread; only a hint where others read and write.
@@ -116,6 +121,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     Entries entries_;
     ProgressSet progress_;
     std::atomic<unsigned> signals_{0};
+    char err_data_[limits::max_err_data]; ///< what read_error() lends
     WaitObject wait_; ///< last: leaves its wait set and the thread before the rest goes
 };
 

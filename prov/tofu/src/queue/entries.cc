@@ -11,6 +11,24 @@
 
 namespace tofu {
 
+CqEntry CqEntry::from_stranger(const Completion& completion, const EndpointAddress& source) noexcept
+{
+    CqEntry entry{completion, FI_EADDRNOTAVAIL, source.flags << 16 | source.further << 8 | source.index, source.nonce};
+    entry.completion.source = source.home;
+    return entry;
+}
+
+EndpointAddress CqEntry::take_stranger() noexcept
+{
+    const auto rest = static_cast<unsigned>(prov_errno);
+    const EndpointAddress address =
+        make_address(completion.source, overflow_length, rest & 0xff, rest >> 8 & 0xff, rest >> 16);
+    completion.source = FI_ADDR_NOTAVAIL;
+    prov_errno = 0;
+    overflow_length = 0;
+    return address;
+}
+
 bool Entries::open(std::size_t size) noexcept
 {
     ring_.reset(new (std::nothrow) CqEntry[size]);

@@ -9,6 +9,9 @@
 #include <memory>
 
 #include <rdma/fabric.h>
+#include <rdma/fi_errno.h>
+
+#include "address/address.h"
 
 namespace tofu {
 
@@ -28,6 +31,17 @@ struct CqEntry {
     int err; ///< FI_E*; 0 for a success
     int prov_errno;
     std::size_t overflow_length;
+
+    /// A success whose source is told as error data (FI_SOURCE_ERR). His address lies in members that such an entry has
+    /// no other use for.
+    [[nodiscard]] static CqEntry from_stranger(const Completion& completion, const EndpointAddress& source) noexcept;
+    /// Sends fail with FI_EADDRNOTAVAIL, too.
+    [[nodiscard]] bool is_from_stranger() const noexcept
+    {
+        return err == FI_EADDRNOTAVAIL && (completion.flags & (FI_RECV | FI_REMOTE_WRITE)) != 0;
+    }
+    /// The address, which leaves an entry that reads like any other.
+    [[nodiscard]] EndpointAddress take_stranger() noexcept;
 };
 
 class Entries {

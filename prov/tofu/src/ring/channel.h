@@ -144,12 +144,10 @@ struct Ring {
     bool parted = false;        ///< closed: it goes with the last of its users
     bool asked = false;         ///< the sender was asked to give the ring back
     bool report_due = false;    ///< a report found no room in the queue of the TNI
-    std::uint8_t index = 0;     ///< of the sending endpoint,
-    std::uint8_t identity = 0;  ///< and of the address that it is known by
+    std::uint8_t index = 0;     ///< of the sending endpoint
     std::uint16_t serial = 0;
     ReturnStatus status = ReturnStatus::granted; ///< what reports say
-    std::uint64_t home = 0;     ///< of the sender
-    std::uint64_t nonce = 0;
+    EndpointAddress known{};    ///< what the sender is known by
     std::uint64_t key = 0;      ///< who sends, as peer_key tells it
     utofu_stadd_t area = 0;     ///< of the sender
     utofu_stadd_t returns = 0;  ///< its return block

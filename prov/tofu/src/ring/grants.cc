@@ -17,7 +17,7 @@ bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
 {
     // Another nonce, or no such area: another process has the VCQ ID, or the endpoint was closed.
     return notice.code == UTOFU_ERR_MRQ_PEER || notice.code == UTOFU_ERR_MRQ_RMT_STADD ||
-           (notice.code == UTOFU_SUCCESS && !same_process(ring.life.answer, ring.nonce));
+           (notice.code == UTOFU_SUCCESS && !same_process(ring.life.answer, ring.known.nonce));
 }
 } // namespace
 
@@ -64,7 +64,7 @@ void Grants::close_gone() noexcept
 bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
 {
     for (const Poll& poll : polls_) // case 15
-        if (Ring& old = *rings_[poll.ring]; old.home == who.home && old.nonce == who.nonce && old.index == who.index)
+        if (Ring& old = *rings_[poll.ring]; old.known.home == who.home && old.known.nonce == who.nonce && old.index == who.index)
             set_gone(old);
     const utofu_stadd_t returns = area + return_offset(who.return_index);
     unsigned number = 0;
@@ -84,10 +84,8 @@ bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
     ring->owner = this;
     ring->base = port_.area.ring(number);
     ring->number = number;
-    ring->home = who.home;
-    ring->nonce = who.nonce;
     ring->index = who.index;
-    ring->identity = who.identity;
+    ring->known = known_address(who);
     ring->key = peer_key(who.home, who.nonce, who.identity);
     ring->serial = who.serial;
     ring->area = area;
@@ -133,10 +131,10 @@ void Grants::ask_back() noexcept
 bool Grants::answer_bye(Ring& ring) noexcept
 {
     const ReturnBlock block{ring.next_seq, static_cast<std::uint32_t>(ReturnStatus::closed), ring.serial};
-    if (port_.self.vcq.put_inline(ring.home, &block, ring.returns, sizeof block, {.strong_order = true}) ==
+    if (port_.self.vcq.put_inline(ring.known.home, &block, ring.returns, sizeof block, {.strong_order = true}) ==
         vcq::Post::busy)
         return false;
-    port_.ring_doorbell(ring.home, ring.area, Doorbell::status);
+    port_.ring_doorbell(ring.known.home, ring.area, Doorbell::status);
     return true;
 }
 
@@ -149,9 +147,9 @@ void Grants::report(Ring& ring) noexcept
                             ring.serial};
     // In order: an earlier report that lands later would hide this one for good.
     const vcq::Post post =
-        port_.self.vcq.put_inline(ring.home, &block, ring.returns, sizeof block, {.strong_order = true});
+        port_.self.vcq.put_inline(ring.known.home, &block, ring.returns, sizeof block, {.strong_order = true});
     if (ring.status != ReturnStatus::open) [[unlikely]]
-        port_.ring_doorbell(ring.home, ring.area, Doorbell::status);
+        port_.ring_doorbell(ring.known.home, ring.area, Doorbell::status);
     if (post == vcq::Post::done) [[likely]]
         ring.reported = ring.next_seq - 1;
     ring.report_due = post == vcq::Post::busy;
@@ -181,14 +179,14 @@ void Grants::watch() noexcept
 void Grants::peer_failed(utofu_vcq_id_t home) noexcept
 {
     for (std::size_t i = polls_.size(); i-- > 0;)
-        if (Ring& ring = *rings_[polls_[i].ring]; ring.home == home)
+        if (Ring& ring = *rings_[polls_[i].ring]; ring.known.home == home)
             start_probe(ring);
 }
 
 void Grants::start_probe(Ring& ring) noexcept
 {
     if (!ring.life.under_way &&
-        port_.ask(ring.life, ring.home, ring.area, sizeof(AreaHeader)) == vcq::Post::error)
+        port_.ask(ring.life, ring.known.home, ring.area, sizeof(AreaHeader)) == vcq::Post::error)
         set_gone(ring);
 }
 

@@ -21,7 +21,7 @@ int Inbound::open(const Geometry& geometry) noexcept
 [[gnu::noinline]] bool Inbound::begin(Ring& ring) noexcept
 {
     arrivals.take();
-    if (arrivals.refuses(peer_key(ring.home, ring.nonce, ring.index)))
+    if (arrivals.refuses(peer_key(ring.known.home, ring.known.nonce, ring.index)))
         return false;
     ring.begun = true;
     if (!ring.asked)
@@ -49,7 +49,7 @@ int Inbound::open(const Geometry& geometry) noexcept
         TOFU_WARN(FI_LOG_EP_DATA,
                   "endpoint %u: dropped a packet %s in ring %u of peer 0x%llx: use the same release of the provider on "
                   "all nodes; what follows is dropped in silence\n",
-                  port_.self.index, what, ring.number, static_cast<unsigned long long>(ring.home));
+                  port_.self.index, what, ring.number, static_cast<unsigned long long>(ring.known.home));
 }
 
 void Inbound::blank(const Ring& ring, std::uint32_t slots) noexcept

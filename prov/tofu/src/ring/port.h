@@ -22,7 +22,7 @@ struct Local {
     Lock& home_lock;     ///< and its lock
     std::uint64_t nonce; ///< of the domain
     unsigned index;      ///< of the endpoint in it
-    unsigned identity;   ///< of the address it is known by
+    EndpointAddress known; ///< the address it is known by
 };
 
 /// The protocol above. None of this is called for a packet in a ring: those go by Inbound::poll.

@@ -82,8 +82,8 @@ Envelope Turnover::envelope(Channel& ch) noexcept
     if (asks) // before the packet leaves: the answer comes there
         port_.area.status(ch.number).store(0, std::memory_order_release);
     ch.visit.asks = asks;
-    return {port_.self.home.id(), port_.self.nonce, ch.peer.nonce, wire_version,
-            static_cast<std::uint8_t>(port_.self.index), static_cast<std::uint8_t>(port_.self.identity),
+    return {port_.self.home.id(), port_.self.nonce, ch.peer.nonce, envelope_speaks(port_.self.known),
+            port_.self.known.further, static_cast<std::uint8_t>(port_.self.index), port_.self.known.index,
             asks ? ch.number : no_return, static_cast<std::uint16_t>(ch.serial + 1)};
 }
 

@@ -103,10 +103,8 @@ bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte*
     visit.next_seq = visit_seq(gate_word(port_.self.nonce, 0, 0));
     visit.number = visit.place = no_place;
     visit.begun = true;
-    visit.home = who.home;
-    visit.nonce = who.nonce;
     visit.index = who.index;
-    visit.identity = who.identity;
+    visit.known = known_address(who);
     visit.key = peer_key(who.home, who.nonce, who.identity);
     if (packet == nullptr || port_.self.vcq.query_stadd(who.home, endpoint_stag(who.index), visit.area) != 0) {
         in_.bad_packet(visit, "that makes no sense");

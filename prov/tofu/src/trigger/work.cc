@@ -248,7 +248,7 @@ ssize_t WorkQueue::cancel(const TxContext& tx, const void* context) noexcept
         return w.request == nullptr && w.tx == &tx && w.completion.context == context;
     });
     if (found != nullptr) {
-        end(*found, found->completion, FI_ECANCELED, 0, 0);
+        end(*found, {found->completion, FI_ECANCELED, 0, 0});
         return 0;
     }
     for (Work* w = under_way_; w != nullptr; w = w->next)
@@ -341,7 +341,7 @@ bool WorkQueue::start(Work& work) noexcept
     if (ret == -FI_EAGAIN)
         return false;
     if (ret != 0) {
-        end(work, work.completion, static_cast<int>(-ret), 0, 0);
+        end(work, {work.completion, static_cast<int>(-ret), 0, 0});
     } else if (work.request == nullptr || work.tx == nullptr) {
         drop(work); // it ends as any other of its endpoint, or has ended
     } else {
@@ -377,19 +377,21 @@ void WorkQueue::take_ends() noexcept
 {
     CqEntry entry;
     while (relay_ != nullptr && relay_->take(entry))
-        end(*static_cast<Work*>(entry.completion.context), entry.completion, entry.err, entry.prov_errno,
-            entry.overflow_length);
+        end(*static_cast<Work*>(entry.completion.context), entry);
 }
 
-void WorkQueue::end(Work& work, Completion entry, int err, int prov_errno, std::size_t overflow) noexcept
+void WorkQueue::end(Work& work, CqEntry entry) noexcept
 {
-    entry.context = work.completion.context;
-    if (work.cq != nullptr && err != 0)
-        work.cq->write_error(entry, err, prov_errno, overflow);
-    else if (work.cq != nullptr && work.wants_entry)
-        work.cq->write(entry);
+    entry.completion.context = work.completion.context;
+    const bool failed = entry.err != 0 && !entry.is_from_stranger();
+    if (work.cq != nullptr && (failed || work.wants_entry)) {
+        if (entry.err != 0)
+            work.cq->write_error(entry.completion, entry.err, entry.prov_errno, entry.overflow_length);
+        else
+            work.cq->write(entry.completion);
+    }
     if (work.counter != nullptr)
-        err != 0 ? work.counter->count_error() : work.counter->count();
+        failed ? work.counter->count_error() : work.counter->count();
     drop(work); // behind the count: who closes the counter then waits for us (Counter::close)
 }
 

@@ -93,7 +93,7 @@ class WorkQueue final : public Later {
     [[nodiscard]] bool start(Work& work) noexcept;
     [[nodiscard]] ssize_t post(Work& work) noexcept;
     void take_ends() noexcept;
-    void end(Work& work, Completion entry, int err, int prov_errno, std::size_t overflow) noexcept;
+    void end(Work& work, CqEntry entry) noexcept;
     void leave(Work& work) noexcept;
     void drop(Work& work) noexcept;
     void lose(Work& work) noexcept;
