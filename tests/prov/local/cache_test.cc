@@ -36,8 +36,8 @@ namespace {
 using tofu::MemoryHooks;
 using tofu::RegistrationCache;
 
-constexpr std::size_t page = 4096;
-constexpr std::size_t size = 64 * page;
+const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+const std::size_t size = 64 * page;
 constexpr int read_write = PROT_READ | PROT_WRITE;
 constexpr int anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
 

@@ -168,6 +168,8 @@ TEST(LargeMessage, BeyondTwoAndFourGiBytes)
     });
 }
 
+const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+
 /// What a program does with memory between two transfers.
 struct Change {
     const char* name;
@@ -189,7 +191,7 @@ int file_of(std::size_t size, bool sealed)
 const Change changes[] = {
     {"nothing", [](std::uint8_t*, std::size_t) {}},
     {"munmap and mmap", [](std::uint8_t* at, std::size_t size) { munmap(at, size), map_over(at, size, anonymous); }},
-    {"one page", [](std::uint8_t* at, std::size_t) { map_over(at + 5 * 4096, 4096, anonymous); }},
+    {"one page", [](std::uint8_t* at, std::size_t) { map_over(at + 5 * page, page, anonymous); }},
     {"mremap of others here", [](std::uint8_t* at, std::size_t size) {
          void* other = mmap(nullptr, size, read_write, anonymous, -1, 0);
          mremap(other, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at);
@@ -219,7 +221,7 @@ const Change changes[] = {
 void replace_between_transfers(const Rank& rank)
 {
     Session s(rank, messages());
-    constexpr std::size_t size = 50 * 4096;
+    const std::size_t size = 50 * page;
     auto* buffer = static_cast<std::uint8_t*>(mmap(nullptr, size, read_write, anonymous, -1, 0));
     unsigned seed = 0;
     for (const Change& change : changes) {
