@@ -58,6 +58,7 @@ const std::vector<Knob>& knobs()
         {"FI_TOFU_RING_SLOTS", Side::any, {"16", "32", "128", "256", "1024", "4096", ""}, Refusal::domain,
          {"0", "1", "8", "15", "17", "8192", much, "-16", "x"}, "power of two from 16 to 4096"},
         {"FI_TOFU_PPN", Side::any, {"1", "2", "6", "16", ""}, Refusal::domain, {"0", "17", much, "-1", "x"}, "1 to 16"},
+        {"FI_TOFU_TNIS", Side::any, {"1", "3", "8", ""}, Refusal::domain, {"0", "9", much, "-1", "x"}, "1 to 8"},
         {"FI_TOFU_PROGRESS_CPUS", Side::any, {"0", "0-1023", "0,1,5-7", ""}, Refusal::domain,
          {"1024", "0-1024", "2-1", "0,", ",0", "0-", "-1", "0 1", " 0", "0x1", "all", much}, "0 to 1023"},
         {"FI_TOFU_UNEXPECTED_BYTES", Side::any, {"0", "1", "65536", "281474976710656", ""}, Refusal::domain,

@@ -23,10 +23,12 @@ void OwnTxContext::set_up(const Plan& plan) noexcept
 
 int OwnTxContext::open_vcq() noexcept
 {
-    const int ret = domain().open_vcq(own_vcq_, {.owner = this, .unsignaled_error = on_unsignaled_error});
-    if (ret != 0)
+    if (int ret = domain().open_vcq(own_vcq_, {.owner = this, .unsignaled_error = on_unsignaled_error}); ret != 0)
         return ret;
-    return post_from(own_vcq_);
+    if (int ret = post_from(own_vcq_); ret != 0)
+        return ret;
+    branches_.allow(domain(), own_vcq_, *local_memory_);
+    return 0;
 }
 
 int OwnTxContext::post_from(vcq::Vcq& vcq) noexcept
@@ -76,6 +78,7 @@ void OwnTxContext::drop_engines() noexcept
 void OwnTxContext::drop_memory() noexcept
 {
     remote_keys_.reset();
+    branches_.drop_memory();
     local_memory_.reset();
 }
 

@@ -12,6 +12,7 @@
 
 #include <rdma/fi_endpoint.h>
 
+#include "context/branches.h"
 #include "context/engine.h"
 #include "context/fence.h"
 #include "local/local_memory.h"
@@ -63,6 +64,13 @@ class TxContext {
     /// Says something else while post_elsewhere() is at work.
     [[nodiscard]] const Reports& reports() const noexcept { return reports_; }
     [[nodiscard]] LocalMemory& local_memory() noexcept { return *local_memory_; }
+    /// By which long transfers go; and the two above, of a way.
+    [[nodiscard]] Branches& branches() noexcept { return branches_; }
+    [[nodiscard]] vcq::Vcq& vcq(Branches::Way way) noexcept { return way > Branches::own ? branches_.vcq(way) : *vcq_; }
+    [[nodiscard]] LocalMemory& local_memory(Branches::Way way) noexcept
+    {
+        return way > Branches::own ? branches_.memory(way) : *local_memory_;
+    }
     /// STADDs of peers' regions by key.
     [[nodiscard]] RemoteKeys& remote_keys() noexcept { return *remote_keys_; }
     /// What was accepted and can't go on yet.
@@ -125,6 +133,7 @@ class TxContext {
     Engines engines_;
     QuickOps quick_;
     std::unique_ptr<LocalMemory> local_memory_;
+    Branches branches_;
     std::unique_ptr<RemoteKeys> remote_keys_;
     std::unique_ptr<EventCredits> event_credits_;
     Fence fence_{*this};

@@ -114,6 +114,8 @@ void LocalMemory::forget(std::uint64_t serial) noexcept
         kept_[i] = kept_.back();
         kept_.pop_back();
     }
+    if (beside_ != nullptr)
+        beside_->forget(serial);
 }
 
 } // namespace tofu

@@ -37,6 +37,12 @@ class LocalMemory {
     [[nodiscard]] int acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
                               void* desc = nullptr) noexcept;
     void release(const LocalRef& ref) noexcept;
+    /// Another of the same owner: what is forgotten here is forgotten there.
+    void put_beside(LocalMemory& another) noexcept
+    {
+        another.beside_ = beside_;
+        beside_ = &another;
+    }
     /// Drops what is kept for a region that is being closed.
     void forget(std::uint64_t serial) noexcept;
 
@@ -58,6 +64,7 @@ class LocalMemory {
                                      LocalRef& ref) noexcept;
     static constexpr std::uint32_t cached = 0x80000000; ///< in cache_slot: a number of the cache's
     vcq::Vcq& vcq_;
+    LocalMemory* beside_ = nullptr;
     std::unique_ptr<RegistrationCache> cache_;
     bool cache_asked_for_ = false;
     Array<Kept> kept_;

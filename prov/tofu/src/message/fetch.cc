@@ -50,6 +50,7 @@ Fetch* Fetches::make(const Message& message) noexcept
 void Fetches::start(Fetch& f) noexcept
 {
     f.unverified &= f.to_fetch != 0;
+    f.way = tx_.branches().take(Branches::By::us, f.message.in->known.home, f.to_fetch);
     if (f.unverified)
         ask(f);
     else
@@ -120,8 +121,8 @@ bool Fetches::get_piece(Fetch& f) noexcept
     const Segment& from = f.message.segments[f.from_index];
     const iovec& into = f.into[f.into_index];
     if (f.ref_count == f.into_index) {
-        const int ret = tx_.local_memory().acquire(into.iov_base, into.iov_len, false,
-                                                   f.refs[f.ref_count], f.desc[f.ref_count]);
+        const int ret = tx_.local_memory(f.way).acquire(into.iov_base, into.iov_len, false,
+                                                        f.refs[f.ref_count], f.desc[f.ref_count]);
         if (ret == -FI_EAGAIN)
             return false;
         if (ret != 0) {
@@ -135,13 +136,14 @@ bool Fetches::get_piece(Fetch& f) noexcept
     n = n < max_piece_ ? n : max_piece_;
     n = n < from.length - f.from_offset ? n : from.length - f.from_offset;
     n = n < into.iov_len - f.into_offset ? n : into.iov_len - f.into_offset;
+    vcq::Vcq& vcq = tx_.vcq(f.way);
     const vcq::Post post =
-        vcq_.get(f.message.vcq, f.refs[f.into_index].stadd + f.into_offset,
+        vcq.get(f.message.vcq, f.refs[f.into_index].stadd + f.into_offset,
                  from.stadd + f.from_offset, n, {.when = vcq::When::delivered, .waiter = &f});
     if (post == vcq::Post::busy)
         return false;
     if (post == vcq::Post::error) {
-        f.prov_errno = vcq_.last_error();
+        f.prov_errno = vcq.last_error();
         f.err = fi_error_of(f.prov_errno);
         f.to_fetch = 0;
         return true;
@@ -192,7 +194,8 @@ void Fetches::finish(Fetch& f) noexcept
 void Fetches::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcept
 {
     for (unsigned i = 0; i < f.ref_count; i++)
-        tx_.local_memory().release(f.refs[i]);
+        tx_.local_memory(f.way).release(f.refs[i]);
+    tx_.branches().give(Branches::By::us, f.way);
     f.live = false;
     if (f.receive != nullptr)
         receiver_.received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, length, err,

@@ -56,6 +56,11 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     /// Opens a VCQ, on the next TNI and CQ: one to post from, or one that is a target too, whose calls and those of others
     /// are under different locks. 0 or -FI_E*.
     [[nodiscard]] int open_vcq(vcq::Vcq& vcq, vcq::Sink sink, bool is_target = false) noexcept;
+    /// To post from what has a waiter, on a TNI that nobody of the node posts from. 0, or silently -FI_E*.
+    [[nodiscard]] int open_spare_vcq(vcq::Vcq& vcq) noexcept
+    {
+        return vcq.open(*backend_, vcq::spread_of_spare, safe_vcqs_, {.book = &statistics_});
+    }
 
     // --- the home VCQ, target of all remote access to the domain's regions and endpoints: every call under home_lock()
     [[nodiscard]] Lock& home_lock() noexcept { return home_lock_; }

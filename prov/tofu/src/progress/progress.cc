@@ -73,8 +73,9 @@ std::size_t ProgressSet::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexce
     std::size_t count = domain_.homes(handles, most);
     std::lock_guard guard(lock_);
     for (Pollable* endpoint : endpoints_)
-        if (count < most && endpoint->polled().is_open())
-            handles[count++] = endpoint->polled().handle();
+        for (const vcq::Vcq* each = &endpoint->polled(); each != nullptr; each = each->beside())
+            if (count < most && each->is_open())
+                handles[count++] = each->handle();
     return count;
 }
 

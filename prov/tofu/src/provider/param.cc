@@ -56,6 +56,9 @@ constexpr Variable variables[] = {
     {"ppn", "FI_TOFU_PPN", Kind::number, 1, 16,
      "Processes of a node where nobody gives each its control queues (no MPI_Init of the vendor's MPI): each takes as "
      "many TNIs for itself as there are for so many, and who comes later is refused (default: all take all in turn)"},
+    {"tnis", "FI_TOFU_TNIS", Kind::number, 1, 8,
+     "TNIs that the long transfers of an endpoint may take at a time, one for each peer, 1 to 8: beyond its own those that "
+     "no process of the node posts from, a control queue each (default: all of these)"},
     {"progress_cpus", "FI_TOFU_PROGRESS_CPUS", Kind::cpus, 0, CPU_SETSIZE - 1,
      "Processors for the threads of automatic progress, such as 0,48-51, as taskset(1) takes them (default: those of the "
      "thread that first needs one)"},

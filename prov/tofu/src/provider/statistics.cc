@@ -34,6 +34,8 @@ const std::array<StatisticsBook::Row, stats>& StatisticsBook::rows() noexcept
         {"unexpected_bytes", "their bytes"},
         {"registration", "registrations of buffers that lay in no region, one for each transfer"},
         {"cache_hit", "buffers found in the registration cache"},
+        {"branch", "further VCQs opened, on TNIs that nobody posted from, for long transfers with several peers"},
+        {"by_branch", "long transfers by one of them"},
         {"key_lookup", "keys asked for at peers"},
         {"key_stale", "keys that a peer had closed meanwhile, looked up anew"},
         {"loop_retry", "CSWAPs of atomics repeated, since another had changed the word"},

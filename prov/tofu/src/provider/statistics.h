@@ -20,6 +20,7 @@ enum class Stat : std::uint8_t {
     again_stag,
     unexpected, unexpected_bytes,
     registration, cache_hit,
+    branch, by_branch,
     key_lookup, key_stale,
     loop_retry,
     wake_up,

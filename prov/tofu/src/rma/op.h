@@ -9,6 +9,7 @@
 #include <rdma/fi_rma.h>
 #include <sys/uio.h>
 
+#include "context/branches.h"
 #include "local/bounce.h"
 #include "local/local_memory.h"
 #include "remote/access.h"
@@ -78,6 +79,7 @@ struct RmaOp : Request, PendingOp, RemoteSide {
     bool queued = false; ///< it is pending, and its line alone may finish it
     std::uint8_t local_count = 0;
     std::uint8_t acquired = 0; ///< of refs
+    Branches::Way way = 0;
     Bounce bounce{};           ///< if it has one, all local bytes are there
     std::size_t total = 0;
     std::size_t posted = 0;

@@ -51,7 +51,7 @@ Lack RmaRunner::post_some(RmaOp& op) noexcept
         if (post == vcq::Post::busy)
             return Lack::room;
         if (post == vcq::Post::error) [[unlikely]] {
-            note(op, tx_.vcq().last_error());
+            note(op, tx_.vcq(op.way).last_error());
             op.posted = op.total;
             break;
         }
@@ -101,7 +101,7 @@ vcq::Post RmaRunner::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
         how.strong_order = how.strong_order || op.posted != 0;
         how.waiter = &op.last;
     }
-    vcq::Vcq& vcq = tx_.vcq();
+    vcq::Vcq& vcq = tx_.vcq(op.way);
     const vcq::Post posted = op.read                 ? vcq.get(peer, local, remote, length, how)
                              : length <= caps_.max_piggyback_size ? vcq.put_inline(peer, bytes, remote, length, how)
                                                      : vcq.put(peer, local, remote, length, how);
@@ -245,8 +245,11 @@ void RmaRunner::give_back(RmaOp& op) noexcept
         bounces_.release(op.bounce);
     op.bounce = {};
     for (unsigned i = 0; i < op.acquired; i++)
-        tx_.local_memory().release(op.refs[i]);
+        tx_.local_memory(op.way).release(op.refs[i]);
     op.acquired = 0;
+    if (op.way != 0) [[unlikely]]
+        tx_.branches().give(Branches::By::us, op.way);
+    op.way = 0;
 }
 
 /// Forgets an operation of which nothing was posted.

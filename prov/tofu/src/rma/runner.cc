@@ -30,7 +30,8 @@ RmaRunner::RmaRunner(TxContext& tx, RemoteAccess& access) noexcept
       bounces_(tx.vcq()),
       caps_(tx.vcq().backend().caps()),
       strong_writes_(orders_writes(tx)),
-      strong_reads_(orders_reads(tx))
+      strong_reads_(orders_reads(tx)),
+      may_leave_((tx.plan().attr.msg_order & ~std::uint64_t{FI_ORDER_SAS}) == 0)
 {
     constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
     if ((tx.plan().attr.msg_order & order_behind_writes) != 0)
@@ -131,11 +132,13 @@ int RmaRunner::attach(RmaOp& op, const RmaCall& call) noexcept
         if (keep)
             return -FI_EAGAIN;
     }
+    if (may_leave_ && !op.fenced && !op.sent_suffices && !op.data_at_once)
+        op.way = tx_.branches().take(Branches::By::us, op.peer.home, op.total);
     for (unsigned i = 0; i < op.local_count; i++, op.acquired++) {
         op.refs[i] = {};
         if (op.local[i].iov_len == 0)
             continue;
-        if (int ret = tx_.local_memory().acquire(
+        if (int ret = tx_.local_memory(op.way).acquire(
                 op.local[i].iov_base, op.local[i].iov_len, !op.read, op.refs[i],
                 desc != nullptr ? desc[i] : nullptr);
             ret != 0)

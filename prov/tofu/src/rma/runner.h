@@ -62,6 +62,7 @@ class RmaRunner {
     const utofu_onesided_caps& caps_;
     const bool strong_writes_; ///< order asked for by tx_attr.msg_order
     const bool strong_reads_;
+    const bool may_leave_; ///< no order at all: long ones may go by a branch
     bool posted_unsignaled_ = false;
 };
 

@@ -31,7 +31,7 @@ SendRequests::~SendRequests()
 {
     for (SendRequest* r : awaited_)
         for (unsigned i = 0; i < r->ref_count; i++)
-            tx_.local_memory().release(r->refs[i]);
+            tx_.local_memory(r->way).release(r->refs[i]);
 }
 
 SendRequest* SendRequests::make(Channel& ch, const SendCall& call) noexcept
@@ -53,6 +53,7 @@ SendRequest* SendRequests::make(Channel& ch, const SendCall& call) noexcept
     r->to = &ch;
     r->seq++;
     r->ref_count = 0;
+    r->way = 0;
     r->block = nullptr;
     r->awaits_fin = false;
     r->report_to(tx_.reports(), call.entry_flags(), call.context,
@@ -74,7 +75,8 @@ void SendRequests::await_fin(SendRequest& r) noexcept
 void SendRequests::drop(SendRequest& r) noexcept
 {
     for (unsigned i = 0; i < r.ref_count; i++)
-        tx_.local_memory().release(r.refs[i]);
+        tx_.local_memory(r.way).release(r.refs[i]);
+    tx_.branches().give(Branches::By::peer, r.way);
     if (r.block != nullptr)
         buffers_.release(*std::exchange(r.block, nullptr));
     pool_.release(&r);

@@ -55,6 +55,7 @@ struct SendRequest : Request {
     std::uint32_t seq = 0;     ///< of the use of that word
     std::uint32_t place = 0;   ///< in the list of those that wait for FIN
     std::uint8_t ref_count = 0;
+    Branches::Way way = 0;     ///< by whose VCQ the peer fetches, which `refs` are registered with
     bool numbered = false;
     bool awaits_fin = false;
     PacketBuffer* block = nullptr; ///< its bounce block, where its own notice frees it, or its end

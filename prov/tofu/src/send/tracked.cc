@@ -114,14 +114,16 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
         segments[0] = {block.stadd, call.length};
         request->cq = nullptr;
         request->counter = nullptr;
+    } else {
+        request->way = tx_.branches().take(Branches::By::peer, ch.peer.home, call.length);
     }
     for (std::size_t i = 0; !kept && i < call.count; i++) {
         if (call.iov[i].iov_len == 0)
             continue;
         const unsigned n = request->ref_count;
-        if (int ret = tx_.local_memory().acquire(call.iov[i].iov_base, call.iov[i].iov_len, true,
-                                                 request->refs[n],
-                                                 call.desc != nullptr ? call.desc[i] : nullptr);
+        if (int ret = tx_.local_memory(request->way).acquire(call.iov[i].iov_base, call.iov[i].iov_len, true,
+                                                             request->refs[n],
+                                                             call.desc != nullptr ? call.desc[i] : nullptr);
             ret != 0) {
             requests_.drop(*request);
             return ret;
@@ -157,7 +159,7 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
     write_fields(packet, call, &ack, flags);
     for (unsigned i = count; i-- > 0;)
         packet.put(segments[i]);
-    packet.put(Rts{vcq_.id()});
+    packet.put(Rts{tx_.vcq(request.way).id()});
     // release: the receiver Gets it when the message had to wait there, before it Gets from our segments
     rings_.port.area.fin(request.fin).store(fin_word(request.seq, fin_pending), std::memory_order_release);
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)

@@ -24,12 +24,13 @@ void unmake(const Backend& backend, const Made& made) noexcept
 }
 
 /// On the first TNI of the place that gives one whose CQ no other process has. Once it has given one that another has,
-/// nobody has parted the CQs of this node, and TNIs where others are are left alone.
-int create(const Backend& backend, const places::Place& place, unsigned long flags, Made& made) noexcept
+/// nobody has parted the CQs of this node, and TNIs where others are are left alone. A spare one: on the first or none.
+int create(const Backend& backend, const places::Place& place, unsigned long flags, Made& made,
+           bool spare = false) noexcept
 {
     const Functions& f = backend.functions();
     int code = UTOFU_ERR_FULL;
-    for (std::size_t i = 0, met = 0; i < place.span; i++) {
+    for (std::size_t i = 0, met = 0; i < (spare ? 1 : place.span); i++) {
         const utofu_tni_id_t tni = backend.tnis()[places::tni_of(place, i)];
         if (met != 0 && !places::is_own(backend, tni))
             continue;
@@ -41,7 +42,7 @@ int create(const Backend& backend, const places::Place& place, unsigned long fla
             f.free_vcq(made.handle);
             break;
         }
-        if (places::claim(backend, made.id))
+        if (places::claim(backend, made.id, spare))
             break;
         f.free_vcq(made.handle);
         code = UTOFU_ERR_USED;
@@ -72,6 +73,11 @@ int Handle::make(const Backend& backend, unsigned spread, bool thread_safe, Stat
     const places::Place place = places::take(backend, spread == 0 ? places::Traffic::in : places::Traffic::out);
     if (place.span == 0)
         return -FI_EBUSY;
+    const bool spare = spread == spread_of_spare;
+    if (spare && !places::is_first_of_tni(place)) {
+        places::give(place);
+        return -FI_EBUSY;
+    }
     Made made;
     int code = UTOFU_ERR_FULL;
     // Alone on its CQ, a VCQ needs no lock of the library's beside that of its owner (guide 3.3.4.1). Such CQs
@@ -79,7 +85,7 @@ int Handle::make(const Backend& backend, unsigned spread, bool thread_safe, Stat
     if (thread_safe && spread < exclusive_most)
         code = create_alone(backend, place, made);
     if (code != UTOFU_SUCCESS && code != UTOFU_ERR_USED)
-        code = create(backend, place, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, made);
+        code = create(backend, place, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, made, spare);
     if (code != UTOFU_SUCCESS) {
         places::give(place);
         return -fi_error_of(code);

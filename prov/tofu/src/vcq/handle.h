@@ -13,6 +13,9 @@
 
 namespace tofu::vcq {
 
+/// The spread of a VCQ that one can do without: on a TNI that nobody of the node posts from, or not at all.
+inline constexpr unsigned spread_of_spare = ~0u;
+
 /// Not thread-safe: its owner's lock serialises all calls.
 class Handle {
   public:

@@ -177,16 +177,17 @@ void give(const Place& place) noexcept
     drop();
 }
 
-bool claim(const Backend& backend, utofu_vcq_id_t vcq) noexcept
+bool claim(const Backend& backend, utofu_vcq_id_t vcq, bool spare) noexcept
 {
     const Cq cq = cq_of(backend, vcq);
     std::lock_guard guard(mutex);
     if (cq.place == most || !file.is_open() || owner != getpid())
         return true; // nobody can say
     if (vcqs_of_cq[cq.place] == 0 && !file.lock(F_WRLCK, first_byte(backend, Bytes::cqs) + cq.place, 1)) {
-        complain("tofu: control queue %u of TNI %u is another process's already (uTofu User's Guide 4.1.2): set "
-                 "FI_TOFU_PPN to the processes of a node, or start them so that each has queues of its own",
-                 cq.number, cq.tni);
+        if (!spare)
+            complain("tofu: control queue %u of TNI %u is another process's already (uTofu User's Guide 4.1.2): set "
+                     "FI_TOFU_PPN to the processes of a node, or start them so that each has queues of its own",
+                     cq.number, cq.tni);
         return false;
     }
     vcqs_of_cq[cq.place]++;

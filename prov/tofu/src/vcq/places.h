@@ -29,6 +29,9 @@ struct Place {
 [[nodiscard]] Place take(const Backend& backend, Traffic traffic) noexcept;
 void give(const Place& place) noexcept;
 
+/// No VCQ to post from was on its TNI before: places are taken from the lowest on.
+[[nodiscard]] constexpr bool is_first_of_tni(const Place& place) noexcept { return place.number < place.span; }
+
 /// Index of the i-th TNI to be tried.
 [[nodiscard]] constexpr std::size_t tni_of(const Place& place, std::size_t i = 0) noexcept
 {
@@ -36,8 +39,9 @@ void give(const Place& place) noexcept;
     return place.first + ((place.traffic == Traffic::in ? up : place.span - 1 - up) + i) % place.span;
 }
 
-/// The CQ of a new VCQ is this process's, until release(). False: another process of the node has it.
-[[nodiscard]] bool claim(const Backend& backend, utofu_vcq_id_t vcq) noexcept;
+/// The CQ of a new VCQ is this process's, until release(). False: another process of the node has it, as is complained
+/// of unless the VCQ is one to do without.
+[[nodiscard]] bool claim(const Backend& backend, utofu_vcq_id_t vcq, bool spare) noexcept;
 void release(const Backend& backend, utofu_vcq_id_t vcq) noexcept;
 /// No other process of the node has claimed a CQ of this TNI.
 [[nodiscard]] bool is_own(const Backend& backend, utofu_tni_id_t tni) noexcept;

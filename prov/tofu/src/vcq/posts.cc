@@ -19,7 +19,7 @@ Post Posts::refuse(int code, When when, std::uint64_t edata) noexcept
         sent_pending_--;
     if (code == UTOFU_ERR_BUSY) {
         statistics_.count(Stat::again_post);
-        tcq_wanted_ = true; // reading it makes room in the TOQ (guide 3.7)
+        wanted_ |= tcq_wanted; // reading it makes room in the TOQ (guide 3.7)
         return Post::busy;
     }
     last_error_ = code;

@@ -220,7 +220,9 @@ class Posts : public Handle {
     std::uint32_t sent_pending_ = 0; ///< posts with When::sent whose TCQ entry is to come
     bool closing_ = false;
     bool pausing_ = false;           ///< closing_ for a while only
-    bool tcq_wanted_ = false;        ///< the next poll looks into the TCQ
+    /// The next poll looks into the TCQ (the lowest bit), or at VCQs beside (times beside_step): one test for all.
+    std::uint32_t wanted_ = 0;
+    static constexpr std::uint32_t tcq_wanted = 1, beside_step = 2;
     UnsignaledPeers unsignaled_;
     Window window_;
 

@@ -22,6 +22,7 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     sink_ = sink;
     closing_ = false;
     sent_pending_ = 0;
+    wanted_ = 0;
     window_.reset();
     return 0;
 }
@@ -36,8 +37,12 @@ bool Vcq::await(Done&& done) noexcept
     auto last = start;
     unsigned late = most_notices / Window::size;
     for (std::uint32_t before = 0; !done();) {
-        const bool some = poll(Window::size) != 0;
-        const std::uint32_t under_way = Window::size - window_.free() + sent_pending_;
+        bool some = poll(Window::size) != 0;
+        std::uint32_t under_way = Window::size - window_.free() + sent_pending_;
+        for (Vcq* other = beside(); other != nullptr; other = other->beside()) {
+            some |= other->poll(Window::size) != 0;
+            under_way += Window::size - other->window_.free();
+        }
         const auto now = Clock::now();
         if (under_way != before)
             last = now;
@@ -80,16 +85,27 @@ bool Vcq::drain() noexcept
 {
     if (!is_open() || closing_)
         return true;
-    closing_ = true;
-    last_error_ = UTOFU_ERR_MRQ_OTHER; // why posts are refused from now on: an error is never UTOFU_SUCCESS
+    for (Vcq* each = this; each != nullptr; each = each->beside()) {
+        each->closing_ = true;
+        each->last_error_ = UTOFU_ERR_MRQ_OTHER; // why posts are refused from now on: an error is never UTOFU_SUCCESS
+    }
     static constinit Waiter fenced{[](Waiter*, const Notice&) noexcept {}};
     std::size_t hand = 0;
     const bool quiet = await([&] {
         unsignaled_.visit(hand, [this](utofu_vcq_id_t peer) { return post_fence(peer, fenced) != Post::busy; });
-        return unsignaled_.empty() && idle();
+        return unsignaled_.empty() && all_idle();
     });
-    give_up(UTOFU_ERR_MRQ_OTHER, true);
+    for (Vcq* each = this; each != nullptr; each = each->beside())
+        each->give_up(UTOFU_ERR_MRQ_OTHER, true);
     return quiet;
+}
+
+bool Vcq::all_idle() const noexcept
+{
+    const Vcq* each = this;
+    while (each != nullptr && each->idle())
+        each = each->beside();
+    return each == nullptr;
 }
 
 bool Vcq::quiesce() noexcept
@@ -108,6 +124,9 @@ void Vcq::close() noexcept
     if (!is_open())
         return;
     drain();
+    for (Vcq* other = beside(); other != nullptr; other = other->beside())
+        other->free();
+    beside_.store(nullptr, std::memory_order_relaxed);
     free();
     unsignaled_.clear();
 }
@@ -119,9 +138,20 @@ unsigned Vcq::poll(unsigned budget) noexcept
     return poll_inline(budget);
 }
 
+/// What a poll has no need to look at each time: the TCQ, VCQs beside.
+unsigned Vcq::poll_others(unsigned budget) noexcept
+{
+    unsigned taken = poll_tcq(budget);
+    if (wanted_ >= beside_step)
+        for (Vcq* other = beside(); other != nullptr; other = other->beside())
+            if (!other->window_.all_free())
+                taken += other->poll(budget);
+    return taken;
+}
+
 unsigned Vcq::poll_tcq(unsigned budget) noexcept
 {
-    tcq_wanted_ = false;
+    wanted_ &= ~tcq_wanted;
     if (polls_ == 0 && !window_.all_free())
         watch();
     for (unsigned taken = 0; taken < budget; taken++) {
@@ -135,7 +165,7 @@ unsigned Vcq::poll_tcq(unsigned budget) noexcept
         }
         on_tcq(code, cbdata);
     }
-    tcq_wanted_ = true; // there may be more
+    wanted_ |= tcq_wanted; // there may be more
     return budget;
 }
 

@@ -66,6 +66,18 @@ class Vcq final : public Posts {
     /// Drains and frees the VCQ. Its owner has given back all registrations, unless drain() has failed.
     void close() noexcept;
 
+    // --- VCQs beside: further ones of the same owner, which posts from them with notices only. They are drained and
+    // closed with this one, and polled while one is wanted.
+    void put_beside(Vcq& another) noexcept
+    {
+        another.beside_.store(beside(), std::memory_order_relaxed);
+        beside_.store(&another, std::memory_order_release); // partner: beside(), of who gathers handles to sleep on
+    }
+    /// Any thread.
+    [[nodiscard]] Vcq* beside() const noexcept { return beside_.load(std::memory_order_acquire); }
+    void want_beside() noexcept { wanted_ += beside_step; }
+    void leave_beside() noexcept { wanted_ -= beside_step; }
+
     /// Takes at most `budget` entries off each queue and tells their waiters. Returns how many it took.
     unsigned poll(unsigned budget = poll_budget) noexcept;
     /// The same, inlined: for fi_cq_read, where the cost of the call itself would be felt.
@@ -79,7 +91,9 @@ class Vcq final : public Posts {
     /// Somebody waits for an entry of the MRQ, or peers may write some.
     [[nodiscard]] bool mrq_is_due() const noexcept { return !window_.all_free() || sink_.remote != nullptr; }
     [[gnu::cold]] void report_unsignaled_error(int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept;
-    [[gnu::noinline]] unsigned poll_tcq(unsigned budget) noexcept;
+    [[gnu::noinline]] unsigned poll_others(unsigned budget) noexcept;
+    unsigned poll_tcq(unsigned budget) noexcept;
+    [[nodiscard]] bool all_idle() const noexcept;
     [[gnu::noinline, gnu::cold]] unsigned poll_failures() noexcept;
     [[nodiscard, gnu::always_inline]] bool next_notice(utofu_mrq_notice& notice, int& code) noexcept;
     void on_tcq(int code, void* cbdata) noexcept;
@@ -87,6 +101,7 @@ class Vcq final : public Posts {
     void on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept;
 
     std::uint8_t polls_ = 0;
+    std::atomic<Vcq*> beside_{nullptr}; ///< and behind it the next of the list
     Sink sink_{};
     std::chrono::steady_clock::time_point watch_at_; ///< not before
 };
@@ -134,9 +149,9 @@ inline unsigned Vcq::poll_inline(unsigned budget) noexcept
     unsigned taken = 0;
     // Without a waiter a queue has errors at most, and room to give back: a look now and then will do.
     const bool look = ++polls_ % tcq_interval == 0;
-    const bool makes_room = sent_pending_ != 0 || tcq_wanted_ || look;
+    const bool makes_room = sent_pending_ != 0 || wanted_ != 0 || look;
     if (makes_room) [[unlikely]]
-        taken = poll_tcq(budget);
+        taken = poll_others(budget);
     // Where the TOQ has room again, what was posted must not have filled the MRQ with failures.
     if (!mrq_is_due() && !makes_room) [[likely]]
         return taken;
