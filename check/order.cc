@@ -99,6 +99,31 @@ Finding last_word(Side& side)
         });
 }
 
+/// As the provider sends short packets: at the end of a line that is filled up, into the cache (guide 2.2.11).
+Finding padded_line(Side& side)
+{
+    constexpr std::size_t packet = 2 * line - 32;
+    return in_batches(
+        side,
+        {"Puts of 32 bytes with padding and cache injection, and no line beside theirs was touched", Verdict::fails,
+         "Puts with padding came in part, or upon a line beside theirs"},
+        [](Link& link, std::size_t at, std::uint64_t value) {
+            std::uint64_t words[] = {value, value, value, value};
+            link.vcq.post([&] {
+                return link.side.u.put_piggyback(link.vcq.handle(), link.peer, words, link.peer_stadd + at + packet,
+                                                 sizeof words, 0,
+                                                 strong | UTOFU_ONESIDED_FLAG_CACHE_INJECTION |
+                                                     UTOFU_ONESIDED_FLAG_PADDING,
+                                                 nullptr);
+            });
+        },
+        [](Link& link, std::size_t at, std::uint64_t value) {
+            link.await(at + 2 * line - 8, value, "the last word of a Put with padding");
+            return others(link, at + packet, 32, value) != 0 || others(link, at, line, 0) != 0 ||
+                   others(link, at + 2 * line, line, 0) != 0;
+        });
+}
+
 Finding whole_lines(Side& side)
 {
     return in_batches(
@@ -448,6 +473,8 @@ constexpr Check list[] = {
     {"strong-order", "what is posted in strong order is written after all before it", "ring, message, rma", 2,
      strong_behind},
     {"last-word", "the last 8 bytes of a Put in strong order come last", "ring (guide 6.1.3.1)", 2, last_word},
+    {"padded-line", "a Put with padding into the cache writes its bytes, the last 8 last, and nothing beyond its line",
+     "ring (guide 2.2.11)", 2, padded_line},
     {"whole-words", "an aligned word of 8 bytes is seen whole", "ring, atomic, remote/event_credits", 2, whole_words},
     {"whole-lines", "a line of 256 bytes is seen whole", "none (docs/wire-protocol.md, \"Slots and packets\")", 2,
      whole_lines},

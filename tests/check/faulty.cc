@@ -28,6 +28,7 @@ const bool hangs = has("hangs");
 const bool late_copy = has("late-copy");
 const bool writable = has("writable");
 const bool gates = has("gates");
+const bool spills = has("spills"); // padding goes on in the next line
 
 unsigned long flags_of(unsigned long flags)
 {
@@ -54,6 +55,8 @@ EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, void* d
     const int code = putofu_put_piggyback(vcq, peer, data, to, length, edata, flags_of(flags), cbdata);
     std::memcpy(before, now, length);
     had = length;
+    if (spills && code == UTOFU_SUCCESS && (flags & UTOFU_ONESIDED_FLAG_PADDING) != 0)
+        (void)putofu_put_piggyback(vcq, peer, now, to + length, 8, 0, 0, nullptr);
     return code;
 }
 

@@ -88,6 +88,7 @@ find_fault mixed-up "notice-fields notice-order error-told-apart" notice-fields,
 find_fault other-stag reserved-stags reserved-stags,reg-bounds
 find_fault other-refusal vcq-full vcq-full,vcq-exclusive
 find_fault late-copy "put-any-length piggyback" put-any-length,piggyback,largest
+find_fault spills padded-line padded-line,last-word,piggyback
 find_fault writable reg-read-only reg-read-only,reg-bounds
 find_fault gates "gates gates-again" gates,gates-again,tnis
 find_fault dies vcq-id vcq-id,tnis
