@@ -206,7 +206,7 @@ TEST_F(RingsTest, RingsAreRegisteredWhenTheyAreNeeded)
     constexpr Geometry large{6, max_ring_slots / 2, visit_slots};
     constexpr unsigned index = growing_endpoints - 1;
     for (const bool refused : {false, true}) {
-        above.emplace(Local{vcq, home, lock, own_nonce, index, index});
+        above.emplace(Local{vcq, home, lock, own_nonce, index, make_address(home.id(), own_nonce, index)});
         rings = &above->rings;
         net().refused_stag = refused ? further_stag(index) : ~0u;
         net().registered.clear();
