@@ -3,9 +3,11 @@
 // a file). Run by make check. Calls address/peers.
 #include "address/peers.h"
 
+#include <chrono>
 #include <csignal>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -103,6 +105,40 @@ TEST_F(SharedVectors, AreAskedWhileWhoeverChangesThemIsStopped)
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(one.who(3), FI_ADDR_NOTAVAIL);
     EXPECT_EQ(one.who(2), behind);
+}
+
+/// Nor for a thread that waits for that process.
+TEST_F(SharedVectors, AreAskedWhileAThreadWaitsToChangeThem)
+{
+    const fi_addr_t before = other.add(1);
+    EXPECT_EQ(one.who(1), before);
+    const pid_t child = fork();
+    if (child == 0) {
+        Vector own(domain);
+        if (own.store().share(path_.c_str(), false) != 0)
+            _exit(1);
+        const tofu::PeerStore::Turn turn(own.store());
+        (void)raise(SIGSTOP);
+        _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+    ASSERT_TRUE(WIFSTOPPED(status));
+    int inserted = -1;
+    std::thread changer([&] {
+        EndpointAddress address{};
+        address.home = 2;
+        fi_addr_t number = 0;
+        inserted = one.insert(address, number);
+    });
+    for (int i = 0; i < 100; i++) { // an answer that waits for the thread comes when that has given up
+        EXPECT_EQ(one.who(1), before);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(kill(child, SIGKILL), 0);
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    changer.join();
+    EXPECT_EQ(inserted, 0);
 }
 
 /// FI_AV_USER_ID.

@@ -252,10 +252,10 @@ fi_addr_t Peers::find_number(std::uint64_t home, std::uint64_t nonce, std::uint3
     const PeerStore::Turn turn(store_, std::chrono::milliseconds(0)); // a receiver waits for nobody
     if (turn.is_taken())
         update_index();
-    if (index_ != nullptr)
+    if (!turn.is_shared() && index_ != nullptr)
         if (const std::uint32_t slot = index_->find(*this, home, nonce, index); slot != Index::free)
             return slot - 1;
-    if (index_ != nullptr && turn.is_taken())
+    if (turn.is_taken() && index_ != nullptr)
         return FI_ADDR_NOTAVAIL;
     for (std::size_t i = 0; i < size(); i++) // no memory, or not our turn: one after the other
         if (find(i) != nullptr && Index::same(*store_.at(i), home, nonce, index))

@@ -104,16 +104,27 @@ fi_addr_t* PeerStore::numbers() const noexcept
 
 PeerStore::Turn::Turn(PeerStore& store, std::chrono::milliseconds patience) noexcept : store_(store)
 {
-    store_.lock_.lock();
+    const bool patient = patience.count() != 0;
+    if (patient)
+        store_.lock_.lock();
+    else
+        while (!store_.lock_.try_lock())
+            if (store_.waits_.load(std::memory_order_relaxed)) {
+                locked_ = false;
+                return;
+            }
+    store_.waits_.store(patient, std::memory_order_relaxed);
     taken_ = !store_.is_shared() ||
              store_.file_.lock_within(patience, store_.can_change() ? F_WRLCK : F_RDLCK, turn_byte, 1);
+    store_.waits_.store(false, std::memory_order_relaxed);
 }
 
 PeerStore::Turn::~Turn()
 {
     if (taken_ && store_.is_shared())
         (void)store_.file_.lock(F_UNLCK, turn_byte, 1);
-    store_.lock_.unlock();
+    if (locked_)
+        store_.lock_.unlock();
 }
 
 bool PeerStore::make_next() noexcept

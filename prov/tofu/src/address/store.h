@@ -74,15 +74,19 @@ class PeerStore {
     /// among the processes. A process that dies gives it back.
     class Turn {
       public:
-        /// Threads wait for each other; for other processes as long as `patience` says.
+        /// Threads wait for each other; for other processes as long as `patience` says. With none not for a thread either
+        /// that waits for a process.
         explicit Turn(PeerStore& store, std::chrono::milliseconds patience = PeerStore::patience) noexcept;
         Turn(const Turn&) = delete;
         ~Turn();
         [[nodiscard]] bool is_taken() const noexcept { return taken_; }
+        /// Not even the other threads of this process are kept out.
+        [[nodiscard]] bool is_shared() const noexcept { return !locked_; }
 
       private:
         PeerStore& store_;
-        bool taken_;
+        bool locked_ = true;
+        bool taken_ = false;
     };
     /// Memory for the next place, which is number head().size. In turn. False: none, or as many as there can be.
     [[nodiscard]] bool make_next() noexcept;
@@ -102,6 +106,7 @@ class PeerStore {
     Head own_{};
     Head* head_ = &own_;
     Lock lock_;
+    std::atomic<bool> waits_{false}; ///< who has the lock waits for another process
     NodeFile file_;
     char* mapped_ = nullptr;
     bool reader_ = false;
