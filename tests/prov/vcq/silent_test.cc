@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
@@ -19,6 +20,7 @@ using namespace tofu::test;
 using tofu::vcq::Functions;
 
 bool silent = false;
+bool deaf = false; ///< to everything
 int (*poll_mrq)(utofu_vcq_hdl_t, unsigned long, utofu_mrq_notice*);
 
 struct SilentLibrary : testing::Environment {
@@ -28,6 +30,8 @@ struct SilentLibrary : testing::Environment {
         poll_mrq = functions.poll_mrq;
         functions.poll_mrq = [](utofu_vcq_hdl_t vcq, unsigned long flags, utofu_mrq_notice* notice) {
             int code = poll_mrq(vcq, flags, notice);
+            while (deaf && code != UTOFU_ERR_NOT_FOUND)
+                code = poll_mrq(vcq, flags, notice);
             while (silent && code <= UTOFU_ERR_MRQ_OTHER && code >= UTOFU_ERR_MRQ_RMT_LENGTH)
                 code = poll_mrq(vcq, flags, notice);
             return code;
@@ -122,6 +126,41 @@ TEST_F(Silent, AKeyOfADomainThatIsGone)
     all_end(false, 1, 7);
     fid_mr* const region = open_region(o, 8);
     all_end(true, 0, 8);
+    EXPECT_EQ(fi_close(&region->fid), 0);
+}
+
+/// What has been carried out, although nobody told, is not done again.
+TEST_F(Silent, WhatNobodyTellsIsNotRepeated)
+{
+    fid_mr* const region = open_region(o, 7);
+    auto& word = reinterpret_cast<std::uint64_t&>(target);
+    const std::uint64_t one = 1;
+    std::uint64_t before_it = 0, count = 0;
+    const auto add = [&] { return fi_atomic(ep, &one, 1, nullptr, 0, 0, 7, FI_UINT64, FI_SUM, nullptr); };
+    const auto fetch_add = [&] {
+        return fi_fetch_atomic(ep, &one, 1, nullptr, &before_it, nullptr, 0, 0, 7, FI_UINT64, FI_SUM, nullptr);
+    };
+    ends("key", true, add);
+    EXPECT_EQ(word, ++count);
+    for (int round = 0; round < 2; round++) {
+        deaf = true;
+        Objects::post(cq, add);
+        Objects::post(cq, fetch_add);
+        for (int i = 0; i < 2; i++) {
+            fi_cq_tagged_entry entry{};
+            ssize_t got = -FI_EAGAIN;
+            ASSERT_TRUE(eventually([&] { return got = fi_cq_read(cq, &entry, 1), got != -FI_EAGAIN; }));
+            ASSERT_EQ(got, -FI_EAVAIL);
+            fi_cq_err_entry error{};
+            ASSERT_EQ(fi_cq_readerr(cq, &error, 0), 1);
+            EXPECT_EQ(error.err, FI_ETIMEDOUT);
+            EXPECT_NE(std::strstr(fi_cq_strerror(cq, error.prov_errno, nullptr, nullptr, 0), "may still"), nullptr);
+        }
+        deaf = false;
+        EXPECT_EQ(word, count += 2);
+        ends("afterwards", true, fetch_add);
+        EXPECT_EQ(word, ++count);
+    }
     EXPECT_EQ(fi_close(&region->fid), 0);
 }
 

@@ -12,6 +12,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "provider/error.h"
 #include "vcq/vcq.h"
 
 namespace {
@@ -329,7 +330,7 @@ TEST_F(LostTest, WhatNeverEndsIsTakenAsFailed)
     Told lost;
     ASSERT_EQ(put(lost), Post::done);
     ASSERT_TRUE(polled_until(vcq, [&] { return !lost.notices.empty(); }));
-    EXPECT_EQ(lost.notices[0].code, UTOFU_ERR_MRQ_RMT_STADD);
+    EXPECT_EQ(lost.notices[0].code, tofu::never_told);
     EXPECT_TRUE(vcq.idle());
     EXPECT_EQ(vcq.window().free(), places - 1); // its notice may still come, and is not another's
     Told next;

@@ -226,17 +226,23 @@ void AtomicEngine::native_failed(const QuickOp& failed, unsigned size, bool entr
                                  int code) noexcept
 {
     const QuickOp quick = failed; // its place is free already
-    const bool stale = kept && says_stale(code);
+    const bool stale = kept && doubts_target(code);
     const bool reads = size != 0 && quick.reads; // told for what fetches only
     if ((reads || stale) && !tx_.vcq().is_closing())
         if (AtomicOp* const op = lengthen(quick, size, entry, kept)) {
             if (reads) { // memory for reading only refuses an ARMW (guide 3.6.2.1), not a Get
                 op->by_get = true;
                 runner_.submit(op, false);
-            } else {
-                (void)access_.refuted(*op);
-                runner_.ops.begin_again(*op);
+                return;
             }
+            (void)access_.refuted(*op);
+            if (says_stale(code)) {
+                runner_.ops.begin_again(*op);
+                return;
+            }
+            op->err = fi_error_of(code);
+            op->prov_errno = code;
+            runner_.ops.end(*op);
             return;
         }
     report_failure(tx_.reports(), entry_flags(size == 0 ? Family::base : Family::fetch), quick.user_context, code);

@@ -154,9 +154,9 @@ void AtomicOps::finish(AtomicOp& op) noexcept
     }
     if (op.event_posted && op.pending != 0) // its notice comes
         return;
-    if (op.err != 0 && op.by_directory && says_stale(op.prov_errno)) [[unlikely]] {
+    if (op.err != 0 && op.by_directory && doubts_target(op.prov_errno)) [[unlikely]] {
         (void)access.refuted(op);
-        if (!op.retried && !op.took_effect && !agenda.closed()) {
+        if (says_stale(op.prov_errno) && !op.retried && !op.took_effect && !agenda.closed()) {
             begin_again(op);
             return;
         }

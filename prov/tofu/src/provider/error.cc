@@ -39,6 +39,7 @@ constexpr Entry table[] = {
     {UTOFU_ERR_MRQ_RMT_STADD, FI_EKEYREJECTED, "MRQ: remote key or address is not registered"},
     {UTOFU_ERR_MRQ_LCL_LENGTH, FI_EFAULT, "MRQ: local bytes reach beyond their registration"},
     {UTOFU_ERR_MRQ_RMT_LENGTH, FI_EKEYREJECTED, "MRQ: remote bytes reach beyond their region"},
+    {never_told, FI_ETIMEDOUT, "no notice came: it may still be carried out, and a read may still write into its buffer"},
     {UTOFU_ERR_INVALID_ARG, FI_EINVAL, "invalid argument"},
     {UTOFU_ERR_INVALID_POINTER, FI_EINVAL, "invalid pointer"},
     {UTOFU_ERR_INVALID_FLAGS, FI_EINVAL, "invalid flags"},

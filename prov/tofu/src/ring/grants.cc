@@ -7,6 +7,8 @@
 
 #include <rdma/fi_errno.h>
 
+#include "provider/error.h"
+
 namespace tofu::proto {
 
 namespace {
@@ -16,7 +18,7 @@ constexpr unsigned asked_at_once = 8; // rings asked back in one go
 bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
 {
     // Another nonce, or no such area: another process has the VCQ ID, or the endpoint was closed.
-    return notice.code == UTOFU_ERR_MRQ_PEER || notice.code == UTOFU_ERR_MRQ_RMT_STADD ||
+    return notice.code == UTOFU_ERR_MRQ_PEER || notice.code == UTOFU_ERR_MRQ_RMT_STADD || notice.code == never_told ||
            (notice.code == UTOFU_SUCCESS && !same_process(ring.life.answer, ring.known.nonce));
 }
 } // namespace

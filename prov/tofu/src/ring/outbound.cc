@@ -188,7 +188,7 @@ void Outbound::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
             continue;
         // Reports and FINs go to areas of other endpoints of the peer's, too, which may have been closed; and what
         // failed may have been an injected write with a bad key.
-        if (says_stale(utofu_code))
+        if (doubts_target(utofu_code))
             start_probe(*ch);
         else
             fail(*ch, fi_error_of(utofu_code), utofu_code);

@@ -205,7 +205,8 @@ Lack RmaRunner::notify_peer(RmaOp& op) noexcept
 /// Every byte is posted and every notice came.
 void RmaRunner::finish(RmaOp& op) noexcept
 {
-    if (op.err != 0 && !op.retried && says_stale(op.prov_errno) && access_.refuted(op)) [[unlikely]] {
+    const bool refuted = op.err != 0 && doubts_target(op.prov_errno) && access_.refuted(op);
+    if (refuted && !op.retried && says_stale(op.prov_errno)) [[unlikely]] {
         // Puts and Gets may be repeated: the same bytes go to the same places.
         op.retried = true;
         if (op.event_posted) // it has come, though earlier bytes have not

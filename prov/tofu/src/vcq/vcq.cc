@@ -4,6 +4,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "provider/error.h"
 #include "provider/log.h"
 
 namespace tofu::vcq {
@@ -74,7 +75,7 @@ void Vcq::watch() noexcept
     // Who has not polled for as long may find them in the queue.
     for (unsigned taken = Window::size, i = 0; taken >= Window::size && i < most_notices / Window::size; i++)
         taken = poll(Window::size);
-    if (give_up(UTOFU_ERR_MRQ_RMT_STADD, false, Window::lost_age))
+    if (give_up(never_told, false, Window::lost_age))
         TOFU_WARN(FI_LOG_EP_DATA,
                   "vcq 0x%llx: some communications have not ended for %lld ms: taken as failed; does the "
                   "peer live, and what they reach?\n",
