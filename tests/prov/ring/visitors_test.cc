@@ -49,6 +49,19 @@ TEST_F(VisitorsTest, APacketGoesWithoutARing)
     EXPECT_EQ(ch.state, ChannelState::idle);
 }
 
+TEST_F(VisitorsTest, SlotsThatNobodyFilledAreCounted)
+{
+    StatisticsBook book;
+    book.add(vcq.statistics());
+    EXPECT_NE(take_slot(), none); // and dies
+    come(take_slot(), 1);
+    EXPECT_EQ(takes(), Bodies{1});
+    EXPECT_EQ(book.sums()[static_cast<std::size_t>(Stat::visit_lost)], 0u);
+    rings->leave();
+    EXPECT_EQ(book.sums()[static_cast<std::size_t>(Stat::visit_lost)], 1u);
+    book.remove(vcq.statistics());
+}
+
 /// Case 13: not with the first packets, once, and later in growing intervals where there is none.
 TEST_F(VisitorsTest, WhoComesOftenAsksForARing)
 {

@@ -18,6 +18,7 @@ const std::array<StatisticsBook::Row, stats>& StatisticsBook::rows() noexcept
         {"send_rendezvous", "sends whose bytes the peer fetched"},
         {"send_visit", "packets of sends that went without a ring"},
         {"send_waited", "sends that were taken and had to wait, for room at the peer or for first contact"},
+        {"visit_lost", "slots handed to visitors that nobody had filled when their endpoint was closed: of the dead"},
         {"ring_claimed", "rings won at peers"},
         {"ring_returned", "rings given back, since peers wanted them for others"},
         {"ring_lost", "rings lost with their peer"},

@@ -14,7 +14,7 @@ namespace tofu {
 
 /// Names and meanings: statistics.cc, in this order.
 enum class Stat : std::uint8_t {
-    send_short, send_slot, send_long, send_rendezvous, send_visit, send_waited,
+    send_short, send_slot, send_long, send_rendezvous, send_visit, send_waited, visit_lost,
     ring_claimed, ring_returned, ring_lost,
     again_post, again_ring, again_contact, again_operations, again_behind, again_key, again_credit, again_fence,
     again_stag,

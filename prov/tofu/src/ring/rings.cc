@@ -55,8 +55,10 @@ int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t visi
 
 void Rings::leave() noexcept
 {
-    if (port.open)
+    if (port.open) {
         out.leave();
+        port.self.vcq.statistics().count(Stat::visit_lost, in.arrivals.awaited());
+    }
     port.open = false;
 }
 

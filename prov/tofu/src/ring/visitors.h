@@ -108,6 +108,8 @@ class Arrivals {
     [[nodiscard]] bool refuses(std::uint64_t key) const noexcept;
     /// ... or those of anybody.
     [[nodiscard]] bool any_refused() const noexcept { return !refused_.empty(); }
+    /// Slots that were handed out and not filled.
+    [[nodiscard]] std::size_t awaited() const noexcept { return visitors_.out(); }
     /// How often packets have been offered to the protocol.
     [[nodiscard]] std::uint32_t offers() const noexcept { return offers_; }
 
