@@ -281,10 +281,11 @@ TEST(BranchesAtWork, EndWhatAPeerTakesIntoItsGrave)
         const std::vector<Window> windows = open_windows(s, b, Kind::write);
         if (rank.number == 0) {
             for (unsigned r = 1; r < count; r++) {
-                ASSERT_EQ(fi_trecv(s.ep, b.in[r].data(), length, nullptr, r, 1, 0, &b), 0);
-                ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[r].data(), length, nullptr, r, 1, &b); }), 0);
+                void* const context = r == victim ? nullptr : &b;
+                ASSERT_EQ(fi_trecv(s.ep, b.in[r].data(), length, nullptr, r, 1, 0, context), 0);
+                ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[r].data(), length, nullptr, r, 1, context); }), 0);
                 ASSERT_EQ(s.post([&] {
-                    return fi_write(s.ep, b.out[r].data(), length, nullptr, r, windows[r].base, windows[r].key, &b);
+                    return fi_write(s.ep, b.out[r].data(), length, nullptr, r, windows[r].base, windows[r].key, context);
                 }), 0);
             }
         } else {
@@ -306,8 +307,9 @@ TEST(BranchesAtWork, EndWhatAPeerTakesIntoItsGrave)
                 if (got == -FI_EAVAIL) {
                     fi_cq_err_entry error{};
                     EXPECT_EQ(fi_cq_readerr(s.cq, &error, 0), 1);
+                    EXPECT_EQ(error.op_context, nullptr) << "none but the dead one's";
                 }
-                good += got == 1;
+                good += got == 1 && entry.op_context != nullptr;
                 failed += got == -FI_EAVAIL;
                 return good >= 3 * (count - 2) && failed >= 1;
             })) << good << " ended, " << failed << " failed";
@@ -326,10 +328,10 @@ TEST(BranchesAtWork, EndWhatAPeerTakesIntoItsGrave)
             if (rank.number == 0) {
                 for (unsigned r = 1; r < count; r++)
                     if (r != victim) {
-                        ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[r].data(), length, nullptr, r, 2, &b); }), 0);
+                        ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[r].data(), length, nullptr, r, 2, &again); }), 0);
                     }
             } else {
-                ASSERT_EQ(fi_trecv(s.ep, b.in[0].data(), length, nullptr, 0, 2, 0, &b), 0);
+                ASSERT_EQ(fi_trecv(s.ep, b.in[0].data(), length, nullptr, 0, 2, 0, &again), 0);
             }
             unsigned missing = rank.number == 0 ? count - 2 : 1;
             EXPECT_TRUE(wait_until([&] {
@@ -338,8 +340,9 @@ TEST(BranchesAtWork, EndWhatAPeerTakesIntoItsGrave)
                 fi_cq_err_entry error{};
                 if (got == -FI_EAVAIL) { // the dead one's, late
                     EXPECT_EQ(fi_cq_readerr(s.cq, &error, 0), 1);
+                    EXPECT_EQ(error.op_context, nullptr);
                 }
-                missing -= got == 1;
+                missing -= got == 1 && entry.op_context == &again;
                 return missing == 0;
             }));
         }
