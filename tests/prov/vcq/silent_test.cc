@@ -20,7 +20,7 @@ using namespace tofu::test;
 using tofu::vcq::Functions;
 
 bool silent = false;
-bool deaf = false; ///< to everything
+bool deaf = false; ///< to the ends of ARMWs
 int (*poll_mrq)(utofu_vcq_hdl_t, unsigned long, utofu_mrq_notice*);
 
 struct SilentLibrary : testing::Environment {
@@ -30,7 +30,7 @@ struct SilentLibrary : testing::Environment {
         poll_mrq = functions.poll_mrq;
         functions.poll_mrq = [](utofu_vcq_hdl_t vcq, unsigned long flags, utofu_mrq_notice* notice) {
             int code = poll_mrq(vcq, flags, notice);
-            while (deaf && code != UTOFU_ERR_NOT_FOUND)
+            while (deaf && code == UTOFU_SUCCESS && notice->notice_type == UTOFU_MRQ_TYPE_LCL_ARMW)
                 code = poll_mrq(vcq, flags, notice);
             while (silent && code <= UTOFU_ERR_MRQ_OTHER && code >= UTOFU_ERR_MRQ_RMT_LENGTH)
                 code = poll_mrq(vcq, flags, notice);
