@@ -34,7 +34,7 @@ constexpr int messages = 100; ///< to each peer: more than a ring has slots
 constexpr std::size_t addresses = 158976; ///< nodes of Fugaku
 constexpr std::size_t regions = 5000;
 constexpr std::size_t unexpected = 2000;
-constexpr std::size_t page = 4096;
+const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 constexpr std::size_t queue_size = 512; ///< entries of a CQ
 
 using namespace tofu::bench;
@@ -245,7 +245,7 @@ class Measured {
     Board& board_;
     Objects* domain_ = nullptr;
     fi_addr_t peer_[peers] = {};
-    alignas(64) char memory_[page] = {};
+    char memory_[64] = {};
     fi_context context_{};
 };
 

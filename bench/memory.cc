@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr size_t big = size_t{16} << 20;
-constexpr size_t page = 4096;
+constexpr size_t page = 65536; // the largest that systems have
 
 struct Board {
     std::atomic<uint32_t> step;

@@ -156,7 +156,7 @@ class Contexts {
     fid_ep* scalable_ = nullptr;
     std::deque<Way> own_;
     Way shared_{};
-    alignas(64) std::uint64_t memory_[8 * most_threads] = {};
+    alignas(256) std::uint64_t memory_[8 * most_threads] = {};
 };
 
 } // namespace

@@ -171,7 +171,7 @@ Finding largest_key(Side& side)
                : weaker("STADD %#lx of address %p: keys have to be looked up", stadd, static_cast<void*>(memory.at()));
 }
 
-alignas(64) const char constant[4096] = "bytes that nobody may write";
+alignas(256) const char constant[4096] = "bytes that nobody may write";
 
 Finding read_only(Side& side)
 {

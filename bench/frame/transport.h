@@ -19,14 +19,14 @@ namespace tofu::bench {
 
 /// Lies in memory shared by the driver and the team. Words of one writer each, lines apart.
 struct Control {
-    struct alignas(64) Side {
+    struct alignas(256) Side {
         std::atomic<std::uint32_t> done{
             0}; ///< last round this side has finished; read by the driver
         std::atomic<std::uint32_t> meet{0}; ///< meetings this side has come to; read by the others
         std::uint8_t exchange[256] = {};    ///< what it tells the others when it comes up
     };
     Side side[max_sides];
-    alignas(64) std::atomic<std::uint32_t> round{0}; ///< the driver adds one: run case_id
+    alignas(256) std::atomic<std::uint32_t> round{0}; ///< the driver adds one: run case_id
     std::atomic<int> ready{0};                       ///< sides that have come up
     std::atomic<int> stop{0};                        ///< those who only serve may go on
     int case_id = 0;                                 ///< -1: leave

@@ -212,8 +212,8 @@ void check_fence(World& w)
 
 void check_access(World& w)
 {
-    constexpr std::size_t size = 4096;
-    auto* const memory = static_cast<unsigned char*>(std::aligned_alloc(4096, size));
+    constexpr std::size_t size = 65536; // a page of its own
+    auto* const memory = static_cast<unsigned char*>(std::aligned_alloc(65536, size));
     for (std::size_t i = 0; i < size; ++i)
         memory[i] = static_cast<unsigned char>(i * 7 + w.rank());
     fid_mr* mr = nullptr;

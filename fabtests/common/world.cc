@@ -107,8 +107,8 @@ bool World::open()
         !said("fi_enable", fi_enable(ep_)))
         return false;
 
-    region_ = static_cast<unsigned char*>(std::aligned_alloc(4096, options_.region_size));
-    local_ = static_cast<unsigned char*>(std::aligned_alloc(4096, options_.region_size));
+    region_ = static_cast<unsigned char*>(std::aligned_alloc(65536, options_.region_size));
+    local_ = static_cast<unsigned char*>(std::aligned_alloc(65536, options_.region_size));
     std::memset(region_, 0, options_.region_size);
     std::memset(local_, 0, options_.region_size);
     if (!said("fi_mr_reg", fi_mr_reg(domain_, region_, options_.region_size,

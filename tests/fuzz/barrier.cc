@@ -6,6 +6,7 @@
 #include "barrier/circuit.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace tofu::sim::fuzz {
 namespace {
@@ -13,13 +14,15 @@ namespace {
 constexpr uint32_t nodes = 2;
 constexpr size_t area_bytes = nodes * tnis_per_node * tni_gates_bytes;
 
+const auto page = size_t(::sysconf(_SC_PAGESIZE));
+
 // The last byte in front of a page that nobody may touch.
 std::byte* make_area()
 {
     auto* const all = static_cast<std::byte*>(
-        ::mmap(nullptr, area_bytes + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    require(all != MAP_FAILED && ::mprotect(all + 4096, area_bytes, PROT_READ | PROT_WRITE) == 0, "memory");
-    return all + 4096;
+        ::mmap(nullptr, area_bytes + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    require(all != MAP_FAILED && ::mprotect(all + page, area_bytes, PROT_READ | PROT_WRITE) == 0, "memory");
+    return all + page;
 }
 
 GateRef some_gate(Input& input)

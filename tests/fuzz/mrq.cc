@@ -11,8 +11,8 @@ void mrq(Input input)
 {
     constexpr unsigned log2_capacity = 3;
     constexpr unsigned capacity = 1u << log2_capacity;
-    alignas(64) static MrqControl control;
-    alignas(64) static MrqSlot slots[capacity];
+    static MrqControl control;
+    static MrqSlot slots[capacity];
     static_assert(sizeof(control) == 128);
     input.fill(&control.tail.raw, sizeof control.tail.raw);
     for (MrqSlot& slot : slots) {

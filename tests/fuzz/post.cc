@@ -18,7 +18,7 @@ constexpr size_t registered = 32 * 1024;
 constexpr uint8_t mark = 0xa5;
 
 struct World {
-    alignas(4096) uint8_t memory[margin + registered + margin];
+    alignas(65536) uint8_t memory[margin + registered + margin];
     utofu_vcq_hdl_t vcq = 0;
     utofu_vcq_hdl_t session = 0;
     utofu_vcq_id_t id = 0;

@@ -50,7 +50,7 @@ static_assert(later(Tag::of(0, 1), Tag::of(255, 9)) && later(Tag::of(3, 0), Tag:
 // then the time of a timed one.
 inline constexpr unsigned slot_status_at = 2 * max_packet_words;
 inline constexpr unsigned slot_time_at = slot_status_at + 1;
-struct alignas(64) OutputSlot {
+struct alignas(apart) OutputSlot {
     SharedWord<uint64_t> head;
     SharedWord<uint64_t> half[31];
 };
@@ -82,7 +82,7 @@ inline constexpr unsigned slots_per_output = 2;
 enum class Input : uint8_t { packet = 0, signal = 1 };
 
 // Written by the owner, between two steps of `version`; read by everybody.
-struct alignas(64) GateState {
+struct alignas(apart) GateState {
     SharedWord<uint64_t> version; // odd: being written. Bits 8-1: the epoch
     SharedWord<uint32_t> configured;
     SharedWord<uint32_t> src[2]; // [Input]
@@ -92,7 +92,7 @@ struct alignas(64) GateState {
 
     // What round of the source belongs to a round of this gate: own epoch (63-56), source's epoch (55-48),
     // (source's round - own round) in 24 bits. A source with another epoch has been set again since.
-    alignas(64) SharedWord<uint64_t> edge[2];
+    alignas(apart) SharedWord<uint64_t> edge[2];
 
     OutputSlot out[slots_per_output];
 };
@@ -108,7 +108,7 @@ struct TniGates {
     // What comes in at the end half of the start/end gates.
     OutputSlot ends[start_gates_per_tni][slots_per_output];
 };
-static_assert(sizeof(TniGates) <= tni_gates_bytes && tni_gates_bytes % 4096 == 0);
+static_assert(sizeof(TniGates) <= tni_gates_bytes && tni_gates_bytes % layout_unit == 0);
 
 [[nodiscard]] constexpr GateRef gate_ref(uint32_t node, unsigned tni, unsigned gate) noexcept
 {

@@ -55,8 +55,8 @@ class Arrivals {
     [[nodiscard]] static uint64_t tag(uint64_t line) noexcept { return mix(line) << 48; }
     [[nodiscard]] SharedWord<uint64_t>& place(uint64_t line) noexcept { return places_[index(line)]; }
 
-    alignas(64) SharedWord<uint64_t> last_;
-    alignas(64) SharedWord<uint64_t> places_[1u << place_bits];
+    alignas(apart) SharedWord<uint64_t> last_;
+    alignas(apart) SharedWord<uint64_t> places_[1u << place_bits];
 };
 static_assert(sizeof(Arrivals) <= clock_area_bytes);
 

@@ -20,7 +20,7 @@ struct Interval {
     Picoseconds end;
 };
 
-struct alignas(64) Calendar {
+struct alignas(apart) Calendar {
     static constexpr unsigned most = 11;
     static constexpr unsigned feeders = 6; // TNIs of a node
 

@@ -21,7 +21,7 @@ inline constexpr const char* channel_buffer_expected =
     "give the bytes of a virtual channel's buffer at the end of a link, 0 to 1048576";
 
 // Of one channel of a port. Bytes are counted by the time that a link takes for them.
-struct alignas(64) Credit {
+struct alignas(apart) Credit {
     static constexpr unsigned most = 10;
     struct Departure {
         Picoseconds passed; // so much had left the buffer,

@@ -15,10 +15,10 @@ static struct {
     uint64_t next;
     uint64_t lock; /* 0: free, else rank + 1 */
     uint64_t count, sum, squares;
-} table __attribute__((aligned(64)));
+} table __attribute__((aligned(256)));
 static struct {
     uint64_t count, sum, squares;
-} hand __attribute__((aligned(64)));
+} hand __attribute__((aligned(256)));
 
 static utofu_vcq_hdl_t vcq;
 static utofu_vcq_id_t owner;

@@ -14,6 +14,9 @@
 
 namespace tofu::sim {
 
+// Areas begin at multiples of it: the same layout for every size of page, since files are mapped whole.
+inline constexpr size_t layout_unit = 4096;
+
 // ---- Quantities: tables 6.2 and 6.3 of the guide ----
 
 inline constexpr unsigned tnis_per_node = 6;
@@ -93,7 +96,7 @@ inline constexpr size_t job_crowd_offset = 64;
 // One process of the job. Claimed and released under the lock of the job directory; `incarnation` grows with
 // every new owner, so that what an earlier owner left behind is told apart. Whether the owner still runs is
 // asked by member_life (job/liveness.h): nobody does so on a data path.
-struct alignas(64) ProcessSlot {
+struct alignas(apart) ProcessSlot {
     SharedWord<uint32_t> used;        // 0 free, 1 taken, perhaps by a dead process
     SharedWord<uint32_t> incarnation; // 14 bits are used in claims of queues
     int32_t pid;
@@ -125,7 +128,7 @@ struct NodeEntry {
     GateWord gates[gates_per_node]; // [tni * gates_per_tni + gate]
 };
 
-inline constexpr size_t job_slots_offset = 4096;
+inline constexpr size_t job_slots_offset = layout_unit;
 static_assert(job_crowd_offset >= sizeof(JobHeader) && job_crowd_offset + sizeof(Crowd) <= job_slots_offset);
 inline constexpr size_t job_nodes_offset = job_slots_offset + max_processes * sizeof(ProcessSlot);
 
@@ -135,7 +138,7 @@ inline constexpr size_t tni_gates_bytes = 40960;
 
 [[nodiscard]] constexpr size_t job_gates_offset(size_t num_nodes) noexcept
 {
-    return (job_nodes_offset + num_nodes * sizeof(NodeEntry) + 4095) & ~size_t{4095};
+    return (job_nodes_offset + num_nodes * sizeof(NodeEntry) + layout_unit - 1) & ~(layout_unit - 1);
 }
 // When the TNIs and links of a node are busy, and how long without credit (clock/network), for the virtual clock. Backed on use.
 inline constexpr size_t clock_node_bytes = 16384;
@@ -161,7 +164,7 @@ constexpr bool is_sound_header(const JobHeader& header, uint64_t file_bytes) noe
 
 inline constexpr size_t service_area_bytes = size_t{1} << 20;     // memory/: mailbox and tables
 inline constexpr size_t clock_area_bytes = size_t{1} << 20;       // clock/: when bytes have arrived
-inline constexpr size_t vcq_control_bytes = 4096;                 // queue positions, session state
+inline constexpr size_t vcq_control_bytes = layout_unit;          // queue positions, session state
 inline constexpr size_t stag_table_bytes = size_t{1} << 20;       // memory/: STag table of one VCQ
 inline constexpr size_t vcq_queue_bytes = size_t{1} << 20;        // session mode: shared TOQ and TCQ
 inline constexpr size_t mrq_entry_bytes = 64;
@@ -209,17 +212,17 @@ struct SegmentHeader {
     uint8_t reserved0[12];
 
     // Doorbell of tofu_sim_wait (api/wait.cc): posters look at `sleepers` (one load) and ring when it is set.
-    alignas(64) SharedWord<uint32_t> sleepers;
-    alignas(64) SharedWord<uint32_t> doorbell;
+    alignas(apart) SharedWord<uint32_t> sleepers;
+    alignas(apart) SharedWord<uint32_t> doorbell;
 
-    alignas(64) AliveWord alive; // of the process
+    alignas(apart) AliveWord alive; // of the process
     // Of each VCQ, by vcq_index: alive_vcq(tid, mode) while the VCQ exists, so that one load answers both
     // "is the process alive" and "has the VCQ been created and not freed".
-    alignas(64) AliveWord vcq_alive[vcqs_per_node];
+    alignas(apart) AliveWord vcq_alive[vcqs_per_node];
 };
-static_assert(sizeof(SegmentHeader) <= 4096 && offsetof(SegmentHeader, sleepers) == 64);
+static_assert(sizeof(SegmentHeader) <= layout_unit && offsetof(SegmentHeader, sleepers) == 64);
 
-inline constexpr size_t segment_service_offset = 4096;
+inline constexpr size_t segment_service_offset = layout_unit;
 inline constexpr size_t segment_clock_offset = segment_service_offset + service_area_bytes;
 inline constexpr size_t segment_flows_offset =
     (segment_clock_offset + clock_area_bytes + largest_page - 1) & ~(largest_page - 1);

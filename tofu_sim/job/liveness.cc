@@ -24,7 +24,7 @@
 namespace tofu::sim {
 namespace {
 
-alignas(4096) std::byte node_image[4096];
+alignas(SegmentHeader) std::byte node_image[sizeof(SegmentHeader)];
 robust_list_head list_head;
 
 robust_list* node_of(const SegmentHeader& segment, const AliveWord& word) noexcept

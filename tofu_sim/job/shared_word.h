@@ -4,10 +4,15 @@
 // Trivially copyable (std::atomic is not), lock-free and address-free by static_assert.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
 namespace tofu::sim {
+
+// What different processes write stands so far apart. It is part of the layout, hence the same everywhere: where lines
+// are longer (A64FX: 256 bytes) neighbours share one, which costs the simulator time and nothing else.
+inline constexpr size_t apart = 64;
 
 template <typename T>
 struct SharedWord {

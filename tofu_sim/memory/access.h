@@ -76,7 +76,7 @@ class AddressCache {
                                     uint64_t operand, uint64_t compare, uint64_t* old_value) noexcept;
 
   private:
-    struct alignas(64) Line {
+    struct alignas(apart) Line {
         uint64_t serial = 0;
         uint32_t stag = 0;
         uint32_t sequence = 0;

@@ -15,10 +15,9 @@
 namespace tofu::sim {
 namespace {
 
+#if defined(__x86_64__)
 // Measured (bench/memory_bench): vectors win below, the string instruction from there on.
 constexpr size_t string_from = 1024;
-
-#if defined(__x86_64__)
 
 // A cache line in one store, or what of it is to be written: a reader that polls the last line then takes it away
 // from us once, and not between two stores into it, which costs another transfer.

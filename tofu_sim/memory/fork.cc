@@ -24,7 +24,6 @@ constexpr int populate_write = 23; // MADV_POPULATE_WRITE, which older headers l
 
 // At multiples of this the C library's allocator begins its arenas, of 64 MiB or less.
 constexpr uint64_t arena_alignment = uint64_t{1} << 20;
-constexpr uint64_t descriptor_bytes = 4096; // more than a thread's descriptor has
 
 // Written by the thread that forks, under the registry lock.
 struct ForkState {
@@ -99,7 +98,7 @@ uint64_t written_at_birth(uint64_t address, const uint64_t* words) noexcept
 {
 #if defined(__x86_64__)
     if (words[0] == address && words[2] == address)
-        return descriptor_bytes;
+        return 4096; // more than a thread's descriptor has
 #endif
     if (address % arena_alignment == 0 && words[0] > address && words[0] - address <= 256 && words[1] == 0)
         return page_bytes;

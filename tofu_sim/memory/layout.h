@@ -70,7 +70,7 @@ static_assert(sizeof(Extent) == 32);
 
 inline constexpr uint32_t entry_read_only = 1;
 
-struct alignas(64) StagEntry {
+struct alignas(apart) StagEntry {
     SharedWord<uint32_t> sequence; // odd: being changed
     uint32_t hw_stag;              // 0: free
     uint64_t page_base;            // owner's address of offset 0: a page's, of reserved STags any
@@ -99,7 +99,7 @@ static_assert(sizeof(StagTable) <= stag_table_bytes);
 
 enum class BackingKind : uint32_t { none = 0, arena = 1, sealed = 2, unsealed = 3 };
 
-struct alignas(64) Backing {
+struct alignas(apart) Backing {
     SharedWord<uint32_t> sequence; // odd: being changed
     uint32_t kind;                 // a BackingKind
     int32_t fd;                    // number in the owner: /proc/<pid>/fd/<fd>
@@ -124,7 +124,7 @@ enum class SlotPhase : uint32_t { free = 0, claimed = 1, posted = 2, running = 3
 inline constexpr uint32_t mailbox_slots = 8;
 inline constexpr uint32_t mailbox_data_bytes = 32 * 1024;
 
-struct alignas(64) MailboxSlot {
+struct alignas(apart) MailboxSlot {
     SharedWord<uint64_t> state;
     SharedWord<uint32_t> answered; // grows with every answer; the requester waits on it
     uint32_t kind;      // a RequestKind
@@ -141,7 +141,7 @@ struct alignas(64) MailboxSlot {
 static_assert(sizeof(MailboxSlot) == 64 + mailbox_data_bytes);
 
 // A copy through the kernel that a peer has under way (memory/announce.h).
-struct alignas(64) CopySlot {
+struct alignas(apart) CopySlot {
     SharedWord<uint64_t> state; // as a MailboxSlot's: free, claimed, posted
     SharedWord<uint64_t> start; // addresses in the owner
     SharedWord<uint64_t> end;
@@ -150,12 +150,12 @@ static_assert(sizeof(CopySlot) == 64);
 inline constexpr uint32_t copy_slots = 32;
 
 struct ServiceArea {
-    alignas(64) SharedWord<uint32_t> bell; // grows with every posted request; the service thread waits on it
+    alignas(apart) SharedWord<uint32_t> bell; // grows with every posted request; the service thread waits on it
     SharedWord<uint32_t> heard;            // the last bell that the service thread has woken up to
     SharedWord<uint64_t> move_start;       // addresses of the pages that are being moved (memory/announce.h)
     SharedWord<uint64_t> move_end;         // 0: none are
     CopySlot copies[copy_slots];
-    alignas(64) Backing backings[max_backings];
+    alignas(apart) Backing backings[max_backings];
     MailboxSlot slots[mailbox_slots];
 };
 static_assert(sizeof(ServiceArea) <= service_area_bytes);

@@ -11,10 +11,10 @@ inline constexpr uint32_t toq_entries = 2048; // descriptors whose TCQ entry has
 
 // See tni/session.h.
 struct SessionControl {
-    alignas(64) SharedWord<uint32_t> runner; // 0, or 1 << 31 | claimant of who runs descriptors
-    alignas(64) SharedWord<uint64_t> posted;  // written by the owner
-    alignas(64) SharedWord<uint64_t> arrived; // added to by everybody
-    alignas(64) SharedWord<uint64_t> done;    // written by the runner
+    alignas(apart) SharedWord<uint32_t> runner; // 0, or 1 << 31 | claimant of who runs descriptors
+    alignas(apart) SharedWord<uint64_t> posted;  // written by the owner
+    alignas(apart) SharedWord<uint64_t> arrived; // added to by everybody
+    alignas(apart) SharedWord<uint64_t> done;    // written by the runner
     SharedWord<uint64_t> progress;            // number * 8 + SessionPhase of the one that runs
     SharedWord<uint64_t> arrived_at;          // when the last put arrived that starts descriptors (clock/)
 };
@@ -25,7 +25,7 @@ struct VcqControl {
 };
 static_assert(sizeof(VcqControl) <= vcq_control_bytes);
 
-struct alignas(64) SessionSlot {
+struct alignas(apart) SessionSlot {
     std::byte descriptor[64]; // as of encode_descriptor; read with decode_descriptor only
     int32_t result;           // of the TCQ entry, when done
     uint32_t reserved0;

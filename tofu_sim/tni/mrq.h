@@ -51,7 +51,7 @@ struct Stamp {
     uint64_t origin; // the post it tells of, by the trace
 };
 
-struct alignas(64) MrqSlot {
+struct alignas(apart) MrqSlot {
     SharedWord<uint64_t> state;
     MrqEntry entry;
     Stamp stamp;
@@ -59,8 +59,8 @@ struct alignas(64) MrqSlot {
 static_assert(sizeof(MrqSlot) == mrq_entry_bytes);
 
 struct MrqControl {
-    alignas(64) SharedWord<uint64_t> tail;
-    alignas(64) SharedWord<uint32_t> overflow; // set by the writer that found the ring full
+    alignas(apart) SharedWord<uint64_t> tail;
+    alignas(apart) SharedWord<uint32_t> overflow; // set by the writer that found the ring full
     SharedWord<uint64_t> head_hint;            // the reader's position, for counts
 };
 

@@ -217,7 +217,7 @@ struct Close : testing::Test {
     fid_mr* large = nullptr;
     std::uint64_t base = 0, large_base = 0;
     std::vector<char> in, out, memory;
-    alignas(4096) std::uint64_t window[8192 / 8] = {};
+    alignas(65536) std::uint64_t window[8192 / 8] = {};
 };
 
 TEST_F(Close, InjectedMessagesArrive)

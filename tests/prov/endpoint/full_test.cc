@@ -356,8 +356,8 @@ class Target {
 void refuse_at_bad_moments(const Rank& rank, int mr_mode, const char* seed)
 {
     setenv("TOFU_SIM_CHAOS", seed, 1);
-    alignas(4096) static Cells region;
-    alignas(4096) static Cells gone;
+    alignas(65536) static Cells region;
+    alignas(65536) static Cells gone;
     Options options;
     options.caps = FI_RMA | FI_ATOMIC | FI_MSG | FI_TAGGED | FI_RMA_EVENT;
     options.counters = true;

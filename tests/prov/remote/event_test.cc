@@ -98,7 +98,7 @@ class Initiator {
 
     Session& s;
     Window there;
-    alignas(64) std::uint8_t bytes[256] = {};
+    alignas(256) std::uint8_t bytes[256] = {};
     std::uint64_t one = 1, before = 0;
     std::uint64_t reads = 0, writes = 0, waited = 0;
 };

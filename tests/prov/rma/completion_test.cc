@@ -296,7 +296,7 @@ TEST(Rma, AWriterOfDataNeedsNoReceiveQueue)
 TEST(RmaClose, ErrorsThatComeWithTheCloseAreNotReported)
 {
     expect_processes(2, [](const Rank& rank) {
-        alignas(4096) static std::uint64_t words[1024];
+        alignas(65536) static std::uint64_t words[1024];
         for (unsigned way = 0; way < 6; way++) {
             Options options;
             options.caps = FI_RMA | FI_ATOMIC;

@@ -242,7 +242,7 @@ class Doors {
   private:
     static std::uint64_t* memory(unsigned kind)
     {
-        alignas(4096) static std::uint64_t pages[kind_count][512];
+        alignas(65536) static std::uint64_t pages[kind_count][512];
         return pages[kind];
     }
     /// The tags of the home VCQ.

@@ -216,7 +216,7 @@ class Life {
         std::uint64_t sum;
         double product;
         alignas(16) long double wide;
-        alignas(64) std::uint8_t from[most][large + 64];
+        alignas(256) std::uint8_t from[most][large + 64];
     };
     struct Op {
         unsigned ends = 0;

@@ -152,7 +152,7 @@ void take_data(Session& s, std::uint64_t first, std::uint64_t count)
 void stop_a_target_of_data(const Rank& rank, std::uint64_t order)
 {
     constexpr std::uint64_t before = 150; // more than twice round a ring: all of its memory has been reached
-    alignas(4096) static std::uint8_t window[1 << 20];
+    alignas(65536) static std::uint8_t window[1 << 20];
     Options options;
     options.caps = FI_RMA | FI_ATOMIC;
     options.tx_order = order;
@@ -251,7 +251,7 @@ TEST(StoppedPeer, EventsThatWaitForCreditsHoldUpThemselvesAlone)
         GTEST_SKIP() << "the stopped process would have to add to its pool for others: userfaultfd is refused";
     expect_processes(4, [](const Rank& rank) {
         setenv("UTOFU_NUM_MRQ_ENTRIES", "2Ki", 1);
-        alignas(4096) static std::uint8_t window[1 << 16];
+        alignas(65536) static std::uint8_t window[1 << 16];
         Options options;
         options.caps = FI_RMA | FI_RMA_EVENT;
         options.mr_mode = 0;
@@ -324,7 +324,7 @@ class LockHolder {
 TEST(StoppedPeer, AtomicsBehindALockHoldUpThemselvesAlone)
 {
     expect_processes(3, [](const Rank& rank) {
-        alignas(4096) static std::uint8_t window[4096];
+        alignas(65536) static std::uint8_t window[4096];
         Options options;
         options.caps = FI_RMA | FI_ATOMIC;
         options.tx_order = FI_ORDER_SAS | FI_ORDER_ATOMIC_WAW | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR;

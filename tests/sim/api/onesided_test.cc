@@ -46,7 +46,7 @@ struct Member {
 TEST(SimPut, MovesBytesAndGivesAllThreeNotices)
 {
     expect_processes(2, [](const Rank& rank) {
-        alignas(64) static std::array<uint64_t, 64> buffer{};
+        alignas(256) static std::array<uint64_t, 64> buffer{};
         buffer.fill(rank.number == 0 ? 7 : 0);
         Member me(rank, buffer.data(), sizeof buffer);
         utofu_mrq_notice notice{};

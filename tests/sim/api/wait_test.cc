@@ -104,7 +104,7 @@ constexpr uint64_t counted_posts = 200'000;
 // Puts to its own node and NOPs through a VCQ that only this thread uses.
 void post_counted(unsigned long vcq_flags, std::barrier<>& all_ready)
 {
-    alignas(64) uint64_t word = 0;
+    alignas(256) uint64_t word = 0;
     utofu_vcq_hdl_t vcq = 0;
     utofu_vcq_id_t id = 0;
     utofu_stadd_t stadd = 0;

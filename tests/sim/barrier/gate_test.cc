@@ -20,12 +20,12 @@ constexpr GateRef start_b = gate_ref(1, 2, 3);
 
 struct World {
     static constexpr size_t bytes = 2 * tnis_per_node * tni_gates_bytes;
-    std::unique_ptr<std::byte[]> memory{new (std::align_val_t{4096}) std::byte[bytes]{}};
+    std::unique_ptr<std::byte[]> memory{new (std::align_val_t{alignof(TniGates)}) std::byte[bytes]{}};
     Gates gates{memory.get(), 2};
     std::set<GateRef> dead;
     bool hold = false;
 
-    ~World() { ::operator delete[](memory.release(), std::align_val_t{4096}); }
+    ~World() { ::operator delete[](memory.release(), std::align_val_t{alignof(TniGates)}); }
 
     Circuit circuit()
     {

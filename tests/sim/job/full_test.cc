@@ -19,7 +19,7 @@
 namespace tofu::sim::test {
 namespace {
 
-constexpr size_t page = 4096;
+const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 constexpr size_t pages = 512;
 
 void write_text(const char* path, const std::string& text)

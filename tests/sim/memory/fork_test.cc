@@ -19,6 +19,8 @@
 namespace tofu::sim::test {
 namespace {
 
+const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+
 // Forks a child that does this and nothing else: did it find all well? Allocates nothing itself.
 template <typename Body>
 bool child_is_well(Body&& body)
@@ -167,12 +169,12 @@ TEST(MemoryFork, ForkFromAStackThatWasMoved)
             EXPECT_EQ(words[0], 5u);
             // What is collected later is not what the stack still shows.
             for (int i = 0; i < 600; ++i) {
-                void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-                ASSERT_NE(page, MAP_FAILED);
-                const utofu_stadd_t other = node.add(page, 4096);
+                void* const memory = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                ASSERT_NE(memory, MAP_FAILED);
+                const utofu_stadd_t other = node.add(memory, page);
                 EXPECT_EQ(peer.ask(add_one, other), UTOFU_SUCCESS);
                 node.remove(other);
-                ::munmap(page, 4096);
+                ::munmap(memory, page);
             }
             for (size_t i = 512; i < 2048; i += 512) {
                 EXPECT_EQ(words[i], 4u);
@@ -192,7 +194,7 @@ TEST(MemoryFork, AChildOfForkDoesNotEndItsParentsThreads)
         void* const stack = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         ASSERT_NE(stack, MAP_FAILED);
         const utofu_stadd_t stadd = node.add(stack, bytes);
-        for (size_t at = 0; at < bytes; at += 4096)
+        for (size_t at = 0; at < bytes; at += page)
             ASSERT_EQ(peer.ask(add_one, stadd + at), UTOFU_SUCCESS);
         static std::atomic<bool> over{false};
         pthread_attr_t attributes;

@@ -13,8 +13,8 @@ constexpr size_t bytes = 4096;
 // One process that registers `open` and not `closed`, and the table that says so, as its peers can write it.
 struct Victim {
     Node node;
-    alignas(4096) std::byte open[bytes] = {};
-    alignas(4096) std::byte closed[bytes] = {};
+    alignas(65536) std::byte open[bytes] = {};
+    alignas(65536) std::byte closed[bytes] = {};
     utofu_stadd_t stadd = node.add(open, bytes);
     StagTable* table = nullptr;
 

@@ -81,26 +81,26 @@ void on_signal_stack(const Use& use)
 void on_coroutine(const Use& use)
 {
     on_coroutine_stack([&] {
-        alignas(64) uint64_t words[words_used] = {};
+        alignas(256) uint64_t words[words_used] = {};
         use(words);
     });
 }
 
-alignas(64) thread_local uint64_t of_thread[words_used];
-alignas(64) uint64_t* const of_first_thread = of_thread;
-alignas(64) uint64_t initialised[words_used] = {1};
+alignas(256) thread_local uint64_t of_thread[words_used];
+alignas(256) uint64_t* const of_first_thread = of_thread;
+alignas(256) uint64_t initialised[words_used] = {1};
 alignas(largest_page) uint64_t zeroed[2 * largest_page / 8]; // its first page may belong to the file
 
 constexpr Kind kinds[] = {
     {"Heap",
      [](const Use& use) {
-         auto* const words = static_cast<uint64_t*>(std::aligned_alloc(64, 8 * words_used));
+         auto* const words = static_cast<uint64_t*>(std::aligned_alloc(256, 8 * words_used));
          use(words);
          std::free(words);
      }},
     {"Stack",
      [](const Use& use) {
-         alignas(64) uint64_t words[words_used] = {};
+         alignas(256) uint64_t words[words_used] = {};
          use(words);
      }},
     {"ThreadLocal", [](const Use& use) { use(of_thread); }},
@@ -255,7 +255,7 @@ TEST(MemoryThreadsLimits, StacksStayWhereTheyAreAlsoWithoutDescriptors)
         std::atomic<uint64_t*> of_owner{nullptr};
         std::atomic<bool> over{false};
         std::thread owner([&] {
-            alignas(64) uint64_t words[words_used] = {};
+            alignas(256) uint64_t words[words_used] = {};
             of_owner = words;
             while (!over) {
             }

@@ -84,7 +84,7 @@ struct Rows {
         return i == count;
     }
 
-    alignas(64) static inline std::array<uint64_t, words> memory{};
+    alignas(256) static inline std::array<uint64_t, words> memory{};
     utofu_vcq_hdl_t vcq = 0, target = 0;
     utofu_vcq_id_t id = 0;
     utofu_stadd_t stadd = 0;
@@ -351,7 +351,7 @@ ROW_TEST(BadInputIsRefusedInTheMiddleOfARow)
 TEST(SimRowOfTheDead, FailsWordByWord)
 {
     expect_processes(2, [](const Rank& rank) {
-        alignas(64) static std::array<uint64_t, 8> memory{};
+        alignas(256) static std::array<uint64_t, 8> memory{};
         utofu_vcq_hdl_t vcq = 0;
         utofu_vcq_id_t id = 0;
         utofu_stadd_t stadd = 0;

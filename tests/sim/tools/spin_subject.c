@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static volatile uint64_t word __attribute__((aligned(64)));
+static volatile uint64_t word __attribute__((aligned(256)));
 
 int main(int argc, char** argv)
 {

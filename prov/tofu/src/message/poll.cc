@@ -5,10 +5,15 @@
 #include <bit>
 
 #include "message/messenger.h"
+#include "provider/limits.h"
 #include "provider/probe.h"
 #include "queue/cntr.h"
 
 namespace tofu::proto {
+
+namespace {
+constexpr std::size_t prefetched = 512; ///< bytes of a long payload, at most
+}
 
 /// One message, all the way. All that decides is in `control`, which was read once.
 [[gnu::always_inline]] inline bool Receiver::take_short(Ring& ring, std::uint64_t control,
@@ -30,7 +35,7 @@ namespace tofu::proto {
             return false;
         where = long_slots(in.next_seq, c.length, g.ring_slots);
         payload = in.base + std::size_t{where.first} * slot_size;
-        for (std::size_t at = 0; at < c.length && at < 8 * 64; at += 64)
+        for (std::size_t at = 0; at < c.length && at < prefetched; at += processor_line)
             __builtin_prefetch(payload + at); // on its way while we look whose it is
     } else {
         const std::size_t size = overhead(c.flags) + ((std::size_t{c.length} + 7) & ~std::size_t{7});

@@ -60,3 +60,16 @@ inline constexpr std::uint64_t unmixed_msg_order =
 inline constexpr int provider_mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
 } // namespace tofu::limits
+
+namespace tofu {
+
+/// What a processor fetches at once: 256 bytes on the A64FX. Wrong, it costs speed and nothing else.
+#ifdef __aarch64__
+inline constexpr std::size_t processor_line = 256;
+#else
+inline constexpr std::size_t processor_line = 64;
+#endif
+/// Every processor's line is a multiple of it: what is aligned to it and no longer lies in one.
+inline constexpr std::size_t least_line = 64;
+
+} // namespace tofu

@@ -16,6 +16,7 @@
 
 #include "address/address.h"
 #include "local/pages.h"
+#include "provider/limits.h"
 #include "transfer/request.h"
 
 namespace tofu {
@@ -42,8 +43,8 @@ T read_once(const T& answer) noexcept
 }
 } // namespace
 
-/// `home` 0: a free place.
-struct alignas(64) RemoteKeys::Known : Name {
+/// `home` 0: a free place. A look touches one cache line.
+struct alignas(least_line) RemoteKeys::Known : Name {
     utofu_vcq_id_t vcq = 0; ///< that home or one of its annexes
     std::uint64_t bias = 0;
     std::uint64_t begin = 0;

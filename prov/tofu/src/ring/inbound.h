@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "provider/limits.h"
 #include "ring/channel.h"
 #include "ring/grants.h"
 #include "ring/port.h"
@@ -58,7 +59,6 @@ class Inbound {
     using Poll = Grants::Poll;
     static constexpr unsigned batch = 16;        ///< packets of one ring in a round
     static constexpr std::size_t all_rings = 16; ///< up to so many rings are looked at in every round
-    static constexpr std::size_t line = 64;      ///< what a processor fetches at once
 
     template <class Up>
     void poll_in_turn() noexcept;
@@ -113,7 +113,7 @@ template <class Up>
 template <class Up>
 inline unsigned Inbound::drain(const Poll& poll) noexcept
 {
-    for (std::size_t before = line; before < slot_size; before += line)
+    for (std::size_t before = processor_line; before < slot_size; before += processor_line)
         __builtin_prefetch(reinterpret_cast<const std::byte*>(poll.word) - before);
     const std::uint64_t control = poll.read();
     if (!poll.arrived(control)) [[likely]]

@@ -9,14 +9,16 @@
 #include <memory>
 #include <new>
 
+#include "provider/limits.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
 
 class TxContext;
 
-/// One such operation. What an operation that succeeds needs is in the first cache line.
-struct alignas(64) QuickOp : vcq::Waiter {
+/// One such operation. What an operation that succeeds needs is in one cache line. One
+/// thread at a time has all of a context: neighbours may share a line.
+struct alignas(least_line) QuickOp : vcq::Waiter {
     TxContext* context;   ///< that it was posted from, the same in all of one QuickOps
     void* user_context;   ///< the application's
     void* result;         ///< where the fetched value or the bytes read go
@@ -25,7 +27,7 @@ struct alignas(64) QuickOp : vcq::Waiter {
     utofu_stadd_t stadd;  ///< the target
     bool reads;           ///< FI_ATOMIC_READ: may have to be done by Get; set where something is fetched
     // What is needed to find the target anew; kept where keys are looked up (RemoteKeys::by_directory).
-    alignas(64) std::uint64_t key;
+    alignas(least_line) std::uint64_t key;
     utofu_vcq_id_t vcq;   ///< of the peer, that home or an annex
     std::uint64_t address;
     std::uint64_t to;     ///< fi_addr_t
