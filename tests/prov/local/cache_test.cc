@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <unistd.h>
@@ -35,6 +36,19 @@ namespace {
 
 using tofu::MemoryHooks;
 using tofu::RegistrationCache;
+
+/// What the program does with its signals.
+std::vector<void (*)(int)> dispositions()
+{
+    std::vector<void (*)(int)> handlers;
+    for (int number = 1; number < SIGRTMIN; number++) {
+        struct sigaction action {};
+        (void)sigaction(number, nullptr, &action);
+        handlers.push_back(action.sa_handler);
+    }
+    return handlers;
+}
+const auto dispositions_before = dispositions();
 
 const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 const std::size_t size = 64 * page;
@@ -388,6 +402,12 @@ TEST_F(RegistrationCacheTest, IsThereWhenTheEnvironmentWantsIt)
     EXPECT_FALSE(made("FI_MR_CACHE_MAX_SIZE", "0"));
     EXPECT_FALSE(made("FI_TOFU_MR_CACHE", "off"));
     unsetenv("FI_TOFU_MR_CACHE");
+}
+
+/// libucs would print backtraces for a program that crashes, and keep it alive when its terminal goes.
+TEST_F(RegistrationCacheTest, LeavesTheSignalsToTheProgram)
+{
+    EXPECT_EQ(dispositions(), dispositions_before);
 }
 
 /// One thread takes memory away, another gets the same addresses at once and sends from them.

@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <iterator>
 #include <new>
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -46,6 +48,28 @@ using Callback = void (*)(int type, void* event, void* argument);
 using SetEventHandler = signed char (*)(int events, int priority, Callback callback, void* argument);
 using TestEvents = signed char (*)(int events);
 } // namespace ucm
+
+/// libucs takes signals for itself when it is loaded, to print where a program crashed: they are the program's. Whoever
+/// changes one in another thread meanwhile may find the old one.
+class KeptSignals {
+  public:
+    KeptSignals() noexcept
+    {
+        for (std::size_t i = 0; i < std::size(taken); i++)
+            sigaction(taken[i], nullptr, &before_[i]);
+    }
+    KeptSignals(const KeptSignals&) = delete;
+    KeptSignals& operator=(const KeptSignals&) = delete;
+    ~KeptSignals()
+    {
+        for (std::size_t i = 0; i < std::size(taken); i++)
+            sigaction(taken[i], &before_[i], nullptr);
+    }
+
+  private:
+    static constexpr int taken[] = {SIGHUP, SIGILL, SIGBUS, SIGFPE, SIGSEGV};
+    struct sigaction before_[std::size(taken)];
+};
 
 std::uint64_t page_size() noexcept
 {
@@ -104,8 +128,12 @@ bool MemoryHooks::start() noexcept
     // which the hook is part of, with them.
     constexpr int how = RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE;
     Dl_info module{};
-    void* ucs = dlopen("libucs.so.0", how);
-    void* library = ucs != nullptr ? dlopen("libucm.so.0", how) : nullptr;
+    void* library = nullptr;
+    {
+        const KeptSignals signals;
+        if (dlopen("libucs.so.0", how) != nullptr)
+            library = dlopen("libucm.so.0", how);
+    }
     if (library == nullptr) {
         TOFU_INFO(FI_LOG_MR, "registration cache: off, for %s; install libucx0 (UCX)\n", dlerror());
         return false;
