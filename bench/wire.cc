@@ -297,7 +297,6 @@ int main(int argc, char** argv)
     }
     alarm(60);
     setenv("COUNTED_LIBRARY", argv[2], 1);
-    setenv("FI_TOFU_MR_CACHE", "on", 0); // as it is where registering is a system call
     setenv("FI_TOFU_BACKEND", argv[1], 1);
     setenv("TOFU_SIM_JOB", ("wire-" + std::to_string(getpid())).c_str(), 1);
     void* library = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);

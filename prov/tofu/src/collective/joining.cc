@@ -15,7 +15,7 @@ namespace tofu::coll {
 
 int Joining::open(const Roster& roster) noexcept
 {
-    if (param_switch("gates") == Switch::off)
+    if (param_off("gates"))
         return 0;
     circuit_.reset(new (std::nothrow) Circuit);
     if (!circuit_ || !circuit_->reserve(roster.size()))

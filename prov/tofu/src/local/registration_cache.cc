@@ -3,41 +3,15 @@
 #include "local/registration_cache.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <new>
 
-#include "local/pages.h"
 #include "provider/log.h"
 #include "provider/param.h"
 
 namespace tofu {
 
 namespace {
-
-/// Looking for a registration and asking whether it is good takes a tenth of this. What costs not much more is not
-/// worth patching the C library for.
-constexpr std::chrono::nanoseconds cheap{1500};
-
-/// The best of a few registrations of 64 KiB, given back at once.
-std::chrono::nanoseconds cost_of_registration(vcq::Vcq& vcq) noexcept
-{
-    constexpr std::size_t size = 65536;
-    const OwnMemory memory(size);
-    if (!memory)
-        return {};
-    std::memset(memory.get(), 0, size); // pages, not the making of them
-    std::chrono::nanoseconds best = std::chrono::seconds(1);
-    for (int i = 0; i < 8; i++) {
-        const auto start = std::chrono::steady_clock::now();
-        utofu_stadd_t stadd = 0;
-        if (vcq.reg(memory.get(), size, false, stadd) != 0)
-            break;
-        vcq.dereg(stadd);
-        best = std::min<std::chrono::nanoseconds>(best, std::chrono::steady_clock::now() - start);
-    }
-    return best;
-}
 
 /// One of libfabric's own parameters, or `otherwise`.
 std::size_t core_size(const char* name, std::size_t otherwise) noexcept
@@ -63,15 +37,12 @@ bool hooks_allowed() noexcept
 
 std::unique_ptr<RegistrationCache> RegistrationCache::make(vcq::Vcq& vcq) noexcept
 {
-    const Switch asked = param_switch("mr_cache");
-    if (asked == Switch::off)
+    if (param_off("mr_cache"))
         return nullptr;
     Limits limits;
     limits.count = std::min<std::size_t>(core_size("mr_cache_max_count", limits.count), MemoryHooks::span_count);
     limits.bytes = core_size("mr_cache_max_size", limits.bytes);
     if (limits.count == 0 || limits.bytes == 0 || !hooks_allowed())
-        return nullptr;
-    if (asked == Switch::automatic && cost_of_registration(vcq) < cheap)
         return nullptr;
     MemoryHooks* hooks = MemoryHooks::get();
     if (hooks == nullptr)

@@ -23,8 +23,7 @@ class RegistrationCache {
         std::size_t count = 256;                   ///< FI_MR_CACHE_MAX_COUNT; 0: no cache
         std::size_t bytes = ~std::size_t{0};       ///< FI_MR_CACHE_MAX_SIZE
     };
-    /// Null where FI_TOFU_MR_CACHE or FI_MR_CACHE_MONITOR says no, where nothing can be watched, or, by default, where
-    /// registering is cheap.
+    /// Null where FI_TOFU_MR_CACHE or FI_MR_CACHE_MONITOR says no, or nothing can be watched.
     [[nodiscard]] static std::unique_ptr<RegistrationCache> make(vcq::Vcq& vcq) noexcept;
     /// With these limits, whatever the environment says. Null: no memory.
     [[nodiscard]] static std::unique_ptr<RegistrationCache> make(vcq::Vcq& vcq, MemoryHooks& hooks,

@@ -25,7 +25,7 @@ namespace {
 enum class Kind : std::uint8_t {
     number,       ///< least to most
     power_of_two, ///< of these
-    toggle,       ///< one of `switches`
+    toggle,       ///< one of the words for on and off
     cpus,         ///< numbers of processors and ranges of them
     library       ///< vcq/backend tries it, and says what is wrong with it
 };
@@ -38,9 +38,15 @@ struct Variable {
     const char* help;
 };
 
-constexpr std::pair<std::string_view, Switch> switches[] = {
-    {"auto", Switch::automatic}, {"on", Switch::on},   {"yes", Switch::on}, {"1", Switch::on},
-    {"off", Switch::off},        {"no", Switch::off},  {"0", Switch::off}};
+// Nothing is to be told between auto and on: what can't be had is left out, and the log says so.
+constexpr std::string_view words_for_on[] = {"auto", "on", "yes", "1"};
+constexpr std::string_view words_for_off[] = {"off", "no", "0"};
+
+template <std::size_t count>
+bool is_one_of(const std::string_view (&words)[count], std::string_view text) noexcept
+{
+    return std::find(std::begin(words), std::end(words), text) != std::end(words);
+}
 
 // All as text: libfabric's own reading of numbers takes what is none for 0.
 constexpr Variable variables[] = {
@@ -68,8 +74,8 @@ constexpr Variable variables[] = {
     {"stats", "FI_TOFU_STATS", Kind::number, 0, 1,
      "1: print what was counted when a domain is closed; fi_tofu(7), STATISTICS (default: 0)"},
     {"mr_cache", "FI_TOFU_MR_CACHE", Kind::toggle, 0, 0,
-     "Keep registrations of local buffers while their pages stay the same: auto (where registering "
-     "is dear), on, off; needs libucm of UCX (default: auto)"},
+     "Keep registrations of local buffers while their pages stay the same: auto or on (where libucm of UCX "
+     "can tell), off (default: auto)"},
     {"gates", "FI_TOFU_GATES", Kind::toggle, 0, 0,
      "Barrier gates for collective groups: auto or on (where all members get some), off (default: auto)"},
 };
@@ -113,7 +119,7 @@ bool is_legal(const Variable& variable, const char* text, std::size_t& number) n
         return read_cpus(text, cpus);
     }
     case Kind::toggle:
-        return std::any_of(std::begin(switches), std::end(switches), [text](const auto& s) { return s.first == text; });
+        return is_one_of(words_for_on, text) || is_one_of(words_for_off, text);
     case Kind::number:
     case Kind::power_of_two: break;
     }
@@ -178,10 +184,9 @@ std::size_t param_size(const char* name, std::size_t otherwise) noexcept
     return legal_text_of(name, number) != nullptr ? number : otherwise;
 }
 
-Switch param_switch(const char* name) noexcept
+bool param_off(const char* name) noexcept
 {
-    const std::string_view text = param_string(name, "auto");
-    return std::find_if(std::begin(switches), std::end(switches), [&](const auto& s) { return s.first == text; })->second;
+    return is_one_of(words_for_off, param_string(name, "auto"));
 }
 
 bool param_cpus(const char* name, cpu_set_t& cpus) noexcept

@@ -22,9 +22,8 @@ const char* param_string(const char* name, const char* otherwise) noexcept;
 /// FI_TOFU_<NAME> as a number of things or bytes, or `otherwise` likewise.
 std::size_t param_size(const char* name, std::size_t otherwise) noexcept;
 
-/// FI_TOFU_<NAME> of those that may be auto, which is taken where it is not set likewise, on or off.
-enum class Switch { automatic, on, off };
-[[nodiscard]] Switch param_switch(const char* name) noexcept;
+/// Does FI_TOFU_<NAME>, of those that are on or off, say off?
+[[nodiscard]] bool param_off(const char* name) noexcept;
 
 /// FI_TOFU_<NAME> as processors. False: it is not set, empty, or refused likewise.
 [[nodiscard]] bool param_cpus(const char* name, cpu_set_t& cpus) noexcept;
