@@ -31,7 +31,7 @@ struct Domain final : tofu::DomainBase {
     Domain() : DomainBase(fabric), table(*this), backend(functions(), caps(), 1)
     {
         model_.serialised = true;
-        backend_ = &backend;
+        vcqs_.backend = &backend;
         nonce_ = domain_nonce;
         regions_ = &table;
         home_lock_.set_enabled(false);

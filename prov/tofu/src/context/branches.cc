@@ -26,7 +26,7 @@ bool Branches::grow() noexcept
         return false;
     Place& place = ways_[count_];
     std::unique_ptr<vcq::Vcq> branch(new (std::nothrow) vcq::Vcq);
-    may_grow_ = branch != nullptr && domain_->open_spare_vcq(*branch) == 0;
+    may_grow_ = branch != nullptr && domain_->vcqs().open_spare(*branch) == 0;
     if (may_grow_)
         place.memory.reset(new (std::nothrow) LocalMemory(*branch));
     may_grow_ = place.memory != nullptr;

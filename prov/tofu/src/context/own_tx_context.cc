@@ -23,7 +23,7 @@ void OwnTxContext::set_up(const Plan& plan) noexcept
 
 int OwnTxContext::open_vcq() noexcept
 {
-    if (int ret = domain().open_vcq(own_vcq_, {.owner = this, .unsignaled_error = on_unsignaled_error}); ret != 0)
+    if (int ret = domain().vcqs().open(own_vcq_, {.owner = this, .unsignaled_error = on_unsignaled_error}); ret != 0)
         return ret;
     if (int ret = post_from(own_vcq_); ret != 0)
         return ret;

@@ -19,7 +19,7 @@ TxContext::~TxContext() = default;
 int TxContext::pay_for_event(const Peer& peer, EventAccount*& account, int& prov_errno) noexcept
 {
     if (!event_credits_) [[unlikely]]
-        event_credits_.reset(new (std::nothrow) EventCredits(*vcq_, plan_.number));
+        event_credits_.reset(new (std::nothrow) EventCredits(*vcq_));
     if (!event_credits_) [[unlikely]]
         return -FI_ENOMEM;
     int ret = event_credits_->pay(peer, account, prov_errno);

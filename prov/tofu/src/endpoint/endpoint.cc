@@ -110,11 +110,6 @@ int Endpoint::set_up(const EndpointPlan* wish) noexcept
     return 0;
 }
 
-EndpointAddress Endpoint::address() const noexcept
-{
-    return tx_.plan().known;
-}
-
 int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
 {
     if (object == nullptr)

@@ -60,7 +60,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>
     static Endpoint& of(struct fid* f) noexcept { return of(reinterpret_cast<fid_ep*>(f)); }
     [[nodiscard]] TxContext& tx_context() noexcept { return tx_; }
     [[nodiscard]] RxContext& rx_context() noexcept { return rx_; }
-    [[nodiscard]] EndpointAddress address() const noexcept;
+    [[nodiscard]] const EndpointAddress& address() const noexcept { return tx_.plan().known; }
     /// FI_FORMAT of fi_getname.
     [[nodiscard]] std::uint32_t address_format() const noexcept { return plan_.address_format; }
     [[nodiscard]] bool enabled() const noexcept { return enabled_; }

@@ -60,7 +60,7 @@ int SharedTransmit::set_up(const fi_tx_attr* attr) noexcept
     fi_tx_attr granted{};
     if (attr != nullptr && !narrow(*attr, attr->caps != 0 ? attr->caps : limits::all_caps, granted))
         return -FI_EINVAL;
-    return owner().open_vcq(vcq_, {.owner = this, .unsignaled_error = on_unsignaled_error});
+    return owner().vcqs().open(vcq_, {.owner = this, .unsignaled_error = on_unsignaled_error});
 }
 
 int SharedTransmit::join(TxContext& context) noexcept

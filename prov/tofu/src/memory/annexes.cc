@@ -51,7 +51,7 @@ int Annexes::add() noexcept
         made.reset(new (std::nothrow) Annex{this, count_ + 1, {}});
         if (made == nullptr)
             return -FI_ENOMEM;
-        ret = domain_.open_vcq(made->vcq, {.owner = made.get(), .remote = on_remote}, true);
+        ret = domain_.vcqs().open(made->vcq, {.owner = made.get(), .remote = on_remote}, true);
     }
     utofu_stadd_t stadd = 0;
     if (ret == 0)

@@ -70,10 +70,10 @@ void OwnDirectory::point_to_doors(utofu_stadd_t stadd) noexcept
     put_word(line.check, directory::check_of_doors(stadd, line.nonce), std::memory_order_release);
 }
 
-void OwnDirectory::refill_pool(std::uint64_t events) noexcept
+void OwnDirectory::refill_pool() noexcept
 {
     // release: partner of peers' ARMWs, with which it is atomic (guide 2.2.5); the entries are out of the MRQ
-    std::atomic_ref(at<std::uint64_t>(event_pool::offset)).fetch_add(events, std::memory_order_release);
+    std::atomic_ref(at<std::uint64_t>(event_pool::offset)).fetch_add(std::exchange(counted_events_, 0), std::memory_order_release);
 }
 
 int OwnDirectory::make_table(unsigned log2, Table& table) const noexcept

@@ -31,8 +31,14 @@ class OwnDirectory {
     [[nodiscard]] std::byte* area() const noexcept { return tables_[0].memory.get(); }
     /// The domain's table of collective groups is there for peers.
     void point_to_doors(utofu_stadd_t stadd) noexcept;
-    /// Puts back what so many events have cost (remote/event_credits.h).
-    void refill_pool(std::uint64_t events) noexcept;
+    /// An event has left the MRQ, whatever it hit.
+    void count_event() noexcept { counted_events_++; }
+    /// Puts back into the pool what the events counted since the last time have cost (remote/event_credits.h).
+    void return_credits() noexcept
+    {
+        if (counted_events_ != 0) [[unlikely]]
+            refill_pool();
+    }
 
     /// Enters a region: generation and check are filled in here. 0 or -FI_E*.
     [[nodiscard]] int publish(directory::Entry entry) noexcept;
@@ -53,6 +59,7 @@ class OwnDirectory {
     [[nodiscard]] int grow() noexcept;
     [[nodiscard]] bool refill(const Table& from, const Table& to) noexcept;
     void point_to(const Table& second) noexcept;
+    void refill_pool() noexcept;
     template <class T>
     [[nodiscard]] T& at(std::size_t offset) const noexcept
     {
@@ -63,6 +70,7 @@ class OwnDirectory {
     DomainBase& domain_;
     Array<Table> tables_; ///< [0] the first; back() the second; between them those replaced
     std::uint32_t generation_ = 0;
+    std::uint64_t counted_events_ = 0; ///< not yet back in the pool
 };
 
 } // namespace tofu

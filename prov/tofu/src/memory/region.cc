@@ -203,7 +203,7 @@ void RegionTable::bind(MemoryRegion& region, unsigned endpoint, const RxCounters
 
 void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) noexcept
 {
-    counted_events_++; // whatever it hit: it has left the MRQ
+    directory_.count_event();
     // Put and Get name the end of their bytes, ARMW the start (guide 3.7.6.1): that of the aligned word
     // around the element, which may begin before the region; the element begins in its first four bytes.
     const bool word = notice.type == UTOFU_MRQ_TYPE_RMT_ARMW;

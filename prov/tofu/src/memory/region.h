@@ -41,13 +41,6 @@ class RegionTable {
     /// The further VCQs of the domain; under the home lock.
     [[nodiscard]] Annexes& annexes() noexcept { return annexes_; }
 
-    /// Puts back what the events counted since the last time have cost (remote/event_credits.h). Under the home lock.
-    void return_credits() noexcept
-    {
-        if (counted_events_ != 0) [[unlikely]]
-            directory_.refill_pool(std::exchange(counted_events_, 0));
-    }
-
     /// What peers read of the domain; under the home lock.
     [[nodiscard]] OwnDirectory& directory() noexcept { return directory_; }
 
@@ -97,7 +90,6 @@ class RegionTable {
     Lock users_lock_;
     std::uint64_t next_serial_ = 1;
     std::uint64_t next_listed_ = directory::listed_bit; ///< keys of the provider's choice that are no bias
-    std::uint64_t counted_events_ = 0; ///< not yet back in the pool
 };
 
 } // namespace tofu

@@ -98,7 +98,7 @@ Domain::Domain(FabricBase& fabric) noexcept : DomainBase(fabric)
 
 Domain::~Domain()
 {
-    if (!safe_vcqs_)
+    if (!vcqs_.safe)
         unsafe_domain.store(nullptr, std::memory_order_release); // partner: set_up(); the VCQs are closed
 }
 
@@ -122,8 +122,8 @@ int Domain::set_up(const fi_info* wish) noexcept
     int error = check_params();
     if (error != 0)
         return error;
-    backend_ = vcq::Backend::get(error);
-    if (backend_ == nullptr)
+    vcqs_.backend = vcq::Backend::get(error);
+    if (vcqs_.backend == nullptr)
         return error;
     const int mr_mode = info.domain_attr->mr_mode;
     // With FI_PEER data_progress is manual, and there is nothing to control.
@@ -135,7 +135,7 @@ int Domain::set_up(const fi_info* wish) noexcept
     auto_progress_.choose(model_.serialised, wants_thread);
     const Domain* nobody = nullptr;
     // acquire: partner ~Domain()
-    safe_vcqs_ = !model_.serialised ||
+    vcqs_.safe = !model_.serialised ||
                  !unsafe_domain.compare_exchange_strong(nobody, this, std::memory_order_acq_rel);
     model_.virtual_addresses = (mr_mode & (FI_MR_VIRT_ADDR | limits::mr_basic)) != 0;
     model_.provider_keys = (mr_mode & (FI_MR_PROV_KEY | limits::mr_basic)) != 0;
@@ -148,7 +148,7 @@ int Domain::set_up(const fi_info* wish) noexcept
     if (getrandom(&nonce_, sizeof(nonce_), 0) != sizeof(nonce_) || nonce_ == 0)
         nonce_ = reinterpret_cast<std::uintptr_t>(this) | 1;
 
-    error = open_vcq(home_, {.owner = this, .remote = on_remote}, true);
+    error = vcqs_.open(home_, {.owner = this, .remote = on_remote}, true);
     if (error != 0)
         return error;
     return regions_->open();
@@ -193,7 +193,7 @@ bool Domain::progress_home(bool patient) noexcept
         return false;
     bool some = home_.poll() != 0;
     some |= regions_->annexes().poll();
-    regions_->return_credits();
+    regions_->directory().return_credits();
     home_lock_.unlock();
     if (deferred_.any()) [[unlikely]]
         own_work_->progress();

@@ -107,6 +107,10 @@ int AutoProgress::start() noexcept
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    const auto body = [](void* self) -> void* {
+        static_cast<AutoProgress*>(self)->run();
+        return nullptr;
+    };
     const int error = pthread_create(&thread_, nullptr, body, this);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (error != 0) {
@@ -132,12 +136,6 @@ void AutoProgress::settle() noexcept
                   "FI_TOFU_PROGRESS_CPUS: %s: none of these processors is ours; the thread of automatic progress stays "
                   "where its maker is\n",
                   std::strerror(error));
-}
-
-void* AutoProgress::body(void* self)
-{
-    static_cast<AutoProgress*>(self)->run();
-    return nullptr;
 }
 
 void AutoProgress::run() noexcept

@@ -47,7 +47,6 @@ class AutoProgress {
     [[nodiscard]] int start() noexcept;
     void settle() noexcept;
     void leave() noexcept;
-    static void* body(void* self);
     void run() noexcept;
     [[nodiscard]] bool repeat_signals() noexcept;
 

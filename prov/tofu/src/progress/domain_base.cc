@@ -14,11 +14,11 @@ OpenList<DomainBase>& DomainBase::all() noexcept
     return list;
 }
 
-int DomainBase::open_vcq(vcq::Vcq& vcq, vcq::Sink sink, bool is_target) noexcept
+int VcqSource::open(vcq::Vcq& vcq, vcq::Sink sink, bool is_target) noexcept
 {
-    sink.book = &statistics_;
+    sink.book = &statistics;
     const unsigned spread = spread_.fetch_add(1, std::memory_order_relaxed);
-    const int error = vcq.open(*backend_, spread, safe_vcqs_ || is_target, sink);
+    const int error = vcq.open(*backend, spread, safe || is_target, sink);
     if (error != 0)
         TOFU_WARN(FI_LOG_DOMAIN,
                   "domain: no VCQ on any TNI of this node (%s): close endpoints or domains, or run fewer processes per "

@@ -45,6 +45,25 @@ struct DeferredWork {
     [[nodiscard]] bool any() const noexcept { return count.load(std::memory_order_relaxed) != 0; }
 };
 
+/// Where the VCQs of a domain come from.
+struct VcqSource {
+    const vcq::Backend* backend = nullptr;
+    bool safe = true; ///< to post from: calls under different locks may meet at their CQ (guide 2.5)
+    StatisticsBook statistics; ///< of all of them
+
+    /// Opens one on the next TNI and CQ: one to post from, or one that is a target too, whose calls and those of others
+    /// are under different locks. 0 or -FI_E*.
+    [[nodiscard]] int open(vcq::Vcq& vcq, vcq::Sink sink, bool is_target = false) noexcept;
+    /// To post from what has a waiter, on a TNI that nobody of the node posts from. 0, or silently -FI_E*.
+    [[nodiscard]] int open_spare(vcq::Vcq& vcq) noexcept
+    {
+        return vcq.open(*backend, vcq::spread_of_spare, safe, {.book = &statistics});
+    }
+
+  private:
+    std::atomic<unsigned> spread_{0};
+};
+
 class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
   public:
     explicit DomainBase(FabricBase& fabric) noexcept : Object(&fabric, FI_CLASS_DOMAIN) {}
@@ -52,15 +71,8 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     static OpenList<DomainBase>& all() noexcept;
 
     [[nodiscard]] const DomainModel& model() const noexcept { return model_; }
-    [[nodiscard]] const vcq::Backend& backend() const noexcept { return *backend_; }
-    /// Opens a VCQ, on the next TNI and CQ: one to post from, or one that is a target too, whose calls and those of others
-    /// are under different locks. 0 or -FI_E*.
-    [[nodiscard]] int open_vcq(vcq::Vcq& vcq, vcq::Sink sink, bool is_target = false) noexcept;
-    /// To post from what has a waiter, on a TNI that nobody of the node posts from. 0, or silently -FI_E*.
-    [[nodiscard]] int open_spare_vcq(vcq::Vcq& vcq) noexcept
-    {
-        return vcq.open(*backend_, vcq::spread_of_spare, safe_vcqs_, {.book = &statistics_});
-    }
+    [[nodiscard]] const vcq::Backend& backend() const noexcept { return *vcqs_.backend; }
+    [[nodiscard]] VcqSource& vcqs() noexcept { return vcqs_; }
 
     // --- the home VCQ, target of all remote access to the domain's regions and endpoints: every call under home_lock()
     [[nodiscard]] Lock& home_lock() noexcept { return home_lock_; }
@@ -75,7 +87,7 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     [[nodiscard]] virtual std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
 
     [[nodiscard]] EndpointNumbers& numbers() noexcept { return numbers_; }
-    [[nodiscard]] StatisticsBook& statistics() noexcept { return statistics_; }
+    [[nodiscard]] StatisticsBook& statistics() noexcept { return vcqs_.statistics; }
     /// memory/region.h
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
     /// lane/doors.h
@@ -93,13 +105,11 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     ~DomainBase() = default;
 
     DomainModel model_{};
-    bool safe_vcqs_ = true; ///< to post from: calls under different locks may meet at their CQ (guide 2.5)
-    const vcq::Backend* backend_ = nullptr;
+    VcqSource vcqs_; ///< before the VCQs that its statistics add up
     std::uint64_t nonce_ = 0;
     AutoProgress auto_progress_{*this};
     Lock home_lock_;
     Lock shared_lock_;
-    StatisticsBook statistics_; ///< before the VCQs that it adds up
     vcq::Vcq home_;
     RegionTable* regions_ = nullptr;
     coll::Doors* doors_ = nullptr;
@@ -107,7 +117,6 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
 
   private:
     EndpointNumbers numbers_;
-    std::atomic<unsigned> spread_{0};
 };
 
 } // namespace tofu

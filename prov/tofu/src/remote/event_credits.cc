@@ -26,8 +26,6 @@ constexpr unsigned closing_polls = 256;
 
 } // namespace
 
-EventCredits::EventCredits(vcq::Vcq& vcq, unsigned number) noexcept : vcq_(vcq), number_(number) {}
-
 /// Null: no memory. A process that got the VCQ ID of an earlier one has an account of its own.
 EventAccount* EventCredits::account_of(const Peer& peer) noexcept
 {
@@ -149,8 +147,8 @@ void EventCredits::judge(EventAccount& p, std::uint64_t word) noexcept
         const bool other = word >> 32 != (p.nonce & 0xffffffff);
         p.prov_errno = other ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_OTHER;
         p.err = other ? FI_EHOSTDOWN : FI_EIO;
-        TOFU_INFO(FI_LOG_EP_DATA, "endpoint %u: the pool of events of peer 0x%llx says nonsense\n",
-                  number_, static_cast<unsigned long long>(p.home));
+        TOFU_INFO(FI_LOG_EP_DATA, "vcq 0x%llx: the pool of events of peer 0x%llx says nonsense\n",
+                  static_cast<unsigned long long>(vcq_.id()), static_cast<unsigned long long>(p.home));
         return;
     }
     const std::int64_t found = event_pool::left(word);

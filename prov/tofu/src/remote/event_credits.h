@@ -57,8 +57,7 @@ class EventCredits {
     static constexpr std::int64_t most_at_once = 64;
     static constexpr std::int64_t fraction = 64;
 
-    /// `number`: of the endpoint, for the log.
-    EventCredits(vcq::Vcq& vcq, unsigned number) noexcept;
+    explicit EventCredits(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
 
     /// Pays for one event at `peer`: 0, and `account` has paid; -FI_EAGAIN: credits have been asked for, or there are
     /// none; -FI_ENOMEM; another -FI_E*: an error of the operation, with `prov_errno`.
@@ -83,7 +82,6 @@ class EventCredits {
     [[gnu::noinline]] void tick() noexcept;
 
     vcq::Vcq& vcq_;
-    unsigned number_;
     EventAccount* last_ = nullptr;
     SpareNodeMap<std::map, std::uint64_t, EventAccount*> by_home_; ///< the latest of each
     Array<std::unique_ptr<EventAccount>> accounts_;

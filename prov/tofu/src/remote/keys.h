@@ -66,22 +66,15 @@ class RemoteKeys {
     }
 
   private:
-    /// What names a region: a peer that got the VCQ ID of an earlier one has another nonce.
+    /// What names a region, or an annex, by its number: a peer that got the VCQ ID of an earlier one has another nonce.
     struct Name {
         std::uint64_t home = 0; ///< the peer's
         std::uint64_t nonce = 0;
         std::uint64_t key = 0;
-        bool operator==(const Name&) const = default;
+        auto operator<=>(const Name&) const = default;
     };
     struct Lookup;
     struct Known;
-    /// An annex of a peer, by its number.
-    struct Annex {
-        std::uint64_t home;
-        std::uint64_t nonce;
-        unsigned number;
-        auto operator<=>(const Annex&) const = default;
-    };
     [[nodiscard]] int resolve_by_directory(const Peer& peer, std::uint64_t key,
                                            std::uint64_t address, std::size_t length,
                                            std::uint64_t access, Target& target) noexcept;
@@ -105,7 +98,7 @@ class RemoteKeys {
     std::size_t known_count_ = 0;
     unsigned evicted_ = 0;
     Array<std::unique_ptr<Lookup>> lookups_;
-    SpareNodeMap<std::map, Annex, utofu_vcq_id_t> annexes_; ///< of peers, proved to be theirs
+    SpareNodeMap<std::map, Name, utofu_vcq_id_t> annexes_; ///< of peers, proved to be theirs
 };
 
 } // namespace tofu

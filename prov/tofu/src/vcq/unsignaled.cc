@@ -17,8 +17,7 @@ bool UnsignaledPeers::note_slowly(utofu_vcq_id_t peer) noexcept
         entry.peer = peer;
         used_++;
     }
-    if (!std::exchange(entry.unsignaled, true))
-        unsignaled_++;
+    entry.unsignaled = true;
     return true;
 }
 
@@ -27,7 +26,6 @@ void UnsignaledPeers::fenced(utofu_vcq_id_t peer) noexcept
     if (!has(peer))
         return;
     table_[find(peer)].unsignaled = false;
-    unsignaled_--;
     if (last_ == peer)
         last_ = none;
 }
@@ -36,7 +34,7 @@ void UnsignaledPeers::clear() noexcept
 {
     last_ = none;
     table_.reset();
-    size_ = used_ = unsignaled_ = 0;
+    size_ = used_ = 0;
 }
 
 bool UnsignaledPeers::grow() noexcept

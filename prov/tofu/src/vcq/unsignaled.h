@@ -27,15 +27,16 @@ class UnsignaledPeers {
         const std::size_t at = find(peer);
         return size_ != 0 && table_[at].peer == peer && table_[at].unsignaled;
     }
-    [[nodiscard]] bool empty() const noexcept { return unsignaled_ == 0; }
     void clear() noexcept;
-    /// Calls `fence(peer)` for each as long as it answers true. `hand` is where to go on; begin with 0.
+    /// Calls `fence(peer)` for each as long as it answers true; false: not for all yet. `hand` is where to go on; begin
+    /// with 0.
     template <class Fence>
-    void visit(std::size_t& hand, Fence&& fence)
+    [[nodiscard]] bool visit(std::size_t& hand, Fence&& fence)
     {
         for (; hand < size_; hand++)
             if (table_[hand].unsignaled && !fence(table_[hand].peer))
-                return;
+                return false;
+        return true;
     }
 
   private:
@@ -68,7 +69,6 @@ class UnsignaledPeers {
     std::unique_ptr<Entry[]> table_; ///< all that ever were; a power of two, half of it free
     std::size_t size_ = 0;
     std::size_t used_ = 0;
-    std::size_t unsignaled_ = 0;
 };
 
 } // namespace tofu::vcq

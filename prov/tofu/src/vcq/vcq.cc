@@ -93,8 +93,8 @@ bool Vcq::drain() noexcept
     static constinit Waiter fenced{[](Waiter*, const Notice&) noexcept {}};
     std::size_t hand = 0;
     const bool quiet = await([&] {
-        unsignaled_.visit(hand, [this](utofu_vcq_id_t peer) { return post_fence(peer, fenced) != Post::busy; });
-        return unsignaled_.empty() && all_idle();
+        return unsignaled_.visit(hand, [this](utofu_vcq_id_t peer) { return post_fence(peer, fenced) != Post::busy; }) &&
+               all_idle();
     });
     for (Vcq* each = this; each != nullptr; each = each->beside())
         each->give_up(UTOFU_ERR_MRQ_OTHER, true);
@@ -194,7 +194,7 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
     if (code == UTOFU_SUCCESS) [[likely]]
         return;
     if (number == 0 || number >= Window::size) {
-        report_unsignaled_error(code, Mark::kind_of(number), 0);
+        sink_.unsignaled_error(sink_.owner, code, Mark::kind_of(number), 0);
         return;
     }
     // Never left the node, so its MRQ notice will not come (guide 2.2.12).
@@ -202,26 +202,13 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
         waiter->notify(waiter, Notice{code, 0});
 }
 
-void Vcq::report_unsignaled_error(int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept
-{
-    if (sink_.unsignaled_error != nullptr)
-        sink_.unsignaled_error(sink_.owner, code, kind, peer);
-}
-
 void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept
 {
-    switch (notice.notice_type) {
-    case UTOFU_MRQ_TYPE_RMT_PUT:
-    case UTOFU_MRQ_TYPE_RMT_GET:
-    case UTOFU_MRQ_TYPE_RMT_ARMW:
-        // A peer's EDATA can name nothing of ours; whether there is one tells.
-        if (code == UTOFU_SUCCESS && sink_.remote != nullptr)
-            sink_.remote(sink_.owner,
-                         RemoteNotice{notice.notice_type, notice.vcq_id, notice.rmt_stadd, notice.edata == 0});
-        return;
-    default: // no type of the guide: nothing can be concluded from it
-        return;
-    }
+    const std::uint8_t type = notice.notice_type; // from another than these nothing can be concluded
+    const bool known = type == UTOFU_MRQ_TYPE_RMT_PUT || type == UTOFU_MRQ_TYPE_RMT_GET || type == UTOFU_MRQ_TYPE_RMT_ARMW;
+    // A peer's EDATA can name nothing of ours; whether there is one tells.
+    if (known && code == UTOFU_SUCCESS && sink_.remote != nullptr)
+        sink_.remote(sink_.owner, RemoteNotice{type, notice.vcq_id, notice.rmt_stadd, notice.edata == 0});
 }
 
 } // namespace tofu::vcq

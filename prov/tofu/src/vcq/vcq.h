@@ -29,8 +29,9 @@ struct Sink {
     void* owner = nullptr;
     /// May be null: remote notices are then dropped.
     void (*remote)(void* owner, const RemoteNotice& notice) noexcept = nullptr;
-    /// A communication nobody waited for failed, towards `peer` (0: not known). May be null.
-    void (*unsignaled_error)(void* owner, int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept = nullptr;
+    /// A communication nobody waited for failed, towards `peer` (0: not known).
+    void (*unsignaled_error)(void* owner, int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept =
+        [](void*, int, Unsignaled, utofu_vcq_id_t) noexcept {};
     StatisticsBook* book = nullptr; ///< adds up what is counted; null: nobody reads it
 };
 
@@ -90,7 +91,6 @@ class Vcq final : public Posts {
     [[gnu::cold]] void watch() noexcept;
     /// Somebody waits for an entry of the MRQ, or peers may write some.
     [[nodiscard]] bool mrq_is_due() const noexcept { return !window_.all_free() || sink_.remote != nullptr; }
-    [[gnu::cold]] void report_unsignaled_error(int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept;
     [[gnu::noinline]] unsigned poll_others(unsigned budget) noexcept;
     unsigned poll_tcq(unsigned budget) noexcept;
     [[nodiscard]] bool all_idle() const noexcept;
@@ -121,8 +121,9 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
     }
     if (notice.edata == 0 || notice.edata >= Window::size) [[unlikely]] {
         if (code != UTOFU_SUCCESS)
-            report_unsignaled_error(code, Mark::kind_of(type == UTOFU_MRQ_TYPE_LCL_ARMW ? Mark::armw : notice.edata),
-                                    notice.vcq_id);
+            sink_.unsignaled_error(sink_.owner, code,
+                                   Mark::kind_of(type == UTOFU_MRQ_TYPE_LCL_ARMW ? Mark::armw : notice.edata),
+                                   notice.vcq_id);
         return;
     }
     if (Waiter* const waiter = window_.arrived(static_cast<std::uint8_t>(notice.edata)); waiter != nullptr) [[likely]]
