@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // More processes than processors: whoever reads a queue in vain gives the processor to the peer it waits for. Run by
 // make check.
+#include <algorithm>
 #include <array>
+#include <iterator>
+
 #include <sched.h>
 
 #include "prov/lib/session.h"
@@ -28,7 +31,7 @@ void share_one_processor()
 std::uint64_t reads_until(Session& s, void* context)
 {
     std::uint64_t in_vain = 0;
-    for (fi_cq_data_entry entry{}; in_vain < 1'000'000'000; in_vain++) {
+    for (fi_cq_data_entry entry{}; in_vain < 20'000; in_vain++) {
         const ssize_t ret = fi_cq_read(s.cq, &entry, 1);
         if (ret == 1) {
             EXPECT_EQ(entry.op_context, context);
@@ -60,6 +63,120 @@ TEST(Crowd, AReaderInVainGivesItsProcessorToThePeer)
             in_vain += reads_until(s, &buffer);
         }
         EXPECT_LT(in_vain / rounds, 500u);
+    });
+}
+
+/// A rendezvous each way, after whose turns both have looked in vain often enough to know the crowd.
+void know_the_crowd(Session& s, unsigned self)
+{
+    static std::array<char, 64 * 1024> buffer;
+    for (unsigned round = 0; round < 20; round++) {
+        ASSERT_EQ(s.post([&] {
+            return self == round % 2 ? fi_tsend(s.ep, buffer.data(), buffer.size(), nullptr, 1 - self, 7, &buffer)
+                                     : fi_trecv(s.ep, buffer.data(), buffer.size(), nullptr, 1 - self, 7, 0, &buffer);
+        }), 0);
+        (void)reads_until(s, &buffer);
+    }
+}
+
+constexpr std::size_t copied = 16384;
+
+// The peer waits at a barrier meanwhile and calls nothing of the provider's.
+TEST(Crowd, AMessageThatIsCopiedWaitsForNoProcessor)
+{
+    expect_processes(2, [](const Rank& rank) {
+        ASSERT_NO_FATAL_FAILURE(share_one_processor());
+        Options options;
+        options.caps = FI_TAGGED;
+        Session s(rank, options);
+        ASSERT_NO_FATAL_FAILURE(know_the_crowd(s, rank.number));
+        static std::array<char, copied> buffer;
+        constexpr unsigned messages = 16;
+        if (rank.number == 0) {
+            for (unsigned i = 0; i < messages; i++) {
+                buffer.fill(static_cast<char>(i + 1));
+                ASSERT_EQ(fi_tsend(s.ep, buffer.data(), buffer.size(), nullptr, 1, i, &buffer), 0);
+                fi_cq_data_entry entry{};
+                ASSERT_EQ(fi_cq_read(s.cq, &entry, 1), 1) << i;
+            }
+            buffer.fill(0);
+        }
+        rank.barrier();
+        for (unsigned i = 0; rank.number == 1 && i < messages; i++) {
+            ASSERT_EQ(s.post([&] { return fi_trecv(s.ep, buffer.data(), buffer.size(), nullptr, 0, i, 0, &buffer); }), 0);
+            (void)reads_until(s, &buffer);
+            EXPECT_EQ(std::count(buffer.begin(), buffer.end(), static_cast<char>(i + 1)), std::ssize(buffer)) << i;
+        }
+    });
+}
+
+// One more than there are blocks, one byte more than a block has, and one whose sender wants to know that it was taken.
+TEST(Crowd, AMessageThatIsNotCopiedWaitsForItsReceiver)
+{
+    expect_processes(2, [](const Rank& rank) {
+        ASSERT_NO_FATAL_FAILURE(share_one_processor());
+        Options options;
+        options.caps = FI_TAGGED;
+        Session s(rank, options);
+        ASSERT_NO_FATAL_FAILURE(know_the_crowd(s, rank.number));
+        static std::array<char, copied + 1> buffer;
+        constexpr unsigned blocks = 16;
+        const auto send = [&](std::size_t size, std::uint64_t tag, std::uint64_t flags) {
+            const iovec iov{buffer.data(), size};
+            const fi_msg_tagged message{&iov, nullptr, 1, 1, tag, 0, &buffer, 0};
+            return fi_tsendmsg(s.ep, &message, flags | FI_COMPLETION);
+        };
+        const auto ends = [&] {
+            fi_cq_data_entry entry{};
+            ssize_t ret = -FI_EAGAIN;
+            for (unsigned i = 0; i < 200 && ret == -FI_EAGAIN; i++)
+                ret = fi_cq_read(s.cq, &entry, 1);
+            return ret == 1;
+        };
+        if (rank.number == 0) {
+            ASSERT_EQ(send(copied + 1, 0, 0), 0);
+            EXPECT_FALSE(ends());
+            ASSERT_EQ(send(copied, 1, FI_DELIVERY_COMPLETE), 0);
+            EXPECT_FALSE(ends());
+            for (unsigned i = 0; i < blocks; i++) {
+                ASSERT_EQ(send(copied, 2 + i, 0), 0);
+                EXPECT_TRUE(ends()) << i;
+            }
+            ASSERT_EQ(send(copied, 2 + blocks, 0), 0);
+            EXPECT_FALSE(ends());
+        }
+        rank.barrier();
+        for (unsigned i = 0; rank.number == 1 && i < 3 + blocks; i++) {
+            ASSERT_EQ(s.post([&] { return fi_trecv(s.ep, buffer.data(), buffer.size(), nullptr, 0, i, 0, &buffer); }), 0);
+            (void)reads_until(s, &buffer);
+        }
+        for (unsigned i = 0; rank.number == 0 && i < 3; i++)
+            (void)reads_until(s, &buffer);
+    });
+}
+
+// Copies wait for receives that may come late: what is sent behind them needs none of their blocks.
+TEST(Crowd, CopiesLeaveOtherMessagesTheirBlocks)
+{
+    expect_processes(2, [](const Rank& rank) {
+        ASSERT_NO_FATAL_FAILURE(share_one_processor());
+        Options options;
+        options.caps = FI_TAGGED;
+        Session s(rank, options);
+        ASSERT_NO_FATAL_FAILURE(know_the_crowd(s, rank.number));
+        constexpr unsigned messages = 100;
+        constexpr std::size_t sizes[] = {5000, 8192, 9000, copied};
+        static std::array<char, copied> buffer;
+        const auto size_of = [&](unsigned tag) { return tag == messages ? 4096 : sizes[tag % std::size(sizes)]; };
+        for (unsigned tag = 0; rank.number == 0 && tag <= messages; tag++)
+            ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, buffer.data(), size_of(tag), nullptr, 1, tag, &buffer); }), 0);
+        rank.barrier();
+        for (unsigned tag = messages + 1; tag-- > 0;) { // the last one first
+            if (rank.number == 1) {
+                ASSERT_EQ(s.post([&] { return fi_trecv(s.ep, buffer.data(), buffer.size(), nullptr, 0, tag, 0, &buffer); }), 0);
+            }
+            (void)reads_until(s, &buffer);
+        }
     });
 }
 

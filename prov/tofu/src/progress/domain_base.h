@@ -93,6 +93,9 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     /// lane/doors.h
     [[nodiscard]] coll::Doors& doors() noexcept { return *doors_; }
     [[nodiscard]] DeferredWork& deferred() noexcept { return deferred_; }
+    /// More processes run than there are processors, as the last who looked in vain was told (ProgressSet): a hint.
+    [[nodiscard]] bool crowded() const noexcept { return crowded_.load(std::memory_order_relaxed); }
+    void set_crowded(bool now) noexcept { crowded_.store(now, std::memory_order_relaxed); }
     /// The one endpoint lock of all endpoints that share a context with others (endpoint/shared_context.h), or of all
     /// endpoints where the domain is serialised.
     [[nodiscard]] Lock& shared_lock() noexcept { return shared_lock_; }
@@ -117,6 +120,7 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
 
   private:
     EndpointNumbers numbers_;
+    std::atomic<bool> crowded_{false};
 };
 
 } // namespace tofu

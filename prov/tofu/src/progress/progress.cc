@@ -63,6 +63,7 @@ void ProgressSet::give_way(unsigned looks) noexcept
         return;
     const auto ask = domain_.backend().functions().give_way;
     const bool crowded = ask != nullptr && ask(looks / (between_in_crowd + 1)) != 0;
+    domain_.set_crowded(crowded);
     between_.store(crowded ? between_in_crowd : between, std::memory_order_relaxed);
     if (!crowded && looks >= patience && looks % yield_every == 0)
         sched_yield();

@@ -23,7 +23,7 @@ static_assert(limits::inject_size + sizeof(Envelope) + sizeof(Control) + 8 + 8 +
 } // namespace
 
 Sender::Sender(TxContext& tx, Rings& rings) noexcept
-    : tx_(tx), rings_(rings), out_(rings.out), vcq_(tx.vcq()), buffers_(rings.port.bounces),
+    : tx_(tx), rings_(rings), out_(rings.out), vcq_(tx.vcq()), buffers_(rings.port.bounces, tx.vcq()),
       requests_(tx, rings, buffers_), backlog_(tx, *this)
 {
 }

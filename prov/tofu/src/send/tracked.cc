@@ -9,6 +9,7 @@
 #include <rdma/fi_errno.h>
 
 #include "local/iov.h"
+#include "progress/domain_base.h"
 
 namespace tofu::proto {
 
@@ -105,10 +106,16 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
     if (request == nullptr)
         return tx_.again(Stat::again_operations);
     Segment segments[max_segments];
-    if (is_far(ch, call) && (call.silent || (call.flags & levels) == 0))
-        request->block = buffers_.alloc(call.length);
+    if (call.silent || (call.flags & levels) == 0) {
+        if (is_far(ch, call))
+            request->block = buffers_.alloc(call.length);
+        else if (tx_.domain().crowded() && call.length <= PacketBuffers::copy_size)
+            request->block = buffers_.alloc_copy();
+    }
     const bool kept = request->block != nullptr;
-    if (kept) { // what would go into a ring is over at once here, too: it is fetched from a block of ours
+    // What would go into a ring is over at once here, too: it is fetched from a block of ours. So is what is not much
+    // longer, where the peer needs our processor before it can fetch anything.
+    if (kept) {
         Bounce& block = request->block->block;
         gather(block.data, call.iov, call.count, call.length);
         segments[0] = {block.stadd, call.length};
