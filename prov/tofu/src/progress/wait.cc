@@ -140,12 +140,12 @@ void WakeSignal::raise() noexcept
 
 bool WakeSignal::repeat() noexcept
 {
-    // acquire: pairs with raise(), whose cause must be seen by whom we wake
-    if (kind_ != FI_WAIT_MUTEX_COND || !raised_.load(std::memory_order_acquire))
+    if (kind_ != FI_WAIT_MUTEX_COND || !raised_.load(std::memory_order_relaxed))
         return true;
     if (pthread_mutex_trylock(&mutex_) != 0)
         return false;
-    raised_.store(false, std::memory_order_relaxed);
+    // acquire: pairs with raise(), of the last one too, whose cause must be seen by whom we wake
+    (void)raised_.exchange(false, std::memory_order_acquire);
     pthread_cond_broadcast(&condition_);
     pthread_mutex_unlock(&mutex_);
     return true;

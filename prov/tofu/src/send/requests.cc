@@ -90,8 +90,11 @@ void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
         last->place = r.place;
         awaited_.pop_back();
     }
-    if (err != 0) // nobody fetches it any more
-        rings_.port.area.fin(r.fin).store(0, std::memory_order_release);
+    if (err != 0) { // nobody fetches it any more
+        rings_.port.area.fin(r.fin).store(0, std::memory_order_relaxed);
+        // Before what comes into the block or the user's buffer next: who Gets that finds the word changed behind it.
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
     kept_ -= r.awaits_fin && r.block != nullptr;
     r.to->outstanding--;
     r.err = err;
