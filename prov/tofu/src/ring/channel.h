@@ -47,6 +47,7 @@ struct Channel {
     std::uint32_t slots = 0;
     ChannelState state = ChannelState::idle;
     bool leave = false;         ///< BYE is to be said: the peer, or another peer of ours, needs the room
+    bool met = false;           ///< its area has been there; before, that it is not says nothing
     bool aliased = false;       ///< several places of the address vector lead here
     std::uint16_t number = 0;
     std::uint16_t serial = 0;   ///< under which a ring was asked for last

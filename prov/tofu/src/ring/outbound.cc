@@ -145,9 +145,10 @@ void Outbound::watch(unsigned at_once) noexcept
     }
 }
 
+/// Of a peer that has been met: whether one is there yet, and how long it is waited for, visits find out.
 void Outbound::start_probe(Channel& ch) noexcept
 {
-    if (!ch.life.under_way && ch.state != ChannelState::failed && ch.area != 0)
+    if (!ch.life.under_way && ch.state != ChannelState::failed && ch.met)
         (void)port_.ask(ch.life, ch.peer.home, ch.area, sizeof(AreaHeader));
 }
 

@@ -229,7 +229,7 @@ void Turnover::look_at_returns(std::size_t most) noexcept
         hand_ = (hand_ + i + 1) % n;
         channels_.unlink(ch);
         ch.state = ChannelState::idle;
-        ch.leave = false;
+        ch.leave = ch.met = false;
         ch.err = ch.prov_errno = 0;
         ch.ring = ch.area = 0;
         ch.starved = 0;

@@ -17,7 +17,6 @@ namespace {
 constexpr std::uint32_t most_unanswered = 64; // visits behind one that asks
 constexpr std::uint32_t longest_pause = 64;   // rounds between two looks at a gate that is full
 constexpr unsigned absent_pause_ms = 1;
-constexpr std::uint64_t absent_limit_ms = 10000; // a peer that has an address enables its endpoint soon
 } // namespace
 
 /// Asks the gate for a slot, or reads it. 0: there is one by now.
@@ -116,6 +115,7 @@ void Visits::on_gate(Channel& ch, std::uint64_t word) noexcept
         return;
     }
     v.first_try = 0;
+    ch.met = true;
     if (v.reads || !some) {
         v.full = !some;
         v.pause = v.full ? std::clamp(2 * v.pause, 1u, longest_pause) : 0;

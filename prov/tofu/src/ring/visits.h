@@ -13,6 +13,9 @@ namespace tofu::proto {
 
 class Visits {
   public:
+    /// A peer that has an address enables its endpoint soon. Tests have less patience.
+    static inline std::uint64_t absent_limit_ms = 10000;
+
     explicit Visits(Port& port) noexcept : port_(port) {}
     /// Of a channel without a ring. 0: it has a slot; -FI_EAGAIN; why the channel has failed.
     [[nodiscard]] int step(Channel& ch) noexcept;
