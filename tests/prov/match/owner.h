@@ -9,6 +9,7 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <rdma/fabric.h>
@@ -31,6 +32,7 @@ struct Told {
     fi_addr_t source;
     int err = 0;
     std::size_t overflow = 0;
+    std::string error_data{};
 };
 
 class Owner {
@@ -194,7 +196,8 @@ class Owner {
         [](peer::Cq* q, const fi_cq_err_entry* e) -> ssize_t {
             fi_addr_t source = 0; // behind what the header of 1.17 declares
             std::memcpy(&source, reinterpret_cast<const char*>(e) + 80, sizeof source);
-            return of(q).tell({e->op_context, e->flags, e->len, e->data, e->tag, source, e->err, e->olen});
+            return of(q).tell({e->op_context, e->flags, e->len, e->data, e->tag, source, e->err, e->olen,
+                                {static_cast<const char*>(e->err_data), e->err_data_size}});
         },
     };
     peer::CntrOwnerOps cntr_ops = {

@@ -442,6 +442,56 @@ TEST(PeerInfo, IsGivenToThoseWhoAskForItAlone)
     });
 }
 
+/// FI_SOURCE_ERR of an endpoint that owns its receives, and reports to another provider's queue.
+TEST(PeerQueue, TellsOfAStrangerWithHisAddress)
+{
+    expect_processes(1, [](const Rank&) {
+        loaded_by(1);
+        Base base(FI_MSG | FI_SOURCE | FI_SOURCE_ERR, 0);
+        Owner owner;
+        peer::Import<peer::Cq> import{sizeof(import), &owner.cq};
+        fi_cq_attr attr{};
+        attr.flags = FI_PEER;
+        fid_cq* told = nullptr;
+        check(fi_cq_open(base.domain, &attr, &told, &import), "fi_cq_open");
+        fid_cq* const sent = base.queue();
+        fi_av_attr empty{};
+        fid_av* nobody = nullptr;
+        check(fi_av_open(base.domain, &empty, &nobody, nullptr), "fi_av_open");
+        const auto endpoint = [&](fid_cq* cq, fid_av* av) {
+            fid_ep* made = nullptr;
+            check(fi_endpoint(base.domain, base.info, &made, nullptr), "fi_endpoint");
+            check(fi_ep_bind(made, &av->fid, 0), "bind av");
+            check(fi_ep_bind(made, &cq->fid, FI_TRANSMIT | FI_RECV), "bind cq");
+            check(fi_enable(made), "fi_enable");
+            return made;
+        };
+        fid_ep* const from = endpoint(sent, base.av);
+        fid_ep* const to = endpoint(told, nobody);
+        char name[64];
+        std::size_t length = sizeof(name);
+        check(fi_getname(&from->fid, name, &length), "fi_getname");
+
+        std::uint64_t word = 0x5eed, room = 0;
+        ASSERT_EQ(fi_recv(to, &room, sizeof room, nullptr, FI_ADDR_UNSPEC, &room), 0);
+        const fi_addr_t target = base.insert(&to->fid);
+        ASSERT_EQ(post(sent, [&] { return fi_send(from, &word, sizeof word, nullptr, target, nullptr); }), 0);
+        ASSERT_TRUE(wait_until([&] {
+            fi_cq_read(sent, nullptr, 0);
+            return fi_cq_read(told, nullptr, 0), !owner.told.empty();
+        }));
+        const Told& entry = owner.told.front();
+        EXPECT_EQ(entry.err, FI_EADDRNOTAVAIL);
+        EXPECT_EQ(entry.context, &room);
+        EXPECT_EQ(entry.source, FI_ADDR_NOTAVAIL);
+        EXPECT_EQ(entry.overflow, 0u);
+        EXPECT_EQ(entry.error_data, std::string(name, length));
+        EXPECT_EQ(room, word);
+        for (struct fid* object : {&from->fid, &to->fid, &told->fid, &sent->fid, &nobody->fid})
+            EXPECT_EQ(fi_close(object), 0);
+    });
+}
+
 TEST(PeerInfo, ImportsOnlyWhatHasAnOwner)
 {
     expect_processes(1, [](const Rank&) {

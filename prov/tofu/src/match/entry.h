@@ -9,6 +9,7 @@
 #include <rdma/fi_domain.h>
 #include <sys/uio.h>
 
+#include "context/rx_context.h"
 #include "match/match.h"
 
 namespace tofu::proto {
@@ -72,6 +73,8 @@ struct RecvRequest : Posted {
     }
     /// Gives the next `want` bytes, or as many as are left, to a message. Returns how many.
     std::size_t take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept;
+    /// No message comes any more: the error FI_ECANCELED, and one count.
+    void report_cancelled(const RxContext& rx) const noexcept;
 };
 
 /// A message that came before its receive. Behind it stands what the protocol keeps of it, its payload for one: no more

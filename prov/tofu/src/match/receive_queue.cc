@@ -25,7 +25,17 @@ std::size_t RecvRequest::take(std::size_t want, iovec* into, std::uint8_t& into_
 
 namespace {
 std::uint64_t kind_of(bool tagged) noexcept { return FI_RECV | (tagged ? FI_TAGGED : FI_MSG); }
+} // namespace
 
+void RecvRequest::report_cancelled(const RxContext& rx) const noexcept
+{
+    if (CompletionQueue* cq = rx.queue_of(flags))
+        cq->write_error({{.context = context, .flags = kind_of(tagged), .tag = tag}, FI_ECANCELED});
+    if (Counter* counter = rx.counter_of(flags))
+        counter->count_error();
+}
+
+namespace {
 /// The answer to FI_PEEK that found a message.
 void report(const RecvCall& call, const Unexpected& m) noexcept
 {
@@ -212,10 +222,7 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
     }
     if (a == nullptr) {
         if (CompletionQueue* cq = !members_.empty() ? members_[0]->rx.binding.cq.get() : nullptr)
-            cq->write_error({.context = call.context,
-                             .flags = kind_of(call.tagged),
-                             .tag = call.tag},
-                            FI_ENOMSG, 0);
+            cq->write_error({{.context = call.context, .flags = kind_of(call.tagged), .tag = call.tag}, FI_ENOMSG});
         return 0;
     }
     auto& kept = *static_cast<Unexpected*>(a);
@@ -274,28 +281,14 @@ bool ReceiveQueue::discard(Unexpected& kept, const RecvCall& call) noexcept
 
 ssize_t ReceiveQueue::cancel(void* context) noexcept
 {
-    auto wanted = [context](const Posted& p) {
-        return static_cast<const RecvRequest&>(p).context == context;
-    };
-    Posted* p = tagged_.find_posted(wanted);
-    if (p == nullptr)
-        p = plain_.find_posted(wanted);
-    if (p == nullptr)
+    RecvRequest* const r = find_posted([context](const RecvRequest& posted) { return posted.context == context; });
+    if (r == nullptr)
         return -FI_ENOENT;
-    auto& r = *static_cast<RecvRequest*>(p);
-    withdraw(r);
-    if (!members_.empty()) {
-        const RxContext& rx = members_[0]->rx;
-        if (CompletionQueue* cq = rx.queue_of(r.flags))
-            cq->write_error({.context = context,
-                             .flags = kind_of(r.tagged),
-                             .tag = r.tag},
-                            FI_ECANCELED, 0);
-        if (Counter* counter = rx.counter_of(r.flags))
-            counter->count_error();
-    }
-    if (r.users == 0)
-        free_entry(r);
+    withdraw(*r);
+    if (!members_.empty())
+        r->report_cancelled(members_[0]->rx);
+    if (r->users == 0)
+        free_entry(*r);
     return 0;
 }
 

@@ -14,8 +14,6 @@
 #include "match/receive_queue.h"
 #include "provider/lock.h"
 #include "provider/log.h"
-#include "queue/cntr.h"
-#include "queue/cq.h"
 #include "queue/peer_queue.h"
 
 #if FI_MAJOR_VERSION >= 2 && __has_include(<rdma/providers/fi_peer.h>)
@@ -176,13 +174,8 @@ void SrxOwner::addresses_changed() noexcept
 void SrxOwner::cancel(RecvRequest& r) noexcept
 {
     const RxContext& rx = tail_of(r).peer->rx;
-    CompletionQueue* const cq = rx.queue_of(r.flags);
-    if (cq != nullptr)
-        cq->write_error({.context = r.context, .flags = FI_RECV | (r.tagged ? FI_TAGGED : FI_MSG), .tag = r.tag},
-                        FI_ECANCELED, 0);
-    if (Counter* const counter = rx.counter_of(r.flags))
-        counter->count_error();
-    done(r, cq);
+    r.report_cancelled(rx);
+    done(r, rx.queue_of(r.flags));
 }
 
 void SrxOwner::forsake(Unexpected& message) noexcept

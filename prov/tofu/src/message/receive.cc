@@ -210,7 +210,7 @@ void Receiver::report(CompletionQueue& cq, Completion& entry, Source& in) noexce
     if (wants_source_)
         entry.source = source_of(in);
     if (wants_strangers_ && entry.source == FI_ADDR_NOTAVAIL)
-        cq.write_from_stranger(entry, in.known);
+        cq.write_error(CqEntry::from_stranger(entry, in.known));
     else
         cq.write(entry);
 }
@@ -312,7 +312,7 @@ void Receiver::received(RecvRequest& r, const Message& m, void* buffer, std::siz
         if (wants_source_)
             entry.source = source_of(*m.in);
         if (cq != nullptr)
-            cq->write_error(entry, err, prov_errno, overflow);
+            cq->write_error({entry, err, prov_errno, overflow});
         if (counter != nullptr)
             counter->count_error();
     } else {

@@ -23,9 +23,6 @@ namespace {
 
 constexpr std::size_t default_size = 1024;
 constexpr std::size_t smallest_ring = 64;
-/// fi_cq_err_entry.src_addr of libfabric 1.20 and later, behind what 1.17 declares.
-constexpr std::size_t err_source_offset = 80;
-static_assert(offsetof(fi_cq_err_entry, err_data_size) + sizeof(std::size_t) == err_source_offset);
 
 /// Of entries, by format.
 constexpr std::size_t entry_sizes[] = {sizeof(fi_cq_entry), sizeof(fi_cq_entry), sizeof(fi_cq_msg_entry),
@@ -89,19 +86,12 @@ int CompletionQueue::set_up(const fi_cq_attr* attr) noexcept
     return wait_.open({this, ready, &progress_, &owner()}, wish.wait_obj, wish.wait_set);
 }
 
-void CompletionQueue::write_error(const Completion& completion, int err, int prov_errno,
-                                  std::size_t overflow_length) noexcept
+void CompletionQueue::write_error(const CqEntry& entry) noexcept
 {
     lock_.lock();
-    entries_.put(CqEntry{completion, err, prov_errno, overflow_length});
+    entries_.put(entry);
     lock_.unlock();
     wait_.signal();
-}
-
-void CompletionQueue::write_from_stranger(const Completion& completion, const EndpointAddress& source) noexcept
-{
-    const CqEntry entry = CqEntry::from_stranger(completion, source);
-    write_error(entry.completion, entry.err, entry.prov_errno, entry.overflow_length);
 }
 
 // --- reading
@@ -138,26 +128,13 @@ ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexc
     const CqEntry* const first = entries_.first();
     if (first == nullptr || first->err == 0)
         return -FI_EAGAIN;
-    CqEntry told = *first;
-    std::optional<AddressForm> data;
-    if (told.is_from_stranger())
-        data.emplace(told.take_stranger(), owner().model().textual_addresses);
-    const Completion& c = told.completion;
-    entry->op_context = c.context;
-    entry->flags = c.flags;
-    entry->len = c.length;
-    entry->buf = c.buffer;
-    entry->data = c.data;
-    entry->tag = c.tag;
-    entry->olen = told.overflow_length;
-    entry->err = told.err;
-    entry->prov_errno = told.prov_errno;
-    // A member of the structure since 1.20; whoever asked for an older interface has no room for it.
-    if (FI_VERSION_GE(owner().model().api_version, FI_VERSION(1, 20)))
-        std::memcpy(reinterpret_cast<char*>(entry) + err_source_offset, &c.source, sizeof(c.source));
+    const auto asks_for = [&](unsigned minor) {
+        return FI_VERSION_GE(owner().model().api_version, FI_VERSION(1, minor));
+    };
+    const auto data = first->tell(*entry, asks_for(20), owner().model().textual_addresses);
     // Callers of 1.5 and later may give a buffer for our data in err_data, and its size in a member that is not there
     // before. Others are lent ours until they read this queue's errors again.
-    const bool sized = FI_VERSION_GE(owner().model().api_version, FI_VERSION(1, 5));
+    const bool sized = asks_for(5);
     const bool lent = !sized || entry->err_data_size == 0;
     const std::size_t size = !data ? 0 : lent ? data->size : std::min(entry->err_data_size, data->size);
     if (lent)

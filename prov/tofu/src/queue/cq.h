@@ -51,12 +51,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     }
     /// One error entry (fi_cq(3), struct fi_cq_err_entry); err is a positive FI_E*, prov_errno a uTofu code or,
     /// after FI_EREMOTEIO, the receiver's FI_E*.
-    void write_error(const Completion& completion, int err, int prov_errno,
-                     std::size_t overflow_length = 0) noexcept;
-
-    /// A success from somebody who is in no address vector (FI_SOURCE_ERR): an error entry FI_EADDRNOTAVAIL with the
-    /// address as its error data.
-    void write_from_stranger(const Completion& completion, const EndpointAddress& source) noexcept;
+    void write_error(const CqEntry& entry) noexcept;
 
     [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
     /// Nothing to read. Any thread; only a hint where others read and write.

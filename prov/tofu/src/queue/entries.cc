@@ -2,6 +2,7 @@
 // See entries.h.
 #include "queue/entries.h"
 
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -18,15 +19,28 @@ CqEntry CqEntry::from_stranger(const Completion& completion, const EndpointAddre
     return entry;
 }
 
-EndpointAddress CqEntry::take_stranger() noexcept
+std::optional<AddressForm> CqEntry::tell(fi_cq_err_entry& to, bool room_for_source, bool textual) const noexcept
 {
+    constexpr std::size_t source_at = 80;
+    static_assert(offsetof(fi_cq_err_entry, err_data_size) + sizeof(std::size_t) == source_at);
+    const Completion& c = completion;
+    const bool stranger = is_from_stranger();
+    const fi_addr_t source = stranger ? FI_ADDR_NOTAVAIL : c.source;
+    to.op_context = c.context;
+    to.flags = c.flags;
+    to.len = c.length;
+    to.buf = c.buffer;
+    to.data = c.data;
+    to.tag = c.tag;
+    to.olen = stranger ? 0 : overflow_length;
+    to.err = err;
+    to.prov_errno = stranger ? 0 : prov_errno;
+    if (room_for_source)
+        std::memcpy(reinterpret_cast<char*>(&to) + source_at, &source, sizeof(source));
+    if (!stranger)
+        return {};
     const auto rest = static_cast<unsigned>(prov_errno);
-    const EndpointAddress address =
-        make_address(completion.source, overflow_length, rest & 0xff, rest >> 8 & 0xff, rest >> 16);
-    completion.source = FI_ADDR_NOTAVAIL;
-    prov_errno = 0;
-    overflow_length = 0;
-    return address;
+    return AddressForm(make_address(c.source, overflow_length, rest & 0xff, rest >> 8 & 0xff, rest >> 16), textual);
 }
 
 bool Entries::open(std::size_t size) noexcept

@@ -7,8 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
-#include <rdma/fabric.h>
+#include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 
 #include "address/address.h"
@@ -28,20 +29,21 @@ struct Completion {
 
 struct CqEntry {
     Completion completion;
-    int err; ///< FI_E*; 0 for a success
-    int prov_errno;
-    std::size_t overflow_length;
+    int err = 0; ///< FI_E*; 0 for a success
+    int prov_errno = 0;
+    std::size_t overflow_length = 0;
 
-    /// A success whose source is told as error data (FI_SOURCE_ERR). His address lies in members that such an entry has
-    /// no other use for.
+    /// A success from somebody who is in no address vector (FI_SOURCE_ERR): an error FI_EADDRNOTAVAIL with the address as
+    /// its error data. It lies in members that such an entry has no other use for.
     [[nodiscard]] static CqEntry from_stranger(const Completion& completion, const EndpointAddress& source) noexcept;
     /// Sends fail with FI_EADDRNOTAVAIL, too.
     [[nodiscard]] bool is_from_stranger() const noexcept
     {
         return err == FI_EADDRNOTAVAIL && (completion.flags & (FI_RECV | FI_REMOTE_WRITE)) != 0;
     }
-    /// The address, which leaves an entry that reads like any other.
-    [[nodiscard]] EndpointAddress take_stranger() noexcept;
+    /// As fi_cq_readerr(3) tells it, but for its error data, which are returned: a stranger's address. `room_for_source`:
+    /// src_addr is there, which 1.20 brought, behind what the header of 1.17 declares.
+    [[nodiscard]] std::optional<AddressForm> tell(fi_cq_err_entry& to, bool room_for_source, bool textual) const noexcept;
 };
 
 class Entries {
@@ -58,7 +60,7 @@ class Entries {
     void put(const Completion& completion) noexcept
     {
         if (tail_ - head_ >= mask_) [[unlikely]]
-            return put(CqEntry{completion, 0, 0, 0});
+            return put(CqEntry{completion});
         CqEntry& entry = ring_[tail_ & mask_];
         entry.completion = completion;
         entry.err = 0;

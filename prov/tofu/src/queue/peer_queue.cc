@@ -4,7 +4,6 @@
 #include "queue/peer_queue.h"
 
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -29,29 +28,19 @@ struct QueueLink {
     CqEntry last{};
 
     /// False: not now.
-    [[nodiscard]] bool give() noexcept
+    [[nodiscard]] bool give(bool textual) noexcept
     {
         const Completion& c = last.completion;
         if (last.err == 0)
             return owner.owner->write(&owner, c.context, c.flags, c.length, c.buffer, c.data, c.tag, c.source) == 0;
-        // src_addr came with 1.20, behind what the header of 1.17 declares
         struct {
             fi_cq_err_entry known;
-            fi_addr_t source[2];
+            fi_addr_t source[2]; // which our header may not have
         } error{};
-        fi_cq_err_entry& e = error.known;
-        e.op_context = c.context;
-        e.flags = c.flags;
-        e.len = c.length;
-        e.buf = c.buffer;
-        e.data = c.data;
-        e.tag = c.tag;
-        e.olen = last.overflow_length;
-        e.err = last.err;
-        e.prov_errno = last.prov_errno;
-        constexpr std::size_t source_offset = offsetof(fi_cq_err_entry, err_data_size) + sizeof(std::size_t);
-        std::memcpy(reinterpret_cast<char*>(&error) + source_offset, &c.source, sizeof(c.source));
-        return owner.owner->write_error(&owner, &e) == 0;
+        auto data = last.tell(error.known, true, textual);
+        error.known.err_data = data ? data->bytes : nullptr;
+        error.known.err_data_size = data ? data->size : 0;
+        return owner.owner->write_error(&owner, &error.known) == 0;
     }
 };
 
@@ -165,7 +154,7 @@ void hand_on(CompletionQueue& queue) noexcept
     QueueLink& link = link_of<QueueLink>(queue);
     const std::lock_guard guard(link.turn);
     while (link.full || queue.take(link.last)) {
-        link.full = !link.give();
+        link.full = !link.give(queue.owner().model().textual_addresses);
         if (link.full)
             return;
     }

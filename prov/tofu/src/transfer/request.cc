@@ -11,7 +11,7 @@ void complete(Request& request) noexcept
         if (request.reports != nullptr && request.reports->closing)
             return;
         if (request.cq != nullptr)
-            request.cq->write_error(request.completion, request.err, request.prov_errno);
+            request.cq->write_error({request.completion, request.err, request.prov_errno});
         if (request.counter != nullptr)
             request.counter->count_error();
         return;

@@ -386,7 +386,7 @@ void WorkQueue::end(Work& work, CqEntry entry) noexcept
     const bool failed = entry.err != 0 && !entry.is_from_stranger();
     if (work.cq != nullptr && (failed || work.wants_entry)) {
         if (entry.err != 0)
-            work.cq->write_error(entry.completion, entry.err, entry.prov_errno, entry.overflow_length);
+            work.cq->write_error(entry);
         else
             work.cq->write(entry.completion);
     }
