@@ -11,13 +11,6 @@
 
 namespace tofu {
 
-void Branches::allow(DomainBase& domain, vcq::Vcq& own, LocalMemory& memory) noexcept
-{
-    domain_ = &domain;
-    own_ = &own;
-    own_memory_ = &memory;
-}
-
 /// One more way. False: nobody posts from no TNI, or there is no CQ or memory; it is not tried again.
 bool Branches::grow() noexcept
 {

@@ -30,14 +30,19 @@ class Branches {
     Branches(const Branches&) = delete;
     Branches& operator=(const Branches&) = delete;
 
-    /// Long transfers may leave the context's own VCQ from now on.
-    void allow(DomainBase& domain, vcq::Vcq& own, LocalMemory& memory) noexcept;
+    /// The context's own VCQ; with a domain long transfers may leave it from now on.
+    void begin(vcq::Vcq& own, LocalMemory& memory) noexcept
+    {
+        own_ = &own;
+        own_memory_ = &memory;
+    }
+    void allow(DomainBase& domain) noexcept { domain_ = &domain; }
     /// For a transfer of so many bytes with the peer that has this home VCQ, until give().
     [[nodiscard]] Way take(By by, utofu_vcq_id_t peer, std::size_t length) noexcept;
     void give(By by, Way way) noexcept;
-    /// Of a way beyond `own`.
-    [[nodiscard]] vcq::Vcq& vcq(Way way) noexcept { return *ways_[way - own].branch; }
-    [[nodiscard]] LocalMemory& memory(Way way) noexcept { return *ways_[way - own].memory; }
+    /// From which it is posted, and the local memory that goes with that.
+    [[nodiscard]] vcq::Vcq& vcq(Way way) noexcept { return way > own ? *ways_[way - own].branch : *own_; }
+    [[nodiscard]] LocalMemory& memory(Way way) noexcept { return way > own ? *ways_[way - own].memory : *own_memory_; }
     /// Behind the end of all transfers.
     void drop_memory() noexcept;
 

@@ -27,7 +27,7 @@ int OwnTxContext::open_vcq() noexcept
         return ret;
     if (int ret = post_from(own_vcq_); ret != 0)
         return ret;
-    branches_.allow(domain(), own_vcq_, *local_memory_);
+    branches_.allow(domain());
     return 0;
 }
 
@@ -42,6 +42,7 @@ int OwnTxContext::post_from(vcq::Vcq& vcq) noexcept
         return ret;
     }
     vcq_ = &vcq;
+    branches_.begin(vcq, *local_memory_);
     return 0;
 }
 

@@ -64,13 +64,8 @@ class TxContext {
     /// Says something else while post_elsewhere() is at work.
     [[nodiscard]] const Reports& reports() const noexcept { return reports_; }
     [[nodiscard]] LocalMemory& local_memory() noexcept { return *local_memory_; }
-    /// By which long transfers go; and the two above, of a way.
+    /// By which long transfers go.
     [[nodiscard]] Branches& branches() noexcept { return branches_; }
-    [[nodiscard]] vcq::Vcq& vcq(Branches::Way way) noexcept { return way > Branches::own ? branches_.vcq(way) : *vcq_; }
-    [[nodiscard]] LocalMemory& local_memory(Branches::Way way) noexcept
-    {
-        return way > Branches::own ? branches_.memory(way) : *local_memory_;
-    }
     /// STADDs of peers' regions by key.
     [[nodiscard]] RemoteKeys& remote_keys() noexcept { return *remote_keys_; }
     /// What was accepted and can't go on yet.

@@ -121,7 +121,7 @@ bool Fetches::get_piece(Fetch& f) noexcept
     const Segment& from = f.message.segments[f.from_index];
     const iovec& into = f.into[f.into_index];
     if (f.ref_count == f.into_index) {
-        const int ret = tx_.local_memory(f.way).acquire(into.iov_base, into.iov_len, false,
+        const int ret = tx_.branches().memory(f.way).acquire(into.iov_base, into.iov_len, false,
                                                         f.refs[f.ref_count], f.desc[f.ref_count]);
         if (ret == -FI_EAGAIN)
             return false;
@@ -136,7 +136,7 @@ bool Fetches::get_piece(Fetch& f) noexcept
     n = n < max_piece_ ? n : max_piece_;
     n = n < from.length - f.from_offset ? n : from.length - f.from_offset;
     n = n < into.iov_len - f.into_offset ? n : into.iov_len - f.into_offset;
-    vcq::Vcq& vcq = tx_.vcq(f.way);
+    vcq::Vcq& vcq = tx_.branches().vcq(f.way);
     const vcq::Post post =
         vcq.get(f.message.vcq, f.refs[f.into_index].stadd + f.into_offset,
                  from.stadd + f.from_offset, n, {.when = vcq::When::delivered, .waiter = &f});
@@ -194,7 +194,7 @@ void Fetches::finish(Fetch& f) noexcept
 void Fetches::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcept
 {
     for (unsigned i = 0; i < f.ref_count; i++)
-        tx_.local_memory(f.way).release(f.refs[i]);
+        tx_.branches().memory(f.way).release(f.refs[i]);
     tx_.branches().give(Branches::By::us, f.way);
     f.live = false;
     if (f.receive != nullptr)

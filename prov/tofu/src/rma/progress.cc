@@ -51,7 +51,7 @@ Lack RmaRunner::post_some(RmaOp& op) noexcept
         if (post == vcq::Post::busy)
             return Lack::room;
         if (post == vcq::Post::error) [[unlikely]] {
-            note(op, tx_.vcq(op.way).last_error());
+            note(op, tx_.branches().vcq(op.way).last_error());
             op.posted = op.total;
             break;
         }
@@ -67,7 +67,7 @@ bool RmaRunner::in_turn(const RmaOp& op, unsigned segment) noexcept
     const utofu_vcq_id_t vcq = op.target[segment].at.vcq;
     if (op.remote_notice && segment != 0 && op.target[segment - 1].at.vcq != vcq && op.pending != 0)
         return false;
-    return !(strong_writes_ || strong_reads_ || op.fenced) || access_.may_go_to(op.peer.home, vcq, op.read);
+    return !(strong_[0] || strong_[1] || op.fenced) || access_.may_go_to(op.peer.home, vcq, op.read);
 }
 
 /// Posts the longest piece at op.posted, which is byte `at` of the peer's segment `r`, that is one segment here, one
@@ -101,7 +101,7 @@ vcq::Post RmaRunner::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
         how.strong_order = how.strong_order || op.posted != 0;
         how.waiter = &op.last;
     }
-    vcq::Vcq& vcq = tx_.vcq(op.way);
+    vcq::Vcq& vcq = tx_.branches().vcq(op.way);
     const vcq::Post posted = op.read                 ? vcq.get(peer, local, remote, length, how)
                              : length <= caps_.max_piggyback_size ? vcq.put_inline(peer, bytes, remote, length, how)
                                                      : vcq.put(peer, local, remote, length, how);
@@ -221,7 +221,7 @@ void RmaRunner::finish(RmaOp& op) noexcept
     }
     if (op.bounce.data != nullptr && op.read && op.err == 0)
         scatter(op.local, op.local_count, op.bounce.data, op.total);
-    give_back(op);
+    buffers_.give_back(op);
     if (op.remote_data && op.err == 0) {
         op.step = RmaOp::Step::notifying;
         if (const Lack lack = notify_peer(op); lack != Lack::nothing) {
@@ -240,23 +240,10 @@ void RmaRunner::end(RmaOp& op) noexcept
     ops_.renew(&op);
 }
 
-void RmaRunner::give_back(RmaOp& op) noexcept
-{
-    if (op.bounce.data != nullptr)
-        bounces_.release(op.bounce);
-    op.bounce = {};
-    for (unsigned i = 0; i < op.acquired; i++)
-        tx_.local_memory(op.way).release(op.refs[i]);
-    op.acquired = 0;
-    if (op.way != 0) [[unlikely]]
-        tx_.branches().give(Branches::By::us, op.way);
-    op.way = 0;
-}
-
 /// Forgets an operation of which nothing was posted.
 void RmaRunner::drop(RmaOp& op) noexcept
 {
-    give_back(op);
+    buffers_.give_back(op);
     op.refund();
     ops_.renew(&op);
 }

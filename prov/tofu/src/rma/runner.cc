@@ -13,25 +13,14 @@
 
 namespace tofu {
 
-namespace {
-
-/// A copy is cheaper than a registration up to this many bytes, and than the lookup of a kept one up to
-/// the smaller.
-constexpr std::size_t copy_limit = BouncePool::large_size;
-constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
-
-} // namespace
-
 RmaRunner::RmaRunner(TxContext& tx, RemoteAccess& access) noexcept
     : tx_(tx),
       access_(access),
       waiting_(tx.pending(), this, Pending::Stream::steps_of<RmaRunner, RmaOp>),
       ops_(std::max<std::size_t>(tx.plan().attr.size, 64)),
-      bounces_(tx.vcq()),
+      buffers_(tx),
       caps_(tx.vcq().backend().caps()),
-      strong_writes_(orders_writes(tx)),
-      strong_reads_(orders_reads(tx)),
-      may_leave_((tx.plan().attr.msg_order & ~std::uint64_t{FI_ORDER_SAS}) == 0)
+      strong_{orders_writes(tx), orders_reads(tx)}
 {
     constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
     if ((tx.plan().attr.msg_order & order_behind_writes) != 0)
@@ -96,7 +85,7 @@ void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::
     op.read = call.read;
     // A fence waits for what is signaled (submit); the flag orders it behind what is not.
     op.fenced = (call.flags & FI_FENCE) != 0;
-    op.strong_order = (call.read ? strong_reads_ : strong_writes_) || op.fenced;
+    op.strong_order = strong_[call.read] || op.fenced;
     op.remote_notice = peer.counts_events;
     op.last.notify = on_last;
     op.last.op = &op;
@@ -109,42 +98,6 @@ void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::
     op.local_count = static_cast<std::uint8_t>(msg.iov_count);
     op.total = total;
     std::copy_n(msg.msg_iov, msg.iov_count, op.local);
-}
-
-/// Where the TNI finds the local bytes: in the descriptor, in a block of ours, in the user's buffers.
-int RmaRunner::attach(RmaOp& op, const RmaCall& call) noexcept
-{
-    const bool keep = (call.flags & FI_INJECT) != 0; // the user's buffer is gone when we return
-    if (!op.read && op.total <= caps_.max_piggyback_size) {
-        const bool one_piece = op.local_count <= 1 && op.targets <= 1;
-        if (!keep || (one_piece && !op.by_directory))
-            return 0;
-    }
-    void* const* const desc = call.msg.desc;
-    const bool in_region = desc != nullptr && op.local_count != 0 && desc[0] != nullptr;
-    if (op.total <= (in_region && !keep ? copy_limit_in_region : copy_limit)) {
-        op.bounce = bounces_.alloc(op.total);
-        if (op.bounce.data != nullptr) {
-            if (!op.read)
-                gather(op.bounce.data, op.local, op.local_count, op.total);
-            return 0;
-        }
-        if (keep)
-            return -FI_EAGAIN;
-    }
-    if (may_leave_ && !op.fenced && !op.sent_suffices && !op.data_at_once)
-        op.way = tx_.branches().take(Branches::By::us, op.peer.home, op.total);
-    for (unsigned i = 0; i < op.local_count; i++, op.acquired++) {
-        op.refs[i] = {};
-        if (op.local[i].iov_len == 0)
-            continue;
-        if (int ret = tx_.local_memory(op.way).acquire(
-                op.local[i].iov_base, op.local[i].iov_len, !op.read, op.refs[i],
-                desc != nullptr ? desc[i] : nullptr);
-            ret != 0)
-            return ret;
-    }
-    return 0;
 }
 
 ssize_t RmaRunner::submit(const RmaCall& call) noexcept
@@ -182,7 +135,7 @@ ssize_t RmaRunner::submit(const RmaCall& call) noexcept
             return 0;
         }
         if (ret == 0)
-            ret = attach(*op, call);
+            ret = buffers_.attach(*op, call);
         if (ret != 0) [[unlikely]] {
             drop(*op);
             return ret;

@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "context/tx_context.h"
-#include "local/bounce.h"
 #include "remote/access.h"
+#include "rma/buffers.h"
 #include "rma/op.h"
 #include "transfer/pending.h"
 #include "transfer/request.h"
@@ -38,7 +38,6 @@ class RmaRunner {
     static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     static void on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
     void describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::size_t total) noexcept;
-    [[nodiscard]] int attach(RmaOp& op, const RmaCall& call) noexcept;
     [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
     void send_data_at_once(RmaOp& op) noexcept;
     [[nodiscard]] Lack post_some(RmaOp& op) noexcept;
@@ -50,7 +49,6 @@ class RmaRunner {
     [[nodiscard]] Lack notify_peer(RmaOp& op) noexcept;
     void finish(RmaOp& op) noexcept;
     void end(RmaOp& op) noexcept;
-    void give_back(RmaOp& op) noexcept;
     void drop(RmaOp& op) noexcept;
     void enqueue(RmaOp& op, Lack lack) noexcept;
 
@@ -58,11 +56,9 @@ class RmaRunner {
     RemoteAccess& access_;
     Pending::Stream waiting_; ///< those that can't go on
     Pool<RmaOp> ops_;
-    BouncePool bounces_;
+    RmaBuffers buffers_;
     const utofu_onesided_caps& caps_;
-    const bool strong_writes_; ///< order asked for by tx_attr.msg_order
-    const bool strong_reads_;
-    const bool may_leave_; ///< no order at all: long ones may go by a branch
+    const bool strong_[2]; ///< order of writes, of reads: asked for by tx_attr.msg_order
     bool posted_unsignaled_ = false;
 };
 

@@ -31,7 +31,7 @@ SendRequests::~SendRequests()
 {
     for (SendRequest* r : awaited_)
         for (unsigned i = 0; i < r->ref_count; i++)
-            tx_.local_memory(r->way).release(r->refs[i]);
+            tx_.branches().memory(r->way).release(r->refs[i]);
 }
 
 SendRequest* SendRequests::make(Channel& ch, const SendCall& call) noexcept
@@ -75,7 +75,7 @@ void SendRequests::await_fin(SendRequest& r) noexcept
 void SendRequests::drop(SendRequest& r) noexcept
 {
     for (unsigned i = 0; i < r.ref_count; i++)
-        tx_.local_memory(r.way).release(r.refs[i]);
+        tx_.branches().memory(r.way).release(r.refs[i]);
     tx_.branches().give(Branches::By::peer, r.way);
     if (r.block != nullptr)
         buffers_.release(*std::exchange(r.block, nullptr));

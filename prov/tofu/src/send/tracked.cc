@@ -128,7 +128,7 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
         if (call.iov[i].iov_len == 0)
             continue;
         const unsigned n = request->ref_count;
-        if (int ret = tx_.local_memory(request->way).acquire(call.iov[i].iov_base, call.iov[i].iov_len, true,
+        if (int ret = tx_.branches().memory(request->way).acquire(call.iov[i].iov_base, call.iov[i].iov_len, true,
                                                              request->refs[n],
                                                              call.desc != nullptr ? call.desc[i] : nullptr);
             ret != 0) {
@@ -166,7 +166,7 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
     write_fields(packet, call, &ack, flags);
     for (unsigned i = count; i-- > 0;)
         packet.put(segments[i]);
-    packet.put(Rts{tx_.vcq(request.way).id()});
+    packet.put(Rts{tx_.branches().vcq(request.way).id()});
     // release: the receiver Gets it when the message had to wait there, before it Gets from our segments
     rings_.port.area.fin(request.fin).store(fin_word(request.seq, fin_pending), std::memory_order_release);
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
