@@ -32,40 +32,34 @@ ssize_t broadcast(fid_ep* ep, void* buf, size_t count, void*, fi_addr_t group, f
 {
     return submit(ep, {{FI_BROADCAST, type, FI_NOOP, count, root_of(root)}, nullptr, buf, group, flags, context});
 }
-ssize_t alltoall(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
+/// What comes of all members' blocks.
+template <fi_collective_op coll>
+ssize_t exchange(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
                  fi_datatype type, uint64_t flags, void* context) noexcept
 {
-    return submit(ep, {{FI_ALLTOALL, type, FI_NOOP, count, 0}, buf, result, group, flags, context});
+    return submit(ep, {{coll, type, FI_NOOP, count, 0}, buf, result, group, flags, context});
 }
-ssize_t allreduce(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
-                  fi_datatype type, fi_op op, uint64_t flags, void* context) noexcept
+
+/// The same, reduced.
+template <fi_collective_op coll>
+ssize_t combine(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
+                fi_datatype type, fi_op op, uint64_t flags, void* context) noexcept
 {
-    return submit(ep, {{FI_ALLREDUCE, type, op, count, 0}, buf, result, group, flags, context});
+    return submit(ep, {{coll, type, op, count, 0}, buf, result, group, flags, context});
 }
-ssize_t allgather(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
-                  fi_datatype type, uint64_t flags, void* context) noexcept
-{
-    return submit(ep, {{FI_ALLGATHER, type, FI_NOOP, count, 0}, buf, result, group, flags, context});
-}
-ssize_t reduce_scatter(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
-                       fi_datatype type, fi_op op, uint64_t flags, void* context) noexcept
-{
-    return submit(ep, {{FI_REDUCE_SCATTER, type, op, count, 0}, buf, result, group, flags, context});
-}
+
 ssize_t reduce(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
                fi_addr_t root, fi_datatype type, fi_op op, uint64_t flags, void* context) noexcept
 {
     return submit(ep, {{FI_REDUCE, type, op, count, root_of(root)}, buf, result, group, flags, context});
 }
-ssize_t scatter(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
-                fi_addr_t root, fi_datatype type, uint64_t flags, void* context) noexcept
+
+/// Blocks of all, from or to the root.
+template <fi_collective_op coll>
+ssize_t move(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group, fi_addr_t root,
+             fi_datatype type, uint64_t flags, void* context) noexcept
 {
-    return submit(ep, {{FI_SCATTER, type, FI_NOOP, count, root_of(root)}, buf, result, group, flags, context});
-}
-ssize_t gather(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
-               fi_addr_t root, fi_datatype type, uint64_t flags, void* context) noexcept
-{
-    return submit(ep, {{FI_GATHER, type, FI_NOOP, count, root_of(root)}, buf, result, group, flags, context});
+    return submit(ep, {{coll, type, FI_NOOP, count, root_of(root)}, buf, result, group, flags, context});
 }
 
 } // namespace
@@ -74,13 +68,13 @@ fi_ops_collective collective_ops = {
     .size = sizeof(fi_ops_collective),
     .barrier = barrier,
     .broadcast = broadcast,
-    .alltoall = alltoall,
-    .allreduce = allreduce,
-    .allgather = allgather,
-    .reduce_scatter = reduce_scatter,
+    .alltoall = exchange<FI_ALLTOALL>,
+    .allreduce = combine<FI_ALLREDUCE>,
+    .allgather = exchange<FI_ALLGATHER>,
+    .reduce_scatter = combine<FI_REDUCE_SCATTER>,
     .reduce = reduce,
-    .scatter = scatter,
-    .gather = gather,
+    .scatter = move<FI_SCATTER>,
+    .gather = move<FI_GATHER>,
     .msg = refuses<-FI_ENOSYS>, // no manual page tells of it, and no call of libfabric leads here
     .barrier2 = barrier2,
 };

@@ -72,7 +72,7 @@ int Collectives::collect(const fi_collective_addr& address, Roster& roster, std:
 {
     if (address.set == nullptr || address.set->fid.fclass != FI_CLASS_AV_SET)
         return -FI_EINVAL;
-    const AvSet& set = AvSet::of(address.set);
+    const AvSet& set = static_cast<const AvSet&>(*address.set);
     if (&set.peers() != &tx_.peers() || set.members().empty() || set.members().size() > max_members)
         return -FI_EINVAL;
     const Group* parent = nullptr; // a new group of its own, or of members of this one
@@ -206,7 +206,7 @@ void Collectives::bury_gone() noexcept
         {
             std::lock_guard guard(tx_.lock());
             for (Group** at = &first_; *at != nullptr; at = &(*at)->next)
-                if ((*at)->state() == Group::State::left && !(*at)->listed_busy && (*at)->gone()) {
+                if (!(*at)->listed_busy && (*at)->gone()) {
                     found = *at;
                     *at = found->next;
                     found->memory().deregister_local();
@@ -295,15 +295,8 @@ ssize_t Collectives::submit(const Call& call) noexcept
     op->shape = shape;
     op->in = call.in;
     op->out = call.out;
-    op->reports = &tx_.reports();
-    op->cq = tx_.reports().binding.cq;
-    op->counter = tx_.reports().counters.write;
-    op->completion = {};
-    op->completion.context = call.context;
-    op->completion.flags = FI_COLLECTIVE;
-    op->wants_entry = tx_.reports().binding.reports(call.flags);
-    op->err = 0;
-    op->prov_errno = 0;
+    op->report_to(tx_.reports(), FI_COLLECTIVE, call.context, tx_.reports().binding.reports(call.flags));
+    op->err = op->prov_errno = 0;
     const int ret = group->submit(*op);
     if (ret != 0)
         ops_.release(op);

@@ -33,7 +33,7 @@ fi_ops fid_ops = object_ops({.close = close_group});
 
 Group::Group(Collectives& engine, TxContext& tx, const Joining::Join& join, Roster&& roster, void* context) noexcept
     : engine_(engine), roster_(std::move(roster)), memory_(tx, key_of(join.key, roster_.rank)),
-      lanes_(tx, memory_, *this), search_(tx, lanes_, join.key), rounds_(lanes_), joining_(tx.domain().backend(), join, gates_)
+      lanes_(tx, memory_, *this), rounds_(lanes_), joining_(tx, join, lanes_, gates_)
 {
     fid.fclass = FI_CLASS_MC;
     fid.context = context;
@@ -48,15 +48,13 @@ int Group::open() noexcept
         return -FI_ENOMEM;
     if (int ret = memory_.open(static_cast<unsigned>(lanes_.all().size())); ret != 0)
         return ret;
-    if (!search_.open(roster_))
-        return -FI_ENOMEM;
     return joining_.open(roster_);
 }
 
 bool Group::gone() const noexcept
 {
-    return idle() && !lanes_.owe() && !gates_.held() && std::ranges::all_of(lanes_.all(), [&](const Lane& lane) {
-               return lane.step == Lane::Step::lost || kind_of(lanes_.word_from(lane)) == Word::left;
+    return state_ == State::left && idle() && !lanes_.owe() && !gates_.held() && std::ranges::all_of(lanes_.all(), [&](const Lane& lane) {
+               return lane.step == Lane::Step::lost || kind_of(lanes_.area(lane).said()) == Word::left;
            });
 }
 
@@ -108,9 +106,9 @@ void Group::progress() noexcept
 {
     if (lanes_.owe())
         lanes_.pay_all();
-    if (!search_.over())
-        search_.progress();
-    if (search_.over() && state_ == State::joining && ops_.empty())
+    if (joining_.searches())
+        joining_.search();
+    if (!joining_.searches() && state_ == State::joining && ops_.empty())
         joining_.ask(ops_, roster_);
     if (!ops_.empty())
         run();

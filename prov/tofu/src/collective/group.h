@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // One endpoint's membership in a collective group: its life, its end and its errors. Made and driven by engine.cc under the
-// context's lock; composed of search, joining, lanes, rounds, over_gates, each of which knows nothing of it.
+// context's lock; composed of joining, lanes, rounds, over_gates, each of which knows nothing of it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,6 @@
 #include "collective/over_gates.h"
 #include "collective/rounds.h"
 #include "lane/lanes.h"
-#include "lane/search.h"
 #include "plan/operation.h"
 
 namespace tofu {
@@ -23,14 +22,24 @@ namespace tofu::coll {
 
 class Collectives;
 
-class Group final : public fid_mc, private Losses {
-  public:
+class Group;
+
+/// What the engine notes of a group.
+struct ListedGroup {
+    Group* next = nullptr;      ///< in the list of all
+    Group* next_busy = nullptr; ///< and of those that are polled
+    bool listed_busy = false;
+};
+
+class Group final : public fid_mc, public ListedGroup, private Losses {
     enum class State : std::uint8_t {
         joining, ///< -> joined: all have called; -> broken: one is lost or has given up; -> left
         joined,  ///< -> broken; -> left
         broken,  ///< every operation fails; -> left
         left     ///< the end: until gone()
     };
+
+  public:
     Group(Collectives& engine, TxContext& tx, const Joining::Join& join, Roster&& roster, void* context) noexcept;
     static Group& of(fid_mc* mc) noexcept { return *static_cast<Group*>(mc); }
 
@@ -47,24 +56,20 @@ class Group final : public fid_mc, private Losses {
     /// progress() has something to do.
     [[nodiscard]] bool busy() const noexcept
     {
-        return !ops_.empty() || lanes_.owe() || !search_.over() || state_ == State::joining || waits_for_leaves();
+        return !ops_.empty() || lanes_.owe() || joining_.searches() || state_ == State::joining || waits_for_leaves();
     }
     /// Takes an operation. 0, or -FI_ENOMEM and it has not.
     [[nodiscard]] int submit(CollectiveOp& op) noexcept;
     /// fi_close: what is under way is cancelled, the others are told.
     void leave() noexcept;
-    [[nodiscard]] State state() const noexcept { return state_; }
     /// Operations can be called, even if all they do is fail.
     [[nodiscard]] bool joined() const noexcept { return state_ == State::joined || state_ == State::broken; }
-    /// Nothing of ours is under way, and no peer writes here any more.
+    /// It was closed, nothing of ours is under way, and no peer writes here any more.
     [[nodiscard]] bool gone() const noexcept;
     [[nodiscard]] bool idle() const noexcept { return lanes_.idle(); }
     [[nodiscard]] const Roster& roster() const noexcept { return roster_; }
     [[nodiscard]] Collectives& engine() noexcept { return engine_; }
 
-    Group* next = nullptr;      ///< in the engine's list of all
-    Group* next_busy = nullptr; ///< and of those that are polled
-    bool listed_busy = false;
 
   private:
     void lost(int err, int prov_errno) noexcept override;
@@ -83,7 +88,6 @@ class Group final : public fid_mc, private Losses {
     Roster roster_;
     LaneMemory memory_;
     Lanes lanes_;
-    Search search_;
     OpQueue ops_;
     Rounds rounds_;
     OverGates gates_;

@@ -8,13 +8,22 @@
 
 #include <rdma/fi_errno.h>
 
+#include "context/tx_context.h"
+#include "progress/domain_base.h"
 #include "provider/param.h"
 #include "queue/eq.h"
 
 namespace tofu::coll {
 
+Joining::Joining(TxContext& tx, const Join& join, Lanes& lanes, OverGates& gates) noexcept
+    : backend_(tx.domain().backend()), search_(tx, lanes, join.key), join_(join), gates_(gates)
+{
+}
+
 int Joining::open(const Roster& roster) noexcept
 {
+    if (!search_.open(roster))
+        return -FI_ENOMEM;
     if (param_off("gates"))
         return 0;
     circuit_.reset(new (std::nothrow) Circuit);

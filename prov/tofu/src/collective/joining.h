@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The end of a join: all members have called, and agree on the way that operations go. Lays and wires the group's barrier
-// circuit. Driven by group when all neighbours are found; calls gates, vcq/gates, plan.
+// A join: neighbours are found, all members have called, and agree on the way that operations go. Lays and wires the group's barrier
+// circuit. Driven by group; calls search, gates, vcq/gates, plan.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "collective/over_gates.h"
 #include "gates/circuit.h"
+#include "lane/search.h"
 #include "plan/operation.h"
 #include "vcq/backend.h"
 
@@ -25,12 +26,13 @@ class Joining {
         EventQueue* events; ///< where the end is told
         std::uint64_t key;  ///< of the group; members have keys that follow from it
     };
-    Joining(const vcq::Backend& backend, const Join& join, OverGates& gates) noexcept
-        : backend_(backend), join_(join), gates_(gates)
-    {
-    }
+    Joining(TxContext& tx, const Join& join, Lanes& lanes, OverGates& gates) noexcept;
     /// Takes gates of one TNI for the circuit, if there are any. -FI_ENOMEM. Without the context's lock.
     [[nodiscard]] int open(const Roster& roster) noexcept;
+    /// Neighbours are still looked for, even by who has left, for they have to be told.
+    [[nodiscard]] bool searches() const noexcept { return !search_.over(); }
+    /// Looks for them.
+    void search() noexcept { search_.progress(); }
     /// The next question to all members, as an operation.
     void ask(OpQueue& ops, const Roster& roster) noexcept;
     [[nodiscard]] bool asks_by(const CollectiveOp& op) const noexcept { return &op == &question_; }
@@ -48,6 +50,7 @@ class Joining {
     [[nodiscard]] bool wire(const Roster& roster) noexcept;
 
     const vcq::Backend& backend_;
+    Search search_;
     Join join_;
     OverGates& gates_;
     Stage stage_ = Stage::asks;

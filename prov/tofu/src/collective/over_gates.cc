@@ -71,7 +71,7 @@ void OverGates::hear_leaves(Lanes& lanes, unsigned n) noexcept
     const unsigned all = bits_of(n);
     const unsigned before = heard_;
     for (; heard_ < all; heard_++) {
-        const std::uint64_t word = lanes.word_from(lanes.all()[down(heard_)]);
+        const std::uint64_t word = lanes.area(lanes.all()[down(heard_)]).said();
         if (kind_of(word) != Word::left || heard_of(word) < heard_)
             break;
     }

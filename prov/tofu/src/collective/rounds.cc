@@ -41,7 +41,7 @@ Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
 /// What the neighbour sends or waits in contradicts what we have called.
 bool Rounds::contradicts(const CollectiveOp& op, Lane& lane) noexcept
 {
-    const std::uint64_t other = lanes_.probe_from(lane);
+    const std::uint64_t other = lanes_.area(lane).awaited();
     const std::uint32_t now = lanes_.now();
     Tail tail;
     return (op_of(other) == now && other != 0 && static_cast<std::uint32_t>(other) != op.signature) ||
@@ -52,7 +52,7 @@ bool Rounds::contradicts(const CollectiveOp& op, Lane& lane) noexcept
 bool Rounds::overtaken() const noexcept
 {
     return std::ranges::any_of(lanes_.all(), [&](const Lane& lane) {
-        const std::uint64_t at = lanes_.probe_from(lane);
+        const std::uint64_t at = lanes_.area(lane).awaited();
         return lanes_.passed_by(lane) || (at != 0 && static_cast<std::int32_t>(op_of(at) - lanes_.now()) > 0);
     });
 }
@@ -62,7 +62,7 @@ Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
 {
     const std::uint32_t now = lanes_.now();
     for (Lane& lane : lanes_.all()) {
-        const std::uint64_t word = lanes_.word_from(lane);
+        const std::uint64_t word = lanes_.area(lane).said();
         const auto ahead = static_cast<std::int32_t>(op_of(word) - now);
         switch (kind_of(word)) {
         case Word::none: break;
@@ -134,7 +134,7 @@ Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
             out = mismatch;
             return false;
         }
-        const std::byte* const payload = lanes_.payload(lane, tail);
+        const std::byte* const payload = lanes_.area(lane).payload_of(tail);
         if (t.take == Take::copy) {
             t.view.write(t.done, payload, size);
         } else {

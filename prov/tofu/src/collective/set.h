@@ -3,46 +3,47 @@
 // read by join (engine.cc); calls nothing.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
 #include <rdma/fi_collective.h>
 
 #include "address/peers.h"
+#include "fid/object.h"
 #include "provider/array.h"
 
 namespace tofu::coll {
 
 /// Local, as the page says; not thread-safe against changes of itself. A group that was joined has its own copy.
-class AvSet final : public fid_av_set {
+class AvSet final : public Object<AvSet, fid_av_set, Peers> {
   public:
-    /// fi_av_set(3); holds the vector. 0, -FI_EINVAL, -FI_EBADFLAGS, -FI_EOPNOTSUPP (a communication key), -FI_ENOMEM.
-    static int open(fid_av* av, fi_av_set_attr* attr, fid_av_set** set, void* context) noexcept;
-    static AvSet& of(fid_av_set* s) noexcept { return *static_cast<AvSet*>(s); }
-    static const AvSet& of(const fid_av_set* s) noexcept { return *static_cast<const AvSet*>(s); }
+    explicit AvSet(Peers& peers) noexcept;
+    /// 0, -FI_EINVAL, -FI_EBADFLAGS, -FI_EOPNOTSUPP (a communication key), -FI_ENOMEM.
+    [[nodiscard]] int set_up(const fi_av_set_attr* attr) noexcept;
 
     [[nodiscard]] const Array<fi_addr_t>& members() const noexcept { return members_; }
-    [[nodiscard]] Peers& peers() const noexcept { return peers_; }
-    [[nodiscard]] bool has(fi_addr_t address) const noexcept;
-    /// What fi_av_set_addr tells: this set, and no group.
-    [[nodiscard]] fi_addr_t address() const noexcept;
+    [[nodiscard]] Peers& peers() const noexcept { return owner(); }
+    /// What fi_av_set_addr tells: this set, and no group. Groups have the top bit (Collectives::enter), addresses of
+    /// memory have not.
+    [[nodiscard]] fi_addr_t address() const noexcept { return std::bit_cast<std::uintptr_t>(this); }
 
     // --- the calls of its operation table: 0, -FI_EINVAL, -FI_ENOMEM
-    int unite(const AvSet& other) noexcept;
-    /// Keeps what the other has, too (`common`), or what it has not.
-    int keep(const AvSet& other, bool common) noexcept;
+    int unite(const fid_av_set* other) noexcept;
+    int intersect(const fid_av_set* other) noexcept { return keep(other, true); }
+    int subtract(const fid_av_set* other) noexcept { return keep(other, false); }
     int insert(fi_addr_t address) noexcept;
     int remove(fi_addr_t address) noexcept;
-    int close() noexcept;
+    int tell(fi_addr_t* to) const noexcept;
 
   private:
-    explicit AvSet(Peers& peers) noexcept : peers_(peers) {}
-    ~AvSet() = default;
-    [[nodiscard]] int fill(const fi_av_set_attr& attr) noexcept;
+    /// Null where that is no set of the same vector.
+    [[nodiscard]] const AvSet* mate(const fid_av_set* other) const noexcept;
+    [[nodiscard]] int keep(const fid_av_set* other, bool common) noexcept;
+    [[nodiscard]] bool has(fi_addr_t address) const noexcept;
     [[nodiscard]] bool add(fi_addr_t address) noexcept;
     void mark(fi_addr_t address, bool present) noexcept;
 
-    Peers& peers_;
     Array<fi_addr_t> members_;
     Array<std::uint64_t> present_; ///< a bit for each place of the vector: is it a member?
 };

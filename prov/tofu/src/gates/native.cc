@@ -114,16 +114,44 @@ unsigned seal(const Native& n, unsigned used, std::uint32_t signature, unsigned 
 unsigned words_of(const Native& n, std::size_t size) noexcept
 {
     switch (n.form) {
-    case Form::none:
-    case Form::barrier: return 0;
-    case Form::bytes:
-    case Form::bits: return static_cast<unsigned>((size + 7) / 8);
+    case Form::none: case Form::barrier: return 0;
+    case Form::bytes: case Form::bits: return static_cast<unsigned>((size + 7) / 8);
     case Form::truth: return static_cast<unsigned>((size + 63) / 64);
-    case Form::whole:
-    case Form::order:
-    case Form::real: break;
+    case Form::whole: case Form::order: case Form::real: break;
     }
     return static_cast<unsigned>(size);
+}
+
+bool by_bytes(const Native& n) noexcept { return n.form == Form::bytes || n.form == Form::bits; }
+
+/// Bytes of what the rounds count: elements, parts of complex ones, or bytes.
+std::size_t unit_of(const Native& n, fi_datatype type) noexcept
+{
+    const Datatype& d = datatypes[type];
+    return by_bytes(n) ? 1 : d.size / (d.kind == Class::complex ? 2 : 1);
+}
+
+/// Unit number `i` of a round, from memory into its words, if it has words of its own; and back.
+void put(const Native& n, const Shape& s, std::size_t i, const std::byte* from, vcq::GateData& data) noexcept
+{
+    switch (n.form) {
+    case Form::none: case Form::barrier: case Form::bytes: case Form::bits: break;
+    case Form::truth: data.word[i / 64] |= std::uint64_t{is_true(s.type, from)} << i % 64; break;
+    case Form::whole: data.word[i] = load(datatypes[s.type], from); break;
+    case Form::order: data.word[i] = key_of(s.type, s.op == FI_MIN, from); break;
+    case Form::real: data.real[i] = load_real(is_float(s.type), from); break;
+    }
+}
+
+void take(const Native& n, const Shape& s, std::size_t i, std::byte* to, const vcq::GateData& data) noexcept
+{
+    switch (n.form) {
+    case Form::none: case Form::barrier: case Form::bytes: case Form::bits: break;
+    case Form::truth: store_truth(s.type, to, (data.word[i / 64] >> i % 64 & 1) != 0); break;
+    case Form::whole: std::memcpy(to, &data.word[i], datatypes[s.type].size); break;
+    case Form::order: store_key(s.type, s.op == FI_MIN, to, data.word[i]); break;
+    case Form::real: store_real(is_float(s.type), to, data.real[i]); break;
+    }
 }
 
 Native reduction(const Shape& s) noexcept
@@ -178,77 +206,40 @@ Native native_of(const Shape& shape, unsigned members) noexcept
 unsigned pack(const Native& n, const Shape& shape, unsigned round, const std::byte* in, std::uint32_t signature,
               vcq::GateData& data) noexcept
 {
-    const std::size_t at = n.at(round);
-    const std::size_t size = n.size(round);
-    const std::size_t element = n.form == Form::barrier ? 0 : datatypes[shape.type].size;
     std::memset(&data, 0, sizeof(data));
-    switch (n.form) {
-    case Form::none:
-    case Form::barrier: return 0;
-    case Form::bytes:
-    case Form::bits:
-        if (in != nullptr)
-            std::memcpy(data.word, in + at, size);
-        break;
-    case Form::truth:
+    if (n.form == Form::none || n.form == Form::barrier)
+        return 0;
+    const std::size_t size = n.size(round);
+    const std::size_t unit = unit_of(n, shape.type);
+    const std::size_t at = n.at(round) * unit;
+    if (in != nullptr && by_bytes(n))
+        std::memcpy(data.word, in + at, size);
+    else if (in != nullptr)
         for (std::size_t i = 0; i < size; i++)
-            data.word[i / 64] |= std::uint64_t{is_true(shape.type, in + (at + i) * element)} << i % 64;
-        break;
-    case Form::whole:
-        for (std::size_t i = 0; i < size; i++)
-            data.word[i] = load(datatypes[shape.type], in + (at + i) * element);
-        break;
-    case Form::order:
-        for (std::size_t i = 0; i < size; i++)
-            data.word[i] = key_of(shape.type, shape.op == FI_MIN, in + (at + i) * element);
-        break;
-    case Form::real: {
-        const bool single = is_float(shape.type);
-        for (std::size_t i = 0; i < size; i++)
-            data.real[i] = load_real(single, in + (at + i) * (single ? sizeof(float) : sizeof(double)));
-        break;
-    }
-    }
+            put(n, shape, i, in + at + i * unit, data);
     return seal(n, words_of(n, size), signature, 1, data);
 }
 
 bool unpack(const Native& n, const Shape& shape, unsigned round, std::byte* out, std::uint32_t signature,
             unsigned members, const vcq::GateData& data) noexcept
 {
-    const std::size_t at = n.at(round);
+    if (n.form == Form::none || n.form == Form::barrier)
+        return true;
     const std::size_t size = n.size(round);
     const unsigned used = words_of(n, size);
     vcq::GateData agreed{};
     const unsigned end = seal(n, used, signature, members, agreed);
     if (!std::equal(data.word + used, data.word + end, agreed.word + used))
         return false;
-    if (out == nullptr || n.form == Form::barrier)
+    if (out == nullptr)
         return true;
-    const std::size_t element = datatypes[shape.type].size;
-    switch (n.form) {
-    case Form::none:
-    case Form::barrier: break;
-    case Form::bytes:
-    case Form::bits: std::memcpy(out + at, data.word, size); break;
-    case Form::truth:
+    const std::size_t unit = unit_of(n, shape.type);
+    out += n.at(round) * unit;
+    if (by_bytes(n))
+        std::memcpy(out, data.word, size);
+    else
         for (std::size_t i = 0; i < size; i++)
-            store_truth(shape.type, out + (at + i) * element, (data.word[i / 64] >> i % 64 & 1) != 0);
-        break;
-    case Form::whole:
-        for (std::size_t i = 0; i < size; i++)
-            std::memcpy(out + (at + i) * element, &data.word[i], element);
-        break;
-    case Form::order:
-        for (std::size_t i = 0; i < size; i++)
-            store_key(shape.type, shape.op == FI_MIN, out + (at + i) * element, data.word[i]);
-        break;
-    case Form::real: {
-        const bool single = is_float(shape.type);
-        for (std::size_t i = 0; i < size; i++)
-            store_real(single, out + (at + i) * (single ? sizeof(float) : sizeof(double)), data.real[i]);
-        break;
-    }
-    }
+            take(n, shape, i, out + i * unit, data);
     return true;
 }
 

@@ -114,7 +114,7 @@ void Lanes::on_put(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
     if (notice.code == UTOFU_SUCCESS || lane.step == Lane::Step::lost || lanes.memory_.buried()) [[likely]]
         return;
     // A member that has left behind what is under way has given its memory back.
-    if (kind_of(lanes.word_from(lane)) == Word::left && lanes.passed_by(lane))
+    if (kind_of(lanes.area(lane).said()) == Word::left && lanes.passed_by(lane))
         lane.step = Lane::Step::lost;
     else
         lanes.lose(lane, fi_error_of(notice.code), notice.code);
@@ -135,12 +135,6 @@ void Lanes::found(Lane& lane, utofu_stadd_t remote) noexcept
 }
 
 // --- words and counts
-
-/// Acquire: what the peer has put before it. Partner: its pay().
-std::uint64_t Lanes::word_from(const Lane& lane) const noexcept
-{
-    return std::atomic_ref(area(lane).word).load(std::memory_order_acquire);
-}
 
 /// Tells the peer what it is to be told, as far as there is room. False: later.
 bool Lanes::pay(Lane& lane) noexcept
@@ -189,7 +183,7 @@ void Lanes::probe(std::uint32_t signature) noexcept
 
 bool Lanes::passed_by(const Lane& lane) const noexcept
 {
-    const std::uint64_t word = word_from(lane);
+    const std::uint64_t word = area(lane).said();
     return kind_of(word) != Word::none && static_cast<std::int32_t>(op_of(word) - now_) > 0;
 }
 
@@ -198,7 +192,7 @@ bool Lanes::passed_by(const Lane& lane) const noexcept
 /// None where the peer's count is one that can't be.
 bool Lanes::has_room(const Lane& lane) const noexcept
 {
-    return lane.sent - static_cast<std::uint32_t>(std::atomic_ref(area(lane).taken).load(std::memory_order_acquire)) < slots;
+    return lane.sent - area(lane).returned() < slots;
 }
 
 vcq::Post Lanes::send(Lane& lane, const View& view, std::size_t at, std::size_t size, std::uint32_t signature) noexcept
@@ -246,11 +240,6 @@ Lanes::Head Lanes::head(Lane& lane, Tail& tail) noexcept
             return Head::later;
     }
     return Head::later;
-}
-
-const std::byte* Lanes::payload(const Lane& lane, const Tail& tail) const noexcept
-{
-    return tail.length > Tail::inline_size ? area(lane).slot[(lane.taken + 1) % slots].payload : tail.payload;
 }
 
 bool Lanes::take(Lane& lane) noexcept

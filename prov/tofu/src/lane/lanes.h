@@ -76,6 +76,21 @@ struct LaneArea {
     std::uint64_t probe; ///< what the peer waits in: number << 32 | signature; and who writes it learns whether we live
     std::byte unused[256 - 24];
     Slot slot[slots];
+
+    // Acquire: what the peer has put before it. Partner: its Lanes::pay() and probe().
+    [[nodiscard]] std::uint32_t returned() noexcept { return static_cast<std::uint32_t>(load(taken)); }
+    [[nodiscard]] std::uint64_t said() noexcept { return load(word); }
+    [[nodiscard]] std::uint64_t awaited() noexcept { return load(probe); }
+    [[nodiscard]] const std::byte* payload_of(const Tail& tail) const noexcept
+    {
+        return tail.length > Tail::inline_size ? slot[tail.number % slots].payload : tail.payload;
+    }
+
+  private:
+    static std::uint64_t load(std::uint64_t& from) noexcept
+    {
+        return std::atomic_ref(from).load(std::memory_order_acquire);
+    }
 };
 static_assert(sizeof(LaneArea) == 256 + slots * 4096);
 
@@ -155,6 +170,8 @@ class Lanes {
     /// False: no memory.
     [[nodiscard]] bool open(const Roster& roster) noexcept;
     [[nodiscard]] std::span<Lane> all() const noexcept { return {lanes_.get(), count_}; }
+    /// What the peer writes here.
+    [[nodiscard]] LaneArea& area(const Lane& lane) const noexcept { return memory_.area(lane.number); }
     /// A lane has something to be told.
     [[nodiscard]] bool owe() const noexcept { return owes_; }
     [[nodiscard]] bool idle() const noexcept { return in_flight_ == 0; }
@@ -174,16 +191,10 @@ class Lanes {
     void lose(Lane& lane, int err, int prov_errno) noexcept;
 
     // --- words
-    [[nodiscard]] std::uint64_t word_from(const Lane& lane) const noexcept;
     /// To all.
     void tell(std::uint64_t word) noexcept;
     void pay_all() noexcept;
     void probe(std::uint32_t signature) noexcept;
-    /// Acquire: what the peer has put before it. Partner: its probe().
-    [[nodiscard]] std::uint64_t probe_from(const Lane& lane) const noexcept
-    {
-        return std::atomic_ref(area(lane).probe).load(std::memory_order_acquire);
-    }
     /// The peer takes part in the operation no more.
     [[nodiscard]] bool passed_by(const Lane& lane) const noexcept;
 
@@ -198,13 +209,10 @@ class Lanes {
         later ///< so much was dropped that the rest comes in another call; or the peer was lost
     };
     [[nodiscard]] Head head(Lane& lane, Tail& tail) noexcept;
-    /// Of the message that head() has found.
-    [[nodiscard]] const std::byte* payload(const Lane& lane, const Tail& tail) const noexcept;
     /// False: the peer was found dead, and losses have heard of it.
     [[nodiscard]] bool take(Lane& lane) noexcept;
 
   private:
-    [[nodiscard]] LaneArea& area(const Lane& lane) const noexcept { return memory_.area(lane.number); }
     [[nodiscard]] vcq::Post posted(Lane& lane, vcq::Post post) noexcept;
     [[nodiscard]] vcq::Post put_bytes(Lane& lane, const void* from, std::size_t offset, std::size_t size) noexcept;
     [[nodiscard]] bool pay(Lane& lane) noexcept;

@@ -85,6 +85,13 @@ std::uint32_t signature_of(const Shape& s) noexcept
     return (static_cast<std::uint32_t>(all) & 0x7fffffff) | 1;
 }
 
+void Standing::count_from(unsigned root) noexcept
+{
+    turned = (rank + members - root) % members;
+    reach = is_root() ? bits : static_cast<unsigned>(std::countr_zero(turned));
+    subtree = static_cast<unsigned>(std::min<std::uint64_t>(std::uint64_t{1} << reach, members - turned));
+}
+
 void Round::add_send(unsigned lane, const View& view) noexcept
 {
     send[sends++] = {.view = view, .lane = static_cast<std::uint8_t>(lane)};
@@ -117,9 +124,7 @@ bool Plan::make_own(std::size_t bytes) noexcept
 int Plan::open(const Shape& shape, unsigned rank, unsigned members, const void* in, void* out) noexcept
 {
     shape_ = shape;
-    rank_ = rank;
-    n_ = members;
-    bits_ = bits_of(members);
+    self_ = {rank, members, bits_of(members)};
     in_ = static_cast<std::byte*>(const_cast<void*>(in)); // views write to what is received only
     out_ = static_cast<std::byte*>(out);
     work_ = out_;
@@ -133,9 +138,7 @@ int Plan::open(const Shape& shape, unsigned rank, unsigned members, const void* 
     size_ = datatypes[shape.type].size;
     bytes_ = shape.count * size_;
     kernel_ = reduces(shape.coll) ? kernel_of(shape.op, shape.type) : nullptr;
-    turned_ = (rank + members - shape.root) % members;
-    reach_ = turned_ == 0 ? bits_ : static_cast<unsigned>(std::countr_zero(turned_));
-    subtree_ = static_cast<unsigned>(std::min<std::uint64_t>(std::uint64_t{1} << reach_, members - turned_));
+    self_.count_from(shape.root);
     // Relays hold pieces of as many blocks as there are members below them; chunks of a segment follow each other.
     segment_ = std::min(bytes_, std::max(relay_limit / members / chunk * chunk, chunk));
     bool have = true;
@@ -147,7 +150,7 @@ int Plan::open(const Shape& shape, unsigned rank, unsigned members, const void* 
     case FI_REDUCE:
         way_ = &Plan::reduce;
         segment_ = std::min(bytes_, chunk);
-        have = turned_ == 0 || make_own(segment_);
+        have = self_.is_root() || make_own(segment_);
         break;
     case FI_ALLREDUCE:
         way_ = bytes_ > doubling_limit && bytes_ / members >= ring_slice ? &Plan::ring : &Plan::doubling;
@@ -166,7 +169,7 @@ int Plan::open(const Shape& shape, unsigned rank, unsigned members, const void* 
     case FI_GATHER:
     case FI_SCATTER:
         way_ = shape.coll == FI_GATHER ? &Plan::gather : &Plan::scatter;
-        have = turned_ == 0 || make_own(segment_ * subtree_);
+        have = self_.is_root() || make_own(segment_ * self_.subtree);
         break;
     case FI_ALLTOALL:
         way_ = &Plan::alltoall;
@@ -211,7 +214,7 @@ bool Plan::confirm(Round& round) noexcept
 /// Dissemination: after round k a member has heard from the 2^(k + 1) - 1 below it.
 bool Plan::barrier(Round& round) noexcept
 {
-    if (step_ == bits_)
+    if (step_ == self_.bits)
         return false;
     round.add_send(up(step_), {});
     round.add_receive(down(step_), {});
@@ -226,12 +229,12 @@ bool Plan::broadcast(Round& round) noexcept
         return confirm(round);
     const View view = flat(out_ + at_, segment_);
     if (step_++ == 0) {
-        if (turned_ != 0)
-            round.add_receive(down(reach_), view);
+        if (!self_.is_root())
+            round.add_receive(down(self_.reach), view);
         return true;
     }
-    for (unsigned k = reach_; k-- > 0;)
-        if (turned_ + (std::uint64_t{1} << k) < n_)
+    for (unsigned k = self_.reach; k-- > 0;)
+        if (self_.has_child(k))
             round.add_send(up(k), view);
     return true;
 }
@@ -239,17 +242,17 @@ bool Plan::broadcast(Round& round) noexcept
 /// Up the same tree. The order of the sum: own, then the children's from the nearest on.
 bool Plan::reduce(Round& round) noexcept
 {
-    if (step_ == bits_ + 1 && !next_segment())
+    if (step_ == self_.bits + 1 && !next_segment())
         return confirm(round);
-    std::byte* const mine = turned_ == 0 ? out_ + at_ : work_;
+    std::byte* const mine = self_.is_root() ? out_ + at_ : work_;
     if (step_ == 0 && mine != in_ + at_)
         std::memcpy(mine, in_ + at_, segment_);
     const unsigned k = step_++;
     const View view = flat(mine, segment_);
-    if (k < reach_ && turned_ + (std::uint64_t{1} << k) < n_)
+    if (k < self_.reach && self_.has_child(k))
         round.add_receive(up(k), view, Take::left);
-    else if (k == bits_ && turned_ != 0)
-        round.add_send(down(reach_), view);
+    else if (k == self_.bits && !self_.is_root())
+        round.add_send(down(self_.reach), view);
     return true;
 }
 
@@ -258,11 +261,11 @@ bool Plan::reduce(Round& round) noexcept
 bool Plan::doubling(Round& round) noexcept
 {
     const bool slices = shape_.coll == FI_REDUCE_SCATTER;
-    const View view = flat(work_, slices ? bytes_ * n_ : bytes_);
-    const auto m = static_cast<unsigned>(std::bit_width(n_)) - 1;
+    const View view = flat(work_, slices ? bytes_ * self_.members : bytes_);
+    const auto m = static_cast<unsigned>(std::bit_width(self_.members)) - 1;
     const unsigned whole = 1u << m;
-    const bool extra = rank_ >= whole;
-    const bool helps = rank_ + whole < n_;
+    const bool extra = self_.rank >= whole;
+    const bool helps = self_.rank + whole < self_.members;
     const unsigned step = step_++;
     if (step == 0) {
         if (extra)
@@ -272,7 +275,7 @@ bool Plan::doubling(Round& round) noexcept
     } else if (step <= m) {
         const unsigned k = step - 1;
         if (!extra) {
-            const bool upper = (rank_ >> k & 1) != 0;
+            const bool upper = (self_.rank >> k & 1) != 0;
             const unsigned lane = upper ? down(k) : up(k);
             round.add_send(lane, view);
             round.add_receive(lane, view, upper ? Take::right : Take::left, 0);
@@ -284,7 +287,7 @@ bool Plan::doubling(Round& round) noexcept
             round.add_send(up(m), view);
     } else {
         if (slices)
-            std::memcpy(out_, work_ + rank_ * bytes_, bytes_);
+            std::memcpy(out_, work_ + self_.rank * bytes_, bytes_);
         return false;
     }
     return true;
@@ -295,8 +298,8 @@ View Plan::part(unsigned block) const noexcept
 {
     if (shape_.coll == FI_REDUCE_SCATTER)
         return flat(work_ + block * bytes_, bytes_);
-    const std::size_t each = shape_.count / n_;
-    const std::size_t longer = shape_.count % n_; // by an element: so many, the first ones
+    const std::size_t each = shape_.count / self_.members;
+    const std::size_t longer = shape_.count % self_.members; // by an element: so many, the first ones
     return flat(work_ + (block * each + std::min<std::size_t>(block, longer)) * size_, (each + (block < longer)) * size_);
 }
 
@@ -305,18 +308,18 @@ View Plan::part(unsigned block) const noexcept
 bool Plan::ring(Round& round) noexcept
 {
     const unsigned step = step_++;
-    const auto slice = [&](unsigned back) { return part((rank_ + 2 * n_ - back) % n_); };
-    if (step < n_ - 1) {
+    const auto slice = [&](unsigned back) { return part((self_.rank + 2 * self_.members - back) % self_.members); };
+    if (step < self_.members - 1) {
         round.add_send(up(0), slice(step + 1));
         round.add_receive(down(0), slice(step + 2), Take::right);
         return true;
     }
     if (shape_.coll == FI_REDUCE_SCATTER) {
-        std::memcpy(out_, work_ + rank_ * bytes_, bytes_);
+        std::memcpy(out_, work_ + self_.rank * bytes_, bytes_);
         return false;
     }
-    const unsigned told = step - (n_ - 1);
-    if (told == n_ - 1)
+    const unsigned told = step - (self_.members - 1);
+    if (told == self_.members - 1)
         return false;
     round.add_send(up(0), slice(told));
     round.add_receive(down(0), slice(told + 1));
@@ -326,22 +329,22 @@ bool Plan::ring(Round& round) noexcept
 /// Doubling: in round k a member has the blocks of 2^k, from its own on, and gets those of the next 2^k (Bruck).
 bool Plan::allgather(Round& round) noexcept
 {
-    if (step_ == bits_)
+    if (step_ == self_.bits)
         return false;
     const unsigned k = step_++;
     const unsigned have = 1u << k;
-    const unsigned some = std::min(have, n_ - have);
-    round.add_send(down(k), {out_, bytes_, bytes_, rank_, some, n_});
-    round.add_receive(up(k), {out_, bytes_, bytes_, (rank_ + have) % n_, some, n_});
+    const unsigned some = std::min(have, self_.members - have);
+    round.add_send(down(k), {out_, bytes_, bytes_, self_.rank, some, self_.members});
+    round.add_receive(up(k), {out_, bytes_, bytes_, (self_.rank + have) % self_.members, some, self_.members});
     return true;
 }
 
 /// A piece of each block of this member's subtree; `whole` is the root's array of blocks.
 View Plan::subtree(std::byte* whole) const noexcept
 {
-    const bool root = turned_ == 0;
-    return {root ? whole + at_ : work_, root ? bytes_ : segment_, segment_, root ? rank_ : 0, subtree_,
-            root ? n_ : subtree_};
+    const bool root = self_.is_root();
+    return {root ? whole + at_ : work_, root ? bytes_ : segment_, segment_, root ? self_.rank : 0, self_.subtree,
+            root ? self_.members : self_.subtree};
 }
 
 /// Up the tree, a piece of each block at a time.
@@ -354,11 +357,11 @@ bool Plan::gather(Round& round) noexcept
         std::byte* const mine = all.base + all.first * all.stride;
         if (mine != in_ + at_)
             std::memcpy(mine, in_ + at_, segment_);
-        for (unsigned k = 0; k < reach_; k++)
+        for (unsigned k = 0; k < self_.reach; k++)
             if (const View view = below(all, k); view.count != 0)
                 round.add_receive(up(k), view);
-    } else if (turned_ != 0) {
-        round.add_send(down(reach_), all);
+    } else if (!self_.is_root()) {
+        round.add_send(down(self_.reach), all);
     }
     return true;
 }
@@ -370,14 +373,14 @@ bool Plan::scatter(Round& round) noexcept
         return confirm(round);
     const View all = subtree(in_);
     if (step_++ == 0) {
-        if (turned_ != 0)
-            round.add_receive(down(reach_), all);
+        if (!self_.is_root())
+            round.add_receive(down(self_.reach), all);
         return true;
     }
     const std::byte* const mine = all.base + all.first * all.stride;
     if (out_ + at_ != mine)
         std::memcpy(out_ + at_, mine, segment_);
-    for (unsigned k = reach_; k-- > 0;)
+    for (unsigned k = self_.reach; k-- > 0;)
         if (const View view = below(all, k); view.count != 0)
             round.add_send(up(k), view);
     return true;
@@ -387,18 +390,18 @@ bool Plan::scatter(Round& round) noexcept
 bool Plan::alltoall(Round& round) noexcept
 {
     if (step_ == 0)
-        for (unsigned i = 0; i < n_; i++)
-            std::memcpy(work_ + i * segment_, in_ + (rank_ + i) % n_ * bytes_ + at_, segment_);
-    if (step_ == bits_) {
-        for (unsigned i = 0; i < n_; i++)
-            std::memcpy(out_ + (rank_ + n_ - i) % n_ * bytes_ + at_, work_ + i * segment_, segment_);
+        for (unsigned i = 0; i < self_.members; i++)
+            std::memcpy(work_ + i * segment_, in_ + (self_.rank + i) % self_.members * bytes_ + at_, segment_);
+    if (step_ == self_.bits) {
+        for (unsigned i = 0; i < self_.members; i++)
+            std::memcpy(out_ + (self_.rank + self_.members - i) % self_.members * bytes_ + at_, work_ + i * segment_, segment_);
         return next_segment(); // with an empty round
     }
     const unsigned k = step_++;
     unsigned some = 0; // blocks whose number has the bit
-    for (unsigned i = 0; i < n_; i++)
+    for (unsigned i = 0; i < self_.members; i++)
         some += i >> k & 1;
-    const View view{work_, segment_, segment_, 0, some, n_, static_cast<int>(k)};
+    const View view{work_, segment_, segment_, 0, some, self_.members, static_cast<int>(k)};
     round.add_send(up(k), view);
     round.add_receive(down(k), view, Take::copy, 0);
     return true;

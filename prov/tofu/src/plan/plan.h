@@ -87,6 +87,21 @@ struct Round {
     void add_receive(unsigned lane, const View& view, Take take = Take::copy, std::uint8_t behind = Transfer::none) noexcept;
 };
 
+/// Where a member stands in its group, and in the binomial tree of the root: children lie at distances 2^k.
+struct Standing {
+    unsigned rank = 0;
+    unsigned members = 1;
+    unsigned bits = 0;    ///< of distances in the group
+    // In the tree, behind count_from().
+    unsigned turned = 0;  ///< rank counted from the root
+    unsigned reach = 0;   ///< bits of distances to children; of the parent, where there is one
+    unsigned subtree = 1; ///< members at and below this one
+
+    void count_from(unsigned root) noexcept;
+    [[nodiscard]] bool is_root() const noexcept { return turned == 0; }
+    [[nodiscard]] bool has_child(unsigned k) const noexcept { return turned + (std::uint64_t{1} << k) < members; }
+};
+
 /// Not 0. Bit 31 is left to whoever tells ways apart.
 [[nodiscard]] std::uint32_t signature_of(const Shape& shape) noexcept;
 
@@ -122,12 +137,7 @@ class Plan {
     Shape shape_;
     Way way_ = &Plan::barrier;
     Kernel kernel_ = nullptr;
-    unsigned rank_ = 0;
-    unsigned n_ = 1;
-    unsigned bits_ = 0;
-    unsigned turned_ = 0;  ///< rank counted from the root
-    unsigned reach_ = 0;   ///< bits of distances to children in the tree; of the parent, where there is one
-    unsigned subtree_ = 1; ///< members at and below this one in the tree
+    Standing self_;
     std::size_t size_ = 1; ///< of an element
     std::size_t bytes_ = 0; ///< of a block: what one member contributes or gets
     std::size_t segment_ = 0; ///< bytes of a block that go at a time
