@@ -105,7 +105,7 @@ struct Level : testing::Test {
     fid_mr* region = nullptr;
     std::uint64_t base = 0;
     std::uint64_t five = 5;
-    alignas(4096) std::uint64_t window[512] = {};
+    alignas(65536) std::uint64_t window[512] = {};
 };
 
 constexpr Kind kinds[] = {Kind::message, Kind::write, Kind::atomic};

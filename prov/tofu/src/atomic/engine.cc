@@ -26,6 +26,20 @@ void add_all(Pieces& pieces, const AtomicEngine::List& list, std::size_t size)
         pieces.add(list.at[i].addr, list.at[i].count * size);
 }
 
+AtomicKind kind_of(Family family, fi_op op, fi_datatype type) noexcept
+{
+    const Method method = lookup(family, op, type);
+    return {.kernel = kernel_of(op, type),
+            .method = method,
+            .op = op,
+            .size = datatypes[type].size,
+            .integer = is_integer(datatypes[type].kind),
+            .multi = method == Method::loop || method == Method::wide || type == FI_FLOAT_COMPLEX,
+            .reads_operand = uses_operand(op),
+            .reads_compare = family == Family::compare,
+            .fetches = family != Family::base};
+}
+
 void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ssize_t total)
 {
     const fi_msg_atomic& msg = call.msg;
@@ -36,15 +50,7 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
     op.line.key = Pending::line_of(peer);
     op.access = access_of(call.family, msg.op);
     op.align = type.align;
-    op.kernel = kernel_of(msg.op, msg.datatype);
-    op.method = lookup(call.family, msg.op, msg.datatype);
-    op.op = msg.op;
-    op.size = type.size;
-    op.integer = is_integer(type.kind);
-    op.multi = op.method == Method::loop || op.method == Method::wide || msg.datatype == FI_FLOAT_COMPLEX;
-    op.reads_operand = uses_operand(msg.op);
-    op.reads_compare = call.family == Family::compare;
-    op.fetches = call.family != Family::base;
+    static_cast<AtomicKind&>(op) = kind_of(call.family, msg.op, msg.datatype);
     // A fence waits for what is signaled; the flag orders it behind what is not (inject).
     op.strong = (call.flags & FI_FENCE) || AtomicEngine::of(tx).runner().ordered;
     op.event = !peer.counts_events             ? AtomicEvent::none
@@ -184,52 +190,39 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
 }
 
 /// The operation that failed on the short way as one of the long way; null where there is no room for it.
-AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, unsigned size, bool entry, bool kept) noexcept
+AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, bool entry) noexcept
 {
-    Peer peer{};
-    if (const Peer* const known = kept ? tx_.peers().find(quick.to) : nullptr; known)
-        peer = *known;
-    else if (kept)
+    const Peer* const known = tx_.peers().find(quick.to);
+    AtomicOp* const op = known != nullptr ? runner_.ops.alloc() : nullptr;
+    if (op == nullptr)
         return nullptr;
-    peer.home = quick.home;
-    AtomicOp* const op = runner_.ops.alloc();
-    if (!op)
+    op->copy.reset(new (std::nothrow) std::byte[16]); // the buffers of an injected operation are gone
+    if (!op->copy) {
+        runner_.ops.release(op);
         return nullptr;
-    const Family family = size == 0 ? Family::base : kept ? Family{quick.family} : Family::fetch;
-    const fi_op code = kept ? static_cast<fi_op>(quick.op) : FI_ATOMIC_READ;
-    const fi_datatype type = kept        ? static_cast<fi_datatype>(quick.type)
-                             : size == 8 ? FI_UINT64
-                                         : FI_UINT32;
-    fi_ioc operand{nullptr, 1};
-    fi_ioc compare{nullptr, 1};
-    const fi_ioc result{quick.result, 1};
-    const fi_rma_ioc remote = kept ? fi_rma_ioc{quick.address, 1, quick.key} : fi_rma_ioc{0, 1, 0};
-    if (kept) { // the buffers of an injected operation are gone
-        op->copy.reset(new (std::nothrow) std::byte[16]);
-        if (!op->copy) {
-            runner_.ops.release(op);
-            return nullptr;
-        }
-        std::memcpy(op->copy.get(), &quick.operand, 8);
-        std::memcpy(op->copy.get() + 8, &quick.compare, 8);
-        operand.addr = op->copy.get();
-        compare.addr = op->copy.get() + 8;
     }
-    const fi_msg_atomic msg{&operand, nullptr, 1, FI_ADDR_UNSPEC, &remote, 1, type, code, quick.user_context, 0};
-    fill_in(*op, tx_, {family, msg, {&compare, 1}, {&result, 1}, 0, false}, peer, 1);
+    std::memcpy(op->copy.get(), &quick.operand, 8);
+    std::memcpy(op->copy.get() + 8, &quick.compare, 8);
+    const fi_ioc operand{op->copy.get(), 1};
+    const fi_ioc compare{op->copy.get() + 8, 1};
+    const fi_ioc result{quick.result, 1};
+    const fi_rma_ioc remote{quick.address, 1, quick.key};
+    const fi_msg_atomic msg{&operand, nullptr, 1, FI_ADDR_UNSPEC, &remote, 1, static_cast<fi_datatype>(quick.type),
+                            static_cast<fi_op>(quick.op), quick.user_context, 0};
+    Peer peer = *known;
+    peer.home = quick.home;
+    fill_in(*op, tx_, {Family{quick.family}, msg, {&compare, 1}, {&result, 1}, 0, false}, peer, 1);
     op->wants_entry = entry;
-    op->target[0].at = {kept ? quick.vcq : quick.home, quick.stadd};
+    op->target[0].at = {quick.vcq, quick.stadd};
     return op;
 }
 
-void AtomicEngine::native_failed(const QuickOp& failed, unsigned size, bool entry, bool kept,
-                                 int code) noexcept
+void AtomicEngine::native_failed(const QuickOp& failed, bool base, bool entry, int code) noexcept
 {
     const QuickOp quick = failed; // its place is free already
-    const bool stale = kept && doubts_target(code);
-    const bool reads = size != 0 && quick.reads; // told for what fetches only
-    if ((reads || stale) && !tx_.vcq().is_closing())
-        if (AtomicOp* const op = lengthen(quick, size, entry, kept)) {
+    const bool reads = quick.kept && quick.op == FI_ATOMIC_READ;
+    if (quick.kept && (reads || doubts_target(code)) && !tx_.vcq().is_closing())
+        if (AtomicOp* const op = lengthen(quick, entry)) {
             if (reads) { // memory for reading only refuses an ARMW (guide 3.6.2.1), not a Get
                 op->by_get = true;
                 runner_.submit(op, false);
@@ -245,7 +238,7 @@ void AtomicEngine::native_failed(const QuickOp& failed, unsigned size, bool entr
             runner_.ops.end(*op);
             return;
         }
-    report_failure(tx_.reports(), entry_flags(size == 0 ? Family::base : Family::fetch), quick.user_context, code);
+    report_failure(tx_.reports(), entry_flags(base ? Family::base : Family::fetch), quick.user_context, code);
 }
 
 } // namespace tofu

@@ -79,10 +79,8 @@ class AtomicEngine final : public Engine {
     [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
 
     // --- for the short way (native.h)
-    /// One ARMW of it failed: reported, or done again the long way where that may help. `kept`: all of the call is in
-    /// `op`.
-    [[gnu::cold]] void native_failed(const QuickOp& op, unsigned size, bool entry, bool kept,
-                                     int code) noexcept;
+    /// One ARMW of it failed: reported, or done again the long way where that may help.
+    [[gnu::cold]] void native_failed(const QuickOp& op, bool base, bool entry, int code) noexcept;
     /// An unsignaled ARMW goes out; an unsignaled error may be its.
     void unsignaled() noexcept { posted_unsignaled_ = true; }
     [[nodiscard]] unsigned long native_flags() const noexcept { return native_flags_; }
@@ -92,7 +90,7 @@ class AtomicEngine final : public Engine {
     [[nodiscard]] bool short_inject() const noexcept { return short_inject_; }
 
   private:
-    [[nodiscard]] AtomicOp* lengthen(const QuickOp& quick, unsigned size, bool entry, bool kept) noexcept;
+    [[nodiscard]] AtomicOp* lengthen(const QuickOp& quick, bool entry) noexcept;
 
     TxContext& tx_;
     unsigned long native_flags_;

@@ -138,33 +138,17 @@ void WordRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept
 /// Posts a prepared CSWAP, or leaves that to progress().
 void WordRunner::repost(WordOp& leader) noexcept
 {
-    switch (post_group(leader)) {
-    case Post::done: break;
-    case Post::busy:
-        if (ops_.agenda.closed())
-            end_group(leader, 0, UTOFU_ERR_MRQ_OTHER);
-        else
-            ops_.agenda.add(leader);
-        break;
-    case Post::error: end_group(leader, 0, ops_.vcq.last_error()); break;
-    }
+    const Post posted = ops_.agenda.closed() ? Post::busy : post_group(leader);
+    if (posted != Post::done)
+        if (const int code = ops_.put_off(leader, posted); code != UTOFU_SUCCESS)
+            end_group(leader, 0, code);
 }
 
 void WordRunner::go_on(Deferred& word) noexcept
 {
     WordOp& f = static_cast<WordOp&>(word);
     WordRunner& runner = f.op->runner->words;
-    const bool closed = runner.ops_.agenda.closed();
-    if (f.loops && closed)
-        runner.end_group(f, 0, UTOFU_ERR_MRQ_OTHER);
-    else if (f.loops)
-        runner.repost(f);
-    else if (closed)
-        runner.settle(f, 0, UTOFU_ERR_MRQ_OTHER);
-    else if (const Post posted = runner.get_word(f); posted == Post::busy)
-        runner.ops_.agenda.add(f);
-    else if (posted == Post::error)
-        runner.settle(f, 0, runner.ops_.vcq.last_error());
+    f.loops ? runner.repost(f) : runner.get_again(f);
 }
 
 /// The leader's CSWAP has ended, with the word now holding `value`, or has failed with `code`: ends all it

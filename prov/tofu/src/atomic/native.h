@@ -65,15 +65,14 @@ inline constexpr auto natives = [] {
     return t;
 }();
 
-/// The end of one: `size` of the fetched value, 0 for the base family; `entry` where a success is reported; `kept`
-/// where all of the call is.
-template <unsigned size, bool entry, bool kept>
+/// The end of one: `size` of the fetched value, 0 for the base family; `entry` where a success is reported.
+template <unsigned size, bool entry>
 void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept
 {
     QuickOp& op = *static_cast<QuickOp*>(self);
     TxContext& tx = *op.context;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
-        AtomicEngine::of(tx).native_failed(op, size, entry, kept, notice.code);
+        AtomicEngine::of(tx).native_failed(op, size == 0, entry, notice.code);
         return;
     }
     if constexpr (size != 0)
@@ -84,15 +83,13 @@ void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept
         counter->count();
 }
 
-template <bool kept>
-[[gnu::always_inline]] inline vcq::Waiter::Function native_end(bool base, std::size_t size,
-                                                               bool entry) noexcept
+[[gnu::always_inline]] inline vcq::Waiter::Function native_end(bool base, std::size_t size, bool entry) noexcept
 {
     if (base)
-        return entry ? &native_done<0, true, kept> : &native_done<0, false, kept>;
+        return entry ? &native_done<0, true> : &native_done<0, false>;
     if (size == 8)
-        return entry ? &native_done<8, true, kept> : &native_done<8, false, kept>;
-    return entry ? &native_done<4, true, kept> : &native_done<4, false, kept>;
+        return entry ? &native_done<8, true> : &native_done<8, false>;
+    return entry ? &native_done<4, true> : &native_done<4, false>;
 }
 
 /// The value of an operand of 4 or 8 bytes; the upper half of a short one is zero.
@@ -156,7 +153,7 @@ template <bool listed>
 }
 
 /// Where keys are biases, which makes the target known at once and for good; or where they are `listed` in a directory:
-/// what stands behind a key may change, so all of the call is kept.
+/// what stands behind a key may change, so all of the call is kept. So is a read, which may have to be done by Get.
 template <bool listed>
 [[gnu::always_inline]] inline ssize_t submit_native(TxContext& tx, Native how, const PlainCall& call) noexcept
 {
@@ -173,19 +170,19 @@ template <bool listed>
     const std::uint8_t place = tx.vcq().window().next();
     if (place == 0) [[unlikely]]
         return answer(tx, vcq::Post::busy);
-    if (listed && !engine.runner().native_may_go_to(peer->home, target.vcq)) [[unlikely]]
+    // Where order was promised, a change of the VCQ has to wait.
+    if (listed && engine.runner().ordered && !engine.access().may_go_to(peer->home, target.vcq)) [[unlikely]]
         return answer(tx, vcq::Post::busy);
     QuickOp& op = tx.quick()[place];
     const bool base = call.family == Family::base;
-    op.notify = native_end<listed>(base, how.size, !call.silent && tx.reports().binding.reports(call.flags));
+    op.notify = native_end(base, how.size, !call.silent && tx.reports().binding.reports(call.flags));
     op.user_context = call.context;
-    if (!base || listed) {
+    op.kept = listed || how.reads;
+    if (!base || listed)
         op.result = call.result;
+    if (listed || how.reads) {
         op.home = listed ? peer->home : target.vcq;
         op.stadd = target.stadd;
-        op.reads = how.reads;
-    }
-    if constexpr (listed) {
         op.vcq = target.vcq;
         op.key = call.key;
         op.address = call.address;

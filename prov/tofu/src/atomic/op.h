@@ -57,13 +57,26 @@ class Pieces {
     iovec piece_[max_atomic_iov];
 };
 
+/// What is done to each element, and by which method.
+struct AtomicKind {
+    Kernel kernel;
+    Method method;
+    fi_op op;
+    std::uint8_t size; ///< of an element
+    bool integer;
+    bool multi;        ///< takes more than one round trip: later ones in order must wait
+    bool reads_operand;
+    bool reads_compare;
+    bool fetches;
+};
+
 /// What an operation is to a target that counts (FI_RMA_EVENT): one notice at its end. For counters of endpoints a
 /// fetching one is a read (fi_endpoint(3)); for those of regions it writes (fi_mr(3), fi_mr_bind).
 enum class AtomicEvent : std::uint8_t { none, write, read, fetch };
 
 /// An operation that is not one ARMW of one element (transfer/quick.h). `pending` counts word operations, plus one until
 /// all words have been started.
-struct AtomicOp : Request, PendingOp, RemoteSide {
+struct AtomicOp : Request, PendingOp, RemoteSide, AtomicKind {
     enum class Step : std::uint8_t {
         resolving, ///< a key was stale -> starting: all are known anew; -> ended: one was refused
         starting,  ///< -> notifying: every word has ended; -> resolving; -> ended
@@ -76,15 +89,6 @@ struct AtomicOp : Request, PendingOp, RemoteSide {
     Step step = Step::starting;
     AtomicOp* loop_next = nullptr; ///< among the operations with loops, see AtomicOps
     AtomicOp* loop_prev = nullptr;
-    Kernel kernel;
-    Method method;
-    fi_op op;
-    std::uint8_t size;             ///< of an element
-    bool integer;
-    bool multi;                    ///< takes more than one round trip: later ones in order must wait
-    bool reads_operand;
-    bool reads_compare;
-    bool fetches;
     bool strong = false;           ///< strong order on first posts (message order was promised)
     AtomicEvent event = AtomicEvent::none; ///< as what the target counts it
     bool took_effect = false;      ///< at least one word: it can't be retried as a whole

@@ -45,6 +45,17 @@ class AtomicOps {
 
     /// Is there room in the window for one more communication, and `more`?
     [[nodiscard]] bool has_room(unsigned more = 0) const noexcept { return vcq.window().free() > window_reserve + more; }
+    /// Of one that can't go on, since a post was refused: 0, and it goes on in a later round; or the code that it ends
+    /// with, where there is none, or the post was refused for good.
+    [[nodiscard]] int put_off(Deferred& item, vcq::Post posted) noexcept
+    {
+        if (posted == vcq::Post::error)
+            return vcq.last_error();
+        if (agenda.closed())
+            return UTOFU_ERR_MRQ_OTHER;
+        agenda.add(item);
+        return UTOFU_SUCCESS;
+    }
     /// What became of a post of `elements`, which `pending` counts already. False: it was refused, and nothing has changed.
     [[nodiscard]] bool took(AtomicOp& op, vcq::Post posted, std::size_t elements) noexcept;
     /// So many more elements have been started.

@@ -37,6 +37,7 @@ class WordRunner {
     [[nodiscard]] WordOp* make(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept;
     [[nodiscard]] vcq::Post post_native(WordOp& f) noexcept;
     [[nodiscard]] vcq::Post get_word(WordOp& f) noexcept;
+    void get_again(WordOp& f) noexcept;
     void settle(WordOp& f, std::uint64_t before, int code) noexcept;
 
     // --- loops

@@ -23,11 +23,6 @@ class AtomicRunner {
     {
         return !ops.waiting().may_hold(home) && (!ordered || !ops.loops_at(home));
     }
-    /// May it go to this VCQ of the peer at `home` now? Where order was promised, a change of the VCQ has to wait.
-    [[nodiscard]] bool native_may_go_to(utofu_vcq_id_t home, utofu_vcq_id_t vcq) noexcept
-    {
-        return !ordered || ops.access.may_go_to(home, vcq);
-    }
     // --- everything else
     /// Takes the operation over: starts what can be started now, progress() does the rest. With `inject` the
     /// operand and compare lists are not read any more when the call returns.

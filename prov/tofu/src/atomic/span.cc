@@ -104,11 +104,10 @@ void SpanRunner::post(Span& s) noexcept
     if (posted == Post::done) [[likely]]
         return;
     ops_.vcq.start_batch();
-    if (posted == Post::busy && !ops_.agenda.closed()) {
-        ops_.agenda.add(s);
+    const int code = ops_.put_off(s, posted);
+    if (code == UTOFU_SUCCESS)
         return;
-    }
-    s.code = ops_.agenda.closed() ? UTOFU_ERR_MRQ_OTHER : ops_.vcq.last_error();
+    s.code = code;
     for (; s.words > s.posted; --s.words)
         if (open)
             (void)ops_.vcq.window().shorten(s.place);
@@ -148,13 +147,12 @@ void SpanRunner::end(Span& s) noexcept
     for (; s.tried < s.words && s.code == UTOFU_SUCCESS; ++s.tried) {
         if (!s.lost[s.tried])
             continue;
-        const Post posted = ops_.agenda.closed() ? Post::error : retry_word(s);
-        if (posted == Post::busy) {
-            ops_.agenda.add(s);
+        const Post posted = ops_.agenda.closed() ? Post::busy : retry_word(s);
+        if (posted == Post::done)
+            continue;
+        s.code = ops_.put_off(s, posted);
+        if (s.code == UTOFU_SUCCESS)
             return;
-        }
-        if (posted == Post::error)
-            s.code = ops_.agenda.closed() ? UTOFU_ERR_MRQ_OTHER : ops_.vcq.last_error();
     }
     const int code = s.code;
     release(s);

@@ -110,15 +110,12 @@ void WordRunner::word_done(vcq::Waiter* self, const Notice& notice) noexcept
 {
     WordOp* const f = static_cast<WordOp*>(self);
     WordRunner* const runner = &f->op->runner->words;
-    if (notice.code != UTOFU_SUCCESS && f->op->op == FI_ATOMIC_READ && !runner->ops_.agenda.closed()) [[unlikely]] {
+    if (notice.code != UTOFU_SUCCESS && f->op->op == FI_ATOMIC_READ) [[unlikely]] {
         // An ARMW may not touch memory registered for reading only (guide 3.6.2.1), a Get may. Nobody but
         // the owner's CPU writes there, and the TNI reads an aligned word within one cache line.
         f->op->by_get = true;
-        switch (runner->get_word(*f)) {
-        case Post::done: return;
-        case Post::busy: runner->ops_.agenda.add(*f); return;
-        case Post::error: break;
-        }
+        runner->get_again(*f);
+        return;
     }
     runner->settle(*f, notice.value, notice.code);
 }
@@ -134,6 +131,15 @@ Post WordRunner::get_word(WordOp& f) noexcept
     if (posted != Post::done)
         ops_.scratch.release(f.scratch);
     return posted;
+}
+
+/// The same instead of an ARMW, or in a later round.
+void WordRunner::get_again(WordOp& f) noexcept
+{
+    const Post posted = ops_.agenda.closed() ? Post::busy : get_word(f);
+    if (posted != Post::done)
+        if (const int code = ops_.put_off(f, posted); code != UTOFU_SUCCESS)
+            settle(f, 0, code);
 }
 
 void WordRunner::got_word(vcq::Waiter* self, const Notice& notice) noexcept

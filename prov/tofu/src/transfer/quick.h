@@ -25,9 +25,8 @@ struct alignas(least_line) QuickOp : vcq::Waiter {
     std::size_t length;   ///< of what is read
     utofu_vcq_id_t home;  ///< the peer's
     utofu_stadd_t stadd;  ///< the target
-    bool reads;           ///< FI_ATOMIC_READ: may have to be done by Get; set where something is fetched
-    // What is needed to find the target anew; kept where keys are looked up (RemoteKeys::by_directory).
-    alignas(least_line) std::uint64_t key;
+    bool kept;            ///< all that follows: it may have to go the long way
+    alignas(least_line) std::uint64_t key; ///< by which the target is found anew
     utofu_vcq_id_t vcq;   ///< of the peer, that home or an annex
     std::uint64_t address;
     std::uint64_t to;     ///< fi_addr_t

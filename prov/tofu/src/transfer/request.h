@@ -51,9 +51,6 @@ inline bool settle(Request& request, int utofu_code) noexcept;
 
 /// Reports the request (entry, count). The caller gives it back to its pool afterwards.
 void complete(Request& request) noexcept;
-/// Reports the failure of an operation that has no request: `flags` are those of its entry (Request::report_to).
-void report_failure(const Reports& to, std::uint64_t flags, void* context, int utofu_code) noexcept;
-
 /// A bounded pool of requests of one kind; alloc() is null when all are under way (-FI_EAGAIN for the
 /// caller). Memory comes in chunks as it is first needed and stays. Under the context's lock.
 template <class T>
@@ -121,6 +118,15 @@ inline void note(Request& request, int utofu_code) noexcept
         request.err = fi_error_of(utofu_code);
         request.prov_errno = utofu_code;
     }
+}
+
+/// Reports the failure of an operation that has no request: `flags` are those of its entry (Request::report_to).
+[[gnu::cold]] inline void report_failure(const Reports& to, std::uint64_t flags, void* context, int utofu_code) noexcept
+{
+    Request request;
+    request.report_to(to, flags, context, true);
+    note(request, utofu_code);
+    complete(request);
 }
 
 inline bool settle(Request& request, int utofu_code) noexcept

@@ -27,26 +27,20 @@ void copy(List& list, std::size_t count, T* to) noexcept
     list = list != nullptr ? (std::copy_n(list, count, to), to) : nullptr;
 }
 
-/// Of FI_INJECT: the bytes too, which become one segment. False: no memory.
-bool copy_bytes(Work& w, SendCall& call) noexcept
+/// Of FI_INJECT: the bytes too, which become one segment without a descriptor. False: no memory.
+bool copy_bytes(Work& w, std::size_t& count, std::size_t length) noexcept
 {
-    w.payload.reset(new (std::nothrow) std::byte[call.length + 1]);
+    w.payload.reset(new (std::nothrow) std::byte[length + 1]);
     if (w.payload == nullptr)
         return false;
-    gather(w.payload.get(), w.local, call.count, call.length);
-    w.local[0] = {w.payload.get(), call.length};
-    call.count = 1;
-    call.desc = nullptr;
+    gather(w.payload.get(), w.local, count, length);
+    w.local[0] = {w.payload.get(), length};
+    w.desc[0] = nullptr;
+    count = 1;
     return true;
 }
-bool copy_bytes(Work& w, RmaCall& call, std::size_t length) noexcept
-{
-    SendCall all{.count = call.msg.iov_count, .length = length};
-    const bool done = copy_bytes(w, all);
-    call.msg.iov_count = 1;
-    call.msg.desc = nullptr;
-    return done;
-}
+
+/// Of atomics: each segment stays one.
 bool copy_bytes(Work& w, std::size_t count, std::size_t bytes, std::size_t size) noexcept
 {
     w.payload.reset(new (std::nothrow) std::byte[2 * bytes]);
@@ -61,6 +55,13 @@ bool copy_bytes(Work& w, std::size_t count, std::size_t bytes, std::size_t size)
     return to != nullptr;
 }
 
+/// Of an end that we report ourselves.
+template <class Call>
+bool wants_entry(const Call& call) noexcept
+{
+    return (call.flags & FI_COMPLETION) != 0;
+}
+
 int take_in(Work&, const EndpointFace&, CounterCall&) noexcept { return -FI_EINVAL; } // of no endpoint
 
 int take_in(Work& w, const EndpointFace&, SendCall& call) noexcept
@@ -73,12 +74,10 @@ int take_in(Work& w, const EndpointFace&, SendCall& call) noexcept
         return ret;
     copy(call.iov, call.count, w.local);
     copy(call.desc, call.count, w.desc);
-    w.cq = tx.reports().binding.cq;
-    w.counter = tx.reports().counters.send.get();
-    w.completion.flags = call.entry_flags();
+    w.report_to(tx.reports(), call.entry_flags(), call.context, wants_entry(call));
     w.completion.tag = call.tag;
     if (w.request == nullptr)
-        return (call.flags & FI_INJECT) == 0 || copy_bytes(w, call) ? 0 : -FI_ENOMEM;
+        return (call.flags & FI_INJECT) == 0 || copy_bytes(w, call.count, call.length) ? 0 : -FI_ENOMEM;
     call.flags |= FI_TRIGGER; // it does not wait behind others' backs (Backlog::takes)
     call.context = &w;
     return 0;
@@ -99,6 +98,8 @@ int take_in(Work& w, const EndpointFace& face, RecvCall& call) noexcept
     w.receives = face.receives;
     w.cq = rx->binding.cq;
     w.counter = rx->counters.recv.get();
+    w.wants_entry = wants_entry(call);
+    w.completion.context = call.context;
     w.completion.flags = FI_RECV | (call.tagged ? FI_TAGGED : FI_MSG);
     w.completion.tag = call.tag;
     if (w.request == nullptr)
@@ -125,10 +126,8 @@ int take_in(Work& w, const EndpointFace&, RmaCall& call) noexcept
     copy(call.msg.msg_iov, call.msg.iov_count, w.local);
     copy(call.msg.desc, call.msg.iov_count, w.desc);
     copy(call.msg.rma_iov, call.msg.rma_iov_count, w.remote);
-    w.cq = tx.reports().binding.cq;
-    w.counter = (call.read ? tx.reports().counters.read : tx.reports().counters.write).get();
-    w.completion.flags = FI_RMA | (call.read ? FI_READ : FI_WRITE);
-    if (w.request == nullptr && (call.flags & FI_INJECT) != 0 && !copy_bytes(w, call, length))
+    w.report_to(tx.reports(), FI_RMA | (call.read ? FI_READ : FI_WRITE), call.msg.context, wants_entry(call));
+    if (w.request == nullptr && (call.flags & FI_INJECT) != 0 && !copy_bytes(w, call.msg.iov_count, length))
         return -FI_ENOMEM;
     if (w.request != nullptr)
         call.msg.context = &w;
@@ -148,9 +147,7 @@ int take_in(Work& w, const EndpointFace&, AtomicCall& call) noexcept
     copy(call.compare.at, call.family == Family::compare ? call.compare.n : 0, w.compare);
     copy(call.result.at, base ? 0 : call.result.n, w.result);
     copy(call.msg.rma_iov, call.msg.rma_iov_count, w.remote_words);
-    w.cq = tx.reports().binding.cq;
-    w.counter = (base ? tx.reports().counters.write : tx.reports().counters.read).get();
-    w.completion.flags = FI_ATOMIC | (base ? FI_WRITE : FI_READ);
+    w.report_to(tx.reports(), FI_ATOMIC | (base ? FI_WRITE : FI_READ), call.msg.context, wants_entry(call));
     const std::size_t size = datatypes[call.msg.datatype].size;
     if (w.request == nullptr && (call.flags & FI_INJECT) != 0 &&
         !copy_bytes(w, max_atomic_iov, static_cast<std::size_t>(elements) * size, size))
@@ -164,15 +161,7 @@ int take_in(Work& w, const EndpointFace&, AtomicCall& call) noexcept
 
 int keep(Work& w, const EndpointFace& face) noexcept
 {
-    return std::visit(
-        [&](auto& call) {
-            if constexpr (requires { call.flags; }) {
-                w.completion.context = trigger::context_of(call);
-                w.wants_entry = (call.flags & FI_COMPLETION) != 0;
-            }
-            return take_in(w, face, call);
-        },
-        w.call);
+    return std::visit([&](auto& call) { return take_in(w, face, call); }, w.call);
 }
 
 } // namespace tofu

@@ -55,7 +55,9 @@ int join(const DomainBase& domain, Work& work, fid_ep* ep) noexcept
         return -FI_EOPNOTSUPP;
     work.tx = face.tx;
     std::lock_guard guard(face.tx->lock()); // whom it reports to is another while post_elsewhere() is at work
-    return keep(work, face);
+    const int ret = keep(work, face);
+    work.told = work.counter;
+    return ret;
 }
 
 /// FI_QUEUE_WORK as a Work of ours, but for the counters.
@@ -70,7 +72,7 @@ int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) 
     switch (request.op_type) {
     case FI_OP_CNTR_SET:
     case FI_OP_CNTR_ADD:
-        if (int ret = counter_of(domain, op.cntr->cntr, work.counter); ret != 0)
+        if (int ret = counter_of(domain, op.cntr->cntr, work.told); ret != 0)
             return ret;
         work.call = trigger::CounterCall{op.cntr->value, request.op_type == FI_OP_CNTR_ADD};
         return request.completion_cntr == nullptr ? 0 : -FI_EINVAL;
@@ -98,8 +100,8 @@ int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) 
     }
     if (int ret = join(domain, work, ep); ret != 0)
         return ret;
-    work.counter = nullptr;
-    return request.completion_cntr == nullptr ? 0 : counter_of(domain, request.completion_cntr, work.counter);
+    work.told = nullptr;
+    return request.completion_cntr == nullptr ? 0 : counter_of(domain, request.completion_cntr, work.told);
 }
 
 } // namespace
@@ -129,70 +131,22 @@ int WorkQueue::open() noexcept
 
 // --- taking it in
 
-int WorkQueue::control(int command, const fi_deferred_work* request) noexcept
+/// One that `fill` makes. Into its line by threshold, and among equal ones in the order of the calls (fi_trigger(3)).
+template <class Fill>
+int WorkQueue::add(fid_cntr* counter, std::uint64_t threshold, Fill&& fill) noexcept
 {
-    std::unique_lock guard(domain_.deferred().lock, std::defer_lock);
-    if (command == FI_FLUSH_WORK) {
-        guard.lock();
-        return flush(request);
-    }
-    if (request == nullptr)
-        return -FI_EINVAL;
-    if (command == FI_CANCEL_WORK) {
-        guard.lock();
-        return cancel(*request);
-    }
     std::unique_ptr<Work> work(new (std::nothrow) Work);
     if (work == nullptr)
         return -FI_ENOMEM;
-    work->request = request;
-    work->threshold = request->threshold;
-    int ret = counter_of(domain_, request->triggering_cntr, work->trigger);
+    work->threshold = threshold;
+    int ret = counter_of(domain_, counter, work->trigger);
     if (ret == 0)
-        ret = make(domain_, *request, *work);
-    if (ret == 0)
-        ret = domain_.auto_progress().go_on_alone();
-    if (ret != 0) {
-        TOFU_WARN(FI_LOG_DOMAIN,
-                  "deferred work: operation %d is refused (%s): it needs counters and an enabled endpoint of this "
-                  "domain, opened with FI_TRIGGER and what the operation asks for\n",
-                  static_cast<int>(request->op_type), fi_strerror(-ret));
-        return ret;
-    }
-    guard.lock();
-    admit(std::move(work));
-    return 0;
-}
-
-ssize_t WorkQueue::post_later(EndpointFace& face, const trigger::Call& call, const void* context) noexcept
-{
-    if ((face.tx->plan().caps & FI_TRIGGER) == 0)
-        return -FI_EBADFLAGS;
-    const auto* const when = static_cast<const fi_triggered_context*>(context);
-    if (when == nullptr)
-        return -FI_EINVAL;
-    if (when->event_type != FI_TRIGGER_THRESHOLD)
-        return -FI_ENOSYS;
-    std::unique_ptr<Work> work(new (std::nothrow) Work);
-    if (work == nullptr)
-        return -FI_ENOMEM;
-    work->call = call;
-    work->threshold = when->trigger.threshold.threshold;
-    int ret = counter_of(domain_, when->trigger.threshold.cntr, work->trigger);
-    if (ret == 0)
-        ret = join(domain_, *work, &face);
+        ret = fill(*work);
     if (ret == 0)
         ret = domain_.auto_progress().go_on_alone();
     if (ret != 0)
         return ret;
     std::lock_guard guard(domain_.deferred().lock);
-    admit(std::move(work));
-    return 0;
-}
-
-/// By threshold, and among equal ones in the order of the calls (fi_trigger(3)).
-void WorkQueue::admit(std::unique_ptr<Work> work) noexcept
-{
     Counter& trigger = *work->trigger;
     if (trigger.works == nullptr) {
         trigger.next_trigger = triggers_;
@@ -204,6 +158,42 @@ void WorkQueue::admit(std::unique_ptr<Work> work) noexcept
     insert(*work.release(), at);
     ++domain_.deferred().count;
     start_due();
+    return 0;
+}
+
+int WorkQueue::control(int command, const fi_deferred_work* request) noexcept
+{
+    if (command == FI_FLUSH_WORK)
+        return flush(request);
+    if (request == nullptr)
+        return -FI_EINVAL;
+    if (command == FI_CANCEL_WORK)
+        return cancel(*request);
+    const int ret = add(request->triggering_cntr, request->threshold, [&](Work& work) {
+        work.request = request;
+        return make(domain_, *request, work);
+    });
+    if (ret != 0)
+        TOFU_WARN(FI_LOG_DOMAIN,
+                  "deferred work: operation %d is refused (%s): it needs counters and an enabled endpoint of this "
+                  "domain, opened with FI_TRIGGER and what the operation asks for\n",
+                  static_cast<int>(request->op_type), fi_strerror(-ret));
+    return ret;
+}
+
+ssize_t WorkQueue::post_later(EndpointFace& face, const trigger::Call& call, const void* context) noexcept
+{
+    if ((face.tx->plan().caps & FI_TRIGGER) == 0)
+        return -FI_EBADFLAGS;
+    const auto* const when = static_cast<const fi_triggered_context*>(context);
+    if (when == nullptr)
+        return -FI_EINVAL;
+    if (when->event_type != FI_TRIGGER_THRESHOLD)
+        return -FI_ENOSYS;
+    return add(when->trigger.threshold.cntr, when->trigger.threshold.threshold, [&](Work& work) {
+        work.call = call;
+        return join(domain_, work, &face);
+    });
 }
 
 // --- taking it back
@@ -220,6 +210,7 @@ Work* WorkQueue::find_waiting(Wanted&& wanted) noexcept
 
 int WorkQueue::cancel(const fi_deferred_work& request) noexcept
 {
+    std::lock_guard guard(domain_.deferred().lock);
     Work* const found = find_waiting([&](const Work& w) { return w.request == &request; });
     if (found == nullptr)
         return -FI_ENOENT;
@@ -230,6 +221,7 @@ int WorkQueue::cancel(const fi_deferred_work& request) noexcept
 /// All, or what waits for the counter that `which` names.
 int WorkQueue::flush(const fi_deferred_work* which) noexcept
 {
+    std::lock_guard guard(domain_.deferred().lock);
     Held<Counter> only;
     if (which != nullptr && which->triggering_cntr != nullptr)
         if (int ret = counter_of(domain_, which->triggering_cntr, only); ret != 0)
@@ -299,7 +291,7 @@ void WorkQueue::drop(Work& work) noexcept
 void WorkQueue::lose(Work& work) noexcept
 {
     leave(work);
-    work.counter = nullptr;
+    work.told = nullptr;
     work.tx = nullptr;
     work.cq = nullptr;
     --domain_.deferred().count;
@@ -354,7 +346,7 @@ bool WorkQueue::start(Work& work) noexcept
 ssize_t WorkQueue::post(Work& work) noexcept
 {
     if (const auto* const op = std::get_if<trigger::CounterCall>(&work.call)) {
-        op->add ? work.counter->count(op->value) : work.counter->assign(op->value);
+        op->add ? work.told->count(op->value) : work.told->assign(op->value);
         return 0;
     }
     TxContext& tx = *work.tx;
@@ -390,8 +382,8 @@ void WorkQueue::end(Work& work, CqEntry entry) noexcept
         else
             work.cq->write(entry.completion);
     }
-    if (work.counter != nullptr)
-        failed ? work.counter->count_error() : work.counter->count();
+    if (work.told != nullptr)
+        failed ? work.told->count_error() : work.told->count();
     drop(work); // behind the count: who closes the counter then waits for us (Counter::close)
 }
 

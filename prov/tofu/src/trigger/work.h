@@ -21,26 +21,24 @@
 #include "provider/limits.h"
 #include "queue/cntr.h"
 #include "queue/cq.h"
+#include "transfer/request.h"
 #include "trigger/call.h"
 
 namespace tofu {
 
 class DomainBase;
 
-/// An operation that waits for its counter or, if it is deferred work, for its end. It has copies of all lists of its
-/// call, since the application may use theirs again.
-struct Work {
+/// An operation that waits for its counter or, if it is deferred work, for its end: a request that reports as its
+/// endpoint's do. It has copies of all lists of its call, since the application may use theirs again.
+struct Work : Request {
     Work* next = nullptr;
     Work** link = nullptr;                     ///< what points to it
     const fi_deferred_work* request = nullptr; ///< by which the application names it; null: by FI_TRIGGER
     Held<Counter> trigger;                     ///< while it waits
     std::uint64_t threshold = 0;
-    Held<Counter> counter;                     ///< told of its end, or, of FI_TRIGGER, of its failure to begin
+    Held<Counter> told;                        ///< counts its end, or, of FI_TRIGGER, its failure to begin
     TxContext* tx = nullptr;                   ///< of its endpoint; null: the operation is a counter's
     proto::ReceiveQueue* receives = nullptr;   ///< of a receive
-    CompletionQueue* cq = nullptr;             ///< of its endpoint's side
-    bool wants_entry = false;                  ///< there, where it is deferred: FI_COMPLETION
-    Completion completion{};                   ///< what an entry of ours says
     trigger::Call call;
 
     iovec local[limits::iov_limit] = {};
@@ -86,7 +84,8 @@ class WorkQueue final : public Later {
         return post_later(face, call, trigger::context_of(call));
     }
     ssize_t post_later(EndpointFace& face, const trigger::Call& call, const void* context) noexcept;
-    void admit(std::unique_ptr<Work> work) noexcept;
+    template <class Fill>
+    [[nodiscard]] int add(fid_cntr* trigger, std::uint64_t threshold, Fill&& fill) noexcept;
     int cancel(const fi_deferred_work& request) noexcept;
     int flush(const fi_deferred_work* which) noexcept;
     void start_due() noexcept;
