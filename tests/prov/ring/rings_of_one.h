@@ -48,7 +48,6 @@ struct Above final : Protocol {
         failures.push_back(ch.err);
         lost = waiter;
     }
-    std::unique_ptr<Ring> make_ring() noexcept override { return std::make_unique<Ring>(); }
     bool take_visit(Ring& visit) noexcept override
     {
         std::uint32_t slots = 1;

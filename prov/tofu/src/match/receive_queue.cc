@@ -3,6 +3,8 @@
 // receive_queue.h. Calls the matcher, and the peer through which a message came.
 #include "match/receive_queue.h"
 
+#include <algorithm>
+
 #include "context/later.h"
 #include "local/iov.h"
 #include "match/srx_owner.h"
@@ -70,15 +72,11 @@ void ReceiveQueue::leave(SrxPeer& peer) noexcept
         if (kept.peer == &peer)
             forget(kept);
     });
-    for (Claim** link = &claims_; *link != nullptr;) {
-        Unexpected& kept = *(*link)->message;
-        if (kept.peer != &peer) {
-            link = &(*link)->next;
-            continue;
+    for (std::size_t i = claims_.size(); i-- > 0;)
+        if (const Claim claim = claims_[i]; claim.message->peer == &peer) {
+            claims_.erase(claim);
+            forget(*claim.message);
         }
-        end(link);
-        forget(kept);
-    }
 }
 
 int SourceKeys::look_up(fi_addr_t source, std::uint64_t& key) noexcept
@@ -137,8 +135,7 @@ ssize_t ReceiveQueue::recv(const RecvCall& call) noexcept
         }
         r->held = false;
     }
-    matching.post(*r);
-    r->posted = true;
+    post(*r);
     return 0;
 }
 
@@ -197,14 +194,6 @@ void ReceiveQueue::forget(Unexpected& kept) noexcept
     free_entry(kept);
 }
 
-/// Takes a claim off the list.
-void ReceiveQueue::end(Claim** link) noexcept
-{
-    Claim* const claim = *link;
-    *link = claim->next;
-    pool_.release(claim, sizeof *claim);
-}
-
 /// FI_PEEK: is there such a message? Its answer is an entry: success, or the error FI_ENOMSG (fi_tagged(3)).
 ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
 {
@@ -229,10 +218,8 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
     if (call.flags & FI_DISCARD)
         return discard(kept, call) ? 0 : -FI_EAGAIN;
     if (call.flags & FI_CLAIM) {
-        void* const memory = pool_.alloc(sizeof(Claim));
-        if (memory == nullptr)
+        if (!claims_.push({call.context, &kept}))
             return -FI_ENOMEM;
-        claims_ = ::new (memory) Claim{call.context, &kept, claims_};
         matcher(call.tagged).drop(kept);
         kept.claimed = true;
     }
@@ -243,16 +230,16 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
 /// FI_CLAIM after FI_PEEK | FI_CLAIM with the same context: receives or discards what was claimed.
 ssize_t ReceiveQueue::claim(const RecvCall& call) noexcept
 {
-    Claim** link = &claims_;
-    while (*link != nullptr && (*link)->context != call.context)
-        link = &(*link)->next;
-    if (*link == nullptr)
+    const Claim* const found =
+        std::find_if(claims_.begin(), claims_.end(), [&](const Claim& c) { return c.context == call.context; });
+    if (found == claims_.end())
         return -FI_EINVAL;
-    Unexpected& kept = *(*link)->message;
+    const Claim claim = *found;
+    Unexpected& kept = *claim.message;
     if (call.flags & FI_DISCARD) {
         if (!discard(kept, call))
             return -FI_EAGAIN;
-        end(link);
+        claims_.erase(claim);
         return 0;
     }
     RecvCall plain = call;
@@ -264,7 +251,7 @@ ssize_t ReceiveQueue::claim(const RecvCall& call) noexcept
         free_entry(*r);
         return -FI_EAGAIN;
     }
-    end(link);
+    claims_.erase(claim);
     forget(kept);
     return 0;
 }

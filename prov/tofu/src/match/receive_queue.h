@@ -71,7 +71,7 @@ class ReceiveQueue {
     /// What came through it and was not received yet is forgotten.
     void leave(SrxPeer& peer) noexcept;
     /// The receive that takes a message; it stays posted until withdrawn. Null: alloc_entry, then queue_entry.
-    [[nodiscard]] RecvRequest* get_entry(bool tagged, std::uint64_t source, std::uint64_t tag) const noexcept
+    [[nodiscard]] RecvRequest* get_entry(bool tagged, std::uint64_t source, std::uint64_t tag) noexcept
     {
         return static_cast<RecvRequest*>(matcher(tagged).match(source, tag));
     }
@@ -89,15 +89,13 @@ class ReceiveQueue {
     void free_entry(Unexpected& message) noexcept;
     /// Does a message of this source that came through `peer` wait for its receive?
     [[nodiscard]] bool holds(const SrxPeer& peer, std::uint64_t source) const noexcept;
-    [[nodiscard]] bool directed() const noexcept { return sources_.directed(); }
     /// The first one's that joined; null: none has.
     [[nodiscard]] const RxContext* context() const noexcept { return members_.empty() ? nullptr : &members_[0]->rx; }
 
     // --- where the receives are another provider's: null, they are the application's. What its part here needs.
     void belong_to(SrxOwner& owner) noexcept { owner_ = &owner; }
     [[nodiscard]] SrxOwner* owner() const noexcept { return owner_; }
-    [[nodiscard]] void* alloc_receive(std::size_t size) noexcept { return pool_.alloc(size); }
-    void free_receive(void* receive, std::size_t size) noexcept { pool_.release(receive, size); }
+    [[nodiscard]] SizedPool& pool() noexcept { return pool_; }
     void post(RecvRequest& receive) noexcept
     {
         matcher(receive.tagged).post(receive);
@@ -130,22 +128,17 @@ class ReceiveQueue {
   private:
     /// A message that FI_PEEK | FI_CLAIM took out of the matcher.
     struct Claim {
-        const void* context;
-        Unexpected* message;
-        Claim* next;
+        const void* context = nullptr;
+        Unexpected* message = nullptr;
+        bool operator==(const Claim&) const noexcept = default;
     };
     [[nodiscard]] Matcher& matcher(bool tagged) noexcept { return tagged ? tagged_ : plain_; }
-    [[nodiscard]] const Matcher& matcher(bool tagged) const noexcept
-    {
-        return tagged ? tagged_ : plain_;
-    }
     [[nodiscard, gnu::noinline]] ssize_t recv_slowly(RecvCall call, void* buffer, std::size_t length,
                                                      void* desc) noexcept;
     [[nodiscard]] ssize_t peek(const RecvCall& call) noexcept;
     [[nodiscard]] ssize_t claim(const RecvCall& call) noexcept;
     [[nodiscard]] RecvRequest* make_receive(const RecvCall& call, std::uint64_t key) noexcept;
     [[nodiscard]] bool discard(Unexpected& message, const RecvCall& call) noexcept;
-    void end(Claim** link) noexcept;
 
     Matcher tagged_;
     Matcher plain_;
@@ -153,7 +146,7 @@ class ReceiveQueue {
     SizedPool pool_; ///< of receives and messages
     std::size_t kept_limit_; ///< bytes of unexpected messages
     std::size_t kept_bytes_ = 0;
-    Claim* claims_ = nullptr;
+    Array<Claim> claims_;
     SrxOwner* owner_ = nullptr;
     Array<SrxPeer*> members_;
     SourceKeys sources_;

@@ -19,7 +19,6 @@ class SourceKeys {
     /// `directed`: FI_DIRECTED_RECV. Without it the argument is ignored (fi_msg(3)). The address vector is that of those
     /// who have joined.
     SourceKeys(bool directed, const Array<SrxPeer*>& members) noexcept : directed_(directed), members_(members) {}
-    [[nodiscard]] bool directed() const noexcept { return directed_; }
     /// 0, or -FI_EINVAL: an address of nobody.
     [[nodiscard]] int find(fi_addr_t source, std::uint64_t& key) noexcept
     {

@@ -54,7 +54,7 @@ void SrxOwner::fill(RecvRequest& r) noexcept
 
 SrxOwner::Answer SrxOwner::ask(SrxPeer& peer, const Offer& offer, RecvRequest*& receive) noexcept
 {
-    void* const memory = queue_.alloc_receive(receive_size);
+    void* const memory = queue_.pool().alloc(receive_size);
     if (memory == nullptr)
         return Answer::later;
     auto* const r = ::new (memory) RecvRequest;
@@ -63,7 +63,7 @@ SrxOwner::Answer SrxOwner::ask(SrxPeer& peer, const Offer& offer, RecvRequest*& 
     peer::Entry* entry = nullptr;
     const int ret = (offer.tagged ? srx_.owner->get_tag : srx_.owner->get_msg)(&srx_, &match, &entry);
     if ((ret != 0 && ret != -FI_ENOENT) || entry == nullptr) {
-        queue_.free_receive(memory, receive_size);
+        queue_.pool().release(memory, receive_size);
         return ret == -FI_ENOMEM || ret == -FI_EAGAIN ? Answer::later : Answer::refused;
     }
     ::new (&tail_of(*r)) Tail{entry, &peer, false};
@@ -101,7 +101,7 @@ bool SrxOwner::note(Unexpected& message, RecvRequest& r) noexcept
 void SrxOwner::done(RecvRequest& r, CompletionQueue* told) noexcept
 {
     peer::Entry* const entry = tail_of(r).entry;
-    queue_.free_receive(&r, receive_size);
+    queue_.pool().release(&r, receive_size);
     if (told != nullptr)
         hand_on(*told); // "When the peer finishes processing the message and completes it on its own CQ"
     if (entry != nullptr)
@@ -139,7 +139,7 @@ bool SrxOwner::go_on(Unexpected& message) noexcept
     if (!(wanted ? message.peer->start(r, message) : message.peer->discard(message)))
         return false;
     if (!wanted)
-        queue_.free_receive(&r, receive_size);
+        queue_.pool().release(&r, receive_size);
     message.owned = nullptr;
     queue_.forget(message);
     return true;
@@ -189,7 +189,7 @@ void SrxOwner::forsake(Unexpected& message) noexcept
     }
     if (tail.entry != nullptr)
         peer::fields_of(tail.entry).of_peer = nullptr; // it stays with the owner, who finds nothing
-    queue_.free_receive(&r, receive_size);
+    queue_.pool().release(&r, receive_size);
 }
 
 void SrxOwner::leave(const SrxPeer& peer) noexcept

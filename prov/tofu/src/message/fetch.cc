@@ -38,7 +38,7 @@ Fetch* Fetches::make(const Message& message) noexcept
     Fetch* f = pool_.alloc();
     if (f == nullptr)
         return nullptr;
-    *f = Fetch{{on_fetched}};
+    *f = Fetch{{on_fetched}, {go_on}};
     f->owner = this;
     f->live = true;
     f->message = message;
@@ -66,7 +66,7 @@ void Fetches::ask(Fetch& f) noexcept
         wait(f);
         return;
     }
-    const Source& in = *f.message.in;
+    const Ring& in = *f.message.in;
     f.pending++;
     const vcq::Post post = vcq_.get(in.known.home, f.answer.stadd, in.area + fin_offset(f.message.fin.fin), sizeof(FinWord),
                                     {.when = vcq::When::delivered, .waiter = &f});
@@ -181,7 +181,7 @@ void Fetches::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcep
 /// All bytes are here, or will never be: tell the sender, then the application.
 void Fetches::finish(Fetch& f) noexcept
 {
-    const Source& in = *f.message.in;
+    const Ring& in = *f.message.in;
     if (!f.lost && !put_fin(vcq_, in.known.home, in.area, f.message.fin, f.err)) {
         wait(f);
         return;
@@ -206,33 +206,29 @@ void Fetches::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcep
 void Fetches::wait(Fetch& f) noexcept
 {
     f.waiting = true;
-    f.next = nullptr;
-    Fetch** end = &waiting_;
-    while (*end != nullptr)
-        end = &(*end)->next;
-    *end = &f;
+    waiting_.add(f);
+}
+
+void Fetches::go_on(Deferred& fetch) noexcept
+{
+    auto& f = static_cast<Fetch&>(fetch);
+    f.waiting = false;
+    if (f.unverified)
+        f.owner->ask(f);
+    else if (f.to_fetch != 0)
+        f.owner->advance(f);
+    else if (f.pending == 0)
+        f.owner->finish(f);
 }
 
 void Fetches::resume() noexcept
 {
-    Fetch* list = waiting_;
-    waiting_ = nullptr;
-    while (list != nullptr) {
-        Fetch& f = *list;
-        list = f.next;
-        f.waiting = false;
-        if (f.unverified)
-            ask(f);
-        else if (f.to_fetch != 0)
-            advance(f);
-        else if (f.pending == 0)
-            finish(f);
-    }
+    waiting_.round();
 }
 
 void Fetches::cancel() noexcept
 {
-    waiting_ = nullptr;
+    waiting_ = {};
     pool_.each([this](Fetch& f) {
         if (f.live)
             end(f, 0, FI_ECANCELED, 0);

@@ -12,6 +12,7 @@
 #include "local/local_memory.h"
 #include "message/message.h"
 #include "ring/port.h"
+#include "transfer/agenda.h"
 #include "transfer/request.h"
 
 namespace tofu::proto {
@@ -19,10 +20,9 @@ namespace tofu::proto {
 class Fetches;
 class Receiver;
 
-struct Fetch : vcq::Waiter {
+struct Fetch : vcq::Waiter, Deferred {
     Fetches* owner = nullptr;
     RecvRequest* receive = nullptr;
-    Fetch* next = nullptr;         ///< among those that wait for room
     Message message{};
     iovec into[max_segments] = {};
     void* desc[max_segments] = {};
@@ -32,7 +32,7 @@ struct Fetch : vcq::Waiter {
     bool live = false;             ///< its end is still to come
     std::uint8_t from_index = 0;   ///< position of the next Get
     std::uint8_t into_index = 0;
-    bool waiting = false;          ///< in the list
+    bool waiting = false;          ///< for room
     bool unverified = false;         ///< does the sender still wait for it? To be asked before the first Get
     bool lost = false;             ///< it does not: no FIN
     std::uint64_t from_offset = 0;
@@ -57,7 +57,7 @@ class Fetches {
     [[nodiscard]] Fetch* make(const Message& message) noexcept;
     /// With what is to be fetched, and where to, filled in; nothing: FIN alone. Afterwards it may be gone.
     void start(Fetch& fetch) noexcept;
-    [[nodiscard, gnu::always_inline]] bool waits() const noexcept { return waiting_ != nullptr; }
+    [[nodiscard, gnu::always_inline]] bool waits() const noexcept { return !waiting_.empty(); }
     /// Once per round: those that found no room go on, in their order.
     void resume() noexcept;
     /// Behind the last notice: all end with FI_ECANCELED.
@@ -71,6 +71,7 @@ class Fetches {
     void finish(Fetch& fetch) noexcept;
     void end(Fetch& fetch, std::size_t length, int err, int prov_errno) noexcept;
     void wait(Fetch& fetch) noexcept;
+    static void go_on(Deferred& fetch) noexcept;
     static void on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
     TxContext& tx_; ///< whose VCQ and local registrations fetch
@@ -79,7 +80,7 @@ class Fetches {
     Receiver& receiver_;
     const std::size_t max_piece_; ///< of one Get
     Pool<Fetch> pool_{4096};
-    Fetch* waiting_ = nullptr;
+    Agenda waiting_; ///< those that found no room
 };
 
 } // namespace tofu::proto

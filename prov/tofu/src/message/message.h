@@ -20,37 +20,25 @@ namespace tofu::proto {
     return vcq.put_inline(home, &word, area + fin_offset(fin.fin), sizeof word, {}) != vcq::Post::busy;
 }
 
-/// A ring, and what we keep of its sender.
-struct Source : Ring {
-    fi_addr_t address = FI_ADDR_NOTAVAIL; ///< as the address vector had it
-    std::uint32_t generation = ~0u;       ///< then
-};
-
-/// What a message that waits for its receive consists of besides (Unexpected::body).
+/// What of a message that waits for its receive does not stand in its Unexpected, but behind it (body).
 struct Kept {
-    Source* in;
-    Ack fin;
-    Type type;
-    bool ack;
-    bool at_match;
-    std::uint8_t segment_count;
+    Ring* in = nullptr;   ///< who sent it
+    Ack fin{};
+    Type type = Type::none;
+    bool ack = false;     ///< FIN is due when it has been received,
+    bool at_match = false;///< and not before it has found its receive
+    std::uint8_t segment_count = 0;
 };
 
 /// A message that is to be given to a receive, wherever its payload is.
-struct Message {
-    Type type = Type::none;
+struct Message : Kept {
     bool tagged = false;
     bool has_data = false;
-    bool ack = false;     ///< FIN is due when it has been received,
-    bool at_match = false;///< and not before it has found its receive
     bool kept = false;    ///< it came before its receive: its sender may have gone since
-    std::uint8_t segment_count = 0;
-    Ack fin{};
     std::uint64_t tag = 0;
     std::uint64_t data = 0;
     std::size_t length = 0;
     const std::byte* payload = nullptr; ///< eager
-    Source* in = nullptr;               ///< who sent it
     std::uint64_t vcq = 0;              ///< rts
     Segment segments[max_segments] = {};
 

@@ -2,8 +2,6 @@
 // The messenger's beginning. See messenger.h.
 #include "message/messenger.h"
 
-#include <new>
-
 #include <rdma/fi_errno.h>
 
 #include "progress/domain_base.h"
@@ -43,16 +41,6 @@ int Messenger::open() noexcept
     if (int ret = rings_.open(rings, param_size("ring_slots", 64), visits); ret != 0)
         return ret;
     return receiver_.join_queue();
-}
-
-Channel* Messenger::make_channel() noexcept
-{
-    return channels_.alloc();
-}
-
-std::unique_ptr<Ring> Messenger::make_ring() noexcept
-{
-    return std::unique_ptr<Ring>(new (std::nothrow) Source);
 }
 
 } // namespace tofu::proto

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
+#include "match/srx_owner.h"
 #include "message/receiver.h"
 #include "ring/rings.h"
 #include "send/sender.h"
@@ -31,22 +31,21 @@ class Messenger final : private Protocol {
     void progress() noexcept;
 
   private:
-    Channel* make_channel() noexcept override;
+    Channel* make_channel() noexcept override { return channels_.alloc(); }
     void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept override
     {
         sender_.requests().channel_failed(channel, waiter);
     }
-    std::unique_ptr<Ring> make_ring() noexcept override;
     bool take_visit(Ring& visit) noexcept override
     {
-        static_cast<Source&>(visit).generation = ~0u; // of another sender perhaps
         std::uint32_t slots = 1;
         return receiver_.take(visit, slots);
     }
     void tick() noexcept override
     {
         receiver_.answer_fences();
-        receiver_.resume_owned();
+        if (SrxOwner* const owner = receiver_.queue().owner(); owner != nullptr)
+            owner->resume(); // what found no room
     }
 
     TxContext& tx_;

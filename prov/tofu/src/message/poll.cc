@@ -16,10 +16,9 @@ constexpr std::size_t prefetched = 512; ///< bytes of a long payload, at most
 }
 
 /// One message, all the way. All that decides is in `control`, which was read once.
-[[gnu::always_inline]] inline bool Receiver::take_short(Ring& ring, std::uint64_t control,
+[[gnu::always_inline]] inline bool Receiver::take_short(Ring& in, std::uint64_t control,
                                                         std::uint32_t& slots) noexcept
 {
-    auto& in = static_cast<Source&>(ring);
     const auto c = std::bit_cast<Control>(control);
     const bool is_long = c.type == static_cast<std::uint8_t>(Type::long_eager);
     if ((c.type != static_cast<std::uint8_t>(Type::eager) && !is_long) ||

@@ -17,7 +17,7 @@
 namespace tofu::proto {
 
 Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
-    : Inbound(port), SrxPeer(rx, tx.peers()), tx_(tx), rx_(rx), vcq_(tx.vcq()),
+    : Inbound(port), SrxPeer(rx, tx.peers()), tx_(tx), rx_(rx),
       wants_source_((tx.plan().caps & FI_SOURCE) != 0 || (rx.shared != nullptr && rx.shared->owner() != nullptr)),
       wants_strangers_((tx.plan().caps & FI_SOURCE_ERR) != 0), far_(port),
       queue_(rx.shared != nullptr
@@ -55,9 +55,8 @@ ssize_t Receiver::cancel(void* context) noexcept
 }
 
 /// One packet. False: it stays, there is no room for what it brings.
-bool Receiver::take(Ring& ring, std::uint32_t& slots) noexcept
+bool Receiver::take(Ring& in, std::uint32_t& slots) noexcept
 {
-    auto& in = static_cast<Source&>(ring);
     Packet packet;
     if (!decode(slot(in, in.next_seq), packet)) [[unlikely]] {
         bad_packet(in, "unreadable");
@@ -96,21 +95,12 @@ bool read_rts(const Packet& packet, Message& m) noexcept
 }
 } // namespace
 
-bool Receiver::take_message(Source& in, const Packet& packet, std::uint32_t& slots) noexcept
+bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots) noexcept
 {
-    Message m;
-    m.type = packet.type;
     const std::uint8_t flags = packet.control.flags;
-    m.tagged = (flags & flag_tag) != 0;
-    m.has_data = (flags & flag_data) != 0;
-    m.ack = (flags & flag_ack) != 0;
-    m.at_match = (flags & flag_match) != 0;
-    m.fin = packet.ack;
-    m.tag = packet.tag;
-    m.data = packet.data;
-    m.length = packet.control.length;
-    m.payload = packet.body;
-    m.in = &in;
+    const auto has = [flags](std::uint8_t flag) { return (flags & flag) != 0; };
+    Message m{{&in, packet.ack, packet.type, has(flag_ack), has(flag_match), 0}, has(flag_tag), has(flag_data), false,
+              packet.tag, packet.data, packet.control.length, packet.body};
     if (packet.type == Type::long_eager) {
         const Geometry& g = geometry();
         if (m.length == 0 || m.length > g.eager_limit()) {
@@ -156,7 +146,7 @@ bool Receiver::take_far(Message& m) noexcept
     return true;
 }
 
-void Receiver::take_write_data(Source& in, const Packet& packet) noexcept
+void Receiver::take_write_data(Ring& in, const Packet& packet) noexcept
 {
     std::uint64_t length;
     std::memcpy(&length, packet.body, sizeof length);
@@ -166,10 +156,10 @@ void Receiver::take_write_data(Source& in, const Packet& packet) noexcept
 }
 
 /// All before it has been taken.
-bool Receiver::take_fence(Source& in, const Packet& packet) noexcept
+bool Receiver::take_fence(Ring& in, const Packet& packet) noexcept
 {
     if ((packet.control.flags & flag_match) == 0)
-        return put_fin(vcq_, in.known.home, in.area, packet.ack, 0);
+        return put_fin(tx_.vcq(), in.known.home, in.area, packet.ack, 0);
     Fence* const end = fences_.begin() + fences_.size(); // a sender waits for one at a time
     if (Fence* const old = std::find_if(fences_.begin(), end, [&](const Fence& f) { return f.in->key == in.key; });
         old != end) {
@@ -187,7 +177,8 @@ void Receiver::answer_fences() noexcept
 {
     std::size_t left = 0;
     for (const Fence& fence : fences_)
-        if (queue_.holds(*this, fence.in->key) || !put_fin(vcq_, fence.in->known.home, fence.in->area, fence.ack, 0))
+        if (queue_.holds(*this, fence.in->key) ||
+            !put_fin(tx_.vcq(), fence.in->known.home, fence.in->area, fence.ack, 0))
             fences_[left++] = fence;
         else
             fence.in->let_go();
@@ -195,7 +186,7 @@ void Receiver::answer_fences() noexcept
         fences_.pop_back();
 }
 
-fi_addr_t Receiver::source_of(Source& in) noexcept
+fi_addr_t Receiver::source_of(Ring& in) noexcept
 {
     const std::uint32_t generation = tx_.peers().generation();
     if (in.generation != generation) [[unlikely]] {
@@ -205,7 +196,7 @@ fi_addr_t Receiver::source_of(Source& in) noexcept
     return in.address;
 }
 
-void Receiver::report(CompletionQueue& cq, Completion& entry, Source& in) noexcept
+void Receiver::report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept
 {
     if (wants_source_)
         entry.source = source_of(in);
@@ -250,14 +241,8 @@ bool Receiver::ask(SrxOwner& owner, Message& m) noexcept
     return false;
 }
 
-void Receiver::resume_owned() noexcept
-{
-    if (SrxOwner* const owner = queue_.owner(); owner != nullptr) [[unlikely]]
-        owner->resume();
-}
-
 /// Hands a message to a posted receive.
-bool Receiver::give(RecvRequest& r, Message& m) noexcept
+bool Receiver::give(RecvRequest& r, const Message& m) noexcept
 {
     TOFU_PROBE(match, r.context);
     if (m.type == Type::rts) {
@@ -275,7 +260,7 @@ bool Receiver::give(RecvRequest& r, Message& m) noexcept
         fetches_.start(*f);
         return true;
     }
-    if (m.ack && !put_fin(vcq_, m.in->known.home, m.in->area, m.fin, 0))
+    if (m.ack && !put_fin(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0))
         return false;
     iovec into[max_segments];
     std::uint8_t count = 0;
@@ -337,7 +322,7 @@ bool Receiver::keep(Message& m, RecvRequest* owned) noexcept
         return false;
     if (m.type != Type::rts && m.ack && !m.at_match) {
         // Delivered: it is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
-        if (!put_fin(vcq_, m.in->known.home, m.in->area, m.fin, 0)) {
+        if (!put_fin(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0)) {
             queue_.free_entry(*kept);
             return false;
         }
@@ -349,8 +334,8 @@ bool Receiver::keep(Message& m, RecvRequest* owned) noexcept
     queue_.queue_entry(*kept);
     if (owned != nullptr && !queue_.owner()->note(*kept, *owned)) [[unlikely]]
         return true;
-    vcq_.statistics().count(Stat::unexpected);
-    vcq_.statistics().count(Stat::unexpected_bytes, m.length);
+    tx_.vcq().statistics().count(Stat::unexpected);
+    tx_.vcq().statistics().count(Stat::unexpected_bytes, m.length);
     return true;
 }
 
@@ -364,9 +349,8 @@ void Message::pack(Unexpected& to) const noexcept
     to.has_data = has_data;
     to.data = data;
     to.length = length;
-    const Kept kept{in, fin, type, ack, at_match, segment_count};
-    std::memcpy(to.body(), &kept, sizeof kept);
-    std::byte* const rest = to.body() + sizeof kept;
+    std::memcpy(to.body(), static_cast<const Kept*>(this), sizeof(Kept));
+    std::byte* const rest = to.body() + sizeof(Kept);
     if (type == Type::rts) {
         std::memcpy(rest, &vcq, sizeof vcq);
         std::memcpy(rest + sizeof vcq, segments, segment_count * sizeof(Segment));
@@ -377,43 +361,25 @@ void Message::pack(Unexpected& to) const noexcept
 
 Message Message::unpack(const Unexpected& from) noexcept
 {
-    Kept kept;
-    std::memcpy(&kept, from.body(), sizeof kept);
-    const std::byte* const rest = from.body() + sizeof kept;
-    Message m;
-    m.type = kept.type;
-    m.tagged = from.tagged;
-    m.has_data = from.has_data;
-    m.ack = kept.ack;
-    m.at_match = kept.at_match;
-    m.kept = true;
-    m.segment_count = kept.segment_count;
-    m.fin = kept.fin;
-    m.tag = from.tag;
-    m.data = from.data;
-    m.length = from.length;
-    m.in = kept.in;
+    Kept of_it;
+    std::memcpy(&of_it, from.body(), sizeof of_it);
+    const std::byte* const rest = from.body() + sizeof of_it;
+    Message m{of_it, from.tagged, from.has_data, true, from.tag, from.data, from.length, rest};
     if (m.type == Type::rts) {
         std::memcpy(&m.vcq, rest, sizeof m.vcq);
         std::memcpy(m.segments, rest + sizeof m.vcq, m.segment_count * sizeof(Segment));
-    } else {
-        m.payload = rest;
     }
     return m;
 }
 
-bool Receiver::start(RecvRequest& receive, Unexpected& kept) noexcept
-{
-    Message m = Message::unpack(kept);
-    return give(receive, m);
-}
+bool Receiver::start(RecvRequest& receive, Unexpected& kept) noexcept { return give(receive, Message::unpack(kept)); }
 
 bool Receiver::discard(Unexpected& kept) noexcept { return discard(Message::unpack(kept)); }
 
 bool Receiver::discard(const Message& m) noexcept
 {
     if (m.type != Type::rts)
-        return !m.ack || put_fin(vcq_, m.in->known.home, m.in->area, m.fin, 0);
+        return !m.ack || put_fin(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0);
     Fetch* const f = fetches_.make(m);
     if (f != nullptr)
         fetches_.start(*f); // nothing to fetch: FIN

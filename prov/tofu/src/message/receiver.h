@@ -25,7 +25,7 @@ namespace tofu::proto {
 
 /// Answered when no message of its sender waits for a receive.
 struct Fence {
-    Source* in = nullptr;
+    Ring* in = nullptr;
     Ack ack{};
 };
 
@@ -50,8 +50,6 @@ class Receiver final : public Inbound, private SrxPeer {
                   int prov_errno) noexcept;
     /// Those whose senders have no message here that waits for its receive: also none that came later, which is safe.
     void answer_fences() noexcept;
-    /// Of another provider's receives: those that found no room.
-    void resume_owned() noexcept;
 
     // --- of Inbound::poll
     [[nodiscard]] bool take_short(Ring& ring, std::uint64_t control, std::uint32_t& slots) noexcept;
@@ -65,22 +63,21 @@ class Receiver final : public Inbound, private SrxPeer {
     fi_addr_t source_of(const Unexpected& message) noexcept override;
     void progress(bool everywhere) noexcept override;
 
-    [[nodiscard]] bool take_message(Source& in, const Packet& packet, std::uint32_t& slots) noexcept;
+    [[nodiscard]] bool take_message(Ring& in, const Packet& packet, std::uint32_t& slots) noexcept;
     [[nodiscard]] bool take_far(Message& message) noexcept;
-    void take_write_data(Source& in, const Packet& packet) noexcept;
-    [[nodiscard]] bool take_fence(Source& in, const Packet& packet) noexcept;
-    [[nodiscard]] fi_addr_t source_of(Source& in) noexcept;
+    void take_write_data(Ring& in, const Packet& packet) noexcept;
+    [[nodiscard]] bool take_fence(Ring& in, const Packet& packet) noexcept;
+    [[nodiscard]] fi_addr_t source_of(Ring& in) noexcept;
     /// The entry of what has succeeded, its source not told yet.
-    void report(CompletionQueue& cq, Completion& entry, Source& in) noexcept;
+    void report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept;
     [[nodiscard]] bool deliver(Message& message) noexcept;
     [[nodiscard]] bool ask(SrxOwner& owner, Message& message) noexcept;
     [[nodiscard]] bool discard(const Message& message) noexcept;
     [[nodiscard]] bool keep(Message& message, RecvRequest* owned) noexcept;
-    [[nodiscard]] bool give(RecvRequest& receive, Message& message) noexcept;
+    [[nodiscard]] bool give(RecvRequest& receive, const Message& message) noexcept;
 
     TxContext& tx_;
     RxContext& rx_;
-    vcq::Vcq& vcq_;
     bool wants_source_;         ///< FI_SOURCE
     bool wants_strangers_;      ///< FI_SOURCE_ERR
     Array<Fence> fences_;

@@ -109,20 +109,14 @@ template <class T>
 struct Import {
     std::size_t size;
     T* object;
-
-    /// False: no T is there whose owner has all calls.
-    [[nodiscard]] bool sound() const noexcept
-    {
-        return size >= sizeof(Import) && object != nullptr && object->owner != nullptr &&
-               object->owner->size >= sizeof(*object->owner);
-    }
 };
-/// `context` as that, or null.
+/// That of `context`, or null: no T is there whose owner has all calls.
 template <class T>
 [[nodiscard]] T* imported(void* context) noexcept
 {
     const auto* const import = static_cast<const Import<T>*>(context);
-    return is_known() && import != nullptr && import->sound() ? import->object : nullptr;
+    T* const object = is_known() && import != nullptr && import->size >= sizeof(*import) ? import->object : nullptr;
+    return object != nullptr && object->owner != nullptr && object->owner->size >= sizeof(*object->owner) ? object : nullptr;
 }
 
 } // namespace tofu::peer

@@ -98,53 +98,47 @@ fi_ops_cq* queue_ops(const fi_ops_cq& ordinary) noexcept
     static fi_ops_cq ops = {sizeof(fi_ops_cq), make_progress, never, never, never, never, never, ordinary.strerror};
     return &ops;
 }
-fi_ops_cntr counter_ops = {sizeof(fi_ops_cntr), make_progress, never, never, never, never, never, never};
-
-/// An object of the owner's that `context` names, and one of ours with a Link to it in its context.
-template <class T, class Link, class Owned, class Attr>
-int open_linked(fid_domain* domain, const Attr& wish, typename T::Handle** made, void* context) noexcept
+fi_ops_cntr* counter_ops(const fi_ops_cntr&) noexcept
 {
+    static fi_ops_cntr ops = {sizeof(fi_ops_cntr), make_progress, never, never, never, never, never, never};
+    return &ops;
+}
+
+/// With FI_PEER: an object of ours with a Link, in its context, to the owner's that `context` names.
+template <class T, class Link, class Owned, class Attr, class OpsOf>
+int open(fid_domain* domain, Attr* wish, typename T::Handle** made, void* context, fi_ops& fid_ops, OpsOf&& ops_of) noexcept
+{
+    if ((given(wish).flags & FI_PEER) == 0)
+        return T::open(domain, wish, made, context);
     Owned* const owner = peer::imported<Owned>(context);
     if (owner == nullptr) {
         TOFU_WARN(FI_LOG_DOMAIN, "FI_PEER: the context names no object of an owner, or libfabric %u.%u has another fi_peer(3): "
                                  "use 2.0 to 2.6\n", FI_MAJOR(provider.fi_version), FI_MINOR(provider.fi_version));
         return -FI_EINVAL;
     }
-    Attr attr = wish;
+    Attr attr = *wish;
     attr.flags &= ~FI_PEER;
     std::unique_ptr<Link> link(new (std::nothrow) Link{*owner, {}});
     if (link == nullptr)
         return -FI_ENOMEM;
-    const int ret = T::open(domain, &attr, made, link.get());
-    if (ret == 0)
-        (void)link.release(); // the object's
-    return ret;
+    if (int ret = T::open(domain, &attr, made, link.get()); ret != 0)
+        return ret;
+    (void)link.release(); // the object's
+    (*made)->fid.ops = &fid_ops;
+    (*made)->ops = ops_of(*(*made)->ops);
+    return 0;
 }
 
 } // namespace
 
 int open_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context) noexcept
 {
-    if ((given(attr).flags & FI_PEER) == 0)
-        return CompletionQueue::open(domain, attr, cq, context);
-    const int ret = open_linked<CompletionQueue, QueueLink, peer::Cq>(domain, *attr, cq, context);
-    if (ret == 0) {
-        (*cq)->fid.ops = &queue_fid_ops;
-        (*cq)->ops = queue_ops(*(*cq)->ops);
-    }
-    return ret;
+    return open<CompletionQueue, QueueLink, peer::Cq>(domain, attr, cq, context, queue_fid_ops, queue_ops);
 }
 
 int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) noexcept
 {
-    if ((given(attr).flags & FI_PEER) == 0)
-        return Counter::open(domain, attr, cntr, context);
-    const int ret = open_linked<Counter, CounterLink, peer::Cntr>(domain, *attr, cntr, context);
-    if (ret == 0) {
-        (*cntr)->fid.ops = &counter_fid_ops;
-        (*cntr)->ops = &counter_ops;
-    }
-    return ret;
+    return open<Counter, CounterLink, peer::Cntr>(domain, attr, cntr, context, counter_fid_ops, counter_ops);
 }
 
 void hand_on(CompletionQueue& queue) noexcept

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The two ends of a ring: Channel, by which we send to a peer; Ring, in which a peer sends to us. The protocol above
-// derives what it keeps of each. Data of Outbound and Inbound; calls nothing.
+// The two ends of a ring: Channel, by which we send to a peer; Ring, in which a peer sends to us. Data of Outbound and
+// Inbound; calls nothing.
 #pragma once
 
 #include <algorithm>
@@ -129,8 +129,6 @@ inline constexpr std::uint32_t no_place = ~std::uint32_t{0};
 
 /// A ring of our area, from its grant to its BYE; and who sends, as long as there are messages of his.
 struct Ring {
-    virtual ~Ring() = default;
-
     Grants* owner = nullptr;
     std::byte* base = nullptr;
     std::uint32_t next_seq = 1;
@@ -150,6 +148,8 @@ struct Ring {
     ReturnStatus status = ReturnStatus::granted; ///< what reports say
     EndpointAddress known{};    ///< what the sender is known by
     std::uint64_t key = 0;      ///< who sends, as peer_key tells it
+    fi_addr_t address = FI_ADDR_NOTAVAIL; ///< for the protocol: as the address vector had it
+    std::uint32_t generation = ~0u;       ///< then
     utofu_stadd_t area = 0;     ///< of the sender
     utofu_stadd_t returns = 0;  ///< its return block
     Inquiry<Ring> life{};

@@ -21,6 +21,15 @@ bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
     return notice.code == UTOFU_ERR_MRQ_PEER || notice.code == UTOFU_ERR_MRQ_RMT_STADD || notice.code == never_told ||
            (notice.code == UTOFU_SUCCESS && !same_process(ring.life.answer, ring.known.nonce));
 }
+
+/// What a sender waits for, into its return block. False: no room in the queue of the TNI.
+bool reply(Port& port, utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t returns, const ReturnBlock& block) noexcept
+{
+    if (port.self.vcq.put_inline(home, &block, returns, sizeof block, {.strong_order = true}) == vcq::Post::busy)
+        return false;
+    port.ring_doorbell(home, area, Doorbell::status);
+    return true;
+}
 } // namespace
 
 int Grants::open(const Geometry& geometry) noexcept
@@ -73,15 +82,10 @@ bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
     while (number < port_.area.open_rings() && rings_[number] != nullptr)
         number++;
     const bool is_free = number < port_.area.open_rings() || port_.area.grow();
-    std::unique_ptr<Ring> ring = is_free ? port_.protocol.make_ring() : nullptr;
+    std::unique_ptr<Ring> ring(is_free ? new (std::nothrow) Ring : nullptr);
     if (ring == nullptr || !polls_.reserve(polls_.size() + 1)) {
         wanted_ = true;
-        const ReturnBlock block{0, static_cast<std::uint32_t>(ReturnStatus::denied), who.serial};
-        if (port_.self.vcq.put_inline(who.home, &block, returns, sizeof block, {.strong_order = true}) ==
-            vcq::Post::busy)
-            return false;
-        port_.ring_doorbell(who.home, area, Doorbell::status);
-        return true;
+        return reply(port_, who.home, area, returns, {0, static_cast<std::uint32_t>(ReturnStatus::denied), who.serial});
     }
     ring->owner = this;
     ring->base = port_.area.ring(number);
@@ -132,12 +136,8 @@ void Grants::ask_back() noexcept
 
 bool Grants::answer_bye(Ring& ring) noexcept
 {
-    const ReturnBlock block{ring.next_seq, static_cast<std::uint32_t>(ReturnStatus::closed), ring.serial};
-    if (port_.self.vcq.put_inline(ring.known.home, &block, ring.returns, sizeof block, {.strong_order = true}) ==
-        vcq::Post::busy)
-        return false;
-    port_.ring_doorbell(ring.known.home, ring.area, Doorbell::status);
-    return true;
+    return reply(port_, ring.known.home, ring.area, ring.returns,
+                 {ring.next_seq, static_cast<std::uint32_t>(ReturnStatus::closed), ring.serial});
 }
 
 // --- reports

@@ -98,13 +98,7 @@ bool Outbound::flush(Channel& ch) noexcept
     Channel::Deferred& packet = ch.deferred;
     if (packet.size == 0)
         return ch.state == ChannelState::open;
-    const vcq::Post post = port_.self.vcq.put_inline(
-        ch.peer.home, packet.image, ch.slot(packet.seq) + slot_size - packet.size, packet.size,
-        {.when = packet.waiter != nullptr ? vcq::When::delivered : vcq::When::never,
-         .strong_order = true,
-         .waiter = packet.waiter,
-         .cache = vcq::whole_line});
-    if (post != vcq::Post::done) {
+    if (const vcq::Post post = put(ch, packet.seq, packet.image, packet.size, packet.waiter); post != vcq::Post::done) {
         (void)post_failed(ch, post);
         return false;
     }

@@ -58,12 +58,7 @@ class Outbound {
     /// A packet of at most inline_limit bytes into the next slot. `delivered`, if any, is told when it has arrived.
     [[nodiscard]] vcq::Post put(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept
     {
-        return port_.self.vcq.put_inline(ch.peer.home, packet.data(), ch.slot(ch.next_seq) + slot_size - packet.size(),
-                                         packet.size(),
-                                         {.when = delivered != nullptr ? vcq::When::delivered : vcq::When::never,
-                                          .strong_order = true,
-                                          .waiter = delivered,
-                                          .cache = vcq::whole_line});
+        return put(ch, ch.next_seq, packet.data(), packet.size(), delivered);
     }
     /// A packet for the next slot that the TNI has no room for and that can't be taken back.
     void defer(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept;
@@ -83,6 +78,15 @@ class Outbound {
 
   private:
     [[nodiscard]] int make_channel(const Target& target, Channel*& channel) noexcept;
+    [[nodiscard]] vcq::Post put(Channel& ch, std::uint32_t seq, const void* packet, std::size_t size,
+                                vcq::Waiter* delivered) noexcept
+    {
+        return port_.self.vcq.put_inline(ch.peer.home, packet, ch.slot(seq) + slot_size - size, size,
+                                         {.when = delivered != nullptr ? vcq::When::delivered : vcq::When::never,
+                                          .strong_order = true,
+                                          .waiter = delivered,
+                                          .cache = vcq::whole_line});
+    }
     [[nodiscard]] bool look_for_room(Channel& ch, std::uint32_t slots) noexcept;
     void start_probe(Channel& ch) noexcept;
     static void on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 
 #include "area/area.h"
 #include "local/bounce.h"
@@ -32,8 +31,6 @@ class Protocol {
     [[nodiscard]] virtual Channel* make_channel() noexcept = 0;
     /// The channel has failed; what waits for its peer ends. `waiter`: whose packet has never left, or null.
     virtual void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept = 0;
-    /// Null: no memory.
-    [[nodiscard]] virtual std::unique_ptr<Ring> make_ring() noexcept = 0;
     /// A visitor's packet, as Inbound::poll() would hand it on: `visit` is a ring of this one slot. False: it stays.
     [[nodiscard]] virtual bool take_visit(Ring& visit) noexcept = 0;
     /// Some milliseconds have passed.

@@ -83,7 +83,7 @@ bool Arrivals::take_one(std::byte* end) noexcept
     if (good && refuses(key))
         return false;
     if (visitor_ == nullptr)
-        visitor_ = port_.protocol.make_ring();
+        visitor_.reset(new (std::nothrow) Ring);
     if (visitor_ == nullptr || !take_one(envelope, good ? packet : nullptr, end)) {
         refuse_all_ |= !refused_.push(key);
         return false;
@@ -105,6 +105,7 @@ bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte*
     visit.begun = true;
     visit.index = who.index;
     visit.known = known_address(who);
+    visit.generation = ~0u; // of another sender perhaps
     visit.key = peer_key(who.home, who.nonce, who.identity);
     if (packet == nullptr || port_.self.vcq.query_stadd(who.home, endpoint_stag(who.index), visit.area) != 0) {
         in_.bad_packet(visit, "that makes no sense");

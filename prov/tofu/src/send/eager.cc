@@ -97,17 +97,15 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
     return 0;
 }
 
-/// One message into the ring. `delivered`, if any, is told when it has arrived there.
-ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
-                              SendRequest* delivered) noexcept
+/// A packet of so many bytes, besides its envelope, into one slot: `fill` writes what stands before its head.
+/// `delivered`, if any, is told when it has arrived there.
+template <class Fill>
+int Sender::put_slot(Channel& ch, Type type, std::uint8_t flags, std::size_t length, std::size_t size,
+                     SendRequest* delivered, Fill&& fill) noexcept
 {
-    const std::size_t padded = (call.length + 7) & ~std::size_t{7};
-    const std::size_t envelope = ch.envelope_size();
-    if (padded + overhead(flags) + envelope > slot_size)
-        return put_long(ch, call, ack, flags, delivered);
     if (!out_.room(ch, 1)) [[unlikely]]
         return ch.refusal();
-    const bool small = padded + overhead(flags) <= inline_limit && envelope == 0;
+    const bool small = size <= inline_limit && ch.state == ChannelState::open;
     alignas(8) std::byte image[inline_limit]; // the end of a slot
     PacketBuffer* block = nullptr;
     std::byte* end = image + inline_limit;
@@ -118,21 +116,33 @@ ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, st
         end = block->block.data + slot_size;
     }
     PacketWriter packet(end);
-    write_head(packet, out_, ch, Type::eager, flags, call.length);
-    write_fields(packet, call, ack, flags);
-    if (padded != 0) {
-        std::byte* to = packet.reserve(padded);
-        std::memset(to + padded - 8, 0, 8); // no byte of ours beyond the payload
-        gather(to, call.iov, call.count, call.length);
-    }
+    write_head(packet, out_, ch, type, flags, length);
+    fill(packet);
     const vcq::Post post = small ? out_.put(ch, packet, delivered)
                                  : put_block(ch, packet, *block, delivered);
     if (post != vcq::Post::done) [[unlikely]]
         return out_.post_failed(ch, post);
-    if (envelope == 0)
+    if (type == Type::eager && ch.state == ChannelState::open)
         vcq_.statistics().count(small ? Stat::send_short : Stat::send_slot);
     out_.sent(ch);
     return 0;
+}
+
+/// One message into the ring.
+ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
+                              SendRequest* delivered) noexcept
+{
+    const std::size_t padded = (call.length + 7) & ~std::size_t{7};
+    if (padded + overhead(flags) + ch.envelope_size() > slot_size)
+        return put_long(ch, call, ack, flags, delivered);
+    return put_slot(ch, Type::eager, flags, call.length, padded + overhead(flags), delivered, [&](PacketWriter& packet) {
+        write_fields(packet, call, ack, flags);
+        if (padded == 0)
+            return;
+        std::byte* to = packet.reserve(padded);
+        std::memset(to + padded - 8, 0, 8); // no byte of ours beyond the payload
+        gather(to, call.iov, call.count, call.length);
+    });
 }
 
 /// A packet built in a block. The block is given back here when nothing was posted.
@@ -210,23 +220,13 @@ ssize_t Sender::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t lengt
 int Sender::put_words(Channel& ch, Type type, std::uint8_t flags, std::uint64_t first,
                       std::optional<std::uint64_t> second) noexcept
 {
-    if ((ch.deferred.size != 0 && !out_.flush(ch)) || !out_.room(ch, 1))
+    if (ch.deferred.size != 0 && !out_.flush(ch))
         return ch.refusal();
-    alignas(8) std::byte image[inline_limit];
-    const bool visits = ch.state != ChannelState::open;
-    PacketBuffer* const block = visits ? buffers_.alloc(slot_size) : nullptr;
-    if (visits && block == nullptr)
-        return -FI_EAGAIN;
-    PacketWriter packet(visits ? block->block.data + slot_size : image + inline_limit);
-    write_head(packet, out_, ch, type, flags, 0);
-    packet.put64(first);
-    if (second)
-        packet.put64(*second);
-    const vcq::Post post = visits ? put_block(ch, packet, *block, nullptr) : out_.put(ch, packet, nullptr);
-    if (post != vcq::Post::done)
-        return out_.post_failed(ch, post);
-    out_.sent(ch);
-    return 0;
+    return put_slot(ch, type, flags, 0, sizeof(Control) + 2 * sizeof first, nullptr, [&](PacketWriter& packet) {
+        packet.put64(first);
+        if (second)
+            packet.put64(*second);
+    });
 }
 
 } // namespace tofu::proto

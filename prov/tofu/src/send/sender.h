@@ -73,6 +73,9 @@ class Sender final : public Engine {
     [[nodiscard]] int channel_to(fi_addr_t dest, Channel*& to) noexcept;
     [[nodiscard]] Channel* open_channel(const SendCall& call) const noexcept;
     [[nodiscard]] ssize_t send_again(const SendCall& call) noexcept;
+    template <class Fill>
+    [[nodiscard]] int put_slot(Channel& to, Type type, std::uint8_t flags, std::size_t length, std::size_t size,
+                               SendRequest* delivered, Fill&& fill) noexcept;
     [[nodiscard]] ssize_t put_packet(Channel& to, const SendCall& call, const Ack* ack, std::uint8_t flags,
                                      SendRequest* delivered) noexcept;
     [[nodiscard]] vcq::Post put_block(Channel& to, const PacketWriter& packet, PacketBuffer& block,
