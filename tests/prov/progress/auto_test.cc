@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Automatic progress beside computation: a transfer by rendezvous ends though one side calls nothing meanwhile, and the
-// thread that sees to it sits where it is told to. Run by make check. Calls session.
+// Automatic progress beside computation: a transfer by rendezvous ends though one side calls nothing meanwhile, so all of
+// its bytes move beside the computation, counted and not timed; and the thread that sees to it sits where it is told to. Run by make check. Calls session.
 #include "prov/lib/session.h"
 
 #include <algorithm>
@@ -45,54 +45,69 @@ INSTANTIATE_TEST_SUITE_P(All, Overlap, testing::Bool(),
 
 constexpr std::size_t length = 16 << 20;
 
-TEST_P(Overlap, TheSenderComputesMeanwhile)
+/// A message of `length` from rank 0 to rank 1; both have posted their side, in the order of the parameter, when
+/// `sent(s, rank)` and `came(s, rank)` go on.
+template <class Sent, class Came>
+void overlap(bool receive_first, Sent sent, Came came)
 {
-    expect_processes(2, [](const Rank& rank) {
+    expect_processes(2, [=](const Rank& rank) {
         Session s(rank, automatic());
         std::vector<char> bytes(length, static_cast<char>(7 - rank.number));
-        const bool first = (rank.number == 1) == GetParam();
-        if (!first)
+        if ((rank.number == 1) != receive_first)
             compute([&] { return rank.get(posted) == 1; });
         if (rank.number == 0) {
             ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, bytes.data(), length, nullptr, 1, 5, &s); }), 0);
             rank.set(posted, 1);
-            compute([&] { return rank.get(received) == 1; });
-            s.expect(&s, FI_TAGGED | FI_SEND);
+            sent(s, rank);
         } else {
             ASSERT_EQ(fi_trecv(s.ep, bytes.data(), length, nullptr, 0, 5, 0, &s), 0);
             rank.set(posted, 1);
-            fi_cq_data_entry entry{};
-            EXPECT_TRUE(s.next(entry));
-            EXPECT_EQ(entry.len, length);
-            EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 7), std::ptrdiff_t{length});
-            rank.set(received, 1);
+            came(s, rank);
+            EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 7), std::ptrdiff_t{length}); // what was acknowledged is here
         }
     });
 }
 
+void compute_until_received(Session&, const Rank& rank)
+{
+    compute([&] { return rank.get(received) == 1; });
+}
+
+void find_sent(Session& s, const Rank&) { s.expect(&s, FI_TAGGED | FI_SEND); }
+
+void find_received(Session& s, const Rank&)
+{
+    fi_cq_data_entry entry{};
+    EXPECT_TRUE(s.next(entry));
+    EXPECT_EQ(entry.len, length);
+}
+
+TEST_P(Overlap, TheSenderComputesMeanwhile)
+{
+    overlap(
+        GetParam(),
+        [](Session& s, const Rank& rank) {
+            compute_until_received(s, rank);
+            find_sent(s, rank);
+        },
+        [](Session& s, const Rank& rank) {
+            find_received(s, rank);
+            rank.set(received, 1);
+        });
+}
+
 TEST_P(Overlap, TheReceiverComputesMeanwhile)
 {
-    expect_processes(2, [](const Rank& rank) {
-        Session s(rank, automatic());
-        std::vector<char> bytes(length, static_cast<char>(7 - rank.number));
-        const bool first = (rank.number == 1) == GetParam();
-        if (!first)
-            compute([&] { return rank.get(posted) == 1; });
-        if (rank.number == 0) {
-            ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, bytes.data(), length, nullptr, 1, 5, &s); }), 0);
-            rank.set(posted, 1);
-            s.expect(&s, FI_TAGGED | FI_SEND);
+    overlap(
+        GetParam(),
+        [](Session& s, const Rank& rank) {
+            find_sent(s, rank);
             rank.set(received, 1);
-        } else {
-            ASSERT_EQ(fi_trecv(s.ep, bytes.data(), length, nullptr, 0, 5, 0, &s), 0);
-            rank.set(posted, 1);
-            compute([&] { return rank.get(received) == 1; });
-            EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 7), std::ptrdiff_t{length}); // what was acknowledged is here
-            fi_cq_data_entry entry{};
-            EXPECT_TRUE(s.next(entry));
-            EXPECT_EQ(entry.len, length);
-        }
-    });
+        },
+        [](Session& s, const Rank& rank) {
+            compute_until_received(s, rank);
+            find_received(s, rank);
+        });
 }
 
 /// Of the progress thread; empty where there is none.

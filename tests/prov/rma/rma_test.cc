@@ -40,7 +40,20 @@ const std::size_t sizes[] = {1,    2,    7,    8,    31,    32,        33,      
                              513,  4095, 4096, 8191, 8192,  8193,      65536,    1000003, 1 << 24, (1 << 24) - 1,
                              (1 << 25) + 5};
 
-class RmaModes : public testing::TestWithParam<int> {};
+class RmaModes : public testing::TestWithParam<int> {
+  protected:
+    /// `body(rank, session)` in so many processes, with keys and addresses as the parameter says.
+    template <class Body>
+    static void between(unsigned ranks, Body body)
+    {
+        expect_processes(ranks, [body, mode = GetParam()](const Rank& rank) {
+            Options options;
+            options.mr_mode = mode;
+            Session s(rank, options);
+            body(rank, s);
+        });
+    }
+};
 INSTANTIATE_TEST_SUITE_P(Keys, RmaModes, testing::Values(provider_keys, FI_MR_VIRT_ADDR, FI_MR_PROV_KEY, user_keys),
                          [](const auto& info) {
                              return std::string(info.param & FI_MR_PROV_KEY ? "Provider" : "User") +
@@ -49,11 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Keys, RmaModes, testing::Values(provider_keys, FI_MR_VI
 
 TEST_P(RmaModes, WritesAndReadsOfEverySize)
 {
-    const int mode = GetParam();
-    expect_processes(2, [mode](const Rank& rank) {
-        Options options;
-        options.mr_mode = mode;
-        Session s(rank, options);
+    between(2, [](const Rank& rank, Session& s) {
         std::vector<std::uint8_t> window((1 << 25) + 4096);
         auto peers = s.share(window.data(), window.size(), FI_REMOTE_READ | FI_REMOTE_WRITE, 0xC0DE);
         const unsigned peer = 1 - rank.number;
@@ -87,11 +96,7 @@ TEST_P(RmaModes, WritesAndReadsOfEverySize)
 
 TEST_P(RmaModes, InjectLeavesTheBufferAtOnceAndTheQueueAlone)
 {
-    const int mode = GetParam();
-    expect_processes(2, [mode](const Rank& rank) {
-        Options options;
-        options.mr_mode = mode;
-        Session s(rank, options);
+    between(2, [](const Rank& rank, Session& s) {
         std::vector<std::uint64_t> window(1 << 12);
         auto peers = s.share(window.data(), window.size() * 8, FI_REMOTE_READ | FI_REMOTE_WRITE, 3);
         const unsigned peer = 1 - rank.number;
@@ -131,11 +136,7 @@ TEST_P(RmaModes, InjectLeavesTheBufferAtOnceAndTheQueueAlone)
 
 TEST_P(RmaModes, VectorsCutDifferentlyHereAndThere)
 {
-    const int mode = GetParam();
-    expect_processes(2, [mode](const Rank& rank) {
-        Options options;
-        options.mr_mode = mode;
-        Session s(rank, options);
+    between(2, [](const Rank& rank, Session& s) {
         std::vector<std::uint8_t> window(200000);
         auto peers = s.share(window.data(), window.size(), FI_REMOTE_READ | FI_REMOTE_WRITE, 77);
         const unsigned peer = 1 - rank.number;
@@ -198,11 +199,7 @@ TEST_P(RmaModes, VectorsCutDifferentlyHereAndThere)
 
 TEST_P(RmaModes, ToOneself)
 {
-    const int mode = GetParam();
-    expect_processes(1, [mode](const Rank& rank) {
-        Options options;
-        options.mr_mode = mode;
-        Session s(rank, options);
+    between(1, [](const Rank&, Session& s) {
         std::vector<std::uint8_t> window(100000);
         auto peers = s.share(window.data(), window.size(), FI_REMOTE_READ | FI_REMOTE_WRITE, 5);
         for (std::size_t size : {std::size_t{8}, std::size_t{100}, std::size_t{50000}}) {

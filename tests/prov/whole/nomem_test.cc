@@ -1,162 +1,33 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Without memory: each allocation of the provider fails once, alone and with all that follow until a call has been
 // refused. No call crashes, each answers -FI_ENOMEM (or that it is to be repeated), and repeated it works.
-// Run by make check. Calls libfabric; stands between the provider and malloc, operator new, mmap and pthread_create.
+// Run by make check. Calls libfabric, starving.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <new>
 #include <vector>
 
-#include <dlfcn.h>
-#include <link.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <rdma/fi_collective.h>
 #include <rdma/fi_trigger.h>
 
 #include "prov/lib/session.h"
-
-#define TOFU_EXPORTED __attribute__((visibility("default")))
-
-extern "C" {
-void* __libc_malloc(std::size_t);
-void* __libc_calloc(std::size_t, std::size_t);
-void* __libc_realloc(void*, std::size_t);
-void* __libc_memalign(std::size_t, std::size_t);
-void __libc_free(void*);
-}
-
-namespace {
-
-// --- who allocates, and what becomes of it
-
-std::atomic<std::uintptr_t> provider_begin{0}, provider_end{0};
-std::atomic<bool> armed{false};   ///< allocations are counted
-std::atomic<bool> lasting{false}; ///< all fail from the chosen one on, until heal()
-std::atomic<long> seen{0}, chosen{LONG_MAX};
-long told = 0; ///< error entries for want of memory since it became short
-std::atomic<long> throwing{0}; ///< calls that could only have answered by an exception
-std::atomic<std::uintptr_t> who_throws{0};
-
-bool fails(void* caller) noexcept
-{
-    const auto from = reinterpret_cast<std::uintptr_t>(caller);
-    if (!armed || from < provider_begin || from >= provider_end)
-        return false;
-    const long n = ++seen;
-    return lasting ? n >= chosen : n == chosen;
-}
-
-void* throwing_new(std::size_t size, void* caller) noexcept
-{
-    const auto from = reinterpret_cast<std::uintptr_t>(caller);
-    if (armed && from >= provider_begin && from < provider_end && throwing++ == 0)
-        who_throws = from - provider_begin;
-    return __libc_malloc(size != 0 ? size : 1);
-}
-
-/// There is memory again.
-void heal() noexcept
-{
-    chosen = LONG_MAX;
-}
-
-int find_provider(dl_phdr_info* object, std::size_t, void*)
-{
-    if (std::strstr(object->dlpi_name, "libtofu-fi.so") == nullptr)
-        return 0;
-    std::uintptr_t end = object->dlpi_addr;
-    for (int i = 0; i < object->dlpi_phnum; i++)
-        if (object->dlpi_phdr[i].p_type == PT_LOAD)
-            end = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr + object->dlpi_phdr[i].p_memsz;
-    provider_begin = object->dlpi_addr;
-    provider_end = end;
-    return 1;
-}
-
-} // namespace
-
-extern "C" {
-TOFU_EXPORTED void* malloc(std::size_t size) noexcept
-{
-    return fails(__builtin_return_address(0)) ? nullptr : __libc_malloc(size);
-}
-TOFU_EXPORTED void* calloc(std::size_t count, std::size_t size) noexcept
-{
-    return fails(__builtin_return_address(0)) ? nullptr : __libc_calloc(count, size);
-}
-TOFU_EXPORTED void* realloc(void* memory, std::size_t size) noexcept
-{
-    return fails(__builtin_return_address(0)) ? nullptr : __libc_realloc(memory, size);
-}
-TOFU_EXPORTED void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept
-{
-    return fails(__builtin_return_address(0)) ? nullptr : __libc_memalign(alignment, size);
-}
-TOFU_EXPORTED void* mmap(void* at, std::size_t size, int rights, int flags, int file, off_t offset) noexcept
-{
-    static const auto real = reinterpret_cast<decltype(&mmap)>(dlsym(RTLD_NEXT, "mmap"));
-    if (!fails(__builtin_return_address(0)))
-        return real(at, size, rights, flags, file, offset);
-    errno = ENOMEM;
-    return MAP_FAILED;
-}
-TOFU_EXPORTED int pthread_create(pthread_t* thread, const pthread_attr_t* attr, void* (*body)(void*),
-                                 void* argument) noexcept
-{
-    static const auto real = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
-    return fails(__builtin_return_address(0)) ? EAGAIN : real(thread, attr, body, argument);
-}
-}
-
-TOFU_EXPORTED void* operator new(std::size_t size)
-{
-    return throwing_new(size, __builtin_return_address(0));
-}
-TOFU_EXPORTED void* operator new[](std::size_t size)
-{
-    return throwing_new(size, __builtin_return_address(0));
-}
-TOFU_EXPORTED void* operator new(std::size_t size, const std::nothrow_t&) noexcept
-{
-    return fails(__builtin_return_address(0)) ? nullptr : __libc_malloc(size != 0 ? size : 1);
-}
-TOFU_EXPORTED void* operator new[](std::size_t size, const std::nothrow_t&) noexcept
-{
-    return fails(__builtin_return_address(0)) ? nullptr : __libc_malloc(size != 0 ? size : 1);
-}
-TOFU_EXPORTED void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept
-{
-    return fails(__builtin_return_address(0)) ? nullptr : __libc_memalign(static_cast<std::size_t>(alignment), size);
-}
-TOFU_EXPORTED void* operator new[](std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept
-{
-    return fails(__builtin_return_address(0)) ? nullptr : __libc_memalign(static_cast<std::size_t>(alignment), size);
-}
-TOFU_EXPORTED void operator delete(void* memory) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete[](void* memory) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete(void* memory, std::size_t) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete[](void* memory, std::size_t) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete(void* memory, std::align_val_t) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete[](void* memory, std::align_val_t) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { __libc_free(memory); }
+#include "prov/whole/starving.h"
 
 namespace {
 
 using namespace tofu::test;
 using tofu::sim::test::expect_processes;
 using tofu::sim::test::wait_until;
+using starving::heal;
+
+long told = 0; ///< error entries for want of memory since it became short
 
 // --- calls that are repeated
 
@@ -187,7 +58,7 @@ void open(const char* what, Opened&&... call)
 }
 void close_all(std::initializer_list<struct fid*> fids)
 {
-    if (lasting) // what was accepted waits for memory, and the close for what was accepted
+    if (starving::is_lasting()) // what was accepted waits for memory, and the close for what was accepted
         heal();
     for (struct fid* f : fids)
         EXPECT_EQ(fi_close(f), 0);
@@ -544,28 +415,25 @@ void later(fi_info* info)
 /// Each allocation of a scenario fails.
 void starve(void (*scenario)(fi_info*), fi_info* info)
 {
-    dl_iterate_phdr(find_provider, nullptr);
-    ASSERT_NE(provider_begin, 0u);
+    ASSERT_TRUE(starving::find_provider());
+    long all = 0;
     const auto run = [&](long number, bool stays) {
-        seen = told = 0;
-        chosen = number;
-        lasting = stays;
-        armed = true;
+        told = 0;
+        starving::begin(number, stays);
         scenario(info);
-        armed = false;
+        all = starving::end();
         if (testing::Test::HasFailure())
             std::fprintf(stderr, "when allocation %ld fails%s\n", number, stays ? " and those behind it" : "");
         return !testing::Test::HasFailure();
     };
-    ASSERT_TRUE(run(LONG_MAX, false)); // what is made once and for all is there
-    ASSERT_TRUE(run(LONG_MAX, false));
-    const long all = seen;
+    ASSERT_TRUE(run(starving::never, false)); // what is made once and for all is there
+    ASSERT_TRUE(run(starving::never, false));
     ASSERT_GT(all, 20);
-    for (long n = 1; n <= all + 3; n++)
+    for (long n = 1, last = all + 3; n <= last; n++)
         for (const bool stays : {false, true})
             ASSERT_TRUE(run(n, stays));
-    EXPECT_EQ(throwing, 0) << "the provider asks in a way that has no answer but the end, first at 0x" << std::hex
-                           << who_throws;
+    const auto [calls, first] = starving::throwing_calls();
+    EXPECT_EQ(calls, 0) << "the provider asks in a way that has no answer but the end, first at 0x" << std::hex << first;
 }
 
 TEST(NoMemory, IsAnAnswerWhateverIsOpenedAndDone)
