@@ -28,7 +28,7 @@
 
 namespace {
 
-constexpr int peers = 64;
+constexpr int peers = 64; ///< that have rings: an endpoint registers so many at first, and all the others for the next
 constexpr int endpoints = 5; ///< that register rings as they need them; the first one also pays for what they share
 constexpr int messages = 100; ///< to each peer: more than a ring has slots
 constexpr std::size_t addresses = 158976; ///< nodes of Fugaku
@@ -41,7 +41,7 @@ using namespace tofu::bench;
 
 struct Board {
     std::atomic<int> step{0};
-    char address[peers + 1][64];
+    char address[peers + 1][64]; ///< the last one is the measured process's
     std::uint64_t key, base;
 };
 
@@ -122,6 +122,10 @@ void serve(Board& board)
         for (fid_ep* ep : domain.ep)
             inject(ep, 1);
     await(board, 7, domain);
+    fid_ep* const further = domain.add_endpoint();
+    for (int i = 0; i < messages; ++i)
+        inject(further, 1);
+    await(board, 8, domain);
 }
 
 class Measured {
@@ -145,8 +149,9 @@ class Measured {
         await(board_, 1, *domain_);
         insert();
         talk();
+        grow();
         hold();
-        board_.step.store(7);
+        board_.step.store(8);
     }
 
   private:
@@ -221,6 +226,15 @@ class Measured {
         board_.step.store(6);
         domain_->finish(peers * messages);
         say("peer that sends", peers - 1, before);
+    }
+    void grow()
+    {
+        for (int i = 0; i < messages; ++i)
+            check(fi_trecv(ep(), memory_, 64, nullptr, FI_ADDR_UNSPEC, 1, 0, &context_), "fi_trecv");
+        Bytes before = bytes();
+        board_.step.store(7);
+        domain_->finish(messages);
+        say("the other rings of an endpoint", 1, before);
     }
     void hold()
     {
