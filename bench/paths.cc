@@ -84,6 +84,7 @@ class Paths {
             [&] { return fi_tsend(a_.end, a_.memory, 64, desc, a_.peer, 1, &context_); }, true);
         receives();
         reads();
+        crowd();
         barriers("fi_barrier over gates", "fi_cq_read, entry of a barrier over gates", "on");
         barriers("fi_barrier by Puts", "fi_cq_read, entry of a barrier by Puts", "off");
     }
@@ -178,6 +179,54 @@ class Paths {
                 "fi_trecv");
             again([&] { return fi_tinject(a_.end, a_.memory, 8, a_.peer, 1); }, "fi_tinject");
         });
+    }
+
+    /// What a collective of MPI does: a message to each of several peers in turn, from each in turn, and one that was
+    /// there before its receive.
+    void crowd()
+    {
+        constexpr unsigned peers = 4;
+        fi_addr_t to[peers], from[peers];
+        fid_ep* senders[peers];
+        for (unsigned i = 0; i < peers; ++i) {
+            senders[i] = a_.add_endpoint();
+            to[i] = a_.insert(b_.add_endpoint());
+            from[i] = b_.insert(senders[i]);
+        }
+        unsigned turn = 0;
+        count("fi_tinject, 8 B, four peers in turn", 0,
+              [&] { return fi_tinject(a_.end, a_.memory, 8, to[turn++ % peers], 1); });
+        const auto send = [&](unsigned i) {
+            again([&] { return fi_tinject(senders[i % peers], a_.memory, 8, a_.peer, 1); }, "fi_tinject");
+        };
+        const auto receive = [&](unsigned i) {
+            return fi_trecv(b_.end, b_.memory, 64, nullptr, from[i % peers], 1, 0, &context_);
+        };
+        read("fi_cq_read, entry of a message, four peers in turn", b_, 1, [&] {
+            again([&] { return receive(turn); }, "fi_trecv");
+            send(turn++);
+        });
+        for (const bool early : {false, true}) {
+            const char* const name = early ? "fi_trecv, the message is there" : "fi_trecv, four peers in turn";
+            for (int i = -calls; i < calls; ++i) {
+                if (early) {
+                    send(turn);
+                    for (int look = 0; look < 8; ++look)
+                        look_around();
+                }
+                if (i >= 0)
+                    COUNT_TOGGLE();
+                const ssize_t ret = receive(turn);
+                if (i >= 0)
+                    COUNT_TOGGLE();
+                check(ret, name);
+                if (!early)
+                    send(turn);
+                turn++;
+                b_.finish(1);
+                end_of(i, name);
+            }
+        }
     }
 
     /// One member of a group of two.

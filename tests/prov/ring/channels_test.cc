@@ -40,18 +40,30 @@ TEST_F(ChannelsTest, AnAddressLeadsToTheChannelEnteredForIt)
     EXPECT_EQ(channels.to(near, 5), nullptr);
 }
 
-TEST_F(ChannelsTest, TheLastOneIsKnownUntilItsAddressMeansSomebodyElse)
+TEST_F(ChannelsTest, ThoseOfLateAreKnownUntilTheirAddressesMeanSomebodyElse)
 {
     add(a, near, 1);
     add(b, far, 2);
-    EXPECT_EQ(channels.last(2 * 4), &b);
-    EXPECT_EQ(channels.last(1 * 4), nullptr);
-    ASSERT_EQ(channels.find(target(near, 1)), &a);
-    EXPECT_EQ(channels.last(1 * 4), &a);
+    EXPECT_EQ(channels.recent(2 * 4), &b);
+    EXPECT_EQ(channels.recent(1 * 4), &a) << "another one since";
+    EXPECT_EQ(channels.recent(3 * 4), nullptr);
+    EXPECT_EQ(channels.recent(FI_ADDR_NOTAVAIL), nullptr);
     near.generation++; // fi_av_remove, fi_av_insert
-    EXPECT_EQ(channels.last(1 * 4), nullptr);
+    EXPECT_EQ(channels.recent(1 * 4), nullptr);
+    EXPECT_EQ(channels.recent(2 * 4), &b);
     near.nonce++;
     EXPECT_EQ(channels.find(target(near, 1)), nullptr);
+}
+
+TEST_F(ChannelsTest, AddressesThatShareAnEntryTakeItInTurn)
+{
+    add(a, near, 1);
+    add(b, far, 1 + 1024);
+    EXPECT_EQ(channels.recent(1 * 4), nullptr);
+    EXPECT_EQ(channels.recent(1025 * 4), &b);
+    ASSERT_EQ(channels.find(target(near, 1)), &a);
+    EXPECT_EQ(channels.recent(1 * 4), &a);
+    EXPECT_EQ(channels.recent(1025 * 4), nullptr);
 }
 
 TEST_F(ChannelsTest, WhatIsUnlinkedIsFoundByNoneOfItsAddresses)
@@ -64,9 +76,11 @@ TEST_F(ChannelsTest, WhatIsUnlinkedIsFoundByNoneOfItsAddresses)
     EXPECT_EQ(channels.find(target(near, 1)), nullptr);
     EXPECT_EQ(channels.find(target(near, 5000)), nullptr);
     EXPECT_FALSE(a.aliased);
-    EXPECT_EQ(channels.last(2 * 4), &b);
+    EXPECT_EQ(channels.recent(1 * 4), nullptr);
+    EXPECT_EQ(channels.recent(5000 * 4), nullptr);
+    EXPECT_EQ(channels.recent(2 * 4), &b);
     channels.unlink(b);
-    EXPECT_EQ(channels.last(2 * 4), nullptr);
+    EXPECT_EQ(channels.recent(2 * 4), nullptr);
     EXPECT_EQ(channels.size(), 2u);
 }
 

@@ -26,8 +26,8 @@ TEST_F(RingsTest, WhoAskedGetsARingAndGoesOnThere)
     EXPECT_EQ(ch.mark[1], ch.next_seq);
     ASSERT_EQ(send(ch), vcq::Post::done);
     EXPECT_EQ(found(2, 0).seq, seq_base(peer_nonce) + 1);
-    EXPECT_EQ(rings->out.channels.last(peer_index), &ch);
-    EXPECT_EQ(rings->out.channels.last(peer_index + 1), nullptr);
+    EXPECT_EQ(rings->out.channels.recent(peer_index), &ch);
+    EXPECT_EQ(rings->out.channels.recent(peer_index + 1), nullptr);
     rings->out.turnover.look_at_returns(1);
     EXPECT_EQ(ch.free_slots(), ring_slots - 1) << "the grant that still stands there is no count";
 }

@@ -89,13 +89,11 @@ int SourceKeys::look_up(fi_addr_t source, std::uint64_t& key) noexcept
     if (peer == nullptr)
         return -FI_EINVAL;
     key = peer_key(peer->home, peer->nonce, peer->index);
-    last_source_ = source;
-    last_key_ = key;
-    last_generation_ = generation;
+    recent_.note({source, generation, key});
     return 0;
 }
 
-ssize_t ReceiveQueue::recv_slowly(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept
+ssize_t ReceiveQueue::recv_specially(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept
 {
     if ((call.flags & FI_TRIGGER) != 0)
         return for_later;

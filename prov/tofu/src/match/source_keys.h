@@ -8,6 +8,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
+#include "address/recent.h"
 #include "match/match.h"
 #include "match/srx_peer.h"
 #include "provider/array.h"
@@ -25,23 +26,27 @@ class SourceKeys {
         key = any_source;
         if (!directed_ || source == FI_ADDR_UNSPEC)
             return 0;
-        if (source != last_source_ || members_[0]->peers.generation() != last_generation_) [[unlikely]]
+        const Found& found = recent_.at(source);
+        if (source != found.address || members_[0]->peers.generation() != found.generation) [[unlikely]]
             return look_up(source, key);
-        key = last_key_;
+        key = found.key;
         return 0;
     }
     /// Somebody has left.
-    void forget() noexcept { last_source_ = FI_ADDR_UNSPEC; }
+    void forget() noexcept { recent_ = {}; }
 
   private:
     [[nodiscard, gnu::noinline]] int look_up(fi_addr_t source, std::uint64_t& key) noexcept;
 
     const bool directed_;
     const Array<SrxPeer*>& members_;
-    // The source looked up last: valid as long as the address vector is what it was.
-    std::uint32_t last_generation_ = 0;
-    fi_addr_t last_source_ = FI_ADDR_UNSPEC;
-    std::uint64_t last_key_ = any_source;
+    /// Valid as long as the address vector is what it was.
+    struct Found {
+        fi_addr_t address = FI_ADDR_UNSPEC;
+        std::uint32_t generation = 0;
+        std::uint64_t key = any_source;
+    };
+    Recent<Found> recent_;
 };
 
 } // namespace tofu::proto

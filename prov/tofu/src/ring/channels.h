@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "address/recent.h"
 #include "provider/array.h"
 #include "ring/channel.h"
 
@@ -92,13 +93,13 @@ class ChannelTable {
 class Channels {
   public:
     explicit Channels(int context_bits) noexcept : by_address_(context_bits) {}
-    /// The channel of the last find() or enter(), where that address leads to it still; else null.
-    [[nodiscard, gnu::always_inline]] Channel* last(std::uint64_t address) const noexcept
+    /// The channel of an earlier find() or enter(), where that address leads to it still; else null: find() knows.
+    [[nodiscard, gnu::always_inline]] Channel* recent(std::uint64_t address) const noexcept
     {
-        if (address != last_address_ || last_ == nullptr ||
-            last_->peer.generation != last_peer_->generation) [[unlikely]]
+        const Found& found = recent_.at(address);
+        if (found.address != address || found.generation != found.peer->generation) [[unlikely]]
             return nullptr;
-        return last_;
+        return found.channel;
     }
     /// The one entered for this target, or null.
     [[nodiscard]] Channel* find(const Target& target) noexcept
@@ -130,8 +131,7 @@ class Channels {
     /// No address leads to the channel any more.
     void unlink(Channel& channel) noexcept
     {
-        if (last_ == &channel)
-            last_ = nullptr;
+        recent_.forget_if([&](const Found& found) { return found.channel == &channel; });
         if (channel.aliased)
             by_address_.leave(channel);
         else
@@ -144,18 +144,20 @@ class Channels {
     [[nodiscard]] Channel* const* end() const noexcept { return all_.end(); }
 
   private:
+    static constexpr Peer nobody{};
+    /// Where an address led, as long as the place of the address vector is what it was.
+    struct Found {
+        std::uint64_t address = FI_ADDR_NOTAVAIL;
+        std::uint32_t generation = ~0u; // not that of nobody
+        const Peer* peer = &nobody;
+        Channel* channel = nullptr;
+    };
     void note(const Target& target, Channel& channel) noexcept
     {
-        channel.peer.generation = target.peer.generation; // of two places that lead here, the one used last
-        last_address_ = target.address;
-        last_peer_ = &target.peer;
-        last_ = &channel;
+        recent_.note({target.address, target.peer.generation, &target.peer, &channel});
     }
 
-    // The channel used last, or null, and the place of the address vector that led to it.
-    std::uint64_t last_address_ = ~std::uint64_t{0};
-    const Peer* last_peer_ = nullptr;
-    Channel* last_ = nullptr;
+    Recent<Found> recent_;
     ChannelTable by_address_;
     Array<Channel*> all_;
 };

@@ -60,7 +60,7 @@ ssize_t Sender::send(const SendCall& call) noexcept
 
 int Sender::channel_to(fi_addr_t dest, Channel*& to) noexcept
 {
-    Channel* ch = out_.channels.last(dest);
+    Channel* ch = out_.channels.recent(dest);
     if (ch == nullptr) [[unlikely]] {
         const Peers& peers = tx_.peers();
         const Peer* peer = peers.find(dest);

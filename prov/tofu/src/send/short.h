@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What all sends share, and the short way of one: a packet that a piggyback Put carries, to the peer of the last one,
+// What all sends share, and the short way of one: a packet that a piggyback Put carries, to a peer of late,
 // complete when the call returns. It is built word by word, as the Put reads it. Included by entry.h, so that what is
 // constant in a call of fi_msg or fi_tagged is so here, and by the sender's parts; calls vcq, cq and cntr.
 #pragma once
@@ -59,12 +59,12 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
         counter->count();
 }
 
-/// The channel used last, if it is this call's and a packet may go out and be done with at once. Else null.
+/// The channel, if it was used lately and a packet may go out and be done with at once. Else null.
 [[gnu::always_inline]] inline Channel* Sender::open_channel(const SendCall& call) const noexcept
 {
     if ((call.flags & (levels | FI_FENCE | FI_TRIGGER)) != 0) [[unlikely]]
         return nullptr;
-    auto* const to = out_.channels.last(call.dest);
+    auto* const to = out_.channels.recent(call.dest);
     if (to == nullptr || to->state != ChannelState::open || to->deferred.size != 0 ||
         backlog_.waiting().may_hold(to->peer.home) || to->free_slots() == 0) [[unlikely]]
         return nullptr;
