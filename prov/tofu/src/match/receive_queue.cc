@@ -111,29 +111,31 @@ ssize_t ReceiveQueue::recv(const RecvCall& call) noexcept
     std::uint64_t key;
     if (int ret = sources_.find(call.source, key); ret != 0) [[unlikely]]
         return ret;
-    RecvRequest* r = make_receive(call, key);
-    if (r == nullptr)
-        return -FI_ENOMEM;
-    Matcher& matching = matcher(call.tagged);
-    if (matching.first() != nullptr) {
-        while (Arrived* a = matching.find(key, r->tag, r->ignore)) {
-            auto& kept = *static_cast<Unexpected*>(a);
-            r->held = r->lives_on(kept.length); // otherwise `r` is gone when it has the message
-            const bool more = r->held;
-            if (!kept.peer->start(*r, kept)) {
-                r->held = false;
-                if (r->used != 0)
-                    break; // a multi-receive that got something: it waits like any other
-                free_entry(*r);
-                return -FI_EAGAIN;
-            }
-            forget(kept);
-            if (!more)
-                return 0;
+    RecvRequest* const r = make_receive(call, key);
+    return r != nullptr ? take_kept(*r) : -FI_ENOMEM;
+}
+
+/// Gives a receive what came before it, or posts it.
+ssize_t ReceiveQueue::take_kept(RecvRequest& r) noexcept
+{
+    Matcher& matching = matcher(r.tagged);
+    while (Arrived* a = matching.find(r.source, r.tag, r.ignore)) {
+        auto& kept = *static_cast<Unexpected*>(a);
+        r.held = r.lives_on(kept.length); // otherwise `r` is gone when it has the message
+        const bool more = r.held;
+        if (!kept.peer->start(r, kept)) {
+            r.held = false;
+            if (r.used != 0)
+                break; // a multi-receive that got something: it waits like any other
+            free_entry(r);
+            return -FI_EAGAIN;
         }
-        r->held = false;
+        forget(kept);
+        if (!more)
+            return 0;
     }
-    post(*r);
+    r.held = false;
+    post(r);
     return 0;
 }
 

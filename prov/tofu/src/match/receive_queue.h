@@ -44,11 +44,10 @@ class ReceiveQueue {
     [[nodiscard, gnu::always_inline]] ssize_t recv_one(const RecvCall& call, void* buffer,
                                                        std::size_t length, void* desc) noexcept
     {
-        Matcher& matching = matcher(call.tagged);
         std::uint64_t key;
-        if ((call.flags & (FI_PEEK | FI_CLAIM | FI_MULTI_RECV | FI_TRIGGER)) != 0 || matching.first() != nullptr ||
+        if ((call.flags & (FI_PEEK | FI_CLAIM | FI_MULTI_RECV | FI_TRIGGER)) != 0 ||
             sources_.find(call.source, key) != 0) [[unlikely]]
-            return recv_slowly(call, buffer, length, desc);
+            return recv_specially(call, buffer, length, desc);
         void* const memory = pool_.alloc(RecvRequest::size_with(1));
         if (memory == nullptr) [[unlikely]]
             return -FI_ENOMEM;
@@ -57,6 +56,9 @@ class ReceiveQueue {
         r->count = 1;
         r->length = length;
         ::new (r->buffers()) RecvRequest::Buffer{{buffer, length}, desc};
+        Matcher& matching = matcher(call.tagged);
+        if (matching.first() != nullptr) [[unlikely]]
+            return take_kept(*r);
         matching.post(*r);
         r->posted = true;
         return 0;
@@ -133,8 +135,9 @@ class ReceiveQueue {
         bool operator==(const Claim&) const noexcept = default;
     };
     [[nodiscard]] Matcher& matcher(bool tagged) noexcept { return tagged ? tagged_ : plain_; }
-    [[nodiscard, gnu::noinline]] ssize_t recv_slowly(RecvCall call, void* buffer, std::size_t length,
-                                                     void* desc) noexcept;
+    [[nodiscard, gnu::noinline]] ssize_t recv_specially(RecvCall call, void* buffer, std::size_t length,
+                                                        void* desc) noexcept;
+    [[nodiscard]] ssize_t take_kept(RecvRequest& receive) noexcept;
     [[nodiscard]] ssize_t peek(const RecvCall& call) noexcept;
     [[nodiscard]] ssize_t claim(const RecvCall& call) noexcept;
     [[nodiscard]] RecvRequest* make_receive(const RecvCall& call, std::uint64_t key) noexcept;

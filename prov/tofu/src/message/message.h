@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "area/packet.h"
 #include "match/receive_queue.h"
@@ -49,6 +50,17 @@ struct Message : Kept {
         return sizeof(Kept) + (type == Type::rts ? sizeof vcq + segment_count * sizeof(Segment) : length);
     }
     void pack(Unexpected& to) const noexcept;
+    /// Its Kept alone, and the payload of one that is eager.
+    [[nodiscard]] static Kept kept_of(const Unexpected& from) noexcept
+    {
+        Kept kept;
+        std::memcpy(&kept, from.body(), sizeof kept);
+        return kept;
+    }
+    [[nodiscard]] static const std::byte* payload_of(const Unexpected& from) noexcept
+    {
+        return from.body() + sizeof(Kept);
+    }
     [[nodiscard]] static Message unpack(const Unexpected& from) noexcept;
 };
 

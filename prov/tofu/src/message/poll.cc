@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rounds of progress, with all that they go through for a message that stands in its ring, asks for no answer and
-// finds a receive of one buffer: from the ring into the buffer and into the queue. All else goes the long way
-// (receive.cc). Called by the endpoint's progress; calls rings, match, cq and cntr.
+// The rounds of progress, with all that they go through for a message that stands in its ring and asks for no answer:
+// into the one buffer of its receive and into the queue, or, where none is posted, among those that are kept, until it is.
+// All else goes the long way (receive.cc). Called by the endpoint's progress; calls rings, match, cq and cntr.
 #include <bit>
 
 #include "message/messenger.h"
@@ -13,6 +13,39 @@ namespace tofu::proto {
 
 namespace {
 constexpr std::size_t prefetched = 512; ///< bytes of a long payload, at most
+}
+
+/// What is known of a message on the short way.
+struct Receiver::Short {
+    bool tagged;
+    bool has_data;
+    std::size_t length;
+    std::uint64_t tag;
+    std::uint64_t data;
+    fi_addr_t source;
+    /// Receives of one buffer that are over with it.
+    [[nodiscard]] bool fits(const RecvRequest& r) const noexcept { return !r.multi && r.count == 1 && length <= r.length; }
+};
+
+/// Its bytes into the receive's buffer; one entry, one count.
+[[gnu::always_inline]] inline void Receiver::finish_short(RecvRequest& r, const Short& m,
+                                                          const std::byte* payload) noexcept
+{
+    void* const buffer = r.buffers()->iov_base;
+    if (m.length != 0)
+        std::memcpy(buffer, payload, m.length);
+    const Binding& rx = rx_.binding;
+    if (rx.reports(r.flags)) [[likely]]
+        rx.cq->write({.context = r.context,
+                      .flags = FI_RECV | (m.tagged ? FI_TAGGED : FI_MSG) | (m.has_data ? FI_REMOTE_CQ_DATA : 0),
+                      .length = m.length,
+                      .buffer = buffer,
+                      .data = m.data,
+                      .tag = m.tag,
+                      .source = m.source});
+    if (Counter* counter = rx_.counters.recv)
+        counter->count();
+    TOFU_PROBE(match, r.context);
 }
 
 /// One message, all the way. All that decides is in `control`, which was read once.
@@ -50,29 +83,35 @@ constexpr std::size_t prefetched = 512; ///< bytes of a long payload, at most
     const fi_addr_t source = wants_source_ ? source_of(in) : FI_ADDR_NOTAVAIL;
     if (wants_strangers_ && source == FI_ADDR_NOTAVAIL) [[unlikely]]
         return false;
+    const Short m{tagged, has_data, c.length, tag, data, source};
     RecvRequest* const r = queue_.get_entry(tagged, in.key, tag);
-    if (r == nullptr || r->multi || r->count != 1 || c.length > r->length) [[unlikely]]
+    if (r == nullptr) {
+        if (is_long || queue_.owner() != nullptr) [[unlikely]]
+            return false;
+        Message kept{{.in = &in, .type = Type::eager}, tagged, has_data, false, tag, data, c.length, payload};
+        return keep(kept, nullptr);
+    }
+    if (!m.fits(*r)) [[unlikely]]
         return false;
-    void* const buffer = r->buffers()->iov_base;
-    if (c.length != 0)
-        std::memcpy(buffer, payload, c.length);
+    finish_short(*r, m, payload);
     if (is_long) [[unlikely]]
         blank(in, slots = where.total);
-    const Binding& rx = rx_.binding;
-    if (rx.reports(r->flags)) [[likely]]
-        rx.cq->write({.context = r->context,
-                      .flags = FI_RECV | (tagged ? FI_TAGGED : FI_MSG) |
-                               (has_data ? FI_REMOTE_CQ_DATA : 0),
-                      .length = c.length,
-                      .buffer = buffer,
-                      .data = data,
-                      .tag = tag,
-                      .source = source});
-    if (Counter* counter = rx_.counters.recv)
-        counter->count();
-    TOFU_PROBE(match, r->context);
     queue_.withdraw(*r);
     queue_.free_entry(*r);
+    return true;
+}
+
+/// A message that came before its receive: the same, if it can be.
+bool Receiver::start(RecvRequest& r, Unexpected& kept) noexcept
+{
+    const Kept of_it = Message::kept_of(kept);
+    const fi_addr_t source = wants_source_ ? source_of(*of_it.in) : FI_ADDR_NOTAVAIL;
+    const Short m{kept.tagged, kept.has_data, kept.length, kept.tag, kept.data, source};
+    if (of_it.type == Type::rts || of_it.ack || !m.fits(r) || queue_.owner() != nullptr ||
+        (wants_strangers_ && source == FI_ADDR_NOTAVAIL)) [[unlikely]]
+        return give(r, Message::unpack(kept));
+    finish_short(r, m, Message::payload_of(kept));
+    queue_.free_entry(r);
     return true;
 }
 

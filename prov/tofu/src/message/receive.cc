@@ -361,9 +361,8 @@ void Message::pack(Unexpected& to) const noexcept
 
 Message Message::unpack(const Unexpected& from) noexcept
 {
-    Kept of_it;
-    std::memcpy(&of_it, from.body(), sizeof of_it);
-    const std::byte* const rest = from.body() + sizeof of_it;
+    const std::byte* const rest = payload_of(from);
+    const Kept of_it = kept_of(from); // made in its place, it would cover what lies in its tail (GCC 12)
     Message m{of_it, from.tagged, from.has_data, true, from.tag, from.data, from.length, rest};
     if (m.type == Type::rts) {
         std::memcpy(&m.vcq, rest, sizeof m.vcq);
@@ -371,8 +370,6 @@ Message Message::unpack(const Unexpected& from) noexcept
     }
     return m;
 }
-
-bool Receiver::start(RecvRequest& receive, Unexpected& kept) noexcept { return give(receive, Message::unpack(kept)); }
 
 bool Receiver::discard(Unexpected& kept) noexcept { return discard(Message::unpack(kept)); }
 
@@ -388,12 +385,12 @@ bool Receiver::discard(const Message& m) noexcept
 
 void Receiver::forgotten(Unexpected& kept) noexcept
 {
-    Message::unpack(kept).in->let_go();
+    Message::kept_of(kept).in->let_go();
 }
 
 fi_addr_t Receiver::source_of(const Unexpected& kept) noexcept
 {
-    return wants_source_ ? source_of(*Message::unpack(kept).in) : FI_ADDR_NOTAVAIL;
+    return wants_source_ ? source_of(*Message::kept_of(kept).in) : FI_ADDR_NOTAVAIL;
 }
 
 } // namespace tofu::proto

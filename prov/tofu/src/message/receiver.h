@@ -63,6 +63,8 @@ class Receiver final : public Inbound, private SrxPeer {
     fi_addr_t source_of(const Unexpected& message) noexcept override;
     void progress(bool everywhere) noexcept override;
 
+    struct Short;
+    void finish_short(RecvRequest& receive, const Short& message, const std::byte* payload) noexcept;
     [[nodiscard]] bool take_message(Ring& in, const Packet& packet, std::uint32_t& slots) noexcept;
     [[nodiscard]] bool take_far(Message& message) noexcept;
     void take_write_data(Ring& in, const Packet& packet) noexcept;
