@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # TOFU_SIM_TRACE and tofu-sim trace: jobs are recorded, and what is written can be read by those it is meant for.
-# Called by: make check. Calls: tofu-sim, the examples, python3 (JSON), otf2-print where it is there.
+# Called by: make check. Calls: tofu-sim, the examples, tests/show_subject, python3 (JSON), otf2-print where it is there.
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/sim/tools/start"
 examples=$build/tofu_sim/examples
 run()
@@ -132,13 +132,17 @@ EOF_PY
     expect "and those of all such puts of two runs are the same ($flights ns)" True "$same"
 fi
 
-# A process that is killed leaves what it did.
-TOFU_SIM_TRACE=killed run -n 2 sh -c 'test $TOFU_SIM_RANK = 1 && exec '"$examples/put_pingpong_mrq"'
-    '"$examples/put_pingpong_mrq"' & pid=$!
-    until [ $(cat killed.[01] 2>/dev/null | wc -c) -gt 10000 ] && [ -s killed.0 ] && [ -s killed.1 ]; do kill -0 $pid || exit 1; done; kill -KILL $pid; wait $pid' >/dev/null 2>&1
+# A process that is killed leaves what it did. Both wait for their input, one in vain, the other until that has happened.
+mkfifo never over
+TOFU_SIM_TRACE=killed run -n 2 sh -c 'test $TOFU_SIM_RANK = 0 || exec '"$build/tests/show_subject"' <over >told.1
+    '"$build/tests/show_subject"' <>never >told.0 & pid=$!
+    exec 3>over
+    until grep -q ready told.0 && grep -q ready told.1; do kill -0 $pid || exit 1; done
+    kill -KILL $pid; wait $pid' >/dev/null 2>&1
 "$tofu_sim" trace killed.* >summary 2>warnings
 expect "a killed process is told" yes "$(grep -q 'did not end in good order' warnings && echo yes)"
 expect "and its trace read" yes "$(grep -q 'rank 0 node .*KILLED' summary && echo yes)"
+expect "with all that it did" 1 "$(grep -c '^10 operations, 640 B$' summary)"
 
 # Values that can't be.
 TOFU_SIM_TRACE=nowhere/at/all run -n 2 "$examples/put_stride" >/dev/null 2>said
