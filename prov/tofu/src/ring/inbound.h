@@ -79,25 +79,34 @@ class Inbound {
 
 // --- inline part
 
+/// The only slot's other lines are asked for as well: once a longer packet is there, all of its lines come at the same
+/// time, instead of one round of the caches after the other. A line that nobody wrote is here already and costs nothing.
 template <class Up>
 inline void Inbound::poll() noexcept
 {
-    if (grants.polls().size() == 1) [[likely]]
-        (void)drain<Up>(grants.polls()[0]);
-    else if (!grants.polls().empty())
+    const Array<Poll>& polls = grants.polls();
+    if (polls.size() == 1) [[likely]] {
+        for (std::size_t before = processor_line; before < slot_size; before += processor_line)
+            __builtin_prefetch(reinterpret_cast<const std::byte*>(polls[0].word) - before);
+        (void)drain<Up>(polls[0]);
+    } else if (!polls.empty()) {
         poll_in_turn<Up>();
+    }
 }
 
-/// The ring that had something last, then the others in turn.
+/// All of them, or of many the one that had something last, then some of the others.
 template <class Up>
 [[gnu::noinline]] void Inbound::poll_in_turn() noexcept
 {
     const Array<Poll>& polls = grants.polls();
-    const std::size_t n = polls.size();
-    if (hot_ < n && drain<Up>(polls[hot_]) != 0 && n > all_rings)
+    if (polls.size() <= all_rings) {
+        for (std::size_t at = 0; at < polls.size(); at++) // the last takes the place of one that goes, and waits
+            (void)drain<Up>(polls[at]);
         return;
-    std::size_t look = n < all_rings ? n : all_rings;
-    for (; look > 0 && !polls.empty(); look--) {
+    }
+    if (hot_ < polls.size() && drain<Up>(polls[hot_]) != 0)
+        return;
+    for (std::size_t look = 0; look < all_rings && !polls.empty(); look++) {
         if (next_poll_ >= polls.size())
             next_poll_ = 0;
         const std::size_t at = next_poll_++;
@@ -107,14 +116,9 @@ template <class Up>
 }
 
 /// Takes packets out of one ring; returns how many. May remove it from those that are granted.
-///
-/// The slot's other lines are asked for as well: once a longer packet is there, all of its lines come at the same time,
-/// instead of one round of the caches after the other. A line that nobody wrote is here already and costs nothing.
 template <class Up>
 inline unsigned Inbound::drain(const Poll& poll) noexcept
 {
-    for (std::size_t before = processor_line; before < slot_size; before += processor_line)
-        __builtin_prefetch(reinterpret_cast<const std::byte*>(poll.word) - before);
     const std::uint64_t control = poll.read();
     if (!poll.arrived(control)) [[likely]]
         return 0;
