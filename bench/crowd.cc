@@ -119,7 +119,7 @@ class Process {
     const Crowd& crowd_;
     unsigned number_;
     Board& board_;
-    Objects objects_{Objects::Keys::of_the_provider, 16384};
+    Objects objects_{{.queue_size = 16384}};
     std::vector<char> in_ = std::vector<char>(8192), out_ = in_;
     unsigned barriers_ = 0;
     long expected_ = 0; ///< entries

@@ -87,7 +87,7 @@ void put_address(fid_ep* ep, char (&place)[64])
 
 void serve(Board& board)
 {
-    Objects domain(Objects::Keys::of_the_provider, queue_size);
+    Objects domain({.queue_size = queue_size});
     for (int i = 0; i < peers; ++i) {
         domain.add_endpoint();
         put_address(domain.ep.back(), board.address[i]);
@@ -133,7 +133,7 @@ class Measured {
     explicit Measured(Board& board) : board_(board)
     {
         Bytes before = bytes();
-        domain_ = new Objects(Objects::Keys::of_the_provider, queue_size);
+        domain_ = new Objects({.queue_size = queue_size});
         say("process with a domain, an AV and a CQ", 1, before);
     }
     ~Measured() { delete domain_; }

@@ -33,7 +33,7 @@ constexpr int times = 5;
 Wire* wire = nullptr;
 
 struct Side : Objects {
-    explicit Side(Keys keys) : Objects(keys), memory(map_pages(memory_bytes)), end(add_endpoint())
+    explicit Side(Keys keys) : Objects({.keys = keys}), memory(map_pages(memory_bytes)), end(add_endpoint())
     {
     }
     char* memory;

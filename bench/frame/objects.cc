@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: see objects.h. Called by: paths.cc, footprint.cc, wire.cc. Calls: libfabric.
+// Role: see objects.h. Called by: paths.cc, footprint.cc, wire.cc, crowd.cc, overlap.cc. Calls: libfabric.
 #include "objects.h"
 
 #include <cstdio>
@@ -27,20 +27,22 @@ char* map_pages(std::size_t bytes)
     return static_cast<char*>(memory);
 }
 
-Objects::Objects(Keys keys, std::size_t queue_size)
+Objects::Objects(const Wishes& wishes)
 {
     fi_info* hints = fi_allocinfo();
     hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode =
-        keys == Keys::of_the_provider ? FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY : 0;
+        wishes.keys == Keys::of_the_provider ? FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY : 0;
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->domain_attr->data_progress = hints->domain_attr->control_progress = wishes.progress;
     hints->fabric_attr->prov_name = strdup("tofu");
     check(fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &info), "fi_getinfo");
     fi_freeinfo(hints);
     fi_cq_attr cq_attr{};
     cq_attr.format = FI_CQ_FORMAT_TAGGED;
-    cq_attr.size = queue_size;
+    cq_attr.size = wishes.queue_size;
+    cq_attr.wait_obj = wishes.wait;
     fi_av_attr av_attr{};
     av_attr.type = FI_AV_TABLE;
     check(fi_fabric(info->fabric_attr, &fabric, nullptr), "fi_fabric");

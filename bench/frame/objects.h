@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the provider's objects for programs that measure the provider alone. Called by: paths.cc,
-// footprint.cc, wire.cc. Calls: libfabric. Every refusal ends the program with a line that says
+// footprint.cc, wire.cc, crowd.cc, overlap.cc. Calls: libfabric. Every refusal ends the program with a line that says
 // what was refused.
 #pragma once
 
@@ -23,7 +23,14 @@ char* map_pages(std::size_t bytes);
 /// A domain with an AV and a CQ, and the endpoints added to it.
 struct Objects {
     enum class Keys { of_the_provider, of_the_user };
-    explicit Objects(Keys keys = Keys::of_the_provider, std::size_t queue_size = 1024);
+    struct Wishes {
+        Keys keys = Keys::of_the_provider;
+        std::size_t queue_size = 1024;
+        fi_progress progress = FI_PROGRESS_UNSPEC;
+        fi_wait_obj wait = FI_WAIT_NONE; ///< of the queue
+    };
+    explicit Objects(const Wishes& wishes);
+    Objects() : Objects(Wishes{}) {}
     Objects(const Objects&) = delete;
     Objects& operator=(const Objects&) = delete;
     ~Objects();

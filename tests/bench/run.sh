@@ -7,14 +7,14 @@ top=${TOFU_TOP_SRCDIR:?set by make check}
 build=${TOFU_TOP_BUILDDIR:?set by make check}
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
-parts=transports,memory,gates,instructions,wire,footprint,trace,threads
+parts=transports,memory,gates,instructions,wire,footprint,trace,threads,overlap
 
 "$top/bench/run" --quick --only $parts --results "$results" >"$results/table" 2>"$results/said"
 status=$?
 cat "$results/said"
 [ $status = 0 ] || { tail -n 30 "$results/table"; exit 1; }
 wanted=('"transport": "memory"' '"transport": "utofu"' '"transport": "tofu"' 'tagged ping-pong' 'barrier, a round'
-    'fi_tsend, 1 MiB' 'posted receive' 'one endpoint for all' '"bar": ')
+    'fi_tsend, 1 MiB' 'posted receive' 'one endpoint for all' 'the sender computes' '"bar": ')
 ! command -v valgrind >/dev/null || wanted+=('fi_cq_read, empty')
 "$build/tests/bench_check" "$results/bench.json" "$results/bench.svg" "${wanted[@]}" || exit 1
 grep -q '^| RMA' "$results/bench.md" || { echo "no table in bench.md"; exit 1; }
