@@ -28,7 +28,7 @@
 
 namespace {
 
-constexpr int peers = 64; ///< that have rings: an endpoint registers so many at first, and all the others for the next
+constexpr int peers = 32; ///< that have rings: an endpoint registers so many at first, and all the others for the next
 constexpr int endpoints = 5; ///< that register rings as they need them; the first one also pays for what they share
 constexpr int messages = 100; ///< to each peer: more than a ring has slots
 constexpr std::size_t addresses = 158976; ///< nodes of Fugaku

@@ -96,7 +96,7 @@ struct Level : testing::Test {
     }
 
     static constexpr std::uint64_t first = 1, earlier = 2, fenced = 3;
-    static constexpr unsigned many = 100; ///< more than a ring has slots
+    static constexpr unsigned many = 200; ///< more than a ring has slots
     Objects o;
     fid_cq* tx;
     fid_cq* rx;

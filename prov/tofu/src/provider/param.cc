@@ -55,10 +55,10 @@ constexpr Variable variables[] = {
      "simulator where FI_PROVIDER is tofu alone), utofu, sim, or the path of a library (default: auto)"},
     {"rings", "FI_TOFU_RINGS", Kind::number, 1, 65536,
      "Rings of an endpoint's message area, 1 to 65536: how many peers have one at a time; memory is "
-     "taken as they do (default: 512)"},
+     "taken as they do (default: 256)"},
     {"ring_slots", "FI_TOFU_RING_SLOTS", Kind::power_of_two, 16, 4096,
      "Slots of 256 bytes of a ring, a power of two from 16 to 4096; a quarter of them, and at most "
-     "8 KiB, is the longest message that is sent at once (default: 64)"},
+     "8 KiB, is the longest message that is sent at once (default: 128)"},
     {"ppn", "FI_TOFU_PPN", Kind::number, 1, 16,
      "Processes of a node where nobody gives each its control queues (no MPI_Init of the vendor's MPI): each takes as "
      "many TNIs for itself as there are for so many, and who comes later is refused (default: all take all in turn)"},
