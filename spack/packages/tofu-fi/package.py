@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-# A Spack recipe for the provider; needs Spack 0.18 or later (spack.package).
+# A Spack recipe for the provider; needs Spack 0.23 or later (languages as dependencies).
 #
 #   spack repo add PATH/spack
 #   spack install --no-checksum tofu-fi            in the directory that has tofu-fi-1.0.0.tar.xz (make dist)
@@ -7,6 +7,10 @@
 #   spack load tofu-fi                             sets FI_PROVIDER_PATH
 import os
 
+try:  # where Spack 1 has it; before, it came with spack.package
+    from spack_repo.builtin.build_systems.autotools import AutotoolsPackage
+except ImportError:
+    pass
 from spack.package import *
 
 
@@ -23,6 +27,8 @@ class TofuFi(AutotoolsPackage):
     variant("sim", default=True, description="Build the simulated interconnect (libtofucom.so, tofu-sim)")
     variant("portable", default=False, description="Ask for no newer system than glibc 2.28, and for no libstdc++")
 
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
     depends_on("pkgconfig", type="build")
     depends_on("autoconf", type="build")
     depends_on("automake@1.16:", type="build")
