@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -156,7 +157,8 @@ bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start
     start = page_floor(start);
     end = page_ceil(end);
     int patience = looks_for_copies;
-    if (!threads.look(vmas, ::gettid())) // the service thread's list is not in its descriptor (job/liveness)
+    // The service thread's list is not in its descriptor (job/liveness).
+    if (!threads.look(vmas, static_cast<pid_t>(::syscall(SYS_gettid))))
         return false;
     while (at < stop) {
         Vma vma;

@@ -56,7 +56,7 @@ void release_own_stack(ProcessMemory::Impl& impl)
     pthread_attr_t attributes;
     void* stack = nullptr;
     size_t bytes = 0;
-    if (::getpid() != ::gettid() && ::pthread_getattr_np(::pthread_self(), &attributes) == 0) {
+    if (::getpid() != ::syscall(SYS_gettid) && ::pthread_getattr_np(::pthread_self(), &attributes) == 0) {
         if (::pthread_attr_getstack(&attributes, &stack, &bytes) == 0 &&
             start - reinterpret_cast<uint64_t>(stack) < bytes) {
             start = reinterpret_cast<uint64_t>(stack);

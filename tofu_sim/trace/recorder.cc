@@ -19,6 +19,7 @@
 #include <string_view>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace tofu::sim::trace {
@@ -225,7 +226,7 @@ int back_chunk(uint64_t number) noexcept
         return false;
     }
     auto* const chunk = reinterpret_cast<ChunkHeader*>(file.base + header_bytes + number * chunk_bytes);
-    chunk->thread = static_cast<uint32_t>(::gettid());
+    chunk->thread = static_cast<uint32_t>(::syscall(SYS_gettid));
     __atomic_store_n(&chunk->magic, chunk_magic, __ATOMIC_RELEASE);
     header().chunks.store_release(number + 1);
     lane.next = reinterpret_cast<Record*>(chunk + 1);

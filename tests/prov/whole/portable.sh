@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # The provider of --enable-portable: it asks for nothing that glibc 2.28 has not, brings libstdc++ and libgcc along, and
 # works, with no system call that Linux 4.18 has not: through libfabric's tools, and the tests of messages and of sleeping.
+# And the simulator can be compiled there.
 # Called by: make check. Calls: objdump, nm, fi_info, tests/old_kernel, tests/prov_msg_processes, tests/prov_objects.
 set -u
 build=${TOFU_TOP_BUILDDIR:?set by make check}
@@ -31,6 +32,13 @@ look() # MODULE
 portable=$build/tests/prov/.libs
 look "$portable/libtofu-fi.so"
 [ "${TOFU_PORTABLE:-no}" = no ] || look "$build/prov/tofu/.libs/libtofu-fi.so"
+
+# The simulator is compiled on the old system itself: what it calls must be there, in whatever version. Left out are
+# what the C library has only renewed since, 2.33 and 2.34 as a whole, and what libstdc++ asks for.
+renewed='exp|log2?|pow|fmod|pthread_(getattr_np|sigmask|cond_clockwait)|__libc_single_threaded|arc4random|__isoc23_.*'
+later=$(objdump -T "$build/tofu_sim/.libs/libtofucom.so" "$build/check/tofu-check" |
+    sed -n 's/.*(\?GLIBC_2\.\(29\|3[0-2]\|3[6-9]\|[4-9][0-9]\))\? *//p' | sort -u | grep -vxE "$renewed" | tr '\n' ' ')
+expect "the simulator calls nothing that glibc $newest has not" "" "$later"
 
 export FI_PROVIDER_PATH=$portable FI_PROVIDER=tofu
 old=$build/tests/old_kernel
