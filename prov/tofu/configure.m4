@@ -51,8 +51,9 @@ AC_DEFUN([TOFU_CONFIGURE_PROV], [
       #if __GLIBC_PREREQ(2, 29)
       #error newer
       #endif]])], [],
-    [# Before 2.34 they were in libraries of their own, which must be there when the module is loaded.
-     PORTABLE_LDFLAGS="$PORTABLE_LDFLAGS -Wl,--no-as-needed,-l:libpthread.so.0,-l:libdl.so.2,--as-needed"
+    [# Before 2.34 they were in libraries of their own, where the loader before 2.30 wants to find them again.
+     OLD_LIBRARIES="prov/tofu/old/libpthread.so.0 prov/tofu/old/libdl.so.2"
+     PORTABLE_LDFLAGS="$PORTABLE_LDFLAGS -Wl,--no-as-needed,`echo $OLD_LIBRARIES | tr ' ' ,`,--as-needed"
      for tofu_name in dlopen dlsym dlclose dlerror dladdr pthread_create pthread_join pthread_detach \
          pthread_mutex_trylock pthread_once pthread_key_create __pthread_key_create pthread_key_delete \
          pthread_getspecific pthread_setspecific pthread_sigmask pthread_setaffinity_np pthread_setname_np pthread_cond_clockwait \
@@ -65,6 +66,7 @@ AC_DEFUN([TOFU_CONFIGURE_PROV], [
      TOFU_MODULE_LDFLAGS=$PORTABLE_LDFLAGS
      TOFU_PROGRAM_LDFLAGS="-static-libstdc++ -static-libgcc"])
   AC_SUBST([enable_portable])
+  AC_SUBST([OLD_LIBRARIES])
   AC_SUBST([PORTABLE_LDFLAGS])
   AC_SUBST([TOFU_MODULE_TAG])
   AC_SUBST([TOFU_MODULE_LDFLAGS])

@@ -22,6 +22,14 @@ look() # MODULE
         }' | tr '\n' ' ')
     expect "no symbol beyond glibc $newest" "" "$later"
     libraries=$(objdump -p "$1" | awk '$1 == "NEEDED" {print $2}')
+    # The loader before glibc 2.30 looks for a name in the library that it was linked with, and nowhere else.
+    expect "threads and loading are asked for in their old libraries" "" "$( (objdump -p "$1"; readelf -W --dyn-syms "$1") | awk '
+        /required from/ {library = $3}
+        /^ *0x[0-9a-f]+ 0x[0-9a-f]+ [0-9]+ / {of[$3 + 0] = library}
+        / UND .*@GLIBC_/ && /(pthread_(create|join|detach|once|.*key.*|.*specific|mutex_trylock|sig.*|set.*)|dl[a-z]*)@/ {
+            if (of[substr($NF, 2) + 0] !~ /^lib(pthread|dl)\.so/)
+                print $8
+        }' | tr '\n' ' ')"
     expect "some are looked at" yes "$(objdump -T "$1" | grep -q 'GLIBC_.* memcpy$' && echo yes)"
     expect "no libstdc++ or libgcc of the machine" "" "$(grep -E 'stdc|gcc' <<<"$libraries")"
     expect "libfabric and the C library" 2 "$(grep -cE '^lib(fabric\.so\.1|c\.so\.6)$' <<<"$libraries")"
