@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -194,7 +195,7 @@ TEST_F(RegistrationCacheTest, KeepsWhatStaysTheSame)
     munmap(buffer, size);
 }
 
-/// A replacement that libucm refuses (mremap to a fixed address, in the versions seen) changes nothing.
+/// A replacement that libucm refuses (mremap to a fixed address, in version 1.13) changes nothing.
 struct Way {
     const char* name;
     std::function<bool(char*)> replace; ///< false: nothing was replaced
@@ -296,6 +297,25 @@ TEST_F(RegistrationCacheTest, IsNeverStaleWhateverReplacesTheMemory)
             munmap(buffer, size);
         }
     }
+}
+
+/// libucm 1.13 loses the address; pages may not go anywhere else then.
+TEST_F(RegistrationCacheTest, LetsPagesMoveToAFixedAddressOrNotAtAll)
+{
+    char* const from = fresh();
+    char* const to = fresh();
+    std::memset(to, 2, size);
+    void* const there = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+    if (there == MAP_FAILED) {
+        EXPECT_EQ(errno, EINVAL);
+        EXPECT_EQ(std::count(to, to + size, 2), std::ptrdiff_t(size));
+        EXPECT_EQ(std::count(from, from + size, 1), std::ptrdiff_t(size));
+        munmap(from, size);
+    } else {
+        ASSERT_EQ(there, to);
+        EXPECT_EQ(std::count(to, to + size, 1), std::ptrdiff_t(size));
+    }
+    munmap(to, size);
 }
 
 TEST_F(RegistrationCacheTest, SeesTheHeapShrinkAndGrow)

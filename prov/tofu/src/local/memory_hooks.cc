@@ -37,6 +37,7 @@ struct Mremap {
     std::size_t old_size;
     std::size_t new_size;
     int flags;
+    void* new_address; ///< of versions that have it: in others anything
 };
 struct Madvise {
     int result;
@@ -143,12 +144,44 @@ bool MemoryHooks::start() noexcept
     const bool stays = dladdr(reinterpret_cast<void*>(&MemoryHooks::on_event), &module) != 0 &&
                        (dlopen(module.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE) != nullptr ||
                         is_the_program(module.dli_fbase));
-    if (set == nullptr || test == nullptr || !stays || set(ucm::vm_unmapped, ucm::before, on_event, this) != 0 ||
-        test(ucm::vm_unmapped) != 0 || set(ucm::madvise | ucm::mremap, ucm::after, on_event, this) != 0) {
+    if (set == nullptr || test == nullptr || !stays || set(ucm::mremap, ucm::before, on_mremap, this) != 0 ||
+        set(ucm::vm_unmapped, ucm::before, on_event, this) != 0 || test(ucm::vm_unmapped) != 0 ||
+        set(ucm::madvise | ucm::mremap, ucm::after, on_event, this) != 0) {
         TOFU_WARN(FI_LOG_MR, "registration cache: off, for libucm can't hook into this program\n");
         return false;
     }
+    try_mremap();
     return true;
+}
+
+/// libucm 1.13 does not hand on the address that mremap is to move to: the pages would go to a place of chance, over what
+/// is there. So the call is made one that the kernel refuses, by EINVAL.
+void MemoryHooks::on_mremap(int, void* event, void* self) noexcept
+{
+    auto& call = *static_cast<ucm::Mremap*>(event);
+    auto& hooks = *static_cast<MemoryHooks*>(self);
+    if ((call.flags & MREMAP_FIXED) == 0 || call.result != MAP_FAILED)
+        return;
+    std::byte* const tried = hooks.tried_.load(std::memory_order_relaxed);
+    if (tried != nullptr && call.address == tried)
+        hooks.loses_address_.store(call.new_address != tried + page_size(), std::memory_order_relaxed);
+    else if (!hooks.loses_address_.load(std::memory_order_relaxed))
+        return;
+    call.flags &= ~MREMAP_MAYMOVE;
+}
+
+/// Finds out whether libucm hands it on, by a call that is refused.
+void MemoryHooks::try_mremap() noexcept
+{
+    const std::size_t page = page_size();
+    void* const pages = mmap(nullptr, 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED)
+        return;
+    auto* const first = static_cast<std::byte*>(pages);
+    tried_.store(first, std::memory_order_relaxed);
+    (void)mremap(first, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, first + page);
+    tried_.store(nullptr, std::memory_order_relaxed);
+    munmap(pages, 2 * page);
 }
 
 /// vm_unmapped comes before pages go. What discards pages without taking the addresses away (madvise) tells behind the

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 
@@ -60,12 +61,16 @@ class MemoryHooks {
     MemoryHooks() = default;
     [[nodiscard]] bool start() noexcept;
     static void on_event(int type, void* event, void* self) noexcept;
+    static void on_mremap(int type, void* event, void* self) noexcept;
+    void try_mremap() noexcept;
     void invalidate(std::uint64_t begin, std::uint64_t end) noexcept;
 
     std::mutex lock_; ///< watch() and unwatch(); never taken by the hook
     Span spans_[span_count];
     std::atomic<unsigned> used_{0}; ///< spans from here on have never been used
     std::uint32_t serials_ = 0;
+    std::atomic<std::byte*> tried_{nullptr}; ///< what try_mremap() moves; it is mapped, so nobody else moves it
+    std::atomic<bool> loses_address_{true};  ///< libucm, of mremap to a fixed address
 };
 
 } // namespace tofu
