@@ -84,6 +84,16 @@ bool is_the_program(const void* base) noexcept
     return reinterpret_cast<std::uint64_t>(base) == (getauxval(AT_PHDR) & ~(page_size() - 1));
 }
 
+/// The runtime of a sanitizer, where the program has one: its allocator calls the kernel itself, and nobody hears of what
+/// it unmaps. Null: none.
+const char* unmaps_by_itself() noexcept
+{
+    for (const char* runtime : {"__asan_init", "__tsan_init", "__msan_init", "__hwasan_init"})
+        if (dlsym(RTLD_DEFAULT, runtime) != nullptr)
+            return runtime;
+    return nullptr;
+}
+
 /// Private and of no file (huge pages of the kernel's own have one without a link), without a hole.
 bool private_anonymous(std::uint64_t begin, std::uint64_t end) noexcept
 {
@@ -112,19 +122,19 @@ bool private_anonymous(std::uint64_t begin, std::uint64_t end) noexcept
 
 MemoryHooks* MemoryHooks::get() noexcept
 {
-    // Never freed: a hook may be under way in any thread when the provider's last object goes.
-    static MemoryHooks* const only = []() -> MemoryHooks* {
-        auto* made = new (std::nothrow) MemoryHooks;
-        if (made != nullptr && made->start())
-            return made;
-        delete made;
-        return nullptr;
-    }();
-    return only;
+    // Never freed: a hook may be under way in any thread when the provider's last object goes, and libucm may know of it
+    // where the start has failed.
+    static MemoryHooks* const only = new (std::nothrow) MemoryHooks;
+    static const bool started = only != nullptr && only->start();
+    return started ? only : nullptr;
 }
 
 bool MemoryHooks::start() noexcept
 {
+    if (const char* who = unmaps_by_itself(); who != nullptr) {
+        TOFU_INFO(FI_LOG_MR, "registration cache: off, for what has %s unmaps memory by its own system calls\n", who);
+        return false;
+    }
     // libucm wants symbols of libucs without naming the library. Both stay until the process ends, and this module,
     // which the hook is part of, with them.
     constexpr int how = RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE;
@@ -154,8 +164,8 @@ bool MemoryHooks::start() noexcept
     return true;
 }
 
-/// libucm 1.13 does not hand on the address that mremap is to move to: the pages would go to a place of chance, over what
-/// is there. So the call is made one that the kernel refuses, by EINVAL.
+/// libucm 1.13 does not hand on the address that mremap is to move to: the pages would go to a place of chance, over
+/// what is there. So the call is made one that the kernel refuses, by EINVAL.
 void MemoryHooks::on_mremap(int, void* event, void* self) noexcept
 {
     auto& call = *static_cast<ucm::Mremap*>(event);
