@@ -64,13 +64,14 @@ else
 fi
 
 # Killed with its launcher, nobody is left who could tidy up.
-pid=$(sed -n 's/^  rank 0 pid \([0-9]*\) .*/\1/p' shown)
 kill -KILL $launcher
 wait $launcher 2>/dev/null
 exec 5>&-
-for _ in $(seq 100); do
-    kill -0 "$pid" 2>/dev/null || break
-    read -r -t 0.1 word <&6
+# Its output ends before its lock does, and its number stays until somebody asks for it.
+for _ in $(seq 400); do
+    shown "$job" >/dev/null
+    ! grep -q 'rank 0 pid .* DEAD$' shown || break
+    read -r -t 0.1 <> <(:)
 done
 shown "$job"
 expect "a dead process is told" 1 "$(grep -c 'rank 0 pid .* DEAD$' shown)"
