@@ -33,21 +33,30 @@ bool hooks_allowed() noexcept
     return false;
 }
 
+/// What the environment wants; none of anything: no cache.
+RegistrationCache::Limits wanted() noexcept
+{
+    RegistrationCache::Limits limits;
+    limits.count = std::min<std::size_t>(core_size("mr_cache_max_count", limits.count), MemoryHooks::span_count);
+    limits.bytes = core_size("mr_cache_max_size", limits.bytes);
+    if (param_off("mr_cache") || limits.count == 0 || limits.bytes == 0 || !hooks_allowed())
+        return {0, 0};
+    return limits;
+}
+
 } // namespace
+
+void RegistrationCache::prepare() noexcept
+{
+    if (wanted().count != 0)
+        (void)MemoryHooks::get();
+}
 
 std::unique_ptr<RegistrationCache> RegistrationCache::make(vcq::Vcq& vcq) noexcept
 {
-    if (param_off("mr_cache"))
-        return nullptr;
-    Limits limits;
-    limits.count = std::min<std::size_t>(core_size("mr_cache_max_count", limits.count), MemoryHooks::span_count);
-    limits.bytes = core_size("mr_cache_max_size", limits.bytes);
-    if (limits.count == 0 || limits.bytes == 0 || !hooks_allowed())
-        return nullptr;
-    MemoryHooks* hooks = MemoryHooks::get();
-    if (hooks == nullptr)
-        return nullptr;
-    return make(vcq, *hooks, limits);
+    const Limits limits = wanted();
+    MemoryHooks* const hooks = limits.count != 0 ? MemoryHooks::get() : nullptr;
+    return hooks != nullptr ? make(vcq, *hooks, limits) : nullptr;
 }
 
 std::unique_ptr<RegistrationCache> RegistrationCache::make(vcq::Vcq& vcq, MemoryHooks& hooks, Limits limits) noexcept

@@ -23,7 +23,11 @@ class RegistrationCache {
         std::size_t count = 256;                   ///< FI_MR_CACHE_MAX_COUNT; 0: no cache
         std::size_t bytes = ~std::size_t{0};       ///< FI_MR_CACHE_MAX_SIZE
     };
-    /// Null where FI_TOFU_MR_CACHE or FI_MR_CACHE_MONITOR says no, or nothing can be watched.
+    /// Hooks into the C library, unless FI_TOFU_MR_CACHE or FI_MR_CACHE_MONITOR says no. For fi_domain(), before threads
+    /// of ours run and before those of most programs: libucm replaces code, and whoever is in it then, in munmap(2) say,
+    /// returns into the middle of other instructions.
+    static void prepare() noexcept;
+    /// Null where the environment says no, or nothing can be watched.
     [[nodiscard]] static std::unique_ptr<RegistrationCache> make(vcq::Vcq& vcq) noexcept;
     /// With these limits, whatever the environment says. Null: no memory.
     [[nodiscard]] static std::unique_ptr<RegistrationCache> make(vcq::Vcq& vcq, MemoryHooks& hooks,

@@ -16,6 +16,7 @@
 #include "fid/refusal.h"
 #include "info/info.h"
 #include "kernel/table.h"
+#include "local/registration_cache.h"
 #include "object/av.h"
 #include "plan/support.h"
 #include "provider/limits.h"
@@ -122,6 +123,7 @@ int Domain::set_up(const fi_info* wish) noexcept
     int error = check_params();
     if (error != 0)
         return error;
+    RegistrationCache::prepare();
     vcqs_.backend = vcq::Backend::get(error);
     if (vcqs_.backend == nullptr)
         return error;
