@@ -19,6 +19,7 @@ bool has(const char* fault)
     return wanted != nullptr && std::strcmp(wanted, fault) == 0;
 }
 const bool unordered = has("unordered");
+const bool repeats = has("repeats"); // each Put of a word comes again behind its successor
 const bool silent = has("silent");
 const bool mixed_up = has("mixed-up");
 const bool other_stag = has("other-stag");
@@ -53,6 +54,12 @@ EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, void* d
     if (late_copy && had == length) // the bytes of the call before this one
         data = before;
     const int code = putofu_put_piggyback(vcq, peer, data, to, length, edata, flags_of(flags), cbdata);
+    if (repeats && code == UTOFU_SUCCESS && length == 8) {
+        static utofu_stadd_t there;
+        if (had == length && there == to)
+            (void)putofu_put_piggyback(vcq, peer, before, to, length, 0, UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr);
+        there = to;
+    }
     std::memcpy(before, now, length);
     had = length;
     if (spills && code == UTOFU_SUCCESS && (flags & UTOFU_ONESIDED_FLAG_PADDING) != 0)
