@@ -179,6 +179,35 @@ void send_all(Side& side, const std::vector<std::size_t>& lengths, std::uint64_t
     EXPECT_TRUE(side.told(lengths.size()));
 }
 
+/// The lnx of libfabric 2.0 and 2.1 hands a region's desc on as the array of descs; up to 2.6 it has one for several
+/// segments.
+TEST(PeerReceives, ItsOwnersDescsAreNotLookedAt)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Side side;
+        side.base.exchange(rank, &side.ep->fid);
+        std::vector<std::uint8_t> bytes(100000);
+        for (std::size_t i = 0; i < bytes.size(); i++)
+            bytes[i] = byte(0, i);
+        if (rank.number == 0) {
+            fid_mr* mr = nullptr;
+            ASSERT_EQ(fi_mr_reg(side.base.domain, bytes.data(), bytes.size(), FI_SEND, 0, 1, 0, &mr, nullptr), 0);
+            const iovec iov[] = {{bytes.data(), 60000}, {bytes.data() + 60000, 40000}};
+            const fi_msg_tagged message{iov, static_cast<void**>(fi_mr_desc(mr)), 2, 1, 7, 0, nullptr, 0};
+            side.send([&] { return fi_tsendmsg(side.ep, &message, FI_COMPLETION); });
+            EXPECT_TRUE(side.told(1));
+            EXPECT_EQ(fi_close(&mr->fid), 0);
+        } else {
+            std::vector<std::uint8_t> in(bytes.size());
+            EXPECT_EQ(side.owner.receive(true, in.data(), in.size(), &in, 7), 0);
+            ASSERT_TRUE(side.told(1));
+            EXPECT_EQ(side.owner.told.front().err, 0);
+            EXPECT_EQ(in, bytes);
+        }
+        rank.barrier();
+    });
+}
+
 TEST(PeerReceives, WhatIsTooLongIsTruncated)
 {
     expect_processes(2, [](const Rank& rank) {

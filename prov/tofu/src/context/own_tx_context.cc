@@ -33,7 +33,7 @@ int OwnTxContext::open_vcq() noexcept
 
 int OwnTxContext::post_from(vcq::Vcq& vcq) noexcept
 {
-    local_memory_.reset(new (std::nothrow) LocalMemory(vcq));
+    local_memory_.reset(new (std::nothrow) LocalMemory(vcq, !domain().model().has_owner));
     remote_keys_.reset(new (std::nothrow) RemoteKeys(vcq, domain().model().provider_keys));
     if (local_memory_ == nullptr || remote_keys_ == nullptr)
         return -FI_ENOMEM;

@@ -14,7 +14,7 @@
 
 namespace tofu {
 
-LocalMemory::LocalMemory(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
+LocalMemory::LocalMemory(vcq::Vcq& vcq, bool believes_descs) noexcept : vcq_(vcq), believes_descs_(believes_descs) {}
 
 LocalMemory::~LocalMemory()
 {
@@ -29,7 +29,7 @@ LocalMemory::~LocalMemory()
 int LocalMemory::acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
                          void* desc) noexcept
 {
-    if (const MemoryRegion* region = MemoryRegion::of_desc(desc);
+    if (const MemoryRegion* region = believes_descs_ ? MemoryRegion::of_desc(desc) : nullptr;
         region != nullptr && region->covers(address, length))
         if (int ret = acquire_region(*region, address, read_only, ref); ret != -FI_ENOSPC)
             return ret;

@@ -26,7 +26,9 @@ struct LocalRef {
 /// Registrations of local buffers with one VCQ, under that VCQ's owner's lock.
 class LocalMemory {
   public:
-    explicit LocalMemory(vcq::Vcq& vcq) noexcept;
+    /// `believes_descs`: not where another provider makes the application's calls (fi_peer(3)). lnx hands on a desc
+    /// where an array of them is wanted (libfabric 2.0, 2.1), or one for several segments (to 2.6): anything is there.
+    explicit LocalMemory(vcq::Vcq& vcq, bool believes_descs = true) noexcept;
     /// Gives back whatever is still registered, released or not.
     ~LocalMemory();
     /// Registers [address, address + length) with the VCQ, or finds it registered. 0 or -FI_E* (-FI_EAGAIN: no
@@ -37,9 +39,10 @@ class LocalMemory {
     [[nodiscard]] int acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
                               void* desc = nullptr) noexcept;
     void release(const LocalRef& ref) noexcept;
-    /// Another of the same owner: what is forgotten here is forgotten there.
+    /// Another of the same owner, whose descs are the same: what is forgotten here is forgotten there.
     void put_beside(LocalMemory& another) noexcept
     {
+        another.believes_descs_ = believes_descs_;
         another.beside_ = beside_;
         beside_ = &another;
     }
@@ -67,6 +70,7 @@ class LocalMemory {
     LocalMemory* beside_ = nullptr;
     std::unique_ptr<RegistrationCache> cache_;
     bool cache_asked_for_ = false;
+    bool believes_descs_;
     Array<Kept> kept_;
     Array<Transient> transient_; ///< [0] unused
     std::uint32_t first_free_ = 0;
