@@ -166,14 +166,15 @@ Finding own_cq(Side& side)
     const int code = side.u.create_vcq(side.tnis[0], 0, &vcq);
     if (code == UTOFU_SUCCESS)
         must(side.u.query_vcq_id(vcq, &id), "utofu_query_vcq_id");
-    const auto theirs = side.meeting.swap({static_cast<std::uint64_t>(code == UTOFU_SUCCESS), id});
+    const auto theirs = side.meeting.swap({static_cast<std::uint64_t>(code), id});
     side.meeting.together();
     if (code == UTOFU_SUCCESS)
         must(side.u.free_vcq(vcq), "utofu_free_vcq");
     if (side.rank() != 0)
         return {};
-    if (code != UTOFU_SUCCESS || theirs.at(0) == 0)
-        return weaker("a process gets no VCQ on a TNI where another one has: %s", code_name(code).c_str());
+    const int refusal = code != UTOFU_SUCCESS ? code : static_cast<int>(theirs.at(0));
+    if (refusal != UTOFU_SUCCESS)
+        return weaker("a process gets no VCQ on a TNI where another one has: %s", code_name(refusal).c_str());
     const Place mine = place_of(side, id);
     const Place other = place_of(side, theirs.at(1));
     if (std::memcmp(mine.coords, other.coords, sizeof mine.coords) != 0)

@@ -69,6 +69,7 @@ for pair in refuse:weaker meet:fails; do
     before=$failures
     TOFU_SIM_CQS=${pair%:*} report --no-figures --only vcq-two-processes,vcq-id
     expect "CQs that are not parted, ${pair%:*}" "vcq-two-processes " "$(names "${pair#*:}")"
+    expect "with the code of the process that was refused, ${pair%:*}" 0 "$(grep -c 'SUCCESS$' "$scratch/report")"
     shown "$before"
 done
 
