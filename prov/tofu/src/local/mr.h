@@ -3,7 +3,6 @@
 // domain's RegionTable (region.h). How peers reach it by its key: remote/keys.h. Calls nothing.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,17 +23,10 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     MemoryRegion(Counted& domain, fi_ops& calls) noexcept : Object(&domain, FI_CLASS_MR)
     {
         fid.ops = &calls;
-        calls_.store(&calls, std::memory_order_relaxed); // always the same
-        mem_desc = static_cast<fid_mr*>(this);
+        mem_desc = this;
     }
-    /// The region behind a `desc` of the application (fi_mr_desc). Null for a null desc, and for one of another provider:
-    /// the lnx of libfabric 2.1 hands its own on in some calls.
-    static MemoryRegion* of_desc(void* desc) noexcept
-    {
-        auto* const mr = static_cast<fid_mr*>(desc);
-        return mr != nullptr && mr->fid.ops == calls_.load(std::memory_order_relaxed) ? static_cast<MemoryRegion*>(mr)
-                                                                                       : nullptr;
-    }
+    /// The region behind a `desc` of the application (fi_mr_desc), or null for a null desc.
+    static MemoryRegion* of_desc(void* desc) noexcept { return static_cast<MemoryRegion*>(desc); }
 
     [[nodiscard]] bool covers(const void* address, std::size_t length) const noexcept
     {
@@ -48,7 +40,6 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
 
   private:
     friend class RegionTable;
-    static inline std::atomic<const fi_ops*> calls_{nullptr}; ///< by which a region of ours is known
     std::uintptr_t base_ = 0;
     std::size_t length_ = 0;
     utofu_stadd_t stadd_ = 0; ///< with the VCQ number home_; meaningless unless reachable_
