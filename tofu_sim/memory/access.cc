@@ -21,7 +21,8 @@ namespace {
 constexpr size_t move_at_once_bytes = 16 * 1024;
 // Beyond, a copy through the kernel loses about 0.04 ns a byte against a mapping and a move costs 0.8 ns a
 // byte: move what has gone by copy this many times, and twice as many each time it has to be done again, be it
-// that the owner maps new memory there or that it cannot move it.
+// that the owner maps new memory there or that it cannot move it. Meanwhile the copies go on: where processes are more
+// than processors, the owner's service thread has its turn a millisecond later, or many.
 constexpr uint64_t copies_before_move = 16;
 constexpr uint32_t most_doublings = 8;
 
@@ -298,9 +299,12 @@ AccessStatus AddressCache::transfer_piece(Transfer& transfer, const Location& at
             request.vcq = transfer.vcq.vcq;
             request.stadd = transfer.stadd;
             request.operand = bytes;
-            const AccessStatus status = transfer.vcq.process->impl().ask(request, nullptr);
-            heat.refused = status != AccessStatus::ok;
-            return status == AccessStatus::peer_gone ? status : AccessStatus::ok;
+            if (bytes <= move_at_once_bytes) {
+                const AccessStatus status = transfer.vcq.process->impl().ask(request, nullptr);
+                heat.refused = status != AccessStatus::ok;
+                return status == AccessStatus::peer_gone ? status : AccessStatus::ok;
+            }
+            transfer.vcq.process->impl().suggest_move(request);
         }
     }
     return transfer_by_copy(transfer, at, bytes);
@@ -308,11 +312,18 @@ AccessStatus AddressCache::transfer_piece(Transfer& transfer, const Location& at
 
 AddressCache::Heat& AddressCache::heat_of(const RemoteVcq& vcq, uint64_t address) noexcept
 {
-    const uint64_t page = address >> 12; // buffers are apart by pages; any hash would do
-    Heat& heat = heats_[size_t((page ^ (page >> 6) ^ (page >> 12)) + vcq.serial * 37) % num_heats];
-    if (heat.serial != vcq.serial || heat.address != address)
-        heat = {.serial = vcq.serial, .address = address};
-    return heat;
+    // Buffers are apart by pages, and often by powers of two.
+    const uint64_t mixed = (address / page_bytes + (vcq.serial << 40)) * 0x9e3779b97f4a7c15;
+    auto& set = heats_[mixed >> 32 & (heat_sets - 1)];
+    Heat* coldest = &set[0];
+    for (Heat& heat : set) {
+        if (heat.serial == vcq.serial && heat.address == address)
+            return heat;
+        if (heat.copied < coldest->copied)
+            coldest = &heat;
+    }
+    *coldest = {.serial = vcq.serial, .address = address};
+    return *coldest;
 }
 
 bool AddressCache::wants_move(Heat& heat, size_t bytes) noexcept

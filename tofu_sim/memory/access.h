@@ -98,7 +98,9 @@ class AddressCache {
         uint32_t moves = 0;  // asked for; each makes the next one dearer
         bool refused = false; // the last of them
     };
-    static constexpr size_t num_heats = 64;
+    // Of buffers in use at a time: a set that they do not fit into forgets the coldest over and over, and moves none.
+    static constexpr size_t heat_sets = 128;
+    static constexpr size_t heat_ways = 4;
 
     [[nodiscard]] static size_t index(uint64_t serial, uint32_t stag) noexcept
     {
@@ -121,7 +123,7 @@ class AddressCache {
     void fill(const RemoteVcq& vcq, const Location& at) noexcept;
 
     std::array<Line, num_lines> lines_{};
-    std::array<Heat, num_heats> heats_{};
+    std::array<std::array<Heat, heat_ways>, heat_sets> heats_{};
 };
 
 } // namespace tofu::sim

@@ -115,7 +115,8 @@ inline constexpr uint64_t arena_bytes = uint64_t{1} << 56; // sparse, sealed aga
 
 // ---- Mailbox: what a peer asks of the owner's service thread ----
 
-enum class RequestKind : uint32_t { none = 0, move = 1, read = 2, write = 3, armw = 4 };
+// Nobody waits for a suggestion: its slot is free when it has been answered.
+enum class RequestKind : uint32_t { none = 0, move = 1, read = 2, write = 3, armw = 4, suggestion = 5 };
 
 // The phase of a slot, in its state word (memory/service.h) beside who claimed it and a count, so that a claim
 // taken away from a dead requester and given to another never looks the same.

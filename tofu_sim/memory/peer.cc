@@ -287,16 +287,13 @@ bool PeerProcess::Impl::is_stopped() const noexcept
     return name_end != nullptr && (name_end[2] == 'T' || name_end[2] == 't') && alive();
 }
 
-AccessStatus PeerProcess::Impl::ask(PeerRequest& request, void* data) noexcept
+MailboxSlot* PeerProcess::Impl::post(const PeerRequest& request, const void* data, int64_t deadline,
+                                     uint64_t* posted) noexcept
 {
-    const bool can_wait = request.kind != RequestKind::move;
-    if (!can_wait && is_deaf())
-        return alive() ? AccessStatus::unreachable : AccessStatus::peer_gone;
-    const int64_t deadline = can_wait ? INT64_MAX : now_ms() + move_patience_ms;
     uint64_t state = 0;
-    MailboxSlot* slot = claim_slot(&state, deadline);
+    MailboxSlot* const slot = claim_slot(&state, deadline);
     if (slot == nullptr)
-        return alive() ? AccessStatus::unreachable : AccessStatus::peer_gone;
+        return nullptr;
     slot->kind = uint32_t(request.kind);
     slot->vcq = request.vcq;
     slot->length = request.length;
@@ -306,11 +303,32 @@ AccessStatus PeerProcess::Impl::ask(PeerRequest& request, void* data) noexcept
     slot->operation = uint32_t(request.operation);
     if (request.kind == RequestKind::write)
         std::memcpy(slot->data, data, request.length);
-    const uint64_t posted = with_phase(state, SlotPhase::posted);
+    *posted = with_phase(state, SlotPhase::posted);
     // Release: the request (partner: serve, its acquire).
-    if (!slot->state.compare_exchange(state, posted))
-        return AccessStatus::unreachable; // taken for dead meanwhile
+    if (!slot->state.compare_exchange(state, *posted))
+        return nullptr; // taken for dead meanwhile
     ring_service(area());
+    return slot;
+}
+
+void PeerProcess::Impl::suggest_move(PeerRequest move) noexcept
+{
+    uint64_t posted = 0;
+    move.kind = RequestKind::suggestion;
+    if (!is_deaf())
+        (void)post(move, nullptr, 0, &posted);
+}
+
+AccessStatus PeerProcess::Impl::ask(PeerRequest& request, void* data) noexcept
+{
+    const bool can_wait = request.kind != RequestKind::move;
+    if (!can_wait && is_deaf())
+        return alive() ? AccessStatus::unreachable : AccessStatus::peer_gone;
+    const int64_t deadline = can_wait ? INT64_MAX : now_ms() + move_patience_ms;
+    uint64_t posted = 0;
+    MailboxSlot* const slot = post(request, data, deadline, &posted);
+    if (slot == nullptr)
+        return alive() ? AccessStatus::unreachable : AccessStatus::peer_gone;
     const uint32_t bell = area().bell.load_relaxed();
     if (!await_answer(*slot, posted, deadline)) {
         if (!alive())

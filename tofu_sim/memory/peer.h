@@ -53,6 +53,8 @@ struct PeerProcess::Impl {
     // listen, being stopped, has not done it (`unreachable`) after a moment, and at once from then on: there is another
     // way. For what only the owner can do we wait as long as it lives.
     [[nodiscard]] AccessStatus ask(PeerRequest& request, void* data) noexcept;
+    // Has the owner do a move when it comes to it, or not at all: nobody waits.
+    void suggest_move(PeerRequest move) noexcept;
     // By a debugger or a signal: it will go on, some day.
     [[nodiscard]] bool is_stopped() const noexcept;
 
@@ -64,6 +66,9 @@ struct PeerProcess::Impl {
     [[nodiscard]] std::byte* map_object(uint32_t backing, uint64_t start, uint64_t* bytes,
                                         bool* for_good) const noexcept;
     [[nodiscard]] MailboxSlot* claim_slot(uint64_t* state, int64_t deadline) noexcept;
+    // Claims a slot and posts the request in it; null: no slot was free by `deadline`. *posted: the slot's state then.
+    [[nodiscard]] MailboxSlot* post(const PeerRequest& request, const void* data, int64_t deadline,
+                                    uint64_t* posted) noexcept;
     [[nodiscard]] bool await_answer(MailboxSlot& slot, uint64_t posted, int64_t deadline) noexcept;
     [[nodiscard]] bool is_deaf() noexcept;
 

@@ -3,9 +3,9 @@
 // Called by: memory/registry (thread start, stop). Calls: memory/registry, memory/armw, process_vm on itself.
 //
 // Slot life: free → claimed → posted (by the requester) → running → done (by us) → free (by the requester).
-// (1) Requester dies claimed or done: the next one who finds no free slot takes it back. (2) Dies posted: we
-// execute and leave it done. (3) Gives up posted: it takes the slot back by the same compare-and-swap that
-// competes with our running. (4) Gives up running: it leaves `abandoned`, and we free the slot.
+// A suggestion: running → free. (1) Requester dies claimed or done: the next one who finds no free slot takes it
+// back. (2) Dies posted: we execute and leave it done. (3) Gives up posted: it takes the slot back by the same
+// compare-and-swap that competes with our running. (4) Gives up running: it leaves `abandoned`, and we free the slot.
 #include "memory/service.h"
 
 #include "job/attention.h"
@@ -118,13 +118,15 @@ AccessStatus execute(ProcessMemory::Impl& impl, const Request& request, MailboxS
         return AccessStatus::peer_gone;
     const bool writes = request.kind == RequestKind::write || request.kind == RequestKind::armw;
     VcqMemory::Impl::Slot* entry = nullptr;
-    const uint64_t length = request.kind == RequestKind::move ? 1 : request.length;
+    const bool moves = request.kind == RequestKind::move || request.kind == RequestKind::suggestion;
+    const uint64_t length = moves ? 1 : request.length;
     const AccessStatus status = vcq->second->look_up(request.stadd, length, writes, &entry);
     if (status != AccessStatus::ok)
         return status;
     const uint64_t address = entry->page_base + (request.stadd & stadd_offset_mask);
     switch (request.kind) {
-    case RequestKind::move: {
+    case RequestKind::move:
+    case RequestKind::suggestion: {
         const uint64_t end = entry->page_base + entry->extents.back().end;
         // The more pieces a region is in already, the more is moved at once: a peer that wanders through it
         // would else ask for each chunk.
@@ -149,7 +151,7 @@ AccessStatus execute(ProcessMemory::Impl& impl, const Request& request, MailboxS
 
 void serve(ProcessMemory::Impl& impl, MailboxSlot& slot) noexcept
 {
-    // Acquire: the request (partner: ask_owner, its release of `posted`).
+    // Acquire: the request (partner: PeerProcess, post).
     uint64_t state = slot.state.load_acquire();
     if (phase_of(state) != SlotPhase::posted)
         return;
@@ -159,8 +161,9 @@ void serve(ProcessMemory::Impl& impl, MailboxSlot& slot) noexcept
     const Request request{RequestKind(slot.kind),  slot.vcq,     slot.length, slot.stadd, slot.operand,
                           slot.compare,            ArmwOp(slot.operation)};
     slot.result = uint32_t(execute(impl, request, slot));
-    // Release: result and data (partner: ask_owner, its acquire of `done`).
-    if (!slot.state.compare_exchange(state, with_phase(state, SlotPhase::done)) &&
+    const SlotPhase after = request.kind == RequestKind::suggestion ? SlotPhase::free : SlotPhase::done;
+    // Release: result and data (partner: await_answer, its acquire of `done`).
+    if (!slot.state.compare_exchange(state, with_phase(state, after)) &&
         phase_of(state) == SlotPhase::abandoned)
         (void)slot.state.compare_exchange(state, with_phase(state, SlotPhase::free));
     slot.answered.fetch_add(1);

@@ -256,6 +256,41 @@ size_t moved_mappings()
     return count;
 }
 
+// Long transfers go on by copy and leave the move to the owner: more of them than it takes requests at a time.
+TEST(MemoryLife, WhatIsCopiedOftenIsMovedInTheEnd)
+{
+    if (!memory_moves())
+        GTEST_SKIP() << "no page is moved here: userfaultfd is refused";
+    static constexpr unsigned buffers = 24; // of 8 requests
+    constexpr size_t bytes = 64 << 10;
+    expect_processes(2, [](const Rank& rank) {
+        Node node;
+        rank.set(rank.number, node.id);
+        std::vector<char*> memory;
+        for (unsigned i = 0; i < buffers && rank.number == 0; ++i) { // apart, so that each is a mapping
+            memory.push_back(static_cast<char*>(
+                ::mmap(nullptr, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
+            rank.set(100 + i, node.add(memory[i], bytes));
+        }
+        rank.barrier();
+        if (rank.number == 1) {
+            const std::vector<char> many(bytes, 7);
+            EXPECT_TRUE(wait_until([&] {
+                for (unsigned i = 0; i < buffers; ++i)
+                    EXPECT_EQ(node.put(rank.get(0), rank.get(100 + i), many.data(), bytes), UTOFU_SUCCESS);
+                return rank.get(30) != 0;
+            }));
+        } else {
+            EXPECT_TRUE(wait_until([] { return moved_mappings() == buffers; }));
+            rank.set(30, 1);
+        }
+        rank.barrier();
+        for (const char* buffer : memory) {
+            EXPECT_EQ(std::count(buffer, buffer + bytes, 7), std::ptrdiff_t(bytes));
+        }
+    });
+}
+
 // Far more scattered buffers than a process may have mappings: all are reached, and the program can still map.
 TEST(MemoryLife, ScatteredMovesLeaveMappingsForTheProgram)
 {
