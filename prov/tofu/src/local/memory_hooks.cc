@@ -4,7 +4,6 @@
 #include "local/memory_hooks.h"
 
 #include <cstddef>
-#include <cstdio>
 #include <iterator>
 #include <new>
 
@@ -14,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "local/mapping.h"
 #include "provider/log.h"
 
 namespace tofu {
@@ -92,30 +92,6 @@ const char* unmaps_by_itself() noexcept
         if (dlsym(RTLD_DEFAULT, runtime) != nullptr)
             return runtime;
     return nullptr;
-}
-
-/// Private and of no file (huge pages of the kernel's own have one without a link), without a hole.
-bool private_anonymous(std::uint64_t begin, std::uint64_t end) noexcept
-{
-    std::FILE* maps = std::fopen("/proc/self/maps", "re");
-    if (maps == nullptr)
-        return false;
-    std::uint64_t covered = begin;
-    char line[4352]; // a path and what stands before it
-    bool good = true;
-    while (good && covered < end && std::fgets(line, sizeof line, maps) != nullptr) {
-        unsigned long long first, limit, inode;
-        unsigned major;
-        char rights[5];
-        if (std::sscanf(line, "%llx-%llx %4s %*s %x:%*x %llu", &first, &limit, rights, &major, &inode) != 5)
-            good = false;
-        else if (limit > covered) {
-            good = first <= covered && rights[3] == 'p' && (inode == 0 || major == 0);
-            covered = limit;
-        }
-    }
-    std::fclose(maps);
-    return good && covered >= end;
 }
 
 } // namespace
