@@ -3,6 +3,7 @@
 #include "local/mapping.h"
 
 #include <cstdio>
+#include <cstring>
 
 #include <sys/ioctl.h>
 
@@ -12,9 +13,8 @@ namespace {
 
 struct Mapping {
     std::uint64_t begin, end;
-    std::uint64_t inode;
-    std::uint32_t major; ///< of the file's device
     bool shared;
+    bool of_file;
 };
 
 /// linux/fs.h of Linux 6.11, which older headers do not have.
@@ -25,8 +25,7 @@ struct ProcmapQuery {
     std::uint64_t begin, end;
     std::uint64_t rights;
     std::uint64_t page_size, offset, inode;
-    std::uint32_t major, minor;
-    std::uint64_t others[3]; ///< names that we do not ask for
+    std::uint64_t others[4]; ///< device and names, which we do not ask for
 };
 static_assert(sizeof(ProcmapQuery) == 104);
 constexpr unsigned long procmap_query = _IOWR('f', 17, ProcmapQuery);
@@ -42,21 +41,21 @@ bool ask(std::FILE* maps, std::uint64_t address, Mapping& found) noexcept
     query.address = address;
     if (ioctl(fileno(maps), procmap_query, &query) != 0)
         return false;
-    found = {query.begin, query.end, query.inode, query.major, (query.rights & is_shared) != 0};
+    found = {query.begin, query.end, (query.rights & is_shared) != 0, query.inode != 0};
     return true;
 }
 
-/// The same by reading on from where the last one ended.
+/// The same by reading on from where the last one ended, and which file it is of.
 bool read(std::FILE* maps, std::uint64_t address, Mapping& found) noexcept
 {
     char line[4352]; // a path and what stands before it
     while (std::fgets(line, sizeof line, maps) != nullptr) {
         unsigned long long begin, end, inode;
-        unsigned major;
         char rights[5];
-        if (std::sscanf(line, "%llx-%llx %4s %*s %x:%*x %llu", &begin, &end, rights, &major, &inode) != 5)
+        if (std::sscanf(line, "%llx-%llx %4s %*s %*s %llu", &begin, &end, rights, &inode) != 4)
             return false;
-        found = {begin, end, inode, major, rights[3] != 'p'};
+        // Huge pages are of a file of the kernel's own, which nobody else has.
+        found = {begin, end, rights[3] != 'p', inode != 0 && std::strstr(line, "/anon_hugepage") == nullptr};
         if (end > address)
             return true;
     }
@@ -72,10 +71,13 @@ bool private_anonymous(std::uint64_t begin, std::uint64_t end) noexcept
     if (maps == nullptr)
         return false;
     Mapping at{};
-    const auto find = ask(maps, begin, at) ? ask : read;
+    const bool answers = ask(maps, begin, at);
     bool good = true;
     while (good && begin < end) {
-        good = find(maps, begin, at) && at.begin <= begin && !at.shared && (at.inode == 0 || at.major == 0);
+        good = (answers ? ask(maps, begin, at) : read(maps, begin, at)) && !at.shared;
+        if (good && answers && at.of_file)
+            good = read(maps, begin, at);
+        good = good && at.begin <= begin && !at.of_file;
         begin = at.end;
     }
     std::fclose(maps);
