@@ -35,7 +35,7 @@ const char* tofu_sim_job(void);
  * call that finds the calling thread not yet announced announces it and returns 1 at once; the
  * caller looks around (poll_tcq, poll_mrq, memory it polls) and, having found nothing, calls again;
  * that call sleeps. So a loop of "look around; if nothing, tofu_sim_wait()" is right. It may also
- * return 1 for no reason.
+ * return 1 for no reason; it does so each millisecond while a barrier or reduction is under way, whose end wakes nobody.
  *
  * @param vcqs        VCQs whose own notices (local MRQ, TCQ) end the wait at once; may be NULL if n is 0
  * @param n           number of them
@@ -57,7 +57,8 @@ int tofu_sim_wake(void);
 /**
  * Says that the calling thread has looked around in vain for a while. Where the job has more processes than processors
  * they may run on, the thread gives way to those who could run: it yields, and after many calls in a row, if it has done
- * nothing else between them, sleeps as by tofu_sim_wait(), some milliseconds at most. Elsewhere nothing happens.
+ * nothing else between them, sleeps as by tofu_sim_wait(), some milliseconds at most, unless a barrier or reduction is
+ * under way. Elsewhere nothing happens.
  *
  * @param times  which call in a row it is, since something was found last
  * @return 1: gave way; 0: each process can have a processor of its own

@@ -3,6 +3,7 @@
 // Called by: programs that looked the symbols up. Calls: job/doorbell, tni/vcq.
 #include "api/exports.h"
 
+#include "barrier/process_vbgs.h"
 #include "clock/clock.h"
 #include "job/crowd.h"
 #include "job/doorbell.h"
@@ -21,6 +22,14 @@
 using namespace tofu::sim;
 
 namespace {
+
+constexpr int gate_pause_ms = 1; // between two looks at gates, which ring no bell
+
+bool waits_at_gates() noexcept
+{
+    const Vbgs* const vbgs = process_vbgs();
+    return vbgs != nullptr && vbgs->are_under_way();
+}
 
 bool has_notices(Vcq& vcq) noexcept
 {
@@ -63,13 +72,15 @@ int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms)
         }
     }
     const bool traced = (instruments & instrument_trace) != 0;
-    return doze(self.segment().header(), timeout_ms, traced ? trace::poll_in_vain : nullptr) ? 1 : 0;
+    const bool soon = (timeout_ms < 0 || timeout_ms > gate_pause_ms) && waits_at_gates();
+    const bool rung = doze(self.segment().header(), soon ? gate_pause_ms : timeout_ms, traced ? trace::poll_in_vain : nullptr);
+    return rung || soon ? 1 : 0;
 }
 
 int tofu_sim_give_way(unsigned times)
 {
     Process& self = Process::self();
-    return self.joined() && give_way(self.job().crowd(), self.segment().header(), times) ? 1 : 0;
+    return self.joined() && give_way(self.job().crowd(), self.segment().header(), times, waits_at_gates) ? 1 : 0;
 }
 
 int tofu_sim_wake(void)

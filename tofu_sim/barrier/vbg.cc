@@ -43,10 +43,10 @@ int VbgSet::start(const Circuit& circuit, Kind kind, const Packet& own) noexcept
     if (!configured_) {
         return UTOFU_ERR_INVALID_VBG_ID;
     }
-    if (kind_ != Kind::none) {
+    if (this->kind() != Kind::none) {
         return UTOFU_ERR_BUSY;
     }
-    kind_ = kind;
+    set_kind(kind);
     own_ = own;
     fruitless_ = 0;
     tag_ = Tag::of(tag_.epoch(), tag_.round() + 1);
@@ -73,7 +73,7 @@ int VbgSet::start(const Circuit& circuit, Kind kind, const Packet& own) noexcept
 
 int VbgSet::finish(int code, const Packet& result) noexcept
 {
-    kind_ = Kind::none;
+    set_kind(Kind::none);
     if (code == UTOFU_SUCCESS &&
         (result.mismatch || result.op != own_.op || result.count != own_.count)) {
         return UTOFU_ERR_BARRIER_MISMATCH;
@@ -86,7 +86,7 @@ int VbgSet::poll(const Circuit& circuit, Kind kind, Packet& result) noexcept
     if (!configured_) {
         return UTOFU_ERR_INVALID_VBG_ID;
     }
-    if (kind_ != kind) {
+    if (this->kind() != kind) {
         return UTOFU_ERR_BUSY;
     }
     switch (circuit.gates().fetch_end(start_gate_, tag_, result)) {
@@ -154,6 +154,13 @@ void VbgSet::learn() noexcept
 // ---- Allocation ----
 
 Vbgs::Vbgs(const VbgHost& host) noexcept : host_(host), circuit_(host.gates, host.circuit) {}
+
+bool Vbgs::are_under_way() const noexcept
+{
+    const VbgSet* const first = &sets_[0][0];
+    return std::any_of(first, first + tnis_per_node * start_gates_per_tni,
+                       [](const VbgSet& set) { return set.is_under_way(); });
+}
 
 std::optional<GateRef> Vbgs::gate_of(const Topology& topology, utofu_vbg_id_t vbg_id) noexcept
 {
@@ -247,7 +254,7 @@ int Vbgs::alloc(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long flags,
     set.num_gates_ = static_cast<uint8_t>(num_vbgs);
     set.thread_safe_ = (flags & UTOFU_VBG_FLAG_THREAD_SAFE) != 0;
     set.configured_ = false;
-    set.kind_ = Kind::none;
+    set.set_kind(Kind::none);
     set.start_gate_ = gate_ref(host_.node, tni_id, start);
     for (size_t i = 0; i < num_vbgs; i++) {
         const GateRef gate = gate_ref(host_.node, tni_id, set.gates_[i]);
@@ -398,7 +405,7 @@ int Vbgs::set(const utofu_vbg_setting* settings, size_t num_settings) noexcept
     GateSetting start;
     (void)host_.gates.read(set->start_gate_, start);
     set->tag_ = Tag::of(start.epoch, 0);
-    set->kind_ = Kind::none;
+    set->set_kind(Kind::none);
     set->configured_ = true;
     return UTOFU_SUCCESS;
 }

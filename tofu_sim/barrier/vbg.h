@@ -59,6 +59,11 @@ class VbgSet {
     [[nodiscard]] int start(const Circuit& circuit, Kind kind, const Packet& own) noexcept;
     // The result of the round, once; BUSY if none of this kind is under way.
     [[nodiscard]] int poll(const Circuit& circuit, Kind kind, Packet& result) noexcept;
+    // Any thread.
+    [[nodiscard]] bool is_under_way() const noexcept
+    {
+        return used_.load(std::memory_order_relaxed) && kind() != Kind::none;
+    }
 
   private:
     friend class Vbgs;
@@ -67,11 +72,13 @@ class VbgSet {
     void learn() noexcept;
     void count_turn(const Circuit& circuit) const noexcept;
     [[nodiscard]] int finish(int code, const Packet& result) noexcept;
+    [[nodiscard]] Kind kind() const noexcept { return kind_.load(std::memory_order_relaxed); }
+    void set_kind(Kind kind) noexcept { kind_.store(kind, std::memory_order_relaxed); }
 
     std::atomic<bool> used_{false};
     bool thread_safe_ = false;
     bool configured_ = false;
-    Kind kind_ = Kind::none; // of the round under way
+    std::atomic<Kind> kind_{Kind::none}; // of the round under way
     uint8_t num_gates_ = 0;
     uint8_t gates_[gates_per_tni] = {}; // numbers on the TNI, in the order they were given
     GateRef start_gate_ = null_gate;
@@ -97,6 +104,8 @@ class Vbgs {
     [[nodiscard]] int free(const utofu_vbg_id_t* vbg_ids, size_t num_vbgs) noexcept;
     [[nodiscard]] int set(const utofu_vbg_setting* settings, size_t num_settings) noexcept;
 
+    // Is a round of this process under way? What ends it rings nobody's doorbell. Any thread; slow.
+    [[nodiscard]] bool are_under_way() const noexcept;
     // The set whose start/end gate this is; null: not one of ours.
     [[nodiscard]] VbgSet* find(utofu_vbg_id_t vbg_id) noexcept;
     [[nodiscard]] const Circuit& circuit() const noexcept { return circuit_; }

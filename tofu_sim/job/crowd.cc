@@ -77,13 +77,14 @@ void leave_crowd(Crowd& crowd) noexcept
     (void)crowd.changes.fetch_add(1);
 }
 
-bool give_way(const Crowd& crowd, SegmentHeader& own, unsigned times) noexcept
+bool give_way(const Crowd& crowd, SegmentHeader& own, unsigned times, bool (*awaits_more)() noexcept) noexcept
 {
     if (!is_crowded(crowd)) {
         return false;
     }
     thread_local int64_t left_at = 0;
-    if (times < yields_before_sleep || time_ns(CLOCK_THREAD_CPUTIME_ID) - left_at > busy_ns) {
+    if (times < yields_before_sleep || time_ns(CLOCK_THREAD_CPUTIME_ID) - left_at > busy_ns ||
+        (awaits_more != nullptr && awaits_more())) {
         yield_to_somebody();
     } else {
         const unsigned shift = std::min((times - yields_before_sleep) / 4, 3u);

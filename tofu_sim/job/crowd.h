@@ -19,8 +19,8 @@ void leave_crowd(Crowd& crowd) noexcept;
 }
 
 // The calling thread has looked around in vain, for the `times`-th time in a row: yields or, when that has not helped for
-// long and the thread does nothing but look, sleeps until the bell of `own` rings, some milliseconds at most. False, and
-// nothing is done, where each process can have a processor.
-bool give_way(const Crowd& crowd, SegmentHeader& own, unsigned times) noexcept;
+// long and the thread does nothing but look, sleeps until the bell of `own` rings, some milliseconds at most, unless
+// `awaits_more` than what rings it. False, and nothing is done, where each process can have a processor.
+bool give_way(const Crowd& crowd, SegmentHeader& own, unsigned times, bool (*awaits_more)() noexcept = nullptr) noexcept;
 
 } // namespace tofu::sim

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: barrier circuits of real processes: results, rounds that overlap, errors, death (guide 2.3, 3.4, 3.8).
 // Called by: tests/barrier_processes. Calls: libtofucom.so through tests/lib/harness.
+#include "../job/crowd.h"
 #include "member.h"
 
 #include <gtest/gtest.h>
+#include <tofu_sim.h>
 
 #include <algorithm>
 #include <chrono>
@@ -208,6 +210,43 @@ TEST(Barrier, HoldsBackTheFastUntilTheSlowHasCome)
                 ASSERT_GE(rank.get(900 + other), round); // nobody behind,
                 ASSERT_LE(rank.get(900 + other), round + 1); // nobody more than one ahead
             }
+        }
+        rank.barrier();
+    });
+}
+
+// Packets ring nobody's doorbell. With more processes than processors each round took the sleep of whoever waited, 8 ms.
+TEST(Barrier, NobodySleepsWhoWaitsForARound)
+{
+    expect_processes(2, [](const Rank& rank) {
+        ASSERT_NO_FATAL_FAILURE(stay_on(own_processors().front()));
+        constexpr unsigned waited = 100; // word of the board
+        const Member member = allocate(rank, Shape::ring, 2, int(rank.number), 0);
+        rank.barrier();
+        connect(rank, Shape::ring, 2, member);
+        rank.barrier();
+        if (rank.number == 1) { // the slow one
+            EXPECT_TRUE(wait_until([&] { return rank.get(waited) != 0; }));
+            EXPECT_EQ(utofu_barrier(member.start(), 0), UTOFU_SUCCESS);
+            EXPECT_EQ(wait_barrier(member.start()), UTOFU_SUCCESS);
+        } else {
+            EXPECT_EQ(utofu_barrier(member.start(), 0), UTOFU_SUCCESS);
+            const uint64_t before = sleeps();
+            for (unsigned times = 0; times < 300; times++) {
+                EXPECT_EQ(tofu_sim_give_way(times), 1);
+            }
+            EXPECT_LT(sleeps() - before, 20u);
+            rank.set(waited, 1);
+            EXPECT_EQ(wait_for([&] { // without an end of its own
+                          (void)tofu_sim_wait(nullptr, 0, -1);
+                          return utofu_poll_barrier(member.start(), 0);
+                      }),
+                      UTOFU_SUCCESS);
+            uint64_t slept = sleeps(); // and again where no round is under way
+            for (unsigned times = 0; times < 100; times++) {
+                (void)tofu_sim_give_way(times);
+            }
+            EXPECT_GT(sleeps() - slept, 5u);
         }
         rank.barrier();
     });

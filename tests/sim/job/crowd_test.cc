@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: more processes than processors: who looks in vain yields, and sleeps in the end (job/crowd).
 // Called by: make check. Calls: the public interface and the extras.
+#include "crowd.h"
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>
@@ -11,39 +12,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <sched.h>
 #include <string>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
 namespace tofu::sim::test {
 namespace {
-
-std::vector<int> own_processors()
-{
-    cpu_set_t own;
-    std::vector<int> found;
-    if (::sched_getaffinity(0, sizeof own, &own) == 0) {
-        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-            if (CPU_ISSET(cpu, &own)) {
-                found.push_back(cpu);
-            }
-        }
-    }
-    return found;
-}
-
-// Before the first call of uTofu: a process counts with what it may run on then.
-void stay_on(int processor)
-{
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(processor, &one);
-    ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
-}
 
 struct Port {
     Port()
@@ -74,13 +50,6 @@ struct Port {
     utofu_stadd_t stadd = 0;
 };
 volatile uint64_t Port::word = 0;
-
-uint64_t sleeps()
-{
-    rusage usage{};
-    (void)::getrusage(RUSAGE_THREAD, &usage);
-    return static_cast<uint64_t>(usage.ru_nvcsw);
-}
 
 // All its threads have ended: while one is left its files are open, and with them the lock that says it lives.
 bool is_zombie(uint64_t pid)
