@@ -155,6 +155,11 @@ Place take(const Backend& backend, Traffic traffic) noexcept
             break; // all are taken
         drop();
     }
+    if (!file.is_open())
+        FI_WARN_ONCE(&provider, FI_LOG_CORE,
+                     "/dev/shm/tofu-fi-%u can't be had: TNIs go by the launcher's number, and two processes that meet on a "
+                     "control queue are not told; make /dev/shm writable, or remove what has this name\n",
+                     geteuid());
     // The launcher's number says which TNIs, or which of them.
     const unsigned rank = processes == 0 ? 0 : share.value_or(local_rank()) % (tnis / span);
     const unsigned number = ((processes == 0 ? local_rank() : 0) + blind[kind]++) % most;
