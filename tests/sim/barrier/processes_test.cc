@@ -246,7 +246,7 @@ TEST(Barrier, NobodySleepsWhoWaitsForARound)
             for (unsigned times = 0; times < 100; times++) {
                 (void)tofu_sim_give_way(times);
             }
-            EXPECT_GT(sleeps() - slept, 5u);
+            EXPECT_GT(sleeps() - slept, 0u);
         }
         rank.barrier();
     });
