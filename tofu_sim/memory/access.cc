@@ -315,11 +315,11 @@ AddressCache::Heat& AddressCache::heat_of(const RemoteVcq& vcq, uint64_t address
     // Buffers are apart by pages, and often by powers of two.
     const uint64_t mixed = (address / page_bytes + (vcq.serial << 40)) * 0x9e3779b97f4a7c15;
     auto& set = heats_[mixed >> 32 & (heat_sets - 1)];
-    Heat* coldest = &set[0];
+    Heat* coldest = &set[0]; // or one that was never used: what was refused stays known
     for (Heat& heat : set) {
         if (heat.serial == vcq.serial && heat.address == address)
             return heat;
-        if (heat.copied < coldest->copied)
+        if (coldest->serial != 0 && (heat.serial == 0 || heat.copied < coldest->copied))
             coldest = &heat;
     }
     *coldest = {.serial = vcq.serial, .address = address};

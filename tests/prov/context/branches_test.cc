@@ -192,11 +192,12 @@ TEST(Branches, ShortenTransfersWithSixPeers)
     EXPECT_EQ(six.left, (Left{5, 5, 5, 5}));
     // What is sent its receivers fetch, each by its own clock, and half of it goes by one port of rank 0's node, C: how
     // they come upon each other there is not rank 0's doing (1.0 to 4.2 times were seen). All else is at least 2.3 times.
-    const double least[] = {0, 2, 2, 2};
     for (unsigned i = 0; i < 4; i++) {
         std::printf("%s: %.1f us by one TNI, %.1f us by six\n",
                     std::array{"sent", "received", "written", "read"}[i], one.microseconds[i], six.microseconds[i]);
-        EXPECT_GT(one.microseconds[i], six.microseconds[i] * least[i]);
+        if (kinds[i] != Kind::send) {
+            EXPECT_GT(one.microseconds[i], six.microseconds[i] * 2);
+        }
     }
 }
 
