@@ -66,7 +66,11 @@ Bytes bytes()
 {
     if (wire != nullptr)
         return {0, 0, double(wire->side[0].registered)};
+#if __GLIBC_PREREQ(2, 33)
     const struct mallinfo2 heap = mallinfo2();
+#else
+    const struct mallinfo heap = mallinfo(); // right up to 2 GiB
+#endif
     return {resident(), double(heap.uordblks + heap.hblkhd), 0};
 }
 

@@ -99,7 +99,10 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, timesp
     return read_time(clock, time, __builtin_return_address(0));
 }
 
-__attribute__((visibility("default"))) int gettimeofday(timeval* __restrict time, void* __restrict zone) noexcept
+// By another name, since the type of `zone` is not the same in all C libraries (glibc 2.31: void*).
+__attribute__((visibility("default"))) int tofu_sim_gettimeofday(timeval* time, void* zone) noexcept __asm__("gettimeofday");
+
+int tofu_sim_gettimeofday(timeval* time, void* zone) noexcept
 {
     if (zone != nullptr) {
         *static_cast<struct timezone*>(zone) = {};

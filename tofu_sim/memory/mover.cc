@@ -19,6 +19,18 @@
 #include <unistd.h>
 #include <vector>
 
+// Headers may be older than the kernel.
+#ifndef MADV_POPULATE_READ // glibc 2.35
+#define MADV_POPULATE_READ 22
+#endif
+#ifndef UFFDIO_WRITEPROTECT // Linux 5.7
+#define UFFDIO_WRITEPROTECT _IOWR(UFFDIO, 0x06, struct uffdio_writeprotect)
+#define UFFDIO_WRITEPROTECT_MODE_WP (__u64{1} << 0)
+struct uffdio_writeprotect {
+    struct uffdio_range range;
+    __u64 mode;
+};
+#endif
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif

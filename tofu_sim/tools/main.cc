@@ -3,8 +3,11 @@
 // Called by: the user, our tests. Calls: tools/run, tools/show, tools/trace, tools/replay, tools/clean.
 #include "tools/command.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
+#include <span>
 
 namespace {
 
@@ -62,36 +65,42 @@ constexpr char help_text[] =
     "\n"
     "clean: removes what jobs without a running process left behind.\n";
 
+struct Command {
+    const char* name;
+    int (*run)(std::span<char* const> words);
+};
+
+constexpr Command commands[] = {
+    {"run", tofu::sim::tools::run_command},       {"show", tofu::sim::tools::show_command},
+    {"trace", tofu::sim::tools::trace_command},   {"replay", tofu::sim::tools::replay_command},
+    {"clean", tofu::sim::tools::clean_command},
+};
+
+bool asks_for_help(const char* word)
+{
+    return std::strcmp(word, "--help") == 0 || std::strcmp(word, "-h") == 0;
+}
+
 } // namespace
 
 int main(int argc, char** argv)
 {
-    using namespace tofu::sim::tools;
+    using tofu::sim::tools::exit_usage;
     if (argc < 2) {
         std::fputs(help_text, stderr);
         return exit_usage;
     }
     const char* const name = argv[1];
     const std::span<char* const> words(argv + 2, static_cast<size_t>(argc - 2));
-    if (std::strcmp(name, "--help") == 0 || std::strcmp(name, "-h") == 0 ||
-        std::strcmp(name, "help") == 0) {
+    const auto* const command = std::find_if(std::begin(commands), std::end(commands),
+                                             [name](const Command& c) { return std::strcmp(c.name, name) == 0; });
+    const bool known = command != std::end(commands);
+    if (asks_for_help(name) || std::strcmp(name, "help") == 0 || (known && !words.empty() && asks_for_help(words[0]))) {
         std::fputs(help_text, stdout);
         return 0;
     }
-    if (std::strcmp(name, "run") == 0) {
-        return run_command(words);
-    }
-    if (std::strcmp(name, "show") == 0) {
-        return show_command(words);
-    }
-    if (std::strcmp(name, "trace") == 0) {
-        return trace_command(words);
-    }
-    if (std::strcmp(name, "replay") == 0) {
-        return replay_command(words);
-    }
-    if (std::strcmp(name, "clean") == 0) {
-        return clean_command(words);
+    if (known) {
+        return command->run(words);
     }
     std::fprintf(stderr, "tofu-sim: no command '%s': use run, show, trace, replay, clean or --help\n", name);
     return exit_usage;

@@ -268,8 +268,8 @@ std::vector<std::array<unsigned char, 16>> library_code()
 {
     std::vector<std::array<unsigned char, 16>> code;
     for (const char* name : {"munmap", "mmap", "mremap", "madvise", "brk", "sbrk", "shmat", "shmdt"}) {
-        const void* const function = dlsym(RTLD_DEFAULT, name);
-        std::memcpy(code.emplace_back().data(), function, code.back().size());
+        auto& first = code.emplace_back();
+        std::memcpy(first.data(), dlsym(RTLD_DEFAULT, name), first.size());
     }
     return code;
 }

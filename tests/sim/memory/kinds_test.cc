@@ -192,8 +192,10 @@ TEST(MemoryKinds, UnmappedMemoryIsRefused)
 {
     expect_processes(1, [](const Rank&) {
         Node node;
-        auto* base = static_cast<char*>(
-            ::mmap(nullptr, 5 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        // Far from where the kernel would put what another thread maps into the holes.
+        auto* base = static_cast<char*>(::mmap(reinterpret_cast<void*>(uintptr_t{1} << 45), 5 * page, PROT_READ | PROT_WRITE,
+                                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        ASSERT_NE(base, MAP_FAILED);
         ::munmap(base + 2 * page, page);
         ::munmap(base + 4 * page, page);
         ::mprotect(base + page, page, PROT_NONE);

@@ -94,7 +94,8 @@ alignas(largest_page) uint64_t zeroed[2 * largest_page / 8]; // its first page m
 constexpr Kind kinds[] = {
     {"Heap",
      [](const Use& use) {
-         auto* const words = static_cast<uint64_t*>(std::aligned_alloc(256, 8 * words_used));
+         static_assert(8 * words_used <= 256);
+         auto* const words = static_cast<uint64_t*>(std::aligned_alloc(256, 256));
          use(words);
          std::free(words);
      }},

@@ -13,6 +13,13 @@ run -n 3 --timeout 20 sh -c 'echo "$TOFU_SIM_RANK/$TOFU_SIM_SIZE"'
 expect "status of success" 0 $?
 expect "ranks and size" "0/3 1/3 2/3" "$(sort out | tr '\n' ' ' | sed 's/ $//')"
 
+for command in run show trace replay clean; do
+    "$tofu_sim" $command --help </dev/null >out 2>err
+    expect "$command --help" "0 1 0" "$? $(grep -c '^usage: tofu-sim run' out) $(wc -l <err)"
+done
+run -n 1 --timeout 20 sh -c 'echo $1' sh --help
+expect "a program's --help is its own" --help "$(cat out)"
+
 run -n 2 --timeout 20 --shape 2x1x3 --torus xz --ppn 4 --job a.name_1 --chaos 7:drop,raw \
     sh -c 'echo "$TOFU_SIM_JOB $TOFU_SIM_SHAPE $TOFU_SIM_TORUS $TOFU_SIM_PPN $TOFU_SIM_CHAOS"'
 expect "options reach the processes" "a.name_1 2x1x3 xz 4 7:drop,raw" "$(sort -u out)"
