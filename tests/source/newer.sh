@@ -40,7 +40,7 @@ const struct mallinfo2 heap = mallinfo2();
 END
 printf '#ifndef MADV_POPULATE_READ\n#define MADV_POPULATE_READ 22\n#endif\nint advice = MADV_POPULATE_READ;\n' >"$scratch"
 expect "what a file defines it may use" "" "$(found_in "$scratch")"
-mapfile -t files < <(find prov tofu_sim check bench mpi include -name '*.cc' -o -name '*.c' -o -name '*.h')
+mapfile -t files < <(find prov tofu_sim check bench mpi include tests fabtests -name '*.cc' -o -name '*.c' -o -name '*.h')
 expect "there are sources" 1 "$((${#files[@]} > 300))"
 for file in "${files[@]}"; do
     found_in "$file"
