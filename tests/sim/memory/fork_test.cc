@@ -190,7 +190,7 @@ TEST(MemoryFork, ForkFromAStackThatWasMoved)
 TEST(MemoryFork, AChildOfForkDoesNotEndItsParentsThreads)
 {
     lead([](Node& node, Leader& peer) {
-        constexpr size_t bytes = 256 << 10;
+        constexpr size_t bytes = 1 << 20; // and enough for what TSan keeps there
         void* const stack = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         ASSERT_NE(stack, MAP_FAILED);
         const utofu_stadd_t stadd = node.add(stack, bytes);
