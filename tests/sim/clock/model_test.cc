@@ -220,7 +220,7 @@ Picoseconds without_credit(Machine& m)
     return sum;
 }
 
-constexpr Coords b0{0, 0, 0, 0, 0, 0}, x1{1, 0, 0, 0, 0, 0}, x2{2, 0, 0, 0, 0, 0}, x3{3, 0, 0, 0, 0, 0};
+constexpr Coords b0{0, 0, 0, 0, 0, 0}, x1{1, 0, 0, 0, 0, 0}, x3{3, 0, 0, 0, 0, 0};
 
 TEST(ClockCredit, NobodyWaitsForItWhereNothingMeets)
 {

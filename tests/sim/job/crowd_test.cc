@@ -44,12 +44,11 @@ struct Port {
         void* cbdata = nullptr;
         (void)utofu_poll_tcq(vcq, 0, &cbdata);
     }
-    alignas(8) static volatile uint64_t word;
+    alignas(8) static inline volatile uint64_t word = 0;
     utofu_vcq_hdl_t vcq = 0;
     utofu_vcq_id_t id = 0;
     utofu_stadd_t stadd = 0;
 };
-volatile uint64_t Port::word = 0;
 
 // All its threads have ended: while one is left its files are open, and with them the lock that says it lives.
 bool is_zombie(uint64_t pid)

@@ -212,7 +212,7 @@ class MemoryThreads : public ::testing::TestWithParam<std::tuple<As, Kind>> {};
 
 TEST_P(MemoryThreads, SignalsForksAndFutexesMeetMoves)
 {
-    const auto& [user, kind] = GetParam();
+    const Kind& kind = std::get<1>(GetParam());
     if (kind.name == std::string("HugePage") && !huge_pages_are_there())
         GTEST_SKIP() << "this system has no two huge pages free: sysctl vm.nr_hugepages=2";
     lead(
@@ -222,7 +222,7 @@ TEST_P(MemoryThreads, SignalsForksAndFutexesMeetMoves)
                 once(node, peer, kind, round % 8 == 7);
             EXPECT_GT(signals_seen.load(), 0u);
         },
-        user);
+        std::get<0>(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryKind, MemoryThreads,
