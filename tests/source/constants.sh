@@ -4,8 +4,7 @@
 # two named places (provider/limits.h, job/shared_word.h); what else is aligned is so to 256, a line of Tofu, or to 65536.
 # Called by: make check. Reads the sources.
 set -u
-cd "${TOFU_TOP_SRCDIR:?set by make check}" || exit 99
-. tests/lib/expect
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/sources"
 
 # What would be one: alignment, the rounding to pages, constants with such a name, calls that take pages.
 size='(\(?size_t[{)(]|std::size_t[{(])?(64|4096|8192)\b'
@@ -18,14 +17,9 @@ named='prov/tofu/src/provider/limits.h:.* least_line = 64;|prov/tofu/src/provide
 # Lines of 64 bytes in which the simulator's clock notes what has arrived: its own unit, of no processor.
 named+='|tofu_sim/clock/arrivals.h:.* line_bytes = 64;'
 
-found_in() { sed 's,//.*,,; s,/\*.*\*/,,' "$1" | grep -nE "$assumed" | sed "s,^,$1:,"; }
+found_in() { without_comments "$1" | grep -nE "$assumed" | sed "s,^,$1:,"; }
 
-scratch=$(mktemp)
-trap 'rm -f "$scratch"' EXIT
-while IFS= read -r line; do
-    echo "$line" >"$scratch"
-    expect "it is found: $line" 1 "$(found_in "$scratch" | wc -l)"
-done <<'END'
+expect_lines_are_found <<'END'
 struct alignas(64) Record {
 } table __attribute__((aligned(64)));
 constexpr size_t page = 4096;
@@ -36,8 +30,5 @@ auto* q = std::aligned_alloc(4096, size);
 return (bytes + 4095) & ~size_t{4095};
 alignas(std::hardware_destructive_interference_size) int x;
 END
-mapfile -t files < <(find prov tofu_sim check tests bench fabtests mpi include -name '*.cc' -o -name '*.c' -o -name '*.h')
-expect "there are sources" 1 "$((${#files[@]} > 500))"
-expect "sizes of pages and lines" "" \
-    "$(for file in "${files[@]}"; do found_in "$file"; done | grep -vE "$named")"
+expect "sizes of pages and lines" "" "$(found_in_sources | grep -vE "$named")"
 exit $((failures != 0))

@@ -4,8 +4,7 @@
 # is (#ifndef) or choose by the C library (__GLIBC_PREREQ). What is called is looked at in tests/prov/whole/portable.sh.
 # Called by: make check. Reads the sources.
 set -u
-cd "${TOFU_TOP_SRCDIR:?set by make check}" || exit 99
-. tests/lib/expect
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/sources"
 
 newer='MADV_(COLD|PAGEOUT|POPULATE_(READ|WRITE)|DONTNEED_LOCKED|COLLAPSE|GUARD_[A-Z]+)|MFD_(NOEXEC_SEAL|EXEC)'
 newer+='|UFFDIO_(WRITEPROTECT(_MODE_[A-Z]+)?|CONTINUE|POISON|MOVE)|UFFDIO_REGISTER_MODE_MINOR|UFFD_USER_MODE_ONLY'
@@ -18,7 +17,7 @@ found_in() # FILE
 {
     local name said
     said=$(grep -E '^ *# *(ifndef|ifdef|if) ' "$1")
-    for name in $(sed 's,//.*,,; s,/\*.*\*/,,' "$1" | grep -owE "$newer" | sort -u); do
+    for name in $(without_comments "$1" | grep -owE "$newer" | sort -u); do
         case $name in
         mallinfo2) grep -q __GLIBC_PREREQ <<<"$said" ;;
         UFFDIO_*_MODE_*) grep -qw "${name%_MODE_*}" <<<"$said" ;; # defined with what it is a mode of
@@ -27,12 +26,7 @@ found_in() # FILE
     done
 }
 
-scratch=$(mktemp)
-trap 'rm -f "$scratch"' EXIT
-while IFS= read -r line; do
-    echo "$line" >"$scratch"
-    expect "it is found: $line" 1 "$(found_in "$scratch" | wc -l)"
-done <<'END'
+expect_lines_are_found <<'END'
 return ::madvise(start, length, MADV_POPULATE_READ) == 0;
 protect.mode = UFFDIO_WRITEPROTECT_MODE_WP;
 ::syscall(SYS_pidfd_open, pid, 0);
@@ -40,10 +34,5 @@ const struct mallinfo2 heap = mallinfo2();
 END
 printf '#ifndef MADV_POPULATE_READ\n#define MADV_POPULATE_READ 22\n#endif\nint advice = MADV_POPULATE_READ;\n' >"$scratch"
 expect "what a file defines it may use" "" "$(found_in "$scratch")"
-mapfile -t files < <(find prov tofu_sim check bench mpi include tests fabtests -name '*.cc' -o -name '*.c' -o -name '*.h')
-expect "there are sources" 1 "$((${#files[@]} > 300))"
-for file in "${files[@]}"; do
-    found_in "$file"
-done >"$scratch"
-expect "nothing newer than glibc 2.28 and Linux 4.18 without a word" "" "$(cat "$scratch")"
+expect "nothing newer than glibc 2.28 and Linux 4.18 without a word" "" "$(found_in_sources)"
 exit $((failures != 0))
