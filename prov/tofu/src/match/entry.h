@@ -16,6 +16,9 @@ namespace tofu::proto {
 
 class SrxPeer;
 
+/// What a completion entry of a receive says in its flags.
+inline constexpr std::uint64_t kind_of(bool tagged) noexcept { return FI_RECV | (tagged ? FI_TAGGED : FI_MSG); }
+
 /// One receive in any of its forms, as the application calls for it.
 struct RecvCall {
     const iovec* iov = nullptr;

@@ -1,41 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The application's receives: posting, peeking, claiming, cancelling, and what was kept for them. See
-// receive_queue.h. Calls the matcher, and the peer through which a message came.
+// See receive_queue.h.
 #include "match/receive_queue.h"
 
 #include <algorithm>
 
 #include "context/later.h"
 #include "local/iov.h"
-#include "match/srx_owner.h"
-#include "provider/param.h"
-#include "queue/cntr.h"
 #include "queue/cq.h"
 
 namespace tofu::proto {
-
-std::size_t RecvRequest::take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept
-{
-    const std::size_t before = used;
-    into_count = 0;
-    visit_bytes(buffers(), count, before, want, [&](std::byte* bytes, std::size_t n) {
-        into[into_count++] = {bytes, n};
-        used += n;
-    });
-    return used - before;
-}
-
-namespace {
-std::uint64_t kind_of(bool tagged) noexcept { return FI_RECV | (tagged ? FI_TAGGED : FI_MSG); }
-} // namespace
-
-void RecvRequest::report_cancelled(const RxContext& rx) const noexcept
-{
-    if (CompletionQueue* cq = rx.queue_of(flags))
-        cq->write_error({{.context = context, .flags = kind_of(tagged), .tag = tag}, FI_ECANCELED});
-    if (Counter* counter = rx.counter_of(flags))
-        counter->count_error();
-}
 
 namespace {
 /// The answer to FI_PEEK that found a message.
@@ -52,45 +25,19 @@ void report(const RecvCall& call, const Unexpected& m) noexcept
 } // namespace
 
 ReceiveQueue::ReceiveQueue(bool directed, const std::size_t& min_multi_recv) noexcept
-    : min_multi_recv_(min_multi_recv), kept_limit_(param_size("unexpected_bytes", SIZE_MAX)),
-      sources_(directed, members_)
+    : min_multi_recv_(min_multi_recv), sources_(directed, members_)
 {
-}
-
-int ReceiveQueue::join(SrxPeer& peer) noexcept
-{
-    return members_.push(&peer) ? 0 : -FI_ENOMEM;
 }
 
 void ReceiveQueue::leave(SrxPeer& peer) noexcept
 {
-    members_.erase(&peer);
+    MatchQueue::leave(peer);
     sources_.forget();
-    if (owner_ != nullptr)
-        owner_->leave(peer);
-    visit_kept([&](Unexpected& kept) {
-        if (kept.peer == &peer)
-            forget(kept);
-    });
     for (std::size_t i = claims_.size(); i-- > 0;)
         if (const Claim claim = claims_[i]; claim.message->peer == &peer) {
             claims_.erase(claim);
             forget(*claim.message);
         }
-}
-
-int SourceKeys::look_up(fi_addr_t source, std::uint64_t& key) noexcept
-{
-    if (members_.empty())
-        return -FI_EINVAL;
-    const Peers& peers = members_[0]->peers;
-    const std::uint32_t generation = peers.generation(); // before the look: what changes meanwhile shows later
-    const Peer* peer = peers.find(source);
-    if (peer == nullptr)
-        return -FI_EINVAL;
-    key = peer_key(peer->home, peer->nonce, peer->index);
-    recent_.note({source, generation, key});
-    return 0;
 }
 
 ssize_t ReceiveQueue::recv_specially(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept
@@ -153,45 +100,6 @@ RecvRequest* ReceiveQueue::make_receive(const RecvCall& call, std::uint64_t key)
         ::new (r->buffers() + i) RecvRequest::Buffer{call.iov[i], call.desc != nullptr ? call.desc[i] : nullptr};
     (void)total_length(call.iov, call.count, r->length); // checked by the entry
     return r;
-}
-
-Unexpected* ReceiveQueue::alloc_entry(std::size_t body_size) noexcept
-{
-    const std::size_t size = sizeof(Unexpected) + body_size;
-    if (size > kept_limit_ - kept_bytes_)
-        return nullptr;
-    void* const memory = pool_.alloc(size);
-    if (memory == nullptr)
-        return nullptr;
-    auto* const made = ::new (memory) Unexpected;
-    made->body_size = static_cast<std::uint32_t>(body_size);
-    kept_bytes_ += size;
-    return made;
-}
-
-void ReceiveQueue::free_entry(Unexpected& message) noexcept
-{
-    kept_bytes_ -= message.size();
-    pool_.release(&message, message.size());
-}
-
-bool ReceiveQueue::holds(const SrxPeer& peer, std::uint64_t source) const noexcept
-{
-    for (const Matcher* m : {&tagged_, &plain_})
-        for (const Arrived* a = m->first(); a != nullptr; a = a->next)
-            if (a->source == source && static_cast<const Unexpected*>(a)->peer == &peer)
-                return true;
-    return false;
-}
-
-void ReceiveQueue::forget(Unexpected& kept) noexcept
-{
-    if (kept.owned != nullptr) [[unlikely]]
-        owner_->forsake(kept);
-    if (!kept.claimed)
-        matcher(kept.tagged).drop(kept);
-    kept.peer->forgotten(kept);
-    free_entry(kept);
 }
 
 /// FI_PEEK: is there such a message? Its answer is an entry: success, or the error FI_ENOMSG (fi_tagged(3)).

@@ -34,7 +34,7 @@ namespace tofu::proto {
 
 peer::SrxPeerOps SrxOwner::peer_ops = {sizeof(peer_ops), start, start, discard, discard};
 
-SrxOwner::SrxOwner(peer::Srx& srx, ReceiveQueue& queue, Lock& lock) noexcept : srx_(srx), queue_(queue), lock_(lock)
+SrxOwner::SrxOwner(peer::Srx& srx, MatchQueue& queue, Lock& lock) noexcept : srx_(srx), queue_(queue), lock_(lock)
 {
     srx.peer = &peer_ops;
 }

@@ -20,7 +20,7 @@ class Lock;
 
 namespace tofu::proto {
 
-class ReceiveQueue;
+class MatchQueue;
 
 /// A message that has come, as the owner sees it.
 struct Offer {
@@ -36,7 +36,7 @@ struct Offer {
 /// serialises what it calls with the progress that it asks for ("Peer SRX").
 class SrxOwner {
   public:
-    SrxOwner(peer::Srx& srx, ReceiveQueue& queue, Lock& lock) noexcept;
+    SrxOwner(peer::Srx& srx, MatchQueue& queue, Lock& lock) noexcept;
     SrxOwner(const SrxOwner&) = delete;
     SrxOwner& operator=(const SrxOwner&) = delete;
 
@@ -84,7 +84,7 @@ class SrxOwner {
     static peer::SrxPeerOps peer_ops;
 
     peer::Srx& srx_;
-    ReceiveQueue& queue_;
+    MatchQueue& queue_;
     Lock& lock_;
     std::size_t waiting_ = 0; ///< messages that were started, and found no room
 };

@@ -37,7 +37,7 @@ struct Receiver::Short {
     const Binding& rx = rx_.binding;
     if (rx.reports(r.flags)) [[likely]]
         rx.cq->write({.context = r.context,
-                      .flags = FI_RECV | (m.tagged ? FI_TAGGED : FI_MSG) | (m.has_data ? FI_REMOTE_CQ_DATA : 0),
+                      .flags = kind_of(m.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0),
                       .length = m.length,
                       .buffer = buffer,
                       .data = m.data,

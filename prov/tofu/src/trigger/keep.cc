@@ -10,6 +10,7 @@
 #include <rdma/fi_errno.h>
 
 #include "context/rx_context.h"
+#include "match/entry.h"
 #include "message/entry.h"
 
 namespace tofu {
@@ -100,7 +101,7 @@ int take_in(Work& w, const EndpointFace& face, RecvCall& call) noexcept
     w.counter = rx->counters.recv.get();
     w.wants_entry = wants_entry(call);
     w.completion.context = call.context;
-    w.completion.flags = FI_RECV | (call.tagged ? FI_TAGGED : FI_MSG);
+    w.completion.flags = proto::kind_of(call.tagged);
     w.completion.tag = call.tag;
     if (w.request == nullptr)
         return 0;

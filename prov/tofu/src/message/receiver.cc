@@ -279,7 +279,7 @@ void Receiver::received(RecvRequest& r, const Message& m, void* buffer, std::siz
     r.users--;
     const bool over = !r.posted && !r.held && r.users == 0;
     Completion entry{.context = r.context,
-                     .flags = FI_RECV | (r.tagged ? FI_TAGGED : FI_MSG) |
+                     .flags = kind_of(r.tagged) |
                               (m.has_data ? FI_REMOTE_CQ_DATA : 0) |
                               (r.multi && over ? FI_MULTI_RECV : 0),
                      .length = length,

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See entry.h.
+#include "match/entry.h"
+
+#include <rdma/fi_errno.h>
+
+#include "local/iov.h"
+#include "queue/cntr.h"
+#include "queue/cq.h"
+
+namespace tofu::proto {
+
+std::size_t RecvRequest::take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept
+{
+    const std::size_t before = used;
+    into_count = 0;
+    visit_bytes(buffers(), count, before, want, [&](std::byte* bytes, std::size_t n) {
+        into[into_count++] = {bytes, n};
+        used += n;
+    });
+    return used - before;
+}
+
+void RecvRequest::report_cancelled(const RxContext& rx) const noexcept
+{
+    if (CompletionQueue* cq = rx.queue_of(flags))
+        cq->write_error({{.context = context, .flags = kind_of(tagged), .tag = tag}, FI_ECANCELED});
+    if (Counter* counter = rx.counter_of(flags))
+        counter->count_error();
+}
+
+} // namespace tofu::proto
