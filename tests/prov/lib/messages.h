@@ -80,7 +80,7 @@ struct Messages : testing::Test, fake::OverNet {
     {
         messages->leave();
         vcq.drain();
-        messages->part_from_queue();
+        messages->delivery().part_from_queue();
         messages->close_area();
         messages.reset();
         tx->detach();
@@ -249,7 +249,7 @@ struct Messages : testing::Test, fake::OverNet {
     ssize_t receive(std::uint64_t tag, std::uint64_t flags = 0, std::size_t room = sizeof buffer)
     {
         const iovec iov{buffer, room};
-        return messages->receiver().queue().recv(
+        return messages->delivery().queue().recv(
             {.iov = &iov, .count = 1, .source = to, .tag = tag, .flags = flags, .context = this, .tagged = true});
     }
     FinWord answered(const Ack& ack) { return get<FinWord>(fin_offset(ack.fin)); }

@@ -138,7 +138,7 @@ void Endpoint::choose_operations() noexcept
     fid_ep::rma = (caps & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
     fid_ep::atomic = (caps & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
     collective = engines_.collectives != nullptr ? &coll::collective_ops : &ops_of_missing.collective;
-    receives = engines_.messages != nullptr ? &engines_.messages->receiver().queue() : nullptr;
+    receives = engines_.messages != nullptr ? &engines_.messages->delivery().queue() : nullptr;
 }
 
 int Endpoint::enable() noexcept
@@ -168,7 +168,7 @@ int Endpoint::enable() noexcept
             {
                 std::lock_guard guard(tx_.lock());
                 messages->leave();
-                messages->part_from_queue();
+                messages->delivery().part_from_queue();
             }
             messages->close_area();
         }
@@ -246,7 +246,7 @@ ssize_t Endpoint::cancel(void* context) noexcept
     {
         std::lock_guard guard(tx_.lock());
         if (engines_.messages)
-            ret = engines_.messages->receiver().cancel(context);
+            ret = engines_.messages->delivery().cancel(context);
     }
     return ret == -FI_ENOENT && (plan_.caps & FI_TRIGGER) != 0 ? owner().deferred().later->cancel(tx_, context) : ret;
 }
@@ -282,7 +282,7 @@ bool Endpoint::stop() noexcept
         quiet = tx_.plan().shares_vcq ? tx_.vcq().quiesce() : tx_.vcq().drain();
         enabled_ = false;
         if (engines_.messages)
-            engines_.messages->part_from_queue();
+            engines_.messages->delivery().part_from_queue();
     }
     if (engines_.messages)
         engines_.messages->close_area(); // takes the home lock, which comes before ours

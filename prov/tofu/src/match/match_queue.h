@@ -100,12 +100,15 @@ class MatchQueue {
     void leave(SrxPeer& peer) noexcept;
     [[nodiscard]] Matcher& matcher(bool tagged) noexcept { return tagged ? tagged_ : plain_; }
 
+  private:
+    Matcher tagged_;
+    Matcher plain_;
+
+  protected:
     SizedPool pool_; ///< of receives and messages
     Array<SrxPeer*> members_;
 
   private:
-    Matcher tagged_;
-    Matcher plain_;
     std::size_t kept_limit_; ///< bytes of unexpected messages
     std::size_t kept_bytes_ = 0;
     SrxOwner* owner_ = nullptr;

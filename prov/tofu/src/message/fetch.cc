@@ -6,7 +6,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "message/receiver.h"
+#include "message/delivery.h"
 #include "provider/error.h"
 
 namespace tofu::proto {
@@ -19,8 +19,8 @@ std::size_t piece_of(std::size_t most) noexcept
 }
 } // namespace
 
-Fetches::Fetches(TxContext& tx, Port& port, Receiver& receiver) noexcept
-    : tx_(tx), port_(port), vcq_(tx.vcq()), receiver_(receiver),
+Fetches::Fetches(TxContext& tx, Port& port, Delivery& delivery) noexcept
+    : tx_(tx), port_(port), vcq_(tx.vcq()), delivery_(delivery),
       max_piece_(piece_of(tx.vcq().backend().caps().max_putget_size))
 {
 }
@@ -198,7 +198,7 @@ void Fetches::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcep
     tx_.branches().give(Branches::By::us, f.way);
     f.live = false;
     if (f.receive != nullptr)
-        receiver_.received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, length, err,
+        delivery_.received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, length, err,
                            prov_errno);
     f.message.in->let_go();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's, then FIN. Part of the
-// receiver, which is told of each end; calls vcq and the endpoint's local registrations.
+// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's, then FIN. Part of
+// delivery, which is told of each end; calls vcq and the endpoint's local registrations.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 namespace tofu::proto {
 
 class Fetches;
-class Receiver;
+class Delivery;
 
 struct Fetch : vcq::Waiter, Deferred {
     Fetches* owner = nullptr;
@@ -48,7 +48,7 @@ struct Fetch : vcq::Waiter, Deferred {
 
 class Fetches {
   public:
-    Fetches(TxContext& tx, Port& port, Receiver& receiver) noexcept;
+    Fetches(TxContext& tx, Port& port, Delivery& delivery) noexcept;
     Fetches(const Fetches&) = delete;
     Fetches& operator=(const Fetches&) = delete;
     ~Fetches();
@@ -77,7 +77,7 @@ class Fetches {
     TxContext& tx_; ///< whose VCQ and local registrations fetch
     Port& port_;
     vcq::Vcq& vcq_;
-    Receiver& receiver_;
+    Delivery& delivery_;
     const std::size_t max_piece_; ///< of one Get
     Pool<Fetch> pool_{4096};
     Agenda waiting_; ///< those that found no room

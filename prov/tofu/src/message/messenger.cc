@@ -35,12 +35,12 @@ int Messenger::open() noexcept
     // Nobody sends to a transmit context, nor data to an endpoint of RMA alone that has nowhere to tell them.
     const bool receives = rx_.is_open && ((tx_.plan().caps & (FI_MSG | FI_TAGGED)) != 0 || rx_.binding.cq != nullptr);
     const std::size_t rings = receives ? param_size("rings", 256) : 1;
-    if (!receiver_.queue().valid())
+    if (!delivery().queue().valid())
         return -FI_ENOMEM;
     const std::size_t visits = receives ? visit_slots : 1;
     if (int ret = rings_.open(rings, param_size("ring_slots", 128), visits); ret != 0)
         return ret;
-    return receiver_.join_queue();
+    return delivery().join_queue();
 }
 
 } // namespace tofu::proto

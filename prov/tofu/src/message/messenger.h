@@ -21,13 +21,12 @@ class Messenger final : private Protocol {
     [[nodiscard]] int open() noexcept;
     /// Says BYE to all peers. Called under lock() before the VCQ is closed; nothing is posted afterwards.
     void leave() noexcept { rings_.leave(); }
-    /// Receiver::part_from_queue().
-    void part_from_queue() noexcept { receiver_.part_from_queue(); }
     /// Behind that, without lock(): peers reach the area no more. Takes the home lock.
     void close_area() noexcept { rings_.close_area(); }
 
     [[nodiscard]] Sender& sender() noexcept { return sender_; }
     [[nodiscard]] Receiver& receiver() noexcept { return receiver_; }
+    [[nodiscard]] Delivery& delivery() noexcept { return receiver_.delivery(); }
     void progress() noexcept;
 
   private:
@@ -44,7 +43,7 @@ class Messenger final : private Protocol {
     void tick() noexcept override
     {
         receiver_.answer_fences();
-        if (SrxOwner* const owner = receiver_.queue().owner(); owner != nullptr)
+        if (SrxOwner* const owner = delivery().queue().owner(); owner != nullptr)
             owner->resume(); // what found no room
     }
 

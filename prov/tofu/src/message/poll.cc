@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The rounds of progress, with all that they go through for a message that stands in its ring and asks for no answer:
 // into the one buffer of its receive and into the queue, or, where none is posted, among those that are kept, until it is.
-// All else goes the long way (receive.cc). Called by the endpoint's progress; calls rings, match, cq and cntr.
+// All else goes the long way (receiver.cc, delivery.cc). Called by the endpoint's progress; calls rings, match, cq and cntr.
 #include <bit>
 
 #include "message/messenger.h"
@@ -16,36 +16,55 @@ constexpr std::size_t prefetched = 512; ///< bytes of a long payload, at most
 }
 
 /// What is known of a message on the short way.
-struct Receiver::Short {
+struct Delivery::Short {
     bool tagged;
     bool has_data;
+    bool is_long;
     std::size_t length;
     std::uint64_t tag;
     std::uint64_t data;
-    fi_addr_t source;
+    const std::byte* payload;
     /// Receives of one buffer that are over with it.
     [[nodiscard]] bool fits(const RecvRequest& r) const noexcept { return !r.multi && r.count == 1 && length <= r.length; }
 };
 
 /// Its bytes into the receive's buffer; one entry, one count.
-[[gnu::always_inline]] inline void Receiver::finish_short(RecvRequest& r, const Short& m,
-                                                          const std::byte* payload) noexcept
+[[gnu::always_inline]] inline void Delivery::finish_short(RecvRequest& r, const Short& m, fi_addr_t source) noexcept
 {
     void* const buffer = r.buffers()->iov_base;
     if (m.length != 0)
-        std::memcpy(buffer, payload, m.length);
-    const Binding& rx = rx_.binding;
-    if (rx.reports(r.flags)) [[likely]]
-        rx.cq->write({.context = r.context,
-                      .flags = kind_of(m.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0),
-                      .length = m.length,
-                      .buffer = buffer,
-                      .data = m.data,
-                      .tag = m.tag,
-                      .source = m.source});
-    if (Counter* counter = rx_.counters.recv)
+        std::memcpy(buffer, m.payload, m.length);
+    if (rx.binding.reports(r.flags)) [[likely]]
+        rx.binding.cq->write({.context = r.context,
+                              .flags = kind_of(m.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0),
+                              .length = m.length,
+                              .buffer = buffer,
+                              .data = m.data,
+                              .tag = m.tag,
+                              .source = source});
+    if (Counter* counter = rx.counters.recv)
         counter->count();
     TOFU_PROBE(match, r.context);
+}
+
+[[gnu::always_inline]] inline bool Delivery::deliver_short(Ring& in, const Short& m) noexcept
+{
+    const fi_addr_t source = wants_source_ ? source_of(in) : FI_ADDR_NOTAVAIL;
+    if (wants_strangers_ && source == FI_ADDR_NOTAVAIL) [[unlikely]]
+        return false;
+    RecvRequest* const r = queue_.get_entry(m.tagged, in.key, m.tag);
+    if (r == nullptr) {
+        if (m.is_long || queue_.owner() != nullptr) [[unlikely]]
+            return false;
+        Message kept{{.in = &in, .type = Type::eager}, m.tagged, m.has_data, false, m.tag, m.data, m.length, m.payload};
+        return keep(kept, nullptr);
+    }
+    if (!m.fits(*r)) [[unlikely]]
+        return false;
+    finish_short(*r, m, source);
+    queue_.withdraw(*r);
+    queue_.free_entry(*r);
+    return true;
 }
 
 /// One message, all the way. All that decides is in `control`, which was read once.
@@ -80,49 +99,37 @@ struct Receiver::Short {
     const bool tagged = (c.flags & flag_tag) != 0;
     const std::uint64_t data = has_data ? *--field : 0;
     const std::uint64_t tag = tagged ? *--field : 0;
-    const fi_addr_t source = wants_source_ ? source_of(in) : FI_ADDR_NOTAVAIL;
-    if (wants_strangers_ && source == FI_ADDR_NOTAVAIL) [[unlikely]]
+    if (!delivery_.deliver_short(in, {tagged, has_data, is_long, c.length, tag, data, payload}))
         return false;
-    const Short m{tagged, has_data, c.length, tag, data, source};
-    RecvRequest* const r = queue_.get_entry(tagged, in.key, tag);
-    if (r == nullptr) {
-        if (is_long || queue_.owner() != nullptr) [[unlikely]]
-            return false;
-        Message kept{{.in = &in, .type = Type::eager}, tagged, has_data, false, tag, data, c.length, payload};
-        return keep(kept, nullptr);
-    }
-    if (!m.fits(*r)) [[unlikely]]
-        return false;
-    finish_short(*r, m, payload);
     if (is_long) [[unlikely]]
         blank(in, slots = where.total);
-    queue_.withdraw(*r);
-    queue_.free_entry(*r);
     return true;
 }
 
 /// A message that came before its receive: the same, if it can be.
-bool Receiver::start(RecvRequest& r, Unexpected& kept) noexcept
+bool Delivery::start(RecvRequest& r, Unexpected& kept) noexcept
 {
     const Kept of_it = Message::kept_of(kept);
     const fi_addr_t source = wants_source_ ? source_of(*of_it.in) : FI_ADDR_NOTAVAIL;
-    const Short m{kept.tagged, kept.has_data, kept.length, kept.tag, kept.data, source};
+    const Short m{kept.tagged, kept.has_data, false, kept.length, kept.tag, kept.data, Message::payload_of(kept)};
     if (of_it.type == Type::rts || of_it.ack || !m.fits(r) || queue_.owner() != nullptr ||
         (wants_strangers_ && source == FI_ADDR_NOTAVAIL)) [[unlikely]]
         return give(r, Message::unpack(kept));
-    finish_short(r, m, Message::payload_of(kept));
+    finish_short(r, m, source);
     queue_.free_entry(r);
     return true;
 }
 
-void Receiver::progress(bool everywhere) noexcept
+// --- rounds of progress
+
+void Delivery::progress(bool everywhere) noexcept
 {
     if (!everywhere) {
         tx_.progress();
         return;
     }
-    arrivals.take();
-    poll<Receiver>();
+    receiver_.arrivals.take();
+    receiver_.poll<Receiver>();
 }
 
 void Messenger::progress() noexcept
@@ -133,7 +140,7 @@ void Messenger::progress() noexcept
     receiver_.poll<Receiver>();
     if (SendRequests& requests = sender_.requests(); requests.awaits_any())
         requests.poll();
-    if (Fetches& fetches = receiver_.fetches(); fetches.waits()) [[unlikely]]
+    if (Fetches& fetches = delivery().fetches(); fetches.waits()) [[unlikely]]
         fetches.resume();
     if (++rounds_ % rounds_per_look == 0) [[unlikely]]
         rings_.slow_round();

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See delivery.h.
+#include "message/delivery.h"
+
+#include <mutex>
+
+#include <rdma/fi_errno.h>
+
+#include "local/iov.h"
+#include "match/srx_owner.h"
+#include "provider/probe.h"
+#include "queue/cntr.h"
+
+namespace tofu::proto {
+
+Delivery::Delivery(TxContext& tx, const RxContext& rx, Port& port, Receiver& receiver) noexcept
+    : SrxPeer(rx, tx.peers()), tx_(tx), receiver_(receiver),
+      wants_source_((tx.plan().caps & FI_SOURCE) != 0 || (rx.shared != nullptr && rx.shared->owner() != nullptr)),
+      wants_strangers_((tx.plan().caps & FI_SOURCE_ERR) != 0),
+      queue_(rx.shared != nullptr
+                 ? *rx.shared
+                 : own_queue_.emplace((tx.plan().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
+      fetches_(tx, port, *this)
+{
+}
+
+Delivery::~Delivery()
+{
+    if (own_queue_)
+        queue_.leave(*this);
+}
+
+int Delivery::join_queue() noexcept
+{
+    std::lock_guard guard(tx_.lock());
+    return queue_.join(*this);
+}
+
+void Delivery::part_from_queue() noexcept
+{
+    if (own_queue_)
+        return; // which goes with us
+    fetches_.cancel();
+    queue_.leave(*this);
+}
+
+ssize_t Delivery::cancel(void* context) noexcept
+{
+    return own_queue_ ? own_queue_->cancel(context) : -FI_ENOENT;
+}
+
+fi_addr_t Delivery::source_of(Ring& in) noexcept
+{
+    const std::uint32_t generation = tx_.peers().generation();
+    if (in.generation != generation) [[unlikely]] {
+        in.address = tx_.peers().lookup(in.known.home, in.known.nonce, in.known.index);
+        in.generation = generation;
+    }
+    return in.address;
+}
+
+void Delivery::report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept
+{
+    if (wants_source_)
+        entry.source = source_of(in);
+    if (wants_strangers_ && entry.source == FI_ADDR_NOTAVAIL)
+        cq.write_error(CqEntry::from_stranger(entry, in.known));
+    else
+        cq.write(entry);
+}
+
+// --- whose it is
+
+/// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
+bool Delivery::deliver(Message& m) noexcept
+{
+    if (RecvRequest* r = queue_.get_entry(m.tagged, m.in->key, m.tag)) [[likely]]
+        return give(*r, m);
+    if (SrxOwner* const owner = queue_.owner(); owner != nullptr) [[unlikely]]
+        return ask(*owner, m);
+    return keep(m, nullptr);
+}
+
+/// The same where the receives are another provider's.
+bool Delivery::ask(SrxOwner& owner, Message& m) noexcept
+{
+    if (tx_.reports().closing)
+        return false; // as it closes us it may have closed its own
+    RecvRequest* r = nullptr;
+    switch (owner.ask(*this, {m.tagged, m.has_data, source_of(*m.in), m.length, m.tag, m.data}, r)) {
+    case SrxOwner::Answer::receive:
+        if (give(*r, m))
+            return true;
+        owner.hold(*r, m.in->key, m.tag);
+        return false;
+    case SrxOwner::Answer::none:
+        if (keep(m, r))
+            return true;
+        owner.done(*r, nullptr);
+        return false;
+    case SrxOwner::Answer::refused: return discard(m);
+    case SrxOwner::Answer::later: break;
+    }
+    return false;
+}
+
+/// Hands a message to a posted receive.
+bool Delivery::give(RecvRequest& r, const Message& m) noexcept
+{
+    TOFU_PROBE(match, r.context);
+    if (m.type == Type::rts) {
+        Fetch* f = fetches_.make(m);
+        if (f == nullptr)
+            return false;
+        f->receive = &r;
+        f->length = r.take(m.length, f->into, f->into_count);
+        for (unsigned i = 0; i < f->into_count; i++)
+            f->desc[i] = r.buffers()[i].desc;
+        f->to_fetch = f->length;
+        r.users++;
+        if (r.posted && r.exhausted())
+            queue_.withdraw(r);
+        fetches_.start(*f);
+        return true;
+    }
+    if (m.ack && !put_fin(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0))
+        return false;
+    iovec into[max_segments];
+    std::uint8_t count = 0;
+    const std::size_t length = r.take(m.length, into, count);
+    scatter(into, count, m.payload, length);
+    r.users++;
+    if (r.posted && r.exhausted())
+        queue_.withdraw(r);
+    received(r, m, count != 0 ? into[0].iov_base : nullptr, length, 0, 0);
+    return true;
+}
+
+void Delivery::received(RecvRequest& r, const Message& m, void* buffer, std::size_t length, int err,
+                         int prov_errno) noexcept
+{
+    r.users--;
+    const bool over = !r.posted && !r.held && r.users == 0;
+    Completion entry{.context = r.context,
+                     .flags = kind_of(r.tagged) |
+                              (m.has_data ? FI_REMOTE_CQ_DATA : 0) |
+                              (r.multi && over ? FI_MULTI_RECV : 0),
+                     .length = length,
+                     .buffer = buffer,
+                     .data = m.data,
+                     .tag = m.tag};
+    std::size_t overflow = 0;
+    if (err == 0 && length < m.length) {
+        err = FI_ETRUNC;
+        overflow = m.length - length;
+    }
+    CompletionQueue* cq = rx.queue_of(r.flags);
+    Counter* counter = rx.counter_of(r.flags);
+    if (err != 0) [[unlikely]] {
+        if (wants_source_)
+            entry.source = source_of(*m.in);
+        if (cq != nullptr)
+            cq->write_error({entry, err, prov_errno, overflow});
+        if (counter != nullptr)
+            counter->count_error();
+    } else {
+        if (cq != nullptr && (rx.reports(r.flags) || (entry.flags & FI_MULTI_RECV)))
+            report(*cq, entry, *m.in);
+        if (counter != nullptr)
+            counter->count();
+    }
+    if (!over)
+        return;
+    if (SrxOwner* const owner = queue_.owner(); owner != nullptr) [[unlikely]]
+        owner->done(r, cq);
+    else
+        queue_.free_entry(r);
+}
+
+/// Keeps a message until somebody wants it; `owned`: whom another provider is to tell of that.
+bool Delivery::keep(Message& m, RecvRequest* owned) noexcept
+{
+    Unexpected* const kept = queue_.alloc_entry(m.kept_size());
+    if (kept == nullptr) [[unlikely]]
+        return false;
+    if (m.type != Type::rts && m.ack && !m.at_match) {
+        // Delivered: it is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
+        if (!put_fin(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0)) {
+            queue_.free_entry(*kept);
+            return false;
+        }
+        m.ack = false;
+    }
+    m.pack(*kept);
+    kept->peer = this;
+    m.in->users++;
+    queue_.queue_entry(*kept);
+    if (owned != nullptr && !queue_.owner()->note(*kept, *owned)) [[unlikely]]
+        return true;
+    tx_.vcq().statistics().count(Stat::unexpected);
+    tx_.vcq().statistics().count(Stat::unexpected_bytes, m.length);
+    return true;
+}
+
+// --- what was kept, as the receive queue calls for it
+
+bool Delivery::discard(Unexpected& kept) noexcept { return discard(Message::unpack(kept)); }
+
+bool Delivery::discard(const Message& m) noexcept
+{
+    if (m.type != Type::rts)
+        return !m.ack || put_fin(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0);
+    Fetch* const f = fetches_.make(m);
+    if (f != nullptr)
+        fetches_.start(*f); // nothing to fetch: FIN
+    return f != nullptr;
+}
+
+void Delivery::forgotten(Unexpected& kept) noexcept
+{
+    Message::kept_of(kept).in->let_go();
+}
+
+fi_addr_t Delivery::source_of(const Unexpected& kept) noexcept
+{
+    return wants_source_ ? source_of(*Message::kept_of(kept).in) : FI_ADDR_NOTAVAIL;
+}
+
+} // namespace tofu::proto
