@@ -10,10 +10,10 @@
 #include <vector>
 
 #include <dlfcn.h>
-#include <rdma/fi_ext_tofu.h>
 #include <utofu.h>
 
 #include "prov/collective/circle.h"
+#include "prov/lib/statistics.h"
 
 namespace tofu::test {
 namespace {
@@ -68,19 +68,8 @@ void use(Circle& circle, fid_mc* mc, unsigned members)
 using Ways = std::pair<std::uint64_t, std::uint64_t>;
 Ways ways_since(const Circle& circle, Ways& last)
 {
-    fi_tofu_ops_statistics* ops = nullptr;
-    Session::check(fi_open_ops(&circle.session.domain->fid, FI_TOFU_STATISTICS, 0, reinterpret_cast<void**>(&ops), nullptr),
-                   "fi_open_ops");
-    fi_tofu_statistic list[100];
-    std::size_t count = std::size(list);
-    Session::check(ops->read(&circle.session.domain->fid, list, &count), "read");
-    Ways now;
-    for (std::size_t i = 0; i < count; i++) {
-        if (list[i].name == std::string("collective_gates"))
-            now.first = list[i].value;
-        if (list[i].name == std::string("collective_puts"))
-            now.second = list[i].value;
-    }
+    const Numbers numbers = read_statistics(circle.session.domain);
+    const Ways now{numbers.at("collective_gates"), numbers.at("collective_puts")};
     const Ways gone{now.first - last.first, now.second - last.second};
     last = now;
     return gone;

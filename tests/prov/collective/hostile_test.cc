@@ -8,11 +8,11 @@
 #include <iterator>
 #include <string>
 
-#include <rdma/fi_ext_tofu.h>
 
 #include "collective/group.h"
 #include "prov/collective/circle.h"
 #include "prov/lib/library.h"
+#include "prov/lib/statistics.h"
 
 namespace tofu::test {
 namespace {
@@ -88,16 +88,7 @@ std::uint64_t over_gates(const Rank& rank)
 {
     Circle circle(rank);
     circle.barrier(circle.join(circle.all()));
-    fi_tofu_ops_statistics* ops = nullptr;
-    Session::check(fi_open_ops(&circle.session.domain->fid, FI_TOFU_STATISTICS, 0, reinterpret_cast<void**>(&ops), nullptr),
-                   "fi_open_ops");
-    fi_tofu_statistic list[100];
-    std::size_t count = std::size(list);
-    Session::check(ops->read(&circle.session.domain->fid, list, &count), "read");
-    for (std::size_t i = 0; i < count; i++)
-        if (list[i].name == std::string("collective_gates"))
-            return list[i].value;
-    return ~std::uint64_t{0};
+    return counted(circle.session.domain, "collective_gates");
 }
 
 TEST(HostileMember, ACircuitThatOneCannotWireIsUsedByNobody)

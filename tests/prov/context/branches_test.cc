@@ -14,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <rdma/fi_ext_tofu.h>
 #include <tofu_sim.h>
 
 #include "prov/lib/session.h"
+#include "prov/lib/statistics.h"
 
 namespace tofu::test {
 namespace {
@@ -34,20 +34,6 @@ Options for_all(std::uint64_t order = 0)
     options.caps = FI_MSG | FI_TAGGED | FI_RMA | FI_DIRECTED_RECV | FI_SOURCE;
     options.tx_order = order;
     return options;
-}
-
-std::uint64_t counted(const Session& s, const std::string& name)
-{
-    void* ops = nullptr;
-    Session::check(fi_open_ops(&s.domain->fid, FI_TOFU_STATISTICS, 0, &ops, nullptr), "fi_open_ops");
-    auto* const statistics = static_cast<fi_tofu_ops_statistics*>(ops);
-    std::size_t count = 0;
-    EXPECT_EQ(statistics->read(&s.domain->fid, nullptr, &count), 0);
-    std::vector<fi_tofu_statistic> list(count);
-    EXPECT_EQ(statistics->read(&s.domain->fid, list.data(), &count), 0);
-    const auto found = std::find_if(list.begin(), list.end(), [&](const auto& one) { return name == one.name; });
-    EXPECT_NE(found, list.end()) << name;
-    return found != list.end() ? found->value : 0;
 }
 
 /// What one rank has for each, so that a byte of another's is seen.
@@ -152,17 +138,17 @@ Outcome run(const Run& how)
             Buffers b(rank);
             const std::vector<Window> windows = open_windows(s, b, kind);
             exchange(s, kind, b, windows); // first contact, keys
-            const std::uint64_t before = tofu_sim_time(), left = counted(s, "by_branch");
+            const std::uint64_t before = tofu_sim_time(), left = counted(s.domain, "by_branch");
             exchange(s, kind, b, windows);
             said += std::to_string((tofu_sim_time() - before) / 1000) + " ";
-            said += std::to_string(counted(s, "by_branch") - left) + " ";
+            said += std::to_string(counted(s.domain, "by_branch") - left) + " ";
             expect_all(s, kind, b);
             s.barrier();
             EXPECT_EQ(fi_close(&s.regions.back()->fid), 0);
             s.regions.pop_back();
         }
         if (rank.number == 0)
-            std::fprintf(stderr, "%s%llu", said.c_str(), static_cast<unsigned long long>(counted(s, "branch")));
+            std::fprintf(stderr, "%s%llu", said.c_str(), static_cast<unsigned long long>(counted(s.domain, "branch")));
         for (fid_ep* ep : further)
             EXPECT_EQ(fi_close(&ep->fid), 0);
     });
@@ -263,8 +249,8 @@ TEST(BranchesAtWork, ForgetRegionsThatAreClosed)
             }
         }
         if (rank.number == 0) {
-            EXPECT_EQ(counted(s, "branch"), 1u);
-            EXPECT_EQ(counted(s, "registration") + counted(s, "cache_hit"), unsigned{regions}) << "for rank 1 alone";
+            EXPECT_EQ(counted(s.domain, "branch"), 1u);
+            EXPECT_EQ(counted(s.domain, "registration") + counted(s.domain, "cache_hit"), unsigned{regions}) << "for rank 1 alone";
         } else {
             b.expect_from(0, rank.number);
         }
@@ -315,7 +301,7 @@ TEST(BranchesAtWork, EndWhatAPeerTakesIntoItsGrave)
                 failed += got == -FI_EAVAIL;
                 return good >= 3 * (count - 2) && failed >= 1;
             })) << good << " ended, " << failed << " failed";
-            EXPECT_GE(counted(s, "branch"), 1u);
+            EXPECT_GE(counted(s.domain, "branch"), 1u);
             for (unsigned r = 1; r < count; r++)
                 if (r != victim)
                     b.expect_from(r, 0);
@@ -374,9 +360,9 @@ TEST(BranchesAtWork, AreClosedInTheMiddle)
                     }), 0);
                 for (unsigned r = 1; r < 5; r++)
                     ASSERT_EQ(fi_trecv(s.ep, b.in[r].data(), length, nullptr, r, 1, 0, &b), 0);
-                for (int i = 0; i < 1000 && counted(s, "by_branch") < 3; i++)
+                for (int i = 0; i < 1000 && counted(s.domain, "by_branch") < 3; i++)
                     fi_cq_read(s.cq, nullptr, 0);
-                EXPECT_GE(counted(s, "branch"), 1u);
+                EXPECT_GE(counted(s.domain, "branch"), 1u);
                 EXPECT_EQ(fi_close(&s.ep->fid), 0);
                 s.ep = nullptr;
                 const auto before = b.in;
@@ -406,7 +392,7 @@ TEST(BranchesAtWork, GoOnBehindACancel)
         if (rank.number == 0) {
             EXPECT_TRUE(wait_until([&] {
                 fi_cq_read(s.cq, nullptr, 0);
-                return counted(s, "by_branch") != 0;
+                return counted(s.domain, "by_branch") != 0;
             }));
             for (unsigned r = 1; r < 4; r++) // those that are being fetched, or have been, and the one that waits
                 EXPECT_EQ(fi_cancel(&s.ep->fid, &b.in[r]), r == 3 ? 0 : -FI_ENOENT);

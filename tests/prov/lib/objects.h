@@ -17,10 +17,10 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
-#include <rdma/fi_ext_tofu.h>
 #include <rdma/fi_tagged.h>
 
-#include "hints.h"
+#include "prov/lib/hints.h"
+#include "prov/lib/statistics.h"
 
 namespace tofu::test {
 
@@ -141,22 +141,8 @@ class Objects {
         FAIL() << "never taken";
     }
 
-    /// A number of the domain's statistics (rdma/fi_ext_tofu.h).
-    [[nodiscard]] std::uint64_t counted(const std::string& name) const
-    {
-        void* found = nullptr;
-        must(fi_open_ops(&domain->fid, FI_TOFU_STATISTICS, 0, &found, nullptr));
-        auto* const ops = static_cast<fi_tofu_ops_statistics*>(found);
-        std::size_t count = 0;
-        must(ops->read(&domain->fid, nullptr, &count));
-        std::vector<fi_tofu_statistic> list(count);
-        must(ops->read(&domain->fid, list.data(), &count));
-        for (const fi_tofu_statistic& one : list)
-            if (one.name == name)
-                return one.value;
-        ADD_FAILURE() << "nothing is called " << name;
-        return 0;
-    }
+    /// A number of the domain's statistics.
+    [[nodiscard]] std::uint64_t counted(const std::string& name) const { return test::counted(domain, name); }
 
     fi_info* info = nullptr;
     fid_fabric* fabric = nullptr;

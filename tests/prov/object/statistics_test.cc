@@ -3,7 +3,6 @@
 // numbers survive their endpoint, the table at the end says the same. Calls libfabric over the provider.
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -11,36 +10,13 @@
 #include <unistd.h>
 
 #include <rdma/fi_atomic.h>
-#include <rdma/fi_ext_tofu.h>
 
 #include "prov/lib/objects.h"
+#include "prov/lib/statistics.h"
 
 namespace {
 
 using namespace tofu::test;
-using Numbers = std::map<std::string, std::uint64_t>;
-
-fi_tofu_ops_statistics* ops_of(fid_domain* domain)
-{
-    void* ops = nullptr;
-    Objects::must(fi_open_ops(&domain->fid, FI_TOFU_STATISTICS, 0, &ops, nullptr));
-    return static_cast<fi_tofu_ops_statistics*>(ops);
-}
-
-Numbers read(fid_domain* domain)
-{
-    auto* const ops = ops_of(domain);
-    std::size_t count = 0;
-    EXPECT_EQ(ops->read(&domain->fid, nullptr, &count), 0);
-    std::vector<fi_tofu_statistic> list(count);
-    EXPECT_EQ(ops->read(&domain->fid, list.data(), &count), 0);
-    Numbers numbers;
-    for (const fi_tofu_statistic& one : list) {
-        EXPECT_GT(std::strlen(one.meaning), 10u) << one.name;
-        EXPECT_TRUE(numbers.emplace(one.name, one.value).second) << one.name << " is there twice";
-    }
-    return numbers;
-}
 
 /// What differs.
 Numbers since(const Numbers& before, const Numbers& now)
@@ -97,7 +73,7 @@ struct Pair : Objects {
 TEST(Statistics, TellTheWayOfEachSend)
 {
     Pair pair;
-    const Numbers none = read(pair.domain);
+    const Numbers none = read_statistics(pair.domain);
     EXPECT_EQ(none.at("ring_claimed"), 1u);
     const std::pair<std::size_t, Numbers> cases[] = {
         {8, {{"send_short", 1}}},
@@ -105,30 +81,30 @@ TEST(Statistics, TellTheWayOfEachSend)
         {2000, {{"send_long", 1}}},
         {1 << 20, {{"registration", 2}, {"send_rendezvous", 1}}},
     };
-    const Numbers before = read(pair.domain);
+    const Numbers before = read_statistics(pair.domain);
     pair.back();
-    Numbers visit = since(before, read(pair.domain));
+    Numbers visit = since(before, read_statistics(pair.domain));
     visit.erase("again_contact");
     EXPECT_EQ(visit, (Numbers{{"send_visit", 1}})) << "nothing was sent that way before";
     for (const auto& [size, expected] : cases) {
-        const Numbers before = read(pair.domain);
+        const Numbers before = read_statistics(pair.domain);
         pair.exchange(size);
-        EXPECT_EQ(since(before, read(pair.domain)), expected) << size;
+        EXPECT_EQ(since(before, read_statistics(pair.domain)), expected) << size;
     }
 }
 
 TEST(Statistics, CountMessagesThatNobodyWaitedFor)
 {
     Pair pair;
-    const Numbers before = read(pair.domain);
+    const Numbers before = read_statistics(pair.domain);
     for (int i = 0; i < 3; i++)
         pair.send(100);
     pair.finish(3); // the sends; with them the messages are found
     ASSERT_TRUE(eventually([&] {
         (void)fi_cq_read(pair.cq, nullptr, 0);
-        return since(before, read(pair.domain))["unexpected"] == 3;
+        return since(before, read_statistics(pair.domain))["unexpected"] == 3;
     }));
-    EXPECT_EQ(since(before, read(pair.domain)), (Numbers{{"send_slot", 3}, {"unexpected", 3}, {"unexpected_bytes", 300}}));
+    EXPECT_EQ(since(before, read_statistics(pair.domain)), (Numbers{{"send_slot", 3}, {"unexpected", 3}, {"unexpected_bytes", 300}}));
     for (int i = 0; i < 3; i++)
         pair.receive(100);
     pair.finish(3);
@@ -137,14 +113,14 @@ TEST(Statistics, CountMessagesThatNobodyWaitedFor)
 TEST(Statistics, CountRefusalsByCause)
 {
     Pair pair;
-    const Numbers before = read(pair.domain);
+    const Numbers before = read_statistics(pair.domain);
     // Nobody reads the queue, and the receiver's rounds are its alone: the ring fills, then those that may wait do.
     ssize_t ret = 0;
     std::uint64_t taken = 0;
     for (; ret == 0 && taken < 100000; taken += ret == 0)
         ret = fi_tsend(pair.from, pair.out.data(), 8, nullptr, 1, 1, nullptr);
     ASSERT_EQ(ret, -FI_EAGAIN);
-    Numbers moved = since(before, read(pair.domain));
+    Numbers moved = since(before, read_statistics(pair.domain));
     EXPECT_GE(moved["again_ring"], 1u);
     EXPECT_EQ(moved["again_operations"], 1u);
     EXPECT_EQ(moved["send_short"] + moved["send_waited"], taken);
@@ -158,7 +134,7 @@ TEST(Statistics, StandInTheManual)
     std::ifstream file(std::string(std::getenv("TOFU_TOP_SRCDIR")) + "/man/fi_tofu.7");
     const std::string page{std::istreambuf_iterator<char>(file), {}};
     Pair pair;
-    for (const auto& [name, value] : read(pair.domain))
+    for (const auto& [name, value] : read_statistics(pair.domain))
         EXPECT_NE(page.find("\n.B " + name + "\n"), std::string::npos) << name;
 }
 
@@ -167,20 +143,20 @@ TEST(Statistics, OutliveTheirEndpoint)
     Pair pair;
     for (int i = 0; i < 5; i++)
         pair.exchange(8);
-    const Numbers before = read(pair.domain);
+    const Numbers before = read_statistics(pair.domain);
     for (fid_ep* ep : pair.endpoints)
         EXPECT_EQ(fi_close(&ep->fid), 0);
     pair.endpoints.clear();
-    EXPECT_EQ(since(before, read(pair.domain)), Numbers{});
+    EXPECT_EQ(since(before, read_statistics(pair.domain)), Numbers{});
 }
 
 TEST(Statistics, AreOfOneDomain)
 {
     Pair pair;
     Pair other;
-    const Numbers before = read(pair.domain);
+    const Numbers before = read_statistics(pair.domain);
     other.exchange(8);
-    EXPECT_EQ(since(before, read(pair.domain)), Numbers{});
+    EXPECT_EQ(since(before, read_statistics(pair.domain)), Numbers{});
 }
 
 TEST(Statistics, AnswerBadCallsWithErrors)
@@ -192,7 +168,7 @@ TEST(Statistics, AnswerBadCallsWithErrors)
     EXPECT_EQ(fi_open_ops(&pair.domain->fid, FI_TOFU_STATISTICS, 0, nullptr, nullptr), -FI_EINVAL);
     EXPECT_EQ(fi_open_ops(&pair.domain->fid, FI_TOFU_STATISTICS, 1, &ops, nullptr), -FI_EBADFLAGS);
     EXPECT_EQ(fi_open_ops(&pair.cq->fid, FI_TOFU_STATISTICS, 0, &ops, nullptr), -FI_ENOSYS);
-    auto* const known = ops_of(pair.domain);
+    auto* const known = statistics_of(pair.domain);
     EXPECT_EQ(known->size, sizeof(fi_tofu_ops_statistics));
     std::size_t count = 1;
     EXPECT_EQ(known->read(nullptr, nullptr, &count), -FI_EINVAL);
@@ -204,6 +180,10 @@ TEST(Statistics, AnswerBadCallsWithErrors)
     EXPECT_STREQ(list[0].name, "send_short");
     EXPECT_STREQ(list[1].name, "untouched");
     EXPECT_GT(count, 20u);
+    std::vector<fi_tofu_statistic> all(count);
+    EXPECT_EQ(known->read(&pair.domain->fid, all.data(), &count), 0);
+    for (const fi_tofu_statistic& one : all)
+        EXPECT_GT(std::strlen(one.meaning), 10u) << one.name;
 }
 
 /// In a process of its own, whose stderr is read.
