@@ -404,39 +404,38 @@ TEST(MemoryLife, SwapProtectionEndsWithTheLastRegistrationOfAPage)
         ::setenv("UTOFU_SWAP_PROTECT", "1", 1);
         utofu_vcq_hdl_t vcq = 0;
         ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
-        constexpr size_t kib = 1024;
-        void* const pages = ::mmap(nullptr, 256 * kib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void* const pages = ::mmap(nullptr, 64 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         ASSERT_NE(pages, MAP_FAILED);
         char* const bytes = static_cast<char*>(pages);
-        const size_t before = locked_kib();
+        const size_t before = locked_kib(), kib = page / 1024; // of a page
         const auto reg = [&](size_t at, size_t length) {
             utofu_stadd_t stadd = 0;
             EXPECT_EQ(utofu_reg_mem(vcq, bytes + at, length, 0, &stadd), UTOFU_SUCCESS);
             return stadd;
         };
         const auto dereg = [&](utofu_stadd_t stadd) { EXPECT_EQ(utofu_dereg_mem(vcq, stadd, 0), UTOFU_SUCCESS); };
-        const utofu_stadd_t whole = reg(0, 128 * kib);
-        const utofu_stadd_t again = reg(0, 128 * kib);
-        const utofu_stadd_t inside = reg(8 * kib, 8 * kib);
-        const utofu_stadd_t beyond = reg(100 * kib + 1, 60 * kib);
-        EXPECT_EQ(locked_kib(), before + 164);
+        const utofu_stadd_t whole = reg(0, 32 * page);
+        const utofu_stadd_t again = reg(0, 32 * page);
+        const utofu_stadd_t inside = reg(2 * page, 2 * page);
+        const utofu_stadd_t beyond = reg(25 * page + 1, 15 * page);
+        EXPECT_EQ(locked_kib(), before + 41 * kib);
         dereg(whole);
-        EXPECT_EQ(locked_kib(), before + 164);
+        EXPECT_EQ(locked_kib(), before + 41 * kib);
         dereg(again);
-        EXPECT_EQ(locked_kib(), before + 8 + 64);
+        EXPECT_EQ(locked_kib(), before + (2 + 16) * kib);
         dereg(inside);
-        EXPECT_EQ(locked_kib(), before + 64);
+        EXPECT_EQ(locked_kib(), before + 16 * kib);
         dereg(beyond);
         EXPECT_EQ(locked_kib(), before);
         // The program's own lock is the program's.
-        ASSERT_EQ(::mlock(bytes, 4 * kib), 0);
-        dereg(reg(0, 16 * kib));
-        EXPECT_GE(locked_kib(), before + 4);
-        ASSERT_EQ(::munlock(bytes, 16 * kib), 0);
-        (void)reg(0, 128 * kib);
+        ASSERT_EQ(::mlock(bytes, page), 0);
+        dereg(reg(0, 4 * page));
+        EXPECT_GE(locked_kib(), before + kib);
+        ASSERT_EQ(::munlock(bytes, 4 * page), 0);
+        (void)reg(0, 32 * page);
         ASSERT_EQ(utofu_free_vcq(vcq), UTOFU_SUCCESS);
         EXPECT_EQ(locked_kib(), before);
-        EXPECT_EQ(::munmap(pages, 256 * kib), 0);
+        EXPECT_EQ(::munmap(pages, 64 * page), 0);
     });
 }
 
