@@ -31,8 +31,9 @@ struct Initiator {
     tofu::vcq::Vcq vcq;
     tofu::Pending pending;
     tofu::RemoteKeys keys{vcq, true};
+    tofu::EventCredits credits{vcq};
     // The targets are known: nobody asks for a peer.
-    tofu::RemoteAccess access{vcq, *static_cast<const tofu::Peers*>(static_cast<void*>(&pending)), keys};
+    tofu::RemoteAccess access{vcq, *static_cast<const tofu::Peers*>(static_cast<void*>(&pending)), keys, credits};
     std::unique_ptr<AtomicRunner> runner;
     Ends ends;
 

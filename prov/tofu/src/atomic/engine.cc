@@ -89,7 +89,7 @@ constexpr unsigned inject_polls = 64;
 AtomicEngine::AtomicEngine(TxContext& tx) noexcept
     : tx_(tx),
       short_inject_(tx.reports().counters.write == nullptr && !tx.plan().shares_vcq),
-      access_(tx.vcq(), tx.peers(), tx.remote_keys()),
+      access_(tx.vcq(), tx.peers(), tx.remote_keys(), tx.event_credits()),
       runner_(tx.vcq(), tx.pending(), access_)
 {
     constexpr std::uint64_t orders = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
@@ -173,7 +173,7 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
         return -FI_EINVAL;
     }
     if (rc == 0 && op->event != AtomicEvent::none) [[unlikely]]
-        rc = tx.pay_for_event(op->peer, op->account, op->prov_errno);
+        rc = access_.pay_now(*op, op->prov_errno, [&] { tx.progress(); });
     if (rc == 0) [[likely]] {
         if (call.flags & FI_INJECT)
             submit_injected(tx, *op);

@@ -35,7 +35,8 @@ int OwnTxContext::post_from(vcq::Vcq& vcq) noexcept
 {
     local_memory_.reset(new (std::nothrow) LocalMemory(vcq, !domain().model().has_owner));
     remote_keys_.reset(new (std::nothrow) RemoteKeys(vcq, domain().model().provider_keys));
-    if (local_memory_ == nullptr || remote_keys_ == nullptr)
+    event_credits_.reset(new (std::nothrow) EventCredits(vcq));
+    if (local_memory_ == nullptr || remote_keys_ == nullptr || event_credits_ == nullptr)
         return -FI_ENOMEM;
     if (int ret = domain().regions().attach(*local_memory_, *lock_); ret != 0) {
         local_memory_.reset();
@@ -66,18 +67,18 @@ bool OwnTxContext::all_has_left() const noexcept
 void OwnTxContext::close() noexcept
 {
     engines_.close();
-    if (event_credits_)
+    if (event_credits_ != nullptr)
         event_credits_->close();
 }
 
 void OwnTxContext::drop_engines() noexcept
 {
     engines_.clear();
-    event_credits_.reset();
 }
 
 void OwnTxContext::drop_memory() noexcept
 {
+    event_credits_.reset();
     remote_keys_.reset();
     branches_.drop_memory();
     local_memory_.reset();

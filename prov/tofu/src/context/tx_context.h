@@ -26,12 +26,8 @@ namespace tofu {
 
 class DomainBase;
 class EventCredits;
-struct EventAccount;
 class Peers;
 class RemoteKeys;
-
-/// Rounds of progress within a call that has to wait; then it is refused.
-inline constexpr unsigned rounds_of_a_call = 64;
 
 /// All of it under lock().
 class TxContext {
@@ -74,10 +70,8 @@ class TxContext {
     [[nodiscard]] QuickOps& quick() noexcept { return quick_; }
     [[nodiscard]] const Engines& engines() const noexcept { return engines_; }
     [[nodiscard]] Fence& fence() noexcept { return fence_; }
-    /// What events at peers are paid from; null before the first.
-    [[nodiscard]] EventCredits* event_credits() noexcept { return event_credits_.get(); }
-    /// EventCredits::pay(), after some rounds of progress if need be.
-    [[nodiscard]] int pay_for_event(const Peer& peer, EventAccount*& account, int& prov_errno) noexcept;
+    /// What events at peers are paid from.
+    [[nodiscard]] EventCredits& event_credits() noexcept { return *event_credits_; }
     /// A Round for a caller that holds lock() already. To be called before a refusal (-FI_EAGAIN), so that a program
     /// that does nothing but retry makes progress, and before the entry has changed anything, since waiters run inside.
     bool progress() noexcept { return progresses_ && plan_.round(plan_.owner); }

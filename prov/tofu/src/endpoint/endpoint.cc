@@ -220,8 +220,8 @@ bool Endpoint::round(void* self) noexcept
         engines.messages->progress();
     if (engines.collectives) [[unlikely]]
         engines.collectives->progress();
-    if (EventCredits* const credits = ep.tx_.event_credits(); credits != nullptr) [[unlikely]]
-        credits->progress();
+    if (EventCredits& credits = ep.tx_.event_credits(); !credits.empty()) [[unlikely]]
+        credits.progress();
     ep.name_.progress();
     return some;
 }

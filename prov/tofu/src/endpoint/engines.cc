@@ -13,7 +13,6 @@
 #include "info/hints.h"
 #include "message/messenger.h"
 #include "progress/domain_base.h"
-#include "remote/event_credits.h"
 #include "remote/keys.h"
 #include "rma/engine.h"
 

@@ -15,6 +15,7 @@
 #include "address/peers.h"
 #include "remote/event_credits.h"
 #include "remote/keys.h"
+#include "transfer/request.h"
 #include "transfer/vcq_order.h"
 
 namespace tofu {
@@ -57,8 +58,8 @@ inline constexpr int misaligned = 1;
 
 class RemoteAccess {
   public:
-    RemoteAccess(vcq::Vcq& vcq, const Peers& peers, RemoteKeys& keys) noexcept
-        : peers_(peers), at_once_(!keys.by_directory()), keys_(keys), vcq_order_(vcq)
+    RemoteAccess(vcq::Vcq& vcq, const Peers& peers, RemoteKeys& keys, EventCredits& credits) noexcept
+        : peers_(peers), at_once_(!keys.by_directory()), keys_(keys), credits_(credits), vcq_order_(vcq)
     {
     }
     /// Reads are ordered behind writes: no short way, for these do not look what was done last.
@@ -110,7 +111,7 @@ class RemoteAccess {
     [[nodiscard]] int resolve_now(RemoteSide& side, Progress&& progress) noexcept
     {
         int ret = resolve(side);
-        unsigned polls = 64;
+        unsigned polls = rounds_of_a_call;
         const bool final = ret == 0 || refuses_call(ret) || ret == -FI_EKEYREJECTED;
         if (!final && refuted(side)) [[unlikely]] {
             ret = -FI_EAGAIN;
@@ -119,6 +120,22 @@ class RemoteAccess {
         for (; ret == -FI_EAGAIN && polls != 0; polls--) {
             progress();
             ret = resolve(side);
+        }
+        return ret;
+    }
+    /// Pays for the event that an operation is to a peer that counts them: as EventCredits::pay().
+    [[nodiscard]] int pay(RemoteSide& side, int& prov_errno) noexcept
+    {
+        return credits_.pay(side.peer, side.account, prov_errno);
+    }
+    /// The same for a new call, as resolve_now().
+    template <class Progress>
+    [[nodiscard]] int pay_now(RemoteSide& side, int& prov_errno, Progress&& progress) noexcept
+    {
+        int ret = pay(side, prov_errno);
+        for (unsigned polls = rounds_of_a_call; ret == -FI_EAGAIN && polls != 0; polls--) {
+            progress();
+            ret = pay(side, prov_errno);
         }
         return ret;
     }
@@ -166,6 +183,7 @@ class RemoteAccess {
     const Peers& peers_;
     bool at_once_;
     RemoteKeys& keys_;
+    EventCredits& credits_;
     VcqOrder vcq_order_; ///< of the engine's communications towards a peer with annexes
 };
 

@@ -49,7 +49,7 @@ struct EventAccount : vcq::Waiter {
     void refund() noexcept { held++; }
 };
 
-/// All accounts of a context; under its lock. Made for the first operation at a peer that counts events.
+/// All accounts of a context; under its lock.
 class EventCredits {
   public:
     /// 1/64 of what is left is taken at a time, at least 1, so that holders who rest leave most to others; at most
@@ -58,6 +58,8 @@ class EventCredits {
     static constexpr std::int64_t fraction = 64;
 
     explicit EventCredits(vcq::Vcq& vcq) noexcept : vcq_(vcq) {}
+    /// Nothing has been done yet at a peer that counts events.
+    [[nodiscard]] bool empty() const noexcept { return accounts_.empty(); }
 
     /// Pays for one event at `peer`: 0, and `account` has paid; -FI_EAGAIN: credits have been asked for, or there are
     /// none; -FI_ENOMEM; another -FI_E*: an error of the operation, with `prov_errno`.

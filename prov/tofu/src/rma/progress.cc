@@ -151,7 +151,7 @@ Lack RmaRunner::go_on(RmaOp& op) noexcept
     case RmaOp::Step::resolving: {
         int ret = access_.resolve(op);
         if (ret == 0 && op.remote_notice && op.account == nullptr)
-            ret = tx_.event_credits()->pay(op.peer, op.account, op.prov_errno);
+            ret = access_.pay(op, op.prov_errno);
         if (refuses_call(ret))
             return Lack::peer;
         if (ret != 0) {

@@ -9,7 +9,6 @@
 
 #include "local/iov.h"
 #include "provider/limits.h"
-#include "remote/event_credits.h"
 
 namespace tofu {
 
@@ -127,7 +126,7 @@ ssize_t RmaRunner::submit(const RmaCall& call) noexcept
     if (total != 0) {
         int ret = access_.resolve_now(*op, [this] { tx_.progress(); });
         if (ret == 0 && op->remote_notice) [[unlikely]]
-            ret = tx_.pay_for_event(op->peer, op->account, op->prov_errno);
+            ret = access_.pay_now(*op, op->prov_errno, [this] { tx_.progress(); });
         if (ret != 0 && !refuses_call(ret)) { // a matter of the peer's memory: an error of the operation, not of the call
             op->err = -ret;
             op->posted = total;

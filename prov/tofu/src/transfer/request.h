@@ -14,6 +14,9 @@
 
 namespace tofu {
 
+/// Rounds of progress within a call that has to wait; then it is refused.
+inline constexpr unsigned rounds_of_a_call = 64;
+
 /// Where the operations of a tx context report to.
 struct Reports {
     Binding binding{}; ///< the completion queue
