@@ -404,7 +404,8 @@ TEST(MemoryLife, SwapProtectionEndsWithTheLastRegistrationOfAPage)
         ::setenv("UTOFU_SWAP_PROTECT", "1", 1);
         utofu_vcq_hdl_t vcq = 0;
         ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
-        void* const pages = ::mmap(nullptr, 64 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        const size_t size = 64 * page;
+        void* const pages = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         ASSERT_NE(pages, MAP_FAILED);
         char* const bytes = static_cast<char*>(pages);
         const size_t before = locked_kib(), kib = page / 1024; // of a page
@@ -435,7 +436,7 @@ TEST(MemoryLife, SwapProtectionEndsWithTheLastRegistrationOfAPage)
         (void)reg(0, 32 * page);
         ASSERT_EQ(utofu_free_vcq(vcq), UTOFU_SUCCESS);
         EXPECT_EQ(locked_kib(), before);
-        EXPECT_EQ(::munmap(pages, 64 * page), 0);
+        EXPECT_EQ(::munmap(pages, size), 0);
     });
 }
 
