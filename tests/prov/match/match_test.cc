@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The matcher beside a list that is searched from its start; copies between bytes and segments. Calls match/match,
 // local/iov.
+#include <algorithm>
 #include <cstring>
 #include <list>
 #include <memory>
@@ -52,6 +53,7 @@ void compare_with_a_list(unsigned masks, unsigned seed)
     std::list<Kept*> kept;
     std::vector<std::unique_ptr<Receive>> receives;
     std::vector<std::unique_ptr<Kept>> messages;
+    std::size_t most_posted = 0, most_kept = 0, emptied = 0;
     auto mask = [&] { return random() % 2 ? 0 : std::uint64_t{random() % masks} * 3; };
     for (int step = 0; step < 30000; step++) {
         const std::uint64_t source = 1 + random() % 5;
@@ -100,7 +102,14 @@ void compare_with_a_list(unsigned masks, unsigned seed)
         }
         ASSERT_EQ(matcher.posted(), posted.size());
         ASSERT_EQ(matcher.arrived(), kept.size());
+        most_posted = std::max(most_posted, posted.size());
+        most_kept = std::max(most_kept, kept.size());
+        emptied += posted.empty() + kept.empty();
     }
+    // From few to many and back, often.
+    EXPECT_GT(most_posted, 30u);
+    EXPECT_GT(most_kept, 30u);
+    EXPECT_GT(emptied, 500u);
 }
 
 TEST(Match, AgreesWithAListFewMasks) { compare_with_a_list(3, 11); }

@@ -22,6 +22,21 @@ std::uint32_t Matcher::other_kind(std::uint64_t ignore, bool directed) noexcept
     return last_kind_ = free;
 }
 
+/// Into the tables, behind those that are there; the few go first.
+void Matcher::enter(Posted& receive) noexcept
+{
+    const unsigned few = few_posted_;
+    few_posted_ = 0;
+    for (unsigned i = 0; i < few; i++)
+        enter(*few_[i]);
+    receive.kind = kind_of(receive.ignore, receive.source != any_source);
+    if (receive.kind == overflow_kind) [[unlikely]]
+        overflow_count_++;
+    else
+        kinds_[receive.kind].count++;
+    posted_.push(receive);
+}
+
 void Matcher::drop_kinds() noexcept
 {
     while (kinds_used_ > kept_kinds && kinds_[kinds_used_ - 1].count == 0)
@@ -32,8 +47,7 @@ Posted* Matcher::match_overflow(std::uint64_t source, std::uint64_t tag) const n
 {
     Posted* p = posted_.front({0, 0, overflow_kind});
     for (; p != nullptr; p = p->links.next)
-        if ((p->source == any_source || p->source == source) &&
-            ((p->tag ^ tag) & ~p->ignore) == 0)
+        if (p->takes(source, tag))
             return p;
     return nullptr;
 }
@@ -45,6 +59,12 @@ void Matcher::keep(Arrived& m) noexcept
     (last_ != nullptr ? last_->next : first_) = &m;
     last_ = &m;
     arrived_++;
+    if (indexed_)
+        enter(m);
+}
+
+void Matcher::enter(Arrived& m) noexcept
+{
     by_both_.push(m);
     by_tag_.push(m);
 }
@@ -54,20 +74,27 @@ void Matcher::drop(Arrived& m) noexcept
     (m.prev != nullptr ? m.prev->next : first_) = m.next;
     (m.next != nullptr ? m.next->prev : last_) = m.prev;
     arrived_--;
+    if (!indexed_)
+        return;
     by_both_.remove(m);
     by_tag_.remove(m);
+    indexed_ = first_ != nullptr;
 }
 
-Arrived* Matcher::find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) const noexcept
+Arrived* Matcher::find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) noexcept
 {
-    if (first_ == nullptr)
-        return nullptr;
-    if (ignore == 0)
-        return source == any_source ? by_tag_.front({0, tag, 0}) : by_both_.front({source, tag, 0});
-    for (Arrived* m = first_; m != nullptr; m = m->next)
-        if ((source == any_source || m->source == source) && ((m->tag ^ tag) & ~ignore) == 0)
-            return m;
-    return nullptr;
+    if (first_ == nullptr || first_->suits(source, tag, ignore))
+        return first_; // whoever receives in the order of arrival needs no table, however far behind
+    if (ignore != 0 || (!indexed_ && arrived_ <= few_messages)) {
+        Arrived* m = first_->next;
+        while (m != nullptr && !m->suits(source, tag, ignore))
+            m = m->next;
+        return m;
+    }
+    for (Arrived* m = indexed_ ? nullptr : first_; m != nullptr; m = m->next)
+        enter(*m);
+    indexed_ = true;
+    return source == any_source ? by_tag_.front({0, tag, 0}) : by_both_.front({source, tag, 0});
 }
 
 } // namespace tofu::proto

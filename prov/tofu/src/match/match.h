@@ -2,10 +2,11 @@
 // Which receive takes which message. Messages match in the order they came from a peer, receives in the order
 // they were posted (fi_tagged(3)). Called by the receive queue under its lock; calls nothing.
 //
-// Cost. A posted receive belongs to a *kind*: its mask of ignored bits, and whether it names its source. A
-// message looks once per kind in use into a hash table, whatever the number of receives, and takes the oldest
-// of the answers. MPI uses a handful of kinds. Beyond max_kinds, receives wait in one list that is searched.
-// A receive looks for messages that came early by (source, tag), or by tag alone, through hash tables; only
+// Cost. As long as there are few, receives are compared one by one, and so are messages that came early; the oldest of
+// these is tried first in any case. Beyond that, a posted receive belongs to a *kind*: its mask of ignored bits, and
+// whether it names its source. A message looks once per kind in use into a hash table, whatever the number of receives,
+// and takes the oldest of the answers. MPI uses a handful of kinds. Beyond max_kinds, receives wait in one list that is
+// searched. A receive looks for messages that came early by (source, tag), or by tag alone, through hash tables; only
 // with ignored bits does it search the list of all of them.
 #pragma once
 
@@ -29,6 +30,11 @@ struct Posted {
 
     static constexpr unsigned max_kinds = 16;
     static constexpr std::uint32_t overflow_kind = max_kinds;
+    /// A message of this source with this tag?
+    [[nodiscard]] bool takes(std::uint64_t from, std::uint64_t with_tag) const noexcept
+    {
+        return (source == any_source || source == from) && ((tag ^ with_tag) & ~ignore) == 0;
+    }
     [[nodiscard]] static MatchKey key(const Posted& r) noexcept
     {
         if (r.kind == overflow_kind) [[unlikely]]
@@ -46,6 +52,11 @@ struct Arrived {
     FifoLinks<Arrived> by_both;
     FifoLinks<Arrived> by_tag;
 
+    /// Would a receive of these take it?
+    [[nodiscard]] bool suits(std::uint64_t from, std::uint64_t with_tag, std::uint64_t ignore) const noexcept
+    {
+        return (from == any_source || source == from) && ((tag ^ with_tag) & ~ignore) == 0;
+    }
     [[nodiscard]] static MatchKey both(const Arrived& m) noexcept { return {m.source, m.tag, 0}; }
     [[nodiscard]] static MatchKey tag_alone(const Arrived& m) noexcept { return {0, m.tag, 0}; }
 };
@@ -59,15 +70,21 @@ class Matcher {
     [[gnu::always_inline]] void post(Posted& receive) noexcept
     {
         receive.order = next_order_++;
-        receive.kind = kind_of(receive.ignore, receive.source != any_source);
-        if (receive.kind == overflow_kind) [[unlikely]]
-            overflow_count_++;
+        if (few_posted_ < few_receives && posted_.count() == 0) [[likely]]
+            few_[few_posted_++] = &receive;
         else
-            kinds_[receive.kind].count++;
-        posted_.push(receive);
+            enter(receive);
     }
     void withdraw(Posted& receive) noexcept
     {
+        if (few_posted_ != 0) [[likely]] {
+            Posted** at = few_;
+            while (*at != &receive)
+                at++;
+            for (Posted** const last = few_ + --few_posted_; at < last; at++)
+                *at = at[1];
+            return;
+        }
         posted_.remove(receive);
         if (receive.kind == overflow_kind) [[unlikely]]
             overflow_count_--;
@@ -77,6 +94,9 @@ class Matcher {
     /// The receive that takes a message of `source` with `tag`; it stays posted until withdrawn.
     [[nodiscard]] Posted* match(std::uint64_t source, std::uint64_t tag) const noexcept
     {
+        for (unsigned i = 0; i < few_posted_; i++)
+            if (few_[i]->takes(source, tag))
+                return few_[i];
         Posted* best = nullptr;
         for (std::uint32_t k = 0; k < kinds_used_; k++) {
             const Kind& kind = kinds_[k];
@@ -93,27 +113,33 @@ class Matcher {
     template <class Wanted>
     [[nodiscard]] Posted* find_posted(Wanted wanted) const noexcept
     {
+        for (unsigned i = 0; i < few_posted_; i++)
+            if (wanted(*few_[i]))
+                return few_[i];
         return posted_.find_if(wanted);
     }
-    [[nodiscard]] std::size_t posted() const noexcept { return posted_.count(); }
+    [[nodiscard]] std::size_t posted() const noexcept { return few_posted_ + posted_.count(); }
 
     void keep(Arrived& message) noexcept;
     void drop(Arrived& message) noexcept;
     /// The oldest message a receive with these would take.
-    [[nodiscard]] Arrived* find(std::uint64_t source, std::uint64_t tag,
-                                std::uint64_t ignore) const noexcept;
+    [[nodiscard]] Arrived* find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) noexcept;
     [[nodiscard]] Arrived* first() const noexcept { return first_; }
     [[nodiscard]] std::size_t arrived() const noexcept { return arrived_; }
 
   private:
     static constexpr unsigned max_kinds = Posted::max_kinds;
     static constexpr std::uint32_t overflow_kind = Posted::overflow_kind;
+    static constexpr unsigned few_receives = 8; ///< that are compared one by one
+    static constexpr unsigned few_messages = 16;
     static constexpr unsigned kept_kinds = 4; ///< remembered without a receive: the next one is of the same kind
     struct Kind {
         std::uint64_t ignore;
         bool directed;
         std::size_t count;
     };
+    [[gnu::noinline]] void enter(Posted& receive) noexcept;
+    void enter(Arrived& message) noexcept;
     [[nodiscard]] std::uint32_t kind_of(std::uint64_t ignore, bool directed) noexcept
     {
         if (kinds_[last_kind_].ignore == ignore && kinds_[last_kind_].directed == directed &&
@@ -129,6 +155,8 @@ class Matcher {
     }
     [[nodiscard, gnu::noinline]] Posted* match_overflow(std::uint64_t source, std::uint64_t tag) const noexcept;
 
+    Posted* few_[few_receives] = {}; ///< all that are posted, in their order, or the tables have all
+    unsigned few_posted_ = 0;
     Kind kinds_[max_kinds] = {};
     unsigned kinds_used_ = 0; ///< one past the last that has been in use
     std::uint32_t last_kind_ = 0;
@@ -139,6 +167,7 @@ class Matcher {
     Arrived* first_ = nullptr;
     Arrived* last_ = nullptr;
     std::size_t arrived_ = 0;
+    bool indexed_ = false; ///< the tables have all that have arrived, until there are none; else none
     FifoIndex<Arrived, &Arrived::by_both, Arrived::both> by_both_;
     FifoIndex<Arrived, &Arrived::by_tag, Arrived::tag_alone> by_tag_;
 };
