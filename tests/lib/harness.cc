@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <linux/futex.h>
 #include <linux/seccomp.h>
+#include <linux/userfaultfd.h>
 #include <new>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -201,7 +202,12 @@ bool memory_moves()
     int fd = static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | 1)); // UFFD_USER_MODE_ONLY
     if (fd < 0)
         fd = device();
-    return fd >= 0 && ::close(fd) == 0;
+    uffdio_api api = {};
+    api.api = UFFD_API;
+    api.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP; // of arm64 since Linux 6.10
+    const bool protects = fd >= 0 && ::ioctl(fd, UFFDIO_API, &api) == 0;
+    ::close(fd);
+    return protects;
 }
 
 bool filters_calls()

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # The provider of --enable-portable: it asks for nothing that glibc 2.28 has not, brings libstdc++ and libgcc along, and
 # works, with no system call that Linux 4.18 has not: through libfabric's tools, and the tests of messages and of sleeping.
-# And the simulator can be compiled there.
-# Called by: make check. Calls: objdump, nm, fi_info, tests/old_kernel, tests/prov_msg_processes, tests/prov_objects.
+# And the simulator can be compiled there, and reaches memory of every kind, though it moves none.
+# Called by: make check. Calls: objdump, nm, fi_info, tests/old_kernel, tests/prov_msg_processes, tests/prov_objects,
+# tests/memory_processes.
 set -u
 build=${TOFU_TOP_BUILDDIR:?set by make check}
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
@@ -59,7 +60,8 @@ esac
 if command -v fi_info >/dev/null; then
     expect "libfabric finds it" 0 "$("$old" timeout 20 fi_info -p tofu >/dev/null 2>&1; echo $?)"
 fi
-for each in 'prov_msg_processes Message.A*-Message.AllToAll*:Message.AStorm*' 'prov_objects *-*DeathTest*'; do
+for each in 'prov_msg_processes Message.A*-Message.AllToAll*:Message.AStorm*' 'prov_objects *-*DeathTest*' \
+    'memory_processes *'; do
     read -r program filter <<<"$each"
     if [ -x "$build/tests/$program" ]; then
         said=$("$old" "$build/tests/$program" --gtest_filter="$filter" 2>&1)

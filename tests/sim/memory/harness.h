@@ -5,6 +5,7 @@
 
 #include "lib/harness.h"
 
+#include <algorithm>
 #include <cstring>
 #include <gtest/gtest.h>
 
@@ -22,8 +23,8 @@ struct Node {
     {
         EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_THREAD_SAFE, &vcq), UTOFU_SUCCESS);
         EXPECT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
-        own_ = ::mmap(nullptr, 1 << 22, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        own_stadd_ = add(own_, 1 << 22);
+        own_ = ::mmap(nullptr, own_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        own_stadd_ = add(own_, own_bytes);
     }
 
     [[nodiscard]] utofu_stadd_t add(void* address, size_t size, unsigned long flags = 0) const
@@ -36,7 +37,8 @@ struct Node {
 
     int put(utofu_vcq_id_t to, utofu_stadd_t stadd, const void* data, size_t size, unsigned long flags = 0) const
     {
-        std::memcpy(own_, data, size);
+        EXPECT_LE(size, own_bytes);
+        std::memcpy(own_, data, std::min(size, own_bytes));
         return finish(posted([&] {
             return utofu_put(vcq, to, own_stadd_, stadd, size, 0, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
                              nullptr);
@@ -47,7 +49,8 @@ struct Node {
         const int rc = finish(posted([&] {
             return utofu_get(vcq, from, own_stadd_, stadd, size, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
         }));
-        std::memcpy(data, own_, size);
+        EXPECT_LE(size, own_bytes);
+        std::memcpy(data, own_, std::min(size, own_bytes));
         return rc;
     }
     int add8(utofu_vcq_id_t to, utofu_stadd_t stadd, uint64_t value, uint64_t* old = nullptr) const
@@ -74,6 +77,7 @@ struct Node {
             *old = notice.rmt_value;
         return rc;
     }
+    static constexpr size_t own_bytes = size_t{1} << 23; // more than 100 pages of 64 KiB
     void* own_ = nullptr;
     utofu_stadd_t own_stadd_ = 0;
 };

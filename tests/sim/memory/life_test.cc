@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
@@ -487,32 +486,6 @@ TEST(MemoryLife, AFileIsFoundThoughDescriptorsChange)
         }
         over = true;
         changer.join();
-    });
-}
-
-TEST(MemoryLife, RegistrationIsCheap)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "under a sanitizer a call costs what the sanitizer costs";
-#endif
-    expect_processes(2, [](const Rank&) {
-        using Clock = std::chrono::steady_clock;
-        Node node;
-        std::vector<char> bytes(1 << 20);
-        constexpr int rounds = 10000;
-        double best = 1e9;
-        for (int attempt = 0; attempt < 5; ++attempt) {
-            const auto start = Clock::now();
-            for (int i = 0; i < rounds; ++i) {
-                utofu_stadd_t stadd = 0;
-                ASSERT_EQ(utofu_reg_mem(node.vcq, &bytes[size_t(i % 64) * 8192], 5000, 0, &stadd), UTOFU_SUCCESS);
-                ASSERT_EQ(utofu_dereg_mem(node.vcq, stadd, 0), UTOFU_SUCCESS);
-            }
-            best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count() / rounds);
-        }
-        RecordProperty("nanoseconds", int(best * 1e9));
-        std::printf("register and deregister: %.0f ns\n", best * 1e9);
-        EXPECT_LT(best, 50e-6); // generous: the machine may be busy, the kernel old
     });
 }
 
