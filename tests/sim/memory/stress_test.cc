@@ -32,7 +32,8 @@ uint64_t next_random(uint64_t& state)
 TEST(MemoryStress, MovingUnderAtomicWritersLosesNothing)
 {
     expect_processes(3, [](const Rank& rank) {
-        constexpr uint64_t peer_adds = 4000;
+        // Where nothing moves the owner makes each, if the others leave it a processor.
+        const uint64_t peer_adds = memory_moves() ? 4000 : 200;
         Node node;
         rank.set(rank.number, node.id);
         if (rank.number == 0) {
