@@ -220,6 +220,7 @@ void kfi_remote_signal(World& w)
         return;
     Desk d(w, {.counters = FI_REMOTE_WRITE | FI_WRITE, .counter_wait = FI_WAIT_UNSPEC});
     fid_cntr* const signal = d.s.counter(FI_REMOTE_WRITE);
+    w.take_late_events();
     const std::uint64_t before = fi_cntr_read(signal);
     w.barrier();
     for (unsigned i = 0; i < 10; ++i) {

@@ -341,8 +341,7 @@ void remote_bindings(World& w)
     // The region is the world's: with FI_MR_ENDPOINT it would be bound to an endpoint.
     const unsigned to = next(w);
     w.barrier();
-    for (unsigned i = 0; i < 2000; ++i) // what was done to the region before may be told late
-        w.progress();
+    w.take_late_events();
     const std::uint64_t reads = fi_cntr_read(s.counter(FI_REMOTE_READ));
     const std::uint64_t writes = fi_cntr_read(s.counter(FI_REMOTE_WRITE));
     w.barrier();
