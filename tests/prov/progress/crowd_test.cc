@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <span>
 
 #include <sched.h>
 
@@ -43,23 +44,37 @@ std::uint64_t reads_until(Session& s, void* context)
     return in_vain;
 }
 
-// Each message is a rendezvous, and takes three turns on the processor. Before, a reader looked 4096 times each turn.
-TEST(Crowd, AReaderInVainGivesItsProcessorToThePeer)
+/// Runs `body` in two processes that share a processor, with an endpoint for tagged messages each.
+template <class Body>
+void expect_crowd(Body body)
 {
-    expect_processes(2, [](const Rank& rank) {
+    expect_processes(2, [body](const Rank& rank) {
         ASSERT_NO_FATAL_FAILURE(share_one_processor());
         Options options;
         options.caps = FI_TAGGED;
         Session s(rank, options);
+        body(s, rank);
+    });
+}
+
+/// Posts the one message of a turn: a send by the process that `sends`, a receive by its peer.
+void post_turn(Session& s, bool sends, fi_addr_t peer, std::span<char> buffer, std::uint64_t tag)
+{
+    ASSERT_EQ(s.post([&] {
+        return sends ? fi_tsend(s.ep, buffer.data(), buffer.size(), nullptr, peer, tag, buffer.data())
+                     : fi_trecv(s.ep, buffer.data(), buffer.size(), nullptr, peer, tag, 0, buffer.data());
+    }), 0);
+}
+
+// Each message is a rendezvous, and takes three turns on the processor. Before, a reader looked 4096 times each turn.
+TEST(Crowd, AReaderInVainGivesItsProcessorToThePeer)
+{
+    expect_crowd([](Session& s, const Rank& rank) {
         static std::array<char, 64 * 1024> buffer;
         constexpr unsigned rounds = 200;
         std::uint64_t in_vain = 0;
         for (unsigned round = 0; round < rounds; round++) {
-            ASSERT_EQ(s.post([&] {
-                return rank.number == round % 2
-                           ? fi_tsend(s.ep, buffer.data(), buffer.size(), nullptr, 1 - rank.number, 7, &buffer)
-                           : fi_trecv(s.ep, buffer.data(), buffer.size(), nullptr, 1 - rank.number, 7, 0, &buffer);
-            }), 0);
+            ASSERT_NO_FATAL_FAILURE(post_turn(s, rank.number == round % 2, 1 - rank.number, buffer, 7));
             in_vain += reads_until(s, &buffer);
         }
         EXPECT_LT(in_vain / rounds, 500u);
@@ -71,10 +86,7 @@ void know_the_crowd(Session& s, unsigned self)
 {
     static std::array<char, 64 * 1024> buffer;
     for (unsigned round = 0; round < 20; round++) {
-        ASSERT_EQ(s.post([&] {
-            return self == round % 2 ? fi_tsend(s.ep, buffer.data(), buffer.size(), nullptr, 1 - self, 7, &buffer)
-                                     : fi_trecv(s.ep, buffer.data(), buffer.size(), nullptr, 1 - self, 7, 0, &buffer);
-        }), 0);
+        ASSERT_NO_FATAL_FAILURE(post_turn(s, self == round % 2, 1 - self, buffer, 7));
         (void)reads_until(s, &buffer);
     }
 }
@@ -84,11 +96,7 @@ constexpr std::size_t copied = 16384;
 // The peer waits at a barrier meanwhile and calls nothing of the provider's.
 TEST(Crowd, AMessageThatIsCopiedWaitsForNoProcessor)
 {
-    expect_processes(2, [](const Rank& rank) {
-        ASSERT_NO_FATAL_FAILURE(share_one_processor());
-        Options options;
-        options.caps = FI_TAGGED;
-        Session s(rank, options);
+    expect_crowd([](Session& s, const Rank& rank) {
         ASSERT_NO_FATAL_FAILURE(know_the_crowd(s, rank.number));
         static std::array<char, copied> buffer;
         constexpr unsigned messages = 16;
@@ -103,7 +111,7 @@ TEST(Crowd, AMessageThatIsCopiedWaitsForNoProcessor)
         }
         rank.barrier();
         for (unsigned i = 0; rank.number == 1 && i < messages; i++) {
-            ASSERT_EQ(s.post([&] { return fi_trecv(s.ep, buffer.data(), buffer.size(), nullptr, 0, i, 0, &buffer); }), 0);
+            ASSERT_NO_FATAL_FAILURE(post_turn(s, false, 0, buffer, i));
             (void)reads_until(s, &buffer);
             EXPECT_EQ(std::count(buffer.begin(), buffer.end(), static_cast<char>(i + 1)), std::ssize(buffer)) << i;
         }
@@ -113,11 +121,7 @@ TEST(Crowd, AMessageThatIsCopiedWaitsForNoProcessor)
 // One more than there are blocks, one byte more than a block has, and one whose sender wants to know that it was taken.
 TEST(Crowd, AMessageThatIsNotCopiedWaitsForItsReceiver)
 {
-    expect_processes(2, [](const Rank& rank) {
-        ASSERT_NO_FATAL_FAILURE(share_one_processor());
-        Options options;
-        options.caps = FI_TAGGED;
-        Session s(rank, options);
+    expect_crowd([](Session& s, const Rank& rank) {
         ASSERT_NO_FATAL_FAILURE(know_the_crowd(s, rank.number));
         static std::array<char, copied + 1> buffer;
         constexpr unsigned blocks = 16;
@@ -147,7 +151,7 @@ TEST(Crowd, AMessageThatIsNotCopiedWaitsForItsReceiver)
         }
         rank.barrier();
         for (unsigned i = 0; rank.number == 1 && i < 3 + blocks; i++) {
-            ASSERT_EQ(s.post([&] { return fi_trecv(s.ep, buffer.data(), buffer.size(), nullptr, 0, i, 0, &buffer); }), 0);
+            ASSERT_NO_FATAL_FAILURE(post_turn(s, false, 0, buffer, i));
             (void)reads_until(s, &buffer);
         }
         for (unsigned i = 0; rank.number == 0 && i < 3; i++)
@@ -158,22 +162,18 @@ TEST(Crowd, AMessageThatIsNotCopiedWaitsForItsReceiver)
 // Copies wait for receives that may come late: what is sent behind them needs none of their blocks.
 TEST(Crowd, CopiesLeaveOtherMessagesTheirBlocks)
 {
-    expect_processes(2, [](const Rank& rank) {
-        ASSERT_NO_FATAL_FAILURE(share_one_processor());
-        Options options;
-        options.caps = FI_TAGGED;
-        Session s(rank, options);
+    expect_crowd([](Session& s, const Rank& rank) {
         ASSERT_NO_FATAL_FAILURE(know_the_crowd(s, rank.number));
         constexpr unsigned messages = 100;
         constexpr std::size_t sizes[] = {5000, 8192, 9000, copied};
         static std::array<char, copied> buffer;
-        const auto size_of = [&](unsigned tag) { return tag == messages ? 4096 : sizes[tag % std::size(sizes)]; };
+        const auto size_of = [&](unsigned tag) { return tag == messages ? std::size_t{4096} : sizes[tag % std::size(sizes)]; };
         for (unsigned tag = 0; rank.number == 0 && tag <= messages; tag++)
-            ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, buffer.data(), size_of(tag), nullptr, 1, tag, &buffer); }), 0);
+            ASSERT_NO_FATAL_FAILURE(post_turn(s, true, 1, std::span(buffer).first(size_of(tag)), tag));
         rank.barrier();
         for (unsigned tag = messages + 1; tag-- > 0;) { // the last one first
             if (rank.number == 1) {
-                ASSERT_EQ(s.post([&] { return fi_trecv(s.ep, buffer.data(), buffer.size(), nullptr, 0, tag, 0, &buffer); }), 0);
+                ASSERT_NO_FATAL_FAILURE(post_turn(s, false, 0, buffer, tag));
             }
             (void)reads_until(s, &buffer);
         }

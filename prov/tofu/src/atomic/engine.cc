@@ -89,7 +89,7 @@ constexpr unsigned inject_polls = 64;
 AtomicEngine::AtomicEngine(TxContext& tx) noexcept
     : tx_(tx),
       short_inject_(tx.reports().counters.write == nullptr && !tx.plan().shares_vcq),
-      access_(tx.vcq(), tx.peers(), tx.remote_keys(), tx.event_credits()),
+      access_(tx.vcq(), tx.peers(), tx.peer_memory()),
       runner_(tx.vcq(), tx.pending(), access_)
 {
     constexpr std::uint64_t orders = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |

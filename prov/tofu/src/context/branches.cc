@@ -27,7 +27,7 @@ bool Branches::grow() noexcept
         return false;
     place.branch = std::move(branch);
     own_->put_beside(*place.branch);
-    own_memory_->put_beside(*place.memory);
+    ways_[0].memory->put_beside(*place.memory);
     own_->statistics().count(Stat::branch);
     count_++;
     return true;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "local/local_memory.h"
 #include "vcq/vcq.h"
@@ -30,11 +31,11 @@ class Branches {
     Branches(const Branches&) = delete;
     Branches& operator=(const Branches&) = delete;
 
-    /// The context's own VCQ; with a domain long transfers may leave it from now on.
-    void begin(vcq::Vcq& own, LocalMemory& memory) noexcept
+    /// The context's own VCQ, and its local memory; with a domain long transfers may leave it from now on.
+    void begin(vcq::Vcq& own, std::unique_ptr<LocalMemory> memory) noexcept
     {
         own_ = &own;
-        own_memory_ = &memory;
+        ways_[0].memory = std::move(memory);
     }
     void allow(DomainBase& domain) noexcept { domain_ = &domain; }
     /// For a transfer of so many bytes with the peer that has this home VCQ, until give().
@@ -42,7 +43,7 @@ class Branches {
     void give(By by, Way way) noexcept;
     /// From which it is posted, and the local memory that goes with that.
     [[nodiscard]] vcq::Vcq& vcq(Way way) noexcept { return way > own ? *ways_[way - own].branch : *own_; }
-    [[nodiscard]] LocalMemory& memory(Way way) noexcept { return way > own ? *ways_[way - own].memory : *own_memory_; }
+    [[nodiscard]] LocalMemory& memory(Way way) noexcept { return *ways_[way > own ? way - own : 0].memory; }
     /// Behind the end of all transfers.
     void drop_memory() noexcept;
 
@@ -61,10 +62,9 @@ class Branches {
 
     DomainBase* domain_ = nullptr; ///< null: nothing leaves the context's own VCQ
     vcq::Vcq* own_ = nullptr;
-    LocalMemory* own_memory_ = nullptr;
     std::size_t count_ = 1;
     bool may_grow_ = true;
-    Place ways_[most]; ///< the first is the context's own VCQ, and has a load only
+    Place ways_[most]; ///< the first is the context's own VCQ, `branch` is null there
 };
 
 } // namespace tofu

@@ -2,15 +2,16 @@
 // See own_tx_context.h.
 #include "context/own_tx_context.h"
 
+#include <memory>
 #include <new>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
 #include "address/peers.h"
 #include "memory/region.h"
 #include "progress/domain_base.h"
-#include "remote/event_credits.h"
-#include "remote/keys.h"
+#include "remote/access.h"
 
 namespace tofu {
 
@@ -33,24 +34,21 @@ int OwnTxContext::open_vcq() noexcept
 
 int OwnTxContext::post_from(vcq::Vcq& vcq) noexcept
 {
-    local_memory_.reset(new (std::nothrow) LocalMemory(vcq, !domain().model().has_owner));
-    remote_keys_.reset(new (std::nothrow) RemoteKeys(vcq, domain().model().provider_keys));
-    event_credits_.reset(new (std::nothrow) EventCredits(vcq));
-    if (local_memory_ == nullptr || remote_keys_ == nullptr || event_credits_ == nullptr)
+    std::unique_ptr<LocalMemory> memory(new (std::nothrow) LocalMemory(vcq, !domain().model().has_owner));
+    peer_memory_.reset(new (std::nothrow) PeerMemory(vcq, domain().model().provider_keys));
+    if (memory == nullptr || peer_memory_ == nullptr)
         return -FI_ENOMEM;
-    if (int ret = domain().regions().attach(*local_memory_, *lock_); ret != 0) {
-        local_memory_.reset();
+    if (int ret = domain().regions().attach(*memory, *lock_); ret != 0)
         return ret;
-    }
     vcq_ = &vcq;
-    branches_.begin(vcq, *local_memory_);
+    branches_.begin(vcq, std::move(memory));
     return 0;
 }
 
 void OwnTxContext::detach() noexcept
 {
-    if (local_memory_ != nullptr)
-        domain().regions().detach(*local_memory_);
+    if (vcq_ != nullptr)
+        domain().regions().detach(branches_.memory(Branches::own));
 }
 
 void OwnTxContext::set_number(unsigned number, const EndpointAddress& known) noexcept
@@ -67,8 +65,8 @@ bool OwnTxContext::all_has_left() const noexcept
 void OwnTxContext::close() noexcept
 {
     engines_.close();
-    if (event_credits_ != nullptr)
-        event_credits_->close();
+    if (peer_memory_ != nullptr)
+        peer_memory_->credits.close();
 }
 
 void OwnTxContext::drop_engines() noexcept
@@ -78,10 +76,8 @@ void OwnTxContext::drop_engines() noexcept
 
 void OwnTxContext::drop_memory() noexcept
 {
-    event_credits_.reset();
-    remote_keys_.reset();
+    peer_memory_.reset();
     branches_.drop_memory();
-    local_memory_.reset();
 }
 
 void OwnTxContext::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept

@@ -3,8 +3,7 @@
 #include "context/tx_context.h"
 
 #include "progress/domain_base.h"
-#include "remote/event_credits.h"
-#include "remote/keys.h"
+#include "remote/access.h"
 
 namespace tofu {
 
@@ -14,7 +13,7 @@ TxContext::~TxContext() = default;
 bool TxContext::wants_polls() const noexcept
 {
     return domain().auto_progress().thread_is_due() &&
-           (!event_credits_->empty() || !pending_.empty() ||
+           (!peer_memory_->credits.empty() || !pending_.empty() ||
             !engines_.all([](const Engine& engine) { return !engine.needs_polls(); }));
 }
 

@@ -15,7 +15,6 @@
 #include "context/branches.h"
 #include "context/engine.h"
 #include "context/fence.h"
-#include "local/local_memory.h"
 #include "provider/lock.h"
 #include "transfer/pending.h"
 #include "transfer/quick.h"
@@ -25,9 +24,8 @@
 namespace tofu {
 
 class DomainBase;
-class EventCredits;
+struct PeerMemory;
 class Peers;
-class RemoteKeys;
 
 /// All of it under lock().
 class TxContext {
@@ -59,19 +57,16 @@ class TxContext {
     [[nodiscard]] Peers& peers() const noexcept { return *peers_; }
     /// Says something else while post_elsewhere() is at work.
     [[nodiscard]] const Reports& reports() const noexcept { return reports_; }
-    [[nodiscard]] LocalMemory& local_memory() noexcept { return *local_memory_; }
-    /// By which long transfers go.
+    /// By which long transfers go, and the local memory of each way.
     [[nodiscard]] Branches& branches() noexcept { return branches_; }
-    /// STADDs of peers' regions by key.
-    [[nodiscard]] RemoteKeys& remote_keys() noexcept { return *remote_keys_; }
+    /// Peers' keys, and what events at peers are paid from. For one RemoteAccess per engine.
+    [[nodiscard]] PeerMemory& peer_memory() noexcept { return *peer_memory_; }
     /// What was accepted and can't go on yet.
     [[nodiscard]] Pending& pending() noexcept { return pending_; }
     /// What rma and atomic keep by places of vcq()'s window.
     [[nodiscard]] QuickOps& quick() noexcept { return quick_; }
     [[nodiscard]] const Engines& engines() const noexcept { return engines_; }
     [[nodiscard]] Fence& fence() noexcept { return fence_; }
-    /// What events at peers are paid from.
-    [[nodiscard]] EventCredits& event_credits() noexcept { return *event_credits_; }
     /// A Round for a caller that holds lock() already. To be called before a refusal (-FI_EAGAIN), so that a program
     /// that does nothing but retry makes progress, and before the entry has changed anything, since waiters run inside.
     bool progress() noexcept { return progresses_ && plan_.round(plan_.owner); }
@@ -121,10 +116,8 @@ class TxContext {
     Pending pending_;
     Engines engines_;
     QuickOps quick_;
-    std::unique_ptr<LocalMemory> local_memory_;
     Branches branches_;
-    std::unique_ptr<RemoteKeys> remote_keys_;
-    std::unique_ptr<EventCredits> event_credits_;
+    std::unique_ptr<PeerMemory> peer_memory_;
     Fence fence_{*this};
     Plan plan_;
 

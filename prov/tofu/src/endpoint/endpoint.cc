@@ -17,8 +17,7 @@
 #include "memory/region.h"
 #include "message/calls.h"
 #include "message/messenger.h"
-#include "remote/event_credits.h"
-#include "remote/keys.h"
+#include "remote/access.h"
 #include "rma/engine.h"
 
 namespace tofu {
@@ -156,7 +155,7 @@ int Endpoint::enable() noexcept
     // Messages, CQ data and events are taken by a poll, and what was refused for a stale key is tried again by one. The
     // rest calls for the thread when there is something for it to do (needs_polls()).
     if (ret == 0 && ((plan_.caps & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) ||
-                     (messages && rx_.binding.cq != nullptr) || tx_.remote_keys().by_directory()))
+                     (messages && rx_.binding.cq != nullptr) || tx_.peer_memory().keys.by_directory()))
         ret = owner().auto_progress().go_on_alone();
     if (ret == 0)
         ret = bound_.list(*this, engines_.collectives != nullptr); // to be passed over until it is enabled
@@ -220,7 +219,7 @@ bool Endpoint::round(void* self) noexcept
         engines.messages->progress();
     if (engines.collectives) [[unlikely]]
         engines.collectives->progress();
-    if (EventCredits& credits = ep.tx_.event_credits(); !credits.empty()) [[unlikely]]
+    if (EventCredits& credits = ep.tx_.peer_memory().credits; !credits.empty()) [[unlikely]]
         credits.progress();
     ep.name_.progress();
     return some;

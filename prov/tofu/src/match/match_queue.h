@@ -100,11 +100,8 @@ class MatchQueue {
     void leave(SrxPeer& peer) noexcept;
     [[nodiscard]] Matcher& matcher(bool tagged) noexcept { return tagged ? tagged_ : plain_; }
 
-  private:
-    Matcher tagged_;
+    Matcher tagged_; // the matchers come first: they are what each message needs
     Matcher plain_;
-
-  protected:
     SizedPool pool_; ///< of receives and messages
     Array<SrxPeer*> members_;
 

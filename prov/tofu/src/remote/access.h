@@ -56,10 +56,21 @@ struct RemoteSide {
 /// An answer of RemoteAccess::resolve(): a piece is not aligned.
 inline constexpr int misaligned = 1;
 
+/// What a context knows of its peers' memory, and the credits that it has there. Its engines share both.
+struct PeerMemory {
+    PeerMemory(vcq::Vcq& vcq, bool provider_keys) noexcept : keys(vcq, provider_keys), credits(vcq) {}
+    RemoteKeys keys;
+    EventCredits credits;
+};
+
 class RemoteAccess {
   public:
-    RemoteAccess(vcq::Vcq& vcq, const Peers& peers, RemoteKeys& keys, EventCredits& credits) noexcept
-        : peers_(peers), at_once_(!keys.by_directory()), keys_(keys), credits_(credits), vcq_order_(vcq)
+    RemoteAccess(vcq::Vcq& vcq, const Peers& peers, PeerMemory& memory) noexcept
+        : peers_(peers),
+          at_once_(!memory.keys.by_directory()),
+          keys_(memory.keys),
+          credits_(memory.credits),
+          vcq_order_(vcq)
     {
     }
     /// Reads are ordered behind writes: no short way, for these do not look what was done last.

@@ -18,7 +18,7 @@ constexpr std::uint64_t long_flags = FI_INJECT | FI_FENCE | FI_REMOTE_CQ_DATA | 
 RmaEngine::RmaEngine(TxContext& tx) noexcept
     : tx_(tx),
       vcq_(tx.vcq()),
-      access_(tx.vcq(), tx.peers(), tx.remote_keys(), tx.event_credits()),
+      access_(tx.vcq(), tx.peers(), tx.peer_memory()),
       // What goes out unsignaled can be neither counted nor tried again.
       plain_inject_(tx.reports().counters.write == nullptr && !tx.plan().shares_vcq),
       max_inline_(tx.vcq().backend().caps().max_piggyback_size),
