@@ -9,8 +9,8 @@
 namespace tofu {
 namespace {
 
-/// A copy is cheaper than a registration up to this many bytes, and than the lookup of a kept one up to
-/// the smaller.
+/// Bytes up to which a copy is cheaper than registering the buffer, and than looking up the registration of a buffer
+/// that lies in a region.
 constexpr std::size_t copy_limit = BouncePool::large_size;
 constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
 
@@ -26,7 +26,7 @@ RmaBuffers::RmaBuffers(TxContext& tx) noexcept
 
 int RmaBuffers::attach(RmaOp& op, const RmaCall& call) noexcept
 {
-    const bool keep = (call.flags & FI_INJECT) != 0; // the user's buffer is gone when we return
+    const bool keep = (call.flags & FI_INJECT) != 0; // the application may reuse its buffer when the call returns
     if (!op.read && op.total <= max_inline_) {
         const bool one_piece = op.local_count <= 1 && op.targets <= 1;
         if (!keep || (one_piece && !op.by_directory))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_rma(3): the calls of the application, each a shim over RmaRunner::submit. Called through rma_ops; takes
-// the context's lock.
+// fi_rma(3): the calls of the application. Each tries the short way (RmaEngine) where it has one, else it calls
+// RmaRunner::submit. Called through rma_ops; takes the context's lock.
 #include <mutex>
 
 #include <rdma/fi_errno.h>
@@ -23,8 +23,8 @@ ssize_t submit(fid_ep* ep, const RmaCall& call) noexcept
     return tx.take([&] { return RmaEngine::of(tx).runner().submit(call); });
 }
 
-/// The calls with one remote segment, as long as the local ones, and the endpoint's default flags, which those of inject
-/// (`silent`) do not know.
+/// Submits a call with one remote segment, which is as long as the local ones together. The endpoint's default flags
+/// apply, except to injects (`silent`).
 ssize_t plain(fid_ep* ep, bool read, fi_msg_rma msg, std::uint64_t address, std::uint64_t key, std::uint64_t flags = 0,
               bool silent = false) noexcept
 {
@@ -40,7 +40,7 @@ ssize_t plain(fid_ep* ep, bool read, fi_msg_rma msg, std::uint64_t address, std:
     return submit(ep, {msg, silent ? flags : defaults | flags, read, silent});
 }
 
-/// The same with one local segment.
+/// As plain(), with one local segment.
 [[gnu::noinline]] ssize_t single(fid_ep* ep, bool read, const void* buf, std::size_t length, void* desc, fi_addr_t to,
                std::uint64_t address, std::uint64_t key, void* context, std::uint64_t data = 0,
                std::uint64_t flags = 0, bool silent = false) noexcept

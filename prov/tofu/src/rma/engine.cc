@@ -10,7 +10,7 @@
 namespace tofu {
 namespace {
 
-/// What must not be asked for: other levels of completion, and what takes more than one communication.
+/// Flags that the short way does not serve: other completion levels, and what takes more than one communication.
 constexpr std::uint64_t long_flags = FI_INJECT | FI_FENCE | FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE | FI_TRIGGER;
 
 } // namespace
@@ -19,7 +19,7 @@ RmaEngine::RmaEngine(TxContext& tx) noexcept
     : tx_(tx),
       vcq_(tx.vcq()),
       access_(tx.vcq(), tx.peers(), tx.peer_memory()),
-      // What goes out unsignaled can be neither counted nor tried again.
+      // An unsignaled Put can be neither counted nor retried.
       plain_inject_(tx.reports().counters.write == nullptr && !tx.plan().shares_vcq),
       max_inline_(tx.vcq().backend().caps().max_piggyback_size),
       inject_flags_(vcq::flags_of(orders_writes(tx), false)),
@@ -56,7 +56,7 @@ void RmaEngine::quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
 ssize_t RmaEngine::quick_refused(vcq::Post posted) noexcept
 {
     if (posted == vcq::Post::error)
-        return not_quick; // which meets the same, and reports it
+        return not_quick; // the runner meets the same error and reports it
     tx_.progress();
     return -FI_EAGAIN;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_rma: reads and writes of peers' memory. Here is the short way, of one segment that is one communication and nothing
-// to try again; every other goes by the runner. Entered by the application through rma_ops; calls vcq, remote/access, cq.
+// fi_rma: reads and writes of peers' memory. This file has the short way: one segment, one communication, no retry. The
+// runner does every other operation. Entered by the application through rma_ops; calls vcq, remote/access, cq.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace tofu {
 /// The table of endpoints that may use RMA.
 extern fi_ops_rma rma_ops;
 
-inline constexpr std::size_t max_quick_read = 64; ///< bytes; longer ones go by the runner
+inline constexpr std::size_t max_quick_read = 64; ///< bytes; the runner does longer reads
 
 /// The operations of one context; all under its lock.
 class RmaEngine final : public Engine {
@@ -28,23 +28,24 @@ class RmaEngine final : public Engine {
     explicit RmaEngine(TxContext& tx) noexcept;
     ~RmaEngine();
     [[nodiscard]] RmaRunner& runner() noexcept { return runner_; }
-    /// fi_inject_write where it is one communication that nobody waits for, or not_quick.
+    /// fi_inject_write as one unsignaled Put. 0, or not_quick.
     [[nodiscard]] ssize_t inject_quickly(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                                          std::uint64_t key) noexcept;
-    /// fi_write and fi_read of one segment, keys that are biases and default completion level: one
-    /// communication, at most max_inline_ or max_quick_read bytes. `not_quick` where nothing was done: the runner will.
+    /// fi_write and fi_read of one segment as one communication, of at most max_inline_ or max_quick_read bytes, with a
+    /// key that is a bias and the default completion level. 0, -FI_EAGAIN, or `not_quick`: nothing has happened, and
+    /// the runner has to do it.
     static constexpr ssize_t not_quick = 1;
     template <bool read>
     [[nodiscard]] ssize_t go_quickly(void* buffer, std::size_t length, fi_addr_t to, std::uint64_t address,
                                      std::uint64_t key, void* context, std::uint64_t flags) noexcept;
     [[nodiscard]] bool all_has_left() const noexcept override { return runner_.outstanding() == 0; }
-    /// What is under way to others counts, too: it ends soon.
+    /// Operations under way to other peers count, too: they end soon.
     [[nodiscard]] bool idle_towards(const Peer&) const noexcept override
     {
         return runner_.outstanding() == runner_.waiting().size();
     }
     void close() noexcept override { runner_.close(); }
-    /// Of a shared VCQ it may be another context's.
+    /// With a shared VCQ the failed write may be another context's.
     void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t) noexcept override
     {
         if (kind == vcq::Unsignaled::write && (!tx_.plan().shares_vcq || runner_.posted_unsignaled()))
@@ -59,7 +60,7 @@ class RmaEngine final : public Engine {
     [[nodiscard]] bool goes_at_once(const void* buffer, std::size_t length, std::size_t limit, fi_addr_t to,
                                     std::uint64_t address, std::uint64_t key, Target& target) const noexcept;
 
-    // What fi_inject_write looks at, together.
+    // The members that fi_inject_write reads stand together.
     TxContext& tx_;
     vcq::Vcq& vcq_;
     RemoteAccess access_;
@@ -70,12 +71,12 @@ class RmaEngine final : public Engine {
     unsigned long read_flags_;
     RmaRunner runner_;
 
-    // Where quick reads land, by places of the window; made and registered at first use.
+    // Quick reads land here, each at its place of the window; allocated and registered at first use.
     OwnMemory landing_;
     utofu_stadd_t landing_stadd_ = 0;
 };
 
-/// What all short ways ask: one segment of at most `limit` bytes, and none of 0, to where it may go now.
+/// The condition of all short ways: one segment of 1 to `limit` bytes, and the door to the peer's memory is open.
 [[gnu::always_inline]] inline bool RmaEngine::goes_at_once(const void* buffer, std::size_t length, std::size_t limit,
                                                            fi_addr_t to, std::uint64_t address, std::uint64_t key,
                                                            Target& target) const noexcept

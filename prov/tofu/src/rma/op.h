@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A read or write: what a call asked for, and the state of the operation that it becomes. Filled in by calls.cc and by
-// deferred work, worked off by the runner.
+// A read or write: what a call asks for (RmaCall), and the state of the operation that it becomes (RmaOp). The calls
+// and deferred work fill in the first, the runner the second.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ inline constexpr std::size_t rma_iov_limit = 4;       ///< local segments of an 
 inline constexpr std::size_t rma_remote_limit = 4;    ///< segments at the peer
 inline constexpr std::size_t rma_inject_limit = BouncePool::large_size; ///< bound of inject_size
 
-/// What a call asked for, before anything has been taken for it.
+/// What a call asks for, before any resource is allocated.
 struct RmaCall {
     fi_msg_rma msg;      ///< its desc may be null
     std::uint64_t flags; ///< operation flags, FI_INJECT, FI_FENCE, FI_REMOTE_CQ_DATA, ...
@@ -32,7 +32,7 @@ struct RmaCall {
     bool silent; ///< fi_inject_*: no entry on success
 };
 
-/// Flags of operations that calls may name.
+/// Operation flags that a call may have.
 [[nodiscard]] constexpr std::uint64_t known_rma_flags(bool read) noexcept
 {
 #ifdef FI_PRIORITY
@@ -45,16 +45,16 @@ struct RmaCall {
     return read ? both : both | FI_REMOTE_CQ_DATA | FI_INJECT;
 }
 
-/// What the context's msg_order asks for.
+/// Does the context's msg_order ask for an order of writes, of reads?
 [[nodiscard]] bool orders_writes(const TxContext& tx) noexcept;
 [[nodiscard]] bool orders_reads(const TxContext& tx) noexcept;
-/// What can be said of a call without its peer: 0 and its bytes in all, or the refusal.
+/// Checks what can be checked without knowing the peer. 0 and the number of bytes in `total`, or the refusal.
 [[nodiscard]] int check(const RmaCall& call, const TxContext& tx, std::size_t& total) noexcept;
 
 /// One fi_read or fi_write in any of its forms, from the call to its completion.
 struct RmaOp : Request, PendingOp, RemoteSide {
-    /// The waiter of the last communication, which is the one that the target counts. It has a waiter of its own, since
-    /// it leaves no event when it fails.
+    /// Waits for the last communication, the one that the target counts. It is separate from the operation's own waiter
+    /// because its failure leaves no event at the target.
     struct Last : vcq::Waiter {
         RmaOp* op;
     };
@@ -73,14 +73,14 @@ struct RmaOp : Request, PendingOp, RemoteSide {
     bool strong_order = false;
     bool remote_notice = false; ///< the target counts RMA events
     bool remote_data = false;   ///< `data` goes to the target's CQ
-    bool data_at_once = false;  ///< behind the bytes, not after their delivery
+    bool data_at_once = false;  ///< the data follows the bytes at once, it does not wait for their delivery
     bool sent_suffices = false; ///< FI_INJECT_COMPLETE
     bool fenced = false;        ///< FI_FENCE
-    bool queued = false; ///< it is pending, and its line alone may finish it
+    bool queued = false; ///< the operation is in the pending queue, which alone may finish it
     std::uint8_t local_count = 0;
     std::uint8_t acquired = 0; ///< of refs
     Branches::Way way = 0;
-    Bounce bounce{};           ///< if it has one, all local bytes are there
+    Bounce bounce{};           ///< if there is one, it holds all local bytes
     std::size_t total = 0;
     std::size_t posted = 0;
     iovec local[rma_iov_limit];

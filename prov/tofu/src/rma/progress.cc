@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The life of a read or write that was taken in: posted piece by piece, paid for where its target counts events,
-// retried where a key was stale, completed. See runner.h. Called by runner.cc, the poll of the VCQ and the pending queue.
+// The life of a read or write after its call: posted piece by piece, paid for where its target counts events, retried
+// where a key was stale, completed. See runner.h. Called by runner.cc, the poll of the VCQ and the pending queue.
 #include "rma/runner.h"
 
 #include <algorithm>
@@ -16,11 +16,12 @@ namespace tofu {
 
 namespace {
 
-/// Polls that an inject with CQ data spends on its first contact with a peer.
+/// Rounds of progress that an inject with CQ data spends on its first contact with a peer.
 constexpr unsigned contact_polls = 4096;
 
-/// Hands the CQ data to the sender, whose packets go to the peer's home. Bytes of the operation have seen to the
-/// order behind what went to an annex; where there are none, that is done here.
+/// Hands the CQ data to the sender, whose packets go to the peer's home VCQ. The data must stay behind earlier
+/// communications to an annex: the bytes of the operation were already ordered so, and where there are no bytes this
+/// function orders it.
 ssize_t send_data(TxContext& tx, RemoteAccess& access, const RmaOp& op) noexcept
 {
     if (op.total == 0 && op.strong_order && !access.may_go_to(op.peer.home, op.peer.home)) [[unlikely]]
@@ -32,7 +33,7 @@ ssize_t send_data(TxContext& tx, RemoteAccess& access, const RmaOp& op) noexcept
 
 // --- posting
 
-/// Nothing is lacking when all is posted, or nothing more will be because of an error.
+/// Posts as much as goes now. Lack::nothing: all is posted, or an error ended the posting.
 Lack RmaRunner::post_some(RmaOp& op) noexcept
 {
     while (op.posted < op.total) {
@@ -61,7 +62,8 @@ Lack RmaRunner::post_some(RmaOp& op) noexcept
     return Lack::nothing;
 }
 
-/// Order across the VCQs of a peer: that of operations where it was promised, and the event of one behind its bytes.
+/// May the next piece go now, as far as order across the VCQs of a peer is concerned? Operations keep their order where
+/// it was promised, and the event of an operation comes after its bytes.
 bool RmaRunner::in_turn(const RmaOp& op, unsigned segment) noexcept
 {
     const utofu_vcq_id_t vcq = op.target[segment].at.vcq;
@@ -70,8 +72,8 @@ bool RmaRunner::in_turn(const RmaOp& op, unsigned segment) noexcept
     return !(strong_[0] || strong_[1] || op.fenced) || access_.may_go_to(op.peer.home, vcq, op.read);
 }
 
-/// Posts the longest piece at op.posted, which is byte `at` of the peer's segment `r`, that is one segment here, one
-/// there, and one transfer.
+/// Posts one piece from op.posted on, which is byte `at` of the peer's segment `r`: as long as it stays within one
+/// local segment, one remote segment and the largest transfer. `length`: its bytes.
 vcq::Post RmaRunner::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size_t& length) noexcept
 {
     const utofu_vcq_id_t peer = op.target[r].at.vcq;
@@ -134,17 +136,17 @@ void RmaRunner::through(RmaOp& op) noexcept
         finish(op);
 }
 
-/// What has been posted of it still ends.
+/// Cancels what has not been posted; what has been posted still ends.
 void RmaRunner::cancel(RmaOp& op) noexcept
 {
     if (op.err == 0)
         op.err = FI_ECANCELED;
-    op.retried = true; // and is not tried again
+    op.retried = true; // so that finish() does not retry it
     op.posted = op.total;
     through(op);
 }
 
-/// The next steps of an operation that had to wait; what it lacks then.
+/// Takes the next steps of an operation that had to wait. Returns what it lacks now.
 Lack RmaRunner::go_on(RmaOp& op) noexcept
 {
     switch (op.step) {
@@ -171,12 +173,12 @@ Lack RmaRunner::go_on(RmaOp& op) noexcept
     return Lack::nothing;
 }
 
-/// An inject has no completion that its caller would wait for, so nothing may be left to later progress: the data
-/// goes out behind the bytes, by the strong order of the sender's Puts (guide 6.1.3.1). Where the peer has no
-/// room, or is met for the first time, that is tried for a while; then progress() has to do it.
+/// Sends the CQ data of an inject. Its caller waits for no completion, so nothing may be left to later progress: the
+/// data goes out right behind the bytes, ordered by the strong order of the sender's Puts (guide 6.1.3.1). Where the
+/// peer has no room, or is contacted for the first time, this is retried for a while; after that finish() does it.
 void RmaRunner::send_data_at_once(RmaOp& op) noexcept
 {
-    op.pending++; // notices that come meanwhile do not end the operation
+    op.pending++; // keeps notices that come meanwhile from ending the operation
     for (unsigned i = 0; i < contact_polls && op.remote_data; i++) {
         const ssize_t ret = send_data(tx_, access_, op);
         if (ret == -FI_EAGAIN) {
@@ -190,7 +192,7 @@ void RmaRunner::send_data_at_once(RmaOp& op) noexcept
     op.pending--;
 }
 
-/// Tells the target of the CQ data, if the messenger has room for the peer.
+/// Sends the CQ data to the target if the sender has room for it.
 Lack RmaRunner::notify_peer(RmaOp& op) noexcept
 {
     const ssize_t ret = send_data(tx_, access_, op);
@@ -202,14 +204,14 @@ Lack RmaRunner::notify_peer(RmaOp& op) noexcept
     return Lack::nothing;
 }
 
-/// Every byte is posted and every notice came.
+/// Called when every byte is posted and every notice has come.
 void RmaRunner::finish(RmaOp& op) noexcept
 {
     const bool refuted = op.err != 0 && doubts_target(op.prov_errno) && access_.refuted(op);
     if (refuted && !op.retried && says_stale(op.prov_errno)) [[unlikely]] {
         // Puts and Gets may be repeated: the same bytes go to the same places.
         op.retried = true;
-        if (op.event_posted) // it has come, though earlier bytes have not
+        if (op.event_posted) // the event has come, though earlier bytes have not
             op.account = nullptr;
         op.event_posted = false;
         op.err = 0;

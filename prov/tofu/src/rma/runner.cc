@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How a read or write is taken in: checked, its keys and buffers found, and launched (progress.cc has the rest of
-// its life). See runner.h.
+// How a call becomes a read or write: it is checked, its keys and buffers are found, and its first pieces are posted
+// (progress.cc has the rest of its life). See runner.h.
 #include "rma/runner.h"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::
     op.to = msg.addr;
     op.data = msg.data;
     op.read = call.read;
-    // A fence waits for what is signaled (submit); the flag orders it behind what is not.
+    // submit() waits for signaled operations before a fence; the strong order flag orders it behind unsignaled ones.
     op.fenced = (call.flags & FI_FENCE) != 0;
     op.strong_order = strong_[call.read] || op.fenced;
     op.remote_notice = peer.counts_events;
@@ -90,7 +90,8 @@ void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::
     op.last.op = &op;
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
     op.data_at_once = call.silent && !op.by_directory;
-    // In one Put, so that a late failure is told once; of an event it must be known that it will not come.
+    // One Put only, so that a late failure is reported once. No event: its account must learn if the event fails to
+    // come.
     op.sent_suffices = !call.read && !op.by_directory && (call.flags & FI_INJECT_COMPLETE) != 0 &&
                        msg.iov_count <= 1 && msg.rma_iov_count <= 1 && total <= caps_.max_putget_size && !op.remote_notice;
     posted_unsignaled_ |= op.sent_suffices;
@@ -107,7 +108,7 @@ ssize_t RmaRunner::submit(const RmaCall& call) noexcept
     const Peer* peer = tx_.peers().find(call.msg.addr);
     if (peer == nullptr) [[unlikely]]
         return -FI_EINVAL;
-    // Whoever has to wait keeps its place: nobody overtakes it towards its peer.
+    // An operation that waits keeps its place: no later one to the same peer overtakes it.
     if (waiting_.holds(Pending::line_of(*peer))) [[unlikely]] {
         tx_.progress();
         if (waiting_.holds(Pending::line_of(*peer)))
@@ -127,7 +128,7 @@ ssize_t RmaRunner::submit(const RmaCall& call) noexcept
         int ret = access_.resolve_now(*op, [this] { tx_.progress(); });
         if (ret == 0 && op->remote_notice) [[unlikely]]
             ret = access_.pay_now(*op, op->prov_errno, [this] { tx_.progress(); });
-        if (ret != 0 && !refuses_call(ret)) { // a matter of the peer's memory: an error of the operation, not of the call
+        if (ret != 0 && !refuses_call(ret)) { // the operation fails, not the call
             op->err = -ret;
             op->posted = total;
             finish(*op);
@@ -143,7 +144,7 @@ ssize_t RmaRunner::submit(const RmaCall& call) noexcept
     return launch(*op);
 }
 
-/// Posts a new operation. A refusal leaves nothing behind.
+/// Posts a new operation. 0, or -FI_EAGAIN and the operation is gone.
 ssize_t RmaRunner::launch(RmaOp& op) noexcept
 {
     Lack lack = post_some(op);

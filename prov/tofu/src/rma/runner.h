@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Reads and writes under way, each a row of Puts or Gets: taken in (runner.cc), posted piece by piece, paid for where
-// the target counts events, retried where a key was stale, completed (progress.cc). Called by calls.cc, deferred work
-// and the pending queue under the context's lock; calls vcq, remote/access, local_memory, the sender (CQ data).
+// Reads and writes under way, each a sequence of Puts or Gets: accepted (runner.cc), then posted piece by piece, paid
+// for where the target counts events, retried where a key was stale, and completed (progress.cc). Called by calls.cc,
+// deferred work and the pending queue under the context's lock; calls vcq, remote/access, local_memory, the sender (CQ
+// data).
 #pragma once
 
 #include <cstddef>
@@ -19,15 +20,15 @@ namespace tofu {
 class RmaRunner {
   public:
     RmaRunner(TxContext& tx, RemoteAccess& access) noexcept;
-    /// 0 or a refusal without any effect; what goes wrong later is an error entry.
+    /// Accepts and begins an operation. 0, or a refusal without any effect; a later failure becomes an error entry.
     [[nodiscard]] ssize_t submit(const RmaCall& call) noexcept;
-    /// Operations that have not ended, and those of them that can't go on.
+    /// Operations that have not ended; waiting(): those of them in the pending queue.
     [[nodiscard]] std::size_t outstanding() const noexcept { return ops_.in_use(); }
     [[nodiscard]] const Pending::Stream& waiting() const noexcept { return waiting_; }
-    /// A write has gone out of whose end nobody is told unless it fails.
+    /// True once a write has been posted unsignaled: only its failure is reported, and that to no waiter.
     [[nodiscard]] bool posted_unsignaled() const noexcept { return posted_unsignaled_; }
     void close() noexcept { waiting_.cancel(); }
-    /// Behind the end of its endpoint: who is told of something from now on does nothing.
+    /// Makes the waiters of all operations do nothing. Called when the endpoint has ended and its VCQ has not.
     void mute() noexcept
     {
         ops_.each([](RmaOp& op) { op.notify = [](vcq::Waiter*, const vcq::Notice&) noexcept {}; });
@@ -54,11 +55,11 @@ class RmaRunner {
 
     TxContext& tx_;
     RemoteAccess& access_;
-    Pending::Stream waiting_; ///< those that can't go on
+    Pending::Stream waiting_; ///< operations that can't go on now
     Pool<RmaOp> ops_;
     RmaBuffers buffers_;
     const utofu_onesided_caps& caps_;
-    const bool strong_[2]; ///< order of writes, of reads: asked for by tx_attr.msg_order
+    const bool strong_[2]; ///< tx_attr.msg_order asks for an order of [0] writes, [1] reads
     bool posted_unsignaled_ = false;
 };
 
