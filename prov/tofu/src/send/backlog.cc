@@ -18,8 +18,9 @@ Backlog::Backlog(TxContext& tx, Sender& sender) noexcept
 {
 }
 
-/// Who injects has no completion that would tell when the message has left, and may never call again; whoever is told
-/// makes progress until then. Deferred work (FI_TRIGGER) waits where it is, and reports elsewhere.
+/// A send may wait only if its caller is told of its end, and so makes progress until then. After an inject nothing
+/// tells the caller when the message has left, and it may never call again. Deferred work (FI_TRIGGER) waits in its own
+/// list.
 bool Backlog::takes(const SendCall& call) const noexcept
 {
     if (call.silent || (call.flags & (FI_INJECT | FI_TRIGGER)) != 0)
@@ -44,7 +45,7 @@ bool Backlog::takes(const SendCall& call) const noexcept
         std::copy_n(call.desc, call.count, made->desc);
         made->call.desc = made->desc;
     }
-    ch.outstanding++; // it is not given to another peer meanwhile
+    ch.outstanding++; // keeps the channel from being given to another peer meanwhile
     tx_.vcq().statistics().count(Stat::send_waited);
     waiting_.push(*made, line, Lack::peer);
     return 0;
@@ -64,7 +65,7 @@ Lack Backlog::go_on(PendingSend& send) noexcept
 
 void Backlog::through(PendingSend& send) noexcept
 {
-    if (send.ret != 0) { // it was taken: an entry tells
+    if (send.ret != 0) { // the call was accepted, so an error entry reports the failure
         Request failed;
         failed.cq = tx_.reports().binding.cq;
         failed.counter = tx_.reports().counters.send;

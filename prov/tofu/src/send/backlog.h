@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Sends that found no room at their peer and wait here, in their order, until it has read (tx_attr.size of
-// fi_endpoint(3) bounds them): a program that posts and then waits for its completions need not be refused. Part of the
-// sender, whom it calls again.
+// Sends that found no room at their peer wait here, in order, until the peer has read (fi_endpoint(3): at most
+// tx_attr.size of them). So a program that posts and then waits for its completions is not refused. Part of the sender;
+// calls Sender::try_send again.
 #pragma once
 
 #include <sys/uio.h>
@@ -24,11 +24,11 @@ struct PendingSend : PendingOp {
 class Backlog {
   public:
     Backlog(TxContext& tx, Sender& sender) noexcept;
-    /// Those that wait were taken and have not been sent: nobody overtakes them.
+    /// The sends that were accepted and have not been sent. No later send to the same peer overtakes them.
     [[nodiscard]] const Pending::Stream& waiting() const noexcept { return waiting_; }
-    /// May a call wait that is refused now?
+    /// May this call, which has found no room, wait here?
     [[nodiscard]] bool takes(const SendCall& call) const noexcept;
-    /// 0, -FI_EAGAIN, or why nothing is sent on the channel.
+    /// Accepts a send that waits. 0; -FI_EAGAIN: too many wait; or the error of a failed channel.
     [[nodiscard]] ssize_t put_aside(Channel& to, const SendCall& call) noexcept;
     void cancel() noexcept { waiting_.cancel(); }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Registered blocks in which packets stand until their Put has read them, and copies of messages until they are fetched. Part of the sender; calls local/bounce.h.
+// Registered blocks: a packet stands in one until its Put has read it, the copy of a message until the receiver has
+// fetched it. Part of the sender; calls local/bounce.h.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +21,15 @@ struct PacketBuffer : vcq::Waiter {
 class PacketBuffers {
   public:
     PacketBuffers(BouncePool& bounces, vcq::Vcq& vcq) noexcept : bounces_(bounces), copies_(vcq, {}, {copy_size, copies}) {}
-    /// What is fetched is copied up to here where the sender need not wait for that: a copy takes a microsecond, and two
-    /// switches between processes several. Longer copies, or more, would push each other out of the processor's cache.
+    /// Messages of up to so many bytes are copied for the receiver to fetch, so that the sender need not wait for the
+    /// fetch: the copy takes a microsecond, two switches between processes take several. Longer copies, or more of
+    /// them, would push each other out of the processor's cache.
     static constexpr std::size_t copy_size = 16384;
-    /// Of that size, never one of those for packets: a receive that fetches it may come after messages sent later.
+    /// A block for such a copy. It is never one of the blocks for packets: the receive that fetches the copy may be
+    /// posted after messages that are sent later.
     [[nodiscard]] PacketBuffer* alloc_copy() noexcept { return alloc(copy_size); }
-    /// One that is released by the notice of a Put whose waiter it is. Null: there is none now.
+    /// A block that is itself the waiter of the Put that reads it, and is released by the notice. Null: none is free
+    /// now.
     [[nodiscard]] PacketBuffer* alloc(std::size_t size) noexcept
     {
         PacketBuffer* buffer = pool_for(size).alloc();
@@ -40,7 +44,7 @@ class PacketBuffers {
     {
         return size <= BouncePool::small_size ? small_ : size <= BouncePool::large_size ? large_ : copied_;
     }
-    /// A block for one that has none yet.
+    /// Allocates the memory of a buffer that is used for the first time.
     [[nodiscard, gnu::cold, gnu::noinline]] PacketBuffer* fill(PacketBuffer& buffer, std::size_t size) noexcept
     {
         buffer.size = size;
@@ -55,7 +59,7 @@ class PacketBuffers {
     }
     static void on_sent(vcq::Waiter* waiter, const vcq::Notice&) noexcept
     {
-        auto& buffer = *static_cast<PacketBuffer*>(waiter); // a failure shows at the channel, by the MRQ
+        auto& buffer = *static_cast<PacketBuffer*>(waiter); // the MRQ tells the channel of a failure
         buffer.owner->release(buffer);
     }
 

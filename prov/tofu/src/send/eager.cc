@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What goes into a peer's ring: eager messages in one slot or in several, and CQ data of RMA writes. Part of the
+// Writes into a peer's ring: eager messages in one slot or in several, and the CQ data of RMA writes. Part of the
 // sender; called by entry.h, tracked.cc and rma; calls vcq.
 #include "send/short.h"
 
@@ -11,7 +11,7 @@
 namespace tofu::proto {
 
 namespace {
-/// Into one packet, with what says who sends it.
+/// Does the message fit into one packet that goes without a ring, and so carries its sender's envelope?
 bool fits_a_visit(const SendCall& call) noexcept
 {
     const std::uint8_t ack = (call.flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0 ? flag_ack : 0;
@@ -38,8 +38,9 @@ ssize_t Sender::send(const SendCall& call) noexcept
     return ret;
 }
 
-/// A refusal is not given before some progress was tried: many a program polls only what it waits for. First
-/// contact takes one or two round trips; it is waited for a little, as programs expect no refusal of a first send.
+/// Makes some progress before it refuses, since many programs poll only what they wait for. First contact with a peer
+/// takes one or two round trips; the call waits for them a little, as programs do not expect a first send to be
+/// refused.
 [[gnu::noinline]] ssize_t Sender::send_again(const SendCall& call) noexcept
 {
     constexpr unsigned contact_rounds = 512;
@@ -97,8 +98,8 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
     return 0;
 }
 
-/// A packet of so many bytes, besides its envelope, into one slot: `fill` writes what stands before its head.
-/// `delivered`, if any, is told when it has arrived there.
+/// Puts a packet of `size` bytes, its envelope not counted, into one slot. `fill` writes what stands before the head.
+/// `delivered`, if not null, is told when the packet has arrived.
 template <class Fill>
 int Sender::put_slot(Channel& ch, Type type, std::uint8_t flags, std::size_t length, std::size_t size,
                      SendRequest* delivered, Fill&& fill) noexcept
@@ -128,7 +129,7 @@ int Sender::put_slot(Channel& ch, Type type, std::uint8_t flags, std::size_t len
     return 0;
 }
 
-/// One message into the ring.
+/// Puts an eager message into the ring, in one slot or in several.
 ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
                               SendRequest* delivered) noexcept
 {
@@ -140,12 +141,12 @@ ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, st
         if (padded == 0)
             return;
         std::byte* to = packet.reserve(padded);
-        std::memset(to + padded - 8, 0, 8); // no byte of ours beyond the payload
+        std::memset(to + padded - 8, 0, 8); // the padding shows nothing of our memory
         gather(to, call.iov, call.count, call.length);
     });
 }
 
-/// A packet built in a block. The block is given back here when nothing was posted.
+/// Posts a packet that was built in a block. Releases the block if nothing was posted.
 vcq::Post Sender::put_block(Channel& ch, const PacketWriter& packet, PacketBuffer& block,
                                SendRequest* delivered) noexcept
 {
@@ -168,7 +169,8 @@ vcq::Post Sender::put_block(Channel& ch, const PacketWriter& packet, PacketBuffe
 
 static_assert(max_eager <= BouncePool::large_size);
 
-/// Payload into the slots behind, then the header in order: it is seen last.
+/// Puts the payload into the slots behind the packet, then the packet in strong order, so that the receiver sees it
+/// last.
 ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
                             SendRequest* delivered) noexcept
 {
@@ -195,7 +197,7 @@ ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std:
     if (post == vcq::Post::error) [[unlikely]]
         return out_.post_failed(ch, post);
     if (post == vcq::Post::busy) [[unlikely]] {
-        // The payload lies in slots that count as free: its header may not be left behind.
+        // The payload lies in slots that still count as free, so its packet must go before anything else does.
         out_.defer(ch, packet, delivered);
     }
     vcq_.statistics().count(Stat::send_long);
@@ -216,7 +218,7 @@ ssize_t Sender::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t lengt
     return put_words(*ch, Type::write_data, flag_data, data, length);
 }
 
-/// A packet of two words at most.
+/// Puts a packet of one or two words.
 int Sender::put_words(Channel& ch, Type type, std::uint8_t flags, std::uint64_t first,
                       std::optional<std::uint64_t> second) noexcept
 {

@@ -13,7 +13,7 @@
 namespace tofu::proto {
 
 namespace {
-/// Tells the senders of this process apart, those with the same home VCQ and number too.
+/// A number that differs between the senders of this process, even if they have the same home VCQ and endpoint number.
 std::uint32_t serial(std::uint64_t nonce) noexcept
 {
     static std::atomic<std::uint32_t> made{0};
@@ -90,9 +90,10 @@ void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
         last->place = r.place;
         awaited_.pop_back();
     }
-    if (err != 0) { // nobody fetches it any more
+    if (err != 0) { // the receiver must not use what it fetches from now on
         rings_.port.area.fin(r.fin).store(0, std::memory_order_relaxed);
-        // Before what comes into the block or the user's buffer next: who Gets that finds the word changed behind it.
+        // The store comes before anything that is written into the block or the user's buffer next: a receiver that
+        // Gets such bytes then finds the word changed.
         std::atomic_thread_fence(std::memory_order_seq_cst);
     }
     kept_ -= r.awaits_fin && r.block != nullptr;
@@ -107,7 +108,7 @@ void SendRequests::channel_failed(Channel& ch, vcq::Waiter* waiter) noexcept
 {
     if (waiter != nullptr)
         end(*static_cast<SendRequest*>(static_cast<Request*>(waiter)), ch.err, ch.prov_errno);
-    // A peer that has closed its endpoint has answered before: what its FIN words say stands.
+    // A peer that has closed its endpoint answered before it closed: its FIN words count.
     for (std::size_t i = awaited_.size(); i-- > 0;)
         if (i < awaited_.size() && awaited_[i]->to == &ch && !take_fin(*awaited_[i]))
             end(*awaited_[i], ch.err, ch.prov_errno);
@@ -128,7 +129,7 @@ void SendRequests::on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) 
     m.end(r, notice.code == UTOFU_SUCCESS ? 0 : fi_error_of(notice.code), notice.code);
 }
 
-/// Ends the request if its FIN word has come. False: it has not.
+/// Ends the request if its FIN word has come. False: the word has not come.
 bool SendRequests::take_fin(SendRequest& r) noexcept
 {
     // acquire: pairs with the peer's Put of the word; its Gets ended before
@@ -156,7 +157,7 @@ void SendRequests::poll() noexcept
             next_ = 0;
         if (awaited_.empty())
             return;
-        if (!take_fin(*awaited_[next_])) // else another one takes its place
+        if (!take_fin(*awaited_[next_])) // else another request has its place now
             next_++;
     }
 }

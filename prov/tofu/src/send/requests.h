@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Sends that are not over when the call returns, and the FIN words by which peers end them. Part of the sender; calls
-// the channels (ring/outbound.h) and reports to the transmit side's queue and counter.
+// Sends that are not over when their call returns, and the FIN words by which peers end them. Part of the sender; calls
+// the channels (ring/outbound.h) and reports to the context's queue and counter.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ namespace tofu::proto {
 
 class SendRequests;
 
-/// How many operations there may be at a time, of `asked` (tx_attr.size; 0: as many as there can be).
+/// How many operations may be under way at a time, where `asked` were asked for (tx_attr.size; 0: as many as possible).
 constexpr std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
 {
     return asked != 0 && asked < limit ? asked : limit;
 }
 
-/// One send in any of its forms.
+/// What a call asks for: one send, in any form of the call.
 struct SendCall {
     const iovec* iov = nullptr;
     void* const* desc = nullptr; ///< may be null
@@ -40,25 +40,25 @@ struct SendCall {
     std::uint8_t packet_flags = 0; ///< flag_tag, flag_data
     bool silent = false;           ///< fi_inject: no entry on success
 
-    /// What its entry says of it (fi_cq(3)).
+    /// The flags of its completion entry (fi_cq(3)).
     [[nodiscard]] std::uint64_t entry_flags() const noexcept
     {
         return FI_SEND | ((packet_flags & flag_tag) != 0 ? FI_TAGGED : FI_MSG);
     }
 };
 
-/// What stays of it: it waits for the notice of its Put, or for FIN.
+/// A send that is not over: it waits for the notice of its Put, or for its FIN word.
 struct SendRequest : Request {
     SendRequests* owner = nullptr;
     Channel* to = nullptr;
-    std::uint32_t fin = 0;     ///< its FIN word; fixed for the life of the object
-    std::uint32_t seq = 0;     ///< of the use of that word
-    std::uint32_t place = 0;   ///< in the list of those that wait for FIN
+    std::uint32_t fin = 0;     ///< index of its FIN word; fixed for the life of the object
+    std::uint32_t seq = 0;     ///< counts the uses of that word
+    std::uint32_t place = 0;   ///< in the list of requests that wait for FIN
     std::uint8_t ref_count = 0;
-    Branches::Way way = 0;     ///< by whose VCQ the peer fetches, which `refs` are registered with
+    Branches::Way way = 0;     ///< the peer fetches from its VCQ, with which `refs` are registered
     bool numbered = false;
     bool awaits_fin = false;
-    PacketBuffer* block = nullptr; ///< its bounce block, where its own notice frees it, or its end
+    PacketBuffer* block = nullptr; ///< its bounce block; the notice of its Put, or its end, frees it
     LocalRef refs[max_segments] = {};
 };
 
@@ -71,16 +71,16 @@ class SendRequests {
 
     /// Null: too many are under way.
     [[nodiscard]] SendRequest* make(Channel& to, const SendCall& call) noexcept;
-    /// Gives back one that never came to anything.
+    /// Frees a request of which nothing was posted.
     void drop(SendRequest& request) noexcept;
-    /// What it asked for is on its way: its FIN ends it, or the failure of its channel.
+    /// The packet of the request has been posted: from now on its FIN word ends it, or the failure of its channel.
     void await_fin(SendRequest& request) noexcept;
     [[nodiscard, gnu::always_inline]] bool awaits_any() const noexcept { return !awaited_.empty(); }
-    /// Of what was reported as sent all has been fetched.
+    /// True if the receivers have fetched every message that was reported as sent.
     [[nodiscard]] bool all_fetched() const noexcept { return kept_ == 0; }
-    /// Looks at the FIN words that are awaited; a bounded number of them each time.
+    /// Looks at the FIN words that requests wait for, a bounded number of them each time.
     void poll() noexcept;
-    /// `waiter`: of a packet that was to go out, or null.
+    /// Ends all requests of the channel with its error. `waiter`: that of a packet that has not gone out, or null.
     void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept;
 
   private:
@@ -92,11 +92,11 @@ class SendRequests {
     Rings& rings_;
     PacketBuffers& buffers_;
     Pool<SendRequest> pool_;
-    Array<SendRequest*> awaited_; ///< room for all that were made
+    Array<SendRequest*> awaited_; ///< requests that wait for FIN; has room for all that were made
     std::size_t next_ = 0;        ///< where the next round of polling FIN words starts
     std::uint32_t made_ = 0;
-    unsigned kept_ = 0;           ///< sends that were reported, and have not been fetched
-    const std::uint32_t first_seq_; ///< of FIN words: an earlier endpoint's number fits nothing of ours
+    unsigned kept_ = 0;           ///< messages that were reported as sent and have not been fetched
+    const std::uint32_t first_seq_; ///< of FIN words; differs from that of an earlier endpoint, whose late words fit none of ours
 };
 
 } // namespace tofu::proto

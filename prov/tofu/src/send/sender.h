@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The sending half of the message protocol: eager messages, sends that wait for their peer, fences, and the data of RMA
-// writes. Fills slots of channels (ring/outbound.h) and reports to the transmit side's queue and counter. Under the
-// endpoint's lock.
+// The sending half of the message protocol: eager messages, sends that wait for their peer, fences, and the CQ data of
+// RMA writes. Fills slots of channels (ring/outbound.h) and reports to the context's queue and counter. Under the
+// context's lock.
 //
-//   short.h, eager.cc  what goes into a ring;  tracked.cc  sends that wait for the peer
-//   buffers.h  blocks of packets;  requests.h  what waits for the peer;  backlog.h  what waits for room
+//   short.h, eager.cc  packets into a ring;  tracked.cc  sends that wait for the peer
+//   buffers.h  blocks of packets;  requests.h  requests that wait for the peer;  backlog.h  sends that wait for room
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@
 
 namespace tofu::proto {
 
-/// The marks of a channel are what fences have found: [0] all before it has been taken, [1] and matched.
+/// The two marks of a channel (Channel::mark) are what fences have found: up to this packet all have been [0] taken by
+/// the peer, [1] matched with receives.
 class Sender final : public Engine {
   public:
     static Sender& of(TxContext& tx) noexcept { return static_cast<Sender&>(*tx.engines()[messages]); }
@@ -30,18 +31,20 @@ class Sender final : public Engine {
     Sender(const Sender&) = delete;
     Sender& operator=(const Sender&) = delete;
 
-    // --- entries. 0 or a refusal without effect (-FI_EAGAIN: progress and retry).
+    // --- entries
+    /// Sends a message in the way that its length and flags ask for. 0, or a refusal without effect (-FI_EAGAIN: make
+    /// progress and retry).
     [[nodiscard]] ssize_t send(const SendCall& call) noexcept;
-    /// The short way of send() (short.h): one buffer that goes out in one piggyback Put at once. False: nothing
-    /// has happened.
+    /// Sends one buffer in one piggyback Put, if that can be done at once (short.h). False: nothing has happened.
     [[nodiscard]] bool send_short(const SendCall& call, const void* data, std::size_t length) noexcept;
-    /// Likewise, in one Put of a slot.
+    /// Sends one buffer in one Put of a slot, if that can be done at once. False: nothing has happened.
     [[nodiscard]] bool send_slot(const SendCall& call, const void* data, std::size_t length) noexcept;
-    /// CQ data behind an RMA write of `length` bytes to `to`: an entry in the peer's receive queue, after
-    /// everything that was posted to the peer before. 0, -FI_EAGAIN, -FI_EHOSTDOWN and the like.
+    /// Sends the CQ data of an RMA write of `length` bytes to `to`: the peer gets an entry in its receive queue after
+    /// everything that was posted to it before. 0, -FI_EAGAIN, -FI_EHOSTDOWN and the like.
     [[nodiscard]] ssize_t write_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept;
 
-    /// Without a refused call's rounds of progress. `is_first`: it waits already, and nobody before it.
+    /// As send(), without fences and without progress. `is_first`: the send waits in the backlog, at the head of its
+    /// line.
     [[nodiscard]] ssize_t try_send(const SendCall& call, bool is_first = false) noexcept;
     [[nodiscard]] SendRequests& requests() noexcept { return requests_; }
 
@@ -51,18 +54,19 @@ class Sender final : public Engine {
         backlog_.cancel();
         rings_.leave();
     }
-    /// No header waits for room to leave, no slot that would stay empty is asked for, and of what was reported as sent all
-    /// has been fetched.
+    /// No packet waits for room at the TNI, no slot has been claimed that would stay empty, and receivers have fetched
+    /// every message that was reported as sent.
     [[nodiscard]] bool all_has_left() const noexcept override
     {
         return !out_.deferred() && !out_.visits.asks() && requests_.all_fetched();
     }
-    /// No send to the peer waits for it, or for room to leave.
+    /// No send to the peer waits for an answer of the peer, and none for room at the TNI.
     [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept override;
-    /// Where that holds: has the peer taken (matched: and given to receives) what was sent to it, at whatever level?
-    /// False: it is asked; its answer is waited for as that of a send, and the question is repeated.
+    /// Where idle_towards() holds: has the peer taken (`matched`: and matched with receives) all that was sent to it,
+    /// at whatever completion level? False: the peer is asked by a packet that waits for its answer as a send does;
+    /// call again.
     [[nodiscard]] bool settled(const Peer& peer, bool matched) noexcept override;
-    /// Whoever posted it: is the peer gone?
+    /// An unsignaled post failed, whichever engine posted it: the peer may be gone.
     void lost(int utofu_code, vcq::Unsignaled, utofu_vcq_id_t peer) noexcept override
     {
         rings_.peer_failed(peer, utofu_code);

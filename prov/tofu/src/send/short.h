@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What all sends share, and the short way of one: a packet that a piggyback Put carries, to a peer of late,
-// complete when the call returns. It is built word by word, as the Put reads it. Included by entry.h, so that what is
-// constant in a call of fi_msg or fi_tagged is so here, and by the sender's parts; calls vcq, cq and cntr.
+// What all sends share, and the two short ways: a packet that goes out in one Put, to a peer that was sent to lately,
+// and is complete when the call returns. Included by entry.h, so that the compiler sees the constants of each call of
+// fi_msg and fi_tagged here, and by the sender's parts; calls vcq, cq and cntr.
 #pragma once
 
 #include "queue/cntr.h"
@@ -10,10 +10,10 @@
 
 namespace tofu::proto {
 
-/// Operation flags of a send that is not over when its packet is out.
+/// Completion levels at which a send is not over when its packet is posted.
 inline constexpr std::uint64_t levels = FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 
-/// Data, tag, ack: what stands between the payload and the head.
+/// Writes the fields between the payload and the head: data, tag, ack.
 inline void write_fields(PacketWriter& packet, const SendCall& call, const Ack* ack, std::uint8_t flags) noexcept
 {
     if (flags & flag_data)
@@ -24,7 +24,7 @@ inline void write_fields(PacketWriter& packet, const SendCall& call, const Ack* 
         packet.put(*ack);
 }
 
-/// What a packet ends with; behind it, where it goes without a ring, who sends it.
+/// Writes the head, with which a packet ends; without a ring the sender's envelope stands behind it.
 inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type type, std::uint8_t flags,
                        std::size_t length) noexcept
 {
@@ -33,11 +33,11 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
         packet.put(out.turnover.envelope(to));
 }
 
-/// The last 1 to 7 bytes of a payload as a word, zeros behind them.
+/// The last `n` bytes of a payload, 1 to 7, as a word that is filled up with zeros.
 [[nodiscard]] inline std::uint64_t load_tail(const std::byte* from, std::size_t n) noexcept
 {
     if (n >= 4) {
-        std::uint32_t first, last; // which overlap
+        std::uint32_t first, last; // the two overlap
         std::memcpy(&first, from, sizeof first);
         std::memcpy(&last, from + n - sizeof last, sizeof last);
         return first | std::uint64_t{last} << (8 * (n - sizeof last));
@@ -49,7 +49,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
     return word;
 }
 
-/// The bytes are on their way and the buffer is the user's again: what FI_INJECT_COMPLETE means.
+/// Reports a send whose bytes are on their way and whose buffer is the user's again (FI_INJECT_COMPLETE).
 [[gnu::always_inline]] inline void report_sent(const TxContext& context, const SendCall& call) noexcept
 {
     const Reports& reports = context.reports();
@@ -59,7 +59,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
         counter->count();
 }
 
-/// The channel, if it was used lately and a packet may go out and be done with at once. Else null.
+/// The channel to the peer, if it was used lately and one packet may go out now and complete the send. Else null.
 [[gnu::always_inline]] inline Channel* Sender::open_channel(const SendCall& call) const noexcept
 {
     if ((call.flags & (levels | FI_FENCE | FI_TRIGGER)) != 0) [[unlikely]]
@@ -103,7 +103,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
     return true;
 }
 
-/// The same for what fits into a slot.
+/// Builds the packet in a registered block and puts it by one Put.
 [[gnu::always_inline]] inline bool Sender::send_slot(const SendCall& call, const void* data,
                                                       std::size_t length) noexcept
 {
@@ -118,7 +118,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
     write_fields(packet, call, nullptr, call.packet_flags);
     if (length != 0) {
         std::byte* const to = packet.reserve(length);
-        std::memset(to + (length + 7) / 8 * 8 - 8, 0, 8); // no byte of ours beyond the payload
+        std::memset(to + (length + 7) / 8 * 8 - 8, 0, 8); // the padding shows nothing of our memory
         std::memcpy(to, data, length);
     }
     const vcq::Post post = vcq_.put(

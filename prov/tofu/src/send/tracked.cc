@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Sends that are not over when the call returns: those that wait for their arrival, and the sending side of a
-// rendezvous; and what a fence asks. Part of the sender; called by eager.cc; calls vcq.
+// Sends that are not over when the call returns: sends that wait for their arrival, and the sending side of a
+// rendezvous; and what a fence asks of the sender. Part of the sender; called by eager.cc; calls vcq.
 #include "send/short.h"
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 namespace tofu::proto {
 
 namespace {
-/// To it, or to one of its contexts.
+/// Does the channel lead to the peer, or to one of its receive contexts?
 bool leads_to(const Channel& ch, const Peer& peer) noexcept
 {
     return ch.peer.home == peer.home && ch.peer.nonce == peer.nonce &&
            static_cast<unsigned>(ch.peer.index - peer.index) <= peer.further;
 }
 
-/// Does the receiver fetch it before it looks whose it is, as it would have it in a ring?
+/// Is the message of eager size, but without a ring to go into? Then the receiver fetches it before it matches it.
 bool is_far(const Channel& ch, const SendCall& call) noexcept
 {
     return ch.state != ChannelState::open && call.length <= max_eager;
@@ -37,8 +37,9 @@ bool Sender::idle_towards(const Peer& peer) const noexcept
     });
 }
 
-/// The completion of a fenced operation says of those before it that they have reached its level, too, whatever theirs
-/// was (fi_cq(3), FI_FENCE). A ring is read in order, so a packet behind them is answered when they have been taken.
+/// The completion of a fenced operation says that all operations before it have reached its level, whatever level they
+/// asked for (fi_cq(3), FI_FENCE). A peer reads a ring in order, so it answers a packet behind them when it has taken
+/// them.
 bool Sender::settled(const Peer& peer, bool matched) noexcept
 {
     bool all = true;
@@ -46,7 +47,7 @@ bool Sender::settled(const Peer& peer, bool matched) noexcept
         if (!leads_to(*ch, peer) || ch->state == ChannelState::failed || ch->mark[matched] == ch->next_seq)
             continue;
         const int ready = out_.approach(*ch);
-        if (ch->mark[matched] == ch->next_seq) // what a former ring brought was taken with it
+        if (ch->mark[matched] == ch->next_seq) // approach() changed rings, and the peer has taken the former one's packets
             continue;
         all = false;
         if (ready == 0)
@@ -55,20 +56,20 @@ bool Sender::settled(const Peer& peer, bool matched) noexcept
     return all;
 }
 
-/// Without room it is tried again.
+/// Asks the peer by a packet behind all others. Where there is no room now, settled() is called again.
 void Sender::ask_settled(Channel& ch, bool matched) noexcept
 {
     SendRequest* const request = requests_.make(ch, {.silent = true});
     if (request == nullptr)
         return;
-    request->cq = nullptr; // no operation of the application
+    request->cq = nullptr; // this is no operation of the application
     request->counter = nullptr;
     if (put_words(ch, Type::fence, static_cast<std::uint8_t>(flag_ack | (matched ? flag_match : 0)),
                   std::bit_cast<std::uint64_t>(Ack{request->fin, request->seq})) != 0) {
         requests_.drop(*request);
         return;
     }
-    ch.mark[0] = ch.next_seq; // as soon as nothing is outstanding
+    ch.mark[0] = ch.next_seq; // true as soon as nothing is outstanding
     if (matched)
         ch.mark[1] = ch.next_seq;
     requests_.await_fin(*request);
@@ -113,8 +114,9 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
             request->block = buffers_.alloc_copy();
     }
     const bool kept = request->block != nullptr;
-    // What would go into a ring is over at once here, too: it is fetched from a block of ours. So is what is not much
-    // longer, where the peer needs our processor before it can fetch anything.
+    // A message of eager size completes at once even without a ring: the receiver fetches it from a block of ours. So
+    // does a message that is not much longer, where processes outnumber processors and the receiver needs ours before
+    // it can fetch.
     if (kept) {
         Bounce& block = request->block->block;
         gather(block.data, call.iov, call.count, call.length);
@@ -167,7 +169,7 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
     for (unsigned i = count; i-- > 0;)
         packet.put(segments[i]);
     packet.put(Rts{tx_.branches().vcq(request.way).id()});
-    // release: the receiver Gets it when the message had to wait there, before it Gets from our segments
+    // release: a receiver at which the message had to wait Gets this word before it Gets from our segments
     rings_.port.area.fin(request.fin).store(fin_word(request.seq, fin_pending), std::memory_order_release);
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
         return out_.post_failed(ch, post);
