@@ -11,7 +11,7 @@
 
 namespace tofu {
 
-/// One more way. False: nobody posts from no TNI, or there is no CQ or memory; it is not tried again.
+/// Adds a way. False: no TNI is unused, or there is no CQ or no memory; it is not tried again.
 bool Branches::grow() noexcept
 {
     may_grow_ = count_ < std::min(param_size("tnis", most), most);
@@ -38,8 +38,8 @@ Branches::Way Branches::take(By by, utofu_vcq_id_t peer, std::size_t length) noe
     if (domain_ == nullptr || length < least_length)
         return 0;
     const auto load = [&](std::size_t way) -> Load& { return ways_[way].load[static_cast<unsigned>(by)]; };
-    // With this peer already; else with nobody, and with this peer before, which may have left registrations there; else
-    // with nobody; else the one with the fewest.
+    // Best is a way that has transfers with this peer; next an idle one whose last peer was this one, since
+    // registrations may be left there; next an idle one; last the one with the fewest transfers.
     const auto rank = [&](std::size_t way) {
         const Load& l = load(way);
         return l.transfers == 0 ? (l.peer == peer ? 1u : 2u) : l.peer == peer ? 0u : 2u + l.transfers;

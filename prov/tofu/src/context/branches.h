@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The ways by which a transmit context's long transfers go: its own VCQ, and branches, further VCQs on TNIs that nobody of
-// the node posts from, as long as there are such. Transfers with one peer share a link, and so a way; those with several
-// peers have a way each. Used by rma and message under the context's lock; calls vcq and local.
+// The ways by which a transmit context's long transfers go: its own VCQ, and branches, which are further VCQs on TNIs
+// that no process of the node posts from. Transfers with one peer share a link, and therefore a way; transfers with
+// several peers take a way each. Used by rma, send and message under the context's lock; calls vcq and local.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,13 @@ class DomainBase;
 
 class Branches {
   public:
-    /// Shorter transfers stay with the context's own VCQ: a link has them in 2.6 us.
+    /// Shorter transfers stay with the context's own VCQ: they occupy a link for less than 2.6 us.
     static constexpr std::size_t least_length = 16384;
-    /// Who carries a transfer out, and with it where its bytes go: a TNI sends and receives at the same time, and only what
-    /// we post is told to our VCQ.
+    /// Who posts a transfer: we, or the peer, which fetches from us. The two are counted apart, since a TNI sends and
+    /// receives at the same time, and our VCQ has notices only of what we post.
     enum class By : std::uint8_t { peer, us };
-    /// Of a transfer. 0 and `own`: by the context's own VCQ; 0 of one that is not counted, since it is short or may not leave.
+    /// The way of a transfer. 0 and `own` are the context's own VCQ; a transfer with 0 is not counted, because it is
+    /// short or may not take a branch.
     using Way = std::uint8_t;
     static constexpr Way own = 1;
 
@@ -31,27 +32,29 @@ class Branches {
     Branches(const Branches&) = delete;
     Branches& operator=(const Branches&) = delete;
 
-    /// The context's own VCQ, and its local memory; with a domain long transfers may leave it from now on.
+    /// Sets the context's own VCQ and its local memory.
     void begin(vcq::Vcq& own, std::unique_ptr<LocalMemory> memory) noexcept
     {
         own_ = &own;
         ways_[0].memory = std::move(memory);
     }
+    /// From now on long transfers may take branches, which are opened from this domain.
     void allow(DomainBase& domain) noexcept { domain_ = &domain; }
-    /// For a transfer of so many bytes with the peer that has this home VCQ, until give().
+    /// Chooses the way of a transfer of `length` bytes with the peer that has this home VCQ. The transfer has it until
+    /// give().
     [[nodiscard]] Way take(By by, utofu_vcq_id_t peer, std::size_t length) noexcept;
     void give(By by, Way way) noexcept;
-    /// From which it is posted, and the local memory that goes with that.
+    /// The VCQ of a way, and the local memory that is registered with that VCQ.
     [[nodiscard]] vcq::Vcq& vcq(Way way) noexcept { return way > own ? *ways_[way - own].branch : *own_; }
     [[nodiscard]] LocalMemory& memory(Way way) noexcept { return *ways_[way > own ? way - own : 0].memory; }
-    /// Behind the end of all transfers.
+    /// Frees the local memory of all ways. Called when all transfers have ended.
     void drop_memory() noexcept;
 
   private:
     static constexpr std::size_t most = 8; ///< ways: a node of Tofu-D has six TNIs
     struct Load {
         std::uint32_t transfers = 0; ///< under way
-        utofu_vcq_id_t peer = 0;     ///< of the last one that was begun
+        utofu_vcq_id_t peer = 0;     ///< of the transfer that was begun last
     };
     struct Place {
         std::unique_ptr<vcq::Vcq> branch;
@@ -60,7 +63,7 @@ class Branches {
     };
     [[nodiscard]] bool grow() noexcept;
 
-    DomainBase* domain_ = nullptr; ///< null: nothing leaves the context's own VCQ
+    DomainBase* domain_ = nullptr; ///< null: all transfers stay with the context's own VCQ
     vcq::Vcq* own_ = nullptr;
     std::size_t count_ = 1;
     bool may_grow_ = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a tx context asks of the engines that post from it (rma, atomic, messages): when a fence waits, at its end, and
-// when a communication that nobody waits for has failed; and those that a context has. Implemented by the engines;
-// none of it is on a hot path.
+// What a tx context asks of the engines that post from it (rma, atomic, messages, collectives): when a fence waits,
+// when the context closes, and when an unsignaled communication has failed. Engines is the list of a context's engines.
+// Implemented by the engines; none of it is on a hot path.
 #pragma once
 
 #include <algorithm>
@@ -16,30 +16,32 @@ namespace tofu {
 
 struct Peer;
 
-/// Everything under the context's lock.
+/// All calls are made under the context's lock.
 class Engine {
   public:
     enum Kind : std::uint8_t { rma, atomic, messages, collectives };
     static constexpr unsigned kinds = 4;
 
-    /// No operation of it is under way to this peer. With those that wait (transfer/pending.h) it is what a fence asks.
+    /// True if no operation of the engine is under way to this peer. Operations in the pending queue
+    /// (transfer/pending.h) do not count: a fence asks that queue itself.
     [[nodiscard]] virtual bool idle_towards(const Peer& peer) const noexcept = 0;
-    /// Nothing that was taken still has to leave. The context may be closed at once then.
+    /// True if nothing that the engine accepted still has to leave the process: the context may be closed at once.
     [[nodiscard]] virtual bool all_has_left() const noexcept = 0;
-    /// Something is under way that goes on by polls only.
+    /// True if something is under way that only polls can continue.
     [[nodiscard]] virtual bool needs_polls() const noexcept { return false; }
-    /// Has the peer taken (`matched`: and given to receives) what was sent to it? False: it is asked; ask again.
+    /// Has the peer taken (`matched`: and matched with receives) what was sent to it? False: the peer is being asked;
+    /// call again later.
     [[nodiscard]] virtual bool settled(const Peer&, bool) noexcept { return true; }
-    /// From now on nothing is begun; what waits is cancelled.
+    /// Cancels what waits. From now on the engine begins nothing.
     virtual void close() noexcept = 0;
-    /// A communication without a waiter failed, towards the VCQ `peer`; perhaps one of the engine.
+    /// An unsignaled communication to the VCQ `peer` has failed. It may be one of this engine.
     virtual void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept = 0;
 
   protected:
     ~Engine() = default;
 };
 
-/// Those of one context: of each kind one at most, as the caps ask for it.
+/// The engines of one context: at most one of each kind, as the caps ask for.
 class Engines {
   public:
     void add(Engine::Kind kind, Engine& engine) noexcept { engines_[kind] = &engine; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the application holds and its calls begin with: an endpoint or a context, an alias of one with operation flags of
-// its own (fi_ep_alias, fi_endpoint(3)), or a shared receive context. Filled by endpoint; calls nothing.
+// The object behind a fid_ep of the application, with which its calls begin: an endpoint or a context, an alias of one
+// with operation flags of its own (fi_ep_alias, fi_endpoint(3)), or a shared receive context. Filled in by endpoint;
+// calls nothing.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ class ReceiveQueue;
 
 struct EndpointFace : fid_ep {
     TxContext* tx = nullptr;                 ///< where operations are posted; null: a shared receive context
-    proto::ReceiveQueue* receives = nullptr; ///< where fi_recv posts, and its lock
-    Lock* receive_lock = nullptr;
+    proto::ReceiveQueue* receives = nullptr; ///< where fi_recv posts
+    Lock* receive_lock = nullptr;            ///< of `receives`
     std::uint64_t tx_flags = 0; ///< defaults of the calls without a flags argument
     std::uint64_t rx_flags = 0;
     Endpoint* endpoint = nullptr; ///< null: a shared receive context

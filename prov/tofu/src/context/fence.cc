@@ -11,7 +11,7 @@ bool Fence::passed(fi_addr_t to, std::uint64_t flags) noexcept
 {
     const Peer* const peer = tx_.peers().find(to);
     if (peer == nullptr)
-        return true; // there is none: whoever asks finds out
+        return true; // an unknown address: the operation itself will be refused
     const bool settles = (flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0;
     const bool matched = (flags & FI_MATCH_COMPLETE) != 0;
     const Engines& engines = tx_.engines();
@@ -30,18 +30,18 @@ bool Fence::passed(fi_addr_t to, std::uint64_t flags) noexcept
     return true;
 }
 
-/// Posts without a waiter (inject, messages sent at once) may still be on their way, and what follows the fenced
-/// operation need not be in strong order.
+/// Unsignaled posts (injects, messages sent at once) may still be on their way to the peer. They have ended when an
+/// ARMW that was posted behind them in strong order has.
 bool Fence::flushed(const Peer& peer) noexcept
 {
     if (flushing_ || !tx_.vcq().has_unsignaled_to(peer.home))
         return !flushing_;
     const vcq::Post post = tx_.vcq().fence(peer.home, *this);
     flushing_ = post == vcq::Post::done;
-    return post == vcq::Post::error; // then nothing will be posted
+    return post == vcq::Post::error; // the fenced operation will meet the same error
 }
 
-/// Even if the ARMW failed: at a peer that can't be reached there is nothing to overtake.
+/// The ARMW may have failed: at a peer that can't be reached there is nothing to overtake.
 void Fence::on_flush(vcq::Waiter* fence, const vcq::Notice&) noexcept
 {
     static_cast<Fence*>(fence)->flushing_ = false;

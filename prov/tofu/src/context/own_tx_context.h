@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A tx context as its owner has it: opened, bound to what it uses, closed. Used by endpoint; calls vcq, remote, memory
-// and, through Engine, the engines.
+// A tx context as its owner, the endpoint, sees it: opened, bound to the objects it uses, closed. Calls vcq, remote,
+// memory and, through Engine, the engines.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,28 @@ class OwnTxContext final : public TxContext {
     [[nodiscard]] int open_vcq() noexcept;
     /// Uses that of a shared transmit context. 0 or -FI_ENOMEM.
     [[nodiscard]] int post_from(vcq::Vcq& vcq) noexcept;
-    /// Its own; nothing reaches memory by it any more.
+    /// Frees the context's own VCQ; from then on none of its communications reaches memory.
     void close_vcq() noexcept { own_vcq_.close(); }
-    /// The region table gives nothing to it any more.
+    /// Leaves the region table: regions that are opened or closed from now on are not told to this context.
     void detach() noexcept;
     void use(Peers* peers) noexcept { peers_ = peers; }
     [[nodiscard]] bool has_peers() const noexcept { return peers_ != nullptr; }
-    /// `number`: in the domain; `known`: the address that peers know, of a context that of its scalable endpoint.
+    /// `number`: in the domain. `known`: the address that peers know; a context has that of its scalable endpoint.
     void set_number(unsigned number, const EndpointAddress& known) noexcept;
     using TxContext::reports;
     [[nodiscard]] Reports& reports() noexcept { return reports_; }
     using TxContext::engines;
     [[nodiscard]] Engines& engines() noexcept { return engines_; }
-    /// False: that of a shared transmit context will be used, and none has been bound yet.
+    /// False: the context will use the VCQ of a shared transmit context, and none has been bound yet.
     [[nodiscard]] bool has_vcq() const noexcept { return vcq_ != nullptr; }
-    /// Nothing that was taken still has to leave. What waits for an answer of its peer alone has left.
+    /// True if nothing that was accepted still has to leave the process. What only waits for an answer of its peer has
+    /// left.
     [[nodiscard]] bool all_has_left() const noexcept;
-    /// Ends what waits, and gives back what it has at peers; before the VCQ is drained.
+    /// Cancels what waits, and gives credits back to peers. Called before the VCQ is drained.
     void close() noexcept;
-    /// Behind the engines' end. drop_memory(): what it has before there are any.
+    /// Forgets the engines, which have been destroyed.
     void drop_engines() noexcept;
+    /// Frees what the context had before it had engines: registrations, keys, credits.
     void drop_memory() noexcept;
 
   private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A receive context: what arrives is reported to, and by which rules. Part of an endpoint, whole or of one direction;
-// filled by endpoint, used by match and message under the lock; calls cntr.
+// A receive context: the queue and counters that arrivals are reported to, and the rules for receives. Part of an
+// endpoint, whole or of one direction. Filled in by endpoint, used by match and message under the lock; calls cntr.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ struct RxContext {
     RxCounters counters{};
     fi_rx_attr attr{};   ///< as granted
     std::size_t min_multi_recv = 64;         ///< FI_OPT_MIN_MULTI_RECV
-    CompletionQueue* relay = nullptr;        ///< of receives with FI_TRIGGER, deferred work (trigger/work.h)
+    CompletionQueue* relay = nullptr;        ///< for receives of deferred work, which have FI_TRIGGER (trigger/work.h)
     bool shares = false;                     ///< fi_endpoint(3), FI_SHARED_CONTEXT: `shared` has to be bound
     proto::ReceiveQueue* shared = nullptr;   ///< the receives of a shared context; null: the context's own
-    /// Where a receive with these flags ends.
+    /// The queue to which a receive with these flags reports.
     [[nodiscard]] CompletionQueue* queue_of(std::uint64_t flags) const noexcept
     {
         return (flags & FI_TRIGGER) != 0 ? relay : binding.cq.get();

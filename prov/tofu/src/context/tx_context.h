@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A transmit context: the VCQ that operations are posted from, its lock, the peers they may name, where they report, and
-// what the engines that post from it share: local memory, peers' keys, credits of events. Part of an endpoint, whole or
-// of one direction, or of one with a shared VCQ, which has it as own_tx_context.h says. Used by rma, atomic, message and
-// collective; calls vcq, remote, memory.
+// A transmit context: the VCQ that operations are posted from, its lock, the peers they may name, where they report,
+// and what the engines that post from it share: local memory, peers' keys, credits for events. Part of an endpoint,
+// whole or of one direction, with a VCQ of its own or a shared one; the endpoint opens and closes it
+// (own_tx_context.h). Used by rma, atomic, message and collective; calls vcq, remote, memory.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +27,12 @@ class DomainBase;
 struct PeerMemory;
 class Peers;
 
-/// All of it under lock().
+/// Everything is used under lock().
 class TxContext {
   public:
-    /// One bounded round of polling the VCQ and of the engines, under the lock. True where the VCQ had something.
+    /// One bounded round of polling the VCQ and of the engines, under the lock. True if the poll found a notice.
     using Round = bool (*)(void* owner) noexcept;
-    /// What does not change once there are engines.
+    /// The part that does not change once there are engines.
     struct Plan {
         DomainBase* domain = nullptr;
         fi_tx_attr attr{}; ///< as granted
@@ -40,8 +40,8 @@ class TxContext {
         Lock* lock = nullptr; ///< shared with others; null: one of its own
         Round round = nullptr;
         void* owner = nullptr; ///< of `round`
-        bool is_open = true;   ///< false: the application posts nothing, a receive context of a scalable endpoint
-        /// Other contexts post from the VCQ, too: of a failed post without a waiter nobody knows whose it was.
+        bool is_open = true;   ///< false: a receive context of a scalable endpoint, from which the application posts nothing
+        /// Other contexts post from the VCQ, too: when an unsignaled post fails, nobody knows which context posted it.
         bool shares_vcq = false;
         unsigned number = 0;   ///< in the domain
         EndpointAddress known{}; ///< the address that peers know: its own, or its scalable endpoint's
@@ -55,29 +55,30 @@ class TxContext {
     [[nodiscard]] vcq::Vcq& vcq() const noexcept { return *vcq_; }
     [[nodiscard]] DomainBase& domain() const noexcept { return *plan_.domain; }
     [[nodiscard]] Peers& peers() const noexcept { return *peers_; }
-    /// Says something else while post_elsewhere() is at work.
+    /// Where operations report. While post_elsewhere() is at work it names another queue.
     [[nodiscard]] const Reports& reports() const noexcept { return reports_; }
-    /// By which long transfers go, and the local memory of each way.
+    /// The ways of long transfers, and the local memory of each way, the context's own VCQ included.
     [[nodiscard]] Branches& branches() noexcept { return branches_; }
-    /// Peers' keys, and what events at peers are paid from. For one RemoteAccess per engine.
+    /// Peers' keys and the credits for events at peers, for the RemoteAccess of each engine.
     [[nodiscard]] PeerMemory& peer_memory() noexcept { return *peer_memory_; }
-    /// What was accepted and can't go on yet.
+    /// The operations that were accepted and can't go on yet.
     [[nodiscard]] Pending& pending() noexcept { return pending_; }
-    /// What rma and atomic keep by places of vcq()'s window.
+    /// The single communications of rma and atomic, by places of vcq()'s window.
     [[nodiscard]] QuickOps& quick() noexcept { return quick_; }
     [[nodiscard]] const Engines& engines() const noexcept { return engines_; }
     [[nodiscard]] Fence& fence() noexcept { return fence_; }
-    /// A Round for a caller that holds lock() already. To be called before a refusal (-FI_EAGAIN), so that a program
-    /// that does nothing but retry makes progress, and before the entry has changed anything, since waiters run inside.
+    /// Makes a Round for a caller that holds lock(). An entry calls it before it refuses with -FI_EAGAIN, so that a
+    /// program that does nothing but retry makes progress, and before it has changed anything, since waiters run
+    /// inside.
     bool progress() noexcept { return progresses_ && plan_.round(plan_.owner); }
-    /// -FI_EAGAIN, and its cause counted.
+    /// Counts the cause of a refusal. Returns -FI_EAGAIN.
     [[nodiscard]] int again(Stat cause) noexcept
     {
         vcq_->statistics().count(cause);
         return -FI_EAGAIN;
     }
-    /// Has `post` post an operation that reports to `queue`, successes too, instead of where the context is bound to.
-    /// No progress is made inside: others would report there as well.
+    /// Calls `post`, whose operation then reports to `queue`, successes too, instead of to what the context is bound
+    /// to. No progress is made inside, or other operations would report to `queue` as well.
     template <class Post>
     ssize_t post_elsewhere(CompletionQueue& queue, Post&& post) noexcept
     {
@@ -90,7 +91,8 @@ class TxContext {
         progresses_ = true;
         return ret;
     }
-    /// Takes a call in, and the lock for it: what was accepted may need somebody who polls.
+    /// Makes a call under the lock. Afterwards it starts the thread of automatic progress if what the call accepted
+    /// needs polls and the domain has no thread yet.
     template <class Call>
     ssize_t take(Call&& call) noexcept
     {
@@ -104,7 +106,7 @@ class TxContext {
     }
 
   protected:
-    /// The lock of its own, unless the plan says another one.
+    /// `own`: the lock, unless the plan names another one.
     explicit TxContext(Lock& own) noexcept;
     ~TxContext();
 
@@ -112,7 +114,7 @@ class TxContext {
     vcq::Vcq* vcq_ = nullptr; ///< its own, or that of a shared transmit context
     Held<Peers> peers_;
     Reports reports_;
-    bool progresses_ = true; ///< false while reports_ are others' (post_elsewhere)
+    bool progresses_ = true; ///< false inside post_elsewhere()
     Pending pending_;
     Engines engines_;
     QuickOps quick_;
@@ -122,8 +124,8 @@ class TxContext {
     Plan plan_;
 
   private:
-    /// Something was accepted that goes on by polls only, and the domain has nobody yet who polls by himself
-    /// (FI_PROGRESS_AUTO): call_for_polls() once the lock is released.
+    /// True if something was accepted that only polls can continue, and the domain (FI_PROGRESS_AUTO) has no thread yet
+    /// that polls: call_for_polls() once the lock is released.
     [[nodiscard]] bool wants_polls() const noexcept;
     void call_for_polls() noexcept;
 };

@@ -96,7 +96,7 @@ class SendRequests {
     std::size_t next_ = 0;        ///< where the next round of polling FIN words starts
     std::uint32_t made_ = 0;
     unsigned kept_ = 0;           ///< messages that were reported as sent and have not been fetched
-    const std::uint32_t first_seq_; ///< of FIN words; differs from that of an earlier endpoint, whose late words fit none of ours
+    const std::uint32_t first_seq_; ///< of FIN words: unlike an earlier endpoint's, whose late words fit none of ours
 };
 
 } // namespace tofu::proto

@@ -47,7 +47,7 @@ bool Sender::settled(const Peer& peer, bool matched) noexcept
         if (!leads_to(*ch, peer) || ch->state == ChannelState::failed || ch->mark[matched] == ch->next_seq)
             continue;
         const int ready = out_.approach(*ch);
-        if (ch->mark[matched] == ch->next_seq) // approach() changed rings, and the peer has taken the former one's packets
+        if (ch->mark[matched] == ch->next_seq) // a new ring: the old one's packets were taken
             continue;
         all = false;
         if (ready == 0)
