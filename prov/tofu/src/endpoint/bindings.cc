@@ -80,8 +80,8 @@ int bind_counter(OwnTxContext& tx, RxContext& rx, Counter& counter, std::uint64_
     return 0;
 }
 
-/// The domain's set, and those of all queues and counters. Some of them may be one, which has the endpoint once all the
-/// same.
+/// Visits the progress sets of the domain and of all queues and counters that are bound. One set may be visited several
+/// times; it has the endpoint once all the same.
 template <class Visit>
 void visit_progress_sets(OwnTxContext& tx, RxContext& rx, Visit&& visit) noexcept
 {
@@ -107,7 +107,7 @@ int Bindings::add(struct fid* object, std::uint64_t flags) noexcept
     case FI_CLASS_AV: return add_addresses(Peers::of(object));
     case FI_CLASS_STX_CTX: return add_shared(SharedTransmit::of(object));
     case FI_CLASS_SRX_CTX: return add_shared(SharedReceive::of(object));
-    case FI_CLASS_EQ: // an RDM endpoint raises no events of its own; the binding is allowed
+    case FI_CLASS_EQ: // allowed, though an RDM endpoint raises no events but those of joins
         if (eq_ != nullptr)
             return -FI_EINVAL;
         eq_ = &EventQueue::of(object);
@@ -130,7 +130,7 @@ int Bindings::add_shared(SharedTransmit& shared) noexcept
 {
     if (&shared.owner() != &tx_.domain())
         return -FI_EDOMAIN;
-    if (tx_.has_vcq()) // one of its own, or that of another
+    if (tx_.has_vcq()) // one of its own, or that of another shared context
         return -FI_EINVAL;
     if (int ret = shared.join(tx_); ret != 0)
         return ret;
@@ -207,8 +207,8 @@ int Bindings::check() noexcept
                     shared_rx_->srx_owner()};
         tx_.peers().watch(watcher_);
     }
-    // A side that can complete operations of its own needs where to report. Receives without a queue or a counter
-    // are possible (fi_endpoint(3) asks for queues of the operations that are used): nobody sees them end.
+    // A transmit side needs a queue or a counter to report to. A receive side may do without (fi_endpoint(3) asks for
+    // queues only for operations that are used): nobody sees its receives end.
     const std::uint64_t directions = tx_.plan().caps & (tx_counts | rx_counts);
     const bool transmits = tx_.plan().is_open && (directions == 0 || (directions & tx_counts) != 0);
     const TxCounters& out = tx_.reports().counters;

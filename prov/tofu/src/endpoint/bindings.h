@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What an endpoint or a context is bound to (fi_endpoint(3), fi_ep_bind), and the progress sets that it is in for it.
-// Part of an endpoint; calls the objects bound.
+// What an endpoint or a context is bound to (fi_endpoint(3), fi_ep_bind), and the progress sets that it is in because
+// of that. Part of an endpoint; calls the objects that are bound.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ class EventQueue;
 class SharedReceive;
 class SharedTransmit;
 
-/// Queues, counters, addresses and a shared VCQ or queue of receives go to the two contexts, which use them.
+/// Hands what is bound to the two contexts, which use it: queues, counters, an address vector, a shared VCQ, a shared
+/// queue of receives.
 class Bindings {
   public:
     Bindings(OwnTxContext& tx, RxContext& rx) noexcept;
@@ -26,9 +27,9 @@ class Bindings {
     /// fi_ep_bind(3). 0, -FI_EINVAL, -FI_EDOMAIN, -FI_EBADFLAGS, -FI_ENOMEM.
     [[nodiscard]] int add(struct fid* object, std::uint64_t flags) noexcept;
     [[nodiscard]] int add_addresses(Peers& av) noexcept;
-    /// Before fi_enable: 0, or the refusal where something is missing or does not fit.
+    /// Checks before fi_enable that everything needed is bound and fits together. 0, or the refusal.
     [[nodiscard]] int check() noexcept;
-    /// Into the progress sets of what is bound, and of the event queue where that is to be `told`. 0 or -FI_ENOMEM.
+    /// Adds the endpoint to the progress sets of what is bound, and of the event queue if `told`. 0 or -FI_ENOMEM.
     [[nodiscard]] int list(Pollable& endpoint, bool told) noexcept;
     void unlist(Pollable& endpoint) noexcept;
     void drop_all() noexcept;
@@ -44,7 +45,7 @@ class Bindings {
     RxContext& rx_;
     SharedTransmit* shared_tx_ = nullptr;
     Held<SharedReceive> shared_rx_;
-    Peers::Watcher watcher_; ///< for the owner of shared receives
+    Peers::Watcher watcher_; ///< tells the owner of shared receives of changed addresses
     Held<EventQueue> eq_;
     bool listed_ = false;
 };

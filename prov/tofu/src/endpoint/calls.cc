@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_endpoint(3), fi_cm(3), fi_control(3): the calls of the application on an endpoint or an alias of it, and what
-// needs no more than its contexts. Called through the tables at the end; calls Endpoint.
+// fi_endpoint(3), fi_cm(3), fi_control(3): the application's calls on an endpoint or an alias of it. Called through the
+// tables at the end; calls Endpoint and its contexts.
 #include "endpoint/calls.h"
 
 #include <algorithm>
@@ -34,8 +34,8 @@ std::uint64_t* side_of(EndpointFace& face, std::uint64_t flags) noexcept
     }
 }
 
-/// Sets the default flags of the side that the word names. 0, -FI_EINVAL, or -FI_EBADFLAGS: a flag that calls would
-/// have to ignore.
+/// Sets the default flags of the side that the word names. 0, -FI_EINVAL, or -FI_EBADFLAGS for a flag that calls could
+/// only ignore.
 int set_side(EndpointFace& face, std::uint64_t word) noexcept
 {
     std::uint64_t* const side = side_of(face, word);
@@ -180,7 +180,7 @@ int set_multi_recv(std::size_t& kept, int level, int name, const void* value, st
 fi_ops endpoint_fid_ops =
     object_ops({.close = calls<&Endpoint::close>, .bind = calls<&Endpoint::bind>, .control = control});
 fi_ops alias_fid_ops = object_ops({.close = close_alias, .bind = refuses<-FI_EINVAL>, .control = control});
-// Sends are refused for many reasons, of which some are the peer's: no number of those left is a promise.
+// No tx_size_left: a send may be refused for reasons that lie with the peer, so no number would be a promise.
 fi_ops_ep endpoint_ops = context_ops({.cancel = calls<&Endpoint::cancel>,
                                       .getopt = get_option,
                                       .setopt = set_option,

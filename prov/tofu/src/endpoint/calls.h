@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The operation tables of an endpoint that do not belong to an engine: its own, connection management, and
-// those that refuse. Used by endpoint.cc; the functions call Endpoint.
+// The operation tables of an endpoint that do not belong to an engine: its own, connection management, and tables whose
+// calls refuse. Used by endpoint.cc, scalable.cc and shared_context.cc; the functions call Endpoint.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ extern fi_ops alias_fid_ops;
 extern fi_ops_ep endpoint_ops;
 extern fi_ops_cm endpoint_cm_ops;
 
-/// Before fi_enable each call answers -FI_EOPBADSTATE, after it those that the caps leave out -FI_EOPNOTSUPP.
+/// Tables whose calls all refuse: with -FI_EOPBADSTATE before fi_enable, with -FI_EOPNOTSUPP after it where the caps
+/// leave the calls out.
 struct RefusingOps {
     fi_ops_msg msg;
     fi_ops_rma rma;
@@ -34,10 +35,10 @@ extern RefusingOps ops_of_disabled;
 extern RefusingOps ops_of_missing;
 void refuse_all(fid_ep& ep, RefusingOps& ops) noexcept;
 
-/// The calls of one direction only: those of the other answer -FI_EOPNOTSUPP.
+/// A copy of the table with the calls of one direction; the others answer -FI_EOPNOTSUPP.
 fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept;
 fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept;
-/// Options that libfabric 2 has added, whose headers need not be there.
+/// Endpoint options that libfabric 2 has added; older headers do not have their names.
 enum : int {
     opt_shared_memory_permitted = 11, ///< bool
     opt_max_msg_size,                 ///< bytes, as all that follow
@@ -53,15 +54,16 @@ enum : int {
 static_assert(int{FI_OPT_SHARED_MEMORY_PERMITTED} == int{opt_shared_memory_permitted} &&
               int{FI_OPT_INJECT_ATOMIC_SIZE} == int{opt_inject_atomic_size});
 #endif
-/// fi_getopt(3) of an object that has these at FI_OPT_ENDPOINT. 0, -FI_ENOPROTOOPT, -FI_EINVAL, -FI_ETOOSMALL.
+/// fi_getopt(3) of an object that has the options `has` at FI_OPT_ENDPOINT. 0, -FI_ENOPROTOOPT, -FI_EINVAL,
+/// -FI_ETOOSMALL.
 struct Option {
     int name;
     std::size_t value;
 };
 int get_options(std::initializer_list<Option> has, int level, int name, void* value, std::size_t* length) noexcept;
-/// fi_setopt(3) of one that takes FI_OPT_MIN_MULTI_RECV alone. 0, -FI_ENOPROTOOPT, -FI_EINVAL.
+/// fi_setopt(3) of an object whose only settable option is FI_OPT_MIN_MULTI_RECV. 0, -FI_ENOPROTOOPT, -FI_EINVAL.
 int set_multi_recv(std::size_t& kept, int level, int name, const void* value, std::size_t length) noexcept;
-/// The calls of fi_ops_ep. Those that are not named answer -FI_EOPNOTSUPP, options -FI_ENOPROTOOPT.
+/// The calls of fi_ops_ep by name, with the refusals of those that an object does not offer.
 struct ContextCalls {
     ssize_t (*cancel)(fid_t, void*) = refuses<-FI_EOPNOTSUPP>;
     int (*getopt)(fid_t, int, int, void*, std::size_t*) = refuses<-FI_ENOPROTOOPT>;
@@ -75,7 +77,7 @@ constexpr fi_ops_ep context_ops(const ContextCalls& c) noexcept
 {
     return {sizeof(fi_ops_ep), c.cancel, c.getopt, c.setopt, c.tx_ctx, c.rx_ctx, c.rx_size_left, c.tx_size_left};
 }
-/// Connection management, none, with fi_getname by this function.
+/// A table of fi_ops_cm whose calls answer -FI_ENOSYS, except that `getname` serves fi_getname.
 fi_ops_cm cm_ops_with(int (*getname)(fid_t, void*, size_t*)) noexcept;
 
 } // namespace tofu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_cq_read, all the way down to the VCQ in one file, so that one compilation sees it whole: the call that programs
-// make most. Called through the table of cq.cc; calls the VCQ and the engines.
+// fi_cq_read from the call down to the VCQ, in one file so that one compilation sees all of it: it is the call that
+// programs make most. Called through the table of cq.cc; calls the VCQ and the engines.
 #include <rdma/fi_errno.h>
 
 #include "atomic/engine.h"
@@ -44,7 +44,8 @@ namespace tofu {
     lock_.unlock();
 }
 
-/// Whoever filled the queue may do so again, until the next full round.
+/// Looks at one endpoint after the other until the queue has an entry. The endpoint that filled it comes first next
+/// time, until the next full round.
 [[gnu::noinline]] void ProgressSet::look_in_turn(const CompletionQueue& queue) noexcept
 {
     const std::size_t count = endpoints_.size();
@@ -58,10 +59,10 @@ namespace tofu {
 
 ssize_t CompletionQueue::read_from(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
 {
-    if (count == 0) [[unlikely]] { // how programs ask for progress
+    if (count == 0) [[unlikely]] { // the application asks for progress only
         progress_.run();
     } else if (empty()) [[likely]] {
-        // With locks, others might complete operations meanwhile: all by way of the ring.
+        // Without locks no other thread completes operations: entries may go straight into the reader's buffer.
         const bool direct = !lock_.enabled();
         if (direct)
             reader_ = {buffer, sources, count, 0};

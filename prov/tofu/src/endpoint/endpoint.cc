@@ -23,7 +23,8 @@
 namespace tofu {
 
 namespace {
-/// Before fi_enable: what an endpoint will be able to do can be asked (fi_atomic(3)).
+/// The table before fi_enable, when only the queries work: what an endpoint will be able to do can be asked
+/// (fi_atomic(3)).
 fi_ops_atomic* queries_alone() noexcept
 {
     static fi_ops_atomic table = [] {
@@ -96,7 +97,7 @@ int Endpoint::set_up(const EndpointPlan* wish) noexcept
         if (int ret = tx_.open_vcq(); ret != 0)
             return ret;
     unsigned number = plan.number;
-    if (plan.sends) { // else it is one of its scalable endpoint's
+    if (plan.sends) { // a receive context has a number of its scalable endpoint
         if (int ret = domain.numbers().take(1, number); ret != 0) {
             tx_.detach();
             return ret;
@@ -116,7 +117,7 @@ int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
     if (enabled_)
         return -FI_EOPBADSTATE;
     if (plan_.parent != nullptr && object->fclass == FI_CLASS_AV)
-        return -FI_EINVAL; // it has one for all contexts
+        return -FI_EINVAL; // the scalable endpoint has one for all its contexts
     return bound_.add(object, flags);
 }
 
@@ -124,8 +125,8 @@ int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
 
 void Endpoint::choose_operations() noexcept
 {
-    // A context has one direction: the calls of the other are refused; and receives are posted to the shared context
-    // where there is one.
+    // The calls of a direction that a context does not have are refused; so are receives where a shared receive context
+    // is bound, to which the application posts them instead.
     static const fi_ops_msg msg_of[] = {msg_ops, halved(msg_ops, true), halved(msg_ops, false)};
     static const fi_ops_tagged tagged_of[] = {tagged_ops, halved(tagged_ops, true),
                                               halved(tagged_ops, false)};
@@ -152,13 +153,14 @@ int Endpoint::enable() noexcept
         return ret;
     auto& messages = engines_.messages;
     int ret = engines_.make(tx_, rx_, plan_.parent == nullptr);
-    // Messages, CQ data and events are taken by a poll, and what was refused for a stale key is tried again by one. The
-    // rest calls for the thread when there is something for it to do (needs_polls()).
+    // With automatic progress the thread starts now if peers may make work for us at any time: messages, CQ data and
+    // events need polls, and so does the retry of an operation with a stale key. All else starts it when needed
+    // (needs_polls()).
     if (ret == 0 && ((plan_.caps & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) ||
                      (messages && rx_.binding.cq != nullptr) || tx_.peer_memory().keys.by_directory()))
         ret = owner().auto_progress().go_on_alone();
     if (ret == 0)
-        ret = bound_.list(*this, engines_.collectives != nullptr); // to be passed over until it is enabled
+        ret = bound_.list(*this, engines_.collectives != nullptr); // rounds pass over it until it is enabled
     if (ret == 0)
         ret = announce();
     if (ret != 0) {
@@ -180,7 +182,7 @@ int Endpoint::enable() noexcept
     return 0;
 }
 
-/// Under the service name that it was opened for.
+/// Announces the endpoint under the service name that it was opened for.
 int Endpoint::announce() noexcept
 {
     if (tx_.plan().is_open)
@@ -225,11 +227,11 @@ bool Endpoint::round(void* self) noexcept
     return some;
 }
 
-/// fi_join (fi_cm(3)): of collective groups alone, by an endpoint that is one address.
+/// fi_join (fi_cm(3)), for collective groups only.
 int Endpoint::join(const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept
 {
     if ((flags & FI_COLLECTIVE) == 0)
-        return -FI_ENOSYS; // no multicast
+        return -FI_ENOSYS; // there is no multicast
     if (!enabled_)
         return -FI_EOPBADSTATE;
     if (!engines_.collectives)
@@ -253,9 +255,9 @@ ssize_t Endpoint::cancel(void* context) noexcept
 // --- close
 
 namespace {
-/// What was injected or reported as sent, and what was taken, leaves: that needs progress, and at times that of the
-/// peer. Who is dead fails at once; who does not run holds us up no longer than this. What has not left then is
-/// outstanding and discarded (fi_endpoint(3), fi_close).
+/// Makes progress until everything that was injected, reported as sent or accepted has left the process. Some of it
+/// needs the progress of peers: operations to a dead peer fail at once, a stopped peer holds us up for `patience` at
+/// most. What has not left by then counts as outstanding and is discarded (fi_endpoint(3), fi_close).
 void let_all_leave(OwnTxContext& tx) noexcept
 {
     constexpr std::chrono::seconds patience{1};
@@ -265,8 +267,8 @@ void let_all_leave(OwnTxContext& tx) noexcept
 }
 } // namespace
 
-/// What is under way ends, nothing is begun any more. False: notices are missing, so memory that a communication may
-/// still reach has to stay until the VCQ is freed.
+/// Ends what is under way and begins nothing more. False: some notices have not come, so memory that a communication
+/// may still reach has to stay until the VCQ is freed.
 bool Endpoint::stop() noexcept
 {
     if (!tx_.has_vcq())
@@ -284,7 +286,7 @@ bool Endpoint::stop() noexcept
             engines_.messages->delivery().part_from_queue();
     }
     if (engines_.messages)
-        engines_.messages->close_area(); // takes the home lock, which comes before ours
+        engines_.messages->close_area(); // takes the home lock, which has to be taken before ours
     return quiet;
 }
 
@@ -299,7 +301,7 @@ int Endpoint::close() noexcept
 {
     if (in_use() || (engines_.collectives && engines_.collectives->in_use()))
         return -FI_EBUSY;
-    // Nobody polls it any more, then no peer's notice comes, then what is under way ends.
+    // First nobody polls the endpoint any more, then no peer's notice reaches it, then what is under way ends.
     bound_.unlist(*this);
     const unsigned number = tx_.plan().number;
     owner().regions().events().remove(number);
@@ -308,7 +310,7 @@ int Endpoint::close() noexcept
     const bool quiet = stop();
     if ((plan_.caps & FI_TRIGGER) != 0)
         owner().deferred().later->forget(tx_, quiet);
-    if (!quiet) // nothing of ours may be given back while a communication may reach it
+    if (!quiet) // a communication may still reach our memory: the VCQ goes before anything is freed
         tx_.close_vcq();
     if (engines_.collectives)
         engines_.collectives->bury_all();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_endpoint (FI_EP_RDM): a tx context and an rx context, the objects bound to them, and the engines that use them;
-// the same with one of the two open as a context of a scalable endpoint. Called by the application and, for progress,
-// by queues and counters; calls the engines.
+// fi_endpoint (FI_EP_RDM): a tx context and an rx context, the objects bound to them, and the engines that use them. A
+// context of a scalable endpoint is the same with one of the two open. Called by the application and, for progress, by
+// queues and counters; calls the engines.
 #pragma once
 
 #include <cstddef>
@@ -27,35 +27,37 @@ class ScalableEndpoint;
 
 /// What an endpoint or a context is made of.
 struct EndpointPlan {
-    /// As fi_endpoint(3) and fi_scalable_ep ask for it. 0 or -FI_EINVAL (another type of endpoint among others).
+    /// Reads the info that was given to fi_endpoint or fi_scalable_ep. 0 or -FI_EINVAL (such as another type of
+    /// endpoint).
     [[nodiscard]] int take(const fi_info* info) noexcept;
 
     std::uint64_t caps = 0;
     fi_tx_attr tx{};
     fi_rx_attr rx{};
     std::uint32_t address_format = FI_FORMAT_UNSPEC;
-    std::uint64_t name_key = 0; ///< the service name it was opened for (info/names.h), 0: none
-    bool sends = true;    ///< what the application may do with it: one direction only of a context
+    std::uint64_t name_key = 0; ///< of the service name that it was opened for (info/names.h), 0: none
+    bool sends = true;    ///< the directions that the application may use; a context has one only
     bool receives = true;
     unsigned number = 0;                ///< of a receive context
-    unsigned slot = 0;                  ///< of a context in its scalable endpoint
-    ScalableEndpoint* parent = nullptr; ///< of a context
+    unsigned slot = 0;                  ///< index of a context in its scalable endpoint
+    ScalableEndpoint* parent = nullptr; ///< of a context; null: an endpoint
     bool shares_tx = false; ///< fi_endpoint(3), FI_SHARED_CONTEXT: a shared context will be bound
     bool shares_rx = false;
     std::size_t min_multi_recv = 64;
 };
 
-/// A round of progress polls the VCQ, resumes what is pending, and asks each engine that has something to do. The VCQ is
-/// closed before the engines go, so that no waiter of theirs is called afterwards. Its users are its aliases.
+/// A round of progress polls the VCQ, resumes what is pending, and calls each engine that has something to do. The VCQ
+/// is closed before the engines are destroyed, so that none of their waiters is called afterwards. The users of an
+/// endpoint (fid/counted.h) are its aliases.
 class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>, public Pollable {
   public:
     explicit Endpoint(DomainBase& domain) noexcept;
     ~Endpoint();
-    /// fi_endpoint(3). -FI_EINVAL, or as the next.
+    /// fi_endpoint(3). 0, -FI_EINVAL, or an error of the next function.
     [[nodiscard]] int set_up(const fi_info* info) noexcept;
-    /// Opens a VCQ, unless one is to be shared. 0 or -FI_E*.
+    /// Opens what the plan asks for, with a VCQ unless that is to be shared. 0 or -FI_E*.
     [[nodiscard]] int set_up(const EndpointPlan* plan) noexcept;
-    /// Also of an alias.
+    /// The endpoint of a fid; of an alias, the endpoint that it is an alias of.
     static Endpoint& of(fid_ep* e) noexcept { return *static_cast<EndpointFace*>(e)->endpoint; }
     static Endpoint& of(struct fid* f) noexcept { return of(reinterpret_cast<fid_ep*>(f)); }
     [[nodiscard]] TxContext& tx_context() noexcept { return tx_; }
@@ -65,22 +67,23 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>
     [[nodiscard]] std::uint32_t address_format() const noexcept { return plan_.address_format; }
     [[nodiscard]] bool enabled() const noexcept { return enabled_; }
 
-    /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock, or returns at once
-    /// where another thread holds it and `patient` is not asked for. True where the VCQ had something.
+    /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock; if another thread holds it and
+    /// `patient` is false, returns at once. True if the poll found a notice.
     bool progress(bool patient) noexcept override;
     [[nodiscard]] const vcq::Vcq& polled() const noexcept override { return tx_.vcq(); }
-    /// progress() for the reader of `queue`: messages wait for another round where that is filled by now.
+    /// progress() for the reader of `queue`. Once the poll has filled the queue, messages wait for the next round.
     void look(const CompletionQueue& queue) noexcept;
 
-    // --- the calls of fi_ep's operation tables (calls.cc) that change what it is
+    // --- the calls of fi_ep's operation tables (calls.cc) that change the endpoint
     int bind(struct fid* object, std::uint64_t flags) noexcept;
     int enable() noexcept;
     int close() noexcept;
     int join(const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept;
     ssize_t cancel(void* context) noexcept;
-    /// Behind close(), of one whose memory the VCQ of a shared transmit context may still reach: that has been freed.
+    /// Frees an endpoint that close() had to leave alive, because the VCQ of its shared transmit context might still
+    /// have reached its memory. Called when that VCQ has been freed.
     void bury() noexcept;
-    Endpoint* next_kept = nullptr; ///< among those that such a context keeps
+    Endpoint* next_kept = nullptr; ///< in the list of such endpoints of a shared transmit context
 
   private:
     static bool round(void* self) noexcept;

@@ -50,14 +50,14 @@ int EndpointEngines::make(OwnTxContext& tx, RxContext& rx, bool joins) noexcept
             return ret;
         rx.relay = later.relay();
     }
-    // An RMA endpoint takes part in messages for the data of remote completions alone: its own, and its peers'.
+    // An endpoint for RMA alone needs messages only for the CQ data of writes, which it sends or which its peers send.
     const bool writes = tx.plan().is_open && (expand(caps) & FI_WRITE) != 0;
     const bool data = (caps & FI_RMA) != 0 && (writes || rx.binding.cq != nullptr);
     int ret = 0;
     if ((caps & (FI_MSG | FI_TAGGED)) != 0 || data)
         ret = make_engine(messages, Engine::messages, tx, rx);
     if (ret != 0 || !tx.plan().is_open)
-        return ret; // where nothing is posted others write here without us
+        return ret; // nothing is posted from a receive context, and peers reach its memory without an engine of ours
     if ((caps & (FI_ATOMIC | FI_RMA)) != 0 && !tx.quick().open(tx))
         return -FI_ENOMEM;
     if ((caps & FI_ATOMIC) != 0)
@@ -71,7 +71,7 @@ int EndpointEngines::make(OwnTxContext& tx, RxContext& rx, bool joins) noexcept
 
 void EndpointEngines::drop(OwnTxContext& tx) noexcept
 {
-    // Registrations with a VCQ of others go under their lock.
+    // The engines end registrations with a VCQ that may be shared, which needs its lock.
     std::lock_guard guard(tx.lock());
     rma.reset();
     atomic.reset();

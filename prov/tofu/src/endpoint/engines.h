@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The engines of an endpoint or a context: made by fi_enable where the caps ask for them, gone with fi_close. Part of an
-// endpoint, whose rounds of progress ask each; calls their constructors.
+// The engines of an endpoint or a context: fi_enable makes those that the caps ask for, fi_close destroys them. Part of
+// an endpoint, whose rounds of progress call each; calls their constructors.
 #pragma once
 
 #include <memory>
@@ -19,13 +19,14 @@ namespace proto {
 class Messenger;
 }
 
-/// Null: the caps do not ask for it. The tx context knows those that post from it (Engines).
+/// The engines; null where the caps do not ask for one. The tx context has a list of those that post from it (Engines).
 struct EndpointEngines {
     EndpointEngines() noexcept;
     ~EndpointEngines();
-    /// `joins`: FI_COLLECTIVE counts. 0 or -FI_E*; then what was made has to be dropped.
+    /// Makes the engines. `joins`: the endpoint may join collective groups. 0 or -FI_E*; after an error the caller
+    /// calls drop().
     [[nodiscard]] int make(OwnTxContext& tx, RxContext& rx, bool joins) noexcept;
-    /// Takes the lock.
+    /// Destroys the engines. Takes the context's lock.
     void drop(OwnTxContext& tx) noexcept;
 
     std::unique_ptr<RmaEngine> rma;

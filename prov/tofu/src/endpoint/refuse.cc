@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Operation tables whose every call refuses (fid/refusal.h), and those of which one direction does.
-// Used by endpoint.cc. Calls nothing.
+// Operation tables of which every call refuses (fid/refusal.h), or every call of one direction. Used by endpoint.cc,
+// scalable.cc and shared_context.cc; calls nothing.
 #include <rdma/fi_errno.h>
 
 #include "endpoint/calls.h"
@@ -24,7 +24,7 @@ constexpr RefusingOps refusing() noexcept
     };
 }
 
-/// Messages and tagged ones have the same calls in either direction.
+/// halved() for messages and for tagged messages, whose tables name their calls alike.
 template <class Ops>
 Ops half_of(Ops ops, bool sends) noexcept
 {

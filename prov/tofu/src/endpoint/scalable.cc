@@ -30,7 +30,8 @@ fi_ops_ep ep_ops = context_ops({.getopt = calls<&ScalableEndpoint::get_option>,
 
 fi_ops_cm cm_ops = cm_ops_with(calls<&ScalableEndpoint::name>);
 
-/// Contexts that an info asks for; none is one (fi_endpoint(3), tx_ctx_cnt). 0: more than there can be.
+/// The number of contexts that an info asks for; 0 asks for one (fi_endpoint(3), tx_ctx_cnt). Returns 0 if it asks for
+/// more than there can be.
 unsigned contexts_in(std::size_t asked) noexcept
 {
     return asked == 0 ? 1 : asked <= limits::max_contexts ? static_cast<unsigned>(asked) : 0;
@@ -99,7 +100,7 @@ int ScalableEndpoint::open_context(int slot, Attr* attr, fid_ep** ep, void* cont
     if (slot < 0 || static_cast<unsigned>(slot) >= (sends ? tx_count_ : rx_count_))
         return -FI_EINVAL;
     EndpointPlan plan = plan_;
-    plan.name_key = 0; // the name is ours
+    plan.name_key = 0; // the scalable endpoint announces the name
     plan.sends = sends;
     plan.receives = !sends;
     plan.slot = static_cast<unsigned>(slot);
@@ -136,10 +137,10 @@ void ScalableEndpoint::drop_context(bool sends, unsigned slot) noexcept
         else
             rx_[slot] = Slot::closed;
     }
-    release(); // it may be closed from here on
+    release(); // the application may close the scalable endpoint from here on
 }
 
-// --- the rest of its life
+// --- its other calls
 
 int ScalableEndpoint::bind(struct fid* object, std::uint64_t flags) noexcept
 {
@@ -155,7 +156,7 @@ int ScalableEndpoint::bind(struct fid* object, std::uint64_t flags) noexcept
 
 int ScalableEndpoint::control(int command, void*) noexcept
 {
-    if (command != FI_ENABLE) // the other commands are for contexts
+    if (command != FI_ENABLE) // all other commands are for contexts
         return -FI_ENOSYS;
     return av_ != nullptr ? announce() : -FI_ENOAV;
 }
@@ -165,7 +166,7 @@ int ScalableEndpoint::get_option(int level, int name, void* value, std::size_t* 
     return get_options({{FI_OPT_MIN_MULTI_RECV, plan_.min_multi_recv}}, level, name, value, length);
 }
 
-/// For contexts opened from now on.
+/// Holds for contexts that are opened from now on.
 int ScalableEndpoint::set_option(int level, int name, const void* value, std::size_t length) noexcept
 {
     return set_multi_recv(plan_.min_multi_recv, level, name, value, length);

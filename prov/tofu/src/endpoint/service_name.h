@@ -10,16 +10,17 @@ namespace tofu {
 
 class ServiceName {
   public:
-    /// Of its own. 0: none. 0 or -FI_E*.
+    /// Announces the endpoint under a name of its own; key 0: none. 0 or -FI_E*.
     [[nodiscard]] int open(std::uint64_t key, const EndpointAddress& address) noexcept
     {
         const int ret = key != 0 ? own_.open(key, address) : 0;
         share(own_);
         return ret;
     }
-    /// That of a scalable endpoint.
+    /// Takes part in the announcement of a scalable endpoint.
     void share(names::Announcement& name) noexcept { shown_ = name.is_open() ? &name : nullptr; }
-    /// Once per round of progress: between two looks at those who have found it there is room for some thousand.
+    /// Called once per round of progress. Clears the list of processes that have found the name every 256 rounds; it
+    /// has room for some thousand.
     void progress() noexcept
     {
         constexpr unsigned rounds_per_look = 256;

@@ -20,10 +20,10 @@ namespace {
 
 int control_receives(struct fid*, int command, void*) noexcept
 {
-    return command == FI_ENABLE ? 0 : -FI_ENOSYS; // they are usable from the start
+    return command == FI_ENABLE ? 0 : -FI_ENOSYS; // shared receives are usable from the start
 }
 
-// queues and counters are those of the endpoints (fi_endpoint(3))
+// Nothing can be bound: queues and counters are those of the endpoints (fi_endpoint(3)).
 fi_ops transmit_fid_ops = object_ops({.close = close_object<SharedTransmit>, .bind = refuses<-FI_EINVAL>});
 fi_ops receive_fid_ops =
     object_ops({.close = close_object<SharedReceive>, .bind = refuses<-FI_EINVAL>, .control = control_receives});
@@ -78,7 +78,7 @@ void SharedTransmit::leave(TxContext& context) noexcept
         std::lock_guard guard(owner().shared_lock());
         contexts_.erase(&context);
     }
-    release(); // it may be closed from here on
+    release(); // the application may close us from here on
 }
 
 void SharedTransmit::keep(Endpoint& endpoint) noexcept
@@ -87,7 +87,7 @@ void SharedTransmit::keep(Endpoint& endpoint) noexcept
     endpoint.next_kept = std::exchange(kept_, &endpoint);
 }
 
-/// Whose communication it was nobody knows: each looks whether it has to do with the peer.
+/// Nobody knows which context posted the communication: each looks whether it has to do with the peer.
 void SharedTransmit::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
 {
     for (TxContext* context : static_cast<SharedTransmit*>(self)->contexts_)
@@ -135,7 +135,7 @@ int SharedReceive::set_up(peer::Srx* of_owner) noexcept
 
 int SharedReceive::set_up(const fi_rx_attr* attr) noexcept
 {
-    const fi_rx_attr& wish = given(attr); // all that there is, with sources heeded
+    const fi_rx_attr& wish = given(attr); // null asks for all caps, FI_DIRECTED_RECV included
     if (!narrow(wish, wish.caps != 0 ? wish.caps : limits::all_caps, rx_.attr))
         return -FI_EINVAL;
     rx_flags = rx_.attr.op_flags;

@@ -2,8 +2,8 @@
 // fi_stx_context and fi_srx_context: a VCQ from which several endpoints post, and a queue of receives from which
 // several endpoints match. Called by the application and by the endpoints bound to them; calls domain, vcq, proto.
 //
-// Endpoints with a shared context of either kind have one lock between them, the domain's (DomainBase::shared_lock): groups
-// that share a VCQ and groups that share receives may overlap.
+// All endpoints of a domain that have a shared context of either kind share one lock (DomainBase::shared_lock), since
+// groups that share a VCQ and groups that share receives may overlap.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace tofu {
 class Peers;
 class DomainBase;
 
-/// Its users are the contexts that post from it.
+/// A VCQ from which several transmit contexts post; they are its users (fid/counted.h).
 class SharedTransmit final : public Object<SharedTransmit, fid_stx, DomainBase> {
   public:
     explicit SharedTransmit(DomainBase& domain) noexcept;
@@ -31,12 +31,13 @@ class SharedTransmit final : public Object<SharedTransmit, fid_stx, DomainBase> 
     /// fi_stx_context(3). 0, -FI_EINVAL, or an error of its VCQ.
     [[nodiscard]] int set_up(const fi_tx_attr* attr) noexcept;
 
-    /// Posts and polls under the shared lock.
+    /// Posted from and polled under the shared lock.
     [[nodiscard]] vcq::Vcq& vcq() noexcept { return vcq_; }
-    /// By endpoints, as they are bound and closed. Takes the shared lock.
+    /// Called for each endpoint when it is bound, leave() when it is closed. Both take the shared lock.
     [[nodiscard]] int join(TxContext& context) noexcept;
     void leave(TxContext& context) noexcept;
-    /// Takes over a closed endpoint some of whose notices never came: it goes when the VCQ does. Takes the shared lock.
+    /// Takes over a closed endpoint some of whose notices have not come, and frees it when the VCQ is freed. Takes the
+    /// shared lock.
     void keep(Endpoint& endpoint) noexcept;
 
   private:
@@ -44,20 +45,20 @@ class SharedTransmit final : public Object<SharedTransmit, fid_stx, DomainBase> 
 
     vcq::Vcq vcq_;
     Array<TxContext*> contexts_; ///< under the shared lock
-    Endpoint* kept_ = nullptr;         ///< likewise
+    Endpoint* kept_ = nullptr;   ///< endpoints of keep(); under the shared lock
 };
 
-/// The application posts receives to it as to an endpoint.
+/// A queue of receives from which several endpoints match. The application posts receives to it as to an endpoint.
 class SharedReceive final : public Object<SharedReceive, fid_ep, DomainBase, EndpointFace> {
   public:
     explicit SharedReceive(DomainBase& domain) noexcept;
-    /// fi_srx_context(3), with FI_PEER in op_flags too: then `context` names another provider's receives (fi_peer(3)), and
-    /// nothing is posted here.
+    /// fi_srx_context(3). With FI_PEER in op_flags `context` names another provider's receives (fi_peer(3)), and the
+    /// application posts nothing here.
     static int open(fid_domain* domain, fi_rx_attr* attr, fid_ep** made, void* context) noexcept;
     /// 0, -FI_EINVAL, -FI_ENOMEM.
     [[nodiscard]] int set_up(const fi_rx_attr* attr) noexcept;
     [[nodiscard]] int set_up(peer::Srx* owner) noexcept;
-    /// Null: the receives are its own.
+    /// The owner of the receives, where that is another provider; null: they are our own.
     [[nodiscard]] proto::SrxOwner* srx_owner() noexcept { return owner_ ? &*owner_ : nullptr; }
 
     [[nodiscard]] proto::ReceiveQueue& queue() noexcept { return *queue_; }
@@ -72,7 +73,7 @@ class SharedReceive final : public Object<SharedReceive, fid_ep, DomainBase, End
     ssize_t size_left() noexcept { return static_cast<ssize_t>(rx_.attr.size); }
 
   private:
-    RxContext rx_; ///< its rules; each endpoint has a queue and counters of its own
+    RxContext rx_; ///< the rules for receives; each endpoint has a queue and counters of its own
     const Peers* av_ = nullptr; ///< under the shared lock
     std::optional<proto::SrxOwner> owner_;
     std::optional<proto::ReceiveQueue> queue_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The operations that can wait for a counter, in the form in which the engines take them: made of the structures that
-// fi_sendmsg and its like are given. Used by work.cc and calls.cc; calls nothing.
+// The operations that can wait for a counter, in the form in which the engines accept them: made of the structures that
+// fi_sendmsg and the other msg calls are given. Used by work.cc and keep.cc; calls nothing.
 #pragma once
 
 #include <cstdint>

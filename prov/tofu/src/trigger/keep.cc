@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How a call that will be made later is taken in: what its engine would refuse is refused now, its lists are copied.
-// Part of the work queue; calls the engines' checks.
+// Accepts a call that will be made later: refuses now what its engine would refuse, and copies its lists. Part of the
+// work queue; calls the engines' checks.
 #include "trigger/work.h"
 
 #include <algorithm>
@@ -21,14 +21,14 @@ using trigger::CounterCall;
 
 namespace {
 
-/// Points `list` at a copy.
+/// Copies a list to `to` and makes `list` point there.
 template <class List, class T>
 void copy(List& list, std::size_t count, T* to) noexcept
 {
     list = list != nullptr ? (std::copy_n(list, count, to), to) : nullptr;
 }
 
-/// Of FI_INJECT: the bytes too, which become one segment without a descriptor. False: no memory.
+/// Copies the bytes of a call with FI_INJECT; they become one segment without a descriptor. False: no memory.
 bool copy_bytes(Work& w, std::size_t& count, std::size_t length) noexcept
 {
     w.payload.reset(new (std::nothrow) std::byte[length + 1]);
@@ -41,7 +41,7 @@ bool copy_bytes(Work& w, std::size_t& count, std::size_t length) noexcept
     return true;
 }
 
-/// Of atomics: each segment stays one.
+/// Copies the operands of an atomic with FI_INJECT, segment by segment. False: no memory.
 bool copy_bytes(Work& w, std::size_t count, std::size_t bytes, std::size_t size) noexcept
 {
     w.payload.reset(new (std::nothrow) std::byte[2 * bytes]);
@@ -56,14 +56,14 @@ bool copy_bytes(Work& w, std::size_t count, std::size_t bytes, std::size_t size)
     return to != nullptr;
 }
 
-/// Of an end that we report ourselves.
+/// Does the call want an entry on success, where we report its end ourselves?
 template <class Call>
 bool wants_entry(const Call& call) noexcept
 {
     return (call.flags & FI_COMPLETION) != 0;
 }
 
-int take_in(Work&, const EndpointFace&, CounterCall&) noexcept { return -FI_EINVAL; } // of no endpoint
+int take_in(Work&, const EndpointFace&, CounterCall&) noexcept { return -FI_EINVAL; } // belongs to no endpoint
 
 int take_in(Work& w, const EndpointFace&, SendCall& call) noexcept
 {
@@ -79,7 +79,7 @@ int take_in(Work& w, const EndpointFace&, SendCall& call) noexcept
     w.completion.tag = call.tag;
     if (w.request == nullptr)
         return (call.flags & FI_INJECT) == 0 || copy_bytes(w, call.count, call.length) ? 0 : -FI_ENOMEM;
-    call.flags |= FI_TRIGGER; // it does not wait behind others' backs (Backlog::takes)
+    call.flags |= FI_TRIGGER; // keeps it out of the sender's backlog (Backlog::takes): it waits here
     call.context = &w;
     return 0;
 }
@@ -105,11 +105,11 @@ int take_in(Work& w, const EndpointFace& face, RecvCall& call) noexcept
     w.completion.tag = call.tag;
     if (w.request == nullptr)
         return 0;
-    if ((call.flags & FI_MULTI_RECV) != 0) // which ends more than once
+    if ((call.flags & FI_MULTI_RECV) != 0) // such a receive ends more than once
         return -FI_ENOSYS;
     call.flags |= FI_TRIGGER;
     call.context = &w;
-    if (call.count == 1) // the short way of a message, which does not look at the flags, leaves out such
+    if (call.count == 1) // a second, empty segment keeps it off the short way of messages, which ignores the flags
         w.local[call.count++] = {};
     return 0;
 }

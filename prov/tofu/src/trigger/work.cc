@@ -54,17 +54,17 @@ int join(const DomainBase& domain, Work& work, fid_ep* ep) noexcept
     if ((face.tx->plan().caps & FI_TRIGGER) == 0)
         return -FI_EOPNOTSUPP;
     work.tx = face.tx;
-    std::lock_guard guard(face.tx->lock()); // whom it reports to is another while post_elsewhere() is at work
+    std::lock_guard guard(face.tx->lock()); // without it we might see what post_elsewhere() puts there
     const int ret = keep(work, face);
     work.told = work.counter;
     return ret;
 }
 
-/// FI_QUEUE_WORK as a Work of ours, but for the counters.
+/// Fills in a Work from the application's FI_QUEUE_WORK request, except for its triggering counter.
 int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) noexcept
 {
     const auto& op = request.op;
-    if (op.msg == nullptr) // whichever it is
+    if (op.msg == nullptr) // whichever member of the union it is
         return -FI_EINVAL;
     const auto plain = [](std::uint64_t flags) { return flags & ~FI_TRIGGER; };
     const auto list = [](const auto& msg) { return AtomicEngine::List{msg.msg_iov, msg.iov_count}; };
@@ -96,7 +96,7 @@ int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) 
         work.call = AtomicCall{Family::compare, op.compare_atomic->msg, list(op.compare_atomic->compare),
                                list(op.compare_atomic->fetch), plain(op.compare_atomic->flags), false};
         break;
-    default: return -FI_EINVAL; // what an application wrote is no enum of ours
+    default: return -FI_EINVAL; // the application may have written any number
     }
     if (int ret = join(domain, work, ep); ret != 0)
         return ret;
@@ -125,13 +125,14 @@ int WorkQueue::open() noexcept
     if (int ret = made->set_up(nullptr); ret != 0)
         return ret;
     relay_ = std::move(made);
-    domain_.release(); // it does not keep the application from closing the domain
+    domain_.release(); // the relay must not keep the application from closing the domain
     return 0;
 }
 
-// --- taking it in
+// --- accepting work
 
-/// One that `fill` makes. Into its line by threshold, and among equal ones in the order of the calls (fi_trigger(3)).
+/// Adds work that `fill` fills in. The works of a counter are sorted by threshold, equal ones by the order of their
+/// calls (fi_trigger(3)).
 template <class Fill>
 int WorkQueue::add(fid_cntr* counter, std::uint64_t threshold, Fill&& fill) noexcept
 {
@@ -196,7 +197,7 @@ ssize_t WorkQueue::post_later(EndpointFace& face, const trigger::Call& call, con
     });
 }
 
-// --- taking it back
+// --- cancelling work
 
 template <class Wanted>
 Work* WorkQueue::find_waiting(Wanted&& wanted) noexcept
@@ -218,7 +219,7 @@ int WorkQueue::cancel(const fi_deferred_work& request) noexcept
     return 0;
 }
 
-/// All, or what waits for the counter that `which` names.
+/// Drops all deferred work that waits, or only what waits for the counter that `which` names.
 int WorkQueue::flush(const fi_deferred_work* which) noexcept
 {
     std::lock_guard guard(domain_.deferred().lock);
@@ -264,7 +265,7 @@ void WorkQueue::forget(const TxContext& tx, bool quiet) noexcept
     }
 }
 
-/// Takes it off its list; nobody need hear of it any more.
+/// Takes the work off its list, and its counter off the list of counters if no other work waits for it.
 void WorkQueue::leave(Work& work) noexcept
 {
     take_out(work);
@@ -282,12 +283,12 @@ void WorkQueue::leave(Work& work) noexcept
 void WorkQueue::drop(Work& work) noexcept
 {
     leave(work);
-    if (work.tx != nullptr || std::holds_alternative<trigger::CounterCall>(work.call)) // else it is counted no more
+    if (work.tx != nullptr || std::holds_alternative<trigger::CounterCall>(work.call)) // else lose() has uncounted it
         --domain_.deferred().count;
     delete &work;
 }
 
-/// Its entry may still come, and says where it is.
+/// Keeps the work without its endpoint: its entry may still come to the relay and points to it.
 void WorkQueue::lose(Work& work) noexcept
 {
     leave(work);
@@ -298,14 +299,14 @@ void WorkQueue::lose(Work& work) noexcept
     insert(work, &lost_);
 }
 
-// --- its time
+// --- starting work
 
 void WorkQueue::progress() noexcept
 {
-    // The rounds below come back here; and another thread that is at it does what is to be done.
+    // The rounds below call us again; and if another thread is here, it does what is to be done.
     if (in_progress_.exchange(true, std::memory_order_acquire))
         return;
-    (void)domain_.auto_progress().everything().run(); // whatever queue the application reads
+    (void)domain_.auto_progress().everything().run(); // all endpoints, whatever queue the application reads
     {
         std::lock_guard guard(domain_.deferred().lock);
         take_ends();
@@ -316,7 +317,7 @@ void WorkQueue::progress() noexcept
 
 void WorkQueue::start_due() noexcept
 {
-    for (bool some = true; some;) { // one may count for others
+    for (bool some = true; some;) { // a work may count on a counter that others wait for
         some = false;
         for (Counter *c = triggers_, *next = nullptr; c != nullptr; c = next) {
             next = c->next_trigger;
@@ -326,7 +327,7 @@ void WorkQueue::start_due() noexcept
     }
 }
 
-/// False: there is no room for it now.
+/// Posts a work whose threshold is reached. False: there is no room for it now.
 bool WorkQueue::start(Work& work) noexcept
 {
     const ssize_t ret = post(work);
@@ -335,7 +336,7 @@ bool WorkQueue::start(Work& work) noexcept
     if (ret != 0) {
         end(work, {work.completion, static_cast<int>(-ret), 0, 0});
     } else if (work.request == nullptr || work.tx == nullptr) {
-        drop(work); // it ends as any other of its endpoint, or has ended
+        drop(work); // the operation now ends as any other of its endpoint, or it was a counter's and has ended
     } else {
         leave(work);
         insert(work, &under_way_);
@@ -363,7 +364,7 @@ ssize_t WorkQueue::post(Work& work) noexcept
     return work.request != nullptr ? tx.post_elsewhere(*relay_, call) : call();
 }
 
-// --- its end
+// --- the end of work
 
 void WorkQueue::take_ends() noexcept
 {
@@ -384,7 +385,7 @@ void WorkQueue::end(Work& work, CqEntry entry) noexcept
     }
     if (work.told != nullptr)
         failed ? work.told->count_error() : work.told->count();
-    drop(work); // behind the count: who closes the counter then waits for us (Counter::close)
+    drop(work); // after the count: a thread that closes the counter then waits for us (Counter::close)
 }
 
 } // namespace tofu

@@ -3,9 +3,9 @@
 // (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER. Called by the domain, by its rounds of progress, and by
 // calls with that flag (context/later.h); posts through the engines and reports to counters and queues.
 //
-// Deferred work reports to a counter of its own instead of where its endpoint is bound to. It is posted so that its end
-// is an entry of a queue of ours, the relay, from which a round of progress takes it. A domain without such operations
-// pays one load in each round.
+// Deferred work reports to a counter of its own instead of to what its endpoint is bound to. We post it so that its end
+// becomes an entry of a queue of ours, the relay, from which a round of progress takes it. A domain without such
+// operations pays one load in each round.
 #pragma once
 
 #include <atomic>
@@ -28,16 +28,16 @@ namespace tofu {
 
 class DomainBase;
 
-/// An operation that waits for its counter or, if it is deferred work, for its end: a request that reports as its
-/// endpoint's do. It has copies of all lists of its call, since the application may use theirs again.
+/// An operation that waits for its counter or, if it is deferred work, for its end: a request that reports as the
+/// requests of its endpoint do. It holds copies of all lists of its call, since the application may reuse its own.
 struct Work : Request {
     Work* next = nullptr;
-    Work** link = nullptr;                     ///< what points to it
-    const fi_deferred_work* request = nullptr; ///< by which the application names it; null: by FI_TRIGGER
-    Held<Counter> trigger;                     ///< while it waits
+    Work** link = nullptr;                     ///< the pointer that points to it
+    const fi_deferred_work* request = nullptr; ///< the application's name for it; null: posted with FI_TRIGGER
+    Held<Counter> trigger;                     ///< the counter that it waits for; null once it is posted
     std::uint64_t threshold = 0;
-    Held<Counter> told;                        ///< counts its end, or, of FI_TRIGGER, its failure to begin
-    TxContext* tx = nullptr;                   ///< of its endpoint; null: the operation is a counter's
+    Held<Counter> told;                        ///< counts its end; with FI_TRIGGER only its failure to begin
+    TxContext* tx = nullptr;                   ///< of its endpoint; null: a CounterCall, or the endpoint was closed
     proto::ReceiveQueue* receives = nullptr;   ///< of a receive
     trigger::Call call;
 
@@ -48,14 +48,14 @@ struct Work : Request {
     fi_ioc compare[max_atomic_iov] = {};
     fi_ioc result[max_atomic_iov] = {};
     fi_rma_ioc remote_words[max_atomic_iov] = {};
-    std::unique_ptr<std::byte[]> payload; ///< FI_INJECT with FI_TRIGGER: the application's buffer is its own again
+    std::unique_ptr<std::byte[]> payload; ///< the bytes of FI_INJECT with FI_TRIGGER
 };
 
-/// Takes a call in (keep.cc): copies its lists. 0, or what the engine would refuse it with.
+/// Checks a call and copies its lists (keep.cc). 0, or the refusal that its engine would give.
 [[nodiscard]] int keep(Work& work, const EndpointFace& face) noexcept;
 
-/// Of a domain. Everything but the constructor takes DeferredWork::lock, which comes before endpoints' locks; any
-/// thread.
+/// The operations of a domain that wait. Any thread may call it; everything but the constructor takes
+/// DeferredWork::lock, which is taken before endpoints' locks.
 class WorkQueue final : public Later {
   public:
     explicit WorkQueue(DomainBase& domain) noexcept : domain_(domain) {}
@@ -73,7 +73,8 @@ class WorkQueue final : public Later {
     ssize_t take(EndpointFace& face, const proto::RecvCall& call) noexcept override { return defer(face, call); }
     ssize_t take(EndpointFace& face, const RmaCall& call) noexcept override { return defer(face, call); }
     ssize_t take(EndpointFace& face, const AtomicCall& call) noexcept override { return defer(face, call); }
-    /// Where the domain has work: polls all its endpoints, starts what is due, reports what has ended.
+    /// Polls all endpoints of the domain, starts what is due, reports what has ended. Called in each round of a domain
+    /// that has work.
     void progress() noexcept;
 
   private:
@@ -101,9 +102,9 @@ class WorkQueue final : public Later {
 
     DomainBase& domain_;
     std::unique_ptr<CompletionQueue> relay_;
-    Counter* triggers_ = nullptr; ///< counters that something waits for
-    Work* under_way_ = nullptr;   ///< deferred work that was posted
-    Work* lost_ = nullptr;        ///< whose endpoint has gone, and which the hardware may still end
+    Counter* triggers_ = nullptr; ///< counters that works wait for
+    Work* under_way_ = nullptr;   ///< deferred work that has been posted
+    Work* lost_ = nullptr;        ///< work whose endpoint was closed, and whose entry may still come
     std::atomic<bool> in_progress_{false};
 };
 
