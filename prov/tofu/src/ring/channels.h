@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The channels of an endpoint, and which one an address leads to. Part of Outbound, under the endpoint's lock; calls
-// nothing.
+// The channels of an endpoint, and the lookup of a channel by address. Part of Outbound, under the endpoint's lock;
+// calls nothing.
 #pragma once
 
 #include <algorithm>
@@ -16,25 +16,25 @@
 
 namespace tofu::proto {
 
-/// Where a channel leads: what the address vector says of an address.
+/// What the address vector says of an address: where a channel has to lead.
 struct Target {
-    std::uint64_t address; ///< tells it from others; all bits: none
+    std::uint64_t address; ///< the address itself; all bits set: none
     const Peer& peer;
-    std::uint64_t place;   ///< of the address vector,
-    unsigned context;      ///< and the receive context
+    std::uint64_t place;   ///< in the address vector
+    unsigned context;      ///< receive context (fi_rx_addr)
 };
 
-/// By place of the address vector and receive context (fi_rx_addr), in pages that are made at first use.
+/// Channels by place of the address vector and receive context (fi_rx_addr), in pages that are allocated at first use.
 class ChannelTable {
   public:
     static constexpr std::size_t page_size = 1024; ///< places
     static constexpr std::size_t most_places = std::size_t{1} << 32;
 
-    /// Contexts of a peer are those below 2^`context_bits`, at most 8.
+    /// The contexts of a peer are numbered below 2^`context_bits`; `context_bits` is at most 8.
     explicit ChannelTable(int context_bits) noexcept : context_bits_(context_bits) {}
 
-    /// The channel entered for a place and a context, or null. Contexts out of bounds share the entry of another one:
-    /// the caller looks whose channel it is.
+    /// The channel entered for a place and a context, or null. A context out of bounds shares the entry of another one,
+    /// so the caller checks that the channel is the right one.
     [[nodiscard]] Channel* find(std::uint64_t place, unsigned context) const noexcept
     {
         const std::size_t page = page_of(place, context);
@@ -58,7 +58,7 @@ class ChannelTable {
         if (find(place, context) != nullptr)
             pages_[page_of(place, context)][place % page_size] = nullptr;
     }
-    /// All entries of a channel.
+    /// Removes all entries of a channel.
     void leave(const Channel& channel) noexcept
     {
         for (std::size_t page = 0; page < count_; page++)
@@ -93,7 +93,8 @@ class ChannelTable {
 class Channels {
   public:
     explicit Channels(int context_bits) noexcept : by_address_(context_bits) {}
-    /// The channel of an earlier find() or enter(), where that address leads to it still; else null: find() knows.
+    /// The channel that an earlier find() or enter() of this address gave, if the address still leads there. Null: call
+    /// find().
     [[nodiscard, gnu::always_inline]] Channel* recent(std::uint64_t address) const noexcept
     {
         const Found& found = recent_.at(address);
@@ -101,7 +102,7 @@ class Channels {
             return nullptr;
         return found.channel;
     }
-    /// The one entered for this target, or null.
+    /// The channel entered for this target, or null.
     [[nodiscard]] Channel* find(const Target& target) noexcept
     {
         Channel* const found = by_address_.find(target.place, target.context);
@@ -110,17 +111,17 @@ class Channels {
         note(target, *found);
         return found;
     }
-    /// The one to this endpoint, whatever address led there, or null.
+    /// The channel to this endpoint, whatever address it was entered for, or null.
     [[nodiscard]] Channel* to(const Peer& peer, unsigned index) const noexcept
     {
         const auto found = std::find_if(all_.begin(), all_.end(),
                                         [&](const Channel* ch) { return ch->is_to(peer, index); });
         return found != all_.end() ? *found : nullptr;
     }
-    /// Room for one more. False: no memory.
+    /// Makes room for one more channel. False: no memory.
     [[nodiscard]] bool reserve() noexcept { return all_.reserve(all_.size() + 1); }
     void add(Channel& channel) noexcept { all_.push_reserved(&channel); }
-    /// The target leads to the channel from now on. False: no memory.
+    /// Lets the target lead to the channel from now on. False: no memory.
     [[nodiscard]] bool enter(const Target& target, Channel& channel) noexcept
     {
         if (!by_address_.enter(target.place, target.context, channel))
@@ -128,7 +129,7 @@ class Channels {
         note(target, channel);
         return true;
     }
-    /// No address leads to the channel any more.
+    /// Removes the channel from all lookups.
     void unlink(Channel& channel) noexcept
     {
         recent_.forget_if([&](const Found& found) { return found.channel == &channel; });

@@ -12,17 +12,17 @@
 namespace tofu::proto {
 
 namespace {
-constexpr unsigned asked_at_once = 8; // rings asked back in one go
+constexpr unsigned asked_at_once = 8; // rings asked back per call of ask_back()
 
-/// What an answer, or that there is none, says of a sender.
+/// Does the end of a probe show that the sender is dead?
 bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
 {
-    // Another nonce, or no such area: another process has the VCQ ID, or the endpoint was closed.
+    // A different nonce: another process has the VCQ ID. No such area: the endpoint was closed.
     return notice.code == UTOFU_ERR_MRQ_PEER || notice.code == UTOFU_ERR_MRQ_RMT_STADD || notice.code == never_told ||
            (notice.code == UTOFU_SUCCESS && !same_process(ring.life.answer, ring.known.nonce));
 }
 
-/// What a sender waits for, into its return block. False: no room in the queue of the TNI.
+/// Puts the answer that a sender waits for into its return block. False: no room in the queue of the TNI.
 bool reply(Port& port, utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t returns, const ReturnBlock& block) noexcept
 {
     if (port.self.vcq.put_inline(home, &block, returns, sizeof block, {.strong_order = true}) == vcq::Post::busy)
@@ -51,7 +51,7 @@ void Grants::close(Ring& ring) noexcept
         ring.gone = false;
         gone_--;
     }
-    if (ring.life.under_way) { // its notice will come back here
+    if (ring.life.under_way) { // on_life() calls us again
         ring.closing = true;
         return;
     }
@@ -60,7 +60,7 @@ void Grants::close(Ring& ring) noexcept
         (void)rings_[ring.number].release();
         return;
     }
-    retired_ = std::move(rings_[ring.number]); // `ring` is still looked at by our callers
+    retired_ = std::move(rings_[ring.number]); // our callers still look at `ring`
 }
 
 void Grants::close_gone() noexcept
@@ -70,7 +70,7 @@ void Grants::close_gone() noexcept
             close(ring);
 }
 
-// --- they are asked for, and asked back
+// --- granting rings, and asking them back
 
 bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
 {
@@ -100,7 +100,7 @@ bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
     ring->next_seq = ring->reported + 1;
     ring->life.notify = on_life;
     ring->life.of = ring.get();
-    for (std::uint32_t seq = 1; seq <= geometry_.ring_slots; seq++) // whatever stands there since its last owner
+    for (std::uint32_t seq = 1; seq <= geometry_.ring_slots; seq++) // packets of the last owner
         std::atomic_ref<std::uint64_t>(*ring->control(seq, geometry_.ring_slots)).store(0, std::memory_order_relaxed);
     ring->place = static_cast<std::uint32_t>(polls_.size());
     polls_.push_reserved({ring->control(ring->next_seq, geometry_.ring_slots), ring->next_seq, number});
@@ -109,7 +109,7 @@ bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
     return true;
 }
 
-/// There was none for somebody. Asks for the rings of senders that were silent since the last time.
+/// If a ring had to be denied, asks back the rings of senders that have been silent since the last call.
 void Grants::ask_back() noexcept
 {
     if (!std::exchange(wanted_, false))
@@ -120,7 +120,7 @@ void Grants::ask_back() noexcept
         Ring& ring = *rings_[polls_[ask_hand_++ % n].ring];
         if (ring.asked) {
             if (probed++ < asked_at_once)
-                start_probe(ring); // does it not answer because it is dead?
+                start_probe(ring); // perhaps the sender does not answer because it is dead
             continue;
         }
         if (ring.seen_seq != ring.next_seq) {
@@ -147,7 +147,7 @@ void Grants::report(Ring& ring) noexcept
     const Grant grant = grant_of(geometry_, port_.self.index, ring.number);
     const ReturnBlock block{ring.begun ? ring.next_seq - 1 : grant.word(), static_cast<std::uint32_t>(ring.status),
                             ring.serial};
-    // In order: an earlier report that lands later would hide this one for good.
+    // In strong order: an earlier report that arrived later would overwrite this one.
     const vcq::Post post =
         port_.self.vcq.put_inline(ring.known.home, &block, ring.returns, sizeof block, {.strong_order = true});
     if (ring.status != ReturnStatus::open) [[unlikely]]
@@ -192,7 +192,7 @@ void Grants::start_probe(Ring& ring) noexcept
         set_gone(ring);
 }
 
-/// What it had sent before is still taken.
+/// Marks the ring's sender as dead. The packets that it has sent are still taken.
 void Grants::set_gone(Ring& ring) noexcept
 {
     gone_ += !std::exchange(ring.gone, true);

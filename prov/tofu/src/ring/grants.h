@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rings of our area: granted to who asks for one, reported on, asked back where there are too few, and free again when
-// their owners have left or died. The cases are numbered in turnover.cc. Part of Inbound; calls vcq.
+// The rings of our area: granted to senders that ask for one, asked back where there are too few, and freed when their
+// senders have left or died; and the reports that tell senders how far we have read. The cases are numbered in
+// turnover.cc. Part of Inbound; calls vcq.
 #pragma once
 
 #include <atomic>
@@ -16,9 +17,9 @@ namespace tofu::proto {
 
 class Grants {
   public:
-    /// Where the next packet of a ring is looked for.
+    /// The place where the next packet of a ring will appear.
     struct Poll {
-        std::uint64_t* word; ///< control word of its slot
+        std::uint64_t* word; ///< control word of the next slot
         std::uint32_t seq;
         std::uint32_t ring;
         /// acquire: pairs with the sender's Put, whose last 8 bytes are written last
@@ -34,26 +35,27 @@ class Grants {
     explicit Grants(Port& port) noexcept : port_(port) {}
     /// 0 or -FI_ENOMEM.
     [[nodiscard]] int open(const Geometry& geometry) noexcept;
-    /// Of all rings that are granted.
+    /// One for each granted ring.
     [[nodiscard]] Array<Poll>& polls() noexcept { return polls_; }
     [[nodiscard]] Ring& operator[](const Poll& poll) noexcept { return *rings_[poll.ring]; }
 
-    /// The answer to a visitor that asks for a ring. False: no room in the queue of the TNI.
+    /// Answers a visitor that asks for a ring: grants one or denies it. False: no room in the queue of the TNI.
     [[nodiscard]] bool answer(const Envelope& who, utofu_stadd_t area) noexcept;
-    /// The answer to a BYE, likewise.
+    /// Answers a BYE. False: no room in the queue of the TNI.
     [[nodiscard]] bool answer_bye(Ring& ring) noexcept;
-    /// Tells the sender how far we are. Where it can't be told now, report_late() tries again.
+    /// Tells the sender how many slots we have taken. Where the TNI has no room, report_late() tries again.
     void report(Ring& ring) noexcept;
     [[nodiscard]] bool reports_due() const noexcept { return reports_due_; }
     void report_late() noexcept;
-    /// The owner has left or died: the ring is free for the next one.
+    /// Frees a ring whose sender has left or died.
     void close(Ring& ring) noexcept;
-    /// Rings whose owners died and whose packets have all been taken.
+    /// Frees the rings whose senders have died and whose packets have all been taken.
     void close_gone() noexcept;
-    /// Some rings, if there were none for somebody.
+    /// Asks some rings back, if one had to be denied.
     void ask_back() noexcept;
-    /// Asks one owner after the other for a sign of life.
+    /// Probes whether senders are alive, one per call.
     void watch() noexcept;
+    /// Probes the senders with this home VCQ, to which a post has failed.
     void peer_failed(utofu_vcq_id_t home) noexcept;
 
   private:
@@ -65,12 +67,12 @@ class Grants {
     Geometry geometry_{};
     std::unique_ptr<std::unique_ptr<Ring>[]> rings_; ///< by number
     Array<Poll> polls_;
-    unsigned gone_ = 0; ///< rings of owners that are no more
+    unsigned gone_ = 0; ///< rings whose senders are dead
     bool reports_due_ = false;
-    bool wanted_ = false;           ///< there was none for somebody
-    std::size_t ask_hand_ = 0;      ///< where rings are asked back next
+    bool wanted_ = false;           ///< a ring had to be denied
+    std::size_t ask_hand_ = 0;      ///< index of the ring that ask_back() looks at next
     std::size_t next_watched_ = 0;
-    std::unique_ptr<Ring> retired_; ///< closed last; still looked at while its last packet is handled
+    std::unique_ptr<Ring> retired_; ///< the ring closed last, which callers use until its last packet is handled
 };
 
 } // namespace tofu::proto

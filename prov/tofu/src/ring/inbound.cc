@@ -17,7 +17,8 @@ int Inbound::open(const Geometry& geometry) noexcept
     return grants.open(geometry);
 }
 
-/// The first packet of a ring comes behind the visits of its sender. False: some of them stay.
+/// Takes all visits before the first packet of a ring, since its sender made them earlier. False: some could not be
+/// taken.
 [[gnu::noinline]] bool Inbound::begin(Ring& ring) noexcept
 {
     arrivals.take();
@@ -29,7 +30,7 @@ int Inbound::open(const Geometry& geometry) noexcept
     return true;
 }
 
-/// False: it stays, there is no room for the answer.
+/// False: the packet stays in the ring, because the TNI has no room for the answer.
 [[gnu::noinline]] bool Inbound::take_bye(Ring& ring, std::uint64_t control) noexcept
 {
     const auto c = std::bit_cast<Control>(control);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What an endpoint receives: packets out of the rings of its area, to the protocol in their order; their slots go back
-// when it has taken them. Nothing read from the area is trusted. Under the endpoint's lock; calls vcq.
+// The receiving side of an endpoint: hands the packets in the rings of its area to the protocol, in order, and gives
+// their slots back to the senders when the protocol has taken them. Nothing read from the area is trusted. Under the
+// endpoint's lock; calls vcq.
 //
-//   grants.h  who has a ring;  visitors.h  packets of those who have none
+//   grants.h  which senders have a ring;  visitors.h  packets of senders that have none
 #pragma once
 
 #include <bit>
@@ -28,28 +29,29 @@ class Inbound {
     Grants grants;
     Arrivals arrivals;
 
-    /// Takes packets out of rings, a bounded number. Up, the protocol's class that derives from this one, has
-    ///   bool take_short(Ring&, std::uint64_t control, std::uint32_t& slots): the packet with this control word, if
-    ///     that can be done at once; `slots` is 1 and may be made more. False: nothing has happened.
-    ///   bool take(Ring&, std::uint32_t& slots): the same for all others; false: the packet stays, there is no room.
+    /// Takes a bounded number of packets out of the rings. Up, the protocol's class that derives from this one, has
+    ///   bool take_short(Ring&, std::uint64_t control, std::uint32_t& slots): takes the packet with this control word, if
+    ///     that can be done at once; `slots` is 1 and may be raised. False: nothing has happened.
+    ///   bool take(Ring&, std::uint32_t& slots): takes any other packet. False: the packet stays, there is no room for it.
     template <class Up>
     void poll() noexcept;
-    /// A slot of the ring, by the number of its use.
+    /// The slot of the packet with this sequence number.
     [[nodiscard]] const std::byte* slot(const Ring& ring, std::uint32_t seq) const noexcept
     {
         return ring.base + std::size_t{(seq - 1) & (geometry().ring_slots - 1)} * slot_size;
     }
-    /// The ends of payload slots will be polled as control words later: no seq may stand there.
+    /// Overwrites the ends of payload slots. They will be polled as control words later, so no sequence number may
+    /// stand there.
     void blank(const Ring& ring, std::uint32_t slots) noexcept;
-    /// One line for the first packet that can't be.
+    /// Logs the first packet that makes no sense, and no later ones.
     void bad_packet(const Ring& ring, const char* what) noexcept;
     [[nodiscard]] const Geometry& geometry() const noexcept { return geometry_; }
-    /// Tells the simulator's clock that something was seen; null without.
+    /// Tells the simulator's clock that a poll has seen a packet; null without a simulator.
     [[nodiscard]] auto seen() const noexcept { return seen_; }
 
     // --- from Rings
     [[nodiscard]] bool behind() const noexcept { return grants.reports_due() || arrivals.any_refused(); }
-    /// Reports that found no room in the queue of the TNI, visits that the protocol had none for.
+    /// Repeats reports that found no room in the queue of the TNI, and visits for which the protocol had no room.
     void catch_up() noexcept;
 
   protected:
@@ -57,8 +59,8 @@ class Inbound {
 
   private:
     using Poll = Grants::Poll;
-    static constexpr unsigned batch = 16;        ///< packets of one ring in a round
-    static constexpr std::size_t all_rings = 16; ///< up to so many rings are looked at in every round
+    static constexpr unsigned batch = 16;        ///< packets taken from one ring in a round
+    static constexpr std::size_t all_rings = 16; ///< rings looked at in a round
 
     template <class Up>
     void poll_in_turn() noexcept;
@@ -70,17 +72,17 @@ class Inbound {
     [[nodiscard]] bool begin(Ring& ring) noexcept;
 
     Port& port_;
-    int (*seen_)(const void* address, std::size_t size) = nullptr; ///< to the simulator's clock
+    int (*seen_)(const void* address, std::size_t size) = nullptr; ///< see seen()
     Geometry geometry_{};
     std::size_t next_poll_ = 0;
     std::size_t hot_ = 0;
-    bool bad_packets_ = false; ///< there was one
+    bool bad_packets_ = false; ///< one has been logged
 };
 
 // --- inline part
 
-/// The only slot's other lines are asked for as well: once a longer packet is there, all of its lines come at the same
-/// time, instead of one round of the caches after the other. A line that nobody wrote is here already and costs nothing.
+/// With one ring, prefetches the other cache lines of the next slot: when a longer packet is there, its lines come at
+/// the same time and not one after the other. A line that nobody has written is in the cache already and costs nothing.
 template <class Up>
 inline void Inbound::poll() noexcept
 {
@@ -94,13 +96,13 @@ inline void Inbound::poll() noexcept
     }
 }
 
-/// All of them, or of many the one that had something last, then some of the others.
+/// Looks at all rings; of many, at the one that last had a packet, then at some of the others.
 template <class Up>
 [[gnu::noinline]] void Inbound::poll_in_turn() noexcept
 {
     const Array<Poll>& polls = grants.polls();
     if (polls.size() <= all_rings) {
-        for (std::size_t at = 0; at < polls.size(); at++) // the last takes the place of one that goes, and waits
+        for (std::size_t at = 0; at < polls.size(); at++) // a ring that moves into a closed one's place waits a round
             (void)drain<Up>(polls[at]);
         return;
     }
@@ -115,7 +117,7 @@ template <class Up>
     }
 }
 
-/// Takes packets out of one ring; returns how many. May remove it from those that are granted.
+/// Takes packets out of one ring and returns how many. The ring may be closed by that.
 template <class Up>
 inline unsigned Inbound::drain(const Poll& poll) noexcept
 {
@@ -125,7 +127,7 @@ inline unsigned Inbound::drain(const Poll& poll) noexcept
     return empty<Up>(grants[poll], control);
 }
 
-/// Takes packets as long as there are some. `control` is that of the first.
+/// Takes packets as long as there are some. `control`: the control word of the first.
 template <class Up>
 [[gnu::noinline]] unsigned Inbound::empty(Ring& ring, std::uint64_t control) noexcept
 {
@@ -140,7 +142,7 @@ template <class Up>
             const bool bye = std::bit_cast<Control>(control).type == static_cast<std::uint8_t>(Type::bye);
             if (!(bye ? take_bye(ring, control) : up.take(ring, slots)))
                 return taken;
-            if (ring.place == no_place) // it said BYE
+            if (ring.place == no_place) // the packet was a BYE
                 return taken + 1;
         }
         ring.next_seq += slots;

@@ -22,9 +22,9 @@ int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
 {
     const Peer& peer = target.peer;
     if (target.context > peer.further)
-        return -FI_EINVAL; // the number may be another endpoint's
+        return -FI_EINVAL; // the peer has no such context; the number may belong to another endpoint
     const unsigned index = peer.index + target.context;
-    // The same endpoint may stand in the address vector more than once: it has one ring, and one order.
+    // An endpoint that stands in the address vector more than once has one channel, so its packets have one order.
     Channel* made = channels.to(peer, index);
     if (made != nullptr) {
         made->aliased |= made->place != target.place || made->context != target.context;
@@ -33,7 +33,7 @@ int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
     } else if ((made = port_.protocol.make_channel()) != nullptr) {
         made->owner = this;
         made->number = static_cast<std::uint16_t>(channels.size());
-        static std::atomic<std::uint16_t> serials{0}; // not those of an endpoint that had our number before
+        static std::atomic<std::uint16_t> serials{0}; // unlike those of an earlier endpoint with our number
         made->serial = static_cast<std::uint16_t>((port_.self.nonce >> 16) +
                                                   serials.fetch_add(0x9e37, std::memory_order_relaxed));
         made->visit.notify = Visits::on_visit;
@@ -67,14 +67,14 @@ int Outbound::approach(Channel& ch) noexcept
     return ret;
 }
 
-/// There seems to be no room: the return block knows.
+/// Reads the return block when there seems to be no room. True if there is room after all.
 [[gnu::noinline]] bool Outbound::look_for_room(Channel& ch, std::uint32_t slots) noexcept
 {
     if (ch.state != ChannelState::open && ch.visit.slot != 0)
         return slots == 1;
     turnover.check(ch);
     if (ch.leave && ch.state == ChannelState::open && turnover.say_bye(ch)) [[unlikely]]
-        return false; // who sends and never looks round comes by here once in a ring
+        return false; // a program that only sends, and never polls, comes by here once per ring
     if (ch.free_slots() >= slots && ch.state == ChannelState::open)
         return true;
     ch.starved++;
@@ -139,7 +139,7 @@ void Outbound::watch(unsigned at_once) noexcept
     }
 }
 
-/// Of a peer that has been met: whether one is there yet, and how long it is waited for, visits find out.
+/// Probes whether the peer is alive, once it has been met. Before that the visits find out whether there is a peer.
 void Outbound::start_probe(Channel& ch) noexcept
 {
     if (!ch.life.under_way && ch.state != ChannelState::failed && ch.met)
@@ -163,7 +163,7 @@ void Outbound::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
     if (ch.state == ChannelState::failed)
         return;
     turnover.lost(ch);
-    ch.visit.slot = 0; // it is set aside there
+    ch.visit.slot = 0; // the slot stays unused at the peer
     ch.state = ChannelState::failed;
     ch.err = err != 0 ? err : FI_EIO;
     ch.prov_errno = prov_errno;
@@ -181,8 +181,8 @@ void Outbound::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
     for (Channel* ch : channels) {
         if (ch->peer.home != home || ch->state == ChannelState::failed || ch->area == 0)
             continue;
-        // Reports and FINs go to areas of other endpoints of the peer's, too, which may have been closed; and what
-        // failed may have been an injected write with a bad key.
+        // The failed post may have been a report or a FIN to another endpoint of the peer, which has been closed, or an
+        // injected write with a bad key. So the error alone does not show that this peer is lost.
         if (doubts_target(utofu_code))
             start_probe(*ch);
         else
@@ -195,7 +195,7 @@ void Outbound::leave() noexcept
     for (Channel* ch : channels) {
         visits.dismiss(*ch);
         if (ch->state != ChannelState::open || !flush(*ch) || !room(*ch, 1))
-            continue; // the peer finds out by its watch
+            continue; // the peer finds out by its probes
         (void)turnover.put_bye(*ch, bye_for_good);
         ch->state = ChannelState::failed;
         ch->err = FI_ESHUTDOWN;

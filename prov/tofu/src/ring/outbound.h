@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What an endpoint sends: packets in channels to its peers, the room for them, and how it is lost with the peer. What
-// goes into a slot is the protocol's business, which fills them in their order and counts them (sent). Under the
+// The sending side of an endpoint: channels to its peers, room for packets in them, and what happens when a peer is
+// lost. The protocol decides what goes into a slot; it fills the slots in order and counts them (sent). Under the
 // endpoint's lock; calls vcq.
 //
-//   channels.h  who is talked to;  visits.h  packets without a ring;  turnover.h  how rings are won and given back
+//   channels.h  the channels;  visits.h  packets without a ring;  turnover.h  how rings are obtained and given back
 #pragma once
 
 #include <cstddef>
@@ -31,46 +31,48 @@ class Outbound {
     Visits visits;
     Turnover turnover;
 
-    /// Is there room for that many slots? Where there is none the channel may have failed meanwhile.
+    /// Is there room for so many slots? Where there is none, the channel may have failed.
     [[nodiscard]] bool room(Channel& ch, std::uint32_t slots) noexcept
     {
         return ch.free_slots() >= slots || look_for_room(ch, slots);
     }
 
     // --- channels
-    /// 0, -FI_EINVAL (no such context), -FI_ENOMEM, -FI_EAGAIN (all channels are in use).
+    /// Finds or makes the channel of an address. 0, -FI_EINVAL (no such context), -FI_ENOMEM, -FI_EAGAIN (all channels
+    /// are in use).
     [[nodiscard]] int channel_to(const Target& target, Channel*& channel) noexcept;
-    /// Goes on with what stands between us and the next packet. 0: there is a ring, or a visitor's slot; -FI_EAGAIN; why
-    /// the channel has failed.
+    /// Takes the next step towards sending a packet. 0: there is a ring or a visitor's slot; -FI_EAGAIN; or the error
+    /// of a failed channel.
     [[nodiscard]] int approach(Channel& ch) noexcept;
-    /// The channel is of no use any more.
+    /// Marks the channel as failed and tells the protocol.
     void fail(Channel& ch, int err, int prov_errno) noexcept;
 
-    // --- packets. Of an open channel with nothing deferred and with room; or of one with a visitor's slot, to which
-    // only what is said to be for both applies.
-    /// A packet has gone out.
+    // --- packets. The channel is open, with nothing deferred and with room. sent() and post_failed() also serve a
+    // channel with a visitor's slot.
+    /// Counts a packet that has been posted.
     void sent(Channel& ch) noexcept
     {
         if (ch.state != ChannelState::open) [[unlikely]]
             turnover.visited(ch);
         ch.next_seq++;
     }
-    /// A packet of at most inline_limit bytes into the next slot. `delivered`, if any, is told when it has arrived.
+    /// Puts a packet of at most inline_limit bytes into the next slot. `delivered`, if not null, is told when it has
+    /// arrived.
     [[nodiscard]] vcq::Post put(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept
     {
         return put(ch, ch.next_seq, packet.data(), packet.size(), delivered);
     }
-    /// A packet for the next slot that the TNI has no room for and that can't be taken back.
+    /// Keeps a packet for the next slot that the TNI has no room for and that can't be taken back.
     void defer(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept;
-    /// Sends the packet that had to wait. True when none is waiting any more.
+    /// Posts the deferred packet. True if none is left.
     [[nodiscard]] bool flush(Channel& ch) noexcept;
     [[nodiscard]] bool deferred() const noexcept { return deferred_ != 0; }
-    /// What a failed post means for the channel: -FI_EAGAIN, or why it has failed now.
+    /// Handles a failed post. -FI_EAGAIN (the TNI was busy), or the error with which the channel has failed now.
     [[nodiscard]] int post_failed(Channel& ch, vcq::Post post) noexcept;
 
     // --- from Rings
     void flush_all() noexcept;
-    /// Asks for a sign of life where something waits for a peer.
+    /// Probes peers that something waits for, at most `at_once` of them.
     void watch(unsigned at_once) noexcept;
     void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
     /// Says BYE to all; nothing is posted afterwards.
@@ -93,7 +95,7 @@ class Outbound {
 
     Port& port_;
     unsigned deferred_ = 0;      ///< channels with a deferred packet
-    std::size_t next_asked_ = 0; ///< of the watch
+    std::size_t next_asked_ = 0; ///< index of the channel that watch() looks at next
 };
 
 } // namespace tofu::proto

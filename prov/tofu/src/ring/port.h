@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the two directions of an endpoint's rings share: who we are, the area, the clock; and the protocol above, as
-// they see it. Calls nothing.
+// What the two directions of an endpoint's rings share: our identity, the area, the clock; and the interface of the
+// protocol above. Calls nothing.
 #pragma once
 
 #include <atomic>
@@ -14,26 +14,26 @@
 
 namespace tofu::proto {
 
-/// An endpoint, as its peers know it.
+/// Our endpoint, as its peers know it.
 struct Local {
-    vcq::Vcq& vcq;       ///< what it posts from
-    vcq::Vcq& home;      ///< the domain's, through which peers reach the area,
+    vcq::Vcq& vcq;       ///< the endpoint posts from it
+    vcq::Vcq& home;      ///< the domain's home VCQ, through which peers reach the area,
     Lock& home_lock;     ///< and its lock
     std::uint64_t nonce; ///< of the domain
-    unsigned index;      ///< of the endpoint in it
-    EndpointAddress known; ///< the address it is known by
+    unsigned index;      ///< of the endpoint in the domain
+    EndpointAddress known; ///< the address that peers know
 };
 
-/// The protocol above. None of this is called for a packet in a ring: those go by Inbound::poll.
+/// The protocol above the rings. None of these is called for a packet in a ring: Inbound::poll hands those on.
 class Protocol {
   public:
-    /// For a further peer, or null: there are as many as there may be.
+    /// Makes a channel for one more peer. Null: there are as many as there may be.
     [[nodiscard]] virtual Channel* make_channel() noexcept = 0;
-    /// The channel has failed; what waits for its peer ends. `waiter`: whose packet has never left, or null.
+    /// The channel has failed: requests to its peer end. `waiter`: that of a packet that has never left, or null.
     virtual void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept = 0;
-    /// A visitor's packet, as Inbound::poll() would hand it on: `visit` is a ring of this one slot. False: it stays.
+    /// Takes a visitor's packet; `visit` is a ring with that one slot. False: the packet stays.
     [[nodiscard]] virtual bool take_visit(Ring& visit) noexcept = 0;
-    /// Some milliseconds have passed.
+    /// Called every few milliseconds.
     virtual void tick() noexcept = 0;
 
   protected:
@@ -47,13 +47,14 @@ struct Port {
     Protocol& protocol;
     BouncePool bounces;
     Area area;
-    bool open = false;     ///< else notices change nothing any more
+    bool open = false;     ///< false: notices that still come change nothing
     std::uint64_t now = 0; ///< milliseconds, as of the last slow round
 
-    /// Behind what it announces, which is in order with it. Where the TNI has no room for it the peer finds out in one
-    /// of its slow rounds.
+    /// Rings a doorbell in the area at `at`, in strong order behind what it announces. If the TNI has no room, the peer
+    /// finds out in one of its slow rounds.
     void ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept;
-    /// A Get of `size` bytes for `inquiry`, at most one. Busy where all blocks are out, too.
+    /// Posts the Get of `size` bytes of an inquiry that is not under way. Post::busy also when all bounce blocks are in
+    /// use.
     template <class Of>
     [[nodiscard]] vcq::Post ask(Inquiry<Of>& inquiry, utofu_vcq_id_t home, utofu_stadd_t from,
                                 std::size_t size) noexcept
@@ -77,7 +78,7 @@ struct Port {
     }
 };
 
-/// Does what a Get brought from the start of an area say that this is the domain with that nonce?
+/// Does the header of an area, as a Get brought it, belong to the domain with that nonce?
 [[nodiscard]] bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept;
 
 } // namespace tofu::proto

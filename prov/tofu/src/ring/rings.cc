@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rings' beginning and end, and what rounds of progress do now and then. See rings.h.
+// Opening and closing the rings of an endpoint, and what rounds of progress do only now and then. See rings.h.
 #include "ring/rings.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace tofu::proto {
 
 namespace {
 
-constexpr std::size_t returns_per_tick = 64; // their notices may have been lost
+constexpr std::size_t returns_per_tick = 64; // return blocks looked at without a doorbell, which may be missing
 constexpr std::uint64_t tick_ms = 4;
 constexpr std::uint64_t watch_ms = 100;
 constexpr unsigned watched_at_once = 64;
@@ -64,7 +64,7 @@ void Rings::leave() noexcept
 
 void Rings::catch_up() noexcept
 {
-    // seq_cst: pairs with the peer's Put; what is announced from now on rings again
+    // seq_cst: pairs with the peer's Put of the doorbell; whatever a peer announces from now on rings it again
     const std::uint64_t doorbells = port.area.doorbells().exchange(0, std::memory_order_seq_cst);
     if (rung(doorbells, Doorbell::status))
         out.turnover.look_at_returns(out.channels.size());

@@ -23,24 +23,25 @@ class Rings {
     Rings& operator=(const Rings&) = delete;
     ~Rings();
 
-    /// Makes the area, with so many rings for peers and slots for visitors. 0 or -FI_E*. Takes the home lock.
+    /// Opens the area, with so many rings for peers and slots for visitors. 0 or -FI_E*. Takes the home lock.
     [[nodiscard]] int open(std::size_t ring_count, std::size_t ring_slots, std::size_t visit_slots) noexcept;
     /// Says BYE to all peers; nothing is posted afterwards.
     void leave() noexcept;
-    /// Behind that and the last notice: peers reach the area no more. Takes the home lock.
+    /// Closes the area, which peers then can't reach any more. Called after leave() and the last notice. Takes the home
+    /// lock.
     void close_area() noexcept { port.area.close(); }
 
-    /// Does something of ours wait for catch_up(), or of Inbound's (behind())? Asked in every round of progress.
+    /// Does something wait for catch_up()? Asked in every round of progress, together with Inbound::behind().
     [[nodiscard, gnu::always_inline]] bool behind() const noexcept
     {
         // relaxed: catch_up() reads it again
         return out.deferred() || port.area.doorbells().load(std::memory_order_relaxed) != 0;
     }
-    /// Packets and reports that found no room in the queue of the TNI; what peers rang for.
+    /// Answers doorbells, and repeats packets and reports that found no room in the queue of the TNI.
     void catch_up() noexcept;
-    /// What is looked at every few milliseconds. To be called in every 64th round or so.
+    /// Does what is due every few milliseconds. Called in every 64th round or so.
     void slow_round() noexcept;
-    /// A communication nobody waited for failed: is the peer gone?
+    /// An unsignaled communication to this home VCQ has failed: finds out whether the peer is gone.
     void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
 
     Port port;
