@@ -47,7 +47,7 @@ struct Channel {
     std::uint32_t slots = 0;
     ChannelState state = ChannelState::idle;
     bool leave = false;         ///< we have to say BYE: the peer, or another peer of ours, needs the room
-    bool met = false;           ///< its area has been seen; until then a missing area does not mean that the peer has gone
+    bool met = false;           ///< its area has been seen; until then a missing area does not show that it is gone
     bool aliased = false;       ///< several places of the address vector lead here
     std::uint16_t number = 0;
     std::uint16_t serial = 0;   ///< of the last request for a ring

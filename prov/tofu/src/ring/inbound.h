@@ -30,9 +30,9 @@ class Inbound {
     Arrivals arrivals;
 
     /// Takes a bounded number of packets out of the rings. Up, the protocol's class that derives from this one, has
-    ///   bool take_short(Ring&, std::uint64_t control, std::uint32_t& slots): takes the packet with this control word, if
-    ///     that can be done at once; `slots` is 1 and may be raised. False: nothing has happened.
-    ///   bool take(Ring&, std::uint32_t& slots): takes any other packet. False: the packet stays, there is no room for it.
+    ///   bool take_short(Ring&, std::uint64_t control, std::uint32_t& slots): takes the packet with this control word
+    ///     if that can be done at once; `slots` is 1 and may be raised. False: nothing has happened.
+    ///   bool take(Ring&, std::uint32_t& slots): takes any other packet. False: it stays, there is no room for it.
     template <class Up>
     void poll() noexcept;
     /// The slot of the packet with this sequence number.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How rings come to those who talk much, and channels to those who are talked to, so that neither the number of senders
-// of an endpoint nor that of its receivers is limited. See turnover.h; what R does is in grants.cc.
+// How rings go to the peers that send much, and channels to the peers that are sent to, so that the number of neither
+// is limited. See turnover.h; R's part is in grants.cc.
 //
-// S sends to R; the ring lies at R, and only R gives it away. S asks for one with a visit (visitors.h) and is answered in
-// its return block: `granted` with the place of a ring, or `denied`. S has the ring from then on until R has taken S's
-// BYE and has written `closed` there. Only S says BYE, so nobody writes to a ring after its turnover. Posts of one VCQ to
-// one other in strong order arrive in order: S's packets before its BYE, R's reports before `closed`.
+// S sends to R; the ring lies at R, and only R gives it away. S asks for one with a visit (visitors.h) and is answered
+// in its return block: `granted` with the place of a ring, or `denied`. S has the ring from then on until R has taken
+// S's BYE and has written `closed` there. Only S says BYE, so nobody writes to a ring after its turnover. Posts of one
+// VCQ to one other in strong order arrive in order: S's packets before its BYE, R's reports before `closed`.
 //
 //  1. S dies before its question arrives: nothing has happened.
 //  2. S dies behind its question: R grants a ring, and finds out as in 4.
@@ -21,14 +21,16 @@
 //  8. S wants to send after BYE: it waits for `closed`, then its packets are visits. So a pair never has two rings, and
 //     order holds across turnovers.
 //  9. R dies or closes its endpoint before `closed`, or before its answer: S probes while it waits, and the channel fails.
-// 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round. Likewise for `denied`: the
+// 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round. Likewise for `denied`:
+// the
 //     visit stays. A grant is reported as progress is, in a later round.
 // 11. S uses the return block for another peer: only when it has not asked, or after `denied` or `closed`, or when R is
 //     gone, so no late report of R can hide one of the other's. Every question has a serial number of its own besides.
 // 12. S has no credit for its BYE: R is not done with the ring either, and will report.
 // 13. A hostile S keeps its ring, floods it or says BYE in the middle: its own ring, its own loss. It asks for rings in
 //     the names of many: each is one that R probes and frees. R asks for at most a few back every few milliseconds.
-// 14. A hostile R says anything: `closed` counts only after BYE, a grant only after a question, and where it cannot be the
+// 14. A hostile R says anything: `closed` counts only after BYE, a grant only after a question, and where it cannot be
+// the
 //     channel fails. Other words than its own S does not write to.
 // 15. S closes its endpoint before the answer, and opens it again under the same number: the grant meets another serial
 //     number there. S asks anew: who asks has no ring, so R frees what it has in its name, packets first.
@@ -50,9 +52,9 @@ namespace tofu::proto {
 namespace {
 constexpr unsigned given_up_at_once = 8;
 constexpr unsigned leaving_at_once = 64;
-constexpr unsigned most_held = return_count / 4 * 3; // rings: the other channels are for those who come now and then
+constexpr unsigned most_held = return_count / 4 * 3; // rings; the other channels serve peers that are sent to rarely
 
-/// Is there nothing left by which a peer, or a notice, could touch the channel? (Case 11.)
+/// May the channel be given to another peer, since no peer and no notice can touch it any more? (Case 11.)
 bool reusable(const Channel& ch) noexcept
 {
     if (ch.outstanding != 0 || ch.life.under_way || ch.deferred.size != 0 || ch.visit.under_way || ch.visit.slot != 0)
@@ -79,7 +81,7 @@ bool has_ring(const Channel& ch) noexcept
 Envelope Turnover::envelope(Channel& ch) noexcept
 {
     const bool asks = wants(ch);
-    if (asks) // before the packet leaves: the answer comes there
+    if (asks) // before the packet leaves, since the answer overwrites it
         port_.area.status(ch.number).store(0, std::memory_order_release);
     ch.visit.asks = asks;
     return {port_.self.home.id(), port_.self.nonce, ch.peer.nonce, envelope_speaks(port_.self.known),
@@ -115,7 +117,8 @@ bool Turnover::wants(Channel& ch) noexcept
     port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::visit);
 }
 
-/// The ring is ours, if it can be one. What was sent before is behind us: it is taken before the ring's first packet.
+/// Takes over a granted ring, if the grant makes sense. The peer takes our visits before the ring's first packet (case
+/// 16).
 void Turnover::on_grant(Channel& ch, const Grant& grant) noexcept
 {
     if (grant.slots == 0) {
@@ -151,11 +154,11 @@ void Turnover::check(Channel& ch) noexcept
     // acquire: pairs with the peer's Put of the block; `consumed` was written with it
     const std::uint64_t word = port_.area.status(ch.number).load(std::memory_order_acquire);
     if (static_cast<std::uint32_t>(word >> 32) != ch.serial)
-        return; // nothing yet
+        return; // no answer yet
     const std::uint64_t consumed = port_.area.consumed(ch.number).load(std::memory_order_acquire);
     const auto status = static_cast<ReturnStatus>(static_cast<std::uint32_t>(word));
     if (ch.state == ChannelState::failed) {
-        ch.visit.asked &= status == ReturnStatus::open; // an answer was the last that is written
+        ch.visit.asked &= status == ReturnStatus::open; // after an answer the peer writes nothing more
         return;
     }
     if (ch.visit.asked) {
@@ -173,7 +176,7 @@ void Turnover::check(Channel& ch) noexcept
         ch.leave |= ch.state == ChannelState::open;
     } else if (status == ReturnStatus::closed && ch.state == ChannelState::leaving) {
         ch.state = ChannelState::idle;
-        ch.mark[0] = ch.next_seq; // it has taken all
+        ch.mark[0] = ch.next_seq; // the peer has taken all packets
         held_--;
     }
 }
@@ -243,7 +246,8 @@ void Turnover::look_at_returns(std::size_t most) noexcept
     return nullptr;
 }
 
-/// Those unused since the hand last passed go first; all of them would be used in a while, so the first will do.
+/// Gives some rings back (second chance): first those unused since the hand last passed. If all are in use, the first
+/// ones.
 void Turnover::give_up() noexcept
 {
     const std::size_t n = channels_.size();
@@ -259,7 +263,7 @@ void Turnover::give_up() noexcept
             continue;
         }
         ch.leave = true;
-        check(ch); // credit
+        check(ch); // BYE needs a credit
         (void)say_bye(ch);
         found++;
         leaving++;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rings that we hold at peers: asked for with a visit, granted, given back, so that all peers have their turn and
-// channels can be used for others. The cases are numbered in turnover.cc. Part of Outbound; calls vcq.
+// The rings that we hold at peers: we ask for one with a visit, get it, and give it back, so that other senders have
+// their turn and the channel can serve another peer. The cases are numbered in turnover.cc. Part of Outbound; calls
+// vcq.
 #pragma once
 
 #include <cstddef>
@@ -18,20 +19,20 @@ class Turnover {
         : port_(port), channels_(channels), visits_(visits)
     {
     }
-    /// Of the next packet without a ring: who sends it, and whether a ring is asked for.
+    /// The envelope of the next packet without a ring: its sender, and whether it asks for a ring.
     [[nodiscard]] Envelope envelope(Channel& ch) noexcept;
-    /// That packet has gone out.
+    /// The packet with that envelope has been posted.
     void visited(Channel& ch) noexcept;
-    /// Reads what the peer wrote into the return block.
+    /// Reads the channel's return block and acts on it.
     void check(Channel& ch) noexcept;
-    /// Likewise of so many channels, which give back the rings that they are asked for.
+    /// Does so for `most` channels, in turn, and says BYE where a ring is asked back.
     void look_at_returns(std::size_t most) noexcept;
     /// Gives the ring back. False: not now, for want of credit or of room in the queue of the TNI.
     [[nodiscard]] bool say_bye(Channel& ch) noexcept;
     [[nodiscard]] vcq::Post put_bye(Channel& ch, std::uint16_t kind) noexcept;
-    /// A channel for another peer when all are made. Null: none now, but some are being given up.
+    /// Takes a channel from its peer, for another peer. Null: none is free now, but some are being given up.
     [[nodiscard]] Channel* reuse() noexcept;
-    /// The channel fails: its ring, or its question for one, is no more.
+    /// The channel is failing: its ring, or its request for one, is void.
     void lost(Channel& ch) noexcept;
 
   private:
@@ -42,9 +43,9 @@ class Turnover {
     Port& port_;
     Channels& channels_;
     Visits& visits_;
-    unsigned held_ = 0;           ///< channels with a ring, or that have asked for one
-    std::size_t next_return_ = 0; ///< the return block looked at next
-    std::size_t hand_ = 0;        ///< where a channel to reuse is looked for next
+    unsigned held_ = 0;           ///< channels that have a ring or have asked for one
+    std::size_t next_return_ = 0; ///< index of the return block that is looked at next
+    std::size_t hand_ = 0;        ///< index of the channel that reuse() and give_up() look at next
 };
 
 } // namespace tofu::proto

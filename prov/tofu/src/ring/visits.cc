@@ -14,12 +14,12 @@
 namespace tofu::proto {
 
 namespace {
-constexpr std::uint32_t most_unanswered = 64; // visits behind one that asks
+constexpr std::uint32_t most_unanswered = 64; // visits after one that asks for a ring
 constexpr std::uint32_t longest_pause = 64;   // rounds between two looks at a gate that is full
 constexpr unsigned absent_pause_ms = 1;
 } // namespace
 
-/// Asks the gate for a slot, or reads it. 0: there is one by now.
+/// Asks the gate for a slot by an ADD, or reads it by a Get if it was full.
 int Visits::step(Channel& ch) noexcept
 {
     Channel::Visit& v = ch.visit;
@@ -33,7 +33,7 @@ int Visits::step(Channel& ch) noexcept
         return ch.refusal();
     if (v.asked && v.count >= most_unanswered) {
         ch.starved++;
-        return -FI_EAGAIN; // it takes nothing
+        return -FI_EAGAIN; // the peer does not read its visits
     }
     if (v.full && v.rounds != 0) {
         v.rounds--;
@@ -87,7 +87,7 @@ void Visits::on_visit(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
         visits.on_gate(ch, word);
 }
 
-/// No such area: the peer's endpoint is not enabled yet, or it is no more.
+/// The peer has no such area: its endpoint is not enabled yet, or is closed.
 void Visits::on_absence(Channel& ch, int code) noexcept
 {
     Channel::Visit& v = ch.visit;
@@ -109,7 +109,7 @@ void Visits::on_gate(Channel& ch, std::uint64_t word) noexcept
     const utofu_stadd_t slot = ch.area + visits_offset + std::uint64_t{next} * slot_size;
     if (!gate_is_of(word, ch.peer.nonce)) {
         if (!v.reads && some && gate_speaks(word))
-            (void)put_empty(ch, slot, visit_seq(word)); // another process has the VCQ ID, and gave us a slot of its own
+            (void)put_empty(ch, slot, visit_seq(word)); // another process has the VCQ ID: gives its slot back
         if (ch.state == ChannelState::idle)
             read_heading(ch);
         return;
@@ -129,7 +129,7 @@ void Visits::on_gate(Channel& ch, std::uint64_t word) noexcept
         dismiss(ch);
 }
 
-/// Why is the gate another one? Without room for the Get it is tried again.
+/// Reads the area's header, to learn why the gate is not the expected one. step() repeats it if the TNI had no room.
 void Visits::read_heading(Channel& ch) noexcept
 {
     ch.state = ChannelState::reading;
@@ -158,7 +158,6 @@ void Visits::on_heading(Channel& ch, const AreaHeader& header) noexcept
     }
 }
 
-/// The slot is of no use. Without room in the queue of the TNI it is kept, and given back some time later.
 void Visits::dismiss(Channel& ch) noexcept
 {
     if (ch.visit.slot != 0 && put_empty(ch, ch.visit.slot, ch.visit.seq) != vcq::Post::busy)

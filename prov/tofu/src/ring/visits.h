@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Packets to a peer at which we have no ring: a slot is asked for at the gate, for one packet; or it is found out why
-// there is none. The cases are numbered in visitors.h. Part of Outbound, which is told of peers that can't be reached;
-// calls vcq.
+// Packets to a peer at which we have no ring. We ask the peer's gate for a slot for one packet, or find out why there
+// is no gate. The cases are numbered in visitors.h. Part of Outbound, which learns from it of peers that can't be
+// reached; calls vcq.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ namespace tofu::proto {
 
 class Visits {
   public:
-    /// A peer that has an address enables its endpoint soon. Tests have less patience.
+    /// How long we wait for a peer to enable its endpoint. Tests set it lower.
     static inline std::uint64_t absent_limit_ms = 10000;
 
     explicit Visits(Port& port) noexcept : port_(port) {}
-    /// Of a channel without a ring. 0: it has a slot; -FI_EAGAIN; why the channel has failed.
+    /// Takes the next step towards a slot. 0: the channel has one; -FI_EAGAIN; or the error of a failed channel.
     [[nodiscard]] int step(Channel& ch) noexcept;
-    /// The slot is of no use. Without room in the queue of the TNI it is kept, and given back some time later.
+    /// Gives back a slot that we have no use for, by an empty packet. Where the TNI has no room, a later call does it.
     void dismiss(Channel& ch) noexcept;
-    /// Is a slot asked for?
+    /// True if some gate has been asked for a slot and has not answered.
     [[nodiscard]] bool asks() const noexcept { return asking_ != 0; }
-    /// Told of each channel's visit.
+    /// The notice of a channel's ARMW or Get (Channel::Visit).
     static void on_visit(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
   private:
