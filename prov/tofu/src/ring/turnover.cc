@@ -21,17 +21,15 @@
 //  8. S wants to send after BYE: it waits for `closed`, then its packets are visits. So a pair never has two rings, and
 //     order holds across turnovers.
 //  9. R dies or closes its endpoint before `closed`, or before its answer: S probes while it waits, and the channel fails.
-// 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round. Likewise for `denied`:
-// the
-//     visit stays. A grant is reported as progress is, in a later round.
+// 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round. Likewise for
+//     `denied`: the visit stays. A grant is reported as progress is, in a later round.
 // 11. S uses the return block for another peer: only when it has not asked, or after `denied` or `closed`, or when R is
 //     gone, so no late report of R can hide one of the other's. Every question has a serial number of its own besides.
 // 12. S has no credit for its BYE: R is not done with the ring either, and will report.
 // 13. A hostile S keeps its ring, floods it or says BYE in the middle: its own ring, its own loss. It asks for rings in
 //     the names of many: each is one that R probes and frees. R asks for at most a few back every few milliseconds.
-// 14. A hostile R says anything: `closed` counts only after BYE, a grant only after a question, and where it cannot be
-// the
-//     channel fails. Other words than its own S does not write to.
+// 14. A hostile R says anything: `closed` counts only after BYE, a grant only after a question, and where it
+//     cannot be the channel fails. Other words than its own S does not write to.
 // 15. S closes its endpoint before the answer, and opens it again under the same number: the grant meets another serial
 //     number there. S asks anew: who asks has no ring, so R frees what it has in its name, packets first.
 // 16. Order: packets in the ring are behind S's visits. R takes all visits before it takes the ring's first packet.
@@ -117,8 +115,8 @@ bool Turnover::wants(Channel& ch) noexcept
     port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::visit);
 }
 
-/// Takes over a granted ring, if the grant makes sense. The peer takes our visits before the ring's first packet (case
-/// 16).
+/// Takes over a granted ring, if the grant makes sense. The peer takes our visits before the ring's first
+/// packet (case 16).
 void Turnover::on_grant(Channel& ch, const Grant& grant) noexcept
 {
     if (grant.slots == 0) {
@@ -246,8 +244,8 @@ void Turnover::look_at_returns(std::size_t most) noexcept
     return nullptr;
 }
 
-/// Gives some rings back (second chance): first those unused since the hand last passed. If all are in use, the first
-/// ones.
+/// Gives some rings back (second chance): first those unused since the hand last passed. If all are in use,
+/// the first ones.
 void Turnover::give_up() noexcept
 {
     const std::size_t n = channels_.size();
