@@ -19,8 +19,8 @@ namespace tofu::proto {
 
 namespace {
 
-/// Memory for an area, all zero. Not the processes' private kind: fork() must not take the pages away that the TNI
-/// writes to; and of a size that nobody can change.
+/// Memory for an area, all zero. It is a sealed memory file, not private memory: fork() must not take away the pages
+/// that the TNI writes to, and nobody can change the size.
 struct Pages {
     std::byte* base;
     std::size_t bytes;
@@ -29,9 +29,9 @@ struct Pages {
     friend bool operator==(const Pages& a, const Pages& b) noexcept { return a.base == b.base; }
 };
 
-/// What closed areas leave to later ones of their size. The uTofu library and peers may keep what they know of a shared
-/// object as long as its owner lives (the simulator: a descriptor here, a mapping there), so that a program which opens
-/// endpoints again and again has to do it with the same few objects.
+/// Memory of closed areas, for later areas of the same size. The uTofu library and peers may hold on to a shared object
+/// as long as its owner lives (the simulator: a descriptor here, a mapping there), so a program that opens endpoints
+/// again and again must do so with the same few objects.
 class Spare {
   public:
     /// `base` is null: no memory.
@@ -46,7 +46,7 @@ class Spare {
             return make(bytes);
         const Pages pages = *oldest;
         left_.erase(pages);
-        if (clear(pages)) // once more, should a Put have been late
+        if (clear(pages)) // again, in case a Put came late
             return pages;
         drop(pages);
         return make(bytes);
@@ -69,7 +69,8 @@ class Spare {
     }
 
   private:
-    /// So many are left alone: what a Put that its TNI carries out late still meets is nobody's.
+    /// So many areas rest before they are used again, so that a Put that a TNI carries out late hits memory of no
+    /// owner.
     static constexpr std::size_t resting = 8;
 
     void leave_to_parent() noexcept
@@ -77,8 +78,7 @@ class Spare {
         if (owner_ != getpid()) // a child of fork
             left_.clear();
     }
-    /// All zero, and no memory used. Not by MADV_REMOVE, which is the same but for QEMU's user mode: that takes advice
-    /// and does nothing.
+    /// Zeroes the pages and gives their memory back. MADV_REMOVE would do the same, but QEMU's user mode ignores it.
     static bool clear(const Pages& pages) noexcept
     {
         return fallocate(pages.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(pages.bytes)) == 0;
@@ -155,7 +155,7 @@ int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned in
 
 bool Area::grow() noexcept
 {
-    // Who comes here has the endpoint's lock, which comes after the home's.
+    // The caller holds the endpoint's lock, which has to be taken after the home's: so only try_lock() is allowed.
     if (open_rings_ == geometry_.ring_count || full_ || !home_lock_->try_lock())
         return false;
     const std::size_t bytes = geometry_.size() - geometry_.ring(open_rings_);

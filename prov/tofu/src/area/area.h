@@ -24,19 +24,19 @@ class Area {
     /// -FI_E*.
     [[nodiscard]] int open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned index,
                            const Geometry& geometry) noexcept;
-    /// Registers the rings that are not yet. False: there are none; or not now, the home is another thread's; or it
-    /// can't be done.
+    /// Registers the rings that are not registered yet. False: there are none, another thread has the home's lock, or
+    /// the registration failed.
     [[nodiscard]] bool grow() noexcept;
-    /// So many rings are registered.
+    /// The number of registered rings.
     [[nodiscard]] std::uint32_t open_rings() const noexcept { return open_rings_; }
     void close() noexcept;
-    /// Gives back what closed areas have left to later ones. Any thread.
+    /// Frees the memory that closed areas have left for later ones. Any thread.
     static void drop_spare() noexcept;
 
     [[nodiscard]] const Geometry& geometry() const noexcept { return geometry_; }
     [[nodiscard]] std::byte* ring(unsigned n) const noexcept { return base_ + geometry_.ring(n); }
     [[nodiscard]] std::byte* visits() const noexcept { return base_ + visits_offset; }
-    /// Words written by peers' TNIs; each access is the partner of their Put or ARMW.
+    /// Words that peers' TNIs write; each access pairs with their Put or ARMW.
     [[nodiscard]] std::atomic_ref<std::uint64_t> fin(unsigned n) const noexcept
     {
         return word(fin_offset(n));
@@ -46,7 +46,7 @@ class Area {
     {
         return word(return_offset(n));
     }
-    /// All doorbells, each put there behind what it announces.
+    /// All doorbells in one word. A peer Puts a doorbell behind what it announces.
     [[nodiscard]] std::atomic_ref<std::uint64_t> doorbells() const noexcept { return word(doorbells_offset); }
     [[nodiscard]] std::uint64_t* gate() const noexcept
     {
@@ -69,10 +69,10 @@ class Area {
     int fd_ = -1;
     std::byte* base_ = nullptr;
     std::uint64_t stadd_ = 0;
-    std::uint64_t further_ = 0; ///< of the rings registered later
+    std::uint64_t further_ = 0; ///< STADD of the rings that were registered later
     std::uint32_t open_rings_ = 0;
     unsigned index_ = 0;
-    bool full_ = false; ///< these could not be
+    bool full_ = false; ///< their registration failed
     Geometry geometry_{};
 };
 

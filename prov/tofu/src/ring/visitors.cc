@@ -23,7 +23,7 @@ bool Visitors::open(std::byte* slots, std::uint32_t count, std::uint64_t* gate, 
 
 void Visitors::note_handed_out() noexcept
 {
-    // acquire: what a slot is looked for after this was handed out before
+    // acquire: a packet that is looked for after this load is in a slot that was handed out before it
     const std::uint64_t word = std::atomic_ref<std::uint64_t>(*gate_).load(std::memory_order_acquire);
     for (const std::uint32_t now = std::min(gate_next(word), end_); next_ < now; next_++) {
         is_out_[next_] = true;
@@ -31,7 +31,7 @@ void Visitors::note_handed_out() noexcept
     }
 }
 
-/// The next run of free slots behind the last one, if there is any.
+/// Offers the next run of free slots after the last one, if there is any.
 void Visitors::offer() noexcept
 {
     const bool* const all = is_out_.get();
@@ -42,7 +42,8 @@ void Visitors::offer() noexcept
         return;
     next_ = first;
     end_ = static_cast<std::uint32_t>(std::find(all + first, all + count_, true) - all);
-    // An atomic instruction, for ARMWs of peers (guide 2.2.5). release: behind the clearing of the slots
+    // An atomic instruction, because peers' ARMWs may hit the word (guide 2.2.5). release: after the slots were
+    // cleared
     (void)std::atomic_ref<std::uint64_t>(*gate_).exchange(gate_word(nonce_, next_, end_), std::memory_order_acq_rel);
 }
 
@@ -61,13 +62,13 @@ void Arrivals::take() noexcept
     visitors_.take_arrived([this](std::byte* end) { return take_one(end); });
 }
 
-/// Of one endpoint, whatever address it is known by.
+/// `key` names the sending endpoint, whatever address peers know it by.
 bool Arrivals::refuses(std::uint64_t key) const noexcept
 {
     return refuse_all_ || std::find(refused_.begin(), refused_.end(), key) != refused_.end();
 }
 
-/// False: it stays, with what comes behind it of the same sender.
+/// Takes the packet in the slot that ends at `end`. False: the packet stays, and so do later ones of the same sender.
 bool Arrivals::take_one(std::byte* end) noexcept
 {
     if (in_.seen() != nullptr) [[unlikely]]
@@ -75,9 +76,9 @@ bool Arrivals::take_one(std::byte* end) noexcept
     Control control;
     std::memcpy(&control, end - sizeof control, sizeof control);
     if (control.type == static_cast<std::uint8_t>(Type::none))
-        return true; // its sender had no use for it
+        return true; // an empty packet: the sender had no use for the slot
     Envelope envelope;
-    alignas(8) std::byte packet[slot_size]; // a copy, which nobody changes any more
+    alignas(8) std::byte packet[slot_size]; // a copy, which the sender can't change any more
     const bool good = read_visit(end, port_.self.nonce, envelope, packet);
     const std::uint64_t key = peer_key(envelope.home, envelope.nonce, envelope.index);
     if (good && refuses(key))
@@ -89,13 +90,14 @@ bool Arrivals::take_one(std::byte* end) noexcept
         return false;
     }
     if (visitor_->users != 0) {
-        visitor_->parted = true; // it goes with the last of them
+        visitor_->parted = true; // the last of its messages frees it
         (void)visitor_.release();
     }
     return true;
 }
 
-/// The packet, or null where it is none, as the only one of a ring.
+/// Hands a packet to the protocol as the only one of a ring. `packet` is null where the slot holds none that makes
+/// sense.
 bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept
 {
     Ring& visit = *visitor_;
@@ -105,7 +107,7 @@ bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte*
     visit.begun = true;
     visit.index = who.index;
     visit.known = known_address(who);
-    visit.generation = ~0u; // of another sender perhaps
+    visit.generation = ~0u; // the last packet may have had another sender
     visit.key = peer_key(who.home, who.nonce, who.identity);
     if (packet == nullptr || port_.self.vcq.query_stadd(who.home, endpoint_stag(who.index), visit.area) != 0) {
         in_.bad_packet(visit, "that makes no sense");
@@ -114,7 +116,7 @@ bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte*
     if (who.return_index != no_return) {
         if (!in_.grants.answer(who, visit.area))
             return false;
-        std::memcpy(end - asks_before_end, &no_return, sizeof no_return); // once, if the packet has to stay
+        std::memcpy(end - asks_before_end, &no_return, sizeof no_return); // so that it asks only once
     }
     return port_.protocol.take_visit(visit);
 }

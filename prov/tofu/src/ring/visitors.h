@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Slots for those who have no ring here: a sender takes one at the gate by an ARMW ADD, and fills it by one Put. Which
-// slots are out, and which go on offer next. Nothing is known of who has a slot before he has filled it: it is his until
-// then, however long that takes, and nobody waits for it. And their packets, on the way to the protocol. Part of Inbound;
-// calls vcq.
+// Slots for senders that have no ring here, and their packets on the way to the protocol. A sender takes a slot at the
+// gate by an ARMW ADD and fills it by one Put. We do not know who has a slot before it is filled: it stays with its
+// sender until then, however long that takes, and nobody waits for it. Part of Inbound; calls vcq.
 //
 // S sends, R owns the slots. R offers a run of free slots at a time: the ADD hands out one after the other, in an order
 // that R knows. A slot goes on offer again only after R has taken what it was handed out for.
@@ -19,15 +18,15 @@
 //  8. Order among visits of one S: each has its ADD behind the Put of the one before, and Puts arrive in order (strong
 //     order, guide 6.1.3.1). R looks at the slots that are out from the youngest to the oldest, and then takes what it has
 //     seen from the oldest on: what came before something seen was seen, too.
-//  9. One that can't be taken now stays; later ones of its sender stay with it (Arrivals::refuses), others go on.
+//  9. A packet that can't be taken now stays; later ones of its sender stay with it (Arrivals::refuses), others go on.
 // 10. Order with S's ring: its packets are put behind S's visits. R takes all visits before it takes the first of them
 //     (Inbound::begin). S visits again only after `closed`, when R has taken all from the ring.
 // 11. S means an earlier process: check and version in the gate's word say so; S fills the slot that it has taken there
 //     with an empty packet. Where 19 bits of a nonce are equal by chance, the envelope has the whole.
 // 12. A hostile S takes all slots and fills none: R has no visitors any more, its rings are as ever. It fills what it
 //     has not taken: as wherever it can write.
-// 13. An honest S does not take all slots either while R looks at none: from its fourth visit on it asks for a ring, every
-//     64 visits at least, and sends at most 64 before it has been answered.
+// 13. An honest S does not take all slots either while R looks at none: from its fourth visit on it asks for a ring,
+//     every 64 visits at least, and sends at most 64 before it has been answered.
 #pragma once
 
 #include <atomic>
@@ -47,7 +46,7 @@ class Visitors {
   public:
     /// `count` slots at `slots`, all on offer in the word at `gate`. False: no memory.
     [[nodiscard]] bool open(std::byte* slots, std::uint32_t count, std::uint64_t* gate, std::uint64_t nonce) noexcept;
-    /// Looks at all slots that are out. take(end of the slot) says whether what stands there has been taken.
+    /// Looks at all slots that are out. Calls take(end of the slot) for each that holds a packet; true: it was taken.
     template <class Take>
     void take_arrived(Take&& take) noexcept
     {
@@ -69,7 +68,7 @@ class Visitors {
         if (next_ == end_)
             offer();
     }
-    /// Slots handed out whose packets have not been taken, as far as was noted.
+    /// Slots that have been handed out, as far as we have noted, and whose packets have not been taken.
     [[nodiscard]] std::size_t out() const noexcept { return out_.size(); }
 
   private:
@@ -90,27 +89,28 @@ class Visitors {
     std::uint64_t nonce_ = 0;
     std::uint32_t seq_ = 0;
     std::uint32_t count_ = 0;
-    std::uint32_t next_ = 0; ///< on offer, and not known to be out: from here
+    std::uint32_t next_ = 0; ///< slots on offer that are not known to be out: from here
     std::uint32_t end_ = 0;  ///< to here
-    Array<Out> out_;         ///< in the order in which they were handed out; room for all
+    Array<Out> out_;         ///< slots that are out, in the order in which they were handed out; has room for all
     std::unique_ptr<bool[]> is_out_;
 };
 
-/// Packets of visitors: each is read once, checked, and handed on in the order of its sender. Those that the protocol
-/// has no room for stay where they are.
+/// The packets of visitors. Each is read once, checked, and handed on in the order of its sender. A packet that the
+/// protocol has no room for stays in its slot.
 class Arrivals {
   public:
     Arrivals(Inbound& in, Port& port) noexcept : in_(in), port_(port) {}
-    /// When there is an area. False: no memory.
+    /// Called once there is an area. False: no memory.
     [[nodiscard]] bool open(const Geometry& geometry) noexcept;
+    /// Takes all packets that are there and that the protocol has room for.
     void take() noexcept;
-    /// Packets of the one with that peer_key(), under whatever address, have to stay ...
+    /// True if packets of the sender with that peer_key() have to stay.
     [[nodiscard]] bool refuses(std::uint64_t key) const noexcept;
-    /// ... or those of anybody.
+    /// True if packets of any sender have to stay.
     [[nodiscard]] bool any_refused() const noexcept { return !refused_.empty(); }
-    /// Slots that were handed out and not filled.
+    /// Slots that were handed out and have not been filled.
     [[nodiscard]] std::size_t awaited() const noexcept { return visitors_.out(); }
-    /// How often packets have been offered to the protocol.
+    /// Number of calls of take().
     [[nodiscard]] std::uint32_t offers() const noexcept { return offers_; }
 
   private:
@@ -120,9 +120,9 @@ class Arrivals {
     Inbound& in_;
     Port& port_;
     Visitors visitors_;
-    std::unique_ptr<Ring> visitor_; ///< by which packets are handed on
+    std::unique_ptr<Ring> visitor_; ///< the ring as which a packet is handed on
     Array<std::uint64_t> refused_;  ///< senders of packets that stay
-    bool refuse_all_ = false;       ///< no memory for that
+    bool refuse_all_ = false;       ///< there was no memory to note one of them
     std::uint32_t offers_ = 0;
 };
 
