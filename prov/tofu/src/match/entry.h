@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What waits to be matched: a posted receive, and a message that came before its receive. Used by the receive queue and
-// by the protocol through which messages come; calls nothing.
+// The two things that wait to be matched: a posted receive, and a message that came before its receive. Used by the
+// receive queue and by the protocol through which messages come; calls nothing.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ namespace tofu::proto {
 
 class SrxPeer;
 
-/// What a completion entry of a receive says in its flags.
+/// The flags of a receive's completion entry.
 inline constexpr std::uint64_t kind_of(bool tagged) noexcept { return FI_RECV | (tagged ? FI_TAGGED : FI_MSG); }
 
-/// One receive in any of its forms, as the application calls for it.
+/// What a call asks for: one receive, in any form of the call.
 struct RecvCall {
     const iovec* iov = nullptr;
     void* const* desc = nullptr;
@@ -32,7 +32,7 @@ struct RecvCall {
     bool tagged = false;
 };
 
-/// A posted receive. Its buffers stand behind it.
+/// A posted receive. Its list of buffers follows it in memory.
 struct RecvRequest : Posted {
     struct Buffer : iovec {
         void* desc;
@@ -40,16 +40,16 @@ struct RecvRequest : Posted {
     bool tagged = false;
     bool multi = false;      ///< FI_MULTI_RECV
     bool posted = false;
-    bool held = false;       ///< about to be posted (again): not over yet
+    bool held = false;       ///< about to be posted (again), so not over yet
     std::uint8_t count = 0;
     std::uint32_t users = 0; ///< multi: messages still on their way into it
     void* context = nullptr;
     std::uint64_t flags = 0; ///< as posted
     std::size_t length = 0;
     std::size_t used = 0;    ///< multi: bytes given to messages
-    std::size_t min_left = 0;///< multi: with less than this it is over
+    std::size_t min_left = 0;///< multi: with less room than this it is over
 
-    /// All but the segments.
+    /// Takes over everything from the call but its segments.
     void fill(const RecvCall& call, std::uint64_t key) noexcept
     {
         Posted::source = key;
@@ -68,7 +68,7 @@ struct RecvRequest : Posted {
     {
         return !multi || used == length || length - used < min_left;
     }
-    /// A multi-receive that has room for more after a message of `size` bytes.
+    /// Is it a multi-receive that has room for another message after one of `size` bytes?
     [[nodiscard]] bool lives_on(std::size_t size) const noexcept
     {
         const std::size_t left = length - used;
@@ -76,15 +76,15 @@ struct RecvRequest : Posted {
     }
     /// Gives the next `want` bytes, or as many as are left, to a message. Returns how many.
     std::size_t take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept;
-    /// No message comes any more: the error FI_ECANCELED, and one count.
+    /// Reports that the receive was cancelled: an entry with FI_ECANCELED, and one count.
     void report_cancelled(const RxContext& rx) const noexcept;
 };
 
-/// A message that came before its receive. Behind it stands what the protocol keeps of it, its payload for one: no more
-/// memory than it needs, as there may be many.
+/// A message that came before its receive. The protocol's part of it, such as the payload, follows it in memory and
+/// takes no more than it needs, since there may be many.
 struct Unexpected : Arrived {
-    SrxPeer* peer = nullptr; ///< through whom it came
-    RecvRequest* owned = nullptr; ///< what another provider, whose receives they are, knows it by (match/srx_owner.h)
+    SrxPeer* peer = nullptr; ///< the protocol through which it came
+    RecvRequest* owned = nullptr; ///< names it to another provider that owns the receives (match/srx_owner.h)
     bool tagged = false;
     bool has_data = false;
     bool claimed = false;    ///< by FI_PEEK | FI_CLAIM

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A hash table of queues: for each key the elements that have it, in the order they came. Used by the matcher;
-// calls nothing. Elements carry their links, so that only growing the table allocates.
+// A hash table of queues: for each key, its elements in the order in which they came. Elements carry their links, so
+// only growth of the table allocates. Used by the matcher; calls nothing.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct MatchKey {
     {
         return a.source == b.source && a.tag == b.tag && a.kind == b.kind;
     }
-    /// Its upper bits are good; sources are hashes themselves (peer_key).
+    /// The hash; its upper bits are used. Sources are hashes themselves (peer_key).
     [[nodiscard]] std::uint64_t hash() const noexcept
     {
         return (source ^ (tag * 0x9e3779b97f4a7c15) ^ kind) * 0xff51afd7ed558ccd;
@@ -40,7 +40,7 @@ template <class T, FifoLinks<T> T::*Links, MatchKey (*Key)(const T&) noexcept>
 class FifoIndex {
   public:
     FifoIndex() noexcept : buckets_(new (std::nothrow) T*[std::size_t{1} << initial_bits]()) {}
-    /// False: there was no memory, it can't be used.
+    /// False: there was no memory, and the table can't be used.
     [[nodiscard]] bool valid() const noexcept { return buckets_ != nullptr; }
 
     void push(T& item) noexcept
@@ -64,7 +64,7 @@ class FifoIndex {
             grow();
     }
 
-    /// The oldest with this key.
+    /// The oldest element with this key, or null.
     [[nodiscard]] T* front(const MatchKey& key) const noexcept { return find(*bucket_of(key), key); }
 
     void remove(T& item) noexcept
@@ -95,7 +95,7 @@ class FifoIndex {
 
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
-    /// The first for which `wanted` holds, in no order. Slow.
+    /// Some element for which `wanted` holds, or null. Slow.
     template <class Wanted>
     [[nodiscard]] T* find_if(Wanted wanted) const noexcept
     {
@@ -127,7 +127,7 @@ class FifoIndex {
         *bucket = &item;
     }
 
-    /// Without memory for more buckets, those that are there have longer chains.
+    /// Doubles the number of buckets. Without memory for that, the chains get longer.
     [[gnu::noinline]] void grow() noexcept
     {
         const std::size_t size = std::size_t{1} << (64 - shift_);

@@ -22,7 +22,7 @@ std::uint32_t Matcher::other_kind(std::uint64_t ignore, bool directed) noexcept
     return last_kind_ = free;
 }
 
-/// Into the tables, behind those that are there; the few go first.
+/// Posts a receive into the tables, behind all others; the receives that were compared one by one move there first.
 void Matcher::enter(Posted& receive) noexcept
 {
     const unsigned few = few_posted_;
@@ -84,7 +84,7 @@ void Matcher::drop(Arrived& m) noexcept
 Arrived* Matcher::find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) noexcept
 {
     if (first_ == nullptr || first_->suits(source, tag, ignore))
-        return first_; // whoever receives in the order of arrival needs no table, however far behind
+        return first_; // a program that receives in order of arrival needs no table, however far behind it is
     if (ignore != 0 || (!indexed_ && arrived_ <= few_messages)) {
         Arrived* m = first_->next;
         while (m != nullptr && !m->suits(source, tag, ignore))

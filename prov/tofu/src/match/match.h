@@ -2,12 +2,12 @@
 // Which receive takes which message. Messages match in the order they came from a peer, receives in the order
 // they were posted (fi_tagged(3)). Called by the receive queue under its lock; calls nothing.
 //
-// Cost. As long as there are few, receives are compared one by one, and so are messages that came early; the oldest of
-// these is tried first in any case. Beyond that, a posted receive belongs to a *kind*: its mask of ignored bits, and
-// whether it names its source. A message looks once per kind in use into a hash table, whatever the number of receives,
-// and takes the oldest of the answers. MPI uses a handful of kinds. Beyond max_kinds, receives wait in one list that is
-// searched. A receive looks for messages that came early by (source, tag), or by tag alone, through hash tables; only
-// with ignored bits does it search the list of all of them.
+// Cost. Few receives, and few messages that came early, are compared one by one; the oldest early message is always
+// tried first. Beyond that, a posted receive belongs to a *kind*: its mask of ignored bits, and whether it names its
+// source. A message makes one lookup in a hash table per kind in use, whatever the number of receives, and takes the
+// oldest receive found. MPI uses a handful of kinds. Receives of more than max_kinds kinds wait in one list that is
+// searched. A receive finds early messages by (source, tag), or by tag alone, through hash tables; only with ignored
+// bits it searches the list.
 #pragma once
 
 #include <cstddef>
@@ -24,13 +24,13 @@ struct Posted {
     std::uint64_t source = any_source;
     std::uint64_t tag = 0;
     std::uint64_t ignore = 0; ///< bits of the tag that do not matter
-    std::uint64_t order = 0;  ///< when it was posted
+    std::uint64_t order = 0;  ///< counts the posts
     FifoLinks<Posted> links;
     std::uint32_t kind = 0;
 
     static constexpr unsigned max_kinds = 16;
     static constexpr std::uint32_t overflow_kind = max_kinds;
-    /// A message of this source with this tag?
+    /// Does the receive take a message of this source with this tag?
     [[nodiscard]] bool takes(std::uint64_t from, std::uint64_t with_tag) const noexcept
     {
         return (source == any_source || source == from) && ((tag ^ with_tag) & ~ignore) == 0;
@@ -43,16 +43,16 @@ struct Posted {
     }
 };
 
-/// Base of a message nobody waited for yet.
+/// Base of a message that came before its receive.
 struct Arrived {
     std::uint64_t source = 0;
     std::uint64_t tag = 0;
-    Arrived* next = nullptr; ///< all, in order of arrival
+    Arrived* next = nullptr; ///< in the list of all, in order of arrival
     Arrived* prev = nullptr;
     FifoLinks<Arrived> by_both;
     FifoLinks<Arrived> by_tag;
 
-    /// Would a receive of these take it?
+    /// Would a receive with these take the message?
     [[nodiscard]] bool suits(std::uint64_t from, std::uint64_t with_tag, std::uint64_t ignore) const noexcept
     {
         return (from == any_source || source == from) && ((tag ^ with_tag) & ~ignore) == 0;
@@ -63,10 +63,10 @@ struct Arrived {
 
 class Matcher {
   public:
-    /// False: there was no memory, it can't be used.
+    /// False: there was no memory, and the matcher can't be used.
     [[nodiscard]] bool valid() const noexcept { return posted_.valid() && by_both_.valid() && by_tag_.valid(); }
 
-    // --- inline: what each message that is waited for does
+    // --- inline: the way of each expected message
     [[gnu::always_inline]] void post(Posted& receive) noexcept
     {
         receive.order = next_order_++;
@@ -91,7 +91,7 @@ class Matcher {
         else if (--kinds_[receive.kind].count == 0 && kinds_used_ > kept_kinds) [[unlikely]]
             drop_kinds();
     }
-    /// The receive that takes a message of `source` with `tag`; it stays posted until withdrawn.
+    /// The receive that takes a message of `source` with `tag`, or null. It stays posted until it is withdrawn.
     [[nodiscard]] Posted* match(std::uint64_t source, std::uint64_t tag) const noexcept
     {
         for (unsigned i = 0; i < few_posted_; i++)
@@ -122,7 +122,7 @@ class Matcher {
 
     void keep(Arrived& message) noexcept;
     void drop(Arrived& message) noexcept;
-    /// The oldest message a receive with these would take.
+    /// The oldest message that a receive with these would take, or null.
     [[nodiscard]] Arrived* find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) noexcept;
     [[nodiscard]] Arrived* first() const noexcept { return first_; }
     [[nodiscard]] std::size_t arrived() const noexcept { return arrived_; }
@@ -130,9 +130,9 @@ class Matcher {
   private:
     static constexpr unsigned max_kinds = Posted::max_kinds;
     static constexpr std::uint32_t overflow_kind = Posted::overflow_kind;
-    static constexpr unsigned few_receives = 8; ///< that are compared one by one
+    static constexpr unsigned few_receives = 8; ///< up to so many are compared one by one
     static constexpr unsigned few_messages = 16;
-    static constexpr unsigned kept_kinds = 4; ///< remembered without a receive: the next one is of the same kind
+    static constexpr unsigned kept_kinds = 4; ///< remembered without a receive, since the next receive is likely of the same kind
     struct Kind {
         std::uint64_t ignore;
         bool directed;
@@ -155,10 +155,10 @@ class Matcher {
     }
     [[nodiscard, gnu::noinline]] Posted* match_overflow(std::uint64_t source, std::uint64_t tag) const noexcept;
 
-    Posted* few_[few_receives] = {}; ///< all that are posted, in their order, or the tables have all
+    Posted* few_[few_receives] = {}; ///< all posted receives, in their order; empty while the tables have them
     unsigned few_posted_ = 0;
     Kind kinds_[max_kinds] = {};
-    unsigned kinds_used_ = 0; ///< one past the last that has been in use
+    unsigned kinds_used_ = 0; ///< one past the last kind that has been in use
     std::uint32_t last_kind_ = 0;
     std::size_t overflow_count_ = 0;
     std::uint64_t next_order_ = 1;
@@ -167,7 +167,7 @@ class Matcher {
     Arrived* first_ = nullptr;
     Arrived* last_ = nullptr;
     std::size_t arrived_ = 0;
-    bool indexed_ = false; ///< the tables have all that have arrived, until there are none; else none
+    bool indexed_ = false; ///< the tables have all early messages, until none is left; false: they have none
     FifoIndex<Arrived, &Arrived::by_both, Arrived::both> by_both_;
     FifoIndex<Arrived, &Arrived::by_tag, Arrived::tag_alone> by_tag_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Memory for what waits to be matched: each record takes its own size, in steps of 16 bytes, out of chunks that go back
-// when nothing waits any more. Used by the receive queue under its lock; calls malloc.
+// Memory for receives and messages that wait to be matched. Each record takes its own size, in steps of 16 bytes, out of
+// chunks that are freed when no record is in use. Used by the receive queue under its lock; calls malloc.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ class SizedPool {
         live_++;
         return item;
     }
-    /// `size` is what was asked for.
+    /// `size`: as given to alloc.
     [[gnu::always_inline]] void release(void* item, std::size_t size) noexcept
     {
         if (size > largest) [[unlikely]] {
@@ -71,7 +71,7 @@ class SizedPool {
         left_ -= bytes;
         return reinterpret_cast<std::byte*>(chunks_) + sizeof(Chunk) + left_;
     }
-    /// Nothing is in use: one chunk is enough to begin with.
+    /// Frees all chunks but one, when no record is in use.
     [[gnu::noinline]] void restart() noexcept
     {
         drop(chunks_);
@@ -93,8 +93,8 @@ class SizedPool {
     }
 
     Free* free_[largest / step + 1] = {};
-    Chunk* chunks_ = nullptr; ///< the first is carved up, from its end
-    std::size_t left_ = 0;    ///< bytes of it
+    Chunk* chunks_ = nullptr; ///< records are cut from the first, starting at its end
+    std::size_t left_ = 0;    ///< bytes left in the first
     std::size_t live_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a receive from a source compares with a message's: the key of the peer that the address names. Part of the
-// receive queue; calls address.
+// From the source address of a receive to the key of that peer, which is compared with the key of a message's sender.
+// Part of the receive queue; calls address.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace tofu::proto {
 
 class SourceKeys {
   public:
-    /// `directed`: FI_DIRECTED_RECV. Without it the argument is ignored (fi_msg(3)). The address vector is that of those
-    /// who have joined.
+    /// `directed`: FI_DIRECTED_RECV; without it the source argument of receives is ignored (fi_msg(3)). The address
+    /// vector is that of the endpoints that have joined.
     SourceKeys(bool directed, const Array<SrxPeer*>& members) noexcept : directed_(directed), members_(members) {}
-    /// 0, or -FI_EINVAL: an address of nobody.
+    /// 0 and the key, or -FI_EINVAL: no peer has this address.
     [[nodiscard]] int find(fi_addr_t source, std::uint64_t& key) noexcept
     {
         key = any_source;
@@ -32,7 +32,7 @@ class SourceKeys {
         key = found.key;
         return 0;
     }
-    /// Somebody has left.
+    /// An endpoint has left: forgets the keys found so far.
     void forget() noexcept { recent_ = {}; }
 
   private:
@@ -40,7 +40,7 @@ class SourceKeys {
 
     const bool directed_;
     const Array<SrxPeer*>& members_;
-    /// Valid as long as the address vector is what it was.
+    /// A key found earlier; valid as long as the address vector has not changed.
     struct Found {
         fi_addr_t address = FI_ADDR_UNSPEC;
         std::uint32_t generation = 0;
