@@ -11,7 +11,7 @@
 namespace tofu::proto {
 
 namespace {
-/// The answer to FI_PEEK that found a message.
+/// The entry for an FI_PEEK that found a message.
 void report(const RecvCall& call, const Unexpected& m) noexcept
 {
     if (CompletionQueue* cq = m.peer->rx.binding.cq)
@@ -62,18 +62,18 @@ ssize_t ReceiveQueue::recv(const RecvCall& call) noexcept
     return r != nullptr ? take_kept(*r) : -FI_ENOMEM;
 }
 
-/// Gives a receive what came before it, or posts it.
+/// Gives a receive the messages that came before it, or posts it.
 ssize_t ReceiveQueue::take_kept(RecvRequest& r) noexcept
 {
     Matcher& matching = matcher(r.tagged);
     while (Arrived* a = matching.find(r.source, r.tag, r.ignore)) {
         auto& kept = *static_cast<Unexpected*>(a);
-        r.held = r.lives_on(kept.length); // otherwise `r` is gone when it has the message
+        r.held = r.lives_on(kept.length); // otherwise the message ends `r`
         const bool more = r.held;
         if (!kept.peer->start(r, kept)) {
             r.held = false;
             if (r.used != 0)
-                break; // a multi-receive that got something: it waits like any other
+                break; // a multi-receive that has got something waits like any other receive
             free_entry(r);
             return -FI_EAGAIN;
         }
@@ -98,7 +98,7 @@ RecvRequest* ReceiveQueue::make_receive(const RecvCall& call, std::uint64_t key)
     r->count = static_cast<std::uint8_t>(call.count);
     for (std::size_t i = 0; i < call.count; i++)
         ::new (r->buffers() + i) RecvRequest::Buffer{call.iov[i], call.desc != nullptr ? call.desc[i] : nullptr};
-    (void)total_length(call.iov, call.count, r->length); // checked by the entry
+    (void)total_length(call.iov, call.count, r->length); // the entry has checked it
     return r;
 }
 
@@ -109,7 +109,8 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
     if (int ret = sources_.find(call.source, key); ret != 0)
         return ret;
     Arrived* a = nullptr;
-    // Who peeks in a loop finds the last answer in the queue and polls nothing else: new senders are looked for here.
+    // A program that peeks in a loop finds the last answer in its queue and so polls nothing else: look for new senders
+    // here.
     for (bool everywhere : {false, true}) {
         for (SrxPeer* member : members_)
             member->progress(everywhere);
@@ -135,7 +136,7 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
     return 0;
 }
 
-/// FI_CLAIM after FI_PEEK | FI_CLAIM with the same context: receives or discards what was claimed.
+/// FI_CLAIM after FI_PEEK | FI_CLAIM with the same context: receives or discards the claimed message.
 ssize_t ReceiveQueue::claim(const RecvCall& call) noexcept
 {
     const Claim* const found =
@@ -164,7 +165,7 @@ ssize_t ReceiveQueue::claim(const RecvCall& call) noexcept
     return 0;
 }
 
-/// Throws a message away, and tells `call` that there was one.
+/// Discards a message, and reports to `call` that there was one.
 bool ReceiveQueue::discard(Unexpected& kept, const RecvCall& call) noexcept
 {
     if (!kept.peer->discard(kept))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The application's receives: posts, peeks at, claims and cancels them. Called by msg, tagged and shared contexts; calls
-// the match queue, which the protocol uses, and the peer through which a message came.
+// The application's receives: fi_recv and fi_trecv in all forms, FI_PEEK, FI_CLAIM, fi_cancel. Called by the entries of
+// fi_msg and fi_tagged and by shared contexts; calls the match queue, which the protocol uses, and the peer through
+// which a message came.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +17,17 @@
 
 namespace tofu::proto {
 
-/// Under the lock of the match queue.
+/// Everything is called under the lock of the match queue.
 class ReceiveQueue final : public MatchQueue {
   public:
-    /// A multi-receive with less than `min_multi_recv` left is over, FI_OPT_MIN_MULTI_RECV of the object that owns the
-    /// queue. Memory alone bounds how many receives are posted.
+    /// A multi-receive with less than `min_multi_recv` bytes left is over (FI_OPT_MIN_MULTI_RECV of the queue's owner).
+    /// Only memory bounds the number of posted receives.
     ReceiveQueue(bool directed, const std::size_t& min_multi_recv) noexcept;
 
-    // --- entries. 0 or a refusal without effect (-FI_EAGAIN: progress and retry).
+    // --- entries. 0, or a refusal without effect (-FI_EAGAIN: make progress and retry).
     [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept;
-    /// The same for one buffer, which stands for the segments of `call`, or for_later (FI_TRIGGER). Inline where nothing
-    /// came early and nothing special is asked for.
+    /// As above for one buffer in place of the segments of `call`; also for_later (FI_TRIGGER). Inline where no message
+    /// came early and the call asks for nothing special.
     [[nodiscard, gnu::always_inline]] ssize_t recv_one(const RecvCall& call, void* buffer,
                                                        std::size_t length, void* desc) noexcept
     {
@@ -47,14 +48,14 @@ class ReceiveQueue final : public MatchQueue {
         post(*r);
         return 0;
     }
-    /// 0 or -FI_ENOENT.
+    /// Cancels a posted receive with this context. 0 or -FI_ENOENT.
     [[nodiscard]] ssize_t cancel(void* context) noexcept;
 
-    /// What came through it and was not received yet, claimed or not, is forgotten.
+    /// Drops what came through the peer and has not been received, claimed or not.
     void leave(SrxPeer& peer) noexcept;
 
   private:
-    /// A message that FI_PEEK | FI_CLAIM took out of the matcher.
+    /// A message that FI_PEEK | FI_CLAIM has taken out of the matcher.
     struct Claim {
         const void* context = nullptr;
         Unexpected* message = nullptr;

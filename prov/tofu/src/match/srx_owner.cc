@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See srx_owner.h. A receive of the owner's becomes one of ours when its message is there: with room for as many buffers
-// as there can be, for it is made before it is known how many. What the owner knows of waits in our queue, too, whose
-// ordinary ways it goes from there.
+// See srx_owner.h. A receive of the owner becomes one of ours when its message is there. It is allocated before the
+// number of its buffers is known, so it has room for the maximum. A message that the owner has noted waits in our queue
+// as any other, and goes its ordinary way from there.
 #include "match/srx_owner.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ SrxOwner::SrxOwner(peer::Srx& srx, MatchQueue& queue, Lock& lock) noexcept : srx
     srx.peer = &peer_ops;
 }
 
-/// As the owner has it now. Its descriptors are passed over: lnx gives those that another provider made of the same
-/// memory.
+/// Copies the owner's entry into our receive, without its descriptors: lnx passes those that another provider made of
+/// the same memory.
 void SrxOwner::fill(RecvRequest& r) noexcept
 {
     const peer::EntryFields& entry = peer::fields_of(tail_of(r).entry);
@@ -49,7 +49,7 @@ void SrxOwner::fill(RecvRequest& r) noexcept
     for (std::size_t i = 0; i < limits::iov_limit; i++)
         ::new (r.buffers() + i) RecvRequest::Buffer{i < entry.count ? entry.iov[i] : iovec{}, nullptr};
     r.count = limits::iov_limit;
-    (void)total_length(entry.iov, std::min(entry.count, limits::iov_limit), r.length); // checked by the owner
+    (void)total_length(entry.iov, std::min(entry.count, limits::iov_limit), r.length); // the owner has checked it
 }
 
 SrxOwner::Answer SrxOwner::ask(SrxPeer& peer, const Offer& offer, RecvRequest*& receive) noexcept
@@ -125,13 +125,13 @@ int SrxOwner::begin(peer::Entry* entry, bool wanted) noexcept
     if (wanted)
         fill(*message->owned);
     else
-        tail.entry = nullptr; // it goes when we return
+        tail.entry = nullptr; // the owner frees it when we return
     tail.started = true;
     self.waiting_ += self.go_on(*message) ? 0 : 1;
     return 0;
 }
 
-/// Into its receive, or nowhere. False: there is no room now.
+/// Moves a message on, into its receive or to be discarded. False: there is no room now.
 bool SrxOwner::go_on(Unexpected& message) noexcept
 {
     RecvRequest& r = *message.owned;
@@ -170,7 +170,7 @@ void SrxOwner::addresses_changed() noexcept
 
 // --- the end
 
-/// Of a receive whose message is lost with its endpoint.
+/// Ends a receive whose message is lost with its endpoint.
 void SrxOwner::cancel(RecvRequest& r) noexcept
 {
     const RxContext& rx = tail_of(r).peer->rx;
@@ -188,7 +188,7 @@ void SrxOwner::forsake(Unexpected& message) noexcept
             return cancel(r);
     }
     if (tail.entry != nullptr)
-        peer::fields_of(tail.entry).of_peer = nullptr; // it stays with the owner, who finds nothing
+        peer::fields_of(tail.entry).of_peer = nullptr; // the owner keeps the entry, which leads nowhere now
     queue_.pool().release(&r, receive_size);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Another provider's queue of receives, of which ours is a part (fi_peer(3), struct fid_peer_srx): it says which receive
-// takes a message that has come, or takes note of it and says so later. Called by the receiver and by the owner; calls the
+// Receives that another provider owns (fi_peer(3), struct fid_peer_srx): the owner says which receive takes a message
+// that has come, or takes note of the message and says so later. Called by the receiver and by the owner; calls the
 // owner, and the peer through which a message came.
 #pragma once
 
@@ -22,18 +22,18 @@ namespace tofu::proto {
 
 class MatchQueue;
 
-/// A message that has come, as the owner sees it.
+/// What the owner is told of a message that has come.
 struct Offer {
     bool tagged;
     bool has_data;
-    fi_addr_t source; ///< of the address vector, or FI_ADDR_UNSPEC
+    fi_addr_t source; ///< the sender in the address vector, or FI_ADDR_UNSPEC
     std::size_t length;
     std::uint64_t tag;
     std::uint64_t data;
 };
 
-/// All under the lock of the endpoints that the queue serves, but for what the owner calls, which takes it. The owner
-/// serialises what it calls with the progress that it asks for ("Peer SRX").
+/// Everything is called under the lock of the endpoints that the queue serves, except for the owner's calls, which take
+/// it. The owner does not make these while it makes progress of ours ("Peer SRX").
 class SrxOwner {
   public:
     SrxOwner(peer::Srx& srx, MatchQueue& queue, Lock& lock) noexcept;
@@ -41,33 +41,35 @@ class SrxOwner {
     SrxOwner& operator=(const SrxOwner&) = delete;
 
     enum class Answer : std::uint8_t {
-        receive, ///< the message's. It is given back by done(), or posted by hold()
-        none,    ///< keep the message, then note(); or done()
-        refused, ///< it is nobody's: the owner has no receives of its kind
+        receive, ///< the receive that takes the message. done() gives it back, hold() posts it
+        none,    ///< no receive: keep the message, then call note(); or call done()
+        refused, ///< the owner has no receives for this kind of message
         later    ///< no memory: nothing has happened
     };
     [[nodiscard]] Answer ask(SrxPeer& peer, const Offer& offer, RecvRequest*& receive) noexcept;
-    /// There is no room for the message yet, which is offered again: our own queue has its receive for it.
+    /// There is no room for the message yet. Posts its receive to our own queue, where the message finds it when it is
+    /// offered again.
     void hold(RecvRequest& receive, std::uint64_t source, std::uint64_t tag) noexcept;
-    /// The message that none was found for waits in our queue. False: the owner does not want it; it is forgotten.
+    /// Tells the owner that a message without a receive waits in our queue. False: the owner does not want the message,
+    /// which is forgotten.
     [[nodiscard]] bool note(Unexpected& message, RecvRequest& receive) noexcept;
-    /// It has ended, and stands in the queue, if there is one; or it came to nothing.
+    /// The receive has ended and has been reported, or it came to nothing: gives it back to the owner.
     void done(RecvRequest& receive, CompletionQueue* told) noexcept;
-    /// Once in a while: what the owner has started, and found no room, goes on.
+    /// Continues messages that the owner has started and that found no room. Called now and then.
     void resume() noexcept;
-    /// The message goes without having found its receive.
+    /// The message is dropped without having found its receive.
     void forsake(Unexpected& message) noexcept;
-    /// No message comes through the peer any more.
+    /// No message comes through this peer any more.
     void leave(const SrxPeer& peer) noexcept;
     /// The address vector has changed. Takes the lock.
     void addresses_changed() noexcept;
 
   private:
-    /// Behind the buffers of a receive.
+    /// What follows the buffers of a receive in memory.
     struct Tail {
-        peer::Entry* entry;  ///< null: the owner has it no more
-        const SrxPeer* peer; ///< through whom its message comes
-        bool started;        ///< the owner has called; the message is still in our queue
+        peer::Entry* entry;  ///< the owner's; null: the owner has dropped it
+        const SrxPeer* peer; ///< the protocol through which its message comes
+        bool started;        ///< the owner has started the message, which is still in our queue
     };
     static constexpr std::size_t receive_size = RecvRequest::size_with(limits::iov_limit) + sizeof(Tail);
     [[nodiscard]] static Tail& tail_of(RecvRequest& receive) noexcept
@@ -86,7 +88,7 @@ class SrxOwner {
     peer::Srx& srx_;
     MatchQueue& queue_;
     Lock& lock_;
-    std::size_t waiting_ = 0; ///< messages that were started, and found no room
+    std::size_t waiting_ = 0; ///< messages that were started and found no room
 };
 
 } // namespace tofu::proto

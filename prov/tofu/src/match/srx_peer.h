@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The protocol through which messages come, as the receive queue sees it: that of libfabric's peers of a shared receive
-// context (fi_peer(3), fi_ops_srx_peer). Implemented by message and by tests; none of it is called for a message that
-// finds its receive at once.
+// What the receive queue asks of the protocol through which messages come, modelled on the peers of a shared receive
+// context in libfabric (fi_peer(3), fi_ops_srx_peer). Implemented by message and by tests. None of it is called for a
+// message that finds its receive at once.
 #pragma once
 
 #include "address/peers.h"
@@ -16,19 +16,20 @@ class SrxPeer {
     SrxPeer(const SrxPeer&) = delete;
     SrxPeer& operator=(const SrxPeer&) = delete;
 
-    /// start_msg, start_tag: the message has found its receive, and goes on into it. False: there is no room now,
+    /// start_msg, start_tag: the message has found its receive; moves it there. False: there is no room now, and
     /// nothing has happened.
     [[nodiscard]] virtual bool start(RecvRequest& receive, Unexpected& message) noexcept = 0;
-    /// discard_msg, discard_tag: nobody wants it; its sender is told as if it had been received. False as above.
+    /// discard_msg, discard_tag: nobody wants the message; its sender is told as if it had been received. False: as
+    /// above.
     [[nodiscard]] virtual bool discard(Unexpected& message) noexcept = 0;
-    /// The queue knows the message no more; its memory goes back when this returns.
+    /// The queue has dropped the message and frees its memory when this returns.
     virtual void forgotten(Unexpected& message) noexcept = 0;
-    /// Who sent it, where completions say so (FI_SOURCE); else FI_ADDR_NOTAVAIL.
+    /// The address of the sender, where completions report it (FI_SOURCE); else FI_ADDR_NOTAVAIL.
     [[nodiscard]] virtual fi_addr_t source_of(const Unexpected& message) noexcept = 0;
-    /// Some progress; `everywhere`: messages of new senders are looked for, too.
+    /// Makes some progress; `everywhere`: looks for messages of new senders, too.
     virtual void progress(bool everywhere) noexcept = 0;
 
-    /// What is told of receives that no message takes, and who sources are.
+    /// Where receives that no message takes are reported, and the address vector of sources.
     const RxContext& rx;
     const Peers& peers;
 
