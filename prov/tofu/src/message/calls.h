@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_msg, fi_tagged: the tables that an enabled endpoint with FI_MSG or FI_TAGGED carries (calls.cc). Entered
-// by the application; call the sender and the receive queue.
+// fi_msg, fi_tagged: the operation tables of an enabled endpoint with FI_MSG or FI_TAGGED (calls.cc). Called by the
+// application; their functions call the sender and the receive queue.
 #pragma once
 
 #include <rdma/fi_endpoint.h>

@@ -39,7 +39,7 @@ int Delivery::join_queue() noexcept
 void Delivery::part_from_queue() noexcept
 {
     if (own_queue_)
-        return; // which goes with us
+        return; // it is destroyed with us
     fetches_.cancel();
     queue_.leave(*this);
 }
@@ -69,9 +69,8 @@ void Delivery::report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept
         cq.write(entry);
 }
 
-// --- whose it is
+// --- finding the receive
 
-/// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
 bool Delivery::deliver(Message& m) noexcept
 {
     if (RecvRequest* r = queue_.get_entry(m.tagged, m.in->key, m.tag)) [[likely]]
@@ -81,11 +80,11 @@ bool Delivery::deliver(Message& m) noexcept
     return keep(m, nullptr);
 }
 
-/// The same where the receives are another provider's.
+/// deliver() where another provider owns the receives.
 bool Delivery::ask(SrxOwner& owner, Message& m) noexcept
 {
     if (tx_.reports().closing)
-        return false; // as it closes us it may have closed its own
+        return false; // an owner that closes us may have closed its receives already
     RecvRequest* r = nullptr;
     switch (owner.ask(*this, {m.tagged, m.has_data, source_of(*m.in), m.length, m.tag, m.data}, r)) {
     case SrxOwner::Answer::receive:
@@ -177,14 +176,14 @@ void Delivery::received(RecvRequest& r, const Message& m, void* buffer, std::siz
         queue_.free_entry(r);
 }
 
-/// Keeps a message until somebody wants it; `owned`: whom another provider is to tell of that.
+/// Keeps a message until a receive takes it. `owned`: names it to another provider that owns the receives.
 bool Delivery::keep(Message& m, RecvRequest* owned) noexcept
 {
     Unexpected* const kept = queue_.alloc_entry(m.kept_size());
     if (kept == nullptr) [[unlikely]]
         return false;
     if (m.type != Type::rts && m.ack && !m.at_match) {
-        // Delivered: it is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
+        // Delivered: the message is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
         if (!put_fin(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0)) {
             queue_.free_entry(*kept);
             return false;
@@ -202,7 +201,7 @@ bool Delivery::keep(Message& m, RecvRequest* owned) noexcept
     return true;
 }
 
-// --- what was kept, as the receive queue calls for it
+// --- kept messages, when the receive queue asks for them
 
 bool Delivery::discard(Unexpected& kept) noexcept { return discard(Message::unpack(kept)); }
 
@@ -212,7 +211,7 @@ bool Delivery::discard(const Message& m) noexcept
         return !m.ack || put_fin(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0);
     Fetch* const f = fetches_.make(m);
     if (f != nullptr)
-        fetches_.start(*f); // nothing to fetch: FIN
+        fetches_.start(*f); // has nothing to fetch, so it only writes FIN
     return f != nullptr;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A message that is out of its ring finds its receive: matched or kept, copied or fetched, acknowledged, reported. Used by
-// the receiver and by fetches, and by the receive queue for what was kept; calls match, vcq (FIN words), cq and cntr.
-// Under the endpoint's lock.
+// The way of a message from its ring to its receive: it is matched or kept, copied or fetched, acknowledged, reported.
+// Called by the receiver, by fetches, and by the receive queue for kept messages; calls match, vcq (FIN words), cq and
+// cntr. Under the endpoint's lock.
 #pragma once
 
 #include <cstddef>
@@ -20,32 +20,32 @@ class Receiver;
 
 class Delivery final : private SrxPeer {
   public:
-    /// `receiver`: who makes progress where the application peeks.
+    /// `receiver` makes progress when the application peeks.
     Delivery(TxContext& tx, const RxContext& rx, Port& port, Receiver& receiver) noexcept;
     ~Delivery();
 
-    /// Behind Rings::open(). 0 or -FI_ENOMEM. Takes the endpoint's lock.
+    /// Called after Rings::open(). 0 or -FI_ENOMEM. Takes the endpoint's lock.
     [[nodiscard]] int join_queue() noexcept;
-    /// Behind Rings::leave() and the last notice: receives of a shared context that wait for bytes through here are
-    /// cancelled, and nothing that came through here is given out any more.
+    /// Cancels receives of a shared context that wait for bytes from here, and drops the messages that came through
+    /// here. Called after Rings::leave() and the last notice.
     void part_from_queue() noexcept;
-    /// Where receives for this endpoint are posted.
+    /// The queue to which receives for this endpoint are posted.
     [[nodiscard]] ReceiveQueue& queue() noexcept { return queue_; }
-    /// Of a receive of the endpoint's own. 0 or -FI_ENOENT.
+    /// Cancels a receive in the endpoint's own queue. 0 or -FI_ENOENT.
     [[nodiscard]] ssize_t cancel(void* context) noexcept;
     [[nodiscard]] Fetches& fetches() noexcept { return fetches_; }
 
     /// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
     [[nodiscard]] bool deliver(Message& message) noexcept;
-    /// The same for a message that stands in its ring and asks for no answer. False: deliver() has to do it.
+    /// As deliver(), for a message that stands in its ring and asks for no answer. False: deliver() has to do it.
     struct Short;
     [[nodiscard]] bool deliver_short(Ring& in, const Short& message) noexcept;
-    /// The end of a message for its receive: one entry, one count.
+    /// Reports a message that has ended to its receive: one entry, one count.
     void received(RecvRequest& receive, const Message& message, void* buffer, std::size_t length, int err,
                   int prov_errno) noexcept;
-    /// The entry of what has succeeded, its source not told yet.
+    /// Writes the entry of a message that has succeeded, and finds its source for that.
     void report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept;
-    /// Does a message of this sender wait for its receive?
+    /// Does a message of this sender wait here for its receive?
     [[nodiscard]] bool holds(const Ring& in) const noexcept { return queue_.holds(*this, in.key); }
 
   private:
@@ -67,7 +67,7 @@ class Delivery final : private SrxPeer {
     Receiver& receiver_;
     bool wants_source_;    ///< FI_SOURCE
     bool wants_strangers_; ///< FI_SOURCE_ERR
-    std::optional<ReceiveQueue> own_queue_; ///< none where the receives are those of a shared context
+    std::optional<ReceiveQueue> own_queue_; ///< none where a shared context has the receives
     ReceiveQueue& queue_;
     Fetches fetches_;
 };

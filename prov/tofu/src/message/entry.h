@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the calls of fi_msg and fi_tagged have in common: checks of arguments, the context's lock, the way into
-// the sender and the receive queue. Used by calls.cc, and but for the ways in by trigger.
+// What the calls of fi_msg and fi_tagged have in common: checks of arguments, the context's lock, the calls of the
+// sender and the receive queue. Used by calls.cc; trigger uses the checks.
 #pragma once
 
 #include <mutex>
@@ -17,10 +17,10 @@
 
 namespace tofu::proto {
 
-/// Flags that make another operation of a call, which is not offered (fi_msg(3)).
+/// Flags that would make a call another operation, which is not offered (fi_msg(3)).
 inline constexpr std::uint64_t foreign_flags = FI_MULTICAST;
 
-/// What fi_sendmsg, fi_tsendmsg and their like are given.
+/// The calls as the structures of fi_sendmsg, fi_tsendmsg, fi_recvmsg and fi_trecvmsg describe them.
 template <class Message>
 [[nodiscard]] SendCall send_of(const Message& m, std::uint64_t flags) noexcept
 {
@@ -47,7 +47,7 @@ template <class Message>
     return call;
 }
 
-/// A call with FI_TRIGGER, and one buffer of it.
+/// Hands over a call with FI_TRIGGER that has one buffer.
 template <class Call>
 [[gnu::noinline]] ssize_t take_later(fid_ep* fid, const Call& call) noexcept
 {
@@ -64,7 +64,8 @@ template <class Call>
     return take_later(fid, call);
 }
 
-/// The long way of one buffer. A copy of the call, which then need not lie in memory on the short way.
+/// The long way of a call with one buffer. It takes a copy of the call, so that the short way can keep its own in
+/// registers.
 [[gnu::noinline]] inline ssize_t send_buffer(Sender& sender, SendCall call, const void* buf,
                                              std::size_t length, void* desc) noexcept
 {
@@ -100,7 +101,7 @@ template <class Call>
     return ret == for_later ? take_later(fid, call, buf, length, desc) : ret;
 }
 
-/// Of the segments and flags of a call. 0 and its length, or the refusal.
+/// Checks the segments and flags of a call, and adds up its length. 0, or the refusal.
 inline int check(SendCall& call) noexcept
 {
     if (call.flags & foreign_flags)

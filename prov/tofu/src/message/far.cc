@@ -21,10 +21,11 @@ FarPayloads::Far* FarPayloads::find(const FarPayload& payload) noexcept
     return found;
 }
 
-/// Null: no room now.
+/// Takes a place for a new payload. Null: there is no room now.
 FarPayloads::Far* FarPayloads::make(const FarPayload& payload, std::uint32_t round) noexcept
 {
-    // What was not asked for in a whole round stands in no slot any more: somebody wrote to a slot that was filled.
+    // A payload that was not asked for in a whole round has lost its visit: a peer wrote to a slot that was filled
+    // already.
     fars_.each([&](Far& f) {
         if (f.live && f.pending == 0 && round - f.round > 1)
             release(f);
@@ -60,7 +61,7 @@ FarPayloads::Stage FarPayloads::look(const FarPayload& payload, std::uint32_t ro
     return stage;
 }
 
-/// Posts what there is room for; behind all bytes the sender's FIN word is read.
+/// Posts as many Gets as there is room for. When all bytes are here it reads the sender's FIN word.
 void FarPayloads::get(Far& far) noexcept
 {
     for (; far.next < far.what.count && far.code == UTOFU_SUCCESS; far.next++) {
@@ -80,8 +81,8 @@ void FarPayloads::get(Far& far) noexcept
         far.stage = Stage::asking;
 }
 
-/// As long as the FIN word waits for this operation nobody else has got the sender's VCQ or memory: so it was when the
-/// bytes were read. Else nobody waits for FIN either.
+/// As long as the FIN word waits for this operation, no other process has the sender's VCQ or memory, so the bytes read
+/// before are the sender's. Otherwise nobody waits for FIN either.
 void FarPayloads::judge(Far& far) noexcept
 {
     FinWord word;
@@ -95,7 +96,7 @@ void FarPayloads::judge(Far& far) noexcept
         far.stage = Stage::lost;
 }
 
-/// A Get. False: no room now; an error is that of a Get which was posted.
+/// Posts a Get. False: no room now. An error counts as a Get that was posted and failed.
 bool FarPayloads::post(Far& far, utofu_vcq_id_t from, utofu_stadd_t to, utofu_stadd_t at, std::size_t size) noexcept
 {
     far.pending++; // the notice may come within the post

@@ -12,7 +12,7 @@
 namespace tofu::proto {
 
 namespace {
-/// Pieces end at multiples of 64 KiB, the page of the hardware.
+/// Pieces end at multiples of 64 KiB, the page size of the hardware.
 std::size_t piece_of(std::size_t most) noexcept
 {
     return most >= 65536 ? most & ~std::size_t{65535} : most;
@@ -57,8 +57,8 @@ void Fetches::start(Fetch& f) noexcept
         advance(f);
 }
 
-/// A message that had to wait: its sender may have closed its endpoint, or died, and another may have got its VCQ IDs
-/// and steering tags since. Its FIN word, under a number that no other endpoint gives it, says whether it still waits.
+/// Checks whether the sender of a message that had to wait still waits. It may have closed its endpoint or died since,
+/// and another process may have its VCQ IDs and steering tags. The FIN word holds a number that no other endpoint uses.
 void Fetches::ask(Fetch& f) noexcept
 {
     f.answer = port_.bounces.alloc(sizeof(FinWord));
@@ -97,10 +97,10 @@ void Fetches::answered(Fetch& f, const vcq::Notice& notice) noexcept
         advance(f);
 }
 
-/// Posts as many Gets as there is room for. Afterwards `f` may be gone.
+/// Posts as many Gets as there is room for. `f` may be gone when this returns.
 void Fetches::advance(Fetch& f) noexcept
 {
-    f.pending++; // ours, so that no notice ends it meanwhile
+    f.pending++; // keeps notices that come meanwhile from ending the fetch
     while (f.to_fetch != 0)
         if (!get_piece(f)) {
             f.pending--;
@@ -111,7 +111,7 @@ void Fetches::advance(Fetch& f) noexcept
         finish(f);
 }
 
-/// One Get: as far as the sender's segment, the user's segment and the TNI allow. False: no room now.
+/// Posts one Get, as long as the sender's segment, the user's segment and the TNI allow. False: no room now.
 bool Fetches::get_piece(Fetch& f) noexcept
 {
     while (f.into_offset == f.into[f.into_index].iov_len) {
@@ -178,7 +178,7 @@ void Fetches::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcep
         m.finish(f);
 }
 
-/// All bytes are here, or will never be: tell the sender, then the application.
+/// Called when all bytes are here, or will never come: tells the sender, then the application.
 void Fetches::finish(Fetch& f) noexcept
 {
     const Ring& in = *f.message.in;
@@ -190,7 +190,7 @@ void Fetches::finish(Fetch& f) noexcept
     pool_.release(&f);
 }
 
-/// For the application.
+/// Reports the end to the application.
 void Fetches::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcept
 {
     for (unsigned i = 0; i < f.ref_count; i++)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's, then FIN. Part of
-// delivery, which is told of each end; calls vcq and the endpoint's local registrations.
+// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's buffers, then FIN. Part of
+// delivery, which is told of each end; calls vcq and the context's local registrations.
 #pragma once
 
 #include <cstddef>
@@ -29,20 +29,20 @@ struct Fetch : vcq::Waiter, Deferred {
     std::uint8_t into_count = 0;
     std::uint8_t ref_count = 0;
     Branches::Way way = 0;
-    bool live = false;             ///< its end is still to come
+    bool live = false;             ///< it has not ended
     std::uint8_t from_index = 0;   ///< position of the next Get
     std::uint8_t into_index = 0;
-    bool waiting = false;          ///< for room
-    bool unverified = false;         ///< does the sender still wait for it? To be asked before the first Get
-    bool lost = false;             ///< it does not: no FIN
+    bool waiting = false;          ///< it waits for room
+    bool unverified = false;         ///< before the first Get, check that the sender still waits for it
+    bool lost = false;             ///< the sender does not wait any more, so no FIN is written
     std::uint64_t from_offset = 0;
     std::uint64_t into_offset = 0;
-    std::size_t to_fetch = 0;      ///< bytes without a Get yet
+    std::size_t to_fetch = 0;      ///< bytes for which no Get has been posted
     std::size_t length = 0;        ///< bytes in all
     std::uint32_t pending = 0;
     int err = 0;
     int prov_errno = 0;
-    Bounce answer{};               ///< of `unverified`
+    Bounce answer{};               ///< the FIN word, read for `unverified`
     LocalRef refs[max_segments] = {};
 };
 
@@ -53,14 +53,15 @@ class Fetches {
     Fetches& operator=(const Fetches&) = delete;
     ~Fetches();
 
-    /// Null: too many are under way.
+    /// Makes a fetch. Null: too many are under way.
     [[nodiscard]] Fetch* make(const Message& message) noexcept;
-    /// With what is to be fetched, and where to, filled in; nothing: FIN alone. Afterwards it may be gone.
+    /// Starts a fetch whose source and destination are filled in; one with nothing to fetch only writes FIN. The fetch
+    /// may have ended, and be gone, when this returns.
     void start(Fetch& fetch) noexcept;
     [[nodiscard, gnu::always_inline]] bool waits() const noexcept { return !waiting_.empty(); }
-    /// Once per round: those that found no room go on, in their order.
+    /// Continues fetches that found no room, in order. Called once per round.
     void resume() noexcept;
-    /// Behind the last notice: all end with FI_ECANCELED.
+    /// Ends all fetches with FI_ECANCELED. Called after the last notice.
     void cancel() noexcept;
 
   private:
@@ -74,13 +75,13 @@ class Fetches {
     static void go_on(Deferred& fetch) noexcept;
     static void on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
-    TxContext& tx_; ///< whose VCQ and local registrations fetch
+    TxContext& tx_; ///< its VCQ posts the Gets, with its local registrations
     Port& port_;
     vcq::Vcq& vcq_;
     Delivery& delivery_;
-    const std::size_t max_piece_; ///< of one Get
+    const std::size_t max_piece_; ///< bytes of one Get
     Pool<Fetch> pool_{4096};
-    Agenda waiting_; ///< those that found no room
+    Agenda waiting_; ///< fetches that found no room
 };
 
 } // namespace tofu::proto

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A message that has come, from its packet to its receive, and who sent it. Used by the receiver and its parts; calls
-// nothing.
+// A message that has come, between its packet and its receive. Used by the receiver and its parts; calls nothing.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +12,7 @@
 
 namespace tofu::proto {
 
-/// Tells a sender how what waits for that FIN word has ended: 0 or FI_E*. False: no room now.
+/// Writes a FIN word: tells the sender how the send that waits for it has ended, 0 or FI_E*. False: no room now.
 [[nodiscard]] inline bool put_fin(vcq::Vcq& vcq, utofu_vcq_id_t home, utofu_stadd_t area, const Ack& fin,
                                   int status) noexcept
 {
@@ -21,21 +20,21 @@ namespace tofu::proto {
     return vcq.put_inline(home, &word, area + fin_offset(fin.fin), sizeof word, {}) != vcq::Post::busy;
 }
 
-/// What of a message that waits for its receive does not stand in its Unexpected, but behind it (body).
+/// The protocol's part of a message that waits for its receive; it follows the Unexpected in memory (body).
 struct Kept {
-    Ring* in = nullptr;   ///< who sent it
+    Ring* in = nullptr;   ///< describes the sender
     Ack fin{};
     Type type = Type::none;
-    bool ack = false;     ///< FIN is due when it has been received,
-    bool at_match = false;///< and not before it has found its receive
+    bool ack = false;     ///< a FIN is due when the message has been taken,
+    bool at_match = false;///< and not before it has been matched
     std::uint8_t segment_count = 0;
 };
 
-/// A message that is to be given to a receive, wherever its payload is.
+/// A message on its way to a receive, wherever its payload is.
 struct Message : Kept {
     bool tagged = false;
     bool has_data = false;
-    bool kept = false;    ///< it came before its receive: its sender may have gone since
+    bool kept = false;    ///< it came before its receive, so its sender may be gone
     std::uint64_t tag = 0;
     std::uint64_t data = 0;
     std::size_t length = 0;
@@ -43,14 +42,13 @@ struct Message : Kept {
     std::uint64_t vcq = 0;              ///< rts
     Segment segments[max_segments] = {};
 
-    /// What stays of it where it has to wait for its receive: a Kept, and behind that its payload, or the body of its
-    /// RTS.
+    /// Bytes that are kept while it waits for its receive: a Kept, then its payload or the body of its RTS.
     [[nodiscard]] std::size_t kept_size() const noexcept
     {
         return sizeof(Kept) + (type == Type::rts ? sizeof vcq + segment_count * sizeof(Segment) : length);
     }
     void pack(Unexpected& to) const noexcept;
-    /// Its Kept alone, and the payload of one that is eager.
+    /// Reads the Kept back. payload_of(): the payload of an eager message.
     [[nodiscard]] static Kept kept_of(const Unexpected& from) noexcept
     {
         Kept kept;

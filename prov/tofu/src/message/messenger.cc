@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The messenger's beginning. See messenger.h.
+// Opening the messenger. See messenger.h.
 #include "message/messenger.h"
 
 #include <rdma/fi_errno.h>
@@ -11,7 +11,7 @@ namespace tofu::proto {
 
 namespace {
 
-constexpr std::size_t visit_slots = 1024; // 256 KiB: so many peers may come at a time
+constexpr std::size_t visit_slots = 1024; // 256 KiB; so many peers without a ring may send at the same time
 
 Local local(TxContext& tx) noexcept
 {
@@ -32,7 +32,7 @@ int Messenger::open() noexcept
 {
     if (int ret = check_params(); ret != 0)
         return ret;
-    // Nobody sends to a transmit context, nor data to an endpoint of RMA alone that has nowhere to tell them.
+    // No peer sends to a transmit context, or CQ data to an RMA endpoint without a queue to report it to.
     const bool receives = rx_.is_open && ((tx_.plan().caps & (FI_MSG | FI_TAGGED)) != 0 || rx_.binding.cq != nullptr);
     const std::size_t rings = receives ? param_size("rings", 256) : 1;
     if (!delivery().queue().valid())

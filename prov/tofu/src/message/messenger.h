@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The message protocol of one endpoint: fi_msg, fi_tagged, and the CQ data of RMA writes. It is put together here:
-// rings to peers (ring/rings.h), what is sent through them (send/sender.h), what comes out of them (receiver.h). Entered
-// through msg and tagged, and by the endpoint's progress. All of it under the context's lock.
+// The message protocol of one endpoint: fi_msg, fi_tagged, and the CQ data of RMA writes. The messenger composes it:
+// rings to peers (ring/rings.h), the sending half (send/sender.h), the receiving half (receiver.h). Called by the
+// entries of fi_msg and fi_tagged and by the endpoint's progress, under the context's lock.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,12 @@ class Messenger final : private Protocol {
   public:
     Messenger(TxContext& tx, RxContext& rx) noexcept;
 
-    /// Makes the message area. 0 or -FI_E*. No lock of the domain may be held.
+    /// Opens the message area. 0 or -FI_E*. The caller holds no lock of the domain.
     [[nodiscard]] int open() noexcept;
     /// Says BYE to all peers. Called under lock() before the VCQ is closed; nothing is posted afterwards.
     void leave() noexcept { rings_.leave(); }
-    /// Behind that, without lock(): peers reach the area no more. Takes the home lock.
+    /// Closes the area, which peers then can't reach any more. Called after leave(), without lock(). Takes the home
+    /// lock.
     void close_area() noexcept { rings_.close_area(); }
 
     [[nodiscard]] Sender& sender() noexcept { return sender_; }
@@ -44,7 +45,7 @@ class Messenger final : private Protocol {
     {
         receiver_.answer_fences();
         if (SrxOwner* const owner = delivery().queue().owner(); owner != nullptr)
-            owner->resume(); // what found no room
+            owner->resume(); // messages that found no room
     }
 
     TxContext& tx_;

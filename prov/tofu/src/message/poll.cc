@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rounds of progress, with all that they go through for a message that stands in its ring and asks for no answer:
-// into the one buffer of its receive and into the queue, or, where none is posted, among those that are kept, until it is.
-// All else goes the long way (receiver.cc, delivery.cc). Called by the endpoint's progress; calls rings, match, cq and cntr.
+// The rounds of progress, and the short way of a message that stands in its ring and asks for no answer: into the
+// single buffer of its receive and into the completion queue, or, without a receive, to the kept messages. All other
+// messages go the long way (receiver.cc, delivery.cc). Called by the endpoint's progress; calls rings, match, cq and
+// cntr.
 #include <bit>
 
 #include "message/messenger.h"
@@ -15,7 +16,7 @@ namespace {
 constexpr std::size_t prefetched = 512; ///< bytes of a long payload, at most
 }
 
-/// What is known of a message on the short way.
+/// A message on the short way.
 struct Delivery::Short {
     bool tagged;
     bool has_data;
@@ -24,11 +25,11 @@ struct Delivery::Short {
     std::uint64_t tag;
     std::uint64_t data;
     const std::byte* payload;
-    /// Receives of one buffer that are over with it.
+    /// Does the receive have one buffer, and end with this message?
     [[nodiscard]] bool fits(const RecvRequest& r) const noexcept { return !r.multi && r.count == 1 && length <= r.length; }
 };
 
-/// Its bytes into the receive's buffer; one entry, one count.
+/// Copies the payload into the receive's buffer and reports it: one entry, one count.
 [[gnu::always_inline]] inline void Delivery::finish_short(RecvRequest& r, const Short& m, fi_addr_t source) noexcept
 {
     void* const buffer = r.buffers()->iov_base;
@@ -67,7 +68,7 @@ struct Delivery::Short {
     return true;
 }
 
-/// One message, all the way. All that decides is in `control`, which was read once.
+/// Takes one message all the way. Every decision rests on `control`, which was read once.
 [[gnu::always_inline]] inline bool Receiver::take_short(Ring& in, std::uint64_t control,
                                                         std::uint32_t& slots) noexcept
 {
@@ -87,7 +88,7 @@ struct Delivery::Short {
         where = long_slots(in.next_seq, c.length, g.ring_slots);
         payload = in.base + std::size_t{where.first} * slot_size;
         for (std::size_t at = 0; at < c.length && at < prefetched; at += processor_line)
-            __builtin_prefetch(payload + at); // on its way while we look whose it is
+            __builtin_prefetch(payload + at); // comes while we look for the receive
     } else {
         const std::size_t size = overhead(c.flags) + ((std::size_t{c.length} + 7) & ~std::size_t{7});
         if (size > slot_size) [[unlikely]]
@@ -106,7 +107,7 @@ struct Delivery::Short {
     return true;
 }
 
-/// A message that came before its receive: the same, if it can be.
+/// Keeps a message that came before its receive, if the short way can.
 bool Delivery::start(RecvRequest& r, Unexpected& kept) noexcept
 {
     const Kept of_it = Message::kept_of(kept);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What comes out of the rings of our area but for the short way (poll.cc). Nothing read from the area is trusted.
-// See receiver.h.
+// Packets out of the rings of our area, except for the short way (poll.cc). Nothing read from the area is trusted. See
+// receiver.h.
 #include "message/receiver.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Receiver::~Receiver()
         fence.in->let_go();
 }
 
-/// One packet. False: it stays, there is no room for what it brings.
+/// Takes one packet. False: the packet stays, there is no room for what it brings.
 bool Receiver::take(Ring& in, std::uint32_t& slots) noexcept
 {
     Packet packet;
@@ -36,14 +36,14 @@ bool Receiver::take(Ring& in, std::uint32_t& slots) noexcept
     case Type::far_eager: return take_message(in, packet, slots);
     case Type::write_data: take_write_data(in, packet); return true;
     case Type::fence: return take_fence(in, packet);
-    case Type::bye: // none that decode() lets through
+    case Type::bye: // decode() lets none of these through
     case Type::none: break;
     }
     return true;
 }
 
 namespace {
-/// The body of an RTS or of a far eager message. False: its segments can't be.
+/// Reads the body of an RTS or of a far eager message. False: its segments make no sense.
 bool read_rts(const Packet& packet, Message& m) noexcept
 {
     Rts rts;
@@ -95,7 +95,7 @@ bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots
     return true;
 }
 
-/// Of a visit: with its payload the message is an eager one.
+/// A far eager message of a visit: once its payload is here, it is an eager message.
 bool Receiver::take_far(Message& m) noexcept
 {
     FarPayload payload{m.in->known.home, m.in->area, m.fin, m.vcq, m.segment_count, m.length, {}};
@@ -122,12 +122,12 @@ void Receiver::take_write_data(Ring& in, const Packet& packet) noexcept
         delivery_.report(*cq, entry, in);
 }
 
-/// All before it has been taken.
+/// Takes a fence: all packets before it have been taken.
 bool Receiver::take_fence(Ring& in, const Packet& packet) noexcept
 {
     if ((packet.control.flags & flag_match) == 0)
         return put_fin(tx_.vcq(), in.known.home, in.area, packet.ack, 0);
-    Fence* const end = fences_.begin() + fences_.size(); // a sender waits for one at a time
+    Fence* const end = fences_.begin() + fences_.size(); // a sender waits for one fence at a time
     if (Fence* const old = std::find_if(fences_.begin(), end, [&](const Fence& f) { return f.in->key == in.key; });
         old != end) {
         old->ack = packet.ack;

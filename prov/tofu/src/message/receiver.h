@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving half of the message protocol: packets out of rings (ring/inbound.h), and what becomes of each. Messages are
-// given to their receives by delivery.h. Nothing of a packet is trusted. Under the endpoint's lock.
+// The receiving half of the message protocol: takes packets out of rings (ring/inbound.h) and acts on them. delivery.h
+// brings messages to their receives. Nothing in a packet is trusted. Under the endpoint's lock.
 //
 //   poll.cc  the short way of a message;  receiver.cc  all other packets;  far.h  payloads of visits
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace tofu::proto {
 
-/// Answered when no message of its sender waits for a receive.
+/// A fence of a sender; it is answered when no message of that sender waits for a receive.
 struct Fence {
     Ring* in = nullptr;
     Ack ack{};
@@ -28,7 +28,8 @@ class Receiver final : public Inbound {
     ~Receiver();
 
     [[nodiscard]] Delivery& delivery() noexcept { return delivery_; }
-    /// Those whose senders have no message here that waits for its receive: also none that came later, which is safe.
+    /// Answers the fences whose senders have no message here that waits for its receive. Messages that came after the
+    /// fence count, too, which may delay the answer but is safe.
     void answer_fences() noexcept;
 
     // --- of Inbound::poll
