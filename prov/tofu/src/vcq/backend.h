@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The uTofu library that stands under the provider: found by dlopen at run time, held as a table of
-// functions. Loaded once per process by fi_getinfo; read by vcq/ only. Calls dlopen, dlsym and the library.
+// The uTofu library under the provider: found by dlopen at run time, held as a table of functions. fi_getinfo loads it
+// once per process; only vcq/ reads it. Calls dlopen, dlsym and the library.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ namespace tofu::vcq {
     each(poll_mrq) \
     each(query_my_coords)
 
-/// Those of barrier gates, optional: null where the library has none, and collectives then work without.
+/// The functions of barrier gates. They are optional: null where the library has none; collectives then work without.
 #define TOFU_GATE_FUNCTIONS(each) \
     each(get_barrier_tnis) \
     each(query_barrier_caps) \
@@ -48,7 +48,7 @@ namespace tofu::vcq {
     each(reduce_double) \
     each(poll_reduce_double)
 
-/// They, each with the type of its declaration in utofu.h.
+/// The table: each function with the type of its declaration in utofu.h.
 struct Functions {
 #define TOFU_FUNCTION(name) decltype(&::utofu_##name) name;
     TOFU_FUNCTIONS(TOFU_FUNCTION)
@@ -59,12 +59,12 @@ struct Functions {
     int (*wait)(utofu_vcq_hdl_t* vcqs, std::size_t count, int timeout_ms);
     /// Optional as well: ends the sleep of this process's threads in wait().
     int (*wake)();
-    /// Optional as well: a thread has looked in vain, for the `times`-th time in a row, and gives way where there are more
-    /// processes than processors. 0: there are not, and nothing has happened.
+    /// Optional as well: a thread has polled in vain, for the `times`-th time in a row; lets others run if there are
+    /// more processes than processors. 0: there are not, and nothing has happened.
     int (*give_way)(unsigned times);
-    /// Optional as well: the name of the process's job, within which alone peers reach each other.
+    /// Optional as well: the name of the process's job. Only peers of the same job reach each other.
     const char* (*job)();
-    /// Optional as well, and null where there is no virtual clock to be told: these bytes, which are polled without a
+    /// Optional as well, and null without a virtual clock: tells the clock that these bytes, which are polled without a
     /// notice, were found written.
     int (*seen)(const void* address, std::size_t size);
 };
@@ -74,7 +74,7 @@ struct Functions {
 class Backend {
   public:
     Backend() = default;
-    /// A table of the caller's own in place of a library: what unit tests put under the provider.
+    /// A table of the caller's own in place of a library, for unit tests.
     Backend(const Functions& functions, const utofu_onesided_caps& caps, std::size_t tni_count) noexcept
         : functions_(functions), caps_(caps), tni_count_(tni_count < 16 ? tni_count : 16)
     {
@@ -93,13 +93,12 @@ class Backend {
     [[nodiscard]] const utofu_tni_id_t* tnis() const noexcept { return tnis_; }
     [[nodiscard]] std::size_t tni_count() const noexcept { return tni_count_; }
 
-    /// The one of this process, loaded on first use (thread-safe); null when load() failed, with its code
-    /// in `error`.
+    /// The backend of this process, loaded on first use (thread-safe). Null when load() failed; `error` has its code.
     static const Backend* get(int& error);
 
   private:
     Functions functions_{};
-    utofu_onesided_caps caps_{}; ///< the least that all TNIs offer
+    utofu_onesided_caps caps_{}; ///< what every TNI offers
     utofu_tni_id_t tnis_[16] = {};
     std::size_t tni_count_ = 0;
     char path_[256] = {};

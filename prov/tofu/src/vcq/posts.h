@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The sending half of a VCQ: one-sided communications, each with the notices that are wanted of it, one at a time or in
-// batches, and fences. Base of Vcq, which polls; called by the engines and protocols; calls the backend's function table.
+// The sending half of a VCQ: posts one-sided communications with the notices that the caller wants, one at a time or in
+// batches, and fences. Base of Vcq, which polls. Called by the engines and protocols; calls the backend's function
+// table.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +20,10 @@
 
 namespace tofu::vcq {
 
-/// What became of a post. A refusal (busy) has no effect at all and may be tried again after a poll.
+/// The result of a post. A refusal (busy) has no effect; retry it after a poll.
 enum class Post : int {
-    done, ///< under way; the notice asked for will come
-    busy, ///< TOQ full or no free place in the completion window
+    done, ///< under way; the notice that was asked for will come
+    busy, ///< the TOQ is full, or the completion window has no free place
     error ///< refused for good; Vcq::last_error() has the uTofu code, which is not UTOFU_SUCCESS
 };
 
@@ -32,24 +33,24 @@ inline constexpr std::uint64_t fence_offset = 16896;
 
 /// Which notice completes a communication (guide 2.2.10).
 enum class When : std::uint8_t {
-    never,    ///< nobody waits; an error still reaches Sink::unsignaled_error
+    never,    ///< none; an error still reaches Sink::unsignaled_error
     sent,     ///< TCQ: the source may be reused
     delivered ///< local MRQ: it took effect at the target (Put, ARMW) or here (Get)
 };
 
-/// What an unsignaled communication was, one whose effect no notice tells: for the report of its failure.
+/// The kind of an unsignaled communication (no notice tells of its effect), for the report of its failure.
 enum class Unsignaled : std::uint8_t {
-    message, ///< or another part of the protocols
-    write,   ///< the application's, which has no other way to hear of it
-    armw     ///< likewise
+    message, ///< a message or another part of the protocols
+    write,   ///< a write of the application, which hears of a failure in no other way
+    armw     ///< an atomic of the application, likewise
 };
 
-/// Of a put to where somebody polls. The lines that it covers go into the cache there (guide 2.2.11); or, of an inline put,
-/// the whole line, whose other bytes become anything.
+/// Flags of a put to memory that is polled. into_cache: the lines that the put covers go into the target's cache (guide
+/// 2.2.11). whole_line: an inline put writes the whole line, whose other bytes become undefined.
 inline constexpr unsigned long into_cache = UTOFU_ONESIDED_FLAG_CACHE_INJECTION;
 inline constexpr unsigned long whole_line = into_cache | UTOFU_ONESIDED_FLAG_PADDING;
 
-/// How to post: which notices, in which order.
+/// How to post: the notices, and the order.
 struct How {
     When when = When::never;
     bool strong_order = false;  ///< after all earlier posts to the same remote VCQ (guide 6.1.3.1)
@@ -59,21 +60,21 @@ struct How {
     unsigned long cache = 0;    ///< into_cache, whole_line
 };
 
-/// The same for a signaled post (When::delivered) whose owner keeps its flags (delivered_flags) ready.
+/// A How for a signaled post (When::delivered) whose flags the caller keeps ready (delivered_flags).
 struct Signaled {
     static constexpr When when = When::delivered;
     Waiter* waiter;
     unsigned long flags;
 };
 
-/// The same for a post that nobody waits for, with flags of flags_of.
+/// A How for an unsignaled post, with flags of flags_of.
 struct Silent {
     static constexpr When when = When::never;
     Unsignaled kind;
     unsigned long flags;
 };
 
-/// Neighbouring words of a peer, all of one width, and what ARMWs one behind the other do to them.
+/// A batch of ARMWs on neighbouring words of a peer, all of one width.
 struct Words {
     utofu_vcq_id_t peer;
     utofu_stadd_t remote;
@@ -83,22 +84,22 @@ struct Words {
     const std::byte* compares; ///< ... these
 };
 
-/// The flags of a post that nobody waits for.
+/// The flags of an unsignaled post.
 constexpr unsigned long flags_of(bool strong_order, bool remote_notice) noexcept
 {
     return (strong_order ? UTOFU_ONESIDED_FLAG_STRONG_ORDER : 0) |
            (remote_notice ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0);
 }
-/// Those of a post for a Signaled.
+/// The flags for a Signaled.
 constexpr unsigned long delivered_flags(bool strong_order, bool remote_notice) noexcept
 {
     return flags_of(strong_order, remote_notice) | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
 }
 
-/// What a post has with it to be known by again, and how it is told from the place in the window of another:
-///  - EDATA, which comes back by the MRQ: the number of a place, or 0 and `write`, where nobody waits;
-///  - cbdata, which comes back by the TCQ: a waiter, or one of these numbers, or `armw`: no waiter lies in the first
-///    bytes of memory.
+/// The values by which the notices of a post are recognised:
+///  - EDATA, which comes back by the MRQ: the number of a place in the window, or 0 or `write` for an unsignaled post;
+///  - cbdata, which comes back by the TCQ: a waiter, or one of these numbers, or `armw`. They can't be confused, since no
+///    waiter lies in the first bytes of memory.
 struct Mark {
     static constexpr std::uintptr_t write = Window::size, armw = Window::size + 1;
     static constexpr std::uintptr_t end = armw + 1;
@@ -107,7 +108,7 @@ struct Mark {
     {
         return kind == Unsignaled::write ? write : kind == Unsignaled::armw ? armw : 0;
     }
-    /// Of a number that names no place.
+    /// The kind of an unsignaled post, by a number that names no place.
     static constexpr Unsignaled kind_of(std::uintptr_t number) noexcept
     {
         return number == armw ? Unsignaled::armw : number == write ? Unsignaled::write : Unsignaled::message;
@@ -116,18 +117,18 @@ struct Mark {
     static void* cbdata_of(std::uintptr_t number) noexcept { return reinterpret_cast<void*>(number); }
 };
 
-/// Its owner's lock serialises all calls.
+/// The posts of a VCQ. The owner's lock serialises all calls.
 class Posts : public Handle {
   public:
-    // Inlined into the engines. Lengths are within the limits of Backend::caps(): the caller splits. `how`
-    // is a How, a Signaled or a Silent; errors of what nobody waits for reach Sink::unsignaled_error.
+    // Inlined into the engines. The caller splits lengths to the limits of Backend::caps(). `how` is a How, a Signaled
+    // or a Silent; errors of unsignaled posts reach Sink::unsignaled_error.
     template <class Way = How>
     [[nodiscard, gnu::always_inline]] Post put(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
                                                std::size_t length, const Way& how) noexcept
     {
         return post(how, &Functions::put, peer, local, remote, length);
     }
-    /// At most caps().max_piggyback_size (32) bytes, copied before the call returns.
+    /// Puts at most caps().max_piggyback_size (32) bytes, which are copied before the call returns.
     template <class Way = How>
     [[nodiscard, gnu::always_inline]] Post put_inline(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
                                                       std::size_t length, const Way& how) noexcept
@@ -141,7 +142,7 @@ class Posts : public Handle {
     {
         return post(how, &Functions::get, peer, local, remote, length);
     }
-    /// On a word of `width` bytes, 4 or 8; so is the next.
+    /// An ARMW, or a CSWAP, on a word of `width` bytes, 4 or 8.
     template <class Way = How>
     [[nodiscard, gnu::always_inline]] Post armw(unsigned width, utofu_vcq_id_t peer, utofu_armw_op op,
                                                 std::uint64_t operand, utofu_stadd_t remote, const Way& how) noexcept
@@ -158,24 +159,25 @@ class Posts : public Handle {
                                  static_cast<std::uint32_t>(swap), remote);
     }
 
-    /// Posts an ARMW that changes nothing, in strong order: with its notice, whatever that says, all that was posted to
-    /// the peer before has taken effect or never will (guide 2.2.10). Post::error: nothing can be posted to the peer.
+    /// Posts an ARMW that changes nothing, in strong order. When its notice comes, whatever that says, all earlier
+    /// posts to the peer have taken effect or never will (guide 2.2.10). Post::error: nothing can be posted to the
+    /// peer.
     [[nodiscard]] Post fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
     {
         return closing_ ? pausing_ ? Post::busy : Post::error : post_fence(peer, waiter);
     }
-    /// Has something been posted to the peer without a notice of its effect, and no fence behind it?
+    /// Has anything been posted to the peer unsignaled since the last fence?
     [[nodiscard]] bool has_unsignaled_to(utofu_vcq_id_t peer) const noexcept { return unsignaled_.has(peer); }
 
-    /// A place for a batch (vcq/window.h) of `notices` notices. 0: none is free.
+    /// Takes a place of the window for a batch of `notices` notices (vcq/window.h). 0: none is free.
     [[nodiscard]] std::uint8_t open_batch(Waiter* waiter, unsigned notices) noexcept;
-    /// ARMWs of a batch, on words of the type: how many were posted; `posted` says what stopped them. They may start
-    /// together, and with what follows where there is `more`.
+    /// Posts ARMWs of a batch. Returns how many were posted; `posted` says what stopped the rest. The library may hold
+    /// them back to start them together, with `more` until the next post or start_batch().
     template <class Word, bool swaps>
     [[nodiscard, gnu::always_inline]] std::size_t post_batch(std::uint8_t batch, const Words& words,
                                                              unsigned long flags, bool more, Post& posted) noexcept
     {
-        const utofu_vcq_hdl_t handle = handle_; // it, and the rest, do not change by a post
+        const utofu_vcq_hdl_t handle = handle_; // copies: the compiler can't know that a post changes none of these
         const auto [peer, first, n, op, operands, compares] = words;
         const auto word = [](const std::byte* from, std::size_t i) {
             Word value;
@@ -199,17 +201,17 @@ class Posts : public Handle {
         }
         return n;
     }
-    /// Starts what was posted with `more` and then not followed by anything.
+    /// Starts what was posted with `more` and has not been followed by another post.
     void start_batch() noexcept
     {
         if (functions_->post_toq != nullptr)
             (void)functions_->post_toq(handle_, nullptr, 0, nullptr);
     }
 
-    /// Whose notices are to come.
+    /// The posts whose notices are still to come.
     [[nodiscard]] Window& window() noexcept { return window_; }
     [[nodiscard]] const Window& window() const noexcept { return window_; }
-    /// No post is under way that somebody waits for.
+    /// True if no signaled post is under way.
     [[nodiscard]] bool idle() const noexcept { return sent_pending_ == 0 && window_.nobody_waits(); }
     [[nodiscard]] bool is_closing() const noexcept { return closing_; }
 
@@ -219,8 +221,9 @@ class Posts : public Handle {
 
     std::uint32_t sent_pending_ = 0; ///< posts with When::sent whose TCQ entry is to come
     bool closing_ = false;
-    bool pausing_ = false;           ///< closing_ for a while only
-    /// The next poll looks into the TCQ (the lowest bit), or at VCQs beside (times beside_step): one test for all.
+    bool pausing_ = false;           ///< closing_ is temporary (quiesce)
+    /// Tells the next poll to look into the TCQ (lowest bit) or at further VCQs (times beside_step), by one test for
+    /// all.
     std::uint32_t wanted_ = 0;
     static constexpr std::uint32_t tcq_wanted = 1, beside_step = 2;
     UnsignaledPeers unsignaled_;
@@ -270,10 +273,10 @@ class Posts : public Handle {
 
 // --- inline part
 
-/// Fills in what the call of uTofu wants. False: no place is free, or no memory.
+/// Turns `how` into the arguments of the uTofu call. False: no place is free, or there is no memory.
 inline bool Posts::admit(const Signaled& how, utofu_vcq_id_t, Ticket& ticket) noexcept
 {
-    // The place is taken before the post: its notice may be there before the call returns.
+    // The place is taken before the post, whose notice may be there before the call returns.
     const std::uint8_t number = window_.take(how.waiter);
     ticket = {number, how.flags, Mark::cbdata_of(number)};
     return number != 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A virtual control queue: posts one-sided communications and turns the entries of its TCQ and MRQ into
-// calls of whoever waits for them. The only code of the provider that calls utofu_* is in this directory: handle.h has
-// the VCQ as such, posts.h what is posted, here are the polls, and the end.
+// A virtual control queue: posts one-sided communications, and turns the entries of its TCQ and MRQ into calls of their
+// waiters. Only this directory calls utofu_*: handle.h creates and registers, posts.h posts, this file polls and closes.
 // Called by the engines, contexts and the domain; calls the backend's function table.
 #pragma once
 
@@ -16,35 +15,35 @@
 
 namespace tofu::vcq {
 
-/// A notice written by a peer's communication, for whoever owns the VCQ. Nothing in it is trusted.
+/// A notice that a peer's communication has written, for the owner of the VCQ. Nothing in it is trusted.
 struct RemoteNotice {
     std::uint8_t type;    ///< UTOFU_MRQ_TYPE_RMT_*
-    utofu_vcq_id_t peer;  ///< posting VCQ of the peer
+    utofu_vcq_id_t peer;  ///< the peer's VCQ that posted
     utofu_stadd_t stadd;  ///< RMT_PUT, RMT_GET: end of the bytes; RMT_ARMW: their start
-    bool unsignaled;      ///< nobody at the peer waits for its end (EDATA 0)
+    bool unsignaled;      ///< the peer posted it unsignaled (EDATA 0)
 };
 
-/// The owner's side of a poll: what is not the answer to a waiter.
+/// Where a poll reports what has no waiter.
 struct Sink {
     void* owner = nullptr;
-    /// May be null: remote notices are then dropped.
+    /// Takes the notices of peers. Null: they are dropped.
     void (*remote)(void* owner, const RemoteNotice& notice) noexcept = nullptr;
-    /// A communication nobody waited for failed, towards `peer` (0: not known).
+    /// An unsignaled communication to the VCQ `peer` (0: not known) has failed.
     void (*unsignaled_error)(void* owner, int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept =
         [](void*, int, Unsignaled, utofu_vcq_id_t) noexcept {};
-    StatisticsBook* book = nullptr; ///< adds up what is counted; null: nobody reads it
+    StatisticsBook* book = nullptr; ///< adds up the VCQ's statistics; null: nobody reads them
 };
 
 /// Owns one VCQ handle. Not thread-safe: its owner's lock serialises all calls.
 class Vcq final : public Posts {
   public:
-    /// Polls between two looks into a queue that nobody waits for.
+    /// Polls between two looks into a queue in which no notice is awaited.
     static constexpr unsigned tcq_interval = 16;
     static constexpr unsigned poll_budget = 32;
-    /// How long drain() and quiesce() wait behind the last notice that came. Tests wait less.
+    /// How long drain() and quiesce() wait after the last notice that came. Tests set it lower.
     static inline std::chrono::milliseconds patience{2000};
-    /// What has been under way for so long does not end any more: what lies at a STag that is not there, or no longer,
-    /// need not be told by every library. A TNI answers within milliseconds, also for a process that is stopped.
+    /// A communication that has been under way for so long counts as failed. Not every library reports a communication
+    /// to a STag that does not exist (any more). A TNI answers within milliseconds, also for a stopped process.
     static inline std::chrono::milliseconds lost_after{5000};
 
     Vcq() = default;
@@ -54,34 +53,34 @@ class Vcq final : public Posts {
     /// process may share a CQ, and then guide 2.5 forbids concurrent calls: `thread_safe` asks for a CQ of its own,
     /// else for UTOFU_VCQ_FLAG_THREAD_SAFE. Returns 0 or -FI_E* (-FI_ENOSPC: no VCQ left on this node).
     [[nodiscard]] int open(const Backend& backend, unsigned spread, bool thread_safe, const Sink& sink) noexcept;
-    /// Ends all posting: posts answer Post::error from now on. Polls until all that was posted has taken effect; posts
-    /// without a notice are fenced for that, since nothing says that utofu_free_vcq waits for them (guide 3.3.1.3).
-    /// Gives up when no notice has come for `patience`, or after five times that: waiters of those that are missing are told
-    /// UTOFU_ERR_MRQ_OTHER (those of When::sent are not: their only trace lies in the TCQ), the answer is false, and
-    /// the memory that posts may still read and write has to stay until close(). What the waiters deregister stays
-    /// registered until then.
+    /// Ends all posting: from now on posts answer Post::error. Polls until everything posted has taken effect;
+    /// unsignaled posts are fenced for that, since nothing says that utofu_free_vcq waits for them (guide 3.3.1.3).
+    /// True: all has ended. False: no notice has come for `patience`, or it took five times that in all. Waiters whose
+    /// notices are missing have then been told UTOFU_ERR_MRQ_OTHER (except those of When::sent, whose only trace lies
+    /// in the TCQ), and memory that posts may still read or write has to stay until close(). Until then deregistrations
+    /// have no effect.
     bool drain() noexcept;
-    /// Polls until what is under way has ended, as long as drain() does, while posts answer Post::busy; then posting
-    /// goes on. For a VCQ of which one of several users leaves; as drain() but for the fences.
+    /// Polls as drain() does, without fences, while posts answer Post::busy; afterwards posting goes on. For a VCQ that
+    /// one of several users leaves.
     bool quiesce() noexcept;
-    /// Drains and frees the VCQ. Its owner has given back all registrations, unless drain() has failed.
+    /// Drains and frees the VCQ. The owner has ended all registrations before, unless drain() has failed.
     void close() noexcept;
 
-    // --- VCQs beside: further ones of the same owner, which posts from them with notices only. They are drained and
-    // closed with this one, and polled while one is wanted.
+    // --- VCQs beside: further VCQs of the same owner, which posts from them signaled only. They are drained and closed
+    // with this one, and polled while one of them is wanted.
     void put_beside(Vcq& another) noexcept
     {
         another.beside_.store(beside(), std::memory_order_relaxed);
-        beside_.store(&another, std::memory_order_release); // partner: beside(), of who gathers handles to sleep on
+        beside_.store(&another, std::memory_order_release); // partner: beside(), for threads that gather handles to sleep on
     }
     /// Any thread.
     [[nodiscard]] Vcq* beside() const noexcept { return beside_.load(std::memory_order_acquire); }
     void want_beside() noexcept { wanted_ += beside_step; }
     void leave_beside() noexcept { wanted_ -= beside_step; }
 
-    /// Takes at most `budget` entries off each queue and tells their waiters. Returns how many it took.
+    /// Takes at most `budget` entries off each queue and calls their waiters. Returns how many entries it took.
     unsigned poll(unsigned budget = poll_budget) noexcept;
-    /// The same, inlined: for fi_cq_read, where the cost of the call itself would be felt.
+    /// poll(), inlined: for fi_cq_read, where the cost of the call itself would be felt.
     [[gnu::always_inline]] unsigned poll_inline(unsigned budget = poll_budget) noexcept;
 
   private:
@@ -89,7 +88,7 @@ class Vcq final : public Posts {
     [[nodiscard]] bool await(Done&& done) noexcept;
     bool give_up(int code, bool for_good, std::uint16_t least_age = 0) noexcept;
     [[gnu::cold]] void watch() noexcept;
-    /// Somebody waits for an entry of the MRQ, or peers may write some.
+    /// True if a waiter expects an entry of the MRQ, or peers may write some.
     [[nodiscard]] bool mrq_is_due() const noexcept { return !window_.all_free() || sink_.remote != nullptr; }
     [[gnu::noinline]] unsigned poll_others(unsigned budget) noexcept;
     unsigned poll_tcq(unsigned budget) noexcept;
@@ -101,7 +100,7 @@ class Vcq final : public Posts {
     void on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept;
 
     std::uint8_t polls_ = 0;
-    std::atomic<Vcq*> beside_{nullptr}; ///< and behind it the next of the list
+    std::atomic<Vcq*> beside_{nullptr}; ///< head of the list of VCQs beside
     Sink sink_{};
     std::chrono::steady_clock::time_point watch_at_; ///< not before
 };
@@ -110,8 +109,8 @@ class Vcq final : public Posts {
 
 inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
 {
-    // acquire: the notice before the data it tells of (guide 2.2.10). Nothing says that utofu_poll_mrq() does it; behind
-    // an indirect call it is no instruction on x86-64.
+    // acquire: reads the notice before the data that it tells of (guide 2.2.10). No document says that utofu_poll_mrq()
+    // does so. On x86-64 this is no instruction.
     std::atomic_thread_fence(std::memory_order_acquire);
     const std::uint8_t type = notice.notice_type;
     if (type != UTOFU_MRQ_TYPE_LCL_ARMW && type != UTOFU_MRQ_TYPE_LCL_PUT &&
@@ -130,7 +129,7 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
         waiter->notify(waiter, Notice{code, type == UTOFU_MRQ_TYPE_LCL_ARMW ? notice.rmt_value : 0});
 }
 
-/// The next of the MRQ. False: there is none, or the poll itself failed.
+/// Takes the next entry of the MRQ. False: there is none, or the poll itself failed.
 inline bool Vcq::next_notice(utofu_mrq_notice& notice, int& code) noexcept
 {
     code = functions_->poll_mrq(handle_, 0, &notice);
@@ -148,12 +147,12 @@ inline unsigned Vcq::poll_inline(unsigned budget) noexcept
     if (!is_open()) [[unlikely]]
         return 0;
     unsigned taken = 0;
-    // Without a waiter a queue has errors at most, and room to give back: a look now and then will do.
+    // A queue in which no notice is awaited can only hold errors, and room to give back: a look now and then will do.
     const bool look = ++polls_ % tcq_interval == 0;
     const bool makes_room = sent_pending_ != 0 || wanted_ != 0 || look;
     if (makes_room) [[unlikely]]
         taken = poll_others(budget);
-    // Where the TOQ has room again, what was posted must not have filled the MRQ with failures.
+    // When the TOQ has room again, the posts before must not have filled the MRQ with failures.
     if (!mrq_is_due() && !makes_room) [[likely]]
         return taken;
     utofu_mrq_notice notice;
@@ -163,7 +162,7 @@ inline unsigned Vcq::poll_inline(unsigned budget) noexcept
         on_mrq(code, notice);
         if (code != UTOFU_SUCCESS) [[unlikely]]
             return taken + poll_failures();
-        if (!mrq_is_due()) // nobody waits for another one
+        if (!mrq_is_due()) // no waiter expects another one
             break;
     }
     return taken;

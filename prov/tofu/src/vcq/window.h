@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The completion window of a VCQ: which notice is whose. A post that somebody waits for takes a place, whose number
-// travels as EDATA and comes back with the notice; EDATA is one byte (caps: max_edata_size 1). Part of the VCQ, under
-// its owner's lock; calls the waiters of what is given up.
+// The completion window of a VCQ: finds the waiter of a notice. A signaled post takes a place, whose number travels as
+// EDATA and comes back with the notice; EDATA is one byte (caps: max_edata_size 1). Part of the VCQ, under its owner's
+// lock; calls the waiters of posts that are given up.
 #pragma once
 
 #include <cstddef>
@@ -9,36 +9,37 @@
 
 namespace tofu::vcq {
 
-/// What a waiter is told.
+/// The end of a communication, as its waiter is told.
 struct Notice {
     int code;            ///< UTOFU_SUCCESS or the UTOFU_ERR_{TCQ,MRQ}_* of this communication
     std::uint64_t value; ///< ARMW: the value before the operation; else 0
 };
 
-/// Somebody who waits for the end of a communication; base of requests. Its function runs in the thread
-/// that polls, under the lock of the VCQ's owner, and may post again.
+/// Waits for the end of a communication; base of requests. Its function runs in the thread that polls, under the lock
+/// of the VCQ's owner, and may post again.
 struct Waiter {
     using Function = void (*)(Waiter* self, const Notice& notice) noexcept;
     Function notify;
 };
 
-/// Places 1 to size - 1. Places are matched one by one: notices keep their order only per remote VCQ (guide 2.2.10).
+/// The places, numbered 1 to size - 1. They are matched one by one, since notices keep their order only per remote VCQ
+/// (guide 2.2.10).
 class Window {
   public:
     static constexpr unsigned size = 255;
-    /// Notices of a batch that come until it is closed.
+    /// Number of notices of a batch that lasts until it is closed.
     static constexpr unsigned endless = 0xffff;
 
-    /// All places are free.
+    /// True if all places are free.
     void reset() noexcept;
-    /// The place that take() gives next, or 0: none is free. What its owner keeps by places (transfer/quick.h) needs no
-    /// allocation of its own.
+    /// The place that take() gives next, or 0: none is free. It lets the owner keep its state by place
+    /// (transfer/quick.h), without an allocation.
     [[nodiscard]] std::uint8_t next() const noexcept { return first_free_; }
     [[nodiscard]] unsigned free() const noexcept { return free_count_; }
     [[nodiscard]] bool all_free() const noexcept { return free_count_ == size - 1; }
     [[nodiscard]] bool nobody_waits() const noexcept { return all_free() || all_given_up(); }
 
-    /// A place for one notice. 0: none is free.
+    /// Takes a place for one notice. 0: none is free.
     [[nodiscard, gnu::always_inline]] std::uint8_t take(Waiter* waiter) noexcept
     {
         const std::uint8_t number = first_free_;
@@ -60,7 +61,7 @@ class Window {
         first_free_ = number;
         free_count_++;
     }
-    /// A notice has come: whom to tell. Null: its end was told already.
+    /// A notice has come: returns its waiter. Null: the waiter has been told already.
     [[nodiscard, gnu::always_inline]] Waiter* arrived(std::uint8_t number) noexcept
     {
         Place& place = places_[number];
@@ -74,20 +75,20 @@ class Window {
         return waiter;
     }
 
-    // --- batches: posts to one peer that share one place. Notices of posts to the same remote VCQ come in the
-    // order of the posts (guide 2.2.10), so that the waiter can count.
-    /// From now on the place is for so many notices.
+    // --- batches: posts to one peer that share one place. Notices of posts to the same remote VCQ come in the order of
+    // the posts (guide 2.2.10), so the waiter can count them.
+    /// Makes the place one for so many notices.
     void expect(std::uint8_t number, unsigned notices) noexcept
     {
         places_[number].expected = static_cast<std::uint16_t>(notices);
     }
-    /// More notices will come.
+    /// Announces so many more notices.
     void extend(std::uint8_t number, unsigned more) noexcept
     {
         expect(number, places_[number].expected + more);
         places_[number].age = 0;
     }
-    /// One notice of those announced has come, or will not. False: it was the last one, and the batch is closed.
+    /// One announced notice has come, or will not come. False: it was the last one, and the batch is closed.
     [[nodiscard]] bool shorten(std::uint8_t number) noexcept
     {
         Place& place = places_[number];
@@ -99,36 +100,36 @@ class Window {
         give_back(number);
         return false;
     }
-    /// Frees the place, if it is still that of `waiter`: no notice will come for it any more.
+    /// Frees the place, if it still belongs to `waiter`: no notice will come for it any more.
     void close(std::uint8_t number, const Waiter* waiter) noexcept
     {
         if (places_[number].waiter == waiter)
             give_back(number);
     }
-    /// For an endless batch whose operation is over, but for which failures may still arrive at any time: its place is
-    /// not freed, so that they meet nobody else, and nobody_waits() does not count it.
+    /// Ends an endless batch for which failures may still arrive at any time. Its place is not freed, so that they
+    /// reach no other waiter, and nobody_waits() does not count it.
     void abandon(std::uint8_t number, const Waiter* waiter) noexcept
     {
         if (places_[number].waiter == waiter)
             places_[number].waiter = &nobody;
     }
 
-    // --- what does not end
-    static constexpr std::uint16_t lost_age = 3; ///< calls of grow_older() behind the last notice
-    /// Has anything reached that age? Where no place is free, those that were given up and have are used again.
+    // --- communications that do not end
+    static constexpr std::uint16_t lost_age = 3; ///< calls of grow_older() after the last notice
+    /// Has any place reached that age? If no place is free, given up places of that age are used again.
     [[nodiscard]] bool grow_older() noexcept;
-    /// Tells those of an age whose notices have not come; false: there was none. For good, their places are free again;
-    /// else these are not given back, so that a late notice is not taken for another's.
+    /// Gives up the waiters of an age whose notices have not come, and tells them. False: there was none. `for good`:
+    /// their places are free again; else not, so that a late notice is not taken for that of another waiter.
     bool give_up(int code, bool for_good, std::uint16_t least_age = 0) noexcept;
 
   private:
-    /// Has the places that were given up: not free, so that late notices meet nobody else.
+    /// The waiter of places that were given up. They are not free, so that late notices reach no other waiter.
     static void ignore(Waiter*, const Notice&) noexcept {}
     static constinit inline Waiter nobody{ignore};
     struct Place {
-        Waiter* waiter = nullptr; ///< null: it is free
+        Waiter* waiter = nullptr; ///< null: the place is free
         std::uint8_t next_free = 0;
-        std::uint16_t expected = 1; ///< notices until it is free again; 1 but for batches
+        std::uint16_t expected = 1; ///< notices until the place is free again; 1 except for batches
         std::uint16_t age = 0;
     };
     [[nodiscard, gnu::cold]] bool all_given_up() const noexcept;
