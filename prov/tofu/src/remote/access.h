@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The one door to peers' memory: from an address and a key of a call to where a communication goes, and whether it may
-// go there now. rma and atomic have one each and reach remote memory by it alone, on their short ways too. Under the
-// context's lock; calls remote_keys and vcq_order.
+// The one door to peers' memory: turns an address and a key of a call into the target of a communication, and says
+// whether the communication may go there now. rma and atomic have one each and reach remote memory only through it, on
+// their short ways too. Under the context's lock; calls keys, event_credits and vcq_order.
 //
-// A short way is an operation that is one communication and is never tried again. What it may not do is decided here,
-// once: whoever finds the door shut goes the long way, which does it or says why not.
+// A short way carries out an operation as one communication that is never retried. What a short way must not do is
+// decided here, in one place: an operation that finds the door shut goes the long way, which does it or says why not.
 #pragma once
 
 #include <cstddef>
@@ -20,31 +20,31 @@
 
 namespace tofu {
 
-/// The call is refused, and nothing has happened. Other errors of resolve() are the operation's.
+/// True for errors with which a call is refused, and nothing has happened. Other errors of resolve() end the operation.
 constexpr bool refuses_call(int ret) noexcept { return ret == -FI_EAGAIN || ret == -FI_ENOMEM; }
 
-/// The remote side of an operation: pieces of one peer's memory, as the call names them and where they are, and the event
-/// that the operation is to a target that counts.
+/// The remote side of an operation: pieces of one peer's memory, as the call names them and as targets; and the RMA
+/// event that the operation causes at a peer that counts events.
 struct RemoteSide {
     struct Piece {
         Target at;
         std::size_t length;
         std::uint64_t key;
-        std::uint64_t address; ///< what the application said; `at` follows from it and the key
+        std::uint64_t address; ///< as the application gave it; `at` follows from it and the key
     };
     static constexpr std::size_t most = 8;
 
     Peer peer{};
-    std::uint64_t access = 0;        ///< that its regions must allow
-    std::uint8_t align = 1;          ///< of each piece at the peer
-    EventAccount* account = nullptr; ///< that has paid for the event; null where nobody has to
-    bool event_posted = false;       ///< and has not failed
-    bool by_directory = false;       ///< a key was looked up, and may have to be once more
-    bool retried = false;            ///< with keys looked up anew
+    std::uint64_t access = 0;        ///< the access that the regions must allow
+    std::uint8_t align = 1;          ///< required alignment of each piece
+    EventAccount* account = nullptr; ///< has paid for the event; null: no event, or not paid for
+    bool event_posted = false;       ///< the communication that causes the event is posted and has not failed
+    bool by_directory = false;       ///< a key was looked up in a directory, and may have to be looked up again
+    bool retried = false;            ///< the operation has been retried with keys looked up anew
     std::uint8_t targets = 0;        ///< entries of target[]
     Piece target[most];
 
-    /// The event that was paid for will not come, unless it was posted.
+    /// Takes the payment for the event back, unless the event was posted.
     void refund() noexcept
     {
         if (account != nullptr && !event_posted)
@@ -53,10 +53,10 @@ struct RemoteSide {
     }
 };
 
-/// An answer of RemoteAccess::resolve(): a piece is not aligned.
+/// Result of RemoteAccess::resolve(): a piece is not aligned.
 inline constexpr int misaligned = 1;
 
-/// What a context knows of its peers' memory, and the credits that it has there. Its engines share both.
+/// The keys of peers that a context knows, and its credits for events at peers. The engines of the context share both.
 struct PeerMemory {
     PeerMemory(vcq::Vcq& vcq, bool provider_keys) noexcept : keys(vcq, provider_keys), credits(vcq) {}
     RemoteKeys keys;
@@ -73,17 +73,17 @@ class RemoteAccess {
           vcq_order_(vcq)
     {
     }
-    /// Reads are ordered behind writes: no short way, for these do not look what was done last.
+    /// From now on reads are ordered behind writes. This shuts the short ways, which do not look at earlier operations.
     void order_reads() noexcept
     {
         vcq_order_.order_reads();
         at_once_ = false;
     }
 
-    /// Short ways where keys are biases are open. For good no longer once an annex was met.
+    /// Are the short ways open that need no lookup of keys? Once an annex has been met they stay shut.
     [[nodiscard]] bool at_once() const noexcept { return at_once_; }
-    /// The peer, and where [address, ...) of it is; null: shut for this peer or this key. A key that is no bias has to
-    /// be looked up, an event at a peer that counts them has to be paid for.
+    /// The peer, and the target for `address`. Null: shut for this peer (it counts events, which have to be paid for)
+    /// or for this key (it has to be looked up).
     [[nodiscard, gnu::always_inline]] const Peer* resolve_at_once(fi_addr_t to, std::uint64_t key, std::uint64_t address,
                                                                   Target& target) const noexcept
     {
@@ -93,7 +93,7 @@ class RemoteAccess {
         target = RemoteKeys::by_bias(*peer, key, address);
         return peer;
     }
-    /// The same where keys are looked up, and this one is known.
+    /// The same where keys are looked up; null also where this key is not known yet.
     [[nodiscard]] const Peer* resolve_known(fi_addr_t to, std::uint64_t key, std::uint64_t address, std::size_t length,
                                             std::uint64_t access, Target& target) noexcept
     {
@@ -103,7 +103,7 @@ class RemoteAccess {
                    : nullptr;
     }
 
-    /// Where all pieces are, for every other way: as RemoteKeys::resolve(), or `misaligned`.
+    /// Finds the targets of all pieces, for every long way. As RemoteKeys::resolve(), or `misaligned`.
     [[nodiscard]] int resolve(RemoteSide& side) noexcept
     {
         int ret = 0;
@@ -115,9 +115,9 @@ class RemoteAccess {
         }
         return ret;
     }
-    /// The same for a new call, whose caller makes `progress` as long as a lookup is under way, for some rounds. An answer
-    /// "outside the region", "not allowed" or "misaligned" may concern a region that has been replaced under the same key since; so it
-    /// only counts once the key has been read anew. -FI_EAGAIN: the caller has to be called again.
+    /// resolve() for a new call; calls `progress` for some rounds as long as a lookup is under way. The results
+    /// "outside the region", "not allowed" and "misaligned" may concern a region that has been replaced under the same
+    /// key; so they count only after the key has been read anew. -FI_EAGAIN: the application has to repeat the call.
     template <class Progress>
     [[nodiscard]] int resolve_now(RemoteSide& side, Progress&& progress) noexcept
     {
@@ -126,7 +126,7 @@ class RemoteAccess {
         const bool final = ret == 0 || refuses_call(ret) || ret == -FI_EKEYREJECTED;
         if (!final && refuted(side)) [[unlikely]] {
             ret = -FI_EAGAIN;
-            polls = 1u << 16; // enough to get the answer now: a later call would start by forgetting again
+            polls = 1u << 16; // enough to get the answer now: a repeated call would again begin by forgetting the key
         }
         for (; ret == -FI_EAGAIN && polls != 0; polls--) {
             progress();
@@ -134,12 +134,12 @@ class RemoteAccess {
         }
         return ret;
     }
-    /// Pays for the event that an operation is to a peer that counts them: as EventCredits::pay().
+    /// Pays for the event of an operation at a peer that counts events. As EventCredits::pay().
     [[nodiscard]] int pay(RemoteSide& side, int& prov_errno) noexcept
     {
         return credits_.pay(side.peer, side.account, prov_errno);
     }
-    /// The same for a new call, as resolve_now().
+    /// pay() for a new call; calls `progress` for some rounds as long as there are no credits.
     template <class Progress>
     [[nodiscard]] int pay_now(RemoteSide& side, int& prov_errno, Progress&& progress) noexcept
     {
@@ -150,7 +150,7 @@ class RemoteAccess {
         }
         return ret;
     }
-    /// As RemoteKeys::refuted(), for all keys: true where some may have changed.
+    /// RemoteKeys::refuted() for all keys of the side. True if some may have changed.
     bool refuted(const RemoteSide& side) noexcept
     {
         bool some = false;
@@ -159,18 +159,17 @@ class RemoteAccess {
         return some;
     }
 
-    /// One more piece of the side, unless it is empty. Whether a key has to be looked up, and perhaps once more after
-    /// refuted(), is noted.
+    /// Adds a piece to the side, unless it is empty. Notes in by_directory whether its key has to be looked up.
     void add(RemoteSide& side, std::uint64_t address, std::size_t length, std::uint64_t key) const noexcept
     {
         if (length != 0)
             side.target[side.targets++] = {{}, length, key, address};
         side.by_directory |= keys_.by_directory(key);
     }
-    /// The order across VCQs of a peer has to be seen to.
+    /// True if communications have to ask may_go_to(), because some peer is reached by several VCQs.
     [[nodiscard]] bool is_ordering() const noexcept { return vcq_order_.begun(); }
-    /// May a communication of an operation in order with others go to `vcq` of the peer at `home` now? False: try again
-    /// after a poll. As VcqOrder::pass().
+    /// May a communication of an ordered operation go to `vcq` of the peer at `home` now? False: try again after a
+    /// poll. As VcqOrder::pass().
     [[nodiscard]] bool may_go_to(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads = false) noexcept
     {
         return vcq_order_.pass(home, vcq, reads);
@@ -195,7 +194,7 @@ class RemoteAccess {
     bool at_once_;
     RemoteKeys& keys_;
     EventCredits& credits_;
-    VcqOrder vcq_order_; ///< of the engine's communications towards a peer with annexes
+    VcqOrder vcq_order_; ///< orders the engine's communications to peers with annexes
 };
 
 } // namespace tofu

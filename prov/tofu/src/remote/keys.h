@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// From a key of fi_mr and a remote address to where a communication goes: VCQ and steering address at the peer. Asked
-// through access.h under the context's lock; calls vcq.
+// Turns a key of fi_mr and a remote address into the target of a communication: a VCQ and a steering address of the
+// peer. Asked through access.h under the context's lock; calls vcq.
 //
 // Remote addressing is one addition: STADD of the target = bias + remote address, where bias comes from the key. A key
 // of ours (FI_MR_PROV_KEY) *is* the bias: STADD minus base address with FI_MR_VIRT_ADDR, the STADD itself with offsets.
@@ -22,24 +22,24 @@
 
 namespace tofu {
 
-/// Where a communication goes.
+/// The target of a communication.
 struct Target {
     utofu_vcq_id_t vcq;
     utofu_stadd_t stadd;
 };
 
-/// What peers' keys stand for, as one context knows it. Under its lock. A key of the provider's
-/// choice is resolved by an addition; others are read from the peer's directory by a Get with the context's VCQ and
-/// remembered in a bounded table.
+/// The keys of peers that one context knows; used under its lock. A key of the provider's choice is resolved by an
+/// addition; other keys are read from the peer's directory by a Get from the context's VCQ and remembered in a bounded
+/// table.
 class RemoteKeys {
   public:
     RemoteKeys(vcq::Vcq& vcq, bool provider_keys) noexcept;
     ~RemoteKeys();
 
-    /// Where [address, address + length) of the peer is, for an access with FI_REMOTE_READ and/or
-    /// FI_REMOTE_WRITE: at its home VCQ, or at an annex. 0; -FI_EAGAIN while a lookup is under way (nothing has
-    /// happened, try again after progress); -FI_EKEYREJECTED no such key; -FI_EACCES not allowed; -FI_EINVAL outside
-    /// the region. The last three become an error entry of the operation. -FI_ENOMEM.
+    /// Finds [address, address + length) of the peer, at its home VCQ or at an annex, for an access with FI_REMOTE_READ
+    /// and/or FI_REMOTE_WRITE. 0; -FI_EAGAIN while a lookup is under way (nothing has happened; try again after
+    /// progress); -FI_ENOMEM; or an error for the operation's entry: -FI_EKEYREJECTED no such key, -FI_EACCES not
+    /// allowed, -FI_EINVAL outside the region.
     [[nodiscard]] int resolve(const Peer& peer, std::uint64_t key, std::uint64_t address,
                               std::size_t length, std::uint64_t access, Target& target) noexcept
     {
@@ -49,24 +49,25 @@ class RemoteKeys {
         }
         return resolve_by_directory(peer, key, address, length, access, target);
     }
-    /// The peer's TNI refused what resolve() answered (UTOFU_ERR_MRQ_RMT_*), or it is doubted: forgets it. True where
-    /// it came from the directory and may have changed there: resolve again and retry, once.
+    /// Forgets an answer of resolve() that the peer's TNI has refused (UTOFU_ERR_MRQ_RMT_*) or that is in doubt. True
+    /// if it came from the directory and may have changed there: resolve again and retry, once.
     bool refuted(const Peer& peer, std::uint64_t key) noexcept;
-    /// All keys have to be looked up (they are the user's): an operation may have to be retried after refuted().
+    /// True if all keys have to be looked up, because the user chose them: an operation may have to be retried after
+    /// refuted().
     [[nodiscard]] bool by_directory() const noexcept { return !provider_keys_; }
-    /// This key has to be looked up: it is the user's, or one of ours that is no bias.
+    /// True if this key has to be looked up, because the user chose it or it is one of ours that is no bias.
     [[nodiscard]] bool by_directory(std::uint64_t key) const noexcept
     {
         return !provider_keys_ || directory::is_listed(key);
     }
-    /// Where a key that is a bias leads.
+    /// The target for a key that is a bias.
     static Target by_bias(const Peer& peer, std::uint64_t key, std::uint64_t address) noexcept
     {
         return {peer.home, key + address};
     }
 
   private:
-    /// What names a region, or an annex, by its number: a peer that got the VCQ ID of an earlier one has another nonce.
+    /// The name of a region, or of an annex by its number. The nonce tells a peer from an earlier one with its VCQ ID.
     struct Name {
         std::uint64_t home = 0; ///< the peer's
         std::uint64_t nonce = 0;
@@ -98,7 +99,7 @@ class RemoteKeys {
     std::size_t known_count_ = 0;
     unsigned evicted_ = 0;
     Array<std::unique_ptr<Lookup>> lookups_;
-    SpareNodeMap<std::map, Name, utofu_vcq_id_t> annexes_; ///< of peers, proved to be theirs
+    SpareNodeMap<std::map, Name, utofu_vcq_id_t> annexes_; ///< of peers; each has been checked to be the peer's
 };
 
 } // namespace tofu

@@ -14,29 +14,29 @@
 
 namespace tofu {
 
-/// Rounds of progress within a call that has to wait; then it is refused.
+/// Rounds of progress that a call makes while it has to wait; after them it is refused.
 inline constexpr unsigned rounds_of_a_call = 64;
 
-/// Where the operations of a tx context report to.
+/// The queue and counters that operations of a tx context report to.
 struct Reports {
     Binding binding{}; ///< the completion queue
     TxCounters counters{};
-    bool closing = false; ///< what fails from now on is discarded without a word (fi_endpoint(3), fi_close)
+    bool closing = false; ///< operations that fail from now on are discarded silently (fi_endpoint(3), fi_close)
 };
 
-/// Common part of all requests. One or more communications (`pending`) end, then the operation completes
-/// once: an entry in the CQ if one is wanted or if it failed, and one count.
+/// The common part of all requests. When all communications of an operation (`pending`) have ended, the operation
+/// completes once: an entry in the CQ if one is wanted or if it failed, and one count.
 struct Request : vcq::Waiter {
-    const Reports* reports = nullptr; ///< of its context; null: it is reported in any case
+    const Reports* reports = nullptr; ///< of its context; null: its end is reported even while that closes
     CompletionQueue* cq = nullptr;
     Counter* counter = nullptr;  ///< may be null
-    Completion completion{};     ///< what the entry will say
+    Completion completion{};     ///< content of the entry
     std::uint32_t pending = 0;   ///< notices still to come, plus one while posting
-    bool wants_entry = false;    ///< success is reported to the CQ (selective completion, fi_cq(3))
+    bool wants_entry = false;    ///< a success gets an entry (selective completion, fi_cq(3))
     int err = 0;                 ///< positive FI_E* of the first failure
     int prov_errno = 0;          ///< its uTofu code
 
-    /// Says where the end of an operation is reported: `flags` are those of its entry (fi_cq(3)), and tell its counter.
+    /// Sets where the end of the operation is reported. `flags`: of its entry (fi_cq(3)); they also select the counter.
     void report_to(const Reports& to, std::uint64_t flags, void* context, bool entry) noexcept
     {
         reports = &to;
@@ -49,7 +49,7 @@ struct Request : vcq::Waiter {
     }
 };
 
-/// Notes the outcome of one communication. Returns true when it was the last one.
+/// Notes the end of one communication. Returns true if it was the last one.
 inline bool settle(Request& request, int utofu_code) noexcept;
 
 /// Reports the request (entry, count). The caller gives it back to its pool afterwards.
@@ -69,13 +69,13 @@ class Pool {
         return free_[--free_count_];
     }
     void release(T* item) noexcept { free_[free_count_++] = item; }
-    /// Takes back an item that is as new when it is given out again.
+    /// Takes back an item and makes it as new.
     void renew(T* item) noexcept
     {
         std::destroy_at(item);
         release(::new (item) T);
     }
-    /// Every item ever made, those in use and those that are free.
+    /// Calls `visit` for every item ever made, in use or free.
     template <class Visit>
     void each(Visit&& visit)
     {
@@ -92,7 +92,7 @@ class Pool {
             return false;
         std::size_t n = limit_ - made_ < chunk ? limit_ - made_ : chunk;
         auto items = std::unique_ptr<T[]>(new (std::nothrow) T[n]);
-        auto room = std::unique_ptr<T*[]>(new (std::nothrow) T*[made_ + n]); // nothing is free now
+        auto room = std::unique_ptr<T*[]>(new (std::nothrow) T*[made_ + n]); // the old array holds nothing, since no item is free
         if (!items || !room || !chunks_.reserve(chunks_.size() + 1))
             return false;
         free_ = std::move(room);
@@ -105,7 +105,7 @@ class Pool {
 
     std::size_t limit_;
     std::size_t made_ = 0;
-    std::unique_ptr<T*[]> free_; ///< room for all that were made
+    std::unique_ptr<T*[]> free_; ///< has room for all items made
     std::size_t free_count_ = 0;
     Array<std::unique_ptr<T[]>> chunks_;
 };
@@ -114,7 +114,7 @@ class Pool {
 
 int fi_error_of(int utofu_code) noexcept; // provider/error.h
 
-/// Notes a failure, if it is one and the first.
+/// Notes a failure, unless there was an earlier one. `code` may be a success.
 inline void note(Request& request, int utofu_code) noexcept
 {
     if (utofu_code != UTOFU_SUCCESS && request.err == 0) [[unlikely]] {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Order towards a peer whose regions are reached by several VCQs, its home and annexes of it. Used by rma and atomic,
-// each for its own operations, under the context's lock; calls vcq.
-//
-// Also the order of a read behind a write, where that was promised: strong order has reading wait for reading, and
-// writing for writing (guide 2.2.10), so that a Get may read before an earlier Put has written.
+// Keeps the order of communications to a peer whose regions are reached by several VCQs, its home VCQ and annexes. Also
+// orders reads behind writes, where that was promised: with strong order a Get waits for earlier Gets and a Put for
+// earlier Puts (guide 2.2.10), but a Get may read before an earlier Put has written. Used by rma and atomic, each for
+// its own operations, under the context's lock; calls vcq.
 //
 // uTofu keeps order from one VCQ to one VCQ (guide 2.2.10). When the VCQ of the peer changes from one communication to
 // the next, a fence goes to the former: an ARMW that changes nothing, in strong order, so that its notice comes when
@@ -26,11 +25,11 @@ class VcqOrder {
     VcqOrder(const VcqOrder&) = delete;
     VcqOrder& operator=(const VcqOrder&) = delete;
 
-    /// A peer's annex was met: from now on communications pass() where order was promised.
+    /// An annex of a peer has been met: from now on ordered communications have to pass().
     void begin() noexcept { begun_ = true; }
     [[nodiscard]] bool begun() const noexcept { return begun_; }
 
-    /// Reads are ordered behind writes, from the first operation on.
+    /// Orders reads behind writes, from the first operation on.
     void order_reads() noexcept { begun_ = reads_ordered_ = true; }
 
     /// May a communication with the peer at `home` go to `vcq`, that home or an annex of it, now? False: try again
@@ -41,11 +40,11 @@ class VcqOrder {
     }
 
   private:
-    /// What was posted last to a peer.
+    /// The last communication to a peer.
     struct Way : vcq::Waiter {
-        utofu_vcq_id_t vcq; ///< went there; 0: has taken effect
+        utofu_vcq_id_t vcq; ///< it went to this VCQ; 0: it has taken effect
         bool fenced;        ///< the fence is under way
-        bool wrote;         ///< there was something else than a Get
+        bool wrote;         ///< one of the communications was no Get
     };
     [[nodiscard, gnu::noinline]] bool pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept;
     static void on_fence(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
@@ -53,7 +52,7 @@ class VcqOrder {
     vcq::Vcq& vcq_;
     bool begun_ = false;
     bool reads_ordered_ = false;
-    SpareNodeMap<std::map, utofu_vcq_id_t, Way> ways_; ///< by home, of peers with annexes, or all
+    SpareNodeMap<std::map, utofu_vcq_id_t, Way> ways_; ///< by home VCQ: of peers with annexes, or, to order reads, of all
 };
 
 } // namespace tofu

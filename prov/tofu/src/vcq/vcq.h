@@ -71,7 +71,7 @@ class Vcq final : public Posts {
     void put_beside(Vcq& another) noexcept
     {
         another.beside_.store(beside(), std::memory_order_relaxed);
-        beside_.store(&another, std::memory_order_release); // partner: beside(), for threads that gather handles to sleep on
+        beside_.store(&another, std::memory_order_release); // partner: beside(), of threads that gather handles
     }
     /// Any thread.
     [[nodiscard]] Vcq* beside() const noexcept { return beside_.load(std::memory_order_acquire); }
