@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What an endpoint is bound to and reports to (fi_endpoint(3), fi_ep_bind): completion queues and counters. Used by
+// The completion queues and counters that an endpoint is bound to and reports to (fi_endpoint(3), fi_ep_bind). Used by
 // endpoint, request and the engines; calls nothing.
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace tofu {
 
-/// Which completions an endpoint's side reports, from fi_ep_bind and the tx/rx attributes.
+/// Which completions one side of an endpoint reports, as fi_ep_bind and the tx/rx attributes say.
 struct Binding {
     Held<CompletionQueue> cq;
-    bool selective = false; ///< FI_SELECTIVE_COMPLETION: only with FI_COMPLETION
+    bool selective = false; ///< FI_SELECTIVE_COMPLETION: reports only operations with FI_COMPLETION
 
     /// Does a success with these operation flags reach the queue (fi_cq(3))?
     [[nodiscard]] bool reports(std::uint64_t flags) const noexcept
@@ -24,16 +24,16 @@ struct Binding {
     }
 };
 
-/// The counters that operations can be counted by (fi_endpoint(3), fi_ep_bind).
+/// The counters of operations that a transmit context begins (fi_endpoint(3), fi_ep_bind).
 struct TxCounters {
     Held<Counter> send, read, write;
 };
 
-/// Those of what arrives.
+/// The counters of receives and of what peers do.
 struct RxCounters {
     Held<Counter> recv, remote_read, remote_write;
 
-    /// A peer read from (or wrote to) memory of the domain: counts for FI_RMA_EVENT.
+    /// Count peers' reads of, and writes to, memory of the domain (FI_RMA_EVENT).
     void count_remote(bool read) const noexcept
     {
         if (Counter* const counter = read ? remote_read : remote_write; counter != nullptr)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_cntr: counts of completed operations and of errors. Counted up by requests, the message protocol and
-// remote events; read and waited for by the application. Calls progress and wait.
+// fi_cntr: counts completed operations and errors. Requests, the message protocol and remote events count; the
+// application reads and waits. Calls progress and wait.
 #pragma once
 
 #include <atomic>
@@ -20,11 +20,11 @@ struct Work;
 class Counter final : public Object<Counter, fid_cntr, DomainBase> {
   public:
     explicit Counter(DomainBase& domain) noexcept;
-    /// fi_cntr_open(3). 0, -FI_EINVAL, -FI_ENOSYS (events or a wait object that are not offered), or an error of the wait
-    /// object.
+    /// fi_cntr_open(3). 0, -FI_EINVAL, -FI_ENOSYS (events or a wait object that are not offered), or an error of the
+    /// wait object.
     [[nodiscard]] int set_up(const fi_cntr_attr* attr) noexcept;
 
-    /// Any thread. Release: who reads the count sees what the operation wrote (partner: read()).
+    /// Any thread. Release: a thread that reads the count sees what the operation wrote (partner: read()).
     void count(std::uint64_t n = 1) noexcept
     {
         value_.fetch_add(n, std::memory_order_release);
@@ -44,10 +44,10 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
 
     [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
 
-    // --- for what waits for it (trigger/work.h), by threshold; under DeferredWork::lock
+    // --- operations that wait for the counter (trigger/work.h), by threshold; under DeferredWork::lock
     Work* works = nullptr;
-    Counter* next_trigger = nullptr; ///< among the counters that something waits for
-    /// fi_trigger(3): successes and errors together.
+    Counter* next_trigger = nullptr; ///< next counter that operations wait for
+    /// Do successes and errors together reach the threshold (fi_trigger(3))?
     [[nodiscard]] bool has_reached(std::uint64_t threshold) const noexcept
     {
         return value_.load(std::memory_order_acquire) + errors_.load(std::memory_order_acquire) >= threshold;
@@ -63,8 +63,8 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     int control(int command, void* argument) noexcept;
     int wait(std::uint64_t threshold, int timeout_ms) noexcept;
     [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
-    /// For poll sets: makes progress; true where one of the values is not what it was at the last call, or
-    /// at the last fi_cntr_set or fi_cntr_add (fi_poll(3)).
+    /// For poll sets: makes progress. True if one of the values has changed since the last call, fi_cntr_set or
+    /// fi_cntr_add (fi_poll(3)).
     [[nodiscard]] bool news() noexcept;
     int close() noexcept;
 
@@ -75,11 +75,11 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     ProgressSet progress_;
     std::atomic<std::uint64_t> value_{0};
     std::atomic<std::uint64_t> errors_{0};
-    std::atomic<std::uint64_t> seen_value_{0}; ///< as last read; kept where a WakeSignal hangs on the counter
+    std::atomic<std::uint64_t> seen_value_{0}; ///< as last read; kept only if the counter has a WakeSignal
     std::atomic<std::uint64_t> seen_errors_{0};
     std::atomic<std::uint64_t> polled_value_{0};
     std::atomic<std::uint64_t> polled_errors_{0};
-    WaitObject wait_; ///< last: leaves its wait set and the thread before the rest goes
+    WaitObject wait_; ///< last member: leaves its wait set and the thread before the others are destroyed
 };
 
 } // namespace tofu

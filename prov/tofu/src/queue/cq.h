@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_cq: completions of operations. Written by requests and the message protocol; read by the application,
-// whose reading drives progress. Calls progress and wait.
+// fi_cq: completions of operations. Requests and the message protocol write; the application reads, which drives
+// progress. Calls progress and wait.
 #pragma once
 
 #include <atomic>
@@ -30,12 +30,13 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     /// of the wait object.
     [[nodiscard]] int set_up(const fi_cq_attr* attr) noexcept;
 
-    /// Never fails: beyond its size the queue grows (slow path). Where there is no memory for that, an error entry
-    /// FI_EOVERRUN stands for those that are lost. Takes the queue's lock; callers hold at most home and endpoint locks.
+    /// Writes an entry. Never fails: beyond its size the queue grows (slow path). Without memory for that, an error
+    /// entry FI_EOVERRUN stands for the entries that are lost. Takes the queue's lock; callers hold at most home and
+    /// endpoint locks.
     [[gnu::always_inline]] void write(const Completion& completion) noexcept
     {
         TOFU_PROBE(complete, this, completion.context);
-        if (reader_.room != 0 && empty()) [[likely]] { // what lies in the ring is older
+        if (reader_.room != 0 && empty()) [[likely]] { // else entries in the ring come first
             reader_.take(completion, entry_size_);
             return;
         }
@@ -44,21 +45,21 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
         lock_.unlock();
         wait_.signal();
     }
-    /// The entry of an operation that has nothing to tell but its context: reads, writes, atomics.
+    /// Writes the entry of an operation that has only a context: a read, a write, an atomic.
     [[gnu::always_inline]] void write(void* context, std::uint64_t flags) noexcept
     {
         write(Completion{context, flags, 0, nullptr, 0, 0, FI_ADDR_NOTAVAIL});
     }
-    /// One error entry (fi_cq(3), struct fi_cq_err_entry); err is a positive FI_E*, prov_errno a uTofu code or,
+    /// Writes an error entry (fi_cq(3), struct fi_cq_err_entry). err is a positive FI_E*, prov_errno a uTofu code or,
     /// after FI_EREMOTEIO, the receiver's FI_E*.
     void write_error(const CqEntry& entry) noexcept;
 
     [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
-    /// Nothing to read. Any thread; only a hint where others read and write.
+    /// True if there is nothing to read. Any thread; only a hint while other threads read and write.
     [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
-    /// The next entry, a success or an error, of a queue of our own. False: there is none.
+    /// Takes the next entry, a success or an error, of a queue that the provider itself reads. False: there is none.
     [[nodiscard]] bool take(CqEntry& entry) noexcept;
-    /// The reader whose call makes progress has received nothing yet.
+    /// True if the reader whose call makes progress has received nothing yet.
     [[nodiscard]] bool reader_waits() const noexcept { return empty() && reader_.taken == 0; }
     // --- the calls of fi_cq's operation table
     ssize_t read_from(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
@@ -72,12 +73,12 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     int signal() noexcept;
     int control(int command, void* argument) noexcept { return wait_.control(command, argument); }
     [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
-    /// For poll sets: makes progress where the queue is empty; true where it is not.
+    /// For poll sets: makes progress if the queue is empty. True if it has an entry then.
     [[nodiscard]] bool news() noexcept;
 
   private:
     static bool ready(void* self) noexcept;
-    /// Where the entries of a call go.
+    /// The buffer of a reading call.
     struct Reader {
         void* to = nullptr;
         fi_addr_t* sources = nullptr;
@@ -107,7 +108,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     };
     [[nodiscard]] ssize_t take(Reader reader) noexcept;
 
-    std::size_t entry_size_ = 0; ///< by format
+    std::size_t entry_size_ = 0; ///< of the queue's format
     bool threshold_ = false;     ///< FI_CQ_COND_THRESHOLD
     Lock lock_;
     /// A reader that needs no lock while it makes progress: entries go straight into its buffer instead of through the
@@ -116,11 +117,11 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     Entries entries_;
     ProgressSet progress_;
     std::atomic<unsigned> signals_{0};
-    char err_data_[limits::max_err_data]; ///< what read_error() lends
-    WaitObject wait_; ///< last: leaves its wait set and the thread before the rest goes
+    char err_data_[limits::max_err_data]; ///< lent to the application by read_error()
+    WaitObject wait_; ///< last member: leaves its wait set and the thread before the others are destroyed
 };
 
-/// fi_cq_read, the entry of the table (cq_read.cc).
+/// fi_cq_read of the operation table (cq_read.cc).
 ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count) noexcept;
 
 } // namespace tofu

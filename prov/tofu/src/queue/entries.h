@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The entries of a completion queue that nobody has read yet, in their order: a ring that grows. Part of cq.h, under
-// the queue's lock; calls nothing.
+// The unread entries of a completion queue, in order: a ring that grows. Part of cq.h, under the queue's lock; calls
+// nothing.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace tofu {
 
-/// A successful completion in the widest format; a reader gets what its format has.
+/// A successful completion in the widest format. A reader gets the part that its format has.
 struct Completion {
     void* context = nullptr;
     std::uint64_t flags = 0; ///< FI_SEND | FI_TAGGED, FI_RMA | FI_WRITE, ... as the manual page fi_cq(3) says
@@ -33,22 +33,22 @@ struct CqEntry {
     int prov_errno = 0;
     std::size_t overflow_length = 0;
 
-    /// A success from somebody who is in no address vector (FI_SOURCE_ERR): an error FI_EADDRNOTAVAIL with the address as
-    /// its error data. It lies in members that such an entry has no other use for.
+    /// Marks a success whose sender is in no address vector (FI_SOURCE_ERR). It is read as an error FI_EADDRNOTAVAIL
+    /// with the sender's address as error data, which lies in members that such an entry does not use otherwise.
     [[nodiscard]] static CqEntry from_stranger(const Completion& completion, const EndpointAddress& source) noexcept;
-    /// Sends fail with FI_EADDRNOTAVAIL, too.
+    /// Is it such an entry? A failed send may have FI_EADDRNOTAVAIL, too.
     [[nodiscard]] bool is_from_stranger() const noexcept
     {
         return err == FI_EADDRNOTAVAIL && (completion.flags & (FI_RECV | FI_REMOTE_WRITE)) != 0;
     }
-    /// As fi_cq_readerr(3) tells it, but for its error data, which are returned: a stranger's address. `room_for_source`:
-    /// src_addr is there, which 1.20 brought, behind what the header of 1.17 declares.
+    /// Fills in an error entry for fi_cq_readerr(3), except for its error data, which are returned: a sender's address.
+    /// `room_for_source`: the application's entry has src_addr, which libfabric 1.20 added at its end.
     [[nodiscard]] std::optional<AddressForm> tell(fi_cq_err_entry& to, bool room_for_source, bool textual) const noexcept;
 };
 
 class Entries {
   public:
-    /// Room for `size`, a power of 2, at first. False: no memory.
+    /// Makes room for `size` entries at first, a power of 2. False: no memory.
     [[nodiscard]] bool open(std::size_t size) noexcept;
     /// Any thread; only a hint without the lock.
     [[nodiscard]] bool empty() const noexcept
@@ -56,7 +56,7 @@ class Entries {
         return std::atomic_ref(tail_).load(std::memory_order_relaxed) ==
                std::atomic_ref(head_).load(std::memory_order_relaxed);
     }
-    /// A success. Never fails: beyond its size the ring grows.
+    /// Adds a success. Never fails: beyond its size the ring grows.
     void put(const Completion& completion) noexcept
     {
         if (tail_ - head_ >= mask_) [[unlikely]]
@@ -66,8 +66,8 @@ class Entries {
         entry.err = 0;
         set(tail_, tail_ + 1);
     }
-    /// Likewise. Where the ring can't grow its last place gets an error FI_EOVERRUN with the context of the first that is
-    /// lost; the others are lost in silence until there is room again.
+    /// Likewise. Where the ring can't grow its last place gets an error FI_EOVERRUN with the context of the first that
+    /// is lost; the others are lost in silence until there is room again.
     [[gnu::noinline]] void put(CqEntry entry) noexcept;
     /// The oldest; null where there is none.
     [[nodiscard]] const CqEntry* first() const noexcept { return head_ != tail_ ? &ring_[head_ & mask_] : nullptr; }
@@ -90,7 +90,7 @@ class Entries {
 
     std::unique_ptr<CqEntry[]> ring_;
     std::size_t mask_ = 0;
-    // Counts of entries read and written; the ring holds those between.
+    // Counts of entries read and written; the ring holds the entries between.
     mutable std::uint64_t head_ = 0;
     mutable std::uint64_t tail_ = 0;
 };

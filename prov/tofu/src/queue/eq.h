@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_eq: control events. A connectionless provider has few of its own, those of asynchronous address insertion
-// (av.cc); the application may write others. Called by the application through fabric, and by av.
+// fi_eq: control events. A connectionless provider has few of its own: of asynchronous address insertion (av.cc) and of
+// joins (collective). The application may write others. Called by the application through fabric, by av and collective.
 #pragma once
 
 #include <condition_variable>
@@ -26,13 +26,13 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase> {
     /// fi_eq_open(3). 0, -FI_EINVAL, or an error of the wait object (-FI_ENOSYS: not offered).
     [[nodiscard]] int set_up(const fi_eq_attr* attr) noexcept;
 
-    /// An event of the provider's own, or an error in its place. Any thread. Without memory for it the reader finds an
-    /// error FI_EOVERRUN.
+    /// Adds an event of the provider's own, or an error in its place. Any thread. Without memory for it the reader
+    /// finds an error FI_EOVERRUN.
     void post(std::uint32_t event, const fi_eq_entry& entry) noexcept { post(event, &entry, sizeof(entry), {}); }
     void post_error(const fi_eq_err_entry& error) noexcept { post(0, nullptr, 0, error); }
 
-    /// Whoever reads the queue and finds nothing makes progress of this one: events of endpoints are joins, which go on
-    /// by polls (fi_domain(3), control_progress). 0 or -FI_ENOMEM.
+    /// Adds an endpoint whose progress a reader makes that finds the queue empty: the events of endpoints are those of
+    /// joins, which go on by polls (fi_domain(3), control_progress). 0 or -FI_ENOMEM.
     [[nodiscard]] int add(Pollable& endpoint) noexcept;
     void remove(Pollable& endpoint) noexcept;
 
@@ -49,8 +49,8 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase> {
     struct Event {
         Event* next;
         std::uint32_t type;
-        std::size_t size;      ///< of its bytes, which follow
-        fi_eq_err_entry error; ///< where error.err is not 0: an error instead of an event
+        std::size_t size;      ///< of its bytes, which follow in memory
+        fi_eq_err_entry error; ///< if error.err is not 0: an error instead of an event
 
         [[nodiscard]] char* bytes() noexcept { return reinterpret_cast<char*>(this + 1); }
     };
@@ -65,14 +65,14 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase> {
     void wake() noexcept;
 
     bool writable_ = false; ///< FI_WRITE
-    std::mutex polled_mutex_; ///< before locks of endpoints; these before mutex_
+    std::mutex polled_mutex_; ///< taken before locks of endpoints, which are taken before mutex_
     Array<Pollable*> polled_;
     std::mutex mutex_;
     std::condition_variable arrived_;
     Event* first_ = nullptr;
-    Event** end_ = &first_; ///< where the next one goes
-    bool overrun_ = false;  ///< behind the last event some were lost, for want of memory
-    WaitObject wait_; ///< last: leaves its wait set before the rest goes
+    Event** end_ = &first_; ///< the next event is linked here
+    bool overrun_ = false;  ///< events after the last one were lost, for want of memory
+    WaitObject wait_; ///< last member: leaves its wait set before the others are destroyed
 };
 
 } // namespace tofu

@@ -14,7 +14,7 @@
 
 namespace tofu {
 
-/// fi_poll_open: a list to be looked at by one call.
+/// fi_poll_open: a set of objects that one call looks at.
 class PollSet final : public Object<PollSet, fid_poll, DomainBase> {
   public:
     explicit PollSet(DomainBase& domain) noexcept;
@@ -32,7 +32,7 @@ class PollSet final : public Object<PollSet, fid_poll, DomainBase> {
     Array<struct fid*> members_;
 };
 
-/// fi_ops_fabric.trywait: 0, or -FI_EAGAIN where one of the objects has something to read.
+/// fi_ops_fabric.trywait: 0, or -FI_EAGAIN if one of the objects has something to read.
 int try_wait(fid_fabric* fabric, struct fid** fids, int count) noexcept;
 
 } // namespace tofu
