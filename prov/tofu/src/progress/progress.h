@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The only poll loop: what a completion queue or a counter drives when it is read. Called by cq, cntr and
-// wait; calls the domain's home VCQ and the endpoints bound to the object.
+// The only poll loop: a read of a completion queue or a counter drives it. Called by cq, cntr and wait; calls the
+// domain's home VCQ and the endpoints bound to the object.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,11 @@ namespace tofu {
 class CompletionQueue;
 class DomainBase;
 
-/// Whoever has a VCQ to poll for a set: an endpoint.
+/// An endpoint, as the sets see it whose progress polls its VCQ.
 class Pollable {
   public:
-    /// One bounded round of the VCQ and of what waits for it. Returns at once where another thread is at it and `patient`
-    /// is not asked for. True where the VCQ had something.
+    /// One bounded round of the VCQ and of the engines. If another thread is polling it and `patient` is false, returns
+    /// at once. True if the poll found a notice.
     virtual bool progress(bool patient) noexcept = 0;
     [[nodiscard]] virtual const vcq::Vcq& polled() const noexcept = 0;
 
@@ -29,8 +29,8 @@ class Pollable {
     ~Pollable() = default;
 };
 
-/// The endpoints that complete into one queue or counter. Endpoints add themselves when they are bound
-/// and remove themselves when they are closed.
+/// The endpoints that report to one queue or counter. An endpoint adds itself when it is enabled and removes itself
+/// when it is closed.
 class ProgressSet {
   public:
     explicit ProgressSet(DomainBase& domain) noexcept;
@@ -41,18 +41,18 @@ class ProgressSet {
     [[nodiscard]] int add(Pollable& endpoint) noexcept;
     void remove(Pollable& endpoint) noexcept;
 
-    /// One bounded round: home VCQ, then each endpoint once. Any thread; skips what another thread is
-    /// polling already, or waits for its turn where `patient` (before a sleep: wait.h). True where a VCQ had
-    /// something.
+    /// One bounded round: the home VCQ, then each endpoint once. Any thread. Skips what another thread is polling, or,
+    /// with `patient`, waits for its turn (before a sleep: wait.h). True if a poll found a notice.
     bool run(bool patient = false) noexcept;
-    /// A shorter round for the reader of one queue: it ends with the first endpoint that filled the queue, and leaves
-    /// out the home VCQ, whose notices make no entries. Every full_round-th call is a run(), so that nobody starves.
+    /// A shorter round for the reader of one queue. It ends with the first endpoint that fills the queue, and leaves
+    /// out the home VCQ, whose notices make no entries. Every full_round-th call is a run(), so that no endpoint
+    /// starves.
     void look(const CompletionQueue& queue) noexcept;
     /// Handles of the VCQs whose arrivals matter to the set, at most `most`; returns how many.
     [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept;
 
     // --- A reader that polls occupies its core. Where more processes run than there are cores, the peer that it waits
-    // for may need that core: after a while of looking in vain, the reader gives way. Any thread; the count is a hint.
+    // for may need that core, so after some polls in vain the reader yields. Any thread; the count is a hint.
     void found() noexcept { in_vain_.store(0, std::memory_order_relaxed); }
     void found_nothing() noexcept
     {
@@ -63,15 +63,15 @@ class ProgressSet {
     }
 
   private:
-    // Under lock_.
+    // Called under lock_.
     bool look_everywhere(bool patient = false) noexcept;
     void look_in_turn(const CompletionQueue& queue) noexcept;
     void give_way(unsigned looks) noexcept;
 
-    static constexpr unsigned patience = 4096; ///< some 20 us: answers that are under way come sooner
+    static constexpr unsigned patience = 4096; ///< polls in vain, some 20 us: answers that are under way come sooner
     static constexpr unsigned yield_every = 256;
     static constexpr unsigned full_round = 16;
-    // Looks between two questions whether to give way, less one: some 0.2 us where it was right to give way.
+    // Polls in vain between two questions whether to yield, less one: some 0.2 us where the last yield was right.
     static constexpr unsigned between = 15;
     static constexpr unsigned between_in_crowd = 3;
 

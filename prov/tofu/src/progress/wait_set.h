@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_wait sets (fi_poll(3)), which libfabric 2 has dropped: for programs of before. Called by the application through
+// fi_wait sets (fi_poll(3)), which libfabric 2 has dropped, for older programs. Called by the application through
 // fabric; calls the wait objects of its members.
 #pragma once
 
@@ -21,7 +21,7 @@ class WaitSet final : public Object<WaitSet, fid_wait, FabricBase> {
     /// 0, -FI_EINVAL, -FI_ENOSYS (a wait object that is not offered), or an error of the signal.
     [[nodiscard]] int set_up(const fi_wait_attr* attr) noexcept;
 
-    /// What its members raise; null where the application waits by fi_wait alone.
+    /// The signal that its members raise; null where the application waits only by fi_wait.
     [[nodiscard]] WakeSignal* wake_signal() noexcept { return WakeSignal::offers(kind_) ? &signal_ : nullptr; }
     /// 0 or -FI_ENOMEM.
     [[nodiscard]] int add(WaitObject& member) noexcept;
@@ -30,7 +30,7 @@ class WaitSet final : public Object<WaitSet, fid_wait, FabricBase> {
     int wait(int timeout_ms) noexcept;
     // --- fi_trywait, as for a single object (WaitObject)
     void clear() noexcept { signal_.clear(); }
-    /// Makes progress for all members; true where one has something.
+    /// Makes progress for all members. True if one has something.
     [[nodiscard]] bool look() noexcept;
     int control(int command, void* argument) noexcept { return signal_.control(kind_, command, argument); }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A descriptor with a flag in front of it that saves system calls: any number of threads raise it, any may clear it, and
-// no wake-up is lost. Used by wait and wait_set; tests/prov/progress/wake_flag_test.cc runs this very code in every order of
-// its steps. Calls what it is given.
+// A descriptor with a flag in front of it that saves system calls. Any thread may raise it or clear it, and no wake-up
+// is lost. Used by wait and wait_set; tests/prov/progress/wake_flag_test.cc runs this code in every order of its steps.
+// Calls the functions that it is given.
 //
-// Whoever finds the flag set does not write to the descriptor. So while the flag is set, the descriptor is readable, or
-// somebody is about to write to it, or somebody is about to look for events. Hence
+// A thread that finds the flag set does not write to the descriptor. So while the flag is set, the descriptor is
+// readable, or a thread is about to write to it, or a thread is about to look for events. Hence
 //   1. an event is visible before raise() is called for it;
 //   2. clear() reads the descriptor first and clears the flag then. A raise() in between that does not write is covered by
 //      the look for events that follows; one that writes comes after the clearing. In the other order the read would take
@@ -29,7 +29,7 @@ void raise(Flag& raised, Line& line)
 template <class Flag, class Line>
 void clear(Flag& raised, Line& line)
 {
-    // Whatever the flag says: who has set it may not have written yet, and its write is late.
+    // Whatever the flag says: the thread that has set it may not have written yet.
     line.read();
     (void)raised.exchange(false, std::memory_order_acq_rel); // partner: raise()
 }
