@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A domain as the objects in it see it: the VCQ at which peers reach it, the model that the application chose, the
-// locks and the thread. Opened and closed by object/domain.h, which adds what only the application's calls need.
+// A domain as its objects see it: the VCQ at which peers reach it, the model that the application chose, the locks and
+// the thread. Opened and closed by object/domain.h, which adds what only the application's calls need.
 #pragma once
 
 #include <atomic>
@@ -25,10 +25,11 @@ namespace coll {
 class Doors;
 }
 
-/// What the domain was opened with, reduced to what its objects ask again and again.
+/// The attributes of the domain that its objects ask for again and again.
 struct DomainModel {
-    /// FI_THREAD_DOMAIN: the application's calls come one at a time. Its endpoints have one lock, shared_lock(), off as
-    /// all are until the domain has a thread of its own. False for FI_PROGRESS_AUTO, which may get one at any time.
+    /// FI_THREAD_DOMAIN: the application's calls come one at a time. All endpoints have one lock, shared_lock(), which
+    /// is off, as all locks are, until the domain has a thread of its own. False for FI_PROGRESS_AUTO, with which a
+    /// thread may start at any time.
     bool serialised = false;
     bool virtual_addresses = false; ///< FI_MR_VIRT_ADDR: remote addresses are the target's addresses
     bool provider_keys = false;     ///< FI_MR_PROV_KEY
@@ -40,21 +41,21 @@ struct DomainModel {
 /// Operations that wait for counters (trigger/work.h).
 struct DeferredWork {
     Later* later = nullptr;
-    Lock lock;                 ///< of all of it; before endpoints' locks
-    std::atomic<int> count{0}; ///< those that wait or are under way
+    Lock lock;                 ///< guards all of it; taken before endpoints' locks
+    std::atomic<int> count{0}; ///< operations that wait or are under way
     [[nodiscard]] bool any() const noexcept { return count.load(std::memory_order_relaxed) != 0; }
 };
 
-/// Where the VCQs of a domain come from.
+/// Opens the VCQs of a domain.
 struct VcqSource {
     const vcq::Backend* backend = nullptr;
-    bool safe = true; ///< to post from: calls under different locks may meet at their CQ (guide 2.5)
-    StatisticsBook statistics; ///< of all of them
+    bool safe = true; ///< VCQs to post from are thread-safe, since calls under different locks may meet at their CQ (guide 2.5)
+    StatisticsBook statistics; ///< of all VCQs
 
-    /// Opens one on the next TNI and CQ: one to post from, or one that is a target too, whose calls and those of others
-    /// are under different locks. 0 or -FI_E*.
+    /// Opens a VCQ on the next TNI and CQ: one to post from, or one that is a target too, whose calls are made under
+    /// another lock than those of others. 0 or -FI_E*.
     [[nodiscard]] int open(vcq::Vcq& vcq, vcq::Sink sink, bool is_target = false) noexcept;
-    /// To post from what has a waiter, on a TNI that nobody of the node posts from. 0, or silently -FI_E*.
+    /// Opens a VCQ for signaled posts on a TNI that no process of the node posts from. 0, or silently -FI_E*.
     [[nodiscard]] int open_spare(vcq::Vcq& vcq) noexcept
     {
         return vcq.open(*backend, vcq::spread_of_spare, safe, {.book = &statistics});
@@ -67,7 +68,7 @@ struct VcqSource {
 class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
   public:
     explicit DomainBase(FabricBase& fabric) noexcept : Object(&fabric, FI_CLASS_DOMAIN) {}
-    /// Those open in this process.
+    /// The domains that are open in this process.
     static OpenList<DomainBase>& all() noexcept;
 
     [[nodiscard]] const DomainModel& model() const noexcept { return model_; }
@@ -78,12 +79,12 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     [[nodiscard]] Lock& home_lock() noexcept { return home_lock_; }
     [[nodiscard]] vcq::Vcq& home() noexcept { return home_; }
     [[nodiscard]] utofu_vcq_id_t home_id() const noexcept { return home_.id(); }
-    /// Random: with home_id() it tells the domain from all others, earlier ones at that VCQ too.
+    /// A random number. With home_id() it names the domain among all domains, earlier ones with this VCQ ID included.
     [[nodiscard]] std::uint64_t nonce() const noexcept { return nonce_; }
-    /// Polls all VCQs at which peers reach the domain. Takes the home lock, or returns at once where another thread holds
-    /// it and `patient` is not asked for. No endpoint lock may be held. True where there was something.
+    /// Polls all VCQs at which peers reach the domain. Takes the home lock; if another thread holds it and `patient` is
+    /// false, returns at once. The caller holds no endpoint lock. True if a poll found a notice.
     virtual bool progress_home(bool patient) noexcept = 0;
-    /// Handles of those VCQs, at most `most`; returns how many. Takes the home lock.
+    /// Writes the handles of those VCQs to `out`, at most `most`, and returns how many. Takes the home lock.
     [[nodiscard]] virtual std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
 
     [[nodiscard]] EndpointNumbers& numbers() noexcept { return numbers_; }
@@ -93,22 +94,23 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     /// lane/doors.h
     [[nodiscard]] coll::Doors& doors() noexcept { return *doors_; }
     [[nodiscard]] DeferredWork& deferred() noexcept { return deferred_; }
-    /// More processes run than there are processors, as the last who looked in vain was told (ProgressSet): a hint.
+    /// True if more processes run than there are processors, as the last reader that polled in vain was told
+    /// (ProgressSet). Only a hint.
     [[nodiscard]] bool crowded() const noexcept { return crowded_.load(std::memory_order_relaxed); }
     void set_crowded(bool now) noexcept { crowded_.store(now, std::memory_order_relaxed); }
-    /// The one endpoint lock of all endpoints that share a context with others (endpoint/shared_context.h), or of all
-    /// endpoints where the domain is serialised.
+    /// The lock of all endpoints that share a context with others (endpoint/shared_context.h), or of all endpoints of a
+    /// serialised domain.
     [[nodiscard]] Lock& shared_lock() noexcept { return shared_lock_; }
-    /// Progress without calls of the application, and the locks that it makes necessary.
+    /// Progress without calls of the application, and the locks that are needed because of it.
     [[nodiscard]] AutoProgress& auto_progress() noexcept { return auto_progress_; }
 
-    DomainBase* next_open = nullptr; ///< the list's
+    DomainBase* next_open = nullptr; ///< in the list of open domains
 
   protected:
     ~DomainBase() = default;
 
     DomainModel model_{};
-    VcqSource vcqs_; ///< before the VCQs that its statistics add up
+    VcqSource vcqs_; ///< destroyed after the VCQs whose statistics it adds up
     std::uint64_t nonce_ = 0;
     AutoProgress auto_progress_{*this};
     Lock home_lock_;

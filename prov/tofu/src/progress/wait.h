@@ -42,7 +42,7 @@ class Sleeper {
   public:
     /// `functions` null: only pauses. `yields`: FI_WAIT_YIELD, which gives up the time slice and never sleeps.
     Sleeper(const vcq::Functions* functions, const Deadline& deadline, bool yields = false) noexcept;
-    /// Sleeps a while; the first calls only look or yield. False: the deadline has passed. Never sleeps longer than the
+    /// Sleeps a while; the first calls return at once. False: the deadline has passed. Never sleeps longer than the
     /// bound within which a signal of another thread of this process has to be seen.
     [[nodiscard]] bool sleep(ProgressSet* const* sets, std::size_t count) noexcept;
     /// Something has come: the pauses begin small again.
@@ -66,8 +66,8 @@ class WakeSignal {
 
     /// 0, -FI_ENOSYS (another kind of wait object) or -FI_E*.
     [[nodiscard]] int open(fi_wait_obj kind) noexcept;
-    /// Wakes the application. Any thread; no system call if it is raised already. Never blocks while the domain's thread
-    /// attends: if the application holds the mutex, that thread repeats the wake-up (repeat()).
+    /// Wakes the application. Any thread; no system call if it is raised already. Never blocks while the domain's
+    /// thread attends: if the application holds the mutex, that thread repeats the wake-up (repeat()).
     void raise() noexcept;
     /// Called by the domain's thread: repeats a wake-up for which the application's mutex was not free. False: it still
     /// is not free.
@@ -78,7 +78,8 @@ class WakeSignal {
     /// Clears the signal; called before looking for events, once for all objects that raise it. Whatever arrives from
     /// now on raises it again.
     void clear() noexcept;
-    /// Raises the signal again, which was cleared for all: a look has found something that another thread may sleep for.
+    /// Raises the signal again, which was cleared for all: a look has found something that another thread may sleep
+    /// for.
     void raise_again() noexcept
     {
         if (kind_ == FI_WAIT_FD)
@@ -124,13 +125,14 @@ class WaitObject {
     [[nodiscard]] fi_wait_obj kind() const noexcept { return kind_; }
     /// May a call such as fi_cq_sread block on it (fi_cq(3))?
     [[nodiscard]] bool blocks() const noexcept { return kind_ != FI_WAIT_NONE && kind_ != FI_WAIT_SET; }
-    /// True if a thread may wait outside of the blocking calls of this object: on a descriptor, a condition, a wait set.
+    /// True if a thread may wait outside of the blocking calls of this object: on a descriptor, a condition, a wait
+    /// set.
     [[nodiscard]] bool watched() const noexcept { return signal_ != nullptr || set_ != nullptr; }
     /// There is something new: wakes all that wait. Costs two loads where nobody waits.
     void signal() noexcept
     {
-        // relaxed: a thread that sleeps has counted itself before it announced its sleep, and looks once more after that
-        // (tofu_sim_wait, whose announcement is a barrier for this thread)
+        // relaxed: a thread that sleeps has counted itself before it announced its sleep, and looks once more after
+        // that (tofu_sim_wait, whose announcement is a barrier for this thread)
         if (signal_ != nullptr || sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]]
             wake();
     }
@@ -155,7 +157,8 @@ class WaitObject {
         if (signal_ != nullptr)
             signal_->clear();
     }
-    /// Makes progress. True if there is something to read; then the signal is raised again, and it is not safe to sleep.
+    /// Makes progress. True if there is something to read; then the signal is raised again, and it is not safe to
+    /// sleep.
     [[nodiscard]] bool look() noexcept;
     /// The wait set whose signal this object raises, or null. One clear() there serves all its members.
     [[nodiscard]] WaitSet* set_of_signal() const noexcept { return signal_ != nullptr ? set_ : nullptr; }

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What parts of atomics have to do in a later round of progress: what found no room, at once; who lost against others,
-// after a random pause. Filled and asked by atomic under the context's lock; calls it back.
+// What parts of operations have to do in a later round of progress: parts that found no room go on in the next round,
+// parts that lost against others after a random pause. Used by atomic and message under the context's lock; calls them
+// back.
 #pragma once
 
 #include <cstdint>
 
 namespace tofu {
 
-/// Something that goes on later; on the agenda once at most.
+/// A part that goes on later. It is on the agenda at most once.
 struct Deferred {
     using Function = void (*)(Deferred& self) noexcept;
     Function go_on;
     Deferred* after = nullptr;
-    std::uint32_t due = 0; ///< tick
+    std::uint32_t due = 0; ///< the tick in which it goes on
 };
 
 class Agenda {
   public:
     [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
-    /// In one of the next `within` rounds.
+    /// Lets the item go on in one of the next `within` rounds, at random.
     void add(Deferred& item, std::uint32_t within = 1) noexcept { put(item, tick_ + random() % within); }
     void round() noexcept
     {
         ++tick_;
-        Deferred* item = first_; // who goes on may put itself back
+        Deferred* item = first_; // an item that goes on may add itself again
         first_ = last_ = nullptr;
         while (item != nullptr) {
             Deferred* const after = item->after;
@@ -34,7 +35,7 @@ class Agenda {
             item = after;
         }
     }
-    /// From now on nothing is put off: who goes on in finish() sees it, and ends.
+    /// From now on nothing is put off: items that go on in finish() see closed(), and end.
     void close() noexcept { closed_ = true; }
     void finish() noexcept
     {
@@ -66,7 +67,7 @@ class Agenda {
     bool closed_ = false;
 };
 
-/// A place where one works and the others queue up behind it.
+/// A place where one item works and the others queue up behind it.
 template <class T>
 struct Turns {
     T* active = nullptr;
@@ -78,7 +79,7 @@ struct Turns {
         (waiting != nullptr ? last->next : waiting) = &item;
         last = &item;
     }
-    /// The next becomes active, or nobody.
+    /// Makes the next item active, or none.
     T* pass() noexcept
     {
         active = waiting;

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The pending queue of a tx context: operations that were accepted and can't go on yet. It alone decides what waits
-// behind what, and with it what is refused, what a fence waits for and what a close has to end. Filled by the engines,
-// resumed by the context's rounds of progress, all under the context's lock; calls back the engines.
+// The pending queue of a tx context: operations that were accepted and can't go on yet. It alone decides which
+// operation waits behind which, and so which calls are refused, what a fence waits for and what a close has to end.
+// Filled by the engines, resumed by the context's rounds of progress, all under the context's lock; calls back the
+// engines.
 //
 // There is one FIFO, a line, for each peer and stream. A stream is one engine's operations: order is promised among
 // them, not between streams (limits::msg_order), so that a message or the CQ data of a write that find no room in a
 // stopped peer's ring hold up no atomic there. The cases, by which tests/prov/transfer/pending_test.cc is ordered:
 //
-//  1. Nothing waits. A call goes at once; one test is all that it pays.
+//  1. Nothing waits. A call goes at once; it pays one test.
 //  2. An operation of the stream waits for the same peer. A later one waits behind it, or is refused (-FI_EAGAIN).
-//  3. Operations wait for other peers, or in other streams. The call goes at once, after one bit more.
-//  4. An operation waits for what all peers share: room in the TOQ or in the window. All of the stream wait, else those
-//     that need less would take it all.
+//  3. Operations wait for other peers, or in other streams. A call goes at once, after a test of one more bit.
+//  4. An operation waits for something that all peers share: room in the TOQ or in the window. All operations of the stream
+//     wait, or else those that need less room would take it all.
 //  5. A round tries the first of each line, and those behind it as long as they go; a bounded number of lines, and
 //     further ones the next time. No peer's line starves another's.
-//  6. What could leave may have to wait once more: its key was stale, its event finds no room, its CQ data are due. It
-//     goes to the end of its line.
+//  6. An operation that could leave may have to wait again: its key was stale, its event finds no room, its CQ data are due.
+//     It goes to the end of its line.
 //  7. A fence towards a peer waits for the lines of that peer in all streams, and for no others.
-//  8. A close makes progress until nothing waits, for a bounded time (endpoint). What still waits then is cancelled,
-//     each line in its order, and nothing of it is begun any more.
+//  8. A close makes progress until nothing waits, for a bounded time (endpoint). Operations that still wait then are
+//     cancelled, each line in its order, and nothing of them is begun any more.
 //
-// Not here is what has left and waits for an answer only: notices, FIN words of messages, the back-off of atomics under
-// way. Nobody waits behind it; fences ask the engines for it (context/engine.h), and a close drops it. Nor is the header
-// of a long message whose payload lies in the peer's ring already: it is part of the channel, which sends nothing else
-// before it (ring/channel.h).
+// Operations that have left and only wait for an answer are not here: notices, FIN words of messages, the back-off of
+// atomics under way. Nothing waits behind them; fences ask the engines about them (context/engine.h), and a close drops
+// them. The packet of a long message whose payload is in the peer's ring already is not here either: it is part of the
+// channel, which sends nothing else before it (ring/channel.h).
 //
-// Lines hang in a hash table of 64 buckets and are told apart by their keys.
+// Lines are kept in a hash table of 64 buckets, by their keys.
 #pragma once
 
 #include <cstddef>
@@ -35,14 +36,14 @@
 
 namespace tofu {
 
-/// What an operation is still missing.
+/// What an operation lacks to go on.
 enum class Lack : std::uint8_t {
     nothing,
     peer, ///< something that depends on its peer
     room  ///< room in a queue that all peers share
 };
 
-/// An operation that may have to wait, as its line sees it.
+/// Base of an operation that may have to wait: its place in a line.
 struct PendingOp {
     struct Place {
         PendingOp* next = nullptr;      ///< the operation behind it
@@ -56,14 +57,14 @@ class Pending {
   public:
     class Stream;
 
-    /// Nothing waits in any stream.
+    /// True if nothing waits in any stream.
     [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
     /// One bounded round of all streams.
     void resume() noexcept;
     /// Does anything wait for this peer (case 7)?
     [[nodiscard]] bool waits_for(const Peer& peer) const noexcept;
 
-    /// The line of a peer's endpoint, whichever place of the address vector leads there.
+    /// The key of the line of a peer's endpoint, the same for all places of the address vector that lead there.
     [[nodiscard]] static std::uint64_t line_of(const Peer& peer) noexcept
     {
         return peer.home ^ std::uint64_t{peer.index} << 56;
@@ -77,21 +78,22 @@ class Pending {
 /// The lines of one engine.
 class Pending::Stream {
   public:
-    /// What the engine does with the first of a line: goes on and says what it lacks; then, when it has left the line
-    /// (and may get in line again), what comes next; or, instead of both, what becomes of it at the end.
+    /// What the engine does with the first operation of a line. go_on: takes its next steps and says what it lacks.
+    /// through: the operation lacks nothing and has left the line; it may get in line again. cancelled: instead of
+    /// both, ends it.
     struct Steps {
         Lack (*go_on)(void* engine, PendingOp& op) noexcept;
         void (*through)(void* engine, PendingOp& op) noexcept;
         void (*cancelled)(void* engine, PendingOp& op) noexcept;
     };
-    /// By functions of these names, with cancel() for the last; a class that has them for itself calls us its friend.
+    /// The steps of an engine that has member functions of these names. If they are private, Stream is its friend.
     template <class Engine, class Op>
     static constexpr Steps steps_of{
         [](void* engine, PendingOp& op) noexcept { return static_cast<Engine*>(engine)->go_on(static_cast<Op&>(op)); },
         [](void* engine, PendingOp& op) noexcept { static_cast<Engine*>(engine)->through(static_cast<Op&>(op)); },
         [](void* engine, PendingOp& op) noexcept { static_cast<Engine*>(engine)->cancel(static_cast<Op&>(op)); },
     };
-    /// Belongs to `queue` as long as it lives.
+    /// A stream of `queue`, for as long as it lives.
     Stream(Pending& queue, void* engine, const Steps& steps) noexcept;
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
@@ -99,8 +101,8 @@ class Pending::Stream {
 
     [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
-    /// A quick look for the fast paths. False: an operation with this key may go at once, and so may one whose key
-    /// differs in the top byte alone. True: holds() has to be asked.
+    /// A quick test for the fast paths. False: an operation with this key may go at once, and so may one whose key
+    /// differs in the top byte only. True: ask holds().
     [[nodiscard]] bool may_hold(std::uint64_t key) const noexcept
     {
         if (size_ == 0) [[likely]]
@@ -112,14 +114,14 @@ class Pending::Stream {
     {
         return may_hold(key) && (full_ || find(key) != nullptr);
     }
-    /// Does anything wait in this line? Leaves out that other lines may wait for room.
+    /// Does anything wait in this line? Other lines, which may wait for room, are not looked at.
     [[nodiscard]] bool has_line(std::uint64_t key) const noexcept { return !empty() && find(key) != nullptr; }
 
     /// Puts an operation at the end of its line; `lack` is what it misses.
     void push(PendingOp& op, std::uint64_t key, Lack lack) noexcept;
-    /// A bounded round.
+    /// One bounded round (case 5).
     void resume() noexcept;
-    /// Cancels all that wait.
+    /// Cancels all operations that wait.
     void cancel() noexcept;
 
   private:
