@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // CSWAP loops. See parts.h.
 //
-// A loop needs the word's value. Instead of reading it first it swaps on a guess: what was last seen there,
-// else what the operation itself expects, else zero. A right guess costs one round trip, a wrong one
-// brings the value. The answer `found` of a CSWAP that expected `expect` and would have written f(expect):
+// A loop needs the word's value. Instead of reading it first, it posts a CSWAP with a guess: the value last seen there,
+// else the value that the operation itself expects, else zero. A right guess costs one round trip, a wrong one brings
+// the value. A CSWAP that expects `expect` and would write f(expect) answers with `found`:
 //   1. found == expect: it was written; the word operations end with what they found.
-//   2. found != expect, f(found) == found: nothing is to be written; the operation took effect at the
+//   2. found != expect, f(found) == found: there is nothing to write; the operation took effect at the
 //      instant of that CSWAP, as a read. (FI_MIN that does not lower, FI_CSWAP_NE that finds equal ...)
 //   3. else: again with found, at once the first times, then after a random pause that grows with each
-//      loss up to a bound, then without any: of many initiators each gets through.
-//   4. the CSWAP failed: all it carried fail with its code.
-// Word operations of one endpoint on one word do not fight each other: the first leads, the others wait behind it
-// in its slot, and each CSWAP carries the word operations that wait: f is the composition of theirs, oldest first,
-// and each gets the value between its predecessors and itself. Word operations on different words that meet in a slot
-// wait too, but are not carried.
+//      loss up to a bound, then without any pause: each of many initiators gets through.
+//   4. the CSWAP failed: all operations that it carried fail with its code.
+// Word operations of one endpoint on one word do not compete: the first leads, the others wait behind it in its slot,
+// and each CSWAP carries those that wait. f is then the composition of their functions, oldest first, and each
+// operation gets the value between its predecessors and itself. Word operations on different words that share a slot
+// wait, too, but are not carried.
 #include "atomic/runner.h"
 
 #include <algorithm>
@@ -26,8 +26,8 @@ using vcq::Post;
 
 namespace {
 
-/// Losses after which a word operation begins to pause, the bound of the pause in calls of progress(), and the losses
-/// after which it does not pause any more: those who lost often go before those who came last.
+/// Losses after which a word operation begins to pause, the bound of the pause in calls of progress(), and losses after
+/// which it no longer pauses, so that operations that have lost often go before those that came last.
 constexpr unsigned losses_at_once = 2;
 constexpr unsigned max_pause_log2 = 4;
 constexpr unsigned losses_of_the_old = 8;
@@ -42,7 +42,7 @@ std::uint64_t applied(const WordOp& f, std::uint64_t value) noexcept
     return value;
 }
 
-/// What to compare with first.
+/// The value to compare with first.
 std::uint64_t first_guess(const WordSlot& slot, const WordOp& f) noexcept
 {
     if (slot == RemoteWord{f})
@@ -59,7 +59,7 @@ WordSlot& WordRunner::slot_of(const WordOp& f) noexcept
     return slots_[mixed % slot_count];
 }
 
-/// Where the word was looked at already it had `found`.
+/// Begins a loop. `found`, if not null: the value that the word had when it was read before.
 Post WordRunner::begin_loop(WordOp& f, const std::uint64_t* found) noexcept
 {
     if (!slots_) [[unlikely]] {
@@ -82,7 +82,7 @@ Post WordRunner::begin_loop(WordOp& f, const std::uint64_t* found) noexcept
     return posted;
 }
 
-/// Prepares the leader's CSWAP for a word that holds `value`, carrying those who wait for the same word.
+/// Prepares the leader's CSWAP for a word that holds `value`; it carries the operations that wait for the same word.
 void WordRunner::compute_group(WordOp& leader, std::uint64_t value) noexcept
 {
     leader.expect = value;
@@ -151,8 +151,8 @@ void WordRunner::go_on(Deferred& word) noexcept
     f.loops ? runner.repost(f) : runner.get_again(f);
 }
 
-/// The leader's CSWAP has ended, with the word now holding `value`, or has failed with `code`: ends all it
-/// carried and lets the next word operation of the slot lead.
+/// Called when the leader's CSWAP has ended and the word holds `value`, or when it has failed with `code`. Ends all
+/// operations that it carried, and lets the next word operation of the slot lead.
 void WordRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexcept
 {
     WordSlot& slot = *leader.slot;
@@ -160,7 +160,7 @@ void WordRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexce
         static_cast<RemoteWord&>(slot) = leader;
         slot.value = value;
     }
-    // The slot is settled before anybody hears of an end: completions may start new word operations.
+    // The slot is settled before any end is told, since completions may start new word operations.
     WordOp** end = &slot.waiting;
     for (unsigned n = 1; n < leader.group; ++n)
         end = &(*end)->next;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The short way of an atomic: one element that one ARMW serves, from the call to the entry. Inlined into the entries of
-// calls.cc, so that what an entry knows of its call costs nothing; calls peers, remote/access, vcq and, where it does not
-// end well, the engine.
+// The short way of an atomic: one element that one ARMW serves, from the call to the entry. It is inlined into the
+// entries of calls.cc, so that the compiler sees the constants of each call. Calls peers, remote/access, vcq and, after
+// a failure, the engine.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace tofu {
 
-/// What a call for one local and one remote piece says.
+/// A call with one local and one remote piece.
 struct PlainCall {
     Family family;
     fi_op op;
@@ -33,7 +33,7 @@ struct PlainCall {
     bool silent; ///< fi_inject_atomic: no entry on success
 };
 
-/// What the target's region must allow.
+/// The access that the target's region must allow.
 constexpr std::uint64_t access_of(Family family, fi_op op)
 {
     if (op == FI_ATOMIC_READ)
@@ -41,11 +41,11 @@ constexpr std::uint64_t access_of(Family family, fi_op op)
     return family == Family::base ? FI_REMOTE_WRITE : FI_REMOTE_READ | FI_REMOTE_WRITE;
 }
 
-/// How the short way does a pair, where it does: by one ARMW of the element's own width.
-struct alignas(4) Native {  // one register
-    std::uint8_t size = 0; ///< 4 or 8; 0: it does not
+/// How the short way does a pair of operation and datatype: by one ARMW of the element's own width.
+struct alignas(4) Native {  // fits one register
+    std::uint8_t size = 0; ///< 4 or 8; 0: the short way does not do this pair
     std::uint8_t code = 0; ///< utofu_armw_op, unless the method is cswap
-    bool reads = false;    ///< takes no operand
+    bool reads = false;    ///< the operation takes no operand
 };
 
 constexpr unsigned native_index(unsigned op, unsigned type) { return op * datatype_count + type; }
@@ -65,7 +65,8 @@ inline constexpr auto natives = [] {
     return t;
 }();
 
-/// The end of one: `size` of the fetched value, 0 for the base family; `entry` where a success is reported.
+/// The end of a short operation. `size`: bytes of the fetched value, 0 for the base family. `entry`: a success is
+/// reported.
 template <unsigned size, bool entry>
 void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept
 {
@@ -105,10 +106,10 @@ void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept
     return value;
 }
 
-/// What the two below answer where they have done nothing: the long way will do it, or say why not.
+/// The short way has done nothing: the long way does the operation, or says why not.
 inline constexpr ssize_t not_native = 1;
 
-/// The answer to a post that was refused.
+/// Handles a post that was refused.
 [[gnu::noinline, gnu::cold]] inline ssize_t refused(TxContext& tx, vcq::Post posted) noexcept
 {
     if (posted == vcq::Post::error)
@@ -116,7 +117,7 @@ inline constexpr ssize_t not_native = 1;
     tx.progress();
     return -FI_EAGAIN;
 }
-/// The answer to any. A refusal is never not_native: what the long way would need is not kept for it.
+/// Handles the result of any post. Never not_native, since nothing was kept for the long way.
 [[gnu::always_inline]] inline ssize_t answer(TxContext& tx, vcq::Post posted) noexcept
 {
     if (posted == vcq::Post::done) [[likely]]
@@ -127,7 +128,7 @@ inline constexpr ssize_t not_native = 1;
     return refusal;
 }
 
-/// The post itself.
+/// Posts the ARMW.
 template <class Way>
 [[gnu::always_inline]] inline vcq::Post post_native(vcq::Vcq& vcq, Native how, const PlainCall& call,
                                                     const Target& target, const Way& as) noexcept
@@ -138,7 +139,7 @@ template <class Way>
     return vcq.armw(how.size, target.vcq, static_cast<utofu_armw_op>(how.code), operand, target.stadd, as);
 }
 
-/// What all short ways ask: an aligned target to which it may go now.
+/// The condition of all short ways: an aligned target, to which a communication may go now.
 template <bool listed>
 [[gnu::always_inline]] inline const Peer* find_target(AtomicEngine& engine, Native how, const PlainCall& call,
                                                       Target& target) noexcept
@@ -147,13 +148,14 @@ template <bool listed>
         listed ? engine.access().resolve_known(call.to, call.key, call.address, how.size,
                                                access_of(call.family, call.op), target)
                : engine.access().resolve_at_once(call.to, call.key, call.address, target);
-    const bool goes = peer != nullptr && !(target.stadd & (how.size - 1u)) && // a complex number across two words
+    const bool goes = peer != nullptr && !(target.stadd & (how.size - 1u)) && // else a complex number lies across two words
                       engine.runner().open_for_native(listed ? peer->home : target.vcq);
     return goes ? peer : nullptr;
 }
 
-/// Where keys are biases, which makes the target known at once and for good; or where they are `listed` in a directory:
-/// what stands behind a key may change, so all of the call is kept. So is a read, which may have to be done by Get.
+/// Submits a call the short way. Where keys are biases the target is known for good. Where they are `listed` in a
+/// directory the region behind a key may change, so the whole call is kept; so is a read, which may have to be done by
+/// a Get.
 template <bool listed>
 [[gnu::always_inline]] inline ssize_t submit_native(TxContext& tx, Native how, const PlainCall& call) noexcept
 {
@@ -162,7 +164,7 @@ template <bool listed>
     const Peer* const peer = find_target<listed>(engine, how, call, target);
     if (peer == nullptr) [[unlikely]]
         return not_native;
-    if (!listed && call.silent && engine.short_inject()) { // nobody counts it: it needs no notice at all
+    if (!listed && call.silent && engine.short_inject()) { // no counter counts it, so it needs no notice
         engine.unsignaled();
         return answer(tx, post_native(tx.vcq(), how, call, target,
                                       vcq::Silent{vcq::Unsignaled::armw, engine.inject_flags()}));
@@ -170,7 +172,7 @@ template <bool listed>
     const std::uint8_t place = tx.vcq().window().next();
     if (place == 0) [[unlikely]]
         return answer(tx, vcq::Post::busy);
-    // Where order was promised, a change of the VCQ has to wait.
+    // Where order was promised, the first communication to another VCQ of the peer has to wait.
     if (listed && engine.runner().ordered && !engine.access().may_go_to(peer->home, target.vcq)) [[unlikely]]
         return answer(tx, vcq::Post::busy);
     QuickOp& op = tx.quick()[place];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See ops.h. At its end an operation notifies a target that counts events; what a stale key refused is begun again, the
-// rest is completed.
+// See ops.h. An operation that has ended notifies a target that counts events. One that was refused because of a stale
+// key begins again; all others complete.
 #include "atomic/ops.h"
 
 #include <rdma/fi_errno.h>
@@ -24,7 +24,7 @@ AtomicOp* AtomicOps::alloc() noexcept
     AtomicOp* const op = ops_.alloc();
     if (op) [[likely]] {
         op->runner = &runner_;
-        op->notify = &event_done; // the operation itself waits for its event only
+        op->notify = &event_done; // as a waiter the operation itself only hears of its event
     }
     return op;
 }
@@ -96,9 +96,9 @@ void AtomicOps::settle_part(AtomicOp& op, int code) noexcept
 
 // --- the end
 
-/// Tells the target that an operation has ended: by an ARMW that changes nothing where it counts as a write, the same
-/// with nobody waiting for it where it fetched and wrote (no other ARMW that notifies is unsignaled), by a Get of one
-/// byte where it only read.
+/// Posts the event that tells the target that an operation has ended. An operation that counts as a write: an ARMW that
+/// changes nothing. One that fetched and wrote: the same, unsignaled (no other ARMW that notifies is unsignaled). One
+/// that only read: a Get of one byte.
 Post AtomicOps::post_event(AtomicOp& op) noexcept
 {
     const vcq::Signaled how{&op, vcq::delivered_flags(false, true)};
@@ -121,7 +121,7 @@ Post AtomicOps::post_event(AtomicOp& op) noexcept
     return posted;
 }
 
-/// As post_event(), for an operation whose target is still to be told; what it lacks.
+/// post_event() for an operation whose target has not been told. Returns what it lacks.
 Lack AtomicOps::notify_target(AtomicOp& op) noexcept
 {
     switch (post_event(op)) {
@@ -136,14 +136,14 @@ Lack AtomicOps::notify_target(AtomicOp& op) noexcept
     return Lack::nothing;
 }
 
-/// All words have ended, and with them the operation, unless the target is still to be told.
+/// Called when all words have ended: ends the operation, after it has told its target if need be.
 void AtomicOps::finish(AtomicOp& op) noexcept
 {
     if (op.multi && op.words != 0) {
         (op.loop_prev ? op.loop_prev->loop_next : looping_) = op.loop_next;
         if (op.loop_next)
             op.loop_next->loop_prev = op.loop_prev;
-        op.words = 0; // it has taken effect: who waits for that goes before its notice
+        op.words = 0; // it has taken effect: operations that wait for that need not wait for its event
     }
     if (op.event != AtomicEvent::none && !op.event_posted && op.err == 0) {
         op.step = AtomicOp::Step::notifying;
@@ -152,7 +152,7 @@ void AtomicOps::finish(AtomicOp& op) noexcept
             return;
         }
     }
-    if (op.event_posted && op.pending != 0) // its notice comes
+    if (op.event_posted && op.pending != 0) // the event's notice will come
         return;
     if (op.err != 0 && op.by_directory && doubts_target(op.prov_errno)) [[unlikely]] {
         (void)access.refuted(op);
@@ -173,7 +173,7 @@ void AtomicOps::end(AtomicOp& op) noexcept
     release(&op);
 }
 
-/// A key may stand for another region than it did: what was refused as a whole may be done again, once.
+/// Begins an operation again, once, that was refused as a whole: its key may stand for another region by now.
 void AtomicOps::begin_again(AtomicOp& op) noexcept
 {
     op.retried = true;

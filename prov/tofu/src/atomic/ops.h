@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The atomic operations under way of one context: those that wait, how far each has been started, and how it ends; and
-// what the parts share that carry them out (parts.h, wide.h). Called by these and by the runner under
-// the context's lock; calls vcq, request, remote/access.
+// The atomic operations of one context: which wait, how far each has been started, how each ends; and the members that
+// the parts share that carry them out (parts.h, wide.h). Called by these parts and by the runner under the context's
+// lock; calls vcq, request, remote/access.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +16,22 @@ namespace tofu {
 class AtomicOps {
   public:
     static constexpr std::size_t max_ops = 512;
-    /// Completion places left to the context's other engines.
+    /// Places of the completion window that are left to the context's other engines.
     static constexpr unsigned window_reserve = 48;
 
     AtomicOps(vcq::Vcq& vcq, Pending& pending, RemoteAccess& access, AtomicRunner& runner) noexcept;
     AtomicOps(const AtomicOps&) = delete;
     AtomicOps& operator=(const AtomicOps&) = delete;
 
-    /// Null when too many are under way.
+    /// Makes an operation. Null: too many are under way.
     [[nodiscard]] AtomicOp* alloc() noexcept;
     void release(AtomicOp* op) noexcept { ops_.renew(op); }
-    /// Those that have not ended.
+    /// The number of operations that have not ended.
     [[nodiscard]] std::size_t outstanding() const noexcept { return ops_.in_use(); }
-    /// Those that wait to be started, or to notify their targets.
+    /// The operations that wait to be started, or to notify their targets.
     [[nodiscard]] Pending::Stream& waiting() noexcept { return waiting_; }
     [[nodiscard]] const Pending::Stream& waiting() const noexcept { return waiting_; }
-    /// Does an operation of several round trips go on at this peer?
+    /// Is an operation that takes several round trips under way at this peer?
     [[nodiscard]] bool loops_at(utofu_vcq_id_t home) const noexcept
     {
         return looping_ != nullptr && find_loop(home);
@@ -40,13 +40,13 @@ class AtomicOps {
     // --- for the parts
     vcq::Vcq& vcq;
     RemoteAccess& access; ///< in the runner's order
-    Agenda agenda;        ///< what goes on in later rounds; closed at the end
-    BouncePool scratch;   ///< where Gets write to: words and wide elements, spans
+    Agenda agenda;        ///< parts that go on in later rounds; closed at the end
+    BouncePool scratch;   ///< blocks that Gets write to: words, wide elements, spans
 
-    /// Is there room in the window for one more communication, and `more`?
+    /// Has the window room for one communication, and `more` besides?
     [[nodiscard]] bool has_room(unsigned more = 0) const noexcept { return vcq.window().free() > window_reserve + more; }
-    /// Of one that can't go on, since a post was refused: 0, and it goes on in a later round; or the code that it ends
-    /// with, where there is none, or the post was refused for good.
+    /// Handles a refused post of a part. 0: the part goes on in a later round; else the code that it ends with, because
+    /// there are no later rounds or the post was refused for good.
     [[nodiscard]] int put_off(Deferred& item, vcq::Post posted) noexcept
     {
         if (posted == vcq::Post::error)
@@ -56,20 +56,21 @@ class AtomicOps {
         agenda.add(item);
         return UTOFU_SUCCESS;
     }
-    /// What became of a post of `elements`, which `pending` counts already. False: it was refused, and nothing has changed.
+    /// Handles the result of a post of `elements`, which `pending` counts already. False: it was refused, and nothing
+    /// has changed.
     [[nodiscard]] bool took(AtomicOp& op, vcq::Post posted, std::size_t elements) noexcept;
-    /// So many more elements have been started.
+    /// Moves on: so many more elements have been started.
     void advance(AtomicOp& op, std::size_t elements) noexcept;
     /// Stops an operation that has failed: no further word is started.
     void abandon(AtomicOp& op, int err, int code) noexcept;
     void abandon(AtomicOp& op, int code) noexcept;
-    /// One of those that `pending` counts has ended. The operation may be gone afterwards.
+    /// Something that `pending` counts has ended. The operation may be gone afterwards.
     void end_one(AtomicOp& op, int code) noexcept;
     /// The end of one word or wide element, likewise.
     void settle_part(AtomicOp& op, int code) noexcept;
 
     // --- for the runner
-    /// As Pending::Stream::Steps::go_on of one that notifies its target.
+    /// Pending::Stream::Steps::go_on for an operation that notifies its target.
     [[nodiscard]] Lack notify_target(AtomicOp& op) noexcept;
     void finish(AtomicOp& op) noexcept;
     void begin_again(AtomicOp& op) noexcept;
@@ -81,7 +82,7 @@ class AtomicOps {
     [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
 
     AtomicRunner& runner_;
-    AtomicOp* looping_ = nullptr; ///< of several round trips, started and not completed
+    AtomicOp* looping_ = nullptr; ///< list of operations of several round trips that were started and have not completed
     Pending::Stream waiting_;
     Pool<AtomicOp> ops_{max_ops};
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See runner.h: what may begin, what waits, and the way that each takes.
+// See runner.h: which operations may begin, which wait, and the way that each takes.
 #include "atomic/runner.h"
 
 #include <rdma/fi_errno.h>
@@ -18,7 +18,7 @@ void AtomicRunner::prepare(AtomicOp& op, bool inject) noexcept
     op.in_spans = op.method == Method::loop && op.total * op.size >= SpanRunner::least && !inject;
 }
 
-/// The next steps of an operation that had to wait; what it lacks then.
+/// Takes the next steps of an operation that had to wait. Returns what it lacks now.
 Lack AtomicRunner::go_on(AtomicOp& op) noexcept
 {
     switch (op.step) {
@@ -63,9 +63,9 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
 {
     prepare(*op, inject);
     if (inject) {
-        // Whoever ends while we start is not given back before we have looked: one more reference.
+        // One more reference: the operation may end while we start it, and must not be freed before we have looked.
         ++op->pending;
-        if (op->by_directory) // may have to begin again
+        if (op->by_directory) // it may have to begin again
             keep_injected(*op);
     }
     const Lack lack = ops.waiting().holds(op->line.key) ? Lack::peer : start(*op);
@@ -80,7 +80,7 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
     ops.end_one(*op, UTOFU_SUCCESS);
 }
 
-/// Copies what has not been read of the operand and compare lists. Slow path: others wait, or the window was full.
+/// Copies the unread part of the operand and compare lists. Slow path: others wait, or the window was full.
 void AtomicRunner::keep_injected(AtomicOp& op) noexcept
 {
     const std::size_t left = op.total - op.started;
@@ -92,8 +92,8 @@ void AtomicRunner::keep_injected(AtomicOp& op) noexcept
         ops.abandon(op, FI_ENOMEM, 0);
         return;
     }
-    // The lists are addressed by element number: the pieces before the copy have no memory behind them any
-    // more, and nobody asks for them.
+    // The lists are addressed by element number: the pieces before the copy have no memory any more, and nothing reads
+    // them.
     std::byte* at = op.copy.get();
     for (Pieces* list : {op.reads_operand ? &op.operand : nullptr,
                          op.reads_compare ? &op.compare : nullptr}) {
@@ -107,13 +107,13 @@ void AtomicRunner::keep_injected(AtomicOp& op) noexcept
     }
 }
 
-/// Order across the VCQs of a peer, where it was promised.
+/// May the next word go now, as far as order across the VCQs of a peer is concerned, where that was promised?
 bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
 {
     return !op.strong || ops.access.may_go_to(op.peer.home, op.next().vcq);
 }
 
-/// Starts what can be started now of an operation; what it lacks then.
+/// Starts as much of an operation as can be started now. Returns what it lacks for the rest.
 Lack AtomicRunner::start(AtomicOp& op) noexcept
 {
     if (op.words == 0 && ordered && ops.loops_at(op.peer.home))
@@ -138,7 +138,7 @@ bool AtomicRunner::start_next(AtomicOp& op) noexcept
     if (!ops.has_room())
         return false;
     const Target at = op.next();
-    const bool across = op.size == 8 && (at.stadd & 7) != 0; // two words
+    const bool across = op.size == 8 && (at.stadd & 7) != 0; // the element lies across two words
     if (op.method == Method::wide || across) [[unlikely]]
         return ++op.pending, ops.took(op, wide.start(op, op.started, at), 1);
     return SpanRunner::is_next(op) ? spans.start(op) : words.start(op);

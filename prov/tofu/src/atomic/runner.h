@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The runner: takes atomic operations over, says which may begin now and in which way, and has the parts carry them out:
-// word by word, in a batch, in spans (parts.h), or under a lock word (wide.h). Called by the engine under the context's lock and by the pending queue; calls its parts.
+// The runner: takes atomic operations over, decides when each may begin and in which way, and lets the parts carry them
+// out: word by word, in a batch, in spans (parts.h), or under a lock word (wide.h). Called by the engine and by the
+// pending queue under the context's lock; calls its parts.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +15,18 @@ class AtomicRunner {
   public:
     AtomicRunner(vcq::Vcq& vcq, Pending& pending, RemoteAccess& access) noexcept : ops(vcq, pending, access, *this) {}
 
-    /// Each operation takes effect after the earlier ones to the same peer.
+    /// True if each operation has to take effect after the earlier ones to the same peer.
     bool ordered = false;
 
     // --- one element, one ARMW
-    /// May an operation towards the peer at `home` be posted at once? False: others have to go before it.
+    /// May an operation to the peer at `home` be posted at once? False: others have to go before it.
     [[nodiscard]] bool open_for_native(utofu_vcq_id_t home) const noexcept
     {
         return !ops.waiting().may_hold(home) && (!ordered || !ops.loops_at(home));
     }
     // --- everything else
-    /// Takes the operation over: starts what can be started now, progress() does the rest. With `inject` the
-    /// operand and compare lists are not read any more when the call returns.
+    /// Takes the operation over: starts what can be started now; progress() does the rest. With `inject` the operand
+    /// and compare lists are not read any more after the call.
     void submit(AtomicOp* op, bool inject) noexcept;
     void close() noexcept;
 

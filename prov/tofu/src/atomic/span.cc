@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Spans. See parts.h.
 //
-// One Get guesses for all words, where a loop of its own would guess for each; it need not be atomic, since each word
-// is swapped by a CSWAP of its own. These are a batch: one place of the window, and the n-th notice is the n-th word's
-// (guide 2.2.10). A word that has changed since the Get goes on as a loop, from the value that its CSWAP found.
+// One Get brings the guesses for all words, where loops would guess word by word. It need not be atomic, since each
+// word has its own CSWAP. The CSWAPs are a batch: they share one place of the window, and the n-th notice is that of
+// the n-th word (guide 2.2.10). A word that has changed since the Get goes on as a loop, from the value that its CSWAP
+// found.
 #include "atomic/runner.h"
 
 #include <algorithm>
@@ -87,7 +88,7 @@ void SpanRunner::on_get(vcq::Waiter* self, const Notice& notice) noexcept
     runner.post(s);
 }
 
-/// Posts what is left of the CSWAPs, or leaves that to progress().
+/// Posts the remaining CSWAPs, or leaves them to progress().
 void SpanRunner::post(Span& s) noexcept
 {
     constexpr unsigned long flags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
@@ -133,12 +134,12 @@ void SpanRunner::all_arrived(Span& s) noexcept
 {
     AtomicOp& op = *s.op;
     op.took_effect |= s.lost.count() + s.failed < s.words;
-    if (op.fetches) // those that lost write theirs once more
+    if (op.fetches) // words that lost write their results again later
         op.result.scatter(s.scratch.data + s.offset, s.first, s.elements, op.size);
     end(s);
 }
 
-/// Words that lost go on by themselves, unless the operation has failed.
+/// Lets words that lost go on as loops, unless the operation has failed.
 void SpanRunner::end(Span& s) noexcept
 {
     AtomicOp& op = *s.op;
@@ -161,7 +162,7 @@ void SpanRunner::end(Span& s) noexcept
     ops_.end_one(op, code);
 }
 
-/// The word number `tried` once more, from what was found there.
+/// Tries the word number `tried` again, from the value that was found there.
 Post SpanRunner::retry_word(Span& s) noexcept
 {
     const std::size_t byte = s.tried == 0 ? s.offset : s.tried * 8; // of its first element

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The cutting into words, and native ARMWs. See parts.h; loops are in loop.cc.
+// Cuts operations into words, and posts native ARMWs. See parts.h; loops are in loop.cc.
 #include "atomic/runner.h"
 
 namespace tofu {
@@ -9,8 +9,8 @@ using vcq::Post;
 
 namespace {
 
-/// The word of the element at `at`, the first of `left` neighbours: as many of them as one ARMW can serve. Atomicity is
-/// per element, so that neighbours in one word may share it.
+/// The word of the element at `at`, the first of `left` neighbours, and how many of these one ARMW can serve. Atomicity
+/// is per element, so neighbours in one word may share an ARMW.
 void cut_word(const AtomicOp& op, const Target& at, std::size_t left, WordOp& f) noexcept
 {
     const bool single = op.method == Method::add || op.method == Method::cswap;
@@ -18,7 +18,7 @@ void cut_word(const AtomicOp& op, const Target& at, std::size_t left, WordOp& f)
     std::size_t n = single ? 1 : (8 - in8) / op.size;
     if (n > left)
         n = left;
-    // The narrower word where it is enough: fewer strangers to meet in a loop.
+    // The narrower word where it is enough: loops then meet fewer other operations.
     bool narrow = (in8 & 3) + n * op.size <= 4;
     if (op.method == Method::swap && op.size == 4 && !narrow && (in8 != 0 || n != 2))
         n = 1, narrow = true; // a swap has no neutral operand: whole words only
@@ -31,7 +31,7 @@ void cut_word(const AtomicOp& op, const Target& at, std::size_t left, WordOp& f)
 
 } // namespace
 
-/// A word operation for the element number `first`, which is at `at` with `left` neighbours. Null: none is free.
+/// Makes a word operation for element number `first`, which is at `at` with `left` neighbours. Null: none is free.
 WordOp* WordRunner::make(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept
 {
     WordOp* const f = pool_.alloc();
@@ -90,7 +90,7 @@ Post WordRunner::post_native(WordOp& f) noexcept
 {
     AtomicOp& op = *f.op;
     f.notify = &word_done;
-    // One word only: its ARMW is the operation's end, and tells the target so by itself.
+    // With one word only, its ARMW is the end of the operation and is itself the event at the target.
     op.event_posted = op.event == AtomicEvent::write && f.elements == op.total;
     const vcq::Signaled how{&f, vcq::delivered_flags(op.strong, op.event_posted)};
     std::uint64_t operand = f.operand;
@@ -133,7 +133,7 @@ Post WordRunner::get_word(WordOp& f) noexcept
     return posted;
 }
 
-/// The same instead of an ARMW, or in a later round.
+/// get_word() in place of an ARMW, or in a later round.
 void WordRunner::get_again(WordOp& f) noexcept
 {
     const Post posted = ops_.agenda.closed() ? Post::busy : get_word(f);
@@ -152,7 +152,8 @@ void WordRunner::got_word(vcq::Waiter* self, const Notice& notice) noexcept
     runner->settle(*f, value, notice.code);
 }
 
-/// The end of one word, whose content was `before`. The word operation is gone afterwards, and perhaps the operation.
+/// Ends a word operation; the word held `before`. The word operation is gone afterwards, and perhaps the whole
+/// operation.
 void WordRunner::settle(WordOp& f, std::uint64_t before, int code) noexcept
 {
     AtomicOp& op = *f.op;
