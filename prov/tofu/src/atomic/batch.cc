@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // ARMWs in a batch. See parts.h.
 //
-// An operation that fetches asks for a notice of each ARMW: they come in the order of the posts (guide 2.2.10), so
-// the n-th notice has the n-th value. One that does not fetch asks for the last one's alone. That has the strong
-// order flag: it takes effect after all others have (guide 6.1.3.1), and so does its notice. Failures are told
-// without being asked for, to a place of their own, and before the last one's notice. A batch that meets a full TOQ
-// stays open and is continued by progress().
+// An operation that fetches asks for a notice of each ARMW. Notices come in the order of the posts (guide 2.2.10), so
+// the n-th notice has the n-th value. An operation that does not fetch asks for the notice of the last ARMW only. That
+// ARMW has the strong order flag, so it takes effect after all others (guide 6.1.3.1), and its notice comes after that.
+// Failures are reported without being asked for, to a place of their own, before the last notice. A batch that meets a
+// full TOQ stays open, and progress() continues it.
 #include "atomic/runner.h"
 
 #include <algorithm>
@@ -17,13 +17,13 @@ using vcq::Post;
 
 namespace {
 
-/// Fewer elements are not worth a batch.
+/// With fewer elements a batch does not pay.
 constexpr std::size_t least = 4;
 
-/// Elements of a list that is in pieces, handed on at a time.
+/// Elements that are copied at a time from a list in pieces.
 constexpr std::size_t gathered = 64;
 
-/// Elements of a list one behind the other: where they lie, or a copy in `memory`.
+/// `n` elements of a list as one array: in place, or a copy in `memory`.
 template <class Word>
 const std::byte* run_of(const Pieces& list, std::size_t number, std::size_t n, std::byte* memory) noexcept
 {
@@ -33,7 +33,7 @@ const std::byte* run_of(const Pieces& list, std::size_t number, std::size_t n, s
     return memory;
 }
 
-/// The last element ends the batch, also where others have failed.
+/// Skips to the last element, which ends the batch even if others have failed.
 void skip_to_last(AtomicOp& op) noexcept
 {
     op.at_target = static_cast<std::uint8_t>(op.targets - 1);
@@ -43,7 +43,7 @@ void skip_to_last(AtomicOp& op) noexcept
 
 } // namespace
 
-/// Reads go word by word, since one that meets memory for reading only is done by Get.
+/// Reads go word by word, since a read of read-only memory is done by Get.
 bool BatchRunner::fits(const AtomicOp& op) noexcept
 {
     if (op.total < least || (op.size != 4 && op.size != 8) || !is_one_armw(op.method) || op.method == Method::read)
@@ -65,7 +65,7 @@ bool BatchRunner::open(AtomicOp& op) noexcept
     batch->op = &op;
     batch->lost.notify = &on_lost;
     batch->lost.batch = batch;
-    // Where it fetches, one notice too many is announced as long as there is something to post.
+    // If it fetches, one notice too many is announced as long as something is left to post.
     batch->place = op.fetches ? ops_.vcq.open_batch(batch, 1) : ops_.vcq.open_batch(&batch->lost, vcq::Window::endless);
     if (batch->place == 0) {
         pool_.renew(batch);
@@ -86,7 +86,7 @@ bool BatchRunner::start(AtomicOp& op) noexcept
         return false;
     Batch& batch = *op.batch;
     while (op.started < op.total) {
-        if (op.err != 0) [[unlikely]] { // each failure fills the MRQ
+        if (op.err != 0) [[unlikely]] { // post no more: each failure takes an entry of the MRQ
             if (op.fetches) {
                 op.started = op.total;
                 break;
@@ -114,11 +114,11 @@ bool BatchRunner::start(AtomicOp& op) noexcept
     }
     batch.posted = true;
     if (op.fetches && !ops_.vcq.window().shorten(batch.place) && batch.arrived == batch.announced)
-        end(batch); // nothing of it is on its way any more
+        end(batch); // all its notices have come
     return true;
 }
 
-/// Posts up to `n` elements of the current target. How many it posted; `posted` says what stopped it.
+/// Posts up to `n` elements of the current target. Returns how many; `posted` says what stopped the rest.
 template <class Word>
 std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noexcept
 {
@@ -131,7 +131,7 @@ std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noe
     const unsigned long flags = vcq::flags_of(op.strong, false) |
                                 (op.fetches ? UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE : 0);
     const std::size_t first = op.started;
-    // The last one of an operation that does not fetch tells its end, at a place of its own.
+    // If the operation does not fetch, its last ARMW has a notice, at a place of its own.
     const bool to_the_end = !op.fetches && first + n == op.total;
     const std::size_t plain = to_the_end ? n - 1 : n;
     std::byte operands[gathered * sizeof(Word)];
@@ -152,7 +152,7 @@ std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noe
     if (op.fetches)
         ops_.vcq.window().extend(batch.place, static_cast<unsigned>(i));
     if (posted == Post::done && to_the_end) {
-        // A CSWAP operation always fetches: this is an ARMW with one operand.
+        // No CSWAP, which would fetch: this is an ARMW with one operand.
         const vcq::Signaled how{&batch, vcq::delivered_flags(true, false)};
         Word operand = 0;
         op.operand.gather(&operand, first + i, 1, sizeof(Word));
@@ -162,7 +162,7 @@ std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noe
     return i;
 }
 
-/// A post was refused for good: nothing more of the batch is posted. As start().
+/// Handles a post that was refused for good: nothing more of the batch is posted. Returns as start() does.
 bool BatchRunner::failed(AtomicOp& op) noexcept
 {
     Batch& batch = *op.batch;
@@ -179,8 +179,8 @@ bool BatchRunner::failed(AtomicOp& op) noexcept
     return true;
 }
 
-/// What was posted of a broken batch may still fail: an ARMW that changes nothing, in place of the last, tells when it
-/// can't any more. As start().
+/// Ends a broken batch. Its earlier ARMWs may still fail; an ARMW that changes nothing, in place of the last, tells
+/// when they have all ended. Returns as start() does.
 bool BatchRunner::end_broken(Batch& batch) noexcept
 {
     AtomicOp& op = *batch.op;
@@ -200,17 +200,17 @@ void BatchRunner::leave(Batch& batch) noexcept
     batch.posted = true;
     if (op.fetches) {
         if (!ops_.vcq.window().shorten(batch.place) && batch.arrived == batch.announced)
-            end(batch); // else with the last notice
+            end(batch); // else the last notice ends it
         return;
     }
-    // A late failure must not meet another owner of the place.
+    // A late failure must not reach another owner of the place.
     ops_.vcq.window().abandon(batch.place, &batch.lost);
     op.batch = nullptr;
     pool_.renew(&batch);
-    (void)settle(op, UTOFU_SUCCESS); // not the last: whoever calls has one
+    (void)settle(op, UTOFU_SUCCESS); // not the last one: the caller holds a reference
 }
 
-/// A notice: of the next element where it fetches, else of the last.
+/// The notice of the next element if the operation fetches, else of the last.
 void BatchRunner::on_notice(vcq::Waiter* self, const Notice& notice) noexcept
 {
     Batch& batch = *static_cast<Batch*>(self);

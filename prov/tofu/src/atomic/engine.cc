@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How an atomic operation is taken in: checked, its keys and targets found, and handed to the runner; and what becomes
-// of one that failed on the short way (native.h). See engine.h.
+// How a call becomes an atomic operation: it is checked, its keys and targets are found, and the runner takes it over;
+// and what happens to an operation that has failed on the short way (native.h). See engine.h.
 #include "atomic/engine.h"
 
 #include <utility>
@@ -17,7 +17,7 @@ using Call = AtomicEngine::Call;
 
 constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
 
-/// Of the entry (fi_cq(3)).
+/// The flags of the completion entry (fi_cq(3)).
 constexpr std::uint64_t entry_flags(Family family) { return FI_ATOMIC | (family == Family::base ? FI_WRITE : FI_READ); }
 
 void add_all(Pieces& pieces, const AtomicEngine::List& list, std::size_t size)
@@ -51,7 +51,7 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
     op.access = access_of(call.family, msg.op);
     op.align = type.align;
     static_cast<AtomicKind&>(op) = kind_of(call.family, msg.op, msg.datatype);
-    // A fence waits for what is signaled; the flag orders it behind what is not (inject).
+    // submit() waits for signaled operations before a fence; the strong order flag orders it behind unsignaled ones.
     op.strong = (call.flags & FI_FENCE) || AtomicEngine::of(tx).runner().ordered;
     op.event = !peer.counts_events             ? AtomicEvent::none
                : call.family == Family::base   ? AtomicEvent::write
@@ -71,8 +71,9 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
 /// Rounds of progress that an injected operation of several round trips gets before its call returns.
 constexpr unsigned inject_polls = 64;
 
-/// Whoever injects has no completion to wait for and may not call again for long: where nobody contends, loops end
-/// here, as if they were ARMWs. Bounded: what meets a slow peer or a rival goes on in later rounds.
+/// Makes progress for an injected operation, whose caller waits for no completion and may not call again for long:
+/// without contention, loops end here as if they were ARMWs. Bounded: with a slow peer or a rival they go on in later
+/// rounds.
 [[gnu::noinline]] void submit_injected(TxContext& tx, AtomicOp& op) noexcept
 {
     bool ended = false;
@@ -181,7 +182,7 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
             runner_.submit(op, false);
         return 0;
     }
-    if (!refuses_call(rc)) { // a matter of the peer's memory: an error of the operation, not of the call
+    if (!refuses_call(rc)) { // the operation fails, not the call
         op->err = -std::exchange(rc, 0);
         complete(*op);
     }
@@ -189,7 +190,7 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
     return rc;
 }
 
-/// The operation that failed on the short way as one of the long way; null where there is no room for it.
+/// Makes an operation of the long way from one that has failed on the short way. Null: there is no room for it.
 AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, bool entry) noexcept
 {
     const Peer* const known = tx_.peers().find(quick.to);
@@ -219,7 +220,7 @@ AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, bool entry) noexcept
 
 void AtomicEngine::native_failed(const QuickOp& failed, bool base, bool entry, int code) noexcept
 {
-    const QuickOp quick = failed; // its place is free already
+    const QuickOp quick = failed; // a copy, since its place is free already
     const bool reads = quick.kept && quick.op == FI_ATOMIC_READ;
     if (quick.kept && (reads || doubts_target(code)) && !tx_.vcq().is_closing())
         if (AtomicOp* const op = lengthen(quick, entry)) {

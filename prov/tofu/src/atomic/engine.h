@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_atomic: the atomics of a context, from a call to the runner that carries it out. Entered by the application
-// through atomic_ops and by rounds of progress; calls peers, remote/access, request, the runner.
+// fi_atomic: the atomics of a context, from a call to the runner that carries it out. Called by the application through
+// atomic_ops and by rounds of progress; calls peers, remote/access, request, the runner.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct AtomicList {
     const fi_ioc* at;
     std::size_t n;
 };
-/// Everything one call says, in the widest form.
+/// What a call asks for, in the widest form.
 struct AtomicCall {
     Family family;
     fi_msg_atomic msg;
@@ -33,7 +33,7 @@ struct AtomicCall {
     [[nodiscard]] AtomicList operand() const noexcept { return {msg.msg_iov, msg.iov_count}; }
 };
 
-/// The atomics of one context. Everything under its lock.
+/// The atomics of one context. Everything is called under its lock.
 class AtomicEngine final : public Engine {
   public:
     static AtomicEngine& of(TxContext& tx) noexcept { return static_cast<AtomicEngine&>(*tx.engines()[atomic]); }
@@ -44,32 +44,32 @@ class AtomicEngine final : public Engine {
     /// the same peer.
     explicit AtomicEngine(TxContext& tx) noexcept;
 
-    /// Flags of fi_atomicmsg and its like; with others a call is refused.
+    /// Flags that the msg calls may have; a call with others is refused.
     static constexpr std::uint64_t known_flags =
         FI_COMPLETION | FI_MORE | FI_INJECT | FI_FENCE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
         FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
-    /// Elements of a list, -FI_EINVAL where the list is none, -FI_EMSGSIZE where they are more than any call takes.
+    /// The number of elements of a list; -FI_EINVAL if there is no list, -FI_EMSGSIZE if no call takes so many.
     [[nodiscard]] static ssize_t elements_of(const List& list) noexcept;
-    /// 0 or a refusal without any effect; what goes wrong later is an error entry.
+    /// Accepts and begins an operation. 0, or a refusal without any effect; a later failure becomes an error entry.
     [[nodiscard]] ssize_t submit(const Call& call) noexcept;
-    /// What can be said of a call without its peer: its elements in all, or the refusal.
+    /// Checks what can be checked without knowing the peer. The number of elements, or the refusal.
     [[nodiscard]] ssize_t check(const Call& call) const noexcept;
 
-    /// Continues words of operations under way that have to be posted again. The endpoint calls it in
-    /// each of its rounds, after polling its VCQ.
+    /// Continues words of operations under way that have to be posted again. Called in each round of progress, after
+    /// the poll of the VCQ.
     void progress() noexcept
     {
         if (!runner_.ops.agenda.empty()) [[unlikely]]
             runner_.ops.agenda.round();
     }
     [[nodiscard]] bool all_has_left() const noexcept override { return runner_.ops.outstanding() == 0; }
-    /// What is under way to others counts, too: it ends soon.
+    /// Operations under way to other peers count, too: they end soon.
     [[nodiscard]] bool idle_towards(const Peer&) const noexcept override
     {
         return runner_.ops.outstanding() == runner_.ops.waiting().size();
     }
     [[nodiscard]] bool needs_polls() const noexcept override { return runner_.ops.outstanding() != 0; }
-    /// Else what ends now would begin what waits.
+    /// Closes the runner first: else operations that end now would begin those that wait.
     void close() noexcept override { runner_.close(); }
     void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t) noexcept override
     {
@@ -79,14 +79,14 @@ class AtomicEngine final : public Engine {
     [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
 
     // --- for the short way (native.h)
-    /// One ARMW of it failed: reported, or done again the long way where that may help.
+    /// An ARMW of the short way has failed: does the operation again the long way where that may help, else reports it.
     [[gnu::cold]] void native_failed(const QuickOp& op, bool base, bool entry, int code) noexcept;
-    /// An unsignaled ARMW goes out; an unsignaled error may be its.
+    /// Notes that an unsignaled ARMW is posted: from now on an unsignaled error may be its.
     void unsignaled() noexcept { posted_unsignaled_ = true; }
     [[nodiscard]] unsigned long native_flags() const noexcept { return native_flags_; }
     [[nodiscard]] unsigned long inject_flags() const noexcept { return inject_flags_; }
     [[nodiscard]] RemoteAccess& access() noexcept { return access_; }
-    /// What goes out unsignaled can be neither counted nor tried again.
+    /// May an inject be unsignaled? Such an ARMW can be neither counted nor retried.
     [[nodiscard]] bool short_inject() const noexcept { return short_inject_; }
 
   private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The ways in which an atomic operation is carried out, but for wide elements (wide.h): word by word (words.cc, and
-// loop.cc for CSWAPs), in a batch (batch.cc), in spans (span.cc). Called by the runner under the context's lock and, through
-// waiters, by the poll of its VCQ; calls vcq, and ops for what becomes of the operation.
+// The ways in which an atomic operation is carried out, except wide elements (wide.h): word by word (words.cc, and
+// loop.cc for CSWAPs), in a batch (batch.cc), in spans (span.cc). Called by the runner under the context's lock and,
+// through waiters, by the poll of its VCQ; calls vcq, and ops to move the operation on.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,19 @@
 
 namespace tofu {
 
-/// Words at the target: an operation is cut into them, and each is carried out by an ARMW or a loop of CSWAPs.
+/// Cuts an operation into words, and carries each out by an ARMW or a loop of CSWAPs.
 class WordRunner {
   public:
     static constexpr std::size_t max_word_ops = 1024;
-    /// Word operations that one CSWAP carries at most: bounds the work of one notice.
+    /// The most word operations that one CSWAP carries; it bounds the work of one notice.
     static constexpr unsigned max_group = 64;
 
     explicit WordRunner(AtomicOps& ops) noexcept : ops_(ops) {}
 
-    /// Starts the word of the next element. False: not now.
+    /// Starts the word of the next element. False: it can't be started now.
     [[nodiscard]] bool start(AtomicOp& op) noexcept;
-    /// Element number `first`, at `at` with `left` neighbours, once more: `words` holds what was found from the aligned
-    /// word at `base` on. Post::done: it has become one more of the operation's.
+    /// Tries element number `first`, at `at` with `left` neighbours, again: `words` holds the words found from the
+    /// aligned word at `base` on. Post::done: it is a word operation now.
     [[nodiscard]] vcq::Post retry(AtomicOp& op, std::size_t first, const Target& at, std::size_t left,
                                   const std::byte* words, utofu_stadd_t base) noexcept;
 
@@ -55,21 +55,21 @@ class WordRunner {
     std::unique_ptr<WordSlot[]> slots_;
 };
 
-/// Batches: the elements of an operation as ARMWs one behind the other, with one place of the window for all of them.
+/// Posts the elements of an operation as a batch of ARMWs, which share one place of the window.
 class BatchRunner {
   public:
     static constexpr std::size_t max_batches = 64;
-    /// How many notices a batch may have on their way when it is the only one. Several batches share: all max_batches of
-    /// them have 5000 at most, far below what an MRQ holds for the VCQs of its CQ.
+    /// The most notices that a batch may have under way when it is the only one. Several batches share: all max_batches
+    /// of them have at most 5000, far below what an MRQ holds for the VCQs of its CQ.
     static constexpr std::uint32_t max_announced = 1024;
 
     explicit BatchRunner(AtomicOps& ops) noexcept : ops_(ops) {}
 
-    /// Can the operation be carried out so?
+    /// Can the operation be carried out as a batch?
     [[nodiscard]] static bool fits(const AtomicOp& op) noexcept;
-    /// Posts what can be posted now. False when something is left for later.
+    /// Posts as many elements as can be posted now. False: some are left for later.
     [[nodiscard]] bool start(AtomicOp& op) noexcept;
-    /// Ends a batch that was not wholly posted, and that nothing more can be posted of.
+    /// Ends a batch of which not everything was posted, and nothing more can be.
     void leave(Batch& batch) noexcept;
 
   private:
@@ -86,20 +86,21 @@ class BatchRunner {
     Pool<Batch> pool_{max_batches};
 };
 
-/// Spans: neighbouring words that loop, under way together.
+/// Carries out the loops of neighbouring words together, as spans.
 class SpanRunner {
   public:
     static constexpr std::size_t max_spans = 8;
-    /// Bytes of neighbouring elements from which on they loop as a span: its Get is one more round trip, shared by all.
+    /// From so many bytes on, neighbouring elements loop as a span. Its Get is one more round trip, shared by all
+    /// words.
     static constexpr std::size_t least = 128;
 
     SpanRunner(AtomicOps& ops, WordRunner& words) noexcept : ops_(ops), words_(words) {}
 
-    /// Are the operation's next elements one?
+    /// Are the next elements of the operation a span?
     [[nodiscard]] static bool is_next(const AtomicOp& op) noexcept { return op.in_spans && op.left() * op.size >= least; }
-    /// Has it words in common with another one? It would lose these, so it waits.
+    /// Has the next span words in common with one under way? It would lose them, so it has to wait.
     [[nodiscard]] bool meets_another(const AtomicOp& op) noexcept;
-    /// Starts it. False: not now.
+    /// Starts the next span. False: it can't be started now.
     [[nodiscard]] bool start(AtomicOp& op) noexcept;
 
   private:
