@@ -42,8 +42,8 @@ inline constexpr std::uint8_t address_counts_events = 1;
 inline constexpr std::uint32_t address_magic = 0x55664f54; // "TOfU"
 
 /// Reserved STags of a home VCQ, of which a TNI has 256: 0 for the directory of regions, 1 + index for each endpoint,
-/// then those of what the first few endpoints register later, the last ones for the directory's second tables, by the
-/// binary logarithm of their size.
+/// then one for the rings that each of the first few endpoints registers later, the last ones for the directory's
+/// second tables, by the binary logarithm of their size.
 inline constexpr unsigned directory_stag = 0;
 inline constexpr unsigned max_endpoints = 240;
 constexpr unsigned endpoint_stag(unsigned index) { return index + 1; }
@@ -57,12 +57,13 @@ inline constexpr std::size_t address_text_size = 7 + 16 + 1 + 6 + 1 + 16 + 1;
 
 /// Writes the text of an address; `text` holds address_text_size characters.
 void address_to_text(const EndpointAddress& address, char* text) noexcept;
-/// False where the text is no address of this version.
+/// Reads the text of an address. False: it is no address of this version.
 bool address_from_text(const char* text, EndpointAddress& address) noexcept;
-/// Reads what may be sound(), or one that no endpoint has yet (names::placeholder). False, and nothing is written: neither.
+/// Reads what may be sound(), or one that no endpoint has yet (names::placeholder). False, and nothing is written:
+/// neither.
 bool scan_address(const char* text, EndpointAddress& address) noexcept;
 
-/// An address as the application has it: as bytes, or, with FI_ADDR_STR, as text.
+/// An address in the application's form: bytes, or, with FI_ADDR_STR, text.
 struct AddressForm {
     AddressForm(const EndpointAddress& address, bool textual) noexcept;
     std::size_t size;
@@ -72,10 +73,10 @@ static_assert(address_text_size == limits::max_err_data);
 /// fi_getname(3): the address in the format of an info. 0, -FI_ETOOSMALL, -FI_EINVAL.
 int give_address(const EndpointAddress& own, std::uint32_t format, void* buffer,
                  std::size_t* length) noexcept;
-/// The service name that fi_getinfo left in the source address of an info (names.h), 0 where there is none.
+/// The key of the service name that fi_getinfo left in the source address of an info (names.h); 0: none.
 std::uint64_t name_key_of(const fi_info& info) noexcept;
 
-/// An address of this version.
+/// Makes an address of this version.
 [[nodiscard]] constexpr EndpointAddress make_address(std::uint64_t home, std::uint64_t nonce, unsigned index,
                                                      unsigned further = 0, unsigned flags = 0) noexcept
 {
@@ -89,7 +90,7 @@ constexpr bool EndpointAddress::sound() const noexcept
            (flags & ~address_counts_events) == 0 && unsigned{index} + further < max_endpoints;
 }
 
-/// Who a peer endpoint is, as matching compares it. Never 0.
+/// The key of a peer endpoint, which matching compares. Never 0.
 [[nodiscard]] constexpr std::uint64_t peer_key(std::uint64_t home, std::uint64_t nonce, std::uint32_t index)
 {
     std::uint64_t h = (home ^ (nonce * 0x9e3779b97f4a7c15) ^ index) * 0xff51afd7ed558ccd;

@@ -15,8 +15,9 @@ namespace tofu {
 
 class EndpointNumbers {
   public:
-    /// `count` in a row from `first` on, for an endpoint or the receive contexts of a scalable one. A number is used again
-    /// only when all have been used: an old address should not reach a new endpoint. 0 or -FI_ENOSPC.
+    /// Takes `count` numbers in a row from `first` on, for an endpoint or the receive contexts of a scalable endpoint.
+    /// A number is reused only when all have been used, so that an old address does not reach a new endpoint. 0 or
+    /// -FI_ENOSPC.
     [[nodiscard]] int take(unsigned count, unsigned& first) noexcept
     {
         std::lock_guard guard(mutex_);
@@ -47,7 +48,7 @@ class EndpointNumbers {
   private:
     std::mutex mutex_;
     std::bitset<max_endpoints> taken_; ///< in use
-    unsigned next_ = 0;                ///< from here on they have never been used
+    unsigned next_ = 0;                ///< numbers from here on have never been used
 };
 
 } // namespace tofu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What was found out about addresses of the application lately. Whoever talks to many peers in turn, as collectives of MPI
-// do, finds each by one comparison. Used by ring and match, under their locks; calls nothing.
+// A small cache of what was last found for an address of the application. A program that talks to many peers in turn,
+// as collectives of MPI do, finds each by one comparison. Used by ring and match, under their locks; calls nothing.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace tofu {
 
-/// One value for each address by its low bits, the one noted last. Value, as it is made, is of no address; whether what it
-/// says still holds is the user's business.
+/// Direct-mapped by the low bits of the address; keeps the value noted last. A default Value belongs to no address. The
+/// user checks whether a value is still valid.
 template <class Value>
 class Recent {
   public:
-    /// The value noted for the address, or for another one: `address` of it tells.
+    /// The value noted for this address, or for another one with the same low bits: the user compares its `address`.
     [[nodiscard]] const Value& at(fi_addr_t address) const noexcept { return values_[place_of(address)]; }
     void note(const Value& value) noexcept { values_[place_of(value.address)] = value; }
-    /// Those for which `is_void` holds are forgotten.
+    /// Forgets the values for which `is_void` holds.
     template <class IsVoid>
     void forget_if(IsVoid&& is_void) noexcept
     {

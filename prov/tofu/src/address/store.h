@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Where the peers of an address vector lie: in memory of the process or, where the vector has a name (fi_av(3)), in a file
-// that the processes of a node share. Used by Peers; calls provider/node_file.
+// The memory of an address vector's peers: the process's own or, if the vector has a name (fi_av(3)), a file that the
+// processes of a node share. Used by Peers; calls provider/node_file.
 #pragma once
 
 #include <atomic>
@@ -21,21 +21,21 @@ struct Peer {
     std::uint64_t home;
     std::uint64_t nonce;
     std::uint16_t index;      ///< endpoint number in its domain
-    std::uint8_t further;     ///< receive contexts behind the first, at the numbers that follow
+    std::uint8_t further;     ///< receive contexts after the first, with the numbers that follow
     bool counts_events;       ///< operations that target it carry a notice (address_counts_events)
-    std::uint32_t generation; ///< number of this use of the place, unique in the vector: tells caches of a removal
+    std::uint32_t generation; ///< number of this use of the place, unique in the vector; lets caches notice a removal
 };
 
-/// Places lie in chunks, each twice as long as the one before, that never move: at() needs no lock.
+/// Places lie in chunks, each twice as long as the one before. Chunks never move, so at() needs no lock.
 class PeerStore {
     static constexpr std::size_t first_chunk = 1024; ///< places
     static constexpr unsigned chunks = 13;
 
   public:
-    /// 8.4 million: 158,976 nodes of 48 endpoints each have room.
+    /// 8.4 million places: enough for 158,976 nodes with 48 endpoints each.
     static constexpr std::size_t most = first_chunk * ((std::size_t{1} << chunks) - 1);
 
-    /// What changes with the places. All but the atomics: in turn.
+    /// State that changes with the places. Only who has the turn uses the members that are not atomic.
     struct Head {
         std::atomic<std::uint64_t> size;        ///< places that were ever filled
         std::atomic<std::uint32_t> generation;  ///< changes with every insertion and removal
@@ -49,13 +49,14 @@ class PeerStore {
     PeerStore& operator=(const PeerStore&) = delete;
     ~PeerStore();
 
-    /// Shares the places with all who name the same file, which whoever comes first makes and the last one removes; before
-    /// the first insertion. A reader changes nothing, and finds a file that somebody has open. 0, -FI_ENOENT (a reader is
-    /// alone), -FI_EACCES (a file of others), -FI_EBUSY (whoever makes it is stopped), -FI_ENOMEM.
+    /// Shares the places with all processes that name the same file; the first makes the file, the last removes it.
+    /// Called before the first insertion. A reader changes nothing, and needs a file that another process has open. 0,
+    /// -FI_ENOENT (a reader found no file), -FI_EACCES (the file of another user), -FI_EBUSY (its maker has been
+    /// stopped), -FI_ENOMEM.
     [[nodiscard]] int share(const char* path, bool as_reader) noexcept;
     [[nodiscard]] bool is_shared() const noexcept { return mapped_ != nullptr; }
     [[nodiscard]] bool can_change() const noexcept { return !reader_; }
-    /// The addresses by their number, for those who look for them in memory (fi_av_attr, map_addr); null unless shared.
+    /// The addresses by number, for programs that read them from memory (fi_av_attr, map_addr); null unless shared.
     [[nodiscard]] fi_addr_t* numbers() const noexcept;
 
     [[nodiscard]] Peer* at(std::uint64_t number) const noexcept
@@ -68,19 +69,19 @@ class PeerStore {
     }
     [[nodiscard]] Head& head() const noexcept { return *head_; }
 
-    /// How long a process waits for another that has the turn, and may be stopped. Tests wait less.
+    /// How long a process waits for another one that has the turn and may have been stopped. Tests set it lower.
     static inline std::chrono::milliseconds patience{2000};
-    /// The turn of whoever changes the places, among the threads of the process in any case and, where it is taken,
-    /// among the processes. A process that dies gives it back.
+    /// The turn: the right to change the places. It excludes the other threads of the process and, where `taken`, the
+    /// other processes. A process that dies gives it back.
     class Turn {
       public:
-        /// Threads wait for each other; for other processes as long as `patience` says. With none not for a thread either
-        /// that waits for a process.
+        /// Waits for other threads, and for other processes for `patience` at most. Without patience it does not wait
+        /// for a thread that waits for a process either.
         explicit Turn(PeerStore& store, std::chrono::milliseconds patience = PeerStore::patience) noexcept;
         Turn(const Turn&) = delete;
         ~Turn();
         [[nodiscard]] bool is_taken() const noexcept { return taken_; }
-        /// Not even the other threads of this process are kept out.
+        /// True if not even the other threads of this process are excluded.
         [[nodiscard]] bool is_shared() const noexcept { return !locked_; }
 
       private:
@@ -88,7 +89,7 @@ class PeerStore {
         bool locked_ = true;
         bool taken_ = false;
     };
-    /// Memory for the next place, which is number head().size. In turn. False: none, or as many as there can be.
+    /// Allocates the next place, number head().size. The caller has the turn. False: no memory, or no further place.
     [[nodiscard]] bool make_next() noexcept;
 
   private:
@@ -101,16 +102,16 @@ class PeerStore {
     [[nodiscard]] bool map() noexcept;
     [[nodiscard]] bool fill(std::size_t from, std::size_t bytes) noexcept;
 
-    /// Where place -first_chunk would be if the chunk went on downwards; 0: there is no such chunk yet.
+    /// For each chunk the address that place -first_chunk would have if the chunk went on downwards; 0: no chunk yet.
     std::atomic<std::uintptr_t> chunks_[chunks] = {};
     Head own_{};
     Head* head_ = &own_;
     Lock lock_;
-    std::atomic<bool> waits_{false}; ///< who has the lock waits for another process
+    std::atomic<bool> waits_{false}; ///< the thread that has the lock waits for another process
     NodeFile file_;
     char* mapped_ = nullptr;
     bool reader_ = false;
-    pid_t owner_ = 0; ///< a child of fork shares the parent's locks: it removes nothing
+    pid_t owner_ = 0; ///< a child of fork shares the parent's locks, so it removes nothing
 };
 
 } // namespace tofu
