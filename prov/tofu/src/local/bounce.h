@@ -12,13 +12,14 @@
 
 namespace tofu {
 
-/// A block; null data: none.
+/// A block; `data` is null where there is none.
 struct Bounce {
     std::byte* data = nullptr;
     utofu_stadd_t stadd = 0;
 };
 
-/// Two sizes of blocks, made and registered by the slab when first needed, given back with the endpoint.
+/// Blocks of two sizes. Whole slabs of them are allocated and registered when first needed, and freed with the
+/// endpoint.
 class BouncePool {
   public:
     static constexpr std::size_t small_size = 512;
@@ -40,7 +41,7 @@ class BouncePool {
     BouncePool& operator=(const BouncePool&) = delete;
     ~BouncePool();
 
-    /// A block of at least `size` (at most those of a large one) bytes, or one without data when all are in use.
+    /// A block of at least `size` bytes, which is at most the size of a large one; without data when all are in use.
     [[nodiscard]] Bounce alloc(std::size_t size) noexcept;
     void release(const Bounce& block) noexcept;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Bytes of a user's segments: which they are, and copies between them and contiguous ones. Used by match, message, rma,
-// atomic; calls nothing.
+// The bytes of a user's segments: runs of them, and copies between them and contiguous memory. Used by match, message,
+// rma, atomic; calls nothing.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace tofu {
 
-/// Calls `use(bytes, n)` for each run of the `length` bytes that begin `skip` bytes into the segments, iovecs or what
-/// derives from them.
+/// Calls `use(bytes, n)` for each run of the `length` bytes that begin `skip` bytes into the segments. These are
+/// iovecs, or of a class derived from iovec.
 template <class Segment, class Use>
 void visit_bytes(const Segment* iov, std::size_t count, std::size_t skip, std::size_t length, Use&& use) noexcept
 {
@@ -25,7 +25,7 @@ void visit_bytes(const Segment* iov, std::size_t count, std::size_t skip, std::s
     }
 }
 
-/// `skip` and `length` are together at most the sum of the segments.
+/// Copies from the segments. `skip` and `length` together are at most the sum of the segments.
 inline void gather(std::byte* to, const iovec* iov, std::size_t count, std::size_t length, std::size_t skip = 0) noexcept
 {
     visit_bytes(iov, count, skip, length, [&](const std::byte* from, std::size_t n) {
@@ -34,7 +34,7 @@ inline void gather(std::byte* to, const iovec* iov, std::size_t count, std::size
     });
 }
 
-/// Returns how many bytes had room.
+/// Copies to the segments, and returns for how many bytes there was room.
 inline std::size_t scatter(const iovec* iov, std::size_t count, const std::byte* from, std::size_t length,
                            std::size_t skip = 0) noexcept
 {
@@ -46,7 +46,7 @@ inline std::size_t scatter(const iovec* iov, std::size_t count, const std::byte*
     return done;
 }
 
-/// Sum of the segments; false where it does not fit into a size_t.
+/// The sum of the segments. False: it does not fit into a size_t.
 inline bool total_length(const iovec* iov, std::size_t count, std::size_t& total) noexcept
 {
     std::size_t sum = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Local buffers made known to a VCQ before it can send from them or receive into them: found among what is registered
-// already, or registered for one transfer. Used by rma, atomic and the message protocol under the lock of the VCQ's
-// owner; calls vcq and registration_cache.
+// Makes local buffers known to a VCQ, which it needs to send from them or receive into them: finds a registration that
+// is there already, or registers the buffer for one transfer. Used by rma, atomic and the message protocol under the
+// lock of the VCQ's owner; calls vcq and registration_cache.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ namespace tofu {
 class MemoryRegion;
 class RegistrationCache;
 
-/// A local buffer as the posting VCQ knows it. Give it back with LocalMemory::release when the
-/// communication is over.
+/// A local buffer as the posting VCQ knows it. The caller gives it back by LocalMemory::release when the communication
+/// is over.
 struct LocalRef {
     utofu_stadd_t stadd = 0;
     std::uint32_t cache_slot = 0; ///< of LocalMemory; 0: nothing to give back
@@ -26,27 +26,28 @@ struct LocalRef {
 /// Registrations of local buffers with one VCQ, under that VCQ's owner's lock.
 class LocalMemory {
   public:
-    /// `believes_descs`: not where another provider makes the application's calls (fi_peer(3)). lnx hands on a desc
-    /// where an array of them is wanted (libfabric 2.0, 2.1), or one for several segments (to 2.6): anything is there.
+    /// `believes_descs`: false where another provider makes the application's calls (fi_peer(3)). lnx passes a desc
+    /// where an array of them is wanted (libfabric 2.0, 2.1), or one desc for several segments (up to 2.6), so a desc
+    /// may be anything.
     explicit LocalMemory(vcq::Vcq& vcq, bool believes_descs = true) noexcept;
-    /// Gives back whatever is still registered, released or not.
+    /// Ends all registrations, released or not.
     ~LocalMemory();
-    /// Registers [address, address + length) with the VCQ, or finds it registered. 0 or -FI_E* (-FI_EAGAIN: no
-    /// STADD left until others are released).
-    /// `desc` is the application's (fi_mr_desc) or null: a buffer inside a region keeps its registration until the
-    /// region is closed, if it is one of the first max_kept. Any other is registered for this transfer, or found in the
-    /// cache where there is one (registration_cache.h).
+    /// Registers [address, address + length) with the VCQ, or finds it registered. 0 or -FI_E* (-FI_EAGAIN: no STADD
+    /// left until others are released). `desc` is the application's (fi_mr_desc) or null. A buffer in a region keeps
+    /// its registration until the region is closed, for the first max_kept regions. Any other buffer is registered for
+    /// this transfer, or found in the cache if there is one (registration_cache.h).
     [[nodiscard]] int acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
                               void* desc = nullptr) noexcept;
     void release(const LocalRef& ref) noexcept;
-    /// Another of the same owner, whose descs are the same: what is forgotten here is forgotten there.
+    /// Adds the local memory of a further VCQ of the same owner, which gets the same descs: regions forgotten here are
+    /// forgotten there.
     void put_beside(LocalMemory& another) noexcept
     {
         another.believes_descs_ = believes_descs_;
         another.beside_ = beside_;
         beside_ = &another;
     }
-    /// Drops what is kept for a region that is being closed.
+    /// Ends the registration that is kept for a region that is being closed.
     void forget(std::uint64_t serial) noexcept;
 
   private:
@@ -65,7 +66,7 @@ class LocalMemory {
     /// -FI_ENOSPC: the region is not among those whose registration is kept.
     [[nodiscard]] int acquire_region(const MemoryRegion& region, const void* address, bool read_only,
                                      LocalRef& ref) noexcept;
-    static constexpr std::uint32_t cached = 0x80000000; ///< in cache_slot: a number of the cache's
+    static constexpr std::uint32_t cached = 0x80000000; ///< in cache_slot: the rest is a number of the cache
     vcq::Vcq& vcq_;
     LocalMemory* beside_ = nullptr;
     std::unique_ptr<RegistrationCache> cache_;

@@ -6,8 +6,8 @@
 
 namespace tofu {
 
-/// Is all of [begin, end) private memory of no file, without a hole? A microsecond, where the kernel can be asked about
-/// one mapping (Linux 6.11); else in proportion to the mappings below it, 0.2 us each. False where the kernel does not tell.
+/// Is all of [begin, end) private memory of no file, without a hole? Takes a microsecond if the kernel can be asked
+/// about one mapping (Linux 6.11); else 0.2 us for each mapping below it. False also if the kernel does not tell.
 [[nodiscard]] bool private_anonymous(std::uint64_t begin, std::uint64_t end) noexcept;
 
 } // namespace tofu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// One region of memory that peers may reach (fi_mr). Held by the application; made and closed by object/mr.cc, under the
-// domain's RegionTable (region.h). How peers reach it by its key: remote/keys.h. Calls nothing.
+// A region of memory that peers may reach (fi_mr). The application holds it; object/mr.cc makes and closes it, and the
+// domain's RegionTable (region.h) lists it. remote/keys.h tells how peers reach it by its key. Calls nothing.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     }
     [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
     [[nodiscard]] std::size_t length() const noexcept { return length_; }
-    /// Tells the region apart from every other of this process, also from those closed.
+    /// A number that no other region of this process has or had.
     [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
 
   private:
@@ -50,7 +50,8 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     bool published_ = false; ///< has an entry in the directory
     Held<Counter> write_counter_;
     Held<Counter> read_counter_;
-    /// Of the endpoint that counts its events; perhaps closed: valid while they are those of number endpoint_number_.
+    /// The counters of the endpoint that counts its events. The endpoint may be closed: they are valid only while they
+    /// are those of number endpoint_number_.
     const RxCounters* endpoint_counters_ = nullptr;
     unsigned endpoint_number_ = 0;
 };

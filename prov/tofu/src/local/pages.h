@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Memory for what the provider registers for itself, in pages of its own: at fork the pages that hold registered memory
-// are not given to the child, with all that lies in them (guide 6.1.4.1). Where pages are large what is small shares
-// them with its like, for registered pages are pinned. Used by memory, remote, rma, atomic; calls the kernel. Slow path.
+// Memory that the provider registers for itself, in pages of its own: a child of fork does not get pages with
+// registered memory, nor anything else that lies in them (guide 6.1.4.1). Where pages are large, small pieces share
+// one, since registered pages are pinned. Used by memory, remote, rma, atomic; calls the kernel. Slow path.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +10,19 @@
 
 namespace tofu {
 
-/// Whole pages, and pieces of them. Any thread. A child of fork leaves its parent's alone.
+/// Allocates whole pages, and pieces of them. Any thread. A child of fork does not touch its parent's.
 class PagePool {
   public:
-    /// For pages of the system's size, or of a test's (a power of two).
+    /// With pages of the system's size, or of a size for tests (a power of two).
     constexpr explicit PagePool(std::size_t page = 0) noexcept : page_(page) {}
     PagePool(const PagePool&) = delete;
     PagePool& operator=(const PagePool&) = delete;
 
     static PagePool& of_process() noexcept;
 
-    /// Memory aligned to 256 bytes at least, or null where there is none. What is in it is anything.
+    /// Memory aligned to at least 256 bytes, with undefined content; null: there is none.
     [[nodiscard]] std::byte* alloc(std::size_t bytes) noexcept;
-    /// Takes back what alloc() has given for as many bytes; it is not registered any more.
+    /// Takes back memory from alloc() of the same size, which is no longer registered.
     void release(std::byte* data, std::size_t bytes) noexcept;
 
   private:
@@ -33,16 +33,16 @@ class PagePool {
 
     std::mutex mutex_;
     const std::size_t page_; ///< 0: the system's
-    std::size_t unit_ = 0;   ///< bytes of a chunk that is shared, and what all are aligned to; 0: not known yet
+    std::size_t unit_ = 0;   ///< bytes of a shared chunk, and the alignment of all chunks; 0: not known yet
     Chunk* chunks_ = nullptr;
-    int owner_ = 0;          ///< process whose chunks these are
+    int owner_ = 0;          ///< the process that owns the chunks
 };
 
-/// Memory from the process's pool, given back at its end. Deregister it before.
+/// Memory from the process's pool, freed with this object. It has to be deregistered before.
 class OwnMemory {
   public:
     OwnMemory() = default;
-    /// Without memory where there is none.
+    /// Empty if there is no memory.
     explicit OwnMemory(std::size_t bytes) noexcept : data_(PagePool::of_process().alloc(bytes)), bytes_(bytes) {}
     OwnMemory(OwnMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
     OwnMemory& operator=(OwnMemory&& other) noexcept

@@ -2,9 +2,9 @@
 // Registrations of buffers without a region, kept from one transfer to the next while the memory is the same.
 // Part of LocalMemory, under its VCQ's owner's lock; calls memory_hooks and vcq.
 //
-// A registration names pages, a program names addresses. What is kept is therefore used only while MemoryHooks says
-// that the pages are still those that were registered; where it can't say so, nothing is kept. The limits are
-// libfabric's own (fi_mr(3), "Memory Registration Cache"), for each VCQ.
+// A registration names pages, a program names addresses. So a kept registration is used only while MemoryHooks says
+// that the pages are still those that were registered; where it can't say so, nothing is kept. The limits are those of
+// libfabric (fi_mr(3), "Memory Registration Cache"), for each VCQ.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +23,13 @@ class RegistrationCache {
         std::size_t count = 256;                   ///< FI_MR_CACHE_MAX_COUNT; 0: no cache
         std::size_t bytes = ~std::size_t{0};       ///< FI_MR_CACHE_MAX_SIZE
     };
-    /// Hooks into the C library, unless FI_TOFU_MR_CACHE or FI_MR_CACHE_MONITOR says no. For fi_domain(), before threads
-    /// of ours run and before those of most programs: libucm replaces code, and whoever is in it then, in munmap(2) say,
-    /// returns into the middle of other instructions.
+    /// Hooks into the C library, unless FI_TOFU_MR_CACHE or FI_MR_CACHE_MONITOR says no. Called by fi_domain(), before
+    /// threads of ours run, and those of most programs: libucm replaces code, and a thread that is in that code, such
+    /// as munmap(2), would return into the middle of other instructions.
     static void prepare() noexcept;
-    /// Null where the environment says no, or nothing can be watched.
+    /// Makes a cache. Null: the environment says no, or nothing can be watched.
     [[nodiscard]] static std::unique_ptr<RegistrationCache> make(vcq::Vcq& vcq) noexcept;
-    /// With these limits, whatever the environment says. Null: no memory.
+    /// Makes a cache with these limits, whatever the environment says. Null: no memory.
     [[nodiscard]] static std::unique_ptr<RegistrationCache> make(vcq::Vcq& vcq, MemoryHooks& hooks,
                                                                  Limits limits) noexcept;
     RegistrationCache(const RegistrationCache&) = delete;
@@ -37,37 +37,37 @@ class RegistrationCache {
     ~RegistrationCache();
 
     static constexpr unsigned none = ~0u;
-    /// A number to release() and the STADD of `address`, or none: register it for this transfer.
+    /// A number for release() and the STADD of `address`; none: the caller registers the buffer for this transfer.
     [[nodiscard]] unsigned acquire(std::uintptr_t address, std::size_t length, bool read_only,
                                    utofu_stadd_t& stadd) noexcept;
     void release(unsigned number) noexcept;
-    /// Gives back what no transfer is using; true if there was something. For want of STADDs.
+    /// Ends the registrations that no transfer uses, when STADDs have run out. True if there were some.
     bool trim() noexcept;
 
     struct Counts {
         std::uint64_t hits = 0;
         std::uint64_t kept = 0;  ///< registrations made to be kept
-        std::uint64_t stale = 0; ///< found to be of other pages
+        std::uint64_t stale = 0; ///< registrations whose pages had been replaced
     };
     [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
 
   private:
     struct Entry {
         std::uintptr_t begin = 0;
-        std::uintptr_t end = 0;   ///< 0: free, or dead: goes with its last user
+        std::uintptr_t end = 0;   ///< 0: free, or dead, and its last user frees it
         std::size_t length = 0;
         utofu_stadd_t stadd = 0;
         WatchTicket ticket{};
         std::uint32_t users = 0;
-        std::uint32_t used = 0; ///< when last, by clock_
+        std::uint32_t used = 0; ///< last use, by clock_
         bool read_only = false;
     };
-    /// A range that was registered for a transfer: worth keeping when it comes again and again.
+    /// A range that was registered for a transfer; it is worth keeping if it comes again and again.
     struct Seen {
         std::uintptr_t begin = 0;
         std::size_t length = 0;
         std::uint16_t uses = 0;
-        std::uint8_t doublings = 0; ///< of the uses it takes: each time it was kept in vain
+        std::uint8_t doublings = 0; ///< of the uses that it takes to be kept: one for each time that it was kept in vain
     };
     static constexpr unsigned seen_count = 128;
     static constexpr unsigned uses_to_keep = 3;
