@@ -3,10 +3,10 @@
 // are used up, the domain opens a further VCQ, an annex, and so on as long as the node has any. Called by
 // region.cc under the domain's home lock; calls vcq.
 //
-// An annex has the domain's directory memory under the same reserved STag as the home VCQ: by the nonce there a peer
-// knows whose it is, and the lock words of wide atomics are the same words whichever way they are reached. A
-// region in an annex is found through the directory alone, whoever chose its key. An annex stays until the domain is
-// closed: peers remember its ID, and must not meet a stranger there.
+// An annex has the domain's directory memory under the same reserved STag as the home VCQ. By the nonce there a peer
+// recognises the domain, and the lock words of wide atomics are the same words through either VCQ. A region in an annex
+// is found only through the directory, whoever chose its key. An annex stays until the domain is closed: peers remember
+// its ID, which another process must not get.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class Annexes {
 
     /// `area`: the directory memory, directory::area_bytes of it, that is under directory_stag of the home VCQ.
     void open(std::byte* area) noexcept { area_ = area; }
-    /// All regions are deregistered.
+    /// Closes the annexes. All regions have been deregistered.
     void close() noexcept;
 
     /// Registers with the first VCQ, from `home` on, that has a tag left. `home`: 0 for the home VCQ, or the number of
@@ -37,7 +37,7 @@ class Annexes {
                           utofu_stadd_t& stadd) noexcept;
     void dereg(unsigned home, utofu_stadd_t stadd) noexcept;
 
-    /// Hands the notices of the annexes to the region table. True where there were some.
+    /// Hands the notices of the annexes to the region table. True if there were some.
     bool poll() noexcept
     {
         bool some = false;
@@ -45,7 +45,7 @@ class Annexes {
             some |= annex_[i]->vcq.poll() != 0;
         return some;
     }
-    /// Handles of the annexes, at most `most`; returns how many.
+    /// Writes the handles of the annexes, at most `most`, and returns how many.
     [[nodiscard]] std::size_t handles(utofu_vcq_hdl_t* to, std::size_t most) const noexcept;
 
   private:
@@ -63,7 +63,7 @@ class Annexes {
     RegionTable& regions_;
     std::byte* area_ = nullptr;
     unsigned count_ = 0;
-    unsigned roomy_ = 0; ///< every home below it is full
+    unsigned roomy_ = 0; ///< all homes with lower numbers are full
     std::unique_ptr<Annex> annex_[directory::max_annexes];
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What peers read and write of a domain as a whole, under the reserved STag `directory_stag` of each of its homes: the
-// directory of regions, the lock words of wide atomics, contacts, annexes. Layout of shared memory and how a reader
-// checks it. Used by the owner (own_directory, annexes) and by peers (remote/keys.cc, transfer/vcq_order.cc,
-// atomic/wide.cc, message, ring); calls nothing.
+// The memory of a domain that peers read and write, under the reserved STag `directory_stag` of each of its homes: the
+// directory of regions, the lock words of wide atomics, contacts, annexes. Its layout, and how a reader checks it. Used
+// by the owner (own_directory, annexes) and by peers (remote/keys.cc, transfer/vcq_order.cc, atomic/wide.cc, message,
+// ring); calls nothing.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace tofu {
 
-/// What peers read. Every word is written by the owner alone, with plain ordering: `check` tells an entry read
-/// whole from one caught half written (docs/wire-protocol.md, "Regions").
+/// An entry of the directory. Only the owner writes it, with plain ordering: `check` tells whether a reader has got a
+/// whole entry or a half written one (docs/wire-protocol.md, "Regions").
 namespace directory {
 
 struct Entry {
@@ -26,9 +26,9 @@ struct Entry {
     std::uint64_t begin;  ///< first remote address
     std::uint64_t length; ///< bytes
     std::uint16_t rights; ///< right_*
-    std::uint16_t home;   ///< the STADD is one of: 0 the home VCQ, else the annex of this number
+    std::uint16_t home;   ///< the STADD belongs to the home VCQ (0) or to the annex of this number
     std::uint32_t generation;
-    std::uint64_t check;  ///< over all the others and the domain's nonce; 0 in an empty entry
+    std::uint64_t check;  ///< over all other members and the domain's nonce; 0 in an empty entry
 };
 static_assert(sizeof(Entry) == 48 && std::is_trivially_copyable_v<Entry>);
 
@@ -46,14 +46,14 @@ inline constexpr std::uint16_t right_write = 2;
 inline constexpr unsigned first_log2 = 6; ///< buckets of the first table
 inline constexpr unsigned max_log2 = 16;  ///< of the second
 
-/// A key of the provider's choice with this bit is no bias, but one that is looked up like a key of the user.
+/// A key of the provider's choice with this bit is no bias; it is looked up like a key of the user.
 inline constexpr std::uint64_t listed_bit = std::uint64_t{1} << 63;
 constexpr bool is_listed(std::uint64_t key) noexcept { return (key & listed_bit) != 0; }
 
-/// Behind the first table, under the same STag: the lock words of wide atomics (atomic/wide.h).
+/// After the first table, under the same STag: the lock words of wide atomics (atomic/wide.h).
 inline constexpr std::size_t locks_offset = sizeof(Bucket) << first_log2;
 inline constexpr std::size_t locks_bytes = 256;
-/// Behind these, under the same STag, what peers ask of the domain as a whole.
+/// After these, under the same STag: the words of the domain as a whole.
 inline constexpr std::size_t contacts_offset = locks_offset + locks_bytes;
 inline constexpr std::size_t contacts_bytes = 256;
 struct Contacts {
@@ -62,12 +62,12 @@ struct Contacts {
 };
 static_assert(sizeof(Contacts) == 16 && std::is_trivially_copyable_v<Contacts>);
 
-/// Behind these, under the same STag: the domain's further VCQs (annexes.h), by number. Number 0 is nobody's.
+/// After these, under the same STag: the domain's further VCQs (annexes.h), by number. Number 0 is not used.
 inline constexpr unsigned max_annexes = 15;
 inline constexpr std::size_t annexes_offset = contacts_offset + contacts_bytes;
 struct AnnexLine {
     utofu_vcq_id_t vcq;
-    std::uint64_t check; ///< over it, the number and the nonce; 0 where there is none
+    std::uint64_t check; ///< over the VCQ ID, the number and the nonce; 0: there is no such annex
 };
 static_assert(sizeof(AnnexLine) == 16 && std::is_trivially_copyable_v<AnnexLine>);
 inline constexpr std::size_t annexes_bytes = sizeof(AnnexLine) * (max_annexes + 1);
@@ -75,9 +75,9 @@ constexpr std::size_t annex_offset(unsigned number) noexcept
 {
     return annexes_offset + number * sizeof(AnnexLine);
 }
-/// That number's place has the word for fences (vcq/vcq.h): ARMWs that change nothing.
+/// The place of number 0 holds the word for fences (vcq/posts.h), which are ARMWs that change nothing.
 static_assert(vcq::fence_stag == directory_stag && vcq::fence_offset == annex_offset(0));
-/// Behind these, under the same STag: where the table of collective groups is (lane/doors.h), once there is one.
+/// After these, under the same STag: the place of the table of collective groups (lane/doors.h), once there is one.
 inline constexpr std::size_t doors_offset = annexes_offset + annexes_bytes;
 inline constexpr std::size_t doors_bytes = 256;
 struct DoorsLine {
@@ -86,7 +86,7 @@ struct DoorsLine {
     std::uint64_t check; ///< over both
 };
 static_assert(sizeof(DoorsLine) == 24 && std::is_trivially_copyable_v<DoorsLine>);
-/// All under the STag.
+/// The bytes of all of it.
 inline constexpr std::size_t area_bytes = doors_offset + doors_bytes;
 
 constexpr std::uint64_t mix(std::uint64_t x) noexcept
@@ -101,7 +101,7 @@ constexpr std::uint64_t check_of_doors(std::uint64_t stadd, std::uint64_t nonce)
 {
     return mix(mix(stadd) + nonce) | 1;
 }
-/// Where an entry of the second table may lie; of the first, the first choice alone.
+/// The two buckets in which an entry of the second table may lie; in the first table only the first choice.
 inline constexpr unsigned choices = 2;
 constexpr std::uint64_t bucket_of(std::uint64_t key, unsigned log2, unsigned choice = 0) noexcept
 {
@@ -113,11 +113,11 @@ std::uint32_t check_of(std::uint64_t next_stadd, std::uint32_t next_log2,
                        std::uint64_t nonce) noexcept;
 std::uint64_t check_of_annex(utofu_vcq_id_t vcq, unsigned number, std::uint64_t nonce) noexcept;
 
-/// What a peer makes of a bucket that it has read.
+/// What a peer finds in a bucket that it has read.
 enum class Found {
-    entry,  ///< here it is
-    absent, ///< not here; look into the second table if the bucket names one
-    torn    ///< caught half written, or not a directory: read again, a bounded number of times
+    entry,  ///< the entry
+    absent, ///< no such entry; look into the second table if the bucket names one
+    torn    ///< a half written entry, or no directory: read again, a bounded number of times
 };
 [[nodiscard]] Found find(const Bucket& bucket, std::uint64_t key, std::uint64_t nonce,
                          Entry& entry) noexcept;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Which endpoints of a domain count what peers do to its regions (FI_RMA_EVENT). Owned by the region table, under the
-// home lock, which is taken here for endpoints; calls counters.
+// The endpoints of a domain that count peers' accesses to its regions (FI_RMA_EVENT). Owned by the region table, under
+// the home lock, which the functions for endpoints take themselves; calls counters.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@
 
 namespace tofu {
 
-/// By endpoint number. What is told of an endpoint is valid until it is removed.
+/// Counters by endpoint number. Those of an endpoint are valid until it is removed.
 class EventCounters {
   public:
     explicit EventCounters(Lock& home) noexcept : home_(home) {}
@@ -30,7 +30,7 @@ class EventCounters {
         of_[number] = nullptr;
         everything_[number / 64] &= ~bit(number);
     }
-    /// The endpoint counts the events of regions that are bound to no endpoint.
+    /// From now on the endpoint counts the events of regions that are bound to no endpoint.
     void count_everything(unsigned number) noexcept
     {
         std::lock_guard guard(home_);
@@ -38,7 +38,7 @@ class EventCounters {
     }
     [[nodiscard]] bool has(unsigned number, const RxCounters* counters) const noexcept { return of_[number] == counters; }
 
-    /// Of a region that is bound to none.
+    /// Counts an event of a region that is bound to no endpoint.
     void count(bool read) const noexcept
     {
         for (unsigned word = 0; word < std::size(everything_); word++)
@@ -51,7 +51,7 @@ class EventCounters {
 
     Lock& home_;
     const RxCounters* of_[max_endpoints] = {};
-    std::uint64_t everything_[(max_endpoints + 63) / 64] = {}; ///< those of count_everything(), a bit each
+    std::uint64_t everything_[(max_endpoints + 63) / 64] = {}; ///< endpoints of count_everything(), a bit each
 };
 
 } // namespace tofu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The word from which peers take credits for the events that they leave in a domain's MRQ (event_credits.h). Used by
-// the owner, own_directory, and by event_credits; calls nothing. Nothing read from it is trusted.
+// The word from which peers take credits for the events that they cause in a domain's MRQ (event_credits.h). Used by
+// its owner, own_directory, and by event_credits; calls nothing. Nothing read from it is trusted.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline constexpr std::uint64_t offset = directory::contacts_offset + 64; ///< un
 static_assert(offset + 8 <= directory::contacts_offset + directory::contacts_bytes);
 inline constexpr std::int64_t bias = 1 << 30;
 inline constexpr std::int64_t most_entries = 1 << 21; ///< of an MRQ (guide 4.3.2.3)
-/// Takers who find nothing make the count negative until they have given back: by a batch each.
+/// Takers that find too few credits make the count negative, by a batch each, until they have given them back.
 inline constexpr std::int64_t most_overdrawn = 1 << 29;
 
 constexpr std::uint64_t word(std::uint64_t nonce, std::int64_t credits) noexcept
@@ -28,17 +28,17 @@ constexpr std::int64_t left(std::uint64_t word) noexcept
 {
     return static_cast<std::int64_t>(word & 0xffffffff) - bias;
 }
-/// Is it the pool of that domain, with a number of credits that can be?
+/// Is it the pool of that domain, with a possible number of credits?
 constexpr bool sound(std::uint64_t word, std::uint64_t nonce) noexcept
 {
     return word >> 32 == (nonce & 0xffffffff) && left(word) <= most_entries &&
            left(word) >= -most_overdrawn;
 }
-/// What a domain puts into its pool: half of the entries of an MRQ, as the library's variable says (guide 4.3.2.3). The
-/// other half is for whatever else may come: local notices of VCQs on the same CQ, errors, and who does not play by the
-/// rules.
+/// The credits of a domain: half of the entries of an MRQ, as the library's variable says (guide 4.3.2.3). The other
+/// half is for all other notices: local ones of VCQs on the same CQ, errors, and those of peers that ignore the
+/// credits.
 [[nodiscard]] std::int64_t capacity() noexcept;
-/// Entries that UTOFU_NUM_MRQ_ENTRIES asks for; 131,072 where it is null or no number.
+/// The entries that UTOFU_NUM_MRQ_ENTRIES asks for; 131,072 if it is null or no number.
 [[nodiscard]] std::int64_t entries_of(const char* text) noexcept;
 
 } // namespace event_pool

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The owner's side of what peers read of a domain (memory/directory.h): entries go in and out, the pool of events is
-// refilled. Owned by the region table, under the home lock; calls vcq.
+// The owner's side of the directory (memory/directory.h): enters and removes entries, refills the pool of event
+// credits. Owned by the region table, under the home lock; calls vcq.
 //
 // The directory lies under the reserved STag `directory_stag` of the home VCQ: 64 buckets of 256 bytes. A key
 // belongs to one bucket by its hash; a peer reads that bucket by one Get. Entries that do not fit into the first
@@ -23,24 +23,24 @@ class DomainBase;
 class OwnDirectory {
   public:
     explicit OwnDirectory(DomainBase& domain) noexcept : domain_(domain) {}
-    /// Puts it under its STag; the home VCQ is open. 0 or -FI_E*.
+    /// Registers the directory under its STag; the home VCQ is open. 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
     void close() noexcept;
 
-    /// All under the STag, from open() to close().
+    /// The memory under the STag, from open() to close().
     [[nodiscard]] std::byte* area() const noexcept { return tables_[0].memory.get(); }
-    /// The domain's table of collective groups is there for peers.
+    /// Tells peers where the domain's table of collective groups is.
     void point_to_doors(utofu_stadd_t stadd) noexcept;
-    /// An event has left the MRQ, whatever it hit.
+    /// Counts an event that has left the MRQ, whatever it hit.
     void count_event() noexcept { counted_events_++; }
-    /// Puts back into the pool what the events counted since the last time have cost (remote/event_credits.h).
+    /// Gives the pool one credit for each event counted since the last call (remote/event_credits.h).
     void return_credits() noexcept
     {
         if (counted_events_ != 0) [[unlikely]]
             refill_pool();
     }
 
-    /// Enters a region: generation and check are filled in here. 0 or -FI_E*.
+    /// Enters a region, and fills in generation and check. 0 or -FI_E*.
     [[nodiscard]] int publish(directory::Entry entry) noexcept;
     void withdraw(std::uint64_t key) noexcept;
 
@@ -51,7 +51,7 @@ class OwnDirectory {
         unsigned log2 = 0;
         utofu_stadd_t stadd = 0;
     };
-    /// A free entry of the key's bucket, of two of them in the emptier one, or null.
+    /// A free entry in the key's bucket, or in the emptier of its two buckets; null: both are full.
     [[nodiscard]] static directory::Entry* room(const Table& table, std::uint64_t key) noexcept;
     /// The key's entry, or null.
     [[nodiscard]] static directory::Entry* seek(const Table& table, std::uint64_t key) noexcept;
@@ -68,9 +68,9 @@ class OwnDirectory {
     [[nodiscard]] int make_table(unsigned log2, Table& table) const noexcept;
 
     DomainBase& domain_;
-    Array<Table> tables_; ///< [0] the first; back() the second; between them those replaced
+    Array<Table> tables_; ///< [0] the first table; back() the second; between them tables that were replaced
     std::uint32_t generation_ = 0;
-    std::uint64_t counted_events_ = 0; ///< not yet back in the pool
+    std::uint64_t counted_events_ = 0; ///< events whose credits are not back in the pool yet
 };
 
 } // namespace tofu

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The regions of a domain: how peers reach each, and what they did to it. Called by the domain (home notices) and object/mr.cc; calls vcq.
+// The regions of a domain: how peers reach each, and which accesses of peers it counts. Called by the domain (notices
+// of the home VCQ) and by object/mr.cc; calls vcq.
 #pragma once
 
 #include <cstddef>
@@ -24,42 +25,41 @@ namespace tofu {
 
 class DomainBase;
 
-/// The regions of one domain. Locks itself by the domain's home lock (slow path all of it).
+/// The regions of one domain. Slow path; its functions take the domain's home lock unless they say otherwise.
 class RegionTable {
   public:
     explicit RegionTable(DomainBase& domain) noexcept;
     ~RegionTable();
-    /// Puts the directory under its STag; the home VCQ is open. 0 or -FI_E*.
+    /// Registers the directory under its STag; the home VCQ is open. 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
-    /// Before the home VCQ is closed. All regions are closed by then.
+    /// Called before the home VCQ is closed. All regions have been closed.
     void close() noexcept;
 
-    /// A notice of the home VCQ (`home` 0) that is not of a message area, or of an annex: counts the remote events of
-    /// the region (and of endpoints) that it hit. Under the home lock.
+    /// Takes a notice of the home VCQ (`home` 0) that belongs to no message area, or of an annex: counts the event for
+    /// the region that it hit, and for endpoints. Under the home lock.
     void remote_event(unsigned home, const vcq::RemoteNotice& notice) noexcept;
 
     /// The further VCQs of the domain; under the home lock.
     [[nodiscard]] Annexes& annexes() noexcept { return annexes_; }
 
-    /// What peers read of the domain; under the home lock.
+    /// The directory that peers read; under the home lock.
     [[nodiscard]] OwnDirectory& directory() noexcept { return directory_; }
 
-    /// Every LocalMemory of the domain whose registrations end with a region's (fi_close of a region).
-    /// 0 or -FI_ENOMEM.
+    /// Adds a LocalMemory, which is told of each region that is closed, to end its registration. 0 or -FI_ENOMEM.
     [[nodiscard]] int attach(LocalMemory& memory, Lock& lock) noexcept;
     void detach(LocalMemory& memory) noexcept;
 
     // --- regions (object/mr.cc)
-    /// Gives a new one what `attr` asks for. 0 or -FI_E*.
+    /// Gives a new region what `attr` asks for. 0 or -FI_E*.
     [[nodiscard]] int add(MemoryRegion& region, const fi_mr_attr& attr) noexcept;
-    /// From now on nobody reaches it, and no LocalMemory knows of it.
+    /// Removes a region: from now on no peer reaches it, and no LocalMemory has a registration of it.
     void remove(MemoryRegion& region) noexcept;
-    /// The region counts events of these rights here. 0, or -FI_EINVAL: one of them is counted elsewhere.
+    /// Lets the region count events of these rights by a counter. 0, or -FI_EINVAL: one of them has another counter.
     [[nodiscard]] int bind(MemoryRegion& region, Counter& counter, std::uint64_t rights) noexcept;
-    /// The events of the region are counted by this endpoint alone.
+    /// From now on only this endpoint counts the events of the region.
     void bind(MemoryRegion& region, unsigned endpoint, const RxCounters& counters) noexcept;
 
-    /// Endpoints that count what peers do.
+    /// The endpoints that count peers' accesses.
     [[nodiscard]] EventCounters& events() noexcept { return events_; }
 
   private:
@@ -76,15 +76,15 @@ class RegionTable {
     void part(const MemoryRegion& region) noexcept;
     [[nodiscard]] std::uint64_t bias_of(const MemoryRegion& region) const noexcept;
 
-    /// An STADD and the number of the home it is one of.
+    /// A STADD, and the number of the home that it belongs to.
     using Place = std::pair<unsigned, utofu_stadd_t>;
 
     DomainBase& domain_;
     OwnDirectory directory_;
     Annexes annexes_;
     SpareNodeMap<std::map, std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
-    SpareNodeMap<std::multimap, Place, MemoryRegion*> by_place_;  ///< those that peers may reach
-    std::size_t longest_ = 0; ///< bytes of a region, ever: none that begins further before an address reaches it
+    SpareNodeMap<std::multimap, Place, MemoryRegion*> by_place_;  ///< regions that peers may reach
+    std::size_t longest_ = 0; ///< bytes of the longest region ever; bounds the search for the region of an address
     EventCounters events_;
     Array<User> users_;
     Lock users_lock_;
