@@ -62,7 +62,7 @@ struct Contacts {
 };
 static_assert(sizeof(Contacts) == 16 && std::is_trivially_copyable_v<Contacts>);
 
-/// After these, under the same STag: the domain's further VCQs (annexes.h), by number. Number 0 is not used.
+/// After these, under the same STag: the domain's further VCQs (annexes.h), by number. Number 0 names no annex.
 inline constexpr unsigned max_annexes = 15;
 inline constexpr std::size_t annexes_offset = contacts_offset + contacts_bytes;
 struct AnnexLine {

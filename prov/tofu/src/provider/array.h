@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An array that grows, and answers where there is no memory for that. Used instead of std::vector all over the provider,
-// which is compiled without exceptions: where a container of the standard library would throw, the process ends.
+// An array that grows, and says so if there is no memory for that. It replaces std::vector in the provider, which is
+// compiled without exceptions: where a container of the standard library would throw, the process would end.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace tofu {
 template <class T>
 class Array {
   public:
-    /// Room for `count` elements. False: no memory, nothing has changed.
+    /// Makes room for `count` elements in all. False: no memory, and nothing has changed.
     [[nodiscard]] bool reserve(std::size_t count) noexcept { return count <= room_ || grow(count); }
-    /// At the end. False: no memory, nothing has changed.
+    /// Adds an element at the end. False: no memory, and nothing has changed.
     [[nodiscard]] bool push(T item) noexcept
     {
         if (size_ == room_ && !grow(size_ + 1)) [[unlikely]]
@@ -24,10 +24,10 @@ class Array {
         items_[size_++] = std::move(item);
         return true;
     }
-    /// Where reserve() has made room before.
+    /// push() where reserve() has made room before.
     void push_reserved(T item) noexcept { items_[size_++] = std::move(item); }
     void pop_back() noexcept { items_[--size_] = T{}; }
-    /// The first one that is equal; those behind it move up. False: there is none.
+    /// Removes the first element that is equal; those after it move up. False: there is none.
     bool erase(const T& item) noexcept
     {
         T* const found = std::find(begin(), end(), item);

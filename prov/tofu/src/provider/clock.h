@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The time for what is looked at every few milliseconds. Calls nothing.
+// A cheap clock for work that is due every few milliseconds. Calls nothing.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace tofu {
 
-/// Of no particular beginning, as of the last tick of the kernel.
+/// Milliseconds since some time in the past, as of the last tick of the kernel.
 inline std::uint64_t milliseconds() noexcept
 {
     timespec now;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the provider promises in fi_info and keeps: sizes, counts, capabilities, orders. Read by info and by the
-// engines that must keep them; no code.
+// The limits that the provider promises in fi_info: sizes, counts, capabilities, orders. Read by info, and by the
+// engines, which must keep them; no code.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace tofu::limits {
 
-/// FI_MR_BASIC and FI_MR_SCALABLE by number: libfabric 2 deprecates the names, programs still ask for them.
+/// FI_MR_BASIC and FI_MR_SCALABLE by number: libfabric 2 deprecates the names, but programs still ask for them.
 inline constexpr int mr_basic = 1 << 0;
 inline constexpr int mr_scalable = 1 << 1;
 
@@ -44,32 +44,32 @@ inline constexpr std::uint64_t tx_op_flags = FI_INJECT | FI_COMPLETION | FI_INJE
                                              FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 inline constexpr std::uint64_t rx_op_flags = FI_COMPLETION | FI_MULTI_RECV;
 
-/// Every remote access goes from one VCQ to the peer's home VCQ, so that the strong-order flag keeps these
-/// (guide 6.1.3.1); it is used only where tx_attr.msg_order asks for more than FI_ORDER_SAS. Reads behind writes,
-/// and order between a peer's home and its annexes, are kept by fences (transfer/vcq_order.h).
+/// The orders within an engine. Every remote access goes from one VCQ to the peer's home VCQ, so the strong order flag
+/// keeps these (guide 6.1.3.1); it is used only where tx_attr.msg_order asks for more than FI_ORDER_SAS. Fences keep
+/// reads behind writes, and the order between a peer's home and its annexes (transfer/vcq_order.h).
 inline constexpr std::uint64_t msg_order =
     FI_ORDER_SAS | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW |
     FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
 
-/// The same among RMA and atomics together: kept where only one of them is asked for. An atomic that is a loop of
-/// compare-and-swaps may still be under way when an RMA posted after it has taken effect.
+/// The orders among RMA and atomics together, which are kept only where an endpoint has one of the two: an atomic that
+/// is a loop of compare-and-swaps may still be under way when an RMA that was posted after it has taken effect.
 inline constexpr std::uint64_t unmixed_msg_order =
     FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
 
-/// What an application must do for keys and addresses of ours: the form that costs peers no lookup.
+/// The mr_mode for keys and addresses of the provider's choice, which cost peers no lookup.
 inline constexpr int provider_mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
 } // namespace tofu::limits
 
 namespace tofu {
 
-/// What a processor fetches at once: 256 bytes on the A64FX. Wrong, it costs speed and nothing else.
+/// The bytes that the processor fetches at once: 256 on the A64FX. A wrong value only costs speed.
 #ifdef __aarch64__
 inline constexpr std::size_t processor_line = 256;
 #else
 inline constexpr std::size_t processor_line = 64;
 #endif
-/// Every processor's line is a multiple of it: what is aligned to it and no longer lies in one.
+/// Every processor's cache line is a multiple of it, so an object of at most this size and alignment lies in one line.
 inline constexpr std::size_t least_line = 64;
 
 } // namespace tofu

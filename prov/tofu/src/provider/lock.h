@@ -9,12 +9,11 @@
 
 namespace tofu {
 
-/// A spin lock that yields. Sections are short and never sleep; a holder that lost its time slice is the
-/// only reason to wait long, hence the yield. Lock order: progress set -> home -> work queue -> endpoint ->
-/// completion queue.
+/// A spin lock that yields. Sections are short and never sleep; the only reason to wait long is a holder that has lost
+/// its time slice, hence the yield. Lock order: progress set -> home -> work queue -> endpoint -> completion queue.
 class Lock {
   public:
-    /// Off where the application's calls come one at a time and no thread of ours meets them (AutoProgress::adopt).
+    /// Switched off where the application's calls come one at a time and no thread of ours runs (AutoProgress::adopt).
     void set_enabled(bool on) noexcept { enabled_ = on; }
 
     [[nodiscard]] bool enabled() const noexcept { return enabled_; }

@@ -12,8 +12,8 @@ namespace tofu {
 /// The provider as libfabric knows it (init.cc).
 extern fi_provider provider;
 
-/// One line about a setting of the user's that cannot be met: through the log where it shows warnings, else on
-/// stderr, for libfabric says nothing unless FI_LOG_LEVEL is set. `format` as printf's, without a newline.
+/// Writes one line about a setting of the user that can't be met: to the log if that shows warnings, else to stderr,
+/// since libfabric logs nothing unless FI_LOG_LEVEL is set. `format` as for printf, without a newline.
 void complain(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
 
 } // namespace tofu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What libfabric 2 has for providers that share a queue, a counter or receives with another one, which owns them
-// (fi_peer(3)). Declared here, since one binary serves libraries whose headers have it, have it otherwise, or lack it.
+// The interface of libfabric 2 for providers that use a queue, a counter or receives of another provider (fi_peer(3)).
+// It is declared here since one binary serves versions of libfabric that have it, have another form of it, or lack it.
 // Read by queue, match and endpoint; no code.
 #pragma once
 
@@ -18,8 +18,8 @@
 
 namespace tofu::peer {
 
-/// Of the library that has loaded us. "Providers being used as peers must target the same libfabric version": others than
-/// those that we have seen may have it otherwise.
+/// Does the library that has loaded us have this form of the interface? "Providers being used as peers must target the
+/// same libfabric version": versions that we have not seen may have another form.
 [[nodiscard]] inline bool is_known() noexcept
 {
     return FI_MAJOR(provider.fi_version) == 2 && FI_MINOR(provider.fi_version) <= 6;
@@ -53,9 +53,9 @@ struct Cntr {
 // --- receives
 
 struct Srx;
-/// A receive of the owner's, or a message that waits for one, as both sides name it.
+/// A receive of the owner, or a message that waits for one; both sides name it by this.
 struct Entry;
-/// What there is in it. Until 2.2 two links of the owner's come first.
+/// Its fields. Until 2.2 two links of the owner come before them.
 struct EntryFields {
     Srx* srx;
     fi_addr_t source;
@@ -76,7 +76,7 @@ struct EntryFields {
     return *reinterpret_cast<EntryFields*>(reinterpret_cast<char*>(entry) + links);
 }
 
-/// Of a message that has come.
+/// Describes a message that has come.
 struct Match {
     fi_addr_t source;
     std::size_t size;
@@ -104,13 +104,13 @@ struct Srx {
     SrxPeerOps* peer;
 };
 
-/// The context argument of the call that opens a T for its owner: it lasts as long as the call.
+/// The context argument of a call that opens a T for its owner; valid during the call.
 template <class T>
 struct Import {
     std::size_t size;
     T* object;
 };
-/// That of `context`, or null: no T is there whose owner has all calls.
+/// The T in `context`; null: there is none, or its owner lacks calls.
 template <class T>
 [[nodiscard]] T* imported(void* context) noexcept
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Places where a tracer can look in (fi_tofu(7), "PROBES"): USDT, a `nop` and a note in the file where systemtap's
-// header was there at build time, else nothing. Arguments are what is at hand: none may cost an instruction of its own.
-// Used by the rooms above; calls nothing.
+// Probes for tracers (fi_tofu(7), "PROBES"): USDT, that is a `nop` and a note in the binary, if systemtap's header was
+// there at build time; else nothing. Their arguments are values at hand, which cost no instruction of their own. Used
+// by the rooms above; calls nothing.
 #pragma once
 
 #if __has_include(<sys/sdt.h>)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Maps whose insertion can be refused for want of memory. Used by what keeps something by key; calls malloc.
+// Maps that can refuse an insertion for want of memory. Used by objects that keep something by key; calls malloc.
 //
-// A std::map asks its allocator for one node an insertion, and an allocator can only throw, which ends a process without
-// exceptions. Here the node's memory is there before the map asks:
+// A std::map asks its allocator for one node per insertion, and an allocator can only throw, which ends a process that
+// is compiled without exceptions. Here the memory of the node is there before the map asks:
 //
 //     if (!map.ready())
 //         return -FI_ENOMEM;
@@ -64,7 +64,7 @@ template <template <class, class, class, class> class Map, class Key, class Valu
 class SpareNodeMap {
   public:
     using Inside = Map<Key, Value, std::less<Key>, SpareNodeAllocator<std::pair<const Key, Value>>>;
-    /// One insertion is possible. False: no memory.
+    /// Makes one insertion possible. False: no memory.
     [[nodiscard]] bool ready() noexcept { return spare_.ready(); }
     [[nodiscard]] Inside* operator->() noexcept { return &map_; }
     [[nodiscard]] Inside& operator*() noexcept { return map_; }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What happened, counted (fi_tofu(7), "STATISTICS"): each VCQ has a block, which those who post from it count into under
-// its owner's lock; a domain's book adds them up, those of closed VCQs too. Counted by all rooms above; read by
-// object/domain. Calls nothing.
+// Statistics (fi_tofu(7), "STATISTICS"): each VCQ has a block of counts, written under its owner's lock; a domain's
+// book adds up the blocks, those of closed VCQs included. All rooms above count; object/domain reads. Calls nothing.
 #pragma once
 
 #include <array>
@@ -31,7 +30,7 @@ inline constexpr std::size_t stats = static_cast<std::size_t>(Stat::count);
 
 class StatisticsBook;
 
-/// One VCQ's, counted under the lock of the VCQ's owner; read by any thread meanwhile.
+/// The counts of one VCQ. Written under the lock of its owner; any thread may read meanwhile.
 class Statistics {
   public:
     void count(Stat stat, std::uint64_t n = 1) noexcept
@@ -48,7 +47,7 @@ class Statistics {
     Statistics* next_ = nullptr;
 };
 
-/// A domain's. Any thread.
+/// The counts of a domain. Any thread.
 class StatisticsBook {
   public:
     using Sums = std::array<std::uint64_t, stats>;
@@ -59,12 +58,13 @@ class StatisticsBook {
     [[nodiscard]] static const std::array<Row, stats>& rows() noexcept;
 
     void add(Statistics& block) noexcept;
-    /// Its counts stay in the sums; the block begins at 0 again.
+    /// Removes a block. Its counts stay in the sums; the block begins at 0 again.
     void remove(Statistics& block) noexcept;
-    /// What belongs to no VCQ.
+    /// Counts something that belongs to no VCQ.
     void count(Stat stat, std::uint64_t n = 1) noexcept { kept_.at(stat).fetch_add(n, std::memory_order_relaxed); }
     [[nodiscard]] Sums sums() noexcept;
-    /// One table to stderr of what is not 0, in one write, since all ranks of a job do so at the same time.
+    /// Writes a table of the counts that are not 0 to stderr, in one write, since all ranks of a job do so at the same
+    /// time.
     void print() noexcept;
 
   private:
