@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_collective(3): the groups of a context, and the calls on them. Entered by the application through collective_ops and
-// fi_join, and by the endpoint's progress; calls group, plan, set.
+// fi_collective(3): the groups of a context, and the calls on them. Called by the application through collective_ops
+// and fi_join, and by the endpoint's progress; calls group, plan, set.
 #pragma once
 
 #include <cstddef>
@@ -29,13 +29,13 @@ class Collectives final : public tofu::Engine {
     ~Collectives();
 
     // --- without the context's lock, since these take the home lock
-    /// fi_join_collective(3): 0, -FI_EINVAL (a set that is none, or where this endpoint or a member is not once),
-    /// -FI_EBADFLAGS, -FI_ENOSPC, -FI_ENOMEM; what fails later is told to `events`.
+    /// fi_join_collective(3). 0, -FI_EINVAL (no set, or a set in which this endpoint or another member does not stand
+    /// exactly once), -FI_EBADFLAGS, -FI_ENOSPC, -FI_ENOMEM. A later failure is reported to `events`.
     int join(EventQueue& events, const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept;
     int close(Group& group) noexcept;
-    /// Behind the end of the VCQ: what groups that were closed have left.
+    /// Frees what closed groups have left. Called when the VCQ has been freed.
     void bury_all() noexcept;
-    /// A group is open, so that the endpoint can't be closed.
+    /// True if a group is open; then the endpoint can't be closed.
     [[nodiscard]] bool in_use() const noexcept { return open_ != 0; }
 
     // --- under the lock
@@ -47,26 +47,26 @@ class Collectives final : public tofu::Engine {
         std::uint64_t flags = 0;
         void* context = nullptr;
     };
-    /// 0 or a refusal without any effect.
+    /// Accepts a collective. 0, or a refusal without any effect.
     [[nodiscard]] ssize_t submit(const Call& call) noexcept;
     void progress() noexcept
     {
         if (busy_ != nullptr) [[unlikely]]
             work();
     }
-    /// The group has something to do.
+    /// Notes that the group has something to do.
     void wake(Group& group) noexcept;
-    /// An operation of a group has ended.
+    /// Reports the end of an operation of a group.
     void end(CollectiveOp& op) noexcept;
 
     [[nodiscard]] bool idle_towards(const Peer&) const noexcept override { return all_has_left(); }
     [[nodiscard]] bool all_has_left() const noexcept override;
     [[nodiscard]] bool needs_polls() const noexcept override { return busy_ != nullptr; }
     void close() noexcept override {}
-    void lost(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {} // its puts all have waiters
+    void lost(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {} // all its Puts have waiters
 
   private:
-    /// How often a list of members was joined: which of its groups the next one is.
+    /// Counts the joins of a list of members, so that each of its groups has a number.
     struct Count {
         std::uint64_t list;
         std::uint64_t joins;
@@ -79,11 +79,11 @@ class Collectives final : public tofu::Engine {
 
     TxContext& tx_;
     Pool<CollectiveOp> ops_;
-    Group* first_ = nullptr; ///< of all, those that were closed and are not buried, too
-    Group* busy_ = nullptr;  ///< those with something to do
+    Group* first_ = nullptr; ///< list of all groups, including closed ones that are not buried
+    Group* busy_ = nullptr;  ///< list of groups with something to do
     unsigned open_ = 0;
     std::uint64_t serial_ = 0;
-    Array<Group*> by_number_; ///< open ones, by the low bits of their address; null: free
+    Array<Group*> by_number_; ///< open groups, by the low bits of their address; null: free
     Array<Count> counts_;
 };
 

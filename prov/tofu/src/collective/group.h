@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// One endpoint's membership in a collective group: its life, its end and its errors. Made and driven by engine.cc under the
-// context's lock; composed of joining, lanes, rounds, over_gates, each of which knows nothing of it.
+// The membership of one endpoint in a collective group: its life, its end and its errors. engine.cc makes and drives
+// it, under the context's lock. It is composed of joining, lanes, rounds, over_gates, which do not know the group.
 #pragma once
 
 #include <cstdint>
@@ -24,47 +24,47 @@ class Collectives;
 
 class Group;
 
-/// What the engine notes of a group.
+/// The engine's links of a group.
 struct ListedGroup {
     Group* next = nullptr;      ///< in the list of all
-    Group* next_busy = nullptr; ///< and of those that are polled
+    Group* next_busy = nullptr; ///< in the list of groups that are polled
     bool listed_busy = false;
 };
 
 class Group final : public fid_mc, public ListedGroup, private Losses {
     enum class State : std::uint8_t {
-        joining, ///< -> joined: all have called; -> broken: one is lost or has given up; -> left
+        joining, ///< -> joined: all members have called; -> broken: a member is lost or has given up; -> left
         joined,  ///< -> broken; -> left
-        broken,  ///< every operation fails; -> left
-        left     ///< the end: until gone()
+        broken,  ///< every operation fails. -> left
+        left     ///< closed; waits for gone()
     };
 
   public:
     Group(Collectives& engine, TxContext& tx, const Joining::Join& join, Roster&& roster, void* context) noexcept;
     static Group& of(fid_mc* mc) noexcept { return *static_cast<Group*>(mc); }
 
-    // --- before and behind its life, without the context's lock (these take the home lock)
+    // --- before and after its life, without the context's lock (these take the home lock)
     /// 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
-    /// The slab goes. `quiet`: gone(); else it is behind the end of the VCQ.
+    /// Frees the slab. `quiet`: gone() holds; else the VCQ has been freed.
     void bury(bool quiet) noexcept { memory_.bury(gates_.gates(), quiet); }
     [[nodiscard]] LaneMemory& memory() noexcept { return memory_; }
 
     // --- under the lock
-    /// One round of whatever is under way.
+    /// Makes one round of progress of the group.
     void progress() noexcept;
-    /// progress() has something to do.
+    /// True if progress() has something to do.
     [[nodiscard]] bool busy() const noexcept
     {
         return !ops_.empty() || lanes_.owe() || joining_.searches() || state_ == State::joining || waits_for_leaves();
     }
     /// Takes an operation. 0, or -FI_ENOMEM and it has not.
     [[nodiscard]] int submit(CollectiveOp& op) noexcept;
-    /// fi_close: what is under way is cancelled, the others are told.
+    /// fi_close: cancels what is under way, and tells the other members.
     void leave() noexcept;
-    /// Operations can be called, even if all they do is fail.
+    /// True if operations can be called, even if they can only fail.
     [[nodiscard]] bool joined() const noexcept { return state_ == State::joined || state_ == State::broken; }
-    /// It was closed, nothing of ours is under way, and no peer writes here any more.
+    /// True if the group was closed, nothing of ours is under way, and no peer writes here any more.
     [[nodiscard]] bool gone() const noexcept;
     [[nodiscard]] bool idle() const noexcept { return lanes_.idle(); }
     [[nodiscard]] const Roster& roster() const noexcept { return roster_; }
@@ -84,7 +84,7 @@ class Group final : public fid_mc, public ListedGroup, private Losses {
 
     Collectives& engine_;
     State state_ = State::joining;
-    Outcome broken_{Outcome::Kind::breaks}; ///< by what
+    Outcome broken_{Outcome::Kind::breaks}; ///< why it is broken
     Roster roster_;
     LaneMemory memory_;
     Lanes lanes_;

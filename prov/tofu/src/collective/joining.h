@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A join: neighbours are found, all members have called, and agree on the way that operations go. Lays and wires the group's barrier
-// circuit. Driven by group; calls search, gates, vcq/gates, plan.
+// A join: finds the neighbours, waits until all members have called, and lets them agree on the way that operations
+// take. Lays out and wires the group's barrier circuit. Driven by group; calls search, gates, vcq/gates, plan.
 #pragma once
 
 #include <cstdint>
@@ -23,28 +23,29 @@ namespace tofu::coll {
 class Joining {
   public:
     struct Join {
-        EventQueue* events; ///< where the end is told
-        std::uint64_t key;  ///< of the group; members have keys that follow from it
+        EventQueue* events; ///< the end is reported there
+        std::uint64_t key;  ///< of the group; the keys of members follow from it
     };
     Joining(TxContext& tx, const Join& join, Lanes& lanes, OverGates& gates) noexcept;
-    /// Takes gates of one TNI for the circuit, if there are any. -FI_ENOMEM. Without the context's lock.
+    /// Takes gates of one TNI for the circuit, if there are any. 0 or -FI_ENOMEM. Called without the context's lock.
     [[nodiscard]] int open(const Roster& roster) noexcept;
-    /// Neighbours are still looked for, even by who has left, for they have to be told.
+    /// True if neighbours are still looked for. A member that has left looks for them, too, since it has to tell them.
     [[nodiscard]] bool searches() const noexcept { return !search_.over(); }
-    /// Looks for them.
+    /// Looks for neighbours.
     void search() noexcept { search_.progress(); }
-    /// The next question to all members, as an operation.
+    /// Asks the next question of all members; it is carried out as an operation.
     void ask(OpQueue& ops, const Roster& roster) noexcept;
     [[nodiscard]] bool asks_by(const CollectiveOp& op) const noexcept { return &op == &question_; }
-    /// That has ended. Goes on by ask(), or ends the join and tells the application. True: joined.
+    /// The operation of the question has ended. Goes on by ask(), or ends the join and tells the application. True:
+    /// joined.
     bool answered(struct fid& group, const Roster& roster, int err, int prov_errno) noexcept;
 
   private:
-    /// What is agreed on.
+    /// The question that is being agreed on.
     enum class Stage : std::uint8_t {
-        asks,     ///< -> tells: all have gates; -> over: somebody has none
-        tells,    ///< everybody's gates -> confirms
-        confirms, ///< -> over: the circuit is there, or somebody's could not be wired
+        asks,     ///< has every member gates? -> tells: yes; -> over: no
+        tells,    ///< collects the gates of all members. -> confirms
+        confirms, ///< are all gates wired? -> over: the circuit is there, or it can't be used
         over
     };
     [[nodiscard]] bool wire(const Roster& roster) noexcept;
@@ -55,11 +56,11 @@ class Joining {
     OverGates& gates_;
     Stage stage_ = Stage::asks;
     CollectiveOp question_;
-    std::uint64_t agreed_ = 0; ///< by all, in the stages that ask
+    std::uint64_t agreed_ = 0; ///< the common answer, in the stages that ask
     unsigned width_ = 0;       ///< gates of the member that has most
     std::unique_ptr<Circuit> circuit_;       ///< until the join ends
-    std::unique_ptr<utofu_vbg_id_t[]> row_;  ///< our gates, `width_`; until then, likewise
-    std::unique_ptr<utofu_vbg_id_t[]> rows_; ///< everybody's
+    std::unique_ptr<utofu_vbg_id_t[]> row_;  ///< our gates, `width_` of them; until the join ends
+    std::unique_ptr<utofu_vbg_id_t[]> rows_; ///< the gates of all members; until the join ends
 };
 
 } // namespace tofu::coll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A group's barrier gates behind the join: operations over them, and when they may be given back. Driven by group; calls
-// vcq/gates, lanes, rounds.
+// The barrier gates of a group after its join: operations over them, and when they may be given back. Driven by group;
+// calls vcq/gates, lanes, rounds.
 #pragma once
 
 #include "collective/rounds.h"
@@ -12,7 +12,7 @@ namespace tofu::coll {
 
 class OverGates {
   public:
-    /// Operations that gates can do go over them.
+    /// True if operations that gates can do go over them.
     [[nodiscard]] bool used() const noexcept { return used_; }
     void use(bool all_have_wired) noexcept { used_ = all_have_wired; }
     [[nodiscard]] vcq::Gates& gates() noexcept { return gates_; }
@@ -21,17 +21,17 @@ class OverGates {
     void restart() noexcept { begun_ = false; }
     /// Starts a round of the operation, or looks whether it has ended.
     [[nodiscard]] Outcome step(CollectiveOp& op, const Roster& roster, Rounds& rounds) noexcept;
-    /// The first operation has failed, for all members: somewhere a round may have begun that never ends. What comes goes
-    /// by Puts. False: no memory for the plans.
+    /// The first operation has failed for all members: some member may have begun a round that never ends. Later
+    /// operations go by Puts. False: no memory for their plans.
     [[nodiscard]] bool retire(const OpQueue& ops, const Roster& roster) noexcept;
-    /// We have left: frees the gates once all members have, and tells of how many that is known.
+    /// We have left the group: frees the gates once all members have left, and tells others of how many that is known.
     void hear_leaves(Lanes& lanes, unsigned n) noexcept;
 
   private:
     vcq::Gates gates_;
     bool used_ = false;
-    bool begun_ = false; ///< a round of the first operation
-    unsigned heard_ = 0; ///< of 2^heard_ members from this one down that all have left
+    bool begun_ = false; ///< a round of the first operation has begun
+    unsigned heard_ = 0; ///< 2^heard_ members from this one down are known to have left
 };
 
 } // namespace tofu::coll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The operation under way, round by round of its plan; and while nothing moves, whether the neighbours give a reason.
-// Driven by group; calls lanes, plan.
+// Carries out the operation under way, round by round of its plan; while nothing moves, asks whether the neighbours
+// give a reason. Driven by group; calls lanes, plan.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ class Rounds {
         begun_ = false;
         in_vain_ = overtaken_ = 0;
     }
-    /// As much of the operation's round as can be done.
+    /// Does as much of the operation's round as can be done.
     [[nodiscard]] Outcome step(CollectiveOp& op) noexcept;
-    /// Nothing has moved: is there a reason? Looks at neighbours once in `per_look` calls.
+    /// Nothing has moved: looks for a reason at the neighbours, once in `per_look` calls.
     [[nodiscard]] Outcome wait(const CollectiveOp& op, unsigned per_look) noexcept;
     void moved() noexcept { in_vain_ = 0; }
 
@@ -34,10 +34,10 @@ class Rounds {
     [[nodiscard]] Outcome ask_all(const CollectiveOp& op) noexcept;
 
     Lanes& lanes_;
-    bool begun_ = false;        ///< round_ belongs to the operation
-    unsigned in_vain_ = 0;      ///< rounds since something moved
+    bool begun_ = false;        ///< round_ belongs to the operation under way
+    unsigned in_vain_ = 0;      ///< calls since something moved
     unsigned overtaken_ = 0;    ///< probes since a neighbour was first seen behind the operation
-    std::uint64_t probed_ = 0;  ///< when
+    std::uint64_t probed_ = 0;  ///< time of the last probe
     Round round_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_av_set(3): an ordered choice of addresses of an address vector, from which groups are made. Opened through fi_av;
-// read by join (engine.cc); calls nothing.
+// fi_av_set(3): an ordered selection of addresses of an address vector, from which a group is made. Opened through
+// fi_av; read by join (engine.cc); calls nothing.
 #pragma once
 
 #include <bit>
@@ -15,7 +15,7 @@
 
 namespace tofu::coll {
 
-/// Local, as the page says; not thread-safe against changes of itself. A group that was joined has its own copy.
+/// Local, as the page says; not thread-safe against its own changes. A group that was joined has its own copy.
 class AvSet final : public Object<AvSet, fid_av_set, Peers> {
   public:
     explicit AvSet(Peers& peers) noexcept;
@@ -24,8 +24,8 @@ class AvSet final : public Object<AvSet, fid_av_set, Peers> {
 
     [[nodiscard]] const Array<fi_addr_t>& members() const noexcept { return members_; }
     [[nodiscard]] Peers& peers() const noexcept { return owner(); }
-    /// What fi_av_set_addr tells: this set, and no group. Groups have the top bit (Collectives::enter), addresses of
-    /// memory have not.
+    /// The address that fi_av_set_addr gives. It names this set and no group: groups have the top bit set
+    /// (Collectives::enter), addresses of memory do not.
     [[nodiscard]] fi_addr_t address() const noexcept { return std::bit_cast<std::uintptr_t>(this); }
 
     // --- the calls of its operation table: 0, -FI_EINVAL, -FI_ENOMEM
@@ -37,7 +37,7 @@ class AvSet final : public Object<AvSet, fid_av_set, Peers> {
     int tell(fi_addr_t* to) const noexcept;
 
   private:
-    /// Null where that is no set of the same vector.
+    /// The set behind a fid; null: it is no set of the same vector.
     [[nodiscard]] const AvSet* mate(const fid_av_set* other) const noexcept;
     [[nodiscard]] int keep(const fid_av_set* other, bool common) noexcept;
     [[nodiscard]] bool has(fi_addr_t address) const noexcept;
@@ -45,7 +45,7 @@ class AvSet final : public Object<AvSet, fid_av_set, Peers> {
     void mark(fi_addr_t address, bool present) noexcept;
 
     Array<fi_addr_t> members_;
-    Array<std::uint64_t> present_; ///< a bit for each place of the vector: is it a member?
+    Array<std::uint64_t> present_; ///< a bit for each place of the vector: set if it is a member
 };
 
 } // namespace tofu::coll
