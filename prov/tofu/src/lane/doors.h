@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Where the members of a group find each other's memory: a table of the groups that a domain's endpoints have joined,
-// which peers read by Get (docs/wire-protocol.md, "Collective groups"). Owned by the domain; used by groups; calls vcq.
+// The table by which the members of a group find each other's memory: it lists the groups that a domain's endpoints
+// have joined, and peers read it by Get (docs/wire-protocol.md, "Collective groups"). Owned by the domain; used by
+// groups; calls vcq.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +21,11 @@ class DomainBase;
 
 namespace tofu::coll {
 
-/// One group of one endpoint. Words are written by the owner alone; `check` tells a line that was read whole.
+/// A line: one group of one endpoint. Only the owner writes it; `check` shows that a reader has got a whole line.
 struct DoorLine {
     std::uint64_t key;   ///< of the group and of the member (key_of)
-    std::uint64_t stadd; ///< of the member's slab, with the home VCQ; gone: the member has given up
-    std::uint64_t check; ///< over both and the domain's nonce; 0 in a free line
+    std::uint64_t stadd; ///< of the member's slab, with the home VCQ; `gone`: the member has given up
+    std::uint64_t check; ///< over the two and the domain's nonce; 0 in a free line
     std::uint64_t reserved;
     static constexpr std::uint64_t gone = 0;
 };
@@ -51,12 +52,14 @@ class Doors {
     explicit Doors(DomainBase& domain) noexcept : domain_(domain) {}
     /// Registers a member's memory for its peers, and writes its line. 0 or -FI_E* (-FI_ENOSPC: too many groups).
     [[nodiscard]] int open(std::uint64_t key, OwnMemory& slab, utofu_stadd_t& stadd) noexcept;
-    /// The line goes; or stays, and says that the member has given up, where peers may still look for it.
+    /// Removes the line of a member; with `given_up` keeps it and says so in it, since peers may still look for it.
     void shut(std::uint64_t key, bool given_up) noexcept;
-    /// Gives the memory back. `quiet`: no peer writes there any more; else it stays until the domain is closed, for
-    /// whatever was registered under the same tag meanwhile would be hit, and so do the gates, for packets come to them.
+    /// Gives the memory back. `quiet`: no peer writes there any more. Else the memory stays until the domain is closed,
+    /// or peers would hit whatever is registered under its tag later; so do the gates, since packets may still come to
+    /// them.
     void release(OwnMemory&& slab, utofu_stadd_t stadd, vcq::Gates& gates, bool quiet) noexcept;
-    /// Before the home VCQ is closed: deregisters, frees gates. The memory goes with this, behind the VCQ.
+    /// Deregisters all memory and frees the gates. Called before the home VCQ is closed; the destructor, after that,
+    /// frees the memory.
     void close() noexcept;
 
   private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Lanes: messages from neighbour to neighbour through slots of the receiver's memory, and the words that they tell each
-// other. Used by group, search; calls vcq, doors. Knows operations by number and signature alone.
+// Lanes: messages between neighbours through slots of the receiver's memory, and the words by which neighbours tell
+// each other of their state. Used by group and search; calls vcq, doors. Knows operations only by number and signature.
 #pragma once
 
 #include <algorithm>
@@ -28,15 +28,15 @@ namespace tofu::coll {
 /// Slow path.
 [[nodiscard]] std::uint64_t clock_ms() noexcept;
 
-// --- a member's slab, which its peers write: for each lane a head and slots
+// --- the slab of a member, which its peers write: a head and slots for each lane
 
 inline constexpr unsigned slots = 4;
-/// Last in a slot; its last 8 bytes are polled, and written last (guide 6.1.3.1).
+/// The end of a slot. Its last 8 bytes are written last (guide 6.1.3.1), and polled.
 struct Tail {
     static constexpr std::size_t inline_size = 16;
-    std::byte payload[inline_size]; ///< of a message that fits in
+    std::byte payload[inline_size]; ///< of a message that fits in here
     std::uint32_t signature;        ///< of the operation (signature_of)
-    std::uint32_t length;           ///< bytes; more than inline_size: at the slot's start
+    std::uint32_t length;           ///< bytes; if more than inline_size, the payload is at the slot's start
     std::uint32_t op;               ///< number of the operation in the group
     std::uint32_t number;           ///< of the message in the lane, from 1 on
 };
@@ -46,12 +46,12 @@ struct Slot {
     Tail tail;
 };
 static_assert(sizeof(Slot) == 4096);
-/// What a member says of itself. The later word replaces the earlier one.
+/// The word by which a member tells of its state. A later word replaces an earlier one.
 enum class Word : std::uint8_t {
     none = 0,
     failed = 1, ///< the operation `op` has ended here by the error
-    left = 2,   ///< closed: takes part in `op` and what follows no more
-    broken = 3  ///< a member is lost, so are `op` and what follows
+    left = 2,   ///< the member has closed the group: it takes no part in `op` and later operations
+    broken = 3  ///< a member is lost: `op` and all later operations fail
 };
 constexpr std::uint64_t word_of(Word word, std::uint32_t op, int err) noexcept
 {
@@ -63,21 +63,21 @@ constexpr Word kind_of(std::uint64_t word) noexcept
     return kind > static_cast<unsigned>(Word::broken) ? Word::broken : static_cast<Word>(kind);
 }
 constexpr std::uint32_t op_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word >> 32); }
-/// Positive, whatever the peer says.
+/// The error in a word; positive, whatever the peer has written.
 constexpr int error_of(std::uint64_t word) noexcept
 {
     return std::max(1, static_cast<int>(word & 0xffff));
 }
-/// Of Word::left: 2^this members from the peer down have left.
+/// In a Word::left: 2^this members from the peer down have left.
 constexpr unsigned heard_of(std::uint64_t word) noexcept { return static_cast<unsigned>(word & 0xff); }
 struct LaneArea {
-    std::uint64_t taken; ///< messages that the peer has taken of those sent to it
+    std::uint64_t taken; ///< number of our messages that the peer has taken
     std::uint64_t word;  ///< the peer's word_of
-    std::uint64_t probe; ///< what the peer waits in: number << 32 | signature; and who writes it learns whether we live
+    std::uint64_t probe; ///< the operation the peer waits in: number << 32 | signature; writing it shows whether we live
     std::byte unused[256 - 24];
     Slot slot[slots];
 
-    // Acquire: what the peer has put before it. Partner: its Lanes::pay() and probe().
+    // Acquire: sees what the peer has Put before. Partner: its Lanes::pay() and probe().
     [[nodiscard]] std::uint32_t returned() noexcept { return static_cast<std::uint32_t>(load(taken)); }
     [[nodiscard]] std::uint64_t said() noexcept { return load(word); }
     [[nodiscard]] std::uint64_t awaited() noexcept { return load(probe); }
@@ -94,7 +94,8 @@ struct LaneArea {
 };
 static_assert(sizeof(LaneArea) == 256 + slots * 4096);
 
-/// A member's memory for its lanes: what its peers write, and what it posts from. From before the join to behind the close.
+/// The memory of a member's lanes: the part that its peers write, and the part that it posts from. It exists from
+/// before the join until after the close.
 class LaneMemory {
   public:
     /// `key`: of the member (key_of).
@@ -103,7 +104,7 @@ class LaneMemory {
     // --- without the context's lock (these take the home lock)
     /// 0 or -FI_E*.
     [[nodiscard]] int open(unsigned lanes) noexcept;
-    /// What peers write goes. `quiet`: none does any more; else it is behind the end of the VCQ.
+    /// Gives back the memory that peers write. `quiet`: no peer writes any more; else the VCQ has been freed.
     void bury(vcq::Gates& gates, bool quiet) noexcept;
     void shut_door(bool given_up) noexcept;
 
@@ -112,7 +113,7 @@ class LaneMemory {
     void deregister_local() noexcept;
     [[nodiscard]] bool buried() const noexcept { return !slab_; }
     [[nodiscard]] LaneArea& area(unsigned lane) const noexcept { return reinterpret_cast<LaneArea*>(slab_.get())[lane]; }
-    /// Our copy of the slot of a message that we send.
+    /// Our copy of the slot of a message that we send; the TNI reads it.
     [[nodiscard]] Slot& staged(unsigned lane, std::uint32_t message) const noexcept
     {
         return reinterpret_cast<Slot*>(staging_.get())[lane * slots + message % slots];
@@ -139,22 +140,22 @@ struct Lane : vcq::Waiter {
     enum class Step : std::uint8_t {
         unknown, ///< -> known: the peer's slab was found (search.h); -> lost
         known,
-        lost ///< nothing can be written there any more
+        lost ///< nothing can be written to the peer any more
     };
     Lanes* lanes = nullptr;
     Peer peer{};
     Step step = Step::unknown;
-    bool half = false;      ///< the payload of message sent + 1 is posted, its tail is not
-    bool owes_word = false; ///< to be told `own_word`
+    bool half = false;      ///< the payload of message `sent + 1` is posted, the end of its slot is not
+    bool owes_word = false; ///< the peer has to be told `own_word`
     bool owes_taken = false;
     std::uint8_t number = 0;
-    utofu_stadd_t remote = 0; ///< our LaneArea there
+    utofu_stadd_t remote = 0; ///< our LaneArea in the peer's slab
     std::uint32_t sent = 0;
     std::uint32_t taken = 0;
     std::uint64_t own_word = 0;
 };
 
-/// Hears of a neighbour that can't be reached any more.
+/// Is told of neighbours that can't be reached any more.
 class Losses {
   public:
     virtual void lost(int err, int prov_errno) noexcept = 0;
@@ -163,25 +164,25 @@ class Losses {
     ~Losses() = default;
 };
 
-/// All calls but open() under the context's lock.
+/// The lanes of a member. All functions but open() are called under the context's lock.
 class Lanes {
   public:
     Lanes(TxContext& tx, LaneMemory& memory, Losses& losses) noexcept : tx_(tx), memory_(memory), losses_(losses) {}
     /// False: no memory.
     [[nodiscard]] bool open(const Roster& roster) noexcept;
     [[nodiscard]] std::span<Lane> all() const noexcept { return {lanes_.get(), count_}; }
-    /// What the peer writes here.
+    /// The memory of the lane that the peer writes.
     [[nodiscard]] LaneArea& area(const Lane& lane) const noexcept { return memory_.area(lane.number); }
-    /// A lane has something to be told.
+    /// True if some peer has to be told a word.
     [[nodiscard]] bool owe() const noexcept { return owes_; }
     [[nodiscard]] bool idle() const noexcept { return in_flight_ == 0; }
-    /// Number of the operation under way, 0 the barrier of the join; or of the next one.
+    /// The number of the operation under way, or of the next one; 0 is the barrier of the join.
     [[nodiscard]] std::uint32_t now() const noexcept { return now_; }
     void to_next() noexcept { now_++; }
 
     // --- finding the peer
     [[nodiscard]] vcq::Post get(Lane& lane, vcq::Waiter& waiter, utofu_stadd_t from, std::size_t size) noexcept;
-    /// That has failed, or has come and lies here.
+    /// A get() has ended: where its bytes are, unless it has failed.
     [[nodiscard]] const std::byte* got(const Lane& lane) noexcept
     {
         in_flight_--;
@@ -191,25 +192,25 @@ class Lanes {
     void lose(Lane& lane, int err, int prov_errno) noexcept;
 
     // --- words
-    /// To all.
+    /// Tells all neighbours a word.
     void tell(std::uint64_t word) noexcept;
     void pay_all() noexcept;
     void probe(std::uint32_t signature) noexcept;
-    /// The peer takes part in the operation no more.
+    /// True if the peer takes no part in the operation any more.
     [[nodiscard]] bool passed_by(const Lane& lane) const noexcept;
 
     // --- messages
     [[nodiscard]] bool has_room(const Lane& lane) const noexcept;
-    /// Where there is room, `size` bytes of `view` from `at` on. Not done: to be called again with the same.
+    /// Sends `size` bytes of `view` from `at` on, where has_room(). Busy: call again with the same arguments.
     [[nodiscard]] vcq::Post send(Lane& lane, const View& view, std::size_t at, std::size_t size,
                                  std::uint32_t signature) noexcept;
     enum class Head : std::uint8_t {
         none,
         there,
-        later ///< so much was dropped that the rest comes in another call; or the peer was lost
+        later ///< many messages were dropped, and the rest comes in another call; or the peer was lost
     };
     [[nodiscard]] Head head(Lane& lane, Tail& tail) noexcept;
-    /// False: the peer was found dead, and losses have heard of it.
+    /// Takes the message at the head. False: the peer was found dead, and the observer of losses has been told.
     [[nodiscard]] bool take(Lane& lane) noexcept;
 
   private:

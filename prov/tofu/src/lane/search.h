@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How a member finds the memory of those that it has lanes to (docs/wire-protocol.md, "Collective groups"). Driven by group
-// until all are found or lost; calls lanes, vcq.
+// Finds the memory of the members that this one has lanes to (docs/wire-protocol.md, "Collective groups"). Driven by
+// group until all are found or lost; calls lanes, vcq.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,24 @@
 
 namespace tofu::coll {
 
-/// Of a member of the group with this key.
+/// The key of a member of the group with this key.
 inline std::uint64_t key_of(std::uint64_t group, unsigned member) noexcept { return directory::mix(group + member); }
 
-/// Under the context's lock, but for open().
+/// All functions but open() are called under the context's lock.
 class Search {
   public:
     /// `group`: its key.
     Search(TxContext& tx, Lanes& lanes, std::uint64_t group) noexcept : tx_(tx), lanes_(lanes), group_(group) {}
     /// False: no memory.
     [[nodiscard]] bool open(const Roster& roster) noexcept;
-    /// Even of who has left, for the others have to be told.
+    /// True if no peer is looked for any more. A member that has left goes on looking, because it has to tell the
+    /// others.
     [[nodiscard]] bool over() const noexcept { return unknown_ == 0; }
-    /// Looks once for each that is still unknown.
+    /// Looks once for each peer that is still unknown.
     void progress() noexcept;
 
   private:
-    /// For one peer: first its domain's line of the directory, then rows of the table that the line tells of.
+    /// The search for one peer: reads the line of its domain's directory, then rows of the table that the line names.
     struct Look : vcq::Waiter {
         Search* search = nullptr;
         Lane* lane = nullptr;
@@ -37,7 +38,7 @@ class Search {
         unsigned choice = 0;     ///< row of the peer's table to look at next
         std::uint64_t key = 0;   ///< of the peer's line there
         std::uint64_t due = 0;   ///< of the next look (clock_ms)
-        utofu_stadd_t table = 0; ///< the peer's; 0: not known yet
+        utofu_stadd_t table = 0; ///< the peer's table; 0: not known yet
     };
     void look(Look& look) noexcept;
     void looked(Look& look, const std::byte* at) noexcept;
