@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How the gates of a group are wired to a barrier circuit (uTofu guide 2.3.2): a tree within each node, a butterfly
-// along each axis between the first members of all nodes. Pure: each member computes the same from where the members are. Used by groups
-// as they join; calls nothing.
+// How the gates of a group are wired to a barrier circuit (uTofu guide 2.3.2): a tree within each node, and a butterfly
+// along each axis between the first members of all nodes. Pure: each member computes the same circuit from the members'
+// places. Used by groups as they join; calls nothing.
 #pragma once
 
 #include <cstddef>
@@ -28,23 +28,23 @@ struct GatePlan {
 
 class Circuit {
   public:
-    /// Wires of one member.
+    /// The wires of one member.
     struct Wires {
         unsigned count = 0;
         GatePlan gate[64];
     };
-    /// Room for so many members. False: no memory.
+    /// Makes room for so many members. False: no memory.
     [[nodiscard]] bool reserve(std::size_t members) noexcept;
-    /// The next one, by rank.
+    /// Adds the next member, by rank.
     void add(const vcq::Coords& coords) noexcept;
-    /// All are there: sorts them. False: no memory.
+    /// Sorts the members, when all have been added. False: no memory.
     [[nodiscard]] bool lay() noexcept;
 
-    /// The gates of a member; more than Gates::most can't be had.
+    /// The number of gates of a member. More than Gates::most are not to be had.
     void wires_of(unsigned rank, Wires& wires) const noexcept;
-    /// Of the member that has most.
+    /// The gates of the member that has most.
     [[nodiscard]] unsigned most_gates() const noexcept;
-    /// Number of the member among those of its node.
+    /// The number of the member among the members of its node.
     [[nodiscard]] unsigned index_in_node(unsigned rank) const noexcept { return seats_[place_[rank]].index; }
     [[nodiscard]] unsigned nodes() const noexcept { return static_cast<unsigned>(first_.size()) - 1; }
 
@@ -56,8 +56,8 @@ class Circuit {
         std::uint32_t index; ///< in the node, by rank
     };
     enum class Does : std::uint8_t { send, join, replace };
-    /// What a member does in a round, one after the other: sends what it has, joins what comes to that, or has from now on
-    /// what comes.
+    /// What a member does in a round, step by step: sends its value, combines it with one that arrives, or replaces it
+    /// by one that arrives.
     struct Action {
         Does does;
         std::uint32_t peer;
@@ -77,8 +77,8 @@ class Circuit {
 
     Array<Seat> seats_;          ///< sorted
     Array<std::uint32_t> place_; ///< in seats_, by rank
-    Array<std::uint32_t> first_; ///< seat of each node, and one behind the last
-    /// Nodes are numbered by these digits, the first is the lowest: along the axes of a box, or one for all.
+    Array<std::uint32_t> first_; ///< first seat of each node, and the number of seats
+    /// Nodes are numbered by these digits, the lowest first: one for each axis of a box, or one for all.
     static constexpr unsigned axes = 6;
     std::uint32_t digits_[axes] = {1, 1, 1, 1, 1, 1};
 };

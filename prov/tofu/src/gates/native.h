@@ -14,10 +14,10 @@ namespace tofu::coll {
 /// How a collective goes over gates.
 struct Native {
     enum class Form : std::uint8_t {
-        none,    ///< it does not
+        none,    ///< not over gates
         barrier, ///< no data
-        bytes,   ///< of one member, zeros of the others, summed
-        bits,    ///< integers by their bits
+        bytes,   ///< the sum of one member's bytes and the others' zeros
+        bits,    ///< integers, by their bits
         truth,   ///< logical values, a bit each
         whole,   ///< integers, a word each
         order,   ///< numbers as words of the same order
@@ -36,14 +36,14 @@ struct Native {
     }
 };
 
-/// Form::none where gates can't, or software is faster among so many members.
+/// The form of a collective; Form::none where gates can't do it, or software is faster among so many members.
 [[nodiscard]] Native native_of(const Shape& shape, unsigned members) noexcept;
 
-/// The operand of a round, of `in` (null: this member has nothing to give); returns the number of words or doubles. Where
-/// the operation can tell, and leaves room, the signature goes with it.
+/// Fills in the operand of a round from `in` (null: this member contributes nothing), and returns the number of words
+/// or doubles. Where the operation can compare it, and leaves room, the signature goes along.
 [[nodiscard]] unsigned pack(const Native& native, const Shape& shape, unsigned round, const std::byte* in,
                             std::uint32_t signature, vcq::GateData& data) noexcept;
-/// The result goes to `out` (null: to nobody). False, for all members: their signatures differ.
+/// Writes the result of a round to `out`, unless that is null. False, at all members: their signatures differ.
 [[nodiscard]] bool unpack(const Native& native, const Shape& shape, unsigned round, std::byte* out,
                           std::uint32_t signature, unsigned members, const vcq::GateData& data) noexcept;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a collective is asked for, as all members have to agree on it. Used by native and by the room collective; calls
+// The parameters of a collective that all members have to agree on. Used by native and by the room collective; calls
 // nothing.
 #pragma once
 

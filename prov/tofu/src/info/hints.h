@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the provider makes of a caller's hints: whether they can be met, and which capabilities, orders and style of
-// keys follow from them (fi_getinfo(3)). Called by info. Calls provider/limits.h, log.
+// Evaluates a caller's hints: whether they can be met, and which capabilities, orders and style of keys follow from
+// them (fi_getinfo(3)). Called by info; calls provider/limits.h, log.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ enum class KeyStyle { provider, user };
 /// Fills in the halves of MSG, TAGGED, RMA and ATOMIC that the caller left open (fi_getinfo(3), "Capabilities").
 [[nodiscard]] std::uint64_t expand(std::uint64_t caps) noexcept;
 
-/// The capabilities that an info has which answers these hints; null: no hints.
+/// The capabilities of an info that answers these hints; null: no hints.
 [[nodiscard]] std::uint64_t granted_caps(const fi_info* hints) noexcept;
 
-/// Of them, those that only a provider asks for which is to own our queues: FI_PEER, FI_AV_USER_ID.
+/// Those of them that only a provider asks for that will own our queues: FI_PEER, FI_AV_USER_ID.
 [[nodiscard]] std::uint64_t owner_caps(const fi_info* hints) noexcept;
 
-/// The message orders that can be had with these capabilities.
+/// The message orders that are available with these capabilities.
 [[nodiscard]] std::uint64_t orders_for(std::uint64_t caps) noexcept;
 
 /// Whether all that the hints ask for can be had. A false leaves a line at info level that names the attribute. mr_mode
@@ -32,8 +32,8 @@ enum class KeyStyle { provider, user };
 template <class Attr>
 [[nodiscard]] bool fits(const Attr& hint, std::uint64_t caps) noexcept;
 
-/// What mr_mode the caller gets for this style of keys, or false where it rules the style out. A hint of 0 rules
-/// nothing out before version 1.5 (fi_mr(3), FI_MR_UNSPEC); since then the caller may set only what it can do.
+/// The mr_mode that the caller gets for this style of keys. False: its hints rule the style out. Before version 1.5 a
+/// hint of 0 rules nothing out (fi_mr(3), FI_MR_UNSPEC); since then the caller sets the bits that it can do.
 [[nodiscard]] bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, int& mode) noexcept;
 
 } // namespace tofu

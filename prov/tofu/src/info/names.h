@@ -11,27 +11,27 @@
 
 namespace tofu::names {
 
-/// Stands for the job: processes of another one are out of reach, whatever their names. 0 where the machine has one job
+/// A number for the job: processes of another job are out of reach, whatever their names. 0 if the machine has one job
 /// at a time.
 [[nodiscard]] std::uint64_t job_key() noexcept;
 
-/// What stands for a service name in an address that is still to be given: a hash, never 0.
+/// The key of a service name: a hash, never 0. It stands for the name in an address that no endpoint has yet.
 [[nodiscard]] std::uint64_t key_of(const char* service) noexcept;
 
-/// The source address of fi_getinfo: no endpoint has it yet. `key` 0: nobody is to find it by name.
+/// The source address that fi_getinfo gives; no endpoint has it yet. `key` 0: the endpoint will have no name.
 [[nodiscard]] constexpr EndpointAddress placeholder(std::uint64_t key) noexcept
 {
     return make_address(0, key, 0);
 }
 
-/// Is `node` this machine: one of its addresses, or a name of one? May ask the resolver, unless names are ruled out
-/// (`numeric`).
+/// Is `node` this machine, by one of its addresses or a name of one? May ask the resolver, unless `numeric` rules out
+/// names.
 [[nodiscard]] bool is_here(const char* node, bool numeric) noexcept;
 
 /// The endpoint that a process of this user and job has announced under the key. False: none.
 [[nodiscard]] bool find(std::uint64_t key, EndpointAddress& address) noexcept;
 
-/// An announced name; withdrawn with the object.
+/// An announced name; the destructor withdraws it.
 class Announcement {
   public:
     Announcement() = default;
@@ -41,7 +41,8 @@ class Announcement {
     /// 0 or -FI_E*.
     [[nodiscard]] int open(std::uint64_t key, const EndpointAddress& address) noexcept;
     [[nodiscard]] bool is_open() const noexcept { return socket_ >= 0; }
-    /// Lets go of those who have found it: each leaves a connection, and there is room for some thousand. Any thread.
+    /// Closes the connections of processes that have found the name; each leaves one, and there is room for some
+    /// thousand. Any thread.
     void clear() noexcept;
 
   private:

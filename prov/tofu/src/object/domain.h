@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_domain: opens and closes what the objects of a domain share (progress/domain_base.h), and polls the VCQs at which
-// peers reach it. Called by fabric and the application; calls vcq, region.
+// fi_domain: opens and closes the parts that the objects of a domain share (progress/domain_base.h), and polls the VCQs
+// at which peers reach it. Called by fabric and the application; calls vcq, region.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@
 
 namespace tofu {
 
-/// What a domain offers beyond libfabric's interfaces (rdma/fi_ext_tofu.h): fi_open_ops(3). 0, -FI_EINVAL, or -FI_ENOSYS
-/// for a name that is not known.
+/// fi_open_ops(3): the operations of a domain beyond libfabric's interfaces (rdma/fi_ext_tofu.h). 0, -FI_EINVAL, or
+/// -FI_ENOSYS for an unknown name.
 int open_extension(struct fid* domain, const char* name, std::uint64_t flags, void** ops, void* context) noexcept;
-/// fi_mr(3): the table that a domain hands out for memory regions.
+/// fi_mr(3): the operation table of a domain for memory regions.
 extern fi_ops_mr region_ops;
 
 class Domain final : public DomainBase {
@@ -37,7 +37,7 @@ class Domain final : public DomainBase {
     [[nodiscard]] std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
     [[nodiscard]] WorkQueue& work() noexcept { return *own_work_; }
-    /// Where registrations report (fi_domain_bind, FI_REG_MR); null: they are synchronous.
+    /// The queue that registrations report to (fi_domain_bind, FI_REG_MR); null: they are synchronous.
     [[nodiscard]] EventQueue* registration_events() const noexcept { return registration_events_; }
     int bind(struct fid* object, std::uint64_t flags) noexcept;
     int close() noexcept;
@@ -49,7 +49,7 @@ class Domain final : public DomainBase {
     EventQueue* registration_events_ = nullptr;
     RegionTable own_regions_{*this};
     coll::Doors own_doors_{*this};
-    std::optional<WorkQueue> own_work_{std::in_place, *this}; ///< till close()
+    std::optional<WorkQueue> own_work_{std::in_place, *this}; ///< until close()
 };
 
 } // namespace tofu

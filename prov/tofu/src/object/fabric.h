@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_fabric(3): where domains, event queues and wait sets come from. Called by libfabric; calls domain, eq, wait_set.
+// fi_fabric(3): opens domains, event queues and wait sets. Called by libfabric; calls domain, eq, wait_set.
 #pragma once
 
 #include <rdma/fabric.h>

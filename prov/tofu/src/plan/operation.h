@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A collective that was called, those of a group one after the other, and what comes of a step of the first.
-// Used by group, rounds, over_gates, joining.
+// A collective that was called, the queue of those of a group, and the outcome of a step of the first. Used by group,
+// rounds, over_gates, joining.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace tofu::coll {
 
-/// The members of a group by rank, and which of them we are.
+/// The members of a group by rank, and our own rank.
 struct Roster {
     Array<Peer> members;
     unsigned rank = 0;
@@ -29,14 +29,14 @@ struct CollectiveOp : Request {
     CollectiveOp* next = nullptr;
     Plan plan;
     Shape shape;
-    Native native; ///< no rounds: by the plan
+    Native native; ///< how it goes over gates; no rounds: by the plan
     const void* in = nullptr;
     void* out = nullptr;
     unsigned round = 0; ///< of the gates
     std::uint32_t signature = 0;
 };
 
-/// First come, first served.
+/// The operations of a group, first come, first served.
 class OpQueue {
   public:
     [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
@@ -45,7 +45,7 @@ class OpQueue {
     {
         op.next = nullptr;
         op.round = 0;
-        // Members that are not of one mind about the way are to hear of it.
+        // The signature differs if members disagree about the way, so that they find out.
         op.signature = signature_of(op.shape) | (op.native.rounds != 0 ? 0x80000000u : 0);
         *end_ = &op;
         end_ = &op.next;
@@ -66,11 +66,11 @@ class OpQueue {
 
 struct Outcome {
     enum class Kind : std::uint8_t {
-        waits,   ///< nothing can be done at present
-        goes_on, ///< or a peer was found dead, and the operation has ended by that
+        waits,   ///< nothing can be done now
+        goes_on, ///< something was done, or a peer was found dead, which has ended the operation
         over,
-        fails, ///< the operation
-        breaks ///< the group
+        fails, ///< the operation fails
+        breaks ///< the group is broken
     };
     Kind kind;
     int err = 0;

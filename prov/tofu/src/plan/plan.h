@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What one member does in a collective: rounds of transfers with members at distances that are powers of two, and what
-// it copies between them. Pure: knows of ranks and memory, not of the network. Used by group.cc; calls kernels of atomic.
+// What one member does in a collective: rounds of transfers with members at distances that are powers of two, and the
+// copies between the rounds. Pure: it knows ranks and memory, not the network. Used by group.cc; calls the kernels of
+// atomics.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +15,13 @@
 
 namespace tofu::coll {
 
-/// A member reaches those at rank ± 2^k (modulo the group), each by a lane: number 2k upwards, 2k + 1 downwards.
+/// A member has lanes to the members at rank ± 2^k (modulo the group): number 2k upwards, 2k + 1 downwards.
 inline constexpr unsigned max_bits = 20;
 constexpr unsigned up(unsigned bit) noexcept { return 2 * bit; }
 constexpr unsigned down(unsigned bit) noexcept { return 2 * bit + 1; }
-/// The other end of a lane has this number there.
+/// The number of a lane at its other end.
 constexpr unsigned mirror(unsigned lane) noexcept { return lane ^ 1; }
-/// Bits of distances in a group of `n`: the least with 2^bits >= n.
+/// The number of distances in a group of `n`: the least `bits` with 2^bits >= n.
 constexpr unsigned bits_of(unsigned n) noexcept
 {
     unsigned bits = 0;
@@ -34,11 +35,11 @@ constexpr unsigned member_at(unsigned lane, unsigned rank, unsigned n) noexcept
     return static_cast<unsigned>((rank + (lane % 2 == 0 ? distance : n - distance)) % n);
 }
 
-/// Payload of one message: a multiple of every datatype's size.
+/// The payload of one message, a multiple of every datatype's size.
 inline constexpr std::size_t chunk = 4064;
 static_assert(chunk % 32 == 0);
 
-/// Pieces of an array of blocks, one behind the other as a stream of bytes.
+/// Pieces of an array of blocks, read as one stream of bytes.
 struct View {
     std::byte* base = nullptr;
     std::size_t stride = 0; ///< of blocks
@@ -46,7 +47,7 @@ struct View {
     unsigned first = 0;     ///< block
     unsigned count = 1;     ///< of blocks
     unsigned ring = 1;      ///< blocks are counted modulo this
-    int bit = -1;           ///< >= 0: those with this bit set in their number, from the lowest on
+    int bit = -1;           ///< >= 0: only blocks with this bit set in their number, from the lowest on
 
     [[nodiscard]] std::size_t bytes() const noexcept { return piece * count; }
     void read(std::size_t at, void* to, std::size_t size) const noexcept;
@@ -58,7 +59,7 @@ struct View {
     void each(std::size_t at, std::size_t size, Visit&& visit) const noexcept;
 };
 
-/// What is done with what arrives.
+/// What a member does with data that arrives.
 enum class Take : std::uint8_t {
     copy,
     left, ///< mine = mine op theirs
@@ -67,16 +68,18 @@ enum class Take : std::uint8_t {
 
 struct Transfer {
     View view;
-    std::size_t done = 0; ///< bytes
-    bool over = false;    ///< an empty one, too, is one message
+    std::size_t done = 0; ///< bytes transferred
+    bool over = false;    ///< it has ended; even an empty transfer is one message
     std::uint8_t lane = 0;
     Take take = Take::copy;
-    /// Of a receive: of this round's send, which reads the same memory, each chunk goes before. Number of that, or none.
+    /// For a receive: the number of the send of this round that reads the same memory, and goes before it chunk by
+    /// chunk; or none.
     static constexpr std::uint8_t none = 0xff;
     std::uint8_t behind = none;
 };
 
-/// They go on side by side; the next round begins when all are over: sends have been copied out, receives taken.
+/// The transfers of a round, which go on side by side. The next round begins when all are over: sends have been copied
+/// out, receives have been taken.
 struct Round {
     unsigned sends = 0;
     unsigned receives = 0;
@@ -87,28 +90,28 @@ struct Round {
     void add_receive(unsigned lane, const View& view, Take take = Take::copy, std::uint8_t behind = Transfer::none) noexcept;
 };
 
-/// Where a member stands in its group, and in the binomial tree of the root: children lie at distances 2^k.
+/// The place of a member in its group, and in the binomial tree of the root, whose children are at distances 2^k.
 struct Standing {
     unsigned rank = 0;
     unsigned members = 1;
-    unsigned bits = 0;    ///< of distances in the group
-    // In the tree, behind count_from().
+    unsigned bits = 0;    ///< number of distances in the group
+    // The place in the tree, after count_from().
     unsigned turned = 0;  ///< rank counted from the root
-    unsigned reach = 0;   ///< bits of distances to children; of the parent, where there is one
-    unsigned subtree = 1; ///< members at and below this one
+    unsigned reach = 0;   ///< number of distances to children; the parent, if any, is at the next one
+    unsigned subtree = 1; ///< number of members at and below this one
 
     void count_from(unsigned root) noexcept;
     [[nodiscard]] bool is_root() const noexcept { return turned == 0; }
     [[nodiscard]] bool has_child(unsigned k) const noexcept { return turned + (std::uint64_t{1} << k) < members; }
 };
 
-/// Not 0. Bit 31 is left to whoever tells ways apart.
+/// The signature of a collective, never 0. Bit 31 is left to the caller, which marks the way by it.
 [[nodiscard]] std::uint32_t signature_of(const Shape& shape) noexcept;
 
 /// One collective of one member.
 class Plan {
   public:
-    /// `in` and `out` as the call's buf and result; of a broadcast `out` alone. 0 or -FI_ENOMEM.
+    /// Begins a collective. `in` and `out` are the call's buf and result; a broadcast has only `out`. 0 or -FI_ENOMEM.
     [[nodiscard]] int open(const Shape& shape, unsigned rank, unsigned members, const void* in, void* out) noexcept;
     void close() noexcept { own_.reset(); }
     /// Fills in the next round that is not empty. False: the collective is over.
@@ -139,9 +142,9 @@ class Plan {
     Kernel kernel_ = nullptr;
     Standing self_;
     std::size_t size_ = 1; ///< of an element
-    std::size_t bytes_ = 0; ///< of a block: what one member contributes or gets
+    std::size_t bytes_ = 0; ///< of a block, which one member contributes or gets
     std::size_t segment_ = 0; ///< bytes of a block that go at a time
-    std::size_t at_ = 0;      ///< of the segment in the block
+    std::size_t at_ = 0;      ///< offset of the segment in the block
     unsigned step_ = 0;
     std::byte* in_ = nullptr;
     std::byte* out_ = nullptr;
