@@ -148,7 +148,7 @@ template <bool listed>
         listed ? engine.access().resolve_known(call.to, call.key, call.address, how.size,
                                                access_of(call.family, call.op), target)
                : engine.access().resolve_at_once(call.to, call.key, call.address, target);
-    const bool goes = peer != nullptr && !(target.stadd & (how.size - 1u)) && // else a complex number lies across two words
+    const bool goes = peer != nullptr && !(target.stadd & (how.size - 1u)) && // else it lies across two words
                       engine.runner().open_for_native(listed ? peer->home : target.vcq);
     return goes ? peer : nullptr;
 }

@@ -82,7 +82,7 @@ class AtomicOps {
     [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
 
     AtomicRunner& runner_;
-    AtomicOp* looping_ = nullptr; ///< list of operations of several round trips that were started and have not completed
+    AtomicOp* looping_ = nullptr; ///< list of operations of several round trips under way
     Pending::Stream waiting_;
     Pool<AtomicOp> ops_{max_ops};
 };

@@ -40,7 +40,7 @@ class TxContext {
         Lock* lock = nullptr; ///< shared with others; null: one of its own
         Round round = nullptr;
         void* owner = nullptr; ///< of `round`
-        bool is_open = true;   ///< false: a receive context of a scalable endpoint, from which the application posts nothing
+        bool is_open = true;   ///< false: a receive context of a scalable endpoint; the application posts nothing
         /// Other contexts post from the VCQ, too: when an unsignaled post fails, nobody knows which context posted it.
         bool shares_vcq = false;
         unsigned number = 0;   ///< in the domain

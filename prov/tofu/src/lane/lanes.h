@@ -73,7 +73,7 @@ constexpr unsigned heard_of(std::uint64_t word) noexcept { return static_cast<un
 struct LaneArea {
     std::uint64_t taken; ///< number of our messages that the peer has taken
     std::uint64_t word;  ///< the peer's word_of
-    std::uint64_t probe; ///< the operation the peer waits in: number << 32 | signature; writing it shows whether we live
+    std::uint64_t probe; ///< the peer waits in this operation: number << 32 | signature. Its Put shows if we live
     std::byte unused[256 - 24];
     Slot slot[slots];
 

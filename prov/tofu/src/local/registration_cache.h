@@ -67,7 +67,7 @@ class RegistrationCache {
         std::uintptr_t begin = 0;
         std::size_t length = 0;
         std::uint16_t uses = 0;
-        std::uint8_t doublings = 0; ///< of the uses that it takes to be kept: one for each time that it was kept in vain
+        std::uint8_t doublings = 0; ///< of the uses needed to be kept: one for each time it was kept in vain
     };
     static constexpr unsigned seen_count = 128;
     static constexpr unsigned uses_to_keep = 3;

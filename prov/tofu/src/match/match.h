@@ -132,7 +132,7 @@ class Matcher {
     static constexpr std::uint32_t overflow_kind = Posted::overflow_kind;
     static constexpr unsigned few_receives = 8; ///< up to so many are compared one by one
     static constexpr unsigned few_messages = 16;
-    static constexpr unsigned kept_kinds = 4; ///< remembered without a receive, since the next receive is likely of the same kind
+    static constexpr unsigned kept_kinds = 4; ///< remembered without a receive: the next one is likely of the same kind
     struct Kind {
         std::uint64_t ignore;
         bool directed;

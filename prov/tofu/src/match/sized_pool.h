@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Memory for receives and messages that wait to be matched. Each record takes its own size, in steps of 16 bytes, out of
+// Memory for receives and messages that wait to be matched. Each record takes its size, in steps of 16 bytes, out of
 // chunks that are freed when no record is in use. Used by the receive queue under its lock; calls malloc.
 #pragma once
 

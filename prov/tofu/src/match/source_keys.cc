@@ -11,7 +11,7 @@ int SourceKeys::look_up(fi_addr_t source, std::uint64_t& key) noexcept
     if (members_.empty())
         return -FI_EINVAL;
     const Peers& peers = members_[0]->peers;
-    const std::uint32_t generation = peers.generation(); // read before the lookup, so that a change during it is noticed later
+    const std::uint32_t generation = peers.generation(); // before the lookup: a change during it is noticed later
     const Peer* peer = peers.find(source);
     if (peer == nullptr)
         return -FI_EINVAL;

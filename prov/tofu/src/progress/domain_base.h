@@ -49,7 +49,7 @@ struct DeferredWork {
 /// Opens the VCQs of a domain.
 struct VcqSource {
     const vcq::Backend* backend = nullptr;
-    bool safe = true; ///< VCQs to post from are thread-safe, since calls under different locks may meet at their CQ (guide 2.5)
+    bool safe = true; ///< VCQs to post from are thread-safe: calls under several locks may meet at a CQ (guide 2.5)
     StatisticsBook statistics; ///< of all VCQs
 
     /// Opens a VCQ on the next TNI and CQ: one to post from, or one that is a target too, whose calls are made under

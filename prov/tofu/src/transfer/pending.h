@@ -11,12 +11,12 @@
 //  1. Nothing waits. A call goes at once; it pays one test.
 //  2. An operation of the stream waits for the same peer. A later one waits behind it, or is refused (-FI_EAGAIN).
 //  3. Operations wait for other peers, or in other streams. A call goes at once, after a test of one more bit.
-//  4. An operation waits for something that all peers share: room in the TOQ or in the window. All operations of the stream
-//     wait, or else those that need less room would take it all.
+//  4. An operation waits for something that all peers share: room in the TOQ or in the window. All operations of the
+//     stream wait, or else those that need less room would take it all.
 //  5. A round tries the first of each line, and those behind it as long as they go; a bounded number of lines, and
 //     further ones the next time. No peer's line starves another's.
-//  6. An operation that could leave may have to wait again: its key was stale, its event finds no room, its CQ data are due.
-//     It goes to the end of its line.
+//  6. An operation that could leave may have to wait again: its key was stale, its event finds no room, its CQ data are
+//     due. It goes to the end of its line.
 //  7. A fence towards a peer waits for the lines of that peer in all streams, and for no others.
 //  8. A close makes progress until nothing waits, for a bounded time (endpoint). Operations that still wait then are
 //     cancelled, each line in its order, and nothing of them is begun any more.

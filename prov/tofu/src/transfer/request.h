@@ -92,7 +92,7 @@ class Pool {
             return false;
         std::size_t n = limit_ - made_ < chunk ? limit_ - made_ : chunk;
         auto items = std::unique_ptr<T[]>(new (std::nothrow) T[n]);
-        auto room = std::unique_ptr<T*[]>(new (std::nothrow) T*[made_ + n]); // the old array holds nothing, since no item is free
+        auto room = std::unique_ptr<T*[]>(new (std::nothrow) T*[made_ + n]); // no item is free: nothing to copy
         if (!items || !room || !chunks_.reserve(chunks_.size() + 1))
             return false;
         free_ = std::move(room);

@@ -52,7 +52,7 @@ class VcqOrder {
     vcq::Vcq& vcq_;
     bool begun_ = false;
     bool reads_ordered_ = false;
-    SpareNodeMap<std::map, utofu_vcq_id_t, Way> ways_; ///< by home VCQ: of peers with annexes, or, to order reads, of all
+    SpareNodeMap<std::map, utofu_vcq_id_t, Way> ways_; ///< by home VCQ: of peers with annexes, or of all
 };
 
 } // namespace tofu

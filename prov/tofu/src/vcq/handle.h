@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A VCQ of uTofu without its communication: created on a TNI and freed, registrations and STADDs. Base of Vcq. Called by
+// A VCQ of uTofu without communication: created on a TNI and freed, registrations and STADDs. Base of Vcq. Called by
 // the rooms that register memory; calls the backend's function table.
 #pragma once
 

@@ -39,8 +39,8 @@ void give(const Place& place) noexcept;
     return place.first + ((place.traffic == Traffic::in ? up : place.span - 1 - up) + i) % place.span;
 }
 
-/// Claims the CQ of a new VCQ for this process, until release(). False: another process of the node has it; a warning is
-/// logged unless the VCQ is a spare one.
+/// Claims the CQ of a new VCQ for this process, until release(). False: another process of the node has it, which is
+/// logged as a warning unless the VCQ is a spare one.
 [[nodiscard]] bool claim(const Backend& backend, utofu_vcq_id_t vcq, bool spare) noexcept;
 void release(const Backend& backend, utofu_vcq_id_t vcq) noexcept;
 /// True if no other process of the node has claimed a CQ of this TNI.

@@ -98,8 +98,8 @@ constexpr unsigned long delivered_flags(bool strong_order, bool remote_notice) n
 
 /// The values by which the notices of a post are recognised:
 ///  - EDATA, which comes back by the MRQ: the number of a place in the window, or 0 or `write` for an unsignaled post;
-///  - cbdata, which comes back by the TCQ: a waiter, or one of these numbers, or `armw`. They can't be confused, since no
-///    waiter lies in the first bytes of memory.
+///  - cbdata, which comes back by the TCQ: a waiter, or one of these numbers, or `armw`. No waiter
+///    lies in the first bytes of memory, so these can't be confused.
 struct Mark {
     static constexpr std::uintptr_t write = Window::size, armw = Window::size + 1;
     static constexpr std::uintptr_t end = armw + 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A virtual control queue: posts one-sided communications, and turns the entries of its TCQ and MRQ into calls of their
-// waiters. Only this directory calls utofu_*: handle.h creates and registers, posts.h posts, this file polls and closes.
+// waiters. Only this directory calls utofu_*: handle.h creates and registers, posts.h posts, this file polls.
 // Called by the engines, contexts and the domain; calls the backend's function table.
 #pragma once
 
