@@ -29,7 +29,7 @@ class NodeFile {
     /// F_RDLCK, F_WRLCK or F_UNLCK of so many bytes (0: all that follow). F_OFD_SETLK: is it done? F_OFD_GETLK: could
     /// it be had? The locks of one process do not meet each other.
     bool lock(short type, off_t from, off_t bytes, int command = F_OFD_SETLK) noexcept;
-    /// The same by F_OFD_SETLK, repeated for `patience` while another process has the lock, which may have been stopped.
+    /// The same by F_OFD_SETLK, repeated for `patience` while another process, perhaps a stopped one, has the lock.
     bool lock_within(std::chrono::milliseconds patience, short type, off_t from, off_t bytes) noexcept;
 
   private:
