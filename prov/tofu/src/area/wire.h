@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What endpoints write into each other's message areas: geometry, slots, and the packets of the rings themselves. The
-// words and tables are in docs/wire-protocol.md; both change together with wire_version. Used by ring and what
-// stands on it; calls nothing.
+// The layout of message areas, which endpoints write to each other: geometry, slots, and the packets of the rings
+// themselves. docs/wire-protocol.md specifies it; both change together with wire_version. Used by ring and the rooms
+// above it; calls nothing.
 #pragma once
 
 #include <algorithm>
@@ -19,56 +19,59 @@ static_assert(std::endian::native == std::endian::little, "the wire is little-en
 
 // --- the area
 
-/// A slot is one cache line of the A64FX, which a packet then does not cross. Nobody relies on lines being written as a
-/// whole (guide 2.2.10): the last word is polled, and strong order puts it last (guide 6.1.3.1).
+/// A slot is one cache line of the A64FX, so a packet crosses none. Nothing relies on lines being written as a whole
+/// (guide 2.2.10): the receiver polls the last word, which strong order puts last (guide 6.1.3.1).
 inline constexpr std::size_t slot_size = 256;
 inline constexpr std::uint64_t area_magic = 0x6165726155664f54; // "TOfUarea"
 
-/// First bytes of an area; a peer Gets it where the gate is not what it expects, and to see whether the owner lives.
+/// The first bytes of an area. A peer Gets them if the gate is not what it expects, and to probe whether the owner
+/// lives.
 struct AreaHeader {
     std::uint64_t magic;
     std::uint16_t version;
     std::uint16_t index;      ///< of the endpoint in its domain
     std::uint32_t none;
-    std::uint64_t nonce;      ///< of the domain: tells this process from earlier ones with the same VCQ ID
+    std::uint64_t nonce;      ///< of the domain; tells this process from earlier ones with the same VCQ ID
 };
 static_assert(sizeof(AreaHeader) == 24 && std::is_trivially_copyable_v<AreaHeader>);
 
-/// Two fields of 2 bytes that peers Put anything but 0 into and that the owner looks at as one word of 8 in each
-/// round: what a notice would tell, without one, since notices pile up at an owner that does not run.
+/// Doorbells: fields of 2 bytes into which peers Put anything but 0, and which the owner reads as one word of 8 bytes
+/// in each round. They replace notices, which would pile up at an owner that does not run.
 inline constexpr std::uint64_t doorbells_offset = 64;
 enum class Doorbell : std::uint8_t {
-    visit = 0, ///< a visitor's packet is there
-    status = 1 ///< a return block says more than how far the peer is
+    visit = 0, ///< a visitor's packet has come
+    status = 1 ///< a return block has a new status, not only a new count
 };
 inline constexpr std::size_t doorbell_size = 2;
 constexpr std::uint64_t doorbell_offset(Doorbell bell)
 {
     return doorbells_offset + static_cast<unsigned>(bell) * doorbell_size;
 }
-/// Has it been rung, as the word says?
+/// Does the word say that the doorbell has been rung?
 constexpr bool rung(std::uint64_t doorbells, Doorbell bell)
 {
     return (doorbells >> (8 * doorbell_size * static_cast<unsigned>(bell)) & 0xffff) != 0;
 }
 
-/// Where a receiver tells a sender about the sender's ring. One per outgoing channel, in the sender's area.
+/// The words by which a receiver tells a sender about the sender's ring. One per outgoing channel, in the sender's
+/// area.
 struct ReturnBlock {
-    std::uint64_t consumed; ///< slots taken out of the ring; a Grant until its first packet has been
+    std::uint64_t consumed; ///< slots taken out of the ring; a Grant until the first packet has been taken
     std::uint32_t status;   ///< a ReturnStatus
     std::uint32_t check;    ///< the serial number under which the ring was asked for
 };
 static_assert(sizeof(ReturnBlock) == 16);
-/// Each is written by one peer, and read by the one thread that has the endpoint's lock: that four of them share a line
-/// of the A64FX costs a round of the caches when two peers report at the same time, 256 bytes would cost 192 KiB.
+/// One peer writes a block, and the thread that has the endpoint's lock reads it. Four blocks share a line of the
+/// A64FX, which costs a round of the caches when two peers report at the same time; a stride of 256 bytes would cost
+/// 192 KiB more.
 inline constexpr std::size_t return_stride = 64;
 
 enum class ReturnStatus : std::uint32_t {
     open = 0,
     granted = 1,   ///< this ring is yours
     denied = 2,    ///< there is none now: ask again later
-    give_back = 3, ///< others starve: say BYE; also the first that is heard of a ring
-    closed = 4     ///< the answer to BYE, and the last that is written for this ring
+    give_back = 3, ///< other senders starve: say BYE. It may also be the first status of a ring
+    closed = 4     ///< the answer to BYE, and the last status of this ring
 };
 
 /// The end of a rendezvous or of an acknowledged message, in the sender's area: (seq << 32) | status. The
@@ -84,7 +87,7 @@ inline constexpr unsigned return_count = 1024;
 inline constexpr unsigned fin_count = 1024;
 inline constexpr std::uint64_t returns_offset = 256;
 inline constexpr std::uint64_t fins_offset = returns_offset + return_count * return_stride;
-/// Slots of visitors, who have no ring here (visitors.h).
+/// The slots of visitors, senders that have no ring here (visitors.h).
 inline constexpr std::uint64_t visits_offset = fins_offset + fin_count * sizeof(FinWord);
 static_assert(visits_offset % slot_size == 0);
 inline constexpr unsigned max_visit_slots = 4096;
@@ -92,19 +95,19 @@ inline constexpr unsigned max_visit_slots = 4096;
 inline constexpr unsigned min_ring_slots = 16;
 inline constexpr unsigned max_ring_slots = 4096;
 inline constexpr unsigned max_ring_count = 65536;
-/// No payload through a ring is longer, however large the peer says its rings are: the sender gathers it into a block
-/// of its own first (BouncePool::large_size), and Control::length has 16 bits.
+/// No payload in a ring is longer, however large the peer says its rings are: the sender gathers it into one of its
+/// blocks first (BouncePool::large_size), and Control::length has 16 bits.
 inline constexpr std::uint32_t max_eager = 8192;
 
-/// Longest payload that goes through a ring. With it even a message that skips the ring's end (see long_slots) needs
-/// no more than half of the ring, while up to a quarter may be unreported.
+/// The longest payload that goes through a ring. Even a message of that length which skips the ring's end (see
+/// long_slots) needs at most half of the ring, while up to a quarter may be unreported.
 [[nodiscard]] constexpr std::uint32_t eager_limit_of(std::uint32_t ring_slots)
 {
     constexpr auto limit = static_cast<std::uint32_t>(max_eager / slot_size);
     return (ring_slots / 4 < limit ? ring_slots / 4 : limit) * slot_size;
 }
 
-/// Offsets of what depends on the geometry.
+/// The offsets in an area that depend on the number and the size of its rings.
 struct Geometry {
     std::uint32_t ring_count = 0;
     std::uint32_t ring_slots = 0;
@@ -125,8 +128,8 @@ struct Geometry {
         return rings() + std::uint64_t{n} * ring_slots * slot_size;
     }
     [[nodiscard]] constexpr std::uint64_t size() const { return ring(ring_count); }
-    /// What is registered is pinned: the area of endpoint `index` is registered with so many rings, 1 MiB, at first.
-    /// The others follow under the further STag, if the endpoint has one.
+    /// The number of rings, 1 MiB, with which the area of endpoint `index` is registered at first, since registered
+    /// memory is pinned. The other rings follow under the further STag, if the endpoint has one.
     [[nodiscard]] constexpr std::uint32_t first_rings(unsigned index) const
     {
         return index < growing_endpoints ? std::min(ring_count, max_ring_slots / ring_slots) : ring_count;
@@ -136,26 +139,26 @@ struct Geometry {
     [[nodiscard]] constexpr std::uint32_t report_after() const { return ring_slots / 4; }
 };
 
-/// Where a ring is that its receiver has given us, as a return block says it: {number of its first slot in the area,
-/// or, with the highest bit, in what lies under the further STag: 32 bits, number of its slots: 32}.
+/// The place of a ring that a receiver has granted, as a return block holds it: {number of its first slot, in the area
+/// or, with the highest bit set, in the memory under the further STag: 32 bits, number of its slots: 32}.
 struct Grant {
     static constexpr std::uint32_t further = std::uint32_t{1} << 31;
     std::uint32_t first = 0;
-    std::uint32_t slots = 0; ///< 0: not a ring that can be
+    std::uint32_t slots = 0; ///< 0: the word was no possible grant
 
     [[nodiscard]] constexpr bool is_further() const { return (first & further) != 0; }
-    /// From the STADD of the one or the other.
+    /// Offset from the STADD of the area, or of the memory under the further STag.
     [[nodiscard]] constexpr std::uint64_t offset() const { return std::uint64_t{first & ~further} * slot_size; }
     [[nodiscard]] constexpr std::uint64_t word() const { return std::uint64_t{slots} << 32 | first; }
 };
-/// Of ring `n` of endpoint `index`.
+/// The grant of ring `n` of endpoint `index`.
 [[nodiscard]] constexpr Grant grant_of(const Geometry& geometry, unsigned index, std::uint32_t n)
 {
     const std::uint32_t first = geometry.first_rings(index);
     const std::uint64_t at = n < first ? geometry.ring(n) : geometry.ring(n) - geometry.ring(first);
     return {static_cast<std::uint32_t>(at / slot_size) | (n < first ? 0 : Grant::further), geometry.ring_slots};
 }
-/// By the endpoint with that index.
+/// Reads a grant that the endpoint with that index has made.
 [[nodiscard]] constexpr Grant read_grant(std::uint64_t word, unsigned index)
 {
     const Grant grant{static_cast<std::uint32_t>(word), static_cast<std::uint32_t>(word >> 32)};
@@ -165,16 +168,16 @@ struct Grant {
     return possible ? grant : Grant{};
 }
 
-/// What the header of an area, which came by Get, says to who means endpoint `index` of the domain with `nonce`.
+/// What the header of an area, read by a Get, says to a sender that means endpoint `index` of the domain with `nonce`.
 enum class Heading : std::uint8_t {
     usable,
     other_version,
-    other_process ///< its VCQ ID belongs to another one by now
+    other_process ///< its VCQ ID belongs to another process by now
 };
 [[nodiscard]] Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index) noexcept;
 
-/// How many slots of `sent` the receiver has taken, by its return block: what it `reported`, unless that goes backwards
-/// from what was believed `before` or beyond what was sent.
+/// How many slots the receiver has taken: what it `reported` in its return block, unless that is less than what we knew
+/// `before` or more than we have `sent`.
 [[nodiscard]] constexpr std::uint32_t believed(std::uint32_t reported, std::uint32_t sent, std::uint32_t before)
 {
     return sent - reported <= sent - before ? reported : before;
@@ -185,21 +188,22 @@ constexpr std::uint64_t fin_offset(unsigned n) { return fins_offset + n * sizeof
 
 // --- packets
 
-/// Slots of an area's rings count from here: a packet meant for an earlier endpoint with the same VCQ ID and STag is
-/// not taken for one of ours. A multiple of every ring_slots, so that slot numbers do not depend on it; and less than
-/// 2^31, so that number 0, which a slot that was never used holds, comes when all have been used.
+/// The sequence numbers of an area's rings begin here, so that a packet for an earlier endpoint with the same VCQ ID
+/// and STag is not taken for one of ours. It is a multiple of every ring_slots, so that slot indices do not depend on
+/// it, and less than 2^31, so that number 0, which an unused slot holds, comes only when all slots have been used.
 constexpr std::uint32_t seq_base(std::uint64_t nonce)
 {
     return static_cast<std::uint32_t>((nonce * 0x9e3779b97f4a7c15) >> 33) & ~(max_ring_slots - 1);
 }
 
-/// The gate, where a sender without a ring takes a visitor's slot: {the slot that comes next: 24 bits, the end of those
-/// on offer: 16, check: 24}. Who adds gate_step has the slot that was next, if it is before the end; else there is none.
+/// The gate, at which a sender without a ring takes a visitor's slot: {the next slot: 24 bits, the end of the slots on
+/// offer: 16, check: 24}. A sender that adds gate_step has the slot that was next, if it is before the end; else there
+/// is none.
 inline constexpr std::uint64_t gate_offset = 128;
 inline constexpr std::uint64_t gate_step = std::uint64_t{1} << 40;
 constexpr std::uint32_t gate_next(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 40); }
 constexpr std::uint32_t gate_end(std::uint64_t word) { return word >> 24 & 0xffff; }
-/// Whose gate it is: one of this version (5 bits), by the domain's nonce (19).
+/// The check: the wire version (5 bits), and 19 bits that follow from the domain's nonce.
 constexpr std::uint32_t gate_check(std::uint64_t nonce) { return (wire_version & 31u) << 19 | seq_base(nonce) >> 12; }
 constexpr bool gate_speaks(std::uint64_t word) { return (word >> 19 & 31) == (wire_version & 31); }
 constexpr bool gate_is_of(std::uint64_t word, std::uint64_t nonce) { return (word & 0xffffff) == gate_check(nonce); }
@@ -207,18 +211,19 @@ constexpr std::uint64_t gate_word(std::uint64_t nonce, std::uint32_t next, std::
 {
     return std::uint64_t{next} << 40 | std::uint64_t{end} << 24 | gate_check(nonce);
 }
-/// The sequence number of all packets behind that gate: the first one of a ring, so that a visitor's slot is read as one.
+/// The sequence number of all packets behind that gate: that of the first packet of a ring, so that a visitor's slot
+/// can be read as a ring.
 constexpr std::uint32_t visit_seq(std::uint64_t word) { return static_cast<std::uint32_t>(word & 0x7ffff) * 4096 + 1; }
 static_assert(max_ring_slots == 4096);
 
-/// Of packets; all but bye are those of the protocol above (area/packet.h).
+/// The types of packets. The rings use none and bye, the protocol above uses the others (area/packet.h).
 enum class Type : std::uint8_t {
-    none = 0,      ///< in a visitor's slot: it was of no use
+    none = 0,      ///< in a visitor's slot: the sender had no use for it
     eager = 2,     ///< the payload stands in the slot
     long_eager = 3,///< the payload stands in the slots behind
     rts = 4,       ///< rendezvous: the receiver fetches the payload
     write_data = 5,///< remote CQ data of an RMA write: no receive is consumed
-    bye = 6,       ///< last packet: the ring is free again
+    bye = 6,       ///< the last packet of a sender: the ring is free again
     fence = 7,     ///< FIN when everything before it has been taken; with flag_match, when it has been matched
     far_eager = 8, ///< of a visitor, longer than its slot: as eager, but the payload stands in the sender's memory
 };
@@ -236,16 +241,16 @@ struct Control {
 };
 static_assert(sizeof(Control) == 8 && max_eager <= UINT16_MAX);
 
-/// Who sends, in the packet of a visitor: directly in front of the control word.
+/// Describes the sender, in the packet of a visitor; stands directly before the control word.
 struct Envelope {
     std::uint64_t home;         ///< the sender's home VCQ
     std::uint64_t nonce;        ///< of the sender's domain
-    std::uint64_t target_nonce; ///< of the domain it is meant for
-    std::uint8_t speaks;        ///< wire_version, and the flag of that address in the top bit
-    std::uint8_t further;       ///< as in the address that its peers know: its own, or that of a scalable endpoint
-    std::uint8_t index;         ///< of the sending endpoint: whose area it is
-    std::uint8_t identity;      ///< the index in that address
-    std::uint16_t return_index; ///< a ring is asked for: which return block of the sender's area is told; or no_return
+    std::uint64_t target_nonce; ///< of the domain that the packet is meant for
+    std::uint8_t speaks;        ///< wire_version, and in the top bit the flag of the address below
+    std::uint8_t further;       ///< from the address that peers know: the sender's own, or that of its scalable endpoint
+    std::uint8_t index;         ///< of the sending endpoint, which has the area
+    std::uint8_t identity;      ///< the index in the address that peers know
+    std::uint16_t return_index; ///< the return block for the answer, if the packet asks for a ring; else no_return
     std::uint16_t serial;       ///< to be echoed in ReturnBlock::check
 };
 static_assert(sizeof(Envelope) == 32 && wire_version < 128 && address_counts_events == 1);
@@ -253,17 +258,17 @@ constexpr std::uint8_t envelope_speaks(const EndpointAddress& known) noexcept
 {
     return static_cast<std::uint8_t>(known.flags << 7 | wire_version);
 }
-/// What its sender is known by. Sound, where read_visit() has read it.
+/// The address by which peers know the sender. It is sound if read_visit() has read the envelope.
 constexpr EndpointAddress known_address(const Envelope& who) noexcept
 {
     return make_address(who.home, who.nonce, who.identity, who.further, who.speaks >> 7);
 }
 inline constexpr std::uint16_t no_return = 0xffff;
-/// Where that lies, before the end of the slot.
+/// The distance of Envelope::return_index from the end of the slot.
 inline constexpr std::size_t asks_before_end = sizeof(Control) + sizeof(Envelope) - offsetof(Envelope, return_index);
 
-/// A visitor's slot, which ends at `end`, as one of a ring: `packet` gets what it would be without the envelope, a copy
-/// that nobody changes any more. False: it is none for the domain with `nonce`.
+/// Reads a visitor's slot, which ends at `end`, as a slot of a ring: `packet` gets a copy without the envelope, which
+/// no peer can change. False: it is no packet for the domain with `nonce`.
 [[nodiscard]] bool read_visit(const std::byte* end, std::uint64_t nonce, Envelope& envelope,
                               std::byte (&packet)[slot_size]) noexcept;
 
@@ -287,7 +292,7 @@ class PacketWriter {
         size_ += (n + 7) & ~std::size_t{7};
         return end_ - size_;
     }
-    /// First of all.
+    /// Writes the control word; called first.
     void control(Type type, std::uint8_t flags, std::size_t length, std::uint32_t seq) noexcept
     {
         put(Control{static_cast<std::uint8_t>(type), flags, static_cast<std::uint16_t>(length), seq});
