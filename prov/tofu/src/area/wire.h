@@ -247,7 +247,7 @@ struct Envelope {
     std::uint64_t nonce;        ///< of the sender's domain
     std::uint64_t target_nonce; ///< of the domain that the packet is meant for
     std::uint8_t speaks;        ///< wire_version, and in the top bit the flag of the address below
-    std::uint8_t further;       ///< from the address that peers know: the sender's own, or that of its scalable endpoint
+    std::uint8_t further;       ///< from the address that peers know: the sender's, or its scalable endpoint's
     std::uint8_t index;         ///< of the sending endpoint, which has the area
     std::uint8_t identity;      ///< the index in the address that peers know
     std::uint16_t return_index; ///< the return block for the answer, if the packet asks for a ring; else no_return

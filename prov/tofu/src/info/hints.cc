@@ -14,7 +14,7 @@
 namespace tofu {
 namespace {
 
-/// What a hint asks for, and whether it can be had.
+/// A hint, and whether it can be met.
 struct Ask {
     bool possible;
     const char* attribute;
@@ -36,7 +36,7 @@ bool is_target(std::uint64_t caps) noexcept
     return (caps & (FI_RMA | FI_ATOMIC)) != 0 && (expand(caps) & remote_caps) != 0;
 }
 
-/// What an owner of ours asks for (fi_peer(3)). Nobody gets it unasked.
+/// The capabilities that only an owner of our queues asks for (fi_peer(3)). They are not given unasked.
 std::uint64_t offered_to_owners() noexcept { return FI_AV_USER_ID | (peer::is_known() ? FI_PEER : 0); }
 
 bool can_have(std::size_t contexts) noexcept

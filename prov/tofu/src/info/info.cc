@@ -34,7 +34,7 @@ T* allocate() noexcept
     return static_cast<T*>(std::calloc(1, sizeof(T) + 256));
 }
 
-/// What a hint says, or `otherwise` where it leaves that open, by its zero.
+/// The value of a hint, or `otherwise` if the hint is zero, which leaves it open.
 template <class T>
 T asked(T hint, T otherwise) noexcept
 {
@@ -47,8 +47,8 @@ void fill(Attr& attr, std::uint64_t caps, const std::type_identity_t<Attr>* hint
     constexpr bool sends = std::is_same_v<Attr, fi_tx_attr>;
     attr.caps = caps & (sends ? limits::tx_caps : limits::rx_caps);
     attr.op_flags = given(hint).op_flags;
-    // Without hints: all that can be had, which is what a caller compares with its wishes. With hints that name no order:
-    // that of messages, for the others cost a flag on each transfer.
+    // Without hints: all that can be had, which is what a caller compares with its wishes. With hints that name no
+    // order: that of messages, for the others cost a flag on each transfer.
     attr.msg_order = hint == nullptr ? orders_for(caps) : asked(hint->msg_order, std::uint64_t{FI_ORDER_SAS});
     attr.size = asked(given(hint).size, sends ? limits::tx_size : limits::rx_size);
     attr.iov_limit = limits::iov_limit;
@@ -74,13 +74,13 @@ void fill_ep(fi_ep_attr& ep, const fi_ep_attr& wish) noexcept
 
 static_assert(FI_THREAD_UNSPEC == 0 && FI_RM_UNSPEC == 0 && FI_AV_UNSPEC == 0);
 
-/// Without a name where there is no memory.
+/// Fills in the attributes of a domain; without memory it gets no name.
 void fill_domain(fi_domain_attr& domain, int mr_mode, const vcq::Backend& backend, const fi_domain_attr& wish) noexcept
 {
     const std::size_t vcqs = backend.tni_count() * cqs_per_tni * backend.caps().num_cmp_ids;
     domain.name = strdup(domain_name());
     domain.threading = asked(wish.threading, FI_THREAD_SAFE);
-    // Automatic progress costs a thread per domain: for those who ask for it.
+    // Automatic progress costs a thread per domain, so only callers that ask for it get it.
     domain.control_progress =
         wish.control_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
     domain.data_progress = wish.data_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
@@ -137,7 +137,7 @@ struct Release {
 };
 using Info = std::unique_ptr<fi_info, Release>;
 
-/// What node, service and flags of fi_getinfo stand for.
+/// The two ends that node, service and flags of fi_getinfo name.
 struct Ends {
     EndpointAddress source{};
     EndpointAddress destination{};
@@ -171,7 +171,7 @@ bool find_ends(const char* node, const char* service, std::uint64_t flags, Ends&
     return ends.to_peer = true;
 }
 
-/// What all infos of one answer have in common.
+/// The part that all infos of one answer have in common.
 struct Answer {
     std::uint32_t version;
     const fi_info& wish; ///< the hints, or all zeroes

@@ -65,13 +65,13 @@ int Annexes::add() noexcept
     }
     announce(*made);
     annex_[count_++] = std::move(made);
-    // Who sleeps until something arrives does not know of this one yet.
+    // Threads that sleep until something arrives do not know this annex yet.
     if (auto* wake = domain_.backend().functions().wake; wake != nullptr)
         wake();
     return 0;
 }
 
-/// The check goes last, as in entries: a line that is caught between says that there is none.
+/// Writes the check last, as in entries: a reader of a half written line finds that there is no annex.
 void Annexes::announce(const Annex& annex) noexcept
 {
     auto& line = *reinterpret_cast<directory::AnnexLine*>(area_ + directory::annex_offset(annex.number));

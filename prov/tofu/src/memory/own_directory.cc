@@ -20,7 +20,7 @@ using directory::Entry;
 
 namespace {
 
-/// A word that peers may read by Get while it is written: never torn itself.
+/// Writes a word that peers may read by Get at the same time; the word itself is never torn.
 template <class T>
 void put_word(T& word, T value, std::memory_order order = std::memory_order_relaxed) noexcept
 {
@@ -118,7 +118,7 @@ Entry* OwnDirectory::seek(const Table& table, std::uint64_t key) noexcept
     return nullptr;
 }
 
-/// The check goes last: an entry that is caught between is empty to its reader, or torn.
+/// Writes the check last: a reader of a half written entry finds it empty, or torn.
 void OwnDirectory::store(Entry& to, const Entry& value) noexcept
 {
     put_word(to.key, value.key);
@@ -153,7 +153,7 @@ bool OwnDirectory::refill(const Table& from, const Table& to) noexcept
             Entry* place = room(to, entry.key);
             if (place == nullptr)
                 return false;
-            *place = entry; // not reachable for anybody yet
+            *place = entry; // no peer can reach it yet
         }
     return true;
 }

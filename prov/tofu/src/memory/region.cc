@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How peers reach a region, and what they did to it: steering tags, keys, remote events. Called by object/mr.cc; calls
-// the home VCQ under the home lock, and the directory.
+// How peers reach a region, and the accesses that it counts: steering tags, keys, remote events. Called by
+// object/mr.cc; calls the home VCQ under the home lock, and the directory.
 #include "memory/region.h"
 
 #include <algorithm>
@@ -17,8 +17,7 @@ namespace {
 constexpr std::uint64_t remote_rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uintptr_t word_mask = 7;
 
-/// Stands for an STADD of no region, and for a key that no directory lists: what is not reachable answers an error to
-/// who guesses.
+/// Stands for a STADD of no region, and for a key that no directory lists: a peer that guesses it gets an error.
 constexpr utofu_stadd_t nowhere = std::uint64_t{0xffffff} << 40;
 
 } // namespace
@@ -44,7 +43,7 @@ void RegionTable::close() noexcept
     directory_.close();
 }
 
-// --- regions come and go
+// --- opening and closing regions
 
 int RegionTable::add(MemoryRegion& region, const fi_mr_attr& attr) noexcept
 {
@@ -87,9 +86,9 @@ int RegionTable::reach(MemoryRegion& region) noexcept
     return 0;
 }
 
-/// Memory that is registered already gets the same steering tag again (guide 3.6). With keys of the user's choice each
-/// region has a tag for itself, at another VCQ if need be: else what peers remember of a key would go on reaching this
-/// memory when its region is closed, or when the key is another region's.
+/// uTofu gives memory that is registered already the same steering tag again (guide 3.6). With keys of the user's
+/// choice each region needs a tag of its own, at another VCQ if need be: else a key that peers remember would still
+/// reach this memory when its region has been closed, or when the key belongs to another region.
 int RegionTable::register_alone(MemoryRegion& region) noexcept
 {
     // Whole words: atomics on 1 and 2 bytes are done on the aligned word around them.
@@ -108,8 +107,8 @@ int RegionTable::register_alone(MemoryRegion& region) noexcept
     }
 }
 
-/// Whether one that is open has the same distance between STADDs and addresses. No two of a home do, and STADDs of one
-/// tag have no others between them: it would be next to it.
+/// Does an open region have the same distance between STADDs and addresses? Within a home the distance names the tag,
+/// and the STADDs of a tag have no others between them: such a region would be the neighbour.
 bool RegionTable::shares_tag(const MemoryRegion& region) const noexcept
 {
     const auto same = [&](const auto& entry) {
@@ -120,9 +119,9 @@ bool RegionTable::shares_tag(const MemoryRegion& region) const noexcept
     return (next != by_place_->end() && same(*next)) || (next != by_place_->begin() && same(*std::prev(next)));
 }
 
-/// A key of the user's choice goes into the directory, and one of ours where the bias alone does not say it: the VCQ is
-/// not the one that peers know, the bias looks like such a key, or the region must not be read, which a TNI can't
-/// refuse.
+/// Enters the region into the directory if its key is the user's choice, or if a bias does not suffice as a key: the
+/// VCQ is not the one that peers know, the bias looks like a listed key, or the region must not be read, which a TNI
+/// can't refuse.
 int RegionTable::give_key(MemoryRegion& region) noexcept
 {
     bool listed = region.reachable_;
@@ -131,7 +130,7 @@ int RegionTable::give_key(MemoryRegion& region) noexcept
         listed = listed && (region.home_ != 0 || directory::is_listed(region.key) ||
                             (region.access_ & FI_REMOTE_READ) == 0);
         if (listed)
-            region.key = next_listed_++; // never given to another: what is stale stays an error
+            region.key = next_listed_++; // never reused, so a stale key stays an error
     }
     if (!listed)
         return 0;
@@ -148,7 +147,7 @@ int RegionTable::give_key(MemoryRegion& region) noexcept
     return ret;
 }
 
-/// Undoes reach(): first nobody finds it any more, then nobody reaches it.
+/// Undoes reach(): first no peer finds the region any more, then no peer reaches it.
 void RegionTable::part(const MemoryRegion& region) noexcept
 {
     if (region.published_)
@@ -209,7 +208,7 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
     const bool word = notice.type == UTOFU_MRQ_TYPE_RMT_ARMW;
     const utofu_stadd_t first = word ? notice.stadd : notice.stadd - 1;
     const utofu_stadd_t last = word ? notice.stadd + 3 : first;
-    // Regions may lie within each other: that which begins last of those that reach so far.
+    // Regions may lie within each other: takes the one that begins last among those that reach so far.
     const MemoryRegion* hit = nullptr;
     for (auto it = by_place_->upper_bound(Place{home, last}); it != by_place_->begin() && hit == nullptr;) {
         const MemoryRegion& before = *(--it)->second;
@@ -221,7 +220,7 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
     if (hit == nullptr)
         return;
     const MemoryRegion& region = *hit;
-    // The end of an atomic that fetched, and wrote (AtomicEvent::fetch): both for the region.
+    // The end of an atomic that fetched and wrote (AtomicEvent::fetch) counts as both for the region.
     const bool fetched = word && notice.unsignaled;
     const bool reads = fetched || notice.type == UTOFU_MRQ_TYPE_RMT_GET;
     const bool writes = notice.type != UTOFU_MRQ_TYPE_RMT_GET;

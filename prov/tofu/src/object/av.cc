@@ -47,7 +47,7 @@ fi_ops_av av_ops = {
 constexpr const char* text_prefix = "tofu://";
 constexpr std::size_t text_prefix_size = 7;
 
-/// As many bytes as are readable there: the kernel copies them, and does not fault. Negative: none.
+/// Copies as many bytes as are readable; the kernel copies, so nothing faults. Negative: none are.
 ssize_t copy_readable(const char* from, void* to, std::size_t size) noexcept
 {
     const iovec target{to, size};
@@ -134,7 +134,8 @@ bool AddressVector::text_at(const void* addresses, std::size_t number, char* tex
            copy_readable(pointer, text, address_text_size - 1) > 0;
 }
 
-/// What fi_getinfo gave as source, with FI_SOURCE and a service, was before any endpoint had the name: by now one may.
+/// Finds the endpoint behind a source address that fi_getinfo gave for a service name before any endpoint had that
+/// name.
 static void complete(EndpointAddress& address) noexcept
 {
     if (address.magic == address_magic && address.home == 0 && address.nonce != 0 &&
@@ -142,15 +143,15 @@ static void complete(EndpointAddress& address) noexcept
         address = {};
 }
 
-/// An owner tells sources apart by their places, and inserts an address again for each of its users (Open MPI does so for
-/// intercommunicators): one address, one place.
+/// An owner tells sources apart by their places, and inserts an address again for each of its users (Open MPI does so
+/// for intercommunicators): one address, one place.
 int AddressVector::place_for(const EndpointAddress& address, fi_addr_t& place) noexcept
 {
     return owner().model().has_owner && !store().is_shared() ? insert_once(address, place) : Peers::insert(address, place);
 }
 
-/// Inserts what `address_of` says of each number. The answer is how many were inserted, or, where the vector was opened
-/// with FI_EVENT, 0 and an event that carries the number.
+/// Inserts the addresses that `address_of` gives by number. Returns how many were inserted; with FI_EVENT it returns 0,
+/// and an event carries the number.
 template <class AddressOf>
 int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_t flags, void* context,
                               AddressOf&& address_of) noexcept
@@ -170,7 +171,7 @@ int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_
     for (std::size_t i = 0; i < count; i++) {
         const EndpointAddress address = address_of(i);
         fi_addr_t place = FI_ADDR_NOTAVAIL;
-        // Whoever is stopped is waited for once.
+        // A stopped process is waited for only once.
         error = error == FI_EBUSY ? error : address.sound() ? place_for(address, place) : FI_EINVAL;
         if (error == 0 && named && (error = name(place, places[i])) != 0)
             (void)Peers::remove(&place, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a domain offers beyond libfabric's interfaces (rdma/fi_ext_tofu.h). Called through the table of domain.cc; calls
-// statistics.
+// The operations of a domain beyond libfabric's interfaces (rdma/fi_ext_tofu.h). Called through the table of domain.cc;
+// calls statistics.
 #include <algorithm>
 #include <cstring>
 

@@ -21,7 +21,7 @@ namespace {
 constexpr std::uint64_t remote_rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint64_t all_rights =
     remote_rights | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE;
-/// What kinds of operations there are is no right, but programs name kinds beside the rights (LCI: FI_RMA).
+/// Flags that name kinds of operations are no access rights, but programs pass them with the rights (LCI: FI_RMA).
 constexpr std::uint64_t kinds = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 
 /// The raw key of a region is its key, and its base address (fi_mr_raw_attr).
