@@ -125,7 +125,8 @@ int AutoProgress::start() noexcept
     return 0;
 }
 
-/// Else the thread has the processors of its maker, which an MPI library often has bound to the one it computes on.
+/// Sets the thread's processors. Else it has those of the thread that started it, which an MPI library often has bound
+/// to the processor on which it computes.
 void AutoProgress::settle() noexcept
 {
     cpu_set_t cpus;
@@ -155,7 +156,7 @@ void AutoProgress::run() noexcept
     }
 }
 
-/// False where a ring is still owed: an application holds the mutex of its wait object.
+/// Repeats wake-ups. False: one is still due, because an application holds the mutex of its wait object.
 bool AutoProgress::repeat_signals() noexcept
 {
     std::lock_guard guard(signals_mutex_);

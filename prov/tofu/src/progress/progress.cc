@@ -36,8 +36,8 @@ void ProgressSet::remove(Pollable& endpoint) noexcept
 
 bool ProgressSet::run(bool patient) noexcept
 {
-    // The lock keeps endpoints from being closed meanwhile; who does not get it leaves the round to its holder.
-    // Order: this lock, then home, then endpoint; remove() is called with none of them.
+    // The lock keeps endpoints from being closed meanwhile; a thread that does not get it leaves the round to the
+    // holder. Order: this lock, then home, then endpoint; remove() is called with none of them.
     if (patient)
         lock_.lock();
     else if (!lock_.try_lock())
@@ -55,8 +55,8 @@ bool ProgressSet::look_everywhere(bool patient) noexcept
     return some;
 }
 
-/// The backend knows whether there are more processes than cores; without it, a peer may need this core that has not
-/// answered for long.
+/// Yields if that may help. The backend knows whether there are more processes than cores; without it, a peer that has
+/// not answered for long may need this core.
 void ProgressSet::give_way(unsigned looks) noexcept
 {
     if (looks <= between_in_crowd + 1) // programs that yield between two looks, as Open MPI does, need no more of it

@@ -20,7 +20,7 @@ namespace tofu {
 namespace {
 
 constexpr int slice_ms = 10;         ///< a signal of another thread is seen within this time
-constexpr unsigned busy_rounds = 64; ///< looks before the first sleep: what is about to come saves a wake-up
+constexpr unsigned busy_rounds = 64; ///< looks before the first sleep: something that is about to come then needs no wake-up
 constexpr std::size_t max_vcqs = 64; ///< handed to the backend; arrivals by other VCQs are seen after a slice
 
 /// An eventfd as wake_flag.h wants it. Neither call blocks: its count is full, or it is 0.
@@ -122,8 +122,8 @@ int WakeSignal::open(fi_wait_obj kind) noexcept
 void WakeSignal::raise() noexcept
 {
     if (kind_ == FI_WAIT_MUTEX_COND) {
-        // With the mutex: who has looked (fi_trywait) and not yet gone to sleep holds it. That look makes progress, and
-        // may ring here itself, or wait for a lock that our caller holds: the mutex is not waited for.
+        // Needs the mutex: an application that has looked (fi_trywait) and does not sleep yet holds it. That look makes
+        // progress, and may raise this signal itself, or wait for a lock that our caller holds: so only try_lock().
         raised_.store(true, std::memory_order_release); // partner: repeat()
         if (attendants_.load(std::memory_order_relaxed) != 0) {
             (void)repeat();

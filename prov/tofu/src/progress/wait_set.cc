@@ -58,10 +58,10 @@ void WaitSet::remove(WaitObject& member) noexcept
         if (!members_.erase(&member))
             return;
     }
-    release(); // it may be closed from here on
+    release(); // the application may close the set from here on
 }
 
-/// None is left out: its wake-up was cleared with those of the others.
+/// Looks at all members: the wake-ups of all have been cleared together.
 bool WaitSet::look() noexcept
 {
     std::lock_guard guard(mutex_);

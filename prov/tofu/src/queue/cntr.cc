@@ -103,7 +103,7 @@ void Counter::set_errors(std::uint64_t value) noexcept
     changed();
 }
 
-/// By the application: what waits for that is started.
+/// The application has changed the counter: starts the operations that have waited for that.
 void Counter::changed() noexcept
 {
     if (owner().deferred().any()) [[unlikely]]
@@ -113,7 +113,7 @@ void Counter::changed() noexcept
 int Counter::close() noexcept
 {
     {
-        // Whoever has just counted the end of deferred work uses it no more when the lock is free.
+        // A thread that has just counted the end of deferred work no longer uses the counter when the lock is free.
         std::lock_guard guard(owner().deferred().lock);
         if (in_use())
             return -FI_EBUSY;

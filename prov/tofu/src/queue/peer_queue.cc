@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See peer_queue.h. An entry takes the ring that any queue has, so that no operation looks where it reports: the owner
-// drives progress by fi_cq_read without a buffer, and gets then what has come.
+// See peer_queue.h. An entry goes through the ring of our queue, as in any queue, so no operation has to look where it
+// reports. The owner drives progress by fi_cq_read without a buffer, and gets the entries then.
 #include "queue/peer_queue.h"
 
 #include <cstddef>
@@ -20,14 +20,14 @@
 namespace tofu {
 namespace {
 
-/// Behind fid.context of one of ours: the application has no other use for it.
+/// Hangs on fid.context of our object, for which the application has no other use.
 struct QueueLink {
     peer::Cq& owner;
     std::mutex turn;
     bool full = false; ///< the owner did not take `last`
     CqEntry last{};
 
-    /// False: not now.
+    /// Hands an entry on. False: the owner can't take it now.
     [[nodiscard]] bool give(bool textual) noexcept
     {
         const Completion& c = last.completion;
@@ -104,7 +104,7 @@ fi_ops_cntr* counter_ops(const fi_ops_cntr&) noexcept
     return &ops;
 }
 
-/// With FI_PEER: an object of ours with a Link, in its context, to the owner's that `context` names.
+/// With FI_PEER: makes an object of ours with a Link to the owner's object, which `context` names.
 template <class T, class Link, class Owned, class Attr, class OpsOf>
 int open(fid_domain* domain, Attr* wish, typename T::Handle** made, void* context, fi_ops& fid_ops, OpsOf&& ops_of) noexcept
 {

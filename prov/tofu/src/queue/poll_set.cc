@@ -24,7 +24,7 @@ fi_ops_poll poll_ops = {
     .poll_del = calls<&PollSet::remove>,
 };
 
-/// Tells `visit` of a completion queue or a counter. False: it is neither.
+/// Calls `visit` with a completion queue or a counter. False: it is neither.
 template <class Visit>
 bool visit_source(struct fid* fid, Visit&& visit) noexcept
 {
@@ -47,7 +47,7 @@ int PollSet::open(fid_domain* domain, fi_poll_attr* attr, fid_poll** set) noexce
     return create<PollSet>(DomainBase::of(domain), attr, set, nullptr);
 }
 
-/// Members use the set, and it uses them: neither is closed before they have parted (fi_poll(3)).
+/// The set uses its members and they use the set: neither can be closed before the member is removed (fi_poll(3)).
 int PollSet::add(struct fid* object, std::uint64_t flags) noexcept
 {
     if (flags != 0)
@@ -74,7 +74,7 @@ int PollSet::remove(struct fid* object, std::uint64_t flags) noexcept
             return -FI_EINVAL;
     }
     visit_source(object, [](auto& source) { source.release(); });
-    release(); // it may be closed from here on
+    release(); // the application may close the set from here on
     return 0;
 }
 
@@ -84,7 +84,7 @@ int PollSet::poll(void** contexts, int count) noexcept
     std::lock_guard guard(mutex_);
     for (struct fid* object : members_)
         visit_source(object, [&](auto& source) {
-            if (found == count) // no room to tell of it, but all make progress (fi_poll(3))
+            if (found == count) // no room to report more, but all members make progress (fi_poll(3))
                 source.progress().run();
             else if (source.news())
                 contexts[found++] = object->context;

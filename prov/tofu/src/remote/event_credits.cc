@@ -19,14 +19,15 @@ namespace tofu {
 namespace {
 
 constexpr std::uint64_t tick_ms = 100;
-constexpr std::uint8_t idle_ticks = 10;      // then what is held goes back
+constexpr std::uint8_t idle_ticks = 10;      // after so many, credits go back
 constexpr std::size_t accounts_per_tick = 256;
 constexpr std::uint32_t most_skips = 256;    // rounds between two looks into an empty pool
 constexpr unsigned closing_polls = 256;
 
 } // namespace
 
-/// Null: no memory. A process that got the VCQ ID of an earlier one has an account of its own.
+/// The account at a peer's domain. Null: no memory. A process that got the VCQ ID of an earlier one has its own
+/// account.
 EventAccount* EventCredits::account_of(const Peer& peer) noexcept
 {
     if (last_ != nullptr && last_->home == peer.home && last_->nonce == peer.nonce) [[likely]]
@@ -72,7 +73,7 @@ int EventCredits::pay(const Peer& peer, EventAccount*& account, int& prov_errno)
     return 0;
 }
 
-/// Asks for the next batch, unless something is under way.
+/// Asks for the next batch of credits, unless an ARMW is under way.
 void EventCredits::ask(EventAccount& p) noexcept
 {
     if (p.owed != 0)
@@ -137,13 +138,13 @@ void EventCredits::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noe
     p.owner->give(p);
 }
 
-/// What the pool held when p.moving were taken. Nothing in it is trusted: another domain, or somebody who writes where
-/// nobody should, may be behind it.
+/// Evaluates the word that the pool held when p.moving credits were taken. It is not trusted: it may belong to another
+/// domain, or a hostile process may have written it.
 void EventCredits::judge(EventAccount& p, std::uint64_t word) noexcept
 {
     const std::uint32_t asked = std::exchange(p.moving, 0);
     if (!event_pool::sound(word, p.nonce)) {
-        p.owed += asked; // as it was
+        p.owed += asked; // gives back what was taken
         const bool other = word >> 32 != (p.nonce & 0xffffffff);
         p.prov_errno = other ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_OTHER;
         p.err = other ? FI_EHOSTDOWN : FI_EIO;
@@ -156,7 +157,7 @@ void EventCredits::judge(EventAccount& p, std::uint64_t word) noexcept
     p.held += got;
     p.owed += asked - got;
     if (found <= 0) {
-        p.batch = 0; // who finds it empty looks before it takes, or many who try would keep it so
+        p.batch = 0; // after an empty pool look before taking: many that try to take would keep it empty
         p.skips = std::min(p.skips * 2 + 1, most_skips);
         p.skip = p.skips;
         return;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Keys of peers' regions: the table of those known, and the lookups that read a peer's directory by Get.
-// Called through access.h under the context's lock; calls vcq.
+// Keys of peers' regions: the table of known keys, and the lookups that read a peer's directory by Get. Called through
+// access.h under the context's lock; calls vcq.
 //
-// A lookup is a row of Gets, of which each says what the next one is (docs/wire-protocol.md, "Regions"): the key's
-// bucket of the first table; its two buckets of the second; where the entry names an annex that is not known yet, the
-// annex's line, and at the annex the nonce, by which the annex proves that it is the peer's. Without that proof a peer
-// could lead our writes to the memory of others.
+// A lookup is a sequence of Gets, each of which says what the next one reads (docs/wire-protocol.md, "Regions"): the
+// key's bucket of the first table; its two buckets of the second; if the entry names an annex that is not known yet,
+// the line of the annex, and at the annex the nonce, which proves that the annex belongs to the peer. Without that
+// proof a peer could direct our writes to the memory of another process.
 #include "remote/keys.h"
 
 #include <atomic>
@@ -31,8 +31,8 @@ constexpr std::size_t max_known = 131072;
 constexpr unsigned max_tries = 256;   ///< Gets of a bucket that stays torn
 constexpr std::size_t max_lookups = 64;
 
-/// What an answer says, read once: its memory is registered, and whoever guesses the STADD writes into it, between a
-/// check and the use of what was checked as well.
+/// A copy of an answer, read once: its memory is registered, so a process that guesses the STADD may write into it at
+/// any time, even between a check and the use of the checked value.
 template <class T>
 T read_once(const T& answer) noexcept
 {
@@ -43,7 +43,7 @@ T read_once(const T& answer) noexcept
 }
 } // namespace
 
-/// `home` 0: a free place. A look touches one cache line.
+/// A known key; `home` 0: a free place. A search touches one cache line.
 struct alignas(least_line) RemoteKeys::Known : Name {
     utofu_vcq_id_t vcq = 0; ///< that home or one of its annexes
     std::uint64_t bias = 0;
@@ -65,11 +65,11 @@ struct RemoteKeys::Lookup : vcq::Waiter, Name {
     RemoteKeys* owner = nullptr;
     State state = State::idle;
     Step step = Step::first;
-    utofu_stadd_t table = 0; ///< the second one, and its size
+    utofu_stadd_t table = 0; ///< the second table, and its size
     unsigned log2 = 0;
-    int result = 0;          ///< of a failed one, for who asks next
+    int result = 0;          ///< of a failed lookup, for the next call
     unsigned tries = 0;
-    utofu_vcq_id_t vcq = 0;  ///< that is asked
+    utofu_vcq_id_t vcq = 0;  ///< the VCQ that is asked
     utofu_stadd_t remote = 0;
     utofu_stadd_t stadd = 0; ///< of the answer
     Entry entry{};
@@ -110,7 +110,7 @@ RemoteKeys::Known* RemoteKeys::recall(const Name& name) noexcept
     return nullptr;
 }
 
-/// False: no memory for the first of all. Where there is none for more, those that are known give way.
+/// Remembers a key. False: there is no memory for the first one. Without memory for more, known keys are replaced.
 bool RemoteKeys::remember(const Known& known) noexcept
 {
     if (known_ == nullptr) {
@@ -127,7 +127,8 @@ bool RemoteKeys::remember(const Known& known) noexcept
                 place = &group[i];
                 known_count_++;
             }
-        // A full group: twice the size and everything to its new place, unless that is bad luck or too much.
+        // A full group: doubles the table and moves everything, unless the group is full by bad luck or the table is
+        // too large.
         std::unique_ptr<Known[]> larger;
         if (place == nullptr && known_size_ < max_known && known_count_ * 8 >= known_size_)
             larger.reset(new (std::nothrow) Known[known_size_ * 2]);
@@ -184,7 +185,7 @@ bool RemoteKeys::refuted(const Peer& peer, std::uint64_t key) noexcept
 
 // --- lookups
 
-/// 0 when the key became known at once; else why not yet, or why never.
+/// Starts or continues a lookup. 0: the key is known now; -FI_EAGAIN: not yet; or why it never will be.
 int RemoteKeys::look_up(const Name& name) noexcept
 {
     for (auto& l : lookups_) {
@@ -194,7 +195,7 @@ int RemoteKeys::look_up(const Name& name) noexcept
             vcq_.statistics().count(Stat::again_key);
             return -FI_EAGAIN;
         }
-        l->state = Lookup::State::idle; // its failure is told once; the next call asks again
+        l->state = Lookup::State::idle; // the failure is reported once; the next call asks again
         return l->result;
     }
     int error = 0;
@@ -210,7 +211,7 @@ int RemoteKeys::look_up(const Name& name) noexcept
                          sizeof(Bucket));
 }
 
-/// One that is idle, or null and why.
+/// An idle lookup, or null and the reason.
 RemoteKeys::Lookup* RemoteKeys::free_lookup(int& error) noexcept
 {
     Lookup* failed = nullptr;

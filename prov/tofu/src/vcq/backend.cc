@@ -27,7 +27,7 @@ constexpr const char* simulator_mark = "tofu_sim_version"; ///< exported by our 
 struct Close {
     void operator()(void* handle) const noexcept { dlclose(handle); }
 };
-/// A library while it is being looked at; closed again unless it is kept.
+/// A library that is being examined; it is closed again unless it is kept.
 using Library = std::unique_ptr<void, Close>;
 
 Library open(const char* path) { return Library(dlopen(path, RTLD_NOW | RTLD_LOCAL)); }
@@ -77,7 +77,7 @@ void resolve(const Library& library, F& function, const char* name, const char*&
         missing = name;
 }
 
-/// Fills the table; names the first symbol that is not there.
+/// Fills the table, or names the first missing symbol.
 const char* fill(const Library& library, Functions& f)
 {
     const char* missing = nullptr;
@@ -96,7 +96,7 @@ const char* fill(const Library& library, Functions& f)
     return missing;
 }
 
-/// What all TNIs of the process offer. 0 or -FI_ENODATA where there is none.
+/// Finds what all TNIs of the process offer. 0, or -FI_ENODATA if there is none.
 int query_tnis(const Functions& f, utofu_tni_id_t* tnis, std::size_t& count,
                utofu_onesided_caps& least)
 {
@@ -122,13 +122,13 @@ int query_tnis(const Functions& f, utofu_tni_id_t* tnis, std::size_t& count,
     return count > 0 ? 0 : -FI_ENODATA;
 }
 
-/// FI_PROVIDER names us: whoever set it wants to know why we do not come.
+/// Does FI_PROVIDER name us? Then the user wants to know why the provider is not available.
 bool provider_asked_for() noexcept
 {
     const char* wanted = std::getenv("FI_PROVIDER");
     return wanted != nullptr && std::strstr(wanted, "tofu") != nullptr;
 }
-/// And nobody else: without the simulator the program would have no provider at all.
+/// Does it name only us? Then the program would have no provider without the simulator.
 bool provider_alone_asked_for() noexcept
 {
     const char* wanted = std::getenv("FI_PROVIDER");
@@ -156,7 +156,7 @@ int Backend::load()
         }
     }
     if (!library && automatic && !provider_alone_asked_for()) {
-        // A job of a cluster without Tofu is not to run on a simulator because it is installed there.
+        // A job on a cluster without Tofu must not run over a simulator just because that is installed there.
         static constexpr const char* text =
             "no Tofu interface here: run on a compute node that has one, or set FI_TOFU_BACKEND=sim for the simulator";
         if (provider_asked_for())

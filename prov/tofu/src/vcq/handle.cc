@@ -23,8 +23,9 @@ void unmake(const Backend& backend, const Made& made) noexcept
     places::release(backend, made.id);
 }
 
-/// On the first TNI of the place that gives one whose CQ no other process has. Once it has given one that another has,
-/// nobody has parted the CQs of this node, and TNIs where others are are left alone. A spare one: on the first or none.
+/// Creates a VCQ on the first TNI of the place that gives one whose CQ no other process has. If a TNI gives a CQ that
+/// another process has, nobody has divided the CQs of this node, and TNIs with other processes are left alone from then
+/// on. A spare VCQ is made on the first TNI or not at all.
 int create(const Backend& backend, const places::Place& place, unsigned long flags, Made& made,
            bool spare = false) noexcept
 {
@@ -51,8 +52,8 @@ int create(const Backend& backend, const places::Place& place, unsigned long fla
     return code;
 }
 
-/// On a CQ of its own, unless the process would then have none to share: a process may have a single CQ (48 on a node
-/// of Fugaku), and uTofu tells nobody how many. So one more VCQ is made for a moment.
+/// Creates a VCQ on a CQ of its own, unless the process would then have no CQ to share: a process may have a single CQ
+/// (48 on a node of Fugaku), and uTofu does not tell how many. So this function makes one more VCQ for a moment.
 int create_alone(const Backend& backend, const places::Place& place, Made& made) noexcept
 {
     if (const int code = create(backend, place, UTOFU_VCQ_FLAG_EXCLUSIVE, made); code != UTOFU_SUCCESS)
@@ -80,8 +81,8 @@ int Handle::make(const Backend& backend, unsigned spread, bool thread_safe, Stat
     }
     Made made;
     int code = UTOFU_ERR_FULL;
-    // Alone on its CQ, a VCQ needs no lock of the library's beside that of its owner (guide 3.3.4.1). Such CQs
-    // are few: only the first VCQs of a domain.
+    // A VCQ that is alone on its CQ needs no lock of the library besides its owner's (guide 3.3.4.1). Such CQs are few:
+    // only the first VCQs of a domain get one.
     if (thread_safe && spread < exclusive_most)
         code = create_alone(backend, place, made);
     if (code != UTOFU_SUCCESS && code != UTOFU_ERR_USED)

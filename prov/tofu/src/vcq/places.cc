@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See places.h. The file is empty and one for each user: its bytes are the places of all nodes and jobs, which the
-// simulator has several of on one machine.
+// See places.h. There is one file for each user. It is empty: its bytes, which are only locked, are the places of all
+// nodes and jobs, of which the simulator has several on one machine.
 #include "vcq/places.h"
 
 #include <algorithm>
@@ -39,10 +39,10 @@ unsigned local_rank() noexcept
     return 0;
 }
 
-/// What a byte stands for: a place of VCQs of a kind (the values of Traffic), a CQ, or the TNIs of one process.
+/// The kinds of bytes: places of VCQs of a kind (the values of Traffic), CQs, or the TNIs of one process.
 enum class Bytes : unsigned { in, out, cqs, shares };
 
-/// Stands for the node within its job: where its bytes of a kind begin.
+/// The first byte of a kind for the node within its job.
 off_t first_byte(const Backend& backend, Bytes bytes) noexcept
 {
     const Functions& f = backend.functions();
@@ -75,7 +75,7 @@ Cq cq_of(const Backend& backend, utofu_vcq_id_t vcq) noexcept
     return cq;
 }
 
-// What this process holds, under the mutex.
+// The places of this process, under the mutex.
 constinit std::mutex mutex;
 pid_t owner = 0;
 constinit NodeFile file;
@@ -93,7 +93,7 @@ void drop() noexcept
     vcqs_of_cq = {};
 }
 
-/// A child of fork shares the description, and with it the parent's places: it takes a file of its own.
+/// A child of fork shares the file description, and with it the parent's places, so it opens the file anew.
 void renew_after_fork() noexcept
 {
     if (owner == getpid())
@@ -111,7 +111,7 @@ bool open() noexcept
     return file.is_open() || file.open(path);
 }
 
-/// Which part of the TNIs, of so many, is this process's alone. False: others have all.
+/// Finds a part of the TNIs, of so many parts, for this process alone. False: other processes have all.
 bool take_share(const Backend& backend, unsigned parts) noexcept
 {
     const off_t first = first_byte(backend, Bytes::shares);
@@ -144,7 +144,7 @@ Place take(const Backend& backend, Traffic traffic) noexcept
             // where the TNIs are our own.
             if (held[kind][n] || (!share && !file.lock(F_WRLCK, first + n, 1)))
                 continue;
-            if (users == 0 && file.is_removed()) // between our open() and the lock: nobody else will look there
+            if (users == 0 && file.is_removed()) // between our open() and the lock: others would not see our locks
                 break;
             held[kind].set(n);
             first_of[kind] = first;
@@ -176,7 +176,7 @@ void give(const Place& place) noexcept
     (void)file.lock(F_UNLCK, first_of[kind] + place.number, 1);
     if (--users != 0)
         return;
-    // The last one of all puts out the light: nobody else has a byte.
+    // The last process of all removes the file: no other has a byte.
     if (file.lock(F_WRLCK, 0, 0))
         file.remove();
     drop();

@@ -4,7 +4,7 @@
 
 namespace tofu::vcq {
 
-/// There is no place for its notice or peer.
+/// There is no room to note the post's waiter or its peer.
 Post Posts::no_room() noexcept
 {
     statistics_.count(Stat::again_post);
@@ -26,7 +26,7 @@ Post Posts::refuse(int code, When when, std::uint64_t edata) noexcept
     return Post::error;
 }
 
-/// Also while the VCQ is closing.
+/// Posts also while the VCQ is closing.
 Post Posts::post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
 {
     utofu_stadd_t area = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Polls of one VCQ, what does not end, and its close. See vcq.h.
+// The polls of a VCQ, communications that do not end, and its close. See vcq.h.
 #include "vcq/vcq.h"
 
 #include <rdma/fi_errno.h>
@@ -11,7 +11,7 @@ namespace tofu::vcq {
 
 namespace {
 
-/// Of an MRQ taken in a row.
+/// Entries of an MRQ that are taken in a row.
 constexpr unsigned most_notices = 1 << 16;
 
 } // namespace
@@ -28,8 +28,8 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     return 0;
 }
 
-/// False: given up. What has come counts however late we are; but a peer can send notices for ever, so of those that
-/// come after the time no more than most_notices are taken.
+/// Polls until all has ended. False: given up. Notices that have come count however late we are; but a peer can send
+/// notices for ever, so after the time no more than most_notices are taken.
 template <class Done>
 bool Vcq::await(Done&& done) noexcept
 {
@@ -63,7 +63,7 @@ bool Vcq::give_up(int code, bool for_good, std::uint16_t least_age) noexcept
     return some;
 }
 
-/// From time to time: what never ends is taken for an access to a STag that is not there.
+/// Called from time to time: a communication that never ends counts as an access to a STag that does not exist.
 void Vcq::watch() noexcept
 {
     const auto now = std::chrono::steady_clock::now();
@@ -72,7 +72,7 @@ void Vcq::watch() noexcept
     watch_at_ = now + lost_after / (Window::lost_age - 1);
     if (!window_.grow_older())
         return;
-    // Who has not polled for as long may find them in the queue.
+    // A thread that has not polled for so long may find the notices in the queue.
     for (unsigned taken = Window::size, i = 0; taken >= Window::size && i < most_notices / Window::size; i++)
         taken = poll(Window::size);
     if (give_up(never_told, false, Window::lost_age))
@@ -139,7 +139,7 @@ unsigned Vcq::poll(unsigned budget) noexcept
     return poll_inline(budget);
 }
 
-/// What a poll has no need to look at each time: the TCQ, VCQs beside.
+/// Looks at what not every poll has to look at: the TCQ, and VCQs beside.
 unsigned Vcq::poll_others(unsigned budget) noexcept
 {
     unsigned taken = poll_tcq(budget);
@@ -170,8 +170,8 @@ unsigned Vcq::poll_tcq(unsigned budget) noexcept
     return budget;
 }
 
-/// Behind one that failed all others are taken: of posts that nobody waits for the TOQ alone limits how many can fail,
-/// to a peer that is gone for example, and an MRQ that overflows ends the process (guide, chapter 7).
+/// After a failure takes all entries: only the TOQ limits how many unsignaled posts can fail, such as those to a peer
+/// that is gone, and an MRQ that overflows ends the process (guide, chapter 7).
 unsigned Vcq::poll_failures() noexcept
 {
     utofu_mrq_notice notice;
@@ -197,16 +197,16 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
         sink_.unsignaled_error(sink_.owner, code, Mark::kind_of(number), 0);
         return;
     }
-    // Never left the node, so its MRQ notice will not come (guide 2.2.12).
+    // The post never left the node, so its MRQ notice will not come (guide 2.2.12).
     if (Waiter* const waiter = window_.arrived(static_cast<std::uint8_t>(number)); waiter != nullptr)
         waiter->notify(waiter, Notice{code, 0});
 }
 
 void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept
 {
-    const std::uint8_t type = notice.notice_type; // from another than these nothing can be concluded
+    const std::uint8_t type = notice.notice_type; // no other type allows a conclusion
     const bool known = type == UTOFU_MRQ_TYPE_RMT_PUT || type == UTOFU_MRQ_TYPE_RMT_GET || type == UTOFU_MRQ_TYPE_RMT_ARMW;
-    // A peer's EDATA can name nothing of ours; whether there is one tells.
+    // A peer's EDATA names nothing of ours; it only tells whether the post was signaled.
     if (known && code == UTOFU_SUCCESS && sink_.remote != nullptr)
         sink_.remote(sink_.owner, RemoteNotice{type, notice.vcq_id, notice.rmt_stadd, notice.edata == 0});
 }
