@@ -31,7 +31,7 @@ run() # WHAT PROGRAM FILTER
 {
     "${lowly[@]}" "./$2" --gtest_filter="$3" --gtest_brief=1 >said 2>&1
     local status=$?
-    [ $status = 0 ] || head -n 60 said
+    [ $status = 0 ] || grep -v '^Running main' said | head -n 60
     expect "$1: $2, $(grep -oE '^\[  PASSED  \] [0-9]+' said | tail -n 1 | grep -oE '[0-9]+$') tests" 0 $status
 }
 

@@ -3,9 +3,11 @@
 // Called by: job/, memory/, tni/. Calls: open, fstat.
 #include "job/descriptors.h"
 
+#include <atomic>
 #include <cerrno>
 #include <mutex>
 #include <new>
+#include <shared_mutex>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,8 +16,11 @@ namespace tofu::sim {
 namespace {
 
 struct Spare {
-    std::mutex mutex; // held while the descriptor is in use
+    // Exclusive while the descriptor is in use, shared while a file is opened without it: else one thread's open takes the
+    // number that another has made free.
+    std::shared_mutex mutex;
     KeptFile file;
+    std::atomic<uint64_t> device{0};
 };
 constinit Spare spare;
 
@@ -52,15 +57,18 @@ void KeptFile::close() noexcept
 }
 
 BriefFile::BriefFile(const char* path, int flags, int directory) noexcept
-    : fd_(::openat(directory, path, flags | O_CLOEXEC))
 {
+    {
+        const std::shared_lock guard(spare.mutex);
+        fd_ = ::openat(directory, path, flags | O_CLOEXEC);
+    }
     if (fd_ >= 0 || (errno != EMFILE && errno != ENFILE)) {
         return;
     }
     spare.mutex.lock();
     spare_ = true;
     spare.file.close();
-    // Another thread of the program may be faster: then there is none, as before.
+    // A thread of the program, which takes no lock of ours, may be faster: then there is none, as before.
     fd_ = ::openat(directory, path, flags | O_CLOEXEC);
 }
 
@@ -83,7 +91,16 @@ bool keep_spare() noexcept
     if (spare.file.get() < 0) {
         spare.file.keep(open_spare());
     }
+    spare.device.store(spare.file.device(), std::memory_order_relaxed); // it never changes
     return spare.file.get() >= 0;
+}
+
+uint64_t memfd_device() noexcept
+{
+    if (spare.device.load(std::memory_order_relaxed) == 0) {
+        (void)keep_spare();
+    }
+    return spare.device.load(std::memory_order_relaxed);
 }
 
 void give_up_spare() noexcept
@@ -97,6 +114,7 @@ void reset_spare_in_child() noexcept
     const KeptFile file = spare.file;
     new (&spare) Spare;
     spare.file = file;
+    spare.device.store(file.device(), std::memory_order_relaxed);
     spare.file.close();
 }
 

@@ -60,19 +60,6 @@ bool cannot_shrink(int fd, uint64_t device) noexcept
     return begins("/dev/zero") || begins("/SYSV");
 }
 
-// Of memory that is not a file system's: that of any memfd.
-uint64_t memfd_device() noexcept
-{
-    static SharedWord<uint64_t> device{0};
-    if (device.load_relaxed() == 0) { // or there was no descriptor
-        const UniqueFd fd(::memfd_create("tofu-sim-probe", MFD_CLOEXEC));
-        struct stat status;
-        if (fd && ::fstat(fd.get(), &status) == 0)
-            device.store_relaxed(status.st_dev);
-    }
-    return device.load_relaxed();
-}
-
 struct BackingCopy {
     uint32_t kind;
     int32_t fd;

@@ -127,7 +127,7 @@ TEST(SimLimits, WithoutDescriptorsNobodyTakesAnothersCqOrRemovesHisJob)
 
 TEST(SimLimits, AProcessWithoutDescriptorsReachesPeersThatItDoesNotKnowYet)
 {
-    expect_processes(3, [](const Rank& rank) {
+    expect_processes(12, [](const Rank& rank) {
         Node me;
         me.open(rank, words);
         rank.barrier();
