@@ -16,8 +16,8 @@ namespace tofu::sim {
 namespace {
 
 struct Spare {
-    // Exclusive while the descriptor is in use, shared while a file is opened without it: else one thread's open takes the
-    // number that another has made free.
+    // Exclusive while the descriptor is in use, shared while a file is opened without it: else one thread's open takes
+    // the number that another has made free.
     std::shared_mutex mutex;
     KeptFile file;
     std::atomic<uint64_t> device{0};
@@ -58,11 +58,14 @@ void KeptFile::close() noexcept
 
 BriefFile::BriefFile(const char* path, int flags, int directory) noexcept
 {
+    int error = 0;
     {
         const std::shared_lock guard(spare.mutex);
         fd_ = ::openat(directory, path, flags | O_CLOEXEC);
+        error = errno;
     }
-    if (fd_ >= 0 || (errno != EMFILE && errno != ENFILE)) {
+    if (fd_ >= 0 || (error != EMFILE && error != ENFILE)) {
+        errno = error;
         return;
     }
     spare.mutex.lock();

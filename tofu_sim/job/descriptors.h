@@ -70,8 +70,8 @@ template <typename Take>
 // Keeps one descriptor for BriefFile; false: there is none.
 [[nodiscard]] bool keep_spare() noexcept;
 void give_up_spare() noexcept;
-// The device of memory that is not a file system's, which all memfds have, the kept descriptor among them. Needs none of
-// its own, which it might take from a BriefFile. 0: not known, there was no descriptor.
+// The device of memory that is not a file system's, which all memfds have, the kept descriptor among them. Needs none
+// of its own, which it might take from a BriefFile. 0: not known, there was no descriptor.
 [[nodiscard]] uint64_t memfd_device() noexcept;
 // In a forked child, which has but one thread.
 void reset_spare_in_child() noexcept;
