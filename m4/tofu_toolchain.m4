@@ -24,6 +24,13 @@ AC_DEFUN([TOFU_WARNINGS], [
   AC_SUBST([TOFU_CXXFLAGS])
 ])
 
+# TOFU_HWLOC: provider, simulator tools and benchmarks learn from hwloc how the node is made. HWLOC_CFLAGS and HWLOC_LIBS
+# can be given.
+AC_DEFUN([TOFU_HWLOC], [
+  PKG_CHECK_MODULES([HWLOC], [hwloc >= 2.1 hwloc < 3], [],
+    [AC_MSG_ERROR([no hwloc 2 (2.1 or later): install libhwloc-dev (Debian), hwloc-devel (RHEL), or set PKG_CONFIG_PATH])])
+])
+
 # TOFU_GTEST: the unit tests want GoogleTest; without it `make check` runs the rest and says so.
 AC_DEFUN([TOFU_GTEST], [
   PKG_CHECK_MODULES([GTEST], [gtest_main], [tofu_have_gtest=yes],

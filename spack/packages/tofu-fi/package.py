@@ -35,6 +35,7 @@ class TofuFi(AutotoolsPackage):
     depends_on("libtool", type="build")
     depends_on("m4", type="build")
     depends_on("libfabric@1.17:")
+    depends_on("hwloc@2.1:2")
 
     conflicts("%gcc@:11", msg="C++20 with std::atomic_ref is needed: gcc 12 or later")
     conflicts("%clang@:13", msg="C++20 with std::atomic_ref is needed: clang 14 or later")
