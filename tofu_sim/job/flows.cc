@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: counts of what was posted, by destination, TNI and path; `tofu-sim show` makes loads of links of them.
-// Called by: tni/, barrier/, api/wait, tools/show. Calls: job/layout.
+// Called by: tni/, barrier/, api/wait, job/process (reset after fork), tools/show. Calls: job/layout.
 #include "job/flows.h"
 
 #include "job/segment.h"
@@ -31,14 +31,18 @@ SharedWord<uint32_t> open_rows[flow_rows];
 
 } // namespace
 
+void reset_flows_in_child() noexcept
+{
+    // The table of the child may get the address that the parent's has, so an address says nothing.
+    own_table.store_relaxed(0);
+    for (SharedWord<uint32_t>& open : open_rows) {
+        open.store_relaxed(0);
+    }
+}
+
 FlowCounters* flow_row(FlowTable& table, unsigned row) noexcept
 {
-    const auto name = reinterpret_cast<uintptr_t>(&table);
-    if (own_table.exchange(name) != name) { // another segment: that of a child
-        for (SharedWord<uint32_t>& open : open_rows) {
-            open.store_relaxed(0);
-        }
-    }
+    own_table.store_release(reinterpret_cast<uintptr_t>(&table)); // partner: sum_of_tni
     if (open_rows[row].load_relaxed() == 0) {
         if (!open_sparse(reinterpret_cast<std::byte*>(table.flows[row]), sizeof table.flows[row])) {
             return nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: counts of what was posted, by destination, TNI and path; `tofu-sim show` makes loads of links of them.
-// Called by: tni/, barrier/, api/wait, tools/show. Calls: job/layout.
+// Called by: tni/, barrier/, api/wait, job/process (reset after fork), tools/show. Calls: job/layout.
 #pragma once
 
 #include "job/layout.h"
@@ -12,6 +12,9 @@ namespace tofu::sim {
 
 // The counters that one VCQ, or barrier_flows, alone will write; of our own segment. Null: no memory.
 [[nodiscard]] FlowCounters* flow_row(FlowTable& table, unsigned row) noexcept;
+
+// In a forked child, before it has a segment: no row of the next table is accessible.
+void reset_flows_in_child() noexcept;
 
 // Calls `visit` with the number and the counters of each row in use. A moment's look; anything may stand there.
 template <typename Visit>

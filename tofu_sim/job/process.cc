@@ -6,6 +6,7 @@
 #include "clock/clock.h"
 #include "job/descriptors.h"
 #include "job/doorbell.h"
+#include "job/flows.h"
 #include "job/instruments.h"
 #include "job/liveness.h"
 #include "job/report.h"
@@ -196,6 +197,7 @@ void Process::reset_in_child() noexcept
     trace::forget_in_child();
     reset_vcqs_in_child();
     reset_vbgs_in_child();
+    reset_flows_in_child();
     segment_.file.close();
     reset_spare_in_child();
     keep_reachable(memory_.release());
