@@ -37,13 +37,17 @@ void Groups::close() noexcept
         PMPI_Comm_free_keyval(&key_);
 }
 
-Group* Groups::find(MPI_Comm comm) noexcept
+/// Makes the communicator the last one asked for. False: there is no such communicator, as MPI's own call will report. Its
+/// handle is not kept, since nothing would say when MPI gives it to a new communicator.
+bool Groups::look_up(MPI_Comm comm) noexcept
 {
     void* value = nullptr;
     int present = 0;
     if (PMPI_Comm_get_attr(comm, key_, &value, &present) != MPI_SUCCESS)
-        return &none_; // and MPI tells why
-    return present != 0 ? static_cast<Group*>(value) : found(comm);
+        return false;
+    last_ = present != 0 ? static_cast<Group*>(value) : found(comm);
+    last_comm_ = comm;
+    return true;
 }
 
 /// Of a communicator that was not seen before. Members find the same: they see the same members, and vote on the rest.
@@ -96,16 +100,17 @@ void Groups::leave(Group& group) noexcept
     group.mc = nullptr;
 }
 
-/// The communicator goes: MPI_Comm_free, MPI_Comm_disconnect, or the end of MPI behind close().
+/// The communicator goes: MPI_Comm_free, MPI_Comm_disconnect, or the end of MPI behind close(). A communicator without a
+/// group has the attribute, too: its handle may name another communicator next, on this process alone.
 int Groups::drop(MPI_Comm, int, void* value, void* groups) noexcept
 {
     auto& self = *static_cast<Groups*>(groups);
     auto* group = static_cast<Group*>(value);
+    self.last_comm_ = MPI_COMM_NULL;
+    self.last_ = &self.none_;
     if (group == &self.none_)
         return MPI_SUCCESS;
     self.leave(*group);
-    self.last_comm_ = MPI_COMM_NULL;
-    self.last_ = &self.none_;
     delete group;
     return MPI_SUCCESS;
 }

@@ -32,15 +32,15 @@ class Groups {
     /// communicator is collective.
     [[nodiscard]] const Group* of(MPI_Comm comm) noexcept
     {
-        if (comm != last_comm_) [[unlikely]]
-            last_ = find(comm), last_comm_ = comm;
+        if (comm != last_comm_ && !look_up(comm)) [[unlikely]]
+            return nullptr;
         return last_->mc != nullptr ? last_ : nullptr;
     }
     /// All; what is called from now on goes to MPI.
     void close() noexcept;
 
   private:
-    [[nodiscard]] Group* find(MPI_Comm comm) noexcept;
+    [[nodiscard]] bool look_up(MPI_Comm comm) noexcept;
     [[nodiscard]] Group* found(MPI_Comm comm) noexcept;
     void join(MPI_Comm comm, const int* ranks, Group& group) noexcept;
     void leave(Group& group) noexcept;
@@ -52,6 +52,7 @@ class Groups {
     Group none_;       ///< of communicators without
     Group* first_ = nullptr;
     Group* last_ = &none_; ///< the last one asked for
+    /// Its communicator, which has our attribute: drop() clears this before MPI gives the handle to another one.
     MPI_Comm last_comm_ = MPI_COMM_NULL;
 };
 

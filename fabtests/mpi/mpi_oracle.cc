@@ -2,7 +2,7 @@
 // Role: MPI_Barrier, MPI_Bcast, MPI_Reduce and MPI_Allreduce of random kinds on random communicators, with messages
 // under way, against a sequential model. Called by: tests/programs/mpi_preload.sh, people, through mpirun. Calls: MPI.
 //
-// usage: mpi_oracle [random SEED STEPS | errors | threads]
+// usage: mpi_oracle [random SEED STEPS | handles SEED STEPS | errors | threads]
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -286,6 +286,103 @@ void random_steps(std::uint64_t seed, long steps)
             MPI_Comm_free(comm);
 }
 
+// --- communicators that come and go
+
+/// What a new communicator must compute: the members are those that its group says, whatever its handle named before.
+void used(MPI_Comm comm, long step)
+{
+    MPI_Group group = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
+    MPI_Comm_group(comm, &group);
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    int size = 0, rank = 0, here = 0;
+    MPI_Group_size(group, &size);
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_rank(MPI_COMM_WORLD, &here);
+    long expected = 0, first = 0, sum = 0;
+    for (int member = 0; member < size; member++) {
+        int there = 0;
+        MPI_Group_translate_ranks(group, 1, &member, world, &there);
+        expected += 1 + there * there;
+        first = member == size - 1 ? 1 + there : first;
+    }
+    const long mine = 1 + here * here;
+    MPI_Allreduce(&mine, &sum, 1, MPI_LONG, MPI_SUM, comm);
+    check(sum == expected, "a sum over a new communicator", step);
+    long value = rank == size - 1 ? 1 + here : 0;
+    MPI_Bcast(&value, 1, MPI_LONG, size - 1, comm);
+    check(value == first, "a broadcast over a new communicator", step);
+    MPI_Barrier(comm);
+    MPI_Group_free(&group);
+    MPI_Group_free(&world);
+}
+
+/// All ranks call it with the same draws. MPI_COMM_NULL where this rank is no member.
+MPI_Comm new_communicator(Draw& draw, int rank, int size)
+{
+    MPI_Comm comm = MPI_COMM_NULL;
+    const int pick = static_cast<int>(draw.below(static_cast<unsigned>(size)));
+    switch (draw.below(8)) {
+    case 0: MPI_Comm_dup(MPI_COMM_WORLD, &comm); break;
+    case 1: MPI_Comm_split(MPI_COMM_WORLD, rank == pick, -rank, &comm); break; // one is alone
+    case 2: MPI_Comm_split(MPI_COMM_WORLD, rank == pick ? MPI_UNDEFINED : 0, 0, &comm); break;
+    case 3: MPI_Comm_dup(MPI_COMM_SELF, &comm); break;
+    case 4: {
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request);
+        MPI_Barrier(MPI_COMM_WORLD); // while it is under way
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        break;
+    }
+    case 5: {
+        MPI_Group world = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+        MPI_Comm_group(MPI_COMM_WORLD, &world);
+        MPI_Group_excl(world, 1, &pick, &some);
+        if (rank != pick)
+            MPI_Comm_create_group(MPI_COMM_WORLD, some, 11, &comm);
+        MPI_Group_free(&some);
+        MPI_Group_free(&world);
+        break;
+    }
+    default: { // by way of an intercommunicator, which is used, too
+        const bool low = rank < (size + 1) / 2;
+        MPI_Comm half = MPI_COMM_NULL, between = MPI_COMM_NULL;
+        MPI_Comm_split(MPI_COMM_WORLD, low, 0, &half);
+        MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, low ? (size + 1) / 2 : 0, 9, &between);
+        MPI_Barrier(between);
+        MPI_Intercomm_merge(between, low, &comm);
+        MPI_Comm_free(&between);
+        MPI_Comm_free(&half);
+    }
+    }
+    return comm;
+}
+
+/// Ranks free what others do not have, so that a handle comes back at one rank that is new at another.
+void handles(std::uint64_t seed, long steps)
+{
+    int rank = 0, size = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm comms[3] = {MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL};
+    Draw draw{seed};
+    for (long step = 0; step < steps; step++) {
+        MPI_Comm& comm = comms[draw.below(3)];
+        const bool disconnects = draw.below(4) == 0;
+        const bool uses = draw.below(4) != 0;
+        if (comm != MPI_COMM_NULL) {
+            if (uses)
+                used(comm, step); // the last one that this rank asks for before it goes
+            disconnects ? MPI_Comm_disconnect(&comm) : MPI_Comm_free(&comm);
+        }
+        comm = new_communicator(draw, rank, size);
+        if (comm != MPI_COMM_NULL)
+            used(comm, step);
+    }
+    for (MPI_Comm& comm : comms)
+        if (comm != MPI_COMM_NULL)
+            MPI_Comm_free(&comm);
+}
+
 /// Members that call different things are told so, and the communicator lives on.
 /// MPI's own collectives need not notice.
 void errors()
@@ -319,6 +416,8 @@ int main(int argc, char** argv)
     const std::uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
     if (run == "errors")
         errors();
+    else if (run == "handles")
+        handles(seed, argc > 3 ? std::strtol(argv[3], nullptr, 10) : 40);
     else
         random_steps(seed, argc > 3 ? std::strtol(argv[3], nullptr, 10) : 100);
     int all[2] = {checks, failures}, sum[2] = {0, 0}, rank = 0;

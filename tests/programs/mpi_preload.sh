@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # tofu-mpi(7): Open MPI programs whose short collectives go by groups of the provider: random ones against a model, whole
-# and with messages under way, on gates and without; errors; programs that it leaves alone; a process that lacks it.
+# and with messages under way, on gates and without; communicators whose handles
+# come back; errors; programs that it leaves alone; a process that lacks it.
 # Called by: make check. Calls: tools/mpi, fabtests/mpi/mpi_oracle, fabtests/mpi/mpi_conformance.
 set -u
 top=${TOFU_TOP_SRCDIR:?set by make check}
@@ -64,6 +65,11 @@ expect "messages by Open MPI's shared memory: by gates" yes "$(says ' collective
 way=$over_tofu
 preloaded 3 "$TOFU_TOP_BUILDDIR/fabtests/mpi/mpi_conformance" coll comm
 expect "communicators and collectives of mpi_conformance" yes "$passed"
+for seed in 1 2 3; do
+    preloaded 3 "$oracle" handles $seed 40
+    expect "communicators that come and go, $seed" yes "$passed"
+done
+expect "communicators that come and go: by the provider" yes "$(says 'rank 0: [1-9][0-9]* collectives by the provider')"
 preloaded 3 "$oracle" errors
 expect "errors" yes "$passed"
 expect "errors: a line" yes "$(says 'tofu-mpi: MPI_Allreduce: .* do all members call the same')"
