@@ -202,6 +202,14 @@ struct Messages : testing::Test, fake::OverNet {
             w.put(Rts{peer_home});
         });
     }
+    void offer_untagged(std::uint32_t n, const Ack& ack, const Segment& segment)
+    {
+        write(n, Type::rts, flag_ack, 1, [&](PacketWriter& w) {
+            w.put(ack);
+            w.put(segment);
+            w.put(Rts{peer_home});
+        });
+    }
     // --- without a ring
     void open_gate() { put(gate_offset, gate_word(peer_nonce, 0, geometry.visit_slots)); }
     /// What the peer finds in slot `n` of its visitors'.
@@ -251,6 +259,13 @@ struct Messages : testing::Test, fake::OverNet {
         const iovec iov{buffer, room};
         return messages->delivery().queue().recv(
             {.iov = &iov, .count = 1, .source = to, .tag = tag, .flags = flags, .context = this, .tagged = true});
+    }
+    /// Untagged, FI_MULTI_RECV, into the first `room` bytes of the buffer.
+    ssize_t receive_many(std::size_t room)
+    {
+        const iovec iov{buffer, room};
+        return messages->delivery().queue().recv(
+            {.iov = &iov, .count = 1, .source = to, .flags = FI_MULTI_RECV, .context = this});
     }
     FinWord answered(const Ack& ack) { return get<FinWord>(fin_offset(ack.fin)); }
 

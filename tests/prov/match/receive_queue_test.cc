@@ -63,7 +63,7 @@ struct FakePeer final : SrxPeer {
         if (r.posted && r.exhausted())
             queue.withdraw(r);
         said += "give" + std::to_string(number) + " ";
-        if (!r.posted && !r.held)
+        if (!r.posted)
             queue.free_entry(r);
     }
     static int number_of(const Unexpected& m)
@@ -181,18 +181,81 @@ TEST_F(Match, RefusedStartLeavesTheMessageWhereItWas)
     EXPECT_EQ(peer.heard(), "give1 forgotten1 ");
 }
 
-/// The second message is refused: the receive has got something, so it waits; the message is not overtaken.
-TEST_F(Match, MultiReceiveThatIsRefusedInTheMiddleIsPosted)
+/// The second message is refused: the receive is behind until it has got it, and nothing passes.
+TEST_F(Match, MultiReceiveThatIsRefusedInTheMiddleIsBehind)
 {
     peer.arrive_untagged(1, 8);
     peer.arrive_untagged(2, 8);
+    peer.arrive_untagged(3, 0);
     peer.refusals = 2;
     ASSERT_EQ(receive_many(64), 0);
     EXPECT_EQ(peer.heard(), "give1 forgotten1 ");
     RecvRequest* posted = queue.get_entry(false, source, 0);
     ASSERT_NE(posted, nullptr);
     EXPECT_EQ(posted->used, 8u);
+    EXPECT_TRUE(posted->behind) << "a later message has to let the others go first";
+    peer.refusals = 1;
+    EXPECT_EQ(receive_many(64), -FI_EAGAIN) << "a younger receive would get the older one's message";
+    peer.refusals = 1;
+    iov = {buffer, 64};
+    EXPECT_EQ(queue.recv({.iov = &iov, .count = 1, .flags = FI_PEEK, .context = &one}), -FI_EAGAIN);
+    peer.heard();
+    ASSERT_EQ(receive(5, &one), 0) << "a tagged receive is none of these";
+    EXPECT_TRUE(queue.catch_up());
+    EXPECT_EQ(peer.heard(), "give2 forgotten2 give3 forgotten3 ");
+    EXPECT_FALSE(posted->behind);
+    EXPECT_EQ(posted->used, 16u);
+}
+
+/// The first message is refused: the receive is accepted all the same, and ends with its last message.
+TEST_F(Match, MultiReceiveThatIsRefusedAtOnceIsBehind)
+{
+    peer.arrive_untagged(1, 0);
+    peer.arrive_untagged(2, 60);
+    peer.arrive_untagged(3, 8);
+    peer.refusals = 1;
+    ASSERT_EQ(receive_many(64), 0);
+    EXPECT_EQ(peer.heard(), "");
+    peer.refusals = 2;
+    EXPECT_FALSE(queue.catch_up());
+    EXPECT_EQ(peer.heard(), "give1 forgotten1 ");
+    EXPECT_TRUE(queue.catch_up());
+    EXPECT_EQ(peer.heard(), "give2 forgotten2 ") << "less than the least is left";
+    EXPECT_EQ(queue.get_entry(false, source, 0), nullptr);
     EXPECT_TRUE(queue.holds(peer, source));
+}
+
+TEST_F(Match, MultiReceiveThatIsBehindCanBeCancelled)
+{
+    peer.arrive_untagged(1, 8);
+    peer.refusals = 1;
+    ASSERT_EQ(receive_many(64), 0);
+    ASSERT_EQ(queue.cancel(&queue), 0);
+    fi_cq_tagged_entry e{};
+    ASSERT_EQ(fi_cq_read(cq, &e, 1), -FI_EAVAIL);
+    fi_cq_err_entry error{};
+    ASSERT_EQ(fi_cq_readerr(cq, &error, 0), 1);
+    EXPECT_EQ(error.err, FI_ECANCELED);
+    EXPECT_EQ(error.flags, FI_RECV | FI_MSG | FI_MULTI_RECV);
+    ASSERT_EQ(receive_many(64), 0) << "nothing is behind any more";
+    EXPECT_EQ(peer.heard(), "give1 forgotten1 ");
+}
+
+/// The message that holds it up goes with its peer.
+TEST_F(Match, MultiReceiveIsNotHeldUpByThoseWhoHaveLeft)
+{
+    {
+        FakePeer another(queue, rx, objects.av);
+        another.arrive_untagged(1, 8);
+        peer.arrive_untagged(2, 8);
+        another.refusals = 1;
+        ASSERT_EQ(receive_many(64), 0);
+        queue.leave(another);
+    }
+    EXPECT_EQ(peer.heard(), "give2 forgotten2 ");
+    RecvRequest* posted = queue.get_entry(false, source, 0);
+    ASSERT_NE(posted, nullptr);
+    EXPECT_FALSE(posted->behind);
 }
 
 TEST_F(Match, MultiReceiveTakesWhatCameUntilLittleIsLeft)

@@ -211,6 +211,83 @@ TEST_F(Messages, AnAnswerThatFindsNoRoomIsGivenLater)
     EXPECT_EQ(answered({11, 5}), fin_word(5, 0));
 }
 
+/// Messages that came before their receive, and no room to tell the sender of one of them that it is received.
+TEST_F(Messages, AMultiReceiveTakesWhatCameEarlyInItsOrder)
+{
+    const auto come = [&](std::uint32_t n, std::uint8_t flags, std::size_t length) {
+        write(n, Type::eager, flags, length, [&](PacketWriter& w) {
+            if (flags != 0)
+                w.put(Ack{11, 5});
+            (void)w.reserve(length);
+        });
+    };
+    greet();
+    come(1, 0, 8);
+    come(2, flag_ack | flag_match, 16);
+    come(3, 0, 0);
+    run();
+    net().busy_percent = 100;
+    ASSERT_EQ(receive_many(1000), 0);
+    come(4, 0, 24);
+    run();
+    EXPECT_EQ(entry(), "8 bytes");
+    EXPECT_EQ(entry(), "nothing") << "a later one has overtaken";
+    net().busy_percent = 0;
+    run(2);
+    EXPECT_EQ(answered({11, 5}), fin_word(5, 0));
+    for (const char* length : {"16", "0", "24"})
+        EXPECT_EQ(entry(), std::string(length) + " bytes");
+    EXPECT_EQ(entry(), "nothing");
+}
+
+/// Where the message stands, also one of 0 bytes: "the starting location where the receive data was placed".
+TEST_F(Messages, AMultiReceiveTellsThePlaceOfEachMessage)
+{
+    greet();
+    ASSERT_EQ(receive_many(1000), 0);
+    std::uint32_t n = 0;
+    for (std::size_t length : {0, 16, 0, 8})
+        write(++n, Type::eager, 0, length, [&](PacketWriter& w) { (void)w.reserve(length); });
+    run();
+    for (std::size_t at : {0, 0, 16, 16}) {
+        fi_cq_tagged_entry e{};
+        ASSERT_EQ(fi_cq_read(cq, &e, 1), 1);
+        EXPECT_EQ(e.buf, buffer + at);
+    }
+}
+
+/// Until the last Get has ended the buffer is not the application's.
+TEST_F(Messages, AMultiReceiveIsCancelledWhenNothingWritesIntoItAnyMore)
+{
+    greet();
+    net().prompt = false;
+    ASSERT_EQ(receive_many(sizeof buffer), 0);
+    offer_untagged(1, {11, 5}, {Net::base + source_at, 1000});
+    offer_untagged(2, {12, 5}, {Net::base + source_at, 500});
+    run(1);
+    EXPECT_EQ(messages->delivery().cancel(this), 0);
+    EXPECT_EQ(messages->delivery().cancel(this), -FI_ENOENT);
+    run();
+    EXPECT_EQ(entry(), "nothing");
+    Net::step_all(static_cast<unsigned>(vcq.handle() - 1));
+    run();
+    Net::step_all(static_cast<unsigned>(vcq.handle() - 1));
+    fi_cq_tagged_entry e{};
+    for (std::size_t length : {1000, 500}) {
+        ASSERT_EQ(fi_cq_read(cq, &e, 1), 1);
+        EXPECT_EQ(e.len, length);
+        EXPECT_EQ(e.flags, FI_RECV | FI_MSG) << "not released yet";
+    }
+    fi_cq_err_entry error{};
+    ASSERT_EQ(fi_cq_read(cq, &e, 1), -FI_EAVAIL);
+    ASSERT_EQ(fi_cq_readerr(cq, &error, 0), 1);
+    EXPECT_EQ(error.err, FI_ECANCELED);
+    EXPECT_EQ(error.flags, FI_RECV | FI_MSG | FI_MULTI_RECV);
+    EXPECT_EQ(error.op_context, this);
+    EXPECT_EQ(entry(), "nothing");
+    net().prompt = true;
+}
+
 TEST_F(Messages, AFenceForMatchedMessagesWaitsForTheirReceives)
 {
     greet();

@@ -10,6 +10,13 @@
 
 namespace tofu::proto {
 
+void* RecvRequest::place() noexcept
+{
+    void* at = nullptr;
+    visit_bytes(buffers(), count, used, 1, [&](std::byte* bytes, std::size_t) { at = bytes; });
+    return at;
+}
+
 std::size_t RecvRequest::take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept
 {
     const std::size_t before = used;
@@ -24,7 +31,8 @@ std::size_t RecvRequest::take(std::size_t want, iovec* into, std::uint8_t& into_
 void RecvRequest::report_cancelled(const RxContext& rx) const noexcept
 {
     if (CompletionQueue* cq = rx.queue_of(flags))
-        cq->write_error({{.context = context, .flags = kind_of(tagged), .tag = tag}, FI_ECANCELED});
+        cq->write_error(
+            {{.context = context, .flags = kind_of(tagged) | (multi ? FI_MULTI_RECV : 0), .tag = tag}, FI_ECANCELED});
     if (Counter* counter = rx.counter_of(flags))
         counter->count_error();
 }

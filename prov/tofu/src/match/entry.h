@@ -40,7 +40,8 @@ struct RecvRequest : Posted {
     bool tagged = false;
     bool multi = false;      ///< FI_MULTI_RECV
     bool posted = false;
-    bool held = false;       ///< about to be posted (again), so not over yet
+    bool behind = false;     ///< multi: a message that came before it waits for room to be received (ReceiveQueue)
+    bool cancelled = false;  ///< multi: over when the messages on their way into it have ended
     std::uint8_t count = 0;
     std::uint32_t users = 0; ///< multi: messages still on their way into it
     void* context = nullptr;
@@ -74,9 +75,12 @@ struct RecvRequest : Posted {
         const std::size_t left = length - used;
         return multi && size < left && left - size >= min_left;
     }
+    /// Where the next message is placed; null: no byte is left.
+    [[nodiscard]] void* place() noexcept;
     /// Gives the next `want` bytes, or as many as are left, to a message. Returns how many.
     std::size_t take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept;
-    /// Reports that the receive was cancelled: an entry with FI_ECANCELED, and one count.
+    /// Reports that the receive was cancelled: an entry with FI_ECANCELED, and one count. Its buffer is the
+    /// application's again (FI_MULTI_RECV).
     void report_cancelled(const RxContext& rx) const noexcept;
 };
 

@@ -27,6 +27,13 @@ void MatchQueue::leave(SrxPeer& peer) noexcept
     });
 }
 
+void MatchQueue::end_cancelled(RecvRequest& receive) noexcept
+{
+    if (const RxContext* const to = context(); to != nullptr)
+        receive.report_cancelled(*to);
+    free_entry(receive);
+}
+
 Unexpected* MatchQueue::alloc_entry(std::size_t body_size) noexcept
 {
     const std::size_t size = sizeof(Unexpected) + body_size;

@@ -38,6 +38,7 @@ void ReceiveQueue::leave(SrxPeer& peer) noexcept
             claims_.erase(claim);
             forget(*claim.message);
         }
+    (void)catch_up(); // the message that held up a receive may have left
 }
 
 ssize_t ReceiveQueue::recv_specially(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept
@@ -62,28 +63,54 @@ ssize_t ReceiveQueue::recv(const RecvCall& call) noexcept
     return r != nullptr ? take_kept(*r) : -FI_ENOMEM;
 }
 
-/// Gives a receive the messages that came before it, or posts it.
+/// Gives a receive the message that came before it, or posts it. A multi-receive is posted in any case, and is behind
+/// as long as it has not got all messages that came before it.
 ssize_t ReceiveQueue::take_kept(RecvRequest& r) noexcept
 {
-    Matcher& matching = matcher(r.tagged);
-    while (Arrived* a = matching.find(r.source, r.tag, r.ignore)) {
-        auto& kept = *static_cast<Unexpected*>(a);
-        r.held = r.lives_on(kept.length); // otherwise the message ends `r`
-        const bool more = r.held;
-        if (!kept.peer->start(r, kept)) {
-            r.held = false;
-            if (r.used != 0)
-                break; // a multi-receive that has got something waits like any other receive
-            free_entry(r);
-            return -FI_EAGAIN;
-        }
-        forget(kept);
-        if (!more)
-            return 0;
+    if (!none_behind(r.tagged)) {
+        free_entry(r);
+        return -FI_EAGAIN;
     }
-    r.held = false;
-    post(r);
+    if (r.multi) {
+        post(r);
+        r.behind = true;
+        behind_ = &r;
+        (void)catch_up();
+        return 0;
+    }
+    Arrived* const a = matcher(r.tagged).find(r.source, r.tag, r.ignore);
+    if (a == nullptr) {
+        post(r);
+        return 0;
+    }
+    auto& kept = *static_cast<Unexpected*>(a);
+    if (!kept.peer->start(r, kept)) {
+        free_entry(r);
+        return -FI_EAGAIN;
+    }
+    forget(kept);
     return 0;
+}
+
+bool ReceiveQueue::catch_up() noexcept
+{
+    while (behind_ != nullptr) {
+        RecvRequest& r = *behind_;
+        Arrived* const a = matcher(r.tagged).find(r.source, r.tag, r.ignore);
+        if (a == nullptr) {
+            r.behind = false;
+            behind_ = nullptr;
+            break;
+        }
+        auto& kept = *static_cast<Unexpected*>(a);
+        const bool last = !r.lives_on(kept.length);
+        if (!kept.peer->start(r, kept))
+            return false;
+        if (last)
+            behind_ = nullptr; // `r` may be gone
+        forget(kept);
+    }
+    return true;
 }
 
 RecvRequest* ReceiveQueue::make_receive(const RecvCall& call, std::uint64_t key) noexcept
@@ -114,6 +141,8 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
     for (bool everywhere : {false, true}) {
         for (SrxPeer* member : members_)
             member->progress(everywhere);
+        if (!none_behind(call.tagged))
+            return -FI_EAGAIN;
         a = matcher(call.tagged).find(key, call.tag, call.ignore);
         if (a != nullptr)
             break;
@@ -181,10 +210,11 @@ ssize_t ReceiveQueue::cancel(void* context) noexcept
     if (r == nullptr)
         return -FI_ENOENT;
     withdraw(*r);
-    if (!members_.empty())
-        r->report_cancelled(members_[0]->rx);
+    if (behind_ == r)
+        behind_ = nullptr;
+    r->cancelled = true;
     if (r->users == 0)
-        free_entry(*r);
+        end_cancelled(*r);
     return 0;
 }
 

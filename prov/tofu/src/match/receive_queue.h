@@ -48,8 +48,14 @@ class ReceiveQueue final : public MatchQueue {
         post(*r);
         return 0;
     }
-    /// Cancels a posted receive with this context. 0 or -FI_ENOENT.
+    /// Cancels a posted receive with this context. 0 or -FI_ENOENT. A multi-receive is reported as cancelled when the
+    /// messages on their way into it have ended.
     [[nodiscard]] ssize_t cancel(void* context) noexcept;
+    /// Gives the multi-receive that is behind the messages that came before it. False: there is still no room for one
+    /// of them. The peer of that message calls again when there may be room; so does deliver() before a later message
+    /// matches the receive. Until then receives that are posted, or peek, later are refused: none gets a message before
+    /// the older receive has had its turn.
+    [[nodiscard]] bool catch_up() noexcept;
 
     /// Drops what came through the peer and has not been received, claimed or not.
     void leave(SrxPeer& peer) noexcept;
@@ -64,6 +70,11 @@ class ReceiveQueue final : public MatchQueue {
     [[nodiscard, gnu::noinline]] ssize_t recv_specially(RecvCall call, void* buffer, std::size_t length,
                                                         void* desc) noexcept;
     [[nodiscard]] ssize_t take_kept(RecvRequest& receive) noexcept;
+    /// False: a receive of this kind is behind, and there is still no room.
+    [[nodiscard]] bool none_behind(bool tagged) noexcept
+    {
+        return behind_ == nullptr || behind_->tagged != tagged || catch_up();
+    }
     [[nodiscard]] ssize_t peek(const RecvCall& call) noexcept;
     [[nodiscard]] ssize_t claim(const RecvCall& call) noexcept;
     [[nodiscard]] RecvRequest* make_receive(const RecvCall& call, std::uint64_t key) noexcept;
@@ -71,6 +82,7 @@ class ReceiveQueue final : public MatchQueue {
 
     const std::size_t& min_multi_recv_;
     Array<Claim> claims_;
+    RecvRequest* behind_ = nullptr; ///< posted (RecvRequest::behind)
     SourceKeys sources_;
 };
 

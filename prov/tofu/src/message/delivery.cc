@@ -3,6 +3,7 @@
 #include "message/delivery.h"
 
 #include <mutex>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -20,7 +21,11 @@ Delivery::Delivery(TxContext& tx, const RxContext& rx, Port& port, Receiver& rec
       queue_(rx.shared != nullptr
                  ? *rx.shared
                  : own_queue_.emplace((tx.plan().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
-      fetches_(tx, port, *this)
+      fetches_(tx, port, *this), hold_up_{{[](Deferred& item) noexcept {
+          auto& held = static_cast<HoldUp&>(item);
+          held.waiting = false;
+          (void)held.owner->queue_.catch_up();
+      }}, this}
 {
 }
 
@@ -73,7 +78,13 @@ void Delivery::report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept
 
 bool Delivery::deliver(Message& m) noexcept
 {
-    if (RecvRequest* r = queue_.get_entry(m.tagged, m.in->key, m.tag)) [[likely]]
+    RecvRequest* r = queue_.get_entry(m.tagged, m.in->key, m.tag);
+    if (r != nullptr && r->behind) [[unlikely]] {
+        if (!queue_.catch_up())
+            return false;
+        r = queue_.get_entry(m.tagged, m.in->key, m.tag); // the other one may be full
+    }
+    if (r != nullptr) [[likely]]
         return give(*r, m);
     if (SrxOwner* const owner = queue_.owner(); owner != nullptr) [[unlikely]]
         return ask(*owner, m);
@@ -126,12 +137,13 @@ bool Delivery::give(RecvRequest& r, const Message& m) noexcept
         return false;
     iovec into[max_segments];
     std::uint8_t count = 0;
+    void* const place = r.place();
     const std::size_t length = r.take(m.length, into, count);
     scatter(into, count, m.payload, length);
     r.users++;
     if (r.posted && r.exhausted())
         queue_.withdraw(r);
-    received(r, m, count != 0 ? into[0].iov_base : nullptr, length, 0, 0);
+    received(r, m, place, length, 0, 0);
     return true;
 }
 
@@ -139,11 +151,11 @@ void Delivery::received(RecvRequest& r, const Message& m, void* buffer, std::siz
                          int prov_errno) noexcept
 {
     r.users--;
-    const bool over = !r.posted && !r.held && r.users == 0;
+    const bool over = !r.posted && r.users == 0;
     Completion entry{.context = r.context,
                      .flags = kind_of(r.tagged) |
                               (m.has_data ? FI_REMOTE_CQ_DATA : 0) |
-                              (r.multi && over ? FI_MULTI_RECV : 0),
+                              (r.multi && over && !r.cancelled ? FI_MULTI_RECV : 0),
                      .length = length,
                      .buffer = buffer,
                      .data = m.data,
@@ -172,6 +184,8 @@ void Delivery::received(RecvRequest& r, const Message& m, void* buffer, std::siz
         return;
     if (SrxOwner* const owner = queue_.owner(); owner != nullptr) [[unlikely]]
         owner->done(r, cq);
+    else if (r.cancelled) [[unlikely]]
+        queue_.end_cancelled(r);
     else
         queue_.free_entry(r);
 }
@@ -202,6 +216,17 @@ bool Delivery::keep(Message& m, RecvRequest* owned) noexcept
 }
 
 // --- kept messages, when the receive queue asks for them
+
+/// Gives a message that was kept to its receive. A multi-receive that found no room for it tries again in a later
+/// round.
+bool Delivery::give_kept(RecvRequest& r, Unexpected& kept) noexcept
+{
+    if (give(r, Message::unpack(kept)))
+        return true;
+    if (r.behind && !std::exchange(hold_up_.waiting, true))
+        fetches_.put_off(hold_up_);
+    return false;
+}
 
 bool Delivery::discard(Unexpected& kept) noexcept { return discard(Message::unpack(kept)); }
 

@@ -62,6 +62,7 @@ class Delivery final : private SrxPeer {
     [[nodiscard]] bool discard(const Message& message) noexcept;
     [[nodiscard]] bool keep(Message& message, RecvRequest* owned) noexcept;
     [[nodiscard]] bool give(RecvRequest& receive, const Message& message) noexcept;
+    [[nodiscard]] bool give_kept(RecvRequest& receive, Unexpected& message) noexcept;
 
     TxContext& tx_;
     Receiver& receiver_;
@@ -70,6 +71,11 @@ class Delivery final : private SrxPeer {
     std::optional<ReceiveQueue> own_queue_; ///< none where a shared context has the receives
     ReceiveQueue& queue_;
     Fetches fetches_;
+    /// A message of ours holds up a multi-receive (ReceiveQueue::catch_up) until there is room.
+    struct HoldUp : Deferred {
+        Delivery* owner;
+        bool waiting = false;
+    } hold_up_;
 };
 
 } // namespace tofu::proto

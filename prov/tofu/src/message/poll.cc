@@ -115,7 +115,7 @@ bool Delivery::start(RecvRequest& r, Unexpected& kept) noexcept
     const Short m{kept.tagged, kept.has_data, false, kept.length, kept.tag, kept.data, Message::payload_of(kept)};
     if (of_it.type == Type::rts || of_it.ack || !m.fits(r) || queue_.owner() != nullptr ||
         (wants_strangers_ && source == FI_ADDR_NOTAVAIL)) [[unlikely]]
-        return give(r, Message::unpack(kept));
+        return give_kept(r, kept);
     finish_short(r, m, source);
     queue_.free_entry(r);
     return true;
