@@ -3,6 +3,8 @@
 // simulator. Run by make check. Calls libfabric.
 #include <malloc.h>
 
+#include <cstdlib>
+
 #include "prov/lib/session.h"
 
 namespace {
@@ -186,6 +188,177 @@ TEST(Mr, CountersOfARegionCountWhateverModifiesItByEndpointsWithoutTheCapability
                 ASSERT_EQ(fi_close(&counter->fid), 0);
             }
         });
+}
+
+/// A rank of a pair: the target has a region with counters of its own, the initiator reaches it.
+struct Counted {
+    Counted(const Rank& rank, int mr_mode) : s(rank, options_of(rank, mr_mode)), target(rank.number == 0)
+    {
+        there = s.share(memory, sizeof memory)[0];
+        fi_cntr_attr attr{};
+        for (unsigned i = 0; i < 2 && target; i++) {
+            EXPECT_EQ(fi_cntr_open(s.domain, &attr, &region[i], nullptr), 0);
+            EXPECT_EQ(fi_mr_bind(s.regions[0], &region[i]->fid, i == 0 ? FI_REMOTE_READ : FI_REMOTE_WRITE), 0);
+        }
+        s.barrier();
+    }
+    ~Counted()
+    {
+        for (fid_cntr* each : region)
+            if (each != nullptr) {
+                EXPECT_EQ(fi_close(&each->fid), 0);
+            }
+    }
+    static Options options_of(const Rank& rank, int mr_mode)
+    {
+        Options options;
+        options.caps = FI_RMA | FI_ATOMIC | (rank.number == 0 ? FI_RMA_EVENT : 0);
+        options.mr_mode = mr_mode;
+        options.counters = rank.number == 0;
+        return options;
+    }
+    /// `times` writes, sums and reads, each ended before the next.
+    void reach(unsigned times)
+    {
+        std::uint64_t value = 1;
+        for (unsigned i = 0; i < times; i++) {
+            ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 0, there.base, there.key, &s); }), 0);
+            s.expect(&s, FI_WRITE);
+            ASSERT_EQ(s.post([&] {
+                return fi_atomic(s.ep, &value, 1, nullptr, 0, there.base + 8, there.key, FI_UINT64, FI_SUM, &s);
+            }), 0);
+            s.expect(&s, FI_WRITE);
+            ASSERT_EQ(s.post([&] { return fi_read(s.ep, &value, 8, nullptr, 0, there.base, there.key, &s); }), 0);
+            s.expect(&s, FI_READ);
+        }
+    }
+    void close_region()
+    {
+        ASSERT_EQ(fi_close(&s.regions.front()->fid), 0);
+        s.regions.erase(s.regions.begin());
+    }
+    static bool reads(fid_cntr* counter, std::uint64_t value)
+    {
+        return wait_until([&] { return fi_cntr_read(counter) == value; });
+    }
+
+    Session s;
+    bool target;
+    alignas(8) std::uint64_t memory[64] = {};
+    Window there{};
+    fid_cntr* region[2] = {};
+};
+
+/// The target polls nothing between the accesses and the close.
+void close_before_the_poll(int mr_mode)
+{
+    expect_processes(2, [mr_mode](const Rank& rank) {
+        constexpr std::uint64_t times = 20;
+        Counted c(rank, mr_mode);
+        if (!c.target)
+            c.reach(times);
+        c.s.barrier();
+        if (!c.target)
+            return;
+        c.close_region();
+        ASSERT_TRUE(c.reads(c.region[0], times));
+        ASSERT_TRUE(c.reads(c.region[1], 2 * times));
+        ASSERT_TRUE(c.reads(c.s.counter[remote_read_counter], times));
+        ASSERT_TRUE(c.reads(c.s.counter[remote_write_counter], 2 * times));
+    });
+}
+
+constexpr int provider_keys = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+
+TEST(Mr, EventsOfARegionThatIsClosedBeforeTheyArePolledAreCounted)
+{
+    close_before_the_poll(provider_keys);
+    close_before_the_poll(0);
+}
+
+/// Polls may find an entry later than it came; a counter may be closed although such an entry is to come.
+TEST(Mr, EventsOfAClosedRegionThatComeLateAreCounted)
+{
+    for (const char* seed : {"1", "2", "3", "4", "5"}) {
+        setenv("TOFU_SIM_CHAOS", seed, 1);
+        close_before_the_poll(0);
+    }
+    unsetenv("TOFU_SIM_CHAOS");
+}
+
+TEST(Mr, EventsOfAnEndpointThatIsClosedBeforeTheyArePolledAreCounted)
+{
+    expect_processes(2, [](const Rank& rank) {
+        constexpr std::uint64_t times = 20;
+        Counted c(rank, provider_keys);
+        if (!c.target)
+            c.reach(times);
+        c.s.barrier();
+        if (!c.target)
+            return;
+        ASSERT_EQ(fi_close(&c.s.ep->fid), 0);
+        c.s.ep = nullptr;
+        EXPECT_EQ(fi_cntr_read(c.s.counter[remote_read_counter]), times);
+        EXPECT_EQ(fi_cntr_read(c.s.counter[remote_write_counter]), 2 * times);
+        EXPECT_EQ(fi_cntr_read(c.region[1]), 2 * times);
+        c.close_region();
+    });
+}
+
+/// Neither do counters that are bound afterwards count what was before, nor does an endpoint that has got the number
+/// of a closed one count what regions of that one see.
+TEST(Mr, CountersCountNothingFromBeforeTheirBinding)
+{
+    expect_processes(2, [](const Rank& rank) {
+        constexpr std::uint64_t times = 5;
+        Options options = Counted::options_of(rank, provider_keys);
+        options.counters = false;
+        Session s(rank, options);
+        const bool target = rank.number == 0;
+        alignas(8) std::uint64_t memory[64] = {};
+        const Window there = s.share(memory, sizeof memory)[0];
+        std::uint64_t value = 1;
+        const auto write = [&] {
+            for (unsigned i = 0; i < times && !target; i++) {
+                ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 0, there.base, there.key, &s); }), 0);
+                s.expect(&s, FI_WRITE);
+            }
+            s.barrier();
+        };
+        write();
+        fid_cntr *late[2] = {}, *of_another = nullptr;
+        fid_ep *second = nullptr, *third = nullptr;
+        if (target) {
+            fi_cntr_attr attr{};
+            for (fid_cntr** each : {&late[0], &late[1], &of_another})
+                ASSERT_EQ(fi_cntr_open(s.domain, &attr, each, nullptr), 0);
+            ASSERT_EQ(fi_endpoint(s.domain, s.info, &second, nullptr), 0);
+            ASSERT_EQ(fi_ep_bind(second, &late[1]->fid, FI_REMOTE_WRITE), 0);
+            ASSERT_EQ(fi_mr_bind(s.regions[0], &late[0]->fid, FI_REMOTE_WRITE), 0);
+        }
+        s.barrier();
+        write();
+        if (target) {
+            for (fid_cntr* each : late)
+                EXPECT_TRUE(Counted::reads(each, times));
+            ASSERT_EQ(fi_mr_bind(s.regions[0], &second->fid, 0), 0);
+            ASSERT_EQ(fi_close(&second->fid), 0);
+            ASSERT_EQ(fi_endpoint(s.domain, s.info, &third, nullptr), 0);
+            ASSERT_EQ(fi_ep_bind(third, &of_another->fid, FI_REMOTE_WRITE), 0);
+        }
+        s.barrier();
+        write();
+        if (target) {
+            EXPECT_TRUE(Counted::reads(late[0], 2 * times));
+            EXPECT_EQ(fi_cntr_read(late[1]), times);
+            EXPECT_EQ(fi_cntr_read(of_another), 0u);
+            ASSERT_EQ(fi_close(&third->fid), 0);
+            ASSERT_EQ(fi_close(&s.regions[0]->fid), 0);
+            s.regions.clear();
+            for (fid_cntr* each : {late[0], late[1], of_another})
+                ASSERT_EQ(fi_close(&each->fid), 0);
+        }
+    });
 }
 
 } // namespace

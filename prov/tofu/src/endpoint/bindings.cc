@@ -76,7 +76,7 @@ int bind_counter(OwnTxContext& tx, RxContext& rx, Counter& counter, std::uint64_
         if ((flags & slot.flag) != 0)
             slot.counter = &counter;
     if ((flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0)
-        tx.domain().regions().events().count_everything(tx.plan().number);
+        tx.domain().regions().count_everything(tx.plan().number);
     return 0;
 }
 

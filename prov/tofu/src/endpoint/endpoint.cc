@@ -106,7 +106,7 @@ int Endpoint::set_up(const EndpointPlan* wish) noexcept
     tx_.set_number(number, plan.parent != nullptr ? plan.parent->address()
                                                   : make_address(domain.home_id(), domain.nonce(), number, 0,
                                                                  address_flags(plan.caps)));
-    domain.regions().events().add(number, rx_.counters);
+    domain.regions().add_endpoint(number, rx_.counters);
     return 0;
 }
 
@@ -304,7 +304,7 @@ int Endpoint::close() noexcept
     // First nobody polls the endpoint any more, then no peer's notice reaches it, then what is under way ends.
     bound_.unlist(*this);
     const unsigned number = tx_.plan().number;
-    owner().regions().events().remove(number);
+    owner().regions().remove_endpoint(number);
     tx_.detach();
     SharedTransmit* const shared = bound_.shared_transmit();
     const bool quiet = stop();

@@ -14,7 +14,17 @@
 
 namespace tofu {
 
-struct RxCounters;
+/// What counts the accesses of peers to a region.
+struct EventTarget {
+    Held<Counter> write_counter;
+    Held<Counter> read_counter;
+    unsigned endpoint = 0;    ///< number of the one endpoint that counts them ...
+    std::uint64_t serial = 0; ///< ... and its serial (memory/event_counters.h); 0: all that count everything do
+    [[nodiscard]] bool empty() const noexcept
+    {
+        return write_counter == nullptr && read_counter == nullptr && serial == 0;
+    }
+};
 
 /// One region of memory (fi_mr). Registered with the domain's home VCQ, or an annex of it, where peers may reach it
 /// (FI_REMOTE_READ, FI_REMOTE_WRITE), read-only unless they may write.
@@ -48,12 +58,7 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     std::uint64_t serial_ = 0;
     bool reachable_ = false;
     bool published_ = false; ///< has an entry in the directory
-    Held<Counter> write_counter_;
-    Held<Counter> read_counter_;
-    /// The counters of the endpoint that counts its events. The endpoint may be closed: they are valid only while they
-    /// are those of number endpoint_number_.
-    const RxCounters* endpoint_counters_ = nullptr;
-    unsigned endpoint_number_ = 0;
+    EventTarget target_;
 };
 
 } // namespace tofu

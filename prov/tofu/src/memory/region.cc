@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
+#include "memory/event_pool.h"
 #include "progress/domain_base.h"
 
 namespace tofu {
@@ -23,7 +25,7 @@ constexpr utofu_stadd_t nowhere = std::uint64_t{0xffffff} << 40;
 } // namespace
 
 RegionTable::RegionTable(DomainBase& domain) noexcept
-    : domain_(domain), directory_(domain), annexes_(domain, *this), events_(domain.home_lock())
+    : domain_(domain), directory_(domain), annexes_(domain, *this)
 {
 }
 
@@ -147,8 +149,9 @@ int RegionTable::give_key(MemoryRegion& region) noexcept
     return ret;
 }
 
-/// Undoes reach(): first no peer finds the region any more, then no peer reaches it.
-void RegionTable::part(const MemoryRegion& region) noexcept
+/// Undoes reach(): first no peer finds the region any more, then no peer reaches it, then what they have done before is
+/// counted.
+void RegionTable::part(MemoryRegion& region) noexcept
 {
     if (region.published_)
         directory_.withdraw(region.key);
@@ -156,13 +159,17 @@ void RegionTable::part(const MemoryRegion& region) noexcept
         by_key_->erase(region.key);
     if (!region.reachable_)
         return;
+    annexes_.dereg(region.home_, region.stadd_ - (region.base_ & word_mask));
+    if (!region.target_.empty() || events_.any()) {
+        take_events();
+        remember(region);
+    }
     auto [first, last] = by_place_->equal_range(Place{region.home_, region.stadd_});
     for (; first != last; ++first)
         if (first->second == &region) {
             by_place_->erase(first);
             break;
         }
-    annexes_.dereg(region.home_, region.stadd_ - (region.base_ & word_mask));
 }
 
 void RegionTable::remove(MemoryRegion& region) noexcept
@@ -181,24 +188,91 @@ void RegionTable::remove(MemoryRegion& region) noexcept
 int RegionTable::bind(MemoryRegion& region, Counter& counter, std::uint64_t rights) noexcept
 {
     std::lock_guard guard(domain_.home_lock());
-    if (((rights & FI_REMOTE_WRITE) && region.write_counter_ != nullptr) ||
-        ((rights & FI_REMOTE_READ) && region.read_counter_ != nullptr))
+    EventTarget& target = region.target_;
+    if (((rights & FI_REMOTE_WRITE) && target.write_counter != nullptr) ||
+        ((rights & FI_REMOTE_READ) && target.read_counter != nullptr))
         return -FI_EINVAL;
+    take_events();
     if (rights & FI_REMOTE_WRITE)
-        region.write_counter_ = &counter;
+        target.write_counter = &counter;
     if (rights & FI_REMOTE_READ)
-        region.read_counter_ = &counter;
+        target.read_counter = &counter;
     return 0;
 }
 
-void RegionTable::bind(MemoryRegion& region, unsigned endpoint, const RxCounters& counters) noexcept
+void RegionTable::bind(MemoryRegion& region, unsigned endpoint) noexcept
 {
     std::lock_guard guard(domain_.home_lock());
-    region.endpoint_counters_ = &counters;
-    region.endpoint_number_ = endpoint;
+    take_events();
+    region.target_.endpoint = endpoint;
+    region.target_.serial = events_.serial(endpoint);
+}
+
+void RegionTable::add_endpoint(unsigned number, const RxCounters& counters) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    events_.add(number, counters);
+}
+
+void RegionTable::remove_endpoint(unsigned number) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    take_events();
+    events_.remove(number);
+}
+
+void RegionTable::count_everything(unsigned number) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    take_events();
+    events_.count_everything(number);
 }
 
 // --- remote events
+//
+// An event belongs to what was open and bound when the access took effect, not when its notice is read. So what is in
+// the MRQs is taken before anything of that changes. No document says that a notice can be read as soon as its access
+// has taken effect: one that comes later still finds a region that was closed meanwhile among the latest closed ones.
+
+/// Counts what peers have done so far. Polls may find a notice later than it came, so one that finds nothing proves
+/// little; and a peer can send notices for ever, so no more are taken than all queues hold.
+void RegionTable::take_events() noexcept
+{
+    constexpr unsigned polls_without_news = 16;
+    std::int64_t polls = event_pool::capacity();
+    for (unsigned silent = 0; silent < polls_without_news && polls != 0; polls--) {
+        const bool home = domain_.home().poll() != 0;
+        const bool others = annexes_.poll();
+        silent = home || others ? 0 : silent + 1;
+    }
+    directory_.return_credits();
+}
+
+void RegionTable::remember(MemoryRegion& region) noexcept
+{
+    closed_[next_closed_++ % most_closed] = {region.home_, region.stadd_, region.length_, std::move(region.target_)};
+}
+
+void RegionTable::let_go(const Counter& counter) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    for (Closed& closed : closed_)
+        for (Held<Counter>* held : {&closed.target.write_counter, &closed.target.read_counter})
+            if (*held == &counter)
+                *held = nullptr;
+}
+
+void RegionTable::count(const EventTarget& target, bool reads, bool writes) const noexcept
+{
+    if (reads && target.read_counter != nullptr)
+        target.read_counter->count();
+    if (writes && target.write_counter != nullptr)
+        target.write_counter->count();
+    if (target.serial == 0)
+        events_.count(reads);
+    else
+        events_.count_for(target.endpoint, target.serial, reads);
+}
 
 void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) noexcept
 {
@@ -208,30 +282,34 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
     const bool word = notice.type == UTOFU_MRQ_TYPE_RMT_ARMW;
     const utofu_stadd_t first = word ? notice.stadd : notice.stadd - 1;
     const utofu_stadd_t last = word ? notice.stadd + 3 : first;
-    // Regions may lie within each other: takes the one that begins last among those that reach so far.
-    const MemoryRegion* hit = nullptr;
-    for (auto it = by_place_->upper_bound(Place{home, last}); it != by_place_->begin() && hit == nullptr;) {
-        const MemoryRegion& before = *(--it)->second;
-        const bool inside = first < before.stadd_ || first - before.stadd_ < before.length_;
-        if (before.home_ != home || (!inside && first - before.stadd_ >= longest_))
-            return;
-        hit = inside ? &before : nullptr;
-    }
-    if (hit == nullptr)
+    const EventTarget* const target = target_at(home, first, last);
+    if (target == nullptr)
         return;
-    const MemoryRegion& region = *hit;
     // The end of an atomic that fetched and wrote (AtomicEvent::fetch) counts as both for the region.
-    const bool fetched = word && notice.unsignaled;
-    const bool reads = fetched || notice.type == UTOFU_MRQ_TYPE_RMT_GET;
-    const bool writes = notice.type != UTOFU_MRQ_TYPE_RMT_GET;
-    if (reads && region.read_counter_ != nullptr)
-        region.read_counter_->count();
-    if (writes && region.write_counter_ != nullptr)
-        region.write_counter_->count();
-    if (region.endpoint_counters_ == nullptr)
-        events_.count(reads);
-    else if (events_.has(region.endpoint_number_, region.endpoint_counters_))
-        region.endpoint_counters_->count_remote(reads);
+    const bool reads = notice.type == UTOFU_MRQ_TYPE_RMT_GET || (word && notice.unsignaled);
+    count(*target, reads, notice.type != UTOFU_MRQ_TYPE_RMT_GET);
+}
+
+/// What counts an access whose bytes end or begin in [first, last]; null: nothing does. Regions may lie within each
+/// other: takes the one that begins last among those that reach so far.
+const EventTarget* RegionTable::target_at(unsigned home, utofu_stadd_t first, utofu_stadd_t last) noexcept
+{
+    const auto inside = [first](utofu_stadd_t begin, std::size_t length) {
+        return first < begin || first - begin < length;
+    };
+    for (auto it = by_place_->upper_bound(Place{home, last}); it != by_place_->begin();) {
+        const MemoryRegion& before = *(--it)->second;
+        if (before.home_ == home && inside(before.stadd_, before.length_))
+            return &before.target_;
+        if (before.home_ != home || first - before.stadd_ >= longest_)
+            break;
+    }
+    for (unsigned i = 0; i < most_closed; i++) {
+        const Closed& closed = closed_[(next_closed_ + most_closed - 1 - i) % most_closed];
+        if (closed.length != 0 && closed.home == home && closed.stadd <= last && inside(closed.stadd, closed.length))
+            return &closed.target;
+    }
+    return nullptr;
 }
 
 int RegionTable::attach(LocalMemory& memory, Lock& lock) noexcept

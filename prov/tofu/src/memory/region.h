@@ -56,11 +56,17 @@ class RegionTable {
     void remove(MemoryRegion& region) noexcept;
     /// Lets the region count events of these rights by a counter. 0, or -FI_EINVAL: one of them has another counter.
     [[nodiscard]] int bind(MemoryRegion& region, Counter& counter, std::uint64_t rights) noexcept;
-    /// From now on only this endpoint counts the events of the region.
-    void bind(MemoryRegion& region, unsigned endpoint, const RxCounters& counters) noexcept;
+    /// From now on only the endpoint of this number counts the events of the region.
+    void bind(MemoryRegion& region, unsigned endpoint) noexcept;
+    /// A counter is about to be closed: events of regions that were closed before are not counted by it any more.
+    void let_go(const Counter& counter) noexcept;
 
-    /// The endpoints that count peers' accesses.
-    [[nodiscard]] EventCounters& events() noexcept { return events_; }
+    // --- endpoints that count peers' accesses, by their numbers
+    void add_endpoint(unsigned number, const RxCounters& counters) noexcept;
+    /// What peers have done so far is still counted.
+    void remove_endpoint(unsigned number) noexcept;
+    /// From now on the endpoint counts the events of regions that are bound to no endpoint.
+    void count_everything(unsigned number) noexcept;
 
   private:
     struct User {
@@ -73,11 +79,23 @@ class RegionTable {
     [[nodiscard]] int register_alone(MemoryRegion& region) noexcept;
     [[nodiscard]] bool shares_tag(const MemoryRegion& region) const noexcept;
     [[nodiscard]] int give_key(MemoryRegion& region) noexcept;
-    void part(const MemoryRegion& region) noexcept;
+    void part(MemoryRegion& region) noexcept;
+    void take_events() noexcept;
+    void remember(MemoryRegion& region) noexcept;
+    void count(const EventTarget& target, bool reads, bool writes) const noexcept;
+    [[nodiscard]] const EventTarget* target_at(unsigned home, utofu_stadd_t first, utofu_stadd_t last) noexcept;
     [[nodiscard]] std::uint64_t bias_of(const MemoryRegion& region) const noexcept;
 
     /// A STADD, and the number of the home that it belongs to.
     using Place = std::pair<unsigned, utofu_stadd_t>;
+    /// A region that has been closed. An event that peers caused before may still come.
+    struct Closed {
+        unsigned home = 0;
+        utofu_stadd_t stadd = 0;
+        std::size_t length = 0;
+        EventTarget target;
+    };
+    static constexpr unsigned most_closed = 256;
 
     DomainBase& domain_;
     OwnDirectory directory_;
@@ -86,6 +104,8 @@ class RegionTable {
     SpareNodeMap<std::multimap, Place, MemoryRegion*> by_place_;  ///< regions that peers may reach
     std::size_t longest_ = 0; ///< bytes of the longest region ever; bounds the search for the region of an address
     EventCounters events_;
+    Closed closed_[most_closed]; ///< the latest; in a ring
+    unsigned next_closed_ = 0;
     Array<User> users_;
     Lock users_lock_;
     std::uint64_t next_serial_ = 1;

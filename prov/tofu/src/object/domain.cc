@@ -208,6 +208,8 @@ void Domain::on_remote(void* self, const vcq::RemoteNotice& notice) noexcept
     static_cast<Domain*>(self)->regions_->remote_event(0, notice);
 }
 
+void Domain::let_go(const Counter& counter) noexcept { regions_->let_go(counter); }
+
 std::size_t Domain::homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
 {
     if (most == 0)

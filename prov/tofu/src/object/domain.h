@@ -34,6 +34,7 @@ class Domain final : public DomainBase {
     static Domain& of(fid_domain* d) noexcept { return *static_cast<Domain*>(d); }
 
     bool progress_home(bool patient) noexcept override;
+    void let_go(const Counter& counter) noexcept override;
     [[nodiscard]] std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
     [[nodiscard]] WorkQueue& work() noexcept { return *own_work_; }

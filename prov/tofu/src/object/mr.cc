@@ -53,7 +53,7 @@ int bind_endpoint(MemoryRegion& region, Endpoint& endpoint) noexcept
 {
     if (&endpoint.owner() != &region.owner())
         return -FI_EINVAL;
-    region.owner().regions().bind(region, endpoint.tx_context().plan().number, endpoint.rx_context().counters);
+    region.owner().regions().bind(region, endpoint.tx_context().plan().number);
     return 0;
 }
 

@@ -19,6 +19,7 @@
 
 namespace tofu {
 
+class Counter;
 class Later;
 class RegionTable;
 namespace coll {
@@ -84,6 +85,8 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     /// Polls all VCQs at which peers reach the domain. Takes the home lock; if another thread holds it and `patient` is
     /// false, returns at once. The caller holds no endpoint lock. True if a poll found a notice.
     virtual bool progress_home(bool patient) noexcept = 0;
+    /// fi_close of a counter that is in use: what holds it for late events alone (memory/region.h) lets go of it.
+    virtual void let_go(const Counter&) noexcept {}
     /// Writes the handles of those VCQs to `out`, at most `most`, and returns how many. Takes the home lock.
     [[nodiscard]] virtual std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
 

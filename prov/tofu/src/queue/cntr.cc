@@ -112,6 +112,8 @@ void Counter::changed() noexcept
 
 int Counter::close() noexcept
 {
+    if (in_use())
+        owner().let_go(*this);
     {
         // A thread that has just counted the end of deferred work no longer uses the counter when the lock is free.
         std::lock_guard guard(owner().deferred().lock);
