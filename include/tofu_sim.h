@@ -55,10 +55,10 @@ int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms);
 int tofu_sim_wake(void);
 
 /**
- * Says that the calling thread has looked around in vain for a while. Where the job has more processes than processors
- * they may run on, the thread gives way to those who could run: it yields, and after many calls in a row, if it has done
- * nothing else between them, sleeps as by tofu_sim_wait(), some milliseconds at most, unless a barrier or reduction is
- * under way. Elsewhere nothing happens.
+ * Says that the polls of the calling thread have found nothing for a while. Where the job has more processes than
+ * processors they may run on, the thread yields. After many calls in a row, if it has done nothing else between them, it
+ * naps as by tofu_sim_wait(), some 100 microseconds at most. There is no nap while a barrier or reduction is under way, and
+ * after naps that no arrival has ended they become rare: the thread waits for something else. Elsewhere nothing happens.
  *
  * @param times  which call in a row it is, since something was found last
  * @return 1: gave way; 0: each process can have a processor of its own

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: more processes than processors: who looks in vain gives way to those who could run.
+// Role: more processes than processors: a thread whose polls find nothing yields.
 // Called by: job/process (enter_crowd, leave_crowd), tni/engine, api/wait (give_way). Calls: job/doorbell, the kernel.
 #include "job/crowd.h"
 
@@ -15,10 +15,15 @@ namespace tofu::sim {
 namespace {
 
 // A yield costs a microsecond, and each process of the crowd that is in our way runs meanwhile. To sleep and to be woken
-// costs the sleeper and whoever wakes it some five: worth it once many rounds of yields have shown that those who run
-// have nothing for us.
-constexpr unsigned yields_before_sleep = 64;
-constexpr int longest_sleep_ms = 8;
+// costs the sleeper and the poster that wakes it some five: worth it once many yields have shown that the others have
+// nothing for us.
+constexpr unsigned yields_before_nap = 64;
+// The caller may poll other things beside this one, which ring no bell: a nap delays them by no more.
+constexpr int64_t longest_nap_ns = 100'000;
+// A nap that ended without a bell may have delayed such a thing. So many yields come before the next one, and twice as
+// many after the next such nap.
+constexpr unsigned first_penalty = 64;
+constexpr unsigned most_penalty = 1u << 16;
 // Of the thread's own time between two calls: more, and it does something else but look.
 constexpr int64_t busy_ns = 100'000;
 
@@ -48,6 +53,33 @@ void yield_to_somebody() noexcept
     interval = time_ns(CLOCK_MONOTONIC) - before < alone_ns ? std::min(2 * interval + 1, most_left_out) : 0;
     left_out = 0;
 }
+
+// Of a thread: whether what it waits for rings its bell. That is not known but learned.
+class Naps {
+  public:
+    [[nodiscard]] bool are_worth_it() noexcept
+    {
+        if (barred_ != 0) {
+            --barred_;
+        }
+        return barred_ == 0;
+    }
+    void learn(Doze nap) noexcept
+    {
+        switch (nap) {
+        case Doze::announced: break;
+        case Doze::rung: penalty_ /= 2; break;
+        case Doze::timed_out:
+            penalty_ = std::clamp(2 * penalty_, first_penalty, most_penalty);
+            barred_ = penalty_;
+            break;
+        }
+    }
+
+  private:
+    unsigned penalty_ = 0;
+    unsigned barred_ = 0; // yields before the next nap
+};
 
 } // namespace
 
@@ -83,14 +115,14 @@ bool give_way(const Crowd& crowd, SegmentHeader& own, unsigned times, bool (*awa
         return false;
     }
     thread_local int64_t left_at = 0;
-    if (times < yields_before_sleep || time_ns(CLOCK_THREAD_CPUTIME_ID) - left_at > busy_ns ||
-        (awaits_more != nullptr && awaits_more())) {
+    thread_local Naps naps;
+    if (times < yields_before_nap || time_ns(CLOCK_THREAD_CPUTIME_ID) - left_at > busy_ns ||
+        (awaits_more != nullptr && awaits_more()) || !naps.are_worth_it()) {
         yield_to_somebody();
     } else {
-        const unsigned shift = std::min((times - yields_before_sleep) / 4, 3u);
-        (void)doze(own, std::min(1 << shift, longest_sleep_ms));
+        naps.learn(doze_for(own, longest_nap_ns));
     }
-    if (times + 1 >= yields_before_sleep) {
+    if (times + 1 >= yields_before_nap) {
         left_at = time_ns(CLOCK_THREAD_CPUTIME_ID);
     }
     return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: more processes than processors: who looks in vain gives way to those who could run.
+// Role: more processes than processors: a thread whose polls find nothing yields.
 // Called by: job/process (enter_crowd, leave_crowd), tni/engine, api/wait (give_way). Calls: job/doorbell, the kernel.
 #pragma once
 
@@ -18,9 +18,10 @@ void leave_crowd(Crowd& crowd) noexcept;
     return crowd.processes.load_relaxed() > crowd.processors.load_relaxed();
 }
 
-// The calling thread has looked around in vain, for the `times`-th time in a row: yields or, when that has not helped for
-// long and the thread does nothing but look, sleeps until the bell of `own` rings, some milliseconds at most, unless
-// `awaits_more` than what rings it. False, and nothing is done, where each process can have a processor.
+// The calling thread has polled and found nothing, for the `times`-th time in a row: yields. When that has not helped for
+// long and the thread does nothing but poll, naps until the bell of `own` rings, some 100 us at most, unless `awaits_more`
+// than what rings it. Naps that nothing has ended become rare: the thread waits for something else. False, and nothing is
+// done, where each process can have a processor.
 bool give_way(const Crowd& crowd, SegmentHeader& own, unsigned times, bool (*awaits_more)() noexcept = nullptr) noexcept;
 
 } // namespace tofu::sim

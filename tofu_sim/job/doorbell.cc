@@ -30,6 +30,35 @@ int64_t now_ns() noexcept
     return static_cast<int64_t>(real_time_ns());
 }
 
+int64_t in_ns(int timeout_ms) noexcept
+{
+    return timeout_ms < 0 ? -1 : int64_t{timeout_ms} * 1'000'000;
+}
+
+// Negative: no limit.
+bool sleep_for(SegmentHeader& own, uint32_t announced, int64_t timeout_ns) noexcept
+{
+    int64_t now = now_ns();
+    const int64_t end = timeout_ns < 0 ? INT64_MAX : now + timeout_ns;
+    // Cleared: rung, if only half. Also the case of a child of fork whose parent had announced itself.
+    while (own.doorbell.load_acquire() == announced && own.sleepers.load_acquire() != 0) {
+        if (now >= end) {
+            return false;
+        }
+        const bool trusted = no_barrier.load_relaxed() == 0;
+        const int64_t look_again = std::min(end, now + (trusted ? look_again_ns : unsure_ns));
+        const timespec until{look_again / 1'000'000'000, look_again % 1'000'000'000};
+        // An absolute end, so that a signal does not prolong the sleep.
+        (void)::syscall(SYS_futex, &own.doorbell.raw, FUTEX_WAIT_BITSET, announced, &until, nullptr,
+                        FUTEX_BITSET_MATCH_ANY);
+        now = now_ns();
+        if (!trusted && now < end) {
+            return true; // a poster may have missed the announcement: look around
+        }
+    }
+    return true;
+}
+
 } // namespace
 
 void wake_sleepers(SegmentHeader& header) noexcept
@@ -59,39 +88,42 @@ uint32_t announce_sleeper(SegmentHeader& own) noexcept
 
 bool sleep_until_rung(SegmentHeader& own, uint32_t announced, int timeout_ms) noexcept
 {
-    int64_t now = now_ns();
-    const int64_t end = timeout_ms < 0 ? INT64_MAX : now + int64_t{timeout_ms} * 1'000'000;
-    // Cleared: rung, if only half. Also the case of a child of fork whose parent had announced itself.
-    while (own.doorbell.load_acquire() == announced && own.sleepers.load_acquire() != 0) {
-        if (now >= end) {
-            return false;
-        }
-        const bool trusted = no_barrier.load_relaxed() == 0;
-        const int64_t look_again = std::min(end, now + (trusted ? look_again_ns : unsure_ns));
-        const timespec until{look_again / 1'000'000'000, look_again % 1'000'000'000};
-        // An absolute end, so that a signal does not prolong the sleep.
-        (void)::syscall(SYS_futex, &own.doorbell.raw, FUTEX_WAIT_BITSET, announced, &until, nullptr,
-                        FUTEX_BITSET_MATCH_ANY);
-        now = now_ns();
-        if (!trusted && now < end) {
-            return true; // a poster may have missed the announcement: look around
-        }
-    }
-    return true;
+    return sleep_for(own, announced, in_ns(timeout_ms));
 }
 
-bool doze(SegmentHeader& own, int timeout_ms, void (*asleep)() noexcept) noexcept
+namespace {
+
+// False: this call has announced the thread, or renewed that, and it is to look around first.
+bool is_announced(SegmentHeader& own) noexcept
 {
     if (!announced || own.doorbell.load_acquire() != announced_count) {
         announced_count = announce_sleeper(own);
         announced = true;
-        return true;
+        return false;
     }
     announced = false;
+    return true;
+}
+
+} // namespace
+
+Doze doze_for(SegmentHeader& own, int64_t timeout_ns) noexcept
+{
+    if (!is_announced(own)) {
+        return Doze::announced;
+    }
+    return sleep_for(own, announced_count, timeout_ns) ? Doze::rung : Doze::timed_out;
+}
+
+bool doze(SegmentHeader& own, int timeout_ms, void (*asleep)() noexcept) noexcept
+{
+    if (!is_announced(own)) {
+        return true;
+    }
     if (asleep != nullptr) {
         asleep();
     }
-    const bool rung = timeout_ms != 0 && sleep_until_rung(own, announced_count, timeout_ms);
+    const bool rung = timeout_ms != 0 && sleep_for(own, announced_count, in_ns(timeout_ms));
     if (asleep != nullptr) {
         asleep();
     }

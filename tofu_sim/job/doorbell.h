@@ -35,8 +35,12 @@ void register_poster() noexcept;
 [[nodiscard]] uint32_t announce_sleeper(SegmentHeader& own) noexcept;
 [[nodiscard]] bool sleep_until_rung(SegmentHeader& own, uint32_t announced, int timeout_ms) noexcept;
 
-// Both in turn, of the calling thread: the first call announces and returns true, for the thread to look around; the next
-// sleeps. `asleep` is called before and after the sleep, where there is one.
+// Both in turn, of the calling thread: the first call announces, for the thread to look around; the next sleeps.
+enum class Doze : uint8_t { announced, rung, timed_out };
+[[nodiscard]] Doze doze_for(SegmentHeader& own, int64_t timeout_ns) noexcept;
+
+// The same in milliseconds; true unless it has timed out. `asleep` is called before and after the sleep, where there is
+// one.
 [[nodiscard]] bool doze(SegmentHeader& own, int timeout_ms, void (*asleep)() noexcept = nullptr) noexcept;
 
 } // namespace tofu::sim

@@ -7,6 +7,7 @@
 #include <span>
 
 #include <sched.h>
+#include <sys/resource.h>
 
 #include "prov/lib/session.h"
 
@@ -78,6 +79,28 @@ TEST(Crowd, AReaderInVainGivesItsProcessorToThePeer)
             in_vain += reads_until(s, &buffer);
         }
         EXPECT_LT(in_vain / rounds, 500u);
+    });
+}
+
+/// Of the calling thread: how often it has left its processor without being sent away.
+std::uint64_t sleeps()
+{
+    rusage usage{};
+    (void)getrusage(RUSAGE_THREAD, &usage);
+    return static_cast<std::uint64_t>(usage.ru_nvcsw);
+}
+
+// A program may poll other things beside an empty queue, and a sleep would delay each look at them.
+TEST(Crowd, ReadsOfAnEmptyQueueDoNotBlock)
+{
+    expect_crowd([](Session& s, const Rank& rank) {
+        constexpr std::uint64_t most_naps = 40;
+        const std::uint64_t before = sleeps();
+        fi_cq_data_entry entry{};
+        for (unsigned look = 0; look < 40'000 && sleeps() - before <= most_naps; look++)
+            EXPECT_EQ(fi_cq_read(s.cq, &entry, 1), -FI_EAGAIN);
+        EXPECT_LE(sleeps() - before, most_naps);
+        rank.barrier();
     });
 }
 

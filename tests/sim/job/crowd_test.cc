@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: more processes than processors: who looks in vain yields, and sleeps in the end (job/crowd).
+// Role: more processes than processors: a thread whose polls find nothing yields, and naps (job/crowd).
 // Called by: make check. Calls: the public interface and the extras.
 #include "crowd.h"
 #include "lib/harness.h"
@@ -160,7 +160,7 @@ TEST(SimCrowd, PollsInVainGiveTheProcessorToThePeer)
     });
 }
 
-TEST(SimCrowd, WhoLooksInVainForLongSleepsUntilSomethingArrives)
+TEST(SimCrowd, AThreadThatFindsNothingForLongNapsUntilSomethingArrives)
 {
     expect_processes(2, [](const Rank& rank) {
         ASSERT_NO_FATAL_FAILURE(stay_on(own_processors().front()));
@@ -182,6 +182,29 @@ TEST(SimCrowd, WhoLooksInVainForLongSleepsUntilSomethingArrives)
                 return rank.get(slept) != 0;
             }));
             port.put(rank, 0, 1);
+        }
+        rank.barrier();
+    });
+}
+
+// A program may poll something else beside us, which rings no bell: naps would delay each look at it.
+TEST(SimCrowd, AThreadThatWaitsForSomethingElseNapsSeldom)
+{
+    expect_processes(2, [](const Rank& rank) {
+        ASSERT_NO_FATAL_FAILURE(stay_on(own_processors().front()));
+        const Port port;
+        port.publish(rank);
+        constexpr unsigned over = 10; // word of the board
+        if (rank.number == 0) {
+            constexpr uint64_t most_naps = 40; // with an announcement each; a nap in every other call would be thousands
+            const uint64_t before = sleeps();
+            for (unsigned times = 0; times < 20'000 && sleeps() - before <= most_naps; times++) {
+                EXPECT_EQ(tofu_sim_give_way(times), 1);
+            }
+            EXPECT_LE(sleeps() - before, most_naps);
+            rank.set(over, 1);
+        } else {
+            EXPECT_TRUE(wait_until([&] { return rank.get(over) != 0; }));
         }
         rank.barrier();
     });
