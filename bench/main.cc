@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the driver: starts the transports and makes them run the same cases in turn; prints
 // medians, spread and ratios. Called by: bench/run, people. Calls: team.h, report.h.
+#include "frame/cores.h"
 #include "frame/report.h"
 #include "frame/team.h"
 
@@ -10,7 +11,6 @@
 #include <cstring>
 #include <list>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace tofu::bench {
@@ -22,6 +22,7 @@ struct Options {
     const char* json = nullptr;
     const char* samples = nullptr;
     const char* only = "";
+    std::string sharing; ///< empty: the usual placement, and rows of the others
     int rounds = 7;
     double sample_ns = 8e6;
     double seconds = 240; ///< of the whole run; rounds are left out where it would take longer
@@ -34,6 +35,7 @@ int usage(int code)
         code ? stderr : stdout,
         "usage: bench [--case WORD] [--rounds N] [--sample-ms N] [--seconds N] [--max-bytes N] "
         "[--quick]\n"
+        "             [--sharing WHAT]\n"
         "             [--utofu LIBRARY] [--providers a,b,...] [--samples FILE] [--json FILE]\n"
         "Measures the limits of the machine, raw uTofu calls and libfabric providers (default "
         "tofu,shm,tcp;ofi_rxm)\n"
@@ -42,6 +44,8 @@ int usage(int code)
         "good \"tofu\" is.\n"
         "  --case WORD      only cases whose name or section has WORD in it; --case list: their "
         "names\n"
+        "  --sharing WHAT   two sides have processors that share this, and not less: --sharing list\n"
+        "                   (default: distinct cores with the nearest common cache; a few rows of the others)\n"
         "  --seconds N      of all together (default 240): slow rows get fewer rounds\n"
         "  --quick          one short round, few sizes\n"
         "  --samples FILE   every sample, for bench/report\n");
@@ -89,6 +93,8 @@ bool parse(int argc, char** argv, Options& o, int& code)
             o.samples = value;
         else if (option == "--case")
             o.only = value;
+        else if (option == "--sharing")
+            o.sharing = value;
         else {
             code = usage(2);
             return false;
@@ -103,33 +109,52 @@ bool wanted(const Case& c, std::size_t size, const Options& o)
            size >= c.first && size <= c.last && size <= std::max(o.most_bytes, c.first);
 }
 
+struct Row {
+    const Case* what;
+    std::size_t size;
+    const Placement* placement; ///< null: the usual one
+};
+
 // One row: all teams in turn, round by round, until there are enough or it is late; one at least.
-std::vector<Series> measure(std::list<Team>& teams, const Case& c, std::size_t size,
-                            const Options& o, double until_ns)
+std::vector<Series> measure(std::list<Team>& teams, bool pinned, const Row& row, const Options& o, double until_ns)
 {
-    std::vector<Series> row;
+    const Case& c = *row.what;
+    std::vector<Series> all;
     std::vector<std::size_t> iterations;
     for (Team& team : teams) {
-        row.push_back({c.section, c.name, size, c.sides, unit_name(c.unit), team.name(), {}});
-        iterations.push_back(team.calibrate(c, size, o.sample_ns));
+        team.place(row.placement);
+        iterations.push_back(team.calibrate(c, row.size, o.sample_ns));
+        all.push_back({c.section, c.name, row.size, c.sides, unit_name(c.unit), team.name(), {},
+                       pinned ? sharing_name(team.placement().sharing) : ""});
     }
     for (int round = 0; round < o.rounds && (round == 0 || now_ns() < until_ns); ++round) {
         std::size_t i = 0;
         for (Team& team : teams) {
             if (iterations[i] > 0)
-                row[i].samples.push_back(team.run(c, size, iterations[i]));
+                all[i].samples.push_back(team.run(c, row.size, iterations[i]));
             ++i;
         }
     }
-    return row;
+    return all;
 }
 
-std::vector<std::pair<const Case*, std::size_t>> rows_of(const Options& o)
+// What is measured once for each kind of sharing that the machine has: time and bandwidth.
+bool shows_sharing(const Case& c, std::size_t size)
 {
-    std::vector<std::pair<const Case*, std::size_t>> rows;
+    return ((c.id == write_latency || c.id == tagged_latency) && size == 8) ||
+           ((c.id == write_bandwidth || c.id == tagged_bandwidth) && size == std::size_t{1} << 20);
+}
+
+std::vector<Row> rows_of(const Options& o, const Placement* chosen, const std::vector<Placement>& others)
+{
+    std::vector<Row> rows;
     auto add = [&](const Case& c, std::size_t size) {
-        if (wanted(c, size, o))
-            rows.emplace_back(&c, size);
+        if (!wanted(c, size, o))
+            return;
+        rows.push_back({&c, size, c.sides == 2 ? chosen : nullptr});
+        if (chosen == nullptr && shows_sharing(c, size))
+            for (const Placement& other : others)
+                rows.push_back({&c, size, &other});
     };
     for (const Case& c : cases()) {
         if (c.first == 0)
@@ -140,20 +165,61 @@ std::vector<std::pair<const Case*, std::size_t>> rows_of(const Options& o)
     return rows;
 }
 
+// The placements of two sides, the usual one first.
+std::vector<Placement> placements(const Cores& cores)
+{
+    std::vector<Placement> all = cores.placements(2);
+    const Sharing usual = cores.usual(2).sharing;
+    std::stable_partition(all.begin(), all.end(), [&](auto& p) { return p.sharing == usual; });
+    return all;
+}
+
+// Also the words of --sharing; a line of the table of conditions each.
+int list_placements()
+{
+    const Cores cores;
+    const char* what = "two sides share";
+    for (const Placement& placement : placements(cores)) {
+        std::printf("%s\t%s\n", what, placement.text().c_str());
+        what = "some rows also";
+    }
+    return 0;
+}
+
 int run(const Options& o)
 {
+    const Cores cores;
+    std::vector<Placement> others = placements(cores);
+    const Placement* chosen = nullptr;
+    if (!cores.can_pin())
+        std::fputs("bench: hwloc does not describe this machine: sides are not pinned, nor compared by what they share\n",
+                   stderr);
+    if (!o.sharing.empty()) {
+        const auto found = std::find_if(others.begin(), others.end(),
+                                        [&](auto& p) { return sharing_name(p.sharing) == o.sharing; });
+        if (found == others.end()) {
+            std::fprintf(stderr, "bench: no two processors here share %s and nothing nearer: see --sharing list\n",
+                         o.sharing.c_str());
+            return 2;
+        }
+        chosen = &*found;
+    } else {
+        others.erase(others.begin(), cores.can_pin() ? others.begin() + 1 : others.end());
+    }
     std::list<Team> teams;
-    teams.emplace_back("memory", make_memory);
-    teams.emplace_back("process_vm", make_process_vm);
-    teams.emplace_back("utofu", [&o] { return make_utofu(o.library); });
+    teams.emplace_back("memory", make_memory, cores);
+    teams.emplace_back("process_vm", make_process_vm, cores);
+    teams.emplace_back("utofu", [&o] { return make_utofu(o.library); }, cores);
     for (std::size_t at = 0; at < o.providers.size();) {
         std::size_t comma = std::min(o.providers.find(',', at), o.providers.size());
         std::string name = o.providers.substr(at, comma - at);
-        teams.emplace_back(name, [name] { return make_fabric(name.c_str()); });
+        teams.emplace_back(name, [name] { return make_fabric(name.c_str()); }, cores);
         at = comma + 1;
     }
-    for (Team& team : teams)
+    for (Team& team : teams) {
+        team.place(chosen);
         team.start();
+    }
     std::FILE* samples = o.samples != nullptr ? std::fopen(o.samples, "w") : nullptr;
     std::vector<Series> all;
     const char* section = "";
@@ -164,15 +230,15 @@ int run(const Options& o)
         std::fflush(stdout);
         part.clear();
     };
-    auto rows = rows_of(o);
+    auto rows = rows_of(o, chosen, others);
     double start = now_ns(), pace = o.seconds * 1e9 / double(std::max<std::size_t>(rows.size(), 1));
     for (std::size_t i = 0; i < rows.size(); ++i) {
-        const auto& [c, size] = rows[i];
-        if (std::strcmp(section, c->section) != 0)
+        const char* const next = rows[i].what->section;
+        if (std::strcmp(section, next) != 0)
             flush();
-        section = c->section;
+        section = next;
         // What earlier rows left of their time is there for the later ones.
-        for (Series& series : measure(teams, *c, size, o, start + pace * double(i + 1))) {
+        for (Series& series : measure(teams, cores.can_pin(), rows[i], o, start + pace * double(i + 1))) {
             if (samples != nullptr && !series.samples.empty()) {
                 write_series(samples, series);
                 std::fflush(samples);
@@ -207,6 +273,8 @@ int main(int argc, char** argv)
         return code;
     if (std::strcmp(options.only, "list") == 0)
         return tofu::bench::list_cases();
+    if (options.sharing == "list")
+        return tofu::bench::list_placements();
     unsetenv("FI_PROVIDER");
     return tofu::bench::run(options);
 }

@@ -90,7 +90,7 @@ std::vector<BarResult> judge_bars(const std::vector<Series>& all)
         const Series* over =
             find(all, bar.over.name, bar.over.bytes, bar.over.transport, bar.over.processes);
         const Series* under = bar.under.name ? find(all, bar.under.name, bar.under.bytes,
-                                                    bar.under.transport, bar.under.processes)
+                                                    bar.under.transport, bar.under.processes, over)
                                              : nullptr;
         if (over != nullptr && (under != nullptr || bar.under.name == nullptr)) {
             result.figure =

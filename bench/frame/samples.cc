@@ -44,6 +44,8 @@ void write_series(std::FILE* file, const Series& s)
                  s.processes, s.unit.c_str(), s.transport.c_str());
     for (std::size_t i = 0; i < s.samples.size(); ++i)
         std::fprintf(file, "%s%.6g", i ? "," : "", s.samples[i]);
+    if (!s.sharing.empty())
+        std::fprintf(file, "\t%s", s.sharing.c_str());
     std::fputc('\n', file);
 }
 
@@ -61,7 +63,7 @@ bool read_series(const char* path, std::vector<Series>& all)
                 fields.emplace_back();
             else
                 fields.back() += c;
-        if (fields.size() != 7)
+        if (fields.size() != 7 && fields.size() != 8)
             continue;
         Series s{fields[0],
                  fields[1],
@@ -69,7 +71,8 @@ bool read_series(const char* path, std::vector<Series>& all)
                  std::atoi(fields[3].c_str()),
                  fields[4],
                  fields[5],
-                 {}};
+                 {},
+                 fields.size() == 8 ? fields[7] : ""};
         for (const char* at = fields[6].c_str(); *at != '\0';) {
             char* end = nullptr;
             s.samples.push_back(std::strtod(at, &end));
@@ -79,8 +82,7 @@ bool read_series(const char* path, std::vector<Series>& all)
         }
         // A second run of the same program adds its samples.
         auto same = std::find_if(all.begin(), all.end(), [&](const Series& o) {
-            return o.section == s.section && o.name == s.name && o.bytes == s.bytes &&
-                   o.processes == s.processes && o.transport == s.transport;
+            return o.same_row(s) && o.transport == s.transport;
         });
         if (same == all.end())
             all.push_back(std::move(s));
@@ -91,10 +93,11 @@ bool read_series(const char* path, std::vector<Series>& all)
 }
 
 const Series* find(const std::vector<Series>& all, std::string_view name, std::size_t bytes,
-                   std::string_view transport, int processes)
+                   std::string_view transport, int processes, const Series* other)
 {
     for (const Series& s : all)
         if (s.name == name && s.bytes == bytes && s.transport == transport &&
+            (other == nullptr || comparable(s, *other)) &&
             (processes == 0 || s.processes == processes) && figure_of(s.samples).valid())
             return &s;
     return nullptr;

@@ -4,7 +4,8 @@
 // Calls: stdio.
 //
 // The text has one line a series, fields between tabs:
-//   section, name, bytes, processes, unit, transport, samples between commas
+//   section, name, bytes, processes, unit, transport, samples between commas,
+// and an eighth field where the program chose processors: what those of the processes share.
 // The n-th samples of two series of one program were taken next to each other, so that their ratio
 // means something; -1 stands for a sample that failed.
 #pragma once
@@ -24,7 +25,20 @@ struct Series {
     std::string unit; ///< ends in "/s" where more is better
     std::string transport;
     std::vector<double> samples;
+    std::string sharing; ///< what the processors of the processes share; empty: nobody chose them
+    /// Of the same row of a table: all but transport and samples are equal.
+    [[nodiscard]] bool same_row(const Series& other) const
+    {
+        return section == other.section && name == other.name && bytes == other.bytes &&
+               processes == other.processes && sharing == other.sharing;
+    }
 };
+
+/// Figures taken on processors that share different things are not compared.
+inline bool comparable(const Series& a, const Series& b)
+{
+    return a.sharing.empty() || b.sharing.empty() || a.sharing == b.sharing;
+}
 
 struct Figure {
     double median = -1, low = -1, high = -1; ///< with the quartiles
@@ -47,8 +61,9 @@ void write_series(std::FILE* file, const Series& series);
 /// no series are ignored, so that a program's other output may stand between them.
 bool read_series(const char* path, std::vector<Series>& all);
 
-/// The first that fits; null if there is none. 0 processes: any number.
+/// The first that fits, and that can be compared with `other`, which may be null; null if there is none. 0 processes: any
+/// number.
 const Series* find(const std::vector<Series>& all, std::string_view name, std::size_t bytes,
-                   std::string_view transport, int processes = 0);
+                   std::string_view transport, int processes = 0, const Series* other = nullptr);
 
 } // namespace tofu::bench

@@ -109,15 +109,12 @@ void write_section(std::FILE* file, const std::vector<const Series*>& series, St
 {
     std::vector<std::string> transports;
     std::vector<const Series*> firsts; // one of each row
-    auto same_row = [](const Series* a, const Series* b) {
-        return a->name == b->name && a->bytes == b->bytes && a->processes == b->processes;
-    };
     bool sized = false, with_unit = false;
     for (const Series* s : series) {
         if (std::find(transports.begin(), transports.end(), s->transport) == transports.end())
             transports.push_back(s->transport);
         if (std::none_of(firsts.begin(), firsts.end(),
-                         [&](const Series* f) { return same_row(f, s); }))
+                         [&](const Series* f) { return f->same_row(*s); }))
             firsts.push_back(s);
         sized = sized || s->bytes != 0;
         with_unit = with_unit || !s->unit.empty();
@@ -132,17 +129,25 @@ void write_section(std::FILE* file, const std::vector<const Series*>& series, St
     if (with_unit)
         rows[0].push_back("unit");
     rows[0].insert(rows[0].end(), transports.begin(), transports.end());
+    // The same on processors that share something else.
+    auto on_several = [&](const Series& row) {
+        return std::any_of(firsts.begin(), firsts.end(), [&](const Series* other) {
+            return other->name == row.name && other->bytes == row.bytes &&
+                   other->processes == row.processes && other->sharing != row.sharing;
+        });
+    };
     for (const Series* first : firsts) {
         std::vector<std::string> row = {
             first->name +
-            (first->processes > 2 ? ", " + std::to_string(first->processes) + " proc." : "")};
+            (first->processes > 2 ? ", " + std::to_string(first->processes) + " proc." : "") +
+            (on_several(*first) ? ", sharing " + first->sharing : "")};
         if (sized)
             row.push_back(size_text(first->bytes));
         if (with_unit)
             row.push_back(first->unit);
         auto of = [&](const std::string& transport) -> const Series* {
             for (const Series* s : series)
-                if (same_row(s, first) && s->transport == transport)
+                if (s->same_row(*first) && s->transport == transport)
                     return s;
             return nullptr;
         };
@@ -224,6 +229,7 @@ void write_json(std::FILE* file, const std::vector<Series>& all)
         write_field(file, "name", s.name);
         write_field(file, "unit", s.unit);
         write_field(file, "transport", s.transport);
+        write_field(file, "sharing", s.sharing);
         std::fprintf(file, "\"bytes\": %zu, \"processes\": %d, ", s.bytes, s.processes);
         if (figure.valid())
             std::fprintf(file, "\"median\": %.6g, \"q1\": %.6g, \"q3\": %.6g, ", figure.median,

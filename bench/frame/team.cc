@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: see team.h. Called by: main.cc. Calls: fork, mmap, Transport.
+// Role: see team.h. Called by: main.cc. Calls: fork, mmap, cores.h, Transport.
 #include "team.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -22,7 +21,8 @@ constexpr int most_failures = 6;
 
 } // namespace
 
-Team::Team(std::string name, Maker make) : name_(std::move(name)), make_(std::move(make))
+Team::Team(std::string name, Maker make, const Cores& cores)
+    : name_(std::move(name)), make_(std::move(make)), cores_(cores)
 {
     std::fill(std::begin(pid_), std::end(pid_), -1);
 }
@@ -36,10 +36,7 @@ Team::~Team()
 void Team::child(int side)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    CPU_SET(side % int(sysconf(_SC_NPROCESSORS_ONLN)), &cpus);
-    sched_setaffinity(0, sizeof(cpus), &cpus);
+    (void)cores_.pin(placement_, side); // main.cc says so where processors are not known
     setenv("TOFU_SIM_RANK", std::to_string(side).c_str(), 1);
     setenv("TOFU_SIM_JOB",
            ("bench-" + std::to_string(getppid()) + "-" + std::to_string(starts_) + name_).c_str(),
@@ -62,10 +59,18 @@ void Team::child(int side)
     }
 }
 
+void Team::place(const Placement* placement)
+{
+    if (alive_ && (placement != nullptr ? *placement : cores_.usual(sides_)).processors != placement_.processors)
+        leave();
+    chosen_ = placement;
+}
+
 void Team::start(int sides)
 {
     sides_ = sides;
     ++starts_;
+    placement_ = chosen_ != nullptr ? *chosen_ : cores_.usual(sides);
     void* memory =
         mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)

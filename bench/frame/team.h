@@ -3,6 +3,7 @@
 // fork, Transport.
 #pragma once
 
+#include "cores.h"
 #include "transport.h"
 
 #include <functional>
@@ -15,11 +16,14 @@ namespace tofu::bench {
 class Team {
   public:
     using Maker = std::function<Transport*()>;
-    Team(std::string name, Maker make);
+    Team(std::string name, Maker make, const Cores& cores);
     Team(Team&& other) = delete;
     ~Team(); ///< lets the processes clean up and ends them
 
     [[nodiscard]] const std::string& name() const { return name_; }
+    [[nodiscard]] const Placement& placement() const { return placement_; }
+    /// Its processes get these processors from now on; without, the usual ones for their number.
+    void place(const Placement* placement);
     /// Starts as many processes as sides; says so on stderr where they don't come up.
     void start(int sides = 2);
     /// Runs a case once and returns its figure in the case's unit, -1 where it is not offered or
@@ -37,6 +41,9 @@ class Team {
 
     std::string name_;
     Maker make_;
+    const Cores& cores_;
+    const Placement* chosen_ = nullptr; ///< null: the usual one
+    Placement placement_;               ///< of the processes that run
     std::unique_ptr<Transport> transport_;
     Control* control_ = nullptr;
     pid_t pid_[max_sides];

@@ -19,7 +19,7 @@ namespace {
 Series series(const char* name, std::size_t bytes, const char* unit, const char* transport,
               std::vector<double> samples)
 {
-    return {"Section", name, bytes, 2, unit, transport, std::move(samples)};
+    return {"Section", name, bytes, 2, unit, transport, std::move(samples), ""};
 }
 
 template <class F>
@@ -143,6 +143,32 @@ TEST(BenchTables, ShowMediansSpreadAndWhoIsHowManyTimesAsGood)
     std::string text = written([&](std::FILE* file) { write_tables(file, all, Style::markdown); });
     EXPECT_NE(text.find("| x | 8 B | ns | 10 ±0% | 40 ±3% (4.00x) |"), std::string::npos) << text;
     EXPECT_NE(text.find("| y | 8 B | M/s | 10 ±0% | 40 ±0% (0.25x) |"), std::string::npos) << text;
+}
+
+TEST(BenchSharing, KeepsRowsApartAndIsNotCompared)
+{
+    const char* put = "write, seen by the polling target";
+    std::vector<Series> all = {series(put, 8, "ns", "tofu", {10}), series(put, 8, "ns", "shm", {40}),
+                               series(put, 8, "ns", "tofu", {100})};
+    all[0].sharing = all[1].sharing = "L2";
+    all[2].sharing = "the machine";
+    std::string text = written([&](std::FILE* file) { write_tables(file, all, Style::markdown); });
+    EXPECT_NE(text.find("sharing L2 | 8 B | ns | 10 | 40 (4.00x) |"), std::string::npos) << text;
+    EXPECT_NE(text.find("sharing the machine | 8 B | ns | 100 | - |"), std::string::npos) << text;
+    EXPECT_NE(find(all, put, 8, "shm", 0, &all[0]), nullptr);
+    EXPECT_EQ(find(all, put, 8, "shm", 0, &all[2]), nullptr) << "taken on other processors";
+
+    std::string path = testing::TempDir() + "/bench_sharing_" + std::to_string(getpid());
+    std::FILE* file = std::fopen(path.c_str(), "w");
+    for (const Series& s : all)
+        write_series(file, s);
+    std::fclose(file);
+    std::vector<Series> again;
+    ASSERT_TRUE(read_series(path.c_str(), again));
+    std::remove(path.c_str());
+    ASSERT_EQ(again.size(), 3u);
+    EXPECT_EQ(again[2].sharing, "the machine");
+    EXPECT_EQ(again[2].samples, std::vector<double>{100}) << "not joined with those of another placement";
 }
 
 } // namespace
