@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: more processes than processors: a thread whose polls find nothing yields.
-// Called by: job/process (enter_crowd, leave_crowd), tni/engine, api/wait (give_way). Calls: job/doorbell, the kernel.
+// Called by: job/process (enter_crowd, leave_crowd), tni/engine, api/wait (give_way). Calls: job/doorbell, job/quota, the kernel.
 #include "job/crowd.h"
 
 #include "job/doorbell.h"
+#include "job/quota.h"
 
 #include <algorithm>
 #include <bit>
@@ -98,7 +99,10 @@ void enter_crowd(Crowd& crowd) noexcept
         processors += static_cast<uint32_t>(std::popcount(word));
     }
     std::memcpy(crowd.mask, words, sizeof words);
-    crowd.processors.store_relaxed(processors);
+    if (const uint32_t quota = quota_processors(); quota != 0 && (crowd.quota == 0 || quota < crowd.quota)) {
+        crowd.quota = quota;
+    }
+    crowd.processors.store_relaxed(crowd.quota != 0 ? std::min(processors, crowd.quota) : processors);
     (void)crowd.processes.fetch_add(1);
     (void)crowd.changes.fetch_add(1);
 }

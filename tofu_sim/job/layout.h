@@ -79,13 +79,14 @@ struct JobHeader {
 };
 static_assert(sizeof(JobHeader) == 64);
 
-// Behind the header: how many processes the job has, and how many processors they may run on, all together (job/crowd).
+// Behind the header: how many processes the job has, and how many processors they may run on at a time, all together, by
+// their masks and by the quotas of their cgroups (job/crowd).
 // Written under the job's lock, read without.
 struct Crowd {
     SharedWord<uint32_t> processes;
     SharedWord<uint32_t> processors;
     SharedWord<uint32_t> changes; // how often somebody joined or left
-    uint32_t reserved;
+    uint32_t quota; // processors' time, the least of all processes; 0: none has a quota
     uint64_t mask[16]; // of the processors, as the kernel numbers them
 };
 inline constexpr size_t job_crowd_offset = 64;

@@ -23,6 +23,7 @@ inline constexpr int exit_not_found = 127;
 [[nodiscard]] int show_command(std::span<char* const> words);
 [[nodiscard]] int trace_command(std::span<char* const> words);
 [[nodiscard]] int replay_command(std::span<char* const> words);
+[[nodiscard]] int node_command(std::span<char* const> words);
 [[nodiscard]] int clean_command(std::span<char* const> words);
 
 // A whole number from `low` to `high`, nothing for any other text.

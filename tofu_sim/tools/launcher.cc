@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: starts N processes of a program, watches over them, and leaves none behind.
-// Called by: tools/run.cc. Calls: tools/turns, fork, exec, signals.
+// Called by: tools/run.cc. Calls: tools/processors, tools/turns, fork, exec, signals.
 //
 // Each process leads a process group, so that one signal reaches what it starts itself, and dies
 // with us (PR_SET_PDEATHSIG). Whatever escapes that by changing its group comes back to us as the
 // nearest subreaper, and is killed at the end.
 #include "tools/launcher.h"
 
+#include "job/quota.h"
 #include "tools/command.h"
 #include "tools/turns.h"
 
@@ -20,6 +21,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 namespace tofu::sim::tools {
 namespace {
@@ -50,12 +52,10 @@ std::vector<pid_t> own_children()
 
 } // namespace
 
-Launcher::Launcher(uint32_t processes, std::span<char* const> program,
-                   std::chrono::milliseconds timeout)
-    : program_(program), pids_(processes, 0)
+Launcher::Launcher(Launch launch) : launch_(std::move(launch)), pids_(launch_.node_of.size(), 0)
 {
-    if (timeout.count() > 0) {
-        timeout_ = Clock::now() + timeout;
+    if (launch_.timeout.count() > 0) {
+        timeout_ = Clock::now() + launch_.timeout;
     }
 }
 
@@ -83,15 +83,44 @@ int Launcher::run()
         std::perror("tofu-sim: pipe");
         return exit_failure;
     }
-    ShortTurns turns(pids_.size());
-    if (start_all()) {
-        turns.start();
-    } else {
+    // One process shares with nobody: no topology is read for it.
+    std::optional<Processors> processors;
+    std::optional<ShortTurns> turns;
+    if (pids_.size() > 1) {
+        processors_ = &processors.emplace(quota_processors());
+        turns.emplace(pids_.size(), *processors);
+        share_processors(*processors);
+    }
+    if (!start_all()) {
         end_all(SIGKILL, exit_failure);
+    } else if (turns) {
+        turns->start();
     }
     watch();
     kill_descendants();
     return status_;
+}
+
+void Launcher::share_processors(const Processors& processors)
+{
+    if (!launch_.bound) {
+        return;
+    }
+    std::vector<uint32_t> processes_of_node(*std::max_element(launch_.node_of.begin(), launch_.node_of.end()) + size_t{1}, 0);
+    for (const uint32_t node : launch_.node_of) {
+        processes_of_node[node]++;
+    }
+    shares_ = processors.shares(processes_of_node);
+    if (shares_.empty()) {
+        return;
+    }
+    constexpr size_t most_shown = 8;
+    std::string text;
+    for (size_t node = 0; node < std::min(shares_.size(), most_shown); node++) {
+        text += (node != 0 ? " | " : "") + text_of(shares_[node].get());
+    }
+    std::fprintf(stderr, "tofu-sim: each node's processes have processors of their own: %s%s (--bind none: they share all)\n",
+                 text.c_str(), shares_.size() > most_shown ? " | ..." : "");
 }
 
 bool Launcher::start_all()
@@ -130,6 +159,15 @@ void Launcher::become_process(uint32_t rank, pid_t parent)
         ::_exit(exit_failure); // we died before the line above
     }
     ::setenv("TOFU_SIM_RANK", std::to_string(rank).c_str(), 1);
+    if (!launch_.topology.empty()) {
+        for (const char* const other : {"HWLOC_SYNTHETIC", "HWLOC_COMPONENTS", "HWLOC_THISSYSTEM"}) {
+            ::unsetenv(other); // they would be asked first, or say that this is the machine
+        }
+        ::setenv("HWLOC_XMLFILE", launch_.topology.c_str(), 1);
+    }
+    if (!shares_.empty()) {
+        (void)processors_->bind(shares_[launch_.node_of[rank]].get()); // unbound it runs as well
+    }
     // A process group in the background would stop when it reads from the terminal.
     if (rank != 0 || ::isatty(STDIN_FILENO) != 0) {
         const int null = ::open("/dev/null", O_RDONLY);
@@ -139,7 +177,7 @@ void Launcher::become_process(uint32_t rank, pid_t parent)
         }
     }
     ::sigprocmask(SIG_SETMASK, &inherited_, nullptr);
-    ::execvp(program_[0], program_.data()); // main's argv ends with a null pointer
+    ::execvp(launch_.program[0], launch_.program.data()); // main's argv ends with a null pointer
     const int error = errno;
     (void)!::write(exec_error_[1], &error, sizeof error);
     ::_exit(error == ENOENT ? exit_not_found : exit_not_executable);
@@ -238,7 +276,7 @@ void Launcher::report_exec_failure()
 {
     int error = 0;
     if (::read(exec_error_[0], &error, sizeof error) == ssize_t{sizeof error}) {
-        std::fprintf(stderr, "tofu-sim: can't run %s: %s\n", program_[0], std::strerror(error));
+        std::fprintf(stderr, "tofu-sim: can't run %s: %s\n", launch_.program[0], std::strerror(error));
     }
 }
 

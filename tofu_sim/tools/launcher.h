@@ -1,22 +1,32 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: starts N processes of a program, watches over them, and leaves none behind.
-// Called by: tools/run.cc. Calls: tools/turns, fork, exec, signals.
+// Called by: tools/run.cc. Calls: tools/processors, tools/turns, fork, exec, signals.
 #pragma once
+
+#include "tools/processors.h"
 
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <signal.h>
 #include <span>
+#include <string>
 #include <sys/types.h>
 #include <vector>
 
 namespace tofu::sim::tools {
 
+struct Launch {
+    std::vector<uint32_t> node_of;    // the simulated node of each process
+    bool bound = true;                // processes of a node get processors of their own where there are enough
+    std::string topology;             // a file for HWLOC_XMLFILE; empty: programs see this machine
+    std::span<char* const> program;   // with its arguments; outlives the launcher
+    std::chrono::milliseconds timeout{0}; // 0: none
+};
+
 class Launcher {
   public:
-    // A timeout of 0: none. `program` is the program and its arguments; it outlives the launcher.
-    Launcher(uint32_t processes, std::span<char* const> program, std::chrono::milliseconds timeout);
+    explicit Launcher(Launch launch);
     ~Launcher();
     Launcher(const Launcher&) = delete;
     Launcher& operator=(const Launcher&) = delete;
@@ -31,6 +41,7 @@ class Launcher {
     // that signal sent to all; ending --(the grace is over)--> killing, with SIGKILL sent.
     enum class State { running, ending, killing };
 
+    void share_processors(const Processors& processors);
     [[nodiscard]] bool start_all();
     [[nodiscard]] pid_t start_one(uint32_t rank);
     [[noreturn]] void become_process(uint32_t rank, pid_t parent);
@@ -44,7 +55,9 @@ class Launcher {
     void kill_descendants() noexcept;
     [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
 
-    std::span<char* const> program_;
+    Launch launch_;
+    const Processors* processors_ = nullptr; // while run() is under way, and there is more than one process
+    std::vector<Cpuset> shares_;             // by node; empty: nobody is bound
     std::vector<pid_t> pids_;    // by rank; 0: not started, or gone
     std::vector<pid_t> foreign_; // children of whoever became us by exec: not ours to end
     size_t alive_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the tofu-sim command: run, show, trace, replay, clean (man/tofu-sim.1).
-// Called by: the user, our tests. Calls: tools/run, tools/show, tools/trace, tools/replay, tools/clean.
+// Role: the tofu-sim command: run, show, trace, replay, node, clean (man/tofu-sim.1).
+// Called by: the user, our tests. Calls: tools/run, tools/show, tools/trace, tools/replay, tools/node, tools/clean.
 #include "tools/command.h"
 
 #include <algorithm>
@@ -17,6 +17,7 @@ constexpr char help_text[] =
     "       tofu-sim trace [options] FILE|DIRECTORY...\n"
     "       tofu-sim replay [options] FILE|DIRECTORY...\n"
     "       tofu-sim replay [options] --pattern NAME\n"
+    "       tofu-sim node NAME\n"
     "       tofu-sim clean [JOB...]\n"
     "\n"
     "run: starts N processes of one job on the simulated interconnect, without MPI.\n"
@@ -28,6 +29,9 @@ constexpr char help_text[] =
     "  --chaos SEED[:LIST]   adversarial mode (TOFU_SIM_CHAOS)\n"
     "  --clock               virtual time, that of Tofu-D (TOFU_SIM_CLOCK), for programs too\n"
     "  --cpu FACTOR          computing takes so many times longer there than here (TOFU_SIM_CPU)\n"
+    "  --node a64fx          programs that ask hwloc see this node, not this machine (HWLOC_XMLFILE)\n"
+    "  --bind WHICH          node (default): where there are enough, the processes of each node have processors of\n"
+    "                        their own; none: all share all\n"
     "  --timeout SECONDS     kill everything then, and exit with 124\n"
     "  --library-path DIR    put DIR in front of LD_LIBRARY_PATH\n"
     "\n"
@@ -63,6 +67,8 @@ constexpr char help_text[] =
     "                        gates-sum, halo3, halo6\n"
     "  -n N, --bytes B, --rounds R  its processes, bytes of a message, and how often\n"
     "\n"
+    "node: writes the topology of a node for HWLOC_XMLFILE, as run --node sets it, to standard output: a64fx.\n"
+    "\n"
     "clean: removes what jobs without a running process left behind.\n";
 
 struct Command {
@@ -73,7 +79,7 @@ struct Command {
 constexpr Command commands[] = {
     {"run", tofu::sim::tools::run_command},       {"show", tofu::sim::tools::show_command},
     {"trace", tofu::sim::tools::trace_command},   {"replay", tofu::sim::tools::replay_command},
-    {"clean", tofu::sim::tools::clean_command},
+    {"node", tofu::sim::tools::node_command},     {"clean", tofu::sim::tools::clean_command},
 };
 
 bool asks_for_help(const char* word)
@@ -102,6 +108,6 @@ int main(int argc, char** argv)
     if (known) {
         return command->run(words);
     }
-    std::fprintf(stderr, "tofu-sim: no command '%s': use run, show, trace, replay, clean or --help\n", name);
+    std::fprintf(stderr, "tofu-sim: no command '%s': use run, show, trace, replay, node, clean or --help\n", name);
     return exit_usage;
 }

@@ -8,6 +8,7 @@
 #include "tools/job_files.h"
 #include "tools/launcher.h"
 #include "tools/libraries.h"
+#include "tools/node_model.h"
 #include "topology/topology.h"
 
 #include <cstdio>
@@ -15,7 +16,9 @@
 #include <cstring>
 #include <ctime>
 #include <string>
+#include <sys/mman.h>
 #include <unistd.h>
+#include <vector>
 
 #define CLOCK_LIBRARY "libtofu-sim-clock.so"
 
@@ -31,6 +34,8 @@ struct Options {
     const char* chaos = nullptr;
     bool clock = false;
     const char* cpu = nullptr;
+    const NodeModel* node = nullptr;
+    bool bound = true;
     const char* library_path = nullptr;
     std::chrono::milliseconds timeout{0};
     std::span<char* const> program;
@@ -102,6 +107,16 @@ int set_option(Options& options, std::string_view name, const char* value)
             return refuse(name, value, factor_expected);
         }
         options.cpu = value;
+    } else if (name == "--node") {
+        options.node = find_node_model(value);
+        if (options.node == nullptr) {
+            return refuse(name, value, "give the name of a node whose topology is known: a64fx");
+        }
+    } else if (name == "--bind") {
+        options.bound = std::strcmp(value, "node") == 0;
+        if (!options.bound && std::strcmp(value, "none") != 0) {
+            return refuse(name, value, "say node (processors for each simulated node) or none");
+        }
     } else if (name == "--library-path") {
         options.library_path = value;
     } else if (name == "--timeout") {
@@ -193,6 +208,39 @@ void export_environment(const Options& options, const std::string& job, const st
     }
 }
 
+// As the processes will place themselves (job/claims): one a node, or as many as were asked for, or as have to be.
+std::vector<uint32_t> nodes_of(const Options& options)
+{
+    const auto setting = [](const char* given, const char* variable) { return given != nullptr ? given : std::getenv(variable); };
+    const char* const shape = setting(options.shape, "TOFU_SIM_SHAPE");
+    const char* const ppn = setting(options.ppn, "TOFU_SIM_PPN");
+    const auto units = parse_shape(shape != nullptr ? shape : "");
+    const uint32_t nodes = Topology(units.value_or(Topology().units()), 0).num_nodes();
+    const uint32_t least = (options.processes + nodes - 1) / nodes;
+    const auto each = static_cast<uint32_t>(parse_count(ppn != nullptr ? ppn : "", 1, cqs_per_node).value_or(least));
+    std::vector<uint32_t> node_of(options.processes);
+    for (uint32_t rank = 0; rank < options.processes; rank++) {
+        node_of[rank] = rank / each;
+    }
+    return node_of;
+}
+
+// The path of a file without a name, which ends with this process; others open it meanwhile. Empty, after a line on
+// stderr: it can't be made.
+std::string write_topology(const NodeModel& model)
+{
+    const std::string text = topology_xml(model);
+    if (text.empty()) {
+        return {};
+    }
+    const int file = ::memfd_create("tofu-sim-node", MFD_CLOEXEC);
+    if (file < 0 || ::write(file, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+        std::perror("tofu-sim: --node");
+        return {};
+    }
+    return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
+}
+
 } // namespace
 
 int run_command(std::span<char* const> words)
@@ -207,7 +255,11 @@ int run_command(std::span<char* const> words)
         return refuse("--clock", "", "there is no " CLOCK_LIBRARY " in " TOFU_SIM_LIBDIR ": install it");
     }
     export_environment(options, job, clock_library);
-    Launcher launcher(options.processes, options.program, options.timeout);
+    const std::string topology = options.node != nullptr ? write_topology(*options.node) : std::string();
+    if (options.node != nullptr && topology.empty()) {
+        return exit_failure;
+    }
+    Launcher launcher({nodes_of(options), options.bound, topology, options.program, options.timeout});
     const int status = launcher.run();
     // What the last process could not take away because it was killed. A job that others joined by
     // --job goes on.

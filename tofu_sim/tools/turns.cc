@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: short turns for processes that outnumber the processors, whatever they do with them.
-// Called by: tools/launcher. Calls: the kernel's scheduler.
+// Called by: tools/launcher. Calls: tools/processors, the kernel's scheduler.
 #include "tools/turns.h"
+
+#include "tools/processors.h"
 
 #include <cstdint>
 #include <cstdio>
@@ -43,20 +45,15 @@ void ask_for_short_slices() noexcept
 
 } // namespace
 
-ShortTurns::ShortTurns(size_t processes)
+ShortTurns::ShortTurns(size_t processes, const Processors& processors)
 {
-    cpu_set_t own;
-    if (::sched_getaffinity(0, sizeof own, &own) != 0 || static_cast<size_t>(CPU_COUNT(&own)) >= processes) {
+    if (processors.at_a_time() >= processes || processors.allowed().empty()) {
         return;
     }
-    for (int processor = 0; processor < CPU_SETSIZE; processor++) {
-        if (CPU_ISSET(processor, &own)) {
-            processors_.push_back(processor);
-        }
-    }
+    processors_ = processors.allowed();
     ask_for_short_slices();
-    std::fprintf(stderr, "tofu-sim: more processes (%zu) than processors (%zu): they take turns of 0.1 ms\n", processes,
-                 processors_.size());
+    std::fprintf(stderr, "tofu-sim: more processes (%zu) than processors (%s): they take turns of 0.1 ms\n", processes,
+                 processors.text().c_str());
 }
 
 ShortTurns::~ShortTurns()

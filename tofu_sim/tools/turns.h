@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: short turns for processes that outnumber the processors, whatever they do with them.
-// Called by: tools/launcher. Calls: the kernel's scheduler.
+// Called by: tools/launcher. Calls: tools/processors, the kernel's scheduler.
 //
 // A program that spins on its own memory calls nothing, so nobody can make it give way, and the kernel lets it run until
 // its time slice is over or, where slices end with the clock's tick, for 4 ms. We ask for slices of 0.1 ms (Linux 6.12 and
@@ -14,11 +14,13 @@
 
 namespace tofu::sim::tools {
 
+class Processors;
+
 class ShortTurns {
   public:
     // Before the first process is started, which inherits the slices: says on stderr what it does where `processes`
-    // outnumber the processors, else nothing.
-    explicit ShortTurns(size_t processes);
+    // outnumber the processors that can run at a time, else nothing.
+    ShortTurns(size_t processes, const Processors& processors);
     ~ShortTurns();
     ShortTurns(const ShortTurns&) = delete;
     ShortTurns& operator=(const ShortTurns&) = delete;

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: tofu-sim node: the topology of a node that this machine is not, for HWLOC_XMLFILE.
+// Called by: tools/main.cc. Calls: tools/node_model.
+#include "tools/command.h"
+#include "tools/node_model.h"
+
+#include <cstdio>
+
+namespace tofu::sim::tools {
+
+int node_command(std::span<char* const> words)
+{
+    const NodeModel* const model = words.size() == 1 ? find_node_model(words[0]) : nullptr;
+    if (model == nullptr) {
+        std::fputs("tofu-sim: node wants the name of a node whose topology is known: a64fx\n", stderr);
+        return exit_usage;
+    }
+    const std::string text = topology_xml(*model);
+    if (text.empty()) {
+        return exit_failure;
+    }
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+        std::perror("tofu-sim: standard output");
+        return exit_failure;
+    }
+    return 0;
+}
+
+} // namespace tofu::sim::tools
