@@ -89,6 +89,53 @@ TEST(ScalableEndpoint, EachMessageReachesTheContextItNames)
     });
 }
 
+/// Both contexts have the address of the scalable endpoint, and each waits for its own messages only: context 0 need not
+/// wait for the message of context 1, whose receive is posted last.
+TEST(ScalableEndpoint, FencesOfTwoContextsAtOneReceiverAreAnsweredEachForItself)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(all_caps, 3, 2, 1);
+        Scalable s(base);
+        const fi_addr_t to = fi_rx_addr(base.insert(&s.sep->fid), 0, 3);
+        std::uint64_t out = 7, in[2][2] = {};
+        bool sent[2] = {}, ended[2] = {};
+        unsigned received = 0;
+        const auto poll = [&] {
+            fi_cq_tagged_entry entry{};
+            for (unsigned t = 0; t < 2; t++)
+                if (fi_cq_read(s.tx_cq[t], &entry, 1) == 1)
+                    ended[t] = true;
+            received += fi_cq_read(s.rx_cq[0], &entry, 1) == 1;
+        };
+        const auto fence = [&](unsigned t) {
+            iovec iov{&out, sizeof out};
+            fi_msg_tagged msg{};
+            msg.msg_iov = &iov;
+            msg.iov_count = 1;
+            msg.addr = to;
+            msg.tag = 10 + t;
+            if (!sent[t])
+                sent[t] = fi_tsendmsg(s.tx[t], &msg, FI_FENCE | FI_MATCH_COMPLETE | FI_COMPLETION) == 0;
+        };
+        const auto receive = [&](unsigned t, std::uint64_t tag, void* into) {
+            ASSERT_EQ(fi_trecv(s.rx[0], into, 8, nullptr, FI_ADDR_UNSPEC, tag + t, 0, into), 0);
+        };
+        for (unsigned t = 0; t < 2; t++)
+            ASSERT_EQ(post(s.tx_cq[t], [&] { return fi_tinject(s.tx[t], &out, sizeof out, to, t); }), 0);
+        for (unsigned round = 0; round < 1000; round++) {
+            fence(0);
+            fence(1);
+            poll();
+        }
+        EXPECT_FALSE(ended[0] || ended[1]);
+        for (unsigned t = 0; t < 2; t++) {
+            receive(t, 0, &in[t][0]);
+            receive(t, 10, &in[t][1]);
+            ASSERT_TRUE(wait_until([&] { fence(0); fence(1); poll(); return ended[t] && received == 2 * t + 2; })) << t;
+        }
+    });
+}
+
 TEST(ScalableEndpoint, ThreadsWithAContextEachDoNotDisturbEachOther)
 {
     expect_processes(2, [](const Rank& rank) {

@@ -64,13 +64,4 @@ void MatchQueue::forget(Unexpected& kept) noexcept
     free_entry(kept);
 }
 
-bool MatchQueue::holds(const SrxPeer& peer, std::uint64_t source) const noexcept
-{
-    for (const Matcher* m : {&tagged_, &plain_})
-        for (const Arrived* a = m->first(); a != nullptr; a = a->next)
-            if (a->source == source && static_cast<const Unexpected*>(a)->peer == &peer)
-                return true;
-    return false;
-}
-
 } // namespace tofu::proto

@@ -77,8 +77,16 @@ class MatchQueue {
     void free_entry(Unexpected& message) noexcept;
     /// Removes and frees a queued message, which a receive has taken or nobody wants.
     void forget(Unexpected& message) noexcept;
-    /// Does a message that this source sent through `peer` wait for its receive?
-    [[nodiscard]] bool holds(const SrxPeer& peer, std::uint64_t source) const noexcept;
+    /// Does a message for which `wanted` holds and that came through `peer` wait for its receive?
+    template <class Wanted>
+    [[nodiscard]] bool holds(const SrxPeer& peer, Wanted&& wanted) const noexcept
+    {
+        for (const Matcher* m : {&tagged_, &plain_})
+            for (const Arrived* a = m->first(); a != nullptr; a = a->next)
+                if (const auto& kept = static_cast<const Unexpected&>(*a); kept.peer == &peer && wanted(kept))
+                    return true;
+        return false;
+    }
     /// Calls `visit` for each message that waits for its receive; `visit` may forget() it.
     template <class Visit>
     void visit_kept(Visit visit) noexcept

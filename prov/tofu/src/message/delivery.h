@@ -46,7 +46,10 @@ class Delivery final : private SrxPeer {
     /// Writes the entry of a message that has succeeded, and finds its source for that.
     void report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept;
     /// Does a message of this sender wait here for its receive?
-    [[nodiscard]] bool holds(const Ring& in) const noexcept { return queue_.holds(*this, in.key); }
+    [[nodiscard]] bool holds(const Ring& in) const noexcept
+    {
+        return queue_.holds(*this, [&](const Unexpected& kept) { return Message::kept_of(kept).in->same_sender(in); });
+    }
 
   private:
     // of SrxPeer

@@ -128,7 +128,7 @@ bool Receiver::take_fence(Ring& in, const Packet& packet) noexcept
     if ((packet.control.flags & flag_match) == 0)
         return put_fin(tx_.vcq(), in.known.home, in.area, packet.ack, 0);
     Fence* const end = fences_.begin() + fences_.size(); // a sender waits for one fence at a time
-    if (Fence* const old = std::find_if(fences_.begin(), end, [&](const Fence& f) { return f.in->key == in.key; });
+    if (Fence* const old = std::find_if(fences_.begin(), end, [&](const Fence& f) { return f.in->same_sender(in); });
         old != end) {
         old->ack = packet.ack;
     } else {

@@ -155,6 +155,11 @@ struct Ring {
     utofu_stadd_t returns = 0;  ///< the sender's return block
     Inquiry<Ring> life{};
 
+    /// Do both come from the same endpoint? `key` is not enough: the transmit contexts of a scalable endpoint share it.
+    [[nodiscard]] bool same_sender(const Ring& other) const noexcept
+    {
+        return known.home == other.known.home && known.nonce == other.known.nonce && index == other.index;
+    }
     /// The protocol has dropped one message of this ring. Frees a closed ring with its last message.
     void let_go() noexcept
     {
