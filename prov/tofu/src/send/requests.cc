@@ -55,7 +55,7 @@ SendRequest* SendRequests::make(Channel& ch, const SendCall& call) noexcept
     r->ref_count = 0;
     r->way = 0;
     r->block = nullptr;
-    r->awaits_fin = false;
+    r->awaits_fin = r->fin_has_come = false;
     r->report_to(tx_.reports(), call.entry_flags(), call.context,
                  !call.silent && tx_.reports().binding.reports(call.flags));
     r->err = 0;
@@ -74,12 +74,18 @@ void SendRequests::await_fin(SendRequest& r) noexcept
 
 void SendRequests::drop(SendRequest& r) noexcept
 {
+    release(r);
+    pool_.release(&r);
+}
+
+/// Releases what the request holds.
+void SendRequests::release(SendRequest& r) noexcept
+{
     for (unsigned i = 0; i < r.ref_count; i++)
         tx_.branches().memory(r.way).release(r.refs[i]);
     tx_.branches().give(Branches::By::peer, r.way);
     if (r.block != nullptr)
         buffers_.release(*std::exchange(r.block, nullptr));
-    pool_.release(&r);
 }
 
 void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
@@ -101,7 +107,12 @@ void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
     r.err = err;
     r.prov_errno = prov_errno;
     complete(r);
-    drop(r);
+    release(r);
+    // A peer that lives may still write the FIN word, and would destroy that of a later request.
+    if (r.awaits_fin && r.to->state == ChannelState::failed && r.to->err != FI_EHOSTDOWN && !r.fin_has_come)
+        retired_++;
+    else
+        pool_.release(&r);
 }
 
 void SendRequests::channel_failed(Channel& ch, vcq::Waiter* waiter) noexcept
@@ -137,6 +148,7 @@ bool SendRequests::take_fin(SendRequest& r) noexcept
     const auto status = static_cast<std::uint32_t>(word);
     if (static_cast<std::uint32_t>(word >> 32) != r.seq || status == fin_pending)
         return false;
+    r.fin_has_come = true;
     if (const auto seen = rings_.port.self.vcq.backend().functions().seen; seen != nullptr)
         (void)seen(rings_.port.area.fin_address(r.fin), sizeof word);
     end(r, status == 0 ? 0 : FI_EREMOTEIO, static_cast<int>(status));

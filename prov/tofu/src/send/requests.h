@@ -58,6 +58,7 @@ struct SendRequest : Request {
     Branches::Way way = 0;     ///< the peer fetches from its VCQ, with which `refs` are registered
     bool numbered = false;
     bool awaits_fin = false;
+    bool fin_has_come = false;
     PacketBuffer* block = nullptr; ///< its bounce block; the notice of its Put, or its end, frees it
     LocalRef refs[max_segments] = {};
 };
@@ -80,12 +81,15 @@ class SendRequests {
     [[nodiscard]] bool all_fetched() const noexcept { return kept_ == 0; }
     /// Looks at the FIN words that requests wait for, a bounded number of them each time.
     void poll() noexcept;
+    /// True if no FIN word of a request that has ended can still come.
+    [[nodiscard]] bool settled() const noexcept { return retired_ == 0; }
     /// Ends all requests of the channel with its error. `waiter`: that of a packet that has not gone out, or null.
     void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept;
 
   private:
     [[nodiscard]] bool take_fin(SendRequest& request) noexcept;
     void end(SendRequest& request, int err, int prov_errno) noexcept;
+    void release(SendRequest& request) noexcept;
     static void on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
     TxContext& tx_;
@@ -95,6 +99,7 @@ class SendRequests {
     Array<SendRequest*> awaited_; ///< requests that wait for FIN; has room for all that were made
     std::size_t next_ = 0;        ///< where the next round of polling FIN words starts
     std::uint32_t made_ = 0;
+    unsigned retired_ = 0;        ///< requests that have failed, whose FIN words a live peer may still write
     unsigned kept_ = 0;           ///< messages that were reported as sent and have not been fetched
     const std::uint32_t first_seq_; ///< of FIN words: unlike an earlier endpoint's, whose late words fit none of ours
 };
