@@ -81,7 +81,7 @@ struct Messages : testing::Test, fake::OverNet {
         messages->leave();
         vcq.drain();
         messages->delivery().part_from_queue();
-        messages->close_area();
+        (void)messages->close_area();
         messages.reset();
         tx->detach();
         tx.reset();

@@ -358,7 +358,7 @@ TEST_F(PartsTest, ArrivalsHandOnInOrderAndOnce)
     in->arrivals.take();
     in->arrivals.take();
     EXPECT_EQ(offered, (std::vector<std::uint64_t>{11, 12, 13}));
-    EXPECT_EQ(in->arrivals.awaited(), 0u);
+    EXPECT_EQ(in->arrivals.unfilled(), 0u);
 }
 
 TEST_F(PartsTest, ArrivalsOfOneWhoHasToWaitStayInOrder)

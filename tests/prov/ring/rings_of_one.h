@@ -94,7 +94,7 @@ struct RingsTest : testing::Test, fake::OverNet {
     {
         rings->leave();
         vcq.drain();
-        rings->close_area();
+        (void)rings->close_area();
         above.reset();
     }
     static AreaHeader header(std::uint16_t index = peer_index)

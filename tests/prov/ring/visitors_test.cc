@@ -58,6 +58,8 @@ TEST_F(VisitorsTest, SlotsThatNobodyFilledAreCounted)
     EXPECT_EQ(takes(), Bodies{1});
     EXPECT_EQ(book.sums()[static_cast<std::size_t>(Stat::visit_lost)], 0u);
     rings->leave();
+    vcq.drain();
+    EXPECT_FALSE(rings->close_area());
     EXPECT_EQ(book.sums()[static_cast<std::size_t>(Stat::visit_lost)], 1u);
     book.remove(vcq.statistics());
 }

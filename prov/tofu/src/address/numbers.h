@@ -1,54 +1,50 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The numbers of a domain's endpoints, which their addresses name. Owned by the domain; any thread; calls nothing.
+// The numbers of a domain's endpoints, which their addresses and their reserved STags name. A peer that was stopped
+// may write to the area of an endpoint that is closed, so a number is free for a successor only when no peer can do
+// so ("Writes that outlive their endpoint" in docs/wire-protocol.md). Owned by the domain; any thread; calls the
+// kernel.
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <bitset>
+#include <cstdint>
 #include <mutex>
 
-#include <rdma/fi_errno.h>
-
 #include "address/address.h"
-#include "provider/log.h"
 
 namespace tofu {
 
 class EndpointNumbers {
   public:
-    /// Takes `count` numbers in a row from `first` on, for an endpoint or the receive contexts of a scalable endpoint.
-    /// A number is reused only when all have been used, so that an old address does not reach a new endpoint. 0 or
-    /// -FI_ENOSPC.
-    [[nodiscard]] int take(unsigned count, unsigned& first) noexcept
-    {
-        std::lock_guard guard(mutex_);
-        unsigned end = next_ + count;
-        if (end > max_endpoints) {
-            unsigned row = 0; // free numbers in a row before `end`
-            for (end = 0; end < max_endpoints && row < count; end++)
-                row = taken_[end] ? 0 : row + 1;
-            if (row < count) {
-                TOFU_WARN(FI_LOG_EP_CTRL, "domain: all its %u numbers for endpoints and receive contexts are in use: "
-                                          "close some, or open another domain\n", unsigned{max_endpoints});
-                return -FI_ENOSPC;
-            }
-        }
-        next_ = std::max(next_, end);
-        first = end - count;
-        for (unsigned i = first; i < end; i++)
-            taken_.set(i);
-        return 0;
-    }
-    void give_back(unsigned first, unsigned count) noexcept
-    {
-        std::lock_guard guard(mutex_);
-        for (unsigned i = first; i < first + count; i++)
-            taken_.reset(i);
-    }
+    using Set = std::bitset<max_endpoints>;
+
+    EndpointNumbers() = default;
+    EndpointNumbers(const EndpointNumbers&) = delete;
+    EndpointNumbers& operator=(const EndpointNumbers&) = delete;
+    ~EndpointNumbers();
+
+    /// Reads from a file of the node which numbers earlier domains with this home VCQ have left unsettled; they may
+    /// have been killed, or belong to other processes. `job` names the process's job where VCQ IDs are unique within
+    /// a job only, else null. Without such a file the first number follows from `random`.
+    void open(const char* job, std::uint64_t home, std::uint64_t random) noexcept;
+    /// Takes `count` numbers in a row, for an endpoint or the receive contexts of a scalable endpoint: numbers that
+    /// this domain has not used, then those that were given back first, unsettled ones last. 0 or -FI_ENOSPC.
+    [[nodiscard]] int take(unsigned count, unsigned& first) noexcept;
+    /// A peer may still write to the area of this number, which is in use.
+    void set_unsettled(unsigned number) noexcept;
+    void give_back(unsigned first, unsigned count) noexcept;
 
   private:
+    void save() const noexcept;
+
     std::mutex mutex_;
-    std::bitset<max_endpoints> taken_; ///< in use
-    unsigned next_ = 0;                ///< numbers from here on have never been used
+    Set taken_;     ///< in use
+    Set unsettled_; ///< of these numbers, in use or not
+    std::array<std::uint32_t, max_endpoints> given_back_{}; ///< when, counted in calls; 0: never used by this domain
+    std::uint32_t calls_ = 0;
+    unsigned start_ = 0;     ///< the first number of a domain without history
+    std::uint64_t key_ = 0;  ///< of the history in the node's file; 0: there is none
+    bool may_outlive_ = true;///< the history outlives the last process of the node
 };
 
 } // namespace tofu

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 #include <fcntl.h>
@@ -134,7 +135,7 @@ int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned in
     fd_ = pages.fd;
     geometry_ = geometry;
     index_ = index;
-    full_ = false;
+    full_ = hidden_ = false;
     open_rings_ = geometry.first_rings(index);
     const AreaHeader header{area_magic, wire_version, static_cast<std::uint16_t>(index), 0, nonce};
     std::memcpy(base_, &header, sizeof header); // before any peer can see it
@@ -169,16 +170,21 @@ bool Area::grow() noexcept
     return !full_;
 }
 
+void Area::hide() noexcept
+{
+    if (base_ == nullptr || std::exchange(hidden_, true))
+        return;
+    std::lock_guard guard(*home_lock_);
+    home_->dereg(stadd_);
+    if (open_rings_ != geometry_.first_rings(index_))
+        home_->dereg(further_);
+}
+
 void Area::close() noexcept
 {
     if (base_ == nullptr)
         return;
-    {
-        std::lock_guard guard(*home_lock_);
-        home_->dereg(stadd_);
-        if (open_rings_ != geometry_.first_rings(index_))
-            home_->dereg(further_);
-    }
+    hide();
     spare().give({base_, geometry_.size(), fd_});
     base_ = nullptr;
 }

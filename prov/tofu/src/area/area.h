@@ -27,8 +27,11 @@ class Area {
     /// Registers the rings that are not registered yet. False: there are none, another thread has the home's lock, or
     /// the registration failed.
     [[nodiscard]] bool grow() noexcept;
+    [[nodiscard]] bool is_open() const noexcept { return base_ != nullptr; }
     /// The number of registered rings.
     [[nodiscard]] std::uint32_t open_rings() const noexcept { return open_rings_; }
+    /// Deregisters the memory: peers reach it no more, its owner still does. Takes the home lock.
+    void hide() noexcept;
     void close() noexcept;
     /// Frees the memory that closed areas have left for later ones. Any thread.
     static void drop_spare() noexcept;
@@ -73,6 +76,7 @@ class Area {
     std::uint32_t open_rings_ = 0;
     unsigned index_ = 0;
     bool full_ = false; ///< their registration failed
+    bool hidden_ = false;
     Geometry geometry_{};
 };
 

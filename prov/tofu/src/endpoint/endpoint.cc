@@ -141,6 +141,24 @@ void Endpoint::choose_operations() noexcept
     receives = engines_.messages != nullptr ? &engines_.messages->delivery().queue() : nullptr;
 }
 
+namespace {
+/// Makes progress until no peer can write to the endpoint's area any more. A peer answers in microseconds if it makes
+/// progress; for others nobody waits, since all that their silence costs is a number (EndpointNumbers).
+void settle_with_peers(proto::Messenger& messages, OwnTxContext& tx) noexcept
+{
+    constexpr std::chrono::milliseconds patience{10};
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (!messages.settle() && std::chrono::steady_clock::now() < end)
+        tx.progress();
+}
+} // namespace
+
+void Endpoint::close_area() noexcept
+{
+    if (!engines_.messages->close_area())
+        owner().numbers().set_unsettled(tx_.plan().number);
+}
+
 int Endpoint::enable() noexcept
 {
     if (enabled_)
@@ -168,10 +186,11 @@ int Endpoint::enable() noexcept
         if (messages) {
             {
                 std::lock_guard guard(tx_.lock());
+                settle_with_peers(*messages, tx_);
                 messages->leave();
                 messages->delivery().part_from_queue();
             }
-            messages->close_area();
+            close_area();
         }
         engines_.drop(tx_);
         return ret;
@@ -279,6 +298,8 @@ bool Endpoint::stop() noexcept
         tx_.reports().closing = true;
         if (enabled_)
             let_all_leave(tx_);
+        if (enabled_ && engines_.messages)
+            settle_with_peers(*engines_.messages, tx_);
         tx_.close();
         quiet = tx_.plan().shares_vcq ? tx_.vcq().quiesce() : tx_.vcq().drain();
         enabled_ = false;
@@ -286,7 +307,7 @@ bool Endpoint::stop() noexcept
             engines_.messages->delivery().part_from_queue();
     }
     if (engines_.messages)
-        engines_.messages->close_area(); // takes the home lock, which has to be taken before ours
+        close_area(); // takes the home lock, which has to be taken before ours
     return quiet;
 }
 

@@ -90,6 +90,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>
     void choose_operations() noexcept;
     int announce() noexcept;
     [[nodiscard]] bool stop() noexcept;
+    void close_area() noexcept;
     void drop_all() noexcept;
 
     EndpointPlan plan_{};

@@ -21,9 +21,10 @@ class Messenger final : private Protocol {
     [[nodiscard]] int open() noexcept;
     /// Says BYE to all peers. Called under lock() before the VCQ is closed; nothing is posted afterwards.
     void leave() noexcept { rings_.leave(); }
-    /// Closes the area, which peers then can't reach any more. Called after leave(), without lock(). Takes the home
-    /// lock.
-    void close_area() noexcept { rings_.close_area(); }
+    /// Rings::settle(), under lock().
+    [[nodiscard]] bool settle() noexcept { return rings_.settle() && sender_.requests().settled(); }
+    /// Rings::close_area(), without lock().
+    [[nodiscard]] bool close_area() noexcept { return rings_.close_area() && sender_.requests().settled(); }
 
     [[nodiscard]] Sender& sender() noexcept { return sender_; }
     [[nodiscard]] Receiver& receiver() noexcept { return receiver_; }

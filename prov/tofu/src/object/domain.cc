@@ -153,6 +153,8 @@ int Domain::set_up(const fi_info* wish) noexcept
     error = vcqs_.open(home_, {.owner = this, .remote = on_remote}, true);
     if (error != 0)
         return error;
+    const auto job = backend().functions().job;
+    numbers().open(job != nullptr ? job() : nullptr, home_id(), nonce_);
     return regions_->open();
 }
 

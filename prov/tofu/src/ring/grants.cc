@@ -81,7 +81,7 @@ bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
     unsigned number = 0;
     while (number < port_.area.open_rings() && rings_[number] != nullptr)
         number++;
-    const bool is_free = number < port_.area.open_rings() || port_.area.grow();
+    const bool is_free = !revoked_ && (number < port_.area.open_rings() || port_.area.grow());
     std::unique_ptr<Ring> ring(is_free ? new (std::nothrow) Ring : nullptr);
     if (ring == nullptr || !polls_.reserve(polls_.size() + 1)) {
         wanted_ = true;
@@ -131,6 +131,19 @@ void Grants::ask_back() noexcept
         ring.status = ReturnStatus::give_back;
         report(ring);
         asked++;
+    }
+}
+
+void Grants::revoke() noexcept
+{
+    revoked_ = true;
+    for (const Poll& poll : polls_) {
+        Ring& ring = *rings_[poll.ring];
+        start_probe(ring); // its sender may have closed or died
+        if (!std::exchange(ring.asked, true)) {
+            ring.status = ReturnStatus::give_back;
+            report(ring);
+        }
     }
 }
 

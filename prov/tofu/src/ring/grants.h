@@ -53,6 +53,10 @@ class Grants {
     void close_gone() noexcept;
     /// Asks some rings back, if one had to be denied.
     void ask_back() noexcept;
+    /// Asks all rings back and grants none from now on: the endpoint closes.
+    void revoke() noexcept;
+    /// True if no sender can write into a ring any more: each has released its ring or is dead.
+    [[nodiscard]] bool settled() const noexcept { return polls_.size() == gone_; }
     /// Probes whether senders are alive, one per call.
     void watch() noexcept;
     /// Probes the senders with this home VCQ, to which a post has failed.
@@ -70,6 +74,7 @@ class Grants {
     unsigned gone_ = 0; ///< rings whose senders are dead
     bool reports_due_ = false;
     bool wanted_ = false;           ///< a ring had to be denied
+    bool revoked_ = false;          ///< revoke() was called
     std::size_t ask_hand_ = 0;      ///< index of the ring that ask_back() looks at next
     std::size_t next_watched_ = 0;
     std::unique_ptr<Ring> retired_; ///< the ring closed last, which callers use until its last packet is handled

@@ -53,13 +53,38 @@ int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t visi
     return 0;
 }
 
+bool Rings::settle() noexcept
+{
+    if (!port.open)
+        return settled_ = true;
+    const std::uint64_t now = milliseconds();
+    out.turnover.give_all_back();
+    out.turnover.look_at_returns(out.channels.size());
+    if (now != last_settle_) {
+        last_settle_ = now;
+        out.watch(watched_at_once);
+        in.grants.revoke();
+    }
+    return settled_ = out.turnover.settled() && in.grants.settled();
+}
+
 void Rings::leave() noexcept
 {
-    if (port.open) {
+    if (port.open)
         out.leave();
-        port.self.vcq.statistics().count(Stat::visit_lost, in.arrivals.awaited());
-    }
     port.open = false;
+}
+
+bool Rings::close_area() noexcept
+{
+    if (!port.area.is_open())
+        return true;
+    port.area.hide();
+    // From here on the gate hands out no slot.
+    const std::size_t unfilled = in.arrivals.unfilled();
+    port.self.vcq.statistics().count(Stat::visit_lost, unfilled);
+    port.area.close();
+    return settled_ && unfilled == 0;
 }
 
 void Rings::catch_up() noexcept

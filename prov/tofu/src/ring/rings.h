@@ -25,11 +25,14 @@ class Rings {
 
     /// Opens the area, with so many rings for peers and slots for visitors. 0 or -FI_E*. Takes the home lock.
     [[nodiscard]] int open(std::size_t ring_count, std::size_t ring_slots, std::size_t visit_slots) noexcept;
+    /// Gives back the rings at peers, asks back those of peers and grants none any more. The caller makes progress and
+    /// calls again. True if settled: no peer can write to the area any more.
+    [[nodiscard]] bool settle() noexcept;
     /// Says BYE to all peers; nothing is posted afterwards.
     void leave() noexcept;
     /// Closes the area, which peers then can't reach any more. Called after leave() and the last notice. Takes the home
-    /// lock.
-    void close_area() noexcept { port.area.close(); }
+    /// lock. False: a peer that is stopped may write to the area's STADDs later, so its number is not settled.
+    [[nodiscard]] bool close_area() noexcept;
 
     /// Does something wait for catch_up()? Asked in every round of progress, together with Inbound::behind().
     [[nodiscard, gnu::always_inline]] bool behind() const noexcept
@@ -51,6 +54,8 @@ class Rings {
   private:
     std::uint64_t last_tick_ = 0;
     std::uint64_t last_watch_ = 0;
+    std::uint64_t last_settle_ = 0; ///< milliseconds: when settle() last asked peers
+    bool settled_ = false; ///< as settle() has found
 };
 
 } // namespace tofu::proto

@@ -52,20 +52,27 @@ constexpr unsigned given_up_at_once = 8;
 constexpr unsigned leaving_at_once = 64;
 constexpr unsigned most_held = return_count / 4 * 3; // rings; the other channels serve peers that are sent to rarely
 
-/// May the channel be given to another peer, since no peer and no notice can touch it any more? (Case 11.)
-bool reusable(const Channel& ch) noexcept
+/// True if the peer writes nothing more to the channel's return block or to a FIN word (case 11).
+bool no_write_comes(const Channel& ch) noexcept
 {
-    if (ch.outstanding != 0 || ch.life.under_way || ch.deferred.size != 0 || ch.visit.under_way || ch.visit.slot != 0)
+    if (ch.outstanding != 0)
         return false;
     switch (ch.state) {
     case ChannelState::idle:
-    case ChannelState::pausing: return !ch.visit.asked;
+    case ChannelState::pausing:
+    case ChannelState::reading: return !ch.visit.asked;
     case ChannelState::failed: return ch.err == FI_EHOSTDOWN || (ch.ring == 0 && !ch.visit.asked);
-    case ChannelState::reading:
     case ChannelState::open:
     case ChannelState::leaving: return false;
     }
     return false;
+}
+
+/// May the channel be given to another peer, since no peer and no notice can touch it any more? (Case 11.)
+bool reusable(const Channel& ch) noexcept
+{
+    return no_write_comes(ch) && ch.state != ChannelState::reading && !ch.life.under_way && ch.deferred.size == 0 &&
+           !ch.visit.under_way && ch.visit.slot == 0;
 }
 
 bool has_ring(const Channel& ch) noexcept
@@ -216,6 +223,17 @@ void Turnover::look_at_returns(std::size_t most) noexcept
         if (ch.leave)
             (void)say_bye(ch);
     }
+}
+
+void Turnover::give_all_back() noexcept
+{
+    for (Channel* ch : channels_)
+        ch->leave |= ch->state == ChannelState::open;
+}
+
+bool Turnover::settled() const noexcept
+{
+    return std::all_of(channels_.begin(), channels_.end(), [](const Channel* ch) { return no_write_comes(*ch); });
 }
 
 [[gnu::noinline]] Channel* Turnover::reuse() noexcept

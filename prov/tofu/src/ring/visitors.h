@@ -29,6 +29,7 @@
 //     every 64 visits at least, and sends at most 64 before it has been answered.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -68,8 +69,14 @@ class Visitors {
         if (next_ == end_)
             offer();
     }
-    /// Slots that have been handed out, as far as we have noted, and whose packets have not been taken.
-    [[nodiscard]] std::size_t out() const noexcept { return out_.size(); }
+    /// The number of slots that have been handed out and hold no packet yet.
+    [[nodiscard]] std::size_t unfilled() noexcept
+    {
+        note_handed_out();
+        return static_cast<std::size_t>(std::count_if(out_.begin(), out_.begin() + out_.size(), [this](const Out& out) {
+            return control(out.slot).load(std::memory_order_acquire) >> 32 != seq_;
+        }));
+    }
 
   private:
     struct Out {
@@ -108,8 +115,8 @@ class Arrivals {
     [[nodiscard]] bool refuses(std::uint64_t key) const noexcept;
     /// True if packets of any sender have to stay.
     [[nodiscard]] bool any_refused() const noexcept { return !refused_.empty(); }
-    /// Slots that were handed out and have not been filled.
-    [[nodiscard]] std::size_t awaited() const noexcept { return visitors_.out(); }
+    /// The number of slots that were handed out and have not been filled. Called while there is an area.
+    [[nodiscard]] std::size_t unfilled() noexcept { return visitors_.unfilled(); }
     /// Number of calls of take().
     [[nodiscard]] std::uint32_t offers() const noexcept { return offers_; }
 

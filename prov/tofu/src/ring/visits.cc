@@ -91,6 +91,10 @@ void Visits::on_visit(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 void Visits::on_absence(Channel& ch, int code) noexcept
 {
     Channel::Visit& v = ch.visit;
+    if (ch.met && code == UTOFU_ERR_MRQ_RMT_STADD) {
+        ch.owner->fail(ch, FI_EHOSTDOWN, code);
+        return;
+    }
     if (v.first_try == 0)
         v.first_try = port_.now;
     if ((code != UTOFU_ERR_MRQ_RMT_STADD && code != never_told) || port_.now - v.first_try >= absent_limit_ms) {
