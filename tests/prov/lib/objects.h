@@ -29,7 +29,8 @@ struct Wishes {
     std::uint64_t caps = FI_MSG | FI_TAGGED | FI_SOURCE | FI_DIRECTED_RECV;
     std::uint32_t addr_format = FI_FORMAT_UNSPEC;
     fi_threading threading = FI_THREAD_SAFE;
-    fi_progress progress = FI_PROGRESS_MANUAL;
+    fi_progress progress = FI_PROGRESS_MANUAL; ///< of data
+    fi_progress control = FI_PROGRESS_MANUAL;
     int mr_mode = 0;
     std::string service; ///< not empty: FI_SOURCE with this service
     std::uint32_t version = FI_VERSION(1, 17);
@@ -48,6 +49,7 @@ class Objects {
                 hints.domain_attr->mr_mode = wishes.mr_mode;
                 hints.domain_attr->threading = wishes.threading;
                 hints.domain_attr->data_progress = wishes.progress;
+                hints.domain_attr->control_progress = wishes.control;
             },
             wishes.version, named ? wishes.service.c_str() : nullptr, named ? FI_SOURCE : 0);
         must(fi_fabric(info->fabric_attr, &fabric, nullptr));

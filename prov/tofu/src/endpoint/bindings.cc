@@ -163,7 +163,7 @@ int Bindings::list(Pollable& endpoint, bool told) noexcept
             error = set.add(endpoint);
     });
     if (error == 0 && eq_ != nullptr && told)
-        error = eq_->add(endpoint);
+        error = eq_->add(endpoint, tx_.domain());
     if (error != 0)
         unlist(endpoint);
     return error;

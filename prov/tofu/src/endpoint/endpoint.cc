@@ -17,6 +17,7 @@
 #include "memory/region.h"
 #include "message/calls.h"
 #include "message/messenger.h"
+#include "queue/eq.h"
 #include "remote/access.h"
 #include "rma/engine.h"
 
@@ -257,6 +258,8 @@ int Endpoint::join(const void* address, std::uint64_t flags, fid_mc** mc, void* 
         return -FI_EOPNOTSUPP;
     if (bound_.events() == nullptr)
         return -FI_ENOEQ;
+    if (int ret = bound_.events()->need_polls(*this); ret != 0)
+        return ret;
     return engines_.collectives->join(*bound_.events(), address, flags, mc, context);
 }
 

@@ -144,7 +144,7 @@ void AutoProgress::run() noexcept
     static constexpr timespec soon{0, 50000};
     const Deadline never(-1);
     Sleeper sleeper(&domain_.backend().functions(), never);
-    ProgressSet* sets[] = {&everything_};
+    ProgressSource* sources[] = {&everything_};
     while (!stop_.load(std::memory_order_relaxed)) {
         const bool some = everything_.run(true);
         if (!repeat_signals())
@@ -152,7 +152,7 @@ void AutoProgress::run() noexcept
         else if (some)
             sleeper.restart();
         else
-            (void)sleeper.sleep(sets, 1);
+            (void)sleeper.sleep(sources, 1);
     }
 }
 

@@ -71,12 +71,22 @@ void ProgressSet::give_way(unsigned looks) noexcept
 
 std::size_t ProgressSet::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
 {
+    ProgressSet& everything = domain_.auto_progress().everything();
+    if (domain_.deferred().any() && this != &everything)
+        return everything.vcqs(handles, most);
     std::size_t count = domain_.homes(handles, most);
     std::lock_guard guard(lock_);
-    for (Pollable* endpoint : endpoints_)
-        for (const vcq::Vcq* each = &endpoint->polled(); each != nullptr; each = each->beside())
-            if (count < most && each->is_open())
-                handles[count++] = each->handle();
+    for (const Pollable* endpoint : endpoints_)
+        count += vcqs_of(*endpoint, handles + count, most - count);
+    return count;
+}
+
+std::size_t vcqs_of(const Pollable& endpoint, utofu_vcq_hdl_t* handles, std::size_t most) noexcept
+{
+    std::size_t count = 0;
+    for (const vcq::Vcq* each = &endpoint.polled(); each != nullptr; each = each->beside())
+        if (count < most && each->is_open())
+            handles[count++] = each->handle();
     return count;
 }
 

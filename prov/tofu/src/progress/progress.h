@@ -29,9 +29,26 @@ class Pollable {
     ~Pollable() = default;
 };
 
+/// What a waiter polls between two sleeps, and sleeps on.
+class ProgressSource {
+  public:
+    /// One bounded round. If another thread is polling and `patient` is false, leaves out what that thread polls. True if
+    /// a poll found a notice.
+    virtual bool run(bool patient) noexcept = 0;
+    /// Writes the handles of the VCQs whose arrivals matter, at most `most`, and returns how many.
+    [[nodiscard]] virtual std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
+
+  protected:
+    ~ProgressSource() = default;
+};
+
+/// Writes the handles of an endpoint's VCQs, at most `most`, and returns how many. The caller keeps the endpoint from being
+/// closed.
+[[nodiscard]] std::size_t vcqs_of(const Pollable& endpoint, utofu_vcq_hdl_t* handles, std::size_t most) noexcept;
+
 /// The endpoints that report to one queue or counter. An endpoint adds itself when it is enabled and removes itself
 /// when it is closed.
-class ProgressSet {
+class ProgressSet final : public ProgressSource {
   public:
     explicit ProgressSet(DomainBase& domain) noexcept;
     ProgressSet(const ProgressSet&) = delete;
@@ -43,13 +60,15 @@ class ProgressSet {
 
     /// One bounded round: the home VCQ, then each endpoint once. Any thread. Skips what another thread is polling, or,
     /// with `patient`, waits for its turn (before a sleep: wait.h). True if a poll found a notice.
-    bool run(bool patient = false) noexcept;
+    bool run(bool patient) noexcept override;
+    bool run() noexcept { return run(false); }
     /// A shorter round for the reader of one queue. It ends with the first endpoint that fills the queue, and leaves
     /// out the home VCQ, whose notices make no entries. Every full_round-th call is a run(), so that no endpoint
     /// starves.
     void look(const CompletionQueue& queue) noexcept;
-    /// Handles of the VCQs whose arrivals matter to the set, at most `most`; returns how many.
-    [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept;
+    /// Those of the home VCQ and of the endpoints; while work is deferred, of all endpoints of the domain, any of which may
+    /// begin or end it.
+    [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
     // --- A reader that polls occupies its core. Where more processes run than there are cores, the peer that it waits
     // for may need that core, so after some polls in vain the reader yields. Any thread; the count is a hint.

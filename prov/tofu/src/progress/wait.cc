@@ -66,7 +66,7 @@ Sleeper::Sleeper(const vcq::Functions* functions, const Deadline& deadline, bool
 {
 }
 
-bool Sleeper::sleep(ProgressSet* const* sets, std::size_t count) noexcept
+bool Sleeper::sleep(ProgressSource* const* sources, std::size_t count) noexcept
 {
     if (deadline_.passed())
         return false;
@@ -78,7 +78,7 @@ bool Sleeper::sleep(ProgressSet* const* sets, std::size_t count) noexcept
         utofu_vcq_hdl_t vcqs[max_vcqs];
         std::size_t found = 0;
         for (std::size_t i = 0; i < count; i++)
-            found += sets[i]->vcqs(vcqs + found, max_vcqs - found);
+            found += sources[i]->vcqs(vcqs + found, max_vcqs - found);
         if (functions_->wait(vcqs, found, deadline_.left_ms(slice_ms)) >= 0)
             return true;
     }
@@ -109,10 +109,15 @@ int WakeSignal::open(fi_wait_obj kind) noexcept
         if (descriptor_ < 0)
             return -FI_EMFILE;
         break;
-    case FI_WAIT_MUTEX_COND:
-        pthread_mutex_init(&mutex_, nullptr);
+    case FI_WAIT_MUTEX_COND: {
+        pthread_mutexattr_t attr;
+        pthread_mutexattr_init(&attr);
+        pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK); // see raise()
+        pthread_mutex_init(&mutex_, &attr);
+        pthread_mutexattr_destroy(&attr);
         pthread_cond_init(&condition_, nullptr);
         break;
+    }
     default: return -FI_ENOSYS;
     }
     kind_ = kind;
@@ -129,9 +134,12 @@ void WakeSignal::raise() noexcept
             (void)repeat();
             return;
         }
-        pthread_mutex_lock(&mutex_);
+        // A call of ours that makes the event, fi_av_insert say, while its thread holds the mutex: then all who sleep have
+        // given the mutex up, and hear the broadcast.
+        const bool locked = pthread_mutex_lock(&mutex_) == 0; // else EDEADLK
         pthread_cond_broadcast(&condition_);
-        pthread_mutex_unlock(&mutex_);
+        if (locked)
+            pthread_mutex_unlock(&mutex_);
         return;
     }
     Line line{descriptor_};
@@ -189,6 +197,9 @@ WaitObject::~WaitObject()
 int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexcept
 {
     owner_ = owner;
+    int missing = 0;
+    const vcq::Backend* const backend = owner.domain != nullptr ? &owner.domain->backend() : vcq::Backend::get(missing);
+    functions_ = backend != nullptr ? &backend->functions() : nullptr;
     bool needs_thread = false;
     switch (kind) {
     case FI_WAIT_NONE:
@@ -223,7 +234,7 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
 
 WaitObject::Blocked::Blocked(WaitObject& wait, int timeout_ms) noexcept
     : wait_(wait), deadline_(timeout_ms),
-      sleeper_(&wait.owner_.domain->backend().functions(), deadline_, wait.kind_ == FI_WAIT_YIELD)
+      sleeper_(wait.functions_, deadline_, wait.kind_ == FI_WAIT_YIELD)
 {
     wait_.sleepers_.fetch_add(1);
 }
@@ -235,9 +246,8 @@ void WaitObject::wake() noexcept
     if (signal_ != nullptr)
         signal_->raise();
     // Without the backend's help sleeps are short (Sleeper).
-    if (sleepers_.load(std::memory_order_relaxed) != 0 && owner_.domain != nullptr)
-        if (const auto wake_all = owner_.domain->backend().functions().wake; wake_all != nullptr)
-            wake_all();
+    if (sleepers_.load(std::memory_order_relaxed) != 0 && functions_ != nullptr && functions_->wake != nullptr)
+        functions_->wake();
 }
 
 bool WaitObject::look() noexcept

@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
+#include <mutex>
 
 #include <pthread.h>
 #include <rdma/fi_domain.h>
@@ -16,7 +18,7 @@
 namespace tofu {
 
 class DomainBase;
-class ProgressSet;
+class ProgressSource;
 class WaitSet;
 namespace vcq {
 struct Functions;
@@ -29,6 +31,15 @@ class Deadline {
     [[nodiscard]] bool passed() const noexcept;
     /// Milliseconds left, at least 0 and at most `most`.
     [[nodiscard]] int left_ms(int most) const noexcept;
+    /// Waits for the condition until `done` holds or the deadline has passed.
+    template <class Done>
+    void await(std::condition_variable& condition, std::unique_lock<std::mutex>& guard, Done&& done) const
+    {
+        if (never_)
+            condition.wait(guard, done);
+        else
+            condition.wait_until(guard, end_, done);
+    }
 
   private:
     std::chrono::steady_clock::time_point end_;
@@ -36,7 +47,7 @@ class Deadline {
 };
 
 /// The sleep of one reader between two looks; a new one for every wait. The looks must be patient
-/// (ProgressSet::run(true)): then notices that another thread has polled meanwhile are in their queue, and later ones
+/// (ProgressSource::run(true)): then notices that another thread has polled meanwhile are in their queue, and later ones
 /// end the sleep.
 class Sleeper {
   public:
@@ -44,7 +55,7 @@ class Sleeper {
     Sleeper(const vcq::Functions* functions, const Deadline& deadline, bool yields = false) noexcept;
     /// Sleeps a while; the first calls return at once. False: the deadline has passed. Never sleeps longer than the
     /// bound within which a signal of another thread of this process has to be seen.
-    [[nodiscard]] bool sleep(ProgressSet* const* sets, std::size_t count) noexcept;
+    [[nodiscard]] bool sleep(ProgressSource* const* sources, std::size_t count) noexcept;
     /// Something has come: the pauses begin small again.
     void restart() noexcept { rounds_ = 0; }
 
@@ -110,8 +121,8 @@ class WaitObject {
     struct Owner {
         void* object = nullptr;
         bool (*ready)(void* object) noexcept = nullptr;
-        ProgressSet* progress = nullptr; ///< null: an event queue, which needs none
-        DomainBase* domain = nullptr;        ///< null: an event queue
+        ProgressSource* progress = nullptr; ///< null: it needs none
+        DomainBase* domain = nullptr;       ///< null: an event queue, which asks for threads itself
     };
     WaitObject() = default;
     WaitObject(const WaitObject&) = delete;
@@ -128,6 +139,8 @@ class WaitObject {
     /// True if a thread may wait outside of the blocking calls of this object: on a descriptor, a condition, a wait
     /// set.
     [[nodiscard]] bool watched() const noexcept { return signal_ != nullptr || set_ != nullptr; }
+    /// Its own signal or that of its wait set, which the application sleeps on by its own means; null: there is none.
+    [[nodiscard]] WakeSignal* wake_signal() const noexcept { return signal_; }
     /// There is something new: wakes all that wait. Costs two loads where nobody waits.
     void signal() noexcept
     {
@@ -145,6 +158,7 @@ class WaitObject {
         Blocked& operator=(const Blocked&) = delete;
         /// Sleeper::sleep(), between two patient looks.
         [[nodiscard]] bool sleep() noexcept { return sleeper_.sleep(&wait_.owner_.progress, 1); }
+        [[nodiscard]] const Deadline& deadline() const noexcept { return deadline_; }
 
       private:
         WaitObject& wait_;
@@ -169,6 +183,7 @@ class WaitObject {
     [[gnu::cold]] void wake() noexcept;
 
     Owner owner_{};
+    const vcq::Functions* functions_ = nullptr; ///< null: the backend is not there
     std::atomic<unsigned> sleepers_{0};
     fi_wait_obj kind_ = FI_WAIT_NONE;
     WakeSignal own_;

@@ -82,15 +82,15 @@ int WaitSet::wait(int timeout_ms) noexcept
         clear();
         if (look())
             return 0;
-        ProgressSet* sets[most];
+        ProgressSource* sources[most];
         std::size_t count = 0;
         {
             std::lock_guard guard(mutex_);
             for (WaitObject* member : members_)
                 if (member->owner().progress != nullptr && count < most)
-                    sets[count++] = member->owner().progress;
+                    sources[count++] = member->owner().progress;
         }
-        if (!sleeper.sleep(sets, count))
+        if (!sleeper.sleep(sources, count))
             return -FI_ETIMEDOUT;
     }
 }

@@ -2,16 +2,16 @@
 // See eq.h. fi_eq(3). All of it is slow path: its events are malloc'ed one by one.
 #include "queue/eq.h"
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
 #include "fid/refusal.h"
-#include "progress/progress.h"
+#include "progress/domain_base.h"
 #include "provider/log.h"
 
 namespace tofu {
@@ -50,14 +50,18 @@ int EventQueue::set_up(const fi_eq_attr* attr) noexcept
     if ((wish.flags & ~(FI_WRITE | FI_AFFINITY)) != 0)
         return -FI_EINVAL;
     writable_ = (wish.flags & FI_WRITE) != 0;
-    return wait_.open({this, ready, nullptr, nullptr}, wish.wait_obj, wish.wait_set);
+    return wait_.open({this, ready, this, nullptr}, wish.wait_obj, wish.wait_set);
+}
+
+bool EventQueue::empty_now() noexcept
+{
+    std::lock_guard guard(mutex_);
+    return empty();
 }
 
 bool EventQueue::ready(void* self) noexcept
 {
-    auto& eq = *static_cast<EventQueue*>(self);
-    std::lock_guard guard(eq.mutex_);
-    return !eq.empty();
+    return !static_cast<EventQueue*>(self)->empty_now();
 }
 
 // --- writing
@@ -68,12 +72,13 @@ EventQueue::~EventQueue()
         drop_first();
 }
 
-int EventQueue::append(std::uint32_t type, const void* bytes, std::size_t size, const fi_eq_err_entry& error) noexcept
+int EventQueue::append(const struct fid* about, std::uint32_t type, const void* bytes, std::size_t size,
+                       const fi_eq_err_entry& error) noexcept
 {
     void* const memory = size <= SIZE_MAX - sizeof(Event) ? std::malloc(sizeof(Event) + size) : nullptr;
     if (memory == nullptr)
         return -FI_ENOMEM;
-    auto* const event = ::new (memory) Event{nullptr, type, size, error};
+    auto* const event = ::new (memory) Event{nullptr, about, type, size, error};
     if (size != 0)
         std::memcpy(event->bytes(), bytes, size);
     {
@@ -99,9 +104,10 @@ void EventQueue::wake() noexcept
     wait_.signal();
 }
 
-void EventQueue::post(std::uint32_t type, const void* bytes, std::size_t size, const fi_eq_err_entry& error) noexcept
+void EventQueue::post(const struct fid* about, std::uint32_t type, const void* bytes, std::size_t size,
+                      const fi_eq_err_entry& error) noexcept
 {
-    if (append(type, bytes, size, error) != 0) {
+    if (append(about, type, bytes, size, error) != 0) {
         TOFU_WARN(FI_LOG_EQ, "event queue: no memory for an event: it is lost\n");
         std::lock_guard guard(mutex_);
         overrun_ = true;
@@ -113,7 +119,7 @@ ssize_t EventQueue::write(std::uint32_t event, const void* buffer, std::size_t l
 {
     if (!writable_ || (buffer == nullptr && length != 0))
         return -FI_EINVAL; // fi_eq(3): only queues opened with FI_WRITE
-    if (const int ret = append(event, buffer, length, {}); ret != 0)
+    if (const int ret = append(nullptr, event, buffer, length, {}); ret != 0)
         return ret;
     wake();
     return static_cast<ssize_t>(length);
@@ -145,31 +151,97 @@ ssize_t EventQueue::read(std::uint32_t* event, void* buffer, std::size_t length,
     std::unique_lock guard(mutex_);
     if (empty()) {
         guard.unlock();
-        (void)poll();
+        (void)run(false);
         guard.lock();
     }
     return take(event, buffer, length, flags);
 }
 
-int EventQueue::add(Pollable& endpoint) noexcept
+// --- progress
+
+int EventQueue::add(Pollable& endpoint, DomainBase& domain) noexcept
 {
     std::lock_guard guard(polled_mutex_);
-    return polled_.push(&endpoint) ? 0 : -FI_ENOMEM;
+    if (!polled_.push({&endpoint, &domain}))
+        return -FI_ENOMEM;
+    {
+        std::lock_guard events(mutex_);
+        polls_ = true;
+    }
+    arrived_.notify_all(); // a waiter that had nothing to poll
+    return 0;
+}
+
+int EventQueue::need_polls(const Pollable& endpoint) noexcept
+{
+    WakeSignal* const signal = wait_.wake_signal();
+    if (signal == nullptr)
+        return 0;
+    std::lock_guard guard(polled_mutex_);
+    for (Polled& polled : polled_) {
+        // The owner of a peer's objects makes all progress by its own calls (fi_peer(3)).
+        if (polled.endpoint != &endpoint || polled.has_thread || polled.domain->model().has_owner)
+            continue;
+        if (int ret = polled.domain->auto_progress().need_thread(signal); ret != 0)
+            return ret;
+        polled.has_thread = true;
+    }
+    return 0;
 }
 
 void EventQueue::remove(Pollable& endpoint) noexcept
 {
-    std::lock_guard guard(polled_mutex_);
-    (void)polled_.erase(&endpoint);
+    Polled found;
+    {
+        std::lock_guard guard(polled_mutex_);
+        for (const Polled& polled : polled_)
+            if (polled.endpoint == &endpoint)
+                found = polled;
+        (void)polled_.erase({&endpoint});
+        std::lock_guard events(mutex_);
+        polls_ = !polled_.empty();
+    }
+    if (found.has_thread)
+        found.domain->auto_progress().dismiss_thread(wait_.wake_signal());
 }
 
-/// False: there is nobody to poll.
-bool EventQueue::poll() noexcept
+bool EventQueue::run(bool patient) noexcept
 {
     std::lock_guard guard(polled_mutex_);
-    for (Pollable* const endpoint : polled_)
-        (void)endpoint->progress(false);
-    return !polled_.empty();
+    bool some = false;
+    for (const Polled& polled : polled_)
+        some |= polled.endpoint->progress(patient);
+    return some;
+}
+
+/// The answers of members come to the endpoints' VCQs, and what members put to the home VCQs.
+std::size_t EventQueue::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
+{
+    std::lock_guard guard(polled_mutex_);
+    std::size_t count = 0;
+    const DomainBase* before = nullptr;
+    for (const Polled& polled : polled_) {
+        if (std::exchange(before, polled.domain) != polled.domain)
+            count += polled.domain->homes(handles + count, most - count);
+        count += vcqs_of(*polled.endpoint, handles + count, most - count);
+    }
+    return count;
+}
+
+void EventQueue::forget(const struct fid& object) noexcept
+{
+    std::lock_guard guard(mutex_);
+    for (Event** at = &first_; *at != nullptr;) {
+        Event* const event = *at;
+        if (event->about != &object) {
+            at = &event->next;
+            continue;
+        }
+        *at = event->next;
+        if (end_ == &event->next)
+            end_ = at;
+        std::free(event);
+    }
 }
 
 ssize_t EventQueue::read_error(fi_eq_err_entry* entry, std::uint64_t flags) noexcept
@@ -198,23 +270,20 @@ ssize_t EventQueue::wait_and_read(std::uint32_t* event, void* buffer, std::size_
 {
     if (!wait_.blocks())
         return -FI_EINVAL;
-    using namespace std::chrono;
-    const auto end = steady_clock::now() + milliseconds(timeout_ms);
-    constexpr milliseconds slice{1}; // between polls, where there is somebody to poll
-    std::unique_lock guard(mutex_);
-    const auto some = [this] { return !empty(); };
-    while (!some() && (timeout_ms < 0 || steady_clock::now() < end)) {
-        guard.unlock();
-        const bool polled = poll();
-        guard.lock();
-        if (polled)
-            arrived_.wait_for(guard, slice, some);
-        else if (timeout_ms < 0)
-            arrived_.wait(guard, some);
-        else
-            arrived_.wait_until(guard, end, some);
+    WaitObject::Blocked blocked(wait_, timeout_ms);
+    for (;;) {
+        if (empty_now())
+            (void)run(true); // patient: see Sleeper
+        {
+            std::unique_lock guard(mutex_);
+            if (!polls_)
+                blocked.deadline().await(arrived_, guard, [this] { return !empty() || polls_; });
+            if (const ssize_t got = take(event, buffer, length, flags); got != -FI_EAGAIN)
+                return got;
+        }
+        if (!blocked.sleep())
+            return -FI_EAGAIN;
     }
-    return take(event, buffer, length, flags);
 }
 
 } // namespace tofu
