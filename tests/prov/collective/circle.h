@@ -3,6 +3,7 @@
 // tests/prov/collective within run_processes. Calls: session, model.
 #pragma once
 
+#include <array>
 #include <map>
 #include <vector>
 
@@ -44,6 +45,24 @@ class Circle {
         session.barrier();
     }
 
+    /// Closes the endpoint and opens others, until one has its address.
+    void reopen_under_the_same_address()
+    {
+        std::array<char, 64> before{}, now{};
+        std::size_t length = before.size();
+        Session::check(fi_getname(&session.ep->fid, before.data(), &length), "fi_getname");
+        for (int i = 0; i < 1000 && now != before; i++) { // numbers are used in turn
+            EXPECT_EQ(fi_close(&session.ep->fid), 0);
+            Session::check(fi_endpoint(session.domain, session.info, &session.ep, nullptr), "fi_endpoint");
+            length = now.size();
+            Session::check(fi_getname(&session.ep->fid, now.data(), &length), "fi_getname");
+        }
+        EXPECT_EQ(now, before);
+        Session::check(fi_ep_bind(session.ep, &session.av->fid, 0), "bind av");
+        Session::check(fi_ep_bind(session.ep, &session.cq->fid, FI_TRANSMIT | FI_RECV), "bind cq");
+        Session::check(fi_ep_bind(session.ep, &eq->fid, 0), "bind eq");
+        Session::check(fi_enable(session.ep), "fi_enable");
+    }
     fid_av_set* set(const std::vector<fi_addr_t>& members) const
     {
         fi_av_set_attr attr{};

@@ -181,6 +181,71 @@ TEST(Groups, ClosedAtOnceBehindTheLastOperationHarmNobody)
     });
 }
 
+/// Peers see one address, and do not learn that another endpoint has it. The groups of the one before are still open there.
+TEST(Groups, AnEndpointThatWasOpenedAgainJoinsWhereItsPeersAre)
+{
+    expect_processes(3, [](const Rank& rank) {
+        Circle circle(rank);
+        fid_mc* mc = circle.join(circle.all());
+        circle.barrier(mc);
+        for (unsigned again = 0; again < 2; again++) {
+            circle.session.barrier();
+            if (rank.number == again) {
+                while (!circle.groups.empty())
+                    circle.leave(circle.groups.back());
+                circle.reopen_under_the_same_address();
+            }
+            mc = circle.join(circle.all());
+            circle.barrier(mc);
+            mc = circle.join(circle.all());
+            circle.barrier(mc);
+            fid_mc* const pair = rank.number < 2 ? circle.join({1, 0}) : nullptr; // a list that is new
+            if (pair != nullptr)
+                circle.barrier(pair);
+        }
+    });
+}
+
+/// Each call counts, whatever came of it: those who go on meet each other.
+TEST(Groups, AJoinBehindOneThatAnEndpointGaveUpBeforeItWasOpenedAgain)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Circle circle(rank);
+        fid_mc* const first = circle.begin_join(circle.all());
+        if (rank.number == 1) {
+            circle.leave(first);
+            circle.reopen_under_the_same_address();
+        } else {
+            EXPECT_EQ(circle.end_join(first), FI_ESHUTDOWN);
+            circle.leave(first);
+        }
+        circle.barrier(circle.join(circle.all()));
+    });
+}
+
+/// The next group may lie at the same address: what was not read of the last one does not end its join.
+TEST(Groups, EventsOfAClosedGroupGoWithIt)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Circle circle(rank);
+        fid_mc* const first = circle.begin_join(circle.all());
+        fid_mc* const second = circle.begin_join(circle.all());
+        std::uint32_t event = 0;
+        fi_eq_entry entry{};
+        unsigned came = 0;
+        EXPECT_TRUE(wait_until([&] { // both have ended, the event of one is read
+            came += fi_eq_read(circle.eq, &event, &entry, sizeof(entry), came == 0 ? 0 : FI_PEEK) > 0;
+            return came == 2;
+        }));
+        circle.session.barrier();
+        const fid* const unread = entry.fid;
+        EXPECT_TRUE(unread == &first->fid || unread == &second->fid);
+        circle.leave(unread == &first->fid ? first : second);
+        EXPECT_EQ(fi_eq_read(circle.eq, &event, &entry, sizeof(entry), 0), -FI_EAGAIN);
+        circle.barrier(circle.join(circle.all()));
+    });
+}
+
 TEST(Groups, BadInputIsRefusedWithoutEffect)
 {
     expect_processes(2, [](const Rank& rank) {

@@ -15,6 +15,7 @@
 #include "plan/support.h"
 #include "progress/domain_base.h"
 #include "provider/log.h"
+#include "queue/eq.h"
 
 namespace tofu::coll {
 
@@ -125,30 +126,21 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
     bury_gone();
     Roster roster;
     std::uint64_t list = 0;
-    std::uint64_t joins = 0;
     {
         std::lock_guard guard(tx_.lock());
         if (int ret = collect(*static_cast<const fi_collective_addr*>(address), roster, list); ret != 0)
             return ret;
-        Count* const end = counts_.end();
-        Count* count = std::find_if(counts_.begin(), end, [&](const Count& c) { return c.list == list; });
-        if (count == end) {
-            if (!counts_.push({list, 0}))
-                return -FI_ENOMEM;
-            count = &counts_.back();
-        }
-        joins = count->joins++; // two threads that join the same members are the application's to order
     }
+    std::uint64_t joins = 0; // two threads that join the same members are the application's to order
+    if (!tx_.domain().doors().begin_join(list, tx_.plan().known.index, joins))
+        return -FI_ENOMEM;
     const std::uint64_t key = directory::mix(list + joins * 0x9e3779b97f4a7c15u);
     std::unique_ptr<Group> group(new (std::nothrow) Group(*this, tx_, {&events, key}, std::move(roster), context));
     int ret = group == nullptr ? -FI_ENOMEM : group->open();
     if (ret == 0)
         ret = enter(*group);
     if (ret != 0) {
-        std::unique_lock guard(tx_.lock());
-        for (Count& count : counts_)
-            count.joins -= count.list == list; // as if there had been no call
-        guard.unlock();
+        tx_.domain().doors().take_back_join(list, tx_.plan().known.index);
         if (group != nullptr) {
             group->memory().shut_door(false);
             group->bury(true);
@@ -193,6 +185,7 @@ int Collectives::close(Group& group) noexcept
         open_--;
         group.leave();
     }
+    group.events().forget(group.fid);
     group.memory().shut_door(!joined);
     bury_gone();
     return 0;

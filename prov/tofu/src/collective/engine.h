@@ -66,11 +66,6 @@ class Collectives final : public tofu::Engine {
     void lost(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {} // all its Puts have waiters
 
   private:
-    /// Counts the joins of a list of members, so that each of its groups has a number.
-    struct Count {
-        std::uint64_t list;
-        std::uint64_t joins;
-    };
     void work() noexcept;
     [[nodiscard]] Group* find(fi_addr_t address) const noexcept;
     [[nodiscard]] int collect(const fi_collective_addr& address, Roster& roster, std::uint64_t& list) const noexcept;
@@ -84,7 +79,6 @@ class Collectives final : public tofu::Engine {
     unsigned open_ = 0;
     std::uint64_t serial_ = 0;
     Array<Group*> by_number_; ///< open groups, by the low bits of their address; null: free
-    Array<Count> counts_;
 };
 
 } // namespace tofu::coll

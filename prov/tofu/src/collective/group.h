@@ -69,7 +69,7 @@ class Group final : public fid_mc, public ListedGroup, private Losses {
     [[nodiscard]] bool idle() const noexcept { return lanes_.idle(); }
     [[nodiscard]] const Roster& roster() const noexcept { return roster_; }
     [[nodiscard]] Collectives& engine() noexcept { return engine_; }
-
+    [[nodiscard]] EventQueue& events() const noexcept { return joining_.events(); }
 
   private:
     void lost(int err, int prov_errno) noexcept override;

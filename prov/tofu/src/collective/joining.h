@@ -35,6 +35,7 @@ class Joining {
     void search() noexcept { search_.progress(); }
     /// Asks the next question of all members; it is carried out as an operation.
     void ask(OpQueue& ops, const Roster& roster) noexcept;
+    [[nodiscard]] EventQueue& events() const noexcept { return *join_.events; }
     [[nodiscard]] bool asks_by(const CollectiveOp& op) const noexcept { return &op == &question_; }
     /// The operation of the question has ended. Goes on by ask(), or ends the join and tells the application. True:
     /// joined.

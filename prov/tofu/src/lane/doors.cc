@@ -2,6 +2,7 @@
 // See doors.h.
 #include "lane/doors.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -92,6 +93,34 @@ void Doors::release(OwnMemory&& slab, utofu_stadd_t stadd, vcq::Gates& gates, bo
         (void)new (std::nothrow) OwnMemory(std::move(left.memory)); // without memory to note it in it is never given back
     else
         left_.push_reserved(std::move(left));
+}
+
+Doors::Joins* Doors::joins_of(std::uint64_t list, unsigned endpoint) noexcept
+{
+    Joins* const found = std::find_if(joins_.begin(), joins_.end(), [&](const Joins& joins) {
+        return joins.list == list && joins.endpoint == endpoint;
+    });
+    return found != joins_.end() ? found : nullptr;
+}
+
+bool Doors::begin_join(std::uint64_t list, unsigned endpoint, std::uint64_t& before) noexcept
+{
+    std::lock_guard guard(joins_mutex_);
+    Joins* joins = joins_of(list, endpoint);
+    if (joins == nullptr) {
+        if (!joins_.push({list, 0, endpoint}))
+            return false;
+        joins = &joins_.back();
+    }
+    before = joins->count++;
+    return true;
+}
+
+void Doors::take_back_join(std::uint64_t list, unsigned endpoint) noexcept
+{
+    std::lock_guard guard(joins_mutex_);
+    if (Joins* const joins = joins_of(list, endpoint); joins != nullptr)
+        joins->count--;
 }
 
 void Doors::close() noexcept

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <type_traits>
 
 #include <utofu.h>
@@ -46,7 +47,7 @@ constexpr std::uint64_t check_of(const DoorLine& line, std::uint64_t nonce) noex
     return directory::mix(directory::mix(line.key ^ nonce) + line.stadd) | 1;
 }
 
-/// All calls take the home lock.
+/// All calls take the home lock, except those that count joins, which take a lock of their own.
 class Doors {
   public:
     explicit Doors(DomainBase& domain) noexcept : domain_(domain) {}
@@ -58,6 +59,12 @@ class Doors {
     /// or peers would hit whatever is registered under its tag later; so do the gates, since packets may still come to
     /// them.
     void release(OwnMemory&& slab, utofu_stadd_t stadd, vcq::Gates& gates, bool quiet) noexcept;
+    /// Counts the joins of a list of members by one endpoint, so that each of the list's groups has a number: how many joins
+    /// there were before. The count belongs to the endpoint's address, as peers know it: an endpoint that is closed and
+    /// opened again under the same number continues it. False: no memory.
+    [[nodiscard]] bool begin_join(std::uint64_t list, unsigned endpoint, std::uint64_t& before) noexcept;
+    /// As if the last begin_join() had not been.
+    void take_back_join(std::uint64_t list, unsigned endpoint) noexcept;
     /// Deregisters all memory and frees the gates. Called before the home VCQ is closed; the destructor, after that,
     /// frees the memory.
     void close() noexcept;
@@ -68,6 +75,12 @@ class Doors {
         utofu_stadd_t stadd = 0;
         vcq::Gates gates;
     };
+    struct Joins {
+        std::uint64_t list;
+        std::uint64_t count;
+        unsigned endpoint;
+    };
+    [[nodiscard]] Joins* joins_of(std::uint64_t list, unsigned endpoint) noexcept;
     [[nodiscard]] int make() noexcept;
     [[nodiscard]] DoorLine* seek(std::uint64_t key, bool free) noexcept;
     static void write(DoorLine& line, std::uint64_t key, std::uint64_t stadd, std::uint64_t check) noexcept;
@@ -76,6 +89,8 @@ class Doors {
     OwnMemory table_;
     utofu_stadd_t stadd_ = 0;
     Array<Left> left_;
+    std::mutex joins_mutex_;
+    Array<Joins> joins_;
 };
 
 } // namespace tofu::coll
