@@ -2,7 +2,7 @@
 // Role: MPI_Barrier, MPI_Bcast, MPI_Reduce and MPI_Allreduce of random kinds on random communicators, with messages
 // under way, against a sequential model. Called by: tests/programs/mpi_preload.sh, people, through mpirun. Calls: MPI.
 //
-// usage: mpi_oracle [random SEED STEPS | handles SEED STEPS | errors | threads]
+// usage: mpi_oracle [random SEED STEPS | handles SEED STEPS | errors | threads | spawn]
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -402,6 +402,40 @@ void errors()
     MPI_Comm_free(&comm);
 }
 
+/// Starts as many again, and all of them talk; those that were started do the same from their side.
+void spawn(const char* program)
+{
+    char run[] = "spawn";
+    char* arguments[] = {run, nullptr};
+    int here = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &here);
+    MPI_Comm parent = MPI_COMM_NULL, between = MPI_COMM_NULL, all = MPI_COMM_NULL;
+    MPI_Comm_get_parent(&parent);
+    const bool first = parent == MPI_COMM_NULL;
+    if (first)
+        MPI_Comm_spawn(program, arguments, here, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &between, MPI_ERRCODES_IGNORE);
+    else
+        between = parent;
+    MPI_Intercomm_merge(between, first ? 0 : 1, &all);
+    int rank = 0, size = 0, sum = 0;
+    MPI_Comm_rank(all, &rank);
+    MPI_Comm_size(all, &size);
+    check(size == 2 * here, "the size of both worlds", 0);
+    const int mine = 1 + rank;
+    MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, all);
+    check(sum == size * (size + 1) / 2, "a sum over both worlds", 1);
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{5000}, std::size_t{300000}}) {
+        std::vector<char> in(bytes, 0), out(bytes, static_cast<char>(1 + rank));
+        const int other = (rank + here) % size; // in the other world
+        MPI_Sendrecv(out.data(), static_cast<int>(bytes), MPI_CHAR, other, 3, in.data(), static_cast<int>(bytes), MPI_CHAR,
+                     other, 3, all, MPI_STATUS_IGNORE);
+        check(std::count(in.begin(), in.end(), static_cast<char>(1 + other)) == static_cast<long>(bytes),
+              "a message between the worlds", static_cast<long>(bytes));
+    }
+    MPI_Comm_free(&all);
+    MPI_Comm_disconnect(&between);
+}
+
 } // namespace
 
 int main(int argc, char** argv)
@@ -416,6 +450,8 @@ int main(int argc, char** argv)
     const std::uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
     if (run == "errors")
         errors();
+    else if (run == "spawn")
+        spawn(argv[0]);
     else if (run == "handles")
         handles(seed, argc > 3 ? std::strtol(argv[3], nullptr, 10) : 40);
     else

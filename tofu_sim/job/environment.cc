@@ -87,13 +87,51 @@ void set_launcher_job(char (&job)[65], const char* prefix, const char* text,
     }
 }
 
-void read_launcher_job(Environment& environment) noexcept
+// What MPI_Comm_spawn starts has a namespace of its own, of the family of one mpirun: "prterun-HOST-PID@NUMBER" with Open
+// MPI 5, and up to Open MPI 4 a number whose upper half names the family. The first namespace of a family has number 1.
+// The jobs of a persistent DVM ("prte-HOST-PID@NUMBER") are told apart: nobody can say which of them one spawned.
+struct Family {
+    char name[128];
+    bool spawned; // by a program of the family
+};
+
+std::optional<Family> family_of(const char* name) noexcept
+{
+    Family family{};
+    const char* const at = std::strrchr(name, '@');
+    if (std::strncmp(name, "prterun-", 8) == 0 && at != nullptr) {
+        const auto number = parse_number(at + 1, UINT32_MAX);
+        std::snprintf(family.name, sizeof family.name, "%.*s", static_cast<int>(at - name), name);
+        family.spawned = number && *number > 1;
+        return number ? std::optional(family) : std::nullopt;
+    }
+    const auto id = parse_number(name, UINT32_MAX);
+    if (!id || *id >> 16 == 0 || text_of("OMPI_COMM_WORLD_RANK") == nullptr) {
+        return std::nullopt;
+    }
+    std::snprintf(family.name, sizeof family.name, "%llu", static_cast<unsigned long long>(*id >> 16));
+    family.spawned = (*id & 0xffff) > 1;
+    return family;
+}
+
+// True if the process was spawned.
+bool set_family_job(Environment& environment, const char* prefix, const char* text) noexcept
+{
+    const auto family = family_of(text);
+    set_launcher_job(environment.job, prefix, family ? family->name : text);
+    return family && family->spawned;
+}
+
+// True if the process was spawned by a program of the job: then the launcher counts from 0 again.
+bool read_launcher_job(Environment& environment) noexcept
 {
     if (const char* const text = text_of("PMIX_NAMESPACE")) {
-        set_launcher_job(environment.job, "pmix", text);
-    } else if (const char* const id = text_of("OMPI_MCA_ess_base_jobid")) {
-        set_launcher_job(environment.job, "ompi", id);
-    } else if (const char* const slurm = text_of("SLURM_JOB_ID")) {
+        return set_family_job(environment, "pmix", text);
+    }
+    if (const char* const id = text_of("OMPI_MCA_ess_base_jobid")) {
+        return set_family_job(environment, "ompi", id);
+    }
+    if (const char* const slurm = text_of("SLURM_JOB_ID")) {
         const char* const step = text_of("SLURM_STEP_ID");
         set_launcher_job(environment.job, "slurm", slurm, step != nullptr ? step : "");
     } else if (const char* const pmi = text_of("PMI_JOBID")) {
@@ -101,6 +139,7 @@ void read_launcher_job(Environment& environment) noexcept
     } else if (const char* const port = text_of("PMI_PORT")) {
         set_launcher_job(environment.job, "pmi", port); // hydra: one port per job
     }
+    return false;
 }
 
 template <typename Number>
@@ -259,9 +298,12 @@ std::optional<uint32_t> parse_mrq_entries(const char* text) noexcept
 
 int Environment::read() noexcept
 {
-    read_launcher_job(*this);
+    const bool spawned = read_launcher_job(*this);
     rank = first_number({"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"});
     size = first_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
+    if (spawned) {
+        rank = size = std::nullopt; // those of the family's first namespace have these numbers
+    }
     for (const Variable& variable : variables) {
         if (const char* const text = text_of(variable.name); text != nullptr && !variable.take(*this, text)) {
             report("%s=%.80s: %s", variable.name, text, variable.expected);

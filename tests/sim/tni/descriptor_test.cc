@@ -10,9 +10,14 @@
 #include <gtest/gtest.h>
 #include <utofu.h>
 
+#include <array>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace tofu::sim {
@@ -162,6 +167,61 @@ TEST(Environment, TakesTheNearestNumberOfMrqEntries)
     EXPECT_FALSE(parse_mrq_entries("many"));
     EXPECT_FALSE(parse_mrq_entries("2KB"));
     EXPECT_FALSE(parse_mrq_entries("-1"));
+}
+
+/// What the environment says to a process of its own.
+struct Said {
+    std::string job;
+    std::optional<uint32_t> rank, size;
+};
+Said said_by(const std::map<std::string, std::string>& variables)
+{
+    static constexpr const char* all[] = {"PMIX_NAMESPACE", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                          "OMPI_MCA_ess_base_jobid", "TOFU_SIM_JOB"};
+    std::map<std::string, std::string> before;
+    for (const char* name : all) {
+        if (const char* const text = std::getenv(name)) {
+            before[name] = text;
+        }
+        ::unsetenv(name);
+    }
+    for (const auto& [name, text] : variables) {
+        ::setenv(name.c_str(), text.c_str(), 1);
+    }
+    Environment environment;
+    EXPECT_EQ(environment.read(), UTOFU_SUCCESS);
+    for (const char* name : all) {
+        before.contains(name) ? ::setenv(name, before[name].c_str(), 1) : ::unsetenv(name);
+    }
+    return {environment.job, environment.rank, environment.size};
+}
+
+TEST(Environment, WhatOneLauncherStartsIsOneJob)
+{
+    const auto of = [](const char* job, const char* name = "PMIX_NAMESPACE") {
+        return said_by({{name, job}, {"PMIX_RANK", "1"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
+    };
+    for (const auto& [first, spawned, other] :
+         {std::array{"prterun-host-77@1", "prterun-host-77@2", "prterun-host-78@1"},
+          std::array{"891420673", "891420674", "891486209"}}) {
+        EXPECT_EQ(of(first).job, of(spawned).job);
+        EXPECT_NE(of(first).job, of(other).job);
+        EXPECT_EQ(of(first).rank, 1u);
+        EXPECT_EQ(of(first).size, 2u);
+        EXPECT_FALSE(of(spawned).rank) << "those of the first have these numbers";
+        EXPECT_FALSE(of(spawned).size);
+    }
+    EXPECT_EQ(of("891420673", "OMPI_MCA_ess_base_jobid").job, of("891420674", "OMPI_MCA_ess_base_jobid").job);
+    // Names that tell of no family are names of jobs.
+    for (const auto& [one, another] : {std::array{"prte-host-77@1", "prte-host-77@2"}, std::array{"1", "2"},
+                                       std::array{"slurm.pmix.70001.0", "slurm.pmix.70001.1"},
+                                       std::array{"prterun-host-77@1", "prterun-host-77@x"}}) {
+        EXPECT_NE(of(one).job, of(another).job);
+        EXPECT_EQ(of(another).rank, 1u);
+    }
+    EXPECT_NE(said_by({{"PMIX_NAMESPACE", "891420673"}}).job, said_by({{"PMIX_NAMESPACE", "891420674"}}).job)
+        << "numbers of a launcher that is not Open MPI's";
+    EXPECT_EQ(said_by({{"PMIX_NAMESPACE", "891420674"}, {"TOFU_SIM_JOB", "mine"}}).job, "mine");
 }
 
 TEST(Placement, SharesTheCqsOfANodeWithoutOverlap)
