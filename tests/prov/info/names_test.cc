@@ -12,6 +12,7 @@ namespace tofu::test {
 namespace {
 
 using sim::test::expect_processes;
+using sim::test::run_processes;
 
 constexpr std::size_t address_size = 24;
 
@@ -81,6 +82,24 @@ TEST(Names, CountWithinOneJob)
         }
         rank.barrier();
     });
+}
+
+/// Nothing arrives there, and a VCQ ID of one job may be that of a process of the other.
+TEST(Names, AnAddressOfAnotherJobIsSaidToBeOne)
+{
+    const char* const base = std::getenv("TOFU_SIM_JOB");
+    const std::string stem = std::string(base != nullptr ? base : "names").substr(0, 60) + "-apart-";
+    for (const bool apart : {false, true}) {
+        const auto exits = run_processes(2, [&](const Rank& rank) {
+            setenv("TOFU_SIM_JOB", (stem + (apart ? std::to_string(rank.number) : "both")).c_str(), 1);
+            setenv("FI_LOG_LEVEL", "warn", 1);
+            Session session(rank); // inserts the addresses of both
+        });
+        for (const auto& exit : exits) {
+            EXPECT_TRUE(exit.success()) << exit.errors;
+            EXPECT_EQ(exit.errors.find("an address is of another job") != std::string::npos, apart) << exit.errors;
+        }
+    }
 }
 
 } // namespace

@@ -14,6 +14,7 @@
 #include "collective/set.h"
 #include "fid/refusal.h"
 #include "info/info.h"
+#include "info/job_mark.h"
 #include "info/names.h"
 #include "provider/log.h"
 
@@ -166,6 +167,8 @@ int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_
     if (!store().can_change())
         return -FI_EACCES;
     int* const errors = (flags & FI_SYNC_ERR) != 0 && !asynchronous_ ? static_cast<int*>(context) : nullptr;
+    const std::uint64_t job = names::job_key();
+    bool out_of_reach = false;
     std::uint64_t inserted = 0;
     int error = 0;
     for (std::size_t i = 0; i < count; i++) {
@@ -182,6 +185,7 @@ int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_
         if (errors != nullptr)
             errors[i] = error;
         inserted += error == 0;
+        out_of_reach |= error == 0 && names::is_of_another_job(address.nonce, job);
         if (error != 0 && asynchronous_) {
             fi_eq_err_entry entry{};
             entry.fid = &fid;
@@ -194,6 +198,9 @@ int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_
     changed();
     if (error == FI_EBUSY)
         TOFU_WARN(FI_LOG_AV, "a shared address vector: a process is stopped while it changes it: continue or end it\n");
+    if (out_of_reach)
+        TOFU_WARN(FI_LOG_AV, "an address vector: an address is of another job of the simulator, where nothing that is sent "
+                             "from here arrives: give the processes of both the same TOFU_SIM_JOB\n");
     if (!asynchronous_)
         return static_cast<int>(inserted);
     events_->post(FI_AV_COMPLETE, {&fid, context, inserted});

@@ -15,6 +15,8 @@
 #include "endpoint/shared_context.h"
 #include "fid/refusal.h"
 #include "info/info.h"
+#include "info/job_mark.h"
+#include "info/names.h"
 #include "kernel/table.h"
 #include "local/registration_cache.h"
 #include "object/av.h"
@@ -149,6 +151,7 @@ int Domain::set_up(const fi_info* wish) noexcept
     auto_progress_.adopt(deferred_.lock);
     if (getrandom(&nonce_, sizeof(nonce_), 0) != sizeof(nonce_) || nonce_ == 0)
         nonce_ = reinterpret_cast<std::uintptr_t>(this) | 1;
+    nonce_ = names::with_job_mark(nonce_, names::job_key());
 
     error = vcqs_.open(home_, {.owner = this, .remote = on_remote}, true);
     if (error != 0)
