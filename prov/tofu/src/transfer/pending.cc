@@ -41,16 +41,45 @@ void Pending::Stream::push(PendingOp& op, std::uint64_t key, Lack lack) noexcept
     op.line = {nullptr, nullptr, &op, key};
     size_++;
     queue_.size_++;
-    if (PendingOp* const first = find(key); first != nullptr) {
-        first->line.last = first->line.last->line.next = &op;
+    PendingOp** const line = link_of(key);
+    if (*line != nullptr) {
+        insert(line, op);
     } else {
-        PendingOp** end = &first_[bucket_of(key)];
-        while (*end != nullptr)
-            end = &(*end)->line.next_line;
-        *end = &op;
+        *line = &op;
         used_ |= std::uint64_t{1} << bucket_of(key);
     }
     close(full_ || lack == Lack::room);
+}
+
+/// What points to the first of the line, or would.
+PendingOp** Pending::Stream::link_of(std::uint64_t key) noexcept
+{
+    PendingOp** link = &first_[bucket_of(key)];
+    while (*link != nullptr && (*link)->line.key != key)
+        link = &(*link)->line.next_line;
+    return link;
+}
+
+void Pending::Stream::insert(PendingOp** line, PendingOp& op) noexcept
+{
+    PendingOp& first = **line;
+    if (first.line.last->call <= op.call) [[likely]] {
+        first.line.last = first.line.last->line.next = &op;
+        return;
+    }
+    if (op.call < first.call) {
+        op.line.next = &first;
+        op.line.next_line = first.line.next_line;
+        op.line.last = first.line.last;
+        *line = &op;
+        overtaken_ = true;
+        return;
+    }
+    PendingOp* before = &first;
+    while (before->line.next->call <= op.call)
+        before = before->line.next;
+    op.line.next = before->line.next;
+    before->line.next = &op;
 }
 
 void Pending::Stream::resume() noexcept
@@ -83,21 +112,44 @@ void Pending::Stream::close(bool full) noexcept
     closed_ = full ? ~std::uint64_t{0} : used_;
 }
 
-/// Tries the lines of a bucket. False: an operation found no room, which ends the round.
+/// Tries the lines of a bucket. False: an operation found no room, which ends the round. Where an operation has got
+/// before the first of a line meanwhile, `line` may point to no first one any more: the rest is left to the next round.
 bool Pending::Stream::walk(unsigned bucket) noexcept
 {
-    for (PendingOp** line = &first_[bucket]; *line != nullptr;) {
+    overtaken_ = false;
+    for (PendingOp** line = &first_[bucket]; *line != nullptr && !overtaken_;) {
         PendingOp& op = **line;
         switch (steps_.go_on(engine_, op)) {
         case Lack::room: return false;
         case Lack::peer: line = &op.line.next_line; break;
         case Lack::nothing:
-            take_out(line);
+            if (overtaken_) [[unlikely]]
+                take_from_within(op);
+            else
+                take_out(line);
             steps_.through(engine_, op);
             break;
         }
     }
     return true;
+}
+
+/// An operation that may not be the first of its line leaves it.
+void Pending::Stream::take_from_within(PendingOp& op) noexcept
+{
+    PendingOp** const line = link_of(op.line.key);
+    if (*line == &op) {
+        take_out(line);
+        return;
+    }
+    PendingOp* before = *line;
+    while (before->line.next != &op)
+        before = before->line.next;
+    before->line.next = op.line.next;
+    if ((*line)->line.last == &op)
+        (*line)->line.last = before;
+    size_--;
+    queue_.size_--;
 }
 
 /// The first of a line leaves it.
