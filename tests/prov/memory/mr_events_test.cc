@@ -3,7 +3,9 @@
 // simulator. Run by make check. Calls libfabric.
 #include <malloc.h>
 
+#include <array>
 #include <cstdlib>
+#include <initializer_list>
 
 #include "prov/lib/session.h"
 
@@ -358,6 +360,168 @@ TEST(Mr, CountersCountNothingFromBeforeTheirBinding)
             for (fid_cntr* each : {late[0], late[1], of_another})
                 ASSERT_EQ(fi_close(&each->fid), 0);
         }
+    });
+}
+
+// --- operations over several regions, or over no bytes
+
+/// What the counters of the target have: writes and reads of the endpoint, of the first region, of the second one.
+using Counts = std::array<std::uint64_t, 6>;
+
+/// An operation of the initiator at two regions, and what it adds to the counts.
+struct Reach {
+    const char* name;
+    Counts adds;
+    ssize_t (*call)(Session& s, const Window (&at)[2], std::uint64_t* mine);
+};
+
+ssize_t transfer(Session& s, std::initializer_list<fi_rma_iov> remote, std::uint64_t* mine, bool read)
+{
+    std::size_t total = 0;
+    for (const fi_rma_iov& each : remote)
+        total += each.len;
+    const iovec local{mine, total};
+    const fi_msg_rma msg{&local, nullptr, 1, 0, remote.begin(), remote.size(), &s, 0};
+    return read ? fi_readmsg(s.ep, &msg, FI_COMPLETION) : fi_writemsg(s.ep, &msg, FI_COMPLETION);
+}
+ssize_t atomic(Session& s, const Window (&at)[2], std::uint64_t* mine, fi_op op, bool fetch, std::size_t n = 1)
+{
+    const fi_ioc operand{mine, 2 * n};
+    fi_ioc result{mine + 2 * n, 2 * n};
+    const fi_rma_ioc remote[2] = {{at[0].base, n, at[0].key}, {at[1].base, n, at[1].key}};
+    const fi_msg_atomic msg{&operand, nullptr, 1, 0, remote, 2, FI_UINT64, op, &s, 0};
+    return fetch ? fi_fetch_atomicmsg(s.ep, &msg, &result, nullptr, 1, FI_COMPLETION)
+                 : fi_atomicmsg(s.ep, &msg, FI_COMPLETION);
+}
+
+constexpr std::size_t region_words = 64;
+
+const Reach reaches[] = {
+    {"write", {1, 0, 1, 0, 1, 0},
+     [](Session& s, const Window (&at)[2], std::uint64_t* mine) {
+         return transfer(s, {{at[0].base, 8, at[0].key}, {at[1].base, 8, at[1].key}}, mine, false);
+     }},
+    {"write, there and back", {1, 0, 1, 0, 1, 0},
+     [](Session& s, const Window (&at)[2], std::uint64_t* mine) {
+         return transfer(s, {{at[0].base, 8, at[0].key}, {at[1].base, 100, at[1].key}, {at[0].base + 8, 8, at[0].key}},
+                         mine, false);
+     }},
+    {"write, twice to one", {1, 0, 1, 0, 0, 0},
+     [](Session& s, const Window (&at)[2], std::uint64_t* mine) {
+         return transfer(s, {{at[0].base, 8, at[0].key}, {at[0].base + 64, 8, at[0].key}}, mine, false);
+     }},
+    {"read", {0, 1, 0, 1, 0, 1},
+     [](Session& s, const Window (&at)[2], std::uint64_t* mine) {
+         return transfer(s, {{at[1].base, 100, at[1].key}, {at[0].base, 8, at[0].key}}, mine, true);
+     }},
+    {"sum", {1, 0, 1, 0, 1, 0},
+     [](Session& s, const Window (&at)[2], std::uint64_t* mine) { return atomic(s, at, mine, FI_SUM, false); }},
+    {"sum, row", {1, 0, 1, 0, 1, 0},
+     [](Session& s, const Window (&at)[2], std::uint64_t* mine) { return atomic(s, at, mine, FI_SUM, false, 20); }},
+    {"loop", {1, 0, 1, 0, 1, 0},
+     [](Session& s, const Window (&at)[2], std::uint64_t* mine) { return atomic(s, at, mine, FI_MAX, false); }},
+    {"fetch sum", {0, 1, 1, 1, 1, 1},
+     [](Session& s, const Window (&at)[2], std::uint64_t* mine) { return atomic(s, at, mine, FI_SUM, true); }},
+    {"atomic read", {0, 1, 0, 1, 0, 1},
+     [](Session& s, const Window (&at)[2], std::uint64_t* mine) { return atomic(s, at, mine, FI_ATOMIC_READ, true); }},
+    {"write of nothing", {1, 0, 1, 0, 0, 0},
+     [](Session& s, const Window (&at)[2], std::uint64_t* mine) {
+         return fi_write(s.ep, mine, 0, nullptr, 0, at[0].base, at[0].key, &s);
+     }},
+    {"read of nothing", {0, 1, 0, 0, 0, 1},
+     [](Session& s, const Window (&at)[2], std::uint64_t* mine) {
+         return fi_read(s.ep, mine, 0, nullptr, 0, at[1].base + 40, at[1].key, &s);
+     }},
+    {"write of nothing nowhere", {1, 0, 0, 0, 0, 0},
+     [](Session& s, const Window (&)[2], std::uint64_t* mine) {
+         return fi_write(s.ep, mine, 0, nullptr, 0, 0, 0x123456789, &s);
+     }},
+    {"read of nothing, without a place", {0, 1, 0, 0, 0, 0},
+     [](Session& s, const Window (&)[2], std::uint64_t*) {
+         const fi_msg_rma msg{nullptr, nullptr, 0, 0, nullptr, 0, &s, 0};
+         return fi_readmsg(s.ep, &msg, FI_COMPLETION);
+     }},
+};
+
+/// The six counters, and what they must say.
+struct TwoRegions {
+    TwoRegions(const Rank& rank, int mr_mode) : s(rank, Counted::options_of(rank, mr_mode))
+    {
+        fi_cntr_attr attr{};
+        for (unsigned i = 0; i < 2; i++) {
+            at[i] = s.share(memory[i], sizeof memory[i], FI_REMOTE_READ | FI_REMOTE_WRITE, 70 + i)[0];
+            for (unsigned right = 0; right < 2 && rank.number == 0; right++) {
+                EXPECT_EQ(fi_cntr_open(s.domain, &attr, &counter[2 + 2 * i + right], nullptr), 0);
+                EXPECT_EQ(fi_mr_bind(s.regions[i], &counter[2 + 2 * i + right]->fid,
+                                     right == 0 ? FI_REMOTE_WRITE : FI_REMOTE_READ), 0);
+            }
+        }
+        counter[0] = s.counter[remote_write_counter];
+        counter[1] = s.counter[remote_read_counter];
+        s.barrier();
+    }
+    ~TwoRegions()
+    {
+        s.barrier();
+        for (fid_mr* mr : s.regions)
+            EXPECT_EQ(fi_close(&mr->fid), 0);
+        s.regions.clear();
+        for (unsigned i = 2; i < 6; i++)
+            if (counter[i] != nullptr) {
+                EXPECT_EQ(fi_close(&counter[i]->fid), 0);
+            }
+    }
+    void expect(const Counts& added)
+    {
+        for (unsigned i = 0; i < 6; i++) {
+            counts[i] += added[i];
+            ASSERT_TRUE(wait_until([&] { return fi_cntr_read(counter[i]) >= counts[i]; })) << i;
+        }
+        for (unsigned i = 0; i < 6; i++)
+            ASSERT_EQ(fi_cntr_read(counter[i]), counts[i]) << i;
+    }
+
+    Session s;
+    alignas(8) std::uint64_t memory[2][region_words] = {};
+    Window at[2];
+    fid_cntr* counter[6] = {};
+    Counts counts{};
+};
+
+TEST(Mr, EachRegionOfAnOperationCountsIt)
+{
+    for (const int mode : {provider_keys, 0})
+        expect_processes(2, [mode](const Rank& rank) {
+            TwoRegions two(rank, mode);
+            std::uint64_t mine[4 * region_words] = {};
+            for (const Reach& reach : reaches) {
+                SCOPED_TRACE(reach.name);
+                if (rank.number != 0) {
+                    ASSERT_EQ(two.s.post([&] { return reach.call(two.s, two.at, mine); }), 0);
+                    two.s.expect(&two.s, 0);
+                }
+                two.s.barrier();
+                if (rank.number == 0)
+                    two.expect(reach.adds);
+                two.s.barrier();
+            }
+        });
+}
+
+/// Bounds are known of keys of the user alone: there also the place behind the last byte belongs to its region.
+TEST(Mr, AnOperationOfNoBytesBehindTheLastByteIsOneOfTheRegion)
+{
+    expect_processes(2, [](const Rank& rank) {
+        TwoRegions two(rank, 0);
+        if (rank.number != 0) {
+            ASSERT_EQ(two.s.post([&] {
+                return fi_write(two.s.ep, two.memory, 0, nullptr, 0, sizeof two.memory[0], two.at[0].key, &two.s);
+            }), 0);
+            two.s.expect(&two.s, FI_WRITE);
+        }
+        two.s.barrier();
+        if (rank.number == 0)
+            two.expect({1, 0, 1, 0, 0, 0});
     });
 }
 

@@ -202,8 +202,9 @@ TEST(Events, NoCreditIsLostOrMade)
     expect_processes(3, [](const Rank& rank) {
         setenv("UTOFU_NUM_MRQ_ENTRIES", "2048", 1);
         Session s(rank, event_options());
-        std::vector<std::uint8_t> window(1 << 16);
+        std::vector<std::uint8_t> window(1 << 16), another(1 << 16);
         const auto peers = s.share(window.data(), window.size());
+        const auto others = s.share(another.data(), another.size());
         if (rank.number == 0) {
             EXPECT_TRUE(wait_until([&] {
                 fi_cq_read(s.cq, nullptr, 0);
@@ -236,6 +237,24 @@ TEST(Events, NoCreditIsLostOrMade)
                                            FI_UINT64, last ? FI_SUM : FI_MIN, &s);
                 }), 0);
                 ASSERT_TRUE(s.next(entry, &error));
+            }
+        // Several regions, each with an event; the last time the second one is gone.
+        for (const bool gone : {false, true})
+            for (int i = 0; i < 20; i++) {
+                const std::uint64_t key = others[0].key + (gone ? std::uint64_t{1} << 40 : 0);
+                const fi_rma_iov remote[] = {{peers[0].base, 64, peers[0].key}, {others[0].base, 64, key}};
+                const fi_msg_rma msg{&local, nullptr, 1, 0, remote, 2, &s, 0};
+                ASSERT_EQ(s.post([&] { return fi_readmsg(s.ep, &msg, FI_COMPLETION); }), 0);
+                const fi_rma_ioc words[] = {{peers[0].base, 1, peers[0].key}, {others[0].base, 1, key}};
+                const fi_ioc two{mine, 2};
+                fi_ioc before{mine + 16, 2};
+                const fi_msg_atomic sum{&two, nullptr, 1, 0, words, 2, FI_UINT64, FI_SUM, &s, 0};
+                ASSERT_EQ(s.post([&] { return fi_fetch_atomicmsg(s.ep, &sum, &before, nullptr, 1, FI_COMPLETION); }), 0);
+                for (int end = 0; end < 2; end++) {
+                    fi_cq_data_entry entry{};
+                    fi_cq_err_entry error{};
+                    ASSERT_TRUE(s.next(entry, gone ? &error : nullptr));
+                }
             }
         EXPECT_EQ(fi_close(&s.ep->fid), 0);
         s.ep = nullptr;

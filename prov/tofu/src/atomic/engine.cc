@@ -48,6 +48,7 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
     const Datatype& type = datatypes[msg.datatype];
     op.peer = peer;
     op.line.key = Pending::line_of(peer);
+    op.call = AtomicEngine::of(tx).runner().ops.waiting().next_call();
     op.access = access_of(call.family, msg.op);
     op.align = type.align;
     static_cast<AtomicKind&>(op) = kind_of(call.family, msg.op, msg.datatype);
@@ -66,6 +67,8 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
         add_all(op.result, call.result, type.size);
     for (std::size_t i = 0; i < msg.rma_iov_count; ++i)
         AtomicEngine::of(tx).access().add(op, msg.rma_iov[i].addr, msg.rma_iov[i].count * type.size, msg.rma_iov[i].key);
+    if (op.event != AtomicEvent::none && op.targets > 1)
+        op.find_further(0, op.event != AtomicEvent::write, op.event != AtomicEvent::read);
 }
 
 /// Rounds of progress that an injected operation of several round trips gets before its call returns.
@@ -97,6 +100,8 @@ AtomicEngine::AtomicEngine(TxContext& tx) noexcept
                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
     runner_.ordered = (tx.plan().attr.msg_order & orders) != 0;
+    if (runner_.ordered)
+        access_.order_regions();
     native_flags_ = vcq::delivered_flags(runner_.ordered, false);
     inject_flags_ = vcq::flags_of(runner_.ordered, false);
 }
@@ -214,6 +219,7 @@ AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, bool entry) noexcept
     peer.home = quick.home;
     fill_in(*op, tx_, {Family{quick.family}, msg, {&compare, 1}, {&result, 1}, 0, false}, peer, 1);
     op->wants_entry = entry;
+    op->call = quick.call;
     op->target[0].at = {quick.vcq, quick.stadd};
     return op;
 }
@@ -231,6 +237,7 @@ void AtomicEngine::native_failed(const QuickOp& failed, bool base, bool entry, i
             }
             (void)access_.refuted(*op);
             if (says_stale(code)) {
+                op->refuse(0, code);
                 runner_.ops.begin_again(*op);
                 return;
             }

@@ -172,8 +172,8 @@ template <bool listed>
     const std::uint8_t place = tx.vcq().window().next();
     if (place == 0) [[unlikely]]
         return answer(tx, vcq::Post::busy);
-    // Where order was promised, the first communication to another VCQ of the peer has to wait.
-    if (listed && engine.runner().ordered && !engine.access().may_go_to(peer->home, target.vcq)) [[unlikely]]
+    // Where order was promised, the first communication to another VCQ or region of the peer has to wait.
+    if (listed && engine.runner().ordered && !engine.access().may_go_to(peer->home, target, call.address)) [[unlikely]]
         return answer(tx, vcq::Post::busy);
     QuickOp& op = tx.quick()[place];
     const bool base = call.family == Family::base;
@@ -189,6 +189,7 @@ template <bool listed>
         op.key = call.key;
         op.address = call.address;
         op.to = call.to;
+        op.call = engine.runner().ops.waiting().next_call();
         op.operand = how.reads ? 0 : word_at(call.operand, how.size);
         op.compare = call.family == Family::compare ? word_at(call.compare, how.size) : 0;
         op.family = static_cast<std::uint8_t>(call.family);

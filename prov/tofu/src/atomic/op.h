@@ -79,7 +79,7 @@ enum class AtomicEvent : std::uint8_t { none, write, read, fetch };
 /// until all words have been started.
 struct AtomicOp : Request, PendingOp, RemoteSide, AtomicKind {
     enum class Step : std::uint8_t {
-        resolving, ///< a key was stale -> starting: all are known anew; -> ended: one was refused
+        resolving, ///< pieces were refused -> starting: their keys are known anew; -> ended: one was refused
         starting,  ///< -> notifying: every word has ended; -> resolving; -> ended
         notifying, ///< the notice at the target found no room -> ended: it was posted
         ended
@@ -92,7 +92,7 @@ struct AtomicOp : Request, PendingOp, RemoteSide, AtomicKind {
     AtomicOp* loop_prev = nullptr;
     bool strong = false;           ///< strong order on first posts (message order was promised)
     AtomicEvent event = AtomicEvent::none; ///< the event that the target counts
-    bool took_effect = false;      ///< at least one word has, so the operation can't be retried as a whole
+    std::uint8_t changed = 0;      ///< pieces of which some word has taken effect or may have, a bit each
     bool by_get = false;           ///< FI_ATOMIC_READ of a region that allows only reading
     Bounce scratch;                ///< for the Get that is the event at the target
     std::uint8_t at_target = 0;    ///< cursor of the next word: entry of target[] ...
@@ -115,6 +115,19 @@ struct AtomicOp : Request, PendingOp, RemoteSide, AtomicKind {
     }
     /// ... and the number of elements from there on in its piece.
     [[nodiscard]] std::size_t left() const noexcept { return (target[at_target].length - in_target) / size; }
+    /// Moves on to the next piece that is not done.
+    void skip_piece() noexcept
+    {
+        started += left();
+        in_target = 0;
+        ++at_target;
+        skip_done();
+    }
+    void skip_done() noexcept
+    {
+        for (; at_target < targets && (done >> at_target & 1); ++at_target)
+            started += target[at_target].length / size;
+    }
 };
 static_assert(max_atomic_iov <= RemoteSide::most);
 
@@ -131,6 +144,7 @@ struct WordOp : vcq::Waiter, Deferred, RemoteWord {
     AtomicOp* op;
     WordOp* next = nullptr;     ///< in the chain of a slot
     std::size_t first;          ///< number of the first element
+    std::uint8_t piece;         ///< of the operation's target
     std::uint8_t offset;        ///< of the first element in the word
     std::uint8_t elements;
     bool loops;
@@ -173,6 +187,7 @@ struct Span : vcq::Waiter, Deferred {
     AtomicOp* op = nullptr;   ///< null while it is in the pool
     std::size_t first;        ///< number of the first element
     std::size_t elements;
+    std::uint8_t piece;       ///< of the operation's target
     Target at;                ///< of the first word, aligned to 8
     std::uint8_t offset;      ///< of the first element in it
     Bounce scratch;           ///< the words as they were last found; the Get writes here

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See ops.h. An operation that has ended notifies a target that counts events. One that was refused because of a stale
-// key begins again; all others complete.
+// See ops.h. An operation that has ended notifies a target that counts events. One of which pieces were refused because of
+// a stale key begins again with these; all others complete.
 #include "atomic/ops.h"
 
 #include <rdma/fi_errno.h>
@@ -63,10 +63,8 @@ void AtomicOps::advance(AtomicOp& op, std::size_t elements) noexcept
     }
     op.started += elements;
     op.in_target += elements * op.size;
-    if (op.in_target == op.target[op.at_target].length) {
-        ++op.at_target;
-        op.in_target = 0;
-    }
+    if (op.in_target == op.target[op.at_target].length)
+        op.skip_piece();
 }
 
 void AtomicOps::abandon(AtomicOp& op, int err, int code) noexcept
@@ -85,13 +83,28 @@ void AtomicOps::end_one(AtomicOp& op, int code) noexcept
         finish(op);
 }
 
-void AtomicOps::settle_part(AtomicOp& op, int code) noexcept
+void AtomicOps::settle_part(AtomicOp& op, unsigned piece, int code) noexcept
 {
-    if (code != UTOFU_SUCCESS)
+    if (code == UTOFU_SUCCESS) [[likely]] {
+        op.changed |= static_cast<std::uint8_t>(1u << piece);
+    } else if (is_to_be_repeated(op, code)) {
+        refuse(op, piece, code);
+        code = UTOFU_SUCCESS;
+    } else {
         abandon(op, code);
-    else
-        op.took_effect = true;
+    }
     end_one(op, code);
+}
+
+/// Begins no further word of a refused piece; where order was promised, nor of a later piece, which must not go before
+/// it.
+void AtomicOps::refuse(AtomicOp& op, unsigned piece, int code) noexcept
+{
+    op.refuse(piece, code);
+    while (op.started < op.total && (op.at_target == piece || access.orders_regions())) {
+        op.refuse(op.at_target, code);
+        op.skip_piece();
+    }
 }
 
 // --- the end
@@ -121,11 +134,13 @@ Post AtomicOps::post_event(AtomicOp& op) noexcept
     return posted;
 }
 
-/// post_event() for an operation whose target has not been told. Returns what it lacks.
+/// post_event() for an operation whose target has not been told, after events for its further regions. Returns what it
+/// lacks.
 Lack AtomicOps::notify_target(AtomicOp& op) noexcept
 {
-    switch (post_event(op)) {
-    case Post::done: op.event_posted = true; break;
+    const Post further = op.has_further() ? access.tell_further(op) : Post::done;
+    switch (further == Post::busy ? further : post_event(op)) {
+    case Post::done: op.event_left(); break;
     case Post::busy:
         if (!agenda.closed())
             return Lack::room;
@@ -145,6 +160,14 @@ void AtomicOps::finish(AtomicOp& op) noexcept
             op.loop_next->loop_prev = op.loop_prev;
         op.words = 0; // it has taken effect: operations that wait for that need not wait for its event
     }
+    if (op.err == 0 && op.refused != 0) [[unlikely]] {
+        (void)access.refuted(op, op.refused);
+        if ((op.refused & op.changed) == 0 && !agenda.closed()) {
+            begin_again(op);
+            return;
+        }
+        abandon(op, op.stale); // its region was closed in the midst of it
+    }
     if (op.event != AtomicEvent::none && !op.event_posted && op.err == 0) {
         op.step = AtomicOp::Step::notifying;
         if (const Lack lack = notify_target(op); lack != Lack::nothing) {
@@ -154,13 +177,8 @@ void AtomicOps::finish(AtomicOp& op) noexcept
     }
     if (op.event_posted && op.pending != 0) // the event's notice will come
         return;
-    if (op.err != 0 && op.by_directory && doubts_target(op.prov_errno)) [[unlikely]] {
+    if (op.err != 0 && op.by_directory && doubts_target(op.prov_errno)) [[unlikely]]
         (void)access.refuted(op);
-        if (says_stale(op.prov_errno) && !op.retried && !op.took_effect && !agenda.closed()) {
-            begin_again(op);
-            return;
-        }
-    }
     end(op);
 }
 
@@ -173,14 +191,16 @@ void AtomicOps::end(AtomicOp& op) noexcept
     release(&op);
 }
 
-/// Begins an operation again, once, that was refused as a whole: its key may stand for another region by now.
+/// Begins an operation again, once, with the pieces that were refused: their keys may stand for other regions by now.
 void AtomicOps::begin_again(AtomicOp& op) noexcept
 {
     op.retried = true;
-    op.err = op.prov_errno = 0;
-    op.event_posted = op.by_get = false;
+    op.done |= static_cast<std::uint8_t>(~op.refused);
+    op.refused = op.changed = 0;
+    op.by_get = false;
     op.at_target = 0;
     op.in_target = op.started = 0;
+    op.skip_done();
     op.words = 0;
     op.step = AtomicOp::Step::resolving;
     waiting_.push(op, op.line.key, Lack::peer);
@@ -191,7 +211,7 @@ void AtomicOps::event_done(vcq::Waiter* self, const Notice& notice) noexcept
     AtomicOp* const op = static_cast<AtomicOp*>(self);
     if (op->event == AtomicEvent::read)
         op->runner->ops.scratch.release(op->scratch);
-    op->event_posted = !left_no_event(notice.code);
+    op->event_ended(notice.code);
     if (settle(*op, notice.code))
         op->runner->ops.finish(*op);
 }

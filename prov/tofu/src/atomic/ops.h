@@ -66,8 +66,14 @@ class AtomicOps {
     void abandon(AtomicOp& op, int code) noexcept;
     /// Something that `pending` counts has ended. The operation may be gone afterwards.
     void end_one(AtomicOp& op, int code) noexcept;
-    /// The end of one word or wide element, likewise.
-    void settle_part(AtomicOp& op, int code) noexcept;
+    /// The end of one word, span or wide element of a piece, likewise. A piece that was refused because its key was
+    /// stale is repeated when all else has ended.
+    void settle_part(AtomicOp& op, unsigned piece, int code) noexcept;
+    /// Is the code a refusal that lets the pieces it concerns be repeated?
+    [[nodiscard]] bool is_to_be_repeated(const AtomicOp& op, int code) const noexcept
+    {
+        return op.is_to_be_repeated(code) && !agenda.closed();
+    }
 
     // --- for the runner
     /// Pending::Stream::Steps::go_on for an operation that notifies its target.
@@ -77,6 +83,7 @@ class AtomicOps {
     void end(AtomicOp& op) noexcept;
 
   private:
+    void refuse(AtomicOp& op, unsigned piece, int code) noexcept;
     static void event_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     [[nodiscard]] bool find_loop(utofu_vcq_id_t home) const noexcept;
     [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;

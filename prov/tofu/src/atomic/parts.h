@@ -23,9 +23,9 @@ class WordRunner {
 
     /// Starts the word of the next element. False: it can't be started now.
     [[nodiscard]] bool start(AtomicOp& op) noexcept;
-    /// Tries element number `first`, at `at` with `left` neighbours, again: `words` holds the words found from the
-    /// aligned word at `base` on. Post::done: it is a word operation now.
-    [[nodiscard]] vcq::Post retry(AtomicOp& op, std::size_t first, const Target& at, std::size_t left,
+    /// Tries element number `first` of the piece, at `at` with `left` neighbours, again: `words` holds the words found
+    /// from the aligned word at `base` on. Post::done: it is a word operation now.
+    [[nodiscard]] vcq::Post retry(AtomicOp& op, unsigned piece, std::size_t first, const Target& at, std::size_t left,
                                   const std::byte* words, utofu_stadd_t base) noexcept;
 
   private:
@@ -34,7 +34,8 @@ class WordRunner {
     static void got_word(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
     static void go_on(Deferred& word) noexcept;
 
-    [[nodiscard]] WordOp* make(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept;
+    [[nodiscard]] WordOp* make(AtomicOp& op, unsigned piece, std::size_t first, const Target& at,
+                               std::size_t left) noexcept;
     [[nodiscard]] vcq::Post post_native(WordOp& f) noexcept;
     [[nodiscard]] vcq::Post get_word(WordOp& f) noexcept;
     void get_again(WordOp& f) noexcept;

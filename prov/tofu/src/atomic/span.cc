@@ -49,6 +49,7 @@ bool SpanRunner::start(AtomicOp& op) noexcept
     s->offset = static_cast<std::uint8_t>(at.stadd & 7);
     s->at = {at.vcq, at.stadd - s->offset};
     s->first = op.started;
+    s->piece = op.at_target;
     s->elements = std::min<std::size_t>(op.left(), (Span::most * 8 - s->offset) / op.size);
     s->words = static_cast<std::uint32_t>((s->offset + s->elements * op.size + 7) / 8);
     ++op.pending;
@@ -133,7 +134,8 @@ void SpanRunner::on_notice(vcq::Waiter* self, const Notice& notice) noexcept
 void SpanRunner::all_arrived(Span& s) noexcept
 {
     AtomicOp& op = *s.op;
-    op.took_effect |= s.lost.count() + s.failed < s.words;
+    if (s.lost.count() + s.failed < s.words)
+        op.changed |= static_cast<std::uint8_t>(1u << s.piece);
     if (op.fetches) // words that lost write their results again later
         op.result.scatter(s.scratch.data + s.offset, s.first, s.elements, op.size);
     end(s);
@@ -156,10 +158,12 @@ void SpanRunner::end(Span& s) noexcept
             return;
     }
     const int code = s.code;
+    const unsigned piece = s.piece;
     release(s);
     if (code != UTOFU_SUCCESS) [[unlikely]]
-        ops_.abandon(op, code);
-    ops_.end_one(op, code);
+        ops_.settle_part(op, piece, code);
+    else
+        ops_.end_one(op, code);
 }
 
 /// Tries the word number `tried` again, from the value that was found there.
@@ -167,7 +171,7 @@ Post SpanRunner::retry_word(Span& s) noexcept
 {
     const std::size_t byte = s.tried == 0 ? s.offset : s.tried * 8; // of its first element
     const std::size_t before = (byte - s.offset) / s.op->size;
-    return words_.retry(*s.op, s.first + before, {s.at.vcq, s.at.stadd + byte}, s.elements - before, s.scratch.data,
+    return words_.retry(*s.op, s.piece, s.first + before, {s.at.vcq, s.at.stadd + byte}, s.elements - before, s.scratch.data,
                         s.at.stadd);
 }
 

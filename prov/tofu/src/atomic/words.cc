@@ -32,7 +32,7 @@ void cut_word(const AtomicOp& op, const Target& at, std::size_t left, WordOp& f)
 } // namespace
 
 /// Makes a word operation for element number `first`, which is at `at` with `left` neighbours. Null: none is free.
-WordOp* WordRunner::make(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept
+WordOp* WordRunner::make(AtomicOp& op, unsigned piece, std::size_t first, const Target& at, std::size_t left) noexcept
 {
     WordOp* const f = pool_.alloc();
     if (!f)
@@ -40,6 +40,7 @@ WordOp* WordRunner::make(AtomicOp& op, std::size_t first, const Target& at, std:
     f->op = &op;
     f->go_on = &go_on;
     f->first = first;
+    f->piece = static_cast<std::uint8_t>(piece);
     cut_word(op, at, left, *f);
     if (op.reads_operand)
         op.operand.gather(reinterpret_cast<std::byte*>(&f->operand) + f->offset, f->first,
@@ -57,7 +58,7 @@ WordOp* WordRunner::make(AtomicOp& op, std::size_t first, const Target& at, std:
 
 bool WordRunner::start(AtomicOp& op) noexcept
 {
-    WordOp* const f = make(op, op.started, op.next(), op.left());
+    WordOp* const f = make(op, op.at_target, op.started, op.next(), op.left());
     if (!f)
         return false;
     ++op.pending;
@@ -68,10 +69,10 @@ bool WordRunner::start(AtomicOp& op) noexcept
     return ops_.took(op, posted, elements);
 }
 
-Post WordRunner::retry(AtomicOp& op, std::size_t first, const Target& at, std::size_t left, const std::byte* words,
-                       utofu_stadd_t base) noexcept
+Post WordRunner::retry(AtomicOp& op, unsigned piece, std::size_t first, const Target& at, std::size_t left,
+                       const std::byte* words, utofu_stadd_t base) noexcept
 {
-    WordOp* const f = ops_.has_room() ? make(op, first, at, left) : nullptr;
+    WordOp* const f = ops_.has_room() ? make(op, piece, first, at, left) : nullptr;
     if (f == nullptr)
         return Post::busy;
     std::uint64_t found = 0;
@@ -91,8 +92,8 @@ Post WordRunner::post_native(WordOp& f) noexcept
     AtomicOp& op = *f.op;
     f.notify = &word_done;
     // With one word only, its ARMW is the end of the operation and is itself the event at the target.
-    op.event_posted = op.event == AtomicEvent::write && f.elements == op.total;
-    const vcq::Signaled how{&f, vcq::delivered_flags(op.strong, op.event_posted)};
+    const bool is_event = op.event == AtomicEvent::write && f.elements == op.total;
+    const vcq::Signaled how{&f, vcq::delivered_flags(op.strong, is_event)};
     std::uint64_t operand = f.operand;
     if (op.method == Method::bits_and) {
         const unsigned bits = f.elements * op.size * 8u;
@@ -102,7 +103,8 @@ Post WordRunner::post_native(WordOp& f) noexcept
     const Post posted = op.method == Method::cswap
                             ? ops_.vcq.cswap(f.width, f.vcq, f.compare, operand, f.word, how)
                             : ops_.vcq.armw(f.width, f.vcq, armw_of(op.method), operand, f.word, how);
-    op.event_posted &= posted == Post::done;
+    if (is_event && posted == Post::done)
+        op.event_left();
     return posted;
 }
 
@@ -162,10 +164,11 @@ void WordRunner::settle(WordOp& f, std::uint64_t before, int code) noexcept
             op.result.scatter(reinterpret_cast<const std::byte*>(&before) + f.offset, f.first,
                               f.elements, op.size);
     } else {
-        op.event_posted &= !left_no_event(code);
+        op.event_ended(code);
     }
+    const unsigned piece = f.piece;
     pool_.renew(&f);
-    ops_.settle_part(op, code);
+    ops_.settle_part(op, piece, code);
 }
 
 } // namespace tofu

@@ -82,7 +82,11 @@ void OwnTxContext::drop_memory() noexcept
 
 void OwnTxContext::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
 {
-    static_cast<OwnTxContext*>(self)->engines_.lost(code, kind, peer);
+    auto& tx = *static_cast<OwnTxContext*>(self);
+    if (kind != vcq::Unsignaled::event)
+        tx.engines_.lost(code, kind, peer);
+    else if (tx.peer_memory_ != nullptr && left_no_event(code))
+        tx.peer_memory_->event_failed(peer);
 }
 
 } // namespace tofu

@@ -87,9 +87,12 @@ void SharedTransmit::keep(Endpoint& endpoint) noexcept
     endpoint.next_kept = std::exchange(kept_, &endpoint);
 }
 
-/// Nobody knows which context posted the communication: each looks whether it has to do with the peer.
+/// Nobody knows which context posted the communication: each looks whether it has to do with the peer. What was paid for
+/// an event that has failed is lost then, rather than taken back twice.
 void SharedTransmit::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
 {
+    if (kind == vcq::Unsignaled::event)
+        return;
     for (TxContext* context : static_cast<SharedTransmit*>(self)->contexts_)
         context->engines().lost(code, kind, peer);
 }

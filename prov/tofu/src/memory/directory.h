@@ -75,6 +75,8 @@ constexpr std::size_t annex_offset(unsigned number) noexcept
 {
     return annexes_offset + number * sizeof(AnnexLine);
 }
+/// There peers leave the events of operations without bytes that name no region, as ARMWs and Gets with remote notice.
+inline constexpr std::size_t event_offset = annex_offset(0);
 /// The place of number 0 holds the word for fences (vcq/posts.h), which are ARMWs that change nothing.
 static_assert(vcq::fence_stag == directory_stag && vcq::fence_offset == annex_offset(0));
 /// After these, under the same STag: the place of the table of collective groups (lane/doors.h), once there is one.

@@ -33,6 +33,11 @@ class OwnDirectory {
     void point_to_doors(utofu_stadd_t stadd) noexcept;
     /// Counts an event that has left the MRQ, whatever it hit.
     void count_event() noexcept { counted_events_++; }
+    /// Lies the STADD in the word where peers leave events that belong to no region?
+    [[nodiscard]] bool is_event_word(utofu_stadd_t stadd) const noexcept
+    {
+        return stadd - (tables_[0].stadd + directory::event_offset) < sizeof(std::uint64_t);
+    }
     /// Gives the pool one credit for each event counted since the last call (remote/event_credits.h).
     void return_credits() noexcept
     {

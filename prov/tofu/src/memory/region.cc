@@ -262,12 +262,15 @@ void RegionTable::let_go(const Counter& counter) noexcept
                 *held = nullptr;
 }
 
-void RegionTable::count(const EventTarget& target, bool reads, bool writes) const noexcept
+/// `further`: the operation is counted for endpoints by another event.
+void RegionTable::count(const EventTarget& target, bool reads, bool writes, bool further) const noexcept
 {
     if (reads && target.read_counter != nullptr)
         target.read_counter->count();
     if (writes && target.write_counter != nullptr)
         target.write_counter->count();
+    if (further)
+        return;
     if (target.serial == 0)
         events_.count(reads);
     else
@@ -282,12 +285,14 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
     const bool word = notice.type == UTOFU_MRQ_TYPE_RMT_ARMW;
     const utofu_stadd_t first = word ? notice.stadd : notice.stadd - 1;
     const utofu_stadd_t last = word ? notice.stadd + 3 : first;
-    const EventTarget* const target = target_at(home, first, last);
-    if (target == nullptr)
-        return;
     // The end of an atomic that fetched and wrote (AtomicEvent::fetch) counts as both for the region.
     const bool reads = notice.type == UTOFU_MRQ_TYPE_RMT_GET || (word && notice.unsignaled);
-    count(*target, reads, notice.type != UTOFU_MRQ_TYPE_RMT_GET);
+    if (home == 0 && directory_.is_event_word(first)) { // of an operation without bytes that names no region
+        events_.count(reads);
+        return;
+    }
+    if (const EventTarget* const target = target_at(home, first, last); target != nullptr)
+        count(*target, reads, notice.type != UTOFU_MRQ_TYPE_RMT_GET, notice.further);
 }
 
 /// What counts an access whose bytes end or begin in [first, last]; null: nothing does. Regions may lie within each

@@ -82,7 +82,7 @@ class RegionTable {
     void part(MemoryRegion& region) noexcept;
     void take_events() noexcept;
     void remember(MemoryRegion& region) noexcept;
-    void count(const EventTarget& target, bool reads, bool writes) const noexcept;
+    void count(const EventTarget& target, bool reads, bool writes, bool further) const noexcept;
     [[nodiscard]] const EventTarget* target_at(unsigned home, utofu_stadd_t first, utofu_stadd_t last) noexcept;
     [[nodiscard]] std::uint64_t bias_of(const MemoryRegion& region) const noexcept;
 

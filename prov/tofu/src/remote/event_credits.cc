@@ -26,12 +26,24 @@ constexpr unsigned closing_polls = 256;
 
 } // namespace
 
+EventCredits::~EventCredits()
+{
+    if (landing_)
+        vcq_.dereg(landing_stadd_);
+}
+
 /// The account at a peer's domain. Null: no memory. A process that got the VCQ ID of an earlier one has its own
 /// account.
 EventAccount* EventCredits::account_of(const Peer& peer) noexcept
 {
     if (last_ != nullptr && last_->home == peer.home && last_->nonce == peer.nonce) [[likely]]
         return last_;
+    if (!landing_) {
+        OwnMemory made(sizeof(std::uint64_t));
+        if (!made || vcq_.reg(made.get(), made.size(), false, landing_stadd_) != 0)
+            return nullptr;
+        landing_ = std::move(made);
+    }
     if (!by_home_.ready())
         return nullptr;
     EventAccount*& found = (*by_home_)[peer.home];
@@ -52,7 +64,7 @@ EventAccount* EventCredits::account_of(const Peer& peer) noexcept
     return last_ = found;
 }
 
-int EventCredits::pay(const Peer& peer, EventAccount*& account, int& prov_errno) noexcept
+int EventCredits::pay(const Peer& peer, unsigned events, EventAccount*& account, int& prov_errno) noexcept
 {
     EventAccount* const p = account_of(peer);
     if (p == nullptr) [[unlikely]]
@@ -62,13 +74,17 @@ int EventCredits::pay(const Peer& peer, EventAccount*& account, int& prov_errno)
         prov_errno = p->prov_errno;
         return -std::exchange(p->err, 0);
     }
-    if (p->held <= p->batch / 2)
+    if (p->held < events || p->held <= p->batch / 2)
         ask(*p);
-    if (p->held == 0) {
+    if (p->held < events) {
+        if (p->skip != 0) { // the pool is empty: what is not enough here may be enough elsewhere
+            p->owed += std::exchange(p->held, 0);
+            give(*p);
+        }
         vcq_.statistics().count(Stat::again_credit);
         return -FI_EAGAIN;
     }
-    p->held--;
+    p->held -= events;
     account = p;
     return 0;
 }
@@ -165,6 +181,12 @@ void EventCredits::judge(EventAccount& p, std::uint64_t word) noexcept
     p.skips = p.skip = 0;
     p.batch = static_cast<std::uint32_t>(
         std::clamp<std::int64_t>((found - got) / fraction, 1, most_at_once));
+}
+
+void EventCredits::failed(utofu_vcq_id_t home) noexcept
+{
+    if (const auto account = by_home_->find(home); account != by_home_->end())
+        account->second->refund(1);
 }
 
 void EventCredits::tick() noexcept

@@ -10,6 +10,8 @@
 #include <map>
 #include <memory>
 
+#include "address/address.h"
+#include "local/pages.h"
 #include "memory/event_pool.h"
 #include "provider/array.h"
 #include "provider/error.h"
@@ -45,8 +47,8 @@ struct EventAccount : vcq::Waiter {
     int err = 0;              ///< positive FI_E*: the pool can't be reached
     int prov_errno = 0;
 
-    /// Takes a payment back, whose event will not come.
-    void refund() noexcept { held++; }
+    /// Takes back what was paid for events that will not come.
+    void refund(unsigned events) noexcept { held += events; }
 };
 
 /// All accounts of a context; used under its lock.
@@ -61,9 +63,25 @@ class EventCredits {
     /// True if there are no accounts: no operation went to a peer that counts events.
     [[nodiscard]] bool empty() const noexcept { return accounts_.empty(); }
 
-    /// Pays for one event at `peer`. 0, and `account` has paid; -FI_EAGAIN: credits have been asked for, or the pool is
-    /// empty; -FI_ENOMEM; another -FI_E* with `prov_errno`, which ends the operation.
-    [[nodiscard]] int pay(const Peer& peer, EventAccount*& account, int& prov_errno) noexcept;
+    ~EventCredits();
+    /// Pays for so many events at `peer`, all or none. 0, and `account` has paid; -FI_EAGAIN: credits have been asked for,
+    /// or the pool is empty; -FI_ENOMEM; another -FI_E* with `prov_errno`, which ends the operation.
+    [[nodiscard]] int pay(const Peer& peer, unsigned events, EventAccount*& account, int& prov_errno) noexcept;
+    /// Posts an event that has been paid for and carries nothing: a read or a write of the region at `at`. A read needs
+    /// that bytes can be read there.
+    template <class Way>
+    [[nodiscard]] vcq::Post post_event(utofu_vcq_id_t vcq, utofu_stadd_t at, bool read, const Way& how) noexcept
+    {
+        return read ? vcq_.get(vcq, landing_stadd_, at, 1, how)
+                    : vcq_.armw(4, vcq, UTOFU_ARMW_OP_OR, 0, at & ~utofu_stadd_t{3}, how);
+    }
+    /// The STADD of the memory of a domain that lies under its reserved STag. False: there is no such VCQ.
+    [[nodiscard]] bool query_directory(utofu_vcq_id_t home, utofu_stadd_t& stadd) const noexcept
+    {
+        return vcq_.query_stadd(home, directory_stag, stadd) == 0;
+    }
+    /// An event that was posted unsignaled to the domain at `home` has failed, and left no notice.
+    void failed(utofu_vcq_id_t home) noexcept;
     /// Gives back credits that have not been used for a while. Called once per round.
     void progress() noexcept
     {
@@ -87,6 +105,8 @@ class EventCredits {
     EventAccount* last_ = nullptr;
     SpareNodeMap<std::map, std::uint64_t, EventAccount*> by_home_; ///< the latest account of each home VCQ
     Array<std::unique_ptr<EventAccount>> accounts_;
+    OwnMemory landing_; ///< what events that are reads bring, which nothing looks at
+    utofu_stadd_t landing_stadd_ = 0;
     std::size_t next_ = 0; ///< the account that tick() looks at next
     std::uint32_t rounds_ = 0;
     std::uint64_t last_tick_ = 0; ///< milliseconds

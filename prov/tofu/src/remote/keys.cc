@@ -183,6 +183,14 @@ bool RemoteKeys::refuted(const Peer& peer, std::uint64_t key) noexcept
     return true;
 }
 
+utofu_vcq_id_t RemoteKeys::home_of(utofu_vcq_id_t vcq) noexcept
+{
+    for (const auto& [name, annex] : *annexes_)
+        if (annex == vcq)
+            return name.home;
+    return vcq;
+}
+
 // --- lookups
 
 /// Starts or continues a lookup. 0: the key is known now; -FI_EAGAIN: not yet; or why it never will be.

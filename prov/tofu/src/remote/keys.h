@@ -60,6 +60,8 @@ class RemoteKeys {
     {
         return !provider_keys_ || directory::is_listed(key);
     }
+    /// The home VCQ of the peer that has this VCQ, its home or an annex that has been met.
+    [[nodiscard]] utofu_vcq_id_t home_of(utofu_vcq_id_t vcq) noexcept;
     /// The target for a key that is a bias.
     static Target by_bias(const Peer& peer, std::uint64_t key, std::uint64_t address) noexcept
     {

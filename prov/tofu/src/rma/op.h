@@ -60,18 +60,26 @@ struct RmaOp : Request, PendingOp, RemoteSide {
     };
     enum class Step : std::uint8_t {
         resolving, ///< -> posting: all keys known; -> ended: a key was refused
-        posting,   ///< -> ended: every byte is posted and every notice came; -> resolving: a key was stale
+        posting,   ///< -> telling: every byte is posted and every notice came; -> resolving: some segments were refused
+        telling,   ///< -> notifying: the further regions have been told of the operation
         notifying, ///< -> ended: the sender took the CQ data
         ended
     };
+    /// Waits for communications to one segment, where they may be refused because the key is stale.
+    struct Segment : vcq::Waiter {
+        RmaOp* op;
+    };
     class RmaRunner* runner = nullptr;
     Last last{};
+    Segment segment[rma_remote_limit];
     fi_addr_t to = FI_ADDR_NOTAVAIL;
     std::uint64_t data = 0; ///< for the target's CQ
     Step step = Step::posting;
     bool read = false;
     bool strong_order = false;
     bool remote_notice = false; ///< the target counts RMA events
+    bool empty_event = false;   ///< there are no bytes, and the event has not been posted
+    bool names_no_region = false; ///< so the event of an operation without bytes goes to the peer's own word
     bool remote_data = false;   ///< `data` goes to the target's CQ
     bool data_at_once = false;  ///< the data follows the bytes at once, it does not wait for their delivery
     bool sent_suffices = false; ///< FI_INJECT_COMPLETE
@@ -79,6 +87,7 @@ struct RmaOp : Request, PendingOp, RemoteSide {
     bool queued = false; ///< the operation is in the pending queue, which alone may finish it
     std::uint8_t local_count = 0;
     std::uint8_t acquired = 0; ///< of refs
+    std::uint8_t complete = 0; ///< segments of which everything is posted, a bit each
     Branches::Way way = 0;
     Bounce bounce{};           ///< if there is one, it holds all local bytes
     std::size_t total = 0;

@@ -24,7 +24,7 @@ constexpr unsigned contact_polls = 4096;
 /// function orders it.
 ssize_t send_data(TxContext& tx, RemoteAccess& access, const RmaOp& op) noexcept
 {
-    if (op.total == 0 && op.strong_order && !access.may_go_to(op.peer.home, op.peer.home)) [[unlikely]]
+    if (op.total == 0 && op.strong_order && !access.may_go_home(op.peer.home)) [[unlikely]]
         return -FI_EAGAIN;
     return proto::Sender::of(tx).write_data(op.to, op.data, op.total);
 }
@@ -36,6 +36,8 @@ ssize_t send_data(TxContext& tx, RemoteAccess& access, const RmaOp& op) noexcept
 /// Posts as much as goes now. Lack::nothing: all is posted, or an error ended the posting.
 Lack RmaRunner::post_some(RmaOp& op) noexcept
 {
+    if (op.empty_event) [[unlikely]]
+        return post_empty(op);
     while (op.posted < op.total) {
         if (op.err != 0) [[unlikely]] {
             op.posted = op.total;
@@ -45,6 +47,13 @@ Lack RmaRunner::post_some(RmaOp& op) noexcept
         unsigned segment = 0;
         while (at >= op.target[segment].length)
             at -= op.target[segment++].length;
+        if (op.done >> segment & 1) [[unlikely]] {
+            op.posted += op.target[segment].length;
+            continue;
+        }
+        if (at == 0 && segment != 0)
+            if (const Lack lack = enter(op, segment); lack != Lack::nothing || op.posted == op.total)
+                return lack;
         if (access_.is_ordering() && !in_turn(op, segment)) [[unlikely]]
             return Lack::peer;
         std::size_t length = 0;
@@ -58,18 +67,35 @@ Lack RmaRunner::post_some(RmaOp& op) noexcept
         }
         op.pending++;
         op.posted += length;
+        if (at + length == op.target[segment].length)
+            op.complete |= static_cast<std::uint8_t>(1u << segment);
     }
     return Lack::nothing;
 }
 
-/// May the next piece go now, as far as order across the VCQs of a peer is concerned? Operations keep their order where
-/// it was promised, and the event of an operation comes after its bytes.
+/// May the next segment be begun? Its event comes after all bytes of the operation, so the last one waits until none of
+/// the earlier ones can be refused any more. Where one has been refused, and this one may not go before it, the posting
+/// ends here: both are repeated in their order.
+Lack RmaRunner::enter(RmaOp& op, unsigned segment) noexcept
+{
+    const bool carries_event = op.remote_notice && segment + 1u == op.targets;
+    for (unsigned before = 0; carries_event && before < segment; before++) {
+        const bool other_fate = op.by_directory ? !op.in_one_region(before, segment)
+                                                : op.target[before].at.vcq != op.target[segment].at.vcq;
+        if (other_fate && op.pending != 0)
+            return Lack::peer;
+    }
+    if (op.refused != 0 && (carries_event || access_.orders_regions()))
+        op.posted = op.total;
+    return Lack::nothing;
+}
+
+/// May the next piece go now, as far as order across the VCQs and regions of a peer is concerned, where it was promised?
 bool RmaRunner::in_turn(const RmaOp& op, unsigned segment) noexcept
 {
-    const utofu_vcq_id_t vcq = op.target[segment].at.vcq;
-    if (op.remote_notice && segment != 0 && op.target[segment - 1].at.vcq != vcq && op.pending != 0)
-        return false;
-    return !(strong_[0] || strong_[1] || op.fenced) || access_.may_go_to(op.peer.home, vcq, op.read);
+    const RemoteSide::Piece& target = op.target[segment];
+    return !(strong_[0] || strong_[1] || op.fenced) ||
+           access_.may_go_to(op.peer.home, target.at, target.address, op.read);
 }
 
 /// Posts one piece from op.posted on, which is byte `at` of the peer's segment `r`: as long as it stays within one
@@ -94,8 +120,8 @@ vcq::Post RmaRunner::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
         bytes = static_cast<const std::byte*>(op.local[l].iov_base) + in;
         local = op.refs[l].stadd + in;
     }
-    vcq::How how{op.sent_suffices ? vcq::When::sent : vcq::When::delivered, op.strong_order, false, &op,
-                 vcq::Unsignaled::write};
+    vcq::How how{op.sent_suffices ? vcq::When::sent : vcq::When::delivered, op.strong_order, false,
+                 op.by_directory ? static_cast<vcq::Waiter*>(&op.segment[r]) : &op, vcq::Unsignaled::write};
     const bool last = op.remote_notice && op.posted + length == op.total;
     if (last) {
         // One event for the operation, after all of its bytes.
@@ -107,8 +133,69 @@ vcq::Post RmaRunner::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
     const vcq::Post posted = op.read                 ? vcq.get(peer, local, remote, length, how)
                              : length <= caps_.max_piggyback_size ? vcq.put_inline(peer, bytes, remote, length, how)
                                                      : vcq.put(peer, local, remote, length, how);
-    op.event_posted = last && posted == vcq::Post::done;
+    if (last && posted == vcq::Post::done)
+        op.event_left();
     return posted;
+}
+
+// --- events without bytes
+
+/// Prepares the event of an operation without bytes. It counts for the region that the call names, if there is one; no
+/// key is asked for. 0, or a refusal of the call.
+int RmaRunner::begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept
+{
+    const auto progress = [this] { tx_.progress(); };
+    int ret = -FI_EINVAL;
+    if (msg.rma_iov_count != 0)
+        ret = access_.find_empty(op, msg.rma_iov[0].addr, msg.rma_iov[0].key, progress);
+    if (refuses_call(ret))
+        return ret;
+    op.names_no_region = ret != 0;
+    if (op.names_no_region && !access_.find_event_word(op))
+        return 0; // the operation needs nothing of its peer
+    ret = access_.pay_now(op, op.prov_errno, progress);
+    if (refuses_call(ret))
+        return ret;
+    op.err = -ret;
+    op.empty_event = ret == 0;
+    op.last.notify = on_empty;
+    return 0;
+}
+
+Lack RmaRunner::post_empty(RmaOp& op) noexcept
+{
+    const Target& at = op.target[0].at;
+    if (access_.is_ordering() && op.strong_order &&
+        !(op.names_no_region ? access_.may_go_home(op.peer.home)
+                             : access_.may_go_to(op.peer.home, at, op.target[0].address, op.read)))
+        return Lack::peer;
+    const vcq::Signaled how{&op.last, vcq::delivered_flags(op.strong_order, true)};
+    switch (access_.post_empty(op, op.read, how)) {
+    case vcq::Post::busy: return Lack::room;
+    case vcq::Post::error: note(op, tx_.vcq().last_error()); break;
+    case vcq::Post::done:
+        op.event_left();
+        op.pending++;
+        break;
+    }
+    op.empty_event = false;
+    return Lack::nothing;
+}
+
+/// Where there is no such region the event goes to the peer's own word.
+void RmaRunner::on_empty(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    RmaOp& op = *static_cast<RmaOp::Last*>(waiter)->op;
+    RmaRunner& runner = *op.runner;
+    op.event_ended(notice.code);
+    if (!op.event_posted && !op.names_no_region && !runner.closed_ && runner.access_.find_event_word(op)) {
+        op.pending--;
+        op.names_no_region = op.empty_event = true;
+        if (!op.queued)
+            runner.enqueue(op, Lack::peer);
+        return;
+    }
+    on_notice(&op, notice);
 }
 
 // --- progress
@@ -120,11 +207,27 @@ void RmaRunner::on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexce
         op.runner->finish(op);
 }
 
+void RmaRunner::on_segment(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    auto& segment = *static_cast<RmaOp::Segment*>(waiter);
+    RmaOp& op = *segment.op;
+    op.runner->settle_segment(op, static_cast<unsigned>(&segment - op.segment), notice.code);
+}
+
 void RmaRunner::on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
     RmaOp& op = *static_cast<RmaOp::Last*>(waiter)->op;
-    op.event_posted = !left_no_event(notice.code);
-    on_notice(&op, notice);
+    op.event_ended(notice.code);
+    op.runner->settle_segment(op, op.targets - 1u, notice.code);
+}
+
+void RmaRunner::settle_segment(RmaOp& op, unsigned segment, int utofu_code) noexcept
+{
+    if (!closed_ && op.is_to_be_repeated(utofu_code)) [[unlikely]] {
+        op.refuse(segment, utofu_code);
+        utofu_code = UTOFU_SUCCESS;
+    }
+    on_notice(&op, {utofu_code, 0});
 }
 
 void RmaRunner::through(RmaOp& op) noexcept
@@ -151,9 +254,7 @@ Lack RmaRunner::go_on(RmaOp& op) noexcept
 {
     switch (op.step) {
     case RmaOp::Step::resolving: {
-        int ret = access_.resolve(op);
-        if (ret == 0 && op.remote_notice && op.account == nullptr)
-            ret = access_.pay(op, op.prov_errno);
+        const int ret = access_.resolve(op);
         if (refuses_call(ret))
             return Lack::peer;
         if (ret != 0) {
@@ -165,8 +266,9 @@ Lack RmaRunner::go_on(RmaOp& op) noexcept
     }
     case RmaOp::Step::posting:
         return post_some(op);
+    case RmaOp::Step::telling:
     case RmaOp::Step::notifying:
-        return notify_peer(op);
+        return conclude(op);
     case RmaOp::Step::ended:
         break;
     }
@@ -207,31 +309,49 @@ Lack RmaRunner::notify_peer(RmaOp& op) noexcept
 /// Called when every byte is posted and every notice has come.
 void RmaRunner::finish(RmaOp& op) noexcept
 {
-    const bool refuted = op.err != 0 && doubts_target(op.prov_errno) && access_.refuted(op);
-    if (refuted && !op.retried && says_stale(op.prov_errno)) [[unlikely]] {
-        // Puts and Gets may be repeated: the same bytes go to the same places.
-        op.retried = true;
-        if (op.event_posted) // the event has come, though earlier bytes have not
-            op.account = nullptr;
-        op.event_posted = false;
-        op.err = 0;
-        op.prov_errno = 0;
-        op.posted = 0;
-        op.step = RmaOp::Step::resolving;
-        enqueue(op, Lack::peer);
+    if (op.refused != 0 && op.err == 0) [[unlikely]] {
+        repeat(op);
         return;
     }
+    if (op.err != 0 && doubts_target(op.prov_errno))
+        (void)access_.refuted(op);
     if (op.bounce.data != nullptr && op.read && op.err == 0)
         scatter(op.local, op.local_count, op.bounce.data, op.total);
     buffers_.give_back(op);
-    if (op.remote_data && op.err == 0) {
-        op.step = RmaOp::Step::notifying;
-        if (const Lack lack = notify_peer(op); lack != Lack::nothing) {
+    if (op.err == 0 && (op.remote_data || op.has_further())) {
+        op.step = RmaOp::Step::telling;
+        if (const Lack lack = conclude(op); lack != Lack::nothing) {
             enqueue(op, lack);
             return;
         }
     }
     end(op);
+}
+
+/// What the peer learns of an operation that has taken effect: events for further regions, then CQ data.
+Lack RmaRunner::conclude(RmaOp& op) noexcept
+{
+    if (op.step == RmaOp::Step::telling) {
+        if (op.has_further() && access_.tell_further(op) == vcq::Post::busy)
+            return Lack::room;
+        op.step = op.remote_data ? RmaOp::Step::notifying : RmaOp::Step::ended;
+    }
+    return op.step == RmaOp::Step::notifying ? notify_peer(op) : Lack::nothing;
+}
+
+/// Does again what was refused, once, and what was not begun because of that; not what has taken effect, an event that
+/// has come included. Bytes of a refused segment that have arrived go to the same places again.
+void RmaRunner::repeat(RmaOp& op) noexcept
+{
+    (void)access_.refuted(op, op.refused);
+    op.retried = true;
+    op.done |= op.complete & static_cast<std::uint8_t>(~op.refused);
+    op.complete = op.refused = 0;
+    if (op.event_posted)
+        op.remote_notice = false;
+    op.posted = 0;
+    op.step = RmaOp::Step::resolving;
+    enqueue(op, Lack::peer);
 }
 
 void RmaRunner::end(RmaOp& op) noexcept

@@ -24,6 +24,8 @@ RmaRunner::RmaRunner(TxContext& tx, RemoteAccess& access) noexcept
     constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
     if ((tx.plan().attr.msg_order & order_behind_writes) != 0)
         access_.order_reads();
+    if (strong_[0] || strong_[1])
+        access_.order_regions();
 }
 
 bool orders_writes(const TxContext& tx) noexcept
@@ -75,6 +77,7 @@ void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::
     op.report_to(tx_.reports(), FI_RMA | (call.read ? FI_READ : FI_WRITE), msg.context,
                  !call.silent && tx_.reports().binding.reports(call.flags));
     op.runner = this;
+    op.call = waiting_.next_call();
     op.peer = peer;
     op.access = call.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
     for (std::size_t i = 0; i < msg.rma_iov_count; i++)
@@ -86,8 +89,14 @@ void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::
     op.fenced = (call.flags & FI_FENCE) != 0;
     op.strong_order = strong_[call.read] || op.fenced;
     op.remote_notice = peer.counts_events;
+    if (op.remote_notice && op.targets > 1)
+        op.find_further(op.targets - 1u, op.read, !op.read);
     op.last.notify = on_last;
     op.last.op = &op;
+    for (unsigned i = 0; op.by_directory && i < op.targets; i++) {
+        op.segment[i].notify = on_segment;
+        op.segment[i].op = &op;
+    }
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
     op.data_at_once = call.silent && !op.by_directory;
     // One Put only, so that a late failure is reported once. No event: its account must learn if the event fails to
@@ -124,6 +133,12 @@ ssize_t RmaRunner::submit(const RmaCall& call) noexcept
             return tx_.again(Stat::again_operations);
     }
     describe(*op, call, *peer, total);
+    if (total == 0 && op->remote_notice) [[unlikely]] {
+        if (const int ret = begin_empty(*op, call.msg); ret != 0) {
+            drop(*op);
+            return ret;
+        }
+    }
     if (total != 0) {
         int ret = access_.resolve_now(*op, [this] { tx_.progress(); });
         if (ret == 0 && op->remote_notice) [[unlikely]]
@@ -144,13 +159,17 @@ ssize_t RmaRunner::submit(const RmaCall& call) noexcept
     return launch(*op);
 }
 
-/// Posts a new operation. 0, or -FI_EAGAIN and the operation is gone.
+/// Posts a new operation. 0, or -FI_EAGAIN and the operation is gone. Progress that was made since it was called may
+/// have let an earlier one wait, which it must not overtake.
 ssize_t RmaRunner::launch(RmaOp& op) noexcept
 {
-    Lack lack = post_some(op);
+    const auto try_to_post = [&] {
+        return waiting_.holds(Pending::line_of(op.peer)) ? Lack::peer : post_some(op);
+    };
+    Lack lack = try_to_post();
     if (lack != Lack::nothing && op.posted == 0) [[unlikely]] {
         tx_.progress();
-        lack = post_some(op);
+        lack = try_to_post();
         if (lack != Lack::nothing && op.posted == 0) {
             drop(op);
             return -FI_EAGAIN;

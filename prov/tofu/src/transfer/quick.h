@@ -32,6 +32,7 @@ struct alignas(least_line) QuickOp : vcq::Waiter {
     std::uint64_t to;     ///< fi_addr_t
     std::uint64_t operand;
     std::uint64_t compare;
+    std::uint64_t call;   ///< its number in the order of calls (transfer/pending.h)
     std::uint8_t family;
     std::uint8_t op;
     std::uint8_t type;

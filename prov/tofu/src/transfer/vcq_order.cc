@@ -4,21 +4,24 @@
 
 namespace tofu {
 
-bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept
+bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads, std::uint64_t region) noexcept
 {
+    const bool from_the_first = reads_ordered_ || regions_ordered_;
     auto found = ways_->find(home);
     if (found == ways_->end()) {
-        if (vcq == home && !reads_ordered_) // as all before
+        if (vcq == home && !from_the_first) // as all before
             return true;
         if (!ways_.ready())
             return false;
-        found = ways_->emplace(home, Way{{&on_fence}, reads_ordered_ ? 0 : home, false, true}).first;
+        found = ways_->emplace(home, Way{{&on_fence}, from_the_first ? 0 : home, 0, false, true}).first;
     }
     Way& way = found->second;
     if (way.fenced)
         return false;
     const bool behind_write = reads && reads_ordered_ && way.wrote;
-    if (way.vcq == vcq && !behind_write) [[likely]] {
+    last_ = &way;
+    last_home_ = reads_ordered_ ? 0 : home;
+    if (way.vcq == vcq && way.region == region && !behind_write) [[likely]] {
         way.wrote |= !reads;
         return true;
     }
@@ -29,6 +32,7 @@ bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) no
             return false;
     }
     way.vcq = vcq;
+    way.region = region;
     way.wrote = !reads;
     return true;
 }

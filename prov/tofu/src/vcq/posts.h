@@ -42,7 +42,8 @@ enum class When : std::uint8_t {
 enum class Unsignaled : std::uint8_t {
     message, ///< a message or another part of the protocols
     write,   ///< a write of the application, which hears of a failure in no other way
-    armw     ///< an atomic of the application, likewise
+    armw,    ///< an atomic of the application, likewise
+    event    ///< a Get or an ARMW that is nothing but an event for one more region of an operation
 };
 
 /// Flags of a put to memory that is polled. into_cache: the lines that the put covers go into the target's cache (guide
@@ -97,23 +98,43 @@ constexpr unsigned long delivered_flags(bool strong_order, bool remote_notice) n
 }
 
 /// The values by which the notices of a post are recognised:
-///  - EDATA, which comes back by the MRQ: the number of a place in the window, or 0 or `write` for an unsignaled post;
-///  - cbdata, which comes back by the TCQ: a waiter, or one of these numbers, or `armw`. No waiter
+///  - EDATA, which comes back by the MRQ here and at the peer: the number of a place in the window, or 0 or `write` for an
+///    unsignaled post. A Put with `write` is a write, a Get or an ARMW with it an event;
+///  - cbdata, which comes back by the TCQ: a waiter, or one of these numbers, or `armw` or `event`. No waiter
 ///    lies in the first bytes of memory, so these can't be confused.
 struct Mark {
-    static constexpr std::uintptr_t write = Window::size, armw = Window::size + 1;
-    static constexpr std::uintptr_t end = armw + 1;
+    static constexpr std::uintptr_t write = Window::size, armw = Window::size + 1, event = Window::size + 2;
+    static constexpr std::uintptr_t end = event + 1;
 
     static constexpr std::uintptr_t of(Unsignaled kind) noexcept
     {
-        return kind == Unsignaled::write ? write : kind == Unsignaled::armw ? armw : 0;
+        switch (kind) {
+        case Unsignaled::message: break;
+        case Unsignaled::write: return write;
+        case Unsignaled::armw: return armw;
+        case Unsignaled::event: return event;
+        }
+        return 0;
     }
-    /// The kind of an unsignaled post, by a number that names no place.
+    /// The kind of an unsignaled post, by the cbdata that names no place.
     static constexpr Unsignaled kind_of(std::uintptr_t number) noexcept
     {
-        return number == armw ? Unsignaled::armw : number == write ? Unsignaled::write : Unsignaled::message;
+        return number == event   ? Unsignaled::event
+               : number == armw  ? Unsignaled::armw
+               : number == write ? Unsignaled::write
+                                 : Unsignaled::message;
     }
-    static constexpr std::uint64_t edata_of(Unsignaled kind) noexcept { return kind == Unsignaled::write ? write : 0; }
+    /// The same by the notice (UTOFU_MRQ_TYPE_LCL_*) and its EDATA.
+    static constexpr Unsignaled kind_of(std::uint8_t type, std::uint64_t edata) noexcept
+    {
+        if (edata == write)
+            return type == UTOFU_MRQ_TYPE_LCL_PUT ? Unsignaled::write : Unsignaled::event;
+        return type == UTOFU_MRQ_TYPE_LCL_ARMW ? Unsignaled::armw : Unsignaled::message;
+    }
+    static constexpr std::uint64_t edata_of(Unsignaled kind) noexcept
+    {
+        return kind == Unsignaled::write || kind == Unsignaled::event ? write : 0;
+    }
     static void* cbdata_of(std::uintptr_t number) noexcept { return reinterpret_cast<void*>(number); }
 };
 

@@ -206,9 +206,10 @@ void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept
 {
     const std::uint8_t type = notice.notice_type; // no other type allows a conclusion
     const bool known = type == UTOFU_MRQ_TYPE_RMT_PUT || type == UTOFU_MRQ_TYPE_RMT_GET || type == UTOFU_MRQ_TYPE_RMT_ARMW;
-    // A peer's EDATA names nothing of ours; it only tells whether the post was signaled.
+    // A peer's EDATA names nothing of ours; it only tells whether the post was signaled, and what else it was.
+    const bool further = type != UTOFU_MRQ_TYPE_RMT_PUT && notice.edata == Mark::edata_of(Unsignaled::event);
     if (known && code == UTOFU_SUCCESS && sink_.remote != nullptr)
-        sink_.remote(sink_.owner, RemoteNotice{type, notice.vcq_id, notice.rmt_stadd, notice.edata == 0});
+        sink_.remote(sink_.owner, RemoteNotice{type, notice.vcq_id, notice.rmt_stadd, notice.edata == 0, further});
 }
 
 } // namespace tofu::vcq

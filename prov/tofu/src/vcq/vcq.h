@@ -21,6 +21,7 @@ struct RemoteNotice {
     utofu_vcq_id_t peer;  ///< the peer's VCQ that posted
     utofu_stadd_t stadd;  ///< RMT_PUT, RMT_GET: end of the bytes; RMT_ARMW: their start
     bool unsignaled;      ///< the peer posted it unsignaled (EDATA 0)
+    bool further;         ///< it is the event for one more region of an operation (Unsignaled::event)
 };
 
 /// Where a poll reports what has no waiter.
@@ -121,7 +122,7 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
     if (notice.edata == 0 || notice.edata >= Window::size) [[unlikely]] {
         if (code != UTOFU_SUCCESS)
             sink_.unsignaled_error(sink_.owner, code,
-                                   Mark::kind_of(type == UTOFU_MRQ_TYPE_LCL_ARMW ? Mark::armw : notice.edata),
+                                   Mark::kind_of(type, notice.edata),
                                    notice.vcq_id);
         return;
     }
