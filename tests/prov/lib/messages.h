@@ -192,8 +192,11 @@ struct Messages : testing::Test, fake::OverNet {
             std::memcpy(w.reserve(text.size()), text.data(), text.size());
         });
     }
+    /// An RTS of the peer, whose FIN word waits, unless it is no word.
     void offer(std::uint32_t n, std::uint64_t tag, const Ack& ack, std::vector<Segment> segments)
     {
+        if (ack.fin < fin_count)
+            put(fin_offset(ack.fin), fin_word(ack.seq, fin_pending));
         write(n, Type::rts, flag_tag | flag_ack, segments.size(), [&](PacketWriter& w) {
             w.put64(tag);
             w.put(ack);
@@ -204,6 +207,7 @@ struct Messages : testing::Test, fake::OverNet {
     }
     void offer_untagged(std::uint32_t n, const Ack& ack, const Segment& segment)
     {
+        put(fin_offset(ack.fin), fin_word(ack.seq, fin_pending));
         write(n, Type::rts, flag_ack, 1, [&](PacketWriter& w) {
             w.put(ack);
             w.put(segment);

@@ -2,8 +2,6 @@
 // See fetch.h.
 #include "message/fetch.h"
 
-#include <cstring>
-
 #include <rdma/fi_errno.h>
 
 #include "message/delivery.h"
@@ -42,59 +40,14 @@ Fetch* Fetches::make(const Message& message) noexcept
     f->owner = this;
     f->live = true;
     f->message = message;
-    f->unverified = message.kept;
     message.in->users++;
     return f;
 }
 
 void Fetches::start(Fetch& f) noexcept
 {
-    f.unverified &= f.to_fetch != 0;
     f.way = tx_.branches().take(Branches::By::us, f.message.in->known.home, f.to_fetch);
-    if (f.unverified)
-        ask(f);
-    else
-        advance(f);
-}
-
-/// Checks whether the sender of a message that had to wait still waits. It may have closed its endpoint or died since,
-/// and another process may have its VCQ IDs and steering tags. The FIN word holds a number that no other endpoint uses.
-void Fetches::ask(Fetch& f) noexcept
-{
-    f.answer = port_.bounces.alloc(sizeof(FinWord));
-    if (f.answer.data == nullptr) {
-        wait(f);
-        return;
-    }
-    const Ring& in = *f.message.in;
-    f.pending++;
-    const vcq::Post post = vcq_.get(in.known.home, f.answer.stadd, in.area + fin_offset(f.message.fin.fin), sizeof(FinWord),
-                                    {.when = vcq::When::delivered, .waiter = &f});
-    if (post == vcq::Post::done) [[likely]]
-        return; // `f` may be gone
-    f.pending--;
-    if (post == vcq::Post::error) {
-        answered(f, {vcq_.last_error(), 0});
-        return;
-    }
-    port_.bounces.release(f.answer);
-    wait(f);
-}
-
-void Fetches::answered(Fetch& f, const vcq::Notice& notice) noexcept
-{
-    FinWord word;
-    std::memcpy(&word, f.answer.data, sizeof word);
-    port_.bounces.release(f.answer);
-    f.unverified = false;
-    f.lost = notice.code != UTOFU_SUCCESS || word != fin_word(f.message.fin.seq, fin_pending);
-    if (f.lost) {
-        f.to_fetch = 0;
-        f.prov_errno = notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER;
-        f.err = notice.code != UTOFU_SUCCESS ? fi_error_of(notice.code) : FI_EHOSTDOWN;
-    }
-    if (port_.open)
-        advance(f);
+    advance(f);
 }
 
 /// Posts as many Gets as there is room for. `f` may be gone when this returns.
@@ -163,9 +116,9 @@ void Fetches::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcep
 {
     auto& f = *static_cast<Fetch*>(waiter);
     Fetches& m = *f.owner;
-    if (f.unverified) [[unlikely]] {
+    if (f.ending) {
         f.pending--;
-        m.answered(f, notice);
+        m.finished(f, notice);
         return;
     }
     if (notice.code != UTOFU_SUCCESS && f.err == 0) {
@@ -178,13 +131,37 @@ void Fetches::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcep
         m.finish(f);
 }
 
-/// Called when all bytes are here, or will never come: tells the sender, then the application.
+/// Called when all bytes are here, or will never come: tells the sender. An RTS may be old when it is taken up: its sender
+/// may have given up, closed or died since, and another endpoint may have its VCQ ID and steering tags, so that the
+/// bytes are anybody's. As long as the FIN word waits for this operation they are the sender's. No other endpoint uses
+/// the number in the word, and the CSWAP changes no word of another one.
 void Fetches::finish(Fetch& f) noexcept
 {
     const Ring& in = *f.message.in;
-    if (!f.lost && !put_fin(vcq_, in.known.home, in.area, f.message.fin, f.err)) {
+    const Ack& fin = f.message.fin;
+    f.ending = true;
+    f.pending++; // the notice may come within the post
+    const vcq::Post post = vcq_.cswap(8, in.known.home, fin_word(fin.seq, fin_pending),
+                                      fin_word(fin.seq, static_cast<std::uint32_t>(f.err)), in.area + fin_offset(fin.fin),
+                                      {.when = vcq::When::delivered, .waiter = &f});
+    if (post == vcq::Post::done)
+        return; // `f` may be gone
+    f.pending--;
+    if (post == vcq::Post::busy)
         wait(f);
+    else
+        finished(f, {vcq_.last_error(), 0});
+}
+
+/// The CSWAP has ended: tells the application.
+void Fetches::finished(Fetch& f, const vcq::Notice& notice) noexcept
+{
+    if (!port_.open)
         return;
+    const bool waited = notice.code == UTOFU_SUCCESS && notice.value == fin_word(f.message.fin.seq, fin_pending);
+    if (!waited) {
+        f.err = FI_EHOSTDOWN;
+        f.prov_errno = notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER;
     }
     end(f, f.err == 0 ? f.length : 0, f.err, f.prov_errno);
     pool_.release(&f);
@@ -213,9 +190,7 @@ void Fetches::go_on(Deferred& fetch) noexcept
 {
     auto& f = static_cast<Fetch&>(fetch);
     f.waiting = false;
-    if (f.unverified)
-        f.owner->ask(f);
-    else if (f.to_fetch != 0)
+    if (f.to_fetch != 0)
         f.owner->advance(f);
     else if (f.pending == 0)
         f.owner->finish(f);

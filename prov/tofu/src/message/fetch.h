@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's buffers, then FIN. Part of
+// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's buffers, then FIN by a CSWAP,
+// which shows that the sender has waited until then and that the bytes are the sender's. Part of
 // delivery, which is told of each end; calls vcq and the context's local registrations.
 #pragma once
 
@@ -33,8 +34,7 @@ struct Fetch : vcq::Waiter, Deferred {
     std::uint8_t from_index = 0;   ///< position of the next Get
     std::uint8_t into_index = 0;
     bool waiting = false;          ///< it waits for room
-    bool unverified = false;         ///< before the first Get, check that the sender still waits for it
-    bool lost = false;             ///< the sender does not wait any more, so no FIN is written
+    bool ending = false;           ///< the CSWAP that writes FIN is due or under way
     std::uint64_t from_offset = 0;
     std::uint64_t into_offset = 0;
     std::size_t to_fetch = 0;      ///< bytes for which no Get has been posted
@@ -42,7 +42,6 @@ struct Fetch : vcq::Waiter, Deferred {
     std::uint32_t pending = 0;
     int err = 0;
     int prov_errno = 0;
-    Bounce answer{};               ///< the FIN word, read for `unverified`
     LocalRef refs[max_segments] = {};
 };
 
@@ -67,11 +66,10 @@ class Fetches {
     void cancel() noexcept;
 
   private:
-    void ask(Fetch& fetch) noexcept;
-    void answered(Fetch& fetch, const vcq::Notice& notice) noexcept;
     void advance(Fetch& fetch) noexcept;
     [[nodiscard]] bool get_piece(Fetch& fetch) noexcept;
     void finish(Fetch& fetch) noexcept;
+    void finished(Fetch& fetch, const vcq::Notice& notice) noexcept;
     void end(Fetch& fetch, std::size_t length, int err, int prov_errno) noexcept;
     void wait(Fetch& fetch) noexcept;
     static void go_on(Deferred& fetch) noexcept;

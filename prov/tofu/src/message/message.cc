@@ -26,7 +26,7 @@ Message Message::unpack(const Unexpected& from) noexcept
 {
     const std::byte* const rest = payload_of(from);
     const Kept of_it = kept_of(from); // made in its place, it would cover what lies in its tail (GCC 12)
-    Message m{of_it, from.tagged, from.has_data, true, from.tag, from.data, from.length, rest};
+    Message m{of_it, from.tagged, from.has_data, from.tag, from.data, from.length, rest};
     if (m.type == Type::rts) {
         std::memcpy(&m.vcq, rest, sizeof m.vcq);
         std::memcpy(m.segments, rest + sizeof m.vcq, m.segment_count * sizeof(Segment));

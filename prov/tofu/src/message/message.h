@@ -34,7 +34,6 @@ struct Kept {
 struct Message : Kept {
     bool tagged = false;
     bool has_data = false;
-    bool kept = false;    ///< it came before its receive, so its sender may be gone
     std::uint64_t tag = 0;
     std::uint64_t data = 0;
     std::size_t length = 0;

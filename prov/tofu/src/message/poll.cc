@@ -57,7 +57,7 @@ struct Delivery::Short {
     if (r == nullptr) {
         if (m.is_long || queue_.owner() != nullptr) [[unlikely]]
             return false;
-        Message kept{{.in = &in, .type = Type::eager}, m.tagged, m.has_data, false, m.tag, m.data, m.length, m.payload};
+        Message kept{{.in = &in, .type = Type::eager}, m.tagged, m.has_data, m.tag, m.data, m.length, m.payload};
         return keep(kept, nullptr);
     }
     if (!m.fits(*r)) [[unlikely]]

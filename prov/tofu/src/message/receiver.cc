@@ -66,7 +66,7 @@ bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots
 {
     const std::uint8_t flags = packet.control.flags;
     const auto has = [flags](std::uint8_t flag) { return (flags & flag) != 0; };
-    Message m{{&in, packet.ack, packet.type, has(flag_ack), has(flag_match), 0}, has(flag_tag), has(flag_data), false,
+    Message m{{&in, packet.ack, packet.type, has(flag_ack), has(flag_match), 0}, has(flag_tag), has(flag_data),
               packet.tag, packet.data, packet.control.length, packet.body};
     if (packet.type == Type::long_eager) {
         const Geometry& g = geometry();

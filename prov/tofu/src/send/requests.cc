@@ -97,8 +97,8 @@ void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
         awaited_.pop_back();
     }
     if (err != 0) { // the receiver must not use what it fetches from now on
-        rings_.port.area.fin(r.fin).store(0, std::memory_order_relaxed);
-        // The store comes before anything that is written into the block or the user's buffer next: a receiver that
+        (void)rings_.port.area.fin(r.fin).exchange(0, std::memory_order_relaxed); // a CSWAP of the receiver may come
+        // The exchange comes before anything that is written into the block or the user's buffer next: a receiver that
         // Gets such bytes then finds the word changed.
         std::atomic_thread_fence(std::memory_order_seq_cst);
     }
