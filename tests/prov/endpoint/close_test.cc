@@ -15,8 +15,10 @@
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 
+#include "progress/domain_base.h"
 #include "prov/lib/library.h"
 #include "prov/lib/objects.h"
+#include "send/estate.h"
 #include "vcq/vcq.h"
 
 namespace {
@@ -38,6 +40,7 @@ struct Late {
     std::deque<Post> posts;
     std::size_t lost = 0;               ///< that a freed VCQ still had
     std::size_t deregistered_early = 0; ///< while the VCQ had some
+    std::function<void()> at_free;      ///< called before a VCQ is freed that has some
 
     [[nodiscard]] bool has(utofu_vcq_hdl_t vcq) const
     {
@@ -82,6 +85,8 @@ int poll_mrq(utofu_vcq_hdl_t vcq, unsigned long flags, utofu_mrq_notice* notice)
 
 int free_vcq(utofu_vcq_hdl_t vcq)
 {
+    if (late.at_free && late.has(vcq))
+        late.at_free();
     late.lost += std::erase_if(late.posts, [vcq](const Late::Post& p) { return p.vcq == vcq; });
     return library.free_vcq(vcq);
 }
@@ -209,6 +214,20 @@ struct Close : testing::Test {
         EXPECT_EQ(std::memcmp(in.data(), out.data(), size), 0);
     }
 
+    /// Sends a message that its receiver has to fetch, tag 5; its entry is read.
+    void send_copy(fid_ep* ep, fi_addr_t to, std::size_t size)
+    {
+        Objects::post(tx, [&] { return fi_tsend(ep, out.data(), size, nullptr, to, 5, &out); });
+        fi_cq_tagged_entry entry{};
+        ASSERT_TRUE(eventually([&] { return fi_cq_read(tx, &entry, 1) == 1; }));
+        EXPECT_EQ(entry.op_context, &out);
+    }
+    tofu::proto::Estate& estate() { return tofu::DomainBase::of(o.domain).estate(); }
+    bool eventually_settled()
+    {
+        return eventually([&] { return fi_cq_read(tx, nullptr, 0), !estate().any(); });
+    }
+
     Objects o;
     fid_cq* tx;
     fid_cq* rx;
@@ -272,17 +291,167 @@ TEST_F(Close, SendsThatWereReportedArrive)
     }
 }
 
-/// The payload is out, and the TOQ full.
+/// The payload is out, and the TOQ full: the send is reported when its header is out.
+TEST_F(Close, AHeaderThatHasToWaitIsNotReported)
+{
+    fid_ep* const ep = open_sender();
+    late.refuse = 10;
+    ASSERT_EQ(fi_tsend(ep, out.data(), 3000, nullptr, 0, 3, &out), 0);
+    fi_cq_tagged_entry entry{};
+    while (late.refuse > 2) {
+        const unsigned before = late.refuse;
+        ASSERT_EQ(fi_cq_read(tx, &entry, 1), -FI_EAGAIN);
+        ASSERT_LE(before - late.refuse, 2u);
+    }
+    expect(tx, &out);
+    EXPECT_EQ(late.refuse, 0u);
+    expect_message(3000, 3, true);
+}
 TEST_F(Close, AHeaderThatHasToWaitIsNotLeftBehind)
 {
     fid_ep* const ep = open_sender();
     late.refuse = 10;
     ASSERT_EQ(fi_tsend(ep, out.data(), 3000, nullptr, 0, 3, &out), 0);
-    expect(tx, &out);
     EXPECT_NE(late.refuse, 0u);
     close(ep);
     EXPECT_EQ(late.refuse, 0u);
     expect_message(3000, 3, true);
+}
+
+// --- copies that receivers fetch
+
+/// The receiver has made no progress: the thread that closes the sender is the receiver's.
+TEST_F(Close, ACopyIsFetchedFromASenderThatIsBeingClosed)
+{
+    for (std::size_t size : {200, 1000, 8192}) {
+        SCOPED_TRACE(size);
+        fid_ep* const ep = o.add(tx, tx);
+        send_copy(ep, 0, size);
+        close(ep);
+        EXPECT_FALSE(estate().any());
+        expect_message(size, 5, true);
+    }
+    EXPECT_EQ(o.counted("ring_claimed"), 0u);
+}
+
+/// Where processes outnumber processors, longer messages are copied, too; the receive is posted much later.
+TEST_F(Close, ALongCopyIsFetchedFromASenderThatIsClosed)
+{
+    fid_ep* const ep = open_sender();
+    tofu::DomainBase::of(o.domain).set_crowded(true);
+    send_copy(ep, 0, 16384);
+    for (int i = 0; i < 1000; i++)
+        fi_cq_read(rx, nullptr, 0); // it is kept, and asks nobody
+    tofu::DomainBase::of(o.domain).set_crowded(true);
+    close(ep);
+    EXPECT_TRUE(estate().any());
+    expect_message(16384, 5, true);
+    EXPECT_TRUE(eventually_settled());
+}
+
+TEST_F(Close, ACopyForAReceiverThatIsGoneIsFreed)
+{
+    fid_ep* const ep = open_sender();
+    tofu::DomainBase::of(o.domain).set_crowded(true);
+    send_copy(ep, 0, 16384);
+    close(ep);
+    EXPECT_TRUE(estate().any());
+    close(receiver);
+    EXPECT_TRUE(eventually_settled());
+}
+
+/// What was not reported as sent is discarded with its endpoint, whatever else that leaves: the buffer is the user's.
+TEST_F(Close, WhatWasNotReportedIsNotFetchedFromASenderThatIsClosed)
+{
+    fid_ep* const ep = open_sender();
+    ASSERT_EQ(fi_tsend(ep, out.data(), 100000, nullptr, 0, 6, &out), 0);
+    tofu::DomainBase::of(o.domain).set_crowded(true);
+    send_copy(ep, 0, 16384);
+    for (int i = 0; i < 1000; i++)
+        fi_cq_read(rx, nullptr, 0); // both are kept
+    close(ep);
+    std::memset(in.data(), 0, 100000);
+    Objects::post(rx, [&] { return fi_trecv(receiver, in.data(), most, nullptr, FI_ADDR_UNSPEC, 6, 0, &in); });
+    fi_cq_tagged_entry entry{};
+    ssize_t got = -FI_EAGAIN;
+    ASSERT_TRUE(eventually([&] { return got = fi_cq_read(rx, &entry, 1), got != -FI_EAGAIN; }));
+    fi_cq_err_entry error{};
+    ASSERT_EQ(got, -FI_EAVAIL);
+    ASSERT_EQ(fi_cq_readerr(rx, &error, 0), 1);
+    EXPECT_EQ(error.err, FI_EHOSTDOWN);
+    expect_message(16384, 5, true);
+    EXPECT_TRUE(eventually_settled());
+}
+
+/// Peers see that the endpoint is closed, while its copies are still fetched.
+TEST_F(Close, ASenderThatHasLeftCopiesIsGoneForItsPeers)
+{
+    fid_ep* const ep = open_sender(); // number 1
+    tofu::DomainBase::of(o.domain).set_crowded(true);
+    send_copy(ep, 0, 16384);
+    close(ep);
+    ASSERT_TRUE(estate().any());
+    fid_ep* const visitor = o.add(rx, rx);
+    ssize_t ret = -FI_EAGAIN;
+    ASSERT_TRUE(eventually([&] {
+        ret = fi_tinject(visitor, out.data(), 8, 1, 5);
+        return ret != -FI_EAGAIN;
+    }));
+    EXPECT_EQ(ret, -FI_EHOSTDOWN);
+    expect_message(16384, 5, true);
+    EXPECT_TRUE(eventually_settled());
+}
+
+struct CloseOfDomain : testing::Test {
+    /// Sends a copy from a domain of its own, which is closed at once.
+    static void send_from_another(Objects& o, fid_ep* to, std::size_t size)
+    {
+        static std::vector<char> out(most, 'x');
+        Objects sender;
+        fid_cq* const cq = sender.open_queue();
+        fid_ep* const ep = sender.add(cq, cq);
+        char name[64];
+        std::size_t length = sizeof name;
+        Objects::must(fi_getname(&to->fid, name, &length));
+        fi_addr_t at = 0;
+        ASSERT_EQ(fi_av_insert(sender.av, name, 1, &at, 0, nullptr), 1);
+        Objects::post(cq, [&] { return fi_tsend(ep, out.data(), size, nullptr, at, 5, &o); });
+        fi_cq_tagged_entry entry{};
+        ASSERT_TRUE(eventually([&] { return fi_cq_read(cq, &entry, 1) == 1; }));
+    }
+};
+
+/// The receiver has a domain of its own: the close of the sender's makes its progress.
+TEST_F(CloseOfDomain, WaitsForReceiversOfThisProcess)
+{
+    late = {};
+    Objects o;
+    fid_cq* const cq = o.open_queue();
+    fid_ep* const ep = o.add(cq, cq);
+    send_from_another(o, ep, 1000);
+    std::vector<char> in(1000);
+    Objects::post(cq, [&] { return fi_trecv(ep, in.data(), 1000, nullptr, FI_ADDR_UNSPEC, 5, 0, &in); });
+    fi_cq_tagged_entry entry{};
+    ASSERT_TRUE(eventually([&] { return fi_cq_read(cq, &entry, 1) == 1; }));
+    EXPECT_EQ(entry.len, 1000u);
+    EXPECT_EQ(in, std::vector<char>(1000, 'x'));
+}
+
+/// A receiver that lives and makes no progress: the wait has a bound.
+TEST_F(CloseOfDomain, DoesNotWaitForEver)
+{
+    late = {};
+    setenv("FI_TOFU_LINGER", "0", 1);
+    Wishes wishes;
+    wishes.threading = FI_THREAD_DOMAIN; // perhaps of another thread: nobody else makes its progress
+    Objects o(wishes);
+    fid_cq* const cq = o.open_queue();
+    fid_ep* const ep = o.add(cq, cq);
+    send_from_another(o, ep, 1000);
+    unsetenv("FI_TOFU_LINGER");
+    fi_cq_tagged_entry entry{};
+    for (int i = 0; i < 1000; i++)
+        EXPECT_EQ(fi_cq_read(cq, &entry, 1), -FI_EAGAIN);
 }
 
 struct CloseWithEvents : Close {
@@ -408,6 +577,46 @@ TEST_F(Close, ATransferThatDoesNotEndKeepsItsMemory)
     close(ep);
     EXPECT_GE(late.lost, 2u);
     EXPECT_EQ(late.deregistered_early, 0u);
+}
+
+/// A receive of a shared context goes to an endpoint whose Get does not end: its buffer is the application's again when
+/// the VCQ has been freed, and not before.
+TEST_F(Close, AReceiveIsCancelledWhenNothingWritesAnyMore)
+{
+    fid_ep* shared = nullptr;
+    fi_rx_attr attr = *o.info->rx_attr;
+    ASSERT_EQ(fi_srx_context(o.domain, &attr, &shared, nullptr), 0);
+    o.info->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+    fid_ep* other = nullptr;
+    ASSERT_EQ(fi_endpoint(o.domain, o.info, &other, nullptr), 0);
+    o.info->ep_attr->rx_ctx_cnt = 1;
+    ASSERT_EQ(fi_ep_bind(other, &shared->fid, 0), 0);
+    ASSERT_EQ(fi_ep_bind(other, &o.av->fid, 0), 0);
+    ASSERT_EQ(fi_ep_bind(other, &rx->fid, FI_TRANSMIT | FI_RECV), 0);
+    ASSERT_EQ(fi_enable(other), 0);
+    char name[64];
+    std::size_t length = sizeof name;
+    ASSERT_EQ(fi_getname(&other->fid, name, &length), 0);
+    fi_addr_t to = 0;
+    ASSERT_EQ(fi_av_insert(o.av, name, 1, &to, 0, nullptr), 1);
+    fid_ep* const ep = o.add(tx, tx);
+    ASSERT_EQ(fi_trecv(shared, in.data(), most, nullptr, FI_ADDR_UNSPEC, 5, 0, &in), 0);
+    Objects::post(tx, [&] { return fi_tsend(ep, out.data(), 100000, nullptr, to, 5, &out); });
+    late.on = late.never = true;
+    ASSERT_TRUE(eventually([&] { return fi_cq_read(rx, nullptr, 0), !late.posts.empty(); }));
+    fi_cq_tagged_entry entry{};
+    ssize_t told = -FI_EAVAIL;
+    late.at_free = [&] { told = fi_cq_read(rx, &entry, 1); };
+    ASSERT_EQ(fi_close(&other->fid), 0);
+    EXPECT_GE(late.lost, 1u);
+    EXPECT_EQ(told, -FI_EAGAIN) << "the Get could still have written";
+    late = {};
+    ASSERT_EQ(fi_cq_read(rx, &entry, 1), -FI_EAVAIL);
+    fi_cq_err_entry error{};
+    ASSERT_EQ(fi_cq_readerr(rx, &error, 0), 1);
+    EXPECT_EQ(error.err, FI_ECANCELED);
+    EXPECT_EQ(error.op_context, &in);
+    EXPECT_EQ(fi_close(&shared->fid), 0);
 }
 
 /// Likewise where the VCQ goes on with others.

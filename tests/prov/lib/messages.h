@@ -80,6 +80,7 @@ struct Messages : testing::Test, fake::OverNet {
     {
         messages->leave();
         vcq.drain();
+        messages->delivery().cancel_fetches();
         messages->delivery().part_from_queue();
         (void)messages->close_area();
         messages.reset();

@@ -82,6 +82,9 @@ TEST_F(Messages, WithoutARingWhatIsLongerIsOfferedByAVisit)
         const bool kept = size <= max_eager;
         ASSERT_EQ(p.type, kept ? Type::far_eager : Type::rts);
         EXPECT_EQ(entry(), kept ? "sent" : "nothing") << "it lies in a block of ours";
+        Rts rts{};
+        std::memcpy(&rts, p.body, sizeof rts);
+        EXPECT_EQ(rts.vcq, kept ? domain->home_id() : vcq.id()) << "a copy outlives its endpoint";
         EXPECT_EQ(tx->all_has_left(), !kept) << "who closes waits for it";
         fin(p.ack, 0);
         run(2);

@@ -180,6 +180,13 @@ void Area::hide() noexcept
         home_->dereg(further_);
 }
 
+void Area::disown() noexcept
+{
+    // relaxed: a peer takes whatever is not the whole header, and no gate of this nonce, for that of another process
+    word(offsetof(AreaHeader, nonce)).store(0, std::memory_order_relaxed);
+    word(gate_offset).store(0, std::memory_order_relaxed);
+}
+
 void Area::close() noexcept
 {
     if (base_ == nullptr)

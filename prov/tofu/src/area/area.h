@@ -16,7 +16,8 @@ namespace tofu::proto {
 class Area {
   public:
     Area() = default;
-    Area(const Area&) = delete;
+    /// Takes over what the other one has, which is closed then.
+    Area(Area&& other) noexcept : Area(static_cast<const Area&>(other)) { other.base_ = nullptr; }
     Area& operator=(const Area&) = delete;
     ~Area() { close(); }
 
@@ -32,6 +33,8 @@ class Area {
     [[nodiscard]] std::uint32_t open_rings() const noexcept { return open_rings_; }
     /// Deregisters the memory: peers reach it no more, its owner still does. Takes the home lock.
     void hide() noexcept;
+    /// Lets peers see that the endpoint is closed, while they still reach the FIN words.
+    void disown() noexcept;
     void close() noexcept;
     /// Frees the memory that closed areas have left for later ones. Any thread.
     static void drop_spare() noexcept;
@@ -62,6 +65,7 @@ class Area {
     }
 
   private:
+    Area(const Area&) = default; ///< for the move alone
     [[nodiscard]] std::atomic_ref<std::uint64_t> word(std::uint64_t offset) const noexcept
     {
         return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_ + offset));

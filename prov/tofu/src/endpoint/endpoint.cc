@@ -17,6 +17,7 @@
 #include "memory/region.h"
 #include "message/calls.h"
 #include "message/messenger.h"
+#include "progress/everywhere.h"
 #include "queue/eq.h"
 #include "remote/access.h"
 #include "rma/engine.h"
@@ -276,18 +277,25 @@ ssize_t Endpoint::cancel(void* context) noexcept
 
 // --- close
 
-namespace {
 /// Makes progress until everything that was injected, reported as sent or accepted has left the process. Some of it
 /// needs the progress of peers: operations to a dead peer fail at once, a stopped peer holds us up for `patience` at
-/// most. What has not left by then counts as outstanding and is discarded (fi_endpoint(3), fi_close).
-void let_all_leave(OwnTxContext& tx) noexcept
+/// most. What was accepted and has not left by then counts as outstanding and is discarded (fi_endpoint(3), fi_close);
+/// what was reported as sent stays with the domain (send/estate.h). A peer may be another endpoint of this process,
+/// and its thread the one that closes this endpoint: so all of them make progress.
+void Endpoint::let_all_leave() noexcept
 {
     constexpr std::chrono::seconds patience{1};
     const auto end = std::chrono::steady_clock::now() + patience;
-    while (!tx.all_has_left() && std::chrono::steady_clock::now() < end)
-        tx.progress();
+    for (;;) {
+        {
+            std::lock_guard guard(tx_.lock());
+            if (tx_.all_has_left() || std::chrono::steady_clock::now() >= end)
+                return;
+            tx_.progress();
+        }
+        progress_everywhere(owner());
+    }
 }
-} // namespace
 
 /// Ends what is under way and begins nothing more. False: some notices have not come, so memory that a communication
 /// may still reach has to stay until the VCQ is freed.
@@ -295,22 +303,33 @@ bool Endpoint::stop() noexcept
 {
     if (!tx_.has_vcq())
         return true;
-    bool quiet;
     {
         std::lock_guard guard(tx_.lock());
         tx_.reports().closing = true;
-        if (enabled_)
-            let_all_leave(tx_);
+    }
+    if (enabled_)
+        let_all_leave();
+    bool quiet;
+    {
+        std::lock_guard guard(tx_.lock());
         if (enabled_ && engines_.messages)
             settle_with_peers(*engines_.messages, tx_);
         tx_.close();
         quiet = tx_.plan().shares_vcq ? tx_.vcq().quiesce() : tx_.vcq().drain();
         enabled_ = false;
-        if (engines_.messages)
+        if (engines_.messages) {
+            if (quiet)
+                engines_.messages->delivery().cancel_fetches();
             engines_.messages->delivery().part_from_queue();
+        }
     }
-    if (engines_.messages)
-        close_area(); // takes the home lock, which has to be taken before ours
+    if (engines_.messages) { // both take the home lock, which has to be taken before ours
+        leaves_copies_ = engines_.messages->leave_to(owner().estate());
+        if (leaves_copies_) // nobody looks at the slots of visitors any more
+            owner().numbers().set_unsettled(tx_.plan().number);
+        else
+            close_area();
+    }
     return quiet;
 }
 
@@ -334,18 +353,22 @@ int Endpoint::close() noexcept
     const bool quiet = stop();
     if ((plan_.caps & FI_TRIGGER) != 0)
         owner().deferred().later->forget(tx_, quiet);
-    if (!quiet) // a communication may still reach our memory: the VCQ goes before anything is freed
+    const bool stays = !quiet && shared != nullptr;
+    if (!quiet) { // a communication may still reach our memory: the VCQ goes before anything is freed or reported
         tx_.close_vcq();
+        std::lock_guard guard(tx_.lock());
+        if (engines_.messages && !stays) // else Gets may write for ever: nobody is told that a buffer is free again
+            engines_.messages->delivery().cancel_fetches();
+    }
     if (engines_.collectives)
         engines_.collectives->bury_all();
-    const bool stays = !quiet && shared != nullptr;
     if (!stays)
         drop_all();
     else if (engines_.rma)
         engines_.rma->runner().mute();
     tx_.close_vcq();
     bound_.drop_all();
-    if (tx_.plan().is_open)
+    if (tx_.plan().is_open && !leaves_copies_)
         owner().numbers().give_back(number, 1);
     if (plan_.parent != nullptr)
         plan_.parent->drop_context(tx_.plan().is_open, plan_.slot);

@@ -89,6 +89,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>
     static bool round(void* self) noexcept;
     void choose_operations() noexcept;
     int announce() noexcept;
+    void let_all_leave() noexcept;
     [[nodiscard]] bool stop() noexcept;
     void close_area() noexcept;
     void drop_all() noexcept;
@@ -98,6 +99,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>
     RxContext rx_;
     EndpointEngines engines_;
     bool enabled_ = false;
+    bool leaves_copies_ = false; ///< the domain's estate has the area, and the number with it
     Bindings bound_{tx_, rx_};
     ServiceName name_;
 };

@@ -30,6 +30,14 @@ class OpenList {
                 return;
             }
     }
+    /// Calls `visit` for each, which stays open meanwhile.
+    template <class Visit>
+    void each(Visit&& visit) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        for (Object* object = first_; object != nullptr; object = object->next_open)
+            visit(*object);
+    }
     /// `wanted` where it is one of these, the first of them for null, else null.
     template <class Handle>
     [[nodiscard]] Object* find(const Handle* wanted) noexcept

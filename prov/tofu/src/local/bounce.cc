@@ -8,9 +8,28 @@ namespace tofu {
 
 BouncePool::~BouncePool()
 {
-    for (const Slab& slab : slabs_)
-        if (slab.memory)
-            vcq_.dereg(slab.stadd);
+    for (const Slab& slab : slabs_) {
+        if (!slab.memory)
+            continue;
+        if (lock_ != nullptr)
+            lock_->lock();
+        vcq_.dereg(slab.stadd);
+        if (lock_ != nullptr)
+            lock_->unlock();
+    }
+}
+
+/// The caller may hold a lock that comes after the VCQ's, so it does not wait for that without end.
+bool BouncePool::register_slab(const OwnMemory& memory, utofu_stadd_t& stadd) noexcept
+{
+    constexpr unsigned most_tries = 10000;
+    for (unsigned tries = 0; lock_ != nullptr && !lock_->try_lock(); tries++)
+        if (tries == most_tries)
+            return false;
+    const bool done = vcq_.reg(memory.get(), memory.size(), false, stadd) == 0;
+    if (lock_ != nullptr)
+        lock_->unlock();
+    return done;
 }
 
 bool BouncePool::make(unsigned kind) noexcept
@@ -19,8 +38,7 @@ bool BouncePool::make(unsigned kind) noexcept
     if (slab.memory)
         return false; // made already: all in use
     OwnMemory memory(kinds_[kind].blocks * kinds_[kind].size);
-    if (!memory || !slab.free.reserve(kinds_[kind].blocks) ||
-        vcq_.reg(memory.get(), memory.size(), false, slab.stadd) != 0)
+    if (!memory || !slab.free.reserve(kinds_[kind].blocks) || !register_slab(memory, slab.stadd))
         return false;
     slab.memory = std::move(memory);
     for (unsigned i = kinds_[kind].blocks; i-- > 0;)

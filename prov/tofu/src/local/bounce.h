@@ -8,6 +8,7 @@
 
 #include "local/pages.h"
 #include "provider/array.h"
+#include "provider/lock.h"
 #include "vcq/vcq.h"
 
 namespace tofu {
@@ -35,8 +36,12 @@ class BouncePool {
         : BouncePool(vcq, {small_size, blocks_of[0]}, {large_size, blocks_of[1]})
     {
     }
-    /// The smaller first.
-    BouncePool(vcq::Vcq& vcq, Kind small, Kind large) noexcept : vcq_(vcq), kinds_{small, large} {}
+    /// The smaller first. `lock`, if not null, is that of the VCQ's owner: a new slab is made while that is free, and
+    /// the destructor takes it.
+    BouncePool(vcq::Vcq& vcq, Kind small, Kind large, Lock* lock = nullptr) noexcept
+        : vcq_(vcq), lock_(lock), kinds_{small, large}
+    {
+    }
     BouncePool(const BouncePool&) = delete;
     BouncePool& operator=(const BouncePool&) = delete;
     ~BouncePool();
@@ -52,8 +57,10 @@ class BouncePool {
         Array<std::uint32_t> free;
     };
     [[nodiscard]] bool make(unsigned kind) noexcept;
+    [[nodiscard]] bool register_slab(const OwnMemory& memory, utofu_stadd_t& stadd) noexcept;
 
     vcq::Vcq& vcq_;
+    Lock* lock_;
     Kind kinds_[2];
     Slab slabs_[2];
 };

@@ -27,10 +27,10 @@ void MatchQueue::leave(SrxPeer& peer) noexcept
     });
 }
 
-void MatchQueue::end_cancelled(RecvRequest& receive) noexcept
+void MatchQueue::end_cancelled(RecvRequest& receive, const RxContext& last) noexcept
 {
-    if (const RxContext* const to = context(); to != nullptr)
-        receive.report_cancelled(*to);
+    const RxContext* const first = context();
+    receive.report_cancelled(first != nullptr ? *first : last);
     free_entry(receive);
 }
 

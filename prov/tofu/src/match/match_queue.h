@@ -54,8 +54,9 @@ class MatchQueue {
         matcher(receive.tagged).withdraw(receive);
         receive.posted = false;
     }
-    /// Reports a cancelled receive, to which no message is on its way any more, and frees it.
-    void end_cancelled(RecvRequest& receive) noexcept;
+    /// Reports a cancelled receive, to which no message is on its way any more, and frees it. `last` reports where no
+    /// peer is left.
+    void end_cancelled(RecvRequest& receive, const RxContext& last) noexcept;
     void free_entry(RecvRequest& receive) noexcept { pool_.release(&receive, RecvRequest::size_with(receive.count)); }
     /// The first posted receive for which `wanted` holds, or null.
     template <class Wanted>

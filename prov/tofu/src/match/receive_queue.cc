@@ -213,8 +213,12 @@ ssize_t ReceiveQueue::cancel(void* context) noexcept
     if (behind_ == r)
         behind_ = nullptr;
     r->cancelled = true;
-    if (r->users == 0)
-        end_cancelled(*r);
+    if (r->users != 0)
+        return 0;
+    if (const RxContext* const first = this->context(); first != nullptr)
+        end_cancelled(*r, *first);
+    else
+        free_entry(*r);
     return 0;
 }
 

@@ -41,12 +41,16 @@ int Delivery::join_queue() noexcept
     return queue_.join(*this);
 }
 
+void Delivery::cancel_fetches() noexcept
+{
+    if (!own_queue_) // that is destroyed with us, and its receives are discarded
+        fetches_.cancel();
+}
+
 void Delivery::part_from_queue() noexcept
 {
-    if (own_queue_)
-        return; // it is destroyed with us
-    fetches_.cancel();
-    queue_.leave(*this);
+    if (!own_queue_)
+        queue_.leave(*this);
 }
 
 ssize_t Delivery::cancel(void* context) noexcept
@@ -185,7 +189,7 @@ void Delivery::received(RecvRequest& r, const Message& m, void* buffer, std::siz
     if (SrxOwner* const owner = queue_.owner(); owner != nullptr) [[unlikely]]
         owner->done(r, cq);
     else if (r.cancelled) [[unlikely]]
-        queue_.end_cancelled(r);
+        queue_.end_cancelled(r, rx);
     else
         queue_.free_entry(r);
 }

@@ -2,6 +2,8 @@
 // Opening the messenger. See messenger.h.
 #include "message/messenger.h"
 
+#include <utility>
+
 #include <rdma/fi_errno.h>
 
 #include "progress/domain_base.h"
@@ -26,6 +28,15 @@ Messenger::Messenger(TxContext& tx, RxContext& rx) noexcept
     : tx_(tx), rx_(rx), rings_(local(tx), *this, tx.peers().context_bits(), receiver_), sender_(tx, rings_),
       receiver_(tx, rx, rings_.port)
 {
+}
+
+bool Messenger::leave_to(Estate& estate) noexcept
+{
+    std::unique_ptr<Copies> copies = sender_.requests().leave_copies();
+    if (copies == nullptr)
+        return false;
+    estate.take(std::move(copies), std::move(rings_.port.area), rings_.port.self.index);
+    return true;
 }
 
 int Messenger::open() noexcept

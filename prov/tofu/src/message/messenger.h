@@ -9,6 +9,7 @@
 #include "match/srx_owner.h"
 #include "message/receiver.h"
 #include "ring/rings.h"
+#include "send/estate.h"
 #include "send/sender.h"
 
 namespace tofu::proto {
@@ -24,7 +25,13 @@ class Messenger final : private Protocol {
     /// Rings::settle(), under lock().
     [[nodiscard]] bool settle() noexcept { return rings_.settle() && sender_.requests().settled(); }
     /// Rings::close_area(), without lock().
-    [[nodiscard]] bool close_area() noexcept { return rings_.close_area() && sender_.requests().settled(); }
+    [[nodiscard]] bool close_area() noexcept
+    {
+        sender_.requests().drop_copies();
+        return rings_.close_area() && sender_.requests().settled();
+    }
+    /// Hands over what receivers have still to fetch, with the area. False: nothing; call close_area(). Called as that.
+    [[nodiscard]] bool leave_to(Estate& estate) noexcept;
 
     [[nodiscard]] Sender& sender() noexcept { return sender_; }
     [[nodiscard]] Receiver& receiver() noexcept { return receiver_; }

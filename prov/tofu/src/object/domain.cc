@@ -2,12 +2,16 @@
 // See domain.h.
 #include "object/domain.h"
 
+#include <chrono>
 #include <cstring>
 #include <mutex>
+#include <thread>
+#include <utility>
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
+#include <sched.h>
 #include <sys/random.h>
 
 #include "endpoint/endpoint.h"
@@ -21,6 +25,7 @@
 #include "local/registration_cache.h"
 #include "object/av.h"
 #include "plan/support.h"
+#include "progress/everywhere.h"
 #include "provider/limits.h"
 #include "provider/log.h"
 #include "provider/param.h"
@@ -96,6 +101,7 @@ Domain::Domain(FabricBase& fabric) noexcept : DomainBase(fabric)
     mr = &region_ops;
     regions_ = &own_regions_;
     doors_ = &own_doors_;
+    estate_ = &own_estate_;
     deferred_.later = &*own_work_;
 }
 
@@ -176,15 +182,51 @@ int Domain::bind(struct fid* object, std::uint64_t flags) noexcept
     return 0;
 }
 
+/// Waits until receivers have fetched what closed endpoints have reported as sent, or are gone. Nothing can be fetched
+/// afterwards, so a receiver that lives and makes no progress is waited for, but not without end. It may be an endpoint
+/// of this process whose thread is ours: domains whose locks are on make progress here.
+void Domain::await_receivers() noexcept
+{
+    using Clock = std::chrono::steady_clock;
+    constexpr std::chrono::milliseconds short_while{10};
+    constexpr std::chrono::seconds long_while{1};
+    if (!own_estate_.any())
+        return;
+    const std::chrono::seconds most{param_size("linger", 300)};
+    const auto begin = Clock::now();
+    for (bool told = false; own_estate_.any();) {
+        (void)progress_home(true);
+        progress_everywhere(*this);
+        const auto waited = Clock::now() - begin;
+        if (waited >= most)
+            break;
+        if (waited >= long_while && !std::exchange(told, true))
+            TOFU_WARN(FI_LOG_DOMAIN,
+                      "domain: its close waits for receivers that have not fetched messages: let them make progress or "
+                      "close their endpoints; after %lld s (FI_TOFU_LINGER) the messages are lost\n",
+                      static_cast<long long>(most.count()));
+        if (waited >= short_while)
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        else
+            sched_yield();
+    }
+}
+
 int Domain::close() noexcept
 {
     if (in_use())
         return -FI_EBUSY;
+    await_receivers();
     all().remove(*this);
     auto_progress_.close();
     own_work_.reset();
     regions_->close();
     doors_->close();
+    if (const std::size_t lost = own_estate_.close(); lost != 0)
+        TOFU_WARN(FI_LOG_DOMAIN,
+                  "domain: %zu messages that were reported as sent are lost, as their receivers have not fetched them: "
+                  "set FI_TOFU_LINGER higher, or let receivers make progress before senders close\n",
+                  lost);
     home_.close();
     if (param_size("stats", 0) != 0)
         statistics().print();
@@ -204,6 +246,8 @@ bool Domain::progress_home(bool patient) noexcept
     home_lock_.unlock();
     if (deferred_.any()) [[unlikely]]
         own_work_->progress();
+    if (own_estate_.any()) [[unlikely]]
+        own_estate_.progress();
     return some;
 }
 

@@ -14,6 +14,7 @@
 #include "memory/region.h"
 #include "progress/domain_base.h"
 #include "queue/eq.h"
+#include "send/estate.h"
 #include "trigger/work.h"
 
 namespace tofu {
@@ -44,12 +45,14 @@ class Domain final : public DomainBase {
     int close() noexcept;
 
   private:
+    void await_receivers() noexcept;
     static void on_remote(void* self, const vcq::RemoteNotice& notice) noexcept;
 
     Held<EventQueue> events_;
     EventQueue* registration_events_ = nullptr;
     RegionTable own_regions_{*this};
     coll::Doors own_doors_{*this};
+    proto::Estate own_estate_{*this};
     std::optional<WorkQueue> own_work_{std::in_place, *this}; ///< until close()
 };
 

@@ -25,6 +25,9 @@ class RegionTable;
 namespace coll {
 class Doors;
 }
+namespace proto {
+class Estate;
+}
 
 /// The attributes of the domain that its objects ask for again and again.
 struct DomainModel {
@@ -96,6 +99,8 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
     /// lane/doors.h
     [[nodiscard]] coll::Doors& doors() noexcept { return *doors_; }
+    /// send/estate.h
+    [[nodiscard]] proto::Estate& estate() noexcept { return *estate_; }
     [[nodiscard]] DeferredWork& deferred() noexcept { return deferred_; }
     /// True if more processes run than there are processors, as the last reader that polled in vain was told
     /// (ProgressSet). Only a hint.
@@ -121,6 +126,7 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     vcq::Vcq home_;
     RegionTable* regions_ = nullptr;
     coll::Doors* doors_ = nullptr;
+    proto::Estate* estate_ = nullptr;
     DeferredWork deferred_;
 
   private:

@@ -71,6 +71,9 @@ constexpr Variable variables[] = {
     {"unexpected_bytes", "FI_TOFU_UNEXPECTED_BYTES", Kind::number, 0, std::size_t{1} << 48,
      "Bound of the memory for messages that come before their receive, per endpoint, up to 2^48; with more, senders "
      "are held back, those of the message that is awaited as well (default: what memory there is)"},
+    {"linger", "FI_TOFU_LINGER", Kind::number, 0, 86400,
+     "Seconds, 0 to 86400, that the close of a domain waits for receivers that live and have not fetched what was "
+     "reported as sent (default: 300)"},
     {"stats", "FI_TOFU_STATS", Kind::number, 0, 1,
      "1: print what was counted when a domain is closed; fi_tofu(7), STATISTICS (default: 0)"},
     {"mr_cache", "FI_TOFU_MR_CACHE", Kind::toggle, 0, 0,

@@ -23,7 +23,7 @@ static_assert(limits::inject_size + sizeof(Envelope) + sizeof(Control) + 8 + 8 +
 } // namespace
 
 Sender::Sender(TxContext& tx, Rings& rings) noexcept
-    : tx_(tx), rings_(rings), out_(rings.out), vcq_(tx.vcq()), buffers_(rings.port.bounces, tx.vcq()),
+    : tx_(tx), rings_(rings), out_(rings.out), vcq_(tx.vcq()), buffers_(rings.port.bounces),
       requests_(tx, rings, buffers_), backlog_(tx, *this)
 {
 }
@@ -93,7 +93,7 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
     if ((call.flags & levels) != 0 && !call.silent)
         return send_tracked(ch, call, call.flags & levels);
     if (ssize_t ret = put_packet(ch, call, nullptr, call.packet_flags, nullptr); ret != 0) [[unlikely]]
-        return ret;
+        return ret != reported_later ? ret : 0;
     report_sent(tx_, call);
     return 0;
 }
@@ -129,7 +129,7 @@ int Sender::put_slot(Channel& ch, Type type, std::uint8_t flags, std::size_t len
     return 0;
 }
 
-/// Puts an eager message into the ring, in one slot or in several.
+/// Puts an eager message into the ring, in one slot or in several. 0; reported_later; or a refusal.
 ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
                               SendRequest* delivered) noexcept
 {
@@ -174,6 +174,7 @@ static_assert(max_eager <= BouncePool::large_size);
 ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
                             SendRequest* delivered) noexcept
 {
+    ssize_t ret = 0;
     const auto length = static_cast<std::uint32_t>(call.length);
     const LongSlots slots = long_slots(ch.next_seq, length, ch.slots);
     if (!out_.room(ch, slots.total)) [[unlikely]]
@@ -197,12 +198,15 @@ ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std:
     if (post == vcq::Post::error) [[unlikely]]
         return out_.post_failed(ch, post);
     if (post == vcq::Post::busy) [[unlikely]] {
-        // The payload lies in slots that still count as free, so its packet must go before anything else does.
-        out_.defer(ch, packet, delivered);
+        // The payload lies in slots that still count as free, so its packet must go before anything else does. Until
+        // then the message has not been sent. Without memory for a request it is reported all the same.
+        SendRequest* const late = delivered == nullptr && ack == nullptr ? requests_.make_late(ch, call) : nullptr;
+        out_.defer(ch, packet, late != nullptr ? late : delivered);
+        ret = late != nullptr ? reported_later : 0;
     }
     vcq_.statistics().count(Stat::send_long);
     ch.next_seq += slots.total;
-    return 0;
+    return ret;
 }
 
 ssize_t Sender::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept

@@ -3,6 +3,7 @@
 #include "send/requests.h"
 
 #include <atomic>
+#include <new>
 #include <utility>
 
 #include <rdma/fi_errno.h>
@@ -48,25 +49,62 @@ SendRequest* SendRequests::make(Channel& ch, const SendCall& call) noexcept
         r->fin = made_++;
         r->seq = first_seq_;
     }
-    r->notify = on_delivered;
-    r->owner = this;
-    r->to = &ch;
     r->seq++;
-    r->ref_count = 0;
-    r->way = 0;
-    r->block = nullptr;
-    r->awaits_fin = r->fin_has_come = false;
-    r->report_to(tx_.reports(), call.entry_flags(), call.context,
-                 !call.silent && tx_.reports().binding.reports(call.flags));
-    r->err = 0;
-    r->prov_errno = 0;
+    begin(*r, ch, call);
     return r;
+}
+
+void SendRequests::begin(SendRequest& r, Channel& ch, const SendCall& call) noexcept
+{
+    r.notify = on_delivered;
+    r.owner = this;
+    r.to = &ch;
+    r.ref_count = 0;
+    r.way = 0;
+    r.block = nullptr;
+    r.copy = nullptr;
+    r.awaits_fin = r.fin_has_come = false;
+    r.report_to(tx_.reports(), call.entry_flags(), call.context,
+                !call.silent && tx_.reports().binding.reports(call.flags));
+    r.err = 0;
+    r.prov_errno = 0;
+}
+
+SendRequest* SendRequests::make_late(Channel& ch, const SendCall& call) noexcept
+{
+    SendRequest* const r = late_.alloc();
+    if (r == nullptr)
+        return nullptr;
+    begin(*r, ch, call);
+    r->late = true;
+    ch.outstanding++;
+    return r;
+}
+
+Copy* SendRequests::make_copy(std::size_t size) noexcept
+{
+    if (copies_ == nullptr) {
+        const Local& self = rings_.port.self;
+        copies_.reset(new (std::nothrow) Copies(self.home, self.home_lock));
+    }
+    return copies_ != nullptr ? copies_->alloc(size) : nullptr;
+}
+
+std::unique_ptr<Copies> SendRequests::leave_copies() noexcept
+{
+    if (copies_ == nullptr || copies_->in_use() == 0)
+        return nullptr;
+    for (const SendRequest* r : awaited_)
+        if (r->copy == nullptr)
+            (void)rings_.port.area.fin(r->fin).exchange(0, std::memory_order_relaxed);
+    // The stores come before anything that the application writes into those buffers next (end()).
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return std::move(copies_);
 }
 
 void SendRequests::await_fin(SendRequest& r) noexcept
 {
     r.awaits_fin = true;
-    kept_ += r.block != nullptr;
     r.to->outstanding++;
     r.place = static_cast<std::uint32_t>(awaited_.size());
     awaited_.push_reserved(&r);
@@ -75,7 +113,7 @@ void SendRequests::await_fin(SendRequest& r) noexcept
 void SendRequests::drop(SendRequest& r) noexcept
 {
     release(r);
-    pool_.release(&r);
+    (r.late ? late_ : pool_).release(&r);
 }
 
 /// Releases what the request holds.
@@ -86,6 +124,8 @@ void SendRequests::release(SendRequest& r) noexcept
     tx_.branches().give(Branches::By::peer, r.way);
     if (r.block != nullptr)
         buffers_.release(*std::exchange(r.block, nullptr));
+    if (r.copy != nullptr)
+        copies_->release(*std::exchange(r.copy, nullptr));
 }
 
 void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
@@ -96,13 +136,12 @@ void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
         last->place = r.place;
         awaited_.pop_back();
     }
-    if (err != 0) { // the receiver must not use what it fetches from now on
+    if (err != 0 && !r.late) { // the receiver must not use what it fetches from now on
         (void)rings_.port.area.fin(r.fin).exchange(0, std::memory_order_relaxed); // a CSWAP of the receiver may come
         // The exchange comes before anything that is written into the block or the user's buffer next: a receiver that
         // Gets such bytes then finds the word changed.
         std::atomic_thread_fence(std::memory_order_seq_cst);
     }
-    kept_ -= r.awaits_fin && r.block != nullptr;
     r.to->outstanding--;
     r.err = err;
     r.prov_errno = prov_errno;
@@ -112,7 +151,7 @@ void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
     if (r.awaits_fin && r.to->state == ChannelState::failed && r.to->err != FI_EHOSTDOWN && !r.fin_has_come)
         retired_++;
     else
-        pool_.release(&r);
+        (r.late ? late_ : pool_).release(&r);
 }
 
 void SendRequests::channel_failed(Channel& ch, vcq::Waiter* waiter) noexcept

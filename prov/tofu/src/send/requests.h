@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include <sys/uio.h>
 
@@ -14,6 +15,7 @@
 #include "provider/array.h"
 #include "ring/rings.h"
 #include "send/buffers.h"
+#include "send/copies.h"
 #include "transfer/request.h"
 
 namespace tofu::proto {
@@ -59,7 +61,9 @@ struct SendRequest : Request {
     bool numbered = false;
     bool awaits_fin = false;
     bool fin_has_come = false;
-    PacketBuffer* block = nullptr; ///< its bounce block; the notice of its Put, or its end, frees it
+    bool late = false;         ///< made by make_late(): it has no FIN word
+    PacketBuffer* block = nullptr; ///< of its packet; the notice of its Put frees it
+    Copy* copy = nullptr;      ///< the message, which was reported as sent, until the receiver has fetched it
     LocalRef refs[max_segments] = {};
 };
 
@@ -72,13 +76,23 @@ class SendRequests {
 
     /// Null: too many are under way.
     [[nodiscard]] SendRequest* make(Channel& to, const SendCall& call) noexcept;
+    /// For a send whose packet waits in its channel (Outbound::defer): it is reported when the packet has arrived.
+    /// Null: no memory.
+    [[nodiscard]] SendRequest* make_late(Channel& to, const SendCall& call) noexcept;
+    /// A block for a copy of so many bytes, at most Copies::longest. Null: none is free now.
+    [[nodiscard]] Copy* make_copy(std::size_t size) noexcept;
     /// Frees a request of which nothing was posted.
     void drop(SendRequest& request) noexcept;
     /// The packet of the request has been posted: from now on its FIN word ends it, or the failure of its channel.
     void await_fin(SendRequest& request) noexcept;
     [[nodiscard, gnu::always_inline]] bool awaits_any() const noexcept { return !awaited_.empty(); }
     /// True if the receivers have fetched every message that was reported as sent.
-    [[nodiscard]] bool all_fetched() const noexcept { return kept_ == 0; }
+    [[nodiscard]] bool all_fetched() const noexcept { return copies_ == nullptr || copies_->in_use() == 0; }
+    /// For a sender that closes, and posts nothing any more: hands over the copies that receivers have still to fetch,
+    /// and lets them find that all other messages have been given up. Null: no receiver has to fetch any.
+    [[nodiscard]] std::unique_ptr<Copies> leave_copies() noexcept;
+    /// Frees the copies of a sender that closes. Takes the home lock.
+    void drop_copies() noexcept { copies_.reset(); }
     /// Looks at the FIN words that requests wait for, a bounded number of them each time.
     void poll() noexcept;
     /// True if no FIN word of a request that has ended can still come.
@@ -90,17 +104,19 @@ class SendRequests {
     [[nodiscard]] bool take_fin(SendRequest& request) noexcept;
     void end(SendRequest& request, int err, int prov_errno) noexcept;
     void release(SendRequest& request) noexcept;
+    void begin(SendRequest& request, Channel& to, const SendCall& call) noexcept;
     static void on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
     TxContext& tx_;
     Rings& rings_;
     PacketBuffers& buffers_;
     Pool<SendRequest> pool_;
+    Pool<SendRequest> late_{return_count}; ///< one for each channel at most
+    std::unique_ptr<Copies> copies_;       ///< null until the first is made
     Array<SendRequest*> awaited_; ///< requests that wait for FIN; has room for all that were made
     std::size_t next_ = 0;        ///< where the next round of polling FIN words starts
     std::uint32_t made_ = 0;
     unsigned retired_ = 0;        ///< requests that have failed, whose FIN words a live peer may still write
-    unsigned kept_ = 0;           ///< messages that were reported as sent and have not been fetched
     const std::uint32_t first_seq_; ///< of FIN words: unlike an earlier endpoint's, whose late words fit none of ours
 };
 

@@ -55,7 +55,7 @@ class Sender final : public Engine {
         rings_.leave();
     }
     /// No packet waits for room at the TNI, no slot has been claimed that would stay empty, and receivers have fetched
-    /// every message that was reported as sent.
+    /// every message that was reported as sent. What they have not fetched can stay with the domain (estate.h).
     [[nodiscard]] bool all_has_left() const noexcept override
     {
         return !out_.deferred() && !out_.visits.asks() && requests_.all_fetched();
@@ -73,6 +73,7 @@ class Sender final : public Engine {
     }
 
   private:
+    static constexpr ssize_t reported_later = 1; ///< of put_packet(): a request reports the send
     // short.h, eager.cc
     [[nodiscard]] int channel_to(fi_addr_t dest, Channel*& to) noexcept;
     [[nodiscard]] Channel* open_channel(const SendCall& call) const noexcept;

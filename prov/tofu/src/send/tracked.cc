@@ -108,19 +108,22 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
         return tx_.again(Stat::again_operations);
     Segment segments[max_segments];
     if (call.silent || (call.flags & levels) == 0) {
-        if (is_far(ch, call))
-            request->block = buffers_.alloc(call.length);
-        else if (tx_.domain().crowded() && call.length <= PacketBuffers::copy_size)
-            request->block = buffers_.alloc_copy();
+        if (is_far(ch, call) || (tx_.domain().crowded() && call.length <= Copies::longest))
+            request->copy = requests_.make_copy(call.length);
     }
-    const bool kept = request->block != nullptr;
+    const bool kept = request->copy != nullptr;
     // A message of eager size completes at once even without a ring: the receiver fetches it from a block of ours. So
     // does a message that is not much longer, where processes outnumber processors and the receiver needs ours before
     // it can fetch.
     if (kept) {
-        Bounce& block = request->block->block;
-        gather(block.data, call.iov, call.count, call.length);
-        segments[0] = {block.stadd, call.length};
+        Copy& copy = *request->copy;
+        gather(copy.block.data, call.iov, call.count, call.length);
+        copy.fin = request->fin;
+        copy.seq = request->seq;
+        copy.home = ch.peer.home;
+        copy.area = ch.area;
+        copy.nonce = ch.peer.nonce;
+        segments[0] = {copy.block.stadd, call.length};
         request->cq = nullptr;
         request->counter = nullptr;
     } else {
@@ -163,12 +166,13 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
     const auto flags = static_cast<std::uint8_t>(call.packet_flags | flag_ack |
                                                  (far && (call.flags & FI_MATCH_COMPLETE) ? flag_match : 0));
     const Ack ack{request.fin, request.seq};
-    const unsigned count = request.block != nullptr ? 1 : request.ref_count;
+    const bool copied = request.copy != nullptr;
+    const unsigned count = copied ? 1 : request.ref_count;
     write_head(packet, out_, ch, far ? Type::far_eager : Type::rts, flags, count);
     write_fields(packet, call, &ack, flags);
     for (unsigned i = count; i-- > 0;)
         packet.put(segments[i]);
-    packet.put(Rts{tx_.branches().vcq(request.way).id()});
+    packet.put(Rts{copied ? rings_.port.self.home.id() : tx_.branches().vcq(request.way).id()});
     // release: a receiver at which the message had to wait Gets this word before it Gets from our segments
     rings_.port.area.fin(request.fin).store(fin_word(request.seq, fin_pending), std::memory_order_release);
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
