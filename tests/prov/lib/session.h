@@ -34,7 +34,7 @@ struct Options {
     fi_progress progress = FI_PROGRESS_MANUAL;
     fi_wait_obj wait = FI_WAIT_NONE; ///< of the queue
     bool selective = false;
-    bool counters = false; ///< read, write, remote_read, remote_write
+    bool counters = false; ///< read, write and, with FI_RMA_EVENT, remote_read, remote_write
     bool transmits_only = false; ///< the queue is bound for FI_TRANSMIT alone
     bool enable = true;
     bool leaves_together = true; ///< the destructor waits for all ranks first
@@ -79,7 +79,7 @@ class Session {
         if (options.counters) {
             fi_cntr_attr attr{};
             const std::uint64_t flags[] = {FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE};
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < ((options.caps & FI_RMA_EVENT) != 0 ? 4 : 2); i++) {
                 check(fi_cntr_open(domain, &attr, &counter[i], nullptr), "fi_cntr_open");
                 check(fi_ep_bind(ep, &counter[i]->fid, flags[i]), "bind cntr");
             }

@@ -222,7 +222,7 @@ void one_endpoint(fi_info* info)
     open("fi_endpoint", [&] { return fi_endpoint(o.domain, info, &ep, nullptr); });
     open("bind", [&] { return fi_ep_bind(ep, &o.av->fid, 0); });
     open("bind", [&] { return fi_ep_bind(ep, &o.cq->fid, FI_TRANSMIT | FI_RECV); });
-    open("bind", [&] { return fi_ep_bind(ep, &o.counter->fid, FI_READ | FI_WRITE | FI_REMOTE_WRITE); });
+    open("bind", [&] { return fi_ep_bind(ep, &o.counter->fid, FI_READ | FI_WRITE); });
     open("fi_enable", [&] { return fi_enable(ep); });
     const fi_addr_t self = o.insert(&ep->fid);
     fid_mr* mr = nullptr;

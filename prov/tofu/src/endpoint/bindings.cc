@@ -9,8 +9,10 @@
 #include <rdma/fi_errno.h>
 
 #include "endpoint/shared_context.h"
+#include "fid/refusal.h"
 #include "memory/region.h"
 #include "progress/domain_base.h"
+#include "provider/log.h"
 #include "queue/eq.h"
 
 namespace tofu {
@@ -68,6 +70,13 @@ int bind_counter(OwnTxContext& tx, RxContext& rx, Counter& counter, std::uint64_
         return flags == 0 ? -FI_EINVAL : -FI_EBADFLAGS;
     if ((!tx.plan().is_open && (flags & tx_counts) != 0) || (!rx.is_open && (flags & rx_counts) != 0))
         return -FI_EINVAL;
+    // fi_endpoint(3): counters of remote accesses require FI_RMA_EVENT, for peers send notices to no other endpoint.
+    constexpr std::uint64_t remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
+    if ((flags & remote) != 0 && (tx.plan().known.flags & address_counts_events) == 0) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "fi_ep_bind: a counter of FI_REMOTE_READ or FI_REMOTE_WRITE would count nothing: "
+                                  "open the endpoint with FI_RMA_EVENT\n");
+        return -FI_EINVAL;
+    }
     const auto slots = counter_slots(tx, rx);
     for (const CounterSlot& slot : slots)
         if ((flags & slot.flag) != 0 && slot.counter != nullptr)
@@ -75,7 +84,7 @@ int bind_counter(OwnTxContext& tx, RxContext& rx, Counter& counter, std::uint64_
     for (const CounterSlot& slot : slots)
         if ((flags & slot.flag) != 0)
             slot.counter = &counter;
-    if ((flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0)
+    if ((flags & remote) != 0)
         tx.domain().regions().count_everything(tx.plan().number);
     return 0;
 }
