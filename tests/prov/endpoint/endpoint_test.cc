@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The endpoint's own calls: options, names, aliases, what it refuses before it is enabled and bound, and what becomes
 // of operations at its close. Run by make check. Calls libfabric over the provider over the simulator.
+#include <vector>
+
+#include <rdma/fi_eq.h>
+
 #include "prov/lib/session.h"
 
 namespace {

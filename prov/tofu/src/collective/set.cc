@@ -99,7 +99,8 @@ bool AvSet::add(fi_addr_t address) noexcept
 
 const AvSet* AvSet::mate(const fid_av_set* other) const noexcept
 {
-    const auto* const set = static_cast<const AvSet*>(other);
+    const bool ours = other != nullptr && is_ours(&other->fid, FI_CLASS_AV_SET);
+    const auto* const set = ours ? static_cast<const AvSet*>(other) : nullptr;
     return set != nullptr && &set->peers() == &peers() ? set : nullptr;
 }
 

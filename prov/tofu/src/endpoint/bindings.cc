@@ -110,19 +110,34 @@ Bindings::~Bindings() = default;
 
 int Bindings::add(struct fid* object, std::uint64_t flags) noexcept
 {
+    if (!is_ours(object, object->fclass)) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "fi_ep_bind: the object belongs to another provider: open it from a domain or fabric "
+                                  "of tofu\n");
+        return -FI_EINVAL;
+    }
     switch (object->fclass) {
     case FI_CLASS_CQ: return bind_queue(tx_, rx_, CompletionQueue::of(object), flags);
     case FI_CLASS_CNTR: return bind_counter(tx_, rx_, Counter::of(object), flags);
+    default: break;
+    }
+    if (flags != 0) // fi_endpoint(3) has flags for queues and counters only
+        return -FI_EBADFLAGS;
+    switch (object->fclass) {
     case FI_CLASS_AV: return add_addresses(Peers::of(object));
     case FI_CLASS_STX_CTX: return add_shared(SharedTransmit::of(object));
     case FI_CLASS_SRX_CTX: return add_shared(SharedReceive::of(object));
-    case FI_CLASS_EQ: // allowed, though an RDM endpoint raises no events but those of joins
-        if (eq_ != nullptr)
-            return -FI_EINVAL;
-        eq_ = &EventQueue::of(object);
-        return 0;
+    case FI_CLASS_EQ: return add_events(EventQueue::of(object));
     default: return -FI_EINVAL;
     }
+}
+
+/// Allowed, though an RDM endpoint raises no events but those of joins.
+int Bindings::add_events(EventQueue& events) noexcept
+{
+    if (eq_ != nullptr || &events.owner() != &tx_.domain().owner())
+        return -FI_EINVAL;
+    eq_ = &events;
+    return 0;
 }
 
 int Bindings::add_addresses(Peers& av) noexcept

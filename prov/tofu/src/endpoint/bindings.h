@@ -38,6 +38,7 @@ class Bindings {
     [[nodiscard]] SharedTransmit* shared_transmit() const noexcept { return shared_tx_; }
 
   private:
+    [[nodiscard]] int add_events(EventQueue& events) noexcept;
     [[nodiscard]] int add_shared(SharedTransmit& shared) noexcept;
     [[nodiscard]] int add_shared(SharedReceive& shared) noexcept;
 

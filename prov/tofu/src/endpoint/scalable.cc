@@ -145,7 +145,7 @@ void ScalableEndpoint::drop_context(bool sends, unsigned slot) noexcept
 int ScalableEndpoint::bind(struct fid* object, std::uint64_t flags) noexcept
 {
     // Queues and counters belong to contexts (fi_endpoint(3), fi_scalable_ep_bind).
-    if (object == nullptr || object->fclass != FI_CLASS_AV || flags != 0 || av_ != nullptr)
+    if (!is_ours(object, FI_CLASS_AV) || flags != 0 || av_ != nullptr)
         return -FI_EINVAL;
     Peers& av = Peers::of(object);
     if (&av.owner() != &owner())

@@ -3,6 +3,7 @@
 // without a look, so each has to hold a function. Used wherever such tables are filled in; calls nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <rdma/fabric.h>
@@ -41,9 +42,22 @@ struct ObjectCalls {
     int (*open_ops)(struct fid* object, const char* name, std::uint64_t flags, void** ops,
                     void* context) = refuses<-FI_ENOSYS>;
 };
+
+/// fi_set_ops(3) of every object: nothing can be set. The function also marks our objects: see is_ours().
+inline int set_no_ops(struct fid*, const char*, std::uint64_t, void*, void*) noexcept { return -FI_ENOSYS; }
+
 constexpr fi_ops object_ops(const ObjectCalls& calls) noexcept
 {
-    return {sizeof(fi_ops), calls.close, calls.bind, calls.control, calls.open_ops, nullptr, nullptr};
+    return {sizeof(fi_ops), calls.close, calls.bind, calls.control, calls.open_ops, nullptr, set_no_ops};
+}
+
+/// Has the application passed an object of this class, and one of ours? Several providers' objects look alike in a
+/// process, and theirs have nothing behind the handle that we know of.
+[[nodiscard]] inline bool is_ours(const struct fid* object, std::size_t fclass) noexcept
+{
+    constexpr std::size_t least = offsetof(fi_ops, ops_set) + sizeof(fi_ops::ops_set);
+    return object != nullptr && object->fclass == fclass && object->ops != nullptr && object->ops->size >= least &&
+           object->ops->ops_set == set_no_ops;
 }
 
 } // namespace tofu

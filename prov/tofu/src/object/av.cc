@@ -110,7 +110,8 @@ int AddressVector::share(fi_av_attr& attr) noexcept
 
 int AddressVector::bind(struct fid* object, std::uint64_t flags) noexcept
 {
-    if (object == nullptr || object->fclass != FI_CLASS_EQ || flags != 0 || events_ != nullptr)
+    if (!is_ours(object, FI_CLASS_EQ) || flags != 0 || events_ != nullptr ||
+        &EventQueue::of(object).owner() != &owner().owner())
         return -FI_EINVAL;
     events_ = &EventQueue::of(object);
     return 0;
@@ -240,6 +241,8 @@ int AddressVector::remove(fi_addr_t* places, std::size_t count, std::uint64_t fl
 {
     if (flags != 0)
         return -FI_EBADFLAGS;
+    if (places == nullptr && count != 0)
+        return -FI_EINVAL;
     if (!store().can_change())
         return -FI_EACCES;
     if (int ret = Peers::remove(places, count); ret != 0)
@@ -251,7 +254,7 @@ int AddressVector::remove(fi_addr_t* places, std::size_t count, std::uint64_t fl
 int AddressVector::look_up(fi_addr_t place, void* address, std::size_t* length) noexcept
 {
     const Peer* peer = find(place);
-    if (peer == nullptr)
+    if (peer == nullptr || length == nullptr)
         return -FI_EINVAL;
     const unsigned flags = peer->counts_events ? address_counts_events : 0;
     const AddressForm form(make_address(peer->home, peer->nonce, peer->index, peer->further, flags), textual_);

@@ -170,7 +170,7 @@ int Domain::set_up(const fi_info* wish) noexcept
 /// fi_domain(3): the queue for asynchronous events of the domain, of which registrations are the only ones.
 int Domain::bind(struct fid* object, std::uint64_t flags) noexcept
 {
-    if (object == nullptr || object->fclass != FI_CLASS_EQ)
+    if (!is_ours(object, FI_CLASS_EQ) || &EventQueue::of(object).owner() != &owner())
         return -FI_EINVAL;
     if ((flags & ~reg_mr) != 0)
         return -FI_EBADFLAGS;

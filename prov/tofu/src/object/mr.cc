@@ -11,6 +11,7 @@
 #include "fid/refusal.h"
 #include "memory/region.h"
 #include "object/domain.h"
+#include "provider/log.h"
 #include "queue/cntr.h"
 #include "queue/eq.h"
 
@@ -49,10 +50,12 @@ int bind_counter(MemoryRegion& region, Counter& counter, std::uint64_t flags) no
     return region.owner().regions().bind(region, counter, flags);
 }
 
-int bind_endpoint(MemoryRegion& region, Endpoint& endpoint) noexcept
+int bind_endpoint(MemoryRegion& region, Endpoint& endpoint, std::uint64_t flags) noexcept
 {
     if (&endpoint.owner() != &region.owner())
         return -FI_EINVAL;
+    if (flags != 0) // fi_mr(3) has flags for counters only
+        return -FI_EBADFLAGS;
     region.owner().regions().bind(region, endpoint.tx_context().plan().number);
     return 0;
 }
@@ -69,13 +72,9 @@ int tofu_mr_close(struct fid* f) noexcept
 
 int tofu_mr_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept
 {
-    if (object == nullptr)
-        return -FI_EINVAL;
-    switch (object->fclass) {
-    case FI_CLASS_CNTR: return bind_counter(MemoryRegion::of(f), Counter::of(object), flags);
-    case FI_CLASS_EP: return bind_endpoint(MemoryRegion::of(f), Endpoint::of(object));
-    default: return -FI_EINVAL;
-    }
+    if (is_ours(object, FI_CLASS_CNTR))
+        return bind_counter(MemoryRegion::of(f), Counter::of(object), flags);
+    return is_ours(object, FI_CLASS_EP) ? bind_endpoint(MemoryRegion::of(f), Endpoint::of(object), flags) : -FI_EINVAL;
 }
 
 int tofu_mr_control(struct fid* f, int command, void* argument) noexcept
@@ -107,6 +106,11 @@ int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags
     if (flags & ~FI_RMA_EVENT) // neither persistent memory nor that of devices is offered
         return -FI_EBADFLAGS;
     Domain& domain = Domain::of(reinterpret_cast<fid_domain*>(f));
+    // fi_mr(3): from version 1.5 on the structure has a key of authorization, which nothing here would check.
+    if (FI_VERSION_GE(domain.model().api_version, FI_VERSION(1, 5)) && attr->auth_key_size != 0) {
+        TOFU_WARN(FI_LOG_MR, "fi_mr_regattr: regions have no authorization keys here: set auth_key_size to 0\n");
+        return -FI_EINVAL;
+    }
     std::unique_ptr<MemoryRegion> region(new (std::nothrow) MemoryRegion(domain, region_fid_ops));
     if (region == nullptr)
         return -FI_ENOMEM;

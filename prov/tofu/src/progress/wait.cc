@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "fid/refusal.h"
 #include "progress/domain_base.h"
 #include "progress/progress.h"
 #include "progress/wait_set.h"
@@ -213,7 +214,7 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
         needs_thread = true;
         break;
     case FI_WAIT_SET:
-        if (set == nullptr || set->fid.fclass != FI_CLASS_WAIT)
+        if (set == nullptr || !is_ours(&set->fid, FI_CLASS_WAIT))
             return -FI_EINVAL;
         if (int error = WaitSet::of(set).add(*this); error != 0)
             return error;

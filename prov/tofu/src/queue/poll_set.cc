@@ -28,7 +28,7 @@ fi_ops_poll poll_ops = {
 template <class Visit>
 bool visit_source(struct fid* fid, Visit&& visit) noexcept
 {
-    if (fid == nullptr || (fid->fclass != FI_CLASS_CQ && fid->fclass != FI_CLASS_CNTR))
+    if (!is_ours(fid, FI_CLASS_CQ) && !is_ours(fid, FI_CLASS_CNTR))
         return false;
     fid->fclass == FI_CLASS_CQ ? visit(CompletionQueue::of(fid)) : visit(Counter::of(fid));
     return true;
@@ -108,9 +108,9 @@ int try_wait(fid_fabric*, struct fid** fids, int count) noexcept
         };
         if (visit_source(fid, alone_or_set))
             return true;
-        if (fid != nullptr && fid->fclass == FI_CLASS_EQ)
+        if (is_ours(fid, FI_CLASS_EQ))
             alone_or_set(EventQueue::of(fid));
-        else if (fid != nullptr && fid->fclass == FI_CLASS_WAIT)
+        else if (is_ours(fid, FI_CLASS_WAIT))
             look_at(WaitSet::of(fid));
         else
             return false;

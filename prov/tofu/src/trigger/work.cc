@@ -8,6 +8,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "fid/refusal.h"
 #include "match/receive_queue.h"
 #include "message/entry.h"
 #include "progress/domain_base.h"
@@ -35,7 +36,7 @@ void take_out(Work& work) noexcept
 
 int counter_of(const DomainBase& domain, fid_cntr* fid, Held<Counter>& counter) noexcept
 {
-    if (fid == nullptr || fid->fid.fclass != FI_CLASS_CNTR)
+    if (fid == nullptr || !is_ours(&fid->fid, FI_CLASS_CNTR))
         return -FI_EINVAL;
     if (&Counter::of(fid).owner() != &domain)
         return -FI_EDOMAIN;
@@ -45,8 +46,8 @@ int counter_of(const DomainBase& domain, fid_cntr* fid, Held<Counter>& counter) 
 
 int join(const DomainBase& domain, Work& work, fid_ep* ep) noexcept
 {
-    if (ep == nullptr || (ep->fid.fclass != FI_CLASS_EP && ep->fid.fclass != FI_CLASS_TX_CTX &&
-                          ep->fid.fclass != FI_CLASS_RX_CTX))
+    if (ep == nullptr || (!is_ours(&ep->fid, FI_CLASS_EP) && !is_ours(&ep->fid, FI_CLASS_TX_CTX) &&
+                          !is_ours(&ep->fid, FI_CLASS_RX_CTX)))
         return -FI_EINVAL;
     const EndpointFace& face = EndpointFace::of(ep);
     if (&face.tx->domain() != &domain)
