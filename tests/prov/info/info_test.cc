@@ -3,6 +3,7 @@
 // consumers_test.cc. Run by make check, with the provider of the build tree over the simulator.
 #include <gtest/gtest.h>
 
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -90,6 +91,21 @@ TEST(Info, RefusesWhatItDoesNotHave)
         EXPECT_TRUE(refused(fills[i])) << "number " << i;
 }
 
+TEST(Info, RefusesNumbersThatAreNoEnumerators)
+{
+    using Fill = std::function<void(fi_domain_attr&, int)>;
+    const Fill fills[] = {
+        [](fi_domain_attr& d, int n) { d.threading = static_cast<fi_threading>(n); },
+        [](fi_domain_attr& d, int n) { d.control_progress = static_cast<fi_progress>(n); },
+        [](fi_domain_attr& d, int n) { d.data_progress = static_cast<fi_progress>(n); },
+        [](fi_domain_attr& d, int n) { d.resource_mgmt = static_cast<fi_resource_mgmt>(n); },
+        [](fi_domain_attr& d, int n) { d.av_type = static_cast<fi_av_type>(n); },
+    };
+    for (std::size_t i = 0; i < std::size(fills); i++)
+        for (int n : {-1, 6, 99, INT_MAX})
+            EXPECT_TRUE(refused([&](fi_info& h) { fills[i](*h.domain_attr, n); })) << "number " << i << " of " << n;
+}
+
 TEST(Info, IgnoresWhatIsAHintOnly)
 {
     const Info info = ask([](fi_info& h) { h.rx_attr->total_buffered_recv = 1 << 20; }); // fi_endpoint(3)
@@ -138,6 +154,25 @@ TEST(Info, KeepsToTheBitsOfMrModeThatWereHinted)
         for (const fi_info* i = info.get(); i != nullptr; i = i->next)
             EXPECT_EQ(i->domain_attr->mr_mode & ~bits, 0) << bits;
     }
+}
+
+/// fi_mr(3): the bits say how keys and addresses are used, which is the initiator's part as well as the target's.
+TEST(Info, ReturnsTheModeBitsToAnEndpointThatOnlyInitiates)
+{
+    for (std::uint64_t kind : {FI_RMA, FI_ATOMIC, FI_RMA | FI_ATOMIC})
+        for (std::uint64_t side : {FI_READ | FI_WRITE, FI_READ, FI_WRITE, FI_REMOTE_READ | FI_REMOTE_WRITE}) {
+            const auto mode_for = [&](int hinted) {
+                const Info info = ask([&](fi_info& h) {
+                    h.caps = kind | side;
+                    h.domain_attr->mr_mode = hinted;
+                });
+                return info != nullptr && count(info) == 1 ? info->domain_attr->mr_mode : -1;
+            };
+            EXPECT_EQ(mode_for(three_bits), three_bits);
+            EXPECT_EQ(mode_for(three_bits | FI_MR_LOCAL | FI_MR_ENDPOINT), three_bits);
+            EXPECT_EQ(mode_for(FI_MR_VIRT_ADDR | FI_MR_PROV_KEY), 0);
+            EXPECT_EQ(mode_for(0), 0);
+        }
 }
 
 TEST(Info, OldVersionsGetTheOldModes)

@@ -19,6 +19,8 @@
 #include "message/messenger.h"
 #include "progress/everywhere.h"
 #include "queue/eq.h"
+#include "provider/limits.h"
+#include "provider/log.h"
 #include "remote/access.h"
 #include "rma/engine.h"
 
@@ -62,6 +64,14 @@ int EndpointPlan::take(const fi_info* info) noexcept
     caps = info->caps;
     tx = given(info->tx_attr);
     rx = given(info->rx_attr);
+    // What an application has changed in an info since fi_getinfo: later calls rely on these.
+    const std::uint64_t trigger = caps & FI_TRIGGER;
+    if ((tx.op_flags & ~(limits::tx_op_flags | trigger)) != 0 || (rx.op_flags & ~(limits::rx_op_flags | trigger)) != 0 ||
+        tx.inject_size > limits::inject_size) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: op_flags or inject_size of the info are more than fi_getinfo grants: ask for "
+                                  "them by hints\n");
+        return -FI_EINVAL;
+    }
     address_format = info->addr_format;
     name_key = name_key_of(*info);
     shares_tx = info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT;

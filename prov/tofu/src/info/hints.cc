@@ -31,10 +31,14 @@ bool possible(const char* structure, std::initializer_list<Ask> asks) noexcept
 
 constexpr std::uint64_t remote_caps = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-bool is_target(std::uint64_t caps) noexcept
+/// Does the enumerator exist? A caller in C can write any number, so its type says nothing (fi_getinfo(3): a provider
+/// that does not know what is asked for returns no info). `last`: the largest enumerator, of all releases.
+template <class Enum>
+constexpr bool is_one_of(Enum value, unsigned last) noexcept
 {
-    return (caps & (FI_RMA | FI_ATOMIC)) != 0 && (expand(caps) & remote_caps) != 0;
+    return static_cast<std::make_unsigned_t<std::underlying_type_t<Enum>>>(value) <= last;
 }
+constexpr unsigned control_unified = 3; ///< FI_PROGRESS_CONTROL_UNIFIED, which libfabric 2 adds
 
 /// The capabilities that only an owner of our queues asks for (fi_peer(3)). They are not given unasked.
 std::uint64_t offered_to_owners() noexcept { return FI_AV_USER_ID | (peer::is_known() ? FI_PEER : 0); }
@@ -64,9 +68,8 @@ bool fits(const fi_ep_attr& hint) noexcept
 
 bool fits(const fi_domain_attr& hint) noexcept
 {
-    return possible("domain_attr->", {
+    return has_enumerators(hint) && possible("domain_attr->", {
         {hint.name == nullptr || std::strcmp(hint.name, domain_name()) == 0, "name"},
-        {hint.av_type == FI_AV_UNSPEC || hint.av_type == FI_AV_MAP || hint.av_type == FI_AV_TABLE, "av_type"},
         {hint.cq_data_size <= limits::cq_data_size, "cq_data_size"},
         {hint.auth_key_size == 0, "auth_key_size"},
         {hint.cq_cnt <= limits::object_count, "cq_cnt"},
@@ -166,6 +169,17 @@ bool fits(const fi_info* hints) noexcept
            (hints->domain_attr == nullptr || fits(*hints->domain_attr));
 }
 
+bool has_enumerators(const fi_domain_attr& attr) noexcept
+{
+    return possible("domain_attr->", {
+        {is_one_of(attr.threading, FI_THREAD_ENDPOINT), "threading"},
+        {is_one_of(attr.control_progress, control_unified), "control_progress"},
+        {is_one_of(attr.data_progress, FI_PROGRESS_MANUAL), "data_progress"},
+        {is_one_of(attr.resource_mgmt, FI_RM_ENABLED), "resource_mgmt"},
+        {is_one_of(attr.av_type, FI_AV_TABLE), "av_type"},
+    });
+}
+
 bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, int& mode) noexcept
 {
     const int hint =
@@ -176,7 +190,9 @@ bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, in
         mode = old_style;
         return hint == old_style || (old && hint == 0);
     }
-    mode = style == KeyStyle::provider && is_target(granted_caps(hints)) ? limits::provider_mr_mode : 0;
+    // Initiators too: the bits say which keys an endpoint can use, its own domain's and its peers' alike.
+    const bool uses_keys = (granted_caps(hints) & (FI_RMA | FI_ATOMIC)) != 0;
+    mode = style == KeyStyle::provider && uses_keys ? limits::provider_mr_mode : 0;
     return hints == nullptr || (hint & mode) == mode;
 }
 

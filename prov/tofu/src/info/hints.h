@@ -32,6 +32,9 @@ enum class KeyStyle { provider, user };
 template <class Attr>
 [[nodiscard]] bool fits(const Attr& hint, std::uint64_t caps) noexcept;
 
+/// Whether the enumerators exist. A caller in C can write any number.
+[[nodiscard]] bool has_enumerators(const fi_domain_attr& attr) noexcept;
+
 /// The mr_mode that the caller gets for this style of keys. False: its hints rule the style out. Before version 1.5 a
 /// hint of 0 rules nothing out (fi_mr(3), FI_MR_UNSPEC); since then the caller sets the bits that it can do.
 [[nodiscard]] bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, int& mode) noexcept;

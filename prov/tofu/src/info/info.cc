@@ -284,7 +284,7 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     const Answer answer{version, wish, hints == nullptr, *backend, ends, fabric, domain};
 
     // A caller that names the three mode bits gets the style that saves lookups; any other may not handle them and gets
-    // the one without duties first. Without remote access to memory they are the same. Not both for whoever is able:
+    // the one without duties first. Without RMA and atomics they are the same. Not both for whoever is able:
     // Open MPI's common code deals infos that differ in mr_mode alone out to its ranks in turn, as if each were an
     // interface, and ranks with different styles of keys can't use each other's.
     const bool able = (given(wish.domain_attr).mr_mode & limits::provider_mr_mode) == limits::provider_mr_mode;

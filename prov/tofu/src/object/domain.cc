@@ -18,6 +18,7 @@
 #include "endpoint/scalable.h"
 #include "endpoint/shared_context.h"
 #include "fid/refusal.h"
+#include "info/hints.h"
 #include "info/info.h"
 #include "info/job_mark.h"
 #include "info/names.h"
@@ -126,6 +127,11 @@ int Domain::set_up(const fi_info* wish) noexcept
     const fi_info& info = *wish;
     if (info.domain_attr->name != nullptr && std::strcmp(info.domain_attr->name, domain_name()) != 0) {
         TOFU_WARN(FI_LOG_DOMAIN, "domain: there is no %s: use %s\n", info.domain_attr->name, domain_name());
+        return -FI_EINVAL;
+    }
+    if (!has_enumerators(*info.domain_attr)) {
+        TOFU_WARN(FI_LOG_DOMAIN, "domain: domain_attr has a value that is no enumerator: pass the info that fi_getinfo "
+                                 "returned\n");
         return -FI_EINVAL;
     }
     int error = check_params();
