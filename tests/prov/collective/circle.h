@@ -75,7 +75,8 @@ class Circle {
         return made;
     }
     /// Begins to join; the group is closed with this.
-    fid_mc* begin_join(const std::vector<fi_addr_t>& members, fi_addr_t parent = FI_ADDR_NOTAVAIL)
+    fid_mc* begin_join(const std::vector<fi_addr_t>& members, fi_addr_t parent = FI_ADDR_NOTAVAIL,
+                       std::uint64_t flags = 0)
     {
         fid_av_set* const chosen = set(members);
         fi_addr_t address = parent;
@@ -83,7 +84,7 @@ class Circle {
             EXPECT_EQ(fi_av_set_addr(chosen, &address), 0);
         }
         fid_mc* mc = nullptr;
-        Session::check(fi_join_collective(session.ep, address, chosen, 0, &mc, &groups), "fi_join_collective");
+        Session::check(fi_join_collective(session.ep, address, chosen, flags, &mc, &groups), "fi_join_collective");
         EXPECT_EQ(fi_close(&chosen->fid), 0);
         groups.push_back(mc);
         return mc;

@@ -58,7 +58,8 @@ TEST(Groups, JoinsEndWhenTheLastMemberHasCalled)
         if (rank.number == 1) { // late, until the others have looked for it in vain
             EXPECT_TRUE(wait_until([&] { return rank.get(turn) == 1 && rank.get(turn + 2) == 1; }));
         }
-        fid_mc* const mc = circle.begin_join(circle.all());
+        // fi_cm(3): both directions are what an endpoint has by default.
+        fid_mc* const mc = circle.begin_join(circle.all(), FI_ADDR_NOTAVAIL, rank.number == 0 ? 0 : FI_SEND | FI_RECV);
         if (rank.number != 1) {
             std::uint32_t event = 0;
             fi_eq_entry entry{};
@@ -265,6 +266,8 @@ TEST(Groups, BadInputIsRefusedWithoutEffect)
         EXPECT_EQ(fi_join_collective(ep, FI_ADDR_NOTAVAIL, nullptr, 0, &mc, nullptr), -FI_EINVAL);
         EXPECT_EQ(fi_join_collective(ep, 12345, other, 0, &mc, nullptr), -FI_EINVAL);
         EXPECT_EQ(fi_join_collective(ep, FI_ADDR_NOTAVAIL, other, FI_PEEK, &mc, nullptr), -FI_EBADFLAGS);
+        for (std::uint64_t one : {FI_SEND, FI_RECV}) // members do both
+            EXPECT_EQ(fi_join_collective(ep, FI_ADDR_NOTAVAIL, other, one, &mc, nullptr), -FI_EOPNOTSUPP);
         EXPECT_EQ(fi_close(&other->fid), 0);
         EXPECT_EQ(fi_close(&twice->fid), 0);
 

@@ -3,6 +3,7 @@
 #include "collective/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -11,6 +12,7 @@
 #include <rdma/fi_errno.h>
 
 #include "collective/set.h"
+#include "fid/refusal.h"
 #include "kernel/table.h"
 #include "plan/support.h"
 #include "progress/domain_base.h"
@@ -27,6 +29,8 @@ constexpr std::uint64_t known_flags = FI_COMPLETION | FI_MORE | FI_INJECT_COMPLE
 constexpr std::uint64_t group_bit = std::uint64_t{1} << 63;
 constexpr unsigned place_bits = 20;
 constexpr std::uint64_t place_mask = (std::uint64_t{1} << place_bits) - 1;
+/// Of all endpoints: the address of a group at one of them names no group at another.
+constinit std::atomic<std::uint64_t> serials{0};
 constexpr std::uint64_t serial_mask = (std::uint64_t{1} << (62 - place_bits)) - 1;
 
 std::uint64_t identity_of(const Peer& peer) noexcept
@@ -42,6 +46,23 @@ bool needs_in(const Shape& shape, bool root) noexcept
 bool needs_out(const Shape& shape, bool root) noexcept
 {
     return (shape.coll != FI_REDUCE && shape.coll != FI_GATHER) || root;
+}
+
+/// fi_cm(3), fi_join: FI_SEND and FI_RECV restrict what a member may do, subject to the endpoint's capabilities. Both
+/// together are no restriction. Each member of a collective sends and receives, so one alone is refused.
+int check_join(std::uint64_t flags, std::uint64_t caps) noexcept
+{
+    constexpr std::uint64_t directions = FI_SEND | FI_RECV;
+    if ((flags & ~directions) != FI_COLLECTIVE)
+        return -FI_EBADFLAGS;
+    const std::uint64_t wanted = flags & directions;
+    const std::uint64_t missing = (caps & directions) != 0 ? wanted & ~caps : 0;
+    if (wanted == 0 || (wanted == directions && missing == 0))
+        return 0;
+    TOFU_WARN(FI_LOG_EP_CTRL, "fi_join_collective: %s\n",
+              missing != 0 ? "the endpoint has no capability for a direction in flags: open it with FI_SEND and FI_RECV"
+                           : "members send and receive: pass both FI_SEND and FI_RECV, or neither");
+    return -FI_EOPNOTSUPP;
 }
 
 } // namespace
@@ -71,7 +92,7 @@ Group* Collectives::find(fi_addr_t address) const noexcept
 /// The members of the set by rank, what is common to all joins of the same list, and who we are.
 int Collectives::collect(const fi_collective_addr& address, Roster& roster, std::uint64_t& list) const noexcept
 {
-    if (address.set == nullptr || address.set->fid.fclass != FI_CLASS_AV_SET)
+    if (address.set == nullptr || !is_ours(&address.set->fid, FI_CLASS_AV_SET))
         return -FI_EINVAL;
     const AvSet& set = static_cast<const AvSet&>(*address.set);
     if (&set.peers() != &tx_.peers() || set.members().empty() || set.members().size() > max_members)
@@ -121,8 +142,8 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
 {
     if (address == nullptr || mc == nullptr)
         return -FI_EINVAL;
-    if (flags != FI_COLLECTIVE)
-        return -FI_EBADFLAGS;
+    if (const int ret = check_join(flags, tx_.plan().caps); ret != 0)
+        return ret;
     bury_gone();
     Roster roster;
     std::uint64_t list = 0;
@@ -166,7 +187,7 @@ int Collectives::enter(Group& group) noexcept
     }
     if (int ret = group.memory().register_local(); ret != 0)
         return ret;
-    group.fi_addr = group_bit | (serial_++ & serial_mask) << place_bits | static_cast<std::uint64_t>(place - by_number_.begin());
+    group.fi_addr = group_bit | (serials.fetch_add(1, std::memory_order_relaxed) & serial_mask) << place_bits | static_cast<std::uint64_t>(place - by_number_.begin());
     *place = &group;
     open_++;
     group.next = std::exchange(first_, &group);

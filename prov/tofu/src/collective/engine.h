@@ -77,7 +77,6 @@ class Collectives final : public tofu::Engine {
     Group* first_ = nullptr; ///< list of all groups, including closed ones that are not buried
     Group* busy_ = nullptr;  ///< list of groups with something to do
     unsigned open_ = 0;
-    std::uint64_t serial_ = 0;
     Array<Group*> by_number_; ///< open groups, by the low bits of their address; null: free
 };
 
