@@ -46,6 +46,17 @@ inline std::size_t scatter(const iovec* iov, std::size_t count, const std::byte*
     return done;
 }
 
+/// A null pointer with a length names no memory. Every call of the application refuses it: nothing else would stop a
+/// copy from it.
+[[nodiscard, gnu::always_inline]] inline bool is_nowhere(const void* buffer, std::size_t length) noexcept
+{
+    return buffer == nullptr && length != 0;
+}
+[[nodiscard]] inline bool any_nowhere(const iovec* iov, std::size_t count) noexcept
+{
+    return std::any_of(iov, iov + count, [](const iovec& s) { return is_nowhere(s.iov_base, s.iov_len); });
+}
+
 /// The sum of the segments. False: it does not fit into a size_t.
 inline bool total_length(const iovec* iov, std::size_t count, std::size_t& total) noexcept
 {

@@ -19,6 +19,9 @@ class SrxPeer;
 /// The flags of a receive's completion entry.
 inline constexpr std::uint64_t kind_of(bool tagged) noexcept { return FI_RECV | (tagged ? FI_TAGGED : FI_MSG); }
 
+/// Flags of a receive that uses no buffer (fi_tagged(3)): whatever its segments name is not looked at.
+inline constexpr std::uint64_t no_buffer_flags = FI_PEEK | FI_DISCARD;
+
 /// What a call asks for: one receive, in any form of the call.
 struct RecvCall {
     const iovec* iov = nullptr;

@@ -10,6 +10,7 @@
 #include <rdma/fi_tagged.h>
 #include <sys/types.h>
 
+#include "local/iov.h"
 #include "match/entry.h"
 #include "match/match_queue.h"
 #include "match/source_keys.h"
@@ -32,7 +33,7 @@ class ReceiveQueue final : public MatchQueue {
                                                        std::size_t length, void* desc) noexcept
     {
         std::uint64_t key;
-        if ((call.flags & (FI_PEEK | FI_CLAIM | FI_MULTI_RECV | FI_TRIGGER)) != 0 ||
+        if ((call.flags & (FI_PEEK | FI_CLAIM | FI_MULTI_RECV | FI_TRIGGER)) != 0 || is_nowhere(buffer, length) ||
             sources_.find(call.source, key) != 0) [[unlikely]]
             return recv_specially(call, buffer, length, desc);
         void* const memory = pool_.alloc(RecvRequest::size_with(1));

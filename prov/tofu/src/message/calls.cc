@@ -34,7 +34,7 @@ struct MessageCalls {
     }
     static ssize_t recvmsg(fid_ep* ep, const Message* msg, uint64_t flags) noexcept
     {
-        return enter_recv(ep, recv_of(*msg, flags));
+        return msg != nullptr ? enter_recv(ep, recv_of(*msg, flags)) : -FI_EINVAL;
     }
     static ssize_t send(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t dest, Tag... tag,
                         void* context) noexcept
@@ -51,7 +51,7 @@ struct MessageCalls {
     }
     static ssize_t sendmsg(fid_ep* ep, const Message* msg, uint64_t flags) noexcept
     {
-        return enter_send(ep, send_of(*msg, flags));
+        return msg != nullptr ? enter_send(ep, send_of(*msg, flags)) : -FI_EINVAL;
     }
     static ssize_t inject(fid_ep* ep, const void* buf, size_t len, fi_addr_t dest, Tag... tag) noexcept
     {

@@ -17,8 +17,20 @@
 
 namespace tofu::proto {
 
-/// Flags that would make a call another operation, which is not offered (fi_msg(3)).
-inline constexpr std::uint64_t foreign_flags = FI_MULTICAST;
+/// Flags that a call may have (fi_msg(3), fi_tagged(3)). Beside those of the operation, programs pass flags that name its
+/// kind and hints, which change nothing. All others ask for what is not offered: multicast, memory that endures.
+inline constexpr std::uint64_t harmless_flags =
+    FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_COMPLETION | FI_MORE | FI_FENCE | FI_INJECT | FI_INJECT_COMPLETE |
+    FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_REMOTE_CQ_DATA | FI_TRIGGER | FI_AFFINITY |
+#ifdef FI_PEER_TRANSFER
+    FI_PEER_TRANSFER | // of an owner of our queues (fi_peer(3))
+#endif
+#ifdef FI_PRIORITY
+    FI_PRIORITY | // libfabric 2 has no such flag
+#endif
+    FI_MULTI_RECV;
+inline constexpr std::uint64_t known_send_flags = harmless_flags;
+inline constexpr std::uint64_t known_recv_flags = harmless_flags | FI_PEEK | FI_CLAIM | FI_DISCARD;
 
 /// The calls as the structures of fi_sendmsg, fi_tsendmsg, fi_recvmsg and fi_trecvmsg describe them.
 template <class Message>
@@ -69,12 +81,14 @@ template <class Call>
 [[gnu::noinline]] inline ssize_t send_buffer(Sender& sender, SendCall call, const void* buf,
                                              std::size_t length, void* desc) noexcept
 {
-    if (length > limits::max_msg_size) [[unlikely]]
-        return -FI_EMSGSIZE;
     if (((call.flags & FI_INJECT) || call.silent) && length > limits::inject_size) [[unlikely]]
         return -FI_EMSGSIZE;
+    if (is_nowhere(buf, length)) [[unlikely]]
+        return -FI_EINVAL;
     if (sender.send_slot(call, buf, length)) [[likely]]
         return 0;
+    if (length > limits::max_msg_size) [[unlikely]]
+        return -FI_EMSGSIZE;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
         return for_later;
     const iovec iov{const_cast<void*>(buf), length};
@@ -104,9 +118,9 @@ template <class Call>
 /// Checks the segments and flags of a call, and adds up its length. 0, or the refusal.
 inline int check(SendCall& call) noexcept
 {
-    if (call.flags & foreign_flags)
+    if (call.flags & ~known_send_flags)
         return -FI_EBADFLAGS;
-    if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr))
+    if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr) || any_nowhere(call.iov, call.count))
         return -FI_EINVAL;
     if (!total_length(call.iov, call.count, call.length) || call.length > limits::max_msg_size)
         return -FI_EMSGSIZE;
@@ -115,9 +129,11 @@ inline int check(SendCall& call) noexcept
 
 inline int check(const RecvCall& call) noexcept
 {
-    if (call.flags & foreign_flags) [[unlikely]]
+    if (call.flags & ~known_recv_flags) [[unlikely]]
         return -FI_EBADFLAGS;
     if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr)) [[unlikely]]
+        return -FI_EINVAL;
+    if ((call.flags & no_buffer_flags) == 0 && any_nowhere(call.iov, call.count)) [[unlikely]]
         return -FI_EINVAL;
     std::size_t total;
     return total_length(call.iov, call.count, total) ? 0 : -FI_EINVAL;
@@ -153,7 +169,6 @@ inline ssize_t enter_recv(fid_ep* fid, const RecvCall& call) noexcept
         return take_later(fid, call);
     if (int ret = check(call); ret != 0) [[unlikely]]
         return ret;
-    EndpointFace& face = EndpointFace::of(fid);
     std::lock_guard guard(*face.receive_lock);
     return face.receives->recv(call);
 }

@@ -4,6 +4,7 @@
 // fi_msg and fi_tagged here, and by the sender's parts; calls vcq, cq and cntr.
 #pragma once
 
+#include "local/iov.h"
 #include "queue/cntr.h"
 #include "queue/cq.h"
 #include "send/sender.h"
@@ -74,7 +75,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
 [[gnu::always_inline]] inline bool Sender::send_short(const SendCall& call, const void* data,
                                                       std::size_t length) noexcept
 {
-    if (length > inline_limit - overhead(call.packet_flags))
+    if (length > inline_limit - overhead(call.packet_flags) || is_nowhere(data, length))
         return false;
     Channel* const ch = open_channel(call);
     if (ch == nullptr) [[unlikely]]
@@ -83,14 +84,14 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
     PacketWriter packet(image + inline_limit);
     packet.control(Type::eager, call.packet_flags, length, ch->next_seq);
     write_fields(packet, call, nullptr, call.packet_flags);
-    std::byte* to = packet.reserve(length);
-    const auto* from = static_cast<const std::byte*>(data);
-    std::size_t left = length;
-    for (; left >= 8; left -= 8, to += 8, from += 8)
-        std::memcpy(to, from, 8);
-    if (left != 0) {
-        const std::uint64_t word = load_tail(from, left);
-        std::memcpy(to, &word, sizeof word);
+    std::byte* const to = packet.reserve(length);
+    const auto* const from = static_cast<const std::byte*>(data);
+    const std::size_t words = length & ~std::size_t{7};
+    for (std::size_t at = 0; at != words; at += 8)
+        std::memcpy(to + at, from + at, 8);
+    if (length != words) {
+        const std::uint64_t word = load_tail(from + words, length - words);
+        std::memcpy(to + words, &word, sizeof word);
     }
     const vcq::Post post = vcq_.put_inline(
         ch->peer.home, packet.data(), ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
