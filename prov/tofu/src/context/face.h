@@ -24,6 +24,11 @@ struct EndpointFace : fid_ep {
     std::uint64_t tx_flags = 0; ///< defaults of the calls without a flags argument
     std::uint64_t rx_flags = 0;
     Endpoint* endpoint = nullptr; ///< null: a shared receive context
+    bool reads_descs = false;     ///< arrays of descs are valid or null (DomainModel::valid_descs)
+
+    /// An array of descs that the application passed, or null where it may be anything.
+    [[nodiscard]] void* const* descs(void* const* array) const noexcept { return reads_descs ? array : nullptr; }
+    [[nodiscard]] void** descs(void** array) const noexcept { return reads_descs ? array : nullptr; }
 
     static EndpointFace& of(fid_ep* e) noexcept { return *static_cast<EndpointFace*>(e); }
 };

@@ -34,7 +34,7 @@ int OwnTxContext::open_vcq() noexcept
 
 int OwnTxContext::post_from(vcq::Vcq& vcq) noexcept
 {
-    std::unique_ptr<LocalMemory> memory(new (std::nothrow) LocalMemory(vcq, !domain().model().has_owner));
+    std::unique_ptr<LocalMemory> memory(new (std::nothrow) LocalMemory(vcq, &domain().regions().descs()));
     peer_memory_.reset(new (std::nothrow) PeerMemory(vcq, domain().model().provider_keys));
     if (memory == nullptr || peer_memory_ == nullptr)
         return -FI_ENOMEM;

@@ -50,6 +50,7 @@ Endpoint::Endpoint(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_EP)
     refuse_all(*this, ops_of_disabled);
     endpoint = this;
     EndpointFace::tx = &tx_;
+    reads_descs = domain.model().valid_descs;
 }
 
 Endpoint::~Endpoint() = default;

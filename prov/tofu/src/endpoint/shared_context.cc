@@ -110,6 +110,7 @@ SharedReceive::SharedReceive(DomainBase& domain) noexcept : Object(&domain, FI_C
     msg = const_cast<fi_ops_msg*>(&msg_half);
     tagged = const_cast<fi_ops_tagged*>(&tagged_half);
     receive_lock = &domain.shared_lock();
+    reads_descs = domain.model().valid_descs;
 }
 
 int SharedReceive::open(fid_domain* domain, fi_rx_attr* attr, fid_ep** made, void* context) noexcept

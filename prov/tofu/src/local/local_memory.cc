@@ -9,12 +9,13 @@
 
 #include <rdma/fi_errno.h>
 
+#include "local/descs.h"
 #include "local/mr.h"
 #include "local/registration_cache.h"
 
 namespace tofu {
 
-LocalMemory::LocalMemory(vcq::Vcq& vcq, bool believes_descs) noexcept : vcq_(vcq), believes_descs_(believes_descs) {}
+LocalMemory::LocalMemory(vcq::Vcq& vcq, const Descs* descs) noexcept : vcq_(vcq), descs_(descs) {}
 
 LocalMemory::~LocalMemory()
 {
@@ -29,9 +30,8 @@ LocalMemory::~LocalMemory()
 int LocalMemory::acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
                          void* desc) noexcept
 {
-    if (const MemoryRegion* region = believes_descs_ ? MemoryRegion::of_desc(desc) : nullptr;
-        region != nullptr && region->covers(address, length))
-        if (int ret = acquire_region(*region, address, read_only, ref); ret != -FI_ENOSPC)
+    if (desc != nullptr && descs_ != nullptr)
+        if (int ret = acquire_region(desc, address, length, read_only, ref); ret != -FI_ENOSPC)
             return ret;
     if (!cache_asked_for_) [[unlikely]] {
         cache_asked_for_ = true;
@@ -67,26 +67,36 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
     return 0;
 }
 
-int LocalMemory::acquire_region(const MemoryRegion& region, const void* address, bool read_only,
+/// A handful of regions per endpoint is the rule; a linear look stays in one or two cache lines.
+bool LocalMemory::find_kept(const void* desc, std::uintptr_t address, std::size_t length, bool read_only,
+                            LocalRef& ref) const noexcept
+{
+    for (const Kept& kept : kept_) {
+        const std::uintptr_t offset = address - kept.base;
+        if (kept.desc != desc || (!read_only && kept.read_only) || offset > kept.length || length > kept.length - offset)
+            continue;
+        ref = {kept.stadd + offset, 0};
+        return true;
+    }
+    return false;
+}
+
+int LocalMemory::acquire_region(const void* desc, const void* address, std::size_t length, bool read_only,
                                 LocalRef& ref) noexcept
 {
-    const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - region.base();
-    // A handful of regions per endpoint is the rule; a linear look stays in one or two cache lines.
-    for (const Kept& kept : kept_) {
-        if (kept.serial == region.serial() && (read_only || !kept.read_only)) {
-            ref = {kept.stadd + offset, 0};
-            return 0;
-        }
-    }
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    if (find_kept(desc, at, length, read_only, ref))
+        return 0;
+    const MemoryRegion* const region = descs_->find(desc);
+    if (region == nullptr || !region->covers(address, length))
+        return -FI_ENOSPC;
     if (kept_.size() >= max_kept || !kept_.reserve(kept_.size() + 1))
         return -FI_ENOSPC;
     utofu_stadd_t stadd = 0;
-    if (int ret = vcq_.reg(reinterpret_cast<const void*>(region.base()), region.length(),
-                           read_only, stadd);
-        ret != 0)
+    if (int ret = vcq_.reg(reinterpret_cast<const void*>(region->base()), region->length(), read_only, stadd); ret != 0)
         return ret;
-    kept_.push_reserved({region.serial(), region.base(), stadd, read_only});
-    ref = {stadd + offset, 0};
+    kept_.push_reserved({desc, region->base(), region->length(), stadd, read_only});
+    ref = {stadd + (at - region->base()), 0};
     return 0;
 }
 
@@ -103,10 +113,10 @@ void LocalMemory::release(const LocalRef& ref) noexcept
     first_free_ = ref.cache_slot;
 }
 
-void LocalMemory::forget(std::uint64_t serial) noexcept
+void LocalMemory::forget(const MemoryRegion& region) noexcept
 {
     for (std::size_t i = 0; i < kept_.size();) {
-        if (kept_[i].serial != serial) {
+        if (kept_[i].desc != region.mem_desc) {
             i++;
             continue;
         }
@@ -115,7 +125,7 @@ void LocalMemory::forget(std::uint64_t serial) noexcept
         kept_.pop_back();
     }
     if (beside_ != nullptr)
-        beside_->forget(serial);
+        beside_->forget(region);
 }
 
 } // namespace tofu

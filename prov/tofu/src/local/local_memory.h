@@ -13,6 +13,7 @@
 
 namespace tofu {
 
+class Descs;
 class MemoryRegion;
 class RegistrationCache;
 
@@ -26,16 +27,15 @@ struct LocalRef {
 /// Registrations of local buffers with one VCQ, under that VCQ's owner's lock.
 class LocalMemory {
   public:
-    /// `believes_descs`: false where another provider makes the application's calls (fi_peer(3)). lnx passes a desc
-    /// where an array of them is wanted (libfabric 2.0, 2.1), or one desc for several segments (up to 2.6), so a desc
-    /// may be anything.
-    explicit LocalMemory(vcq::Vcq& vcq, bool believes_descs = true) noexcept;
+    /// `descs`: of the domain; null: no desc is looked at.
+    explicit LocalMemory(vcq::Vcq& vcq, const Descs* descs = nullptr) noexcept;
     /// Ends all registrations, released or not.
     ~LocalMemory();
     /// Registers [address, address + length) with the VCQ, or finds it registered. 0 or -FI_E* (-FI_EAGAIN: no STADD
-    /// left until others are released). `desc` is the application's (fi_mr_desc) or null. A buffer in a region keeps
-    /// its registration until the region is closed, for the first max_kept regions. Any other buffer is registered for
-    /// this transfer, or found in the cache if there is one (registration_cache.h).
+    /// left until others are released). `desc` is what the application passed (fi_mr_desc). A buffer in an open region
+    /// of the domain keeps its registration until the region is closed, for the first max_kept regions. Any other
+    /// buffer, and any with another desc, is registered for this transfer, or found in the cache if there is one
+    /// (registration_cache.h).
     [[nodiscard]] int acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
                               void* desc = nullptr) noexcept;
     void release(const LocalRef& ref) noexcept;
@@ -43,17 +43,18 @@ class LocalMemory {
     /// forgotten there.
     void put_beside(LocalMemory& another) noexcept
     {
-        another.believes_descs_ = believes_descs_;
+        another.descs_ = descs_;
         another.beside_ = beside_;
         beside_ = &another;
     }
     /// Ends the registration that is kept for a region that is being closed.
-    void forget(std::uint64_t serial) noexcept;
+    void forget(const MemoryRegion& region) noexcept;
 
   private:
     struct Kept {
-        std::uint64_t serial;
+        const void* desc; ///< of a region that is open
         std::uintptr_t base;
+        std::size_t length;
         utofu_stadd_t stadd;
         bool read_only;
     };
@@ -63,15 +64,18 @@ class LocalMemory {
     };
     static constexpr std::uint32_t in_use = ~0u;
     static constexpr std::size_t max_kept = 256;
-    /// -FI_ENOSPC: the region is not among those whose registration is kept.
-    [[nodiscard]] int acquire_region(const MemoryRegion& region, const void* address, bool read_only,
+    [[nodiscard]] bool find_kept(const void* desc, std::uintptr_t address, std::size_t length, bool read_only,
+                                 LocalRef& ref) const noexcept;
+    /// -FI_ENOSPC: the buffer is not in a region of the domain, or the region is not among those whose registration is
+    /// kept.
+    [[nodiscard]] int acquire_region(const void* desc, const void* address, std::size_t length, bool read_only,
                                      LocalRef& ref) noexcept;
     static constexpr std::uint32_t cached = 0x80000000; ///< in cache_slot: the rest is a number of the cache
     vcq::Vcq& vcq_;
     LocalMemory* beside_ = nullptr;
     std::unique_ptr<RegistrationCache> cache_;
     bool cache_asked_for_ = false;
-    bool believes_descs_;
+    const Descs* descs_;
     Array<Kept> kept_;
     Array<Transient> transient_; ///< [0] unused
     std::uint32_t first_free_ = 0;

@@ -33,11 +33,8 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     MemoryRegion(Counted& domain, fi_ops& calls) noexcept : Object(&domain, FI_CLASS_MR)
     {
         fid.ops = &calls;
-        mem_desc = this;
+        mem_desc = this; // only compared (local/descs.h)
     }
-    /// The region behind a `desc` of the application (fi_mr_desc), or null for a null desc.
-    static MemoryRegion* of_desc(void* desc) noexcept { return static_cast<MemoryRegion*>(desc); }
-
     [[nodiscard]] bool covers(const void* address, std::size_t length) const noexcept
     {
         auto offset = reinterpret_cast<std::uintptr_t>(address) - base_;
@@ -45,8 +42,6 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     }
     [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
     [[nodiscard]] std::size_t length() const noexcept { return length_; }
-    /// A number that no other region of this process has or had.
-    [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
 
   private:
     friend class RegionTable;

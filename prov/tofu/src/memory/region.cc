@@ -56,8 +56,10 @@ int RegionTable::add(MemoryRegion& region, const fi_mr_attr& attr) noexcept
     std::lock_guard guard(domain_.home_lock());
     if (int ret = reach(region); ret != 0)
         return ret;
-    region.serial_ = next_serial_++;
-    return 0;
+    if (descs_.add(region))
+        return 0;
+    part(region);
+    return -FI_ENOMEM;
 }
 
 /// Gives the region its STADD and its key.
@@ -178,10 +180,11 @@ void RegionTable::remove(MemoryRegion& region) noexcept
         std::lock_guard guard(domain_.home_lock());
         part(region);
     }
+    descs_.remove(region); // first: no LocalMemory finds it again after it has forgotten it
     std::lock_guard guard(users_lock_);
     for (const User& user : users_) {
         std::lock_guard own(*user.lock);
-        user.memory->forget(region.serial_);
+        user.memory->forget(region);
     }
 }
 

@@ -10,6 +10,7 @@
 
 #include <rdma/fi_domain.h>
 
+#include "local/descs.h"
 #include "local/local_memory.h"
 #include "local/mr.h"
 #include "memory/annexes.h"
@@ -48,6 +49,9 @@ class RegionTable {
     /// Adds a LocalMemory, which is told of each region that is closed, to end its registration. 0 or -FI_ENOMEM.
     [[nodiscard]] int attach(LocalMemory& memory, Lock& lock) noexcept;
     void detach(LocalMemory& memory) noexcept;
+
+    /// The open regions by what applications pass to name them.
+    [[nodiscard]] const Descs& descs() const noexcept { return descs_; }
 
     // --- regions (object/mr.cc)
     /// Gives a new region what `attr` asks for. 0 or -FI_E*.
@@ -102,13 +106,13 @@ class RegionTable {
     Annexes annexes_;
     SpareNodeMap<std::map, std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
     SpareNodeMap<std::multimap, Place, MemoryRegion*> by_place_;  ///< regions that peers may reach
+    Descs descs_;
     std::size_t longest_ = 0; ///< bytes of the longest region ever; bounds the search for the region of an address
     EventCounters events_;
     Closed closed_[most_closed]; ///< the latest; in a ring
     unsigned next_closed_ = 0;
     Array<User> users_;
     Lock users_lock_;
-    std::uint64_t next_serial_ = 1;
     std::uint64_t next_listed_ = directory::listed_bit; ///< keys of the provider's choice that are no bias
 };
 

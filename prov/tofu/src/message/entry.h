@@ -141,6 +141,7 @@ inline int check(const RecvCall& call) noexcept
 
 inline ssize_t enter_send(fid_ep* fid, SendCall call) noexcept
 {
+    call.desc = EndpointFace::of(fid).descs(call.desc);
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
         return take_later(fid, call);
     if (int ret = check(call); ret != 0) [[unlikely]]
@@ -163,8 +164,10 @@ inline ssize_t enter_send(fid_ep* fid, SendCall call) noexcept
     return ret == for_later ? take_later(fid, call, buf, length, desc) : ret;
 }
 
-inline ssize_t enter_recv(fid_ep* fid, const RecvCall& call) noexcept
+inline ssize_t enter_recv(fid_ep* fid, RecvCall call) noexcept
 {
+    EndpointFace& face = EndpointFace::of(fid);
+    call.desc = face.descs(call.desc);
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
         return take_later(fid, call);
     if (int ret = check(call); ret != 0) [[unlikely]]

@@ -158,6 +158,7 @@ int Domain::set_up(const fi_info* wish) noexcept
     model_.textual_addresses = info.addr_format == FI_ADDR_STR;
     model_.has_owner = (info.caps & FI_PEER) != 0;
     model_.api_version = info.fabric_attr->api_version;
+    model_.valid_descs = !model_.has_owner && FI_VERSION_GE(model_.api_version, FI_VERSION(1, 22));
     auto_progress_.adopt(home_lock_);
     auto_progress_.adopt(shared_lock_);
     auto_progress_.adopt(deferred_.lock);

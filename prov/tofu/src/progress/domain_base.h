@@ -40,6 +40,10 @@ struct DomainModel {
     bool textual_addresses = false; ///< FI_ADDR_STR
     bool has_owner = false;         ///< FI_PEER: another provider compares sources by their addresses
     std::uint32_t api_version = 0;
+    /// Arrays of descs hold what the caller's fi_mr(3) says. It has calls without FI_MR_LOCAL ignore them up to version
+    /// 1.21, so their pointer may be anything; from 1.22 on a desc is valid or null. An owner of our queues is not
+    /// believed: lnx passes a desc in place of the array (libfabric 2.0, 2.1), or one for several segments (up to 2.6).
+    bool valid_descs = false;
 };
 
 /// Operations that wait for counters (trigger/work.h).

@@ -70,7 +70,9 @@ ssize_t message(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags, bool rea
         return -FI_EINVAL;
     if (flags & ~(known_rma_flags(read) | FI_TRIGGER))
         return -FI_EBADFLAGS;
-    return submit(ep, {*msg, flags, read, false});
+    RmaCall call{*msg, flags, read, false};
+    call.msg.desc = EndpointFace::of(ep).descs(call.msg.desc);
+    return submit(ep, call);
 }
 
 extern "C" {
@@ -84,7 +86,7 @@ ssize_t tofu_read(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t from,
 ssize_t tofu_readv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t from,
                    uint64_t addr, uint64_t key, void* context) noexcept
 {
-    return plain(ep, true, {iov, desc, count, from, nullptr, 0, context, 0}, addr, key);
+    return plain(ep, true, {iov, EndpointFace::of(ep).descs(desc), count, from, nullptr, 0, context, 0}, addr, key);
 }
 
 ssize_t tofu_readmsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
@@ -101,7 +103,7 @@ ssize_t tofu_write(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_
 ssize_t tofu_writev(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t to,
                     uint64_t addr, uint64_t key, void* context) noexcept
 {
-    return plain(ep, false, {iov, desc, count, to, nullptr, 0, context, 0}, addr, key);
+    return plain(ep, false, {iov, EndpointFace::of(ep).descs(desc), count, to, nullptr, 0, context, 0}, addr, key);
 }
 
 ssize_t tofu_writemsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept

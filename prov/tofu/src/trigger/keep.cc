@@ -28,6 +28,13 @@ void copy(List& list, std::size_t count, T* to) noexcept
     list = list != nullptr ? (std::copy_n(list, count, to), to) : nullptr;
 }
 
+/// The array of descs of a request of the application's. Those of calls have been looked at by their entries.
+template <class Array>
+Array descs_of(const Work& w, const EndpointFace& face, Array descs) noexcept
+{
+    return w.request != nullptr ? face.descs(descs) : descs;
+}
+
 /// Copies the bytes of a call with FI_INJECT; they become one segment without a descriptor. False: no memory.
 bool copy_bytes(Work& w, std::size_t& count, std::size_t length) noexcept
 {
@@ -65,7 +72,7 @@ bool wants_entry(const Call& call) noexcept
 
 int take_in(Work&, const EndpointFace&, CounterCall&) noexcept { return -FI_EINVAL; } // belongs to no endpoint
 
-int take_in(Work& w, const EndpointFace&, SendCall& call) noexcept
+int take_in(Work& w, const EndpointFace& face, SendCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     const bool tagged = (call.packet_flags & proto::flag_tag) != 0;
@@ -74,7 +81,7 @@ int take_in(Work& w, const EndpointFace&, SendCall& call) noexcept
     if (int ret = proto::check(call); ret != 0)
         return ret;
     copy(call.iov, call.count, w.local);
-    copy(call.desc, call.count, w.desc);
+    copy(call.desc = descs_of(w, face, call.desc), call.count, w.desc);
     w.report_to(tx.reports(), call.entry_flags(), call.context, wants_entry(call));
     w.completion.tag = call.tag;
     if (w.request == nullptr)
@@ -95,7 +102,7 @@ int take_in(Work& w, const EndpointFace& face, RecvCall& call) noexcept
     if ((call.flags & (FI_PEEK | FI_CLAIM | FI_DISCARD)) != 0)
         return -FI_EBADFLAGS;
     copy(call.iov, call.count, w.local);
-    copy(call.desc, call.count, w.desc);
+    copy(call.desc = descs_of(w, face, call.desc), call.count, w.desc);
     w.receives = face.receives;
     w.cq = rx->binding.cq;
     w.counter = rx->counters.recv.get();
@@ -114,7 +121,7 @@ int take_in(Work& w, const EndpointFace& face, RecvCall& call) noexcept
     return 0;
 }
 
-int take_in(Work& w, const EndpointFace&, RmaCall& call) noexcept
+int take_in(Work& w, const EndpointFace& face, RmaCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     if (tx.engines()[Engine::rma] == nullptr)
@@ -125,7 +132,7 @@ int take_in(Work& w, const EndpointFace&, RmaCall& call) noexcept
     if (int ret = check(call, *w.tx, length); ret != 0)
         return ret;
     copy(call.msg.msg_iov, call.msg.iov_count, w.local);
-    copy(call.msg.desc, call.msg.iov_count, w.desc);
+    copy(call.msg.desc = descs_of(w, face, call.msg.desc), call.msg.iov_count, w.desc);
     copy(call.msg.rma_iov, call.msg.rma_iov_count, w.remote);
     w.report_to(tx.reports(), FI_RMA | (call.read ? FI_READ : FI_WRITE), call.msg.context, wants_entry(call));
     if (w.request == nullptr && (call.flags & FI_INJECT) != 0 && !copy_bytes(w, call.msg.iov_count, length))
