@@ -194,27 +194,30 @@ Finding read_only(Side& side)
 
 Finding bounds(Side& side)
 {
+    // As a program's region may lie: neither end is that of a word.
+    constexpr std::size_t first = page + 9, length = 4096 + 5;
     Link link(side, 3 * page);
     Vcq apart(side, side.tni()); // knows of this region alone
-    const utofu_stadd_t alone = apart.reg(link.memory.at(page), 4096 + 8);
+    const utofu_stadd_t alone = apart.reg(link.memory.at(first), length);
     const auto theirs = side.meeting.swap({alone, apart.id()});
-    std::string within, just, far;
+    std::string within, before, behind, far;
     if (side.rank() == 0) {
         const auto try_at = [&](std::size_t offset) {
             return outcome(link.access(Access::get, theirs.at(1), theirs.at(0) + offset));
         };
-        within = try_at(4096);
-        just = try_at(4096 + 8);
+        within = try_at(length - 8); // Gets are of 8 bytes
+        before = try_at(std::size_t{0} - 1);
+        behind = try_at(length - 7);
         far = try_at(page);
     }
     link.together();
     if (side.rank() != 0)
         return {};
-    const std::string seen = text("the last bytes: %s, just behind: %s, a page of 64 KiB further: %s", within.c_str(),
-                                  just.c_str(), far.c_str());
+    const std::string seen = text("the last bytes: %s, a byte before: %s, a byte behind: %s, a page of 64 KiB further: %s",
+                                  within.c_str(), before.c_str(), behind.c_str(), far.c_str());
     if (within != "SUCCESS" || !is_refused(far))
         return fails("%s", seen.c_str());
-    return is_refused(just) ? holds("%s", seen.c_str()) : weaker("%s", seen.c_str());
+    return is_refused(before) && is_refused(behind) ? holds("%s", seen.c_str()) : weaker("%s", seen.c_str());
 }
 
 Finding given_back(Side& side)
@@ -311,8 +314,8 @@ constexpr Check list[] = {
      largest_key},
     {"reg-read-only", "memory for reading only refuses Put and ARMW, and allows Get", "memory/region, atomic/engine", 2,
      read_only},
-    {"reg-bounds", "what lies behind a region is refused, to the byte", "memory/region (to the page: rights)", 2,
-     bounds},
+    {"reg-bounds", "what lies before and behind a region is refused, to the byte",
+     "memory/region (to the page: rights)", 2, bounds},
     {"reg-given-back", "memory that was given back is refused", "remote/keys, message/fetch", 2, given_back},
     {"reg-unmapped", "memory that is not mapped can't be registered", "memory/region (FI_EFAULT)", 1, unmapped},
     {"fork", "after fork the parent's registrations go on; the child has what is not registered", "local/pages", 2,

@@ -164,6 +164,167 @@ TEST(Mr, AProvidersKeyWithoutTheRightIsAnError)
     });
 }
 
+/// A region that neither begins nor ends with a word. With atomics the owner registers whole words, and the initiator
+/// sees to the bounds; without them the TNI does. Either way nothing beside the region is read or changed.
+TEST(Mr, AProvidersKeyReachesItsRegionAndNoByteMore)
+{
+    for (const std::uint64_t caps : {FI_RMA, FI_RMA | FI_ATOMIC})
+        for (const std::size_t first : {64u, 65u, 68u, 71u})
+            expect_processes(2, [=](const Rank& rank) {
+                constexpr std::size_t length = 13;
+                Options options;
+                options.caps = caps;
+                Session s(rank, options);
+                alignas(std::uint64_t) static std::uint8_t memory[192];
+                std::memset(memory, 3, sizeof(memory));
+                auto peers = s.share(memory + first, length);
+                fid_mr* aligned = s.reg(memory + 64, 64); // needs nobody's look at its bounds
+                EXPECT_EQ(fi_mr_key(aligned) >> 63, 0u);
+                if (rank.number == 0) {
+                    std::uint8_t bytes[64];
+                    std::memset(bytes, 7, sizeof(bytes));
+                    const Window& w = peers[1];
+                    for (const auto& [offset, size] : std::initializer_list<std::pair<std::int64_t, std::size_t>>{
+                             {-1, 1}, {-1, 2}, {-4, 4}, {-8, 8}, {-7, 1}, {-1, 15},
+                             {13, 1}, {12, 2}, {0, 14}, {13, 3}, {16, 8}}) {
+                        const std::uint64_t at = w.base + static_cast<std::uint64_t>(offset);
+                        for (const bool read : {false, true}) {
+                            ASSERT_EQ(s.post([&] {
+                                return read ? fi_read(s.ep, bytes, size, nullptr, 1, at, w.key, &s)
+                                            : fi_write(s.ep, bytes, size, nullptr, 1, at, w.key, &s);
+                            }), 0);
+                            fi_cq_data_entry entry{};
+                            fi_cq_err_entry error{};
+                            ASSERT_TRUE(s.next(entry, &error)) << offset << ", " << size;
+                            EXPECT_TRUE(error.err == FI_EINVAL || error.err == FI_EKEYREJECTED) << error.err;
+                        }
+                        ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, bytes, size, 1, at, w.key); }), 0);
+                        fi_cq_data_entry entry{};
+                        fi_cq_err_entry error{};
+                        ASSERT_TRUE(s.next(entry, &error)) << offset << ", " << size;
+                    }
+                    for (std::size_t i = 0; i < sizeof(bytes); i++)
+                        EXPECT_EQ(bytes[i], 7);
+                    ASSERT_EQ(s.post([&] { return fi_write(s.ep, bytes, length, nullptr, 1, w.base, w.key, &s); }), 0);
+                    s.expect(&s, FI_WRITE);
+                    std::memset(bytes, 0, length);
+                    ASSERT_EQ(s.post([&] { return fi_read(s.ep, bytes, length, nullptr, 1, w.base, w.key, &s); }), 0);
+                    s.expect(&s, FI_READ);
+                    for (std::size_t i = 0; i < sizeof(bytes); i++)
+                        EXPECT_EQ(bytes[i], 7);
+                }
+                s.barrier();
+                for (std::size_t i = 0; i < sizeof(memory); i++)
+                    EXPECT_EQ(memory[i], rank.number == 1 && i >= first && i < first + length ? 7 : 3) << i;
+            });
+}
+
+/// Each byte of such a region takes atomics, the first and the last too; the bytes beside it take none.
+TEST(Mr, AtomicsReachEachByteOfARegionThatEndsWithinAWord)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_ATOMIC;
+        Session s(rank, options);
+        constexpr std::size_t first = 65, length = 13;
+        alignas(std::uint64_t) static std::uint8_t memory[192];
+        std::memset(memory, 3, sizeof(memory));
+        auto peers = s.share(memory + first, length);
+        if (rank.number == 0) {
+            std::uint8_t one[length];
+            std::memset(one, 1, sizeof(one));
+            for (std::size_t i = 0; i < length; i++) {
+                ASSERT_EQ(s.post([&] {
+                    return fi_atomic(s.ep, one, 1, nullptr, 1, peers[1].base + i, peers[1].key, FI_UINT8, FI_SUM, &s);
+                }), 0);
+                s.expect(&s, FI_WRITE);
+            }
+            ASSERT_EQ(s.post([&] {
+                return fi_atomic(s.ep, one, length, nullptr, 1, peers[1].base, peers[1].key, FI_UINT8, FI_SUM, &s);
+            }), 0);
+            s.expect(&s, FI_WRITE);
+            for (const std::uint64_t outside : {peers[1].base - 1, peers[1].base + length}) {
+                ASSERT_EQ(s.post([&] {
+                    return fi_atomic(s.ep, one, 1, nullptr, 1, outside, peers[1].key, FI_UINT8, FI_SUM, &s);
+                }), 0);
+                fi_cq_data_entry entry{};
+                fi_cq_err_entry error{};
+                ASSERT_TRUE(s.next(entry, &error));
+                EXPECT_EQ(error.err, FI_EINVAL);
+            }
+        }
+        s.barrier();
+        for (std::size_t i = 0; i < sizeof(memory); i++)
+            EXPECT_EQ(memory[i], rank.number == 1 && i >= first && i < first + length ? 5 : 3) << i;
+    });
+}
+
+/// fi_mr(3): a desc says where a buffer is registered already. It may be any value where the caller's version has it
+/// ignored, and is another domain's or a closed region's by mistake: what is sent is the buffer all the same.
+TEST(Mr, TheBufferIsSentWhateverTheDesc)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Session s(rank);
+        constexpr std::size_t length = 20000;
+        std::vector<char> x(65536, 'x'), y(65536, 'y'), target(65536, '.');
+        auto peers = s.share(target.data(), target.size());
+        fid_domain* second = nullptr;
+        ASSERT_EQ(fi_domain(s.fabric, s.info, &second, nullptr), 0);
+        fid_mr *pad = nullptr, *of_second = nullptr, *closed = nullptr;
+        fid_mr* const own = s.reg(y.data(), y.size(), FI_READ | FI_WRITE, 2);
+        ASSERT_EQ(fi_mr_reg(second, target.data(), 100, FI_READ | FI_WRITE, 0, 1, 0, &pad, nullptr), 0);
+        ASSERT_EQ(fi_mr_reg(second, x.data(), x.size(), FI_READ | FI_WRITE, 0, 2, 0, &of_second, nullptr), 0);
+        ASSERT_EQ(fi_mr_reg(s.domain, x.data(), x.size(), FI_READ | FI_WRITE, 0, 9, 0, &closed, nullptr), 0);
+        void* const of_closed = fi_mr_desc(closed);
+        ASSERT_EQ(fi_close(&closed->fid), 0);
+        void* const descs[] = {fi_mr_desc(own), fi_mr_desc(of_second), of_closed, reinterpret_cast<void*>(0x10),
+                               reinterpret_cast<void*>(~std::uintptr_t{7}), target.data(), nullptr};
+        unsigned turn = 0;
+        // Each desc with each buffer: in the region, in none, and reaching beyond the region.
+        for (void* desc : descs)
+            for (std::vector<char>* from : {&y, &x, &y}) {
+                char* const buffer = from->data() + turn;
+                std::fill_n(from->begin(), from->size(), static_cast<char>('a' + turn++ % 26));
+                if (rank.number == 0) {
+                    ASSERT_EQ(s.post([&] {
+                        return fi_write(s.ep, buffer, length, desc, 1, peers[1].base, peers[1].key, &s);
+                    }), 0);
+                    s.expect(&s, FI_WRITE);
+                }
+                s.barrier();
+                if (rank.number == 1) {
+                    EXPECT_EQ(target[0], from->front());
+                    EXPECT_EQ(target[length - 1], from->front());
+                }
+                s.barrier();
+                if (rank.number == 0) {
+                    ASSERT_EQ(s.post([&] {
+                        return fi_read(s.ep, buffer, length, desc, 0, peers[0].base, peers[0].key, &s);
+                    }), 0);
+                    s.expect(&s, FI_READ);
+                    EXPECT_EQ(buffer[0], '.');
+                    EXPECT_EQ(buffer[length - 1], '.');
+                }
+            }
+        // The array itself may be anything for a caller of version 1.17.
+        iovec iov[2] = {{x.data(), length / 2}, {y.data(), length / 2}};
+        const fi_rma_iov remote{peers[1].base, length, peers[1].key};
+        const fi_msg_rma message{iov, reinterpret_cast<void**>(0x10), 2, 1, &remote, 1, &s, 0};
+        if (rank.number == 0) {
+            ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &message, 0); }), 0);
+            s.expect(&s, FI_WRITE);
+            ASSERT_EQ(s.post([&] {
+                return fi_writev(s.ep, iov, message.desc, 2, 1, peers[1].base, peers[1].key, &s);
+            }), 0);
+            s.expect(&s, FI_WRITE);
+        }
+        s.barrier();
+        for (fid_mr* mr : {pad, of_second})
+            EXPECT_EQ(fi_close(&mr->fid), 0);
+        EXPECT_EQ(fi_close(&second->fid), 0);
+    });
+}
+
 /// fi_mr(3): "The raw key support functions are usable with all registered memory regions, even if FI_MR_RAW has not
 /// been set."
 TEST(Mr, RawKeysAreMappedToWhatReachesTheRegion)

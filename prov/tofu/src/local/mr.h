@@ -49,8 +49,9 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     std::size_t length_ = 0;
     utofu_stadd_t stadd_ = 0; ///< with the VCQ number home_; meaningless unless reachable_
     unsigned home_ = 0;       ///< 0: the home VCQ, else an annex (annexes.h)
+    std::uint8_t before_ = 0; ///< bytes before the region that are registered with it, and
+    std::uint8_t behind_ = 0; ///< behind it (RegionTable::register_alone)
     std::uint64_t access_ = 0;
-    std::uint64_t serial_ = 0;
     bool reachable_ = false;
     bool published_ = false; ///< has an entry in the directory
     EventTarget target_;

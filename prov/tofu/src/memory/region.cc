@@ -33,6 +33,8 @@ RegionTable::~RegionTable() { close(); }
 
 int RegionTable::open() noexcept
 {
+    // Keys of two domains differ, so that one that is used at the wrong domain is refused.
+    next_listed_ = directory::listed_bit | (domain_.nonce() << 24 & ~directory::listed_bit);
     const int ret = directory_.open();
     if (ret == 0)
         annexes_.open(directory_.area());
@@ -78,7 +80,7 @@ int RegionTable::reach(MemoryRegion& region) noexcept
     }
     if (int ret = give_key(region); ret != 0) {
         if (region.reachable_)
-            annexes_.dereg(region.home_, region.stadd_ - (region.base_ & word_mask));
+            annexes_.dereg(region.home_, region.stadd_ - region.before_);
         return ret;
     }
     if (!domain_.model().provider_keys)
@@ -95,16 +97,20 @@ int RegionTable::reach(MemoryRegion& region) noexcept
 /// reach this memory when its region has been closed, or when the key belongs to another region.
 int RegionTable::register_alone(MemoryRegion& region) noexcept
 {
-    // Whole words: atomics on 1 and 2 bytes are done on the aligned word around them.
-    const std::uintptr_t first = region.base_ & ~word_mask;
-    const std::uintptr_t end = (region.base_ + region.length_ + word_mask) & ~word_mask;
+    // To the byte, unless peers may do atomics: those on 1 and 2 bytes are done on the aligned word around them.
+    if (domain_.model().has_atomics) {
+        region.before_ = static_cast<std::uint8_t>(region.base_ & word_mask);
+        region.behind_ = static_cast<std::uint8_t>(-(region.base_ + region.length_) & word_mask);
+    }
+    const std::uintptr_t first = region.base_ - region.before_;
+    const std::uintptr_t end = region.base_ + region.length_ + region.behind_;
     const bool read_only = (region.access_ & FI_REMOTE_WRITE) == 0;
     for (region.home_ = 0;; region.home_++) {
         utofu_stadd_t stadd = 0;
         if (int ret = annexes_.reg(reinterpret_cast<const void*>(first), end - first, read_only, region.home_, stadd);
             ret != 0)
             return ret;
-        region.stadd_ = stadd + (region.base_ - first);
+        region.stadd_ = stadd + region.before_;
         if (domain_.model().provider_keys || !shares_tag(region))
             return 0;
         annexes_.dereg(region.home_, stadd);
@@ -124,15 +130,15 @@ bool RegionTable::shares_tag(const MemoryRegion& region) const noexcept
 }
 
 /// Enters the region into the directory if its key is the user's choice, or if a bias does not suffice as a key: the
-/// VCQ is not the one that peers know, the bias looks like a listed key, or the region must not be read, which a TNI
-/// can't refuse.
+/// VCQ is not the one that peers know, the bias looks like a listed key, the region must not be read, which a TNI can't
+/// refuse, or more is registered than the region. An initiator that looks the key up finds rights and bounds.
 int RegionTable::give_key(MemoryRegion& region) noexcept
 {
     bool listed = region.reachable_;
     if (domain_.model().provider_keys) {
         region.key = bias_of(region);
         listed = listed && (region.home_ != 0 || directory::is_listed(region.key) ||
-                            (region.access_ & FI_REMOTE_READ) == 0);
+                            (region.access_ & FI_REMOTE_READ) == 0 || (region.before_ | region.behind_) != 0);
         if (listed)
             region.key = next_listed_++; // never reused, so a stale key stays an error
     }
@@ -161,7 +167,7 @@ void RegionTable::part(MemoryRegion& region) noexcept
         by_key_->erase(region.key);
     if (!region.reachable_)
         return;
-    annexes_.dereg(region.home_, region.stadd_ - (region.base_ & word_mask));
+    annexes_.dereg(region.home_, region.stadd_ - region.before_);
     if (!region.target_.empty() || events_.any()) {
         take_events();
         remember(region);
