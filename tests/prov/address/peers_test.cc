@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -28,7 +29,7 @@ class Vector : public tofu::Peers {
     {
         EndpointAddress address{};
         address.home = home;
-        address.nonce = ~home;
+        address.nonce = nonce_of(home);
         fi_addr_t number = FI_ADDR_NOTAVAIL;
         EXPECT_EQ(insert(address, number), 0);
         changed();
@@ -39,7 +40,11 @@ class Vector : public tofu::Peers {
         EXPECT_EQ(remove(&number, 1), 0);
         changed();
     }
-    [[nodiscard]] fi_addr_t who(std::uint64_t home) { return lookup(home, ~home, 0); }
+    [[nodiscard]] fi_addr_t who(std::uint64_t home) { return lookup(home, nonce_of(home), 0); }
+
+  private:
+    /// Differs from peer to peer as random numbers do.
+    static std::uint64_t nonce_of(std::uint64_t home) { return home * 0x9e3779b97f4a7c15; }
 };
 
 class SharedVectors : public testing::Test {
@@ -75,6 +80,66 @@ class SharedVectors : public testing::Test {
     Vector one{domain}, other{domain};
     std::string path_;
 };
+
+/// Against a model: an insertion takes the lowest place that was removed, else the next new one, and each peer is found
+/// at its place. Holes stay open between the pairs of removal and insertion, as in a vector whose peers come and go.
+TEST(Vectors, ReuseTheLowestRemovedPlace)
+{
+    for (const unsigned holes : {0u, 1u, 7u, 300u}) {
+        tofu::Counted domain;
+        Vector v(domain);
+        constexpr std::size_t count = 5000;
+        std::vector<std::uint64_t> homes(count);
+        std::set<fi_addr_t> removed;
+        std::uint64_t next = 1;
+        std::mt19937_64 random(holes + 1);
+        for (std::size_t i = 0; i < count; i++)
+            ASSERT_EQ(v.add(homes[i] = next++), i);
+        EXPECT_EQ(v.who(1), 0u); // makes the index
+        const auto remove_one = [&] {
+            const std::size_t at = random() % homes.size();
+            if (!removed.insert(at).second)
+                return;
+            v.drop(at);
+            EXPECT_EQ(v.who(homes[at]), FI_ADDR_NOTAVAIL);
+        };
+        while (removed.size() < holes)
+            remove_one();
+        for (int i = 0; i < 20000; i++) {
+            if (random() % 2 == 0 && removed.size() < holes + 2) {
+                remove_one();
+                continue;
+            }
+            const fi_addr_t expected = removed.empty() ? homes.size() : *removed.begin();
+            if (removed.empty())
+                homes.push_back(0);
+            else
+                removed.erase(removed.begin());
+            homes[expected] = next++;
+            ASSERT_EQ(v.add(homes[expected]), expected);
+            ASSERT_EQ(v.who(homes[expected]), expected);
+        }
+        for (std::size_t i = 0; i < homes.size(); i++)
+            ASSERT_EQ(v.who(homes[i]), removed.contains(i) ? FI_ADDR_NOTAVAIL : i);
+    }
+}
+
+/// A place that one process removed and another filled is not filled again.
+TEST_F(SharedVectors, APlaceThatTheOtherHasFilledIsLeftAlone)
+{
+    for (std::uint64_t home = 1; home <= 8; home++)
+        EXPECT_EQ(one.add(home), home - 1);
+    one.drop(5);
+    one.drop(2);
+    EXPECT_EQ(other.add(100), 2u);
+    EXPECT_EQ(one.add(101), 5u);
+    other.drop(2);
+    EXPECT_EQ(one.add(102), 2u);
+    EXPECT_EQ(one.add(103), 8u);
+    EXPECT_EQ(other.who(100), FI_ADDR_NOTAVAIL);
+    EXPECT_EQ(other.who(101), 5u);
+    EXPECT_EQ(other.who(102), 2u);
+}
 
 /// Each change by one of them, each question to one of them: the answer is that of the list.
 TEST_F(SharedVectors, FindWhoeverIsInThem)

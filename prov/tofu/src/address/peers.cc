@@ -2,7 +2,9 @@
 // See peers.h.
 #include "address/peers.h"
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -42,14 +44,21 @@ struct Peers::Index {
         if ((used + 1) * 4 > size * 3 && !grow(peers))
             return false;
         const Peer& peer = *peers.store_.at(number);
-        std::uint32_t& slot = find(peers, peer.home, peer.nonce, peer.index);
-        if (slot == free) {
-            slot = static_cast<std::uint32_t>(number + 1);
-            used++;
-        } else {
-            duplicates = true;
+        std::uint32_t* left = nullptr; // the first slot on the way that a removed peer has left
+        for (std::size_t at = hash(peer.home, peer.nonce, peer.index);; at++) {
+            std::uint32_t& slot = slots[at & (size - 1)];
+            if (slot == free) {
+                used += left == nullptr;
+                *(left != nullptr ? left : &slot) = static_cast<std::uint32_t>(number + 1);
+                return true;
+            }
+            if (slot == gone) {
+                left = left != nullptr ? left : &slot;
+            } else if (same(*peers.store_.at(slot - 1), peer.home, peer.nonce, peer.index)) {
+                duplicates = true;
+                return true;
+            }
         }
-        return true;
     }
     [[nodiscard]] bool grow(const Peers& peers) noexcept
     {
@@ -87,18 +96,44 @@ void Peers::set_rx_bits(int bits) noexcept
     place_mask_ = ~fi_addr_t{0} >> bits;
 }
 
+/// Remembers a place that has become free. Without memory it is found by a search.
+void Peers::note_removed(std::size_t number) noexcept
+{
+    if (removed_.size() > size()) // of a shared vector: others have filled most of them
+        removed_.clear();
+    if (removed_.push(static_cast<std::uint32_t>(number)))
+        std::push_heap(removed_.begin(), removed_.end(), std::greater<>());
+}
+
+/// The lowest free place that was removed here, else the lowest that a search finds. Null: none is free.
+Peer* Peers::take_removed(fi_addr_t& number) noexcept
+{
+    while (!removed_.empty()) {
+        std::pop_heap(removed_.begin(), removed_.end(), std::greater<>());
+        number = removed_.back();
+        removed_.pop_back();
+        if (Peer* const peer = store_.at(number); peer->home == 0)
+            return peer;
+    }
+    PeerStore::Head& head = store_.head();
+    for (std::size_t i = head.first_free; i < size(); i++)
+        if (Peer* const peer = store_.at(i); peer->home == 0) {
+            head.first_free = i + 1;
+            number = i;
+            return peer;
+        }
+    return nullptr;
+}
+
 /// A free place: the lowest one removed, else a new one. Null: full or no memory.
 Peer* Peers::take(fi_addr_t& number) noexcept
 {
     PeerStore::Head& head = store_.head();
     if (head.free_places > 0)
-        for (std::size_t i = head.first_free; i < size(); i++)
-            if (Peer* peer = store_.at(i); peer->home == 0) {
-                head.free_places--;
-                head.first_free = i + 1;
-                number = i;
-                return peer;
-            }
+        if (Peer* const peer = take_removed(number); peer != nullptr) {
+            head.free_places--;
+            return peer;
+        }
     if (!store_.make_next())
         return nullptr;
     number = head.size.fetch_add(1, std::memory_order_release);
@@ -170,8 +205,8 @@ int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
         peer->generation = ++store_.head().uses; // who has sent there looks again
         std::atomic_ref(peer->home).store(0, std::memory_order_release);
         PeerStore::Head& head = store_.head();
-        head.free_places++;
-        head.first_free = std::min(head.first_free, number);
+        head.first_free = head.free_places++ == 0 ? number : std::min(head.first_free, number);
+        note_removed(number);
     }
     return 0;
 }

@@ -93,6 +93,8 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     static_assert(max_endpoints <= 1u << max_context_bits);
 
     [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
+    [[nodiscard]] Peer* take_removed(fi_addr_t& number) noexcept;
+    void note_removed(std::size_t number) noexcept;
     void update_index() noexcept;
     void forget_name(fi_addr_t number) noexcept;
     [[nodiscard]] bool has_more_uses(fi_addr_t number) noexcept;
@@ -102,6 +104,9 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     int rx_bits_ = 0;                      ///< number of these bits
     PeerStore store_;
     std::unique_ptr<Index> index_; ///< used only by the thread that has the turn
+    /// Places that were removed here, a heap with the lowest first: hints only, since there may be no memory for one,
+    /// and other processes may fill places of a shared vector. Used in turn.
+    Array<std::uint32_t> removed_;
     std::mutex user_mutex_;
     Array<fi_addr_t> user_ids_;      ///< by place; places beyond its end have none
     Array<std::uint32_t> more_uses_; ///< by place: further uses by insert_once(); places beyond its end have none
