@@ -66,8 +66,8 @@ int EndpointPlan::take(const fi_info* info) noexcept
     tx = given(info->tx_attr);
     rx = given(info->rx_attr);
     // What an application has changed in an info since fi_getinfo: later calls rely on these.
-    const std::uint64_t trigger = caps & FI_TRIGGER;
-    if ((tx.op_flags & ~(limits::tx_op_flags | trigger)) != 0 || (rx.op_flags & ~(limits::rx_op_flags | trigger)) != 0 ||
+    const std::uint64_t more = caps & (FI_TRIGGER | FI_PEER);
+    if ((tx.op_flags & ~(limits::tx_op_flags | more)) != 0 || (rx.op_flags & ~(limits::rx_op_flags | more)) != 0 ||
         tx.inject_size > limits::inject_size) {
         TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: op_flags or inject_size of the info are more than fi_getinfo grants: ask for "
                                   "them by hints\n");
