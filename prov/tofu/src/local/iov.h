@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The bytes of a user's segments: runs of them, and copies between them and contiguous memory. Used by match, message,
-// rma, atomic; calls nothing.
+// rma, atomic; calls log.
 #pragma once
 
 #include <algorithm>
@@ -52,10 +52,16 @@ inline std::size_t scatter(const iovec* iov, std::size_t count, const std::byte*
 {
     return buffer == nullptr && length != 0;
 }
-[[nodiscard]] inline bool any_nowhere(const iovec* iov, std::size_t count) noexcept
+[[nodiscard, gnu::always_inline]] inline bool any_nowhere(const iovec* iov, std::size_t count) noexcept
 {
-    return std::any_of(iov, iov + count, [](const iovec& s) { return is_nowhere(s.iov_base, s.iov_len); });
+    for (std::size_t i = 0; i < count; i++)
+        if (is_nowhere(iov[i].iov_base, iov[i].iov_len))
+            return true;
+    return false;
 }
+
+/// Logs why the call is refused. -FI_EINVAL.
+[[nodiscard, gnu::cold]] int refuse_nowhere() noexcept;
 
 /// The sum of the segments. False: it does not fit into a size_t.
 inline bool total_length(const iovec* iov, std::size_t count, std::size_t& total) noexcept

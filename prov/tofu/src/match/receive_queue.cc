@@ -46,7 +46,7 @@ ssize_t ReceiveQueue::recv_specially(RecvCall call, void* buffer, std::size_t le
     if ((call.flags & FI_TRIGGER) != 0)
         return for_later;
     if ((call.flags & no_buffer_flags) == 0 && is_nowhere(buffer, length))
-        return -FI_EINVAL;
+        return refuse_nowhere();
     const iovec iov{buffer, length};
     call.iov = &iov;
     call.desc = &desc;

@@ -84,7 +84,7 @@ template <class Call>
     if (((call.flags & FI_INJECT) || call.silent) && length > limits::inject_size) [[unlikely]]
         return -FI_EMSGSIZE;
     if (is_nowhere(buf, length)) [[unlikely]]
-        return -FI_EINVAL;
+        return refuse_nowhere();
     if (sender.send_slot(call, buf, length)) [[likely]]
         return 0;
     if (length > limits::max_msg_size) [[unlikely]]
@@ -120,8 +120,10 @@ inline int check(SendCall& call) noexcept
 {
     if (call.flags & ~known_send_flags)
         return -FI_EBADFLAGS;
-    if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr) || any_nowhere(call.iov, call.count))
+    if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr))
         return -FI_EINVAL;
+    if (any_nowhere(call.iov, call.count)) [[unlikely]]
+        return refuse_nowhere();
     if (!total_length(call.iov, call.count, call.length) || call.length > limits::max_msg_size)
         return -FI_EMSGSIZE;
     return (call.flags & FI_INJECT) && call.length > limits::inject_size ? -FI_EMSGSIZE : 0;
@@ -134,7 +136,7 @@ inline int check(const RecvCall& call) noexcept
     if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr)) [[unlikely]]
         return -FI_EINVAL;
     if ((call.flags & no_buffer_flags) == 0 && any_nowhere(call.iov, call.count)) [[unlikely]]
-        return -FI_EINVAL;
+        return refuse_nowhere();
     std::size_t total;
     return total_length(call.iov, call.count, total) ? 0 : -FI_EINVAL;
 }

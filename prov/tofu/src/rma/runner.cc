@@ -48,8 +48,8 @@ int check(const RmaCall& call, const TxContext& tx, std::size_t& total) noexcept
     if (msg.iov_count > rma_iov_limit || msg.rma_iov_count > rma_remote_limit ||
         (msg.iov_count != 0 && msg.msg_iov == nullptr) || (msg.rma_iov_count != 0 && msg.rma_iov == nullptr))
         return -FI_EINVAL;
-    if (any_nowhere(msg.msg_iov, msg.iov_count))
-        return -FI_EINVAL;
+    if (any_nowhere(msg.msg_iov, msg.iov_count)) [[unlikely]]
+        return refuse_nowhere();
     std::size_t local = 0;
     std::size_t remote = 0;
     if (!total_length(msg.msg_iov, msg.iov_count, local))

@@ -108,7 +108,8 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
 [[gnu::always_inline]] inline bool Sender::send_slot(const SendCall& call, const void* data,
                                                       std::size_t length) noexcept
 {
-    if (length > inline_room(call.packet_flags))
+    constexpr std::size_t always = inline_room(flag_data | flag_tag | flag_ack); // most lengths need no more of a look
+    if (length > always && length > inline_room(call.packet_flags))
         return false;
     Channel* const ch = open_channel(call);
     PacketBuffer* const block = ch != nullptr ? buffers_.alloc(slot_size) : nullptr;
