@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
+#include <new>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -84,8 +85,13 @@ uint32_t ProcessMemory::Impl::backing_of(const Vma& vma)
         return known->second;
     if (backings.size() > 4 * max_backings)
         backings.clear(); // forgets what had no backing; what has one is entered again below
-    const uint32_t index = enter_backing(vma);
-    backings[key] = index;
+    uint32_t& index = backings[key];
+    try {
+        index = enter_backing(vma);
+    } catch (const std::bad_alloc&) {
+        backings.erase(key);
+        throw;
+    }
     return index;
 }
 
@@ -193,7 +199,7 @@ bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start
     return true;
 }
 
-void ProcessMemory::Impl::republish(uint64_t start, uint64_t end)
+void ProcessMemory::Impl::republish(uint64_t start, uint64_t end) noexcept
 {
     for (auto& [index, vcq] : vcqs)
         for (uint32_t i = 0; i < vcq->slots.size(); ++i) {

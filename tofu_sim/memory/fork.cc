@@ -11,6 +11,9 @@
 #include "memory/registry.h"
 #include "memory/service.h"
 
+#include "job/allocate.h"
+#include "job/report.h"
+
 #include <algorithm>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -180,7 +183,8 @@ void copy_moved(const ProcessMemory::Impl& impl) noexcept
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     size_t at = 0;
     for (const Vma& vma : state.moved) {
-        if (state.copy != MAP_FAILED && !copy_out(impl.arena.fd(), vma, static_cast<std::byte*>(state.copy) + at))
+        std::byte* const to = static_cast<std::byte*>(state.copy) + at;
+        if (state.copy != MAP_FAILED && !copy_out(impl.arena.fd(), vma, to))
             discard_copy();
         at += vma.end - vma.start;
     }
@@ -197,9 +201,17 @@ void before_fork() noexcept
     if (impl->arena.empty())
         return;
     release_own_stack(*impl);
-    find_moved(*impl);
-    release_what_libc_writes(*impl);
-    find_moved(*impl);
+    const bool found = or_without_memory(false, [&] {
+        find_moved(*impl);
+        release_what_libc_writes(*impl);
+        find_moved(*impl);
+        return true;
+    });
+    if (!found) {
+        report("no memory to note registered pages in: a child of this fork shares them with its parent; raise the limit "
+               "(ulimit -v)");
+        state.moved.clear();
+    }
     copy_moved(*impl);
 }
 

@@ -74,7 +74,7 @@ void UniqueFd::reset(int fd) noexcept
     fd_ = fd;
 }
 
-Arena::Arena() noexcept : most_runs_(mapping_limit() / mappings_per_run / 4) {}
+Arena::Arena() : most_runs_(mapping_limit() / mappings_per_run / 4) {}
 
 bool Arena::has_room(const VmaQuery& vmas)
 {

@@ -45,7 +45,7 @@ class UniqueFd {
 // and then a good while later.
 class Arena {
   public:
-    Arena() noexcept;
+    Arena();
     ~Arena() { file_.close(); }
     [[nodiscard]] bool open() noexcept;
     [[nodiscard]] int fd() const noexcept { return file_.get(); } // -1: the program has closed it

@@ -3,6 +3,7 @@
 // Called by: memory/registry under its lock. Calls: mlock, munlock, /proc/self/status.
 #include "memory/page_locks.h"
 
+#include "job/allocate.h"
 #include "job/descriptors.h"
 
 #include <algorithm>
@@ -46,28 +47,40 @@ void PageLocks::split(uint64_t at)
     runs_.emplace(at, behind);
 }
 
-void PageLocks::add(uint64_t start, uint64_t end)
+// All of [start, end) is in runs of its own, new ones with a count of 0.
+void PageLocks::enter(uint64_t start, uint64_t end)
 {
     split(start);
     split(end);
     auto next = runs_.lower_bound(start);
     for (uint64_t at = start; at < end;) {
-        if (next != runs_.end() && next->first == at) {
-            ++next->second.count;
-            at = next->second.end;
-            ++next;
-            continue;
+        if (next == runs_.end() || next->first != at) {
+            const uint64_t stop = next == runs_.end() ? end : std::min(end, next->first);
+            next = runs_.emplace_hint(next, at, Run{stop, 0, false});
         }
-        const uint64_t stop = next == runs_.end() ? end : std::min(end, next->first);
-        runs_.emplace(at, Run{stop, 1, lock(at, stop)});
-        at = stop;
+        at = next->second.end;
+        ++next;
     }
 }
 
-void PageLocks::remove(uint64_t start, uint64_t end)
+bool PageLocks::add(uint64_t start, uint64_t end) noexcept
 {
-    split(start);
-    split(end);
+    const bool entered = or_without_memory(false, [&] { return enter(start, end), true; });
+    for (auto run = runs_.lower_bound(start); run != runs_.end() && run->first < end;) {
+        if (!entered && run->second.count == 0) {
+            run = runs_.erase(run);
+            continue;
+        }
+        if (entered && run->second.count++ == 0)
+            run->second.ours = lock(run->first, run->second.end);
+        ++run;
+    }
+    return entered;
+}
+
+// The bounds are those of an add(), which has split the runs there.
+void PageLocks::remove(uint64_t start, uint64_t end) noexcept
+{
     for (auto run = runs_.lower_bound(start); run != runs_.end() && run->first < end;) {
         if (--run->second.count != 0) {
             ++run;

@@ -3,6 +3,7 @@
 // Called by: memory/access. Calls: /proc/<pid>/fd, mmap, memory/vm_copy, futex.
 #include "memory/peer.h"
 
+#include "job/allocate.h"
 #include "job/descriptors.h"
 #include "job/liveness.h"
 #include "job/real_time.h"
@@ -88,7 +89,7 @@ bool read_backing(const Backing& from, BackingCopy* to) noexcept
 
 std::unique_ptr<PeerProcess> PeerProcess::open(std::byte* segment, int pid, uint32_t alive_tid) noexcept
 {
-    std::unique_ptr<Impl> impl(new (std::nothrow) Impl);
+    std::unique_ptr<Impl> impl = make_or_null<Impl>();
     if (impl == nullptr)
         return nullptr;
     impl->segment = segment;
@@ -155,12 +156,16 @@ std::byte* PeerProcess::Impl::window(uint32_t backing, uint64_t file_offset, uin
         bool for_good = false;
         std::byte* const address = map_object(backing, number * peer_window_bytes, &bytes, &for_good);
         if (for_good)
-            refused_.insert(backing);
+            (void)or_without_memory(false, [&] { return refused_.insert(backing).second; });
         if (address == nullptr)
             return nullptr;
         (void)::madvise(address, bytes, MADV_DONTFORK);
+        at = or_without_memory(at, [&] { return windows_.emplace(key, Window{address, bytes}).first; });
+        if (at == windows_.end()) {
+            (void)::munmap(address, bytes);
+            return nullptr;
+        }
         num_windows.fetch_add(1);
-        at = windows_.emplace(key, Window{address, bytes}).first;
     }
     if (file_offset - number * peer_window_bytes >= at->second.bytes)
         return nullptr; // behind the end of the file

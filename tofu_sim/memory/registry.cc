@@ -3,9 +3,10 @@
 // Called by: api/ through memory.h, memory/service, memory/fork. Calls: memory/classify.
 #include "memory/registry.h"
 
+#include "job/allocate.h"
+
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 namespace tofu::sim {
 namespace {
@@ -67,9 +68,20 @@ RegisterStatus VcqMemory::Impl::add(uint64_t start, uint64_t bytes, bool read_on
     if (!reserved && reuse(key, stadd))
         return RegisterStatus::ok;
 
+    // All that needs memory comes first, and what was entered is taken back where something is wanting.
+    std::vector<Piece> pieces(1, Piece{start - base, start - base + bytes});
+    std::vector<Extent> extents = scratch;
     const uint32_t index = reserved ? stag : take_slot();
     if (index == no_slot)
         return RegisterStatus::full;
+    const bool entered = reserved || enter_range(key, index);
+    if (!entered || !lock(start, start + bytes)) {
+        if (!reserved) {
+            ranges.erase(key);
+            give_slot(index);
+        }
+        return RegisterStatus::out_of_memory;
+    }
     Slot& slot = slots[index];
     slot.hw_stag = reserved ? reserved_hw_stag(component, stag)
                             : first_dynamic_stag +
@@ -78,16 +90,17 @@ RegisterStatus VcqMemory::Impl::add(uint64_t start, uint64_t bytes, bool read_on
     slot.page_base = base;
     slot.read_only = read_only;
     slot.reserved = reserved;
-    slot.pieces.assign(1, Piece{start - base, start - base + bytes});
-    slot.extents = scratch;
-    if (!reserved) {
-        ranges.emplace(key, Use{index, 1});
-        ++live;
-    }
-    lock(slot, slot.pieces.front());
+    slot.pieces = std::move(pieces);
+    slot.extents = std::move(extents);
+    live += reserved ? 0 : 1;
     publish(index);
     *stadd = make_stadd(slot.hw_stag, start - base);
     return RegisterStatus::ok;
+}
+
+bool VcqMemory::Impl::enter_range(const Key& key, uint32_t index) noexcept
+{
+    return or_without_memory(false, [&] { return ranges.emplace(key, Use{index, 1}).second; });
 }
 
 bool VcqMemory::Impl::reuse(const Key& key, uint64_t* stadd)
@@ -110,8 +123,13 @@ bool VcqMemory::Impl::reuse(const Key& key, uint64_t* stadd)
         const uint32_t index = at->second.slot;
         const uint64_t first = key.start - slots[index].page_base;
         slots[index].pieces.push_back({first, first + key.bytes});
-        lock(slots[index], slots[index].pieces.back());
-        at = ranges.emplace(key, Use{index, 1}).first;
+        const bool entered = enter_range(key, index);
+        if (!entered || !lock(key.start, end)) {
+            ranges.erase(key);
+            slots[index].pieces.pop_back();
+            throw std::bad_alloc();
+        }
+        at = ranges.find(key);
     }
     // The memory below may have been mapped anew since: what is published must be true of it now.
     Slot& slot = slots[at->second.slot];
@@ -140,9 +158,10 @@ uint32_t VcqMemory::Impl::take_slot()
 {
     if (live >= max_dynamic_stags)
         return no_slot;
-    if (free_slots.size() >= slots_at_rest || slots.size() == stag_slots) {
-        const uint32_t index = free_slots.front();
-        free_slots.pop_front();
+    if (num_free >= slots_at_rest || slots.size() == stag_slots) {
+        const uint32_t index = first_free;
+        first_free = slots[index].next_free;
+        --num_free;
         slots[index].generation = (slots[index].generation + 1) % generations;
         return index;
     }
@@ -150,7 +169,14 @@ uint32_t VcqMemory::Impl::take_slot()
     return uint32_t(slots.size() - 1);
 }
 
-RegisterStatus VcqMemory::Impl::remove(uint64_t stadd)
+void VcqMemory::Impl::give_slot(uint32_t index) noexcept
+{
+    (num_free == 0 ? first_free : slots[last_free].next_free) = index;
+    last_free = index;
+    ++num_free;
+}
+
+RegisterStatus VcqMemory::Impl::remove(uint64_t stadd) noexcept
 {
     Slot* slot = nullptr;
     if (look_up(stadd, 1, false, &slot) != AccessStatus::ok)
@@ -178,7 +204,7 @@ RegisterStatus VcqMemory::Impl::remove(uint64_t stadd)
     return RegisterStatus::ok;
 }
 
-void VcqMemory::Impl::free_slot(uint32_t index)
+void VcqMemory::Impl::free_slot(uint32_t index) noexcept
 {
     Slot& slot = slots[index];
     const bool reserved = slot.reserved;
@@ -189,24 +215,23 @@ void VcqMemory::Impl::free_slot(uint32_t index)
     slot.extents.clear();
     publish(index);
     if (!reserved) {
-        free_slots.push_back(index);
+        give_slot(index);
         --live;
     }
 }
 
-void VcqMemory::Impl::lock(const Slot& slot, Piece piece)
+bool VcqMemory::Impl::lock(uint64_t start, uint64_t end) noexcept
 {
-    if (process.lock_pages)
-        process.locks.add(page_floor(slot.page_base + piece.first), page_ceil(slot.page_base + piece.limit));
+    return !process.lock_pages || process.locks.add(page_floor(start), page_ceil(end));
 }
 
-void VcqMemory::Impl::unlock(const Slot& slot, Piece piece)
+void VcqMemory::Impl::unlock(const Slot& slot, Piece piece) noexcept
 {
     if (process.lock_pages)
         process.locks.remove(page_floor(slot.page_base + piece.first), page_ceil(slot.page_base + piece.limit));
 }
 
-void VcqMemory::Impl::remove_all()
+void VcqMemory::Impl::remove_all() noexcept
 {
     for (uint32_t index = 0; index < slots.size(); ++index) {
         if (slots[index].hw_stag != 0)
@@ -215,7 +240,7 @@ void VcqMemory::Impl::remove_all()
     ranges.clear();
 }
 
-AccessStatus VcqMemory::Impl::look_up(uint64_t stadd, uint64_t length, bool write, Slot** found)
+AccessStatus VcqMemory::Impl::look_up(uint64_t stadd, uint64_t length, bool write, Slot** found) noexcept
 {
     const uint32_t hw_stag = uint32_t(stadd >> stadd_offset_bits);
     const uint32_t index = slot_of_stag(hw_stag);
@@ -234,24 +259,29 @@ AccessStatus VcqMemory::Impl::look_up(uint64_t stadd, uint64_t length, bool writ
     return AccessStatus::ok;
 }
 
-void VcqMemory::Impl::refresh(uint32_t index)
+void VcqMemory::Impl::refresh(uint32_t index) noexcept
 {
     Slot& slot = slots[index];
     const Piece bounds = slot.bounds();
     const uint64_t limit = bounds.limit;
-    if (!process.classify(slot.page_base, slot.page_base + limit, slot.read_only, &scratch))
-        scratch.assign(1, Extent{limit, 0, 0, uint32_t(Reach::fixed), 0}); // unmapped meanwhile: each access fails
+    // Not: unmapped meanwhile, and each access fails; or there is no memory to describe it, and all goes by copy.
+    const bool described = or_without_memory(
+        false, [&] { return process.classify(slot.page_base, slot.page_base + limit, slot.read_only, &scratch); });
+    const Extent by_copy{limit, 0, 0, uint32_t(Reach::fixed), 0};
+    if (!described)
+        scratch.assign(1, by_copy); // has room for one
     // Posters start over with an entry that changes: leave it alone where nothing has.
     if (bounds == published_bounds(own_table.entries[index]) && same_extents(slot.extents, scratch))
         return;
-    slot.extents = scratch;
+    if (!or_without_memory(false, [&] { return slot.extents = scratch, true; }))
+        slot.extents.assign(1, by_copy); // has one already
     publish(index);
 }
 
 // Case analysis. The reader copies an entry between two loads of its sequence. (1) Both even and equal: the
 // copy is one published state. (2) Odd or different: it reads again, a bounded number of times, since the
 // writer never sleeps in between; a writer killed there leaves it odd, and the reader then finds it dead.
-void VcqMemory::Impl::publish(uint32_t index)
+void VcqMemory::Impl::publish(uint32_t index) noexcept
 {
     Slot& slot = slots[index];
     StagEntry next{};
@@ -293,21 +323,24 @@ void VcqMemory::Impl::write_entry(StagTable& to, uint32_t index, const StagEntry
     entry.sequence.store_release(next.sequence.raw + 1);
 }
 
-bool VcqMemory::Impl::take_extents(uint32_t count, uint32_t* first)
+bool VcqMemory::Impl::take_extents(uint32_t count, uint32_t* first) noexcept
 {
     for (auto run = free_extents.begin(); run != free_extents.end(); ++run) {
         if (run->second < count)
             continue;
         *first = run->first;
-        if (run->second > count)
-            free_extents.emplace(run->first + count, run->second - count);
-        free_extents.erase(run);
+        auto node = free_extents.extract(run); // needs no memory
+        if (node.mapped() > count) {
+            node.key() += count;
+            node.mapped() -= count;
+            free_extents.insert(std::move(node));
+        }
         return true;
     }
     return false;
 }
 
-void VcqMemory::Impl::give_extents(uint32_t first, uint32_t count)
+void VcqMemory::Impl::give_extents(uint32_t first, uint32_t count) noexcept
 {
     auto next = free_extents.lower_bound(first);
     if (next != free_extents.end() && next->first == first + count) {
@@ -316,20 +349,19 @@ void VcqMemory::Impl::give_extents(uint32_t first, uint32_t count)
     }
     if (next != free_extents.begin() && std::prev(next)->first + std::prev(next)->second == first)
         std::prev(next)->second += count;
-    else
-        free_extents.emplace(first, count);
+    else // without memory for a note of them they rest until the VCQ is freed
+        (void)or_without_memory(false, [&] { return free_extents.emplace(first, count).second; });
 }
 
 VcqMemory::VcqMemory(ProcessMemory::Impl& process, StagTable& table, StagTable& own_table, unsigned vcq,
                      unsigned component) noexcept
-    : impl_(new (std::nothrow) Impl(process, table, own_table, vcq, component))
+    : impl_(make_or_null<Impl>(process, table, own_table, vcq, component))
 {
     if (impl_ == nullptr)
         return;
-    // Entries of an earlier VCQ at this place are free, but their sequence goes on.
-    impl_->free_extents.emplace(0, extent_pool_size);
     const std::lock_guard lock(process.mutex);
-    process.vcqs[vcq] = impl_.get();
+    if (!or_without_memory(false, [&] { return process.vcqs[vcq] = impl_.get(), true; }))
+        impl_.reset();
 }
 
 VcqMemory::~VcqMemory()
@@ -345,9 +377,11 @@ RegisterStatus VcqMemory::add(void* address, size_t size, bool read_only, uint32
 {
     const auto start = reinterpret_cast<uint64_t>(address);
     const std::lock_guard lock(impl_->process.mutex);
-    if (impl_->process.mover.user_mode_only())
-        impl_->process.threads.note_caller(start, start + size);
-    return impl_->add(start, size, read_only, stag, stadd);
+    return or_without_memory(RegisterStatus::out_of_memory, [&] {
+        if (impl_->process.mover.user_mode_only())
+            impl_->process.threads.note_caller(start, start + size);
+        return impl_->add(start, size, read_only, stag, stadd);
+    });
 }
 
 RegisterStatus VcqMemory::remove(uint64_t stadd) noexcept

@@ -65,7 +65,7 @@ struct ProcessMemory::Impl {
     // it is in the arena now.
     bool move(uint64_t address, uint64_t length, uint64_t start, uint64_t end);
     // Every registration that overlaps [start, end) is classified and published anew.
-    void republish(uint64_t start, uint64_t end);
+    void republish(uint64_t start, uint64_t end) noexcept;
 
   private:
     [[nodiscard]] UniqueFd find_file(const Vma& vma) const;
@@ -97,6 +97,7 @@ struct VcqMemory::Impl {
         bool reserved = false;
         uint32_t extent_first = 0; // run of the pool
         uint32_t extent_count = 0;
+        uint32_t next_free = 0; // of a free one, but for the last
         std::vector<Piece> pieces; // different ranges
         std::vector<Extent> extents; // as published
 
@@ -115,36 +116,44 @@ struct VcqMemory::Impl {
 
     std::deque<Slot> slots;         // grows as used; [0, reserved_stags) are the reserved ones
     std::map<Key, Use> ranges;      // not those of reserved STags
-    std::deque<uint32_t> free_slots; // oldest first
+    uint32_t first_free = 0;        // of free slots, the oldest; freeing needs no memory
+    uint32_t last_free = 0;
+    uint32_t num_free = 0;
     uint32_t live = 0;              // dynamic ones
     std::map<uint32_t, uint32_t> free_extents; // runs of the pool: first → count
     std::vector<Extent> scratch;
 
-    Impl(ProcessMemory::Impl& p, StagTable& t, StagTable& own, unsigned v, unsigned c) noexcept
+    // This, `add` and what moves throw std::bad_alloc, and have changed nothing then.
+    Impl(ProcessMemory::Impl& p, StagTable& t, StagTable& own, unsigned v, unsigned c)
         : process(p), table(t), own_table(own), vcq(v), component(c)
     {
+        // Entries of an earlier VCQ at this place are free, but their sequence goes on.
+        free_extents.emplace(0, extent_pool_size);
+        scratch.reserve(1);
     }
 
     [[nodiscard]] RegisterStatus add(uint64_t start, uint64_t bytes, bool read_only, uint32_t stag,
                                      uint64_t* stadd);
-    [[nodiscard]] RegisterStatus remove(uint64_t stadd);
-    void remove_all();
+    [[nodiscard]] RegisterStatus remove(uint64_t stadd) noexcept;
+    void remove_all() noexcept;
 
     // The slot of a valid STADD with `length` bytes behind it, else why not.
-    [[nodiscard]] AccessStatus look_up(uint64_t stadd, uint64_t length, bool write, Slot** slot);
-    void refresh(uint32_t index); // classify and publish anew
+    [[nodiscard]] AccessStatus look_up(uint64_t stadd, uint64_t length, bool write, Slot** slot) noexcept;
+    void refresh(uint32_t index) noexcept; // classify and publish anew
 
   private:
     [[nodiscard]] bool reuse(const Key& key, uint64_t* stadd);
+    [[nodiscard]] bool enter_range(const Key& key, uint32_t index) noexcept; // false: no memory
     [[nodiscard]] static Piece published_bounds(const StagEntry& entry) noexcept;
     [[nodiscard]] uint32_t take_slot();
-    void free_slot(uint32_t index);
-    void lock(const Slot& slot, Piece piece);
-    void unlock(const Slot& slot, Piece piece);
-    void publish(uint32_t index);
+    void give_slot(uint32_t index) noexcept;
+    void free_slot(uint32_t index) noexcept;
+    [[nodiscard]] bool lock(uint64_t start, uint64_t end) noexcept; // false: no memory
+    void unlock(const Slot& slot, Piece piece) noexcept;
+    void publish(uint32_t index) noexcept;
     static void write_entry(StagTable& to, uint32_t index, const StagEntry& next, const Slot& slot) noexcept;
-    [[nodiscard]] bool take_extents(uint32_t count, uint32_t* first);
-    void give_extents(uint32_t first, uint32_t count);
+    [[nodiscard]] bool take_extents(uint32_t count, uint32_t* first) noexcept;
+    void give_extents(uint32_t first, uint32_t count) noexcept;
 };
 
 // service.cc: the loop of the service thread, until impl.stop is set and the bell rung.

@@ -8,6 +8,7 @@
 // compare-and-swap that competes with our running. (4) Gives up running: it leaves `abandoned`, and we free the slot.
 #include "memory/service.h"
 
+#include "job/allocate.h"
 #include "job/attention.h"
 #include "job/liveness.h"
 #include "memory/registry.h"
@@ -110,7 +111,7 @@ AccessStatus execute_armw(const ProcessMemory::Impl& impl, const Request& reques
     return AccessStatus::ok;
 }
 
-AccessStatus execute(ProcessMemory::Impl& impl, const Request& request, MailboxSlot& slot)
+AccessStatus execute(ProcessMemory::Impl& impl, const Request& request, MailboxSlot& slot) noexcept
 {
     const std::lock_guard lock(impl.mutex);
     const auto vcq = impl.vcqs.find(request.vcq);
@@ -131,7 +132,8 @@ AccessStatus execute(ProcessMemory::Impl& impl, const Request& request, MailboxS
         // The more pieces a region is in already, the more is moved at once: a peer that wanders through it
         // would else ask for each chunk.
         const uint64_t wanted = std::max(request.operand, entry->extents.size() / 4 * move_chunk_bytes);
-        const bool moved = impl.move(address, std::min(wanted, end - address), entry->page_base, end);
+        const bool moved = or_without_memory(
+            false, [&] { return impl.move(address, std::min(wanted, end - address), entry->page_base, end); });
         vcq->second->refresh(slot_of_stag(entry->hw_stag));
         return moved ? AccessStatus::ok : AccessStatus::unreachable;
     }
@@ -191,7 +193,8 @@ ProcessMemory::ProcessMemory(std::unique_ptr<Impl> impl) noexcept : impl_(std::m
 
 std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment, bool lock_pages) noexcept
 {
-    std::unique_ptr<Impl> impl(new (std::nothrow) Impl);
+    errno = ENOMEM; // unless it is something else
+    std::unique_ptr<Impl> impl = make_or_null<Impl>();
     if (impl == nullptr)
         return nullptr;
     impl->segment = segment;
@@ -199,7 +202,7 @@ std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment, bool lock
     impl->main_stack = reinterpret_cast<uint64_t>(__libc_stack_end);
     impl->lock_pages = lock_pages;
     if (impl->arena.open()) {
-        if (impl->threads.open(impl->vmas))
+        if (or_without_memory(false, [&] { return impl->threads.open(impl->vmas); }))
             impl->mover.open(impl->arena, impl->lock_pages);
         Backing& arena = impl->area().backings[0];
         arena.kind = uint32_t(BackingKind::arena);
@@ -214,12 +217,18 @@ std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment, bool lock
     (void)::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     set_forkable(impl.get());
 
+    Impl* const raw = impl.get();
+    std::unique_ptr<ProcessMemory> memory(new (std::nothrow) ProcessMemory(std::move(impl)));
+    if (memory == nullptr) {
+        set_forkable(nullptr);
+        errno = ENOMEM;
+        return nullptr;
+    }
     SharedWord<uint32_t> started{0};
     sigset_t all;
     sigset_t old;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &old); // the thread inherits it: signals are the program's
-    Impl* raw = impl.get();
     int error = 0;
     raw->service_started = &started;
     error = ::pthread_create(
@@ -238,16 +247,19 @@ std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment, bool lock
     ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
     if (error != 0) {
         set_forkable(nullptr);
+        impl = std::move(memory->impl_); // it has no thread to wait for
         errno = error;
         return nullptr;
     }
     while (started.load_acquire() == 0)
         futex_wait(started, 0, nullptr);
-    return std::unique_ptr<ProcessMemory>(new (std::nothrow) ProcessMemory(std::move(impl)));
+    return memory;
 }
 
 ProcessMemory::~ProcessMemory()
 {
+    if (impl_ == nullptr)
+        return;
     if (impl_->inherited()) {
         (void)impl_.release(); // its thread does not exist here, its lock may be held
         return;

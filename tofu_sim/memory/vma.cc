@@ -179,7 +179,7 @@ std::string VmaQuery::name(uint64_t address) const
     return find_text(address, &vma, &name) && vma.start <= address ? name : std::string();
 }
 
-bool VmaQuery::find_text(uint64_t address, Vma* vma, std::string* name) const noexcept
+bool VmaQuery::find_text(uint64_t address, Vma* vma, std::string* name) const
 {
     return read_lines([&](const char* line) { // as few as may be are taken apart
         const char* const dash = std::strchr(line, '-');

@@ -53,7 +53,7 @@ class VmaQuery {
     void force_text(bool on) noexcept { text_ = on; }
 
   private:
-    [[nodiscard]] bool find_text(uint64_t address, Vma* vma, std::string* name) const noexcept;
+    [[nodiscard]] bool find_text(uint64_t address, Vma* vma, std::string* name) const;
     int fd_ = -1;
     bool text_ = false;
 };

@@ -3,6 +3,7 @@
 // Called by: tni/engine, api/stadd. Calls: job/, memory/.
 #include "tni/remote.h"
 
+#include "job/allocate.h"
 #include "job/flows.h"
 #include "job/process.h"
 #include "job/real_time.h"
@@ -53,15 +54,14 @@ struct Directory {
 // their remote for any time, and nothing is taken apart.
 constexpr time_t retirement_seconds = 5;
 
-Directory*& directory_pointer() noexcept
-{
-    static Directory* instance = new Directory; // never destroyed: see Process::self
-    return instance;
-}
+Directory* instance = nullptr; // never destroyed: see Process::self
 
-Directory& directory() noexcept
+Directory& directory()
 {
-    return *directory_pointer();
+    if (instance == nullptr) {
+        instance = new Directory;
+    }
+    return *instance;
 }
 
 time_t seconds_now() noexcept
@@ -71,7 +71,7 @@ time_t seconds_now() noexcept
     return now.tv_sec;
 }
 
-void retire(Remote& remote) noexcept
+void retire(Remote& remote)
 {
     auto expected = reinterpret_cast<uintptr_t>(&remote);
     (void)remote_cache[remote_cache_slot(remote.key)].compare_exchange(expected, 0);
@@ -80,7 +80,8 @@ void retire(Remote& remote) noexcept
 
 // The pages of a dead peer stay allocated as long as we map them. Zeros take their place: a thread that still
 // holds the object finds an AliveWord of 0, and what it writes is seen by nobody.
-void bury(KnownPeer& peer) noexcept
+// Without memory it stays known, and is buried again.
+void bury(KnownPeer& peer)
 {
     auto& remotes = directory().remotes;
     for (auto it = remotes.begin(); it != remotes.end();) {
@@ -116,7 +117,7 @@ void bury(KnownPeer& peer) noexcept
     directory().old_peers.push_back({&peer, seconds_now()});
 }
 
-void bury_the_dead() noexcept
+void bury_the_dead()
 {
     auto& peers = directory().peers;
     for (auto it = peers.begin(); it != peers.end();) {
@@ -130,7 +131,7 @@ void bury_the_dead() noexcept
     }
 }
 
-void take_apart_the_old() noexcept
+void take_apart_the_old()
 {
     if (Process::self().environment().chaos) {
         return;
@@ -149,7 +150,7 @@ void take_apart_the_old() noexcept
 }
 
 // Why a peer's segment can't be had: one line for each peer and reason, since a program may try again at once.
-RemoteStatus explain_failure(const ProcessSlot& slot, uint32_t process, int error) noexcept
+RemoteStatus explain_failure(const ProcessSlot& slot, uint32_t process, int error)
 {
     const bool scarce = is_scarcity(error);
     const uint64_t reason = uint64_t{static_cast<uint32_t>(slot.pid)} << 32 | static_cast<uint32_t>(error);
@@ -177,7 +178,7 @@ RemoteStatus explain_failure(const ProcessSlot& slot, uint32_t process, int erro
     return RemoteStatus::nobody;
 }
 
-RemoteStatus find_peer(uint32_t process, uint32_t incarnation, KnownPeer*& found) noexcept
+RemoteStatus find_peer(uint32_t process, uint32_t incarnation, KnownPeer*& found)
 {
     const uint64_t key = uint64_t{incarnation} << 32 | process;
     auto& peers = directory().peers;
@@ -206,14 +207,20 @@ RemoteStatus find_peer(uint32_t process, uint32_t incarnation, KnownPeer*& found
         peer->memory = peer->memory_of_peer.get();
         if (peer->memory == nullptr) {
             (void)::munmap(peer->base, segment_total_bytes(peer->mrq_entries));
-            return RemoteStatus::scarce;
+            return RemoteStatus::no_memory;
         }
     }
-    found = peers.emplace(key, peer.release()).first->second;
+    if (!or_without_memory(false, [&] { return peers.emplace(key, peer.get()).second; })) {
+        if (peer->memory != nullptr) {
+            (void)::munmap(peer->base, segment_total_bytes(peer->mrq_entries));
+        }
+        throw std::bad_alloc();
+    }
+    found = peer.release();
     return RemoteStatus::found;
 }
 
-Remote* make_remote(uint64_t key, unsigned index, CqMode mode, KnownPeer& peer) noexcept
+std::unique_ptr<Remote> make_remote(uint64_t key, unsigned index, CqMode mode, KnownPeer& peer)
 {
     if (peer.memory != nullptr && !peer.open_vcqs[index]) {
         if (!open_vcq_region(peer.base, index, peer.mrq_entries)) {
@@ -221,10 +228,7 @@ Remote* make_remote(uint64_t key, unsigned index, CqMode mode, KnownPeer& peer) 
         }
         peer.open_vcqs[index] = true;
     }
-    auto* const remote = new (std::nothrow) Remote;
-    if (remote == nullptr) {
-        return nullptr;
-    }
+    auto remote = std::make_unique<Remote>();
     std::byte* const region = peer.vcq_region(index);
     remote->key = key;
     remote->alive_word = &peer.header().vcq_alive[index];
@@ -259,13 +263,11 @@ bool is_possible_vcq_id(uint64_t vcq_id, const Topology& topology) noexcept
            a.cq < cqs_per_tni && topology.contains(a.coords) && Topology::contains_path(a.path);
 }
 
-RemoteStatus resolve_remote(uint64_t vcq_id, Remote*& remote) noexcept
+namespace {
+
+RemoteStatus find_owner(uint64_t vcq_id, Remote*& remote)
 {
     Process& self = Process::self();
-    remote = nullptr;
-    if (!is_possible_vcq_id(vcq_id, self.topology())) {
-        return RemoteStatus::invalid_id;
-    }
     const uint64_t key = vcq_key(vcq_id);
     const VcqAddress a = decode_vcq_id(vcq_id);
     const unsigned cq_of_node = a.tni * cqs_per_tni + a.cq;
@@ -304,17 +306,30 @@ RemoteStatus resolve_remote(uint64_t vcq_id, Remote*& remote) noexcept
         !is_alive(peer->header().vcq_alive[index], alive_vcq(peer->tid, session))) {
         return RemoteStatus::nobody;
     }
-    remote = make_remote(key, index, owner.mode, *peer);
-    if (remote == nullptr) {
+    std::unique_ptr<Remote> made = make_remote(key, index, owner.mode, *peer);
+    if (made == nullptr) {
         return RemoteStatus::scarce;
     }
     if (const auto old = remotes.find(key); old != remotes.end()) { // finding the peer may have retired it
         retire(*old->second);
+        remotes.erase(old);
     }
-    remotes[key] = remote;
+    remotes.emplace(key, made.get());
+    remote = made.release();
     // Release: a reader of the cache finds a complete object (partner: find_remote).
     cached.store_release(reinterpret_cast<uintptr_t>(remote));
     return RemoteStatus::found;
+}
+
+} // namespace
+
+RemoteStatus resolve_remote(uint64_t vcq_id, Remote*& remote) noexcept
+{
+    remote = nullptr;
+    if (!is_possible_vcq_id(vcq_id, Process::self().topology())) {
+        return RemoteStatus::invalid_id;
+    }
+    return or_without_memory(RemoteStatus::no_memory, [&] { return find_owner(vcq_id, remote); });
 }
 
 void forget_remotes_in_child() noexcept
@@ -323,8 +338,8 @@ void forget_remotes_in_child() noexcept
     for (SharedWord<uintptr_t>& cached : remote_cache) {
         cached.store_relaxed(0);
     }
-    keep_reachable(directory_pointer());
-    directory_pointer() = new Directory;
+    keep_reachable(instance);
+    instance = nullptr;
 }
 
 } // namespace tofu::sim

@@ -40,13 +40,18 @@ extern SharedWord<uintptr_t> remote_cache[1u << remote_cache_bits];
     return static_cast<unsigned>((key * 0x9e3779b97f4a7c15u) >> (64 - remote_cache_bits));
 }
 
-// `scarce`: this process has no descriptor or memory left to find out; a line on stderr says so.
-enum class RemoteStatus { found, nobody, invalid_id, scarce };
+// `scarce`: this process has no descriptor or address space left to find out; a line on stderr says so.
+enum class RemoteStatus { found, nobody, invalid_id, scarce, no_memory };
 
-// What a post answers to the last two.
+// What a post answers to the last three.
 [[nodiscard]] constexpr int refusal_of(RemoteStatus status) noexcept
 {
-    return status == RemoteStatus::scarce ? UTOFU_ERR_BUSY : UTOFU_ERR_INVALID_VCQ_ID;
+    switch (status) {
+    case RemoteStatus::scarce: return UTOFU_ERR_BUSY;
+    case RemoteStatus::no_memory: return UTOFU_ERR_OUT_OF_MEMORY;
+    case RemoteStatus::found: case RemoteStatus::nobody: case RemoteStatus::invalid_id: break;
+    }
+    return UTOFU_ERR_INVALID_VCQ_ID;
 }
 
 // Slow: looks the owner up in the job file and maps its segment. `nobody`: no process owns such a VCQ now.

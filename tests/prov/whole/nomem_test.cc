@@ -18,7 +18,7 @@
 #include <rdma/fi_trigger.h>
 
 #include "prov/lib/session.h"
-#include "prov/whole/starving.h"
+#include "lib/starving.h"
 
 namespace {
 
@@ -415,7 +415,7 @@ void later(fi_info* info)
 /// Each allocation of a scenario fails.
 void starve(void (*scenario)(fi_info*), fi_info* info)
 {
-    ASSERT_TRUE(starving::find_provider());
+    ASSERT_TRUE(starving::find("libtofu-fi.so", starving::Exceptions::none));
     long all = 0;
     const auto run = [&](long number, bool stays) {
         told = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See starving.h.
-#include "prov/whole/starving.h"
+#include "lib/starving.h"
 
 #include <atomic>
 #include <cerrno>
@@ -26,7 +26,8 @@ void __libc_free(void*);
 
 namespace {
 
-std::atomic<std::uintptr_t> provider_begin{0}, provider_end{0};
+std::atomic<std::uintptr_t> library_begin{0}, library_end{0};
+std::atomic<bool> may_throw{false};
 std::atomic<bool> armed{false};   ///< allocations are counted
 std::atomic<bool> stays{false}; ///< all fail from the chosen one on, until heal()
 std::atomic<long> seen{0}, chosen{LONG_MAX};
@@ -36,30 +37,34 @@ std::atomic<std::uintptr_t> who_throws{0};
 bool fails(void* caller) noexcept
 {
     const auto from = reinterpret_cast<std::uintptr_t>(caller);
-    if (!armed || from < provider_begin || from >= provider_end)
+    if (!armed || from < library_begin || from >= library_end)
         return false;
     const long n = ++seen;
     return stays ? n >= chosen : n == chosen;
 }
 
-void* throwing_new(std::size_t size, void* caller) noexcept
+void* throwing_new(std::size_t size, void* caller)
 {
     const auto from = reinterpret_cast<std::uintptr_t>(caller);
-    if (armed && from >= provider_begin && from < provider_end && throwing++ == 0)
-        who_throws = from - provider_begin;
+    if (may_throw) {
+        if (fails(caller))
+            throw std::bad_alloc();
+    } else if (armed && from >= library_begin && from < library_end && throwing++ == 0) {
+        who_throws = from - library_begin;
+    }
     return __libc_malloc(size != 0 ? size : 1);
 }
 
-int note_if_provider(dl_phdr_info* object, std::size_t, void*)
+int note_if_library(dl_phdr_info* object, std::size_t, void* name)
 {
-    if (std::strstr(object->dlpi_name, "libtofu-fi.so") == nullptr)
+    if (std::strstr(object->dlpi_name, static_cast<const char*>(name)) == nullptr)
         return 0;
     std::uintptr_t end = object->dlpi_addr;
     for (int i = 0; i < object->dlpi_phnum; i++)
         if (object->dlpi_phdr[i].p_type == PT_LOAD)
             end = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr + object->dlpi_phdr[i].p_memsz;
-    provider_begin = object->dlpi_addr;
-    provider_end = end;
+    library_begin = object->dlpi_addr;
+    library_end = end;
     return 1;
 }
 
@@ -133,10 +138,11 @@ TOFU_EXPORTED void operator delete[](void* memory, std::size_t, std::align_val_t
 
 namespace tofu::test::starving {
 
-bool find_provider() noexcept
+bool find(const char* library, Exceptions exceptions) noexcept
 {
-    dl_iterate_phdr(note_if_provider, nullptr);
-    return provider_begin != 0;
+    may_throw = exceptions == Exceptions::caught;
+    dl_iterate_phdr(note_if_library, const_cast<char*>(library));
+    return library_begin != 0;
 }
 
 void begin(long number, bool lasting) noexcept
