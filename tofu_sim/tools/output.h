@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: writes a file that is complete or not there; "-" is the standard output.
+// Role: writes a file that is complete or not there; "-" is the standard output. What is no plain file is written to.
 // Called by: tools/trace, tools/show. Calls: stdio.
 #pragma once
 
@@ -7,9 +7,31 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace tofu::sim::tools {
+
+// Devices, pipes and symbolic links are places that the user has made: a new file at their name would remove them.
+[[nodiscard]] inline bool is_written_in_place(const std::string& name)
+{
+    struct stat there {};
+    return ::lstat(name.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode);
+}
+
+// `write` gets the stream, which is closed. 0, or an error number.
+template <typename Write>
+[[nodiscard]] int write_stream(std::FILE* to, Write&& write)
+{
+    errno = 0;
+    write(to);
+    const bool good = std::fflush(to) == 0 && std::ferror(to) == 0;
+    int error = good ? 0 : errno != 0 ? errno : EIO;
+    if (std::fclose(to) != 0 && error == 0) {
+        error = errno;
+    }
+    return error;
+}
 
 // `write` gets the stream. Empty, or what went wrong.
 template <typename Write>
@@ -19,22 +41,20 @@ template <typename Write>
         write(stdout);
         return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? std::string() : "can't write to the standard output";
     }
-    const std::string unfinished = name + "." + std::to_string(::getpid()) + ".part";
-    std::FILE* const to = std::fopen(unfinished.c_str(), "we");
+    const bool in_place = is_written_in_place(name);
+    const std::string place = in_place ? name : name + "." + std::to_string(::getpid()) + ".part";
+    std::FILE* const to = std::fopen(place.c_str(), "we");
     if (to == nullptr) {
-        return "can't create " + unfinished + ": " + std::strerror(errno);
+        return "can't " + std::string(in_place ? "write to " : "create ") + place + ": " + std::strerror(errno);
     }
-    write(to);
-    const bool good = std::fflush(to) == 0 && std::ferror(to) == 0;
-    int error = good ? 0 : errno;
-    if (std::fclose(to) != 0 && error == 0) {
-        error = errno;
-    }
-    if (error == 0 && std::rename(unfinished.c_str(), name.c_str()) == 0) {
+    int error = write_stream(to, write);
+    if (error == 0 && (in_place || std::rename(place.c_str(), name.c_str()) == 0)) {
         return {};
     }
     error = error != 0 ? error : errno;
-    (void)::unlink(unfinished.c_str());
+    if (!in_place) {
+        (void)::unlink(place.c_str());
+    }
     return "can't write " + name + ": " + std::strerror(error);
 }
 

@@ -85,6 +85,28 @@ else
     expect "without OTF2 a line says what to install" 1 "$(grep -c 'install libopen-trace-format2-dev' refusal)"
 fi
 
+# A name that the user has made something else of than a plain file is written to, and stays what it is.
+ln -s through.json link.json
+ln -s /proc/self/fd/1 said.json
+mkfifo pipe.json
+"$tofu_sim" trace --json link.json put
+expect "a symbolic link to nothing makes its file" 0 $?
+"$tofu_sim" trace --json link.json put
+expect "a symbolic link is written through" "yes $(wc -c <put.json)" \
+    "$([ -L link.json ] && echo yes) $([ ! -L through.json ] && wc -c <through.json)"
+expect "and one to the standard output" "yes $(wc -c <put.json)" \
+    "$([ -L said.json ] && echo yes) $("$tofu_sim" trace --json said.json put | wc -c)"
+cat pipe.json >piped.json &
+"$tofu_sim" trace --json pipe.json put
+expect "a pipe is written to" 0 $?
+kill -0 $! 2>/dev/null && [ ! -p pipe.json ] && kill $!
+wait $!
+expect "and is one afterwards" "yes $(wc -c <put.json)" "$([ -p pipe.json ] && echo yes) $(wc -c <piped.json)"
+ln -s nowhere/x.json dangling.json
+"$tofu_sim" trace --json dangling.json put 2>refusal
+expect "a symbolic link into no directory is refused" "1 can't write to dangling.json" \
+    "$? $(grep -o "can't write to dangling.json" refusal)"
+
 # Other ways through the TNI: barriers, atomics, a queue of session mode, the adversarial mode, a name by a pattern.
 TOFU_SIM_TRACE=gates.%r run -n 3 "$examples/barrier_ring" >/dev/null && "$tofu_sim" trace --json gates.json gates.[0-2]
 expect "barriers stand in a trace" yes "$([ "$(grep -c '"cat":"gates"' gates.json)" -gt 3 ] && echo yes)"
