@@ -144,13 +144,19 @@ class Timeline {
                                            : "share of time that processes spend waiting, " + std::to_string(each) +
                                                  " of them to a band";
         svg.text(left, 64, what, {.size = 12, .colour = ink::faint});
-        const double x = left + text_width(what, {.size = 12}) + 40;
+        double x = left + text_width(what, {.size = 12}) + 24;
+        svg.rect(x, 54, 22, 12, ink::compute, 2);
+        svg.text(x + 30, 64, "none: computing, posting", {.size = 12, .colour = ink::faint});
+        x += 30 + text_width("none: computing, posting", {.size = 12}) + 36;
         constexpr double width = 240;
         for (unsigned i = 0; i < 40; i++) {
             svg.rect(x + width / 40 * i, 54, width / 40 + 0.5, 12, wait_colour((i + 0.5) / 40));
         }
         svg.text(x - 8, 64, "0", {.size = 12, .colour = ink::faint, .anchor = Anchor::end});
         svg.text(x + width + 8, 64, "100 %", {.size = 12, .colour = ink::faint});
+        x += width + 8 + text_width("100 %", {.size = 12}) + 24;
+        svg.rect(x, 54, 22, 12, "#ffffff", 2, ink::line);
+        svg.text(x + 30, 64, "not there", {.size = 12, .colour = ink::faint});
     }
 
     // None is as pale as a process that does not run is white.

@@ -50,6 +50,7 @@ for shape in "1 1 1 12" "7 7 7 4"; do
     expect "$x: sent and received agree" yes \
         "$(awk '!/^#/ { s += $3; r += $5; u += $4; v += $6 } END { print (s == r && u == v && s > 100) ? "yes" : s " " r }' "$x.counters")"
     expect "$x: it is no larger than it need be" yes "$([ "$(wc -c <"$x.html")" -lt 4000000 ] && echo yes)"
+    expect "$x: grey is in the legend" 1 "$(grep -c '>computing (or in other\|>none: computing' "p$x/timeline.svg")"
     [ -n "$browser" ] || continue
     # Laid out by the browser: no text over another, none beyond its picture, none smaller than 10 points of it.
     sed 's/<meta http-equiv[^>]*>//; s|</body>|<script>\
