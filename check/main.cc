@@ -3,11 +3,13 @@
 // A supervisor never calls uTofu itself: what a library does to a process does not reach it.
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include <fcntl.h>
 #include <getopt.h>
@@ -323,12 +325,29 @@ int pair(Options& options)
     return status;
 }
 
+/// The whole text as a number from `low` to `high`; else the command ends.
+template <class Number>
+Number number_of(const char* name, const char* value, Number low, Number high, const char* expected)
+{
+    Number number{};
+    const char* const end = value + std::strlen(value);
+    const auto [stop, error] = std::from_chars(value, end, number);
+    if (error != std::errc{} || stop != end || !(number >= low && number <= high)) // NaN is neither
+        give_up("%s %s: give %s", name, value, expected);
+    return number;
+}
+
+int rank_of(const char* name, const char* value)
+{
+    return number_of(name, value, 0, std::numeric_limits<int>::max(), "the number of this process, 0 or more");
+}
+
 /// What launchers call this process.
 int rank_of_launcher()
 {
     for (const char* name : {"TOFU_SIM_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
         if (const char* const value = std::getenv(name); value != nullptr && *value != '\0')
-            return std::atoi(value);
+            return rank_of(name, value);
     return -1;
 }
 
@@ -371,19 +390,21 @@ int run(int argc, char** argv)
         switch (which) {
         case library: options.library = optarg; break;
         case meet: options.meet = optarg; break;
-        case rank: options.rank = std::atoi(optarg); break;
+        case rank: options.rank = rank_of("--rank", optarg); break;
         case pair_option: options.pair = true; break;
         case here: options.here = true; break;
         case only: options.only = optarg; break;
         case no_figures: options.figures = false; break;
-        case patience: Patience::seconds = std::atof(optarg); break;
+        case patience:
+            Patience::seconds = number_of("--patience", optarg, 0.001, 86400.0, "seconds, 0.001 to 86400");
+            break;
         case list: options.list = true; break;
         case verbose: options.verbose = true; break;
         case worker: options.worker = optarg; break;
         case 'h': help(); return 0;
         default: help(); return 2;
         }
-    if (optind != argc || !(Patience::seconds > 0)) {
+    if (optind != argc) {
         help();
         return 2;
     }

@@ -2,6 +2,7 @@
 // What is seen before what: order of communications, of the bytes of one, of notices and data. See checks.h.
 // What is never seen in some hundred tries may still be possible: "holds" means no more than that.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include <unistd.h>
@@ -141,55 +142,118 @@ Finding whole_lines(Side& side)
         });
 }
 
+/// Words that another side changes, all of them filled with one byte: how often a look saw another value than the look
+/// before, and how often a mixture.
+class WordWatch {
+  public:
+    static constexpr std::size_t words = 8;
+    static constexpr std::uint64_t ones = 0x0101010101010101;
+    /// A torn word is seen in a look that meets its change. Fewer changes than these say nothing.
+    static constexpr std::uint64_t enough = 100;
+
+    std::uint64_t look(const Link& link, std::size_t at, std::size_t word)
+    {
+        const std::uint64_t seen = link.memory.load(at + word * 8, std::memory_order_relaxed);
+        torn_ += seen != (seen & 0xff) * ones ? 1 : 0;
+        changes_ += seen != last_[word] ? 1 : 0;
+        last_[word] = seen;
+        looks_++;
+        return seen;
+    }
+    void look_at_all(const Link& link, std::size_t at)
+    {
+        for (std::size_t word = 0; word < words; word++)
+            (void)look(link, at, word);
+    }
+    [[nodiscard]] bool has_seen_enough() const noexcept { return changes_ >= enough; }
+    [[nodiscard]] std::uint64_t changes() const noexcept { return changes_; }
+    /// `by`: what changed the words; `before`: changes that the other process has seen.
+    [[nodiscard]] Finding finding(const char* by, std::uint64_t before = 0) const
+    {
+        if (torn_ != 0)
+            return fails("%lu of %lu aligned words of 8 bytes were seen in part", torn_, looks_);
+        if (!has_seen_enough())
+            return not_tried("only %lu changes of words by %s were seen in %lu looks, %lu are wanted: run it where "
+                             "both processes have a core, or with a longer --patience",
+                             changes_, by, looks_, enough);
+        return holds("%lu changes by Puts, and %lu by %s were seen whole", before, changes_, by);
+    }
+
+  private:
+    std::uint64_t last_[words] = {};
+    std::uint64_t looks_ = 0;
+    std::uint64_t changes_ = 0;
+    std::uint64_t torn_ = 0;
+};
+
+/// Calls `step` until it says that all was seen, or for less time than the other process waits.
+template <class Step>
+void for_a_while(Step&& step)
+{
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(answer_time());
+    while (!step() && std::chrono::steady_clock::now() < end) {
+    }
+}
+
+// Places in the page of whole_words: words that Puts change, those that the CPU changes, sources, and two notes.
+constexpr std::size_t put_to = 0;
+constexpr std::size_t stored_to = 512;
+constexpr std::size_t put_from = 1024;
+constexpr std::size_t got_to = 2048;
+constexpr std::size_t puts_seen = 3072; ///< at process 0: process 1 has looked enough
+constexpr std::size_t gets_done = 4096; ///< at process 1
+
+/// By Puts of 64 bytes and of one word in turn, until process 1 has seen enough.
+void change_by_puts(Link& link)
+{
+    std::uint64_t i = 0;
+    for_a_while([&] {
+        const std::uint64_t value = WordWatch::ones * (++i % 250);
+        if (i % 2 == 0) {
+            fill(link, put_from, 64, value);
+            link.put(put_from, put_to, 64, strong | local_mrq, 1);
+            link.vcq.must_mrq(); // the source may be filled again
+        } else {
+            link.put_word(value, put_to, strong);
+        }
+        return link.memory.load(puts_seen) != 0;
+    });
+    link.put_word(WordWatch::ones * 255, put_to, strong);
+}
+
 Finding whole_words(Side& side)
 {
     Link link(side, page);
-    constexpr std::uint64_t ones = 0x0101010101010101;
-    constexpr unsigned n = 2000;
-    constexpr std::size_t turn = 4096; ///< process 0 tells process 1 here that it has read enough
-    std::uint64_t torn = 0;
-    std::uint64_t looks = 0;
-    const auto look = [&](std::size_t at) {
-        const std::uint64_t seen = link.memory.load(at, std::memory_order_relaxed);
-        torn += seen != (seen & 0xff) * ones ? 1 : 0;
-        looks++;
-        return seen;
-    };
+    WordWatch watch;
     if (side.rank() == 0) {
-        for (unsigned i = 1; i <= n; i++) {
-            const std::uint64_t value = i == n ? ones * 255 : ones * (i % 250);
-            if (i % 2 == 0) {
-                fill(link, 1024, 64, value);
-                link.put(1024, 0, 64, strong | local_mrq, 1);
-                link.vcq.must_mrq(); // the source may be filled again
-            } else {
-                link.put_word(value, 0, strong);
-            }
-        }
-        for (unsigned i = 0; i < n / 4; i++) {
-            link.get(2048, 512, 64, local_mrq, 1);
+        change_by_puts(link);
+        for_a_while([&] {
+            link.get(got_to, stored_to, 64, local_mrq, 1);
             link.vcq.must_mrq();
-            for (std::size_t at = 2048; at < 2048 + 64; at += 8)
-                (void)look(at);
-        }
-        link.put_word(1, turn, strong);
-    } else {
-        for (Patience patience("the last of the words"); look(0) != ones * 255;) {
-            for (std::size_t at = 8; at < 64; at += 8)
-                (void)look(at);
-            patience.next();
-        }
-        std::uint64_t i = 0;
-        for (Patience patience("the reader"); link.memory.load(turn) == 0; patience.next(), i++)
-            for (std::size_t at = 512; at < 512 + 64; at += 8)
-                std::atomic_ref<std::uint64_t>(link.memory.word(at)).store(i % 256 * ones, std::memory_order_relaxed);
+            watch.look_at_all(link, got_to);
+            return watch.has_seen_enough();
+        });
+        link.put_word(1, gets_done, strong);
+        link.together();
+        return watch.finding("the CPU of what Gets read", link.memory.load(puts_seen));
     }
+    bool said = false;
+    for (Patience patience("the last of the words"); watch.look(link, put_to, 0) != WordWatch::ones * 255;
+         patience.next()) {
+        watch.look_at_all(link, put_to);
+        if (watch.has_seen_enough() && !said) {
+            said = true;
+            link.put_word(watch.changes(), puts_seen, strong);
+        }
+    }
+    std::uint64_t i = 0;
+    for (Patience patience("the reader"); link.memory.load(gets_done) == 0; patience.next(), i++)
+        for (std::size_t at = stored_to; at < stored_to + 64; at += 8)
+            std::atomic_ref<std::uint64_t>(link.memory.word(at))
+                .store(i % 256 * WordWatch::ones, std::memory_order_relaxed);
     link.together();
-    if (torn != 0)
-        return fails("%lu of %lu aligned words of 8 bytes were seen in part", torn, looks);
-    return side.rank() == 1
-               ? holds("%lu looks at words that Puts change, %u Gets of words that the CPU changes", looks, n / 4)
-               : Finding{};
+    const Finding finding = watch.finding("Puts");
+    return finding.verdict == Verdict::holds ? Finding{} : finding; // process 0 says it
 }
 
 Finding plain_order(Side& side)

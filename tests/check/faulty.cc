@@ -29,6 +29,8 @@ const bool hangs = has("hangs");
 const bool late_copy = has("late-copy");
 const bool writable = has("writable");
 const bool gates = has("gates");
+const bool still = has("still");   // words filled with one byte do not come, but for the last one
+const bool halves = has("halves"); // a word comes in two parts
 const bool spills = has("spills"); // padding goes on in the next line
 
 unsigned long flags_of(unsigned long flags)
@@ -41,7 +43,7 @@ unsigned long flags_of(unsigned long flags)
 EXPORT int utofu_put(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, utofu_stadd_t from, utofu_stadd_t to, std::size_t length,
                      std::uint64_t edata, unsigned long flags, void* cbdata)
 {
-    return putofu_put(vcq, peer, from, to, length, edata, flags_of(flags), cbdata);
+    return putofu_put(vcq, peer, still ? from + 64 : from, to, length, edata, flags_of(flags), cbdata);
 }
 
 EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, void* data, utofu_stadd_t to,
@@ -53,6 +55,12 @@ EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, void* d
     std::memcpy(now, data, length);
     if (late_copy && had == length) // the bytes of the call before this one
         data = before;
+    if (still && length == 8 && now[0] != 255 && std::memcmp(now, now + 1, 7) == 0)
+        return UTOFU_SUCCESS;
+    if (halves && length == 8) {
+        (void)putofu_put_piggyback(vcq, peer, now, to, 4, 0, flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr);
+        usleep(1);
+    }
     const int code = putofu_put_piggyback(vcq, peer, data, to, length, edata, flags_of(flags), cbdata);
     if (repeats && code == UTOFU_SUCCESS && length == 8) {
         static utofu_stadd_t there;

@@ -112,6 +112,12 @@ find_fault late-copy "put-any-length piggyback" put-any-length,piggyback,largest
 find_fault spills padded-line padded-line,last-word,piggyback
 find_fault writable reg-read-only reg-read-only,reg-bounds
 find_fault gates "gates gates-again" gates,gates-again,tnis
+find_fault halves whole-words whole-words,tnis
+before=$failures
+library=$faulty FAULT=still report --patience 1 --no-figures --only whole-words,tnis
+expect "changes that are not seen prove nothing" "0 whole-words  tnis " "$? $(names 'not tried') $(names holds)"
+expect "the report says how many were seen" 1 "$(grep -c 'only [0-9]* changes of words by Puts were seen' "$scratch/report")"
+shown "$before"
 find_fault dies vcq-id vcq-id,tnis
 expect "a process that dies is told with its signal" 1 "$(grep -c 'ended by signal 6' "$scratch/report")"
 before=$failures
@@ -152,6 +158,14 @@ launch 2 --meet "$scratch/meet" --patience 0.1
 expect "a directory that was used" "2 yes" "$? $(grep -q 'wants a new directory' "$scratch/report" && echo yes)"
 report --only no-such-check
 expect "a check that there is not" "2 1" "$? $(grep -c 'no check is called no-such-check' "$scratch/report")"
+for value in 0 -1 1e400 inf nan 0x10 5s ' 5' '' 86401 1e-9; do
+    report --only tnis --no-figures --patience "$value"
+    expect "--patience '$value'" "2 1" "$? $(grep -c 'give seconds, 0.001 to 86400' "$scratch/report")"
+done
+for value in -1 x 1x 99999999999 ''; do
+    report --only tnis --no-figures --rank "$value"
+    expect "--rank '$value'" "2 1" "$? $(grep -c 'give the number of this process' "$scratch/report")"
+done
 report --nonsense
 expect "an option that there is not" 2 $?
 shown "$before"
