@@ -11,6 +11,7 @@
 #include "tools/node_model.h"
 #include "topology/topology.h"
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -58,10 +59,11 @@ bool is_job_name(std::string_view name)
 
 int set_timeout(Options& options, const char* value)
 {
-    char* end = nullptr;
-    const double seconds = std::strtod(value, &end);
-    if (end == value || *end != '\0' || !(seconds > 0) || seconds > 1e6) {
-        return refuse("--timeout", value, "give seconds, more than 0");
+    double seconds = 0;
+    const char* const end = value + std::strlen(value);
+    const auto [stop, error] = std::from_chars(value, end, seconds);
+    if (error != std::errc{} || stop != end || !(seconds > 0 && seconds <= 1e6)) { // NaN is neither
+        return refuse("--timeout", value, "give seconds, more than 0 and up to 1000000");
     }
     options.timeout = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000) + 1);
     return 0;
