@@ -185,12 +185,15 @@ bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start
         for (uint64_t until = at; !is_movable(vma, chunk_start, &until) || until != at; until = at)
             chunk_start = until;
         const uint64_t chunk_end = std::min((at & ~(chunk - 1)) + chunk, limit);
+        const Advice advice = advice_of(vmas, vma, chunk_start);
+        if (advice.wipe_on_fork)
+            return false; // a shared mapping can't be wiped
         const AnnouncedMove announced(area(), chunk_start, chunk_end, &patience);
         uint64_t offset = 0;
         if (!announced.may_begin() ||
             !arena.place(chunk_start, chunk_end - chunk_start, std::max(start, vma.start), std::min(end, vma.end),
                          &offset) ||
-            mover.move(chunk_start, chunk_end - chunk_start, offset) != MoveStatus::moved)
+            mover.move(chunk_start, chunk_end - chunk_start, offset, advice) != MoveStatus::moved)
             return false;
         at = chunk_end;
     }

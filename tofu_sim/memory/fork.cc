@@ -42,6 +42,13 @@ ProcessMemory::Impl* current() noexcept
     return reinterpret_cast<ProcessMemory::Impl*>(state.impl.load_acquire());
 }
 
+// Of a child: what the parent has advised against (MADV_DONTFORK) is not there.
+bool is_mapped(const Vma& vma) noexcept
+{
+    unsigned char resident = 0;
+    return ::syscall(SYS_mincore, vma.start, page_bytes, &resident) == 0;
+}
+
 // A private mapping of the same file shows the same bytes. They are copied at once (Linux 5.14), or when written, since
 // the parent may give the file's pages back while others still show them.
 void make_private(const Vma& vma, int fd) noexcept
@@ -49,6 +56,14 @@ void make_private(const Vma& vma, int fd) noexcept
     (void)::syscall(SYS_mmap, vma.start, vma.end - vma.start, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd,
                     vma.file_offset);
     (void)::madvise(reinterpret_cast<void*>(vma.start), vma.end - vma.start, populate_write);
+}
+
+// The same in the parent, where the kernel can be asked: what was said of `whole`, of which `part` is one, still holds.
+void make_private(const ProcessMemory::Impl& impl, const Vma& part, const Vma& whole) noexcept
+{
+    const Advice advice = advice_of(impl.vmas, whole, part.start);
+    make_private(part, impl.arena.fd());
+    repeat(advice, part.start, part.end - part.start);
 }
 
 // Parent and child run on the same stack until the child's handler has copied it, so this one cannot wait.
@@ -71,7 +86,7 @@ void release_own_stack(ProcessMemory::Impl& impl)
     bool any = false;
     for (uint64_t at = start; at < end && impl.vmas.find(at, &vma) && vma.start < end; at = vma.end)
         if (impl.arena.is_mapped_by(vma)) {
-            make_private(vma, impl.arena.fd());
+            make_private(impl, vma, vma);
             any = true;
         }
     if (any)
@@ -128,7 +143,7 @@ bool release_descriptors(ProcessMemory::Impl& impl, const Vma& vma)
                 Vma now; // the program may have unmapped it
                 if (impl.vmas.find(part.start, &now) && now.start <= part.start && now.end >= part.end &&
                     impl.arena.is_mapped_by(now))
-                    make_private(part, impl.arena.fd());
+                    make_private(impl, part, now);
                 any = true;
             }
         ::munmap(pages, size_t(stop - at));
@@ -186,6 +201,8 @@ void copy_moved(const ProcessMemory::Impl& impl) noexcept
         std::byte* const to = static_cast<std::byte*>(state.copy) + at;
         if (state.copy != MAP_FAILED && !copy_out(impl.arena.fd(), vma, to))
             discard_copy();
+        if (state.copy != MAP_FAILED && is_kept_from_dumps(impl.vmas, vma))
+            (void)::madvise(to, vma.end - vma.start, MADV_DONTDUMP); // the child's, when it is in its place
         at += vma.end - vma.start;
     }
 }
@@ -235,10 +252,14 @@ void after_in_child() noexcept
     size_t at = 0;
     for (const Vma& vma : state.moved) {
         const size_t bytes = vma.end - vma.start;
-        if (state.copy == MAP_FAILED ||
-            ::syscall(SYS_mremap, static_cast<std::byte*>(state.copy) + at, bytes, bytes,
-                      MREMAP_MAYMOVE | MREMAP_FIXED, vma.start) == -1)
+        std::byte* const copy = static_cast<std::byte*>(state.copy) + at;
+        if (!is_mapped(vma)) {
+            if (state.copy != MAP_FAILED)
+                (void)::syscall(SYS_munmap, copy, bytes);
+        } else if (state.copy == MAP_FAILED ||
+                   ::syscall(SYS_mremap, copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, vma.start) == -1) {
             make_private(vma, impl->arena.fd()); // no memory: at least no write goes back
+        }
         at += bytes;
     }
     state.copy = MAP_FAILED; // all of it is in its place

@@ -256,7 +256,7 @@ bool Mover::copy_pages(int file, uint64_t address, uint64_t length, uint64_t off
     return true;
 }
 
-MoveStatus Mover::move(uint64_t address, uint64_t length, uint64_t offset) noexcept
+MoveStatus Mover::move(uint64_t address, uint64_t length, uint64_t offset, const Advice& advice) noexcept
 {
     struct uffdio_register registration = {};
     registration.range = {address, length};
@@ -286,8 +286,10 @@ MoveStatus Mover::move(uint64_t address, uint64_t length, uint64_t offset) noexc
         protect.mode = 0; // also wakes who waits
         (void)::ioctl(uffd, UFFDIO_WRITEPROTECT, &protect);
         (void)::ioctl(uffd, UFFDIO_UNREGISTER, &registration.range);
-    } else if (lock_pages_) {
-        (void)::mlock(reinterpret_cast<const void*>(address), length);
+    } else {
+        Advice said = advice;
+        said.locked |= lock_pages_;
+        repeat(said, address, length);
     }
     // The new mapping is not registered, but who waits on the old one is still found by address.
     struct uffdio_range range = {address, length};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "job/descriptors.h"
+#include "memory/advice.h"
 #include "memory/vma.h"
 
 #include <cstddef>
@@ -109,8 +110,9 @@ class Mover {
 
     // Replaces the pages of [address, address + length), all of one private anonymous readable and writable
     // mapping, by a shared mapping of the arena at `offset` with the same bytes. Other threads that write
-    // meanwhile wait a moment; no store is lost. Must not be called for the calling thread's own stack.
-    [[nodiscard]] MoveStatus move(uint64_t address, uint64_t length, uint64_t offset) noexcept;
+    // meanwhile wait a moment; no store is lost. Must not be called for the calling thread's own stack. `advice` holds
+    // for the new mapping, too.
+    [[nodiscard]] MoveStatus move(uint64_t address, uint64_t length, uint64_t offset, const Advice& advice) noexcept;
 
   private:
     [[nodiscard]] bool try_open(int flags, uint64_t features) noexcept;

@@ -49,6 +49,9 @@ class VmaQuery {
     // Path or name of the mapping that covers `address` as /proc/self/maps shows it; empty: none.
     [[nodiscard]] std::string name(uint64_t address) const;
 
+    // Not by reading a text up to the answer.
+    [[nodiscard]] bool answers_at_once() const noexcept { return !text_; }
+
     // For tests: use the text of /proc/self/maps even where the kernel answers queries.
     void force_text(bool on) noexcept { text_ = on; }
 

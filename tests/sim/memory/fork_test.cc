@@ -247,6 +247,86 @@ TEST(MemoryFork, AChildOfForkLeavesTheArenasOfItsParentsThreadsAlone)
     });
 }
 
+// The flags of the mapping that holds `at`, as /proc/self/smaps has them.
+std::string flags_at(const void* at)
+{
+    std::ifstream smaps("/proc/self/smaps");
+    bool here = false;
+    for (std::string line; std::getline(smaps, line);) {
+        uint64_t from = 0;
+        uint64_t to = 0;
+        if (std::sscanf(line.c_str(), "%lx-%lx ", &from, &to) == 2)
+            here = from <= reinterpret_cast<uint64_t>(at) && reinterpret_cast<uint64_t>(at) < to;
+        else if (here && line.rfind("VmFlags:", 0) == 0)
+            return line + " ";
+    }
+    return "";
+}
+
+bool is_mapped(void* at)
+{
+    unsigned char resident = 0;
+    return ::mincore(at, page, &resident) == 0;
+}
+
+// What a program says of its pages holds after they were moved: of some pages of a mapping, and of one that has no
+// other.
+TEST(MemoryFork, WhatIsAdvisedOfPagesHoldsAfterTheyWereMoved)
+{
+    struct Case {
+        const char* flag;
+        int advice;
+    };
+    static constexpr Case cases[] = {{" lo ", 0}, {" dc ", MADV_DONTFORK}, {" dd ", MADV_DONTDUMP}};
+    lead([](Node& node, Leader& peer) {
+        for (const auto& [flag, advice] : cases)
+            for (const size_t pages : {size_t{1}, size_t{16}}) {
+                auto* const around = static_cast<std::byte*>(
+                    ::mmap(nullptr, (pages + 2) * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+                ASSERT_NE(around, MAP_FAILED);
+                std::byte* const memory = around + page;
+                ASSERT_EQ(::mprotect(around, page, PROT_NONE), 0);
+                ASSERT_EQ(::mprotect(memory + pages * page, page, PROT_NONE), 0);
+                ASSERT_EQ(advice == 0 ? ::mlock(memory, pages * page) : ::madvise(memory, pages * page, advice), 0);
+                ASSERT_NE(flags_at(memory).find(flag), std::string::npos);
+                const utofu_stadd_t stadd = node.add(memory, pages * page);
+                for (size_t i = 0; i < pages; ++i)
+                    ASSERT_EQ(peer.ask(add_one, stadd + i * page), UTOFU_SUCCESS);
+                EXPECT_EQ(flags_at(memory).find(" sh ") != std::string::npos, memory_moves());
+                for (const Case& other : cases)
+                    EXPECT_EQ(flags_at(memory).find(other.flag) != std::string::npos, other.flag == flag)
+                        << flag << other.flag << pages << flags_at(memory);
+                EXPECT_TRUE(child_is_well([&] {
+                    return is_mapped(memory) == (advice != MADV_DONTFORK) &&
+                           (advice != MADV_DONTDUMP || pages == 1 || flags_at(memory).find(flag) != std::string::npos);
+                })) << flag << pages;
+                EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS);
+                node.remove(stadd);
+                ::munmap(around, (pages + 2) * page);
+            }
+    });
+}
+
+// A shared mapping can't be wiped: such pages stay where they are.
+TEST(MemoryFork, PagesThatAreWipedInAChildAreNotMoved)
+{
+    lead([](Node& node, Leader& peer) {
+        auto* const words = static_cast<uint64_t*>(
+            ::mmap(nullptr, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        ASSERT_NE(words, MAP_FAILED);
+        ASSERT_EQ(::madvise(words, 4 * page, MADV_WIPEONFORK), 0);
+        const utofu_stadd_t stadd = node.add(words, 4 * page);
+        for (int i = 0; i < 3; ++i)
+            ASSERT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS);
+        EXPECT_EQ(words[0], 3u);
+        EXPECT_TRUE(child_is_well([&] { return words[0] == 0; }));
+        EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS);
+        EXPECT_EQ(words[0], 4u);
+        node.remove(stadd);
+        ::munmap(words, 4 * page);
+    });
+}
+
 // Handlers of who was there before the first call of uTofu are as safe as others.
 TEST(MemoryFork, HandlersOfOthersRunWithTheChildsOwnPages)
 {
