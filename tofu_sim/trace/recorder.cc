@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <fcntl.h>
 #include <mutex>
 #include <new>
 #include <string_view>
@@ -126,23 +127,54 @@ Found look_at(const char* path, const Owner& owner) noexcept
     if (::fstat(old.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
         return Found::something_else;
     }
-    if (status.st_size == 0) {
-        return Found::old_trace;
-    }
     if (::pread(old.get(), &there, sizeof there, 0) != ssize_t{sizeof there} || there.magic != file_magic) {
         return Found::something_else;
     }
     return there.born == owner.born && there.pid != ::getpid() ? Found::of_this_job : Found::old_trace;
 }
 
-// Creates the file under a name that no other process of the job has: one that joined with a rank that was there before
-// gets its number added. What an earlier run has left makes room. -1: errno says why; EEXIST: it is no trace.
-int create_file(const Owner& owner, char (&path)[path_room]) noexcept
+// A file in the directory of `path` which nobody looks for. -1: errno says why.
+int create_draft(const char* path, char (&draft)[path_room]) noexcept
 {
-    for (unsigned attempt = 0; attempt < 4; attempt++) {
-        const int fd = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    const std::string_view whole = path;
+    const std::string_view directory = whole.substr(0, whole.rfind('/') + 1);
+    for (unsigned attempt = 0; attempt < 16; attempt++) {
+        draft[0] = '\0';
+        if (!append(draft, directory) || !append(draft, ".tofu-sim-trace.") || !append_number(draft, ::getpid()) ||
+            !append(draft, ".") || !append_number(draft, attempt)) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        const int fd = ::open(draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd >= 0 || errno != EEXIST) {
             return fd;
+        }
+    }
+    return -1;
+}
+
+// False, EEXIST: something has that name.
+bool rename_to_free_name(const char* from, const char* to) noexcept
+{
+    if (::link(from, to) == 0) {
+        (void)::unlink(from);
+        return true;
+    }
+    const bool has_links = errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS;
+    return !has_links && ::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0;
+}
+
+// Gives the draft, whose header is complete, a name that no other process of the job has: one that joined with a rank
+// that was there before gets its number added. What an earlier run has left makes room. False: errno says why; EEXIST: it
+// is no trace, be it empty.
+bool take_name(const Owner& owner, const char* draft, char (&path)[path_room]) noexcept
+{
+    for (unsigned attempt = 0; attempt < 4; attempt++) {
+        if (rename_to_free_name(draft, path)) {
+            return true;
+        }
+        if (errno != EEXIST) {
+            return false;
         }
         switch (look_at(path, owner)) {
         case Found::nothing: break;
@@ -150,14 +182,14 @@ int create_file(const Owner& owner, char (&path)[path_room]) noexcept
         case Found::of_this_job:
             if (!append(path, ".") || !append_number(path, ::getpid())) {
                 errno = ENAMETOOLONG;
-                return -1;
+                return false;
             }
             break;
-        case Found::something_else: errno = EEXIST; return -1;
+        case Found::something_else: errno = EEXIST; return false;
         }
     }
     errno = EEXIST;
-    return -1;
+    return false;
 }
 
 // Real blocks, for a store into a file without room on its disk ends the process.
@@ -315,6 +347,18 @@ void end_wait(const Ending& ending, uint64_t time) noexcept
     store(lane.next++, wait);
 }
 
+// Why there is no trace.
+int explain(const char* path, int error) noexcept
+{
+    if (error == EEXIST) {
+        report("TOFU_SIM_TRACE: %.300s is there and no trace; remove it or give another name", path);
+    } else {
+        report("TOFU_SIM_TRACE: can't create %.300s: %s; give a directory that exists, or a file in one", path,
+               std::strerror(error));
+    }
+    return UTOFU_ERR_INVALID_ARG;
+}
+
 } // namespace
 
 uint64_t now() noexcept
@@ -340,35 +384,36 @@ int open(const Owner& owner) noexcept
         report("TOFU_SIM_TRACE=%.80s: the name is too long; give a shorter one", owner.pattern);
         return UTOFU_ERR_INVALID_ARG;
     }
-    const int fd = create_file(owner, path);
+    char draft[path_room];
+    const int fd = create_draft(path, draft);
     if (fd < 0) {
-        const int error = errno;
-        if (error == EEXIST) {
-            report("TOFU_SIM_TRACE: %.300s is there and no trace; remove it or give another name", path);
-        } else {
-            report("TOFU_SIM_TRACE: can't create %.300s: %s; give a directory that exists, or a file in one", path,
-                   std::strerror(error));
-        }
-        return UTOFU_ERR_INVALID_ARG;
+        return explain(path, errno);
     }
     const uint64_t chunks = std::max<uint64_t>(owner.limit_bytes / chunk_bytes, 1);
+    const uint64_t bytes = header_bytes + chunks * chunk_bytes;
     struct stat status {};
     int error = back(fd, 0, header_bytes);
     void* base = MAP_FAILED;
     if (error == 0 && ::fstat(fd, &status) == 0) {
         // As large as it may become: what lies behind the end of the file is not touched before it is there.
-        base = ::mmap(nullptr, header_bytes + chunks * chunk_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                      fd, 0);
+        base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
         error = base == MAP_FAILED ? errno : 0;
     }
     ::close(fd);
     if (base == MAP_FAILED) {
-        (void)::unlink(path);
+        (void)::unlink(draft);
         report("TOFU_SIM_TRACE: can't map %.300s: %s; give a file on another disk, or a smaller TOFU_SIM_TRACE_MIB",
                path, std::strerror(error));
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
-    (void)::madvise(base, header_bytes + chunks * chunk_bytes, MADV_DONTFORK);
+    (void)::madvise(base, bytes, MADV_DONTFORK);
+    fill_header(*static_cast<FileHeader*>(base), owner);
+    if (!take_name(owner, draft, path)) {
+        error = errno;
+        (void)::unlink(draft);
+        (void)::munmap(base, bytes);
+        return explain(path, error);
+    }
     const std::lock_guard guard(file.growing);
     file.base = static_cast<std::byte*>(base);
     file.limit_chunks = chunks;
@@ -376,7 +421,6 @@ int open(const Owner& owner) noexcept
     file.inode = status.st_ino;
     file.full = false;
     std::memcpy(file.path, path, sizeof path);
-    fill_header(header(), owner);
     return UTOFU_SUCCESS;
 }
 

@@ -121,6 +121,27 @@ TEST_F(Traces, AKilledProcessLeavesWhatItWroteAndWhatItWaitedFor)
     EXPECT_EQ(trace.damaged, 0u);
 }
 
+// What stands under the name of a trace and is none stays, be it empty; what an earlier run has left makes room.
+TEST_F(Traces, OnlyAnEarlierTraceMakesRoom)
+{
+    const std::string pattern = path("x");
+    const auto opened = [&] {
+        return WEXITSTATUS(in_child([&] { ::_exit(open(owner(pattern)) == UTOFU_SUCCESS ? 0 : 1); }));
+    };
+    for (const char* const text : {"", "mine"}) {
+        std::ofstream(path("x.3")) << text;
+        EXPECT_EQ(opened(), 1) << text;
+        EXPECT_EQ(std::filesystem::file_size(path("x.3")), std::string(text).size());
+    }
+    std::filesystem::remove(path("x.3"));
+    for (int run = 0; run < 2; run++) {
+        EXPECT_EQ(opened(), 0) << run;
+        ProcessTrace trace;
+        EXPECT_EQ(read_trace(path("x.3"), trace), "");
+    }
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1); // nothing half made
+}
+
 TEST_F(Traces, AFileGrowsToItsLimitAndCountsTheRest)
 {
     in_child([&] {
