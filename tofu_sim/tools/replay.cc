@@ -40,6 +40,7 @@ struct Options {
     uint32_t bytes = 8;
     uint32_t rounds = 0;
     std::vector<std::string> files;
+    std::vector<std::string_view> given; // names of the options
 };
 
 constexpr uint32_t most_processes_of_a_node = 54; // as tofu-sim run has it
@@ -122,6 +123,27 @@ std::string take_option(Options& o, std::string_view name, const char* value)
     return problem;
 }
 
+// Why an option that was given says nothing of what is to be played. Empty: it does.
+std::string why_unused(const Options& o, std::string_view name)
+{
+    if (name == "--shape" || name == "--torus" || name == "--pattern") {
+        return {};
+    }
+    if (o.pattern.empty()) {
+        return name == "-n" || name == "--np" || name == "--bytes" || name == "--rounds"
+                   ? "is for patterns: a trace has its own"
+                   : "";
+    }
+    if (o.pattern.starts_with("gates")) {
+        return "says nothing of " + o.pattern + ": gates of all nodes, one process each; leave it away";
+    }
+    if (name == "--cpu") {
+        return "is for traces: patterns compute nothing; leave it away";
+    }
+    const bool empty = name == "--bytes" && o.pattern == "barrier";
+    return empty ? "says nothing of barrier: its messages are empty; leave it away" : "";
+}
+
 int parse(std::span<char* const> words, Options& options)
 {
     for (size_t i = 0; i < words.size(); i++) {
@@ -144,9 +166,15 @@ int parse(std::span<char* const> words, Options& options)
         if (const std::string problem = take_option(options, name, value); !problem.empty()) {
             return refuse(std::string(name) + " " + problem);
         }
+        options.given.push_back(name);
     }
     if (options.files.empty() == options.pattern.empty()) {
         return refuse("replay needs the files that TOFU_SIM_TRACE has named, or their directory, or a --pattern");
+    }
+    for (const std::string_view name : options.given) {
+        if (const std::string why = why_unused(options, name); !why.empty()) {
+            return refuse(std::string(name) + " " + why);
+        }
     }
     return 0;
 }

@@ -92,8 +92,19 @@ expect "a ping-pong of 8 bytes" yes "$(within 1 "$(time_of B:)" 980)"
 replay --pattern pingpong -n 2 --bytes 16640
 expect "and of 16,640" yes "$(within 1 "$(time_of B:)" 3836)"
 for pattern in ring alltoall butterfly barrier broadcast allreduce halo3 halo6; do
-    replay --pattern $pattern --shape 2x2x2 --torus x --ppn 2 --bytes 3000 --rounds 2
+    bytes="--bytes 3000"
+    [ $pattern != barrier ] || bytes=
+    replay --pattern $pattern --shape 2x2x2 --torus x --ppn 2 $bytes --rounds 2
     expect "$pattern comes to its end" "0 1" "$? $(grep -c "^$pattern of 192 processes on 2x2x2" out)"
+done
+for refused in "gates -n 12" "gates --bytes 8" "gates-sum --rounds 2" "gates --ppn 2" "gates --share 5" "gates --link 5" \
+    "gates --placement random:1" "gates --paths source" "barrier --bytes 8" "ring --cpu 2"; do
+    replay --pattern $refused
+    expect "--pattern $refused is refused" "2 1" "$? $(grep -c 'leave it away$' err)"
+done
+for refused in "-n 2" "--bytes 8" "--rounds 2"; do
+    replay pair $refused
+    expect "a trace with $refused is refused" "2 1" "$? $(grep -c 'is for patterns: a trace has its own' err)"
 done
 replay --pattern allreduce --bytes 100000
 expect "an allreduce of slices" 0 $?
