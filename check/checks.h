@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "side.h"
@@ -28,5 +29,7 @@ struct Check {
 
 /// Lines of figures, as process 0 measures them: name, value, what Tofu-D had.
 Finding measure(Side& side);
+/// Lines of what Puts to the peer take from each core memory group through each TNI. Process 0 alone.
+std::string measure_groups(const Link& link);
 
 } // namespace tofu::check

@@ -104,6 +104,7 @@ Finding measure(Side& side)
         };
         note("registering 64 KiB of fresh memory", registering(page), "us", "Tofu-D: not published");
         note("registering 1 MiB of fresh memory", registering(size), "us", "Tofu-D: not published");
+        lines.seen += measure_groups(link);
     }
     link.together();
     return side.rank() == 0 ? lines : Finding{};

@@ -55,6 +55,11 @@ expect "all was tried" "" "$(names 'not tried')"
 # Outside the adversarial mode the simulator's lines may be seen in part, and two looks be far apart (tofu_sim(7)).
 expect "and holds" "" "$(names weaker | sed 's/whole-lines //; s/polls //')"
 expect "with figures" 8 "$(grep -c 'Tofu-D: ' "$scratch/report")"
+# A matrix of latency and one of bandwidth, with a column for each of the six TNIs.
+expect "from each NUMA node through each TNI" "2 or more of 6 figures" \
+    "$(grep -E 'NUMA node [0-9]+, (processors|not bound,) [0-9,-]+( +[0-9.]+){6}$' "$scratch/report" |
+        wc -l | awk '{print ($1 >= 2 && $1 % 2 == 0 ? "2 or more" : $1) " of 6 figures"}')"
+expect "and a line on assistant cores" 1 "$(grep -c 'assistant cores' "$scratch/report")"
 shown "$before"
 
 # All freedoms together, and what each of them takes away by itself.
