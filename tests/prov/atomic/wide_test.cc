@@ -58,7 +58,7 @@ TEST(AtomicWide, TheLockOfADeadHolderIsBroken)
 /// A clock of the test's.
 struct Time {
     Time() { tofu::WideRunner::now = &read; }
-    ~Time() { tofu::WideRunner::now = &std::chrono::steady_clock::now; }
+    ~Time() { tofu::WideRunner::now = &tofu::Clock::now; }
     static std::chrono::steady_clock::time_point read() noexcept { return at; }
     static inline std::chrono::steady_clock::time_point at{};
 };

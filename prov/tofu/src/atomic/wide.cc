@@ -2,17 +2,15 @@
 // Wide elements under lock words; see wide.h for the protocol.
 #include "atomic/wide.h"
 
-#include <unistd.h>
-
 #include "address/address.h"
 #include "atomic/runner.h"
 #include "memory/directory.h"
+#include "provider/random.h"
 
 namespace tofu {
 
 using vcq::Notice;
 using vcq::Post;
-using Clock = std::chrono::steady_clock;
 using State = WideOp::State;
 
 namespace {
@@ -20,9 +18,7 @@ namespace {
 std::uint64_t random_token() noexcept
 {
     // Two initiators must not meet in a token: 64 random bits, then counted on.
-    std::uint64_t bits = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
-    (void)getentropy(&bits, sizeof bits);
-    return bits | 1;
+    return Random::number(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())) | 1;
 }
 
 constexpr unsigned max_pause_log2 = 7;

@@ -22,6 +22,7 @@
 #include <cstdint>
 
 #include "atomic/ops.h"
+#include "provider/clock.h"
 
 namespace tofu {
 
@@ -84,7 +85,7 @@ class WideRunner {
     static constexpr std::chrono::milliseconds break_after{1000};
     static constexpr std::chrono::milliseconds hold_at_most{300};
     /// Replaced by tests.
-    static inline std::chrono::steady_clock::time_point (*now)() noexcept = &std::chrono::steady_clock::now;
+    static inline std::chrono::steady_clock::time_point (*now)() noexcept = &Clock::now;
 
     explicit WideRunner(AtomicOps& ops) noexcept : ops_(ops) {}
 

@@ -18,9 +18,10 @@
 #include "message/calls.h"
 #include "message/messenger.h"
 #include "progress/everywhere.h"
-#include "queue/eq.h"
+#include "provider/clock.h"
 #include "provider/limits.h"
 #include "provider/log.h"
+#include "queue/eq.h"
 #include "remote/access.h"
 #include "rma/engine.h"
 
@@ -296,11 +297,11 @@ ssize_t Endpoint::cancel(void* context) noexcept
 void Endpoint::let_all_leave() noexcept
 {
     constexpr std::chrono::seconds patience{1};
-    const auto end = std::chrono::steady_clock::now() + patience;
+    const auto end = Clock::now() + patience;
     for (;;) {
         {
             std::lock_guard guard(tx_.lock());
-            if (tx_.all_has_left() || std::chrono::steady_clock::now() >= end)
+            if (tx_.all_has_left() || Clock::now() >= end)
                 return;
             tx_.progress();
         }

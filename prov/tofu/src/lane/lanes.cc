@@ -13,14 +13,15 @@
 
 #include "context/tx_context.h"
 #include "progress/domain_base.h"
+#include "provider/clock.h"
 #include "provider/error.h"
 
 namespace tofu::coll {
 
 std::uint64_t clock_ms() noexcept
 {
-    using namespace std::chrono;
-    return static_cast<std::uint64_t>(duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count());
+    using std::chrono::milliseconds;
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<milliseconds>(Clock::now().time_since_epoch()).count());
 }
 
 // --- memory

@@ -12,7 +12,6 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 #include <sched.h>
-#include <sys/random.h>
 
 #include "endpoint/endpoint.h"
 #include "endpoint/scalable.h"
@@ -30,6 +29,7 @@
 #include "provider/limits.h"
 #include "provider/log.h"
 #include "provider/param.h"
+#include "provider/random.h"
 #include "queue/peer_queue.h"
 #include "queue/poll_set.h"
 
@@ -163,7 +163,8 @@ int Domain::set_up(const fi_info* wish) noexcept
     auto_progress_.adopt(home_lock_);
     auto_progress_.adopt(shared_lock_);
     auto_progress_.adopt(deferred_.lock);
-    if (getrandom(&nonce_, sizeof(nonce_), 0) != sizeof(nonce_) || nonce_ == 0)
+    nonce_ = Random::number(0);
+    if (nonce_ == 0)
         nonce_ = reinterpret_cast<std::uintptr_t>(this) | 1;
     nonce_ = names::with_job_mark(nonce_, names::job_key());
 
@@ -195,7 +196,6 @@ int Domain::bind(struct fid* object, std::uint64_t flags) noexcept
 /// of this process whose thread is ours: domains whose locks are on make progress here.
 void Domain::await_receivers() noexcept
 {
-    using Clock = std::chrono::steady_clock;
     constexpr std::chrono::milliseconds short_while{10};
     constexpr std::chrono::seconds long_while{1};
     if (!own_estate_.any())

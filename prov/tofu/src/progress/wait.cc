@@ -15,6 +15,7 @@
 #include "progress/progress.h"
 #include "progress/wait_set.h"
 #include "progress/wake_flag.h"
+#include "provider/clock.h"
 #include "provider/log.h"
 
 namespace tofu {
@@ -43,14 +44,14 @@ struct Line {
 } // namespace
 
 Deadline::Deadline(int timeout_ms) noexcept
-    : end_(std::chrono::steady_clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0))),
+    : end_(Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0))),
       never_(timeout_ms < 0)
 {
 }
 
 bool Deadline::passed() const noexcept
 {
-    return !never_ && std::chrono::steady_clock::now() >= end_;
+    return !never_ && Clock::now() >= end_;
 }
 
 int Deadline::left_ms(int most) const noexcept
@@ -58,7 +59,7 @@ int Deadline::left_ms(int most) const noexcept
     if (never_)
         return most;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        end_ - std::chrono::steady_clock::now() + std::chrono::microseconds(999));
+        end_ - Clock::now() + std::chrono::microseconds(999));
     return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, most));
 }
 

@@ -4,6 +4,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "provider/clock.h"
 #include "provider/error.h"
 #include "provider/log.h"
 
@@ -33,7 +34,6 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
 template <class Done>
 bool Vcq::await(Done&& done) noexcept
 {
-    using Clock = std::chrono::steady_clock;
     const auto start = Clock::now();
     auto last = start;
     unsigned late = most_notices / Window::size;
@@ -66,7 +66,7 @@ bool Vcq::give_up(int code, bool for_good, std::uint16_t least_age) noexcept
 /// Called from time to time: a communication that never ends counts as an access to a STag that does not exist.
 void Vcq::watch() noexcept
 {
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = Clock::now();
     if (keeps_registrations_ || now < watch_at_)
         return;
     watch_at_ = now + lost_after / (Window::lost_age - 1);
