@@ -212,6 +212,8 @@ TEST(Statistics, ArePrintedAtTheEndWhereAskedFor)
     EXPECT_NE(text.find("tofu: statistics of process " + std::to_string(child)), std::string::npos) << text;
     EXPECT_NE(text.find("  send_visit                    5  packets of sends that went without a ring\n"), std::string::npos) << text;
     EXPECT_EQ(text.find("send_slot"), std::string::npos) << text;
+    const std::string placement = "tofu: placement of process " + std::to_string(child) + ": memory: ";
+    EXPECT_NE(text.find(placement), std::string::npos) << text;
 }
 
 TEST(Statistics, DISABLED_OfATalk) // started by the test above, before anything of libfabric is there

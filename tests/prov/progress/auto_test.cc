@@ -145,6 +145,46 @@ TEST(ProgressCpus, AreThoseThatWereAskedFor)
     });
 }
 
+/// What the thread has where the process is bound to its first processor; and what the process had.
+void expect_apart(bool on)
+{
+    expect_processes(1, [on](const Rank& rank) {
+        cpu_set_t own, first, others;
+        ASSERT_EQ(sched_getaffinity(0, sizeof(own), &own), 0);
+        int processor = 0;
+        while (!CPU_ISSET(processor, &own))
+            processor++;
+        CPU_ZERO(&first);
+        CPU_SET(processor, &first);
+        CPU_XOR(&others, &own, &first);
+        if (CPU_COUNT(&others) == 0)
+            return; // nowhere else to go
+        setenv("FI_TOFU_NUMA", on ? "on" : "off", 1);
+        ASSERT_EQ(sched_setaffinity(0, sizeof(first), &first), 0);
+        Session s(rank, automatic());
+        const cpu_set_t found = processors_of_thread();
+        if (!on) {
+            EXPECT_TRUE(CPU_EQUAL(&found, &first));
+            return;
+        }
+        // In a cpuset of its own, or where others have bound this test, there may be more that are allowed.
+        EXPECT_FALSE(CPU_ISSET(processor, &found));
+        cpu_set_t both;
+        CPU_AND(&both, &found, &others);
+        EXPECT_NE(CPU_COUNT(&both), 0);
+    });
+}
+
+TEST(ProgressCpus, AreByDefaultThoseThatNothingOfTheProcessIsBoundTo)
+{
+    expect_apart(true);
+}
+
+TEST(ProgressCpus, AreTheMakersWhereHwlocIsNotAsked)
+{
+    expect_apart(false);
+}
+
 TEST(ProgressCpus, ThatAreNotThereAreSaidSo)
 {
     const auto exits = run_processes(1, [](const Rank& rank) {

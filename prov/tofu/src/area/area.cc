@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "local/numa.h"
 #include "provider/array.h"
 #include "provider/log.h"
 
@@ -131,6 +132,7 @@ int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned in
     const Pages pages = spare().take(geometry.size());
     if (pages.base == nullptr)
         return -FI_ENOMEM;
+    place_memory(pages.base, pages.bytes); // of this thread, for its polls
     base_ = pages.base;
     fd_ = pages.fd;
     geometry_ = geometry;

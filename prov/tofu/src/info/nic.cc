@@ -11,6 +11,7 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
+#include "local/numa.h"
 #include "vcq/backend.h"
 
 namespace tofu {
@@ -74,14 +75,17 @@ int show_nic(const struct fid* fid, char* text, std::size_t size) noexcept
     const auto* const nic = reinterpret_cast<const fid_nic*>(fid);
     const auto shown = [](const char* part) { return part != nullptr ? part : "-"; };
     const std::size_t used = strnlen(text, size);
+    char placement[512];
+    describe_placement(placement, sizeof placement);
     std::snprintf(text + used, size - used,
                   "    nic:\n"
                   "        fi_device_attr:\n            name: %s\n            driver: %s\n"
                   "        fi_bus_attr:\n            bus_type: FI_BUS_UNKNOWN\n"
                   "        fi_link_attr:\n            address: %s\n            mtu: %zu\n            speed: %zu\n"
-                  "            state: FI_LINK_UP\n            network_type: %s\n",
+                  "            state: FI_LINK_UP\n            network_type: %s\n"
+                  "        placement:\n            %s\n",
                   shown(nic->device_attr->name), shown(nic->device_attr->driver), shown(nic->link_attr->address),
-                  nic->link_attr->mtu, nic->link_attr->speed, shown(nic->link_attr->network_type));
+                  nic->link_attr->mtu, nic->link_attr->speed, shown(nic->link_attr->network_type), placement);
     return 0;
 }
 

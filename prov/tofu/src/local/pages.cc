@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "local/numa.h"
+
 namespace tofu {
 
 namespace {
@@ -26,6 +28,7 @@ struct PagePool::Chunk {
     Chunk* next;
     std::byte* base;
     std::size_t bytes;
+    int numa_node; ///< of the thread it was mapped for; -1: any
     std::bitset<parts> used;
 
     /// The first of so many free granules in a row, or `parts`.
@@ -93,12 +96,13 @@ std::byte* PagePool::alloc(std::size_t bytes) noexcept
         return nullptr;
     const std::size_t wanted = granules(bytes);
     const bool shares = wanted <= most_shared;
+    const int numa_node = numa_node_of_thread();
     for (Chunk* chunk = chunks_; shares && chunk != nullptr; chunk = chunk->next)
-        if (const std::size_t first = chunk->room(wanted); first != parts) {
+        if (const std::size_t first = chunk->room(wanted); first != parts && chunk->numa_node == numa_node) {
             chunk->mark(first, wanted, true);
             return chunk->base + first * (unit_ / parts);
         }
-    auto* const made = new (std::nothrow) Chunk{chunks_, nullptr, (bytes + unit_ - 1) & ~(unit_ - 1), {}};
+    auto* const made = new (std::nothrow) Chunk{chunks_, nullptr, (bytes + unit_ - 1) & ~(unit_ - 1), numa_node, {}};
     if (made == nullptr)
         return nullptr;
     made->base = map(made->bytes);
@@ -106,6 +110,7 @@ std::byte* PagePool::alloc(std::size_t bytes) noexcept
         delete made;
         return nullptr;
     }
+    place_memory(made->base, made->bytes);
     made->mark(0, shares ? wanted : parts, true);
     chunks_ = made;
     return made->base;

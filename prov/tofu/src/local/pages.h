@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Memory that the provider registers for itself, in pages of its own: a child of fork does not get pages with
 // registered memory, nor anything else that lies in them (guide 6.1.4.1). Where pages are large, small pieces share
-// one, since registered pages are pinned. Used by memory, remote, rma, atomic; calls the kernel. Slow path.
+// one, since registered pages are pinned. Used by memory, remote, rma, atomic; calls local/numa, the kernel. Slow path.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,9 @@
 // See domain.h.
 #include "object/domain.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <thread>
@@ -12,6 +14,7 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include "endpoint/endpoint.h"
 #include "endpoint/scalable.h"
@@ -22,6 +25,7 @@
 #include "info/job_mark.h"
 #include "info/names.h"
 #include "kernel/table.h"
+#include "local/numa.h"
 #include "local/registration_cache.h"
 #include "object/av.h"
 #include "plan/support.h"
@@ -220,6 +224,17 @@ void Domain::await_receivers() noexcept
     }
 }
 
+void Domain::print_placement() const noexcept
+{
+    char placement[512], text[768];
+    describe_placement(placement, sizeof placement);
+    const char* const thread = auto_progress_.processors();
+    const char* const named = *thread != '\0' ? "; thread of automatic progress: processors " : "";
+    const int length = std::snprintf(text, sizeof text, "tofu: placement of process %d: %s%s%s\n",
+                                     static_cast<int>(getpid()), placement, named, thread);
+    (void)!::write(STDERR_FILENO, text, std::min(static_cast<std::size_t>(length), sizeof text - 1));
+}
+
 int Domain::close() noexcept
 {
     if (in_use())
@@ -236,8 +251,10 @@ int Domain::close() noexcept
                   "set FI_TOFU_LINGER higher, or let receivers make progress before senders close\n",
                   lost);
     home_.close();
-    if (param_size("stats", 0) != 0)
+    if (param_size("stats", 0) != 0) {
         statistics().print();
+        print_placement();
+    }
     delete this;
     return 0;
 }

@@ -46,6 +46,7 @@ class Domain final : public DomainBase {
 
   private:
     void await_receivers() noexcept;
+    void print_placement() const noexcept;
     static void on_remote(void* self, const vcq::RemoteNotice& notice) noexcept;
 
     Held<EventQueue> events_;

@@ -10,6 +10,7 @@
 
 #include "progress/domain_base.h"
 #include "progress/wait.h"
+#include "node/map.h"
 #include "provider/log.h"
 #include "provider/param.h"
 
@@ -125,18 +126,36 @@ int AutoProgress::start() noexcept
     return 0;
 }
 
-/// Sets the thread's processors. Else it has those of the thread that started it, which an MPI library often has bound
-/// to the processor on which it computes.
+/// Sets the thread's processors: the user's, or allowed ones that no thread of the process is bound to. Else it has
+/// those of the thread that started it, which an MPI library often has bound to the processor on which it computes.
 void AutoProgress::settle() noexcept
 {
     cpu_set_t cpus;
-    if (!param_cpus("progress_cpus", cpus))
+    if (param_cpus("progress_cpus", cpus))
+        return set_processors(cpus, "FI_TOFU_PROGRESS_CPUS");
+    const node::Map* const map = node::Map::of_process();
+    if (map == nullptr || !map->is_here())
         return;
-    if (const int error = pthread_setaffinity_np(thread_, sizeof(cpus), &cpus); error != 0)
+    const cpu_set_t bound = node::bound_of_process(map->allowed());
+    if (CPU_COUNT(&bound) == 0)
+        return; // the kernel chooses among all
+    if (cpus = map->apart_from(bound); CPU_COUNT(&cpus) != 0)
+        set_processors(cpus, "processors that nothing of this process is bound to");
+}
+
+void AutoProgress::set_processors(const cpu_set_t& cpus, const char* why) noexcept
+{
+    char list[128];
+    node::write_list(cpus, list, sizeof list);
+    if (const int error = pthread_setaffinity_np(thread_, sizeof(cpus), &cpus); error != 0) {
         TOFU_WARN(FI_LOG_DOMAIN,
-                  "FI_TOFU_PROGRESS_CPUS: %s: none of these processors is ours; the thread of automatic progress stays "
-                  "where its maker is\n",
-                  std::strerror(error));
+                  "%s (%s): %s: none of these processors is ours; the thread of automatic progress stays where its "
+                  "maker is\n",
+                  why, list, std::strerror(error));
+    } else {
+        std::memcpy(processors_, list, sizeof list);
+        TOFU_INFO(FI_LOG_DOMAIN, "thread of automatic progress: processors %s\n", list);
+    }
 }
 
 void AutoProgress::run() noexcept

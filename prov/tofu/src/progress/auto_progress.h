@@ -39,6 +39,8 @@ class AutoProgress {
     /// With FI_PROGRESS_AUTO: starts the thread, because from now on something needs polls to go on (an operation that
     /// is a single communication does not). The caller holds no lock. 0 or -FI_E*.
     [[nodiscard]] int go_on_alone() noexcept;
+    /// Where the thread was put; empty: nowhere of its own.
+    [[nodiscard]] const char* processors() const noexcept { return processors_; }
     /// Takes in the lock of a queue or the like. adopt() switches it off where the threading model needs none;
     /// need_thread() switches all of them on, which no thread holds then, as the application serialises its calls.
     void adopt(Lock& lock) noexcept;
@@ -47,6 +49,7 @@ class AutoProgress {
   private:
     [[nodiscard]] int start() noexcept;
     void settle() noexcept;
+    void set_processors(const cpu_set_t& cpus, const char* why) noexcept;
     void leave() noexcept;
     void run() noexcept;
     [[nodiscard]] bool repeat_signals() noexcept;
@@ -57,6 +60,7 @@ class AutoProgress {
     LockList locks_;
     unsigned users_ = 0; ///< 0: there is no thread
     pthread_t thread_{};
+    char processors_[128] = {}; ///< under mutex_
     std::mutex signals_mutex_;
     Array<WakeSignal*> signals_; ///< one entry for each user with a signal
     std::atomic<bool> stop_{false};

@@ -26,7 +26,7 @@ enum class Kind : std::uint8_t {
     number,       ///< least to most
     power_of_two, ///< of these
     toggle,       ///< one of the words for on and off
-    cpus,         ///< numbers of processors and ranges of them
+    cpus,         ///< numbers of processors and ranges of them, in hwloc's list syntax
     library       ///< vcq/backend tries it, and says what is wrong with it
 };
 
@@ -65,9 +65,12 @@ constexpr Variable variables[] = {
     {"tnis", "FI_TOFU_TNIS", Kind::number, 1, 8,
      "TNIs that the long transfers of an endpoint may take at a time, one for each peer, 1 to 8: beyond its own those that "
      "no process of the node posts from, a control queue each (default: all of these)"},
+    {"numa", "FI_TOFU_NUMA", Kind::toggle, 0, 0,
+     "Ask hwloc how the node is made, and place memory, TNIs and the thread of automatic progress by it: auto or on, off "
+     "(default: auto)"},
     {"progress_cpus", "FI_TOFU_PROGRESS_CPUS", Kind::cpus, 0, CPU_SETSIZE - 1,
-     "Processors for the threads of automatic progress, such as 0,48-51, as taskset(1) takes them (default: those of the "
-     "thread that first needs one)"},
+     "Processors for the threads of automatic progress, as hwloc lists them: 0,48-51 or 48- (default: allowed ones that "
+     "the process's threads are not bound to, assistant cores first)"},
     {"unexpected_bytes", "FI_TOFU_UNEXPECTED_BYTES", Kind::number, 0, std::size_t{1} << 48,
      "Bound of the memory for messages that come before their receive, per endpoint, up to 2^48; with more, senders "
      "are held back, those of the message that is awaited as well (default: what memory there is)"},
@@ -90,7 +93,7 @@ const char* text_of(const char* name) noexcept
     return fi_param_get_str(&provider, name, &value) == 0 && value != nullptr && *value != '\0' ? value : nullptr;
 }
 
-/// "0,48-51". False: anything else, or none.
+/// "0,48-51", and "48-" for all from there on; spaces part them as well. False: anything else, or none.
 bool read_cpus(const char* text, cpu_set_t& cpus) noexcept
 {
     const char* const end = text + std::strlen(text);
@@ -99,15 +102,19 @@ bool read_cpus(const char* text, cpu_set_t& cpus) noexcept
         unsigned first = 0;
         std::from_chars_result got = std::from_chars(text, end, first);
         unsigned last = first;
-        if (got.ec == std::errc{} && *got.ptr == '-')
-            got = std::from_chars(got.ptr + 1, end, last);
+        if (got.ec == std::errc{} && *got.ptr == '-') {
+            if (const char next = got.ptr[1]; next == '\0' || next == ',' || next == ' ')
+                last = CPU_SETSIZE - 1, got.ptr++;
+            else
+                got = std::from_chars(got.ptr + 1, end, last);
+        }
         if (got.ec != std::errc{} || first > last || last >= CPU_SETSIZE)
             return false;
         for (unsigned cpu = first; cpu <= last; cpu++)
             CPU_SET(cpu, &cpus);
         if (got.ptr == end)
             return true;
-        if (*got.ptr != ',')
+        if (*got.ptr != ',' && *got.ptr != ' ')
             return false;
         text = got.ptr;
     }

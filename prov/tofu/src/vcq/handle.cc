@@ -71,10 +71,10 @@ int Handle::make(const Backend& backend, unsigned spread, bool thread_safe, Stat
     if (is_open() || backend.tni_count() == 0)
         return -FI_EINVAL;
     // The first VCQ of a domain is its home, which peers send to.
-    const places::Place place = places::take(backend, spread == 0 ? places::Traffic::in : places::Traffic::out);
+    const bool spare = spread == spread_of_spare;
+    const places::Place place = places::take(backend, spread == 0 ? places::Traffic::in : places::Traffic::out, spare);
     if (place.span == 0)
         return -FI_EBUSY;
-    const bool spare = spread == spread_of_spare;
     if (spare && !places::is_first_of_tni(place)) {
         places::give(place);
         return -FI_EBUSY;

@@ -10,10 +10,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <numeric>
 #include <optional>
+#include <utility>
 
+#include <sched.h>
 #include <unistd.h>
 
+#include "node/map.h"
 #include "provider/log.h"
 #include "provider/node_file.h"
 #include "provider/param.h"
@@ -112,19 +116,61 @@ bool open() noexcept
 }
 
 /// Finds a part of the TNIs, of so many parts, for this process alone. False: other processes have all.
-bool take_share(const Backend& backend, unsigned parts) noexcept
+bool take_share(const Backend& backend, unsigned parts, unsigned wanted) noexcept
 {
     const off_t first = first_byte(backend, Bytes::shares);
-    for (unsigned n = 0; n < parts && !share; n++)
-        if (file.lock(F_WRLCK, first + n, 1))
+    for (unsigned i = 0; i < parts && !share; i++)
+        if (const unsigned n = (wanted + i) % parts; file.lock(F_WRLCK, first + n, 1))
             share = n;
     return share.has_value();
 }
 
+/// The turn of this process among those of its node, by what its first thread is bound to.
+node::Seat own_seat() noexcept
+{
+    const node::Map* const map = node::Map::of_several_groups();
+    cpu_set_t bound;
+    const bool known = map != nullptr && sched_getaffinity(getpid(), sizeof bound, &bound) == 0;
+    return known ? map->seat_of(bound) : node::Seat{};
+}
+
+/// The order in which places are tried: first those of the seat, which no other seat has, one TNI after the other; then
+/// all, from the lowest on.
+class Order {
+  public:
+    Order(const node::Seat& seat, unsigned span) noexcept : next_(seat.of != 0 ? seat.number : most), step_(seat.of)
+    {
+        while (step_ != 0 && std::gcd(step_, span) != 1)
+            step_++;
+    }
+    /// `most`: there is none left.
+    unsigned next() noexcept
+    {
+        if (next_ >= most)
+            return lowest_ < most ? lowest_++ : most;
+        return std::exchange(next_, next_ + step_);
+    }
+
+  private:
+    unsigned next_;
+    unsigned step_;
+    unsigned lowest_ = 0;
+};
+
+/// Has this process or another a higher place of the same TNI? Seats leave lower ones free.
+bool has_more(unsigned kind, off_t first, unsigned n, unsigned span) noexcept
+{
+    for (unsigned m = n + span; m < most; m += span)
+        if (held[kind][m] || !file.lock(F_WRLCK, first + m, 1, F_OFD_GETLK))
+            return true;
+    return false;
+}
+
 } // namespace
 
-Place take(const Backend& backend, Traffic traffic) noexcept
+Place take(const Backend& backend, Traffic traffic, bool spare) noexcept
 {
+    const node::Seat seat = own_seat(); // before the mutex: the first call reads the topology
     std::lock_guard guard(mutex);
     renew_after_fork();
     const auto kind = static_cast<unsigned>(traffic);
@@ -133,16 +179,18 @@ Place take(const Backend& backend, Traffic traffic) noexcept
     const auto processes = static_cast<unsigned>(param_size("ppn", 0));
     const unsigned span = processes == 0 ? tnis : std::max(tnis / processes, 1u);
     for (unsigned attempt = 0; attempt < tries && open(); attempt++) {
-        if (processes != 0 && !take_share(backend, tnis / span)) {
+        if (processes != 0 && !take_share(backend, tnis / span, seat.number)) {
             drop();
             complain("tofu: FI_TOFU_PPN=%u: other processes of the node have all %u TNIs: start no more than so many",
                      processes, tnis);
             return {traffic, 0, 0, 0, 0};
         }
-        for (unsigned n = 0; n < most; n++) {
+        Order order(spare || share ? node::Seat{} : seat, span);
+        for (unsigned n = order.next(); n < most; n = order.next()) {
             // The locks of one description do not meet each other: what is ours already we know. Nobody else counts
             // where the TNIs are our own.
-            if (held[kind][n] || (!share && !file.lock(F_WRLCK, first + n, 1)))
+            if (held[kind][n] || (spare && seat.of != 0 && !share && has_more(kind, first, n, span)) ||
+                (!share && !file.lock(F_WRLCK, first + n, 1)))
                 continue;
             if (users == 0 && file.is_removed()) // between our open() and the lock: others would not see our locks
                 break;
