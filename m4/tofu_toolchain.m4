@@ -39,6 +39,21 @@ AC_DEFUN([TOFU_GTEST], [
   AM_CONDITIONAL([HAVE_GTEST], [test "$tofu_have_gtest" = yes])
 ])
 
+# TOFU_RAPIDCHECK: the generator of random programs (docs/testing.md) wants RapidCheck, which has no pkg-config file;
+# without it `make check` repeats known programs only.
+AC_DEFUN([TOFU_RAPIDCHECK], [
+  AC_CACHE_CHECK([for RapidCheck], [tofu_cv_rapidcheck], [
+    tofu_save_LIBS=$LIBS
+    LIBS="-lrapidcheck $LIBS"
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <rapidcheck.h>]],
+        [[return rc::gen::inRange(0, 2)(rc::Random(1), 1).value();]])],
+      [tofu_cv_rapidcheck=yes], [tofu_cv_rapidcheck=no])
+    LIBS=$tofu_save_LIBS])
+  AS_IF([test "$tofu_cv_rapidcheck" = no],
+    [AC_MSG_WARN([no RapidCheck: make check makes no random programs (install librapidcheck-dev)])])
+  AM_CONDITIONAL([HAVE_RAPIDCHECK], [test "$tofu_cv_rapidcheck" = yes])
+])
+
 # TOFU_MPI: an MPI library for the programs in fabtests/mpi and for mpi/, optional. MPI_CFLAGS and MPI_LIBS can be
 # given; else Open MPI's or MPICH's pkg-config file, else what the mpicc wrapper says.
 AC_DEFUN([TOFU_MPI], [

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See generator.h. A program is a setup and phases; a phase prefers some calls, so that runs of sends meet runs of receives,
+// and lives end in between.
+#include "generator.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <rapidcheck.h>
+
+namespace swarm {
+namespace {
+
+using rc::Gen;
+namespace gen = rc::gen;
+
+constexpr unsigned places = 3 * slots;
+
+/// 0 to n - 1, whatever the size that RapidCheck generates at.
+template <class T>
+Gen<std::uint32_t> below(T n)
+{
+    return gen::map(gen::resize(rc::kNominalSize, gen::inRange<int>(0, static_cast<int>(n))),
+                    [](int value) { return static_cast<std::uint32_t>(value); });
+}
+/// 1 in so many cases, else 0.
+Gen<std::uint32_t> once_in(unsigned n)
+{
+    return gen::map(below(n), [n](std::uint32_t value) { return std::uint32_t{value == n - 1}; });
+}
+/// First endpoints of processes are taken more often: most are open.
+Gen<std::uint32_t> place()
+{
+    return gen::weightedOneOf<std::uint32_t>({{4, gen::map(below(3), [](std::uint32_t p) { return p * slots; })},
+                                              {1, below(places)}});
+}
+Gen<std::uint32_t> size()
+{
+    return gen::weightedOneOf<std::uint32_t>(
+        {{12, gen::element<std::uint32_t>(0, 8, 16, 24, 64)},
+         {8, gen::element<std::uint32_t>(1, 7, 25, 32, 33, 191, 192, 200, 255, 256, 300)},
+         {12, gen::element<std::uint32_t>(1000, 2000, 4096, 8000, 8192)},
+         {8, gen::element<std::uint32_t>(8193, 9000, 16384, 16385, 20000, 70000)},
+         {1, gen::element<std::uint32_t>(200000, 1 << 20)}});
+}
+Gen<std::uint32_t> times() { return gen::weightedElement<std::uint32_t>({{5, 0}, {1, 3}, {1, 12}, {1, 30}}); }
+Gen<std::uint32_t> luck() { return gen::oneOf(gen::just<std::uint32_t>(0), below(10000)); }
+
+Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
+{
+    return gen::mapcat(
+        gen::map(below([&] {
+                     std::size_t sum = 0;
+                     for (const auto& like : likes)
+                         sum += like.first;
+                     return sum;
+                 }()),
+                 [likes](std::uint32_t at) {
+                     for (const auto& [weight, what] : likes) {
+                         if (at < weight)
+                             return what;
+                         at -= static_cast<std::uint32_t>(weight);
+                     }
+                     return Do::run;
+                 }),
+        [](Do what) {
+            const auto base = gen::set(&Command::what, gen::just(what));
+            const auto at = gen::set(&Command::at, place());
+            const auto lucky = gen::set(&Command::luck, luck());
+            const auto tag = gen::set(&Command::tag, below(3));
+            const auto any = gen::set(&Command::any, once_in(3));
+            const auto from = gen::set(&Command::from, gen::weightedOneOf<std::uint32_t>(
+                                                           {{3, gen::just<std::uint32_t>(0)}, {1, below(places + 1)}}));
+            switch (what) {
+            case Do::send:
+                return gen::build<Command>(
+                    base, at, lucky, tag, gen::set(&Command::to, place()), gen::set(&Command::tagged, below(2)),
+                    gen::set(&Command::size, size()),
+                    gen::set(&Command::level, gen::weightedElement<std::uint32_t>(
+                                                  {{5, plain}, {2, inject}, {1, transmit}, {1, delivery}, {2, match}})),
+                    gen::set(&Command::count, times()), gen::set(&Command::fence, once_in(8)), gen::set(&Command::data, once_in(3)),
+                    gen::set(&Command::back, gen::weightedElement<std::uint32_t>({{6, 0}, {2, 1}, {1, 2}})));
+            case Do::recv:
+                return gen::build<Command>(base, at, lucky, tag, any, from, gen::set(&Command::tagged, below(2)),
+                                           gen::set(&Command::size, gen::weightedOneOf<std::uint32_t>(
+                                                                        {{8, gen::just<std::uint32_t>(20000)},
+                                                                         {1, gen::just<std::uint32_t>(1 << 20)},
+                                                                         {6, size()}})),
+                                           gen::set(&Command::count, times()));
+            case Do::multi:
+                return gen::build<Command>(base, at, lucky,
+                                           gen::set(&Command::size, gen::element<std::uint32_t>(256, 4096, 20000, 300000)));
+            case Do::peek:
+            case Do::claim:
+            case Do::discard: return gen::build<Command>(base, at, lucky, tag, any, from);
+            case Do::cancel: return gen::build<Command>(base, at, lucky, gen::set(&Command::count, below(4)));
+            case Do::read: return gen::build<Command>(base, at, lucky, gen::set(&Command::count, gen::element<std::uint32_t>(1, 2, 5, 20, 60)));
+            case Do::spin: return gen::build<Command>(base, lucky, gen::set(&Command::count, gen::element<std::uint32_t>(2, 10, 40)));
+            case Do::run: return gen::build<Command>(base, lucky, gen::set(&Command::count, gen::element<std::uint32_t>(1, 5, 20, 100)));
+            case Do::pass:
+                return gen::build<Command>(base, lucky,
+                                           gen::set(&Command::count, gen::element<std::uint32_t>(1, 5, 200, 3000, 20000, 10000000)));
+            default: return gen::build<Command>(base, at, lucky);
+            }
+        });
+}
+
+using Likes = std::vector<std::pair<std::size_t, Do>>;
+constexpr unsigned phases = 7;
+const Likes& likes_of(unsigned phase)
+{
+    static const std::vector<Likes> all = {
+        {{8, Do::send}, {8, Do::recv}, {2, Do::multi}, {1, Do::cancel}, {6, Do::read}, {4, Do::spin}, {2, Do::run}, {1, Do::pass}},
+        {{12, Do::send}, {2, Do::recv}, {2, Do::read}, {2, Do::spin}, {1, Do::run}},
+        {{2, Do::send}, {10, Do::recv}, {3, Do::multi}, {2, Do::cancel}, {3, Do::read}, {2, Do::spin}},
+        {{4, Do::send}, {3, Do::recv}, {2, Do::peek}, {3, Do::claim}, {3, Do::discard}, {4, Do::read}, {2, Do::spin}},
+        {{6, Do::send}, {5, Do::recv}, {1, Do::open}, {2, Do::close}, {1, Do::leave}, {2, Do::start}, {1, Do::kill}, {1, Do::stop}, {3, Do::go}, {1, Do::pass}, {4, Do::read}, {4, Do::spin}},
+        {{1, Do::open}, {1, Do::close}, {2, Do::leave}, {4, Do::start}, {2, Do::kill}, {2, Do::send}, {1, Do::read}},
+        {{1, Do::send}, {2, Do::read}, {10, Do::spin}, {2, Do::run}, {1, Do::pass}},
+    };
+    return all[phase];
+}
+
+Gen<Setup> setup()
+{
+    return gen::build<Setup>(
+        gen::set(&Setup::chaos, below(4)), gen::set(&Setup::busy, gen::element<std::uint32_t>(0, 0, 5, 40)),
+        gen::set(&Setup::blind, gen::element<std::uint32_t>(0, 0, 30)), gen::set(&Setup::drop, below(2)),
+        gen::set(&Setup::silent, once_in(6)), gen::set(&Setup::sametag, gen::element<std::uint32_t>(1, 1, 0)),
+        gen::set(&Setup::reuse, gen::element<std::uint32_t>(1, 1, 0)),
+        gen::set(&Setup::toq, gen::element<std::uint32_t>(2000, 2000, 64, 8)),
+        gen::set(&Setup::rings, gen::element<std::uint32_t>(256, 256, 1, 2)),
+        gen::set(&Setup::ringslots, gen::element<std::uint32_t>(128, 128, 16, 64)));
+}
+
+/// Two endpoints talk for a while, or one does; or one that is gone has a successor, and is remembered.
+Gen<std::vector<Command>> scene()
+{
+    const auto parts = gen::tuple(place(), place(), size(), gen::element<std::uint32_t>(1, 3, 12, 30), below(2), below(8),
+                                  gen::weightedElement<std::uint32_t>({{4, plain}, {1, inject}, {1, delivery}, {2, match}}),
+                                  luck());
+    return gen::map(parts, [](const auto& drawn) {
+        const auto& [from, to, size, count, tagged, kind, level, luck] = drawn;
+        Command send{.what = Do::send, .at = from, .to = to, .tagged = tagged, .size = size, .level = level, .count = count,
+                     .luck = luck};
+        const Command recv{.what = Do::recv, .at = to, .tagged = tagged, .any = 1, .size = std::max(size, 64u), .count = count};
+        const Command spin{.what = Do::spin, .count = 60, .luck = luck};
+        std::vector<Command> calls;
+        switch (kind) {
+        case 0:
+        case 1: return calls = {recv, send, spin};
+        case 2: return calls = {send, {.what = Do::read, .at = from, .count = 20, .luck = luck}};
+        case 3: return calls = {send, spin, recv};
+        case 4: return calls = {{.what = Do::leave, .at = to, .luck = luck}, {.what = Do::start, .at = to}};
+        case 5: return calls = {{.what = Do::kill, .at = to, .luck = luck}, {.what = Do::start, .at = to}};
+        case 6: return calls = {{.what = Do::close, .at = to, .luck = luck}, {.what = Do::open, .at = to}};
+        default:
+            send.back = 1;
+            return calls = {send, {.what = Do::read, .at = from, .count = 20, .luck = luck}};
+        }
+    });
+}
+
+/// Scenes and phases, as one list of calls.
+Gen<std::vector<Command>> commands()
+{
+    const auto phase = gen::weightedOneOf<std::vector<Command>>(
+        {{1, gen::mapcat(below(phases),
+                         [](std::uint32_t kind) {
+                             return gen::scale(0.15, gen::container<std::vector<Command>>(command(likes_of(kind))));
+                         })},
+         {3, scene()}});
+    return gen::map(gen::container<std::vector<std::vector<Command>>>(16, phase),
+                    [](std::vector<std::vector<Command>>&& parts) {
+                        std::vector<Command> all;
+                        for (const auto& each : parts)
+                            all.insert(all.end(), each.begin(), each.end());
+                        return all;
+                    });
+}
+
+/// Simpler forms of a call, the simplest first.
+std::vector<Command> simpler(const Command& command)
+{
+    std::vector<Command> forms;
+    const auto put = [&](std::uint32_t Command::*field, std::uint32_t value) {
+        if (command.*field > value) {
+            forms.push_back(command);
+            forms.back().*field = value;
+        }
+    };
+    for (const auto field : {&Command::luck, &Command::fence, &Command::data, &Command::any, &Command::from, &Command::tag,
+                             &Command::level, &Command::back})
+        put(field, 0);
+    put(&Command::at, command.at / slots * slots);
+    put(&Command::to, command.to / slots * slots);
+    for (const std::uint32_t simple : {8u, 64u, 300u, 9000u})
+        put(&Command::size, simple);
+    for (const std::uint32_t simple : {0u, 1u, 3u, 20u, 60u, 200u})
+        put(&Command::count, simple);
+    return forms;
+}
+
+/// Simpler networks.
+std::vector<Setup> simpler(const Setup& setup)
+{
+    std::vector<Setup> forms;
+    const Setup usual{};
+    for (const auto field : {&Setup::chaos, &Setup::busy, &Setup::blind, &Setup::drop, &Setup::silent, &Setup::sametag,
+                             &Setup::reuse, &Setup::toq, &Setup::rings, &Setup::ringslots})
+        if (setup.*field != usual.*field) {
+            forms.push_back(setup);
+            forms.back().*field = usual.*field;
+        }
+    return forms;
+}
+
+} // namespace
+
+Program program_of(std::uint64_t seed)
+{
+    const auto both = gen::pair(setup(), commands())(rc::Random(seed), rc::kNominalSize).value();
+    return {both.first, both.second};
+}
+
+Program shorten(Program best, const std::function<bool(const Program&)>& fails)
+{
+    const auto take = [&](const Program& candidate) {
+        const bool good = fails(candidate);
+        if (good)
+            best = candidate;
+        return good;
+    };
+    for (std::size_t before = best.commands.size() + 1; best.commands.size() < before;) {
+        before = best.commands.size();
+        for (std::size_t chunk = std::max<std::size_t>(before / 2, 1); chunk != 0; chunk /= 2)
+            for (std::size_t at = 0; at < best.commands.size();) {
+                Program candidate = best;
+                const auto from = candidate.commands.begin() + static_cast<std::ptrdiff_t>(at);
+                const std::size_t count = std::min(chunk, best.commands.size() - at);
+                candidate.commands.erase(from, from + static_cast<std::ptrdiff_t>(count));
+                if (!take(candidate))
+                    at += chunk;
+            }
+    }
+    for (const Setup& setup : simpler(best.setup)) {
+        Program candidate = best;
+        candidate.setup = setup;
+        (void)take(candidate);
+    }
+    for (std::size_t at = 0; at < best.commands.size(); at++)
+        for (bool some = true; some;) {
+            some = false;
+            for (const Command& form : simpler(best.commands[at])) {
+                Program candidate = best;
+                candidate.commands[at] = form;
+                if (take(candidate)) {
+                    some = true;
+                    break;
+                }
+            }
+        }
+    return best;
+}
+
+} // namespace swarm

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A deterministic uTofu in one process: virtual processes with VCQs of their own, and an adversary that draws what the
+// guide leaves open from one seed. No thread, no sleep, no clock but its own (docs/testing.md). Called by world.cc, and by
+// the provider through the table of functions; calls nothing of either.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include <utofu.h>
+
+#include "vcq/backend.h"
+
+namespace swarm {
+
+/// Random numbers that are the same on every machine.
+class Dice {
+  public:
+    explicit Dice(std::uint64_t seed = 1) noexcept : state_(seed) {}
+    std::uint64_t next() noexcept
+    {
+        state_ += 0x9e3779b97f4a7c15u;
+        std::uint64_t z = state_;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        return z ^ (z >> 31);
+    }
+    /// 0 to n - 1.
+    unsigned below(unsigned n) noexcept { return static_cast<unsigned>((next() >> 32) * n >> 32); }
+    bool percent(unsigned n) noexcept { return n != 0 && below(100) < n; }
+
+  private:
+    std::uint64_t state_;
+};
+
+/// Which freedoms of the guide the network takes.
+struct Freedoms {
+    unsigned chaos = 0;   ///< 0: each post takes effect within its call; else late and in any permitted order, up to 3
+    unsigned busy = 0;    ///< percent of posts that find the TOQ full
+    unsigned blind = 0;   ///< percent of polls that find nothing although there is something
+    bool drop = false;    ///< what no notice has told of when its VCQ is freed may be lost, also in part
+    bool silent = false;  ///< an access to what is not there never ends
+    bool same_tag = true; ///< memory that is registered already gets its steering tag again
+    bool reuse = true;    ///< VCQ IDs that were given back are given again, at once
+    unsigned toq = 2000;  ///< posts of a VCQ under way at a time
+};
+
+class Net {
+  public:
+    static constexpr unsigned most_processes = 8;
+    static constexpr unsigned tnis = 6, cqs = 8, components = 8, reserved = 256;
+
+    Net();
+    ~Net();
+    /// The one that the table's functions mean.
+    static Net* now;
+    static tofu::vcq::Functions functions();
+    static utofu_onesided_caps caps();
+
+    Freedoms freedoms;
+    /// The process whose calls these are.
+    unsigned process = 0;
+    /// What other processes do while one is in a call that does not return at once; null: nothing.
+    void (*others)() = nullptr;
+    std::uint64_t steps = 0; ///< of the network, so far
+    std::uint64_t calls = 0; ///< of uTofu, so far
+    unsigned strays = 0;     ///< accesses to what is not there, so far
+
+    /// The decisions from here on.
+    void seed(std::uint64_t seed) noexcept { dice_ = Dice(seed); }
+    [[nodiscard]] bool quiet() const noexcept { return active_.empty(); }
+    /// Carries out one part of one post, if there is any.
+    void step();
+    void run(unsigned steps)
+    {
+        while (steps-- != 0 && !quiet())
+            step();
+    }
+    void run_all()
+    {
+        while (!quiet())
+            step();
+    }
+    /// Time goes by for all; what is under way takes effect first, for that takes a TNI no longer than milliseconds.
+    void pass(std::uint64_t nanoseconds)
+    {
+        run_all();
+        time_ += nanoseconds;
+    }
+    [[nodiscard]] std::uint64_t time() noexcept;
+    /// For what takes no time of the living: the remains of a process that was killed.
+    [[nodiscard]] std::uint64_t clock() const noexcept { return time_; }
+    void set_clock(std::uint64_t time) noexcept { time_ = time; }
+    /// The process ends between two instructions: its VCQs are gone, whatever it has posted may be lost.
+    void kill(unsigned process);
+    [[nodiscard]] bool has_vcqs(unsigned process) const;
+
+    struct Vcq;
+    struct Op;
+
+  private:
+    friend struct Calls;
+    /// Something has called: others may have gone on meanwhile.
+    void tick();
+    Vcq* find(utofu_vcq_id_t id) const noexcept;
+    Vcq* of(utofu_vcq_hdl_t handle) const noexcept;
+    int post(Vcq& vcq, std::unique_ptr<Op> op);
+    bool advance(Vcq& vcq, std::size_t at);
+    void carry_out(Vcq& vcq, Op& op);
+    void read(Vcq& vcq, Op& op);
+    void write(Vcq& vcq, Op& op);
+    void armw(Op& op);
+    void tell(Vcq& vcq, Op& op);
+    void report_sent(Vcq& vcq);
+    void forget(Vcq& vcq);
+    void activate(Vcq& vcq);
+    void finish(Vcq& vcq, bool may_drop);
+
+    Dice dice_;
+    std::uint64_t time_ = 1000000000;
+    unsigned idle_ = 0;
+    bool nested_ = false;
+    std::vector<std::unique_ptr<Vcq>> vcqs_; ///< by handle
+    std::vector<Vcq*> by_place_;             ///< by node, TNI, CQ and component
+    std::vector<bool> was_used_;             ///< likewise
+    std::vector<Vcq*> active_;               ///< with posts under way
+};
+
+} // namespace swarm

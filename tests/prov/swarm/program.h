@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A program for the deterministic network: what the network is like, and a list of calls. It can be written as text, a
+// call to a line, and read again. Called by the generator, replay and world.cc; calls nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace swarm {
+
+constexpr unsigned slots = 2; ///< endpoints of a process
+
+/// What a call may be.
+enum class Do : std::uint8_t {
+    send,    ///< at, to, back, tagged, tag, size, level, fence, data; count times, if that is not 0
+    recv,    ///< at, tagged, tag, any, from, size; count times, if that is not 0
+    multi,   ///< at, size
+    cancel,  ///< at, count: the receive that was posted so many before the last
+    peek,    ///< at, tag, any, from
+    claim,   ///< likewise; what is found is received
+    discard, ///< likewise; what is found is dropped
+    read,    ///< at: its process reads its queue count times
+    spin,    ///< all processes read their queues count times
+    run,     ///< the network takes count steps
+    pass,    ///< count milliseconds go by
+    open,    ///< at: a new endpoint in this slot, unless there is one
+    close,   ///< at
+    leave,   ///< at: its process closes all it has
+    start,   ///< at: its process opens a domain and an endpoint, unless it has some
+    kill,    ///< at: its process is killed
+    stop,    ///< at: its process makes no calls until ...
+    go,      ///< ... this
+    count_
+};
+
+/// The levels of completion of a send.
+enum Level : std::uint8_t { plain, inject, transmit, delivery, match, level_count };
+
+struct Command {
+    Do what = Do::run;
+    std::uint32_t at = 0;    ///< an endpoint: process * slots + slot
+    std::uint32_t to = 0;    ///< likewise
+    std::uint32_t back = 0;  ///< not the endpoint that is there now, but one so many before it
+    std::uint32_t tagged = 0;
+    std::uint32_t tag = 0;   ///< 0 to 3
+    std::uint32_t any = 0;   ///< of any tag
+    std::uint32_t from = 0;  ///< 0: from any source; else 1 + an endpoint
+    std::uint32_t size = 0;
+    std::uint32_t level = 0;
+    std::uint32_t fence = 0;
+    std::uint32_t data = 0;
+    std::uint32_t count = 0;
+    std::uint32_t luck = 0;  ///< seeds what the network decides during this call
+
+    friend bool operator==(const Command&, const Command&) = default;
+};
+
+struct Setup {
+    std::uint32_t processes = 3;
+    std::uint32_t chaos = 0, busy = 0, blind = 0, drop = 0, silent = 0, sametag = 1, reuse = 1, toq = 2000;
+    std::uint32_t rings = 256, ringslots = 128;
+
+    friend bool operator==(const Setup&, const Setup&) = default;
+};
+
+struct Program {
+    Setup setup;
+    std::vector<Command> commands;
+};
+
+std::string text_of(const Program& program);
+std::string text_of(const Command& command);
+/// False: `wrong` says what is wrong with it.
+bool read_program(const std::string& text, Program& program, std::string& wrong);
+
+} // namespace swarm

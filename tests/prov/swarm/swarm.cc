@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// swarm [SECONDS [SEED]]: random programs over the deterministic network for so long, from this seed on (default: 10 s,
+// a new one). The first that fails is made shorter and printed, to be given to replay. Each runs in a process of its own.
+// SWARM_KNOWN: defects that are known, whose programs are left out: "identity" (a successor has the VCQ IDs of what is
+// gone), "closing" (what was reported as sent is lost by fi_close), by commas.
+// Called by make check and make swarm; calls generator and world.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "generator.h"
+#include "world.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr unsigned most_seconds = 20; ///< of one program
+constexpr unsigned shortening = 120;  ///< seconds to make one shorter
+
+/// What a process that carries out a program says of it.
+struct Report {
+    swarm::Numbers numbers;
+};
+
+struct Result {
+    bool good;
+    std::string text; ///< what is wrong
+};
+
+Report* shared_report()
+{
+    void* const at = mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return at != MAP_FAILED ? static_cast<Report*>(at) : nullptr;
+}
+
+Result try_program(const swarm::Program& program, const swarm::Options& options, Report& report)
+{
+    int ends[2];
+    if (pipe(ends) != 0)
+        std::abort();
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(most_seconds);
+        dup2(ends[1], STDOUT_FILENO);
+        if (std::getenv("SWARM_STDERR") == nullptr && std::freopen("/dev/null", "w", stderr) == nullptr)
+            _exit(4);
+        report.numbers = swarm::run_program(program, options);
+        _exit(0);
+    }
+    close(ends[1]);
+    std::string text;
+    char part[512];
+    for (ssize_t got = 0; (got = read(ends[0], part, sizeof part)) > 0;)
+        text.append(part, static_cast<std::size_t>(got));
+    close(ends[0]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (WIFSIGNALED(status))
+        text += "signal " + std::to_string(WTERMSIG(status)) + (WTERMSIG(status) == SIGALRM ? " (does not end)" : "") + "\n";
+    else if (WEXITSTATUS(status) != 0 && text.empty())
+        text += "status " + std::to_string(WEXITSTATUS(status)) + "\n";
+    return {status == 0, text};
+}
+
+bool knows(const char* defect)
+{
+    const char* const all = std::getenv("SWARM_KNOWN");
+    return all != nullptr && std::strstr(all, defect) != nullptr;
+}
+
+/// The kind of a failure: its text without numbers.
+std::string kind_of(const std::string& text)
+{
+    std::string kind;
+    for (const char c : text)
+        if (c < '0' || c > '9')
+            kind += c;
+    return kind.substr(0, kind.find('\n'));
+}
+
+} // namespace
+
+int main(int count, char** arguments)
+{
+    if (const int now = personality(0xffffffff); now != -1 && (now & ADDR_NO_RANDOMIZE) == 0 &&
+                                                 personality(static_cast<unsigned>(now) | ADDR_NO_RANDOMIZE) != -1)
+        execv("/proc/self/exe", arguments);
+    const char* const wanted = std::getenv("SWARM_SECONDS");
+    const unsigned long seconds = std::strtoul(count > 1 ? arguments[1] : wanted != nullptr ? wanted : "10", nullptr, 0);
+    std::uint64_t first = 0;
+    if (count > 2)
+        first = std::strtoull(arguments[2], nullptr, 0);
+    else if (getrandom(&first, sizeof first, 0) != sizeof first)
+        first = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
+    first &= 0xffffffffffff;
+    std::printf("swarm: seeds from %llu on\n", static_cast<unsigned long long>(first));
+    std::fflush(stdout);
+    Report* const report = shared_report();
+    if (report == nullptr)
+        return 1;
+    swarm::Options options;
+    options.knows_closing = knows("closing");
+    const auto start = Clock::now();
+    unsigned long programs = 0;
+    unsigned long long steps = 0, calls = 0, commands = 0;
+    int status = 0;
+    for (std::uint64_t seed = first; Clock::now() - start < std::chrono::seconds(seconds); seed++) {
+        swarm::Program program = swarm::program_of(seed);
+        if (knows("identity"))
+            program.setup.reuse = 0;
+        const Result result = try_program(program, options, *report);
+        programs++;
+        commands += program.commands.size();
+        steps += report->numbers.steps;
+        calls += report->numbers.calls;
+        report->numbers = {};
+        if (result.good)
+            continue;
+        std::printf("swarm: seed %llu fails: %s", static_cast<unsigned long long>(seed), result.text.c_str());
+        std::fflush(stdout);
+        const std::string kind = kind_of(result.text);
+        const auto found = Clock::now();
+        const swarm::Program shorter = swarm::shorten(program, [&](const swarm::Program& candidate) {
+            if (Clock::now() - found > std::chrono::seconds(shortening))
+                return false;
+            const Result again = try_program(candidate, options, *report);
+            return !again.good && kind_of(again.text) == kind;
+        });
+        std::printf("%s# %s\n", swarm::text_of(shorter).c_str(), try_program(shorter, options, *report).text.c_str());
+        std::fflush(stdout);
+        status = 1;
+        if (std::getenv("SWARM_GO_ON") == nullptr)
+            break;
+    }
+    const double took = std::chrono::duration<double>(Clock::now() - start).count();
+    std::printf("swarm: %lu programs of %llu calls, %llu steps of the network, %llu calls of uTofu in %.1f s\n", programs,
+                commands, steps, calls, took);
+    return status;
+}

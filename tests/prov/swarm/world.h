@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Carries out a program: the provider, linked in, over the deterministic network, and the model beside it. One program to
+// a process. Called by the generator and replay; calls libfabric, net and model.
+#pragma once
+
+#include "program.h"
+
+namespace swarm {
+
+struct Options {
+    bool verbose = false;       ///< print each call and each entry
+    bool knows_closing = false; ///< Model::knows_closing
+};
+
+struct Numbers {
+    unsigned long long steps = 0, calls = 0;
+};
+
+/// Returns if all was as it must be; ends the process by contradict() otherwise.
+Numbers run_program(const Program& program, const Options& options);
+
+} // namespace swarm
