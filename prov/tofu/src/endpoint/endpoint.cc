@@ -161,8 +161,8 @@ namespace {
 void settle_with_peers(proto::Messenger& messages, OwnTxContext& tx) noexcept
 {
     constexpr std::chrono::milliseconds patience{10};
-    const auto end = std::chrono::steady_clock::now() + patience;
-    while (!messages.settle() && std::chrono::steady_clock::now() < end)
+    const auto end = Clock::now() + patience;
+    while (!messages.settle() && Clock::now() < end)
         tx.progress();
 }
 } // namespace
