@@ -242,6 +242,7 @@ class World {
     bool read_once(unsigned p)
     {
         Objects& o = *processes_[p].objects;
+        fetch_claimed(p);
         fi_cq_tagged_entry entries[4];
         fi_addr_t sources[4];
         const ssize_t got = fi_cq_readfrom(o.cq, entries, 4, sources);
@@ -278,17 +279,20 @@ class World {
             entry.error != 0 ? fi_strerror(entry.error) : "");
         if (Receive* const claim = model_.on_entry(p, entry); claim != nullptr)
             claims_.push_back(claim);
-        while (!claims_.empty()) {
-            Receive* const next = claims_.back();
-            claims_.pop_back();
-            fetch_claimed(*next);
-        }
+        fetch_claimed(p);
     }
 
-    void fetch_claimed(Receive& r)
+    /// Receives what was claimed. A claim that finds no room is tried again when its process reads its queue.
+    void fetch_claimed(unsigned p)
+    {
+        std::erase_if(claims_, [&](Receive* r) { return r->at->process == p && fetch(*r); });
+    }
+
+    /// False: it found no room.
+    bool fetch(Receive& r)
     {
         if (r.at->state != Endpoint::open)
-            return;
+            return true;
         iovec vector{r.buffer->at(), r.buffer->size()};
         fi_msg_tagged call{};
         call.msg_iov = &vector;
@@ -298,8 +302,9 @@ class World {
         call.ignore = ~std::uint64_t{0};
         call.context = &r;
         const ssize_t result = fi_trecvmsg(processes_[r.at->process].ep[r.at->slot], &call, FI_CLAIM);
-        if (result != 0)
+        if (result != 0 && result != -FI_EAGAIN)
             contradict("the claim of receive %u: %s", r.number, fi_strerror(static_cast<int>(-result)));
+        return result == 0;
     }
 
     void let_others_run()
