@@ -36,11 +36,11 @@ int result(int code) noexcept
         if (code == UTOFU_SUCCESS) {
             trace::Record record{};
             record.time = trace::now();
-            record.peer = reinterpret_cast<uintptr_t>(&set); // tells it apart from others of the process
+            record.peer = set.start_gate(); // tells it apart from others of the process
             record.type = began ? trace::Type::barrier : trace::Type::barrier_done;
             record.what = static_cast<uint8_t>(kind);
             trace::add(record);
-        } else if (code == UTOFU_ERR_NOT_COMPLETED) {
+        } else if (code == UTOFU_ERR_NOT_COMPLETED && !is_exact()) {
             trace::poll_in_vain();
         }
     }
@@ -49,6 +49,10 @@ int result(int code) noexcept
 
 [[gnu::noinline]] int start_watched(VbgSet& set, Kind kind, Packet own) noexcept
 {
+    const TurnedCall turn(TurnedCall::Kind::acts);
+    if (turn.is_refused()) {
+        return fail(UTOFU_ERR_NOT_AVAILABLE);
+    }
     std::optional<ClockedCall> call;
     if (has_clock()) {
         call.emplace();
@@ -69,7 +73,24 @@ int start(VbgSet& set, Kind kind, const Packet& own) noexcept
 
 [[gnu::noinline]] int poll_watched(VbgSet& set, Kind kind, Packet& packet) noexcept
 {
-    const int rc = set.poll(process_vbgs()->circuit(), kind, packet);
+    TurnedCall turn(TurnedCall::Kind::looks);
+    if (turn.is_refused()) {
+        return fail(UTOFU_ERR_NOT_AVAILABLE);
+    }
+    const Circuit& circuit = process_vbgs()->circuit();
+    // In exact mode the end is there before its time is.
+    const auto look = [&] {
+        const uint64_t end = is_exact() ? set.ends_at(circuit) : 0;
+        const bool early = !turn.may_look() || (end != never && end > clock_now());
+        return early ? int{UTOFU_ERR_NOT_COMPLETED} : set.poll(circuit, kind, packet);
+    };
+    int rc = look();
+    if (rc == UTOFU_ERR_NOT_COMPLETED && is_exact() && turn.wait(set.vain_polls(), set.ends_at(circuit))) {
+        rc = look();
+    }
+    if (rc != UTOFU_ERR_NOT_COMPLETED) {
+        turn.found();
+    }
     if (has_clock()) {
         ClockedCall call;
         if (rc == UTOFU_ERR_NOT_COMPLETED) {
@@ -108,6 +129,7 @@ int with_vbgs(Call call) noexcept
     if (const int rc = enter_vbgs(); rc != UTOFU_SUCCESS) {
         return fail(rc);
     }
+    const TurnedCall turn(TurnedCall::Kind::sets_up);
     return result(call(*process_vbgs()));
 }
 

@@ -2,6 +2,7 @@
 // Role: guide 3.7.4 and 3.7.5: confirming completion.
 // Called by: programs; the hot path. Calls: tni/engine, job/crowd.
 #include "api/exports.h"
+#include "clock/clock.h"
 #include "job/crowd.h"
 #include "job/process.h"
 #include "tni/engine.h"
@@ -21,6 +22,7 @@ int count_cq(utofu_vcq_hdl_t vcq_hdl, size_t* count, Count&& count_vcq) noexcept
     if (count == nullptr) {
         return fail(UTOFU_ERR_INVALID_POINTER);
     }
+    const TurnedCall call(TurnedCall::Kind::looks);
     const unsigned first = vcq->index / vcqs_per_cq * vcqs_per_cq;
     size_t sum = 0;
     for (unsigned index = first; index < first + vcqs_per_cq; index++) {
@@ -39,6 +41,9 @@ constexpr uint32_t polls_before_way = 64;
 
 [[gnu::noinline]] int after_vain_polls(int result) noexcept
 {
+    if (is_exact()) {
+        return result; // they have the turn when it is theirs
+    }
     Process& self = Process::self();
     (void)give_way(self.job().crowd(), self.segment().header(), 0);
     return result;

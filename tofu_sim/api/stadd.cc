@@ -66,6 +66,7 @@ int putofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned lo
     if (const int rc = check_region(vcq, addr, size, flags, stadd); rc != UTOFU_SUCCESS) {
         return fail(rc);
     }
+    const TurnedCall call(TurnedCall::Kind::sets_up);
     const bool read_only = (flags & UTOFU_REG_MEM_FLAG_READ_ONLY) != 0;
     return done(vcq->registrations->add(addr, size, read_only, no_slot, stadd), size);
 }
@@ -86,6 +87,7 @@ int putofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, u
     if (stag >= reserved_stags) {
         return fail(UTOFU_ERR_INVALID_STAG);
     }
+    const TurnedCall call(TurnedCall::Kind::sets_up);
     const bool read_only = (flags & UTOFU_REG_MEM_FLAG_READ_ONLY) != 0;
     return done(vcq->registrations->add(addr, size, read_only, stag, stadd), size);
 }
@@ -119,6 +121,7 @@ int putofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long
     if (flags != 0) {
         return fail(UTOFU_ERR_INVALID_FLAGS);
     }
+    const TurnedCall call(TurnedCall::Kind::sets_up);
     return done(vcq->registrations->remove(stadd), 0);
 }
 

@@ -38,6 +38,20 @@ bool has_notices(Vcq& vcq) noexcept
     return !vcq.tcq.empty() || unread_mrq(vcq) != 0 || (session && has_tcq_session(vcq));
 }
 
+uint64_t looked_around = 0; // exact mode: when tofu_sim_give_way was called last, see TurnedCall::wait
+
+// The time is that of the virtual clock. The turn may end before: then something outside has to happen, and the caller
+// looks around.
+int wait_in_exact_mode(TurnedCall& call, int timeout_ms) noexcept
+{
+    constexpr Picoseconds millisecond = 1'000'000'000;
+    if (timeout_ms == 0) {
+        return 0;
+    }
+    const Picoseconds until = timeout_ms < 0 ? never : clock_now() + static_cast<Picoseconds>(timeout_ms) * millisecond;
+    return !call.may_look() || call.wait_until(until) || clock_now() < until ? 1 : 0;
+}
+
 } // namespace
 
 extern "C" {
@@ -62,6 +76,10 @@ int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms)
     if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
         return fail(rc);
     }
+    TurnedCall call(TurnedCall::Kind::looks);
+    if (call.is_refused()) {
+        return fail(UTOFU_ERR_NOT_AVAILABLE);
+    }
     for (size_t i = 0; i < n; i++) {
         Vcq* const vcq = find_vcq(vcqs[i]);
         if (vcq == nullptr) {
@@ -70,6 +88,9 @@ int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms)
         if (has_notices(*vcq)) {
             return 1;
         }
+    }
+    if (is_exact()) {
+        return wait_in_exact_mode(call, timeout_ms);
     }
     const bool traced = (instruments & instrument_trace) != 0;
     const bool soon = (timeout_ms < 0 || timeout_ms > gate_pause_ms) && waits_at_gates();
@@ -80,6 +101,11 @@ int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms)
 int tofu_sim_give_way(unsigned times)
 {
     Process& self = Process::self();
+    if (is_exact()) {
+        TurnedCall call(TurnedCall::Kind::looks);
+        (void)call.wait(looked_around);
+        return 1;
+    }
     return self.joined() && give_way(self.job().crowd(), self.segment().header(), times, waits_at_gates) ? 1 : 0;
 }
 
@@ -90,6 +116,9 @@ int tofu_sim_wake(void)
         return fail(rc);
     }
     ring_doorbell(self.segment().header());
+    if (is_exact()) {
+        nudge_self();
+    }
     return UTOFU_SUCCESS;
 }
 

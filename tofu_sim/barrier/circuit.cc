@@ -42,12 +42,24 @@ void Circuit::push(GateRef gate, Tag tag) const noexcept
                 host_.hold_packet(host_.context)) {
                 continue;
             }
-            if (gates_.round_for(target, there, input, from.tag, round) &&
-                gates_.fire(target, there, round) == Fired::now && !is_start_gate(target) &&
-                length < list.size()) {
+            if (!gates_.round_for(target, there, input, from.tag, round) ||
+                gates_.fire(target, there, round) != Fired::now) {
+                continue;
+            }
+            if (is_start_gate(target)) {
+                tell_end(target, Tag::of(there.epoch, round));
+            } else if (length < list.size()) {
                 list[length++] = {target, Tag::of(there.epoch, round)};
             }
         }
+    }
+}
+
+void Circuit::tell_end(GateRef gate, Tag tag) const noexcept
+{
+    Packet packet;
+    if (host_.ended != nullptr && gates_.fetch_end(gate, tag, packet) == Fetched::ready) {
+        host_.ended(host_.context, gate, packet.time);
     }
 }
 
@@ -110,6 +122,8 @@ Circuit::Pulled Circuit::visit(const Node& node, bool look_for_dead,
     case Fired::now:
         if (!is_start_gate(node.gate)) {
             push(node.gate, node.tag);
+        } else {
+            tell_end(node.gate, node.tag);
         }
         return Pulled::progress;
     case Fired::before: return Pulled::nothing;

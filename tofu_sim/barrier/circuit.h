@@ -21,6 +21,9 @@ struct CircuitHost {
     void (*count_packets)(void* context, GateRef target, uint32_t path, uint64_t packets) noexcept = nullptr;
     // Adversarial mode: true leaves a packet on its way for now; a later pull delivers it. Null: never.
     bool (*hold_packet)(void* context) noexcept = nullptr;
+    // Exact mode: a round has come to its end gate, where it can be found at that time of the virtual clock. Null: nobody
+    // waits for it by that clock.
+    void (*ended)(void* context, GateRef gate, uint64_t time) noexcept = nullptr;
 };
 
 class Circuit {
@@ -53,6 +56,7 @@ class Circuit {
     class Visited;
 
     [[nodiscard]] Pulled visit(const Node& node, bool look_for_dead, Visited& visited) const noexcept;
+    void tell_end(GateRef gate, Tag tag) const noexcept;
     [[nodiscard]] bool gone(GateRef source, uint64_t recorded_owner) const noexcept;
 
     Gates gates_;

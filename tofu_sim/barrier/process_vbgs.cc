@@ -3,6 +3,7 @@
 // Called by: api/barrier, job/process (reset after fork). Calls: barrier/vbg, job/process.
 #include "barrier/process_vbgs.h"
 
+#include "clock/clock.h"
 #include "job/flows.h"
 #include "job/process.h"
 
@@ -40,6 +41,14 @@ bool hold_packet(void*) noexcept
     x = x * 6364136223846793005u + 1442695040888963407u;
     chaos_state.store(x, std::memory_order_relaxed); // a lost update is as random
     return x >> 63 != 0;
+}
+
+void wake_owner(void*, GateRef gate, uint64_t time) noexcept
+{
+    const OwnerWord owner = OwnerWord::decode(owner_of(nullptr, gate));
+    if (owner.taken) {
+        wake_actor(owner.process, time);
+    }
 }
 
 void count_packets(void*, GateRef target, uint32_t path, uint64_t packets) noexcept
@@ -90,7 +99,9 @@ int enter_vbgs() noexcept
     host.circuit.owner_of = owner_of;
     host.circuit.runs = may_run_owner;
     host.circuit.count_packets = count_packets;
-    if (self.environment().chaos) {
+    if (is_exact()) {
+        host.circuit.ended = wake_owner; // and nothing is held: when it is pulled is a matter of this machine
+    } else if (self.environment().chaos) {
         chaos_state.store(self.environment().chaos->seed + self.job().process(), std::memory_order_relaxed);
         host.circuit.hold_packet = hold_packet;
     }

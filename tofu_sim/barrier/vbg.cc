@@ -104,6 +104,14 @@ int VbgSet::poll(const Circuit& circuit, Kind kind, Packet& result) noexcept
     return poll_slowly(circuit, result);
 }
 
+uint64_t VbgSet::ends_at(const Circuit& circuit) const noexcept
+{
+    Packet packet;
+    const bool ended = configured_ && kind() != Kind::none &&
+                       circuit.gates().fetch_end(start_gate_, tag_, packet) == Fetched::ready;
+    return ended ? packet.time : UINT64_MAX;
+}
+
 // A round has ended after yields: were they worth it?
 void VbgSet::learn() noexcept
 {

@@ -59,6 +59,11 @@ class VbgSet {
     [[nodiscard]] int start(const Circuit& circuit, Kind kind, const Packet& own) noexcept;
     // The result of the round, once; BUSY if none of this kind is under way.
     [[nodiscard]] int poll(const Circuit& circuit, Kind kind, Packet& result) noexcept;
+    // With the virtual clock: when the round's end can be found; the end of time while it has not come.
+    [[nodiscard]] uint64_t ends_at(const Circuit& circuit) const noexcept;
+    [[nodiscard]] GateRef start_gate() const noexcept { return start_gate_; }
+    // Exact mode: see TurnedCall::wait.
+    [[nodiscard]] uint64_t& vain_polls() noexcept { return vain_polls_; }
     // Any thread.
     [[nodiscard]] bool is_under_way() const noexcept
     {
@@ -92,6 +97,7 @@ class VbgSet {
     uint64_t slow_since_ns_ = 0;
     uint64_t next_look_ns_ = 0; // for dead participants
     uint64_t look_pause_ns_ = 0;
+    uint64_t vain_polls_ = 0;
     std::mutex mutex_;
 };
 

@@ -25,10 +25,26 @@ namespace {
 constexpr uint64_t longest_look_ns = 50'000;
 
 constexpr uint32_t looks_at_once = 4096;
+constexpr uint32_t free_looks = 256; // exact mode
+constexpr uint32_t free_looks_before_acts = 100'000;
+
+// Exact mode: between two looks of who waits, in parts of what it has waited by then. Each look takes this machine two
+// switches between processes. Who waits for a time must not come much too late.
+constexpr Picoseconds shortest_pause = 5'000'000;
+constexpr Picoseconds longest_pause = 200'000'000;
+constexpr Picoseconds shortest_pause_for_a_time = 100'000;
 
 struct State {
     std::atomic<uint64_t> now{0};
     std::atomic<bool> tells_what_it_sees{false};
+    bool exact = false;
+    // Exact mode: counts what happened; what was looked at in vain since is told by places that have the same number.
+    uint64_t happened = 1;
+    Picoseconds waits_since = 0;
+    bool waits = false;
+    bool waits_for_a_time = false; // has looked at the clock, too
+    uint32_t acts = 0;
+    uint32_t looks = 0; // at the clock, since something happened
     uint32_t cpu_permille = 0;
     uint64_t reading_ns = 0; // what of a thread's time between two readings is theirs
     Arrivals* arrivals = nullptr;
@@ -45,6 +61,7 @@ struct Thread {
     bool has_called = false;
     bool in_vain = false;
     unsigned depth = 0; // of calls, for one may make another
+    unsigned turns = 0; // the same, of those that take turns
 };
 thread_local Thread thread;
 
@@ -114,14 +131,31 @@ bool back(void* context, uint32_t node) noexcept
     return true;
 }
 
+// How often a program and its libraries look is in part a matter of counts that start-up leaves behind, and of how often
+// who waits looks around. So a look takes no time, unless very many come in a row: then they wait for it to pass.
+void read_in_exact_mode(ClockedCall& call, bool quiet) noexcept
+{
+    const uint32_t in_a_row = ++state.looks;
+    state.waits_for_a_time = state.waits_for_a_time || (state.acts != 0 && (!quiet || in_a_row > free_looks));
+    if (in_a_row > (state.acts == 0 ? free_looks_before_acts : free_looks)) {
+        (void)call.spend(figures::look_at_clock);
+        publish_clock(clock_now());
+    }
+}
+
 // What the preloaded library asks (clock/preload.cc). Only threads that call uTofu live in virtual time.
-int read_for_program(uint64_t* picoseconds) noexcept
+int read_for_program(uint64_t* picoseconds, int quiet) noexcept
 {
     if (!has_clock() || !thread.has_called || thread.depth != 0) {
         return 0;
     }
     const bool waits = thread.in_vain;
     ClockedCall call;
+    if (state.exact) {
+        read_in_exact_mode(call, quiet != 0);
+        *picoseconds = clock_now();
+        return 1;
+    }
     if (!waits) {
         thread.looks = 0;
         *picoseconds = call.spend(figures::look_at_clock);
@@ -133,27 +167,59 @@ int read_for_program(uint64_t* picoseconds) noexcept
     return 1;
 }
 
+// And what sched_yield asks: who yields has looked in vain, at memory perhaps. Not the simulator's own yields.
+int look_for_program() noexcept
+{
+    static uint64_t looked = 0;
+    if (!is_exact() || !thread.has_called || thread.depth != 0 || thread.turns != 0) {
+        return 0;
+    }
+    TurnedCall call(TurnedCall::Kind::looks);
+    (void)call.wait(looked);
+    return 1;
+}
+
 } // namespace
 
-void start_clock(Process& process, uint32_t cpu_permille, uint32_t buffer) noexcept
+int start_clock(Process& process) noexcept
 {
-    state.cpu_permille = cpu_permille;
-    state.reading_ns = cpu_permille != 0 ? time_of_a_reading() : 0;
+    const Environment& environment = process.environment();
+    state.cpu_permille = environment.cpu_permille;
+    state.reading_ns = state.cpu_permille != 0 ? time_of_a_reading() : 0;
+    state.exact = environment.clock == ClockMode::exact;
+    if (state.exact) {
+        if (const int rc = join_schedule(process, environment.size.value_or(1)); rc != UTOFU_SUCCESS) {
+            return rc;
+        }
+        instruments |= instrument_exact;
+    }
     state.arrivals = &segment_arrivals(process.segment().base);
-    new (network_storage) Network(process.topology(), process.job().clock_area(), back, &process, buffer);
+    new (network_storage) Network(process.topology(), process.job().clock_area(), back, &process,
+                                  environment.channel_buffer);
     instruments |= instrument_clock;
     thread.has_called = true;
     thread.computed_ns = processor_time_ns();
-    using Attach = void (*)(int (*)(uint64_t*) noexcept);
+    using AttachLook = void (*)(int (*)() noexcept);
+    if (const auto attach = reinterpret_cast<AttachLook>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_look"));
+        attach != nullptr && state.exact) {
+        attach(look_for_program); // first: it says that wall clocks begin at a fixed time
+    }
+    using Attach = void (*)(int (*)(uint64_t*, int) noexcept);
     if (const auto attach = reinterpret_cast<Attach>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_clock"))) {
         attach(read_for_program);
     }
+    return UTOFU_SUCCESS;
 }
 
 void reset_clock_in_child() noexcept
 {
     state.now.store(0, std::memory_order_relaxed);
     state.tells_what_it_sees.store(false, std::memory_order_relaxed);
+    state.exact = false;
+    state.happened = 1;
+    state.waits = state.waits_for_a_time = false;
+    state.acts = state.looks = 0;
+    reset_schedule_in_child();
     for (auto& backed : state.backed) {
         if (backed.load(std::memory_order_relaxed) != 0) {
             backed.store(0, std::memory_order_relaxed);
@@ -177,7 +243,7 @@ ClockedCall::ClockedCall(Memory memory) noexcept
     if (thread.depth++ != 0) {
         return;
     }
-    const bool looks = memory == Memory::seen && !state.tells_what_it_sees.load(std::memory_order_relaxed);
+    const bool looks = memory == Memory::seen && !state.exact && !state.tells_what_it_sees.load(std::memory_order_relaxed);
     const Picoseconds last = looks ? state.arrivals->last() : 0;
     if (last > clock_now()) {
         // What it did since its last call was to look for this.
@@ -213,8 +279,114 @@ void ClockedCall::wait_until(Picoseconds when) noexcept
     move_to(when);
 }
 
+TurnedCall::TurnedCall(Kind kind) noexcept : kind_(kind)
+{
+    if (!state.exact) {
+        return;
+    }
+    thread.turns++;
+    Picoseconds now = clock_now();
+    turn_ = kind == Kind::sets_up ? set_up(now) : take_turn(now, kind == Kind::looks);
+    move_to(now);
+    if (kind != Kind::looks && turn_ == Turn::ours) {
+        found();
+        state.acts += kind == Kind::acts ? 1 : 0;
+    }
+}
+
+TurnedCall::~TurnedCall()
+{
+    if (!state.exact) {
+        return;
+    }
+    thread.turns--;
+    if (turn_ == Turn::refused) {
+        return;
+    }
+    if (turn_ == Turn::ours) {
+        end_turn(clock_now());
+    } else if (kind_ == Kind::sets_up) {
+        publish_clock(clock_now());
+    }
+}
+
+void TurnedCall::found() noexcept
+{
+    state.happened++;
+    state.looks = 0;
+    state.waits = state.waits_for_a_time = false;
+}
+
+namespace {
+
+// Only what takes time is recorded as a wait: how often who waits looks around is a matter of counts that start-up
+// leaves behind.
+void trace_wait(Picoseconds since, Picoseconds until) noexcept
+{
+    if ((instruments & instrument_trace) != 0 && until > since) {
+        trace::begin_wait(since / 1000);
+        trace::poll_in_vain();
+    }
+}
+
+} // namespace
+
+bool TurnedCall::wait(uint64_t& seen, Picoseconds known) noexcept
+{
+    if (!state.exact || turn_ != Turn::ours) {
+        return false;
+    }
+    const Picoseconds before = clock_now();
+    if (!state.waits) {
+        state.waits = true;
+        state.waits_since = before;
+    }
+    if (seen != state.happened) {
+        seen = state.happened;
+        return false;
+    }
+    const Picoseconds waited = before - state.waits_since;
+    const Picoseconds pause = std::clamp(waited / 2, shortest_pause, longest_pause);
+    const Picoseconds soon = before + std::max(shortest_pause_for_a_time, waited / 8);
+    Picoseconds now = before;
+    const Picoseconds looks = before + pause;
+    const Picoseconds until = std::min(known, state.waits_for_a_time ? soon : never);
+    turn_ = wait_for_event(now, until, looks);
+    move_to(now);
+    trace_wait(before, now);
+    if (turn_ != Turn::ours) {
+        return false;
+    }
+    if (now < std::min(until, looks) || now == known) { // something has come
+        state.happened++;
+        seen = state.happened;
+    }
+    return true;
+}
+
+bool TurnedCall::wait_until(Picoseconds until) noexcept
+{
+    if (!state.exact || turn_ != Turn::ours) {
+        return false;
+    }
+    const Picoseconds before = clock_now();
+    Picoseconds now = before;
+    turn_ = wait_for_event(now, until, never);
+    move_to(now);
+    trace_wait(before, now);
+    state.happened++;
+    return turn_ == Turn::ours && now < until;
+}
+
 void clock_seen(const void* address, size_t length) noexcept
 {
+    if (state.exact) { // it could be seen, so the clock is there already
+        state.tells_what_it_sees.store(true, std::memory_order_relaxed);
+        TurnedCall turn(TurnedCall::Kind::sets_up);
+        ClockedCall call;
+        (void)call.spend(length != 0 ? figures::found : 0);
+        return;
+    }
     state.tells_what_it_sees.store(true, std::memory_order_relaxed);
     ClockedCall call(ClockedCall::Memory::as_told);
     wait_in_memory(state.arrivals->when(reinterpret_cast<uint64_t>(address), length));

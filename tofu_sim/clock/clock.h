@@ -8,19 +8,24 @@
 #pragma once
 
 #include "clock/network.h"
+#include "clock/schedule.h"
 #include "job/instruments.h"
 
 namespace tofu::sim {
 
 class Process;
 
-// While the process joins its job. `cpu_permille`: TOFU_SIM_CPU; `buffer`: TOFU_SIM_CHANNEL_BUFFER.
-void start_clock(Process& process, uint32_t cpu_permille, uint32_t buffer) noexcept;
+// While the process joins its job, by its environment. UTOFU_SUCCESS or why not.
+[[nodiscard]] int start_clock(Process& process) noexcept;
 void reset_clock_in_child() noexcept;
 
 [[nodiscard]] inline bool has_clock() noexcept
 {
     return (instruments & instrument_clock) != 0;
+}
+[[nodiscard]] inline bool is_exact() noexcept
+{
+    return (instruments & instrument_exact) != 0;
 }
 [[nodiscard]] Picoseconds clock_now() noexcept;
 [[nodiscard]] Network& clock_network() noexcept;
@@ -43,6 +48,35 @@ class ClockedCall {
 
   private:
     bool in_vain_ = false;
+};
+
+// In exact mode each call of uTofu that does or sees something is one of these, and elsewhere nothing happens here: it
+// begins when it is this process's turn, with all done that was due by then.
+class TurnedCall {
+  public:
+    enum class Kind : uint8_t { acts, looks, sets_up };
+    explicit TurnedCall(Kind kind) noexcept;
+    ~TurnedCall();
+    TurnedCall(const TurnedCall&) = delete;
+    TurnedCall& operator=(const TurnedCall&) = delete;
+
+    // A second thread: the call is to fail with UTOFU_ERR_NOT_AVAILABLE.
+    [[nodiscard]] bool is_refused() const noexcept { return turn_ == Turn::refused; }
+    // A look may see what is there; else it is to find nothing.
+    [[nodiscard]] bool may_look() const noexcept { return turn_ == Turn::ours; }
+
+    // It has found nothing in one of the places that the process looks at; `seen` belongs to that place. The first time
+    // since something happened: false, there may be other places. From then on the call waits, and returns true if it
+    // should look once more. `known`: it will find something then.
+    [[nodiscard]] bool wait(uint64_t& seen, Picoseconds known = never) noexcept;
+    // Until something happens, or `until`: false if that came first.
+    [[nodiscard]] bool wait_until(Picoseconds until) noexcept;
+    // Something was found or done: each place is worth a look again.
+    void found() noexcept;
+
+  private:
+    Turn turn_ = Turn::ours;
+    Kind kind_;
 };
 
 // The program has found bytes written there (include/tofu_sim.h).

@@ -120,7 +120,7 @@ Times Network::carry(const Way& way, const Transit& t, Picoseconds start) noexce
     const bool armw = t.kind == Transit::Kind::armw;
     const Picoseconds here = answer.arrived + (armw ? 0 : figures::write);
     return {request.sent + figures::notice, armw ? there : here, answer.sent + figures::notice,
-            here + figures::notice};
+            here + figures::notice, there};
 }
 
 } // namespace tofu::sim

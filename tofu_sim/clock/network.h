@@ -44,6 +44,7 @@ struct Times {
     Picoseconds arrived = 0; // put, ARMW: at the target; get: here
     Picoseconds noted = 0;   // remote notice
     Picoseconds told = 0;    // local notice
+    Picoseconds there = 0;   // get: what it reads, it reads then
 };
 
 class Network {

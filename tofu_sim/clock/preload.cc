@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: virtual time for programs that were not changed: clock_gettime and gettimeofday, and what is made of them.
+// Role: virtual time for programs that were not changed: clock_gettime and gettimeofday, and what is made of them; in
+// exact mode sched_yield, too.
 // Called by: programs that tofu-sim run --clock starts (LD_PRELOAD). Calls: clock/clock, which looks it up by name.
 //
 // Until the process has joined a job with a clock, for threads that do not call uTofu, for libraries of timers, and for
@@ -10,16 +11,25 @@
 #include <ctime>
 #include <dlfcn.h>
 #include <initializer_list>
+#include <sched.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 namespace {
 
-using Read = int (*)(uint64_t* picoseconds) noexcept;
+// `quiet`: for a library's own purposes.
+using Read = int (*)(uint64_t* picoseconds, int quiet) noexcept;
 using Gettime = int (*)(clockid_t, timespec*);
 
+constexpr time_t exact_start = 1'577'836'800; // the beginning of 2020
 constexpr clockid_t clocks = 12; // numbers of the kernel's own
 
+using Look = int (*)() noexcept;
+
 std::atomic<Read> read_clock{nullptr};
+std::atomic<Look> look{nullptr};
 timespec started[clocks]; // what the wall clocks said when the virtual one began
 
 Gettime real_gettime() noexcept
@@ -37,13 +47,13 @@ bool is_wall_clock(clockid_t clock) noexcept
     }
 }
 
-// Libraries whose timers other threads and processes wait for, by this machine's time: an event added by a thread in
-// virtual time would be due at once.
-bool keeps_timers(const char* file) noexcept
+enum class Caller : uintptr_t { program = 0, library = 1, timers = 2 };
+
+bool begins_with(const char* file, std::initializer_list<const char*> names) noexcept
 {
     const char* const slash = std::strrchr(file, '/');
     const char* const name = slash != nullptr ? slash + 1 : file;
-    for (const char* const begin : {"libevent", "libpmix", "libprrte", "libopen-rte", "libuv"}) {
+    for (const char* const begin : names) {
         if (std::strncmp(name, begin, std::strlen(begin)) == 0) {
             return true;
         }
@@ -51,27 +61,45 @@ bool keeps_timers(const char* file) noexcept
     return false;
 }
 
-// Calls come from few places: the answer for each is kept in a word, its lowest bit.
-bool is_for_timers(const void* caller) noexcept
+// Libraries whose timers other threads and processes wait for, by this machine's time: an event added by a thread in
+// virtual time would be due at once. UCX compares its clocks with each other. Other libraries look at the clock for
+// themselves, except for MPI_Wtime.
+Caller caller_in(const char* file) noexcept
+{
+    if (begins_with(file, {"libevent", "libpmix", "libprrte", "libopen-rte", "libopen-pal", "libucs", "libuv"})) {
+        return Caller::timers;
+    }
+    return begins_with(file, {"libmpi"}) ? Caller::program : Caller::library;
+}
+
+// Calls come from few places: the answer for each is kept in a word, its lowest bits.
+Caller caller_at(const void* caller) noexcept
 {
     static std::atomic<uintptr_t> known[256];
     const auto at = reinterpret_cast<uintptr_t>(caller);
     std::atomic<uintptr_t>& place = known[at / 2 % 256];
     const uintptr_t seen = place.load(std::memory_order_relaxed);
-    if (seen / 2 == at) {
-        return (seen & 1) != 0;
+    if (seen / 4 == at) {
+        return static_cast<Caller>(seen & 3);
     }
     Dl_info where{};
-    const bool timers = ::dladdr(caller, &where) != 0 && where.dli_fname != nullptr && keeps_timers(where.dli_fname);
-    place.store(at * 2 | (timers ? 1 : 0), std::memory_order_relaxed);
-    return timers;
+    const bool found = ::dladdr(caller, &where) != 0 && where.dli_fname != nullptr;
+    Dl_info program{};
+    (void)::dladdr(reinterpret_cast<void*>(::getauxval(AT_ENTRY)), &program);
+    const Caller answer = !found || where.dli_fbase == program.dli_fbase ? Caller::program : caller_in(where.dli_fname);
+    place.store(at * 4 | static_cast<uintptr_t>(answer), std::memory_order_relaxed);
+    return answer;
 }
 
 int read_time(clockid_t clock, timespec* time, const void* caller) noexcept
 {
     const Read read = read_clock.load(std::memory_order_acquire); // partner: tofu_sim_attach_clock
     uint64_t picoseconds = 0;
-    if (read == nullptr || !is_wall_clock(clock) || is_for_timers(caller) || read(&picoseconds) == 0) {
+    if (read == nullptr || !is_wall_clock(clock)) {
+        return real_gettime()(clock, time);
+    }
+    const Caller who = caller_at(caller);
+    if (who == Caller::timers || read(&picoseconds, who == Caller::library ? 1 : 0) == 0) {
         return real_gettime()(clock, time);
     }
     const uint64_t ns = picoseconds / 1000 + static_cast<uint64_t>(started[clock].tv_nsec);
@@ -89,9 +117,24 @@ __attribute__((visibility("default"))) void tofu_sim_attach_clock(Read read)
     for (clockid_t clock = 0; clock < clocks; clock++) {
         if (is_wall_clock(clock)) {
             (void)real_gettime()(clock, &started[clock]);
+            if (look.load(std::memory_order_relaxed) != nullptr) { // exact mode: the same digits in each run
+                started[clock] = {clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ? exact_start : 0, 0};
+            }
         }
     }
     read_clock.store(read, std::memory_order_release); // partner: read_time
+}
+
+__attribute__((visibility("default"))) void tofu_sim_attach_look(Look function)
+{
+    look.store(function, std::memory_order_release); // partner: sched_yield
+}
+
+// In exact mode who yields between looks at its memory waits for what arrives there.
+__attribute__((visibility("default"))) int sched_yield(void) noexcept
+{
+    const Look now = look.load(std::memory_order_acquire); // partner: tofu_sim_attach_look
+    return now != nullptr && now() != 0 ? 0 : static_cast<int>(::syscall(SYS_sched_yield));
 }
 
 __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, timespec* time) noexcept

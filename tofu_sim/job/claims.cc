@@ -6,6 +6,8 @@
 
 #include "job/liveness.h"
 
+#include <utofu.h>
+
 #include <cstddef>
 
 namespace tofu::sim {
@@ -147,6 +149,20 @@ std::byte* Job::clock_area() const noexcept
 int Job::back_clock(uint32_t node) noexcept
 {
     return back_pages(job_clock_offset(num_nodes_) + node * clock_node_bytes, clock_node_bytes);
+}
+
+std::byte* Job::schedule_area() const noexcept
+{
+    return file_data_ + job_schedule_offset(num_nodes_);
+}
+
+int Job::back_schedule(uint32_t process) noexcept
+{
+    const size_t offset = job_schedule_offset(num_nodes_);
+    const int rc = back_pages(offset, layout_unit);
+    return rc != UTOFU_SUCCESS
+               ? rc
+               : back_pages(offset + layout_unit + process * schedule_actor_bytes, schedule_actor_bytes);
 }
 
 } // namespace tofu::sim

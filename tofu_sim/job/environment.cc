@@ -224,8 +224,14 @@ constexpr Variable variables[] = {
      [](Environment& e, const char* text) noexcept { return take_number(text, 1, 1 << 20, e.trace_mib); },
      "give the MiB that a process's trace may grow to, 1 to 1048576"},
     {"TOFU_SIM_CLOCK",
-     [](Environment& e, const char* text) noexcept { return e.clock = std::strcmp(text, "tofud") == 0; },
-     "give tofud for a virtual clock with the times of Tofu-D, or nothing"},
+     [](Environment& e, const char* text) noexcept {
+         for (const ClockMode mode : {ClockMode::tofud, ClockMode::exact}) {
+             e.clock = std::strcmp(text, name_of(mode)) == 0 ? mode : e.clock;
+         }
+         return e.clock != ClockMode::none;
+     },
+     "give tofud for a virtual clock with the times of Tofu-D, exact for processes that proceed in the order of their "
+     "clocks as well, or nothing"},
     {"TOFU_SIM_CPU",
      [](Environment& e, const char* text) noexcept {
          const auto factor = parse_factor(text);
@@ -266,6 +272,16 @@ constexpr Variable variables[] = {
 };
 
 } // namespace
+
+const char* name_of(ClockMode mode) noexcept
+{
+    switch (mode) {
+    case ClockMode::none: return "none";
+    case ClockMode::tofud: return "tofud";
+    case ClockMode::exact: return "exact";
+    }
+    return "?";
+}
 
 std::optional<uint32_t> parse_mrq_entries(const char* text) noexcept
 {
@@ -310,9 +326,20 @@ int Environment::read() noexcept
             return UTOFU_ERR_INVALID_ARG;
         }
     }
-    if (clock && chaos) {
-        report("TOFU_SIM_CLOCK and TOFU_SIM_CHAOS: the adversarial mode has no times; unset one of them");
+    if (clock == ClockMode::tofud && chaos) {
+        report("TOFU_SIM_CLOCK=tofud and TOFU_SIM_CHAOS: the adversarial mode has no times; unset one of them, or say "
+               "TOFU_SIM_CLOCK=exact, in which the seed decides everything");
         return UTOFU_ERR_INVALID_ARG;
+    }
+    if (clock == ClockMode::exact) {
+        if (text_of("TOFU_SIM_CPU") == nullptr) {
+            cpu_permille = 0;
+        }
+        if (!size) {
+            report("TOFU_SIM_CLOCK=exact: nothing may happen before all processes are there; say how many in "
+                   "TOFU_SIM_SIZE");
+            return UTOFU_ERR_INVALID_ARG;
+        }
     }
     return UTOFU_SUCCESS;
 }

@@ -5,6 +5,7 @@
 
 #include "clock/figures.h"
 #include "job/freedoms.h"
+#include "job/layout.h"
 #include "topology/topology.h"
 
 #include <cstdint>
@@ -31,8 +32,8 @@ struct Environment {
     uint32_t session_cqs = 3;   // CQs of a TNI that session mode VCQs may have
     bool keep_session_cqs = false; // and that others must leave to them: asked for, not the default
     std::optional<Chaos> chaos; // the adversarial mode
-    bool clock = false;         // a virtual clock: Tofu-D's
-    uint32_t cpu_permille = 3000; // how much longer than here computing takes there
+    ClockMode clock = ClockMode::none;
+    uint32_t cpu_permille = 3000; // how much longer than here computing takes there; exact mode: 0, unless given
     uint32_t channel_buffer = figures::channel_buffer;
     CqSharing cq_sharing = CqSharing::shares;
     bool swap_protect = false;  // registered memory is locked
@@ -42,6 +43,9 @@ struct Environment {
     // UTOFU_SUCCESS or UTOFU_ERR_INVALID_ARG after one line on stderr.
     [[nodiscard]] int read() noexcept;
 };
+
+// As TOFU_SIM_CLOCK says it.
+[[nodiscard]] const char* name_of(ClockMode mode) noexcept;
 
 // "8192", "8ki", "2Mi", … to the nearest allowed number of MRQ entries, upwards when two are equally near
 // (guide 4.3.2.3); nothing if it is no number at all.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: which instruments watch this process: the virtual clock (clock/), the trace.
+// Role: which instruments watch this process: the virtual clock (clock/), with exact
+// mode or without (clock/schedule), the trace.
 // Called by: tni/, barrier/, api/, which ask once an operation; job/process, which sets it. Calls: nothing.
 #pragma once
 
@@ -7,7 +8,7 @@
 
 namespace tofu::sim {
 
-enum Instrument : uint32_t { instrument_clock = 1, instrument_trace = 2 };
+enum Instrument : uint32_t { instrument_clock = 1, instrument_trace = 2, instrument_exact = 4 };
 
 // Set while the process joins its job, before it has a VCQ or a gate, and then left alone. VCQs of a watched process
 // have Vcq::watched among what sends posts and polls the slow road, so that these ask nothing more than before.

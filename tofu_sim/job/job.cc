@@ -175,7 +175,7 @@ int Job::start_file(const Environment& environment) noexcept
     std::memcpy(header.shape, environment.topology.units().data(), sizeof header.shape);
     header.wraps = environment.topology.wraps();
     header.ppn = environment.ppn;
-    header.clock = environment.clock ? 1 : 0;
+    header.clock = static_cast<uint8_t>(environment.clock);
     header.pid_namespace = pid_namespace_;
     timespec now{};
     (void)::clock_gettime(CLOCK_REALTIME, &now);
@@ -222,10 +222,10 @@ int Job::check_file(const Environment& environment, const JobHeader& header) noe
                (header.wraps & 4) != 0 ? "z" : "", header.ppn, units[0], units[1], units[2]);
         return UTOFU_ERR_INVALID_ARG;
     }
-    if (header.clock != (environment.clock ? 1 : 0)) {
-        report("job '%s' has %s virtual clock since its first process, this one has %s: give all processes "
-               "TOFU_SIM_CLOCK=tofud or none, or choose another TOFU_SIM_JOB",
-               name_, header.clock != 0 ? "a" : "no", environment.clock ? "one" : "none");
+    if (header.clock != static_cast<uint8_t>(environment.clock)) {
+        report("job '%s' has TOFU_SIM_CLOCK=%s since its first process, this one has %s: give all processes the same, or "
+               "choose another TOFU_SIM_JOB",
+               name_, name_of(static_cast<ClockMode>(header.clock)), name_of(environment.clock));
         return UTOFU_ERR_INVALID_ARG;
     }
     return UTOFU_SUCCESS;

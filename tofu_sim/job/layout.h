@@ -62,7 +62,10 @@ inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
 inline constexpr uint64_t job_magic = 0x746f66752d6a6f62;     // "tofu-job"
 inline constexpr uint64_t segment_magic = 0x746f66752d736567; // "tofu-seg"
-inline constexpr uint32_t layout_version = 9;
+inline constexpr uint32_t layout_version = 10;
+
+// TOFU_SIM_CLOCK: none; each process has a clock of its own; and processes proceed in the order of their clocks.
+enum class ClockMode : uint8_t { none = 0, tofud = 1, exact = 2 };
 
 struct JobHeader {
     uint64_t magic; // written last: a file without it is not yet a job
@@ -74,7 +77,7 @@ struct JobHeader {
     uint64_t file_bytes;
     uint64_t pid_namespace; // of its processes: nobody else can tell whether they run
     uint64_t born;          // nanoseconds since 1970: tells jobs of one name apart
-    uint8_t clock;          // 1: its processes have a virtual clock
+    uint8_t clock;          // ClockMode of its processes
     uint8_t reserved[15];
 };
 static_assert(sizeof(JobHeader) == 64);
@@ -148,9 +151,16 @@ inline constexpr size_t clock_node_bytes = 16384;
 {
     return job_gates_offset(num_nodes) + num_nodes * tnis_per_node * tni_gates_bytes;
 }
-[[nodiscard]] constexpr size_t job_file_bytes(size_t num_nodes) noexcept
+// Whose turn it is in exact mode (clock/schedule): a head, and a place for each process. Backed where there is that mode.
+inline constexpr size_t schedule_actor_bytes = 256;
+inline constexpr size_t schedule_bytes = layout_unit + max_processes * schedule_actor_bytes;
+[[nodiscard]] constexpr size_t job_schedule_offset(size_t num_nodes) noexcept
 {
     return job_clock_offset(num_nodes) + num_nodes * clock_node_bytes;
+}
+[[nodiscard]] constexpr size_t job_file_bytes(size_t num_nodes) noexcept
+{
+    return job_schedule_offset(num_nodes) + schedule_bytes;
 }
 
 constexpr bool is_sound_header(const JobHeader& header, uint64_t file_bytes) noexcept

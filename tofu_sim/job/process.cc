@@ -109,8 +109,8 @@ int Process::join() noexcept
         report("no descriptor left to look for peers with: %s; raise the limit (ulimit -n)", std::strerror(errno));
         rc = UTOFU_ERR_OUT_OF_RESOURCE;
     }
-    if (rc == UTOFU_SUCCESS && environment_.clock) {
-        start_clock(*this, environment_.cpu_permille, environment_.channel_buffer);
+    if (rc == UTOFU_SUCCESS && environment_.clock != ClockMode::none) {
+        rc = start_clock(*this);
     }
     if (rc == UTOFU_SUCCESS && environment_.trace[0] != '\0') {
         rc = open_trace();
@@ -118,6 +118,9 @@ int Process::join() noexcept
     if (rc == UTOFU_SUCCESS) {
         job_.unlock();
     } else {
+        if (is_exact()) {
+            leave_schedule();
+        }
         instruments = 0;
         memory_.reset();
         job_.give_up();
@@ -167,6 +170,9 @@ void Process::leave() noexcept
     }
     finish_vcqs_at_exit();
     trace::leave();
+    if (is_exact()) {
+        leave_schedule();
+    }
     state_.store_release(left_state);
     SegmentHeader& header = segment_.header();
     // Release: from here on posts to us end with MRQ_PEER (partner: is_alive).

@@ -4,7 +4,9 @@
 // Called by: tni/engine, tni/vcq. Calls: tni/chaos_data, tni/remote.
 #include "tni/chaos.h"
 
+#include "clock/clock.h"
 #include "tni/chaos_queue.h"
+#include "tni/exact.h"
 #include "tni/execute.h"
 
 #include <algorithm>
@@ -39,6 +41,7 @@ bool step_tcq(Vcq& vcq, size_t index) noexcept
         vcq.tcq.push({p.cbdata, p.position, p.tcq_error});
         stamp_tcq(vcq, {0, p.origin});
         ring_doorbell(Process::self().segment().header()); // its program may sleep
+        arrived_chaos(vcq, nullptr);
     }
     p.tcq_written = true;
     return true;
@@ -64,6 +67,7 @@ bool step_remote(Vcq& vcq, size_t index) noexcept
         report_remote_overflow(*p.remote);
     }
     ring_doorbell(*p.remote->header);
+    arrived_chaos(vcq, p.remote);
     if (p.d.sps != 0 && p.remote->session && p.d.op == Op::put) {
         start_session(vcq, *p.remote, p.d.sps);
     }
@@ -87,6 +91,7 @@ bool step_local(Vcq& vcq, size_t index) noexcept
         vcq.local_notices.push({local_entry(p.d, p.old_value, p.mrq_error)});
         stamp_local(vcq, {0, p.origin});
         ring_doorbell(Process::self().segment().header());
+        arrived_chaos(vcq, nullptr);
     }
     return true;
 }
@@ -110,9 +115,20 @@ bool step(Vcq& vcq, size_t index) noexcept
     return false;
 }
 
+// In exact mode time goes on by steps, and a seed decides by how much; the next ones are not sooner than anything else
+// that a process can do to another.
+constexpr Picoseconds next_steps = figures::post_call + figures::fetch + figures::wire;
+constexpr uint32_t latest_steps = 4'000'000; // behind that
+
 void run_steps(Vcq& vcq, uint32_t count) noexcept
 {
     ChaosQueue& queue = *vcq.chaos_queue;
+    if (is_exact()) {
+        queue.now = std::max<uint64_t>(queue.now, clock_now());
+        if (std::any_of(queue.pending.begin(), queue.pending.end(), [](const Pending& p) { return !p.held; })) {
+            tick_exact(vcq, queue.now + next_steps + queue.dice.below(latest_steps));
+        }
+    }
     for (; count != 0 && !queue.pending.empty(); count--) {
         const size_t choices = std::min(queue.pending.size(), window);
         if (!step(vcq, queue.dice.below(static_cast<uint32_t>(choices)))) {
@@ -180,11 +196,15 @@ bool open_chaos(Vcq& vcq, const Chaos& chaos) noexcept
     const uint64_t mixed =
         chaos.seed * 1'000'003 + Process::self().job().placement().rank * 1009 + vcq.index + ++opened * 10'000'019;
     vcq.chaos_queue.reset(new (std::nothrow) ChaosQueue(mixed, chaos.freedoms));
-    return vcq.chaos_queue != nullptr && start_thread();
+    return vcq.chaos_queue != nullptr && (is_exact() || start_thread());
 }
 
 bool refuse_chaos(Vcq& vcq) noexcept
 {
+    const TurnedCall call(TurnedCall::Kind::acts);
+    if (call.is_refused()) {
+        return false; // the post says so
+    }
     ChaosQueue& queue = *vcq.chaos_queue;
     if (queue.busy_left == 0 && queue.dice.below(16) == 0) {
         queue.busy_left = 1 + queue.dice.below(3);
@@ -229,6 +249,21 @@ void stir_chaos(Vcq& vcq) noexcept
     run_steps(vcq, vcq.chaos_queue->dice.below(8));
 }
 
+void carry_on_chaos(Vcq& vcq, uint64_t when) noexcept
+{
+    if (vcq.chaos_queue != nullptr && !vcq.chaos_queue->pending.empty()) {
+        vcq.chaos_queue->now = when;
+        run_steps(vcq, 1 + vcq.chaos_queue->dice.below(32));
+    }
+}
+
+void arrived_chaos(Vcq& vcq, const Remote* remote) noexcept
+{
+    if (is_exact()) {
+        wake_actor(remote != nullptr ? remote->peer->process : Process::self().job().process(), vcq.chaos_queue->now);
+    }
+}
+
 bool hide_chaos(Vcq& vcq) noexcept
 {
     ChaosQueue& queue = *vcq.chaos_queue;
@@ -247,6 +282,7 @@ bool hide_chaos(Vcq& vcq) noexcept
 
 void end_chaos(Vcq& vcq) noexcept
 {
+    const TurnedCall call(TurnedCall::Kind::acts);
     ChaosQueue& queue = *vcq.chaos_queue;
     if (queue.may(chaos_drop)) {
         run_steps(vcq, queue.dice.below(2) * queue.dice.below(64)); // as far as it has got

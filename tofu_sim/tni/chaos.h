@@ -36,6 +36,7 @@ struct Watch;
 void post_chaos(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata, const Watch& watch) noexcept;
 void start_pending_chaos(Vcq& vcq) noexcept; // what DELAY_START held
 void stir_chaos(Vcq& vcq) noexcept;          // a few random steps
+void carry_on_chaos(Vcq& vcq, uint64_t when) noexcept; // exact mode: the same, instead of the thread
 [[nodiscard]] bool hide_chaos(Vcq& vcq) noexcept; // let this poll find nothing?
 void end_chaos(Vcq& vcq) noexcept;           // the last steps, before the VCQ is freed
 

@@ -137,6 +137,7 @@ void begin(Vcq& vcq, size_t index) noexcept
     p.old_value = e.old_value;
     p.mrq_error = e.mrq_error;
     if (p.mrq_error == UTOFU_SUCCESS) {
+        arrived_chaos(vcq, p.remote);
         let_a_get_pass(vcq, index);
     }
 }
@@ -211,6 +212,7 @@ void move_piece(Vcq& vcq, Pending& p) noexcept
     }
     if (e.remote != nullptr) {
         ring_doorbell(*e.remote->header); // memory may be polled line by line
+        arrived_chaos(vcq, p.d.op == Op::get ? nullptr : e.remote);
     }
 }
 

@@ -59,6 +59,7 @@ struct ChaosQueue {
     std::deque<Pending> pending; // in the order of posting
     uint32_t busy_left = 0;      // posts still refused
     uint32_t blind_left = 0;     // polls that still find nothing
+    uint64_t now = 0;            // exact mode: when the steps take place
 
     [[nodiscard]] bool may(ChaosFreedom freedom) const noexcept { return (freedoms & freedom) != 0; }
 };
@@ -77,6 +78,9 @@ bool all_before(const ChaosQueue& queue, size_t index, Condition&& condition) no
     return std::all_of(queue.pending.begin(), queue.pending.begin() + static_cast<ptrdiff_t>(index),
                        [&](const Pending& earlier) { return !same_way(earlier, p) || condition(earlier); });
 }
+
+// Exact mode: something has been written there, or to a queue there; null: here.
+void arrived_chaos(Vcq& vcq, const Remote* remote) noexcept;
 
 // Carries on with the data of the instruction at `index`: begins it, or moves a piece. False: it must wait, or is done.
 [[nodiscard]] bool step_data(Vcq& vcq, size_t index) noexcept;

@@ -17,6 +17,8 @@ struct SessionControl {
     alignas(apart) SharedWord<uint64_t> done;    // written by the runner
     SharedWord<uint64_t> progress;            // number * 8 + SessionPhase of the one that runs
     SharedWord<uint64_t> arrived_at;          // when the last put arrived that starts descriptors (clock/)
+    SharedWord<uint64_t> begun;               // exact mode: so many have been started, `done` comes later
+    SharedWord<uint64_t> sent_at;             // exact mode: of the last TCQ entry
 };
 
 struct VcqControl {

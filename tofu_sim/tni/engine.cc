@@ -3,6 +3,8 @@
 // Called by: api/ (post, poll), tni/session, tni/chaos. Calls: tni/remote, tni/vcq, memory/.
 #include "tni/engine.h"
 
+#include "clock/clock.h"
+#include "tni/exact.h"
 #include "tni/execute.h"
 
 namespace tofu::sim {
@@ -11,9 +13,28 @@ int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
     return post_inline(vcq, descriptor, cbdata);
 }
 
+namespace {
+
+// Who is there may have changed while others had the turn.
+Remote* remote_now(const Descriptor& descriptor) noexcept
+{
+    Remote* remote = nullptr;
+    return descriptor.op != Op::nop && find_remote(descriptor.rmt_vcq_id, remote) == RemoteStatus::found ? remote
+                                                                                                         : nullptr;
+}
+
+} // namespace
+
 int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata) noexcept
 {
-    const Watch watch = (vcq.special & Vcq::watched) != 0 ? watch_post(vcq, descriptor, remote) : Watch{};
+    const TurnedCall call(TurnedCall::Kind::acts);
+    if (is_exact()) {
+        if (call.is_refused()) {
+            return UTOFU_ERR_NOT_AVAILABLE;
+        }
+        remote = remote_now(descriptor);
+    }
+    Watch watch = (vcq.special & Vcq::watched) != 0 ? watch_post(vcq, descriptor, remote) : Watch{};
     const uint32_t position = vcq.toq_tail;
     if ((vcq.special & Vcq::session) != 0) {
         const int rc = post_session(vcq, descriptor, remote, cbdata, watch);
@@ -26,6 +47,13 @@ int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void*
         post_chaos(vcq, descriptor, remote, cbdata, watch);
         watch_posted(vcq, descriptor, watch, {true, 0, false, position});
         return UTOFU_SUCCESS;
+    }
+    if (is_exact()) {
+        const int rc = post_exact(vcq, descriptor, remote, cbdata, watch);
+        if (rc == UTOFU_SUCCESS) {
+            watch_posted(vcq, descriptor, watch, {false, 0, false, position});
+        }
+        return rc;
     }
     vcq.toq_tail++;
     Execution e{vcq, descriptor, remote};
@@ -49,27 +77,47 @@ namespace {
     return result;
 }
 
-[[gnu::noinline]] int poll_tcq_by_detour(Vcq& vcq, void*& cbdata) noexcept
+// One look at the TCQ. `hidden`: the adversarial mode lets it find nothing.
+int look_at_tcq(Vcq& vcq, void*& cbdata, Stamp& stamp, bool& hidden) noexcept
 {
     const bool chaos = (vcq.special & Vcq::chaos) != 0;
+    hidden = false;
     if (chaos) {
         stir_chaos(vcq);
         if (hide_chaos(vcq)) {
+            hidden = true;
             return UTOFU_ERR_NOT_FOUND;
         }
     }
-    Stamp stamp{};
-    int result = UTOFU_ERR_NOT_FOUND;
     if ((vcq.special & Vcq::session) != 0) {
-        result = poll_tcq_session(vcq, cbdata, stamp);
-    } else if (vcq.tcq.empty()) {
-        vcq.toq_head = chaos ? settled_chaos(vcq) : vcq.toq_tail; // as below; or what has got so far
-    } else {
+        return poll_tcq_session(vcq, cbdata, stamp);
+    }
+    if (!vcq.tcq.empty()) {
         stamp = take_tcq_stamp(vcq);
-        result = take_tcq(vcq, cbdata);
+        return take_tcq(vcq, cbdata);
+    }
+    // As below; or what has got so far.
+    vcq.toq_head = chaos ? settled_chaos(vcq) : is_exact() ? settled_exact(vcq) : vcq.toq_tail;
+    return UTOFU_ERR_NOT_FOUND;
+}
+
+[[gnu::noinline]] int poll_tcq_by_detour(Vcq& vcq, void*& cbdata) noexcept
+{
+    TurnedCall call(TurnedCall::Kind::looks);
+    Stamp stamp{};
+    bool hidden = false;
+    if (call.is_refused()) {
+        return UTOFU_ERR_NOT_AVAILABLE;
+    }
+    int result = call.may_look() ? look_at_tcq(vcq, cbdata, stamp, hidden) : UTOFU_ERR_NOT_FOUND;
+    if (result == UTOFU_ERR_NOT_FOUND && !hidden && is_exact() && call.wait(vcq.watch->vain_tcq)) {
+        result = look_at_tcq(vcq, cbdata, stamp, hidden);
+    }
+    if (result != UTOFU_ERR_NOT_FOUND || hidden) { // what was hidden is there for the next look
+        call.found();
     }
     if ((vcq.special & Vcq::watched) != 0) {
-        watch_poll_tcq(vcq, result, stamp);
+        watch_poll_tcq(vcq, result, stamp, hidden);
     }
     return result;
 }
@@ -166,18 +214,36 @@ constexpr uint32_t fill_look = 64;
     return UTOFU_ERR_NOT_FOUND;
 }
 
-[[gnu::noinline]] int poll_mrq_by_detour(Vcq& vcq, utofu_mrq_notice& notice) noexcept
+int look_at_mrq(Vcq& vcq, utofu_mrq_notice& notice, Stamp& stamp, bool& hidden) noexcept
 {
+    hidden = false;
     if ((vcq.special & Vcq::chaos) != 0) {
         stir_chaos(vcq);
         if (hide_chaos(vcq)) {
+            hidden = true;
             return UTOFU_ERR_NOT_FOUND;
         }
     }
+    return take_mrq(vcq, notice, &stamp);
+}
+
+[[gnu::noinline]] int poll_mrq_by_detour(Vcq& vcq, utofu_mrq_notice& notice) noexcept
+{
+    TurnedCall call(TurnedCall::Kind::looks);
     Stamp stamp{};
-    const int result = take_mrq(vcq, notice, &stamp);
+    bool hidden = false;
+    if (call.is_refused()) {
+        return UTOFU_ERR_NOT_AVAILABLE;
+    }
+    int result = call.may_look() ? look_at_mrq(vcq, notice, stamp, hidden) : UTOFU_ERR_NOT_FOUND;
+    if (result == UTOFU_ERR_NOT_FOUND && !hidden && is_exact() && call.wait(vcq.watch->vain_mrq)) {
+        result = look_at_mrq(vcq, notice, stamp, hidden);
+    }
+    if (result != UTOFU_ERR_NOT_FOUND || hidden) { // what was hidden is there for the next look
+        call.found();
+    }
     if ((vcq.special & Vcq::watched) != 0) {
-        watch_poll_mrq(vcq, result, stamp, notice);
+        watch_poll_mrq(vcq, result, stamp, notice, hidden);
     }
     return result;
 }

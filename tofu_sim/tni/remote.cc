@@ -50,8 +50,8 @@ struct Directory {
 };
 
 // A thread that had found a remote before it was given up is done with it after this time: a call makes no wait,
-// so it would have to be off the CPU, in the middle of one, for as long. In adversarial mode instructions keep
-// their remote for any time, and nothing is taken apart.
+// so it would have to be off the CPU, in the middle of one, for as long. In adversarial and exact mode instructions
+// keep their remote for any time, and nothing is taken apart.
 constexpr time_t retirement_seconds = 5;
 
 Directory* instance = nullptr; // never destroyed: see Process::self
@@ -133,7 +133,7 @@ void bury_the_dead()
 
 void take_apart_the_old()
 {
-    if (Process::self().environment().chaos) {
+    if (Process::self().environment().chaos || (instruments & instrument_exact) != 0) {
         return;
     }
     Directory& d = directory();

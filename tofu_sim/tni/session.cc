@@ -3,9 +3,11 @@
 // Called by: tni/engine. Calls: tni/remote, memory/.
 #include "tni/session.h"
 
+#include "clock/clock.h"
 #include "job/doorbell.h"
 #include "job/instruments.h"
 #include "tni/copy.h"
+#include "tni/exact.h"
 #include "tni/flows.h"
 #include "tni/notices.h"
 #include "tni/overflow.h"
@@ -160,10 +162,37 @@ void run_one(Session& s, uint64_t number) noexcept
     }
 }
 
+// In exact mode a descriptor that is started takes effect later; what it leaves in the TCQ comes in order.
+void begin_one(Session& s, uint64_t number) noexcept
+{
+    SessionSlot& slot = s.slots[number % toq_entries];
+    Descriptor d;
+    const Picoseconds start = std::max(slot.posted_at, s.control.arrived_at.load_relaxed());
+    int error = UTOFU_SUCCESS;
+    if (!decode_descriptor(slot.descriptor, sizeof slot.descriptor, d) || (d.op != Op::put && d.op != Op::nop)) {
+        d = Descriptor{};
+        error = UTOFU_ERR_TCQ_DESC; // nonsense in the owner's segment
+    }
+    Remote* to = nullptr;
+    const bool found = d.op == Op::put && find_remote(d.rmt_vcq_id, to) == RemoteStatus::found;
+    Times times = d.op == Op::put ? watch_session(s.poster, s.target, d, found ? to : nullptr, start)
+                                  : Times{start, start, start, start};
+    times.sent = std::max(times.sent, s.control.sent_at.load_relaxed());
+    s.control.sent_at.store_relaxed(times.sent);
+    slot.done.time = times.sent;
+    if (d.op == Op::put) {
+        watch_relay({segment_header(s.target.peer->base).node, s.target.index, times.arrived, !found}, d);
+    }
+    if (!relay_exact({s.poster, s.target, d, times, slot.done.origin, number, error})) {
+        slot.result = UTOFU_ERR_TCQ_OTHER; // no memory
+        s.control.done.store_release(number + 1);
+    }
+}
+
 // More posted than the queue holds is nonsense in the owner's segment, and nobody's work.
 bool has_work(const SessionControl& control) noexcept
 {
-    const uint64_t done = control.done.load_acquire();
+    const uint64_t done = is_exact() ? control.begun.load_acquire() : control.done.load_acquire();
     const uint64_t posted = control.posted.load_acquire() - done;
     const auto arrived = static_cast<int64_t>(control.arrived.load_acquire() - done);
     return posted != 0 && posted <= toq_entries && arrived > 0;
@@ -190,6 +219,12 @@ void run(Session& s) noexcept
     for (unsigned turn = 0; turn < 16 && has_work(s.control) && take_runner(s.control, s.poster.me); turn++) {
         // A whole queue at a time: an owner who goes on posting has to wait for the next to come along.
         for (uint32_t i = 0; i < toq_entries && has_work(s.control) && s.target.alive(); i++) {
+            if (is_exact()) {
+                const uint64_t next = s.control.begun.load_relaxed();
+                s.control.begun.store_release(next + 1);
+                begin_one(s, next);
+                continue;
+            }
             const uint64_t number = s.control.done.load_relaxed();
             run_one(s, number);
             // Release: result and notices before the count (partner: poll_tcq_session).
@@ -297,6 +332,7 @@ bool open_session(Vcq& vcq) noexcept
     const uint64_t posted = control.posted.load_relaxed();
     control.arrived.store_seq(posted);
     control.done.store_seq(posted);
+    control.begun.store_seq(posted);
     vcq.toq_head = vcq.toq_tail = static_cast<uint32_t>(posted);
     return true;
 }

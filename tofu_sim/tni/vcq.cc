@@ -3,12 +3,14 @@
 // Called by: api/, tni/engine. Calls: job/, memory/.
 #include "tni/vcq.h"
 
+#include "clock/clock.h"
 #include "job/flows.h"
 #include "job/instruments.h"
 #include "job/process.h"
 #include "tni/chaos.h"
 #include "tni/gather.h"
 #include "tni/control.h"
+#include "tni/exact.h"
 #include "tni/overflow.h"
 #include "tni/remote.h"
 #include "tni/session.h"
@@ -263,6 +265,7 @@ int create_vcq(unsigned tni, int wanted, unsigned long flags, utofu_vcq_hdl_t& h
     if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
         return rc;
     }
+    const TurnedCall call(TurnedCall::Kind::sets_up);
     const std::lock_guard guard(self.slow_path());
     watch_for_overflow();
     CqMode mode = CqMode::free_mode;
@@ -307,6 +310,12 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
         vcq->special &= ~uint32_t{Vcq::chaos};
         vcq->carried_on.store_release(0);
     }
+    if (is_exact()) {
+        if (const Vcq* const vcq = find_vcq(handle)) {
+            drain_exact(vcq);
+        }
+    }
+    const TurnedCall call(TurnedCall::Kind::sets_up);
     const std::lock_guard guard(self.slow_path());
     Vcq* const vcq = find_vcq(handle);
     if (vcq == nullptr) {
@@ -328,6 +337,9 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
 void finish_vcqs_at_exit() noexcept
 {
     end_all_chaos();
+    if (is_exact()) {
+        drain_exact(nullptr);
+    }
 }
 
 void reset_vcqs_in_child() noexcept
@@ -342,6 +354,7 @@ void reset_vcqs_in_child() noexcept
     }
     std::fill(std::begin(own_cqs), std::end(own_cqs), OwnCq{});
     forget_chaos_in_child();
+    forget_exact_in_child();
     forget_remotes_in_child();
 }
 

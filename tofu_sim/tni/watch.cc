@@ -6,6 +6,7 @@
 #include "clock/arrivals.h"
 #include "clock/clock.h"
 #include "job/instruments.h"
+#include "tni/exact.h"
 #include "tni/notices.h"
 #include "topology/ids.h"
 #include "trace/recorder.h"
@@ -24,6 +25,9 @@ void WatchedDeleter::operator()(Watched* watched) const noexcept
 
 bool open_watch(Vcq& vcq) noexcept
 {
+    if (is_exact()) {
+        open_exact();
+    }
     vcq.watch.reset(new (std::nothrow) Watched);
     return vcq.watch != nullptr && vcq.watch->tcq.open(toq_entries) &&
            vcq.watch->local_notices.open(vcq.mrq_capacity);
@@ -104,6 +108,10 @@ Times carry(Watched& watched, uint64_t from_id, const Descriptor& d, Picoseconds
         times.told += later;
     }
     way.arrived = std::max(way.arrived, times.arrived);
+    if (is_exact()) {
+        times.noted = way.noted = std::max(way.noted, times.noted);
+        times.told = way.told = std::max(way.told, times.told);
+    }
     return times;
 }
 
@@ -143,7 +151,9 @@ Watch watch_post(Vcq& vcq, const Descriptor& d, const Remote* remote) noexcept
         // One of session mode begins when a put starts it: watch_session.
         if (d.op != Op::nop && remote != nullptr && (vcq.special & Vcq::session) == 0) {
             watch.times = carry(*vcq.watch, vcq.id, d, watch.started);
-            note_arrival(vcq, vcq.own_memory, d, *remote, watch.times);
+            if (!is_exact()) { // who sees bytes there has a clock of that time
+                note_arrival(vcq, vcq.own_memory, d, *remote, watch.times);
+            }
         }
     }
     return watch;
@@ -155,7 +165,9 @@ Times watch_session(Vcq& poster, const Remote& from, const Descriptor& d, const 
         return {start, start, start, start};
     }
     const Times times = carry(*poster.watch, from.key, d, start);
-    note_arrival(poster, from.memory, d, *to, times);
+    if (!is_exact()) {
+        note_arrival(poster, from.memory, d, *to, times);
+    }
     return times;
 }
 
@@ -214,12 +226,20 @@ void watch_relay(const Relayed& relayed, const Descriptor& d) noexcept
 
 namespace {
 
-void move_clock(int result, const Stamp& stamp) noexcept
+void poll_in_vain() noexcept
+{
+    if (!is_exact()) { // there the wait itself is recorded, which has an end (clock/clock)
+        trace::poll_in_vain();
+    }
+}
+
+void move_clock(int result, const Stamp& stamp, bool hidden) noexcept
 {
     if (has_clock()) {
         ClockedCall call;
         if (result == UTOFU_ERR_NOT_FOUND) {
             call.found_nothing();
+            (void)call.spend(hidden ? figures::look_at_clock : 0); // time must go on for who only looks
         } else {
             if (traces() && stamp.time > clock_now()) {
                 trace::begin_wait(trace::now());
@@ -232,27 +252,27 @@ void move_clock(int result, const Stamp& stamp) noexcept
 
 } // namespace
 
-void watch_poll_tcq(Vcq& vcq, int result, const Stamp& stamp) noexcept
+void watch_poll_tcq(Vcq& vcq, int result, const Stamp& stamp, bool hidden) noexcept
 {
-    move_clock(result, stamp);
+    move_clock(result, stamp, hidden);
     if (!traces()) {
         return;
     }
     if (result == UTOFU_ERR_NOT_FOUND) {
-        trace::poll_in_vain();
+        poll_in_vain();
     } else {
         trace::add(record_of(trace::Type::tcq, 0, vcq.index, 0));
     }
 }
 
-void watch_poll_mrq(Vcq& vcq, int result, const Stamp& stamp, const utofu_mrq_notice& notice) noexcept
+void watch_poll_mrq(Vcq& vcq, int result, const Stamp& stamp, const utofu_mrq_notice& notice, bool hidden) noexcept
 {
-    move_clock(result, stamp);
+    move_clock(result, stamp, hidden);
     if (!traces()) {
         return;
     }
     if (result == UTOFU_ERR_NOT_FOUND) {
-        trace::poll_in_vain();
+        poll_in_vain();
     } else {
         trace::add(record_of(trace::Type::notice, notice.vcq_id, vcq.index, notice.notice_type));
     }

@@ -36,6 +36,8 @@ struct Done {
 struct WatchedWay {
     Way way;
     Picoseconds arrived = 0;
+    Picoseconds noted = 0; // exact mode: notices come in the order of posting
+    Picoseconds told = 0;
 };
 
 // Beside the private queues of the VCQ: a stamp for each entry there.
@@ -43,6 +45,13 @@ struct Watched {
     PrivateRing<Stamp> tcq;
     PrivateRing<Stamp> local_notices;
     std::unordered_map<uint64_t, WatchedWay> ways; // by source, target and path
+    // Exact mode: behind the last descriptor that has left, and when; where polls were in vain; more of the adversarial
+    // mode's steps are due.
+    uint32_t sent = 0;
+    Picoseconds last_sent = 0;
+    uint64_t vain_tcq = 0;
+    uint64_t vain_mrq = 0;
+    bool ticks = false;
 };
 
 // When the VCQ is created: false without memory.
@@ -108,7 +117,8 @@ inline void stamp_local(Vcq& vcq, const Stamp& stamp) noexcept
                                   Picoseconds start) noexcept;
 
 // The ends of polls: an entry or a notice with this stamp was found, or nothing (UTOFU_ERR_NOT_FOUND).
-void watch_poll_tcq(Vcq& vcq, int result, const Stamp& stamp) noexcept;
-void watch_poll_mrq(Vcq& vcq, int result, const Stamp& stamp, const utofu_mrq_notice& notice) noexcept;
+// `hidden`: something may be there, but this look did not find it.
+void watch_poll_tcq(Vcq& vcq, int result, const Stamp& stamp, bool hidden) noexcept;
+void watch_poll_mrq(Vcq& vcq, int result, const Stamp& stamp, const utofu_mrq_notice& notice, bool hidden) noexcept;
 
 } // namespace tofu::sim

@@ -28,6 +28,8 @@ constexpr char help_text[] =
     "  --job NAME            job to start or to join (default: a new name)\n"
     "  --chaos SEED[:LIST]   adversarial mode (TOFU_SIM_CHAOS)\n"
     "  --clock               virtual time, that of Tofu-D (TOFU_SIM_CLOCK), for programs too\n"
+    "  --exact               the same, and processes proceed in the order of their clocks: a run that repeats\n"
+    "  --seeds A-B[:LIST]    --exact with each seed of the adversarial mode until a run fails\n"
     "  --cpu FACTOR          computing takes so many times longer there than here (TOFU_SIM_CPU)\n"
     "  --node a64fx          programs that ask hwloc see this node, not this machine (HWLOC_XMLFILE)\n"
     "  --bind WHICH          node (default): where there are enough, the processes of each node have processors of\n"

@@ -11,13 +11,18 @@
 #include "tools/node_model.h"
 #include "topology/topology.h"
 
+#include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <fcntl.h>
+#include <optional>
 #include <string>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <unistd.h>
 #include <vector>
 
@@ -25,6 +30,15 @@
 
 namespace tofu::sim::tools {
 namespace {
+
+// --seeds FIRST-LAST[:LIST]
+struct Seeds {
+    uint64_t first = 0;
+    uint64_t last = 0;
+    std::string freedoms; // with the colon
+
+    [[nodiscard]] std::string chaos(uint64_t seed) const { return std::to_string(seed) + freedoms; }
+};
 
 struct Options {
     uint32_t processes = 0;
@@ -34,6 +48,8 @@ struct Options {
     const char* job = nullptr;
     const char* chaos = nullptr;
     bool clock = false;
+    bool exact = false;
+    std::optional<Seeds> seeds;
     const char* cpu = nullptr;
     const NodeModel* node = nullptr;
     bool bound = true;
@@ -66,6 +82,24 @@ int set_timeout(Options& options, const char* value)
         return refuse("--timeout", value, "give seconds, more than 0 and up to 1000000");
     }
     options.timeout = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000) + 1);
+    return 0;
+}
+
+int set_seeds(Options& options, const char* value)
+{
+    const std::string_view whole = value;
+    const size_t colon = std::min(whole.find(':'), whole.size());
+    const std::string_view range = whole.substr(0, colon);
+    const size_t dash = range.find('-');
+    const auto first = parse_count(range.substr(0, dash), 0, UINT64_MAX - 1);
+    const auto last = dash == range.npos ? first : parse_count(range.substr(dash + 1), 0, UINT64_MAX - 1);
+    if (!first || !last || *last < *first) {
+        return refuse("--seeds", value, "give the first and the last seed, as 1-1000, and perhaps what --chaos may have");
+    }
+    options.seeds = Seeds{*first, *last, std::string(whole.substr(colon))};
+    if (!parse_chaos(options.seeds->chaos(*first).c_str())) {
+        return refuse("--seeds", value, chaos_expected);
+    }
     return 0;
 }
 
@@ -104,6 +138,8 @@ int set_option(Options& options, std::string_view name, const char* value)
             return refuse(name, value, chaos_expected);
         }
         options.chaos = value;
+    } else if (name == "--seeds") {
+        return set_seeds(options, value);
     } else if (name == "--cpu") {
         if (!parse_factor(value)) {
             return refuse(name, value, factor_expected);
@@ -143,6 +179,10 @@ int parse(std::span<char* const> words, Options& options)
             options.clock = true;
             continue;
         }
+        if (word == "--exact") {
+            options.exact = true;
+            continue;
+        }
         const size_t equals = word.starts_with("--") ? word.find('=') : std::string_view::npos;
         const char* value = nullptr;
         if (equals != std::string_view::npos) {
@@ -157,8 +197,15 @@ int parse(std::span<char* const> words, Options& options)
         }
     }
     options.program = words.subspan(i);
-    if (options.clock && options.chaos != nullptr) {
-        return refuse("--chaos", options.chaos, "the adversarial mode has no times: leave --clock away");
+    options.exact = options.exact || options.seeds;
+    if (options.clock && !options.exact && options.chaos != nullptr) {
+        return refuse("--chaos", options.chaos, "the adversarial mode has no times: leave --clock away, or say --exact");
+    }
+    if (options.seeds && options.chaos != nullptr) {
+        return refuse("--chaos", options.chaos, "--seeds gives each run a seed: leave one of them away");
+    }
+    if (options.seeds && options.job != nullptr) {
+        return refuse("--job", options.job, "--seeds starts many jobs: leave it away");
     }
     if (options.processes == 0 || options.program.empty()) {
         std::fputs("tofu-sim: run needs -n N and a program: see tofu-sim --help\n", stderr);
@@ -179,12 +226,13 @@ std::string unique_job_name()
     return name;
 }
 
-std::string with_former(std::string text, const char* name)
+std::string with_former(const std::string& text, const char* name)
 {
-    if (const char* const old = std::getenv(name); old != nullptr && *old != '\0') {
-        text += std::string(":") + old;
+    const char* const old = std::getenv(name);
+    if (old == nullptr || *old == '\0') {
+        return text;
     }
-    return text;
+    return std::string_view(old).starts_with(text) ? old : text + ":" + old; // an earlier run of --seeds
 }
 
 void export_environment(const Options& options, const std::string& job, const std::string& clock_library)
@@ -201,8 +249,8 @@ void export_environment(const Options& options, const std::string& job, const st
     put("TOFU_SIM_PPN", options.ppn);
     put("TOFU_SIM_CHAOS", options.chaos);
     put("TOFU_SIM_CPU", options.cpu);
-    if (options.clock) {
-        put("TOFU_SIM_CLOCK", "tofud");
+    if (options.clock || options.exact) {
+        put("TOFU_SIM_CLOCK", options.exact ? "exact" : "tofud");
         put("LD_PRELOAD", with_former(clock_library, "LD_PRELOAD").c_str());
     }
     if (options.library_path != nullptr) {
@@ -243,6 +291,115 @@ std::string write_topology(const NodeModel& model)
     return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
 }
 
+// Addresses are the same in each run: some decisions depend on them, of programs and of the adversarial mode.
+void fix_addresses()
+{
+    const int now = ::personality(0xffffffff);
+    if (now == -1 || ::personality(static_cast<unsigned long>(now) | ADDR_NO_RANDOMIZE) == -1) {
+        std::fputs("tofu-sim: --exact: the system places memory at random and lets nobody change that; a program that goes "
+                   "by addresses may differ from run to run\n", stderr);
+    }
+}
+
+// What all runs of a command have in common.
+struct Surroundings {
+    std::string clock_library;
+    std::string topology;
+};
+
+int run_once(const Options& options, const Surroundings& surroundings)
+{
+    const std::string job = options.job != nullptr ? options.job : unique_job_name();
+    export_environment(options, job, surroundings.clock_library);
+    Launcher launcher({nodes_of(options), options.bound, surroundings.topology, options.program, options.timeout});
+    const int status = launcher.run();
+    // What the last process could not take away because it was killed. A job that others joined by
+    // --job goes on.
+    if (const File base = open_base(); base.is_open()) {
+        (void)remove_job(base, job);
+    }
+    return status;
+}
+
+// What the user has to type to have this run again.
+void print_command(const Options& options, const std::string& chaos)
+{
+    std::fprintf(stderr, "tofu-sim run --exact --chaos %s -n %u", chaos.c_str(), options.processes);
+    const auto add = [](const char* name, const char* value) {
+        if (value != nullptr) {
+            std::fprintf(stderr, " %s %s", name, value);
+        }
+    };
+    add("--shape", options.shape);
+    add("--torus", options.torus);
+    add("--ppn", options.ppn);
+    add("--cpu", options.cpu);
+    add("--node", options.node != nullptr ? options.node->name : nullptr);
+    add("--bind", options.bound ? nullptr : "none");
+    add("--library-path", options.library_path);
+    if (options.timeout.count() != 0) {
+        std::fprintf(stderr, " --timeout %g", static_cast<double>(options.timeout.count() - 1) / 1000);
+    }
+    std::fputs(" --", stderr);
+    for (const char* const word : options.program) {
+        std::fputc(' ', stderr);
+        const bool plain = *word != '\0' && word[std::strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                                  "0123456789_-+=./,:@%")] == '\0';
+        std::string quoted = plain ? word : "'";
+        for (const char* c = word; !plain && *c != '\0'; c++) {
+            quoted += *c == '\'' ? std::string("'\\''") : std::string(1, *c);
+        }
+        std::fputs((quoted + (plain ? "" : "'")).c_str(), stderr);
+    }
+    std::fputc('\n', stderr);
+}
+
+// Nobody wants to read what a thousand good runs print: each writes to a file that is shown if it fails.
+int run_seeds(Options& options, const Surroundings& surroundings)
+{
+    const File output(::memfd_create("tofu-sim-seeds", MFD_CLOEXEC));
+    const File said(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
+    const File errors(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+    if (!output.is_open() || !said.is_open() || !errors.is_open()) {
+        std::perror("tofu-sim: --seeds");
+        return exit_failure;
+    }
+    sigset_t mask;
+    (void)::sigprocmask(SIG_SETMASK, nullptr, &mask);
+    for (uint64_t seed = options.seeds->first; seed <= options.seeds->last; seed++) {
+        const std::string chaos = options.seeds->chaos(seed);
+        options.chaos = chaos.c_str();
+        (void)!::ftruncate(output.get(), 0);
+        (void)::lseek(output.get(), 0, SEEK_SET);
+        (void)::dup2(output.get(), STDOUT_FILENO);
+        (void)::dup2(output.get(), STDERR_FILENO);
+        const int status = run_once(options, surroundings);
+        std::fflush(stdout);
+        (void)::dup2(said.get(), STDOUT_FILENO);
+        (void)::dup2(errors.get(), STDERR_FILENO);
+        (void)::sigprocmask(SIG_SETMASK, &mask, nullptr);
+        if (status != 0) {
+            char bytes[4096];
+            (void)::lseek(output.get(), 0, SEEK_SET);
+            for (ssize_t n = 0; (n = ::read(output.get(), bytes, sizeof bytes)) > 0;) {
+                (void)!::write(STDERR_FILENO, bytes, static_cast<size_t>(n));
+            }
+            if (status == 128 + SIGINT || status == 128 + SIGTERM || status == exit_not_found ||
+                status == exit_not_executable) {
+                return status; // not the seed's fault
+            }
+            std::fprintf(stderr, "tofu-sim: seed %llu fails with status %d; once more:\n",
+                         static_cast<unsigned long long>(seed), status);
+            print_command(options, chaos);
+            return status;
+        }
+    }
+    std::fprintf(stderr, "tofu-sim: seeds %llu to %llu: none fails\n",
+                 static_cast<unsigned long long>(options.seeds->first),
+                 static_cast<unsigned long long>(options.seeds->last));
+    return 0;
+}
+
 } // namespace
 
 int run_command(std::span<char* const> words)
@@ -251,24 +408,21 @@ int run_command(std::span<char* const> words)
     if (const int status = parse(words, options); status != 0) {
         return status;
     }
-    const std::string job = options.job != nullptr ? options.job : unique_job_name();
-    const std::string clock_library = options.clock ? find_library(CLOCK_LIBRARY) : std::string();
-    if (options.clock && clock_library.empty()) {
-        return refuse("--clock", "", "there is no " CLOCK_LIBRARY " in " TOFU_SIM_LIBDIR ": install it");
+    const bool clock = options.clock || options.exact;
+    Surroundings surroundings;
+    surroundings.clock_library = clock ? find_library(CLOCK_LIBRARY) : std::string();
+    if (clock && surroundings.clock_library.empty()) {
+        return refuse(options.exact ? "--exact" : "--clock", "",
+                      "there is no " CLOCK_LIBRARY " in " TOFU_SIM_LIBDIR ": install it");
     }
-    export_environment(options, job, clock_library);
-    const std::string topology = options.node != nullptr ? write_topology(*options.node) : std::string();
-    if (options.node != nullptr && topology.empty()) {
+    if (options.exact) {
+        fix_addresses();
+    }
+    surroundings.topology = options.node != nullptr ? write_topology(*options.node) : std::string();
+    if (options.node != nullptr && surroundings.topology.empty()) {
         return exit_failure;
     }
-    Launcher launcher({nodes_of(options), options.bound, topology, options.program, options.timeout});
-    const int status = launcher.run();
-    // What the last process could not take away because it was killed. A job that others joined by
-    // --job goes on.
-    if (const File base = open_base(); base.is_open()) {
-        (void)remove_job(base, job);
-    }
-    return status;
+    return options.seeds ? run_seeds(options, surroundings) : run_once(options, surroundings);
 }
 
 } // namespace tofu::sim::tools

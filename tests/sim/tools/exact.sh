@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# tofu-sim run --exact: two runs are the same, digits and traces; a seed of the adversarial mode is one run, and --seeds
+# finds an error of order.
+# Called by: make check. Calls: tofu-sim, tofu_sim/examples/*, tests/order_subject, tests/clock_subject.
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/sim/tools/start"
+examples=$build/tofu_sim/examples
+
+# twice NAME OPTIONS PROGRAM: 0 if both runs print and record the same
+twice()
+{
+    local name=$1 i
+    shift
+    for i in 1 2; do
+        rm -rf "trace$i"
+        mkdir "trace$i"
+        TOFU_SIM_TRACE=trace$i/t "$tofu_sim" run --timeout 120 "$@" </dev/null >"said$i" 2>"err$i"
+        expect "$name: run $i" 0 $?
+        expect "$name: nothing to warn of" 0 "$(grep -c 'may not repeat' "err$i")"
+    done
+    expect "$name: prints the same" "" "$(cmp said1 said2 2>&1)"
+    expect "$name: records the same" "" "$(diff -rq trace1 trace2 2>&1)"
+    expect "$name: records something" yes "$([ "$(cat trace1/* | wc -c)" -gt 8192 ] && echo yes)"
+}
+
+for name in put_pingpong_mrq put_pingpong_memory get_status put_stride session_pipeline barrier_ring; do
+    twice $name -n 3 --exact "$examples/$name"
+done
+twice armw_tickets -n 4 --exact "$examples/armw_tickets"
+twice "armw_tickets, a seed" -n 3 --exact --chaos 5 "$examples/armw_tickets"
+twice "messages that cross" -n 4 --exact "$build/tests/clock_subject" 1024 4
+"$tofu_sim" run -n 2 --timeout 60 --exact "$build/tests/clock_subject" 8 >out 2>err </dev/null
+expect "one way by a notice" "1055 11" "$(cat out)"
+
+# The planted error is found, and the printed command finds it again, as often as it is tried.
+subject=$build/tests/order_subject
+"$tofu_sim" run -n 2 --timeout 60 --exact "$subject" >out 2>err </dev/null
+expect "without a seed nobody sees it" 0 $?
+"$tofu_sim" run -n 2 --timeout 60 --seeds 1-1000 "$subject" >out 2>err </dev/null
+expect "a seed finds it" 1 $?
+command=$(sed -n 's/^tofu-sim run //p' err)
+expect "and is told" yes "$([ -n "$command" ] && echo yes)"
+failed=0
+for ((i = 0; i < 20; i++)); do
+    eval "\"\$tofu_sim\" run $command" >out 2>again </dev/null || failed=$((failed + 1))
+done
+expect "the command fails 20 times of 20" 20 "$failed"
+"$tofu_sim" run -n 2 --timeout 60 --seeds 1-20 "$subject" strong >out 2>err </dev/null
+expect "with strong order no seed does" "0 1" "$? $(grep -c 'none fails' err)"
+
+# What it refuses.
+"$tofu_sim" run -n 2 --timeout 60 --exact "$subject" strong thread >out 2>err </dev/null
+expect "a second thread is refused, and told" "0 2 2" "$? $(grep -c refused out) $(grep -c 'a second thread calls uTofu' err)"
+TOFU_SIM_CLOCK=exact TOFU_SIM_SIZE='' TOFU_SIM_RANK=0 "$build/tests/clock_subject" 8 >out 2>err
+expect "the number of processes is needed" "yes 1" "$([ $? != 0 ] && echo yes) $(grep -c 'say how many in TOFU_SIM_SIZE' err)"
+"$tofu_sim" run -n 2 --seeds 5-1 true 2>err
+expect "seeds that are none" "2 1" "$? $(grep -c 'give the first and the last seed' err)"
+"$tofu_sim" run -n 2 --seeds 1-2:wild true 2>err
+expect "nor freedoms" 2 $?
+"$tofu_sim" run -n 2 --seeds 1-2 --chaos 3 true 2>err
+expect "seeds and a seed" 2 $?
+finish

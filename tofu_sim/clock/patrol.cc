@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: exact mode: what becomes of a process that has the turn and does not call uTofu. See patrol.h.
+// Called by: clock/schedule. Calls: the kernel (/proc, clocks of processor time), job/liveness.
+#include "clock/patrol.h"
+
+#include "job/liveness.h"
+#include "job/real_time.h"
+#include "job/report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace tofu::sim {
+namespace {
+
+constexpr uint64_t millisecond = 1'000'000;
+constexpr uint64_t blocked_ns = 1000 * millisecond;
+// Of processor time without a call, until a process counts as one that looks at its memory; shorter where it did so
+// last time, too.
+constexpr uint64_t looks_ns = 100 * millisecond;
+constexpr uint64_t looks_again_ns = 300'000;
+constexpr uint64_t nothing_ns = 50'000; // of processor time: that of its other threads
+
+Actor& actor(std::byte* actors, uint32_t process) noexcept
+{
+    return *reinterpret_cast<Actor*>(actors + size_t{process} * schedule_actor_bytes);
+}
+
+// The letter that the kernel shows for a thread; 0: it is not there, or nothing can be found out.
+char thread_state(int pid, uint32_t tid) noexcept
+{
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%d/task/%u/stat", pid, tid);
+    const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+    char text[256];
+    const ssize_t size = ::read(fd, text, sizeof text - 1);
+    ::close(fd);
+    if (size <= 0) {
+        return 0;
+    }
+    text[size] = '\0';
+    const char* const name_end = std::strrchr(text, ')');
+    return name_end != nullptr && name_end[1] == ' ' ? name_end[2] : 0;
+}
+
+// All threads together. The kernel's number of that clock for another process (clock_getcpuclockid(3)).
+uint64_t processor_time_ns(int pid) noexcept
+{
+    timespec used{};
+    const auto clock = static_cast<clockid_t>((~static_cast<unsigned>(pid) << 3) | 2);
+    (void)::syscall(SYS_clock_gettime, clock, &used);
+    return uint64_t(used.tv_sec) * 1'000'000'000 + uint64_t(used.tv_nsec);
+}
+
+bool change(Actor& a, ActorState from, ActorState to) noexcept
+{
+    auto expected = static_cast<uint32_t>(from);
+    return a.state.compare_exchange(expected, static_cast<uint32_t>(to));
+}
+
+void excuse(ScheduleHead& head, Actor& a, uint32_t process, Excuse why) noexcept
+{
+    const auto wake_helper = [&a] { (void)::syscall(SYS_futex, &a.helped.raw, FUTEX_WAKE, 1, nullptr, nullptr, 0); };
+    const auto s = static_cast<ActorState>(a.state.load_acquire());
+    if (s == ActorState::running) {
+        a.excuse = static_cast<uint32_t>(why);
+        if (!change(a, ActorState::running, ActorState::out)) {
+            a.excuse = 0; // it has just called
+            return;
+        }
+        if (head.running.load_relaxed() == process + 1) {
+            head.running.store_release(0);
+        }
+        wake_helper();
+    } else if (s == ActorState::out) {
+        a.excuse = static_cast<uint32_t>(why);
+        wake_helper();
+    }
+}
+
+void free_place(ScheduleHead& head, Actor& a, uint32_t process) noexcept
+{
+    a.next.store_relaxed(never);
+    a.state.store_release(static_cast<uint32_t>(ActorState::absent));
+    if (head.running.load_relaxed() == process + 1) {
+        head.running.store_release(0);
+    }
+}
+
+// In the program, and waited for.
+void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
+{
+    const char letter = thread_state(a.pid, a.tid.load_relaxed());
+    const uint64_t used = processor_time_ns(a.pid);
+    const uint32_t calls = a.calls.load_acquire();
+    if (calls != a.seen_calls || a.seen_cpu == 0) {
+        a.seen_calls = calls;
+        a.seen_cpu = a.last_cpu = std::max<uint64_t>(used, 1);
+        a.blocked_since = 0;
+        return;
+    }
+    const bool worked = used - a.last_cpu > nothing_ns;
+    a.last_cpu = used;
+    if ((letter == 'S' || letter == 'D') && !worked) {
+        const uint64_t now = real_time_ns();
+        if (a.blocked_since == 0) {
+            a.blocked_since = now;
+        } else if (now - a.blocked_since > blocked_ns) {
+            excuse(head, a, process, Excuse::blocked);
+        }
+        return;
+    }
+    a.blocked_since = 0;
+    const bool has_turn = static_cast<ActorState>(a.state.load_relaxed()) == ActorState::running;
+    const uint64_t longest = !has_turn ? 100 * looks_ns : a.confirmed != 0 ? looks_again_ns : looks_ns;
+    if (used - a.seen_cpu > longest) {
+        excuse(head, a, process, Excuse::looks);
+    }
+}
+
+} // namespace
+
+bool is_gone(const Actor& a) noexcept
+{
+    return static_cast<ActorState>(a.state.load_relaxed()) != ActorState::absent &&
+           !may_run(process_life(a.pid, a.start_time));
+}
+
+void forget_sample(Actor& a) noexcept
+{
+    a.seen_cpu = 0;
+    a.blocked_since = 0;
+}
+
+void patrol(ScheduleHead& head, std::byte* actors, uint32_t self) noexcept
+{
+    const uint32_t used = head.used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        Actor& a = actor(actors, process);
+        const auto s = static_cast<ActorState>(a.state.load_acquire());
+        if (process == self || s == ActorState::absent) {
+            continue;
+        }
+        const bool has_turn = head.running.load_relaxed() == process + 1;
+        const bool waited_for = has_turn || (s == ActorState::out && a.excuse == 0);
+        if (waited_for && is_gone(a)) {
+            free_place(head, a, process);
+        } else if (waited_for && (s == ActorState::running || s == ActorState::out)) {
+            look_at(head, a, process);
+        } else if (!has_turn && (head.grants.load_relaxed() + process) % 64 == 0 && is_gone(a)) {
+            free_place(head, a, process); // nobody waits for it, but its time would come
+        }
+    }
+}
+
+uint64_t crowding() noexcept
+{
+    const int fd = ::open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    char text[64] = {};
+    if (fd >= 0) {
+        (void)!::read(fd, text, sizeof text - 1);
+        ::close(fd);
+    }
+    unsigned running = 0;
+    if (std::sscanf(text, "%*s %*s %*s %u/", &running) != 1) {
+        return 1;
+    }
+    const long processors = std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN));
+    return std::clamp<uint64_t>(running / static_cast<uint64_t>(processors), 1, 20);
+}
+
+void say_once(ScheduleHead& head, Told what) noexcept
+{
+    const uint32_t told = head.told.load_relaxed();
+    if ((told & static_cast<uint32_t>(what)) != 0) {
+        return;
+    }
+    head.told.store_relaxed(told | static_cast<uint32_t>(what));
+    switch (what) {
+    case Told::late_return:
+        report("exact mode: a process was outside uTofu for so long that the others went on without it; this run may not "
+               "repeat (tofu_sim(7), TOFU_SIM_CLOCK)");
+        break;
+    case Told::joined_late:
+        report("exact mode: a process has joined a job that is under way; when, is a matter of this machine, so this run "
+               "may not repeat");
+        break;
+    case Told::missing:
+        report("exact mode: not all of TOFU_SIM_SIZE processes have come within a minute; going on without them, so this "
+               "run may not repeat");
+        break;
+    }
+}
+
+} // namespace tofu::sim
