@@ -97,8 +97,9 @@ int RegionTable::reach(MemoryRegion& region) noexcept
 /// reach this memory when its region has been closed, or when the key belongs to another region.
 int RegionTable::register_alone(MemoryRegion& region) noexcept
 {
-    // To the byte, unless peers may do atomics: those on 1 and 2 bytes are done on the aligned word around them.
-    if (domain_.model().has_atomics) {
+    // To the byte, unless peers may do atomics: those on 1 and 2 bytes are done on the aligned word around them. So is
+    // the ARMW that leaves the event of a write at a further region (remote/access.h).
+    if (domain_.model().whole_words) {
         region.before_ = static_cast<std::uint8_t>(region.base_ & word_mask);
         region.behind_ = static_cast<std::uint8_t>(-(region.base_ + region.length_) & word_mask);
     }

@@ -159,7 +159,7 @@ int Domain::set_up(const fi_info* wish) noexcept
                  !unsafe_domain.compare_exchange_strong(nobody, this, std::memory_order_acq_rel);
     model_.virtual_addresses = (mr_mode & (FI_MR_VIRT_ADDR | limits::mr_basic)) != 0;
     model_.provider_keys = (mr_mode & (FI_MR_PROV_KEY | limits::mr_basic)) != 0;
-    model_.has_atomics = (info.caps & FI_ATOMIC) != 0;
+    model_.whole_words = (info.caps & (FI_ATOMIC | FI_RMA_EVENT)) != 0;
     model_.textual_addresses = info.addr_format == FI_ADDR_STR;
     model_.has_owner = (info.caps & FI_PEER) != 0;
     model_.api_version = info.fabric_attr->api_version;

@@ -37,7 +37,7 @@ struct DomainModel {
     bool serialised = false;
     bool virtual_addresses = false; ///< FI_MR_VIRT_ADDR: remote addresses are the target's addresses
     bool provider_keys = false;     ///< FI_MR_PROV_KEY
-    bool has_atomics = false;       ///< FI_ATOMIC: peers' ARMWs may change whole words
+    bool whole_words = false;       ///< FI_ATOMIC, FI_RMA_EVENT: ARMWs of peers reach the words around a region's ends
     bool textual_addresses = false; ///< FI_ADDR_STR
     bool has_owner = false;         ///< FI_PEER: another provider compares sources by their addresses
     std::uint32_t api_version = 0;
