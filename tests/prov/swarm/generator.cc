@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See generator.h. A program is a setup and phases; a phase prefers some calls, so that runs of sends meet runs of receives,
+// See generator.h. A program is a setup and phases; a phase prefers some calls, so that runs of sends meet runs
+// of receives,
 // and lives end in between.
 #include "generator.h"
 
@@ -32,8 +33,8 @@ Gen<std::uint32_t> once_in(unsigned n)
 /// First endpoints of processes are taken more often: most are open.
 Gen<std::uint32_t> place()
 {
-    return gen::weightedOneOf<std::uint32_t>({{4, gen::map(below(3), [](std::uint32_t p) { return p * slots; })},
-                                              {1, below(places)}});
+    return gen::weightedOneOf<std::uint32_t>(
+        {{4, gen::map(below(3), [](std::uint32_t p) { return p * slots; })}, {1, below(places)}});
 }
 Gen<std::uint32_t> size()
 {
@@ -44,8 +45,14 @@ Gen<std::uint32_t> size()
          {8, gen::element<std::uint32_t>(8193, 9000, 16384, 16385, 20000, 70000)},
          {1, gen::element<std::uint32_t>(200000, 1 << 20)}});
 }
-Gen<std::uint32_t> times() { return gen::weightedElement<std::uint32_t>({{5, 0}, {1, 3}, {1, 12}, {1, 30}}); }
-Gen<std::uint32_t> luck() { return gen::oneOf(gen::just<std::uint32_t>(0), below(10000)); }
+Gen<std::uint32_t> times()
+{
+    return gen::weightedElement<std::uint32_t>({{5, 0}, {1, 3}, {1, 12}, {1, 30}});
+}
+Gen<std::uint32_t> luck()
+{
+    return gen::oneOf(gen::just<std::uint32_t>(0), below(10000));
+}
 
 Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
 {
@@ -70,8 +77,9 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
             const auto lucky = gen::set(&Command::luck, luck());
             const auto tag = gen::set(&Command::tag, below(3));
             const auto any = gen::set(&Command::any, once_in(3));
-            const auto from = gen::set(&Command::from, gen::weightedOneOf<std::uint32_t>(
-                                                           {{3, gen::just<std::uint32_t>(0)}, {1, below(places + 1)}}));
+            const auto from =
+                gen::set(&Command::from,
+                         gen::weightedOneOf<std::uint32_t>({{3, gen::just<std::uint32_t>(0)}, {1, below(places + 1)}}));
             switch (what) {
             case Do::send:
                 return gen::build<Command>(
@@ -79,28 +87,36 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
                     gen::set(&Command::size, size()),
                     gen::set(&Command::level, gen::weightedElement<std::uint32_t>(
                                                   {{5, plain}, {2, inject}, {1, transmit}, {1, delivery}, {2, match}})),
-                    gen::set(&Command::count, times()), gen::set(&Command::fence, once_in(8)), gen::set(&Command::data, once_in(3)),
+                    gen::set(&Command::count, times()), gen::set(&Command::fence, once_in(8)),
+                    gen::set(&Command::data, once_in(3)),
                     gen::set(&Command::back, gen::weightedElement<std::uint32_t>({{6, 0}, {2, 1}, {1, 2}})));
             case Do::recv:
-                return gen::build<Command>(base, at, lucky, tag, any, from, gen::set(&Command::tagged, below(2)),
-                                           gen::set(&Command::size, gen::weightedOneOf<std::uint32_t>(
-                                                                        {{8, gen::just<std::uint32_t>(20000)},
-                                                                         {1, gen::just<std::uint32_t>(1 << 20)},
-                                                                         {6, size()}})),
-                                           gen::set(&Command::count, times()));
+                return gen::build<Command>(
+                    base, at, lucky, tag, any, from, gen::set(&Command::tagged, below(2)),
+                    gen::set(&Command::size, gen::weightedOneOf<std::uint32_t>({{8, gen::just<std::uint32_t>(20000)},
+                                                                                {1, gen::just<std::uint32_t>(1 << 20)},
+                                                                                {6, size()}})),
+                    gen::set(&Command::count, times()));
             case Do::multi:
-                return gen::build<Command>(base, at, lucky,
-                                           gen::set(&Command::size, gen::element<std::uint32_t>(256, 4096, 20000, 300000)));
+                return gen::build<Command>(
+                    base, at, lucky, gen::set(&Command::size, gen::element<std::uint32_t>(256, 4096, 20000, 300000)));
             case Do::peek:
             case Do::claim:
             case Do::discard: return gen::build<Command>(base, at, lucky, tag, any, from);
             case Do::cancel: return gen::build<Command>(base, at, lucky, gen::set(&Command::count, below(4)));
-            case Do::read: return gen::build<Command>(base, at, lucky, gen::set(&Command::count, gen::element<std::uint32_t>(1, 2, 5, 20, 60)));
-            case Do::spin: return gen::build<Command>(base, lucky, gen::set(&Command::count, gen::element<std::uint32_t>(2, 10, 40)));
-            case Do::run: return gen::build<Command>(base, lucky, gen::set(&Command::count, gen::element<std::uint32_t>(1, 5, 20, 100)));
-            case Do::pass:
+            case Do::read:
+                return gen::build<Command>(base, at, lucky,
+                                           gen::set(&Command::count, gen::element<std::uint32_t>(1, 2, 5, 20, 60)));
+            case Do::spin:
                 return gen::build<Command>(base, lucky,
-                                           gen::set(&Command::count, gen::element<std::uint32_t>(1, 5, 200, 3000, 20000, 10000000)));
+                                           gen::set(&Command::count, gen::element<std::uint32_t>(2, 10, 40)));
+            case Do::run:
+                return gen::build<Command>(base, lucky,
+                                           gen::set(&Command::count, gen::element<std::uint32_t>(1, 5, 20, 100)));
+            case Do::pass:
+                return gen::build<Command>(
+                    base, lucky,
+                    gen::set(&Command::count, gen::element<std::uint32_t>(1, 5, 200, 3000, 20000, 10000000)));
             default: return gen::build<Command>(base, at, lucky);
             }
         });
@@ -111,11 +127,29 @@ constexpr unsigned phases = 7;
 const Likes& likes_of(unsigned phase)
 {
     static const std::vector<Likes> all = {
-        {{8, Do::send}, {8, Do::recv}, {2, Do::multi}, {1, Do::cancel}, {6, Do::read}, {4, Do::spin}, {2, Do::run}, {1, Do::pass}},
+        {{8, Do::send},
+         {8, Do::recv},
+         {2, Do::multi},
+         {1, Do::cancel},
+         {6, Do::read},
+         {4, Do::spin},
+         {2, Do::run},
+         {1, Do::pass}},
         {{12, Do::send}, {2, Do::recv}, {2, Do::read}, {2, Do::spin}, {1, Do::run}},
         {{2, Do::send}, {10, Do::recv}, {3, Do::multi}, {2, Do::cancel}, {3, Do::read}, {2, Do::spin}},
         {{4, Do::send}, {3, Do::recv}, {2, Do::peek}, {3, Do::claim}, {3, Do::discard}, {4, Do::read}, {2, Do::spin}},
-        {{6, Do::send}, {5, Do::recv}, {1, Do::open}, {2, Do::close}, {1, Do::leave}, {2, Do::start}, {1, Do::kill}, {1, Do::stop}, {3, Do::go}, {1, Do::pass}, {4, Do::read}, {4, Do::spin}},
+        {{6, Do::send},
+         {5, Do::recv},
+         {1, Do::open},
+         {2, Do::close},
+         {1, Do::leave},
+         {2, Do::start},
+         {1, Do::kill},
+         {1, Do::stop},
+         {3, Do::go},
+         {1, Do::pass},
+         {4, Do::read},
+         {4, Do::spin}},
         {{1, Do::open}, {1, Do::close}, {2, Do::leave}, {4, Do::start}, {2, Do::kill}, {2, Do::send}, {1, Do::read}},
         {{1, Do::send}, {2, Do::read}, {10, Do::spin}, {2, Do::run}, {1, Do::pass}},
     };
@@ -137,14 +171,21 @@ Gen<Setup> setup()
 /// Two endpoints talk for a while, or one does; or one that is gone has a successor, and is remembered.
 Gen<std::vector<Command>> scene()
 {
-    const auto parts = gen::tuple(place(), place(), size(), gen::element<std::uint32_t>(1, 3, 12, 30), below(2), below(8),
-                                  gen::weightedElement<std::uint32_t>({{4, plain}, {1, inject}, {1, delivery}, {2, match}}),
-                                  luck());
+    const auto parts =
+        gen::tuple(place(), place(), size(), gen::element<std::uint32_t>(1, 3, 12, 30), below(2), below(8),
+                   gen::weightedElement<std::uint32_t>({{4, plain}, {1, inject}, {1, delivery}, {2, match}}), luck());
     return gen::map(parts, [](const auto& drawn) {
         const auto& [from, to, size, count, tagged, kind, level, luck] = drawn;
-        Command send{.what = Do::send, .at = from, .to = to, .tagged = tagged, .size = size, .level = level, .count = count,
+        Command send{.what = Do::send,
+                     .at = from,
+                     .to = to,
+                     .tagged = tagged,
+                     .size = size,
+                     .level = level,
+                     .count = count,
                      .luck = luck};
-        const Command recv{.what = Do::recv, .at = to, .tagged = tagged, .any = 1, .size = std::max(size, 64u), .count = count};
+        const Command recv{
+            .what = Do::recv, .at = to, .tagged = tagged, .any = 1, .size = std::max(size, 64u), .count = count};
         const Command spin{.what = Do::spin, .count = 60, .luck = luck};
         std::vector<Command> calls;
         switch (kind) {
@@ -155,9 +196,7 @@ Gen<std::vector<Command>> scene()
         case 4: return calls = {{.what = Do::leave, .at = to, .luck = luck}, {.what = Do::start, .at = to}};
         case 5: return calls = {{.what = Do::kill, .at = to, .luck = luck}, {.what = Do::start, .at = to}};
         case 6: return calls = {{.what = Do::close, .at = to, .luck = luck}, {.what = Do::open, .at = to}};
-        default:
-            send.back = 1;
-            return calls = {send, {.what = Do::read, .at = from, .count = 20, .luck = luck}};
+        default: send.back = 1; return calls = {send, {.what = Do::read, .at = from, .count = 20, .luck = luck}};
         }
     });
 }
@@ -190,8 +229,8 @@ std::vector<Command> simpler(const Command& command)
             forms.back().*field = value;
         }
     };
-    for (const auto field : {&Command::luck, &Command::fence, &Command::data, &Command::any, &Command::from, &Command::tag,
-                             &Command::level, &Command::back})
+    for (const auto field : {&Command::luck, &Command::fence, &Command::data, &Command::any, &Command::from,
+                             &Command::tag, &Command::level, &Command::back})
         put(field, 0);
     put(&Command::at, command.at / slots * slots);
     put(&Command::to, command.to / slots * slots);

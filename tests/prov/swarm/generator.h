@@ -11,7 +11,8 @@ namespace swarm {
 
 /// The program of a seed.
 Program program_of(std::uint64_t seed);
-/// A program that `fails` still holds of, without what it does not need: calls go in runs and one by one, then what is left
+/// A program that `fails` still holds of, without what it does not need: calls go in runs and one by one, then
+/// what is left
 /// is made simpler, field by field.
 Program shorten(Program program, const std::function<bool(const Program&)>& fails);
 

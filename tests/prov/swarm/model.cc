@@ -80,8 +80,14 @@ std::uint64_t Buffer::sum() const
     return sum;
 }
 
-void Buffer::seal() { seal_ = sum(); }
-bool Buffer::is_as_sealed() const { return seal_ == sum(); }
+void Buffer::seal()
+{
+    seal_ = sum();
+}
+bool Buffer::is_as_sealed() const
+{
+    return seal_ == sum();
+}
 bool Buffer::guards_stand() const
 {
     const auto stands = [](unsigned char byte) { return byte == untouched; };
@@ -214,7 +220,8 @@ void Model::on_send(Message& m, const Entry& entry)
         contradict("injected message %u has an entry", m.number);
     if (m.done)
         contradict("message %u from %s ended twice, %s after %s", m.number, m.from->name().c_str(),
-                   entry.error != 0 ? fi_strerror(entry.error) : "success", m.error != 0 ? fi_strerror(m.error) : "success");
+                   entry.error != 0 ? fi_strerror(entry.error) : "success",
+                   m.error != 0 ? fi_strerror(m.error) : "success");
     m.done = true;
     m.done_at = time;
     m.error = entry.error;
@@ -260,8 +267,8 @@ void Model::take(Receive& r, Message& m, const Entry& entry, const unsigned char
     if (m.taken != nullptr && m.taken != &r)
         contradict("message %u was received twice, by %u and %u", m.number, m.taken->number, r.number);
     if (!r.takes(m))
-        contradict("receive %u at %s does not take message %u from %s (tag %u)", r.number, r.at->name().c_str(), m.number,
-                   m.from->name().c_str(), m.tag);
+        contradict("receive %u at %s does not take message %u from %s (tag %u)", r.number, r.at->name().c_str(),
+                   m.number, m.from->name().c_str(), m.tag);
     if (std::find(r.got.begin(), r.got.end(), &m) == r.got.end())
         r.got.push_back(&m);
     else if (!r.claims)
@@ -341,7 +348,7 @@ void Model::failed_receive(Receive& r, const Entry& entry)
     if (entry.error == FI_ETRUNC) {
         if (r.multi) { // one that was too long for the rest of the buffer; which one may not be known
             for (const auto& m : messages)
-                if (m->taken == nullptr && r.takes(*m) && m->size > r.buffer->size() - r.used)
+                if (m->taken == nullptr && r.takes(*m) && m->size > entry.length)
                     m->broken = true;
             return;
         }
@@ -349,15 +356,16 @@ void Model::failed_receive(Receive& r, const Entry& entry)
         part.length = std::min(r.buffer->size(), entry.length);
         Message& m = *message_of(r, part, r.buffer->at());
         if (m.size <= r.buffer->size())
-            contradict("receive %u of %zu bytes: message %u of %zu is too long for it", r.number, r.buffer->size(), m.number,
-                       m.size);
+            contradict("receive %u of %zu bytes: message %u of %zu is too long for it", r.number, r.buffer->size(),
+                       m.number, m.size);
         part.length = r.buffer->size();
         take(r, m, part, r.buffer->at());
         return;
     }
     // The sender is gone: which message it was may not be known.
     const auto died = [&](const auto& m) {
-        return m->to == r.at && m->from->state != Endpoint::open && r.takes(*m) && (m->taken == nullptr || m->taken == &r);
+        return m->to == r.at && m->from->state != Endpoint::open && r.takes(*m) &&
+               (m->taken == nullptr || m->taken == &r);
     };
     const auto found = std::find_if(messages.begin(), messages.end(), died);
     if (found == messages.end())
@@ -428,8 +436,8 @@ void Model::check_order() const
                 continue;
             if (earlier.taken == nullptr ? must_arrive(earlier) : earlier.taken->posted > r->posted)
                 contradict("message %u from %s to %s, received by %u, has overtaken message %u, received by %d",
-                           later.number, later.from->name().c_str(), later.to->name().c_str(), r->number, earlier.number,
-                           earlier.taken != nullptr ? static_cast<int>(earlier.taken->number) : -1);
+                           later.number, later.from->name().c_str(), later.to->name().c_str(), r->number,
+                           earlier.number, earlier.taken != nullptr ? static_cast<int>(earlier.taken->number) : -1);
         }
         // A message goes to the first receive that takes it. One may still be busy with a message whose sender is gone.
         const auto is_busy = [&](const Receive& other) {
@@ -439,14 +447,15 @@ void Model::check_order() const
         };
         for (const auto& other : receives)
             if (other->at == r->at && other->posted < r->posted && !other->multi && !other->done &&
-                other->kind == Operation::receive && !other->cancelled && !other->claims && other->at->state == Endpoint::open &&
-                other->takes(later) && !is_busy(*other))
+                other->kind == Operation::receive && !other->cancelled && !other->claims &&
+                other->at->state == Endpoint::open && other->takes(later) && !is_busy(*other))
                 contradict("message %u went to receive %u, and receive %u, posted before, still waits", later.number,
                            r->number, other->number);
     }
     for (const auto& m : messages)
-        if (m->to != nullptr && m->level == match && m->done && !m->broken && m->error == 0 && m->to->state == Endpoint::open &&
-            m->from->state == Endpoint::open && (m->taken == nullptr || m->taken->posted > m->done_at))
+        if (m->to != nullptr && m->level == match && m->done && !m->broken && m->error == 0 &&
+            m->to->state == Endpoint::open && m->from->state == Endpoint::open &&
+            (m->taken == nullptr || m->taken->posted > m->done_at))
             contradict("message %u was reported as matched before there was a receive for it", m->number);
 }
 

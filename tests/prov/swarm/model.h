@@ -77,7 +77,7 @@ struct Receive : Operation {
     Endpoint *at = nullptr, *source = nullptr; ///< source null: any
     bool tagged = false, any = false, multi = false, cancelled = false, sealed = false, claims = false, drops = false;
     std::uint32_t tag = 0;
-    std::size_t used = 0; ///< of a multi-receive
+    std::size_t used = 0;                                    ///< of a multi-receive
     std::vector<std::pair<std::size_t, std::size_t>> places; ///< of its messages
     std::vector<Message*> got;
     std::unique_ptr<Buffer> buffer;

@@ -36,8 +36,7 @@ struct Place {
     {
         place = {static_cast<unsigned>(id >> 32 & 0xff), static_cast<unsigned>(id >> 61),
                  static_cast<unsigned>(id & 0xffffff), static_cast<unsigned>(id >> 24 & 7)};
-        return place.node < Net::most_processes && place.tni < Net::tnis && place.cq < Net::cqs &&
-               (id >> 27 & 1) != 0;
+        return place.node < Net::most_processes && place.tni < Net::tnis && place.cq < Net::cqs && (id >> 27 & 1) != 0;
     }
 };
 
@@ -207,7 +206,8 @@ bool Net::advance(Vcq& vcq, std::size_t at)
     if (op.strong || op.stage == Op::written)
         for (std::size_t i = 0; i < at; i++)
             if (const Op& before = *vcq.ops[i];
-                before.peer == op.peer && (before.stage <= op.stage || (before.is_armw() && before.stage < Op::written)))
+                before.peer == op.peer &&
+                (before.stage <= op.stage || (before.is_armw() && before.stage < Op::written)))
                 return false;
     carry_out(vcq, op);
     return true;
@@ -256,7 +256,9 @@ void Net::read(Vcq& vcq, Op& op)
         const unsigned char* const from = target != nullptr ? target->at(op.remote, op.length, false, stray) : nullptr;
         if (from == nullptr) {
             strays++;
-            op.code = target == nullptr ? UTOFU_ERR_MRQ_PEER : stray ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_ERR_MRQ_RMT_LENGTH;
+            op.code = target == nullptr ? UTOFU_ERR_MRQ_PEER
+                      : stray           ? UTOFU_ERR_MRQ_RMT_STADD
+                                        : UTOFU_ERR_MRQ_RMT_LENGTH;
             op.mute = freedoms.silent;
             op.stage = Op::written;
             return;
@@ -265,7 +267,7 @@ void Net::read(Vcq& vcq, Op& op)
     }
 }
 
-/// Writes one piece of the bytes. The order of cache lines is free, but for the last one in strong order (guide 6.1.3.1).
+/// Writes one piece. The order of cache lines is free, but for the last one in strong order (guide 6.1.3.1).
 void Net::write(Vcq& vcq, Op& op)
 {
     if (op.is_armw()) {
@@ -278,7 +280,7 @@ void Net::write(Vcq& vcq, Op& op)
     unsigned char* const to = target != nullptr ? target->at(first, op.length, true, stray) : nullptr;
     if (to == nullptr) {
         strays++;
-        op.code = op.kind == Op::get ? (stray ? UTOFU_ERR_MRQ_LCL_STADD : UTOFU_ERR_MRQ_LCL_LENGTH)
+        op.code = op.kind == Op::get  ? (stray ? UTOFU_ERR_MRQ_LCL_STADD : UTOFU_ERR_MRQ_LCL_LENGTH)
                   : target == nullptr ? UTOFU_ERR_MRQ_PEER
                   : stray             ? UTOFU_ERR_MRQ_RMT_STADD
                                       : UTOFU_ERR_MRQ_RMT_LENGTH;
@@ -301,7 +303,8 @@ void Net::write(Vcq& vcq, Op& op)
     const auto start_of = [&](std::size_t n) {
         return n == 0 ? 0 : std::min(op.length, lead != 0 ? lead + (n - 1) * line : n * line);
     };
-    const std::size_t from = start_of(piece * at_once), end = start_of(std::min<std::size_t>(lines, (piece + 1) * at_once));
+    const std::size_t from = start_of(piece * at_once),
+                      end = start_of(std::min<std::size_t>(lines, (piece + 1) * at_once));
     const std::size_t stop = piece + 1 == pieces ? op.length : end;
     if (op.here && (op.flags & UTOFU_ONESIDED_FLAG_PADDING) != 0) { // anything into the rest of its line (guide 2.2.11)
         bool outside = false;
@@ -390,9 +393,17 @@ void Net::forget(Vcq& vcq)
 
 void Net::finish(Vcq& vcq, bool may_drop)
 {
-    for (auto& op : vcq.ops)
-        while (op->stage != Op::told && !(may_drop && dice_.below(4) == 0))
-            carry_out(vcq, *op);
+    std::vector<utofu_vcq_id_t> lost_to; // what is ordered behind a lost one is lost, too
+    for (auto& op : vcq.ops) {
+        bool lost = op->strong && std::find(lost_to.begin(), lost_to.end(), op->peer) != lost_to.end();
+        while (!lost && op->stage != Op::told) {
+            lost = may_drop && dice_.below(4) == 0;
+            if (!lost)
+                carry_out(vcq, *op);
+        }
+        if (lost)
+            lost_to.push_back(op->peer);
+    }
     vcq.ops.clear();
     forget(vcq);
     vcq.alive = false;
@@ -451,7 +462,8 @@ struct Calls {
                 const Net::Vcq* const there = net.by_place_[Place{place.node, tni, place.cq, c}.index()];
                 used += there != nullptr;
                 alone |= there != nullptr && there->exclusive;
-                if (there == nullptr && (net.freedoms.reuse || !net.was_used_[Place{place.node, tni, place.cq, c}.index()]))
+                if (there == nullptr &&
+                    (net.freedoms.reuse || !net.was_used_[Place{place.node, tni, place.cq, c}.index()]))
                     free = c;
             }
             if (alone || free == Net::components || (exclusive && (used != 0 || place.cq == Net::cqs - 1)))
@@ -559,7 +571,8 @@ struct Calls {
             return UTOFU_ERR_INVALID_SIZE;
         if (vcq->of_user[tag].users != 0)
             return UTOFU_ERR_USED;
-        vcq->of_user[tag] = {static_cast<unsigned char*>(addr), size, 0, 1, (flags & UTOFU_REG_MEM_FLAG_READ_ONLY) != 0};
+        vcq->of_user[tag] = {static_cast<unsigned char*>(addr), size, 0, 1,
+                             (flags & UTOFU_REG_MEM_FLAG_READ_ONLY) != 0};
         *stadd = reserved_stadd(vcq->place, tag);
         return UTOFU_SUCCESS;
     }
@@ -590,8 +603,8 @@ struct Calls {
         return UTOFU_SUCCESS;
     }
 
-    static int start(utofu_vcq_hdl_t handle, Net::Op&& op, utofu_vcq_id_t peer, utofu_stadd_t remote, std::size_t length,
-                     std::uint64_t edata, unsigned long flags, void* cbdata)
+    static int start(utofu_vcq_hdl_t handle, Net::Op&& op, utofu_vcq_id_t peer, utofu_stadd_t remote,
+                     std::size_t length, std::uint64_t edata, unsigned long flags, void* cbdata)
     {
         Net& net = Calls::net();
         Net::Vcq* const vcq = net.of(handle);
@@ -612,8 +625,8 @@ struct Calls {
         op.cbdata = cbdata;
         return net.post(*vcq, std::make_unique<Net::Op>(std::move(op)));
     }
-    static int put(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote, std::size_t length,
-                   std::uint64_t edata, unsigned long flags, void* cbdata)
+    static int put(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
+                   std::size_t length, std::uint64_t edata, unsigned long flags, void* cbdata)
     {
         Net::Op op;
         op.kind = Net::Op::put;
@@ -631,8 +644,8 @@ struct Calls {
         op.bytes.assign(static_cast<unsigned char*>(data), static_cast<unsigned char*>(data) + length);
         return start(h, std::move(op), peer, remote, length, edata, flags, cbdata);
     }
-    static int get(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote, std::size_t length,
-                   std::uint64_t edata, unsigned long flags, void* cbdata)
+    static int get(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
+                   std::size_t length, std::uint64_t edata, unsigned long flags, void* cbdata)
     {
         Net::Op op;
         op.kind = Net::Op::get;
@@ -704,8 +717,9 @@ utofu_onesided_caps Net::caps()
 {
     utofu_onesided_caps caps{};
     caps.flags = UTOFU_ONESIDED_CAP_FLAG_ARMW;
-    caps.armw_ops = UTOFU_ONESIDED_CAP_ARMW_OP_CSWAP | UTOFU_ONESIDED_CAP_ARMW_OP_SWAP | UTOFU_ONESIDED_CAP_ARMW_OP_ADD |
-                    UTOFU_ONESIDED_CAP_ARMW_OP_XOR | UTOFU_ONESIDED_CAP_ARMW_OP_AND | UTOFU_ONESIDED_CAP_ARMW_OP_OR;
+    caps.armw_ops = UTOFU_ONESIDED_CAP_ARMW_OP_CSWAP | UTOFU_ONESIDED_CAP_ARMW_OP_SWAP |
+                    UTOFU_ONESIDED_CAP_ARMW_OP_ADD | UTOFU_ONESIDED_CAP_ARMW_OP_XOR | UTOFU_ONESIDED_CAP_ARMW_OP_AND |
+                    UTOFU_ONESIDED_CAP_ARMW_OP_OR;
     caps.num_cmp_ids = components;
     caps.num_reserved_stags = reserved;
     caps.cache_line_size = line;

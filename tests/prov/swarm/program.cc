@@ -9,8 +9,8 @@
 namespace swarm {
 namespace {
 
-constexpr const char* words[] = {"send", "recv", "multi", "cancel", "peek",  "claim", "discard", "read", "spin", "run",
-                                 "pass", "open", "close", "leave",  "start", "kill",  "stop",    "go"};
+constexpr const char* words[] = {"send", "recv", "multi", "cancel", "peek",  "claim", "discard", "read", "spin",
+                                 "run",  "pass", "open",  "close",  "leave", "start", "kill",    "stop", "go"};
 static_assert(std::size(words) == static_cast<std::size_t>(Do::count_));
 
 template <class T>
@@ -19,14 +19,14 @@ struct Field {
     std::uint32_t T::*value;
 };
 constexpr Field<Command> command_fields[] = {
-    {"at", &Command::at},     {"to", &Command::to},       {"back", &Command::back},   {"tagged", &Command::tagged},
-    {"tag", &Command::tag},   {"any", &Command::any},     {"from", &Command::from},   {"size", &Command::size},
+    {"at", &Command::at},       {"to", &Command::to},       {"back", &Command::back}, {"tagged", &Command::tagged},
+    {"tag", &Command::tag},     {"any", &Command::any},     {"from", &Command::from}, {"size", &Command::size},
     {"level", &Command::level}, {"fence", &Command::fence}, {"data", &Command::data}, {"count", &Command::count},
     {"luck", &Command::luck}};
 constexpr Field<Setup> setup_fields[] = {
-    {"processes", &Setup::processes}, {"chaos", &Setup::chaos},   {"busy", &Setup::busy},
-    {"blind", &Setup::blind},         {"drop", &Setup::drop},     {"silent", &Setup::silent},
-    {"sametag", &Setup::sametag},     {"reuse", &Setup::reuse},   {"toq", &Setup::toq},
+    {"processes", &Setup::processes}, {"chaos", &Setup::chaos},        {"busy", &Setup::busy},
+    {"blind", &Setup::blind},         {"drop", &Setup::drop},          {"silent", &Setup::silent},
+    {"sametag", &Setup::sametag},     {"reuse", &Setup::reuse},        {"toq", &Setup::toq},
     {"rings", &Setup::rings},         {"ringslots", &Setup::ringslots}};
 
 template <class T, std::size_t n>

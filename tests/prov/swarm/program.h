@@ -40,19 +40,19 @@ enum Level : std::uint8_t { plain, inject, transmit, delivery, match, level_coun
 
 struct Command {
     Do what = Do::run;
-    std::uint32_t at = 0;    ///< an endpoint: process * slots + slot
-    std::uint32_t to = 0;    ///< likewise
-    std::uint32_t back = 0;  ///< not the endpoint that is there now, but one so many before it
+    std::uint32_t at = 0;   ///< an endpoint: process * slots + slot
+    std::uint32_t to = 0;   ///< likewise
+    std::uint32_t back = 0; ///< not the endpoint that is there now, but one so many before it
     std::uint32_t tagged = 0;
-    std::uint32_t tag = 0;   ///< 0 to 3
-    std::uint32_t any = 0;   ///< of any tag
-    std::uint32_t from = 0;  ///< 0: from any source; else 1 + an endpoint
+    std::uint32_t tag = 0;  ///< 0 to 3
+    std::uint32_t any = 0;  ///< of any tag
+    std::uint32_t from = 0; ///< 0: from any source; else 1 + an endpoint
     std::uint32_t size = 0;
     std::uint32_t level = 0;
     std::uint32_t fence = 0;
     std::uint32_t data = 0;
     std::uint32_t count = 0;
-    std::uint32_t luck = 0;  ///< seeds what the network decides during this call
+    std::uint32_t luck = 0; ///< seeds what the network decides during this call
 
     friend bool operator==(const Command&, const Command&) = default;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // swarm [SECONDS [SEED]]: random programs over the deterministic network for so long, from this seed on (default: 10 s,
-// a new one). The first that fails is made shorter and printed, to be given to replay. Each runs in a process of its own.
+// a new one). The first that fails is made shorter and printed, to be given to replay. Each runs in a process of
+// its own.
 // SWARM_KNOWN: defects that are known, whose programs are left out: "identity" (a successor has the VCQ IDs of what is
 // gone), "closing" (what was reported as sent is lost by fi_close), by commas.
 // Called by make check and make swarm; calls generator and world.
@@ -65,7 +66,8 @@ Result try_program(const swarm::Program& program, const swarm::Options& options,
     int status = 0;
     waitpid(child, &status, 0);
     if (WIFSIGNALED(status))
-        text += "signal " + std::to_string(WTERMSIG(status)) + (WTERMSIG(status) == SIGALRM ? " (does not end)" : "") + "\n";
+        text += "signal " + std::to_string(WTERMSIG(status)) + (WTERMSIG(status) == SIGALRM ? " (does not end)" : "") +
+                "\n";
     else if (WEXITSTATUS(status) != 0 && text.empty())
         text += "status " + std::to_string(WEXITSTATUS(status)) + "\n";
     return {status == 0, text};
@@ -95,7 +97,10 @@ int main(int count, char** arguments)
                                                  personality(static_cast<unsigned>(now) | ADDR_NO_RANDOMIZE) != -1)
         execv("/proc/self/exe", arguments);
     const char* const wanted = std::getenv("SWARM_SECONDS");
-    const unsigned long seconds = std::strtoul(count > 1 ? arguments[1] : wanted != nullptr ? wanted : "10", nullptr, 0);
+    const unsigned long seconds = std::strtoul(count > 1           ? arguments[1]
+                                               : wanted != nullptr ? wanted
+                                                                   : "10",
+                                               nullptr, 0);
     std::uint64_t first = 0;
     if (count > 2)
         first = std::strtoull(arguments[2], nullptr, 0);
@@ -142,7 +147,7 @@ int main(int count, char** arguments)
             break;
     }
     const double took = std::chrono::duration<double>(Clock::now() - start).count();
-    std::printf("swarm: %lu programs of %llu calls, %llu steps of the network, %llu calls of uTofu in %.1f s\n", programs,
-                commands, steps, calls, took);
+    std::printf("swarm: %lu programs of %llu calls, %llu steps of the network, %llu calls of uTofu in %.1f s\n",
+                programs, commands, steps, calls, took);
     return status;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Carries out a program: the provider, linked in, over the deterministic network, and the model beside it. One program to
+// Carries out a program: the provider, linked in, over the deterministic network, and the model beside it. One
+// program to
 // a process. Called by the generator and replay; calls libfabric, net and model.
 #pragma once
 
