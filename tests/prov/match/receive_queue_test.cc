@@ -163,10 +163,10 @@ TEST_F(Match, MessageThatCameFirstStartsWithItsReceive)
     EXPECT_EQ(peer.heard(), "");
     ASSERT_EQ(receive(5, &one), 0);
     EXPECT_EQ(peer.heard(), "give1 forgotten1 ");
-    EXPECT_TRUE(queue.holds(peer, source));
+    EXPECT_TRUE(queue.holds(peer, [](const Unexpected& kept) { return kept.source == source; }));
     ASSERT_EQ(receive(5, &one), 0);
     EXPECT_EQ(peer.heard(), "give2 forgotten2 ");
-    EXPECT_FALSE(queue.holds(peer, source));
+    EXPECT_FALSE(queue.holds(peer, [](const Unexpected& kept) { return kept.source == source; }));
 }
 
 TEST_F(Match, RefusedStartLeavesTheMessageWhereItWas)
@@ -222,7 +222,7 @@ TEST_F(Match, MultiReceiveThatIsRefusedAtOnceIsBehind)
     EXPECT_TRUE(queue.catch_up());
     EXPECT_EQ(peer.heard(), "give2 forgotten2 ") << "less than the least is left";
     EXPECT_EQ(queue.get_entry(false, source, 0), nullptr);
-    EXPECT_TRUE(queue.holds(peer, source));
+    EXPECT_TRUE(queue.holds(peer, [](const Unexpected& kept) { return kept.source == source; }));
 }
 
 TEST_F(Match, MultiReceiveThatIsBehindCanBeCancelled)
@@ -275,7 +275,7 @@ TEST_F(Match, PeekFindsWhatComesWhileItLooks)
     peer.late = 1;
     EXPECT_EQ(receive(5, &one, FI_PEEK), 0);
     EXPECT_EQ(entry(), 8);
-    EXPECT_TRUE(queue.holds(peer, source));
+    EXPECT_TRUE(queue.holds(peer, [](const Unexpected& kept) { return kept.source == source; }));
 }
 
 TEST_F(Match, DiscardCanBeRefused)
@@ -287,7 +287,7 @@ TEST_F(Match, DiscardCanBeRefused)
     EXPECT_EQ(receive(5, &one, FI_PEEK | FI_DISCARD), 0);
     EXPECT_EQ(peer.heard(), "discard1 forgotten1 ");
     EXPECT_EQ(entry(), 8);
-    EXPECT_FALSE(queue.holds(peer, source));
+    EXPECT_FALSE(queue.holds(peer, [](const Unexpected& kept) { return kept.source == source; }));
 }
 
 TEST_F(Match, ClaimedMessageIsOfItsContextAlone)
