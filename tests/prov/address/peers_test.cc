@@ -41,8 +41,6 @@ class Vector : public tofu::Peers {
         changed();
     }
     [[nodiscard]] fi_addr_t who(std::uint64_t home) { return lookup(home, nonce_of(home), 0); }
-
-  private:
     /// Differs from peer to peer as random numbers do.
     static std::uint64_t nonce_of(std::uint64_t home) { return home * 0x9e3779b97f4a7c15; }
 };
@@ -231,7 +229,7 @@ TEST(Peers, WhoeverIsInsertedOnceAndAgainHasOnePlace)
     (void)v.add(1);
     EndpointAddress address{};
     address.home = 2;
-    address.nonce = ~address.home;
+    address.nonce = Vector::nonce_of(address.home);
     fi_addr_t at[3] = {};
     for (fi_addr_t& place : at) {
         ASSERT_EQ(v.insert_once(address, place), 0);

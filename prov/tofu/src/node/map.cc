@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include <dirent.h>
 #include <unistd.h>
@@ -72,8 +73,12 @@ bool has_one_numa_node() noexcept
 
 const Map* load_once() noexcept
 {
-    static Map map;
-    return !param_off("numa") && map.read() ? &map : nullptr;
+    // Never destroyed: programs close endpoints while their static objects are destroyed.
+    alignas(Map) static std::byte place[sizeof(Map)];
+    if (param_off("numa"))
+        return nullptr;
+    Map* const map = new (place) Map;
+    return map->read() ? map : nullptr;
 }
 
 } // namespace
@@ -88,6 +93,12 @@ const Map* Map::of_several_groups() noexcept
 {
     static const bool one = has_one_numa_node();
     return one ? nullptr : of_process();
+}
+
+Map::~Map()
+{
+    if (topology_ != nullptr)
+        hwloc()->topology_destroy(static_cast<hwloc_topology_t>(topology_));
 }
 
 bool Map::load(void*& topology) const noexcept

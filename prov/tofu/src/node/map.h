@@ -30,6 +30,11 @@ class Map {
         const void* nodeset;   ///< hwloc's
     };
 
+    Map() = default;
+    Map(const Map&) = delete;
+    Map& operator=(const Map&) = delete;
+    ~Map();
+
     /// Of this process; null where nothing is known. Any thread. The first call takes some milliseconds.
     [[nodiscard]] static const Map* of_process() noexcept;
     /// The same, but null also where there is one group, which costs a look at a file.
