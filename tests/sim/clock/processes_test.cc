@@ -284,7 +284,7 @@ TEST(SimClock, AllProcessesOfAJobHaveOneOrNone)
         rank.barrier();
     });
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;
-    EXPECT_NE(exits[1].errors.find("give all processes TOFU_SIM_CLOCK=tofud or none"), std::string::npos)
+    EXPECT_NE(exits[1].errors.find("give all processes the same, or choose another TOFU_SIM_JOB"), std::string::npos)
         << exits[1].errors;
 }
 
