@@ -340,7 +340,7 @@ TEST(NodePlaces, AreTheSameWhicheverProcessComesFirst)
     const Node node(two_nodes);
     // Numbers of places go beyond what an exit status holds.
     auto* const found =
-        static_cast<int*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+        static_cast<int*>(mmap(nullptr, 2 * sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     for (const int processor : {1, 0, 1})
         ASSERT_EQ(in_child([=] {
                       found[processor] = places_on(processor);
@@ -348,7 +348,7 @@ TEST(NodePlaces, AreTheSameWhicheverProcessComesFirst)
                   }),
                   0);
     const int first = found[0], second = found[1];
-    munmap(found, 4096);
+    munmap(found, 2 * sizeof(int));
     if (first < 0 || second < 0)
         GTEST_SKIP() << "two processors are needed";
     // Each five further: on another of six TNIs, and never a place of the other one.
