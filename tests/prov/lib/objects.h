@@ -39,7 +39,9 @@ struct Wishes {
 /// Fabric and domain; endpoints are added by add().
 class Objects {
   public:
-    explicit Objects(const Wishes& wishes = {})
+    /// `lasting`: a fabric of the caller's, which outlives these objects, or null.
+    explicit Objects(const Wishes& wishes = {}, fid_fabric* lasting = nullptr)
+        : fabric(lasting), owns_fabric_(lasting == nullptr)
     {
         const bool named = !wishes.service.empty();
         info = must_find(
@@ -52,7 +54,8 @@ class Objects {
                 hints.domain_attr->control_progress = wishes.control;
             },
             wishes.version, named ? wishes.service.c_str() : nullptr, named ? FI_SOURCE : 0);
-        must(fi_fabric(info->fabric_attr, &fabric, nullptr));
+        if (owns_fabric_)
+            must(fi_fabric(info->fabric_attr, &fabric, nullptr));
         must(fi_domain(fabric, info, &domain, nullptr));
         fi_av_attr attr{};
         must(fi_av_open(domain, &attr, &av, nullptr));
@@ -65,7 +68,9 @@ class Objects {
             EXPECT_EQ(fi_close(object), 0);
         EXPECT_EQ(fi_close(&av->fid), 0);
         EXPECT_EQ(fi_close(&domain->fid), 0);
-        EXPECT_EQ(fi_close(&fabric->fid), 0);
+        if (owns_fabric_) {
+            EXPECT_EQ(fi_close(&fabric->fid), 0);
+        }
         fi_freeinfo(info);
     }
     static void must(int result)
@@ -152,6 +157,9 @@ class Objects {
     fid_av* av = nullptr;
     std::vector<fid_ep*> endpoints;
     std::vector<struct fid*> others;
+
+  private:
+    const bool owns_fabric_;
 };
 
 /// Repeats `done` until it holds, ten seconds at most.

@@ -124,7 +124,7 @@ struct Lasting {
 /// A domain with one endpoint, and what it is bound to.
 struct Side : Objects {
     Side(const Model& model, const Way* way, Kind waited, const Lasting& lasting)
-        : Objects(wishes_of(model)), set(lasting.set), eq(lasting.eq)
+        : Objects(wishes_of(model), lasting.fabric), set(lasting.set), eq(lasting.eq)
     {
         const auto object_of = [&](Kind kind) { return way != nullptr && kind == waited ? way->object : FI_WAIT_NONE; };
         const auto set_of = [&](Kind kind) { return object_of(kind) == FI_WAIT_SET ? set : nullptr; };
