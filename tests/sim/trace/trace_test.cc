@@ -125,8 +125,12 @@ TEST_F(Traces, AKilledProcessLeavesWhatItWroteAndWhatItWaitedFor)
 TEST_F(Traces, OnlyAnEarlierTraceMakesRoom)
 {
     const std::string pattern = path("x");
-    const auto opened = [&] {
-        return WEXITSTATUS(in_child([&] { ::_exit(open(owner(pattern)) == UTOFU_SUCCESS ? 0 : 1); }));
+    const auto opened = [&](unsigned job = 0) {
+        return WEXITSTATUS(in_child([&] {
+            auto of_job = owner(pattern);
+            of_job.born += job;
+            ::_exit(open(of_job) == UTOFU_SUCCESS ? 0 : 1);
+        }));
     };
     for (const char* const text : {"", "mine"}) {
         std::ofstream(path("x.3")) << text;
@@ -134,8 +138,8 @@ TEST_F(Traces, OnlyAnEarlierTraceMakesRoom)
         EXPECT_EQ(std::filesystem::file_size(path("x.3")), std::string(text).size());
     }
     std::filesystem::remove(path("x.3"));
-    for (int run = 0; run < 2; run++) {
-        EXPECT_EQ(opened(), 0) << run;
+    for (unsigned run = 0; run < 2; run++) { // another job's
+        EXPECT_EQ(opened(run), 0) << run;
         ProcessTrace trace;
         EXPECT_EQ(read_trace(path("x.3"), trace), "");
     }
