@@ -112,11 +112,8 @@ int WakeSignal::open(fi_wait_obj kind) noexcept
             return -FI_EMFILE;
         break;
     case FI_WAIT_MUTEX_COND: {
-        pthread_mutexattr_t attr;
-        pthread_mutexattr_init(&attr);
-        pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK); // see raise()
-        pthread_mutex_init(&mutex_, &attr);
-        pthread_mutexattr_destroy(&attr);
+        // see raise(); by value, since glibc 2.34 gave the functions of attributes new versions
+        mutex_ = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
         pthread_cond_init(&condition_, nullptr);
         break;
     }
