@@ -498,6 +498,28 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
     EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::status));
 }
 
+/// The post that has failed may have been one to an earlier process with this VCQ ID.
+TEST_F(RingsTest, APostThatFailedMakesThePeerBeProbed)
+{
+    Channel& ch = open_channel();
+    put(0, header());
+    rings->peer_failed(peer_home + 1);
+    EXPECT_FALSE(ch.life.under_way || ch.starved != 0) << "of another peer";
+    rings->peer_failed(peer_home);
+    poll();
+    EXPECT_EQ(ch.state, ChannelState::open) << "it lives";
+    put(0, AreaHeader{area_magic, wire_version, peer_index, 0, peer_nonce + 1});
+    net().busy_percent = 100;
+    rings->peer_failed(peer_home);
+    net().busy_percent = 0;
+    poll();
+    EXPECT_EQ(ch.state, ChannelState::open) << "there was no room for the probe";
+    rings->out.watch(1);
+    poll();
+    EXPECT_EQ(ch.state, ChannelState::failed);
+    EXPECT_EQ(above->failures, std::vector<int>{FI_EHOSTDOWN});
+}
+
 /// Behind leave() nothing that comes changes anything.
 TEST_F(RingsTest, LeavesWithAByeToAll)
 {
@@ -506,7 +528,8 @@ TEST_F(RingsTest, LeavesWithAByeToAll)
     EXPECT_EQ(found(0, 0).type, static_cast<std::uint8_t>(Type::bye));
     EXPECT_EQ(found(0, 0).length, bye_for_good);
     EXPECT_EQ(rings->out.approach(ch), -FI_ESHUTDOWN);
-    rings->peer_failed(peer_home, UTOFU_ERR_MRQ_PEER);
+    rings->peer_failed(peer_home);
+    poll();
     EXPECT_TRUE(above->failures.empty());
 }
 

@@ -140,10 +140,17 @@ void Outbound::watch(unsigned at_once) noexcept
 }
 
 /// Probes whether the peer is alive, once it has been met. Before that the visits find out whether there is a peer.
+/// Where the probe has to wait, or an earlier one is under way, watch() asks later.
 void Outbound::start_probe(Channel& ch) noexcept
 {
-    if (!ch.life.under_way && ch.state != ChannelState::failed && ch.met)
-        (void)port_.ask(ch.life, ch.peer.home, ch.area, sizeof(AreaHeader));
+    if (ch.state == ChannelState::failed || !ch.met)
+        return;
+    const vcq::Post post =
+        ch.life.under_way ? vcq::Post::busy : port_.ask(ch.life, ch.peer.home, ch.area, sizeof(AreaHeader));
+    if (post == vcq::Post::error)
+        (void)post_failed(ch, post);
+    else
+        ch.starved += post == vcq::Post::busy;
 }
 
 void Outbound::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
@@ -176,18 +183,13 @@ void Outbound::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
     port_.protocol.channel_failed(ch, std::exchange(ch.deferred.waiter, nullptr));
 }
 
-void Outbound::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
+/// The error alone does not show that a peer is lost. The post may have been one to an earlier process with this VCQ ID,
+/// a report or a FIN to another endpoint of the peer, which has been closed, or an injected write with a bad key.
+void Outbound::peer_failed(utofu_vcq_id_t home) noexcept
 {
-    for (Channel* ch : channels) {
-        if (ch->peer.home != home || ch->state == ChannelState::failed || ch->area == 0)
-            continue;
-        // The failed post may have been a report or a FIN to another endpoint of the peer, which has been closed, or an
-        // injected write with a bad key. So the error alone does not show that this peer is lost.
-        if (doubts_target(utofu_code))
+    for (Channel* ch : channels)
+        if (ch->peer.home == home)
             start_probe(*ch);
-        else
-            fail(*ch, fi_error_of(utofu_code), utofu_code);
-    }
 }
 
 void Outbound::leave() noexcept

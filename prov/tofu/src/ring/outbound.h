@@ -74,7 +74,8 @@ class Outbound {
     void flush_all() noexcept;
     /// Probes peers that something waits for, at most `at_once` of them.
     void watch(unsigned at_once) noexcept;
-    void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
+    /// A post to this VCQ has failed: probes the peers that have it.
+    void peer_failed(utofu_vcq_id_t home) noexcept;
     /// Says BYE to all; nothing is posted afterwards.
     void leave() noexcept;
 

@@ -117,11 +117,11 @@ void Rings::slow_round() noexcept
     in.grants.watch();
 }
 
-void Rings::peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept
+void Rings::peer_failed(utofu_vcq_id_t home) noexcept
 {
     if (!port.open || home == 0)
         return;
-    out.peer_failed(home, utofu_code);
+    out.peer_failed(home);
     in.grants.peer_failed(home);
 }
 

@@ -45,7 +45,7 @@ class Rings {
     /// Does what is due every few milliseconds. Called in every 64th round or so.
     void slow_round() noexcept;
     /// An unsignaled communication to this home VCQ has failed: finds out whether the peer is gone.
-    void peer_failed(utofu_vcq_id_t home, int utofu_code) noexcept;
+    void peer_failed(utofu_vcq_id_t home) noexcept;
 
     Port port;
     Outbound out;

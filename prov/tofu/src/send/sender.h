@@ -67,9 +67,9 @@ class Sender final : public Engine {
     /// call again.
     [[nodiscard]] bool settled(const Peer& peer, bool matched) noexcept override;
     /// An unsignaled post failed, whichever engine posted it: the peer may be gone.
-    void lost(int utofu_code, vcq::Unsignaled, utofu_vcq_id_t peer) noexcept override
+    void lost(int, vcq::Unsignaled, utofu_vcq_id_t peer) noexcept override
     {
-        rings_.peer_failed(peer, utofu_code);
+        rings_.peer_failed(peer);
     }
 
   private:
