@@ -91,6 +91,7 @@ struct Peerside {
     test::EndedGets done;
     unsigned gets = 0;
     unsigned torn_reads = 0; ///< the next so many are caught half written
+    unsigned busy_each = 0;  ///< each so many-th Get finds the queue full; 0: none does
     int fail = UTOFU_SUCCESS;
     directory::AnnexLine line[directory::max_annexes + 1] = {};
     std::map<utofu_vcq_id_t, std::uint64_t> nonces; ///< what each VCQ has under the STag of directories
@@ -138,6 +139,8 @@ vcq::Functions functions()
     f.get = [](utofu_vcq_hdl_t, utofu_vcq_id_t vcq, utofu_stadd_t local, utofu_stadd_t remote,
                std::size_t length, std::uint64_t edata, unsigned long, void*) -> int {
         reached->gets++;
+        if (reached->busy_each != 0 && reached->gets % reached->busy_each == 0)
+            return UTOFU_ERR_BUSY;
         if (reached->fail == UTOFU_SUCCESS) {
             auto* to = reinterpret_cast<Bucket*>(local);
             reached->read(vcq, remote, length, to);
@@ -224,6 +227,15 @@ TEST_F(KeysTest, ABucketThatStaysTornEndsInAnError)
     peerside.torn_reads = 1000000;
     EXPECT_EQ(ask(7), -FI_EKEYREJECTED);
     EXPECT_LE(peerside.gets, 256u);
+}
+
+/// As the bucket of another process does. A Get that finds no room does not begin the lookup anew.
+TEST_F(KeysTest, ABucketThatStaysTornEndsInAnErrorThoughTheQueueIsFullNowAndThen)
+{
+    peerside.torn_reads = 1000000;
+    peerside.busy_each = 2;
+    EXPECT_EQ(ask(7), -FI_EKEYREJECTED);
+    EXPECT_LE(peerside.gets, 512u);
 }
 
 TEST_F(KeysTest, TheSecondTableIsOneGetMoreOrTwo)

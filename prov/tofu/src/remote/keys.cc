@@ -54,7 +54,12 @@ struct alignas(least_line) RemoteKeys::Known : Name {
 
 /// One key being looked up: Gets into answer(), which is registered as long as the lookup lives.
 struct RemoteKeys::Lookup : vcq::Waiter, Name {
-    enum class State { idle, running, failed };
+    enum class State {
+        idle,
+        running, ///< -> idle: the key is known; -> waiting; -> failed
+        waiting, ///< the queue had no room for the next Get. -> running: by who wants the key; -> idle: for another key
+        failed   ///< -> idle: the failure has been reported
+    };
     enum class Step {
         first,  ///< the bucket of the first table -> second | annex
         second, ///< the first choice in the second table -> other | annex
@@ -70,7 +75,8 @@ struct RemoteKeys::Lookup : vcq::Waiter, Name {
     int result = 0;          ///< of a failed lookup, for the next call
     unsigned tries = 0;
     utofu_vcq_id_t vcq = 0;  ///< the VCQ that is asked
-    utofu_stadd_t remote = 0;
+    utofu_stadd_t remote = 0; ///< what is asked for, and its size
+    std::size_t size = 0;
     utofu_stadd_t stadd = 0; ///< of the answer
     Entry entry{};
     union Answer {
@@ -203,6 +209,8 @@ int RemoteKeys::look_up(const Name& name) noexcept
             vcq_.statistics().count(Stat::again_key);
             return -FI_EAGAIN;
         }
+        if (l->state == Lookup::State::waiting)
+            return ask(*l, l->remote, l->size);
         l->state = Lookup::State::idle; // the failure is reported once; the next call asks again
         return l->result;
     }
@@ -222,16 +230,16 @@ int RemoteKeys::look_up(const Name& name) noexcept
 /// An idle lookup, or null and the reason.
 RemoteKeys::Lookup* RemoteKeys::free_lookup(int& error) noexcept
 {
-    Lookup* failed = nullptr;
+    Lookup* left = nullptr;
     for (auto& l : lookups_) {
         if (l->state == Lookup::State::idle)
             return l.get();
-        if (l->state == Lookup::State::failed)
-            failed = l.get();
+        if (l->state != Lookup::State::running)
+            left = l.get();
     }
     error = -FI_EAGAIN;
-    if (lookups_.size() >= max_lookups) // failures that nobody came back for give way
-        return failed;
+    if (lookups_.size() >= max_lookups) // those that nobody came back for give way
+        return left;
     std::unique_ptr<Lookup> made(new (std::nothrow) Lookup);
     if (!made || !made->memory || !lookups_.reserve(lookups_.size() + 1)) {
         error = -FI_ENOMEM;
@@ -262,13 +270,14 @@ int RemoteKeys::ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t of
 int RemoteKeys::ask(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexcept
 {
     lookup.remote = stadd;
+    lookup.size = size;
     lookup.state = Lookup::State::running;
     const vcq::Post post =
         vcq_.get(lookup.vcq, lookup.stadd, stadd, size,
                  {.when = vcq::When::delivered, .waiter = &lookup});
     if (post == vcq::Post::done)
         return -FI_EAGAIN;
-    lookup.state = Lookup::State::idle;
+    lookup.state = post == vcq::Post::busy ? Lookup::State::waiting : Lookup::State::idle;
     return post == vcq::Post::busy ? -FI_EAGAIN : -FI_EKEYREJECTED;
 }
 
@@ -280,7 +289,7 @@ void RemoteKeys::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
         result = lookup.owner->next_step(lookup);
     else if (notice.code > UTOFU_ERR_MRQ_LCL_MEMORY) // no peer; else a peer, but no directory
         result = -fi_error_of(notice.code);
-    if (result == -FI_EAGAIN) // asked again, or to be begun anew by who wants the key
+    if (result == -FI_EAGAIN) // asked again, or to be asked again by who wants the key
         return;
     lookup.result = result;
     lookup.state = result == 0 ? Lookup::State::idle : Lookup::State::failed;
