@@ -340,12 +340,13 @@ Lack RmaRunner::conclude(RmaOp& op) noexcept
 }
 
 /// Does again what was refused, once, and what was not begun because of that; not what has taken effect, an event that
-/// has come included. Bytes of a refused segment that have arrived go to the same places again.
+/// has come included. Bytes of a refused segment that have arrived go to the same places again. A segment that was not
+/// begun may have a stale key as well: all keys are looked up anew.
 void RmaRunner::repeat(RmaOp& op) noexcept
 {
-    (void)access_.refuted(op, op.refused);
     op.retried = true;
     op.done |= op.complete & static_cast<std::uint8_t>(~op.refused);
+    (void)access_.refuted(op, ~unsigned{op.done});
     op.complete = op.refused = 0;
     if (op.event_posted)
         op.remote_notice = false;
