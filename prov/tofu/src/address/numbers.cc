@@ -149,12 +149,12 @@ EndpointNumbers::~EndpointNumbers()
     if (key_ == 0)
         return;
     std::lock_guard guard(mutex);
-    part(may_outlive_);
+    part(may_outlive_ || killed_of_test);
 }
 
 void EndpointNumbers::save() const noexcept
 {
-    if (key_ == 0)
+    if (key_ == 0 || killed_of_test)
         return;
     const Set unsettled = taken_ | unsettled_;
     (void)with_record(key_, [&](Record& record) {

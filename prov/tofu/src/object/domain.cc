@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include <rdma/fi_atomic.h>
@@ -218,7 +217,7 @@ void Domain::await_receivers() noexcept
                       "close their endpoints; after %lld s (FI_TOFU_LINGER) the messages are lost\n",
                       static_cast<long long>(most.count()));
         if (waited >= short_while)
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
+            Clock::sleep(std::chrono::microseconds(50));
         else
             sched_yield();
     }

@@ -17,11 +17,21 @@ struct Clock {
     /// The time of a test, in nanoseconds; null: that of the system. Set before the first domain is opened.
     static inline std::uint64_t (*of_test)() noexcept = nullptr;
 
+    /// The sleep of a test, in nanoseconds, where it has a time of its own.
+    static inline void (*sleep_of_test)(std::uint64_t) noexcept = nullptr;
+
     static time_point now() noexcept
     {
         if (of_test != nullptr) [[unlikely]]
             return time_point(std::chrono::nanoseconds(of_test()));
         return std::chrono::steady_clock::now();
+    }
+    static void sleep(std::chrono::nanoseconds time) noexcept
+    {
+        if (sleep_of_test != nullptr) [[unlikely]]
+            return sleep_of_test(static_cast<std::uint64_t>(time.count()));
+        const timespec wanted{static_cast<time_t>(time.count() / 1000000000), static_cast<long>(time.count() % 1000000000)};
+        (void)nanosleep(&wanted, nullptr);
     }
 };
 
