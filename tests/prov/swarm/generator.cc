@@ -113,6 +113,26 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
             case Do::run:
                 return gen::build<Command>(base, lucky,
                                            gen::set(&Command::count, gen::element<std::uint32_t>(1, 5, 20, 100)));
+            case Do::map:
+                return gen::build<Command>(
+                    base, at, lucky, gen::set(&Command::region, below(3)),
+                    gen::set(&Command::size, gen::element<std::uint32_t>(72, 79, 200, 1000, 4097, 20000)));
+            case Do::unmap: return gen::build<Command>(base, at, lucky, gen::set(&Command::region, below(3)));
+            case Do::write:
+            case Do::get:
+            case Do::atomic:
+                return gen::build<Command>(
+                    base, at, lucky, gen::set(&Command::to, place()), gen::set(&Command::region, below(3)),
+                    gen::set(&Command::second, gen::weightedElement<std::uint32_t>({{6, 0}, {1, 1}, {1, 2}, {1, 3}})),
+                    gen::set(&Command::offset, gen::oneOf(gen::just<std::uint32_t>(0), below(300))),
+                    gen::set(&Command::size, gen::element<std::uint32_t>(1, 8, 8, 31, 33, 200, 257, 3000, 20000)),
+                    gen::set(&Command::level, gen::weightedElement<std::uint32_t>(
+                                                  {{5, plain}, {2, inject}, {1, transmit}, {1, delivery}})),
+                    gen::set(&Command::fence, once_in(8)), gen::set(&Command::data, once_in(5)),
+                    gen::set(&Command::beyond, gen::map(gen::pair(once_in(12), below(8)),
+                                                        [](const auto& both) { return both.first * (1 + both.second); })),
+                    gen::set(&Command::cell, below(9)), gen::set(&Command::fetch, below(2)),
+                    gen::set(&Command::count, times()));
             case Do::pass:
                 return gen::build<Command>(
                     base, lucky,
@@ -123,7 +143,7 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
 }
 
 using Likes = std::vector<std::pair<std::size_t, Do>>;
-constexpr unsigned phases = 7;
+constexpr unsigned message_phases = 7, phases = 10;
 const Likes& likes_of(unsigned phase)
 {
     static const std::vector<Likes> all = {
@@ -152,6 +172,29 @@ const Likes& likes_of(unsigned phase)
          {4, Do::spin}},
         {{1, Do::open}, {1, Do::close}, {2, Do::leave}, {4, Do::start}, {2, Do::kill}, {2, Do::send}, {1, Do::read}},
         {{1, Do::send}, {2, Do::read}, {10, Do::spin}, {2, Do::run}, {1, Do::pass}},
+        {{4, Do::map}, {1, Do::unmap}, {6, Do::write}, {4, Do::get}, {6, Do::atomic}, {4, Do::spin}, {2, Do::read}},
+        {{4, Do::map},
+         {3, Do::unmap},
+         {6, Do::write},
+         {3, Do::get},
+         {4, Do::atomic},
+         {2, Do::spin},
+         {1, Do::send},
+         {1, Do::recv},
+         {1, Do::pass}},
+        {{3, Do::map},
+         {2, Do::unmap},
+         {5, Do::write},
+         {2, Do::get},
+         {4, Do::atomic},
+         {1, Do::leave},
+         {2, Do::start},
+         {1, Do::kill},
+         {1, Do::close},
+         {1, Do::open},
+         {1, Do::stop},
+         {3, Do::go},
+         {4, Do::spin}},
     };
     return all[phase];
 }
@@ -163,9 +206,11 @@ Gen<Setup> setup()
         gen::set(&Setup::blind, gen::element<std::uint32_t>(0, 0, 30)), gen::set(&Setup::drop, below(2)),
         gen::set(&Setup::silent, once_in(6)), gen::set(&Setup::sametag, gen::element<std::uint32_t>(1, 1, 0)),
         gen::set(&Setup::reuse, gen::element<std::uint32_t>(1, 1, 0)),
-        gen::set(&Setup::toq, gen::element<std::uint32_t>(2000, 2000, 64, 8)),
+        gen::set(&Setup::oldtags, gen::element<std::uint32_t>(1, 1, 0)), gen::set(&Setup::toq, gen::element<std::uint32_t>(2000, 2000, 64, 8)),
         gen::set(&Setup::rings, gen::element<std::uint32_t>(256, 256, 1, 2)),
-        gen::set(&Setup::ringslots, gen::element<std::uint32_t>(128, 128, 16, 64)));
+        gen::set(&Setup::ringslots, gen::element<std::uint32_t>(128, 128, 16, 64)),
+        gen::set(&Setup::rma, gen::element<std::uint32_t>(0, 0, 1, 2)), gen::set(&Setup::events, below(2)),
+        gen::set(&Setup::order, below(2)), gen::set(&Setup::initiator, once_in(5)));
 }
 
 /// Two endpoints talk for a while, or one does; or one that is gone has a successor, and is remembered.
@@ -201,11 +246,49 @@ Gen<std::vector<Command>> scene()
     });
 }
 
-/// Scenes and phases, as one list of calls.
-Gen<std::vector<Command>> commands()
+/// Regions, accesses to them, and in between, in most cases, one that gets another life under its key.
+Gen<std::vector<Command>> access_scene()
+{
+    const auto parts = gen::tuple(place(), place(), below(3), below(4), gen::element<std::uint32_t>(1, 3, 12), below(9),
+                                  gen::element<std::uint32_t>(8, 200, 3000), below(4), luck());
+    return gen::map(parts, [](const auto& drawn) {
+        const auto& [from, to, region, second, count, cell, size, kind, luck] = drawn;
+        const Command opens{.what = Do::map, .at = to, .size = 4097, .region = region};
+        Command opens_second = opens;
+        opens_second.region = second != 0 ? second - 1 : region;
+        const Command spin{.what = Do::spin, .count = 60, .luck = luck};
+        Command access{.what = kind == 0 ? Do::atomic : kind == 1 ? Do::get : Do::write,
+                       .at = from,
+                       .to = to,
+                       .size = size,
+                       .count = count,
+                       .region = region,
+                       .second = second,
+                       .cell = cell,
+                       .fetch = kind & 1,
+                       .luck = luck};
+        Command single = access;
+        single.second = 0;
+        std::vector<Command> calls{opens, opens_second, single, spin};
+        if (kind != 2) {
+            calls.push_back({.what = Do::unmap, .at = to, .region = region});
+            calls.push_back(opens);
+        }
+        calls.push_back(access);
+        access.count = 0;
+        access.what = kind == 3 ? Do::get : Do::write;
+        calls.push_back(access);
+        calls.push_back(spin);
+        return calls;
+    });
+}
+
+/// Scenes and phases, as one list of calls; with accesses to regions or without.
+Gen<std::vector<Command>> commands(bool remote)
 {
     const auto phase = gen::weightedOneOf<std::vector<Command>>(
-        {{1, gen::mapcat(below(phases),
+        {{remote ? 2 : 0, access_scene()},
+         {1, gen::mapcat(below(remote ? phases : message_phases),
                          [](std::uint32_t kind) {
                              return gen::scale(0.15, gen::container<std::vector<Command>>(command(likes_of(kind))));
                          })},
@@ -230,7 +313,8 @@ std::vector<Command> simpler(const Command& command)
         }
     };
     for (const auto field : {&Command::luck, &Command::fence, &Command::data, &Command::any, &Command::from,
-                             &Command::tag, &Command::level, &Command::back})
+                             &Command::tag, &Command::level, &Command::back, &Command::second, &Command::offset,
+                             &Command::beyond, &Command::fetch, &Command::cell, &Command::region})
         put(field, 0);
     put(&Command::at, command.at / slots * slots);
     put(&Command::to, command.to / slots * slots);
@@ -247,7 +331,8 @@ std::vector<Setup> simpler(const Setup& setup)
     std::vector<Setup> forms;
     const Setup usual{};
     for (const auto field : {&Setup::chaos, &Setup::busy, &Setup::blind, &Setup::drop, &Setup::silent, &Setup::sametag,
-                             &Setup::reuse, &Setup::toq, &Setup::rings, &Setup::ringslots})
+                             &Setup::reuse, &Setup::oldtags, &Setup::toq, &Setup::rings, &Setup::ringslots, &Setup::events,
+                             &Setup::order, &Setup::initiator})
         if (setup.*field != usual.*field) {
             forms.push_back(setup);
             forms.back().*field = usual.*field;
@@ -259,7 +344,10 @@ std::vector<Setup> simpler(const Setup& setup)
 
 Program program_of(std::uint64_t seed)
 {
-    const auto both = gen::pair(setup(), commands())(rc::Random(seed), rc::kNominalSize).value();
+    const auto pairs = gen::mapcat(setup(), [](const Setup& chosen) {
+        return gen::pair(gen::just(chosen), commands(chosen.rma != 0));
+    });
+    const auto both = pairs(rc::Random(seed), rc::kNominalSize).value();
     return {both.first, both.second};
 }
 

@@ -11,6 +11,8 @@
 #include <rdma/fi_tagged.h>
 #include <unistd.h>
 
+#include "remote_model.h"
+
 namespace swarm {
 
 void contradict(const char* format, ...)
@@ -106,6 +108,9 @@ std::string Endpoint::name() const
     return std::to_string(process) + "." + std::to_string(slot) + "#" + std::to_string(number);
 }
 
+Model::Model() : remote(std::make_unique<RemoteModel>(time)) {}
+Model::~Model() = default;
+
 // --- what is posted
 
 Message& Model::new_message(Endpoint& from, Endpoint& to, const Command& command)
@@ -167,6 +172,16 @@ Receive* Model::on_entry(unsigned process, const Entry& entry)
 {
     ++time;
     auto* const operation = static_cast<Operation*>(entry.context);
+    if (operation == nullptr || (entry.flags & (FI_REMOTE_WRITE | FI_REMOTE_READ)) != 0) {
+        remote->on_stray(process, entry);
+        return nullptr;
+    }
+    if (const auto& all = remote->accesses; std::any_of(all.begin(), all.end(), [&](const auto& each) {
+            return each.get() == operation && each->from != nullptr && each->from->process == process;
+        })) {
+        remote->on_entry(static_cast<Access&>(*operation), entry);
+        return nullptr;
+    }
     if (known_.count(operation) == 0)
         contradict("process %u got an entry with a context that nobody has given", process);
     if (operation->kind == Operation::send) {
@@ -404,6 +419,8 @@ std::string Model::missing(bool to_the_end) const
             return "message " + std::to_string(m->number) + " from " + m->from->name() + " to " + m->to->name() +
                    ", sent before its sender closed, was not received";
     }
+    if (const std::string what = remote->missing(); !what.empty())
+        return what;
     for (const auto& r : receives) {
         if (r->at == nullptr || r->at->state != Endpoint::open || r->done)
             continue;

@@ -54,7 +54,7 @@ struct Endpoint {
 /// What is posted: its context of libfabric comes first.
 struct Operation {
     fi_context2 context{};
-    enum Kind : std::uint8_t { send, receive, look } kind = send;
+    enum Kind : std::uint8_t { send, receive, look, access } kind = send;
     unsigned number = 0;
     std::uint64_t posted = 0, done_at = 0;
     bool done = false;
@@ -107,12 +107,17 @@ struct Entry {
 
 constexpr unsigned tag_bits = 8; ///< of a tag; above them is the message's number
 
+class RemoteModel;
+
 class Model {
   public:
+    Model();
+    ~Model();
     std::uint64_t time = 0; ///< counts events
     std::vector<std::unique_ptr<Endpoint>> endpoints;
     std::vector<std::unique_ptr<Message>> messages;
     std::vector<std::unique_ptr<Receive>> receives;
+    std::unique_ptr<RemoteModel> remote;
 
     Message& new_message(Endpoint& from, Endpoint& to, const Command& command);
     Receive& new_receive(Endpoint& at, std::size_t size);

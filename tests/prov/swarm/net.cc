@@ -4,6 +4,7 @@
 #include "net.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -513,11 +514,12 @@ struct Calls {
         *extra = static_cast<std::uint16_t>(8 + place.component);
         return UTOFU_SUCCESS;
     }
-    /// Programs that run at the same time do not meet (vcq/places).
+    /// Programs do not meet, whether they run at the same time (vcq/places) or one after another (address/numbers).
     static const char* job()
     {
-        static char name[32];
-        std::snprintf(name, sizeof name, "swarm-%d", static_cast<int>(getpid()));
+        static const auto start = std::chrono::steady_clock::now().time_since_epoch().count();
+        static char name[64];
+        std::snprintf(name, sizeof name, "swarm-%d-%lld", static_cast<int>(getpid()), static_cast<long long>(start));
         return name;
     }
     static int coords(std::uint8_t coords[])
@@ -540,9 +542,9 @@ struct Calls {
         std::size_t at = 0, spare = all.size();
         for (; at < all.size(); at++) {
             const Region& each = all[at];
-            if (each.users == 0)
+            if (each.users == 0 && net.freedoms.old_tags)
                 spare = std::min(spare, at);
-            else if (net.freedoms.same_tag && each.read_only == read_only && each.base <= base &&
+            else if (each.users != 0 && net.freedoms.same_tag && each.read_only == read_only && each.base <= base &&
                      base + size <= each.base + each.size)
                 break;
         }

@@ -47,6 +47,7 @@ struct Freedoms {
     bool same_tag = true; ///< memory that is registered already gets its steering tag again
     bool reuse = true;    ///< VCQ IDs that were given back are given again, at once
     unsigned toq = 2000;  ///< posts of a VCQ under way at a time
+    bool old_tags = true; ///< steering tags that were given back are given again, at once
 };
 
 class Net {

@@ -32,6 +32,11 @@ enum class Do : std::uint8_t {
     kill,    ///< at: its process is killed
     stop,    ///< at: its process makes no calls until ...
     go,      ///< ... this
+    map,     ///< at, region, size: its process opens a region in this slot, unless there is one
+    unmap,   ///< at, region: and closes it
+    write,   ///< at, to, region, second, offset, size, level, fence, data, beyond; count times, if that is not 0
+    get,     ///< likewise: a read
+    atomic,  ///< at, to, region, second, cell, fetch, level, fence; count times, if that is not 0
     count_
 };
 
@@ -52,6 +57,11 @@ struct Command {
     std::uint32_t fence = 0;
     std::uint32_t data = 0;
     std::uint32_t count = 0;
+    std::uint32_t region = 0, second = 0; ///< regions of the target's process; second: 0: none, else 1 + a slot
+    std::uint32_t offset = 0;
+    std::uint32_t beyond = 0; ///< the access ends so far behind its region
+    std::uint32_t cell = 0;   ///< which word for atomics
+    std::uint32_t fetch = 0;
     std::uint32_t luck = 0; ///< seeds what the network decides during this call
 
     friend bool operator==(const Command&, const Command&) = default;
@@ -59,8 +69,12 @@ struct Command {
 
 struct Setup {
     std::uint32_t processes = 3;
-    std::uint32_t chaos = 0, busy = 0, blind = 0, drop = 0, silent = 0, sametag = 1, reuse = 1, toq = 2000;
+    std::uint32_t chaos = 0, busy = 0, blind = 0, drop = 0, silent = 0, sametag = 1, reuse = 1, oldtags = 1, toq = 2000;
     std::uint32_t rings = 256, ringslots = 128;
+    std::uint32_t rma = 0;    ///< 1: regions with keys of the provider's choice, 2: of the user's
+    std::uint32_t events = 0; ///< FI_RMA_EVENT, and counters bound to regions
+    std::uint32_t order = 0;  ///< all orders of RMA and atomics
+    std::uint32_t initiator = 0; ///< process 0 has no regions, and the capabilities of an initiator alone
 
     friend bool operator==(const Setup&, const Setup&) = default;
 };

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # Repeats the programs in programs/, each of which a defect has failed once. Called by: make check. Calls: replay.
 set -u
-export FI_TOFU_LINGER=0 # as in swarm.sh
 shopt -s nullglob
 programs=("${TOFU_TOP_SRCDIR:?set by make check}"/tests/prov/swarm/programs/*.txt)
 exec "${TOFU_TOP_BUILDDIR:?set by make check}/tests/replay" "${programs[@]}"

@@ -3,9 +3,7 @@
 # Random programs over the deterministic network: 15 s of fixed seeds, then 60 s of new ones, whose first is printed.
 # Called by: make check. Calls: swarm.
 set -u
-# Known defects that are not mended yet; each goes with its mend.
-export SWARM_KNOWN=identity,closing
-# The close of a killed process's domain, which the network does not see, waits for nobody.
-export FI_TOFU_LINGER=0
+# Known defects that are not mended yet (docs/testing.md); each goes with its mend.
+export SWARM_KNOWN=tags
 swarm=${TOFU_TOP_BUILDDIR:?set by make check}/tests/swarm
 "$swarm" 15 1 && "$swarm" 60

@@ -18,12 +18,14 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
+#include "address/numbers.h"
 #include "model.h"
 #include "net.h"
 #include "prov/lib/hints.h"
 #include "prov/lib/linked.h"
 #include "provider/clock.h"
 #include "provider/random.h"
+#include "remote.h"
 #include "vcq/backend_of_test.h"
 
 namespace swarm {
@@ -32,6 +34,7 @@ namespace {
 constexpr unsigned most_retries = 4;   ///< of a call that finds no room
 constexpr unsigned most_rounds = 5000; ///< until all has ended
 constexpr std::uint64_t millisecond = 1000000;
+constexpr const char* linger = "1"; ///< seconds that a domain waits for receivers
 
 void must(int result, const char* what)
 {
@@ -60,21 +63,26 @@ struct Process {
 
 class World {
   public:
-    World(const Program& program, const Options& options) : program_(program), options_(options)
+    World(const Program& program, const Options& options)
+        : program_(program), options_(options), remote_(*model_.remote, program.setup)
     {
         const Setup& s = program.setup;
         setenv("FI_TOFU_RINGS", std::to_string(std::clamp(s.rings, 1u, 256u)).c_str(), 1);
         setenv("FI_TOFU_RING_SLOTS", std::to_string(s.ringslots).c_str(), 1);
         setenv("FI_TOFU_MR_CACHE", "off", 1);
+        setenv("FI_TOFU_LINGER", linger, 1);
         net_.freedoms = {s.chaos,       s.busy,         s.blind,      s.drop != 0,
-                         s.silent != 0, s.sametag != 0, s.reuse != 0, std::max(s.toq, 4u)};
+                         s.silent != 0, s.sametag != 0, s.reuse != 0, std::max(s.toq, 4u), s.oldtags != 0};
         Net::now = &net_;
         backend_ = tofu::vcq::Backend(Net::functions(), Net::caps(), Net::tnis);
         tofu::vcq::backend_of_test = &backend_;
         tofu::Clock::of_test = []() noexcept { return Net::now->time(); };
+        tofu::Clock::sleep_of_test = [](std::uint64_t time) noexcept { Net::now->pass(time); };
         tofu::Random::of_test = []() noexcept { return random_.next(); };
         random_ = Dice(42);
         model_.knows_closing = options.knows_closing;
+        model_.remote->ordered = s.order != 0;
+        model_.remote->times_out = s.silent != 0 && s.rma == 2;
         here_ = this;
     }
 
@@ -114,10 +122,11 @@ class World {
         net_.process = p;
         process.objects = std::make_unique<Objects>();
         Objects& o = *process.objects;
-        o.info = tofu::test::must_find([](fi_info& hints) {
+        o.info = tofu::test::must_find([&](fi_info& hints) {
             hints.caps = FI_MSG | FI_TAGGED | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_FENCE;
             hints.tx_attr->msg_order = hints.rx_attr->msg_order = FI_ORDER_SAS;
             hints.domain_attr->threading = FI_THREAD_SAFE;
+            ask_for_remote(hints, program_.setup, p);
         });
         must(fi_fabric(o.info->fabric_attr, &o.fabric, nullptr), "fi_fabric");
         must(fi_domain(o.fabric, o.info, &o.domain, nullptr), "fi_domain");
@@ -160,6 +169,18 @@ class World {
         life.ended = model_.time;
     }
 
+    /// A call that may wait for the progress of others. A process that was killed waits for nobody.
+    template <class Call>
+    void while_others_run(Process& process, Call&& call)
+    {
+        process.busy = true;
+        if (!tofu::EndpointNumbers::killed_of_test)
+            net_.others = [] { here_->let_others_run(); };
+        call();
+        net_.others = nullptr;
+        process.busy = false;
+    }
+
     /// What an endpoint had posted is the application's again.
     void close(unsigned p, unsigned slot)
     {
@@ -167,11 +188,7 @@ class World {
         Endpoint& life = *process.now[slot];
         net_.process = p;
         end_life(life, Endpoint::closed);
-        process.busy = true;
-        net_.others = [] { here_->let_others_run(); };
-        must(fi_close(&process.ep[slot]->fid), "fi_close of an endpoint");
-        net_.others = nullptr;
-        process.busy = false;
+        while_others_run(process, [&] { must(fi_close(&process.ep[slot]->fid), "fi_close of an endpoint"); });
         process.now[slot] = nullptr;
         process.ep[slot] = nullptr;
         for (auto& r : model_.receives)
@@ -186,6 +203,7 @@ class World {
             if (process.now[s] != nullptr)
                 close(p, s);
         read(p, 64);
+        remote_.close_all(p, false);
         close_objects(p);
     }
 
@@ -196,7 +214,7 @@ class World {
         net_.process = p;
         must(fi_close(&o.cq->fid), "fi_close of a completion queue");
         must(fi_close(&o.av->fid), "fi_close of an address vector");
-        must(fi_close(&o.domain->fid), "fi_close of a domain");
+        while_others_run(process, [&] { must(fi_close(&o.domain->fid), "fi_close of a domain"); });
         must(fi_close(&o.fabric->fid), "fi_close of a fabric");
         fi_freeinfo(o.info);
         process.objects.reset();
@@ -204,13 +222,17 @@ class World {
             contradict("process %u has closed all, and has VCQs", p);
     }
 
-    /// The VCQs vanish; then what is left in our memory is cleared away, which nobody notices.
+    /// The VCQs vanish; then what is left in our memory is cleared away, which nobody notices: the network and the node's
+    /// files are as the process has left them, and no time goes by.
     void kill(unsigned p)
     {
         Process& process = processes_[p];
         net_.process = p;
         net_.kill(p);
         const std::uint64_t now = net_.clock();
+        tofu::EndpointNumbers::killed_of_test = true;
+        setenv("FI_TOFU_LINGER", "0", 1);
+        process.stopped = true; // it reads nothing
         for (unsigned s = 0; s < slots; s++) {
             if (process.now[s] == nullptr)
                 continue;
@@ -219,7 +241,11 @@ class World {
             process.now[s] = nullptr;
             process.ep[s] = nullptr;
         }
+        remote_.close_all(p, true);
         close_objects(p);
+        setenv("FI_TOFU_LINGER", linger, 1);
+        tofu::EndpointNumbers::killed_of_test = false;
+        was_killed_ = true;
         process.stopped = false;
         net_.set_clock(now);
     }
@@ -573,6 +599,22 @@ class World {
             contradict("fi_cancel: %s", fi_strerror(static_cast<int>(-result)));
     }
 
+    void access(const Command& c)
+    {
+        if (!is_open(c.at) || c.to / slots >= processes_.size() || processes_[c.to / slots].now[c.to % slots] == nullptr)
+            return;
+        const unsigned p = c.at / slots;
+        net_.process = p;
+        Endpoint& to = life(c.to);
+        Command each = c;
+        each.level %= level_count;
+        const Remote::Caller caller{
+            ep(c.at), &life(c.at), address_of(p, to), &to, processes_[p].objects->info->tx_attr->inject_size,
+            [&](const std::function<ssize_t()>& call) { return try_to(p, call); }};
+        if (const Access* const made = remote_.access(caller, each))
+            say("  access %u", made->number);
+    }
+
     void carry_out(const Command& c)
     {
         const unsigned p = c.at / slots, slot = c.at % slots;
@@ -621,6 +663,24 @@ class World {
             if (p < processes_.size() && processes_[p].objects != nullptr)
                 kill(p);
             return;
+        case Do::map:
+            if (is_usable(c.at)) {
+                net_.process = p;
+                remote_.open(p, processes_[p].objects->domain, c);
+            }
+            return;
+        case Do::unmap:
+            if (is_usable(c.at)) {
+                net_.process = p;
+                remote_.close(p, c.region, false);
+            }
+            return;
+        case Do::write:
+        case Do::get:
+        case Do::atomic:
+            for (unsigned i = 0; i < std::max(c.count, 1u); i++)
+                access(c);
+            return;
         case Do::stop:
             if (is_usable(c.at))
                 processes_[p].stopped = true;
@@ -665,14 +725,22 @@ class World {
         receive_all();
         settle(true);
         model_.check_order();
+        model_.remote->check();
         say("--- each sends to each");
         ping_all();
         model_.check_buffers();
+        for (unsigned p = 0; p < processes_.size(); p++)
+            if (processes_[p].objects != nullptr)
+                remote_.check_counts(p);
         say("--- all leave");
         for (unsigned p = 0; p < processes_.size(); p++)
             if (processes_[p].objects != nullptr)
                 leave(p);
         model_.check_buffers();
+        if (was_killed_) { // who ends in an orderly way and last removes the node's files
+            start(0);
+            leave(0);
+        }
     }
 
     void receive_all()
@@ -730,9 +798,11 @@ class World {
     Net net_;
     tofu::vcq::Backend backend_;
     Model model_;
+    Remote remote_;
     std::vector<Process> processes_;
     std::vector<Address> addresses_; ///< by the endpoint's number
     std::vector<Receive*> claims_;   ///< whose receive is to be posted
+    bool was_killed_ = false;        ///< some process
     static inline Dice random_{1};
     static inline World* here_ = nullptr;
 };

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See remote_model.h.
+#include "remote_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_errno.h>
+
+namespace swarm {
+
+std::string Region::name() const
+{
+    return "region " + std::to_string(process) + "/" + std::to_string(slot) + "#" + std::to_string(number);
+}
+
+bool Access::targets_live() const noexcept
+{
+    return !beyond && from->state == Endpoint::open && to->state == Endpoint::open &&
+           std::all_of(parts.begin(), parts.end(), [](const Part& part) { return part.region->open; });
+}
+
+// --- what is done
+
+Region& RemoteModel::new_region(unsigned process, unsigned slot, std::size_t size)
+{
+    auto made = std::make_unique<Region>();
+    Region& region = *made;
+    region.number = static_cast<unsigned>(regions.size());
+    region.process = process;
+    region.slot = slot;
+    region.buffer = std::make_unique<Buffer>(size);
+    std::memset(region.buffer->at(), 0, cells_size);
+    // What is under way to a region of this process that has ended may come to its successor.
+    for (const auto& access : accesses)
+        for (const Access::Part& part : access->parts)
+            if (part.region->process == process && !part.region->open && (access->silent || !access->done) &&
+                access->from != nullptr) {
+                region.tainted = true;
+                access->moved |= part.region->slot == slot;
+            }
+    regions.push_back(std::move(made));
+    return region;
+}
+
+void RemoteModel::end(Region& region, bool lost)
+{
+    region.open = false;
+    region.lost = lost;
+    region.ended = ++time_;
+}
+
+Access& RemoteModel::new_access(Access::What what, Endpoint& from, Endpoint& to)
+{
+    auto made = std::make_unique<Access>();
+    Access& access = *made;
+    access.kind = Operation::access;
+    access.number = static_cast<unsigned>(accesses.size());
+    access.posted = ++time_;
+    access.what = what;
+    access.from = &from;
+    access.to = &to;
+    accesses.push_back(std::move(made));
+    return access;
+}
+
+void RemoteModel::withdraw(Access& access)
+{
+    access.parts.clear();
+    access.from = access.to = nullptr;
+    access.done = true;
+}
+
+// --- what comes
+
+void RemoteModel::check_failure(const Access& access, int error) const
+{
+    if (access.targets_live() && !(times_out && error == FI_ETIMEDOUT))
+        contradict("access %u from %s to %s, %s, ended with %s; all of them live", access.number,
+                   access.from->name().c_str(), access.to->name().c_str(), access.parts[0].region->name().c_str(),
+                   fi_strerror(error));
+}
+
+void RemoteModel::on_entry(Access& access, const Entry& entry)
+{
+    if (access.silent && entry.error == 0)
+        contradict("injected access %u has an entry", access.number);
+    if (access.done)
+        contradict("access %u ended twice", access.number);
+    access.done = true;
+    access.done_at = time_;
+    access.error = entry.error;
+    if (access.what != Access::write && access.buffer != nullptr)
+        access.buffer->seal();
+    if (entry.error != 0) {
+        check_failure(access, entry.error);
+        return;
+    }
+    if (access.beyond)
+        contradict("access %u reaches beyond %s and succeeded", access.number,
+                   access.parts[0].region->name().c_str());
+    const std::uint64_t kind = access.what == Access::atomic ? FI_ATOMIC : FI_RMA;
+    const std::uint64_t way = access.counts_as_read() ? FI_READ : FI_WRITE;
+    if ((entry.flags & kind) == 0 || (entry.flags & way) == 0)
+        contradict("access %u ended with the flags %llx", access.number, static_cast<unsigned long long>(entry.flags));
+    if (access.what != Access::write)
+        return;
+    std::memset(access.buffer->at(), 0xdd, access.buffer->size()); // it is the application's again
+    for (const Access::Part& part : access.parts)
+        if (part.region->open && !part.region->tainted)
+            check_bytes(*part.region, part.offset, part.region->buffer->at() + part.offset, part.size, nullptr, &access);
+}
+
+void RemoteModel::on_stray(unsigned process, const Entry& entry)
+{
+    if (entry.error != 0) {
+        const auto may_fail = [&](const auto& access) {
+            return access->silent && access->from != nullptr && access->from->process == process &&
+                   !access->targets_live();
+        };
+        if (std::none_of(accesses.begin(), accesses.end(), may_fail))
+            contradict("process %u got an error without a context: %s", process, fi_strerror(entry.error));
+        return;
+    }
+    const std::uint64_t number = entry.data - access_mark;
+    if ((entry.flags & FI_REMOTE_CQ_DATA) == 0 || entry.data < access_mark || number >= accesses.size() ||
+        accesses[number]->to == nullptr || accesses[number]->to->process != process || !accesses[number]->data)
+        contradict("process %u got an entry that nobody has caused: flags %llx, data %llx", process,
+                   static_cast<unsigned long long>(entry.flags), static_cast<unsigned long long>(entry.data));
+    Access& access = *accesses[number];
+    if (access.data_came)
+        contradict("the data of access %u came twice", access.number);
+    access.data_came = true;
+    if (access.beyond)
+        contradict("the data of access %u, which reaches beyond its region, came", access.number);
+    for (const Access::Part& part : access.parts)
+        if (part.region->open && !part.region->tainted)
+            check_bytes(*part.region, part.offset, part.region->buffer->at() + part.offset, part.size, nullptr, &access);
+}
+
+// --- what must be
+
+/// Does `a` take effect before `b` for certain?
+bool RemoteModel::before(const Access& a, const Access& b) const noexcept
+{
+    if (a.posted >= b.posted)
+        return false;
+    if (a.done && a.error == 0 && !a.silent && a.done_at < b.posted)
+        return true;
+    return !a.moved && !b.moved && a.from == b.from && a.to == b.to && (b.fence || (ordered && a.what != Access::atomic && b.what != Access::atomic));
+}
+
+/// Are these bytes of a region what `reader` may find there; null: what may be there at the end, or, if `now` is not
+/// null, at the moment at which this write is known to have taken effect?
+void RemoteModel::check_bytes(const Region& region, std::size_t offset, const unsigned char* bytes, std::size_t size,
+                              const Access* reader, const Access* now) const
+{
+    struct Write {
+        const Access* access;
+        const Access::Part* part;
+    };
+    std::vector<Write> writes;
+    for (const auto& access : accesses)
+        if (access->what == Access::write)
+            for (const Access::Part& part : access->parts)
+                if (part.region == &region && part.offset < offset + size && offset < part.offset + part.size &&
+                    !(reader != nullptr && before(*reader, *access)))
+                    writes.push_back({access.get(), &part});
+    const auto seen = [&](const Access& write) { // for certain
+        if (now != nullptr)
+            return &write == now || (write.done && write.error == 0);
+        return write.is_certain() && (reader == nullptr || before(write, *reader));
+    };
+    const auto covers = [](const Write& write, std::size_t at) {
+        return at >= write.part->offset && at < write.part->offset + write.part->size;
+    };
+    constexpr unsigned char untouched = 0xa5;
+    for (std::size_t i = 0; i < size; i++) {
+        const std::size_t at = offset + i;
+        bool overwritten = false, good = false;
+        for (const Write& write : writes) {
+            if (!covers(write, at))
+                continue;
+            overwritten |= seen(*write.access);
+            if (good || write.access->content[write.part->at + at - write.part->offset] != bytes[i])
+                continue;
+            good = std::none_of(writes.begin(), writes.end(), [&](const Write& later) {
+                return covers(later, at) && seen(*later.access) && before(*write.access, *later.access);
+            });
+        }
+        if (!good && (overwritten || bytes[i] != untouched))
+            contradict("%s: byte %zu is %02x, which it can't be%s%s", region.name().c_str(), at, bytes[i],
+                       reader != nullptr ? (" for access " + std::to_string(reader->number)).c_str() : "",
+                       now != nullptr ? (" when access " + std::to_string(now->number) + " has ended").c_str() : "");
+    }
+}
+
+std::string RemoteModel::missing() const
+{
+    for (const auto& access : accesses) {
+        if (access->from == nullptr || access->from->state != Endpoint::open)
+            continue;
+        const std::string what = "access " + std::to_string(access->number) + " from " + access->from->name() + " to " +
+                                 access->to->name();
+        if (!access->done && !access->silent)
+            return what + " has not ended";
+        if (access->data && !access->data_came && access->is_certain() && access->targets_live())
+            return what + ": its data have not come";
+    }
+    return {};
+}
+
+namespace {
+std::uint64_t word_at(const Region& region, const Cell& cell)
+{
+    std::uint64_t word = 0;
+    std::memcpy(&word, region.buffer->at() + cell.offset, cell.size);
+    if (!cell.real)
+        return word;
+    if (cell.size == 8)
+        return static_cast<std::uint64_t>(std::bit_cast<double>(word));
+    return static_cast<std::uint64_t>(std::bit_cast<float>(static_cast<std::uint32_t>(word)));
+}
+} // namespace
+
+void RemoteModel::check_cells(const Region& region) const
+{
+    for (unsigned c = 0; c < cell_count; c++) {
+        const Cell& cell = cells[c];
+        const std::uint64_t mask = cell.size == 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << 8 * cell.size) - 1;
+        std::uint64_t sum = 0, bits = 0, most = 0, most_of_all = 0, swaps = 0;
+        bool sure = true;
+        for (const auto& access : accesses) {
+            if (access->what != Access::atomic || access->cell != c)
+                continue;
+            for (const Access::Part& part : access->parts) {
+                if (part.region != &region)
+                    continue;
+                most_of_all = std::max(most_of_all, access->operand);
+                if (!access->is_certain()) {
+                    sure = false;
+                    continue;
+                }
+                std::uint64_t old = 0;
+                if (access->fetches)
+                    std::memcpy(&old, access->buffer->at() + part.at, cell.size);
+                sum += access->operand;
+                bits ^= access->operand;
+                most = std::max(most, access->operand);
+                swaps += access->fetches && old + 1 == access->operand;
+            }
+        }
+        const std::uint64_t found = word_at(region, cell);
+        const std::uint64_t wanted = cell.rule == Cell::sum            ? sum & mask
+                                     : cell.rule == Cell::exclusive_or ? bits
+                                     : cell.rule == Cell::most         ? most
+                                                                       : swaps;
+        const bool good = cell.rule == Cell::most ? found >= most && found <= most_of_all : !sure || found == wanted;
+        if (!good)
+            contradict("%s: word %u for atomics is %llu instead of %llu", region.name().c_str(), c,
+                       static_cast<unsigned long long>(found), static_cast<unsigned long long>(wanted));
+    }
+}
+
+void RemoteModel::check() const
+{
+    for (const auto& region : regions) {
+        if (region->lost)
+            continue;
+        if (!region->buffer->guards_stand())
+            contradict("%s: bytes beside it were written", region->name().c_str());
+        if (!region->open) {
+            if (!region->buffer->is_as_sealed() && !region->tainted)
+                contradict("%s was written after it was closed", region->name().c_str());
+            continue;
+        }
+        if (region->tainted)
+            continue;
+        check_bytes(*region, cells_size, region->buffer->at() + cells_size, region->buffer->size() - cells_size, nullptr,
+                    nullptr);
+        check_cells(*region);
+    }
+    for (const auto& access : accesses) {
+        if (access->from == nullptr || access->what == Access::write || access->buffer == nullptr)
+            continue;
+        if (!access->buffer->guards_stand())
+            contradict("access %u: bytes beside its buffer were written", access->number);
+        if (!access->done || access->error != 0 || access->silent)
+            continue;
+        if (!access->buffer->is_as_sealed())
+            contradict("access %u: its buffer was written after it had ended", access->number);
+        for (const Access::Part& part : access->parts)
+            if (access->what == Access::read && !part.region->tainted && part.offset >= cells_size)
+                check_bytes(*part.region, part.offset, access->buffer->at() + part.at, part.size, access.get(), nullptr);
+    }
+}
+
+void RemoteModel::check_count(const Region& region, bool reads, std::uint64_t count) const
+{
+    std::uint64_t least = 0, most = 0;
+    for (const auto& access : accesses) {
+        const bool here = std::any_of(access->parts.begin(), access->parts.end(),
+                                      [&](const Access::Part& part) { return part.region == &region; });
+        if (!here || (reads && !access->counts_as_read()))
+            continue;
+        // The event of an access is behind it, and may find the region closed; nobody waits for some kinds of them.
+        const bool waits = !access->fetches && access->parts.size() == 1;
+        const bool in_time = region.open || (waits && access->done && access->done_at < region.ended);
+        least += access->is_certain() && in_time && access->counts_as_read() == reads;
+        most++; // one that fetches and writes may count as both
+    }
+    if (region.tainted || (count >= least && count <= most))
+        return;
+    contradict("%s: its counter of %s is %llu; %llu to %llu were made", region.name().c_str(), reads ? "reads" : "writes",
+               static_cast<unsigned long long>(count), static_cast<unsigned long long>(least),
+               static_cast<unsigned long long>(most));
+}
+
+} // namespace swarm
