@@ -33,6 +33,15 @@ else
     expect "--map-by numa" 0 $?
 fi
 own=$(taskset -cp $$ | sed 's/.*: //')
+# Binding names processors that are not there: with the library that tofu-sim run --node preloads it does nothing.
+preload=$TOFU_TOP_BUILDDIR/tofu_sim/.libs/libtofu-sim-node.so
+LD_PRELOAD=$preload "${plain[@]}" -n 4 --map-by numa --bind-to core sh -c 'taskset -cp $$' </dev/null >said 2>&1
+expect "--bind-to core, with the library: bound to nothing" "0 4 4" "$? $(wc -l <said) $(grep -c ": $own\$" said)"
+env -u HWLOC_XMLFILE "$TOFU_SIM_COMMAND" run --timeout 60 -n 1 --node a64fx "${plain[@]}" -n 4 --map-by numa --bind-to core \
+    sh -c 'taskset -cp $$' </dev/null >said 2>&1
+expect "--bind-to core, under tofu-sim run --node" "0 4 4" "$? $(wc -l <said) $(grep -c ": $own\$" said)"
+"${plain[@]}" -n 4 --map-by numa --bind-to core:if-supported sh -c 'taskset -cp $$' </dev/null >said 2>&1
+expect "--bind-to core:if-supported, without" "0 4" "$? $(grep -c ": $own\$" said)"
 "${plain[@]}" -n 4 --map-by numa sh -c 'taskset -cp $$' </dev/null >said 2>&1
 expect "ranks run where this machine has processors" "0 4" "$? $(grep -c ": $own\$" said)"
 
@@ -40,6 +49,8 @@ program=$TOFU_TOP_BUILDDIR/fabtests/mpi/mpi_demo
 if [ -x "$program" ]; then
     TOFU_MPIRUN_FLAGS="--map-by numa" run_mpi 100 4 "$program" >said 2>&1
     expect "an MPI program" 0 $?
+    LD_PRELOAD=$preload TOFU_MPIRUN_FLAGS="--map-by numa --bind-to core" run_mpi 100 4 "$program" >said 2>&1
+    expect "an MPI program that is bound" 0 $?
     [ "$failures" = 0 ] || tail -n 30 said
 fi
 exit $((failures != 0))

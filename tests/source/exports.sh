@@ -51,6 +51,14 @@ if [ -e "$provider" ]; then
     fi
     echo "libtofu-fi.so: exports fi_prov_ini only"
 fi
+node=$build/tofu_sim/.libs/libtofu-sim-node.so
+if [ -e "$node" ]; then
+    exported=$(nm -D --defined-only "$node" | awk '{print $3}' | sort | tr '\n' ' ')
+    [ "$exported" = "hwloc_topology_get_support " ] || fail "libtofu-sim-node.so exports: $exported"
+    # Programs without hwloc get it, too.
+    ! objdump -p "$node" | grep -q 'NEEDED.*hwloc' || fail "libtofu-sim-node.so brings hwloc along"
+    echo "libtofu-sim-node.so: exports the one function that it replaces"
+fi
 preload=$build/mpi/.libs/libtofu-mpi.so
 if [ -e "$preload" ]; then
     exported=$(nm -D --defined-only "$preload" | awk '{print $3}' | sort | tr '\n' ' ')

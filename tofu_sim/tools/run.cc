@@ -27,6 +27,7 @@
 #include <vector>
 
 #define CLOCK_LIBRARY "libtofu-sim-clock.so"
+#define NODE_LIBRARY "libtofu-sim-node.so"
 
 namespace tofu::sim::tools {
 namespace {
@@ -235,7 +236,7 @@ std::string with_former(const std::string& text, const char* name)
     return std::string_view(old).starts_with(text) ? old : text + ":" + old; // an earlier run of --seeds
 }
 
-void export_environment(const Options& options, const std::string& job, const std::string& clock_library)
+void export_environment(const Options& options, const std::string& job, const std::string& preloaded)
 {
     const auto put = [](const char* name, const char* value) {
         if (value != nullptr) {
@@ -251,7 +252,9 @@ void export_environment(const Options& options, const std::string& job, const st
     put("TOFU_SIM_CPU", options.cpu);
     if (options.clock || options.exact) {
         put("TOFU_SIM_CLOCK", options.exact ? "exact" : "tofud");
-        put("LD_PRELOAD", with_former(clock_library, "LD_PRELOAD").c_str());
+    }
+    if (!preloaded.empty()) {
+        put("LD_PRELOAD", with_former(preloaded, "LD_PRELOAD").c_str());
     }
     if (options.library_path != nullptr) {
         put("LD_LIBRARY_PATH", with_former(options.library_path, "LD_LIBRARY_PATH").c_str());
@@ -303,14 +306,14 @@ void fix_addresses()
 
 // What all runs of a command have in common.
 struct Surroundings {
-    std::string clock_library;
+    std::string preloaded; // libraries, for LD_PRELOAD
     std::string topology;
 };
 
 int run_once(const Options& options, const Surroundings& surroundings)
 {
     const std::string job = options.job != nullptr ? options.job : unique_job_name();
-    export_environment(options, job, surroundings.clock_library);
+    export_environment(options, job, surroundings.preloaded);
     Launcher launcher({nodes_of(options), options.bound, surroundings.topology, options.program, options.timeout});
     const int status = launcher.run();
     // What the last process could not take away because it was killed. A job that others joined by
@@ -410,10 +413,17 @@ int run_command(std::span<char* const> words)
     }
     const bool clock = options.clock || options.exact;
     Surroundings surroundings;
-    surroundings.clock_library = clock ? find_library(CLOCK_LIBRARY) : std::string();
-    if (clock && surroundings.clock_library.empty()) {
+    surroundings.preloaded = clock ? find_library(CLOCK_LIBRARY) : std::string();
+    if (clock && surroundings.preloaded.empty()) {
         return refuse(options.exact ? "--exact" : "--clock", "",
                       "there is no " CLOCK_LIBRARY " in " TOFU_SIM_LIBDIR ": install it");
+    }
+    if (options.node != nullptr) {
+        const std::string library = find_library(NODE_LIBRARY);
+        if (library.empty()) {
+            return refuse("--node", "", "there is no " NODE_LIBRARY " in " TOFU_SIM_LIBDIR ": install it");
+        }
+        surroundings.preloaded += (clock ? ":" : "") + library;
     }
     if (options.exact) {
         fix_addresses();

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # tofu-sim run: which processors processes get, and which node they see (--node); tofu-sim node.
-# Called by: make check. Calls: tofu-sim, taskset.
+# Called by: make check. Calls: tofu-sim, taskset, tests/node_subject.
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/sim/tools/start"
 run()
 {
@@ -17,6 +17,17 @@ expect "it is the same, and nothing else is in front of it" 0 \
     "$(grep -v '^HWLOC_XMLFILE=' out | cmp - node.xml >/dev/null; echo $?)"
 run -n 1 sh -c 'echo "${HWLOC_XMLFILE-none}"'
 expect "without, nothing is said to hwloc" none "$(cat out)"
+LD_PRELOAD= run -n 1 --node a64fx --clock sh -c 'echo $LD_PRELOAD | sed "s,[^:]*/,,g"'
+expect "what is loaded in front" libtofu-sim-clock.so:libtofu-sim-node.so "$(cat out)"
+subject=$build/tests/node_subject
+for hidden in "" hidden; do
+    run -n 1 --node a64fx "$subject" $hidden
+    expect "binding is said to work, and does nothing ${hidden:+(hwloc is $hidden)}" "0 supported 1, done 0, processors 48" "$? $(cat out)"
+    HWLOC_XMLFILE=$PWD/node.xml run -n 1 "$subject" $hidden
+    expect "without the library hwloc says that it does not" "0 supported 0, done 0, processors 48" "$? $(cat out)"
+    LD_PRELOAD=$build/tofu_sim/.libs/libtofu-sim-node.so run -n 1 "$subject" $hidden
+    expect "of this machine it says what is true" "0 supported 1, done 0" "$? $(sed 's/, processors.*//' out)"
+done
 for wrong in "run -n 1 --node cray true" "run -n 1 --bind core true" "node" "node a64" "node a64fx a64fx"; do
     # shellcheck disable=SC2086
     "$tofu_sim" $wrong >/dev/null 2>err
