@@ -192,7 +192,8 @@ int run(const Options& o)
     std::vector<Placement> others = placements(cores);
     const Placement* chosen = nullptr;
     if (!cores.can_pin())
-        std::fputs("bench: hwloc does not describe this machine: sides are not pinned, nor compared by what they share\n",
+        std::fputs("bench: hwloc does not describe this machine: sides are not pinned, nor compared by what they share (HWLOC_XMLFILE, "
+                   "HWLOC_SYNTHETIC: unset them)\n",
                    stderr);
     if (!o.sharing.empty()) {
         const auto found = std::find_if(others.begin(), others.end(),

@@ -149,12 +149,16 @@ std::string measure_groups(const Link& link)
 {
     const Topology topology = load();
     if (!topology)
-        return "core memory groups: hwloc cannot read the topology\n";
+        return "core memory groups: hwloc cannot read the topology: is HWLOC_XMLFILE or HWLOC_SYNTHETIC set?\n";
     const bool here = hwloc_topology_is_thissystem(topology.get()) != 0;
     const Set before(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(topology.get())));
     if (here)
         hwloc_get_cpubind(topology.get(), before.get(), HWLOC_CPUBIND_THREAD);
     const std::vector<Group> groups = groups_of(topology.get(), before.get());
+    if (std::none_of(groups.begin(), groups.end(),
+                     [](const Group& group) { return hwloc_bitmap_iszero(group.processors.get()) == 0; }))
+        return "core memory groups: none of the processors " + list_of(before) +
+               " is in hwloc's topology: is HWLOC_XMLFILE or HWLOC_SYNTHETIC set?\n";
     std::string latencies = "Put of 8 bytes until its notice, us: a row for each NUMA node, a column for each TNI\n";
     std::string bandwidths = "Puts of 1 MiB, 8 under way, GB/s: the same\n";
     for (const Group& group : groups) {

@@ -155,7 +155,11 @@ Placement Cores::usual(int sides) const
 
 bool Cores::can_pin() const
 {
-    return topology_ != nullptr && hwloc_topology_is_thissystem(topology_.get());
+    if (topology_ == nullptr || !hwloc_topology_is_thissystem(topology_.get()))
+        return false;
+    const Bitmap bound(hwloc_bitmap_alloc());
+    return hwloc_get_cpubind(topology_.get(), bound.get(), HWLOC_CPUBIND_PROCESS) == 0 &&
+           hwloc_bitmap_intersects(hwloc_topology_get_topology_cpuset(topology_.get()), bound.get());
 }
 
 bool Cores::pin(const Placement& placement, int side) const

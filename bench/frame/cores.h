@@ -34,7 +34,8 @@ class Cores {
     [[nodiscard]] std::vector<Placement> placements(int sides) const;
     /// Distinct cores with the nearest common cache; else what there is.
     [[nodiscard]] Placement usual(int sides) const;
-    /// False: the topology is not known, or is not this machine's (HWLOC_XMLFILE): nobody is pinned.
+    /// False: the topology is not known, not this machine's (HWLOC_XMLFILE), or has none of the processors that this process may
+    /// use: nobody is pinned.
     [[nodiscard]] bool can_pin() const;
     /// The calling process gets the processor of a side; false, and nothing is done, where that can't be.
     bool pin(const Placement& placement, int side) const;

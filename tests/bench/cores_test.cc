@@ -62,6 +62,16 @@ TEST(BenchCores, AreNotChosenWhereTheTopologyCannotBeRead)
     EXPECT_FALSE(cores.pin(cores.usual(2), 0));
 }
 
+TEST(BenchCores, AreNotPinnedToWhereNoProcessorIsAllowed)
+{
+    Node node("NUMANode:2 Core:1 PU:1(indexes=1000,1001)");
+    setenv("HWLOC_THISSYSTEM", "1", 1);
+    Cores cores;
+    EXPECT_FALSE(cores.can_pin());
+    EXPECT_FALSE(cores.pin(cores.usual(2), 0));
+    unsetenv("HWLOC_THISSYSTEM");
+}
+
 TEST(BenchCores, OfThisMachineCanBeHad)
 {
     Cores cores;

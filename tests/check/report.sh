@@ -62,6 +62,18 @@ expect "from each NUMA node through each TNI" "2 or more of 6 figures" \
 expect "and a line on assistant cores" 1 "$(grep -c 'assistant cores' "$scratch/report")"
 shown "$before"
 
+# Topologies that are none, or have none of our processors: a line in place of the matrix.
+before=$failures
+echo "<topology version='2.0'></topology>" >"$scratch/broken.xml"
+HWLOC_XMLFILE=$scratch/broken.xml report --only vcq-id
+expect "a broken topology" "0 1 0" \
+    "$? $(grep -c 'cannot read the topology.*HWLOC_XMLFILE' "$scratch/report") $(grep -c 'NUMA node' "$scratch/report")"
+rm "$scratch/broken.xml"
+HWLOC_SYNTHETIC='numanode:2 core:1 pu:1(indexes=1000,1001)' HWLOC_THISSYSTEM=1 report --only vcq-id
+expect "no allowed processor" "0 1 0" \
+    "$? $(grep -c "none of the processors.*hwloc's topology.*HWLOC_XMLFILE" "$scratch/report") $(grep -c 'NUMA node' "$scratch/report")"
+shown "$before"
+
 # All freedoms together, and what each of them takes away by itself.
 before=$failures
 all_freedoms='whole-lines plain-order read-after-write polls free-vcq '

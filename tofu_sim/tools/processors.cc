@@ -65,7 +65,11 @@ Processors::Processors(uint32_t quota, bool here) : quota_(quota)
         allowed_.push_back(static_cast<int>(pu->os_index));
     }
     if (allowed_.empty()) {
-        std::fputs("tofu-sim: hwloc allows no processor: counting those of the kernel's mask\n", stderr);
+        std::fputs("tofu-sim: hwloc allows none of the processors that this command is bound to: those of the kernel's mask "
+                   "count, and processes are not bound (HWLOC_XMLFILE, HWLOC_SYNTHETIC, HWLOC_THISSYSTEM: unset them)\n",
+                   stderr);
+        hwloc_topology_destroy(topology_);
+        topology_ = nullptr;
         take_mask();
     }
 }

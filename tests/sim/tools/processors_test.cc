@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -86,6 +88,23 @@ TEST(SimProcessors, AreTheKernelsWhereTheTopologyIsBroken)
         EXPECT_NE(said.find("tofu-sim: "), std::string::npos) << "a line that names the file: " << text;
         EXPECT_NE(said.find("HWLOC_XMLFILE"), std::string::npos);
         EXPECT_EQ(here.at_a_time(), processors);
+    }
+}
+
+TEST(SimProcessors, AreTheKernelsWhereNoProcessorIsAllowed)
+{
+    const auto processors = static_cast<size_t>(::sysconf(_SC_NPROCESSORS_ONLN));
+    for (const char* synthetic : {"Core:2 PU:1(indexes=1000,1001)", "NUMANode:2 Core:1 PU:1(indexes=1000,1001)"}) {
+        const Node node(synthetic);
+        ::setenv("HWLOC_THISSYSTEM", "1", 1);
+        testing::internal::CaptureStderr();
+        const Processors here(0);
+        const std::string said = testing::internal::GetCapturedStderr();
+        ::unsetenv("HWLOC_THISSYSTEM");
+        EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+        EXPECT_NE(said.find("HWLOC_XMLFILE"), std::string::npos) << "what to do: " << said;
+        EXPECT_EQ(here.at_a_time(), processors);
+        EXPECT_EQ(shares(here, {1, 1}), "") << "nobody is bound to what is not there";
     }
 }
 

@@ -146,8 +146,29 @@ bool Map::read() noexcept
         count_++;
     }
     if (count_ == 0)
-        TOFU_WARN(FI_LOG_CORE, "hwloc allows no processor: memory, TNIs and threads are placed without it\n");
+        TOFU_WARN(FI_LOG_CORE, "hwloc allows no processor: memory, TNIs and threads are placed without it; unset "
+                               "HWLOC_XMLFILE and HWLOC_SYNTHETIC, or allow processors in the cgroup\n");
+    else
+        compare_with_thread();
     return count_ != 0;
+}
+
+/// Says so where hwloc and the kernel have no processor in common. Nothing is placed then, as no group has the thread.
+void Map::compare_with_thread() const noexcept
+{
+    const cpu_set_t own = processors_of_thread();
+    cpu_set_t both;
+    CPU_AND(&both, &own, &allowed_);
+    if (!here_ || CPU_COUNT(&both) != 0)
+        return;
+    char of_thread[128], of_topology[128];
+    write_list(own, of_thread, sizeof of_thread);
+    write_list(allowed_, of_topology, sizeof of_topology);
+    TOFU_WARN(FI_LOG_CORE,
+              "none of the processors of this thread (%s) is one that hwloc allows (%s): memory, TNIs and threads are "
+              "placed without it; unset HWLOC_XMLFILE, HWLOC_SYNTHETIC and HWLOC_THISSYSTEM, or bind to allowed "
+              "processors\n",
+              of_thread, of_topology);
 }
 
 /// On Fugaku they are NUMA nodes of one or two processors, beside those of twelve.

@@ -59,6 +59,7 @@ class Map {
   private:
     [[nodiscard]] bool is_assistant(const Group& group) const noexcept;
     [[nodiscard]] bool load(void*& topology) const noexcept;
+    void compare_with_thread() const noexcept;
 
     void* topology_ = nullptr;
     bool here_ = false;
