@@ -65,11 +65,11 @@ shown "$before"
 # Topologies that are none, or have none of our processors: a line in place of the matrix.
 before=$failures
 echo "<topology version='2.0'></topology>" >"$scratch/broken.xml"
-HWLOC_XMLFILE=$scratch/broken.xml report --only vcq-id
+HWLOC_XMLFILE=$scratch/broken.xml report --only figures
 expect "a broken topology" "0 1 0" \
     "$? $(grep -c 'cannot read the topology.*HWLOC_XMLFILE' "$scratch/report") $(grep -c 'NUMA node' "$scratch/report")"
 rm "$scratch/broken.xml"
-HWLOC_SYNTHETIC='numanode:2 core:1 pu:1(indexes=1000,1001)' HWLOC_THISSYSTEM=1 report --only vcq-id
+HWLOC_SYNTHETIC='numanode:2 core:1 pu:1(indexes=1000,1001)' HWLOC_THISSYSTEM=1 report --only figures
 expect "no allowed processor" "0 1 0" \
     "$? $(grep -c "none of the processors.*hwloc's topology.*HWLOC_XMLFILE" "$scratch/report") $(grep -c 'NUMA node' "$scratch/report")"
 shown "$before"
