@@ -52,5 +52,11 @@ if [ -x "$program" ]; then
     LD_PRELOAD=$preload TOFU_MPIRUN_FLAGS="--map-by numa --bind-to core" run_mpi 100 4 "$program" >said 2>&1
     expect "an MPI program that is bound" 0 $?
     [ "$failures" = 0 ] || tail -n 30 said
+    # The thread of automatic progress wants the topology: each rank copies the one that Open MPI has.
+    env -u HWLOC_XMLFILE FI_LOG_LEVEL=info FI_LOG_PROV=tofu TOFU_MPIRUN_FLAGS="--mca mtl_ofi_data_progress auto" \
+        bash -c '. "$1"; run_mpi 100 2 "$2"' shared "$top/tools/mpi" "$program" >said 2>&1
+    expect "an MPI program with automatic progress" 0 $?
+    expect "its topology is the launcher's" "2 0" \
+        "$(grep -c "the topology is the launcher's" said) $(grep -c 'the topology was read by hwloc' said)"
 fi
 exit $((failures != 0))

@@ -23,6 +23,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/node.h"
@@ -31,6 +32,28 @@
 #include "prov/lib/fake_net.h"
 #include "provider/param.h"
 #include "vcq/places.h"
+
+// What an MPI process has, for the provider to find by name: libpmix and Open MPI's library.
+#pragma GCC visibility push(default)
+extern "C" {
+hwloc_topology_t opal_hwloc_topology = nullptr;
+
+static hwloc_topology_t pmix_topology = nullptr;
+static const char* pmix_version = "OpenPMIx 5.0.7";
+static int pmix_loads = 0;
+
+int PMIx_Initialized() { return pmix_topology != nullptr; }
+const char* PMIx_Get_version() { return pmix_version; }
+int PMIx_Load_topology(void* answer)
+{
+    static char source[] = "hwloc:2";
+    pmix_loads++;
+    static_cast<void**>(answer)[0] = source;
+    static_cast<void**>(answer)[1] = pmix_topology;
+    return 0;
+}
+}
+#pragma GCC visibility pop
 
 namespace {
 
@@ -218,6 +241,40 @@ TEST(NodeMap, IsReadOnceWithinItsTime)
                   return us < 100000 ? 0 : 2;
               }),
               0);
+}
+
+/// A topology of so many groups, which counts as this machine's.
+hwloc_topology_t shared(const char* synthetic)
+{
+    hwloc_topology_t topology = nullptr;
+    EXPECT_EQ(hwloc_topology_init(&topology), 0);
+    EXPECT_EQ(hwloc_topology_set_synthetic(topology, synthetic), 0);
+    EXPECT_EQ(hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM), 0);
+    EXPECT_EQ(hwloc_topology_load(topology), 0);
+    return topology;
+}
+
+TEST(NodeMap, IsTheLaunchersWhereAnMpiLibraryHasIt)
+{
+    opal_hwloc_topology = shared("NUMANode:3 Core:1 PU:1");
+    EXPECT_EQ(map_of()->groups(), 3u) << "Open MPI's";
+    pmix_topology = shared("NUMANode:5 Core:1 PU:1");
+    EXPECT_EQ(map_of()->groups(), 5u) << "PMIx 5's first";
+    pmix_version = "OpenPMIx 4.2.2, (PMIx Standard: 4.2)";
+    pmix_loads = 0;
+    EXPECT_EQ(map_of()->groups(), 3u) << "PMIx 4 would discover it once more";
+    EXPECT_EQ(pmix_loads, 0);
+    {
+        const Node node(tofu::test::a64fx);
+        EXPECT_EQ(map_of()->groups(), 4u) << "what the user says comes first";
+    }
+    const auto map = map_of();
+    hwloc_topology_destroy(std::exchange(opal_hwloc_topology, nullptr)); // as MPI_Finalize does
+    hwloc_topology_destroy(std::exchange(pmix_topology, nullptr));
+    EXPECT_TRUE(map->is_here());
+    void* const memory = mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    (void)map->prefer(memory, 65536, map->group(0)); // a copy's words
+    munmap(memory, 65536);
 }
 
 TEST(NodeMap, IsNotAskedForWhereItIsSwitchedOff)

@@ -23,8 +23,12 @@ bool find_all(void* library, Hwloc& all) noexcept
     return find(library, "hwloc_get_api_version", all.get_api_version) &&
            find(library, "hwloc_topology_init", all.topology_init) &&
            find(library, "hwloc_topology_set_io_types_filter", all.topology_set_io_types_filter) &&
+           find(library, "hwloc_topology_set_cache_types_filter", all.topology_set_cache_types_filter) &&
            find(library, "hwloc_topology_set_components", all.topology_set_components) &&
+           find(library, "hwloc_topology_set_flags", all.topology_set_flags) &&
            find(library, "hwloc_topology_load", all.topology_load) &&
+           find(library, "hwloc_topology_abi_check", all.topology_abi_check) &&
+           find(library, "hwloc_topology_dup", all.topology_dup) &&
            find(library, "hwloc_topology_destroy", all.topology_destroy) &&
            find(library, "hwloc_topology_is_thissystem", all.topology_is_thissystem) &&
            find(library, "hwloc_topology_get_allowed_cpuset", all.topology_get_allowed_cpuset) &&

@@ -13,8 +13,12 @@ struct Hwloc {
     decltype(&hwloc_get_api_version) get_api_version;
     decltype(&hwloc_topology_init) topology_init;
     decltype(&hwloc_topology_set_io_types_filter) topology_set_io_types_filter;
+    decltype(&hwloc_topology_set_cache_types_filter) topology_set_cache_types_filter;
     decltype(&hwloc_topology_set_components) topology_set_components;
+    decltype(&hwloc_topology_set_flags) topology_set_flags;
     decltype(&hwloc_topology_load) topology_load;
+    decltype(&hwloc_topology_abi_check) topology_abi_check;
+    decltype(&hwloc_topology_dup) topology_dup;
     decltype(&hwloc_topology_destroy) topology_destroy;
     decltype(&hwloc_topology_is_thissystem) topology_is_thissystem;
     decltype(&hwloc_topology_get_allowed_cpuset) topology_get_allowed_cpuset;
