@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # Every header compiles alone and may be included twice; the public ones as C99 and C11 too. The one that a source
-# includes before anything else, its own, has compiled alone when the source has.
+# includes before anything else, its own, compiles alone if the source does: tests/source/alone.
 # Called by: make check. Calls: the compilers that configure found (TOFU_CXX, TOFU_CC).
 set -u
 top=${TOFU_TOP_SRCDIR:?set by make check}
@@ -56,4 +56,4 @@ if ! [ -s "$scratch/list" ]; then
     exit 99
 fi
 xargs -P 2 -I{} bash -c 'check {}' <"$scratch/list" || exit 1
-echo "$(wc -l <"$scratch/list") headers compile alone, and $(wc -l <"$scratch/first") with their sources"
+echo "$(wc -l <"$scratch/list") headers compile alone"

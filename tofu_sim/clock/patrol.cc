@@ -19,11 +19,10 @@
 namespace tofu::sim {
 namespace {
 
-constexpr uint64_t millisecond = 1'000'000;
-constexpr uint64_t blocked_ns = 1000 * millisecond;
+constexpr uint64_t blocked_ns = 1'000'000'000;
 // Of processor time without a call, until a process counts as one that looks at its memory; shorter where it did so
 // last time, too.
-constexpr uint64_t looks_ns = 100 * millisecond;
+constexpr uint64_t looks_ns = 100'000'000;
 constexpr uint64_t looks_again_ns = 300'000;
 constexpr uint64_t nothing_ns = 50'000; // of processor time: that of its other threads
 

@@ -32,7 +32,7 @@ constexpr uint64_t longest_start_ns = 60'000 * millisecond;
 constexpr uint64_t settle_ns = 60 * millisecond;
 constexpr unsigned spins = 2000; // some microseconds
 
-struct State {
+struct ScheduleState {
     ScheduleHead* head = nullptr;
     std::byte* actors = nullptr;
     Actor* me = nullptr;
@@ -46,11 +46,11 @@ struct State {
     bool helps = false; // the helper thread runs
     bool acted = false;
 };
-State state;
+ScheduleState own_state;
 
 Actor& actor(uint32_t process) noexcept
 {
-    return *reinterpret_cast<Actor*>(state.actors + size_t{process} * schedule_actor_bytes);
+    return *reinterpret_cast<Actor*>(own_state.actors + size_t{process} * schedule_actor_bytes);
 }
 
 ActorState state_of(const Actor& a) noexcept
@@ -91,21 +91,21 @@ class Lock {
   public:
     Lock() noexcept
     {
-        const uint32_t mine = state.self + 1;
+        const uint32_t mine = own_state.self + 1;
         for (uint64_t attempt = 1;; attempt++) {
             uint32_t free = 0;
-            if (state.head->lock.compare_exchange(free, mine)) {
+            if (own_state.head->lock.compare_exchange(free, mine)) {
                 return;
             }
             if (attempt % 64 == 0) {
                 (void)::sched_yield();
             }
             if (attempt % 65536 == 0 && free != mine && free - 1 < max_processes && is_gone(actor(free - 1))) {
-                (void)state.head->lock.compare_exchange(free, 0);
+                (void)own_state.head->lock.compare_exchange(free, 0);
             }
         }
     }
-    ~Lock() { state.head->lock.store_release(0); } // partner: the next one's compare_exchange
+    ~Lock() { own_state.head->lock.store_release(0); } // partner: the next one's compare_exchange
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
 };
@@ -137,7 +137,7 @@ Candidate best_candidate() noexcept
 {
     Candidate best;
     Candidate look;
-    const uint32_t used = state.head->used.load_relaxed();
+    const uint32_t used = own_state.head->used.load_relaxed();
     for (uint32_t process = 0; process < used; process++) {
         const Actor& a = actor(process);
         const ActorState s = state_of(a);
@@ -164,7 +164,7 @@ Candidate best_candidate() noexcept
 // Somebody in the program may still do something earlier.
 bool is_held_up(const Candidate& best) noexcept
 {
-    const uint32_t used = state.head->used.load_relaxed();
+    const uint32_t used = own_state.head->used.load_relaxed();
     for (uint32_t process = 0; process < used; process++) {
         const Actor& a = actor(process);
         if (process == best.process && best.what == Grant::turn) {
@@ -185,7 +185,7 @@ bool is_held_up(const Candidate& best) noexcept
 Picoseconds bound_for(uint32_t chosen) noexcept
 {
     Picoseconds bound = never;
-    const uint32_t used = state.head->used.load_relaxed();
+    const uint32_t used = own_state.head->used.load_relaxed();
     for (uint32_t process = 0; process < used; process++) {
         const Actor& a = actor(process);
         const ActorState s = state_of(a);
@@ -206,9 +206,9 @@ Picoseconds bound_for(uint32_t chosen) noexcept
 
 bool may_begin() noexcept
 {
-    ScheduleHead& head = *state.head;
+    ScheduleHead& head = *own_state.head;
     if (head.open == 0) {
-        if (head.joined < head.expected && real_time_ns() - state.joined_ns < longest_start_ns) {
+        if (head.joined < head.expected && real_time_ns() - own_state.joined_ns < longest_start_ns) {
             return false;
         }
         if (head.joined < head.expected) {
@@ -230,7 +230,7 @@ bool may_begin() noexcept
 // Gives the turn to the next, if nobody has it and there is one. What has to be woken up afterwards, or null.
 [[nodiscard]] SharedWord<uint32_t>* choose() noexcept
 {
-    ScheduleHead& head = *state.head;
+    ScheduleHead& head = *own_state.head;
     if (head.running.load_relaxed() != 0 || !may_begin()) {
         return nullptr;
     }
@@ -261,7 +261,7 @@ bool may_begin() noexcept
         return &a.helped;
     }
     a.turn.store_release(a.turn.load_relaxed() + 1);
-    return best.process == state.self ? nullptr : &a.turn;
+    return best.process == own_state.self ? nullptr : &a.turn;
 }
 
 void choose_and_wake() noexcept
@@ -280,14 +280,14 @@ void choose_and_wake() noexcept
 
 void carry_out_granted() noexcept
 {
-    Actor& me = *state.me;
-    const Picoseconds next = state.host.carry_out != nullptr ? state.host.carry_out(me.granted) : never;
+    Actor& me = *own_state.me;
+    const Picoseconds next = own_state.host.carry_out != nullptr ? own_state.host.carry_out(me.granted) : never;
     SharedWord<uint32_t>* wakes = nullptr;
     {
         const Lock lock;
         me.next.store_relaxed(next);
         me.grant = static_cast<uint32_t>(Grant::none);
-        state.head->running.store_release(0);
+        own_state.head->running.store_release(0);
         wakes = choose();
     }
     if (wakes != nullptr) {
@@ -297,10 +297,10 @@ void carry_out_granted() noexcept
 
 void take_granted_turn(Picoseconds& now) noexcept
 {
-    Actor& me = *state.me;
+    Actor& me = *own_state.me;
     me.grant = static_cast<uint32_t>(Grant::none);
     now = std::max(now, me.granted);
-    state.bound = me.bound;
+    own_state.bound = me.bound;
     me.clock.store_relaxed(now);
     set_state(me, ActorState::inside);
 }
@@ -308,7 +308,7 @@ void take_granted_turn(Picoseconds& now) noexcept
 // Of a look: is nothing going on, so that it must come from outside?
 bool stands_still(uint64_t grants) noexcept
 {
-    ScheduleHead& head = *state.head;
+    ScheduleHead& head = *own_state.head;
     if (head.grants.load_acquire() != grants) {
         return false;
     }
@@ -324,7 +324,7 @@ bool stands_still(uint64_t grants) noexcept
 bool may_go_home(Picoseconds now) noexcept
 {
     const Lock lock;
-    Actor& me = *state.me;
+    Actor& me = *own_state.me;
     if (me.grant != static_cast<uint32_t>(Grant::none)) {
         return false;
     }
@@ -333,13 +333,13 @@ bool may_go_home(Picoseconds now) noexcept
     me.hit = 0;
     forget_sample(me);
     set_state(me, ActorState::out);
-    state.head->stalled.store_relaxed(1);
+    own_state.head->stalled.store_relaxed(1);
     return true;
 }
 
 void patrol_in_turn() noexcept
 {
-    ScheduleHead& head = *state.head;
+    ScheduleHead& head = *own_state.head;
     const uint64_t now = real_time_ns();
     uint64_t last = head.patrolled.load_relaxed();
     const uint32_t running = head.running.load_relaxed();
@@ -348,29 +348,29 @@ void patrol_in_turn() noexcept
         return;
     }
     const Lock lock;
-    patrol(head, state.actors, state.self);
+    patrol(head, own_state.actors, own_state.self);
 }
 
 Turn await(Picoseconds& now, bool looks) noexcept
 {
-    Actor& me = *state.me;
+    Actor& me = *own_state.me;
     uint32_t turn = me.turn.load_acquire();
     uint64_t tick = millisecond / 4;
-    uint64_t grants = state.head->grants.load_acquire();
+    uint64_t grants = own_state.head->grants.load_acquire();
     for (;;) {
         // Acquire: what belongs to it (partner: choose).
         const auto grant = static_cast<Grant>(__atomic_load_n(&me.grant, __ATOMIC_ACQUIRE));
-        if (grant == Grant::events && state.head->running.load_acquire() == state.self + 1) {
+        if (grant == Grant::events && own_state.head->running.load_acquire() == own_state.self + 1) {
             carry_out_granted();
             turn = me.turn.load_acquire();
             continue;
         }
-        if (grant == Grant::turn && state.head->running.load_acquire() == state.self + 1) {
+        if (grant == Grant::turn && own_state.head->running.load_acquire() == own_state.self + 1) {
             take_granted_turn(now);
             return Turn::ours;
         }
         bool changed = false;
-        for (unsigned i = 0; state.spins && i < spins && !changed; i++) {
+        for (unsigned i = 0; own_state.spins && i < spins && !changed; i++) {
             changed = me.turn.load_acquire() != turn;
             __asm__ __volatile__("" ::: "memory");
         }
@@ -392,7 +392,7 @@ Turn await(Picoseconds& now, bool looks) noexcept
             me.nudged.store_relaxed(0);
             return Turn::home;
         }
-        grants = state.head->grants.load_acquire();
+        grants = own_state.head->grants.load_acquire();
         tick = std::min(tick * 2, (looks ? 16 : 8) * millisecond);
     }
 }
@@ -400,12 +400,12 @@ Turn await(Picoseconds& now, bool looks) noexcept
 // Is anybody else about who might come back from outside as well?
 bool others_may_follow() noexcept
 {
-    const uint32_t used = state.head->used.load_relaxed();
+    const uint32_t used = own_state.head->used.load_relaxed();
     for (uint32_t process = 0; process < used; process++) {
         const Actor& a = actor(process);
         const ActorState s = state_of(a);
         const bool looks = s == ActorState::idle || s == ActorState::ready;
-        if (process != state.self && (looks || (s == ActorState::out && a.excuse != 0))) {
+        if (process != own_state.self && (looks || (s == ActorState::out && a.excuse != 0))) {
             return true;
         }
     }
@@ -416,7 +416,7 @@ bool others_may_follow() noexcept
 // nothing: they all go on together, by their clocks.
 void settle() noexcept
 {
-    ScheduleHead& head = *state.head;
+    ScheduleHead& head = *own_state.head;
     if (head.settle_until.load_relaxed() == 0 && others_may_follow()) {
         head.settle_until.store_relaxed(real_time_ns() + settle_ns * crowding());
     }
@@ -425,8 +425,8 @@ void settle() noexcept
 // From the program without the turn, into the queue again.
 void come_back(Picoseconds& now, bool looks) noexcept
 {
-    ScheduleHead& head = *state.head;
-    Actor& me = *state.me;
+    ScheduleHead& head = *own_state.head;
+    Actor& me = *own_state.me;
     const bool excused = me.excuse != 0;
     me.excuse = 0;
     me.hit = 0;
@@ -444,7 +444,7 @@ void come_back(Picoseconds& now, bool looks) noexcept
 // The first that a process does, or after somebody was sent home.
 bool may_come_from_outside() noexcept
 {
-    return !state.acted || state.head->stalled.load_relaxed() != 0;
+    return !own_state.acted || own_state.head->stalled.load_relaxed() != 0;
 }
 
 struct Wait {
@@ -455,7 +455,7 @@ struct Wait {
 
 Turn queue_up(Picoseconds& now, const Wait& wait, bool looks, bool has_turn) noexcept
 {
-    Actor& me = *state.me;
+    Actor& me = *own_state.me;
     SharedWord<uint32_t>* wakes = nullptr;
     {
         const Lock lock;
@@ -463,7 +463,7 @@ Turn queue_up(Picoseconds& now, const Wait& wait, bool looks, bool has_turn) noe
             come_back(now, looks);
         }
         if (!looks && may_come_from_outside()) {
-            state.acted = true;
+            own_state.acted = true;
             settle();
         }
         me.clock.store_relaxed(now);
@@ -474,7 +474,7 @@ Turn queue_up(Picoseconds& now, const Wait& wait, bool looks, bool has_turn) noe
         }
         set_state(me, wait.as);
         if (has_turn) {
-            state.head->running.store_release(0);
+            own_state.head->running.store_release(0);
         }
         wakes = choose();
     }
@@ -487,17 +487,17 @@ Turn queue_up(Picoseconds& now, const Wait& wait, bool looks, bool has_turn) noe
 bool is_other_thread() noexcept
 {
     const uint32_t mine = thread_id();
-    if (state.owner == mine) [[likely]] {
+    if (own_state.owner == mine) [[likely]] {
         return false;
     }
     // One that has ended hands over.
-    if (state.owner == 0 || (::syscall(SYS_tgkill, ::getpid(), state.owner, 0) != 0 && errno == ESRCH)) {
-        state.owner = mine;
-        state.me->tid.store_release(mine);
+    if (own_state.owner == 0 || (::syscall(SYS_tgkill, ::getpid(), own_state.owner, 0) != 0 && errno == ESRCH)) {
+        own_state.owner = mine;
+        own_state.me->tid.store_release(mine);
         return false;
     }
-    if (!state.refused) {
-        state.refused = true;
+    if (!own_state.refused) {
+        own_state.refused = true;
         report("TOFU_SIM_CLOCK=exact: a second thread calls uTofu while the first one lives; which of them comes first is "
                "not for the clock to say, so it is refused; use one thread for uTofu, or TOFU_SIM_CLOCK=tofud");
     }
@@ -507,10 +507,10 @@ bool is_other_thread() noexcept
 // With the turn: takes the hit of who looks at memory, and carries out what is due here.
 void begin_inside(Picoseconds& now) noexcept
 {
-    Actor& me = *state.me;
+    Actor& me = *own_state.me;
     if (me.hit == 2) {
         now = std::max<Picoseconds>(now, me.clock.load_relaxed());
-        state.bound = me.bound;
+        own_state.bound = me.bound;
         me.hit = 0;
         me.confirmed = 1;
     }
@@ -519,7 +519,7 @@ void begin_inside(Picoseconds& now) noexcept
 // Of others, or of events of its own.
 bool is_ahead(Picoseconds now) noexcept
 {
-    return now >= state.bound || state.me->next.load_relaxed() <= now;
+    return now >= own_state.bound || own_state.me->next.load_relaxed() <= now;
 }
 
 // ---- The helper: carries out events while the thread that calls uTofu is in the program, excused ----
@@ -529,20 +529,20 @@ void* help(void*) noexcept
     (void)::pthread_setname_np(::pthread_self(), "tofu-exact");
     uint32_t seen = 0;
     for (;;) {
-        const uint32_t now = state.me->helped.load_acquire();
+        const uint32_t now = own_state.me->helped.load_acquire();
         if (now == seen) {
             // Excused: no thread of this process waits in the library, and there may be none in the others.
-            const bool excused = state_of(*state.me) == ActorState::out && state.me->excuse != 0;
-            futex_wait(state.me->helped, seen, (excused ? 1 : 200) * millisecond / 4);
-            if (excused && state.me->helped.load_acquire() == seen) {
+            const bool excused = state_of(*own_state.me) == ActorState::out && own_state.me->excuse != 0;
+            futex_wait(own_state.me->helped, seen, (excused ? 1 : 200) * millisecond / 4);
+            if (excused && own_state.me->helped.load_acquire() == seen) {
                 patrol_in_turn();
                 choose_and_wake();
             }
             continue;
         }
         seen = now;
-        if (state.head->running.load_acquire() == state.self + 1 &&
-            state.me->grant == static_cast<uint32_t>(Grant::help)) {
+        if (own_state.head->running.load_acquire() == own_state.self + 1 &&
+            own_state.me->grant == static_cast<uint32_t>(Grant::help)) {
             carry_out_granted();
         }
     }
@@ -573,17 +573,17 @@ int join_schedule(Process& process, uint32_t expected) noexcept
         return rc;
     }
     std::byte* const area = job.schedule_area();
-    state.head = reinterpret_cast<ScheduleHead*>(area);
-    state.actors = area + layout_unit;
-    state.self = job.process();
-    state.me = &actor(state.self);
-    state.owner = 0;
-    state.joined_ns = real_time_ns();
-    state.spins = ::sysconf(_SC_NPROCESSORS_ONLN) >= static_cast<long>(expected);
+    own_state.head = reinterpret_cast<ScheduleHead*>(area);
+    own_state.actors = area + layout_unit;
+    own_state.self = job.process();
+    own_state.me = &actor(own_state.self);
+    own_state.owner = 0;
+    own_state.joined_ns = real_time_ns();
+    own_state.spins = ::sysconf(_SC_NPROCESSORS_ONLN) >= static_cast<long>(expected);
     {
         const Lock lock;
-        ScheduleHead& head = *state.head;
-        Actor& me = *state.me;
+        ScheduleHead& head = *own_state.head;
+        Actor& me = *own_state.me;
         me = Actor{};
         me.rank = job.placement().rank;
         me.pid = ::getpid();
@@ -601,34 +601,34 @@ int join_schedule(Process& process, uint32_t expected) noexcept
             say_once(head, Told::joined_late);
         }
         set_state(me, ActorState::out);
-        head.used.store_release(std::max(head.used.load_relaxed(), state.self + 1));
+        head.used.store_release(std::max(head.used.load_relaxed(), own_state.self + 1));
     }
-    if (!state.helps && !start_helper()) {
+    if (!own_state.helps && !start_helper()) {
         report("can't start the thread of exact mode: raise the limit (ulimit -u)");
         leave_schedule();
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
-    state.helps = true;
+    own_state.helps = true;
     return UTOFU_SUCCESS;
 }
 
 void set_schedule_host(const ScheduleHost& host) noexcept
 {
-    state.host = host;
+    own_state.host = host;
 }
 
 void leave_schedule() noexcept
 {
-    if (state.me == nullptr) {
+    if (own_state.me == nullptr) {
         return;
     }
     SharedWord<uint32_t>* wakes = nullptr;
     {
         const Lock lock;
-        state.me->next.store_relaxed(never);
-        set_state(*state.me, ActorState::absent);
-        if (state.head->running.load_relaxed() == state.self + 1) {
-            state.head->running.store_release(0);
+        own_state.me->next.store_relaxed(never);
+        set_state(*own_state.me, ActorState::absent);
+        if (own_state.head->running.load_relaxed() == own_state.self + 1) {
+            own_state.head->running.store_release(0);
         }
         wakes = choose();
     }
@@ -639,7 +639,7 @@ void leave_schedule() noexcept
 
 void reset_schedule_in_child() noexcept
 {
-    state = State{};
+    own_state = ScheduleState{};
 }
 
 Turn take_turn(Picoseconds& now, bool looks) noexcept
@@ -647,7 +647,7 @@ Turn take_turn(Picoseconds& now, bool looks) noexcept
     if (is_other_thread()) [[unlikely]] {
         return Turn::refused;
     }
-    if (!change_state(*state.me, ActorState::running, ActorState::inside)) {
+    if (!change_state(*own_state.me, ActorState::running, ActorState::inside)) {
         return queue_up(now, {}, looks, false);
     }
     begin_inside(now);
@@ -662,7 +662,7 @@ Turn wait_for_event(Picoseconds& now, Picoseconds until, Picoseconds looks) noex
 
 void end_turn(Picoseconds now) noexcept
 {
-    Actor& me = *state.me;
+    Actor& me = *own_state.me;
     me.clock.store_relaxed(now);
     me.calls.store_release(me.calls.load_relaxed() + 1);
     (void)change_state(me, ActorState::inside, ActorState::running);
@@ -673,7 +673,7 @@ Turn set_up(Picoseconds& now) noexcept
     if (is_other_thread()) [[unlikely]] {
         return Turn::refused;
     }
-    Actor& me = *state.me;
+    Actor& me = *own_state.me;
     if (!change_state(me, ActorState::running, ActorState::inside)) {
         return Turn::home; // what is not ahead of anybody needs no turn
     }
@@ -683,8 +683,8 @@ Turn set_up(Picoseconds& now) noexcept
 
 void publish_clock(Picoseconds now) noexcept
 {
-    if (state.me != nullptr) {
-        state.me->clock.store_relaxed(now);
+    if (own_state.me != nullptr) {
+        own_state.me->clock.store_relaxed(now);
     }
 }
 
@@ -705,21 +705,21 @@ void wake_actor(uint32_t process, Picoseconds when) noexcept
         a.hit = 1;
         a.clock.store_relaxed(std::max<Picoseconds>(a.clock.load_relaxed(), when) + figures::found);
     }
-    if (process != state.self) {
-        state.bound = std::min(state.bound, when + lookahead);
+    if (process != own_state.self) {
+        own_state.bound = std::min(own_state.bound, when + lookahead);
     }
 }
 
 void set_next_event(Picoseconds when) noexcept
 {
-    state.me->next.store_relaxed(when);
+    own_state.me->next.store_relaxed(when);
 }
 
 void nudge_self() noexcept
 {
-    if (state.me != nullptr) {
-        state.me->nudged.store_release(1);
-        (void)::syscall(SYS_futex, &state.me->turn.raw, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    if (own_state.me != nullptr) {
+        own_state.me->nudged.store_release(1);
+        (void)::syscall(SYS_futex, &own_state.me->turn.raw, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
     }
 }
 

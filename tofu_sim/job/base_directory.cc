@@ -34,7 +34,6 @@
 namespace tofu::sim {
 namespace {
 
-constexpr char shm_root[] = "/dev/shm";
 constexpr char of_another_name = '.';
 constexpr char of_a_claim = '~';
 

@@ -5,6 +5,9 @@
 
 namespace tofu::sim {
 
+inline constexpr char shm_root[] = "/dev/shm";
+inline constexpr char job_file_name[] = "job"; // in the directory of a job, below this one
+
 struct BaseDirectory {
     int fd = -1;
     char path[64] = {}; // also where there is none: the one that would be made

@@ -30,9 +30,6 @@
 namespace tofu::sim {
 namespace {
 
-constexpr char shm_root[] = "/dev/shm";
-constexpr char job_file_name[] = "job";
-
 // Creates or opens the job's directory, below one that only we may enter.
 int open_job_directory(int base, const char* name, const char* shown, int& fd) noexcept
 {

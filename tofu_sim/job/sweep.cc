@@ -7,6 +7,7 @@
 // running process, nobody is in the job, and nobody can come in unnoticed.
 #include "job/sweep.h"
 
+#include "job/base_directory.h"
 #include "job/liveness.h"
 
 #include <cerrno>
@@ -21,7 +22,6 @@ namespace tofu::sim {
 namespace {
 
 constexpr unsigned max_jobs_looked_at = 64;
-constexpr char job_file_name[] = "job";
 
 bool is_ours(int fd) noexcept
 {

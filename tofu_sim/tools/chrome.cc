@@ -33,9 +33,9 @@ std::string quoted(const std::string& text)
     return out + '"';
 }
 
-class Writer {
+class ChromeWriter {
   public:
-    Writer(const Run& run, std::FILE* to) : run_(run), to_(to) {}
+    ChromeWriter(const Run& run, std::FILE* to) : run_(run), to_(to) {}
 
     void write()
     {
@@ -199,7 +199,7 @@ std::string node_label(const Topology& topology, uint32_t node)
 
 void write_chrome(const Run& run, std::FILE* to)
 {
-    Writer(run, to).write();
+    ChromeWriter(run, to).write();
 }
 
 } // namespace tofu::sim::tools

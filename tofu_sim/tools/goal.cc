@@ -31,9 +31,9 @@ bool asks(Op op) noexcept
     return op == Op::get || (op >= Op::armw4 && op <= Op::cswap8);
 }
 
-class Writer {
+class GoalWriter {
   public:
-    Writer(const Run& run, std::FILE* to) : run_(run), to_(to), items_(run.processes.size()), tags_(run.transfers.size())
+    GoalWriter(const Run& run, std::FILE* to) : run_(run), to_(to), items_(run.processes.size()), tags_(run.transfers.size())
     {
     }
 
@@ -184,7 +184,7 @@ class Writer {
 
 void write_goal(const Run& run, std::FILE* to)
 {
-    Writer(run, to).write();
+    GoalWriter(run, to).write();
 }
 
 } // namespace tofu::sim::tools

@@ -60,9 +60,9 @@ OTF2_TimeStamp after_flush(void*, OTF2_FileType, OTF2_LocationRef)
     return 0;
 }
 
-class Writer {
+class Otf2Writer {
   public:
-    explicit Writer(const Run& run) : run_(run) {}
+    explicit Otf2Writer(const Run& run) : run_(run) {}
 
     bool write(const std::string& directory)
     {
@@ -285,7 +285,7 @@ std::string write_otf2(const Run& run, const std::string& directory)
     if (::access(directory.c_str(), F_OK) == 0) {
         return directory + " is there; remove it or give another name";
     }
-    return Writer(run).write(directory) ? std::string() : "can't write all of " + directory + ": see above";
+    return Otf2Writer(run).write(directory) ? std::string() : "can't write all of " + directory + ": see above";
 }
 
 #endif

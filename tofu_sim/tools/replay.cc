@@ -26,7 +26,7 @@ namespace {
 
 using namespace replay;
 
-struct Options {
+struct ReplayOptions {
     std::optional<std::array<uint8_t, 3>> shape;
     std::optional<uint8_t> wraps;
     std::optional<uint32_t> ppn;
@@ -61,7 +61,7 @@ std::string take_number(const char* text, uint64_t low, uint64_t high, auto& val
     return {};
 }
 
-std::string take_option(Options& o, std::string_view name, const char* value)
+std::string take_option(ReplayOptions& o, std::string_view name, const char* value)
 {
     uint32_t number = 0;
     std::string problem;
@@ -124,7 +124,7 @@ std::string take_option(Options& o, std::string_view name, const char* value)
 }
 
 // Why an option that was given says nothing of what is to be played. Empty: it does.
-std::string why_unused(const Options& o, std::string_view name)
+std::string why_unused(const ReplayOptions& o, std::string_view name)
 {
     if (name == "--shape" || name == "--torus" || name == "--pattern") {
         return {};
@@ -144,7 +144,7 @@ std::string why_unused(const Options& o, std::string_view name)
     return empty ? "says nothing of barrier: its messages are empty; leave it away" : "";
 }
 
-int parse(std::span<char* const> words, Options& options)
+int parse(std::span<char* const> words, ReplayOptions& options)
 {
     for (size_t i = 0; i < words.size(); i++) {
         const std::string_view word = words[i];
@@ -197,7 +197,7 @@ std::string check_room(const Topology& topology, uint64_t processes, uint32_t pp
     return text;
 }
 
-double slowness(const Options& options)
+double slowness(const ReplayOptions& options)
 {
     constexpr uint64_t sample = 1'000'000;
     const double speed = static_cast<double>(sample) * 1000 / static_cast<double>(figures::link_time(sample));
@@ -226,7 +226,7 @@ std::unique_ptr<Fluid> make_fluid(size_t links)
 
 // Plays and prints what the network has seen.
 template <typename Print>
-int play(const Topology& topology, const Options& options, Script& script, Print&& print)
+int play(const Topology& topology, const ReplayOptions& options, Script& script, Print&& print)
 {
     // Of a shared stream some resources are others' as well.
     const size_t links = std::min<size_t>(size_t{topology.num_nodes()} * resources_per_node, 8 * options.share);
@@ -261,7 +261,7 @@ int play(const Topology& topology, const Options& options, Script& script, Print
     return std::fflush(stdout) == 0 ? 0 : exit_failure;
 }
 
-int replay_pattern(const Options& o)
+int replay_pattern(const ReplayOptions& o)
 {
     const Topology topology(o.shape.value_or(std::array<uint8_t, 3>{1, 1, 1}), o.wraps.value_or(0));
     const uint32_t ppn = o.ppn.value_or(1);
@@ -288,7 +288,7 @@ int replay_pattern(const Options& o)
     });
 }
 
-int replay_trace(const Options& o)
+int replay_trace(const ReplayOptions& o)
 {
     trace::Run run;
     std::vector<std::string> warnings;
@@ -329,7 +329,7 @@ int replay_trace(const Options& o)
 
 int replay_command(std::span<char* const> words)
 {
-    Options options;
+    ReplayOptions options;
     if (const int status = parse(words, options); status != 0) {
         return status;
     }

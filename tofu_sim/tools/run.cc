@@ -41,7 +41,7 @@ struct Seeds {
     [[nodiscard]] std::string chaos(uint64_t seed) const { return std::to_string(seed) + freedoms; }
 };
 
-struct Options {
+struct RunOptions {
     uint32_t processes = 0;
     const char* shape = nullptr;
     const char* torus = nullptr;
@@ -74,7 +74,7 @@ bool is_job_name(std::string_view name)
            name.find_first_not_of(allowed) == std::string_view::npos;
 }
 
-int set_timeout(Options& options, const char* value)
+int set_timeout(RunOptions& options, const char* value)
 {
     double seconds = 0;
     const char* const end = value + std::strlen(value);
@@ -86,7 +86,7 @@ int set_timeout(Options& options, const char* value)
     return 0;
 }
 
-int set_seeds(Options& options, const char* value)
+int set_seeds(RunOptions& options, const char* value)
 {
     const std::string_view whole = value;
     const size_t colon = std::min(whole.find(':'), whole.size());
@@ -105,7 +105,7 @@ int set_seeds(Options& options, const char* value)
 }
 
 // Checks a value as soon as it is read, so that N processes need not say the same.
-int set_option(Options& options, std::string_view name, const char* value)
+int set_option(RunOptions& options, std::string_view name, const char* value)
 {
     if (name == "-n" || name == "--np") {
         const auto count = parse_count(value, 1, max_processes);
@@ -168,7 +168,7 @@ int set_option(Options& options, std::string_view name, const char* value)
     return 0;
 }
 
-int parse(std::span<char* const> words, Options& options)
+int parse(std::span<char* const> words, RunOptions& options)
 {
     size_t i = 0;
     while (i < words.size() && words[i][0] == '-') {
@@ -236,7 +236,7 @@ std::string with_former(const std::string& text, const char* name)
     return std::string_view(old).starts_with(text) ? old : text + ":" + old; // an earlier run of --seeds
 }
 
-void export_environment(const Options& options, const std::string& job, const std::string& preloaded)
+void export_environment(const RunOptions& options, const std::string& job, const std::string& preloaded)
 {
     const auto put = [](const char* name, const char* value) {
         if (value != nullptr) {
@@ -262,7 +262,7 @@ void export_environment(const Options& options, const std::string& job, const st
 }
 
 // As the processes will place themselves (job/claims): one a node, or as many as were asked for, or as have to be.
-std::vector<uint32_t> nodes_of(const Options& options)
+std::vector<uint32_t> nodes_of(const RunOptions& options)
 {
     const auto setting = [](const char* given, const char* variable) { return given != nullptr ? given : std::getenv(variable); };
     const char* const shape = setting(options.shape, "TOFU_SIM_SHAPE");
@@ -310,7 +310,7 @@ struct Surroundings {
     std::string topology;
 };
 
-int run_once(const Options& options, const Surroundings& surroundings)
+int run_once(const RunOptions& options, const Surroundings& surroundings)
 {
     const std::string job = options.job != nullptr ? options.job : unique_job_name();
     export_environment(options, job, surroundings.preloaded);
@@ -325,7 +325,7 @@ int run_once(const Options& options, const Surroundings& surroundings)
 }
 
 // What the user has to type to have this run again.
-void print_command(const Options& options, const std::string& chaos)
+void print_command(const RunOptions& options, const std::string& chaos)
 {
     std::fprintf(stderr, "tofu-sim run --exact --chaos %s -n %u", chaos.c_str(), options.processes);
     const auto add = [](const char* name, const char* value) {
@@ -358,7 +358,7 @@ void print_command(const Options& options, const std::string& chaos)
 }
 
 // Nobody wants to read what a thousand good runs print: each writes to a file that is shown if it fails.
-int run_seeds(Options& options, const Surroundings& surroundings)
+int run_seeds(RunOptions& options, const Surroundings& surroundings)
 {
     const File output(::memfd_create("tofu-sim-seeds", MFD_CLOEXEC));
     const File said(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
@@ -407,7 +407,7 @@ int run_seeds(Options& options, const Surroundings& surroundings)
 
 int run_command(std::span<char* const> words)
 {
-    Options options;
+    RunOptions options;
     if (const int status = parse(words, options); status != 0) {
         return status;
     }

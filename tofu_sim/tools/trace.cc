@@ -17,7 +17,7 @@
 namespace tofu::sim::tools {
 namespace {
 
-struct Options {
+struct TraceOptions {
     const char* json = nullptr;
     const char* otf2 = nullptr;
     const char* goal = nullptr;
@@ -41,7 +41,7 @@ int complain(const std::string& what)
     return exit_failure;
 }
 
-int parse(std::span<char* const> words, Options& options)
+int parse(std::span<char* const> words, TraceOptions& options)
 {
     struct Option {
         const char* name;
@@ -112,7 +112,7 @@ std::string write_pictures(const trace::Run& run, const std::string& directory)
 
 int trace_command(std::span<char* const> words)
 {
-    Options options;
+    TraceOptions options;
     if (const int status = parse(words, options); status != 0) {
         return status;
     }

@@ -21,7 +21,7 @@ std::uint64_t random_token() noexcept
     return Random::number(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())) | 1;
 }
 
-constexpr unsigned max_pause_log2 = 7;
+constexpr unsigned max_claim_pause_log2 = 7;
 
 } // namespace
 
@@ -223,7 +223,7 @@ void WideRunner::judge_lock(WideOp& f) noexcept
     }
     f.expect = now() - f.seen_since >= break_after ? f.seen : 0;
     later(f, 1u << f.attempts);
-    if (f.attempts < max_pause_log2)
+    if (f.attempts < max_claim_pause_log2)
         ++f.attempts;
 }
 

@@ -25,7 +25,7 @@ int close_group(struct fid* fid) noexcept
     return group.engine().close(group);
 }
 
-fi_ops fid_ops = object_ops({.close = close_group});
+fi_ops group_fid_ops = object_ops({.close = close_group});
 
 } // namespace
 
@@ -37,7 +37,7 @@ Group::Group(Collectives& engine, TxContext& tx, const Joining::Join& join, Rost
 {
     fid.fclass = FI_CLASS_MC;
     fid.context = context;
-    fid.ops = &fid_ops;
+    fid.ops = &group_fid_ops;
 }
 
 int Group::open() noexcept

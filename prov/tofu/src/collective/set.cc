@@ -19,7 +19,7 @@ constexpr std::uint64_t choices = FI_BARRIER_SET | FI_BROADCAST_SET | FI_ALLTOAL
                                   FI_ALLGATHER_SET | FI_REDUCE_SCATTER_SET | FI_REDUCE_SET | FI_SCATTER_SET |
                                   FI_GATHER_SET;
 
-fi_ops fid_ops = object_ops({.close = close_object<AvSet>});
+fi_ops set_fid_ops = object_ops({.close = close_object<AvSet>});
 fi_ops_av_set set_ops = {
     .size = sizeof(fi_ops_av_set),
     .set_union = calls<&AvSet::unite>,
@@ -34,7 +34,7 @@ fi_ops_av_set set_ops = {
 
 AvSet::AvSet(Peers& peers) noexcept : Object(&peers, FI_CLASS_AV_SET)
 {
-    fid.ops = &fid_ops;
+    fid.ops = &set_fid_ops;
     ops = &set_ops;
 }
 

@@ -19,7 +19,7 @@ namespace tofu {
 
 namespace {
 
-fi_ops fid_ops = object_ops({.close = close_object<ScalableEndpoint>,
+fi_ops scalable_fid_ops = object_ops({.close = close_object<ScalableEndpoint>,
                              .bind = calls<&ScalableEndpoint::bind>,
                              .control = calls<&ScalableEndpoint::control>});
 
@@ -41,7 +41,7 @@ unsigned contexts_in(std::size_t asked) noexcept
 
 ScalableEndpoint::ScalableEndpoint(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_SEP)
 {
-    fid.ops = &fid_ops;
+    fid.ops = &scalable_fid_ops;
     ops = &ep_ops;
     cm = &cm_ops;
     refuse_all(*this, ops_of_missing);

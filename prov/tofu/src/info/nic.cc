@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t link_bits_per_s = 54'400'000'000;
 
 template <class T>
-T* allocate() noexcept
+T* allocate_zeroed() noexcept
 {
     return static_cast<T*>(std::calloc(1, sizeof(T)));
 }
@@ -94,14 +94,14 @@ fi_ops nic_ops = {.size = sizeof(fi_ops), .close = close_nic, .bind = nullptr, .
 
 fid_nic* make_empty() noexcept
 {
-    auto* const nic = allocate<fid_nic>();
+    auto* const nic = allocate_zeroed<fid_nic>();
     if (nic == nullptr)
         return nullptr;
     nic->fid.fclass = FI_CLASS_NIC;
     nic->fid.ops = &nic_ops;
-    nic->device_attr = allocate<fi_device_attr>();
-    nic->bus_attr = allocate<fi_bus_attr>();
-    nic->link_attr = allocate<fi_link_attr>();
+    nic->device_attr = allocate_zeroed<fi_device_attr>();
+    nic->bus_attr = allocate_zeroed<fi_bus_attr>();
+    nic->link_attr = allocate_zeroed<fi_link_attr>();
     if (nic->device_attr != nullptr && nic->bus_attr != nullptr && nic->link_attr != nullptr)
         return nic;
     close_nic(&nic->fid);

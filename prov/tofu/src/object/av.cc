@@ -28,7 +28,7 @@ int insert_symmetric(fid_av*, const char*, std::size_t, const char*, std::size_t
     TOFU_WARN(FI_LOG_AV, "address vector: no addresses follow from names here: insert what fi_getname gave\n");
     return -FI_ENOSYS;
 }
-fi_ops fid_ops = object_ops({.close = close_object<AddressVector>, .bind = calls<&AddressVector::bind>});
+fi_ops av_fid_ops = object_ops({.close = close_object<AddressVector>, .bind = calls<&AddressVector::bind>});
 
 // What newer releases add at the end stays null: libfabric then answers -FI_ENOSYS itself.
 #pragma GCC diagnostic push
@@ -60,7 +60,7 @@ ssize_t copy_readable(const char* from, void* to, std::size_t size) noexcept
 
 AddressVector::AddressVector(DomainBase& domain) noexcept : Peers(domain), textual_(domain.model().textual_addresses)
 {
-    fid.ops = &fid_ops;
+    fid.ops = &av_fid_ops;
     ops = &av_ops;
 }
 

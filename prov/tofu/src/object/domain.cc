@@ -71,7 +71,7 @@ int query_domain_atomic(fid_domain*, fi_datatype type, fi_op op, fi_atomic_attr*
     return query_atomic(type, op, attr, flags);
 }
 
-fi_ops fid_ops = object_ops({.close = calls<&Domain::close>,
+fi_ops domain_fid_ops = object_ops({.close = calls<&Domain::close>,
                              .bind = calls<&Domain::bind>,
                              .control = control_domain,
                              .open_ops = open_extension});
@@ -100,7 +100,7 @@ constinit std::atomic<const Domain*> unsafe_domain{nullptr};
 
 Domain::Domain(FabricBase& fabric) noexcept : DomainBase(fabric)
 {
-    fid.ops = &fid_ops;
+    fid.ops = &domain_fid_ops;
     ops = &domain_ops;
     mr = &region_ops;
     regions_ = &own_regions_;

@@ -30,7 +30,7 @@ int close_fabric(struct fid* fid) noexcept
     return 0;
 }
 
-fi_ops fid_ops = object_ops({.close = close_fabric});
+fi_ops fabric_fid_ops = object_ops({.close = close_fabric});
 
 fi_ops_fabric fabric_ops = {
     .size = sizeof(fi_ops_fabric),
@@ -52,7 +52,7 @@ int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexce
     if (made == nullptr)
         return -FI_ENOMEM;
     made->fid.context = context;
-    made->fid.ops = &fid_ops;
+    made->fid.ops = &fabric_fid_ops;
     made->ops = &fabric_ops;
     made->api_version = attr->api_version;
     FabricBase::all().add(*made);

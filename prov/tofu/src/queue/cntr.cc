@@ -13,7 +13,7 @@
 namespace tofu {
 namespace {
 
-fi_ops fid_ops = object_ops({.close = calls<&Counter::close>, .control = calls<&Counter::control>});
+fi_ops cntr_fid_ops = object_ops({.close = calls<&Counter::close>, .control = calls<&Counter::control>});
 
 fi_ops_cntr cntr_ops = {
     .size = sizeof(fi_ops_cntr),
@@ -30,7 +30,7 @@ fi_ops_cntr cntr_ops = {
 
 Counter::Counter(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_CNTR), progress_(domain)
 {
-    fid.ops = &fid_ops;
+    fid.ops = &cntr_fid_ops;
     ops = &cntr_ops;
 }
 

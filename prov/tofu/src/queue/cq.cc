@@ -40,7 +40,7 @@ const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer, std::
     return text;
 }
 
-fi_ops fid_ops = object_ops({.close = close_object<CompletionQueue>, .control = calls<&CompletionQueue::control>});
+fi_ops cq_fid_ops = object_ops({.close = close_object<CompletionQueue>, .control = calls<&CompletionQueue::control>});
 
 fi_ops_cq cq_ops = {
     .size = sizeof(fi_ops_cq),
@@ -57,7 +57,7 @@ fi_ops_cq cq_ops = {
 
 CompletionQueue::CompletionQueue(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_CQ), progress_(domain)
 {
-    fid.ops = &fid_ops;
+    fid.ops = &cq_fid_ops;
     ops = &cq_ops;
     domain.auto_progress().adopt(lock_);
 }

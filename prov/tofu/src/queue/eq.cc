@@ -25,7 +25,7 @@ const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::
     return text;
 }
 
-fi_ops fid_ops = object_ops({.close = close_object<EventQueue>, .control = calls<&EventQueue::control>});
+fi_ops eq_fid_ops = object_ops({.close = close_object<EventQueue>, .control = calls<&EventQueue::control>});
 
 fi_ops_eq eq_ops = {
     .size = sizeof(fi_ops_eq),
@@ -40,7 +40,7 @@ fi_ops_eq eq_ops = {
 
 EventQueue::EventQueue(FabricBase& fabric) noexcept : Object(&fabric, FI_CLASS_EQ)
 {
-    fid.ops = &fid_ops;
+    fid.ops = &eq_fid_ops;
     ops = &eq_ops;
 }
 
