@@ -332,6 +332,27 @@ TEST(NodeMemory, LiesOnTheNodeThatItsThreadIsBoundTo)
     EXPECT_EQ(result, 0);
 }
 
+TEST(NodeMemory, OfABoundThreadIsNotBoundForALaterOneThatIsNot)
+{
+    const cpu_set_t before = tofu::node::processors_of_thread();
+    if (CPU_COUNT(&before) < 2 || !CPU_ISSET(0, &before) || !CPU_ISSET(1, &before))
+        GTEST_SKIP() << "processors 0 and 1 are not ours";
+    const Node node(two_nodes);
+    EXPECT_EQ(in_child([&] {
+                  void* const memory = new_memory();
+                  if (!claim_this_system() || policy_of(memory) != 0)
+                      return 0; // no policies here
+                  tofu::place_memory(memory, 65536);
+                  if (policy_of(memory) == 0)
+                      return 1;
+                  if (sched_setaffinity(0, sizeof before, &before) != 0)
+                      return 2;
+                  tofu::place_memory(memory, 65536); // an area that is used again
+                  return policy_of(memory) == 0 ? 0 : 3;
+              }),
+              0);
+}
+
 /// Refuses mbind(2), as a container's filter does.
 bool refuse_binding()
 {

@@ -28,8 +28,12 @@ const node::Map::Group* group_of_thread() noexcept
 void place_memory(void* base, std::size_t bytes) noexcept
 {
     const node::Map::Group* const group = group_of_thread();
-    if (group == nullptr)
+    if (group == nullptr) {
+        // Mappings that are used again keep what they were bound to.
+        if (placed_bytes.load(std::memory_order_relaxed) != 0)
+            node::Map::of_process()->prefer_none(base, bytes);
         return;
+    }
     const node::Map& map = *node::Map::of_process();
     if (!map.is_here()) // another machine's, to look at: decided, and not done
         return placed_on.store(static_cast<int>(group->number), std::memory_order_relaxed);

@@ -266,6 +266,13 @@ int Map::prefer(void* base, std::size_t bytes, const Group& group) const noexcep
     return ret == 0 ? 0 : errno;
 }
 
+void Map::prefer_none(void* base, std::size_t bytes) const noexcept
+{
+    auto* const topology = static_cast<hwloc_topology_t>(topology_);
+    (void)hwloc()->set_area_membind(topology, base, bytes, hwloc()->topology_get_allowed_cpuset(topology),
+                                    HWLOC_MEMBIND_DEFAULT, 0);
+}
+
 cpu_set_t processors_of_thread() noexcept
 {
     cpu_set_t own;

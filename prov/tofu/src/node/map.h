@@ -55,6 +55,8 @@ class Map {
     [[nodiscard]] cpu_set_t apart_from(const cpu_set_t& processors) const noexcept;
     /// Prefers a group for pages that are not there yet. 0, or what the kernel says.
     [[nodiscard]] int prefer(void* base, std::size_t bytes, const Group& group) const noexcept;
+    /// Takes that back.
+    void prefer_none(void* base, std::size_t bytes) const noexcept;
 
   private:
     [[nodiscard]] bool is_assistant(const Group& group) const noexcept;
