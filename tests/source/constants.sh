@@ -30,5 +30,5 @@ auto* q = std::aligned_alloc(4096, size);
 return (bytes + 4095) & ~size_t{4095};
 alignas(std::hardware_destructive_interference_size) int x;
 END
-expect "sizes of pages and lines" "" "$(found_in_sources | grep -vE "$named")"
+expect "sizes of pages and lines" "" "$(found_in_sources "$assumed" | grep -vE "$named")"
 exit $((failures != 0))

@@ -1,59 +1,28 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-# Every header compiles alone and may be included twice; the public ones as C99 and C11 too. The one that a source
-# includes before anything else, its own, compiles alone if the source does: tests/source/alone.
+# The public headers compile alone and may be included twice, as C99, C11, C17 and C++20. Every other header has a
+# #pragma once or guards; that it compiles alone is checked by tests/source/alone.
 # Called by: make check. Calls: the compilers that configure found (TOFU_CXX, TOFU_CC).
 set -u
-top=${TOFU_TOP_SRCDIR:?set by make check}
+cd "${TOFU_TOP_SRCDIR:?set by make check}" || exit 99
+. tests/lib/expect
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-folders="include tofu_sim prov/tofu/src tests . bench bench/frame check mpi" # of quoted includes
-export top scratch folders
 
-check()
+compiles() # HEADER COMPILER ENDING
 {
-    local header=$1 unit
-    unit=$scratch/$(echo "$header" | tr / _)
-    printf '#include "%s"\n#include "%s"\n' "$top/$header" "$top/$header" >"$unit.cc"
-    local includes=()
-    for folder in $folders; do
-        includes+=(-I"$top/$folder")
-    done
+    printf '#include "%s"\n#include "%s"\n' "$PWD/$1" "$PWD/$1" >"$scratch/unit.$3"
     # shellcheck disable=SC2086
-    ${TOFU_CXX:-c++ -std=gnu++20} ${TOFU_HEADER_FLAGS:-} ${TOFU_MPI_CFLAGS:-} -Wall -Wextra -Werror -fsyntax-only \
-        "${includes[@]}" "$unit.cc" || { echo "FAIL C++ $header"; return 1; }
-    case $header in
-    include/*)
-        cp "$unit.cc" "$unit.c"
-        for standard in c99 c11 gnu17; do
-            ${TOFU_CC:-cc} -std=$standard -Wall -Wextra -Werror -fsyntax-only "${includes[@]}" \
-                "$unit.c" || { echo "FAIL $standard $header"; return 1; }
-        done
-        ;;
-    esac
-    echo "ok $header"
+    $2 ${TOFU_HEADER_FLAGS:-} -Wall -Wextra -Werror -fsyntax-only -Iinclude "$scratch/unit.$3" && echo yes
 }
-export -f check
 
-cd "$top" || exit 99
-find tofu_sim check prov tests fabtests bench mpi -name '*.cc' -exec grep -H -m 1 '^#include' {} + |
-    sed -n 's/^\([^:]*\):#include "\(.*\)"$/\1 \2/p' |
-    while read -r source header; do
-        for folder in "${source%/*}" $folders; do
-            [ ! -e "$folder/$header" ] || { realpath --relative-to=. "$folder/$header"; break; }
-        done
-    done | grep -v '^include/' | sort -u >"$scratch/first"
-twice=$(xargs grep -L '^#pragma once' <"$scratch/first")
-[ -z "$twice" ] || { echo "FAIL no #pragma once: $twice"; exit 1; }
-find include tofu_sim check prov tests fabtests bench mpi -name '*.h' | sort | comm -23 - "$scratch/first" >"$scratch/all"
-if [ "${TOFU_HAVE_MPI:-yes}" = yes ]; then
-    cp "$scratch/all" "$scratch/list"
-else
-    grep -vE '^(fabtests/)?mpi/' "$scratch/all" >"$scratch/list"
-fi
-if ! [ -s "$scratch/list" ]; then
-    echo "no headers found in $top"
-    exit 99
-fi
-xargs -P 2 -I{} bash -c 'check {}' <"$scratch/list" || exit 1
-echo "$(wc -l <"$scratch/list") headers compile alone"
+for header in include/*.h include/*/*.h; do
+    expect "$header in C++20" yes "$(compiles "$header" "${TOFU_CXX:-c++ -std=gnu++20}" cc)"
+    for standard in c99 c11 gnu17; do
+        expect "$header in $standard" yes "$(compiles "$header" "${TOFU_CC:-cc} -std=$standard" c)"
+    done
+done
+mapfile -t headers < <(find tofu_sim check prov tests fabtests bench mpi -name '*.h')
+expect "there are others" 1 "$((${#headers[@]} > 100))"
+expect "all have #pragma once, or guards" "" "$(grep -LE '^#pragma once|^#ifndef [A-Z_]*_H$' "${headers[@]}")"
+exit $((failures != 0))

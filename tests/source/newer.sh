@@ -34,5 +34,5 @@ const struct mallinfo2 heap = mallinfo2();
 END
 printf '#ifndef MADV_POPULATE_READ\n#define MADV_POPULATE_READ 22\n#endif\nint advice = MADV_POPULATE_READ;\n' >"$scratch"
 expect "what a file defines it may use" "" "$(found_in "$scratch")"
-expect "nothing newer than glibc 2.28 and Linux 4.18 without a word" "" "$(found_in_sources)"
+expect "nothing newer than glibc 2.28 and Linux 4.18 without a word" "" "$(found_in_sources "$newer")"
 exit $((failures != 0))
