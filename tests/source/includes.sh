@@ -6,7 +6,8 @@
 set -u
 top=${TOFU_TOP_SRCDIR:?set by make check}
 
-order=$(sed -n 's/^    order of rooms: //p' "$top/docs/architecture.md" | tr -d '<,')
+# The line may be continued, up to the next empty line.
+order=$(sed -n '/^    order of rooms: /,/^$/p' "$top/docs/architecture.md" | sed 's/order of rooms://' | tr -s '<, \n' ' ')
 [ -n "$order" ] || { echo "FAIL: docs/architecture.md has no line 'order of rooms: ...'"; exit 1; }
 
 result=0
