@@ -210,6 +210,16 @@ TEST_F(PartsTest, VisitsWaitForAnAreaAndGiveUpInTheEnd)
     EXPECT_EQ(channel.state, ChannelState::failed);
 }
 
+TEST_F(PartsTest, VisitsDoNotWaitForAnAreaThatWasThere)
+{
+    channel.met = true;
+    net().broken = Net::base + gate_offset;
+    (void)step();
+    (void)vcq.poll();
+    EXPECT_EQ(channel.state, ChannelState::failed);
+    EXPECT_EQ(channel.err, FI_EHOSTDOWN) << "its endpoint was closed";
+}
+
 TEST_F(PartsTest, VisitsKeepASlotOfNoUseWhileTheTniIsFull)
 {
     (void)step();
