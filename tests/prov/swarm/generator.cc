@@ -250,7 +250,7 @@ Gen<std::vector<Command>> scene()
 Gen<std::vector<Command>> access_scene()
 {
     const auto parts = gen::tuple(place(), place(), below(3), below(4), gen::element<std::uint32_t>(1, 3, 12), below(9),
-                                  gen::element<std::uint32_t>(8, 200, 3000), below(4), luck());
+                                  gen::element<std::uint32_t>(8, 200, 3000), below(5), luck());
     return gen::map(parts, [](const auto& drawn) {
         const auto& [from, to, region, second, count, cell, size, kind, luck] = drawn;
         const Command opens{.what = Do::map, .at = to, .size = 4097, .region = region};
@@ -273,6 +273,16 @@ Gen<std::vector<Command>> access_scene()
         if (kind != 2) {
             calls.push_back({.what = Do::unmap, .at = to, .region = region});
             calls.push_back(opens);
+        }
+        if (kind == 4) { // two regions in turn, each behind what may have to be repeated
+            Command other = single;
+            other.count = single.count = 0;
+            other.region = opens_second.region;
+            for (std::uint32_t i = 0; i < 2 + count % 3; i++) {
+                calls.push_back(single);
+                calls.push_back(other);
+            }
+            calls.push_back(single);
         }
         calls.push_back(access);
         access.count = 0;

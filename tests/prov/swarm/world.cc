@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rdma/fabric.h>
@@ -695,11 +696,15 @@ class World {
 
     // --- the end
 
-    /// Rounds of progress until nothing is missing, and some more for what comes too much.
+    /// Rounds of progress until nothing is missing, and some more for what comes too much. Entries may come one after the
+    /// other, each after a time-out.
     void settle(bool to_the_end)
     {
         unsigned more = 40;
-        for (unsigned round = 0; round < most_rounds; round++) {
+        std::uint64_t news = 0;
+        for (unsigned round = 0, last = 0; round - last < most_rounds; round++) {
+            if (std::exchange(news, model_.time) != model_.time)
+                last = round;
             for (unsigned p = 0; p < processes_.size(); p++)
                 read(p, 3);
             net_.run(64);
