@@ -129,6 +129,17 @@ TEST_F(Messages, MessagesFromAfarAreFetchedSomeAtATime)
     EXPECT_EQ(entry(), "nothing");
 }
 
+/// There are 256 small blocks; each of these messages takes two.
+TEST_F(Messages, BlocksForMessagesFromAfarAreUsedAgain)
+{
+    for (std::uint32_t n = 0; n < 600; n++) {
+        ASSERT_EQ(receive(n), 0);
+        come_from_afar(n, 7, {{Net::base + source_at, 8}});
+        run(8);
+        ASSERT_EQ(entry(), "8 bytes") << n;
+    }
+}
+
 TEST_F(Messages, AMessageFromAfarThatCannotBeIsDropped)
 {
     ASSERT_EQ(receive(1), 0);
