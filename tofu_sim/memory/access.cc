@@ -16,15 +16,11 @@
 namespace tofu::sim {
 namespace {
 
-// Measured (docs/memory-model.md): up to here a first transfer has the memory moved at once, because polling
-// readers expect words to appear whole, which a copy through the kernel does not promise.
-constexpr size_t move_at_once_bytes = 16 * 1024;
-// Beyond, a copy through the kernel loses about 0.04 ns a byte against a mapping and a move costs 0.8 ns a
-// byte: move what has gone by copy this many times, and twice as many each time it has to be done again, be it
-// that the owner maps new memory there or that it cannot move it. Meanwhile the copies go on: where processes are more
-// than processors, the owner's service thread has its turn a millisecond later, or many.
-constexpr uint64_t copies_before_move = 16;
-constexpr uint32_t most_doublings = 8;
+// Puts up to here have their memory moved at once, whatever that costs: polling readers expect their words to appear
+// whole and in order (docs/memory-model.md, "Guarantees"), which a copy through the kernel does not promise.
+constexpr size_t move_at_once_bytes = 1024;
+// Beyond, and where bytes are fetched, the price decides (memory/rent.h). Meanwhile the copies go on: where processes
+// are more than processors, the owner's service thread has its turn a millisecond later, or many.
 
 constexpr size_t announced_bytes = size_t{1} << 20; // of a copy at once: who moves pages waits for one
 
@@ -292,14 +288,15 @@ AccessStatus AddressCache::transfer_piece(Transfer& transfer, const Location& at
         }
     } else if (at.reach == Reach::movable && !transfer.asked_to_move) {
         Heat& heat = heat_of(transfer.vcq, at.page_base + at.offset);
-        if (wants_move(heat, bytes)) {
+        const bool at_once = transfer.need == Need::write && bytes <= move_at_once_bytes && !heat.refused;
+        if (at_once || heat.rent.pay(bytes)) {
             transfer.asked_to_move = true;
             PeerRequest request;
             request.kind = RequestKind::move;
             request.vcq = transfer.vcq.vcq;
             request.stadd = transfer.stadd;
             request.operand = bytes;
-            if (bytes <= move_at_once_bytes) {
+            if (at_once) {
                 const AccessStatus status = transfer.vcq.process->impl().ask(request, nullptr);
                 heat.refused = status != AccessStatus::ok;
                 return status == AccessStatus::peer_gone ? status : AccessStatus::ok;
@@ -319,23 +316,11 @@ AddressCache::Heat& AddressCache::heat_of(const RemoteVcq& vcq, uint64_t address
     for (Heat& heat : set) {
         if (heat.serial == vcq.serial && heat.address == address)
             return heat;
-        if (coldest->serial != 0 && (heat.serial == 0 || heat.copied < coldest->copied))
+        if (coldest->serial != 0 && (heat.serial == 0 || heat.rent.paid() < coldest->rent.paid()))
             coldest = &heat;
     }
     *coldest = {.serial = vcq.serial, .address = address};
     return *coldest;
-}
-
-bool AddressCache::wants_move(Heat& heat, size_t bytes) noexcept
-{
-    heat.copied += bytes;
-    const uint64_t copies = copies_before_move << std::min(heat.moves, most_doublings);
-    const bool at_once = bytes <= move_at_once_bytes && !heat.refused;
-    if (!at_once && heat.copied / bytes <= copies)
-        return false;
-    heat.copied = 0;
-    heat.moves += at_once ? 0 : 1;
-    return true;
 }
 
 namespace {

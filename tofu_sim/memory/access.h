@@ -8,6 +8,7 @@
 
 #include "memory/copy.h"
 #include "memory/memory.h"
+#include "memory/rent.h"
 
 #include <array>
 
@@ -89,14 +90,13 @@ class AddressCache {
     static_assert(sizeof(Line) == 64);
     static constexpr size_t num_lines = 256;
 
-    // What went by copy from or to one address of a peer. Not part of a line, because who registers memory for each
+    // What copies from or to one address of a peer have cost. Not part of a line, because who registers memory for each
     // transfer gives it a new STag each time.
     struct Heat {
         uint64_t serial = 0;
         uint64_t address = 0;
-        uint64_t copied = 0; // bytes since the last move that was asked for
-        uint32_t moves = 0;  // asked for; each makes the next one dearer
-        bool refused = false; // the last of them
+        Rent rent{};
+        bool refused = false; // the last move that was waited for
     };
     // Of buffers in use at a time: a set that they do not fit into forgets the coldest over and over, and moves none.
     static constexpr size_t heat_sets = 128;
@@ -119,7 +119,6 @@ class AddressCache {
     AccessStatus transfer_by_copy(Transfer& transfer, const Location& at, size_t bytes) noexcept;
     AccessStatus transfer_by_owner(Transfer& transfer, size_t bytes) noexcept;
     [[nodiscard]] Heat& heat_of(const RemoteVcq& vcq, uint64_t address) noexcept;
-    [[nodiscard]] static bool wants_move(Heat& heat, size_t bytes) noexcept;
     void fill(const RemoteVcq& vcq, const Location& at) noexcept;
 
     std::array<Line, num_lines> lines_{};
