@@ -95,6 +95,15 @@ int tofu_sim_seen(const void* address, size_t length);
 /** What time it is by the virtual clock of this process, in picoseconds; 0 where there is none. Any thread. */
 uint64_t tofu_sim_time(void);
 
+/**
+ * Are all pages of [address, address + length) memory that this library has moved (docs/memory-model.md)? The kernel
+ * shows these as a shared mapping of a file; they are private memory of the program all the same: nobody but the
+ * program changes which pages these are, as long as it leaves the mapping alone. 1: all of them are; 0.
+ *
+ * Any thread. Makes system calls.
+ */
+int tofu_sim_moved(const void* address, size_t length);
+
 #ifdef __cplusplus
 }
 #endif

@@ -23,7 +23,7 @@ if [ -e "$library" ]; then
         echo "$symbols" | grep -qx "putofu_$name T" || fail "putofu_$name is not a strong symbol"
     done
     # What tofu_sim.h has had since version 1.0 stays.
-    promised='version job wait wake give_way query_statistics seen time'
+    promised='version job wait wake give_way query_statistics seen time moved'
     for name in $promised; do
         echo "$symbols" | grep -qx "tofu_sim_$name T" || fail "tofu_sim_$name, promised for version 1, is not exported"
     done

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the extras of include/tofu_sim.h: sleeping, statistics, version, job.
-// Called by: programs that looked the symbols up. Calls: job/doorbell, tni/vcq.
+// Role: the extras of include/tofu_sim.h: sleeping, statistics, version, job, moved memory.
+// Called by: programs that looked the symbols up. Calls: job/doorbell, tni/vcq, memory.
 #include "api/exports.h"
 
 #include "barrier/process_vbgs.h"
@@ -152,6 +152,13 @@ int tofu_sim_seen(const void* address, size_t length)
 uint64_t tofu_sim_time(void)
 {
     return has_clock() ? clock_now() : 0;
+}
+
+int tofu_sim_moved(const void* address, size_t length)
+{
+    Process& self = Process::self();
+    const auto start = reinterpret_cast<uint64_t>(address);
+    return self.joined() && start + length >= start && self.memory().has_moved(start, start + length) ? 1 : 0;
 }
 
 } // extern "C"

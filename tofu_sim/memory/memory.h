@@ -62,6 +62,9 @@ class ProcessMemory {
     // Valid until the process ends, empty while there is no VCQ. nullptr: no memory for it.
     [[nodiscard]] StagTable* own_table(unsigned vcq) noexcept;
 
+    // Are all pages of [start, end) in the arena? Any thread.
+    [[nodiscard]] bool has_moved(uint64_t start, uint64_t end) const noexcept;
+
     // In a child of fork the parent's object does nothing, and moved pages are copied: by handlers that are installed
     // when the library is loaded. Those of a child run in order of installation, so that they come before others, which
     // allocate.

@@ -353,6 +353,15 @@ void VcqMemory::Impl::give_extents(uint32_t first, uint32_t count) noexcept
         (void)or_without_memory(false, [&] { return free_extents.emplace(first, count).second; });
 }
 
+bool ProcessMemory::has_moved(uint64_t start, uint64_t end) const noexcept
+{
+    Vma vma;
+    for (; start < end; start = vma.end)
+        if (!impl_->vmas.find(start, &vma) || vma.start > start || !impl_->arena.is_mapped_by(vma))
+            return false;
+    return true;
+}
+
 VcqMemory::VcqMemory(ProcessMemory::Impl& process, StagTable& table, StagTable& own_table, unsigned vcq,
                      unsigned component) noexcept
     : impl_(make_or_null<Impl>(process, table, own_table, vcq, component))

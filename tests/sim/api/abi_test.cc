@@ -184,6 +184,7 @@ constexpr bool has_type = std::is_same_v<Expected, Actual>;
     static_assert(has_type<int(unsigned), decltype(tofu_sim_give_way)>);
     static_assert(has_type<int(const void*, size_t), decltype(tofu_sim_seen)>);
     static_assert(has_type<uint64_t(), decltype(tofu_sim_time)>);
+    static_assert(has_type<int(const void*, size_t), decltype(tofu_sim_moved)>);
     static_assert(sizeof(tofu_sim_tni_statistics) == 16);
     static_assert(offsetof(tofu_sim_tni_statistics, operations) == 0);
     static_assert(offsetof(tofu_sim_tni_statistics, bytes) == 8);

@@ -12,6 +12,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <tofu_sim.h>
 #include <unistd.h>
 #include <utility>
 
@@ -286,6 +287,47 @@ TEST(MemoryLife, WhatIsCopiedOftenIsMovedInTheEnd)
         rank.barrier();
         for (const char* buffer : memory) {
             EXPECT_EQ(std::count(buffer, buffer + bytes, 7), std::ptrdiff_t(bytes));
+        }
+    });
+}
+
+// What is fetched is moved when that is worth its price (memory/rent.h), and no sooner. The program can ask for it.
+TEST(MemoryLife, WhatIsFetchedIsMovedWhenItHasCostAsMuch)
+{
+    if (!memory_moves())
+        GTEST_SKIP() << "no page is moved here: userfaultfd is refused";
+    constexpr size_t bytes = 16 << 10;
+    expect_processes(2, [](const Rank& rank) {
+        Node node;
+        rank.set(rank.number, node.id);
+        auto* const memory = static_cast<char*>(
+            ::mmap(nullptr, 4 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        std::memset(memory, 7, bytes);
+        rank.set(10 + rank.number, node.add(memory, bytes));
+        rank.barrier();
+        std::vector<char> got(bytes);
+        const auto fetch = [&] {
+            EXPECT_EQ(node.get(rank.get(0), rank.get(10), got.data(), bytes), UTOFU_SUCCESS);
+            return std::count(got.begin(), got.end(), 7) == std::ptrdiff_t(bytes);
+        };
+        for (int i = 0; i < 50 && rank.number == 1; ++i) {
+            EXPECT_TRUE(fetch());
+        }
+        rank.barrier();
+        if (rank.number == 0) {
+            EXPECT_EQ(moved_mappings(), 0u);
+            EXPECT_EQ(tofu_sim_moved(memory, bytes), 0);
+            EXPECT_TRUE(wait_until([&] { return tofu_sim_moved(memory, bytes) == 1; }));
+            EXPECT_EQ(tofu_sim_moved(memory + 100, 1), 1);
+            EXPECT_EQ(tofu_sim_moved(memory, bytes + 1), 0) << "the next page was not registered";
+            rank.set(30, 1);
+        } else {
+            EXPECT_TRUE(wait_until([&] { return fetch() && rank.get(30) != 0; }));
+        }
+        rank.barrier();
+        if (rank.number == 0) {
+            ::munmap(memory, bytes);
+            EXPECT_EQ(tofu_sim_moved(memory, bytes), 0);
         }
     });
 }
