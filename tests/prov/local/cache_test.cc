@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The registration cache over a library that pins pages as hardware does: memory is replaced between transfers in
 // every way the C library has, and what the cache hands out must be of the pages that are there now.
-// Run by make check; links local/local_memory.cc, registration_cache.cc, memory_hooks.cc, vcq/vcq.cc.
+// Run by make check; links local/local_memory.cc, registration_cache.cc, memory_hooks.cc, memory_file.cc, vcq/vcq.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -18,12 +19,22 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "local/local_memory.h"
 #include "local/registration_cache.h"
 #include "provider/log.h"
 #include "provider/param.h"
+
+#ifndef MADV_COLD // Linux 5.4
+#define MADV_COLD 20
+#endif
+#ifndef MADV_POPULATE_WRITE // Linux 5.14
+#define MADV_POPULATE_WRITE 23
+#endif
 
 namespace tofu {
 fi_provider provider = [] {
@@ -157,13 +168,25 @@ class RegistrationCacheTest : public ::testing::Test {
         cache_->release(number);
         return cache_->counts().hits != hits;
     }
-    /// Transfers until the registration is kept. False: it never is.
+    /// Transfers until the registration is kept. False: it never is, also when the file that it may be of has rested.
     bool warm(void* at, std::size_t length)
     {
-        for (int i = 0; i < 2000; i++)
+        for (int i = 0; i < 4000; i++) {
             if (transfer(at, length))
                 return true;
+            if (i == 1000 || i == 2000)
+                rest();
+        }
         return false;
+    }
+    /// Until what was changed before is told from what is changed later.
+    static void rest()
+    {
+        timespec begin{}, now{};
+        clock_gettime(CLOCK_REALTIME_COARSE, &begin);
+        do
+            clock_gettime(CLOCK_REALTIME_COARSE, &now);
+        while (now.tv_sec == begin.tv_sec && now.tv_nsec == begin.tv_nsec);
     }
 
     tofu::vcq::Backend backend_{functions(), utofu_onesided_caps{}, 1};
@@ -195,10 +218,27 @@ TEST_F(RegistrationCacheTest, KeepsWhatStaysTheSame)
     munmap(buffer, size);
 }
 
+/// Allocators and languages' runtimes give advice of memory in use, and so does the simulator where it moves pages.
+TEST_F(RegistrationCacheTest, KeepsWhatAdviceLeavesInPlace)
+{
+    char* buffer = fresh();
+    ASSERT_TRUE(warm(buffer, size));
+    const unsigned made = library.made;
+    for (const int advice : {MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED, MADV_DONTFORK, MADV_DOFORK,
+                             MADV_DONTDUMP, MADV_DODUMP, MADV_COLD, MADV_POPULATE_WRITE}) {
+        (void)madvise(buffer, size, advice); // of an old kernel: EINVAL
+        std::memset(buffer, advice, size);
+        EXPECT_TRUE(transfer(buffer, size)) << advice;
+    }
+    EXPECT_EQ(library.made, made);
+    munmap(buffer, size);
+}
+
 /// A replacement that libucm refuses (mremap to a fixed address, in version 1.13) changes nothing.
 struct Way {
     const char* name;
     std::function<bool(char*)> replace; ///< false: nothing was replaced
+    bool leaves_files = false;          ///< shows the same pages of a file as before
 };
 
 char* over(char* at, std::size_t length, int flags = anonymous, int fd = -1)
@@ -259,9 +299,9 @@ const Way ways[] = {
          EXPECT_EQ(mremap(at, size, size / 2, 0), at);
          EXPECT_EQ(mremap(at, size / 2, size, 0), at);
          return true;
-     }},
-    {"MADV_DONTNEED", [](char* at) { return madvise(at, size, MADV_DONTNEED) == 0; }},
-    {"MADV_DONTNEED of one page", [](char* at) { return madvise(at + 3 * page, page, MADV_DONTNEED) == 0; }},
+     }, true},
+    {"MADV_DONTNEED", [](char* at) { return madvise(at, size, MADV_DONTNEED) == 0; }, true},
+    {"MADV_DONTNEED of one page", [](char* at) { return madvise(at + 3 * page, page, MADV_DONTNEED) == 0; }, true},
     {"MADV_FREE", [](char* at) { return madvise(at, size, MADV_FREE) == 0; }},
     {"a shared file", [](char* at) {
          const int fd = memory_file();
@@ -280,6 +320,255 @@ const Way ways[] = {
          return there;
      }},
 };
+
+/// May this process open memory by its mapping?
+bool opens_mappings()
+{
+    char path[80];
+    void* const pages = mmap(nullptr, page, read_write, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const auto at = reinterpret_cast<unsigned long>(pages);
+    std::snprintf(path, sizeof path, "/proc/self/map_files/%lx-%lx", at, at + page);
+    const int fd = open(path, O_PATH | O_CLOEXEC);
+    munmap(pages, page);
+    return fd >= 0 && close(fd) == 0;
+}
+
+/// `size` bytes of some kind of memory that stays the same, and the file that it is of.
+struct Memory {
+    char* at = nullptr;
+    int fd = -1;
+    std::string path;
+};
+void give_back(const Memory& memory)
+{
+    munmap(memory.at, size);
+    close(memory.fd);
+    if (!memory.path.empty())
+        unlink(memory.path.c_str());
+}
+struct Kind {
+    const char* name;
+    bool by_mapping; ///< there is no other way to its file
+    std::function<Memory()> make;
+};
+char* shared(int fd, std::size_t length = size, char* at = nullptr)
+{
+    return static_cast<char*>(mmap(at, length, read_write, MAP_SHARED | (at != nullptr ? MAP_FIXED : 0), fd, 0));
+}
+const Kind kinds[] = {
+    {"memfd", false,
+     [] {
+         const int fd = memory_file();
+         return Memory{shared(fd), fd, {}};
+     }},
+    {"memfd, closed", true,
+     [] {
+         const int fd = memory_file();
+         char* const at = shared(fd);
+         close(fd);
+         return Memory{at, -1, {}};
+     }},
+    {"a file of /dev/shm, closed", false,
+     [] {
+         const std::string path = "/dev/shm/cache_test." + std::to_string(getpid());
+         const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+         EXPECT_EQ(ftruncate(fd, off_t(size)), 0);
+         char* const at = shared(fd);
+         close(fd);
+         return Memory{at, -1, path};
+     }},
+    {"shared anonymous", true,
+     [] {
+         void* const at = mmap(nullptr, size, read_write, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+         return Memory{static_cast<char*>(at), -1, {}};
+     }},
+    {"System V", true,
+     [] {
+         const int id = shmget(IPC_PRIVATE, size, 0600);
+         const Memory made{static_cast<char*>(shmat(id, nullptr, 0)), -1, {}};
+         shmctl(id, IPC_RMID, nullptr);
+         return made;
+     }},
+    {"half a memfd, half private", false,
+     [] {
+         const int fd = memory_file();
+         char* const at = fresh();
+         shared(fd, size / 2, at);
+         return Memory{at, fd, {}};
+     }},
+};
+
+/// How the pages of a file are replaced under a mapping that stays.
+struct FileWay {
+    const char* name;
+    bool by_descriptor;
+    std::function<bool(const Memory&)> replace;
+};
+bool punch(int fd, off_t at, off_t length)
+{
+    return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, length) == 0;
+}
+bool cut(int fd)
+{
+    return ftruncate(fd, 0) == 0 && ftruncate(fd, off_t(size)) == 0;
+}
+/// By another process that has the file.
+template <class F>
+bool in_child(F&& f)
+{
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(f() ? 0 : 1);
+    int status = -1;
+    return waitpid(child, &status, 0) == child && status == 0;
+}
+const FileWay file_ways[] = {
+    {"MADV_REMOVE", false, [](const Memory& m) { return madvise(m.at, size / 2, MADV_REMOVE) == 0; }},
+    {"MADV_REMOVE of one page", false,
+     [](const Memory& m) { return madvise(m.at + 3 * page, page, MADV_REMOVE) == 0; }},
+    {"MADV_REMOVE by another process", false,
+     [](const Memory& m) { return in_child([&] { return madvise(m.at + 5 * page, page, MADV_REMOVE) == 0; }); }},
+    {"a hole", true, [](const Memory& m) { return punch(m.fd, 0, off_t(size)); }},
+    {"a hole of one page", true, [](const Memory& m) { return punch(m.fd, off_t(7 * page), off_t(page)); }},
+    {"a hole by another process", true,
+     [](const Memory& m) { return in_child([&] { return punch(m.fd, 0, off_t(page)); }); }},
+    {"ftruncate", true, [](const Memory& m) { return cut(m.fd); }},
+    {"ftruncate by another process", true, [](const Memory& m) { return in_child([&] { return cut(m.fd); }); }},
+};
+
+TEST_F(RegistrationCacheTest, KeepsSharedMemoryThatStaysTheSame)
+{
+    for (const Kind& kind : kinds) {
+        SCOPED_TRACE(kind.name);
+        const Memory memory = kind.make();
+        std::memset(memory.at, 1, size);
+        ASSERT_EQ(warm(memory.at, size), !kind.by_mapping || opens_mappings());
+        const unsigned made = library.made;
+        for (int i = 0; i < 100 && (!kind.by_mapping || opens_mappings()); i++) {
+            std::memset(memory.at, i, size);
+            EXPECT_TRUE(transfer(memory.at, size));
+            EXPECT_TRUE(transfer(memory.at + 100, size / 2)) << "a part of it";
+            EXPECT_EQ(library.made, made);
+        }
+        give_back(memory);
+    }
+}
+
+TEST_F(RegistrationCacheTest, IsNeverStaleWhateverReplacesSharedMemory)
+{
+    const auto check = [&](const Kind& kind, const char* way, auto&& replace) {
+        SCOPED_TRACE(std::string(kind.name) + ": " + way);
+        for (int round = 0; round < 2; round++) {
+            const Memory memory = kind.make();
+            std::memset(memory.at, 1, size);
+            ASSERT_TRUE(warm(memory.at, size)) << "round " << round;
+            const bool replaced = replace(memory);
+            std::memset(memory.at, 2, size);
+            const bool hit = transfer(memory.at, size);
+            EXPECT_FALSE(replaced && hit) << "handed out a registration of other pages";
+            for (int i = 0; i < 20; i++)
+                (void)transfer(memory.at, size); // looks at the frames
+            give_back(memory);
+        }
+    };
+    for (const Kind& kind : kinds) {
+        if (kind.by_mapping && !opens_mappings())
+            continue;
+        for (const Way& way : ways)
+            check(kind, way.name, [&](const Memory& memory) { return way.replace(memory.at) && !way.leaves_files; });
+        for (const FileWay& way : file_ways) {
+            const Memory probe = kind.make();
+            if (!way.by_descriptor || probe.fd >= 0)
+                check(kind, way.name, way.replace);
+            give_back(probe);
+        }
+    }
+}
+
+/// The time of a change is that of a clock that stands still for milliseconds.
+TEST_F(RegistrationCacheTest, SeesEachOfManyChangesInATick)
+{
+    const int fd = memory_file();
+    char* const at = shared(fd);
+    unsigned hits = 0;
+    for (int round = 0; round < 20000 && hits < 200; round++) {
+        ASSERT_TRUE(punch(fd, 0, off_t(page)));
+        std::memset(at, round, 2 * page);
+        for (int i = 0; i < round % 100; i++)
+            hits += transfer(at, 2 * page);
+        ASSERT_TRUE(punch(fd, 0, off_t(page)));
+        std::memset(at, round + 1, 2 * page);
+        ASSERT_FALSE(transfer(at, 2 * page)) << "round " << round;
+        if (round % 100 == 99)
+            open({.count = 64}); // which has not been disappointed yet
+    }
+    EXPECT_GT(hits, 0u);
+    munmap(at, size);
+    close(fd);
+}
+
+/// A program may close descriptors that it does not know, and have others at their numbers.
+TEST_F(RegistrationCacheTest, NoticesThatItsDescriptorIsAnother)
+{
+    const int fd = memory_file();
+    char* const at = shared(fd);
+    std::memset(at, 1, size);
+    ASSERT_TRUE(warm(at, size));
+    struct stat ours {}, one {};
+    ASSERT_EQ(fstat(fd, &ours), 0);
+    int kept = 3;
+    while (kept < 1000 &&
+           (kept == fd || fstat(kept, &one) != 0 || one.st_ino != ours.st_ino || one.st_dev != ours.st_dev))
+        kept++;
+    ASSERT_LT(kept, 1000);
+    const int other = memory_file();
+    ASSERT_EQ(dup2(other, kept), kept);
+    EXPECT_FALSE(transfer(at, size));
+    EXPECT_TRUE(warm(at, size)) << "by a descriptor anew";
+    cache_.reset();
+    EXPECT_EQ(fstat(kept, &one), 0) << "the program's was closed";
+    close(kept);
+    close(other);
+    munmap(at, size);
+    close(fd);
+}
+
+/// A file that the program has given up takes memory no longer than until the next registration is kept.
+TEST_F(RegistrationCacheTest, LetsGoOfFilesThatAreMappedNoMore)
+{
+    const int fd = memory_file();
+    struct stat file {};
+    ASSERT_EQ(fstat(fd, &file), 0);
+    char* const at = shared(fd);
+    std::memset(at, 1, size);
+    ASSERT_TRUE(warm(at, size));
+    munmap(at, size);
+    close(fd);
+    char* const other = fresh();
+    ASSERT_TRUE(warm(other, size));
+    for (int i = 3; i < 1000; i++) {
+        struct stat one {};
+        EXPECT_FALSE(fstat(i, &one) == 0 && one.st_ino == file.st_ino && one.st_dev == file.st_dev) << i;
+    }
+    munmap(other, size);
+}
+
+TEST_F(RegistrationCacheTest, KeepsMemoryOfNoMoreFilesThanItWatches)
+{
+    std::vector<Memory> many;
+    open({.count = 256});
+    for (unsigned i = 0; i < MemoryHooks::file_count + 2; i++) {
+        const int fd = memory_file();
+        many.push_back({shared(fd), fd, {}});
+        EXPECT_EQ(warm(many.back().at, page), i < MemoryHooks::file_count) << i;
+    }
+    EXPECT_TRUE(transfer(many[0].at, page));
+    munmap(many[0].at, size);
+    EXPECT_TRUE(warm(many.back().at, page)) << "there is room";
+    for (const Memory& memory : many) {
+        give_back(memory);
+    }
+}
 
 TEST_F(RegistrationCacheTest, IsNeverStaleWhateverReplacesTheMemory)
 {
@@ -334,16 +623,22 @@ TEST_F(RegistrationCacheTest, SeesTheHeapShrinkAndGrow)
 
 TEST_F(RegistrationCacheTest, KeepsNothingThatMayChangeUnseen)
 {
+    const int disk = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    auto* const file = static_cast<char*>(mmap(nullptr, page, PROT_READ, MAP_SHARED, disk, 0));
+    EXPECT_FALSE(warm(file, page)) << "on a disk";
+    munmap(file, page);
+    close(disk);
     const int fd = memory_file();
-    auto* shared = static_cast<char*>(mmap(nullptr, size, read_write, MAP_SHARED, fd, 0));
-    std::memset(shared, 1, size);
-    EXPECT_FALSE(warm(shared, size)) << "somebody may punch a hole into the file";
-    char* half = fresh();
-    over(half + size / 2, size / 2, MAP_SHARED, fd);
+    char* const half = fresh();
+    over(half + size / 2, size / 2, MAP_PRIVATE, fd);
     std::memset(half, 1, size);
-    EXPECT_FALSE(warm(half, size));
-    munmap(shared, size);
+    EXPECT_FALSE(warm(half, size)) << "a private view, of which a page may be the file's or not";
+    const int another = memory_file();
+    shared(fd, size / 2, half);
+    shared(another, size / 2, half + size / 2);
+    EXPECT_FALSE(warm(half, size)) << "two files";
     munmap(half, size);
+    close(another);
     close(fd);
 }
 

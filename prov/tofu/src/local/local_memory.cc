@@ -37,13 +37,15 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
         cache_asked_for_ = true;
         cache_ = RegistrationCache::make(vcq_);
     }
-    if (cache_ != nullptr)
+    if (cache_ != nullptr) {
+        const std::uint64_t kept = cache_->counts().kept;
         if (const unsigned number = cache_->acquire(reinterpret_cast<std::uintptr_t>(address), length, read_only, ref.stadd);
             number != RegistrationCache::none) {
             ref.cache_slot = cached | number;
-            vcq_.statistics().count(Stat::cache_hit);
+            vcq_.statistics().count(cache_->counts().kept == kept ? Stat::cache_hit : Stat::registration);
             return 0;
         }
+    }
     if (first_free_ == 0 && !transient_.reserve(transient_.size() + 2))
         return -FI_ENOMEM;
     utofu_stadd_t stadd = 0;

@@ -2,10 +2,13 @@
 // See mapping.h.
 #include "local/mapping.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 
 #include <sys/ioctl.h>
+#include <sys/sysmacros.h>
 
 namespace tofu {
 
@@ -13,8 +16,8 @@ namespace {
 
 struct Mapping {
     std::uint64_t begin, end;
+    std::uint64_t device, inode; ///< 0: no file
     bool shared;
-    bool of_file;
 };
 
 /// linux/fs.h of Linux 6.11, which older headers do not have.
@@ -25,63 +28,128 @@ struct ProcmapQuery {
     std::uint64_t begin, end;
     std::uint64_t rights;
     std::uint64_t page_size, offset, inode;
-    std::uint64_t others[4]; ///< device and names, which we do not ask for
+    std::uint32_t device_major, device_minor;
+    std::uint32_t name_size, build_id_size;
+    std::uint64_t name, build_id;
 };
 static_assert(sizeof(ProcmapQuery) == 104);
 constexpr unsigned long procmap_query = _IOWR('f', 17, ProcmapQuery);
 constexpr std::uint64_t is_shared = 8;
 constexpr std::uint64_t or_the_next = 16;
 
-/// The mapping of the address or the first one above it; false: there is none, or no such question.
-bool ask(std::FILE* maps, std::uint64_t address, Mapping& found) noexcept
+/// /proc/self/maps, and the name of what was looked at last.
+class Maps {
+  public:
+    explicit Maps(char (&name)[sizeof MappedFile::name]) noexcept : name_(name) {}
+    Maps(const Maps&) = delete;
+    Maps& operator=(const Maps&) = delete;
+    ~Maps()
+    {
+        if (text_ != nullptr)
+            std::fclose(text_);
+    }
+    /// The mapping of the address or the first one above it. Addresses may not go down. False: there is none.
+    [[nodiscard]] bool look(std::uint64_t address, Mapping& found) noexcept
+    {
+        if (text_ == nullptr)
+            return false;
+        if (answers_ && ask(address, found))
+            return true;
+        answers_ = false; // or there is none: the text says so, too
+        return read(address, found);
+    }
+
+  private:
+    [[nodiscard]] bool ask(std::uint64_t address, Mapping& found) const noexcept;
+    [[nodiscard]] bool read(std::uint64_t address, Mapping& found) noexcept;
+
+    char (&name_)[sizeof MappedFile::name];
+    // Anew each time: it is of the process that has opened it, and not of a child that inherits it.
+    std::FILE* const text_ = std::fopen("/proc/self/maps", "re");
+    bool answers_ = true;
+};
+
+bool Maps::ask(std::uint64_t address, Mapping& found) const noexcept
 {
     ProcmapQuery query{};
     query.size = sizeof query;
     query.flags = or_the_next;
     query.address = address;
-    if (ioctl(fileno(maps), procmap_query, &query) != 0)
-        return false;
-    found = {query.begin, query.end, (query.rights & is_shared) != 0, query.inode != 0};
+    query.name = reinterpret_cast<std::uint64_t>(name_);
+    query.name_size = sizeof name_;
+    if (ioctl(fileno(text_), procmap_query, &query) != 0) {
+        if (errno != ENAMETOOLONG)
+            return false;
+        query.name = 0;
+        query.name_size = 0;
+        if (ioctl(fileno(text_), procmap_query, &query) != 0)
+            return false;
+    }
+    if (query.name_size == 0)
+        *name_ = '\0';
+    found = {query.begin, query.end, makedev(query.device_major, query.device_minor), query.inode,
+             (query.rights & is_shared) != 0};
     return true;
 }
 
-/// The same by reading on from where the last one ended, and which file it is of.
-bool read(std::FILE* maps, std::uint64_t address, Mapping& found) noexcept
+/// The same by reading on from where the last one ended.
+bool Maps::read(std::uint64_t address, Mapping& found) noexcept
 {
-    char line[4352]; // a path and what stands before it
-    while (std::fgets(line, sizeof line, maps) != nullptr) {
+    char line[sizeof name_ + 128];
+    while (std::fgets(line, sizeof line, text_) != nullptr) {
         unsigned long long begin, end, inode;
+        unsigned major, minor;
         char rights[5];
-        if (std::sscanf(line, "%llx-%llx %4s %*s %*s %llu", &begin, &end, rights, &inode) != 4)
+        int name = 0;
+        if (std::sscanf(line, "%llx-%llx %4s %*s %x:%x %llu %n", &begin, &end, rights, &major, &minor, &inode,
+                        &name) < 6)
             return false;
-        // Huge pages are of a file of the kernel's own, which nobody else has.
-        found = {begin, end, rights[3] != 'p', inode != 0 && std::strstr(line, "/anon_hugepage") == nullptr};
-        if (end > address)
-            return true;
+        std::size_t length = std::strcspn(line, "\n");
+        bool whole = line[length] == '\n';
+        for (int c = 0; !whole && c != '\n' && c != EOF;)
+            c = std::fgetc(text_);
+        if (end <= address)
+            continue;
+        found = {begin, end, makedev(major, minor), inode, rights[3] != 'p'};
+        line[length] = '\0';
+        whole = whole && name > 0 && length - static_cast<std::size_t>(name) < sizeof name_;
+        std::strcpy(name_, whole ? line + name : "");
+        return true;
     }
     return false;
 }
 
+/// Huge pages are of a file of the kernel's own, which nobody else has.
+bool is_own(const Mapping& mapping, const char* name) noexcept
+{
+    return !mapping.shared && (mapping.inode == 0 || std::strncmp(name, "/anon_hugepage", 14) == 0);
+}
+
 } // namespace
 
-bool private_anonymous(std::uint64_t begin, std::uint64_t end) noexcept
+Pages pages_of(std::uint64_t begin, std::uint64_t end, IsPrivate is_private, MappedFile& file) noexcept
 {
-    // Anew each time: it is of the process that has opened it, and not of a child that inherits it.
-    std::FILE* const maps = std::fopen("/proc/self/maps", "re");
-    if (maps == nullptr)
-        return false;
+    char name[sizeof file.name] = "";
+    Maps maps(name);
+    Pages pages = begin < end ? Pages::own : Pages::unknown;
     Mapping at{};
-    const bool answers = ask(maps, begin, at);
-    bool good = true;
-    while (good && begin < end) {
-        good = (answers ? ask(maps, begin, at) : read(maps, begin, at)) && !at.shared;
-        if (good && answers && at.of_file)
-            good = read(maps, begin, at);
-        good = good && at.begin <= begin && !at.of_file;
-        begin = at.end;
+    for (; begin < end; begin = at.end) {
+        if (!maps.look(begin, at) || at.begin > begin)
+            return Pages::unknown;
+        const std::uint64_t stop = std::min(at.end, end);
+        if (is_own(at, name) ||
+            (is_private != nullptr && at.shared && is_private(reinterpret_cast<const void*>(begin), stop - begin) == 1))
+            continue;
+        if (!at.shared || (pages == Pages::file && (at.device != file.device || at.inode != file.inode)))
+            return Pages::unknown;
+        pages = Pages::file;
+        file.device = at.device;
+        file.inode = at.inode;
+        file.begin = at.begin;
+        file.end = at.end;
+        std::memcpy(file.name, name, sizeof name);
     }
-    std::fclose(maps);
-    return good;
+    return pages;
 }
 
 } // namespace tofu

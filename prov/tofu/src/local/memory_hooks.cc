@@ -94,6 +94,29 @@ const char* unmaps_by_itself() noexcept
     return nullptr;
 }
 
+/// Does this advice leave the pages? Programs and libraries give it of memory in use. What is not known may replace
+/// them.
+bool leaves_pages(int advice) noexcept
+{
+    switch (advice) {
+    case MADV_NORMAL:
+    case MADV_RANDOM:
+    case MADV_SEQUENTIAL:
+    case MADV_WILLNEED:
+    case MADV_DONTFORK:
+    case MADV_DOFORK:
+    case MADV_DONTDUMP:
+    case MADV_DODUMP:
+    case 18: // MADV_WIPEONFORK, Linux 4.14
+    case 19: // MADV_KEEPONFORK
+    case 20: // MADV_COLD, Linux 5.4
+    case 22: // MADV_POPULATE_READ, Linux 5.14
+    case 23: // MADV_POPULATE_WRITE
+        return true;
+    default: return false;
+    }
+}
+
 } // namespace
 
 MemoryHooks* MemoryHooks::get() noexcept
@@ -181,6 +204,8 @@ void MemoryHooks::on_event(int type, void* event, void* self) noexcept
         begin = reinterpret_cast<std::uint64_t>(static_cast<ucm::VmUnmapped*>(event)->address);
         size = static_cast<ucm::VmUnmapped*>(event)->size;
     } else if (type == ucm::madvise) {
+        if (leaves_pages(static_cast<ucm::Madvise*>(event)->advice))
+            return;
         begin = reinterpret_cast<std::uint64_t>(static_cast<ucm::Madvise*>(event)->address);
         size = static_cast<ucm::Madvise*>(event)->size;
     } else if (static_cast<ucm::Mremap*>(event)->result != MAP_FAILED) {
@@ -202,7 +227,7 @@ void MemoryHooks::invalidate(std::uint64_t begin, std::uint64_t end) noexcept
     }
 }
 
-WatchTicket MemoryHooks::watch(std::uintptr_t begin, std::uintptr_t end) noexcept
+WatchTicket MemoryHooks::watch(std::uintptr_t begin, std::uintptr_t end, IsPrivate is_private) noexcept
 {
     const std::uint64_t first = begin & ~(page_size() - 1);
     const std::uint64_t limit = (end + page_size() - 1) & ~(page_size() - 1);
@@ -227,10 +252,41 @@ WatchTicket MemoryHooks::watch(std::uintptr_t begin, std::uintptr_t end) noexcep
         ticket = {i, span.serial};
     }
     // Looked at after it is watched: else it might be replaced in between.
-    if (private_anonymous(first, limit) && valid(ticket))
+    if (same_from_now_on(ticket, first, limit, is_private) && mapped(ticket))
         return ticket;
     unwatch(ticket);
-    return {};
+    return {.later = ticket.later};
+}
+
+/// Does what is mapped there change by what the hooks or the file tell, and by nothing else?
+bool MemoryHooks::same_from_now_on(WatchTicket& ticket, std::uint64_t begin, std::uint64_t end,
+                                   IsPrivate is_private) noexcept
+{
+    MappedFile mapped;
+    const Pages pages = pages_of(begin, end, is_private, mapped);
+    if (pages != Pages::file)
+        return pages == Pages::own;
+    const std::lock_guard lock(lock_);
+    Span& span = spans_[ticket.span];
+    span.file = open_file(mapped);
+    if (span.file == none)
+        return false;
+    files_[span.file].spans++;
+    ticket.later = !files_[span.file].file.begin(span.since);
+    return !ticket.later;
+}
+
+/// Under lock_. None: it can't be opened, or there are too many.
+std::uint32_t MemoryHooks::open_file(const MappedFile& mapped) noexcept
+{
+    std::uint32_t vacant = none;
+    for (std::uint32_t i = 0; i < file_count; i++) {
+        if (files_[i].file.is(mapped))
+            return i;
+        if (files_[i].spans == 0 && vacant == none)
+            vacant = i;
+    }
+    return vacant != none && files_[vacant].file.open(mapped) ? vacant : none;
 }
 
 void MemoryHooks::unwatch(WatchTicket ticket) noexcept
@@ -239,6 +295,9 @@ void MemoryHooks::unwatch(WatchTicket ticket) noexcept
     Span& span = spans_[ticket.span];
     if (!ticket || span.serial != ticket.serial)
         return;
+    if (span.file != none && --files_[span.file].spans == 0)
+        files_[span.file].file.close();
+    span.file = none;
     span.serial = 0;
     span.live.store(false, std::memory_order_relaxed);
     span.begin.store(0, std::memory_order_relaxed);

@@ -4,7 +4,8 @@
 //
 // libucm.so.0 is looked up at run time; without it nothing is watched. It patches the functions of the C library, so
 // that calls by other libraries and by the C library itself are seen. Direct system calls of a program (syscall(2)) are
-// not: such a program has to set FI_MR_CACHE_MONITOR=disabled.
+// not: such a program has to set FI_MR_CACHE_MONITOR=disabled. Neither is remap_file_pages(2), which libucm does not
+// know. Pages of a file in memory can be replaced by others that have the file: memory_file asks for that.
 #pragma once
 
 #include <atomic>
@@ -12,12 +13,15 @@
 #include <cstdint>
 #include <mutex>
 
+#include "local/memory_file.h"
+
 namespace tofu {
 
 /// Names a watched range; none: no range is watched.
 struct WatchTicket {
     std::uint32_t span = 0;
     std::uint32_t serial = 0; ///< 0: none
+    bool later = false;       ///< of none: it may be had some milliseconds later
     explicit operator bool() const noexcept { return serial != 0; }
 };
 
@@ -29,12 +33,18 @@ class MemoryHooks {
     /// The hooks of the process; null: libucm is not there or can't hook.
     [[nodiscard]] static MemoryHooks* get() noexcept;
 
-    /// Watches the pages of [begin, end) from now on. None: too many ranges are watched, or not all of it is private
-    /// memory of this process (a file may change under its mappings unnoticed).
-    [[nodiscard]] WatchTicket watch(std::uintptr_t begin, std::uintptr_t end) noexcept;
-    /// Are all pages still those of the call of watch()? One load. A change that another thread is making right now
-    /// counts as made.
+    /// Watches the pages of [begin, end) from now on. None: too many ranges or files are watched, or the pages are
+    /// neither private memory of this process nor shared ones of one file in memory (memory_file.h).
+    [[nodiscard]] WatchTicket watch(std::uintptr_t begin, std::uintptr_t end, IsPrivate is_private) noexcept;
+    /// Are all pages still those of the call of watch()? One load; of pages of a file one system call more. A change
+    /// that another thread is making right now counts as made.
     [[nodiscard]] bool valid(WatchTicket ticket) const noexcept
+    {
+        const Span& span = spans_[ticket.span];
+        return mapped(ticket) && (span.file == none || files_[span.file].file.unchanged(span.since));
+    }
+    /// The first half of valid(): do the addresses still name the same mapping?
+    [[nodiscard]] bool mapped(WatchTicket ticket) const noexcept
     {
         // acquire: the caller sees what the hook has seen (partner: invalidate())
         return spans_[ticket.span].live.load(std::memory_order_acquire);
@@ -44,6 +54,8 @@ class MemoryHooks {
 
     /// The most ranges that are watched at a time.
     static constexpr unsigned span_count = 4096;
+    /// The most files that they may be of.
+    static constexpr unsigned file_count = 64;
 
     MemoryHooks(const MemoryHooks&) = delete;
     MemoryHooks& operator=(const MemoryHooks&) = delete;
@@ -55,6 +67,13 @@ class MemoryHooks {
         std::atomic<std::uint64_t> end{0};   ///< 0: free
         std::atomic<bool> live{false};
         std::uint32_t serial = 0;
+        std::uint32_t file = none; ///< of files_; this and `since` are read by who has the ticket
+        ChangeTime since = 0;
+    };
+    static constexpr std::uint32_t none = ~0u;
+    struct File {
+        MemoryFile file;
+        unsigned spans = 0; ///< 0: not open
     };
 
     MemoryHooks() = default;
@@ -63,9 +82,13 @@ class MemoryHooks {
     static void on_mremap(int type, void* event, void* self) noexcept;
     void try_mremap() noexcept;
     void invalidate(std::uint64_t begin, std::uint64_t end) noexcept;
+    [[nodiscard]] bool same_from_now_on(WatchTicket& ticket, std::uint64_t begin, std::uint64_t end,
+                                        IsPrivate is_private) noexcept;
+    [[nodiscard]] std::uint32_t open_file(const MappedFile& mapped) noexcept;
 
     std::mutex lock_; ///< watch() and unwatch(); never taken by the hook
     Span spans_[span_count];
+    File files_[file_count]; ///< opened and closed under lock_
     std::atomic<unsigned> used_{0}; ///< entries from here on have never been used
     std::uint32_t serials_ = 0;
     std::atomic<std::byte*> tried_{nullptr}; ///< memory that try_mremap() moves; no other code moves it

@@ -149,23 +149,35 @@ bool RegistrationCache::worth_keeping(std::uintptr_t begin, std::size_t length) 
     return true;
 }
 
-void RegistrationCache::kept_in_vain(std::uintptr_t begin, std::size_t length) noexcept
+void RegistrationCache::kept_in_vain(std::uintptr_t begin, std::size_t length, int most) noexcept
 {
     Seen& s = seen(begin, length);
-    s.doublings = static_cast<std::uint8_t>(std::min(s.doublings + 1, 8));
+    if (s.doublings < most)
+        s.doublings++;
+}
+
+/// Pages that their program has given back stay pinned until their registration ends, and so does the file that they are
+/// of.
+void RegistrationCache::drop_replaced() noexcept
+{
+    for (unsigned i = 0; i < used_; i++)
+        if (entries_[i].ticket && entries_[i].users == 0 && !hooks_.mapped(entries_[i].ticket))
+            outdated(entries_[i]);
 }
 
 /// Watched first, registered then: no change in between goes unseen.
 unsigned RegistrationCache::keep(std::uintptr_t begin, std::size_t length, bool read_only) noexcept
 {
+    drop_replaced();
     const unsigned number = free_entry(length);
     if (number == none)
         return none;
-    const WatchTicket ticket = hooks_.watch(begin, begin + length);
+    const WatchTicket ticket = hooks_.watch(begin, begin + length, vcq_.backend().functions().moved);
     utofu_stadd_t stadd = 0;
     if (!ticket || vcq_.reg(reinterpret_cast<const void*>(begin), length, read_only, stadd) != 0) {
         hooks_.unwatch(ticket);
-        kept_in_vain(begin, length);
+        // What can be had soon is tried again soon, and what else can't is asked for less and less.
+        kept_in_vain(begin, length, ticket.later ? most_doublings / 2 : most_doublings);
         return none;
     }
     entries_[number] = {.begin = begin,

@@ -71,6 +71,7 @@ class RegistrationCache {
     };
     static constexpr unsigned seen_count = 128;
     static constexpr unsigned uses_to_keep = 3;
+    static constexpr int most_doublings = 8;
 
     RegistrationCache(vcq::Vcq& vcq, MemoryHooks& hooks, Limits limits, std::unique_ptr<Entry[]> entries) noexcept
         : vcq_(vcq), hooks_(hooks), limits_(limits), entries_(std::move(entries))
@@ -78,7 +79,8 @@ class RegistrationCache {
     }
     [[nodiscard]] Seen& seen(std::uintptr_t begin, std::size_t length) noexcept;
     [[nodiscard]] bool worth_keeping(std::uintptr_t begin, std::size_t length) noexcept;
-    void kept_in_vain(std::uintptr_t begin, std::size_t length) noexcept;
+    void kept_in_vain(std::uintptr_t begin, std::size_t length, int most = most_doublings) noexcept;
+    void drop_replaced() noexcept;
     [[nodiscard]] unsigned keep(std::uintptr_t begin, std::size_t length, bool read_only) noexcept;
     [[nodiscard]] unsigned free_entry(std::size_t length) noexcept;
     void outdated(Entry& entry) noexcept;

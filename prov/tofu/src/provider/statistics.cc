@@ -33,7 +33,7 @@ const std::array<StatisticsBook::Row, stats>& StatisticsBook::rows() noexcept
         {"again_stag", "transfers that found no steering tag free for their buffer"},
         {"unexpected", "messages kept, since no receive waited for them"},
         {"unexpected_bytes", "their bytes"},
-        {"registration", "registrations of buffers that lay in no region, one for each transfer"},
+        {"registration", "registrations of buffers that lay in no region, for one transfer or to be kept"},
         {"cache_hit", "buffers found in the registration cache"},
         {"branch", "further VCQs opened, on TNIs that nobody posted from, for long transfers with several peers"},
         {"by_branch", "long transfers by one of them"},

@@ -94,6 +94,7 @@ const char* fill(const Library& library, Functions& f)
     resolve(library, f.job, "tofu_sim_job", optional);
     resolve(library, f.wake, "tofu_sim_wake", optional);
     resolve(library, f.seen, "tofu_sim_seen", optional);
+    resolve(library, f.moved, "tofu_sim_moved", optional);
     return missing;
 }
 

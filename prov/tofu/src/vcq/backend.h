@@ -67,6 +67,9 @@ struct Functions {
     /// Optional as well, and null without a virtual clock: tells the clock that these bytes, which are polled without a
     /// notice, were found written.
     int (*seen)(const void* address, std::size_t size);
+    /// Optional as well: is this memory, which the kernel shows as a shared file, private memory that the library has
+    /// moved?
+    int (*moved)(const void* address, std::size_t size);
 };
 
 /// A loaded uTofu library and what its TNIs can do. Never unloaded: peers may still reach our memory
