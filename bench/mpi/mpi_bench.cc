@@ -2,12 +2,13 @@
 // Role: small MPI benchmarks: latency, bandwidth, message rate, collectives, windows. Called by:
 // bench/mpi/run, people, through mpirun. Calls: MPI.
 //
-// usage: mpi_bench TRANSPORT [start|p2p|collectives|short|crowd|windows]...
+// usage: mpi_bench TRANSPORT [start|p2p|sizes|collectives|short|crowd|windows]...
 // One line for bench/report for each figure: the median of five tries of some milliseconds.
 // TRANSPORT is what the lines call what was measured.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <mpi.h>
 #include <string>
@@ -18,6 +19,7 @@ namespace {
 constexpr int tries = 5;
 constexpr double try_seconds = 0.01;
 constexpr double warm_up_seconds = 0.2;
+constexpr double short_warm_up_seconds = 0.03; // thousands of messages: of what settles within hundreds
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 constexpr std::size_t memory_bytes = 16 * MiB;
 constexpr int window_size = 64;
@@ -36,11 +38,11 @@ void say(const char* name, std::size_t bytes, const char* unit, double value)
 // Seconds of one of `f(n)`'s n repetitions: as many as fill a try, agreed on by all. Not before the transports have
 // settled: registrations are kept from the second use on, and the simulator moves memory from which much is copied, once.
 template <class F>
-double time_of(F&& f)
+double time_of(F&& f, double warm_up = warm_up_seconds)
 {
     long n = 4;
     double elapsed = 0;
-    for (const double begin = MPI_Wtime(); elapsed < warm_up_seconds;) {
+    for (const double begin = MPI_Wtime(); elapsed < warm_up;) {
         f(n);
         elapsed = MPI_Wtime() - begin;
         MPI_Bcast(&elapsed, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
@@ -68,21 +70,66 @@ double time_of(F&& f)
     return times[tries / 2];
 }
 
+void exchange(char* buffer, std::size_t size, long n)
+{
+    for (long i = 0; i < n; ++i)
+        if (rank == 0) {
+            MPI_Send(buffer, int(size), MPI_CHAR, 1, 1, MPI_COMM_WORLD);
+            MPI_Recv(buffer, int(size), MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else if (rank == 1) {
+            MPI_Recv(buffer, int(size), MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(buffer, int(size), MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+        }
+}
+
 void ping_pong(std::size_t size)
 {
-    double seconds = time_of([&](long n) {
-        for (long i = 0; i < n; ++i)
-            if (rank == 0) {
-                MPI_Send(memory.data(), int(size), MPI_CHAR, 1, 1, MPI_COMM_WORLD);
-                MPI_Recv(memory.data(), int(size), MPI_CHAR, 1, 1, MPI_COMM_WORLD,
-                         MPI_STATUS_IGNORE);
-            } else if (rank == 1) {
-                MPI_Recv(memory.data(), int(size), MPI_CHAR, 0, 1, MPI_COMM_WORLD,
-                         MPI_STATUS_IGNORE);
-                MPI_Send(memory.data(), int(size), MPI_CHAR, 0, 1, MPI_COMM_WORLD);
-            }
-    });
-    say("latency", size, "ns", seconds / 2 * 1e9);
+    say("latency", size, "ns", 1e9 / 2 * time_of([&](long n) { exchange(memory.data(), size, n); }));
+}
+
+// The sizes around the limit between what is copied and what is fetched, by where the program has its buffer; and what
+// the first 30 messages of a buffer cost that no message has used before.
+void sizes()
+{
+    constexpr std::size_t some[] = {9 * KiB, 12 * KiB, 16 * KiB, 20 * KiB, 32 * KiB, 48 * KiB, 64 * KiB};
+    const auto warm = [&](const char* name, std::size_t size, char* buffer) {
+        std::memset(buffer, 1, size);
+        say(name, size, "ns",
+            1e9 / 2 * time_of([&](long n) { exchange(buffer, size, n); }, short_warm_up_seconds));
+    };
+    for (const std::size_t size : some) {
+        char* const buffer = static_cast<char*>(std::malloc(size));
+        warm("latency, malloc", size, buffer);
+        std::free(buffer);
+    }
+    for (const std::size_t size : some) {
+        char* buffer = nullptr;
+        MPI_Alloc_mem(MPI_Aint(size), MPI_INFO_NULL, &buffer);
+        warm("latency, MPI_Alloc_mem", size, buffer);
+        MPI_Free_mem(buffer);
+    }
+    for (const std::size_t size : some) {
+        char buffer[64 * KiB];
+        warm("latency, stack", size, buffer);
+    }
+    for (const std::size_t size : some) {
+        constexpr std::size_t buffers = 31, messages = 30;
+        std::vector<char*> fresh;
+        std::vector<double> times;
+        for (std::size_t i = 0; i < buffers; ++i)
+            fresh.push_back(static_cast<char*>(std::malloc(size)));
+        for (char* const buffer : fresh) {
+            std::memset(buffer, 1, size);
+            MPI_Barrier(MPI_COMM_WORLD);
+            const double start = MPI_Wtime();
+            exchange(buffer, size, messages / 2);
+            times.push_back((MPI_Wtime() - start) / messages);
+        }
+        std::sort(times.begin(), times.end());
+        say("latency, first 30 messages", size, "ns", 1e9 * times[buffers / 2]);
+        for (char* const buffer : fresh)
+            std::free(buffer);
+    }
 }
 
 // Seconds of one message in windows that are answered by an empty one: from each rank of the first `pairs` to one of the
@@ -255,7 +302,7 @@ int main(int argc, char** argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (argc < 3 || ranks < 2) {
         std::fprintf(stderr,
-                     "usage: mpirun -n RANKS mpi_bench TRANSPORT [start|p2p|collectives|short|crowd|windows]...\n");
+                     "usage: mpirun -n RANKS mpi_bench TRANSPORT [start|p2p|sizes|collectives|short|crowd|windows]...\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     transport = argv[1];
@@ -266,6 +313,8 @@ int main(int argc, char** argv)
             say("MPI_Init", 0, "ms", init.count());
         else if (part == "p2p")
             point_to_point();
+        else if (part == "sizes")
+            sizes();
         else if (part == "collectives")
             collectives();
         else if (part == "short")
