@@ -202,6 +202,17 @@ TEST_F(RingsTest, ARingThatIsAskedBackIsLeft)
     EXPECT_EQ(ch.serial, serial + 1);
 }
 
+TEST_F(RingsTest, AByeThatIsRefusedForGoodFailsTheChannel)
+{
+    Channel& ch = open_channel();
+    answer(ch, ch.next_seq - 1, ReturnStatus::give_back);
+    net().refused_from = net().posts + 1;
+    rings->out.turnover.look_at_returns(1);
+    net().refused_from = 0;
+    EXPECT_EQ(ch.state, ChannelState::failed);
+    EXPECT_EQ(above->failures, std::vector<int>{FI_EINVAL});
+}
+
 /// turnover.cc, case 6: the wish is seen before the grant.
 TEST_F(RingsTest, ARingThatIsAskedBackBeforeItWasUsedIsLeft)
 {
@@ -467,6 +478,17 @@ TEST_F(RingsTest, WhatADeadSenderHadSentIsTakenBeforeItsRingIsFree)
     look();
     rings->in.grants.close_gone();
     EXPECT_EQ(above->taken, std::vector<std::uint64_t>{1});
+    EXPECT_EQ(count_rings(), 0u);
+}
+
+TEST_F(RingsTest, APostThatFailedMakesTheSenderOfARingBeProbed)
+{
+    ask(9);
+    ASSERT_EQ(count_rings(), 1u);
+    net().broken = Net::base; // its area is gone
+    rings->peer_failed(peer_home);
+    poll();
+    rings->in.grants.close_gone();
     EXPECT_EQ(count_rings(), 0u);
 }
 
