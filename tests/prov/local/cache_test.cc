@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "local/local_memory.h"
+#include "local/memory_file.h"
 #include "local/registration_cache.h"
 #include "provider/log.h"
 #include "provider/param.h"
@@ -122,6 +123,16 @@ tofu::vcq::Functions functions()
     return f;
 }
 
+/// Until what was changed before is told from what is changed later.
+void rest()
+{
+    timespec begin{}, now{};
+    clock_gettime(CLOCK_REALTIME_COARSE, &begin);
+    do
+        clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    while (now.tv_sec == begin.tv_sec && now.tv_nsec == begin.tv_nsec);
+}
+
 /// A backend, a VCQ and a cache.
 class RegistrationCacheTest : public ::testing::Test {
   protected:
@@ -178,15 +189,6 @@ class RegistrationCacheTest : public ::testing::Test {
                 rest();
         }
         return false;
-    }
-    /// Until what was changed before is told from what is changed later.
-    static void rest()
-    {
-        timespec begin{}, now{};
-        clock_gettime(CLOCK_REALTIME_COARSE, &begin);
-        do
-            clock_gettime(CLOCK_REALTIME_COARSE, &now);
-        while (now.tv_sec == begin.tv_sec && now.tv_nsec == begin.tv_nsec);
     }
 
     tofu::vcq::Backend backend_{functions(), utofu_onesided_caps{}, 1};
@@ -503,6 +505,34 @@ TEST_F(RegistrationCacheTest, SeesEachOfManyChangesInATick)
             open({.count = 64}); // which has not been disappointed yet
     }
     EXPECT_GT(hits, 0u);
+    munmap(at, size);
+    close(fd);
+}
+
+/// Of a change in the tick that still goes on another one might have the time. Newer kernels have finer times, with which
+/// no test of the cache itself would show that.
+TEST(MemoryFileTest, TellsNothingBeforeTheTickOfTheLastChangeIsOver)
+{
+    const int fd = memory_file();
+    char* const at = shared(fd);
+    const auto begin = reinterpret_cast<std::uint64_t>(at);
+    tofu::MappedFile mapped;
+    ASSERT_EQ(tofu::pages_of(begin, begin + size, nullptr, mapped), tofu::Pages::file);
+    tofu::MemoryFile file;
+    ASSERT_TRUE(file.open(mapped));
+    tofu::ChangeTime since = 0;
+    unsigned early = 0;
+    for (int i = 0; i < 200; i++) {
+        ASSERT_TRUE(punch(fd, 0, off_t(page)));
+        early += file.begin(since); // the tick may end in between
+    }
+    EXPECT_LT(early, 100u);
+    rest();
+    ASSERT_TRUE(file.begin(since));
+    EXPECT_TRUE(file.unchanged(since));
+    ASSERT_TRUE(punch(fd, 0, off_t(page)));
+    EXPECT_FALSE(file.unchanged(since));
+    file.close();
     munmap(at, size);
     close(fd);
 }
