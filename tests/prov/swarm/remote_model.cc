@@ -287,7 +287,7 @@ void RemoteModel::check() const
             continue;
         if (!access->buffer->guards_stand())
             contradict("access %u: bytes beside its buffer were written", access->number);
-        if (!access->done || access->error != 0 || access->silent)
+        if (!access->done || access->error != 0 || access->silent || access->moved)
             continue;
         if (!access->buffer->is_as_sealed())
             contradict("access %u: its buffer was written after it had ended", access->number);
