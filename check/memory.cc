@@ -164,7 +164,7 @@ Finding largest_key(Side& side)
     Vcq vcq(side, side.tni());
     const Memory memory(page);
     const utofu_stadd_t stadd = vcq.reg(memory.at(), 4096);
-    // A key is STADD - address; keys with the top bit are the provider's own (docs/architecture.md, "Annexes").
+    // A key is STADD - address; keys with the top bit are the provider's own (docs/architecture.md, "Overflow VCQs").
     const std::uint64_t bias = stadd - reinterpret_cast<std::uintptr_t>(memory.at());
     return bias >> 63 == 0
                ? holds("STADD %#lx of address %p", stadd, static_cast<void*>(memory.at()))
