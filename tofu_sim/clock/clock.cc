@@ -20,8 +20,8 @@
 namespace tofu::sim {
 namespace {
 
-// A thread that looks in vain and takes longer than this until it looks again has computed in between, unless it was
-// switched away: that costs it processor time, too.
+// A thread whose poll found nothing and that uses more processor time than this until its next poll has computed in
+// between. A switch to another thread uses some, too: at most as much again.
 constexpr uint64_t longest_look_ns = 50'000;
 
 constexpr uint32_t looks_at_once = 4096;
@@ -56,7 +56,7 @@ alignas(Network) std::byte network_storage[sizeof(Network)];
 
 struct Thread {
     uint64_t computed_ns = 0; // its processor time at the end of its last call
-    uint64_t switches = 0; // of the processor, by then
+    uint64_t switches = 0; // of the processor, by the end of a call that found nothing
     uint32_t looks = 0; // at the clock, since it waits
     bool has_called = false;
     bool in_vain = false;
@@ -98,8 +98,7 @@ bool has_computed(uint64_t ns) noexcept
     if (ns <= longest_look_ns) {
         return false;
     }
-    const uint64_t before = std::exchange(thread.switches, count_switches());
-    return thread.switches == before;
+    return ns / longest_look_ns > count_switches() - thread.switches;
 }
 
 void move_to(Picoseconds when) noexcept
@@ -264,6 +263,7 @@ ClockedCall::~ClockedCall()
     if (--thread.depth == 0) {
         thread.in_vain = in_vain_;
         if (state.cpu_permille != 0) {
+            thread.switches = in_vain_ ? count_switches() : 0;
             thread.computed_ns = processor_time_ns();
         }
     }

@@ -332,9 +332,6 @@ int Environment::read() noexcept
         return UTOFU_ERR_INVALID_ARG;
     }
     if (clock == ClockMode::exact) {
-        if (text_of("TOFU_SIM_CPU") == nullptr) {
-            cpu_permille = 0;
-        }
         if (!size) {
             report("TOFU_SIM_CLOCK=exact: nothing may happen before all processes are there; say how many in "
                    "TOFU_SIM_SIZE");

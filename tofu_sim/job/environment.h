@@ -33,7 +33,7 @@ struct Environment {
     bool keep_session_cqs = false; // and that others must leave to them: asked for, not the default
     std::optional<Chaos> chaos; // the adversarial mode
     ClockMode clock = ClockMode::none;
-    uint32_t cpu_permille = 3000; // how much longer than here computing takes there; exact mode: 0, unless given
+    uint32_t cpu_permille = 0; // what computing takes there, in thousandths of what it takes here
     uint32_t channel_buffer = figures::channel_buffer;
     CqSharing cq_sharing = CqSharing::shares;
     bool swap_protect = false;  // registered memory is locked

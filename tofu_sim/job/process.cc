@@ -143,6 +143,7 @@ int Process::open_trace() noexcept
     owner.ppn = environment_.ppn;
     std::copy_n(environment_.topology.units().data(), std::size(owner.shape), owner.shape);
     owner.wraps = environment_.topology.wraps();
+    owner.cpu_permille = environment_.cpu_permille;
     const int rc = trace::open(owner);
     instruments |= rc == UTOFU_SUCCESS ? uint32_t{instrument_trace} : 0;
     return rc;

@@ -80,7 +80,7 @@ void write_page(const Run& run, const std::vector<std::string>& warnings, std::F
     std::fprintf(to, "<p>%s on %u x %u x %u units of the simulated Tofu interconnect D; times are %s</p>\n",
                  escaped(run.processes.front().name).c_str(), units[0], units[1], units[2],
                  run.clock == ClockKind::real ? "real ones of the machine that ran the simulator, not Tofu-D's."
-                                              : "Tofu-D's by the virtual clock.");
+                                              : ("Tofu-D's by the virtual clock: " + run.what_counts() + ".").c_str());
     for (const std::string& warning : warnings) {
         std::fprintf(to, "<div class=\"note\">%s</div>\n", escaped(warning).c_str());
     }

@@ -220,9 +220,9 @@ void print_summary(const Run& run, std::FILE* to)
         bytes += transfer.bytes;
     }
     const auto units = run.topology.units();
-    std::fprintf(to, "job %s: %zu processes on %ux%ux%u (%u nodes), %s of %s time\n", run.job.c_str(),
+    std::fprintf(to, "job %s: %zu processes on %ux%ux%u (%u nodes), %s of %s\n", run.job.c_str(),
                  run.processes.size(), units[0], units[1], units[2], run.topology.num_nodes(),
-                 time_text(run.length).c_str(), run.clock == ClockKind::real ? "real" : "Tofu-D's");
+                 time_text(run.length).c_str(), run.clock == ClockKind::real ? "real time" : ("Tofu-D's time: " + run.what_counts()).c_str());
     std::fprintf(to, "%s operations, %s\n", count_text(run.transfers.size()).c_str(), bytes_text(bytes).c_str());
     const auto times = times_of(run);
     for (uint32_t i = 0; i < times.size(); i++) {

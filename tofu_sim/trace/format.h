@@ -16,7 +16,7 @@ namespace tofu::sim::trace {
 
 inline constexpr uint64_t file_magic = 0x6361727475666f74;  // "tofutrac"
 inline constexpr uint32_t chunk_magic = 0x6b6e6863;         // "chnk"
-inline constexpr uint32_t format_version = 2;
+inline constexpr uint32_t format_version = 3;
 
 enum class ClockKind : uint32_t { real = 0, virtual_tofud = 1 };
 
@@ -39,7 +39,7 @@ struct FileHeader {
     uint32_t ppn;        // 0: not given
     uint8_t shape[3];    // units of 2x3x2 nodes
     uint8_t wraps;
-    uint8_t reserved0[4];
+    uint32_t cpu_permille; // what computing takes on a virtual clock, in thousandths of what it takes here
     SharedWord<uint64_t> chunks; // handed out
     char job[72];
     char name[32]; // of the program

@@ -221,6 +221,7 @@ void fill_header(FileHeader& to, const Owner& owner) noexcept
     to.ppn = owner.ppn;
     std::memcpy(to.shape, owner.shape, sizeof to.shape);
     to.wraps = owner.wraps;
+    to.cpu_permille = owner.cpu_permille;
     std::snprintf(to.job, sizeof to.job, "%s", owner.job);
     std::snprintf(to.name, sizeof to.name, "%s", program_invocation_short_name);
     __atomic_thread_fence(__ATOMIC_RELEASE);

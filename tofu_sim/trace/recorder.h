@@ -21,6 +21,7 @@ struct Owner {
     uint32_t ppn;
     uint8_t shape[3];
     uint8_t wraps;
+    uint32_t cpu_permille;
 };
 
 // Starts recording: UTOFU_SUCCESS, or an error that was reported.

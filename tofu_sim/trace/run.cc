@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <deque>
 #include <map>
 #include <set>
@@ -405,6 +406,7 @@ std::string read_run(std::span<const std::string> paths, Run& run, std::vector<s
     run.job = first.job;
     run.topology = Topology({first.shape[0], first.shape[1], first.shape[2]}, first.wraps);
     run.clock = first.clock;
+    run.cpu_permille = first.cpu_permille;
     run.expected = first.size;
     Builder(traces, run).build();
     warn(run, warnings);
@@ -434,6 +436,16 @@ const char* round_name(Round round) noexcept
     case Round::doubles: return "reduce (doubles)";
     }
     return "?";
+}
+
+std::string Run::what_counts() const
+{
+    if (cpu_permille == 0) {
+        return "communication alone";
+    }
+    char text[96];
+    std::snprintf(text, sizeof text, "communication, and computation at %g times this machine's", cpu_permille / 1000.0);
+    return text;
 }
 
 const char* end_name(End end) noexcept

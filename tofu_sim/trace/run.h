@@ -102,6 +102,10 @@ struct Run {
     std::string job;
     Topology topology;
     ClockKind clock = ClockKind::real;
+    uint32_t cpu_permille = 0; // see FileHeader
+
+    // "communication alone", or also how computing counts. Of a virtual clock.
+    [[nodiscard]] std::string what_counts() const;
     uint64_t length = 0; // of the run
     uint32_t expected = 0; // processes, as the launcher said; 0: unknown
     std::vector<Process> processes; // by rank

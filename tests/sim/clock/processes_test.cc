@@ -146,6 +146,19 @@ TEST(SimClock, LookingInVainTakesNoTime)
     });
 }
 
+uint64_t processor_time() noexcept
+{
+    timespec now{};
+    (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
+}
+
+void compute(uint64_t ns) noexcept
+{
+    for (const uint64_t begin = processor_time(); processor_time() - begin < ns;) {
+    }
+}
+
 TEST(SimClock, ComputingCountsByTheFactor)
 {
     ::setenv("TOFU_SIM_CLOCK", "tofud", 1);
@@ -156,13 +169,27 @@ TEST(SimClock, ComputingCountsByTheFactor)
         const uint64_t before = tofu_sim_time();
         me.put(0, 8, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE);
         me.wait_notice();
-        const auto processor = [] {
-            timespec now{};
-            (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-            return uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
-        };
-        for (const uint64_t begin = processor(); processor() - begin < 2'000'000;) { // 2 ms
-        }
+        compute(2'000'000);
+        EXPECT_EQ(utofu_poll_mrq(me.vcq, 0, &notice), UTOFU_ERR_NOT_FOUND);
+        EXPECT_GT(tofu_sim_time() - before, 20'000 * us);
+    });
+    ::unsetenv("TOFU_SIM_CLOCK");
+    ::unsetenv("TOFU_SIM_CPU");
+}
+
+// A poll that finds nothing and a switch to another thread do not hide what is computed afterwards.
+TEST(SimClock, ComputingBehindAPollThatFoundNothingCounts)
+{
+    ::setenv("TOFU_SIM_CLOCK", "tofud", 1);
+    ::setenv("TOFU_SIM_CPU", "1", 1);
+    expect_processes(1, [](const Rank& rank) {
+        Member me(rank);
+        utofu_mrq_notice notice;
+        EXPECT_EQ(utofu_poll_mrq(me.vcq, 0, &notice), UTOFU_ERR_NOT_FOUND);
+        const uint64_t before = tofu_sim_time();
+        compute(10'000'000);
+        ::usleep(1);
+        compute(10'000'000);
         EXPECT_EQ(utofu_poll_mrq(me.vcq, 0, &notice), UTOFU_ERR_NOT_FOUND);
         EXPECT_GT(tofu_sim_time() - before, 20'000 * us);
     });

@@ -55,7 +55,7 @@ expect "traces that are cut off" "1 1" "$? $(grep -c 'cut off in its header' err
 cp -r pair old
 for file in old/*; do printf '\001' | dd of="$file" bs=1 seek=8 conv=notrunc 2>dd.log; done
 replay old
-expect "traces of another version" "1 1" "$? $(grep -c 'has version 1, this tofu-sim reads 2; use' err)"
+expect "traces of another version" "1 1" "$? $(grep -c 'has version 1, this tofu-sim reads 3; use' err)"
 
 if ! [ -e "$build/tofu_sim/.libs/libtofu-sim-simgrid.so" ]; then
     [ "$failures" = 0 ] || exit 1
