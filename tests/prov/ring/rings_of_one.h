@@ -27,7 +27,8 @@ inline constexpr Geometry geometry{ring_count, ring_slots, visit_slots};
 struct Above final : Protocol {
     struct In final : Inbound {
         explicit In(Above& above) : Inbound(above.rings.port), above(above) {}
-        bool take_short(Ring&, std::uint64_t, std::uint32_t&) noexcept { return false; }
+        std::uint32_t take_short(Ring&, const std::uint64_t*, std::uint64_t) noexcept { return 0; }
+        void take_packets() noexcept { take_arrived<In>(); }
         bool take(Ring& ring, std::uint32_t&) noexcept
         {
             if (above.room == 0)

@@ -62,6 +62,8 @@ class AtomicEngine final : public Engine {
         if (!runner_.ops.agenda.empty()) [[unlikely]]
             runner_.ops.agenda.round();
     }
+    /// Does anything wait for progress()?
+    [[nodiscard]] bool waits() const noexcept { return !runner_.ops.agenda.empty(); }
     [[nodiscard]] bool all_has_left() const noexcept override { return runner_.ops.outstanding() == 0; }
     /// Operations under way to other peers count, too: they end soon.
     [[nodiscard]] bool idle_towards(const Peer&) const noexcept override

@@ -133,6 +133,7 @@ void WordRunner::loop_done(vcq::Waiter* self, const Notice& notice) noexcept
     }
     const unsigned log2 = losses - losses_at_once + 1;
     runner->ops_.agenda.add(*f, 1u << std::min(log2, max_pause_log2));
+    runner->ops_.vcq.set_busy();
 }
 
 /// Posts a prepared CSWAP, or leaves that to progress().

@@ -54,6 +54,7 @@ class AtomicOps {
         if (agenda.closed())
             return UTOFU_ERR_MRQ_OTHER;
         agenda.add(item);
+        vcq.set_busy();
         return UTOFU_SUCCESS;
     }
     /// Handles the result of a post of `elements`, which `pending` counts already. False: it was refused, and nothing

@@ -253,6 +253,7 @@ void WideRunner::later(WideOp& f, std::uint32_t within) noexcept
         return;
     }
     ops_.agenda.add(f, within);
+    ops_.vcq.set_busy();
 }
 
 void WideRunner::end(WideOp& f) noexcept

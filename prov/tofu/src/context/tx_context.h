@@ -63,6 +63,7 @@ class TxContext {
     [[nodiscard]] PeerMemory& peer_memory() noexcept { return *peer_memory_; }
     /// The operations that were accepted and can't go on yet.
     [[nodiscard]] Pending& pending() noexcept { return pending_; }
+    [[nodiscard]] const Pending& pending() const noexcept { return pending_; }
     /// The single communications of rma and atomic, by places of vcq()'s window.
     [[nodiscard]] QuickOps& quick() noexcept { return quick_; }
     [[nodiscard]] const Engines& engines() const noexcept { return engines_; }

@@ -84,8 +84,10 @@ int bind_counter(OwnTxContext& tx, RxContext& rx, Counter& counter, std::uint64_
     for (const CounterSlot& slot : slots)
         if ((flags & slot.flag) != 0)
             slot.counter = &counter;
-    if ((flags & remote) != 0)
+    if ((flags & remote) != 0) {
         tx.domain().regions().count_everything(tx.plan().number);
+        counter.count_remote_events();
+    }
     return 0;
 }
 

@@ -244,19 +244,23 @@ bool Endpoint::round(void* self) noexcept
     Endpoint& ep = *static_cast<Endpoint*>(self);
     if (!ep.enabled_)
         return false;
-    const bool some = ep.tx_.vcq().poll() != 0;
+    vcq::Vcq& vcq = ep.tx_.vcq();
+    const bool some = vcq.poll_all() != 0;
     if (!ep.tx_.pending().empty()) [[unlikely]]
         ep.tx_.pending().resume();
     const EndpointEngines& engines = ep.engines_;
     if (engines.atomic)
         engines.atomic->progress();
     if (engines.messages)
-        engines.messages->progress();
+        engines.messages->progress_fully();
     if (engines.collectives) [[unlikely]]
         engines.collectives->progress();
     if (EventCredits& credits = ep.tx_.peer_memory().credits; !credits.empty()) [[unlikely]]
         credits.progress();
     ep.name_.progress();
+    // Others that post from a shared VCQ may wait, and collectives always do.
+    vcq.set_busy(ep.tx_.plan().shares_vcq || engines.collectives || (engines.atomic && engines.atomic->waits()) ||
+                 (engines.messages && engines.messages->waits()));
     return some;
 }
 

@@ -71,6 +71,13 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>
     /// `patient` is false, returns at once. True if the poll found a notice.
     bool progress(bool patient) noexcept override;
     [[nodiscard]] const vcq::Vcq& polled() const noexcept override { return tx_.vcq(); }
+    // --- for the readers of queues and counters (cq_read.cc)
+    [[nodiscard]] Sight sight() const noexcept;
+    void take_packets() noexcept;
+    /// False: none has come.
+    bool take_notices() noexcept;
+    /// A round of the message engine, if there is one.
+    void take_messages() noexcept;
     /// progress() for the reader of `queue`. Once the poll has filled the queue, messages wait for the next round.
     void look(const CompletionQueue& queue) noexcept;
 

@@ -26,13 +26,13 @@ struct MatchKey {
     }
 };
 
-/// Links of an element of T in one FifoIndex. The oldest with a key is the head of its queue.
+/// Links of an element of T in one FifoIndex, filled in by push(). The oldest with a key is the head of its queue.
 template <class T>
 struct FifoLinks {
-    T* next = nullptr;      ///< the same key, younger
-    T* end = nullptr;       ///< head: the youngest; else the same key, older
-    T* next_head = nullptr; ///< heads only: other keys of the bucket
-    T** from = nullptr;     ///< head: what points here, the bucket or another head's next_head; else null
+    T* next;      ///< the same key, younger
+    T* end;       ///< head: the youngest; else the same key, older
+    T* next_head; ///< heads only: other keys of the bucket
+    T** from;     ///< head: what points here, the bucket or another head's next_head; else null
 };
 
 /// `Key` tells an element's key, which does not change while it is in here.

@@ -29,6 +29,7 @@ void Matcher::enter(Posted& receive) noexcept
     few_posted_ = 0;
     for (unsigned i = 0; i < few; i++)
         enter(*few_[i]);
+    receive.order = next_order_++;
     receive.kind = kind_of(receive.ignore, receive.source != any_source);
     if (receive.kind == overflow_kind) [[unlikely]]
         overflow_count_++;

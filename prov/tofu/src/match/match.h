@@ -24,9 +24,10 @@ struct Posted {
     std::uint64_t source = any_source;
     std::uint64_t tag = 0;
     std::uint64_t ignore = 0; ///< bits of the tag that do not matter
-    std::uint64_t order = 0;  ///< counts the posts
+    // --- in the tables only
+    std::uint64_t order;      ///< counts the posts
     FifoLinks<Posted> links;
-    std::uint32_t kind = 0;
+    std::uint32_t kind;
 
     static constexpr unsigned max_kinds = 16;
     static constexpr std::uint32_t overflow_kind = max_kinds;
@@ -69,7 +70,6 @@ class Matcher {
     // --- inline: the way of each expected message
     [[gnu::always_inline]] void post(Posted& receive) noexcept
     {
-        receive.order = next_order_++;
         if (few_posted_ < few_receives && posted_.count() == 0) [[likely]]
             few_[few_posted_++] = &receive;
         else
@@ -81,8 +81,7 @@ class Matcher {
             Posted** at = few_;
             while (*at != &receive)
                 at++;
-            for (Posted** const last = few_ + --few_posted_; at < last; at++)
-                *at = at[1];
+            drop_few(at);
             return;
         }
         posted_.remove(receive);
@@ -92,11 +91,29 @@ class Matcher {
             drop_kinds();
     }
     /// The receive that takes a message of `source` with `tag`, or null. It stays posted until it is withdrawn.
-    [[nodiscard]] Posted* match(std::uint64_t source, std::uint64_t tag) const noexcept
+    [[nodiscard, gnu::always_inline]] Posted* match(std::uint64_t source, std::uint64_t tag) const noexcept
     {
         for (unsigned i = 0; i < few_posted_; i++)
-            if (few_[i]->takes(source, tag))
+            if (few_[i]->takes(source, tag)) [[likely]]
                 return few_[i];
+        return posted_.count() == 0 ? nullptr : match_tables(source, tag);
+    }
+    /// As match(), for few receives, which are compared one by one. Null: no receive, or there are more. drop_few()
+    /// withdraws it.
+    [[nodiscard, gnu::always_inline]] Posted** match_few(std::uint64_t source, std::uint64_t tag) noexcept
+    {
+        for (Posted** at = few_; at < few_ + few_posted_; at++)
+            if ((*at)->takes(source, tag)) [[likely]]
+                return at;
+        return nullptr;
+    }
+    [[gnu::always_inline]] void drop_few(Posted** at) noexcept
+    {
+        for (Posted** const last = few_ + --few_posted_; at < last; at++)
+            *at = at[1];
+    }
+    [[nodiscard, gnu::noinline]] Posted* match_tables(std::uint64_t source, std::uint64_t tag) const noexcept
+    {
         Posted* best = nullptr;
         for (std::uint32_t k = 0; k < kinds_used_; k++) {
             const Kind& kind = kinds_[k];

@@ -38,6 +38,8 @@ class MatchQueue {
     [[nodiscard]] const RxContext* context() const noexcept { return members_.empty() ? nullptr : &members_[0]->rx; }
 
     // --- receives
+    /// The receives of one kind, for the short way of a message: a receive that is withdrawn there has to be freed.
+    [[nodiscard]] Matcher& matcher(bool tagged) noexcept { return tagged ? tagged_ : plain_; }
     /// The receive that takes a message; it stays posted until it is withdrawn. Null: call alloc_entry, then
     /// queue_entry.
     [[nodiscard]] RecvRequest* get_entry(bool tagged, std::uint64_t source, std::uint64_t tag) noexcept
@@ -57,6 +59,8 @@ class MatchQueue {
     /// Reports a cancelled receive, to which no message is on its way any more, and frees it. `last` reports where no
     /// peer is left.
     void end_cancelled(RecvRequest& receive, const RxContext& last) noexcept;
+    /// Of a receive with one buffer.
+    void free_single(RecvRequest& receive) noexcept { pool_.release(&receive, RecvRequest::size_with(1)); }
     void free_entry(RecvRequest& receive) noexcept { pool_.release(&receive, RecvRequest::size_with(receive.count)); }
     /// The first posted receive for which `wanted` holds, or null.
     template <class Wanted>
@@ -110,7 +114,6 @@ class MatchQueue {
     ~MatchQueue() = default;
     /// Drops the messages that came through the peer and wait for their receives.
     void leave(SrxPeer& peer) noexcept;
-    [[nodiscard]] Matcher& matcher(bool tagged) noexcept { return tagged ? tagged_ : plain_; }
 
     Matcher tagged_; // the matchers come first, since every message needs one
     Matcher plain_;

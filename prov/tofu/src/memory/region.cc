@@ -197,6 +197,7 @@ void RegionTable::remove(MemoryRegion& region) noexcept
 
 int RegionTable::bind(MemoryRegion& region, Counter& counter, std::uint64_t rights) noexcept
 {
+    counter.count_remote_events();
     std::lock_guard guard(domain_.home_lock());
     EventTarget& target = region.target_;
     if (((rights & FI_REMOTE_WRITE) && target.write_counter != nullptr) ||

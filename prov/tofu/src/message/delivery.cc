@@ -16,7 +16,7 @@ namespace tofu::proto {
 
 Delivery::Delivery(TxContext& tx, const RxContext& rx, Port& port, Receiver& receiver) noexcept
     : SrxPeer(rx, tx.peers()), tx_(tx), receiver_(receiver),
-      wants_source_((tx.plan().caps & FI_SOURCE) != 0 || (rx.shared != nullptr && rx.shared->owner() != nullptr)),
+      wants_source_((tx.plan().caps & (FI_SOURCE | FI_SOURCE_ERR)) != 0 || (rx.shared != nullptr && rx.shared->owner() != nullptr)),
       wants_strangers_((tx.plan().caps & FI_SOURCE_ERR) != 0),
       queue_(rx.shared != nullptr
                  ? *rx.shared
@@ -58,14 +58,11 @@ ssize_t Delivery::cancel(void* context) noexcept
     return own_queue_ ? own_queue_->cancel(context) : -FI_ENOENT;
 }
 
-fi_addr_t Delivery::source_of(Ring& in) noexcept
+void Delivery::find_source(Ring& in) noexcept
 {
     const std::uint32_t generation = tx_.peers().generation();
-    if (in.generation != generation) [[unlikely]] {
-        in.address = tx_.peers().lookup(in.known.home, in.known.nonce, in.known.index);
-        in.generation = generation;
-    }
-    return in.address;
+    in.address = tx_.peers().lookup(in.known.home, in.known.nonce, in.known.index);
+    in.generation = generation;
 }
 
 void Delivery::report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept

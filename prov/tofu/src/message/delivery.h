@@ -42,6 +42,7 @@ class Delivery final : private SrxPeer {
     /// As deliver(), for a message that stands in its ring and asks for no answer. False: deliver() has to do it.
     struct Short;
     [[nodiscard]] bool deliver_short(Ring& in, const Short& message) noexcept;
+    [[nodiscard]] bool deliver_otherwise(Ring& in, const Short& message, fi_addr_t source) noexcept;
     /// Reports a message that has ended to its receive: one entry, one count.
     void received(RecvRequest& receive, const Message& message, void* buffer, std::size_t length, int err,
                   int prov_errno) noexcept;
@@ -61,7 +62,14 @@ class Delivery final : private SrxPeer {
     fi_addr_t source_of(const Unexpected& message) noexcept override;
     void progress(bool everywhere) noexcept override;
 
-    [[nodiscard]] fi_addr_t source_of(Ring& in) noexcept;
+    /// The address of the sender, found again when the address vector has changed.
+    [[nodiscard, gnu::always_inline]] fi_addr_t source_of(Ring& in) noexcept
+    {
+        if (in.generation != tx_.peers().generation()) [[unlikely]]
+            find_source(in);
+        return in.address;
+    }
+    [[gnu::noinline]] void find_source(Ring& in) noexcept;
     void finish_short(RecvRequest& receive, const Short& message, fi_addr_t source) noexcept;
     [[nodiscard]] bool ask(SrxOwner& owner, Message& message) noexcept;
     [[nodiscard]] bool discard(const Message& message) noexcept;

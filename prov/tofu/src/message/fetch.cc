@@ -183,7 +183,7 @@ void Fetches::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcep
 void Fetches::wait(Fetch& f) noexcept
 {
     f.waiting = true;
-    waiting_.add(f);
+    put_off(f);
 }
 
 void Fetches::go_on(Deferred& fetch) noexcept

@@ -59,7 +59,11 @@ class Fetches {
     void start(Fetch& fetch) noexcept;
     [[nodiscard, gnu::always_inline]] bool waits() const noexcept { return !waiting_.empty(); }
     /// Lets the item go on in the next round, like a fetch that found no room.
-    void put_off(Deferred& item) noexcept { waiting_.add(item); }
+    void put_off(Deferred& item) noexcept
+    {
+        waiting_.add(item);
+        vcq_.set_busy();
+    }
     /// Continues fetches that found no room, in order. Called once per round.
     void resume() noexcept;
     /// Ends all fetches with FI_ECANCELED. Called after the last notice.

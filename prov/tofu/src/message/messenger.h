@@ -36,7 +36,21 @@ class Messenger final : private Protocol {
     [[nodiscard]] Sender& sender() noexcept { return sender_; }
     [[nodiscard]] Receiver& receiver() noexcept { return receiver_; }
     [[nodiscard]] Delivery& delivery() noexcept { return receiver_.delivery(); }
+    /// One bounded round.
     void progress() noexcept;
+    /// progress(), and every few milliseconds what is due then.
+    void progress_fully() noexcept;
+    /// What peers have brought that waits for a round of progress, or for Inbound::take_packets().
+    [[nodiscard, gnu::always_inline]] Sight sight() const noexcept
+    {
+        return rings_.doorbell_rang() ? Sight::work : receiver_.packet_has_come() ? Sight::packets : Sight::nothing;
+    }
+    /// Does anything of our own wait for a round of progress? What begins to wait says so (vcq::Posts::set_busy).
+    [[nodiscard]] bool waits() noexcept
+    {
+        return rings_.behind() || receiver_.behind() || receiver_.has_many_rings() || sender_.requests().awaits_any() ||
+               receiver_.delivery().fetches().waits();
+    }
 
   private:
     Channel* make_channel() noexcept override { return channels_.alloc(); }

@@ -28,15 +28,18 @@ class Receiver final : public Inbound {
     ~Receiver();
 
     [[nodiscard]] Delivery& delivery() noexcept { return delivery_; }
+    /// Takes packets whose arrival packet_has_come() has seen, a bounded number.
+    void take_packets() noexcept;
     /// Answers the fences whose senders have no message here that waits for its receive. Messages that came after the
     /// fence count, too, which may delay the answer but is safe.
     void answer_fences() noexcept;
 
     // --- of Inbound::poll
-    [[nodiscard]] bool take_short(Ring& ring, std::uint64_t control, std::uint32_t& slots) noexcept;
+    [[nodiscard]] std::uint32_t take_short(Ring& ring, const std::uint64_t* end, std::uint64_t control) noexcept;
     [[nodiscard]] bool take(Ring& ring, std::uint32_t& slots) noexcept;
 
   private:
+    [[nodiscard]] std::uint32_t take_long(Ring& ring, const std::uint64_t* end, const Control& control) noexcept;
     [[nodiscard]] bool take_message(Ring& in, const Packet& packet, std::uint32_t& slots) noexcept;
     [[nodiscard]] bool take_far(Message& message) noexcept;
     void take_write_data(Ring& in, const Packet& packet) noexcept;

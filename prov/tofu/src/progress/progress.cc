@@ -25,13 +25,16 @@ int ProgressSet::add(Pollable& endpoint) noexcept
 {
     std::lock_guard guard(lock_);
     const bool there = std::find(endpoints_.begin(), endpoints_.end(), &endpoint) != endpoints_.end();
-    return there || endpoints_.push(&endpoint) ? 0 : -FI_ENOMEM;
+    const bool added = there || endpoints_.push(&endpoint);
+    first_ = endpoints_.empty() ? nullptr : endpoints_[0];
+    return added ? 0 : -FI_ENOMEM;
 }
 
 void ProgressSet::remove(Pollable& endpoint) noexcept
 {
     std::lock_guard guard(lock_);
     endpoints_.erase(&endpoint);
+    first_ = endpoints_.empty() ? nullptr : endpoints_[0];
 }
 
 bool ProgressSet::run(bool patient) noexcept
@@ -59,13 +62,13 @@ bool ProgressSet::look_everywhere(bool patient) noexcept
 /// not answered for long may need this core.
 void ProgressSet::give_way(unsigned looks) noexcept
 {
-    if (looks <= between_in_crowd + 1) // programs that yield between two looks, as Open MPI does, need no more of it
+    if (looks < 2 * (between_in_crowd + 1)) // programs that yield between two looks, as Open MPI does, need no more of it
         return;
     const auto ask = domain_.backend().functions().give_way;
     const bool crowded = ask != nullptr && ask(looks / (between_in_crowd + 1)) != 0;
     domain_.set_crowded(crowded);
     between_.store(crowded ? between_in_crowd : between, std::memory_order_relaxed);
-    if (!crowded && looks >= patience && looks % yield_every == 0)
+    if (!crowded && looks >= patience && looks % yield_every <= between)
         sched_yield();
 }
 

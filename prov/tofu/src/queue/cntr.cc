@@ -58,15 +58,6 @@ int Counter::control(int command, void* argument) noexcept
     }
 }
 
-std::uint64_t Counter::read() noexcept
-{
-    progress_.run() ? progress_.found() : progress_.found_nothing();
-    const std::uint64_t value = value_.load(std::memory_order_acquire);
-    if (wait_.watched()) [[unlikely]]
-        seen_value_.store(value, std::memory_order_relaxed);
-    return value;
-}
-
 std::uint64_t Counter::read_errors() noexcept
 {
     progress_.run();

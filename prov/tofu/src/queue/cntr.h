@@ -43,6 +43,8 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     }
 
     [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
+    /// The counter counts what peers do to regions: the home VCQ, which has the notices, is polled by each read.
+    void count_remote_events() noexcept { counts_remote_events_.store(true, std::memory_order_relaxed); }
 
     // --- operations that wait for the counter (trigger/work.h), by threshold; under DeferredWork::lock
     Work* works = nullptr;
@@ -70,9 +72,11 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
 
   private:
     void changed() noexcept;
+    [[nodiscard]] bool look() noexcept;
     static bool ready(void* self) noexcept;
 
     ProgressSet progress_;
+    std::atomic<bool> counts_remote_events_{false};
     std::atomic<std::uint64_t> value_{0};
     std::atomic<std::uint64_t> errors_{0};
     std::atomic<std::uint64_t> seen_value_{0}; ///< as last read; kept only if the counter has a WakeSignal

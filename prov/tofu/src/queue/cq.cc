@@ -89,6 +89,10 @@ int CompletionQueue::set_up(const fi_cq_attr* attr) noexcept
 void CompletionQueue::write_error(const CqEntry& entry) noexcept
 {
     lock_.lock();
+    if (reader_.room != 0) { // entries that follow come behind this one
+        reader_.size = reader_.taken();
+        reader_.room = 0;
+    }
     entries_.put(entry);
     lock_.unlock();
     wait_.signal();
@@ -96,17 +100,34 @@ void CompletionQueue::write_error(const CqEntry& entry) noexcept
 
 // --- reading
 
-ssize_t CompletionQueue::take(Reader reader) noexcept
+ssize_t CompletionQueue::take(const Reader& reader) noexcept
 {
     std::lock_guard guard(lock_);
-    const CqEntry* first = entries_.first();
-    for (; reader.room != 0 && first != nullptr && first->err == 0; first = entries_.first()) {
-        reader.take(first->completion, entry_size_);
-        entries_.pop();
+    switch (entry_size_) {
+    case sizeof(fi_cq_entry): return take_all<sizeof(fi_cq_entry)>(reader);
+    case sizeof(fi_cq_msg_entry): return take_all<sizeof(fi_cq_msg_entry)>(reader);
+    case sizeof(fi_cq_data_entry): return take_all<sizeof(fi_cq_data_entry)>(reader);
+    default: return take_all<sizeof(fi_cq_tagged_entry)>(reader);
     }
-    if (reader.taken == 0)
-        return first != nullptr && first->err != 0 ? -FI_EAVAIL : -FI_EAGAIN;
-    return static_cast<ssize_t>(reader.taken);
+}
+
+/// Takes entries until the first error, for a queue whose entries have this size.
+template <std::size_t entry_size>
+ssize_t CompletionQueue::take_all(Reader reader) noexcept
+{
+    for (;;) {
+        const auto [next, end] = entries_.waiting(reader.room);
+        const CqEntry* first = next;
+        for (; first != end && first->err == 0; first++)
+            reader.take(first->completion, entry_size);
+        if (first == next)
+            break;
+        entries_.pop(static_cast<std::size_t>(first - next));
+    }
+    if (reader.taken() != 0)
+        return static_cast<ssize_t>(reader.taken());
+    const CqEntry* const first = entries_.first();
+    return first != nullptr && first->err != 0 ? -FI_EAVAIL : -FI_EAGAIN;
 }
 
 bool CompletionQueue::take(CqEntry& entry) noexcept

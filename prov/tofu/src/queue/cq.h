@@ -21,6 +21,7 @@
 namespace tofu {
 
 class DomainBase;
+class Endpoint;
 
 class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase> {
   public:
@@ -36,7 +37,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     [[gnu::always_inline]] void write(const Completion& completion) noexcept
     {
         TOFU_PROBE(complete, this, completion.context);
-        if (reader_.room != 0 && empty()) [[likely]] { // else entries in the ring come first
+        if (reader_.room != 0) [[likely]] {
             reader_.take(completion, entry_size_);
             return;
         }
@@ -60,7 +61,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     /// Takes the next entry, a success or an error, of a queue that the provider itself reads. False: there is none.
     [[nodiscard]] bool take(CqEntry& entry) noexcept;
     /// True if the reader whose call makes progress has received nothing yet.
-    [[nodiscard]] bool reader_waits() const noexcept { return empty() && reader_.taken == 0; }
+    [[nodiscard]] bool reader_waits() const noexcept { return empty() && reader_.taken() == 0; }
     // --- the calls of fi_cq's operation table
     ssize_t read_from(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
     ssize_t read_error(fi_cq_err_entry* entry, std::uint64_t flags) noexcept;
@@ -78,16 +79,32 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
 
   private:
     static bool ready(void* self) noexcept;
+    template <Sight what>
+    [[nodiscard, gnu::noinline]] ssize_t read_by(Endpoint& endpoint, void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
+    [[nodiscard, gnu::noinline]] ssize_t read_slowly(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
     /// The buffer of a reading call.
     struct Reader {
         void* to = nullptr;
         fi_addr_t* sources = nullptr;
         std::size_t room = 0;
-        std::size_t taken = 0;
+        std::size_t size = 0; ///< room at first
+        [[nodiscard]] std::size_t taken() const noexcept { return size - room; }
         [[gnu::always_inline]] void take(const Completion& c, std::size_t entry_size) noexcept
         {
-            // Each format is a prefix of the next, fi_cq(3).
+            write(c, entry_size);
+            if (sources != nullptr) [[unlikely]]
+                *sources++ = c.source;
+            to = static_cast<char*>(to) + entry_size;
+            room--;
+        }
+        /// Each format is a prefix of the next, fi_cq(3).
+        [[gnu::always_inline]] void write(const Completion& c, std::size_t entry_size) const noexcept
+        {
             auto* const entry = static_cast<fi_cq_tagged_entry*>(to);
+            if (entry_size == sizeof(fi_cq_tagged_entry)) [[likely]] {
+                *entry = {c.context, c.flags, c.length, c.buffer, c.data, c.tag};
+                return;
+            }
             entry->op_context = c.context;
             if (entry_size > sizeof(fi_cq_entry)) {
                 entry->flags = c.flags;
@@ -97,22 +114,29 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
                 entry->buf = c.buffer;
                 entry->data = c.data;
             }
-            if (entry_size > sizeof(fi_cq_data_entry))
-                entry->tag = c.tag;
-            if (sources != nullptr)
-                sources[taken] = c.source;
-            to = static_cast<char*>(to) + entry_size;
-            room--;
-            taken++;
         }
     };
-    [[nodiscard]] ssize_t take(Reader reader) noexcept;
+    [[nodiscard]] ssize_t take(const Reader& reader) noexcept;
+    template <std::size_t entry_size>
+    [[nodiscard]] ssize_t take_all(Reader reader) noexcept;
+    /// Entries go into this buffer from now on, until it is full or an entry has to be kept.
+    [[gnu::always_inline]] void begin_read(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+    {
+        reader_ = {buffer, sources, count, count};
+    }
+    /// Ends that, and returns the number of entries taken.
+    [[gnu::always_inline]] std::size_t end_read() noexcept
+    {
+        const std::size_t taken = reader_.taken();
+        reader_.room = reader_.size = 0;
+        return taken;
+    }
 
     std::size_t entry_size_ = 0; ///< of the queue's format
     bool threshold_ = false;     ///< FI_CQ_COND_THRESHOLD
     Lock lock_;
     /// A reader that needs no lock while it makes progress: entries go straight into its buffer instead of through the
-    /// ring. Set within read_from() only.
+    /// ring. Set within read_from() only. It has no room while there are entries in the ring, which come first.
     Reader reader_;
     Entries entries_;
     ProgressSet progress_;

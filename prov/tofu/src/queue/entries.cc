@@ -50,15 +50,23 @@ bool Entries::open(std::size_t size) noexcept
     return ring_ != nullptr;
 }
 
-void Entries::put(CqEntry entry) noexcept
+void Entries::put(const CqEntry& entry) noexcept
 {
-    if (tail_ - head_ >= mask_ && !grow()) {
-        if (tail_ - head_ > mask_)
-            return;
-        entry.err = FI_EOVERRUN;
-    }
-    ring_[tail_ & mask_] = entry;
+    const int err = tail_ - head_ < mask_ ? 0 : make_room();
+    if (err < 0)
+        return;
+    CqEntry& last = ring_[tail_ & mask_];
+    last = entry;
+    if (err != 0)
+        last.err = err;
     set(tail_, tail_ + 1);
+}
+
+/// Called where no more than the last place is free. 0: the ring has grown; FI_EOVERRUN, for the entry in that place;
+/// negative: that place is taken.
+int Entries::make_room() noexcept
+{
+    return grow() ? 0 : tail_ - head_ <= mask_ ? FI_EOVERRUN : -FI_EOVERRUN;
 }
 
 bool Entries::grow() noexcept

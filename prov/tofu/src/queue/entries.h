@@ -3,6 +3,7 @@
 // nothing.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -56,24 +57,44 @@ class Entries {
         return std::atomic_ref(tail_).load(std::memory_order_relaxed) ==
                std::atomic_ref(head_).load(std::memory_order_relaxed);
     }
-    /// Adds a success. Never fails: beyond its size the ring grows.
-    void put(const Completion& completion) noexcept
+    /// Adds a success. Never fails: beyond its size the ring grows. Where it can't grow its last place gets an error
+    /// FI_EOVERRUN with the context of the first that is lost; further ones are lost without a trace until there is
+    /// room again.
+    [[gnu::always_inline]] void put(const Completion& c) noexcept
     {
+        int err = 0;
         if (tail_ - head_ >= mask_) [[unlikely]]
-            return put(CqEntry{completion});
+            if (err = make_room(); err < 0)
+                return;
         CqEntry& entry = ring_[tail_ & mask_];
-        entry.completion = completion;
-        entry.err = 0;
+        // One by one: an inlined caller then needs no Completion in memory.
+        entry.completion.context = c.context;
+        entry.completion.flags = c.flags;
+        entry.completion.length = c.length;
+        entry.completion.buffer = c.buffer;
+        entry.completion.data = c.data;
+        entry.completion.tag = c.tag;
+        entry.completion.source = c.source;
+        entry.err = err;
         set(tail_, tail_ + 1);
     }
-    /// Likewise. Where the ring can't grow its last place gets an error FI_EOVERRUN with the context of the first that
-    /// is lost; the others are lost in silence until there is room again.
-    [[gnu::noinline]] void put(CqEntry entry) noexcept;
+    /// Likewise.
+    void put(const CqEntry& entry) noexcept;
     /// The oldest; null where there is none.
     [[nodiscard]] const CqEntry* first() const noexcept { return head_ != tail_ ? &ring_[head_ & mask_] : nullptr; }
-    void pop() noexcept
+    /// The oldest entries, at most `most`, as far as they stand one behind the other in memory.
+    struct Run {
+        const CqEntry* next;
+        const CqEntry* end;
+    };
+    [[nodiscard]] Run waiting(std::size_t most) const noexcept
     {
-        set(head_, head_ + 1);
+        const CqEntry* const next = &ring_[head_ & mask_];
+        return {next, next + std::min({most, tail_ - head_, mask_ + 1 - (head_ & mask_)})};
+    }
+    void pop(std::size_t count = 1) noexcept
+    {
+        set(head_, head_ + count);
         if (head_ == tail_) { // from the start: short bursts stay in the same cache lines
             set(tail_, 0);
             set(head_, 0);
@@ -86,6 +107,7 @@ class Entries {
     {
         std::atomic_ref(count).store(value, std::memory_order_relaxed);
     }
+    [[nodiscard, gnu::noinline]] int make_room() noexcept;
     [[nodiscard]] bool grow() noexcept;
 
     std::unique_ptr<CqEntry[]> ring_;

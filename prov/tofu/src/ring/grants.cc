@@ -168,7 +168,10 @@ void Grants::report(Ring& ring) noexcept
     if (post == vcq::Post::done) [[likely]]
         ring.reported = ring.next_seq - 1;
     ring.report_due = post == vcq::Post::busy;
-    reports_due_ |= ring.report_due;
+    if (ring.report_due) [[unlikely]] {
+        reports_due_ = true;
+        port_.self.vcq.set_busy();
+    }
 }
 
 void Grants::report_late() noexcept

@@ -37,6 +37,7 @@ class Grants {
     [[nodiscard]] int open(const Geometry& geometry) noexcept;
     /// One for each granted ring.
     [[nodiscard]] Array<Poll>& polls() noexcept { return polls_; }
+    [[nodiscard]] const Array<Poll>& polls() const noexcept { return polls_; }
     [[nodiscard]] Ring& operator[](const Poll& poll) noexcept { return *rings_[poll.ring]; }
 
     /// Answers a visitor that asks for a ring: grants one or denies it. False: no room in the queue of the TNI.

@@ -30,11 +30,20 @@ class Inbound {
     Arrivals arrivals;
 
     /// Takes a bounded number of packets out of the rings. Up, the protocol's class that derives from this one, has
-    ///   bool take_short(Ring&, std::uint64_t control, std::uint32_t& slots): takes the packet with this control word
-    ///     if that can be done at once; `slots` is 1 and may be raised. False: nothing has happened.
-    ///   bool take(Ring&, std::uint32_t& slots): takes any other packet. False: it stays, there is no room for it.
+    ///   std::uint32_t take_short(Ring&, const std::uint64_t* end, std::uint64_t control): takes the packet with this
+    ///     control word, which is at `end`, if that can be done at once. The number of its slots; 0: nothing has
+    ///     happened.
+    ///   bool take(Ring&, std::uint32_t& slots): takes any other packet; `slots` is 1 and may be raised. False: it
+    ///     stays, there is no room for it.
+    ///   void take_packets(): calls take_arrived().
     template <class Up>
     void poll() noexcept;
+    /// Is there a packet in a ring? poll() or take_arrived() takes it.
+    [[nodiscard, gnu::always_inline]] bool packet_has_come() const noexcept;
+    /// poll() of all rings, of which there are few.
+    template <class Up>
+    void take_arrived() noexcept;
+    [[nodiscard]] bool has_many_rings() const noexcept { return grants.polls().size() > all_rings; }
     /// The slot of the packet with this sequence number.
     [[nodiscard]] const std::byte* slot(const Ring& ring, std::uint32_t seq) const noexcept
     {
@@ -68,6 +77,8 @@ class Inbound {
     [[nodiscard]] unsigned drain(const Poll& poll) noexcept;
     template <class Up>
     [[nodiscard]] unsigned empty(Ring& ring, std::uint64_t control) noexcept;
+    template <class Up>
+    [[nodiscard]] std::uint32_t take_otherwise(Ring& ring, std::uint64_t control) noexcept;
     [[nodiscard]] bool take_bye(Ring& ring, std::uint64_t control) noexcept;
     [[nodiscard]] bool begin(Ring& ring) noexcept;
 
@@ -81,31 +92,46 @@ class Inbound {
 
 // --- inline part
 
-/// With one ring, prefetches the other cache lines of the next slot: when a longer packet is there, its lines come at
-/// the same time and not one after the other. A line that nobody has written is in the cache already and costs nothing.
-template <class Up>
-inline void Inbound::poll() noexcept
+/// Prefetches the other cache lines of the next slot of the first ring: when a longer packet is there, its lines come
+/// at the same time and not one after the other. A line that nobody has written is in the cache already and costs nothing.
+inline bool Inbound::packet_has_come() const noexcept
 {
     const Array<Poll>& polls = grants.polls();
-    if (polls.size() == 1) [[likely]] {
-        for (std::size_t before = processor_line; before < slot_size; before += processor_line)
-            __builtin_prefetch(reinterpret_cast<const std::byte*>(polls[0].word) - before);
-        (void)drain<Up>(polls[0]);
-    } else if (!polls.empty()) {
-        poll_in_turn<Up>();
+    if (polls.empty())
+        return false;
+    for (std::size_t before = processor_line; before < slot_size; before += processor_line)
+        __builtin_prefetch(reinterpret_cast<const std::byte*>(polls[0].word) - before);
+    for (const Poll& poll : polls)
+        if (poll.arrived(poll.read())) [[unlikely]]
+            return true;
+    return false;
+}
+
+template <class Up>
+[[gnu::always_inline]] inline void Inbound::take_arrived() noexcept
+{
+    const Array<Poll>& polls = grants.polls();
+    for (std::size_t at = 0; at < polls.size(); at++) { // a ring that moves into a closed one's place waits a round
+        const std::uint64_t control = polls[at].read();
+        if (polls[at].arrived(control))
+            (void)empty<Up>(grants[polls[at]], control);
     }
 }
 
-/// Looks at all rings; of many, at the one that last had a packet, then at some of the others.
+template <class Up>
+inline void Inbound::poll() noexcept
+{
+    if (has_many_rings()) [[unlikely]]
+        poll_in_turn<Up>();
+    else if (packet_has_come())
+        static_cast<Up&>(*this).take_packets();
+}
+
+/// Of many rings looks at the one that last had a packet, then at some of the others.
 template <class Up>
 [[gnu::noinline]] void Inbound::poll_in_turn() noexcept
 {
     const Array<Poll>& polls = grants.polls();
-    if (polls.size() <= all_rings) {
-        for (std::size_t at = 0; at < polls.size(); at++) // a ring that moves into a closed one's place waits a round
-            (void)drain<Up>(polls[at]);
-        return;
-    }
     if (hot_ < polls.size() && drain<Up>(polls[hot_]) != 0)
         return;
     for (std::size_t look = 0; look < all_rings && !polls.empty(); look++) {
@@ -119,7 +145,7 @@ template <class Up>
 
 /// Takes packets out of one ring and returns how many. The ring may be closed by that.
 template <class Up>
-inline unsigned Inbound::drain(const Poll& poll) noexcept
+[[gnu::noinline]] unsigned Inbound::drain(const Poll& poll) noexcept
 {
     const std::uint64_t control = poll.read();
     if (!poll.arrived(control)) [[likely]]
@@ -129,18 +155,16 @@ inline unsigned Inbound::drain(const Poll& poll) noexcept
 
 /// Takes packets as long as there are some. `control`: the control word of the first.
 template <class Up>
-[[gnu::noinline]] unsigned Inbound::empty(Ring& ring, std::uint64_t control) noexcept
+[[gnu::always_inline]] inline unsigned Inbound::empty(Ring& ring, std::uint64_t control) noexcept
 {
     Up& up = static_cast<Up&>(*this);
     for (unsigned taken = 0; taken < batch; taken++) {
-        std::uint32_t slots = 1;
         if (seen_ != nullptr) [[unlikely]]
             (void)seen_(ring.control(ring.next_seq, geometry_.ring_slots), sizeof control);
-        if (!up.take_short(ring, control, slots)) {
-            if (!ring.begun && !begin(ring))
-                return taken;
-            const bool bye = std::bit_cast<Control>(control).type == static_cast<std::uint8_t>(Type::bye);
-            if (!(bye ? take_bye(ring, control) : up.take(ring, slots)))
+        std::uint32_t slots = up.take_short(ring, grants.polls()[ring.place].word, control);
+        if (slots == 0) [[unlikely]] {
+            slots = take_otherwise<Up>(ring, control);
+            if (slots == 0)
                 return taken;
             if (ring.place == no_place) // the packet was a BYE
                 return taken + 1;
@@ -156,6 +180,17 @@ template <class Up>
             return taken + 1;
     }
     return batch;
+}
+
+/// Takes a packet that take_short() has left. 0: it stays; else the number of its slots.
+template <class Up>
+[[gnu::noinline]] std::uint32_t Inbound::take_otherwise(Ring& ring, std::uint64_t control) noexcept
+{
+    if (!ring.begun && !begin(ring))
+        return 0;
+    std::uint32_t slots = 1;
+    const bool bye = std::bit_cast<Control>(control).type == static_cast<std::uint8_t>(Type::bye);
+    return (bye ? take_bye(ring, control) : static_cast<Up&>(*this).take(ring, slots)) ? slots : 0;
 }
 
 } // namespace tofu::proto

@@ -91,6 +91,7 @@ void Outbound::defer(Channel& ch, const PacketWriter& packet, vcq::Waiter* deliv
     ch.deferred.seq = ch.next_seq;
     ch.deferred.waiter = delivered;
     deferred_++;
+    port_.self.vcq.set_busy();
 }
 
 bool Outbound::flush(Channel& ch) noexcept

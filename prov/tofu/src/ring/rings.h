@@ -37,8 +37,13 @@ class Rings {
     /// Does something wait for catch_up()? Asked in every round of progress, together with Inbound::behind().
     [[nodiscard, gnu::always_inline]] bool behind() const noexcept
     {
+        return out.deferred() || doorbell_rang();
+    }
+    /// Has a peer rung a doorbell?
+    [[nodiscard, gnu::always_inline]] bool doorbell_rang() const noexcept
+    {
         // relaxed: catch_up() reads it again
-        return out.deferred() || port.area.doorbells().load(std::memory_order_relaxed) != 0;
+        return port.area.doorbells().load(std::memory_order_relaxed) != 0;
     }
     /// Answers doorbells, and repeats packets and reports that found no room in the queue of the TNI.
     void catch_up() noexcept;

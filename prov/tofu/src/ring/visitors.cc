@@ -87,6 +87,7 @@ bool Arrivals::take_one(std::byte* end) noexcept
         visitor_.reset(new (std::nothrow) Ring);
     if (visitor_ == nullptr || !take_one(envelope, good ? packet : nullptr, end)) {
         refuse_all_ |= !refused_.push(key);
+        port_.self.vcq.set_busy();
         return false;
     }
     if (visitor_->users != 0) {

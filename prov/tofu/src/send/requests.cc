@@ -108,6 +108,7 @@ void SendRequests::await_fin(SendRequest& r) noexcept
     r.to->outstanding++;
     r.place = static_cast<std::uint32_t>(awaited_.size());
     awaited_.push_reserved(&r);
+    tx_.vcq().set_busy();
 }
 
 void SendRequests::drop(SendRequest& r) noexcept

@@ -236,6 +236,10 @@ class Posts : public Handle {
     [[nodiscard]] bool idle() const noexcept { return sent_pending_ == 0 && window_.nobody_waits(); }
     [[nodiscard]] bool is_closing() const noexcept { return closing_; }
 
+    // --- What waits for a round of progress of the VCQ's owner says so. Only a hint, which spares polls the look at
+    // all that might wait: every full round looks anyway, and says what waits then.
+    void set_busy(bool busy = true) noexcept { busy_ = busy; }
+
   protected:
     ~Posts() = default;
     [[nodiscard]] Post post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept;
@@ -247,6 +251,7 @@ class Posts : public Handle {
     /// all.
     std::uint32_t wanted_ = 0;
     static constexpr std::uint32_t tcq_wanted = 1, beside_step = 2;
+    std::uint32_t busy_ = 1; ///< see set_busy()
     UnsignaledPeers unsignaled_;
     Window window_;
 

@@ -79,6 +79,16 @@ class Vcq final : public Posts {
     void want_beside() noexcept { wanted_ += beside_step; }
     void leave_beside() noexcept { wanted_ -= beside_step; }
 
+    /// Has a poll or a round of progress more to do than to look for the notices of signaled posts?
+    [[nodiscard, gnu::always_inline]] bool has_work() const noexcept { return (sent_pending_ | wanted_ | busy_) != 0; }
+    /// Takes the notices that are awaited, where has_work() is false. Returns how many entries it took.
+    [[gnu::always_inline]] unsigned poll_notices(unsigned budget = poll_budget) noexcept;
+    /// A poll of a full round: it looks into the TCQ, too.
+    unsigned poll_all() noexcept
+    {
+        polls_ |= tcq_interval - 1;
+        return poll();
+    }
     /// Takes at most `budget` entries off each queue and calls their waiters. Returns how many entries it took.
     unsigned poll(unsigned budget = poll_budget) noexcept;
     /// poll(), inlined: for fi_cq_read, where the cost of the call itself would be felt.
@@ -156,9 +166,15 @@ inline unsigned Vcq::poll_inline(unsigned budget) noexcept
     // When the TOQ has room again, the posts before must not have filled the MRQ with failures.
     if (!mrq_is_due() && !makes_room) [[likely]]
         return taken;
+    return taken + poll_notices(budget);
+}
+
+inline unsigned Vcq::poll_notices(unsigned budget) noexcept
+{
     utofu_mrq_notice notice;
     int code = UTOFU_SUCCESS;
-    for (unsigned i = 0; i < budget && next_notice(notice, code); i++) {
+    unsigned taken = 0;
+    while (taken < budget && next_notice(notice, code)) {
         taken++;
         on_mrq(code, notice);
         if (code != UTOFU_SUCCESS) [[unlikely]]
