@@ -145,5 +145,6 @@ expect "forms in man/" "" "$(all_pages | forms_in "${forms[@]}")"
 expect "forms in docs/ and README.md" "" "$(all_documents | forms_in "${forms[@]}")"
 expect "sentences of man/ above $most_words words" "" "$(all_pages | long_sentences)"
 expect "lines of man/ above $most_columns columns" "" "$(long_lines man/*.[1-8])"
+expect "sentences of docs/ and README.md above $most_words words" "" "$(all_documents | grep -v $'\t|' | long_sentences)"
 expect "lines of docs/ and README.md above $most_columns columns" "" "$(long_lines_of_documents README.md docs/*.md)"
 exit $((failures != 0))
