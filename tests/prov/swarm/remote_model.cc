@@ -116,11 +116,14 @@ void RemoteModel::on_entry(Access& access, const Entry& entry)
 void RemoteModel::on_stray(unsigned process, const Entry& entry)
 {
     if (entry.error != 0) {
+        const bool timed_out = times_out && entry.error == FI_ETIMEDOUT;
         const auto may_fail = [&](const auto& access) {
-            return access->silent && access->from != nullptr && access->from->process == process &&
-                   !access->targets_live();
+            const bool may = access->silent && access->from != nullptr && access->from->process == process &&
+                             (timed_out || !access->targets_live());
+            access->moved = access->moved || (may && timed_out); // the entry does not say which
+            return may;
         };
-        if (std::none_of(accesses.begin(), accesses.end(), may_fail))
+        if (std::count_if(accesses.begin(), accesses.end(), may_fail) == 0)
             contradict("process %u got an error without a context: %s", process, fi_strerror(entry.error));
         return;
     }
