@@ -317,6 +317,9 @@ TEST(MemoryLife, WhatIsFetchedIsMovedWhenItHasCostAsMuch)
         if (rank.number == 0) {
             EXPECT_EQ(moved_mappings(), 0u);
             EXPECT_EQ(tofu_sim_moved(memory, bytes), 0);
+        }
+        rank.barrier();
+        if (rank.number == 0) {
             EXPECT_TRUE(wait_until([&] { return tofu_sim_moved(memory, bytes) == 1; }));
             EXPECT_EQ(tofu_sim_moved(memory + 100, 1), 1);
             EXPECT_EQ(tofu_sim_moved(memory, bytes + 1), 0) << "the next page was not registered";
