@@ -26,6 +26,14 @@ while read -r line; do
     [ -z "$line" ] || { echo "FAIL: against the order: $line"; result=1; }
 done <<<"$found"
 
+# Provider, simulator and schedules: the first two include the last, which includes nothing of the tree but itself.
+between=$(cd "$top" && {
+    grep -rnE '^#include "(tofu_sim|tools|replay|topology|clock|tni)/' --include='*.h' --include='*.cc' prov/tofu/src
+    grep -rnE '^#include "(prov|vcq|plan|coll|collective|provider)/' --include='*.h' --include='*.cc' tofu_sim
+    grep -rnE '^#include "' schedule | grep -v '"schedule/'
+})
+[ -z "$between" ] || { echo "FAIL: a library includes another one: $between"; result=1; }
+
 rooms=$(echo $order | tr ' ' '|')
 while IFS=: read -r file line name; do
     name=${name//[^a-z_0-9\/]/}

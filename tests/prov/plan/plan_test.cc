@@ -19,8 +19,6 @@ namespace {
 
 using namespace coll;
 
-constexpr unsigned slots = 4;
-
 /// All members of a group, and the messages between them.
 struct Net {
     struct Member {
@@ -170,7 +168,7 @@ TEST(Plan, AllHaveTheSameBitsOfAFloatSum)
                         std::uint64_t dice = (i * 31 + static_cast<std::size_t>(&me - net.member.data()) + 1) * 0x9e3779b97f4a7c15;
                         dice ^= dice >> 31;
                         const double value = std::ldexp(static_cast<double>(dice), static_cast<int>(dice % 80) - 100);
-                        std::memcpy(me.out.data() + i * 8, &value, 8); // where the operand has been copied to
+                        std::memcpy(me.in.data() + i * 8, &value, 8); // the plan reads it as it begins
                     }
                 ASSERT_TRUE(net.run(random));
                 for (auto& me : net.member)

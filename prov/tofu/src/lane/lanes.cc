@@ -246,7 +246,7 @@ Lanes::Head Lanes::head(Lane& lane, Tail& tail) noexcept
 bool Lanes::take(Lane& lane) noexcept
 {
     lane.taken++;
-    if (lane.taken % (slots / 2) != 0)
+    if (lane.taken % schedule::messages_per_credit != 0)
         return true;
     const Lane::Step before = lane.step;
     lane.owes_taken = true;

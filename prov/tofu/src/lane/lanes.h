@@ -30,22 +30,21 @@ namespace tofu::coll {
 
 // --- the slab of a member, which its peers write: a head and slots for each lane
 
-inline constexpr unsigned slots = 4;
 /// The end of a slot. Its last 8 bytes are written last (guide 6.1.3.1), and polled.
 struct Tail {
-    static constexpr std::size_t inline_size = 16;
+    static constexpr std::size_t inline_size = schedule::payload_in_tail;
     std::byte payload[inline_size]; ///< of a message that fits in here
     std::uint32_t signature;        ///< of the operation (signature_of)
     std::uint32_t length;           ///< bytes; if more than inline_size, the payload is at the slot's start
     std::uint32_t op;               ///< number of the operation in the group
     std::uint32_t number;           ///< of the message in the lane, from 1 on
 };
-static_assert(sizeof(Tail) == 32 && std::is_trivially_copyable_v<Tail>);
+static_assert(sizeof(Tail) == schedule::tail_bytes && std::is_trivially_copyable_v<Tail>);
 struct Slot {
     std::byte payload[chunk];
     Tail tail;
 };
-static_assert(sizeof(Slot) == 4096);
+static_assert(sizeof(Slot) == schedule::slot_bytes);
 /// The word by which a member tells of its state. A later word replaces an earlier one.
 enum class Word : std::uint8_t {
     none = 0,
