@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: what a barrier and a reduction cost by number of nodes, on gates and by Puts: gates of a node, Puts, bytes, trips
 // that wait for each other, and the time that would be on Tofu-D. Nothing is run: the circuit and the rounds are those that
-// the provider lays and goes through (gates/circuit, plan/plan). Called by: bench/run, people. Calls: these two.
+// the provider lays and goes through (coll/barrier_circuit, coll/plan). Called by: bench/run, people. Calls: these two.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "gates/circuit.h"
-#include "gates/native.h"
-#include "plan/plan.h"
+#include "coll/barrier_circuit.h"
+#include "coll/gate_operation.h"
+#include "coll/plan.h"
 
 namespace {
 

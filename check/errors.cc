@@ -193,18 +193,18 @@ Finding killed(Side& side)
 }
 
 constexpr Check list[] = {
-    {"error-own-memory", "a Put from memory that is not registered fails", "vcq/vcq", 2, own_memory},
+    {"error-own-memory", "a Put from memory that is not registered fails", "utofu/vcq", 2, own_memory},
     {"error-put", "a Put to a STag that is not there ends with an error", "rma, ring (life), endpoint's end", 2,
      unregistered<Access::put>},
-    {"error-get", "a Get from a STag that is not there ends with an error", "ring/visits, message/fetch", 2,
+    {"error-get", "a Get from a STag that is not there ends with an error", "msg/anon_tx, msg/rendezvous", 2,
      unregistered<Access::get>},
-    {"error-armw", "an ARMW to a STag that is not there ends with an error", "atomic, ring/visits, vcq fences", 2,
+    {"error-armw", "an ARMW to a STag that is not there ends with an error", "atomic, msg/anon_tx, vcq fences", 2,
      unregistered<Access::armw>},
-    {"error-not-yet", "a reserved STag that comes later can be tried again", "ring/visits", 2, not_yet},
-    {"error-unsignaled", "a failure that nobody waits for is told", "vcq/vcq (orphans)", 2, unsignaled},
-    {"error-told-apart", "a failure carries its EDATA, and others go on", "vcq/vcq (window)", 2, told_apart},
-    {"error-freed", "what goes to a VCQ that was freed ends with an error", "ring/outbound, message/fetch", 2, freed},
-    {"error-killed", "what goes to a process that was killed ends with an error", "ring/outbound, message", 2, killed},
+    {"error-not-yet", "a reserved STag that comes later can be tried again", "msg/anon_tx", 2, not_yet},
+    {"error-unsignaled", "a failure that nobody waits for is told", "utofu/vcq (orphans)", 2, unsignaled},
+    {"error-told-apart", "a failure carries its EDATA, and others go on", "utofu/vcq (window)", 2, told_apart},
+    {"error-freed", "what goes to a VCQ that was freed ends with an error", "msg/tx_ring, msg/rendezvous", 2, freed},
+    {"error-killed", "what goes to a process that was killed ends with an error", "msg/tx_ring, message", 2, killed},
 };
 
 } // namespace

@@ -9,7 +9,7 @@
 
 namespace tofu::check {
 
-/// Those that the provider calls (prov/tofu/src/vcq/backend.h): without one of them it does not start.
+/// Those that the provider calls (prov/tofu/src/utofu/library.h): without one of them it does not start.
 #define TOFU_CHECK_FUNCTIONS(X)                                                                                        \
     X(get_onesided_tnis)                                                                                               \
     X(query_onesided_caps)                                                                                             \

@@ -234,20 +234,20 @@ Finding two_threads(Side& side)
 }
 
 constexpr Check list[] = {
-    {"functions", "the functions of uTofu that the provider calls are exported", "vcq/backend", 1, functions},
-    {"tnis", "there is a TNI for one-sided communication", "vcq/backend", 1, tnis},
-    {"caps", "limits and operations are those of Tofu-D, or enough", "vcq/backend, ring, memory/directory", 1, caps},
-    {"caps-alike", "all TNIs offer the same", "none: the least counts (vcq/backend)", 1, caps_alike},
-    {"vcq-id", "a VCQ ID is not 0 and names node and TNI", "address, vcq/places", 1, coordinates},
-    {"vcq-each-tni", "each TNI gives VCQs, plain and thread-safe", "vcq/places", 1, every_tni},
-    {"vcq-full", "IDs differ; a TNI without a free VCQ answers ERR_FULL, and the next one is asked", "vcq/vcq (open)",
+    {"functions", "the functions of uTofu that the provider calls are exported", "utofu/library", 1, functions},
+    {"tnis", "there is a TNI for one-sided communication", "utofu/library", 1, tnis},
+    {"caps", "limits and operations are those of Tofu-D, or enough", "utofu/library, ring, mem/mr_directory", 1, caps},
+    {"caps-alike", "all TNIs offer the same", "none: the least counts (utofu/library)", 1, caps_alike},
+    {"vcq-id", "a VCQ ID is not 0 and names node and TNI", "address, utofu/tni_allocator", 1, coordinates},
+    {"vcq-each-tni", "each TNI gives VCQs, plain and thread-safe", "utofu/tni_allocator", 1, every_tni},
+    {"vcq-full", "IDs differ; a TNI without a free VCQ answers ERR_FULL, and the next one is asked", "utofu/vcq (open)",
      1, vcqs_full},
-    {"vcq-exclusive", "VCQs with a CQ of their own can be had", "none: they save the library's lock (vcq/vcq)", 1,
+    {"vcq-exclusive", "VCQs with a CQ of their own can be had", "none: they save the library's lock (utofu/vcq)", 1,
      exclusive_vcqs},
-    {"vcq-again", "VCQs that are freed can be created again", "endpoint, memory/annexes", 1, opened_again},
-    {"vcq-two-processes", "two processes of a node have different CQs on one TNI", "vcq/places (guide 4.1.2)", 2,
+    {"vcq-again", "VCQs that are freed can be created again", "endpoint, mem/overflow_vcq", 1, opened_again},
+    {"vcq-two-processes", "two processes of a node have different CQs on one TNI", "utofu/tni_allocator (guide 4.1.2)", 2,
      own_cq},
-    {"vcq-threads", "thread-safe VCQs that share a CQ serve two threads", "vcq/vcq (guide 2.5)", 1, two_threads},
+    {"vcq-threads", "thread-safe VCQs that share a CQ serve two threads", "utofu/vcq (guide 2.5)", 1, two_threads},
 };
 
 } // namespace

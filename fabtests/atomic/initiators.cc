@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "../../tests/prov/kernel/oracle.h"
+#include "../../tests/prov/atomic/oracle.h"
 #include "atomic_checks.h"
 
 namespace fabtests {

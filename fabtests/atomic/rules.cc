@@ -8,7 +8,7 @@
 
 #include <sched.h>
 
-#include "../../tests/prov/kernel/oracle.h"
+#include "../../tests/prov/atomic/oracle.h"
 #include "atomic_checks.h"
 
 namespace fabtests {

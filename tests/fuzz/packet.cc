@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: fuzz targets: a slot of a ring, or of a visitor, holds anything, and may change while it is read; what decode()
-// lets through lies within the slot, and of a visitor's slot the copy. Called by: tests/fuzz. Calls: area/packet, area.
+// lets through lies within the slot, and of a visitor's slot the copy. Called by: tests/fuzz. Calls: msg/packet, area.
 #include "fuzz.h"
 #include "scribbler.h"
 
-#include "area/packet.h"
+#include "msg/packet.h"
 
 namespace tofu::sim::fuzz {
 namespace {

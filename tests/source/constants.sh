@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # No page and no line of x86 in the sources: pages have up to 64 KiB, a processor's lines 64 or 256 bytes. Sizes stand in
-# two named places (provider/limits.h, job/shared_word.h); what else is aligned is so to 256, a line of Tofu, or to 65536.
+# two named places (core/limits.h, job/shared_word.h); what else is aligned is so to 256, a line of Tofu, or to 65536.
 # Called by: make check. Reads the sources.
 set -u
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/sources"
@@ -13,7 +13,7 @@ assumed+="|[&~] *(std::)?(u?int64_t\\{|size_t\\{)?4095"
 assumed+="|\\b[a-z_]*(page|line)(_size|_bytes)? *(=|\\{) *$size[;},]"
 assumed+="|\\b(mmap|munmap|mprotect|mincore|madvise|aligned_alloc|posix_memalign|align_val_t)\\b[^;]*[({, +]$size"
 assumed+="|hardware_(con|de)structive"
-named='prov/tofu/src/provider/limits.h:.* least_line = 64;|prov/tofu/src/provider/limits.h:.* processor_line = *64;'
+named='prov/tofu/src/core/limits.h:.* least_line = 64;|prov/tofu/src/core/limits.h:.* processor_line = *64;'
 # Lines of 64 bytes in which the simulator's clock notes what has arrived: its own unit, of no processor.
 named+='|tofu_sim/clock/arrivals.h:.* line_bytes = 64;'
 

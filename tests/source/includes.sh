@@ -1,46 +1,81 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-# The rooms of the provider include each other in one direction: the order is read from docs/architecture.md, and an
-# include against it fails. What documents, comments and tofu-check name of the rooms, as ROOM/FILE, is there.
-# Called by: make check.
+# The modules of the provider include each other in one direction: the order is read from docs/architecture.md, and an
+# include against it fails. A member function is defined in the module of its class. What documents, comments and
+# tofu-check name of the modules, as MODULE/FILE, is there.
+# Called by: make check. Calls: awk, tests/lib/expect.
 set -u
-top=${TOFU_TOP_SRCDIR:?set by make check}
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
 
 # The line may be continued, up to the next empty line.
-order=$(sed -n '/^    order of rooms: /,/^$/p' "$top/docs/architecture.md" | sed 's/order of rooms://' | tr -s '<, \n' ' ')
-[ -n "$order" ] || { echo "FAIL: docs/architecture.md has no line 'order of rooms: ...'"; exit 1; }
+order_of() # TITLE
+{
+    sed -n "/^    $1: /,/^\$/p" "$TOFU_TOP_SRCDIR/docs/architecture.md" | sed "s/$1://" | tr -s '<, \n' ' '
+}
 
-result=0
-for room in "$top"/prov/tofu/src/*/; do
-    room=$(basename "$room")
-    [[ " $order " == *" $room "* ]] || { echo "FAIL: room $room is not in the order of docs/architecture.md"; result=1; }
-done
+# Includes against the order: "FILE: INCLUDE".
+includes_against() # FOLDER MODULE...
+{
+    (cd "$1" && shift && grep -o '^#include "[a-z_]*/[^"]*"' -r --include='*.h' --include='*.cc' . |
+        sed 's|^\./||; s|:#include "| |; s|"$||' | sort | awk -v order="$*" '
+            BEGIN { n = split(order, modules, " "); for (i = 1; i <= n; i++) level[modules[i]] = i }
+            { from = $1; sub("/.*", "", from); to = $2; sub("/.*", "", to)
+              if (level[to] > level[from]) print $1 ": " $2 }')
+}
 
-found=$(cd "$top/prov/tofu/src" && grep -o '^#include "[a-z_]*/[^"]*"' -r --include='*.h' --include='*.cc' . |
-    sed 's|^\./||; s|:#include "| |; s|"$||' | sort | awk -v order="$order" '
-        BEGIN { n = split(order, rooms, " "); for (i = 1; i <= n; i++) level[rooms[i]] = i }
-        { from = $1; sub("/.*", "", from); to = $2; sub("/.*", "", to)
-          if (level[to] > level[from]) print $1 ": " $2 }')
+# Member functions that are defined outside the module of their class: "FILE: CLASS of MODULE".
+strayed_members() # FOLDER
+{
+    (cd "$1" && find . -name '*.h' -o -name '*.cc' | sed 's|^\./||' | sort | xargs awk '
+        FNR == 1 { module = FILENAME; sub("/.*", "", module) }
+        match($0, /^(template <[^>]*> )?(class|struct) (\[\[[a-z_:]*\]\] )?(alignas\([^)]*\) )?[A-Z][A-Za-z]*/) && !/;$/ {
+            name = substr($0, RSTART, RLENGTH); sub(/.* /, "", name); modules[name] = modules[name] " " module
+        }
+        # A definition begins in the first column, a call does not.
+        /^[^ \/#][^(]*::/ && match($0, /^[^({]*[A-Z][A-Za-z]*::~?[A-Za-z_]*\(/) {
+            name = substr($0, RSTART, RLENGTH); sub(/::~?[A-Za-z_]*\($/, "", name); sub(/.*[^A-Za-z]/, "", name); found[++count] = name " " module " " FILENAME
+        }
+        END {
+            for (i = 1; i <= count; i++) {
+                split(found[i], w, " ")
+                if (w[1] in modules && index(modules[w[1]] " ", " " w[2] " ") == 0) print w[3] ": " w[1] " of" modules[w[1]]
+            }
+        }' | sort -u)
+}
 
-while read -r line; do
-    [ -z "$line" ] || { echo "FAIL: against the order: $line"; result=1; }
-done <<<"$found"
+# Names MODULE/FILE that no file has.
+names_of_nothing() # MODULE...
+{
+    local file line name top
+    while IFS=: read -r file line name; do
+        name=${name//[^a-z_0-9\/]/}
+        for top in prov/tofu/src tofu_sim; do
+            compgen -G "$TOFU_TOP_SRCDIR/$top/${name}.*" >/dev/null && continue 2
+        done
+        echo "$file:$line: $name"
+    done < <(cd "$TOFU_TOP_SRCDIR" && grep -rnoE "(^|[ \`(\"*])($(tr ' ' '|' <<<"$*"))/[a-z_0-9]+" check docs/*.md prov/tofu/src README.md)
+}
 
+# The test itself.
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+mkdir "$scratch/low" "$scratch/high"
+printf '#include "high/b.h"\nclass Low {\n};\n' >"$scratch/low/a.h"
+printf '#include "low/a.h"\nint Low::count() const\n{\n}\n' >"$scratch/high/b.cc"
+expect "an include upwards is found" "low/a.h: high/b.h" "$(includes_against "$scratch" low high)"
+expect "a member far from its class is found" "high/b.cc: Low of low" "$(strayed_members "$scratch")"
+
+read -ra modules <<<"$(order_of 'order of modules')"
+expect "modules and folders" "$(printf '%s\n' "${modules[@]}" | sort)" "$(ls "$TOFU_TOP_SRCDIR/prov/tofu/src")"
+expect "includes against the order" "" "$(includes_against "$TOFU_TOP_SRCDIR/prov/tofu/src" "${modules[@]}")"
+# fi_cq_read down to the VCQ is one compilation, with the endpoint.
+expect "members outside the module of their class" "" \
+    "$(strayed_members "$TOFU_TOP_SRCDIR/prov/tofu/src" | grep -v '^api/cq_read.cc')"
+expect "names of files that are not there" "" "$(names_of_nothing "${modules[@]}")"
 # Provider, simulator and schedules: the first two include the last, which includes nothing of the tree but itself.
-between=$(cd "$top" && {
+expect "includes of another library" "" "$(cd "$TOFU_TOP_SRCDIR" && {
     grep -rnE '^#include "(tofu_sim|tools|replay|topology|clock|tni)/' --include='*.h' --include='*.cc' prov/tofu/src
-    grep -rnE '^#include "(prov|vcq|plan|coll|collective|provider)/' --include='*.h' --include='*.cc' tofu_sim
+    grep -rnE "^#include \"(prov|$(printf '%s\n' "${modules[@]}" | grep -vx api | paste -sd'|'))/" --include='*.h' --include='*.cc' tofu_sim
     grep -rnE '^#include "' schedule | grep -v '"schedule/'
-})
-[ -z "$between" ] || { echo "FAIL: a library includes another one: $between"; result=1; }
-
-rooms=$(echo $order | tr ' ' '|')
-while IFS=: read -r file line name; do
-    name=${name//[^a-z_0-9\/]/}
-    for top_of in prov/tofu/src tofu_sim; do
-        compgen -G "$top/$top_of/${name}.*" >/dev/null && continue 2
-    done
-    echo "FAIL: $file:$line: there is no $name"
-    result=1
-done < <(cd "$top" && grep -rnoE "(^|[ \`(\"])($rooms)/[a-z_0-9]+" check docs/*.md prov/tofu/src README.md)
-exit $result
+})"
+exit $((failures != 0))

@@ -15,7 +15,7 @@ in_page()
     grep -qw -- "$2" "man/$1" || fail "$2 is not in man/$1"
 }
 
-params=$(grep -oE '"FI_TOFU_[A-Z_]+"' prov/tofu/src/provider/param.cc | tr -d '"')
+params=$(grep -oE '"FI_TOFU_[A-Z_]+"' prov/tofu/src/core/params.cc | tr -d '"')
 sim=$(grep -rhoE '"(TOFU_SIM|UTOFU)_[A-Z_]+"' --include='*.cc' tofu_sim/job tofu_sim/memory tofu_sim/tni |
     tr -d '"' | grep -v '^UTOFU_ERR\|^UTOFU_SUCCESS' | sort -u)
 [ "$(echo "$params" | wc -l)" -ge 1 ] && [ "$(echo "$sim" | wc -l)" -ge 8 ] || fail "found too few variables in the sources"

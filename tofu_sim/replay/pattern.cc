@@ -98,7 +98,7 @@ class Butterfly final : public Pattern {
     }
 };
 
-// As in prov/tofu/src/plan/plan.cc.
+// As in prov/tofu/src/coll/plan.cc.
 class Barrier : public Pattern {
   public:
     using Pattern::Pattern;

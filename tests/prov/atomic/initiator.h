@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "atomic/runner.h"
-#include "memory/directory.h"
-#include "prov/kernel/oracle.h"
+#include "mem/mr_directory.h"
+#include "prov/atomic/oracle.h"
 #include "prov/lib/fake_net.h"
 
 namespace tofu::test {

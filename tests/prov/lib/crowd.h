@@ -9,7 +9,7 @@
 
 #include <sys/time.h>
 
-#include "address/address.h"
+#include "av/address.h"
 #include "session.h"
 
 namespace tofu::test {

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "memory/region.h"
-#include "progress/domain_base.h"
+#include "cq/domain_base.h"
+#include "mem/mr_table.h"
 #include "prov/lib/fake_net.h"
 
 namespace fake {

@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "vcq/backend.h"
-#include "vcq/vcq.h"
+#include "utofu/library.h"
+#include "utofu/vcq.h"
 
 namespace fake {
 

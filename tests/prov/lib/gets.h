@@ -8,7 +8,7 @@
 #include <deque>
 #include <utility>
 
-#include "vcq/backend.h"
+#include "utofu/library.h"
 
 namespace tofu::test {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The uTofu library under a provider that is linked in: its functions, to be replaced or surrounded before the first
-// endpoint is opened. Called by such tests; calls vcq/backend.
+// endpoint is opened. Called by such tests; calls utofu/library.
 #pragma once
 
 #include <cstdio>
 #include <cstdlib>
 
 #include "linked.h"
-#include "vcq/backend.h"
+#include "utofu/library.h"
 
 namespace tofu::test {
 

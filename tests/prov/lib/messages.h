@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The message protocol of one endpoint (message/messenger) over a network inside the process: the test plays the peer,
+// The message protocol of one endpoint (msg/message_engine) over a network inside the process: the test plays the peer,
 // which reads and writes message areas. The domain is made up; nothing of an endpoint is there but its two contexts.
 // Included by the tests of send and message.
 #pragma once
@@ -16,13 +16,13 @@
 #include <gtest/gtest.h>
 #include <rdma/fi_errno.h>
 
-#include "context/own_tx_context.h"
-#include "context/rx_context.h"
-#include "message/messenger.h"
-#include "progress/domain_base.h"
+#include "cq/cq.h"
+#include "cq/domain_base.h"
+#include "msg/message_engine.h"
 #include "prov/lib/fake_domain.h"
 #include "prov/lib/fake_net.h"
-#include "queue/cq.h"
+#include "tx/own_tx_context.h"
+#include "tx/rx_context.h"
 
 namespace tofu::proto {
 

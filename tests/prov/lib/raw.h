@@ -7,8 +7,8 @@
 
 #include <utofu.h>
 
-#include "area/packet.h"
 #include "crowd.h"
+#include "msg/packet.h"
 
 namespace tofu::test {
 

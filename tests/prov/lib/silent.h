@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "prov/lib/library.h"
-#include "vcq/vcq.h"
+#include "utofu/vcq.h"
 
 namespace tofu::test {
 

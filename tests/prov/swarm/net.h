@@ -13,7 +13,7 @@
 
 #include <utofu.h>
 
-#include "vcq/backend.h"
+#include "utofu/library.h"
 
 namespace swarm {
 

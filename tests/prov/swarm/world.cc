@@ -19,15 +19,15 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
-#include "address/numbers.h"
+#include "av/numbers.h"
+#include "core/clock.h"
+#include "core/random.h"
 #include "model.h"
 #include "net.h"
 #include "prov/lib/hints.h"
 #include "prov/lib/linked.h"
-#include "provider/clock.h"
-#include "provider/random.h"
 #include "remote.h"
-#include "vcq/backend_of_test.h"
+#include "utofu/library_of_test.h"
 
 namespace swarm {
 namespace {

@@ -17,8 +17,8 @@
 #include <rdma/fi_collective.h>
 #include <rdma/fi_trigger.h>
 
-#include "prov/lib/session.h"
 #include "lib/starving.h"
+#include "prov/lib/session.h"
 
 namespace {
 

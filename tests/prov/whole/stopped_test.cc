@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "atomic/wide.h"
-#include "memory/directory.h"
+#include "mem/mr_directory.h"
 #include "prov/lib/raw.h"
 
 namespace tofu::test {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_atomic(3): the calls of the application, thin entries over two ways: native.h for a single element that one
+// fi_atomic(3): the calls of the application, thin entries over two ways: armw.h for a single element that one
 // ARMW serves, AtomicEngine::submit for everything else. Called through atomic_ops; takes the context's lock.
-#include "atomic/engine.h"
+#include "atomic/atomic.h"
 
 #include <mutex>
 
 #include <rdma/fi_errno.h>
 
-#include "atomic/native.h"
-#include "context/face.h"
-#include "context/later.h"
-#include "progress/domain_base.h"
+#include "atomic/armw.h"
+#include "cq/domain_base.h"
+#include "tx/deferred.h"
+#include "tx/ep_handle.h"
 
 namespace tofu {
 namespace {

@@ -9,14 +9,14 @@
 #include <cstring>
 #include <memory>
 
-#include "kernel/kernel.h"
-#include "kernel/table.h"
-#include "local/bounce.h"
-#include "local/iov.h"
-#include "remote/access.h"
-#include "transfer/agenda.h"
-#include "transfer/pending.h"
-#include "transfer/request.h"
+#include "atomic/kernel.h"
+#include "atomic/op_table.h"
+#include "mem/bounce_pool.h"
+#include "mem/iov.h"
+#include "tx/operation.h"
+#include "tx/pending_queue.h"
+#include "tx/remote_memory.h"
+#include "tx/retry_list.h"
 
 namespace tofu {
 
@@ -75,7 +75,7 @@ struct AtomicKind {
 /// fi_mr_bind).
 enum class AtomicEvent : std::uint8_t { none, write, read, fetch };
 
-/// An operation that is not one ARMW of one element (transfer/quick.h). `pending` counts word operations, plus one
+/// An operation that is not one ARMW of one element (tx/quick.h). `pending` counts word operations, plus one
 /// until all words have been started.
 struct AtomicOp : Request, PendingOp, RemoteSide, AtomicKind {
     enum class Step : std::uint8_t {
@@ -103,7 +103,7 @@ struct AtomicOp : Request, PendingOp, RemoteSide, AtomicKind {
     Pieces operand;
     Pieces compare;
     Pieces result;
-    struct Batch* batch = nullptr; ///< the batch under way (batch.cc)
+    struct Batch* batch = nullptr; ///< the batch under way (armw_batch.cc)
     bool in_batch = false;         ///< one ARMW per element, all in one batch
     bool in_spans = false;         ///< its loops may take many words at a time
     std::unique_ptr<std::byte[]> copy; ///< of the unread part of injected data
@@ -159,7 +159,7 @@ struct WordOp : vcq::Waiter, Deferred, RemoteWord {
     std::uint64_t desired;      ///< leader: what it swaps in
 };
 
-/// The elements of an operation as ARMWs in a batch (batch.cc). If the operation fetches, each ARMW has a notice; else
+/// The elements of an operation as ARMWs in a batch (armw_batch.cc). If the operation fetches, each ARMW has a notice; else
 /// the last one only.
 struct Batch : vcq::Waiter {
     /// Hears of failures of the ARMWs that have no notice.

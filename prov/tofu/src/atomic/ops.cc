@@ -6,7 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include "atomic/runner.h"
-#include "provider/error.h"
+#include "core/error.h"
 
 namespace tofu {
 

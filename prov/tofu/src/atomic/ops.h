@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The atomic operations of one context: which wait, how far each has been started, how each ends; and the members that
 // the parts share that carry them out (parts.h, wide.h). Called by these parts and by the runner under the context's
-// lock; calls vcq, request, remote/access.
+// lock; calls vcq, request, tx/remote_memory.
 #pragma once
 
 #include <cstddef>
 
 #include "atomic/op.h"
-#include "remote/access.h"
-#include "transfer/pending.h"
-#include "vcq/vcq.h"
+#include "tx/pending_queue.h"
+#include "tx/remote_memory.h"
+#include "utofu/vcq.h"
 
 namespace tofu {
 

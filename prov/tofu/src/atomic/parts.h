@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The ways in which an atomic operation is carried out, except wide elements (wide.h): word by word (words.cc, and
-// loop.cc for CSWAPs), in a batch (batch.cc), in spans (span.cc). Called by the runner under the context's lock and,
+// cswap_loop.cc for CSWAPs), in a batch (armw_batch.cc), in spans (span.cc). Called by the runner under the context's lock and,
 // through waiters, by the poll of its VCQ; calls vcq, and ops to move the operation on.
 #pragma once
 

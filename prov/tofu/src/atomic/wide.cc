@@ -2,10 +2,10 @@
 // Wide elements under lock words; see wide.h for the protocol.
 #include "atomic/wide.h"
 
-#include "address/address.h"
 #include "atomic/runner.h"
-#include "memory/directory.h"
-#include "provider/random.h"
+#include "av/address.h"
+#include "core/random.h"
+#include "mem/mr_directory.h"
 
 namespace tofu {
 

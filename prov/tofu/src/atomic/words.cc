@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Cuts operations into words, and posts native ARMWs. See parts.h; loops are in loop.cc.
+// Cuts operations into words, and posts native ARMWs. See parts.h; loops are in cswap_loop.cc.
 #include "atomic/runner.h"
 
 namespace tofu {

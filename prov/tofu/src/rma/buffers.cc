@@ -4,7 +4,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "local/iov.h"
+#include "mem/iov.h"
 
 namespace tofu {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <cstddef>
 
-#include "context/tx_context.h"
-#include "local/bounce.h"
+#include "mem/bounce_pool.h"
 #include "rma/op.h"
+#include "tx/tx_context.h"
 
 namespace tofu {
 

@@ -5,10 +5,10 @@
 
 #include <rdma/fi_errno.h>
 
-#include "context/face.h"
-#include "context/later.h"
-#include "progress/domain_base.h"
-#include "rma/engine.h"
+#include "cq/domain_base.h"
+#include "rma/rma.h"
+#include "tx/deferred.h"
+#include "tx/ep_handle.h"
 
 namespace tofu {
 

@@ -9,12 +9,12 @@
 #include <rdma/fi_rma.h>
 #include <sys/uio.h>
 
-#include "context/branches.h"
-#include "local/bounce.h"
-#include "local/local_memory.h"
-#include "remote/access.h"
-#include "transfer/pending.h"
-#include "transfer/request.h"
+#include "mem/bounce_pool.h"
+#include "mem/local_buffer.h"
+#include "tx/operation.h"
+#include "tx/pending_queue.h"
+#include "tx/rails.h"
+#include "tx/remote_memory.h"
 
 namespace tofu {
 

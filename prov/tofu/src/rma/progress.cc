@@ -7,10 +7,10 @@
 
 #include <rdma/fi_errno.h>
 
-#include "local/iov.h"
-#include "provider/error.h"
-#include "remote/event_credits.h"
-#include "send/sender.h"
+#include "core/error.h"
+#include "mem/iov.h"
+#include "msg/sender.h"
+#include "tx/event_credits.h"
 
 namespace tofu {
 

@@ -7,8 +7,8 @@
 
 #include <rdma/fi_errno.h>
 
-#include "local/iov.h"
-#include "provider/limits.h"
+#include "core/limits.h"
+#include "mem/iov.h"
 
 namespace tofu {
 

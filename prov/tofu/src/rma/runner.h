@@ -2,19 +2,19 @@
 // Reads and writes under way, each a sequence of Puts or Gets: accepted (runner.cc), then posted piece by piece, paid
 // for where the target counts events, retried where a key was stale, and completed (progress.cc). A retry repeats exactly
 // the segments that were refused: what has taken effect must not do so again, behind what was called later. Called by
-// calls.cc, deferred work and the pending queue under the context's lock; calls vcq, remote/access, local_memory, the
+// calls.cc, deferred work and the pending queue under the context's lock; calls vcq, tx/remote_memory, local_memory, the
 // sender (CQ data).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "context/tx_context.h"
-#include "remote/access.h"
 #include "rma/buffers.h"
 #include "rma/op.h"
-#include "transfer/pending.h"
-#include "transfer/request.h"
+#include "tx/operation.h"
+#include "tx/pending_queue.h"
+#include "tx/remote_memory.h"
+#include "tx/tx_context.h"
 
 namespace tofu {
 

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_cq_read and fi_cntr_read from the call down to the VCQ, in one file so that one compilation sees all of it: they
+// are the calls that programs make most. Called through the tables of cq.cc and counter.cc; calls the VCQ and the engines.
+#include <rdma/fi_errno.h>
+
+#include "api/endpoint.h"
+#include "atomic/atomic.h"
+#include "coll/engine.h"
+#include "cq/counter.h"
+#include "cq/cq.h"
+#include "cq/domain_base.h"
+#include "cq/progress.h"
+#include "msg/message_engine.h"
+#include "rma/rma.h"
+
+namespace tofu {
+
+// --- the short way: no other thread, nothing in the queue, no full round due, and the endpoint that spoke last
+
+/// What a look at the endpoint finds, when it looks at nothing that can wait for a full round.
+[[gnu::always_inline]] inline Sight Endpoint::sight() const noexcept
+{
+    const vcq::Vcq& vcq = tx_.vcq();
+    if (vcq.has_work() || !tx_.pending().empty()) [[unlikely]]
+        return Sight::work;
+    if (!vcq.window().all_free())
+        return Sight::notices;
+    return engines_.messages ? engines_.messages->sight() : Sight::nothing;
+}
+
+[[gnu::always_inline]] inline void Endpoint::take_packets() noexcept
+{
+    engines_.messages->receiver().take_packets();
+}
+
+[[gnu::always_inline]] inline bool Endpoint::take_notices() noexcept
+{
+    return tx_.vcq().poll_notices() != 0;
+}
+
+void Endpoint::take_messages() noexcept
+{
+    if (engines_.messages)
+        engines_.messages->progress();
+}
+
+ssize_t CompletionQueue::read_from(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+{
+    if (count == 0 || !empty() || lock_.enabled()) [[unlikely]]
+        return read_slowly(buffer, count, sources);
+    auto* const endpoint = static_cast<Endpoint*>(progress_.first_due());
+    if (endpoint == nullptr) [[unlikely]]
+        return read_slowly(buffer, count, sources);
+    switch (endpoint->sight()) {
+    case Sight::nothing:
+        if (progress_.has_others()) [[unlikely]]
+            break;
+        return -FI_EAGAIN;
+    case Sight::packets: return read_by<Sight::packets>(*endpoint, buffer, count, sources);
+    case Sight::notices: return read_by<Sight::notices>(*endpoint, buffer, count, sources);
+    case Sight::work: break;
+    }
+    return read_slowly(buffer, count, sources);
+}
+
+/// Hands the reader what the endpoint takes.
+template <Sight what>
+ssize_t CompletionQueue::read_by(Endpoint& endpoint, void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+{
+    begin_read(buffer, count, sources);
+    if constexpr (what == Sight::packets) {
+        endpoint.take_packets();
+    } else {
+        (void)endpoint.take_notices();
+        if (reader_waits())
+            endpoint.take_messages();
+    }
+    const std::size_t taken = end_read();
+    if (taken == 0) [[unlikely]]
+        return empty() ? -FI_EAGAIN : take({buffer, sources, count, count});
+    progress_.found();
+    return static_cast<ssize_t>(taken);
+}
+
+// --- all other reads
+
+[[gnu::always_inline]] inline void Endpoint::look(const CompletionQueue& queue) noexcept
+{
+    if (!tx_.lock().try_lock())
+        return;
+    const Sight what = enabled_ ? sight() : Sight::nothing;
+    if (what == Sight::packets) {
+        engines_.messages->receiver().take_packets();
+    } else if (what != Sight::nothing) {
+        (void)tx_.vcq().poll_inline();
+        if (!tx_.pending().empty()) [[unlikely]]
+            tx_.pending().resume();
+        if (engines_.atomic)
+            engines_.atomic->progress();
+        if (engines_.messages && queue.reader_waits())
+            engines_.messages->progress();
+        if (engines_.collectives) [[unlikely]]
+            engines_.collectives->progress();
+    }
+    tx_.lock().unlock();
+}
+
+void ProgressSet::look(const CompletionQueue& queue) noexcept
+{
+    if (!lock_.try_lock())
+        return;
+    if (full_round_due()) [[unlikely]]
+        (void)look_everywhere();
+    else
+        look_in_turn(queue);
+    lock_.unlock();
+}
+
+/// Looks at one endpoint after the other until the queue has an entry. The endpoint that filled it comes first next
+/// time, until the next full round.
+void ProgressSet::look_in_turn(const CompletionQueue& queue) noexcept
+{
+    const std::size_t count = endpoints_.size();
+    for (std::size_t i = 0; i < count && queue.reader_waits(); i++) {
+        if (next_ >= count)
+            next_ = 0;
+        static_cast<Endpoint*>(endpoints_[next_])->look(queue);
+        if (queue.reader_waits())
+            next_++;
+        else
+            first_ = endpoints_[next_];
+    }
+}
+
+ssize_t CompletionQueue::read_slowly(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+{
+    // Without locks no other thread completes operations, and read_from() has counted the look.
+    const bool locked = lock_.enabled();
+    if (count == 0) { // the application asks for progress only
+        (void)progress_.count_look();
+        progress_.run();
+    } else if (empty()) {
+        if (locked)
+            (void)progress_.count_look();
+        else
+            begin_read(buffer, count, sources);
+        progress_.look(*this);
+        const std::size_t taken = locked ? 0 : end_read();
+        if (taken != 0) {
+            progress_.found();
+            return static_cast<ssize_t>(taken);
+        }
+    }
+    if (empty()) {
+        progress_.found_nothing();
+        return -FI_EAGAIN;
+    }
+    progress_.found();
+    return take({buffer, sources, count, count});
+}
+
+// --- counters
+
+std::uint64_t Counter::read() noexcept
+{
+    if (!look()) [[unlikely]]
+        progress_.run() ? progress_.found() : progress_.found_nothing();
+    const std::uint64_t value = value_.load(std::memory_order_acquire);
+    if (wait_.watched()) [[unlikely]]
+        seen_value_.store(value, std::memory_order_relaxed);
+    return value;
+}
+
+/// The short way of progress, as that of a queue. False: it takes a full round.
+[[gnu::always_inline]] inline bool Counter::look() noexcept
+{
+    if (progress_.locked() || counts_remote_events_.load(std::memory_order_relaxed)) [[unlikely]] {
+        (void)progress_.count_look();
+        return false;
+    }
+    auto* const endpoint = static_cast<Endpoint*>(progress_.first_due());
+    if (endpoint == nullptr || progress_.has_others() || owner().deferred().any()) [[unlikely]]
+        return false;
+    switch (endpoint->sight()) {
+    case Sight::nothing: return true;
+    case Sight::notices:
+        if (endpoint->take_notices())
+            progress_.found();
+        endpoint->take_messages();
+        return true;
+    case Sight::packets: endpoint->take_packets(); return true;
+    case Sight::work: break;
+    }
+    return false;
+}
+
+ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count) noexcept
+{
+    return CompletionQueue::of(cq).read_from(buffer, count, nullptr);
+}
+
+} // namespace tofu

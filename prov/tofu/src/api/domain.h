@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_domain: opens and closes the parts that the objects of a domain share (cq/domain_base.h), and polls the VCQs
+// at which peers reach it. Called by fabric and the application; calls vcq, region.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include <rdma/fi_domain.h>
+
+#include "api/triggered.h"
+#include "coll/lane_doors.h"
+#include "cq/domain_base.h"
+#include "cq/eq.h"
+#include "mem/mr_table.h"
+#include "msg/estate.h"
+
+namespace tofu {
+
+/// fi_open_ops(3): the operations of a domain beyond libfabric's interfaces (rdma/fi_ext_tofu.h). 0, -FI_EINVAL, or
+/// -FI_ENOSYS for an unknown name.
+int open_extension(struct fid* domain, const char* name, std::uint64_t flags, void** ops, void* context) noexcept;
+/// fi_mr(3): the operation table of a domain for memory regions.
+extern fi_ops_mr region_ops;
+
+class Domain final : public DomainBase {
+  public:
+    explicit Domain(FabricBase& fabric) noexcept;
+    ~Domain();
+    /// fi_domain(3). 0, -FI_EINVAL, -FI_ENOMEM, or an error of the backend, the home VCQ or the thread.
+    static int open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context) noexcept;
+    [[nodiscard]] int set_up(const fi_info* info) noexcept;
+    static Domain& of(fid_domain* d) noexcept { return *static_cast<Domain*>(d); }
+
+    bool progress_home(bool patient) noexcept override;
+    void let_go(const Counter& counter) noexcept override;
+    [[nodiscard]] std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
+
+    [[nodiscard]] WorkQueue& work() noexcept { return *own_work_; }
+    /// The queue that registrations report to (fi_domain_bind, FI_REG_MR); null: they are synchronous.
+    [[nodiscard]] EventQueue* registration_events() const noexcept { return registration_events_; }
+    int bind(struct fid* object, std::uint64_t flags) noexcept;
+    int close() noexcept;
+
+  private:
+    void await_receivers() noexcept;
+    void print_placement() const noexcept;
+    static void on_remote(void* self, const vcq::RemoteNotice& notice) noexcept;
+
+    Held<EventQueue> events_;
+    EventQueue* registration_events_ = nullptr;
+    RegionTable own_regions_{*this};
+    coll::Doors own_doors_{*this};
+    proto::Estate own_estate_{*this};
+    std::optional<WorkQueue> own_work_{std::in_place, *this}; ///< until close()
+};
+
+} // namespace tofu

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The life of an endpoint: open, enable, progress, close (fi_endpoint(3)). Called through the tables of endpoint_calls.cc and by
+// the objects it is bound to; calls its parts, vcq, the engines, domain.
+#include "api/endpoint.h"
+
+#include <chrono>
+#include <mutex>
+
+#include <rdma/fi_errno.h>
+
+#include "api/endpoint_calls.h"
+#include "api/scalable.h"
+#include "api/shared_context.h"
+#include "atomic/atomic.h"
+#include "coll/engine.h"
+#include "core/clock.h"
+#include "core/limits.h"
+#include "core/log.h"
+#include "cq/eq.h"
+#include "cq/everywhere.h"
+#include "mem/mr_table.h"
+#include "msg/calls.h"
+#include "msg/message_engine.h"
+#include "rma/rma.h"
+#include "tx/deferred.h"
+#include "tx/remote_memory.h"
+
+namespace tofu {
+
+namespace {
+/// The table before fi_enable, when only the queries work: what an endpoint will be able to do can be asked
+/// (fi_atomic(3)).
+fi_ops_atomic* queries_alone() noexcept
+{
+    static fi_ops_atomic table = [] {
+        fi_ops_atomic ops = ops_of_disabled.atomic;
+        ops.writevalid = atomic_ops.writevalid;
+        ops.readwritevalid = atomic_ops.readwritevalid;
+        ops.compwritevalid = atomic_ops.compwritevalid;
+        return ops;
+    }();
+    return &table;
+}
+} // namespace
+
+Endpoint::Endpoint(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_EP)
+{
+    fid.ops = &endpoint_fid_ops;
+    fid_ep::ops = &endpoint_ops;
+    cm = &endpoint_cm_ops;
+    refuse_all(*this, ops_of_disabled);
+    endpoint = this;
+    EndpointFace::tx = &tx_;
+    reads_descs = domain.model().valid_descs;
+}
+
+Endpoint::~Endpoint() = default;
+
+// --- open
+
+int EndpointPlan::take(const fi_info* info) noexcept
+{
+    if (info == nullptr || info->ep_attr == nullptr ||
+        (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_UNSPEC))
+        return -FI_EINVAL;
+    caps = info->caps;
+    tx = given(info->tx_attr);
+    rx = given(info->rx_attr);
+    // What an application has changed in an info since fi_getinfo: later calls rely on these.
+    const std::uint64_t more = caps & (FI_TRIGGER | FI_PEER);
+    if ((tx.op_flags & ~(limits::tx_op_flags | more)) != 0 || (rx.op_flags & ~(limits::rx_op_flags | more)) != 0 ||
+        tx.inject_size > limits::inject_size) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: op_flags or inject_size of the info are more than fi_getinfo grants: ask for "
+                                  "them by hints\n");
+        return -FI_EINVAL;
+    }
+    address_format = info->addr_format;
+    name_key = name_key_of(*info);
+    shares_tx = info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT;
+    shares_rx = info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
+    return 0;
+}
+
+int Endpoint::set_up(const fi_info* info) noexcept
+{
+    EndpointPlan plan;
+    const int ret = plan.take(info);
+    return ret == 0 ? set_up(&plan) : ret;
+}
+
+int Endpoint::set_up(const EndpointPlan* wish) noexcept
+{
+    plan_ = *wish;
+    const EndpointPlan& plan = plan_;
+    DomainBase& domain = owner();
+    if (!plan.sends || !plan.receives)
+        fid.fclass = plan.sends ? FI_CLASS_TX_CTX : FI_CLASS_RX_CTX;
+    if ((plan.caps & FI_ATOMIC) && plan.sends)
+        fid_ep::atomic = queries_alone();
+    tx_flags = plan.tx.op_flags;
+    rx_flags = plan.rx.op_flags;
+    rx_.attr = plan.rx;
+    rx_.min_multi_recv = plan.min_multi_recv;
+    rx_.is_open = plan.receives;
+    rx_.shares = plan.shares_rx;
+    const bool shares_lock = plan.shares_tx || plan.shares_rx || (plan.caps & FI_PEER) != 0 || domain.model().serialised;
+    tx_.set_up({&domain, plan.tx, plan.caps, shares_lock ? &domain.shared_lock() : nullptr, round, this, plan.sends,
+                plan.shares_tx});
+    receive_lock = &tx_.lock();
+    if (!plan.shares_tx)
+        if (int ret = tx_.open_vcq(); ret != 0)
+            return ret;
+    unsigned number = plan.number;
+    if (plan.sends) { // a receive context has a number of its scalable endpoint
+        if (int ret = domain.numbers().take(1, number); ret != 0) {
+            tx_.detach();
+            return ret;
+        }
+    }
+    tx_.set_number(number, plan.parent != nullptr ? plan.parent->address()
+                                                  : make_address(domain.home_id(), domain.nonce(), number, 0,
+                                                                 address_flags(plan.caps)));
+    domain.regions().add_endpoint(number, rx_.counters);
+    return 0;
+}
+
+int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
+{
+    if (object == nullptr)
+        return -FI_EINVAL;
+    if (enabled_)
+        return -FI_EOPBADSTATE;
+    if (plan_.parent != nullptr && object->fclass == FI_CLASS_AV)
+        return -FI_EINVAL; // the scalable endpoint has one for all its contexts
+    return bound_.add(object, flags);
+}
+
+// --- enable
+
+void Endpoint::choose_operations() noexcept
+{
+    // The calls of a direction that a context does not have are refused; so are receives where a shared receive context
+    // is bound, to which the application posts them instead.
+    static const fi_ops_msg msg_of[] = {msg_ops, halved(msg_ops, true), halved(msg_ops, false)};
+    static const fi_ops_tagged tagged_of[] = {tagged_ops, halved(tagged_ops, true),
+                                              halved(tagged_ops, false)};
+    const std::uint64_t caps = plan_.caps;
+    const bool sends = tx_.plan().is_open;
+    const unsigned half = !rx_.is_open || rx_.shared != nullptr ? 1 : sends ? 0 : 2;
+    msg = const_cast<fi_ops_msg*>((caps & FI_MSG) ? &msg_of[half] : &ops_of_missing.msg);
+    tagged = const_cast<fi_ops_tagged*>((caps & FI_TAGGED) ? &tagged_of[half] : &ops_of_missing.tagged);
+    fid_ep::rma = (caps & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
+    fid_ep::atomic = (caps & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
+    collective = engines_.collectives != nullptr ? &coll::collective_ops : &ops_of_missing.collective;
+    receives = engines_.messages != nullptr ? &engines_.messages->delivery().queue() : nullptr;
+}
+
+namespace {
+/// Makes progress until no peer can write to the endpoint's area any more. A peer answers in microseconds if it makes
+/// progress; for others nobody waits, since all that their silence costs is a number (EndpointNumbers).
+void settle_with_peers(proto::Messenger& messages, OwnTxContext& tx) noexcept
+{
+    constexpr std::chrono::milliseconds patience{10};
+    const auto end = Clock::now() + patience;
+    while (!messages.settle() && Clock::now() < end)
+        tx.progress();
+}
+} // namespace
+
+void Endpoint::close_area() noexcept
+{
+    if (!engines_.messages->close_area())
+        owner().numbers().set_unsettled(tx_.plan().number);
+}
+
+int Endpoint::enable() noexcept
+{
+    if (enabled_)
+        return -FI_EOPBADSTATE;
+    if (plan_.parent != nullptr && !tx_.has_peers())
+        if (Peers* av = plan_.parent->av(); av != nullptr)
+            if (int ret = bound_.add_addresses(*av); ret != 0)
+                return ret;
+    if (int ret = bound_.check(); ret != 0)
+        return ret;
+    auto& messages = engines_.messages;
+    int ret = engines_.make(tx_, rx_, plan_.parent == nullptr);
+    // With automatic progress the thread starts now if peers may make work for us at any time: messages, CQ data and
+    // events need polls, and so does the retry of an operation with a stale key. All else starts it when needed
+    // (needs_polls()).
+    if (ret == 0 && ((plan_.caps & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) ||
+                     (messages && rx_.binding.cq != nullptr) || tx_.peer_memory().keys.by_directory()))
+        ret = owner().auto_progress().go_on_alone();
+    if (ret == 0)
+        ret = bound_.list(*this, engines_.collectives != nullptr); // rounds pass over it until it is enabled
+    if (ret == 0)
+        ret = announce();
+    if (ret != 0) {
+        bound_.unlist(*this);
+        if (messages) {
+            {
+                std::lock_guard guard(tx_.lock());
+                settle_with_peers(*messages, tx_);
+                messages->leave();
+                messages->delivery().part_from_queue();
+            }
+            close_area();
+        }
+        engines_.drop(tx_);
+        return ret;
+    }
+    choose_operations();
+    std::lock_guard guard(tx_.lock());
+    enabled_ = true;
+    return 0;
+}
+
+/// Announces the endpoint under the service name that it was opened for.
+int Endpoint::announce() noexcept
+{
+    if (tx_.plan().is_open)
+        return name_.open(plan_.name_key, address());
+    const int ret = plan_.parent->announce();
+    name_.share(plan_.parent->announcement());
+    return ret;
+}
+
+// --- progress
+
+bool Endpoint::progress(bool patient) noexcept
+{
+    if (patient)
+        tx_.lock().lock();
+    else if (!tx_.lock().try_lock())
+        return false;
+    const bool some = tx_.progress();
+    tx_.lock().unlock();
+    return some;
+}
+
+/// TxContext::Round.
+bool Endpoint::round(void* self) noexcept
+{
+    Endpoint& ep = *static_cast<Endpoint*>(self);
+    if (!ep.enabled_)
+        return false;
+    vcq::Vcq& vcq = ep.tx_.vcq();
+    const bool some = vcq.poll_all() != 0;
+    if (!ep.tx_.pending().empty()) [[unlikely]]
+        ep.tx_.pending().resume();
+    const EndpointEngines& engines = ep.engines_;
+    if (engines.atomic)
+        engines.atomic->progress();
+    if (engines.messages)
+        engines.messages->progress_fully();
+    if (engines.collectives) [[unlikely]]
+        engines.collectives->progress();
+    if (EventCredits& credits = ep.tx_.peer_memory().credits; !credits.empty()) [[unlikely]]
+        credits.progress();
+    ep.name_.progress();
+    // Others that post from a shared VCQ may wait, and collectives always do.
+    vcq.set_busy(ep.tx_.plan().shares_vcq || engines.collectives || (engines.atomic && engines.atomic->waits()) ||
+                 (engines.messages && engines.messages->waits()));
+    return some;
+}
+
+/// fi_join (fi_cm(3)), for collective groups only.
+int Endpoint::join(const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept
+{
+    if ((flags & FI_COLLECTIVE) == 0)
+        return -FI_ENOSYS; // there is no multicast
+    if (!enabled_)
+        return -FI_EOPBADSTATE;
+    if (!engines_.collectives)
+        return -FI_EOPNOTSUPP;
+    if (bound_.events() == nullptr)
+        return -FI_ENOEQ;
+    if (int ret = bound_.events()->need_polls(*this); ret != 0)
+        return ret;
+    return engines_.collectives->join(*bound_.events(), address, flags, mc, context);
+}
+
+ssize_t Endpoint::cancel(void* context) noexcept
+{
+    ssize_t ret = -FI_ENOENT;
+    {
+        std::lock_guard guard(tx_.lock());
+        if (engines_.messages)
+            ret = engines_.messages->delivery().cancel(context);
+    }
+    return ret == -FI_ENOENT && (plan_.caps & FI_TRIGGER) != 0 ? owner().deferred().later->cancel(tx_, context) : ret;
+}
+
+// --- close
+
+/// Makes progress until everything that was injected, reported as sent or accepted has left the process. Some of it
+/// needs the progress of peers: operations to a dead peer fail at once, a stopped peer holds us up for `patience` at
+/// most. What was accepted and has not left by then counts as outstanding and is discarded (fi_endpoint(3), fi_close);
+/// what was reported as sent stays with the domain (msg/estate.h). A peer may be another endpoint of this process,
+/// and its thread the one that closes this endpoint: so all of them make progress.
+void Endpoint::let_all_leave() noexcept
+{
+    constexpr std::chrono::seconds patience{1};
+    const auto end = Clock::now() + patience;
+    for (;;) {
+        {
+            std::lock_guard guard(tx_.lock());
+            if (tx_.all_has_left() || Clock::now() >= end)
+                return;
+            tx_.progress();
+        }
+        progress_everywhere(owner());
+    }
+}
+
+/// Ends what is under way and begins nothing more. False: some notices have not come, so memory that a communication
+/// may still reach has to stay until the VCQ is freed.
+bool Endpoint::stop() noexcept
+{
+    if (!tx_.has_vcq())
+        return true;
+    {
+        std::lock_guard guard(tx_.lock());
+        tx_.reports().closing = true;
+    }
+    if (enabled_)
+        let_all_leave();
+    bool quiet;
+    {
+        std::lock_guard guard(tx_.lock());
+        if (enabled_ && engines_.messages)
+            settle_with_peers(*engines_.messages, tx_);
+        tx_.close();
+        quiet = tx_.plan().shares_vcq ? tx_.vcq().quiesce() : tx_.vcq().drain();
+        enabled_ = false;
+        if (engines_.messages) {
+            if (quiet)
+                engines_.messages->delivery().cancel_fetches();
+            engines_.messages->delivery().part_from_queue();
+        }
+    }
+    if (engines_.messages) { // both take the home lock, which has to be taken before ours
+        leaves_copies_ = engines_.messages->leave_to(owner().estate());
+        if (leaves_copies_) // nobody looks at the slots of visitors any more
+            owner().numbers().set_unsettled(tx_.plan().number);
+        else
+            close_area();
+    }
+    return quiet;
+}
+
+void Endpoint::drop_all() noexcept
+{
+    engines_.drop(tx_);
+    std::lock_guard guard(tx_.lock());
+    tx_.drop_memory();
+}
+
+int Endpoint::close() noexcept
+{
+    if (in_use() || (engines_.collectives && engines_.collectives->in_use()))
+        return -FI_EBUSY;
+    // First nobody polls the endpoint any more, then no peer's notice reaches it, then what is under way ends.
+    bound_.unlist(*this);
+    const unsigned number = tx_.plan().number;
+    owner().regions().remove_endpoint(number);
+    tx_.detach();
+    SharedTransmit* const shared = bound_.shared_transmit();
+    const bool quiet = stop();
+    if ((plan_.caps & FI_TRIGGER) != 0)
+        owner().deferred().later->forget(tx_, quiet);
+    const bool stays = !quiet && shared != nullptr;
+    if (!quiet) { // a communication may still reach our memory: the VCQ goes before anything is freed or reported
+        tx_.close_vcq();
+        std::lock_guard guard(tx_.lock());
+        if (engines_.messages && !stays) // else Gets may write for ever: nobody is told that a buffer is free again
+            engines_.messages->delivery().cancel_fetches();
+    }
+    if (engines_.collectives)
+        engines_.collectives->bury_all();
+    if (!stays)
+        drop_all();
+    else if (engines_.rma)
+        engines_.rma->runner().mute();
+    tx_.close_vcq();
+    bound_.drop_all();
+    if (tx_.plan().is_open && !leaves_copies_)
+        owner().numbers().give_back(number, 1);
+    if (plan_.parent != nullptr)
+        plan_.parent->drop_context(tx_.plan().is_open, plan_.slot);
+    if (stays) {
+        shared->keep(*this);
+        return 0;
+    }
+    delete this;
+    return 0;
+}
+
+void Endpoint::bury() noexcept
+{
+    drop_all();
+    delete this;
+}
+
+} // namespace tofu

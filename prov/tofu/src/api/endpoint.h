@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_endpoint (FI_EP_RDM): a tx context and an rx context, the objects bound to them, and the engines that use them. A
+// context of a scalable endpoint is the same with one of the two open. Called by the application and, for progress, by
+// queues and counters; calls the engines.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_endpoint.h>
+
+#include "api/bindings.h"
+#include "api/engines.h"
+#include "api/service_name.h"
+#include "av/address.h"
+#include "cq/cq.h"
+#include "cq/domain_base.h"
+#include "cq/progress.h"
+#include "tx/ep_handle.h"
+#include "tx/own_tx_context.h"
+#include "tx/rx_context.h"
+
+namespace tofu {
+
+class ScalableEndpoint;
+
+/// What an endpoint or a context is made of.
+struct EndpointPlan {
+    /// Reads the info that was given to fi_endpoint or fi_scalable_ep. 0 or -FI_EINVAL (such as another type of
+    /// endpoint).
+    [[nodiscard]] int take(const fi_info* info) noexcept;
+
+    std::uint64_t caps = 0;
+    fi_tx_attr tx{};
+    fi_rx_attr rx{};
+    std::uint32_t address_format = FI_FORMAT_UNSPEC;
+    std::uint64_t name_key = 0; ///< of the service name that it was opened for (api/names.h), 0: none
+    bool sends = true;    ///< the directions that the application may use; a context has one only
+    bool receives = true;
+    unsigned number = 0;                ///< of a receive context
+    unsigned slot = 0;                  ///< index of a context in its scalable endpoint
+    ScalableEndpoint* parent = nullptr; ///< of a context; null: an endpoint
+    bool shares_tx = false; ///< fi_endpoint(3), FI_SHARED_CONTEXT: a shared context will be bound
+    bool shares_rx = false;
+    std::size_t min_multi_recv = 64;
+};
+
+/// A round of progress polls the VCQ, resumes what is pending, and calls each engine that has something to do. The VCQ
+/// is closed before the engines are destroyed, so that none of their waiters is called afterwards. The users of an
+/// endpoint (core/counted.h) are its aliases.
+class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>, public Pollable {
+  public:
+    explicit Endpoint(DomainBase& domain) noexcept;
+    ~Endpoint();
+    /// fi_endpoint(3). 0, -FI_EINVAL, or an error of the next function.
+    [[nodiscard]] int set_up(const fi_info* info) noexcept;
+    /// Opens what the plan asks for, with a VCQ unless that is to be shared. 0 or -FI_E*.
+    [[nodiscard]] int set_up(const EndpointPlan* plan) noexcept;
+    /// The endpoint of a fid; of an alias, the endpoint that it is an alias of.
+    static Endpoint& of(fid_ep* e) noexcept { return *static_cast<EndpointFace*>(e)->endpoint; }
+    static Endpoint& of(struct fid* f) noexcept { return of(reinterpret_cast<fid_ep*>(f)); }
+    [[nodiscard]] TxContext& tx_context() noexcept { return tx_; }
+    [[nodiscard]] RxContext& rx_context() noexcept { return rx_; }
+    [[nodiscard]] const EndpointAddress& address() const noexcept { return tx_.plan().known; }
+    /// FI_FORMAT of fi_getname.
+    [[nodiscard]] std::uint32_t address_format() const noexcept { return plan_.address_format; }
+    [[nodiscard]] bool enabled() const noexcept { return enabled_; }
+
+    /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock; if another thread holds it and
+    /// `patient` is false, returns at once. True if the poll found a notice.
+    bool progress(bool patient) noexcept override;
+    [[nodiscard]] const vcq::Vcq& polled() const noexcept override { return tx_.vcq(); }
+    // --- for the readers of queues and counters (cq_read.cc)
+    [[nodiscard]] Sight sight() const noexcept;
+    void take_packets() noexcept;
+    /// False: none has come.
+    bool take_notices() noexcept;
+    /// A round of the message engine, if there is one.
+    void take_messages() noexcept;
+    /// progress() for the reader of `queue`. Once the poll has filled the queue, messages wait for the next round.
+    void look(const CompletionQueue& queue) noexcept;
+
+    // --- the calls of fi_ep's operation tables (endpoint_calls.cc) that change the endpoint
+    int bind(struct fid* object, std::uint64_t flags) noexcept;
+    int enable() noexcept;
+    int close() noexcept;
+    int join(const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept;
+    ssize_t cancel(void* context) noexcept;
+    /// Frees an endpoint that close() had to leave alive, because the VCQ of its shared transmit context might still
+    /// have reached its memory. Called when that VCQ has been freed.
+    void bury() noexcept;
+    Endpoint* next_kept = nullptr; ///< in the list of such endpoints of a shared transmit context
+
+  private:
+    static bool round(void* self) noexcept;
+    void choose_operations() noexcept;
+    int announce() noexcept;
+    void let_all_leave() noexcept;
+    [[nodiscard]] bool stop() noexcept;
+    void close_area() noexcept;
+    void drop_all() noexcept;
+
+    EndpointPlan plan_{};
+    OwnTxContext tx_;
+    RxContext rx_;
+    EndpointEngines engines_;
+    bool enabled_ = false;
+    bool leaves_copies_ = false; ///< the domain's estate has the area, and the number with it
+    Bindings bound_{tx_, rx_};
+    ServiceName name_;
+};
+
+} // namespace tofu

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_stx_context and fi_srx_context: a VCQ from which several endpoints post, and a queue of receives from which
+// several endpoints match. Called by the application and by the endpoints bound to them; calls domain, vcq, proto.
+//
+// All endpoints of a domain that have a shared context of either kind share one lock (DomainBase::shared_lock), since
+// groups that share a VCQ and groups that share receives may overlap.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include "api/endpoint.h"
+#include "core/array.h"
+#include "msg/receive_queue.h"
+#include "msg/srx_owner.h"
+#include "utofu/vcq.h"
+
+namespace tofu {
+
+class Peers;
+class DomainBase;
+
+/// A VCQ from which several transmit contexts post; they are its users (core/counted.h).
+class SharedTransmit final : public Object<SharedTransmit, fid_stx, DomainBase> {
+  public:
+    explicit SharedTransmit(DomainBase& domain) noexcept;
+    ~SharedTransmit();
+    /// fi_stx_context(3). 0, -FI_EINVAL, or an error of its VCQ.
+    [[nodiscard]] int set_up(const fi_tx_attr* attr) noexcept;
+
+    /// Posted from and polled under the shared lock.
+    [[nodiscard]] vcq::Vcq& vcq() noexcept { return vcq_; }
+    /// Called for each endpoint when it is bound, leave() when it is closed. Both take the shared lock.
+    [[nodiscard]] int join(TxContext& context) noexcept;
+    void leave(TxContext& context) noexcept;
+    /// Takes over a closed endpoint some of whose notices have not come, and frees it when the VCQ is freed. Takes the
+    /// shared lock.
+    void keep(Endpoint& endpoint) noexcept;
+
+  private:
+    static void on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept;
+
+    vcq::Vcq vcq_;
+    Array<TxContext*> contexts_; ///< under the shared lock
+    Endpoint* kept_ = nullptr;   ///< endpoints of keep(); under the shared lock
+};
+
+/// A queue of receives from which several endpoints match. The application posts receives to it as to an endpoint.
+class SharedReceive final : public Object<SharedReceive, fid_ep, DomainBase, EndpointFace> {
+  public:
+    explicit SharedReceive(DomainBase& domain) noexcept;
+    /// fi_srx_context(3). With FI_PEER in op_flags `context` names another provider's receives (fi_peer(3)), and the
+    /// application posts nothing here.
+    static int open(fid_domain* domain, fi_rx_attr* attr, fid_ep** made, void* context) noexcept;
+    /// 0, -FI_EINVAL, -FI_ENOMEM.
+    [[nodiscard]] int set_up(const fi_rx_attr* attr) noexcept;
+    [[nodiscard]] int set_up(peer::Srx* owner) noexcept;
+    /// The owner of the receives, where that is another provider; null: they are our own.
+    [[nodiscard]] proto::SrxOwner* srx_owner() noexcept { return owner_ ? &*owner_ : nullptr; }
+
+    [[nodiscard]] proto::ReceiveQueue& queue() noexcept { return *queue_; }
+    /// Endpoints that receive through it use one address vector (fi_endpoint(3), "Shared contexts"): the first enabled
+    /// says which. False: another one.
+    [[nodiscard]] bool agrees(const Peers& av) noexcept;
+
+    // --- the calls of its operation tables
+    ssize_t cancel(void* context) noexcept;
+    int get_option(int level, int name, void* value, std::size_t* length) noexcept;
+    int set_option(int level, int name, const void* value, std::size_t length) noexcept;
+    ssize_t size_left() noexcept { return static_cast<ssize_t>(rx_.attr.size); }
+
+  private:
+    RxContext rx_; ///< the rules for receives; each endpoint has a queue and counters of its own
+    const Peers* av_ = nullptr; ///< under the shared lock
+    std::optional<proto::SrxOwner> owner_;
+    std::optional<proto::ReceiveQueue> queue_;
+};
+
+} // namespace tofu

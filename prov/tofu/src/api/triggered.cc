@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See triggered.h.
+#include "api/triggered.h"
+
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+#include "core/log.h"
+#include "core/refusal.h"
+#include "cq/counter.h"
+#include "cq/domain_base.h"
+#include "msg/call_checks.h"
+#include "msg/receive_queue.h"
+
+namespace tofu {
+
+namespace {
+
+void insert(Work& work, Work** at) noexcept
+{
+    work.next = *at;
+    work.link = at;
+    if (work.next != nullptr)
+        work.next->link = &work.next;
+    *at = &work;
+}
+void take_out(Work& work) noexcept
+{
+    *work.link = work.next;
+    if (work.next != nullptr)
+        work.next->link = work.link;
+}
+
+int counter_of(const DomainBase& domain, fid_cntr* fid, Held<Counter>& counter) noexcept
+{
+    if (fid == nullptr || !is_ours(&fid->fid, FI_CLASS_CNTR))
+        return -FI_EINVAL;
+    if (&Counter::of(fid).owner() != &domain)
+        return -FI_EDOMAIN;
+    counter = &Counter::of(fid);
+    return 0;
+}
+
+int join(const DomainBase& domain, Work& work, fid_ep* ep) noexcept
+{
+    if (ep == nullptr || (!is_ours(&ep->fid, FI_CLASS_EP) && !is_ours(&ep->fid, FI_CLASS_TX_CTX) &&
+                          !is_ours(&ep->fid, FI_CLASS_RX_CTX)))
+        return -FI_EINVAL;
+    const EndpointFace& face = EndpointFace::of(ep);
+    if (&face.tx->domain() != &domain)
+        return -FI_EDOMAIN;
+    if ((face.tx->plan().caps & FI_TRIGGER) == 0)
+        return -FI_EOPNOTSUPP;
+    work.tx = face.tx;
+    std::lock_guard guard(face.tx->lock()); // without it we might see what post_elsewhere() puts there
+    const int ret = keep(work, face);
+    work.told = work.counter;
+    return ret;
+}
+
+/// Fills in a Work from the application's FI_QUEUE_WORK request, except for its triggering counter.
+int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) noexcept
+{
+    const auto& op = request.op;
+    if (op.msg == nullptr) // whichever member of the union it is
+        return -FI_EINVAL;
+    const auto plain = [](std::uint64_t flags) { return flags & ~FI_TRIGGER; };
+    const auto list = [](const auto& msg) { return AtomicEngine::List{msg.msg_iov, msg.iov_count}; };
+    fid_ep* ep = nullptr;
+    switch (request.op_type) {
+    case FI_OP_CNTR_SET:
+    case FI_OP_CNTR_ADD:
+        if (int ret = counter_of(domain, op.cntr->cntr, work.told); ret != 0)
+            return ret;
+        work.call = trigger::CounterCall{op.cntr->value, request.op_type == FI_OP_CNTR_ADD};
+        return request.completion_cntr == nullptr ? 0 : -FI_EINVAL;
+    case FI_OP_RECV: ep = op.msg->ep; work.call = proto::recv_of(op.msg->msg, plain(op.msg->flags)); break;
+    case FI_OP_SEND: ep = op.msg->ep; work.call = proto::send_of(op.msg->msg, plain(op.msg->flags)); break;
+    case FI_OP_TRECV: ep = op.tagged->ep; work.call = proto::recv_of(op.tagged->msg, plain(op.tagged->flags)); break;
+    case FI_OP_TSEND: ep = op.tagged->ep; work.call = proto::send_of(op.tagged->msg, plain(op.tagged->flags)); break;
+    case FI_OP_READ: ep = op.rma->ep; work.call = RmaCall{op.rma->msg, plain(op.rma->flags), true, false}; break;
+    case FI_OP_WRITE: ep = op.rma->ep; work.call = RmaCall{op.rma->msg, plain(op.rma->flags), false, false}; break;
+    case FI_OP_ATOMIC:
+        ep = op.atomic->ep;
+        work.call = AtomicCall{Family::base, op.atomic->msg, {}, {}, plain(op.atomic->flags), false};
+        break;
+    case FI_OP_FETCH_ATOMIC:
+        ep = op.fetch_atomic->ep;
+        work.call = AtomicCall{Family::fetch, op.fetch_atomic->msg, {}, list(op.fetch_atomic->fetch),
+                               plain(op.fetch_atomic->flags), false};
+        break;
+    case FI_OP_COMPARE_ATOMIC:
+        ep = op.compare_atomic->ep;
+        work.call = AtomicCall{Family::compare, op.compare_atomic->msg, list(op.compare_atomic->compare),
+                               list(op.compare_atomic->fetch), plain(op.compare_atomic->flags), false};
+        break;
+    default: return -FI_EINVAL; // the application may have written any number
+    }
+    if (int ret = join(domain, work, ep); ret != 0)
+        return ret;
+    work.told = nullptr;
+    return request.completion_cntr == nullptr ? 0 : counter_of(domain, request.completion_cntr, work.told);
+}
+
+} // namespace
+
+WorkQueue::~WorkQueue()
+{
+    while (lost_ != nullptr)
+        delete std::exchange(lost_, lost_->next);
+    if (relay_ != nullptr)
+        domain_.hold(); // see open()
+}
+
+int WorkQueue::open() noexcept
+{
+    std::lock_guard guard(domain_.deferred().lock);
+    if (relay_ != nullptr)
+        return 0;
+    std::unique_ptr<CompletionQueue> made(new (std::nothrow) CompletionQueue(domain_));
+    if (made == nullptr)
+        return -FI_ENOMEM;
+    if (int ret = made->set_up(nullptr); ret != 0)
+        return ret;
+    relay_ = std::move(made);
+    domain_.release(); // the relay must not keep the application from closing the domain
+    return 0;
+}
+
+// --- accepting work
+
+/// Adds work that `fill` fills in. The works of a counter are sorted by threshold, equal ones by the order of their
+/// calls (fi_trigger(3)).
+template <class Fill>
+int WorkQueue::add(fid_cntr* counter, std::uint64_t threshold, Fill&& fill) noexcept
+{
+    std::unique_ptr<Work> work(new (std::nothrow) Work);
+    if (work == nullptr)
+        return -FI_ENOMEM;
+    work->threshold = threshold;
+    int ret = counter_of(domain_, counter, work->trigger);
+    if (ret == 0)
+        ret = fill(*work);
+    if (ret == 0)
+        ret = domain_.auto_progress().go_on_alone();
+    if (ret != 0)
+        return ret;
+    std::lock_guard guard(domain_.deferred().lock);
+    Counter& trigger = *work->trigger;
+    if (trigger.works == nullptr) {
+        trigger.next_trigger = triggers_;
+        triggers_ = &trigger;
+    }
+    Work** at = &trigger.works;
+    while (*at != nullptr && (*at)->threshold <= work->threshold)
+        at = &(*at)->next;
+    insert(*work.release(), at);
+    ++domain_.deferred().count;
+    start_due();
+    return 0;
+}
+
+int WorkQueue::control(int command, const fi_deferred_work* request) noexcept
+{
+    if (command == FI_FLUSH_WORK)
+        return flush(request);
+    if (request == nullptr)
+        return -FI_EINVAL;
+    if (command == FI_CANCEL_WORK)
+        return cancel(*request);
+    const int ret = add(request->triggering_cntr, request->threshold, [&](Work& work) {
+        work.request = request;
+        return make(domain_, *request, work);
+    });
+    if (ret != 0)
+        TOFU_WARN(FI_LOG_DOMAIN,
+                  "deferred work: operation %d is refused (%s): it needs counters and an enabled endpoint of this "
+                  "domain, opened with FI_TRIGGER and what the operation asks for\n",
+                  static_cast<int>(request->op_type), fi_strerror(-ret));
+    return ret;
+}
+
+ssize_t WorkQueue::post_later(EndpointFace& face, const trigger::Call& call, const void* context) noexcept
+{
+    if ((face.tx->plan().caps & FI_TRIGGER) == 0)
+        return -FI_EBADFLAGS;
+    const auto* const when = static_cast<const fi_triggered_context*>(context);
+    if (when == nullptr)
+        return -FI_EINVAL;
+    if (when->event_type != FI_TRIGGER_THRESHOLD)
+        return -FI_ENOSYS;
+    return add(when->trigger.threshold.cntr, when->trigger.threshold.threshold, [&](Work& work) {
+        work.call = call;
+        return join(domain_, work, &face);
+    });
+}
+
+// --- cancelling work
+
+template <class Wanted>
+Work* WorkQueue::find_waiting(Wanted&& wanted) noexcept
+{
+    for (Counter* c = triggers_; c != nullptr; c = c->next_trigger)
+        for (Work* w = c->works; w != nullptr; w = w->next)
+            if (wanted(*w))
+                return w;
+    return nullptr;
+}
+
+int WorkQueue::cancel(const fi_deferred_work& request) noexcept
+{
+    std::lock_guard guard(domain_.deferred().lock);
+    Work* const found = find_waiting([&](const Work& w) { return w.request == &request; });
+    if (found == nullptr)
+        return -FI_ENOENT;
+    drop(*found);
+    return 0;
+}
+
+/// Drops all deferred work that waits, or only what waits for the counter that `which` names.
+int WorkQueue::flush(const fi_deferred_work* which) noexcept
+{
+    std::lock_guard guard(domain_.deferred().lock);
+    Held<Counter> only;
+    if (which != nullptr && which->triggering_cntr != nullptr)
+        if (int ret = counter_of(domain_, which->triggering_cntr, only); ret != 0)
+            return ret;
+    while (Work* const found = find_waiting([&only](const Work& w) {
+               return w.request != nullptr && (only == nullptr || w.trigger == only.get());
+           }))
+        drop(*found);
+    return 0;
+}
+
+ssize_t WorkQueue::cancel(const TxContext& tx, const void* context) noexcept
+{
+    std::lock_guard guard(domain_.deferred().lock);
+    Work* found = find_waiting([&](const Work& w) {
+        return w.request == nullptr && w.tx == &tx && w.completion.context == context;
+    });
+    if (found != nullptr) {
+        end(*found, {found->completion, FI_ECANCELED, 0, 0});
+        return 0;
+    }
+    for (Work* w = under_way_; w != nullptr; w = w->next)
+        if (w->tx == &tx && w->receives != nullptr && w->completion.context == context) {
+            std::lock_guard receiving(w->tx->lock());
+            return w->receives->cancel(w);
+        }
+    return -FI_ENOENT;
+}
+
+void WorkQueue::forget(const TxContext& tx, bool quiet) noexcept
+{
+    std::lock_guard guard(domain_.deferred().lock);
+    while (Work* const found = find_waiting([&](const Work& w) { return w.tx == &tx; }))
+        drop(*found);
+    take_ends();
+    for (Work *w = under_way_, *next = nullptr; w != nullptr; w = next) {
+        next = w->next;
+        if (w->tx == &tx)
+            quiet ? drop(*w) : lose(*w);
+    }
+}
+
+/// Takes the work off its list, and its counter off the list of counters if no other work waits for it.
+void WorkQueue::leave(Work& work) noexcept
+{
+    take_out(work);
+    if (work.trigger == nullptr)
+        return;
+    if (work.trigger->works == nullptr) {
+        Counter** link = &triggers_;
+        while (*link != work.trigger)
+            link = &(*link)->next_trigger;
+        *link = work.trigger->next_trigger;
+    }
+    work.trigger = nullptr;
+}
+
+void WorkQueue::drop(Work& work) noexcept
+{
+    leave(work);
+    if (work.tx != nullptr || std::holds_alternative<trigger::CounterCall>(work.call)) // else lose() has uncounted it
+        --domain_.deferred().count;
+    delete &work;
+}
+
+/// Keeps the work without its endpoint: its entry may still come to the relay and points to it.
+void WorkQueue::lose(Work& work) noexcept
+{
+    leave(work);
+    work.told = nullptr;
+    work.tx = nullptr;
+    work.cq = nullptr;
+    --domain_.deferred().count;
+    insert(work, &lost_);
+}
+
+// --- starting work
+
+void WorkQueue::progress() noexcept
+{
+    // The rounds below call us again; and if another thread is here, it does what is to be done.
+    if (in_progress_.exchange(true, std::memory_order_acquire))
+        return;
+    (void)domain_.auto_progress().everything().run(); // all endpoints, whatever queue the application reads
+    {
+        std::lock_guard guard(domain_.deferred().lock);
+        take_ends();
+        start_due();
+    }
+    in_progress_.store(false, std::memory_order_release);
+}
+
+void WorkQueue::start_due() noexcept
+{
+    for (bool some = true; some;) { // a work may count on a counter that others wait for
+        some = false;
+        for (Counter *c = triggers_, *next = nullptr; c != nullptr; c = next) {
+            next = c->next_trigger;
+            while (c->works != nullptr && c->has_reached(c->works->threshold) && start(*c->works))
+                some = true;
+        }
+    }
+}
+
+/// Posts a work whose threshold is reached. False: there is no room for it now.
+bool WorkQueue::start(Work& work) noexcept
+{
+    const ssize_t ret = post(work);
+    if (ret == -FI_EAGAIN)
+        return false;
+    if (ret != 0) {
+        end(work, {work.completion, static_cast<int>(-ret), 0, 0});
+    } else if (work.request == nullptr || work.tx == nullptr) {
+        drop(work); // the operation now ends as any other of its endpoint, or it was a counter's and has ended
+    } else {
+        leave(work);
+        insert(work, &under_way_);
+    }
+    return true;
+}
+
+ssize_t WorkQueue::post(Work& work) noexcept
+{
+    if (const auto* const op = std::get_if<trigger::CounterCall>(&work.call)) {
+        op->add ? work.told->count(op->value) : work.told->assign(op->value);
+        return 0;
+    }
+    TxContext& tx = *work.tx;
+    struct Post {
+        Work& work;
+        ssize_t operator()(const trigger::CounterCall&) const noexcept { return 0; }
+        ssize_t operator()(const proto::SendCall& c) const noexcept { return proto::Sender::of(*work.tx).send(c); }
+        ssize_t operator()(const proto::RecvCall& c) const noexcept { return work.receives->recv(c); }
+        ssize_t operator()(const RmaCall& c) const noexcept { return RmaEngine::of(*work.tx).runner().submit(c); }
+        ssize_t operator()(const AtomicCall& c) const noexcept { return AtomicEngine::of(*work.tx).submit(c); }
+    };
+    std::lock_guard guard(tx.lock());
+    const auto call = [&] { return std::visit(Post{work}, work.call); };
+    return work.request != nullptr ? tx.post_elsewhere(*relay_, call) : call();
+}
+
+// --- the end of work
+
+void WorkQueue::take_ends() noexcept
+{
+    CqEntry entry;
+    while (relay_ != nullptr && relay_->take(entry))
+        end(*static_cast<Work*>(entry.completion.context), entry);
+}
+
+void WorkQueue::end(Work& work, CqEntry entry) noexcept
+{
+    entry.completion.context = work.completion.context;
+    const bool failed = entry.err != 0 && !entry.is_from_stranger();
+    if (work.cq != nullptr && (failed || work.wants_entry)) {
+        if (entry.err != 0)
+            work.cq->write_error(entry);
+        else
+            work.cq->write(entry.completion);
+    }
+    if (work.told != nullptr)
+        failed ? work.told->count_error() : work.told->count();
+    drop(work); // after the count: a thread that closes the counter then waits for us (Counter::close)
+}
+
+} // namespace tofu

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Operations that wait until a counter has reached a threshold (fi_trigger(3)): deferred work of a domain
+// (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER. Called by the domain, by its rounds of progress, and by
+// calls with that flag (tx/deferred.h); posts through the engines and reports to counters and queues.
+//
+// Deferred work reports to a counter of its own instead of to what its endpoint is bound to. We post it so that its end
+// becomes an entry of a queue of ours, the relay, from which a round of progress takes it. A domain without such
+// operations pays one load in each round.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <sys/uio.h>
+
+#include "api/triggered_call.h"
+#include "core/counted.h"
+#include "core/limits.h"
+#include "cq/counter.h"
+#include "cq/cq.h"
+#include "tx/deferred.h"
+#include "tx/ep_handle.h"
+#include "tx/operation.h"
+
+namespace tofu {
+
+class DomainBase;
+
+/// An operation that waits for its counter or, if it is deferred work, for its end: a request that reports as the
+/// requests of its endpoint do. It holds copies of all lists of its call, since the application may reuse its own.
+struct Work : Request {
+    Work* next = nullptr;
+    Work** link = nullptr;                     ///< the pointer that points to it
+    const fi_deferred_work* request = nullptr; ///< the application's name for it; null: posted with FI_TRIGGER
+    Held<Counter> trigger;                     ///< the counter that it waits for; null once it is posted
+    std::uint64_t threshold = 0;
+    Held<Counter> told;                        ///< counts its end; with FI_TRIGGER only its failure to begin
+    TxContext* tx = nullptr;                   ///< of its endpoint; null: a CounterCall, or the endpoint was closed
+    proto::ReceiveQueue* receives = nullptr;   ///< of a receive
+    trigger::Call call;
+
+    iovec local[limits::iov_limit] = {};
+    void* desc[limits::iov_limit] = {};
+    fi_rma_iov remote[rma_remote_limit] = {};
+    fi_ioc operand[max_atomic_iov] = {};
+    fi_ioc compare[max_atomic_iov] = {};
+    fi_ioc result[max_atomic_iov] = {};
+    fi_rma_ioc remote_words[max_atomic_iov] = {};
+    std::unique_ptr<std::byte[]> payload; ///< the bytes of FI_INJECT with FI_TRIGGER
+};
+
+/// Checks a call and copies its lists (copy_call.cc). 0, or the refusal that its engine would give.
+[[nodiscard]] int keep(Work& work, const EndpointFace& face) noexcept;
+
+/// The operations of a domain that wait. Any thread may call it; everything but the constructor takes
+/// DeferredWork::lock, which is taken before endpoints' locks.
+class WorkQueue final : public Later {
+  public:
+    explicit WorkQueue(DomainBase& domain) noexcept : domain_(domain) {}
+    ~WorkQueue();
+    /// FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK of fi_control. 0, -FI_EINVAL, -FI_EDOMAIN, -FI_EBADFLAGS,
+    /// -FI_EMSGSIZE, -FI_EOPNOTSUPP, -FI_ENOSYS (a receive that would end several times), -FI_ENOENT (nothing to
+    /// cancel), -FI_ENOMEM.
+    int control(int command, const fi_deferred_work* request) noexcept;
+    // --- of Later
+    [[nodiscard]] int open() noexcept override;
+    [[nodiscard]] CompletionQueue* relay() const noexcept override { return relay_.get(); }
+    ssize_t cancel(const TxContext& tx, const void* context) noexcept override;
+    void forget(const TxContext& tx, bool quiet) noexcept override;
+    ssize_t take(EndpointFace& face, const proto::SendCall& call) noexcept override { return defer(face, call); }
+    ssize_t take(EndpointFace& face, const proto::RecvCall& call) noexcept override { return defer(face, call); }
+    ssize_t take(EndpointFace& face, const RmaCall& call) noexcept override { return defer(face, call); }
+    ssize_t take(EndpointFace& face, const AtomicCall& call) noexcept override { return defer(face, call); }
+    /// Polls all endpoints of the domain, starts what is due, reports what has ended. Called in each round of a domain
+    /// that has work.
+    void progress() noexcept;
+
+  private:
+    template <class Call>
+    ssize_t defer(EndpointFace& face, Call call) noexcept
+    {
+        call.flags &= ~FI_TRIGGER;
+        return post_later(face, call, trigger::context_of(call));
+    }
+    ssize_t post_later(EndpointFace& face, const trigger::Call& call, const void* context) noexcept;
+    template <class Fill>
+    [[nodiscard]] int add(fid_cntr* trigger, std::uint64_t threshold, Fill&& fill) noexcept;
+    int cancel(const fi_deferred_work& request) noexcept;
+    int flush(const fi_deferred_work* which) noexcept;
+    void start_due() noexcept;
+    [[nodiscard]] bool start(Work& work) noexcept;
+    [[nodiscard]] ssize_t post(Work& work) noexcept;
+    void take_ends() noexcept;
+    void end(Work& work, CqEntry entry) noexcept;
+    void leave(Work& work) noexcept;
+    void drop(Work& work) noexcept;
+    void lose(Work& work) noexcept;
+    template <class Wanted>
+    Work* find_waiting(Wanted&& wanted) noexcept;
+
+    DomainBase& domain_;
+    std::unique_ptr<CompletionQueue> relay_;
+    Counter* triggers_ = nullptr; ///< counters that works wait for
+    Work* under_way_ = nullptr;   ///< deferred work that has been posted
+    Work* lost_ = nullptr;        ///< work whose endpoint was closed, and whose entry may still come
+    std::atomic<bool> in_progress_{false};
+};
+
+} // namespace tofu

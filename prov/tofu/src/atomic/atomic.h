@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_atomic: the atomics of a context, from a call to the runner that carries it out. Called by the application through
+// atomic_ops and by rounds of progress; calls peers, tx/remote_memory, request, the runner.
+#pragma once
+
+#include <cstdint>
+
+#include <rdma/fi_atomic.h>
+
+#include "atomic/op_table.h"
+#include "atomic/runner.h"
+#include "tx/tx_context.h"
+
+namespace tofu {
+
+struct QuickOp;
+
+/// The endpoint's operation table (fid_ep::atomic): every entry is filled.
+extern fi_ops_atomic atomic_ops;
+
+struct AtomicList {
+    const fi_ioc* at;
+    std::size_t n;
+};
+/// What a call asks for, in the widest form.
+struct AtomicCall {
+    Family family;
+    fi_msg_atomic msg;
+    AtomicList compare;
+    AtomicList result;
+    std::uint64_t flags;
+    bool silent; ///< fi_inject_atomic: no entry on success
+    [[nodiscard]] AtomicList operand() const noexcept { return {msg.msg_iov, msg.iov_count}; }
+};
+
+/// The atomics of one context. Everything is called under its lock.
+class AtomicEngine final : public Engine {
+  public:
+    static AtomicEngine& of(TxContext& tx) noexcept { return static_cast<AtomicEngine&>(*tx.engines()[atomic]); }
+    using Call = AtomicCall;
+    using List = AtomicList;
+
+    /// With FI_ORDER_ATOMIC_* (or the plain FI_ORDER_RAR ... WAW) each operation takes effect after the earlier ones to
+    /// the same peer.
+    explicit AtomicEngine(TxContext& tx) noexcept;
+
+    /// Flags that the msg calls may have; a call with others is refused.
+    static constexpr std::uint64_t known_flags =
+        FI_COMPLETION | FI_MORE | FI_INJECT | FI_FENCE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
+        FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+    /// The number of elements of a list; -FI_EINVAL if there is no list, -FI_EMSGSIZE if no call takes so many.
+    [[nodiscard]] static ssize_t elements_of(const List& list) noexcept;
+    /// Accepts and begins an operation. 0, or a refusal without any effect; a later failure becomes an error entry.
+    [[nodiscard]] ssize_t submit(const Call& call) noexcept;
+    /// Checks what can be checked without knowing the peer. The number of elements, or the refusal.
+    [[nodiscard]] ssize_t check(const Call& call) const noexcept;
+
+    /// Continues words of operations under way that have to be posted again. Called in each round of progress, after
+    /// the poll of the VCQ.
+    void progress() noexcept
+    {
+        if (!runner_.ops.agenda.empty()) [[unlikely]]
+            runner_.ops.agenda.round();
+    }
+    /// Does anything wait for progress()?
+    [[nodiscard]] bool waits() const noexcept { return !runner_.ops.agenda.empty(); }
+    [[nodiscard]] bool all_has_left() const noexcept override { return runner_.ops.outstanding() == 0; }
+    /// Operations under way to other peers count, too: they end soon.
+    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override
+    {
+        return runner_.ops.outstanding() == runner_.ops.waiting().size();
+    }
+    [[nodiscard]] bool needs_polls() const noexcept override { return runner_.ops.outstanding() != 0; }
+    /// Closes the runner first: else operations that end now would begin those that wait.
+    void close() noexcept override { runner_.close(); }
+    void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t) noexcept override
+    {
+        if (kind == vcq::Unsignaled::armw && posted_unsignaled_)
+            report_failure(tx_.reports(), FI_ATOMIC | FI_WRITE, nullptr, utofu_code);
+    }
+    [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
+
+    // --- for the short way (armw.h)
+    /// An ARMW of the short way has failed: does the operation again the long way where that may help, else reports it.
+    [[gnu::cold]] void native_failed(const QuickOp& op, bool base, bool entry, int code) noexcept;
+    /// Notes that an unsignaled ARMW is posted: from now on an unsignaled error may be its.
+    void unsignaled() noexcept { posted_unsignaled_ = true; }
+    [[nodiscard]] unsigned long native_flags() const noexcept { return native_flags_; }
+    [[nodiscard]] unsigned long inject_flags() const noexcept { return inject_flags_; }
+    [[nodiscard]] RemoteAccess& access() noexcept { return access_; }
+    /// May an inject be unsignaled? Such an ARMW can be neither counted nor retried.
+    [[nodiscard]] bool short_inject() const noexcept { return short_inject_; }
+
+  private:
+    [[nodiscard]] AtomicOp* lengthen(const QuickOp& quick, bool entry) noexcept;
+
+    TxContext& tx_;
+    unsigned long native_flags_;
+    unsigned long inject_flags_;
+    bool short_inject_;
+    bool posted_unsignaled_ = false;
+    RemoteAccess access_;
+    AtomicRunner runner_;
+};
+
+} // namespace tofu

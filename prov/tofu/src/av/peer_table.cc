@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See peer_table.h.
+#include "av/peer_table.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+namespace tofu {
+
+/// From an endpoint's identity back to its place. Made at the first question, kept up to date from then on. Open
+/// addressing over the places themselves: 6 to 12 bytes of it for a peer, since this is multiplied by the machine.
+struct Peers::Index {
+    static constexpr std::uint32_t free = 0; ///< else a place's number + 1, or
+    static constexpr std::uint32_t gone = ~std::uint32_t{0};
+
+    static std::size_t hash(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+    {
+        std::uint64_t h = (home ^ (nonce + index)) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+        return static_cast<std::size_t>(h * 0xd6e8feb86659fd93u >> 16);
+    }
+    static bool same(const Peer& peer, std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+    {
+        return peer.home == home && peer.nonce == nonce && peer.index == index;
+    }
+    /// The slot of a peer, or the free one where its search ends.
+    std::uint32_t& find(const Peers& peers, std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+    {
+        for (std::size_t at = hash(home, nonce, index);; at++) {
+            std::uint32_t& slot = slots[at & (size - 1)];
+            if (slot == free || (slot != gone && same(*peers.store_.at(slot - 1), home, nonce, index)))
+                return slot;
+        }
+    }
+    /// False: no memory.
+    [[nodiscard]] bool add(const Peers& peers, std::size_t number) noexcept
+    {
+        if ((used + 1) * 4 > size * 3 && !grow(peers))
+            return false;
+        const Peer& peer = *peers.store_.at(number);
+        std::uint32_t* left = nullptr; // the first slot on the way that a removed peer has left
+        for (std::size_t at = hash(peer.home, peer.nonce, peer.index);; at++) {
+            std::uint32_t& slot = slots[at & (size - 1)];
+            if (slot == free) {
+                used += left == nullptr;
+                *(left != nullptr ? left : &slot) = static_cast<std::uint32_t>(number + 1);
+                return true;
+            }
+            if (slot == gone) {
+                left = left != nullptr ? left : &slot;
+            } else if (same(*peers.store_.at(slot - 1), peer.home, peer.nonce, peer.index)) {
+                duplicates = true;
+                return true;
+            }
+        }
+    }
+    [[nodiscard]] bool grow(const Peers& peers) noexcept
+    {
+        static_assert(free == 0);
+        const std::size_t larger = std::max<std::size_t>(64, std::bit_ceil(peers.size() + peers.size() / 2));
+        std::unique_ptr<std::uint32_t[]> old(new (std::nothrow) std::uint32_t[larger]());
+        if (old == nullptr)
+            return false;
+        old.swap(slots);
+        const std::size_t before = std::exchange(size, larger);
+        used = 0;
+        for (std::size_t i = 0; i < before; i++)
+            if (old[i] != free && old[i] != gone)
+                (void)add(peers, old[i] - 1); // there is room
+        return true;
+    }
+
+    std::unique_ptr<std::uint32_t[]> slots;
+    std::size_t size = 0; ///< a power of two
+    std::size_t used = 0; ///< slots that are not free
+    bool duplicates = false; ///< a peer has more than one place, of which this names the first
+    // --- of a shared vector, of which it has seen the places below `seen` after so many uses of places (Head)
+    std::size_t seen = 0;
+    std::uint32_t uses = 0;
+    std::uint32_t generation = 0;
+};
+
+Peers::Peers(Counted& domain) noexcept : Object(&domain, FI_CLASS_AV) {}
+
+Peers::~Peers() = default;
+
+void Peers::set_rx_bits(int bits) noexcept
+{
+    rx_bits_ = bits;
+    place_mask_ = ~fi_addr_t{0} >> bits;
+}
+
+/// Remembers a place that has become free. Without memory it is found by a search.
+void Peers::note_removed(std::size_t number) noexcept
+{
+    if (removed_.size() > size()) // of a shared vector: others have filled most of them
+        removed_.clear();
+    if (removed_.push(static_cast<std::uint32_t>(number)))
+        std::push_heap(removed_.begin(), removed_.end(), std::greater<>());
+}
+
+/// The lowest free place that was removed here, else the lowest that a search finds. Null: none is free.
+Peer* Peers::take_removed(fi_addr_t& number) noexcept
+{
+    while (!removed_.empty()) {
+        std::pop_heap(removed_.begin(), removed_.end(), std::greater<>());
+        number = removed_.back();
+        removed_.pop_back();
+        if (Peer* const peer = store_.at(number); peer->home == 0)
+            return peer;
+    }
+    PeerStore::Head& head = store_.head();
+    for (std::size_t i = head.first_free; i < size(); i++)
+        if (Peer* const peer = store_.at(i); peer->home == 0) {
+            head.first_free = i + 1;
+            number = i;
+            return peer;
+        }
+    return nullptr;
+}
+
+/// A free place: the lowest one removed, else a new one. Null: full or no memory.
+Peer* Peers::take(fi_addr_t& number) noexcept
+{
+    PeerStore::Head& head = store_.head();
+    if (head.free_places > 0)
+        if (Peer* const peer = take_removed(number); peer != nullptr) {
+            head.free_places--;
+            return peer;
+        }
+    if (!store_.make_next())
+        return nullptr;
+    number = head.size.fetch_add(1, std::memory_order_release);
+    return store_.at(number);
+}
+
+int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
+{
+    const PeerStore::Turn turn(store_);
+    if (!turn.is_taken())
+        return FI_EBUSY;
+    Peer* const peer = take(number);
+    if (peer == nullptr)
+        return FI_ENOMEM;
+    peer->nonce = address.nonce;
+    peer->index = address.index;
+    peer->further = address.further;
+    peer->counts_events = address.flags & address_counts_events;
+    peer->generation = ++store_.head().uses;
+    forget_name(number);
+    // release: find() sees the other members with it
+    std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
+    if (!store_.is_shared() && index_ != nullptr && !index_->add(*this, number))
+        index_.reset(); // until somebody asks again
+    return 0;
+}
+
+int Peers::insert_once(const EndpointAddress& address, fi_addr_t& number) noexcept
+{
+    const fi_addr_t known = find_number(address.home, address.nonce, address.index);
+    if (known == FI_ADDR_NOTAVAIL)
+        return insert(address, number);
+    const std::lock_guard guard(user_mutex_);
+    while (more_uses_.size() <= known)
+        if (!more_uses_.push(0))
+            return FI_ENOMEM;
+    more_uses_[known]++;
+    number = known;
+    return 0;
+}
+
+bool Peers::has_more_uses(fi_addr_t number) noexcept
+{
+    const std::lock_guard guard(user_mutex_);
+    const bool more = number < more_uses_.size() && more_uses_[number] != 0;
+    if (more)
+        more_uses_[number]--;
+    return more;
+}
+
+int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
+{
+    const PeerStore::Turn turn(store_);
+    if (!turn.is_taken())
+        return -FI_EBUSY;
+    for (std::size_t i = 0; i < count; i++)
+        if (find(places[i]) == nullptr)
+            return -FI_EINVAL;
+    for (std::size_t i = 0; i < count; i++) {
+        const std::size_t number = place_of(places[i]);
+        Peer* peer = store_.at(number);
+        if (peer->home == 0 || has_more_uses(number))
+            continue; // named twice, or inserted
+        if (index_ != nullptr && index_->duplicates)
+            index_.reset(); // another place may have to answer for this peer: made anew when asked
+        if (index_ != nullptr)
+            if (std::uint32_t& slot = index_->find(*this, peer->home, peer->nonce, peer->index); slot != Index::free)
+                slot = Index::gone;
+        peer->generation = ++store_.head().uses; // who has sent there looks again
+        std::atomic_ref(peer->home).store(0, std::memory_order_release);
+        PeerStore::Head& head = store_.head();
+        head.first_free = head.free_places++ == 0 ? number : std::min(head.first_free, number);
+        note_removed(number);
+    }
+    return 0;
+}
+
+/// Other processes change a shared vector, too. What they have added behind the places that the index has seen is added to
+/// it; it is made anew where others were used again or given up: those are uses that the size does not tell. In turn.
+void Peers::update_index() noexcept
+{
+    const std::uint32_t now = generation();
+    if (index_ != nullptr && (!store_.is_shared() || index_->generation == now))
+        return;
+    const std::uint32_t uses = store_.head().uses;
+    if (index_ == nullptr || uses - index_->uses != size() - index_->seen) {
+        index_.reset(new (std::nothrow) Index);
+        if (index_ != nullptr && !index_->grow(*this))
+            index_.reset();
+    }
+    for (std::size_t i = index_ != nullptr ? index_->seen : 0; index_ != nullptr && i < size(); i++)
+        if (find(i) != nullptr && !index_->add(*this, i))
+            index_.reset();
+    if (index_ == nullptr)
+        return;
+    index_->seen = size();
+    index_->uses = uses;
+    index_->generation = now;
+}
+
+int Peers::name(fi_addr_t number, fi_addr_t user_id) noexcept
+{
+    const std::lock_guard guard(user_mutex_);
+    while (user_ids_.size() <= number)
+        if (!user_ids_.push(user_ids_.size()))
+            return FI_ENOMEM;
+    user_ids_[number] = user_id;
+    return 0;
+}
+
+void Peers::forget_name(fi_addr_t number) noexcept
+{
+    const std::lock_guard guard(user_mutex_);
+    if (number < user_ids_.size())
+        user_ids_[number] = number;
+}
+
+void Peers::changed() noexcept
+{
+    store_.head().generation.fetch_add(1, std::memory_order_release);
+    const std::lock_guard guard(watch_mutex_);
+    for (const Watcher* w = watchers_; w != nullptr; w = w->next)
+        w->told(w->self);
+}
+
+void Peers::watch(Watcher& watcher) noexcept
+{
+    const std::lock_guard guard(watch_mutex_);
+    watcher.next = std::exchange(watchers_, &watcher);
+}
+
+void Peers::unwatch(Watcher& watcher) noexcept
+{
+    const std::lock_guard guard(watch_mutex_);
+    for (Watcher** link = &watchers_; *link != nullptr; link = &(*link)->next)
+        if (*link == &watcher) {
+            *link = watcher.next;
+            return;
+        }
+}
+
+fi_addr_t Peers::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+{
+    const fi_addr_t number = find_number(home, nonce, index);
+    const std::lock_guard guard(user_mutex_);
+    return number < user_ids_.size() ? user_ids_[number] : number;
+}
+
+fi_addr_t Peers::find_number(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+{
+    const PeerStore::Turn turn(store_, std::chrono::milliseconds(0)); // a receiver waits for nobody
+    if (turn.is_taken())
+        update_index();
+    if (!turn.is_shared() && index_ != nullptr)
+        if (const std::uint32_t slot = index_->find(*this, home, nonce, index); slot != Index::free)
+            return slot - 1;
+    if (turn.is_taken() && index_ != nullptr)
+        return FI_ADDR_NOTAVAIL;
+    for (std::size_t i = 0; i < size(); i++) // no memory, or not our turn: one after the other
+        if (find(i) != nullptr && Index::same(*store_.at(i), home, nonce, index))
+            return i;
+    return FI_ADDR_NOTAVAIL;
+}
+
+} // namespace tofu

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The peers behind the application's addresses (fi_addr_t): the part of an address vector that the data path uses, to
+// post to a peer or to report the sender of a message. Filled by the calls of fi_av (api/av.h).
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include <rdma/fi_domain.h>
+
+#include "av/address.h"
+#include "av/shared_table.h"
+#include "core/array.h"
+#include "core/object.h"
+
+namespace tofu {
+
+class DomainBase;
+
+/// A place is filled before its number becomes known, so find() needs no lock.
+class Peers : public Object<Peers, fid_av, DomainBase> {
+  public:
+    explicit Peers(Counted& domain) noexcept;
+    ~Peers();
+    static constexpr int max_rx_bits = 32; ///< even so there are more addresses than places
+    /// Reserves `bits` bits of addresses, at most max_rx_bits, for receive contexts (fi_av(3), rx_ctx_bits). Called
+    /// before the first insertion.
+    void set_rx_bits(int bits) noexcept;
+
+    /// The peer behind an address of the application, whichever receive context it names; null: there is none. Any
+    /// thread, also during insertions.
+    [[nodiscard]] const Peer* find(fi_addr_t address) const noexcept
+    {
+        Peer* const peer = store_.at(place_of(address));
+        // acquire: the other members (partner: insert())
+        return peer != nullptr && std::atomic_ref(peer->home).load(std::memory_order_acquire) != 0 ? peer : nullptr;
+    }
+    /// The place that an address names.
+    [[nodiscard]] std::uint64_t place_of(fi_addr_t address) const noexcept { return address & place_mask_; }
+    /// The receive context that an address names (fi_rx_addr).
+    [[nodiscard]] unsigned context_of(fi_addr_t address) const noexcept
+    {
+        return static_cast<unsigned>(std::rotl(address, rx_bits_) & ~(~std::uint64_t{0} << rx_bits_));
+    }
+    /// The binary logarithm of the number of receive contexts that addresses of a peer can name.
+    [[nodiscard]] int context_bits() const noexcept { return std::min(rx_bits_, max_context_bits); }
+    /// The address of a sender, endpoint `index` of the domain at `home`: its place, or the user's ID for it
+    /// (FI_AV_USER_ID), or FI_ADDR_NOTAVAIL. Slow path (a hash table made at first use), so callers keep the answer
+    /// together with generation(). Any thread.
+    [[nodiscard]] fi_addr_t lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept;
+    /// Changes with every insertion and removal.
+    [[nodiscard]] std::uint32_t generation() const noexcept
+    {
+        return store_.head().generation.load(std::memory_order_acquire);
+    }
+    /// One past the highest address in use.
+    [[nodiscard]] std::size_t size() const noexcept { return store_.head().size.load(std::memory_order_acquire); }
+
+    // --- insertion and removal, any thread. After changes the caller calls changed() once.
+    /// Gives a sound address a place. 0, or a positive FI_ENOMEM (also if all places are in use) or FI_EBUSY (another
+    /// process is changing the vector and has been stopped).
+    [[nodiscard]] int insert(const EndpointAddress& address, fi_addr_t& number) noexcept;
+    /// As insert(), but an address that is there already gives its place, which then has to be removed once more. Only
+    /// for a vector of the process's own.
+    [[nodiscard]] int insert_once(const EndpointAddress& address, fi_addr_t& number) noexcept;
+    /// Removes all of the addresses, or none: 0, -FI_EINVAL if one names no peer, or -FI_EBUSY.
+    [[nodiscard]] int remove(const fi_addr_t* places, std::size_t count) noexcept;
+    void changed() noexcept;
+    /// FI_AV_USER_ID of fi_av_insert(3): sets what lookup() answers for this place until it is filled again. 0, or a
+    /// positive FI_ENOMEM.
+    [[nodiscard]] int name(fi_addr_t number, fi_addr_t user_id) noexcept;
+
+    /// An observer, which changed() tells of changes that this process makes.
+    struct Watcher {
+        void (*told)(void* self) noexcept = nullptr;
+        void* self = nullptr;
+        Watcher* next = nullptr;
+    };
+    void watch(Watcher& watcher) noexcept;
+    void unwatch(Watcher& watcher) noexcept;
+
+  protected:
+    [[nodiscard]] PeerStore& store() noexcept { return store_; }
+
+  private:
+    struct Index;
+    static constexpr int max_context_bits = 8;      ///< no peer has more contexts
+    static_assert(max_endpoints <= 1u << max_context_bits);
+
+    [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
+    [[nodiscard]] Peer* take_removed(fi_addr_t& number) noexcept;
+    void note_removed(std::size_t number) noexcept;
+    void update_index() noexcept;
+    void forget_name(fi_addr_t number) noexcept;
+    [[nodiscard]] bool has_more_uses(fi_addr_t number) noexcept;
+    [[nodiscard]] fi_addr_t find_number(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept;
+
+    fi_addr_t place_mask_ = ~fi_addr_t{0}; ///< without the bits of receive contexts
+    int rx_bits_ = 0;                      ///< number of these bits
+    PeerStore store_;
+    std::unique_ptr<Index> index_; ///< used only by the thread that has the turn
+    /// Places that were removed here, a heap with the lowest first: hints only, since there may be no memory for one,
+    /// and other processes may fill places of a shared vector. Used in turn.
+    Array<std::uint32_t> removed_;
+    std::mutex user_mutex_;
+    Array<fi_addr_t> user_ids_;      ///< by place; places beyond its end have none
+    Array<std::uint32_t> more_uses_; ///< by place: further uses by insert_once(); places beyond its end have none
+    std::mutex watch_mutex_;    ///< taken before the observers' locks
+    Watcher* watchers_ = nullptr;
+};
+
+} // namespace tofu

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See av_set.h.
+#include "coll/av_set.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include <rdma/fi_errno.h>
+
+#include "core/log.h"
+#include "core/refusal.h"
+
+namespace tofu::coll {
+
+namespace {
+
+/// All collectives are offered, so that a choice among them saves nothing.
+constexpr std::uint64_t choices = FI_BARRIER_SET | FI_BROADCAST_SET | FI_ALLTOALL_SET | FI_ALLREDUCE_SET |
+                                  FI_ALLGATHER_SET | FI_REDUCE_SCATTER_SET | FI_REDUCE_SET | FI_SCATTER_SET |
+                                  FI_GATHER_SET;
+
+fi_ops set_fid_ops = object_ops({.close = close_object<AvSet>});
+fi_ops_av_set set_ops = {
+    .size = sizeof(fi_ops_av_set),
+    .set_union = calls<&AvSet::unite>,
+    .intersect = calls<&AvSet::intersect>,
+    .diff = calls<&AvSet::subtract>,
+    .insert = calls<&AvSet::insert>,
+    .remove = calls<&AvSet::remove>,
+    .addr = calls<&AvSet::tell>,
+};
+
+} // namespace
+
+AvSet::AvSet(Peers& peers) noexcept : Object(&peers, FI_CLASS_AV_SET)
+{
+    fid.ops = &set_fid_ops;
+    ops = &set_ops;
+}
+
+/// The initial members: all, those of a range that are there, or none.
+int AvSet::set_up(const fi_av_set_attr* wish) noexcept
+{
+    if (wish == nullptr)
+        return -FI_EINVAL;
+    const fi_av_set_attr& attr = *wish;
+    if ((attr.flags & ~(choices | FI_UNIVERSE)) != 0)
+        return -FI_EBADFLAGS;
+    if (attr.comm_key_size != 0) {
+        TOFU_WARN(FI_LOG_AV, "address vector set: there are no communication keys here: let fi_join_collective make "
+                             "the group\n");
+        return -FI_EOPNOTSUPP;
+    }
+    fi_addr_t first = attr.start_addr;
+    fi_addr_t last = attr.end_addr;
+    std::uint64_t stride = attr.stride;
+    if ((attr.flags & FI_UNIVERSE) != 0)
+        first = 0, last = FI_ADDR_NOTAVAIL - 1, stride = 1;
+    else if (first == FI_ADDR_NOTAVAIL && last == FI_ADDR_NOTAVAIL)
+        return members_.reserve(std::min<std::size_t>(attr.count, peers().size())) ? 0 : -FI_ENOMEM;
+    else if (first == FI_ADDR_NOTAVAIL || last == FI_ADDR_NOTAVAIL || first > last || (stride == 0 && first != last))
+        return -FI_EINVAL;
+    const std::size_t end = peers().size();
+    for (fi_addr_t at = first; at <= last && at < end; at += stride) {
+        if (peers().find(at) != nullptr && !add(at))
+            return -FI_ENOMEM;
+        if (stride == 0 || at + stride < at)
+            break;
+    }
+    if (attr.count != 0 && members_.size() > attr.count) {
+        TOFU_WARN(FI_LOG_AV, "address vector set: more addresses than the count allows: raise fi_av_set_attr.count\n");
+        return -FI_EINVAL;
+    }
+    return 0;
+}
+
+bool AvSet::has(fi_addr_t address) const noexcept
+{
+    return address / 64 < present_.size() && (present_[address / 64] >> address % 64 & 1) != 0;
+}
+
+void AvSet::mark(fi_addr_t address, bool present) noexcept
+{
+    const std::uint64_t bit = std::uint64_t{1} << address % 64;
+    present_[address / 64] = present ? present_[address / 64] | bit : present_[address / 64] & ~bit;
+}
+
+/// At the end. False: no memory.
+bool AvSet::add(fi_addr_t address) noexcept
+{
+    while (present_.size() <= address / 64)
+        if (!present_.push(0))
+            return false;
+    if (!members_.push(address))
+        return false;
+    mark(address, true);
+    return true;
+}
+
+const AvSet* AvSet::mate(const fid_av_set* other) const noexcept
+{
+    const bool ours = other != nullptr && is_ours(&other->fid, FI_CLASS_AV_SET);
+    const auto* const set = ours ? static_cast<const AvSet*>(other) : nullptr;
+    return set != nullptr && &set->peers() == &peers() ? set : nullptr;
+}
+
+int AvSet::unite(const fid_av_set* other) noexcept
+{
+    const AvSet* const from = mate(other);
+    if (from == nullptr)
+        return -FI_EINVAL;
+    if (from == this)
+        return 0;
+    const std::size_t before = members_.size();
+    for (const fi_addr_t address : from->members_)
+        if (!has(address) && !add(address)) {
+            for (; members_.size() > before; members_.pop_back())
+                mark(members_.back(), false);
+            return -FI_ENOMEM;
+        }
+    return 0;
+}
+
+/// Keeps what the other has, too (`common`), or what it has not.
+int AvSet::keep(const fid_av_set* other, bool common) noexcept
+{
+    const AvSet* const with = mate(other);
+    if (with == nullptr)
+        return -FI_EINVAL;
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < members_.size(); i++)
+        if (with->has(members_[i]) == common)
+            members_[kept++] = members_[i]; // their order stays
+    // Behind the loop, for the other may be this one.
+    for (auto& word : present_)
+        word = 0;
+    while (members_.size() > kept)
+        members_.pop_back();
+    for (const fi_addr_t address : members_)
+        mark(address, true);
+    return 0;
+}
+
+int AvSet::tell(fi_addr_t* to) const noexcept
+{
+    if (to == nullptr)
+        return -FI_EINVAL;
+    *to = address();
+    return 0;
+}
+
+int AvSet::insert(fi_addr_t address) noexcept
+{
+    if (peers().find(address) == nullptr || peers().place_of(address) != address || has(address))
+        return -FI_EINVAL;
+    return add(address) ? 0 : -FI_ENOMEM;
+}
+
+int AvSet::remove(fi_addr_t address) noexcept
+{
+    if (!has(address))
+        return -FI_EINVAL;
+    mark(address, false);
+    (void)members_.erase(address);
+    return 0;
+}
+
+} // namespace tofu::coll

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See engine.h.
+#include "coll/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+#include "atomic/op_table.h"
+#include "coll/av_set.h"
+#include "coll/support.h"
+#include "core/log.h"
+#include "core/refusal.h"
+#include "cq/domain_base.h"
+#include "cq/eq.h"
+
+namespace tofu::coll {
+
+namespace {
+
+constexpr std::uint64_t known_flags = FI_COMPLETION | FI_MORE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
+                                      FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_COLLECTIVE;
+// The address of a group: the top bit, which no set's has, a serial number, its place in by_number_.
+constexpr std::uint64_t group_bit = std::uint64_t{1} << 63;
+constexpr unsigned place_bits = 20;
+constexpr std::uint64_t place_mask = (std::uint64_t{1} << place_bits) - 1;
+/// Of all endpoints: the address of a group at one of them names no group at another.
+constinit std::atomic<std::uint64_t> serials{0};
+constexpr std::uint64_t serial_mask = (std::uint64_t{1} << (62 - place_bits)) - 1;
+
+std::uint64_t identity_of(const Peer& peer) noexcept
+{
+    return directory::mix(directory::mix(peer.home ^ peer.nonce) + peer.index);
+}
+
+/// Does the operation need this buffer of the member?
+bool needs_in(const Shape& shape, bool root) noexcept
+{
+    return shape.coll != FI_BROADCAST && (shape.coll != FI_SCATTER || root);
+}
+bool needs_out(const Shape& shape, bool root) noexcept
+{
+    return (shape.coll != FI_REDUCE && shape.coll != FI_GATHER) || root;
+}
+
+/// fi_cm(3), fi_join: FI_SEND and FI_RECV restrict what a member may do, subject to the endpoint's capabilities. Both
+/// together are no restriction. Each member of a collective sends and receives, so one alone is refused.
+int check_join(std::uint64_t flags, std::uint64_t caps) noexcept
+{
+    constexpr std::uint64_t directions = FI_SEND | FI_RECV;
+    if ((flags & ~directions) != FI_COLLECTIVE)
+        return -FI_EBADFLAGS;
+    const std::uint64_t wanted = flags & directions;
+    const std::uint64_t missing = (caps & directions) != 0 ? wanted & ~caps : 0;
+    if (wanted == 0 || (wanted == directions && missing == 0))
+        return 0;
+    TOFU_WARN(FI_LOG_EP_CTRL, "fi_join_collective: %s\n",
+              missing != 0 ? "the endpoint has no capability for a direction in flags: open it with FI_SEND and FI_RECV"
+                           : "members send and receive: pass both FI_SEND and FI_RECV, or neither");
+    return -FI_EOPNOTSUPP;
+}
+
+} // namespace
+
+Collectives::Collectives(TxContext& tx) noexcept : tx_(tx), ops_(std::max<std::size_t>(tx.plan().attr.size, 1)) {}
+
+Collectives::~Collectives()
+{
+    while (first_ != nullptr) {
+        Group* const group = std::exchange(first_, first_->next);
+        group->memory().deregister_local();
+        delete group;
+    }
+}
+
+// --- groups
+
+Group* Collectives::find(fi_addr_t address) const noexcept
+{
+    const std::uint64_t place = address & place_mask;
+    if ((address & group_bit) == 0 || place >= by_number_.size())
+        return nullptr;
+    Group* const group = by_number_[place];
+    return group != nullptr && group->fi_addr == address ? group : nullptr;
+}
+
+/// The members of the set by rank, what is common to all joins of the same list, and who we are.
+int Collectives::collect(const fi_collective_addr& address, Roster& roster, std::uint64_t& list) const noexcept
+{
+    if (address.set == nullptr || !is_ours(&address.set->fid, FI_CLASS_AV_SET))
+        return -FI_EINVAL;
+    const AvSet& set = static_cast<const AvSet&>(*address.set);
+    if (&set.peers() != &tx_.peers() || set.members().empty() || set.members().size() > max_members)
+        return -FI_EINVAL;
+    const Group* parent = nullptr; // a new group of its own, or of members of this one
+    if (address.coll_addr != FI_ADDR_NOTAVAIL && address.coll_addr != set.address()) {
+        parent = find(address.coll_addr);
+        if (parent == nullptr || !parent->joined())
+            return -FI_EINVAL;
+    }
+    Array<std::uint64_t> names; // sorted, to find duplicates and those that are not in the parent
+    Array<std::uint64_t> allowed;
+    const unsigned parents = parent != nullptr ? parent->roster().size() : 0;
+    if (!roster.members.reserve(set.members().size()) || !names.reserve(set.members().size()) || !allowed.reserve(parents))
+        return -FI_ENOMEM;
+    for (unsigned i = 0; i < parents; i++)
+        allowed.push_reserved(identity_of(parent->roster().members[i]));
+    std::sort(allowed.begin(), allowed.end());
+    const Peer self{tx_.domain().home_id(), tx_.domain().nonce(), tx_.plan().known.index, 0, false, 0};
+    bool present = false;
+    list = parents;
+    for (const fi_addr_t at : set.members()) {
+        const Peer* const peer = tx_.peers().find(at);
+        if (peer == nullptr)
+            return -FI_EINVAL; // it was removed from the vector
+        const std::uint64_t name = identity_of(*peer);
+        if (parent != nullptr && !std::binary_search(allowed.begin(), allowed.end(), name))
+            return -FI_EINVAL;
+        if (name == identity_of(self)) {
+            roster.rank = roster.size();
+            present = true;
+        }
+        list = directory::mix(list ^ name);
+        names.push_reserved(name);
+        roster.members.push_reserved(*peer);
+    }
+    std::sort(names.begin(), names.end());
+    const bool twice = std::adjacent_find(names.begin(), names.end()) != names.end();
+    if (twice || !present)
+        TOFU_WARN(FI_LOG_EP_CTRL, "fi_join_collective: %s: correct the address vector set\n",
+                  twice ? "an endpoint is in the set twice" : "this endpoint is not in the set");
+    return twice || !present ? -FI_EINVAL : 0;
+}
+
+int Collectives::join(EventQueue& events, const void* address, std::uint64_t flags, fid_mc** mc,
+                      void* context) noexcept
+{
+    if (address == nullptr || mc == nullptr)
+        return -FI_EINVAL;
+    if (const int ret = check_join(flags, tx_.plan().caps); ret != 0)
+        return ret;
+    bury_gone();
+    Roster roster;
+    std::uint64_t list = 0;
+    {
+        std::lock_guard guard(tx_.lock());
+        if (int ret = collect(*static_cast<const fi_collective_addr*>(address), roster, list); ret != 0)
+            return ret;
+    }
+    std::uint64_t joins = 0; // two threads that join the same members are the application's to order
+    if (!tx_.domain().doors().begin_join(list, tx_.plan().known.index, joins))
+        return -FI_ENOMEM;
+    const std::uint64_t key = directory::mix(list + joins * 0x9e3779b97f4a7c15u);
+    std::unique_ptr<Group> group(new (std::nothrow) Group(*this, tx_, {&events, key}, std::move(roster), context));
+    int ret = group == nullptr ? -FI_ENOMEM : group->open();
+    if (ret == 0)
+        ret = enter(*group);
+    if (ret != 0) {
+        tx_.domain().doors().take_back_join(list, tx_.plan().known.index);
+        if (group != nullptr) {
+            group->memory().shut_door(false);
+            group->bury(true);
+        }
+        return ret;
+    }
+    *mc = group.release();
+    return static_cast<int>(tx_.take([] { return ssize_t{0}; }));
+}
+
+/// Into the lists, and on its way.
+int Collectives::enter(Group& group) noexcept
+{
+    std::lock_guard guard(tx_.lock());
+    Group** const end = by_number_.end();
+    Group** place = std::find(by_number_.begin(), end, nullptr);
+    if (place == end) {
+        if (by_number_.size() > place_mask)
+            return -FI_ENOSPC;
+        if (!by_number_.push(nullptr))
+            return -FI_ENOMEM;
+        place = &by_number_.back();
+    }
+    if (int ret = group.memory().register_local(); ret != 0)
+        return ret;
+    group.fi_addr = group_bit | (serials.fetch_add(1, std::memory_order_relaxed) & serial_mask) << place_bits | static_cast<std::uint64_t>(place - by_number_.begin());
+    *place = &group;
+    open_++;
+    group.next = std::exchange(first_, &group);
+    wake(group);
+    group.progress();
+    return 0;
+}
+
+int Collectives::close(Group& group) noexcept
+{
+    bool joined = false;
+    {
+        std::lock_guard guard(tx_.lock());
+        joined = group.joined();
+        by_number_[group.fi_addr & place_mask] = nullptr;
+        open_--;
+        group.leave();
+    }
+    group.events().forget(group.fid);
+    group.memory().shut_door(!joined);
+    bury_gone();
+    return 0;
+}
+
+/// What was closed goes when no peer writes there any more.
+void Collectives::bury_gone() noexcept
+{
+    for (;;) {
+        Group* found = nullptr;
+        {
+            std::lock_guard guard(tx_.lock());
+            for (Group** at = &first_; *at != nullptr; at = &(*at)->next)
+                if (!(*at)->listed_busy && (*at)->gone()) {
+                    found = *at;
+                    *at = found->next;
+                    found->memory().deregister_local();
+                    break;
+                }
+        }
+        if (found == nullptr)
+            return;
+        found->bury(true);
+        delete found;
+    }
+}
+
+void Collectives::bury_all() noexcept
+{
+    bury_gone();
+    for (Group* group = first_; group != nullptr; group = group->next)
+        group->bury(group->gone());
+}
+
+// --- progress
+
+void Collectives::wake(Group& group) noexcept
+{
+    if (!std::exchange(group.listed_busy, true))
+        group.next_busy = std::exchange(busy_, &group);
+}
+
+void Collectives::work() noexcept
+{
+    for (Group** at = &busy_; *at != nullptr;) {
+        Group& group = **at;
+        group.progress();
+        // A group that wakes meanwhile goes in before the first; `at` stays where this one is.
+        while (*at != &group)
+            at = &(*at)->next_busy;
+        if (group.busy()) {
+            at = &group.next_busy;
+        } else {
+            group.listed_busy = false;
+            *at = group.next_busy;
+        }
+    }
+}
+
+bool Collectives::all_has_left() const noexcept
+{
+    for (const Group* group = first_; group != nullptr; group = group->next)
+        if (!group->idle())
+            return false;
+    return true;
+}
+
+// --- operations
+
+ssize_t Collectives::submit(const Call& call) noexcept
+{
+    Group* const group = find(call.group);
+    if (group == nullptr)
+        return -FI_EINVAL;
+    if (!group->joined())
+        return -FI_EOPBADSTATE;
+    if ((call.flags & ~known_flags) != 0)
+        return -FI_EBADFLAGS;
+    const Shape& shape = call.shape;
+    if (int ret = check_support(shape.coll, shape.type, shape.op); ret != 0)
+        return ret;
+    if (shape.root >= group->roster().size())
+        return -FI_EINVAL;
+    if (shape.coll != FI_BARRIER && shape.count != 0) {
+        const bool root = shape.root == group->roster().rank;
+        std::size_t bytes = 0;
+        if (__builtin_mul_overflow(shape.count, datatypes[shape.type].size * std::size_t{group->roster().size()}, &bytes) ||
+            bytes > max_bytes * group->roster().size() || shape.count > max_bytes / datatypes[shape.type].size)
+            return -FI_EMSGSIZE;
+        if ((needs_in(shape, root) && call.in == nullptr) || (needs_out(shape, root) && call.out == nullptr))
+            return -FI_EINVAL;
+    }
+    CollectiveOp* op = ops_.alloc();
+    if (op == nullptr) {
+        tx_.progress();
+        op = ops_.alloc();
+        if (op == nullptr)
+            return -FI_EAGAIN;
+    }
+    op->shape = shape;
+    op->in = call.in;
+    op->out = call.out;
+    op->report_to(tx_.reports(), FI_COLLECTIVE, call.context, tx_.reports().binding.reports(call.flags));
+    op->err = op->prov_errno = 0;
+    const int ret = group->submit(*op);
+    if (ret != 0)
+        ops_.release(op);
+    return ret;
+}
+
+void Collectives::end(CollectiveOp& op) noexcept
+{
+    if (op.err == 0)
+        tx_.vcq().statistics().count(op.native.rounds != 0 ? Stat::collective_gates : Stat::collective_puts);
+    complete(op);
+    ops_.release(&op);
+}
+
+} // namespace tofu::coll

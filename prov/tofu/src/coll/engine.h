@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_collective(3): the groups of a context, and the calls on them. Called by the application through collective_ops
+// and fi_join, and by the endpoint's progress; calls group, plan, set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fi_collective.h>
+
+#include "coll/group.h"
+#include "core/array.h"
+#include "tx/operation.h"
+#include "tx/tx_context.h"
+
+namespace tofu {
+class EventQueue;
+}
+
+namespace tofu::coll {
+
+/// The table of endpoints that may use collectives.
+extern fi_ops_collective collective_ops;
+
+class Collectives final : public tofu::Engine {
+  public:
+    static Collectives& of(TxContext& tx) noexcept { return static_cast<Collectives&>(*tx.engines()[collectives]); }
+    explicit Collectives(TxContext& tx) noexcept;
+    ~Collectives();
+
+    // --- without the context's lock, since these take the home lock
+    /// fi_join_collective(3). 0, -FI_EINVAL (no set, or a set in which this endpoint or another member does not stand
+    /// exactly once), -FI_EBADFLAGS, -FI_ENOSPC, -FI_ENOMEM. A later failure is reported to `events`.
+    int join(EventQueue& events, const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept;
+    int close(Group& group) noexcept;
+    /// Frees what closed groups have left. Called when the VCQ has been freed.
+    void bury_all() noexcept;
+    /// True if a group is open; then the endpoint can't be closed.
+    [[nodiscard]] bool in_use() const noexcept { return open_ != 0; }
+
+    // --- under the lock
+    struct Call {
+        Shape shape;
+        const void* in = nullptr;
+        void* out = nullptr;
+        fi_addr_t group = FI_ADDR_NOTAVAIL;
+        std::uint64_t flags = 0;
+        void* context = nullptr;
+    };
+    /// Accepts a collective. 0, or a refusal without any effect.
+    [[nodiscard]] ssize_t submit(const Call& call) noexcept;
+    void progress() noexcept
+    {
+        if (busy_ != nullptr) [[unlikely]]
+            work();
+    }
+    /// Notes that the group has something to do.
+    void wake(Group& group) noexcept;
+    /// Reports the end of an operation of a group.
+    void end(CollectiveOp& op) noexcept;
+
+    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override { return all_has_left(); }
+    [[nodiscard]] bool all_has_left() const noexcept override;
+    [[nodiscard]] bool needs_polls() const noexcept override { return busy_ != nullptr; }
+    void close() noexcept override {}
+    void lost(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {} // all its Puts have waiters
+
+  private:
+    void work() noexcept;
+    [[nodiscard]] Group* find(fi_addr_t address) const noexcept;
+    [[nodiscard]] int collect(const fi_collective_addr& address, Roster& roster, std::uint64_t& list) const noexcept;
+    [[nodiscard]] int enter(Group& group) noexcept;
+    void bury_gone() noexcept;
+
+    TxContext& tx_;
+    Pool<CollectiveOp> ops_;
+    Group* first_ = nullptr; ///< list of all groups, including closed ones that are not buried
+    Group* busy_ = nullptr;  ///< list of groups with something to do
+    unsigned open_ = 0;
+    Array<Group*> by_number_; ///< open groups, by the low bits of their address; null: free
+};
+
+} // namespace tofu::coll

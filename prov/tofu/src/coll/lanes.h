@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Lanes: messages between neighbours through slots of the receiver's memory, and the words by which neighbours tell
+// each other of their state. Used by group and search; calls vcq, doors. Knows operations only by number and signature.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+
+#include "av/peer_table.h"
+#include "coll/lane_doors.h"
+#include "coll/operation.h"
+#include "coll/plan.h"
+#include "mem/pages.h"
+#include "utofu/barrier_gate.h"
+#include "utofu/vcq.h"
+
+namespace tofu {
+class TxContext;
+} // namespace tofu
+
+namespace tofu::coll {
+
+/// Slow path.
+[[nodiscard]] std::uint64_t clock_ms() noexcept;
+
+// --- the slab of a member, which its peers write: a head and slots for each lane
+
+/// The end of a slot. Its last 8 bytes are written last (guide 6.1.3.1), and polled.
+struct Tail {
+    static constexpr std::size_t inline_size = schedule::payload_in_tail;
+    std::byte payload[inline_size]; ///< of a message that fits in here
+    std::uint32_t signature;        ///< of the operation (signature_of)
+    std::uint32_t length;           ///< bytes; if more than inline_size, the payload is at the slot's start
+    std::uint32_t op;               ///< number of the operation in the group
+    std::uint32_t number;           ///< of the message in the lane, from 1 on
+};
+static_assert(sizeof(Tail) == schedule::tail_bytes && std::is_trivially_copyable_v<Tail>);
+struct Slot {
+    std::byte payload[chunk];
+    Tail tail;
+};
+static_assert(sizeof(Slot) == schedule::slot_bytes);
+/// The word by which a member tells of its state. A later word replaces an earlier one.
+enum class Word : std::uint8_t {
+    none = 0,
+    failed = 1, ///< the operation `op` has ended here by the error
+    left = 2,   ///< the member has closed the group: it takes no part in `op` and later operations
+    broken = 3  ///< a member is lost: `op` and all later operations fail
+};
+constexpr std::uint64_t word_of(Word word, std::uint32_t op, int err) noexcept
+{
+    return std::uint64_t{op} << 32 | static_cast<std::uint64_t>(word) << 24 | (static_cast<unsigned>(err) & 0xffffffu);
+}
+constexpr Word kind_of(std::uint64_t word) noexcept
+{
+    const auto kind = static_cast<unsigned>(word >> 24 & 0xff);
+    return kind > static_cast<unsigned>(Word::broken) ? Word::broken : static_cast<Word>(kind);
+}
+constexpr std::uint32_t op_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word >> 32); }
+/// The error in a word; positive, whatever the peer has written.
+constexpr int error_of(std::uint64_t word) noexcept
+{
+    return std::max(1, static_cast<int>(word & 0xffff));
+}
+/// In a Word::left: 2^this members from the peer down have left.
+constexpr unsigned heard_of(std::uint64_t word) noexcept { return static_cast<unsigned>(word & 0xff); }
+struct LaneArea {
+    std::uint64_t taken; ///< number of our messages that the peer has taken
+    std::uint64_t word;  ///< the peer's word_of
+    std::uint64_t probe; ///< the peer waits in this operation: number << 32 | signature. Its Put shows if we live
+    std::byte unused[256 - 24];
+    Slot slot[slots];
+
+    // Acquire: sees what the peer has Put before. Partner: its Lanes::pay() and probe().
+    [[nodiscard]] std::uint32_t returned() noexcept { return static_cast<std::uint32_t>(load(taken)); }
+    [[nodiscard]] std::uint64_t said() noexcept { return load(word); }
+    [[nodiscard]] std::uint64_t awaited() noexcept { return load(probe); }
+    [[nodiscard]] const std::byte* payload_of(const Tail& tail) const noexcept
+    {
+        return tail.length > Tail::inline_size ? slot[tail.number % slots].payload : tail.payload;
+    }
+
+  private:
+    static std::uint64_t load(std::uint64_t& from) noexcept
+    {
+        return std::atomic_ref(from).load(std::memory_order_acquire);
+    }
+};
+static_assert(sizeof(LaneArea) == 256 + slots * 4096);
+
+/// The memory of a member's lanes: the part that its peers write, and the part that it posts from. It exists from
+/// before the join until after the close.
+class LaneMemory {
+  public:
+    /// `key`: of the member (key_of).
+    LaneMemory(TxContext& tx, std::uint64_t key) noexcept : tx_(tx), key_(key) {}
+
+    // --- without the context's lock (these take the home lock)
+    /// 0 or -FI_E*.
+    [[nodiscard]] int open(unsigned lanes) noexcept;
+    /// Gives back the memory that peers write. `quiet`: no peer writes any more; else the VCQ has been freed.
+    void bury(vcq::Gates& gates, bool quiet) noexcept;
+    void shut_door(bool given_up) noexcept;
+
+    // --- under the lock
+    [[nodiscard]] int register_local() noexcept;
+    void deregister_local() noexcept;
+    [[nodiscard]] bool buried() const noexcept { return !slab_; }
+    [[nodiscard]] LaneArea& area(unsigned lane) const noexcept { return reinterpret_cast<LaneArea*>(slab_.get())[lane]; }
+    /// Our copy of the slot of a message that we send; the TNI reads it.
+    [[nodiscard]] Slot& staged(unsigned lane, std::uint32_t message) const noexcept
+    {
+        return reinterpret_cast<Slot*>(staging_.get())[lane * slots + message % slots];
+    }
+    [[nodiscard]] utofu_stadd_t staged_stadd(unsigned lane, std::uint32_t message) const noexcept
+    {
+        return staging_stadd_ + (lane * slots + message % slots) * sizeof(Slot);
+    }
+
+  private:
+    TxContext& tx_;
+    std::uint64_t key_;
+    OwnMemory slab_;    ///< LaneArea by lane, registered with the home VCQ
+    OwnMemory staging_; ///< a Slot[slots] by lane, registered with the context's VCQ
+    utofu_stadd_t slab_stadd_ = 0;
+    utofu_stadd_t staging_stadd_ = 0;
+    bool staging_registered_ = false;
+    bool door_open_ = false;
+};
+
+class Lanes;
+
+struct Lane : vcq::Waiter {
+    enum class Step : std::uint8_t {
+        unknown, ///< -> known: the peer's slab was found (lane_search.h); -> lost
+        known,
+        lost ///< nothing can be written to the peer any more
+    };
+    Lanes* lanes = nullptr;
+    Peer peer{};
+    Step step = Step::unknown;
+    bool half = false;      ///< the payload of message `sent + 1` is posted, the end of its slot is not
+    bool owes_word = false; ///< the peer has to be told `own_word`
+    bool owes_taken = false;
+    std::uint8_t number = 0;
+    utofu_stadd_t remote = 0; ///< our LaneArea in the peer's slab
+    std::uint32_t sent = 0;
+    std::uint32_t taken = 0;
+    std::uint64_t own_word = 0;
+};
+
+/// Is told of neighbours that can't be reached any more.
+class Losses {
+  public:
+    virtual void lost(int err, int prov_errno) noexcept = 0;
+
+  protected:
+    ~Losses() = default;
+};
+
+/// The lanes of a member. All functions but open() are called under the context's lock.
+class Lanes {
+  public:
+    Lanes(TxContext& tx, LaneMemory& memory, Losses& losses) noexcept : tx_(tx), memory_(memory), losses_(losses) {}
+    /// False: no memory.
+    [[nodiscard]] bool open(const Roster& roster) noexcept;
+    [[nodiscard]] std::span<Lane> all() const noexcept { return {lanes_.get(), count_}; }
+    /// The memory of the lane that the peer writes.
+    [[nodiscard]] LaneArea& area(const Lane& lane) const noexcept { return memory_.area(lane.number); }
+    /// True if some peer has to be told a word.
+    [[nodiscard]] bool owe() const noexcept { return owes_; }
+    [[nodiscard]] bool idle() const noexcept { return in_flight_ == 0; }
+    /// The number of the operation under way, or of the next one; 0 is the barrier of the join.
+    [[nodiscard]] std::uint32_t now() const noexcept { return now_; }
+    void to_next() noexcept { now_++; }
+
+    // --- finding the peer
+    [[nodiscard]] vcq::Post get(Lane& lane, vcq::Waiter& waiter, utofu_stadd_t from, std::size_t size) noexcept;
+    /// A get() has ended: where its bytes are, unless it has failed.
+    [[nodiscard]] const std::byte* got(const Lane& lane) noexcept
+    {
+        in_flight_--;
+        return memory_.staged(lane.number, 0).payload;
+    }
+    void found(Lane& lane, utofu_stadd_t remote) noexcept;
+    void lose(Lane& lane, int err, int prov_errno) noexcept;
+
+    // --- words
+    /// Tells all neighbours a word.
+    void tell(std::uint64_t word) noexcept;
+    void pay_all() noexcept;
+    void probe(std::uint32_t signature) noexcept;
+    /// True if the peer takes no part in the operation any more.
+    [[nodiscard]] bool passed_by(const Lane& lane) const noexcept;
+
+    // --- messages
+    [[nodiscard]] bool has_room(const Lane& lane) const noexcept;
+    /// Sends `size` bytes of `view` from `at` on, where has_room(). Busy: call again with the same arguments.
+    [[nodiscard]] vcq::Post send(Lane& lane, const View& view, std::size_t at, std::size_t size,
+                                 std::uint32_t signature) noexcept;
+    enum class Head : std::uint8_t {
+        none,
+        there,
+        later ///< many messages were dropped, and the rest comes in another call; or the peer was lost
+    };
+    [[nodiscard]] Head head(Lane& lane, Tail& tail) noexcept;
+    /// Takes the message at the head. False: the peer was found dead, and the observer of losses has been told.
+    [[nodiscard]] bool take(Lane& lane) noexcept;
+
+  private:
+    [[nodiscard]] vcq::Post posted(Lane& lane, vcq::Post post) noexcept;
+    [[nodiscard]] vcq::Post put_bytes(Lane& lane, const void* from, std::size_t offset, std::size_t size) noexcept;
+    [[nodiscard]] bool pay(Lane& lane) noexcept;
+    static void on_put(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    TxContext& tx_;
+    LaneMemory& memory_;
+    Losses& losses_;
+    std::unique_ptr<Lane[]> lanes_;
+    unsigned count_ = 0;
+    unsigned in_flight_ = 0;
+    std::uint32_t now_ = 0;
+    bool owes_ = false;
+};
+
+} // namespace tofu::coll

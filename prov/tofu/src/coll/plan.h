@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What one member does in a collective: the rounds of schedule/schedule.h with the member's memory, and the copies
+// between the rounds. Pure: it knows ranks and memory, not the network. Used by group.cc; calls the kernels of atomics.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <rdma/fi_collective.h>
+
+#include "atomic/kernel.h"
+#include "coll/circuit_shape.h"
+#include "schedule/schedule.h"
+
+namespace tofu::coll {
+
+using schedule::bits_of;
+using schedule::chunk;
+using schedule::down;
+using schedule::max_bits;
+using schedule::member_at;
+using schedule::mirror;
+using schedule::slots;
+using schedule::Take;
+using schedule::up;
+
+/// Pieces of an array of blocks in memory, read as one stream of bytes.
+struct View {
+    std::byte* base = nullptr; ///< where `blocks.offset` is
+    schedule::Blocks blocks;
+
+    [[nodiscard]] std::size_t bytes() const noexcept { return blocks.bytes(); }
+    void read(std::size_t at, void* to, std::size_t size) const noexcept;
+    void write(std::size_t at, const void* from, std::size_t size) const noexcept;
+};
+
+struct Transfer {
+    View view;
+    std::size_t done = 0; ///< bytes transferred
+    bool over = false;    ///< it has ended; even an empty transfer is one message
+    std::uint8_t lane = 0;
+    Take take = Take::copy;
+    /// For a receive: the number of the send of this round that reads the same memory, and goes before it chunk by
+    /// chunk; or none.
+    static constexpr std::uint8_t none = schedule::no_send;
+    std::uint8_t behind = none;
+};
+
+/// The transfers of a round, which go on side by side. The next round begins when all are over: sends have been copied
+/// out, receives have been taken.
+struct Round {
+    unsigned sends = 0;
+    unsigned receives = 0;
+    Transfer send[max_bits + 1];
+    Transfer receive[max_bits + 1];
+};
+
+/// The signature of a collective, never 0. Bit 31 is left to the caller, which marks the way by it.
+[[nodiscard]] std::uint32_t signature_of(const Shape& shape) noexcept;
+
+/// One collective of one member.
+class Plan {
+  public:
+    /// Begins a collective. `in` and `out` are the call's buf and result; a broadcast has only `out`. 0 or -FI_ENOMEM.
+    [[nodiscard]] int open(const Shape& shape, unsigned rank, unsigned members, const void* in, void* out) noexcept;
+    void close() noexcept { own_.reset(); }
+    /// Fills in the next round that is not empty. False: the collective is over.
+    [[nodiscard]] bool next(Round& round) noexcept;
+    /// Applies the operation to `bytes` at `mine`, by Take::left or right; `theirs` is overwritten.
+    void combine(std::byte* mine, std::byte* theirs, std::size_t bytes, Take take) const noexcept;
+
+  private:
+    /// Fills in a round, as schedule::Schedule hands it over.
+    struct Filler;
+    [[nodiscard]] View view_of(const schedule::Blocks& blocks) const noexcept;
+
+    schedule::Schedule schedule_;
+    Kernel kernel_ = nullptr;
+    std::size_t size_ = 1; ///< of an element
+    std::byte* in_ = nullptr;
+    std::byte* out_ = nullptr;
+    std::unique_ptr<std::byte[]> own_;
+};
+
+} // namespace tofu::coll

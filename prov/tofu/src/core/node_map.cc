@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See node_map.h.
+#include "core/node_map.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include "core/hwloc.h"
+#include "core/launcher.h"
+#include "core/log.h"
+#include "core/params.h"
+
+namespace tofu::node {
+namespace {
+
+constexpr int numa_depth = HWLOC_TYPE_DEPTH_NUMANODE;
+/// HWLOC_TOPOLOGY_FLAG_NO_DISTANCES, _NO_MEMATTRS and _NO_CPUKINDS of hwloc 2.8.
+constexpr unsigned long needless = 1UL << 7 | 1UL << 8 | 1UL << 9;
+
+bool is_set(const char* variable) noexcept
+{
+    const char* const text = std::getenv(variable);
+    return text != nullptr && *text != '\0';
+}
+
+void copy(const Hwloc& library, hwloc_const_bitmap_t from, cpu_set_t& to) noexcept
+{
+    CPU_ZERO(&to);
+    for (int i = library.bitmap_next(from, -1); i >= 0 && i < CPU_SETSIZE; i = library.bitmap_next(from, i))
+        CPU_SET(i, &to);
+}
+
+bool contains(const cpu_set_t& outer, const cpu_set_t& inner) noexcept
+{
+    cpu_set_t both;
+    CPU_AND(&both, &outer, &inner);
+    return CPU_EQUAL(&both, &inner);
+}
+
+cpu_set_t without(const cpu_set_t& all, const cpu_set_t& some) noexcept
+{
+    cpu_set_t both, rest;
+    CPU_AND(&both, &all, &some);
+    CPU_XOR(&rest, &all, &both);
+    return rest;
+}
+
+int first_of(const cpu_set_t& processors) noexcept
+{
+    int i = 0;
+    while (i < CPU_SETSIZE && !CPU_ISSET(i, &processors))
+        i++;
+    return i;
+}
+
+/// Linux alone lists them without asking for more. Unknown is several.
+bool has_one_numa_node() noexcept
+{
+    if (is_set("HWLOC_XMLFILE") || is_set("HWLOC_SYNTHETIC"))
+        return false;
+    char text[16] = {};
+    std::FILE* const file = std::fopen("/sys/devices/system/node/online", "re");
+    if (file == nullptr)
+        return true; // a kernel without NUMA
+    const std::size_t got = std::fread(text, 1, sizeof(text) - 1, file);
+    std::fclose(file);
+    return got != 0 && text[std::strspn(text, "0123456789\n")] == '\0';
+}
+
+const Map* load_once() noexcept
+{
+    // Never destroyed: programs close endpoints while their static objects are destroyed.
+    alignas(Map) static std::byte place[sizeof(Map)];
+    if (param_off("numa"))
+        return nullptr;
+    Map* const map = new (place) Map;
+    return map->read() ? map : nullptr;
+}
+
+} // namespace
+
+const Map* Map::of_process() noexcept
+{
+    static const Map* const map = load_once();
+    return map;
+}
+
+const Map* Map::of_several_groups() noexcept
+{
+    static const bool one = has_one_numa_node();
+    return one ? nullptr : of_process();
+}
+
+Map::~Map()
+{
+    if (topology_ != nullptr)
+        hwloc()->topology_destroy(static_cast<hwloc_topology_t>(topology_));
+}
+
+bool Map::load(void*& topology) const noexcept
+{
+    const Hwloc* const library = hwloc();
+    // A file is read in less than a millisecond. What a launcher made of it claims to be this machine's.
+    const bool from_file = is_set("HWLOC_XMLFILE") || is_set("HWLOC_SYNTHETIC");
+    if (library == nullptr)
+        return false;
+    hwloc_topology_t made = from_file ? nullptr : copy_of_launchers(*library);
+    if (made != nullptr) {
+        topology = made;
+        TOFU_INFO(FI_LOG_CORE, "the topology is the launcher's\n");
+        return true;
+    }
+    if (library->topology_init(&made) != 0)
+        return false;
+    // Component x86 would move the calling thread.
+    (void)library->topology_set_io_types_filter(made, HWLOC_TYPE_FILTER_KEEP_NONE);
+    (void)library->topology_set_components(made, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+    if (!from_file) {
+        // A third of the files that discovery reads: hwloc makes groups for NUMA nodes without a cache of their own. An
+        // older library refuses the flags.
+        (void)library->topology_set_cache_types_filter(made, HWLOC_TYPE_FILTER_KEEP_NONE);
+        (void)library->topology_set_flags(made, needless);
+    }
+    if (library->topology_load(made) != 0) {
+        TOFU_WARN(FI_LOG_CORE, "hwloc cannot read the topology: memory, TNIs and threads are placed without it; is "
+                               "HWLOC_XMLFILE or HWLOC_SYNTHETIC set?\n");
+        library->topology_destroy(made);
+        return false;
+    }
+    topology = made;
+    TOFU_INFO(FI_LOG_CORE, "the topology was read by hwloc\n");
+    return true;
+}
+
+bool Map::read() noexcept
+{
+    if (!load(topology_))
+        return false;
+    const Hwloc& library = *hwloc();
+    auto* const topology = static_cast<hwloc_topology_t>(topology_);
+    here_ = library.topology_is_thissystem(topology) != 0;
+    if (here_ && is_set("HWLOC_XMLFILE") && !is_set("HWLOC_THISSYSTEM"))
+        TOFU_WARN(FI_LOG_CORE, "HWLOC_XMLFILE=%.200s: hwloc cannot read it, and describes this machine\n",
+                  std::getenv("HWLOC_XMLFILE"));
+    copy(library, library.topology_get_allowed_cpuset(topology), allowed_);
+    const unsigned nodes = library.get_nbobjs_by_depth(topology, numa_depth);
+    count_ = 0;
+    for (unsigned i = 0; i < nodes && count_ < most_groups; i++) {
+        const hwloc_obj_t node = library.get_obj_by_depth(topology, numa_depth, i);
+        Group& group = groups_[count_];
+        copy(library, node->cpuset, group.processors);
+        CPU_AND(&group.processors, &group.processors, &allowed_);
+        if (CPU_COUNT(&group.processors) == 0)
+            continue; // memory without processors, or none that we may use
+        group.number = node->os_index;
+        group.of_hardware = static_cast<unsigned>(std::max(library.bitmap_weight(node->complete_cpuset), 0));
+        group.nodeset = node->nodeset;
+        count_++;
+    }
+    if (count_ == 0)
+        TOFU_WARN(FI_LOG_CORE, "hwloc allows no processor: memory, TNIs and threads are placed without it; unset "
+                               "HWLOC_XMLFILE and HWLOC_SYNTHETIC, or allow processors in the cgroup\n");
+    else
+        compare_with_thread();
+    return count_ != 0;
+}
+
+/// Says so where hwloc and the kernel have no processor in common. Nothing is placed then, as no group has the thread.
+void Map::compare_with_thread() const noexcept
+{
+    const cpu_set_t own = processors_of_thread();
+    cpu_set_t both;
+    CPU_AND(&both, &own, &allowed_);
+    if (!here_ || CPU_COUNT(&both) != 0)
+        return;
+    char of_thread[128], of_topology[128];
+    write_list(own, of_thread, sizeof of_thread);
+    write_list(allowed_, of_topology, sizeof of_topology);
+    TOFU_WARN(FI_LOG_CORE,
+              "none of the processors of this thread (%s) is one that hwloc allows (%s): memory, TNIs and threads are "
+              "placed without it; unset HWLOC_XMLFILE, HWLOC_SYNTHETIC and HWLOC_THISSYSTEM, or bind to allowed "
+              "processors\n",
+              of_thread, of_topology);
+}
+
+/// On Fugaku they are NUMA nodes of one or two processors, beside those of twelve.
+bool Map::is_assistant(const Group& group) const noexcept
+{
+    unsigned most = 0;
+    for (unsigned i = 0; i < count_; i++)
+        most = std::max(most, groups_[i].of_hardware);
+    return group.of_hardware * 4 <= most;
+}
+
+const Map::Group* Map::group_of(const cpu_set_t& processors) const noexcept
+{
+    const Group* found = nullptr;
+    cpu_set_t known;
+    CPU_AND(&known, &processors, &allowed_);
+    for (unsigned i = 0; i < count_; i++) {
+        cpu_set_t both;
+        CPU_AND(&both, &known, &groups_[i].processors);
+        if (CPU_COUNT(&both) == 0)
+            continue;
+        if (found != nullptr || !contains(groups_[i].processors, known))
+            return nullptr;
+        found = &groups_[i];
+    }
+    return found;
+}
+
+Seat Map::seat_of(const cpu_set_t& processors) const noexcept
+{
+    unsigned groups = 0, first = 0, covered = 0, before = 0, own = 0, most = 0;
+    for (unsigned i = 0; i < count_; i++) {
+        const Group& group = groups_[i];
+        if (is_assistant(group))
+            continue;
+        cpu_set_t both;
+        CPU_AND(&both, &group.processors, &processors);
+        most = std::max(most, static_cast<unsigned>(CPU_COUNT(&group.processors)));
+        if (const auto here = static_cast<unsigned>(CPU_COUNT(&both)); here != 0) {
+            if (covered++ == 0) {
+                first = groups;
+                own = here;
+                for (int cpu = 0; cpu < first_of(both); cpu++)
+                    before += CPU_ISSET(cpu, &group.processors) ? 1 : 0;
+            }
+        }
+        groups++;
+    }
+    if (covered == 0 || groups < 2 || covered == groups)
+        return {}; // bound to nothing that tells it from others
+    const unsigned columns = (groups + covered - 1) / covered; // processes that lie side by side over the groups
+    const unsigned rows = std::max(most / own, 1u);            // and within one
+    return {first / covered + columns * std::min(before / own, rows - 1), columns * rows};
+}
+
+cpu_set_t Map::apart_from(const cpu_set_t& processors) const noexcept
+{
+    cpu_set_t assistants;
+    CPU_ZERO(&assistants);
+    for (unsigned i = 0; i < count_; i++)
+        if (is_assistant(groups_[i]))
+            CPU_OR(&assistants, &assistants, &groups_[i].processors);
+    if (const cpu_set_t free = without(assistants, processors); CPU_COUNT(&free) != 0)
+        return free;
+    if (const Group* const near = group_of(processors); near != nullptr)
+        if (const cpu_set_t free = without(near->processors, processors); CPU_COUNT(&free) != 0)
+            return free;
+    return without(allowed_, processors);
+}
+
+int Map::prefer(void* base, std::size_t bytes, const Group& group) const noexcept
+{
+    const int ret = hwloc()->set_area_membind(static_cast<hwloc_topology_t>(topology_), base, bytes,
+                                              static_cast<hwloc_const_bitmap_t>(group.nodeset), HWLOC_MEMBIND_BIND,
+                                              HWLOC_MEMBIND_BYNODESET);
+    return ret == 0 ? 0 : errno;
+}
+
+void Map::prefer_none(void* base, std::size_t bytes) const noexcept
+{
+    auto* const topology = static_cast<hwloc_topology_t>(topology_);
+    (void)hwloc()->set_area_membind(topology, base, bytes, hwloc()->topology_get_allowed_cpuset(topology),
+                                    HWLOC_MEMBIND_DEFAULT, 0);
+}
+
+cpu_set_t processors_of_thread() noexcept
+{
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    (void)sched_getaffinity(0, sizeof own, &own);
+    return own;
+}
+
+cpu_set_t bound_of_process(const cpu_set_t& allowed) noexcept
+{
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    DIR* const tasks = opendir("/proc/self/task");
+    if (tasks == nullptr)
+        return processors_of_thread();
+    while (const dirent* const task = readdir(tasks)) {
+        cpu_set_t own;
+        if (const int id = std::atoi(task->d_name); id > 0 && sched_getaffinity(id, sizeof own, &own) == 0 &&
+                                                    !contains(own, allowed))
+            CPU_OR(&all, &all, &own);
+    }
+    closedir(tasks);
+    return all;
+}
+
+void write_list(const cpu_set_t& processors, char* text, std::size_t size) noexcept
+{
+    std::size_t used = 0;
+    *text = '\0';
+    for (int i = 0; i < CPU_SETSIZE && used < size; i++) {
+        if (!CPU_ISSET(i, &processors))
+            continue;
+        int last = i;
+        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &processors))
+            last++;
+        const int got = last == i ? std::snprintf(text + used, size - used, "%s%d", used != 0 ? "," : "", i)
+                                  : std::snprintf(text + used, size - used, "%s%d-%d", used != 0 ? "," : "", i, last);
+        used += static_cast<std::size_t>(std::max(got, 0));
+        i = last;
+    }
+}
+
+} // namespace tofu::node

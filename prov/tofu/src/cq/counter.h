@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// fi_cntr: counts completed operations and errors. Requests, the message protocol and remote events count; the
+// application reads and waits. Calls progress and wait.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <rdma/fi_eq.h>
+
+#include "core/object.h"
+#include "cq/progress.h"
+#include "cq/wait.h"
+
+namespace tofu {
+
+class DomainBase;
+struct Work;
+
+class Counter final : public Object<Counter, fid_cntr, DomainBase> {
+  public:
+    explicit Counter(DomainBase& domain) noexcept;
+    /// fi_cntr_open(3). 0, -FI_EINVAL, -FI_ENOSYS (events or a wait object that are not offered), or an error of the
+    /// wait object.
+    [[nodiscard]] int set_up(const fi_cntr_attr* attr) noexcept;
+
+    /// Any thread. Release: a thread that reads the count sees what the operation wrote (partner: read()).
+    void count(std::uint64_t n = 1) noexcept
+    {
+        value_.fetch_add(n, std::memory_order_release);
+        wait_.signal();
+    }
+    void count_error(std::uint64_t n = 1) noexcept
+    {
+        errors_.fetch_add(n, std::memory_order_release);
+        wait_.signal();
+    }
+
+    void assign(std::uint64_t value) noexcept
+    {
+        value_.store(value, std::memory_order_release);
+        wait_.signal();
+    }
+
+    [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
+    /// The counter counts what peers do to regions: the home VCQ, which has the notices, is polled by each read.
+    void count_remote_events() noexcept { counts_remote_events_.store(true, std::memory_order_relaxed); }
+
+    // --- operations that wait for the counter (api/triggered.h), by threshold; under DeferredWork::lock
+    Work* works = nullptr;
+    Counter* next_trigger = nullptr; ///< next counter that operations wait for
+    /// Do successes and errors together reach the threshold (fi_trigger(3))?
+    [[nodiscard]] bool has_reached(std::uint64_t threshold) const noexcept
+    {
+        return value_.load(std::memory_order_acquire) + errors_.load(std::memory_order_acquire) >= threshold;
+    }
+
+    // --- the calls of fi_cntr's operation table
+    std::uint64_t read() noexcept;
+    std::uint64_t read_errors() noexcept;
+    void add(std::uint64_t value) noexcept;
+    void set(std::uint64_t value) noexcept;
+    void add_errors(std::uint64_t value) noexcept;
+    void set_errors(std::uint64_t value) noexcept;
+    int control(int command, void* argument) noexcept;
+    int wait(std::uint64_t threshold, int timeout_ms) noexcept;
+    [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
+    /// For poll sets: makes progress. True if one of the values has changed since the last call, fi_cntr_set or
+    /// fi_cntr_add (fi_poll(3)).
+    [[nodiscard]] bool news() noexcept;
+    int close() noexcept;
+
+  private:
+    void changed() noexcept;
+    [[nodiscard]] bool look() noexcept;
+    static bool ready(void* self) noexcept;
+
+    ProgressSet progress_;
+    std::atomic<bool> counts_remote_events_{false};
+    std::atomic<std::uint64_t> value_{0};
+    std::atomic<std::uint64_t> errors_{0};
+    std::atomic<std::uint64_t> seen_value_{0}; ///< as last read; kept only if the counter has a WakeSignal
+    std::atomic<std::uint64_t> seen_errors_{0};
+    std::atomic<std::uint64_t> polled_value_{0};
+    std::atomic<std::uint64_t> polled_errors_{0};
+    WaitObject wait_; ///< last member: leaves its wait set and the thread before the others are destroyed
+};
+
+} // namespace tofu

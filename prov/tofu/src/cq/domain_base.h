@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A domain as its objects see it: the VCQ at which peers reach it, the model that the application chose, the locks and
+// the thread. Opened and closed by api/domain.h, which adds what only the application's calls need.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fi_domain.h>
+
+#include "av/numbers.h"
+#include "core/fabric_base.h"
+#include "core/lock.h"
+#include "core/open_list.h"
+#include "core/stats.h"
+#include "cq/progress_thread.h"
+#include "utofu/vcq.h"
+
+namespace tofu {
+
+class Counter;
+class Later;
+class RegionTable;
+namespace coll {
+class Doors;
+}
+namespace proto {
+class Estate;
+}
+
+/// The attributes of the domain that its objects ask for again and again.
+struct DomainModel {
+    /// FI_THREAD_DOMAIN: the application's calls come one at a time. All endpoints have one lock, shared_lock(), which
+    /// is off, as all locks are, until the domain has a thread of its own. False for FI_PROGRESS_AUTO, with which a
+    /// thread may start at any time.
+    bool serialised = false;
+    bool virtual_addresses = false; ///< FI_MR_VIRT_ADDR: remote addresses are the target's addresses
+    bool provider_keys = false;     ///< FI_MR_PROV_KEY
+    bool whole_words = false;       ///< FI_ATOMIC, FI_RMA_EVENT: ARMWs of peers reach the words around a region's ends
+    bool textual_addresses = false; ///< FI_ADDR_STR
+    bool has_owner = false;         ///< FI_PEER: another provider compares sources by their addresses
+    std::uint32_t api_version = 0;
+    /// Arrays of descs hold what the caller's fi_mr(3) says. It has calls without FI_MR_LOCAL ignore them up to version
+    /// 1.21, so their pointer may be anything; from 1.22 on a desc is valid or null. An owner of our queues is not
+    /// believed: lnx passes a desc in place of the array (libfabric 2.0, 2.1), or one for several segments (up to 2.6).
+    bool valid_descs = false;
+};
+
+/// Operations that wait for counters (api/triggered.h).
+struct DeferredWork {
+    Later* later = nullptr;
+    Lock lock;                 ///< guards all of it; taken before endpoints' locks
+    std::atomic<int> count{0}; ///< operations that wait or are under way
+    [[nodiscard]] bool any() const noexcept { return count.load(std::memory_order_relaxed) != 0; }
+};
+
+/// Opens the VCQs of a domain.
+struct VcqSource {
+    const vcq::Backend* backend = nullptr;
+    bool safe = true; ///< VCQs to post from are thread-safe: calls under several locks may meet at a CQ (guide 2.5)
+    StatisticsBook statistics; ///< of all VCQs
+
+    /// Opens a VCQ on the next TNI and CQ: one to post from, or one that is a target too, whose calls are made under
+    /// another lock than those of others. 0 or -FI_E*.
+    [[nodiscard]] int open(vcq::Vcq& vcq, vcq::Sink sink, bool is_target = false) noexcept;
+    /// Opens a VCQ for signaled posts on a TNI that no process of the node posts from. 0, or silently -FI_E*.
+    [[nodiscard]] int open_spare(vcq::Vcq& vcq) noexcept
+    {
+        return vcq.open(*backend, vcq::spread_of_spare, safe, {.book = &statistics});
+    }
+
+  private:
+    std::atomic<unsigned> spread_{0};
+};
+
+class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
+  public:
+    explicit DomainBase(FabricBase& fabric) noexcept : Object(&fabric, FI_CLASS_DOMAIN) {}
+    /// The domains that are open in this process.
+    static OpenList<DomainBase>& all() noexcept;
+
+    [[nodiscard]] const DomainModel& model() const noexcept { return model_; }
+    [[nodiscard]] const vcq::Backend& backend() const noexcept { return *vcqs_.backend; }
+    [[nodiscard]] VcqSource& vcqs() noexcept { return vcqs_; }
+
+    // --- the home VCQ, target of all remote access to the domain's regions and endpoints: every call under home_lock()
+    [[nodiscard]] Lock& home_lock() noexcept { return home_lock_; }
+    [[nodiscard]] vcq::Vcq& home() noexcept { return home_; }
+    [[nodiscard]] utofu_vcq_id_t home_id() const noexcept { return home_.id(); }
+    /// A random number. With home_id() it names the domain among all domains, earlier ones with this VCQ ID included.
+    [[nodiscard]] std::uint64_t nonce() const noexcept { return nonce_; }
+    /// Polls all VCQs at which peers reach the domain. Takes the home lock; if another thread holds it and `patient` is
+    /// false, returns at once. The caller holds no endpoint lock. True if a poll found a notice.
+    virtual bool progress_home(bool patient) noexcept = 0;
+    /// fi_close of a counter that is in use: what holds it for late events alone (mem/mr_table.h) lets go of it.
+    virtual void let_go(const Counter&) noexcept {}
+    /// Writes the handles of those VCQs to `out`, at most `most`, and returns how many. Takes the home lock.
+    [[nodiscard]] virtual std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
+
+    [[nodiscard]] EndpointNumbers& numbers() noexcept { return numbers_; }
+    [[nodiscard]] StatisticsBook& statistics() noexcept { return vcqs_.statistics; }
+    /// mem/mr_table.h
+    [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
+    /// coll/lane_doors.h
+    [[nodiscard]] coll::Doors& doors() noexcept { return *doors_; }
+    /// msg/estate.h
+    [[nodiscard]] proto::Estate& estate() noexcept { return *estate_; }
+    [[nodiscard]] DeferredWork& deferred() noexcept { return deferred_; }
+    /// True if more processes run than there are processors, as the last reader that polled in vain was told
+    /// (ProgressSet). Only a hint.
+    [[nodiscard]] bool crowded() const noexcept { return crowded_.load(std::memory_order_relaxed); }
+    void set_crowded(bool now) noexcept { crowded_.store(now, std::memory_order_relaxed); }
+    /// The lock of all endpoints that share a context with others (api/shared_context.h), or of all endpoints of a
+    /// serialised domain.
+    [[nodiscard]] Lock& shared_lock() noexcept { return shared_lock_; }
+    /// Progress without calls of the application, and the locks that are needed because of it.
+    [[nodiscard]] AutoProgress& auto_progress() noexcept { return auto_progress_; }
+
+    DomainBase* next_open = nullptr; ///< in the list of open domains
+
+  protected:
+    ~DomainBase() = default;
+
+    DomainModel model_{};
+    VcqSource vcqs_; ///< destroyed after the VCQs whose statistics it adds up
+    std::uint64_t nonce_ = 0;
+    AutoProgress auto_progress_{*this};
+    Lock home_lock_;
+    Lock shared_lock_;
+    vcq::Vcq home_;
+    RegionTable* regions_ = nullptr;
+    coll::Doors* doors_ = nullptr;
+    proto::Estate* estate_ = nullptr;
+    DeferredWork deferred_;
+
+  private:
+    EndpointNumbers numbers_;
+    std::atomic<bool> crowded_{false};
+};
+
+} // namespace tofu

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See eq.h. fi_eq(3). All of it is slow path: its events are malloc'ed one by one.
+#include "cq/eq.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+#include "core/log.h"
+#include "core/refusal.h"
+#include "cq/domain_base.h"
+
+namespace tofu {
+namespace {
+
+const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::size_t length) noexcept
+{
+    const char* text = fi_strerror(prov_errno);
+    if (buffer != nullptr && length > 0)
+        std::snprintf(buffer, length, "%s", text);
+    return text;
+}
+
+fi_ops eq_fid_ops = object_ops({.close = close_object<EventQueue>, .control = calls<&EventQueue::control>});
+
+fi_ops_eq eq_ops = {
+    .size = sizeof(fi_ops_eq),
+    .read = calls<&EventQueue::read>,
+    .readerr = calls<&EventQueue::read_error>,
+    .write = calls<&EventQueue::write>,
+    .sread = calls<&EventQueue::wait_and_read>,
+    .strerror = error_text,
+};
+
+} // namespace
+
+EventQueue::EventQueue(FabricBase& fabric) noexcept : Object(&fabric, FI_CLASS_EQ)
+{
+    fid.ops = &eq_fid_ops;
+    ops = &eq_ops;
+}
+
+int EventQueue::set_up(const fi_eq_attr* attr) noexcept
+{
+    const fi_eq_attr& wish = given(attr);
+    if ((wish.flags & ~(FI_WRITE | FI_AFFINITY)) != 0)
+        return -FI_EINVAL;
+    writable_ = (wish.flags & FI_WRITE) != 0;
+    return wait_.open({this, ready, this, nullptr}, wish.wait_obj, wish.wait_set);
+}
+
+bool EventQueue::empty_now() noexcept
+{
+    std::lock_guard guard(mutex_);
+    return empty();
+}
+
+bool EventQueue::ready(void* self) noexcept
+{
+    return !static_cast<EventQueue*>(self)->empty_now();
+}
+
+// --- writing
+
+EventQueue::~EventQueue()
+{
+    while (first_ != nullptr)
+        drop_first();
+}
+
+int EventQueue::append(const struct fid* about, std::uint32_t type, const void* bytes, std::size_t size,
+                       const fi_eq_err_entry& error) noexcept
+{
+    void* const memory = size <= SIZE_MAX - sizeof(Event) ? std::malloc(sizeof(Event) + size) : nullptr;
+    if (memory == nullptr)
+        return -FI_ENOMEM;
+    auto* const event = ::new (memory) Event{nullptr, about, type, size, error};
+    if (size != 0)
+        std::memcpy(event->bytes(), bytes, size);
+    {
+        std::lock_guard guard(mutex_);
+        *end_ = event;
+        end_ = &event->next;
+    }
+    return 0;
+}
+
+void EventQueue::drop_first() noexcept
+{
+    Event* const event = first_;
+    first_ = event->next;
+    if (first_ == nullptr)
+        end_ = &first_;
+    std::free(event);
+}
+
+void EventQueue::wake() noexcept
+{
+    arrived_.notify_all(); // who is woken need not take it: FI_PEEK, an error, too little room
+    wait_.signal();
+}
+
+void EventQueue::post(const struct fid* about, std::uint32_t type, const void* bytes, std::size_t size,
+                      const fi_eq_err_entry& error) noexcept
+{
+    if (append(about, type, bytes, size, error) != 0) {
+        TOFU_WARN(FI_LOG_EQ, "event queue: no memory for an event: it is lost\n");
+        std::lock_guard guard(mutex_);
+        overrun_ = true;
+    }
+    wake();
+}
+
+ssize_t EventQueue::write(std::uint32_t event, const void* buffer, std::size_t length, std::uint64_t) noexcept
+{
+    if (!writable_ || (buffer == nullptr && length != 0))
+        return -FI_EINVAL; // fi_eq(3): only queues opened with FI_WRITE
+    if (const int ret = append(nullptr, event, buffer, length, {}); ret != 0)
+        return ret;
+    wake();
+    return static_cast<ssize_t>(length);
+}
+
+// --- reading
+
+ssize_t EventQueue::take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept
+{
+    if (first_ == nullptr)
+        return overrun_ ? -FI_EAVAIL : -FI_EAGAIN;
+    if (first_->error.err != 0)
+        return -FI_EAVAIL;
+    // Without a buffer it is only asked which event there is, as libfabric's own queues let one do.
+    const std::size_t size = buffer != nullptr ? first_->size : 0;
+    if (length < size)
+        return -FI_ETOOSMALL;
+    if (event != nullptr)
+        *event = first_->type;
+    if (size > 0)
+        std::memcpy(buffer, first_->bytes(), size);
+    if ((flags & FI_PEEK) == 0)
+        drop_first();
+    return static_cast<ssize_t>(size);
+}
+
+ssize_t EventQueue::read(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept
+{
+    std::unique_lock guard(mutex_);
+    if (empty()) {
+        guard.unlock();
+        (void)run(false);
+        guard.lock();
+    }
+    return take(event, buffer, length, flags);
+}
+
+// --- progress
+
+int EventQueue::add(Pollable& endpoint, DomainBase& domain) noexcept
+{
+    std::lock_guard guard(polled_mutex_);
+    if (!polled_.push({&endpoint, &domain}))
+        return -FI_ENOMEM;
+    {
+        std::lock_guard events(mutex_);
+        polls_ = true;
+    }
+    arrived_.notify_all(); // a waiter that had nothing to poll
+    return 0;
+}
+
+int EventQueue::need_polls(const Pollable& endpoint) noexcept
+{
+    WakeSignal* const signal = wait_.wake_signal();
+    if (signal == nullptr)
+        return 0;
+    std::lock_guard guard(polled_mutex_);
+    for (Polled& polled : polled_) {
+        // The owner of a peer's objects makes all progress by its own calls (fi_peer(3)).
+        if (polled.endpoint != &endpoint || polled.has_thread || polled.domain->model().has_owner)
+            continue;
+        if (int ret = polled.domain->auto_progress().need_thread(signal); ret != 0)
+            return ret;
+        polled.has_thread = true;
+    }
+    return 0;
+}
+
+void EventQueue::remove(Pollable& endpoint) noexcept
+{
+    Polled found;
+    {
+        std::lock_guard guard(polled_mutex_);
+        for (const Polled& polled : polled_)
+            if (polled.endpoint == &endpoint)
+                found = polled;
+        (void)polled_.erase({&endpoint});
+        std::lock_guard events(mutex_);
+        polls_ = !polled_.empty();
+    }
+    if (found.has_thread)
+        found.domain->auto_progress().dismiss_thread(wait_.wake_signal());
+}
+
+bool EventQueue::run(bool patient) noexcept
+{
+    std::lock_guard guard(polled_mutex_);
+    bool some = false;
+    for (const Polled& polled : polled_)
+        some |= polled.endpoint->progress(patient);
+    return some;
+}
+
+/// The answers of members come to the endpoints' VCQs, and what members put to the home VCQs.
+std::size_t EventQueue::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
+{
+    std::lock_guard guard(polled_mutex_);
+    std::size_t count = 0;
+    const DomainBase* before = nullptr;
+    for (const Polled& polled : polled_) {
+        if (std::exchange(before, polled.domain) != polled.domain)
+            count += polled.domain->homes(handles + count, most - count);
+        count += vcqs_of(*polled.endpoint, handles + count, most - count);
+    }
+    return count;
+}
+
+void EventQueue::forget(const struct fid& object) noexcept
+{
+    std::lock_guard guard(mutex_);
+    for (Event** at = &first_; *at != nullptr;) {
+        Event* const event = *at;
+        if (event->about != &object) {
+            at = &event->next;
+            continue;
+        }
+        *at = event->next;
+        if (end_ == &event->next)
+            end_ = at;
+        std::free(event);
+    }
+}
+
+ssize_t EventQueue::read_error(fi_eq_err_entry* entry, std::uint64_t flags) noexcept
+{
+    std::lock_guard guard(mutex_);
+    if (first_ != nullptr ? first_->error.err == 0 : !overrun_)
+        return -FI_EAGAIN;
+    fi_eq_err_entry lost{};
+    lost.err = FI_EOVERRUN;
+    // There is never provider data; err_data and its size may be a buffer of the caller's (fi_eq(3), since 1.5).
+    void* data = entry->err_data_size != 0 ? entry->err_data : nullptr;
+    *entry = first_ != nullptr ? first_->error : lost;
+    entry->err_data = data;
+    entry->err_data_size = 0;
+    if ((flags & FI_PEEK) != 0)
+        return sizeof(*entry);
+    if (first_ != nullptr)
+        drop_first();
+    else
+        overrun_ = false;
+    return sizeof(*entry);
+}
+
+ssize_t EventQueue::wait_and_read(std::uint32_t* event, void* buffer, std::size_t length, int timeout_ms,
+                                  std::uint64_t flags) noexcept
+{
+    if (!wait_.blocks())
+        return -FI_EINVAL;
+    WaitObject::Blocked blocked(wait_, timeout_ms);
+    for (;;) {
+        if (empty_now())
+            (void)run(true); // patient: see Sleeper
+        {
+            std::unique_lock guard(mutex_);
+            if (!polls_)
+                blocked.deadline().await(arrived_, guard, [this] { return !empty() || polls_; });
+            if (const ssize_t got = take(event, buffer, length, flags); got != -FI_EAGAIN)
+                return got;
+        }
+        if (!blocked.sleep())
+            return -FI_EAGAIN;
+    }
+}
+
+} // namespace tofu

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Waiting. A reader that blocks in a call of ours sleeps until something may have come for one of its VCQs: the backend
+// wakes it where it can (tofu_sim_wait), else it polls with growing pauses. An application that waits by its own means
+// (a descriptor, a mutex with a condition) is woken by a WakeSignal, which the thread that makes progress raises; as
+// long as there is one, a thread of the domain makes progress (progress_thread.h). Called by cq, cntr, eq, wait_set.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+
+#include <pthread.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_eq.h>
+
+namespace tofu {
+
+class DomainBase;
+class ProgressSource;
+class WaitSet;
+namespace vcq {
+struct Functions;
+}
+
+/// The deadline of a wait: `timeout_ms` from now; negative: none (fi_cq(3), fi_cntr(3)).
+class Deadline {
+  public:
+    explicit Deadline(int timeout_ms) noexcept;
+    [[nodiscard]] bool passed() const noexcept;
+    /// Milliseconds left, at least 0 and at most `most`.
+    [[nodiscard]] int left_ms(int most) const noexcept;
+    /// Waits for the condition until `done` holds or the deadline has passed.
+    template <class Done>
+    void await(std::condition_variable& condition, std::unique_lock<std::mutex>& guard, Done&& done) const
+    {
+        if (never_)
+            condition.wait(guard, done);
+        else
+            condition.wait_until(guard, end_, done);
+    }
+
+  private:
+    std::chrono::steady_clock::time_point end_;
+    bool never_;
+};
+
+/// The sleep of one reader between two looks; a new one for every wait. The looks must be patient
+/// (ProgressSource::run(true)): then notices that another thread has polled meanwhile are in their queue, and later ones
+/// end the sleep.
+class Sleeper {
+  public:
+    /// `functions` null: only pauses. `yields`: FI_WAIT_YIELD, which gives up the time slice and never sleeps.
+    Sleeper(const vcq::Functions* functions, const Deadline& deadline, bool yields = false) noexcept;
+    /// Sleeps a while; the first calls return at once. False: the deadline has passed. Never sleeps longer than the
+    /// bound within which a signal of another thread of this process has to be seen.
+    [[nodiscard]] bool sleep(ProgressSource* const* sources, std::size_t count) noexcept;
+    /// Something has come: the pauses begin small again.
+    void restart() noexcept { rounds_ = 0; }
+
+  private:
+    const vcq::Functions* functions_;
+    const Deadline& deadline_;
+    const bool yields_;
+    unsigned rounds_ = 0;
+};
+
+/// A wait object that the application sleeps on by its own means, poll(2) or a condition variable: FI_WAIT_FD or
+/// FI_WAIT_MUTEX_COND.
+class WakeSignal {
+  public:
+    WakeSignal() = default;
+    WakeSignal(const WakeSignal&) = delete;
+    WakeSignal& operator=(const WakeSignal&) = delete;
+    ~WakeSignal();
+
+    /// 0, -FI_ENOSYS (another kind of wait object) or -FI_E*.
+    [[nodiscard]] int open(fi_wait_obj kind) noexcept;
+    /// Wakes the application. Any thread; no system call if it is raised already. Never blocks while the domain's
+    /// thread attends: if the application holds the mutex, that thread repeats the wake-up (repeat()).
+    void raise() noexcept;
+    /// Called by the domain's thread: repeats a wake-up for which the application's mutex was not free. False: it still
+    /// is not free.
+    [[nodiscard]] bool repeat() noexcept;
+    /// Says that the domain's thread calls repeat() from now on, or no longer. Counted, since a wait set has many
+    /// members.
+    void attend(bool yes) noexcept { attendants_.fetch_add(yes ? 1 : -1, std::memory_order_relaxed); }
+    /// Clears the signal; called before looking for events, once for all objects that raise it. Whatever arrives from
+    /// now on raises it again.
+    void clear() noexcept;
+    /// Raises the signal again, which was cleared for all: a look has found something that another thread may sleep
+    /// for.
+    void raise_again() noexcept
+    {
+        if (kind_ == FI_WAIT_FD)
+            raise();
+    }
+    /// FI_GETWAITOBJ, for an object of this kind, and FI_GETWAIT. 0, -FI_EINVAL, -FI_ENODATA (nothing to hand out),
+    /// -FI_ENOSYS (another command).
+    [[nodiscard]] int control(fi_wait_obj kind, int command, void* argument) noexcept;
+    [[nodiscard]] static bool offers(fi_wait_obj kind) noexcept
+    {
+        return kind == FI_WAIT_FD || kind == FI_WAIT_MUTEX_COND;
+    }
+
+  private:
+    fi_wait_obj kind_ = FI_WAIT_NONE;
+    int descriptor_ = -1;
+    std::atomic<bool> raised_{false}; ///< FI_WAIT_MUTEX_COND: a wake-up is due
+    std::atomic<int> attendants_{0};
+    pthread_mutex_t mutex_{};
+    pthread_cond_t condition_{};
+};
+
+/// The waiting side of a queue or counter: its kind of wait object, and the way to look whether it has something. Slow
+/// path, except for signal().
+class WaitObject {
+  public:
+    /// How wait sets, poll sets and fi_trywait look at the queue or counter.
+    struct Owner {
+        void* object = nullptr;
+        bool (*ready)(void* object) noexcept = nullptr;
+        ProgressSource* progress = nullptr; ///< null: it needs none
+        DomainBase* domain = nullptr;       ///< null: an event queue, which asks for threads itself
+    };
+    WaitObject() = default;
+    WaitObject(const WaitObject&) = delete;
+    WaitObject& operator=(const WaitObject&) = delete;
+    ~WaitObject();
+
+    /// FI_WAIT_NONE, UNSPEC, YIELD, FD, MUTEX_COND, or SET with its wait set. 0 or -FI_E* (-FI_ENOSYS: a kind
+    /// that is not offered). Starts the domain's thread where the kind needs it.
+    [[nodiscard]] int open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexcept;
+
+    [[nodiscard]] fi_wait_obj kind() const noexcept { return kind_; }
+    /// May a call such as fi_cq_sread block on it (fi_cq(3))?
+    [[nodiscard]] bool blocks() const noexcept { return kind_ != FI_WAIT_NONE && kind_ != FI_WAIT_SET; }
+    /// True if a thread may wait outside of the blocking calls of this object: on a descriptor, a condition, a wait
+    /// set.
+    [[nodiscard]] bool watched() const noexcept { return signal_ != nullptr || set_ != nullptr; }
+    /// Its own signal or that of its wait set, which the application sleeps on by its own means; null: there is none.
+    [[nodiscard]] WakeSignal* wake_signal() const noexcept { return signal_; }
+    /// There is something new: wakes all that wait. Costs two loads where nobody waits.
+    void signal() noexcept
+    {
+        // relaxed: a thread that sleeps has counted itself before it announced its sleep, and looks once more after
+        // that (tofu_sim_wait, whose announcement is a barrier for this thread)
+        if (signal_ != nullptr || sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+            wake();
+    }
+    /// Stands for a thread while it blocks on a queue or counter (fi_cq_sread, fi_cntr_wait).
+    class Blocked {
+      public:
+        Blocked(WaitObject& wait, int timeout_ms) noexcept;
+        ~Blocked() { wait_.sleepers_.fetch_sub(1); }
+        Blocked(const Blocked&) = delete;
+        Blocked& operator=(const Blocked&) = delete;
+        /// Sleeper::sleep(), between two patient looks.
+        [[nodiscard]] bool sleep() noexcept { return sleeper_.sleep(&wait_.owner_.progress, 1); }
+        [[nodiscard]] const Deadline& deadline() const noexcept { return deadline_; }
+
+      private:
+        WaitObject& wait_;
+        const Deadline deadline_;
+        Sleeper sleeper_;
+    };
+    // --- fi_trywait: first clear() of all objects, then look() at all of them (wake_flag.h)
+    void clear() noexcept
+    {
+        if (signal_ != nullptr)
+            signal_->clear();
+    }
+    /// Makes progress. True if there is something to read; then the signal is raised again, and it is not safe to
+    /// sleep.
+    [[nodiscard]] bool look() noexcept;
+    /// The wait set whose signal this object raises, or null. One clear() there serves all its members.
+    [[nodiscard]] WaitSet* set_of_signal() const noexcept { return signal_ != nullptr ? set_ : nullptr; }
+    [[nodiscard]] int control(int command, void* argument) noexcept { return own_.control(kind_, command, argument); }
+    [[nodiscard]] const Owner& owner() const noexcept { return owner_; }
+
+  private:
+    [[gnu::cold]] void wake() noexcept;
+
+    Owner owner_{};
+    const vcq::Functions* functions_ = nullptr; ///< null: the backend is not there
+    std::atomic<unsigned> sleepers_{0};
+    fi_wait_obj kind_ = FI_WAIT_NONE;
+    WakeSignal own_;
+    WakeSignal* signal_ = nullptr; ///< own_, or the wait set's
+    WaitSet* set_ = nullptr;
+    bool attended_ = false; ///< it has asked for the domain's thread
+};
+
+} // namespace tofu

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Makes local buffers known to a VCQ, which it needs to send from them or receive into them: finds a registration that
+// is there already, or registers the buffer for one transfer. Used by rma, atomic and the message protocol under the
+// lock of the VCQ's owner; calls vcq and registration_cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/array.h"
+#include "utofu/vcq.h"
+
+namespace tofu {
+
+class Descs;
+class MemoryRegion;
+class RegistrationCache;
+
+/// A local buffer as the posting VCQ knows it. The caller gives it back by LocalMemory::release when the communication
+/// is over.
+struct LocalRef {
+    utofu_stadd_t stadd = 0;
+    std::uint32_t cache_slot = 0; ///< of LocalMemory; 0: nothing to give back
+};
+
+/// Registrations of local buffers with one VCQ, under that VCQ's owner's lock.
+class LocalMemory {
+  public:
+    /// `descs`: of the domain; null: no desc is looked at.
+    explicit LocalMemory(vcq::Vcq& vcq, const Descs* descs = nullptr) noexcept;
+    /// Ends all registrations, released or not.
+    ~LocalMemory();
+    /// Registers [address, address + length) with the VCQ, or finds it registered. 0 or -FI_E* (-FI_EAGAIN: no STADD
+    /// left until others are released). `desc` is what the application passed (fi_mr_desc). A buffer in an open region
+    /// of the domain keeps its registration until the region is closed, for the first max_kept regions. Any other
+    /// buffer, and any with another desc, is registered for this transfer, or found in the cache if there is one
+    /// (reg_cache.h).
+    [[nodiscard]] int acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
+                              void* desc = nullptr) noexcept;
+    void release(const LocalRef& ref) noexcept;
+    /// Adds the local memory of a further VCQ of the same owner, which gets the same descs: regions forgotten here are
+    /// forgotten there.
+    void put_beside(LocalMemory& another) noexcept
+    {
+        another.descs_ = descs_;
+        another.beside_ = beside_;
+        beside_ = &another;
+    }
+    /// Ends the registration that is kept for a region that is being closed.
+    void forget(const MemoryRegion& region) noexcept;
+
+  private:
+    struct Kept {
+        const void* desc; ///< of a region that is open
+        std::uintptr_t base;
+        std::size_t length;
+        utofu_stadd_t stadd;
+        bool read_only;
+    };
+    struct Transient {
+        utofu_stadd_t stadd;
+        std::uint32_t next_free; ///< 0: the last; or in_use
+    };
+    static constexpr std::uint32_t in_use = ~0u;
+    static constexpr std::size_t max_kept = 256;
+    [[nodiscard]] bool find_kept(const void* desc, std::uintptr_t address, std::size_t length, bool read_only,
+                                 LocalRef& ref) const noexcept;
+    /// -FI_ENOSPC: the buffer is not in a region of the domain, or the region is not among those whose registration is
+    /// kept.
+    [[nodiscard]] int acquire_region(const void* desc, const void* address, std::size_t length, bool read_only,
+                                     LocalRef& ref) noexcept;
+    static constexpr std::uint32_t cached = 0x80000000; ///< in cache_slot: the rest is a number of the cache
+    vcq::Vcq& vcq_;
+    LocalMemory* beside_ = nullptr;
+    std::unique_ptr<RegistrationCache> cache_;
+    bool cache_asked_for_ = false;
+    const Descs* descs_;
+    Array<Kept> kept_;
+    Array<Transient> transient_; ///< [0] unused
+    std::uint32_t first_free_ = 0;
+};
+
+} // namespace tofu

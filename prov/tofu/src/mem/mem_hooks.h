@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Tells whether pages of this process have been replaced: munmap, mmap over them, brk, mremap, madvise and shmat are
+// noticed before they take effect. Called by registration_cache; calls libucm (UCX's memory hooks) and the kernel.
+//
+// libucm.so.0 is looked up at run time; without it nothing is watched. It patches the functions of the C library, so
+// that calls by other libraries and by the C library itself are seen. Direct system calls of a program (syscall(2)) are
+// not: such a program has to set FI_MR_CACHE_MONITOR=disabled. Neither is remap_file_pages(2), which libucm does not
+// know. Pages of a file in memory can be replaced by others that have the file: memory_file asks for that.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "mem/memory_file.h"
+
+namespace tofu {
+
+/// Names a watched range; none: no range is watched.
+struct WatchTicket {
+    std::uint32_t span = 0;
+    std::uint32_t serial = 0; ///< 0: none
+    bool later = false;       ///< of none: it may be had some milliseconds later
+    explicit operator bool() const noexcept { return serial != 0; }
+};
+
+/// There is one in a process, from the first use to its end: hooks are never removed from the C library. Any thread may
+/// call it, under any lock. The hook takes no lock of ours and allocates nothing, since a thread that changes mappings
+/// may hold any lock.
+class MemoryHooks {
+  public:
+    /// The hooks of the process; null: libucm is not there or can't hook.
+    [[nodiscard]] static MemoryHooks* get() noexcept;
+
+    /// Watches the pages of [begin, end) from now on. None: too many ranges or files are watched, or the pages are
+    /// neither private memory of this process nor shared ones of one file in memory (memory_file.h).
+    [[nodiscard]] WatchTicket watch(std::uintptr_t begin, std::uintptr_t end, IsPrivate is_private) noexcept;
+    /// Are all pages still those of the call of watch()? One load; of pages of a file one system call more. A change
+    /// that another thread is making right now counts as made.
+    [[nodiscard]] bool valid(WatchTicket ticket) const noexcept
+    {
+        const Span& span = spans_[ticket.span];
+        return mapped(ticket) && (span.file == none || files_[span.file].file.unchanged(span.since));
+    }
+    /// The first half of valid(): do the addresses still name the same mapping?
+    [[nodiscard]] bool mapped(WatchTicket ticket) const noexcept
+    {
+        // acquire: the caller sees what the hook has seen (partner: invalidate())
+        return spans_[ticket.span].live.load(std::memory_order_acquire);
+    }
+    /// Ends a watch, valid or not. Does nothing for none.
+    void unwatch(WatchTicket ticket) noexcept;
+
+    /// The most ranges that are watched at a time.
+    static constexpr unsigned span_count = 4096;
+    /// The most files that they may be of.
+    static constexpr unsigned file_count = 64;
+
+    MemoryHooks(const MemoryHooks&) = delete;
+    MemoryHooks& operator=(const MemoryHooks&) = delete;
+
+  private:
+    /// Written under lock_, except `live`, which the hook clears.
+    struct Span {
+        std::atomic<std::uint64_t> begin{0}; ///< whole pages
+        std::atomic<std::uint64_t> end{0};   ///< 0: free
+        std::atomic<bool> live{false};
+        std::uint32_t serial = 0;
+        std::uint32_t file = none; ///< of files_; this and `since` are read by who has the ticket
+        ChangeTime since = 0;
+    };
+    static constexpr std::uint32_t none = ~0u;
+    struct File {
+        MemoryFile file;
+        unsigned spans = 0; ///< 0: not open
+    };
+
+    MemoryHooks() = default;
+    [[nodiscard]] bool start() noexcept;
+    static void on_event(int type, void* event, void* self) noexcept;
+    static void on_mremap(int type, void* event, void* self) noexcept;
+    void try_mremap() noexcept;
+    void invalidate(std::uint64_t begin, std::uint64_t end) noexcept;
+    [[nodiscard]] bool same_from_now_on(WatchTicket& ticket, std::uint64_t begin, std::uint64_t end,
+                                        IsPrivate is_private) noexcept;
+    [[nodiscard]] std::uint32_t open_file(const MappedFile& mapped) noexcept;
+
+    std::mutex lock_; ///< watch() and unwatch(); never taken by the hook
+    Span spans_[span_count];
+    File files_[file_count]; ///< opened and closed under lock_
+    std::atomic<unsigned> used_{0}; ///< entries from here on have never been used
+    std::uint32_t serials_ = 0;
+    std::atomic<std::byte*> tried_{nullptr}; ///< memory that try_mremap() moves; no other code moves it
+    std::atomic<bool> loses_address_{true};  ///< libucm loses the address of mremap to a fixed address
+};
+
+} // namespace tofu

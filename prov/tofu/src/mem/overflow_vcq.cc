@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See overflow_vcq.h.
+#include "mem/overflow_vcq.h"
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+
+#include <rdma/fi_errno.h>
+
+#include "av/address.h"
+#include "core/log.h"
+#include "cq/domain_base.h"
+#include "mem/mr_table.h"
+
+namespace tofu {
+
+vcq::Vcq& Annexes::vcq_of(unsigned home) noexcept
+{
+    return home == 0 ? domain_.home() : annex_[home - 1]->vcq;
+}
+
+int Annexes::reg(const void* address, std::size_t size, bool read_only, unsigned& home,
+                 utofu_stadd_t& stadd) noexcept
+{
+    for (home = std::max(home, roomy_);; home++) {
+        if (home > count_)
+            if (int ret = add(); ret != 0) {
+                roomy_ = std::min(roomy_, count_); // ask there again: the last one may get a tag back unseen
+                return ret;
+            }
+        const int ret = vcq_of(home).reg(address, size, read_only, stadd);
+        if (ret != -FI_ENOSPC)
+            return ret;
+        if (home == roomy_)
+            roomy_++;
+    }
+}
+
+void Annexes::dereg(unsigned home, utofu_stadd_t stadd) noexcept
+{
+    vcq_of(home).dereg(stadd);
+    roomy_ = std::min(roomy_, home);
+}
+
+int Annexes::add() noexcept
+{
+    std::unique_ptr<Annex> made;
+    int ret = -FI_ENOSPC;
+    if (count_ < directory::max_annexes) {
+        made.reset(new (std::nothrow) Annex{this, count_ + 1, {}});
+        if (made == nullptr)
+            return -FI_ENOMEM;
+        ret = domain_.vcqs().open(made->vcq, {.owner = made.get(), .remote = on_remote}, true);
+    }
+    utofu_stadd_t stadd = 0;
+    if (ret == 0)
+        ret = made->vcq.reg_with_stag(area_, directory::area_bytes, directory_stag, stadd);
+    if (ret != 0) {
+        TOFU_WARN(FI_LOG_MR,
+                  "domain: no steering tag left for a region in its %u VCQs, and no further VCQ (%s): close "
+                  "regions, register larger ones, or run fewer processes per node\n",
+                  count_ + 1, fi_strerror(-ret));
+        return -FI_ENOSPC;
+    }
+    announce(*made);
+    annex_[count_++] = std::move(made);
+    // Threads that sleep until something arrives do not know this annex yet.
+    if (auto* wake = domain_.backend().functions().wake; wake != nullptr)
+        wake();
+    return 0;
+}
+
+/// Writes the check last, as in entries: a reader of a half written line finds that there is no annex.
+void Annexes::announce(const Annex& annex) noexcept
+{
+    auto& line = *reinterpret_cast<directory::AnnexLine*>(area_ + directory::annex_offset(annex.number));
+    std::atomic_ref<utofu_vcq_id_t>(line.vcq).store(annex.vcq.id(), std::memory_order_relaxed);
+    // release: partner is the Get of RemoteKeys::ask_directory
+    std::atomic_ref<std::uint64_t>(line.check)
+        .store(directory::check_of_annex(annex.vcq.id(), annex.number, domain_.nonce()),
+               std::memory_order_release);
+}
+
+void Annexes::close() noexcept
+{
+    for (; count_ != 0; count_--) {
+        std::unique_ptr<Annex>& last = annex_[count_ - 1];
+        utofu_stadd_t stadd = 0;
+        if (last->vcq.query_stadd(last->vcq.id(), directory_stag, stadd) == 0)
+            last->vcq.dereg(stadd);
+        last.reset();
+    }
+    roomy_ = 0;
+}
+
+std::size_t Annexes::handles(utofu_vcq_hdl_t* to, std::size_t most) const noexcept
+{
+    const std::size_t n = std::min<std::size_t>(count_, most);
+    for (std::size_t i = 0; i < n; i++)
+        to[i] = annex_[i]->vcq.handle();
+    return n;
+}
+
+void Annexes::on_remote(void* annex, const vcq::RemoteNotice& notice) noexcept
+{
+    const Annex& from = *static_cast<Annex*>(annex);
+    from.owner->regions_.remote_event(from.number, notice);
+}
+
+} // namespace tofu

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See reg_cache.h.
+#include "mem/reg_cache.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "core/log.h"
+#include "core/params.h"
+
+namespace tofu {
+
+namespace {
+
+/// One of libfabric's own parameters, or `otherwise`.
+std::size_t core_size(const char* name, std::size_t otherwise) noexcept
+{
+    std::size_t value = 0;
+    return fi_param_get_size_t(nullptr, name, &value) == 0 ? value : otherwise;
+}
+
+/// FI_MR_CACHE_MONITOR: may the C library's functions be hooked?
+bool hooks_allowed() noexcept
+{
+    char* monitor = nullptr;
+    if (fi_param_get_str(nullptr, "mr_cache_monitor", &monitor) != 0 || monitor == nullptr || *monitor == '\0' ||
+        std::strcmp(monitor, "default") == 0 || std::strcmp(monitor, "memhooks") == 0)
+        return true;
+    if (std::strcmp(monitor, "disabled") != 0)
+        TOFU_WARN(FI_LOG_MR, "registration cache: off, for FI_MR_CACHE_MONITOR=%s is not offered: say memhooks or "
+                             "disabled\n", monitor);
+    return false;
+}
+
+/// What the environment wants; none of anything: no cache.
+RegistrationCache::Limits wanted() noexcept
+{
+    RegistrationCache::Limits limits;
+    limits.count = std::min<std::size_t>(core_size("mr_cache_max_count", limits.count), MemoryHooks::span_count);
+    limits.bytes = core_size("mr_cache_max_size", limits.bytes);
+    if (param_off("mr_cache") || limits.count == 0 || limits.bytes == 0 || !hooks_allowed())
+        return {0, 0};
+    return limits;
+}
+
+} // namespace
+
+void RegistrationCache::prepare() noexcept
+{
+    if (wanted().count != 0)
+        (void)MemoryHooks::get();
+}
+
+std::unique_ptr<RegistrationCache> RegistrationCache::make(vcq::Vcq& vcq) noexcept
+{
+    const Limits limits = wanted();
+    MemoryHooks* const hooks = limits.count != 0 ? MemoryHooks::get() : nullptr;
+    return hooks != nullptr ? make(vcq, *hooks, limits) : nullptr;
+}
+
+std::unique_ptr<RegistrationCache> RegistrationCache::make(vcq::Vcq& vcq, MemoryHooks& hooks, Limits limits) noexcept
+{
+    std::unique_ptr<Entry[]> entries(new (std::nothrow) Entry[limits.count]);
+    if (entries == nullptr)
+        return nullptr;
+    return std::unique_ptr<RegistrationCache>(
+        new (std::nothrow) RegistrationCache(vcq, hooks, limits, std::move(entries)));
+}
+
+RegistrationCache::~RegistrationCache()
+{
+    for (unsigned i = 0; i < used_; i++)
+        if (entries_[i].ticket)
+            drop(entries_[i]);
+}
+
+unsigned RegistrationCache::acquire(std::uintptr_t address, std::size_t length, bool read_only,
+                                    utofu_stadd_t& stadd) noexcept
+{
+    const std::uintptr_t end = address + length;
+    for (unsigned i = 0; i < used_; i++) {
+        Entry& entry = entries_[i];
+        if (end <= entry.begin || address >= entry.end)
+            continue;
+        // Also those that only overlap: what is registered inside a registration shares its STADD (guide 3.6.1.1).
+        if (!hooks_.valid(entry.ticket)) [[unlikely]] {
+            outdated(entry);
+            continue;
+        }
+        if (address < entry.begin || end > entry.end || (entry.read_only && !read_only))
+            continue;
+        entry.users++;
+        entry.used = ++clock_;
+        counts_.hits++;
+        stadd = entry.stadd + (address - entry.begin);
+        return i;
+    }
+    if (!worth_keeping(address, length))
+        return none;
+    const unsigned number = keep(address, length, read_only);
+    if (number != none)
+        stadd = entries_[number].stadd;
+    return number;
+}
+
+/// Other pages are there now. What still uses the old ones goes on with them.
+[[gnu::noinline]] void RegistrationCache::outdated(Entry& entry) noexcept
+{
+    counts_.stale++;
+    kept_in_vain(entry.begin, entry.length);
+    entry.end = 0;
+    if (entry.users == 0)
+        drop(entry);
+}
+
+void RegistrationCache::release(unsigned number) noexcept
+{
+    Entry& entry = entries_[number];
+    if (--entry.users == 0 && entry.end == 0)
+        drop(entry);
+}
+
+bool RegistrationCache::trim() noexcept
+{
+    bool any = false;
+    for (unsigned i = 0; i < used_; i++)
+        if (entries_[i].ticket && entries_[i].users == 0) {
+            drop(entries_[i]);
+            any = true;
+        }
+    return any;
+}
+
+RegistrationCache::Seen& RegistrationCache::seen(std::uintptr_t begin, std::size_t length) noexcept
+{
+    Seen& s = seen_[((begin >> 6) ^ (begin >> 13) ^ (begin >> 20) ^ length) % seen_count];
+    if (s.begin != begin || s.length != length)
+        s = {begin, length, 0, 0};
+    return s;
+}
+
+bool RegistrationCache::worth_keeping(std::uintptr_t begin, std::size_t length) noexcept
+{
+    Seen& s = seen(begin, length);
+    if (++s.uses < uses_to_keep << s.doublings)
+        return false;
+    s.uses = 0;
+    return true;
+}
+
+void RegistrationCache::kept_in_vain(std::uintptr_t begin, std::size_t length, int most) noexcept
+{
+    Seen& s = seen(begin, length);
+    if (s.doublings < most)
+        s.doublings++;
+}
+
+/// Pages that their program has given back stay pinned until their registration ends, and so does the file that they are
+/// of.
+void RegistrationCache::drop_replaced() noexcept
+{
+    for (unsigned i = 0; i < used_; i++)
+        if (entries_[i].ticket && entries_[i].users == 0 && !hooks_.mapped(entries_[i].ticket))
+            outdated(entries_[i]);
+}
+
+/// Watched first, registered then: no change in between goes unseen.
+unsigned RegistrationCache::keep(std::uintptr_t begin, std::size_t length, bool read_only) noexcept
+{
+    drop_replaced();
+    const unsigned number = free_entry(length);
+    if (number == none)
+        return none;
+    const WatchTicket ticket = hooks_.watch(begin, begin + length, vcq_.backend().functions().moved);
+    utofu_stadd_t stadd = 0;
+    if (!ticket || vcq_.reg(reinterpret_cast<const void*>(begin), length, read_only, stadd) != 0) {
+        hooks_.unwatch(ticket);
+        // What can be had soon is tried again soon, and what else can't is asked for less and less.
+        kept_in_vain(begin, length, ticket.later ? most_doublings / 2 : most_doublings);
+        return none;
+    }
+    entries_[number] = {.begin = begin,
+                        .end = begin + length,
+                        .length = length,
+                        .stadd = stadd,
+                        .ticket = ticket,
+                        .users = 1,
+                        .used = ++clock_,
+                        .read_only = read_only};
+    bytes_ += length;
+    counts_.kept++;
+    return number;
+}
+
+/// A place for one more of so many bytes; those that were not used for longest make room.
+unsigned RegistrationCache::free_entry(std::size_t length) noexcept
+{
+    if (length > limits_.bytes)
+        return none;
+    for (;;) {
+        unsigned oldest = none;
+        unsigned vacant = none;
+        for (unsigned i = 0; i < used_; i++) {
+            if (!entries_[i].ticket)
+                vacant = i;
+            else if (entries_[i].users == 0 &&
+                     (oldest == none || clock_ - entries_[i].used > clock_ - entries_[oldest].used))
+                oldest = i;
+        }
+        if (vacant == none && used_ < limits_.count)
+            vacant = used_;
+        if (vacant != none && length <= limits_.bytes - bytes_) {
+            used_ = std::max(used_, vacant + 1);
+            return vacant;
+        }
+        if (oldest == none)
+            return none;
+        drop(entries_[oldest]);
+    }
+}
+
+/// The registration ends before the watch does: at no time is one kept that nobody watches.
+void RegistrationCache::drop(Entry& entry) noexcept
+{
+    vcq_.dereg(entry.stadd);
+    hooks_.unwatch(entry.ticket);
+    bytes_ -= entry.length;
+    entry = Entry{};
+}
+
+} // namespace tofu

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The two ends of a ring: a Channel, by which we send to a peer, and a Ring, in which a peer sends to us. Data of
+// Outbound and Inbound; calls nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fi_errno.h>
+
+#include "av/peer_table.h"
+#include "mem/bounce_pool.h"
+#include "msg/wire.h"
+#include "utofu/vcq.h"
+
+namespace tofu::proto {
+
+class Grants;
+class Outbound;
+
+/// A read of a peer's memory that answers a question. Each object has one under way at most.
+template <class Of>
+struct Inquiry : vcq::Waiter {
+    Of* of = nullptr;
+    Bounce answer{}; ///< where the Get writes
+    bool under_way = false;
+};
+
+enum class ChannelState : std::uint8_t {
+    idle,     ///< packets are visits. -> open: a ring was granted; -> reading, pausing: the gate is not the peer's
+    reading,  ///< we read the header of the area to learn why. -> failed
+    pausing,  ///< the peer has no area yet. -> idle, a little later; -> failed, much later
+    open,     ///< we have a ring. -> leaving: we have said BYE; -> failed: a post failed
+    leaving,  ///< we wait for the answer to BYE, the last word of the peer about this ring. -> idle; -> failed
+    failed    ///< for good: this process of the peer is gone
+};
+
+/// A peer that we send to, and our ring in its area while we have one. A channel and its return block have the same
+/// number. A pair of endpoints has at most one ring in each direction at any time, which keeps its messages in order.
+struct Channel {
+    Outbound* owner = nullptr;
+    Peer peer{};
+    utofu_stadd_t ring = 0;
+    std::uint32_t next_seq = 1; ///< sequence number of the next slot
+    std::uint32_t consumed = 0; ///< slots that the peer has taken, as far as we know (low 32 bits)
+    std::uint32_t slots = 0;
+    ChannelState state = ChannelState::idle;
+    bool leave = false;         ///< we have to say BYE: the peer, or another peer of ours, needs the room
+    bool met = false;           ///< its area has been seen; until then a missing area does not show that it is gone
+    bool aliased = false;       ///< several places of the address vector lead here
+    std::uint16_t number = 0;
+    std::uint16_t serial = 0;   ///< of the last request for a ring
+    int err = 0;                ///< why it has failed: FI_E*
+    int prov_errno = 0;
+    std::uint32_t outstanding = 0; ///< requests of the protocol: the peer is watched, the channel is not reused
+    std::uint32_t starved = 0;  ///< refusals for want of credit since the last probe
+    std::uint32_t seen_seq = 0; ///< next_seq when a ring to give up was last looked for; if unchanged, this one is idle
+    /// Two values of next_seq that the protocol has noted. A mark that equals next_seq (nothing was sent since) does so
+    /// after a change of rings, too.
+    std::uint32_t mark[2] = {1, 1};
+    std::uint64_t place = 0;    ///< the place of the address vector that leads here,
+    unsigned context = 0;       ///< and the receive context
+    utofu_stadd_t area = 0;
+
+    /// A packet without a ring (anon_tx.cc). `under_way`: we ask the gate for a slot, or read the gate or the header.
+    struct Visit : Inquiry<Channel> {
+        utofu_stadd_t slot = 0;  ///< ours, for one packet; 0: none
+        std::uint32_t seq = 0;   ///< sequence number of the packet in it
+        bool reads = false;      ///< what is under way is a Get, not an ADD
+        bool full = false;       ///< the gate had no slot: read it before asking again
+        bool lingers = false;    ///< the slot was unused when channels were last looked at
+        bool asks = false;       ///< the packet that is being built asks for a ring
+        bool asked = false;      ///< a packet has asked for a ring, and no answer has come
+        std::uint32_t pause = 0; ///< rounds to wait before a full gate is read again,
+        std::uint32_t rounds = 0;///< and how many of them are left
+        std::uint32_t count = 0; ///< packets since a ring was last asked for,
+        std::uint32_t enough = 0;///< and how many it takes until the next request; 0: `least`
+        std::uint64_t pause_until = 0; ///< milliseconds; the peer has no area
+        std::uint64_t first_try = 0;   ///< milliseconds: when the missing area was first asked for; 0: it was not
+
+        static constexpr std::uint32_t least = 4, most = 64; ///< packets before a ring is asked for, and again
+        /// The peer had no ring for us: doubles the number of packets before the next request.
+        void ask_later() noexcept
+        {
+            enough = std::clamp(2 * enough, 2 * least, most);
+            count = 0;
+        }
+    } visit{};
+    Inquiry<Channel> life{}; ///< is the peer alive?
+    /// A packet that found no room in the queue of the TNI and must go out before any other.
+    struct Deferred {
+        std::uint8_t size = 0; ///< 0: there is none
+        std::uint32_t seq = 0;
+        vcq::Waiter* waiter = nullptr;
+        alignas(8) std::byte image[32];
+    } deferred{};
+
+    /// The next packet, in a ring or a visitor's slot: its sequence number, the bytes of its envelope, the end of its
+    /// slot.
+    [[nodiscard]] std::uint32_t seq() const noexcept { return state == ChannelState::open ? next_seq : visit.seq; }
+    [[nodiscard]] std::size_t envelope_size() const noexcept
+    {
+        return state == ChannelState::open ? 0 : sizeof(Envelope);
+    }
+    [[nodiscard]] utofu_stadd_t slot_end() const noexcept
+    {
+        return (state == ChannelState::open ? slot(next_seq) : visit.slot) + slot_size;
+    }
+    /// Why nothing can be sent now: -FI_EAGAIN, or the error of a failed channel.
+    [[nodiscard]] int refusal() const noexcept { return state == ChannelState::failed ? -err : -FI_EAGAIN; }
+    /// After -FI_EAGAIN: is it a matter of one or two round trips, which may be worth waiting for?
+    [[nodiscard]] bool soon() const noexcept { return visit.under_way || state == ChannelState::leaving; }
+    [[nodiscard]] bool is_to(const Peer& other, unsigned index) const noexcept
+    {
+        return peer.home == other.home && peer.nonce == other.nonce && peer.index == index;
+    }
+    [[nodiscard]] std::uint32_t free_slots() const noexcept
+    {
+        return slots - (next_seq - 1 - consumed);
+    }
+    [[nodiscard]] utofu_stadd_t slot(std::uint32_t seq) const noexcept
+    {
+        return ring + std::uint64_t{(seq - 1) & (slots - 1)} * slot_size;
+    }
+};
+
+inline constexpr std::uint32_t no_place = ~std::uint32_t{0};
+
+/// A ring of our area, from its grant to its BYE. It also describes the sender, for as long as the protocol has
+/// messages of that sender.
+struct Ring {
+    Grants* owner = nullptr;
+    std::byte* base = nullptr;
+    std::uint32_t next_seq = 1;
+    std::uint32_t reported = 0; ///< slots taken that the sender has been told of
+    std::uint32_t seen_seq = 0; ///< next_seq when rings were last asked back; if unchanged, this one is idle
+    std::uint32_t number = 0;
+    std::uint32_t place = 0;    ///< index in the list of rings that are polled
+    std::uint32_t users = 0;    ///< messages from this ring that the protocol still has
+    bool begun = false;         ///< its first packet was taken, and before that all visits of its sender
+    bool gone = false;          ///< the sender is dead: close the ring when its packets have been taken
+    bool closing = false;       ///< close the ring when its probe has ended
+    bool parted = false;        ///< closed; the last of its users frees the object
+    bool asked = false;         ///< the sender was asked to give the ring back
+    bool report_due = false;    ///< a report found no room in the queue of the TNI
+    std::uint8_t index = 0;     ///< of the sending endpoint
+    std::uint16_t serial = 0;   ///< of the sender's request for this ring
+    ReturnStatus status = ReturnStatus::granted; ///< goes out with each report
+    EndpointAddress known{};    ///< the sender's address, as peers know it
+    std::uint64_t key = 0;      ///< peer_key of the sender
+    fi_addr_t address = FI_ADDR_NOTAVAIL; ///< for the protocol: the sender in the address vector,
+    std::uint32_t generation = ~0u;       ///< as of this generation of it
+    utofu_stadd_t area = 0;     ///< the sender's
+    utofu_stadd_t returns = 0;  ///< the sender's return block
+    Inquiry<Ring> life{};
+
+    /// Do both come from the same endpoint? `key` is not enough: the transmit contexts of a scalable endpoint share it.
+    [[nodiscard]] bool same_sender(const Ring& other) const noexcept
+    {
+        return known.home == other.known.home && known.nonce == other.known.nonce && index == other.index;
+    }
+    /// The protocol has dropped one message of this ring. Frees a closed ring with its last message.
+    void let_go() noexcept
+    {
+        if (--users == 0 && parted)
+            delete this;
+    }
+    /// Control word of slot number `seq`.
+    [[nodiscard]] std::uint64_t* control(std::uint32_t seq, std::uint32_t slots) const noexcept
+    {
+        return reinterpret_cast<std::uint64_t*>(
+            base + (std::size_t{(seq - 1) & (slots - 1)} + 1) * slot_size - sizeof(Control));
+    }
+};
+
+} // namespace tofu::proto

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Payloads of messages that came as visits and stand in blocks of their senders (Type::far_eager). The payload is
+// fetched before the message is matched, so that the message is matched and reported in order, like one whose payload
+// stands in its slot. Until then the visit stays in its slot, and so do later visits of its sender. Owned by the
+// receiver, which asks again in each round; calls vcq.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mem/bounce_pool.h"
+#include "msg/packet.h"
+#include "msg/port.h"
+#include "tx/operation.h"
+
+namespace tofu::proto {
+
+/// Where such a payload is, and the FIN word that its sender waits for.
+struct FarPayload {
+    utofu_vcq_id_t home = 0; ///< the sender's home VCQ
+    utofu_stadd_t area = 0;  ///< the sender's area
+    Ack fin{};
+    std::uint64_t vcq = 0;   ///< the segments belong to it
+    unsigned count = 0;
+    std::size_t length = 0;  ///< of all segments, at most max_eager
+    Segment segments[max_segments] = {};
+};
+
+class FarPayloads {
+  public:
+    explicit FarPayloads(Port& port) noexcept : port_(port) {}
+
+    enum class Stage : std::uint8_t {
+        getting, ///< -> asking: the Gets of the segments have ended
+        asking,  ///< reads the FIN word. -> here; -> lost: the sender no longer waits, or the bytes can't be read
+        here,    ///< the payload is here, until release()
+        lost     ///< the payload never comes; the packet is ignored
+    };
+    /// Begins to fetch a payload that is new, and returns how far it is. `round`: number of the round in which all
+    /// visits are offered. Sets `bytes` for a payload that is here.
+    [[nodiscard]] Stage look(const FarPayload& payload, std::uint32_t round, const std::byte*& bytes) noexcept;
+    /// The message has been taken.
+    void release(const FarPayload& payload) noexcept;
+
+  private:
+    struct Far : vcq::Waiter {
+        FarPayload what{};
+        Stage stage = Stage::getting;
+        bool live = false;
+        std::uint32_t round = 0; ///< the round in which it was last asked for
+        unsigned next = 0;       ///< the segment that is fetched next
+        unsigned pending = 0;
+        bool asks = false;       ///< the Get under way is that of the FIN word
+        int code = UTOFU_SUCCESS, asked = UTOFU_SUCCESS;
+        std::size_t offset = 0;
+        Bounce bytes{};
+        Bounce word{};
+    };
+    [[nodiscard]] Far* find(const FarPayload& payload) noexcept;
+    [[nodiscard]] Far* make(const FarPayload& payload, std::uint32_t round) noexcept;
+    void get(Far& far) noexcept;
+    void judge(Far& far) noexcept;
+    [[nodiscard]] bool post(Far& far, utofu_vcq_id_t from, utofu_stadd_t to, utofu_stadd_t at, std::size_t size) noexcept;
+    void release(Far& far) noexcept;
+    static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    static constexpr unsigned at_once = 8; ///< payloads; as many blocks as senders leave free (PacketBuffers)
+
+    Port& port_;
+    Pool<Far> fars_{at_once};
+};
+
+} // namespace tofu::proto

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See estate.h.
+#include "msg/estate.h"
+
+#include <utility>
+
+#include "core/clock.h"
+#include "cq/domain_base.h"
+#include "msg/port.h"
+
+namespace tofu::proto {
+
+namespace {
+constexpr std::uint64_t probe_ms = 20; // between two questions whether a receiver lives
+}
+
+Estate::Estate(DomainBase& domain) noexcept
+    : domain_(domain),
+      answers_(std::in_place, domain.home(), BouncePool::Kind{BouncePool::small_size, 1}, BouncePool::Kind{})
+{
+    probe_.notify = on_probe;
+}
+
+Estate::~Estate()
+{
+    drop(std::move(first_));
+}
+
+void Estate::take(std::unique_ptr<Copies> copies, Area&& area, unsigned number) noexcept
+{
+    std::lock_guard guard(mutex_);
+    copies->area.emplace(std::move(area));
+    copies->area->disown();
+    copies->number = number;
+    copies->next = std::move(first_);
+    first_ = std::move(copies);
+    count_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Estate::progress() noexcept
+{
+    std::unique_ptr<Copies> ended;
+    {
+        std::unique_lock guard(mutex_, std::try_to_lock);
+        if (!guard)
+            return; // another thread is at it
+        watch();
+        ended = take_ended();
+    }
+    drop(std::move(ended));
+}
+
+/// Releases the copies that have been fetched. Returns the endpoints that have none left.
+std::unique_ptr<Copies> Estate::take_ended() noexcept
+{
+    std::unique_ptr<Copies> ended;
+    for (std::unique_ptr<Copies>* at = &first_; *at != nullptr;) {
+        Copies& copies = **at;
+        copies.each([&](Copy& copy) {
+            // acquire: pairs with the receiver's Put of the word; its Gets ended before
+            const FinWord word = copies.area->fin(copy.fin).load(std::memory_order_acquire);
+            if (static_cast<std::uint32_t>(word >> 32) == copy.seq && static_cast<std::uint32_t>(word) != fin_pending)
+                copies.release(copy);
+        });
+        if (copies.in_use() != 0) {
+            at = &copies.next;
+            continue;
+        }
+        std::unique_ptr<Copies> one = std::exchange(*at, std::move(copies.next));
+        one->next = std::exchange(ended, nullptr);
+        ended = std::move(one);
+        count_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    return ended;
+}
+
+/// Closes areas and gives their numbers back. Takes the home lock.
+void Estate::drop(std::unique_ptr<Copies> all) noexcept
+{
+    while (all != nullptr) {
+        all->area.reset();
+        domain_.numbers().give_back(all->number, 1);
+        all = std::exchange(all->next, nullptr);
+    }
+}
+
+std::size_t Estate::close() noexcept
+{
+    // A Get that is not answered counts as failed after some seconds (Vcq::lost_after).
+    for (bool under_way = true; under_way;) {
+        std::lock_guard guard(domain_.home_lock());
+        domain_.home().poll();
+        under_way = probe_.under_way;
+        if (!under_way)
+            answers_.reset();
+    }
+    std::size_t lost = 0;
+    std::lock_guard guard(mutex_);
+    std::unique_ptr<Copies> fetched = take_ended();
+    for (const Copies* each = first_.get(); each != nullptr; each = each->next.get())
+        lost += each->in_use();
+    drop(std::move(fetched));
+    drop(std::exchange(first_, nullptr));
+    count_.store(0, std::memory_order_relaxed);
+    return lost;
+}
+
+// --- receivers that are gone
+
+/// Asks one receiver after the other whether it lives, by a read of its area's header.
+void Estate::watch() noexcept
+{
+    if (!domain_.home_lock().try_lock())
+        return;
+    if (!probe_.under_way) {
+        if (std::exchange(probe_.gone, false))
+            bury(probe_);
+        if (const std::uint64_t now = milliseconds(); now - probed_at_ >= probe_ms) {
+            probed_at_ = now;
+            start_probe();
+        }
+    }
+    domain_.home_lock().unlock();
+}
+
+/// Nobody fetches the copies for this receiver any more.
+void Estate::bury(const Probe& gone) noexcept
+{
+    for (Copies* each = first_.get(); each != nullptr; each = each->next.get())
+        each->each([&](Copy& copy) {
+            if (copy.home == gone.home && copy.area == gone.area && copy.nonce == gone.nonce)
+                each->release(copy);
+        });
+}
+
+void Estate::start_probe() noexcept
+{
+    const Copy* oldest = nullptr;
+    const Copy* next = nullptr;
+    std::size_t n = 0;
+    for (Copies* each = first_.get(); each != nullptr; each = each->next.get())
+        each->each([&](Copy& copy) {
+            if (n == 0)
+                oldest = &copy;
+            if (n++ == turn_)
+                next = &copy;
+        });
+    if (next == nullptr) {
+        next = oldest;
+        turn_ = 0;
+    }
+    if (next == nullptr)
+        return;
+    turn_++;
+    if (probe_.answer.data == nullptr)
+        probe_.answer = answers_->alloc(sizeof(AreaHeader));
+    if (probe_.answer.data == nullptr)
+        return;
+    probe_.home = next->home;
+    probe_.area = next->area;
+    probe_.nonce = next->nonce;
+    probe_.under_way = true; // the notice may come within the post
+    const vcq::Post post = domain_.home().get(next->home, probe_.answer.stadd, next->area, sizeof(AreaHeader),
+                                              {.when = vcq::When::delivered, .waiter = &probe_});
+    if (post == vcq::Post::done)
+        return;
+    probe_.under_way = false;
+    probe_.gone = post == vcq::Post::error;
+}
+
+void Estate::on_probe(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    auto& probe = *static_cast<Probe*>(waiter);
+    probe.under_way = false;
+    probe.gone = notice.code != UTOFU_SUCCESS || !same_process(probe.answer, probe.nonce);
+}
+
+} // namespace tofu::proto

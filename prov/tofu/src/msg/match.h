@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Which receive takes which message. Messages match in the order they came from a peer, receives in the order
+// they were posted (fi_tagged(3)). Called by the receive queue under its lock; calls nothing.
+//
+// Cost. Few receives, and few messages that came early, are compared one by one; the oldest early message is always
+// tried first. Beyond that, a posted receive belongs to a *kind*: its mask of ignored bits, and whether it names its
+// source. A message makes one lookup in a hash table per kind in use, whatever the number of receives, and takes the
+// oldest receive found. MPI uses a handful of kinds. Receives of more than max_kinds kinds wait in one list that is
+// searched. A receive finds early messages by (source, tag), or by tag alone, through hash tables; only with ignored
+// bits it searches the list.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "msg/fifo_index.h"
+
+namespace tofu::proto {
+
+inline constexpr std::uint64_t any_source = 0; ///< no peer's key is 0
+
+/// Base of a posted receive.
+struct Posted {
+    std::uint64_t source = any_source;
+    std::uint64_t tag = 0;
+    std::uint64_t ignore = 0; ///< bits of the tag that do not matter
+    // --- in the tables only
+    std::uint64_t order;      ///< counts the posts
+    FifoLinks<Posted> links;
+    std::uint32_t kind;
+
+    static constexpr unsigned max_kinds = 16;
+    static constexpr std::uint32_t overflow_kind = max_kinds;
+    /// Does the receive take a message of this source with this tag?
+    [[nodiscard]] bool takes(std::uint64_t from, std::uint64_t with_tag) const noexcept
+    {
+        return (source == any_source || source == from) && ((tag ^ with_tag) & ~ignore) == 0;
+    }
+    [[nodiscard]] static MatchKey key(const Posted& r) noexcept
+    {
+        if (r.kind == overflow_kind) [[unlikely]]
+            return {0, 0, overflow_kind};
+        return {r.source, r.tag & ~r.ignore, r.kind};
+    }
+};
+
+/// Base of a message that came before its receive.
+struct Arrived {
+    std::uint64_t source = 0;
+    std::uint64_t tag = 0;
+    Arrived* next = nullptr; ///< in the list of all, in order of arrival
+    Arrived* prev = nullptr;
+    FifoLinks<Arrived> by_both;
+    FifoLinks<Arrived> by_tag;
+
+    /// Would a receive with these take the message?
+    [[nodiscard]] bool suits(std::uint64_t from, std::uint64_t with_tag, std::uint64_t ignore) const noexcept
+    {
+        return (from == any_source || source == from) && ((tag ^ with_tag) & ~ignore) == 0;
+    }
+    [[nodiscard]] static MatchKey both(const Arrived& m) noexcept { return {m.source, m.tag, 0}; }
+    [[nodiscard]] static MatchKey tag_alone(const Arrived& m) noexcept { return {0, m.tag, 0}; }
+};
+
+class Matcher {
+  public:
+    /// False: there was no memory, and the matcher can't be used.
+    [[nodiscard]] bool valid() const noexcept { return posted_.valid() && by_both_.valid() && by_tag_.valid(); }
+
+    // --- inline: the way of each expected message
+    [[gnu::always_inline]] void post(Posted& receive) noexcept
+    {
+        if (few_posted_ < few_receives && posted_.count() == 0) [[likely]]
+            few_[few_posted_++] = &receive;
+        else
+            enter(receive);
+    }
+    void withdraw(Posted& receive) noexcept
+    {
+        if (few_posted_ != 0) [[likely]] {
+            Posted** at = few_;
+            while (*at != &receive)
+                at++;
+            drop_few(at);
+            return;
+        }
+        posted_.remove(receive);
+        if (receive.kind == overflow_kind) [[unlikely]]
+            overflow_count_--;
+        else if (--kinds_[receive.kind].count == 0 && kinds_used_ > kept_kinds) [[unlikely]]
+            drop_kinds();
+    }
+    /// The receive that takes a message of `source` with `tag`, or null. It stays posted until it is withdrawn.
+    [[nodiscard, gnu::always_inline]] Posted* match(std::uint64_t source, std::uint64_t tag) const noexcept
+    {
+        for (unsigned i = 0; i < few_posted_; i++)
+            if (few_[i]->takes(source, tag)) [[likely]]
+                return few_[i];
+        return posted_.count() == 0 ? nullptr : match_tables(source, tag);
+    }
+    /// As match(), for few receives, which are compared one by one. Null: no receive, or there are more. drop_few()
+    /// withdraws it.
+    [[nodiscard, gnu::always_inline]] Posted** match_few(std::uint64_t source, std::uint64_t tag) noexcept
+    {
+        for (Posted** at = few_; at < few_ + few_posted_; at++)
+            if ((*at)->takes(source, tag)) [[likely]]
+                return at;
+        return nullptr;
+    }
+    [[gnu::always_inline]] void drop_few(Posted** at) noexcept
+    {
+        for (Posted** const last = few_ + --few_posted_; at < last; at++)
+            *at = at[1];
+    }
+    [[nodiscard, gnu::noinline]] Posted* match_tables(std::uint64_t source, std::uint64_t tag) const noexcept
+    {
+        Posted* best = nullptr;
+        for (std::uint32_t k = 0; k < kinds_used_; k++) {
+            const Kind& kind = kinds_[k];
+            if (kind.count == 0)
+                continue;
+            Posted* p = posted_.front({kind.directed ? source : any_source, tag & ~kind.ignore, k});
+            if (p != nullptr && (best == nullptr || p->order < best->order))
+                best = p;
+        }
+        if (overflow_count_ != 0) [[unlikely]]
+            return older(best, match_overflow(source, tag));
+        return best;
+    }
+    template <class Wanted>
+    [[nodiscard]] Posted* find_posted(Wanted wanted) const noexcept
+    {
+        for (unsigned i = 0; i < few_posted_; i++)
+            if (wanted(*few_[i]))
+                return few_[i];
+        return posted_.find_if(wanted);
+    }
+    [[nodiscard]] std::size_t posted() const noexcept { return few_posted_ + posted_.count(); }
+
+    void keep(Arrived& message) noexcept;
+    void drop(Arrived& message) noexcept;
+    /// The oldest message that a receive with these would take, or null.
+    [[nodiscard]] Arrived* find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) noexcept;
+    [[nodiscard]] Arrived* first() const noexcept { return first_; }
+    [[nodiscard]] std::size_t arrived() const noexcept { return arrived_; }
+
+  private:
+    static constexpr unsigned max_kinds = Posted::max_kinds;
+    static constexpr std::uint32_t overflow_kind = Posted::overflow_kind;
+    static constexpr unsigned few_receives = 8; ///< up to so many are compared one by one
+    static constexpr unsigned few_messages = 16;
+    static constexpr unsigned kept_kinds = 4; ///< remembered without a receive: the next one is likely of the same kind
+    struct Kind {
+        std::uint64_t ignore;
+        bool directed;
+        std::size_t count;
+    };
+    [[gnu::noinline]] void enter(Posted& receive) noexcept;
+    void enter(Arrived& message) noexcept;
+    [[nodiscard]] std::uint32_t kind_of(std::uint64_t ignore, bool directed) noexcept
+    {
+        if (kinds_[last_kind_].ignore == ignore && kinds_[last_kind_].directed == directed &&
+            last_kind_ < kinds_used_) [[likely]]
+            return last_kind_;
+        return other_kind(ignore, directed);
+    }
+    [[nodiscard, gnu::noinline]] std::uint32_t other_kind(std::uint64_t ignore, bool directed) noexcept;
+    [[gnu::noinline]] void drop_kinds() noexcept;
+    [[nodiscard]] static Posted* older(Posted* a, Posted* b) noexcept
+    {
+        return a == nullptr || (b != nullptr && b->order < a->order) ? b : a;
+    }
+    [[nodiscard, gnu::noinline]] Posted* match_overflow(std::uint64_t source, std::uint64_t tag) const noexcept;
+
+    Posted* few_[few_receives] = {}; ///< all posted receives, in their order; empty while the tables have them
+    unsigned few_posted_ = 0;
+    Kind kinds_[max_kinds] = {};
+    unsigned kinds_used_ = 0; ///< one past the last kind that has been in use
+    std::uint32_t last_kind_ = 0;
+    std::size_t overflow_count_ = 0;
+    std::uint64_t next_order_ = 1;
+    FifoIndex<Posted, &Posted::links, Posted::key> posted_;
+
+    Arrived* first_ = nullptr;
+    Arrived* last_ = nullptr;
+    std::size_t arrived_ = 0;
+    bool indexed_ = false; ///< the tables have all early messages, until none is left; false: they have none
+    FifoIndex<Arrived, &Arrived::by_both, Arrived::both> by_both_;
+    FifoIndex<Arrived, &Arrived::by_tag, Arrived::tag_alone> by_tag_;
+};
+
+} // namespace tofu::proto

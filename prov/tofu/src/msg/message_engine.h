@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The message protocol of one endpoint: fi_msg, fi_tagged, and the CQ data of RMA writes. The messenger composes it:
+// rings to peers (msg/rings.h), the sending half (msg/sender.h), the receiving half (receiver.h). Called by the
+// entries of fi_msg and fi_tagged and by the endpoint's progress, under the context's lock.
+#pragma once
+
+#include <cstdint>
+
+#include "msg/estate.h"
+#include "msg/receiver.h"
+#include "msg/rings.h"
+#include "msg/sender.h"
+#include "msg/srx_owner.h"
+
+namespace tofu::proto {
+
+class Messenger final : private Protocol {
+  public:
+    Messenger(TxContext& tx, RxContext& rx) noexcept;
+
+    /// Opens the message area. 0 or -FI_E*. The caller holds no lock of the domain.
+    [[nodiscard]] int open() noexcept;
+    /// Says BYE to all peers. Called under lock() before the VCQ is closed; nothing is posted afterwards.
+    void leave() noexcept { rings_.leave(); }
+    /// Rings::settle(), under lock().
+    [[nodiscard]] bool settle() noexcept { return rings_.settle() && sender_.requests().settled(); }
+    /// Rings::close_area(), without lock().
+    [[nodiscard]] bool close_area() noexcept
+    {
+        sender_.requests().drop_copies();
+        return rings_.close_area() && sender_.requests().settled();
+    }
+    /// Hands over what receivers have still to fetch, with the area. False: nothing; call close_area(). Called as that.
+    [[nodiscard]] bool leave_to(Estate& estate) noexcept;
+
+    [[nodiscard]] Sender& sender() noexcept { return sender_; }
+    [[nodiscard]] Receiver& receiver() noexcept { return receiver_; }
+    [[nodiscard]] Delivery& delivery() noexcept { return receiver_.delivery(); }
+    /// One bounded round.
+    void progress() noexcept;
+    /// progress(), and every few milliseconds what is due then.
+    void progress_fully() noexcept;
+    /// What peers have brought that waits for a round of progress, or for Inbound::take_packets().
+    [[nodiscard, gnu::always_inline]] Sight sight() const noexcept
+    {
+        return rings_.doorbell_rang() ? Sight::work : receiver_.packet_has_come() ? Sight::packets : Sight::nothing;
+    }
+    /// Does anything of our own wait for a round of progress? What begins to wait says so (vcq::Posts::set_busy).
+    [[nodiscard]] bool waits() noexcept
+    {
+        return rings_.behind() || receiver_.behind() || receiver_.has_many_rings() || sender_.requests().awaits_any() ||
+               receiver_.delivery().fetches().waits();
+    }
+
+  private:
+    Channel* make_channel() noexcept override { return channels_.alloc(); }
+    void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept override
+    {
+        sender_.requests().channel_failed(channel, waiter);
+    }
+    bool take_visit(Ring& visit) noexcept override
+    {
+        std::uint32_t slots = 1;
+        return receiver_.take(visit, slots);
+    }
+    void tick() noexcept override
+    {
+        receiver_.answer_fences();
+        if (SrxOwner* const owner = delivery().queue().owner(); owner != nullptr)
+            owner->resume(); // messages that found no room
+    }
+
+    TxContext& tx_;
+    RxContext& rx_;
+    Pool<Channel> channels_{return_count};
+    Rings rings_;
+    Sender sender_;
+    Receiver receiver_;
+    std::uint32_t rounds_ = 0;
+};
+
+} // namespace tofu::proto

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See rendezvous.h.
+#include "msg/rendezvous.h"
+
+#include <rdma/fi_errno.h>
+
+#include "core/error.h"
+#include "msg/delivery.h"
+
+namespace tofu::proto {
+
+namespace {
+/// Pieces end at multiples of 64 KiB, the page size of the hardware.
+std::size_t piece_of(std::size_t most) noexcept
+{
+    return most >= 65536 ? most & ~std::size_t{65535} : most;
+}
+} // namespace
+
+Fetches::Fetches(TxContext& tx, Port& port, Delivery& delivery) noexcept
+    : tx_(tx), port_(port), vcq_(tx.vcq()), delivery_(delivery),
+      max_piece_(piece_of(tx.vcq().backend().caps().max_putget_size))
+{
+}
+
+Fetches::~Fetches()
+{
+    pool_.each([](Fetch& f) {
+        if (f.live)
+            f.message.in->let_go();
+    });
+}
+
+Fetch* Fetches::make(const Message& message) noexcept
+{
+    Fetch* f = pool_.alloc();
+    if (f == nullptr)
+        return nullptr;
+    *f = Fetch{{on_fetched}, {go_on}};
+    f->owner = this;
+    f->live = true;
+    f->message = message;
+    message.in->users++;
+    return f;
+}
+
+void Fetches::start(Fetch& f) noexcept
+{
+    f.way = tx_.branches().take(Branches::By::us, f.message.in->known.home, f.to_fetch);
+    advance(f);
+}
+
+/// Posts as many Gets as there is room for. `f` may be gone when this returns.
+void Fetches::advance(Fetch& f) noexcept
+{
+    f.pending++; // keeps notices that come meanwhile from ending the fetch
+    while (f.to_fetch != 0)
+        if (!get_piece(f)) {
+            f.pending--;
+            wait(f);
+            return;
+        }
+    if (--f.pending == 0)
+        finish(f);
+}
+
+/// Posts one Get, as long as the sender's segment, the user's segment and the TNI allow. False: no room now.
+bool Fetches::get_piece(Fetch& f) noexcept
+{
+    while (f.into_offset == f.into[f.into_index].iov_len) {
+        f.into_index++;
+        f.into_offset = 0;
+    }
+    const Segment& from = f.message.segments[f.from_index];
+    const iovec& into = f.into[f.into_index];
+    if (f.ref_count == f.into_index) {
+        const int ret = tx_.branches().memory(f.way).acquire(into.iov_base, into.iov_len, false,
+                                                        f.refs[f.ref_count], f.desc[f.ref_count]);
+        if (ret == -FI_EAGAIN)
+            return false;
+        if (ret != 0) {
+            f.err = -ret;
+            f.to_fetch = 0;
+            return true;
+        }
+        f.ref_count++;
+    }
+    std::size_t n = f.to_fetch;
+    n = n < max_piece_ ? n : max_piece_;
+    n = n < from.length - f.from_offset ? n : from.length - f.from_offset;
+    n = n < into.iov_len - f.into_offset ? n : into.iov_len - f.into_offset;
+    vcq::Vcq& vcq = tx_.branches().vcq(f.way);
+    const vcq::Post post =
+        vcq.get(f.message.vcq, f.refs[f.into_index].stadd + f.into_offset,
+                 from.stadd + f.from_offset, n, {.when = vcq::When::delivered, .waiter = &f});
+    if (post == vcq::Post::busy)
+        return false;
+    if (post == vcq::Post::error) {
+        f.prov_errno = vcq.last_error();
+        f.err = fi_error_of(f.prov_errno);
+        f.to_fetch = 0;
+        return true;
+    }
+    f.pending++;
+    f.to_fetch -= n;
+    f.into_offset += n;
+    f.from_offset += n;
+    if (f.from_offset == from.length) {
+        f.from_index++;
+        f.from_offset = 0;
+    }
+    return true;
+}
+
+void Fetches::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    auto& f = *static_cast<Fetch*>(waiter);
+    Fetches& m = *f.owner;
+    if (f.ending) {
+        f.pending--;
+        m.finished(f, notice);
+        return;
+    }
+    if (notice.code != UTOFU_SUCCESS && f.err == 0) {
+        f.err = fi_error_of(notice.code);
+        f.prov_errno = notice.code;
+        f.to_fetch = 0;
+    }
+    f.pending--;
+    if (f.pending == 0 && f.to_fetch == 0 && !f.waiting && m.port_.open)
+        m.finish(f);
+}
+
+/// Called when all bytes are here, or will never come: tells the sender. An RTS may be old when it is taken up: its sender
+/// may have given up, closed or died since, and another endpoint may have its VCQ ID and steering tags, so that the
+/// bytes are anybody's. As long as the FIN word waits for this operation they are the sender's. No other endpoint uses
+/// the number in the word, and the CSWAP changes no word of another one.
+void Fetches::finish(Fetch& f) noexcept
+{
+    const Ring& in = *f.message.in;
+    const Ack& fin = f.message.fin;
+    f.ending = true;
+    f.pending++; // the notice may come within the post
+    const vcq::Post post = vcq_.cswap(8, in.known.home, fin_word(fin.seq, fin_pending),
+                                      fin_word(fin.seq, static_cast<std::uint32_t>(f.err)), in.area + fin_offset(fin.fin),
+                                      {.when = vcq::When::delivered, .waiter = &f});
+    if (post == vcq::Post::done)
+        return; // `f` may be gone
+    f.pending--;
+    if (post == vcq::Post::busy)
+        wait(f);
+    else
+        finished(f, {vcq_.last_error(), 0});
+}
+
+/// The CSWAP has ended: tells the application.
+void Fetches::finished(Fetch& f, const vcq::Notice& notice) noexcept
+{
+    if (!port_.open)
+        return;
+    const bool waited = notice.code == UTOFU_SUCCESS && notice.value == fin_word(f.message.fin.seq, fin_pending);
+    if (!waited) {
+        f.err = FI_EHOSTDOWN;
+        f.prov_errno = notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER;
+    }
+    end(f, f.err == 0 ? f.length : 0, f.err, f.prov_errno);
+    pool_.release(&f);
+}
+
+/// Reports the end to the application.
+void Fetches::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcept
+{
+    for (unsigned i = 0; i < f.ref_count; i++)
+        tx_.branches().memory(f.way).release(f.refs[i]);
+    tx_.branches().give(Branches::By::us, f.way);
+    f.live = false;
+    if (f.receive != nullptr)
+        delivery_.received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, length, err,
+                           prov_errno);
+    f.message.in->let_go();
+}
+
+void Fetches::wait(Fetch& f) noexcept
+{
+    f.waiting = true;
+    put_off(f);
+}
+
+void Fetches::go_on(Deferred& fetch) noexcept
+{
+    auto& f = static_cast<Fetch&>(fetch);
+    f.waiting = false;
+    if (f.to_fetch != 0)
+        f.owner->advance(f);
+    else if (f.pending == 0)
+        f.owner->finish(f);
+}
+
+void Fetches::resume() noexcept
+{
+    waiting_.round();
+}
+
+void Fetches::cancel() noexcept
+{
+    waiting_ = {};
+    pool_.each([this](Fetch& f) {
+        if (f.live)
+            end(f, 0, FI_ECANCELED, 0);
+    });
+}
+
+} // namespace tofu::proto

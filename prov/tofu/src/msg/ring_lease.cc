@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// How rings go to the peers that send much, and channels to the peers that are sent to, so that the number of neither
+// is limited. See ring_lease.h; R's part is in ring_grants.cc.
+//
+// S sends to R; the ring lies at R, and only R gives it away. S asks for one with a visit (anon_slots.h) and is answered
+// in its return block: `granted` with the place of a ring, or `denied`. S has the ring from then on until R has taken
+// S's BYE and has written `closed` there. Only S says BYE, so nobody writes to a ring after its turnover. Posts of one
+// VCQ to one other in strong order arrive in order: S's packets before its BYE, R's reports before `closed`.
+//
+//  1. S dies before its question arrives: nothing has happened.
+//  2. S dies behind its question: R grants a ring, and finds out as in 4.
+//  3. S sees the grant late (stopped, or it makes no calls): the ring stays S's. What it sends meanwhile are visits.
+//  4. S dies between grant and BYE: R's probe finds out. R takes what was sent, then frees the ring. What was half
+//     written is no packet: its control word, written last, is not there.
+//  5. S dies after its BYE: R takes it; the Put of `closed` fails, which concerns nobody; the ring is free.
+//  6. R asks for the ring back (give_back): S says BYE as soon as it sees that, in its progress or when it runs out
+//     of credit. What S sends until then is taken as ever. R does not depend on S: it asks others as well. Where S has
+//     not used the ring yet give_back says the grant again, for S may not have seen that.
+//  7. R asks, and S says BYE by itself at the same time: the request comes before `closed` in the same words, and
+//     counts for nothing while S waits for `closed`.
+//  8. S wants to send after BYE: it waits for `closed`, then its packets are visits. So a pair never has two rings, and
+//     order holds across turnovers.
+//  9. R dies or closes its endpoint before `closed`, or before its answer: S probes while it waits, and the channel fails.
+// 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round. Likewise for
+//     `denied`: the visit stays. A grant is reported as progress is, in a later round.
+// 11. S uses the return block for another peer: only when it has not asked, or after `denied` or `closed`, or when R is
+//     gone, so no late report of R can hide one of the other's. Every question has a serial number of its own besides.
+// 12. S has no credit for its BYE: R is not done with the ring either, and will report.
+// 13. A hostile S keeps its ring, floods it or says BYE in the middle: its own ring, its own loss. It asks for rings in
+//     the names of many: each is one that R probes and frees. R asks for at most a few back every few milliseconds.
+// 14. A hostile R says anything: `closed` counts only after BYE, a grant only after a question, and where it
+//     cannot be the channel fails. Other words than its own S does not write to.
+// 15. S closes its endpoint before the answer, and opens it again under the same number: the grant meets another serial
+//     number there. S asks anew: who asks has no ring, so R frees what it has in its name, packets first.
+// 16. Order: packets in the ring are behind S's visits. R takes all visits before it takes the ring's first packet.
+#include "msg/ring_lease.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+#include "core/log.h"
+#include "core/trace.h"
+#include "msg/tx_ring.h"
+
+namespace tofu::proto {
+
+namespace {
+constexpr unsigned given_up_at_once = 8;
+constexpr unsigned leaving_at_once = 64;
+constexpr unsigned most_held = return_count / 4 * 3; // rings; the other channels serve peers that are sent to rarely
+
+/// True if the peer writes nothing more to the channel's return block or to a FIN word (case 11).
+bool no_write_comes(const Channel& ch) noexcept
+{
+    if (ch.outstanding != 0)
+        return false;
+    switch (ch.state) {
+    case ChannelState::idle:
+    case ChannelState::pausing:
+    case ChannelState::reading: return !ch.visit.asked;
+    case ChannelState::failed: return ch.err == FI_EHOSTDOWN || (ch.ring == 0 && !ch.visit.asked);
+    case ChannelState::open:
+    case ChannelState::leaving: return false;
+    }
+    return false;
+}
+
+/// May the channel be given to another peer, since no peer and no notice can touch it any more? (Case 11.)
+bool reusable(const Channel& ch) noexcept
+{
+    return no_write_comes(ch) && ch.state != ChannelState::reading && !ch.life.under_way && ch.deferred.size == 0 &&
+           !ch.visit.under_way && ch.visit.slot == 0;
+}
+
+bool has_ring(const Channel& ch) noexcept
+{
+    return ch.state == ChannelState::open || ch.state == ChannelState::leaving;
+}
+} // namespace
+
+// --- the sender
+
+Envelope Turnover::envelope(Channel& ch) noexcept
+{
+    const bool asks = wants(ch);
+    if (asks) // before the packet leaves, since the answer overwrites it
+        port_.area.status(ch.number).store(0, std::memory_order_release);
+    ch.visit.asks = asks;
+    return {port_.self.home.id(), port_.self.nonce, ch.peer.nonce, envelope_speaks(port_.self.known),
+            port_.self.known.further, static_cast<std::uint8_t>(port_.self.index), port_.self.known.index,
+            asks ? ch.number : no_return, static_cast<std::uint16_t>(ch.serial + 1)};
+}
+
+bool Turnover::wants(Channel& ch) noexcept
+{
+    Channel::Visit& v = ch.visit;
+    if (v.asked || v.count < std::max(v.enough, v.least))
+        return false;
+    if (held_ < most_held)
+        return true;
+    give_up();
+    v.ask_later();
+    return false;
+}
+
+[[gnu::noinline]] void Turnover::visited(Channel& ch) noexcept
+{
+    Channel::Visit& v = ch.visit;
+    v.slot = 0;
+    v.count++;
+    if (v.asks) {
+        v.asks = false;
+        v.asked = true;
+        v.count = 0;
+        ch.serial++;
+        held_++;
+    }
+    port_.self.vcq.statistics().count(Stat::send_visit);
+    port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::visit);
+}
+
+/// Takes over a granted ring, if the grant makes sense. The peer takes our visits before the ring's first
+/// packet (case 16).
+void Turnover::on_grant(Channel& ch, const Grant& grant) noexcept
+{
+    if (grant.slots == 0) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: peer 0x%llx grants a ring which cannot be: use the same release of the "
+                                  "provider on all nodes\n",
+                  port_.self.index, static_cast<unsigned long long>(ch.peer.home));
+        ch.owner->fail(ch, FI_EIO, 0);
+        return;
+    }
+    utofu_stadd_t part = ch.area;
+    if (grant.is_further() && port_.self.vcq.query_stadd(ch.peer.home, further_stag(ch.peer.index), part) != 0) {
+        ch.owner->fail(ch, FI_EADDRNOTAVAIL, 0);
+        return;
+    }
+    ch.visit.asked = false;
+    ch.visit.count = ch.visit.enough = 0;
+    ch.leave = false;
+    ch.starved = 0;
+    ch.ring = part + grant.offset();
+    ch.slots = grant.slots;
+    ch.consumed = seq_base(ch.peer.nonce);
+    for (std::uint32_t& mark : ch.mark)
+        mark = ch.consumed + 1 - (mark != ch.next_seq);
+    ch.next_seq = ch.consumed + 1;
+    ch.state = ChannelState::open;
+    port_.self.vcq.statistics().count(Stat::ring_claimed);
+    TOFU_PROBE(claim, ch.peer.home, grant.first);
+    visits_.dismiss(ch);
+}
+
+void Turnover::check(Channel& ch) noexcept
+{
+    // acquire: pairs with the peer's Put of the block; `consumed` was written with it
+    const std::uint64_t word = port_.area.status(ch.number).load(std::memory_order_acquire);
+    if (static_cast<std::uint32_t>(word >> 32) != ch.serial)
+        return; // no answer yet
+    const std::uint64_t consumed = port_.area.consumed(ch.number).load(std::memory_order_acquire);
+    const auto status = static_cast<ReturnStatus>(static_cast<std::uint32_t>(word));
+    if (ch.state == ChannelState::failed) {
+        ch.visit.asked &= status == ReturnStatus::open; // after an answer the peer writes nothing more
+        return;
+    }
+    if (ch.visit.asked) {
+        if (status == ReturnStatus::denied) {
+            ch.visit.asked = false;
+            held_--;
+            ch.visit.ask_later();
+        } else if (status == ReturnStatus::granted || status == ReturnStatus::give_back) {
+            on_grant(ch, read_grant(consumed, ch.peer.index));
+        }
+    } else if (consumed >> 32 == 0) { // no grant
+        ch.consumed = believed(static_cast<std::uint32_t>(consumed), ch.next_seq - 1, ch.consumed);
+    }
+    if (status == ReturnStatus::give_back) {
+        ch.leave |= ch.state == ChannelState::open;
+    } else if (status == ReturnStatus::closed && ch.state == ChannelState::leaving) {
+        ch.state = ChannelState::idle;
+        ch.mark[0] = ch.next_seq; // the peer has taken all packets
+        held_--;
+    }
+}
+
+vcq::Post Turnover::put_bye(Channel& ch, std::uint16_t kind) noexcept
+{
+    std::byte image[inline_limit];
+    PacketWriter packet(image + sizeof image);
+    packet.control(Type::bye, 0, kind, ch.next_seq);
+    return ch.owner->put(ch, packet, nullptr);
+}
+
+bool Turnover::say_bye(Channel& ch) noexcept
+{
+    if (ch.state != ChannelState::open || !ch.owner->flush(ch) || ch.free_slots() == 0)
+        return false;
+    if (const vcq::Post post = put_bye(ch, bye_for_now); post != vcq::Post::done) {
+        (void)ch.owner->post_failed(ch, post);
+        return false;
+    }
+    for (std::uint32_t& mark : ch.mark)
+        mark += mark == ch.next_seq;
+    ch.next_seq++;
+    ch.leave = false;
+    ch.state = ChannelState::leaving;
+    port_.self.vcq.statistics().count(Stat::ring_returned);
+    return true;
+}
+
+void Turnover::look_at_returns(std::size_t most) noexcept
+{
+    for (std::size_t i = 0; i < most && i < channels_.size(); i++) {
+        Channel& ch = channels_[next_return_++ % channels_.size()];
+        if (ch.visit.slot != 0 && std::exchange(ch.visit.lingers, true))
+            visits_.dismiss(ch);
+        if (!has_ring(ch) && !ch.visit.asked)
+            continue;
+        check(ch);
+        if (ch.leave)
+            (void)say_bye(ch);
+    }
+}
+
+void Turnover::give_all_back() noexcept
+{
+    for (Channel* ch : channels_)
+        ch->leave |= ch->state == ChannelState::open;
+}
+
+bool Turnover::settled() const noexcept
+{
+    return std::all_of(channels_.begin(), channels_.end(), [](const Channel* ch) { return no_write_comes(*ch); });
+}
+
+[[gnu::noinline]] Channel* Turnover::reuse() noexcept
+{
+    const std::size_t n = channels_.size();
+    for (std::size_t i = 0; i < n; i++) {
+        Channel& ch = channels_[(hand_ + i) % n];
+        if (ch.visit.asked || ch.state == ChannelState::leaving)
+            check(ch);
+        if (!reusable(ch))
+            continue;
+        hand_ = (hand_ + i + 1) % n;
+        channels_.unlink(ch);
+        ch.state = ChannelState::idle;
+        ch.leave = ch.met = false;
+        ch.err = ch.prov_errno = 0;
+        ch.ring = ch.area = 0;
+        ch.starved = 0;
+        ch.visit.full = ch.visit.asked = false;
+        ch.visit.count = ch.visit.enough = ch.visit.pause = ch.visit.rounds = 0;
+        ch.visit.first_try = 0;
+        ch.mark[0] = ch.mark[1] = ch.next_seq;
+        return &ch;
+    }
+    give_up();
+    return nullptr;
+}
+
+/// Gives some rings back (second chance): first those unused since the hand last passed. If all are in use,
+/// the first ones.
+void Turnover::give_up() noexcept
+{
+    const std::size_t n = channels_.size();
+    auto leaving = static_cast<unsigned>(std::count_if(channels_.begin(), channels_.end(), [](const Channel* ch) {
+        return ch->state == ChannelState::leaving || ch->leave;
+    }));
+    for (std::size_t i = 0, found = 0; i < 2 * n && found < given_up_at_once && leaving < leaving_at_once; i++) {
+        Channel& ch = channels_[hand_++ % n];
+        if (ch.state != ChannelState::open || ch.outstanding != 0 || ch.leave)
+            continue;
+        if (i < n && ch.seen_seq != ch.next_seq) {
+            ch.seen_seq = ch.next_seq;
+            continue;
+        }
+        ch.leave = true;
+        check(ch); // BYE needs a credit
+        (void)say_bye(ch);
+        found++;
+        leaving++;
+    }
+}
+
+void Turnover::lost(Channel& ch) noexcept
+{
+    if (has_ring(ch))
+        port_.self.vcq.statistics().count(Stat::ring_lost);
+    held_ -= has_ring(ch) || ch.visit.asked;
+}
+
+} // namespace tofu::proto

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Mapping and registering a message area. See rx_area.h.
+#include "msg/rx_area.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/array.h"
+#include "core/log.h"
+#include "mem/numa.h"
+
+namespace tofu::proto {
+
+namespace {
+
+/// Memory for an area, all zero. It is a sealed memory file, not private memory: fork() must not take away the pages
+/// that the TNI writes to, and nobody can change the size.
+struct Pages {
+    std::byte* base;
+    std::size_t bytes;
+    int fd;
+
+    friend bool operator==(const Pages& a, const Pages& b) noexcept { return a.base == b.base; }
+};
+
+/// Memory of closed areas, for later areas of the same size. The uTofu library and peers may hold on to a shared object
+/// as long as its owner lives (the simulator: a descriptor here, a mapping there), so a program that opens endpoints
+/// again and again must do so with the same few objects.
+class Spare {
+  public:
+    /// `base` is null: no memory.
+    [[nodiscard]] Pages take(std::size_t bytes) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        leave_to_parent();
+        owner_ = getpid();
+        Pages* const oldest = std::find_if(left_.begin(), left_.end(),
+                                           [&](const Pages& pages) { return pages.bytes == bytes; });
+        if (left_.size() <= resting || oldest == left_.end())
+            return make(bytes);
+        const Pages pages = *oldest;
+        left_.erase(pages);
+        if (clear(pages)) // again, in case a Put came late
+            return pages;
+        drop(pages);
+        return make(bytes);
+    }
+
+    void give(const Pages& pages) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        if (owner_ != getpid() || !clear(pages) || !left_.push(pages))
+            drop(pages);
+    }
+
+    void empty() noexcept
+    {
+        std::lock_guard guard(mutex_);
+        leave_to_parent();
+        for (const Pages& pages : left_)
+            drop(pages);
+        left_ = {}; // its memory too
+    }
+
+  private:
+    /// So many areas rest before they are used again, so that a Put that a TNI carries out late hits memory of no
+    /// owner.
+    static constexpr std::size_t resting = 8;
+
+    void leave_to_parent() noexcept
+    {
+        if (owner_ != getpid()) // a child of fork
+            left_.clear();
+    }
+    /// Zeroes the pages and gives their memory back. MADV_REMOVE would do the same, but QEMU's user mode ignores it.
+    static bool clear(const Pages& pages) noexcept
+    {
+        return fallocate(pages.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(pages.bytes)) == 0;
+    }
+    static Pages make(std::size_t bytes) noexcept
+    {
+        Pages pages{nullptr, bytes, memfd_create("tofu-area", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+        if (pages.fd < 0)
+            return pages;
+        void* at = MAP_FAILED;
+        if (ftruncate(pages.fd, static_cast<off_t>(bytes)) == 0 &&
+            fcntl(pages.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+            at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, pages.fd, 0);
+        if (at == MAP_FAILED)
+            ::close(pages.fd);
+        else
+            pages.base = static_cast<std::byte*>(at);
+        return pages;
+    }
+    static void drop(const Pages& pages) noexcept
+    {
+        munmap(pages.base, pages.bytes);
+        ::close(pages.fd);
+    }
+
+    std::mutex mutex_;
+    Array<Pages> left_;
+    pid_t owner_ = 0;
+};
+
+Spare& spare() noexcept
+{
+    // Never destroyed, emptied by cleanup(): programs close endpoints while their static objects are destroyed, and
+    // when a program ends libfabric's cleanup comes after the destructors of this library.
+    alignas(Spare) static std::byte place[sizeof(Spare)];
+    static Spare& all = *new (place) Spare;
+    return all;
+}
+
+} // namespace
+
+void Area::drop_spare() noexcept
+{
+    spare().empty();
+}
+
+int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned index, const Geometry& geometry) noexcept
+{
+    const Pages pages = spare().take(geometry.size());
+    if (pages.base == nullptr)
+        return -FI_ENOMEM;
+    place_memory(pages.base, pages.bytes); // of this thread, for its polls
+    base_ = pages.base;
+    fd_ = pages.fd;
+    geometry_ = geometry;
+    index_ = index;
+    full_ = hidden_ = false;
+    open_rings_ = geometry.first_rings(index);
+    const AreaHeader header{area_magic, wire_version, static_cast<std::uint16_t>(index), 0, nonce};
+    std::memcpy(base_, &header, sizeof header); // before any peer can see it
+    *gate() = gate_word(nonce, 0, geometry.visit_slots);
+    std::lock_guard guard(home_lock);
+    const std::size_t bytes = geometry.ring(open_rings_);
+    if (int ret = home.reg_with_stag(base_, bytes, endpoint_stag(index), stadd_); ret != 0) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: its message area of %zu bytes could not be registered: "
+                                  "set FI_TOFU_RINGS lower\n", index, bytes);
+        spare().give(pages);
+        base_ = nullptr;
+        return ret;
+    }
+    home_ = &home;
+    home_lock_ = &home_lock;
+    return 0;
+}
+
+bool Area::grow() noexcept
+{
+    // The caller holds the endpoint's lock, which has to be taken after the home's: so only try_lock() is allowed.
+    if (open_rings_ == geometry_.ring_count || full_ || !home_lock_->try_lock())
+        return false;
+    const std::size_t bytes = geometry_.size() - geometry_.ring(open_rings_);
+    full_ = home_->reg_with_stag(ring(open_rings_), bytes, further_stag(index_), further_) != 0;
+    home_lock_->unlock();
+    if (full_)
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: %zu more bytes could not be registered: its senders take turns with %u "
+                                  "rings; set FI_TOFU_RINGS so\n", index_, bytes, open_rings_);
+    else
+        open_rings_ = geometry_.ring_count;
+    return !full_;
+}
+
+void Area::hide() noexcept
+{
+    if (base_ == nullptr || std::exchange(hidden_, true))
+        return;
+    std::lock_guard guard(*home_lock_);
+    home_->dereg(stadd_);
+    if (open_rings_ != geometry_.first_rings(index_))
+        home_->dereg(further_);
+}
+
+void Area::disown() noexcept
+{
+    // relaxed: a peer takes whatever is not the whole header, and no gate of this nonce, for that of another process
+    word(offsetof(AreaHeader, nonce)).store(0, std::memory_order_relaxed);
+    word(gate_offset).store(0, std::memory_order_relaxed);
+}
+
+void Area::close() noexcept
+{
+    if (base_ == nullptr)
+        return;
+    hide();
+    spare().give({base_, geometry_.size(), fd_});
+    base_ = nullptr;
+}
+
+} // namespace tofu::proto

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Sends that are not over when their call returns, and the FIN words by which peers end them. Part of the sender; calls
+// the channels (msg/tx_ring.h) and reports to the context's queue and counter.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <sys/uio.h>
+
+#include "core/array.h"
+#include "mem/local_buffer.h"
+#include "msg/copies.h"
+#include "msg/packet.h"
+#include "msg/rings.h"
+#include "msg/send_buffers.h"
+#include "tx/operation.h"
+#include "tx/tx_context.h"
+
+namespace tofu::proto {
+
+class SendRequests;
+
+/// How many operations may be under way at a time, where `asked` were asked for (tx_attr.size; 0: as many as possible).
+constexpr std::size_t at_most(std::size_t asked, std::size_t limit) noexcept
+{
+    return asked != 0 && asked < limit ? asked : limit;
+}
+
+/// What a call asks for: one send, in any form of the call.
+struct SendCall {
+    const iovec* iov = nullptr;
+    void* const* desc = nullptr; ///< may be null
+    std::size_t count = 0;
+    std::size_t length = 0;      ///< sum of iov
+    fi_addr_t dest = FI_ADDR_UNSPEC;
+    std::uint64_t tag = 0;
+    std::uint64_t data = 0;
+    std::uint64_t flags = 0;     ///< operation flags (fi_endpoint(3))
+    void* context = nullptr;
+    std::uint8_t packet_flags = 0; ///< flag_tag, flag_data
+    bool silent = false;           ///< fi_inject: no entry on success
+
+    /// The flags of its completion entry (fi_cq(3)).
+    [[nodiscard]] std::uint64_t entry_flags() const noexcept
+    {
+        return FI_SEND | ((packet_flags & flag_tag) != 0 ? FI_TAGGED : FI_MSG);
+    }
+};
+
+/// A send that is not over: it waits for the notice of its Put, or for its FIN word.
+struct SendRequest : Request {
+    SendRequests* owner = nullptr;
+    Channel* to = nullptr;
+    std::uint32_t fin = 0;     ///< index of its FIN word; fixed for the life of the object
+    std::uint32_t seq = 0;     ///< counts the uses of that word
+    std::uint32_t place = 0;   ///< in the list of requests that wait for FIN
+    std::uint8_t ref_count = 0;
+    Branches::Way way = 0;     ///< the peer fetches from its VCQ, with which `refs` are registered
+    bool numbered = false;
+    bool awaits_fin = false;
+    bool fin_has_come = false;
+    bool late = false;         ///< made by make_late(): it has no FIN word
+    PacketBuffer* block = nullptr; ///< of its packet; the notice of its Put frees it
+    Copy* copy = nullptr;      ///< the message, which was reported as sent, until the receiver has fetched it
+    LocalRef refs[max_segments] = {};
+};
+
+class SendRequests {
+  public:
+    SendRequests(TxContext& tx, Rings& rings, PacketBuffers& buffers) noexcept;
+    SendRequests(const SendRequests&) = delete;
+    SendRequests& operator=(const SendRequests&) = delete;
+    ~SendRequests();
+
+    /// Null: too many are under way.
+    [[nodiscard]] SendRequest* make(Channel& to, const SendCall& call) noexcept;
+    /// For a send whose packet waits in its channel (Outbound::defer): it is reported when the packet has arrived.
+    /// Null: no memory.
+    [[nodiscard]] SendRequest* make_late(Channel& to, const SendCall& call) noexcept;
+    /// A block for a copy of so many bytes, at most Copies::longest. Null: none is free now.
+    [[nodiscard]] Copy* make_copy(std::size_t size) noexcept;
+    /// Frees a request of which nothing was posted.
+    void drop(SendRequest& request) noexcept;
+    /// The packet of the request has been posted: from now on its FIN word ends it, or the failure of its channel.
+    void await_fin(SendRequest& request) noexcept;
+    [[nodiscard, gnu::always_inline]] bool awaits_any() const noexcept { return !awaited_.empty(); }
+    /// True if the receivers have fetched every message that was reported as sent.
+    [[nodiscard]] bool all_fetched() const noexcept { return copies_ == nullptr || copies_->in_use() == 0; }
+    /// For a sender that closes, and posts nothing any more: hands over the copies that receivers have still to fetch,
+    /// and lets them find that all other messages have been given up. Null: no receiver has to fetch any.
+    [[nodiscard]] std::unique_ptr<Copies> leave_copies() noexcept;
+    /// Frees the copies of a sender that closes. Takes the home lock.
+    void drop_copies() noexcept { copies_.reset(); }
+    /// Looks at the FIN words that requests wait for, a bounded number of them each time.
+    void poll() noexcept;
+    /// True if no FIN word of a request that has ended can still come.
+    [[nodiscard]] bool settled() const noexcept { return retired_ == 0; }
+    /// Ends all requests of the channel with its error. `waiter`: that of a packet that has not gone out, or null.
+    void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept;
+
+  private:
+    [[nodiscard]] bool take_fin(SendRequest& request) noexcept;
+    void end(SendRequest& request, int err, int prov_errno) noexcept;
+    void release(SendRequest& request) noexcept;
+    void begin(SendRequest& request, Channel& to, const SendCall& call) noexcept;
+    static void on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    TxContext& tx_;
+    Rings& rings_;
+    PacketBuffers& buffers_;
+    Pool<SendRequest> pool_;
+    Pool<SendRequest> late_{return_count}; ///< one for each channel at most
+    std::unique_ptr<Copies> copies_;       ///< null until the first is made
+    Array<SendRequest*> awaited_; ///< requests that wait for FIN; has room for all that were made
+    std::size_t next_ = 0;        ///< where the next round of polling FIN words starts
+    std::uint32_t made_ = 0;
+    unsigned retired_ = 0;        ///< requests that have failed, whose FIN words a live peer may still write
+    const std::uint32_t first_seq_; ///< of FIN words: unlike an earlier endpoint's, whose late words fit none of ours
+};
+
+} // namespace tofu::proto

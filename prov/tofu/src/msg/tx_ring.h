@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The sending side of an endpoint: channels to its peers, room for packets in them, and what happens when a peer is
+// lost. The protocol decides what goes into a slot; it fills the slots in order and counts them (sent). Under the
+// endpoint's lock; calls vcq.
+//
+//   channels.h  the channels;  anon_tx.h  packets without a ring;  ring_lease.h  how rings are obtained and given back
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fi_errno.h>
+#include <sys/types.h>
+
+#include "msg/anon_tx.h"
+#include "msg/channels.h"
+#include "msg/port.h"
+#include "msg/ring_lease.h"
+
+namespace tofu::proto {
+
+inline constexpr std::size_t inline_limit = 32; // caps().max_piggyback_size, checked by Rings::open()
+
+class Outbound {
+  public:
+    Outbound(Port& port, int context_bits) noexcept
+        : channels(context_bits), visits(port), turnover(port, channels, visits), port_(port)
+    {
+    }
+    Channels channels;
+    Visits visits;
+    Turnover turnover;
+
+    /// Is there room for so many slots? Where there is none, the channel may have failed.
+    [[nodiscard]] bool room(Channel& ch, std::uint32_t slots) noexcept
+    {
+        return ch.free_slots() >= slots || look_for_room(ch, slots);
+    }
+
+    // --- channels
+    /// Finds or makes the channel of an address. 0, -FI_EINVAL (no such context), -FI_ENOMEM, -FI_EAGAIN (all channels
+    /// are in use).
+    [[nodiscard]] int channel_to(const Target& target, Channel*& channel) noexcept;
+    /// Takes the next step towards sending a packet. 0: there is a ring or a visitor's slot; -FI_EAGAIN; or the error
+    /// of a failed channel.
+    [[nodiscard]] int approach(Channel& ch) noexcept;
+    /// Marks the channel as failed and tells the protocol.
+    void fail(Channel& ch, int err, int prov_errno) noexcept;
+
+    // --- packets. The channel is open, with nothing deferred and with room. sent() and post_failed() also serve a
+    // channel with a visitor's slot.
+    /// Counts a packet that has been posted.
+    void sent(Channel& ch) noexcept
+    {
+        if (ch.state != ChannelState::open) [[unlikely]]
+            turnover.visited(ch);
+        ch.next_seq++;
+    }
+    /// Puts a packet of at most inline_limit bytes into the next slot. `delivered`, if not null, is told when it has
+    /// arrived.
+    [[nodiscard]] vcq::Post put(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept
+    {
+        return put(ch, ch.next_seq, packet.data(), packet.size(), delivered);
+    }
+    /// Keeps a packet for the next slot that the TNI has no room for and that can't be taken back.
+    void defer(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept;
+    /// Posts the deferred packet. True if none is left.
+    [[nodiscard]] bool flush(Channel& ch) noexcept;
+    [[nodiscard]] bool deferred() const noexcept { return deferred_ != 0; }
+    /// Handles a failed post. -FI_EAGAIN (the TNI was busy), or the error with which the channel has failed now.
+    [[nodiscard]] int post_failed(Channel& ch, vcq::Post post) noexcept;
+
+    // --- from Rings
+    void flush_all() noexcept;
+    /// Probes peers that something waits for, at most `at_once` of them.
+    void watch(unsigned at_once) noexcept;
+    /// A post to this VCQ has failed: probes the peers that have it.
+    void peer_failed(utofu_vcq_id_t home) noexcept;
+    /// Says BYE to all; nothing is posted afterwards.
+    void leave() noexcept;
+
+  private:
+    [[nodiscard]] int make_channel(const Target& target, Channel*& channel) noexcept;
+    [[nodiscard]] vcq::Post put(Channel& ch, std::uint32_t seq, const void* packet, std::size_t size,
+                                vcq::Waiter* delivered) noexcept
+    {
+        return port_.self.vcq.put_inline(ch.peer.home, packet, ch.slot(seq) + slot_size - size, size,
+                                         {.when = delivered != nullptr ? vcq::When::delivered : vcq::When::never,
+                                          .strong_order = true,
+                                          .waiter = delivered,
+                                          .cache = vcq::whole_line});
+    }
+    [[nodiscard]] bool look_for_room(Channel& ch, std::uint32_t slots) noexcept;
+    void start_probe(Channel& ch) noexcept;
+    static void on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    Port& port_;
+    unsigned deferred_ = 0;      ///< channels with a deferred packet
+    std::size_t next_asked_ = 0; ///< index of the channel that watch() looks at next
+};
+
+} // namespace tofu::proto

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See event_credits.h.
+#include "tx/event_credits.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+#include "av/address.h"
+#include "av/peer_table.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/log.h"
+
+namespace tofu {
+
+namespace {
+
+constexpr std::uint64_t tick_ms = 100;
+constexpr std::uint8_t idle_ticks = 10;      // after so many, credits go back
+constexpr std::size_t accounts_per_tick = 256;
+constexpr std::uint32_t most_skips = 256;    // rounds between two looks into an empty pool
+constexpr unsigned closing_polls = 256;
+
+} // namespace
+
+EventCredits::~EventCredits()
+{
+    if (landing_)
+        vcq_.dereg(landing_stadd_);
+}
+
+/// The account at a peer's domain. Null: no memory. A process that got the VCQ ID of an earlier one has its own
+/// account.
+EventAccount* EventCredits::account_of(const Peer& peer) noexcept
+{
+    if (last_ != nullptr && last_->home == peer.home && last_->nonce == peer.nonce) [[likely]]
+        return last_;
+    if (!landing_) {
+        OwnMemory made(sizeof(std::uint64_t));
+        if (!made || vcq_.reg(made.get(), made.size(), false, landing_stadd_) != 0)
+            return nullptr;
+        landing_ = std::move(made);
+    }
+    if (!by_home_.ready())
+        return nullptr;
+    EventAccount*& found = (*by_home_)[peer.home];
+    if (found == nullptr || found->nonce != peer.nonce) {
+        auto made = std::unique_ptr<EventAccount>(new (std::nothrow) EventAccount);
+        utofu_stadd_t directory = 0;
+        if (made == nullptr || !accounts_.reserve(accounts_.size() + 1) ||
+            vcq_.query_stadd(peer.home, directory_stag, directory) != 0)
+            return nullptr;
+        made->notify = on_answer;
+        made->owner = this;
+        made->home = peer.home;
+        made->nonce = peer.nonce;
+        made->pool = directory + event_pool::offset;
+        found = made.get();
+        accounts_.push_reserved(std::move(made));
+    }
+    return last_ = found;
+}
+
+int EventCredits::pay(const Peer& peer, unsigned events, EventAccount*& account, int& prov_errno) noexcept
+{
+    EventAccount* const p = account_of(peer);
+    if (p == nullptr) [[unlikely]]
+        return -FI_ENOMEM;
+    p->used = true;
+    if (p->err != 0) [[unlikely]] {
+        prov_errno = p->prov_errno;
+        return -std::exchange(p->err, 0);
+    }
+    if (p->held < events || p->held <= p->batch / 2)
+        ask(*p);
+    if (p->held < events) {
+        if (p->skip != 0) { // the pool is empty: what is not enough here may be enough elsewhere
+            p->owed += std::exchange(p->held, 0);
+            give(*p);
+        }
+        vcq_.statistics().count(Stat::again_credit);
+        return -FI_EAGAIN;
+    }
+    p->held -= events;
+    account = p;
+    return 0;
+}
+
+/// Asks for the next batch of credits, unless an ARMW is under way.
+void EventCredits::ask(EventAccount& p) noexcept
+{
+    if (p.owed != 0)
+        give(p);
+    if (p.under_way)
+        return;
+    if (p.skip != 0) {
+        p.skip--;
+        return;
+    }
+    p.moving = p.batch;
+    p.giving = false;
+    if (!post(p, -static_cast<std::int64_t>(p.batch)))
+        p.moving = 0;
+}
+
+void EventCredits::give(EventAccount& p) noexcept
+{
+    if (p.under_way || p.owed == 0)
+        return;
+    p.giving = true;
+    p.moving = p.owed;
+    p.owed = 0;
+    if (!post(p, p.moving)) {
+        p.owed = p.moving;
+        p.moving = 0;
+    }
+}
+
+bool EventCredits::post(EventAccount& p, std::int64_t credits) noexcept
+{
+    p.under_way = true; // the notice may come within the post
+    const vcq::Post posted =
+        vcq_.armw(8, p.home, UTOFU_ARMW_OP_ADD, static_cast<std::uint64_t>(credits), p.pool,
+                  {.when = vcq::When::delivered, .waiter = &p});
+    if (posted == vcq::Post::done)
+        return true;
+    p.under_way = false;
+    if (posted == vcq::Post::error) {
+        p.prov_errno = vcq_.last_error();
+        p.err = fi_error_of(p.prov_errno);
+    }
+    return false;
+}
+
+void EventCredits::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    EventAccount& p = *static_cast<EventAccount*>(waiter);
+    p.under_way = false;
+    if (notice.code != UTOFU_SUCCESS) { // the peer is gone, and its pool with it
+        if (!p.giving) {
+            p.prov_errno = notice.code;
+            p.err = fi_error_of(notice.code);
+        }
+        p.moving = 0;
+        return;
+    }
+    if (p.giving)
+        p.moving = 0;
+    else
+        p.owner->judge(p, notice.value);
+    p.owner->give(p);
+}
+
+/// Evaluates the word that the pool held when p.moving credits were taken. It is not trusted: it may belong to another
+/// domain, or a hostile process may have written it.
+void EventCredits::judge(EventAccount& p, std::uint64_t word) noexcept
+{
+    const std::uint32_t asked = std::exchange(p.moving, 0);
+    if (!event_pool::sound(word, p.nonce)) {
+        p.owed += asked; // gives back what was taken
+        const bool other = word >> 32 != (p.nonce & 0xffffffff);
+        p.prov_errno = other ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_OTHER;
+        p.err = other ? FI_EHOSTDOWN : FI_EIO;
+        TOFU_INFO(FI_LOG_EP_DATA, "vcq 0x%llx: the pool of events of peer 0x%llx says nonsense\n",
+                  static_cast<unsigned long long>(vcq_.id()), static_cast<unsigned long long>(p.home));
+        return;
+    }
+    const std::int64_t found = event_pool::left(word);
+    const auto got = static_cast<std::uint32_t>(std::clamp<std::int64_t>(found, 0, asked));
+    p.held += got;
+    p.owed += asked - got;
+    if (found <= 0) {
+        p.batch = 0; // after an empty pool look before taking: many that try to take would keep it empty
+        p.skips = std::min(p.skips * 2 + 1, most_skips);
+        p.skip = p.skips;
+        return;
+    }
+    p.skips = p.skip = 0;
+    p.batch = static_cast<std::uint32_t>(
+        std::clamp<std::int64_t>((found - got) / fraction, 1, most_at_once));
+}
+
+void EventCredits::failed(utofu_vcq_id_t home) noexcept
+{
+    if (const auto account = by_home_->find(home); account != by_home_->end())
+        account->second->refund(1);
+}
+
+void EventCredits::tick() noexcept
+{
+    const std::uint64_t now = milliseconds();
+    if (now - last_tick_ < tick_ms)
+        return;
+    last_tick_ = now;
+    for (std::size_t i = 0; i < accounts_.size() && i < accounts_per_tick; i++) {
+        EventAccount& p = *accounts_[next_++ % accounts_.size()];
+        p.idle = p.used ? std::uint8_t{0} : static_cast<std::uint8_t>(std::min(p.idle + 1, int{idle_ticks}));
+        p.used = false;
+        if (p.idle == idle_ticks)
+            p.owed += std::exchange(p.held, 0);
+        give(p);
+    }
+}
+
+void EventCredits::close() noexcept
+{
+    for (auto& account : accounts_) {
+        for (unsigned i = 0; i < closing_polls && (account->under_way || account->held + account->owed != 0); i++) {
+            account->owed += std::exchange(account->held, 0);
+            give(*account);
+            (void)vcq_.poll();
+        }
+    }
+}
+
+} // namespace tofu

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Keys of peers' regions: the table of known keys, and the lookups that read a peer's directory by Get. Called through
+// remote_memory.h under the context's lock; calls vcq.
+//
+// A lookup is a sequence of Gets, each of which says what the next one reads (docs/wire-protocol.md, "Regions"): the
+// key's bucket of the first table; its two buckets of the second; if the entry names an annex that is not known yet,
+// the line of the annex, and at the annex the nonce, which proves that the annex belongs to the peer. Without that
+// proof a peer could direct our writes to the memory of another process.
+#include "tx/keys.h"
+
+#include <atomic>
+#include <cstring>
+#include <new>
+
+#include <rdma/fi_errno.h>
+
+#include "av/address.h"
+#include "core/limits.h"
+#include "mem/pages.h"
+#include "tx/operation.h"
+
+namespace tofu {
+
+using directory::Bucket;
+using directory::Entry;
+
+namespace {
+constexpr std::size_t group_size = 4;
+constexpr std::size_t first_known = 64;
+constexpr std::size_t max_known = 131072;
+constexpr unsigned max_tries = 256;   ///< Gets of a bucket that stays torn
+constexpr std::size_t max_lookups = 64;
+
+/// A copy of an answer, read once: its memory is registered, so a process that guesses the STADD may write into it at
+/// any time, even between a check and the use of the checked value.
+template <class T>
+T read_once(const T& answer) noexcept
+{
+    T copy;
+    std::memcpy(&copy, &answer, sizeof copy);
+    std::atomic_signal_fence(std::memory_order_acq_rel); // the compiler looks at the copy alone
+    return copy;
+}
+} // namespace
+
+/// A known key; `home` 0: a free place. A search touches one cache line.
+struct alignas(least_line) RemoteKeys::Known : Name {
+    utofu_vcq_id_t vcq = 0; ///< that home or one of its annexes
+    std::uint64_t bias = 0;
+    std::uint64_t begin = 0;
+    std::uint64_t length = 0;
+    std::uint32_t rights = 0;
+};
+
+/// One key being looked up: Gets into answer(), which is registered as long as the lookup lives.
+struct RemoteKeys::Lookup : vcq::Waiter, Name {
+    enum class State {
+        idle,
+        running, ///< -> idle: the key is known; -> waiting; -> failed
+        waiting, ///< the queue had no room for the next Get. -> running: by who wants the key; -> idle: for another key
+        failed   ///< -> idle: the failure has been reported
+    };
+    enum class Step {
+        first,  ///< the bucket of the first table -> second | annex
+        second, ///< the first choice in the second table -> other | annex
+        other,  ///< the second choice there -> annex
+        annex,  ///< the line of the entry's annex -> proof
+        proof   ///< the nonce at that annex
+    };
+    RemoteKeys* owner = nullptr;
+    State state = State::idle;
+    Step step = Step::first;
+    utofu_stadd_t table = 0; ///< the second table, and its size
+    unsigned log2 = 0;
+    int result = 0;          ///< of a failed lookup, for the next call
+    unsigned tries = 0;
+    utofu_vcq_id_t vcq = 0;  ///< the VCQ that is asked
+    utofu_stadd_t remote = 0; ///< what is asked for, and its size
+    std::size_t size = 0;
+    utofu_stadd_t stadd = 0; ///< of the answer
+    Entry entry{};
+    union Answer {
+        Bucket bucket;
+        directory::AnnexLine line;
+        directory::Contacts contacts;
+    };
+    OwnMemory memory{sizeof(Answer)};
+    [[nodiscard]] Answer& answer() const noexcept { return *reinterpret_cast<Answer*>(memory.get()); }
+};
+
+RemoteKeys::RemoteKeys(vcq::Vcq& vcq, bool provider_keys) noexcept
+    : vcq_(vcq), provider_keys_(provider_keys)
+{
+}
+
+RemoteKeys::~RemoteKeys()
+{
+    for (auto& lookup : lookups_)
+        vcq_.dereg(lookup->stadd);
+}
+
+// --- the table
+
+RemoteKeys::Known* RemoteKeys::group_of(const Name& name) noexcept
+{
+    const std::uint64_t hash = directory::mix(name.home ^ name.nonce ^ directory::mix(name.key));
+    return &known_[hash & (known_size_ - 1) & ~(group_size - 1)];
+}
+
+RemoteKeys::Known* RemoteKeys::recall(const Name& name) noexcept
+{
+    Known* const group = known_ != nullptr ? group_of(name) : nullptr;
+    for (std::size_t i = 0; i < group_size && group != nullptr; i++)
+        if (name == group[i])
+            return &group[i];
+    return nullptr;
+}
+
+/// Remembers a key. False: there is no memory for the first one. Without memory for more, known keys are replaced.
+bool RemoteKeys::remember(const Known& known) noexcept
+{
+    if (known_ == nullptr) {
+        known_.reset(new (std::nothrow) Known[first_known]);
+        if (known_ == nullptr)
+            return false;
+        known_size_ = first_known;
+    }
+    for (;;) {
+        Known* group = group_of(known);
+        Known* place = recall(known);
+        for (std::size_t i = 0; i < group_size && place == nullptr; i++)
+            if (group[i].home == 0) {
+                place = &group[i];
+                known_count_++;
+            }
+        // A full group: doubles the table and moves everything, unless the group is full by bad luck or the table is
+        // too large.
+        std::unique_ptr<Known[]> larger;
+        if (place == nullptr && known_size_ < max_known && known_count_ * 8 >= known_size_)
+            larger.reset(new (std::nothrow) Known[known_size_ * 2]);
+        if (place == nullptr && larger == nullptr)
+            place = &group[evicted_++ % group_size];
+        if (place != nullptr) {
+            *place = known;
+            return true;
+        }
+        known_.swap(larger);
+        known_size_ *= 2;
+        known_count_ = 0;
+        for (std::size_t i = 0; i < known_size_ / 2; i++)
+            if (larger[i].home != 0)
+                (void)remember(larger[i]);
+    }
+}
+
+int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::uint64_t address,
+                                     std::size_t length, std::uint64_t access,
+                                     Target& target) noexcept
+{
+    const Name name{peer.home, peer.nonce, key};
+    const Known* known = recall(name);
+    if (known == nullptr) [[unlikely]] {
+        if (int ret = look_up(name); ret != 0)
+            return ret;
+        known = recall(name);
+        if (known == nullptr)
+            return -FI_EAGAIN;
+    }
+    const std::uint32_t wanted = ((access & FI_REMOTE_READ) ? directory::right_read : 0u) |
+                                 ((access & FI_REMOTE_WRITE) ? directory::right_write : 0u);
+    if ((known->rights & wanted) != wanted)
+        return -FI_EACCES;
+    const std::uint64_t offset = address - known->begin;
+    if (offset > known->length || length > known->length - offset)
+        return -FI_EINVAL;
+    target = {known->vcq, known->bias + address};
+    return 0;
+}
+
+bool RemoteKeys::refuted(const Peer& peer, std::uint64_t key) noexcept
+{
+    if (!by_directory(key))
+        return false;
+    if (Known* known = recall({peer.home, peer.nonce, key})) {
+        vcq_.statistics().count(Stat::key_stale);
+        known->home = 0;
+        known_count_--;
+    }
+    return true;
+}
+
+utofu_vcq_id_t RemoteKeys::home_of(utofu_vcq_id_t vcq) noexcept
+{
+    for (const auto& [name, annex] : *annexes_)
+        if (annex == vcq)
+            return name.home;
+    return vcq;
+}
+
+// --- lookups
+
+/// Starts or continues a lookup. 0: the key is known now; -FI_EAGAIN: not yet; or why it never will be.
+int RemoteKeys::look_up(const Name& name) noexcept
+{
+    for (auto& l : lookups_) {
+        if (l->state == Lookup::State::idle || name != *l)
+            continue;
+        if (l->state == Lookup::State::running) {
+            vcq_.statistics().count(Stat::again_key);
+            return -FI_EAGAIN;
+        }
+        if (l->state == Lookup::State::waiting)
+            return ask(*l, l->remote, l->size);
+        l->state = Lookup::State::idle; // the failure is reported once; the next call asks again
+        return l->result;
+    }
+    int error = 0;
+    Lookup* lookup = free_lookup(error);
+    if (lookup == nullptr)
+        return error;
+    static_cast<Name&>(*lookup) = name;
+    lookup->tries = 0;
+    vcq_.statistics().count(Stat::key_lookup);
+    lookup->step = Lookup::Step::first;
+    return ask_directory(*lookup, name.home,
+                         directory::bucket_of(name.key, directory::first_log2) * sizeof(Bucket),
+                         sizeof(Bucket));
+}
+
+/// An idle lookup, or null and the reason.
+RemoteKeys::Lookup* RemoteKeys::free_lookup(int& error) noexcept
+{
+    Lookup* left = nullptr;
+    for (auto& l : lookups_) {
+        if (l->state == Lookup::State::idle)
+            return l.get();
+        if (l->state != Lookup::State::running)
+            left = l.get();
+    }
+    error = -FI_EAGAIN;
+    if (lookups_.size() >= max_lookups) // those that nobody came back for give way
+        return left;
+    std::unique_ptr<Lookup> made(new (std::nothrow) Lookup);
+    if (!made || !made->memory || !lookups_.reserve(lookups_.size() + 1)) {
+        error = -FI_ENOMEM;
+        return nullptr;
+    }
+    made->owner = this;
+    made->notify = on_answer;
+    if (int ret = vcq_.reg(made->memory.get(), made->memory.size(), false, made->stadd); ret != 0) {
+        error = ret == -FI_ENOSPC ? -FI_EAGAIN : ret;
+        return nullptr;
+    }
+    lookups_.push_reserved(std::move(made));
+    return lookups_.back().get();
+}
+
+/// Gets what lies at `offset` under the reserved STag of a home. As ask().
+int RemoteKeys::ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset,
+                              std::size_t size) noexcept
+{
+    utofu_stadd_t area = 0;
+    if (vcq_.query_stadd(vcq, directory_stag, area) != 0) // no VCQ ID of this machine
+        return -FI_EKEYREJECTED;
+    lookup.vcq = vcq;
+    return ask(lookup, area + offset, size);
+}
+
+/// -FI_EAGAIN: the answer is on its way, or the queue is full; else why there will be none.
+int RemoteKeys::ask(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexcept
+{
+    lookup.remote = stadd;
+    lookup.size = size;
+    lookup.state = Lookup::State::running;
+    const vcq::Post post =
+        vcq_.get(lookup.vcq, lookup.stadd, stadd, size,
+                 {.when = vcq::When::delivered, .waiter = &lookup});
+    if (post == vcq::Post::done)
+        return -FI_EAGAIN;
+    lookup.state = post == vcq::Post::busy ? Lookup::State::waiting : Lookup::State::idle;
+    return post == vcq::Post::busy ? -FI_EAGAIN : -FI_EKEYREJECTED;
+}
+
+void RemoteKeys::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    auto& lookup = *static_cast<Lookup*>(waiter);
+    int result = -FI_EKEYREJECTED;
+    if (notice.code == UTOFU_SUCCESS)
+        result = lookup.owner->next_step(lookup);
+    else if (notice.code > UTOFU_ERR_MRQ_LCL_MEMORY) // no peer; else a peer, but no directory
+        result = -fi_error_of(notice.code);
+    if (result == -FI_EAGAIN) // asked again, or to be asked again by who wants the key
+        return;
+    lookup.result = result;
+    lookup.state = result == 0 ? Lookup::State::idle : Lookup::State::failed;
+}
+
+/// What the answer of the lookup's step leads to: 0 the key is known, -FI_EAGAIN another question, else its failure.
+int RemoteKeys::next_step(Lookup& lookup) noexcept
+{
+    using Step = Lookup::Step;
+    switch (lookup.step) {
+    case Step::first:
+    case Step::second:
+    case Step::other: return read_bucket(lookup);
+    case Step::annex: {
+        const directory::AnnexLine line = read_once(lookup.answer().line);
+        if (line.check != directory::check_of_annex(line.vcq, lookup.entry.home, lookup.nonce))
+            return -FI_EKEYREJECTED; // it was there before any entry named it
+        lookup.step = Step::proof;
+        return ask_directory(lookup, line.vcq, directory::contacts_offset,
+                             sizeof(directory::Contacts));
+    }
+    case Step::proof:
+        if (lookup.answer().contacts.nonce != lookup.nonce)
+            return -FI_EKEYREJECTED;
+        if (!annexes_.ready())
+            return -FI_ENOMEM;
+        annexes_->insert_or_assign({lookup.home, lookup.nonce, lookup.entry.home}, lookup.vcq);
+        return learn(lookup);
+    }
+    return -FI_EKEYREJECTED;
+}
+
+int RemoteKeys::read_bucket(Lookup& lookup) noexcept
+{
+    using Step = Lookup::Step;
+    const Bucket bucket = read_once(lookup.answer().bucket);
+    switch (directory::find(bucket, lookup.key, lookup.nonce, lookup.entry)) {
+    case directory::Found::entry: return learn(lookup);
+    case directory::Found::torn:
+        return ++lookup.tries < max_tries ? ask(lookup, lookup.remote, sizeof(Bucket))
+                                          : -FI_EKEYREJECTED;
+    case directory::Found::absent: break;
+    }
+    if (lookup.step == Step::first) {
+        lookup.table = bucket.next_stadd;
+        lookup.log2 = bucket.next_log2;
+    }
+    if (lookup.table == 0 || lookup.step == Step::other)
+        return -FI_EKEYREJECTED;
+    const unsigned choice = lookup.step == Step::first ? 0 : 1;
+    lookup.step = choice == 0 ? Step::second : Step::other;
+    return ask(lookup,
+               lookup.table + directory::bucket_of(lookup.key, lookup.log2, choice) * sizeof(Bucket),
+               sizeof(Bucket));
+}
+
+/// The entry is found. As next_step().
+int RemoteKeys::learn(Lookup& lookup) noexcept
+{
+    const Entry& entry = lookup.entry;
+    utofu_vcq_id_t vcq = lookup.home;
+    if (entry.home != 0) {
+        const auto annex = annexes_->find({lookup.home, lookup.nonce, entry.home});
+        if (annex == annexes_->end()) {
+            if (entry.home > directory::max_annexes)
+                return -FI_EKEYREJECTED;
+            lookup.step = Lookup::Step::annex;
+            return ask_directory(lookup, lookup.home, directory::annex_offset(entry.home),
+                                 sizeof(directory::AnnexLine));
+        }
+        vcq = annex->second;
+    }
+    const Known known{lookup, vcq, entry.bias, entry.begin, entry.length, entry.rights};
+    return remember(known) ? 0 : -FI_ENOMEM;
+}
+
+} // namespace tofu

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The state of one operation of the application from its post to its completion, and the pool it comes from.
+// Made by rma, atomic and the message protocol; completes into cq and cntr.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+
+#include "core/array.h"
+#include "cq/binding.h"
+#include "utofu/vcq.h"
+
+namespace tofu {
+
+/// Rounds of progress that a call makes while it has to wait; after them it is refused.
+inline constexpr unsigned rounds_of_a_call = 64;
+
+/// The queue and counters that operations of a tx context report to.
+struct Reports {
+    Binding binding{}; ///< the completion queue
+    TxCounters counters{};
+    bool closing = false; ///< operations that fail from now on are discarded silently (fi_endpoint(3), fi_close)
+};
+
+/// The common part of all requests. When all communications of an operation (`pending`) have ended, the operation
+/// completes once: an entry in the CQ if one is wanted or if it failed, and one count.
+struct Request : vcq::Waiter {
+    const Reports* reports = nullptr; ///< of its context; null: its end is reported even while that closes
+    CompletionQueue* cq = nullptr;
+    Counter* counter = nullptr;  ///< may be null
+    Completion completion{};     ///< content of the entry
+    std::uint32_t pending = 0;   ///< notices still to come, plus one while posting
+    bool wants_entry = false;    ///< a success gets an entry (selective completion, fi_cq(3))
+    int err = 0;                 ///< positive FI_E* of the first failure
+    int prov_errno = 0;          ///< its uTofu code
+
+    /// Sets where the end of the operation is reported. `flags`: of its entry (fi_cq(3)); they also select the counter.
+    void report_to(const Reports& to, std::uint64_t flags, void* context, bool entry) noexcept
+    {
+        reports = &to;
+        cq = to.binding.cq.get();
+        const TxCounters& counters = to.counters;
+        counter = ((flags & FI_SEND) != 0 ? counters.send : (flags & FI_READ) != 0 ? counters.read : counters.write).get();
+        completion.context = context;
+        completion.flags = flags;
+        wants_entry = entry;
+    }
+};
+
+/// Notes the end of one communication. Returns true if it was the last one.
+inline bool settle(Request& request, int utofu_code) noexcept;
+
+/// Reports the request (entry, count). The caller gives it back to its pool afterwards.
+void complete(Request& request) noexcept;
+/// A bounded pool of requests of one kind; alloc() is null when all are under way (-FI_EAGAIN for the
+/// caller). Memory comes in chunks as it is first needed and stays. Under the context's lock.
+template <class T>
+class Pool {
+  public:
+    explicit Pool(std::size_t limit) : limit_(limit) {}
+
+    [[nodiscard]] T* alloc() noexcept
+    {
+        if (free_count_ == 0) [[unlikely]]
+            if (!grow())
+                return nullptr;
+        return free_[--free_count_];
+    }
+    void release(T* item) noexcept { free_[free_count_++] = item; }
+    /// Takes back an item and makes it as new.
+    void renew(T* item) noexcept
+    {
+        std::destroy_at(item);
+        release(::new (item) T);
+    }
+    /// Calls `visit` for every item ever made, in use or free.
+    template <class Visit>
+    void each(Visit&& visit)
+    {
+        for (std::size_t i = 0; i < made_; i++)
+            visit(chunks_[i / chunk][i % chunk]);
+    }
+    [[nodiscard]] std::size_t in_use() const noexcept { return made_ - free_count_; }
+
+  private:
+    static constexpr std::size_t chunk = 64;
+    [[gnu::noinline]] bool grow() noexcept
+    {
+        if (made_ >= limit_)
+            return false;
+        std::size_t n = limit_ - made_ < chunk ? limit_ - made_ : chunk;
+        auto items = std::unique_ptr<T[]>(new (std::nothrow) T[n]);
+        auto room = std::unique_ptr<T*[]>(new (std::nothrow) T*[made_ + n]); // no item is free: nothing to copy
+        if (!items || !room || !chunks_.reserve(chunks_.size() + 1))
+            return false;
+        free_ = std::move(room);
+        for (std::size_t i = n; i-- > 0;)
+            release(&items[i]);
+        made_ += n;
+        chunks_.push_reserved(std::move(items));
+        return true;
+    }
+
+    std::size_t limit_;
+    std::size_t made_ = 0;
+    std::unique_ptr<T*[]> free_; ///< has room for all items made
+    std::size_t free_count_ = 0;
+    Array<std::unique_ptr<T[]>> chunks_;
+};
+
+// --- inline part
+
+int fi_error_of(int utofu_code) noexcept; // core/error.h
+
+/// Notes a failure, unless there was an earlier one. `code` may be a success.
+inline void note(Request& request, int utofu_code) noexcept
+{
+    if (utofu_code != UTOFU_SUCCESS && request.err == 0) [[unlikely]] {
+        request.err = fi_error_of(utofu_code);
+        request.prov_errno = utofu_code;
+    }
+}
+
+/// Reports the failure of an operation that has no request: `flags` are those of its entry (Request::report_to).
+[[gnu::cold]] inline void report_failure(const Reports& to, std::uint64_t flags, void* context, int utofu_code) noexcept
+{
+    Request request;
+    request.report_to(to, flags, context, true);
+    note(request, utofu_code);
+    complete(request);
+}
+
+inline bool settle(Request& request, int utofu_code) noexcept
+{
+    note(request, utofu_code);
+    return --request.pending == 0;
+}
+
+} // namespace tofu

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See pending_queue.h.
+#include "tx/pending_queue.h"
+
+#include <bit>
+
+namespace tofu {
+
+void Pending::resume() noexcept
+{
+    for (Stream* s = first_; s != nullptr; s = s->next_stream_)
+        if (!s->empty())
+            s->resume();
+}
+
+bool Pending::waits_for(const Peer& peer) const noexcept
+{
+    for (const Stream* s = first_; s != nullptr; s = s->next_stream_)
+        if (s->has_line(line_of(peer)))
+            return true;
+    return false;
+}
+
+Pending::Stream::Stream(Pending& queue, void* engine, const Steps& steps) noexcept
+    : queue_(queue), next_stream_(queue.first_), engine_(engine), steps_(steps)
+{
+    queue.first_ = this;
+}
+
+Pending::Stream::~Stream()
+{
+    Stream** link = &queue_.first_;
+    while (*link != this)
+        link = &(*link)->next_stream_;
+    *link = next_stream_;
+    queue_.size_ -= size_;
+}
+
+void Pending::Stream::push(PendingOp& op, std::uint64_t key, Lack lack) noexcept
+{
+    op.line = {nullptr, nullptr, &op, key};
+    size_++;
+    queue_.size_++;
+    PendingOp** const line = link_of(key);
+    if (*line != nullptr) {
+        insert(line, op);
+    } else {
+        *line = &op;
+        used_ |= std::uint64_t{1} << bucket_of(key);
+    }
+    close(full_ || lack == Lack::room);
+}
+
+/// What points to the first of the line, or would.
+PendingOp** Pending::Stream::link_of(std::uint64_t key) noexcept
+{
+    PendingOp** link = &first_[bucket_of(key)];
+    while (*link != nullptr && (*link)->line.key != key)
+        link = &(*link)->line.next_line;
+    return link;
+}
+
+void Pending::Stream::insert(PendingOp** line, PendingOp& op) noexcept
+{
+    PendingOp& first = **line;
+    if (first.line.last->call <= op.call) [[likely]] {
+        first.line.last = first.line.last->line.next = &op;
+        return;
+    }
+    if (op.call < first.call) {
+        op.line.next = &first;
+        op.line.next_line = first.line.next_line;
+        op.line.last = first.line.last;
+        *line = &op;
+        overtaken_ = true;
+        return;
+    }
+    PendingOp* before = &first;
+    while (before->line.next->call <= op.call)
+        before = before->line.next;
+    op.line.next = before->line.next;
+    before->line.next = &op;
+}
+
+void Pending::Stream::resume() noexcept
+{
+    constexpr unsigned in_a_round = 16;
+    bool room = true;
+    for (unsigned n = 0; n < in_a_round && used_ != 0 && room; n++) {
+        hand_ = (hand_ + static_cast<unsigned>(std::countr_zero(std::rotr(used_, static_cast<int>(hand_))))) % buckets;
+        room = walk(hand_);
+        if (room) // else the operation that waits for room is the first to be asked next time
+            hand_ = (hand_ + 1) % buckets;
+    }
+    close(!room);
+}
+
+void Pending::Stream::cancel() noexcept
+{
+    while (used_ != 0) {
+        PendingOp** const line = &first_[std::countr_zero(used_)];
+        PendingOp& op = **line;
+        take_out(line);
+        steps_.cancelled(engine_, op);
+    }
+    close(false);
+}
+
+void Pending::Stream::close(bool full) noexcept
+{
+    full_ = full;
+    closed_ = full ? ~std::uint64_t{0} : used_;
+}
+
+/// Tries the lines of a bucket. False: an operation found no room, which ends the round. Where an operation has got
+/// before the first of a line meanwhile, `line` may point to no first one any more: the rest is left to the next round.
+bool Pending::Stream::walk(unsigned bucket) noexcept
+{
+    overtaken_ = false;
+    for (PendingOp** line = &first_[bucket]; *line != nullptr && !overtaken_;) {
+        PendingOp& op = **line;
+        switch (steps_.go_on(engine_, op)) {
+        case Lack::room: return false;
+        case Lack::peer: line = &op.line.next_line; break;
+        case Lack::nothing:
+            if (overtaken_) [[unlikely]]
+                take_from_within(op);
+            else
+                take_out(line);
+            steps_.through(engine_, op);
+            break;
+        }
+    }
+    return true;
+}
+
+/// An operation that may not be the first of its line leaves it.
+void Pending::Stream::take_from_within(PendingOp& op) noexcept
+{
+    PendingOp** const line = link_of(op.line.key);
+    if (*line == &op) {
+        take_out(line);
+        return;
+    }
+    PendingOp* before = *line;
+    while (before->line.next != &op)
+        before = before->line.next;
+    before->line.next = op.line.next;
+    if ((*line)->line.last == &op)
+        (*line)->line.last = before;
+    size_--;
+    queue_.size_--;
+}
+
+/// The first of a line leaves it.
+void Pending::Stream::take_out(PendingOp** line) noexcept
+{
+    PendingOp& op = **line;
+    PendingOp* const heir = op.line.next;
+    if (heir != nullptr) {
+        heir->line.last = op.line.last;
+        heir->line.next_line = op.line.next_line;
+    }
+    *line = heir != nullptr ? heir : op.line.next_line;
+    const unsigned bucket = bucket_of(op.line.key);
+    if (first_[bucket] == nullptr)
+        used_ &= ~(std::uint64_t{1} << bucket);
+    size_--;
+    queue_.size_--;
+}
+
+} // namespace tofu

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The pending queue of a tx context: operations that were accepted and can't go on yet. It alone decides which
+// operation waits behind which, and so which calls are refused, what a fence waits for and what a close has to end.
+// Filled by the engines, resumed by the context's rounds of progress, all under the context's lock; calls back the
+// engines.
+//
+// There is one FIFO, a line, for each peer and stream. A stream is one engine's operations: order is promised among
+// them, not between streams (limits::msg_order), so that a message or the CQ data of a write that find no room in a
+// stopped peer's ring hold up no atomic there. The cases, by which tests/prov/tx/pending_queue_test.cc is ordered:
+//
+//  1. Nothing waits. A call goes at once; it pays one test.
+//  2. An operation of the stream waits for the same peer. A later one waits behind it, or is refused (-FI_EAGAIN).
+//  3. Operations wait for other peers, or in other streams. A call goes at once, after a test of one more bit.
+//  4. An operation waits for something that all peers share: room in the TOQ or in the window. All operations of the
+//     stream wait, or else those that need less room would take it all.
+//  5. A round tries the first of each line, and those behind it as long as they go; a bounded number of lines, and
+//     further ones the next time. No peer's line starves another's.
+//  6. An operation that has left may have to wait again: its key was stale, its event finds no room, its CQ data are
+//     due. It goes back to its place in its line, which is the order of the calls: before all that were called later.
+//  7. A fence towards a peer waits for the lines of that peer in all streams, and for no others.
+//  8. A close makes progress until nothing waits, for a bounded time (endpoint). Operations that still wait then are
+//     cancelled, each line in its order, and nothing of them is begun any more.
+//
+// Operations that have left and only wait for an answer are not here: notices, FIN words of messages, the back-off of
+// atomics under way. Nothing waits behind them; fences ask the engines about them (tx/engine.h), and a close drops
+// them. The packet of a long message whose payload is in the peer's ring already is not here either: it is part of the
+// channel, which sends nothing else before it (msg/channel.h).
+//
+// Lines are kept in a hash table of 64 buckets, by their keys.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "av/peer_table.h"
+
+namespace tofu {
+
+/// What an operation lacks to go on.
+enum class Lack : std::uint8_t {
+    nothing,
+    peer, ///< something that depends on its peer
+    room  ///< room in a queue that all peers share
+};
+
+/// Base of an operation that may have to wait: its place in a line. `call` is its number in the order of the calls
+/// (Stream::next_call); operations that never wait again may all have the same one.
+struct PendingOp {
+    std::uint64_t call = 0;
+    struct Place {
+        PendingOp* next = nullptr;      ///< the operation behind it
+        PendingOp* next_line = nullptr; ///< in the first of a line: the first of the bucket's next line
+        PendingOp* last = nullptr;      ///< in the first of a line: the last of it
+        std::uint64_t key = 0;          ///< of the line
+    } line{};
+};
+
+class Pending {
+  public:
+    class Stream;
+
+    /// True if nothing waits in any stream.
+    [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+    /// One bounded round of all streams.
+    void resume() noexcept;
+    /// Does anything wait for this peer (case 7)?
+    [[nodiscard]] bool waits_for(const Peer& peer) const noexcept;
+
+    /// The key of the line of a peer's endpoint, the same for all places of the address vector that lead there.
+    [[nodiscard]] static std::uint64_t line_of(const Peer& peer) noexcept
+    {
+        return peer.home ^ std::uint64_t{peer.index} << 56;
+    }
+
+  private:
+    std::size_t size_ = 0; ///< operations
+    Stream* first_ = nullptr;
+};
+
+/// The lines of one engine.
+class Pending::Stream {
+  public:
+    /// What the engine does with the first operation of a line. go_on: takes its next steps and says what it lacks.
+    /// through: the operation lacks nothing and has left the line; it may get in line again. cancelled: instead of
+    /// both, ends it.
+    struct Steps {
+        Lack (*go_on)(void* engine, PendingOp& op) noexcept;
+        void (*through)(void* engine, PendingOp& op) noexcept;
+        void (*cancelled)(void* engine, PendingOp& op) noexcept;
+    };
+    /// The steps of an engine that has member functions of these names. If they are private, Stream is its friend.
+    template <class Engine, class Op>
+    static constexpr Steps steps_of{
+        [](void* engine, PendingOp& op) noexcept { return static_cast<Engine*>(engine)->go_on(static_cast<Op&>(op)); },
+        [](void* engine, PendingOp& op) noexcept { static_cast<Engine*>(engine)->through(static_cast<Op&>(op)); },
+        [](void* engine, PendingOp& op) noexcept { static_cast<Engine*>(engine)->cancel(static_cast<Op&>(op)); },
+    };
+    /// A stream of `queue`, for as long as it lives.
+    Stream(Pending& queue, void* engine, const Steps& steps) noexcept;
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+    ~Stream();
+
+    [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    /// A quick test for the fast paths. False: an operation with this key may go at once, and so may one whose key
+    /// differs in the top byte only. True: ask holds().
+    [[nodiscard]] bool may_hold(std::uint64_t key) const noexcept
+    {
+        if (size_ == 0) [[likely]]
+            return false;
+        return (closed_ >> bucket_of(key) & 1) != 0;
+    }
+    /// Must a new operation with this key wait behind others?
+    [[nodiscard]] bool holds(std::uint64_t key) const noexcept
+    {
+        return may_hold(key) && (full_ || find(key) != nullptr);
+    }
+    /// Does anything wait in this line? Other lines, which may wait for room, are not looked at.
+    [[nodiscard]] bool has_line(std::uint64_t key) const noexcept { return !empty() && find(key) != nullptr; }
+
+    /// The number of a new call.
+    [[nodiscard]] std::uint64_t next_call() noexcept { return ++calls_; }
+    /// Puts an operation into its line, behind those that were called before it; `lack` is what it misses.
+    void push(PendingOp& op, std::uint64_t key, Lack lack) noexcept;
+    /// One bounded round (case 5).
+    void resume() noexcept;
+    /// Cancels all operations that wait.
+    void cancel() noexcept;
+
+  private:
+    friend class Pending;
+    static constexpr unsigned buckets = 64;
+
+    static constexpr unsigned bucket_of(std::uint64_t key) noexcept
+    {
+        return static_cast<unsigned>((key << 8) * 0x9e3779b97f4a7c15u >> 58);
+    }
+    [[nodiscard]] PendingOp* find(std::uint64_t key) const noexcept
+    {
+        PendingOp* first = first_[bucket_of(key)];
+        while (first != nullptr && first->line.key != key)
+            first = first->line.next_line;
+        return first;
+    }
+    void close(bool full) noexcept;
+    [[nodiscard]] bool walk(unsigned bucket) noexcept;
+    [[nodiscard]] PendingOp** link_of(std::uint64_t key) noexcept;
+    void insert(PendingOp** line, PendingOp& op) noexcept;
+    void take_out(PendingOp** line) noexcept;
+    [[gnu::cold]] void take_from_within(PendingOp& op) noexcept;
+
+    std::size_t size_ = 0;     ///< operations
+    std::uint64_t closed_ = 0; ///< buckets whose new operations may have to wait: used_, or all where full_
+    bool full_ = false;        ///< an operation waits for room
+    bool overtaken_ = false;   ///< an operation has got before the first of its line
+    std::uint64_t calls_ = 0;
+    unsigned hand_ = 0;        ///< the bucket that is tried next
+    std::uint64_t used_ = 0;   ///< buckets with lines
+    PendingOp* first_[buckets] = {}; ///< the first operation of the first line in each
+    Pending& queue_;
+    Stream* next_stream_;
+    void* engine_;
+    Steps steps_;
+};
+
+} // namespace tofu

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The one door to peers' memory: turns an address and a key of a call into the target of a communication, and says
+// whether the communication may go there now. rma and atomic have one each and reach remote memory only through it, on
+// their short ways too. Under the context's lock; calls keys, event_credits and vcq_order.
+//
+// A short way carries out an operation as one communication that is never retried. What a short way must not do is
+// decided here, in one place: an operation that finds the door shut goes the long way, which does it or says why not.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fi_errno.h>
+
+#include "av/peer_table.h"
+#include "core/error.h"
+#include "tx/event_credits.h"
+#include "tx/keys.h"
+#include "tx/operation.h"
+#include "tx/order.h"
+
+namespace tofu {
+
+/// True for errors with which a call is refused, and nothing has happened. Other errors of resolve() end the operation.
+constexpr bool refuses_call(int ret) noexcept { return ret == -FI_EAGAIN || ret == -FI_ENOMEM; }
+
+/// The remote side of an operation: pieces of one peer's memory, as the call names them and as targets; and the RMA
+/// event that the operation causes at a peer that counts events.
+struct RemoteSide {
+    struct Piece {
+        Target at;
+        std::size_t length;
+        std::uint64_t key;
+        std::uint64_t address; ///< as the application gave it; `at` follows from it and the key
+    };
+    static constexpr std::size_t most = 8;
+
+    Peer peer{};
+    std::uint64_t access = 0;        ///< the access that the regions must allow
+    std::uint8_t align = 1;          ///< required alignment of each piece
+    EventAccount* account = nullptr; ///< has paid for the events; null: no event, or not paid for
+    std::uint8_t paid = 0;           ///< events that are paid for and not posted
+    bool event_posted = false;       ///< the communication that causes the event is posted and has not failed
+    bool by_directory = false;       ///< a key was looked up in a directory, and may have to be looked up again
+    bool retried = false;            ///< the operation has been retried with keys looked up anew
+    std::uint8_t targets = 0;        ///< entries of target[]
+    // Of the pieces, a bit each: an operation is retried with those that were refused, and with no others.
+    std::uint8_t done = 0;           ///< have taken effect: not to be repeated
+    std::uint8_t refused = 0;        ///< some of it was refused, because the key was stale
+    int stale = 0;                   ///< the uTofu code of a refusal
+    Piece target[most];
+
+    /// Does this error mean that the operation is to be repeated, once, with keys looked up anew?
+    [[nodiscard]] bool is_to_be_repeated(int utofu_code) const noexcept
+    {
+        return by_directory && !retried && says_stale(utofu_code);
+    }
+    void refuse(unsigned piece, int utofu_code) noexcept
+    {
+        refused |= static_cast<std::uint8_t>(1u << piece);
+        stale = utofu_code;
+    }
+    /// Lie the two pieces in one region? Then they have one fate.
+    [[nodiscard]] bool in_one_region(unsigned a, unsigned b) const noexcept
+    {
+        return target[a].key == target[b].key || (target[a].at.vcq == target[b].at.vcq && bias(a) == bias(b));
+    }
+    /// STADD minus address: names the region of a piece at its VCQ.
+    [[nodiscard]] std::uint64_t bias(unsigned piece) const noexcept
+    {
+        return target[piece].at.stadd - target[piece].address;
+    }
+
+    // An event names one region. Each further one that the operation reads or writes gets one of its own, at the end.
+    std::uint8_t further_reads = 0;  ///< pieces at such regions that have not been told, a bit each
+    std::uint8_t further_writes = 0;
+    /// The event names the region of the piece `carrier`; finds a piece of each other one.
+    void find_further(unsigned carrier, bool reads, bool writes) noexcept
+    {
+        unsigned further = 0;
+        for (unsigned i = 0; i < targets; i++) {
+            bool known = target[i].key == target[carrier].key;
+            for (unsigned before = 0; before < i && !known; before++)
+                known = target[before].key == target[i].key;
+            further |= (known ? 0u : 1u) << i;
+        }
+        further_reads = static_cast<std::uint8_t>(reads ? further : 0);
+        further_writes = static_cast<std::uint8_t>(writes ? further : 0);
+    }
+    [[nodiscard]] bool has_further() const noexcept { return (further_reads | further_writes) != 0; }
+    [[nodiscard]] unsigned events() const noexcept
+    {
+        return 1u + static_cast<unsigned>(std::popcount(further_reads) + std::popcount(further_writes));
+    }
+    /// The communication that causes the event has been posted.
+    void event_left() noexcept
+    {
+        event_posted = true;
+        paid--;
+    }
+    /// It has ended like this.
+    void event_ended(int utofu_code) noexcept
+    {
+        if (event_posted && left_no_event(utofu_code)) {
+            event_posted = false;
+            paid++;
+        }
+    }
+    /// Takes back what was paid for events that were not posted.
+    void refund() noexcept
+    {
+        if (account != nullptr)
+            account->refund(paid);
+        account = nullptr;
+        paid = 0;
+    }
+};
+
+/// Result of RemoteAccess::resolve(): a piece is not aligned.
+inline constexpr int misaligned = 1;
+
+/// The keys of peers that a context knows, and its credits for events at peers. The engines of the context share both.
+struct PeerMemory {
+    PeerMemory(vcq::Vcq& vcq, bool provider_keys) noexcept : keys(vcq, provider_keys), credits(vcq) {}
+    /// The event for a further region has failed at this VCQ.
+    void event_failed(utofu_vcq_id_t vcq) noexcept { credits.failed(keys.home_of(vcq)); }
+    RemoteKeys keys;
+    EventCredits credits;
+};
+
+class RemoteAccess {
+  public:
+    RemoteAccess(vcq::Vcq& vcq, const Peers& peers, PeerMemory& memory) noexcept
+        : peers_(peers),
+          at_once_(!memory.keys.by_directory()),
+          keys_(memory.keys),
+          credits_(memory.credits),
+          vcq_order_(vcq)
+    {
+    }
+    /// From now on reads are ordered behind writes. This shuts the short ways, which do not look at earlier operations.
+    void order_reads() noexcept
+    {
+        vcq_order_.order_reads();
+        at_once_ = false;
+    }
+
+    /// From now on a communication to another region waits until earlier ones are known to have taken effect, where
+    /// they may have to be repeated: keys are the user's choice.
+    void order_regions() noexcept
+    {
+        if (keys_.by_directory())
+            vcq_order_.order_regions();
+    }
+    [[nodiscard]] bool orders_regions() const noexcept { return vcq_order_.orders_regions(); }
+
+    /// Are the short ways open that need no lookup of keys? Once an annex has been met they stay shut.
+    [[nodiscard]] bool at_once() const noexcept { return at_once_; }
+    /// The peer, and the target for `address`. Null: shut for this peer (it counts events, which have to be paid for)
+    /// or for this key (it has to be looked up).
+    [[nodiscard, gnu::always_inline]] const Peer* resolve_at_once(fi_addr_t to, std::uint64_t key, std::uint64_t address,
+                                                                  Target& target) const noexcept
+    {
+        const Peer* const peer = peers_.find(to);
+        if (!at_once_ || peer == nullptr || peer->counts_events || directory::is_listed(key)) [[unlikely]]
+            return nullptr;
+        target = RemoteKeys::by_bias(*peer, key, address);
+        return peer;
+    }
+    /// The same where keys are looked up; null also where this key is not known yet.
+    [[nodiscard]] const Peer* resolve_known(fi_addr_t to, std::uint64_t key, std::uint64_t address, std::size_t length,
+                                            std::uint64_t access, Target& target) noexcept
+    {
+        const Peer* const peer = peers_.find(to);
+        return peer != nullptr && !peer->counts_events && resolve(*peer, key, address, length, access, target) == 0
+                   ? peer
+                   : nullptr;
+    }
+
+    /// Finds the targets of all pieces that are not done, for every long way. As RemoteKeys::resolve(), or
+    /// `misaligned`.
+    [[nodiscard]] int resolve(RemoteSide& side) noexcept
+    {
+        int ret = 0;
+        for (unsigned i = 0; i < side.targets && ret == 0; i++) {
+            if (side.done >> i & 1) [[unlikely]]
+                continue;
+            RemoteSide::Piece& piece = side.target[i];
+            ret = resolve(side.peer, piece.key, piece.address, piece.length, side.access, piece.at);
+            if (ret == 0 && (piece.at.stadd & (side.align - 1u)) != 0) [[unlikely]]
+                ret = misaligned;
+        }
+        return ret;
+    }
+    /// resolve() for a new call; calls `progress` for some rounds as long as a lookup is under way. The results
+    /// "outside the region", "not allowed" and "misaligned" may concern a region that has been replaced under the same
+    /// key; so they count only after the key has been read anew. -FI_EAGAIN: the application has to repeat the call.
+    template <class Progress>
+    [[nodiscard]] int resolve_now(RemoteSide& side, Progress&& progress) noexcept
+    {
+        int ret = resolve(side);
+        unsigned polls = rounds_of_a_call;
+        const bool final = ret == 0 || refuses_call(ret) || ret == -FI_EKEYREJECTED;
+        if (!final && refuted(side)) [[unlikely]] {
+            ret = -FI_EAGAIN;
+            polls = 1u << 16; // enough to get the answer now: a repeated call would again begin by forgetting the key
+        }
+        for (; ret == -FI_EAGAIN && polls != 0; polls--) {
+            progress();
+            ret = resolve(side);
+        }
+        return ret;
+    }
+    /// Pays for the events of an operation at a peer that counts events. As EventCredits::pay().
+    [[nodiscard]] int pay(RemoteSide& side, int& prov_errno) noexcept
+    {
+        const int ret = credits_.pay(side.peer, side.events(), side.account, prov_errno);
+        if (ret == 0)
+            side.paid = static_cast<std::uint8_t>(side.events());
+        return ret;
+    }
+    /// Tells the further regions of an operation that has taken effect. busy: go on later. Nothing waits for these
+    /// events: where one fails its region has been closed since.
+    [[nodiscard]] vcq::Post tell_further(RemoteSide& side) noexcept
+    {
+        constexpr vcq::Silent how{vcq::Unsignaled::event, vcq::flags_of(false, true)};
+        for (std::uint8_t* left : {&side.further_reads, &side.further_writes})
+            for (; *left != 0; *left &= static_cast<std::uint8_t>(*left - 1)) {
+                const Target at = side.target[std::countr_zero(*left)].at;
+                const vcq::Post posted = credits_.post_event(at.vcq, at.stadd, left == &side.further_reads, how);
+                if (posted == vcq::Post::busy)
+                    return posted;
+                side.paid -= posted == vcq::Post::done;
+            }
+        return vcq::Post::done;
+    }
+    /// Posts the event of an operation without bytes, at a region or, where it names none, at the peer's own word.
+    template <class Way>
+    [[nodiscard]] vcq::Post post_empty(const RemoteSide& side, bool read, const Way& how) noexcept
+    {
+        return credits_.post_event(side.target[0].at.vcq, side.target[0].at.stadd, read, how);
+    }
+    /// Makes target[0] of an operation without bytes a byte of the region that the call names, if it names one: at the
+    /// address or, behind the last byte, before it. 0, -FI_EINVAL: no such region; or a refusal of the call.
+    template <class Progress>
+    [[nodiscard]] int find_empty(RemoteSide& side, std::uint64_t address, std::uint64_t key, Progress&& progress) noexcept
+    {
+        int ret = -FI_EINVAL;
+        for (std::uint64_t at : {address, address - 1}) {
+            side.targets = 1;
+            side.target[0] = {{}, 1, key, at};
+            ret = resolve_now(side, progress);
+            side.targets = 0;
+            if (ret != -FI_EINVAL)
+                break;
+        }
+        return ret == 0 || refuses_call(ret) ? ret : -FI_EINVAL;
+    }
+    /// Makes target[0] of an operation without bytes the peer's word for events that belong to no region. False: it can't
+    /// be reached.
+    [[nodiscard]] bool find_event_word(RemoteSide& side) noexcept
+    {
+        utofu_stadd_t area = 0;
+        const bool there = credits_.query_directory(side.peer.home, area);
+        side.target[0].at = {side.peer.home, area + directory::event_offset};
+        return there;
+    }
+    /// pay() for a new call; calls `progress` for some rounds as long as there are no credits.
+    template <class Progress>
+    [[nodiscard]] int pay_now(RemoteSide& side, int& prov_errno, Progress&& progress) noexcept
+    {
+        int ret = pay(side, prov_errno);
+        for (unsigned polls = rounds_of_a_call; ret == -FI_EAGAIN && polls != 0; polls--) {
+            progress();
+            ret = pay(side, prov_errno);
+        }
+        return ret;
+    }
+    /// RemoteKeys::refuted() for all keys of the side. True if some may have changed.
+    bool refuted(const RemoteSide& side) noexcept { return refuted(side, ~0u); }
+    /// The same for some pieces, a bit each.
+    bool refuted(const RemoteSide& side, unsigned pieces) noexcept
+    {
+        bool some = false;
+        for (unsigned i = 0; i < side.targets; i++)
+            if (pieces >> i & 1)
+                some |= keys_.refuted(side.peer, side.target[i].key);
+        return some;
+    }
+
+    /// Adds a piece to the side, unless it is empty. Notes in by_directory whether its key has to be looked up.
+    void add(RemoteSide& side, std::uint64_t address, std::size_t length, std::uint64_t key) const noexcept
+    {
+        if (length != 0)
+            side.target[side.targets++] = {{}, length, key, address};
+        side.by_directory |= keys_.by_directory(key);
+    }
+    /// True if communications have to ask may_go_to(): some peer is reached by several VCQs, or keys may be stale.
+    [[nodiscard]] bool is_ordering() const noexcept { return vcq_order_.begun(); }
+    /// May a communication of an ordered operation with the peer at `home` go to `target`, which `address` leads to,
+    /// now? False: try again after a poll. As VcqOrder::pass().
+    [[nodiscard]] bool may_go_to(utofu_vcq_id_t home, const Target& target, std::uint64_t address,
+                                 bool reads = false) noexcept
+    {
+        return vcq_order_.pass(home, target.vcq, reads, vcq_order_.orders_regions() ? target.stadd - address : 0);
+    }
+    /// The same for what goes to no region of the peer, but to its home VCQ.
+    [[nodiscard]] bool may_go_home(utofu_vcq_id_t home) noexcept
+    {
+        return vcq_order_.pass(home, home, false, vcq_order_.orders_regions() ? ~std::uint64_t{0} : 0);
+    }
+
+  private:
+    [[nodiscard]] int resolve(const Peer& peer, std::uint64_t key, std::uint64_t address, std::size_t length,
+                              std::uint64_t access, Target& target) noexcept
+    {
+        const int ret = keys_.resolve(peer, key, address, length, access, target);
+        if (ret == 0 && target.vcq != peer.home) [[unlikely]]
+            meet_annex();
+        return ret;
+    }
+    [[gnu::noinline, gnu::cold]] void meet_annex() noexcept
+    {
+        vcq_order_.begin();
+        at_once_ = false;
+    }
+
+    const Peers& peers_;
+    bool at_once_;
+    RemoteKeys& keys_;
+    EventCredits& credits_;
+    VcqOrder vcq_order_; ///< orders the engine's communications to peers with annexes
+};
+
+} // namespace tofu

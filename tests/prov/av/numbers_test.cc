@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Numbers of endpoints: which one a new endpoint gets, in its domain and behind an earlier domain with the same home
+// VCQ. Calls the provider's av/numbers.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <rdma/fi_errno.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "av/numbers.h"
+
+namespace tofu {
+namespace {
+
+std::string path() { return "/dev/shm/tofu-fi-endpoints-" + std::to_string(geteuid()); }
+
+/// Numbers of a domain in a job of this test's own.
+class Domain {
+  public:
+    explicit Domain(std::uint64_t home, const char* job = nullptr)
+    {
+        numbers->open(job != nullptr ? job : own_job().c_str(), home, 77);
+    }
+    unsigned take(unsigned count = 1)
+    {
+        unsigned first = ~0u;
+        EXPECT_EQ(numbers->take(count, first), 0);
+        return first;
+    }
+    EndpointNumbers* operator->() { return numbers.get(); }
+    /// As a killed process does: nothing is given back.
+    void abandon() { (void)numbers.release(); }
+
+  private:
+    static const std::string& own_job()
+    {
+        static const std::string name = "numbers-test-" + std::to_string(getpid());
+        return name;
+    }
+    std::unique_ptr<EndpointNumbers> numbers = std::make_unique<EndpointNumbers>();
+};
+
+TEST(EndpointNumbers, ANumberIsUsedAgainOnlyWhenAllHaveBeenUsed)
+{
+    Domain domain(1);
+    for (unsigned n = 0; n < max_endpoints; n++) {
+        EXPECT_EQ(domain.take(), n);
+        domain->give_back(n, 1);
+    }
+    EXPECT_EQ(domain.take(), 0u);
+    EXPECT_EQ(domain.take(), 1u);
+}
+
+TEST(EndpointNumbers, TheNumberGivenBackFirstComesFirst)
+{
+    Domain domain(1);
+    for (unsigned n = 0; n < max_endpoints; n++)
+        (void)domain.take();
+    for (const unsigned n : {7u, 3u, 200u})
+        domain->give_back(n, 1);
+    EXPECT_EQ(domain.take(), 7u);
+    EXPECT_EQ(domain.take(), 3u);
+    EXPECT_EQ(domain.take(), 200u);
+    unsigned none = 0;
+    EXPECT_EQ(domain->take(1, none), -FI_ENOSPC);
+}
+
+TEST(EndpointNumbers, ContextsHaveNumbersInARow)
+{
+    Domain domain(1);
+    EXPECT_EQ(domain.take(8), 0u);
+    EXPECT_EQ(domain.take(8), 8u);
+    for (unsigned n = 16; n < max_endpoints; n++)
+        (void)domain.take();
+    domain->give_back(8, 8);
+    domain->give_back(100, 1);
+    EXPECT_EQ(domain.take(8), 8u);
+    unsigned none = 0;
+    EXPECT_EQ(domain->take(2, none), -FI_ENOSPC);
+}
+
+TEST(EndpointNumbers, AnUnsettledNumberIsTheLastChoice)
+{
+    Domain domain(1);
+    const unsigned stale = domain.take();
+    domain->set_unsettled(stale);
+    domain->give_back(stale, 1);
+    for (unsigned round = 0; round < 2 * max_endpoints; round++) {
+        const unsigned n = domain.take();
+        EXPECT_NE(n, stale);
+        domain->give_back(n, 1);
+    }
+    for (unsigned n = 1; n < max_endpoints; n++)
+        (void)domain.take();
+    EXPECT_EQ(domain.take(), stale);
+}
+
+TEST(EndpointNumbers, ASuccessorDoesNotGetWhatIsUnsettled)
+{
+    Domain keeps_the_file(9);
+    {
+        Domain first(1);
+        (void)first.take(3);
+        first->set_unsettled(1);
+        first->give_back(0, 3);
+    }
+    Domain other_vcq(2);
+    EXPECT_EQ(other_vcq.take(2), 0u);
+    Domain next(1);
+    EXPECT_EQ(next.take(), 0u);
+    EXPECT_EQ(next.take(), 2u);
+    next->give_back(0, 1);
+    next->give_back(2, 1);
+}
+
+TEST(EndpointNumbers, TheSuccessorOfAKilledProcessGetsNoneOfItsNumbers)
+{
+    Domain keeps_the_file(9);
+    const pid_t child = fork();
+    if (child == 0) {
+        Domain killed(3, "numbers-test-killed");
+        (void)killed.take(4);
+        killed->give_back(3, 1);
+        killed.abandon();
+        _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
+    Domain next(3, "numbers-test-killed");
+    EXPECT_EQ(next.take(), 3u);
+    Domain other_job(3, "numbers-test-another");
+    EXPECT_EQ(other_job.take(), 0u);
+}
+
+/// More VCQs than the file has records: the oldest are forgotten, and nothing else goes wrong.
+TEST(EndpointNumbers, MoreHistoriesThanThereAreRecords)
+{
+    Domain keeps_the_file(9);
+    std::vector<Domain> domains;
+    for (std::uint64_t home = 100; home < 1100; home++) {
+        domains.emplace_back(home);
+        EXPECT_EQ(domains.back().take(), 0u);
+    }
+    for (Domain& domain : domains)
+        domain->give_back(0, 1);
+    struct stat file{};
+    ASSERT_EQ(stat(path().c_str(), &file), 0);
+    EXPECT_LE(file.st_size, 512 * 64);
+}
+
+} // namespace
+} // namespace tofu

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: a member that writes whatever it likes into the memory of another, as fast as that one reads; gates that are not
+// what they should be.
+// Called by: make check (tests/prov_collective_linked). Calls: circle, the provider linked in, its library surrounded.
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <string>
+
+
+#include "coll/group.h"
+#include "prov/coll/circle.h"
+#include "prov/lib/library.h"
+#include "prov/lib/statistics.h"
+
+namespace tofu::test {
+namespace {
+
+using sim::test::expect_processes;
+
+/// Of a group of two: lane 0 upwards, lane 1 downwards.
+coll::LaneArea* slab = nullptr;
+std::uint32_t next = 0; ///< message that the hostile member writes
+std::uint32_t left = 0; ///< that it will still write
+
+/// One more message of an operation that ended long ago.
+void write_stale()
+{
+    coll::Tail& tail = slab[1].slot[next % coll::slots].tail;
+    tail.op = 0;
+    tail.length = 0;
+    std::atomic_ref(tail.number).store(next, std::memory_order_release);
+    next++;
+    left--;
+}
+
+void feed_as_fast_as_it_is_taken()
+{
+    auto& functions = library_functions();
+    constexpr auto seen = [](auto go_on, utofu_vcq_hdl_t vcq, void* address, std::size_t size, auto... rest) {
+        if (size == 2 * sizeof(coll::LaneArea))
+            slab = static_cast<coll::LaneArea*>(address);
+        return go_on(vcq, address, size, rest...);
+    };
+    surround<seen, &vcq::Functions::reg_mem>(functions);
+    constexpr auto answered = [](auto go_on, utofu_vcq_hdl_t vcq, auto... rest) {
+        for (unsigned i = 0; i < coll::slots / 2 && left != 0; i++)
+            write_stale();
+        return go_on(vcq, rest...);
+    };
+    surround<answered, &vcq::Functions::put_piggyback>(functions);
+}
+
+TEST(HostileMember, MessagesOfEndedOperationsHoldNobodyInACall)
+{
+    expect_processes(2, [](const Rank& rank) {
+        setenv("FI_TOFU_GATES", "off", 1);
+        feed_as_fast_as_it_is_taken();
+        Circle circle(rank);
+        fid_mc* const mc = circle.join(circle.all());
+        circle.barrier(mc);
+        circle.session.barrier();
+        if (rank.number == 0) {
+            ASSERT_NE(slab, nullptr);
+            for (const coll::Slot& slot : slab[1].slot)
+                next = std::max(next, slot.tail.number + 1);
+            ASSERT_EQ(fi_barrier(circle.session.ep, fi_mc_addr(mc), mc), 0);
+            left = 1'000'000;
+            for (unsigned i = 0; i < coll::slots / 2; i++)
+                write_stale();
+            for (int i = 0; i < 3; i++) {
+                const std::uint32_t before = left;
+                ASSERT_EQ(fi_cq_read(circle.session.cq, nullptr, 0), -FI_EAGAIN);
+                EXPECT_LT(before - left, 200u) << "messages in one call";
+            }
+            EXPECT_LT(left, 999'990u) << "no message was taken: the test has fed nobody";
+            left = 0;
+            circle.leave(mc);
+            EXPECT_EQ(circle.error_of(mc), FI_ECANCELED);
+        }
+        circle.session.barrier();
+    });
+}
+
+/// Whether a group's operation goes over gates; it ends well either way.
+std::uint64_t over_gates(const Rank& rank)
+{
+    Circle circle(rank);
+    circle.barrier(circle.join(circle.all()));
+    return counted(circle.session.domain, "collective_gates");
+}
+
+TEST(HostileMember, ACircuitThatOneCannotWireIsUsedByNobody)
+{
+    expect_processes(3, [](const Rank& rank) {
+        if (rank.number == 1)
+            library_functions().set_vbg = [](utofu_vbg_setting*, std::size_t) -> int { return UTOFU_ERR_INVALID_VBG_ID; };
+        EXPECT_EQ(over_gates(rank), 0u);
+    });
+}
+
+decltype(vcq::Functions::query_vbg_info) true_info;
+
+TEST(HostileMember, GatesOfAnotherNodeAreNotBelieved)
+{
+    expect_processes(3, [](const Rank& rank) {
+        setenv("TOFU_SIM_PPN", "1", 1);
+        if (rank.number == 1) { // whoever says so, a gate of its is somewhere else
+            auto& functions = library_functions();
+            true_info = functions.query_vbg_info;
+            functions.query_vbg_info = [](utofu_vbg_id_t id, std::uint8_t* coords, utofu_tni_id_t* tni, utofu_bg_id_t* bg,
+                                          std::uint16_t* extra) -> int {
+                const int code = true_info(id, coords, tni, bg, extra);
+                coords[3] ^= 1;
+                return code;
+            };
+        }
+        EXPECT_EQ(over_gates(rank), 0u);
+    });
+}
+
+TEST(HostileMember, ALibraryWithoutGatesDoesWithout)
+{
+    expect_processes(3, [](const Rank& rank) {
+        EXPECT_EQ(over_gates(rank), 1u); // the others below have them
+        if (rank.number == 2)
+            library_functions().alloc_vbg = nullptr;
+        EXPECT_EQ(over_gates(rank), 0u);
+    });
+}
+
+} // namespace
+} // namespace tofu::test

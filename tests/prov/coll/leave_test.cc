@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: members that die or leave, in a join, before an operation and within: over gates and by Puts, and where nobody
+// tells of accesses to what is no longer there.
+// Called by: make check (tests/prov_collective_linked). Calls: circle, silent.
+#include <chrono>
+#include <cstdlib>
+#include <string>
+
+#include <unistd.h>
+
+#include "prov/coll/circle.h"
+#include "prov/lib/silent.h"
+
+namespace tofu::test {
+namespace {
+
+using sim::test::expect_processes;
+using sim::test::run_processes;
+
+/// Words of the board above those of sessions.
+enum : unsigned { turn = 600, results = 610 };
+
+struct Way {
+    const char* name;
+    const char* gates;
+    bool silent;
+};
+void PrintTo(const Way& way, std::ostream* stream) // found by GoogleTest
+{
+    *stream << way.name;
+}
+void begin(const Way& way)
+{
+    setenv("FI_TOFU_GATES", way.gates, 1);
+    if (way.silent)
+        fall_silent(std::chrono::milliseconds(200));
+}
+
+struct Leaving : testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Ways, Leaving,
+                         testing::Values(Way{"Gates", "on", false}, Way{"Puts", "off", false},
+                                         Way{"GatesSilent", "on", true}, Way{"PutsSilent", "off", true}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(Leaving, AMemberThatDiesEndsWhatIsUnderWayByAnError)
+{
+    const auto ends = run_processes(4, [](const Rank& rank) {
+        begin(GetParam());
+        Circle circle(rank);
+        fid_mc* const mc = circle.join(circle.all());
+        circle.session.barrier();
+        if (rank.number == 2)
+            std::_Exit(0);
+        std::uint64_t in = 1, out = 0;
+        for (int i = 0; i < 3; i++)
+            ASSERT_EQ(fi_allreduce(circle.session.ep, &in, 1, nullptr, &out, nullptr, fi_mc_addr(mc), FI_UINT64, FI_SUM,
+                                   0, &in),
+                      0);
+        for (int i = 0; i < 3; i++)
+            EXPECT_NE(circle.error_of(&in), 0);
+        // And so does what is called later, at once.
+        ASSERT_EQ(fi_barrier(circle.session.ep, fi_mc_addr(mc), &in), 0);
+        EXPECT_NE(circle.error_of(&in), 0);
+        // The others go on without it.
+        fid_mc* const rest = circle.join({3, 0, 1});
+        circle.barrier(rest);
+        for (fid_mc* group : circle.groups)
+            EXPECT_EQ(fi_close(&group->fid), 0);
+        circle.groups.clear();
+        rank.set(results + rank.number, 1);
+        EXPECT_TRUE(wait_until([&] { return rank.get(results) + rank.get(results + 1) + rank.get(results + 3) == 3; }));
+        std::_Exit(testing::Test::HasFailure());
+    });
+    for (const auto& end : ends)
+        EXPECT_TRUE(end.success()) << end.errors;
+}
+
+TEST_P(Leaving, AMemberThatDiesEndsTheJoinByAnError)
+{
+    const auto ends = run_processes(3, [](const Rank& rank) {
+        begin(GetParam());
+        Circle circle(rank);
+        circle.session.barrier();
+        if (rank.number == 1)
+            std::_Exit(0);
+        fid_mc* const mc = circle.begin_join(circle.all());
+        EXPECT_NE(circle.end_join(mc), 0);
+        rank.set(results + rank.number, 1);
+        EXPECT_TRUE(wait_until([&] { return rank.get(results) + rank.get(results + 2) == 2; }));
+        std::_Exit(testing::Test::HasFailure());
+    });
+    for (const auto& end : ends)
+        EXPECT_TRUE(end.success()) << end.errors;
+}
+
+TEST_P(Leaving, ClosingCancelsAndTellsTheOthers)
+{
+    expect_processes(3, [](const Rank& rank) {
+        begin(GetParam());
+        Circle circle(rank);
+        fid_mc* const mc = circle.join(circle.all());
+        std::uint64_t in = 1, out = 0;
+        if (rank.number == 0) { // has called, and leaves before the others call
+            ASSERT_EQ(fi_allreduce(circle.session.ep, &in, 1, nullptr, &out, nullptr, fi_mc_addr(mc), FI_UINT64, FI_SUM,
+                                   0, &in),
+                      0);
+            circle.leave(mc);
+            EXPECT_EQ(circle.error_of(&in), FI_ECANCELED);
+            circle.session.barrier();
+        } else {
+            circle.session.barrier();
+            ASSERT_EQ(fi_allreduce(circle.session.ep, &in, 1, nullptr, &out, nullptr, fi_mc_addr(mc), FI_UINT64, FI_SUM,
+                                   0, &in),
+                      0);
+            // What the first has begun on gates ends well; what comes behind it doesn't.
+            if (GetParam().gates == std::string("on")) {
+                fi_cq_data_entry entry{};
+                fi_cq_err_entry error{};
+                ASSERT_TRUE(wait_until([&] { return fi_cq_read(circle.session.cq, &entry, 1) != -FI_EAGAIN; }));
+                (void)fi_cq_readerr(circle.session.cq, &error, 0);
+                ASSERT_EQ(fi_barrier(circle.session.ep, fi_mc_addr(mc), &in), 0);
+            }
+            EXPECT_NE(circle.error_of(&in), 0);
+        }
+        circle.session.barrier();
+    });
+}
+
+TEST_P(Leaving, AJoinThatOneGivesUpEndsForTheOthers)
+{
+    expect_processes(3, [](const Rank& rank) {
+        begin(GetParam());
+        Circle circle(rank);
+        if (rank.number == 2) {
+            ASSERT_TRUE(wait_until([&] { return rank.get(turn) == 1; }));
+        }
+        fid_mc* const mc = circle.begin_join(circle.all());
+        if (rank.number == 0) {
+            circle.leave(mc);
+            rank.set(turn, 1);
+        } else {
+            EXPECT_NE(circle.end_join(mc), 0);
+        }
+        circle.session.barrier();
+    });
+}
+
+} // namespace
+} // namespace tofu::test

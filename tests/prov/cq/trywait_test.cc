@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What comes in the middle of fi_trywait is heard, by whichever object and in whichever order they are looked at
+// (cq/poll_set.cc). The provider is linked in: its wait objects here belong to owners that let things come when they
+// are looked at. Run by make check; wake_flag_test.cc has all orders of the steps.
+#include <gtest/gtest.h>
+
+#include <poll.h>
+
+#include "cq/poll_set.h"
+#include "cq/wait.h"
+#include "prov/lib/linked.h"
+#include "prov/lib/objects.h"
+
+// Wait sets: deprecated since libfabric 2, and still there.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+namespace {
+
+using namespace tofu::test;
+
+/// A queue of no domain. While it is looked at something may come for another one.
+struct Member {
+    explicit Member(fid_wait* set) { Objects::must(wait.open({this, ready, nullptr, nullptr}, FI_WAIT_SET, set)); }
+    void arrive()
+    {
+        unread++;
+        wait.signal();
+    }
+    static bool ready(void* self) noexcept
+    {
+        auto& m = *static_cast<Member*>(self);
+        const bool some = m.unread != 0;
+        if (m.meanwhile != nullptr)
+            std::exchange(m.meanwhile, nullptr)->arrive();
+        return some;
+    }
+    tofu::WaitObject wait;
+    unsigned unread = 0;
+    Member* meanwhile = nullptr;
+};
+
+struct Set {
+    Set()
+    {
+        fi_wait_attr attr{};
+        attr.wait_obj = FI_WAIT_FD;
+        Objects::must(fi_wait_open(objects.fabric, &attr, &set));
+        Objects::must(fi_control(&set->fid, FI_GETWAIT, &fd));
+    }
+    ~Set() { EXPECT_EQ(fi_close(&set->fid), 0); }
+    int try_wait()
+    {
+        struct fid* fids[] = {&set->fid};
+        return fi_trywait(objects.fabric, fids, 1);
+    }
+    bool readable() const
+    {
+        pollfd p{fd, POLLIN, 0};
+        return poll(&p, 1, 0) == 1;
+    }
+    Objects objects;
+    fid_wait* set = nullptr;
+    int fd = -1;
+};
+
+TEST(TryWait, HearsAMemberThatWasLookedAtAlready)
+{
+    Set s;
+    Member first(s.set), second(s.set), third(s.set);
+    second.meanwhile = &first;
+    EXPECT_TRUE(s.try_wait() == -FI_EAGAIN || s.readable());
+}
+
+/// Another thread may sleep on the descriptor for what this one finds and leaves alone.
+TEST(TryWait, LeavesTheDescriptorReadableWhereItFindsSomething)
+{
+    Set s;
+    Member first(s.set), second(s.set);
+    EXPECT_EQ(s.try_wait(), 0);
+    EXPECT_FALSE(s.readable());
+    first.arrive();
+    EXPECT_TRUE(s.readable());
+    EXPECT_EQ(s.try_wait(), -FI_EAGAIN);
+    EXPECT_TRUE(s.readable());
+    first.unread = 0;
+    EXPECT_EQ(s.try_wait(), 0);
+    EXPECT_FALSE(s.readable());
+}
+
+/// The members themselves in place of their set: one look is a look at all that ring the descriptor.
+TEST(TryWait, OfOneMemberHearsTheOthers)
+{
+    Objects o;
+    fi_wait_attr attr{};
+    attr.wait_obj = FI_WAIT_FD;
+    fid_wait* set = nullptr;
+    ASSERT_EQ(fi_wait_open(o.fabric, &attr, &set), 0);
+    o.others.push_back(&set->fid);
+    int fd = -1;
+    ASSERT_EQ(fi_control(&set->fid, FI_GETWAIT, &fd), 0);
+    fid_cntr* one = o.open_counter(FI_WAIT_SET, set);
+    fid_cntr* other = o.open_counter(FI_WAIT_SET, set);
+    std::swap(o.others.front(), o.others.back()); // the set is closed last
+    ASSERT_EQ(fi_cntr_add(one, 1), 0);
+    struct fid* fids[] = {&other->fid};
+    EXPECT_EQ(fi_trywait(o.fabric, fids, 1), -FI_EAGAIN);
+    pollfd p{fd, POLLIN, 0};
+    EXPECT_EQ(poll(&p, 1, 0), 1);
+    EXPECT_EQ(fi_cntr_read(one), 1u);
+    EXPECT_EQ(fi_trywait(o.fabric, fids, 1), 0);
+}
+
+/// Nothing is cleared by a call that is refused.
+TEST(TryWait, RefusesBeforeItSilences)
+{
+    Set s;
+    Member member(s.set);
+    member.arrive();
+    struct fid* fids[] = {&s.set->fid, nullptr};
+    EXPECT_EQ(fi_trywait(s.objects.fabric, fids, 2), -FI_EINVAL);
+    EXPECT_TRUE(s.readable());
+}
+
+} // namespace

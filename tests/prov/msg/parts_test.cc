@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The parts of rings, each by itself over a network inside the process, without the rounds of Rings that drive them:
+// Visits and Turnover of who sends, Grants and Arrivals of who receives. The test plays the peer, and stands between
+// them and operator new.
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <rdma/fi_errno.h>
+
+#include "msg/rx_ring.h"
+#include "msg/tx_ring.h"
+#include "prov/lib/fake_net.h"
+
+namespace {
+bool no_memory = false; ///< for a ring
+} // namespace
+
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept
+{
+    return no_memory ? nullptr : ::operator new(size);
+}
+
+namespace tofu::proto {
+namespace {
+
+using fake::Net;
+
+constexpr std::uint64_t own_nonce = 0x1111222233334444, peer_nonce = 0x5555666677778888;
+constexpr utofu_vcq_id_t peer_home = 77;
+constexpr unsigned own_index = 3, peer_index = 5, slots = 4;
+constexpr Geometry geometry{4, 16, slots};
+
+struct PartsTest : testing::Test, fake::OverNet, Protocol {
+    struct In final : Inbound {
+        using Inbound::Inbound;
+    };
+
+    PartsTest()
+    {
+        Net::reset(1);
+        net().prompt = true;
+        net().memory.resize(geometry.size() + 65536);
+        caps.max_piggyback_size = 32;
+        caps.max_putget_size = 1 << 24;
+        caps.num_reserved_stags = 256;
+        backend.emplace(fake::functions(), caps, 1);
+        EXPECT_EQ(home.open(*backend, 0, false, {}), 0);
+        EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
+        lock.set_enabled(false);
+        port.emplace(Local{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)}, *this);
+        EXPECT_EQ(port->area.open(home, lock, own_nonce, own_index, geometry), 0);
+        port->open = true;
+        out.emplace(*port, 0);
+        in.emplace(*port);
+        EXPECT_EQ(in->open(geometry), 0);
+        EXPECT_TRUE(in->arrivals.open(geometry));
+        put(0, AreaHeader{area_magic, wire_version, peer_index, 0, peer_nonce});
+        put(gate_offset, gate_word(peer_nonce, 0, slots));
+        channel.owner = &*out;
+        channel.peer = {peer_home, peer_nonce, peer_index, 0, false, 1};
+        channel.area = Net::base;
+        channel.visit.notify = &Visits::on_visit;
+        channel.visit.of = &channel;
+        EXPECT_TRUE(out->channels.reserve());
+        out->channels.add(channel);
+    }
+    ~PartsTest() override
+    {
+        no_memory = false;
+        port->open = false;
+        vcq.drain();
+        in.reset();
+        port->area.close();
+    }
+    Channel* make_channel() noexcept override { return nullptr; }
+    void channel_failed(Channel&, vcq::Waiter*) noexcept override {}
+    bool take_visit(Ring& visit) noexcept override
+    {
+        std::uint64_t body = 0;
+        std::memcpy(&body, visit.base + slot_size - 16, sizeof body);
+        offered.push_back(body);
+        return body != unwanted;
+    }
+    void tick() noexcept override {}
+
+    /// Asks once, and hears what comes of it.
+    int step()
+    {
+        const int ret = out->visits.step(channel);
+        (void)vcq.poll();
+        return ret;
+    }
+    /// What the peer writes into our return block.
+    void answer(std::uint64_t consumed, ReturnStatus status)
+    {
+        port->area.consumed(channel.number).store(consumed);
+        port->area.status(channel.number).store(std::uint64_t{channel.serial} << 32 | static_cast<std::uint32_t>(status));
+        out->turnover.check(channel);
+    }
+    /// A question for a ring has gone out.
+    void ask()
+    {
+        channel.visit.count = Channel::Visit::most;
+        (void)out->turnover.envelope(channel);
+        ASSERT_TRUE(channel.visit.asks);
+        out->turnover.visited(channel);
+    }
+    void grant(unsigned ring)
+    {
+        ask();
+        answer(Grant{static_cast<std::uint32_t>(geometry.ring(ring) / slot_size), geometry.ring_slots}.word(),
+               ReturnStatus::granted);
+    }
+    /// Of a sender at `from`, who asks for a ring where `at` is a return block.
+    static Envelope sender(utofu_vcq_id_t from = peer_home, std::uint16_t at = no_return)
+    {
+        return {from, peer_nonce, own_nonce, wire_version, 0, peer_index, peer_index, at, 9};
+    }
+    /// The next slot of ours is filled.
+    void come(std::uint64_t body, const Envelope& who = sender(), Type type = Type::eager)
+    {
+        const std::uint64_t word = std::atomic_ref(*port->area.gate()).fetch_add(gate_step);
+        ASSERT_LT(gate_next(word), gate_end(word));
+        alignas(8) std::byte image[slot_size];
+        PacketWriter packet(image + slot_size);
+        packet.control(type, 0, 8, visit_seq(word));
+        packet.put(who);
+        packet.put64(body);
+        std::memcpy(port->area.visits() + (gate_next(word) + 1) * slot_size - packet.size(), packet.data(), packet.size());
+    }
+    ReturnBlock returned(unsigned at = 2) { return get<ReturnBlock>(return_offset(at)); }
+    static std::uint32_t number(ReturnStatus status) { return static_cast<std::uint32_t>(status); }
+    Ring& granted() { return in->grants[in->grants.polls()[0]]; }
+
+    utofu_onesided_caps caps{};
+    std::optional<vcq::Backend> backend;
+    vcq::Vcq home, vcq;
+    Lock lock;
+    std::optional<Port> port;
+    std::optional<Outbound> out;
+    std::optional<In> in;
+    Channel channel;
+    std::vector<std::uint64_t> offered; ///< packets, in this order
+    std::uint64_t unwanted = ~std::uint64_t{0}; ///< for which there is no room
+};
+
+// --- Visits
+
+TEST_F(PartsTest, VisitsTakeOneSlotForOnePacket)
+{
+    EXPECT_EQ(step(), -FI_EAGAIN);
+    EXPECT_FALSE(out->visits.asks());
+    const std::size_t posts = net().posts;
+    EXPECT_EQ(step(), 0);
+    EXPECT_EQ(net().posts, posts) << "the slot is ours until a packet is in it";
+    EXPECT_EQ(channel.visit.slot, channel.area + visits_offset);
+    EXPECT_EQ(channel.visit.seq, visit_seq(gate_word(peer_nonce, 0, 0)));
+    EXPECT_EQ(gate_next(get<std::uint64_t>(gate_offset)), 1u);
+}
+
+TEST_F(PartsTest, VisitsReadAGateThatWasFullBeforeTheyAskAgain)
+{
+    put(gate_offset, gate_word(peer_nonce, slots, slots));
+    EXPECT_EQ(step(), -FI_EAGAIN);
+    EXPECT_TRUE(channel.visit.full);
+    const std::uint64_t word = get<std::uint64_t>(gate_offset);
+    for (int i = 0; i < 10; i++)
+        EXPECT_EQ(step(), -FI_EAGAIN);
+    EXPECT_EQ(get<std::uint64_t>(gate_offset), word) << "a second ADD would go beyond the end once more";
+    put(gate_offset, gate_word(peer_nonce, 1, 2));
+    for (int i = 0; i < 200 && channel.visit.slot == 0; i++)
+        (void)step();
+    EXPECT_EQ(channel.visit.slot, channel.area + visits_offset + slot_size);
+}
+
+TEST_F(PartsTest, VisitsLeaveAnEmptyPacketInTheSlotOfAnotherProcess)
+{
+    const std::uint64_t stranger = peer_nonce ^ 0xfedcba9876543210;
+    put(gate_offset, gate_word(stranger, 2, slots));
+    put(0, AreaHeader{area_magic, wire_version, peer_index, 0, stranger});
+    (void)step();
+    (void)vcq.poll();
+    EXPECT_EQ(channel.state, ChannelState::failed);
+    EXPECT_EQ(channel.err, FI_EHOSTDOWN);
+    const Control left = get<Control>(visits_offset + 3 * slot_size - sizeof(Control));
+    EXPECT_EQ(left.type, static_cast<std::uint8_t>(Type::none));
+    EXPECT_EQ(left.seq, visit_seq(gate_word(stranger, 0, 0)));
+}
+
+TEST_F(PartsTest, VisitsWaitForAnAreaAndGiveUpInTheEnd)
+{
+    net().broken = Net::base + gate_offset;
+    port->now = 1000;
+    (void)step();
+    EXPECT_EQ(channel.state, ChannelState::pausing);
+    const std::size_t posts = net().posts;
+    EXPECT_EQ(step(), -FI_EAGAIN);
+    EXPECT_EQ(net().posts, posts) << "its time has not come";
+    port->now += 2;
+    (void)step();
+    EXPECT_EQ(net().posts, posts + 1);
+    EXPECT_EQ(channel.state, ChannelState::pausing);
+    port->now += 10'000;
+    (void)step();
+    EXPECT_EQ(channel.state, ChannelState::failed);
+}
+
+TEST_F(PartsTest, VisitsDoNotWaitForAnAreaThatWasThere)
+{
+    channel.met = true;
+    net().broken = Net::base + gate_offset;
+    (void)step();
+    (void)vcq.poll();
+    EXPECT_EQ(channel.state, ChannelState::failed);
+    EXPECT_EQ(channel.err, FI_EHOSTDOWN) << "its endpoint was closed";
+}
+
+TEST_F(PartsTest, VisitsKeepASlotOfNoUseWhileTheTniIsFull)
+{
+    (void)step();
+    net().busy_percent = 100;
+    out->visits.dismiss(channel);
+    EXPECT_NE(channel.visit.slot, 0u);
+    net().busy_percent = 0;
+    out->visits.dismiss(channel);
+    EXPECT_EQ(channel.visit.slot, 0u);
+    EXPECT_EQ(get<Control>(visits_offset + slot_size - sizeof(Control)).type, static_cast<std::uint8_t>(Type::none));
+}
+
+// --- Turnover
+
+TEST_F(PartsTest, TurnoverAsksFromTheFourthPacketOn)
+{
+    for (unsigned n = 0; n < Channel::Visit::least; n++) {
+        EXPECT_EQ(out->turnover.envelope(channel).return_index, no_return) << n;
+        out->turnover.visited(channel);
+    }
+    const Envelope who = out->turnover.envelope(channel);
+    EXPECT_EQ(who.return_index, channel.number);
+    EXPECT_EQ(who.serial, channel.serial + 1);
+    out->turnover.visited(channel);
+    EXPECT_TRUE(channel.visit.asked);
+    EXPECT_EQ(channel.serial, who.serial);
+    EXPECT_EQ(out->turnover.envelope(channel).return_index, no_return) << "one question at a time";
+}
+
+TEST_F(PartsTest, TurnoverAsksLaterAfterEachRefusal)
+{
+    for (const std::uint32_t enough : {8u, 16u, 32u, 64u, 64u}) {
+        ask();
+        answer(0, ReturnStatus::denied);
+        EXPECT_FALSE(channel.visit.asked);
+        EXPECT_EQ(channel.visit.enough, enough);
+    }
+    EXPECT_EQ(channel.state, ChannelState::idle);
+}
+
+TEST_F(PartsTest, TurnoverGivesBackWhatItIsAskedForAndVisitsAfterwards)
+{
+    grant(1);
+    ASSERT_EQ(channel.state, ChannelState::open);
+    EXPECT_EQ(channel.ring, channel.area + geometry.ring(1));
+    answer(channel.next_seq - 1, ReturnStatus::closed);
+    EXPECT_EQ(channel.state, ChannelState::open) << "an answer to no BYE";
+    answer(channel.next_seq - 1, ReturnStatus::give_back);
+    out->turnover.look_at_returns(1);
+    EXPECT_EQ(channel.state, ChannelState::leaving);
+    EXPECT_EQ(get<Control>(geometry.ring(1) + slot_size - sizeof(Control)).type, static_cast<std::uint8_t>(Type::bye));
+    answer(channel.next_seq, ReturnStatus::closed);
+    EXPECT_EQ(channel.state, ChannelState::idle);
+}
+
+TEST_F(PartsTest, TurnoverReusesAChannelThatNothingCanReachAnyMore)
+{
+    ask();
+    EXPECT_EQ(out->turnover.reuse(), nullptr) << "an answer may come";
+    answer(0, ReturnStatus::denied);
+    channel.outstanding = 1;
+    EXPECT_EQ(out->turnover.reuse(), nullptr) << "somebody waits for the peer";
+    channel.outstanding = 0;
+    EXPECT_EQ(out->turnover.reuse(), &channel);
+    EXPECT_EQ(channel.area, 0u);
+}
+
+// --- Grants
+
+TEST_F(PartsTest, GrantsSayWhereTheRingIs)
+{
+    EXPECT_TRUE(in->grants.answer(sender(peer_home, 2), Net::base));
+    ASSERT_EQ(in->grants.polls().size(), 1u);
+    EXPECT_EQ(returned().status, number(ReturnStatus::granted));
+    EXPECT_EQ(returned().check, 9u);
+    EXPECT_EQ(read_grant(returned().consumed, own_index).slots, geometry.ring_slots);
+    EXPECT_EQ(granted().known.home, peer_home);
+}
+
+TEST_F(PartsTest, GrantsDenyAndThenAskBackFromWhoIsSilent)
+{
+    EXPECT_TRUE(in->grants.answer(sender(peer_home, 2), Net::base));
+    no_memory = true;
+    EXPECT_TRUE(in->grants.answer(sender(peer_home + 1, 3), Net::base));
+    EXPECT_EQ(returned(3).status, number(ReturnStatus::denied));
+    in->grants.ask_back(); // it has talked since it was last looked at
+    EXPECT_EQ(returned().status, number(ReturnStatus::granted));
+    EXPECT_TRUE(in->grants.answer(sender(peer_home + 1, 3), Net::base));
+    in->grants.ask_back();
+    EXPECT_EQ(returned().status, number(ReturnStatus::give_back));
+}
+
+TEST_F(PartsTest, GrantsReportLateWhereTheTniWasFull)
+{
+    EXPECT_TRUE(in->grants.answer(sender(peer_home, 2), Net::base));
+    Ring& ring = granted();
+    ring.begun = true;
+    ring.status = ReturnStatus::open;
+    ring.next_seq += 5;
+    net().busy_percent = 100;
+    in->grants.report(ring);
+    EXPECT_TRUE(in->grants.reports_due());
+    net().busy_percent = 0;
+    in->grants.report_late();
+    EXPECT_FALSE(in->grants.reports_due());
+    EXPECT_EQ(returned().consumed, ring.next_seq - 1);
+}
+
+TEST_F(PartsTest, GrantsGiveARingAwayOnceItsOwnerIsKnownToBeGone)
+{
+    EXPECT_TRUE(in->grants.answer(sender(peer_home, 2), Net::base));
+    in->grants.close_gone();
+    EXPECT_EQ(in->grants.polls().size(), 1u);
+    put(0, AreaHeader{area_magic, wire_version, peer_index, 0, ~peer_nonce}); // another process is there now
+    in->grants.watch();
+    (void)vcq.poll();
+    in->grants.close_gone();
+    EXPECT_TRUE(in->grants.polls().empty());
+    EXPECT_TRUE(in->grants.answer(sender(peer_home + 1, 3), Net::base));
+    EXPECT_EQ(granted().number, 0u);
+}
+
+TEST_F(PartsTest, GrantsKeepARingWhoseProbeIsUnderWay)
+{
+    EXPECT_TRUE(in->grants.answer(sender(peer_home, 2), Net::base));
+    net().prompt = false;
+    in->grants.peer_failed(peer_home);
+    in->grants.close(granted());
+    EXPECT_TRUE(in->grants.polls().empty());
+    net().prompt = true;
+    EXPECT_TRUE(in->grants.answer(sender(peer_home + 1, 3), Net::base));
+    EXPECT_EQ(granted().number, 1u) << "the answer of the probe still comes to number 0";
+    Net::step_all(1);
+    (void)vcq.poll();
+    EXPECT_TRUE(in->grants.answer(sender(peer_home + 2, 4), Net::base));
+    EXPECT_EQ(in->grants[in->grants.polls()[1]].number, 0u);
+}
+
+// --- Arrivals
+
+TEST_F(PartsTest, ArrivalsHandOnInOrderAndOnce)
+{
+    come(11);
+    come(12, sender(peer_home + 1));
+    come(13);
+    in->arrivals.take();
+    in->arrivals.take();
+    EXPECT_EQ(offered, (std::vector<std::uint64_t>{11, 12, 13}));
+    EXPECT_EQ(in->arrivals.unfilled(), 0u);
+}
+
+TEST_F(PartsTest, ArrivalsOfOneWhoHasToWaitStayInOrder)
+{
+    come(11);
+    come(12, sender(peer_home + 1));
+    come(13);
+    unwanted = 11;
+    in->arrivals.take();
+    EXPECT_EQ(offered, (std::vector<std::uint64_t>{11, 12})) << "13 is behind 11";
+    EXPECT_TRUE(in->arrivals.any_refused());
+    EXPECT_TRUE(in->arrivals.refuses(peer_key(peer_home, peer_nonce, peer_index)));
+    EXPECT_FALSE(in->arrivals.refuses(peer_key(peer_home + 1, peer_nonce, peer_index)));
+    unwanted = 0;
+    offered.clear();
+    in->arrivals.take();
+    EXPECT_EQ(offered, (std::vector<std::uint64_t>{11, 13}));
+    EXPECT_FALSE(in->arrivals.any_refused());
+}
+
+TEST_F(PartsTest, ArrivalsPassOverWhatIsEmptyOrMeantForAnother)
+{
+    come(11, sender(), Type::none);
+    Envelope other = sender();
+    other.target_nonce++;
+    come(12, other);
+    come(13);
+    in->arrivals.take();
+    EXPECT_EQ(offered, std::vector<std::uint64_t>{13});
+}
+
+TEST_F(PartsTest, ArrivalsAnswerAQuestionOnceThoughThePacketStays)
+{
+    unwanted = 11;
+    come(11, sender(peer_home, 2));
+    in->arrivals.take();
+    EXPECT_EQ(returned().status, number(ReturnStatus::granted));
+    in->arrivals.take();
+    EXPECT_EQ(in->grants.polls().size(), 1u);
+    EXPECT_EQ(offered.size(), 2u);
+}
+
+} // namespace
+} // namespace tofu::proto

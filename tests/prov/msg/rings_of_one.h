@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: the rings of one endpoint (msg/rings) over a network inside the process: the test plays the peer, which reads
+// and writes the two message areas, and the protocol above. Called by tests/prov/msg. Calls: fake_net, ring.
+#pragma once
+
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <rdma/fi_errno.h>
+
+#include "msg/rings.h"
+#include "prov/lib/fake_net.h"
+
+namespace tofu::proto {
+
+using fake::Net;
+
+inline constexpr std::uint64_t own_nonce = 0x1111222233334444, peer_nonce = 0x5555666677778888;
+inline constexpr utofu_vcq_id_t peer_home = 77;
+inline constexpr unsigned own_index = 3, peer_index = 5;
+inline constexpr std::uint32_t ring_count = 4, ring_slots = 16, visit_slots = 4;
+inline constexpr Geometry geometry{ring_count, ring_slots, visit_slots};
+
+/// The protocol above: notes what it is told, and takes packets while it has room.
+struct Above final : Protocol {
+    struct In final : Inbound {
+        explicit In(Above& above) : Inbound(above.rings.port), above(above) {}
+        std::uint32_t take_short(Ring&, const std::uint64_t*, std::uint64_t) noexcept { return 0; }
+        void take_packets() noexcept { take_arrived<In>(); }
+        bool take(Ring& ring, std::uint32_t&) noexcept
+        {
+            if (above.room == 0)
+                return false;
+            above.room--;
+            std::uint64_t body = 0;
+            std::memcpy(&body, slot(ring, ring.next_seq) + slot_size - 16, sizeof body);
+            above.taken.push_back(body);
+            above.last = &ring;
+            return true;
+        }
+        Above& above;
+    };
+    explicit Above(const Local& self) : rings(self, *this, 0, in), in(*this) {}
+    Channel* make_channel() noexcept override { return made < most_channels ? &channels[made++] : nullptr; }
+    void channel_failed(Channel& ch, vcq::Waiter* waiter) noexcept override
+    {
+        failures.push_back(ch.err);
+        lost = waiter;
+    }
+    bool take_visit(Ring& visit) noexcept override
+    {
+        std::uint32_t slots = 1;
+        const bool here = visit.known.home != unwanted && in.take(visit, slots);
+        last = nullptr; // it goes with the visit
+        return here;
+    }
+    void tick() noexcept override { ticks++; }
+
+    static constexpr std::size_t most_channels = 2;
+    Channel channels[most_channels];
+    std::size_t made = 0;
+    Rings rings;
+    In in;
+    std::vector<int> failures;
+    vcq::Waiter* lost = nullptr;
+    std::vector<std::uint64_t> taken;
+    Ring* last = nullptr;
+    unsigned room = 1000;
+    utofu_vcq_id_t unwanted = 0; ///< whose visits there is no room for
+    unsigned ticks = 0;
+};
+
+struct RingsTest : testing::Test, fake::OverNet {
+    RingsTest()
+    {
+        Net::reset(1);
+        net().prompt = true;
+        net().memory.resize(geometry.size() + 65536);
+        caps.max_piggyback_size = 32;
+        caps.max_putget_size = 1 << 24;
+        caps.num_reserved_stags = 256;
+        backend.emplace(fake::functions(), caps, 1);
+        EXPECT_EQ(home.open(*backend, 0, false, {}), 0);
+        EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
+        lock.set_enabled(false);
+        above.emplace(Local{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)});
+        rings = &above->rings;
+        EXPECT_EQ(rings->open(ring_count, ring_slots, visit_slots), 0);
+        put(0, header());
+        put(gate_offset, gate_word(peer_nonce, 0, visit_slots));
+    }
+    ~RingsTest() override
+    {
+        rings->leave();
+        vcq.drain();
+        (void)rings->close_area();
+        above.reset();
+    }
+    static AreaHeader header(std::uint16_t index = peer_index)
+    {
+        return {area_magic, wire_version, index, 0, peer_nonce};
+    }
+    Area& area() { return rings->port.area; }
+    void poll()
+    {
+        while (vcq.poll() != 0) {
+        }
+    }
+
+    // --- we send
+    Channel* channel(std::uint16_t index = peer_index)
+    {
+        peer = {peer_home, peer_nonce, index, 0, false, 1};
+        Channel* ch = nullptr;
+        status = rings->out.channel_to({index, peer, index, 0}, ch);
+        return ch;
+    }
+    /// Goes on until the channel says something else than -FI_EAGAIN, so many times at most.
+    int approach(Channel& ch, unsigned rounds = 8)
+    {
+        int ret = -FI_EAGAIN;
+        for (unsigned i = 0; i < rounds && ret == -FI_EAGAIN; i++) {
+            ret = rings->out.approach(ch);
+            poll();
+        }
+        return ret;
+    }
+    /// One packet into the slot that approach() has got.
+    void visit(Channel& ch, std::uint64_t body)
+    {
+        alignas(8) std::byte image[slot_size];
+        PacketWriter packet(image + slot_size);
+        packet.control(Type::eager, 0, 8, ch.seq());
+        packet.put(rings->out.turnover.envelope(ch));
+        packet.put64(body);
+        ASSERT_EQ(vcq.put(peer_home, reinterpret_cast<std::uintptr_t>(packet.data()),
+                          ch.slot_end() - packet.size(), packet.size(), {.strong_order = true}),
+                  vcq::Post::done);
+        rings->out.sent(ch);
+        poll();
+    }
+    /// Visits until one of the packets asks for a ring. The gate is put back, so that its slots last.
+    void ask(Channel& ch)
+    {
+        for (unsigned n = 0; n < 80 && !ch.visit.asked; n++) {
+            put(gate_offset, gate_word(peer_nonce, 0, visit_slots));
+            ASSERT_EQ(approach(ch), 0);
+            visit(ch, n);
+        }
+        ASSERT_TRUE(ch.visit.asked);
+    }
+    /// What the peer writes: this one of its rings is ours.
+    void grant(Channel& ch, unsigned ring, ReturnStatus status = ReturnStatus::granted)
+    {
+        area().consumed(ch.number).store(
+            Grant{static_cast<std::uint32_t>(geometry.ring(ring) / slot_size), ring_slots}.word());
+        area().status(ch.number).store(std::uint64_t{ch.serial} << 32 | static_cast<std::uint32_t>(status));
+    }
+    Channel& open_channel(std::uint16_t index = peer_index, unsigned ring = 0)
+    {
+        put(0, header(index));
+        Channel& ch = *channel(index);
+        ask(ch);
+        grant(ch, ring);
+        EXPECT_EQ(approach(ch), 0);
+        EXPECT_EQ(ch.state, ChannelState::open);
+        return ch;
+    }
+    vcq::Post send(Channel& ch, std::uint64_t body = 0)
+    {
+        std::byte image[inline_limit];
+        PacketWriter packet(image + sizeof image);
+        packet.control(Type::eager, 0, 8, ch.next_seq);
+        packet.put64(body);
+        const vcq::Post post = rings->out.put(ch, packet, nullptr);
+        ch.next_seq += post == vcq::Post::done;
+        return post;
+    }
+    /// The control word that the peer finds in slot `n` of a ring of its own.
+    Control found(unsigned ring, unsigned n)
+    {
+        return get<Control>(geometry.ring(ring) + (n % ring_slots + 1) * slot_size - sizeof(Control));
+    }
+    void answer(Channel& ch, std::uint32_t consumed, ReturnStatus status)
+    {
+        area().consumed(ch.number).store(consumed);
+        area().status(ch.number).store(std::uint64_t{ch.serial} << 32 | static_cast<std::uint32_t>(status));
+    }
+
+    // --- we receive
+    std::uint64_t gate() { return std::atomic_ref(*area().gate()).load(); }
+    static constexpr unsigned none = ~0u;
+    /// The slot that the next visitor gets, or none.
+    unsigned take_slot()
+    {
+        const std::uint64_t word = std::atomic_ref(*area().gate()).fetch_add(gate_step);
+        EXPECT_TRUE(gate_is_of(word, own_nonce));
+        return gate_next(word) < gate_end(word) ? gate_next(word) : none;
+    }
+    /// Of the peer that the test plays, who asks for no ring.
+    static Envelope envelope(utofu_vcq_id_t from = peer_home)
+    {
+        return {from, peer_nonce, own_nonce, wire_version, 0, peer_index, peer_index, no_return, 9};
+    }
+    void come(unsigned slot, std::uint64_t body, const Envelope& who = envelope(), Type type = Type::eager)
+    {
+        ASSERT_LT(slot, visit_slots);
+        alignas(8) std::byte image[slot_size];
+        PacketWriter packet(image + slot_size);
+        packet.control(type, 0, 8, visit_seq(gate()));
+        packet.put(who);
+        packet.put64(body);
+        std::memcpy(area().visits() + (slot + 1) * slot_size - packet.size(), packet.data(), packet.size());
+    }
+    /// Somebody visits and asks for a ring; his packet is taken. Return block `at` of his is told.
+    void ask(std::uint64_t body, std::uint16_t at = 2, utofu_vcq_id_t from = peer_home)
+    {
+        Envelope who = envelope(from);
+        who.return_index = at;
+        unsigned slot = take_slot();
+        if (slot == none) {
+            rings->in.arrivals.take(); // the next run
+            slot = take_slot();
+        }
+        come(slot, body, who);
+        rings->in.arrivals.take();
+        poll();
+    }
+    void write(unsigned ring, std::uint32_t n, Type type, std::uint16_t length, const void* body = nullptr,
+               std::size_t size = 0, std::uint8_t flags = 0)
+    {
+        const std::uint32_t seq = seq_base(own_nonce) + 1 + n;
+        std::byte* const end = area().ring(ring) + (n % ring_slots + 1) * slot_size;
+        if (size != 0)
+            std::memcpy(end - sizeof(Control) - size, body, size);
+        const Control control{static_cast<std::uint8_t>(type), flags, length, seq};
+        std::memcpy(end - sizeof control, &control, sizeof control);
+    }
+    void say(unsigned ring, std::uint32_t n, std::uint64_t body) { write(ring, n, Type::eager, 8, &body, sizeof body); }
+    void look()
+    {
+        above->in.poll<Above::In>();
+        poll();
+    }
+    ReturnBlock returned(unsigned at = 2) { return get<ReturnBlock>(return_offset(at)); }
+    static std::uint32_t number(ReturnStatus status) { return static_cast<std::uint32_t>(status); }
+    std::size_t count_rings() { return above->in.grants.polls().size(); }
+
+    utofu_onesided_caps caps{};
+    std::optional<vcq::Backend> backend;
+    vcq::Vcq home, vcq;
+    Lock lock;
+    Peer peer{};
+    int status = 0;
+    std::optional<Above> above;
+    Rings* rings = nullptr;
+};
+
+} // namespace tofu::proto

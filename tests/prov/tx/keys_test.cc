@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Keys as an initiator sees them: buckets whole and torn, lookups over a scripted library, stale keys, annexes and
+// those who lie about them. Run by make check; links mem/mr_directory.cc, tx/keys.cc, utofu/vcq.cc.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include <rdma/fi_errno.h>
+
+#include "av/peer_table.h"
+#include "mem/mr_directory.h"
+#include "prov/lib/gets.h"
+#include "tx/keys.h"
+
+namespace {
+
+using namespace tofu;
+using directory::Bucket;
+using directory::Entry;
+using directory::Found;
+
+constexpr std::uint64_t nonce = 0xfeedface;
+constexpr utofu_vcq_id_t no_vcq = 0xbad;
+
+Entry entry_of(std::uint64_t key, std::uint16_t rights = directory::right_read | directory::right_write,
+               std::uint16_t home = 0)
+{
+    Entry e{key, 0x1000 + key * 0x100000, 0x2000, 4096, rights, home, 1, 0};
+    e.check = directory::check_of(e, nonce);
+    return e;
+}
+
+Bucket bucket_of(std::uint64_t next = 0, std::uint32_t log2 = 0)
+{
+    Bucket b{};
+    b.next_stadd = next;
+    b.next_log2 = log2;
+    b.next_check = directory::check_of(next, log2, nonce);
+    return b;
+}
+
+TEST(Directory, FindsItsEntryAndNoOther)
+{
+    Bucket b = bucket_of();
+    for (unsigned i = 0; i < Bucket::entries; i++)
+        b.entry[i] = entry_of(10 + i);
+    Entry e{};
+    ASSERT_EQ(directory::find(b, 13, nonce, e), Found::entry);
+    EXPECT_EQ(e.bias, entry_of(13).bias);
+    EXPECT_EQ(directory::find(b, 99, nonce, e), Found::absent);
+    EXPECT_EQ(directory::find(b, 0, nonce, e), Found::absent); // an empty entry is not key 0
+}
+
+TEST(Directory, EveryFlippedBitIsSeen)
+{
+    for (std::size_t bit = 0; bit < sizeof(Entry) * 8; bit++) {
+        Bucket b = bucket_of();
+        b.entry[0] = entry_of(7);
+        auto* bytes = reinterpret_cast<unsigned char*>(&b.entry[0]);
+        bytes[bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
+        Entry e{};
+        EXPECT_EQ(directory::find(b, 7, nonce, e), Found::torn) << bit;
+    }
+    for (std::size_t bit = 0; bit < 16 * 8; bit++) {
+        Bucket b = bucket_of(0x5000, 7);
+        auto* bytes = reinterpret_cast<unsigned char*>(&b);
+        bytes[bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
+        Entry e{};
+        EXPECT_EQ(directory::find(b, 7, nonce, e), Found::torn) << bit;
+    }
+}
+
+TEST(Directory, AnotherDomainsBucketIsNotBelieved)
+{
+    Bucket b = bucket_of();
+    b.entry[0] = entry_of(7);
+    Entry e{};
+    EXPECT_EQ(directory::find(b, 7, nonce + 1, e), Found::torn);
+}
+
+/// A peer's two tables; a STADD is an offset: first table at first_at, second at second_at.
+struct Peerside {
+    static constexpr utofu_stadd_t first_at = 0x100000;
+    static constexpr utofu_stadd_t second_at = 0x900000;
+    std::vector<Bucket> first = std::vector<Bucket>(1u << directory::first_log2, bucket_of());
+    std::vector<Bucket> second;
+    test::EndedGets done;
+    unsigned gets = 0;
+    unsigned torn_reads = 0; ///< the next so many are caught half written
+    unsigned busy_each = 0;  ///< each so many-th Get finds the queue full; 0: none does
+    int fail = UTOFU_SUCCESS;
+    directory::AnnexLine line[directory::max_annexes + 1] = {};
+    std::map<utofu_vcq_id_t, std::uint64_t> nonces; ///< what each VCQ has under the STag of directories
+
+    const Bucket* at(utofu_stadd_t stadd)
+    {
+        if (stadd >= second_at)
+            return &second.at((stadd - second_at) / sizeof(Bucket));
+        return &first.at((stadd - first_at) / sizeof(Bucket));
+    }
+    void read(utofu_vcq_id_t vcq, utofu_stadd_t stadd, std::size_t length, void* to)
+    {
+        const std::uint64_t offset = stadd - first_at;
+        if (length == sizeof(Bucket)) {
+            std::memcpy(to, at(stadd), length);
+        } else if (offset == directory::contacts_offset) {
+            const directory::Contacts contacts{nonces[vcq], 0};
+            ASSERT_EQ(length, sizeof(contacts));
+            std::memcpy(to, &contacts, length);
+        } else {
+            const auto number = (offset - directory::annexes_offset) / sizeof(directory::AnnexLine);
+            ASSERT_EQ(length, sizeof(directory::AnnexLine));
+            ASSERT_LE(number, directory::max_annexes);
+            std::memcpy(to, &line[number], length);
+        }
+    }
+    void open_annex(unsigned number, utofu_vcq_id_t vcq)
+    {
+        line[number] = {vcq, directory::check_of_annex(vcq, number, nonce)};
+        nonces[vcq] = nonce;
+    }
+    void put(const Entry& e)
+    {
+        first[directory::bucket_of(e.key, directory::first_log2)].entry[0] = e;
+    }
+};
+Peerside* reached;
+
+vcq::Functions functions()
+{
+    vcq::Functions f = test::functions_of_gets();
+    f.query_stadd = [](utofu_vcq_id_t vcq, unsigned, utofu_stadd_t* s) -> int {
+        return *s = Peerside::first_at, vcq == no_vcq ? UTOFU_ERR_INVALID_VCQ_ID : UTOFU_SUCCESS;
+    };
+    f.get = [](utofu_vcq_hdl_t, utofu_vcq_id_t vcq, utofu_stadd_t local, utofu_stadd_t remote,
+               std::size_t length, std::uint64_t edata, unsigned long, void*) -> int {
+        reached->gets++;
+        if (reached->busy_each != 0 && reached->gets % reached->busy_each == 0)
+            return UTOFU_ERR_BUSY;
+        if (reached->fail == UTOFU_SUCCESS) {
+            auto* to = reinterpret_cast<Bucket*>(local);
+            reached->read(vcq, remote, length, to);
+            if (reached->torn_reads > 0) {
+                reached->torn_reads--;
+                to->entry[1].check = 12345;
+                to->entry[0].check = 12345;
+            }
+        }
+        reached->done.emplace_back(reached->fail, edata);
+        return UTOFU_SUCCESS;
+    };
+    return f;
+}
+
+struct KeysTest : testing::Test {
+    KeysTest()
+    {
+        reached = &peerside;
+        test::ended_gets = &peerside.done;
+        EXPECT_EQ(vcq.open(backend, 0, false, {}), 0);
+        keys = std::make_unique<RemoteKeys>(vcq, false);
+    }
+    /// Asks until there is an answer.
+    int ask(std::uint64_t key, std::uint64_t address = 0x2000, std::size_t length = 8,
+            std::uint64_t access = FI_REMOTE_WRITE)
+    {
+        for (int i = 0; i < 2000; i++) {
+            const int ret = keys->resolve(peer, key, address, length, access, target);
+            if (ret != -FI_EAGAIN)
+                return ret;
+            vcq.poll();
+        }
+        return -FI_EAGAIN;
+    }
+    Peerside peerside;
+    vcq::Backend backend{functions(), utofu_onesided_caps{}, 1};
+    vcq::Vcq vcq;
+    std::unique_ptr<RemoteKeys> keys;
+    Peer peer{42, nonce, 0, 0, false, 0};
+    Target target{};
+};
+
+TEST_F(KeysTest, AKnownKeyCostsOneGetOnce)
+{
+    peerside.put(entry_of(7));
+    ASSERT_EQ(ask(7, 0x2010), 0);
+    EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2010);
+    for (int i = 0; i < 10; i++)
+        ASSERT_EQ(ask(7, 0x2000 + i), 0);
+    EXPECT_EQ(peerside.gets, 1u);
+}
+
+TEST_F(KeysTest, BoundsAndRights)
+{
+    peerside.put(entry_of(7, directory::right_read));
+    EXPECT_EQ(ask(7, 0x2000, 4096, FI_REMOTE_READ), 0);
+    EXPECT_EQ(ask(7, 0x2000, 4097, FI_REMOTE_READ), -FI_EINVAL);
+    EXPECT_EQ(ask(7, 0x1fff, 2, FI_REMOTE_READ), -FI_EINVAL);
+    EXPECT_EQ(ask(7, 0x3000, 1, FI_REMOTE_READ), -FI_EINVAL);
+    EXPECT_EQ(ask(7, ~std::uint64_t{0}, 2, FI_REMOTE_READ), -FI_EINVAL);
+    EXPECT_EQ(ask(7, 0x2000, ~std::size_t{0}, FI_REMOTE_READ), -FI_EINVAL);
+    EXPECT_EQ(ask(7, 0x2000, 8, FI_REMOTE_WRITE), -FI_EACCES);
+    EXPECT_EQ(ask(7, 0x2000, 8, FI_REMOTE_READ | FI_REMOTE_WRITE), -FI_EACCES);
+}
+
+TEST_F(KeysTest, AnUnknownKeyIsRejectedAndAskedForAgain)
+{
+    EXPECT_EQ(ask(7), -FI_EKEYREJECTED);
+    peerside.put(entry_of(7));
+    EXPECT_EQ(ask(7), 0);
+}
+
+TEST_F(KeysTest, TornBucketsAreReadAgain)
+{
+    peerside.put(entry_of(7));
+    peerside.torn_reads = 5;
+    EXPECT_EQ(ask(7), 0);
+    EXPECT_EQ(peerside.gets, 6u);
+}
+
+TEST_F(KeysTest, ABucketThatStaysTornEndsInAnError)
+{
+    peerside.torn_reads = 1000000;
+    EXPECT_EQ(ask(7), -FI_EKEYREJECTED);
+    EXPECT_LE(peerside.gets, 256u);
+}
+
+/// As the bucket of another process does. A Get that finds no room does not begin the lookup anew.
+TEST_F(KeysTest, ABucketThatStaysTornEndsInAnErrorThoughTheQueueIsFullNowAndThen)
+{
+    peerside.torn_reads = 1000000;
+    peerside.busy_each = 2;
+    EXPECT_EQ(ask(7), -FI_EKEYREJECTED);
+    EXPECT_LE(peerside.gets, 512u);
+}
+
+TEST_F(KeysTest, TheSecondTableIsOneGetMoreOrTwo)
+{
+    for (Bucket& b : peerside.first)
+        b = bucket_of(Peerside::second_at, 8);
+    peerside.second.assign(256, bucket_of());
+    peerside.second[directory::bucket_of(900, 8)].entry[3] = entry_of(900);
+    EXPECT_EQ(ask(900), 0);
+    EXPECT_EQ(peerside.gets, 2u);
+    EXPECT_EQ(ask(901), -FI_EKEYREJECTED);
+    EXPECT_EQ(peerside.gets, 5u);
+    peerside.second[directory::bucket_of(902, 8, 1)].entry[0] = entry_of(902);
+    EXPECT_EQ(ask(902), 0);
+    EXPECT_EQ(peerside.gets, 8u);
+}
+
+TEST_F(KeysTest, AnAnnexProvesItselfOnce)
+{
+    peerside.put(entry_of(7, directory::right_write, 2));
+    peerside.put(entry_of(8, directory::right_write, 2));
+    peerside.put(entry_of(9));
+    peerside.open_annex(2, 77);
+    ASSERT_EQ(ask(7, 0x2010), 0);
+    EXPECT_EQ(target.vcq, 77u);
+    EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2010);
+    EXPECT_EQ(peerside.gets, 3u);
+    ASSERT_EQ(ask(8), 0);
+    EXPECT_EQ(target.vcq, 77u);
+    EXPECT_EQ(peerside.gets, 4u);
+    ASSERT_EQ(ask(9), 0);
+    EXPECT_EQ(target.vcq, peer.home);
+}
+
+TEST_F(KeysTest, AnAnnexThatIsNotThePeersIsNotBelieved)
+{
+    for (std::uint16_t home : {1, 2, 3, 4, 16, 0xffff})
+        peerside.put(entry_of(100 + home, directory::right_write, home));
+    peerside.open_annex(2, 77);
+    peerside.nonces[77] = nonce + 1; // somebody else's domain
+    peerside.open_annex(3, no_vcq);
+    peerside.open_annex(4, 78);
+    peerside.line[4] = peerside.line[2]; // of another number
+    for (std::uint16_t home : {1, 2, 3, 4, 16, 0xffff})
+        EXPECT_EQ(ask(100 + home), -FI_EKEYREJECTED) << home;
+    peerside.open_annex(4, 78);
+    EXPECT_EQ(ask(104), 0);
+}
+
+TEST_F(KeysTest, AnotherPeersAnnexOfTheNumberIsAnother)
+{
+    peerside.put(entry_of(7, directory::right_write, 2));
+    peerside.open_annex(2, 77);
+    ASSERT_EQ(ask(7), 0);
+    peer.home = 43;
+    peerside.open_annex(2, 79);
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(target.vcq, 79u);
+    peer.home = 42;
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(target.vcq, 77u);
+}
+
+TEST_F(KeysTest, ADeadPeerIsNotAnUnknownKey)
+{
+    peerside.fail = UTOFU_ERR_MRQ_PEER;
+    EXPECT_EQ(ask(7), -FI_EHOSTDOWN);
+    peerside.fail = UTOFU_ERR_MRQ_RMT_STADD;
+    EXPECT_EQ(ask(7), -FI_EKEYREJECTED);
+}
+
+TEST_F(KeysTest, ARefutedKeyIsLookedUpAgain)
+{
+    peerside.put(entry_of(7));
+    ASSERT_EQ(ask(7), 0);
+    Entry moved = entry_of(7);
+    moved.bias += 0x40;
+    moved.check = directory::check_of(moved, nonce);
+    peerside.put(moved);
+    EXPECT_TRUE(keys->refuted(peer, 7));
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(target.stadd, moved.bias + 0x2000);
+}
+
+TEST_F(KeysTest, ManyKeysOfManyPeersAreKeptApart)
+{
+    for (std::uint64_t key = 0; key < 64; key++) {
+        Bucket& b = peerside.first[directory::bucket_of(key, directory::first_log2)];
+        for (Entry& e : b.entry)
+            if (e.check == 0) {
+                e = entry_of(key);
+                break;
+            }
+    }
+    for (int round = 0; round < 3; round++)
+        for (std::uint64_t home = 1; home < 300; home++) {
+            peer.home = home;
+            const std::uint64_t key = home % 8;
+            const int ret = ask(key);
+            if (ret != 0) // more than five of 64 keys may meet in one bucket
+                continue;
+            ASSERT_EQ(target.stadd, entry_of(key).bias + 0x2000);
+        }
+}
+
+TEST_F(KeysTest, ThousandsOfKeysStayKnown)
+{
+    for (Bucket& b : peerside.first)
+        b = bucket_of(Peerside::second_at, 16);
+    peerside.second.assign(1u << 16, bucket_of());
+    for (std::uint64_t key = 0; key < 20000; key++)
+        peerside.second[directory::bucket_of(key, 16)].entry[0] = entry_of(key);
+    std::vector<bool> there(20000);
+    for (int round = 0; round < 2; round++)
+        for (std::uint64_t key = 0; key < 20000; key++) {
+            const unsigned before = peerside.gets;
+            const bool found = (round == 0 || there[key]) && ask(key) == 0; // the later of two in a bucket
+            there[key] = found && (round == 0 || peerside.gets == before);
+        }
+    EXPECT_GT(std::count(there.begin(), there.end(), true), 16000);
+}
+
+TEST_F(KeysTest, KeysOfOursAreAnAdditionUnlessTheyAreListed)
+{
+    RemoteKeys plain(vcq, true);
+    ASSERT_EQ(plain.resolve(peer, 0x1000, 0x34, 8, FI_REMOTE_READ, target), 0);
+    EXPECT_EQ(target.vcq, peer.home);
+    EXPECT_EQ(target.stadd, 0x1034u);
+    EXPECT_FALSE(plain.refuted(peer, 0x1000));
+    EXPECT_EQ(peerside.gets, 0u);
+    const std::uint64_t listed = directory::listed_bit | 5;
+    peerside.put(entry_of(listed));
+    keys = std::make_unique<RemoteKeys>(vcq, true);
+    ASSERT_EQ(ask(listed), 0);
+    EXPECT_EQ(target.stadd, entry_of(listed).bias + 0x2000);
+    EXPECT_TRUE(keys->refuted(peer, listed));
+}
+
+} // namespace

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Order across the VCQs of a peer: when a fence goes out, where to, and what waits for it. Run by make check; links
+// order.cc, utofu/vcq.cc over a scripted network.
+#include "tx/order.h"
+
+#include <gtest/gtest.h>
+
+#include "prov/lib/fake_net.h"
+
+namespace {
+
+using tofu::VcqOrder;
+using fake::Net;
+
+constexpr utofu_vcq_id_t home = 1;
+constexpr utofu_vcq_id_t annex = 2;
+constexpr utofu_vcq_id_t other = 9;
+
+struct VcqOrderTest : testing::Test {
+    VcqOrderTest()
+    {
+        Net::reset(1);
+        EXPECT_EQ(vcq.open(backend, 0, false, {}), 0);
+        vcq_order.begin();
+    }
+    ~VcqOrderTest() override { vcq.close(); } // before what its notices are told to
+    /// The fences under way go to these.
+    static std::vector<utofu_vcq_id_t> fences()
+    {
+        std::vector<utofu_vcq_id_t> to;
+        for (const Net::Post& p : Net::now().vcqs[0].posted) {
+            to.push_back(p.peer);
+            EXPECT_EQ(p.stadd, Net::base + tofu::vcq::fence_offset);
+            EXPECT_TRUE(p.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER);
+        }
+        return to;
+    }
+    void arrive()
+    {
+        Net::step_all(0);
+        vcq.poll();
+    }
+    tofu::vcq::Backend backend{fake::functions(), {}, 1};
+    tofu::vcq::Vcq vcq;
+    VcqOrder vcq_order{vcq};
+    using Fences = std::vector<utofu_vcq_id_t>;
+};
+
+TEST_F(VcqOrderTest, NobodyPaysWhoHasMetNoAnnex)
+{
+    VcqOrder unused(vcq);
+    EXPECT_TRUE(unused.pass(home, home));
+    EXPECT_TRUE(unused.pass(home, annex));
+    EXPECT_TRUE(vcq_order.pass(home, home));
+    EXPECT_TRUE(vcq_order.pass(other, other));
+    EXPECT_EQ(fences(), Fences{});
+}
+
+TEST_F(VcqOrderTest, WhatWentHomeBeforeTheFirstAnnexIsWaitedFor)
+{
+    EXPECT_FALSE(vcq_order.pass(home, annex));
+    EXPECT_EQ(fences(), Fences{home});
+    EXPECT_FALSE(vcq_order.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(home, home)); // or it would overtake who waits
+    EXPECT_TRUE(vcq_order.pass(other, other));
+    EXPECT_EQ(fences(), Fences{home});
+    arrive();
+    EXPECT_TRUE(vcq_order.pass(home, annex));
+    EXPECT_TRUE(vcq_order.pass(home, annex));
+    EXPECT_EQ(fences(), Fences{});
+}
+
+TEST_F(VcqOrderTest, EachChangeOfTheVcqFencesTheFormer)
+{
+    EXPECT_FALSE(vcq_order.pass(home, annex));
+    arrive();
+    EXPECT_TRUE(vcq_order.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(home, home));
+    EXPECT_EQ(fences(), Fences{annex});
+    arrive();
+    EXPECT_TRUE(vcq_order.pass(home, annex)); // whoever comes first, all has taken effect
+    EXPECT_FALSE(vcq_order.pass(home, 3));
+    EXPECT_EQ(fences(), Fences{annex});
+}
+
+TEST_F(VcqOrderTest, AFullQueueIsTriedAgain)
+{
+    Net::now().busy_percent = 100;
+    EXPECT_FALSE(vcq_order.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(home, annex));
+    Net::now().busy_percent = 0;
+    EXPECT_EQ(fences(), Fences{});
+    EXPECT_FALSE(vcq_order.pass(home, annex));
+    EXPECT_EQ(fences(), Fences{home});
+}
+
+TEST_F(VcqOrderTest, AVcqThatIsGoneHoldsNobodyUp)
+{
+    Net::now().broken = Net::base + tofu::vcq::fence_offset;
+    EXPECT_FALSE(vcq_order.pass(home, annex));
+    arrive();
+    EXPECT_TRUE(vcq_order.pass(home, annex));
+    Net::now().refused = Net::now().broken;
+    EXPECT_TRUE(vcq_order.pass(home, home));
+}
+
+/// Guide 2.2.10: strong order lets a Get read before an earlier Put has written; the three other pairs it keeps.
+TEST_F(VcqOrderTest, AReadBehindAWriteIsFencedWhereItWasPromised)
+{
+    constexpr bool reads = true;
+    VcqOrder raw(vcq);
+    raw.order_reads();
+    EXPECT_TRUE(raw.pass(home, home, reads));
+    EXPECT_TRUE(raw.pass(home, home, reads));
+    EXPECT_TRUE(raw.pass(home, home));
+    EXPECT_TRUE(raw.pass(home, home));
+    EXPECT_TRUE(raw.pass(other, other, reads)); // another peer
+    EXPECT_EQ(fences(), Fences{});
+    EXPECT_FALSE(raw.pass(home, home, reads));
+    EXPECT_FALSE(raw.pass(home, home)); // or it would overtake who waits
+    EXPECT_EQ(fences(), Fences{home});
+    arrive();
+    EXPECT_TRUE(raw.pass(home, home, reads));
+    EXPECT_TRUE(raw.pass(home, home, reads));
+    EXPECT_TRUE(raw.pass(home, home)); // a write behind a read
+    EXPECT_EQ(fences(), Fences{});
+}
+
+/// What goes to one region may be refused, and repeated later; until that is known nothing goes to another region.
+TEST_F(VcqOrderTest, EachChangeOfTheRegionIsFencedWhereKeysMayBeStale)
+{
+    VcqOrder regions(vcq);
+    regions.order_regions();
+    EXPECT_TRUE(regions.pass(home, home, false, 100));
+    EXPECT_TRUE(regions.pass(home, home, true, 100));
+    EXPECT_TRUE(regions.pass(other, other, false, 200)); // another peer
+    EXPECT_TRUE(regions.pass(home, home, false, 100));
+    EXPECT_EQ(fences(), Fences{});
+    EXPECT_FALSE(regions.pass(home, home, false, 200));
+    EXPECT_FALSE(regions.pass(home, home, false, 200));
+    EXPECT_FALSE(regions.pass(home, home, false, 100)); // or it would overtake who waits
+    EXPECT_TRUE(regions.pass(other, other, false, 200));
+    EXPECT_EQ(fences(), Fences{home});
+    arrive();
+    EXPECT_TRUE(regions.pass(home, home, false, 200));
+    EXPECT_TRUE(regions.pass(home, home, false, 200));
+    EXPECT_FALSE(regions.pass(home, annex, false, 200)); // of the same distance, at another VCQ
+    EXPECT_EQ(fences(), Fences{home});
+}
+
+} // namespace

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The pending queue: who waits behind whom, what a fence waits for, how all of it ends. A test for each case of
+// tx/pending_queue.h, by its number. Run by make check; calls pending_queue.h alone.
+#include "tx/pending_queue.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using tofu::Lack;
+using tofu::Peer;
+using tofu::Pending;
+using tofu::PendingOp;
+
+struct Op : PendingOp {
+    unsigned number = 0;
+};
+
+/// An engine whose operations lack what the test says.
+struct Engine {
+    explicit Engine(Pending& pending) : stream(pending, this, steps) {}
+
+    void push(unsigned number, std::uint64_t key, Lack lack = Lack::peer)
+    {
+        ops[number].number = number;
+        stream.push(ops[number], key, lack);
+    }
+    void call(unsigned number, std::uint64_t key)
+    {
+        ops[number].call = stream.next_call();
+        push(number, key);
+    }
+    static Engine& of(void* engine) { return *static_cast<Engine*>(engine); }
+    static const Pending::Stream::Steps steps;
+
+    std::map<unsigned, Op> ops;
+    std::function<Lack(std::uint64_t key)> lack = [](std::uint64_t) { return Lack::nothing; };
+    std::function<void(Op&)> behind = [](Op&) {};
+    std::vector<unsigned> gone;
+    std::vector<unsigned> cancelled;
+    Pending::Stream stream;
+};
+
+constexpr Pending::Stream::Steps Engine::steps{
+    [](void* engine, PendingOp& op) noexcept { return Engine::of(engine).lack(op.line.key); },
+    [](void* engine, PendingOp& op) noexcept {
+        Engine::of(engine).gone.push_back(static_cast<Op&>(op).number);
+        Engine::of(engine).behind(static_cast<Op&>(op));
+    },
+    [](void* engine, PendingOp& op) noexcept { Engine::of(engine).cancelled.push_back(static_cast<Op&>(op).number); },
+};
+
+struct PendingTest : testing::Test {
+    using Numbers = std::vector<unsigned>;
+    /// What leaves in as many rounds as it takes to come by all buckets, while nothing goes to these.
+    Numbers resume(const std::set<std::uint64_t>& blocked = {})
+    {
+        engine.lack = [&](std::uint64_t key) { return blocked.contains(key) ? Lack::peer : Lack::nothing; };
+        engine.gone.clear();
+        for (int round = 0; round < 4; round++)
+            pending.resume();
+        return engine.gone;
+    }
+    /// The next of the numbers, which is that of its call, gets in line.
+    void next(std::vector<unsigned>& numbers, unsigned keys, std::map<std::uint64_t, std::set<unsigned>>& waiting)
+    {
+        const unsigned n = numbers.back();
+        numbers.pop_back();
+        engine.ops[n].call = n;
+        waiting[n % keys].insert(n);
+        engine.push(n, n % keys);
+    }
+    Pending pending;
+    Engine engine{pending};
+    Pending::Stream& stream = engine.stream;
+};
+
+TEST_F(PendingTest, Case1NobodyWaitsAtFirst)
+{
+    EXPECT_TRUE(pending.empty());
+    for (std::uint64_t key = 0; key < 1000; key++) {
+        EXPECT_FALSE(stream.may_hold(key));
+        EXPECT_FALSE(stream.holds(key));
+    }
+    EXPECT_EQ(resume(), Numbers{});
+}
+
+TEST_F(PendingTest, Case2And3ALineKeepsItsOrderAndHoldsUpItselfAlone)
+{
+    for (unsigned n = 0; n < 10; n++)
+        engine.push(n, n % 2);
+    EXPECT_EQ(stream.size(), 10u);
+    EXPECT_TRUE(stream.holds(0) && stream.holds(1));
+    EXPECT_EQ(resume({0}), (Numbers{1, 3, 5, 7, 9}));
+    EXPECT_TRUE(stream.holds(0));
+    EXPECT_FALSE(stream.holds(1));
+    engine.push(11, 0);
+    EXPECT_EQ(resume(), (Numbers{0, 2, 4, 6, 8, 11}));
+    EXPECT_TRUE(pending.empty());
+    EXPECT_FALSE(stream.may_hold(0));
+}
+
+TEST_F(PendingTest, Case3AStreamHoldsUpNoOther)
+{
+    Engine other{pending};
+    engine.push(0, 5, Lack::room);
+    EXPECT_FALSE(other.stream.may_hold(5));
+    other.push(1, 5);
+    EXPECT_EQ(resume({5}), Numbers{});
+    EXPECT_EQ(other.gone, Numbers{1});
+    EXPECT_FALSE(pending.empty());
+}
+
+/// More lines than there are buckets: keys that share one are told apart.
+TEST_F(PendingTest, Case3ManyLinesHoldUpNoOther)
+{
+    constexpr unsigned peers = 1000;
+    for (unsigned n = 0; n < 3 * peers; n++)
+        engine.push(n, n % peers);
+    for (std::uint64_t key = 0; key < peers; key++)
+        EXPECT_TRUE(stream.holds(key));
+    for (std::uint64_t key = peers; key < 2 * peers; key++)
+        EXPECT_FALSE(stream.holds(key)) << key;
+    std::set<std::uint64_t> even;
+    for (std::uint64_t key = 0; key < peers; key += 2)
+        even.insert(key);
+    std::map<std::uint64_t, unsigned> last;
+    for (unsigned n : resume(even)) {
+        EXPECT_EQ(n % peers % 2, 1u);
+        EXPECT_TRUE(!last.contains(n % peers) || last[n % peers] < n);
+        last[n % peers] = n;
+    }
+    EXPECT_EQ(stream.size(), 3 * peers / 2);
+    for (std::uint64_t key = 0; key < peers; key++)
+        EXPECT_EQ(stream.holds(key), key % 2 == 0) << key;
+    EXPECT_EQ(resume().size(), 3 * peers / 2);
+    EXPECT_TRUE(pending.empty());
+}
+
+TEST_F(PendingTest, Case4WhoWaitsForRoomHoldsUpTheStreamUntilItHasIt)
+{
+    engine.push(0, 5);
+    engine.push(1, 6, Lack::room);
+    engine.push(2, 7);
+    EXPECT_TRUE(stream.holds(1234));
+    EXPECT_FALSE(stream.has_line(1234));
+    unsigned asked = 0;
+    engine.lack = [&](std::uint64_t key) {
+        asked += key == 6;
+        return key == 6 ? Lack::room : Lack::peer;
+    };
+    for (int round = 0; round < 10; round++)
+        pending.resume();
+    EXPECT_GE(asked, 9u); // it is the first to be asked
+    EXPECT_TRUE(stream.holds(1234));
+    EXPECT_EQ(resume({5, 7}), Numbers{1});
+    EXPECT_FALSE(stream.holds(1234));
+    EXPECT_TRUE(stream.holds(5) && stream.holds(7));
+}
+
+TEST_F(PendingTest, Case5ARoundIsBoundedAndTheNextGoesOnBehindIt)
+{
+    constexpr unsigned peers = 64;
+    for (unsigned n = 0; n < peers; n++)
+        engine.push(n, n);
+    std::map<std::uint64_t, unsigned> asked;
+    engine.lack = [&](std::uint64_t key) {
+        asked[key]++;
+        return Lack::peer;
+    };
+    pending.resume();
+    EXPECT_LT(asked.size(), peers);
+    for (int round = 1; round < 4; round++)
+        pending.resume();
+    EXPECT_EQ(asked.size(), peers);
+    for (const auto& [key, times] : asked)
+        EXPECT_LE(times, 2u) << key;
+}
+
+TEST_F(PendingTest, Case6AnOperationThatHasToWaitAgainGoesBackToItsPlace)
+{
+    engine.call(0, 5);
+    engine.call(1, 5);
+    bool again = true;
+    engine.behind = [&](Op& op) {
+        if (std::exchange(again, false))
+            engine.stream.push(op, op.line.key, Lack::peer);
+    };
+    EXPECT_EQ(resume(), (Numbers{0, 0, 1}));
+    EXPECT_TRUE(pending.empty());
+}
+
+TEST_F(PendingTest, Case6WhatWasCalledEarlierGoesBeforeWhatWaitsAlready)
+{
+    for (unsigned n = 0; n < 6; n++)
+        engine.ops[n].call = stream.next_call();
+    for (unsigned n : {3, 1, 5, 0, 4, 2}) // at the end, at the front, in the middle
+        engine.push(n, 5);
+    EXPECT_EQ(resume(), (Numbers{0, 1, 2, 3, 4, 5}));
+    EXPECT_TRUE(pending.empty());
+}
+
+/// The steps of an operation may let an earlier one wait: it has got before that one, and leaves the line from within.
+TEST_F(PendingTest, Case6AnEarlierOneMayGetInLineBeforeTheOneThatGoesOn)
+{
+    for (unsigned n = 0; n < 3; n++)
+        engine.ops[n].call = stream.next_call();
+    engine.push(1, 5);
+    engine.push(2, 5);
+    unsigned asked = 0;
+    engine.lack = [&](std::uint64_t) {
+        if (asked++ == 0)
+            engine.push(0, 5);
+        return Lack::nothing;
+    };
+    for (int round = 0; round < 4; round++)
+        pending.resume();
+    EXPECT_EQ(engine.gone, (Numbers{1, 0, 2}));
+    EXPECT_TRUE(pending.empty());
+    EXPECT_FALSE(stream.may_hold(5));
+}
+
+/// Of any operations that get in line in any order, some of them twice, none leaves while an earlier one of its line waits.
+TEST_F(PendingTest, Case6EachLineKeepsTheOrderOfItsCalls)
+{
+    std::mt19937 random{6};
+    for (int time = 0; time < 50; time++) {
+        constexpr unsigned count = 300, keys = 150;
+        std::map<std::uint64_t, std::set<unsigned>> waiting;
+        std::vector<unsigned> numbers(count);
+        std::iota(numbers.begin(), numbers.end(), 0u);
+        std::shuffle(numbers.begin(), numbers.end(), random);
+        engine.ops.clear();
+        engine.behind = [&](Op& op) {
+            std::set<unsigned>& line = waiting[op.line.key];
+            EXPECT_EQ(*line.begin(), op.number);
+            if (random() % 3 == 0) {
+                engine.stream.push(op, op.line.key, Lack::peer);
+                return;
+            }
+            line.erase(op.number);
+            if (!numbers.empty() && random() % 2 == 0)
+                next(numbers, keys, waiting);
+        };
+        engine.lack = [&](std::uint64_t) { return random() % 3 == 0 ? Lack::peer : Lack::nothing; };
+        while (!numbers.empty()) {
+            next(numbers, keys, waiting);
+            if (random() % 4 == 0)
+                pending.resume();
+        }
+        for (int round = 0; round < 10000 && !pending.empty(); round++)
+            pending.resume();
+        ASSERT_TRUE(pending.empty());
+    }
+}
+
+TEST_F(PendingTest, Case7AFenceAsksForTheLinesOfItsPeerInAllStreams)
+{
+    Engine other{pending};
+    const Peer first{.home = 5, .nonce = 1, .index = 0, .further = 0, .counts_events = false, .generation = 0};
+    Peer second = first;
+    second.index = 1; // another endpoint there
+    engine.push(0, 77, Lack::room);
+    EXPECT_FALSE(pending.waits_for(first));
+    other.push(1, Pending::line_of(first));
+    EXPECT_TRUE(pending.waits_for(first));
+    EXPECT_FALSE(pending.waits_for(second));
+    pending.resume();
+    EXPECT_FALSE(pending.waits_for(first));
+}
+
+TEST_F(PendingTest, Case8WhatIsCancelledKeepsTheOrderOfItsLineAndNothingIsBegun)
+{
+    Engine other{pending};
+    for (unsigned n = 0; n < 300; n++)
+        engine.push(n, n % 100, n == 7 ? Lack::room : Lack::peer);
+    other.push(0, 3);
+    engine.stream.cancel();
+    EXPECT_EQ(engine.gone, Numbers{});
+    EXPECT_EQ(engine.cancelled.size(), 300u);
+    std::map<unsigned, unsigned> last;
+    for (unsigned n : engine.cancelled) {
+        EXPECT_TRUE(!last.contains(n % 100) || last[n % 100] < n);
+        last[n % 100] = n;
+    }
+    EXPECT_FALSE(stream.may_hold(7));
+    EXPECT_FALSE(pending.empty()); // the other engine's
+    other.stream.cancel();
+    EXPECT_TRUE(pending.empty());
+}
+
+/// An engine that goes takes along what waits.
+TEST_F(PendingTest, Case8AStreamMayEndBeforeItsOperations)
+{
+    {
+        Engine other{pending};
+        other.push(0, 3);
+        EXPECT_FALSE(pending.empty());
+    }
+    EXPECT_TRUE(pending.empty());
+    EXPECT_FALSE(pending.waits_for({.home = 3, .nonce = 0, .index = 0, .further = 0, .counts_events = false, .generation = 0}));
+    pending.resume();
+}
+
+} // namespace
