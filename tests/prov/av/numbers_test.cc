@@ -119,10 +119,13 @@ TEST(EndpointNumbers, ASuccessorDoesNotGetWhatIsUnsettled)
 
 TEST(EndpointNumbers, TheSuccessorOfAKilledProcessGetsNoneOfItsNumbers)
 {
+    // The file outlives this process while programs of other jobs use it.
+    const std::string job = "numbers-test-killed-" + std::to_string(getpid());
+    const std::string other = "numbers-test-another-" + std::to_string(getpid());
     Domain keeps_the_file(9);
     const pid_t child = fork();
     if (child == 0) {
-        Domain killed(3, "numbers-test-killed");
+        Domain killed(3, job.c_str());
         (void)killed.take(4);
         killed->give_back(3, 1);
         killed.abandon();
@@ -131,9 +134,9 @@ TEST(EndpointNumbers, TheSuccessorOfAKilledProcessGetsNoneOfItsNumbers)
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_EQ(status, 0);
-    Domain next(3, "numbers-test-killed");
+    Domain next(3, job.c_str());
     EXPECT_EQ(next.take(), 3u);
-    Domain other_job(3, "numbers-test-another");
+    Domain other_job(3, other.c_str());
     EXPECT_EQ(other_job.take(), 0u);
 }
 
