@@ -20,8 +20,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "av/numbers.h"
-#include "core/clock.h"
-#include "core/random.h"
+#include "core/system.h"
 #include "model.h"
 #include "net.h"
 #include "prov/lib/hints.h"

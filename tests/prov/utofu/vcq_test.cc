@@ -12,7 +12,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/error.h"
+#include "core/log.h"
 #include "utofu/vcq.h"
 
 namespace {

@@ -16,7 +16,7 @@
 #include "api/names.h"
 #include "coll/av_set.h"
 #include "core/log.h"
-#include "core/refusal.h"
+#include "core/object.h"
 
 namespace tofu {
 

@@ -10,7 +10,7 @@
 
 #include "api/shared_context.h"
 #include "core/log.h"
-#include "core/refusal.h"
+#include "core/object.h"
 #include "cq/domain_base.h"
 #include "cq/eq.h"
 #include "mem/mr_table.h"

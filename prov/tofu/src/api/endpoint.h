@@ -48,7 +48,7 @@ struct EndpointPlan {
 
 /// A round of progress polls the VCQ, resumes what is pending, and calls each engine that has something to do. The VCQ
 /// is closed before the engines are destroyed, so that none of their waiters is called afterwards. The users of an
-/// endpoint (core/counted.h) are its aliases.
+/// endpoint (core/object.h) are its aliases.
 class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>, public Pollable {
   public:
     explicit Endpoint(DomainBase& domain) noexcept;

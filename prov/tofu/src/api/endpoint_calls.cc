@@ -13,7 +13,7 @@
 #include "api/endpoint.h"
 #include "atomic/op_table.h"
 #include "core/limits.h"
-#include "core/refusal.h"
+#include "core/object.h"
 #include "rma/rma.h"
 
 namespace tofu {

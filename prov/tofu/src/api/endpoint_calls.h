@@ -13,7 +13,7 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
-#include "core/refusal.h"
+#include "core/object.h"
 
 namespace tofu {
 

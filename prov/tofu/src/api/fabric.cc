@@ -11,8 +11,7 @@
 
 #include "api/domain.h"
 #include "api/getinfo.h"
-#include "core/fabric_base.h"
-#include "core/refusal.h"
+#include "core/object.h"
 #include "cq/eq.h"
 #include "cq/poll_set.h"
 #include "cq/wait_set.h"

@@ -15,9 +15,9 @@
 #include "api/hints.h"
 #include "api/names.h"
 #include "api/nic.h"
-#include "core/fabric_base.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "core/object.h"
 #include "cq/domain_base.h"
 #include "utofu/library.h"
 

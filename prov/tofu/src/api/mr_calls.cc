@@ -10,7 +10,7 @@
 #include "api/domain.h"
 #include "api/endpoint.h"
 #include "core/log.h"
-#include "core/refusal.h"
+#include "core/object.h"
 #include "cq/counter.h"
 #include "cq/eq.h"
 #include "mem/mr_table.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Operation tables of which every call refuses (core/refusal.h), or every call of one direction. Used by endpoint.cc,
+// Operation tables of which every call refuses (core/object.h), or every call of one direction. Used by endpoint.cc,
 // scalable.cc and shared_context.cc; calls nothing.
 #include <rdma/fi_errno.h>
 
 #include "api/endpoint_calls.h"
-#include "core/refusal.h"
+#include "core/object.h"
 
 namespace tofu {
 

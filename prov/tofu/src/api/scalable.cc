@@ -12,7 +12,7 @@
 #include "api/getinfo.h"
 #include "av/peer_table.h"
 #include "core/log.h"
-#include "core/refusal.h"
+#include "core/object.h"
 #include "cq/domain_base.h"
 
 namespace tofu {

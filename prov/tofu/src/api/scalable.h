@@ -21,7 +21,7 @@ class Peers;
 class DomainBase;
 
 /// Receive context i is the domain's endpoint number `first + i`: fi_rx_addr names it by adding. A transmit context has
-/// any number; its visits carry the address of the scalable endpoint. The users (core/counted.h) are the contexts.
+/// any number; its visits carry the address of the scalable endpoint. The users (core/object.h) are the contexts.
 class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBase> {
   public:
     explicit ScalableEndpoint(DomainBase& domain) noexcept;

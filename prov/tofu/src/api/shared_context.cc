@@ -10,7 +10,7 @@
 #include "api/endpoint_calls.h"
 #include "api/getinfo.h"
 #include "core/limits.h"
-#include "core/refusal.h"
+#include "core/object.h"
 #include "cq/domain_base.h"
 #include "msg/calls.h"
 

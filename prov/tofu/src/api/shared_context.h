@@ -13,7 +13,7 @@
 #include <rdma/fi_endpoint.h>
 
 #include "api/endpoint.h"
-#include "core/array.h"
+#include "core/containers.h"
 #include "msg/receive_queue.h"
 #include "msg/srx_owner.h"
 #include "utofu/vcq.h"
@@ -23,7 +23,7 @@ namespace tofu {
 class Peers;
 class DomainBase;
 
-/// A VCQ from which several transmit contexts post; they are its users (core/counted.h).
+/// A VCQ from which several transmit contexts post; they are its users (core/object.h).
 class SharedTransmit final : public Object<SharedTransmit, fid_stx, DomainBase> {
   public:
     explicit SharedTransmit(DomainBase& domain) noexcept;

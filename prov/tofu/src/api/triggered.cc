@@ -9,7 +9,7 @@
 #include <rdma/fi_errno.h>
 
 #include "core/log.h"
-#include "core/refusal.h"
+#include "core/object.h"
 #include "cq/counter.h"
 #include "cq/domain_base.h"
 #include "msg/call_checks.h"

@@ -16,8 +16,8 @@
 #include <sys/uio.h>
 
 #include "api/triggered_call.h"
-#include "core/counted.h"
 #include "core/limits.h"
+#include "core/object.h"
 #include "cq/counter.h"
 #include "cq/cq.h"
 #include "tx/deferred.h"

@@ -10,7 +10,7 @@
 #include <rdma/fi_errno.h>
 
 #include "atomic/atomic.h"
-#include "core/error.h"
+#include "core/log.h"
 #include "tx/quick.h"
 #include "tx/tx_context.h"
 

@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "core/log.h"
 
 namespace tofu {
 

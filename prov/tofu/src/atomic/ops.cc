@@ -6,7 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include "atomic/runner.h"
-#include "core/error.h"
+#include "core/log.h"
 
 namespace tofu {
 

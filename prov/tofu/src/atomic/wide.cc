@@ -4,7 +4,7 @@
 
 #include "atomic/runner.h"
 #include "av/address.h"
-#include "core/random.h"
+#include "core/system.h"
 #include "mem/mr_directory.h"
 
 namespace tofu {

@@ -22,7 +22,7 @@
 #include <cstdint>
 
 #include "atomic/ops.h"
-#include "core/clock.h"
+#include "core/system.h"
 
 namespace tofu {
 

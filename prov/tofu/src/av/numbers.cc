@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
-#include "core/shm_file.h"
+#include "core/system.h"
 
 namespace tofu {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "av/address.h"
 #include "av/shared_table.h"
-#include "core/array.h"
+#include "core/containers.h"
 #include "core/object.h"
 
 namespace tofu {

@@ -8,7 +8,7 @@
 #include <rdma/fi_errno.h>
 
 #include "core/log.h"
-#include "core/refusal.h"
+#include "core/object.h"
 
 namespace tofu::coll {
 

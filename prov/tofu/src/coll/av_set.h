@@ -10,7 +10,7 @@
 #include <rdma/fi_collective.h>
 
 #include "av/peer_table.h"
-#include "core/array.h"
+#include "core/containers.h"
 #include "core/object.h"
 
 namespace tofu::coll {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "utofu/barrier_gate.h"
 
 namespace tofu::coll {

@@ -4,7 +4,7 @@
 #include <rdma/fi_errno.h>
 
 #include "coll/engine.h"
-#include "core/refusal.h"
+#include "core/object.h"
 #include "tx/ep_handle.h"
 
 namespace tofu::coll {

@@ -15,7 +15,7 @@
 #include "coll/av_set.h"
 #include "coll/support.h"
 #include "core/log.h"
-#include "core/refusal.h"
+#include "core/object.h"
 #include "cq/domain_base.h"
 #include "cq/eq.h"
 

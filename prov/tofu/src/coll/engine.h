@@ -9,7 +9,7 @@
 #include <rdma/fi_collective.h>
 
 #include "coll/group.h"
-#include "core/array.h"
+#include "core/containers.h"
 #include "tx/operation.h"
 #include "tx/tx_context.h"
 

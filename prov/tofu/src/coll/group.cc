@@ -9,7 +9,7 @@
 
 #include "coll/engine.h"
 #include "core/log.h"
-#include "core/refusal.h"
+#include "core/object.h"
 #include "cq/domain_base.h"
 #include "tx/tx_context.h"
 

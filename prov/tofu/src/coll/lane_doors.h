@@ -11,7 +11,7 @@
 
 #include <utofu.h>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "mem/mr_directory.h"
 #include "mem/pages.h"
 #include "utofu/barrier_gate.h"

@@ -8,7 +8,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/error.h"
+#include "core/log.h"
 #include "tx/tx_context.h"
 
 namespace tofu::coll {

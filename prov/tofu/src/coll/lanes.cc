@@ -11,8 +11,8 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/clock.h"
-#include "core/error.h"
+#include "core/log.h"
+#include "core/system.h"
 #include "cq/domain_base.h"
 #include "tx/tx_context.h"
 

@@ -12,7 +12,7 @@
 #include "av/peer_table.h"
 #include "coll/gate_operation.h"
 #include "coll/plan.h"
-#include "core/array.h"
+#include "core/containers.h"
 #include "tx/operation.h"
 
 namespace tofu::coll {

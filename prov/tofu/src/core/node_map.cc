@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See node_map.h.
+// See node_map.h and hwloc.h.
 #include "core/node_map.h"
 
 #include <algorithm>
@@ -10,14 +10,136 @@
 #include <new>
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include "core/hwloc.h"
-#include "core/launcher.h"
 #include "core/log.h"
 #include "core/params.h"
 
 namespace tofu::node {
+
+namespace {
+
+constexpr const char* library_name = "libhwloc.so.15"; // of all versions 2
+
+template <class Function>
+bool find(void* library, const char* name, Function& function) noexcept
+{
+    function = reinterpret_cast<Function>(dlsym(library, name));
+    return function != nullptr;
+}
+
+bool find_all(void* library, Hwloc& all) noexcept
+{
+    return find(library, "hwloc_get_api_version", all.get_api_version) &&
+           find(library, "hwloc_topology_init", all.topology_init) &&
+           find(library, "hwloc_topology_set_io_types_filter", all.topology_set_io_types_filter) &&
+           find(library, "hwloc_topology_set_cache_types_filter", all.topology_set_cache_types_filter) &&
+           find(library, "hwloc_topology_set_components", all.topology_set_components) &&
+           find(library, "hwloc_topology_set_flags", all.topology_set_flags) &&
+           find(library, "hwloc_topology_load", all.topology_load) &&
+           find(library, "hwloc_topology_abi_check", all.topology_abi_check) &&
+           find(library, "hwloc_topology_dup", all.topology_dup) &&
+           find(library, "hwloc_topology_destroy", all.topology_destroy) &&
+           find(library, "hwloc_topology_is_thissystem", all.topology_is_thissystem) &&
+           find(library, "hwloc_topology_get_allowed_cpuset", all.topology_get_allowed_cpuset) &&
+           find(library, "hwloc_get_nbobjs_by_depth", all.get_nbobjs_by_depth) &&
+           find(library, "hwloc_get_obj_by_depth", all.get_obj_by_depth) &&
+           find(library, "hwloc_bitmap_next", all.bitmap_next) &&
+           find(library, "hwloc_bitmap_weight", all.bitmap_weight) &&
+           find(library, "hwloc_set_area_membind", all.set_area_membind);
+}
+
+/// Where the program itself brings another hwloc along, calls inside of the library would reach that one.
+bool is_replaced(const Hwloc& all) noexcept
+{
+    void* const seen = dlsym(RTLD_DEFAULT, "hwloc_topology_init");
+    return seen != nullptr && seen != reinterpret_cast<void*>(all.topology_init);
+}
+
+const Hwloc* load() noexcept
+{
+    static Hwloc all;
+    void* const library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL); // stays: it is asked again and again
+    if (library == nullptr) {
+        TOFU_INFO(FI_LOG_CORE, "no %s: memory, TNIs and threads are placed without; install hwloc 2\n", library_name);
+        return nullptr;
+    }
+    if (!find_all(library, all) || all.get_api_version() >> 16 != 2 || is_replaced(all)) {
+        TOFU_WARN(FI_LOG_CORE,
+                  "%s cannot be used: it is not hwloc 2.1 or later, or the program brings another hwloc: memory, TNIs "
+                  "and threads are placed without it\n",
+                  library_name);
+        dlclose(library);
+        return nullptr;
+    }
+    return &all;
+}
+
+} // namespace
+
+const Hwloc* hwloc() noexcept
+{
+    static const Hwloc* const all = load();
+    return all;
+}
+
+namespace {
+
+template <class Function>
+bool find(const char* name, Function& function) noexcept
+{
+    function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
+    return function != nullptr;
+}
+
+/// pmix_topology_t of PMIx 4 and later.
+struct PmixTopology {
+    char* source;
+    void* topology;
+};
+
+/// PMIx's, which it keeps. PMIx 4 discovers it itself, with devices, so its answer is not worth having.
+hwloc_topology_t of_pmix() noexcept
+{
+    int (*initialized)() = nullptr;
+    const char* (*version)() = nullptr;
+    int (*load)(PmixTopology*) = nullptr;
+    if (!find("PMIx_Initialized", initialized) || !find("PMIx_Get_version", version) ||
+        !find("PMIx_Load_topology", load) || initialized() == 0)
+        return nullptr;
+    const char* const text = version();
+    const char* const digit = text != nullptr ? std::strpbrk(text, "0123456789") : nullptr;
+    PmixTopology answer{nullptr, nullptr};
+    if (digit == nullptr || std::atoi(digit) < 5 || load(&answer) != 0 || answer.source == nullptr)
+        return nullptr;
+    return std::strncmp(answer.source, "hwloc", 5) == 0 ? static_cast<hwloc_topology_t>(answer.topology) : nullptr;
+}
+
+/// Open MPI 4's own, once it has read it.
+hwloc_topology_t of_open_mpi() noexcept
+{
+    const auto* const kept = static_cast<const hwloc_topology_t*>(dlsym(RTLD_DEFAULT, "opal_hwloc_topology"));
+    return kept != nullptr ? *kept : nullptr;
+}
+
+} // namespace
+
+hwloc_topology_t copy_of_launchers(const Hwloc& library) noexcept
+{
+    // A topology can be read by the library that made it, and by no other.
+    if (dlsym(RTLD_DEFAULT, "hwloc_topology_init") != reinterpret_cast<void*>(library.topology_init))
+        return nullptr;
+    hwloc_topology_t shared = of_pmix();
+    if (shared == nullptr)
+        shared = of_open_mpi();
+    hwloc_topology_t copy = nullptr;
+    if (shared == nullptr || library.topology_abi_check(shared) != 0 || library.topology_dup(&copy, shared) != 0)
+        return nullptr;
+    return copy;
+}
+
 namespace {
 
 constexpr int numa_depth = HWLOC_TYPE_DEPTH_NUMANODE;

@@ -1,20 +1,116 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What all objects of libfabric have in common: they are opened from another, which stays until they are closed; the
-// application calls them through tables of functions; and who is in use answers fi_close(3) with -FI_EBUSY. Base of all
-// that the application holds; calls nothing.
+// Objects of libfabric that the application holds. Their life: reference counts, and fi_close(3), which answers
+// -FI_EBUSY while others use the object. Their calls, through libfabric's tables of functions, and the answer of
+// calls that are not supported. Calls nothing.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
-#include "core/counted.h"
-
 namespace tofu {
+
+/// Counts its users. Any thread.
+class Counted {
+  public:
+    void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
+    /// release: what its user has done with it comes before its end (partner: users())
+    void release() noexcept { users_.fetch_sub(1, std::memory_order_release); }
+    [[nodiscard]] int users() const noexcept { return users_.load(std::memory_order_acquire); }
+    [[nodiscard]] bool in_use() const noexcept { return users() != 0; }
+
+  private:
+    std::atomic<int> users_{0};
+};
+
+/// An object that is used from here, or none.
+template <class T>
+class Held {
+  public:
+    Held() = default;
+    Held(Held&& from) noexcept : object_(std::exchange(from.object_, nullptr)) {}
+    Held& operator=(Held&& from) noexcept
+    {
+        std::swap(object_, from.object_);
+        return *this;
+    }
+    ~Held() { *this = nullptr; }
+    /// Lets go of the one before.
+    Held& operator=(T* object) noexcept
+    {
+        if (object != nullptr)
+            object->hold();
+        if (T* const before = std::exchange(object_, object); before != nullptr)
+            before->release();
+        return *this;
+    }
+    operator T*() const noexcept { return object_; }
+    T* get() const noexcept { return object_; }
+    T* operator->() const noexcept { return object_; }
+
+  private:
+    T* object_ = nullptr;
+};
+
+// The answer of calls that are not offered. libfabric's inline wrappers call through most slots of an operation table
+// without a look, so each has to hold a function.
+
+/// One function for each signature.
+template <int code, class Signature>
+struct Refuse;
+template <int code, class Result, class... Arguments>
+struct Refuse<code, Result(Arguments...)> {
+    static Result call(Arguments...) noexcept { return code; }
+};
+
+/// Converts to a refusing function of whatever type the slot has.
+template <int code>
+struct Refusal {
+    template <class Signature>
+    constexpr operator Signature*() const noexcept
+    {
+        return &Refuse<code, Signature>::call;
+    }
+};
+
+/// For a slot: the call does nothing and answers `code`, a negative FI_E*.
+template <int code>
+inline constexpr Refusal<code> refuses{};
+
+/// The calls of fid_ops, which every object has (fi_close(3), fi_control(3) and the fi_*_bind of each). Those that are
+/// not named answer -FI_ENOSYS.
+struct ObjectCalls {
+    int (*close)(struct fid* object);
+    int (*bind)(struct fid* object, struct fid* other, std::uint64_t flags) = refuses<-FI_ENOSYS>;
+    int (*control)(struct fid* object, int command, void* argument) = refuses<-FI_ENOSYS>;
+    int (*open_ops)(struct fid* object, const char* name, std::uint64_t flags, void** ops,
+                    void* context) = refuses<-FI_ENOSYS>;
+};
+
+/// fi_set_ops(3) of every object: nothing can be set. The function also marks our objects: see is_ours().
+inline int set_no_ops(struct fid*, const char*, std::uint64_t, void*, void*) noexcept { return -FI_ENOSYS; }
+
+constexpr fi_ops object_ops(const ObjectCalls& calls) noexcept
+{
+    return {sizeof(fi_ops), calls.close, calls.bind, calls.control, calls.open_ops, nullptr, set_no_ops};
+}
+
+/// Has the application passed an object of this class, and one of ours? Several providers' objects look alike in a
+/// process, and theirs have nothing behind the handle that we know of.
+[[nodiscard]] inline bool is_ours(const struct fid* object, std::size_t fclass) noexcept
+{
+    constexpr std::size_t least = offsetof(fi_ops, ops_set) + sizeof(fi_ops::ops_set);
+    return object != nullptr && object->fclass == fclass && object->ops != nullptr && object->ops->size >= least &&
+           object->ops->ops_set == set_no_ops;
+}
 
 /// `HandleType` is the struct that the application holds, `OwnerType` what the object is opened from, and `Base` what is
 /// behind the handle where that is more.
@@ -120,5 +216,72 @@ struct Calls {
 };
 template <auto member>
 inline constexpr Calls<member> calls{};
+
+// The objects of one kind that are open in the process, oldest first: fi_getinfo names the first fabric and domain
+// (fi_fabric(3), fi_domain(3)).
+
+/// Linked through the objects' `next_open`, so that nothing is left to be destroyed when the process ends. Any
+/// thread.
+template <class Object>
+class OpenList {
+  public:
+    void add(Object& object) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        Object** end = &first_;
+        while (*end != nullptr)
+            end = &(*end)->next_open;
+        object.next_open = nullptr;
+        *end = &object;
+    }
+    void remove(const Object& object) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        for (Object** at = &first_; *at != nullptr; at = &(*at)->next_open)
+            if (*at == &object) {
+                *at = object.next_open;
+                return;
+            }
+    }
+    /// Calls `visit` for each, which stays open meanwhile.
+    template <class Visit>
+    void each(Visit&& visit) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        for (Object* object = first_; object != nullptr; object = object->next_open)
+            visit(*object);
+    }
+    /// `wanted` where it is one of these, the first of them for null, else null.
+    template <class Handle>
+    [[nodiscard]] Object* find(const Handle* wanted) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        if (wanted == nullptr)
+            return first_;
+        for (Object* object = first_; object != nullptr; object = object->next_open)
+            if (static_cast<const Handle*>(object) == wanted)
+                return object;
+        return nullptr;
+    }
+
+  private:
+    std::mutex mutex_;
+    Object* first_ = nullptr;
+};
+
+// A fabric as the objects opened from it see it.
+
+class FabricBase : public Object<FabricBase, fid_fabric, Counted> {
+  public:
+    FabricBase() noexcept : Object(nullptr, FI_CLASS_FABRIC) {}
+    /// Those open in this process.
+    static OpenList<FabricBase>& all() noexcept
+    {
+        static constinit OpenList<FabricBase> list;
+        return list;
+    }
+
+    FabricBase* next_open = nullptr; ///< the list's
+};
 
 } // namespace tofu

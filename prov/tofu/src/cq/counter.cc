@@ -6,7 +6,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/refusal.h"
+#include "core/object.h"
 #include "cq/domain_base.h"
 #include "cq/wait.h"
 

@@ -12,9 +12,8 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/error.h"
 #include "core/log.h"
-#include "core/refusal.h"
+#include "core/object.h"
 #include "cq/domain_base.h"
 #include "cq/wait.h"
 

@@ -12,8 +12,8 @@
 
 #include "av/address.h"
 #include "core/lock.h"
+#include "core/log.h"
 #include "core/object.h"
-#include "core/trace.h"
 #include "cq/entries.h"
 #include "cq/progress.h"
 #include "cq/wait.h"

@@ -10,9 +10,8 @@
 #include <rdma/fi_domain.h>
 
 #include "av/numbers.h"
-#include "core/fabric_base.h"
 #include "core/lock.h"
-#include "core/open_list.h"
+#include "core/object.h"
 #include "core/stats.h"
 #include "cq/progress_thread.h"
 #include "utofu/vcq.h"

@@ -11,7 +11,7 @@
 #include <rdma/fi_errno.h>
 
 #include "core/log.h"
-#include "core/refusal.h"
+#include "core/object.h"
 #include "cq/domain_base.h"
 
 namespace tofu {

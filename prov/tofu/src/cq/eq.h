@@ -11,8 +11,7 @@
 #include <rdma/fi_eq.h>
 #include <sys/types.h>
 
-#include "core/array.h"
-#include "core/fabric_base.h"
+#include "core/containers.h"
 #include "core/object.h"
 #include "cq/progress.h"
 #include "cq/wait.h"

@@ -11,8 +11,8 @@
 #include <rdma/fi_errno.h>
 
 #include "core/log.h"
+#include "core/object.h"
 #include "core/peer_abi.h"
-#include "core/refusal.h"
 #include "cq/counter.h"
 #include "cq/cq.h"
 #include "cq/domain_base.h"

@@ -6,7 +6,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/refusal.h"
+#include "core/object.h"
 #include "cq/counter.h"
 #include "cq/cq.h"
 #include "cq/eq.h"

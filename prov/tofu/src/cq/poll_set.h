@@ -8,7 +8,7 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_eq.h>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "core/object.h"
 #include "cq/domain_base.h"
 

@@ -9,7 +9,7 @@
 
 #include <utofu.h>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "core/lock.h"
 #include "utofu/vcq.h"
 

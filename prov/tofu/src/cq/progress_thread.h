@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "core/lock.h"
 #include "cq/progress.h"
 

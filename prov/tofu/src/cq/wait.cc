@@ -10,9 +10,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "core/clock.h"
 #include "core/log.h"
-#include "core/refusal.h"
+#include "core/object.h"
+#include "core/system.h"
 #include "cq/domain_base.h"
 #include "cq/progress.h"
 #include "cq/wait_set.h"

@@ -5,7 +5,7 @@
 #include <rdma/fi_errno.h>
 
 #include "core/log.h"
-#include "core/refusal.h"
+#include "core/object.h"
 #include "cq/progress.h"
 #include "utofu/library.h"
 

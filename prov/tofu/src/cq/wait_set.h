@@ -7,8 +7,8 @@
 
 #include <rdma/fi_eq.h>
 
-#include "core/array.h"
-#include "core/fabric_base.h"
+#include "core/containers.h"
+#include "core/object.h"
 #include "cq/wait.h"
 
 namespace tofu {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "core/lock.h"
 #include "mem/pages.h"
 #include "utofu/vcq.h"

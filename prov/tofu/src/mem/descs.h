@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-#include "core/spare_node.h"
+#include "core/containers.h"
 #include "mem/mr.h"
 
 namespace tofu {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "utofu/vcq.h"
 
 namespace tofu {

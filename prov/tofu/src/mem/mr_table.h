@@ -10,9 +10,8 @@
 
 #include <rdma/fi_domain.h>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "core/lock.h"
-#include "core/spare_node.h"
 #include "mem/descs.h"
 #include "mem/event_counters.h"
 #include "mem/local_buffer.h"

@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "mem/mr_directory.h"
 #include "mem/pages.h"
 

@@ -35,7 +35,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "msg/port.h"
 #include "msg/wire.h"
 

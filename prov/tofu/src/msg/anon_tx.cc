@@ -7,7 +7,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/error.h"
 #include "core/log.h"
 #include "msg/tx_ring.h"
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "av/recent.h"
-#include "core/array.h"
+#include "core/containers.h"
 #include "msg/channel.h"
 
 namespace tofu::proto {

@@ -7,7 +7,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/trace.h"
+#include "core/log.h"
 #include "cq/counter.h"
 #include "mem/iov.h"
 #include "msg/srx_owner.h"

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "core/error.h"
+#include "core/log.h"
 #include "msg/message.h"
 
 namespace tofu::proto {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "core/clock.h"
+#include "core/system.h"
 #include "cq/domain_base.h"
 #include "msg/port.h"
 

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "msg/match.h"
 #include "msg/match_entry.h"
 #include "msg/sized_pool.h"

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "core/limits.h"
-#include "core/trace.h"
+#include "core/log.h"
 #include "cq/counter.h"
 #include "msg/message_engine.h"
 

@@ -10,7 +10,7 @@
 #include <rdma/fi_tagged.h>
 #include <sys/types.h>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "mem/iov.h"
 #include "msg/match_entry.h"
 #include "msg/match_queue.h"

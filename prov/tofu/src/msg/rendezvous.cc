@@ -4,7 +4,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/error.h"
+#include "core/log.h"
 #include "msg/delivery.h"
 
 namespace tofu::proto {

@@ -7,7 +7,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/error.h"
+#include "core/log.h"
 
 namespace tofu::proto {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "msg/channel.h"
 #include "msg/port.h"
 

@@ -42,7 +42,6 @@
 #include <rdma/fi_errno.h>
 
 #include "core/log.h"
-#include "core/trace.h"
 #include "msg/tx_ring.h"
 
 namespace tofu::proto {

@@ -7,8 +7,8 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/clock.h"
 #include "core/log.h"
+#include "core/system.h"
 
 namespace tofu::proto {
 

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "core/log.h"
 #include "mem/numa.h"
 

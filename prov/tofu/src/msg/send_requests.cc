@@ -8,7 +8,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/error.h"
+#include "core/log.h"
 #include "cq/domain_base.h"
 
 namespace tofu::proto {

@@ -9,7 +9,7 @@
 
 #include <sys/uio.h>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "mem/local_buffer.h"
 #include "msg/copies.h"
 #include "msg/packet.h"

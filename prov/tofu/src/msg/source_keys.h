@@ -9,7 +9,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "av/recent.h"
-#include "core/array.h"
+#include "core/containers.h"
 #include "msg/match.h"
 #include "msg/srx_peer.h"
 

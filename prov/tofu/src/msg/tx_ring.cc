@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstring>
 
-#include "core/error.h"
 #include "core/log.h"
 
 namespace tofu::proto {

@@ -7,7 +7,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/error.h"
+#include "core/log.h"
 #include "mem/iov.h"
 #include "msg/sender.h"
 #include "tx/event_credits.h"

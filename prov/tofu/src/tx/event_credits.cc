@@ -10,9 +10,8 @@
 
 #include "av/address.h"
 #include "av/peer_table.h"
-#include "core/clock.h"
-#include "core/error.h"
 #include "core/log.h"
+#include "core/system.h"
 
 namespace tofu {
 

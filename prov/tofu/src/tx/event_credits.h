@@ -11,9 +11,8 @@
 #include <memory>
 
 #include "av/address.h"
-#include "core/array.h"
-#include "core/error.h"
-#include "core/spare_node.h"
+#include "core/containers.h"
+#include "core/log.h"
 #include "mem/event_pool.h"
 #include "mem/pages.h"
 #include "utofu/vcq.h"

@@ -15,8 +15,7 @@
 #include <memory>
 
 #include "av/peer_table.h"
-#include "core/array.h"
-#include "core/spare_node.h"
+#include "core/containers.h"
 #include "mem/mr_directory.h"
 #include "utofu/vcq.h"
 

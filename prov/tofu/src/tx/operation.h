@@ -8,7 +8,7 @@
 #include <memory>
 #include <new>
 
-#include "core/array.h"
+#include "core/containers.h"
 #include "cq/binding.h"
 #include "utofu/vcq.h"
 
@@ -112,7 +112,7 @@ class Pool {
 
 // --- inline part
 
-int fi_error_of(int utofu_code) noexcept; // core/error.h
+int fi_error_of(int utofu_code) noexcept; // core/log.h
 
 /// Notes a failure, unless there was an earlier one. `code` may be a success.
 inline void note(Request& request, int utofu_code) noexcept

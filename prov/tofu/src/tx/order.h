@@ -17,7 +17,7 @@
 
 #include <utofu.h>
 
-#include "core/spare_node.h"
+#include "core/containers.h"
 #include "utofu/vcq.h"
 
 namespace tofu {

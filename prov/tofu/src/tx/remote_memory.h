@@ -14,7 +14,7 @@
 #include <rdma/fi_errno.h>
 
 #include "av/peer_table.h"
-#include "core/error.h"
+#include "core/log.h"
 #include "tx/event_credits.h"
 #include "tx/keys.h"
 #include "tx/operation.h"

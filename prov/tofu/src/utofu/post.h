@@ -11,8 +11,8 @@
 
 #include <utofu.h>
 
+#include "core/log.h"
 #include "core/stats.h"
-#include "core/trace.h"
 #include "utofu/handle.h"
 #include "utofu/library.h"
 #include "utofu/unsignaled.h"

@@ -20,7 +20,7 @@
 #include "core/log.h"
 #include "core/node_map.h"
 #include "core/params.h"
-#include "core/shm_file.h"
+#include "core/system.h"
 
 namespace tofu::vcq::places {
 namespace {

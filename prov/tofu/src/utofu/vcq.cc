@@ -4,9 +4,8 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/clock.h"
-#include "core/error.h"
 #include "core/log.h"
+#include "core/system.h"
 
 namespace tofu::vcq {
 

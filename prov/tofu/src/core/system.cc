@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See shm_file.h.
-#include "core/shm_file.h"
+// See system.h.
+#include "core/system.h"
 
 #include <cerrno>
 #include <cstdio>

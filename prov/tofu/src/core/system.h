@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What a process asks the kernel for: time, random numbers, and files that the processes of its node share. Calls the
+// kernel.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <ctime>
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/types.h>
+
+namespace tofu {
+
+// The provider's time: a steady clock, and a cheap one for work that is due every few milliseconds. A test may have a
+// time of its own.
+
+/// The steady clock of all waits with a bound.
+struct Clock {
+    using duration = std::chrono::steady_clock::duration;
+    using time_point = std::chrono::steady_clock::time_point;
+
+    /// The time of a test, in nanoseconds; null: that of the system. Set before the first domain is opened.
+    static inline std::uint64_t (*of_test)() noexcept = nullptr;
+
+    /// The sleep of a test, in nanoseconds, where it has a time of its own.
+    static inline void (*sleep_of_test)(std::uint64_t) noexcept = nullptr;
+
+    static time_point now() noexcept
+    {
+        if (of_test != nullptr) [[unlikely]]
+            return time_point(std::chrono::nanoseconds(of_test()));
+        return std::chrono::steady_clock::now();
+    }
+    static void sleep(std::chrono::nanoseconds time) noexcept
+    {
+        if (sleep_of_test != nullptr) [[unlikely]]
+            return sleep_of_test(static_cast<std::uint64_t>(time.count()));
+        const timespec wanted{static_cast<time_t>(time.count() / 1000000000), static_cast<long>(time.count() % 1000000000)};
+        (void)nanosleep(&wanted, nullptr);
+    }
+};
+
+/// Milliseconds since some time in the past, as of the last tick of the kernel.
+inline std::uint64_t milliseconds() noexcept
+{
+    if (Clock::of_test != nullptr) [[unlikely]]
+        return Clock::of_test() / 1000000;
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1000 + static_cast<std::uint64_t>(now.tv_nsec) / 1000000;
+}
+
+// Random numbers that no other process has: nonces, tokens, first sequence numbers. A test may have a source of its
+// own.
+
+struct Random {
+    /// The source of a test; null: the kernel. Set before the first domain is opened.
+    static inline std::uint64_t (*of_test)() noexcept = nullptr;
+
+    /// `otherwise` where the kernel has none.
+    static std::uint64_t number(std::uint64_t otherwise) noexcept
+    {
+        if (of_test != nullptr) [[unlikely]]
+            return of_test();
+        std::uint64_t bits = 0;
+        return getrandom(&bits, sizeof bits, 0) == static_cast<ssize_t>(sizeof bits) ? bits : otherwise;
+    }
+};
+
+// A file in memory that the processes of a user share on their node, and locks on its bytes, which the kernel
+// releases when their holder ends (fcntl(2), open file description locks).
+
+/// The owner closes it; an owner that lives as long as the process leaves that to the kernel.
+class NodeFile {
+  public:
+    NodeFile() = default;
+    NodeFile(const NodeFile&) = delete;
+    NodeFile& operator=(const NodeFile&) = delete;
+
+    /// Opens the file, and makes it if it is not there. False: it can't be opened, or belongs to another user.
+    [[nodiscard]] bool open(const char* path) noexcept;
+    [[nodiscard]] bool is_open() const noexcept { return file_ >= 0; }
+    [[nodiscard]] int descriptor() const noexcept { return file_; }
+    /// True if its name is gone, or leads to another file by now.
+    [[nodiscard]] bool is_removed() const noexcept;
+    void remove() noexcept;
+    void close() noexcept;
+
+    /// F_RDLCK, F_WRLCK or F_UNLCK of so many bytes (0: all that follow). F_OFD_SETLK: is it done? F_OFD_GETLK: could
+    /// it be had? The locks of one process do not meet each other.
+    bool lock(short type, off_t from, off_t bytes, int command = F_OFD_SETLK) noexcept;
+    /// The same by F_OFD_SETLK, repeated for `patience` while another process, perhaps a stopped one, has the lock.
+    bool lock_within(std::chrono::milliseconds patience, short type, off_t from, off_t bytes) noexcept;
+
+  private:
+    int file_ = -1;
+    char path_[64] = {};
+};
+
+} // namespace tofu
