@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Numbers of endpoints: which one a new endpoint gets, in its domain and behind an earlier domain with the same home
-// VCQ. Calls the provider's av/numbers.
+// VCQ. Calls the provider's av/peer_table.
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "av/numbers.h"
+#include "av/peer_table.h"
 
 namespace tofu {
 namespace {

@@ -514,7 +514,7 @@ struct Calls {
         *extra = static_cast<std::uint16_t>(8 + place.component);
         return UTOFU_SUCCESS;
     }
-    /// Programs do not meet, whether they run at the same time (utofu/tni_allocator) or one after another (av/numbers).
+    /// Programs do not meet, whether they run at the same time (utofu/tni_allocator) or one after another (av/peer_table).
     static const char* job()
     {
         static const auto start = std::chrono::steady_clock::now().time_since_epoch().count();

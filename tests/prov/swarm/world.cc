@@ -19,7 +19,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
-#include "av/numbers.h"
+#include "av/peer_table.h"
 #include "core/system.h"
 #include "model.h"
 #include "net.h"

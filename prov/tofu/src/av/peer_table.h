@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The peers behind the application's addresses (fi_addr_t): the part of an address vector that the data path uses, to
-// post to a peer or to report the sender of a message. Filled by the calls of fi_av (api/av.h).
+// The peers that the addresses of an address vector name, by index, and what engines look up to post to a peer or to
+// report the sender of a message. Beside it the numbers of a domain's endpoints, which are part of their addresses,
+// and a small cache of the last peers. Filled by the calls of fi_av (api/av.h); calls the home VCQ for reserved tags.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,6 +22,49 @@
 #include "core/object.h"
 
 namespace tofu {
+
+// The numbers of a domain's endpoints, which their addresses and their reserved STags name. A peer that was stopped
+// may write to the area of an endpoint that is closed, so a number is free for a successor only when no peer can do
+// so ("Writes that outlive their endpoint" in docs/wire-protocol.md).
+
+class EndpointNumbers {
+  public:
+    using Set = std::bitset<max_endpoints>;
+
+    /// In a test: the domains that give numbers back now are remains of a process that was killed, which writes nothing.
+    static inline bool killed_of_test = false;
+
+    EndpointNumbers() = default;
+    EndpointNumbers(const EndpointNumbers&) = delete;
+    EndpointNumbers& operator=(const EndpointNumbers&) = delete;
+    ~EndpointNumbers();
+
+    /// Reads from a file of the node which numbers earlier domains with this home VCQ have left unsettled; they may
+    /// have been killed, or belong to other processes. `job` names the process's job where VCQ IDs are unique within
+    /// a job only, else null. Without such a file the first number follows from `random`.
+    void open(const char* job, std::uint64_t home, std::uint64_t random) noexcept;
+    /// Takes `count` numbers in a row, for an endpoint or the receive contexts of a scalable endpoint: numbers that
+    /// this domain has not used, then those that were given back first, unsettled ones last. 0 or -FI_ENOSPC.
+    [[nodiscard]] int take(unsigned count, unsigned& first) noexcept;
+    /// A peer may still write to the area of this number, which is in use.
+    void set_unsettled(unsigned number) noexcept;
+    void give_back(unsigned first, unsigned count) noexcept;
+
+  private:
+    void save() const noexcept;
+
+    std::mutex mutex_;
+    Set taken_;     ///< in use
+    Set unsettled_; ///< of these numbers, in use or not
+    std::array<std::uint32_t, max_endpoints> given_back_{}; ///< when, counted in calls; 0: never used by this domain
+    std::uint32_t calls_ = 0;
+    unsigned start_ = 0;     ///< the first number of a domain without history
+    std::uint64_t key_ = 0;  ///< of the history in the node's file; 0: there is none
+    bool may_outlive_ = true;///< the history outlives the last process of the node
+};
+
+// The peers behind the application's addresses (fi_addr_t): the part of an address vector that the data path uses, to
+// post to a peer or to report the sender of a message. Filled by the calls of fi_av (api/av.h).
 
 class DomainBase;
 
@@ -112,6 +158,34 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     Array<std::uint32_t> more_uses_; ///< by place: further uses by insert_once(); places beyond its end have none
     std::mutex watch_mutex_;    ///< taken before the observers' locks
     Watcher* watchers_ = nullptr;
+};
+
+// A small cache of what was last found for an address of the application. A program that talks to many peers in turn,
+// as collectives of MPI do, finds each by one comparison.
+
+/// Direct-mapped by the low bits of the address; keeps the value noted last. A default Value belongs to no address. The
+/// user checks whether a value is still valid.
+template <class Value>
+class Recent {
+  public:
+    /// The value noted for this address, or for another one with the same low bits: the user compares its `address`.
+    [[nodiscard]] const Value& at(fi_addr_t address) const noexcept { return values_[place_of(address)]; }
+    void note(const Value& value) noexcept { values_[place_of(value.address)] = value; }
+    /// Forgets the values for which `is_void` holds.
+    template <class IsVoid>
+    void forget_if(IsVoid&& is_void) noexcept
+    {
+        for (Value& value : values_)
+            if (is_void(value))
+                value = Value{};
+    }
+
+  private:
+    static constexpr std::size_t size = 64;
+    /// Receive contexts (fi_rx_addr) stand in the upper bits.
+    static std::size_t place_of(fi_addr_t address) noexcept { return (address ^ address >> 58) % size; }
+
+    Value values_[size] = {};
 };
 
 } // namespace tofu

@@ -9,7 +9,7 @@
 
 #include <rdma/fi_domain.h>
 
-#include "av/numbers.h"
+#include "av/peer_table.h"
 #include "core/lock.h"
 #include "core/object.h"
 #include "core/stats.h"

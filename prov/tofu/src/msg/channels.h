@@ -10,7 +10,7 @@
 #include <new>
 #include <utility>
 
-#include "av/recent.h"
+#include "av/peer_table.h"
 #include "core/containers.h"
 #include "msg/channel.h"
 

@@ -8,7 +8,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
-#include "av/recent.h"
+#include "av/peer_table.h"
 #include "core/containers.h"
 #include "msg/match.h"
 #include "msg/srx_peer.h"
