@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "coll/barrier_circuit.h"
-#include "coll/gate_operation.h"
 #include "coll/plan.h"
 
 namespace {

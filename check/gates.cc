@@ -139,8 +139,8 @@ Finding again(Side& side)
 }
 
 constexpr Check list[] = {
-    {"gates", "barrier gates combine as the guide says, some without a signal or a packet", "coll/over_gates", 1, gates},
-    {"gates-again", "gates that are freed make another circuit", "coll/over_gates", 1, again},
+    {"gates", "barrier gates combine as the guide says, some without a signal or a packet", "coll/group", 1, gates},
+    {"gates-again", "gates that are freed make another circuit", "coll/group", 1, again},
 };
 
 } // namespace

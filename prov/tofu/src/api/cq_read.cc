@@ -5,7 +5,7 @@
 
 #include "api/endpoint.h"
 #include "atomic/atomic.h"
-#include "coll/engine.h"
+#include "coll/collectives.h"
 #include "cq/counter.h"
 #include "cq/cq.h"
 #include "cq/domain_base.h"

@@ -24,7 +24,7 @@
 #include "api/scalable.h"
 #include "api/shared_context.h"
 #include "atomic/op_table.h"
-#include "coll/support.h"
+#include "coll/plan.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/object.h"

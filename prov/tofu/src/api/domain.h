@@ -11,7 +11,7 @@
 #include <rdma/fi_domain.h>
 
 #include "api/triggered.h"
-#include "coll/lane_doors.h"
+#include "coll/lanes.h"
 #include "cq/domain_base.h"
 #include "cq/eq.h"
 #include "mem/mr_table.h"

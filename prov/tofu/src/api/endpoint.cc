@@ -12,7 +12,7 @@
 #include "api/scalable.h"
 #include "api/shared_context.h"
 #include "atomic/atomic.h"
-#include "coll/engine.h"
+#include "coll/collectives.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/system.h"

@@ -9,7 +9,7 @@
 
 #include "api/hints.h"
 #include "atomic/atomic.h"
-#include "coll/engine.h"
+#include "coll/collectives.h"
 #include "cq/domain_base.h"
 #include "msg/message_engine.h"
 #include "rma/rma.h"

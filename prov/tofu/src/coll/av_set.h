@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_av_set(3): an ordered selection of addresses of an address vector, from which a group is made. Opened through
-// fi_av; read by join (engine.cc); calls nothing.
+// fi_av; read by join (collectives.cc); calls nothing.
 #pragma once
 
 #include <bit>

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See barrier_circuit.h. Gates for each process cost log2 n relay gates each, of the 192 of a node; a tree within the node costs two
-// for each process but the first, which alone takes part in the butterfly: at 27,648 nodes of four processes 24 relay gates
-// of a node instead of 64, for two more relays on the way (0.3 us of 12).
+// See barrier_circuit.h.
 #include "coll/barrier_circuit.h"
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <iterator>
 
+#include "atomic/op_table.h"
+
 namespace tofu::coll {
+
+// Gates for each process cost log2 n relay gates each, of the 192 of a node; a tree within the node costs two for
+// each process but the first, which alone takes part in the butterfly: at 27,648 nodes of four processes 24 relay
+// gates of a node instead of 64, for two more relays on the way (0.3 us of 12).
 
 namespace {
 
@@ -199,6 +204,239 @@ unsigned Circuit::most_gates() const noexcept
         most = std::max(most, walk(program, [](const Action&, unsigned, unsigned) {}));
     }
     return most;
+}
+
+namespace {
+
+using Form = Native::Form;
+constexpr unsigned words = vcq::GateData::words;
+constexpr std::uint64_t top = std::uint64_t{1} << 63;
+
+bool integer(const Datatype& d) noexcept { return d.kind == Class::sign || d.kind == Class::nosign; }
+bool is_float(fi_datatype type) noexcept { return type == FI_FLOAT || type == FI_FLOAT_COMPLEX; }
+
+/// An integer of up to 8 bytes, its sign extended.
+std::uint64_t load(const Datatype& d, const std::byte* at) noexcept
+{
+    std::uint64_t value = 0;
+    std::memcpy(&value, at, d.size); // little endian, as all machines with Tofu and of the simulator are
+    const unsigned unused = 64 - 8u * d.size;
+    return d.kind == Class::sign ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value << unused) >> unused) : value;
+}
+
+double load_real(bool single, const std::byte* at) noexcept
+{
+    float narrow = 0;
+    double wide = 0;
+    if (!single)
+        std::memcpy(&wide, at, sizeof(wide));
+    else if (std::memcpy(&narrow, at, sizeof(narrow)))
+        wide = static_cast<double>(narrow);
+    return wide;
+}
+void store_real(bool single, std::byte* at, double value) noexcept
+{
+    const float narrow = static_cast<float>(value);
+    if (single)
+        std::memcpy(at, &narrow, sizeof(narrow));
+    else
+        std::memcpy(at, &value, sizeof(value));
+}
+
+/// The greater number has the greater word, or with `least` the smaller one. 0 is NaN, below all others: ignored.
+std::uint64_t key_of(fi_datatype type, bool least, const std::byte* at) noexcept
+{
+    const Datatype& d = datatypes[type];
+    std::uint64_t key = 0;
+    if (integer(d)) {
+        key = load(d, at) ^ (d.kind == Class::sign ? top : 0);
+    } else {
+        const double value = load_real(is_float(type), at);
+        if (value != value)
+            return 0;
+        const auto bits = std::bit_cast<std::uint64_t>(value);
+        key = (bits & top) != 0 ? ~bits : bits | top;
+    }
+    return least ? ~key : key;
+}
+void store_key(fi_datatype type, bool least, std::byte* at, std::uint64_t key) noexcept
+{
+    const Datatype& d = datatypes[type];
+    const std::uint64_t value = least ? ~key : key;
+    if (integer(d)) {
+        const std::uint64_t back = value ^ (d.kind == Class::sign ? top : 0);
+        std::memcpy(at, &back, d.size);
+    } else if (key == 0) {
+        store_real(is_float(type), at, __builtin_nan(""));
+    } else {
+        store_real(is_float(type), at, std::bit_cast<double>((value & top) != 0 ? value & ~top : ~value));
+    }
+}
+
+bool is_true(fi_datatype type, const std::byte* at) noexcept
+{
+    const Datatype& d = datatypes[type];
+    return integer(d) ? load(d, at) != 0 : load_real(is_float(type), at) != 0;
+}
+void store_truth(fi_datatype type, std::byte* at, bool value) noexcept
+{
+    const std::uint64_t number = value;
+    if (integer(datatypes[type]))
+        std::memcpy(at, &number, datatypes[type].size);
+    else
+        store_real(is_float(type), at, value);
+}
+
+/// Puts behind `used` words what is there of the signature when so many members that agree are combined, if there is room:
+/// where one does not agree, every member finds something else than that. Returns the words with it. An exclusive or can't
+/// tell: of two signatures that occur an even number of times each nothing remains.
+unsigned seal(const Native& n, unsigned used, std::uint32_t signature, unsigned members, vcq::GateData& data) noexcept
+{
+    const std::uint64_t own = signature;
+    constexpr std::uint64_t part = 0xfffff; // its sum is exact as a double, however many members there are
+    if (n.op == UTOFU_REDUCE_OP_SUM && used < words) {
+        data.word[used++] = own * members;
+    } else if ((n.op == UTOFU_REDUCE_OP_BAND || n.op == UTOFU_REDUCE_OP_BOR) && used < words) {
+        data.word[used++] = own | ~own << 32; // a bit that is not everybody's ends like its complement
+    } else if (n.op == UTOFU_REDUCE_OP_MAX && used + 1 < words) {
+        data.word[used++] = own;
+        data.word[used++] = ~own; // the greatest and the least
+    } else if (n.op == UTOFU_REDUCE_OP_BFPSUM && used < vcq::GateData::reals) {
+        data.real[used++] = static_cast<double>((own & part) * members);
+    }
+    return used;
+}
+
+unsigned words_of(const Native& n, std::size_t size) noexcept
+{
+    switch (n.form) {
+    case Form::none: case Form::barrier: return 0;
+    case Form::bytes: case Form::bits: return static_cast<unsigned>((size + 7) / 8);
+    case Form::truth: return static_cast<unsigned>((size + 63) / 64);
+    case Form::whole: case Form::order: case Form::real: break;
+    }
+    return static_cast<unsigned>(size);
+}
+
+bool by_bytes(const Native& n) noexcept { return n.form == Form::bytes || n.form == Form::bits; }
+
+/// Bytes of what the rounds count: elements, parts of complex ones, or bytes.
+std::size_t unit_of(const Native& n, fi_datatype type) noexcept
+{
+    const Datatype& d = datatypes[type];
+    return by_bytes(n) ? 1 : d.size / (d.kind == Class::complex ? 2 : 1);
+}
+
+/// Unit number `i` of a round, from memory into its words, if it has words of its own; and back.
+void put(const Native& n, const Shape& s, std::size_t i, const std::byte* from, vcq::GateData& data) noexcept
+{
+    switch (n.form) {
+    case Form::none: case Form::barrier: case Form::bytes: case Form::bits: break;
+    case Form::truth: data.word[i / 64] |= std::uint64_t{is_true(s.type, from)} << i % 64; break;
+    case Form::whole: data.word[i] = load(datatypes[s.type], from); break;
+    case Form::order: data.word[i] = key_of(s.type, s.op == FI_MIN, from); break;
+    case Form::real: data.real[i] = load_real(is_float(s.type), from); break;
+    }
+}
+
+void take(const Native& n, const Shape& s, std::size_t i, std::byte* to, const vcq::GateData& data) noexcept
+{
+    switch (n.form) {
+    case Form::none: case Form::barrier: case Form::bytes: case Form::bits: break;
+    case Form::truth: store_truth(s.type, to, (data.word[i / 64] >> i % 64 & 1) != 0); break;
+    case Form::whole: std::memcpy(to, &data.word[i], datatypes[s.type].size); break;
+    case Form::order: store_key(s.type, s.op == FI_MIN, to, data.word[i]); break;
+    case Form::real: store_real(is_float(s.type), to, data.real[i]); break;
+    }
+}
+
+Native reduction(const Shape& s) noexcept
+{
+    const Datatype& d = datatypes[s.type];
+    const bool word = d.size <= 8 && d.kind != Class::complex;
+    const auto when = [](bool can, const Native& native) { return can ? native : Native{}; };
+    switch (s.op) {
+    case FI_SUM:
+        if (d.kind == Class::complex)
+            return when(d.size <= 16, {Form::real, UTOFU_REDUCE_OP_BFPSUM, vcq::GateData::reals, 0, 2 * s.count});
+        if (d.kind == Class::real)
+            return when(word, {Form::real, UTOFU_REDUCE_OP_BFPSUM, vcq::GateData::reals, 0, s.count});
+        return when(word, {Form::whole, UTOFU_REDUCE_OP_SUM, words, 0, s.count});
+    case FI_MIN:
+    case FI_MAX: return when(word, {Form::order, UTOFU_REDUCE_OP_MAX, words, 0, s.count});
+    case FI_LAND: return when(word, {Form::truth, UTOFU_REDUCE_OP_BAND, words * 64, 0, s.count});
+    case FI_LOR: return when(word, {Form::truth, UTOFU_REDUCE_OP_BOR, words * 64, 0, s.count});
+    case FI_LXOR: return when(word, {Form::truth, UTOFU_REDUCE_OP_BXOR, words * 64, 0, s.count});
+    case FI_BAND: return {Form::bits, UTOFU_REDUCE_OP_BAND, words * 8, 0, s.count * d.size};
+    case FI_BOR: return {Form::bits, UTOFU_REDUCE_OP_BOR, words * 8, 0, s.count * d.size};
+    case FI_BXOR: return {Form::bits, UTOFU_REDUCE_OP_BXOR, words * 8, 0, s.count * d.size};
+    default: return {};
+    }
+}
+
+/// Rounds on gates that are faster than software (bench/collective). An allreduce takes log2 n trips of Puts; a reduction
+/// or a broadcast twice as many, for nobody may end before all have called.
+unsigned most_rounds(fi_collective_op coll, unsigned members) noexcept
+{
+    const auto half = static_cast<unsigned>(std::bit_width(members)) / 2;
+    return std::clamp(half, 1u, coll == FI_ALLREDUCE ? 3u : 5u);
+}
+
+} // namespace
+
+Native native_of(const Shape& shape, unsigned members) noexcept
+{
+    Native native;
+    if (shape.coll == FI_BARRIER || shape.count == 0)
+        native = {Form::barrier, UTOFU_REDUCE_OP_BARRIER, 1, 0, 1};
+    else if (shape.coll == FI_BROADCAST)
+        native = {Form::bytes, UTOFU_REDUCE_OP_SUM, words * 8, 0, shape.count * datatypes[shape.type].size};
+    else if (shape.coll == FI_ALLREDUCE || shape.coll == FI_REDUCE)
+        native = reduction(shape);
+    if (native.form == Form::none || native.total > std::size_t{most_rounds(shape.coll, members)} * native.each)
+        return {};
+    native.rounds = static_cast<std::uint16_t>((native.total + native.each - 1) / native.each);
+    return native;
+}
+
+unsigned pack(const Native& n, const Shape& shape, unsigned round, const std::byte* in, std::uint32_t signature,
+              vcq::GateData& data) noexcept
+{
+    std::memset(&data, 0, sizeof(data));
+    if (n.form == Form::none || n.form == Form::barrier)
+        return 0;
+    const std::size_t size = n.size(round);
+    const std::size_t unit = unit_of(n, shape.type);
+    const std::size_t at = n.at(round) * unit;
+    if (in != nullptr && by_bytes(n))
+        std::memcpy(data.word, in + at, size);
+    else if (in != nullptr)
+        for (std::size_t i = 0; i < size; i++)
+            put(n, shape, i, in + at + i * unit, data);
+    return seal(n, words_of(n, size), signature, 1, data);
+}
+
+bool unpack(const Native& n, const Shape& shape, unsigned round, std::byte* out, std::uint32_t signature,
+            unsigned members, const vcq::GateData& data) noexcept
+{
+    if (n.form == Form::none || n.form == Form::barrier)
+        return true;
+    const std::size_t size = n.size(round);
+    const unsigned used = words_of(n, size);
+    vcq::GateData agreed{};
+    const unsigned end = seal(n, used, signature, members, agreed);
+    if (!std::equal(data.word + used, data.word + end, agreed.word + used))
+        return false;
+    if (out == nullptr)
+        return true;
+    const std::size_t unit = unit_of(n, shape.type);
+    out += n.at(round) * unit;
+    if (by_bytes(n))
+        std::memcpy(out, data.word, size);
+    else
+        for (std::size_t i = 0; i < size; i++)
+            take(n, shape, i, out + i * unit, data);
+    return true;
 }
 
 } // namespace tofu::coll

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How the gates of a group are wired to a barrier circuit (uTofu guide 2.3.2): a tree within each node, and a butterfly
-// along each axis between the first members of all nodes. Pure: each member computes the same circuit from the members'
-// places. Used by groups as they join; calls nothing.
+// Barrier circuits of a group: how members are wired, and the operations that gates carry out, with their words.
+// Pure. Used by groups as they join and by their operations; calls nothing.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "coll/plan.h"
 #include "core/containers.h"
 #include "utofu/barrier_gate.h"
 
 namespace tofu::coll {
+
+// How the gates of a group are wired to a barrier circuit (uTofu guide 2.3.2): a tree within each node, and a
+// butterfly along each axis between the first members of all nodes. Pure: each member computes the same circuit from
+// the members' places.
 
 /// One end of a connection. `gate` of a member counts its own, the start/end gate is 0.
 struct GateAt {
@@ -82,5 +86,44 @@ class Circuit {
     static constexpr unsigned axes = 6;
     std::uint32_t digits_[axes] = {1, 1, 1, 1, 1, 1};
 };
+
+// Which collectives barrier gates carry out, in how many rounds, and how elements become the words of a round and
+// come back. Pure.
+
+/// How a collective goes over gates.
+struct Native {
+    enum class Form : std::uint8_t {
+        none,    ///< not over gates
+        barrier, ///< no data
+        bytes,   ///< the sum of one member's bytes and the others' zeros
+        bits,    ///< integers, by their bits
+        truth,   ///< logical values, a bit each
+        whole,   ///< integers, a word each
+        order,   ///< numbers as words of the same order
+        real     ///< as doubles; complex ones as two
+    };
+    Form form = Form::none;
+    utofu_reduce_op op = UTOFU_REDUCE_OP_BARRIER;
+    std::uint16_t each = 0;   ///< bytes or elements of a round; parts of complex elements
+    std::uint16_t rounds = 0; ///< 0: not over gates
+    std::size_t total = 0;    ///< in the same unit
+
+    [[nodiscard]] std::size_t at(unsigned round) const noexcept { return std::size_t{round} * each; }
+    [[nodiscard]] std::size_t size(unsigned round) const noexcept
+    {
+        return total - at(round) < each ? total - at(round) : each;
+    }
+};
+
+/// The form of a collective; Form::none where gates can't do it, or software is faster among so many members.
+[[nodiscard]] Native native_of(const Shape& shape, unsigned members) noexcept;
+
+/// Fills in the operand of a round from `in` (null: this member contributes nothing), and returns the number of words
+/// or doubles. Where the operation can compare it, and leaves room, the signature goes along.
+[[nodiscard]] unsigned pack(const Native& native, const Shape& shape, unsigned round, const std::byte* in,
+                            std::uint32_t signature, vcq::GateData& data) noexcept;
+/// Writes the result of a round to `out`, unless that is null. False, at all members: their signatures differ.
+[[nodiscard]] bool unpack(const Native& native, const Shape& shape, unsigned round, std::byte* out,
+                          std::uint32_t signature, unsigned members, const vcq::GateData& data) noexcept;
 
 } // namespace tofu::coll

@@ -3,17 +3,367 @@
 #include "coll/group.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
 #include <utility>
 
 #include <rdma/fi_errno.h>
 
-#include "coll/engine.h"
+#include "coll/collectives.h"
 #include "core/log.h"
 #include "core/object.h"
+#include "core/params.h"
 #include "cq/domain_base.h"
+#include "cq/eq.h"
 #include "tx/tx_context.h"
 
 namespace tofu::coll {
+
+namespace {
+using enum Outcome::Kind;
+constexpr unsigned rounds_per_look = 8;     // rounds in vain between two looks at everybody's words
+constexpr unsigned rounds_per_clock = 1024; // and between two looks at the clock
+constexpr std::uint64_t probe_after_ms = 10;
+constexpr unsigned probes_overtaken = 100; // that a round of gates has to end which a neighbour is done with
+} // namespace
+
+Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
+{
+    if (++in_vain_ % per_look == 0)
+        if (const Outcome out = ask_all(op); out.kind != waits)
+            return out;
+    if (in_vain_ % rounds_per_clock != 0)
+        return {waits};
+    const std::uint64_t time = clock_ms();
+    if (time < probed_ + probe_after_ms)
+        return {waits};
+    probed_ = time;
+    const std::uint32_t now = lanes_.now();
+    lanes_.probe(op.signature);
+    if (now != lanes_.now())
+        return {goes_on};
+    if (op.native.rounds != 0 && (overtaken_ = overtaken() ? overtaken_ + 1 : 0) == probes_overtaken)
+        return mismatch;
+    return {waits};
+}
+
+/// What the neighbour sends or waits in contradicts what we have called.
+bool Rounds::contradicts(const CollectiveOp& op, Lane& lane) noexcept
+{
+    const std::uint64_t other = lanes_.area(lane).awaited();
+    const std::uint32_t now = lanes_.now();
+    Tail tail;
+    return (op_of(other) == now && other != 0 && static_cast<std::uint32_t>(other) != op.signature) ||
+           (lanes_.head(lane, tail) == Lanes::Head::there && tail.op == now && tail.signature != op.signature);
+}
+
+/// A neighbour is done with the operation: it has ended for all, or has failed there without our hearing of it.
+bool Rounds::overtaken() const noexcept
+{
+    return std::ranges::any_of(lanes_.all(), [&](const Lane& lane) {
+        const std::uint64_t at = lanes_.area(lane).awaited();
+        return lanes_.passed_by(lane) || (at != 0 && static_cast<std::int32_t>(op_of(at) - lanes_.now()) > 0);
+    });
+}
+
+/// Looks at what all neighbours say and send.
+Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
+{
+    const std::uint32_t now = lanes_.now();
+    for (Lane& lane : lanes_.all()) {
+        const std::uint64_t word = lanes_.area(lane).said();
+        const auto ahead = static_cast<std::int32_t>(op_of(word) - now);
+        switch (kind_of(word)) {
+        case Word::none: break;
+        case Word::failed:
+            if (ahead == 0)
+                return {fails, error_of(word), 0};
+            break;
+        case Word::left:
+        case Word::broken:
+            if (ahead <= 0)
+                return {breaks, kind_of(word) == Word::left ? FI_ESHUTDOWN : error_of(word), 0};
+            break;
+        }
+        const bool contradiction = contradicts(op, lane);
+        if (now != lanes_.now())
+            return {goes_on};
+        if (contradiction)
+            return mismatch;
+    }
+    return {waits};
+}
+
+/// Posts as many chunks as there is room for. True: all of them.
+[[gnu::always_inline]] inline bool Rounds::send_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept
+{
+    Lane& lane = lanes_.all()[t.lane];
+    const std::size_t bytes = t.view.bytes();
+    while (!t.over) {
+        if (lane.step != Lane::Step::known) {
+            if (lanes_.passed_by(lane))
+                out = {fails, FI_ESHUTDOWN, 0};
+            return false;
+        }
+        if (!lanes_.has_room(lane)) {
+            if (in_vain_ != 0 && lanes_.passed_by(lane))
+                out = mismatch;
+            return false;
+        }
+        const std::size_t size = std::min(chunk, bytes - t.done);
+        if (lanes_.send(lane, t.view, t.done, size, op.signature) != vcq::Post::done)
+            return false;
+        t.done += size;
+        t.over = t.done == bytes;
+        out.kind = goes_on;
+    }
+    return true;
+}
+
+/// Takes as many chunks as are there. True: all of them.
+[[gnu::always_inline]] inline bool Rounds::receive_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept
+{
+    Lane& lane = lanes_.all()[t.lane];
+    const std::size_t bytes = t.view.bytes();
+    const Transfer* const before = t.behind == Transfer::none ? nullptr : &round_.send[t.behind];
+    while (!t.over) {
+        if (before != nullptr && !before->over && before->done <= t.done)
+            return false;
+        Tail tail;
+        const Lanes::Head found = lanes_.head(lane, tail);
+        if (found != Lanes::Head::there) {
+            // The word first, then the lane once more: its last message was put before the word.
+            if (found == Lanes::Head::none && in_vain_ != 0 && lanes_.passed_by(lane) &&
+                lanes_.head(lane, tail) == Lanes::Head::none)
+                out = mismatch;
+            return false;
+        }
+        const std::size_t size = std::min(chunk, bytes - t.done);
+        if (tail.op != lanes_.now() || tail.signature != op.signature || tail.length != size) {
+            out = mismatch;
+            return false;
+        }
+        const std::byte* const payload = lanes_.area(lane).payload_of(tail);
+        if (t.take == Take::copy) {
+            t.view.write(t.done, payload, size);
+        } else {
+            alignas(32) std::byte theirs[chunk];
+            std::memcpy(theirs, payload, size);
+            op.plan.combine(t.view.base + t.done, theirs, size, t.take);
+        }
+        t.done += size;
+        t.over = t.done == bytes;
+        out.kind = goes_on;
+        if (!lanes_.take(lane))
+            return false;
+    }
+    return true;
+}
+
+Outcome Rounds::step(CollectiveOp& op) noexcept
+{
+    if (!begun_ && !op.plan.next(round_))
+        return {over};
+    begun_ = true;
+    const std::uint32_t now = lanes_.now();
+    Outcome out{waits};
+    bool all = true;
+    const auto going = [&] { return out.kind != fails && now == lanes_.now(); };
+    // Sends first: a receive may wait for what it overwrites to have left.
+    for (unsigned t = 0; t < round_.sends && going(); t++)
+        all &= round_.send[t].over || send_some(op, round_.send[t], out);
+    for (unsigned t = 0; t < round_.receives && going(); t++)
+        all &= round_.receive[t].over || receive_some(op, round_.receive[t], out);
+    if (now != lanes_.now())
+        return {goes_on};
+    if (out.kind == fails)
+        return out;
+    if (all)
+        begun_ = false;
+    else if (out.kind == waits)
+        return wait(op, rounds_per_look);
+    in_vain_ = 0;
+    return {goes_on};
+}
+
+namespace {
+using enum Outcome::Kind;
+constexpr unsigned polls_per_look = 64; // of gates between two looks at everybody's words
+} // namespace
+
+Outcome OverGates::step(CollectiveOp& op, const Roster& roster, Rounds& rounds) noexcept
+{
+    const bool ours = op.shape.root == roster.rank;
+    const bool source = op.shape.coll != FI_BROADCAST || ours;
+    vcq::GateData data;
+    int code = UTOFU_SUCCESS;
+    if (!begun_) {
+        const void* const in = op.shape.coll == FI_BROADCAST ? op.out : op.in;
+        const unsigned used = pack(op.native, op.shape, op.round, source ? static_cast<const std::byte*>(in) : nullptr,
+                                   op.signature, data);
+        code = gates_.start(op.native.op, data, used);
+        if (code == UTOFU_ERR_BUSY)
+            return {waits};
+        begun_ = code == UTOFU_SUCCESS;
+    }
+    if (code == UTOFU_SUCCESS)
+        code = gates_.poll(op.native.op, data);
+    if (code == UTOFU_ERR_NOT_COMPLETED)
+        return rounds.wait(op, polls_per_look);
+    begun_ = false;
+    rounds.moved();
+    const bool wanted = op.shape.coll == FI_BROADCAST ? !source : op.shape.coll != FI_REDUCE || ours;
+    if (code == UTOFU_SUCCESS && !unpack(op.native, op.shape, op.round, wanted ? static_cast<std::byte*>(op.out) : nullptr,
+                                         op.signature, roster.size(), data))
+        code = UTOFU_ERR_BARRIER_MISMATCH;
+    if (code == UTOFU_ERR_BARRIER_MISMATCH)
+        return mismatch;
+    if (code != UTOFU_SUCCESS)
+        return {breaks, fi_error_of(code), code};
+    return {++op.round == op.native.rounds ? over : goes_on};
+}
+
+bool OverGates::retire(const OpQueue& ops, const Roster& roster) noexcept
+{
+    if (!used_)
+        return true;
+    used_ = false;
+    for (CollectiveOp* op = ops.first().next; op != nullptr; op = op->next) {
+        if (op->native.rounds == 0)
+            continue;
+        op->native = {};
+        op->signature = signature_of(op->shape);
+        if (op->plan.open(op->shape, roster.rank, roster.size(), op->in, op->out) != 0)
+            return false;
+    }
+    return true;
+}
+
+/// Packets come to our gates until all members have left: none starts anything then. Who has left says of how many it has
+/// heard likewise, from itself down: twice as many if the last of them has heard of as many.
+void OverGates::hear_leaves(Lanes& lanes, unsigned n) noexcept
+{
+    const unsigned all = bits_of(n);
+    const unsigned before = heard_;
+    for (; heard_ < all; heard_++) {
+        const std::uint64_t word = lanes.area(lanes.all()[down(heard_)]).said();
+        if (kind_of(word) != Word::left || heard_of(word) < heard_)
+            break;
+    }
+    if (heard_ == all)
+        gates_.free();
+    if (heard_ != before)
+        lanes.tell(word_of(Word::left, op_of(lanes.all()[0].own_word), static_cast<int>(heard_)));
+}
+
+Joining::Joining(TxContext& tx, const Join& join, Lanes& lanes, OverGates& gates) noexcept
+    : backend_(tx.domain().backend()), search_(tx, lanes, join.key), join_(join), gates_(gates)
+{
+}
+
+int Joining::open(const Roster& roster) noexcept
+{
+    if (!search_.open(roster))
+        return -FI_ENOMEM;
+    if (param_off("gates"))
+        return 0;
+    circuit_.reset(new (std::nothrow) Circuit);
+    if (!circuit_ || !circuit_->reserve(roster.size()))
+        return -FI_ENOMEM;
+    for (const Peer& peer : roster.members) {
+        vcq::Coords coords{};
+        if (!vcq::coords_of(backend_, peer.home, coords))
+            return 0;
+        circuit_->add(coords);
+    }
+    if (!circuit_->lay())
+        return -FI_ENOMEM;
+    Circuit::Wires wires;
+    circuit_->wires_of(roster.rank, wires);
+    width_ = circuit_->most_gates();
+    // Groups of the same members begin at different TNIs, and so do the processes of a node.
+    const auto spread = static_cast<unsigned>(join_.key % 0x10000) + circuit_->index_in_node(roster.rank);
+    if (!gates_.gates().alloc(backend_, wires.count, spread))
+        return 0;
+    row_.reset(new (std::nothrow) utofu_vbg_id_t[width_]());
+    rows_.reset(new (std::nothrow) utofu_vbg_id_t[std::size_t{width_} * roster.size()]);
+    if (!row_ || !rows_)
+        return -FI_ENOMEM;
+    std::memcpy(row_.get(), gates_.gates().ids(), gates_.gates().count() * sizeof(utofu_vbg_id_t));
+    agreed_ = 1;
+    return 0;
+}
+
+/// All members' gates are known. What a member says of its gates is believed if they are on its node.
+bool Joining::wire(const Roster& roster) noexcept
+{
+    Circuit::Wires wires;
+    circuit_->wires_of(roster.rank, wires);
+    bool good = true;
+    const auto own = [&](unsigned gate) { return gate == GateAt::none ? UTOFU_VBG_ID_NULL : gates_.gates().ids()[gate]; };
+    const auto theirs = [&](const GateAt& at) {
+        if (at.member == GateAt::none)
+            return UTOFU_VBG_ID_NULL;
+        const utofu_vbg_id_t id = rows_[std::size_t{at.member} * width_ + at.gate];
+        vcq::Coords there{}, claimed{};
+        good = good && vcq::coords_of(backend_, roster.members[at.member].home, there) &&
+               vcq::coords_of_gate(backend_, id, claimed) && std::memcmp(there, claimed, sizeof(there)) == 0;
+        return id;
+    };
+    utofu_vbg_setting settings[vcq::Gates::most] = {};
+    for (unsigned i = 0; i < wires.count; i++) {
+        const GatePlan& plan = wires.gate[i];
+        settings[i] = {own(i),           own(plan.signal_from),  theirs(plan.packet_from),
+                       own(plan.signal_to), theirs(plan.packet_to), {UTOFU_PATH_COORD_NULL, 0, 0}};
+    }
+    return good && gates_.gates().set(settings) == UTOFU_SUCCESS;
+}
+
+void Joining::ask(OpQueue& ops, const Roster& roster) noexcept
+{
+    const bool rows = stage_ == Stage::tells;
+    question_.shape = rows ? Shape{FI_ALLGATHER, FI_UINT64, FI_NOOP, width_, 0} : Shape{FI_ALLREDUCE, FI_UINT64, FI_BAND, 1, 0};
+    // Neither of them needs memory.
+    (void)question_.plan.open(question_.shape, roster.rank, roster.size(), rows ? row_.get() : &agreed_,
+                              rows ? rows_.get() : &agreed_);
+    ops.append(question_);
+}
+
+bool Joining::answered(struct fid& group, const Roster& roster, int err, int prov_errno) noexcept
+{
+    switch (err != 0 ? Stage::over : stage_) {
+    case Stage::asks: stage_ = agreed_ != 0 ? Stage::tells : Stage::over; break;
+    case Stage::tells:
+        agreed_ = wire(roster);
+        stage_ = Stage::confirms;
+        break;
+    case Stage::confirms:
+        gates_.use(agreed_ != 0);
+        stage_ = Stage::over;
+        break;
+    case Stage::over: stage_ = Stage::over; break;
+    }
+    if (stage_ != Stage::over)
+        return false;
+    if (err == 0 && !gates_.used())
+        gates_.gates().free(); // nobody sends anything to them
+    circuit_.reset();
+    row_.reset();
+    rows_.reset();
+    if (err == 0) {
+        join_.events->post(FI_JOIN_COMPLETE, {&group, group.context, 0});
+        return true;
+    }
+    fi_eq_err_entry entry{};
+    entry.fid = &group;
+    entry.context = group.context;
+    entry.err = err;
+    entry.prov_errno = prov_errno;
+    join_.events->post_error(entry);
+    return false;
+}
 
 namespace {
 

@@ -1,18 +1,145 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The membership of one endpoint in a collective group: its life, its end and its errors. engine.cc makes and drives
-// it, under the context's lock. It is composed of joining, lanes, rounds, over_gates, which do not know the group.
+// A collective group of a member, from its join to its end: the join, in which members agree on it, and its
+// operations, over lanes or over barrier gates. A step of an operation returns an outcome; the group alone decides
+// what fails or ends. Driven by collectives; calls lanes, plan, barrier_circuit, utofu/barrier_gate.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
+#include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 
-#include "coll/joining.h"
+#include "coll/barrier_circuit.h"
 #include "coll/lanes.h"
 #include "coll/operation.h"
-#include "coll/over_gates.h"
-#include "coll/rounds.h"
+#include "coll/plan.h"
+#include "utofu/barrier_gate.h"
+#include "utofu/library.h"
+
+namespace tofu::coll {
+
+// The operation under way of a group, over lanes or over barrier gates.
+
+// Carries out the operation under way, round by round of its plan; while nothing moves, asks whether the neighbours
+// give a reason.
+
+class Rounds {
+  public:
+    explicit Rounds(Lanes& lanes) noexcept : lanes_(lanes) {}
+    /// Another operation comes.
+    void restart() noexcept
+    {
+        begun_ = false;
+        in_vain_ = overtaken_ = 0;
+    }
+    /// Does as much of the operation's round as can be done.
+    [[nodiscard]] Outcome step(CollectiveOp& op) noexcept;
+    /// Nothing has moved: looks for a reason at the neighbours, once in `per_look` calls.
+    [[nodiscard]] Outcome wait(const CollectiveOp& op, unsigned per_look) noexcept;
+    void moved() noexcept { in_vain_ = 0; }
+
+  private:
+    [[nodiscard]] bool send_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept;
+    [[nodiscard]] bool receive_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept;
+    [[nodiscard]] bool contradicts(const CollectiveOp& op, Lane& lane) noexcept;
+    [[nodiscard]] bool overtaken() const noexcept;
+    [[nodiscard]] Outcome ask_all(const CollectiveOp& op) noexcept;
+
+    Lanes& lanes_;
+    bool begun_ = false;        ///< round_ belongs to the operation under way
+    unsigned in_vain_ = 0;      ///< calls since something moved
+    unsigned overtaken_ = 0;    ///< probes since a neighbour was first seen behind the operation
+    std::uint64_t probed_ = 0;  ///< time of the last probe
+    Round round_;
+};
+
+// The barrier gates of a group after its join: operations over them, and when they may be given back.
+
+class OverGates {
+  public:
+    /// True if operations that gates can do go over them.
+    [[nodiscard]] bool used() const noexcept { return used_; }
+    void use(bool all_have_wired) noexcept { used_ = all_have_wired; }
+    [[nodiscard]] vcq::Gates& gates() noexcept { return gates_; }
+    [[nodiscard]] bool held() const noexcept { return gates_.count() != 0; }
+    /// Another operation comes.
+    void restart() noexcept { begun_ = false; }
+    /// Starts a round of the operation, or looks whether it has ended.
+    [[nodiscard]] Outcome step(CollectiveOp& op, const Roster& roster, Rounds& rounds) noexcept;
+    /// The first operation has failed for all members: some member may have begun a round that never ends. Later
+    /// operations go by Puts. False: no memory for their plans.
+    [[nodiscard]] bool retire(const OpQueue& ops, const Roster& roster) noexcept;
+    /// We have left the group: frees the gates once all members have left, and tells others of how many that is known.
+    void hear_leaves(Lanes& lanes, unsigned n) noexcept;
+
+  private:
+    vcq::Gates gates_;
+    bool used_ = false;
+    bool begun_ = false; ///< a round of the first operation has begun
+    unsigned heard_ = 0; ///< 2^heard_ members from this one down are known to have left
+};
+
+} // namespace tofu::coll
+
+// A join: finds the neighbours, waits until all members have called, and lets them agree on the way that operations
+// take. Lays out and wires the group's barrier circuit.
+
+namespace tofu {
+class EventQueue;
+} // namespace tofu
+
+namespace tofu::coll {
+
+class Joining {
+  public:
+    struct Join {
+        EventQueue* events; ///< the end is reported there
+        std::uint64_t key;  ///< of the group; the keys of members follow from it
+    };
+    Joining(TxContext& tx, const Join& join, Lanes& lanes, OverGates& gates) noexcept;
+    /// Takes gates of one TNI for the circuit, if there are any. 0 or -FI_ENOMEM. Called without the context's lock.
+    [[nodiscard]] int open(const Roster& roster) noexcept;
+    /// True if neighbours are still looked for. A member that has left looks for them, too, since it has to tell them.
+    [[nodiscard]] bool searches() const noexcept { return !search_.over(); }
+    /// Looks for neighbours.
+    void search() noexcept { search_.progress(); }
+    /// Asks the next question of all members; it is carried out as an operation.
+    void ask(OpQueue& ops, const Roster& roster) noexcept;
+    [[nodiscard]] EventQueue& events() const noexcept { return *join_.events; }
+    [[nodiscard]] bool asks_by(const CollectiveOp& op) const noexcept { return &op == &question_; }
+    /// The operation of the question has ended. Goes on by ask(), or ends the join and tells the application. True:
+    /// joined.
+    bool answered(struct fid& group, const Roster& roster, int err, int prov_errno) noexcept;
+
+  private:
+    /// The question that is being agreed on.
+    enum class Stage : std::uint8_t {
+        asks,     ///< has every member gates? -> tells: yes; -> over: no
+        tells,    ///< collects the gates of all members. -> confirms
+        confirms, ///< are all gates wired? -> over: the circuit is there, or it can't be used
+        over
+    };
+    [[nodiscard]] bool wire(const Roster& roster) noexcept;
+
+    const vcq::Backend& backend_;
+    Search search_;
+    Join join_;
+    OverGates& gates_;
+    Stage stage_ = Stage::asks;
+    CollectiveOp question_;
+    std::uint64_t agreed_ = 0; ///< the common answer, in the stages that ask
+    unsigned width_ = 0;       ///< gates of the member that has most
+    std::unique_ptr<Circuit> circuit_;       ///< until the join ends
+    std::unique_ptr<utofu_vbg_id_t[]> row_;  ///< our gates, `width_` of them; until the join ends
+    std::unique_ptr<utofu_vbg_id_t[]> rows_; ///< the gates of all members; until the join ends
+};
+
+} // namespace tofu::coll
+
+// The membership of one endpoint in a collective group: its life, its end and its errors. collectives.cc makes and drives
+// it, under the context's lock. It is composed of joining, lanes, rounds, over_gates, which do not know the group.
 
 namespace tofu {
 class TxContext;

@@ -2,10 +2,12 @@
 // See lanes.h.
 #include "coll/lanes.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -14,9 +16,127 @@
 #include "core/log.h"
 #include "core/system.h"
 #include "cq/domain_base.h"
+#include "mem/mr_table.h"
 #include "tx/tx_context.h"
 
 namespace tofu::coll {
+
+/// The table, at first use; the directory says where it is.
+int Doors::make() noexcept
+{
+    OwnMemory made(door_rows * sizeof(DoorRow));
+    if (!made)
+        return -FI_ENOMEM;
+    std::memset(made.get(), 0, made.size());
+    if (int ret = domain_.home().reg(made.get(), made.size(), false, stadd_); ret != 0)
+        return ret;
+    table_ = std::move(made);
+    domain_.regions().directory().point_to_doors(stadd_);
+    return 0;
+}
+
+/// The line of the key, or one that is free.
+DoorLine* Doors::seek(std::uint64_t key, bool free) noexcept
+{
+    for (unsigned i = 0; table_ && i < door_choices; i++)
+        for (DoorLine& line : std::launder(reinterpret_cast<DoorRow*>(table_.get() + door_offset(key, i)))->line)
+            if (free ? line.check == 0 : line.check != 0 && line.key == key)
+                return &line;
+    return nullptr;
+}
+
+/// The check goes first and comes last. Partner: Get of Search::look.
+void Doors::write(DoorLine& line, std::uint64_t key, std::uint64_t stadd, std::uint64_t check) noexcept
+{
+    std::atomic_ref(line.check).store(0, std::memory_order_seq_cst);
+    std::atomic_ref(line.key).store(key, std::memory_order_seq_cst);
+    std::atomic_ref(line.stadd).store(stadd, std::memory_order_seq_cst);
+    std::atomic_ref(line.check).store(check, std::memory_order_seq_cst);
+}
+
+int Doors::open(std::uint64_t key, OwnMemory& slab, utofu_stadd_t& stadd) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    if (!table_)
+        if (int ret = make(); ret != 0)
+            return ret;
+    DoorLine* line = seek(key, false);
+    if (line == nullptr)
+        line = seek(key, true);
+    if (line == nullptr) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "collective group: too many are open in this domain: close some\n");
+        return -FI_ENOSPC;
+    }
+    if (int ret = domain_.home().reg(slab.get(), slab.size(), false, stadd); ret != 0)
+        return ret;
+    write(*line, key, stadd, check_of({key, stadd, 0, 0}, domain_.nonce()));
+    return 0;
+}
+
+void Doors::shut(std::uint64_t key, bool given_up) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    if (DoorLine* const line = seek(key, false); line != nullptr)
+        write(*line, key, DoorLine::gone, given_up ? check_of({key, DoorLine::gone, 0, 0}, domain_.nonce()) : 0);
+}
+
+void Doors::release(OwnMemory&& slab, utofu_stadd_t stadd, vcq::Gates& gates, bool quiet) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    OwnMemory mine = std::move(slab);
+    if (quiet) {
+        gates.free();
+        domain_.home().dereg(stadd);
+        return;
+    }
+    Left left;
+    left.memory = std::move(mine);
+    left.stadd = stadd;
+    left.gates = gates;
+    if (!left_.reserve(left_.size() + 1))
+        (void)new (std::nothrow) OwnMemory(std::move(left.memory)); // without memory to note it in it is never given back
+    else
+        left_.push_reserved(std::move(left));
+}
+
+Doors::Joins* Doors::joins_of(std::uint64_t list, unsigned endpoint) noexcept
+{
+    Joins* const found = std::find_if(joins_.begin(), joins_.end(), [&](const Joins& joins) {
+        return joins.list == list && joins.endpoint == endpoint;
+    });
+    return found != joins_.end() ? found : nullptr;
+}
+
+bool Doors::begin_join(std::uint64_t list, unsigned endpoint, std::uint64_t& before) noexcept
+{
+    std::lock_guard guard(joins_mutex_);
+    Joins* joins = joins_of(list, endpoint);
+    if (joins == nullptr) {
+        if (!joins_.push({list, 0, endpoint}))
+            return false;
+        joins = &joins_.back();
+    }
+    before = joins->count++;
+    return true;
+}
+
+void Doors::take_back_join(std::uint64_t list, unsigned endpoint) noexcept
+{
+    std::lock_guard guard(joins_mutex_);
+    if (Joins* const joins = joins_of(list, endpoint); joins != nullptr)
+        joins->count--;
+}
+
+void Doors::close() noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    for (Left& left : left_) {
+        left.gates.free();
+        domain_.home().dereg(left.stadd);
+    }
+    if (table_)
+        domain_.home().dereg(stadd_);
+}
 
 std::uint64_t clock_ms() noexcept
 {
@@ -253,6 +373,105 @@ bool Lanes::take(Lane& lane) noexcept
     if (!pay(lane))
         owes_ = true;
     return lane.step == before;
+}
+
+namespace {
+constexpr std::uint64_t pause_ms = 1; // between two looks for a member that is late
+} // namespace
+
+bool Search::open(const Roster& roster) noexcept
+{
+    const auto lanes = lanes_.all();
+    looks_.reset(new (std::nothrow) Look[lanes.size()]);
+    if (!looks_)
+        return false;
+    for (Lane& lane : lanes) {
+        Look& look = looks_[lane.number];
+        look.search = this;
+        look.lane = &lane;
+        look.key = key_of(group_, member_at(lane.number, roster.rank, roster.size()));
+        look.notify = on_read;
+    }
+    unknown_ = static_cast<unsigned>(lanes.size());
+    return true;
+}
+
+void Search::progress() noexcept
+{
+    for (const Lane& lane : lanes_.all())
+        look(looks_[lane.number]);
+}
+
+void Search::lose(Look& look, int err, int prov_errno) noexcept
+{
+    unknown_--;
+    lanes_.lose(*look.lane, err, prov_errno);
+}
+
+void Search::look(Look& look) noexcept
+{
+    Lane& lane = *look.lane;
+    if (lane.step != Lane::Step::unknown || look.reading || (look.due != 0 && clock_ms() < look.due))
+        return;
+    utofu_stadd_t from = look.table + door_offset(look.key, look.choice);
+    std::size_t size = sizeof(DoorRow);
+    if (look.table == 0) {
+        if (tx_.vcq().query_stadd(lane.peer.home, directory_stag, from) != 0) {
+            lose(look, FI_EADDRNOTAVAIL, 0);
+            return;
+        }
+        from += directory::doors_offset;
+        size = sizeof(directory::DoorsLine);
+    }
+    const vcq::Post post = lanes_.get(lane, look, from, size);
+    look.reading = post == vcq::Post::done;
+    if (post == vcq::Post::error)
+        unknown_--;
+}
+
+void Search::on_read(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    Look& look = *static_cast<Look*>(waiter);
+    look.reading = false;
+    const std::byte* const at = look.search->lanes_.got(*look.lane);
+    if (notice.code == UTOFU_SUCCESS)
+        look.search->looked(look, at);
+    else
+        look.search->lose(look, fi_error_of(notice.code), notice.code);
+}
+
+/// No byte of it is believed without its check.
+void Search::looked(Look& look, const std::byte* at) noexcept
+{
+    Lane& lane = *look.lane;
+    look.due = 0;
+    if (look.table == 0) {
+        directory::DoorsLine line;
+        std::memcpy(&line, at, sizeof(line));
+        if (line.nonce != lane.peer.nonce)
+            lose(look, FI_EHOSTDOWN, 0); // another process has that VCQ by now
+        else if (line.stadd != 0 && line.check == directory::check_of_doors(line.stadd, line.nonce))
+            look.table = line.stadd;
+        else
+            look.due = clock_ms() + pause_ms;
+        return;
+    }
+    DoorRow row;
+    std::memcpy(&row, at, sizeof(row));
+    for (const DoorLine& line : row.line) {
+        if (line.key != look.key || line.check != check_of(line, lane.peer.nonce))
+            continue;
+        if (line.stadd == DoorLine::gone) {
+            lose(look, FI_ESHUTDOWN, 0); // it has given up
+            return;
+        }
+        unknown_--;
+        lanes_.found(lane, line.stadd + mirror(lane.number) * sizeof(LaneArea));
+        return;
+    }
+    look.choice = (look.choice + 1) % door_choices;
+    if (look.choice == 0)
+        look.due = clock_ms() + pause_ms;
 }
 
 } // namespace tofu::coll

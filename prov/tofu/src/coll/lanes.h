@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Lanes: messages between neighbours through slots of the receiver's memory, and the words by which neighbours tell
-// each other of their state. Used by group and search; calls vcq, doors. Knows operations only by number and signature.
+// Messages and words between neighbours in a collective group (lanes), the announcement of a member's memory, by
+// which its neighbours find it, and the search for theirs. Used by groups; calls vcq. Knows operations only by number
+// and signature.
 #pragma once
 
 #include <algorithm>
@@ -8,16 +9,105 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <type_traits>
 
+#include <utofu.h>
+
 #include "av/peer_table.h"
-#include "coll/lane_doors.h"
 #include "coll/operation.h"
 #include "coll/plan.h"
+#include "core/containers.h"
+#include "mem/mr_directory.h"
 #include "mem/pages.h"
 #include "utofu/barrier_gate.h"
 #include "utofu/vcq.h"
+
+// The table by which the members of a group find each other's memory: it lists the groups that a domain's endpoints
+// have joined, and peers read it by Get (docs/wire-protocol.md, "Collective groups").
+
+namespace tofu {
+class DomainBase;
+}
+
+namespace tofu::coll {
+
+/// A line: one group of one endpoint. Only the owner writes it; `check` shows that a reader has got a whole line.
+struct DoorLine {
+    std::uint64_t key;   ///< of the group and of the member (key_of)
+    std::uint64_t stadd; ///< of the member's slab, with the home VCQ; `gone`: the member has given up
+    std::uint64_t check; ///< over the two and the domain's nonce; 0 in a free line
+    std::uint64_t reserved;
+    static constexpr std::uint64_t gone = 0;
+};
+struct DoorRow {
+    static constexpr unsigned lines = 8;
+    DoorLine line[lines];
+};
+static_assert(sizeof(DoorRow) == 256 && std::is_trivially_copyable_v<DoorRow>);
+inline constexpr unsigned door_rows = 256;
+/// A line lies in one of these rows, counted from that of its key.
+inline constexpr unsigned door_choices = 8;
+constexpr std::uint64_t door_offset(std::uint64_t key, unsigned choice) noexcept
+{
+    return (key + choice) % door_rows * sizeof(DoorRow);
+}
+constexpr std::uint64_t check_of(const DoorLine& line, std::uint64_t nonce) noexcept
+{
+    return directory::mix(directory::mix(line.key ^ nonce) + line.stadd) | 1;
+}
+
+/// All calls take the home lock, except those that count joins, which take a lock of their own.
+class Doors {
+  public:
+    explicit Doors(DomainBase& domain) noexcept : domain_(domain) {}
+    /// Registers a member's memory for its peers, and writes its line. 0 or -FI_E* (-FI_ENOSPC: too many groups).
+    [[nodiscard]] int open(std::uint64_t key, OwnMemory& slab, utofu_stadd_t& stadd) noexcept;
+    /// Removes the line of a member; with `given_up` keeps it and says so in it, since peers may still look for it.
+    void shut(std::uint64_t key, bool given_up) noexcept;
+    /// Gives the memory back. `quiet`: no peer writes there any more. Else the memory stays until the domain is closed,
+    /// or peers would hit whatever is registered under its tag later; so do the gates, since packets may still come to
+    /// them.
+    void release(OwnMemory&& slab, utofu_stadd_t stadd, vcq::Gates& gates, bool quiet) noexcept;
+    /// Counts the joins of a list of members by one endpoint, so that each of the list's groups has a number: how many joins
+    /// there were before. The count belongs to the endpoint's address, as peers know it: an endpoint that is closed and
+    /// opened again under the same number continues it. False: no memory.
+    [[nodiscard]] bool begin_join(std::uint64_t list, unsigned endpoint, std::uint64_t& before) noexcept;
+    /// As if the last begin_join() had not been.
+    void take_back_join(std::uint64_t list, unsigned endpoint) noexcept;
+    /// Deregisters all memory and frees the gates. Called before the home VCQ is closed; the destructor, after that,
+    /// frees the memory.
+    void close() noexcept;
+
+  private:
+    struct Left {
+        OwnMemory memory;
+        utofu_stadd_t stadd = 0;
+        vcq::Gates gates;
+    };
+    struct Joins {
+        std::uint64_t list;
+        std::uint64_t count;
+        unsigned endpoint;
+    };
+    [[nodiscard]] Joins* joins_of(std::uint64_t list, unsigned endpoint) noexcept;
+    [[nodiscard]] int make() noexcept;
+    [[nodiscard]] DoorLine* seek(std::uint64_t key, bool free) noexcept;
+    static void write(DoorLine& line, std::uint64_t key, std::uint64_t stadd, std::uint64_t check) noexcept;
+
+    DomainBase& domain_;
+    OwnMemory table_;
+    utofu_stadd_t stadd_ = 0;
+    Array<Left> left_;
+    std::mutex joins_mutex_;
+    Array<Joins> joins_;
+};
+
+} // namespace tofu::coll
+
+// Lanes: messages between neighbours through slots of the receiver's memory, and the words by which neighbours tell
+// each other of their state. Knows operations only by number and signature.
 
 namespace tofu {
 class TxContext;
@@ -137,7 +227,7 @@ class Lanes;
 
 struct Lane : vcq::Waiter {
     enum class Step : std::uint8_t {
-        unknown, ///< -> known: the peer's slab was found (lane_search.h); -> lost
+        unknown, ///< -> known: the peer's slab was found (lanes.h); -> lost
         known,
         lost ///< nothing can be written to the peer any more
     };
@@ -226,6 +316,50 @@ class Lanes {
     unsigned in_flight_ = 0;
     std::uint32_t now_ = 0;
     bool owes_ = false;
+};
+
+} // namespace tofu::coll
+namespace tofu::coll {
+
+// Finds the memory of the members that this one has lanes to (docs/wire-protocol.md, "Collective groups").
+
+/// The key of a member of the group with this key.
+inline std::uint64_t key_of(std::uint64_t group, unsigned member) noexcept { return directory::mix(group + member); }
+
+/// All functions but open() are called under the context's lock.
+class Search {
+  public:
+    /// `group`: its key.
+    Search(TxContext& tx, Lanes& lanes, std::uint64_t group) noexcept : tx_(tx), lanes_(lanes), group_(group) {}
+    /// False: no memory.
+    [[nodiscard]] bool open(const Roster& roster) noexcept;
+    /// True if no peer is looked for any more. A member that has left goes on looking, because it has to tell the
+    /// others.
+    [[nodiscard]] bool over() const noexcept { return unknown_ == 0; }
+    /// Looks once for each peer that is still unknown.
+    void progress() noexcept;
+
+  private:
+    /// The search for one peer: reads the line of its domain's directory, then rows of the table that the line names.
+    struct Look : vcq::Waiter {
+        Search* search = nullptr;
+        Lane* lane = nullptr;
+        bool reading = false;
+        unsigned choice = 0;     ///< row of the peer's table to look at next
+        std::uint64_t key = 0;   ///< of the peer's line there
+        std::uint64_t due = 0;   ///< of the next look (clock_ms)
+        utofu_stadd_t table = 0; ///< the peer's table; 0: not known yet
+    };
+    void look(Look& look) noexcept;
+    void looked(Look& look, const std::byte* at) noexcept;
+    void lose(Look& look, int err, int prov_errno) noexcept;
+    static void on_read(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    TxContext& tx_;
+    Lanes& lanes_;
+    std::uint64_t group_;
+    std::unique_ptr<Look[]> looks_;
+    unsigned unknown_ = 0; ///< lanes whose peer is still looked for
 };
 
 } // namespace tofu::coll

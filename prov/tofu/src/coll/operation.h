@@ -10,7 +10,7 @@
 #include <utofu.h>
 
 #include "av/peer_table.h"
-#include "coll/gate_operation.h"
+#include "coll/barrier_circuit.h"
 #include "coll/plan.h"
 #include "core/containers.h"
 #include "tx/operation.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What one member does in a collective: the rounds of schedule/schedule.h with the member's memory, and the copies
-// between the rounds. Pure: it knows ranks and memory, not the network. Used by group.cc; calls the kernels of atomics.
+// between the rounds. Pure: it knows ranks and memory, not the network. Used by group.cc; calls the kernels of
+// atomics.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +11,35 @@
 #include <rdma/fi_collective.h>
 
 #include "atomic/kernel.h"
-#include "coll/circuit_shape.h"
 #include "schedule/schedule.h"
 
 namespace tofu::coll {
+
+// The parameters of a collective that all members have to agree on.
+
+struct Shape {
+    fi_collective_op coll = FI_BARRIER;
+    fi_datatype type = FI_VOID;
+    fi_op op = FI_NOOP;
+    std::size_t count = 0;
+    unsigned root = 0;
+};
+
+// Which collective works on which datatype with which operation (fi_query_collective), as the kernels of atomics say.
+
+inline constexpr std::size_t max_members = std::size_t{1} << 20;
+inline constexpr std::size_t max_bytes = std::size_t{1} << 40; ///< of the largest buffer of one member
+
+/// True if the collective reduces, and so has an operation.
+constexpr bool reduces(fi_collective_op coll) noexcept
+{
+    return coll == FI_ALLREDUCE || coll == FI_REDUCE || coll == FI_REDUCE_SCATTER;
+}
+/// 0, or -FI_EOPNOTSUPP.
+[[nodiscard]] int check_support(fi_collective_op coll, fi_datatype type, fi_op op) noexcept;
+/// fi_query_collective(3). 0, -FI_EOPNOTSUPP, -FI_EINVAL (no attr), -FI_EBADFLAGS. Reads only op and datatype of
+/// `attr`, and writes to it only on success.
+int query(fid_domain* domain, fi_collective_op coll, fi_collective_attr* attr, std::uint64_t flags) noexcept;
 
 using schedule::bits_of;
 using schedule::chunk;

@@ -101,7 +101,7 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     [[nodiscard]] StatisticsBook& statistics() noexcept { return vcqs_.statistics; }
     /// mem/mr_table.h
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
-    /// coll/lane_doors.h
+    /// coll/lanes.h
     [[nodiscard]] coll::Doors& doors() noexcept { return *doors_; }
     /// msg/estate.h
     [[nodiscard]] proto::Estate& estate() noexcept { return *estate_; }
