@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "atomic/runner.h"
+#include "atomic/atomic.h"
 #include "mem/mr_directory.h"
 #include "prov/atomic/oracle.h"
 #include "prov/lib/fake_net.h"

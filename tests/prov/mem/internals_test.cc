@@ -18,7 +18,7 @@
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 
-#include "atomic/runner.h"
+#include "atomic/atomic.h"
 #include "mem/bounce_pool.h"
 #include "mem/mr_directory.h"
 #include "prov/lib/library.h"

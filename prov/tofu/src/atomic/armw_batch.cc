@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// ARMWs in a batch. See parts.h.
+// ARMWs in a batch. See ops.h.
 //
 // An operation that fetches asks for a notice of each ARMW. Notices come in the order of the posts (guide 2.2.10), so
 // the n-th notice has the n-th value. An operation that does not fetch asks for the notice of the last ARMW only. That
@@ -7,7 +7,7 @@
 // Failures are reported without being asked for, to a place of their own, before the last notice. A batch that meets a
 // full TOQ stays open, and progress() continues it. Where keys may be stale a batch stays within one region, whose elements
 // are refused together or not at all, since failures do not say which elements they concern.
-#include "atomic/runner.h"
+#include "atomic/atomic.h"
 
 #include <algorithm>
 

@@ -1,15 +1,166 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How a call becomes an atomic operation: it is checked, its keys and targets are found, and the runner takes it over;
-// and what happens to an operation that has failed on the short way (armw.h). See atomic.h.
+// See atomic.h: which operations may begin, which wait, and the way that each takes.
 #include "atomic/atomic.h"
 
+#include <mutex>
 #include <utility>
 
 #include <rdma/fi_errno.h>
 
 #include "atomic/armw.h"
+#include "cq/domain_base.h"
+#include "tx/deferred.h"
+#include "tx/ep_handle.h"
 
 namespace tofu {
+
+using vcq::Post;
+
+void AtomicRunner::prepare(AtomicOp& op, bool inject) noexcept
+{
+    op.step = AtomicOp::Step::starting;
+    op.pending = 1;
+    op.batch = nullptr;
+    op.in_batch = BatchRunner::fits(op);
+    // A span reads the lists after its Get.
+    op.in_spans = op.method == Method::loop && op.total * op.size >= SpanRunner::least && !inject;
+}
+
+/// Takes the next steps of an operation that had to wait. Returns what it lacks now.
+Lack AtomicRunner::go_on(AtomicOp& op) noexcept
+{
+    switch (op.step) {
+    case AtomicOp::Step::resolving: {
+        const int rc = ops.access.resolve(op);
+        if (refuses_call(rc))
+            return Lack::peer;
+        if (rc != 0) {
+            op.err = rc == misaligned ? FI_EINVAL : -rc;
+            op.step = AtomicOp::Step::ended;
+            return Lack::nothing;
+        }
+        prepare(op, false);
+        [[fallthrough]];
+    }
+    case AtomicOp::Step::starting: return start(op);
+    case AtomicOp::Step::notifying: return ops.notify_target(op);
+    case AtomicOp::Step::ended: break;
+    }
+    return Lack::nothing;
+}
+
+void AtomicRunner::through(AtomicOp& op) noexcept
+{
+    switch (op.step) {
+    case AtomicOp::Step::starting: ops.end_one(op, UTOFU_SUCCESS); break;
+    case AtomicOp::Step::notifying: ops.finish(op); break;
+    case AtomicOp::Step::resolving:
+    case AtomicOp::Step::ended: ops.end(op); break;
+    }
+}
+
+void AtomicRunner::cancel(AtomicOp& op) noexcept
+{
+    ops.abandon(op, FI_ECANCELED, 0);
+    if (op.step == AtomicOp::Step::starting && op.batch != nullptr)
+        batches.leave(*op.batch);
+    through(op);
+}
+
+void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
+{
+    prepare(*op, inject);
+    if (inject) {
+        // One more reference: the operation may end while we start it, and must not be freed before we have looked.
+        ++op->pending;
+        if (op->by_directory) // it may have to begin again
+            keep_injected(*op);
+    }
+    const Lack lack = ops.waiting().holds(op->line.key) ? Lack::peer : start(*op);
+    if (lack == Lack::nothing) [[likely]]
+        ops.end_one(*op, UTOFU_SUCCESS);
+    else
+        ops.waiting().push(*op, op->line.key, lack);
+    if (!inject)
+        return;
+    if (op->started < op->total && !op->copy)
+        keep_injected(*op);
+    ops.end_one(*op, UTOFU_SUCCESS);
+}
+
+/// Copies the unread part of the operand and compare lists. Slow path: others wait, or the window was full.
+void AtomicRunner::keep_injected(AtomicOp& op) noexcept
+{
+    const std::size_t left = op.total - op.started;
+    const std::size_t lists = (op.reads_operand ? 1 : 0) + (op.reads_compare ? 1 : 0);
+    if (lists == 0)
+        return;
+    op.copy.reset(new (std::nothrow) std::byte[left * op.size * lists]);
+    if (!op.copy) {
+        ops.abandon(op, FI_ENOMEM, 0);
+        return;
+    }
+    // The lists are addressed by element number: the pieces before the copy have no memory any more, and nothing reads
+    // them.
+    std::byte* at = op.copy.get();
+    for (Pieces* list : {op.reads_operand ? &op.operand : nullptr,
+                         op.reads_compare ? &op.compare : nullptr}) {
+        if (!list)
+            continue;
+        list->gather(at, op.started, left, op.size);
+        list->clear();
+        list->add(nullptr, op.started * op.size);
+        list->add(at, left * op.size);
+        at += left * op.size;
+    }
+}
+
+/// May the next word go now, as far as order across the VCQs and regions of a peer is concerned, where that was promised?
+bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
+{
+    return !op.strong || ops.access.may_go_to(op.peer.home, op.next(), op.target[op.at_target].address + op.in_target);
+}
+
+/// Starts as much of an operation as can be started now. Returns what it lacks for the rest.
+Lack AtomicRunner::start(AtomicOp& op) noexcept
+{
+    if (op.words == 0 && ordered && ops.loops_at(op.peer.home))
+        return Lack::peer;
+    if (op.in_batch) {
+        if (op.started != op.total && !may_go_on(op))
+            return Lack::peer;
+        return batches.start(op) ? Lack::nothing : Lack::room;
+    }
+    while (op.started < op.total) {
+        if (!may_go_on(op) || (SpanRunner::is_next(op) && spans.meets_another(op)))
+            return Lack::peer;
+        if (!start_next(op))
+            return Lack::room;
+    }
+    return Lack::nothing;
+}
+
+/// Starts one word, or many that loop. False when nothing more can be posted now; the operation stays as it was.
+bool AtomicRunner::start_next(AtomicOp& op) noexcept
+{
+    if (!ops.has_room())
+        return false;
+    const Target at = op.next();
+    const bool across = op.size == 8 && (at.stadd & 7) != 0; // the element lies across two words
+    if (op.method == Method::wide || across) [[unlikely]]
+        return ++op.pending, ops.took(op, wide.start(op, op.started, at), 1);
+    return SpanRunner::is_next(op) ? spans.start(op) : words.start(op);
+}
+
+void AtomicRunner::close() noexcept
+{
+    ops.agenda.close();
+    ops.waiting().cancel();
+    ops.agenda.finish();
+}
+
+// How a call becomes an atomic operation: it is checked, its keys and targets are found, and the runner takes it
+// over; and what happens to an operation that has failed on the short way (armw.h).
 
 namespace {
 
@@ -248,5 +399,186 @@ void AtomicEngine::native_failed(const QuickOp& failed, bool base, bool entry, i
         }
     report_failure(tx_.reports(), entry_flags(base ? Family::base : Family::fetch), quick.user_context, code);
 }
+
+// fi_atomic(3): the calls of the application, thin entries over two ways: armw.h for a single element that one ARMW
+// serves, AtomicEngine::submit for everything else.
+
+namespace {
+
+using List = AtomicEngine::List;
+
+ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
+{
+    EndpointFace& face = EndpointFace::of(fid);
+    TxContext& tx = *face.tx;
+    if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
+        return tx.domain().deferred().later->take(face, call);
+    return tx.take([&] { return AtomicEngine::of(tx).submit(call); });
+}
+
+// --- one piece here and there
+
+[[gnu::noinline]] ssize_t submit_plain(fid_ep* fid, const PlainCall& call) noexcept
+{
+    const fi_ioc operand{const_cast<void*>(call.operand), call.count};
+    const fi_ioc compare{const_cast<void*>(call.compare), call.count};
+    const fi_ioc result{call.result, call.count};
+    const fi_rma_ioc remote{call.address, call.count, call.key};
+    const fi_msg_atomic msg{&operand, nullptr, 1, call.to, &remote, 1, call.type, call.op, call.context, 0};
+    return submit(fid, {call.family, msg, {&compare, 1}, {&result, 1}, call.flags, call.silent});
+}
+
+/// Inlined into each entry, and handed on as a copy, so that what an entry knows of its call stays in registers.
+[[gnu::always_inline]] inline ssize_t plain(fid_ep* fid, const PlainCall& call) noexcept
+{
+    TxContext& tx = *EndpointFace::of(fid).tx;
+    std::unique_lock<Lock> guard(tx.lock());
+    AtomicEngine& engine = AtomicEngine::of(tx);
+    if (static_cast<unsigned>(call.op) < op_count && static_cast<unsigned>(call.type) < datatype_count &&
+        call.count == 1 && !(call.flags & (FI_FENCE | FI_TRIGGER))) [[likely]] {
+        const Native how = natives[static_cast<unsigned>(call.family)][native_index(call.op, call.type)];
+        if (how.size != 0 && (call.operand || how.reads) &&
+            (call.family == Family::base || call.result) &&
+            (call.family != Family::compare || call.compare)) [[likely]] {
+            const ssize_t rc = engine.access().at_once() ? submit_native<false>(tx, how, call)
+                                                         : submit_by_directory(tx, how, call);
+            if (rc != not_native) [[likely]]
+                return rc;
+        }
+    }
+    guard.unlock();
+    const PlainCall copy = call;
+    return submit_plain(fid, copy);
+}
+
+// --- the table's entries
+
+ssize_t write(fid_ep* ep, const void* buf, size_t count, void*, fi_addr_t to, uint64_t addr,
+              uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
+{
+    return plain(ep, {Family::base, op, type, buf, nullptr, nullptr, count, to, addr, key, context,
+                      EndpointFace::of(ep).tx_flags, false});
+}
+
+ssize_t inject(fid_ep* ep, const void* buf, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
+               fi_datatype type, fi_op op) noexcept
+{
+    return plain(ep, {Family::base, op, type, buf, nullptr, nullptr, count, to, addr, key, nullptr,
+                      FI_INJECT, true});
+}
+
+ssize_t readwrite(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*,
+                  fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type, fi_op op,
+                  void* context) noexcept
+{
+    return plain(ep, {Family::fetch, op, type, buf, nullptr, result, count, to, addr, key, context,
+                      EndpointFace::of(ep).tx_flags, false});
+}
+
+ssize_t compwrite(fid_ep* ep, const void* buf, size_t count, void*, const void* compare, void*,
+                  void* result, void*, fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type,
+                  fi_op op, void* context) noexcept
+{
+    return plain(ep, {Family::compare, op, type, buf, compare, result, count, to, addr, key,
+                      context, EndpointFace::of(ep).tx_flags, false});
+}
+
+/// The calls of lists: one piece at the peer, as long as they are.
+ssize_t lists(fid_ep* ep, Family family, fi_msg_atomic msg, uint64_t addr, uint64_t key, const List& compare,
+              const List& result) noexcept
+{
+    const ssize_t total = AtomicEngine::elements_of(family == Family::base ? List{msg.msg_iov, msg.iov_count} : result);
+    const fi_rma_ioc remote{addr, total < 0 ? 0 : static_cast<size_t>(total), key};
+    msg.rma_iov = &remote;
+    msg.rma_iov_count = 1;
+    return submit(ep, {family, msg, compare, result, EndpointFace::of(ep).tx_flags, false});
+}
+
+ssize_t writev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
+               fi_datatype type, fi_op op, void* context) noexcept
+{
+    return lists(ep, Family::base, {iov, nullptr, count, to, nullptr, 0, type, op, context, 0}, addr, key, {}, {});
+}
+
+ssize_t readwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_ioc* result, void**, size_t results,
+                   fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
+{
+    return lists(ep, Family::fetch, {iov, nullptr, count, to, nullptr, 0, type, op, context, 0}, addr, key, {},
+                 {result, results});
+}
+
+ssize_t compwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, const fi_ioc* compare, void**, size_t compares,
+                   fi_ioc* result, void**, size_t results, fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type,
+                   fi_op op, void* context) noexcept
+{
+    return lists(ep, Family::compare, {iov, nullptr, count, to, nullptr, 0, type, op, context, 0}, addr, key,
+                 {compare, compares}, {result, results});
+}
+
+/// A list of one element.
+bool is_one(const List& list) { return list.at && list.n == 1 && list.at->count == 1; }
+
+ssize_t message(fid_ep* ep, Family family, const fi_msg_atomic* msg, const List& compare, const List& result,
+                uint64_t flags) noexcept
+{
+    if (!msg)
+        return -FI_EINVAL;
+    const bool read = msg->op == FI_ATOMIC_READ;
+    if (msg->rma_iov_count == 1 && msg->rma_iov && msg->rma_iov->count == 1 && !(flags & ~AtomicEngine::known_flags) &&
+        (read || is_one({msg->msg_iov, msg->iov_count})) && (family == Family::base || is_one(result)) &&
+        (family != Family::compare || is_one(compare)))
+        return plain(ep, {family, msg->op, msg->datatype, read ? nullptr : msg->msg_iov->addr,
+                          family == Family::compare ? compare.at->addr : nullptr,
+                          family == Family::base ? nullptr : result.at->addr, 1, msg->addr,
+                          msg->rma_iov->addr, msg->rma_iov->key, msg->context, flags, false});
+    return submit(ep, {family, *msg, compare, result, flags, false});
+}
+
+ssize_t writemsg(fid_ep* ep, const fi_msg_atomic* msg, uint64_t flags) noexcept
+{
+    return message(ep, Family::base, msg, {}, {}, flags);
+}
+
+ssize_t readwritemsg(fid_ep* ep, const fi_msg_atomic* msg, fi_ioc* result, void**, size_t results,
+                     uint64_t flags) noexcept
+{
+    return message(ep, Family::fetch, msg, {}, {result, results}, flags);
+}
+
+ssize_t compwritemsg(fid_ep* ep, const fi_msg_atomic* msg, const fi_ioc* compare, void**,
+                     size_t compares, fi_ioc* result, void**, size_t results,
+                     uint64_t flags) noexcept
+{
+    return message(ep, Family::compare, msg, {compare, compares}, {result, results}, flags);
+}
+
+template <uint64_t family>
+int valid(fid_ep*, fi_datatype type, fi_op op, size_t* count) noexcept
+{
+    fi_atomic_attr attr{};
+    const int rc = query_atomic(type, op, &attr, family);
+    if (rc == 0 && count)
+        *count = attr.count;
+    return rc;
+}
+
+} // namespace
+
+fi_ops_atomic atomic_ops = {
+    .size = sizeof(fi_ops_atomic),
+    .write = write,
+    .writev = writev,
+    .writemsg = writemsg,
+    .inject = inject,
+    .readwrite = readwrite,
+    .readwritev = readwritev,
+    .readwritemsg = readwritemsg,
+    .compwrite = compwrite,
+    .compwritev = compwritev,
+    .compwritemsg = compwritemsg,
+    .writevalid = valid<0>,
+    .readwritevalid = valid<FI_FETCH_ATOMIC>,
+    .compwritevalid = valid<FI_COMPARE_ATOMIC>,
+};
 
 } // namespace tofu

@@ -1,17 +1,62 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_atomic: the atomics of a context, from a call to the runner that carries it out. Called by the application through
-// atomic_ops and by rounds of progress; calls peers, tx/remote_memory, request, the runner.
+// fi_atomic: the atomics of a context, from a call to its parts. Called by the application through atomic_ops, by
+// rounds of progress and by the pending queue, under the context's lock; calls av, tx/remote_memory, tx/operation,
+// the parts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <rdma/fi_atomic.h>
 
 #include "atomic/op_table.h"
-#include "atomic/runner.h"
+#include "atomic/ops.h"
+#include "atomic/wide.h"
 #include "tx/tx_context.h"
 
 namespace tofu {
+
+// The runner: takes atomic operations over, decides when each may begin and in which way, and lets the parts carry
+// them out: word by word, in a batch, in spans (ops.h), or under a lock word (wide.h).
+
+class AtomicRunner {
+  public:
+    AtomicRunner(vcq::Vcq& vcq, Pending& pending, RemoteAccess& access) noexcept : ops(vcq, pending, access, *this) {}
+
+    /// True if each operation has to take effect after the earlier ones to the same peer.
+    bool ordered = false;
+
+    // --- one element, one ARMW
+    /// May an operation to the peer at `home` be posted at once? False: others have to go before it.
+    [[nodiscard]] bool open_for_native(utofu_vcq_id_t home) const noexcept
+    {
+        return !ops.waiting().may_hold(home) && (!ordered || !ops.loops_at(home));
+    }
+    // --- everything else
+    /// Takes the operation over: starts what can be started now; progress() does the rest. With `inject` the operand
+    /// and compare lists are not read any more after the call.
+    void submit(AtomicOp* op, bool inject) noexcept;
+    void close() noexcept;
+
+    AtomicOps ops;
+    WordRunner words{ops};
+    BatchRunner batches{ops};
+    SpanRunner spans{ops, words};
+    WideRunner wide{ops};
+
+  private:
+    friend class Pending::Stream;
+    void prepare(AtomicOp& op, bool inject) noexcept;
+    void keep_injected(AtomicOp& op) noexcept;
+    [[nodiscard]] bool may_go_on(const AtomicOp& op) noexcept;
+    [[nodiscard]] Lack start(AtomicOp& op) noexcept;
+    [[nodiscard]] bool start_next(AtomicOp& op) noexcept;
+    [[nodiscard]] Lack go_on(AtomicOp& op) noexcept;
+    void through(AtomicOp& op) noexcept;
+    void cancel(AtomicOp& op) noexcept;
+};
+
+// fi_atomic: the atomics of a context, from a call to the runner that carries it out.
 
 struct QuickOp;
 

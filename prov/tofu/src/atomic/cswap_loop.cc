@@ -1,5 +1,182 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// CSWAP loops. See parts.h.
+// Words of an operation, one after the other; loops of CSWAPs; spans of words that loop together. See ops.h.
+#include <algorithm>
+#include <utility>
+
+#include "atomic/atomic.h"
+
+namespace tofu {
+
+// Cuts operations into words, and posts native ARMWs. See ops.h; loops are in cswap_loop.cc.
+
+using vcq::Notice;
+using vcq::Post;
+
+namespace {
+
+/// The word of the element at `at`, the first of `left` neighbours, and how many of these one ARMW can serve. Atomicity
+/// is per element, so neighbours in one word may share an ARMW.
+void cut_word(const AtomicOp& op, const Target& at, std::size_t left, WordOp& f) noexcept
+{
+    const bool single = op.method == Method::add || op.method == Method::cswap;
+    const unsigned in8 = static_cast<unsigned>(at.stadd & 7);
+    std::size_t n = single ? 1 : (8 - in8) / op.size;
+    if (n > left)
+        n = left;
+    // The narrower word where it is enough: loops then meet fewer other operations.
+    bool narrow = (in8 & 3) + n * op.size <= 4;
+    if (op.method == Method::swap && op.size == 4 && !narrow && (in8 != 0 || n != 2))
+        n = 1, narrow = true; // a swap has no neutral operand: whole words only
+    f.width = narrow ? 4 : 8;
+    f.vcq = at.vcq;
+    f.word = at.stadd & ~static_cast<utofu_stadd_t>(f.width - 1);
+    f.offset = static_cast<std::uint8_t>(at.stadd - f.word);
+    f.elements = static_cast<std::uint8_t>(n);
+}
+
+} // namespace
+
+/// Makes a word operation for element number `first`, which is at `at` with `left` neighbours. Null: none is free.
+WordOp* WordRunner::make(AtomicOp& op, unsigned piece, std::size_t first, const Target& at, std::size_t left) noexcept
+{
+    WordOp* const f = pool_.alloc();
+    if (!f)
+        return nullptr;
+    f->op = &op;
+    f->go_on = &go_on;
+    f->first = first;
+    f->piece = static_cast<std::uint8_t>(piece);
+    cut_word(op, at, left, *f);
+    if (op.reads_operand)
+        op.operand.gather(reinterpret_cast<std::byte*>(&f->operand) + f->offset, f->first,
+                          f->elements, op.size);
+    if (op.reads_compare)
+        op.compare.gather(reinterpret_cast<std::byte*>(&f->compare) + f->offset, f->first,
+                          f->elements, op.size);
+    // A small sum whose element ends its word cannot carry into a neighbour.
+    const bool top_sum = op.method == Method::loop && op.op == FI_SUM && op.size < 4 &&
+                         f->elements == 1 && f->offset + op.size == f->width &&
+                         op.integer;
+    f->loops = op.method == Method::loop && !top_sum;
+    return f;
+}
+
+bool WordRunner::start(AtomicOp& op) noexcept
+{
+    WordOp* const f = make(op, op.at_target, op.started, op.next(), op.left());
+    if (!f)
+        return false;
+    ++op.pending;
+    const Post posted = f->loops ? begin_loop(*f) : op.by_get ? get_word(*f) : post_native(*f);
+    const unsigned elements = f->elements;
+    if (posted != Post::done) [[unlikely]]
+        pool_.renew(f);
+    return ops_.took(op, posted, elements);
+}
+
+Post WordRunner::retry(AtomicOp& op, unsigned piece, std::size_t first, const Target& at, std::size_t left,
+                       const std::byte* words, utofu_stadd_t base) noexcept
+{
+    WordOp* const f = ops_.has_room() ? make(op, piece, first, at, left) : nullptr;
+    if (f == nullptr)
+        return Post::busy;
+    std::uint64_t found = 0;
+    std::memcpy(&found, words + (f->word - base), f->width);
+    f->attempts = 1;
+    ++op.pending;
+    const Post posted = f->loops ? begin_loop(*f, &found) : post_native(*f);
+    if (posted != Post::done) {
+        pool_.renew(f);
+        --op.pending;
+    }
+    return posted;
+}
+
+Post WordRunner::post_native(WordOp& f) noexcept
+{
+    AtomicOp& op = *f.op;
+    f.notify = &word_done;
+    // With one word only, its ARMW is the end of the operation and is itself the event at the target.
+    const bool is_event = op.event == AtomicEvent::write && f.elements == op.total;
+    const vcq::Signaled how{&f, vcq::delivered_flags(op.strong, is_event)};
+    std::uint64_t operand = f.operand;
+    if (op.method == Method::bits_and) {
+        const unsigned bits = f.elements * op.size * 8u;
+        const std::uint64_t ours = bits == 64 ? ~0ull : ((1ull << bits) - 1) << (f.offset * 8);
+        operand |= ~ours;
+    }
+    const Post posted = op.method == Method::cswap
+                            ? ops_.vcq.cswap(f.width, f.vcq, f.compare, operand, f.word, how)
+                            : ops_.vcq.armw(f.width, f.vcq, armw_of(op.method), operand, f.word, how);
+    if (is_event && posted == Post::done)
+        op.event_left();
+    return posted;
+}
+
+void WordRunner::word_done(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    WordOp* const f = static_cast<WordOp*>(self);
+    WordRunner* const runner = &f->op->runner->words;
+    if (notice.code != UTOFU_SUCCESS && f->op->op == FI_ATOMIC_READ) [[unlikely]] {
+        // An ARMW may not touch memory registered for reading only (guide 3.6.2.1), a Get may. Nobody but
+        // the owner's CPU writes there, and the TNI reads an aligned word within one cache line.
+        f->op->by_get = true;
+        runner->get_again(*f);
+        return;
+    }
+    runner->settle(*f, notice.value, notice.code);
+}
+
+Post WordRunner::get_word(WordOp& f) noexcept
+{
+    f.notify = &got_word;
+    f.scratch = ops_.scratch.alloc(sizeof(std::uint64_t));
+    if (f.scratch.data == nullptr)
+        return Post::busy;
+    const vcq::Signaled how{&f, vcq::delivered_flags(f.op->strong, false)};
+    const Post posted = ops_.vcq.get(f.vcq, f.scratch.stadd, f.word, f.width, how);
+    if (posted != Post::done)
+        ops_.scratch.release(f.scratch);
+    return posted;
+}
+
+/// get_word() in place of an ARMW, or in a later round.
+void WordRunner::get_again(WordOp& f) noexcept
+{
+    const Post posted = ops_.agenda.closed() ? Post::busy : get_word(f);
+    if (posted != Post::done)
+        if (const int code = ops_.put_off(f, posted); code != UTOFU_SUCCESS)
+            settle(f, 0, code);
+}
+
+void WordRunner::got_word(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    WordOp* const f = static_cast<WordOp*>(self);
+    WordRunner* const runner = &f->op->runner->words;
+    std::uint64_t value = 0;
+    std::memcpy(&value, f->scratch.data, f->width);
+    runner->ops_.scratch.release(f->scratch);
+    runner->settle(*f, value, notice.code);
+}
+
+/// Ends a word operation; the word held `before`. The word operation is gone afterwards, and perhaps the whole
+/// operation.
+void WordRunner::settle(WordOp& f, std::uint64_t before, int code) noexcept
+{
+    AtomicOp& op = *f.op;
+    if (code == UTOFU_SUCCESS) [[likely]] {
+        if (op.fetches)
+            op.result.scatter(reinterpret_cast<const std::byte*>(&before) + f.offset, f.first,
+                              f.elements, op.size);
+    } else {
+        op.event_ended(code);
+    }
+    const unsigned piece = f.piece;
+    pool_.renew(&f);
+    ops_.settle_part(op, piece, code);
+}
+
+// CSWAP loops. See ops.h.
 //
 // A loop needs the word's value. Instead of reading it first, it posts a CSWAP with a guess: the value last seen there,
 // else the value that the operation itself expects, else zero. A right guess costs one round trip, a wrong one brings
@@ -14,12 +191,6 @@
 // and each CSWAP carries those that wait. f is then the composition of their functions, oldest first, and each
 // operation gets the value between its predecessors and itself. Word operations on different words that share a slot
 // wait, too, but are not carried.
-#include "atomic/runner.h"
-
-#include <algorithm>
-#include <utility>
-
-namespace tofu {
 
 using vcq::Notice;
 using vcq::Post;
@@ -179,6 +350,185 @@ void WordRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexce
         compute_group(*rest, first_guess(slot, *rest));
         repost(*rest);
     }
+}
+
+// Spans. One Get brings the guesses for all words, where loops would guess word by word. It need not be atomic, since
+// each word has its own CSWAP. The CSWAPs are a batch: they share one place of the window, and the n-th notice is
+// that of the n-th word (guide 2.2.10). A word that has changed since the Get goes on as a loop, from the value that
+// its CSWAP found.
+
+using vcq::Notice;
+using vcq::Post;
+
+namespace {
+
+std::byte* bytes(std::uint64_t* words) noexcept { return reinterpret_cast<std::byte*>(words); }
+
+} // namespace
+
+bool SpanRunner::meets_another(const AtomicOp& op) noexcept
+{
+    const utofu_vcq_id_t peer = op.next().vcq;
+    const utofu_stadd_t from = op.next().stadd;
+    const utofu_stadd_t to = from + std::min(op.left() * op.size, Span::most * 8);
+    bool meets = false;
+    pool_.each([&](const Span& s) {
+        meets |= s.op != nullptr && s.at.vcq == peer && s.at.stadd < to && from < s.at.stadd + s.words * 8;
+    });
+    return meets;
+}
+
+bool SpanRunner::start(AtomicOp& op) noexcept
+{
+    const Target at = op.next();
+    Span* const s = pool_.alloc();
+    if (s == nullptr)
+        return false;
+    s->scratch = ops_.scratch.alloc(Span::most * 8);
+    if (s->scratch.data == nullptr) {
+        pool_.renew(s);
+        return false;
+    }
+    s->notify = &on_get;
+    s->go_on = &go_on;
+    s->op = &op;
+    s->offset = static_cast<std::uint8_t>(at.stadd & 7);
+    s->at = {at.vcq, at.stadd - s->offset};
+    s->first = op.started;
+    s->piece = op.at_target;
+    s->elements = std::min<std::size_t>(op.left(), (Span::most * 8 - s->offset) / op.size);
+    s->words = static_cast<std::uint32_t>((s->offset + s->elements * op.size + 7) / 8);
+    ++op.pending;
+    const std::size_t elements = s->elements;
+    const vcq::Signaled how{s, vcq::delivered_flags(op.strong, false)};
+    const Post posted = ops_.vcq.get(at.vcq, s->scratch.stadd, s->at.stadd, s->words * 8, how);
+    if (posted != Post::done) [[unlikely]]
+        release(*s);
+    return ops_.took(op, posted, elements);
+}
+
+void SpanRunner::release(Span& s) noexcept
+{
+    ops_.scratch.release(s.scratch);
+    pool_.renew(&s);
+}
+
+void SpanRunner::on_get(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    Span& s = *static_cast<Span*>(self);
+    AtomicOp& op = *s.op;
+    SpanRunner& runner = op.runner->spans;
+    s.notify = &on_notice;
+    if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
+        s.code = notice.code;
+        s.words = 0;
+        runner.end(s);
+        return;
+    }
+    std::byte operands[Span::most * 8], compares[Span::most * 8];
+    if (op.reads_operand)
+        op.operand.gather(operands, s.first, s.elements, op.size);
+    if (op.reads_compare)
+        op.compare.gather(compares, s.first, s.elements, op.size);
+    std::memcpy(s.desired, s.found(), s.words * 8);
+    op.kernel(bytes(s.desired) + s.offset, operands, compares, s.elements);
+    runner.post(s);
+}
+
+/// Posts the remaining CSWAPs, or leaves them to progress().
+void SpanRunner::post(Span& s) noexcept
+{
+    constexpr unsigned long flags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+    if (s.place == 0)
+        s.place = ops_.vcq.open_batch(&s, s.words);
+    const bool open = s.place != 0;
+    Post posted = Post::busy;
+    if (open && !ops_.agenda.closed())
+        s.posted += static_cast<std::uint32_t>(ops_.vcq.post_batch<std::uint64_t, true>(
+            s.place,
+            {s.at.vcq, s.at.stadd + s.posted * 8, s.words - s.posted, {}, bytes(s.desired + s.posted),
+             bytes(s.found() + s.posted)},
+            flags, false, posted));
+    if (posted == Post::done) [[likely]]
+        return;
+    ops_.vcq.start_batch();
+    const int code = ops_.put_off(s, posted);
+    if (code == UTOFU_SUCCESS)
+        return;
+    s.code = code;
+    for (; s.words > s.posted; --s.words)
+        if (open)
+            (void)ops_.vcq.window().shorten(s.place);
+    if (s.arrived == s.words)
+        all_arrived(s);
+}
+
+void SpanRunner::on_notice(vcq::Waiter* self, const Notice& notice) noexcept
+{
+    Span& s = *static_cast<Span*>(self);
+    if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
+        s.code = notice.code;
+        ++s.failed;
+    } else if (s.found()[s.arrived] != notice.value) [[unlikely]] {
+        s.found()[s.arrived] = notice.value;
+        s.lost[s.arrived] = true;
+    }
+    if (++s.arrived == s.words) [[unlikely]]
+        s.op->runner->spans.all_arrived(s);
+}
+
+void SpanRunner::all_arrived(Span& s) noexcept
+{
+    AtomicOp& op = *s.op;
+    if (s.lost.count() + s.failed < s.words)
+        op.changed |= static_cast<std::uint8_t>(1u << s.piece);
+    if (op.fetches) // words that lost write their results again later
+        op.result.scatter(s.scratch.data + s.offset, s.first, s.elements, op.size);
+    end(s);
+}
+
+/// Lets words that lost go on as loops, unless the operation has failed.
+void SpanRunner::end(Span& s) noexcept
+{
+    AtomicOp& op = *s.op;
+    if (s.lost.none()) [[likely]]
+        s.tried = s.words;
+    for (; s.tried < s.words && s.code == UTOFU_SUCCESS; ++s.tried) {
+        if (!s.lost[s.tried])
+            continue;
+        const Post posted = ops_.agenda.closed() ? Post::busy : retry_word(s);
+        if (posted == Post::done)
+            continue;
+        s.code = ops_.put_off(s, posted);
+        if (s.code == UTOFU_SUCCESS)
+            return;
+    }
+    const int code = s.code;
+    const unsigned piece = s.piece;
+    release(s);
+    if (code != UTOFU_SUCCESS) [[unlikely]]
+        ops_.settle_part(op, piece, code);
+    else
+        ops_.end_one(op, code);
+}
+
+/// Tries the word number `tried` again, from the value that was found there.
+Post SpanRunner::retry_word(Span& s) noexcept
+{
+    const std::size_t byte = s.tried == 0 ? s.offset : s.tried * 8; // of its first element
+    const std::size_t before = (byte - s.offset) / s.op->size;
+    return words_.retry(*s.op, s.piece, s.first + before, {s.at.vcq, s.at.stadd + byte}, s.elements - before, s.scratch.data,
+                        s.at.stadd);
+}
+
+void SpanRunner::go_on(Deferred& span) noexcept
+{
+    Span& s = static_cast<Span&>(span);
+    SpanRunner& runner = s.op->runner->spans;
+    if (s.arrived == s.words)
+        runner.end(s);
+    else
+        runner.post(s);
 }
 
 } // namespace tofu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Which atomic operation works on which datatype, and by which method: one constexpr table, from which the
-// entries choose and from which all queries answer. Used by atomic and by the domain; calls nothing.
+// What each operation does to its elements: the pseudo-code of fi_atomic(3) as functions. Used by the CSWAP
+// loops and the wide operations; calls nothing.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,21 @@
 #include <type_traits>
 
 #include <rdma/fi_atomic.h>
+#include <rdma/fi_domain.h>
 #include <utofu.h>
 
 namespace tofu {
+
+/// Applies an operation to the `n` elements at `target`, one behind the other. The pointers need no alignment. `operand`
+/// is buf (unused by FI_ATOMIC_READ), `compare` is compare (used by the compare family only). Integers wrap; a condition
+/// that does not hold leaves all bits of the target, padding of long double included.
+using Kernel = void (*)(void* target, const void* operand, const void* compare, std::size_t n) noexcept;
+
+/// The function for a pair, or null where the page gives it no meaning.
+[[nodiscard]] Kernel kernel_of(fi_op op, fi_datatype type) noexcept;
+
+// Which atomic operation works on which datatype, and by which method: one constexpr table, from which the entries
+// choose and from which all queries answer.
 
 /// How an operation is carried out on one element at the target.
 enum class Method : std::uint8_t {

@@ -5,7 +5,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "atomic/runner.h"
+#include "atomic/atomic.h"
 #include "core/log.h"
 
 namespace tofu {

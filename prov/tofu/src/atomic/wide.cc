@@ -2,7 +2,7 @@
 // Wide elements under lock words; see wide.h for the protocol.
 #include "atomic/wide.h"
 
-#include "atomic/runner.h"
+#include "atomic/atomic.h"
 #include "av/address.h"
 #include "core/system.h"
 #include "mem/mr_directory.h"

@@ -10,7 +10,7 @@
 
 #include <rdma/fi_collective.h>
 
-#include "atomic/kernel.h"
+#include "atomic/op_table.h"
 #include "schedule/schedule.h"
 
 namespace tofu::coll {
