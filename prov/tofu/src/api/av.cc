@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "api/getinfo.h"
-#include "api/job_mark.h"
 #include "api/names.h"
 #include "coll/av_set.h"
 #include "core/log.h"

@@ -8,7 +8,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "api/shared_context.h"
+#include "api/contexts.h"
 #include "core/log.h"
 #include "core/object.h"
 #include "cq/domain_base.h"

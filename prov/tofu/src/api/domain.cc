@@ -11,18 +11,17 @@
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_ext_tofu.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include "api/av.h"
+#include "api/contexts.h"
 #include "api/endpoint.h"
 #include "api/getinfo.h"
-#include "api/hints.h"
-#include "api/job_mark.h"
 #include "api/names.h"
-#include "api/scalable.h"
-#include "api/shared_context.h"
 #include "atomic/op_table.h"
 #include "coll/plan.h"
 #include "core/limits.h"
@@ -37,6 +36,7 @@
 #include "mem/reg_cache.h"
 
 namespace tofu {
+
 namespace {
 
 /// FI_REG_MR by number: libfabric 2 deprecates the name.
@@ -290,6 +290,38 @@ std::size_t Domain::homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
     std::lock_guard guard(home_lock_);
     handles[0] = home_.handle();
     return 1 + regions_->annexes().handles(handles + 1, most - 1);
+}
+
+// The operations of a domain beyond libfabric's interfaces (rdma/fi_ext_tofu.h).
+
+namespace {
+
+int read_statistics(struct fid* domain, struct fi_tofu_statistic* list, std::size_t* count) noexcept
+{
+    if (domain == nullptr || domain->fclass != FI_CLASS_DOMAIN || count == nullptr || (list == nullptr && *count != 0))
+        return -FI_EINVAL;
+    const auto sums = DomainBase::of(domain).statistics().sums();
+    const auto& rows = StatisticsBook::rows();
+    for (std::size_t i = 0; i < std::min(*count, stats); i++)
+        list[i] = {rows[i].name, rows[i].meaning, sums[i]};
+    *count = stats;
+    return 0;
+}
+
+fi_tofu_ops_statistics statistics_ops = {sizeof(fi_tofu_ops_statistics), read_statistics};
+
+} // namespace
+
+int open_extension(struct fid*, const char* name, std::uint64_t flags, void** ops, void*) noexcept
+{
+    if (name == nullptr || ops == nullptr)
+        return -FI_EINVAL;
+    if (std::strcmp(name, FI_TOFU_STATISTICS) != 0)
+        return -FI_ENOSYS;
+    if (flags != 0)
+        return -FI_EBADFLAGS;
+    *ops = &statistics_ops;
+    return 0;
 }
 
 } // namespace tofu

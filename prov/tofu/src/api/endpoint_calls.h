@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The operation tables of an endpoint that do not belong to an engine: its own, connection management, and tables whose
-// calls refuse. Used by endpoint.cc, scalable.cc and shared_context.cc; the functions call Endpoint.
+// calls refuse. Used by endpoint.cc, contexts.cc and contexts.cc; the functions call Endpoint.
 #pragma once
 
 #include <cstddef>

@@ -21,6 +21,7 @@
 #include "utofu/library.h"
 
 namespace tofu::names {
+
 namespace {
 
 constexpr std::size_t prefix_size = 64; ///< its text with the final zero: 53 at most

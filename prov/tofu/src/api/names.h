@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Host and service names for endpoints of one machine, for programs that know nothing else (fi_getinfo(3), node
-// and service). A name is an abstract Unix socket that carries the endpoint's address in its own name: the
-// kernel forgets it with the process, however that ends. It counts within one user and one job. Called by info
-// (fi_getinfo) and endpoint; calls utofu/library for the job.
+// The lower 16 bits of a domain's nonce tell its job (names::job_key), where the machine has several: an address vector
+// warns of an address of another job, where nothing that is sent arrives. Used by domain and av; calls nothing.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +8,25 @@
 #include "av/address.h"
 
 namespace tofu::names {
+
+inline constexpr std::uint64_t job_mark_bits = 0xffff;
+
+/// The nonce with the mark of the job; as it is where `job_key` is 0.
+[[nodiscard]] constexpr std::uint64_t with_job_mark(std::uint64_t nonce, std::uint64_t job_key) noexcept
+{
+    if (job_key == 0)
+        return nonce;
+    const std::uint64_t marked = (nonce & ~job_mark_bits) | (job_key & job_mark_bits);
+    return marked != 0 ? marked : job_mark_bits + 1;
+}
+[[nodiscard]] constexpr bool is_of_another_job(std::uint64_t nonce, std::uint64_t job_key) noexcept
+{
+    return job_key != 0 && ((nonce ^ job_key) & job_mark_bits) != 0;
+}
+
+// Host and service names for endpoints of one machine, for programs that know nothing else (fi_getinfo(3), node and
+// service). A name is an abstract Unix socket that carries the endpoint's address in its own name: the kernel forgets
+// it with the process, however that ends. It counts within one user and one job.
 
 /// A number for the job: processes of another job are out of reach, whatever their names. 0 if the machine has one job
 /// at a time.
@@ -50,3 +67,35 @@ class Announcement {
 };
 
 } // namespace tofu::names
+
+namespace tofu {
+
+// The service name that an endpoint can be found by (api/names.h).
+
+class ServiceName {
+  public:
+    /// Announces the endpoint under a name of its own; key 0: none. 0 or -FI_E*.
+    [[nodiscard]] int open(std::uint64_t key, const EndpointAddress& address) noexcept
+    {
+        const int ret = key != 0 ? own_.open(key, address) : 0;
+        share(own_);
+        return ret;
+    }
+    /// Takes part in the announcement of a scalable endpoint.
+    void share(names::Announcement& name) noexcept { shown_ = name.is_open() ? &name : nullptr; }
+    /// Called once per round of progress. Clears the list of processes that have found the name every 256 rounds; it
+    /// has room for some thousand.
+    void progress() noexcept
+    {
+        constexpr unsigned rounds_per_look = 256;
+        if (shown_ != nullptr && ++rounds_ % rounds_per_look == 0) [[unlikely]]
+            shown_->clear();
+    }
+
+  private:
+    names::Announcement own_;
+    names::Announcement* shown_ = nullptr;
+    unsigned rounds_ = 0;
+};
+
+} // namespace tofu

@@ -1,30 +1,57 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Operations that wait until a counter has reached a threshold (fi_trigger(3)): deferred work of a domain
-// (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER. Called by the domain, by its rounds of progress, and by
-// calls with that flag (tx/deferred.h); posts through the engines and reports to counters and queues.
-//
-// Deferred work reports to a counter of its own instead of to what its endpoint is bound to. We post it so that its end
-// becomes an entry of a queue of ours, the relay, from which a round of progress takes it. A domain without such
-// operations pays one load in each round.
+// The operations that can wait for a counter, in the form in which the engines accept them: made of the structures that
+// fi_sendmsg and the other msg calls are given. Used by triggered.cc and triggered.cc; calls nothing.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <variant>
 
+#include <rdma/fi_trigger.h>
 #include <sys/uio.h>
 
-#include "api/triggered_call.h"
+#include "atomic/atomic.h"
 #include "core/limits.h"
 #include "core/object.h"
 #include "cq/counter.h"
 #include "cq/cq.h"
+#include "msg/match_entry.h"
+#include "msg/sender.h"
+#include "rma/rma.h"
 #include "tx/deferred.h"
 #include "tx/ep_handle.h"
 #include "tx/operation.h"
 
+namespace tofu::trigger {
+
+/// fi_op_cntr, of Work::counter.
+struct CounterCall {
+    std::uint64_t value;
+    bool add; ///< else the counter is set
+};
+
+/// The application's context of a call.
+template <class Call>
+[[nodiscard]] void* context_of(const Call& call) noexcept
+{
+    if constexpr (requires { call.msg; })
+        return call.msg.context;
+    else
+        return call.context;
+}
+
+using Call = std::variant<CounterCall, proto::SendCall, proto::RecvCall, RmaCall, AtomicCall>;
+
+} // namespace tofu::trigger
+
 namespace tofu {
+
+// Operations that wait until a counter has reached a threshold (fi_trigger(3)): deferred work of a domain
+// (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER. Deferred work reports to a counter of its own instead of
+// to what its endpoint is bound to. We post it so that its end becomes an entry of a queue of ours, the relay, from
+// which a round of progress takes it. A domain without such operations pays one load in each round.
 
 class DomainBase;
 
@@ -51,7 +78,7 @@ struct Work : Request {
     std::unique_ptr<std::byte[]> payload; ///< the bytes of FI_INJECT with FI_TRIGGER
 };
 
-/// Checks a call and copies its lists (copy_call.cc). 0, or the refusal that its engine would give.
+/// Checks a call and copies its lists (triggered.cc). 0, or the refusal that its engine would give.
 [[nodiscard]] int keep(Work& work, const EndpointFace& face) noexcept;
 
 /// The operations of a domain that wait. Any thread may call it; everything but the constructor takes

@@ -110,7 +110,7 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     /// (ProgressSet). Only a hint.
     [[nodiscard]] bool crowded() const noexcept { return crowded_.load(std::memory_order_relaxed); }
     void set_crowded(bool now) noexcept { crowded_.store(now, std::memory_order_relaxed); }
-    /// The lock of all endpoints that share a context with others (api/shared_context.h), or of all endpoints of a
+    /// The lock of all endpoints that share a context with others (api/contexts.h), or of all endpoints of a
     /// serialised domain.
     [[nodiscard]] Lock& shared_lock() noexcept { return shared_lock_; }
     /// Progress without calls of the application, and the locks that are needed because of it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // On which NUMA node the provider's own memory lies: receive areas, bounce pools, internal queues. Called where such
-// memory is mapped (area, mem/pages), by api/domain and api/nic for what they show; calls node.
+// memory is mapped (area, mem/pages), by api/domain and api/getinfo for what they show; calls node.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See scalable.h. fi_endpoint(3), "Scalable endpoints".
-#include "api/scalable.h"
+// See contexts.h.
+#include "api/contexts.h"
 
+#include <mutex>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -11,11 +12,15 @@
 #include "api/endpoint_calls.h"
 #include "api/getinfo.h"
 #include "av/peer_table.h"
+#include "core/limits.h"
 #include "core/log.h"
 #include "core/object.h"
 #include "cq/domain_base.h"
+#include "msg/calls.h"
 
 namespace tofu {
+
+// fi_endpoint(3), "Scalable endpoints".
 
 namespace {
 
@@ -170,6 +175,164 @@ int ScalableEndpoint::get_option(int level, int name, void* value, std::size_t* 
 int ScalableEndpoint::set_option(int level, int name, const void* value, std::size_t length) noexcept
 {
     return set_multi_recv(plan_.min_multi_recv, level, name, value, length);
+}
+
+// fi_endpoint(3), "Shared contexts".
+
+namespace {
+
+int control_receives(struct fid*, int command, void*) noexcept
+{
+    return command == FI_ENABLE ? 0 : -FI_ENOSYS; // shared receives are usable from the start
+}
+
+// Nothing can be bound: queues and counters are those of the endpoints (fi_endpoint(3)).
+fi_ops transmit_fid_ops = object_ops({.close = close_object<SharedTransmit>, .bind = refuses<-FI_EINVAL>});
+fi_ops receive_fid_ops =
+    object_ops({.close = close_object<SharedReceive>, .bind = refuses<-FI_EINVAL>, .control = control_receives});
+fi_ops_ep transmit_ops = context_ops({});
+fi_ops_ep receive_ops = context_ops({.cancel = calls<&SharedReceive::cancel>,
+                                     .getopt = calls<&SharedReceive::get_option>,
+                                     .setopt = calls<&SharedReceive::set_option>,
+                                     .rx_size_left = calls<&SharedReceive::size_left>});
+fi_ops_cm receive_cm_ops = cm_ops_with(refuses<-FI_EOPNOTSUPP>);
+
+} // namespace
+
+// --- transmit
+
+SharedTransmit::SharedTransmit(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_STX_CTX)
+{
+    fid.ops = &transmit_fid_ops;
+    ops = &transmit_ops;
+}
+
+SharedTransmit::~SharedTransmit()
+{
+    {
+        std::lock_guard guard(owner().shared_lock());
+        vcq_.drain();
+    }
+    vcq_.close();
+    while (kept_ != nullptr)
+        std::exchange(kept_, kept_->next_kept)->bury();
+}
+
+int SharedTransmit::set_up(const fi_tx_attr* attr) noexcept
+{
+    fi_tx_attr granted{};
+    if (attr != nullptr && !narrow(*attr, attr->caps != 0 ? attr->caps : limits::all_caps, granted))
+        return -FI_EINVAL;
+    return owner().vcqs().open(vcq_, {.owner = this, .unsignaled_error = on_unsignaled_error});
+}
+
+int SharedTransmit::join(TxContext& context) noexcept
+{
+    std::lock_guard guard(owner().shared_lock());
+    if (!contexts_.push(&context))
+        return -FI_ENOMEM;
+    hold();
+    return 0;
+}
+
+void SharedTransmit::leave(TxContext& context) noexcept
+{
+    {
+        std::lock_guard guard(owner().shared_lock());
+        contexts_.erase(&context);
+    }
+    release(); // the application may close us from here on
+}
+
+void SharedTransmit::keep(Endpoint& endpoint) noexcept
+{
+    std::lock_guard guard(owner().shared_lock());
+    endpoint.next_kept = std::exchange(kept_, &endpoint);
+}
+
+/// Nobody knows which context posted the communication: each looks whether it has to do with the peer. What was paid for
+/// an event that has failed is lost then, rather than taken back twice.
+void SharedTransmit::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
+{
+    if (kind == vcq::Unsignaled::event)
+        return;
+    for (TxContext* context : static_cast<SharedTransmit*>(self)->contexts_)
+        context->engines().lost(code, kind, peer);
+}
+
+// --- receive
+
+SharedReceive::SharedReceive(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_SRX_CTX)
+{
+    static const fi_ops_msg msg_half = halved(msg_ops, false);
+    static const fi_ops_tagged tagged_half = halved(tagged_ops, false);
+    fid.ops = &receive_fid_ops;
+    ops = &receive_ops;
+    cm = &receive_cm_ops;
+    refuse_all(*this, ops_of_missing);
+    msg = const_cast<fi_ops_msg*>(&msg_half);
+    tagged = const_cast<fi_ops_tagged*>(&tagged_half);
+    receive_lock = &domain.shared_lock();
+    reads_descs = domain.model().valid_descs;
+}
+
+int SharedReceive::open(fid_domain* domain, fi_rx_attr* attr, fid_ep** made, void* context) noexcept
+{
+    if ((given(attr).op_flags & FI_PEER) == 0)
+        return create<SharedReceive>(DomainBase::of(domain), attr, made, context);
+    return create<SharedReceive>(DomainBase::of(domain), peer::imported<peer::Srx>(context), made, nullptr);
+}
+
+int SharedReceive::set_up(peer::Srx* of_owner) noexcept
+{
+    if (of_owner == nullptr) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "FI_PEER: the context names no receives of an owner, or libfabric %u.%u has another "
+                                  "fi_peer(3): use 2.0 to 2.6\n",
+                  FI_MAJOR(provider.fi_version), FI_MINOR(provider.fi_version));
+        return -FI_EINVAL;
+    }
+    static fi_ops_ep closed_ops = context_ops({.cancel = refuses<-FI_ENOSYS>});
+    ops = &closed_ops;
+    static RefusingOps not_here = ops_of_missing;
+    refuse_all(*this, not_here);
+    queue_.emplace(false, rx_.min_multi_recv);
+    queue_->belong_to(owner_.emplace(*of_owner, *queue_, *receive_lock));
+    return queue_->valid() ? 0 : -FI_ENOMEM;
+}
+
+int SharedReceive::set_up(const fi_rx_attr* attr) noexcept
+{
+    const fi_rx_attr& wish = given(attr); // null asks for all caps, FI_DIRECTED_RECV included
+    if (!narrow(wish, wish.caps != 0 ? wish.caps : limits::all_caps, rx_.attr))
+        return -FI_EINVAL;
+    rx_flags = rx_.attr.op_flags;
+    receives = &queue_.emplace((rx_.attr.caps & FI_DIRECTED_RECV) != 0, rx_.min_multi_recv);
+    return queue_->valid() ? 0 : -FI_ENOMEM;
+}
+
+bool SharedReceive::agrees(const Peers& av) noexcept
+{
+    std::lock_guard guard(owner().shared_lock());
+    if (av_ == nullptr || users() == 1)
+        av_ = &av;
+    return av_ == &av;
+}
+
+ssize_t SharedReceive::cancel(void* context) noexcept
+{
+    std::lock_guard guard(*receive_lock);
+    return queue_->cancel(context);
+}
+
+int SharedReceive::get_option(int level, int name, void* value, std::size_t* length) noexcept
+{
+    return get_options({{FI_OPT_MIN_MULTI_RECV, rx_.min_multi_recv}}, level, name, value, length);
+}
+
+int SharedReceive::set_option(int level, int name, const void* value, std::size_t length) noexcept
+{
+    std::lock_guard guard(*receive_lock);
+    return set_multi_recv(rx_.min_multi_recv, level, name, value, length);
 }
 
 } // namespace tofu
