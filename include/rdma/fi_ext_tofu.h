@@ -19,7 +19,7 @@ extern "C" {
 
 /** One number. The texts live as long as the provider is loaded. */
 struct fi_tofu_statistic {
-	const char *name;    /**< such as "ring_claimed"; names stay, further ones may be added */
+	const char *name;    /**< such as "ring_granted"; names stay, further ones may be added */
 	const char *meaning; /**< in a few words */
 	uint64_t value;      /**< counted since the domain was opened */
 };

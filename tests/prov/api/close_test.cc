@@ -164,8 +164,8 @@ struct Close : testing::Test {
     /// Talks until it has a ring, so that what is posted next needs no answer of the library first.
     void greet(fid_ep* ep)
     {
-        const std::uint64_t rings = o.counted("ring_claimed");
-        for (unsigned messages = 0; o.counted("ring_claimed") == rings; messages++) {
+        const std::uint64_t rings = o.counted("ring_granted");
+        for (unsigned messages = 0; o.counted("ring_granted") == rings; messages++) {
             ASSERT_LT(messages, 1000u) << "no ring";
             Objects::post(rx, [&] { return fi_trecv(receiver, in.data(), most, nullptr, FI_ADDR_UNSPEC, 0, 0, &in); });
             Objects::post(tx, [&] { return fi_tinject(ep, out.data(), 8, 0, 0); });
@@ -263,8 +263,8 @@ TEST_F(Close, VisitsArrive)
         EXPECT_EQ(late.deregistered_early, 0u);
         expect_message(size, 5, true);
     }
-    EXPECT_EQ(o.counted("ring_claimed"), 0u);
-    EXPECT_EQ(o.counted("send_visit"), 3u);
+    EXPECT_EQ(o.counted("ring_granted"), 0u);
+    EXPECT_EQ(o.counted("send_anonymous"), 3u);
 }
 
 /// No slot is given out, and none ever will be: who injects is told to try again, and closing ends.
@@ -331,7 +331,7 @@ TEST_F(Close, ACopyIsFetchedFromASenderThatIsBeingClosed)
         EXPECT_FALSE(estate().any());
         expect_message(size, 5, true);
     }
-    EXPECT_EQ(o.counted("ring_claimed"), 0u);
+    EXPECT_EQ(o.counted("ring_granted"), 0u);
 }
 
 /// Where processes outnumber processors, longer messages are copied, too; the receive is posted much later.

@@ -35,7 +35,7 @@ struct Pair : Objects {
         cq = open_queue();
         from = add(cq, cq);
         to = add(cq, cq);
-        while (counted("ring_claimed") == 0 && !testing::Test::HasFailure())
+        while (counted("ring_granted") == 0 && !testing::Test::HasFailure())
             exchange(8);
     }
     void receive(std::size_t size) { must(static_cast<int>(fi_trecv(to, in.data(), size, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr))); }
@@ -74,7 +74,7 @@ TEST(Statistics, TellTheWayOfEachSend)
 {
     Pair pair;
     const Numbers none = read_statistics(pair.domain);
-    EXPECT_EQ(none.at("ring_claimed"), 1u);
+    EXPECT_EQ(none.at("ring_granted"), 1u);
     const std::pair<std::size_t, Numbers> cases[] = {
         {8, {{"send_short", 1}}},
         {100, {{"send_slot", 1}}},
@@ -85,12 +85,35 @@ TEST(Statistics, TellTheWayOfEachSend)
     pair.back();
     Numbers visit = since(before, read_statistics(pair.domain));
     visit.erase("again_contact");
-    EXPECT_EQ(visit, (Numbers{{"send_visit", 1}})) << "nothing was sent that way before";
+    EXPECT_EQ(visit, (Numbers{{"send_anonymous", 1}})) << "nothing was sent that way before";
     for (const auto& [size, expected] : cases) {
         const Numbers before = read_statistics(pair.domain);
         pair.exchange(size);
         EXPECT_EQ(since(before, read_statistics(pair.domain)), expected) << size;
     }
+}
+
+/// Programs of earlier versions find their names, behind all others.
+TEST(Statistics, OldNamesHaveTheValuesOfTheNewOnes)
+{
+    Pair pair;
+    fi_tofu_ops_statistics* const ops = statistics_of(pair.domain);
+    std::size_t count = 0;
+    ASSERT_EQ(ops->read(&pair.domain->fid, nullptr, &count), 0);
+    std::vector<fi_tofu_statistic> list(count);
+    ASSERT_EQ(ops->read(&pair.domain->fid, list.data(), &count), 0);
+    std::map<std::string, std::uint64_t> all;
+    for (const fi_tofu_statistic& one : list)
+        all[one.name] = one.value;
+    EXPECT_EQ(all.at("ring_claimed"), 1u);
+    const std::pair<const char*, const char*> names[] = {{"send_visit", "send_anonymous"}, {"visit_lost", "anonymous_lost"},
+                                                         {"ring_claimed", "ring_granted"}, {"branch", "rail"}, {"by_branch", "by_rail"}};
+    for (const auto& [old_name, name] : names)
+        EXPECT_EQ(all.at(old_name), all.at(name)) << old_name;
+    // A short list is filled as far as it goes.
+    std::size_t few = 3;
+    ASSERT_EQ(ops->read(&pair.domain->fid, list.data(), &few), 0);
+    EXPECT_EQ(few, count);
 }
 
 TEST(Statistics, CountMessagesThatNobodyWaitedFor)
@@ -210,7 +233,7 @@ TEST(Statistics, ArePrintedAtTheEndWhereAskedFor)
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
     EXPECT_NE(text.find("tofu: statistics of process " + std::to_string(child)), std::string::npos) << text;
-    EXPECT_NE(text.find("  send_visit                    5  packets of sends that went without a ring\n"), std::string::npos) << text;
+    EXPECT_NE(text.find("  send_anonymous                5  packets of sends that went without a ring\n"), std::string::npos) << text;
     EXPECT_EQ(text.find("send_slot"), std::string::npos) << text;
     const std::string placement = "tofu: placement of process " + std::to_string(child) + ": memory: ";
     EXPECT_NE(text.find(placement), std::string::npos) << text;

@@ -56,11 +56,11 @@ TEST_F(VisitorsTest, SlotsThatNobodyFilledAreCounted)
     EXPECT_NE(take_slot(), none); // and dies
     come(take_slot(), 1);
     EXPECT_EQ(takes(), Bodies{1});
-    EXPECT_EQ(book.sums()[static_cast<std::size_t>(Stat::visit_lost)], 0u);
+    EXPECT_EQ(book.sums()[static_cast<std::size_t>(Stat::anonymous_lost)], 0u);
     rings->leave();
     vcq.drain();
     EXPECT_FALSE(rings->close_area());
-    EXPECT_EQ(book.sums()[static_cast<std::size_t>(Stat::visit_lost)], 1u);
+    EXPECT_EQ(book.sums()[static_cast<std::size_t>(Stat::anonymous_lost)], 1u);
     book.remove(vcq.statistics());
 }
 

@@ -138,17 +138,17 @@ Outcome run(const Run& how)
             Buffers b(rank);
             const std::vector<Window> windows = open_windows(s, b, kind);
             exchange(s, kind, b, windows); // first contact, keys
-            const std::uint64_t before = tofu_sim_time(), left = counted(s.domain, "by_branch");
+            const std::uint64_t before = tofu_sim_time(), left = counted(s.domain, "by_rail");
             exchange(s, kind, b, windows);
             said += std::to_string((tofu_sim_time() - before) / 1000) + " ";
-            said += std::to_string(counted(s.domain, "by_branch") - left) + " ";
+            said += std::to_string(counted(s.domain, "by_rail") - left) + " ";
             expect_all(s, kind, b);
             s.barrier();
             EXPECT_EQ(fi_close(&s.regions.back()->fid), 0);
             s.regions.pop_back();
         }
         if (rank.number == 0)
-            std::fprintf(stderr, "%s%llu", said.c_str(), static_cast<unsigned long long>(counted(s.domain, "branch")));
+            std::fprintf(stderr, "%s%llu", said.c_str(), static_cast<unsigned long long>(counted(s.domain, "rail")));
         for (fid_ep* ep : further)
             EXPECT_EQ(fi_close(&ep->fid), 0);
     });
@@ -249,7 +249,7 @@ TEST(BranchesAtWork, ForgetRegionsThatAreClosed)
             }
         }
         if (rank.number == 0) {
-            EXPECT_EQ(counted(s.domain, "branch"), 1u);
+            EXPECT_EQ(counted(s.domain, "rail"), 1u);
             EXPECT_EQ(counted(s.domain, "registration") + counted(s.domain, "cache_hit"), unsigned{regions}) << "for rank 1 alone";
         } else {
             b.expect_from(0, rank.number);
@@ -301,7 +301,7 @@ TEST(BranchesAtWork, EndWhatAPeerTakesIntoItsGrave)
                 failed += got == -FI_EAVAIL;
                 return good >= 3 * (count - 2) && failed >= 1;
             })) << good << " ended, " << failed << " failed";
-            EXPECT_GE(counted(s.domain, "branch"), 1u);
+            EXPECT_GE(counted(s.domain, "rail"), 1u);
             for (unsigned r = 1; r < count; r++)
                 if (r != victim)
                     b.expect_from(r, 0);
@@ -360,9 +360,9 @@ TEST(BranchesAtWork, AreClosedInTheMiddle)
                     }), 0);
                 for (unsigned r = 1; r < 5; r++)
                     ASSERT_EQ(fi_trecv(s.ep, b.in[r].data(), length, nullptr, r, 1, 0, &b), 0);
-                for (int i = 0; i < 1000 && counted(s.domain, "by_branch") < 3; i++)
+                for (int i = 0; i < 1000 && counted(s.domain, "by_rail") < 3; i++)
                     fi_cq_read(s.cq, nullptr, 0);
-                EXPECT_GE(counted(s.domain, "branch"), 1u);
+                EXPECT_GE(counted(s.domain, "rail"), 1u);
                 EXPECT_EQ(fi_close(&s.ep->fid), 0);
                 s.ep = nullptr;
                 const auto before = b.in;
@@ -392,7 +392,7 @@ TEST(BranchesAtWork, GoOnBehindACancel)
         if (rank.number == 0) {
             EXPECT_TRUE(wait_until([&] {
                 fi_cq_read(s.cq, nullptr, 0);
-                return counted(s.domain, "by_branch") != 0;
+                return counted(s.domain, "by_rail") != 0;
             }));
             for (unsigned r = 1; r < 4; r++) // those that are being fetched, or have been, and the one that waits
                 EXPECT_EQ(fi_cancel(&s.ep->fid, &b.in[r]), r == 3 ? 0 : -FI_ENOENT);

@@ -301,10 +301,17 @@ int read_statistics(struct fid* domain, struct fi_tofu_statistic* list, std::siz
     if (domain == nullptr || domain->fclass != FI_CLASS_DOMAIN || count == nullptr || (list == nullptr && *count != 0))
         return -FI_EINVAL;
     const auto sums = DomainBase::of(domain).statistics().sums();
-    const auto& rows = StatisticsBook::rows();
-    for (std::size_t i = 0; i < std::min(*count, stats); i++)
-        list[i] = {rows[i].name, rows[i].meaning, sums[i]};
-    *count = stats;
+    const std::size_t room = *count;
+    *count = 0;
+    const auto add = [&](const StatisticsBook::Row& row, std::uint64_t value) {
+        if (*count < room)
+            list[*count] = {row.name, row.meaning, value};
+        ++*count;
+    };
+    for (std::size_t i = 0; i < stats; i++)
+        add(StatisticsBook::rows()[i], sums[i]);
+    for (const StatisticsBook::OldName& old : StatisticsBook::old_names())
+        add(old.row, sums[static_cast<std::size_t>(old.stat)]);
     return 0;
 }
 

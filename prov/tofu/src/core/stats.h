@@ -13,13 +13,13 @@ namespace tofu {
 
 /// Names and meanings: stats.cc, in this order.
 enum class Stat : std::uint8_t {
-    send_short, send_slot, send_long, send_rendezvous, send_visit, send_waited, visit_lost,
-    ring_claimed, ring_returned, ring_lost,
+    send_short, send_slot, send_long, send_rendezvous, send_anonymous, send_waited, anonymous_lost,
+    ring_granted, ring_returned, ring_lost,
     again_post, again_ring, again_contact, again_operations, again_behind, again_key, again_credit, again_fence,
     again_stag,
     unexpected, unexpected_bytes,
     registration, cache_hit,
-    branch, by_branch,
+    rail, by_rail,
     key_lookup, key_stale,
     loop_retry,
     wake_up,
@@ -56,6 +56,13 @@ class StatisticsBook {
         const char* meaning;
     };
     [[nodiscard]] static const std::array<Row, stats>& rows() noexcept;
+    /// A name of an earlier version, which programs may still look for.
+    struct OldName {
+        Stat stat;
+        Row row;
+    };
+    static constexpr std::size_t old_names_count = 5;
+    [[nodiscard]] static const std::array<OldName, old_names_count>& old_names() noexcept;
 
     void add(Statistics& block) noexcept;
     /// Removes a block. Its counts stay in the sums; the block begins at 0 again.

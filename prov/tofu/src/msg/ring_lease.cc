@@ -117,7 +117,7 @@ bool Turnover::wants(Channel& ch) noexcept
         ch.serial++;
         held_++;
     }
-    port_.self.vcq.statistics().count(Stat::send_visit);
+    port_.self.vcq.statistics().count(Stat::send_anonymous);
     port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::visit);
 }
 
@@ -148,7 +148,7 @@ void Turnover::on_grant(Channel& ch, const Grant& grant) noexcept
         mark = ch.consumed + 1 - (mark != ch.next_seq);
     ch.next_seq = ch.consumed + 1;
     ch.state = ChannelState::open;
-    port_.self.vcq.statistics().count(Stat::ring_claimed);
+    port_.self.vcq.statistics().count(Stat::ring_granted);
     TOFU_PROBE(claim, ch.peer.home, grant.first);
     visits_.dismiss(ch);
 }

@@ -82,7 +82,7 @@ bool Rings::close_area() noexcept
     port.area.hide();
     // From here on the gate hands out no slot.
     const std::size_t unfilled = in.arrivals.unfilled();
-    port.self.vcq.statistics().count(Stat::visit_lost, unfilled);
+    port.self.vcq.statistics().count(Stat::anonymous_lost, unfilled);
     port.area.close();
     return settled_ && unfilled == 0;
 }

@@ -28,7 +28,7 @@ bool Branches::grow() noexcept
     place.branch = std::move(branch);
     own_->put_beside(*place.branch);
     ways_[0].memory->put_beside(*place.memory);
-    own_->statistics().count(Stat::branch);
+    own_->statistics().count(Stat::rail);
     count_++;
     return true;
 }
@@ -55,7 +55,7 @@ Branches::Way Branches::take(By by, utofu_vcq_id_t peer, std::size_t length) noe
     chosen.peer = peer;
     const auto way = static_cast<Way>(own + best);
     if (way != own) {
-        own_->statistics().count(Stat::by_branch);
+        own_->statistics().count(Stat::by_rail);
         if (by == By::us)
             own_->want_beside();
     }
