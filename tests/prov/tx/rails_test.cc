@@ -84,7 +84,7 @@ void exchange(Session& s, Kind kind, Buffers& b, const std::vector<Window>& wind
             }
             return fi_read(s.ep, b.in[r].data(), length, desc, r, windows[r].base, windows[r].key, &b);
         }), 0);
-    s.barrier(); // so that all is under way at the same time, by a virtual clock too
+    s.barrier(); // so that all is under rail at the same time, by a virtual clock too
     if (!one_sided || me == 0)
         take(s, last - first + 1);
     s.barrier();
@@ -117,7 +117,7 @@ struct Run {
 struct Outcome {
     std::array<double, 4> microseconds{}; ///< of Tofu-D
     std::array<std::uint64_t, 4> left{};  ///< transfers that did not go by the own VCQ
-    std::uint64_t branches = 0;
+    std::uint64_t rails = 0;
 };
 Outcome run(const Run& how)
 {
@@ -162,19 +162,19 @@ Outcome run(const Run& how)
         numbers >> outcome.microseconds[i] >> outcome.left[i];
         outcome.microseconds[i] /= 1e3;
     }
-    numbers >> outcome.branches;
+    numbers >> outcome.rails;
     EXPECT_TRUE(numbers.eof() && !numbers.fail()) << exits[0].errors;
     return outcome;
 }
 using Left = std::array<std::uint64_t, 4>;
 
-TEST(Branches, ShortenTransfersWithSixPeers)
+TEST(Rails, ShortenTransfersWithSixPeers)
 {
     const Outcome one = run({.tnis = "1", .clock = true});
     const Outcome six = run({.clock = true});
-    EXPECT_EQ(one.branches, 0u);
+    EXPECT_EQ(one.rails, 0u);
     EXPECT_EQ(one.left, (Left{}));
-    EXPECT_EQ(six.branches, 5u);
+    EXPECT_EQ(six.rails, 5u);
     EXPECT_EQ(six.left, (Left{5, 5, 5, 5}));
     // What is sent its receivers fetch, each by its own clock, and half of it goes by one port of rank 0's node, C: how
     // they come upon each other there is not rank 0's doing (1.0 to 4.2 times were seen). All else is at least 2.3 times.
@@ -187,31 +187,31 @@ TEST(Branches, ShortenTransfersWithSixPeers)
     }
 }
 
-TEST(Branches, AreNotMadeForOnePeer)
+TEST(Rails, AreNotMadeForOnePeer)
 {
-    EXPECT_EQ(run({.ranks = 2}).branches, 0u) << "over one link they gain nothing";
+    EXPECT_EQ(run({.ranks = 2}).rails, 0u) << "over one link they gain nothing";
 }
 
-TEST(Branches, AreNoMoreThanTheUserAllows)
+TEST(Rails, AreNoMoreThanTheUserAllows)
 {
     const Outcome three = run({.ranks = 5, .tnis = "3"});
-    EXPECT_EQ(three.branches, 2u);
+    EXPECT_EQ(three.rails, 2u);
     EXPECT_EQ(three.left, (Left{2, 2, 2, 2})) << "of four";
 }
 
-TEST(Branches, AreOnTnisOnlyThatNobodyPostsFrom)
+TEST(Rails, AreOnTnisOnlyThatNobodyPostsFrom)
 {
-    EXPECT_EQ(run({.ranks = 5, .endpoints = 3}).branches, 2u);
-    EXPECT_EQ(run({.ranks = 3, .endpoints = 5}).branches, 0u);
-    EXPECT_EQ(run({.ranks = 4, .ppn = "4"}).branches, 2u) << "four ranks post from four of six";
+    EXPECT_EQ(run({.ranks = 5, .endpoints = 3}).rails, 2u);
+    EXPECT_EQ(run({.ranks = 3, .endpoints = 5}).rails, 0u);
+    EXPECT_EQ(run({.ranks = 4, .ppn = "4"}).rails, 2u) << "four ranks post from four of six";
 }
 
-TEST(Branches, AreDoneWithoutWhereNoControlQueueIsLeft)
+TEST(Rails, AreDoneWithoutWhereNoControlQueueIsLeft)
 {
-    EXPECT_EQ(run({.ranks = 3, .ppn = "48"}).branches, 0u);
+    EXPECT_EQ(run({.ranks = 3, .ppn = "48"}).rails, 0u);
 }
 
-TEST(Branches, CarryNoReadAndNoWriteThatIsOrdered)
+TEST(Rails, CarryNoReadAndNoWriteThatIsOrdered)
 {
     EXPECT_EQ(run({.ranks = 4, .order = FI_ORDER_SAS}).left, (Left{2, 2, 2, 2}));
     EXPECT_EQ(run({.ranks = 4, .order = FI_ORDER_SAS | FI_ORDER_RMA_WAW | FI_ORDER_RMA_RAR}).left, (Left{2, 2, 0, 0}))
@@ -221,7 +221,7 @@ TEST(Branches, CarryNoReadAndNoWriteThatIsOrdered)
 /// A node for each, as all below have it.
 void one_a_node() { setenv("TOFU_SIM_PPN", "1", 1); }
 
-TEST(BranchesAtWork, ForgetRegionsThatAreClosed)
+TEST(RailsAtWork, ForgetRegionsThatAreClosed)
 {
     expect_processes(3, [](const Rank& rank) {
         one_a_node();
@@ -257,7 +257,7 @@ TEST(BranchesAtWork, ForgetRegionsThatAreClosed)
     });
 }
 
-TEST(BranchesAtWork, EndWhatAPeerTakesIntoItsGrave)
+TEST(RailsAtWork, EndWhatAPeerTakesIntoItsGrave)
 {
     constexpr unsigned victim = 3, count = 5;
     const auto exits = run_processes(count, [](const Rank& rank) {
@@ -340,7 +340,7 @@ TEST(BranchesAtWork, EndWhatAPeerTakesIntoItsGrave)
     sim::test::clear_last_job();
 }
 
-TEST(BranchesAtWork, AreClosedInTheMiddle)
+TEST(RailsAtWork, AreClosedInTheMiddle)
 {
     for (const char* seed : {"1", "2", "3"})
         expect_processes(5, [seed](const Rank& rank) {
@@ -376,7 +376,7 @@ TEST(BranchesAtWork, AreClosedInTheMiddle)
         });
 }
 
-TEST(BranchesAtWork, GoOnBehindACancel)
+TEST(RailsAtWork, GoOnBehindACancel)
 {
     expect_processes(4, [](const Rank& rank) {
         one_a_node();

@@ -46,7 +46,7 @@ Fetch* Fetches::make(const Message& message) noexcept
 
 void Fetches::start(Fetch& f) noexcept
 {
-    f.way = tx_.branches().take(Branches::By::us, f.message.in->known.home, f.to_fetch);
+    f.rail = tx_.rails().take(Rails::By::us, f.message.in->known.home, f.to_fetch);
     advance(f);
 }
 
@@ -74,7 +74,7 @@ bool Fetches::get_piece(Fetch& f) noexcept
     const Segment& from = f.message.segments[f.from_index];
     const iovec& into = f.into[f.into_index];
     if (f.ref_count == f.into_index) {
-        const int ret = tx_.branches().memory(f.way).acquire(into.iov_base, into.iov_len, false,
+        const int ret = tx_.rails().memory(f.rail).acquire(into.iov_base, into.iov_len, false,
                                                         f.refs[f.ref_count], f.desc[f.ref_count]);
         if (ret == -FI_EAGAIN)
             return false;
@@ -89,7 +89,7 @@ bool Fetches::get_piece(Fetch& f) noexcept
     n = n < max_piece_ ? n : max_piece_;
     n = n < from.length - f.from_offset ? n : from.length - f.from_offset;
     n = n < into.iov_len - f.into_offset ? n : into.iov_len - f.into_offset;
-    vcq::Vcq& vcq = tx_.branches().vcq(f.way);
+    vcq::Vcq& vcq = tx_.rails().vcq(f.rail);
     const vcq::Post post =
         vcq.get(f.message.vcq, f.refs[f.into_index].stadd + f.into_offset,
                  from.stadd + f.from_offset, n, {.when = vcq::When::delivered, .waiter = &f});
@@ -171,8 +171,8 @@ void Fetches::finished(Fetch& f, const vcq::Notice& notice) noexcept
 void Fetches::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcept
 {
     for (unsigned i = 0; i < f.ref_count; i++)
-        tx_.branches().memory(f.way).release(f.refs[i]);
-    tx_.branches().give(Branches::By::us, f.way);
+        tx_.rails().memory(f.rail).release(f.refs[i]);
+    tx_.rails().give(Rails::By::us, f.rail);
     f.live = false;
     if (f.receive != nullptr)
         delivery_.received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, length, err,

@@ -29,7 +29,7 @@ struct Fetch : vcq::Waiter, Deferred {
     void* desc[max_segments] = {};
     std::uint8_t into_count = 0;
     std::uint8_t ref_count = 0;
-    Branches::Way way = 0;
+    Rails::Index rail = 0;
     bool live = false;             ///< it has not ended
     std::uint8_t from_index = 0;   ///< position of the next Get
     std::uint8_t into_index = 0;

@@ -32,7 +32,7 @@ SendRequests::~SendRequests()
 {
     for (SendRequest* r : awaited_)
         for (unsigned i = 0; i < r->ref_count; i++)
-            tx_.branches().memory(r->way).release(r->refs[i]);
+            tx_.rails().memory(r->rail).release(r->refs[i]);
 }
 
 SendRequest* SendRequests::make(Channel& ch, const SendCall& call) noexcept
@@ -60,7 +60,7 @@ void SendRequests::begin(SendRequest& r, Channel& ch, const SendCall& call) noex
     r.owner = this;
     r.to = &ch;
     r.ref_count = 0;
-    r.way = 0;
+    r.rail = 0;
     r.block = nullptr;
     r.copy = nullptr;
     r.awaits_fin = r.fin_has_come = false;
@@ -121,8 +121,8 @@ void SendRequests::drop(SendRequest& r) noexcept
 void SendRequests::release(SendRequest& r) noexcept
 {
     for (unsigned i = 0; i < r.ref_count; i++)
-        tx_.branches().memory(r.way).release(r.refs[i]);
-    tx_.branches().give(Branches::By::peer, r.way);
+        tx_.rails().memory(r.rail).release(r.refs[i]);
+    tx_.rails().give(Rails::By::peer, r.rail);
     if (r.block != nullptr)
         buffers_.release(*std::exchange(r.block, nullptr));
     if (r.copy != nullptr)

@@ -57,7 +57,7 @@ struct SendRequest : Request {
     std::uint32_t seq = 0;     ///< counts the uses of that word
     std::uint32_t place = 0;   ///< in the list of requests that wait for FIN
     std::uint8_t ref_count = 0;
-    Branches::Way way = 0;     ///< the peer fetches from its VCQ, with which `refs` are registered
+    Rails::Index rail = 0;     ///< the peer fetches from its VCQ, with which `refs` are registered
     bool numbered = false;
     bool awaits_fin = false;
     bool fin_has_come = false;

@@ -127,13 +127,13 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
         request->cq = nullptr;
         request->counter = nullptr;
     } else {
-        request->way = tx_.branches().take(Branches::By::peer, ch.peer.home, call.length);
+        request->rail = tx_.rails().take(Rails::By::peer, ch.peer.home, call.length);
     }
     for (std::size_t i = 0; !kept && i < call.count; i++) {
         if (call.iov[i].iov_len == 0)
             continue;
         const unsigned n = request->ref_count;
-        if (int ret = tx_.branches().memory(request->way).acquire(call.iov[i].iov_base, call.iov[i].iov_len, true,
+        if (int ret = tx_.rails().memory(request->rail).acquire(call.iov[i].iov_base, call.iov[i].iov_len, true,
                                                              request->refs[n],
                                                              call.desc != nullptr ? call.desc[i] : nullptr);
             ret != 0) {
@@ -172,7 +172,7 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
     write_fields(packet, call, &ack, flags);
     for (unsigned i = count; i-- > 0;)
         packet.put(segments[i]);
-    packet.put(Rts{copied ? rings_.port.self.home.id() : tx_.branches().vcq(request.way).id()});
+    packet.put(Rts{copied ? rings_.port.self.home.id() : tx_.rails().vcq(request.rail).id()});
     // release: a receiver at which the message had to wait Gets this word before it Gets from our segments
     rings_.port.area.fin(request.fin).store(fin_word(request.seq, fin_pending), std::memory_order_release);
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)

@@ -44,9 +44,9 @@ int RmaBuffers::attach(RmaOp& op, const RmaCall& call) noexcept
         if (keep)
             return -FI_EAGAIN;
     }
-    if (op.total >= Branches::least_length && may_leave_ && !op.fenced && !op.sent_suffices && !op.data_at_once)
-        op.way = tx_.branches().take(Branches::By::us, op.peer.home, op.total);
-    LocalMemory& memory = tx_.branches().memory(op.way);
+    if (op.total >= Rails::least_length && may_leave_ && !op.fenced && !op.sent_suffices && !op.data_at_once)
+        op.rail = tx_.rails().take(Rails::By::us, op.peer.home, op.total);
+    LocalMemory& memory = tx_.rails().memory(op.rail);
     for (unsigned i = 0; i < op.local_count; i++, op.acquired++) {
         op.refs[i] = {};
         const auto [base, length] = op.local[i];
@@ -64,11 +64,11 @@ void RmaBuffers::give_back(RmaOp& op) noexcept
         bounces_.release(op.bounce);
     op.bounce = {};
     for (unsigned i = 0; i < op.acquired; i++)
-        tx_.branches().memory(op.way).release(op.refs[i]);
+        tx_.rails().memory(op.rail).release(op.refs[i]);
     op.acquired = 0;
-    if (op.way != 0) [[unlikely]]
-        tx_.branches().give(Branches::By::us, op.way);
-    op.way = 0;
+    if (op.rail != 0) [[unlikely]]
+        tx_.rails().give(Rails::By::us, op.rail);
+    op.rail = 0;
 }
 
 } // namespace tofu

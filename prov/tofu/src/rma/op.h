@@ -88,7 +88,7 @@ struct RmaOp : Request, PendingOp, RemoteSide {
     std::uint8_t local_count = 0;
     std::uint8_t acquired = 0; ///< of refs
     std::uint8_t complete = 0; ///< segments of which everything is posted, a bit each
-    Branches::Way way = 0;
+    Rails::Index rail = 0;
     Bounce bounce{};           ///< if there is one, it holds all local bytes
     std::size_t total = 0;
     std::size_t posted = 0;

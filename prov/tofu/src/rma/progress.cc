@@ -61,7 +61,7 @@ Lack RmaRunner::post_some(RmaOp& op) noexcept
         if (post == vcq::Post::busy)
             return Lack::room;
         if (post == vcq::Post::error) [[unlikely]] {
-            note(op, tx_.branches().vcq(op.way).last_error());
+            note(op, tx_.rails().vcq(op.rail).last_error());
             op.posted = op.total;
             break;
         }
@@ -129,7 +129,7 @@ vcq::Post RmaRunner::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
         how.strong_order = how.strong_order || op.posted != 0;
         how.waiter = &op.last;
     }
-    vcq::Vcq& vcq = tx_.branches().vcq(op.way);
+    vcq::Vcq& vcq = tx_.rails().vcq(op.rail);
     const vcq::Post posted = op.read                 ? vcq.get(peer, local, remote, length, how)
                              : length <= caps_.max_piggyback_size ? vcq.put_inline(peer, bytes, remote, length, how)
                                                      : vcq.put(peer, local, remote, length, how);

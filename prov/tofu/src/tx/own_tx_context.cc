@@ -28,7 +28,7 @@ int OwnTxContext::open_vcq() noexcept
         return ret;
     if (int ret = post_from(own_vcq_); ret != 0)
         return ret;
-    branches_.allow(domain());
+    rails_.allow(domain());
     return 0;
 }
 
@@ -41,14 +41,14 @@ int OwnTxContext::post_from(vcq::Vcq& vcq) noexcept
     if (int ret = domain().regions().attach(*memory, *lock_); ret != 0)
         return ret;
     vcq_ = &vcq;
-    branches_.begin(vcq, std::move(memory));
+    rails_.begin(vcq, std::move(memory));
     return 0;
 }
 
 void OwnTxContext::detach() noexcept
 {
     if (vcq_ != nullptr)
-        domain().regions().detach(branches_.memory(Branches::own));
+        domain().regions().detach(rails_.memory(Rails::own));
 }
 
 void OwnTxContext::set_number(unsigned number, const EndpointAddress& known) noexcept
@@ -77,7 +77,7 @@ void OwnTxContext::drop_engines() noexcept
 void OwnTxContext::drop_memory() noexcept
 {
     peer_memory_.reset();
-    branches_.drop_memory();
+    rails_.drop_memory();
 }
 
 void OwnTxContext::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The ways by which a transmit context's long transfers go: its own VCQ, and branches, which are further VCQs on TNIs
-// that no process of the node posts from. Transfers with one peer share a link, and therefore a way; transfers with
-// several peers take a way each. Used by rma, send and message under the context's lock; calls vcq and local.
+// Rails: the VCQs by which the long transfers of a transmit context go, its own and further ones on TNIs
+// that no process of the node posts from. Transfers with one peer share a link, and therefore a rail; transfers with
+// several peers take a rail each. Used by rma, send and message under the context's lock; calls vcq and local.
 #pragma once
 
 #include <cstddef>
@@ -16,48 +16,48 @@ namespace tofu {
 
 class DomainBase;
 
-class Branches {
+class Rails {
   public:
     /// Shorter transfers stay with the context's own VCQ: they occupy a link for less than 2.6 us.
     static constexpr std::size_t least_length = 16384;
     /// Who posts a transfer: we, or the peer, which fetches from us. The two are counted apart, since a TNI sends and
     /// receives at the same time, and our VCQ has notices only of what we post.
     enum class By : std::uint8_t { peer, us };
-    /// The way of a transfer. 0 and `own` are the context's own VCQ; a transfer with 0 is not counted, because it is
-    /// short or may not take a branch.
-    using Way = std::uint8_t;
-    static constexpr Way own = 1;
+    /// The rail of a transfer. 0 and `own` are the context's own VCQ; a transfer with 0 is not counted, because it is
+    /// short or may not take a rail.
+    using Index = std::uint8_t;
+    static constexpr Index own = 1;
 
-    Branches() = default;
-    Branches(const Branches&) = delete;
-    Branches& operator=(const Branches&) = delete;
+    Rails() = default;
+    Rails(const Rails&) = delete;
+    Rails& operator=(const Rails&) = delete;
 
     /// Sets the context's own VCQ and its local memory.
     void begin(vcq::Vcq& own, std::unique_ptr<LocalMemory> memory) noexcept
     {
         own_ = &own;
-        ways_[0].memory = std::move(memory);
+        rails_[0].memory = std::move(memory);
     }
-    /// From now on long transfers may take branches, which are opened from this domain.
+    /// From now on long transfers may take rails, which are opened from this domain.
     void allow(DomainBase& domain) noexcept { domain_ = &domain; }
-    /// Chooses the way of a transfer of `length` bytes with the peer that has this home VCQ. The transfer has it until
+    /// Chooses the rail of a transfer of `length` bytes with the peer that has this home VCQ. The transfer has it until
     /// give().
-    [[nodiscard]] Way take(By by, utofu_vcq_id_t peer, std::size_t length) noexcept;
-    void give(By by, Way way) noexcept;
-    /// The VCQ of a way, and the local memory that is registered with that VCQ.
-    [[nodiscard]] vcq::Vcq& vcq(Way way) noexcept { return way > own ? *ways_[way - own].branch : *own_; }
-    [[nodiscard]] LocalMemory& memory(Way way) noexcept { return *ways_[way > own ? way - own : 0].memory; }
-    /// Frees the local memory of all ways. Called when all transfers have ended.
+    [[nodiscard]] Index take(By by, utofu_vcq_id_t peer, std::size_t length) noexcept;
+    void give(By by, Index rail) noexcept;
+    /// The VCQ of a rail, and the local memory that is registered with that VCQ.
+    [[nodiscard]] vcq::Vcq& vcq(Index rail) noexcept { return rail > own ? *rails_[rail - own].vcq : *own_; }
+    [[nodiscard]] LocalMemory& memory(Index rail) noexcept { return *rails_[rail > own ? rail - own : 0].memory; }
+    /// Frees the local memory of all rails. Called when all transfers have ended.
     void drop_memory() noexcept;
 
   private:
-    static constexpr std::size_t most = 8; ///< ways: a node of Tofu-D has six TNIs
+    static constexpr std::size_t most = 8; ///< rails: a node of Tofu-D has six TNIs
     struct Load {
-        std::uint32_t transfers = 0; ///< under way
+        std::uint32_t transfers = 0; ///< under rail
         utofu_vcq_id_t peer = 0;     ///< of the transfer that was begun last
     };
-    struct Place {
-        std::unique_ptr<vcq::Vcq> branch;
+    struct Rail {
+        std::unique_ptr<vcq::Vcq> vcq;
         std::unique_ptr<LocalMemory> memory;
         Load load[2]{};
     };
@@ -67,7 +67,7 @@ class Branches {
     vcq::Vcq* own_ = nullptr;
     std::size_t count_ = 1;
     bool may_grow_ = true;
-    Place ways_[most]; ///< the first is the context's own VCQ, `branch` is null there
+    Rail rails_[most]; ///< the first is the context's own VCQ, `vcq` is null there
 };
 
 } // namespace tofu

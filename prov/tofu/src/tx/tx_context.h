@@ -57,8 +57,8 @@ class TxContext {
     [[nodiscard]] Peers& peers() const noexcept { return *peers_; }
     /// Where operations report. While post_elsewhere() is at work it names another queue.
     [[nodiscard]] const Reports& reports() const noexcept { return reports_; }
-    /// The ways of long transfers, and the local memory of each way, the context's own VCQ included.
-    [[nodiscard]] Branches& branches() noexcept { return branches_; }
+    /// The rails of long transfers, and the local memory of each, the context's own VCQ included.
+    [[nodiscard]] Rails& rails() noexcept { return rails_; }
     /// Peers' keys and the credits for events at peers, for the RemoteAccess of each engine.
     [[nodiscard]] PeerMemory& peer_memory() noexcept { return *peer_memory_; }
     /// The operations that were accepted and can't go on yet.
@@ -119,7 +119,7 @@ class TxContext {
     Pending pending_;
     Engines engines_;
     QuickOps quick_;
-    Branches branches_;
+    Rails rails_;
     std::unique_ptr<PeerMemory> peer_memory_;
     Fence fence_{*this};
     Plan plan_;
