@@ -59,7 +59,7 @@ int EndpointEngines::make(OwnTxContext& tx, RxContext& rx, bool joins) noexcept
         Later& later = *tx.domain().deferred().later;
         if (int ret = later.open(); ret != 0)
             return ret;
-        rx.relay = later.relay();
+        rx.internal_cq = later.internal_cq();
     }
     // An endpoint for RMA alone needs messages only for the CQ data of writes, which it sends or which its peers send.
     const bool writes = tx.plan().is_open && (expand(caps) & FI_WRITE) != 0;

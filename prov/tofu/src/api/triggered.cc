@@ -115,22 +115,22 @@ WorkQueue::~WorkQueue()
 {
     while (lost_ != nullptr)
         delete std::exchange(lost_, lost_->next);
-    if (relay_ != nullptr)
+    if (internal_cq_ != nullptr)
         domain_.hold(); // see open()
 }
 
 int WorkQueue::open() noexcept
 {
     std::lock_guard guard(domain_.deferred().lock);
-    if (relay_ != nullptr)
+    if (internal_cq_ != nullptr)
         return 0;
     std::unique_ptr<CompletionQueue> made(new (std::nothrow) CompletionQueue(domain_));
     if (made == nullptr)
         return -FI_ENOMEM;
     if (int ret = made->set_up(nullptr); ret != 0)
         return ret;
-    relay_ = std::move(made);
-    domain_.release(); // the relay must not keep the application from closing the domain
+    internal_cq_ = std::move(made);
+    domain_.release(); // the internal CQ must not keep the application from closing the domain
     return 0;
 }
 
@@ -293,7 +293,7 @@ void WorkQueue::drop(Work& work) noexcept
     delete &work;
 }
 
-/// Keeps the work without its endpoint: its entry may still come to the relay and points to it.
+/// Keeps the work without its endpoint: its entry may still come to the internal CQ and points to it.
 void WorkQueue::lose(Work& work) noexcept
 {
     leave(work);
@@ -366,7 +366,7 @@ ssize_t WorkQueue::post(Work& work) noexcept
     };
     std::lock_guard guard(tx.lock());
     const auto call = [&] { return std::visit(Post{work}, work.call); };
-    return work.request != nullptr ? tx.post_elsewhere(*relay_, call) : call();
+    return work.request != nullptr ? tx.post_elsewhere(*internal_cq_, call) : call();
 }
 
 // --- the end of work
@@ -374,7 +374,7 @@ ssize_t WorkQueue::post(Work& work) noexcept
 void WorkQueue::take_ends() noexcept
 {
     CqEntry entry;
-    while (relay_ != nullptr && relay_->take(entry))
+    while (internal_cq_ != nullptr && internal_cq_->take(entry))
         end(*static_cast<Work*>(entry.completion.context), entry);
 }
 

@@ -50,7 +50,7 @@ namespace tofu {
 
 // Operations that wait until a counter has reached a threshold (fi_trigger(3)): deferred work of a domain
 // (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER. Deferred work reports to a counter of its own instead of
-// to what its endpoint is bound to. We post it so that its end becomes an entry of a queue of ours, the relay, from
+// to what its endpoint is bound to. We post it so that its end becomes an entry of a queue of ours, the internal CQ, from
 // which a round of progress takes it. A domain without such operations pays one load in each round.
 
 class DomainBase;
@@ -93,7 +93,7 @@ class WorkQueue final : public Later {
     int control(int command, const fi_deferred_work* request) noexcept;
     // --- of Later
     [[nodiscard]] int open() noexcept override;
-    [[nodiscard]] CompletionQueue* relay() const noexcept override { return relay_.get(); }
+    [[nodiscard]] CompletionQueue* internal_cq() const noexcept override { return internal_cq_.get(); }
     ssize_t cancel(const TxContext& tx, const void* context) noexcept override;
     void forget(const TxContext& tx, bool quiet) noexcept override;
     ssize_t take(EndpointFace& face, const proto::SendCall& call) noexcept override { return defer(face, call); }
@@ -128,7 +128,7 @@ class WorkQueue final : public Later {
     Work* find_waiting(Wanted&& wanted) noexcept;
 
     DomainBase& domain_;
-    std::unique_ptr<CompletionQueue> relay_;
+    std::unique_ptr<CompletionQueue> internal_cq_;
     Counter* triggers_ = nullptr; ///< counters that works wait for
     Work* under_way_ = nullptr;   ///< deferred work that has been posted
     Work* lost_ = nullptr;        ///< work whose endpoint was closed, and whose entry may still come

@@ -30,8 +30,8 @@ class Later {
     // --- for endpoints with FI_TRIGGER
     /// Called by fi_enable. 0 or -FI_ENOMEM.
     [[nodiscard]] virtual int open() noexcept = 0;
-    /// The queue to which receives of deferred work report (RxContext::relay).
-    [[nodiscard]] virtual CompletionQueue* relay() const noexcept = 0;
+    /// The queue to which receives of deferred work report (RxContext::internal_cq).
+    [[nodiscard]] virtual CompletionQueue* internal_cq() const noexcept = 0;
     /// fi_cancel of an operation that waits for its counter, or of a deferred receive that has been posted. 0 or
     /// -FI_ENOENT.
     virtual ssize_t cancel(const TxContext& tx, const void* context) noexcept = 0;

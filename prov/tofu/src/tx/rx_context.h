@@ -21,13 +21,13 @@ struct RxContext {
     RxCounters counters{};
     fi_rx_attr attr{};   ///< as granted
     std::size_t min_multi_recv = 64;         ///< FI_OPT_MIN_MULTI_RECV
-    CompletionQueue* relay = nullptr;        ///< for receives of deferred work, which have FI_TRIGGER (api/triggered.h)
+    CompletionQueue* internal_cq = nullptr;        ///< for receives of deferred work, which have FI_TRIGGER (api/triggered.h)
     bool shares = false;                     ///< fi_endpoint(3), FI_SHARED_CONTEXT: `shared` has to be bound
     proto::ReceiveQueue* shared = nullptr;   ///< the receives of a shared context; null: the context's own
     /// The queue to which a receive with these flags reports.
     [[nodiscard]] CompletionQueue* queue_of(std::uint64_t flags) const noexcept
     {
-        return (flags & FI_TRIGGER) != 0 ? relay : binding.cq.get();
+        return (flags & FI_TRIGGER) != 0 ? internal_cq : binding.cq.get();
     }
     [[nodiscard]] Counter* counter_of(std::uint64_t flags) const noexcept
     {
