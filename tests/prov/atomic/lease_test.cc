@@ -34,7 +34,7 @@ struct Initiator {
     std::uint8_t token; ///< of its lease
     std::uint8_t value; ///< as read
     std::uint8_t age;   ///< of the lease: since the CSWAP was posted
-    std::uint8_t seen;  ///< a stranger's token ...
+    std::uint8_t seen;  ///< another initiator's token ...
     std::uint8_t watch; ///< ... and since when
 };
 struct State {

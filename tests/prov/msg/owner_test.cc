@@ -472,7 +472,7 @@ TEST(PeerInfo, IsGivenToThoseWhoAskForItAlone)
 }
 
 /// FI_SOURCE_ERR of an endpoint that owns its receives, and reports to another provider's queue.
-TEST(PeerQueue, TellsOfAStrangerWithHisAddress)
+TEST(PeerQueue, ReportsAnUnknownSourceWithItsAddress)
 {
     expect_processes(1, [](const Rank&) {
         loaded_by(1);

@@ -17,9 +17,9 @@ namespace {
 constexpr std::uint64_t wanted = FI_MSG | FI_TAGGED | FI_RMA | FI_SOURCE | FI_SOURCE_ERR;
 
 /// A sender who knows the receiver, who does not know him.
-class Strangers : public testing::Test {
+class UnknownSources : public testing::Test {
   protected:
-    explicit Strangers(std::uint64_t caps = wanted, std::uint32_t format = FI_FORMAT_UNSPEC)
+    explicit UnknownSources(std::uint64_t caps = wanted, std::uint32_t format = FI_FORMAT_UNSPEC)
         : there(wishes(caps, format)), here(wishes(caps, format)), sent(there.open_queue()), got(here.open_queue()), counted(here.open_counter()),
           from(there.add(sent, sent)), to(here.add(got, got, counted))
     {
@@ -62,8 +62,8 @@ class Strangers : public testing::Test {
         }));
         return answer;
     }
-    /// The next entry is a stranger's, and nothing else is wrong.
-    void expect_stranger(std::size_t size, std::uint64_t flags)
+    /// The next entry has an unknown source, and nothing else is wrong.
+    void expect_unknown_source(std::size_t size, std::uint64_t flags)
     {
         fi_cq_tagged_entry none{};
         fi_addr_t source = 0;
@@ -95,7 +95,7 @@ class Strangers : public testing::Test {
     std::vector<char> data, room;
 };
 
-TEST_F(Strangers, EveryWayOfAMessageTellsWhoSent)
+TEST_F(UnknownSources, EveryWayOfAMessageTellsWhoSent)
 {
     std::uint64_t messages = 0;
     const auto one = [&](std::size_t size, bool expected) {
@@ -108,7 +108,7 @@ TEST_F(Strangers, EveryWayOfAMessageTellsWhoSent)
                 EXPECT_EQ(fi_cq_read(got, &none, 1), -FI_EAGAIN);
             receive(size);
         }
-        expect_stranger(size, FI_RECV | FI_TAGGED);
+        expect_unknown_source(size, FI_RECV | FI_TAGGED);
         EXPECT_EQ(room, data);
         EXPECT_EQ(fi_cntr_read(counted), ++messages);
         EXPECT_EQ(fi_cntr_readerr(counted), 0u) << "it was received";
@@ -118,7 +118,7 @@ TEST_F(Strangers, EveryWayOfAMessageTellsWhoSent)
             one(size, round % 2 == 0);
 }
 
-TEST_F(Strangers, RemoteDataOfAWriteToo)
+TEST_F(UnknownSources, RemoteDataOfAWriteToo)
 {
     std::uint64_t word = 0, value = 7;
     fid_mr* mr = nullptr;
@@ -141,7 +141,7 @@ TEST_F(Strangers, RemoteDataOfAWriteToo)
     EXPECT_EQ(fi_close(&mr->fid), 0);
 }
 
-TEST_F(Strangers, WhoWasToldIsInserted)
+TEST_F(UnknownSources, WhoWasToldIsInserted)
 {
     receive(8);
     send(8);
@@ -164,14 +164,14 @@ TEST_F(Strangers, WhoWasToldIsInserted)
         return in == 3;
     }));
     ASSERT_EQ(next(entry, source), 1); // of the send
-    // Who is taken out is a stranger again.
+    // A peer that was removed is unknown again.
     ASSERT_EQ(fi_av_remove(here.av, &place, 1, 0), 0);
     receive(8);
     send(8);
-    expect_stranger(8, FI_RECV | FI_TAGGED);
+    expect_unknown_source(8, FI_RECV | FI_TAGGED);
 }
 
-TEST_F(Strangers, ASmallBufferGetsWhatItHolds)
+TEST_F(UnknownSources, ASmallBufferGetsWhatItHolds)
 {
     receive(8);
     send(8);
@@ -189,7 +189,7 @@ TEST_F(Strangers, ASmallBufferGetsWhatItHolds)
     EXPECT_EQ(buffer[4], 'x');
 }
 
-TEST_F(Strangers, WhatIsWrongWithTheMessageComesFirst)
+TEST_F(UnknownSources, WhatIsWrongWithTheMessageComesFirst)
 {
     receive(4);
     send(8);
@@ -204,19 +204,19 @@ TEST_F(Strangers, WhatIsWrongWithTheMessageComesFirst)
 }
 
 /// Addresses as text are told as text.
-class TextualStrangers : public Strangers {
+class UnknownSourcesAsText : public UnknownSources {
   protected:
-    TextualStrangers() : Strangers(wanted, FI_ADDR_STR) {}
+    UnknownSourcesAsText() : UnknownSources(wanted, FI_ADDR_STR) {}
 };
-TEST_F(TextualStrangers, AreToldAsText)
+TEST_F(UnknownSourcesAsText, AreToldAsText)
 {
     EXPECT_EQ(std::string(name.data()).substr(0, 7), "tofu://");
     receive(8);
     send(8);
-    expect_stranger(8, FI_RECV | FI_TAGGED);
+    expect_unknown_source(8, FI_RECV | FI_TAGGED);
 }
 
-TEST_F(Strangers, NeedFiSource)
+TEST_F(UnknownSources, NeedFiSource)
 {
     fi_info* hints = fi_dupinfo(here.info);
     fi_info* found = nullptr;
@@ -230,9 +230,9 @@ TEST_F(Strangers, NeedFiSource)
 }
 
 /// Who asks for FI_SOURCE alone gets successes (fi_cq(3)).
-class KnownOrNot : public Strangers {
+class KnownOrNot : public UnknownSources {
   protected:
-    KnownOrNot() : Strangers(wanted & ~FI_SOURCE_ERR) {}
+    KnownOrNot() : UnknownSources(wanted & ~FI_SOURCE_ERR) {}
 };
 TEST_F(KnownOrNot, AreToldAsNobody)
 {

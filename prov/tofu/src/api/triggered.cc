@@ -381,7 +381,7 @@ void WorkQueue::take_ends() noexcept
 void WorkQueue::end(Work& work, CqEntry entry) noexcept
 {
     entry.completion.context = work.completion.context;
-    const bool failed = entry.err != 0 && !entry.is_from_stranger();
+    const bool failed = entry.err != 0 && !entry.has_unknown_source();
     if (work.cq != nullptr && (failed || work.wants_entry)) {
         if (entry.err != 0)
             work.cq->write_error(entry);

@@ -60,7 +60,7 @@ struct WideOp : Deferred {
     utofu_stadd_t lock_word;
     std::uint64_t expect = 0;  ///< what the CSWAP compares with: 0, or a token to be broken or renewed
     std::uint64_t token;
-    std::uint64_t seen = 0;    ///< a stranger's token ...
+    std::uint64_t seen = 0;    ///< another initiator's token ...
     std::chrono::steady_clock::time_point seen_since; ///< ... and since when
     std::chrono::steady_clock::time_point posted_at;  ///< the last CSWAP that took or renewed the lock
     std::uint8_t attempts = 0;

@@ -12,7 +12,7 @@
 
 namespace tofu {
 
-CqEntry CqEntry::from_stranger(const Completion& completion, const EndpointAddress& source) noexcept
+CqEntry CqEntry::of_unknown_source(const Completion& completion, const EndpointAddress& source) noexcept
 {
     CqEntry entry{completion, FI_EADDRNOTAVAIL, source.flags << 16 | source.further << 8 | source.index, source.nonce};
     entry.completion.source = source.home;
@@ -24,20 +24,20 @@ std::optional<AddressForm> CqEntry::tell(fi_cq_err_entry& to, bool room_for_sour
     constexpr std::size_t source_at = 80;
     static_assert(offsetof(fi_cq_err_entry, err_data_size) + sizeof(std::size_t) == source_at);
     const Completion& c = completion;
-    const bool stranger = is_from_stranger();
-    const fi_addr_t source = stranger ? FI_ADDR_NOTAVAIL : c.source;
+    const bool unknown = has_unknown_source();
+    const fi_addr_t source = unknown ? FI_ADDR_NOTAVAIL : c.source;
     to.op_context = c.context;
     to.flags = c.flags;
     to.len = c.length;
     to.buf = c.buffer;
     to.data = c.data;
     to.tag = c.tag;
-    to.olen = stranger ? 0 : overflow_length;
+    to.olen = unknown ? 0 : overflow_length;
     to.err = err;
-    to.prov_errno = stranger ? 0 : prov_errno;
+    to.prov_errno = unknown ? 0 : prov_errno;
     if (room_for_source)
         std::memcpy(reinterpret_cast<char*>(&to) + source_at, &source, sizeof(source));
-    if (!stranger)
+    if (!unknown)
         return {};
     const auto rest = static_cast<unsigned>(prov_errno);
     return AddressForm(make_address(c.source, overflow_length, rest & 0xff, rest >> 8 & 0xff, rest >> 16), textual);

@@ -36,9 +36,9 @@ struct CqEntry {
 
     /// Marks a success whose sender is in no address vector (FI_SOURCE_ERR). It is read as an error FI_EADDRNOTAVAIL
     /// with the sender's address as error data, which lies in members that such an entry does not use otherwise.
-    [[nodiscard]] static CqEntry from_stranger(const Completion& completion, const EndpointAddress& source) noexcept;
+    [[nodiscard]] static CqEntry of_unknown_source(const Completion& completion, const EndpointAddress& source) noexcept;
     /// Is it such an entry? A failed send may have FI_EADDRNOTAVAIL, too.
-    [[nodiscard]] bool is_from_stranger() const noexcept
+    [[nodiscard]] bool has_unknown_source() const noexcept
     {
         return err == FI_EADDRNOTAVAIL && (completion.flags & (FI_RECV | FI_REMOTE_WRITE)) != 0;
     }

@@ -17,7 +17,7 @@ namespace tofu::proto {
 Delivery::Delivery(TxContext& tx, const RxContext& rx, Port& port, Receiver& receiver) noexcept
     : SrxPeer(rx, tx.peers()), tx_(tx), receiver_(receiver),
       wants_source_((tx.plan().caps & (FI_SOURCE | FI_SOURCE_ERR)) != 0 || (rx.shared != nullptr && rx.shared->owner() != nullptr)),
-      wants_strangers_((tx.plan().caps & FI_SOURCE_ERR) != 0),
+      reports_unknown_sources_((tx.plan().caps & FI_SOURCE_ERR) != 0),
       queue_(rx.shared != nullptr
                  ? *rx.shared
                  : own_queue_.emplace((tx.plan().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
@@ -69,8 +69,8 @@ void Delivery::report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept
 {
     if (wants_source_)
         entry.source = source_of(in);
-    if (wants_strangers_ && entry.source == FI_ADDR_NOTAVAIL)
-        cq.write_error(CqEntry::from_stranger(entry, in.known));
+    if (reports_unknown_sources_ && entry.source == FI_ADDR_NOTAVAIL)
+        cq.write_error(CqEntry::of_unknown_source(entry, in.known));
     else
         cq.write(entry);
 }

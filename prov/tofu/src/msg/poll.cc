@@ -55,7 +55,7 @@ struct Delivery::Short {
     fi_addr_t source = FI_ADDR_NOTAVAIL;
     if (wants_source_) {
         source = source_of(in);
-        if (wants_strangers_ && source == FI_ADDR_NOTAVAIL) [[unlikely]]
+        if (reports_unknown_sources_ && source == FI_ADDR_NOTAVAIL) [[unlikely]]
             return false;
     }
     Matcher& matcher = queue_.matcher(m.tagged);
@@ -145,7 +145,7 @@ bool Delivery::start(RecvRequest& r, Unexpected& kept) noexcept
     const fi_addr_t source = wants_source_ ? source_of(*of_it.in) : FI_ADDR_NOTAVAIL;
     const Short m{kept.tagged, kept.has_data, false, kept.length, kept.tag, kept.data, Message::payload_of(kept)};
     if (of_it.type == Type::rts || of_it.ack || !m.fits(r) || queue_.owner() != nullptr ||
-        (wants_strangers_ && source == FI_ADDR_NOTAVAIL)) [[unlikely]]
+        (reports_unknown_sources_ && source == FI_ADDR_NOTAVAIL)) [[unlikely]]
         return give_kept(r, kept);
     finish_short(r, m, source);
     queue_.free_entry(r);
