@@ -118,13 +118,13 @@ TEST_F(VisitorsTest, ASlotOfNoUseIsGivenBackEmpty)
     put(0, header(peer_index + 1));
     Channel& other = *channel(peer_index + 1);
     ASSERT_EQ(approach(other), 0);
-    rings->out.turnover.look_at_returns(2);
+    rings->out.leases.look_at_returns(2);
     EXPECT_NE(other.visit.slot, 0u) << "it may be wanted yet";
     net().busy_percent = 100;
-    rings->out.turnover.look_at_returns(2);
+    rings->out.leases.look_at_returns(2);
     EXPECT_NE(other.visit.slot, 0u) << "the TNI has no room";
     net().busy_percent = 0;
-    rings->out.turnover.look_at_returns(2);
+    rings->out.leases.look_at_returns(2);
     EXPECT_EQ(other.visit.slot, 0u);
     EXPECT_EQ(control_at_peer(1).seq, visit_seq(gate_word(peer_nonce, 0, 0)));
     ASSERT_EQ(approach(other), 0);
@@ -197,7 +197,7 @@ TEST_F(VisitorsTest, NothingIsVisitedWhileARingIsGivenBack)
 {
     Channel& ch = open_channel();
     answer(ch, ch.next_seq - 1, ReturnStatus::give_back);
-    rings->out.turnover.look_at_returns(1);
+    rings->out.leases.look_at_returns(1);
     ASSERT_EQ(ch.state, ChannelState::leaving);
     put(gate_offset, gate_word(peer_nonce, 0, visit_slots));
     EXPECT_EQ(approach(ch), -FI_EAGAIN);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The parts of rings, each by itself over a network inside the process, without the rounds of Rings that drive them:
-// Visits and Turnover of who sends, Grants and Arrivals of who receives. The test plays the peer, and stands between
+// Visits and RingLeases of who sends, Grants and Arrivals of who receives. The test plays the peer, and stands between
 // them and operator new.
 #include <cstddef>
 #include <cstring>
@@ -100,15 +100,15 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     {
         port->area.consumed(channel.number).store(consumed);
         port->area.status(channel.number).store(std::uint64_t{channel.serial} << 32 | static_cast<std::uint32_t>(status));
-        out->turnover.check(channel);
+        out->leases.check(channel);
     }
     /// A question for a ring has gone out.
     void ask()
     {
         channel.visit.count = Channel::Visit::most;
-        (void)out->turnover.envelope(channel);
+        (void)out->leases.envelope(channel);
         ASSERT_TRUE(channel.visit.asks);
-        out->turnover.visited(channel);
+        out->leases.visited(channel);
     }
     void grant(unsigned ring)
     {
@@ -232,24 +232,24 @@ TEST_F(PartsTest, VisitsKeepASlotOfNoUseWhileTheTniIsFull)
     EXPECT_EQ(get<Control>(visits_offset + slot_size - sizeof(Control)).type, static_cast<std::uint8_t>(Type::none));
 }
 
-// --- Turnover
+// --- RingLeases
 
-TEST_F(PartsTest, TurnoverAsksFromTheFourthPacketOn)
+TEST_F(PartsTest, RingLeaseAsksFromTheFourthPacketOn)
 {
     for (unsigned n = 0; n < Channel::Visit::least; n++) {
-        EXPECT_EQ(out->turnover.envelope(channel).return_index, no_return) << n;
-        out->turnover.visited(channel);
+        EXPECT_EQ(out->leases.envelope(channel).return_index, no_return) << n;
+        out->leases.visited(channel);
     }
-    const Envelope who = out->turnover.envelope(channel);
+    const Envelope who = out->leases.envelope(channel);
     EXPECT_EQ(who.return_index, channel.number);
     EXPECT_EQ(who.serial, channel.serial + 1);
-    out->turnover.visited(channel);
+    out->leases.visited(channel);
     EXPECT_TRUE(channel.visit.asked);
     EXPECT_EQ(channel.serial, who.serial);
-    EXPECT_EQ(out->turnover.envelope(channel).return_index, no_return) << "one question at a time";
+    EXPECT_EQ(out->leases.envelope(channel).return_index, no_return) << "one question at a time";
 }
 
-TEST_F(PartsTest, TurnoverAsksLaterAfterEachRefusal)
+TEST_F(PartsTest, RingLeaseAsksLaterAfterEachRefusal)
 {
     for (const std::uint32_t enough : {8u, 16u, 32u, 64u, 64u}) {
         ask();
@@ -260,7 +260,7 @@ TEST_F(PartsTest, TurnoverAsksLaterAfterEachRefusal)
     EXPECT_EQ(channel.state, ChannelState::idle);
 }
 
-TEST_F(PartsTest, TurnoverGivesBackWhatItIsAskedForAndVisitsAfterwards)
+TEST_F(PartsTest, RingLeaseGivesBackWhatItIsAskedForAndVisitsAfterwards)
 {
     grant(1);
     ASSERT_EQ(channel.state, ChannelState::open);
@@ -268,22 +268,22 @@ TEST_F(PartsTest, TurnoverGivesBackWhatItIsAskedForAndVisitsAfterwards)
     answer(channel.next_seq - 1, ReturnStatus::closed);
     EXPECT_EQ(channel.state, ChannelState::open) << "an answer to no BYE";
     answer(channel.next_seq - 1, ReturnStatus::give_back);
-    out->turnover.look_at_returns(1);
+    out->leases.look_at_returns(1);
     EXPECT_EQ(channel.state, ChannelState::leaving);
     EXPECT_EQ(get<Control>(geometry.ring(1) + slot_size - sizeof(Control)).type, static_cast<std::uint8_t>(Type::bye));
     answer(channel.next_seq, ReturnStatus::closed);
     EXPECT_EQ(channel.state, ChannelState::idle);
 }
 
-TEST_F(PartsTest, TurnoverReusesAChannelThatNothingCanReachAnyMore)
+TEST_F(PartsTest, RingLeaseReusesAChannelThatNothingCanReachAnyMore)
 {
     ask();
-    EXPECT_EQ(out->turnover.reuse(), nullptr) << "an answer may come";
+    EXPECT_EQ(out->leases.reuse(), nullptr) << "an answer may come";
     answer(0, ReturnStatus::denied);
     channel.outstanding = 1;
-    EXPECT_EQ(out->turnover.reuse(), nullptr) << "somebody waits for the peer";
+    EXPECT_EQ(out->leases.reuse(), nullptr) << "somebody waits for the peer";
     channel.outstanding = 0;
-    EXPECT_EQ(out->turnover.reuse(), &channel);
+    EXPECT_EQ(out->leases.reuse(), &channel);
     EXPECT_EQ(channel.area, 0u);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A model of turnover (the numbered cases of prov/tofu/src/msg/ring_lease.cc): one ring of two slots and two senders, of
+// A model of ring leases (the numbered cases of prov/tofu/src/msg/ring_lease.cc): one ring of two slots and two senders, of
 // which one may die at any step; messages go as visits or through the ring. The ring begins at the same sequence for each
-// owner. All orders of posts, arrivals, notices and looks are searched. Each rule that turnover rests on is left out once:
+// owner. All orders of posts, arrivals, notices and looks are searched. Each rule that a lease rests on is left out once:
 // the search then has to find what goes wrong. Calls tests/lib/model.h.
 #include "lib/model.h"
 
@@ -251,7 +251,7 @@ void receiver_steps(const World& now, Without without, Emit&& emit)
         });
 }
 
-Verdict turnover(Without without)
+Verdict ring_lease(Without without)
 {
     return search(
         World{},
@@ -271,18 +271,18 @@ Verdict turnover(Without without)
         });
 }
 
-TEST(TurnoverModel, LosesDoublesAndMixesUpNothing)
+TEST(RingLeaseModel, LosesDoublesAndMixesUpNothing)
 {
-    const Verdict verdict = turnover(Without::nothing);
+    const Verdict verdict = ring_lease(Without::nothing);
     EXPECT_EQ(verdict.wrong, "");
     EXPECT_GT(verdict.states, 10'000u);
 }
 
-TEST(TurnoverModel, FailsWithoutAnyOfItsRules)
+TEST(RingLeaseModel, FailsWithoutAnyOfItsRules)
 {
     for (const Without without : {Without::clearing, Without::visits_first, Without::waiting, Without::place,
                                   Without::credit, Without::closing_probe})
-        EXPECT_NE(turnover(without).wrong, "") << static_cast<int>(without);
+        EXPECT_NE(ring_lease(without).wrong, "") << static_cast<int>(without);
 }
 
 } // namespace

@@ -71,17 +71,17 @@ void crowd_at_one(const Rank& rank, unsigned per_process, unsigned each, const c
     send_notes(crowd, 0, (rank.number - 1) * per_process, each);
 }
 
-TEST(Turnover, MoreSendersThanRingsAllGetThrough)
+TEST(RingLeases, MoreSendersThanRingsAllGetThrough)
 {
     expect_processes(4, [](const Rank& rank) { crowd_at_one(rank, 10, 12, "4"); });
 }
 
-TEST(Turnover, SixHundredSendersWithTheDefaultRings)
+TEST(RingLeases, SixHundredSendersWithTheDefaultRings)
 {
     expect_processes(4, [](const Rank& rank) { crowd_at_one(rank, 200, 2, "512"); });
 }
 
-TEST(Turnover, OneEndpointSendsToMorePeersThanItHasChannels)
+TEST(RingLeases, OneEndpointSendsToMorePeersThanItHasChannels)
 {
     expect_processes(7, [](const Rank& rank) {
         constexpr unsigned per_process = 190; // 6 * 190 = 1140 of 1024
@@ -116,7 +116,7 @@ TEST(Turnover, OneEndpointSendsToMorePeersThanItHasChannels)
 
 /// What senders ask of an endpoint that gets no processor must not pile up in its receive queue, whose overflow would
 /// end its process (guide, chapter 7).
-TEST(Turnover, VisitorsDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
+TEST(RingLeases, VisitorsDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
 {
     expect_processes(2, [](const Rank& rank) {
         constexpr unsigned senders = 100;
@@ -157,7 +157,7 @@ TEST(Turnover, VisitorsDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
 }
 
 /// Case 3: rings that nobody uses, in the name of one who lives and does not look; they are asked back in vain.
-TEST(Turnover, RingsOfOneWhoDoesNotLookHoldNobodyUp)
+TEST(RingLeases, RingsOfOneWhoDoesNotLookHoldNobodyUp)
 {
     expect_processes(3, [](const Rank& rank) {
         setenv("FI_TOFU_RINGS", "1", 1);
@@ -192,7 +192,7 @@ TEST(Turnover, RingsOfOneWhoDoesNotLookHoldNobodyUp)
 
 /// Cases 2 and 3 of msg/anon_slots.h: slots that are taken at the gate and not filled, for as long as others fill many
 /// times as many as there are; then one of them is filled after all.
-TEST(Turnover, SlotsOfStoppedVisitorsAreSetAside)
+TEST(RingLeases, SlotsOfStoppedVisitorsAreSetAside)
 {
     expect_processes(3, [](const Rank& rank) {
         constexpr std::uint32_t many = 5000;
@@ -238,7 +238,7 @@ TEST(Turnover, SlotsOfStoppedVisitorsAreSetAside)
     });
 }
 
-/// Cases 4 to 6: owners of rings die at any instant of the turnover; the living get their rings.
+/// Cases 4 to 6: owners of rings die at any instant of a change of owner; the living get their rings.
 void kill_owners(unsigned delay_us)
 {
     const auto exits = sim::test::run_processes(4, [delay_us](const Rank& rank) {
@@ -282,7 +282,7 @@ void kill_owners(unsigned delay_us)
     EXPECT_TRUE(WIFSIGNALED(exits[3].status));
 }
 
-TEST(Turnover, OwnersOfRingsAreKilledAtManyInstants)
+TEST(RingLeases, OwnersOfRingsAreKilledAtManyInstants)
 {
     const char* more = std::getenv("TOFU_TEST_KILLS"); // by hand: hundreds
     const unsigned kills = more != nullptr ? static_cast<unsigned>(std::atoi(more)) : 3;

@@ -133,7 +133,7 @@ struct RingsTest : testing::Test, fake::OverNet {
         alignas(8) std::byte image[slot_size];
         PacketWriter packet(image + slot_size);
         packet.control(Type::eager, 0, 8, ch.seq());
-        packet.put(rings->out.turnover.envelope(ch));
+        packet.put(rings->out.leases.envelope(ch));
         packet.put64(body);
         ASSERT_EQ(vcq.put(peer_home, reinterpret_cast<std::uintptr_t>(packet.data()),
                           ch.slot_end() - packet.size(), packet.size(), {.strong_order = true}),

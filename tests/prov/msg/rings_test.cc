@@ -28,7 +28,7 @@ TEST_F(RingsTest, WhoAskedGetsARingAndGoesOnThere)
     EXPECT_EQ(found(2, 0).seq, seq_base(peer_nonce) + 1);
     EXPECT_EQ(rings->out.channels.recent(peer_index), &ch);
     EXPECT_EQ(rings->out.channels.recent(peer_index + 1), nullptr);
-    rings->out.turnover.look_at_returns(1);
+    rings->out.leases.look_at_returns(1);
     EXPECT_EQ(ch.free_slots(), ring_slots - 1) << "the grant that still stands there is no count";
 }
 
@@ -50,12 +50,12 @@ TEST_F(RingsTest, AGrantWithoutAQuestionIsNone)
     Channel& ch = *channel();
     ASSERT_EQ(approach(ch), 0);
     grant(ch, 0);
-    rings->out.turnover.look_at_returns(1);
+    rings->out.leases.look_at_returns(1);
     EXPECT_EQ(ch.state, ChannelState::idle);
     ask(ch);
     area().status(ch.number).store((std::uint64_t{ch.serial} - 1) << 32 |
                                    static_cast<std::uint32_t>(ReturnStatus::granted)); // to an earlier one
-    rings->out.turnover.look_at_returns(1);
+    rings->out.leases.look_at_returns(1);
     EXPECT_EQ(ch.state, ChannelState::idle);
 }
 
@@ -180,7 +180,7 @@ TEST_F(RingsTest, ASlotThatNobodyHasFilledIsNotSettled)
     EXPECT_FALSE(rings->close_area());
 }
 
-// --- turnover and death, of receivers
+// --- ring leases and death, of receivers
 
 TEST_F(RingsTest, ARingThatIsAskedBackIsLeft)
 {
@@ -188,7 +188,7 @@ TEST_F(RingsTest, ARingThatIsAskedBackIsLeft)
     ASSERT_EQ(send(ch), vcq::Post::done);
     const std::uint16_t serial = ch.serial;
     answer(ch, ch.next_seq - 1, ReturnStatus::give_back);
-    rings->out.turnover.look_at_returns(1);
+    rings->out.leases.look_at_returns(1);
     EXPECT_EQ(ch.state, ChannelState::leaving);
     EXPECT_EQ(found(0, 1).type, static_cast<std::uint8_t>(Type::bye));
     EXPECT_EQ(found(0, 1).length, bye_for_now);
@@ -207,7 +207,7 @@ TEST_F(RingsTest, AByeThatIsRefusedForGoodFailsTheChannel)
     Channel& ch = open_channel();
     answer(ch, ch.next_seq - 1, ReturnStatus::give_back);
     net().refused_from = net().posts + 1;
-    rings->out.turnover.look_at_returns(1);
+    rings->out.leases.look_at_returns(1);
     net().refused_from = 0;
     EXPECT_EQ(ch.state, ChannelState::failed);
     EXPECT_EQ(above->failures, std::vector<int>{FI_EINVAL});
@@ -219,7 +219,7 @@ TEST_F(RingsTest, ARingThatIsAskedBackBeforeItWasUsedIsLeft)
     Channel& ch = *channel();
     ask(ch);
     grant(ch, 3, ReturnStatus::give_back);
-    rings->out.turnover.look_at_returns(1);
+    rings->out.leases.look_at_returns(1);
     EXPECT_EQ(ch.state, ChannelState::leaving);
     EXPECT_EQ(found(3, 0).type, static_cast<std::uint8_t>(Type::bye));
 }

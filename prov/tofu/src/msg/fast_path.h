@@ -31,7 +31,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
 {
     packet.control(type, flags, length, to.seq());
     if (to.state != ChannelState::open) [[unlikely]]
-        packet.put(out.turnover.envelope(to));
+        packet.put(out.leases.envelope(to));
 }
 
 /// The last `n` bytes of a payload, 1 to 7, as a word that is filled up with zeros.

@@ -4,7 +4,7 @@
 //
 // S sends to R; the ring lies at R, and only R gives it away. S asks for one with a visit (anon_slots.h) and is answered
 // in its return block: `granted` with the place of a ring, or `denied`. S has the ring from then on until R has taken
-// S's BYE and has written `closed` there. Only S says BYE, so nobody writes to a ring after its turnover. Posts of one
+// S's BYE and has written `closed` there. Only S says BYE, so nobody writes to a ring after its lease. Posts of one
 // VCQ to one other in strong order arrive in order: S's packets before its BYE, R's reports before `closed`.
 //
 //  1. S dies before its question arrives: nothing has happened.
@@ -19,7 +19,7 @@
 //  7. R asks, and S says BYE by itself at the same time: the request comes before `closed` in the same words, and
 //     counts for nothing while S waits for `closed`.
 //  8. S wants to send after BYE: it waits for `closed`, then its packets are visits. So a pair never has two rings, and
-//     order holds across turnovers.
+//     order holds across leases.
 //  9. R dies or closes its endpoint before `closed`, or before its answer: S probes while it waits, and the channel fails.
 // 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round. Likewise for
 //     `denied`: the visit stays. A grant is reported as progress is, in a later round.
@@ -82,7 +82,7 @@ bool has_ring(const Channel& ch) noexcept
 
 // --- the sender
 
-Envelope Turnover::envelope(Channel& ch) noexcept
+Envelope RingLeases::envelope(Channel& ch) noexcept
 {
     const bool asks = wants(ch);
     if (asks) // before the packet leaves, since the answer overwrites it
@@ -93,7 +93,7 @@ Envelope Turnover::envelope(Channel& ch) noexcept
             asks ? ch.number : no_return, static_cast<std::uint16_t>(ch.serial + 1)};
 }
 
-bool Turnover::wants(Channel& ch) noexcept
+bool RingLeases::wants(Channel& ch) noexcept
 {
     Channel::Visit& v = ch.visit;
     if (v.asked || v.count < std::max(v.enough, v.least))
@@ -105,7 +105,7 @@ bool Turnover::wants(Channel& ch) noexcept
     return false;
 }
 
-[[gnu::noinline]] void Turnover::visited(Channel& ch) noexcept
+[[gnu::noinline]] void RingLeases::visited(Channel& ch) noexcept
 {
     Channel::Visit& v = ch.visit;
     v.slot = 0;
@@ -123,7 +123,7 @@ bool Turnover::wants(Channel& ch) noexcept
 
 /// Takes over a granted ring, if the grant makes sense. The peer takes our visits before the ring's first
 /// packet (case 16).
-void Turnover::on_grant(Channel& ch, const Grant& grant) noexcept
+void RingLeases::on_grant(Channel& ch, const Grant& grant) noexcept
 {
     if (grant.slots == 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: peer 0x%llx grants a ring which cannot be: use the same release of the "
@@ -153,7 +153,7 @@ void Turnover::on_grant(Channel& ch, const Grant& grant) noexcept
     visits_.dismiss(ch);
 }
 
-void Turnover::check(Channel& ch) noexcept
+void RingLeases::check(Channel& ch) noexcept
 {
     // acquire: pairs with the peer's Put of the block; `consumed` was written with it
     const std::uint64_t word = port_.area.status(ch.number).load(std::memory_order_acquire);
@@ -185,7 +185,7 @@ void Turnover::check(Channel& ch) noexcept
     }
 }
 
-vcq::Post Turnover::put_bye(Channel& ch, std::uint16_t kind) noexcept
+vcq::Post RingLeases::put_bye(Channel& ch, std::uint16_t kind) noexcept
 {
     std::byte image[inline_limit];
     PacketWriter packet(image + sizeof image);
@@ -193,7 +193,7 @@ vcq::Post Turnover::put_bye(Channel& ch, std::uint16_t kind) noexcept
     return ch.owner->put(ch, packet, nullptr);
 }
 
-bool Turnover::say_bye(Channel& ch) noexcept
+bool RingLeases::say_bye(Channel& ch) noexcept
 {
     if (ch.state != ChannelState::open || !ch.owner->flush(ch) || ch.free_slots() == 0)
         return false;
@@ -210,7 +210,7 @@ bool Turnover::say_bye(Channel& ch) noexcept
     return true;
 }
 
-void Turnover::look_at_returns(std::size_t most) noexcept
+void RingLeases::look_at_returns(std::size_t most) noexcept
 {
     for (std::size_t i = 0; i < most && i < channels_.size(); i++) {
         Channel& ch = channels_[next_return_++ % channels_.size()];
@@ -224,18 +224,18 @@ void Turnover::look_at_returns(std::size_t most) noexcept
     }
 }
 
-void Turnover::give_all_back() noexcept
+void RingLeases::give_all_back() noexcept
 {
     for (Channel* ch : channels_)
         ch->leave |= ch->state == ChannelState::open;
 }
 
-bool Turnover::settled() const noexcept
+bool RingLeases::settled() const noexcept
 {
     return std::all_of(channels_.begin(), channels_.end(), [](const Channel* ch) { return no_write_comes(*ch); });
 }
 
-[[gnu::noinline]] Channel* Turnover::reuse() noexcept
+[[gnu::noinline]] Channel* RingLeases::reuse() noexcept
 {
     const std::size_t n = channels_.size();
     for (std::size_t i = 0; i < n; i++) {
@@ -263,7 +263,7 @@ bool Turnover::settled() const noexcept
 
 /// Gives some rings back (second chance): first those unused since the hand last passed. If all are in use,
 /// the first ones.
-void Turnover::give_up() noexcept
+void RingLeases::give_up() noexcept
 {
     const std::size_t n = channels_.size();
     auto leaving = static_cast<unsigned>(std::count_if(channels_.begin(), channels_.end(), [](const Channel* ch) {
@@ -285,7 +285,7 @@ void Turnover::give_up() noexcept
     }
 }
 
-void Turnover::lost(Channel& ch) noexcept
+void RingLeases::lost(Channel& ch) noexcept
 {
     if (has_ring(ch))
         port_.self.vcq.statistics().count(Stat::ring_lost);

@@ -13,9 +13,9 @@
 
 namespace tofu::proto {
 
-class Turnover {
+class RingLeases {
   public:
-    Turnover(Port& port, Channels& channels, Visits& visits) noexcept
+    RingLeases(Port& port, Channels& channels, Visits& visits) noexcept
         : port_(port), channels_(channels), visits_(visits)
     {
     }

@@ -58,14 +58,14 @@ bool Rings::settle() noexcept
     if (!port.open)
         return settled_ = true;
     const std::uint64_t now = milliseconds();
-    out.turnover.give_all_back();
-    out.turnover.look_at_returns(out.channels.size());
+    out.leases.give_all_back();
+    out.leases.look_at_returns(out.channels.size());
     if (now != last_settle_) {
         last_settle_ = now;
         out.watch(watched_at_once);
         in.grants.revoke();
     }
-    return settled_ = out.turnover.settled() && in.grants.settled();
+    return settled_ = out.leases.settled() && in.grants.settled();
 }
 
 void Rings::leave() noexcept
@@ -92,7 +92,7 @@ void Rings::catch_up() noexcept
     // seq_cst: pairs with the peer's Put of the doorbell; whatever a peer announces from now on rings it again
     const std::uint64_t doorbells = port.area.doorbells().exchange(0, std::memory_order_seq_cst);
     if (rung(doorbells, Doorbell::status))
-        out.turnover.look_at_returns(out.channels.size());
+        out.leases.look_at_returns(out.channels.size());
     if (rung(doorbells, Doorbell::visit))
         in.arrivals.take();
     out.flush_all();
@@ -108,7 +108,7 @@ void Rings::slow_round() noexcept
     in.grants.close_gone();
     port.protocol.tick();
     in.arrivals.take();
-    out.turnover.look_at_returns(returns_per_tick);
+    out.leases.look_at_returns(returns_per_tick);
     in.grants.ask_back();
     if (port.now - last_watch_ < watch_ms)
         return;

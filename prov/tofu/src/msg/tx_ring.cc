@@ -39,7 +39,7 @@ int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
         made->life.notify = on_life;
         made->visit.of = made->life.of = made;
         channels.add(*made);
-    } else if ((made = turnover.reuse()) == nullptr) {
+    } else if ((made = leases.reuse()) == nullptr) {
         return -FI_EAGAIN;
     }
     if (!made->aliased) {
@@ -59,7 +59,7 @@ int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
 int Outbound::approach(Channel& ch) noexcept
 {
     if (ch.visit.asked || ch.state == ChannelState::leaving)
-        turnover.check(ch);
+        leases.check(ch);
     const int ret = ch.state == ChannelState::open ? 0 : visits.step(ch);
     if (ret == -FI_EAGAIN)
         port_.self.vcq.statistics().count(Stat::again_contact);
@@ -71,8 +71,8 @@ int Outbound::approach(Channel& ch) noexcept
 {
     if (ch.state != ChannelState::open && ch.visit.slot != 0)
         return slots == 1;
-    turnover.check(ch);
-    if (ch.leave && ch.state == ChannelState::open && turnover.say_bye(ch)) [[unlikely]]
+    leases.check(ch);
+    if (ch.leave && ch.state == ChannelState::open && leases.say_bye(ch)) [[unlikely]]
         return false; // a program that only sends, and never polls, comes by here once per ring
     if (ch.free_slots() >= slots && ch.state == ChannelState::open)
         return true;
@@ -169,7 +169,7 @@ void Outbound::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
     if (ch.state == ChannelState::failed)
         return;
-    turnover.lost(ch);
+    leases.lost(ch);
     ch.visit.slot = 0; // the slot stays unused at the peer
     ch.state = ChannelState::failed;
     ch.err = err != 0 ? err : FI_EIO;
@@ -198,7 +198,7 @@ void Outbound::leave() noexcept
         visits.dismiss(*ch);
         if (ch->state != ChannelState::open || !flush(*ch) || !room(*ch, 1))
             continue; // the peer finds out by its probes
-        (void)turnover.put_bye(*ch, bye_for_good);
+        (void)leases.put_bye(*ch, bye_for_good);
         ch->state = ChannelState::failed;
         ch->err = FI_ESHUTDOWN;
     }

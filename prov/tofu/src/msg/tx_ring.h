@@ -24,12 +24,12 @@ inline constexpr std::size_t inline_limit = 32; // caps().max_piggyback_size, ch
 class Outbound {
   public:
     Outbound(Port& port, int context_bits) noexcept
-        : channels(context_bits), visits(port), turnover(port, channels, visits), port_(port)
+        : channels(context_bits), visits(port), leases(port, channels, visits), port_(port)
     {
     }
     Channels channels;
     Visits visits;
-    Turnover turnover;
+    RingLeases leases;
 
     /// Is there room for so many slots? Where there is none, the channel may have failed.
     [[nodiscard]] bool room(Channel& ch, std::uint32_t slots) noexcept
@@ -53,7 +53,7 @@ class Outbound {
     void sent(Channel& ch) noexcept
     {
         if (ch.state != ChannelState::open) [[unlikely]]
-            turnover.visited(ch);
+            leases.visited(ch);
         ch.next_seq++;
     }
     /// Puts a packet of at most inline_limit bytes into the next slot. `delivered`, if not null, is told when it has
