@@ -53,7 +53,7 @@ class Rails {
   private:
     static constexpr std::size_t most = 8; ///< rails: a node of Tofu-D has six TNIs
     struct Load {
-        std::uint32_t transfers = 0; ///< under rail
+        std::uint32_t transfers = 0; ///< under way
         utofu_vcq_id_t peer = 0;     ///< of the transfer that was begun last
     };
     struct Rail {
