@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Packets of those who have no ring (ring/visit, msg/anon_slots): the numbered cases of anon_slots.h, over a network inside
-// the process. The test plays the peer.
+// Packets of those who have no ring (ring/visit, msg/anon_slots): the numbered cases of anon_slots.h, over a network
+// inside the process. The test plays the peer.
 #include <vector>
 
 #include <gtest/gtest.h>

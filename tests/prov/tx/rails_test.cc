@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Long transfers with several peers, which go by several TNIs (tx/rails.h): faster by the virtual clock, and no
-// other thing changes, whether there are TNIs left, a peer dies, or an endpoint is closed in the middle. Calls libfabric
-// over the provider over the simulator.
+// Long transfers with several peers, which go by several TNIs (tx/rails.h): faster by the virtual clock, and no other
+// thing changes, whether there are TNIs left, a peer dies, or an endpoint is closed in the middle. Calls libfabric over
+// the provider over the simulator.
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -177,7 +177,8 @@ TEST(Rails, ShortenTransfersWithSixPeers)
     EXPECT_EQ(six.rails, 5u);
     EXPECT_EQ(six.left, (Left{5, 5, 5, 5}));
     // What is sent its receivers fetch, each by its own clock, and half of it goes by one port of rank 0's node, C: how
-    // they come upon each other there is not rank 0's doing (1.0 to 4.2 times were seen). All else is at least 2.3 times.
+    // they come upon each other there is not rank 0's doing (1.0 to 4.2 times were seen). All else is at least 2.3
+    // times.
     for (unsigned i = 0; i < 4; i++) {
         std::printf("%s: %.1f us by one TNI, %.1f us by six\n",
                     std::array{"sent", "received", "written", "read"}[i], one.microseconds[i], six.microseconds[i]);

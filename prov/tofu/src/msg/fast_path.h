@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What all sends share, and the two short ways: a packet that goes out in one Put, to a peer that was sent to lately,
-// and is complete when the call returns. Included by call_checks.h, so that the compiler sees the constants of each call of
-// fi_msg and fi_tagged here, and by the sender's parts; calls vcq, cq and cntr.
+// and is complete when the call returns. Included by call_checks.h, so that the compiler sees the constants of each
+// call of fi_msg and fi_tagged here, and by the sender's parts; calls vcq, cq and cntr.
 #pragma once
 
 #include "cq/counter.h"

@@ -131,10 +131,10 @@ void Fetches::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcep
         m.finish(f);
 }
 
-/// Called when all bytes are here, or will never come: tells the sender. An RTS may be old when it is taken up: its sender
-/// may have given up, closed or died since, and another endpoint may have its VCQ ID and steering tags, so that the
-/// bytes are anybody's. As long as the FIN word waits for this operation they are the sender's. No other endpoint uses
-/// the number in the word, and the CSWAP changes no word of another one.
+/// Called when all bytes are here, or will never come: tells the sender. An RTS may be old when it is taken up: its
+/// sender may have given up, closed or died since, and another endpoint may have its VCQ ID and steering tags, so that
+/// the bytes are anybody's. As long as the FIN word waits for this operation they are the sender's. No other endpoint
+/// uses the number in the word, and the CSWAP changes no word of another one.
 void Fetches::finish(Fetch& f) noexcept
 {
     const Ring& in = *f.message.in;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's buffers, then FIN by a CSWAP,
-// which shows that the sender has waited until then and that the bytes are the sender's. Part of
-// delivery, which is told of each end; calls vcq and the context's local registrations.
+// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's buffers, then FIN by a
+// CSWAP, which shows that the sender has waited until then and that the bytes are the sender's. Part of delivery, which
+// is told of each end; calls vcq and the context's local registrations.
 #pragma once
 
 #include <cstddef>

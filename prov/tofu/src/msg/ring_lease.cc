@@ -2,10 +2,10 @@
 // How rings go to the peers that send much, and channels to the peers that are sent to, so that the number of neither
 // is limited. See ring_lease.h; R's part is in ring_grants.cc.
 //
-// S sends to R; the ring lies at R, and only R gives it away. S asks for one with a visit (anon_slots.h) and is answered
-// in its return block: `granted` with the place of a ring, or `denied`. S has the ring from then on until R has taken
-// S's BYE and has written `closed` there. Only S says BYE, so nobody writes to a ring after its lease. Posts of one
-// VCQ to one other in strong order arrive in order: S's packets before its BYE, R's reports before `closed`.
+// S sends to R; the ring lies at R, and only R gives it away. S asks for one with a visit (anon_slots.h) and is
+// answered in its return block: `granted` with the place of a ring, or `denied`. S has the ring from then on until R
+// has taken S's BYE and has written `closed` there. Only S says BYE, so nobody writes to a ring after its lease. Posts
+// of one VCQ to one other in strong order arrive in order: S's packets before its BYE, R's reports before `closed`.
 //
 //  1. S dies before its question arrives: nothing has happened.
 //  2. S dies behind its question: R grants a ring, and finds out as in 4.
@@ -20,7 +20,8 @@
 //     counts for nothing while S waits for `closed`.
 //  8. S wants to send after BYE: it waits for `closed`, then its packets are visits. So a pair never has two rings, and
 //     order holds across leases.
-//  9. R dies or closes its endpoint before `closed`, or before its answer: S probes while it waits, and the channel fails.
+//  9. R dies or closes its endpoint before `closed`, or before its answer: S probes while it waits, and the channel
+//     fails.
 // 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round. Likewise for
 //     `denied`: the visit stays. A grant is reported as progress is, in a later round.
 // 11. S uses the return block for another peer: only when it has not asked, or after `denied` or `closed`, or when R is

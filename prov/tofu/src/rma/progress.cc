@@ -90,7 +90,8 @@ Lack RmaRunner::enter(RmaOp& op, unsigned segment) noexcept
     return Lack::nothing;
 }
 
-/// May the next piece go now, as far as order across the VCQs and regions of a peer is concerned, where it was promised?
+/// May the next piece go now, as far as order across the VCQs and regions of a peer is concerned, where it was
+/// promised?
 bool RmaRunner::in_turn(const RmaOp& op, unsigned segment) noexcept
 {
     const RemoteSide::Piece& target = op.target[segment];
