@@ -26,6 +26,9 @@ struct FieldCall {
     std::size_t bytes = 0;   ///< of a block
     std::size_t segment = 0; ///< of chain and double_tree; 0: all bytes at once
     unsigned root = 0;
+    /// Of double_tree: the segments that one of two threads of a member handles; 2: all of them, by a single thread. Two
+    /// threads are faster: a member's place in one tree may be far below its place in the other.
+    unsigned strand = 2;
 };
 
 /// A binary tree of the numbers 1 to `size` in order: left of a node are smaller numbers, right of it larger ones. Odd
@@ -56,17 +59,31 @@ struct OrderedTree {
     [[nodiscard]] constexpr unsigned root() const noexcept { return std::bit_floor(size); }
 };
 
-/// One collective of one member. A Sink gets copy(from, to), send_to(rank, blocks) and receive_from(rank, blocks); rounds
-/// are those of Schedule.
+/// One collective of one member. A Sink gets copy(from, to), send_to(rank, blocks, tag) and receive_from(rank, blocks,
+/// tag); rounds are those of Schedule. A message has the same tag at both ends, and another one than all others between
+/// the two in this direction: less than tags().
 class FieldSchedule {
   public:
     FieldSchedule() noexcept = default;
     FieldSchedule(const FieldCall& call, unsigned rank, unsigned members) noexcept
         : self_(rank, members, call.root), bytes_(call.bytes),
-          segment_(call.segment == 0 ? std::max<std::size_t>(call.bytes, 1) : call.segment), algorithm_(call.algorithm)
+          segment_(call.segment == 0 ? std::max<std::size_t>(call.bytes, 1) : call.segment), strand_(call.strand),
+          algorithm_(call.algorithm)
     {
     }
     [[nodiscard]] static constexpr std::size_t own_bytes() noexcept { return 0; }
+    [[nodiscard]] std::uint64_t tags() const noexcept
+    {
+        switch (algorithm_) {
+        case FieldAlgorithm::linear:
+        case FieldAlgorithm::pairwise: break;
+        case FieldAlgorithm::ring:
+        case FieldAlgorithm::scatter_allgather: return self_.members;
+        case FieldAlgorithm::chain:
+        case FieldAlgorithm::double_tree: return segments();
+        }
+        return 1;
+    }
 
     template <class Sink>
     [[nodiscard]] bool next(Sink& sink) noexcept
@@ -92,16 +109,16 @@ class FieldSchedule {
         return false;
     }
     template <class Sink>
-    void send(Sink& sink, unsigned rank, const Blocks& blocks) noexcept
+    void send(Sink& sink, unsigned rank, const Blocks& blocks, std::uint64_t tag) noexcept
     {
         moved_ = true;
-        sink.send_to(rank, blocks);
+        sink.send_to(rank, blocks, tag);
     }
     template <class Sink>
-    void receive(Sink& sink, unsigned rank, const Blocks& blocks) noexcept
+    void receive(Sink& sink, unsigned rank, const Blocks& blocks, std::uint64_t tag) noexcept
     {
         moved_ = true;
-        sink.receive_from(rank, blocks);
+        sink.receive_from(rank, blocks, tag);
     }
     [[nodiscard]] unsigned above(std::uint64_t distance) const noexcept
     {
@@ -125,9 +142,9 @@ class FieldSchedule {
             return false;
         const auto distance = static_cast<unsigned>(step_ % others + 1);
         if (step_ < others)
-            send(sink, above(distance), block(Buffer::in, above(distance)));
+            send(sink, above(distance), block(Buffer::in, above(distance)), 0);
         else
-            receive(sink, below(distance), block(Buffer::out, below(distance)));
+            receive(sink, below(distance), block(Buffer::out, below(distance)), 0);
         return true;
     }
 
@@ -139,8 +156,8 @@ class FieldSchedule {
         const std::uint64_t distance = step_ + 1;
         if (distance >= self_.members)
             return false;
-        send(sink, above(distance), block(Buffer::in, above(distance)));
-        receive(sink, below(distance), block(Buffer::out, below(distance)));
+        send(sink, above(distance), block(Buffer::in, above(distance)), 0);
+        receive(sink, below(distance), block(Buffer::out, below(distance)), 0);
         return true;
     }
 
@@ -151,8 +168,8 @@ class FieldSchedule {
             sink.copy(flat(Buffer::in, 0, bytes_), block(Buffer::out, self_.rank));
         if (step_ + 1 >= self_.members)
             return false;
-        send(sink, above(1), block(Buffer::out, below(step_)));
-        receive(sink, below(1), block(Buffer::out, below(step_ + 1)));
+        send(sink, above(1), block(Buffer::out, below(step_)), step_);
+        receive(sink, below(1), block(Buffer::out, below(step_ + 1)), step_);
         return true;
     }
 
@@ -173,9 +190,9 @@ class FieldSchedule {
         if (number == segments())
             return false;
         if (step_ % 2 == 0 && self_.turned != 0)
-            receive(sink, rank_of(self_.turned - 1), piece(number));
+            receive(sink, rank_of(self_.turned - 1), piece(number), number);
         if (step_ % 2 == 1 && self_.turned + 1 < self_.members)
-            send(sink, rank_of(self_.turned + 1), piece(number));
+            send(sink, rank_of(self_.turned + 1), piece(number), number);
         return true;
     }
 
@@ -188,6 +205,8 @@ class FieldSchedule {
         if (number == segments() || self_.members == 1)
             return false;
         const bool second = number % 2 == 1;
+        if (number % 2 + strand_ == 1) // the other thread's
+            return true;
         const OrderedTree tree{self_.members - 1};
         const auto in_tree = [&](unsigned turned) { // and back, where the tree is mirrored
             return !second ? turned : tree.size % 2 == 0 ? tree.size + 1 - turned : turned == 1 ? tree.size : turned - 1;
@@ -197,18 +216,18 @@ class FieldSchedule {
         };
         if (self_.turned == 0) {
             if (step_ % 2 == 1)
-                send(sink, rank_of(turned_of(tree.root())), piece(number));
+                send(sink, rank_of(turned_of(tree.root())), piece(number), number);
             return true;
         }
         const unsigned v = in_tree(self_.turned);
         if (step_ % 2 == 0) {
             const unsigned from = tree.parent(v);
-            receive(sink, rank_of(from == 0 ? 0 : turned_of(from)), piece(number));
+            receive(sink, rank_of(from == 0 ? 0 : turned_of(from)), piece(number), number);
             return true;
         }
         for (const unsigned child : {tree.left(v), tree.right(v)})
             if (child != 0)
-                send(sink, rank_of(turned_of(child)), piece(number));
+                send(sink, rank_of(turned_of(child)), piece(number), number);
         return true;
     }
 
@@ -227,20 +246,20 @@ class FieldSchedule {
         if (step_ == 0) {
             if (!self_.is_root())
                 receive(sink, rank_of(self_.turned - (std::uint64_t{1} << self_.reach)),
-                        slices(self_.turned, self_.subtree));
+                        slices(self_.turned, self_.subtree), 0);
             return true;
         }
         if (step_ == 1) {
             for (unsigned k = self_.reach; k-- > 0;)
                 if (const std::uint64_t child = self_.turned + (std::uint64_t{1} << k); child < n)
-                    send(sink, rank_of(child), slices(child, std::min<std::uint64_t>(std::uint64_t{1} << k, n - child)));
+                    send(sink, rank_of(child), slices(child, std::min<std::uint64_t>(std::uint64_t{1} << k, n - child)), 0);
             return true;
         }
         const std::uint64_t round = step_ - 2;
         if (round + 1 >= n)
             return false;
-        send(sink, above(1), slices((self_.turned + n - round) % n, 1));
-        receive(sink, below(1), slices((self_.turned + 2 * std::uint64_t{n} - round - 1) % n, 1));
+        send(sink, above(1), slices((self_.turned + n - round) % n, 1), round + 1);
+        receive(sink, below(1), slices((self_.turned + 2 * std::uint64_t{n} - round - 1) % n, 1), round + 1);
         return true;
     }
 
@@ -248,6 +267,7 @@ class FieldSchedule {
     std::size_t bytes_ = 0;
     std::size_t segment_ = 1;
     std::uint64_t step_ = 0;
+    unsigned strand_ = 2;
     FieldAlgorithm algorithm_ = FieldAlgorithm::linear;
     bool moved_ = false;
 };

@@ -149,6 +149,9 @@ class Schedule {
         return 0;
     }
 
+    /// A reduction to all members whose slices go round a ring.
+    [[nodiscard]] bool goes_round_a_ring() const noexcept { return ring_; }
+
     /// The next round with a transfer, and the copies before it. False: the collective is over.
     template <class Sink>
     [[nodiscard]] bool next(Sink& sink) noexcept

@@ -50,6 +50,7 @@ class Member {
         schedule::Blocks blocks;
         schedule::Take take = schedule::Take::copy;
         unsigned behind = schedule::no_send;
+        std::uint64_t tag = 0;
         std::size_t done = 0;
     };
 
@@ -71,12 +72,15 @@ class Member {
     void send(unsigned lane, const schedule::Blocks& b) { send_to(schedule::member_at(lane, rank_, members_), b); }
     void receive(unsigned lane, const schedule::Blocks& b, schedule::Take take, unsigned behind)
     {
-        receives.push_back({schedule::member_at(lane, rank_, members_), b, take, behind});
+        receives.push_back({.peer = schedule::member_at(lane, rank_, members_), .blocks = b, .take = take, .behind = behind});
     }
-    void send_to(unsigned peer, const schedule::Blocks& b) { sends.push_back({.peer = peer, .blocks = b}); }
-    void receive_from(unsigned peer, const schedule::Blocks& b, unsigned behind = schedule::no_send)
+    void send_to(unsigned peer, const schedule::Blocks& b, std::uint64_t tag = 0)
     {
-        receives.push_back({peer, b, schedule::Take::copy, behind});
+        sends.push_back({.peer = peer, .blocks = b, .tag = tag});
+    }
+    void receive_from(unsigned peer, const schedule::Blocks& b, std::uint64_t tag)
+    {
+        receives.push_back({.peer = peer, .blocks = b, .tag = tag});
     }
 
     [[nodiscard]] bool next()
@@ -176,6 +180,7 @@ class Group {
     struct Message {
         Cells cells;
         std::bitset<most_members> heard;
+        std::uint64_t tag;
     };
     bool step(unsigned m)
     {
@@ -199,7 +204,7 @@ class Group {
         auto& queue = queues_[{t.peer, m}];
         while (t.done != ended && queue.size() < room_) {
             const std::size_t size = std::min(message_, t.blocks.bytes() - t.done);
-            queue.push_back({member[m].read(t.blocks, t.done, size), member[m].heard});
+            queue.push_back({member[m].read(t.blocks, t.done, size), member[m].heard, t.tag});
             t.done = t.done + size == t.blocks.bytes() ? ended : t.done + size;
             moved = true;
         }
@@ -218,6 +223,8 @@ class Group {
                 me.problem = "a message of another size";
                 return false;
             }
+            if (message.tag != t.tag)
+                me.problem = "a message with another tag";
             me.heard |= message.heard;
             me.store(t.blocks, t.done, message.cells, t.take);
             t.done = t.done + message.cells.size() == t.blocks.bytes() ? ended : t.done + message.cells.size();

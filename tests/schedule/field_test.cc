@@ -4,8 +4,11 @@
 #include "schedule/field.h"
 
 #include <algorithm>
+#include <array>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -73,8 +76,8 @@ TEST(FieldSchedule, NoMemberRelaysInBothTrees)
 {
     struct Sink {
         void copy(const Blocks&, const Blocks&) {}
-        void send_to(unsigned, const Blocks& blocks) { sends[blocks.offset]++; }
-        void receive_from(unsigned, const Blocks&) {}
+        void send_to(unsigned, const Blocks& blocks, std::uint64_t) { sends[blocks.offset]++; }
+        void receive_from(unsigned, const Blocks&, std::uint64_t) {}
         unsigned sends[2] = {0, 0}; // by segment
     };
     for (unsigned members = 2; members <= 70; members++)
@@ -86,6 +89,51 @@ TEST(FieldSchedule, NoMemberRelaysInBothTrees)
             ASSERT_TRUE(sink.sends[0] == 0 || sink.sends[1] == 0) << rank << " of " << members;
             ASSERT_LE(std::max(sink.sends[0], sink.sends[1]), 2u) << rank << " of " << members;
         }
+}
+
+// What replay makes of the two trees: a thread for each.
+TEST(FieldSchedule, TwoStrandsTogetherSendWhatOneSends)
+{
+    struct Sink {
+        void copy(const Blocks&, const Blocks&) {}
+        void send_to(unsigned to, const Blocks& b, std::uint64_t tag) { seen.insert({0, to, b.offset, b.bytes(), tag}); }
+        void receive_from(unsigned from, const Blocks& b, std::uint64_t tag) { seen.insert({1, from, b.offset, b.bytes(), tag}); }
+        std::multiset<std::array<std::uint64_t, 5>> seen;
+    };
+    for (const unsigned members : {2u, 9u, 30u})
+        for (unsigned rank = 0; rank < members; rank++) {
+            Sink whole, parts;
+            for (const unsigned strand : {0u, 1u, 2u}) {
+                FieldSchedule schedule({double_tree, 50, 7, 1, strand}, rank, members);
+                while (schedule.next(strand == 2 ? whole : parts)) {
+                }
+            }
+            EXPECT_EQ(whole.seen, parts.seen) << rank << " of " << members;
+        }
+}
+
+// By peer and direction a message has a tag of its own.
+TEST(FieldSchedule, TagsTellMessagesApart)
+{
+    struct Sink {
+        void copy(const Blocks&, const Blocks&) {}
+        void send_to(unsigned to, const Blocks&, std::uint64_t tag) { add(to, tag); }
+        void receive_from(unsigned from, const Blocks&, std::uint64_t tag) { add(from + 1000, tag); }
+        void add(unsigned peer, std::uint64_t tag) { sound &= tag < tags && seen.insert({peer, tag}).second; }
+        std::uint64_t tags = 0;
+        std::set<std::pair<unsigned, std::uint64_t>> seen;
+        bool sound = true;
+    };
+    for (unsigned members = 1; members <= 20; members++)
+        for (const FieldAlgorithm algorithm : algorithms)
+            for (unsigned rank = 0; rank < members; rank++) {
+                FieldSchedule schedule({algorithm, 40, 3, 0}, rank, members);
+                Sink sink;
+                sink.tags = schedule.tags();
+                while (schedule.next(sink)) {
+                }
+                EXPECT_TRUE(sink.sound) << static_cast<unsigned>(algorithm) << ": " << rank << " of " << members;
+            }
 }
 
 TEST(OrderedTree, IsAsDeepAsItHasToBe)

@@ -4,6 +4,7 @@
 #include "replay/pattern.h"
 
 #include "job/layout.h"
+#include "replay/played.h"
 
 #include <algorithm>
 #include <bit>
@@ -61,27 +62,6 @@ class Ring final : public Pattern {
     }
 };
 
-// A round is one distance; where not all are taken, those that are spread evenly.
-class AllToAll final : public Pattern {
-  public:
-    using Pattern::Pattern;
-    [[nodiscard]] std::string unit() const override { return "a distance"; }
-    [[nodiscard]] std::string remark(double us) const override
-    {
-        char text[80];
-        std::snprintf(text, sizeof text, "%.4g ms for all %u distances", us * (size() - 1) / 1e3, size() - 1);
-        return text;
-    }
-
-  protected:
-    void fill(uint32_t process, uint32_t round, Steps& steps) const override
-    {
-        const auto distance = static_cast<uint32_t>(1 + uint64_t{round} * (size() - 1) / rounds());
-        steps.send(static_cast<uint32_t>((uint64_t{process} + distance) % size()), 0, bytes());
-        steps.receive(0);
-    }
-};
-
 class Butterfly final : public Pattern {
   public:
     using Pattern::Pattern;
@@ -98,86 +78,13 @@ class Butterfly final : public Pattern {
     }
 };
 
-// As in prov/tofu/src/coll/plan.cc.
-class Barrier : public Pattern {
-  public:
-    using Pattern::Pattern;
-
-  protected:
-    void fill(uint32_t process, uint32_t, Steps& steps) const override { disseminate(process, 0, steps); }
-    void disseminate(uint32_t process, uint32_t first, Steps& steps) const
-    {
-        for (unsigned k = 0; k < doublings(size()); k++) {
-            steps.send(static_cast<uint32_t>((uint64_t{process} + (uint64_t{1} << k)) % size()), first + k, 0);
-            steps.receive(first + k);
-        }
-    }
-};
-
-class Broadcast final : public Barrier {
-  public:
-    using Barrier::Barrier;
-
-  protected:
-    void fill(uint32_t process, uint32_t, Steps& steps) const override
-    {
-        const unsigned bits = doublings(size());
-        const unsigned reach = process == 0 ? bits : static_cast<unsigned>(std::countr_zero(process));
-        if (process != 0) {
-            steps.receive(0);
-        }
-        for (unsigned k = reach; k-- > 0;) {
-            if (const uint64_t child = process + (uint64_t{1} << k); child < size()) {
-                steps.send(static_cast<uint32_t>(child), 0, bytes());
-            }
-        }
-        disseminate(process, 1, steps);
-    }
-};
-
-class AllReduce final : public Pattern {
-  public:
-    using Pattern::Pattern;
-
-  protected:
-    void fill(uint32_t process, uint32_t, Steps& steps) const override
-    {
-        constexpr uint32_t doubling_limit = 16384, ring_slice = 1024;
-        if (bytes() > doubling_limit && bytes() / size() >= ring_slice) {
-            for (uint32_t stage = steps.skip(2); stage < 2 * (size() - 1) && !steps.found(); stage++) {
-                steps.send((process + 1) % size(), stage, bytes() / size());
-                steps.receive(stage);
-            }
-            return;
-        }
-        const unsigned m = static_cast<unsigned>(std::bit_width(size())) - 1;
-        const uint32_t whole = 1u << m;
-        const bool helps = process < whole && uint64_t{process} + whole < size();
-        if (process >= whole) {
-            steps.send(process - whole, m, bytes());
-            steps.receive(m + 1);
-            return;
-        }
-        if (helps) {
-            steps.receive(m);
-        }
-        for (unsigned k = 0; k < m; k++) {
-            steps.send(process ^ 1u << k, k, bytes());
-            steps.receive(k);
-        }
-        if (helps) {
-            steps.send(process + whole, m + 1, bytes());
-        }
-    }
-};
-
 // Nodes are numbered as they come; a process talks to those of its number on the neighbours, up and down each axis.
 class Halo : public Pattern {
   public:
     using Pattern::Pattern;
 
   protected:
-    void fill(uint32_t process, uint32_t, Steps& steps) const final
+    void fill(uint32_t process, uint32_t, Steps& steps) const override
     {
         const Coords here = placement_.topology().coords_of(process / placement_.ppn());
         unsigned messages = 0;
@@ -219,6 +126,14 @@ class Halo3 final : public Halo {
     using Halo::Halo;
 
   protected:
+    void fill(uint32_t process, uint32_t round, Steps& steps) const override
+    {
+        if (const auto& grid = placement_.grid()) {
+            fill_grid(*grid, process, steps);
+        } else {
+            Halo::fill(process, round, steps);
+        }
+    }
     [[nodiscard]] unsigned axes() const noexcept override { return 3; }
     [[nodiscard]] bool step(Coords& c, unsigned axis, bool up) const noexcept override
     {
@@ -234,6 +149,30 @@ class Halo3 final : public Halo {
     }
 
   private:
+    // The application's own grid, a ring along each axis.
+    void fill_grid(const Grid& grid, uint32_t process, Steps& steps) const
+    {
+        const uint32_t node = process / placement_.ppn();
+        const Grid here{node % grid[0], node / grid[0] % grid[1], node / grid[0] / grid[1]};
+        unsigned messages = 0;
+        for (unsigned axis = 0; axis < 3; axis++) {
+            for (const bool up : {true, false}) {
+                if (grid[axis] < 2 || (grid[axis] == 2 && up != (here[axis] == 0))) {
+                    continue;
+                }
+                Grid there = here;
+                there[axis] = (here[axis] + (up ? 1 : grid[axis] - 1)) % grid[axis];
+                const uint32_t to = ((there[2] * grid[1] + there[1]) * grid[0] + there[0]) * placement_.ppn() + process % placement_.ppn();
+                if (to < size()) {
+                    steps.send(to, 0, bytes());
+                    messages++;
+                }
+            }
+        }
+        if (messages != 0) {
+            steps.receive(0, messages);
+        }
+    }
     [[nodiscard]] static unsigned turned(unsigned unit, unsigned at, unsigned length) noexcept
     {
         return unit % 2 == 0 ? at : length - 1 - at;
@@ -297,12 +236,6 @@ void Pattern::Steps::receive(uint32_t stage, uint32_t messages)
     }
 }
 
-uint32_t Pattern::Steps::skip(uint32_t steps) noexcept
-{
-    number_ = wanted_ - wanted_ % steps;
-    return wanted_ / steps;
-}
-
 bool Pattern::next(uint32_t actor, Step& step)
 {
     places_.resize(size());
@@ -317,24 +250,39 @@ bool Pattern::next(uint32_t actor, Step& step)
     return false;
 }
 
+// Those of some processes in one round, for all.
+uint64_t Pattern::messages() const
+{
+    constexpr uint32_t most = 64;
+    const uint32_t sample = std::min(size(), most);
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < sample; i++) {
+        const auto process = static_cast<uint32_t>(uint64_t{i} * size() / sample);
+        for (uint32_t wanted = 0, found = 1; found != 0; wanted++) {
+            Step step;
+            Steps steps(*this, process, 0, wanted, step);
+            fill(process, 0, steps);
+            found = steps.found() ? 1 : 0;
+            count += found != 0 && step.kind == Step::Kind::post ? 1 : 0;
+        }
+    }
+    return count * size() / sample * rounds();
+}
+
 std::unique_ptr<Pattern> make_pattern(std::string_view name, const Placement& placement, PatternOptions options)
 {
     using Maker = std::unique_ptr<Pattern> (*)(const Placement&, const PatternOptions&);
-    constexpr std::pair<const char*, Maker> known[] = {
-        {"pingpong", make<PingPong>}, {"ring", make<Ring>},           {"alltoall", make<AllToAll>},
-        {"butterfly", make<Butterfly>}, {"barrier", make<Barrier>}, {"broadcast", make<Broadcast>},
-        {"allreduce", make<AllReduce>}, {"halo3", make<Halo3>},     {"halo6", make<Halo6>}};
+    constexpr std::pair<const char*, Maker> known[] = {{"pingpong", make<PingPong>}, {"ring", make<Ring>},
+                                                       {"butterfly", make<Butterfly>}, {"halo3", make<Halo3>},
+                                                       {"halo6", make<Halo6>}};
     for (const auto& [word, maker] : known) {
         if (name == word) {
-            const uint32_t distances = options.processes - 1;
-            if (name == "alltoall") {
-                options.rounds = std::min(options.rounds != 0 ? options.rounds : 64, std::max(distances, 1u));
-            }
             options.rounds = options.rounds != 0 ? options.rounds : 10;
             return maker(placement, options);
         }
     }
-    return nullptr;
+    options.rounds = std::max(options.rounds, 1u);
+    return make_collective(name, placement, options);
 }
 
 } // namespace tofu::sim::replay

@@ -15,7 +15,9 @@ namespace tofu::sim::replay {
 struct PatternOptions {
     uint32_t processes = 0;
     uint32_t bytes = 8;
-    uint32_t rounds = 0; // 0: as many as the pattern takes
+    uint32_t rounds = 0;    // 0: as many as the pattern takes
+    std::string algorithm;  // of a collective; empty: the provider's
+    uint32_t segment = 0;   // bytes
 };
 
 // A script of so many rounds, each with stages; what it tells of itself is for the report.
@@ -30,6 +32,9 @@ class Pattern : public Script {
     [[nodiscard]] virtual std::string unit() const { return "a round"; }
     // Of a time by that unit; empty: none.
     [[nodiscard]] virtual std::string remark(double) const { return {}; }
+    [[nodiscard]] virtual std::string algorithm() const { return {}; }
+    // About how many there will be in all.
+    [[nodiscard]] virtual uint64_t messages() const;
 
   protected:
     // What a process does in a round: of these steps the one that is asked for is kept.
@@ -42,8 +47,6 @@ class Pattern : public Script {
         // To the process; it waits for `stage` of this round.
         void send(uint32_t to, uint32_t stage, uint32_t bytes);
         void receive(uint32_t stage, uint32_t messages = 1);
-        // Stages of so many steps each, all alike: where the one begins that is asked for.
-        [[nodiscard]] uint32_t skip(uint32_t steps) noexcept;
         [[nodiscard]] bool found() const noexcept { return found_; }
 
       private:
@@ -63,7 +66,7 @@ class Pattern : public Script {
         bool found_ = false;
     };
 
-    virtual void fill(uint32_t process, uint32_t round, Steps& steps) const = 0;
+    virtual void fill(uint32_t, uint32_t, Steps&) const {}
     [[nodiscard]] uint32_t size() const noexcept { return options_.processes; }
     [[nodiscard]] uint32_t bytes() const noexcept { return options_.bytes; }
 
@@ -86,11 +89,13 @@ struct PatternName {
 inline constexpr PatternName pattern_names[] = {
     {"pingpong", "the first and the last process"},
     {"ring", "each to the next one"},
-    {"alltoall", "each to the one that is so many further, for each distance"},
+    {"alltoall", "each sends a block to each other one"},
+    {"allgather", "each sends its block to all"},
     {"butterfly", "exchanges over doubling distances"},
-    {"barrier", "our barrier by software: a dissemination"},
-    {"broadcast", "ours by software: a binomial tree, and the barrier that ends it"},
-    {"allreduce", "ours by software: recursive doubling, or a ring of slices"},
+    {"barrier", "the provider's in software: a dissemination"},
+    {"broadcast", "from the first process to all"},
+    {"reduce", "the provider's in software: up a binomial tree, and the barrier that ends it"},
+    {"allreduce", "a sum that all get"},
     {"gates", "a barrier by barrier gates"},
     {"gates-sum", "a sum of doubles by barrier gates"},
     {"halo3", "with six neighbours on the three-dimensional grid of nodes"},

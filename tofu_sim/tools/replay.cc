@@ -7,9 +7,11 @@
 #include "job/layout.h"
 #include "replay/gates.h"
 #include "replay/pattern.h"
+#include "replay/played.h"
 #include "replay/recorded.h"
 #include "tools/command.h"
 #include "tools/libraries.h"
+#include "tools/replay_progress.h"
 #include "tools/trace_files.h"
 
 #include <algorithm>
@@ -30,13 +32,15 @@ struct ReplayOptions {
     std::optional<std::array<uint8_t, 3>> shape;
     std::optional<uint8_t> wraps;
     std::optional<uint32_t> ppn;
-    std::optional<uint64_t> seed;
+    std::optional<Order> order;
     std::optional<uint32_t> processes;
     Paths paths = Paths::recorded;
     double link = 0; // GB/s; 0: Tofu-D's
     double cpu = 1;
-    size_t share = 5000;
+    std::optional<size_t> share;
     std::string pattern;
+    std::string algorithm;
+    uint32_t segment = 0;
     uint32_t bytes = 8;
     uint32_t rounds = 0;
     std::vector<std::string> files;
@@ -44,6 +48,8 @@ struct ReplayOptions {
 };
 
 constexpr uint32_t most_processes_of_a_node = 54; // as tofu-sim run has it
+constexpr size_t share_of_a_trace = 5000;
+constexpr uint32_t usual_segment = 16384;
 
 int refuse(const std::string& what)
 {
@@ -61,6 +67,17 @@ std::string take_number(const char* text, uint64_t low, uint64_t high, auto& val
     return {};
 }
 
+std::string take_placement(ReplayOptions& o, const char* value)
+{
+    o.order = parse_order(value);
+    if (!o.order) {
+        return std::string(value) + ": give order, random:SEED, snake, or box:XxYxZ such as box:4x6x16";
+    }
+    const bool box = o.order->kind == Order::Kind::box;
+    const std::string problem = box ? check_grid(o.order->grid) : std::string();
+    return problem.empty() ? problem : std::string(value) + ": " + problem;
+}
+
 std::string take_option(ReplayOptions& o, std::string_view name, const char* value)
 {
     uint32_t number = 0;
@@ -71,8 +88,8 @@ std::string take_option(ReplayOptions& o, std::string_view name, const char* val
                                                               "are 24x23x24";
     }
     if (name == "--torus") {
-        o.wraps = parse_torus(value);
-        return o.wraps ? std::string() : std::string(value) + ": give axes out of x, y, z";
+        o.wraps = std::strcmp(value, "none") == 0 ? 0 : parse_torus(value);
+        return o.wraps ? std::string() : std::string(value) + ": give axes out of x, y, z, or none";
     }
     if (name == "--ppn") {
         problem = take_number(value, 1, most_processes_of_a_node, number, "processes of a node, 1 to 54");
@@ -85,17 +102,14 @@ std::string take_option(ReplayOptions& o, std::string_view name, const char* val
     } else if (name == "--rounds") {
         problem = take_number(value, 1, 1'000'000, o.rounds, "rounds, 1 to 1000000");
     } else if (name == "--share") {
-        problem = take_number(value, 0, 10'000'000, o.share, "how many messages that meet SimGrid gets at a time");
+        problem = take_number(value, 0, 10'000'000, number, "how many messages that meet SimGrid gets at a time");
+        o.share = number;
     } else if (name == "--placement") {
-        uint64_t seed = 0;
-        if (std::strcmp(value, "order") == 0) {
-            o.seed.reset();
-        } else if (std::strncmp(value, "random:", 7) == 0 &&
-                   take_number(value + 7, 0, ~uint64_t{0}, seed, "").empty()) {
-            o.seed = seed;
-        } else {
-            problem = std::string(value) + ": give order, or random:SEED";
-        }
+        problem = take_placement(o, value);
+    } else if (name == "--algorithm") {
+        o.algorithm = value;
+    } else if (name == "--segment") {
+        problem = take_number(value, 1, max_transfer, o.segment, "bytes of a segment, 1 to 16777215");
     } else if (name == "--paths") {
         const auto paths = parse_paths(value);
         o.paths = paths.value_or(o.paths);
@@ -123,25 +137,90 @@ std::string take_option(ReplayOptions& o, std::string_view name, const char* val
     return problem;
 }
 
-// Why an option that was given says nothing of what is to be played. Empty: it does.
-std::string why_unused(const ReplayOptions& o, std::string_view name)
+// Of a pattern those of `algorithm_names`, for a line.
+std::string algorithms_of(const std::string& pattern)
 {
-    if (name == "--shape" || name == "--torus" || name == "--pattern") {
-        return {};
+    std::string list;
+    for (const AlgorithmName& one : algorithm_names) {
+        if (pattern == one.pattern) {
+            list += (list.empty() ? "" : ", ") + std::string(one.name);
+        }
     }
-    if (o.pattern.empty()) {
-        return name == "-n" || name == "--np" || name == "--bytes" || name == "--rounds"
-                   ? "is for patterns: a trace has its own"
-                   : "";
-    }
+    return list;
+}
+
+std::string why_unused_by_pattern(const ReplayOptions& o, std::string_view name)
+{
     if (o.pattern.starts_with("gates")) {
         return "says nothing of " + o.pattern + ": gates of all nodes, one process each; leave it away";
     }
     if (name == "--cpu") {
         return "is for traces: patterns compute nothing; leave it away";
     }
+    if (name == "--algorithm") {
+        const std::string list = algorithms_of(o.pattern);
+        const bool known = std::any_of(std::begin(algorithm_names), std::end(algorithm_names), [&](const AlgorithmName& one) {
+            return o.pattern == one.pattern && o.algorithm == one.name;
+        });
+        return list.empty() ? "says nothing of " + o.pattern + ", which goes one way only; leave it away"
+               : known      ? ""
+                            : o.algorithm + ": " + o.pattern + " takes " + list;
+    }
+    if (name == "--segment") {
+        const bool used = std::any_of(std::begin(algorithm_names), std::end(algorithm_names), [&](const AlgorithmName& one) {
+            return one.segments && o.pattern == one.pattern && o.algorithm == one.name;
+        });
+        return used ? "" : "is for a broadcast by chain or double-tree; leave it away";
+    }
+    if (name == "--placement" && o.pattern == "halo6" && o.order->kind != Order::Kind::number &&
+        o.order->kind != Order::Kind::random) {
+        return "says nothing of halo6, whose neighbours are those along the six axes; give order or random";
+    }
     const bool empty = name == "--bytes" && o.pattern == "barrier";
     return empty ? "says nothing of barrier: its messages are empty; leave it away" : "";
+}
+
+// Why an option that was given says nothing of what is to be played. Empty: it does.
+std::string why_unused(const ReplayOptions& o, std::string_view name)
+{
+    if (name == "--shape" || name == "--torus" || name == "--pattern") {
+        return {};
+    }
+    if (!o.pattern.empty()) {
+        return why_unused_by_pattern(o, name);
+    }
+    const bool is_for_patterns = name == "-n" || name == "--np" || name == "--bytes" || name == "--rounds" ||
+                                 name == "--algorithm" || name == "--segment";
+    return is_for_patterns ? "is for patterns: a trace has its own" : "";
+}
+
+// Axes of the whole machine, 24x23x24, wrap around; parts of an axis do not.
+uint8_t usual_wraps(const std::array<uint8_t, 3>& units)
+{
+    constexpr std::array<uint8_t, 3> machine{24, 23, 24};
+    uint8_t wraps = 0;
+    for (unsigned axis = 0; axis < 3; axis++) {
+        wraps = static_cast<uint8_t>(wraps | (units[axis] == machine[axis] ? 1u << axis : 0u));
+    }
+    return wraps;
+}
+
+// The shape that was given, that of the box, or `otherwise`. Nothing: it was refused.
+std::optional<std::array<uint8_t, 3>> find_shape(const ReplayOptions& o, const std::array<uint8_t, 3>& otherwise)
+{
+    if (!o.order || o.order->kind != Order::Kind::box) {
+        return o.shape.value_or(otherwise);
+    }
+    const auto need = units_of(o.order->grid);
+    const std::string needed = std::to_string(need[0]) + "x" + std::to_string(need[1]) + "x" + std::to_string(need[2]);
+    const auto shape = o.shape ? o.shape : parse_shape(needed.c_str());
+    const bool holds = shape && need[0] <= (*shape)[0] && need[1] <= (*shape)[1] && need[2] <= (*shape)[2];
+    if (!holds) {
+        refuse("--placement box needs " + needed + " units of 2x3x2 nodes" +
+               (o.shape ? ": give a --shape of as many along each axis, or none" : ": that is too large, give a smaller box"));
+        return std::nullopt;
+    }
+    return shape;
 }
 
 int parse(std::span<char* const> words, ReplayOptions& options)
@@ -160,6 +239,10 @@ int parse(std::span<char* const> words, ReplayOptions& options)
         if (value == nullptr && i + 1 < words.size()) {
             value = words[++i];
         }
+        const std::string box = name == "--placement" && value != nullptr && std::strcmp(value, "box") == 0 && i + 1 < words.size()
+                                    ? std::string("box:") + words[++i]
+                                    : std::string();
+        value = box.empty() ? value : box.c_str();
         if (value == nullptr) {
             return refuse(std::string(name) + ": its value is missing, or it is none of replay: see tofu-sim --help");
         }
@@ -180,9 +263,15 @@ int parse(std::span<char* const> words, ReplayOptions& options)
 }
 
 // Empty, or what to do.
-std::string check_room(const Topology& topology, uint64_t processes, uint32_t ppn)
+std::string check_room(const Placement& placement, uint64_t processes)
 {
+    const Topology& topology = placement.topology();
+    const uint32_t ppn = placement.ppn();
     const uint64_t nodes = (processes + ppn - 1) / ppn;
+    if (placement.grid() && nodes > placement.nodes()) {
+        return std::to_string(processes) + " processes, " + std::to_string(ppn) + " of a node, need " + std::to_string(nodes) +
+               " nodes and the box has " + std::to_string(placement.nodes()) + ": give a larger box or --ppn";
+    }
     if (nodes <= topology.num_nodes()) {
         return {};
     }
@@ -210,7 +299,8 @@ std::unique_ptr<Fluid> make_fluid(size_t links)
 {
     const std::string path = find_library("libtofu-sim-simgrid.so", "tofu-fi/");
     if (path.empty()) {
-        std::fputs("tofu-sim: this tofu-sim was built without SimGrid: install libsimgrid-dev, configure and build again\n",
+        std::fputs("tofu-sim: this tofu-sim was built without SimGrid: install libsimgrid-dev, configure and build again; with "
+                   "--share 0 messages that meet take turns\n",
                    stderr);
         return nullptr;
     }
@@ -224,19 +314,22 @@ std::unique_ptr<Fluid> make_fluid(size_t links)
     return std::unique_ptr<Fluid>(reinterpret_cast<MakeFluid*>(make)(links));
 }
 
-// Plays and prints what the network has seen.
+// Plays and prints what the network has seen. `expected`: about how many messages; 0: unknown.
 template <typename Print>
-int play(const Topology& topology, const ReplayOptions& options, Script& script, Print&& print)
+int play(const Topology& topology, const ReplayOptions& options, size_t share, Script& script, uint64_t expected, Print&& print)
 {
     // Of a shared stream some resources are others' as well.
-    const size_t links = std::min<size_t>(size_t{topology.num_nodes()} * resources_per_node, 8 * options.share);
-    const std::unique_ptr<Fluid> fluid = make_fluid(links);
-    if (!fluid) {
+    const size_t links = std::min<size_t>(size_t{topology.num_nodes()} * resources_per_node, 8 * share);
+    const std::unique_ptr<Fluid> fluid = share != 0 ? make_fluid(links) : nullptr;
+    if (share != 0 && !fluid) {
         return exit_failure;
     }
-    Traffic traffic(topology, slowness(options), *fluid, options.share);
+    Traffic traffic(topology, slowness(options), fluid.get(), share);
     Player player(script, traffic);
+    std::optional<ReplayProgress> progress(expected);
+    traffic.progressed = [&] { progress->at(traffic.messages()); };
     const uint32_t stuck = player.play();
+    progress.reset();
     print(player.length());
     print_network(topology, traffic, player.length(), stdout);
     rusage usage{};
@@ -244,9 +337,13 @@ int play(const Topology& topology, const ReplayOptions& options, Script& script,
     const auto seconds = [](const timeval& time) {
         return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
     };
-    std::printf("%llu messages in %.2f s of a processor with %ld MiB; SimGrid %s shared out %llu that met others",
-                static_cast<unsigned long long>(traffic.messages()), seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_maxrss / 1024,
-                fluid->version(), static_cast<unsigned long long>(traffic.shared()));
+    std::printf("%llu messages in %.2f s of a processor with %ld MiB",
+                static_cast<unsigned long long>(traffic.messages()), seconds(usage.ru_utime) + seconds(usage.ru_stime),
+                usage.ru_maxrss / 1024);
+    if (fluid) {
+        std::printf("; SimGrid %s shared out %llu that met others", fluid->version(),
+                    static_cast<unsigned long long>(traffic.shared()));
+    }
     if (traffic.took_turns() != 0) {
         std::printf(", %llu took turns (--share)", static_cast<unsigned long long>(traffic.took_turns()));
     }
@@ -263,7 +360,11 @@ int play(const Topology& topology, const ReplayOptions& options, Script& script,
 
 int replay_pattern(const ReplayOptions& o)
 {
-    const Topology topology(o.shape.value_or(std::array<uint8_t, 3>{1, 1, 1}), o.wraps.value_or(0));
+    const auto shape = find_shape(o, {1, 1, 1});
+    if (!shape) {
+        return exit_usage;
+    }
+    const Topology topology(*shape, o.wraps.value_or(usual_wraps(*shape)));
     const uint32_t ppn = o.ppn.value_or(1);
     const auto units = topology.units();
     if (o.pattern.starts_with("gates")) {
@@ -272,19 +373,21 @@ int replay_pattern(const ReplayOptions& o)
                     units[2], static_cast<double>(time) / 1e6);
         return 0;
     }
-    const uint32_t processes = o.processes.value_or(topology.num_nodes() * ppn);
-    if (const std::string problem = check_room(topology, processes, ppn); !problem.empty()) {
+    const Placement placement(topology, ppn, o.paths, o.order.value_or(Order{}));
+    const uint32_t processes = o.processes.value_or(placement.nodes() * ppn);
+    if (const std::string problem = check_room(placement, processes); !problem.empty()) {
         return refuse(problem);
     }
-    const Placement placement(topology, ppn, o.paths, o.seed);
-    const auto pattern = make_pattern(o.pattern, placement, {processes, o.bytes, o.rounds});
-    return play(topology, o, *pattern, [&](Picoseconds length) {
+    const uint32_t segment = o.segment != 0 ? o.segment : usual_segment;
+    const auto pattern = make_pattern(o.pattern, placement, {processes, o.bytes, o.rounds, o.algorithm, segment});
+    return play(topology, o, o.share.value_or(0), *pattern, pattern->messages(), [&](Picoseconds length) {
         const double us = static_cast<double>(length) / 1e6;
         const double each = us / pattern->rounds() * pattern->of_a_round();
-        const std::string remark = pattern->remark(each);
-        std::printf("%s of %u processes on %ux%ux%u (%u nodes), %u B: %.4g us %s%s%s; %u rounds take %.4g us\n",
-                    o.pattern.c_str(), processes, units[0], units[1], units[2], topology.num_nodes(), o.bytes, each,
-                    pattern->unit().c_str(), remark.empty() ? "" : ", ", remark.c_str(), pattern->rounds(), us);
+        const std::string remark = pattern->remark(each), algorithm = pattern->algorithm();
+        std::printf("%s%s%s of %u processes on %ux%ux%u (%u nodes), %u B: %.4g us %s%s%s; %u rounds take %.4g us\n",
+                    o.pattern.c_str(), algorithm.empty() ? "" : " by ", algorithm.c_str(), processes, units[0], units[1],
+                    units[2], topology.num_nodes(), o.pattern == "barrier" ? 0 : o.bytes, each, pattern->unit().c_str(), remark.empty() ? "" : ", ",
+                    remark.c_str(), pattern->rounds(), us);
     });
 }
 
@@ -304,16 +407,22 @@ int replay_trace(const ReplayOptions& o)
     for (const trace::Process& process : run.processes) {
         ppn = std::max(ppn, ++on_node[process.node]);
     }
-    const Topology topology(o.shape.value_or(run.topology.units()), o.wraps.value_or(run.topology.wraps()));
-    const bool same_network = topology.units() == run.topology.units() && topology.wraps() == run.topology.wraps();
-    const bool as_recorded = same_network && !o.ppn && !o.seed;
+    const auto shape = find_shape(o, run.topology.units());
+    if (!shape) {
+        return exit_usage;
+    }
+    const bool same_shape = *shape == run.topology.units();
+    const Topology topology(*shape, o.wraps.value_or(same_shape ? run.topology.wraps() : usual_wraps(*shape)));
+    const bool same_network = same_shape && topology.wraps() == run.topology.wraps();
+    const bool moved = o.order && o.order->kind != Order::Kind::number;
+    const bool as_recorded = same_network && !o.ppn && !moved;
     ppn = o.ppn.value_or(ppn);
-    if (const std::string problem = as_recorded ? "" : check_room(topology, run.processes.size(), ppn); !problem.empty()) {
+    const Placement placement(topology, ppn, o.paths, o.order.value_or(Order{}));
+    if (const std::string problem = as_recorded ? "" : check_room(placement, run.processes.size()); !problem.empty()) {
         return refuse(problem);
     }
-    const Placement placement(topology, ppn, o.paths, o.seed);
     Recorded script(run, placement, {as_recorded, o.paths == Paths::recorded, o.cpu});
-    return play(topology, o, script, [&](Picoseconds length) {
+    return play(topology, o, o.share.value_or(share_of_a_trace), script, run.transfers.size(), [&](Picoseconds length) {
         const auto units = topology.units();
         std::printf("job %s, %zu processes on %ux%ux%u (%u nodes)%s: %.4g us; it was recorded with %.4g us of %s time\n",
                     run.job.c_str(), run.processes.size(), units[0], units[1], units[2], topology.num_nodes(),

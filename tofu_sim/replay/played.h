@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: collectives as scripts: the rounds of schedule/, turned into the messages that carry them.
+// Called by: replay/pattern. Calls: schedule/, replay/place, replay/player.
+#pragma once
+
+#include "replay/pattern.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tofu::sim::replay {
+
+// The algorithms of each collective; the first one is the provider's choice.
+struct AlgorithmName {
+    const char* pattern;
+    const char* name;
+    const char* what;
+    bool segments = false; // --segment says how long its messages are
+};
+inline constexpr AlgorithmName algorithm_names[] = {
+    {"broadcast", "binomial", "the provider's: a binomial tree, message by message, and the barrier that ends it"},
+    {"broadcast", "chain", "segments from each process to the next one", true},
+    {"broadcast", "double-tree", "segments alternate between two binary trees", true},
+    {"broadcast", "scatter-allgather", "slices down a binomial tree, then round a ring"},
+    {"allreduce", "provider", "the provider's choice by size: doubling or ring"},
+    {"allreduce", "doubling", "recursive doubling of the whole vector"},
+    {"allreduce", "ring", "slices go round a ring, twice"},
+    {"allgather", "bruck", "the provider's: doubling numbers of blocks"},
+    {"allgather", "ring", "blocks go round a ring"},
+    {"alltoall", "bruck", "the provider's: each round moves half of all blocks"},
+    {"alltoall", "pairwise", "a round for each distance"},
+    {"alltoall", "linear", "each process starts all its messages, then waits"},
+};
+
+// nullptr: the pattern is no collective. `options.algorithm` is empty or one of those above for it.
+[[nodiscard]] std::unique_ptr<Pattern> make_collective(std::string_view name, const Placement& placement,
+                                                       const PatternOptions& options);
+
+} // namespace tofu::sim::replay

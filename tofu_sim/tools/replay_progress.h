@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: how far a replay has come, and how long it will take.
+// Called by: tools/replay. Calls: nothing.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace tofu::sim::tools {
+
+// A replay that takes long says so after two seconds, by the rate measured until then, in a line on standard error. On a
+// terminal a further line shows how far it has come.
+class ReplayProgress {
+  public:
+    // About so many messages are to come; 0: unknown.
+    explicit ReplayProgress(uint64_t expected);
+    ~ReplayProgress();
+    ReplayProgress(const ReplayProgress&) = delete;
+    ReplayProgress& operator=(const ReplayProgress&) = delete;
+
+    void at(uint64_t messages);
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    uint64_t expected_;
+    bool terminal_;
+    bool announced_ = false;
+    bool shown_ = false;
+    Clock::time_point begin_ = Clock::now();
+    Clock::time_point last_ = begin_;
+};
+
+} // namespace tofu::sim::tools
