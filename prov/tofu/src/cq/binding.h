@@ -33,10 +33,11 @@ struct TxCounters {
 struct RxCounters {
     Held<Counter> recv, remote_read, remote_write;
 
+    [[nodiscard]] Counter* remote(bool read) const noexcept { return read ? remote_read : remote_write; }
     /// Count peers' reads of, and writes to, memory of the domain (FI_RMA_EVENT).
     void count_remote(bool read) const noexcept
     {
-        if (Counter* const counter = read ? remote_read : remote_write; counter != nullptr)
+        if (Counter* const counter = remote(read); counter != nullptr)
             counter->count();
     }
 };
