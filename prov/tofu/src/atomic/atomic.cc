@@ -88,6 +88,16 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
     ops.end_one(*op, UTOFU_SUCCESS);
 }
 
+/// A new operation waits until the key of its region has been read anew.
+void AtomicRunner::wait_for_key(AtomicOp& op, bool inject) noexcept
+{
+    if (inject)
+        keep_injected(op);
+    op.retried = true;
+    op.step = AtomicOp::Step::resolving;
+    ops.waiting().push(op, op.line.key, Lack::peer);
+}
+
 /// Copies the unread part of the operand and compare lists. Slow path: others wait, or the window was full.
 void AtomicRunner::keep_injected(AtomicOp& op) noexcept
 {
@@ -324,15 +334,21 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
         return tx.again(Stat::again_operations);
     }
     fill_in(*op, tx, call, *peer, total);
-    int rc = access_.resolve_now(*op, [&] { tx.progress(); });
+    const auto progress = [&] { return tx.try_progress(); };
+    int rc = access_.resolve_now(*op, progress);
+    const bool waits = rc == asked_anew;
+    if (waits) [[unlikely]]
+        rc = 0;
     if (rc == misaligned) [[unlikely]] {
         runner_.ops.release(op);
         return -FI_EINVAL;
     }
     if (rc == 0 && op->event != AtomicEvent::none) [[unlikely]]
-        rc = access_.pay_now(*op, op->prov_errno, [&] { tx.progress(); });
+        rc = access_.pay_now(*op, op->prov_errno, progress);
     if (rc == 0) [[likely]] {
-        if (call.flags & FI_INJECT)
+        if (waits) [[unlikely]]
+            runner_.wait_for_key(*op, (call.flags & FI_INJECT) != 0);
+        else if (call.flags & FI_INJECT)
             submit_injected(tx, *op);
         else
             runner_.submit(op, false);

@@ -36,6 +36,8 @@ class AtomicRunner {
     /// Takes the operation over: starts what can be started now; progress() does the rest. With `inject` the operand
     /// and compare lists are not read any more after the call.
     void submit(AtomicOp* op, bool inject) noexcept;
+    /// A new operation whose key is being looked up anew; `inject`: its lists are copied.
+    void wait_for_key(AtomicOp& op, bool inject) noexcept;
     void close() noexcept;
 
     AtomicOps ops;

@@ -145,7 +145,7 @@ vcq::Post RmaRunner::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
 /// key is asked for. 0, or a refusal of the call.
 int RmaRunner::begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept
 {
-    const auto progress = [this] { tx_.progress(); };
+    const auto progress = [this] { return tx_.try_progress(); };
     int ret = -FI_EINVAL;
     if (msg.rma_iov_count != 0)
         ret = access_.find_empty(op, msg.rma_iov[0].addr, msg.rma_iov[0].key, progress);
@@ -362,6 +362,28 @@ void RmaRunner::end(RmaOp& op) noexcept
     op.refund();
     complete(op);
     ops_.renew(&op);
+}
+
+/// A new operation waits until the key of its region has been read anew. 0, or a refusal of the call.
+ssize_t RmaRunner::wait_for_key(RmaOp& op, const RmaCall& call) noexcept
+{
+    int ret = op.remote_notice ? access_.pay_now(op, op.prov_errno, [this] { return tx_.try_progress(); }) : 0;
+    if (ret != 0 && !refuses_call(ret)) { // the operation fails, not the call
+        op.err = -ret;
+        op.posted = op.total;
+        finish(op);
+        return 0;
+    }
+    if (ret == 0)
+        ret = buffers_.attach(op, call);
+    if (ret != 0) {
+        drop(op);
+        return ret;
+    }
+    op.retried = true;
+    op.step = RmaOp::Step::resolving;
+    enqueue(op, Lack::peer);
+    return 0;
 }
 
 /// Forgets an operation of which nothing was posted.

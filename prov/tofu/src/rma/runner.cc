@@ -139,9 +139,12 @@ ssize_t RmaRunner::submit(const RmaCall& call) noexcept
         }
     }
     if (total != 0) {
-        int ret = access_.resolve_now(*op, [this] { tx_.progress(); });
+        const auto progress = [this] { return tx_.try_progress(); };
+        int ret = access_.resolve_now(*op, progress);
+        if (ret == asked_anew) [[unlikely]]
+            return wait_for_key(*op, call);
         if (ret == 0 && op->remote_notice) [[unlikely]]
-            ret = access_.pay_now(*op, op->prov_errno, [this] { tx_.progress(); });
+            ret = access_.pay_now(*op, op->prov_errno, progress);
         if (ret != 0 && !refuses_call(ret)) { // the operation fails, not the call
             op->err = -ret;
             op->posted = total;

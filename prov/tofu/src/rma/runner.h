@@ -69,6 +69,7 @@ class RmaRunner {
     void repeat(RmaOp& op) noexcept;
     void end(RmaOp& op) noexcept;
     void drop(RmaOp& op) noexcept;
+    [[nodiscard]] ssize_t wait_for_key(RmaOp& op, const RmaCall& call) noexcept;
     void enqueue(RmaOp& op, Lack lack) noexcept;
 
     TxContext& tx_;

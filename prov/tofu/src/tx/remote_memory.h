@@ -25,6 +25,10 @@ namespace tofu {
 /// True for errors with which a call is refused, and nothing has happened. Other errors of resolve() end the operation.
 constexpr bool refuses_call(int ret) noexcept { return ret == -FI_EAGAIN || ret == -FI_ENOMEM; }
 
+/// The result of resolve_now(): the key is being looked up anew, and the call has not got the answer. The operation has to
+/// wait for it among those that wait, since a repeated call would again begin by forgetting the key.
+inline constexpr int asked_anew = -FI_EALREADY;
+
 /// The remote side of an operation: pieces of one peer's memory, as the call names them and as targets; and the RMA
 /// event that the operation causes at a peer that counts events.
 struct RemoteSide {
@@ -196,21 +200,21 @@ class RemoteAccess {
     /// resolve() for a new call; calls `progress` for some rounds as long as a lookup is under way. The results
     /// "outside the region", "not allowed" and "misaligned" may concern a region that has been replaced under the same
     /// key; so they count only after the key has been read anew. -FI_EAGAIN: the application has to repeat the call.
+    /// asked_anew: the operation has to wait. `progress` returns false where no progress can be made.
     template <class Progress>
     [[nodiscard]] int resolve_now(RemoteSide& side, Progress&& progress) noexcept
     {
         int ret = resolve(side);
         unsigned polls = rounds_of_a_call;
         const bool final = ret == 0 || refuses_call(ret) || ret == -FI_EKEYREJECTED;
-        if (!final && refuted(side)) [[unlikely]] {
+        const bool anew = !final && refuted(side);
+        if (anew) [[unlikely]] {
             ret = -FI_EAGAIN;
-            polls = 1u << 16; // enough to get the answer now: a repeated call would again begin by forgetting the key
+            polls = 1u << 16; // enough to get the answer now, as a rule
         }
-        for (; ret == -FI_EAGAIN && polls != 0; polls--) {
-            progress();
+        for (; ret == -FI_EAGAIN && polls != 0 && progress(); polls--)
             ret = resolve(side);
-        }
-        return ret;
+        return anew && ret == -FI_EAGAIN ? asked_anew : ret;
     }
     /// Pays for the events of an operation at a peer that counts events. As EventCredits::pay().
     [[nodiscard]] int pay(RemoteSide& side, int& prov_errno) noexcept
@@ -251,6 +255,7 @@ class RemoteAccess {
             side.targets = 1;
             side.target[0] = {{}, 1, key, at};
             ret = resolve_now(side, progress);
+            ret = ret == asked_anew ? -FI_EINVAL : ret; // an event of no region, rather than a call that never succeeds
             side.targets = 0;
             if (ret != -FI_EINVAL)
                 break;
@@ -271,10 +276,8 @@ class RemoteAccess {
     [[nodiscard]] int pay_now(RemoteSide& side, int& prov_errno, Progress&& progress) noexcept
     {
         int ret = pay(side, prov_errno);
-        for (unsigned polls = rounds_of_a_call; ret == -FI_EAGAIN && polls != 0; polls--) {
-            progress();
+        for (unsigned polls = rounds_of_a_call; ret == -FI_EAGAIN && polls != 0 && progress(); polls--)
             ret = pay(side, prov_errno);
-        }
         return ret;
     }
     /// RemoteKeys::refuted() for all keys of the side. True if some may have changed.

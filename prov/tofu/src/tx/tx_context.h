@@ -72,6 +72,13 @@ class TxContext {
     /// program that does nothing but retry makes progress, and before it has changed anything, since waiters run
     /// inside.
     bool progress() noexcept { return progresses_ && plan_.round(plan_.owner); }
+    /// The same for a caller that repeats it. False: no progress can be made now.
+    bool try_progress() noexcept
+    {
+        if (progresses_)
+            (void)plan_.round(plan_.owner);
+        return progresses_;
+    }
     /// Counts the cause of a refusal. Returns -FI_EAGAIN.
     [[nodiscard]] int again(Stat cause) noexcept
     {
