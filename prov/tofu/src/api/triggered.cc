@@ -109,6 +109,25 @@ int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) 
     return request.completion_cntr == nullptr ? 0 : counter_of(domain, request.completion_cntr, work.told);
 }
 
+/// What a work may have to wait for together with others: its endpoint and peer, or its queue of receives.
+struct Way {
+    const void* from = nullptr;
+    fi_addr_t to = FI_ADDR_UNSPEC;
+    bool operator==(const Way&) const = default;
+};
+Way way_of(const Work& work) noexcept
+{
+    struct Find {
+        const Work& work;
+        Way operator()(const trigger::CounterCall&) const noexcept { return {}; }
+        Way operator()(const proto::SendCall& call) const noexcept { return {work.tx, call.dest}; }
+        Way operator()(const proto::RecvCall&) const noexcept { return {work.receives}; }
+        Way operator()(const RmaCall& call) const noexcept { return {work.tx, call.msg.addr}; }
+        Way operator()(const AtomicCall& call) const noexcept { return {work.tx, call.msg.addr}; }
+    };
+    return std::visit(Find{work}, work.call);
+}
+
 } // namespace
 
 WorkQueue::~WorkQueue()
@@ -326,10 +345,32 @@ void WorkQueue::start_due() noexcept
         some = false;
         for (Counter *c = triggers_, *next = nullptr; c != nullptr; c = next) {
             next = c->next_trigger;
-            while (c->works != nullptr && c->has_reached(c->works->threshold) && start(*c->works))
-                some = true;
+            some |= start_due(c->works, *c);
         }
     }
+}
+
+/// Those of one counter, in the order of thresholds. One that finds no room holds back those behind it that go the same
+/// way, and no others: they may have to end before there is room. True: some were started.
+bool WorkQueue::start_due(Work* first, const Counter& counter) noexcept
+{
+    constexpr unsigned most_ways = 8;
+    Way full[most_ways];
+    unsigned count = 0;
+    bool some = false;
+    for (Work *work = first, *next = nullptr; work != nullptr && counter.has_reached(work->threshold); work = next) {
+        next = work->next;
+        const Way way = way_of(*work);
+        if (std::find(full, full + count, way) != full + count)
+            continue;
+        if (start(*work))
+            some = true;
+        else if (count != most_ways)
+            full[count++] = way;
+        else
+            break;
+    }
+    return some;
 }
 
 /// Posts a work whose threshold is reached. False: there is no room for it now.

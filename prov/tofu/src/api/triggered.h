@@ -117,6 +117,7 @@ class WorkQueue final : public Later {
     int cancel(const fi_deferred_work& request) noexcept;
     int flush(const fi_deferred_work* which) noexcept;
     void start_due() noexcept;
+    [[nodiscard]] bool start_due(Work* first, const Counter& counter) noexcept;
     [[nodiscard]] bool start(Work& work) noexcept;
     [[nodiscard]] ssize_t post(Work& work) noexcept;
     void take_ends() noexcept;
